@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch/format.h: the tables that the tool writes and libetch reads.
+ *
+ * This header is the whole contract between the two: record layouts, their
+ * encoders and decoders, and nothing that needs libc.  docs/formats.md says the
+ * same in prose, to the bit.  The instruction encodings of the sites are in
+ * etch/forms.h.
+ *
+ * Every reference is 32 bits, relative to the address of the field that holds
+ * it, so that no table needs a dynamic relocation in a PIE or a shared object.
+ * All integers are little-endian.
+ */
+#ifndef ETCH_FORMAT_H
+#define ETCH_FORMAT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- section names ------------------------------------------------------ */
+
+#define ETCH_SEC_OBJECT  "etched"      /* ETCHED objects: each on pages of its own */
+#define ETCH_SEC_SCALAR  "etched_imv"  /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
+#define ETCH_SEC_IMV     "__imv"       /* struct etch_imv[] */
+#define ETCH_SEC_OBJ     "__etch_obj"  /* struct etch_obj[] */
+#define ETCH_SEC_MODULE  "__etch_mod"  /* struct etch_module, one per translation unit, the first one counts */
+#define ETCH_SEC_NAMES   ".rodata.etch" /* NUL-terminated object names */
+#define ETCH_SEC_DECLARE ".etch.declare" /* NUL-terminated symbol names declared etched elsewhere; never linked in */
+
+#define ETCH_PAGE 4096u                /* x86-64 base page: the grain of protection */
+
+/* ---- __imv: load sites --------------------------------------------------- */
+
+/* How the instruction addresses its object (bits 4-5 of etch_imv.shape). */
+enum etch_addressing {
+	ETCH_ADDR_RIP = 0,  /* disp32(%rip) */
+	ETCH_ADDR_ABS = 1,  /* disp32, SIB without base and index (non-PIC) */
+	ETCH_ADDR_BASE = 2, /* 0(%base) with a 4-byte displacement of zero */
+};
+
+#define ETCH_IMV_BAKED 0x01u /* the bytes at the site are the immediate form (set by the link step) */
+#define ETCH_IMV_GOT   0x02u /* obj refers to an 8-byte slot that holds the object's address */
+#define ETCH_IMV_FLAGS 0x03u /* every defined flag; any other bit set makes the entry malformed */
+
+/*
+ * One instruction that reads an etched object.  12 bytes, 4-byte aligned.
+ * An entry whose form is ETCH_FORM_NONE is empty: all twelve bytes are zero.
+ * In a linked file that the link step has seen, entries are sorted by
+ * (ETCH_IMV_GOT, address of obj, address of site), empty ones last.
+ */
+struct etch_imv {
+	int32_t site;  /* first byte of the instruction, relative to &site */
+	int32_t obj;   /* first byte that the instruction reads (or, with
+	                * ETCH_IMV_GOT, the slot), relative to &obj */
+	uint8_t form;  /* enum etch_form */
+	uint8_t regs;  /* bits 0-3 destination, bits 4-7 base (ETCH_ADDR_BASE, else 0) */
+	uint8_t shape; /* bits 0-3 length in bytes, 4-5 addressing, 6 REX prefix present, 7 zero */
+	uint8_t flags; /* ETCH_IMV_* */
+};
+
+static inline unsigned etch_imv_len(const struct etch_imv *e) { return e->shape & 15u; }
+static inline unsigned etch_imv_addressing(const struct etch_imv *e) { return (e->shape >> 4) & 3u; }
+static inline unsigned etch_imv_rex(const struct etch_imv *e) { return (e->shape >> 6) & 1u; }
+static inline unsigned etch_imv_reg(const struct etch_imv *e) { return e->regs & 15u; }
+static inline unsigned etch_imv_base(const struct etch_imv *e) { return e->regs >> 4; }
+
+/*
+ * Rule 3: may this instruction be replaced while threads run?  True when all of
+ * it lies inside one naturally aligned 8-byte word, so that one store replaces
+ * it (AMD64 APM vol. 2, 7.6.1).
+ */
+static inline int etch_site_is_live(uint64_t site, unsigned len)
+{
+	return len >= 1 && (site & 7u) + len <= 8;
+}
+
+/* ---- __etch_obj: etched objects, and what the tool saw done to them ------ */
+
+enum etch_obj_kind {
+	ETCH_OBJ_NONE = 0,   /* empty: all sixteen bytes are zero */
+	ETCH_OBJ_OBJECT = 1, /* an etched object: addr, size, name */
+	ETCH_OBJ_STORE = 2,  /* fact: the instruction at `ref` stores plainly to addr */
+	ETCH_OBJ_ESCAPE = 3, /* fact: the instruction or data word at `ref` lets addr escape */
+};
+
+/* Flags of an ETCH_OBJ_OBJECT record.  The first two are set by the link step
+ * (facts folded in), the third is its verdict. */
+#define ETCH_OBJ_STORED  0x01u /* something in the linked file stores plainly to it */
+#define ETCH_OBJ_ESCAPED 0x02u /* something in the linked file takes its address */
+#define ETCH_OBJ_ARMED   0x04u /* its live sites hold immediates from the start */
+#define ETCH_OBJ_SHARED  0x08u /* lives in ETCH_SEC_SCALAR: shares its pages with others */
+/* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
+#define ETCH_OBJ_GOT     0x80u
+
+/* 16 bytes, 4-byte aligned. Sorted by the link step: objects by address, then
+ * facts that could not be folded into an object of this file, then empty ones. */
+struct etch_obj {
+	int32_t addr;   /* first byte of the object (fact: the byte concerned), relative to &addr */
+	uint32_t size;  /* bytes; 0 in a fact */
+	int32_t ref;    /* object: its name, NUL-terminated; fact: where; relative to &ref */
+	uint8_t kind;   /* enum etch_obj_kind */
+	uint8_t flags;  /* ETCH_OBJ_* */
+	uint16_t zero;
+};
+
+/* ---- __etch_mod: one module (program or shared object) ------------------- */
+
+#define ETCH_MODULE_MAGIC   0x68637465u /* "etch" */
+#define ETCH_MODULE_VERSION 1u
+#define ETCH_MODULE_LINKED  0x01u /* the link step has run: tables sorted, values baked, facts folded */
+#define ETCH_MODULE_MOVED   0x02u /* imv/obj below locate the tables, not __start_/__stop_ symbols */
+
+/*
+ * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant;
+ * the linker keeps one definition per module.  The link step edits every copy
+ * alike.  64 bytes, 8-byte aligned.
+ */
+struct etch_module {
+	uint32_t magic;     /* ETCH_MODULE_MAGIC */
+	uint16_t version;   /* ETCH_MODULE_VERSION */
+	uint16_t size;      /* sizeof(struct etch_module) */
+	uint32_t flags;     /* ETCH_MODULE_* */
+	uint32_t zero;
+	int64_t imv;        /* with MOVED: table of etch_imv, relative to &imv */
+	uint64_t imv_count; /* entries */
+	int64_t obj;        /* with MOVED: table of etch_obj, relative to &obj */
+	uint64_t obj_count;
+	uint64_t spare[2];
+};
+
+#ifdef __cplusplus
+static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_obj) == 16 &&
+              sizeof(struct etch_module) == 64, "table layouts are fixed");
+#else
+_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_obj) == 16 &&
+               sizeof(struct etch_module) == 64, "table layouts are fixed");
+#endif
+
+/* Address that a self-relative field refers to, in the same address space as `at`,
+ * the address of the field itself. */
+static inline uint64_t etch_ref(uint64_t at, int32_t rel) { return at + (uint64_t)(int64_t)rel; }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch/forms.h: the x86-64 instruction encodings of load sites, both ways:
+ * the load that the compiler wrote, and the immediate that replaces it, of the
+ * same length, one instruction for one instruction.
+ *
+ * Shared by the tool (which accepts a site only when etch_form_load() gives
+ * back exactly the bytes it found) and by libetch (which regenerates either
+ * form at run time and never keeps a copy of the original bytes).
+ *
+ * No libc, no allocation, async-signal-safe.  Encodings: Intel SDM vol. 2,
+ * chapters 2 and 3-5; AMD64 APM vol. 3.  Padding is by prefixes that mean
+ * nothing on these instructions in 64-bit mode: 0x40 (REX with no bit) where
+ * the instruction has no REX and no byte register, then 0x2e (CS override).
+ */
+#ifndef ETCH_FORMS_H
+#define ETCH_FORMS_H
+
+#include <etch/format.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The number of a form is its place in a table file: never reuse or renumber.
+ * 0x80 and above are kept for sites whose patch is a branch.
+ */
+enum etch_form {
+	ETCH_FORM_NONE = 0,
+	/* dst <- memory */
+	ETCH_FORM_MOV8 = 1,       /* 8a /r; upper bits of the register are kept */
+	ETCH_FORM_MOV16 = 2,      /* 66 8b /r; upper bits kept */
+	ETCH_FORM_MOV32 = 3,      /* 8b /r; zero-extends to 64 bits */
+	ETCH_FORM_MOV64 = 4,      /* REX.W 8b /r */
+	ETCH_FORM_MOVZX8_16 = 5,  /* 66 0f b6 /r */
+	ETCH_FORM_MOVZX8_32 = 6,  /* 0f b6 /r */
+	ETCH_FORM_MOVZX8_64 = 7,  /* REX.W 0f b6 /r */
+	ETCH_FORM_MOVZX16_32 = 8, /* 0f b7 /r */
+	ETCH_FORM_MOVZX16_64 = 9, /* REX.W 0f b7 /r */
+	ETCH_FORM_MOVSX8_16 = 10, /* 66 0f be /r */
+	ETCH_FORM_MOVSX8_32 = 11, /* 0f be /r */
+	ETCH_FORM_MOVSX8_64 = 12, /* REX.W 0f be /r */
+	ETCH_FORM_MOVSX16_32 = 13, /* 0f bf /r */
+	ETCH_FORM_MOVSX16_64 = 14, /* REX.W 0f bf /r */
+	ETCH_FORM_MOVSX32_64 = 15, /* REX.W 63 /r */
+	/* dst <- dst op memory; form = ALU + 4 * op + log2(width in bytes) */
+	ETCH_FORM_ALU = 16,       /* op: add or adc sbb and sub xor cmp, in the order of the opcode map */
+	ETCH_FORM_ALU_LAST = 47,
+	/* flags <- dst & memory; + log2(width) */
+	ETCH_FORM_TEST8 = 48,     /* 84 /r */
+	ETCH_FORM_TEST64 = 51,    /* REX.W 85 /r */
+	/* dst <- dst * memory; + log2(width), no 8-bit form */
+	ETCH_FORM_IMUL16 = 53,    /* 66 0f af /r */
+	ETCH_FORM_IMUL64 = 55,    /* REX.W 0f af /r */
+	ETCH_FORM_PUSH64 = 56,    /* ff /6 */
+	ETCH_FORM_LAST = 56,
+};
+
+/* How the new value is carried by the immediate. */
+enum etch_imm_kind {
+	ETCH_IMM_KEEP,  /* as wide as the operand: 8 and 16 bits */
+	ETCH_IMM_32,    /* 32-bit result */
+	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits: a value outside it keeps the load */
+	ETCH_IMM_MOV64, /* REX.W mov with simm32, or a 32-bit mov (which zero-extends) */
+};
+
+/* What a form is, decoded from its number.  Internal to the two encoders below
+ * and to listings. */
+struct etch_form_info {
+	uint8_t mem;     /* bytes read from memory: 1, 2, 4 or 8; 0 = no such form */
+	uint8_t width;   /* operand width in bytes */
+	uint8_t sign;    /* 1 = sign-extends from mem to width */
+	uint8_t escape;  /* 1 = opcode follows 0x0f */
+	uint8_t opcode;  /* of the load form */
+	uint8_t imm_op;  /* of the immediate form */
+	uint8_t imm_ext; /* its ModRM.reg; 8 = same register as rm (imul); 9 = no ModRM (push) */
+	uint8_t imm;     /* enum etch_imm_kind */
+};
+
+static inline struct etch_form_info etch_form_info(unsigned form)
+{
+	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0};
+	static const struct { uint8_t mem, width, sign, escape, opcode; } mov[16] = {
+		{0, 0, 0, 0, 0},
+		{1, 1, 0, 0, 0x8a}, {2, 2, 0, 0, 0x8b}, {4, 4, 0, 0, 0x8b}, {8, 8, 0, 0, 0x8b},
+		{1, 2, 0, 1, 0xb6}, {1, 4, 0, 1, 0xb6}, {1, 8, 0, 1, 0xb6}, {2, 4, 0, 1, 0xb7},
+		{2, 8, 0, 1, 0xb7}, {1, 2, 1, 1, 0xbe}, {1, 4, 1, 1, 0xbe}, {1, 8, 1, 1, 0xbe},
+		{2, 4, 1, 1, 0xbf}, {2, 8, 1, 1, 0xbf}, {4, 8, 1, 0, 0x63},
+	};
+	unsigned k;
+
+	if (form >= 1 && form <= 15) {
+		f.mem = mov[form].mem;
+		f.width = mov[form].width;
+		f.sign = mov[form].sign;
+		f.escape = mov[form].escape;
+		f.opcode = mov[form].opcode;
+		f.imm_op = f.width == 1 ? 0xc6 : 0xc7;
+		f.imm = f.width == 8 ? ETCH_IMM_MOV64 : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
+		return f;
+	}
+	if (form >= ETCH_FORM_ALU && form <= ETCH_FORM_ALU_LAST) {
+		k = form - ETCH_FORM_ALU;
+		f.opcode = (uint8_t)((k >> 2) * 8 + ((k & 3) ? 3 : 2));
+		f.imm_op = (k & 3) ? 0x81 : 0x80;
+		f.imm_ext = (uint8_t)(k >> 2);
+	} else if (form >= ETCH_FORM_TEST8 && form <= ETCH_FORM_TEST64) {
+		k = form - ETCH_FORM_TEST8;
+		f.opcode = k ? 0x85 : 0x84;
+		f.imm_op = k ? 0xf7 : 0xf6;
+	} else if (form >= ETCH_FORM_IMUL16 && form <= ETCH_FORM_IMUL64) {
+		k = form - ETCH_FORM_IMUL16 + 1;
+		f.escape = 1;
+		f.opcode = 0xaf;
+		f.imm_op = 0x69;
+		f.imm_ext = 8;
+	} else if (form == ETCH_FORM_PUSH64) {
+		k = 3;
+		f.opcode = 0xff;
+		f.imm_op = 0x68;
+		f.imm_ext = 9;
+	} else {
+		return f;
+	}
+	f.mem = f.width = (uint8_t)(1u << (k & 3));
+	f.imm = f.width == 8 ? ETCH_IMM_SX : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
+	return f;
+}
+
+/* Bytes of memory that a site of this form reads: 1, 2, 4 or 8; 0 if there is
+ * no such form. */
+static inline unsigned etch_form_size(unsigned form) { return etch_form_info(form).mem; }
+
+/*
+ * The load form of a site at address `site` that reads from address `obj`.
+ * Writes at most 16 bytes to out and returns the length; 0 when the entry is
+ * malformed or obj is out of reach.  Equal to etch_imv_len(e) for every entry
+ * that the tool accepted.
+ */
+static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, uint64_t obj, uint8_t out[16])
+{
+	struct etch_form_info f = etch_form_info(e->form);
+	unsigned reg = etch_imv_reg(e), base = etch_imv_base(e), mode = etch_imv_addressing(e);
+	unsigned push = e->form == ETCH_FORM_PUSH64;
+	unsigned rex = 0, n = 0, field = push ? 6u : reg & 7u;
+	int64_t disp = 0;
+
+	if (!f.mem || mode > ETCH_ADDR_BASE || (push && reg))
+		return 0;
+	if (f.width == 2)
+		out[n++] = 0x66;
+	if (f.width == 8 && !push)
+		rex |= 8;
+	if (reg & 8)
+		rex |= 4;
+	if (mode == ETCH_ADDR_BASE && (base & 8))
+		rex |= 1;
+	if (mode == ETCH_ADDR_BASE && (base & 7) == 4)
+		return 0; /* rsp and r12 would need a SIB byte: never accepted as sites */
+	if (rex || etch_imv_rex(e))
+		out[n++] = (uint8_t)(0x40 | rex);
+	if (f.escape)
+		out[n++] = 0x0f;
+	out[n++] = f.opcode;
+	if (mode == ETCH_ADDR_RIP) {
+		out[n++] = (uint8_t)(field << 3 | 5);
+		disp = (int64_t)(obj - (site + n + 4));
+	} else if (mode == ETCH_ADDR_ABS) {
+		out[n++] = (uint8_t)(field << 3 | 4);
+		out[n++] = 0x25;
+		disp = (int64_t)obj;
+	} else {
+		out[n++] = (uint8_t)(0x80 | field << 3 | (base & 7));
+	}
+	if (disp != (int32_t)disp)
+		return 0;
+	out[n++] = (uint8_t)disp;
+	out[n++] = (uint8_t)(disp >> 8);
+	out[n++] = (uint8_t)(disp >> 16);
+	out[n++] = (uint8_t)(disp >> 24);
+	return n;
+}
+
+/*
+ * The immediate form of a site for the value in `bytes` (etch_form_size(form)
+ * bytes, as they lie in memory), padded to etch_imv_len(e).  Returns that
+ * length, or 0 when the value does not fit this instruction (the site then
+ * keeps its load) or the entry is malformed.
+ */
+static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *bytes, uint8_t out[16])
+{
+	struct etch_form_info f = etch_form_info(e->form);
+	unsigned reg = etch_imv_reg(e), len = etch_imv_len(e), i, n, pad;
+	unsigned wide, rex = 0, immlen, fixed, has_rex, byte_reg;
+	uint64_t v = 0;
+	int64_t s;
+
+	if (!f.mem)
+		return 0;
+	for (i = 0; i < f.mem; i++)
+		v |= (uint64_t)bytes[i] << (8 * i);
+	s = (int64_t)(v << (64 - 8 * f.mem)) >> (64 - 8 * f.mem);
+	if (!f.sign && f.mem < f.width)
+		s = (int64_t)v; /* zero-extended into a wider operand */
+	wide = f.width == 8 && f.imm_ext != 9;
+	if (f.width == 8 && s != (int32_t)s) {
+		if (f.imm != ETCH_IMM_MOV64 || (uint64_t)s > 0xffffffffu)
+			return 0;
+		wide = 0; /* mov $imm32,%r32 clears the upper half */
+	}
+	immlen = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
+	byte_reg = f.width == 1;
+	if (wide)
+		rex |= 8;
+	if (reg & 8)
+		rex |= f.imm_ext == 8 ? 5 : 1;
+	has_rex = rex || (byte_reg && etch_imv_rex(e));
+	fixed = (f.width == 2) + 1u + (f.imm_ext != 9) + immlen;
+	if (fixed + has_rex > len)
+		return 0;
+	pad = len - fixed - has_rex;
+	if (pad && !has_rex && !byte_reg) {
+		has_rex = 1; /* an empty REX pads one byte */
+		pad--;
+	}
+	n = 0;
+	while (pad--)
+		out[n++] = 0x2e;
+	if (f.width == 2)
+		out[n++] = 0x66;
+	if (has_rex)
+		out[n++] = (uint8_t)(0x40 | rex);
+	out[n++] = f.imm_op;
+	if (f.imm_ext == 8)
+		out[n++] = (uint8_t)(0xc0 | (reg & 7) << 3 | (reg & 7));
+	else if (f.imm_ext != 9)
+		out[n++] = (uint8_t)(0xc0 | f.imm_ext << 3 | (reg & 7));
+	for (i = 0; i < immlen; i++)
+		out[n++] = (uint8_t)((uint64_t)s >> (8 * i));
+	return n;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch/imv.h: values that live in the instruction stream.
+ *
+ *     #include <etch/imv.h>
+ *
+ *     DEFINE_IMV(int, verbose) = 0;        // a scalar, read with imv_read
+ *     ETCHED struct config cfg = { ... };  // any variable, read as ever
+ *
+ *     if (unlikely(imv_read(verbose))) ...
+ *     imv_set(verbose, 1);                 // every site, while all threads run
+ *     etch_set(&cfg.batch, 64);
+ *
+ *     cc -c app.c && etch rewrite app.o
+ *     cc app.o -letch -o app && etch rewrite app
+ *
+ * The names come from Mathieu Desnoyers' immediate values for Linux.  A program
+ * that no tool has seen works the same and reads memory.  C11 and later (GNU
+ * keywords in their __x__ spelling), C++11 and later; gcc and clang.
+ *
+ * WHAT A SET PROMISES.  When imv_set or etch_set has returned 0,
+ *   1. memory holds the new value;
+ *   2. every site that any thread executes from then on gives the new value,
+ *      and so does every plain or imv_read access that is not hoisted by the
+ *      compiler (imv_read never is);
+ *   3. what the setting thread wrote before the set is visible to a thread that
+ *      has read the new value from a site: the set orders its earlier stores
+ *      before the new value, as a release store does (x86-64 keeps stores in
+ *      order, and all threads pass a full barrier before the set returns).
+ * While it runs, a reader sees the old or the new value of each site, whole,
+ * never a mixture of their bytes; two sites may differ for that time.  Sets are
+ * serialized: two sets of one object end in the same order at all its sites.
+ * On any other return value nothing has changed: neither memory nor a site.
+ *
+ * Thread safety: all functions may be called from any thread at any time, also
+ * while others dlopen, dlclose or fork.  Signal safety: only imv_read,
+ * _imv_read and etch_strerror may be used in a signal handler.
+ */
+#ifndef ETCH_IMV_H
+#define ETCH_IMV_H
+
+#include <stddef.h>
+#include <etch/format.h>
+
+#if !defined(__x86_64__) || defined(__ILP32__)
+#error "etch rewrites x86-64 code (LP64)"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors -------------------------------------------------------------- */
+
+/* What a call returns: 0, or one of these. Nothing was changed on an error. */
+enum etch_error {
+	ETCH_OK = 0,
+	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range over the end of its object */
+	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
+	ETCH_EBUSY = 3,      /* a site holds 0xcc: a debugger or a uprobe is at work there */
+	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler put there */
+	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data
+	                      * (PR_SET_MDWE, SELinux execmod, seccomp) */
+	ETCH_ENOSYNC = 6,    /* membarrier(2) cannot synchronize the other threads (seccomp, old kernel) */
+	ETCH_ENOMEM = 7,     /* out of memory for the work list, or out of mappings */
+	ETCH_EFORMAT = 8,    /* a table of a loaded module is malformed or of another version */
+};
+
+/* The English sentence for an etch_error. Static storage, never null, async-signal-safe. */
+const char *etch_strerror(int error);
+
+/* ---- marking objects ----------------------------------------------------- */
+
+/*
+ * ETCHED marks a variable: static or global, of any type but thread-local or
+ * const. Each gets pages of its own, so that it can be read-only while its
+ * neighbours are not. For many small ones use one struct, DEFINE_IMV, or
+ * ETCHED_SHARED: those lie together, and are read-only only while every one
+ * that the same source file defines is armed.
+ */
+#define ETCHED __attribute__((section("etched"), aligned(4096)))
+#define ETCHED_SHARED __attribute__((section("etched_imv"), aligned(8)))
+
+/*
+ * Says, in a file that uses but does not define it, that `symbol` is etched.
+ * Needed only for objects of another shared object: inside one module the link
+ * step finds every use by itself. At file scope.
+ */
+#define ETCH_DECLARE(symbol)                                                   \
+	__asm__(".pushsection .etch.declare,\"e\",@progbits\n\t"               \
+	        ".asciz \"" #symbol "\"\n\t"                                   \
+	        ".popsection")
+
+/* ---- the classic API ----------------------------------------------------- */
+
+/*
+ * DEFINE_IMV(type, name) = init;   type: 1, 2, 4 or 8 bytes, scalar or pointer
+ * DECLARE_IMV(type, name);         for use in other files and modules
+ * EXPORT_IMV_SYMBOL(name);         after DEFINE_IMV: visible to other modules,
+ *                                  also with -fvisibility=hidden (which clang
+ *                                  never applies to a DEFINE_IMV)
+ * The variable is name__imv. Each lies in an 8-byte cell of its own.
+ */
+#define DEFINE_IMV(type, name) \
+	__typeof__(type) name##__imv __attribute__((section("etched_imv"), aligned(8))) ETCH_IMV_VISIBLE_
+#define DECLARE_IMV(type, name)    \
+	ETCH_DECLARE(name##__imv); \
+	extern __typeof__(type) name##__imv
+#ifdef __clang__ /* takes no visibility after the definition */
+#define ETCH_IMV_VISIBLE_ __attribute__((visibility("default")))
+#define EXPORT_IMV_SYMBOL(name) extern __typeof__(name##__imv) name##__imv
+#else
+#define ETCH_IMV_VISIBLE_
+#define EXPORT_IMV_SYMBOL(name) \
+	extern __typeof__(name##__imv) name##__imv __attribute__((visibility("default")))
+#endif
+
+/* The value, from memory. For code that must not carry a site. */
+#define _imv_read(name) (*(const volatile __typeof__(name##__imv) *)&name##__imv)
+
+/*
+ * The value, from the instruction stream where it has been etched. One load
+ * instruction, 6 bytes (7 for 8-byte types), placed with 0 to 6 bytes of
+ * padding so that it never crosses an 8-byte boundary and can be replaced by
+ * one store while threads run. A type of 1 or 2 bytes reads its whole cell with
+ * a 4-byte load, which is shorter than movzx and leaves no partial register.
+ * The registers are the eight without a REX prefix, for the same reason.
+ */
+#define imv_read(name)                                                                \
+	(__extension__({                                                              \
+		union {                                                               \
+			__typeof__(name##__imv) value;                                \
+			unsigned int u32;                                             \
+			unsigned long u64;                                            \
+		} etch_v_;                                                            \
+		if (sizeof(name##__imv) == 8)                                         \
+			__asm__ __volatile__(".p2align 3,,6\n\t"                      \
+			                     "%{disp32%} {movq %1, %0|mov %0, %q1}"   \
+			                     : "=r"(etch_v_.u64)                      \
+			                     : "m"(name##__imv));                     \
+		else                                                                  \
+			__asm__ __volatile__(".p2align 3,," ETCH_PAD32_ "\n\t"        \
+			                     "%{disp32%} {movl %1, %k0|mov %k0, %k1}" \
+			                     : "=R"(etch_v_.u32)                      \
+			                     : "m"(name##__imv));                     \
+		etch_v_.value;                                                        \
+	}))
+/* Where the address may come from the GOT, in a register that needs a REX prefix,
+ * the 4-byte load can be 7 bytes long. */
+#if defined(__pic__) && (!defined(__pie__) || defined(__clang__))
+#define ETCH_PAD32_ "6"
+#else
+#define ETCH_PAD32_ "5"
+#endif
+
+/* Sets the immediate value everywhere. Returns 0 or an etch_error. */
+#define imv_set(name, v) etch_set(&name##__imv, (v))
+
+/* ---- sets ---------------------------------------------------------------- */
+
+/*
+ * The address of an etched object, taken in a way that the tool knows to be
+ * lawful: a lea with a ds prefix, which no compiler emits. An address taken in
+ * any other way counts as an escape, and keeps the object's sites loads until
+ * etch_sync. Pass the result to functions of this header only.
+ */
+#define ETCH_ADDR(lvalue)                                                             \
+	(__extension__({                                                              \
+		void *etch_a_;                                                        \
+		__asm__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_) : "m"(lvalue)); \
+		etch_a_;                                                              \
+	}))
+
+/*
+ * etch_set(&object.field, value): stores the value (converted to the field's
+ * type) in memory and in every site that reads any of its bytes. All sites or
+ * none. Returns 0 or an etch_error. Where the object is not armed it is a store
+ * alone. Where a new 64-bit value does not fit a site's instruction, that site
+ * is switched back to its load, and forth again when one fits.
+ */
+#define etch_set(p, v)                                                        \
+	(__extension__({                                                      \
+		__typeof__(*(p)) etch_n_ = (v);                               \
+		etch_set_bytes(ETCH_ADDR(*(p)), &etch_n_, sizeof(etch_n_));   \
+	}))
+
+/*
+ * etch_sync(&object, sizeof object): makes every site in the range agree with
+ * memory and arms the objects it touches: from then on they are read-only but
+ * for etch_set. For objects that start unarmed because the program stores to
+ * them plainly while it sets up. 0 or an etch_error (then unchanged).
+ */
+#define etch_sync(p, size) etch_sync_bytes(ETCH_ADDR(*(p)), (size))
+
+/*
+ * etch_release(&object, sizeof object): the opposite. Sites become loads again
+ * and memory writable: for a phase of plain stores, a tear-down say.
+ */
+#define etch_release(p, size) etch_release_bytes(ETCH_ADDR(*(p)), (size))
+
+/* The functions behind them; addresses as given by ETCH_ADDR. */
+int etch_set_bytes(void *object, const void *value, size_t size);
+int etch_sync_bytes(const void *object, size_t size);
+int etch_release_bytes(const void *object, size_t size);
+
+/*
+ * Many changes as one transaction: all happen or none does, with one
+ * membarrier and one change of protection per run of adjacent pages.
+ *
+ *     int on = 1; long n = 64;
+ *     struct etch_change c[] = {
+ *             ETCH_CHANGE(&verbose__imv, &on), ETCH_CHANGE(&cfg.batch, &n) };
+ *     int err = etch_set_batch(c, 2);
+ *
+ * Where two changes of a batch overlap, the later one wins.
+ */
+struct etch_change {
+	void *object;      /* from ETCH_ADDR */
+	const void *value; /* `size` bytes, read before the call returns */
+	size_t size;       /* bytes */
+};
+#define ETCH_CHANGE(p, value_p) { ETCH_ADDR(*(p)), (value_p), sizeof(*(p)) }
+#define IMV_CHANGE(name, value_p) ETCH_CHANGE(&name##__imv, (value_p))
+int etch_set_batch(const struct etch_change *changes, size_t count);
+
+/* ---- looking ------------------------------------------------------------- */
+
+/*
+ * Compares every armed site of every loaded module with memory. Returns the
+ * number of sites that differ (0 = all is well), or a negative etch_error.
+ * `report`, if not null, is called for each that differs, under etch's lock: it
+ * must not call back into etch.
+ */
+long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg);
+
+/* Counts over all loaded modules, for logs and tests. `size` is set by the caller. */
+struct etch_info {
+	size_t size;           /* sizeof(struct etch_info): room to grow */
+	unsigned long modules; /* registered modules */
+	unsigned long sites;   /* entries of their __imv tables */
+	unsigned long armed;   /* of those, immediates now */
+	unsigned long loads;   /* of those, loads now */
+	unsigned long fixed;   /* of the loads: can never be patched live (they cross an 8-byte word) */
+	unsigned long objects; /* etched objects */
+	unsigned long armed_objects;
+	unsigned long patched_at_start; /* sites patched by libetch while loading modules */
+	unsigned long readonly_pages;   /* pages of etched objects that are read-only now */
+};
+int etch_info(struct etch_info *info);
+
+/* ---- what the compiler's output carries ---------------------------------- */
+
+/* Called by the constructor below. Not for users. */
+void etch_module_load_v1(const struct etch_module *module,
+                         const void *imv_start, const void *imv_stop,
+                         const void *obj_start, const void *obj_stop);
+void etch_module_unload_v1(const struct etch_module *module);
+
+#ifndef ETCH_NO_MODULE /* libetch itself carries none */
+#define ETCH_HIDDEN_WEAK_ __attribute__((weak, visibility("hidden")))
+
+/* Synthesized by the linker from the section names; null where no object of the
+ * module has such a section. */
+extern const char etch_imv_start_[] __asm__("__start___imv") ETCH_HIDDEN_WEAK_;
+extern const char etch_imv_stop_[] __asm__("__stop___imv") ETCH_HIDDEN_WEAK_;
+extern const char etch_obj_start_[] __asm__("__start___etch_obj") ETCH_HIDDEN_WEAK_;
+extern const char etch_obj_stop_[] __asm__("__stop___etch_obj") ETCH_HIDDEN_WEAK_;
+
+extern const struct etch_module etch_module_ ETCH_HIDDEN_WEAK_
+	__attribute__((section("__etch_mod")));
+__attribute__((used)) const struct etch_module etch_module_ = {
+	ETCH_MODULE_MAGIC, ETCH_MODULE_VERSION, sizeof(struct etch_module),
+	0, 0, 0, 0, 0, 0, {0, 0}
+};
+
+/* One definition a module survives; it is called once per translation unit and
+ * returns at once after the first. Priority 101: before the program's own
+ * constructors, so that they meet the protection too. */
+void etch_module_ctor_(void);
+ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void)
+{
+	etch_module_load_v1(&etch_module_, etch_imv_start_, etch_imv_stop_,
+	                    etch_obj_start_, etch_obj_stop_);
+}
+void etch_module_dtor_(void);
+ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void)
+{
+	etch_module_unload_v1(&etch_module_);
+}
+#undef ETCH_HIDDEN_WEAK_
+
+/* Rounds this file's share of the etched sections up to whole pages, so that
+ * nothing else shares a page with them. Subsection 8000 goes after all objects. */
+__asm__(".pushsection etched,\"aw\",@progbits\n\t"
+        ".balign 4096\n\t"
+        ".subsection 8000\n\t"
+        ".balign 4096\n\t"
+        ".popsection\n\t"
+        ".pushsection etched_imv,\"aw\",@progbits\n\t"
+        ".balign 4096\n\t"
+        ".subsection 8000\n\t"
+        ".balign 4096\n\t"
+        ".popsection");
+#endif /* ETCH_NO_MODULE */
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifndef likely
+#define likely(x) __builtin_expect(!!(x), 1)
+#endif
+#ifndef unlikely
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#endif
+
+#endif
