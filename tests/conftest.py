@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures that every test shares: where the build is, which compilers there
+are, and the way of a program through etch.
+
+`make test` builds first; a bare `pytest` builds here, once, however many xdist
+workers there are. Two variables of the environment say otherwise:
+
+    ETCH_BUILD=DIR       take this build as it is, never run make
+    ETCH_BUILD_ASAN=DIR  the same for the build with ASan and UBSan
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = ROOT / "lib" / "include"
+FIXTURES = ROOT / "fixtures"
+TESTS = ROOT / "tests"
+CCS = ["gcc", "clang"]
+CXX = {"gcc": "g++", "clang": "clang++"}
+
+# How far a program has gone through etch. All three must behave alike.
+STAGES = ["plain", "object", "linked"]
+
+# A hung program fails its test; it is never a measure of speed.
+TIMEOUT = 300
+
+
+def run(argv, *, ok=0, timeout=TIMEOUT, **kw):
+    """Runs argv and returns the CompletedProcess (text, output captured).
+    `ok` is the expected exit status, a tuple of them, or None for any; a failure
+    shows the command and all it printed."""
+    kw.setdefault("text", True)
+    if not {"stdout", "stderr", "capture_output"} & kw.keys():
+        kw["capture_output"] = True
+    argv = [str(a) for a in argv]
+    p = subprocess.run(argv, timeout=timeout, **kw)
+    want = (ok,) if isinstance(ok, int) else ok
+    if want is not None and p.returncode not in want:
+        pytest.fail(
+            f"exit {p.returncode}, expected {ok}: {' '.join(argv)}\n"
+            f"--- stdout\n{p.stdout}\n--- stderr\n{p.stderr}",
+            pytrace=True,
+        )
+    return p
+
+
+def _built(name, env, *args):
+    if os.environ.get(env):
+        path = Path(os.environ[env])
+        return path if path.is_absolute() else ROOT / path
+    path = ROOT / name
+    path.mkdir(exist_ok=True)
+    with open(path / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # xdist workers: the first one builds
+        p = subprocess.run(
+            ["make", "-s", "-C", str(ROOT), f"B={name}", *args],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+    if p.returncode:
+        pytest.exit(f"make B={name} failed:\n{p.stdout}", returncode=3)
+    return path
+
+
+@pytest.fixture(scope="session")
+def build():
+    """The build directory: etch, libetch.a, libetch.so, etch.pc."""
+    return _built("build", "ETCH_BUILD", "-j2", "all")
+
+
+@pytest.fixture(scope="session")
+def build_asan():
+    """The same, built with ASan and UBSan; any report of theirs ends the process
+    with a status that no etch command uses (see asan_env)."""
+    return _built("build-asan", "ETCH_BUILD_ASAN", "asan")
+
+
+@pytest.fixture(scope="session")
+def etch(build):
+    """The tool."""
+    return build / "etch"
+
+
+@pytest.fixture(scope="session")
+def etch_asan(build_asan):
+    """The tool under ASan and UBSan. Run it with env=asan_env()."""
+    return build_asan / "etch"
+
+
+def asan_env():
+    """An environment in which a sanitizer's report is exit status 99."""
+    env = dict(os.environ)
+    env["ASAN_OPTIONS"] = "exitcode=99:abort_on_error=0:detect_leaks=1:allocator_may_return_null=1"
+    env["UBSAN_OPTIONS"] = "halt_on_error=1:exitcode=99:print_stacktrace=1"
+    env["LSAN_OPTIONS"] = "exitcode=99"
+    return env
+
+
+@pytest.fixture(params=CCS)
+def cc(request):
+    """Each compiler in turn."""
+    return request.param
+
+
+@pytest.fixture(params=STAGES)
+def stage(request):
+    """Each stage of a program in turn."""
+    return request.param
+
+
+class Flow:
+    """The way of a program through etch, in one directory:
+
+    cc -c  ->  etch rewrite x.o  ->  cc x.o -letch  ->  etch rewrite program
+    """
+
+    def __init__(self, tmp, build, cc="gcc"):
+        self.tmp = Path(tmp)
+        self.build = build
+        self.etch = build / "etch"
+        self.cc = cc
+
+    def driver(self, source):
+        cxx = Path(source).suffix in (".cc", ".cpp", ".cxx")
+        return [CXX[self.cc], "-std=gnu++17"] if cxx else [self.cc, "-std=gnu11"]
+
+    def source(self, text, name="t.c"):
+        """Writes text to a file; an existing path is passed through."""
+        if isinstance(text, Path):
+            return text
+        path = self.tmp / name
+        path.write_text(text)
+        return path
+
+    def compile(self, source, flags=("-O2",), out=None):
+        """source: a Path, or the text of a C file. Returns the object's path."""
+        path = self.source(source)
+        out = self.tmp / (out or path.stem + ".o")
+        run([*self.driver(path), "-D_GNU_SOURCE", f"-I{INCLUDE}", f"-I{TESTS}", *flags, "-c", "-o", out, path])
+        return out
+
+    def rewrite(self, *files, args=(), ok=0):
+        return run([self.etch, "rewrite", *args, *files], ok=ok)
+
+    def link(self, objects, flags=(), out="t", shared_lib=False, cxx=False):
+        """Links with libetch.a, or with libetch.so where shared_lib."""
+        out = self.tmp / out
+        lib = (
+            [f"-L{self.build}", "-letch", f"-Wl,-rpath,{self.build}"]
+            if shared_lib else [self.build / "libetch.a"]
+        )
+        run([CXX[self.cc] if cxx else self.cc, *flags, "-o", out, *objects, *lib, "-pthread", "-ldl"])
+        return out
+
+    def program(self, sources, stage="linked", flags=("-O2",), ldflags=(), out=None, shared_lib=False):
+        """Sources (one, or a list) to a program that has gone as far as `stage`:
+        plain (no tool), object (first step), linked (both steps)."""
+        assert stage in STAGES
+        sources = [sources] if isinstance(sources, (str, Path)) else list(sources)
+        out = out or f"t-{self.cc}-{stage}"
+        paths = [self.source(s, f"{out}-{i}.c") for i, s in enumerate(sources)]
+        objects = [self.compile(p, flags, f"{out}-{i}.o") for i, p in enumerate(paths)]
+        cxx = any(p.suffix != ".c" for p in paths)
+        if stage != "plain":
+            self.rewrite(*objects)
+        exe = self.link(objects, ldflags, out, shared_lib, cxx)
+        if stage == "linked":
+            self.rewrite(exe)
+        return exe
+
+    def inspect(self, what, path):
+        """`etch inspect WHAT --json PATH`, decoded."""
+        return json.loads(run([self.etch, "inspect", what, "--json", path]).stdout)
+
+    def sites(self, path):
+        """`etch inspect sites` as a list of dicts, from its TSV form."""
+        lines = run([self.etch, "inspect", "sites", "--format", "tsv", path]).stdout.splitlines()
+        head = lines[0].split("\t")
+        return [dict(zip(head, line.split("\t"))) for line in lines[1:]]
+
+
+@pytest.fixture
+def flow(tmp_path, build, cc):
+    """A Flow for each compiler in turn."""
+    return Flow(tmp_path, build, cc)
+
+
+@pytest.fixture
+def flow_gcc(tmp_path, build):
+    """A Flow with gcc alone, for tests that compile nothing of interest."""
+    return Flow(tmp_path, build, "gcc")
+
+
+def fetch(name):
+    """The directory of a real program's source, fetched from a package registry
+    on first use (scripts/fetch.py has the list of names)."""
+    return Path(run([sys.executable, ROOT / "scripts" / "fetch.py", name], timeout=900).stdout.strip())
+
+
+def need(*tools):
+    """Fails, rather than skips, where make deps has not been run: a test that
+    silently did not run is a check that cannot fail."""
+    missing = [t for t in tools if not shutil.which(t)]
+    if missing:
+        pytest.fail(f"not installed: {' '.join(missing)}; run `make deps`")
