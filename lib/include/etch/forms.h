@@ -148,6 +148,8 @@ static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, u
 
 	if (!f.mem || mode > ETCH_ADDR_BASE || (push && reg))
 		return 0;
+	if ((e->shape & 0x80) || (mode != ETCH_ADDR_BASE && base))
+		return 0;
 	if (f.width == 2)
 		out[n++] = 0x66;
 	if (f.width == 8 && !push)
@@ -158,7 +160,9 @@ static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, u
 		rex |= 1;
 	if (mode == ETCH_ADDR_BASE && (base & 7) == 4)
 		return 0; /* rsp and r12 would need a SIB byte: never accepted as sites */
-	if (rex || etch_imv_rex(e))
+	if (rex && !etch_imv_rex(e))
+		return 0; /* register 4 of a byte form would be spl here and ah in etch_form_imm() */
+	if (etch_imv_rex(e))
 		out[n++] = (uint8_t)(0x40 | rex);
 	if (f.escape)
 		out[n++] = 0x0f;
