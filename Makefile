@@ -4,20 +4,32 @@
 B        ?= build
 CC       ?= cc
 CFLAGS   ?= -O2 -g
-PREFIX   ?= /usr/local
 VERSION  := 0.1.0
+JOBS     ?= 2
+
+PREFIX   ?= /usr/local
+LIBDIR   ?= $(PREFIX)/lib
+MANDIR   ?= $(PREFIX)/share/man
+INSTALL  ?= install
+PYTHON   := .venv/bin/python
+
+# A subset of the tests: make test T=tests/test_forms.py, or T='tests -k fork'.
+T        ?= tests
+# What else pytest is to know: make test T=... PYTEST_ARGS=-x
+PYTEST_ARGS ?=
 
 WARN     := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes
 TOOL_INC := -Itool -Ilib/include
 LIB_INC  := -Ilib -Ilib/include
 TOOL_LIBS := -lelf -ldw -lZydis -lcapstone
+SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 
-TOOL_SRC := $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c)
-LIB_SRC  := $(wildcard lib/*.c)
+TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))
+LIB_SRC  := $(sort $(wildcard lib/*.c))
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o)
 
-all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc
+all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc	## the tool and the library (default)
 
 $(B)/etch: $(TOOL_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
@@ -30,6 +42,11 @@ $(B)/libetch.so: $(LIB_OBJ) lib/libetch.map
 		-Wl,-z,defs -o $@.0 $(LIB_OBJ) -pthread
 	ln -sf libetch.so.0 $@
 
+# The prefix is the one of `make install`; tell both the same.
+$(B)/etch.pc: lib/etch.pc.in Makefile
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' $< >$@
+
 $(B)/o/tool/%.o: tool/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_VERSION='"$(VERSION)"' $(CFLAGS) $(WARN) $(TOOL_INC) -MMD -MP -c -o $@ $<
@@ -40,7 +57,42 @@ $(B)/o/lib/%.o: lib/%.c
 
 -include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
 
-clean:
-	rm -rf $(B)
+# ---- what people run --------------------------------------------------------
 
-.PHONY: all clean
+# Targets that need more than a compiler run make again, once deps has brought it.
+asan:	## a second build with ASan and UBSan, in build-asan
+	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all
+
+test: deps	## all tests; a subset with T=tests/test_x.py or T='tests -k name'
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@$(MAKE) --no-print-directory -j$(JOBS) asan
+	$(PYTHON) -m pytest -q -n $(JOBS) $(PYTEST_ARGS) $(T)
+
+demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@$(PYTHON) scripts/demo/demo.py
+
+deps:	## install what is missing: Debian packages by apt, Python packages in .venv
+	@scripts/deps.sh
+
+install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config file, man pages
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include/etch
+	$(INSTALL) -m 755 $(B)/etch $(DESTDIR)$(PREFIX)/bin/
+	$(INSTALL) -m 644 $(B)/libetch.a $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(B)/libetch.so.0 $(DESTDIR)$(LIBDIR)/
+	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' lib/etch.pc.in \
+		>$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
+	$(INSTALL) -m 644 lib/include/etch/*.h $(DESTDIR)$(PREFIX)/include/etch/
+	for page in docs/man/*.[1-8]; do \
+		section=$${page##*.}; \
+		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \
+	done
+
+clean:	## remove what was built, and fetched sources; .venv stays
+	rm -rf $(B) build-asan
+
+help:	## this list
+	@sed -n 's/^\([a-z][a-z]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+
+.PHONY: all asan test demo deps install clean help

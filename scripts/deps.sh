@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs what is missing to build, test and demonstrate etch: Debian packages
+# with apt (as root or through sudo), Python packages in .venv. Silent, and done
+# in a blink, when all is there. Nothing is ever removed or upgraded.
+#
+#     scripts/deps.sh            # what make deps runs
+#     PYTHON=... scripts/deps.sh # another python3 than Debian's for .venv
+set -eu
+cd "$(dirname "$0")/.."
+
+# Build: the compiler, and the four libraries that the tool links with.
+PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev libzydis-dev libcapstone-dev"
+# Tests: the second compiler and linker with their LTO plugin and sanitizers, and
+# the programs that must accept our output.
+PACKAGES="$PACKAGES clang-14 clang lld llvm-14-linker-tools libclang-rt-14-dev elfutils gdb valgrind libc6-dbg"
+# .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
+PACKAGES="$PACKAGES ca-certificates python3 python3-venv tcl"
+
+missing=
+if command -v dpkg-query >/dev/null; then
+	installed=" $(dpkg-query -W -f='${db:Status-Status} ${Package} ' $PACKAGES 2>/dev/null || :)"
+	for p in $PACKAGES; do
+		case $installed in
+		*" installed $p "*) ;;
+		*) missing="$missing $p" ;;
+		esac
+	done
+else
+	# Not Debian: say what is not there by its Debian name, install nothing.
+	for p in make pkg-config gcc g++ clang ld.lld eu-elflint gdb valgrind python3 tclsh; do
+		command -v $p >/dev/null || missing="$missing $p"
+	done
+	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h; do
+		echo "#include <$h>" | cc -E - >/dev/null 2>&1 || missing="$missing $h"
+	done
+fi
+
+if [ -n "$missing" ]; then
+	sudo=
+	[ "$(id -u)" = 0 ] || sudo=sudo
+	if ! command -v apt-get >/dev/null || { [ -n "$sudo" ] && ! command -v sudo >/dev/null; }; then
+		echo "deps: not installed:$missing" >&2
+		echo "deps: etch is built and tested on Debian 12; there, as root: apt-get install$missing" >&2
+		exit 1
+	fi
+	echo "deps: installing Debian packages:$missing"
+	# Package lists of a fresh image are empty, those of an old one name files
+	# that are gone. A refresh that fails may still leave lists that do.
+	$sudo apt-get -q update || echo "deps: apt-get update failed, trying with the lists that are there" >&2
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing
+fi
+
+# The stamp is a copy of the list that .venv was made from, written last.
+if ! cmp -s requirements.txt .venv/requirements.installed || ! .venv/bin/python -c '' 2>/dev/null; then
+	python=${PYTHON:-/usr/bin/python3}
+	[ -x "$python" ] || python=$(command -v python3)
+	echo "deps: installing Python packages into .venv:" $(sed -n 's/^\([^# ]*\)==/\1 /p' requirements.txt)
+	rm -rf .venv
+	"$python" -m venv .venv
+	.venv/bin/python -m pip --disable-pip-version-check install -q --no-deps -r requirements.txt
+	cp requirements.txt .venv/requirements.installed
+fi
