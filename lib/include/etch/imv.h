@@ -228,8 +228,9 @@ int etch_set_batch(const struct etch_change *changes, size_t count);
 /*
  * Compares every armed site of every loaded module with memory. Returns the
  * number of sites that differ (0 = all is well), or a negative etch_error.
- * `report`, if not null, is called for each that differs, under etch's lock: it
- * must not call back into etch.
+ * A site that holds a debugger's 0xcc is judged by its other bytes. `report`, if
+ * not null, is called for each that differs, under etch's lock: it must not call
+ * etch, nor the dynamic linker (dlopen, dladdr), nor fork.
  */
 long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg);
 
@@ -250,10 +251,16 @@ int etch_info(struct etch_info *info);
 
 /* ---- what the compiler's output carries ---------------------------------- */
 
-/* Called by the constructor below. Not for users. */
+/*
+ * Called by the constructor below. Not for users. The last four are the bounds
+ * of the module's sections `etched` and `etched_imv`, null where it has none: a
+ * set inside them is lawful, and a plain store, also where no tool has been.
+ */
 void etch_module_load_v1(const struct etch_module *module,
                          const void *imv_start, const void *imv_stop,
-                         const void *obj_start, const void *obj_stop);
+                         const void *obj_start, const void *obj_stop,
+                         const void *etched_start, const void *etched_stop,
+                         const void *scalar_start, const void *scalar_stop);
 void etch_module_unload_v1(const struct etch_module *module);
 
 #ifndef ETCH_NO_MODULE /* libetch itself carries none */
@@ -265,6 +272,16 @@ extern const char etch_imv_start_[] __asm__("__start___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_imv_stop_[] __asm__("__stop___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_start_[] __asm__("__start___etch_obj") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_stop_[] __asm__("__stop___etch_obj") ETCH_HIDDEN_WEAK_;
+/* Bounds of the etched sections; equal where the module has no such section. By
+ * a ds lea, as in ETCH_ADDR: the first object's address does not escape here. */
+#define ETCH_BOUND_(symbol)                                                   \
+	(__extension__({                                                      \
+		const void *etch_a_;                                          \
+		__asm__(".weak " symbol "\n\t.hidden " symbol "\n\t.byte 0x3e\n\t" \
+		        "{leaq " symbol "(%%rip), %0|lea %0, " symbol "[rip]}" \
+		        : "=r"(etch_a_));                                     \
+		etch_a_;                                                      \
+	}))
 
 extern const struct etch_module etch_module_ ETCH_HIDDEN_WEAK_
 	__attribute__((section("__etch_mod")));
@@ -280,7 +297,9 @@ void etch_module_ctor_(void);
 ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void)
 {
 	etch_module_load_v1(&etch_module_, etch_imv_start_, etch_imv_stop_,
-	                    etch_obj_start_, etch_obj_stop_);
+	                    etch_obj_start_, etch_obj_stop_,
+	                    ETCH_BOUND_("__start_etched"), ETCH_BOUND_("__stop_etched"),
+	                    ETCH_BOUND_("__start_etched_imv"), ETCH_BOUND_("__stop_etched_imv"));
 }
 void etch_module_dtor_(void);
 ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void)
@@ -288,6 +307,7 @@ ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void)
 	etch_module_unload_v1(&etch_module_);
 }
 #undef ETCH_HIDDEN_WEAK_
+#undef ETCH_BOUND_
 
 /* Rounds this file's share of the etched sections up to whole pages, so that
  * nothing else shares a page with them. Subsection 8000 goes after all objects. */
