@@ -66,7 +66,7 @@ asan:	## a second build with ASan and UBSan, in build-asan
 test: deps	## all tests; a subset with T=tests/test_x.py or T='tests -k name'
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
-	$(PYTHON) -m pytest -q -n $(JOBS) $(PYTEST_ARGS) $(T)
+	$(PYTHON) -m pytest -n $(JOBS) $(PYTEST_ARGS) $(T)
 
 demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 	@$(MAKE) --no-print-directory -j$(JOBS) all
