@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* The second decoder: agreement on sites, and disassembly shown to people, by
+ * Capstone. Rule 2: no byte is rewritten unless both decoders agree. */
+#include "arch/x86/insn.h"
+
+#include <capstone/capstone.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static csh handle(void)
+{
+	static csh h;
+	static bool ready;
+
+	if (!ready) {
+		if (cs_open(CS_ARCH_X86, CS_MODE_64, &h) != CS_ERR_OK) {
+			fprintf(stderr, "etch: cannot start Capstone\n");
+			exit(2);
+		}
+		cs_option(h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
+		cs_option(h, CS_OPT_DETAIL, CS_OPT_ON);
+		ready = true;
+	}
+	return h;
+}
+
+/* Number of a 64-bit base or index register, as struct insn counts them. */
+static unsigned number(x86_reg r)
+{
+	static const x86_reg order[16] = {
+		X86_REG_RAX, X86_REG_RCX, X86_REG_RDX, X86_REG_RBX, X86_REG_RSP, X86_REG_RBP, X86_REG_RSI, X86_REG_RDI,
+		X86_REG_R8,  X86_REG_R9,  X86_REG_R10, X86_REG_R11, X86_REG_R12, X86_REG_R13, X86_REG_R14, X86_REG_R15,
+	};
+	unsigned i;
+
+	if (r == X86_REG_RIP)
+		return INSN_PC_REG;
+	for (i = 0; i < 16; i++)
+		if (order[i] == r)
+			return i;
+	return INSN_NO_REG;
+}
+
+bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *in, char *why, size_t why_size)
+{
+	const cs_x86_op *mem = NULL;
+	bool agree = false;
+	cs_insn *c;
+	size_t n;
+	int i;
+
+	n = cs_disasm(handle(), bytes, avail, in->addr, 1, &c);
+	if (!n) {
+		snprintf(why, why_size, "Zydis sees %u bytes, Capstone sees no instruction", in->len);
+		return false;
+	}
+	for (i = 0; i < c->detail->x86.op_count; i++)
+		if (c->detail->x86.operands[i].type == X86_OP_MEM)
+			mem = &c->detail->x86.operands[i];
+	if (c->size != in->len)
+		snprintf(why, why_size, "Zydis sees %u bytes, Capstone sees %u (%s %s)", in->len, c->size, c->mnemonic,
+		         c->op_str);
+	else if (!mem)
+		snprintf(why, why_size, "Capstone sees no memory operand (%s %s)", c->mnemonic, c->op_str);
+	else if (number(mem->mem.base) != in->base || number(mem->mem.index) != in->index ||
+	         mem->mem.disp != in->disp)
+		snprintf(why, why_size, "the decoders see different addresses (Capstone: %s %s)", c->mnemonic, c->op_str);
+	else if (mem->size != in->mem_size)
+		snprintf(why, why_size, "Zydis sees %u bytes read, Capstone sees %u (%s %s)", in->mem_size, mem->size,
+		         c->mnemonic, c->op_str);
+	else if (c->detail->x86.encoding.disp_offset != in->disp_at)
+		snprintf(why, why_size, "the decoders place the displacement differently (%s %s)", c->mnemonic, c->op_str);
+	else
+		agree = true;
+	cs_free(c, n);
+	return agree;
+}
+
+bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr)
+{
+	cs_insn *c;
+	size_t n = cs_disasm(handle(), bytes, len, addr, 1, &c);
+	bool same = n && c->size == len;
+
+	if (n)
+		cs_free(c, n);
+	return same;
+}
+
+void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size)
+{
+	cs_insn *c;
+	size_t n = cs_disasm(handle(), bytes, avail, addr, 1, &c);
+
+	if (!n) {
+		snprintf(out, out_size, "(bad)");
+		return;
+	}
+	snprintf(out, out_size, "%s%s%s", c->mnemonic, c->op_str[0] ? " " : "", c->op_str);
+	cs_free(c, n);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* The first decoder: bytes -> struct insn, by Zydis. */
+#include "arch/x86/insn.h"
+
+#include <Zydis/Zydis.h>
+#include <etch/forms.h>
+#include <stdio.h>
+#include <string.h>
+
+static const ZydisDecoder *decoder(void)
+{
+	static ZydisDecoder d;
+	static bool ready;
+
+	if (!ready) {
+		ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+		ready = true;
+	}
+	return &d;
+}
+
+/* Number of the general-purpose register that r is a part of, or INSN_NO_REG. */
+static unsigned gpr(ZydisRegister r)
+{
+	ZydisRegister full = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, r);
+
+	if (full >= ZYDIS_REGISTER_RAX && full <= ZYDIS_REGISTER_R15)
+		return (unsigned)(full - ZYDIS_REGISTER_RAX);
+	return INSN_NO_REG;
+}
+
+static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
+{
+	bool direct = z->operand_count && ops[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && ops[0].imm.is_relative;
+
+	if (direct)
+		out->target = out->addr + z->length + (uint64_t)ops[0].imm.value.s;
+	switch (z->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+		out->flow = direct ? FLOW_CALL : FLOW_CALL_IND;
+		break;
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		out->flow = direct ? FLOW_JUMP : FLOW_JUMP_IND;
+		break;
+	case ZYDIS_CATEGORY_COND_BR:
+		out->flow = FLOW_BRANCH;
+		break;
+	case ZYDIS_CATEGORY_RET:
+		out->flow = FLOW_RETURN;
+		break;
+	default:
+		if (direct) /* xbegin */
+			out->flow = FLOW_BRANCH;
+		else if (z->mnemonic == ZYDIS_MNEMONIC_HLT || z->mnemonic == ZYDIS_MNEMONIC_UD0 ||
+		         z->mnemonic == ZYDIS_MNEMONIC_UD1 || z->mnemonic == ZYDIS_MNEMONIC_UD2 ||
+		         z->mnemonic == ZYDIS_MNEMONIC_INT3)
+			out->flow = FLOW_STOP;
+	}
+}
+
+static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, struct insn *out)
+{
+	bool read = op->actions & ZYDIS_OPERAND_ACTION_MASK_READ;
+	bool write = op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE;
+
+	if (op->mem.type == ZYDIS_MEMOP_TYPE_AGEN || z->meta.category == ZYDIS_CATEGORY_PREFETCH ||
+	    z->meta.category == ZYDIS_CATEGORY_WIDENOP || z->mnemonic == ZYDIS_MNEMONIC_NOP ||
+	    (!read && !write))
+		out->mem = MEM_ADDRESS;
+	else
+		out->mem = read && write ? MEM_UPDATE : write ? MEM_WRITE : MEM_READ;
+	out->mem_size = op->size / 8;
+	out->base = (uint8_t)(op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP
+	                              ? INSN_PC_REG : gpr(op->mem.base));
+	out->index = (uint8_t)gpr(op->mem.index);
+	if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
+		out->index = out->base; /* vector index (gather): an index all the same */
+	out->disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
+	out->segment = op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS;
+	if (z->raw.disp.size) {
+		out->disp_at = z->raw.disp.offset;
+		out->disp_len = z->raw.disp.size / 8;
+	}
+}
+
+static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
+{
+	const ZydisDecodedOperand *a = &ops[0], *b = &ops[1];
+
+	if (z->operand_count_visible < 2 || a->type != ZYDIS_OPERAND_TYPE_REGISTER)
+		return;
+	out->dst = (uint8_t)gpr(a->reg.value);
+	if (out->dst == INSN_NO_REG)
+		return;
+	if (z->mnemonic == ZYDIS_MNEMONIC_MOV && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	    gpr(b->reg.value) != INSN_NO_REG) {
+		out->move = MOVE_COPY;
+		out->src = (uint8_t)gpr(b->reg.value);
+	} else if (z->mnemonic == ZYDIS_MNEMONIC_MOV && b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && a->size >= 32) {
+		out->move = MOVE_IMM;
+	} else if (z->mnemonic == ZYDIS_MNEMONIC_MOV && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+		out->move = MOVE_LOAD;
+	} else if (z->mnemonic == ZYDIS_MNEMONIC_LEA && a->size == 64) {
+		out->move = MOVE_ADDRESS;
+	} else if ((z->mnemonic == ZYDIS_MNEMONIC_ADD || z->mnemonic == ZYDIS_MNEMONIC_SUB) && a->size == 64 &&
+	           b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
+		out->move = MOVE_ADD;
+		if (z->mnemonic == ZYDIS_MNEMONIC_SUB)
+			out->imm = -out->imm;
+	}
+}
+
+bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	unsigned i, r;
+
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, avail, &z, ops)))
+		return false;
+	memset(out, 0, sizeof(*out));
+	out->addr = addr;
+	out->len = z.length;
+	out->base = out->index = out->dst = out->src = INSN_NO_REG;
+	if (z.raw.imm[0].size) {
+		out->imm = z.raw.imm[0].is_signed ? z.raw.imm[0].value.s : (int64_t)z.raw.imm[0].value.u;
+		out->imm_at = z.raw.imm[0].offset;
+		out->imm_len = z.raw.imm[0].size / 8;
+	}
+	for (i = 0; i < z.operand_count; i++) {
+		const ZydisDecodedOperand *op = &ops[i];
+
+		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT || op->mem.disp.has_displacement) {
+				memory_set(&z, op, out);
+			} else if (gpr(op->mem.base) != 4) { /* not the stack: string instructions */
+				out->string = true;
+				if (gpr(op->mem.base) != INSN_NO_REG)
+					out->reads |= (uint16_t)(1u << gpr(op->mem.base));
+			}
+		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
+			r = gpr(op->reg.value);
+			if (r == INSN_NO_REG)
+				continue;
+			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_READ)
+				out->reads |= (uint16_t)(1u << r);
+			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+				out->writes |= (uint16_t)(1u << r);
+		}
+	}
+	/* xor %r,%r and sub %r,%r read nothing */
+	if ((z.mnemonic == ZYDIS_MNEMONIC_XOR || z.mnemonic == ZYDIS_MNEMONIC_SUB) &&
+	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	    ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32)
+		out->reads = 0;
+	flow_set(&z, ops, out);
+	move_set(&z, ops, out);
+	out->padding = z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_INT3 ||
+	               z.meta.category == ZYDIS_CATEGORY_WIDENOP;
+	out->lawful = z.mnemonic == ZYDIS_MNEMONIC_LEA && bytes[0] == 0x3e && (bytes[1] & 0xf8) == 0x48 &&
+	              bytes[2] == 0x8d;
+	return true;
+}
+
+/* ---- site forms ---------------------------------------------------------- */
+
+/* The form of an opcode, by mnemonic and sizes; ETCH_FORM_NONE if there is none. */
+static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	static const ZydisMnemonic alu[8] = {
+		ZYDIS_MNEMONIC_ADD, ZYDIS_MNEMONIC_OR, ZYDIS_MNEMONIC_ADC, ZYDIS_MNEMONIC_SBB,
+		ZYDIS_MNEMONIC_AND, ZYDIS_MNEMONIC_SUB, ZYDIS_MNEMONIC_XOR, ZYDIS_MNEMONIC_CMP,
+	};
+	unsigned width = ops[0].size, mem = 0, log, i;
+
+	if (z->mnemonic == ZYDIS_MNEMONIC_PUSH)
+		return ops[0].size == 64 ? ETCH_FORM_PUSH64 : ETCH_FORM_NONE;
+	for (i = 0; i < z->operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
+			mem = ops[i].size;
+	log = width == 8 ? 0 : width == 16 ? 1 : width == 32 ? 2 : 3;
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_MOV:
+		return ETCH_FORM_MOV8 + log;
+	case ZYDIS_MNEMONIC_MOVZX:
+		if (mem == 8)
+			return width == 16 ? ETCH_FORM_MOVZX8_16 : width == 32 ? ETCH_FORM_MOVZX8_32 : ETCH_FORM_MOVZX8_64;
+		return width == 32 ? ETCH_FORM_MOVZX16_32 : width == 64 ? ETCH_FORM_MOVZX16_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_MOVSX:
+		if (mem == 8)
+			return width == 16 ? ETCH_FORM_MOVSX8_16 : width == 32 ? ETCH_FORM_MOVSX8_32 : ETCH_FORM_MOVSX8_64;
+		return width == 32 ? ETCH_FORM_MOVSX16_32 : width == 64 ? ETCH_FORM_MOVSX16_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_MOVSXD:
+		return width == 64 ? ETCH_FORM_MOVSX32_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_TEST:
+		return ETCH_FORM_TEST8 + log;
+	case ZYDIS_MNEMONIC_IMUL:
+		return log ? ETCH_FORM_IMUL16 + log - 1 : ETCH_FORM_NONE;
+	default:
+		for (i = 0; i < 8; i++)
+			if (z->mnemonic == alu[i])
+				return ETCH_FORM_ALU + 4 * i + log;
+		return ETCH_FORM_NONE;
+	}
+}
+
+/* Why an instruction without a form has none, for people. */
+static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_CALL:
+	case ZYDIS_MNEMONIC_JMP:
+		return "indirect call or jump: a paravirt site, not a load";
+	case ZYDIS_MNEMONIC_BT:
+		return "bit test in memory has no immediate form of the same length";
+	case ZYDIS_MNEMONIC_DIV:
+	case ZYDIS_MNEMONIC_IDIV:
+	case ZYDIS_MNEMONIC_MUL:
+	case ZYDIS_MNEMONIC_IMUL:
+		return "multiply or divide through fixed registers has no immediate form";
+	case ZYDIS_MNEMONIC_MOV:
+		return "segment or control register load";
+	default:
+		break;
+	}
+	if (z->meta.category == ZYDIS_CATEGORY_CMOV)
+		return "conditional move has no immediate form";
+	if ((z->mnemonic == ZYDIS_MNEMONIC_CMP || z->mnemonic == ZYDIS_MNEMONIC_TEST) &&
+	    ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE)
+		return "compare of memory with a constant has no immediate form (a branch site, later)";
+	if (z->mnemonic == ZYDIS_MNEMONIC_CMP)
+		return "compare with memory as its first operand has no immediate form";
+	if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && gpr(ops[0].reg.value) == INSN_NO_REG)
+		return "vector or x87 load has no immediate form";
+	return "no immediate form of this instruction";
+}
+
+const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	const ZydisDecodedOperand *dst, *mem = NULL;
+	unsigned form, mode, i, reg = 0;
+	bool push;
+
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, insn->len, &z, ops)))
+		return "does not decode";
+	if (insn->index != INSN_NO_REG)
+		return "indexed: it does not read a fixed place";
+	if (insn->segment)
+		return "segment override";
+	for (i = 0; i < z.operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
+			mem = &ops[i];
+	if (!mem || z.operand_count_visible > 2)
+		return no_form(&z, ops);
+	push = z.mnemonic == ZYDIS_MNEMONIC_PUSH;
+	dst = &ops[0];
+	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
+		dst = &ops[1]; /* test commutes; the encoding has memory first */
+	if (!push) {
+		if (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || gpr(dst->reg.value) == INSN_NO_REG)
+			return no_form(&z, ops);
+		reg = z.raw.modrm.reg | z.raw.rex.R << 3;
+	}
+	form = form_of(&z, ops);
+	if (z.mnemonic == ZYDIS_MNEMONIC_TEST)
+		form = ETCH_FORM_TEST8 + (dst->size == 8 ? 0u : dst->size == 16 ? 1u : dst->size == 32 ? 2u : 3u);
+	if (!form)
+		return no_form(&z, ops);
+	if (insn->disp_len == 8)
+		return "64-bit absolute address";
+	if (insn->disp_len != 4)
+		return "too short for an immediate: its address is in a register";
+	if (insn->base == INSN_PC_REG)
+		mode = ETCH_ADDR_RIP;
+	else if (insn->base == INSN_NO_REG)
+		mode = ETCH_ADDR_ABS;
+	else if (insn->disp == 0)
+		mode = ETCH_ADDR_BASE;
+	else
+		return "its address is in a register with an offset: no room for the offset in an entry";
+	if (mode == ETCH_ADDR_BASE && (insn->base & 7) == 4)
+		return "its address is in a register that needs a SIB byte";
+	out->form = (uint8_t)form;
+	out->regs = (uint8_t)(reg | (mode == ETCH_ADDR_BASE ? insn->base << 4 : 0));
+	out->shape = (uint8_t)(insn->len | mode << 4 | ((z.attributes & ZYDIS_ATTRIB_HAS_REX) ? 0x40 : 0));
+	return NULL;
+}
+
+void insn_form_name(unsigned form, char *out, size_t size)
+{
+	static const char *const mov[16] = {
+		"none", "mov8", "mov16", "mov32", "mov64", "movzx8_16", "movzx8_32", "movzx8_64",
+		"movzx16_32", "movzx16_64", "movsx8_16", "movsx8_32", "movsx8_64", "movsx16_32",
+		"movsx16_64", "movsx32_64",
+	};
+	static const char *const alu[8] = {"add", "or", "adc", "sbb", "and", "sub", "xor", "cmp"};
+
+	if (form < 16)
+		snprintf(out, size, "%s", mov[form]);
+	else if (form <= ETCH_FORM_ALU_LAST)
+		snprintf(out, size, "%s%u", alu[(form - ETCH_FORM_ALU) / 4], 8u << (form & 3));
+	else if (form <= ETCH_FORM_TEST64)
+		snprintf(out, size, "test%u", 8u << (form - ETCH_FORM_TEST8));
+	else if (form >= ETCH_FORM_IMUL16 && form <= ETCH_FORM_IMUL64)
+		snprintf(out, size, "imul%u", 16u << (form - ETCH_FORM_IMUL16));
+	else if (form == ETCH_FORM_PUSH64)
+		snprintf(out, size, "push64");
+	else
+		snprintf(out, size, "form%u", form);
+}
+
+/* rax rcx rdx rsi rdi r8-r11 */
+uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
+/* rdi rsi rdx rcx r8 r9, and r10 (static chain) */
+uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
+/* rax rdx */
+uint16_t insn_return_values(void) { return 1u << 0 | 1u << 2; }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the rest of the tool knows about an x86-64 instruction: a plain record,
+ * registers as numbers 0-15 in the encoding's order. Nothing outside this
+ * folder names a register or an opcode.
+ */
+#ifndef X86_INSN_H
+#define X86_INSN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <etch/format.h>
+
+enum insn_flow {
+	FLOW_NEXT,
+	FLOW_JUMP,     /* always, to target */
+	FLOW_BRANCH,   /* to target or the next instruction */
+	FLOW_JUMP_IND, /* to somewhere */
+	FLOW_CALL,     /* comes back */
+	FLOW_CALL_IND,
+	FLOW_RETURN,
+	FLOW_STOP,     /* hlt, ud2, int3: does not go on */
+};
+
+enum insn_mem {
+	MEM_NONE,
+	MEM_ADDRESS, /* the address is computed, not accessed: lea; nop and prefetch too */
+	MEM_READ,
+	MEM_WRITE,
+	MEM_UPDATE,  /* reads and writes */
+};
+
+/* Moves of whole pointers that a value can be followed through. */
+enum insn_move {
+	MOVE_NONE,
+	MOVE_COPY,    /* dst = src */
+	MOVE_ADD,     /* dst += imm */
+	MOVE_ADDRESS, /* dst = address of the memory operand (lea) */
+	MOVE_LOAD,    /* dst = 8 bytes from the memory operand */
+	MOVE_IMM,     /* dst = imm */
+};
+
+#define INSN_NO_REG 0xffu
+#define INSN_PC_REG 0x10u /* base of an instruction-relative operand */
+
+struct insn {
+	uint64_t addr;
+	uint64_t target;   /* of a direct jump, branch or call */
+	int64_t disp;      /* displacement of the memory operand as encoded, sign-extended */
+	int64_t imm;
+	uint16_t reads;    /* registers whose value is used as data: not as base or index */
+	uint16_t writes;   /* registers changed, wholly or in part */
+	uint16_t mem_size; /* bytes accessed */
+	uint8_t len;
+	uint8_t flow;      /* enum insn_flow */
+	uint8_t mem;       /* enum insn_mem, of the explicit memory operand */
+	uint8_t base, index; /* register, INSN_PC_REG or INSN_NO_REG */
+	uint8_t disp_at, disp_len; /* place of the displacement in the bytes; len 0 = none */
+	uint8_t imm_at, imm_len;
+	uint8_t move, dst, src;
+	bool lawful;       /* the ds-prefixed lea of ETCH_ADDR */
+	bool segment;      /* fs or gs: not a plain address */
+	bool string;       /* accesses memory through implicit registers (rep movs...) */
+	bool padding;      /* does nothing: nop of any length, int3 */
+};
+
+/* Decodes one instruction (Zydis). False: the bytes are none, or more than avail. */
+bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out);
+
+/*
+ * The second opinion (Capstone), asked before an instruction is accepted as a
+ * site: does it see the same length, one memory operand of the same base, index,
+ * displacement and size, and the same destination register? On false, `why` has
+ * what each decoder said.
+ */
+bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, char *why, size_t why_size);
+
+/* The second decoder sees one instruction of exactly len bytes here. */
+bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
+
+/* Disassembly for people (Capstone, AT&T syntax), "mov 0x10(%rip), %eax". */
+void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
+
+/*
+ * The site form of an instruction that reads memory: fills form, regs and shape
+ * of *out and returns null; or returns why there is no immediate form, a phrase
+ * for people that starts small and does not end in a period.
+ */
+const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out);
+
+/* Name of a form, "mov32", "movzx8_32", "add64", "test8": docs/formats.md. */
+void insn_form_name(unsigned form, char *out, size_t out_size);
+
+/* Registers that a call may change, and those that may carry its arguments or a
+ * function's result (System V psABI 3.2.1, 3.2.3). */
+uint16_t insn_call_clobbers(void);
+uint16_t insn_call_arguments(void); /* the static chain register too */
+uint16_t insn_return_values(void);
+
+#endif

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+#include "code/track.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define REGS 16
+
+/* What one register may hold. */
+struct value {
+	int32_t object; /* -1: nothing of interest */
+	bool exact;     /* exactly object + off, on every path; else perhaps something in object */
+	bool got;
+	int64_t off;
+};
+
+struct state {
+	struct value reg[REGS];
+	bool reached;
+};
+
+struct block {
+	size_t first, end; /* instructions [first, end) */
+	struct state in;
+	bool queued;
+};
+
+struct track {
+	const struct func *fn;
+	const struct func_code *code;
+	const struct ref *mem, *imm;
+	struct block *blocks;
+	size_t block_count;
+	size_t *queue;
+	size_t queued;
+	bool opaque;      /* code that only something indirect can reach: registers may arrive there */
+	bool reporting;
+	use_fn *report;
+	void *arg;
+	int stopped;      /* what report returned */
+	struct use *met;  /* escapes where paths meet */
+	size_t met_count, met_room;
+};
+
+static const struct value nothing = {-1, false, false, 0};
+
+static void use_report(struct track *t, size_t insn, enum use_kind kind, const struct value *v, bool in_register)
+{
+	struct use u = {insn, kind, v->object, v->off, v->exact, v->got, in_register};
+
+	if (t->reporting && !t->stopped && v->object >= 0)
+		t->stopped = t->report(t->arg, &u);
+}
+
+/* ---- one instruction ----------------------------------------------------- */
+
+/* What the memory operand refers to; object -1 if nothing etched. */
+static struct value operand(const struct track *t, const struct state *s, size_t i, bool *in_register)
+{
+	const struct insn *in = &t->code->insns[i];
+	const struct ref *m = &t->mem[i];
+	struct value v = nothing;
+
+	*in_register = false;
+	if (in->mem == MEM_NONE)
+		return v;
+	if (m->object >= 0) {
+		v.object = m->object;
+		v.off = m->off;
+		v.exact = in->index == INSN_NO_REG && (in->base == INSN_PC_REG || in->base == INSN_NO_REG);
+		return v;
+	}
+	if (in->base < REGS && s->reg[in->base].object >= 0) {
+		v = s->reg[in->base];
+		v.off += in->disp;
+		v.exact = v.exact && in->index == INSN_NO_REG;
+		*in_register = true;
+	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
+		v = s->reg[in->index];
+		v.exact = false;
+		*in_register = true;
+	}
+	return v;
+}
+
+static void leave(struct track *t, struct state *s, size_t i, uint16_t regs)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((regs >> r & 1) && s->reg[r].object >= 0)
+			use_report(t, i, USE_ESCAPE, &s->reg[r], true);
+}
+
+static void insn_apply(struct track *t, struct state *s, size_t i)
+{
+	const struct insn *in = &t->code->insns[i];
+	bool via, slot = t->mem[i].object >= 0 && t->mem[i].got;
+	struct value v = operand(t, s, i, &via), result = nothing, imm = nothing;
+	uint16_t data = in->reads;
+	unsigned r;
+
+	if (t->imm[i].object >= 0)
+		imm = (struct value){t->imm[i].object, true, false, t->imm[i].off};
+	if (slot) {
+		v.off = 0;
+		v.got = true;
+		if (in->move == MOVE_LOAD)
+			result = v;
+		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
+			use_report(t, i, USE_ESCAPE, &v, false);
+	} else if (v.object >= 0) {
+		if (in->mem == MEM_READ)
+			use_report(t, i, USE_READ, &v, via);
+		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
+			use_report(t, i, USE_STORE, &v, via);
+		else if (in->move == MOVE_ADDRESS && !in->lawful)
+			result = v;
+		else if (!in->padding && !in->lawful && in->writes)
+			use_report(t, i, USE_ESCAPE, &v, via); /* a lea of fewer than 64 bits */
+	}
+	switch (in->move) {
+	case MOVE_COPY:
+		result = s->reg[in->src];
+		data &= (uint16_t)~(1u << in->src);
+		break;
+	case MOVE_ADD:
+		if (imm.object >= 0) {
+			result = imm; /* base of an array plus an index */
+			result.exact = false;
+		} else {
+			result = s->reg[in->dst];
+			result.off += in->imm;
+			data &= (uint16_t)~(1u << in->dst);
+		}
+		break;
+	case MOVE_IMM:
+		result = imm;
+		break;
+	default:
+		use_report(t, i, USE_ESCAPE, &imm, false);
+	}
+	leave(t, s, i, data);
+	for (r = 0; r < REGS; r++)
+		if (in->writes >> r & 1)
+			s->reg[r] = nothing;
+	if (in->move != MOVE_NONE && in->dst < REGS)
+		s->reg[in->dst] = result;
+
+	switch (in->flow) {
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		leave(t, s, i, insn_call_arguments());
+		if (t->opaque) /* a landing pad may find it in a register that calls keep */
+			leave(t, s, i, (uint16_t)~insn_call_clobbers());
+		for (r = 0; r < REGS; r++)
+			if (insn_call_clobbers() >> r & 1)
+				s->reg[r] = nothing;
+		break;
+	case FLOW_RETURN:
+		leave(t, s, i, insn_return_values());
+		break;
+	case FLOW_JUMP_IND:
+		leave(t, s, i, 0xffff);
+		break;
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		/* Out of the function: a tail call, or its cold part, where any
+		 * register may be used. */
+		if (in->target < t->fn->start || in->target >= t->fn->end)
+			leave(t, s, i, 0xffff);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- blocks -------------------------------------------------------------- */
+
+static void met_add(struct track *t, size_t insn, const struct value *v)
+{
+	size_t i;
+
+	for (i = 0; i < t->met_count; i++)
+		if (t->met[i].object == v->object)
+			return;
+	if (t->met_count == t->met_room) {
+		size_t room = t->met_room ? 2 * t->met_room : 16;
+		struct use *p = realloc(t->met, room * sizeof(*p));
+
+		if (!p) {
+			t->stopped = -1;
+			return;
+		}
+		t->met = p;
+		t->met_room = room;
+	}
+	t->met[t->met_count++] = (struct use){insn, USE_ESCAPE, v->object, 0, false, v->got, true};
+}
+
+/* Joins `from` into the state before block b; queues it when that changed. */
+static void block_join(struct track *t, size_t b, const struct state *from)
+{
+	struct block *k = &t->blocks[b];
+	bool changed = !k->in.reached;
+	unsigned r;
+
+	if (!k->in.reached) {
+		k->in = *from;
+		k->in.reached = true;
+	} else {
+		for (r = 0; r < REGS; r++) {
+			struct value *a = &k->in.reg[r];
+			const struct value *v = &from->reg[r];
+			struct value old = *a;
+
+			if (a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got)
+				continue;
+			if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
+				met_add(t, k->first, a);
+				met_add(t, k->first, v);
+				*a = nothing;
+			} else if (a->object >= 0 || v->object >= 0) {
+				if (a->object < 0)
+					*a = *v;
+				a->exact = false;
+				a->got = a->got || v->got;
+				a->off = 0;
+			}
+			if (a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off)
+				changed = true;
+		}
+	}
+	if (changed && !k->queued) {
+		k->queued = true;
+		t->queue[t->queued++] = b;
+	}
+}
+
+static size_t block_at(const struct track *t, size_t insn)
+{
+	size_t lo = 0, hi = t->block_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->blocks[mid].end <= insn)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static int blocks_build(struct track *t, struct error *e)
+{
+	const struct func_code *c = t->code;
+	uint8_t *leader = calloc(c->count + 1, 1);
+	size_t i, n = 0, b = 0;
+
+	if (!leader)
+		return error_set(e, "out of memory");
+	leader[0] = 1;
+	for (i = 0; i < c->count; i++) {
+		const struct insn *in = &c->insns[i];
+
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
+			size_t k = func_insn_at(c, in->target);
+
+			if (k != SIZE_MAX)
+				leader[k] = 1;
+		}
+		if (in->flow != FLOW_NEXT && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND)
+			leader[i + 1] = 1;
+	}
+	for (i = 0; i < c->count; i++)
+		n += leader[i];
+	t->blocks = calloc(n + 1, sizeof(*t->blocks));
+	t->queue = calloc(n + 1, sizeof(*t->queue));
+	if (!t->blocks || !t->queue) {
+		free(leader);
+		return error_set(e, "out of memory");
+	}
+	for (i = 0; i < c->count; i++) {
+		if (leader[i]) {
+			if (b)
+				t->blocks[b - 1].end = i;
+			t->blocks[b++].first = i;
+		}
+	}
+	if (b)
+		t->blocks[b - 1].end = c->count;
+	t->block_count = b;
+	free(leader);
+	return 0;
+}
+
+static void blocks_solve(struct track *t)
+{
+	const struct func_code *c = t->code;
+
+	while (t->queued && !t->stopped) {
+		size_t b = t->queue[--t->queued], i;
+		struct state s = t->blocks[b].in;
+		const struct insn *last;
+
+		t->blocks[b].queued = false;
+		for (i = t->blocks[b].first; i < t->blocks[b].end; i++)
+			insn_apply(t, &s, i);
+		last = &c->insns[t->blocks[b].end - 1];
+		if (last->flow == FLOW_JUMP || last->flow == FLOW_BRANCH) {
+			size_t k = func_insn_at(c, last->target);
+
+			if (k != SIZE_MAX)
+				block_join(t, block_at(t, k), &s);
+		}
+		if (last->flow != FLOW_JUMP && last->flow != FLOW_JUMP_IND && last->flow != FLOW_RETURN &&
+		    last->flow != FLOW_STOP && b + 1 < t->block_count)
+			block_join(t, b + 1, &s);
+	}
+}
+
+static bool block_is_padding(const struct track *t, size_t b)
+{
+	size_t i;
+
+	for (i = t->blocks[b].first; i < t->blocks[b].end; i++)
+		if (!t->code->insns[i].padding)
+			return false;
+	return true;
+}
+
+int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
+               use_fn *report, void *arg, struct error *e)
+{
+	struct track t = {.fn = fn, .code = code, .mem = mem, .imm = imm, .report = report, .arg = arg};
+	struct state entry = {.reached = true};
+	size_t b, i;
+	unsigned r;
+	int err = -1;
+
+	if (!code->count)
+		return 0;
+	for (r = 0; r < REGS; r++)
+		entry.reg[r] = nothing;
+	if (blocks_build(&t, e))
+		goto out;
+	block_join(&t, 0, &entry);
+	blocks_solve(&t);
+	/* What is left is entered by a jump table or by the unwinder. */
+	for (b = 0; b < t.block_count; b++) {
+		if (t.blocks[b].in.reached || block_is_padding(&t, b))
+			continue;
+		t.opaque = true;
+		block_join(&t, b, &entry);
+		blocks_solve(&t);
+	}
+	t.reporting = true;
+	for (b = 0; b < t.block_count && !t.stopped; b++) {
+		struct state s = t.blocks[b].in;
+
+		if (!s.reached)
+			continue;
+		for (i = t.blocks[b].first; i < t.blocks[b].end; i++)
+			insn_apply(&t, &s, i);
+	}
+	for (i = 0; i < t.met_count && !t.stopped; i++)
+		t.stopped = report(arg, &t.met[i]);
+	err = t.stopped;
+out:
+	free(t.blocks);
+	free(t.queue);
+	free(t.met);
+	return err;
+}

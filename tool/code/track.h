@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Follows the addresses of etched objects through one function: from the
+ * instruction that brings one into a register (a lea, the GOT, an immediate),
+ * over copies and constant offsets, to every load, store and escape.
+ *
+ * The analysis is a forward dataflow over the instructions, one value a
+ * register, and errs to one side: what it cannot follow (a push, a call
+ * argument, arithmetic, a jump out with the address in a register) is an escape.
+ */
+#ifndef CODE_TRACK_H
+#define CODE_TRACK_H
+
+#include "code/func.h"
+
+/* What the operand of an instruction refers to: filled in from relocations or
+ * addresses before tracking. */
+struct ref {
+	int32_t object; /* number of an etched object, or -1 */
+	bool got;       /* the operand is a slot that holds the object's address */
+	int64_t off;    /* bytes from the start of the object */
+};
+
+enum use_kind {
+	USE_READ,
+	USE_STORE,
+	USE_ESCAPE,
+};
+
+struct use {
+	size_t insn;       /* index in func_code */
+	enum use_kind kind;
+	int32_t object;
+	int64_t off;       /* of the first byte accessed, where known */
+	bool off_known;    /* the same place on every path and at every execution */
+	bool got;          /* the address came from a GOT slot */
+	bool in_register;  /* the operand is relative to a register that holds the address */
+};
+
+typedef int use_fn(void *arg, const struct use *use);
+
+/*
+ * mem[i] and imm[i] are what the memory operand and the immediate of
+ * instruction i refer to. A direct jump whose target is unknown (relocated) has
+ * target UINT64_MAX. Calls `fn` once for each use, in address order but for
+ * escapes found where paths meet, which come last; stops and returns its value
+ * when that is not 0. -1 when out of memory.
+ */
+int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
+               use_fn *report, void *arg, struct error *e);
+
+#endif

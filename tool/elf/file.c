@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+#include "elf/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e)
+{
+	struct stat st;
+	size_t got = 0;
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	*bytes = NULL;
+	*size = 0;
+	if (fd < 0)
+		return error_set(e, "%s", strerror(errno));
+	if (fstat(fd, &st) < 0) {
+		error_set(e, "%s", strerror(errno));
+		goto fail;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		error_set(e, "%s", S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
+		goto fail;
+	}
+	*bytes = malloc((size_t)st.st_size + 1);
+	if (!*bytes) {
+		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
+		goto fail;
+	}
+	while (got < (size_t)st.st_size) {
+		n = read(fd, *bytes + got, (size_t)st.st_size - got);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			error_set(e, "cannot read: %s", strerror(errno));
+			goto fail;
+		}
+		if (!n)
+			break;
+		got += (size_t)n;
+	}
+	close(fd);
+	*size = got;
+	return 0;
+fail:
+	close(fd);
+	free(*bytes);
+	*bytes = NULL;
+	return -1;
+}
+
+bool file_is_bitcode(const uint8_t *b, size_t size)
+{
+	return size >= 4 && (!memcmp(b, "BC\xc0\xde", 4) || !memcmp(b, "\xde\xc0\x17\x0b", 4));
+}
+
+/* What the first bytes say the file is, for the one line that refuses it. */
+static int header_check(const struct elf_file *f, struct error *e)
+{
+	const uint8_t *b = f->bytes;
+	Elf64_Ehdr eh;
+
+	if (!f->size)
+		return error_set(e, "is empty");
+	if (f->size >= 8 && (!memcmp(b, "!<arch>\n", 8) || !memcmp(b, "!<thin>\n", 8)))
+		return error_set(e, "is an archive: run etch on its members before they go in");
+	if (file_is_bitcode(b, f->size))
+		return error_set(e, "is LLVM bitcode: there is no machine code yet");
+	if (f->size < EI_NIDENT || memcmp(b, ELFMAG, SELFMAG))
+		return error_set(e, "is not an ELF file");
+	if (b[EI_CLASS] != ELFCLASS64)
+		return error_set(e, "is not a 64-bit ELF file");
+	if (b[EI_DATA] != ELFDATA2LSB)
+		return error_set(e, "is a big-endian ELF file: etch knows x86-64 only");
+	if (f->size < sizeof(eh))
+		return error_set(e, "is truncated inside its ELF header");
+	memcpy(&eh, b, sizeof(eh));
+	if (eh.e_machine != EM_X86_64)
+		return error_set(e, "is for another machine (e_machine %u): etch knows x86-64 only", eh.e_machine);
+	if (eh.e_type != ET_REL && eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
+		return error_set(e, "is neither an object, a program nor a library (e_type %u)", eh.e_type);
+	if (!eh.e_shoff)
+		return error_set(e, "has no section headers: etch needs them to find its tables");
+	if (eh.e_shoff > f->size || eh.e_shoff + (uint64_t)eh.e_shnum * sizeof(Elf64_Shdr) > f->size)
+		return error_set(e, "is truncated: section headers at %#" PRIx64 " are past its end", eh.e_shoff);
+	if (eh.e_shentsize != sizeof(Elf64_Shdr))
+		return error_set(e, "has section headers of %u bytes, not 64", eh.e_shentsize);
+	return 0;
+}
+
+static int sections_load(struct elf_file *f, struct error *e)
+{
+	size_t count, strndx, i;
+	Elf *elf = f->elf;
+
+	if (elf_getshdrnum(elf, &count) < 0 || elf_getshdrstrndx(elf, &strndx) < 0)
+		return error_set(e, "malformed section headers: %s", elf_errmsg(-1));
+	if (!count || count > f->size / sizeof(Elf64_Shdr))
+		return error_set(e, "malformed section headers: %zu of them", count);
+	f->sections = calloc(count, sizeof(*f->sections));
+	if (!f->sections)
+		return error_set(e, "out of memory");
+	f->section_count = (uint32_t)count;
+	for (i = 0; i < count; i++) {
+		struct elf_section *s = &f->sections[i];
+		Elf_Scn *scn = elf_getscn(elf, i);
+		Elf64_Shdr *sh = scn ? elf64_getshdr(scn) : NULL;
+
+		if (!sh)
+			return error_set(e, "section %zu: malformed header: %s", i, elf_errmsg(-1));
+		s->sh = *sh;
+		s->name = i ? elf_strptr(elf, strndx, sh->sh_name) : "";
+		if (!s->name)
+			return error_set(e, "section %zu: its name is outside the string table", i);
+		if (!i || sh->sh_type == SHT_NOBITS || sh->sh_type == SHT_NULL || !sh->sh_size)
+			continue;
+		if (sh->sh_offset > f->size || sh->sh_size > f->size - sh->sh_offset)
+			return error_set(e, "is truncated: section %s needs %" PRIu64 " bytes at %#" PRIx64,
+			                 s->name, sh->sh_size, sh->sh_offset);
+		s->data = f->bytes + sh->sh_offset;
+	}
+	for (i = 0; i < count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (sh->sh_link >= count)
+			return error_set(e, "section %s: sh_link %u is out of range", f->sections[i].name, sh->sh_link);
+		if ((sh->sh_type == SHT_RELA || sh->sh_type == SHT_REL) && sh->sh_info >= count)
+			return error_set(e, "section %s: sh_info %u is out of range", f->sections[i].name, sh->sh_info);
+		if (sh->sh_addralign & (sh->sh_addralign - 1))
+			return error_set(e, "section %s: alignment %" PRIu64 " is no power of two",
+			                 f->sections[i].name, sh->sh_addralign);
+	}
+	return 0;
+}
+
+static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **out, uint32_t *out_count,
+                        struct error *e)
+{
+	const struct elf_section *s = &f->sections[index], *str, *x = NULL;
+	uint64_t count = s->sh.sh_size / sizeof(Elf64_Sym), i;
+	struct elf_symbol *syms;
+
+	if (s->sh.sh_size % sizeof(Elf64_Sym) || s->sh.sh_entsize != sizeof(Elf64_Sym))
+		return error_set(e, "section %s: not a whole number of symbols", s->name);
+	str = &f->sections[s->sh.sh_link];
+	if (!str->data || str->data[str->sh.sh_size - 1] != 0)
+		return error_set(e, "section %s: its string table %s is empty or has no end", s->name, str->name);
+	if (s->sh.sh_info > count)
+		return error_set(e, "section %s: first global symbol %u is past its end", s->name, s->sh.sh_info);
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[i].sh.sh_link == index)
+			x = &f->sections[i];
+	if (x && x->sh.sh_size / 4 < count)
+		return error_set(e, "section %s: shorter than its symbol table", x->name);
+	syms = calloc(count + 1, sizeof(*syms));
+	if (!syms)
+		return error_set(e, "out of memory");
+	*out = syms;
+	*out_count = (uint32_t)count;
+	for (i = 0; i < count; i++) {
+		Elf64_Sym sym;
+		uint32_t shndx;
+
+		memcpy(&sym, s->data + i * sizeof(sym), sizeof(sym));
+		if (sym.st_name >= str->sh.sh_size)
+			return error_set(e, "section %s: symbol %" PRIu64 " has its name outside %s", s->name, i, str->name);
+		syms[i].name = (const char *)str->data + sym.st_name;
+		syms[i].value = sym.st_value;
+		syms[i].size = sym.st_size;
+		syms[i].type = ELF64_ST_TYPE(sym.st_info);
+		syms[i].bind = ELF64_ST_BIND(sym.st_info);
+		syms[i].visibility = ELF64_ST_VISIBILITY(sym.st_other);
+		shndx = sym.st_shndx;
+		if (shndx == SHN_XINDEX && x)
+			memcpy(&shndx, x->data + 4 * i, 4);
+		else if (shndx >= SHN_LORESERVE) {
+			syms[i].special = (uint16_t)shndx;
+			continue;
+		}
+		if (shndx >= f->section_count)
+			return error_set(e, "section %s: symbol %s is in section %u of %u", s->name, syms[i].name, shndx,
+			                 f->section_count);
+		syms[i].section = shndx;
+	}
+	return 0;
+}
+
+static int phdrs_load(struct elf_file *f, struct error *e)
+{
+	size_t n;
+
+	if (elf_getphdrnum(f->elf, &n) < 0)
+		return error_set(e, "malformed program headers: %s", elf_errmsg(-1));
+	if (!n)
+		return elf_is_object(f) ? 0 : error_set(e, "has no program headers");
+	if (f->eh.e_phentsize != sizeof(Elf64_Phdr) || f->eh.e_phoff > f->size ||
+	    n > (f->size - f->eh.e_phoff) / sizeof(Elf64_Phdr))
+		return error_set(e, "is truncated: program headers are past its end");
+	f->phdrs = calloc(n, sizeof(*f->phdrs));
+	if (!f->phdrs)
+		return error_set(e, "out of memory");
+	f->phdr_count = (uint32_t)n;
+	memcpy(f->phdrs, f->bytes + f->eh.e_phoff, n * sizeof(*f->phdrs));
+	for (size_t i = 0; i < n; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD &&
+		    (p->p_offset > f->size || p->p_filesz > f->size - p->p_offset || p->p_filesz > p->p_memsz ||
+		     p->p_vaddr + p->p_memsz < p->p_vaddr))
+			return error_set(e, "is truncated: segment %zu needs %" PRIu64 " bytes at %#" PRIx64, i,
+			                 p->p_filesz, p->p_offset);
+	}
+	return 0;
+}
+
+int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t size, struct error *e)
+{
+	uint32_t i;
+
+	memset(f, 0, sizeof(*f));
+	f->path = path;
+	f->bytes = bytes;
+	f->size = size;
+	if (header_check(f, e))
+		return -1;
+	memcpy(&f->eh, bytes, sizeof(f->eh));
+	elf_version(EV_CURRENT);
+	f->elf = elf_memory((char *)bytes, size);
+	if (!f->elf)
+		return error_set(e, "malformed ELF file: %s", elf_errmsg(-1));
+	if (sections_load(f, e) || phdrs_load(f, e))
+		return -1;
+	for (i = 1; i < f->section_count; i++) {
+		if (!f->sections[i].data)
+			continue;
+		if (f->sections[i].sh.sh_type == SHT_SYMTAB && !f->symtab)
+			f->symtab = i;
+		if (f->sections[i].sh.sh_type == SHT_DYNSYM && !f->dynsym)
+			f->dynsym = i;
+	}
+	if (f->symtab && symbols_load(f, f->symtab, &f->symbols, &f->symbol_count, e))
+		return -1;
+	if (f->dynsym && symbols_load(f, f->dynsym, &f->dynsyms, &f->dynsym_count, e))
+		return -1;
+	return 0;
+}
+
+int elf_open(struct elf_file *f, const char *path, struct error *e)
+{
+	uint8_t *bytes;
+	size_t size;
+
+	memset(f, 0, sizeof(*f));
+	if (file_read(path, &bytes, &size, e))
+		return -1;
+	return elf_open_bytes(f, path, bytes, size, e);
+}
+
+void elf_close(struct elf_file *f)
+{
+	if (f->elf)
+		elf_end(f->elf);
+	free(f->sections);
+	free(f->phdrs);
+	free(f->symbols);
+	free(f->dynsyms);
+	free(f->bytes);
+	memset(f, 0, sizeof(*f));
+}
+
+uint32_t elf_section_find(const struct elf_file *f, const char *name, uint32_t from)
+{
+	uint32_t i;
+
+	for (i = from ? from : 1; i < f->section_count; i++)
+		if (!strcmp(f->sections[i].name, name))
+			return i;
+	return 0;
+}
+
+uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t from)
+{
+	uint32_t i;
+
+	for (i = from ? from : 1; i < f->section_count; i++)
+		if (f->sections[i].sh.sh_type == SHT_RELA && f->sections[i].sh.sh_info == target)
+			return i;
+	return 0;
+}
+
+static int reloc_order(const void *a, const void *b)
+{
+	const struct elf_reloc *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **out, struct error *e)
+{
+	const struct elf_section *s = &f->sections[section];
+	uint64_t n = s->sh.sh_size / sizeof(Elf64_Rela), i, symbols;
+	struct elf_reloc *r;
+	bool sorted = true;
+
+	*out = NULL;
+	if (s->sh.sh_size % sizeof(Elf64_Rela))
+		return error_set(e, "section %s: not a whole number of relocations", s->name);
+	if (!s->data)
+		return 0;
+	symbols = s->sh.sh_link == f->symtab ? f->symbol_count : s->sh.sh_link == f->dynsym ? f->dynsym_count : 0;
+	r = malloc((n + 1) * sizeof(*r));
+	if (!r)
+		return error_set(e, "out of memory");
+	for (i = 0; i < n; i++) {
+		Elf64_Rela rela;
+
+		memcpy(&rela, s->data + i * sizeof(rela), sizeof(rela));
+		r[i].offset = rela.r_offset;
+		r[i].addend = rela.r_addend;
+		r[i].type = (uint32_t)ELF64_R_TYPE(rela.r_info);
+		r[i].symbol = (uint32_t)ELF64_R_SYM(rela.r_info);
+		if (r[i].symbol && r[i].symbol >= symbols) {
+			error_set(e, "section %s: relocation %" PRIu64 " names symbol %u of %" PRIu64, s->name, i,
+			          r[i].symbol, symbols);
+			free(r);
+			return -1;
+		}
+		if (i && r[i].offset < r[i - 1].offset)
+			sorted = false;
+	}
+	if (!sorted)
+		qsort(r, n, sizeof(*r), reloc_order);
+	*out = r;
+	return (long)n;
+}
+
+const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_filesz &&
+		    size <= p->p_filesz - (addr - p->p_vaddr))
+			return f->bytes + p->p_offset + (addr - p->p_vaddr);
+	}
+	return NULL;
+}
+
+uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if ((sh->sh_flags & SHF_ALLOC) && !(sh->sh_flags & SHF_TLS) && addr >= sh->sh_addr &&
+		    addr - sh->sh_addr < sh->sh_size)
+			return i;
+	}
+	return 0;
+}
+
+void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size)
+{
+	const struct elf_symbol *best = NULL, *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	uint64_t base;
+	char *p;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *s = &list[i];
+
+		if (s->section != section || !section || s->value > addr || !s->name[0] ||
+		    (s->type != STT_FUNC && s->type != STT_OBJECT && s->type != STT_GNU_IFUNC))
+			continue;
+		if (addr - s->value < s->size || (addr == s->value && !s->size))
+			if (!best || s->value > best->value || (s->value == best->value && s->bind != STB_LOCAL))
+				best = s;
+	}
+	if (best) {
+		base = best->value;
+		snprintf(out, out_size, addr == base ? "%.200s" : "%.200s+0x%" PRIx64, best->name, addr - base);
+	} else if (section < f->section_count) {
+		base = elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr;
+		snprintf(out, out_size, "%.200s+0x%" PRIx64, f->sections[section].name, addr - base);
+	} else {
+		snprintf(out, out_size, "0x%" PRIx64, addr);
+	}
+	for (p = out; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+#include "elf/object_write.h"
+
+#include <fcntl.h>
+#include <libelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef SHT_LLVM_ADDRSIG
+#define SHT_LLVM_ADDRSIG 0x6fff4c03 /* ULEB128 symbol numbers (LLVM Extensions, "SHT_LLVM_ADDRSIG") */
+#endif
+
+struct writer {
+	const struct elf_file *f;
+	const struct new_section *added;
+	size_t count;
+	const bool *emptied;
+	uint32_t *symbol_of;  /* per input section: its section symbol in the output, or 0 */
+	uint32_t *new_locals; /* sections that get a section symbol */
+	uint32_t new_local_count;
+	uint32_t first_global; /* of the input */
+	uint32_t *group_of;    /* per input section: its SHT_GROUP section, or 0 */
+	void **owned;          /* buffers that libelf points into until the end */
+	size_t owned_count, owned_room;
+	Elf *elf;
+	struct error *e;
+};
+
+static void *keep(struct writer *w, size_t size)
+{
+	void *p = calloc(1, size ? size : 1);
+
+	if (w->owned_count == w->owned_room) {
+		size_t room = w->owned_room ? 2 * w->owned_room : 64;
+		void **q = realloc(w->owned, room * sizeof(*q));
+
+		if (!q) {
+			free(p);
+			p = NULL;
+		} else {
+			w->owned = q;
+			w->owned_room = room;
+		}
+	}
+	if (!p) {
+		error_set(w->e, "out of memory");
+		return NULL;
+	}
+	w->owned[w->owned_count++] = p;
+	return p;
+}
+
+static uint32_t symbol_map(const struct writer *w, uint32_t s)
+{
+	return s >= w->first_global ? s + w->new_local_count : s;
+}
+
+/* Output index of new section k; each with relocations is followed by them. */
+static uint32_t new_index(const struct writer *w, size_t k)
+{
+	uint32_t n = w->f->section_count;
+	size_t i;
+
+	for (i = 0; i < k; i++)
+		n += 1 + (w->added[i].reloc_count != 0);
+	return n;
+}
+
+/* A section symbol for every section that a new relocation refers to. */
+static int section_symbols(struct writer *w)
+{
+	const struct elf_file *f = w->f;
+	size_t i, k;
+	uint32_t s;
+
+	for (i = 1; i < f->symbol_count; i++)
+		if (f->symbols[i].type == STT_SECTION && f->symbols[i].section && i < w->first_global &&
+		    !f->symbols[i].value && !w->symbol_of[f->symbols[i].section])
+			w->symbol_of[f->symbols[i].section] = (uint32_t)i;
+	for (k = 0; k < w->count; k++)
+		for (i = 0; i < w->added[k].reloc_count; i++) {
+			const struct new_reloc *r = &w->added[k].relocs[i];
+
+			s = r->to == TO_SECTION ? r->index : r->to == TO_NEW ? new_index(w, r->index) : 0;
+			if (s && !w->symbol_of[s]) {
+				w->symbol_of[s] = w->first_global + w->new_local_count;
+				w->new_locals[w->new_local_count++] = s;
+			}
+		}
+	return 0;
+}
+
+static int data_add(struct writer *w, Elf_Scn *scn, void *bytes, uint64_t size, uint64_t align)
+{
+	Elf_Data *d = elf_newdata(scn);
+
+	if (!d)
+		return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
+	d->d_buf = bytes;
+	d->d_size = size;
+	d->d_align = align ? align : 1;
+	d->d_type = ELF_T_BYTE; /* the bytes are as they go to the file */
+	d->d_version = EV_CURRENT;
+	return 0;
+}
+
+static void *symtab_write(struct writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint64_t head = (uint64_t)w->first_global * sizeof(Elf64_Sym), i;
+	uint8_t *p;
+
+	*size = s->sh.sh_size + w->new_local_count * sizeof(Elf64_Sym);
+	p = keep(w, *size);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, head);
+	for (i = 0; i < w->new_local_count; i++) {
+		Elf64_Sym sym = {0};
+
+		sym.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
+		sym.st_shndx = w->new_locals[i] < SHN_LORESERVE ? (uint16_t)w->new_locals[i] : SHN_XINDEX;
+		memcpy(p + head + i * sizeof(sym), &sym, sizeof(sym));
+	}
+	memcpy(p + head + w->new_local_count * sizeof(Elf64_Sym), s->data + head, s->sh.sh_size - head);
+	return p;
+}
+
+static void *shndx_write(struct writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint64_t head = 4ull * w->first_global, i;
+	uint8_t *p;
+
+	*size = s->sh.sh_size + 4ull * w->new_local_count;
+	p = keep(w, *size);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, head);
+	for (i = 0; i < w->new_local_count; i++)
+		if (w->new_locals[i] >= SHN_LORESERVE)
+			memcpy(p + head + 4 * i, &w->new_locals[i], 4);
+	memcpy(p + head + 4ull * w->new_local_count, s->data + head, s->sh.sh_size - head);
+	return p;
+}
+
+static void *relocs_renumber(struct writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint64_t step = s->sh.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel), i, info;
+	uint8_t *p;
+
+	*size = s->sh.sh_size;
+	p = keep(w, *size);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, *size);
+	for (i = 0; i + step <= *size; i += step) {
+		memcpy(&info, p + i + 8, 8); /* r_info is second in both */
+		info = ELF64_R_INFO((uint64_t)symbol_map(w, (uint32_t)ELF64_R_SYM(info)), ELF64_R_TYPE(info));
+		memcpy(p + i + 8, &info, 8);
+	}
+	return p;
+}
+
+static void *addrsig_renumber(struct writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint8_t *p = keep(w, 2 * s->sh.sh_size + 16);
+	uint64_t i = 0, n = 0, v;
+	unsigned shift;
+
+	if (!p)
+		return NULL;
+	while (i < s->sh.sh_size) {
+		for (v = 0, shift = 0; i < s->sh.sh_size; shift += 7) {
+			if (shift < 64)
+				v |= (uint64_t)(s->data[i] & 0x7f) << shift;
+			if (!(s->data[i++] & 0x80))
+				break;
+		}
+		v = symbol_map(w, (uint32_t)v);
+		do {
+			if (n >= 2 * s->sh.sh_size + 8)
+				break;
+			p[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+			v >>= 7;
+		} while (v);
+	}
+	*size = n;
+	return p;
+}
+
+/* Section numbers of the group, then those of new sections that join it. */
+static void *group_write(struct writer *w, uint32_t index, uint64_t *size)
+{
+	const struct elf_section *s = &w->f->sections[index];
+	uint8_t *p = keep(w, s->sh.sh_size + 8 * w->count);
+	uint64_t n = s->sh.sh_size;
+	uint32_t k, m;
+
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, n);
+	for (k = 0; k < w->count; k++) {
+		if (!w->added[k].about || w->group_of[w->added[k].about] != index)
+			continue;
+		m = new_index(w, k);
+		memcpy(p + n, &m, 4);
+		n += 4;
+		if (w->added[k].reloc_count) {
+			m++;
+			memcpy(p + n, &m, 4);
+			n += 4;
+		}
+	}
+	*size = n;
+	return p;
+}
+
+static void *names_write(struct writer *w, const struct elf_section *s, uint64_t *size, uint32_t *offsets)
+{
+	uint64_t n = s->sh.sh_size, extra = 0;
+	size_t k;
+	char *p;
+
+	for (k = 0; k < w->count; k++)
+		extra += 2 * strlen(w->added[k].name) + 16;
+	p = keep(w, n + extra);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, n);
+	for (k = 0; k < w->count; k++) {
+		offsets[2 * k] = (uint32_t)n;
+		n += (uint64_t)sprintf(p + n, "%s", w->added[k].name) + 1;
+		if (w->added[k].reloc_count) {
+			offsets[2 * k + 1] = (uint32_t)n;
+			n += (uint64_t)sprintf(p + n, ".rela%s", w->added[k].name) + 1;
+		}
+	}
+	*size = n;
+	return p;
+}
+
+static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offsets)
+{
+	const struct elf_file *f = w->f;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint64_t size = s->sh.sh_size;
+		void *bytes = (void *)s->data;
+		Elf_Scn *scn = elf_newscn(w->elf);
+		Elf64_Shdr *sh = scn ? elf64_getshdr(scn) : NULL;
+		uint32_t type = s->sh.sh_type;
+		bool to_symtab = s->sh.sh_link == f->symtab && f->symtab;
+
+		if (!sh)
+			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
+		*sh = s->sh;
+		if (w->emptied && w->emptied[i]) {
+			size = 0;
+			bytes = NULL;
+		} else if (!s->data) {
+			if (type != SHT_NOBITS) /* else it has a size and no bytes */
+				size = 0;
+		} else if (i == f->symtab) {
+			bytes = symtab_write(w, s, &size);
+			sh->sh_info = s->sh.sh_info + w->new_local_count;
+		} else if (i == strndx) {
+			bytes = names_write(w, s, &size, name_offsets);
+		} else if (type == SHT_SYMTAB_SHNDX && to_symtab) {
+			bytes = shndx_write(w, s, &size);
+		} else if ((type == SHT_RELA || type == SHT_REL) && to_symtab) {
+			bytes = relocs_renumber(w, s, &size);
+		} else if (type == SHT_LLVM_ADDRSIG && to_symtab) {
+			bytes = addrsig_renumber(w, s, &size);
+		} else if (type == SHT_GROUP && to_symtab) {
+			bytes = group_write(w, i, &size);
+		}
+		if (type == SHT_GROUP && to_symtab)
+			sh->sh_info = symbol_map(w, s->sh.sh_info);
+		if (s->data && !bytes && !(w->emptied && w->emptied[i]))
+			return -1;
+		if (data_add(w, scn, bytes, size, s->sh.sh_addralign))
+			return -1;
+	}
+	return 0;
+}
+
+static int new_sections(struct writer *w, const uint32_t *name_offsets)
+{
+	size_t k, i;
+
+	for (k = 0; k < w->count; k++) {
+		const struct new_section *a = &w->added[k];
+		Elf_Scn *scn = elf_newscn(w->elf);
+		Elf64_Shdr *sh = scn ? elf64_getshdr(scn) : NULL;
+		uint8_t *rela;
+
+		if (!sh)
+			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
+		sh->sh_name = name_offsets[2 * k];
+		sh->sh_type = SHT_PROGBITS;
+		sh->sh_flags = a->flags;
+		sh->sh_addralign = a->align;
+		if (a->about) {
+			sh->sh_flags |= SHF_LINK_ORDER;
+			sh->sh_link = a->about;
+			if (w->group_of[a->about])
+				sh->sh_flags |= SHF_GROUP;
+		}
+		if (data_add(w, scn, a->data, a->size, a->align))
+			return -1;
+		if (!a->reloc_count)
+			continue;
+		rela = keep(w, a->reloc_count * sizeof(Elf64_Rela));
+		if (!rela)
+			return -1;
+		for (i = 0; i < a->reloc_count; i++) {
+			const struct new_reloc *r = &a->relocs[i];
+			uint64_t symbol = r->to == TO_SYMBOL ? symbol_map(w, r->index)
+			                  : w->symbol_of[r->to == TO_NEW ? new_index(w, r->index) : r->index];
+			Elf64_Rela x = {r->offset, ELF64_R_INFO(symbol, (uint64_t)r->type), r->addend};
+
+			memcpy(rela + i * sizeof(x), &x, sizeof(x));
+		}
+		scn = elf_newscn(w->elf);
+		sh = scn ? elf64_getshdr(scn) : NULL;
+		if (!sh)
+			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
+		sh->sh_name = name_offsets[2 * k + 1];
+		sh->sh_type = SHT_RELA;
+		sh->sh_flags = SHF_INFO_LINK | (a->about && w->group_of[a->about] ? SHF_GROUP : 0);
+		sh->sh_link = w->f->symtab;
+		sh->sh_info = new_index(w, k);
+		sh->sh_addralign = 8;
+		sh->sh_entsize = sizeof(Elf64_Rela);
+		if (data_add(w, scn, rela, a->reloc_count * sizeof(Elf64_Rela), 8))
+			return -1;
+	}
+	return 0;
+}
+
+static int groups_find(struct writer *w)
+{
+	uint32_t i, member;
+	uint64_t k;
+
+	for (i = 1; i < w->f->section_count; i++) {
+		const struct elf_section *s = &w->f->sections[i];
+
+		if (s->sh.sh_type != SHT_GROUP || !s->data)
+			continue;
+		for (k = 4; k + 4 <= s->sh.sh_size; k += 4) {
+			memcpy(&member, s->data + k, 4);
+			if (member >= w->f->section_count)
+				return error_set(w->e, "section group %u names section %u of %u", i, member,
+				                 w->f->section_count);
+			w->group_of[member] = i;
+		}
+	}
+	return 0;
+}
+
+static int bytes_back(int fd, uint8_t **out, size_t *out_size, struct error *e)
+{
+	struct stat st;
+	size_t got = 0;
+	ssize_t n;
+
+	if (fstat(fd, &st) || !(*out = malloc((size_t)st.st_size + 1)))
+		return error_set(e, "out of memory");
+	while (got < (size_t)st.st_size && (n = pread(fd, *out + got, (size_t)st.st_size - got, (off_t)got)) > 0)
+		got += (size_t)n;
+	*out_size = got;
+	return 0;
+}
+
+int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
+                 uint8_t **out, size_t *out_size, struct error *e)
+{
+	struct writer w = {.f = f, .added = added, .count = count, .emptied = emptied, .e = e};
+	uint32_t total, strndx = f->eh.e_shstrndx, *names;
+	Elf64_Ehdr *eh;
+	int fd = -1, err = -1;
+	size_t i;
+
+	*out = NULL;
+	if (strndx == SHN_XINDEX)
+		strndx = f->sections[0].sh.sh_link;
+	if (!f->symtab)
+		return error_set(e, "has no symbol table");
+	w.first_global = f->sections[f->symtab].sh.sh_info;
+	total = f->section_count + 2 * (uint32_t)count;
+	if (f->section_count + 2 * count >= SHN_LORESERVE) {
+		/* Possible through SHT_SYMTAB_SHNDX; refused where that table is missing. */
+		uint32_t k, x = 0;
+
+		for (k = 1; k < f->section_count; k++)
+			if (f->sections[k].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[k].sh.sh_link == f->symtab)
+				x = k;
+		if (!x)
+			return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
+	}
+	names = keep(&w, 2 * (count + 1) * sizeof(*names));
+	w.symbol_of = keep(&w, (total + 1) * sizeof(uint32_t));
+	w.new_locals = keep(&w, (total + 1) * sizeof(uint32_t));
+	w.group_of = keep(&w, (total + 1) * sizeof(uint32_t));
+	if (!names || !w.symbol_of || !w.new_locals || !w.group_of)
+		goto out;
+	fd = memfd_create("object", MFD_CLOEXEC);
+	if (fd < 0) {
+		error_set(e, "cannot create a memory file");
+		goto out;
+	}
+	w.elf = elf_begin(fd, ELF_C_WRITE, NULL);
+	eh = w.elf ? elf64_newehdr(w.elf) : NULL;
+	if (!eh) {
+		error_set(e, "cannot write: %s", elf_errmsg(-1));
+		goto out;
+	}
+	*eh = f->eh;
+	eh->e_phoff = 0;
+	eh->e_phnum = 0;
+	eh->e_shoff = 0;
+	eh->e_shnum = 0;
+	if (groups_find(&w) || section_symbols(&w) || old_sections(&w, strndx, names) || new_sections(&w, names))
+		goto out;
+	if (f->eh.e_shstrndx == SHN_XINDEX)
+		elf64_getshdr(elf_getscn(w.elf, 0))->sh_link = strndx;
+	if (elf_update(w.elf, ELF_C_WRITE) < 0) {
+		error_set(e, "cannot write: %s", elf_errmsg(-1));
+		goto out;
+	}
+	err = bytes_back(fd, out, out_size, e);
+out:
+	if (w.elf)
+		elf_end(w.elf);
+	if (fd >= 0)
+		close(fd);
+	for (i = 0; i < w.owned_count; i++)
+		free(w.owned[i]);
+	free(w.owned);
+	return err;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/* outfile.c: see outfile.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "outfile.h"
+
+#define CHUNK    (1u << 20) /* bytes between two looks at pending signals */
+#define MAX_LINK 40         /* as the kernel's own limit */
+
+static int fail(int error, const char *path, const char *what, char *err, size_t errlen)
+{
+	if (err && errlen)
+		snprintf(err, errlen, "%s: %s: %s", path, what, error == EINTR ? "Interrupted" : strerror(error));
+	return error;
+}
+
+/* Signals that end a program while it writes; SIGXFSZ is the file size limit,
+ * which write(2) reports as EFBIG, too. */
+static void stop_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGQUIT);
+	sigaddset(set, SIGTERM);
+}
+
+static bool stop_is_pending(void)
+{
+	static const int stop[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+	sigset_t pending;
+
+	sigpending(&pending);
+	for (size_t i = 0; i < sizeof stop / sizeof *stop; i++)
+		if (sigismember(&pending, stop[i]))
+			return true;
+	return false;
+}
+
+static int write_all(int fd, const uint8_t *data, size_t size)
+{
+	while (size) {
+		ssize_t n;
+
+		if (stop_is_pending())
+			return EINTR;
+		n = write(fd, data, size < CHUNK ? size : CHUNK);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : EIO;
+		data += n;
+		size -= (size_t)n;
+	}
+	return stop_is_pending() ? EINTR : 0;
+}
+
+/* Follows symbolic links by hand: the last one may lead to a file that is not there yet. */
+static int resolve(const char *path, char *real)
+{
+	char link[PATH_MAX], joined[PATH_MAX];
+	ssize_t n;
+
+	if (strlen(path) >= PATH_MAX)
+		return ENAMETOOLONG;
+	strcpy(real, path);
+	for (int hop = 0;; hop++) {
+		const char *slash = strrchr(real, '/');
+		int dir = slash ? (int)(slash - real) + 1 : 0;
+
+		n = readlink(real, link, sizeof link - 1);
+		if (n < 0)
+			return errno == EINVAL || errno == ENOENT ? 0 : errno;
+		if (hop == MAX_LINK)
+			return ELOOP;
+		link[n] = 0;
+		if (snprintf(joined, sizeof joined, "%.*s%s", *link == '/' ? 0 : dir, real, link) >= (int)sizeof joined)
+			return ENAMETOOLONG;
+		strcpy(real, joined);
+	}
+}
+
+/* security.ima and security.evm are signatures of the old contents. */
+static void copy_xattrs(int from, int to, bool owner_kept)
+{
+	char names[65536], value[65536];
+	ssize_t n = flistxattr(from, names, sizeof names);
+
+	for (char *name = names; n > 0 && name < names + n; name += strlen(name) + 1) {
+		ssize_t len;
+
+		if (!strcmp(name, "security.ima") || !strcmp(name, "security.evm") ||
+		    (!strcmp(name, "security.capability") && !owner_kept))
+			continue;
+		len = fgetxattr(from, name, value, sizeof value);
+		if (len >= 0)
+			(void)fsetxattr(to, name, value, (size_t)len, 0); /* where possible */
+	}
+}
+
+static int set_attributes(int fd, const char *target, bool exists, const struct stat *old, const char *model)
+{
+	struct stat st;
+	mode_t mask, mode = 0666;
+	bool owner_kept;
+	int from;
+
+	if (!exists) {
+		mask = umask(0);
+		umask(mask);
+		if (model && !stat(model, &st))
+			mode = st.st_mode & 0777;
+		return fchmod(fd, mode & ~mask) ? errno : 0;
+	}
+	owner_kept = !fchown(fd, old->st_uid, old->st_gid);
+	if (!owner_kept && !fstat(fd, &st))
+		owner_kept = st.st_uid == old->st_uid && st.st_gid == old->st_gid;
+	/* The group alone may be possible, and its permissions mean it. */
+	if (!owner_kept)
+		(void)!fchown(fd, (uid_t)-1, old->st_gid);
+	/* After fchown, which clears set-id bits and capabilities. */
+	if (fchmod(fd, old->st_mode & (owner_kept ? 07777 : 0777)))
+		return errno;
+	from = open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (from >= 0) {
+		copy_xattrs(from, fd, owner_kept);
+		close(from);
+	}
+	return 0;
+}
+
+/* A name beside the target, which no other process picks at the same time. */
+static int temp_name(const char *target, char *name, unsigned attempt)
+{
+	const char *slash = strrchr(target, '/');
+	int dir = slash ? (int)(slash - target) + 1 : 0;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return snprintf(name, PATH_MAX, "%.*s.etch-%lx-%lx-%x", dir, target, (long)getpid(),
+	                (unsigned long)now.tv_nsec, attempt) >= PATH_MAX ? ENAMETOOLONG : 0;
+}
+
+/* A file without a name cannot be left behind. */
+static int open_temp(const char *target, char *name, bool *named)
+{
+	const char *slash = strrchr(target, '/');
+	char dir[PATH_MAX];
+	int fd, e;
+
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - target) + 1 : 1, slash ? target : ".");
+	*named = false;
+	fd = access("/proc/self/fd", F_OK) ? -1 : open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	for (unsigned k = 0; fd < 0 && k < 100; k++) {
+		e = temp_name(target, name, k);
+		if (e)
+			return -e;
+		fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		*named = fd >= 0;
+		if (fd < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return fd < 0 ? -EEXIST : fd;
+}
+
+static int give_name(int fd, const char *target, char *name)
+{
+	char proc[64];
+	int e;
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	for (unsigned k = 0; k < 100; k++) {
+		e = temp_name(target, name, k);
+		if (e)
+			return e;
+		if (!linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW))
+			return 0;
+		if (errno != EEXIST)
+			return errno;
+	}
+	return EEXIST;
+}
+
+/* So that the rename itself survives a crash. Not every file system can. */
+static void sync_directory(const char *target)
+{
+	const char *slash = strrchr(target, '/');
+	char dir[PATH_MAX];
+	int fd;
+
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - target) + 1 : 1, slash ? target : ".");
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		(void)fsync(fd);
+		close(fd);
+	}
+}
+
+static int replace(const char *path, const char *target, bool exists, const struct stat *old, const void *data,
+                   size_t size, const char *model, char *err, size_t errlen)
+{
+	char name[PATH_MAX];
+	const char *what = "cannot create a temporary file beside it";
+	bool named;
+	int e, fd = open_temp(target, name, &named);
+
+	if (fd < 0)
+		return fail(-fd, path, what, err, errlen);
+	what = "cannot write";
+	e = write_all(fd, data, size);
+	if (!e) {
+		what = "cannot set its permissions";
+		e = set_attributes(fd, target, exists, old, model);
+	}
+	if (!e) {
+		what = "cannot write";
+		e = fsync(fd) ? errno : 0;
+	}
+	if (!e && !named) {
+		e = give_name(fd, target, name);
+		named = !e;
+	}
+	if (close(fd) && !e)
+		e = errno;
+	if (!e && stop_is_pending())
+		e = EINTR;
+	if (!e) {
+		what = "cannot replace";
+		e = rename(name, target) ? errno : 0;
+	}
+	if (e && named)
+		unlink(name);
+	if (e)
+		return fail(e, path, what, err, errlen);
+	sync_directory(target);
+	return 0;
+}
+
+static int write_through(const char *path, const char *target, const void *data, size_t size,
+                         char *err, size_t errlen)
+{
+	int e, fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+
+	if (fd < 0)
+		return fail(errno, path, "cannot open for writing", err, errlen);
+	e = write_all(fd, data, size);
+	if (close(fd) && !e)
+		e = errno;
+	return e ? fail(e, path, "cannot write", err, errlen) : 0;
+}
+
+int outfile_write(const char *path, const void *data, size_t size, const char *model,
+                  char *err, size_t errlen)
+{
+	const struct timespec no_time = {0, 0};
+	char target[PATH_MAX];
+	sigset_t block, before, too_large;
+	struct stat st = {0};
+	bool exists;
+	int e = resolve(path, target);
+
+	if (!e && !*path)
+		e = ENOENT;
+	if (e)
+		return fail(e, path, "cannot follow", err, errlen);
+	/* /proc/self/fd/N of a pipe is a link to no file: the path itself opens it. */
+	exists = !stat(target, &st);
+	if (!exists && !stat(path, &st)) {
+		exists = true;
+		strcpy(target, path);
+	}
+	if (!exists && errno != ENOENT)
+		return fail(errno, path, "cannot write", err, errlen);
+	if (exists && S_ISDIR(st.st_mode))
+		return fail(EISDIR, path, "cannot write", err, errlen);
+
+	stop_signals(&block);
+	sigemptyset(&too_large);
+	sigaddset(&too_large, SIGXFSZ);
+	sigaddset(&block, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &block, &before);
+	if (exists && !S_ISREG(st.st_mode))
+		e = write_through(path, target, data, size, err, errlen);
+	else
+		e = replace(path, target, exists, &st, data, size, model, err, errlen);
+	if (e == EFBIG && !sigismember(&before, SIGXFSZ))
+		sigtimedwait(&too_large, NULL, &no_time);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return e;
+}

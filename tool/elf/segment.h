@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * segment.h: adds read-only data to a linked ELF file (ET_EXEC, ET_DYN,
+ * x86-64) in one new PT_LOAD, above every other, with section headers of its
+ * own.  No address that code or data refer to changes.
+ *
+ * Pure functions on byte buffers: no file is read or written, no state is kept,
+ * any thread may call them.  The same input gives the same bytes, and a second
+ * run over the output finds the segment and replaces its contents.
+ *
+ * The program header that a new PT_LOAD needs comes from the first of these
+ * that the file offers:
+ *   1. a PT_NULL entry;
+ *   2. unused zero bytes behind the program header table;
+ *   3. PT_GNU_PROPERTY, where a PT_NOTE with 8-byte alignment covers the same
+ *      note: that is where glibc looks next, and the x86 kernel reads neither;
+ *   4. PT_PHDR, where there is no PT_INTERP (shared objects, static programs):
+ *      the loaders then take the table from AT_PHDR or the ELF header;
+ *   5. room behind the table, made by moving what only headers or DT_ entries
+ *      refer to (.interp, notes, .gnu.hash, .hash, .dynsym) up a little or into
+ *      the new segment.  The build-id note stays in the first page of the
+ *      file, where the kernel and core dumps look for it.
+ * The table itself stays where it is: GNU strip and objcopy always write it
+ * directly behind the ELF header.
+ */
+#ifndef ETCH_TOOL_ELF_SEGMENT_H
+#define ETCH_TOOL_ELF_SEGMENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Results. All but SEGMENT_OK leave a sentence in `err`, without the file's name
+ * and without a newline. */
+enum segment_result {
+	SEGMENT_OK = 0,
+	SEGMENT_EINPUT = -1,  /* not a linked x86-64 ELF file that this can read */
+	SEGMENT_ENOSLOT = -2, /* a good file, but no place for one more program header */
+	SEGMENT_ENOMEM = -3,
+	SEGMENT_EINVAL = -4,  /* the caller's list of sections is not usable */
+};
+
+/*
+ * The first bytes of the segment: an ELF note (so that a runtime that walks
+ * dl_iterate_phdr can tell the segment from its PT_LOAD alone; there is no
+ * PT_NOTE for it, which would take a second program header), in section
+ * SEGMENT_SECTION.  That one is SHT_PROGBITS: eu-elflint reports every SHT_NOTE
+ * whose owner it does not know.
+ */
+#define SEGMENT_SECTION   ".etch.segment"
+#define SEGMENT_NOTE_TYPE 0x67657365u /* "eseg" */
+#define SEGMENT_VERSION   1u
+
+struct segment_note {
+	uint32_t namesz;  /* 5 */
+	uint32_t descsz;  /* 12 */
+	uint32_t type;    /* SEGMENT_NOTE_TYPE */
+	char name[8];     /* "etch" */
+	uint32_t version; /* SEGMENT_VERSION */
+	uint32_t first;   /* offset of the caller's first section from the start of the segment;
+	                   * between this note and that, sections of the file that had to move */
+	uint32_t zero;
+};
+
+struct segment_section {
+	const char *name;
+	uint32_t type;    /* SHT_PROGBITS or another type that has contents */
+	uint64_t flags;   /* SHF_MERGE, SHF_STRINGS; SHF_ALLOC is added */
+	uint64_t align;   /* a power of two up to 4096; 0 is 1 */
+	uint64_t entsize;
+	const void *data; /* not looked at by segment_plan */
+	uint64_t size;    /* bytes, not 0 */
+	uint64_t addr;    /* set by segment_plan: virtual address of the contents */
+};
+
+/*
+ * Where each of the n sections will lie: sets secs[].addr. Depends on names,
+ * sizes and alignments, not on contents, which may therefore refer to their own
+ * addresses. With a .bss of gigabytes the segment may be more than 2 GiB away
+ * from the code: a caller with 32-bit references has to check them.
+ */
+int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
+                 char *err, size_t errlen);
+
+/*
+ * The file with these sections in it, at the addresses that segment_plan gave
+ * for the same list (SEGMENT_EINVAL otherwise), in *out, to be freed by the
+ * caller. Sections of an etch segment that is there already are replaced by the
+ * list as a whole; when the list is the same as theirs, only contents change.
+ * Section indices of all other sections stay as they are.
+ */
+int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n,
+                uint8_t **out, size_t *out_size, char *err, size_t errlen);
+
+/*
+ * The etch segment of a file: 1 and where its bytes lie in the file, or 0 if
+ * there is none, or a negative result. `first` is that of struct segment_note.
+ */
+struct segment_found {
+	uint64_t offset, addr, size, first;
+};
+int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen);
+
+#endif

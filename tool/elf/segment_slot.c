@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * segment_slot.c: where one more program header can come from.  The order of
+ * preference and its reasons are in segment.h.
+ */
+#include <string.h>
+
+#include "segment.h"
+#include "segment_slot.h"
+
+/* Newer than some <elf.h>. */
+#ifndef SHT_RELR
+#define SHT_RELR 19
+#endif
+
+static uint64_t table_end(const struct seg_file *f)
+{
+	return f->eh.e_phoff + (uint64_t)f->eh.e_phnum * sizeof(Elf64_Phdr);
+}
+
+/* PT_GNU_PROPERTY says nothing new where a PT_NOTE with the alignment of 64-bit
+ * property notes covers it: glibc's sysdeps/x86/dl-prop.h reads either. */
+static bool property_is_redundant(const struct seg_file *f, const Elf64_Phdr *p)
+{
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *q = &f->ph[i];
+
+		if (q->p_type == PT_NOTE && q->p_align == 8 && p->p_filesz && q->p_offset <= p->p_offset &&
+		    q->p_offset + q->p_filesz >= p->p_offset + p->p_filesz)
+			return true;
+	}
+	return false;
+}
+
+static const Elf64_Phdr *find_phdr(const struct seg_file *f, uint32_t type)
+{
+	for (size_t i = 0; i < f->eh.e_phnum; i++)
+		if (f->ph[i].p_type == type)
+			return &f->ph[i];
+	return NULL;
+}
+
+/* The PT_LOAD that maps the program header table, which AT_PHDR points into. */
+static const Elf64_Phdr *table_load(const struct seg_file *f)
+{
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type == PT_LOAD && p->p_offset <= f->eh.e_phoff &&
+		    p->p_offset + p->p_filesz >= table_end(f))
+			return p;
+	}
+	return NULL;
+}
+
+/* ---- does anything refer to a section by its address? --------------------- */
+
+struct ref_range {
+	uint64_t lo, hi; /* addresses [lo, hi) */
+	bool hit;
+};
+
+static void ref_note(struct ref_range *r, size_t n, uint64_t addr)
+{
+	for (size_t i = 0; i < n; i++)
+		if (addr >= r[i].lo && addr < r[i].hi)
+			r[i].hit = true;
+}
+
+static bool file_word(const struct seg_file *f, uint64_t addr, uint64_t *word)
+{
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && p->p_filesz >= 8 &&
+		    addr - p->p_vaddr <= p->p_filesz - 8) {
+			memcpy(word, f->data + p->p_offset + (addr - p->p_vaddr), 8);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void refs_in_relr(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
+{
+	uint64_t where = 0, entry, word;
+
+	for (uint64_t k = 0; k + 8 <= s->sh_size; k += 8) {
+		memcpy(&entry, f->data + s->sh_offset + k, 8);
+		if (!(entry & 1)) {
+			if (file_word(f, entry, &word))
+				ref_note(r, n, word);
+			where = entry + 8;
+			continue;
+		}
+		for (unsigned bit = 1; bit < 64; bit++)
+			if ((entry >> bit & 1) && file_word(f, where + 8 * (uint64_t)(bit - 1), &word))
+				ref_note(r, n, word);
+		where += 63 * 8;
+	}
+}
+
+static void refs_in_rela(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
+{
+	const Elf64_Shdr *syms = s->sh_link < f->eh.e_shnum ? &f->sh[s->sh_link] : NULL;
+	bool alloc = s->sh_flags & SHF_ALLOC;
+	Elf64_Rela rela;
+	Elf64_Sym sym;
+
+	/* --emit-relocs: those of debug sections change nothing that runs. */
+	if (!alloc && (s->sh_info >= f->eh.e_shnum || !(f->sh[s->sh_info].sh_flags & SHF_ALLOC)))
+		return;
+	for (uint64_t k = 0; k + sizeof rela <= s->sh_size; k += sizeof rela) {
+		uint64_t base = 0, at;
+
+		memcpy(&rela, f->data + s->sh_offset + k, sizeof rela);
+		at = ELF64_R_SYM(rela.r_info) * sizeof sym;
+		if (ELF64_R_SYM(rela.r_info) && syms &&
+		    (syms->sh_type == SHT_SYMTAB || syms->sh_type == SHT_DYNSYM) &&
+		    at + sizeof sym <= syms->sh_size) {
+			memcpy(&sym, f->data + syms->sh_offset + at, sizeof sym);
+			if (sym.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(sym.st_info) == STT_TLS)
+				continue;
+			base = sym.st_value;
+		}
+		/* A pc-relative addend is 4 to 8 short of what it means. */
+		for (unsigned pc = 0; pc <= (alloc ? 0 : 8); pc++)
+			ref_note(r, n, base + (uint64_t)rela.r_addend + pc);
+		ref_note(r, n, rela.r_offset);
+	}
+}
+
+static void refs_in_symbols(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
+{
+	Elf64_Sym sym;
+
+	for (uint64_t k = sizeof sym; k + sizeof sym <= s->sh_size; k += sizeof sym) {
+		memcpy(&sym, f->data + s->sh_offset + k, sizeof sym);
+		/* Local names, such as crt1.o's __abi_tag, say nothing about use; the
+		 * scan of the code does. */
+		if (sym.st_shndx != SHN_UNDEF && sym.st_shndx < SHN_LORESERVE &&
+		    ELF64_ST_TYPE(sym.st_info) != STT_TLS && ELF64_ST_BIND(sym.st_info) != STB_LOCAL)
+			ref_note(r, n, sym.st_value);
+	}
+}
+
+/* Opcodes of lea, and of what else reads a constant at a known address: moves,
+ * compares, SSE loads, push. */
+static bool is_reading_opcode(uint8_t op)
+{
+	static const uint8_t ops[] = {
+		0x8d, 0x8a, 0x8b, 0x63, 0xb6, 0xb7, 0xbe, 0xbf, 0x10, 0x28, 0x6f, 0x7e,
+		0x38, 0x39, 0x3a, 0x3b, 0x80, 0x81, 0x83, 0x84, 0x85, 0xf6, 0xf7, 0xff,
+	};
+
+	return memchr(ops, op, sizeof ops);
+}
+
+/*
+ * Such an opcode and a ModRM byte that means disp32(%rip), with the end of the
+ * instruction 0, 1, 2 or 4 bytes behind the displacement; in a file at fixed
+ * addresses any four bytes that are such an address. Not a disassembly: one too
+ * many is found at times, and then the section stays where it is.
+ */
+static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
+{
+	static const uint8_t tail[] = {0, 1, 2, 4};
+	const uint8_t *d = f->data + s->sh_offset;
+	bool fixed = f->eh.e_type == ET_EXEC;
+	uint64_t lo = UINT64_MAX, hi = 0;
+	int32_t disp;
+
+	for (size_t i = 0; i < n; i++) {
+		lo = r[i].lo < lo ? r[i].lo : lo;
+		hi = seg_max(hi, r[i].hi);
+	}
+	for (uint64_t k = 2; k + 4 <= s->sh_size; k++) {
+		uint64_t to;
+
+		memcpy(&disp, d + k, 4);
+		if (fixed && (uint32_t)disp >= lo && (uint32_t)disp < hi)
+			ref_note(r, n, (uint32_t)disp);
+		if ((d[k - 1] & 0xc7) != 0x05 || !is_reading_opcode(d[k - 2]))
+			continue;
+		to = s->sh_addr + k + 4 + (uint64_t)(int64_t)disp;
+		if (to + 4 < lo || to >= hi)
+			continue;
+		for (size_t t = 0; t < sizeof tail; t++)
+			ref_note(r, n, to + tail[t]);
+	}
+}
+
+static void refs_in_data(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
+{
+	uint64_t word;
+
+	for (uint64_t k = (0 - s->sh_addr) & 7; k + 8 <= s->sh_size; k += 8) {
+		memcpy(&word, f->data + s->sh_offset + k, 8);
+		ref_note(r, n, word);
+	}
+}
+
+static void refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
+{
+	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if (s->sh_type == SHT_RELA)
+			refs_in_rela(f, s, r, n);
+		else if (s->sh_type == SHT_RELR)
+			refs_in_relr(f, s, r, n);
+		else if (s->sh_type == SHT_DYNSYM || s->sh_type == SHT_SYMTAB)
+			refs_in_symbols(f, s, r, n);
+		else if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_ALLOC))
+			continue;
+		else if (s->sh_flags & SHF_EXECINSTR)
+			refs_in_code(f, s, r, n);
+		/* Pointers of a file at fixed addresses have no relocation. In the
+		 * others they have one, and their addresses are small integers that
+		 * data is full of. */
+		else if (f->eh.e_type == ET_EXEC)
+			refs_in_data(f, s, r, n);
+	}
+}
+
+/* ---- sections that may move ---------------------------------------------- */
+
+static bool dynamic_holds(const struct seg_file *f, int64_t tag, uint64_t value)
+{
+	const Elf64_Phdr *p = find_phdr(f, PT_DYNAMIC);
+	unsigned found = 0;
+	Elf64_Dyn dyn;
+
+	for (uint64_t k = 0; p && k + sizeof dyn <= p->p_filesz; k += sizeof dyn) {
+		memcpy(&dyn, f->data + p->p_offset + k, sizeof dyn);
+		if (dyn.d_tag == DT_NULL)
+			break;
+		if (dyn.d_tag == tag)
+			found += dyn.d_un.d_val == value ? 1 : 2;
+	}
+	return found == 1;
+}
+
+/* The kind of the first note in a section, of owner "GNU". */
+static bool first_note_is(const struct seg_file *f, const Elf64_Shdr *s, uint32_t type)
+{
+	Elf64_Nhdr nh;
+
+	if (s->sh_size < sizeof nh + 4)
+		return false;
+	memcpy(&nh, f->data + s->sh_offset, sizeof nh);
+	return nh.n_type == type && nh.n_namesz == 4 &&
+	       !memcmp(f->data + s->sh_offset + sizeof nh, ELF_NOTE_GNU, 4);
+}
+
+/* Fills `it` if this section may move as far as headers tell. */
+static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *load, struct seg_item *it)
+{
+	static const struct { uint32_t type; int64_t tag; unsigned cost; } dynamic[] = {
+		{SHT_GNU_HASH, DT_GNU_HASH, 8},
+		{SHT_HASH, DT_HASH, 8},
+		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers guess the count from .dynstr behind it */
+	};
+	const Elf64_Shdr *s = &f->sh[sec];
+	bool interp = false;
+
+	*it = (struct seg_item){.sec = sec, .off = s->sh_offset, .addr = s->sh_addr, .size = s->sh_size,
+	                        .align = seg_max(s->sh_addralign, 8), .phdr = -1};
+	it->new_off = it->off;
+	it->new_addr = it->addr;
+	if (s->sh_flags != SHF_ALLOC || it->align > SEGMENT_PAGE || (it->align & (it->align - 1)) ||
+	    s->sh_addr - load->p_vaddr != s->sh_offset - load->p_offset)
+		return false;
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p == load || !seg_overlap(p->p_offset, p->p_filesz, s->sh_offset, s->sh_size))
+			continue;
+		if (p->p_type == PT_INTERP && p->p_offset == s->sh_offset && p->p_filesz == s->sh_size)
+			interp = true;
+		else if (p->p_type == PT_GNU_PROPERTY && s->sh_type == SHT_NOTE &&
+		         p->p_offset == s->sh_offset && p->p_filesz == s->sh_size)
+			continue;
+		else if (p->p_type != PT_NOTE || s->sh_type != SHT_NOTE || it->phdr >= 0)
+			return false;
+		it->phdr = (int)i;
+	}
+	if (interp && s->sh_type == SHT_PROGBITS) {
+		it->cost = 2;
+		return true;
+	}
+	if (s->sh_type == SHT_NOTE && !interp) {
+		it->build_id = first_note_is(f, s, NT_GNU_BUILD_ID);
+		it->abi_tag = first_note_is(f, s, NT_GNU_ABI_TAG);
+		it->cost = it->build_id ? 50 : 3;
+		return true;
+	}
+	for (size_t k = 0; k < sizeof dynamic / sizeof *dynamic; k++) {
+		if (s->sh_type == dynamic[k].type && dynamic_holds(f, dynamic[k].tag, s->sh_addr)) {
+			it->tag = dynamic[k].tag;
+			it->cost = dynamic[k].cost;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The section with the lowest offset at or behind `at` that has bytes in the file. */
+static size_t next_section(const struct seg_file *f, uint64_t at)
+{
+	size_t best = 0;
+
+	for (size_t i = 1; i < f->eh.e_shnum; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if (s->sh_type == SHT_NULL || s->sh_type == SHT_NOBITS || !s->sh_size || s->sh_offset < at)
+			continue;
+		if (!best || s->sh_offset < f->sh[best].sh_offset)
+			best = i;
+	}
+	return best;
+}
+
+/* A PT_NOTE can follow its sections only if it is made of them alone. */
+static bool notes_are_whole(const struct seg_file *f, const struct seg_item *it, size_t n, size_t which)
+{
+	uint64_t lo = UINT64_MAX, hi = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (it[i].phdr == it[which].phdr) {
+			lo = it[i].off < lo ? it[i].off : lo;
+			hi = seg_max(hi, it[i].off + it[i].size);
+		}
+	}
+	return it[which].phdr < 0 || (f->ph[it[which].phdr].p_offset == lo &&
+	                              f->ph[it[which].phdr].p_filesz == hi - lo);
+}
+
+/*
+ * Collects the movable sections that follow the table without a gap that
+ * belongs to something else, and the offset at which they end.
+ */
+static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it,
+                            uint64_t *limit)
+{
+	struct ref_range refs[SLOT_ITEMS];
+	uint64_t at = table_end(f);
+	size_t n = 0, keep;
+
+	*limit = load->p_offset + load->p_filesz;
+	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_offset < at &&
+		    s->sh_offset + s->sh_size > at) {
+			*limit = at;
+			return 0;
+		}
+	}
+	while (n < SLOT_ITEMS) {
+		size_t sec = next_section(f, at);
+
+		if (!sec || f->sh[sec].sh_offset >= *limit)
+			break;
+		if (!item_init(f, sec, load, &it[n])) {
+			*limit = f->sh[sec].sh_offset;
+			break;
+		}
+		refs[n] = (struct ref_range){it[n].addr, it[n].addr + (it[n].tag ? 1 : it[n].size), false};
+		at = it[n].off + it[n].size;
+		n++;
+	}
+	if (n == SLOT_ITEMS) {
+		size_t sec = next_section(f, at);
+
+		if (sec && f->sh[sec].sh_offset < *limit)
+			*limit = f->sh[sec].sh_offset;
+	}
+	refs_find(f, refs, n);
+	for (keep = 0; keep < n; keep++) {
+		if (refs[keep].hit || !notes_are_whole(f, it, n, keep)) {
+			*limit = it[keep].off;
+			break;
+		}
+	}
+	/* Those that come before may have been part of the same PT_NOTE. */
+	while (keep && !notes_are_whole(f, it, keep, keep - 1))
+		*limit = it[--keep].off;
+	/* Overlapping sections: nothing behind the first of them is certain. */
+	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		for (size_t k = 0; k < keep; k++) {
+			if (i != it[k].sec && s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS &&
+			    seg_overlap(s->sh_offset, s->sh_size, it[k].off, it[k].size)) {
+				*limit = it[k].off;
+				keep = k;
+			}
+		}
+	}
+	return keep;
+}
+
+/*
+ * Lays out the items with those in `mask` evicted. Returns what it costs, or 0
+ * if it does not fit. All moves are by multiples of 8 (or the alignment), so
+ * that a PT_NOTE of several sections moves as one.
+ */
+static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t n, unsigned mask,
+                           uint64_t from, uint64_t limit)
+{
+	unsigned cost = 1;
+	uint64_t at = from;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct seg_item *prev = i ? &it[i - 1] : NULL;
+		bool kin = prev && prev->phdr >= 0 && prev->phdr == it[i].phdr;
+
+		it[i].evicted = mask >> i & 1;
+		it[i].new_off = it[i].off;
+		if (it[i].evicted) {
+			cost += it[i].cost;
+			continue;
+		}
+		if (it[i].off < at)
+			it[i].new_off += seg_align(at - it[i].off, it[i].align);
+		if (kin && !prev->evicted)
+			it[i].new_off = it[i].off + (prev->new_off - prev->off);
+		if (it[i].new_off < at)
+			return 0;
+		cost += it[i].new_off != it[i].off;
+		at = it[i].new_off + it[i].size;
+	}
+	if (at > limit)
+		return 0;
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < n; k++) {
+			if (it[i].phdr < 0 || it[i].phdr != it[k].phdr || !it[i].evicted || it[k].evicted)
+				continue;
+			/* Part of a PT_NOTE stays: the rest is left to its section header.
+			 * Nobody misses that for the ABI tag of a program (ld.so reads the
+			 * tag of shared objects only). Those that stay must be neighbours. */
+			if (!it[i].abi_tag || !find_phdr(f, PT_INTERP))
+				return 0;
+			for (size_t m = 0; m < n; m++)
+				if (it[m].phdr == it[i].phdr && !it[m].evicted && (m < i) != (k < i))
+					return 0;
+			cost += 4;
+			break;
+		}
+	}
+	return cost;
+}
+
+/* Room for one more entry behind the table, made by moving sections. */
+static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
+{
+	const Elf64_Phdr *load = table_load(f);
+	uint64_t from = table_end(f) + sizeof(Elf64_Phdr), limit;
+	unsigned best = 0, best_mask = 0;
+
+	if (!load)
+		return false;
+	slot->items = items_collect(f, load, slot->item, &limit);
+	for (unsigned mask = 0; mask < 1u << slot->items; mask++) {
+		unsigned cost = items_pack(f, slot->item, slot->items, mask, from, limit);
+
+		if (cost && (!best || cost < best)) {
+			best = cost;
+			best_mask = mask;
+		}
+	}
+	if (!best)
+		return false;
+	items_pack(f, slot->item, slot->items, best_mask, from, limit);
+	for (size_t i = 0; i < slot->items; i++)
+		slot->item[i].new_addr = slot->item[i].addr + (slot->item[i].new_off - slot->item[i].off);
+	return true;
+}
+
+/* Room for one more entry that nothing uses. */
+static bool slot_is_free(const struct seg_file *f)
+{
+	uint64_t at = table_end(f), n = sizeof(Elf64_Phdr);
+	const Elf64_Phdr *load = table_load(f);
+
+	if (at + n > f->size || (load && load->p_offset + load->p_filesz < at + n))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (f->data[at + i])
+			return false;
+	for (size_t i = 0; i < f->eh.e_shnum; i++)
+		if (f->sh[i].sh_type != SHT_NULL && f->sh[i].sh_type != SHT_NOBITS &&
+		    seg_overlap(f->sh[i].sh_offset, f->sh[i].sh_size, at, n))
+			return false;
+	for (size_t i = 0; i < f->eh.e_phnum; i++)
+		if (&f->ph[i] != load && seg_overlap(f->ph[i].p_offset, f->ph[i].p_filesz, at, n))
+			return false;
+	return !seg_overlap(f->eh.e_shoff, (uint64_t)f->eh.e_shnum * sizeof(Elf64_Shdr), at, n);
+}
+
+int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, size_t errlen)
+{
+	*slot = (struct seg_slot){.drop = -1};
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		if (f->ph[i].p_type == PT_NULL) {
+			slot->drop = (int)i;
+			return SEGMENT_OK;
+		}
+	}
+	if (f->eh.e_phnum + 1 < PN_XNUM && slot_is_free(f))
+		return SEGMENT_OK;
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		if (f->ph[i].p_type == PT_GNU_PROPERTY && property_is_redundant(f, &f->ph[i])) {
+			slot->drop = (int)i;
+			return SEGMENT_OK;
+		}
+	}
+	/* Without PT_PHDR a position-independent program finds its base by
+	 * PT_DYNAMIC (musl) or by its own _DYNAMIC (glibc); ET_EXEC needs none. */
+	if (!find_phdr(f, PT_INTERP) && (f->eh.e_type == ET_EXEC || find_phdr(f, PT_DYNAMIC))) {
+		for (size_t i = 0; i < f->eh.e_phnum; i++) {
+			if (f->ph[i].p_type == PT_PHDR && table_load(f)) {
+				slot->drop = (int)i;
+				return SEGMENT_OK;
+			}
+		}
+	}
+	if (f->eh.e_phnum + 1 < PN_XNUM && slot_by_moving(f, slot))
+		return SEGMENT_OK;
+	return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+	                "no room for one more program header: the table of %u is followed by a section that must not move",
+	                (unsigned)f->eh.e_phnum);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef ETCH_VERSION
+#define ETCH_VERSION "unversioned"
+#endif
+
+static const struct command commands[] = {
+	{"rewrite", "make the tables of an object; sort and bake those of a program or library", cmd_rewrite},
+	{"inspect", "show what is in a file: summary, sites, tables", cmd_inspect},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void usage(FILE *out)
+{
+	size_t i;
+
+	fprintf(out, "Usage: etch COMMAND [OPTION...] FILE...\n"
+	             "Rewrites x86-64 ELF files after the compiler has run: reads of etched variables\n"
+	             "become immediates in the instruction stream, which libetch changes at run time.\n\n"
+	             "Commands:\n");
+	for (i = 0; i < COMMANDS; i++)
+		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+	fprintf(out, "\n"
+	             "  etch COMMAND --help   explains one of them\n"
+	             "  etch --version\n\n"
+	             "A first result:\n"
+	             "  cc -c app.c && etch rewrite app.o\n"
+	             "  cc app.o -letch -o app && etch rewrite app\n"
+	             "  etch inspect summary app\n\n"
+	             "Exit status: 0 done; 1 findings (with --werror); 2 a file could not be used or\n"
+	             "written, or the command line is wrong.\n");
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+	int status;
+
+	if (argc < 2) {
+		usage(stderr);
+		return EXIT_UNUSABLE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage(stdout);
+		return EXIT_CLEAN;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("etch " ETCH_VERSION "\n");
+		return EXIT_CLEAN;
+	}
+	for (i = 0; i < COMMANDS; i++) {
+		if (strcmp(argv[1], commands[i].name))
+			continue;
+		status = commands[i].run(argc - 1, argv + 1);
+		/* A full disk behind standard output must not look like success. */
+		if (fflush(stdout) || ferror(stdout)) {
+			fprintf(stderr, "etch: standard output: cannot write\n");
+			return EXIT_UNUSABLE;
+		}
+		return status;
+	}
+	fprintf(stderr, "etch: '%s' is no command; see etch --help\n", argv[1]);
+	return EXIT_UNUSABLE;
+}

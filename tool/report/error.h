@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Errors travel as values: the message is made where the facts are known and
+ * printed in one place, main.c, as "etch: FILE: message".
+ */
+#ifndef REPORT_ERROR_H
+#define REPORT_ERROR_H
+
+struct error {
+	char text[400]; /* one line, without the file's name and without newline */
+};
+
+/* Fills e and returns -1, so that a caller can `return error_set(...)`. */
+int error_set(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+#include "site/bake.h"
+
+#include <etch/forms.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* `size` bytes of memory as they are before the first instruction: the file's,
+ * then zeros. */
+static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size, uint8_t *out)
+{
+	uint32_t i;
+	unsigned k;
+
+	memset(out, 0, size);
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type != PT_LOAD || addr < p->p_vaddr || addr - p->p_vaddr >= p->p_memsz)
+			continue;
+		for (k = 0; k < size; k++)
+			if (addr + k - p->p_vaddr < p->p_filesz)
+				out[k] = f->bytes[p->p_offset + (addr + k - p->p_vaddr)];
+		return true;
+	}
+	return false;
+}
+
+int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
+{
+	size_t i;
+
+	for (i = 0; i < t->imv_count; i++) {
+		struct imv_row *row = &t->imv[i];
+		unsigned len = etch_imv_len(&row->entry);
+		uint8_t *p = (uint8_t *)elf_at(f, row->site, len), imm[16], load[16], value[8];
+		char where[200];
+
+		if (!(row->entry.flags & ETCH_IMV_BAKED))
+			continue;
+		if (!p || !initial_bytes(f, row->obj, etch_form_size(row->entry.form), value) ||
+		    etch_form_imm(&row->entry, value, imm) != len || memcmp(p, imm, len) ||
+		    etch_form_load(&row->entry, row->site, row->obj, load) != len) {
+			elf_describe(f, elf_section_at(f, row->site), row->site, where, sizeof(where));
+			return error_set(e, "its code and its tables are out of step at %s (%#" PRIx64
+			                 "): changed after etch rewrite?", where, row->site);
+		}
+		memcpy(p, load, len);
+		row->entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
+	}
+	return 0;
+}
+
+static bool has_libetch(const struct elf_file *f)
+{
+	const struct elf_symbol *lists[2] = {f->symbols, f->dynsyms};
+	uint32_t counts[2] = {f->symbol_count, f->dynsym_count}, i;
+	int k;
+
+	for (k = 0; k < 2; k++)
+		for (i = 1; i < counts[k]; i++)
+			if (!strncmp(lists[k][i].name, "etch_module_load_v", 18))
+				return true;
+	/* Neither here nor there can also mean stripped and static. */
+	return !f->symbol_count;
+}
+
+void objects_judge(struct scan *s, const struct linked_tables *now)
+{
+	bool lib = has_libetch(s->file);
+	size_t i;
+
+	for (i = 0; i < s->objects.defined; i++) {
+		struct object *o = &s->objects.list[i];
+		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
+
+		if (o->facts & ETCH_OBJ_STORED)
+			o->unarmed = o->facts & ETCH_OBJ_ESCAPED ? "stored to plainly, and its address escapes"
+			                                          : "stored to plainly";
+		else if (o->facts & ETCH_OBJ_ESCAPED)
+			o->unarmed = "its address escapes";
+		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
+			o->unarmed = "its section shares a page with other data: <etch/imv.h> pads it, was it not included?";
+		else if (!(sh->sh_flags & SHF_WRITE))
+			o->unarmed = "its section is read-only";
+		else if (!now->module_count)
+			o->unarmed = "no module descriptor: no file that includes <etch/imv.h> was linked";
+		else if (!lib)
+			o->unarmed = "libetch is not linked: nothing would protect it";
+		else
+			o->unarmed = NULL;
+		o->armed = !o->unarmed;
+	}
+	for (; i < s->objects.count; i++)
+		s->objects.list[i].unarmed = "defined in another module: decided when that is loaded";
+}
+
+/* Does the dynamic linker write any of these bytes before the program starts? */
+static bool is_relocated(const struct scan *s, uint64_t addr, unsigned size)
+{
+	size_t lo = 0, hi = s->relocated_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->relocated[mid] + 8 <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->relocated_count && s->relocated[lo] < addr + size;
+}
+
+bool site_is_live(const struct scan *s, const struct site *site, const char **why)
+{
+	*why = NULL;
+	if (site->reason)
+		*why = site->reason;
+	else if (elf_is_object(s->file))
+		*why = s->file->sections[site->section].sh.sh_addralign < 8
+		               ? "decided by the linker: its section is not aligned to 8 bytes"
+		       : !etch_site_is_live(site->addr, site->len) ? "crosses an 8-byte word" : NULL;
+	else if (!etch_site_is_live(site->addr, site->len))
+		*why = "crosses an 8-byte word";
+	return !*why;
+}
+
+int sites_bake(struct scan *s, struct elf_file *f, struct error *e)
+{
+	size_t i;
+
+	for (i = 0; i < s->site_count; i++) {
+		struct site *site = &s->sites[i];
+		const struct object *o = &s->objects.list[site->object];
+		uint8_t value[8], imm[16], *p;
+		struct insn in;
+		char text[200];
+		const char *why;
+
+		if (site->kind != SITE_LOAD || !site_is_live(s, site, &why) || !o->armed ||
+		    (site->entry.flags & ETCH_IMV_GOT))
+			continue;
+		if (is_relocated(s, o->addr + (uint64_t)site->off, site->size) ||
+		    !initial_bytes(f, o->addr + (uint64_t)site->off, site->size, value) ||
+		    etch_form_imm(&site->entry, value, imm) != site->len)
+			continue; /* stays a load until a value that fits is set */
+		p = (uint8_t *)elf_at(f, site->addr, site->len);
+		if (!p)
+			return error_set(e, "code at %#" PRIx64 " is not in the file", site->addr);
+		if (!insn_decode(imm, site->len, site->addr, &in) || in.len != site->len || in.mem != MEM_NONE ||
+		    !insn_same_length(imm, site->len, site->addr)) {
+			insn_text(imm, site->len, site->addr, text, sizeof(text));
+			return error_set(e, "internal: the decoders disagree on the immediate form (%s) at %#" PRIx64,
+			                 text, site->addr);
+		}
+		memcpy(p, imm, site->len);
+		site->entry.flags |= ETCH_IMV_BAKED;
+	}
+	return 0;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Between load and immediate in a linked file's own bytes.
+ */
+#ifndef SITE_BAKE_H
+#define SITE_BAKE_H
+
+#include "site/site.h"
+#include "table/linked_tables.h"
+
+/*
+ * Puts every baked site of an already rewritten file back to its load, so that
+ * the link step always starts from what the linker wrote. -1 and a message when
+ * a site's bytes are neither.
+ */
+int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e);
+
+/*
+ * Decides for each object whether it is armed from the start: no store, no
+ * escape, pages of its own. Sets armed and unarmed (the reason).
+ */
+void objects_judge(struct scan *s, const struct linked_tables *now);
+
+/*
+ * Gives each live site of an armed object its immediate, from the initial value
+ * in the file, where that is known before the dynamic linker has run and fits.
+ * Sets ETCH_IMV_BAKED in the entries. Both decoders must agree on every
+ * instruction written.
+ */
+int sites_bake(struct scan *s, struct elf_file *f, struct error *e);
+
+/* Whether a load site may ever be patched while threads run; else why not, a
+ * phrase for people. For an unlinked file, "as far as known". */
+bool site_is_live(const struct scan *s, const struct site *site, const char **why);
+
+#endif

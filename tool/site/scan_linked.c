@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT */
+/* Etched objects and their uses in a linked file: by the addresses that
+ * instructions, dynamic relocations and data words refer to, and by the tables
+ * that the object step left. */
+#include "site/site.h"
+#include "table/linked_tables.h"
+
+#include <etch/forms.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- objects ------------------------------------------------------------- */
+
+static int objects_read(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	size_t k;
+
+	for (k = 0; k < now->obj_count; k++) {
+		const struct obj_row *row = &now->obj[k];
+		struct object o = {.addr = row->addr, .size = row->size};
+
+		if (row->kind != ETCH_OBJ_OBJECT || !row->size)
+			continue;
+		o.section = elf_section_at(f, row->addr);
+		if (!o.section || !section_is_etched(&f->sections[o.section], &o.shared) ||
+		    row->size > f->sections[o.section].sh.sh_addr + f->sections[o.section].sh.sh_size - row->addr)
+			continue; /* its section was discarded */
+		o.name = strdup(row->name);
+		if (scan_object_add(s, &o))
+			return -1;
+	}
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *y = &list[i];
+		struct object o = {.section = y->section, .addr = y->value, .size = y->size, .symbol = i};
+		const Elf64_Shdr *sh = &f->sections[y->section].sh;
+
+		if (!y->section || y->type != STT_OBJECT || !y->size || !y->name[0] ||
+		    !section_is_etched(&f->sections[y->section], &o.shared))
+			continue;
+		if (y->value < sh->sh_addr || y->value - sh->sh_addr > sh->sh_size ||
+		    y->size > sh->sh_size - (y->value - sh->sh_addr))
+			return error_set(&s->error, "symbol %s reaches past the end of section %s", y->name,
+			                 f->sections[y->section].name);
+		o.name = strdup(y->name);
+		if (scan_object_add(s, &o))
+			return -1;
+	}
+	scan_objects_sort(s);
+	return 0;
+}
+
+/* The object at an address, or -1. */
+static int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
+{
+	const struct elf_file *f = s->file;
+	size_t k;
+	uint32_t last = 0;
+	int32_t o;
+
+	/* The etched sections are few; the objects tell which. */
+	for (k = 0; k < s->objects.defined; k++) {
+		uint32_t sec = s->objects.list[k].section;
+		const Elf64_Shdr *sh = &f->sections[sec].sh;
+
+		if (sec == last)
+			continue;
+		last = sec;
+		if (addr < sh->sh_addr || addr - sh->sh_addr > sh->sh_size)
+			continue;
+		o = scan_object_find(s, sec, addr, end_too);
+		if (o >= 0)
+			return o;
+	}
+	return -1;
+}
+
+/* Bounds of all etched sections, for the quick answer "no". */
+struct range {
+	uint64_t lo, hi;
+};
+
+static struct range etched_range(const struct scan *s)
+{
+	struct range r = {UINT64_MAX, 0};
+	size_t k;
+
+	for (k = 0; k < s->objects.defined; k++) {
+		const struct object *o = &s->objects.list[k];
+
+		if (o->addr < r.lo)
+			r.lo = o->addr;
+		if (o->addr + o->size > r.hi)
+			r.hi = o->addr + o->size;
+	}
+	return r;
+}
+
+static bool in_range(const struct range *r, uint64_t addr) { return addr >= r->lo && addr <= r->hi; }
+
+/* ---- what the dynamic linker and data words say --------------------------- */
+
+static bool is_got(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i = elf_section_at(f, addr);
+
+	return i && !strncmp(f->sections[i].name, ".got", 4);
+}
+
+static int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
+{
+	if (!list_grow((void **)&s->slots, s->slot_count, &s->slot_room, sizeof(*s->slots)))
+		return error_set(&s->error, "out of memory");
+	s->slots[s->slot_count++] = (struct slot){addr, object, off};
+	return 0;
+}
+
+/* A word at `at` that holds `value`, an address: a GOT slot, or an escape. */
+static int word_take(struct scan *s, uint64_t at, uint64_t value)
+{
+	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true};
+
+	site.object = object_at(s, value, true);
+	if (site.object < 0)
+		return 0;
+	site.off = (int64_t)(value - s->objects.list[site.object].addr);
+	if (is_got(s->file, at))
+		return slot_add(s, at, site.object, site.off);
+	site.section = elf_section_at(s->file, at);
+	return scan_site_add(s, &site);
+}
+
+static int relocated_add(struct scan *s, uint64_t at)
+{
+	if (!list_grow((void **)&s->relocated, s->relocated_count, &s->relocated_room, sizeof(*s->relocated)))
+		return error_set(&s->error, "out of memory");
+	s->relocated[s->relocated_count++] = at;
+	return 0;
+}
+
+/* SHT_RELR: an address, then bitmaps of the 63 words after the last one (gABI,
+ * "Relative relocation table"). The addends are in place. */
+static int relr_take(struct scan *s, const struct elf_section *rel, const struct range *range)
+{
+	uint64_t i, word, base = 0, value, at;
+	const uint8_t *p;
+	unsigned bit;
+
+	for (i = 0; i + 8 <= rel->sh.sh_size; i += 8) {
+		memcpy(&word, rel->data + i, 8);
+		for (bit = 0; bit < 64; bit++) {
+			if (word & 1) {
+				if (bit == 63)
+					break;
+				if (!(word >> (bit + 1) & 1))
+					continue;
+				at = base + 8ull * bit;
+			} else {
+				if (bit)
+					break;
+				at = word;
+			}
+			if (relocated_add(s, at))
+				return -1;
+			p = elf_at(s->file, at, 8);
+			if (!p)
+				continue;
+			memcpy(&value, p, 8);
+			if (in_range(range, value) && word_take(s, at, value))
+				return -1;
+		}
+		base = word & 1 ? base + 63 * 8 : word + 8;
+	}
+	return 0;
+}
+
+static int dynamic_relocs_take(struct scan *s, const struct range *range)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i;
+	long n, k;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *rel = &f->sections[i];
+		struct elf_reloc *r;
+		int err = 0;
+
+		if (!(rel->sh.sh_flags & SHF_ALLOC) || !rel->data)
+			continue;
+		if (rel->sh.sh_type == SHT_RELR && relr_take(s, rel, range))
+			return -1;
+		if (rel->sh.sh_type != SHT_RELA)
+			continue;
+		n = elf_relocs(f, i, &r, &s->error);
+		if (n < 0)
+			return -1;
+		for (k = 0; k < n && !err; k++) {
+			/* Static programs have relocations without a symbol table. */
+			const struct elf_symbol *y =
+				r[k].symbol && rel->sh.sh_link == f->dynsym ? &f->dynsyms[r[k].symbol] : NULL;
+			uint64_t value = r[k].type == R_X86_64_RELATIVE ? (uint64_t)r[k].addend
+			                 : y && y->section ? y->value + (uint64_t)r[k].addend : 0;
+
+			err = relocated_add(s, r[k].offset);
+			if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
+				err = word_take(s, r[k].offset, value);
+		}
+		free(r);
+		if (err)
+			return -1;
+	}
+	return 0;
+}
+
+/* Words of a file that is loaded where it was linked. */
+static int absolute_words_take(struct scan *s, const struct range *range)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i;
+	uint64_t at, value;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *x = &f->sections[i];
+
+		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
+		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
+		    !strncmp(x->name, ".eh_frame", 9))
+			continue;
+		for (at = -x->sh.sh_addr & 7; at + 8 <= x->sh.sh_size; at += 8) {
+			memcpy(&value, x->data + at, 8);
+			if (in_range(range, value) && word_take(s, x->sh.sh_addr + at, value))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int slot_order(const void *a, const void *b)
+{
+	const struct slot *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static int word_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static const struct slot *slot_at(const struct scan *s, uint64_t addr)
+{
+	struct slot key = {addr, 0, 0};
+
+	return s->slot_count ? bsearch(&key, s->slots, s->slot_count, sizeof(key), slot_order) : NULL;
+}
+
+/* ---- objects of other modules, known by the slots of the tables ----------- */
+
+static const char *slot_symbol(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *rel = &f->sections[i];
+		uint64_t k;
+
+		if (rel->sh.sh_type != SHT_RELA || !rel->data || rel->sh.sh_link != f->dynsym || !f->dynsym)
+			continue;
+		for (k = 0; k + sizeof(Elf64_Rela) <= rel->sh.sh_size; k += sizeof(Elf64_Rela)) {
+			Elf64_Rela r;
+
+			memcpy(&r, rel->data + k, sizeof(r));
+			if (r.r_offset == addr && ELF64_R_SYM(r.r_info) < f->dynsym_count)
+				return f->dynsyms[ELF64_R_SYM(r.r_info)].name;
+		}
+	}
+	return "?";
+}
+
+/* Declared objects that lie elsewhere get an object without a section. */
+static int foreign_slots_take(struct scan *s, const struct linked_tables *now)
+{
+	size_t k, known = s->slot_count;
+	uint64_t slot;
+
+	for (k = 0; k < now->imv_count + now->obj_count; k++) {
+		struct object o = {0};
+		struct slot key;
+
+		if (k < now->imv_count) {
+			if (!(now->imv[k].entry.flags & ETCH_IMV_GOT))
+				continue;
+			slot = now->imv[k].obj;
+		} else {
+			const struct obj_row *row = &now->obj[k - now->imv_count];
+
+			if (row->kind == ETCH_OBJ_OBJECT || !(row->flags & ETCH_OBJ_GOT))
+				continue;
+			slot = row->addr;
+		}
+		key.addr = slot;
+		if (!is_got(s->file, slot) ||
+		    (known && bsearch(&key, s->slots, known, sizeof(key), slot_order)))
+			continue;
+		if (s->slot_count > known && s->slots[s->slot_count - 1].addr == slot)
+			continue; /* the tables are sorted by slot: duplicates are neighbours, mostly */
+		o.name = strdup(slot_symbol(s->file, slot));
+		if (scan_object_add(s, &o) || slot_add(s, slot, (int32_t)s->objects.count - 1, 0))
+			return -1;
+	}
+	if (s->slot_count)
+		qsort(s->slots, s->slot_count, sizeof(*s->slots), slot_order);
+	return 0;
+}
+
+/* ---- code ---------------------------------------------------------------- */
+
+struct code_scan {
+	struct scan *s;
+	struct range range;
+	bool absolute; /* ET_EXEC: constants can be addresses */
+	struct ref *refs;
+	size_t room;
+};
+
+static struct ref ref_to(const struct scan *s, uint64_t addr)
+{
+	struct ref r = {-1, false, 0};
+
+	r.object = object_at(s, addr, true);
+	if (r.object >= 0)
+		r.off = (int64_t)(addr - s->objects.list[r.object].addr);
+	return r;
+}
+
+/* Fills mem and imm of a function; false when nothing in it is of interest. */
+static bool refs_fill(struct code_scan *c, const struct func_code *code, struct ref *mem, struct ref *imm)
+{
+	bool any = false;
+	size_t i;
+
+	for (i = 0; i < code->count; i++) {
+		const struct insn *in = &code->insns[i];
+		const struct slot *slot;
+		uint64_t at;
+
+		mem[i] = imm[i] = (struct ref){-1, false, 0};
+		if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment) {
+			at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp
+			     : c->absolute ? (uint64_t)in->disp : 0;
+			if (at && in_range(&c->range, at))
+				mem[i] = ref_to(c->s, at);
+			else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
+				mem[i] = (struct ref){slot->object, true, slot->off};
+		}
+		if (c->absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT && in_range(&c->range, (uint64_t)in->imm))
+			imm[i] = ref_to(c->s, (uint64_t)in->imm);
+		any |= mem[i].object >= 0 || imm[i].object >= 0;
+	}
+	return any;
+}
+
+static int code_take(struct scan *s, const struct range *range)
+{
+	struct code_scan c = {.s = s, .range = *range, .absolute = s->file->eh.e_type == ET_EXEC};
+	struct func_code code = {0};
+	size_t k, first, i;
+	int err = 0;
+
+	for (k = 0; k < s->funcs.count && !err; k++) {
+		const struct func *fn = &s->funcs.funcs[k];
+
+		err = func_decode(fn, &code, &s->error);
+		if (err)
+			break;
+		s->functions++;
+		s->undecoded += !code.whole;
+		if (2 * code.count > c.room) {
+			free(c.refs);
+			c.room = 4 * code.count;
+			c.refs = malloc(c.room * sizeof(*c.refs));
+			if (!c.refs) {
+				err = error_set(&s->error, "out of memory");
+				break;
+			}
+		}
+		if (!code.count || !refs_fill(&c, &code, c.refs, c.refs + code.count))
+			continue;
+		first = s->site_count;
+		err = scan_function(s, fn, &code, c.refs, c.refs + code.count);
+		/* Without relocations the boundaries rest on the decoding alone. */
+		for (i = first; i < s->site_count && !code.whole; i++)
+			if (s->sites[i].kind == SITE_LOAD && !s->sites[i].reason) {
+				s->sites[i].reason = "its function does not decode to its end";
+				memset(&s->sites[i].entry, 0, sizeof(s->sites[i].entry));
+			}
+	}
+	free(c.refs);
+	func_code_free(&code);
+	return err;
+}
+
+/* ---- what the tables know ------------------------------------------------- */
+
+static struct site *load_at(struct scan *s, size_t count, uint64_t addr)
+{
+	size_t lo = 0, hi = count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->sites[mid].addr < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < count && s->sites[lo].addr == addr; lo++)
+		if (s->sites[lo].kind == SITE_LOAD)
+			return &s->sites[lo];
+	return NULL;
+}
+
+static int site_by_addr(const void *a, const void *b)
+{
+	const struct site *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* An entry of the table that the scan of the code did not come to by itself: the
+ * object step saw its relocation; here both decoders must agree on it again. */
+static int row_take(struct scan *s, const struct imv_row *row, size_t scanned)
+{
+	struct site site = {.addr = row->site, .kind = SITE_LOAD, .off_known = true, .entry = row->entry};
+	unsigned len = etch_imv_len(&row->entry);
+	const uint8_t *p = elf_at(s->file, row->site, len);
+	const struct slot *slot;
+	uint8_t again[16];
+	struct site *known;
+	struct insn in;
+	char why[200];
+
+	site.section = elf_section_at(s->file, row->site);
+	if (!p || !site.section || !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR))
+		return 0; /* its code was discarded by the linker */
+	site.entry.site = site.entry.obj = 0;
+	site.entry.flags &= ETCH_IMV_GOT;
+	if (row->entry.flags & ETCH_IMV_GOT) {
+		slot = slot_at(s, row->obj);
+		if (!slot) {
+			s->foreign++;
+			return 0;
+		}
+		site.object = slot->object;
+		site.off = slot->off;
+		site.slot = row->obj;
+	} else {
+		site.object = object_at(s, row->obj, false);
+		if (site.object < 0) {
+			s->foreign++;
+			return 0;
+		}
+		site.off = (int64_t)(row->obj - s->objects.list[site.object].addr);
+	}
+	known = load_at(s, scanned, row->site);
+	if (known && !known->reason && known->object == site.object) {
+		known->slot = site.slot;
+		return 0;
+	}
+	if (!insn_decode(p, len, row->site, &in) || in.len != len ||
+	    etch_form_size(row->entry.form) != in.mem_size ||
+	    etch_form_load(&row->entry, row->site, row->obj, again) != len || memcmp(again, p, len))
+		return scan_finding_add(s, "ETCH-D003", site.section, row->site,
+		                        "a table entry points at bytes that are not its load");
+	if (!insn_confirm(p, len, &in, why, sizeof(why)))
+		return scan_finding_add(s, "ETCH-D001", site.section, row->site, "%s", why);
+	site.len = in.len;
+	site.size = in.mem_size;
+	if (known) {
+		*known = site;
+		return 0;
+	}
+	return scan_site_add(s, &site);
+}
+
+static int tables_take(struct scan *s, const struct linked_tables *now)
+{
+	size_t scanned = s->site_count, k;
+
+	if (scanned)
+		qsort(s->sites, scanned, sizeof(*s->sites), site_by_addr);
+	for (k = 0; k < now->imv_count; k++)
+		if (row_take(s, &now->imv[k], scanned))
+			return -1;
+	for (k = 0; k < now->obj_count; k++) {
+		const struct obj_row *row = &now->obj[k];
+		struct site site = {.addr = row->ref,
+		                    .kind = row->kind == ETCH_OBJ_STORE ? SITE_STORE : SITE_ESCAPE};
+		const struct slot *slot;
+
+		if (row->kind == ETCH_OBJ_OBJECT) {
+			/* What the link step once folded into a record. */
+			int32_t o = object_at(s, row->addr, false);
+
+			if (o >= 0)
+				s->objects.list[o].facts |= row->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED);
+			continue;
+		}
+		site.section = elf_section_at(s->file, row->ref);
+		if (!site.section)
+			continue; /* discarded */
+		site.in_data = !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR);
+		if (row->flags & ETCH_OBJ_GOT) {
+			slot = slot_at(s, row->addr);
+			site.object = slot ? slot->object : -1;
+			site.slot = row->addr;
+			site.entry.flags = ETCH_IMV_GOT;
+		} else {
+			site.object = object_at(s, row->addr, false);
+		}
+		if (site.object >= 0 && scan_site_add(s, &site))
+			return -1;
+	}
+	return 0;
+}
+
+/* Which slot an address found through the GOT came from. */
+static void slots_name(struct scan *s)
+{
+	size_t i, k;
+
+	for (i = 0; i < s->site_count; i++) {
+		struct site *site = &s->sites[i];
+
+		if (!(site->entry.flags & ETCH_IMV_GOT) || site->slot)
+			continue;
+		for (k = 0; k < s->slot_count && !site->slot; k++)
+			if (s->slots[k].object == site->object && !s->slots[k].off)
+				site->slot = s->slots[k].addr;
+	}
+}
+
+int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
+{
+	struct range range;
+
+	memset(s, 0, sizeof(*s));
+	s->file = f;
+	if (objects_read(s, f, now))
+		return -1;
+	range = etched_range(s);
+	if (dynamic_relocs_take(s, &range) ||
+	    (f->eh.e_type == ET_EXEC && absolute_words_take(s, &range)))
+		return -1;
+	if (s->slot_count)
+		qsort(s->slots, s->slot_count, sizeof(*s->slots), slot_order);
+	if (s->relocated_count)
+		qsort(s->relocated, s->relocated_count, sizeof(*s->relocated), word_order);
+	if (foreign_slots_take(s, now))
+		return -1;
+	if (!s->objects.count)
+		return 0;
+	if (func_list_build(f, &s->funcs, &s->error) || code_take(s, &range) || tables_take(s, now))
+		return -1;
+	slots_name(s);
+	scan_sites_sort(s);
+	return 0;
+}

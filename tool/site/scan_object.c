@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* Etched objects and their uses in an object file (ET_REL): every relocation
+ * against an etched symbol, in code and in data. */
+#include "site/site.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Per symbol: is it, or may it be, a way to an etched object? */
+struct symbols {
+	int32_t *object; /* index of the object a named symbol stands for, or -1 */
+	bool *etched;    /* defined in an etched section (named or section symbol), or declared */
+};
+
+static bool declared(const struct elf_file *f, const char *name)
+{
+	uint32_t i = 0;
+
+	while ((i = elf_section_find(f, ETCH_SEC_DECLARE, i + 1))) {
+		const char *p = (const char *)f->sections[i].data, *end;
+
+		if (!p)
+			continue;
+		for (end = p + f->sections[i].sh.sh_size; p < end;) {
+			size_t n = strnlen(p, (size_t)(end - p));
+
+			if (p + n < end && !strcmp(p, name))
+				return true;
+			p += n + 1;
+		}
+	}
+	return false;
+}
+
+static int objects_find(struct scan *s, const struct elf_file *f, const struct name_set *others)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+		struct object o = {.symbol = i};
+
+		if (y->type == STT_SECTION || y->type == STT_FILE || !y->name[0])
+			continue;
+		if (y->section) {
+			if (!section_is_etched(&f->sections[y->section], &o.shared) || !y->size)
+				continue;
+			if (y->value > f->sections[y->section].sh.sh_size ||
+			    y->size > f->sections[y->section].sh.sh_size - y->value)
+				return error_set(&s->error, "symbol %s reaches past the end of section %s", y->name,
+				                 f->sections[y->section].name);
+			o.section = y->section;
+			o.addr = y->value;
+			o.size = y->size;
+		} else if (y->special || y->bind == STB_LOCAL ||
+		           (!declared(f, y->name) && !name_set_has(others, y->name))) {
+			continue;
+		}
+		o.name = strdup(y->name);
+		if (scan_object_add(s, &o))
+			return -1;
+	}
+	scan_objects_sort(s);
+	return 0;
+}
+
+static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols *m)
+{
+	uint32_t i;
+	size_t k;
+	bool shared;
+
+	m->object = malloc((f->symbol_count + 1) * sizeof(*m->object));
+	m->etched = calloc(f->symbol_count + 1, 1);
+	if (!m->object || !m->etched)
+		return error_set(&s->error, "out of memory");
+	for (i = 0; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+
+		m->object[i] = -1;
+		if (y->section && section_is_etched(&f->sections[y->section], &shared)) {
+			m->etched[i] = true;
+			if (y->type != STT_SECTION)
+				m->object[i] = scan_object_find(s, y->section, y->value, false);
+		}
+	}
+	for (k = s->objects.defined; k < s->objects.count; k++) {
+		m->object[s->objects.list[k].symbol] = (int32_t)k;
+		m->etched[s->objects.list[k].symbol] = true;
+	}
+	return 0;
+}
+
+/* What symbol + addend (already corrected for the operand's place) refers to. */
+static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_t symbol, int64_t addend)
+{
+	const struct elf_symbol *y = &s->file->symbols[symbol];
+	struct ref r = {-1, false, 0};
+	uint64_t at = y->value + (uint64_t)addend;
+
+	r.object = m->object[symbol];
+	if (r.object < 0)
+		r.object = scan_object_find(s, y->section, at, true);
+	if (r.object < 0)
+		return r;
+	r.off = s->objects.list[r.object].section ? (int64_t)(at - s->objects.list[r.object].addr) : addend;
+	return r;
+}
+
+static bool is_got_type(uint32_t t)
+{
+	return t == R_X86_64_GOTPCREL || t == R_X86_64_GOTPCRELX || t == R_X86_64_REX_GOTPCRELX;
+}
+
+/* Fills mem[] and imm[] from the relocations that lie in the function. */
+static int refs_fill(struct scan *s, const struct symbols *m, const struct func *fn, struct func_code *code,
+                     const struct elf_reloc *r, const struct elf_reloc *end, struct ref *mem, struct ref *imm)
+{
+	for (; r < end && r->offset < fn->end; r++) {
+		size_t i = func_insn_over(code, r->offset);
+		struct insn *in;
+		unsigned at;
+		bool pc;
+
+		if (i == SIZE_MAX) {
+			if (m->etched[r->symbol] &&
+			    scan_finding_add(s, "ETCH-D002", fn->section, r->offset,
+			                     "refers to an etched object in bytes that do not decode"))
+				return -1;
+			continue;
+		}
+		in = &code->insns[i];
+		at = (unsigned)(r->offset - in->addr);
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->imm_len && at == in->imm_at)
+			in->target = UINT64_MAX; /* the relocation decides where it goes */
+		if (!m->etched[r->symbol])
+			continue;
+		pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
+		if (in->disp_len == 4 && at == in->disp_at && is_got_type(r->type) && in->base == INSN_PC_REG) {
+			mem[i] = resolve(s, m, r->symbol, 0);
+			mem[i].got = true;
+		} else if (in->disp_len == 4 && at == in->disp_at && pc && in->base == INSN_PC_REG) {
+			mem[i] = resolve(s, m, r->symbol, r->addend + in->len - in->disp_at);
+		} else if (in->disp_len && at == in->disp_at &&
+		           (r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64) &&
+		           in->base != INSN_PC_REG) {
+			mem[i] = resolve(s, m, r->symbol, r->addend);
+		} else if (in->imm_len >= 4 && at == in->imm_at &&
+		           (r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64)) {
+			imm[i] = resolve(s, m, r->symbol, r->addend);
+		} else {
+			/* Not a guess: named, and the object starts unarmed. */
+			struct ref x = resolve(s, m, r->symbol, 0);
+			struct site site = {.section = fn->section, .addr = in->addr, .kind = SITE_ESCAPE,
+			                    .object = x.object, .len = in->len};
+
+			if (scan_finding_add(s, "ETCH-I001", fn->section, in->addr,
+			                     "unexpected relocation type %u against etched %s at byte %u of the instruction",
+			                     r->type, x.object < 0 ? "section" : s->objects.list[x.object].name, at))
+				return -1;
+			if (x.object >= 0 && scan_site_add(s, &site))
+				return -1;
+		}
+		if (mem[i].object < 0 && imm[i].object < 0 && !mem[i].got &&
+		    scan_finding_add(s, "ETCH-I003", fn->section, in->addr,
+		                     "refers to an etched section where the symbol table has no object"))
+			return -1;
+	}
+	return 0;
+}
+
+static bool any_etched(const struct symbols *m, const struct elf_reloc *r, const struct elf_reloc *end, uint64_t stop)
+{
+	for (; r < end && r->offset < stop; r++)
+		if (m->etched[r->symbol])
+			return true;
+	return false;
+}
+
+static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *relocs,
+                     size_t count)
+{
+	const struct elf_reloc *r = relocs, *end = relocs + count;
+	struct func_code code = {0};
+	struct ref *refs = NULL;
+	size_t k, j;
+	int err = 0;
+
+	for (k = 0; k < s->funcs.count && !err; k++) {
+		const struct func *fn = &s->funcs.funcs[k];
+
+		if (fn->section != section)
+			continue;
+		while (r < end && r->offset < fn->start)
+			r++;
+		if (!any_etched(m, r, end, fn->end))
+			continue;
+		err = func_decode(fn, &code, &s->error);
+		if (err)
+			break;
+		s->functions++;
+		s->undecoded += !code.whole;
+		free(refs);
+		refs = malloc((2 * code.count + 1) * sizeof(*refs));
+		if (!refs) {
+			err = error_set(&s->error, "out of memory");
+			break;
+		}
+		for (j = 0; j < 2 * code.count; j++)
+			refs[j] = (struct ref){-1, false, 0};
+		err = refs_fill(s, m, fn, &code, r, end, refs, refs + code.count);
+		if (!err)
+			err = scan_function(s, fn, &code, refs, refs + code.count);
+	}
+	free(refs);
+	func_code_free(&code);
+	return err;
+}
+
+/* A data word that holds the address of an etched object lets it escape. */
+static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		struct site site = {.section = section, .addr = r[i].offset, .kind = SITE_ESCAPE, .in_data = true};
+		struct ref x;
+
+		if (!m->etched[r[i].symbol])
+			continue;
+		x = resolve(s, m, r[i].symbol, r[i].addend);
+		if (x.object < 0)
+			x = resolve(s, m, r[i].symbol, 0);
+		if (x.object < 0)
+			continue;
+		site.object = x.object;
+		site.off = x.off;
+		if (scan_site_add(s, &site))
+			return -1;
+	}
+	return 0;
+}
+
+/* The tables of an earlier run refer to objects lawfully. */
+static bool is_table(const char *name)
+{
+	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_OBJ);
+}
+
+int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others)
+{
+	struct symbols m = {0};
+	uint32_t i;
+	int err = -1;
+
+	memset(s, 0, sizeof(*s));
+	s->file = f;
+	if (objects_find(s, f, others))
+		return -1;
+	if (!s->objects.count)
+		return 0;
+	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error))
+		goto out;
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *rel = &f->sections[i], *target;
+		struct elf_reloc *r;
+		long n;
+
+		if (rel->sh.sh_type != SHT_RELA || rel->sh.sh_link != f->symtab)
+			continue;
+		target = &f->sections[rel->sh.sh_info];
+		if (!(target->sh.sh_flags & SHF_ALLOC) || is_table(target->name))
+			continue;
+		n = elf_relocs(f, i, &r, &s->error);
+		if (n < 0)
+			goto out;
+		if (target->sh.sh_flags & SHF_EXECINSTR)
+			err = scan_code(s, &m, rel->sh.sh_info, r, (size_t)n);
+		else if (strncmp(target->name, ".eh_frame", 9))
+			err = scan_data(s, &m, rel->sh.sh_info, r, (size_t)n);
+		else
+			err = 0;
+		free(r);
+		if (err)
+			goto out;
+	}
+	scan_sites_sort(s);
+	err = 0;
+out:
+	free(m.object);
+	free(m.etched);
+	return err;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include "site/site.h"
+
+#include <etch/forms.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists --------------------------------------------------------------- */
+
+bool list_grow(void **list, size_t count, size_t *room, size_t size)
+{
+	size_t n = *room ? 2 * *room : 64;
+	void *p;
+
+	if (count < *room)
+		return true;
+	p = realloc(*list, n * size);
+	if (!p)
+		return false;
+	*list = p;
+	*room = n;
+	return true;
+}
+
+int scan_object_add(struct scan *s, const struct object *o)
+{
+	struct object *p = realloc(s->objects.list, (s->objects.count + 1) * sizeof(*p));
+
+	if (!p || !o->name) {
+		free(o->name);
+		if (p)
+			s->objects.list = p;
+		return error_set(&s->error, "out of memory");
+	}
+	s->objects.list = p;
+	p[s->objects.count++] = *o;
+	return 0;
+}
+
+static int object_order(const void *a, const void *b)
+{
+	const struct object *x = a, *y = b;
+
+	if (!x->section != !y->section)
+		return x->section ? -1 : 1;
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	if (x->size != y->size)
+		return x->size > y->size ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+void scan_objects_sort(struct scan *s)
+{
+	struct object_list *l = &s->objects;
+	size_t i, n = 0;
+
+	if (l->count)
+		qsort(l->list, l->count, sizeof(*l->list), object_order);
+	/* Aliases of one place are one object, called by the first name; and the
+	 * object step may have recorded what the symbol table says too. */
+	for (i = 0; i < l->count; i++) {
+		if (n && l->list[i].section && l->list[i].section == l->list[n - 1].section &&
+		    l->list[i].addr < l->list[n - 1].addr + l->list[n - 1].size) {
+			l->list[n - 1].facts |= l->list[i].facts;
+			free(l->list[i].name);
+			continue;
+		}
+		l->list[n++] = l->list[i];
+	}
+	l->count = n;
+	for (l->defined = 0; l->defined < n && l->list[l->defined].section; l->defined++)
+		;
+}
+
+int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too)
+{
+	const struct object_list *l = &s->objects;
+	size_t lo = 0, hi = l->defined;
+	const struct object *o;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		o = &l->list[mid];
+		if (o->section < section || (o->section == section && o->addr <= at))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo)
+		return -1;
+	o = &l->list[lo - 1];
+	if (o->section != section || at - o->addr > o->size || (at - o->addr == o->size && !end_too))
+		return -1;
+	return (int32_t)(lo - 1);
+}
+
+int scan_site_add(struct scan *s, const struct site *site)
+{
+	if (!list_grow((void **)&s->sites, s->site_count, &s->site_room, sizeof(*s->sites)))
+		return error_set(&s->error, "out of memory");
+	s->sites[s->site_count++] = *site;
+	return 0;
+}
+
+int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
+{
+	struct finding *f;
+	va_list ap;
+
+	if (!list_grow((void **)&s->findings, s->finding_count, &s->finding_room, sizeof(*s->findings)))
+		return error_set(&s->error, "out of memory");
+	f = &s->findings[s->finding_count++];
+	snprintf(f->id, sizeof(f->id), "%s", id);
+	elf_describe(s->file, section, addr, f->where, sizeof(f->where));
+	va_start(ap, format);
+	vsnprintf(f->text, sizeof(f->text), format, ap);
+	va_end(ap);
+	return 0;
+}
+
+static int site_order(const void *a, const void *b)
+{
+	const struct site *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	return (x->off > y->off) - (x->off < y->off);
+}
+
+void scan_sites_sort(struct scan *s)
+{
+	size_t i, n = 0;
+
+	if (s->site_count)
+		qsort(s->sites, s->site_count, sizeof(*s->sites), site_order);
+	for (i = 0; i < s->site_count; i++)
+		if (!n || site_order(&s->sites[n - 1], &s->sites[i]))
+			s->sites[n++] = s->sites[i];
+	s->site_count = n;
+	for (i = 0; i < n; i++) {
+		const struct site *t = &s->sites[i];
+
+		if (t->kind == SITE_STORE)
+			s->objects.list[t->object].facts |= ETCH_OBJ_STORED;
+		else if (t->kind == SITE_ESCAPE)
+			s->objects.list[t->object].facts |= ETCH_OBJ_ESCAPED;
+	}
+}
+
+void scan_free(struct scan *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->objects.count; i++)
+		free(s->objects.list[i].name);
+	free(s->objects.list);
+	free(s->sites);
+	free(s->findings);
+	free(s->slots);
+	free(s->relocated);
+	func_list_free(&s->funcs);
+	memset(s, 0, sizeof(*s));
+}
+
+bool section_is_etched(const struct elf_section *s, bool *shared)
+{
+	*shared = !strcmp(s->name, ETCH_SEC_SCALAR);
+	return (*shared || !strcmp(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+static int name_order(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool name_set_has(const struct name_set *s, const char *name)
+{
+	return s && s->count && bsearch(&name, s->names, s->count, sizeof(*s->names), name_order);
+}
+
+void name_set_free(struct name_set *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		free(s->names[i]);
+	free(s->names);
+	memset(s, 0, sizeof(*s));
+}
+
+int scan_defined_names(const struct elf_file *f, struct name_set *out, struct error *e)
+{
+	uint32_t i;
+	bool shared;
+
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+		char **p;
+
+		if (!y->section || y->bind == STB_LOCAL || !y->name[0] ||
+		    !section_is_etched(&f->sections[y->section], &shared))
+			continue;
+		p = realloc(out->names, (out->count + 1) * sizeof(*p));
+		if (!p)
+			return error_set(e, "out of memory");
+		out->names = p;
+		p[out->count] = strdup(y->name);
+		if (!p[out->count])
+			return error_set(e, "out of memory");
+		out->count++;
+	}
+	if (out->count)
+		qsort(out->names, out->count, sizeof(*out->names), name_order);
+	return 0;
+}
+
+/* ---- uses -> sites ------------------------------------------------------- */
+
+struct function_scan {
+	struct scan *scan;
+	const struct func *fn;
+	const struct func_code *code;
+};
+
+/* Gives a load its form, or the reason why it has none. */
+static int load_classify(struct function_scan *c, const struct use *u, struct site *site)
+{
+	const struct insn *in = &c->code->insns[u->insn];
+	const uint8_t *bytes = c->fn->bytes + (in->addr - c->fn->start);
+	const struct object *o = &c->scan->objects.list[u->object];
+	uint64_t room = o->shared ? (o->size + 7) & ~7ull : o->size;
+	uint8_t again[16];
+	char why[200];
+	unsigned n;
+
+	site->reason = insn_site_form(bytes, in, &site->entry);
+	if (site->reason)
+		return 0;
+	if (!u->off_known) {
+		site->reason = "its address is not the same on all paths";
+		return 0;
+	}
+	if (u->in_register && u->got && u->off) {
+		site->reason = "a field reached through the GOT: no room for its offset in an entry";
+		return 0;
+	}
+	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
+		site->reason = "reads past the end of its object";
+		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
+		                        "reads %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, in->mem_size,
+		                        u->off, o->name, o->size);
+	}
+	if (!insn_confirm(bytes, c->fn->end - in->addr, in, why, sizeof(why))) {
+		site->reason = "the decoders disagree";
+		return scan_finding_add(c->scan, "ETCH-D001", c->fn->section, in->addr, "%s", why);
+	}
+	/* Accepted only if the load can be regenerated exactly. The place of a
+	 * %rip-relative operand is taken from the bytes here: relocations may
+	 * still be pending. */
+	n = etch_form_load(&site->entry, in->addr,
+	                   in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp
+	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp : 0, again);
+	if (n != in->len || memcmp(again, bytes, n) || etch_form_size(site->entry.form) != in->mem_size) {
+		site->reason = "an unusual encoding of its load";
+		memset(&site->entry, 0, sizeof(site->entry));
+		return 0;
+	}
+	if (u->got && u->in_register)
+		site->entry.flags |= ETCH_IMV_GOT;
+	return 0;
+}
+
+static int use_take(void *arg, const struct use *u)
+{
+	struct function_scan *c = arg;
+	const struct insn *in = &c->code->insns[u->insn];
+	struct site site = {
+		.section = c->fn->section,
+		.addr = in->addr,
+		.kind = u->kind == USE_READ ? SITE_LOAD : u->kind == USE_STORE ? SITE_STORE : SITE_ESCAPE,
+		.object = u->object,
+		.off = u->off,
+		.off_known = u->off_known,
+		.len = in->len,
+		.size = in->mem_size,
+	};
+
+	if (site.kind != SITE_LOAD)
+		site.entry.flags = u->got ? ETCH_IMV_GOT : 0;
+	else if (load_classify(c, u, &site))
+		return -1;
+	return scan_site_add(c->scan, &site);
+}
+
+int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
+                  const struct ref *imm)
+{
+	struct function_scan c = {s, fn, code};
+
+	return track_uses(fn, code, mem, imm, use_take, &c, &s->error);
+}
