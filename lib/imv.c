@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * imv.c: the calls of etch/imv.h. Each is a few steps over module.c (which
+ * object is that?) and patch.c (change it, or nothing).
+ */
+#include <string.h>
+
+#include "internal.h"
+
+ETCH_API const char *etch_strerror(int error)
+{
+	switch (error) {
+	case ETCH_OK: return "no error";
+	case ETCH_EINVAL: return "null pointer, size 0, or a range over the end of its object";
+	case ETCH_ENOTETCHED: return "no etched object of a loaded module holds this address";
+	case ETCH_EBUSY: return "a site holds a breakpoint: a debugger or a uprobe is at work there";
+	case ETCH_ECODE: return "a site holds bytes that neither etch nor the compiler put there";
+	case ETCH_EPERM: return "the system refuses to change the protection of text or data";
+	case ETCH_ENOSYNC: return "membarrier cannot synchronize the other threads";
+	case ETCH_ENOMEM: return "out of memory for the work list, or out of mappings";
+	case ETCH_EFORMAT: return "a table of a loaded module is malformed or of another version";
+	default: return "unknown etch error";
+	}
+}
+
+static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
+
+/* May [at, at+size) be set? In one object, or in an etched section where nothing
+ * is known of its objects (no tool has been there), or a copy of an object. */
+static int range_check(uint64_t at, uint64_t size)
+{
+	struct module *m = module_at(at);
+	const struct object *o;
+	int copied;
+
+	if (m && m->bad)
+		return ETCH_EFORMAT;
+	if (m) {
+		size_t i = module_object_from(m, at);
+
+		o = i < m->object_count ? &m->object[i] : NULL;
+		if (o && o->addr <= at)
+			return size <= o->addr + o->size - at ? 0 : ETCH_EINVAL;
+		for (int k = 0; k < 2; k++)
+			if (at >= m->etched[k].start && at < m->etched[k].stop)
+				return size <= m->etched[k].stop - at && (!o || size <= o->addr - at) ? 0 : ETCH_EINVAL;
+	}
+	copied = module_copied(at, size);
+	return copied > 0 ? 0 : copied < 0 ? ETCH_EINVAL : ETCH_ENOTETCHED;
+}
+
+ETCH_API int etch_set_batch(const struct etch_change *changes, size_t count)
+{
+	struct txn t;
+	int err = 0;
+	size_t i;
+
+	if (!count)
+		return 0;
+	if (!changes)
+		return ETCH_EINVAL;
+	for (i = 0; i < count; i++)
+		if (!changes[i].object || !changes[i].value || !changes[i].size ||
+		    address(changes[i].object) + changes[i].size < changes[i].size)
+			return ETCH_EINVAL;
+
+	/* The caller's memory is read before the lock is taken: should it fault,
+	 * and the program go on, etch does too. */
+	txn_begin(&t);
+	for (i = 0; i < count && !err; i++)
+		err = txn_store(&t, address(changes[i].object), changes[i].value, changes[i].size);
+
+	etch_lock();
+	for (i = 0; i < count && !err; i++)
+		err = range_check(address(changes[i].object), changes[i].size);
+	if (!err)
+		err = txn_plan_stores(&t);
+	if (!err)
+		err = txn_commit(&t);
+	txn_end(&t);
+	etch_unlock();
+	return err;
+}
+
+ETCH_API int etch_set_bytes(void *object, const void *value, size_t size)
+{
+	struct etch_change c = {object, value, size};
+
+	return etch_set_batch(&c, 1);
+}
+
+/*
+ * The objects [*first, *end) of *m that a range touches, for sync and release.
+ * None, and 0, where the range is lawful but nothing is known there to arm.
+ */
+static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *first, size_t *end)
+{
+	int err;
+
+	*first = *end = 0;
+	*m = module_at(at);
+	if (*m && !(*m)->bad && module_object(*m, at)) {
+		/* One object, or several: its last byte is an object's too. */
+		if (module_at(at + size - 1) != *m || !module_object(*m, at + size - 1))
+			return ETCH_EINVAL;
+		err = module_check(*m);
+		*first = module_object_from(*m, at);
+		*end = module_object_from(*m, at + size - 1) + 1;
+		return err;
+	}
+	return range_check(at, size);
+}
+
+/* Arms or disarms the objects in a range. The state that the pages follow is
+ * changed first; what was so before is not touched on the way back. */
+static int range_rearm(const void *p, size_t size, int arm)
+{
+	size_t first, end, i, n = 0;
+	uint64_t from, to;
+	struct module *m;
+	struct txn t;
+	int err;
+
+	if (!p || !size || address(p) + size < size)
+		return ETCH_EINVAL;
+	etch_lock();
+	err = range_objects(address(p), size, &m, &first, &end);
+	if (err || first == end) {
+		etch_unlock();
+		return err;
+	}
+	from = m->object[first].addr;
+	to = m->object[end - 1].addr + m->object[end - 1].size;
+	for (i = first; i < end; i++)
+		if (!!(m->object[i].flags & OBJECT_ARMED) != arm) {
+			m->object[i].flags ^= OBJECT_ARMED | OBJECT_CHANGING;
+			n++;
+		}
+
+	txn_begin(&t);
+	/* To arm: no plain store may slip in between the look at memory and the
+	 * patch. To disarm: memory must be writable when the first load is there. */
+	if (n)
+		err = module_protect(m, from, to);
+	for (i = first; i < end && !err; i++)
+		err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD);
+	if (!err)
+		err = txn_commit(&t);
+	txn_end(&t);
+	for (i = first; i < end; i++) {
+		if ((m->object[i].flags & OBJECT_CHANGING) && err)
+			m->object[i].flags ^= OBJECT_ARMED;
+		m->object[i].flags &= ~OBJECT_CHANGING;
+	}
+	if (n && err)
+		module_protect(m, from, to);
+	etch_unlock();
+	return err;
+}
+
+ETCH_API int etch_sync_bytes(const void *object, size_t size) { return range_rearm(object, size, 1); }
+
+ETCH_API int etch_release_bytes(const void *object, size_t size) { return range_rearm(object, size, 0); }
+
+/* ---- looking -------------------------------------------------------------------- */
+
+/* What memory holds at an object's byte decides; can it be read? A slot of the
+ * GOT may hold null (a weak symbol), or the address of a variable of a module
+ * that is none of ours. */
+static int object_readable(const struct etch_imv *e, uint64_t object)
+{
+	const struct module *owner;
+
+	if (!(e->flags & ETCH_IMV_GOT))
+		return 1;
+	owner = module_at(object);
+	return owner && !owner->bad && image_segment(&owner->image, object, etch_form_size(e->form));
+}
+
+/* With a breakpoint in place of its first byte, is the rest of this site right? */
+static int busy_agrees(const struct etch_imv *e, uint64_t object)
+{
+	const uint8_t *now = (const uint8_t *)(uintptr_t)site_address(e);
+	unsigned len = etch_imv_len(e);
+	uint8_t out[16], value[8] = {0};
+
+	if (etch_form_load(e, site_address(e), object, out) == len && !memcmp(now + 1, out + 1, len - 1))
+		return 1;
+	memcpy(value, (const void *)(uintptr_t)object, etch_form_size(e->form));
+	return etch_form_imm(e, value, out) == len && !memcmp(now + 1, out + 1, len - 1);
+}
+
+static int site_differs(const struct etch_imv *e, uint64_t object)
+{
+	uint8_t out[16];
+	unsigned len = etch_imv_len(e);
+
+	if (!etch_site_is_live(site_address(e), len)) {
+		const uint8_t *now = (const uint8_t *)(uintptr_t)site_address(e);
+
+		return etch_form_load(e, site_address(e), object, out) != len ||
+		       memcmp(now + 1, out + 1, len - 1) || (now[0] != out[0] && now[0] != 0xcc);
+	}
+	switch (site_state(e, object)) {
+	case SITE_LOAD:
+	case SITE_IMMEDIATE:
+		return 0;
+	case SITE_BUSY:
+		return !busy_agrees(e, object);
+	default:
+		return 1;
+	}
+}
+
+ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg)
+{
+	long differ = 0;
+	int err = 0;
+
+	etch_lock();
+	for (struct module *m = module_list; m; m = m->next) {
+		if (module_check(m)) {
+			err = ETCH_EFORMAT;
+			continue;
+		}
+		for (size_t i = 0; i < m->imv_count; i++) {
+			const struct etch_imv *e = &m->imv[i];
+			uint64_t object;
+
+			if (e->form == ETCH_FORM_NONE)
+				continue;
+			object = site_object(e);
+			if (!object_readable(e, object) || !site_differs(e, object))
+				continue;
+			differ++;
+			if (report)
+				report(arg, (const void *)(uintptr_t)site_address(e), (const void *)(uintptr_t)object);
+		}
+	}
+	etch_unlock();
+	return err ? -err : differ;
+}
+
+static void info_module(const struct module *m, struct etch_info *info)
+{
+	for (size_t i = 0; i < m->imv_count; i++) {
+		const struct etch_imv *e = &m->imv[i];
+		unsigned live;
+
+		if (e->form == ETCH_FORM_NONE)
+			continue;
+		info->sites++;
+		live = (unsigned)etch_site_is_live(site_address(e), etch_imv_len(e));
+		if (live && object_readable(e, site_object(e)) &&
+		    (site_state(e, site_object(e)) == SITE_IMMEDIATE || site_state(e, site_object(e)) == SITE_STALE))
+			info->armed++;
+		else
+			info->loads++;
+		if (!live)
+			info->fixed++;
+	}
+	for (size_t i = 0; i < m->object_count; i++) {
+		info->objects++;
+		if (m->object[i].flags & OBJECT_ARMED)
+			info->armed_objects++;
+	}
+	for (size_t i = 0; i < m->pages; i++)
+		info->readonly_pages += m->readonly[i / 8] >> (i % 8) & 1;
+}
+
+ETCH_API int etch_info(struct etch_info *info)
+{
+	struct etch_info now = {.size = sizeof(now)};
+	int err = 0;
+
+	if (!info || info->size < sizeof(size_t))
+		return ETCH_EINVAL;
+	etch_lock();
+	for (struct module *m = module_list; m; m = m->next) {
+		if (module_check(m)) {
+			err = ETCH_EFORMAT;
+			continue;
+		}
+		now.modules++;
+		info_module(m, &now);
+	}
+	now.patched_at_start = module_patched;
+	etch_unlock();
+	/* A caller of an older header gets what it knows; of a newer one, zeros. */
+	if (info->size > sizeof(now))
+		memset((char *)info + sizeof(now), 0, info->size - sizeof(now));
+	now.size = info->size;
+	memcpy(info, &now, info->size < sizeof(now) ? info->size : sizeof(now));
+	return err;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internal.h: what the files of libetch share.
+ *
+ * Arrows run one way: imv.c (the calls of etch/imv.h) and module.c (what is
+ * loaded) use patch.c (changes as a transaction), table.c (is a table what it
+ * claims to be) and trap.c (the fault handler). All state is under one lock,
+ * but for what the fault handler reads; see trap.c.
+ */
+#ifndef ETCH_INTERNAL_H
+#define ETCH_INTERNAL_H
+
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include <etch/forms.h>
+#include <etch/imv.h>
+
+#define ETCH_API __attribute__((visibility("default")))
+
+#define PAGE_OF(at) ((uint64_t)(at) & ~(uint64_t)(ETCH_PAGE - 1))
+#define PAGE_UP(at) PAGE_OF((uint64_t)(at) + ETCH_PAGE - 1)
+
+/* ---- an ELF image in memory ---------------------------------------------- */
+
+/* More PT_LOAD segments than any linker writes; a file with more is refused. */
+#define IMAGE_SEGMENTS 32
+
+struct segment {
+	uint64_t start, end; /* end: of the last byte that exists, not of its page */
+	int prot;            /* PROT_*, as its program header asks for */
+};
+
+struct image {
+	uint64_t start, end; /* hull of the segments */
+	uint64_t bias;
+	uint64_t dynamic; /* PT_DYNAMIC, 0 if there is none */
+	unsigned segments;
+	int program; /* the main program, which is never unloaded */
+	int crowded; /* more segments than there is room for: the module is ignored */
+	struct segment segment[IMAGE_SEGMENTS];
+};
+
+/* The segment that holds all of [at, at+size), or null. */
+const struct segment *image_segment(const struct image *im, uint64_t at, uint64_t size);
+
+/* ---- modules ------------------------------------------------------------- */
+
+#define OBJECT_ARMED 1u /* its live sites hold immediates */
+#define OBJECT_FACT  2u /* someone stores to it plainly, or has its address */
+#define OBJECT_CHANGING 4u /* ARMED is about to become so; used inside one call */
+
+struct object {
+	uint64_t addr;
+	uint64_t name; /* address of its NUL-terminated name */
+	uint32_t size;
+	uint32_t flags; /* OBJECT_* */
+};
+
+/* One row of an index: what lies at `key`. */
+struct pair {
+	uint64_t key;   /* address of an object's byte */
+	uint64_t value; /* position in the table, and PAIR_FACT */
+};
+#define PAIR_FACT ((uint64_t)1 << 63) /* position in the object table, not in __imv */
+
+struct module {
+	struct module *next;
+	uint64_t capacity; /* bytes of this block: blocks are kept and used again */
+	const struct etch_module *desc;
+	struct image image;
+	int bad;     /* malformed: ignored, but its addresses give ETCH_EFORMAT */
+	int checked; /* the whole of __imv has been looked at */
+	int linked;  /* the link step has sorted and baked it */
+	const struct etch_imv *imv;
+	const struct etch_obj *obj;
+	size_t imv_count, obj_count;
+	size_t own_count; /* linked: entries of imv that refer to their object directly */
+	struct pair *own; /* not linked: index of those entries, by object address */
+	struct pair *far; /* by object address: sites through the GOT, facts about objects
+	                   * that are not of this module */
+	size_t far_count;
+	struct object *object; /* by address, none overlap */
+	size_t object_count;
+	struct { uint64_t start, stop; } etched[2]; /* bounds of the etched sections */
+	uint64_t page;        /* first page of the etched objects */
+	size_t pages;
+	uint8_t *readonly;    /* a bit for each: read-only outside a set */
+	const char *path;     /* for messages where /proc is missing; "" = the program */
+};
+
+/* All loaded modules, the newest first. Changed under the lock. */
+extern struct module *module_list;
+/* Sites that libetch changed while modules were loaded. */
+extern unsigned long module_patched;
+
+void etch_lock(void);
+void etch_unlock(void);
+
+/* The module, of those registered, whose image spans this address; or null. */
+struct module *module_at(uint64_t at);
+/* Its object that holds this address; or null. */
+struct object *module_object(const struct module *m, uint64_t at);
+/* Position of the first object that ends after this address. */
+size_t module_object_from(const struct module *m, uint64_t at);
+/* Looks at all of a linked module's __imv, once. 0 or ETCH_EFORMAT; the module
+ * is then ignored. */
+int module_check(struct module *m);
+/* Is the page of this address read-only outside a set? */
+int module_page_readonly(const struct module *m, uint64_t at);
+/* Gives the pages of [from, to) the protection that follows from the objects
+ * there. 0 or an etch_error; where it fails some pages keep what they had. */
+int module_protect(struct module *m, uint64_t from, uint64_t to);
+/* Is [at, at+size) inside a variable that the program copied from an etched
+ * object of a shared object (R_X86_64_COPY)? 1, 0, or -1 if over its end. */
+int module_copied(uint64_t at, uint64_t size);
+
+/* ---- tables (table.c) ---------------------------------------------------- */
+
+/* What the constructor hands over. */
+struct module_arguments {
+	const struct etch_module *desc;
+	uint64_t imv_start, imv_stop, obj_start, obj_stop;
+	uint64_t etched_start, etched_stop, scalar_start, scalar_stop;
+};
+
+/* Finds the tables: from the descriptor or the arguments. 1 = well-formed. */
+int table_locate(struct module *m, const struct module_arguments *args);
+/* One entry of __imv: every field lawful, and every address inside the image. */
+int table_site_ok(const struct module *m, const struct etch_imv *e);
+/* One record of __etch_obj, likewise. */
+int table_object_ok(const struct module *m, const struct etch_obj *o);
+/* All of a linked __imv, and its order. */
+int table_linked_ok(const struct module *m);
+
+static inline uint64_t site_address(const struct etch_imv *e)
+{
+	return etch_ref((uint64_t)(uintptr_t)&e->site, e->site);
+}
+
+/* First byte that the site reads; of an entry that table_site_ok() has seen. */
+static inline uint64_t site_object(const struct etch_imv *e)
+{
+	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+
+	return e->flags & ETCH_IMV_GOT ? *(const uint64_t *)(uintptr_t)at : at;
+}
+
+static inline uint64_t record_object(const struct etch_obj *o)
+{
+	uint64_t at = etch_ref((uint64_t)(uintptr_t)&o->addr, o->addr);
+
+	return o->flags & ETCH_OBJ_GOT ? *(const uint64_t *)(uintptr_t)at : at;
+}
+
+/* ---- changes (patch.c) --------------------------------------------------- */
+
+/* A change inside one aligned 8-byte word, of data or of text. */
+struct word {
+	uint64_t at;
+	uint64_t old, new; /* whole words; only the bytes of mask are changed */
+	uint64_t mask;
+};
+
+#define LIST_FIXED 64
+
+struct list {
+	struct word *word;
+	size_t count, capacity;
+	struct word fixed[LIST_FIXED];
+};
+
+/* The two images of the site planned last: neighbours in a table are often alike. */
+struct memo {
+	uint64_t object;
+	uint32_t shape;
+	unsigned old_length, new_length; /* 0 = no immediate form for this value */
+	uint64_t old, new;
+};
+
+struct txn {
+	struct list data, text;
+	size_t run, run_end; /* cells of data that are now being planned for */
+	struct memo memo;
+};
+
+enum plan {
+	PLAN_SET,  /* memory changes: armed sites follow */
+	PLAN_ARM,  /* sites become immediates of what memory holds */
+	PLAN_LOAD, /* sites become loads */
+};
+
+void txn_begin(struct txn *t);
+void txn_end(struct txn *t);
+/* Adds a store of `size` bytes. Call before taking the lock. 0 or ETCH_ENOMEM. */
+int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
+/* Under the lock: orders the stores, reads what memory holds, drops those that
+ * change nothing, and plans every armed site they touch. 0 or an etch_error. */
+int txn_plan_stores(struct txn *t);
+/* Plans all sites of one object. 0 or an etch_error. */
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan);
+/* Plans one site that reads from `object`. 0 or an etch_error. */
+int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan);
+/* Makes the changes. 0 or an etch_error; then everything is as before. */
+int txn_commit(struct txn *t);
+
+/* Of the bytes at a live site (in the low bytes of a word). */
+enum site_state {
+	SITE_LOAD,
+	SITE_IMMEDIATE, /* of the value that memory holds */
+	SITE_STALE,     /* an immediate of another value */
+	SITE_BUSY,      /* 0xcc */
+	SITE_UNKNOWN,
+};
+enum site_state site_state(const struct etch_imv *e, uint64_t object);
+
+/* Could membarrier(2) synchronize other threads, now? */
+int sync_available(void);
+/* Is this the only thread of the process, as far as can be told? */
+int sync_alone(void);
+
+int errno_to_etch(long negative);
+
+/* ---- the fault handler (trap.c) ------------------------------------------ */
+
+void trap_install(void);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sys.h: the system calls that libetch makes, without libc.
+ *
+ * Two users need them so. The fault handler may not touch errno, a lock or a
+ * lazily bound symbol. And under etch's lock a call through the PLT could enter
+ * the dynamic linker, whose lock another thread may hold while it waits for
+ * ours in a module's constructor.
+ *
+ * Each returns the result or a negative errno.
+ */
+#ifndef ETCH_SYS_H
+#define ETCH_SYS_H
+
+#include <stdint.h>
+#include <sys/syscall.h>
+
+static inline long sys_call6(long nr, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long ret;
+
+	__asm__ __volatile__("syscall" : "=a"(ret)
+	                     : "0"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+	                     : "rcx", "r11", "memory");
+	return ret;
+}
+
+static inline long sys_call3(long nr, long a, long b, long c)
+{
+	long ret;
+
+	__asm__ __volatile__("syscall" : "=a"(ret) : "0"(nr), "D"(a), "S"(b), "d"(c)
+	                     : "rcx", "r11", "memory");
+	return ret;
+}
+
+static inline long sys_mprotect(uint64_t at, uint64_t size, int prot)
+{
+	return sys_call3(SYS_mprotect, (long)at, (long)size, prot);
+}
+
+static inline long sys_munmap(void *at, uint64_t size)
+{
+	return sys_call3(SYS_munmap, (long)at, (long)size, 0);
+}
+
+static inline long sys_membarrier(int command)
+{
+	return sys_call3(SYS_membarrier, command, 0, 0);
+}
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * table.c: is a table what it claims to be?
+ *
+ * A table comes out of a file that anyone may have damaged. Everything that
+ * libetch later takes from it without another look is checked here: that each
+ * address lies in a segment of the module that asks for the access we will
+ * make, and that no field holds a value we do not know. One bad entry makes the
+ * module ignored: a table that lies once is not to be trusted with text.
+ */
+#include "internal.h"
+
+const struct segment *image_segment(const struct image *im, uint64_t at, uint64_t size)
+{
+	for (unsigned i = 0; i < im->segments; i++) {
+		const struct segment *s = &im->segment[i];
+
+		if (at >= s->start && at < s->end && size <= s->end - at)
+			return s;
+	}
+	return NULL;
+}
+
+static int range_has(const struct module *m, uint64_t at, uint64_t size, int prot)
+{
+	const struct segment *s = image_segment(&m->image, at, size);
+
+	return s && (s->prot & prot) == prot;
+}
+
+static int table_place(struct module *m, uint64_t imv, uint64_t imv_bytes, uint64_t obj, uint64_t obj_bytes)
+{
+	if (imv_bytes % sizeof(struct etch_imv) || obj_bytes % sizeof(struct etch_obj) || (imv & 3) || (obj & 3))
+		return 0;
+	if (imv_bytes && !range_has(m, imv, imv_bytes, PROT_READ))
+		return 0;
+	if (obj_bytes && !range_has(m, obj, obj_bytes, PROT_READ))
+		return 0;
+	m->imv = (const struct etch_imv *)(uintptr_t)imv;
+	m->imv_count = imv_bytes / sizeof(struct etch_imv);
+	m->obj = (const struct etch_obj *)(uintptr_t)obj;
+	m->obj_count = obj_bytes / sizeof(struct etch_obj);
+	return m->imv_count <= UINT32_MAX && m->obj_count <= UINT32_MAX;
+}
+
+int table_locate(struct module *m, const struct module_arguments *args)
+{
+	const struct etch_module *d = args->desc;
+
+	if (!range_has(m, (uint64_t)(uintptr_t)d, sizeof(*d), PROT_READ) || ((uintptr_t)d & 7))
+		return 0;
+	if (d->magic != ETCH_MODULE_MAGIC || d->version != ETCH_MODULE_VERSION || d->size != sizeof(*d))
+		return 0;
+	if (d->flags & ~(ETCH_MODULE_LINKED | ETCH_MODULE_MOVED))
+		return 0;
+	m->linked = !!(d->flags & ETCH_MODULE_LINKED);
+	if (d->flags & ETCH_MODULE_MOVED) {
+		if (d->imv_count > UINT32_MAX || d->obj_count > UINT32_MAX)
+			return 0;
+		return table_place(m, (uint64_t)(uintptr_t)&d->imv + (uint64_t)d->imv,
+		                   d->imv_count * sizeof(struct etch_imv),
+		                   (uint64_t)(uintptr_t)&d->obj + (uint64_t)d->obj,
+		                   d->obj_count * sizeof(struct etch_obj));
+	}
+	if (args->imv_stop < args->imv_start || args->obj_stop < args->obj_start)
+		return 0;
+	return table_place(m, args->imv_start, args->imv_stop - args->imv_start, args->obj_start,
+	                   args->obj_stop - args->obj_start);
+}
+
+static int all_zero(const void *at, size_t size)
+{
+	const uint8_t *b = at;
+
+	while (size--)
+		if (*b++)
+			return 0;
+	return 1;
+}
+
+int table_site_ok(const struct module *m, const struct etch_imv *e)
+{
+	unsigned size = etch_form_size(e->form), mode = etch_imv_addressing(e), len = etch_imv_len(e);
+	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+
+	if (e->form == ETCH_FORM_NONE)
+		return all_zero(e, sizeof(*e));
+	/* No instruction of forms.h is shorter than opcode, ModRM and disp32. */
+	if (!size || (e->flags & ~ETCH_IMV_FLAGS) || (e->shape & 0x80) || len < 6)
+		return 0;
+	if (mode > ETCH_ADDR_BASE || (mode != ETCH_ADDR_BASE && etch_imv_base(e)))
+		return 0;
+	if (!range_has(m, site_address(e), len, PROT_READ | PROT_EXEC))
+		return 0;
+	if (e->flags & ETCH_IMV_GOT)
+		return mode == ETCH_ADDR_BASE && !(at & 7) && !(e->flags & ETCH_IMV_BAKED) &&
+		       range_has(m, at, 8, PROT_READ);
+	return range_has(m, at, size, PROT_READ);
+}
+
+int table_object_ok(const struct module *m, const struct etch_obj *o)
+{
+	uint64_t at = etch_ref((uint64_t)(uintptr_t)&o->addr, o->addr);
+	uint64_t ref = etch_ref((uint64_t)(uintptr_t)&o->ref, o->ref);
+
+	if (o->kind == ETCH_OBJ_NONE)
+		return all_zero(o, sizeof(*o));
+	if (o->zero || o->kind > ETCH_OBJ_ESCAPE)
+		return 0;
+	if (o->kind == ETCH_OBJ_OBJECT) {
+		if (o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED))
+			return 0;
+		if ((o->flags & ETCH_OBJ_ARMED) && !m->linked)
+			return 0;
+		return range_has(m, at, o->size ? o->size : 1, PROT_READ | PROT_WRITE) &&
+		       range_has(m, ref, 1, PROT_READ);
+	}
+	if (o->flags & ~ETCH_OBJ_GOT)
+		return 0;
+	/* The byte of a plain fact may lie anywhere, also one past its object. */
+	return !(o->flags & ETCH_OBJ_GOT) || (!(at & 7) && range_has(m, at, 8, PROT_READ));
+}
+
+int table_linked_ok(const struct module *m)
+{
+	const struct etch_imv *before = NULL;
+	uint64_t site, at, site_before = 0, at_before = 0;
+	int empty = 0;
+
+	for (size_t i = 0; i < m->imv_count; i++) {
+		const struct etch_imv *e = &m->imv[i];
+
+		if (!table_site_ok(m, e))
+			return 0;
+		if (e->form == ETCH_FORM_NONE) {
+			empty = 1;
+			continue;
+		}
+		if (empty)
+			return 0;
+		site = site_address(e);
+		at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+		if (before) {
+			unsigned got = e->flags & ETCH_IMV_GOT, got_before = before->flags & ETCH_IMV_GOT;
+
+			if (got < got_before ||
+			    (got == got_before && (at < at_before || (at == at_before && site < site_before))))
+				return 0;
+		}
+		before = e;
+		site_before = site;
+		at_before = at;
+	}
+	return 1;
+}
