@@ -39,7 +39,7 @@ $(B)/libetch.a: $(LIB_OBJ)
 
 $(B)/libetch.so: $(LIB_OBJ) lib/libetch.map
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch.so.0 -Wl,--version-script,lib/libetch.map \
-		-Wl,-z,defs -o $@.0 $(LIB_OBJ) -pthread
+		-Wl,-z,defs,-z,now,-z,nodelete -o $@.0 $(LIB_OBJ) -pthread
 	ln -sf libetch.so.0 $@
 
 # The prefix is the one of `make install`; tell both the same.
