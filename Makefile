@@ -17,6 +17,7 @@ PYTHON   := .venv/bin/python
 T        ?= tests
 # What else pytest is to know: make test T=... PYTEST_ARGS=-x
 PYTEST_ARGS ?=
+FUZZ_MINUTES ?= 60
 
 WARN     := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes
 TOOL_INC := -Itool -Ilib/include
@@ -72,6 +73,9 @@ demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(PYTHON) scripts/demo/demo.py
 
+fuzz: asan	## mutants of ELF files under ASan and UBSan, for FUZZ_MINUTES (60)
+	scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
+
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
 
@@ -95,4 +99,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test demo deps install clean help
+.PHONY: all asan test fuzz demo deps install clean help

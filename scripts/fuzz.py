@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Mutates ELF files and runs the sanitized tool on them until the time is up.
+
+usage: fuzz.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
+
+BUILD is a build of etch with ASan and UBSan (make asan: build-asan), FILEs are
+good ones to start from: by default what it makes of tests/acceptance. Prints a line
+a minute and each problem once; mutants that crash or hang are kept in DIR. Exit 1 if
+there was any. `make fuzz` calls it.
+"""
+import argparse
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+sys.path.insert(0, str(TESTS))
+import mutate  # noqa: E402
+
+
+def environment():
+    env = dict(os.environ)
+    env["ASAN_OPTIONS"] = "exitcode=99:detect_leaks=1:allocator_may_return_null=1"
+    env["UBSAN_OPTIONS"] = "halt_on_error=1:exitcode=99:print_stacktrace=1"
+    env["LSAN_OPTIONS"] = "exitcode=99"
+    return env
+
+
+def samples_make(build, directory):
+    """Objects and linked files, before and after each step."""
+    etch, sources, files = build / "etch", TESTS / "acceptance", []
+
+    def call(*argv):
+        subprocess.run([str(a) for a in argv], check=True, env=environment())
+
+    for cc, cxx, tag in (("gcc", "g++", "g"), ("clang", "clang++", "c")):
+        compile_flags = ["-O2", "-fPIC", "-I", TESTS.parent / "lib" / "include", "-c", "-o"]
+        objects = [directory / f"{tag}-{name}.o" for name in ("app", "other")]
+        for o in objects:
+            call(cc, *compile_flags, o, sources / (o.stem[2:] + ".c"))
+        call(cxx, "-std=gnu++17", "-g", *compile_flags, directory / f"{tag}-cxx1.o", sources / "cxx1.cc")
+        call(cc, *compile_flags, directory / f"{tag}-lib.o", sources / "lib.c")
+        made = [*objects, directory / f"{tag}-cxx1.o", directory / f"{tag}-lib.o"]
+        for o in made:
+            files += [shutil.copy(o, directory / f"plain-{o.name}"), o]
+            call(etch, "rewrite", o)
+        program, library = directory / f"{tag}-program", directory / f"{tag}-lib.so"
+        # The library is built with sanitizers, so these programs cannot run, nor need to.
+        call(cc, "-Wl,--unresolved-symbols=ignore-all", "-o", program, *objects)
+        call(cc, "-shared", "-o", library, directory / f"{tag}-lib.o")
+        for linked in (program, library):
+            files += [shutil.copy(linked, directory / f"object-{linked.name}"), linked]
+            call(etch, "rewrite", linked)
+    return [str(f) for f in files]
+
+
+def work(job):
+    etch, path, seed, count = job
+    judge = mutate.Judge(etch, environment())
+    judge.batch(mutate.Mutator(Path(path).read_bytes(), seed), count, Path(path).name)
+    return path, seed, judge.refused, judge.accepted, judge.problems
+
+
+def jobs_make(options, end, slots):
+    number = options.seed * 1_000_000
+    while time.monotonic() < end:
+        for path in options.files:
+            number += 1
+            slots.acquire()  # imap would take the whole endless list at once
+            yield options.etch, path, number, 200
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--keep", help="default: BUILD/fuzz")
+    parser.add_argument("build", type=Path)
+    parser.add_argument("files", nargs="*")
+    options = parser.parse_args()
+    options.keep = options.keep or options.build / "fuzz"
+    Path(options.keep).mkdir(parents=True, exist_ok=True)
+    os.environ["ETCH_FUZZ_KEEP"] = str(Path(options.keep).resolve())
+    options.etch = str((options.build / "etch").resolve())
+    with tempfile.TemporaryDirectory(prefix="etch-fuzz-") as directory:
+        options.files = options.files or samples_make(options.build.resolve(), Path(directory))
+        return fuzz(options)
+
+
+def fuzz(options):
+    end = time.monotonic() + 60 * options.minutes
+    total = refused = 0
+    slots = threading.Semaphore(2 * options.jobs)
+    seen, said = set(), time.monotonic()
+    print(f"seed {options.seed}, {len(options.files)} files, {options.jobs} jobs", flush=True)
+    with multiprocessing.Pool(options.jobs) as pool:
+        for path, seed, no, yes, problems in pool.imap_unordered(work, jobs_make(options, end, slots)):
+            slots.release()
+            total += no + yes
+            refused += no
+            for problem in problems:
+                # One report for each place: the frames without their addresses.
+                key = "".join(line for line in problem.splitlines() if " in " in line or "runtime error" in line)
+                if key not in seen or not key:
+                    seen.add(key)
+                    print(f"{path}, seed {seed}:\n{problem}", flush=True)
+            if time.monotonic() - said > 60:
+                said = time.monotonic()
+                print(f"{total} mutants, {refused} refused, {len(seen)} problems", flush=True)
+    print(f"{total} mutants, {refused} refused, {len(seen)} problems")
+    return 1 if seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
