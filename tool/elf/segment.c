@@ -508,6 +508,8 @@ static void phdrs_follow(struct layout *l)
 
 		if (p->p_type != PT_INTERP && p->p_type != PT_NOTE && p->p_type != PT_GNU_PROPERTY)
 			continue;
+		if (l->ours && !in_old(l, p->p_offset, p->p_filesz))
+			continue;
 		for (size_t k = 0; k < l->items; k++) {
 			const struct seg_item *it = &l->item[k];
 

@@ -205,6 +205,8 @@ static void refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 	for (size_t i = 0; i < f->eh.e_shnum; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
+		if (!s->sh_size) /* its offset may be anything */
+			continue;
 		if (s->sh_type == SHT_RELA)
 			refs_in_rela(f, s, r, n);
 		else if (s->sh_type == SHT_RELR)

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "elf/lines.h"
+
+#include <elfutils/libdwfl.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct lines {
+	Dwfl *dwfl;
+	Dwfl_Module *module;
+	bool object; /* ET_REL: libdwfl gives each section an address of its own */
+};
+
+static char *no_debuginfo_path = NULL;
+static const Dwfl_Callbacks callbacks = {
+	.find_elf = dwfl_build_id_find_elf,
+	.find_debuginfo = dwfl_standard_find_debuginfo,
+	.section_address = dwfl_offline_section_address,
+	.debuginfo_path = &no_debuginfo_path,
+};
+
+struct lines *lines_open(const struct elf_file *f)
+{
+	struct lines *l;
+	size_t done = 0;
+	ssize_t n;
+	int fd;
+
+	if (!elf_section_find(f, ".debug_line", 1) && !elf_section_find(f, ".zdebug_line", 1))
+		return NULL;
+	l = calloc(1, sizeof(*l));
+	fd = memfd_create("lines", MFD_CLOEXEC);
+	if (!l || fd < 0)
+		goto fail;
+	/* The bytes that were read, whatever has become of the file since. */
+	while (done < f->size && (n = write(fd, f->bytes + done, f->size - done)) > 0)
+		done += (size_t)n;
+	l->object = elf_is_object(f);
+	l->dwfl = dwfl_begin(&callbacks);
+	if (!l->dwfl || done < f->size)
+		goto fail;
+	dwfl_report_begin(l->dwfl);
+	l->module = dwfl_report_offline(l->dwfl, f->path, f->path, fd);
+	dwfl_report_end(l->dwfl, NULL, NULL);
+	if (l->module)
+		return l; /* libdwfl owns fd now */
+fail:
+	if (fd >= 0 && !(l && l->module))
+		close(fd);
+	if (l && l->dwfl)
+		dwfl_end(l->dwfl);
+	free(l);
+	return NULL;
+}
+
+void lines_close(struct lines *l)
+{
+	if (!l)
+		return;
+	dwfl_end(l->dwfl);
+	free(l);
+}
+
+void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size)
+{
+	Dwarf_Addr at = addr, bias = 0;
+	const char *file, *slash;
+	Dwfl_Line *line;
+	int number;
+
+	snprintf(out, out_size, "-");
+	if (!l)
+		return;
+	if (l->object) {
+		Elf *elf = dwfl_module_getelf(l->module, &bias);
+		Elf_Scn *scn = elf ? elf_getscn(elf, section) : NULL;
+		GElf_Shdr sh;
+
+		if (!scn || !gelf_getshdr(scn, &sh))
+			return;
+		at = sh.sh_addr + addr + bias;
+	} else {
+		dwfl_module_getelf(l->module, &bias);
+		at = addr + bias;
+	}
+	line = dwfl_module_getsrc(l->module, at);
+	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+	if (!file)
+		return;
+	slash = strrchr(file, '/');
+	snprintf(out, out_size, "%.200s:%d", slash ? slash + 1 : file, number);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Source lines from DWARF, through libdw. */
+#ifndef ELF_LINES_H
+#define ELF_LINES_H
+
+#include "elf/file.h"
+
+struct lines; /* null is a file without DWARF: every function takes it */
+
+/* Null when there is no usable line information. */
+struct lines *lines_open(const struct elf_file *f);
+void lines_close(struct lines *l);
+/* "file.c:12" of an address (ET_REL: offset in `section`), or "-". */
+void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/listing.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void listing_init(struct listing *l, const struct column *columns, size_t count)
+{
+	memset(l, 0, sizeof(*l));
+	l->columns = columns;
+	l->column_count = count;
+}
+
+bool listing_add(struct listing *l, const char *format, ...)
+{
+	va_list ap;
+	char *p;
+	int n;
+
+	if (l->cell_count == l->room) {
+		size_t room = l->room ? 2 * l->room : 256;
+		char **cells = realloc(l->cells, room * sizeof(*cells));
+
+		if (!cells)
+			return false;
+		l->cells = cells;
+		l->room = room;
+	}
+	va_start(ap, format);
+	n = vasprintf(&p, format, ap);
+	va_end(ap);
+	if (n < 0)
+		return false;
+	l->cells[l->cell_count++] = p;
+	/* A name may hold anything; a row is one line. */
+	for (; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	return true;
+}
+
+void listing_free(struct listing *l)
+{
+	size_t i;
+
+	for (i = 0; i < l->cell_count; i++)
+		free(l->cells[i]);
+	free(l->cells);
+	memset(l, 0, sizeof(*l));
+}
+
+static void print_tsv(const struct listing *l)
+{
+	size_t i, c;
+	bool first;
+
+	for (c = 0, first = true; c < l->column_count; c++)
+		if (!l->columns[c].people_only) {
+			printf("%s%s", first ? "" : "\t", l->columns[c].name);
+			first = false;
+		}
+	putchar('\n');
+	for (i = 0; i + l->column_count <= l->cell_count; i += l->column_count) {
+		for (c = 0, first = true; c < l->column_count; c++)
+			if (!l->columns[c].people_only) {
+				printf("%s%s", first ? "" : "\t", l->cells[i + c]);
+				first = false;
+			}
+		putchar('\n');
+	}
+}
+
+static void print_text(const struct listing *l)
+{
+	size_t i, c, *width = calloc(l->column_count + 1, sizeof(*width));
+
+	if (!width)
+		return;
+	for (c = 0; c < l->column_count; c++)
+		width[c] = strlen(l->columns[c].name);
+	for (i = 0; i < l->cell_count; i++) {
+		c = i % l->column_count;
+		if (strlen(l->cells[i]) > width[c])
+			width[c] = strlen(l->cells[i]);
+	}
+	for (i = 0; i < l->cell_count + l->column_count; i++) {
+		c = i % l->column_count;
+		const char *cell = i < l->column_count ? l->columns[c].name : l->cells[i - l->column_count];
+		bool last = c + 1 == l->column_count;
+
+		if (l->columns[c].number)
+			printf("%*s", (int)width[c], cell);
+		else
+			printf("%-*s", last ? 0 : (int)width[c], cell);
+		fputs(last ? "\n" : "  ", stdout);
+	}
+	free(width);
+}
+
+void listing_print(const struct listing *l, enum format format)
+{
+	if (format == FORMAT_TSV)
+		print_tsv(l);
+	else
+		print_text(l);
+}
+
+/* Length of the UTF-8 sequence at p, 0 if there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3
+	           : *p >= 0xf0 && *p < 0xf5 ? 4 : 0, i;
+
+	for (i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) ||
+	    (*p == 0xf4 && p[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+struct json_object *json_name(const char *name)
+{
+	size_t len = strlen(name), n = 0;
+	char *out = malloc(3 * len + 1);
+	const unsigned char *p = (const unsigned char *)name;
+	struct json_object *o;
+
+	if (!out)
+		return NULL;
+	while (*p) {
+		size_t k = utf8_length(p);
+
+		if (k) {
+			memcpy(out + n, p, k);
+			n += k;
+			p += k;
+		} else {
+			memcpy(out + n, "\xef\xbf\xbd", 3);
+			n += 3;
+			p++;
+		}
+	}
+	out[n] = 0;
+	o = json_object_new_string(out);
+	free(out);
+	return o;
+}
+
+struct json_object *listing_json(const struct listing *l)
+{
+	struct json_object *rows = json_object_new_array();
+	size_t i, c;
+
+	for (i = 0; i + l->column_count <= l->cell_count; i += l->column_count) {
+		struct json_object *row = json_object_new_object();
+
+		for (c = 0; c < l->column_count; c++) {
+			const char *cell = l->cells[i + c];
+			struct json_object *v = !strcmp(cell, "-") ? NULL
+			                        : l->columns[c].number ? json_object_new_int64(strtoll(cell, NULL, 10))
+			                        : json_name(cell);
+
+			json_object_object_add(row, l->columns[c].name, v);
+		}
+		json_object_array_add(rows, row);
+	}
+	return rows;
+}
+
+void json_print(struct json_object *o)
+{
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+	                                               JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
