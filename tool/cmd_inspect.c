@@ -274,7 +274,7 @@ static void objects_list(const struct view *v, struct listing *l)
 		listing_add(l, "%zu", loads);
 		listing_add(l, "%zu", live);
 		if (linked)
-			listing_add(l, o->armed ? "yes" : "no");
+			listing_add(l, !o->armed ? "no" : v->tables.flags & ETCH_MODULE_LINKED ? "yes" : "at start-up");
 		else
 			listing_add(l, o->facts || !o->section ? "no" : "decided by the link step");
 		listing_add(l, "%s", linked ? (o->unarmed ? o->unarmed : "no store, no escape")

@@ -55,7 +55,8 @@ static int failed;
 
 static void differ(void *arg, const void *site, const void *object)
 {
-	(void)arg, (void)site, (void)object;
+	(void)arg;
+	fprintf(stderr, "differs from memory: site %p, object %p\n", site, object);
 	failed = 1;
 }
 
@@ -85,6 +86,7 @@ int main(int argc, char **argv)
 {
 	struct etch_info info = {.size = sizeof(info)};
 	unsigned rounds;
+	long n;
 
 	if (argc != 3)
 		return 2;
@@ -107,7 +109,10 @@ int main(int argc, char **argv)
 			reads(2000 + round);
 		}
 	}
-	if (etch_verify(differ, NULL) != 0 || failed) {
+	n = etch_verify(differ, NULL);
+	if (n < 0)
+		printf("ERROR etch_verify: %s\n", etch_strerror((int)-n));
+	if (n || failed) {
 		printf("FAILED\n");
 		return 1;
 	}

@@ -158,8 +158,8 @@ static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, u
 		rex |= 4;
 	if (mode == ETCH_ADDR_BASE && (base & 8))
 		rex |= 1;
-	if (mode == ETCH_ADDR_BASE && (base & 7) == 4)
-		return 0; /* rsp and r12 would need a SIB byte: never accepted as sites */
+	if (mode == ETCH_ADDR_BASE && base == 4)
+		return 0; /* the stack pointer: never accepted as a site */
 	if (rex && !etch_imv_rex(e))
 		return 0; /* register 4 of a byte form would be spl here and ah in etch_form_imm() */
 	if (etch_imv_rex(e))
@@ -176,6 +176,8 @@ static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, u
 		disp = (int64_t)obj;
 	} else {
 		out[n++] = (uint8_t)(0x80 | field << 3 | (base & 7));
+		if (base == 12)
+			out[n++] = 0x24; /* r12 as a base takes a SIB byte (SDM vol. 2, table 2-5) */
 	}
 	if (disp != (int32_t)disp)
 		return 0;

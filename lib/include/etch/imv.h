@@ -134,23 +134,26 @@ const char *etch_strerror(int error);
 			unsigned long u64;                                            \
 		} etch_v_;                                                            \
 		if (sizeof(name##__imv) == 8)                                         \
-			__asm__ __volatile__(".p2align 3,,6\n\t"                      \
+			__asm__ __volatile__(ETCH_PAD_R12_ ".p2align 3,,6\n\t"        \
 			                     "%{disp32%} {movq %1, %0|mov %0, %q1}"   \
 			                     : "=r"(etch_v_.u64)                      \
 			                     : "m"(name##__imv));                     \
 		else                                                                  \
-			__asm__ __volatile__(".p2align 3,," ETCH_PAD32_ "\n\t"        \
+			__asm__ __volatile__(ETCH_PAD_R12_ ".p2align 3,," ETCH_PAD32_   \
+			                     "\n\t"                                  \
 			                     "%{disp32%} {movl %1, %k0|mov %k0, %k1}" \
 			                     : "=R"(etch_v_.u32)                      \
 			                     : "m"(name##__imv));                     \
 		etch_v_.value;                                                        \
 	}))
 /* Where the address may come from the GOT, in a register that needs a REX prefix,
- * the 4-byte load can be 7 bytes long. */
+ * the 4-byte load can be 7 bytes long, and 8 where that register is r12. */
 #if defined(__pic__) && (!defined(__pie__) || defined(__clang__))
 #define ETCH_PAD32_ "6"
+#define ETCH_PAD_R12_ ".ifeqs \"%1\",\"(%%r12)\"\n\t.p2align 3\n\t.endif\n\t"
 #else
 #define ETCH_PAD32_ "5"
+#define ETCH_PAD_R12_ ""
 #endif
 
 /* Sets the immediate value everywhere. Returns 0 or an etch_error. */

@@ -157,6 +157,11 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	move_set(&z, ops, out);
 	out->padding = z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_INT3 ||
 	               z.meta.category == ZYDIS_CATEGORY_WIDENOP;
+	if (out->padding) { /* its operands are there to be long */
+		out->reads = out->writes = 0;
+		out->mem = MEM_NONE;
+		out->move = MOVE_NONE;
+	}
 	out->lawful = z.mnemonic == ZYDIS_MNEMONIC_LEA && bytes[0] == 0x3e && (bytes[1] & 0xf8) == 0x48 &&
 	              bytes[2] == 0x8d;
 	return true;
@@ -230,6 +235,8 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
 		return "compare of memory with a constant has no immediate form (a branch site, later)";
 	if (z->mnemonic == ZYDIS_MNEMONIC_CMP)
 		return "compare with memory as its first operand has no immediate form";
+	if (z->meta.category == ZYDIS_CATEGORY_CONVERT)
+		return "conversion from floating point or vector has no immediate form";
 	if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && gpr(ops[0].reg.value) == INSN_NO_REG)
 		return "vector or x87 load has no immediate form";
 	return "no immediate form of this instruction";
@@ -252,6 +259,8 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	for (i = 0; i < z.operand_count_visible; i++)
 		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
 			mem = &ops[i];
+	if (z.mnemonic == ZYDIS_MNEMONIC_IMUL && z.operand_count_visible > 2)
+		return "multiply of memory by a constant has no immediate form";
 	if (!mem || z.operand_count_visible > 2)
 		return no_form(&z, ops);
 	push = z.mnemonic == ZYDIS_MNEMONIC_PUSH;
@@ -280,8 +289,8 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 		mode = ETCH_ADDR_BASE;
 	else
 		return "its address is in a register with an offset: no room for the offset in an entry";
-	if (mode == ETCH_ADDR_BASE && (insn->base & 7) == 4)
-		return "its address is in a register that needs a SIB byte";
+	if (mode == ETCH_ADDR_BASE && insn->base == 4)
+		return "it is relative to the stack pointer";
 	out->form = (uint8_t)form;
 	out->regs = (uint8_t)(reg | (mode == ETCH_ADDR_BASE ? insn->base << 4 : 0));
 	out->shape = (uint8_t)(insn->len | mode << 4 | ((z.attributes & ZYDIS_ATTRIB_HAS_REX) ? 0x40 : 0));
