@@ -287,6 +287,39 @@ static int ours_read(struct layout *l, uint64_t first, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
+/*
+ * eu-elflint takes the size of a relocation's symbol for the size of the word
+ * that it changes, and reports one in a read-only segment that follows closer
+ * than that. Addresses cost nothing: a gap of up to MAX_GAP is left instead.
+ */
+#define MAX_GAP (256ull << 20)
+
+static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
+{
+	uint64_t top = addr;
+
+	for (size_t i = 1; i < f->eh.e_shnum; i++) {
+		const Elf64_Shdr *s = &f->sh[i], *syms;
+		Elf64_Rela rela;
+		Elf64_Sym sym;
+
+		if (s->sh_type != SHT_RELA || !(s->sh_flags & SHF_ALLOC) || s->sh_link >= f->eh.e_shnum)
+			continue;
+		syms = &f->sh[s->sh_link];
+		if (syms->sh_type != SHT_DYNSYM && syms->sh_type != SHT_SYMTAB)
+			continue;
+		for (uint64_t k = 0; k + sizeof rela <= s->sh_size; k += sizeof rela) {
+			memcpy(&rela, f->data + s->sh_offset + k, sizeof rela);
+			if (ELF64_R_SYM(rela.r_info) >= syms->sh_size / sizeof sym || rela.r_offset >= addr)
+				continue;
+			memcpy(&sym, f->data + syms->sh_offset + ELF64_R_SYM(rela.r_info) * sizeof sym, sizeof sym);
+			if (sym.st_size <= MAX_GAP && rela.r_offset + sym.st_size < addr + MAX_GAP)
+				top = seg_max(top, rela.r_offset + sym.st_size + 1);
+		}
+	}
+	return top;
+}
+
 /* Addresses of the segment, of the sections that move into it, and of the new ones. */
 static int place(struct layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
@@ -295,7 +328,7 @@ static int place(struct layout *l, struct segment_section *secs, size_t n, char 
 	if (!l->ours) {
 		const Elf64_Phdr *top = &l->f.ph[l->f.last_load];
 
-		l->addr = seg_align(top->p_vaddr + top->p_memsz, SEGMENT_PAGE);
+		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
 	}
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];

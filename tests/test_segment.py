@@ -1,0 +1,537 @@
+# SPDX-License-Identifier: MIT
+"""tool/elf/segment.c and tool/elf/outfile.c: a read-only segment more in files
+that are linked already, of two linkers and of the distribution, and what
+becomes of them in the hands of the tools that people use."""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, run
+
+HERE = Path(__file__).resolve().parent / "elf"
+SECS = [".orc_unwind_ip:4000", ".orc_unwind:6002:2", ".orc_lookup:1028:64"]
+LINKERS = ["bfd", "lld"]
+KINDS = {
+    "pie": ["-fPIE", "-pie"],
+    "nopie": ["-fno-pie", "-no-pie"],
+    "static": ["-fno-pie", "-static"],
+    "static-pie": ["-fPIE", "-static-pie"],
+}
+# What may get a new address: nothing but headers and DT_ entries refers to it.
+MOVABLE = {".interp", ".gnu.hash", ".hash", ".dynsym"}
+LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
+
+
+class Elf:
+    """A reader of its own: what is tested is not to be its own witness."""
+
+    def __init__(self, path):
+        d = self.data = Path(path).read_bytes()
+        self.phoff, self.shoff = struct.unpack_from("<QQ", d, 32)
+        phnum, _, shnum, shstr = struct.unpack_from("<HHHH", d, 56)
+        self.phnum = phnum
+        keys = "type flags off vaddr paddr filesz memsz align".split()
+        self.ph = [dict(zip(keys, struct.unpack_from("<IIQQQQQQ", d, self.phoff + 56 * i))) for i in range(phnum)]
+        keys = "name type flags addr off size link info align entsize".split()
+        self.sh = [dict(zip(keys, struct.unpack_from("<IIQQQQIIQQ", d, self.shoff + 64 * i))) for i in range(shnum)]
+        names = self.bytes_of(self.sh[shstr])
+        for s in self.sh:
+            s["name"] = names[s["name"]:].split(b"\0")[0].decode()
+
+    def bytes_of(self, s):
+        return b"" if s["type"] in (0, 8) else self.data[s["off"]:s["off"] + s["size"]]
+
+    def section(self, name):
+        return next(s for s in self.sh if s["name"] == name)
+
+    def loads(self):
+        return [p for p in self.ph if p["type"] == 1]
+
+
+@pytest.fixture(scope="session")
+def tool(tmp_path_factory):
+    """The module with a small driver, under ASan and UBSan."""
+    out = tmp_path_factory.mktemp("segment") / "segment_tool"
+    run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
+         "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
+         "-Wl,--wrap=write,--wrap=open,--wrap=rename,--wrap=fsync", HERE / "segment_tool.c",
+         ROOT / "tool/elf/segment.c", ROOT / "tool/elf/segment_slot.c", ROOT / "tool/elf/outfile.c", "-o", out])
+    return out
+
+
+def link(out, linker, kind, *flags, source=HERE / "segment_prog.c"):
+    how = ["-shared", "-fPIC", "-DLIBRARY"] if kind == "so" else KINDS[kind]
+    run(["gcc", "-O2", "-g", f"-fuse-ld={linker}", "-Wl,--build-id", *how, source, *flags, "-o", out])
+    return out
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory):
+    """(linker, kind) -> an unprocessed file, built once."""
+    made = {}
+
+    def get(linker, kind):
+        if (linker, kind) not in made:
+            made[linker, kind] = link(tmp_path_factory.mktemp("in") / f"{linker}-{kind}", linker, kind)
+        return made[linker, kind]
+    return get
+
+
+def warnings(path):
+    p = run(["readelf", "-aW", path], ok=None, errors="replace")
+    return [x for x in (p.stdout + p.stderr).splitlines() if re.search(r"readelf: (Warning|Error)", x)]
+
+
+def lint(path):
+    out = run(["eu-elflint", "--gnu-ld", path], ok=None, errors="replace").stdout
+    # Sections that moved may be named by another address; indices stay.
+    return sorted(re.sub(r"0x[0-9a-f]+", "N", x) for x in out.splitlines() if "No errors" not in x)
+
+
+def build_id(path):
+    return re.search(r"Build ID: (\w+)", run(["readelf", "-nW", path]).stdout).group(1)
+
+
+def check_output(before, after):
+    """The promises of segment.h that can be read from two files."""
+    a, b = Elf(before), Elf(after)
+    new = [s["name"].partition(":")[0] for s in b.sh[len(a.sh):]]
+    assert new == [".etch.segment"] + [s.split(":")[0] for s in SECS]
+    loads = b.loads()
+    assert len(loads) == len(a.loads()) + 1
+    assert [p["vaddr"] for p in loads] == sorted(p["vaddr"] for p in loads)
+    ours = loads[-1]
+    assert ours["flags"] == 4 and ours["filesz"] == ours["memsz"]
+    assert ours["vaddr"] % 4096 == 0 and ours["off"] % 4096 == 0
+    assert ours["vaddr"] >= max(p["vaddr"] + p["memsz"] for p in a.loads())
+    assert b.phoff == a.phoff
+    for p, q in zip(a.loads(), loads):
+        assert p == q
+    for s, t in zip(a.sh, b.sh):
+        assert s["name"] == t["name"]
+        x, y = a.bytes_of(s), b.bytes_of(t)
+        if s["name"] == ".shstrtab":
+            assert y.startswith(x)
+            continue
+        moved = s["addr"] != t["addr"]
+        if moved:
+            assert s["name"] in MOVABLE or s["type"] == 7, s["name"]
+        else:
+            assert s["off"] == t["off"]
+        assert {**s, "addr": 0, "off": 0} == {**t, "addr": 0, "off": 0}
+        if s["type"] == 6:  # .dynamic: values of moved tables only
+            x, y = (list(struct.iter_unpack("<qQ", v)) for v in (x, y))
+            assert all(p == q or p[0] == q[0] and p[0] in (4, 5, 6, 0x6ffffef5) for p, q in zip(x, y))
+        elif s["name"] != ".symtab":
+            assert x == y, s["name"]
+    for s in b.sh:
+        if s["name"] == ".note.gnu.build-id":
+            # The kernel (before 6.12) and core dumps know the first page only.
+            assert s["off"] + s["size"] <= 4096
+            assert any(p["type"] == 4 and p["off"] <= s["off"] and
+                       s["off"] + s["size"] <= p["off"] + p["filesz"] and
+                       p["vaddr"] - p["off"] == s["addr"] - s["off"] for p in b.ph)
+
+
+def add(tool, src, dst, *secs):
+    run([tool, "add", src, dst, *(secs or SECS)])
+    return dst
+
+
+# ---- our own programs --------------------------------------------------------
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("linker", LINKERS)
+def test_program_survives(tool, inputs, tmp_path, linker, kind):
+    src = inputs(linker, kind)
+    assert run([src]).stdout == "ok 0 0\n"
+    out = add(tool, src, tmp_path / "out")
+    check_output(src, out)
+    assert warnings(out) == warnings(src)
+    assert lint(out) == lint(src)
+    assert run([out]).stdout == "ok 1 0\n"
+    assert build_id(out) == build_id(src)
+
+    for name, *cmd in [("stripped", "objcopy", "--strip-all"), ("copied", "objcopy"),
+                       ("debugless", "objcopy", "--strip-debug"), ("by-strip", "strip", "-o")]:
+        copy = tmp_path / name
+        run([*cmd, *([copy, out] if cmd[0] == "strip" else [out, copy])])
+        assert run([copy]).stdout == "ok 1 0\n", name
+        assert build_id(copy) == build_id(src)
+        assert [s["name"] for s in Elf(copy).sh].count(".orc_unwind_ip") == 1
+        # Contents of the same size: nothing else in the file changes.
+        again = add(tool, copy, tmp_path / "again")
+        assert again.read_bytes() == copy.read_bytes(), name
+        # Others: those of the old list are gone, and it still runs.
+        other = add(tool, copy, tmp_path / "other", ".orc_unwind:9000", "__imv:120")
+        assert run([other]).stdout == "ok 1 0\n", name
+        assert ".orc_lookup" not in [s["name"] for s in Elf(other).sh]
+        assert run([tool, "find", other]).stdout.startswith("offset")
+    plain = tmp_path / "plain"
+    run(["strip", "-o", plain, src])
+    stripped = add(tool, plain, tmp_path / "stripped-first")
+    check_output(plain, stripped)
+    assert run([stripped]).stdout == "ok 1 0\n"
+
+
+@pytest.mark.parametrize("linker", LINKERS)
+def test_library_survives(tool, inputs, tmp_path, linker):
+    lib, prog = tmp_path / "libsegment.so", inputs(linker, "pie")
+    src = link(tmp_path / "in.so", linker, "so")
+    needs = tmp_path / "needs"
+    shutil.copy(src, lib)
+    run(["gcc", "-O2", "-DLINKED", HERE / "segment_prog.c", f"-L{tmp_path}", "-lsegment",
+         f"-Wl,-rpath,{tmp_path}", "-o", needs])
+    assert run([needs]).stdout == "ok 0 0\n"
+    add(tool, src, lib)
+    check_output(src, lib)
+    assert warnings(lib) == warnings(src)
+    assert lint(lib) == lint(src)
+    for _ in range(2):
+        assert run([needs]).stdout == "ok 0 1\n"
+        assert run([prog, lib]).stdout == "ok 0 1\n"
+        run(["strip", lib])
+    assert build_id(lib) == build_id(src)
+
+
+@pytest.mark.parametrize("linker", LINKERS)
+def test_no_notes(tool, tmp_path, linker):
+    """A library without notes has to give up another section's place."""
+    lib = link(tmp_path / "lib.so", linker, "so", "-Wl,--build-id=none", "-Wl,--hash-style=both")
+    out = add(tool, lib, tmp_path / "out.so")
+    check_output(lib, out)
+    assert run(["python3", "-c", f"import ctypes; ctypes.CDLL('{out}').library_check"])
+
+
+@pytest.mark.parametrize("kind", ["pie", "static"])
+@pytest.mark.parametrize("linker", LINKERS)
+def test_large_bss(tool, tmp_path, linker, kind):
+    """The segment lies above a gigabyte of .bss; the loaders map what is between."""
+    src = link(tmp_path / "in", linker, kind, f"-DBIG_BSS={1 << 30}ul")
+    out = add(tool, src, tmp_path / "out")
+    check_output(src, out)
+    for _ in range(8):  # address space layout is random
+        assert run([out]).stdout == "ok 1 0\n"
+    run(["strip", out])
+    assert run([out]).stdout == "ok 1 0\n"
+
+
+@pytest.mark.parametrize("kind", ["pie", "static"])
+@pytest.mark.parametrize("linker", LINKERS)
+def test_debugger_and_valgrind(tool, inputs, tmp_path, linker, kind):
+    src = inputs(linker, kind)
+    out = add(tool, src, tmp_path / "out")
+    p = run(["gdb", "-nx", "-batch", "-ex", "info files", "-ex", "break check", "-ex", "run", "-ex", "backtrace",
+             "-ex", "continue", out], stderr=subprocess.STDOUT, stdout=subprocess.PIPE)
+    assert re.search(r"is \.orc_unwind_ip", p.stdout)
+    assert re.search(r"#1 .* main \(.*segment_prog\.c", p.stdout), p.stdout
+    assert "ok 1 0" in p.stdout and "exited normally" in p.stdout
+    assert not re.search("warning|not in executable format", p.stdout), p.stdout
+    found = [len(re.findall(r"== at |==    at ", run(["valgrind", "-q", f], ok=None).stderr)) for f in (src, out)]
+    assert found[0] == found[1]
+    assert "ok 1 0" in run(["valgrind", "-q", out]).stdout
+
+
+def test_null_entry_is_taken(tool, inputs, tmp_path):
+    src = tmp_path / "in"
+    data = bytearray(inputs("bfd", "pie").read_bytes())
+    elf = Elf(inputs("bfd", "pie"))
+    at = next(i for i, p in enumerate(elf.ph) if p["type"] == 0x6474e550)
+    data[elf.phoff + 56 * at:elf.phoff + 56 * (at + 1)] = bytes(56)
+    src.write_bytes(data)
+    src.chmod(0o755)
+    out = add(tool, src, tmp_path / "out")
+    assert Elf(out).phnum == elf.phnum
+    assert 0x6474e553 in [p["type"] for p in Elf(out).ph]  # PT_GNU_PROPERTY stays
+    assert run([out]).stdout == "ok 1 0\n"
+
+
+@pytest.mark.parametrize("kind", ["pie", "nopie"])
+@pytest.mark.parametrize("linker", LINKERS)
+@pytest.mark.parametrize("stripped", [False, True])
+def test_note_that_code_reads_stays(tool, tmp_path, linker, kind, stripped):
+    src = link(tmp_path / "in", linker, kind, "-DOWN_NOTE")
+    if stripped:
+        run(["strip", src])
+    # Without this way out, something has to move.
+    data, elf = bytearray(src.read_bytes()), Elf(src)
+    for i, p in enumerate(elf.ph):
+        if p["type"] == 0x6474e553:
+            struct.pack_into("<I", data, elf.phoff + 56 * i, 0x6fffff00)
+    src.write_bytes(data)
+    p = run([tool, "add", src, tmp_path / "out", *SECS], ok=(0, 1))
+    if p.returncode:
+        assert "no room for one more program header" in p.stderr
+        return
+    assert Elf(tmp_path / "out").section(".note.own")["addr"] == elf.section(".note.own")["addr"]
+    assert run([tmp_path / "out"]).stdout == "ok 1 0\n"
+
+
+# ---- input that is not wanted -------------------------------------------------
+
+def patched(src, dst, *edits):
+    d = bytearray(src.read_bytes())
+    for fmt, off, value in edits:
+        struct.pack_into(fmt, d, off, value)
+    dst.write_bytes(d)
+    return dst
+
+
+@pytest.mark.parametrize("what,edit", {
+    "32-bit": ("B", 4, 1), "big-endian": ("B", 5, 2), "machine": ("<H", 18, 183), "object": ("<H", 16, 1),
+    "core": ("<H", 16, 4), "phnum 0": ("<H", 56, 0), "PN_XNUM": ("<H", 56, 0xffff), "phnum": ("<H", 56, 0xfffe),
+    "shnum 0": ("<H", 60, 0), "shnum": ("<H", 60, 0xfeff), "phoff": ("<Q", 32, 1 << 63),
+    "phoff end": ("<Q", 32, (1 << 64) - 8), "shoff": ("<Q", 40, 1 << 62), "shoff end": ("<Q", 40, (1 << 64) - 64),
+    "shstrndx": ("<H", 62, 0xffff), "phentsize": ("<H", 54, 32), "shentsize": ("<H", 58, 40),
+}.items())
+def test_bad_header(tool, inputs, tmp_path, what, edit):
+    bad = patched(inputs("bfd", "pie"), tmp_path / "bad", edit)
+    p = run([tool, "add", bad, tmp_path / "out", *SECS], ok=1)
+    assert p.stderr.count("\n") == 1 and p.stderr.startswith(f"{bad}: ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_appended_data_is_not_lost(tool, inputs, tmp_path):
+    """A self-extracting archive finds its payload from the end of the file."""
+    bad = tmp_path / "sfx"
+    bad.write_bytes(inputs("bfd", "pie").read_bytes() + b"PAYLOAD")
+    p = run([tool, "add", bad, tmp_path / "out", *SECS], ok=1)
+    assert "no header describes" in p.stderr
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 500])
+def test_truncated(tool, inputs, tmp_path, n):
+    bad = tmp_path / "bad"
+    bad.write_bytes(inputs("bfd", "pie").read_bytes()[:n])
+    assert run([tool, "add", bad, tmp_path / "out", *SECS], ok=1).stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("linker,kind", [("bfd", "pie"), ("lld", "pie"), ("lld", "nopie"), ("bfd", "nopie")])
+def test_mutants(tool, inputs, linker, kind):
+    """Sanitizers watch; what is accepted must keep the promises of segment.h."""
+    src = inputs(linker, kind)
+    p = run([tool, "fuzz", src, 4000, 1])
+    done = int(p.stdout.split()[2])
+    assert 400 < done < 3600, p.stdout
+
+
+def test_mutants_library(tool, tmp_path):
+    for linker in LINKERS:
+        run([tool, "fuzz", link(tmp_path / "lib.so", linker, "so"), 4000, 2])
+
+
+# ---- files that nobody here made -------------------------------------------------
+
+def is_elf(path):
+    with open(path, "rb") as f:
+        return f.read(20)[:20].startswith(b"\x7fELF")
+
+
+def distribution_programs():
+    """Programs that know --version, of many projects; those that are installed."""
+    names = ["ls", "sort", "cp", "date", "factor", "gzip", "tar", "grep", "sed", "find", "bash", "dpkg", "gdb",
+             "python3", "perl", "openssl", "make", "git", "objdump", "readelf", "as", "gcc", "ld.lld", "valgrind"]
+    paths = []
+    for name in names:
+        found = shutil.which(name)
+        if found and is_elf(os.path.realpath(found)):
+            paths.append(Path(os.path.realpath(found)))
+    return paths
+
+
+@pytest.mark.parametrize("path", distribution_programs(), ids=lambda p: p.name)
+def test_distribution_program(tool, tmp_path, path):
+    out = add(tool, path, tmp_path / path.name)
+    check_output(path, out)
+    assert warnings(out) == warnings(path)
+    assert lint(out) == lint(path)
+    arg = "version" if path.name == "openssl" else "--version"
+    # Many say argv[0]; gcc finds its parts by its own place.
+    want = run([path, arg], ok=None)
+    for _ in range(2):
+        got = run([path, arg], ok=None, executable=str(out),
+                  env={**os.environ, "GCC_EXEC_PREFIX": "/usr/lib/gcc/"})
+        assert (got.returncode, got.stdout) == (want.returncode, want.stdout)
+        run(["strip", out])
+
+
+def test_distribution_libraries(tool, tmp_path):
+    """Every library of a Python with ssl, sqlite and ctypes, libc included."""
+    modules = "import ssl, sqlite3, ctypes, zlib, bz2, lzma, hashlib, curses, decimal"
+    code = (modules + "; print([x.split()[-1] for x in open('/proc/self/maps') if '.so' in x and ' r-xp ' in x])"
+            "; print(sqlite3.connect(':memory:').execute('select 6*7').fetchone(),"
+            " hashlib.sha256(zlib.compress(b'x' * 9999)).hexdigest())")
+    run_code = ["/usr/bin/python3", "-c", code]
+    want = run(run_code).stdout.splitlines()
+    paths = [Path(p) for p in eval(want[0]) if "/ld-linux" not in p and Path(p).parent == LIBDIR.resolve()]
+    assert len(paths) >= 5
+    for path in paths:
+        soname = re.search(r"SONAME.*\[(.*)\]", run(["readelf", "-dW", path]).stdout).group(1)
+        out = add(tool, path, tmp_path / soname)
+        check_output(path, out)
+        assert warnings(out) == warnings(path)
+        assert lint(out) == lint(path)
+    for _ in range(2):
+        got = run(run_code, env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}).stdout.splitlines()
+        assert got[1] == want[1]
+        ours = [p for p in eval(got[0]) if p.startswith(str(tmp_path))]
+        assert len(ours) == len(paths)
+        for out in tmp_path.iterdir():
+            run(["strip", out])
+
+
+# ---- outfile.c --------------------------------------------------------------------
+
+NOBODY = 65534
+
+
+def left(directory):
+    return sorted(p.name for p in directory.iterdir())
+
+
+@pytest.fixture(params=["nameless", "named"])
+def env(request):
+    """Both kinds of temporary file."""
+    return {**os.environ, **({"SEGMENT_NO_TMPFILE": "1"} if request.param == "named" else {})}
+
+
+def test_write_new_and_again(tool, tmp_path, env):
+    out = tmp_path / "out"
+    old = os.umask(0o027)
+    try:
+        run([tool, "write", out, 3000000], env=env)
+    finally:
+        os.umask(old)
+    assert out.stat().st_mode & 0o7777 == 0o640
+    assert out.read_bytes() == b"x" * 3000000
+    os.chmod(out, 0o4755)
+    if os.getuid() == 0:
+        os.chown(out, NOBODY, NOBODY)
+        os.chmod(out, 0o4755)
+    os.setxattr(out, "user.note", b"kept")
+    before = out.stat()
+    run([tool, "write", out, 5], env=env)
+    after = out.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert after.st_ino != before.st_ino and out.read_bytes() == b"xxxxx"
+    assert os.getxattr(out, "user.note") == b"kept"
+    assert left(tmp_path) == ["out"]
+
+
+def test_write_takes_mode_of_model(tool, tmp_path, env):
+    model = tmp_path / "model"
+    model.write_text("")
+    model.chmod(0o4751)
+    run([tool, "write", tmp_path / "out", 5, model], env=env)
+    assert (tmp_path / "out").stat().st_mode & 0o7777 == 0o751 & ~0o022
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another user")
+def test_write_drops_setuid_with_owner(tool, tmp_path, env):
+    """Who may replace the file but not give it away must not make it their set-id program."""
+    box = tmp_path / "box"
+    box.mkdir()
+    box.chmod(0o777)
+    for p in (tmp_path, *tmp_path.parents):
+        if p != Path("/") and not p.stat().st_mode & 1:
+            p.chmod(p.stat().st_mode | 0o011)
+    out = box / "out"
+    out.write_text("old")
+    out.chmod(0o6755)
+    mine = shutil.copy(tool, box / "tool")
+    run([mine, "write", out, 5], env=env, user=NOBODY, group=NOBODY, extra_groups=[])
+    assert out.stat().st_mode & 0o7777 == 0o755 and out.stat().st_uid == NOBODY
+
+
+def test_write_through_symlinks(tool, tmp_path, env):
+    sub = tmp_path / "sub"
+    sub.mkdir()
+    (sub / "real").write_text("old")
+    (sub / "middle").symlink_to("real")
+    link = tmp_path / "link"
+    link.symlink_to("sub/middle")
+    run([tool, "write", link, 5], env=env)
+    assert link.is_symlink() and (sub / "middle").is_symlink()
+    assert (sub / "real").read_text() == "xxxxx"
+    # One that leads nowhere yet, relative to the working directory.
+    (tmp_path / "new").symlink_to("sub/made")
+    run([tool, "write", "new", 5], env=env, cwd=tmp_path)
+    assert (sub / "made").read_text() == "xxxxx"
+    (tmp_path / "loop").symlink_to("loop")
+    assert "Too many levels" in run([tool, "write", tmp_path / "loop", 5], ok=1, env=env).stderr
+
+
+def test_write_hard_link(tool, tmp_path, env):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("old")
+    os.link(a, b)
+    run([tool, "write", a, 5], env=env)
+    assert (a.read_text(), b.read_text()) == ("xxxxx", "old")
+
+
+def test_write_to_what_is_no_file(tool, tmp_path):
+    run([tool, "write", "/dev/null", 5])
+    assert run([tool, "write", "/dev/stdout", 5]).stdout == "xxxxx"
+    assert "No space left" in run([tool, "write", "/dev/full", 5], ok=1).stderr
+    assert os.path.exists("/dev/null") and not os.path.isfile("/dev/null")
+    p = run([tool, "write", tmp_path, 5], ok=1)
+    assert p.stderr == f"{tmp_path}: cannot write: Is a directory\n"
+    p = run([tool, "write", tmp_path / "no" / "such", 5], ok=1)
+    assert p.stderr.startswith(f"{tmp_path}/no/such: ") and p.stderr.endswith("No such file or directory\n")
+
+
+@pytest.mark.parametrize("hook,why", [
+    ("enospc@2", "No space left on device"), ("sigint@2", "Interrupted"), ("rename", "Invalid cross-device link"),
+    ("fsync", "Input/output error"),
+])
+def test_failed_write_changes_nothing(tool, tmp_path, env, hook, why):
+    out = tmp_path / "out"
+    out.write_text("old")
+    p = run([tool, "write", out, 3 << 20], ok=None, env={**env, "SEGMENT_HOOK": hook})
+    if hook.startswith("sigint"):
+        assert p.returncode == -2  # and the signal arrives afterwards
+    else:
+        assert p.returncode == 1
+        assert p.stderr.startswith(f"{out}: ") and p.stderr.endswith(why + "\n") and p.stderr.count("\n") == 1
+    assert out.read_text() == "old" and left(tmp_path) == ["out"]
+
+
+def test_file_size_limit(tool, tmp_path, env):
+    out = tmp_path / "out"
+    out.write_text("old")
+    p = run(["prlimit", "--fsize=100000", tool, "write", out, 3 << 20], ok=1, env=env)
+    assert p.stderr.endswith("File too large\n")
+    assert out.read_text() == "old" and left(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0,
+                    reason="mounts a file system of 1 MiB")
+def test_full_and_read_only_file_systems(tool, tmp_path, env):
+    script = (f"mount -t tmpfs -o size=1m none {tmp_path} && cd {tmp_path} && echo old > out && chmod 755 out && "
+              f"! {tool} write out 3000000 && ls -A && cat out && mount -o remount,ro {tmp_path} && "
+              f"! {tool} write out 5 && cat out")
+    p = run(["unshare", "-rm", "sh", "-c", script], env=env)
+    assert p.stdout == "out\nold\nold\n"
+    assert "No space left on device" in p.stderr and "Read-only file system" in p.stderr
+
+
+def test_read_only_directory(tool, tmp_path, env):
+    if os.getuid() == 0:
+        for p in (tool.parent, *tool.parents, *tmp_path.parents):
+            if p != Path("/") and not p.stat().st_mode & 1:
+                p.chmod(p.stat().st_mode | 0o011)
+        tool.chmod(0o755)
+    tmp_path.chmod(0o755)
+    (tmp_path / "out").write_text("old")
+    tmp_path.chmod(0o555)
+    who = dict(user=NOBODY, group=NOBODY, extra_groups=[]) if os.getuid() == 0 else {}
+    p = run([tool, "write", tmp_path / "out", 5], ok=1, env=env, **who)
+    assert p.stderr == f"{tmp_path}/out: cannot create a temporary file beside it: Permission denied\n"
+    tmp_path.chmod(0o755)
+    assert (tmp_path / "out").read_text() == "old" and left(tmp_path) == ["out"]
