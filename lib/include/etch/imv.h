@@ -295,17 +295,18 @@ __attribute__((used)) const struct etch_module etch_module_ = {
 
 /* One definition a module survives; it is called once per translation unit and
  * returns at once after the first. Priority 101: before the program's own
- * constructors, so that they meet the protection too. */
-void etch_module_ctor_(void);
-ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void)
+ * constructors, so that they meet the protection too. The priority is on the
+ * first declaration: gcc 12 drops one that only the definition has. */
+ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void);
+void etch_module_ctor_(void)
 {
 	etch_module_load_v1(&etch_module_, etch_imv_start_, etch_imv_stop_,
 	                    etch_obj_start_, etch_obj_stop_,
 	                    ETCH_BOUND_("__start_etched"), ETCH_BOUND_("__stop_etched"),
 	                    ETCH_BOUND_("__start_etched_imv"), ETCH_BOUND_("__stop_etched_imv"));
 }
-void etch_module_dtor_(void);
-ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void)
+ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void);
+void etch_module_dtor_(void)
 {
 	etch_module_unload_v1(&etch_module_);
 }
