@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""libetch at its edges: errors, limits of the system, faults, fork. The program
+is tests/lib/edge.c, its tables are written by hand; each case runs in a process
+of its own, for each kind of program that libetch serves."""
+
+import re
+import signal
+
+import pytest
+from conftest import INCLUDE, TESTS, run
+
+CASES = """basic facts errors wide overlap busy code stale mdwe mdwe_start membarrier
+membarrier_late membarrier_start mprotect_eperm mprotect_eacces mprotect_einval
+mprotect_enomem mprotect_second mprotect_text mprotect_start same blocked fork fork_set
+huge cost ignored handler_info handler_plain""".split()
+
+KINDS = {
+    "pie": ["-fPIE", "-pie"],
+    "no-pie": ["-fno-pie", "-no-pie"],
+    "static": ["-fno-pie", "-static"],
+    "static-pie": ["-fPIE", "-static-pie"],
+    "shared": ["-fPIE", "-pie"],  # with libetch.so
+    "lld": ["-fPIE", "-pie", "-fuse-ld=lld"],
+}
+
+
+@pytest.fixture(scope="module")
+def edge(build, tmp_path_factory):
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            out = tmp_path_factory.mktemp("edge") / "edge"
+            lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
+            run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}",
+                 *KINDS[kind], "-o", out, TESTS / "lib" / "edge.c", *lib, "-pthread"])
+            made[kind] = out
+        return made[kind]
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", CASES)
+def test_case(edge, kind, case):
+    assert run([edge(kind), case]).stdout.endswith("done\n")
+
+
+# What a person reads when a plain store meets a read-only object.
+STRAY = {
+    "stray": r"stray_store\+0x[0-9a-f]+ \(\S*/edge\) stores to the etched object plain\+0x0,",
+    "stray_field": r"stray_store\+0x[0-9a-f]+ \(\S*/edge\) stores to the etched object pair\+0x4,",
+    # by libc, on the program's behalf; its local symbols may be stripped
+    "stray_memcpy": r"\S.* \(\S+\) stores to the etched object wide\+0x[0-7],",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", STRAY)
+def test_stray_store(edge, kind, case):
+    p = run([edge(kind), case], ok=-signal.SIGSEGV)
+    assert "done" not in p.stdout
+    assert re.match(r"etch: stray store: " + STRAY[case], p.stderr), p.stderr
+    assert "etch_set or imv_set" in p.stderr and "etch_release" in p.stderr and "ETCH-I101" in p.stderr
+    assert p.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("case", ["null", "read", "raise", "kill", "handler_once"])
+def test_other_faults_are_not_ours(edge, case):
+    """They end the process as they would without libetch, and without a word."""
+    p = run([edge("pie"), case], ok=-signal.SIGSEGV)
+    assert p.stderr == "" and "done" not in p.stdout
+
+
+def test_stray_store_stripped(edge, tmp_path):
+    """Without symbols, the message says where in the file."""
+    out = tmp_path / "edge"
+    run(["strip", "-o", out, edge("pie")])
+    p = run([out, "stray"], ok=-signal.SIGSEGV)
+    assert re.match(r"etch: stray store: code at 0x[0-9a-f]+ \(\S*/edge\) stores to .* plain\+0x0,", p.stderr), p.stderr
+
+
+def test_library_is_self_contained(build):
+    """Versioned symbols only, nothing but libc needed, no executable stack."""
+    dyn = run(["readelf", "-dW", build / "libetch.so"]).stdout
+    assert re.findall(r"NEEDED.*\[(.*)\]", dyn) == ["libc.so.6"]
+    assert "TEXTREL" not in dyn
+    names = set()
+    for line in run(["nm", "-D", "--defined-only", build / "libetch.so"]).stdout.splitlines():
+        kind, name = line.split()[1:]
+        if kind != "A":
+            names.add(name)
+    assert names == {f"etch_{n}@@ETCH_0.1" for n in (
+        "set_bytes set_batch sync_bytes release_bytes verify info strerror module_load_v1 module_unload_v1").split()}
