@@ -275,6 +275,10 @@ extern const char etch_imv_start_[] __asm__("__start___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_imv_stop_[] __asm__("__stop___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_start_[] __asm__("__start___etch_obj") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_stop_[] __asm__("__stop___etch_obj") ETCH_HIDDEN_WEAK_;
+/* Once more, for gcc 12 forgets the visibility of a weak declaration that it does not
+ * see defined: a module without sites would then be given another module's table. */
+__asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
+        ".hidden __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj");
 /* Bounds of the etched sections; equal where the module has no such section. By
  * a ds lea, as in ETCH_ADDR: the first object's address does not escape here. */
 #define ETCH_BOUND_(symbol)                                                   \
