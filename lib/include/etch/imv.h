@@ -167,12 +167,17 @@ const char *etch_strerror(int error);
  * any other way counts as an escape, and keeps the object's sites loads until
  * etch_sync. Pass the result to functions of this header only.
  */
-#define ETCH_ADDR(lvalue)                                                             \
-	(__extension__({                                                              \
-		void *etch_a_;                                                        \
-		__asm__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_) : "m"(lvalue)); \
-		etch_a_;                                                              \
+#define ETCH_ADDR(lvalue)                                                                   \
+	(__extension__({                                                                    \
+		void *etch_a_;                                                              \
+		__asm__ __volatile__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}"                \
+		                     : "=r"(etch_a_), "+m"(*(char *)&(lvalue)));            \
+		etch_a_;                                                                    \
 	}))
+/* The "+m" tells the compiler that the object is not constant, however little of
+ * the program stores to it (a static one, or any with -flto); this tells it, after
+ * a set, not to go on with what it read before. */
+#define ETCH_CHANGED_() __asm__ __volatile__("" ::: "memory")
 
 /*
  * etch_set(&object.field, value): stores the value (converted to the field's
@@ -181,10 +186,12 @@ const char *etch_strerror(int error);
  * alone. Where a new 64-bit value does not fit a site's instruction, that site
  * is switched back to its load, and forth again when one fits.
  */
-#define etch_set(p, v)                                                        \
-	(__extension__({                                                      \
-		__typeof__(*(p)) etch_n_ = (v);                               \
-		etch_set_bytes(ETCH_ADDR(*(p)), &etch_n_, sizeof(etch_n_));   \
+#define etch_set(p, v)                                                                      \
+	(__extension__({                                                                    \
+		__typeof__(*(p)) etch_n_ = (v);                                             \
+		int etch_e_ = etch_set_bytes(ETCH_ADDR(*(p)), &etch_n_, sizeof(etch_n_));   \
+		ETCH_CHANGED_();                                                            \
+		etch_e_;                                                                    \
 	}))
 
 /*
@@ -225,6 +232,14 @@ struct etch_change {
 #define ETCH_CHANGE(p, value_p) { ETCH_ADDR(*(p)), (value_p), sizeof(*(p)) }
 #define IMV_CHANGE(name, value_p) ETCH_CHANGE(&name##__imv, (value_p))
 int etch_set_batch(const struct etch_change *changes, size_t count);
+#ifndef ETCH_NO_MODULE
+#define etch_set_batch(changes, count)                                                      \
+	(__extension__({                                                                    \
+		int etch_e_ = (etch_set_batch)(changes, count);                             \
+		ETCH_CHANGED_();                                                            \
+		etch_e_;                                                                    \
+	}))
+#endif
 
 /* ---- looking ------------------------------------------------------------- */
 
