@@ -161,6 +161,7 @@ static int refs_fill(struct scan *s, const struct symbols *m, const struct func 
 				return -1;
 			if (x.object >= 0 && scan_site_add(s, &site))
 				return -1;
+			continue;
 		}
 		if (mem[i].object < 0 && imm[i].object < 0 && !mem[i].got &&
 		    scan_finding_add(s, "ETCH-I003", fn->section, in->addr,
