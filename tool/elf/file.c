@@ -185,6 +185,13 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 			syms[i].special = (uint16_t)shndx;
 			continue;
 		}
+		if (shndx && s->sh.sh_type == SHT_DYNSYM) {
+			/* strip leaves the section numbers of .dynsym as they were */
+			syms[i].section = elf_section_at(f, sym.st_value);
+			if (!syms[i].section)
+				syms[i].special = SHN_ABS;
+			continue;
+		}
 		if (shndx >= f->section_count)
 			return error_set(e, "section %s: symbol %s is in section %u of %u", s->name, syms[i].name, shndx,
 			                 f->section_count);

@@ -18,8 +18,10 @@
  *      the loaders then take the table from AT_PHDR or the ELF header;
  *   5. room behind the table, made by moving what only headers or DT_ entries
  *      refer to (.interp, notes, .gnu.hash, .hash, .dynsym) up a little or into
- *      the new segment.  The build-id note stays in the first page of the
- *      file, where the kernel and core dumps look for it.
+ *      the new segment.  The build-id note leaves the first page of the file,
+ *      where older kernels and core dumps look for it, only if nothing else
+ *      makes room.  Symbols, relocations, data and (by a scan for operands) code
+ *      must not refer to what moves.
  * The table itself stays where it is: GNU strip and objcopy always write it
  * directly behind the ELF header.
  */

@@ -55,15 +55,17 @@ static const Elf64_Phdr *table_load(const struct seg_file *f)
 
 /* ---- does anything refer to a section by its address? --------------------- */
 
+/* Addresses lo, lo + 4, ... below hi: the fields of a note are words, and of any
+ * other section only its start is worth naming. */
 struct ref_range {
-	uint64_t lo, hi; /* addresses [lo, hi) */
+	uint64_t lo, hi;
 	bool hit;
 };
 
 static void ref_note(struct ref_range *r, size_t n, uint64_t addr)
 {
 	for (size_t i = 0; i < n; i++)
-		if (addr >= r[i].lo && addr < r[i].hi)
+		if (addr >= r[i].lo && addr < r[i].hi && !((addr - r[i].lo) & 3))
 			r[i].hit = true;
 }
 
@@ -368,7 +370,9 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 			*limit = f->sh[sec].sh_offset;
 			break;
 		}
-		refs[n] = (struct ref_range){it[n].addr, it[n].addr + (it[n].tag ? 1 : it[n].size), false};
+		refs[n] = (struct ref_range){it[n].addr, it[n].addr + 1, false};
+		if (f->sh[sec].sh_type == SHT_NOTE)
+			refs[n].hi = it[n].addr + it[n].size;
 		at = it[n].off + it[n].size;
 		n++;
 	}

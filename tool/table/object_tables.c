@@ -44,112 +44,61 @@ static bool reloc_add(struct new_section *s, uint64_t offset, uint32_t type, enu
 	return true;
 }
 
-/*
- * The reference to object + off from a table field. By section where the
- * definition here is the one that counts; by symbol where another may win
- * (weak, unique) or defines it (undefined here). `got`: the slot instead.
- */
-static bool object_reloc(const struct scan *s, struct new_section *t, uint64_t at, const struct object *o, int64_t off,
-                         bool got)
+static bool ref_add(struct new_section *t, uint64_t at, const struct table_ref *r)
 {
-	const struct elf_symbol *y = &s->file->symbols[o->symbol];
-	bool by_symbol = !o->section || y->bind == STB_WEAK || y->bind == STB_GNU_UNIQUE;
-
-	if (got)
-		return reloc_add(t, at, R_X86_64_GOTPCREL, TO_SYMBOL, o->symbol, 0);
-	if (by_symbol)
-		return reloc_add(t, at, R_X86_64_PC32, TO_SYMBOL, o->symbol, off);
-	return reloc_add(t, at, R_X86_64_PC32, TO_SECTION, o->section, (int64_t)o->addr + off);
+	if (r->kind == REF_SLOT)
+		return reloc_add(t, at, R_X86_64_GOTPCREL, TO_SYMBOL, r->index, 0);
+	return reloc_add(t, at, R_X86_64_PC32, r->kind == REF_SYMBOL ? TO_SYMBOL : TO_SECTION, r->index, r->off);
 }
 
-static bool imv_add(const struct scan *s, struct object_tables *t, const struct site *site)
+bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
+                        const struct table_ref *object)
 {
-	struct new_section *sec = section_for(t, ETCH_SEC_IMV, site->section, 4);
-	const struct object *o = &s->objects.list[site->object];
-	struct etch_imv entry = site->entry;
-	uint64_t at;
+	struct new_section *sec = section_for(t, ETCH_SEC_IMV, section, 4);
+	struct etch_imv x = *entry;
+	uint64_t here;
 
 	if (!sec)
 		return false;
-	at = sec->size;
-	entry.site = entry.obj = 0;
-	return append(sec, &entry, sizeof(entry)) &&
-	       reloc_add(sec, at + offsetof(struct etch_imv, site), R_X86_64_PC32, TO_SECTION, site->section,
-	                 (int64_t)site->addr) &&
-	       object_reloc(s, sec, at + offsetof(struct etch_imv, obj), o, site->off, entry.flags & ETCH_IMV_GOT);
+	here = sec->size;
+	x.site = x.obj = 0;
+	return append(sec, &x, sizeof(x)) &&
+	       reloc_add(sec, here + offsetof(struct etch_imv, site), R_X86_64_PC32, TO_SECTION, section, (int64_t)at) &&
+	       ref_add(sec, here + offsetof(struct etch_imv, obj), object);
 }
 
-/* One fact per object, kind and section is enough. */
-static bool fact_known(const struct scan *s, size_t i)
+bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
+                        const struct table_ref *object)
 {
-	const struct site *x = &s->sites[i];
-	size_t k = i;
-
-	while (k-- && s->sites[k].section == x->section)
-		if (s->sites[k].kind == x->kind && s->sites[k].object == x->object)
-			return true;
-	return false;
-}
-
-static bool fact_add(const struct scan *s, struct object_tables *t, const struct site *site)
-{
-	struct new_section *sec = section_for(t, ETCH_SEC_OBJ, site->section, 4);
-	const struct object *o = &s->objects.list[site->object];
-	struct etch_obj entry = {.kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE};
-	/* Another module's object is only to be found through its GOT slot. */
-	bool got = !o->section && (site->entry.flags & ETCH_IMV_GOT);
-	uint64_t at;
+	struct new_section *sec = section_for(t, ETCH_SEC_OBJ, section, 4);
+	struct etch_obj x = {.kind = (uint8_t)kind, .flags = object->kind == REF_SLOT ? ETCH_OBJ_GOT : 0};
+	uint64_t here;
 
 	if (!sec)
 		return false;
-	at = sec->size;
-	if (got)
-		entry.flags = ETCH_OBJ_GOT;
-	return append(sec, &entry, sizeof(entry)) &&
-	       object_reloc(s, sec, at + offsetof(struct etch_obj, addr), o, 0, got) &&
-	       reloc_add(sec, at + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_SECTION, site->section,
-	                 (int64_t)site->addr);
+	here = sec->size;
+	return append(sec, &x, sizeof(x)) && ref_add(sec, here + offsetof(struct etch_obj, addr), object) &&
+	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_SECTION, section, (int64_t)at);
 }
 
-static bool object_add(struct object_tables *t, const struct object *o, uint32_t names)
+bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, uint32_t size, uint8_t flags,
+                          const char *name)
 {
-	struct new_section *sec = section_for(t, ETCH_SEC_OBJ, o->section, 4);
-	struct etch_obj entry = {.kind = ETCH_OBJ_OBJECT, .flags = o->shared ? ETCH_OBJ_SHARED : 0,
-	                         .size = o->size > UINT32_MAX ? UINT32_MAX : (uint32_t)o->size};
-	uint64_t at, name_at = t->sections[names].size;
+	/* The names go first, so that records can refer to them by number. */
+	struct new_section *names = section_for(t, ETCH_SEC_NAMES, 0, 1), *sec = section_for(t, ETCH_SEC_OBJ, section, 4);
+	struct etch_obj x = {.kind = ETCH_OBJ_OBJECT, .flags = flags, .size = size};
+	uint64_t here, name_at;
 
-	if (!sec)
+	if (!names || !sec)
 		return false;
-	at = sec->size;
-	return append(sec, &entry, sizeof(entry)) &&
-	       reloc_add(sec, at + offsetof(struct etch_obj, addr), R_X86_64_PC32, TO_SECTION, o->section,
-	                 (int64_t)o->addr) &&
-	       reloc_add(sec, at + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_NEW, names, (int64_t)name_at) &&
-	       append(&t->sections[names], o->name, strlen(o->name) + 1);
-}
-
-int object_tables_build(const struct scan *s, struct object_tables *out, struct error *e)
-{
-	size_t i;
-	bool ok = true;
-
-	memset(out, 0, sizeof(*out));
-	if (s->objects.defined) /* the names go first: records refer to them by number */
-		ok = section_for(out, ETCH_SEC_NAMES, 0, 1) != NULL;
-	for (i = 0; i < s->objects.defined && ok; i++) {
-		if (s->objects.list[i].size > UINT32_MAX)
-			return error_set(e, "etched object %s is larger than 4 GiB", s->objects.list[i].name);
-		ok = object_add(out, &s->objects.list[i], 0);
-	}
-	for (i = 0; i < s->site_count && ok; i++) {
-		const struct site *site = &s->sites[i];
-
-		if (site->kind == SITE_LOAD && !site->reason)
-			ok = imv_add(s, out, site);
-		else if (site->kind != SITE_LOAD && !fact_known(s, i))
-			ok = fact_add(s, out, site);
-	}
-	return ok ? 0 : error_set(e, "out of memory");
+	names = section_for(t, ETCH_SEC_NAMES, 0, 1); /* the list may have moved */
+	here = sec->size;
+	name_at = names->size;
+	return append(sec, &x, sizeof(x)) &&
+	       reloc_add(sec, here + offsetof(struct etch_obj, addr), R_X86_64_PC32, TO_SECTION, section, (int64_t)at) &&
+	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_NEW,
+	                 (uint32_t)(names - t->sections), (int64_t)name_at) &&
+	       append(names, name, strlen(name) + 1);
 }
 
 void object_tables_free(struct object_tables *t)

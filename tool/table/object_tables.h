@@ -8,14 +8,33 @@
 #define TABLE_OBJECT_TABLES_H
 
 #include "elf/object_write.h"
-#include "site/site.h"
+
+#include <etch/format.h>
 
 struct object_tables {
 	struct new_section *sections;
 	size_t count;
 };
 
-int object_tables_build(const struct scan *s, struct object_tables *out, struct error *e);
+/* What a table field refers to. */
+struct table_ref {
+	enum {
+		REF_SECTION, /* section `index` + off */
+		REF_SYMBOL,  /* symbol `index` + off: another definition may win, or there is none here */
+		REF_SLOT,    /* the GOT slot of symbol `index` */
+	} kind;
+	uint32_t index;
+	int64_t off;
+};
+
+/* All return false when memory is out. `section` is the code or data that the
+ * entry is about, `at` an offset in it. */
+bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
+                        const struct table_ref *object);
+bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, uint32_t size, uint8_t flags,
+                          const char *name);
+bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
+                        const struct table_ref *object);
 void object_tables_free(struct object_tables *t);
 
 /*
