@@ -28,7 +28,9 @@ static __thread int tls = 41;
 #ifdef OWN_NOTE
 __asm__(".pushsection .note.own,\"a\",@note\n"
         ".balign 4\n.long 4, 4, 1\n.asciz \"own\"\n"
+#if OWN_NOTE
         ".hidden own_note_value\n.globl own_note_value\n"
+#endif
         "own_note_value: .long 0x1234567\n.popsection");
 extern const uint32_t own_note_value;
 #endif
