@@ -108,7 +108,7 @@ static bool is_baked(const struct view *v, const struct site *s)
 static const char *file_kind(const struct view *v)
 {
 	return elf_is_object(&v->file) ? "object" : v->file.eh.e_type == ET_EXEC ? "program"
-	       : elf_section_find(&v->file, ".interp", 1) ? "program (PIE)" : "shared object or static PIE";
+	       : elf_is_pie(&v->file) ? "program (PIE)" : "shared object";
 }
 
 /* ---- sites --------------------------------------------------------------- */

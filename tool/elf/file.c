@@ -377,6 +377,27 @@ uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
 	return 0;
 }
 
+bool elf_is_pie(const struct elf_file *f)
+{
+	uint32_t i;
+	uint64_t k;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type != PT_DYNAMIC || p->p_offset > f->size || p->p_filesz > f->size - p->p_offset)
+			continue;
+		for (k = 0; k + sizeof(Elf64_Dyn) <= p->p_filesz; k += sizeof(Elf64_Dyn)) {
+			Elf64_Dyn d;
+
+			memcpy(&d, f->bytes + p->p_offset + k, sizeof(d));
+			if (d.d_tag == DT_FLAGS_1)
+				return d.d_un.d_val & DF_1_PIE;
+		}
+	}
+	return false;
+}
+
 void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size)
 {
 	const struct elf_symbol *best = NULL, *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -397,6 +418,8 @@ void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, cha
 	if (best) {
 		base = best->value;
 		snprintf(out, out_size, addr == base ? "%.200s" : "%.200s+0x%" PRIx64, best->name, addr - base);
+	} else if (!section) {
+		snprintf(out, out_size, "the file");
 	} else if (section < f->section_count) {
 		base = elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr;
 		snprintf(out, out_size, "%.200s+0x%" PRIx64, f->sections[section].name, addr - base);

@@ -84,6 +84,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			o->unarmed = "its section shares a page with other data: <etch/imv.h> pads it, was it not included?";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed = "its section is read-only";
+		else if (o->unrecorded)
+			o->unarmed = "no room in the tables of this file";
 		else if (!now->module_count)
 			o->unarmed = "no module descriptor: no file that includes <etch/imv.h> was linked";
 		else if (!lib)

@@ -23,6 +23,7 @@ struct object {
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells sharing pages */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED as seen in this file */
 	bool armed;       /* linked: the link step's verdict */
+	bool unrecorded;  /* linked: there is no room for a record of it */
 	const char *unarmed; /* linked: why not, a phrase for people; null when armed */
 };
 

@@ -208,6 +208,28 @@ static bool ref_set(int32_t *field, uint64_t at, uint64_t to)
 	return d == *field;
 }
 
+static bool fits_in_place(const struct linked_tables *now, size_t imv_count, size_t obj_count, bool named)
+{
+	return !now->moved && named && imv_count <= now->imv_room && obj_count <= now->obj_room;
+}
+
+int linked_tables_room(const struct elf_file *f, const struct linked_tables *now, size_t imv_count, size_t obj_count,
+                       bool named, struct error *e)
+{
+	struct segment_section probe = {.name = ETCH_SEC_IMV, .type = SHT_PROGBITS, .align = 4,
+	                                .size = (imv_count + obj_count + 1) * sizeof(struct etch_obj)};
+	int r;
+
+	if (fits_in_place(now, imv_count, obj_count, named))
+		return 1;
+	if (!now->module_count) {
+		error_set(e, "no module descriptor says where: include <etch/imv.h> in a file that marks an object");
+		return 0;
+	}
+	r = segment_plan(f->bytes, f->size, &probe, 1, e->text, sizeof(e->text));
+	return r == SEGMENT_OK ? 1 : r == SEGMENT_ENOSLOT ? 0 : -1;
+}
+
 /* Encodes both tables for the addresses they will have. */
 static int encode(const struct imv_row *imv, size_t imv_count, uint64_t imv_addr, uint8_t *imv_out,
                   const struct obj_row *obj, size_t obj_count, uint64_t obj_addr, uint8_t *obj_out, struct error *e)
@@ -279,11 +301,6 @@ static int write_segment(struct elf_file *f, const struct linked_tables *now, st
 	char *names = NULL;
 	int err = -1;
 
-	if (!now->module_count) {
-		error_set(e, "has more sites than room for them, and no module descriptor to place them elsewhere: "
-		             "include <etch/imv.h> in a file that marks an object");
-		goto out;
-	}
 	/* All names move along: one rule for all objects, whoever named them. */
 	for (i = 0; i < obj_count; i++)
 		if (obj[i].kind == ETCH_OBJ_OBJECT)
@@ -338,7 +355,7 @@ int linked_tables_write(struct elf_file *f, const struct linked_tables *now, str
 	for (i = 0; i < obj_count; i++)
 		if (obj[i].kind == ETCH_OBJ_OBJECT && !obj[i].ref)
 			named = false;
-	if (now->moved || !named || imv_count > now->imv_room || obj_count > now->obj_room)
+	if (!fits_in_place(now, imv_count, obj_count, named))
 		return write_segment(f, now, imv, imv_count, obj, obj_count, out, out_size, e);
 	p = calloc(now->imv_room + 1, sizeof(struct etch_imv));
 	q = calloc(now->obj_room + 1, sizeof(struct etch_obj));

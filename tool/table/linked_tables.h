@@ -44,6 +44,13 @@ int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct
 void linked_tables_free(struct linked_tables *t);
 
 /*
+ * Is there room for that many entries: 1 in place or in a segment; 0 nowhere,
+ * and `e` says why; -1 on an error. `named`: every object's name is in the file.
+ */
+int linked_tables_room(const struct elf_file *f, const struct linked_tables *now, size_t imv_count, size_t obj_count,
+                       bool named, struct error *e);
+
+/*
  * Writes rows (sorted here), flags ETCH_MODULE_LINKED, into f's bytes where both
  * tables fit; else returns a new file with a segment in *out. References of
  * names: rows with `name` inside the file keep it, others get a copy.
