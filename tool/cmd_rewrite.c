@@ -87,6 +87,8 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 		say_error(path, &e);
 		goto out;
 	}
+	if (elf_is_slim_lto(&f))
+		fprintf(stderr, "etch: %s: note: gcc -flto, no machine code yet; rewrite the linked program\n", path);
 	if ((done.bytes || opt->output) &&
 	    outfile_write(opt->output ? opt->output : path, done.bytes ? done.bytes : f.bytes,
 	                  done.bytes ? done.size : f.size, path, e.text, sizeof(e.text))) {

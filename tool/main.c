@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,8 +58,10 @@ int main(int argc, char **argv)
 			continue;
 		status = commands[i].run(argc - 1, argv + 1);
 		/* A full disk behind standard output must not look like success. */
+		errno = 0;
 		if (fflush(stdout) || ferror(stdout)) {
-			fprintf(stderr, "etch: standard output: cannot write\n");
+			fprintf(stderr, "etch: standard output: cannot write%s%s\n", errno ? ": " : "",
+			        errno ? strerror(errno) : "");
 			return EXIT_UNUSABLE;
 		}
 		return status;

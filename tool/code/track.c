@@ -52,6 +52,9 @@ static void use_report(struct track *t, size_t insn, enum use_kind kind, const s
 		t->stopped = t->report(t->arg, &u);
 }
 
+/* off + by, without overflow: offsets of a hostile file may be anything. */
+static int64_t moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
+
 /* ---- one instruction ----------------------------------------------------- */
 
 /* What the memory operand refers to; object -1 if nothing etched. */
@@ -72,7 +75,7 @@ static struct value operand(const struct track *t, const struct state *s, size_t
 	}
 	if (in->base < REGS && s->reg[in->base].object >= 0) {
 		v = s->reg[in->base];
-		v.off += in->disp;
+		v.off = moved(v.off, in->disp);
 		v.exact = v.exact && in->index == INSN_NO_REG;
 		*in_register = true;
 	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
@@ -130,7 +133,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 			result.exact = false;
 		} else {
 			result = s->reg[in->dst];
-			result.off += in->imm;
+			result.off = moved(result.off, in->imm);
 			data &= (uint16_t)~(1u << in->dst);
 		}
 		break;

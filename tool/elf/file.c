@@ -62,6 +62,16 @@ bool file_is_bitcode(const uint8_t *b, size_t size)
 	return size >= 4 && (!memcmp(b, "BC\xc0\xde", 4) || !memcmp(b, "\xde\xc0\x17\x0b", 4));
 }
 
+bool elf_is_slim_lto(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->symbol_count; i++)
+		if (f->symbols[i].special == SHN_COMMON && !strcmp(f->symbols[i].name, "__gnu_lto_slim"))
+			return true;
+	return false;
+}
+
 /* What the first bytes say the file is, for the one line that refuses it. */
 static int header_check(const struct elf_file *f, struct error *e)
 {
@@ -112,11 +122,12 @@ static int sections_load(struct elf_file *f, struct error *e)
 	for (i = 0; i < count; i++) {
 		struct elf_section *s = &f->sections[i];
 		Elf_Scn *scn = elf_getscn(elf, i);
-		Elf64_Shdr *sh = scn ? elf64_getshdr(scn) : NULL;
+		const void *raw = scn ? elf64_getshdr(scn) : NULL;
+		const Elf64_Shdr *sh = &s->sh;
 
-		if (!sh)
+		if (!raw)
 			return error_set(e, "section %zu: malformed header: %s", i, elf_errmsg(-1));
-		s->sh = *sh;
+		memcpy(&s->sh, raw, sizeof(s->sh)); /* libelf may point into the file, at an odd address */
 		s->name = i ? elf_strptr(elf, strndx, sh->sh_name) : "";
 		if (!s->name)
 			return error_set(e, "section %zu: its name is outside the string table", i);

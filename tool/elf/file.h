@@ -74,6 +74,9 @@ int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e);
 /* True for LLVM bitcode, raw or wrapped: what clang -flto writes instead of ELF. */
 bool file_is_bitcode(const uint8_t *bytes, size_t size);
 
+/* True for an object of gcc -flto that has no machine code yet. */
+bool elf_is_slim_lto(const struct elf_file *f);
+
 static inline bool elf_is_object(const struct elf_file *f) { return f->eh.e_type == ET_REL; }
 
 /* First section of that name from index `from` on, or 0. */

@@ -93,18 +93,19 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 }
 
 /* What symbol + addend (already corrected for the operand's place) refers to. */
-static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_t symbol, int64_t addend)
+static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_t symbol, uint64_t addend)
 {
 	const struct elf_symbol *y = &s->file->symbols[symbol];
 	struct ref r = {-1, false, 0};
-	uint64_t at = y->value + (uint64_t)addend;
+	uint64_t at = y->value + addend;
 
 	r.object = m->object[symbol];
 	if (r.object < 0)
 		r.object = scan_object_find(s, y->section, at, true);
 	if (r.object < 0)
 		return r;
-	r.off = s->objects.list[r.object].section ? (int64_t)(at - s->objects.list[r.object].addr) : addend;
+	r.off = s->objects.list[r.object].section ? (int64_t)(at - s->objects.list[r.object].addr)
+	                                             : (int64_t)addend;
 	return r;
 }
 
@@ -141,14 +142,14 @@ static int refs_fill(struct scan *s, const struct symbols *m, const struct func 
 			mem[i] = resolve(s, m, r->symbol, 0);
 			mem[i].got = true;
 		} else if (in->disp_len == 4 && at == in->disp_at && pc && in->base == INSN_PC_REG) {
-			mem[i] = resolve(s, m, r->symbol, r->addend + in->len - in->disp_at);
+			mem[i] = resolve(s, m, r->symbol, (uint64_t)r->addend + in->len - in->disp_at);
 		} else if (in->disp_len && at == in->disp_at &&
 		           (r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64) &&
 		           in->base != INSN_PC_REG) {
-			mem[i] = resolve(s, m, r->symbol, r->addend);
+			mem[i] = resolve(s, m, r->symbol, (uint64_t)r->addend);
 		} else if (in->imm_len >= 4 && at == in->imm_at &&
 		           (r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64)) {
-			imm[i] = resolve(s, m, r->symbol, r->addend);
+			imm[i] = resolve(s, m, r->symbol, (uint64_t)r->addend);
 		} else {
 			/* Not a guess: named, and the object starts unarmed. */
 			struct ref x = resolve(s, m, r->symbol, 0);
@@ -230,7 +231,7 @@ static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, 
 
 		if (!m->etched[r[i].symbol])
 			continue;
-		x = resolve(s, m, r[i].symbol, r[i].addend);
+		x = resolve(s, m, r[i].symbol, (uint64_t)r[i].addend);
 		if (x.object < 0)
 			x = resolve(s, m, r[i].symbol, 0);
 		if (x.object < 0)
