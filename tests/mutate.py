@@ -109,7 +109,7 @@ class Judge:
     or 2 (1 for findings), no signal, no sanitizer report, no hang; a file that is
     refused is named in one line and left as it was."""
 
-    COMMANDS = (["rewrite"], ["inspect", "sites", "--format", "tsv"], ["inspect", "tables"], ["inspect", "summary"])
+    COMMANDS = (["rewrite", "-v"], ["inspect", "sites", "--format", "tsv"], ["inspect", "tables"], ["inspect", "summary"])
 
     def __init__(self, etch, env, timeout=120):
         self.etch, self.env, self.timeout = etch, env, timeout
@@ -117,13 +117,13 @@ class Judge:
         self.problems = []
 
     def run(self, command, files):
-        """(exit status or a word, standard error)"""
+        """(exit status or a word, standard error, standard output)"""
         try:
-            p = subprocess.run([self.etch, *command, *files], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            p = subprocess.run([self.etch, *command, *files], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=self.env, timeout=self.timeout)
         except subprocess.TimeoutExpired:
-            return "hang", ""
-        return p.returncode, p.stderr.decode(errors="replace")
+            return "hang", "", ""
+        return p.returncode, p.stderr.decode(errors="replace"), p.stdout.decode(errors="replace")
 
     def batch(self, mutator, count, name, commands=COMMANDS):
         """Makes count mutants of a file called name and judges them."""
@@ -142,21 +142,28 @@ class Judge:
             shutil.rmtree(directory)
 
     def command(self, command, mutants):
-        status, errors = self.run(command, [path for path, _, _ in mutants])
+        status, errors, output = self.run(command, [path for path, _, _ in mutants])
         if status not in (0, 1, 2):
             self.single_out(command, mutants, status, errors)
             return
-        if command != ["rewrite"]:
+        if command[0] != "rewrite":
             return
+        refused = 0
         for path, what, data in mutants:
-            lines = [line for line in errors.splitlines() if path.name in line]
-            now = path.read_bytes()
-            if any("error" in line for line in lines):
-                self.refused += 1
-                if now != data:
-                    self.problem(command, what, "refused, but changed", lines)
-            else:
+            # -v says a line of each file that was done; each other one has its error.
+            done = [line for line in output.splitlines() if line.startswith(f"{path}: ")]
+            lines = [line for line in errors.splitlines() if line.startswith(f"etch: {path}: ")]
+            if done:
                 self.accepted += 1
+                continue
+            refused += 1
+            if len(lines) != 1:
+                self.problem(command, what, "neither done nor refused in one line", lines[:9], data)
+            if path.read_bytes() != data:
+                self.problem(command, what, "refused, but changed", lines[:9], data)
+        self.refused += refused
+        if (status == 2) != (refused > 0):
+            self.problem(command, "batch", f"exit {status}, but {refused} files refused", [])
         left = {p.name for p in mutants[0][0].parent.iterdir()} - {path.name for path, _, _ in mutants}
         if left:
             self.problem(command, "batch", f"files left behind: {sorted(left)[:3]}", [])
@@ -166,7 +173,7 @@ class Judge:
         before = len(self.problems)
         for path, what, data in mutants:
             path.write_bytes(data)
-            one, text = self.run(command, [path])
+            one, text, _ = self.run(command, [path])
             if one not in (0, 1, 2):
                 self.problem(command, what, one, text.splitlines()[:12], data)
                 if len(self.problems) - before >= 3:

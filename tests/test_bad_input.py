@@ -285,7 +285,7 @@ def test_mutants(etch_asan, good, name):
     for i in range(rounds):
         # Every mutant is rewritten; what comes out, rewritten or not, is looked at too.
         looks = mutate.Judge.COMMANDS[1 + i % 3]
-        judge.batch(mutator, BATCH, name, [["rewrite"], looks])
+        judge.batch(mutator, BATCH, name, [mutate.Judge.COMMANDS[0], looks])
         if judge.problems:
             break
     assert not judge.problems, "\n".join(judge.problems)
@@ -301,13 +301,15 @@ def test_judge_notices(tmp_path, good):
         "kill -SEGV $$": -11,
         "exit 99": 99,
         "sleep 1000": "hang",
-        'for f; do :; done; echo "etch: $f: error: no" >&2; echo x >> "$f"; exit 2': "refused, but changed",
-        'for f; do :; done; touch "$f.tmp"; exit 0': "left behind",
+        'for f; do :; done; echo "etch: $f: no" >&2; echo x >> "$f"; exit 2': "refused, but changed",
+        'for f; do :; done; echo "$f: 1 sites"; touch "$f.tmp"; exit 0': "left behind",
+        'for f; do :; done; echo "$f: 1 sites"; exit 2': "exit 2, but 0 files",
+        "exit 2": "in one line",
     }
     for i, (script, expected) in enumerate(faults.items()):
         tool = tmp_path / f"tool{i}"
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
         judge = mutate.Judge(tool, dict(os.environ), timeout=2)
-        judge.batch(mutate.Mutator(good["plain.o"].read_bytes(), 1), 1, "x.o", [["rewrite"]])
+        judge.batch(mutate.Mutator(good["plain.o"].read_bytes(), 1), 1, "x.o", [["rewrite", "-v"]])
         assert judge.problems and str(expected) in judge.problems[0], script

@@ -20,9 +20,9 @@ MODES = {  # compiler flags, linker flags; pic: the reads are in a shared object
 READS = 300
 ROUNDS = 9
 VALUES = 0x5eed
-# The issue asks for 2,000 sites a compiler; these are the 20 builds of one, so each
-# of them has to bring its part, and brings more.
-SITES = 2000 // (len(LEVELS) * len(MODES)) * 3
+# The issue asks for 2,000 sites a compiler. These are the 20 builds of one, so each
+# of them has to bring its part, and has to bring twice that.
+SITES = 2 * 2000 // (len(LEVELS) * len(MODES))
 # The generated code adds and multiplies signed values that overflow.
 COMMON = ["-w", "-fwrapv", f"-I{FORMS}"]
 
