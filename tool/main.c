@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef ETCH_VERSION
 #define ETCH_VERSION "unversioned"
@@ -58,10 +59,11 @@ int main(int argc, char **argv)
 			continue;
 		status = commands[i].run(argc - 1, argv + 1);
 		/* A full disk behind standard output must not look like success. */
-		errno = 0;
 		if (fflush(stdout) || ferror(stdout)) {
-			fprintf(stderr, "etch: standard output: cannot write%s%s\n", errno ? ": " : "",
-			        errno ? strerror(errno) : "");
+			/* The reason may be an earlier write's: ask for it again. */
+			if (write(STDOUT_FILENO, "\n", 1) == 1)
+				errno = EIO;
+			fprintf(stderr, "etch: standard output: cannot write: %s\n", strerror(errno));
 			return EXIT_UNUSABLE;
 		}
 		return status;
