@@ -65,6 +65,22 @@ void lines_close(struct lines *l)
 	free(l);
 }
 
+/* clang writes no .debug_aranges, by which libdwfl finds the unit of an address:
+ * ask each unit for its own ranges. */
+static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
+{
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr bias;
+	Dwarf_Line *line;
+
+	while ((unit = dwfl_module_nextcu(l->module, unit, &bias)) != NULL)
+		if (dwarf_haspc(unit, at - bias) > 0) {
+			line = dwarf_getsrc_die(unit, at - bias);
+			return line && !dwarf_lineno(line, number) ? dwarf_linesrc(line, NULL, NULL) : NULL;
+		}
+	return NULL;
+}
+
 void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size)
 {
 	Dwarf_Addr at = addr, bias = 0;
@@ -88,7 +104,7 @@ void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, siz
 		at = addr + bias;
 	}
 	line = dwfl_module_getsrc(l->module, at);
-	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : unit_find(l, at, &number);
 	if (!file)
 		return;
 	slash = strrchr(file, '/');

@@ -265,6 +265,11 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 		                        "reads %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, in->mem_size,
 		                        u->off, o->name, o->size);
 	}
+	if (o->section && o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
+	    o->addr + (uint64_t)u->off + in->mem_size > o[1].addr) {
+		site->reason = "reads into the next object";
+		return 0;
+	}
 	if (!insn_confirm(bytes, c->fn->end - in->addr, in, why, sizeof(why))) {
 		site->reason = "the decoders disagree";
 		return scan_finding_add(c->scan, "ETCH-D001", c->fn->section, in->addr, "%s", why);
