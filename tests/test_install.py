@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""What `make install` puts in place is enough to build and run a program."""
+
+import os
+import shutil
+
+import pytest
+from conftest import ROOT, run
+
+PROGRAM = """
+#include <etch/imv.h>
+#include <stdio.h>
+
+DEFINE_IMV(int, level) = 3;
+
+int main(void)
+{
+	int before = imv_read(level), err = imv_set(level, 4);
+
+	printf("%d %d %d %s\\n", before, err, imv_read(level), etch_strerror(err));
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(build, tmp_path_factory):
+    """make install with DESTDIR, as a packager would; the prefix is the place
+    where the files will be used."""
+    dest = tmp_path_factory.mktemp("dest")
+    prefix = tmp_path_factory.mktemp("prefix") / "usr"
+    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={dest}", f"PREFIX={prefix}", "install"])
+    shutil.move(f"{dest}{prefix}", prefix)
+    return prefix
+
+
+def pkg_config(prefix, *args):
+    env = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
+    return run(["pkg-config", *args, "etch"], env=env).stdout.split()
+
+
+def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
+    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/e", "install"])
+    files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir()}
+    assert all(f.startswith("opt/e/") for f in files)
+    headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h")}
+    pages = {f"opt/e/share/man/man{p.suffix[1:]}/{p.name}" for p in (ROOT / "docs/man").glob("*.[1-8]")}
+    assert headers and pages
+    assert files == headers | pages | {
+        "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
+        "opt/e/lib/pkgconfig/etch.pc"}
+    assert str(tmp_path) not in (tmp_path / "opt/e/lib/pkgconfig/etch.pc").read_text()
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+def test_a_program_builds_from_pkg_config_alone(installed, cc, static, tmp_path):
+    source, obj, exe = tmp_path / "t.c", tmp_path / "t.o", tmp_path / "t"
+    source.write_text(PROGRAM)
+    run([cc, "-O2", *pkg_config(installed, "--cflags"), "-c", "-o", obj, source])
+    run([installed / "bin/etch", "rewrite", obj])
+    libs = pkg_config(installed, "--libs", *(["--static"] if static else []))
+    run([cc, *(["-static"] if static else []), "-o", exe, obj, *libs])
+    run([installed / "bin/etch", "rewrite", exe])
+    env = dict(os.environ, LD_LIBRARY_PATH=str(installed / "lib"))
+    assert run([exe], env=env).stdout.startswith("3 0 4 ")
+
+
+def test_the_shared_library_has_its_soname(installed):
+    out = run(["readelf", "-dW", installed / "lib/libetch.so"]).stdout
+    assert "Library soname: [libetch.so.0]" in out
+
+
+def test_the_version_is_the_same_everywhere(installed):
+    version = pkg_config(installed, "--modversion")
+    assert run([installed / "bin/etch", "--version"]).stdout.split()[-1:] == version
