@@ -73,8 +73,13 @@ demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(PYTHON) scripts/demo/demo.py
 
-fuzz: asan	## mutants of ELF files under ASan and UBSan, for FUZZ_MINUTES (60)
-	scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
+bench: deps	## the benchmarks as tables; a part with PARTS=cycles (see scripts/bench/run --help)
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	B=$(B) $(PYTHON) scripts/bench/run $(PARTS)
+
+fuzz: deps	## mutants of ELF files under ASan and UBSan, for FUZZ_MINUTES (60)
+	@$(MAKE) --no-print-directory -j$(JOBS) asan
+	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
 
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
@@ -99,4 +104,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test fuzz demo deps install clean help
+.PHONY: all asan test demo bench fuzz deps install clean help
