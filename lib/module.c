@@ -12,6 +12,7 @@
  * Nothing here calls the dynamic linker under the lock: a thread in dlopen(3)
  * holds the linker's lock and waits for ours in the constructor.
  */
+#include <linux/futex.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -31,7 +32,28 @@ static uint64_t program_dynamic, program_bias, program_start;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-void etch_lock(void) { pthread_mutex_lock(&mutex); }
+/* Forks and loaders that wait. Threads that set without a pause would otherwise
+ * take the mutex again and again before a waiter has woken up: a dlopen(3) was
+ * seen to take a second. */
+static uint32_t urgent;
+
+void etch_lock(void)
+{
+	uint32_t n;
+
+	while ((n = __atomic_load_n(&urgent, __ATOMIC_RELAXED)))
+		sys_call6(SYS_futex, (long)&urgent, FUTEX_WAIT_PRIVATE, (long)n, 0, 0, 0);
+	pthread_mutex_lock(&mutex);
+}
+
+static void lock_first(void)
+{
+	__atomic_add_fetch(&urgent, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&mutex);
+	if (!__atomic_sub_fetch(&urgent, 1, __ATOMIC_RELAXED))
+		sys_call3(SYS_futex, (long)&urgent, FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
 void etch_unlock(void) { pthread_mutex_unlock(&mutex); }
 
 /* A fork meets no set half done; the child starts with a lock of its own. */
@@ -40,9 +62,10 @@ static void fork_child(void)
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	memcpy(&mutex, &fresh, sizeof(mutex));
+	urgent = 0;
 }
 
-static void fork_register(void) { pthread_atfork(etch_lock, etch_unlock, fork_child); }
+static void fork_register(void) { pthread_atfork(lock_first, etch_unlock, fork_child); }
 
 /* ---- looking up ----------------------------------------------------------------- */
 
@@ -743,7 +766,7 @@ ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *im
 	struct module *m;
 	int known;
 
-	etch_lock();
+	lock_first();
 	known = module_of(desc) != NULL;
 	etch_unlock();
 	if (known)
@@ -752,7 +775,7 @@ ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *im
 	if (!dl_iterate_phdr(search_image, &s))
 		return;
 
-	etch_lock();
+	lock_first();
 	if (!module_of(desc)) {
 		m = module_new(&s.image, &args, s.path);
 		if (m) {
@@ -769,7 +792,7 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 {
 	struct module **p, *m;
 
-	etch_lock();
+	lock_first();
 	for (p = &module_list; (m = *p); p = &m->next)
 		if (m->desc == desc) {
 			/* The program's text and data outlive its destructors, and so

@@ -653,7 +653,7 @@ static void case_huge(void)
 
 /* ---- faults ------------------------------------------------------------------- */
 
-__attribute__((noinline, noclone)) void stray_store(int *p);
+ALONE void stray_store(int *p);
 void stray_store(int *p) { *(volatile int *)p = 1; }
 
 static void case_stray(void) { stray_store(hide(&plain)); }

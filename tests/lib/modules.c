@@ -18,7 +18,6 @@ static int ordinary_here = 1;
 /* Each use in a function of its own: the tool follows the register that holds an
  * object's address, and where one is left in rax at a return, or flows on behind
  * an exit() that it does not know to be final, it must take that for an escape. */
-#define ALONE __attribute__((noinline, noclone))
 ALONE static int flag_read(void) { return imv_read(flag); }
 ALONE static int flag_memory(void) { return _imv_read(flag); }
 ALONE static int flag_set(int v) { return imv_set(flag, v); }

@@ -16,6 +16,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* A function that stays one, with its sites. */
+#ifdef __clang__
+#define ALONE __attribute__((noinline))
+#else
+#define ALONE __attribute__((noinline, noclone))
+#endif
+
 #define STR_(x) #x
 #define STR(x) STR_(x)
 
@@ -48,7 +55,7 @@
  * after an 8-byte boundary (live up to 2). name_site is its address. */
 #define READER32(name, object, skip)                                             \
 	extern const volatile uint8_t name##_site[];                                      \
-	__attribute__((noinline, noclone)) static int name(void)                 \
+	ALONE static int name(void)                                              \
 	{                                                                        \
 		int v_;                                                          \
 		__asm__ __volatile__(".p2align 3\n\t.fill " STR(skip) ", 1, 0x90\n\t" \
@@ -61,7 +68,7 @@
 
 #define READER64(name, object)                                                   \
 	extern const volatile uint8_t name##_site[];                                      \
-	__attribute__((noinline, noclone)) static long name(void)                \
+	ALONE static long name(void)                                             \
 	{                                                                        \
 		long v_;                                                         \
 		__asm__ __volatile__(".p2align 3\n\t"                            \

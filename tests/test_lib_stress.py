@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""Item 2 of the issue: readers that never pause, on a site of every form and
+size, while sets, dlopen, dlclose and fork go on (tests/lib/stress.c): no read is
+torn, stale or of a value never set. The long version is scripts/soak.sh."""
+
+import re
+
+import pytest
+from conftest import CCS, TESTS, Flow, run
+
+LIB = TESTS / "lib"
+
+# Forms of etch/forms.h, as `etch inspect sites` names them.
+FORMS = {f"{op}{w}" for op in "add or adc sbb and sub xor cmp test mov".split() for w in (8, 16, 32, 64)} | {
+    f"imul{w}" for w in (16, 32, 64)} | {"push64"} | {
+    f"mov{x}{pair}" for x in ("zx", "sx") for pair in ("8_16", "8_32", "8_64", "16_32", "16_64")} | {"movsx32_64"}
+
+
+@pytest.fixture(scope="module")
+def programs(build, tmp_path_factory):
+    made = {}
+
+    def make(cc, stage):
+        if (cc, stage) not in made:
+            tmp = tmp_path_factory.mktemp(f"stress-{cc}-{stage}")
+            flow = Flow(tmp, build, cc)
+            objects = [flow.compile(LIB / "stress.c", ["-O2", "-fPIE"]),
+                       flow.compile(LIB / "stress_plugin.c", ["-O2", "-fPIC"])]
+            if stage != "plain":
+                flow.rewrite(*objects)
+            lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}", "-pthread", "-ldl"]
+            run([cc, "-pie", "-rdynamic", "-o", tmp / "stress", objects[0], *lib])
+            run([cc, "-shared", "-o", tmp / "plugin.so", objects[1], *lib])
+            if stage == "linked":
+                flow.rewrite(tmp / "stress", tmp / "plugin.so")
+            made[cc, stage] = flow
+        return made[cc, stage]
+
+    return make
+
+
+def stress(flow, reads, sets):
+    out = run([flow.tmp / "stress", reads, sets, 4, flow.tmp / "plugin.so"], timeout=900).stdout
+    numbers = {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", out.splitlines()[1])}
+    assert numbers["reads"] >= reads and numbers["sets"] >= sets
+    assert numbers["loads"] >= 10 and numbers["forks"] >= 10
+    assert numbers["wrong"] == numbers["errors"] == numbers["verify"] == 0
+    return out
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_every_form_is_there(programs, cc):
+    """What the stress test is about: each form has a site, and it is live."""
+    flow = programs(cc, "linked")
+    sites = flow.sites(flow.tmp / "stress")
+    assert FORMS <= {s["form"] for s in sites if s["live"] == "yes"}
+    assert any(s["object"] == "shared__imv" and s["live"] == "yes" for s in flow.sites(flow.tmp / "plugin.so"))
+
+
+@pytest.mark.parametrize("cc,stage", [("gcc", "linked"), ("clang", "object")])
+def test_stress(programs, cc, stage):
+    """The full count: 10^8 reads and 10^5 sets."""
+    out = stress(programs(cc, stage), 10**8, 10**5)
+    assert int(out.split()[1]) > 60
+
+
+@pytest.mark.parametrize("cc,stage", [("gcc", "object"), ("clang", "linked"), ("gcc", "plain"), ("clang", "plain")])
+def test_stress_short(programs, cc, stage):
+    stress(programs(cc, stage), 10**7, 10**4)
