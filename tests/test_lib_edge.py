@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from conftest import INCLUDE, TESTS, run
+from conftest import INCLUDE, TESTS, need, run
 
 CASES = """basic facts errors wide overlap busy code stale mdwe mdwe_start membarrier
 membarrier_late membarrier_start mprotect_eperm mprotect_eacces mprotect_einval
@@ -70,6 +70,38 @@ def test_other_faults_are_not_ours(edge, case):
     """They end the process as they would without libetch, and without a word."""
     p = run([edge("pie"), case], ok=-signal.SIGSEGV)
     assert p.stderr == "" and "done" not in p.stdout
+
+
+@pytest.mark.parametrize("kind", ["pie", "static"])
+def test_gdb_breakpoint(edge, kind):
+    """A breakpoint of a real debugger on a site: busy, and nothing changed."""
+    need("gdb")
+    p = run(["gdb", "-q", "-batch", "-nx", "-ex", "break gdb_here", "-ex", "run gdb", "-ex", "break *&far2",
+             "-ex", "continue", "-ex", "delete", "-ex", "continue", edge(kind)])
+    lines = p.stdout.splitlines()
+    assert [x for x in lines if x.startswith(("set ", "memory "))] == [
+        "set 3", "memory 7 site 7 verify 0", "set 0"], p.stdout
+    assert "exited normally" in p.stdout
+
+
+@pytest.mark.parametrize("case", ["basic", "facts", "wide", "stale"])
+def test_valgrind(edge, case):
+    """valgrind sees the changes of code without --smc-check."""
+    need("valgrind")
+    run(["valgrind", "-q", "--error-exitcode=9", edge("pie"), case])
+
+
+@pytest.mark.parametrize("mode", ["thp", "hugetlb"])
+def test_huge_text(build, tmp_path, mode):
+    """Text that lies on whole 2 MiB pages: set and read back, or a clear error
+    with nothing changed; hugetlbfs can only refuse."""
+    out = tmp_path / "huge"
+    run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", f"-I{INCLUDE}", "-fno-pie", "-no-pie",
+         "-Wl,-z,max-page-size=0x200000", "-o", out, TESTS / "lib" / "huge.c", build / "libetch.a"])
+    p = run([out, mode], ok=(0, 77))
+    if p.returncode == 77:
+        pytest.skip(p.stdout.strip())
+    assert p.stdout.endswith("done\n")
 
 
 def test_stray_store_stripped(edge, tmp_path):

@@ -341,6 +341,21 @@ static void case_busy(void)
 	CHECK_EQ(read_wide(), 6);
 }
 
+/* Under gdb, which has a breakpoint on far2 by then, and none the second time. */
+ALONE void gdb_here(void);
+void gdb_here(void) { __asm__ __volatile__(""); }
+
+static void case_gdb(void)
+{
+	gdb_here();
+	printf("set %d\n", etch_set(&plain, 8));
+	printf("memory %d site %d verify %ld\n", *(volatile int *)&plain, read_plain(), etch_verify(NULL, NULL));
+	fflush(stdout);
+	gdb_here();
+	printf("set %d\n", etch_set(&plain, 8));
+	CHECK_EQ(sum_plain(), 8);
+}
+
 static const void *reported_site, *reported_object;
 
 static void report(void *arg, const void *site, const void *object)
@@ -823,7 +838,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(mdwe), CASE(mdwe_start), CASE(membarrier), CASE(membarrier_late), CASE(membarrier_start),
 	CASE(mprotect_eperm), CASE(mprotect_eacces), CASE(mprotect_einval), CASE(mprotect_enomem),
 	CASE(mprotect_second), CASE(mprotect_text), CASE(mprotect_start), CASE(same), CASE(blocked), CASE(fork),
-	CASE(fork_set), CASE(huge), CASE(unarmed), CASE(cost),
+	CASE(fork_set), CASE(huge), CASE(gdb), CASE(unarmed), CASE(cost),
 	CASE(stray), CASE(stray_field), CASE(stray_memcpy), CASE(null), CASE(read), CASE(raise), CASE(kill),
 	CASE(ignored), CASE(handler_info), CASE(handler_plain), CASE(handler_once),
 };
