@@ -263,11 +263,14 @@ def test_gdb(product):
 
 
 def test_valgrind(product):
+    """With its default options, which trust text that comes from a file to stay as
+    it is: libetch has to say what it changed."""
     need("valgrind")
-    if "-static" in product.ldflags or "-static-pie" in product.ldflags:
-        pytest.skip("Debian's static libc runs instructions at start-up that valgrind 3.19 does not know")
-    # Live changes of file-backed text: valgrind has to look for them everywhere.
-    p = run(["valgrind", "-q", "--smc-check=all", "--error-exitcode=9", product.program(product.linked)], ok=None)
+    # In a static libc memcheck finds fault with set_robust_list and strlen, with or
+    # without us, for it cannot put its own there: run those, without its judgement.
+    static = {"-static", "-static-pie"} & set(product.ldflags)
+    options = ["--tool=none"] if static else ["--error-exitcode=9"]
+    p = run(["valgrind", "-q", *options, product.program(product.linked)], ok=None)
     assert p.returncode == 0, p.stderr
     assert p.stdout == product.run(product.plain)
 

@@ -97,8 +97,15 @@ def test_same_output(tmp_path, build, cc, level, mode):
         # immediates but for 64-bit values that do not fit.
         assert infos[stage]["armed"] > len(live) // 2
     assert infos["linked"]["sites"] >= len(found)
-    assert infos["linked"]["patched_at_start"] == 0
     assert infos["object"]["patched_at_start"] > 0
+    if mode == "pic":
+        # What is exported may be another module's by the time it is read: its sites,
+        # through the GOT, are the loader's business, and nobody else's.
+        exported = [s for s in live if s["object"] not in ("os", "oh", "oy")]
+        assert infos["linked"]["patched_at_start"] <= len(exported)
+        assert infos["linked"]["patched_at_start"] < infos["object"]["patched_at_start"]
+    else:
+        assert infos["linked"]["patched_at_start"] == 0
 
 
 def test_every_form_of_the_compilers_is_generated(tmp_path, build):
