@@ -34,7 +34,9 @@
  *
  * Thread safety: all functions may be called from any thread at any time, also
  * while others dlopen, dlclose or fork.  Signal safety: only imv_read,
- * _imv_read and etch_strerror may be used in a signal handler.
+ * _imv_read and etch_strerror may be used in a signal handler; nor may a handler
+ * call fork(3) where it could interrupt a set, for which it would wait (_Fork(3)
+ * does not).
  */
 #ifndef ETCH_IMV_H
 #define ETCH_IMV_H
@@ -100,6 +102,9 @@ const char *etch_strerror(int error);
  *                                  also with -fvisibility=hidden (which clang
  *                                  never applies to a DEFINE_IMV)
  * The variable is name__imv. Each lies in an 8-byte cell of its own.
+ * A program that is not compiled with -fPIC and reads a shared object's variable
+ * may get a copy of it in its own .bss (R_X86_64_COPY; gcc does so in a PIE too):
+ * then all reads of it are loads, in every module, and a set is a store.
  */
 #define DEFINE_IMV(type, name) \
 	__typeof__(type) name##__imv __attribute__((section("etched_imv"), aligned(8))) ETCH_IMV_VISIBLE_
@@ -265,6 +270,8 @@ struct etch_info {
 	unsigned long patched_at_start; /* sites patched by libetch while loading modules */
 	unsigned long readonly_pages;   /* pages of etched objects that are read-only now */
 };
+/* 0; ETCH_EINVAL; ETCH_EFORMAT where a malformed module is ignored (the counts
+ * are those of all others). */
 int etch_info(struct etch_info *info);
 
 /* ---- what the compiler's output carries ---------------------------------- */
