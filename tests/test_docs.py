@@ -1,0 +1,897 @@
+# SPDX-License-Identifier: MIT
+"""The documents keep true.
+
+docs/findings.md has an entry for everything the tool and the library say, and
+its examples do what it says of them. docs/formats.md is enough to write a second
+reader from: the one below is, and agrees with `etch inspect tables` and with the
+C headers. The man pages render and, like --help, name every option.
+"""
+
+import ctypes
+import itertools
+import re
+import shutil
+import struct
+import subprocess
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from conftest import INCLUDE, ROOT, run
+
+DOCS = ROOT / "docs"
+MAN = DOCS / "man"
+FINDINGS = (DOCS / "findings.md").read_text()
+FORMATS = (DOCS / "formats.md").read_text()
+
+
+def code(*paths):
+    """Source text without comments."""
+    return "\n".join(re.sub(r"/\*.*?\*/", "", p.read_text(), flags=re.S) for p in paths)
+
+
+def literals(text):
+    """C string literals, neighbours joined."""
+    joined = re.sub(r'"\s*\n\s*"', "", text)
+    return [bytes(s, "utf-8").decode("unicode_escape") for s in re.findall(r'"((?:[^"\\]|\\.)*)"', joined)]
+
+
+def function(text, name):
+    """The body of a C function that ends with a brace in the first column."""
+    m = re.search(r"^[^\n;]*\b%s\([^;{]*\)\n\{\n.*?^\}" % name, text, flags=re.S | re.M)
+    assert m, f"no function {name}"
+    return m.group(0)
+
+
+def table(text, after):
+    """Rows of the markdown table that follows `after`, cells stripped."""
+    rows = []
+    for line in text[text.index(after) + len(after):].lstrip("\n").splitlines():
+        if not line.startswith("|"):
+            if rows:
+                break
+            continue
+        rows.append([c.strip() for c in line.strip("|").split("|")])
+    assert len(rows) > 2, after
+    return rows[2:]  # without the header and its rule
+
+
+# ---- findings.md: entries -----------------------------------------------------
+
+SOURCES = sorted((ROOT / "tool").rglob("*.[ch]")) + sorted((ROOT / "lib").rglob("*.[ch]"))
+
+
+def section(title):
+    m = re.search(r"^## %s\n(.*?)(?=^## |\Z)" % re.escape(title), FINDINGS, flags=re.S | re.M)
+    assert m, title
+    return m.group(1)
+
+
+def headings(text):
+    return re.findall(r"^### (.*)$", text, flags=re.M)
+
+
+def test_every_id_has_an_entry_and_the_reverse():
+    emitted = set(re.findall(r"ETCH-[A-Z]\d+", code(*SOURCES)))
+    entries = headings(section("Findings of etch rewrite")) + headings(section("At run time"))
+    assert len(emitted) >= 7
+    assert sorted(entries) == sorted(emitted)
+
+
+def source_reasons():
+    """Every phrase for why a load stays a load, or an object is not armed."""
+    text = code(*sorted((ROOT / "tool").rglob("*.c")))
+    found = set()
+    for statement in re.findall(r"(?:reason|unarmed|\*why)\s*=(?!=)([^;]*);", text):
+        found.update(literals(statement))
+    for name in ("no_form", "insn_site_form"):
+        for statement in re.findall(r"return([^;]*);", function(text, name)):
+            found.update(literals(statement))
+    return found
+
+
+def source_words():
+    """What `etch inspect` says besides."""
+    text = code(ROOT / "tool" / "cmd_inspect.c")
+    objects = function(text, "objects_list")
+    found = set(literals(objects[objects.index("!o->armed"):]))
+    for word in literals(function(text, "sites_list")):
+        if word.startswith("no: "):
+            found.add(word[4:])
+    return {w for w in found if "%" not in w}
+
+
+def test_every_phrase_has_an_entry_and_the_reverse():
+    said = source_reasons() | source_words()
+    assert len(source_reasons()) > 30
+    entries = headings(section("Why a load stays a load")) + headings(section("Why an object is not armed"))
+    words = [r[1] for r in table(FINDINGS, "## Words of etch inspect that are no trouble")]
+    entries = [e.strip("`") for e in entries + words]
+    assert sorted(entries) == sorted(said)
+    assert len(set(entries)) == len(entries)
+
+
+def enum(header, name):
+    body = re.search(r"enum %s \{(.*?)\};" % name, code(header), flags=re.S).group(1)
+    return {n: int(v, 0) for n, v in re.findall(r"(ETCH_\w+) = (\w+)", body)}
+
+
+def test_error_codes():
+    codes = enum(INCLUDE / "etch" / "imv.h", "etch_error")
+    rows = table(FINDINGS, "## Error codes of libetch")
+    assert {r[0].strip("`"): int(r[1]) for r in rows} == codes
+    assert all(r[2] and (r[3] or r[1] == "0") for r in rows)
+    man = (MAN / "libetch.3").read_text()
+    assert set(re.findall(r"ETCH_E[A-Z]+\b", man)) == set(codes) - {"ETCH_OK"}
+
+
+def anchors(path):
+    out = set()
+    for title in re.findall(r"^#+ (.*)$", path.read_text(), flags=re.M):
+        out.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+    return out
+
+
+@pytest.mark.parametrize("name", ["findings.md", "formats.md"])
+def test_links(name):
+    for target in re.findall(r"\]\(([^)]+)\)", (DOCS / name).read_text()):
+        file, _, anchor = target.partition("#")
+        path = DOCS / (file or name)
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), target
+
+
+# ---- findings.md: examples ------------------------------------------------------
+
+EXAMPLE = re.compile(r"<!-- example: (.*?) -->\n```(\w+)\n(.*?)```", re.S)
+PRELUDE = dict(re.findall(r"```(c|asm)\n(.*?)```", FINDINGS[:FINDINGS.index("## Findings of etch rewrite")], flags=re.S))
+STUB = "#include <etch/imv.h>\nint f(void);\nint main(void) { return f(); }\n"
+
+
+def examples():
+    for entry in re.findall(r"^### (.*?)(?=^### |^## |\Z)", FINDINGS, flags=re.S | re.M):
+        what = entry.splitlines()[0].strip("`")
+        for n, (marks, lang, text) in enumerate(EXAMPLE.findall(entry)):
+            words = marks.split()
+            options = dict(w.split("=", 1) for w in words if "=" in w)
+            ccs = [options["cc"]] if "cc" in options else ["gcc"] if lang == "asm" else ["gcc", "clang"]
+            for cc in ccs:
+                yield pytest.param(what, words, options, lang, text, cc, id=f"{what[:40]}-{n}-{cc}")
+
+
+def test_examples_are_found():
+    shown = {p.values[0] for p in examples() if "shows" in p.values[1]}
+    entries = {e.strip("`") for e in headings(FINDINGS)}
+    assert entries - shown == {"does not decode", "no room in the tables of this file"}
+
+
+class Example:
+    def __init__(self, flow, words, options, lang, text, cc):
+        flow.cc = cc
+        self.flow, self.words, self.said = flow, words, ""
+        suffix = "s" if lang == "asm" else "c"
+        source = flow.source(("" if "bare" in words else PRELUDE[lang]) + text, f"example.{suffix}")
+        flags = ("-O2", *options.get("flags", "").split(",")) if lang == "c" else ()
+        obj = flow.tmp / "example.o"
+        run([cc, *[f for f in flags if f], f"-I{INCLUDE}", "-c", "-o", obj, source])
+        self.path = obj
+        if "noobject" not in words:
+            self.rewrite(obj)
+        if {"link", "program", "run"} & set(words):
+            objects = [obj, flow.compile(STUB, out="stub.o")] if "link" in words else [obj]
+            self.path = flow.tmp / "example"
+            lib = [] if "bare" in words else [flow.build / "libetch.a", "-pthread"]
+            run([cc, "-o", self.path, *objects, *lib])
+            self.rewrite(self.path)
+        elif "shared" in words:
+            self.path = flow.tmp / "example.so"
+            run([cc, "-shared", "-o", self.path, obj, f"-L{flow.build}", "-letch"])
+            self.rewrite(self.path)
+        if "run" in words:
+            p = run([self.path], ok=None)
+            self.status, self.said = p.returncode, p.stderr
+
+    def rewrite(self, path):
+        self.said += self.flow.rewrite(path).stderr
+
+    def phrases(self):
+        sites = self.flow.inspect("sites", self.path)["sites"]
+        objects = self.flow.inspect("summary", self.path)["objects"]
+        return {s["live"].removeprefix("no: ") for s in sites} | {o["because"] for o in objects}
+
+
+@pytest.mark.parametrize("what,words,options,lang,text,cc", examples())
+def test_example(flow_gcc, what, words, options, lang, text, cc):
+    e = Example(flow_gcc, words, options, lang, text, cc)
+    shows = "shows" in words
+    assert shows != ("not" in words)
+    if what.startswith("ETCH-"):
+        assert (re.search(r"\b%s\b" % what, e.said) is not None) == shows, e.said
+        if "run" in words:
+            assert e.status == (-11 if shows else 0)
+    else:
+        assert (what in e.phrases()) == shows, e.phrases()
+    if not shows and "run" not in words and "program" not in words:
+        # It is quiet because it is well-formed, not because it is empty.
+        assert any(s["form"] for s in flow_gcc.inspect("sites", e.path)["sites"]) or what == "ETCH-D002"
+
+
+def test_werror(flow_gcc):
+    obj = flow_gcc.compile("#include <etch/imv.h>\nETCHED int small;\n"
+                           "long f(void) { return *(volatile long *)&small; }\n")
+    assert "ETCH-I002: f: " in flow_gcc.rewrite(obj, args=["--werror"], ok=1).stderr
+    assert "ETCH-I002: f: " in flow_gcc.rewrite(obj).stderr
+
+
+# ---- formats.md: records --------------------------------------------------------
+
+SIZES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+def record(name):
+    """[(offset, size, field)] of one record, as formats.md has it."""
+    rows = table(FORMATS, f"<!-- struct {name} -->")
+    return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
+
+
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_obj", "etch_module", "segment_note")}
+
+
+def total(name):
+    offset, size, _ = RECORDS[name][-1]
+    return offset + size
+
+
+def test_records_are_the_structs(tmp_path):
+    lines = ['#include <etch/format.h>', '#include "elf/segment.h"', "#include <stdio.h>", "int main(void) {"]
+    for name, fields in RECORDS.items():
+        end = 0
+        for offset, size, field in fields:
+            assert offset == end, f"{name}.{field}: hole or overlap"
+            end = offset + size
+            lines.append(f'printf("{name} %zu %zu {field}\\n", __builtin_offsetof(struct {name}, {field}), '
+                         f"sizeof(((struct {name} *)0)->{field}));")
+        lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
+    lines.append("return 0; }")
+    source = tmp_path / "t.c"
+    source.write_text("\n".join(lines))
+    run(["gcc", "-Wall", "-Werror", f"-I{INCLUDE}", f"-I{ROOT}/tool", "-o", tmp_path / "t", source])
+    want = []
+    for name, fields in RECORDS.items():
+        want += [f"{name} {o} {s} {f}" for o, s, f in fields] + [f"{name} {total(name)}"]
+    assert run([tmp_path / "t"]).stdout.splitlines() == want
+
+
+def flags_of(struct_name, row_field):
+    """{name: mask} from the sentence "bit N `NAME`" of a record's field."""
+    for r in table(FORMATS, f"<!-- struct {struct_name} -->"):
+        if r[2].strip("`") == row_field:
+            return {n: 1 << int(b) for b, n in re.findall(r"bit (\d+) `(\w+)`", r[3])}
+    raise AssertionError(row_field)
+
+
+IMV_FLAGS = flags_of("etch_imv", "flags")
+MODULE_FLAGS = flags_of("etch_module", "flags")
+OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)` \| (?:object|fact) \|", FORMATS, re.M)}
+KINDS = [n for _, n in sorted((int(a), b) for a, b in
+                              re.findall(r"^\| (\d) \| (none|object|store|escape) \|", FORMATS, re.M))]
+ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in
+                                   re.findall(r"^\| (\d) \| (pc|absolute|register) \|", FORMATS, re.M))]
+
+
+def test_flags_and_names_are_those_of_the_header():
+    text = code(INCLUDE / "etch" / "format.h")
+
+    def define(name):
+        return int(re.search(r"#define %s\s+(0x[0-9a-fA-F]+|\d+)u" % name, text).group(1), 0)
+
+    for prefix, flags in (("ETCH_IMV_", IMV_FLAGS), ("ETCH_MODULE_", MODULE_FLAGS), ("ETCH_OBJ_", OBJ_FLAGS)):
+        assert flags
+        for name, mask in flags.items():
+            assert define(prefix + name) == mask, name
+    assert set(OBJ_FLAGS) == {"STORED", "ESCAPED", "ARMED", "SHARED", "GOT"}
+    assert define("ETCH_IMV_FLAGS") == sum(IMV_FLAGS.values())
+    kinds = enum(INCLUDE / "etch" / "format.h", "etch_obj_kind")
+    assert [k.removeprefix("ETCH_OBJ_").lower() for k in kinds] == KINDS and list(kinds.values()) == [0, 1, 2, 3]
+    assert list(enum(INCLUDE / "etch" / "format.h", "etch_addressing").values()) == [0, 1, 2] and len(ADDRESSING) == 3
+    names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
+    assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment"]) == sorted(names)
+    magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
+                                           for r in table(FORMATS, "<!-- struct etch_module -->")))
+    assert int(magic["magic"].split(",")[0], 16) == define("ETCH_MODULE_MAGIC")
+    assert int(magic["version"]) == define("ETCH_MODULE_VERSION")
+
+
+# ---- formats.md: the instruction forms --------------------------------------------
+
+
+class Form:
+    """One row of the table of forms."""
+
+    def __init__(self, row):
+        self.number, self.name, self.reads = int(row[0]), row[1], int(row[2])
+        self.load = row[3].strip("`").split()
+        self.imms = [i.strip("` ").split() for i in row[4].split(" or ")]
+        self.fits = row[5].split(", ")
+        self.width = 8 if "REX.W" in self.load or "/6" in self.load else 2 if "66" in self.load else \
+            1 if self.imms[0][-1] == "ib" else 4
+        self.byte = self.imms[0][-1] == "ib"
+
+
+FORM = {f.number: f for f in map(Form, table(FORMATS, "not in the table are malformed"))}
+
+
+def opcode(words):
+    return bytes(int(w, 16) for w in words if re.fullmatch("[0-9a-f]{2}", w) and w != "66")
+
+
+def encode_load(form, reg, base, addressing, rex, site, obj):
+    """Steps 1 to 5 of "The load"; None where an entry cannot say so."""
+    f = FORM[form]
+    out = b"\x66" if "66" in f.load else b""
+    bits = 8 * ("REX.W" in f.load) + 4 * (reg >= 8) + (addressing == 2 and base >= 8)
+    if bits and not rex:
+        return None
+    if rex:
+        out += bytes([0x40 + bits])
+    out += opcode(f.load)
+    field = 6 if "/6" in f.load else reg & 7
+    if addressing == 0:
+        out += bytes([field << 3 | 5])
+        disp = obj - (site + len(out) + 4)
+    elif addressing == 1:
+        out += bytes([field << 3 | 4, 0x25])
+        disp = obj
+    else:
+        out += bytes([0x80 | field << 3 | base & 7]) + (b"\x24" if base == 12 else b"")
+        disp = 0
+    return out + struct.pack("<i", disp) if -2**31 <= disp < 2**31 else None
+
+
+def encode_imm(form, reg, length, rex, data):
+    """The steps of "The immediate"; None where the value does not fit."""
+    f = FORM[form]
+    v = int.from_bytes(data[:f.reads], "little", signed=f.name.startswith("movsx")) % 2**(8 * f.width)
+    words = None
+    if "all" in f.fits or v < 2**31 or v >= 2**64 - 2**31:
+        words = f.imms[0]
+    elif "u32" in f.fits and v < 2**32:
+        words = f.imms[1]
+    if words is None:
+        return None
+    bits = 8 * ("REX.W" in words) + (1 | 4 * ("/r" in words)) * (reg >= 8)
+    prefix = bytes([0x40 + bits]) if bits or (f.byte and rex) else b""
+    size = {"ib": 1, "iw": 2, "id": 4}[words[-1]]
+    modrm = b""
+    for w in words:
+        if w == "/r":
+            modrm = bytes([0xC0 | (reg & 7) << 3 | reg & 7])
+        elif w[0] == "/":
+            modrm = bytes([0xC0 | int(w[1]) << 3 | reg & 7])
+    body = opcode(words) + modrm + (v % 2**(8 * size)).to_bytes(size, "little")
+    osize = b"\x66" if "66" in words else b""
+    missing = length - len(osize + prefix + body)
+    if missing and not prefix and not f.byte:
+        prefix, missing = b"\x40", missing - 1
+    assert missing >= 0
+    return b"\x2e" * missing + osize + prefix + body
+
+
+@pytest.fixture(scope="module")
+def forms_h(tmp_path_factory):
+    """etch/forms.h as functions: load(entry, site, obj) and imm(entry, data)."""
+    tmp = tmp_path_factory.mktemp("forms")
+    (tmp / "t.c").write_text(
+        "#include <etch/forms.h>\n"
+        "unsigned load(const struct etch_imv *e, uint64_t s, uint64_t o, uint8_t *b) { return etch_form_load(e, s, o, b); }\n"
+        "unsigned imm(const struct etch_imv *e, const uint8_t *v, uint8_t *b) { return etch_form_imm(e, v, b); }\n"
+        "unsigned size(unsigned f) { return etch_form_size(f); }\n")
+    run(["gcc", "-O1", "-shared", "-fPIC", f"-I{INCLUDE}", "-o", tmp / "t.so", tmp / "t.c"])
+    lib = ctypes.CDLL(str(tmp / "t.so"))
+    out = ctypes.create_string_buffer(16)
+
+    def load(entry, site, obj):
+        n = lib.load(entry, ctypes.c_uint64(site), ctypes.c_uint64(obj), out)
+        return out.raw[:n] or None
+
+    def imm(entry, data):
+        n = lib.imm(entry, data, out)
+        return out.raw[:n] or None
+
+    return load, imm, lib.size
+
+
+VALUES = [0, 1, 0x7F, 0x80, 0xFFFF8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**32, 2**63, 2**64 - 1, 2**64 - 2**31,
+          0x0123456789ABCDEF]
+
+
+def test_the_table_of_forms_is_forms_h(forms_h):
+    load, imm, size = forms_h
+    assert {n for n in range(256) if size(n)} == set(FORM)
+    compared = 0
+    for number, f in FORM.items():
+        assert size(number) == f.reads
+        regs = range(16) if f.name != "push64" else [0]
+        where = [(0, 0), (1, 0)] + [(2, b) for b in range(16) if b != 4]
+        for reg, (addressing, base), rex in itertools.product(regs, where, (0, 1)):
+            mine = encode_load(number, reg, base, addressing, rex, 0x1000, 0x4000)
+            length = len(mine) if mine else 7
+            entry = struct.pack("<iiBBBB", 0, 0, number, reg | base << 4, length | addressing << 4 | rex << 6, 0)
+            assert load(entry, 0x1000, 0x4000) == mine, (f.name, reg, addressing, base, rex)
+            if mine is None or addressing == 2 and base % 5:
+                continue
+            for v in VALUES:
+                data = v.to_bytes(8, "little")
+                assert imm(entry, data) == encode_imm(number, reg, length, rex, data), (f.name, reg, rex, hex(v))
+                compared += 1
+    assert compared > 50000
+
+
+def test_the_examples_of_encodings():
+    for form, regs, shape, load, value, immediate in table(FORMATS, "<!-- encodings -->"):
+        form, regs, shape = int(form), int(regs, 16), int(shape, 16)
+        got = encode_load(form, regs & 15, regs >> 4, shape >> 4 & 3, shape >> 6 & 1, 0x1000, 0x4000)
+        assert got == bytes.fromhex(load.strip("`")) and len(got) == shape & 15
+        got = encode_imm(form, regs & 15, shape & 15, shape >> 6 & 1, int(value).to_bytes(8, "little"))
+        assert got == (None if immediate == "does not fit" else bytes.fromhex(immediate.strip("`")))
+
+
+# ---- formats.md: a second reader ---------------------------------------------------
+
+
+class Reader:
+    """Tables of a linked file, by formats.md alone."""
+
+    def __init__(self, path):
+        self.data = bytearray(path.read_bytes())
+        with open(path, "rb") as f:
+            elf = ELFFile(f)
+            self.sections = [(s.name, s["sh_addr"], s["sh_offset"], s["sh_size"], s["sh_type"], s["sh_flags"])
+                             for s in elf.iter_sections()]
+            self.loads = [dict(s.header) for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
+        self.modules = [a for n, addr, off, size, *_ in self.sections if n == "__etch_mod"
+                        for a in range(addr, addr + size - 63, 8) if self.u32(a) == 0x68637465]
+        self.flags, self.imv_at, self.obj_at = 0, (0, 0), (0, 0)
+        if self.modules:
+            m = self.unpack("etch_module", self.modules[0])
+            assert m["version"] == 1 and m["size"] == 64
+            self.flags = m["flags"]
+        if self.flags & MODULE_FLAGS["MOVED"]:
+            at = self.modules[0]
+            self.imv_at = at + 16 + self.signed(m["imv"], 64), m["imv_count"]
+            self.obj_at = at + 32 + self.signed(m["obj"], 64), m["obj_count"]
+        else:
+            self.imv_at = self.first_section("__imv", 12)
+            self.obj_at = self.first_section("__etch_obj", 16)
+        self.imv = [self.imv_entry(self.imv_at[0] + 12 * i) for i in range(self.imv_at[1])]
+        self.obj = [self.obj_record(self.obj_at[0] + 16 * i) for i in range(self.obj_at[1])]
+
+    @staticmethod
+    def signed(v, bits):
+        return v - 2**bits if v >> (bits - 1) else v
+
+    def first_section(self, name, size):
+        for n, addr, _, length, *_ in self.sections:
+            if n == name:
+                assert length % size == 0
+                return addr, length // size
+        return 0, 0
+
+    def offset(self, addr):
+        for p in self.loads:
+            if p["p_vaddr"] <= addr < p["p_vaddr"] + p["p_filesz"]:
+                return p["p_offset"] + addr - p["p_vaddr"]
+        raise AssertionError(hex(addr))
+
+    def bytes(self, addr, n):
+        o = self.offset(addr)
+        return bytes(self.data[o:o + n])
+
+    def initial(self, addr, n):
+        """As in memory before the first instruction: zeros behind the file's bytes."""
+        for p in self.loads:
+            if p["p_vaddr"] <= addr < p["p_vaddr"] + p["p_memsz"]:
+                o, have = p["p_offset"] + addr - p["p_vaddr"], p["p_vaddr"] + p["p_filesz"] - addr
+                return bytes(self.data[o:o + max(0, min(n, have))]).ljust(n, b"\0")
+        raise AssertionError(hex(addr))
+
+    def u32(self, addr):
+        return struct.unpack("<I", self.bytes(addr, 4))[0]
+
+    def string(self, addr):
+        o = self.offset(addr)
+        return self.data[o:self.data.index(0, o)].decode()
+
+    def unpack(self, name, addr):
+        raw = self.bytes(addr, total(name))
+        return {f: int.from_bytes(raw[o:o + s], "little") for o, s, f in RECORDS[name]}
+
+    def imv_entry(self, at):
+        e = self.unpack("etch_imv", at)
+        e["at"] = at
+        e["site"] = at + self.signed(e["site"], 32)
+        e["obj"] = at + 4 + self.signed(e["obj"], 32)
+        e["register"], e["base"] = e["regs"] & 15, e["regs"] >> 4
+        e["length"], e["addressing"], e["rex"] = e["shape"] & 15, e["shape"] >> 4 & 3, e["shape"] >> 6 & 1
+        e["empty"] = self.bytes(at, 12) == bytes(12)
+        return e
+
+    def obj_record(self, at):
+        r = self.unpack("etch_obj", at)
+        r["at"] = at
+        r["addr"] = at + self.signed(r["addr"], 32)
+        r["ref"] = at + 8 + self.signed(r["ref"], 32)
+        r["empty"] = self.bytes(at, 16) == bytes(16)
+        return r
+
+    def as_inspect(self):
+        """What `etch inspect tables --json` prints."""
+        imv = [{
+            "site": f"{e['site']:x}", "refers": f"{e['obj']:x}", "form": FORM[e["form"]].name,
+            "register": e["register"], "base": e["base"] if e["addressing"] == 2 else None, "length": e["length"],
+            "address": ADDRESSING[e["addressing"]],
+            "flags": ",".join(n.lower() for n, m in IMV_FLAGS.items() if e["flags"] & m) or None,
+        } for e in self.imv if e["form"]]
+        obj = [{
+            "kind": KINDS[r["kind"]], "address": f"{r['addr']:x}", "size": r["size"], "ref": f"{r['ref']:x}",
+            "flags": ",".join(n.lower() for n, m in OBJ_FLAGS.items() if r["flags"] & m) or None,
+            "name": self.string(r["ref"]) if r["kind"] == 1 else None,
+        } for r in self.obj if r["kind"]]
+        return {
+            "linked": bool(self.flags & MODULE_FLAGS["LINKED"]), "moved": bool(self.flags & MODULE_FLAGS["MOVED"]),
+            "imv_address": self.imv_at[0], "imv_room": self.imv_at[1],
+            "obj_address": self.obj_at[0], "obj_room": self.obj_at[1], "imv": imv, "obj": obj,
+        }
+
+
+HOME = """
+#include <etch/imv.h>
+struct config { int n; long big; short s; unsigned char flag; unsigned list[4]; };
+ETCHED struct config cfg = { 1, 1l << 40, -3, 200, { 1, 2, 3, 4 } };
+DEFINE_IMV(int, verbose) = 3;
+DEFINE_IMV(unsigned char, tiny) = 0xfe;
+EXPORT_IMV_SYMBOL(verbose);
+ETCHED_SHARED long shared = -5;
+static ETCHED int stored;
+ETCHED const char *pointer = "x";
+extern struct config theirs;
+ETCH_DECLARE(theirs);
+DECLARE_IMV(int, foreign);
+#define API __attribute__((visibility("default")))
+API long f(int x)
+{
+	unsigned long sum = cfg.n + cfg.big + cfg.s + cfg.flag + cfg.list[3];
+
+	sum += x < cfg.n; sum -= cfg.list[0]; sum ^= cfg.big; sum *= (unsigned)cfg.list[1];
+	return sum + shared + imv_read(verbose) + imv_read(tiny) + (pointer ? *pointer : 0);
+}
+API int *escape(int x) { stored = x; return &stored; }
+"""
+FAR = """
+API long g(void) { return imv_read(foreign) + imv_read(verbose); }
+API void h(int x) { theirs.n = x; }
+"""
+MAIN = """
+#include <stdio.h>
+int main(int argc, char **argv) { (void)argv; printf("%ld %d\\n", f(argc), *escape(argc)); return etch_set(&cfg.n, 9); }
+"""
+SHAPES = {
+    "pie": (["-fPIE"], ["-pie"], HOME + MAIN, True),
+    "no-pie": (["-fno-pie"], ["-no-pie"], HOME + MAIN, True),
+    "shared": (["-fPIC", "-fvisibility=hidden"], ["-shared"], HOME + FAR, True),
+    "static-pie": (["-fPIE"], ["-static-pie"], HOME + MAIN, True),
+    "moved": (["-fPIE"], ["-pie"], HOME + MAIN, False),
+    "moved-shared": (["-fPIC", "-fvisibility=hidden", "-flto"], ["-shared", "-flto"], HOME + FAR, False),
+}
+
+
+def shaped(flow, shape, steps=2):
+    flags, ldflags, source, object_step = SHAPES[shape]
+    if flow.cc == "clang" and "-flto" in ldflags:
+        ldflags = [*ldflags, "-fuse-ld=lld"]
+    obj = flow.compile(source, ("-O2", *flags))
+    if object_step:
+        flow.rewrite(obj)
+    out = flow.link([obj], ldflags, shared_lib="-shared" in ldflags)
+    if steps == 2:
+        flow.rewrite(out)
+    return out
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_second_reader_agrees(flow, shape, steps):
+    path = shaped(flow, shape, steps)
+    mine, tool = Reader(path).as_inspect(), flow.inspect("tables", path)
+    del tool["file"]
+    assert mine == tool
+    if steps == 2:
+        assert mine["linked"] and mine["moved"] == shape.startswith("moved")
+        assert len(mine["imv"]) >= 10 or "shared" in shape
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_formats_md_promises_of_linked_files(flow_gcc, shape):
+    path = shaped(flow_gcc, shape)
+    r = Reader(path)
+    entries = [e for e in r.imv if e["form"]]
+    armed = [o for o in r.obj if o["kind"] == 1 and o["flags"] & OBJ_FLAGS["ARMED"]]
+    seen = set()
+
+    # Order; empty ones last.
+    key = [(e["flags"] & IMV_FLAGS["GOT"], e["obj"], e["site"]) for e in entries]
+    assert entries and key == sorted(key)
+    assert all(e["empty"] for e in r.imv[len(entries):])
+    records = [o for o in r.obj if o["kind"]]
+    key = [(o["kind"], o["addr"], o["ref"]) for o in records]
+    assert key == sorted(key) and all(o["empty"] for o in r.obj[len(records):])
+
+    # The bytes in the file are what flag BAKED says, and so is the flag.
+    relocated = set()
+    with open(path, "rb") as f:
+        for s in ELFFile(f).iter_sections():
+            if s["sh_type"] == "SHT_RELA" and s["sh_flags"] & 2:
+                relocated |= {b for x in s.iter_relocations() for b in range(x["r_offset"], x["r_offset"] + 8)}
+    for e in entries:
+        f, length, got = FORM[e["form"]], e["length"], e["flags"] & IMV_FLAGS["GOT"]
+        load = encode_load(e["form"], e["register"], e["base"], e["addressing"], e["rex"], e["site"], e["obj"])
+        assert len(load) == length
+        now = r.bytes(e["site"], length)
+        imm = None
+        if not got:
+            imm = encode_imm(e["form"], e["register"], length, e["rex"], r.initial(e["obj"], f.reads))
+        bake = (not got and (e["site"] & 7) + length <= 8 and imm is not None
+                and any(o["addr"] <= e["obj"] < o["addr"] + o["size"] for o in armed)
+                and not relocated & set(range(e["obj"], e["obj"] + f.reads)))
+        assert bool(e["flags"] & IMV_FLAGS["BAKED"]) == bool(bake)
+        assert now == (imm if bake else load)
+        seen.add("baked" if bake else "got" if got else "load")
+        if got:
+            assert e["addressing"] == 2 and e["obj"] % 8 == 0
+    assert {"load", "baked"} <= seen
+    if shape == "shared":
+        assert "got" in seen
+
+    # Facts that are left are about other modules; objects know of their own.
+    objects = {r.string(o["ref"]): o for o in records if o["kind"] == 1}
+    assert objects["stored"]["flags"] & 7 == OBJ_FLAGS["STORED"] | OBJ_FLAGS["ESCAPED"]
+    assert objects["shared"]["flags"] & OBJ_FLAGS["SHARED"] and not objects["cfg"]["flags"] & OBJ_FLAGS["SHARED"]
+    assert all(o["flags"] == OBJ_FLAGS["GOT"] and o["size"] == 0 for o in records if o["kind"] > 1)
+    if shape == "shared":
+        assert [o["kind"] for o in records if o["kind"] > 1].count(2) == 1
+    else:
+        assert objects["cfg"]["flags"] & OBJ_FLAGS["ARMED"]
+
+    # The segment.
+    note = [s for s in r.sections if s[0] == ".etch.segment"]
+    assert bool(note) == bool(r.flags & MODULE_FLAGS["MOVED"]) == shape.startswith("moved")
+    for _, addr, off, size, kind, flags in note:
+        n = r.unpack("segment_note", addr)
+        p = next(p for p in r.loads if p["p_vaddr"] == addr)
+        assert (size, kind, flags) == (32, "SHT_PROGBITS", 2)
+        assert (n["namesz"], n["descsz"], n["version"], n["zero"]) == (5, 12, 1, 0)
+        assert n["type"].to_bytes(4, "little") == b"eseg" and n["name"] == int.from_bytes(b"etch", "little")
+        assert addr + n["first"] == r.imv_at[0]
+        assert p["p_flags"] == 4 and p["p_align"] == 4096 and p["p_filesz"] == p["p_memsz"]
+        assert p["p_vaddr"] % 4096 == 0 == p["p_offset"] % 4096 and p is r.loads[-1]
+        names = [s for s in r.sections if s[0] == ".rodata.etch"]
+        assert r.bytes(names[0][1], names[0][3]).split(b"\0") == \
+            [r.string(o["ref"]).encode() for o in records if o["kind"] == 1] + [b"", b""]
+
+
+def test_object_files(flow_gcc):
+    """Sections, flags and relocations of the object step."""
+    source = flow_gcc.source(
+        "#include <etch/imv.h>\n" + "ETCHED int here = 1;\nETCHED int weak __attribute__((weak));\n"
+        "DECLARE_IMV(int, far);\nint *word = &here;\n"
+        "inline __attribute__((noinline)) int in_comdat() { return imv_read(far); }\n"
+        "int f() { return here + weak + in_comdat(); }\nvoid g(int x) { here = x; far__imv = x; }\n", "t.cc")
+    obj = flow_gcc.compile(source, ("-O2", "-fPIC", "-fvisibility=hidden"))
+    before = obj.read_bytes()
+    flow_gcc.rewrite(obj)
+    with open(obj, "rb") as f, open(flow_gcc.source("", "before"), "wb+") as old:
+        old.write(before)
+        elf, was = ELFFile(f), ELFFile(old)
+        sections = list(elf.iter_sections())
+        # Sections that were there keep their numbers and, but for symbols, bytes.
+        for i, s in enumerate(was.iter_sections()):
+            assert sections[i].name == s.name
+            if s["sh_flags"] & 2:
+                assert sections[i].data() == s.data()
+        symbols = elf.get_section_by_name(".symtab")
+        groups = {m for s in sections if s["sh_type"] == "SHT_GROUP"
+                  for m in struct.unpack(f"<{s['sh_size'] // 4}I", s.data())[1:]}
+        seen, abouts = set(), set()
+        for i, s in enumerate(sections):
+            if s.name not in ("__imv", "__etch_obj"):
+                continue
+            rela, about = sections[i + 1], s["sh_link"]
+            assert (s["sh_type"], s["sh_addralign"], s["sh_flags"] & 0x82) == ("SHT_PROGBITS", 4, 0x82)
+            assert rela.name == ".rela" + s.name and rela["sh_info"] == i
+            assert (s.name, about) not in abouts
+            abouts.add((s.name, about))
+            assert (about in groups) == (i in groups) == (i + 1 in groups) == bool(s["sh_flags"] & 0x200)
+            size = 12 if s.name == "__imv" else 16
+            relocs = {r["r_offset"]: r for r in rela.iter_relocations()}
+            assert len(relocs) == 2 * s["sh_size"] // size
+            for at in range(0, s["sh_size"], size):
+                raw = s.data()[at:at + size]
+                first, second = relocs[at], relocs[at + (4 if size == 12 else 8)]
+                own, other = (first, second) if size == 12 else (second, first)
+                symbol = symbols.get_symbol(other["r_info_sym"])
+                assert raw[:4] == bytes(4) and own["r_info_type"] == 2
+                kind = "site" if size == 12 else KINDS[raw[12]]
+                got = raw[11] & IMV_FLAGS["GOT"] if size == 12 else raw[13] & OBJ_FLAGS["GOT"]
+                assert other["r_info_type"] == (9 if got else 2)
+                if got:
+                    assert other["r_addend"] == 0 and symbol.name == "far__imv"
+                home = symbols.get_symbol(own["r_info_sym"])
+                assert home["st_info"]["type"] == "STT_SECTION"
+                if kind == "object":
+                    assert sections[home["st_shndx"]].name == ".rodata.etch"
+                else:
+                    assert home["st_shndx"] == about
+                seen.add((kind, "got" if got else symbol["st_info"]["type"]))
+        assert groups and seen >= {("site", "got"), ("site", "STT_SECTION"), ("site", "STT_OBJECT"),
+                                   ("object", "STT_SECTION"), ("store", "STT_SECTION"), ("store", "got"),
+                                   ("escape", "STT_SECTION")}, seen
+        assert elf.get_section_by_name(".etch.declare")["sh_flags"] == 0x80000000
+        assert b"far__imv\0" in elf.get_section_by_name(".etch.declare").data()
+
+
+# What makes a table malformed: name -> (what to change, whether the tool looks
+# for it too). `e` is an entry of __imv without GOT, `o` an object's record, `m`
+# the descriptor; each: offset in the record, and the new bytes.
+MALFORMED = {
+    "magic": ("m", 0, b"x", False),  # the tool takes it for no descriptor
+    "version": ("m", 4, b"\2", True),
+    "size": ("m", 6, b"\x38", True),
+    "unknown descriptor flag": ("m", 8, b"\5", False),
+    "form that is none": ("e", 8, b"\x34", True),
+    "branch form": ("e", 8, b"\x80", True),
+    "empty with other bytes": ("e", 8, b"\0", False),
+    "unknown flag": ("e", 11, b"\x04", True),
+    "shape bit 7": ("e", 10, b"\x86", True),
+    "length 0": ("e", 10, b"\x00", True),
+    "length 5": ("e", 10, b"\x05", False),
+    "addressing 3": ("e", 10, b"\x36", True),
+    "base without need": ("e", 9, b"\x10", False),
+    "site outside": ("e", 0, b"\0\0\0\x7f", False),
+    "bytes read outside": ("e", 4, b"\0\0\0\x7f", False),
+    "GOT with pc addressing": ("e", 11, b"\x02", False),
+    "kind 4": ("o", 12, b"\4", True),
+    "empty record with other bytes": ("o", 12, b"\0", False),
+    "unknown object flag": ("o", 13, b"\x10", False),
+    "zero is not": ("o", 14, b"\1", False),
+    "object outside": ("o", 0, b"\0\0\0\x7f", False),
+    "name outside": ("o", 8, b"\0\0\0\x7f", True),
+}
+
+
+@pytest.fixture(scope="module")
+def to_be_damaged(tmp_path_factory, build):
+    from conftest import Flow
+    flow = Flow(tmp_path_factory.mktemp("damaged"), build)
+    source = HOME + "int main(void) { return etch_set(&cfg.n, 9); }\n"
+    return flow, flow.program(source, "linked", ("-O2", "-fPIE"), ("-pie",))
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed(to_be_damaged, tmp_path, name):
+    flow, path = to_be_damaged
+    assert run([path], ok=0)
+    which, offset, change, tool = MALFORMED[name]
+    r = Reader(path)
+    at = {"m": r.modules[0], "o": r.obj[0]["at"],
+          "e": next(e["at"] for e in r.imv if e["form"] == 3 and not e["flags"])}[which] + offset
+    data = bytearray(path.read_bytes())
+    o = r.offset(at)
+    assert data[o:o + len(change)] != change
+    data[o:o + len(change)] = change
+    bad = tmp_path / "bad"
+    bad.write_bytes(data)
+    shutil.copymode(path, bad)
+    assert run([bad], ok=None).returncode == 8  # ETCH_EFORMAT
+    status = flow.rewrite(bad, ok=None).returncode
+    assert status == 2 if tool else status in (0, 2)
+    if status:
+        assert bad.read_bytes() == data
+
+
+# ---- the lawful lea --------------------------------------------------------------
+
+
+def test_lawful_lea(flow_gcc):
+    head = FORMATS[FORMATS.index("## The lawful address"):]
+    first, rex, op = re.search(r"^    ([0-9a-f]{2})  REX\.W \((\w+) to \w+\)  ([0-9a-f]{2})  ModRM", head, re.M).groups()
+    pre = PRELUDE["asm"]
+    for n, (prefix, escapes) in enumerate([(f"0x{first}, 0x{rex}, 0x{op}", False), (f"0x{rex}, 0x{op}", True),
+                                           (f"0x2e, 0x{rex}, 0x{op}", True), (f"0x{first}, 0x4c, 0x{op}", False)]):
+        source = flow_gcc.source(f"{pre}\t.byte {prefix}, 0x05\n\t.long cfg - . - 4\n"
+                                 "\tmov %rax, %rdi\n\tmov %r8, %rsi\n\tcall g\n\tret\n", f"t{n}.s")
+        obj = flow_gcc.tmp / f"t{n}.o"
+        run(["gcc", "-c", "-o", obj, source])
+        kinds = {s["kind"] for s in flow_gcc.inspect("sites", obj)["sites"]}
+        assert kinds == ({"escape"} if escapes else set()), prefix
+
+
+# ---- man pages and --help -----------------------------------------------------------
+
+PAGES = ["etch.1", "etch-rewrite.1", "etch-inspect.1", "libetch.3"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_man_page_renders(page):
+    text = (MAN / page).read_text()
+    assert text.startswith('.\\" SPDX-License-Identifier: MIT\n')
+    for argv in (["groff", "-man", "-Tutf8", "-ww", MAN / page], ["groff", "-t", "-man", "-Tascii", "-ww", MAN / page]):
+        p = run(argv)
+        assert not p.stderr and len(p.stdout) > 1500
+    assert max(len(re.sub(r"\x1b\[[0-9;]*m|.\x08", "", line)) for line in p.stdout.splitlines()) <= 80
+    for name in ("NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"):
+        assert re.search(r'^\.SH "?%s"?$' % name, text, re.M), name
+
+
+def test_no_page_is_forgotten():
+    assert sorted(p.name for p in MAN.iterdir()) == sorted(PAGES)
+
+
+def command_names():
+    text = code(ROOT / "tool" / "main.c")
+    return re.findall(r'\{"(\w+)", "[^"]*", cmd_\w+\}', text)
+
+
+def options_of(command):
+    """[(short or None, long)] from the command's table of options."""
+    text = code(ROOT / "tool" / f"cmd_{command}.c")
+    short = re.search(r'getopt_long\(argc, argv, "([^"]*)"', text).group(1).replace(":", "")
+    longs = re.search(r"struct option longs\[\] = \{(.*?)\n\t\};", text, re.S).group(1)
+    found = [(c if c in short else None, name)
+             for name, c in re.findall(r"\{\"([\w-]+)\",\s*\w+,\s*NULL,\s*'(.)'\}", longs)]
+    assert len(found) == longs.count('{"') and {c for c, _ in found if c} == set(short)
+    return found
+
+
+def man_text(page):
+    """As a reader sees it."""
+    p = subprocess.run(["groff", "-man", "-Tascii", "-P-c", str(MAN / page)], capture_output=True, text=True, check=True)
+    return re.sub(r".\x08", "", p.stdout)
+
+
+def test_commands_are_documented(etch):
+    usage = run([etch, "--help"]).stdout
+    page = man_text("etch.1")
+    assert command_names() == ["rewrite", "inspect"]
+    for name in command_names():
+        assert re.search(r"^  %s\b" % name, usage, re.M)
+        assert f"etch-{name}(1)" in page and (MAN / f"etch-{name}.1").exists()
+    for option in ("--help", "--version"):
+        assert option in usage and option in page
+
+
+@pytest.mark.parametrize("command", ["rewrite", "inspect"])
+def test_help_and_man_page_name_every_option(etch, command):
+    usage = run([etch, command, "--help"]).stdout
+    page = man_text(f"etch-{command}.1")
+    for short, name in options_of(command):
+        spelled = f"-{short}, --{name}" if short else f"--{name}"
+        assert re.search(r"(^|\s)%s\b" % re.escape(spelled), usage), f"{spelled} is not in --help"
+        assert re.search(r"(^|\s)%s\b" % re.escape(spelled), page), f"{spelled} is not in the man page"
+    # And the reverse: no option that is not there.
+    known = {n for _, n in options_of(command)}
+    assert set(re.findall(r"--([a-z][a-z-]*)", usage)) <= known
+    assert set(re.findall(r"(?:^|\s)--([a-z][a-z-]*)", page)) <= known
+
+
+def test_libetch_3_names_every_call():
+    page = man_text("libetch.3")
+    header = code(INCLUDE / "etch" / "imv.h")
+    calls = re.search(r"global:(.*?)local:", code(ROOT / "lib" / "libetch.map"), re.S).group(1).replace(";", " ").split()
+    calls = [c for c in calls if not c.startswith("etch_module_")]
+    macros = [m for m in re.findall(r"^\s*#define (\w+?)\(", header, re.M) if not m.endswith("_")]
+    macros += ["ETCHED", "ETCHED_SHARED"]
+    assert len(calls) >= 7 and "imv_read" in macros
+    for name in calls + macros:
+        assert re.search(r"\b%s\b" % name, page), name
+    for field in re.findall(r"\t(?:size_t|unsigned long) (\w+);", re.search(r"struct etch_info \{(.*?)\};", header, re.S).group(1)):
+        assert re.search(r"\b%s\b" % field, page), field
