@@ -615,7 +615,7 @@ int main(int argc, char **argv)
 		for (unsigned base = 0; base < (mode == ETCH_ADDR_BASE ? 16u : 1u); base++)
 		for (unsigned rex = 0; rex < 2; rex++) {
 			int ok = entry_make(&e, s, reg, mode, base, rex, load);
-			int sp = mode == ETCH_ADDR_BASE && (base & 7) == 4;
+			int sp = mode == ETCH_ADDR_BASE && base == 4;
 			int bad = sp || (s->form == ETCH_FORM_PUSH64 && reg);
 
 			if (rex < rex_needed(s, reg, mode, base)) {
