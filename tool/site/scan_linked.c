@@ -68,7 +68,7 @@ static int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 		if (sec == last)
 			continue;
 		last = sec;
-		if (addr < sh->sh_addr || addr - sh->sh_addr > sh->sh_size)
+		if (addr < sh->sh_addr || addr - sh->sh_addr >= sh->sh_size)
 			continue;
 		o = scan_object_find(s, sec, addr, end_too);
 		if (o >= 0)
@@ -96,6 +96,13 @@ static struct range etched_range(const struct scan *s)
 			r.hi = o->addr + o->size;
 	}
 	return r;
+}
+
+/* An array's address less a few elements: arr[i - 1]. */
+#define BEFORE_ARRAY 256u
+static bool near_range(const struct range *r, uint64_t addr)
+{
+	return r->lo < r->hi && addr + BEFORE_ARRAY >= r->lo && addr <= r->hi;
 }
 
 static bool in_range(const struct range *r, uint64_t addr) { return addr >= r->lo && addr <= r->hi; }
@@ -323,6 +330,7 @@ struct code_scan {
 	struct scan *s;
 	struct range range;
 	bool absolute; /* ET_EXEC: constants can be addresses */
+	bool strange;  /* this function refers to an etched section, but to no object */
 	struct ref *refs;
 	size_t room;
 };
@@ -354,6 +362,9 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 			     : c->absolute ? (uint64_t)in->disp : 0;
 			if (at && in_range(&c->range, at))
 				mem[i] = ref_to(c->s, at);
+			if (at && mem[i].object < 0 && !in->lawful &&
+			    (in->base == INSN_PC_REG ? in_range(&c->range, at) : near_range(&c->range, at)))
+				c->strange = true;
 			else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
 				mem[i] = (struct ref){slot->object, true, slot->off};
 		}
@@ -388,8 +399,16 @@ static int code_take(struct scan *s, const struct range *range)
 				break;
 			}
 		}
-		if (!code.count || !refs_fill(&c, &code, c.refs, c.refs + code.count))
+		c.strange = false;
+		if (!code.count)
 			continue;
+		if (!refs_fill(&c, &code, c.refs, c.refs + code.count) && !c.strange)
+			continue;
+		for (i = 0; i < s->objects.defined && c.strange; i++)
+			if (!i || s->objects.list[i].section != s->objects.list[i - 1].section)
+				err |= scan_suspect_all(s, s->objects.list[i].section, fn->section, fn->start, 0);
+		if (err)
+			break;
 		first = s->site_count;
 		err = scan_function(s, fn, &code, c.refs, c.refs + code.count);
 		/* Without relocations the boundaries rest on the decoding alone. */

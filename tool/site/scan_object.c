@@ -109,6 +109,17 @@ static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_
 	return r;
 }
 
+/* An escape through a reference that was not understood: of the symbol's object,
+ * or of all that its section symbol may stand for. */
+static int suspect(struct scan *s, const struct symbols *m, uint32_t symbol, uint32_t code, uint64_t addr, uint8_t len)
+{
+	struct site site = {.section = code, .addr = addr, .kind = SITE_ESCAPE, .object = m->object[symbol], .len = len};
+
+	if (site.object >= 0)
+		return scan_site_add(s, &site);
+	return scan_suspect_all(s, s->file->symbols[symbol].section, code, addr, len);
+}
+
 static bool is_got_type(uint32_t t)
 {
 	return t == R_X86_64_GOTPCREL || t == R_X86_64_GOTPCRELX || t == R_X86_64_REX_GOTPCRELX;
@@ -126,8 +137,9 @@ static int refs_fill(struct scan *s, const struct symbols *m, const struct func 
 
 		if (i == SIZE_MAX) {
 			if (m->etched[r->symbol] &&
-			    scan_finding_add(s, "ETCH-D002", fn->section, r->offset,
-			                     "refers to an etched object in bytes that do not decode"))
+			    (scan_finding_add(s, "ETCH-D002", fn->section, r->offset,
+			                      "refers to an etched object in bytes that do not decode") ||
+			     suspect(s, m, r->symbol, fn->section, r->offset, 0)))
 				return -1;
 			continue;
 		}
@@ -152,21 +164,22 @@ static int refs_fill(struct scan *s, const struct symbols *m, const struct func 
 			imm[i] = resolve(s, m, r->symbol, (uint64_t)r->addend);
 		} else {
 			/* Not a guess: named, and the object starts unarmed. */
-			struct ref x = resolve(s, m, r->symbol, 0);
-			struct site site = {.section = fn->section, .addr = in->addr, .kind = SITE_ESCAPE,
-			                    .object = x.object, .len = in->len};
+			int32_t o = m->object[r->symbol];
 
 			if (scan_finding_add(s, "ETCH-I001", fn->section, in->addr,
 			                     "unexpected relocation type %u against etched %s at byte %u of the instruction",
-			                     r->type, x.object < 0 ? "section" : s->objects.list[x.object].name, at))
-				return -1;
-			if (x.object >= 0 && scan_site_add(s, &site))
+			                     r->type, o < 0 ? "section" : s->objects.list[o].name, at) ||
+			    suspect(s, m, r->symbol, fn->section, in->addr, in->len))
 				return -1;
 			continue;
 		}
-		if (mem[i].object < 0 && imm[i].object < 0 && !mem[i].got &&
-		    scan_finding_add(s, "ETCH-I003", fn->section, in->addr,
-		                     "refers to an etched section where the symbol table has no object"))
+		if (mem[i].object >= 0 || imm[i].object >= 0)
+			continue;
+		/* Before the first element of an array, say: arr[i - 1]. */
+		if ((in->index == INSN_NO_REG && in->base >= INSN_PC_REG &&
+		     scan_finding_add(s, "ETCH-I003", fn->section, in->addr,
+		                      "refers to an etched section where the symbol table has no object")) ||
+		    suspect(s, m, r->symbol, fn->section, in->addr, in->len))
 			return -1;
 	}
 	return 0;

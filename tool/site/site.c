@@ -109,6 +109,19 @@ int scan_site_add(struct scan *s, const struct site *site)
 	return 0;
 }
 
+int scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len)
+{
+	size_t k;
+
+	for (k = 0; k < s->objects.defined; k++) {
+		struct site site = {.section = code, .addr = addr, .kind = SITE_ESCAPE, .object = (int32_t)k, .len = len};
+
+		if (s->objects.list[k].section == section && scan_site_add(s, &site))
+			return -1;
+	}
+	return 0;
+}
+
 int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 {
 	struct finding *f;

@@ -116,6 +116,9 @@ void scan_objects_sort(struct scan *s);
  * also one that ends exactly there. */
 int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too);
 int scan_site_add(struct scan *s, const struct site *site);
+/* An escape of every object of an etched section, by something at `addr` of
+ * `code` that refers to the section in a way that does not say to which. */
+int scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len);
 int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 void scan_sites_sort(struct scan *s);

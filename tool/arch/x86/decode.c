@@ -235,6 +235,8 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
 		return "compare of memory with a constant has no immediate form (a branch site, later)";
 	if (z->mnemonic == ZYDIS_MNEMONIC_CMP)
 		return "compare with memory as its first operand has no immediate form";
+	if (z->meta.category == ZYDIS_CATEGORY_X87_ALU)
+		return "vector or x87 load has no immediate form";
 	if (z->meta.category == ZYDIS_CATEGORY_CONVERT)
 		return "conversion from floating point or vector has no immediate form";
 	if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && gpr(ops[0].reg.value) == INSN_NO_REG)
