@@ -167,9 +167,13 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		leave(t, s, i, 0xffff);
 		break;
 	case FLOW_JUMP:
+		/* Out of the function, a tail call: its arguments, and what a caller
+		 * finds unchanged. */
+		if (in->target < t->fn->start || in->target >= t->fn->end)
+			leave(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
+		break;
 	case FLOW_BRANCH:
-		/* Out of the function: a tail call, or its cold part, where any
-		 * register may be used. */
+		/* To its cold part, mostly, where any register may be used. */
 		if (in->target < t->fn->start || in->target >= t->fn->end)
 			leave(t, s, i, 0xffff);
 		break;
