@@ -77,6 +77,10 @@ bench: deps	## the benchmarks as tables; a part with PARTS=cycles (see scripts/b
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	B=$(B) $(PYTHON) scripts/bench/run $(PARTS)
 
+soak: deps	## the stress test for long: SOAK_ROUNDS (4) of some minutes each
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	B=$(B) scripts/soak.sh $(SOAK_ROUNDS)
+
 fuzz: deps	## mutants of ELF files under ASan and UBSan, for FUZZ_MINUTES (60)
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
@@ -104,4 +108,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test demo bench fuzz deps install clean help
+.PHONY: all asan test demo bench soak fuzz deps install clean help
