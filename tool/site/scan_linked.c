@@ -98,13 +98,6 @@ static struct range etched_range(const struct scan *s)
 	return r;
 }
 
-/* An array's address less a few elements: arr[i - 1]. */
-#define BEFORE_ARRAY 256u
-static bool near_range(const struct range *r, uint64_t addr)
-{
-	return r->lo < r->hi && addr + BEFORE_ARRAY >= r->lo && addr <= r->hi;
-}
-
 static bool in_range(const struct range *r, uint64_t addr) { return addr >= r->lo && addr <= r->hi; }
 
 /* ---- what the dynamic linker and data words say --------------------------- */
@@ -345,6 +338,25 @@ static struct ref ref_to(const struct scan *s, uint64_t addr)
 	return r;
 }
 
+/* An array's address less a few elements: arr[i - 1]. */
+#define BEFORE_ARRAY 256u
+
+/* Does an operand at an address where no object is refer to an etched section all
+ * the same? What follows the section, or lies between two of them, does not. */
+static bool is_strange(const struct code_scan *c, const struct insn *in, uint64_t at)
+{
+	const struct range *r = &c->range;
+	uint32_t section;
+	bool shared;
+
+	if (r->lo >= r->hi || at + BEFORE_ARRAY < r->lo || at > r->hi)
+		return false;
+	section = elf_section_at(c->s->file, at);
+	if (section && section_is_etched(&c->s->file->sections[section], &shared))
+		return true;
+	return at < r->lo && (in->index != INSN_NO_REG || in->base < INSN_PC_REG);
+}
+
 /* Fills mem and imm of a function; false when nothing in it is of interest. */
 static bool refs_fill(struct code_scan *c, const struct func_code *code, struct ref *mem, struct ref *imm)
 {
@@ -362,8 +374,7 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 			     : c->absolute ? (uint64_t)in->disp : 0;
 			if (at && in_range(&c->range, at))
 				mem[i] = ref_to(c->s, at);
-			if (at && mem[i].object < 0 && !in->lawful &&
-			    (in->base == INSN_PC_REG ? in_range(&c->range, at) : near_range(&c->range, at)))
+			if (at && mem[i].object < 0 && !in->lawful && is_strange(c, in, at))
 				c->strange = true;
 			else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
 				mem[i] = (struct ref){slot->object, true, slot->off};

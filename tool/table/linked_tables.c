@@ -32,9 +32,9 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 			memcpy(&m, s->data + at, sizeof(m));
 			if (m.magic != ETCH_MODULE_MAGIC)
 				continue;
-			if (m.version != ETCH_MODULE_VERSION || m.size != sizeof(m))
-				return error_set(e, "its module descriptor is of version %u (this etch writes %u)",
-				                 m.version, ETCH_MODULE_VERSION);
+			if (!etch_module_valid(&m))
+				return error_set(e, "its module descriptor is malformed or of another version (%u, "
+				                 "this etch writes %u)", m.version, ETCH_MODULE_VERSION);
 			if (elf_at(f, s->sh.sh_addr + at, sizeof(m)) != s->data + at)
 				return error_set(e, "section %s: not where its segment has it", s->name);
 			p = realloc(t->modules, (t->module_count + 1) * sizeof(*p));
@@ -96,11 +96,10 @@ static int imv_read(const struct elf_file *f, struct linked_tables *t, struct er
 		struct etch_imv *x = &row->entry;
 
 		memcpy(x, p + i * sizeof(*x), sizeof(*x));
+		if (!etch_imv_valid(x))
+			return error_set(e, ETCH_SEC_IMV " entry %" PRIu64 " is malformed", i);
 		if (x->form == ETCH_FORM_NONE)
 			continue;
-		if (!etch_form_size(x->form) || (x->flags & ~ETCH_IMV_FLAGS) || (x->shape & 0x80) ||
-		    etch_imv_addressing(x) > ETCH_ADDR_BASE || !etch_imv_len(x))
-			return error_set(e, ETCH_SEC_IMV " entry %" PRIu64 " is malformed", i);
 		row->site = etch_ref(at, x->site);
 		row->obj = etch_ref(at + offsetof(struct etch_imv, obj), x->obj);
 		t->imv_count++;
@@ -122,10 +121,10 @@ static int obj_read(const struct elf_file *f, struct linked_tables *t, struct er
 		struct etch_obj x;
 
 		memcpy(&x, p + i * sizeof(x), sizeof(x));
+		if (!etch_obj_valid(&x, t->flags & ETCH_MODULE_LINKED))
+			return error_set(e, ETCH_SEC_OBJ " record %" PRIu64 " is malformed", i);
 		if (x.kind == ETCH_OBJ_NONE)
 			continue;
-		if (x.kind > ETCH_OBJ_ESCAPE)
-			return error_set(e, ETCH_SEC_OBJ " record %" PRIu64 " is malformed", i);
 		row->addr = etch_ref(at, x.addr);
 		row->ref = etch_ref(at + offsetof(struct etch_obj, ref), x.ref);
 		row->size = x.size;

@@ -247,6 +247,46 @@ static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *by
 	return n;
 }
 
+/*
+ * Is an entry of __imv well formed, by itself? What it refers to is for the reader
+ * to check. An empty entry is all zero. One definition for tool and library.
+ */
+static inline int etch_imv_valid(const struct etch_imv *e)
+{
+	unsigned mode = etch_imv_addressing(e);
+
+	if (e->form == ETCH_FORM_NONE)
+		return !e->site && !e->obj && !e->regs && !e->shape && !e->flags;
+	if (!etch_form_size(e->form) || (e->flags & ~ETCH_IMV_FLAGS) || (e->shape & 0x80) || mode > ETCH_ADDR_BASE)
+		return 0;
+	if (etch_imv_len(e) < 6) /* opcode, ModRM and four bytes of displacement */
+		return 0;
+	if (mode != ETCH_ADDR_BASE && etch_imv_base(e))
+		return 0;
+	/* What goes through a slot has its address in a register, and its value is
+	 * not known before the program is loaded. */
+	return !(e->flags & ETCH_IMV_GOT) || (mode == ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
+}
+
+/* The same for a record of __etch_obj; `linked`: ETCH_MODULE_LINKED is set. */
+static inline int etch_obj_valid(const struct etch_obj *o, int linked)
+{
+	if (o->kind == ETCH_OBJ_NONE)
+		return !o->addr && !o->size && !o->ref && !o->flags && !o->zero;
+	if (o->zero || o->kind > ETCH_OBJ_ESCAPE)
+		return 0;
+	if (o->kind != ETCH_OBJ_OBJECT)
+		return !(o->flags & ~ETCH_OBJ_GOT);
+	return !(o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED)) &&
+	       (linked || !(o->flags & ETCH_OBJ_ARMED));
+}
+
+static inline int etch_module_valid(const struct etch_module *m)
+{
+	return m->magic == ETCH_MODULE_MAGIC && m->version == ETCH_MODULE_VERSION && m->size == sizeof(*m) &&
+	       !(m->flags & ~(ETCH_MODULE_LINKED | ETCH_MODULE_MOVED));
+}
+
 #ifdef __cplusplus
 }
 #endif
