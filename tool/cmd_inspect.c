@@ -72,6 +72,8 @@ static int view_load_linked(struct view *v, struct error *e)
 		*e = v->scan.error;
 		return -1;
 	}
+	if (v->tables.flags & ETCH_MODULE_LINKED)
+		sites_unlisted(&v->scan, &v->tables);
 	objects_judge(&v->scan, &v->tables);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite: one verb. What to do is seen from the file. */
 #include "command.h"
+#include "elf/lines.h"
 #include "elf/outfile.h"
 #include "rewrite.h"
 
@@ -48,6 +49,24 @@ static void say_error(const char *path, const struct error *e)
 	fprintf(stderr, "etch: %s: %s\n", path, e->text);
 }
 
+/* One line each: FILE: ID: function+offset (source line): what. */
+static void say_findings(const char *path, const struct elf_file *f, const struct scan *s)
+{
+	struct lines *lines = s->finding_count ? lines_open(f) : NULL;
+	size_t i;
+
+	for (i = 0; i < s->finding_count; i++) {
+		const struct finding *x = &s->findings[i];
+		char source[256] = "-";
+
+		if (x->section)
+			lines_find(lines, x->section, x->addr, source, sizeof(source));
+		fprintf(stderr, source[0] == '-' ? "etch: %s: %s: %s%.0s: %s\n" : "etch: %s: %s: %s (%s): %s\n",
+		        path, x->id, x->where, source, x->text);
+	}
+	lines_close(lines);
+}
+
 static void say_done(const char *path, const struct elf_file *f, const struct rewrite_result *r)
 {
 	if (elf_is_object(f))
@@ -65,7 +84,7 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 	struct scan s = {0};
 	struct error e;
 	uint8_t *bytes;
-	size_t size, i;
+	size_t size;
 	int status = EXIT_UNUSABLE;
 
 	if (file_read(path, &bytes, &size, &e)) {
@@ -95,9 +114,7 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 		fprintf(stderr, "etch: %s\n", e.text);
 		goto out;
 	}
-	for (i = 0; i < s.finding_count; i++)
-		fprintf(stderr, "etch: %s: %s: %s: %s\n", path, s.findings[i].id, s.findings[i].where,
-		        s.findings[i].text);
+	say_findings(path, &f, &s);
 	if (opt->verbose)
 		say_done(path, &f, &done);
 	status = s.finding_count && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;

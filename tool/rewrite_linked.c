@@ -71,23 +71,13 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 	return rows;
 }
 
-static bool row_known(const struct linked_tables *now, uint64_t site)
-{
-	size_t k;
-
-	for (k = 0; k < now->imv_count; k++)
-		if (now->imv[k].site == site)
-			return true;
-	return false;
-}
-
 /*
  * Where the tables cannot grow, the sites that the object step knew go on alone,
  * and the objects without a record stay unarmed.
  */
 static int room_make(struct scan *s, struct elf_file *f, const struct linked_tables *now, struct error *e)
 {
-	size_t imv_count, obj_count, i, k, left = 0;
+	size_t imv_count, obj_count, i, left;
 	struct imv_row *imv = imv_rows(s, &imv_count);
 	struct obj_row *obj = obj_rows(s, now, &obj_count);
 	bool named = true;
@@ -103,22 +93,7 @@ static int room_make(struct scan *s, struct elf_file *f, const struct linked_tab
 	free(obj);
 	if (room)
 		return room < 0 ? -1 : 0;
-	for (i = 0; i < s->site_count; i++) {
-		struct site *site = &s->sites[i];
-
-		if (site->kind != SITE_LOAD || site->reason || row_known(now, site->addr))
-			continue;
-		site->reason = "no room in the tables of this file";
-		left++;
-	}
-	for (i = 0; i < s->objects.defined; i++) {
-		struct object *o = &s->objects.list[i];
-
-		for (k = 0; k < now->obj_count; k++)
-			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
-				break;
-		o->unrecorded = k == now->obj_count;
-	}
+	left = sites_unlisted(s, now);
 	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites stay loads: the tables cannot grow (%s)", left, e->text);
 }
 

@@ -220,3 +220,61 @@ void func_code_free(struct func_code *c)
 	free(c->insns);
 	memset(c, 0, sizeof(*c));
 }
+
+/* ---- what a call changes -------------------------------------------------- */
+
+/* A chain of calls deeper than this is taken by the ABI alone. */
+#define CLOBBER_DEPTH 8u
+
+int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e)
+{
+	*c = (struct func_clobbers){.file = f, .list = l, .known = calloc(l->count + 1, 1),
+	                            .mask = calloc(l->count + 1, sizeof(uint16_t))};
+	return c->known && c->mask ? 0 : error_set(e, "out of memory");
+}
+
+void func_clobbers_free(struct func_clobbers *c)
+{
+	free(c->known);
+	free(c->mask);
+	memset(c, 0, sizeof(*c));
+}
+
+uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
+{
+	const struct func *fn = &c->list->funcs[callee];
+	struct func_code code = {0};
+	uint16_t mask = 0, all = insn_call_clobbers();
+	size_t i;
+
+	if (c->known[callee] == 2)
+		return c->mask[callee];
+	if (c->known[callee] == 1 || c->depth >= CLOBBER_DEPTH)
+		return all;
+	c->known[callee] = 1;
+	c->depth++;
+	if (func_decode(fn, &code, e) || !code.whole)
+		mask = all;
+	for (i = 0; i < code.count && mask != all; i++) {
+		const struct insn *in = &code.insns[i];
+		bool pending = elf_is_object(c->file) && in->imm == 0; /* its relocation says where */
+		const struct func *to;
+
+		mask |= in->writes & all;
+		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+			mask = all;
+		if (in->flow != FLOW_CALL && in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH)
+			continue;
+		if (!pending && in->flow != FLOW_CALL && in->target >= fn->start && in->target < fn->end)
+			continue;
+		to = pending ? NULL
+		     : func_find(c->list, elf_is_object(c->file) ? fn->section : elf_section_at(c->file, in->target),
+		                 in->target);
+		mask |= to && to->start == in->target ? func_clobbers(c, (int32_t)(to - c->list->funcs), e) : all;
+	}
+	c->depth--;
+	c->known[callee] = 2;
+	c->mask[callee] = mask;
+	func_code_free(&code);
+	return mask;
+}

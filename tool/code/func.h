@@ -45,4 +45,20 @@ size_t func_insn_at(const struct func_code *c, uint64_t addr);
 /* Index of the instruction that holds the byte at `addr`, or SIZE_MAX. */
 size_t func_insn_over(const struct func_code *c, uint64_t addr);
 
+/*
+ * Which registers a call of a function may change, from its code and that of the
+ * functions it calls, as far as they are in the file: never more than the ABI
+ * allows. Remembered per function.
+ */
+struct func_clobbers {
+	const struct elf_file *file;
+	const struct func_list *list;
+	uint8_t *known;  /* 0 no, 1 being worked on, 2 yes */
+	uint16_t *mask;
+	unsigned depth;
+};
+int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e);
+void func_clobbers_free(struct func_clobbers *c);
+uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e);
+
 #endif

@@ -29,6 +29,7 @@ struct track {
 	const struct func *fn;
 	const struct func_code *code;
 	const struct ref *mem, *imm;
+	struct func_clobbers *clobbers;
 	struct block *blocks;
 	size_t block_count;
 	size_t *queue;
@@ -100,7 +101,8 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	const struct insn *in = &t->code->insns[i];
 	bool via, slot = t->mem[i].object >= 0 && t->mem[i].got;
 	struct value v = operand(t, s, i, &via), result = nothing, imm = nothing;
-	uint16_t data = in->reads;
+	uint16_t data = in->reads, clobbered;
+	struct error err = {""};
 	unsigned r;
 
 	if (t->imm[i].object >= 0)
@@ -108,7 +110,9 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	if (slot) {
 		v.off = 0;
 		v.got = true;
-		if (in->move == MOVE_LOAD)
+		if (in->lawful)
+			;
+		else if (in->move == MOVE_LOAD)
 			result = v;
 		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
 			use_report(t, i, USE_ESCAPE, &v, false);
@@ -138,7 +142,8 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		}
 		break;
 	case MOVE_IMM:
-		result = imm;
+		if (!in->lawful)
+			result = imm;
 		break;
 	default:
 		use_report(t, i, USE_ESCAPE, &imm, false);
@@ -156,9 +161,16 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		leave(t, s, i, insn_call_arguments());
 		if (t->opaque) /* a landing pad may find it in a register that calls keep */
 			leave(t, s, i, (uint16_t)~insn_call_clobbers());
+		/* A compiler that sees the callee uses what that one leaves alone
+		 * (gcc's -fipa-ra), whatever the ABI says. */
+		clobbered = insn_call_clobbers();
+		if (in->callee >= 0 && t->clobbers)
+			clobbered &= func_clobbers(t->clobbers, in->callee, &err);
 		for (r = 0; r < REGS; r++)
-			if (insn_call_clobbers() >> r & 1)
+			if (clobbered >> r & 1)
 				s->reg[r] = nothing;
+		if (err.text[0])
+			t->stopped = -1;
 		break;
 	case FLOW_RETURN:
 		leave(t, s, i, insn_return_values());
@@ -338,9 +350,10 @@ static bool block_is_padding(const struct track *t, size_t b)
 }
 
 int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
-               use_fn *report, void *arg, struct error *e)
+               struct func_clobbers *clobbers, use_fn *report, void *arg, struct error *e)
 {
-	struct track t = {.fn = fn, .code = code, .mem = mem, .imm = imm, .report = report, .arg = arg};
+	struct track t = {.fn = fn, .code = code, .mem = mem, .imm = imm, .clobbers = clobbers,
+	                  .report = report, .arg = arg};
 	struct state entry = {.reached = true};
 	size_t b, i;
 	unsigned r;

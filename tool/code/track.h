@@ -41,12 +41,12 @@ typedef int use_fn(void *arg, const struct use *use);
 
 /*
  * mem[i] and imm[i] are what the memory operand and the immediate of
- * instruction i refer to. A direct jump whose target is unknown (relocated) has
+ * instruction i refer to; `clobbers` may be null. A direct jump whose target is unknown (relocated) has
  * target UINT64_MAX. Calls `fn` once for each use, in address order but for
  * escapes found where paths meet, which come last; stops and returns its value
  * when that is not 0. -1 when out of memory.
  */
 int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
-               use_fn *report, void *arg, struct error *e);
+               struct func_clobbers *clobbers, use_fn *report, void *arg, struct error *e);
 
 #endif

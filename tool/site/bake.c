@@ -52,6 +52,43 @@ int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
 	return 0;
 }
 
+static int addr_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+size_t sites_unlisted(struct scan *s, const struct linked_tables *now)
+{
+	uint64_t *listed = calloc(now->imv_count + 1, sizeof(*listed));
+	size_t i, k, n = 0;
+
+	for (i = 0; listed && i < now->imv_count; i++)
+		listed[i] = now->imv[i].site;
+	if (listed)
+		qsort(listed, now->imv_count, sizeof(*listed), addr_order);
+	for (i = 0; i < s->site_count; i++) {
+		struct site *site = &s->sites[i];
+
+		if (site->kind != SITE_LOAD || site->reason ||
+		    (listed && bsearch(&site->addr, listed, now->imv_count, sizeof(*listed), addr_order)))
+			continue;
+		site->reason = "no room in the tables of this file";
+		n++;
+	}
+	free(listed);
+	for (i = 0; i < s->objects.defined; i++) {
+		struct object *o = &s->objects.list[i];
+
+		for (k = 0; k < now->obj_count; k++)
+			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
+				break;
+		o->unrecorded = k == now->obj_count;
+	}
+	return n;
+}
+
 static bool has_libetch(const struct elf_file *f)
 {
 	const struct elf_symbol *lists[2] = {f->symbols, f->dynsyms};

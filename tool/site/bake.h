@@ -16,6 +16,12 @@
 int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e);
 
 /*
+ * Where the tables cannot hold more: sites that are in none of its entries stay
+ * loads, objects without a record stay unarmed. Returns how many sites.
+ */
+size_t sites_unlisted(struct scan *s, const struct linked_tables *now);
+
+/*
  * Decides for each object whether it is armed from the start: no store, no
  * escape, pages of its own. Sets armed and unarmed (the reason).
  */

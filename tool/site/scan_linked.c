@@ -323,6 +323,7 @@ struct code_scan {
 	struct scan *s;
 	struct range range;
 	bool absolute; /* ET_EXEC: constants can be addresses */
+	uint64_t got;  /* what _GLOBAL_OFFSET_TABLE_ is; 0 = none */
 	bool strange;  /* this function refers to an etched section, but to no object */
 	struct ref *refs;
 	size_t room;
@@ -341,9 +342,7 @@ static struct ref ref_to(const struct scan *s, uint64_t addr)
 /* An array's address less a few elements: arr[i - 1]. */
 #define BEFORE_ARRAY 256u
 
-/* Does an operand at an address where no object is refer to an etched section all
- * the same? What follows the section, or lies between two of them, does not. */
-static bool is_strange(const struct code_scan *c, const struct insn *in, uint64_t at)
+static bool is_strange_place(const struct code_scan *c, uint64_t at)
 {
 	const struct range *r = &c->range;
 	uint32_t section;
@@ -352,9 +351,17 @@ static bool is_strange(const struct code_scan *c, const struct insn *in, uint64_
 	if (r->lo >= r->hi || at + BEFORE_ARRAY < r->lo || at > r->hi)
 		return false;
 	section = elf_section_at(c->s->file, at);
-	if (section && section_is_etched(&c->s->file->sections[section], &shared))
+	return section && section_is_etched(&c->s->file->sections[section], &shared);
+}
+
+/* Does an operand at an address where no object is refer to an etched section all
+ * the same? What follows the section, or lies between two of them, does not. */
+static bool is_strange(const struct code_scan *c, const struct insn *in, uint64_t at)
+{
+	if (is_strange_place(c, at))
 		return true;
-	return at < r->lo && (in->index != INSN_NO_REG || in->base < INSN_PC_REG);
+	return at < c->range.lo && at + BEFORE_ARRAY >= c->range.lo && !elf_section_at(c->s->file, at) &&
+	       (in->index != INSN_NO_REG || in->base < INSN_PC_REG);
 }
 
 /* Fills mem and imm of a function; false when nothing in it is of interest. */
@@ -379,6 +386,10 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 			else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
 				mem[i] = (struct ref){slot->object, true, slot->off};
 		}
+		/* The large code model: a constant that is relative to the GOT. */
+		if (in->imm_len == 8 && c->got &&
+		    (is_strange_place(c, (uint64_t)in->imm + c->got) || slot_at(c->s, (uint64_t)in->imm + c->got)))
+			c->strange = true;
 		if (c->absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT && in_range(&c->range, (uint64_t)in->imm))
 			imm[i] = ref_to(c->s, (uint64_t)in->imm);
 		any |= mem[i].object >= 0 || imm[i].object >= 0;
@@ -389,10 +400,14 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 static int code_take(struct scan *s, const struct range *range)
 {
 	struct code_scan c = {.s = s, .range = *range, .absolute = s->file->eh.e_type == ET_EXEC};
+	uint32_t got = elf_section_find(s->file, ".got.plt", 1);
 	struct func_code code = {0};
 	size_t k, first, i;
 	int err = 0;
 
+	if (!got)
+		got = elf_section_find(s->file, ".got", 1);
+	c.got = got ? s->file->sections[got].sh.sh_addr : 0;
 	for (k = 0; k < s->funcs.count && !err; k++) {
 		const struct func *fn = &s->funcs.funcs[k];
 
@@ -409,6 +424,14 @@ static int code_take(struct scan *s, const struct range *range)
 				err = error_set(&s->error, "out of memory");
 				break;
 			}
+		}
+		for (i = 0; i < code.count; i++) {
+			struct insn *in = &code.insns[i];
+			const struct func *to = in->flow == FLOW_CALL
+			                        ? func_find(&s->funcs, elf_section_at(s->file, in->target), in->target) : NULL;
+
+			if (to && to->start == in->target)
+				in->callee = (int32_t)(to - s->funcs.funcs);
 		}
 		c.strange = false;
 		if (!code.count)
@@ -594,7 +617,8 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 		return -1;
 	if (!s->objects.count)
 		return 0;
-	if (func_list_build(f, &s->funcs, &s->error) || code_take(s, &range) || tables_take(s, now))
+	if (func_list_build(f, &s->funcs, &s->error) ||
+	    func_clobbers_init(&s->clobbers, f, &s->funcs, &s->error) || code_take(s, &range) || tables_take(s, now))
 		return -1;
 	slots_name(s);
 	scan_sites_sort(s);

@@ -54,6 +54,7 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 			o.addr = y->value;
 			o.size = y->size;
 		} else if (y->special || y->bind == STB_LOCAL ||
+		           y->bind == STB_WEAK /* its address may be null: the link step knows */ ||
 		           (!declared(f, y->name) && !name_set_has(others, y->name))) {
 			continue;
 		}
@@ -125,6 +126,17 @@ static bool is_got_type(uint32_t t)
 	return t == R_X86_64_GOTPCREL || t == R_X86_64_GOTPCRELX || t == R_X86_64_REX_GOTPCRELX;
 }
 
+/* A call whose relocation says that it goes to a function of this file. */
+static void callee_set(const struct scan *s, struct insn *in, const struct elf_reloc *r)
+{
+	const struct elf_symbol *y = &s->file->symbols[r->symbol];
+	uint64_t to = y->value + (uint64_t)r->addend + 4;
+	const struct func *fn = y->section ? func_find(&s->funcs, y->section, to) : NULL;
+
+	if (fn && fn->start == to)
+		in->callee = (int32_t)(fn - s->funcs.funcs);
+}
+
 /* Fills mem[] and imm[] from the relocations that lie in the function. */
 static int refs_fill(struct scan *s, const struct symbols *m, const struct func *fn, struct func_code *code,
                      const struct elf_reloc *r, const struct elf_reloc *end, struct ref *mem, struct ref *imm)
@@ -147,6 +159,8 @@ static int refs_fill(struct scan *s, const struct symbols *m, const struct func 
 		at = (unsigned)(r->offset - in->addr);
 		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->imm_len && at == in->imm_at)
 			in->target = UINT64_MAX; /* the relocation decides where it goes */
+		if (in->flow == FLOW_CALL && in->imm_len && at == in->imm_at)
+			callee_set(s, in, r);
 		if (!m->etched[r->symbol])
 			continue;
 		pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
@@ -224,6 +238,13 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 		}
 		for (j = 0; j < 2 * code.count; j++)
 			refs[j] = (struct ref){-1, false, 0};
+		for (j = 0; j < code.count; j++) {
+			const struct func *to = code.insns[j].flow == FLOW_CALL && code.insns[j].imm
+			                        ? func_find(&s->funcs, section, code.insns[j].target) : NULL;
+
+			if (to && to->start == code.insns[j].target)
+				code.insns[j].callee = (int32_t)(to - s->funcs.funcs);
+		}
 		err = refs_fill(s, m, fn, &code, r, end, refs, refs + code.count);
 		if (!err)
 			err = scan_function(s, fn, &code, refs, refs + code.count);
@@ -275,7 +296,8 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 		return -1;
 	if (!s->objects.count)
 		return 0;
-	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error))
+	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error) ||
+	    func_clobbers_init(&s->clobbers, f, &s->funcs, &s->error))
 		goto out;
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *rel = &f->sections[i], *target;

@@ -131,6 +131,8 @@ int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t 
 		return error_set(&s->error, "out of memory");
 	f = &s->findings[s->finding_count++];
 	snprintf(f->id, sizeof(f->id), "%s", id);
+	f->section = section;
+	f->addr = addr;
 	elf_describe(s->file, section, addr, f->where, sizeof(f->where));
 	va_start(ap, format);
 	vsnprintf(f->text, sizeof(f->text), format, ap);
@@ -184,6 +186,7 @@ void scan_free(struct scan *s)
 	free(s->findings);
 	free(s->slots);
 	free(s->relocated);
+	func_clobbers_free(&s->clobbers);
 	func_list_free(&s->funcs);
 	memset(s, 0, sizeof(*s));
 }
@@ -330,5 +333,5 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 {
 	struct function_scan c = {s, fn, code};
 
-	return track_uses(fn, code, mem, imm, use_take, &c, &s->error);
+	return track_uses(fn, code, mem, imm, s->clobbers.known ? &s->clobbers : NULL, use_take, &c, &s->error);
 }

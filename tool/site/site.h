@@ -57,6 +57,8 @@ struct site {
 /* Something a person should know: a stable ID, where, and what. */
 struct finding {
 	char id[12];
+	uint32_t section; /* 0: the file as a whole */
+	uint64_t addr;
 	char where[200];
 	char text[300];
 };
@@ -73,6 +75,7 @@ struct scan {
 	struct slot *slots; /* linked: sorted by addr */
 	size_t slot_count, slot_room;
 	struct func_list funcs;
+	struct func_clobbers clobbers;
 	struct object_list objects;
 	struct site *sites; /* sorted by (section, addr, kind) once finished */
 	size_t site_count, site_room;

@@ -301,15 +301,17 @@ extern const char etch_obj_stop_[] __asm__("__stop___etch_obj") ETCH_HIDDEN_WEAK
  * see defined: a module without sites would then be given another module's table. */
 __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
         ".hidden __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj");
-/* Bounds of the etched sections; equal where the module has no such section. By
- * a ds lea, as in ETCH_ADDR: the first object's address does not escape here. */
-#define ETCH_BOUND_(symbol)                                                   \
-	(__extension__({                                                      \
-		const void *etch_a_;                                          \
-		__asm__(".weak " symbol "\n\t.hidden " symbol "\n\t.byte 0x3e\n\t" \
-		        "{leaq " symbol "(%%rip), %0|lea %0, " symbol "[rip]}" \
-		        : "=r"(etch_a_));                                     \
-		etch_a_;                                                      \
+/* Bounds of the etched sections; null where the module has no such section. Through
+ * the GOT, since they may be undefined, and marked lawful as in ETCH_ADDR: the
+ * first object's address does not escape here. */
+#define ETCH_BOUND_(symbol)                                                        \
+	(__extension__({                                                           \
+		const void *etch_a_;                                               \
+		__asm__(".weak " symbol "\n\t.hidden " symbol "\n\t.byte 0x3e\n\t"   \
+		        "{movq " symbol "@GOTPCREL(%%rip), %0"                     \
+		        "|mov %0, qword ptr [rip + " symbol "@GOTPCREL]}"          \
+		        : "=r"(etch_a_));                                          \
+		etch_a_;                                                           \
 	}))
 
 extern const struct etch_module etch_module_ ETCH_HIDDEN_WEAK_

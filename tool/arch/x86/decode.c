@@ -121,6 +121,7 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
 	out->len = z.length;
+	out->callee = -1;
 	out->base = out->index = out->dst = out->src = INSN_NO_REG;
 	if (z.raw.imm[0].size) {
 		out->imm = z.raw.imm[0].is_signed ? z.raw.imm[0].value.s : (int64_t)z.raw.imm[0].value.u;
@@ -162,8 +163,10 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 		out->mem = MEM_NONE;
 		out->move = MOVE_NONE;
 	}
-	out->lawful = z.mnemonic == ZYDIS_MNEMONIC_LEA && bytes[0] == 0x3e && (bytes[1] & 0xf8) == 0x48 &&
-	              bytes[2] == 0x8d;
+	/* ds lea; and ds mov from the GOT, which linkers make a lea or an immediate of */
+	out->lawful = bytes[0] == 0x3e && z.length >= 4 && (bytes[1] & 0xf8) == 0x48 &&
+	              (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
+	               (bytes[2] == 0xc7 && out->move == MOVE_IMM));
 	return true;
 }
 

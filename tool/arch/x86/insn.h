@@ -48,6 +48,7 @@ enum insn_move {
 struct insn {
 	uint64_t addr;
 	uint64_t target;   /* of a direct jump, branch or call */
+	int32_t callee;    /* function of the same file that a call goes to, by number; -1 = not known */
 	int64_t disp;      /* displacement of the memory operand as encoded, sign-extended */
 	int64_t imm;
 	uint16_t reads;    /* registers whose value is used as data: not as base or index */
@@ -60,7 +61,7 @@ struct insn {
 	uint8_t disp_at, disp_len; /* place of the displacement in the bytes; len 0 = none */
 	uint8_t imm_at, imm_len;
 	uint8_t move, dst, src;
-	bool lawful;       /* the ds-prefixed lea of ETCH_ADDR */
+	bool lawful;       /* the ds-prefixed lea of ETCH_ADDR, or the mov from a GOT slot of the bounds */
 	bool segment;      /* fs or gs: not a plain address */
 	bool string;       /* accesses memory through implicit registers (rep movs...) */
 	bool padding;      /* does nothing: nop of any length, int3 */
