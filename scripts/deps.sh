@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev libzydis-dev libcapstone-dev libjson-c-dev"
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
-PACKAGES="$PACKAGES clang-14 clang lld llvm-14-linker-tools libclang-rt-14-dev elfutils gdb valgrind libc6-dbg"
+PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb valgrind libc6-dbg"
 # .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
 PACKAGES="$PACKAGES ca-certificates python3 python3-venv tcl"
 
