@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""What README.md and docs/guides tell a reader to type is typed here.
+
+A fenced block of these pages says in its info string what it is:
+
+    ```make file=Makefile     write this file
+    ```sh run                 run this with `sh -e`
+    ```text expect            how the standard output of the last run must end
+
+Guides run in a copy of fixtures/guides, with an installed etch; README.md where
+build/ and lib/ are those of the checkout.
+"""
+import os
+import re
+import shutil
+
+import pytest
+
+from conftest import FIXTURES, ROOT, run
+
+GUIDES = ROOT / "docs" / "guides"
+# What a guide needs that make deps does not bring.
+NEEDS = {"cmake": ["cmake", "ninja"], "meson": ["meson", "ninja"], "ninja": ["ninja"],
+         "autotools": ["autoreconf", "automake"]}
+PAGES = sorted(p.stem for p in GUIDES.glob("*.md"))
+BLOCK = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(page):
+    """(what it is, the text) of each block that says what it is."""
+    for language, info, text in BLOCK.findall(page.read_text()):
+        if info:
+            yield info, text
+        else:
+            assert language != "sh", f"{page.name}: a block of commands that no test runs:\n{text}"
+
+
+def follow(page, directory, env):
+    """Does what a page says. Returns the number of commands blocks run."""
+    out, runs = None, 0
+    for info, text in blocks(page):
+        if info.startswith("file="):
+            (directory / info[5:]).write_text(text)
+        elif info == "run":
+            out = run(["sh", "-e"], input=text, cwd=directory, env=env, timeout=900).stdout.splitlines()
+            runs += 1
+        elif info == "expect":
+            want = text.splitlines()
+            assert out is not None and out[-len(want):] == want, f"{page.name}: {out[-len(want):]}"
+        else:
+            pytest.fail(f"{page.name}: a block that is neither file=, run nor expect: {info}")
+    return runs
+
+
+@pytest.fixture(scope="module")
+def installed(build, tmp_path_factory):
+    """An environment in which etch has been installed."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"PREFIX={prefix}", "install"])
+    env = dict(os.environ, PATH=f"{prefix}/bin:{os.environ['PATH']}", PKG_CONFIG_PATH=f"{prefix}/lib/pkgconfig",
+               LD_LIBRARY_PATH=f"{prefix}/lib")
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CFLAGS", "LDFLAGS", "DESTDIR", "B", "CC"):
+        env.pop(name, None)
+    return env
+
+
+@pytest.mark.parametrize("compiler", [None, "clang"], ids=["cc", "clang"])
+@pytest.mark.parametrize("guide", PAGES)
+def test_guide(guide, compiler, installed, tmp_path):
+    missing = [tool for tool in NEEDS.get(guide, []) if not shutil.which(tool)]
+    if missing:
+        pytest.skip(f"not installed, and not needed to build etch: {' '.join(missing)}")
+    if compiler and guide in ("lto", "ninja"):
+        pytest.skip("this guide names its compilers itself")
+    for f in (FIXTURES / "guides").iterdir():
+        shutil.copy(f, tmp_path)
+    if guide != "autotools":  # the script that other guides refer to
+        script = dict(blocks(GUIDES / "autotools.md"))["file=etch-cc"]
+        (tmp_path / "etch-cc").write_text(script)
+        (tmp_path / "etch-cc").chmod(0o755)
+    env = dict(installed, CC=compiler) if compiler else installed
+    assert follow(GUIDES / f"{guide}.md", tmp_path, env)
+
+
+def test_readme(build, tmp_path):
+    (tmp_path / "build").symlink_to(build)
+    (tmp_path / "lib").symlink_to(ROOT / "lib")
+    assert follow(ROOT / "README.md", tmp_path, dict(os.environ))
+
+
+def test_links():
+    """Every file that README.md and the guides link to exists, and every heading."""
+    for page in (ROOT / "README.md", ROOT / "docs" / "live-patching.md", *GUIDES.glob("*.md")):
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if re.match(r"https?:", target):
+                continue
+            file, _, heading = target.partition("#")
+            file = (page.parent / file).resolve() if file else page
+            assert file.exists(), f"{page.name} links to {target}"
+            if heading:
+                titles = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
+                anchors = [re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles]
+                assert heading in anchors, f"{page.name} links to {target}"
