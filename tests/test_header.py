@@ -18,6 +18,7 @@ DEFINE_IMV(unsigned short, h_short) = 65535;
 DEFINE_IMV(long, h_long) = -1L;
 static DEFINE_IMV(void *, h_pointer);
 DECLARE_IMV(int, h_elsewhere);
+DECLARE_IMV_LOCAL(int, h_local);
 ETCHED struct h_config { int a; long b[3]; unsigned char c; } h_cfg = { 1, { 2, 3, 4 }, 5 };
 ETCHED_SHARED int h_packed = 6;
 static inline int h_inline(int x) { return x + imv_read(h_int); }
@@ -27,7 +28,7 @@ int h_read(int x)
 	if (unlikely(imv_read(h_char) == 'y'))
 		x++;
 	return x + h_inline(x) + imv_read(h_short) + (int)imv_read(h_long) + (imv_read(h_pointer) != 0) +
-	       imv_read(h_elsewhere) + _imv_read(h_int) + h_cfg.a + (int)h_cfg.b[1] + h_cfg.c + h_packed;
+	       imv_read(h_elsewhere) + imv_read(h_local) + _imv_read(h_int) + h_cfg.a + (int)h_cfg.b[1] + h_cfg.c + h_packed;
 }
 int h_set(int x);
 int h_set(int x)

@@ -98,6 +98,8 @@ const char *etch_strerror(int error);
 /*
  * DEFINE_IMV(type, name) = init;   type: 1, 2, 4 or 8 bytes, scalar or pointer
  * DECLARE_IMV(type, name);         for use in other files and modules
+ * DECLARE_IMV_LOCAL(type, name);   for use in other files of the same module, where
+ *                                  it is not exported: spares -fPIC code the GOT
  * EXPORT_IMV_SYMBOL(name);         after DEFINE_IMV: visible to other modules,
  *                                  also with -fvisibility=hidden (which clang
  *                                  never applies to a DEFINE_IMV)
@@ -111,6 +113,9 @@ const char *etch_strerror(int error);
 #define DECLARE_IMV(type, name)    \
 	ETCH_DECLARE(name##__imv); \
 	extern __typeof__(type) name##__imv
+#define DECLARE_IMV_LOCAL(type, name) \
+	ETCH_DECLARE(name##__imv);    \
+	extern __typeof__(type) name##__imv __attribute__((visibility("hidden")))
 #ifdef __clang__ /* takes no visibility after the definition */
 #define ETCH_IMV_VISIBLE_ __attribute__((visibility("default")))
 #define EXPORT_IMV_SYMBOL(name) extern __typeof__(name##__imv) name##__imv
@@ -144,20 +149,22 @@ const char *etch_strerror(int error);
 			                     : "=r"(etch_v_.u64)                      \
 			                     : "m"(name##__imv));                     \
 		else                                                                  \
-			__asm__ __volatile__(ETCH_PAD_R12_ ".p2align 3,," ETCH_PAD32_   \
-			                     "\n\t"                                  \
+			__asm__ __volatile__(ETCH_PAD_R12_ ETCH_PAD_BASE_                     \
+			                     ".p2align 3,,5\n\t"                     \
 			                     "%{disp32%} {movl %1, %k0|mov %k0, %k1}" \
 			                     : "=R"(etch_v_.u32)                      \
 			                     : "m"(name##__imv));                     \
 		etch_v_.value;                                                        \
 	}))
-/* Where the address may come from the GOT, in a register that needs a REX prefix,
- * the 4-byte load can be 7 bytes long, and 8 where that register is r12. */
-#if defined(__pic__) && (!defined(__pie__) || defined(__clang__))
-#define ETCH_PAD32_ "6"
+/* Where the address comes from the GOT, in a register that needs a REX prefix, the
+ * 4-byte load is 7 bytes long, and any load is 8 where that register is r12. */
+#ifdef __pic__
+#define ETCH_PAD_BASE_                                           \
+	".irp etch_r,8,9,10,11,13,14,15\n\t"                     \
+	".ifeqs \"%1\",\"(%%r\\etch_r)\"\n\t.p2align 3,,6\n\t.endif\n\t.endr\n\t"
 #define ETCH_PAD_R12_ ".ifeqs \"%1\",\"(%%r12)\"\n\t.p2align 3\n\t.endif\n\t"
 #else
-#define ETCH_PAD32_ "5"
+#define ETCH_PAD_BASE_ ""
 #define ETCH_PAD_R12_ ""
 #endif
 
