@@ -2,6 +2,7 @@
 /* Etched objects and their uses in a linked file: by the addresses that
  * instructions, dynamic relocations and data words refer to, and by the tables
  * that the object step left. */
+#include "site/linked.h"
 #include "site/site.h"
 #include "table/linked_tables.h"
 
@@ -52,8 +53,7 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 	return 0;
 }
 
-/* The object at an address, or -1. */
-static int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
+int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 {
 	const struct elf_file *f = s->file;
 	size_t k;
@@ -77,11 +77,6 @@ static int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 	return -1;
 }
 
-/* Bounds of all etched sections, for the quick answer "no". */
-struct range {
-	uint64_t lo, hi;
-};
-
 static struct range etched_range(const struct scan *s)
 {
 	struct range r = {UINT64_MAX, 0};
@@ -96,166 +91,6 @@ static struct range etched_range(const struct scan *s)
 			r.hi = o->addr + o->size;
 	}
 	return r;
-}
-
-static bool in_range(const struct range *r, uint64_t addr) { return addr >= r->lo && addr <= r->hi; }
-
-/* ---- what the dynamic linker and data words say --------------------------- */
-
-static bool is_got(const struct elf_file *f, uint64_t addr)
-{
-	uint32_t i = elf_section_at(f, addr);
-
-	return i && !strncmp(f->sections[i].name, ".got", 4);
-}
-
-static int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
-{
-	if (!list_grow((void **)&s->slots, s->slot_count, &s->slot_room, sizeof(*s->slots)))
-		return error_set(&s->error, "out of memory");
-	s->slots[s->slot_count++] = (struct slot){addr, object, off};
-	return 0;
-}
-
-/* A word at `at` that holds `value`, an address: a GOT slot, or an escape. */
-static int word_take(struct scan *s, uint64_t at, uint64_t value)
-{
-	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true};
-
-	site.object = object_at(s, value, true);
-	if (site.object < 0)
-		return 0;
-	site.off = (int64_t)(value - s->objects.list[site.object].addr);
-	if (is_got(s->file, at))
-		return slot_add(s, at, site.object, site.off);
-	site.section = elf_section_at(s->file, at);
-	return scan_site_add(s, &site);
-}
-
-static int relocated_add(struct scan *s, uint64_t at)
-{
-	if (!list_grow((void **)&s->relocated, s->relocated_count, &s->relocated_room, sizeof(*s->relocated)))
-		return error_set(&s->error, "out of memory");
-	s->relocated[s->relocated_count++] = at;
-	return 0;
-}
-
-/* SHT_RELR: an address, then bitmaps of the 63 words after the last one (gABI,
- * "Relative relocation table"). The addends are in place. */
-static int relr_take(struct scan *s, const struct elf_section *rel, const struct range *range)
-{
-	uint64_t i, word, base = 0, value, at;
-	const uint8_t *p;
-	unsigned bit;
-
-	for (i = 0; i + 8 <= rel->sh.sh_size; i += 8) {
-		memcpy(&word, rel->data + i, 8);
-		for (bit = 0; bit < 64; bit++) {
-			if (word & 1) {
-				if (bit == 63)
-					break;
-				if (!(word >> (bit + 1) & 1))
-					continue;
-				at = base + 8ull * bit;
-			} else {
-				if (bit)
-					break;
-				at = word;
-			}
-			if (relocated_add(s, at))
-				return -1;
-			p = elf_at(s->file, at, 8);
-			if (!p)
-				continue;
-			memcpy(&value, p, 8);
-			if (in_range(range, value) && word_take(s, at, value))
-				return -1;
-		}
-		base = word & 1 ? base + 63 * 8 : word + 8;
-	}
-	return 0;
-}
-
-static int dynamic_relocs_take(struct scan *s, const struct range *range)
-{
-	const struct elf_file *f = s->file;
-	uint32_t i;
-	long n, k;
-
-	for (i = 1; i < f->section_count; i++) {
-		const struct elf_section *rel = &f->sections[i];
-		struct elf_reloc *r;
-		int err = 0;
-
-		if (!(rel->sh.sh_flags & SHF_ALLOC) || !rel->data)
-			continue;
-		if (rel->sh.sh_type == SHT_RELR && relr_take(s, rel, range))
-			return -1;
-		if (rel->sh.sh_type != SHT_RELA)
-			continue;
-		n = elf_relocs(f, i, &r, &s->error);
-		if (n < 0)
-			return -1;
-		for (k = 0; k < n && !err; k++) {
-			/* Static programs have relocations without a symbol table. */
-			const struct elf_symbol *y =
-				r[k].symbol && rel->sh.sh_link == f->dynsym ? &f->dynsyms[r[k].symbol] : NULL;
-			uint64_t value = r[k].type == R_X86_64_RELATIVE ? (uint64_t)r[k].addend
-			                 : y && y->section ? y->value + (uint64_t)r[k].addend : 0;
-
-			err = relocated_add(s, r[k].offset);
-			if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
-				err = word_take(s, r[k].offset, value);
-		}
-		free(r);
-		if (err)
-			return -1;
-	}
-	return 0;
-}
-
-/* Words of a file that is loaded where it was linked. */
-static int absolute_words_take(struct scan *s, const struct range *range)
-{
-	const struct elf_file *f = s->file;
-	uint32_t i;
-	uint64_t at, value;
-
-	for (i = 1; i < f->section_count; i++) {
-		const struct elf_section *x = &f->sections[i];
-
-		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
-		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
-		    !strncmp(x->name, ".eh_frame", 9))
-			continue;
-		for (at = -x->sh.sh_addr & 7; at + 8 <= x->sh.sh_size; at += 8) {
-			memcpy(&value, x->data + at, 8);
-			if (in_range(range, value) && word_take(s, x->sh.sh_addr + at, value))
-				return -1;
-		}
-	}
-	return 0;
-}
-
-static int slot_order(const void *a, const void *b)
-{
-	const struct slot *x = a, *y = b;
-
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
-static int word_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-static const struct slot *slot_at(const struct scan *s, uint64_t addr)
-{
-	struct slot key = {addr, 0, 0};
-
-	return s->slot_count ? bsearch(&key, s->slots, s->slot_count, sizeof(key), slot_order) : NULL;
 }
 
 /* ---- objects of other modules, known by the slots of the tables ----------- */
@@ -284,12 +119,11 @@ static const char *slot_symbol(const struct elf_file *f, uint64_t addr)
 /* Declared objects that lie elsewhere get an object without a section. */
 static int foreign_slots_take(struct scan *s, const struct linked_tables *now)
 {
-	size_t k, known = s->slot_count;
+	size_t k;
 	uint64_t slot;
 
 	for (k = 0; k < now->imv_count + now->obj_count; k++) {
 		struct object o = {0};
-		struct slot key;
 
 		if (k < now->imv_count) {
 			if (!(now->imv[k].entry.flags & ETCH_IMV_GOT))
@@ -302,18 +136,13 @@ static int foreign_slots_take(struct scan *s, const struct linked_tables *now)
 				continue;
 			slot = row->addr;
 		}
-		key.addr = slot;
-		if (!is_got(s->file, slot) ||
-		    (known && bsearch(&key, s->slots, known, sizeof(key), slot_order)))
+		if (!slot_is_got(s->file, slot) || slot_at(s, slot))
 			continue;
-		if (s->slot_count > known && s->slots[s->slot_count - 1].addr == slot)
-			continue; /* the tables are sorted by slot: duplicates are neighbours, mostly */
 		o.name = strdup(slot_symbol(s->file, slot));
 		if (scan_object_add(s, &o) || slot_add(s, slot, (int32_t)s->objects.count - 1, 0))
 			return -1;
+		slots_sort(s);
 	}
-	if (s->slot_count)
-		qsort(s->slots, s->slot_count, sizeof(*s->slots), slot_order);
 	return 0;
 }
 
@@ -606,13 +435,8 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	if (objects_read(s, f, now))
 		return -1;
 	range = etched_range(s);
-	if (dynamic_relocs_take(s, &range) ||
-	    (f->eh.e_type == ET_EXEC && absolute_words_take(s, &range)))
+	if (words_take(s, &range))
 		return -1;
-	if (s->slot_count)
-		qsort(s->slots, s->slot_count, sizeof(*s->slots), slot_order);
-	if (s->relocated_count)
-		qsort(s->relocated, s->relocated_count, sizeof(*s->relocated), word_order);
 	if (foreign_slots_take(s, now))
 		return -1;
 	if (!s->objects.count)

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* What a linked file's data says about etched objects: dynamic relocations and,
+ * where a file is loaded where it was linked, plain words. A GOT slot is a way to
+ * an object that the code is asked about; any other word lets it escape. */
+#include "site/linked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- slots --------------------------------------------------------------- */
+
+static int slot_order(const void *a, const void *b)
+{
+	const struct slot *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+const struct slot *slot_at(const struct scan *s, uint64_t addr)
+{
+	struct slot key = {addr, 0, 0};
+
+	return s->slot_count ? bsearch(&key, s->slots, s->slot_count, sizeof(key), slot_order) : NULL;
+}
+
+void slots_sort(struct scan *s)
+{
+	if (s->slot_count)
+		qsort(s->slots, s->slot_count, sizeof(*s->slots), slot_order);
+}
+
+bool slot_is_got(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i = elf_section_at(f, addr);
+
+	return i && !strncmp(f->sections[i].name, ".got", 4);
+}
+
+int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
+{
+	if (!list_grow((void **)&s->slots, s->slot_count, &s->slot_room, sizeof(*s->slots)))
+		return error_set(&s->error, "out of memory");
+	s->slots[s->slot_count++] = (struct slot){addr, object, off};
+	return 0;
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+/* A word at `at` that holds `value`, an address: a GOT slot, or an escape. */
+static int word_take(struct scan *s, uint64_t at, uint64_t value)
+{
+	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true};
+
+	site.object = object_at(s, value, true);
+	if (site.object < 0)
+		return 0;
+	site.off = (int64_t)(value - s->objects.list[site.object].addr);
+	if (slot_is_got(s->file, at))
+		return slot_add(s, at, site.object, site.off);
+	site.section = elf_section_at(s->file, at);
+	return scan_site_add(s, &site);
+}
+
+static int relocated_add(struct scan *s, uint64_t at)
+{
+	if (!list_grow((void **)&s->relocated, s->relocated_count, &s->relocated_room, sizeof(*s->relocated)))
+		return error_set(&s->error, "out of memory");
+	s->relocated[s->relocated_count++] = at;
+	return 0;
+}
+
+/* SHT_RELR: an address, then bitmaps of the 63 words after the last one (gABI,
+ * "Relative relocation table"). The addends are in place. */
+static int relr_take(struct scan *s, const struct elf_section *rel, const struct range *range)
+{
+	uint64_t i, word, base = 0, value, at;
+	const uint8_t *p;
+	unsigned bit;
+
+	for (i = 0; i + 8 <= rel->sh.sh_size; i += 8) {
+		memcpy(&word, rel->data + i, 8);
+		for (bit = 0; bit < 64; bit++) {
+			if (word & 1) {
+				if (bit == 63)
+					break;
+				if (!(word >> (bit + 1) & 1))
+					continue;
+				at = base + 8ull * bit;
+			} else {
+				if (bit)
+					break;
+				at = word;
+			}
+			if (relocated_add(s, at))
+				return -1;
+			p = elf_at(s->file, at, 8);
+			if (!p)
+				continue;
+			memcpy(&value, p, 8);
+			if (in_range(range, value) && word_take(s, at, value))
+				return -1;
+		}
+		base = word & 1 ? base + 63 * 8 : word + 8;
+	}
+	return 0;
+}
+
+static int dynamic_relocs_take(struct scan *s, const struct range *range)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i;
+	long n, k;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *rel = &f->sections[i];
+		struct elf_reloc *r;
+		int err = 0;
+
+		if (!(rel->sh.sh_flags & SHF_ALLOC) || !rel->data)
+			continue;
+		if (rel->sh.sh_type == SHT_RELR && relr_take(s, rel, range))
+			return -1;
+		if (rel->sh.sh_type != SHT_RELA)
+			continue;
+		n = elf_relocs(f, i, &r, &s->error);
+		if (n < 0)
+			return -1;
+		for (k = 0; k < n && !err; k++) {
+			/* Static programs have relocations without a symbol table. */
+			const struct elf_symbol *y =
+				r[k].symbol && rel->sh.sh_link == f->dynsym ? &f->dynsyms[r[k].symbol] : NULL;
+			uint64_t value = r[k].type == R_X86_64_RELATIVE ? (uint64_t)r[k].addend
+			                 : y && y->section ? y->value + (uint64_t)r[k].addend : 0;
+
+			err = relocated_add(s, r[k].offset);
+			if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
+				err = word_take(s, r[k].offset, value);
+		}
+		free(r);
+		if (err)
+			return -1;
+	}
+	return 0;
+}
+
+/* Words of a file that is loaded where it was linked. */
+static int absolute_words_take(struct scan *s, const struct range *range)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i;
+	uint64_t at, value;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *x = &f->sections[i];
+
+		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
+		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
+		    !strncmp(x->name, ".eh_frame", 9))
+			continue;
+		for (at = -x->sh.sh_addr & 7; at + 8 <= x->sh.sh_size; at += 8) {
+			memcpy(&value, x->data + at, 8);
+			if (in_range(range, value) && word_take(s, x->sh.sh_addr + at, value))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int word_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+int words_take(struct scan *s, const struct range *range)
+{
+	if (dynamic_relocs_take(s, range) || (s->file->eh.e_type == ET_EXEC && absolute_words_take(s, range)))
+		return -1;
+	slots_sort(s);
+	if (s->relocated_count)
+		qsort(s->relocated, s->relocated_count, sizeof(*s->relocated), word_order);
+	return 0;
+}
