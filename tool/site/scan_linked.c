@@ -2,6 +2,7 @@
 /* Etched objects and their uses in a linked file: by the addresses that
  * instructions, dynamic relocations and data words refer to, and by the tables
  * that the object step left. */
+#include "report/progress.h"
 #include "site/linked.h"
 #include "site/site.h"
 #include "table/linked_tables.h"
@@ -240,6 +241,7 @@ static int code_take(struct scan *s, const struct range *range)
 	for (k = 0; k < s->funcs.count && !err; k++) {
 		const struct func *fn = &s->funcs.funcs[k];
 
+		progress_step(s->file->path, k, s->funcs.count);
 		err = func_decode(fn, &code, &s->error);
 		if (err)
 			break;
@@ -281,6 +283,7 @@ static int code_take(struct scan *s, const struct range *range)
 				memset(&s->sites[i].entry, 0, sizeof(s->sites[i].entry));
 			}
 	}
+	progress_end();
 	free(c.refs);
 	func_code_free(&code);
 	return err;

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/progress.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUIET_SECONDS 2.0  /* what is done by then needs no line */
+#define STEP_SECONDS 0.1   /* between two changes of the line */
+
+static double start, last;
+static bool shown;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void progress_step(const char *what, size_t done, size_t total)
+{
+	static int terminal = -1;
+	double t;
+
+	if (terminal < 0)
+		terminal = isatty(STDERR_FILENO);
+	if (!terminal || (done & 255 && start != 0))
+		return;
+	t = now();
+	if (start == 0)
+		start = last = t;
+	if (t - start < QUIET_SECONDS || t - last < STEP_SECONDS)
+		return;
+	last = t;
+	shown = true;
+	fprintf(stderr, "\r\033[Ketch: %.60s: %zu of %zu functions", what, done, total);
+	fflush(stderr);
+}
+
+void progress_end(void)
+{
+	if (shown)
+		fputs("\r\033[K", stderr);
+	shown = false;
+	start = 0;
+}
