@@ -177,11 +177,6 @@ SOURCES = {
             "71e2d66a44dafc35649ff82742cf4908557fc31841108d19703b74b7065c0293",
             {"deps/sqlite3/sqlite3.c": "sqlite3.c", "deps/sqlite3/sqlite3.h": "sqlite3.h"}),
     }),
-    "lua": (None, {
-        "debian": lambda work: from_debian(
-            work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz",
-            "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
-    }),
 }
 
 
