@@ -444,7 +444,8 @@ static void objects_fill(struct module *m, struct pair *pair, struct pair *temp)
 
 		if (r->flags & ETCH_OBJ_ARMED)
 			flags |= OBJECT_ARMED;
-		if (r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED))
+		/* Without the link step nobody has seen the files that it is open to. */
+		if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
 			flags |= OBJECT_FACT;
 		if (last && pair[i].key < last->addr + last->size) {
 			if (end > last->addr + last->size)

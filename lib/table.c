@@ -108,7 +108,7 @@ int table_object_ok(const struct module *m, const struct etch_obj *o)
 	if (o->zero || o->kind > ETCH_OBJ_ESCAPE)
 		return 0;
 	if (o->kind == ETCH_OBJ_OBJECT) {
-		if (o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED))
+		if (o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED | ETCH_OBJ_OPEN))
 			return 0;
 		if ((o->flags & ETCH_OBJ_ARMED) && !m->linked)
 			return 0;

@@ -131,10 +131,29 @@ def test_etch_release_makes_plain_stores_lawful_again(flow):
     assert run([build(flow, STORE, "linked"), "3"]).stdout == "12 0 62\n"
 
 
-def test_a_store_that_no_step_saw_hits_the_protection_instead_of_leaving_an_old_value(flow):
-    # Neither step has seen second.c: armed at start-up, and the store faults.
-    p = subprocess.run([build(flow, STORE, "object", second_processed=False)], capture_output=True, text=True)
-    assert p.returncode == -11 and "cfg_store" in p.stderr and re.search(r"\bcfg\b", p.stderr)
+@pytest.mark.parametrize("second", [STORE, ESCAPE], ids=["store", "escape"])
+def test_without_the_link_step_an_object_that_other_files_can_name_starts_as_loads(flow, second):
+    # Neither step has seen second.c.
+    assert run([build(flow, second, "object", second_processed=False)]).stdout == "12 42 0 0 42 45 0\n"
+
+
+def test_an_exported_object_starts_as_loads_and_a_scalar_or_hidden_one_does_not(flow):
+    text = """
+#include <etch/imv.h>
+ETCHED int open_to_all = 1;
+ETCHED __attribute__((visibility("hidden"))) int hidden = 2;
+DEFINE_IMV(int, scalar) = 3;
+int sum(void);
+int sum(void) { return open_to_all + hidden + imv_read(scalar); }
+"""
+    o = flow.compile(text, ["-O2", "-fPIC"])
+    flow.rewrite(o)
+    lib = flow.tmp / "lib.so"
+    run([flow.cc, "-shared", "-o", lib, o, f"-L{flow.build}", "-letch"])
+    flow.rewrite(lib)
+    armed = {x["object"]: (x["armed"], x["because"]) for x in flow.inspect("summary", lib)["objects"]}
+    assert armed["open_to_all"][0] == "no" and "exported" in armed["open_to_all"][1]
+    assert armed["hidden"][0] == armed["scalar__imv"][0] == "yes"
 
 
 def test_a_load_wider_than_one_field_follows_a_set_of_either(flow, stage):

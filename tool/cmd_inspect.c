@@ -425,6 +425,7 @@ static void obj_list(const struct view *v, struct listing *l)
 			strcat(flags, r->flags & ETCH_OBJ_ESCAPED ? ",escaped" : "");
 			strcat(flags, r->flags & ETCH_OBJ_ARMED ? ",armed" : "");
 			strcat(flags, r->flags & ETCH_OBJ_SHARED ? ",shared" : "");
+			strcat(flags, r->flags & ETCH_OBJ_OPEN ? ",open" : "");
 		} else {
 			strcat(flags, r->flags & ETCH_OBJ_GOT ? ",got" : "");
 		}

@@ -45,8 +45,10 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 
 		if (o->size > UINT32_MAX)
 			return error_set(e, "etched object %s is larger than 4 GiB", o->name);
-		ok = object_tables_object(t, o->section, o->addr, (uint32_t)o->size, o->shared ? ETCH_OBJ_SHARED : 0,
-		                          o->name);
+		ok = object_tables_object(t, o->section, o->addr, (uint32_t)o->size,
+		                          (o->shared ? ETCH_OBJ_SHARED : 0) |
+		                          (s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o)
+		                           ? ETCH_OBJ_OPEN : 0), o->name);
 	}
 	for (i = 0; i < s->site_count && ok; i++) {
 		const struct site *site = &s->sites[i];

@@ -103,6 +103,21 @@ static bool has_libetch(const struct elf_file *f)
 	return !f->symbol_count;
 }
 
+/* Can another module name it? */
+static bool is_exported(const struct elf_file *f, const struct object *o)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->dynsym_count; i++) {
+		const struct elf_symbol *y = &f->dynsyms[i];
+
+		if (y->section && y->type == STT_OBJECT && y->bind != STB_LOCAL && y->value >= o->addr &&
+		    y->value - o->addr < o->size)
+			return true;
+	}
+	return false;
+}
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file);
@@ -117,6 +132,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			                                          : "stored to plainly";
 		else if (o->facts & ETCH_OBJ_ESCAPED)
 			o->unarmed = "its address escapes";
+		else if (!object_is_imv(o) && is_exported(s->file, o))
+			o->unarmed = "exported: another module may store to it";
 		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
 			o->unarmed = "its section shares a page with other data: <etch/imv.h> pads it, was it not included?";
 		else if (!(sh->sh_flags & SHF_WRITE))

@@ -169,29 +169,60 @@ static struct ref ref_to(const struct scan *s, uint64_t addr)
 	return r;
 }
 
-/* An array's address less a few elements: arr[i - 1]. */
-#define BEFORE_ARRAY 256u
+/*
+ * Compilers fold the constant part of an index into the address: arr[c - 'a'],
+ * arr[i + 600]. How far from an etched object such an address is still suspected.
+ */
+#define INDEX_REACH 0x10000u
 
+/* Does an address inside an etched section, where no object is, refer to it? */
 static bool is_strange_place(const struct code_scan *c, uint64_t at)
 {
 	const struct range *r = &c->range;
 	uint32_t section;
 	bool shared;
 
-	if (r->lo >= r->hi || at + BEFORE_ARRAY < r->lo || at > r->hi)
+	if (r->lo >= r->hi || at + INDEX_REACH < r->lo || at > r->hi)
 		return false;
 	section = elf_section_at(c->s->file, at);
 	return section && section_is_etched(&c->s->file->sections[section], &shared);
 }
 
-/* Does an operand at an address where no object is refer to an etched section all
- * the same? What follows the section, or lies between two of them, does not. */
+/* Is the address that of some other writable variable, as far as symbols tell? */
+static bool is_other_variable(const struct elf_file *f, uint64_t at)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	bool shared;
+
+	for (i = 1; i < n; i++)
+		if (list[i].type == STT_OBJECT && list[i].section && at >= list[i].value &&
+		    at - list[i].value < list[i].size && (f->sections[list[i].section].sh.sh_flags & SHF_WRITE) &&
+		    !section_is_etched(&f->sections[list[i].section], &shared))
+			return true;
+	return false;
+}
+
+/*
+ * An operand whose address is in no etched object: does it refer to one all the
+ * same? What reads is of no interest: it makes no fact. What follows an etched
+ * section, or lies between two of them, is not in it.
+ */
 static bool is_strange(const struct code_scan *c, const struct insn *in, uint64_t at)
 {
+	const struct range *r = &c->range;
+	uint32_t section;
+
 	if (is_strange_place(c, at))
 		return true;
-	return at < c->range.lo && at + BEFORE_ARRAY >= c->range.lo && !elf_section_at(c->s->file, at) &&
-	       (in->index != INSN_NO_REG || in->base < INSN_PC_REG);
+	if (in->base == INSN_PC_REG || (in->base == INSN_NO_REG && in->index == INSN_NO_REG))
+		return false; /* no index: it is where it is */
+	if (r->lo >= r->hi || at + INDEX_REACH < r->lo || at > r->hi + INDEX_REACH || in->mem == MEM_READ)
+		return false;
+	section = elf_section_at(c->s->file, at);
+	if (in->mem == MEM_ADDRESS && section && !(c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
+		return false; /* a table of constants */
+	return !is_other_variable(c->s->file, at);
 }
 
 /* Fills mem and imm of a function; false when nothing in it is of interest. */

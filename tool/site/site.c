@@ -197,6 +197,14 @@ bool section_is_etched(const struct elf_section *s, bool *shared)
 	return (*shared || !strcmp(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
 }
 
+bool object_is_imv(const struct object *o)
+{
+	const char *at = strstr(o->name, "__imv");
+
+	/* Compilers may add to it: a C++ scope before, ".0" or ".lto_priv.0" behind. */
+	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
+}
+
 /* ---- names --------------------------------------------------------------- */
 
 static int name_order(const void *a, const void *b)

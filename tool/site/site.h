@@ -134,6 +134,8 @@ void scan_sites_sort(struct scan *s);
 int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
                   const struct ref *imm);
 
+/* NAME__imv in the scalars' section: what DEFINE_IMV makes. */
+bool object_is_imv(const struct object *o);
 /* True for the sections that ETCHED and DEFINE_IMV put objects into. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
 

@@ -92,6 +92,10 @@ enum etch_obj_kind {
 #define ETCH_OBJ_ESCAPED 0x02u /* something in the linked file takes its address */
 #define ETCH_OBJ_ARMED   0x04u /* its live sites hold immediates from the start */
 #define ETCH_OBJ_SHARED  0x08u /* lives in ETCH_SEC_SCALAR: shares its pages with others */
+/* Set by the object step: other files of the link can name it and store to it, so
+ * that only the link step can tell. Clear for static objects, and for DEFINE_IMV,
+ * whose names (NAME__imv) are etch's own. */
+#define ETCH_OBJ_OPEN    0x10u
 /* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
 #define ETCH_OBJ_GOT     0x80u
 
