@@ -278,3 +278,76 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
 	func_code_free(&code);
 	return mask;
 }
+
+/* Everything an instruction may take from registers. */
+static uint16_t uses(const struct insn *in)
+{
+	uint16_t mask = in->reads;
+
+	if (in->base < 16)
+		mask |= (uint16_t)(1u << in->base);
+	if (in->index < 16)
+		mask |= (uint16_t)(1u << in->index);
+	return mask;
+}
+
+/* Live registers before instruction i, given those before all others. */
+static uint16_t live_before(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
+                            const uint16_t *live, size_t i)
+{
+	const struct insn *in = &code->insns[i];
+	bool pending = elf_is_object(c->file) && in->imm == 0;
+	uint16_t after = i + 1 < code->count ? live[i + 1] : 0xffff, there;
+	uint16_t kept = (uint16_t)~insn_call_clobbers();
+	bool inside = !pending && in->target >= fn->start && in->target < fn->end;
+	size_t to = inside ? func_insn_at(code, in->target) : SIZE_MAX;
+
+	switch (in->flow) {
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		return uses(in) | insn_call_arguments() | (after & kept);
+	case FLOW_RETURN:
+		return insn_return_values() | kept;
+	case FLOW_STOP:
+		return 0;
+	case FLOW_JUMP_IND:
+		return 0xffff;
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		there = to != SIZE_MAX ? live[to] : inside || in->flow == FLOW_BRANCH ? 0xffff
+		        : insn_call_arguments() | kept;
+		return uses(in) | there | (in->flow == FLOW_BRANCH ? after : 0);
+	default:
+		return uses(in) | (after & (uint16_t)~in->writes);
+	}
+}
+
+uint16_t func_live(const struct func_clobbers *c, int32_t number, uint64_t addr, struct error *e)
+{
+	const struct func *fn = &c->list->funcs[number];
+	struct func_code code = {0};
+	uint16_t *live, mask = 0xffff;
+	bool changed = true;
+	size_t i, at;
+
+	if (func_decode(fn, &code, e) || !code.whole || (at = func_insn_at(&code, addr)) == SIZE_MAX) {
+		func_code_free(&code);
+		return mask;
+	}
+	live = calloc(code.count + 1, sizeof(*live));
+	if (!live)
+		error_set(e, "out of memory");
+	while (live && changed) { /* backwards, until nothing is added */
+		changed = false;
+		for (i = code.count; i-- > 0;) {
+			mask = live_before(c, fn, &code, live, i);
+			changed |= mask != live[i];
+			live[i] |= mask;
+		}
+	}
+	if (live)
+		mask = live[at];
+	free(live);
+	func_code_free(&code);
+	return mask;
+}

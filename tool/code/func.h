@@ -60,5 +60,12 @@ struct func_clobbers {
 int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e);
 void func_clobbers_free(struct func_clobbers *c);
 uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e);
+static inline bool func_is_start(const struct func_clobbers *c, int32_t fn, uint64_t addr)
+{
+	return c->list->funcs[fn].start == addr;
+}
+/* Registers whose value at `addr` may be used from there on, in function number
+ * `fn` and behind it: liveness, with the ABI for what leaves the function. */
+uint16_t func_live(const struct func_clobbers *c, int32_t fn, uint64_t addr, struct error *e);
 
 #endif

@@ -30,6 +30,7 @@ struct track {
 	const struct func_code *code;
 	const struct ref *mem, *imm;
 	struct func_clobbers *clobbers;
+	size_t last; /* the last instruction that is no padding */
 	struct block *blocks;
 	size_t block_count;
 	size_t *queue;
@@ -96,6 +97,24 @@ static void leave(struct track *t, struct state *s, size_t i, uint16_t regs)
 			use_report(t, i, USE_ESCAPE, &s->reg[r], true);
 }
 
+/* What a jump out of the function, or a call, may take along: what is live where
+ * it arrives, if that is in the file; else what the ABI lets it take. */
+static void leave_to(struct track *t, struct state *s, size_t i, uint16_t abi)
+{
+	const struct insn *in = &t->code->insns[i];
+	struct error e = {""};
+	uint16_t mask = abi;
+	unsigned r;
+
+	for (r = 0; r < REGS && s->reg[r].object < 0; r++)
+		;
+	if (r == REGS)
+		return; /* mostly */
+	if (in->callee >= 0 && t->clobbers)
+		mask = func_live(t->clobbers, in->callee, in->entry, &e);
+	leave(t, s, i, mask);
+}
+
 static void insn_apply(struct track *t, struct state *s, size_t i)
 {
 	const struct insn *in = &t->code->insns[i];
@@ -158,13 +177,13 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	switch (in->flow) {
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
-		leave(t, s, i, insn_call_arguments());
+		leave_to(t, s, i, insn_call_arguments());
 		if (t->opaque) /* a landing pad may find it in a register that calls keep */
 			leave(t, s, i, (uint16_t)~insn_call_clobbers());
 		/* A compiler that sees the callee uses what that one leaves alone
 		 * (gcc's -fipa-ra), whatever the ABI says. */
 		clobbered = insn_call_clobbers();
-		if (in->callee >= 0 && t->clobbers)
+		if (in->callee >= 0 && t->clobbers && func_is_start(t->clobbers, in->callee, in->entry))
 			clobbered &= func_clobbers(t->clobbers, in->callee, &err);
 		for (r = 0; r < REGS; r++)
 			if (clobbered >> r & 1)
@@ -182,16 +201,19 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		/* Out of the function, a tail call: its arguments, and what a caller
 		 * finds unchanged. */
 		if (in->target < t->fn->start || in->target >= t->fn->end)
-			leave(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
+			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
 		break;
 	case FLOW_BRANCH:
 		/* To its cold part, mostly, where any register may be used. */
 		if (in->target < t->fn->start || in->target >= t->fn->end)
-			leave(t, s, i, 0xffff);
+			leave_to(t, s, i, 0xffff);
 		break;
 	default:
 		break;
 	}
+	/* Into the next function: assembly with two entries. */
+	if (i == t->last && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH))
+		leave(t, s, i, 0xffff);
 }
 
 /* ---- blocks -------------------------------------------------------------- */
@@ -363,6 +385,8 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 		return 0;
 	for (r = 0; r < REGS; r++)
 		entry.reg[r] = nothing;
+	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
+		;
 	if (blocks_build(&t, e))
 		goto out;
 	block_join(&t, 0, &entry);

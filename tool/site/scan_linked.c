@@ -84,12 +84,13 @@ static struct range etched_range(const struct scan *s)
 	size_t k;
 
 	for (k = 0; k < s->objects.defined; k++) {
-		const struct object *o = &s->objects.list[k];
+		const Elf64_Shdr *sh = &s->file->sections[s->objects.list[k].section].sh;
 
-		if (o->addr < r.lo)
-			r.lo = o->addr;
-		if (o->addr + o->size > r.hi)
-			r.hi = o->addr + o->size;
+		/* All of their sections: what has lost its symbol lies there too. */
+		if (sh->sh_addr < r.lo)
+			r.lo = sh->sh_addr;
+		if (sh->sh_addr + sh->sh_size > r.hi)
+			r.hi = sh->sh_addr + sh->sh_size;
 	}
 	return r;
 }
@@ -153,6 +154,7 @@ struct code_scan {
 	struct scan *s;
 	struct range range;
 	bool absolute; /* ET_EXEC: constants can be addresses */
+	uint64_t image; /* where the file is loaded */
 	uint64_t got;  /* what _GLOBAL_OFFSET_TABLE_ is; 0 = none */
 	bool strange;  /* this function refers to an etched section, but to no object */
 	struct ref *refs;
@@ -173,7 +175,7 @@ static struct ref ref_to(const struct scan *s, uint64_t addr)
  * Compilers fold the constant part of an index into the address: arr[c - 'a'],
  * arr[i + 600]. How far from an etched object such an address is still suspected.
  */
-#define INDEX_REACH 0x10000u
+#define INDEX_REACH 0x100000u
 
 /* Does an address inside an etched section, where no object is, refer to it? */
 static bool is_strange_place(const struct code_scan *c, uint64_t at)
@@ -219,10 +221,44 @@ static bool is_strange(const struct code_scan *c, const struct insn *in, uint64_
 		return false; /* no index: it is where it is */
 	if (r->lo >= r->hi || at + INDEX_REACH < r->lo || at > r->hi + INDEX_REACH || in->mem == MEM_READ)
 		return false;
+	if (at < c->image)
+		return false; /* an offset in a structure, not an address */
 	section = elf_section_at(c->s->file, at);
 	if (in->mem == MEM_ADDRESS && section && !(c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
 		return false; /* a table of constants */
+	/* Without symbols, what lies in another variable's section is taken for it. */
+	if (!c->s->file->symbol_count && section && (c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
+		return false;
 	return !is_other_variable(c->s->file, at);
+}
+
+/*
+ * Bytes that do not decode (data in the code, or instructions that neither decoder
+ * knows) may refer to an object all the same: whatever could be a displacement
+ * makes the object it leads to suspect.
+ */
+static int undecoded_take(struct code_scan *c, const struct func *fn)
+{
+	static const unsigned behind[] = {0, 1, 2, 4}; /* bytes of an immediate that may follow */
+	uint64_t size = fn->end - fn->start, at, to;
+	int32_t disp, o;
+	unsigned k;
+
+	for (at = 0; at + 4 <= size; at++) {
+		memcpy(&disp, fn->bytes + at, 4);
+		for (k = 0; k < 5; k++) {
+			struct site site = {.section = fn->section, .addr = fn->start + at, .kind = SITE_ESCAPE};
+
+			if (k == 4 && !c->absolute)
+				break;
+			to = k < 4 ? fn->start + at + 4 + behind[k] + (uint64_t)(int64_t)disp : (uint32_t)disp;
+			o = in_range(&c->range, to) ? object_at(c->s, to, false) : -1;
+			site.object = o;
+			if (o >= 0 && scan_site_add(c->s, &site))
+				return -1;
+		}
+	}
+	return 0;
 }
 
 /* Fills mem and imm of a function; false when nothing in it is of interest. */
@@ -266,6 +302,10 @@ static int code_take(struct scan *s, const struct range *range)
 	size_t k, first, i;
 	int err = 0;
 
+	c.image = UINT64_MAX;
+	for (i = 0; i < s->file->phdr_count; i++)
+		if (s->file->phdrs[i].p_type == PT_LOAD && s->file->phdrs[i].p_vaddr < c.image)
+			c.image = s->file->phdrs[i].p_vaddr;
 	if (!got)
 		got = elf_section_find(s->file, ".got", 1);
 	c.got = got ? s->file->sections[got].sh.sh_addr : 0;
@@ -289,13 +329,15 @@ static int code_take(struct scan *s, const struct range *range)
 		}
 		for (i = 0; i < code.count; i++) {
 			struct insn *in = &code.insns[i];
-			const struct func *to = in->flow == FLOW_CALL
-			                        ? func_find(&s->funcs, elf_section_at(s->file, in->target), in->target) : NULL;
 
-			if (to && to->start == in->target)
-				in->callee = (int32_t)(to - s->funcs.funcs);
+			if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+				scan_callee(s, fn, elf_section_at(s->file, in->target), in);
 		}
 		c.strange = false;
+		if (!code.whole && undecoded_take(&c, fn)) {
+			err = -1;
+			break;
+		}
 		if (!code.count)
 			continue;
 		if (!refs_fill(&c, &code, c.refs, c.refs + code.count) && !c.strange)

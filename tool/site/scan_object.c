@@ -126,15 +126,20 @@ static bool is_got_type(uint32_t t)
 	return t == R_X86_64_GOTPCREL || t == R_X86_64_GOTPCRELX || t == R_X86_64_REX_GOTPCRELX;
 }
 
-/* A call whose relocation says that it goes to a function of this file. */
-static void callee_set(const struct scan *s, struct insn *in, const struct elf_reloc *r)
+/* A call or jump whose relocation says that it goes into a function of this file.
+ * A jump inside its own function gets its target. */
+static void callee_set(const struct scan *s, const struct func *own, struct insn *in, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = &s->file->symbols[r->symbol];
 	uint64_t to = y->value + (uint64_t)r->addend + 4;
 	const struct func *fn = y->section ? func_find(&s->funcs, y->section, to) : NULL;
 
-	if (fn && fn->start == to)
+	if (fn == own && in->flow != FLOW_CALL) {
+		in->target = to;
+	} else if (fn) {
 		in->callee = (int32_t)(fn - s->funcs.funcs);
+		in->entry = to;
+	}
 }
 
 /* Fills mem[] and imm[] from the relocations that lie in the function. */
@@ -157,10 +162,12 @@ static int refs_fill(struct scan *s, const struct symbols *m, const struct func 
 		}
 		in = &code->insns[i];
 		at = (unsigned)(r->offset - in->addr);
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->imm_len && at == in->imm_at)
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && in->imm_len &&
+		    at == in->imm_at) {
 			in->target = UINT64_MAX; /* the relocation decides where it goes */
-		if (in->flow == FLOW_CALL && in->imm_len && at == in->imm_at)
-			callee_set(s, in, r);
+			in->callee = -1;
+			callee_set(s, fn, in, r);
+		}
 		if (!m->etched[r->symbol])
 			continue;
 		pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
@@ -239,11 +246,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 		for (j = 0; j < 2 * code.count; j++)
 			refs[j] = (struct ref){-1, false, 0};
 		for (j = 0; j < code.count; j++) {
-			const struct func *to = code.insns[j].flow == FLOW_CALL && code.insns[j].imm
-			                        ? func_find(&s->funcs, section, code.insns[j].target) : NULL;
-
-			if (to && to->start == code.insns[j].target)
-				code.insns[j].callee = (int32_t)(to - s->funcs.funcs);
+			scan_callee(s, fn, section, &code.insns[j]);
 		}
 		err = refs_fill(s, m, fn, &code, r, end, refs, refs + code.count);
 		if (!err)

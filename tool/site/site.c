@@ -253,6 +253,21 @@ int scan_defined_names(const struct elf_file *f, struct name_set *out, struct er
 	return 0;
 }
 
+void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in)
+{
+	const struct func *fn;
+
+	if (in->flow != FLOW_CALL && in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH)
+		return;
+	if (!strncmp(s->file->sections[section].name, ".plt", 4))
+		return; /* on to another module: by the ABI */
+	fn = func_find(&s->funcs, section, in->target);
+	if (!fn || (fn == own && in->flow != FLOW_CALL))
+		return;
+	in->callee = (int32_t)(fn - s->funcs.funcs);
+	in->entry = in->target;
+}
+
 /* ---- uses -> sites ------------------------------------------------------- */
 
 struct function_scan {

@@ -136,6 +136,8 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 
 /* NAME__imv in the scalars' section: what DEFINE_IMV makes. */
 bool object_is_imv(const struct object *o);
+/* A call, or a jump out of `own`, by its address: sets callee and entry. */
+void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
 /* True for the sections that ETCHED and DEFINE_IMV put objects into. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
 

@@ -52,8 +52,15 @@ static int word_take(struct scan *s, uint64_t at, uint64_t value)
 	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true};
 
 	site.object = object_at(s, value, true);
-	if (site.object < 0)
-		return 0;
+	if (site.object < 0) {
+		/* Something there has lost its symbol. */
+		uint32_t section = elf_section_at(s->file, value);
+		bool shared;
+
+		if (!section || !section_is_etched(&s->file->sections[section], &shared))
+			return 0;
+		return scan_suspect_all(s, section, elf_section_at(s->file, at), at, 0);
+	}
 	site.off = (int64_t)(value - s->objects.list[site.object].addr);
 	if (slot_is_got(s->file, at))
 		return slot_add(s, at, site.object, site.off);
@@ -157,9 +164,14 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
 		    !strncmp(x->name, ".eh_frame", 9))
 			continue;
-		for (at = -x->sh.sh_addr & 7; at + 8 <= x->sh.sh_size; at += 8) {
+		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* packed structs too */
 			memcpy(&value, x->data + at, 8);
-			if (in_range(range, value) && word_take(s, x->sh.sh_addr + at, value))
+			if (!in_range(range, value))
+				continue;
+			/* Where no pointer should be, only what is one for sure. */
+			if (((x->sh.sh_addr + at) & 7) && object_at(s, value, false) < 0)
+				continue;
+			if (word_take(s, x->sh.sh_addr + at, value))
 				return -1;
 		}
 	}

@@ -149,6 +149,8 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 				out->writes |= (uint16_t)(1u << r);
 		}
 	}
+	if (z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT)
+		out->reads |= insn_syscall_arguments();
 	/* xor %r,%r and sub %r,%r read nothing */
 	if ((z.mnemonic == ZYDIS_MNEMONIC_XOR || z.mnemonic == ZYDIS_MNEMONIC_SUB) &&
 	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
@@ -329,5 +331,7 @@ void insn_form_name(unsigned form, char *out, size_t size)
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
 /* rdi rsi rdx rcx r8 r9, and r10 (static chain) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
+/* rdi rsi rdx r10 r8 r9: what the kernel takes (psABI A.2.1) */
+uint16_t insn_syscall_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 0x700u; }
 /* rax rdx */
 uint16_t insn_return_values(void) { return 1u << 0 | 1u << 2; }

@@ -48,7 +48,9 @@ enum insn_move {
 struct insn {
 	uint64_t addr;
 	uint64_t target;   /* of a direct jump, branch or call */
-	int32_t callee;    /* function of the same file that a call goes to, by number; -1 = not known */
+	int32_t callee;    /* function of the same file that a call, or a jump out of its own
+	                    * function, goes to, by number; -1 = not known */
+	uint64_t entry;    /* ... and where in it */
 	int64_t disp;      /* displacement of the memory operand as encoded, sign-extended */
 	int64_t imm;
 	uint16_t reads;    /* registers whose value is used as data: not as base or index */
@@ -99,5 +101,6 @@ void insn_form_name(unsigned form, char *out, size_t out_size);
 uint16_t insn_call_clobbers(void);
 uint16_t insn_call_arguments(void); /* the static chain register too */
 uint16_t insn_return_values(void);
+uint16_t insn_syscall_arguments(void);
 
 #endif
