@@ -143,6 +143,7 @@ const char *etch_strerror(int error);
 			unsigned int u32;                                             \
 			unsigned long u64;                                            \
 		} etch_v_;                                                            \
+		(void)sizeof(char[ETCH_SCALAR_SIZE_(name##__imv) ? 1 : -1]);          \
 		if (sizeof(name##__imv) == 8)                                         \
 			__asm__ __volatile__(ETCH_PAD_R12_ ".p2align 3,,6\n\t"        \
 			                     "%{disp32%} {movq %1, %0|mov %0, %q1}"   \
@@ -156,6 +157,9 @@ const char *etch_strerror(int error);
 			                     : "m"(name##__imv));                     \
 		etch_v_.value;                                                        \
 	}))
+/* An immediate value has 1, 2, 4 or 8 bytes: an array of -1 elements says no. */
+#define ETCH_SCALAR_SIZE_(x) \
+	(sizeof(x) == 1 || sizeof(x) == 2 || sizeof(x) == 4 || sizeof(x) == 8)
 /* Where the address comes from the GOT, in a register that needs a REX prefix, the
  * 4-byte load is 7 bytes long, and any load is 8 where that register is r12. */
 #ifdef __pic__
