@@ -21,11 +21,21 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 	return NULL;
 }
 
+/* Under the lock. Neighbours in a table mostly refer to one segment, by what we
+ * want to do there: that one is tried first. */
 static int range_has(const struct module *m, uint64_t at, uint64_t size, int prot)
 {
-	const struct segment *s = image_segment(&m->image, at, size);
+	static unsigned recent[PROT_READ | PROT_WRITE | PROT_EXEC];
+	unsigned *i = &recent[prot - 1];
+	const struct segment *s = &m->image.segment[*i];
 
-	return s && (s->prot & prot) == prot;
+	if (*i >= m->image.segments || at < s->start || at >= s->end || size > s->end - at) {
+		s = image_segment(&m->image, at, size);
+		if (!s)
+			return 0;
+		*i = (unsigned)(s - m->image.segment);
+	}
+	return (s->prot & prot) == prot;
 }
 
 static int table_place(struct module *m, uint64_t imv, uint64_t imv_bytes, uint64_t obj, uint64_t obj_bytes)
@@ -49,9 +59,7 @@ int table_locate(struct module *m, const struct module_arguments *args)
 
 	if (!range_has(m, (uint64_t)(uintptr_t)d, sizeof(*d), PROT_READ) || ((uintptr_t)d & 7))
 		return 0;
-	if (d->magic != ETCH_MODULE_MAGIC || d->version != ETCH_MODULE_VERSION || d->size != sizeof(*d))
-		return 0;
-	if (d->flags & ~(ETCH_MODULE_LINKED | ETCH_MODULE_MOVED))
+	if (!etch_module_valid(d))
 		return 0;
 	m->linked = !!(d->flags & ETCH_MODULE_LINKED);
 	if (d->flags & ETCH_MODULE_MOVED) {
@@ -68,34 +76,19 @@ int table_locate(struct module *m, const struct module_arguments *args)
 	                   args->obj_stop - args->obj_start);
 }
 
-static int all_zero(const void *at, size_t size)
-{
-	const uint8_t *b = at;
-
-	while (size--)
-		if (*b++)
-			return 0;
-	return 1;
-}
-
 int table_site_ok(const struct module *m, const struct etch_imv *e)
 {
-	unsigned size = etch_form_size(e->form), mode = etch_imv_addressing(e), len = etch_imv_len(e);
 	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 
+	if (!etch_imv_valid(e))
+		return 0;
 	if (e->form == ETCH_FORM_NONE)
-		return all_zero(e, sizeof(*e));
-	/* No instruction of forms.h is shorter than opcode, ModRM and disp32. */
-	if (!size || (e->flags & ~ETCH_IMV_FLAGS) || (e->shape & 0x80) || len < 6)
-		return 0;
-	if (mode > ETCH_ADDR_BASE || (mode != ETCH_ADDR_BASE && etch_imv_base(e)))
-		return 0;
-	if (!range_has(m, site_address(e), len, PROT_READ | PROT_EXEC))
+		return 1;
+	if (!range_has(m, site_address(e), etch_imv_len(e), PROT_READ | PROT_EXEC))
 		return 0;
 	if (e->flags & ETCH_IMV_GOT)
-		return mode == ETCH_ADDR_BASE && !(at & 7) && !(e->flags & ETCH_IMV_BAKED) &&
-		       range_has(m, at, 8, PROT_READ);
-	return range_has(m, at, size, PROT_READ);
+		return !(at & 7) && range_has(m, at, 8, PROT_READ);
+	return range_has(m, at, etch_form_size(e->form), PROT_READ);
 }
 
 int table_object_ok(const struct module *m, const struct etch_obj *o)
@@ -103,20 +96,13 @@ int table_object_ok(const struct module *m, const struct etch_obj *o)
 	uint64_t at = etch_ref((uint64_t)(uintptr_t)&o->addr, o->addr);
 	uint64_t ref = etch_ref((uint64_t)(uintptr_t)&o->ref, o->ref);
 
-	if (o->kind == ETCH_OBJ_NONE)
-		return all_zero(o, sizeof(*o));
-	if (o->zero || o->kind > ETCH_OBJ_ESCAPE)
+	if (!etch_obj_valid(o, m->linked))
 		return 0;
-	if (o->kind == ETCH_OBJ_OBJECT) {
-		if (o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED | ETCH_OBJ_OPEN))
-			return 0;
-		if ((o->flags & ETCH_OBJ_ARMED) && !m->linked)
-			return 0;
+	if (o->kind == ETCH_OBJ_NONE)
+		return 1;
+	if (o->kind == ETCH_OBJ_OBJECT)
 		return range_has(m, at, o->size ? o->size : 1, PROT_READ | PROT_WRITE) &&
 		       range_has(m, ref, 1, PROT_READ);
-	}
-	if (o->flags & ~ETCH_OBJ_GOT)
-		return 0;
 	/* The byte of a plain fact may lie anywhere, also one past its object. */
 	return !(o->flags & ETCH_OBJ_GOT) || (!(at & 7) && range_has(m, at, 8, PROT_READ));
 }
