@@ -143,7 +143,7 @@ static int range_rearm(const void *p, size_t size, int arm)
 	if (n)
 		err = module_protect(m, from, to);
 	for (i = first; i < end && !err; i++)
-		err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD);
+		err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD, NULL);
 	if (!err)
 		err = txn_commit(&t);
 	txn_end(&t);

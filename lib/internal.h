@@ -52,12 +52,14 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_FACT  2u /* someone stores to it plainly, or has its address */
 #define OBJECT_CHANGING 4u /* ARMED is about to become so; used inside one call */
 
+/* 16 bytes: memory for these is what loading a module with many objects costs. */
 struct object {
 	uint64_t addr;
-	uint64_t name; /* address of its NUL-terminated name */
 	uint32_t size;
-	uint32_t flags; /* OBJECT_* */
+	uint32_t flags : 3;   /* OBJECT_* */
+	uint32_t record : 29; /* position of its first record in the object table */
 };
+#define RECORDS_MOST ((uint32_t)1 << 29) /* 2^27 of them span all that 32 bits reach */
 
 /* One row of an index: what lies at `key`. */
 struct pair {
@@ -164,12 +166,14 @@ struct word {
 	uint64_t mask;
 };
 
-#define LIST_FIXED 64
+/* Words that need no mapping, which a batch of 100 variables does not. 4 KiB of
+ * the caller's stack for data; the text list has room of its own. */
+#define LIST_FIXED 128
 
 struct list {
 	struct word *word;
+	struct word *fixed; /* the room that it began with */
 	size_t count, capacity;
-	struct word fixed[LIST_FIXED];
 };
 
 /* The two images of the site planned last: neighbours in a table are often alike. */
@@ -184,6 +188,7 @@ struct txn {
 	struct list data, text;
 	size_t run, run_end; /* cells of data that are now being planned for */
 	struct memo memo;
+	struct word fixed[LIST_FIXED]; /* of data */
 };
 
 enum plan {
@@ -193,14 +198,19 @@ enum plan {
 };
 
 void txn_begin(struct txn *t);
+/* Under the lock. */
 void txn_end(struct txn *t);
+/* Makes room for changes of this many sites, if it can: adding them is then
+ * cheaper. Under the lock. */
+void txn_reserve(struct txn *t, size_t sites);
 /* Adds a store of `size` bytes. Call before taking the lock. 0 or ETCH_ENOMEM. */
 int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
 /* Under the lock: orders the stores, reads what memory holds, drops those that
  * change nothing, and plans every armed site they touch. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
-/* Plans all sites of one object. 0 or an etch_error. */
-int txn_plan_object(struct txn *t, const struct object *o, enum plan plan);
+/* Plans all sites of one object. own: null, or for objects in ascending order
+ * the place in the module's sites to go on from, 0 at first. 0 or an etch_error. */
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t *own);
 /* Plans one site that reads from `object`. 0 or an etch_error. */
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan);
 /* Makes the changes. 0 or an etch_error; then everything is as before. */

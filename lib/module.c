@@ -318,12 +318,21 @@ static void pairs_sort(struct pair *p, size_t n, struct pair *temp)
 {
 	uint64_t any = 0, first = n ? p[0].key : 0;
 	struct pair *from = p, *to = temp, *swap;
-	int sorted = 1;
+	int sorted = 1, falling = 1;
 
 	for (size_t i = 1; i < n; i++) {
 		any |= p[i].key ^ first;
 		sorted &= p[i - 1].key <= p[i].key;
+		falling &= p[i - 1].key > p[i].key;
 	}
+	/* gcc emits variables last to first. */
+	for (size_t i = 0; falling && i < n / 2; i++) {
+		struct pair x = p[i];
+
+		p[i] = p[n - 1 - i];
+		p[n - 1 - i] = x;
+	}
+	sorted |= falling;
 	for (unsigned shift = 0; !sorted && shift < 64; shift += 8) {
 		size_t count[256] = {0}, at = 0;
 
@@ -349,9 +358,10 @@ static void pairs_sort(struct pair *p, size_t n, struct pair *temp)
 
 static size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
 
-static void *pages_map(size_t bytes)
+static void *pages_map(size_t bytes, int flags)
 {
-	long at = sys_call6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long at = sys_call6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 
 	return at < 0 && at > -4096 ? NULL : (void *)at;
 }
@@ -370,7 +380,7 @@ static struct module *block_new(size_t bytes)
 			m->capacity = capacity;
 			return m;
 		}
-	m = pages_map(capacity);
+	m = pages_map(capacity, MAP_POPULATE);
 	if (m)
 		m->capacity = capacity;
 	return m;
@@ -378,6 +388,7 @@ static struct module *block_new(size_t bytes)
 
 struct counts {
 	size_t own, got, objects, facts;
+	int rising, falling; /* the objects' addresses, in table order */
 };
 
 /* Checks and counts. A linked __imv is not walked, so that start-up costs nothing
@@ -385,16 +396,25 @@ struct counts {
  * and the whole is looked at before its first use (module_check). */
 static int tables_count(struct module *m, struct counts *c)
 {
+	uint64_t before = 0, at;
 	size_t low, high;
 
-	memset(c, 0, sizeof(*c));
+	*c = (struct counts){.rising = 1, .falling = 1};
 	for (size_t i = 0; i < m->obj_count; i++) {
-		if (!table_object_ok(m, &m->obj[i]))
+		const struct etch_obj *r = &m->obj[i];
+
+		if (!table_object_ok(m, r))
 			return 0;
-		if (m->obj[i].kind == ETCH_OBJ_OBJECT)
-			c->objects++;
-		else if (m->obj[i].kind != ETCH_OBJ_NONE)
+		if (r->kind == ETCH_OBJ_OBJECT) {
+			at = record_object(r);
+			if (c->objects++) {
+				c->rising &= before <= at;
+				c->falling &= before >= at;
+			}
+			before = at;
+		} else if (r->kind != ETCH_OBJ_NONE) {
 			c->facts++;
+		}
 	}
 	if (m->linked) {
 		for (low = 0, high = m->imv_count; low < high;) {
@@ -427,35 +447,53 @@ static int tables_count(struct module *m, struct counts *c)
 	return 1;
 }
 
-/* The objects, sorted; records of one object (from several files) become one. */
-static void objects_fill(struct module *m, struct pair *pair, struct pair *temp)
+/* Objects come in ascending order; records of one (from several files) become one. */
+static void object_add(struct module *m, const struct etch_obj *r)
+{
+	struct object *last = m->object_count ? &m->object[m->object_count - 1] : NULL;
+	uint64_t at = record_object(r), end = at + r->size;
+	uint32_t flags = 0;
+
+	if (!r->size)
+		return;
+	if (r->flags & ETCH_OBJ_ARMED)
+		flags |= OBJECT_ARMED;
+	/* Without the link step nobody has seen the files that it is open to. */
+	if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
+		flags |= OBJECT_FACT;
+	if (last && at < last->addr + last->size) {
+		if (end > last->addr + last->size)
+			last->size = (uint32_t)(end - last->addr);
+		last->flags |= flags;
+		return;
+	}
+	m->object[m->object_count++] = (struct object){.addr = at, .size = r->size, .flags = flags,
+		.record = (uint32_t)(r - m->obj)};
+}
+
+static int is_object(const struct etch_obj *r) { return r->kind == ETCH_OBJ_OBJECT; }
+
+/* The link step leaves them in order, gcc emits those of one file last to first;
+ * else they are sorted in pair. */
+static void objects_fill(struct module *m, const struct counts *c, struct pair *pair)
 {
 	size_t n = 0, i;
 
-	for (i = 0; i < m->obj_count; i++)
-		if (m->obj[i].kind == ETCH_OBJ_OBJECT && m->obj[i].size)
-			pair[n++] = (struct pair){record_object(&m->obj[i]), i};
-	pairs_sort(pair, n, temp);
-	for (i = 0; i < n; i++) {
-		const struct etch_obj *r = &m->obj[pair[i].value];
-		struct object *last = m->object_count ? &m->object[m->object_count - 1] : NULL;
-		uint64_t end = pair[i].key + r->size;
-		uint32_t flags = 0;
-
-		if (r->flags & ETCH_OBJ_ARMED)
-			flags |= OBJECT_ARMED;
-		/* Without the link step nobody has seen the files that it is open to. */
-		if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
-			flags |= OBJECT_FACT;
-		if (last && pair[i].key < last->addr + last->size) {
-			if (end > last->addr + last->size)
-				last->size = (uint32_t)(end - last->addr);
-			last->flags |= flags;
-			continue;
-		}
-		m->object[m->object_count++] = (struct object){
-			.addr = pair[i].key, .size = r->size, .flags = flags,
-			.name = etch_ref((uint64_t)(uintptr_t)&r->ref, r->ref)};
+	if (c->rising) {
+		for (i = 0; i < m->obj_count; i++)
+			if (is_object(&m->obj[i]))
+				object_add(m, &m->obj[i]);
+	} else if (c->falling) {
+		for (i = m->obj_count; i--;)
+			if (is_object(&m->obj[i]))
+				object_add(m, &m->obj[i]);
+	} else {
+		for (i = 0; i < m->obj_count; i++)
+			if (is_object(&m->obj[i]))
+				pair[n++] = (struct pair){record_object(&m->obj[i]), i};
+		pairs_sort(pair, n, pair + n);
+		for (i = 0; i < n; i++)
+			object_add(m, &m->obj[pair[i].value]);
 	}
 	if (m->object_count) {
 		const struct object *last = &m->object[m->object_count - 1];
@@ -479,7 +517,7 @@ static struct object *fact_object(const struct module *m, uint64_t at)
 	return NULL;
 }
 
-static void indexes_fill(struct module *m, struct pair *temp, size_t got)
+static void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
 {
 	size_t n = 0, i;
 
@@ -491,11 +529,11 @@ static void indexes_fill(struct module *m, struct pair *temp, size_t got)
 		pairs_sort(m->own, n, temp);
 	}
 	n = 0;
-	if (got)
+	if (c->got)
 		for (i = m->linked ? m->own_count : 0; i < m->imv_count; i++)
 			if (m->imv[i].flags & ETCH_IMV_GOT)
 				m->far[n++] = (struct pair){site_object(&m->imv[i]), i};
-	for (i = 0; i < m->obj_count; i++) {
+	for (i = 0; c->facts && i < m->obj_count; i++) {
 		const struct etch_obj *r = &m->obj[i];
 		struct object *o;
 		uint64_t at;
@@ -518,7 +556,7 @@ static void indexes_fill(struct module *m, struct pair *temp, size_t got)
 static struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path)
 {
 	struct module look = {.image = *im, .desc = args->desc}, *m;
-	struct counts c = {0, 0, 0, 0};
+	struct counts c = {0};
 	size_t path_size = strlen(path) + 1, own, far, pages, size, temp_count;
 	struct pair *temp = NULL;
 	uint8_t *at;
@@ -556,19 +594,19 @@ static struct module *module_new(const struct image *im, const struct module_arg
 	if (m->bad || (!c.objects && !own && !far))
 		return m;
 
-	temp_count = 2 * c.objects;
+	temp_count = c.rising || c.falling ? 0 : 2 * c.objects;
 	if (temp_count < own)
 		temp_count = own;
 	if (temp_count < far)
 		temp_count = far;
-	temp = temp_count ? pages_map(temp_count * sizeof(*temp)) : NULL;
+	temp = temp_count ? pages_map(temp_count * sizeof(*temp), 0) : NULL;
 	if (temp_count && !temp) {
 		m->next = module_free;
 		module_free = m;
 		return NULL;
 	}
-	objects_fill(m, temp, temp + c.objects);
-	indexes_fill(m, temp, c.got);
+	objects_fill(m, &c, temp);
+	indexes_fill(m, &c, temp);
 	if (temp)
 		sys_munmap(temp, temp_count * sizeof(*temp));
 	return m;
@@ -615,7 +653,7 @@ static void object_disarm(struct module *owner, struct object *o)
 
 	txn_begin(&t);
 	o->flags |= OBJECT_FACT;
-	if ((o->flags & OBJECT_ARMED) && !txn_plan_object(&t, o, PLAN_LOAD) && !txn_commit(&t)) {
+	if ((o->flags & OBJECT_ARMED) && !txn_plan_object(&t, o, PLAN_LOAD, NULL) && !txn_commit(&t)) {
 		module_patched += t.text.count;
 		o->flags &= ~OBJECT_ARMED;
 		module_protect(owner, o->addr, o->addr + o->size);
@@ -646,6 +684,9 @@ static void facts_fold(struct module *m)
 /* The objects without facts of a module that the link step has not seen. */
 static void objects_arm(struct txn *t, struct module *m)
 {
+	size_t own = 0;
+
+	txn_reserve(t, m->imv_count);
 	for (size_t i = 0; i < m->object_count; i++) {
 		struct object *o = &m->object[i];
 		size_t mark = t->text.count;
@@ -653,7 +694,7 @@ static void objects_arm(struct txn *t, struct module *m)
 		if (o->flags & OBJECT_FACT)
 			continue;
 		/* Trouble is per object: a breakpoint at one site keeps one a load. */
-		if (txn_plan_object(t, o, PLAN_ARM))
+		if (txn_plan_object(t, o, PLAN_ARM, &own))
 			t->text.count = mark;
 		else
 			o->flags |= OBJECT_ARMED;

@@ -28,39 +28,58 @@
 
 /* ---- lists of words -------------------------------------------------------- */
 
-/* The largest text list of late, kept for the next set: a fresh mapping costs
- * a page fault for every 128 sites. Under the lock. */
+/* Where the text list is: there is one at a time, under the lock. At first in
+ * text_space; later in the largest mapping of late, which is kept, since a fresh
+ * one costs a page fault for every 128 sites. */
+static struct word sort_space[LIST_FIXED], text_space[LIST_FIXED];
 static struct word *spare;
 static size_t spare_capacity;
 #define SPARE_MOST ((size_t)64 << 10) /* words kept at most: 2 MiB */
 
-static struct word *words_map(size_t count)
+/* flags: MAP_POPULATE where all of it will be used, which costs a fraction of
+ * the page faults. */
+static struct word *words_map(size_t count, int flags)
 {
 	long at = sys_call6(SYS_mmap, 0, (long)(count * sizeof(struct word)), PROT_READ | PROT_WRITE,
-	                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	                    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 
 	return at < 0 && at > -4096 ? NULL : (struct word *)at;
 }
 
 static void words_unmap(struct word *w, size_t count)
 {
-	if (w == spare)
-		return;
-	sys_munmap(w, count * sizeof(*w));
+	if (w != text_space)
+		sys_munmap(w, count * sizeof(*w));
 }
 
-static void list_begin(struct list *l)
+/* fixed: its first room, or null. */
+static void list_begin(struct list *l, struct word *fixed, size_t capacity)
 {
-	l->word = l->fixed;
+	l->word = l->fixed = fixed;
 	l->count = 0;
-	l->capacity = LIST_FIXED;
+	l->capacity = capacity;
 }
 
 static void list_end(struct list *l)
 {
-	if (l->word != l->fixed)
+	if (l->word != l->fixed && l->word != spare)
 		words_unmap(l->word, l->capacity);
-	list_begin(l);
+}
+
+static void list_move(struct list *l, struct word *w, size_t capacity, int text)
+{
+	if (l->count)
+		memcpy(w, l->word, l->count * sizeof(*w));
+	if (l->word != l->fixed && l->word != spare)
+		words_unmap(l->word, l->capacity);
+	if (text && w != spare && capacity <= SPARE_MOST) {
+		if (spare)
+			words_unmap(spare, spare_capacity);
+		spare = w;
+		spare_capacity = capacity;
+	}
+	l->word = w;
+	l->capacity = capacity;
 }
 
 static int list_grow(struct list *l, int text)
@@ -68,25 +87,19 @@ static int list_grow(struct list *l, int text)
 	size_t capacity = l->capacity * 4;
 	struct word *w;
 
+	if (text && !spare) {
+		spare = text_space;
+		spare_capacity = LIST_FIXED;
+	}
 	if (text && spare_capacity > l->capacity) {
 		w = spare;
 		capacity = spare_capacity;
 	} else {
-		w = words_map(capacity);
+		w = words_map(capacity, 0);
 		if (!w)
 			return ETCH_ENOMEM;
 	}
-	memcpy(w, l->word, l->count * sizeof(*w));
-	if (l->word != l->fixed)
-		words_unmap(l->word, l->capacity);
-	if (text && w != spare && capacity <= SPARE_MOST) {
-		if (spare)
-			sys_munmap(spare, spare_capacity * sizeof(*spare));
-		spare = w;
-		spare_capacity = capacity;
-	}
-	l->word = w;
-	l->capacity = capacity;
+	list_move(l, w, capacity, text);
 	return 0;
 }
 
@@ -110,22 +123,40 @@ static size_t run_end(const struct word *w, size_t i, size_t n)
 	return i < n ? i : n;
 }
 
+/* The same, but a strictly descending run is turned round first. gcc emits
+ * variables last to first, so a batch in the order of the source is one. */
+static size_t run_make(struct word *w, size_t i, size_t n)
+{
+	size_t end = i + 1;
+
+	while (end < n && w[end].at < w[end - 1].at)
+		end++;
+	for (size_t a = i, b = end - 1; a < b; a++, b--) {
+		struct word x = w[a];
+
+		w[a] = w[b];
+		w[b] = x;
+	}
+	return run_end(w, end - 1, n);
+}
+
 /*
- * By address; equal ones keep their order. A merge of the ascending runs that
- * are there: tables are sorted, so a list is one run, or a run per field.
+ * By address; equal ones keep their order. A merge of the runs that are there:
+ * tables are sorted, so a list is one run, or a run per field. Under the lock.
  */
 static int list_sort(struct list *l)
 {
-	struct word small[LIST_FIXED], *temp = small, *from = l->word, *to, *w;
-	size_t n = l->count, a, b, c, i, j, k, mapped = 0;
+	struct word *temp = sort_space, *from = l->word, *to, *w;
+	size_t n = l->count, runs = 0, a, b, c, i, j, k;
 
-	if (run_end(from, 0, n) == n)
+	for (i = 0; i < n; runs++)
+		i = run_make(from, i, n);
+	if (runs <= 1)
 		return 0;
 	if (n > LIST_FIXED) {
-		temp = words_map(n);
+		temp = words_map(n, MAP_POPULATE);
 		if (!temp)
 			return ETCH_ENOMEM;
-		mapped = n;
 	}
 	to = temp;
 	while (run_end(from, 0, n) < n) {
@@ -141,8 +172,8 @@ static int list_sort(struct list *l)
 	}
 	if (from != l->word)
 		memcpy(l->word, from, n * sizeof(*from));
-	if (mapped)
-		sys_munmap(temp, mapped * sizeof(*temp));
+	if (temp != sort_space)
+		sys_munmap(temp, n * sizeof(*temp));
 	return 0;
 }
 
@@ -150,11 +181,21 @@ static int list_sort(struct list *l)
 
 void txn_begin(struct txn *t)
 {
-	list_begin(&t->data);
-	list_begin(&t->text);
+	list_begin(&t->data, t->fixed, LIST_FIXED);
+	list_begin(&t->text, NULL, 0);
 	t->run = t->run_end = 0;
 	t->memo.shape = 0;
 	t->memo.object = 0;
+}
+
+void txn_reserve(struct txn *t, size_t sites)
+{
+	struct word *w = NULL;
+
+	if (sites > t->text.capacity && sites > spare_capacity)
+		w = words_map(sites, MAP_POPULATE);
+	if (w)
+		list_move(&t->text, w, sites, 1);
 }
 
 void txn_end(struct txn *t)
@@ -350,11 +391,14 @@ static size_t pair_from(const struct pair *p, size_t n, uint64_t key)
 	return low;
 }
 
-static struct walk walk_own(const struct module *m, uint64_t from)
+/* at: where to begin, at or before `from`; null if that is not known. */
+static struct walk walk_own(const struct module *m, uint64_t from, const size_t *at)
 {
 	struct walk w = {.m = m, .pair = m->own, .end = m->own_count};
 
-	if (m->own) {
+	if (at) {
+		w.at = *at;
+	} else if (m->own) {
 		w.at = pair_from(m->own, m->own_count, from);
 	} else {
 		size_t low = 0, high = m->own_count;
@@ -440,7 +484,7 @@ static int plan_stores_run(struct txn *t, size_t first, size_t end)
 	err = module_check(owner);
 	/* No form reads more than 8 bytes. */
 	if (!err)
-		err = plan_stores_walk(t, owner, walk_own(owner, from - 7), from, to);
+		err = plan_stores_walk(t, owner, walk_own(owner, from - 7, NULL), from, to);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count)
 			err = plan_stores_walk(t, owner, walk_far(m, from - 7), from, to);
@@ -482,11 +526,33 @@ int txn_plan_stores(struct txn *t)
 	return 0;
 }
 
-int txn_plan_object(struct txn *t, const struct object *o, enum plan plan)
+/* The sites of one walk that start in the object. */
+static int plan_object_walk(struct txn *t, const struct module *owner, const struct object *o, struct walk *w,
+                            enum plan plan)
+{
+	const struct etch_imv *e;
+	uint64_t at;
+	int err;
+
+	while ((e = walk_next(w, &at))) {
+		if (at < o->addr)
+			continue;
+		if (at - o->addr >= o->size) {
+			w->at--;
+			break;
+		}
+		if (!site_fits(owner, o, at, etch_form_size(e->form)))
+			continue;
+		err = txn_plan_site(t, e, at, plan);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t *own)
 {
 	struct module *owner = module_at(o->addr), *m;
-	const struct etch_imv *e;
-	uint64_t at, to = o->addr + o->size;
 	struct walk w;
 	int err;
 
@@ -494,20 +560,16 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan)
 	err = module_check(owner);
 	if (err)
 		return err;
-	for (w = walk_own(owner, o->addr); (e = walk_next(&w, &at)) && at < to;)
-		if (site_fits(owner, o, at, etch_form_size(e->form))) {
-			err = txn_plan_site(t, e, at, plan);
-			if (err)
-				return err;
+	w = walk_own(owner, o->addr, own);
+	err = plan_object_walk(t, owner, o, &w, plan);
+	if (own)
+		*own = w.at;
+	for (m = module_list; m && !err; m = m->next)
+		if (m->far_count) {
+			w = walk_far(m, o->addr);
+			err = plan_object_walk(t, owner, o, &w, plan);
 		}
-	for (m = module_list; m; m = m->next)
-		for (w = walk_far(m, o->addr); (e = walk_next(&w, &at)) && at < to;)
-			if (site_fits(owner, o, at, etch_form_size(e->form))) {
-				err = txn_plan_site(t, e, at, plan);
-				if (err)
-					return err;
-			}
-	return 0;
+	return err;
 }
 
 /* ---- protection -------------------------------------------------------------- */

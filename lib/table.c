@@ -50,7 +50,7 @@ static int table_place(struct module *m, uint64_t imv, uint64_t imv_bytes, uint6
 	m->imv_count = imv_bytes / sizeof(struct etch_imv);
 	m->obj = (const struct etch_obj *)(uintptr_t)obj;
 	m->obj_count = obj_bytes / sizeof(struct etch_obj);
-	return m->imv_count <= UINT32_MAX && m->obj_count <= UINT32_MAX;
+	return m->imv_count <= UINT32_MAX && m->obj_count <= RECORDS_MOST;
 }
 
 int table_locate(struct module *m, const struct module_arguments *args)

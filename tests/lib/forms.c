@@ -157,6 +157,17 @@ static unsigned long check_sites(size_t n, const uint8_t *armed)
 	return immediates;
 }
 
+/* Records as the link step leaves them, as gcc emits them (last to first), or as
+ * several files make them together: some of each. */
+static void record_all(unsigned order)
+{
+	for (int i = 0; i < OBJECTS; i++) {
+		int falling = OBJECTS - 1 - i;
+
+		record(&t.obj[i], order == 0 ? i : order == 1 ? falling : (falling ^ 20) * 5 % OBJECTS, 64);
+	}
+}
+
 static void run_every(unsigned rounds)
 {
 	uint8_t armed[OBJECTS];
@@ -166,8 +177,7 @@ static void run_every(unsigned rounds)
 	for (size_t i = 0; i < sizeof(objects); i++)
 		model[i] = objects[i] = (uint8_t)rnd();
 	n = fill(SLOTS - 4);
-	for (int i = 0; i < OBJECTS; i++)
-		record(&t.obj[i], i, 64);
+	record_all(rnd() % 3);
 	describe(n, OBJECTS);
 	load();
 	memset(armed, 1, sizeof(armed));
@@ -180,6 +190,7 @@ static void run_every(unsigned rounds)
 		struct etch_change c[100];
 		uint8_t value[100][64];
 		unsigned count = 1 + (unsigned)(rnd() % 100), o = (unsigned)(rnd() % OBJECTS);
+		unsigned runs = (unsigned)(rnd() % 4); /* descending ones in the batch; 0: any order */
 
 		switch (rnd() % 4) {
 		case 0:
@@ -195,6 +206,10 @@ static void run_every(unsigned rounds)
 			size_t size = rnd() % 3 ? (size_t)1 << rnd() % 4 : 1 + rnd() % 64;
 			size_t at = 64 * (rnd() % OBJECTS) + rnd() % (64 - size + 1);
 
+			if (runs) {
+				size = 1u << rnd() % 4;
+				at = sizeof(objects) - 8 * (i * runs % 100 * 5 + 1 + rnd() % 5);
+			}
 			/* Small values too: they fit where random ones do not. */
 			for (size_t b = 0; b < 64; b++)
 				value[i][b] = (uint8_t)rnd();
