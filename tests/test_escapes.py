@@ -18,6 +18,13 @@ __attribute__((noinline)) int f(int c)
 { int *p = b; if (__builtin_expect(c == 1, 0)) { slow(); p = a; } p[1] = c + 40; return c; }
 int main(int c, char **v) { (void)v; printf("%d %d\\n", a[0], a[1]); f(c); printf("%d %d\\n", a[1], b[1]); return 0; }
 """,
+    "conditional move": """
+ETCHED int o[4] = { 1 }; ETCHED int p[4] = { 2 }; int q[4];
+__attribute__((noinline)) void pick(int c, int v) { int *t = c > 3 ? o : c > 2 ? q : p; t[1] = v; }
+__attribute__((noinline)) void two(int c, int v) { int *t = o; if (c & 1) t = q; t[2] = v; }
+int main(int c, char **v) { (void)v; pick(c, 5); pick(c + 3, 6); two(c, 7); two(c + 1, 8);
+  printf("%d %d %d %d %d\\n", o[1], p[1], q[1], o[2], q[2]); return 0; }
+""",
     # gcc's -fipa-ra: the address stays in a call-clobbered register across a call
     "register across a call": """
 ETCHED int tab[16]; ETCHED int x;

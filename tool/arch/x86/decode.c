@@ -143,7 +143,11 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 			r = gpr(op->reg.value);
 			if (r == INSN_NO_REG)
 				continue;
-			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_READ)
+			/* What may keep its value (cmov), or keeps a part of it (8 and 16
+			 * bits), goes into the result. */
+			if ((op->actions & ZYDIS_OPERAND_ACTION_MASK_READ) ||
+			    (op->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) ||
+			    ((op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && op->size < 32))
 				out->reads |= (uint16_t)(1u << r);
 			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
 				out->writes |= (uint16_t)(1u << r);
