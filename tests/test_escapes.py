@@ -3,9 +3,14 @@
 program is lawful C (or assembly), promises nothing by etch_sync, and must do the
 same with and without the tool: an object wrongly believed untouched would be
 armed, and its store would end the program."""
+import sys
+
 import pytest
 
-from conftest import run
+from conftest import TESTS, run
+
+sys.path.insert(0, str(TESTS / "escapes"))
+from stores import program  # noqa: E402
 
 HEAD = "#include <etch/imv.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n"
 
@@ -110,3 +115,23 @@ def test_a_program_that_stores_in_odd_ways_goes_on(flow, what, flags, steps):
     exe = flow.link([o], ldflags, "etched")
     flow.rewrite(exe)
     assert run([exe]).stdout == want
+
+
+RANDOM_FLAGS = [(["-O2"], []), (["-O3", "-fno-pie"], ["-no-pie"]), (["-O1", "-fPIC"], []), (["-Os"], [])]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_stores_go_on(flow, seed):
+    """Longer: for s in $(seq 500) ... tests/escapes/stores.py $s t.c"""
+    cflags, ldflags = RANDOM_FLAGS[seed % 4]
+    o = flow.compile(program(seed), [*cflags, "-w"])
+    want = run([flow.link([o], ldflags, "plain")]).stdout
+    assert want.endswith("\n0\n")
+    linked_alone = flow.link([o], ldflags, "link")
+    flow.rewrite(linked_alone)
+    assert run([linked_alone]).stdout == want
+    flow.rewrite(o)
+    both = flow.link([o], ldflags, "both")
+    assert run([both]).stdout == want
+    flow.rewrite(both)
+    assert run([both]).stdout == want
