@@ -380,7 +380,8 @@ static struct module *block_new(size_t bytes)
 			m->capacity = capacity;
 			return m;
 		}
-	m = pages_map(capacity, MAP_POPULATE);
+	/* Of many pages nearly all will be used; of few it saves nothing. */
+	m = pages_map(capacity, capacity > 4 * ETCH_PAGE ? MAP_POPULATE : 0);
 	if (m)
 		m->capacity = capacity;
 	return m;
