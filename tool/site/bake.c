@@ -118,31 +118,6 @@ static bool is_exported(const struct elf_file *f, const struct object *o)
 	return false;
 }
 
-/*
- * What is armed is read-only, and protection goes by pages: an object that shares
- * one with an unarmed object (DEFINE_IMV, ETCHED_SHARED, and parts that clang makes
- * of a static array) is not armed either. True when that changed something.
- */
-static bool pages_judge(struct scan *s)
-{
-	struct object *list = s->objects.list;
-	bool changed = false;
-	size_t i, k;
-
-	for (i = 0; i + 1 < s->objects.defined; i++) {
-		k = i + 1; /* sorted: only neighbours can share */
-		if (list[i].section != list[k].section || list[i].armed == list[k].armed ||
-		    (list[i].addr + list[i].size - 1) / ETCH_PAGE < list[k].addr / ETCH_PAGE)
-			continue;
-		if (list[i].armed)
-			k = i;
-		list[k].armed = false;
-		list[k].unarmed = "shares a page with an object that is not armed";
-		changed = true;
-	}
-	return changed;
-}
-
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file);
@@ -173,9 +148,7 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			o->unarmed = NULL;
 		o->armed = !o->unarmed;
 	}
-	while (pages_judge(s))
-		;
-	for (i = s->objects.defined; i < s->objects.count; i++)
+	for (; i < s->objects.count; i++)
 		s->objects.list[i].unarmed = "defined in another module: decided when that is loaded";
 }
 
