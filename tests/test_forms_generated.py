@@ -93,9 +93,9 @@ def test_same_output(tmp_path, build, cc, level, mode):
     assert len(found) >= SITES
     assert infos["plain"]["armed"] == 0
     for stage in ("object", "linked"):
-        # At the end of the run every object is armed, so that all live sites hold
+        # At the end of the run most objects are armed, and their live sites hold
         # immediates but for 64-bit values that do not fit.
-        assert infos[stage]["armed"] > len(live) // 2
+        assert infos[stage]["armed"] > len(live) // 3
     assert infos["linked"]["sites"] >= len(found)
     assert infos["object"]["patched_at_start"] > 0
     if mode == "pic":
