@@ -94,8 +94,9 @@ def test_same_output(tmp_path, build, cc, level, mode):
     assert infos["plain"]["armed"] == 0
     for stage in ("object", "linked"):
         # At the end of the run most objects are armed, and their live sites hold
-        # immediates but for 64-bit values that do not fit.
-        assert infos[stage]["armed"] > len(live) // 3
+        # immediates but for 64-bit values that do not fit. Without the link step
+        # those that other files can name are loads until they are synced.
+        assert infos[stage]["armed"] > len(live) // (2 if stage == "linked" else 3)
     assert infos["linked"]["sites"] >= len(found)
     assert infos["object"]["patched_at_start"] > 0
     if mode == "pic":

@@ -112,6 +112,9 @@ static void leave_to(struct track *t, struct state *s, size_t i, uint16_t abi)
 		return; /* mostly */
 	if (in->callee >= 0 && t->clobbers)
 		mask = func_live(t->clobbers, in->callee, in->entry, &e);
+	/* A callee saves what it must hand back: alive in it, and no argument. */
+	if (in->flow == FLOW_CALL)
+		mask &= insn_call_clobbers();
 	leave(t, s, i, mask);
 }
 
