@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unwind rows as tables and back. Formats: etch/orc.h, docs/formats.md.
+ */
+#ifndef TABLE_UNWIND_TABLES_H
+#define TABLE_UNWIND_TABLES_H
+
+#include "code/rows.h"
+#include "report/error.h"
+
+/*
+ * The block encoding of rows: a struct etch_unwind and all behind it in one
+ * malloc'd buffer. `calls`: the sorted addresses that follow a call
+ * (candidates for return addresses), for the map; not used with map_shift 0.
+ * Deterministic. -1 only when out of memory or over 4 GiB.
+ */
+int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
+                        uint8_t **out, size_t *size, struct error *e);
+/* 2 bits a row, for ETCH_SEC_SOURCE. */
+int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e);
+
+/* A rule as a 6-byte entry; false when it does not fit: *out is then UNDEFINED. */
+bool unwind_orc_pack(const struct etch_rule *rule, unsigned source, struct etch_orc *out);
+
+/* Back to rows from a table that etch_unwind_valid() has accepted. `sources`
+ * (ETCH_SEC_SOURCE) may be null: all rows then say CODE. */
+int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *sources, size_t sources_size,
+                        struct row_list *out, struct error *e);
+
+/* "rsp+16", "*(rsp+160)+0"; "same", "cfa-16", "*(rbp+0)", "undef"; "cfa-8", "rdx". */
+void rule_cfa_text(const struct etch_rule *r, char *out, size_t size);
+void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
+void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
+const char *rule_kind_text(const struct etch_rule *r);
+const char *row_source_text(unsigned source);
+
+void row_list_free(struct row_list *l);
+
+#endif
