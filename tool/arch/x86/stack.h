@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an instruction does to the stack and to registers that hold addresses of
+ * it: a compact record, made once per instruction (Zydis) and read by the flow
+ * analysis (code/flow.c). Registers are numbers 0-15 in encoding order.
+ */
+#ifndef X86_STACK_H
+#define X86_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/x86/insn.h"
+
+enum step_op {
+	STEP_NONE,    /* nothing but `writes` */
+	STEP_PUSH,    /* a = register, or INSN_NO_REG: some value; imm = bytes */
+	STEP_POP,     /* a = register, or INSN_NO_REG; imm = bytes */
+	STEP_MOVE,    /* a = b */
+	STEP_ADDRESS, /* a = b + disp; b INSN_PC_REG: a = imm, an address */
+	STEP_ADD,     /* a += imm */
+	STEP_ALIGN,   /* a &= imm, a negative power of two */
+	STEP_LOAD,    /* a = 8 bytes at b + disp */
+	STEP_STORE,   /* `size` bytes at b + disp = a, or INSN_NO_REG: some value */
+	STEP_LEAVE,
+	STEP_ENTER,   /* imm = bytes of locals; only nesting level 0 */
+	STEP_SWAP,    /* a <-> b */
+	STEP_ADDREG,  /* a += b */
+	STEP_SUBREG,  /* a -= b */
+	STEP_CONST,   /* a = imm */
+	STEP_COMPARE, /* flags of a - b */
+	STEP_LIMIT,   /* flags of a - imm; size: bytes compared */
+	STEP_MASK,    /* a &= imm, imm >= 0: a bound */
+	STEP_ENTRY,   /* a = 4 (sign-extended) or 8 bytes at b + disp + index * size: a jump table's entry */
+	STEP_EXTEND,  /* a = b, 32 bits zero-extended, or fewer */
+};
+
+/* Conditions that say something about the operands of a compare. */
+enum step_condition {
+	COND_OTHER,
+	COND_EQUAL,
+	COND_NOT_EQUAL,
+	COND_ABOVE,       /* unsigned */
+	COND_ABOVE_EQUAL,
+	COND_BELOW,
+	COND_BELOW_EQUAL,
+};
+
+struct step {
+	int64_t imm;      /* or the target of a direct jump, branch or call */
+	int32_t disp;
+	uint16_t writes;  /* registers changed, wholly or in part, by more than what op says */
+	uint8_t len, op, flow; /* flow: enum insn_flow */
+	uint8_t a, b, index;
+	uint8_t size;     /* bytes stored (255: more); of a jump table's entry; 0 */
+	uint8_t cond;     /* of a branch; of other instructions: true = writes flags */
+	bool padding;     /* nop of any length, int3 */
+	bool deref;       /* indirect call or jump through memory at b + disp (+ index * 8) */
+};
+
+/* Decodes one instruction at addr. False: no instruction. Thread-safe. */
+bool step_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
+
+/* Registers that keep their value over a call (System V psABI 3.2.1): rbx rbp r12-r15. */
+#define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
+
+/* Slot of the GOT that a PLT entry jumps through, or 0: (endbr64, bnd) jmp *d(%rip). */
+uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
+
+#endif
