@@ -4,7 +4,7 @@
  *
  * The file becomes
  *     [all that was there] [segment: note, moved sections, new sections]
- *     [.shstrtab] [section headers]
+ *     [new sections that are not loaded] [.shstrtab] [section headers]
  * where the old .shstrtab and headers, which normally end a file, give way.
  * All of it is derived from what else is in the file, so that a second run
  * arrives at the same place.
@@ -28,6 +28,7 @@ struct layout {
 	struct seg_item *item; /* sections with a new place, in order of old offsets */
 	size_t items;
 	size_t *sec_of;      /* section index of each of the caller's sections */
+	uint64_t *off_of;    /* where each of them lies in the file */
 	uint64_t old_base, old_size; /* where an old segment lies in the file */
 	uint64_t addr, base, size, first; /* the segment: address, offset, bytes */
 	uint64_t keep;       /* bytes of the input that the output starts with */
@@ -169,6 +170,15 @@ static const char *sec_name(const struct seg_file *f, size_t i)
 	return (const char *)f->data + f->sh[f->eh.e_shstrndx].sh_offset + f->sh[i].sh_name;
 }
 
+/* A section of an earlier run that is not in memory: replaced like the segment. */
+static bool is_unloaded(const struct seg_file *f, size_t i)
+{
+	const Elf64_Shdr *s = &f->sh[i];
+
+	return s->sh_type == SHT_PROGBITS && !(s->sh_flags & SHF_ALLOC) &&
+	       !strncmp(sec_name(f, i), SEGMENT_UNLOADED, sizeof SEGMENT_UNLOADED - 1);
+}
+
 static const struct segment_note our_note = {
 	.namesz = 5, .descsz = 12, .type = SEGMENT_NOTE_TYPE, .name = "etch", .version = SEGMENT_VERSION,
 };
@@ -229,7 +239,7 @@ int segment_find(const uint8_t *file, size_t size, struct segment_found *found, 
 
 static int check_list(const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
-	if (!n)
+	if (!n || secs[0].unloaded)
 		return seg_fail(SEGMENT_EINVAL, err, errlen, "no section to add");
 	for (size_t i = 0; i < n; i++) {
 		const struct segment_section *s = &secs[i];
@@ -237,7 +247,8 @@ static int check_list(const struct segment_section *secs, size_t n, char *err, s
 		if (!s->name || !*s->name || !strcmp(s->name, SEGMENT_SECTION) || !s->size ||
 		    s->size > ADDRESS_END || s->type == SHT_NULL || s->type == SHT_NOBITS ||
 		    (s->flags & ~(uint64_t)(SHF_ALLOC | SHF_MERGE | SHF_STRINGS)) || s->align > SEGMENT_PAGE ||
-		    (s->align & (s->align - 1)))
+		    (s->align & (s->align - 1)) ||
+		    (s->unloaded && strncmp(s->name, SEGMENT_UNLOADED, sizeof SEGMENT_UNLOADED - 1)))
 			return seg_fail(SEGMENT_EINVAL, err, errlen, "section %zu (%s) cannot be in a read-only segment",
 			                i, s->name ? s->name : "no name");
 		for (size_t k = 0; k < i; k++)
@@ -344,6 +355,9 @@ static int place(struct layout *l, struct segment_section *secs, size_t n, char 
 	}
 	l->first = 0;
 	for (size_t i = 0; i < n; i++) {
+		secs[i].addr = 0;
+		if (secs[i].unloaded)
+			continue;
 		at = seg_align(at, secs[i].align ? secs[i].align : 1);
 		if (!i)
 			l->first = at;
@@ -378,6 +392,12 @@ static bool in_old(const struct layout *l, uint64_t off, uint64_t n)
 	return l->ours && off >= l->old_base && off + n <= l->old_base + l->old_size;
 }
 
+/* Is this section one that is replaced? */
+static bool is_old(const struct layout *l, size_t i)
+{
+	return l->ours && (in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || is_unloaded(&l->f, i));
+}
+
 /* End of all that has to stay where it is in the file: not the old segment, the
  * section names and the section headers. */
 static uint64_t kept_end(const struct layout *l)
@@ -391,8 +411,7 @@ static uint64_t kept_end(const struct layout *l)
 		    !in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
 			end = seg_max(end, f->ph[i].p_offset + f->ph[i].p_filesz);
 	for (size_t i = 1; i < f->eh.e_shnum; i++)
-		if (has_bytes(&f->sh[i]) && i != f->eh.e_shstrndx &&
-		    !in_old(l, f->sh[i].sh_offset, f->sh[i].sh_size))
+		if (has_bytes(&f->sh[i]) && i != f->eh.e_shstrndx && !is_old(l, i))
 			end = seg_max(end, f->sh[i].sh_offset + f->sh[i].sh_size);
 	return end;
 }
@@ -414,6 +433,10 @@ static int check_tail(const struct layout *l, uint64_t end, char *err, size_t er
 		for (size_t k = 0; k < 3; k++)
 			if (at >= known[k].off && at - known[k].off < known[k].size)
 				skip = seg_max(skip, known[k].off + known[k].size - at);
+		for (size_t i = 1; i < l->f.eh.e_shnum; i++)
+			if (l->ours && is_unloaded(&l->f, i) && at >= l->f.sh[i].sh_offset &&
+			    at - l->f.sh[i].sh_offset < l->f.sh[i].sh_size)
+				skip = seg_max(skip, l->f.sh[i].sh_offset + l->f.sh[i].sh_size - at);
 		if (!skip && l->f.data[at])
 			return seg_fail(SEGMENT_ENOSLOT, err, errlen,
 			                "data behind the last section (at offset 0x%llx) that no header describes",
@@ -434,8 +457,7 @@ static uint64_t old_room_end(const struct layout *l)
 	if (f->eh.e_phoff >= l->old_base && f->eh.e_phoff < end)
 		end = f->eh.e_phoff;
 	for (size_t i = 1; i < f->eh.e_shnum; i++)
-		if (has_bytes(&f->sh[i]) && f->sh[i].sh_offset >= l->old_base && f->sh[i].sh_offset < end &&
-		    !in_old(l, f->sh[i].sh_offset, f->sh[i].sh_size))
+		if (has_bytes(&f->sh[i]) && f->sh[i].sh_offset >= l->old_base && f->sh[i].sh_offset < end && !is_old(l, i))
 			end = f->sh[i].sh_offset;
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
 		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz && f->ph[i].p_offset >= l->old_base && f->ph[i].p_offset < end &&
@@ -483,7 +505,7 @@ static int headers_assign(struct layout *l, const struct segment_section *secs, 
 	if (!l->ours)
 		l->note_sec = end++;
 	for (size_t i = 1; i < old && l->ours; i++)
-		spare[i] = i != l->note_sec && is_mapped_in(&f->sh[i], l->addr, l->old_size);
+		spare[i] = i != l->note_sec && (is_mapped_in(&f->sh[i], l->addr, l->old_size) || is_unloaded(f, i));
 	for (size_t i = 0; i < l->items; i++)
 		spare[l->item[i].sec] = false;
 	for (size_t i = 0; i < n; i++) {
@@ -525,8 +547,8 @@ static void headers_fill(struct layout *l, const struct segment_section *secs, s
 	for (size_t i = 0; i < n; i++)
 		sh[l->sec_of[i]] = (Elf64_Shdr){
 			.sh_name = str_add(l, secs[i].name), .sh_type = secs[i].type,
-			.sh_flags = secs[i].flags | SHF_ALLOC, .sh_addr = secs[i].addr,
-			.sh_offset = l->base + (secs[i].addr - l->addr), .sh_size = secs[i].size,
+			.sh_flags = secs[i].flags | (secs[i].unloaded ? 0 : SHF_ALLOC), .sh_addr = secs[i].addr,
+			.sh_offset = l->off_of[i], .sh_size = secs[i].size,
 			.sh_addralign = secs[i].align ? secs[i].align : 1, .sh_entsize = secs[i].entsize,
 		};
 }
@@ -610,6 +632,16 @@ static int layout_files(struct layout *l, const struct segment_section *secs, si
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
 	memcpy(l->str, f->data + names_sec->sh_offset, old_str);
 	l->str_size = old_str;
+	l->off_of = calloc(n, sizeof *l->off_of);
+	if (!l->off_of)
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+	l->out_size = seg_max(end, l->base + l->size);
+	for (size_t i = 0; i < n; i++) {
+		if (secs[i].unloaded)
+			l->out_size = seg_align(l->out_size, secs[i].align ? secs[i].align : 1);
+		l->off_of[i] = secs[i].unloaded ? l->out_size : l->base + (secs[i].addr - l->addr);
+		l->out_size += secs[i].unloaded ? secs[i].size : 0;
+	}
 	r = headers_assign(l, secs, n, err, errlen);
 	if (r)
 		return r;
@@ -629,7 +661,6 @@ static int layout_files(struct layout *l, const struct segment_section *secs, si
 	f->ph[l->load].p_vaddr = f->ph[l->load].p_paddr = l->addr;
 	f->ph[l->load].p_filesz = f->ph[l->load].p_memsz = l->size;
 
-	l->out_size = seg_max(end, l->base + l->size);
 	names_sec = &f->sh[f->eh.e_shstrndx];
 	if (names_sec->sh_offset + old_str > end || l->str_size != old_str) {
 		names_sec->sh_offset = l->out_size;
@@ -652,6 +683,7 @@ static void layout_free(struct layout *l)
 	if (l->item != l->slot.item)
 		free(l->item);
 	free(l->sec_of);
+	free(l->off_of);
 	free(l->str);
 }
 
@@ -739,7 +771,7 @@ static void write_out(const struct layout *l, const struct segment_section *secs
 	note.first = (uint32_t)l->first;
 	memcpy(out + l->base, &note, sizeof note);
 	for (size_t i = 0; i < n; i++)
-		memcpy(out + l->base + (secs[i].addr - l->addr), secs[i].data, secs[i].size);
+		memcpy(out + l->off_of[i], secs[i].data, secs[i].size);
 	if (!l->ours) {
 		symbols_follow(l, out);
 		dynamic_follow(l, out);
@@ -785,6 +817,55 @@ int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs,
 	return r;
 }
 
+/* The contents of the caller's sections, in a file that has room for them. */
+static void contents_replace(const struct layout *l, const struct segment_section *secs, size_t n, uint8_t *out)
+{
+	Elf64_Ehdr eh;
+	Elf64_Shdr sh;
+
+	memcpy(&eh, out, sizeof eh);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&sh, out + eh.e_shoff + l->sec_of[i] * sizeof sh, sizeof sh);
+		memcpy(out + sh.sh_offset, secs[i].data, secs[i].size);
+	}
+}
+
+static int layout_write(const struct layout *l, const struct segment_section *secs, size_t n,
+                        uint8_t **out, size_t *out_size, char *err, size_t errlen)
+{
+	bool same = same_headers(l);
+
+	*out_size = same ? l->f.size : l->out_size;
+	*out = same ? malloc(*out_size) : calloc(1, *out_size);
+	if (!*out)
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+	if (same) {
+		memcpy(*out, l->f.data, l->f.size);
+		contents_replace(l, secs, n, *out);
+	} else {
+		write_out(l, secs, n, *out);
+	}
+	return SEGMENT_OK;
+}
+
+int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
+                  int (*fill)(void *context), void *context,
+                  uint8_t **out, size_t *out_size, char *err, size_t errlen)
+{
+	struct layout l;
+	int r = layout_make(&l, file, size, secs, n, err, errlen);
+
+	if (!r && fill)
+		r = fill(context);
+	for (size_t i = 0; i < n && !r; i++)
+		if (!secs[i].data)
+			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s has no contents", secs[i].name);
+	if (!r)
+		r = layout_write(&l, secs, n, out, out_size, err, errlen);
+	layout_free(&l);
+	return r;
+}
+
 int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n,
                 uint8_t **out, size_t *out_size, char *err, size_t errlen)
 {
@@ -800,21 +881,8 @@ int segment_add(const uint8_t *file, size_t size, const struct segment_section *
 	for (size_t i = 0; i < n && !r; i++)
 		if (planned[i].addr != secs[i].addr || !secs[i].data)
 			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s is not where segment_plan put it", secs[i].name);
-	if (!r) {
-		bool same = same_headers(&l);
-
-		*out_size = same ? size : l.out_size;
-		*out = calloc(1, *out_size);
-		if (!*out) {
-			r = seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
-		} else if (same) {
-			memcpy(*out, file, size);
-			for (size_t i = 0; i < n; i++)
-				memcpy(*out + l.old_base + (secs[i].addr - l.addr), secs[i].data, secs[i].size);
-		} else {
-			write_out(&l, secs, n, *out);
-		}
-	}
+	if (!r)
+		r = layout_write(&l, secs, n, out, out_size, err, errlen);
 	layout_free(&l);
 	free(planned);
 	return r;

@@ -28,6 +28,7 @@
 #ifndef ETCH_TOOL_ELF_SEGMENT_H
 #define ETCH_TOOL_ELF_SEGMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +50,7 @@ enum segment_result {
  * whose owner it does not know.
  */
 #define SEGMENT_SECTION   ".etch.segment"
+#define SEGMENT_UNLOADED  ".etch."
 #define SEGMENT_NOTE_TYPE 0x67657365u /* "eseg" */
 #define SEGMENT_VERSION   1u
 
@@ -66,12 +68,14 @@ struct segment_note {
 struct segment_section {
 	const char *name;
 	uint32_t type;    /* SHT_PROGBITS or another type that has contents */
-	uint64_t flags;   /* SHF_MERGE, SHF_STRINGS; SHF_ALLOC is added */
+	uint64_t flags;   /* SHF_MERGE, SHF_STRINGS; SHF_ALLOC is added unless `unloaded` */
 	uint64_t align;   /* a power of two up to 4096; 0 is 1 */
 	uint64_t entsize;
 	const void *data; /* not looked at by segment_plan */
 	uint64_t size;    /* bytes, not 0 */
 	uint64_t addr;    /* set by segment_plan: virtual address of the contents */
+	bool unloaded;    /* not part of the segment: behind it in the file, without an address, for
+	                   * tools to read and strip to drop. Its name starts with SEGMENT_UNLOADED */
 };
 
 /*
@@ -92,6 +96,15 @@ int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs,
  */
 int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n,
                 uint8_t **out, size_t *out_size, char *err, size_t errlen);
+
+/*
+ * segment_plan, then `fill` (may be null) to write contents that depend on the
+ * addresses, then segment_add: with one search for a place instead of two. What
+ * `fill` returns is returned when it is not 0, and `err` is then its business.
+ */
+int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
+                  int (*fill)(void *context), void *context,
+                  uint8_t **out, size_t *out_size, char *err, size_t errlen);
 
 /*
  * The etch segment of a file: 1 and where its bytes lie in the file, or 0 if
