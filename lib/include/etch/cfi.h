@@ -1,0 +1,1081 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch/cfi.h: .eh_frame as rows of etch/orc.h. Internal to etch: shared by its
+ * tool and its library, no interface for programs, may change at any time. C only.
+ *
+ * Sections and numbers: DWARF 5, 6.4 (call frame information) and 2.5
+ * (expressions); Linux Standard Base, "Exception Frames" (the .eh_frame form,
+ * augmentations); gcc/dwarf2.h and unwind-pe.h (DW_EH_PE, GNU opcodes).
+ *
+ * Every byte is checked before it is read. No allocation, no libc but memcpy
+ * and memcmp, no global state: async-signal-safe, and thread-safe as long as a
+ * struct etch_cfi stays with one thread. etch_cfi_rows() takes 12 KiB of stack.
+ */
+#ifndef ETCH_CFI_H
+#define ETCH_CFI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <etch/orc.h>
+
+/* A common information entry. Offsets are in bytes from the section's start. */
+struct etch_cie {
+	uint64_t at;
+	uint64_t program, program_end;
+	uint64_t code_align;
+	int64_t data_align;
+	uint8_t fde_encoding, lsda_encoding; /* DW_EH_PE_* */
+	bool data;   /* augmentation 'z': FDEs have augmentation data */
+	bool signal; /* augmentation 'S': its FDEs describe signal frames */
+};
+
+struct etch_cfi {
+	const uint8_t *bytes;
+	uint64_t size;
+	uint64_t addr;      /* address of bytes[0] in the space that answers shall be in */
+	uint64_t data_base; /* for DW_EH_PE_datarel and _textrel; 0 where not known */
+	uint64_t text_base;
+	uint64_t at;        /* where etch_cfi_next() goes on */
+	uint64_t bad;       /* malformed entries that it has passed over */
+	struct etch_cie cie; /* the last one seen; .program 0 = none yet */
+};
+
+struct etch_fde {
+	uint64_t start, end; /* addresses; a caller may lower `end` before etch_cfi_rows() */
+	uint64_t lsda;       /* address, or 0 */
+	uint64_t at;         /* offset of this entry */
+	uint64_t program, program_end;
+	const struct etch_cfi *cfi;
+	struct etch_cie cie;
+};
+
+enum etch_cfi_save_how {
+	ETCH_SAVE_SAME = 0,  /* the register has it still */
+	ETCH_SAVE_CFA = 1,   /* *(CFA + off) */
+	ETCH_SAVE_RBP = 2,   /* *(rbp + off) */
+	ETCH_SAVE_RSP = 3,   /* *(rsp + off) */
+	ETCH_SAVE_OTHER = 4, /* lost, or nothing that this struct can say */
+};
+
+/* Callee-saved registers but rbp: rbx, r12, r13, r14, r15. */
+struct etch_cfi_saves {
+	int32_t off[5];
+	uint8_t how[5]; /* enum etch_cfi_save_how */
+	uint8_t zero[3];
+};
+
+struct etch_cfi_row {
+	uint64_t start, end;
+	struct etch_rule rule;
+	/* Null, or why the rule is less than .eh_frame says: kind UNDEF, or only
+	 * bp UNDEF where nothing else is the matter. One of a few constant strings. */
+	const char *why;
+	struct etch_cfi_saves saves; /* with ETCH_CFI_SAVES, else zero */
+};
+
+#define ETCH_CFI_SAVES 1u /* fill in `saves`; rows then also end where these change */
+
+typedef void etch_cfi_row_fn(void *ctx, const struct etch_cfi_row *row);
+
+/* `bytes` stay the caller's and must outlive c and its FDEs. */
+static inline void etch_cfi_open(struct etch_cfi *c, const void *bytes, uint64_t size, uint64_t addr);
+
+/* The next FDE in the order of the section: 1, or 0 at the end. A zero
+ * terminator does not end it, and a malformed entry costs itself only. */
+static inline int etch_cfi_next(struct etch_cfi *c, struct etch_fde *fde);
+
+/* The FDE at an offset (etch_fde.at, or from the table of .eh_frame_hdr): 1, or
+ * 0 when there is none or it is malformed. Does not change c. */
+static inline int etch_cfi_at(const struct etch_cfi *c, uint64_t at, struct etch_fde *fde);
+
+/*
+ * Runs an FDE's program: fn is called with its rows in order of address, without
+ * gap, from start to end; neighbours differ. Where the program is malformed, the
+ * rest of the range is one row UNDEF. A glibc __restore_rt FDE starts one byte
+ * before the function, and so does its row.
+ */
+static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
+
+/* ---- reading bytes --------------------------------------------------------- */
+
+/* A cursor over [at, end) of the section; `bad` stays set, and reads then give 0. */
+struct etch_cfi_in {
+	const struct etch_cfi *cfi;
+	uint64_t at, end;
+	bool bad;
+};
+
+static inline uint64_t etch_cfi_u(struct etch_cfi_in *in, unsigned bytes)
+{
+	uint64_t v = 0;
+
+	if (in->end - in->at < bytes) {
+		in->bad = true;
+		in->at = in->end;
+		return 0;
+	}
+	memcpy(&v, in->cfi->bytes + in->at, bytes);
+	in->at += bytes;
+	return v;
+}
+
+static inline int64_t etch_cfi_s(struct etch_cfi_in *in, unsigned bytes)
+{
+	unsigned shift = 64 - 8 * bytes;
+
+	return (int64_t)(etch_cfi_u(in, bytes) << shift) >> shift;
+}
+
+/* 7.6. A number that needs more than 64 bits is malformed. */
+static inline uint64_t etch_cfi_uleb(struct etch_cfi_in *in)
+{
+	uint64_t v = 0;
+	unsigned shift = 0;
+	uint8_t b;
+
+	do {
+		if (in->at == in->end) {
+			in->bad = true;
+			return 0;
+		}
+		b = in->cfi->bytes[in->at++];
+		if (shift > 63 ? b & 0x7f : shift == 63 && (b & 0x7e))
+			in->bad = true;
+		if (shift < 64)
+			v |= (uint64_t)(b & 0x7f) << shift;
+		shift += 7;
+	} while (b & 0x80);
+	return v;
+}
+
+static inline int64_t etch_cfi_sleb(struct etch_cfi_in *in)
+{
+	uint64_t v = 0;
+	unsigned shift = 0;
+	uint8_t b;
+
+	do {
+		if (in->at == in->end) {
+			in->bad = true;
+			return 0;
+		}
+		b = in->cfi->bytes[in->at++];
+		if (shift < 63)
+			v |= (uint64_t)(b & 0x7f) << shift;
+		else if ((b & 0x7f) != 0 && (b & 0x7f) != 0x7f)
+			in->bad = true;
+		else if (shift == 63)
+			v |= (uint64_t)b << 63;
+		else if ((v >> 63) != ((b >> 6) & 1u))
+			in->bad = true;
+		shift += 7;
+	} while (b & 0x80);
+	if (shift < 64 && (b & 0x40))
+		v |= ~(uint64_t)0 << shift;
+	return (int64_t)v;
+}
+
+#define ETCH_PE_OMIT     0xffu
+#define ETCH_PE_ALIGNED  0x50u
+#define ETCH_PE_INDIRECT 0x80u
+
+/*
+ * An encoded pointer (LSB, "Pointer Encoding"). A value of 0 stays 0 whatever it
+ * is relative to (unwind-pe.h). With DW_EH_PE_indirect the answer is where the
+ * pointer lies, not what it is: that word belongs to the dynamic linker.
+ */
+static inline uint64_t etch_cfi_pointer(struct etch_cfi_in *in, uint8_t enc, uint64_t func)
+{
+	uint64_t from = in->at, v;
+
+	if (enc == ETCH_PE_OMIT)
+		return 0;
+	if ((enc & 0x7f) == ETCH_PE_ALIGNED) {
+		uint64_t pad = -(in->cfi->addr + in->at) & 7;
+
+		if (in->end - in->at < pad) {
+			in->bad = true;
+			return 0;
+		}
+		in->at += pad;
+		return etch_cfi_u(in, 8);
+	}
+	switch (enc & 0x0f) {
+	case 0x00: case 0x04: case 0x08: case 0x0c: /* absptr, udata8, signed, sdata8 */
+		v = etch_cfi_u(in, 8);
+		break;
+	case 0x01: v = etch_cfi_uleb(in); break;
+	case 0x02: v = etch_cfi_u(in, 2); break;
+	case 0x03: v = etch_cfi_u(in, 4); break;
+	case 0x09: v = (uint64_t)etch_cfi_sleb(in); break;
+	case 0x0a: v = (uint64_t)etch_cfi_s(in, 2); break;
+	case 0x0b: v = (uint64_t)etch_cfi_s(in, 4); break;
+	default: in->bad = true; return 0;
+	}
+	if (in->bad || !v)
+		return 0;
+	switch (enc & 0x70) {
+	case 0x00: return v;
+	case 0x10: return v + in->cfi->addr + from; /* pcrel */
+	case 0x20: return v + in->cfi->text_base;
+	case 0x30: return v + in->cfi->data_base;
+	case 0x40: return v + func;
+	default: in->bad = true; return 0;
+	}
+}
+
+/* ---- entries ---------------------------------------------------------------- */
+
+static inline void etch_cfi_open(struct etch_cfi *c, const void *bytes, uint64_t size, uint64_t addr)
+{
+	memset(c, 0, sizeof(*c));
+	c->bytes = (const uint8_t *)bytes;
+	c->size = size;
+	c->addr = addr;
+}
+
+/*
+ * The length of the entry at `at`: in = its contents from the CIE id or pointer
+ * on. Returns 1, 0 for a zero terminator, -1 when it does not fit the section.
+ */
+static inline int etch_cfi_entry(const struct etch_cfi *c, uint64_t at, struct etch_cfi_in *in)
+{
+	uint64_t length;
+
+	*in = (struct etch_cfi_in){c, at, c->size, at > c->size};
+	if (in->bad)
+		return -1;
+	length = etch_cfi_u(in, 4);
+	if (length == 0xffffffff)
+		length = etch_cfi_u(in, 8);
+	else if (length >= 0xfffffff0)
+		return -1;
+	if (in->bad || length > in->end - in->at)
+		return -1;
+	in->end = in->at + length;
+	return length ? 1 : 0;
+}
+
+static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct etch_cie *cie)
+{
+	struct etch_cfi_in in;
+	uint64_t string, data_end, ra;
+	uint8_t version;
+	const uint8_t *s;
+
+	memset(cie, 0, sizeof(*cie));
+	cie->at = at;
+	cie->lsda_encoding = ETCH_PE_OMIT;
+	/* The id is 4 bytes in .eh_frame, in both forms of length. */
+	if (etch_cfi_entry(c, at, &in) != 1 || etch_cfi_u(&in, 4) != 0)
+		return false;
+	version = (uint8_t)etch_cfi_u(&in, 1);
+	if (version != 1 && version != 3 && version != 4)
+		return false;
+	string = in.at;
+	while (etch_cfi_u(&in, 1))
+		;
+	s = c->bytes + string;
+	if (in.bad)
+		return false;
+	if (s[0] == 'e' && s[1] == 'h') { /* gcc 2: a pointer of no use here */
+		etch_cfi_u(&in, 8);
+		s += 2;
+	}
+	if (version == 4 && (etch_cfi_u(&in, 1) != 8 || etch_cfi_u(&in, 1) != 0)) /* address, segment size */
+		return false;
+	cie->code_align = etch_cfi_uleb(&in);
+	cie->data_align = etch_cfi_sleb(&in);
+	ra = version == 1 ? etch_cfi_u(&in, 1) : etch_cfi_uleb(&in);
+	if (in.bad || ra != 16)
+		return false;
+	if (*s == 'z') {
+		uint64_t length = etch_cfi_uleb(&in);
+
+		if (in.bad || length > in.end - in.at)
+			return false;
+		data_end = in.at + length;
+		cie->data = true;
+		s++;
+	} else {
+		data_end = in.at;
+	}
+	for (; *s; s++) {
+		uint64_t end = in.end;
+
+		if (*s == 'S') {
+			cie->signal = true;
+			continue;
+		}
+		if (*s == 'B') /* a flag of other machines */
+			continue;
+		if (!cie->data)
+			return false;
+		in.end = data_end;
+		if (*s == 'R') {
+			cie->fde_encoding = (uint8_t)etch_cfi_u(&in, 1);
+		} else if (*s == 'L') {
+			cie->lsda_encoding = (uint8_t)etch_cfi_u(&in, 1);
+		} else if (*s == 'P') {
+			uint8_t enc = (uint8_t)etch_cfi_u(&in, 1);
+
+			etch_cfi_pointer(&in, enc, 0);
+		} else {
+			return false; /* nobody knows what it says about the FDEs */
+		}
+		in.end = end;
+		if (in.bad)
+			return false;
+	}
+	cie->program = data_end;
+	cie->program_end = in.end;
+	return true;
+}
+
+/* The FDE whose contents behind its CIE pointer are `in`. */
+static inline bool etch_cfi_fde(const struct etch_cfi *c, uint64_t at, struct etch_cfi_in in, struct etch_fde *fde)
+{
+	const struct etch_cie *cie = &fde->cie;
+	uint64_t size;
+
+	fde->at = at;
+	fde->cfi = c;
+	fde->lsda = 0;
+	if (cie->fde_encoding == ETCH_PE_OMIT || (cie->fde_encoding & ETCH_PE_INDIRECT))
+		return false;
+	fde->start = etch_cfi_pointer(&in, cie->fde_encoding, 0);
+	if ((cie->fde_encoding & 0x7f) == ETCH_PE_ALIGNED)
+		size = etch_cfi_u(&in, 8);
+	else
+		size = etch_cfi_pointer(&in, cie->fde_encoding & 0x0f, 0);
+	if (in.bad || fde->start + size < fde->start)
+		return false;
+	fde->end = fde->start + size;
+	if (cie->data) {
+		uint64_t length = etch_cfi_uleb(&in);
+		struct etch_cfi_in data = in;
+
+		if (in.bad || length > in.end - in.at)
+			return false;
+		data.end = in.at + length;
+		if (length && !(cie->lsda_encoding & ETCH_PE_INDIRECT)) { /* which omit has too */
+			fde->lsda = etch_cfi_pointer(&data, cie->lsda_encoding, fde->start);
+			if (data.bad)
+				fde->lsda = 0;
+		}
+		in.at += length;
+	}
+	fde->program = in.at;
+	fde->program_end = in.end;
+	return true;
+}
+
+static inline bool etch_cfi_cie_of(const struct etch_cfi *c, uint64_t field, uint32_t delta, struct etch_cie *cie)
+{
+	uint64_t at = field - (uint64_t)(int64_t)(int32_t)delta;
+
+	if (at >= c->size)
+		return false;
+	if (c->cie.program && c->cie.at == at) {
+		*cie = c->cie;
+		return true;
+	}
+	return etch_cfi_cie(c, at, cie);
+}
+
+static inline int etch_cfi_at(const struct etch_cfi *c, uint64_t at, struct etch_fde *fde)
+{
+	struct etch_cfi_in in;
+	uint64_t field;
+	uint32_t delta;
+
+	if (etch_cfi_entry(c, at, &in) != 1)
+		return 0;
+	field = in.at;
+	delta = (uint32_t)etch_cfi_u(&in, 4);
+	return !in.bad && delta && etch_cfi_cie_of(c, field, delta, &fde->cie) && etch_cfi_fde(c, at, in, fde);
+}
+
+static inline int etch_cfi_next(struct etch_cfi *c, struct etch_fde *fde)
+{
+	while (c->at < c->size) {
+		struct etch_cfi_in in;
+		uint64_t at = c->at, field;
+		uint32_t delta;
+		int kind = etch_cfi_entry(c, at, &in);
+
+		if (kind < 0) {
+			c->bad++;
+			c->at = c->size;
+			return 0;
+		}
+		c->at = in.end;
+		if (!kind)
+			continue;
+		field = in.at;
+		delta = (uint32_t)etch_cfi_u(&in, 4);
+		if (in.bad) {
+			c->bad++;
+			continue;
+		}
+		if (!delta) {
+			if (!etch_cfi_cie(c, at, &c->cie)) {
+				c->cie.program = 0;
+				c->bad++;
+			}
+			continue;
+		}
+		if (etch_cfi_cie_of(c, field, delta, &fde->cie) && etch_cfi_fde(c, at, in, fde)) {
+			c->cie = fde->cie;
+			return 1;
+		}
+		c->bad++;
+	}
+	return 0;
+}
+
+/* ---- expressions -------------------------------------------------------------
+ *
+ * 2.5. The few that compilers and linkers write are sums of a register and
+ * constants, with a word of memory between, and the linker's one for PLTs, which
+ * looks at the low bits of rip. Evaluating them on symbols recognises all
+ * spellings of these alike.
+ */
+
+enum etch_cfi_term_kind {
+	ETCH_TERM_NONE,
+	ETCH_TERM_CONST,    /* add */
+	ETCH_TERM_REG,      /* reg + add */
+	ETCH_TERM_DEREF,    /* *(reg + off) + add */
+	ETCH_TERM_RIP_LOW,  /* rip & 15 */
+	ETCH_TERM_RIP_GE,   /* ((rip & 15) >= step) * off */
+	ETCH_TERM_REG_STEP, /* reg + add + ((rip & 15) >= step) * off */
+};
+
+#define ETCH_CFI_RIP 16u /* DWARF's number */
+#define ETCH_CFI_CFA 64u /* the CFA as a base, which no register number is */
+
+struct etch_cfi_term {
+	uint8_t kind, reg, step;
+	int64_t off, add;
+};
+
+static inline struct etch_cfi_term etch_cfi_term_sum(struct etch_cfi_term a, struct etch_cfi_term b)
+{
+	struct etch_cfi_term none = {ETCH_TERM_NONE, 0, 0, 0, 0}, t;
+
+	if (a.kind == ETCH_TERM_CONST || (a.kind == ETCH_TERM_RIP_GE && b.kind == ETCH_TERM_REG)) {
+		t = a;
+		a = b;
+		b = t;
+	}
+	if (b.kind == ETCH_TERM_CONST && (a.kind == ETCH_TERM_CONST || a.kind == ETCH_TERM_REG ||
+	                                  a.kind == ETCH_TERM_DEREF || a.kind == ETCH_TERM_REG_STEP)) {
+		if (__builtin_add_overflow(a.add, b.add, &a.add))
+			return none;
+		return a;
+	}
+	if (b.kind == ETCH_TERM_RIP_GE && a.kind == ETCH_TERM_REG && a.reg != ETCH_CFI_RIP) {
+		a.kind = ETCH_TERM_REG_STEP;
+		a.step = b.step;
+		a.off = b.off;
+		return a;
+	}
+	return none;
+}
+
+/* Two operands off the stack, one on it: and, ge, shl, plus, minus. */
+static inline struct etch_cfi_term etch_cfi_term_op(uint8_t op, struct etch_cfi_term a, struct etch_cfi_term b)
+{
+	struct etch_cfi_term t = {ETCH_TERM_NONE, 0, 0, 0, 0};
+
+	switch (op) {
+	case 0x1a: /* and */
+		if (a.kind == ETCH_TERM_REG && a.reg == ETCH_CFI_RIP && !a.add && b.kind == ETCH_TERM_CONST && b.add == 15)
+			t.kind = ETCH_TERM_RIP_LOW;
+		break;
+	case 0x2a: /* ge */
+		if (a.kind == ETCH_TERM_RIP_LOW && b.kind == ETCH_TERM_CONST && b.add >= 0 && b.add <= 15) {
+			t.kind = ETCH_TERM_RIP_GE;
+			t.step = (uint8_t)b.add;
+			t.off = 1;
+		}
+		break;
+	case 0x24: /* shl */
+		if (a.kind == ETCH_TERM_RIP_GE && a.off == 1 && b.kind == ETCH_TERM_CONST && b.add >= 0 && b.add < 16) {
+			t = a;
+			t.off = (int64_t)1 << b.add;
+		}
+		break;
+	case 0x22: /* plus */
+		t = etch_cfi_term_sum(a, b);
+		break;
+	case 0x1c: /* minus */
+		if (b.kind == ETCH_TERM_CONST && b.add != INT64_MIN) {
+			b.add = -b.add;
+			t = etch_cfi_term_sum(a, b);
+		}
+		break;
+	}
+	return t;
+}
+
+/* Expression at [at, end) of the section. with_cfa: the CFA is on the stack
+ * first, as 6.4.2.3 says for register rules. */
+static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c, uint64_t at, uint64_t end, bool with_cfa)
+{
+	const struct etch_cfi_term none = {ETCH_TERM_NONE, 0, 0, 0, 0};
+	struct etch_cfi_in in = {c, at, end, false};
+	struct etch_cfi_term stack[8], t;
+	unsigned n = 0;
+
+	if (with_cfa)
+		stack[n++] = (struct etch_cfi_term){ETCH_TERM_REG, ETCH_CFI_CFA, 0, 0, 0};
+	while (in.at < in.end) {
+		uint8_t op = (uint8_t)etch_cfi_u(&in, 1);
+
+		t = (struct etch_cfi_term){ETCH_TERM_CONST, 0, 0, 0, 0};
+		switch (op) {
+		case 0x06: /* deref */
+			if (!n || stack[n - 1].kind != ETCH_TERM_REG || stack[n - 1].reg == ETCH_CFI_RIP)
+				return none;
+			stack[n - 1].kind = ETCH_TERM_DEREF;
+			stack[n - 1].off = stack[n - 1].add;
+			stack[n - 1].add = 0;
+			continue;
+		case 0x08: t.add = (int64_t)etch_cfi_u(&in, 1); break;
+		case 0x09: t.add = etch_cfi_s(&in, 1); break;
+		case 0x0a: t.add = (int64_t)etch_cfi_u(&in, 2); break;
+		case 0x0b: t.add = etch_cfi_s(&in, 2); break;
+		case 0x0c: t.add = (int64_t)etch_cfi_u(&in, 4); break;
+		case 0x0d: t.add = etch_cfi_s(&in, 4); break;
+		case 0x0e: case 0x0f: t.add = etch_cfi_s(&in, 8); break;
+		case 0x10: t.add = (int64_t)etch_cfi_uleb(&in); break;
+		case 0x11: t.add = etch_cfi_sleb(&in); break;
+		case 0x1a: case 0x1c: case 0x22: case 0x24: case 0x2a:
+			if (n < 2)
+				return none;
+			t = etch_cfi_term_op(op, stack[n - 2], stack[n - 1]);
+			n -= 2;
+			break;
+		case 0x23: /* plus_uconst */
+			if (!n)
+				return none;
+			t.add = (int64_t)etch_cfi_uleb(&in);
+			t = etch_cfi_term_op(0x22, stack[n - 1], t);
+			n--;
+			break;
+		case 0x96: /* nop */
+			continue;
+		default:
+			if (op >= 0x30 && op <= 0x4f) { /* lit0-31 */
+				t.add = op - 0x30;
+			} else if ((op >= 0x70 && op <= 0x80) || op == 0x92) { /* breg0-16, bregx */
+				uint64_t reg = op == 0x92 ? etch_cfi_uleb(&in) : op - 0x70u;
+
+				if (reg > ETCH_CFI_RIP)
+					return none;
+				t.kind = ETCH_TERM_REG;
+				t.reg = (uint8_t)reg;
+				t.add = etch_cfi_sleb(&in);
+			} else {
+				return none;
+			}
+		}
+		if (in.bad || t.kind == ETCH_TERM_NONE || n == sizeof(stack) / sizeof(stack[0]))
+			return none;
+		stack[n++] = t;
+	}
+	return n ? stack[n - 1] : none;
+}
+
+/* ---- programs --------------------------------------------------------------- */
+
+enum etch_cfi_how {
+	ETCH_HOW_NONE, /* nothing said: for callee-saved registers as SAME */
+	ETCH_HOW_SAME,
+	ETCH_HOW_OFFSET,
+	ETCH_HOW_VAL_OFFSET,
+	ETCH_HOW_REGISTER,
+	ETCH_HOW_EXPR,
+	ETCH_HOW_VAL_EXPR,
+	ETCH_HOW_UNDEF,
+	ETCH_HOW_TOO_BIG, /* a number beyond 64 bits */
+};
+
+/* Rule of a register or, with OFFSET and EXPR, of the CFA. */
+struct etch_cfi_reg {
+	uint8_t how;
+	uint8_t reg;  /* DWARF number; 255 = none that matters */
+	uint32_t length;
+	int64_t off;  /* or offset of the expression */
+};
+
+enum { ETCH_COL_RBX, ETCH_COL_RBP, ETCH_COL_RSP, ETCH_COL_R12, ETCH_COL_R13, ETCH_COL_R14, ETCH_COL_R15, ETCH_COL_RA,
+       ETCH_COL_OTHER, ETCH_COLS };
+
+/* Columns of the DWARF registers that a callee keeps (psABI, figure 3.36). The
+ * others' rules are read and not kept. */
+static inline unsigned etch_cfi_column(uint64_t reg)
+{
+	static const uint8_t column[17] = {
+		ETCH_COL_OTHER, ETCH_COL_OTHER, ETCH_COL_OTHER, ETCH_COL_RBX, ETCH_COL_OTHER, ETCH_COL_OTHER, ETCH_COL_RBP,
+		ETCH_COL_RSP, ETCH_COL_OTHER, ETCH_COL_OTHER, ETCH_COL_OTHER, ETCH_COL_OTHER, ETCH_COL_R12, ETCH_COL_R13,
+		ETCH_COL_R14, ETCH_COL_R15, ETCH_COL_RA,
+	};
+
+	return reg < 17 ? column[reg] : ETCH_COL_OTHER;
+}
+
+/* DWARF's register numbers in the order of instruction encodings. */
+static inline uint8_t etch_cfi_register(uint8_t dwarf)
+{
+	static const uint8_t order[8] = {0, 2, 1, 3, 6, 7, 5, 4};
+
+	return dwarf < 8 ? order[dwarf] : dwarf;
+}
+
+struct etch_cfi_state {
+	struct etch_cfi_reg cfa;
+	struct etch_cfi_reg cols[ETCH_COLS];
+};
+
+static inline bool etch_cfi_i32(int64_t v)
+{
+	return v == (int32_t)v;
+}
+
+/* Where *term + off is relative to the CFA; false when nothing is known. */
+static inline bool etch_cfi_from_cfa(struct etch_cfi_term t, struct etch_cfi_term cfa, int64_t *off)
+{
+	if (t.kind == ETCH_TERM_REG && t.reg == ETCH_CFI_CFA) {
+		*off = t.add;
+		return true;
+	}
+	return t.kind == cfa.kind && t.reg == cfa.reg && (t.kind == ETCH_TERM_REG ||
+	       (t.kind == ETCH_TERM_DEREF && t.off == cfa.off)) && !__builtin_sub_overflow(t.add, cfa.add, off);
+}
+
+static inline struct etch_cfi_term etch_cfi_location(const struct etch_cfi *c, const struct etch_cfi_reg *r)
+{
+	if (r->how == ETCH_HOW_EXPR)
+		return etch_cfi_expression(c, (uint64_t)r->off, (uint64_t)r->off + r->length, true);
+	if (r->how == ETCH_HOW_OFFSET)
+		return (struct etch_cfi_term){ETCH_TERM_REG, ETCH_CFI_CFA, 0, 0, r->off};
+	return (struct etch_cfi_term){ETCH_TERM_NONE, 0, 0, 0, 0};
+}
+
+/* A saved register as one of the forms of enum etch_rule_bp (the numbers of enum
+ * etch_cfi_save_how are the same); false when it is none of them. */
+static inline bool etch_cfi_saved(const struct etch_cfi *c, const struct etch_cfi_reg *r, struct etch_cfi_term cfa,
+                                  uint8_t *how, int32_t *out)
+{
+	struct etch_cfi_term t;
+	int64_t off;
+
+	*how = ETCH_BP_UNDEF;
+	*out = 0;
+	if (r->how == ETCH_HOW_NONE || r->how == ETCH_HOW_SAME) {
+		*how = ETCH_BP_SAME;
+		return true;
+	}
+	if (r->how == ETCH_HOW_UNDEF)
+		return true;
+	t = etch_cfi_location(c, r);
+	if (etch_cfi_from_cfa(t, cfa, &off)) {
+		if (!etch_cfi_i32(off))
+			return false;
+		*how = ETCH_BP_CFA;
+	} else {
+		off = t.add;
+		if (t.kind != ETCH_TERM_REG || (t.reg != 6 && t.reg != 7) || !etch_cfi_i32(off))
+			return false;
+		*how = t.reg == 6 ? ETCH_BP_RBP : ETCH_BP_RSP;
+	}
+	*out = (int32_t)off;
+	return true;
+}
+
+static inline bool etch_cfi_is_slot(const struct etch_cfi *c, const struct etch_cfi_reg *r, uint8_t reg, int64_t off)
+{
+	struct etch_cfi_term t = etch_cfi_location(c, r);
+
+	return t.kind == ETCH_TERM_REG && t.reg == reg && t.add == off;
+}
+
+/*
+ * The rule of a state, and null or why it says less. A CFA that depends on rip
+ * comes back in *step with its lower value in the rule.
+ */
+static inline const char *etch_cfi_rule(const struct etch_fde *fde, const struct etch_cfi_state *s, struct etch_rule *rule,
+                                        struct etch_cfi_term *step, struct etch_cfi_saves *saves)
+{
+	static const uint8_t saved[5] = {ETCH_COL_RBX, ETCH_COL_R12, ETCH_COL_R13, ETCH_COL_R14, ETCH_COL_R15};
+	const struct etch_cfi *c = fde->cfi;
+	const struct etch_cfi_reg *ra = &s->cols[ETCH_COL_RA], *sp = &s->cols[ETCH_COL_RSP];
+	struct etch_cfi_term cfa = {ETCH_TERM_NONE, 0, 0, 0, 0}, t;
+	const char *why = NULL;
+	int64_t off;
+	unsigned i;
+
+	memset(rule, 0, sizeof(*rule));
+	step->kind = ETCH_TERM_NONE;
+	if (ra->how == ETCH_HOW_UNDEF) {
+		rule->kind = ETCH_RULE_END;
+		return NULL;
+	}
+	if (s->cfa.how == ETCH_HOW_OFFSET)
+		cfa = (struct etch_cfi_term){ETCH_TERM_REG, s->cfa.reg, 0, 0, s->cfa.off};
+	else if (s->cfa.how == ETCH_HOW_EXPR)
+		cfa = etch_cfi_expression(c, (uint64_t)s->cfa.off, (uint64_t)s->cfa.off + s->cfa.length, false);
+	else
+		return s->cfa.how == ETCH_HOW_NONE ? "no rule for the CFA" : "a CFA offset beyond 64 bits";
+	if (cfa.kind != ETCH_TERM_REG && cfa.kind != ETCH_TERM_DEREF && cfa.kind != ETCH_TERM_REG_STEP)
+		return "a CFA expression of unknown form";
+	if (cfa.reg >= ETCH_CFI_RIP)
+		return "a CFA relative to no general register";
+	if (!etch_cfi_i32(cfa.off) || !etch_cfi_i32(cfa.add))
+		return "a CFA offset beyond 32 bits";
+	rule->cfa = etch_cfi_register(cfa.reg);
+	if (fde->cie.signal) {
+		/* struct sigcontext: rbp at 80, rsp at 120, rip at 128 (asm/sigcontext.h) */
+		if (cfa.kind != ETCH_TERM_DEREF || cfa.reg != 7 || cfa.add || !etch_cfi_is_slot(c, ra, 7, cfa.off + 8) ||
+		    !etch_cfi_is_slot(c, &s->cols[ETCH_COL_RBP], 7, cfa.off - 40) ||
+		    !(sp->how == ETCH_HOW_NONE || etch_cfi_is_slot(c, sp, 7, cfa.off))) {
+			memset(rule, 0, sizeof(*rule));
+			return "a signal frame of unknown form";
+		}
+		rule->kind = ETCH_RULE_SIGNAL;
+		rule->cfa |= ETCH_CFA_DEREF;
+		rule->cfa_off = (int32_t)cfa.off;
+		return NULL;
+	}
+	if (sp->how != ETCH_HOW_NONE && !(sp->how == ETCH_HOW_VAL_OFFSET && !sp->off)) {
+		memset(rule, 0, sizeof(*rule));
+		return "an rsp that is not the CFA";
+	}
+	if (ra->how == ETCH_HOW_REGISTER && ra->reg < 16) {
+		rule->ra = (uint8_t)(ETCH_RA_REG | etch_cfi_register(ra->reg));
+	} else {
+		t = etch_cfi_location(c, ra);
+		if (!etch_cfi_from_cfa(t, cfa, &off) || off != -8) {
+			memset(rule, 0, sizeof(*rule));
+			return ra->how == ETCH_HOW_NONE ? "no rule for the return address" : "a return address in an unusual place";
+		}
+	}
+	rule->kind = ETCH_RULE_CALL;
+	if (cfa.kind == ETCH_TERM_DEREF) {
+		rule->cfa |= ETCH_CFA_DEREF;
+		rule->cfa_off = (int32_t)cfa.off;
+		rule->cfa_add = (int32_t)cfa.add;
+	} else {
+		rule->cfa_off = (int32_t)cfa.add;
+		if (cfa.kind == ETCH_TERM_REG_STEP) {
+			if (!etch_cfi_i32(cfa.add + cfa.off)) {
+				memset(rule, 0, sizeof(*rule));
+				return "a CFA offset beyond 32 bits";
+			}
+			*step = cfa;
+		}
+	}
+	if (!etch_cfi_saved(c, &s->cols[ETCH_COL_RBP], cfa, &rule->bp, &rule->bp_off))
+		why = "an rbp in an unusual place";
+	for (i = 0; saves && i < 5; i++)
+		etch_cfi_saved(c, &s->cols[saved[i]], cfa, &saves->how[i], &saves->off[i]);
+	return why;
+}
+
+struct etch_cfi_run {
+	const struct etch_fde *fde;
+	etch_cfi_row_fn *fn;
+	void *ctx;
+	unsigned flags;
+	struct etch_cfi_row row; /* held back: the next one may continue it */
+	struct etch_cfi_state state, initial;
+	struct etch_cfi_state stack[64];
+	unsigned depth;
+	uint64_t at;             /* location of the program */
+	bool in_cie, changed;
+	struct etch_rule rule;   /* of state, while !changed */
+	struct etch_cfi_term step;
+	struct etch_cfi_saves saves;
+	const char *why;
+};
+
+static inline void etch_cfi_emit(struct etch_cfi_run *run, uint64_t start, uint64_t end, const struct etch_rule *rule)
+{
+	struct etch_cfi_row *row = &run->row;
+
+	if (row->end == start && row->start != row->end && row->why == run->why &&
+	    !memcmp(&row->rule, rule, sizeof(*rule)) && !memcmp(&row->saves, &run->saves, sizeof(row->saves))) {
+		row->end = end;
+		return;
+	}
+	if (row->start != row->end)
+		run->fn(run->ctx, row);
+	row->start = start;
+	row->end = end;
+	row->rule = *rule;
+	row->why = run->why;
+	row->saves = run->saves;
+}
+
+/* The state holds from run->at to `end`. */
+static inline void etch_cfi_hold(struct etch_cfi_run *run, uint64_t end)
+{
+	uint64_t at = run->at;
+
+	if (end > run->fde->end)
+		end = run->fde->end;
+	if (at >= end)
+		return;
+	run->at = end;
+	if (run->changed) {
+		memset(&run->saves, 0, sizeof(run->saves));
+		run->why = etch_cfi_rule(run->fde, &run->state, &run->rule, &run->step,
+		                         run->flags & ETCH_CFI_SAVES ? &run->saves : NULL);
+		run->changed = false;
+		/* A PLT has 16 bytes an entry and two rows each: one of more than 16
+		 * million entries is none. */
+		if (run->step.kind && end - at > (uint64_t)1 << 28) {
+			memset(&run->rule, 0, sizeof(run->rule));
+			memset(&run->saves, 0, sizeof(run->saves));
+			run->step.kind = ETCH_TERM_NONE;
+			run->why = "a CFA expression of unknown form";
+		}
+	}
+	if (!run->step.kind) {
+		etch_cfi_emit(run, at, end, &run->rule);
+		return;
+	}
+	while (at < end) {
+		struct etch_rule rule = run->rule;
+		uint64_t low = at & 15, next = at - low + 16;
+
+		if (low < run->step.step)
+			next = at - low + run->step.step;
+		else
+			rule.cfa_off += (int32_t)run->step.off;
+		if (next > end)
+			next = end;
+		etch_cfi_emit(run, at, next, &rule);
+		at = next;
+	}
+}
+
+static inline void etch_cfi_advance(struct etch_cfi_run *run, uint64_t delta)
+{
+	uint64_t by, to;
+
+	if (run->in_cie) /* there is no location yet */
+		return;
+	if (__builtin_mul_overflow(delta, run->fde->cie.code_align, &by) || __builtin_add_overflow(run->at, by, &to))
+		to = UINT64_MAX;
+	etch_cfi_hold(run, to);
+}
+
+static inline void etch_cfi_set(struct etch_cfi_run *run, uint64_t reg, uint8_t how, int64_t factor, bool scaled)
+{
+	struct etch_cfi_reg *r = &run->state.cols[etch_cfi_column(reg)];
+
+	*r = (struct etch_cfi_reg){how, 0, 0, factor};
+	if (scaled && __builtin_mul_overflow(factor, run->fde->cie.data_align, &r->off))
+		r->how = ETCH_HOW_TOO_BIG;
+	run->changed = true;
+}
+
+static inline void etch_cfi_set_cfa(struct etch_cfi_run *run, uint64_t reg, int64_t off, bool scaled)
+{
+	run->state.cfa = (struct etch_cfi_reg){ETCH_HOW_OFFSET, (uint8_t)(reg < 255 ? reg : 255), 0, off};
+	if (scaled && __builtin_mul_overflow(off, run->fde->cie.data_align, &run->state.cfa.off))
+		run->state.cfa.how = ETCH_HOW_TOO_BIG;
+	run->changed = true;
+}
+
+/* An unsigned number as an offset; beyond 63 bits it is malformed. */
+static inline int64_t etch_cfi_offset(struct etch_cfi_in *in)
+{
+	uint64_t v = etch_cfi_uleb(in);
+
+	if (v > INT64_MAX)
+		in->bad = true;
+	return (int64_t)v;
+}
+
+static inline bool etch_cfi_block(struct etch_cfi_in *in, struct etch_cfi_reg *r)
+{
+	uint64_t length = etch_cfi_uleb(in);
+
+	if (in->bad || length > in->end - in->at || length > UINT32_MAX)
+		return false;
+	r->length = (uint32_t)length;
+	r->off = (int64_t)in->at;
+	in->at += length;
+	return true;
+}
+
+/* Runs the instructions at [at, end); false where they are malformed. */
+static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint64_t end)
+{
+	struct etch_cfi_in in = {run->fde->cfi, at, end, false};
+	struct etch_cfi_state *s = &run->state;
+	uint64_t reg, to;
+	int64_t off;
+
+	while (in.at < in.end && !in.bad && (run->in_cie || run->at < run->fde->end)) {
+		uint8_t op = in.cfi->bytes[in.at++];
+
+		switch (op >> 6) {
+		case 1: /* advance_loc */
+			etch_cfi_advance(run, op & 0x3f);
+			continue;
+		case 2: /* offset */
+			off = etch_cfi_offset(&in);
+			etch_cfi_set(run, op & 0x3f, ETCH_HOW_OFFSET, off, true);
+			continue;
+		case 3: /* restore */
+			s->cols[etch_cfi_column(op & 0x3f)] = run->initial.cols[etch_cfi_column(op & 0x3f)];
+			run->changed = true;
+			continue;
+		}
+		switch (op) {
+		case 0x00: /* nop */
+			break;
+		case 0x01: /* set_loc */
+			to = etch_cfi_pointer(&in, run->fde->cie.fde_encoding, run->fde->start);
+			if (in.bad || run->in_cie || to < run->at)
+				return false;
+			etch_cfi_hold(run, to);
+			break;
+		case 0x02: etch_cfi_advance(run, etch_cfi_u(&in, 1)); break;
+		case 0x03: etch_cfi_advance(run, etch_cfi_u(&in, 2)); break;
+		case 0x04: etch_cfi_advance(run, etch_cfi_u(&in, 4)); break;
+		case 0x1d: etch_cfi_advance(run, etch_cfi_u(&in, 8)); break; /* MIPS_advance_loc8, as gas has it */
+		case 0x05: /* offset_extended */
+			reg = etch_cfi_uleb(&in);
+			off = etch_cfi_offset(&in);
+			etch_cfi_set(run, reg, ETCH_HOW_OFFSET, off, true);
+			break;
+		case 0x06: /* restore_extended */
+			reg = etch_cfi_uleb(&in);
+			s->cols[etch_cfi_column(reg)] = run->initial.cols[etch_cfi_column(reg)];
+			run->changed = true;
+			break;
+		case 0x07: etch_cfi_set(run, etch_cfi_uleb(&in), ETCH_HOW_UNDEF, 0, false); break;
+		case 0x08: etch_cfi_set(run, etch_cfi_uleb(&in), ETCH_HOW_SAME, 0, false); break;
+		case 0x09: /* register */
+			reg = etch_cfi_uleb(&in);
+			to = etch_cfi_uleb(&in);
+			etch_cfi_set(run, reg, ETCH_HOW_REGISTER, 0, false);
+			s->cols[etch_cfi_column(reg)].reg = (uint8_t)(to < 255 ? to : 255);
+			break;
+		case 0x0a: /* remember_state */
+			if (run->depth == sizeof(run->stack) / sizeof(run->stack[0]))
+				return false;
+			run->stack[run->depth++] = *s;
+			break;
+		case 0x0b: /* restore_state */
+			if (!run->depth)
+				return false;
+			*s = run->stack[--run->depth];
+			run->changed = true;
+			break;
+		case 0x0c: /* def_cfa */
+			reg = etch_cfi_uleb(&in);
+			off = etch_cfi_offset(&in);
+			etch_cfi_set_cfa(run, reg, off, false);
+			break;
+		case 0x12: /* def_cfa_sf */
+			reg = etch_cfi_uleb(&in);
+			off = etch_cfi_sleb(&in);
+			etch_cfi_set_cfa(run, reg, off, true);
+			break;
+		case 0x0d: /* def_cfa_register: only where there is a register to replace, 6.4.2.2 */
+			reg = etch_cfi_uleb(&in);
+			if (s->cfa.how != ETCH_HOW_OFFSET)
+				return false;
+			etch_cfi_set_cfa(run, reg, s->cfa.off, false);
+			break;
+		case 0x0e: /* def_cfa_offset */
+		case 0x13: /* def_cfa_offset_sf */
+			off = op == 0x0e ? etch_cfi_offset(&in) : etch_cfi_sleb(&in);
+			if (s->cfa.how != ETCH_HOW_OFFSET && s->cfa.how != ETCH_HOW_TOO_BIG)
+				return false;
+			etch_cfi_set_cfa(run, s->cfa.reg, off, op == 0x13);
+			break;
+		case 0x0f: /* def_cfa_expression */
+			s->cfa.how = ETCH_HOW_EXPR;
+			run->changed = true;
+			if (!etch_cfi_block(&in, &s->cfa))
+				return false;
+			break;
+		case 0x10: /* expression */
+		case 0x16: /* val_expression */
+			reg = etch_cfi_uleb(&in);
+			etch_cfi_set(run, reg, op == 0x10 ? ETCH_HOW_EXPR : ETCH_HOW_VAL_EXPR, 0, false);
+			if (!etch_cfi_block(&in, &s->cols[etch_cfi_column(reg)]))
+				return false;
+			break;
+		case 0x11: /* offset_extended_sf */
+		case 0x15: /* val_offset_sf */
+			reg = etch_cfi_uleb(&in);
+			off = etch_cfi_sleb(&in);
+			etch_cfi_set(run, reg, op == 0x11 ? ETCH_HOW_OFFSET : ETCH_HOW_VAL_OFFSET, off, true);
+			break;
+		case 0x14: /* val_offset */
+			reg = etch_cfi_uleb(&in);
+			off = etch_cfi_offset(&in);
+			etch_cfi_set(run, reg, ETCH_HOW_VAL_OFFSET, off, true);
+			break;
+		case 0x2d: /* GNU_window_save: of SPARC */
+			break;
+		case 0x2e: /* GNU_args_size */
+			etch_cfi_uleb(&in);
+			break;
+		case 0x2f: /* GNU_negative_offset_extended */
+			reg = etch_cfi_uleb(&in);
+			off = etch_cfi_offset(&in);
+			etch_cfi_set(run, reg, ETCH_HOW_OFFSET, -off, true);
+			break;
+		default:
+			return false;
+		}
+	}
+	return !in.bad;
+}
+
+static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx)
+{
+	struct etch_cfi_run run;
+	bool good;
+
+	run.fde = fde;
+	run.fn = fn;
+	run.ctx = ctx;
+	run.flags = flags;
+	memset(&run.row, 0, sizeof(run.row));
+	memset(&run.state, 0, sizeof(run.state));
+	run.depth = 0;
+	run.at = fde->start;
+	run.in_cie = true;
+	run.changed = true;
+	good = etch_cfi_program(&run, fde->cie.program, fde->cie.program_end);
+	run.initial = run.state;
+	run.in_cie = false;
+	good = good && etch_cfi_program(&run, fde->program, fde->program_end);
+	if (!good) {
+		memset(&run.rule, 0, sizeof(run.rule));
+		memset(&run.saves, 0, sizeof(run.saves));
+		run.why = "malformed call frame instructions";
+		run.step.kind = ETCH_TERM_NONE;
+		run.changed = false;
+	}
+	etch_cfi_hold(&run, fde->end);
+	if (run.row.start != run.row.end)
+		fn(ctx, &run.row);
+}
+
+#endif
