@@ -7,11 +7,10 @@
  * valid up to the next row. Two encodings of the same rows: `orc`, the kernel's
  * parallel arrays (Documentation/arch/x86/orc-unwinder.rst), and `block`, of
  * which a lookup touches one or two cache lines. docs/formats.md says the same
- * in prose, to the bit.
+ * in prose, to the bit. Validators and lookups are in etch/orc_lookup.h.
  *
  * Registers are numbers 0-15 in the order of instruction encodings: rax rcx rdx
- * rbx rsp rbp rsi rdi r8-r15. All integers are little-endian. Nothing here needs
- * libc but memcpy; all functions are async-signal-safe and thread-safe.
+ * rbx rsp rbp rsi rdi r8-r15. All integers are little-endian.
  */
 #ifndef ETCH_ORC_H
 #define ETCH_ORC_H
@@ -58,8 +57,9 @@ enum etch_rule_bp {
  * The caller's rsp is CFA. In a SIGNAL rule cfa is rsp | DEREF, *(rsp + cfa_off) is
  * the interrupted rsp, a member of the kernel's struct sigcontext: its rip is 8
  * bytes after that, its rbp 40 bytes before (asm/sigcontext.h), and `bp` and
- * `ra` are 0. UNDEF and END rules are all zero but for kind. Fields that a rule
- * does not use are zero, so that equal rules are equal bytes.
+ * `ra` are 0. UNDEF rules are all zero; END rules may have a CFA and rbp, but `ra`
+ * is 0 and means nothing. Fields that a rule does not use are zero, so that equal
+ * rules are equal bytes.
  */
 struct etch_rule {
 	int32_t cfa_off;
@@ -152,9 +152,9 @@ struct etch_unwind {
 	uint8_t encoding;   /* ETCH_ENCODING_* */
 	uint8_t map_shift;  /* 0 no return-address map, else 6 or 7 (block only) */
 	uint16_t zero;
-	uint32_t rows;
+	uint32_t rows;      /* block: rows of the pool and one for its first byte; orc: of the arrays */
 	uint64_t text;      /* link-time address of the first byte covered, a multiple of 256 */
-	uint64_t text_size; /* bytes covered */
+	uint64_t text_size; /* bytes covered, below 4 GiB */
 
 	/* block. `blocks` = ceil(text_size / 256). */
 	uint32_t hd;        /* uint16_t[blocks + 1]: record's offset in the pool less its group's base */
@@ -168,13 +168,13 @@ struct etch_unwind {
 	uint32_t escape_count;
 
 	/* return-address map; all 0 without one */
-	uint32_t map;       /* uint8_t[ceil(text_size >> map_shift)] */
-	uint32_t map_page;  /* uint32_t[]: first exception unit of each page; docs/formats.md */
+	uint32_t map;       /* uint8_t[(text_size >> map_shift) + 1], by the return address itself */
+	uint32_t map_page;  /* uint32_t[]: first exception unit of each page of 4 KiB (shift 6) or 2 KiB (7) */
 	uint32_t map_page_count;
-	uint32_t map_unit;  /* exception units */
+	uint32_t map_unit;  /* exception units, 3 bytes each; docs/formats.md */
 	uint32_t map_unit_count;
-	uint32_t map_palette; /* struct etch_map_rule[map_palette_count] */
-	uint32_t map_palette_count;
+	uint32_t map_palette; /* struct etch_map_rule[map_palette_count], 4-byte aligned */
+	uint32_t map_palette_count; /* at most 224 */
 
 	/* orc: link-time addresses; lookup has ceil(text_size / 256) + 1 entries */
 	uint32_t zero2;
@@ -194,11 +194,10 @@ struct etch_escape {
 struct etch_map_rule {
 	int32_t cfa;   /* offset of the CFA from rsp or rbp */
 	int16_t bp;    /* 0: rbp same; else it is at CFA + bp */
-	uint8_t flags; /* ETCH_MAP_* */
+	uint8_t flags; /* ETCH_MAP_RBP or 0 */
 	uint8_t zero;
 };
-#define ETCH_MAP_RBP     0x01u /* CFA is relative to rbp, else to rsp */
-#define ETCH_MAP_SPECIAL 0x02u /* this is no rule: see docs/formats.md */
+#define ETCH_MAP_RBP 0x01u /* CFA is relative to rbp, else to rsp */
 
 #ifdef __cplusplus
 static_assert(sizeof(struct etch_rule) == 16 && sizeof(struct etch_orc) == 6 &&
