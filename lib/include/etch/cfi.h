@@ -38,6 +38,7 @@ struct etch_cfi {
 	uint64_t addr;      /* address of bytes[0] in the space that answers shall be in */
 	uint64_t data_base; /* for DW_EH_PE_datarel and _textrel; 0 where not known */
 	uint64_t text_base;
+	bool stop;          /* end at a zero terminator: where the size is not known */
 	uint64_t at;        /* where etch_cfi_next() goes on */
 	uint64_t bad;       /* malformed entries that it has passed over */
 	struct etch_cie cie; /* the last one seen; .program 0 = none yet */
@@ -83,8 +84,8 @@ typedef void etch_cfi_row_fn(void *ctx, const struct etch_cfi_row *row);
 /* `bytes` stay the caller's and must outlive c and its FDEs. */
 static inline void etch_cfi_open(struct etch_cfi *c, const void *bytes, uint64_t size, uint64_t addr);
 
-/* The next FDE in the order of the section: 1, or 0 at the end. A zero
- * terminator does not end it, and a malformed entry costs itself only. */
+/* The next FDE in the order of the section: 1, or 0 at the end. A malformed
+ * entry costs itself only. */
 static inline int etch_cfi_next(struct etch_cfi *c, struct etch_fde *fde);
 
 /* The FDE at an offset (etch_fde.at, or from the table of .eh_frame_hdr): 1, or
@@ -98,6 +99,26 @@ static inline int etch_cfi_at(const struct etch_cfi *c, uint64_t at, struct etch
  * before the function, and so does its row.
  */
 static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
+
+/* .eh_frame_hdr, which a linked file's PT_GNU_EH_FRAME is about. */
+struct etch_cfi_hdr {
+	uint64_t eh_frame;   /* address of .eh_frame */
+	uint64_t count;      /* entries of the table; 0 without one */
+	const uint8_t *table; /* int32_t[count][2]: start of a function and its FDE, relative to addr */
+	uint64_t addr;
+};
+
+/* False when it is malformed. A table of an unusual encoding counts as none. */
+static inline bool etch_cfi_hdr(const void *bytes, uint64_t size, uint64_t addr, struct etch_cfi_hdr *out);
+
+/* Address of the FDE of entry i < count. */
+static inline uint64_t etch_cfi_hdr_fde(const struct etch_cfi_hdr *h, uint64_t i)
+{
+	int32_t off;
+
+	memcpy(&off, h->table + 8 * i + 4, 4);
+	return h->addr + (uint64_t)(int64_t)off;
+}
 
 /* ---- reading bytes --------------------------------------------------------- */
 
@@ -259,6 +280,11 @@ static inline int etch_cfi_entry(const struct etch_cfi *c, uint64_t at, struct e
 	return length ? 1 : 0;
 }
 
+/* Every FDE has its CIE read again: without a bound, a hostile file takes the
+ * square of its size. Real ones have 20 to 60 bytes; expressions likewise. */
+#define ETCH_CFI_CIE_MAX 4096u
+#define ETCH_CFI_EXPRESSION_MAX 255u
+
 static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct etch_cie *cie)
 {
 	struct etch_cfi_in in;
@@ -270,7 +296,7 @@ static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct et
 	cie->at = at;
 	cie->lsda_encoding = ETCH_PE_OMIT;
 	/* The id is 4 bytes in .eh_frame, in both forms of length. */
-	if (etch_cfi_entry(c, at, &in) != 1 || etch_cfi_u(&in, 4) != 0)
+	if (etch_cfi_entry(c, at, &in) != 1 || etch_cfi_u(&in, 4) != 0 || in.end - in.at > ETCH_CFI_CIE_MAX)
 		return false;
 	version = (uint8_t)etch_cfi_u(&in, 1);
 	if (version != 1 && version != 3 && version != 4)
@@ -413,8 +439,11 @@ static inline int etch_cfi_next(struct etch_cfi *c, struct etch_fde *fde)
 			return 0;
 		}
 		c->at = in.end;
-		if (!kind)
-			continue;
+		if (!kind) {
+			if (c->stop)
+				c->at = c->size;
+			continue; /* ld -r leaves terminators in the middle */
+		}
 		field = in.at;
 		delta = (uint32_t)etch_cfi_u(&in, 4);
 		if (in.bad) {
@@ -435,6 +464,37 @@ static inline int etch_cfi_next(struct etch_cfi *c, struct etch_fde *fde)
 		c->bad++;
 	}
 	return 0;
+}
+
+/* LSB, "The .eh_frame_hdr section". */
+static inline bool etch_cfi_hdr(const void *bytes, uint64_t size, uint64_t addr, struct etch_cfi_hdr *out)
+{
+	struct etch_cfi c;
+	struct etch_cfi_in in;
+	uint8_t frame, count, table;
+
+	memset(out, 0, sizeof(*out));
+	etch_cfi_open(&c, bytes, size, addr);
+	c.data_base = addr;
+	in = (struct etch_cfi_in){&c, 0, size, false};
+	if (etch_cfi_u(&in, 1) != 1) /* version */
+		return false;
+	frame = (uint8_t)etch_cfi_u(&in, 1);
+	count = (uint8_t)etch_cfi_u(&in, 1);
+	table = (uint8_t)etch_cfi_u(&in, 1);
+	out->addr = addr;
+	out->eh_frame = etch_cfi_pointer(&in, frame, 0);
+	if (in.bad || !out->eh_frame || (frame & ETCH_PE_INDIRECT))
+		return false;
+	if (count != ETCH_PE_OMIT && table == 0x3b) { /* datarel, sdata4 */
+		uint64_t n = etch_cfi_pointer(&in, count, 0);
+
+		if (!in.bad && n <= (size - in.at) / 8) {
+			out->table = c.bytes + in.at;
+			out->count = n;
+		}
+	}
+	return true;
 }
 
 /* ---- expressions -------------------------------------------------------------
@@ -532,6 +592,8 @@ static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c,
 	struct etch_cfi_term stack[8], t;
 	unsigned n = 0;
 
+	if (end - at > ETCH_CFI_EXPRESSION_MAX)
+		return none;
 	if (with_cfa)
 		stack[n++] = (struct etch_cfi_term){ETCH_TERM_REG, ETCH_CFI_CFA, 0, 0, 0};
 	while (in.at < in.end) {

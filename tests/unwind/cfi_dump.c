@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What etch/cfi.h, code/cfi_file.c and code/lsda.c read from a file, as text for
+ * tests/test_cfi.py.
+ *
+ *   cfi_dump rows FILE   the columns of `etch inspect orc --format tsv`, source = why
+ *   cfi_dump saves FILE  start, end, then rbx r12 r13 r14 r15
+ *   cfi_dump fdes FILE   start, end, signal; then its call sites: start, end, pad
+ *   cfi_dump time FILE   rows, and nanoseconds a row (not for a test)
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "code/lsda.h"
+
+static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+                                      "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
+static uint64_t last;
+
+static void check_order(const struct etch_cfi_row *row)
+{
+	if (row->start >= row->end || (last && row->start != last)) {
+		fprintf(stderr, "row %" PRIx64 "-%" PRIx64 " does not continue %" PRIx64 "\n", row->start, row->end, last);
+		exit(3);
+	}
+	last = row->end;
+}
+
+static void slot_print(unsigned how, int32_t off)
+{
+	if (how == ETCH_BP_SAME)
+		printf("same");
+	else if (how == ETCH_BP_CFA)
+		printf("cfa%+d", off);
+	else if (how == ETCH_BP_UNDEF)
+		printf("undef");
+	else
+		printf("*(%s%+d)", how == ETCH_BP_RBP ? "rbp" : "rsp", off);
+}
+
+static void row_print(void *ctx, const struct etch_cfi_row *row)
+{
+	static const char *const kinds[] = {"undef", "call", "signal", "end"};
+	const struct etch_rule *r = &row->rule;
+	const char *reg = names[r->cfa & 15];
+
+	(void)ctx;
+	check_order(row);
+	printf("%" PRIx64 "\t%" PRIx64 "\t", row->start, row->end - row->start);
+	if (r->kind == ETCH_RULE_UNDEF || r->kind == ETCH_RULE_END)
+		printf("undef\tundef\tundef\t");
+	else {
+		if (r->cfa & ETCH_CFA_DEREF)
+			printf("*(%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
+		else
+			printf("%s%+d\t", reg, r->cfa_off);
+		slot_print(r->bp, r->bp_off);
+		printf("\t%s\t", r->ra & ETCH_RA_REG ? names[r->ra & 15] : "cfa-8");
+	}
+	printf("%s\t%s\n", kinds[r->kind], row->why ? row->why : "cfi");
+}
+
+static void saves_print(void *ctx, const struct etch_cfi_row *row)
+{
+	unsigned i;
+
+	(void)ctx;
+	check_order(row);
+	printf("%" PRIx64 "\t%" PRIx64, row->start, row->end);
+	for (i = 0; i < 5; i++) {
+		putchar('\t');
+		slot_print(row->rule.kind == ETCH_RULE_CALL ? row->saves.how[i] : ETCH_BP_UNDEF, row->saves.off[i]);
+	}
+	putchar('\n');
+}
+
+static void site_print(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
+{
+	(void)ctx;
+	printf(" %" PRIx64 "\t%" PRIx64 "\t%" PRIx64 "\n", start, end, pad);
+}
+
+static void row_count(void *ctx, const struct etch_cfi_row *row)
+{
+	*(uint64_t *)ctx += row->start != row->end;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int main(int argc, char **argv)
+{
+	struct elf_file f;
+	struct code_space space;
+	struct cfi_file cfi;
+	struct error e;
+	uint64_t rows = 0;
+	double begin, opened;
+	size_t i;
+
+	if (argc != 3)
+		return 2;
+	if (elf_open(&f, argv[2], &e) || space_build(&f, &space, &e)) {
+		fprintf(stderr, "%s\n", e.text);
+		elf_close(&f);
+		return 2;
+	}
+	begin = seconds();
+	if (cfi_file_open(&f, &space, &cfi, &e)) {
+		fprintf(stderr, "%s\n", e.text);
+		return 2;
+	}
+	opened = seconds();
+	if (!strcmp(argv[1], "rows"))
+		printf("address\tsize\tcfa\tbp\tra\tkind\tsource\n");
+	for (i = 0; i < cfi.count; i++) {
+		const struct cfi_fde *fde = &cfi.fdes[i];
+
+		last = 0;
+		if (i && fde->start < cfi.fdes[i - 1].end)
+			return 3;
+		if (cfi_file_at(&cfi, fde->start) != (long)i || cfi_file_at(&cfi, fde->end - 1) != (long)i)
+			return 4;
+		if (!strcmp(argv[1], "rows")) {
+			cfi_file_rows(&cfi, i, 0, row_print, NULL);
+		} else if (!strcmp(argv[1], "saves")) {
+			cfi_file_rows(&cfi, i, ETCH_CFI_SAVES, saves_print, NULL);
+		} else if (!strcmp(argv[1], "fdes")) {
+			printf("%" PRIx64 "\t%" PRIx64 "\t%d\n", fde->start, fde->end, fde->signal);
+			if (lsda_call_sites(&f, &cfi, i, site_print, NULL) < 0)
+				printf(" bad\n");
+		} else {
+			cfi_file_rows(&cfi, i, 0, row_count, &rows);
+		}
+		if (last && last != fde->end)
+			return 5;
+	}
+	if (!strcmp(argv[1], "time"))
+		printf("%zu FDEs in %.0f ns each, %" PRIu64 " rows in %.0f ns each\n", cfi.count,
+		       (opened - begin) * 1e9 / (double)(cfi.count + !cfi.count), rows,
+		       (seconds() - opened) * 1e9 / (double)(rows + !rows));
+	else
+		fprintf(stderr, "bad %zu dropped %zu\n", cfi.bad, cfi.dropped);
+	cfi_file_close(&cfi);
+	space_free(&space);
+	elf_close(&f);
+	return 0;
+}
