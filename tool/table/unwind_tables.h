@@ -6,17 +6,29 @@
 #define TABLE_UNWIND_TABLES_H
 
 #include "code/rows.h"
+#include "code/space.h"
 #include "report/error.h"
 
 /*
- * The block encoding of rows: a struct etch_unwind and all behind it in one
- * malloc'd buffer. `calls`: the sorted addresses that follow a call
- * (candidates for return addresses), for the map; not used with map_shift 0.
- * Deterministic. -1 only when out of memory or over 4 GiB.
+ * The rows that a block table is to have: gaps that hold nothing but padding, which
+ * never runs, go to the row before, as far as they are shorter than
+ * UNWIND_PADDING bytes; neighbours with the same rule become one row, whose source is
+ * the weaker one (CFI, then CODE, then BOTH; PLT rows stay by themselves); the first
+ * row begins at a multiple of 256. `space` has the bytes; null: no gap is padding.
+ */
+#define UNWIND_PADDING 16
+int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
+                          struct error *e);
+
+/*
+ * The block encoding of rows, each as it is: a struct etch_unwind and all behind it in
+ * one malloc'd buffer; build_id is left 0. `calls`: the sorted addresses that follow a
+ * call (arch/x86/callsites.h), for the map; not used with map_shift 0. Deterministic.
+ * -1: out of memory, text or table over 4 GiB, rows out of order, a rule that is none.
  */
 int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
                         uint8_t **out, size_t *size, struct error *e);
-/* 2 bits a row, for ETCH_SEC_SOURCE. */
+/* 2 bits a row of the same list, but the last one, for ETCH_SEC_SOURCE. */
 int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e);
 
 /* A rule as a 6-byte entry; false when it does not fit: *out is then UNDEFINED. */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "arch/x86/callsites.h"
+
+#include <emmintrin.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes from an FF with /2 to its end: ModRM, SIB, displacement (SDM 2, 2.1.5, tables
+ * 2-2 and 2-3). 0: not /2, or not whole. Prefixes come before it and do not matter. */
+static unsigned indirect_length(const uint8_t *p, size_t avail)
+{
+	unsigned modrm, mod, rm, n = 2;
+
+	if (avail < 2)
+		return 0;
+	modrm = p[1];
+	mod = modrm >> 6;
+	rm = modrm & 7;
+	if ((modrm >> 3 & 7) != 2)
+		return 0;
+	if (mod != 3 && rm == 4) {
+		if (avail < 3)
+			return 0;
+		n++;
+		if (!mod && (p[2] & 7) == 5)
+			n += 4;
+	} else if (!mod && rm == 5) {
+		n += 4;
+	}
+	if (mod == 1)
+		n += 1;
+	else if (mod == 2)
+		n += 4;
+	return n <= avail ? n : 0;
+}
+
+/* Bytes of the call that starts with p[0], or 0. */
+static unsigned call_length(const uint8_t *p, size_t avail, uint64_t addr, uint64_t lo, uint64_t hi)
+{
+	int32_t rel;
+
+	if (p[0] == 0xff)
+		return indirect_length(p, avail);
+	if (p[0] != 0xe8 || avail < 5)
+		return 0;
+	memcpy(&rel, p + 1, 4);
+	return addr + 5 + (uint64_t)(int64_t)rel - lo < hi - lo ? 5 : 0;
+}
+
+int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo, uint64_t hi, uint64_t **out,
+                   size_t *count)
+{
+	const __m128i e8 = _mm_set1_epi8((char)0xe8), ff = _mm_set1_epi8((char)0xff);
+	size_t i, room = *count;
+	unsigned ends = 0; /* bit k: a call ends at i + k */
+
+	for (i = 0; i <= size; i++, ends >>= 1) {
+		if (ends & 1) {
+			if (*count == room) {
+				size_t more = room + room / 2 + 1024;
+				uint64_t *p = realloc(*out, more * sizeof(*p));
+
+				if (!p)
+					return -1;
+				*out = p;
+				room = more;
+			}
+			(*out)[(*count)++] = addr + i;
+		}
+		if (i == size)
+			break;
+		while (!(ends & ~1u) && size - i > 16) { /* most bytes start nothing */
+			__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(bytes + i));
+			int hits = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, e8), _mm_cmpeq_epi8(v, ff)));
+
+			if (hits) {
+				i += (unsigned)__builtin_ctz((unsigned)hits);
+				break;
+			}
+			i += 16;
+		}
+		if (bytes[i] == 0xe8 || bytes[i] == 0xff) {
+			unsigned n = call_length(bytes + i, size - i, addr + i, lo, hi);
+
+			if (n)
+				ends |= 1u << n;
+		}
+	}
+	return 0;
+}
