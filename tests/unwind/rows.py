@@ -176,6 +176,8 @@ def _value_text(v):
 def _cfa_text(cfa, rip):
     if cfa.expr is not None:
         return _value_text(evaluate(cfa.expr, rip))
+    if cfa.offset is None:  # pyelftools forgets it over an expression, libgcc does not (libgcrypt)
+        raise Odd("def_cfa_register behind an expression")
     return f"{DWARF_REG[cfa.reg]}{cfa.offset:+d}"
 
 
