@@ -50,7 +50,7 @@ static void row_print(void *ctx, const struct etch_cfi_row *row)
 	(void)ctx;
 	check_order(row);
 	printf("%" PRIx64 "\t%" PRIx64 "\t", row->start, row->end - row->start);
-	if (r->kind == ETCH_RULE_UNDEF || r->kind == ETCH_RULE_END)
+	if (r->kind == ETCH_RULE_UNDEF || (r->kind == ETCH_RULE_END && !r->cfa))
 		printf("undef\tundef\tundef\t");
 	else {
 		if (r->cfa & ETCH_CFA_DEREF)

@@ -9,7 +9,8 @@
 
 #include "code/cfi_file.h"
 
-/* Addresses of the space. `pad` 0: an exception passes through. */
+/* Addresses of the space; whether they are code at all is for fn to check. `pad`
+ * 0: an exception passes through. */
 typedef void lsda_call_site_fn(void *ctx, uint64_t start, uint64_t end, uint64_t pad);
 
 /*

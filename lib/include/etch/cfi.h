@@ -668,7 +668,7 @@ enum etch_cfi_how {
 	ETCH_HOW_TOO_BIG, /* a number beyond 64 bits */
 };
 
-/* Rule of a register or, with OFFSET and EXPR, of the CFA. */
+/* Rule of a register. */
 struct etch_cfi_reg {
 	uint8_t how;
 	uint8_t reg;  /* DWARF number; 255 = none that matters */
@@ -700,8 +700,15 @@ static inline uint8_t etch_cfi_register(uint8_t dwarf)
 	return dwarf < 8 ? order[dwarf] : dwarf;
 }
 
+/* As in libgcc, an expression leaves register and offset as they were, and
+ * def_cfa_register takes that offset up again: libgcrypt's assembly relies on it,
+ * against 6.4.2.2. */
 struct etch_cfi_state {
-	struct etch_cfi_reg cfa;
+	uint8_t cfa_how; /* NONE, OFFSET or EXPR */
+	uint8_t cfa_reg;
+	bool cfa_big;    /* cfa_off went beyond 64 bits */
+	int64_t cfa_off;
+	struct etch_cfi_reg cfa_expr;
 	struct etch_cfi_reg cols[ETCH_COLS];
 };
 
@@ -768,86 +775,94 @@ static inline bool etch_cfi_is_slot(const struct etch_cfi *c, const struct etch_
 	return t.kind == ETCH_TERM_REG && t.reg == reg && t.add == off;
 }
 
-/*
- * The rule of a state, and null or why it says less. A CFA that depends on rip
- * comes back in *step with its lower value in the rule.
- */
-static inline const char *etch_cfi_rule(const struct etch_fde *fde, const struct etch_cfi_state *s, struct etch_rule *rule,
-                                        struct etch_cfi_term *step, struct etch_cfi_saves *saves)
+/* etch_cfi_rule() but for the rule's kind, which stays UNDEF on the way out early. */
+static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const struct etch_cfi_state *s,
+                                            struct etch_rule *rule, struct etch_cfi_term *step,
+                                            struct etch_cfi_saves *saves)
 {
 	static const uint8_t saved[5] = {ETCH_COL_RBX, ETCH_COL_R12, ETCH_COL_R13, ETCH_COL_R14, ETCH_COL_R15};
 	const struct etch_cfi *c = fde->cfi;
 	const struct etch_cfi_reg *ra = &s->cols[ETCH_COL_RA], *sp = &s->cols[ETCH_COL_RSP];
 	struct etch_cfi_term cfa = {ETCH_TERM_NONE, 0, 0, 0, 0}, t;
-	const char *why = NULL;
 	int64_t off;
 	unsigned i;
 
-	memset(rule, 0, sizeof(*rule));
-	step->kind = ETCH_TERM_NONE;
-	if (ra->how == ETCH_HOW_UNDEF) {
-		rule->kind = ETCH_RULE_END;
-		return NULL;
+	if (s->cfa_how == ETCH_HOW_NONE)
+		return "no rule for the CFA";
+	if (s->cfa_how == ETCH_HOW_EXPR) {
+		uint64_t at = (uint64_t)s->cfa_expr.off;
+
+		cfa = etch_cfi_expression(c, at, at + s->cfa_expr.length, false);
+	} else if (s->cfa_big) {
+		return "a CFA offset beyond 32 bits";
+	} else {
+		cfa = (struct etch_cfi_term){ETCH_TERM_REG, s->cfa_reg, 0, 0, s->cfa_off};
 	}
-	if (s->cfa.how == ETCH_HOW_OFFSET)
-		cfa = (struct etch_cfi_term){ETCH_TERM_REG, s->cfa.reg, 0, 0, s->cfa.off};
-	else if (s->cfa.how == ETCH_HOW_EXPR)
-		cfa = etch_cfi_expression(c, (uint64_t)s->cfa.off, (uint64_t)s->cfa.off + s->cfa.length, false);
-	else
-		return s->cfa.how == ETCH_HOW_NONE ? "no rule for the CFA" : "a CFA offset beyond 64 bits";
 	if (cfa.kind != ETCH_TERM_REG && cfa.kind != ETCH_TERM_DEREF && cfa.kind != ETCH_TERM_REG_STEP)
 		return "a CFA expression of unknown form";
 	if (cfa.reg >= ETCH_CFI_RIP)
 		return "a CFA relative to no general register";
-	if (!etch_cfi_i32(cfa.off) || !etch_cfi_i32(cfa.add))
+	if (!etch_cfi_i32(cfa.off) || !etch_cfi_i32(cfa.add) ||
+	    (cfa.kind == ETCH_TERM_REG_STEP && !etch_cfi_i32(cfa.off + cfa.add)))
 		return "a CFA offset beyond 32 bits";
 	rule->cfa = etch_cfi_register(cfa.reg);
-	if (fde->cie.signal) {
+	if (fde->cie.signal && ra->how != ETCH_HOW_UNDEF) {
 		/* struct sigcontext: rbp at 80, rsp at 120, rip at 128 (asm/sigcontext.h) */
 		if (cfa.kind != ETCH_TERM_DEREF || cfa.reg != 7 || cfa.add || !etch_cfi_is_slot(c, ra, 7, cfa.off + 8) ||
 		    !etch_cfi_is_slot(c, &s->cols[ETCH_COL_RBP], 7, cfa.off - 40) ||
-		    !(sp->how == ETCH_HOW_NONE || etch_cfi_is_slot(c, sp, 7, cfa.off))) {
-			memset(rule, 0, sizeof(*rule));
+		    !(sp->how == ETCH_HOW_NONE || etch_cfi_is_slot(c, sp, 7, cfa.off)))
 			return "a signal frame of unknown form";
-		}
 		rule->kind = ETCH_RULE_SIGNAL;
 		rule->cfa |= ETCH_CFA_DEREF;
 		rule->cfa_off = (int32_t)cfa.off;
 		return NULL;
 	}
-	if (sp->how != ETCH_HOW_NONE && !(sp->how == ETCH_HOW_VAL_OFFSET && !sp->off)) {
-		memset(rule, 0, sizeof(*rule));
+	if (sp->how != ETCH_HOW_NONE && !(sp->how == ETCH_HOW_VAL_OFFSET && !sp->off))
 		return "an rsp that is not the CFA";
-	}
 	if (ra->how == ETCH_HOW_REGISTER && ra->reg < 16) {
 		rule->ra = (uint8_t)(ETCH_RA_REG | etch_cfi_register(ra->reg));
-	} else {
+	} else if (ra->how != ETCH_HOW_UNDEF) {
 		t = etch_cfi_location(c, ra);
-		if (!etch_cfi_from_cfa(t, cfa, &off) || off != -8) {
-			memset(rule, 0, sizeof(*rule));
+		if (!etch_cfi_from_cfa(t, cfa, &off) || off != -8)
 			return ra->how == ETCH_HOW_NONE ? "no rule for the return address" : "a return address in an unusual place";
-		}
 	}
-	rule->kind = ETCH_RULE_CALL;
+	rule->kind = ra->how == ETCH_HOW_UNDEF ? ETCH_RULE_END : ETCH_RULE_CALL;
 	if (cfa.kind == ETCH_TERM_DEREF) {
 		rule->cfa |= ETCH_CFA_DEREF;
 		rule->cfa_off = (int32_t)cfa.off;
 		rule->cfa_add = (int32_t)cfa.add;
 	} else {
 		rule->cfa_off = (int32_t)cfa.add;
-		if (cfa.kind == ETCH_TERM_REG_STEP) {
-			if (!etch_cfi_i32(cfa.add + cfa.off)) {
-				memset(rule, 0, sizeof(*rule));
-				return "a CFA offset beyond 32 bits";
-			}
+		if (cfa.kind == ETCH_TERM_REG_STEP)
 			*step = cfa;
-		}
 	}
-	if (!etch_cfi_saved(c, &s->cols[ETCH_COL_RBP], cfa, &rule->bp, &rule->bp_off))
-		why = "an rbp in an unusual place";
 	for (i = 0; saves && i < 5; i++)
 		etch_cfi_saved(c, &s->cols[saved[i]], cfa, &saves->how[i], &saves->off[i]);
-	return why;
+	if (!etch_cfi_saved(c, &s->cols[ETCH_COL_RBP], cfa, &rule->bp, &rule->bp_off))
+		return "an rbp in an unusual place";
+	return NULL;
+}
+
+/*
+ * The rule of a state, and null or why it says less. A CFA that depends on rip
+ * comes back in *step with its lower value in the rule.
+ */
+static inline const char *etch_cfi_rule(const struct etch_fde *fde, const struct etch_cfi_state *s,
+                                        struct etch_rule *rule, struct etch_cfi_term *step,
+                                        struct etch_cfi_saves *saves)
+{
+	const char *why;
+
+	memset(rule, 0, sizeof(*rule));
+	step->kind = ETCH_TERM_NONE;
+	why = etch_cfi_rule_try(fde, s, rule, step, saves);
+	if (rule->kind != ETCH_RULE_UNDEF)
+		return why;
+	memset(rule, 0, sizeof(*rule));
+	if (s->cols[ETCH_COL_RA].how != ETCH_HOW_UNDEF)
+		return why;
+	rule->kind = ETCH_RULE_END; /* whatever the CFA may be */
+	return NULL;
 }
 
 struct etch_cfi_run {
@@ -949,11 +964,19 @@ static inline void etch_cfi_set(struct etch_cfi_run *run, uint64_t reg, uint8_t 
 	run->changed = true;
 }
 
-static inline void etch_cfi_set_cfa(struct etch_cfi_run *run, uint64_t reg, int64_t off, bool scaled)
+static inline void etch_cfi_set_cfa(struct etch_cfi_run *run, int64_t off, bool scaled)
 {
-	run->state.cfa = (struct etch_cfi_reg){ETCH_HOW_OFFSET, (uint8_t)(reg < 255 ? reg : 255), 0, off};
-	if (scaled && __builtin_mul_overflow(off, run->fde->cie.data_align, &run->state.cfa.off))
-		run->state.cfa.how = ETCH_HOW_TOO_BIG;
+	struct etch_cfi_state *s = &run->state;
+
+	s->cfa_big = scaled && __builtin_mul_overflow(off, run->fde->cie.data_align, &off);
+	s->cfa_off = off;
+	run->changed = true;
+}
+
+static inline void etch_cfi_set_cfa_reg(struct etch_cfi_run *run, uint64_t reg)
+{
+	run->state.cfa_how = ETCH_HOW_OFFSET;
+	run->state.cfa_reg = (uint8_t)(reg < 255 ? reg : 255);
 	run->changed = true;
 }
 
@@ -1046,32 +1069,23 @@ static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint6
 			run->changed = true;
 			break;
 		case 0x0c: /* def_cfa */
-			reg = etch_cfi_uleb(&in);
-			off = etch_cfi_offset(&in);
-			etch_cfi_set_cfa(run, reg, off, false);
-			break;
 		case 0x12: /* def_cfa_sf */
-			reg = etch_cfi_uleb(&in);
-			off = etch_cfi_sleb(&in);
-			etch_cfi_set_cfa(run, reg, off, true);
+			etch_cfi_set_cfa_reg(run, etch_cfi_uleb(&in));
+			off = op == 0x0c ? etch_cfi_offset(&in) : etch_cfi_sleb(&in);
+			etch_cfi_set_cfa(run, off, op == 0x12);
 			break;
-		case 0x0d: /* def_cfa_register: only where there is a register to replace, 6.4.2.2 */
-			reg = etch_cfi_uleb(&in);
-			if (s->cfa.how != ETCH_HOW_OFFSET)
-				return false;
-			etch_cfi_set_cfa(run, reg, s->cfa.off, false);
+		case 0x0d: /* def_cfa_register */
+			etch_cfi_set_cfa_reg(run, etch_cfi_uleb(&in));
 			break;
 		case 0x0e: /* def_cfa_offset */
 		case 0x13: /* def_cfa_offset_sf */
 			off = op == 0x0e ? etch_cfi_offset(&in) : etch_cfi_sleb(&in);
-			if (s->cfa.how != ETCH_HOW_OFFSET && s->cfa.how != ETCH_HOW_TOO_BIG)
-				return false;
-			etch_cfi_set_cfa(run, s->cfa.reg, off, op == 0x13);
+			etch_cfi_set_cfa(run, off, op == 0x13);
 			break;
 		case 0x0f: /* def_cfa_expression */
-			s->cfa.how = ETCH_HOW_EXPR;
+			s->cfa_how = ETCH_HOW_EXPR;
 			run->changed = true;
-			if (!etch_cfi_block(&in, &s->cfa))
+			if (!etch_cfi_block(&in, &s->cfa_expr))
 				return false;
 			break;
 		case 0x10: /* expression */
