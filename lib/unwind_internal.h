@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * unwind_internal.h: what the files of the unwinder share.
+ *
+ * Arrows run one way: unwind.c (walks) uses lookup.c (address -> module -> table) and
+ * stack.c (which memory may be read); lookup.c uses prepare.c (a table from .eh_frame).
+ */
+#ifndef ETCH_UNWIND_INTERNAL_H
+#define ETCH_UNWIND_INTERNAL_H
+
+#include <elf.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <etch/orc_lookup.h>
+#include <etch/unwind.h>
+
+#define UNWIND_API __attribute__((visibility("default")))
+
+/* Stacks are read where ASan has red zones. All functions that are inlined into each
+ * other must agree on this. */
+#define NO_ASAN __attribute__((no_sanitize("address")))
+
+/* ---- memory (stack.c) ------------------------------------------------------- */
+
+/* Bytes known to be readable: whole pages. Empty: hi 0. */
+struct window {
+	uint64_t lo, hi;
+};
+
+/*
+ * A window that holds the 8 bytes at this address: 0, or -1 where they cannot be read.
+ * Pages that this thread has not asked for before cost a system call each.
+ */
+int stack_window(uint64_t at, struct window *w);
+/* Begins a walk: with etch_unwind_strict(), what is known is forgotten. */
+void stack_begin(void);
+/* Asks the kernel. */
+int stack_page_readable(uint64_t at);
+
+static inline int window_has(const struct window *w, uint64_t at)
+{
+	/* hi is a multiple of the page size and at least 8 above lo, or 0: then nothing is
+	 * at or above lo and at or below 2^64 - 8. */
+	return at >= w->lo && at <= w->hi - 8 && w->hi;
+}
+
+/* ---- modules (lookup.c) -------------------------------------------------------- */
+
+/* The table of a module, opened. */
+struct unwind_module {
+	uint64_t text, text_size; /* address of the first byte covered, and bytes; 0: nothing is open */
+	int encoding;
+	union {
+		struct etch_block block;
+		struct etch_orc_table orc;
+	};
+};
+
+/* The module of this process whose table covers this address: 0 or a negative
+ * enum etch_unwind_status, *m then has no bytes. Async-signal-safe. */
+int lookup_module(uint64_t at, struct unwind_module *m);
+/* Likewise of a target. */
+int lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *m);
+
+/* The rule for an address that lies inside m's text. */
+static inline void module_rule(const struct unwind_module *m, uint64_t at, struct etch_rule *r)
+{
+	int64_t row;
+
+	if (m->encoding == ETCH_ENCODING_BLOCK) {
+		*r = *etch_block_find_in(&m->block, at - m->text);
+		return;
+	}
+	row = etch_orc_find(&m->orc, at - m->text);
+	if (row < 0)
+		*r = etch_rule_undef;
+	else
+		etch_orc_unpack(&m->orc.orc[row], r);
+}
+
+/* ---- tables from .eh_frame (prepare.c) ------------------------------------------- */
+
+struct prepare_image {
+	uint64_t bias;       /* run-time address less link-time address */
+	uint64_t start, end; /* run-time hull of its PT_LOADs */
+	const Elf64_Phdr *phdr;
+	unsigned phnum;
+};
+
+/*
+ * A table (block encoding) in mapped memory of its own, or null: no .eh_frame that can
+ * be used, or out of memory. Addresses in it are link-time ones. *size: bytes that may
+ * be read. Called in normal context, where the module cannot go away.
+ */
+const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size);
+void prepare_table_free(const struct etch_unwind *t, uint64_t size);
+
+#endif
