@@ -409,6 +409,43 @@ bool elf_is_pie(const struct elf_file *f)
 	return false;
 }
 
+/* Notes: three words, the owner's name and the contents, each padded to a word (gABI,
+ * "Note Section"). */
+static size_t build_id_in(const uint8_t *p, uint64_t size, const uint8_t **id)
+{
+	while (size >= sizeof(Elf64_Nhdr)) {
+		uint64_t name, desc;
+		Elf64_Nhdr h;
+
+		memcpy(&h, p, sizeof(h));
+		name = sizeof(h) + (((uint64_t)h.n_namesz + 3) & ~3ull);
+		desc = ((uint64_t)h.n_descsz + 3) & ~3ull;
+		if (name > size || h.n_descsz > size - name)
+			return 0;
+		if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && !memcmp(p + sizeof(h), ELF_NOTE_GNU, 4)) {
+			*id = p + name;
+			return h.n_descsz;
+		}
+		if (desc > size - name)
+			return 0;
+		p += name + desc;
+		size -= name + desc;
+	}
+	return 0;
+}
+
+size_t elf_build_id(const struct elf_file *f, const uint8_t **id)
+{
+	size_t n = 0;
+	uint32_t i;
+
+	*id = f->bytes;
+	for (i = 1; i < f->section_count && !n; i++)
+		if (f->sections[i].sh.sh_type == SHT_NOTE && f->sections[i].data)
+			n = build_id_in(f->sections[i].data, f->sections[i].sh.sh_size, id);
+	return n;
+}
+
 void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size)
 {
 	const struct elf_symbol *best = NULL, *list = f->symbol_count ? f->symbols : f->dynsyms;

@@ -97,6 +97,9 @@ uint32_t elf_section_at(const struct elf_file *f, uint64_t addr);
 /* ET_DYN that is a program: DF_1_PIE. */
 bool elf_is_pie(const struct elf_file *f);
 
+/* The build-id (NT_GNU_BUILD_ID), in the file's bytes; returns its size, 0 for none. */
+size_t elf_build_id(const struct elf_file *f, const uint8_t **id);
+
 /* "name+0x12" of the function symbol that holds an address (in ET_REL: offset in
  * `section`), or "section+0x12". For people; truncated to fit. */
 void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size);

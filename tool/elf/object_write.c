@@ -23,6 +23,7 @@ struct writer {
 	uint32_t *new_locals; /* sections that get a section symbol */
 	uint32_t new_local_count;
 	uint32_t first_global; /* of the input */
+	uint32_t *index_of;    /* output index of each new section */
 	uint32_t *group_of;    /* per input section: its SHT_GROUP section, or 0 */
 	void **owned;          /* buffers that libelf points into until the end */
 	size_t owned_count, owned_room;
@@ -59,15 +60,18 @@ static uint32_t symbol_map(const struct writer *w, uint32_t s)
 	return s >= w->first_global ? s + w->new_local_count : s;
 }
 
-/* Output index of new section k; each with relocations is followed by them. */
-static uint32_t new_index(const struct writer *w, size_t k)
+static uint32_t new_index(const struct writer *w, size_t k) { return w->index_of[k]; }
+
+/* Each new section with relocations is followed by them. */
+static void new_indices(struct writer *w)
 {
 	uint32_t n = w->f->section_count;
 	size_t i;
 
-	for (i = 0; i < k; i++)
+	for (i = 0; i < w->count; i++) {
+		w->index_of[i] = n;
 		n += 1 + (w->added[i].reloc_count != 0);
-	return n;
+	}
 }
 
 /* A section symbol for every section that a new relocation refers to. */
@@ -378,6 +382,21 @@ static int bytes_back(int fd, uint8_t **out, size_t *out_size, struct error *e)
 	return 0;
 }
 
+int object_write_room(const struct elf_file *f, size_t count, struct error *e)
+{
+	uint32_t k;
+
+	if (!f->symtab)
+		return error_set(e, "has no symbol table");
+	if (f->section_count + 2 * count < SHN_LORESERVE)
+		return 0;
+	/* Possible through SHT_SYMTAB_SHNDX; refused where that table is missing. */
+	for (k = 1; k < f->section_count; k++)
+		if (f->sections[k].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[k].sh.sh_link == f->symtab)
+			return 0;
+	return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
+}
+
 int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
                  uint8_t **out, size_t *out_size, struct error *e)
 {
@@ -390,26 +409,18 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 	*out = NULL;
 	if (strndx == SHN_XINDEX)
 		strndx = f->sections[0].sh.sh_link;
-	if (!f->symtab)
-		return error_set(e, "has no symbol table");
+	if (object_write_room(f, count, e))
+		return -1;
 	w.first_global = f->sections[f->symtab].sh.sh_info;
 	total = f->section_count + 2 * (uint32_t)count;
-	if (f->section_count + 2 * count >= SHN_LORESERVE) {
-		/* Possible through SHT_SYMTAB_SHNDX; refused where that table is missing. */
-		uint32_t k, x = 0;
-
-		for (k = 1; k < f->section_count; k++)
-			if (f->sections[k].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[k].sh.sh_link == f->symtab)
-				x = k;
-		if (!x)
-			return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
-	}
 	names = keep(&w, 2 * (count + 1) * sizeof(*names));
 	w.symbol_of = keep(&w, (total + 1) * sizeof(uint32_t));
 	w.new_locals = keep(&w, (total + 1) * sizeof(uint32_t));
 	w.group_of = keep(&w, (total + 1) * sizeof(uint32_t));
-	if (!names || !w.symbol_of || !w.new_locals || !w.group_of)
+	w.index_of = keep(&w, (count + 1) * sizeof(uint32_t));
+	if (!names || !w.symbol_of || !w.new_locals || !w.group_of || !w.index_of)
 		goto out;
+	new_indices(&w);
 	fd = memfd_create("object", MFD_CLOEXEC);
 	if (fd < 0) {
 		error_set(e, "cannot create a memory file");

@@ -34,6 +34,9 @@ struct new_section {
 	size_t reloc_count;
 };
 
+/* Can the file hold `count` more sections, with relocations each? 0, or -1 and why not. */
+int object_write_room(const struct elf_file *f, size_t count, struct error *e);
+
 /*
  * The new file's bytes in *out (malloc'd). Sections marked in `emptied` (may be
  * null; one bool per section of the input) get size 0. -1 and a message when the

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+#include "table/linked_unwind.h"
+
+#include <etch/orc_lookup.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK ((uint64_t)1 << ETCH_BLOCK_SHIFT)
+
+enum { SEC_HEADER, SEC_IP, SEC_ORC, SEC_LOOKUP }; /* of the orc encoding */
+
+static const struct segment_section loaded = {.type = SHT_PROGBITS};
+
+static struct segment_section *section_add(struct linked_unwind *u, const char *name, uint64_t align, void *data,
+                                           uint64_t size)
+{
+	struct segment_section *s = &u->sections[u->count++];
+
+	*s = loaded;
+	s->name = name;
+	s->align = align;
+	s->data = data;
+	s->size = size;
+	return s;
+}
+
+static void *copy(const void *p, uint64_t size)
+{
+	void *q = malloc(size + !size);
+
+	if (q)
+		memcpy(q, p, size);
+	return q;
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+static int make_block(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
+                      struct linked_unwind *u, struct error *e)
+{
+	uint8_t *table, *sources;
+	size_t size;
+
+	if (unwind_block_encode(rows, calls, call_count, map_shift, &table, &size, e))
+		return -1;
+	memcpy(table + offsetof(struct etch_unwind, build_id), u->header.build_id, sizeof(u->header.build_id));
+	memcpy(&u->header, table, sizeof(u->header));
+	section_add(u, ETCH_SEC_UNWIND, 64, table, size);
+	if (unwind_sources_encode(rows, &sources, &size, e))
+		return -1;
+	if (size)
+		section_add(u, ETCH_SEC_SOURCE, 1, sources, size)->unloaded = true;
+	else
+		free(sources);
+	return 0;
+}
+
+/* lookup[i]: the last row that begins at or below block i, or the first row. */
+static void lookup_make(const struct row_list *rows, uint64_t text, uint64_t blocks, uint32_t *lookup)
+{
+	uint64_t i;
+	size_t k = 0;
+
+	for (i = 0; i <= blocks; i++) {
+		while (k + 1 < rows->count && rows->rows[k + 1].addr <= text + i * BLOCK)
+			k++;
+		lookup[i] = (uint32_t)k;
+	}
+}
+
+static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t *lost, struct error *e)
+{
+	uint64_t text = rows->rows[0].addr & ~(BLOCK - 1), end = rows->rows[rows->count - 1].addr;
+	uint64_t blocks = (end - text + BLOCK - 1) / BLOCK;
+	struct etch_orc *orc;
+	uint32_t *lookup;
+	size_t i;
+
+	if (rows->count > UINT32_MAX)
+		return error_set(e, "%zu unwind rows: too many for a table", rows->count);
+	u->header.magic = ETCH_UNWIND_MAGIC;
+	u->header.version = ETCH_UNWIND_VERSION;
+	u->header.size = u->header.bytes = sizeof(u->header);
+	u->header.encoding = ETCH_ENCODING_ORC;
+	u->header.rows = (uint32_t)rows->count;
+	u->header.text = text;
+	u->header.text_size = end - text;
+	orc = calloc(rows->count, sizeof(*orc));
+	lookup = calloc(blocks + 1, sizeof(*lookup));
+	u->targets = calloc(rows->count, sizeof(*u->targets));
+	section_add(u, ETCH_SEC_UNWIND, 64, calloc(1, sizeof(u->header)), sizeof(u->header));
+	section_add(u, ETCH_SEC_ORC_IP, 4, calloc(rows->count, 4), rows->count * 4);
+	section_add(u, ETCH_SEC_ORC, 2, orc, rows->count * sizeof(*orc));
+	section_add(u, ETCH_SEC_ORC_LOOKUP, 4, lookup, (blocks + 1) * sizeof(*lookup));
+	if (!orc || !lookup || !u->targets || !u->sections[SEC_HEADER].data || !u->sections[SEC_IP].data)
+		return error_set(e, "out of memory");
+	for (i = 0; i < rows->count; i++) {
+		*lost += !unwind_orc_pack(&rows->rows[i].rule, rows->rows[i].source, &orc[i]);
+		u->targets[i] = rows->rows[i].addr;
+	}
+	lookup_make(rows, text, blocks, lookup);
+	return 0;
+}
+
+int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls,
+                       size_t call_count, unsigned encoding, unsigned map_shift, struct linked_unwind *out,
+                       size_t *lost, struct error *e)
+{
+	const uint8_t *id;
+	size_t id_size = elf_build_id(f, &id);
+
+	memset(out, 0, sizeof(*out));
+	*lost = 0;
+	if (!rows->count)
+		return 0;
+	memcpy(out->header.build_id, id, id_size < sizeof(out->header.build_id) ? id_size : sizeof(out->header.build_id));
+	return encoding == ETCH_ENCODING_BLOCK ? make_block(rows, calls, call_count, map_shift, out, e)
+	                                       : make_orc(rows, out, lost, e);
+}
+
+int linked_unwind_fill(struct linked_unwind *u, struct error *e)
+{
+	uint8_t *ip;
+	size_t i;
+
+	for (i = 0; i < u->count && u->kept; i++)
+		if (u->sections[i].addr != u->kept_at[i])
+			return error_set(e, "its unwind table would have to move: rewrite it without --only");
+	if (!u->targets)
+		return 0;
+	u->header.orc_ip = u->sections[SEC_IP].addr;
+	u->header.orc = u->sections[SEC_ORC].addr;
+	u->header.orc_lookup = u->sections[SEC_LOOKUP].addr;
+	memcpy((void *)u->sections[SEC_HEADER].data, &u->header, sizeof(u->header));
+	ip = (uint8_t *)u->sections[SEC_IP].data;
+	for (i = 0; i < u->header.rows; i++) {
+		int64_t d = (int64_t)(u->targets[i] - (u->header.orc_ip + 4 * i));
+		int32_t field = (int32_t)d;
+
+		if (field != d)
+			return error_set(e, "its unwind rows are more than 2 GiB away from the code");
+		memcpy(ip + 4 * i, &field, 4);
+	}
+	return 0;
+}
+
+uint64_t linked_unwind_size(const struct linked_unwind *u)
+{
+	uint64_t size = 0;
+	size_t i;
+
+	for (i = 0; i < u->count; i++)
+		size += u->sections[i].unloaded ? 0 : u->sections[i].size;
+	return size;
+}
+
+void linked_unwind_free(struct linked_unwind *u)
+{
+	size_t i;
+
+	for (i = 0; i < u->count; i++)
+		free((void *)u->sections[i].data);
+	free(u->targets);
+	memset(u, 0, sizeof(*u));
+}
+
+/* ---- reading --------------------------------------------------------------- */
+
+/* A section that lies in the etch segment, or (not loaded) behind it. */
+static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
+                        struct linked_unwind *u, struct error *e)
+{
+	uint32_t i = 0;
+
+	while ((i = elf_section_find(f, name, i + 1))) {
+		const struct elf_section *s = &f->sections[i];
+		struct segment_section *k;
+
+		if (!s->data || s->sh.sh_type != SHT_PROGBITS || unloaded != !(s->sh.sh_flags & SHF_ALLOC) ||
+		    (!unloaded && (s->sh.sh_addr < at->addr || s->sh.sh_addr - at->addr >= at->size)))
+			continue;
+		if (!unloaded && (s->sh.sh_addr - at->addr > at->size - s->sh.sh_size ||
+		                  s->sh.sh_offset != at->offset + (s->sh.sh_addr - at->addr)))
+			return error_set(e, "section %s: not where the etch segment has it", name);
+		u->kept_at[u->count] = unloaded ? 0 : s->sh.sh_addr;
+		k = section_add(u, name, s->sh.sh_addralign, copy(s->data, s->sh.sh_size), s->sh.sh_size);
+		k->unloaded = unloaded;
+		return k->data ? 1 : error_set(e, "out of memory");
+	}
+	return 0;
+}
+
+static int read_orc(const struct elf_file *f, const struct segment_found *at, struct linked_unwind *u, struct error *e)
+{
+	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC, ETCH_SEC_ORC_LOOKUP};
+	const uint64_t addr[] = {u->header.orc_ip, u->header.orc, u->header.orc_lookup};
+	const uint64_t size[] = {(uint64_t)u->header.rows * 4, (uint64_t)u->header.rows * sizeof(struct etch_orc),
+	                         (u->header.text_size / BLOCK + (u->header.text_size % BLOCK != 0) + 1) * 4};
+	size_t i;
+
+	for (i = 0; i < 3; i++) {
+		int r = section_keep(f, at, names[i], false, u, e);
+
+		if (r < 0)
+			return -1;
+		if (!r || u->sections[i + 1].size != size[i] || u->kept_at[i + 1] != addr[i])
+			return error_set(e, "its unwind table is malformed: section %s is not what the header says", names[i]);
+	}
+	return 1;
+}
+
+int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e)
+{
+	struct segment_found at;
+	int r = segment_find(f->bytes, f->size, &at, e->text, sizeof(e->text));
+
+	memset(out, 0, sizeof(*out));
+	out->kept = true;
+	if (r <= 0)
+		return r;
+	r = section_keep(f, &at, ETCH_SEC_UNWIND, false, out, e);
+	if (r <= 0)
+		return r;
+	if (out->kept_at[0] != at.addr + at.first || out->sections[0].size < sizeof(out->header))
+		return error_set(e, "section " ETCH_SEC_UNWIND ": not the first of the etch segment");
+	memcpy(&out->header, out->sections[0].data, sizeof(out->header));
+	if (out->header.magic != ETCH_UNWIND_MAGIC || out->header.version != ETCH_UNWIND_VERSION)
+		return error_set(e, "its unwind table is malformed or of another version (%u, this etch writes %u)",
+		                 out->header.version, ETCH_UNWIND_VERSION);
+	if (out->header.encoding == ETCH_ENCODING_ORC)
+		return read_orc(f, &at, out, e);
+	if (!etch_unwind_valid(out->sections[0].data, out->sections[0].size))
+		return error_set(e, "its unwind table is malformed");
+	r = section_keep(f, &at, ETCH_SEC_SOURCE, true, out, e);
+	return r < 0 ? -1 : 1;
+}
+
+static int orc_rows(const struct linked_unwind *u, struct row_list *out, struct error *e)
+{
+	size_t i, n = u->header.rows;
+
+	out->rows = calloc(n + 1, sizeof(*out->rows));
+	out->room = n + 1;
+	if (!out->rows)
+		return error_set(e, "out of memory");
+	for (i = 0; i < n; i++) {
+		struct row *row = &out->rows[i];
+		struct etch_orc x;
+		int32_t d;
+
+		memcpy(&d, (const uint8_t *)u->sections[SEC_IP].data + 4 * i, 4);
+		memcpy(&x, (const uint8_t *)u->sections[SEC_ORC].data + sizeof(x) * i, sizeof(x));
+		row->addr = u->header.orc_ip + 4 * i + (uint64_t)(int64_t)d;
+		if (!etch_orc_unpack(&x, &row->rule) || (i && row->addr <= row[-1].addr))
+			return error_set(e, "its unwind table is malformed: entry %zu", i);
+		row->source = x.bits >> 12 & 3;
+	}
+	out->count = n;
+	return 0;
+}
+
+int linked_unwind_rows(const struct linked_unwind *u, struct row_list *out, bool *sources, struct error *e)
+{
+	const struct segment_section *s = u->count > 1 ? &u->sections[1] : NULL;
+
+	memset(out, 0, sizeof(*out));
+	*sources = true;
+	if (u->header.encoding == ETCH_ENCODING_ORC)
+		return orc_rows(u, out, e);
+	*sources = s != NULL;
+	return unwind_block_decode(u->sections[0].data, u->sections[0].size, s ? s->data : NULL, s ? s->size : 0, out, e);
+}
+
+/* ---- arrays of the object step --------------------------------------------- */
+
+struct classic {
+	uint64_t addr;
+	struct etch_orc orc;
+};
+
+/* A terminator of the code before goes before the first row of the code that
+ * follows at once: lookups take the last of equals. */
+static int classic_order(const void *a, const void *b)
+{
+	const struct classic *x = a, *y = b;
+	bool u = !(x->orc.bits >> 8 & 7), v = !(y->orc.bits >> 8 & 7);
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	if (u != v)
+		return u ? -1 : 1;
+	return memcmp(&x->orc, &y->orc, sizeof(x->orc));
+}
+
+/* Where code is: the ends count too, which terminators name. */
+static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
+{
+	bool found = false;
+	uint32_t i;
+
+	*top = 0;
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *s = &f->sections[i].sh;
+
+		if (!(s->sh_flags & SHF_EXECINSTR) || !(s->sh_flags & SHF_ALLOC) || !s->sh_size)
+			continue;
+		found |= addr >= s->sh_addr && addr - s->sh_addr <= s->sh_size;
+		if (s->sh_addr + s->sh_size > *top)
+			*top = s->sh_addr + s->sh_size;
+	}
+	return found;
+}
+
+static int classic_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *rows, struct error *e)
+{
+	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
+	uint64_t n = s->sh.sh_size / 4, top;
+	struct classic *list;
+	int64_t d;
+	int32_t field;
+	size_t i;
+	int err = 0;
+
+	if (s->sh.sh_size != n * 4 || t->sh.sh_size != n * sizeof(struct etch_orc))
+		return error_set(e, "sections %s and %s have %" PRIu64 " and %" PRIu64 " bytes: not the same number of rows",
+		                 s->name, t->name, s->sh.sh_size, t->sh.sh_size);
+	list = calloc(n + 1, sizeof(*list));
+	if (!list)
+		return error_set(e, "out of memory");
+	for (i = 0; i < n; i++) {
+		memcpy(&field, s->data + 4 * i, 4);
+		memcpy(&list[i].orc, t->data + sizeof(list->orc) * i, sizeof(list->orc));
+		list[i].addr = s->sh.sh_addr + 4 * i + (uint64_t)(int64_t)field;
+		if (!is_code(f, list[i].addr, &top)) { /* dropped by the linker */
+			list[i].addr = top;
+			memset(&list[i].orc, 0, sizeof(list[i].orc));
+		}
+	}
+	qsort(list, n, sizeof(*list), classic_order);
+	for (i = 0; i < n && !err; i++) {
+		d = (int64_t)(list[i].addr - (s->sh.sh_addr + 4 * i));
+		field = (int32_t)d;
+		if (field != d)
+			err = error_set(e, "section %s: more than 2 GiB away from the code", s->name);
+		memcpy((uint8_t *)s->data + 4 * i, &field, 4);
+		memcpy((uint8_t *)t->data + sizeof(list->orc) * i, &list[i].orc, sizeof(list->orc));
+	}
+	free(list);
+	*rows += n;
+	return err;
+}
+
+/* In the file as linked: what lies in the etch segment is sorted as it is. */
+static uint32_t classic_find(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
+{
+	uint32_t i = from;
+
+	while ((i = elf_section_find(f, name, i))) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (s->data && (s->sh.sh_flags & SHF_ALLOC) &&
+		    !(s->sh.sh_addr >= at->addr && s->sh.sh_addr - at->addr < at->size))
+			return i;
+		i++;
+	}
+	return 0;
+}
+
+int linked_orc_sort(struct elf_file *f, size_t *rows, struct error *e)
+{
+	struct segment_found at = {0};
+	uint32_t ip = 0, orc = 0;
+
+	*rows = 0;
+	if (!elf_section_find(f, ETCH_SEC_ORC_IP, 1))
+		return 0;
+	if (segment_find(f->bytes, f->size, &at, e->text, sizeof(e->text)) < 0)
+		return -1;
+	while ((ip = classic_find(f, &at, ETCH_SEC_ORC_IP, ip + 1))) {
+		orc = classic_find(f, &at, ETCH_SEC_ORC, orc + 1);
+		if (!orc)
+			return error_set(e, "has section " ETCH_SEC_ORC_IP " without " ETCH_SEC_ORC);
+		if (classic_sort(f, ip, orc, rows, e))
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+#include "table/object_orc.h"
+
+#include <etch/orc_lookup.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making --------------------------------------------------------------- */
+
+struct maker {
+	const struct code_section *section;
+	struct etch_orc *orc;
+	struct new_reloc *relocs;
+	size_t count, room;
+};
+
+static bool entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
+{
+	/* Neighbours that are the same as entries need one. */
+	if (m->count && !memcmp(&m->orc[m->count - 1], orc, sizeof(*orc)))
+		return true;
+	if (m->count == m->room) {
+		size_t room = m->room ? 2 * m->room : 64;
+		struct etch_orc *p = realloc(m->orc, room * sizeof(*p));
+		struct new_reloc *q = realloc(m->relocs, room * sizeof(*q));
+
+		m->orc = p ? p : m->orc;
+		m->relocs = q ? q : m->relocs;
+		if (!p || !q)
+			return false;
+		m->room = room;
+	}
+	m->orc[m->count] = *orc;
+	m->relocs[m->count] = (struct new_reloc){.offset = 4 * m->count, .addend = (int64_t)at, .type = R_X86_64_PC32,
+	                                         .index = m->section->section, .to = TO_SECTION};
+	m->count++;
+	return true;
+}
+
+/* The rows in force in one section; *row is the last that begins at or before it. */
+static int section_make(struct maker *m, const struct row_list *rows, size_t *row, struct object_orc *out)
+{
+	uint64_t start = m->section->addr, end = start + m->section->size;
+	struct etch_orc entry;
+	bool known = false;
+	size_t i;
+
+	while (*row + 1 < rows->count && rows->rows[*row + 1].addr <= start)
+		(*row)++;
+	for (i = *row; i < rows->count && rows->rows[i].addr < end; i++) {
+		const struct row *r = &rows->rows[i];
+
+		out->lost += !unwind_orc_pack(&r->rule, r->source, &entry);
+		if (r->rule.kind == ETCH_RULE_UNDEF)
+			memset(&entry, 0, sizeof(entry));
+		known |= r->rule.kind != ETCH_RULE_UNDEF;
+		if (!entry_add(m, r->addr > start ? r->addr - start : 0, &entry))
+			return -1;
+	}
+	if (!known) {
+		m->count = 0;
+		return 0;
+	}
+	memset(&entry, 0, sizeof(entry));
+	return entry_add(m, m->section->size, &entry) ? 0 : -1;
+}
+
+int object_orc_build(const struct code_space *space, const struct row_list *rows, struct object_orc *out,
+                     struct error *e)
+{
+	size_t i, row = 0;
+
+	memset(out, 0, sizeof(*out));
+	out->sections = calloc(2 * space->count + 1, sizeof(*out->sections));
+	if (!out->sections)
+		return error_set(e, "out of memory");
+	for (i = 0; i < space->count; i++) {
+		struct maker m = {.section = &space->list[i]};
+		uint8_t *ip = NULL;
+		int err = section_make(&m, rows, &row, out);
+
+		if (!err && m.count)
+			ip = calloc(m.count, 4);
+		if (err || (m.count && !ip)) {
+			free(m.orc);
+			free(m.relocs);
+			return error_set(e, "out of memory");
+		}
+		if (!m.count) {
+			free(m.orc);
+			free(m.relocs);
+			continue;
+		}
+		out->rows += m.count;
+		out->sections[out->count++] = (struct new_section){
+			.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 4, .about = m.section->section,
+			.data = ip, .size = 4 * m.count, .relocs = m.relocs, .reloc_count = m.count,
+		};
+		out->sections[out->count++] = (struct new_section){
+			.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 2, .about = m.section->section,
+			.data = (uint8_t *)m.orc, .size = sizeof(*m.orc) * m.count,
+		};
+	}
+	return 0;
+}
+
+void object_orc_free(struct object_orc *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->count; i++) {
+		free(t->sections[i].data);
+		free(t->sections[i].relocs);
+	}
+	free(t->sections);
+	memset(t, 0, sizeof(*t));
+}
+
+/* ---- what is there already ------------------------------------------------ */
+
+/* An entry with its reference resolved. */
+struct flat {
+	uint64_t section, offset;
+	struct etch_orc orc;
+	uint16_t zero;
+};
+
+struct flat_list {
+	struct flat *list;
+	size_t count;
+};
+
+static int flat_order(const void *a, const void *b)
+{
+	const struct flat *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return memcmp(x, y, sizeof(*x));
+}
+
+static bool flat_grow(struct flat_list *l, size_t more)
+{
+	struct flat *p = realloc(l->list, (l->count + more + 1) * sizeof(*p));
+
+	if (!p)
+		return false;
+	l->list = p;
+	memset(p + l->count, 0, more * sizeof(*p));
+	return true;
+}
+
+/* The entries of one pair of arrays. 1; 0 when they make no pair or lack
+ * relocations; -1. */
+static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct flat_list *l, struct error *e)
+{
+	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
+	uint64_t n = s->sh.sh_size / 4;
+	uint32_t rel = elf_section_rela(f, ip, ip); /* next to it, as a rule */
+	struct elf_reloc *r;
+	long count, i;
+
+	rel = rel ? rel : elf_section_rela(f, ip, 1);
+	if (s->sh.sh_size != 4 * n || !t->data || t->sh.sh_size != n * sizeof(struct etch_orc) || !rel)
+		return 0;
+	count = elf_relocs(f, rel, &r, e);
+	if (count < 0)
+		return -1;
+	if (!flat_grow(l, n)) {
+		free(r);
+		return error_set(e, "out of memory");
+	}
+	if ((uint64_t)count != n) {
+		free(r);
+		return 0;
+	}
+	for (i = 0; i < count; i++) {
+		struct flat *x = &l->list[l->count + (size_t)i];
+		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
+
+		if (r[i].offset != 4 * (uint64_t)i || r[i].type != R_X86_64_PC32 || !y || !y->section) {
+			free(r);
+			return 0;
+		}
+		x->section = y->section;
+		x->offset = y->value + (uint64_t)r[i].addend;
+		memcpy(&x->orc, t->data + sizeof(x->orc) * (size_t)i, sizeof(x->orc));
+	}
+	l->count += n;
+	free(r);
+	return 1;
+}
+
+/* The k-th of the one belongs to the k-th of the other: the linker, strip and
+ * objcopy keep them in order. */
+static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t from)
+{
+	uint32_t i = from;
+
+	while ((i = elf_section_find(f, name, i + 1)))
+		if (f->sections[i].data && f->sections[i].sh.sh_type == SHT_PROGBITS)
+			return i;
+	return 0;
+}
+
+static int flatten_all(const struct elf_file *f, struct flat_list *l, bool *emptied, struct error *e)
+{
+	uint32_t ip = 0, orc = 0, i;
+	int r = 1;
+
+	for (;;) {
+		ip = array_next(f, ETCH_SEC_ORC_IP, ip);
+		orc = array_next(f, ETCH_SEC_ORC, orc);
+		if (!ip && !orc)
+			break;
+		if (ip && emptied)
+			emptied[ip] = true;
+		if (orc && emptied)
+			emptied[orc] = true;
+		if (!ip || !orc) {
+			r = 0;
+			/* Past the last of the one: go on with the other alone. */
+			ip = ip ? ip : f->section_count;
+			orc = orc ? orc : f->section_count;
+			continue;
+		}
+		if (r > 0) {
+			r = flatten(f, ip, orc, l, e);
+			if (r < 0)
+				return -1;
+		}
+	}
+	for (i = 1; i < f->section_count && emptied; i++)
+		if (f->sections[i].sh.sh_type == SHT_RELA && emptied[f->sections[i].sh.sh_info] &&
+		    !strcmp(f->sections[f->sections[i].sh.sh_info].name, ETCH_SEC_ORC_IP))
+			emptied[i] = true;
+	return r;
+}
+
+int object_orc_present(const struct elf_file *f, const struct object_orc *wanted, bool *emptied, struct error *e)
+{
+	struct flat_list have = {0}, want = {0};
+	int same = flatten_all(f, &have, emptied, e);
+	size_t k, i;
+
+	for (k = 0; k < wanted->count && same > 0; k += 2) {
+		const struct new_section *ip = &wanted->sections[k], *orc = &wanted->sections[k + 1];
+
+		if (!flat_grow(&want, ip->reloc_count)) {
+			same = error_set(e, "out of memory");
+			break;
+		}
+		for (i = 0; i < ip->reloc_count; i++) {
+			struct flat *x = &want.list[want.count++];
+
+			x->section = ip->relocs[i].index;
+			x->offset = (uint64_t)ip->relocs[i].addend;
+			memcpy(&x->orc, orc->data + sizeof(x->orc) * i, sizeof(x->orc));
+		}
+	}
+	if (same > 0)
+		same = have.count == want.count;
+	if (same > 0 && have.count) {
+		qsort(have.list, have.count, sizeof(*have.list), flat_order);
+		qsort(want.list, want.count, sizeof(*want.list), flat_order);
+		same = !memcmp(have.list, want.list, have.count * sizeof(*have.list));
+	}
+	free(have.list);
+	free(want.list);
+	return same;
+}
+
+int object_orc_rows(const struct elf_file *f, const struct code_space *space, struct row_list *out, struct error *e)
+{
+	struct flat_list have = {0};
+	int r = flatten_all(f, &have, NULL, e);
+	const struct code_section *c = NULL;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	if (r <= 0 || !have.count) {
+		free(have.list);
+		return r < 0 ? -1 : r ? 0 : error_set(e, "its sections " ETCH_SEC_ORC_IP " and " ETCH_SEC_ORC " do not match");
+	}
+	out->rows = calloc(have.count, sizeof(*out->rows));
+	out->room = have.count;
+	if (!out->rows) {
+		free(have.list);
+		return error_set(e, "out of memory");
+	}
+	/* Addresses of a space ascend as section numbers do. */
+	qsort(have.list, have.count, sizeof(*have.list), flat_order);
+	for (i = 0; i < have.count && r >= 0; i++) {
+		const struct flat *x = &have.list[i];
+		struct row *row = &out->rows[out->count];
+
+		if (!c || c->section != x->section)
+			c = space_of(space, (uint32_t)x->section);
+		if (!c || x->offset > c->size || !etch_orc_unpack(&x->orc, &row->rule) ||
+		    (out->count && c->addr + x->offset <= row[-1].addr)) {
+			r = error_set(e, "its unwind rows are malformed: entry %zu", i);
+			break;
+		}
+		row->addr = c->addr + x->offset;
+		row->source = x->orc.bits >> 12 & 3;
+		out->count++;
+	}
+	free(have.list);
+	if (r < 0)
+		row_list_free(out);
+	return r < 0 ? -1 : 1;
+}
