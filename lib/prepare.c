@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * prepare.c: a block table (etch/orc.h) of a loaded module, made from its .eh_frame.
+ *
+ * Ordinary code: it maps memory and takes its time. Nothing of it runs in a signal
+ * handler. Memory outside the module's readable segments is not touched.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include <etch/cfi.h>
+
+#include "sys.h"
+#include "unwind_internal.h"
+
+/* ---- memory -------------------------------------------------------------------- */
+
+static void *map(uint64_t size)
+{
+	long p = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p < 0 && p > -4096 ? NULL : (void *)p;
+}
+
+/* An array that grows. Mapped memory starts as zeros. */
+struct array {
+	void *list;
+	uint64_t count, room; /* of elements */
+};
+
+static void *array_add(struct array *a, uint64_t each)
+{
+	if (a->count == a->room) {
+		uint64_t room = a->room ? 2 * a->room : 65536 / each;
+		long p;
+
+		if (a->list)
+			p = sys_call6(SYS_mremap, (long)a->list, (long)(a->room * each), (long)(room * each), MREMAP_MAYMOVE, 0, 0);
+		else
+			p = (long)map(room * each);
+		if (!p || (p < 0 && p > -4096))
+			return NULL;
+		a->list = (void *)p;
+		a->room = room;
+	}
+	return (char *)a->list + a->count++ * each;
+}
+
+static void array_free(struct array *a, uint64_t each)
+{
+	if (a->list)
+		sys_munmap(a->list, a->room * each);
+}
+
+/* Heap sort, unless it is sorted: tables of .eh_frame_hdr are. */
+static void sort(uint64_t *v, uint64_t n)
+{
+	uint64_t i, start, end, t;
+
+	for (i = 1; i < n && v[i - 1] <= v[i]; i++)
+		;
+	if (i >= n)
+		return;
+	for (start = n / 2, end = n; end > 1;) {
+		uint64_t root, child;
+
+		if (start) {
+			start--;
+		} else {
+			end--;
+			t = v[0], v[0] = v[end], v[end] = t;
+		}
+		for (root = start; (child = 2 * root + 1) < end; root = child) {
+			if (child + 1 < end && v[child] < v[child + 1])
+				child++;
+			if (v[root] >= v[child])
+				break;
+			t = v[root], v[root] = v[child], v[child] = t;
+		}
+	}
+}
+
+/* ---- rows ------------------------------------------------------------------------ */
+
+struct entry {
+	uint32_t at, rule; /* offset from the first byte covered, index into rules */
+};
+
+struct ranked_rule {
+	struct etch_rule rule;
+	uint32_t uses, code; /* code: its number in the table's palette */
+};
+
+struct maker {
+	uint64_t text, size;       /* link-time hull of the executable segments */
+	struct etch_cfi cfi;
+	struct array fdes;         /* uint64_t: offset of the code << 32 | offset of the FDE */
+	struct array rows;         /* struct entry */
+	struct array rules;        /* struct ranked_rule */
+	uint32_t slots[4096];      /* hash of rules: index + 1; full chains fall back on a new entry */
+	bool failed;
+};
+
+#define NO_ID UINT32_MAX
+
+static uint32_t rule_id(struct maker *m, const struct etch_rule *r)
+{
+	struct ranked_rule *rules = m->rules.list, *new;
+	uint64_t w[2];
+	uint32_t at, probe, size = sizeof(m->slots) / sizeof(m->slots[0]);
+
+	memcpy(w, r, sizeof(w));
+	at = (uint32_t)(((w[0] ^ w[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 32) % size;
+	for (probe = 0; probe < 64 && m->slots[at]; probe++, at = (at + 1) % size)
+		if (etch_rule_equal(&rules[m->slots[at] - 1].rule, r))
+			return m->slots[at] - 1;
+	if (m->rules.count >= UINT32_MAX / 2)
+		return NO_ID;
+	new = array_add(&m->rules, sizeof(*new));
+	if (!new)
+		return NO_ID;
+	new->rule = *r;
+	if (!m->slots[at])
+		m->slots[at] = (uint32_t)m->rules.count;
+	return (uint32_t)m->rules.count - 1;
+}
+
+static void row_add(struct maker *m, uint64_t at, const struct etch_rule *r)
+{
+	struct entry *rows = m->rows.list, *row;
+	uint32_t id = rule_id(m, r);
+
+	if (id != NO_ID && m->rows.count && rows[m->rows.count - 1].rule == id)
+		return;
+	row = id == NO_ID || m->rows.count >= UINT32_MAX / 2 ? NULL : array_add(&m->rows, sizeof(*row));
+	if (!row) {
+		m->failed = true;
+		return;
+	}
+	row->at = (uint32_t)at;
+	row->rule = id;
+}
+
+static void cfi_row(void *ctx, const struct etch_cfi_row *row)
+{
+	struct maker *m = ctx;
+
+	if (!m->failed)
+		row_add(m, row->start - m->text, &row->rule);
+}
+
+static bool fde_add(struct maker *m, const struct etch_fde *fde)
+{
+	uint64_t at = fde->start - m->text, *new;
+
+	if (at >= m->size || fde->end == fde->start || fde->at > UINT32_MAX)
+		return true; /* costs itself only */
+	new = array_add(&m->fdes, sizeof(*new));
+	if (new)
+		*new = at << 32 | fde->at;
+	return new;
+}
+
+static bool fdes_find(struct maker *m, const struct etch_cfi_hdr *h, uint64_t eh_frame)
+{
+	struct etch_fde fde;
+	uint64_t i;
+
+	for (i = 0; i < h->count; i++) {
+		if (!etch_cfi_at(&m->cfi, etch_cfi_hdr_fde(h, i) - eh_frame, &fde))
+			continue;
+		m->cfi.cie = fde.cie;
+		if (!fde_add(m, &fde))
+			return false;
+	}
+	while (!h->count && etch_cfi_next(&m->cfi, &fde))
+		if (!fde_add(m, &fde))
+			return false;
+	sort(m->fdes.list, m->fdes.count);
+	return true;
+}
+
+/* As tool/code/cfi_file.c: of FDEs that overlap, the one that starts last counts; of
+ * two with one start, the first. */
+static bool rows_make(struct maker *m)
+{
+	const uint64_t *v = m->fdes.list;
+	uint64_t i, next, covered = 0;
+
+	for (i = 0; i < m->fdes.count && !m->failed; i = next) {
+		uint64_t at = v[i] >> 32, limit = m->size;
+		struct etch_fde fde;
+
+		for (next = i + 1; next < m->fdes.count && v[next] >> 32 == at; next++)
+			;
+		if (next < m->fdes.count)
+			limit = v[next] >> 32;
+		if (!etch_cfi_at(&m->cfi, (uint32_t)v[i], &fde))
+			continue;
+		m->cfi.cie = fde.cie;
+		if (at > covered)
+			row_add(m, covered, &etch_rule_undef);
+		if (fde.end - m->text > limit)
+			fde.end = m->text + limit;
+		etch_cfi_rows(&fde, 0, cfi_row, m);
+		covered = fde.end - m->text;
+	}
+	if (m->rows.count && covered < m->size)
+		row_add(m, covered, &etch_rule_undef);
+	return !m->failed && m->rows.count;
+}
+
+/* ---- the table ----------------------------------------------------------------------- */
+
+/* Numbers the rules, the most frequent first: 255 and up need an escape each. Returns
+ * the rows that do. */
+static uint64_t rules_rank(struct maker *m, struct array *order)
+{
+	struct ranked_rule *rules = m->rules.list;
+	const struct entry *rows = m->rows.list;
+	uint64_t i, escapes = 0, *v;
+
+	for (i = 0; i < m->rows.count; i++)
+		rules[rows[i].rule].uses++;
+	for (i = 0; i < m->rules.count; i++) {
+		uint64_t *new = array_add(order, sizeof(*new));
+
+		if (!new) {
+			m->failed = true;
+			return 0;
+		}
+		*new = (uint64_t)(UINT32_MAX - rules[i].uses) << 32 | i;
+	}
+	v = order->list;
+	sort(v, order->count);
+	for (i = 0; i < order->count; i++) {
+		struct ranked_rule *r = &rules[(uint32_t)v[i]];
+
+		r->code = (uint32_t)i;
+		if (i >= ETCH_IDX_ESCAPE)
+			escapes += r->uses;
+	}
+	return escapes;
+}
+
+static uint32_t place(uint64_t *end, uint64_t bytes)
+{
+	uint64_t at = (*end + 3) & ~(uint64_t)3;
+
+	*end = at + bytes;
+	return (uint32_t)at;
+}
+
+static void idx_put(uint8_t *pool, uint32_t at, uint32_t code, struct etch_escape **escape)
+{
+	pool[at] = (uint8_t)(code < ETCH_IDX_ESCAPE ? code : ETCH_IDX_ESCAPE);
+	if (code >= ETCH_IDX_ESCAPE)
+		*(*escape)++ = (struct etch_escape){at, code};
+}
+
+static void records_write(const struct maker *m, struct etch_unwind *u)
+{
+	const struct ranked_rule *rules = m->rules.list;
+	const struct entry *rows = m->rows.list;
+	uint64_t blocks = (m->size + 255) >> ETCH_BLOCK_SHIFT, b, row = 1, end, i;
+	uint32_t *base = (void *)((char *)u + u->base), at = 0;
+	uint16_t *hd = (void *)((char *)u + u->hd);
+	struct etch_escape *escape = (void *)((char *)u + u->escape);
+	uint8_t *pool = (uint8_t *)u + u->pool;
+
+	idx_put(pool, at++, rules[rows[0].rule].code, &escape);
+	for (b = 0; b <= blocks; b++) {
+		if (!(b & ((1u << ETCH_GROUP_SHIFT) - 1)))
+			base[b >> ETCH_GROUP_SHIFT] = at;
+		hd[b] = (uint16_t)(at - base[b >> ETCH_GROUP_SHIFT]);
+		for (end = row; end < m->rows.count && rows[end].at >> ETCH_BLOCK_SHIFT == b; end++)
+			pool[at++] = (uint8_t)rows[end].at;
+		for (i = row; i < end; i++)
+			idx_put(pool, at++, rules[rows[i].rule].code, &escape);
+		row = end;
+	}
+}
+
+static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
+{
+	struct array order = {0};
+	uint64_t escapes = rules_rank(m, &order), end = sizeof(struct etch_unwind), i;
+	uint64_t blocks = (m->size + 255) >> ETCH_BLOCK_SHIFT, rows = m->rows.count;
+	const struct ranked_rule *rules = m->rules.list;
+	struct etch_unwind u, *out = NULL;
+	struct etch_rule *palette;
+
+	memset(&u, 0, sizeof(u));
+	u.magic = ETCH_UNWIND_MAGIC;
+	u.version = ETCH_UNWIND_VERSION;
+	u.size = sizeof(u);
+	u.encoding = ETCH_ENCODING_BLOCK;
+	u.rows = (uint32_t)rows;
+	u.text = m->text;
+	u.text_size = m->size;
+	u.base = place(&end, ((blocks >> ETCH_GROUP_SHIFT) + 1) * 4);
+	u.hd = place(&end, (blocks + 1) * 2);
+	u.palette = place(&end, order.count * sizeof(struct etch_rule));
+	u.palette_count = (uint32_t)order.count;
+	u.escape = place(&end, escapes * sizeof(struct etch_escape));
+	u.escape_count = (uint32_t)escapes;
+	u.pool_size = (uint32_t)(1 + 2 * (rows - 1) + ETCH_POOL_TAIL);
+	u.pool = place(&end, u.pool_size);
+	u.bytes = end = (end + 7) & ~(uint64_t)7;
+	if (!m->failed && end <= UINT32_MAX)
+		out = map(end);
+	if (out) {
+		*out = u;
+		palette = (void *)((char *)out + u.palette);
+		for (i = 0; i < order.count; i++)
+			palette[i] = rules[(uint32_t)((uint64_t *)order.list)[i]].rule;
+		records_write(m, out);
+		sys_mprotect((uint64_t)out, end, PROT_READ);
+		*size = end;
+	}
+	array_free(&order, sizeof(uint64_t));
+	return out;
+}
+
+/* ---- a module --------------------------------------------------------------------------- */
+
+/* The bytes at a link-time address, up to the end of their segment; null when they are
+ * not in a readable one. */
+static const void *segment_at(const struct prepare_image *im, uint64_t addr, uint64_t *size)
+{
+	unsigned i;
+
+	for (i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_filesz) {
+			*size = p->p_filesz - (addr - p->p_vaddr);
+			return (const void *)(im->bias + addr);
+		}
+	}
+	return NULL;
+}
+
+const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size)
+{
+	uint64_t lo = UINT64_MAX, hi = 0, room;
+	struct etch_unwind *table = NULL;
+	struct etch_cfi_hdr h;
+	const void *bytes = NULL;
+	struct maker *m;
+	unsigned i;
+
+	*size = 0;
+	memset(&h, 0, sizeof(h));
+	for (i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && p->p_memsz && p->p_vaddr + p->p_memsz > p->p_vaddr) {
+			lo = p->p_vaddr < lo ? p->p_vaddr : lo;
+			hi = p->p_vaddr + p->p_memsz > hi ? p->p_vaddr + p->p_memsz : hi;
+		}
+		if (p->p_type == PT_GNU_EH_FRAME && !bytes) {
+			bytes = segment_at(im, p->p_vaddr, &room);
+			if (bytes && !etch_cfi_hdr(bytes, p->p_memsz < room ? p->p_memsz : room, p->p_vaddr, &h))
+				bytes = NULL;
+		}
+	}
+	lo &= ~(uint64_t)255;
+	if (!bytes || lo >= hi || hi - lo > UINT32_MAX)
+		return NULL;
+	bytes = segment_at(im, h.eh_frame, &room);
+	m = bytes ? map(sizeof(*m)) : NULL;
+	if (!m)
+		return NULL;
+	m->text = lo;
+	m->size = hi - lo;
+	etch_cfi_open(&m->cfi, bytes, room, h.eh_frame);
+	m->cfi.stop = true; /* how long .eh_frame is nobody says */
+	if (fdes_find(m, &h, h.eh_frame) && rows_make(m))
+		table = table_make(m, size);
+	array_free(&m->fdes, sizeof(uint64_t));
+	array_free(&m->rows, sizeof(struct entry));
+	array_free(&m->rules, sizeof(struct ranked_rule));
+	sys_munmap(m, sizeof(*m));
+	return table;
+}
+
+void prepare_table_free(const struct etch_unwind *t, uint64_t size)
+{
+	sys_munmap((void *)t, size);
+}

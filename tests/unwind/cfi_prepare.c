@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lib/prepare.c on a library as it is loaded: dlopens FILE and prints the rows of
+ * its table, found by a lookup at every address, as `etch inspect orc` would.
+ *
+ *   cfi_prepare FILE          FILE "": the program itself; "vdso": the kernel's
+ *   cfi_prepare -t FILE       how long it takes, and how large it is (not for a test)
+ */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "unwind_internal.h"
+
+static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+                                      "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
+
+static bool same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	if (!*a || !*b || !strcmp(b, "vdso"))
+		return (!*a && !*b) || (!strcmp(b, "vdso") && strstr(a, "vdso"));
+	return !stat(a, &x) && !stat(b, &y) && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+}
+
+struct wanted {
+	const char *path;
+	struct prepare_image im;
+};
+
+static int find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct wanted *w = arg;
+
+	(void)size;
+	if (!same_file(info->dlpi_name, w->path))
+		return 0;
+	w->im.bias = info->dlpi_addr;
+	w->im.phdr = info->dlpi_phdr;
+	w->im.phnum = info->dlpi_phnum;
+	return 1;
+}
+
+static void row_print(uint64_t from, uint64_t to, const struct etch_rule *r)
+{
+	static const char *const kinds[] = {"undef", "call", "signal", "end"};
+	const char *reg = names[r->cfa & 15];
+
+	if (r->kind == ETCH_RULE_UNDEF)
+		return;
+	printf("%" PRIx64 "\t%" PRIx64 "\t", from, to - from);
+	if (r->cfa & ETCH_CFA_DEREF)
+		printf("*(%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
+	else
+		printf("%s%+d\t", reg, r->cfa_off);
+	if (r->bp == ETCH_BP_SAME || r->bp == ETCH_BP_UNDEF)
+		printf("%s", r->bp ? "undef" : "same");
+	else if (r->bp == ETCH_BP_CFA)
+		printf("cfa%+d", r->bp_off);
+	else
+		printf("*(%s%+d)", r->bp == ETCH_BP_RBP ? "rbp" : "rsp", r->bp_off);
+	printf("\t%s\t%s\tcfi\n", r->ra & ETCH_RA_REG ? names[r->ra & 15] : "cfa-8", kinds[r->kind]);
+}
+
+int main(int argc, char **argv)
+{
+	struct wanted w = {argv[argc - 1], {0}};
+	const struct etch_unwind *u;
+	struct timespec a, b;
+	uint64_t size, i, from = 0;
+	struct etch_rule last;
+
+	if (argc < 2)
+		return 2;
+	if (*w.path && strcmp(w.path, "vdso") && !dlopen(w.path, RTLD_LAZY)) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 2;
+	}
+	if (!dl_iterate_phdr(find, &w))
+		return 3;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	u = prepare_table(&w.im, &size);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	if (!u)
+		return 4;
+	if (argc == 3) {
+		printf("%u rows, %" PRIu64 " bytes, %.2f ms\n", u->rows, size,
+		       (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6);
+		return 0;
+	}
+	if (!etch_unwind_header_valid(u, size) || !etch_unwind_valid(u, size))
+		return 5;
+	printf("address\tsize\tcfa\tbp\tra\tkind\tsource\n");
+	last = *etch_block_find(u, 0);
+	for (i = 1; i <= u->text_size; i++) {
+		const struct etch_rule *r = etch_block_find(u, i);
+
+		if (i < u->text_size && etch_rule_equal(r, &last))
+			continue;
+		row_print(u->text + from, u->text + i, &last);
+		last = *r;
+		from = i;
+	}
+	prepare_table_free(u, size);
+	return 0;
+}
