@@ -50,6 +50,7 @@ enum step_condition {
 struct step {
 	int64_t imm;      /* or the target of a direct jump, branch or call */
 	int32_t disp;
+	uint32_t number; /* for the analysis to use; 0 */
 	uint16_t writes;  /* registers changed, wholly or in part, by more than what op says */
 	uint8_t len, op, flow; /* flow: enum insn_flow */
 	uint8_t a, b, index;
@@ -67,5 +68,13 @@ bool step_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct step 
 
 /* Slot of the GOT that a PLT entry jumps through, or 0: (endbr64, bnd) jmp *d(%rip). */
 uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
+
+/*
+ * If a function is what a signal handler returns to (mov $__NR_rt_sigreturn,%rax;
+ * syscall, and nothing else), its rule: CFA from the sigcontext of the kernel's
+ * struct rt_sigframe, of which rsp points to the ucontext (arch/x86/include/asm/sigframe.h).
+ */
+bool code_is_sigreturn(const uint8_t *bytes, size_t size);
+#define SIGRETURN_RSP 160 /* from rsp to the sigcontext's rsp */
 
 #endif

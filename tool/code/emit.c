@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#include "code/emit.h"
+
+#include "table/unwind_tables.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool room_make(void *array, size_t *room, size_t count, size_t size)
+{
+	void **p = array, *grown;
+	size_t want = *room ? 2 * *room : 64;
+
+	if (count < *room)
+		return true;
+	grown = realloc(*p, want * size);
+	if (!grown)
+		return false;
+	*p = grown;
+	*room = want;
+	return true;
+}
+
+static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule, unsigned source)
+{
+	struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
+
+	if (last && last->source == source && !memcmp(&last->rule, rule, sizeof(*rule)))
+		return;
+	if (last && last->addr == addr) { /* the range before was empty */
+		last->rule = *rule;
+		last->source = (uint8_t)source;
+		return;
+	}
+	if (!room_make(&e->rows, &e->room, e->count, sizeof(*e->rows))) {
+		e->failed = true;
+		return;
+	}
+	memset(&e->rows[e->count], 0, sizeof(e->rows[e->count]));
+	e->rows[e->count].addr = addr;
+	e->rows[e->count].rule = *rule;
+	e->rows[e->count++].source = (uint8_t)source;
+}
+
+static void finding_push(struct emit *e, const char *id, uint64_t addr, const char *format, const char *what)
+{
+	struct frames_finding *x;
+
+	if (!room_make(&e->findings, &e->finding_room, e->finding_count, sizeof(*e->findings))) {
+		e->failed = true;
+		return;
+	}
+	x = &e->findings[e->finding_count++];
+	memset(x, 0, sizeof(*x));
+	x->id = id;
+	x->addr = addr;
+	snprintf(x->text, sizeof(x->text), format, what);
+}
+
+static void disagreement_push(struct emit *e, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
+{
+	char text[200], a[32], b[32], c[32], d[32];
+
+	if (e->silent)
+		return;
+	e->silent = true;
+	rule_cfa_text(code, a, sizeof(a));
+	rule_bp_text(code, b, sizeof(b));
+	rule_cfa_text(cfi, c, sizeof(c));
+	rule_bp_text(cfi, d, sizeof(d));
+	snprintf(text, sizeof(text), ".eh_frame says CFA %s, rbp %s; the code has CFA %s, rbp %s", c, d, a, b);
+	finding_push(e, "ETCH-C001", addr, "%s", text);
+}
+
+static void cfi_add(void *ctx, const struct etch_cfi_row *row)
+{
+	struct emit *e = ctx;
+	struct etch_cfi_row r = *row;
+
+	if (r.start < e->piece->start)
+		r.start = e->piece->start;
+	if (r.end > e->piece->end)
+		r.end = e->piece->end;
+	if (r.start >= r.end)
+		return;
+	if (!room_make(&e->cfi, &e->cfi_room, e->cfi_count, sizeof(*e->cfi)))
+		e->failed = true;
+	else
+		e->cfi[e->cfi_count++] = r;
+}
+
+/* The rule of a state, for the kind of piece that it is in. */
+static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
+{
+	state_rule(s, out);
+	if (e->piece->outermost && out->kind == ETCH_RULE_CALL) {
+		out->kind = ETCH_RULE_END;
+		out->ra = 0;
+	}
+}
+
+/* One stretch of code with one state and one row of .eh_frame, or none. */
+static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
+{
+	unsigned source = e->piece->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
+	enum witness w;
+
+	if (!cfi || (cfi->rule.kind == ETCH_RULE_UNDEF && !cfi->why)) {
+		row_push(e, addr, &e->rule, source);
+		return;
+	}
+	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
+		finding_push(e, "ETCH-C002", addr, ".eh_frame has what no row can say: %s", cfi->why);
+		row_push(e, addr, &e->rule, source);
+		return;
+	}
+	w = state_witness(&e->state, &cfi->rule);
+	if (w == WITNESS_DENIES) {
+		disagreement_push(e, addr, &e->rule, &cfi->rule);
+		row_push(e, addr, &e->rule, source);
+		return;
+	}
+	e->silent = false;
+	row_push(e, addr, &cfi->rule, w == WITNESS_CONFIRMS ? (e->piece->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_BOTH)
+	                                                     : ETCH_SOURCE_CFI);
+}
+
+/* Bytes from e->at to `to` that no flow reaches. `rule`: of what comes behind. */
+static void fill(struct emit *e, uint64_t to, const struct etch_rule *rule)
+{
+	static const struct etch_rule none;
+	const struct piece *p = e->piece;
+	uint64_t at = e->at;
+
+	for (; e->cfi_at < e->cfi_count && at < to; e->cfi_at++) {
+		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
+
+		if (c->end <= at)
+			continue;
+		if (c->start >= to)
+			break;
+		if (c->start > at)
+			row_push(e, at, &none, ETCH_SOURCE_CODE);
+		row_push(e, c->start > at ? c->start : at, &c->rule, ETCH_SOURCE_CFI);
+		at = c->end < to ? c->end : to;
+		if (c->end > to)
+			break;
+	}
+	if (at < to && rule) { /* padding runs into what follows, and changes nothing */
+		uint64_t x = at;
+
+		while (x < to) {
+			struct step s;
+			uint64_t run = x;
+
+			while (x < to && step_decode(p->bytes + (x - p->start), to - x, x, &s) && s.padding && s.flow == FLOW_NEXT)
+				x += s.len;
+			if (x == to) {
+				if (run > at)
+					row_push(e, at, &none, ETCH_SOURCE_CODE);
+				row_push(e, run, rule, ETCH_SOURCE_CODE);
+				at = to;
+			} else {
+				x++;
+			}
+		}
+	}
+	if (at < to)
+		row_push(e, at, &none, ETCH_SOURCE_CODE);
+	e->at = to;
+}
+
+static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct emit *e = ctx;
+	uint64_t end = addr + len, at;
+	bool fresh = !same;
+
+	if (addr < e->at)
+		return; /* an instruction inside another: the outer one has its row */
+	if (!same) {
+		rule_of(e, before, &e->rule);
+		e->state = *before;
+	}
+	if (addr > e->at) {
+		fill(e, addr, &e->rule);
+		fresh = true;
+	}
+	while (e->cfi_at < e->cfi_count && e->cfi[e->cfi_at].end <= addr) {
+		e->cfi_at++;
+		fresh = true;
+	}
+	for (at = addr; at < end;) {
+		const struct etch_cfi_row *c = e->cfi_at < e->cfi_count ? &e->cfi[e->cfi_at] : NULL;
+
+		if (c && c->start > at) { /* before it */
+			decide(e, at, NULL);
+			at = c->start < end ? c->start : end;
+			fresh = true;
+			continue;
+		}
+		if (fresh || (c && c->start == at))
+			decide(e, at, c);
+		if (!c || c->end >= end)
+			break;
+		at = c->end;
+		e->cfi_at++;
+		fresh = true;
+	}
+	e->at = end;
+}
+
+/* A signal's return: the registers are the kernel's, no code says where. */
+static void sigreturn_push(struct emit *e)
+{
+	struct etch_rule rule = {.cfa_off = SIGRETURN_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};
+
+	row_push(e, e->piece->start, &rule, ETCH_SOURCE_CODE);
+	e->at = e->piece->end;
+}
+
+bool emit_rows(struct emit *e, struct flow *f, bool no_cfi, struct piece_rows *out)
+{
+	const struct piece *p = f->piece;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	e->piece = p;
+	e->count = e->finding_count = e->cfi_count = e->cfi_at = 0;
+	e->failed = e->silent = false;
+	e->at = p->start;
+	if (p->fde >= 0 && !no_cfi)
+		cfi_file_rows(f->env->cfi, (size_t)p->fde, 0, cfi_add, e);
+	if (no_cfi && code_is_sigreturn(p->bytes, p->end - p->start))
+		sigreturn_push(e);
+	else
+		flow_states(f, state_add, e);
+	fill(e, p->end, NULL);
+	if (e->failed)
+		return false;
+	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
+	out->findings = e->finding_count ? malloc(e->finding_count * sizeof(*out->findings)) : NULL;
+	if (!out->rows || (e->finding_count && !out->findings)) {
+		piece_rows_free(out);
+		return false;
+	}
+	if (e->count)
+		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
+	if (e->finding_count)
+		memcpy(out->findings, e->findings, e->finding_count * sizeof(*out->findings));
+	out->count = (uint32_t)e->count;
+	out->finding_count = (uint32_t)e->finding_count;
+	for (i = 0; i < e->count; i++)
+		if (e->rows[i].rule.kind == ETCH_RULE_UNDEF)
+			out->undefined += (i + 1 < e->count ? e->rows[i + 1].addr : p->end) - e->rows[i].addr;
+	return true;
+}
+
+void emit_free(struct emit *e)
+{
+	free(e->rows);
+	free(e->findings);
+	free(e->cfi);
+	memset(e, 0, sizeof(*e));
+}
+
+void piece_rows_free(struct piece_rows *p)
+{
+	free(p->rows);
+	free(p->findings);
+	memset(p, 0, sizeof(*p));
+}

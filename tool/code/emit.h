@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rows of one piece: what the states prove, with .eh_frame as the second witness.
+ * Both agree: the row as .eh_frame writes it. The code cannot tell: .eh_frame's.
+ * The code says otherwise: the code's, and a finding.
+ */
+#ifndef CODE_EMIT_H
+#define CODE_EMIT_H
+
+#include "code/flow.h"
+#include "code/frames.h"
+
+/* What is known of one piece; owned. */
+struct piece_rows {
+	struct row *rows;      /* from the piece's start to its end; neighbours differ */
+	uint32_t count;
+	uint32_t finding_count;
+	struct frames_finding *findings;
+	uint64_t undefined;    /* bytes */
+};
+
+/* A worker's memory. */
+struct emit {
+	struct row *rows;
+	size_t count, room;
+	struct frames_finding *findings;
+	size_t finding_count, finding_room;
+	struct etch_cfi_row *cfi; /* of the piece's FDE, clipped to it */
+	size_t cfi_count, cfi_room, cfi_at;
+	const struct piece *piece;
+	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
+	uint64_t at;              /* rows are made up to here */
+	struct etch_rule rule;    /* of the state seen last */
+	struct state state;
+};
+
+/* Rows of the piece that `f` has just run over. False: out of memory. */
+bool emit_rows(struct emit *e, struct flow *f, bool no_cfi, struct piece_rows *out);
+void emit_free(struct emit *e);
+void piece_rows_free(struct piece_rows *p);
+
+#endif

@@ -1,0 +1,829 @@
+/* SPDX-License-Identifier: MIT */
+#include "code/flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_STEP UINT32_MAX
+
+#define LIVE   1u
+#define QUEUED 2u
+
+/* ---- memory ----------------------------------------------------------------- */
+
+/* Room for one more; doubles. */
+static bool room_make(void *array, size_t *room, size_t count, size_t size)
+{
+	void **p = array, *grown;
+	size_t want;
+
+	if (count < *room)
+		return true;
+	want = *room ? 2 * *room : 64;
+	grown = realloc(*p, want * size);
+	if (!grown)
+		return false;
+	*p = grown;
+	*room = want;
+	return true;
+}
+
+static bool steps_grow(struct flow *f)
+{
+	size_t want = f->step_room ? 2 * f->step_room : 1024;
+	void *a = realloc(f->steps, want * sizeof(*f->steps));
+	void *b, *c, *d;
+
+	if (a)
+		f->steps = a;
+	b = realloc(f->step_at, want * sizeof(*f->step_at));
+	if (b)
+		f->step_at = b;
+	c = realloc(f->leader, want * sizeof(*f->leader));
+	if (c)
+		f->leader = c;
+	d = realloc(f->seen, want);
+	if (d)
+		f->seen = d;
+	if (!a || !b || !c || !d)
+		return false;
+	f->step_room = want;
+	return true;
+}
+
+static bool states_grow(struct flow *f)
+{
+	size_t want = f->state_room ? 2 * f->state_room : 128;
+	void *a = realloc(f->states, want * sizeof(*f->states));
+	void *b, *c;
+
+	if (a)
+		f->states = a;
+	b = realloc(f->state_live, want);
+	if (b)
+		f->state_live = b;
+	c = realloc(f->state_step, want * sizeof(*f->state_step));
+	if (c)
+		f->state_step = c;
+	if (!a || !b || !c)
+		return false;
+	f->state_room = want;
+	return true;
+}
+
+void flow_free(struct flow *f)
+{
+	free(f->at);
+	free(f->steps);
+	free(f->step_at);
+	free(f->leader);
+	free(f->seen);
+	free(f->states);
+	free(f->state_live);
+	free(f->state_step);
+	free(f->heap);
+	free(f->todo);
+	free(f->pads);
+	free(f->jumps);
+	free(f->edges);
+	free(f->exits);
+	memset(f, 0, sizeof(*f));
+}
+
+/* ---- leaders to walk from, the lowest first: nearly every path goes down ------ */
+
+static void heap_push(struct flow *f, uint32_t off)
+{
+	size_t i, up;
+
+	if (!room_make(&f->heap, &f->heap_room, f->heap_count, sizeof(*f->heap))) {
+		f->failed = true;
+		return;
+	}
+	for (i = f->heap_count++; i && f->heap[up = (i - 1) / 2] > off; i = up)
+		f->heap[i] = f->heap[up];
+	f->heap[i] = off;
+}
+
+static uint32_t heap_pop(struct flow *f)
+{
+	uint32_t top = f->heap[0], last = f->heap[--f->heap_count];
+	size_t i = 0, down;
+
+	while ((down = 2 * i + 1) < f->heap_count) {
+		down += down + 1 < f->heap_count && f->heap[down + 1] < f->heap[down];
+		if (f->heap[down] >= last)
+			break;
+		f->heap[i] = f->heap[down];
+		i = down;
+	}
+	if (f->heap_count)
+		f->heap[i] = last;
+	return top;
+}
+
+/* ---- steps --------------------------------------------------------------------- */
+
+static int reloc_order(const void *key, const void *item)
+{
+	const uint64_t *addr = key;
+	const struct flow_reloc *r = item;
+
+	return *addr < r->addr ? -1 : *addr > r->addr;
+}
+
+/* In an object file, a direct target is what the relocation says. */
+static void step_relocate(const struct flow *f, struct step *s, uint64_t addr)
+{
+	const struct flow_env *env = f->env;
+	const struct flow_reloc *r;
+	uint64_t field = addr + s->len - 4u;
+
+	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL) {
+		r = bsearch(&field, env->relocs, env->reloc_count, sizeof(*r), reloc_order);
+		if (r)
+			s->imm = (int64_t)r->target;
+	} else if ((s->flow == FLOW_JUMP_IND || s->flow == FLOW_CALL_IND) && s->deref && s->b == INSN_PC_REG) {
+		r = bsearch(&field, env->relocs, env->reloc_count, sizeof(*r), reloc_order);
+		s->imm = r && (r->target & FLOW_EXTERN) ? (int64_t)r->target : 0;
+	}
+}
+
+/* The step at an offset, decoded when first asked for. */
+static uint32_t step_get(struct flow *f, uint64_t off)
+{
+	const struct piece *p = f->piece;
+	uint64_t size = p->end - p->start;
+	struct step *s;
+
+	if (off >= size)
+		return NO_STEP;
+	if (f->at[off])
+		return f->at[off] - 1;
+	if (f->step_count == f->step_room && !steps_grow(f)) {
+		f->failed = true;
+		return NO_STEP;
+	}
+	s = &f->steps[f->step_count];
+	if (!step_decode(p->bytes + off, size - off, p->start + off, s))
+		return NO_STEP;
+	f->fresh++;
+	if (f->env->reloc_count)
+		step_relocate(f, s, p->start + off);
+	/* A call of what follows it is how position-independent code once asked where it is. */
+	if (s->flow == FLOW_CALL && (uint64_t)s->imm == p->start + off + s->len) {
+		s->flow = FLOW_NEXT;
+		s->op = STEP_PUSH;
+		s->a = INSN_NO_REG;
+		s->imm = 8;
+	}
+	f->step_at[f->step_count] = (uint32_t)off;
+	f->leader[f->step_count] = 0;
+	f->seen[f->step_count] = 0;
+	f->at[off] = (uint32_t)f->step_count + 1;
+	return (uint32_t)f->step_count++;
+}
+
+static bool inside(const struct flow *f, uint64_t addr)
+{
+	return addr >= f->piece->start && addr < f->piece->end;
+}
+
+/* Paths meet here. Returns the number of the step, or NO_STEP. */
+static uint32_t leader_make(struct flow *f, uint64_t off)
+{
+	uint32_t i = step_get(f, off);
+
+	if (i == NO_STEP || f->leader[i])
+		return i;
+	if (f->state_count == f->state_room && !states_grow(f)) {
+		f->failed = true;
+		return NO_STEP;
+	}
+	f->dirty |= (f->seen[i] & FLOW_WALKED) != 0;
+	f->state_live[f->state_count] = 0;
+	f->state_step[f->state_count] = i;
+	f->leader[i] = (uint32_t)++f->state_count;
+	return i;
+}
+
+static void todo_add(struct flow *f, uint64_t off)
+{
+	if (!room_make(&f->todo, &f->todo_room, f->todo_count, sizeof(*f->todo)))
+		f->failed = true;
+	else
+		f->todo[f->todo_count++] = (uint32_t)off;
+}
+
+/* ---- calls ------------------------------------------------------------------------ */
+
+static uint64_t exit_target(const struct step *s)
+{
+	if (s->flow == FLOW_CALL || s->flow == FLOW_JUMP)
+		return (uint64_t)s->imm;
+	if (s->deref && s->b == INSN_PC_REG)
+		return (uint64_t)s->imm & FLOW_EXTERN ? (uint64_t)s->imm : FLOW_SLOT | (uint64_t)s->imm;
+	return 0;
+}
+
+static int word_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static bool comes_back(const struct flow *f, const struct step *s)
+{
+	uint64_t target = exit_target(s);
+
+	return !target || !bsearch(&target, f->env->noreturn, f->env->noreturn_count, sizeof(target), word_order);
+}
+
+static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
+{
+	struct flow *f = ctx;
+
+	if (!pad)
+		return;
+	if (!room_make(&f->pads, &f->pad_room, f->pad_count, sizeof(*f->pads)))
+		f->failed = true;
+	else
+		f->pads[f->pad_count++] = (struct flow_pad){start, end, pad};
+}
+
+static int pad_order(const void *a, const void *b)
+{
+	const struct flow_pad *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Landing pad of the instruction at addr, or 0: of ranges that do not overlap. */
+static uint64_t pad_of(const struct flow *f, uint64_t addr)
+{
+	size_t lo = 0, hi = f->pad_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->pads[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < f->pad_count && f->pads[lo].start <= addr ? f->pads[lo].pad : 0;
+}
+
+const struct piece *piece_at(const struct flow_env *env, uint64_t addr)
+{
+	size_t lo = 0, hi = env->piece_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (env->pieces[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < env->piece_count && env->pieces[lo].start <= addr ? &env->pieces[lo] : NULL;
+}
+
+/* ---- first pass: what is reached, and where paths meet ------------------------------- */
+
+static void scan(struct flow *f)
+{
+	while (f->todo_count && !f->failed) {
+		uint64_t off = f->todo[--f->todo_count];
+
+		for (;;) {
+			uint32_t i = step_get(f, off);
+			const struct step *s;
+			uint64_t pad;
+
+			if (i == NO_STEP)
+				break;
+			if (f->seen[i] & FLOW_SCANNED) { /* fell into what another path had reached */
+				leader_make(f, off);
+				break;
+			}
+			f->seen[i] |= FLOW_SCANNED;
+			s = &f->steps[i];
+			pad = f->pad_count ? pad_of(f, f->piece->start + off) : 0;
+			if (pad && inside(f, pad)) {
+				leader_make(f, pad - f->piece->start);
+				todo_add(f, pad - f->piece->start);
+				s = &f->steps[i];
+			}
+			if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && inside(f, (uint64_t)s->imm)) {
+				uint64_t to = (uint64_t)s->imm - f->piece->start;
+
+				leader_make(f, to);
+				todo_add(f, to);
+				s = &f->steps[i];
+			}
+			if (s->flow == FLOW_CALL && inside(f, (uint64_t)s->imm) && (uint64_t)s->imm != f->piece->start) {
+				leader_make(f, (uint64_t)s->imm - f->piece->start); /* a function within */
+				todo_add(f, (uint64_t)s->imm - f->piece->start);
+				s = &f->steps[i];
+			}
+			if (s->flow == FLOW_JUMP || s->flow == FLOW_JUMP_IND || s->flow == FLOW_RETURN || s->flow == FLOW_STOP)
+				break;
+			if ((s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !comes_back(f, s))
+				break;
+			off += s->len;
+		}
+	}
+}
+
+/* ---- second pass: states ---------------------------------------------------------------- */
+
+static void queue(struct flow *f, uint32_t state)
+{
+	if (f->state_live[state] & QUEUED)
+		return;
+	f->state_live[state] |= QUEUED;
+	heap_push(f, f->step_at[f->state_step[state]]);
+}
+
+static void reach(struct flow *f, uint32_t i, const struct state *s)
+{
+	uint32_t k = f->leader[i] - 1;
+
+	if (!(f->state_live[k] & LIVE)) {
+		f->states[k] = *s;
+		f->state_live[k] |= LIVE;
+		queue(f, k);
+	} else if (state_merge(&f->states[k], s)) {
+		queue(f, k);
+	}
+}
+
+static void edge_add(struct flow *f, uint64_t target, const struct state *s)
+{
+	if (!room_make(&f->edges, &f->edge_room, f->edge_count, sizeof(*f->edges))) {
+		f->failed = true;
+		return;
+	}
+	f->edges[f->edge_count].target = target;
+	f->edges[f->edge_count].from = f->number;
+	f->edges[f->edge_count++].state = *s;
+}
+
+/* Where the results of all walks are final: see exits_collect(). */
+static bool is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
+{
+	const struct piece *p;
+
+	if (target & (FLOW_EXTERN | FLOW_SLOT))
+		return true;
+	p = piece_at(f->env, target);
+	return p && p->start == target && state_is_entry(s);
+}
+
+static void follow(struct flow *f, uint64_t target, const struct state *s)
+{
+	if (!inside(f, target))
+		return; /* exits_collect() */
+	target -= f->piece->start;
+	if (target < f->at_room && f->at[target] && f->leader[f->at[target] - 1])
+		reach(f, f->at[target] - 1, s);
+}
+
+static void jump_note(struct flow *f, uint32_t step, const struct state *s)
+{
+	struct step *in = &f->steps[step];
+	size_t i = in->number;
+
+	if (!i) {
+		if (!room_make(&f->jumps, &f->jump_room, f->jump_count, sizeof(*f->jumps))) {
+			f->failed = true;
+			return;
+		}
+		in->number = (uint32_t)(i = ++f->jump_count);
+		memset(&f->jumps[i - 1], 0, sizeof(f->jumps[i - 1]));
+	}
+	i--;
+	f->jumps_agreed = f->jumps_agreed && !memcmp(&f->jumps[i].state, s, sizeof(*s));
+	f->jumps[i].state = *s;
+	f->jumps[i].table = in->deref ? in->index != INSN_NO_REG : in->a < 16 && s->reg[in->a].kind == VALUE_TARGET;
+}
+
+/* The last compare of two registers, while the flags are still its. */
+struct compared {
+	bool valid;
+	uint8_t a, b;
+};
+
+/* From the state before an instruction to the one behind it, where it goes on. */
+static void advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
+		state_call(s);
+		c->valid = false;
+	} else if (in->flow == FLOW_BRANCH) {
+		if (c->valid && in->cond == COND_NOT_EQUAL)
+			state_equal(s, c->a, c->b);
+		if (in->writes) /* loop */
+			state_step(s, in, off);
+	} else {
+		state_step(s, in, off);
+		if (in->cond)
+			*c = (struct compared){in->op == STEP_COMPARE, in->a, in->b};
+	}
+}
+
+/* ... and where its branch is taken. */
+static void branch(const struct step *in, struct state *s, uint32_t off, const struct compared *c)
+{
+	if (c->valid && in->cond == COND_EQUAL)
+		state_equal(s, c->a, c->b);
+	if (in->writes)
+		state_step(s, in, off);
+}
+
+static void walk_from(struct flow *f, uint32_t start)
+{
+	struct compared c = {0};
+	struct state s;
+	uint32_t off = start;
+
+	for (;;) {
+		uint32_t i = off < f->piece->end - f->piece->start && f->at[off] ? f->at[off] - 1 : NO_STEP;
+		const struct step *in;
+		uint64_t pad;
+
+		if (i == NO_STEP)
+			return;
+		if (f->leader[i]) {
+			if (off != start) {
+				reach(f, i, &s);
+				return;
+			}
+			s = f->states[f->leader[i] - 1];
+		}
+		f->seen[i] |= FLOW_WALKED;
+		in = &f->steps[i];
+		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		              ? pad_of(f, f->piece->start + off) : 0;
+		if (pad) {
+			struct state landed = s;
+
+			state_call(&landed);
+			follow(f, pad, &landed);
+		}
+		switch (in->flow) {
+		case FLOW_BRANCH: {
+			struct state taken = s;
+
+			branch(in, &taken, off, &c);
+			follow(f, (uint64_t)in->imm, &taken);
+			advance(in, &s, off, &c);
+			break;
+		}
+		case FLOW_JUMP:
+			follow(f, (uint64_t)in->imm, &s);
+			return;
+		case FLOW_JUMP_IND:
+			jump_note(f, i, &s);
+			return;
+		case FLOW_RETURN:
+		case FLOW_STOP:
+			return;
+		case FLOW_CALL:
+			if (inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->piece->start) {
+				struct state entry;
+
+				state_entry(&entry);
+				follow(f, (uint64_t)in->imm, &entry);
+			}
+			/* fall through */
+		case FLOW_CALL_IND:
+			if (!comes_back(f, in))
+				return;
+			/* fall through */
+		default:
+			advance(in, &s, off, &c);
+		}
+		off += in->len;
+	}
+}
+
+static void walk(struct flow *f)
+{
+	size_t i;
+
+	if (f->dirty) { /* once more over what has gone past new leaders */
+		f->dirty = false;
+		for (i = 0; i < f->state_count; i++)
+			if (f->state_live[i] & LIVE)
+				queue(f, (uint32_t)i);
+	}
+	while (f->heap_count && !f->failed) {
+		uint32_t off = heap_pop(f);
+
+		f->state_live[f->leader[f->at[off] - 1] - 1] &= (uint8_t)~QUEUED;
+		walk_from(f, off);
+	}
+}
+
+static void enter(struct flow *f, uint64_t addr, const struct state *s)
+{
+	uint32_t i = leader_make(f, addr - f->piece->start);
+
+	if (i == NO_STEP)
+		return;
+	todo_add(f, addr - f->piece->start);
+	scan(f);
+	if (!f->failed)
+		reach(f, i, s);
+}
+
+/* ---- code that only indirect jumps reach --------------------------------------------------- */
+
+/*
+ * The state that all indirect jumps of the piece agree on, as far as rules go.
+ * A jump in the state of a function's entry is a tail call, unless its target
+ * comes from a table.
+ */
+static bool jumps_agree(const struct flow *f, struct state *out)
+{
+	struct etch_rule rule, other;
+	size_t i, n = 0;
+
+	for (i = 0; i < f->jump_count; i++) {
+		const struct flow_jump *j = &f->jumps[i];
+
+		if (!j->table && !f->piece->plt && (state_is_entry(&j->state) || j->state.reg[ETCH_REG_RSP].kind == VALUE_ANY))
+			continue;
+		if (!n++)
+			*out = j->state;
+		else
+			state_merge(out, &j->state);
+	}
+	if (!n)
+		return false;
+	state_rule(out, &rule);
+	for (i = 0; i < f->jump_count; i++) {
+		const struct flow_jump *j = &f->jumps[i];
+
+		if (!j->table && !f->piece->plt && (state_is_entry(&j->state) || j->state.reg[ETCH_REG_RSP].kind == VALUE_ANY))
+			continue;
+		state_rule(&j->state, &other);
+		if (memcmp(&rule, &other, sizeof(rule)))
+			return false;
+	}
+	return rule.kind != ETCH_RULE_UNDEF;
+}
+
+/* The first instruction from `off` on that nothing has reached and that is not
+ * padding; the piece's size when there is none. */
+static uint64_t unreached(struct flow *f, uint64_t off)
+{
+	uint64_t size = f->piece->end - f->piece->start;
+
+	while (off < size) {
+		uint32_t i;
+
+		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
+			off += f->steps[f->at[off] - 1].len;
+			continue;
+		}
+		i = step_get(f, off);
+		if (i != NO_STEP && !f->steps[i].padding)
+			return off;
+		off += i == NO_STEP ? 1 : f->steps[i].len;
+	}
+	return size;
+}
+
+static bool walked(const struct flow *f, uint64_t off)
+{
+	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
+}
+
+static void jumps_follow(struct flow *f)
+{
+	uint64_t off = 0, size = f->piece->end - f->piece->start;
+	struct state s;
+
+	while (f->jump_count && !f->failed) {
+		off = unreached(f, off);
+		if (off >= size || (!f->jumps_agreed && !jumps_agree(f, &s)))
+			break;
+		f->jumps_agreed = true;
+		enter(f, f->piece->start + off, &s);
+		walk(f);
+		if (!walked(f, off))
+			off++; /* out of memory, or nothing decodes */
+	}
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+/* Registers that something is known of. */
+static unsigned known(const struct state *s)
+{
+	unsigned r, mask = 0;
+
+	for (r = 0; r < 16; r++)
+		mask |= (unsigned)(s->reg[r].kind != VALUE_ANY) << r;
+	return mask;
+}
+
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
+{
+	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
+	struct compared c = {0};
+	struct state s;
+	bool same = false;
+
+	for (off = 0; off < size; off++) {
+		uint32_t i = f->at[off] ? f->at[off] - 1 : NO_STEP;
+		struct step in;
+
+		if (i == NO_STEP || !(f->seen[i] & FLOW_WALKED))
+			continue;
+		in = f->steps[i]; /* fn may decode more */
+		if (f->leader[i]) {
+			if (!(f->state_live[f->leader[i] - 1] & LIVE))
+				continue;
+			s = f->states[f->leader[i] - 1];
+			same = c.valid = false;
+		} else if (off != next) {
+			continue; /* its predecessor overlaps another: scan() made it a leader */
+		}
+		fn(ctx, f->piece->start + off, in.len, &s, same);
+		next = off + in.len;
+		/* What is written to registers that nothing is known of does not matter. */
+		same = (in.op == STEP_NONE || in.op == STEP_COMPARE || in.op == STEP_LIMIT) && !(in.writes & known(&s)) &&
+		       (in.flow == FLOW_NEXT || (in.flow == FLOW_BRANCH && !c.valid));
+		advance(&in, &s, (uint32_t)off, &c);
+	}
+}
+
+static void exit_add(struct flow *f, uint64_t target, unsigned kind)
+{
+	if (!room_make(&f->exits, &f->exit_room, f->exit_count, sizeof(*f->exits)))
+		f->failed = true;
+	else
+		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number};
+}
+
+/* Is there nothing but padding from `off` to the end? */
+static bool is_last(struct flow *f, uint64_t off)
+{
+	uint64_t size = f->piece->end - f->piece->start;
+
+	while (off < size) {
+		uint32_t i = step_get(f, off);
+
+		if (i == NO_STEP || !f->steps[i].padding || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
+			return false;
+		off += f->steps[i].len;
+	}
+	return true;
+}
+
+static void exits_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct flow *f = ctx;
+	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
+	struct step in = f->steps[f->at[off] - 1];
+	struct state after;
+
+	(void)same;
+	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? pad_of(f, addr) : 0;
+	if (pad && !inside(f, pad)) {
+		after = *before;
+		state_call(&after);
+		edge_add(f, pad, &after);
+	}
+	switch (in.flow) {
+	case FLOW_RETURN:
+		f->returns = true;
+		return;
+	case FLOW_STOP:
+		return;
+	case FLOW_JUMP_IND:
+		target = exit_target(&in);
+		if (target && state_is_entry(before))
+			exit_add(f, target, EXIT_TAIL);
+		else
+			f->returns = true;
+		return;
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		target = (uint64_t)in.imm;
+		if (!inside(f, target)) {
+			if (is_tail_call(f, target, before)) {
+				exit_add(f, target, EXIT_TAIL);
+			} else {
+				const struct piece *p = piece_at(f->env, target);
+
+				edge_add(f, target, before);
+				if (p && p->start == target)
+					exit_add(f, target, EXIT_TAIL);
+				else
+					f->returns = true; /* into the middle of another: as good as a return */
+			}
+		}
+		if (in.flow == FLOW_JUMP)
+			return;
+		break;
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		target = exit_target(&in);
+		if (target) {
+			uint32_t i = off + len < end - f->piece->start ? f->at[off + len] : 0;
+			bool last = is_last(f, off + len);
+
+			exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
+		}
+		if (!comes_back(f, &in))
+			return;
+		if (is_last(f, off + len)) {
+			/* Compilers end a function so only behind a call that does not come back. */
+			if (!target)
+				f->returns = true;
+			return;
+		}
+		break;
+	default:
+		break;
+	}
+	if (addr + len < end && !walked(f, off + len))
+		f->returns = true; /* it does not decode: who knows */
+	if (addr + len >= end) { /* falls out */
+		struct compared c = {0};
+
+		after = *before;
+		advance(&in, &after, (uint32_t)off, &c);
+		f->returns = true;
+		if (!is_tail_call(f, end, &after))
+			edge_add(f, end, &after);
+	}
+}
+
+static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
+{
+	const struct piece *p = &env->pieces[number];
+	uint64_t size = p->end - p->start;
+
+	f->env = env;
+	f->piece = p;
+	f->number = number;
+	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
+	f->jump_count = f->edge_count = f->exit_count = 0;
+	f->dirty = f->failed = f->returns = f->jumps_agreed = false;
+	f->fresh = 0;
+	if (size >= UINT32_MAX)
+		return false;
+	if (size > f->at_room) {
+		free(f->at);
+		f->at_room = 0;
+		f->at = malloc((size + size / 2 + 64) * sizeof(*f->at));
+		if (!f->at)
+			return false;
+		f->at_room = size + size / 2 + 64;
+	}
+	memset(f->at, 0, size * sizeof(*f->at));
+	if (p->fde >= 0 && !p->plt) {
+		lsda_call_sites(env->file, env->cfi, (size_t)p->fde, pad_add, f);
+		if (f->pad_count)
+			qsort(f->pads, f->pad_count, sizeof(*f->pads), pad_order);
+	}
+	return !f->failed;
+}
+
+static bool is_pad(const struct flow *f, uint64_t addr)
+{
+	size_t i;
+
+	for (i = 0; i < f->pad_count; i++)
+		if (f->pads[i].pad == addr)
+			return true;
+	return false;
+}
+
+bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
+              bool fragment)
+{
+	struct state entry;
+	uint32_t i;
+
+	if (!prepare(f, env, number))
+		return false;
+	state_entry(&entry);
+	if (!fragment && !is_pad(f, f->piece->start))
+		enter(f, f->piece->start, &entry);
+	for (i = 0; i < f->piece->entry_count; i++)
+		enter(f, env->entries[f->piece->entry + i], &entry);
+	for (i = 0; i < in_count; i++)
+		enter(f, in[i].target, &in[i].state);
+	walk(f);
+	jumps_follow(f);
+	flow_states(f, exits_note, f);
+	return !f->failed;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The flow of one piece of code: every instruction that can be reached from its
+ * entries, and the state of the stack before each. Trouble is per piece (design
+ * rule 8).
+ *
+ * A jump table need not be read: an indirect jump changes no stack state, so
+ * where all of a piece agree, code that nothing direct reaches begins with their
+ * state. An exception reaches its landing pad with the frame of its call site.
+ */
+#ifndef CODE_FLOW_H
+#define CODE_FLOW_H
+
+#include "code/lsda.h"
+#include "code/state.h"
+#include "report/error.h"
+
+/* A run of code that is looked at by itself: an FDE's range, a symbol's, or what
+ * is between those where a call leads to. */
+struct piece {
+	uint64_t start, end;
+	const uint8_t *bytes;
+	long fde;         /* in cfi_file.fdes, or -1 */
+	uint32_t entry, entry_count; /* symbols inside, not at its start: in frames' list */
+	bool named;       /* a function symbol (not of a cold part) or the file's entry is at its start */
+	bool plt;
+	bool outermost;   /* the file's entry point */
+};
+
+/* Control that leaves a piece, other than as a call or a tail call. */
+struct flow_edge {
+	uint64_t target;
+	uint32_t from; /* piece */
+	struct state state;
+};
+
+enum flow_exit_kind {
+	EXIT_CALL = 0,
+	EXIT_LAST = 1,  /* a call with nothing but padding behind it in its piece */
+	EXIT_FRESH = 2, /* a call; only from it the next instruction is reached, as far as is seen */
+	EXIT_TAIL = 3,  /* a jump to the start of another piece */
+};
+
+struct flow_exit {
+	uint64_t target; /* address, or FLOW_EXTERN | symbol number, or FLOW_SLOT | address of a GOT slot */
+	uint32_t kind;
+	uint32_t from;   /* piece */
+};
+#define FLOW_EXTERN ((uint64_t)1 << 62)
+#define FLOW_SLOT   ((uint64_t)1 << 61)
+
+/* What all pieces are looked at with; read-only meanwhile. */
+struct flow_env {
+	const struct elf_file *file;
+	const struct cfi_file *cfi;
+	const struct piece *pieces; /* sorted by start, none overlap */
+	size_t piece_count;
+	const uint64_t *entries;    /* addresses of symbols inside pieces */
+	const uint64_t *noreturn;   /* exits that do not come back, sorted */
+	size_t noreturn_count;
+	const struct code_space *space;
+	struct flow_reloc *relocs;  /* ET_REL: in code, sorted by address */
+	size_t reloc_count;
+};
+
+/* ET_REL: the field at `addr` refers to `target`. */
+struct flow_reloc {
+	uint64_t addr;
+	uint64_t target; /* address of the space, or FLOW_EXTERN | symbol; addend included where an address */
+};
+
+/* A worker's memory, used again for each piece. */
+struct flow {
+	const struct flow_env *env;
+	const struct piece *piece;
+	uint32_t number;           /* of the piece */
+	uint32_t *at;              /* per byte: number of the step that begins there, + 1 */
+	size_t at_room;
+	struct step *steps;        /* in order of discovery */
+	uint32_t *step_at;         /* their offsets */
+	uint32_t *leader;          /* number of the state before the step + 1, where paths meet */
+	uint8_t *seen;             /* STEP_* below */
+	size_t step_count, step_room;
+	struct state *states;
+	uint8_t *state_live;       /* bit 0: has a value; bit 1: in the heap */
+	uint32_t *state_step;
+	size_t state_count, state_room;
+	uint32_t *heap;            /* offsets of leaders whose state changed */
+	size_t heap_count, heap_room;
+	uint32_t *todo;            /* offsets to scan */
+	size_t todo_count, todo_room;
+	struct flow_pad { uint64_t start, end, pad; } *pads; /* call sites */
+	size_t pad_count, pad_room;
+	struct flow_jump { struct state state; bool table; } *jumps; /* indirect */
+	size_t jump_count, jump_room;
+	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
+	bool dirty;                /* a leader was found where a state had passed already */
+	bool failed;               /* out of memory */
+	/* Results of the last piece. */
+	bool returns;              /* may come back to its caller */
+	struct flow_edge *edges;
+	size_t edge_count, edge_room;
+	struct flow_exit *exits;
+	size_t exit_count, exit_room;
+	uint64_t fresh;            /* instructions decoded */
+};
+#define FLOW_SCANNED 1u
+#define FLOW_WALKED  2u
+
+/*
+ * Looks at a piece. `in`: edges of others into it (sorted by target); `fragment`:
+ * its start is no function's entry but only where edges lead. Results in *f.
+ * False: out of memory.
+ */
+bool flow_run(struct flow *f, const struct flow_env *env, uint32_t piece, const struct flow_edge *in, size_t in_count,
+              bool fragment);
+
+/*
+ * The states of the last piece in order of address: called for each instruction
+ * that was reached, with the state before it; `same`: nothing that rules are made of
+ * has changed since the last call, which was for the instruction just before.
+ */
+typedef void flow_state_fn(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same);
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/* The state in which the last piece was left at an offset for the first time. */
+const struct piece *piece_at(const struct flow_env *env, uint64_t addr);
+
+void flow_free(struct flow *f);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "code/noreturn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Sorted by strcmp. From the headers of glibc and libstdc++ (noreturn), the C++
+ * ABI, the compilers' own runtimes, glib and OpenSSL. */
+static const char *const names[] = {
+	"OPENSSL_die",
+	"_Exit",
+	"_Unwind_Resume",
+	"_ZSt10unexpectedv",
+	"_ZSt16__throw_bad_castv",
+	"_ZSt17__throw_bad_allocv",
+	"_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
+	"_ZSt18__throw_bad_typeidv",
+	"_ZSt19__throw_ios_failurePKc",
+	"_ZSt19__throw_ios_failurePKci",
+	"_ZSt19__throw_logic_errorPKc",
+	"_ZSt19__throw_range_errorPKc",
+	"_ZSt19__throw_regex_errorNSt15regex_constants10error_typeE",
+	"_ZSt20__throw_domain_errorPKc",
+	"_ZSt20__throw_future_errori",
+	"_ZSt20__throw_length_errorPKc",
+	"_ZSt20__throw_out_of_rangePKc",
+	"_ZSt20__throw_system_errori",
+	"_ZSt21__glibcxx_assert_failPKciS0_S0_",
+	"_ZSt21__throw_bad_exceptionv",
+	"_ZSt21__throw_runtime_errorPKc",
+	"_ZSt22__throw_overflow_errorPKc",
+	"_ZSt23__throw_underflow_errorPKc",
+	"_ZSt24__throw_invalid_argumentPKc",
+	"_ZSt24__throw_out_of_range_fmtPKcz",
+	"_ZSt25__throw_bad_function_callv",
+	"_ZSt28__throw_bad_array_new_lengthv",
+	"_ZSt9terminatev",
+	"__assert",
+	"__assert_fail",
+	"__assert_perror_fail",
+	"__chk_fail",
+	"__cxa_bad_cast",
+	"__cxa_bad_typeid",
+	"__cxa_call_unexpected",
+	"__cxa_deleted_virtual",
+	"__cxa_pure_virtual",
+	"__cxa_rethrow",
+	"__cxa_throw",
+	"__cxa_throw_bad_array_new_length",
+	"__fortify_fail",
+	"__libc_fatal",
+	"__libc_start_call_main",
+	"__libc_start_main",
+	"__longjmp_chk",
+	"__stack_chk_fail",
+	"__stack_chk_fail_local",
+	"__ubsan_handle_builtin_unreachable",
+	"__ubsan_handle_missing_return",
+	"_exit",
+	"_longjmp",
+	"abort",
+	"err",
+	"errx",
+	"exit",
+	"g_assertion_message",
+	"g_assertion_message_expr",
+	"longjmp",
+	"pthread_exit",
+	"quick_exit",
+	"siglongjmp",
+	"thrd_exit",
+	"verr",
+	"verrx",
+};
+
+static int name_order(const void *key, const void *item)
+{
+	return strcmp(key, *(const char *const *)item);
+}
+
+bool noreturn_known(const char *name)
+{
+	return bsearch(name, names, sizeof(names) / sizeof(names[0]), sizeof(names[0]), name_order) != NULL;
+}

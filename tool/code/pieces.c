@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "code/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct range {
+	uint64_t start, end; /* end 0: up to what comes next */
+	long fde;
+	int rank;            /* of two that overlap, the lower one counts */
+	bool named, plt;
+};
+
+struct ranges {
+	struct range *list;
+	size_t count, room;
+};
+
+static int range_add(struct ranges *r, struct range x, struct error *e)
+{
+	if (r->count == r->room) {
+		size_t room = r->room ? 2 * r->room : 256;
+		struct range *p = realloc(r->list, room * sizeof(*p));
+
+		if (!p)
+			return error_set(e, "out of memory");
+		r->list = p;
+		r->room = room;
+	}
+	r->list[r->count++] = x;
+	return 0;
+}
+
+static int range_order(const void *a, const void *b)
+{
+	const struct range *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return y->named - x->named; /* a name counts more than none */
+}
+
+static int word_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Entry size of a PLT section, or 0: .plt, .plt.got, .plt.sec, .iplt. The linkers
+ * write 16 bytes for each but in a .plt.got without IBT, 8. */
+static uint64_t plt_entry(const struct elf_file *f, const struct code_section *c)
+{
+	const struct elf_section *s = &f->sections[c->section];
+
+	if (!c->section || elf_is_object(f) || (strncmp(s->name, ".plt", 4) && strcmp(s->name, ".iplt")))
+		return 0;
+	return s->sh.sh_entsize == 8 ? 8 : 16;
+}
+
+/* gcc's and clang's names for a function's parts: .cold, .cold.0, .part of hot-cold splitting. */
+static bool is_part(const char *name)
+{
+	const char *dot = strstr(name, ".cold");
+
+	return dot && (!dot[5] || dot[5] == '.');
+}
+
+static int symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
+                       uint32_t n, struct ranges *out, struct error *e)
+{
+	const struct code_section *c = NULL;
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *y = &list[i];
+		uint64_t at;
+
+		if ((y->type != STT_FUNC && y->type != STT_GNU_IFUNC &&
+		     !(y->type == STT_NOTYPE && y->bind != STB_LOCAL)) || !y->section)
+			continue;
+		if (!c || c->section != y->section)
+			c = space_of(space, y->section);
+		if (!c)
+			continue;
+		at = elf_is_object(f) ? c->addr + y->value : y->value;
+		if (at < c->addr || at >= c->addr + c->size)
+			continue;
+		if (range_add(out, (struct range){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1, 2,
+		                                  !is_part(y->name), false}, e))
+			return -1;
+	}
+	return 0;
+}
+
+static bool piece_push(struct pieces *p, struct piece x)
+{
+	if (p->count == p->room) {
+		size_t room = p->room ? 2 * p->room : 256;
+		struct piece *list = realloc(p->list, room * sizeof(*list));
+
+		if (!list)
+			return false;
+		p->list = list;
+		p->room = room;
+	}
+	p->list[p->count++] = x;
+	return true;
+}
+
+/* Ranges of one section become pieces: sorted, and where they overlap the first
+ * in rank keeps all of its bytes. */
+static int pieces_cut(struct pieces *p, const struct code_section *c, const struct range *r, size_t n,
+                      struct error *e)
+{
+	uint64_t limit = c->addr + c->size, firm = c->addr;
+	size_t i, k;
+
+	/* What FDEs and PLT entries cover is theirs; symbols fill the gaps. */
+	for (i = 0; i < n; i++) {
+		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
+		bool named = r[i].named;
+
+		if (start < firm) { /* inside what is there: an entry of it */
+			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start)
+				p->entries[p->entry_count++] = start;
+			continue;
+		}
+		if (end > limit)
+			end = limit;
+		for (k = i + 1; k < n && r[k].start < end; k++) {
+			named |= r[k].start == start && r[k].rank == 2 && r[k].named;
+			if (r[k].start > start && (r[k].rank < r[i].rank || (r[i].rank == 2 && !r[i].end))) {
+				end = r[k].start;
+				break;
+			}
+			if (r[k].start > start && r[k].rank == r[i].rank) { /* of two symbols, each its own */
+				end = r[k].start;
+				break;
+			}
+		}
+		if (end <= start)
+			continue;
+		if (!piece_push(p, (struct piece){.start = start, .end = end, .bytes = c->bytes + (start - c->addr),
+		                                  .fde = r[i].fde, .named = named, .plt = r[i].plt}))
+			return error_set(e, "out of memory");
+		firm = end;
+	}
+	return 0;
+}
+
+int pieces_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                 struct pieces *out, struct error *e)
+{
+	struct ranges r = {0};
+	size_t i, k, at = 0;
+	int err = -1;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+		const char *name = c->section ? f->sections[c->section].name : "";
+		uint64_t unit = plt_entry(f, c), a;
+
+		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
+			if (range_add(&r, (struct range){a, a + unit, cfi_file_at(cfi, a), 0, false, true}, e))
+				goto out;
+		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
+			if (range_add(&r, (struct range){c->addr, c->addr + c->size, -1, 3, true, false}, e))
+				goto out;
+	}
+	for (i = 0; i < cfi->count; i++)
+		if (range_add(&r, (struct range){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false}, e))
+			goto out;
+	if (symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
+	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e))
+		goto out;
+	if (!elf_is_object(f) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
+	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false}, e))
+		goto out;
+	if (r.count)
+		qsort(r.list, r.count, sizeof(*r.list), range_order);
+	out->entries = malloc((r.count + 1) * sizeof(*out->entries));
+	if (!out->entries) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		while (at < r.count && r.list[at].start < c->addr)
+			at++;
+		for (k = at; k < r.count && r.list[k].start < c->addr + c->size; k++)
+			;
+		if (pieces_cut(out, c, r.list + at, k - at, e))
+			goto out;
+		at = k;
+	}
+	if (out->entry_count)
+		qsort(out->entries, out->entry_count, sizeof(*out->entries), word_order);
+	for (i = k = 0; i < out->entry_count; i++)
+		if (!k || out->entries[i] != out->entries[k - 1])
+			out->entries[k++] = out->entries[i];
+	out->entry_count = k;
+	for (i = k = 0; i < out->count; i++) {
+		struct piece *p = &out->list[i];
+
+		while (k < out->entry_count && out->entries[k] < p->start)
+			k++;
+		p->entry = (uint32_t)k;
+		while (k < out->entry_count && out->entries[k] < p->end)
+			k++;
+		p->entry_count = (uint32_t)k - p->entry;
+		p->outermost = !elf_is_object(f) && f->eh.e_type != ET_REL && p->start == f->eh.e_entry && f->eh.e_entry;
+	}
+	err = 0;
+out:
+	free(r.list);
+	return err;
+}
+
+static int piece_order(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+long pieces_add(struct pieces *p, const struct code_space *space, const uint64_t *addrs, size_t count,
+                struct error *e)
+{
+	struct flow_env env = {.pieces = p->list, .piece_count = p->count};
+	size_t before = p->count, i;
+	uint64_t *fresh = malloc((count + 1) * sizeof(*fresh));
+	size_t n = 0, k;
+
+	if (!fresh)
+		return error_set(e, "out of memory");
+	for (i = 0; i < count; i++)
+		if ((!n || addrs[i] != fresh[n - 1]) && space_at(space, addrs[i]) && !piece_at(&env, addrs[i]))
+			fresh[n++] = addrs[i];
+	for (i = k = 0; i < n; i++) {
+		const struct code_section *c = space_at(space, fresh[i]);
+		uint64_t end = c->addr + c->size;
+
+		while (k < before && p->list[k].start < fresh[i])
+			k++;
+		if (k < before && p->list[k].start < end)
+			end = p->list[k].start;
+		if (i + 1 < n && fresh[i + 1] < end)
+			end = fresh[i + 1];
+		if (!piece_push(p, (struct piece){.start = fresh[i], .end = end, .bytes = c->bytes + (fresh[i] - c->addr),
+		                                  .fde = -1})) {
+			free(fresh);
+			return error_set(e, "out of memory");
+		}
+	}
+	free(fresh);
+	if (n)
+		qsort(p->list, p->count, sizeof(*p->list), piece_order);
+	return (long)n;
+}
+
+void pieces_free(struct pieces *p)
+{
+	free(p->list);
+	free(p->entries);
+	memset(p, 0, sizeof(*p));
+}

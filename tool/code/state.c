@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT */
+#include "code/state.h"
+
+#include <string.h>
+
+#define RSP ETCH_REG_RSP
+#define RBP ETCH_REG_RBP
+
+/* Bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
+#define RED_ZONE 128
+
+static const struct value any;
+
+static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
+{
+	return (struct value){.off = off, .kind = kind, .reg = reg};
+}
+
+static inline bool value_same(struct value a, struct value b)
+{
+	return a.kind == b.kind && a.reg == b.reg && a.off == b.off;
+}
+
+/* An address moved by n; not known when it leaves 32 bits: never wrapped. */
+static struct value value_moved(struct value v, int64_t n)
+{
+	int64_t off = v.off + n;
+
+	if ((v.kind != VALUE_CFA && v.kind != VALUE_ALIGNED && v.kind != VALUE_CONST) || off < INT32_MIN ||
+	    off > INT32_MAX || n < INT32_MIN || n > INT32_MAX || (v.kind == VALUE_CONST && off < 0))
+		return any;
+	v.off = (int32_t)off;
+	return v;
+}
+
+static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
+
+void state_entry(struct state *s)
+{
+	unsigned r;
+
+	memset(s, 0, sizeof(*s));
+	for (r = 0; r < 16; r++)
+		s->reg[r] = value_of(VALUE_ENTRY, (uint8_t)r, 0);
+	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
+	s->slot[0] = (struct slot){-8, 0, value_of(VALUE_ENTRY, REG_RA, 0)};
+	s->slot_count = 1;
+}
+
+/* ---- slots ----------------------------------------------------------------- */
+
+static struct slot *slot_at(const struct state *s, struct value address)
+{
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++)
+		if (s->slot[i].at == address.off && s->slot[i].aligned == (address.kind == VALUE_ALIGNED))
+			return (struct slot *)&s->slot[i];
+	return NULL;
+}
+
+static inline void slot_drop(struct state *s, unsigned i)
+{
+	s->slot[i] = s->slot[--s->slot_count];
+}
+
+/* `size` bytes at an address now hold something else. */
+static void slots_overwrite(struct state *s, struct value address, unsigned size)
+{
+	bool aligned = address.kind == VALUE_ALIGNED;
+	unsigned i = 0;
+
+	while (i < s->slot_count)
+		if (s->slot[i].aligned == aligned && s->slot[i].at < (int64_t)address.off + size &&
+		    address.off < (int64_t)s->slot[i].at + 8)
+			slot_drop(s, i);
+		else
+			i++;
+}
+
+/* Worth remembering: what the caller wants back, and ways to the CFA that no
+ * local variable's address can be taken for. */
+static bool is_kept(struct value v, struct value address)
+{
+	if (v.kind == VALUE_ENTRY)
+		return v.reg == REG_RA || (STEP_CALLEE_SAVED >> v.reg & 1);
+	return v.kind == VALUE_CFA && (address.kind == VALUE_ALIGNED || v.off >= -8);
+}
+
+static void slot_store(struct state *s, struct value address, struct value v, unsigned size)
+{
+	slots_overwrite(s, address, size);
+	if (size == 8 && is_kept(v, address) && s->slot_count < STATE_SLOTS)
+		s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, v};
+}
+
+/* What lies `below` bytes and more under rsp is no longer there. */
+static void slots_trim(struct state *s, int64_t below)
+{
+	struct value sp = s->reg[RSP];
+	unsigned i = 0;
+
+	if (!is_address(sp))
+		return;
+	while (i < s->slot_count)
+		if (s->slot[i].aligned == (sp.kind == VALUE_ALIGNED) && s->slot[i].at < sp.off - below)
+			slot_drop(s, i);
+		else
+			i++;
+}
+
+static struct value slot_load(const struct state *s, struct value address)
+{
+	const struct slot *at = is_address(address) ? slot_at(s, address) : NULL;
+
+	return at ? at->value : any;
+}
+
+/* A realigned base is forgotten, with all that is relative to it. */
+static void aligned_forget(struct state *s)
+{
+	unsigned i = 0;
+
+	for (i = 0; i < 16; i++)
+		if (s->reg[i].kind == VALUE_ALIGNED)
+			s->reg[i] = any;
+	for (i = 0; i < s->slot_count;)
+		if (s->slot[i].aligned || s->slot[i].value.kind == VALUE_ALIGNED)
+			slot_drop(s, i);
+		else
+			i++;
+	s->align = 0;
+}
+
+/* ---- one instruction -------------------------------------------------------- */
+
+static void push(struct state *s, struct value v, int64_t size)
+{
+	s->reg[RSP] = value_moved(s->reg[RSP], -size);
+	if (is_address(s->reg[RSP]))
+		slot_store(s, s->reg[RSP], v, (unsigned)size);
+}
+
+static void align(struct state *s, unsigned r, uint32_t at)
+{
+	/* Of a pointer into the frame comes a new base; of anything else nothing. */
+	if (!is_address(s->reg[r])) {
+		s->reg[r] = any;
+		return;
+	}
+	/* rsp is 8 modulo 16 at entry (psABI 3.2.2), but that a caller keeps to it
+	 * is not to be seen here: what alignment skips is not known. */
+	if (s->reg[r].kind == VALUE_ALIGNED && r != RSP) {
+		s->reg[r] = any;
+		return;
+	}
+	if (r != RSP && s->align) {
+		s->reg[r] = any;
+		return;
+	}
+	aligned_forget(s);
+	s->align = at + 1;
+	s->reg[r] = value_of(VALUE_ALIGNED, 0, 0);
+}
+
+void state_step(struct state *s, const struct step *in, uint32_t at)
+{
+	int32_t sp = s->reg[RSP].off;
+	struct value v, w;
+	unsigned r;
+
+	switch (in->op) {
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+		break;
+	case STEP_PUSH:
+		push(s, in->a < 16 ? s->reg[in->a] : any, in->imm);
+		break;
+	case STEP_POP:
+		v = in->imm == 8 ? slot_load(s, s->reg[RSP]) : any;
+		s->reg[RSP] = value_moved(s->reg[RSP], in->imm);
+		if (in->a < 16)
+			s->reg[in->a] = v;
+		break;
+	case STEP_MOVE:
+		s->reg[in->a] = s->reg[in->b];
+		break;
+	case STEP_ADDRESS:
+		s->reg[in->a] = in->b < 16 ? value_moved(s->reg[in->b], in->disp)
+		                : in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_CONST, 0, (int32_t)in->imm) : any;
+		break;
+	case STEP_ADD:
+		s->reg[in->a] = value_moved(s->reg[in->a], in->imm);
+		break;
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+		v = s->reg[in->a];
+		w = s->reg[in->b];
+		if (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE)
+			s->reg[in->a] = value_of(VALUE_TARGET, 0, 0);
+		else if (w.kind == VALUE_CONST)
+			s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
+		else if (v.kind == VALUE_CONST && in->op == STEP_ADDREG)
+			s->reg[in->a] = value_moved(w, v.off);
+		else
+			s->reg[in->a] = any;
+		break;
+	case STEP_ALIGN:
+		align(s, in->a, at);
+		break;
+	case STEP_LOAD:
+		s->reg[in->a] = in->b < 16 ? slot_load(s, value_moved(s->reg[in->b], in->disp)) : any;
+		break;
+	case STEP_STORE:
+		if (in->b < 16 && is_address(v = value_moved(s->reg[in->b], in->disp)))
+			slot_store(s, v, in->a < 16 ? s->reg[in->a] : any, in->a < 16 ? 8 : in->size);
+		break;
+	case STEP_LEAVE:
+		v = s->reg[RBP];
+		s->reg[RBP] = slot_load(s, v);
+		s->reg[RSP] = value_moved(v, 8);
+		break;
+	case STEP_ENTER:
+		push(s, s->reg[RBP], 8);
+		s->reg[RBP] = s->reg[RSP];
+		s->reg[RSP] = value_moved(s->reg[RSP], -in->imm);
+		break;
+	case STEP_SWAP:
+		v = s->reg[in->a];
+		s->reg[in->a] = s->reg[in->b];
+		s->reg[in->b] = v;
+		break;
+	case STEP_CONST:
+		s->reg[in->a] = in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_CONST, 0, (int32_t)in->imm) : any;
+		break;
+	case STEP_MASK:
+		s->reg[in->a] = in->imm <= INT32_MAX ? value_of(VALUE_BELOW, 0, (int32_t)in->imm) : any;
+		break;
+	case STEP_EXTEND:
+		v = s->reg[in->b];
+		if (v.kind == VALUE_BELOW || v.kind == VALUE_CONST)
+			s->reg[in->a] = v;
+		else if (in->size < 4)
+			s->reg[in->a] = value_of(VALUE_BELOW, 0, in->size == 1 ? 255 : 65535);
+		else
+			s->reg[in->a] = any;
+		break;
+	case STEP_ENTRY:
+		s->reg[in->a] = value_of(in->size == 4 ? VALUE_DISTANCE : VALUE_TARGET, 0, 0);
+		break;
+	}
+	if (in->writes)
+		for (r = 0; r < 16; r++)
+			if (in->writes >> r & 1)
+				s->reg[r] = any;
+	if (s->reg[RSP].off > sp)
+		slots_trim(s, RED_ZONE);
+}
+
+void state_call(struct state *s)
+{
+	unsigned r;
+
+	for (r = 0; r < 16; r++)
+		if (r != RSP && !(STEP_CALLEE_SAVED >> r & 1))
+			s->reg[r] = any;
+	/* The callee's frame takes all that is below. */
+	slots_trim(s, 0);
+}
+
+/* ---- two paths meet ---------------------------------------------------------- */
+
+static struct value value_merged(struct value a, struct value b)
+{
+	if (value_same(a, b))
+		return a;
+	if ((a.kind == VALUE_BELOW || a.kind == VALUE_CONST) && (b.kind == VALUE_BELOW || b.kind == VALUE_CONST))
+		return a.off == b.off || a.off > b.off ? value_of(VALUE_BELOW, 0, a.off) : any; /* never up: no end */
+	return any;
+}
+
+bool state_merge(struct state *s, const struct state *other)
+{
+	bool changed = false;
+	unsigned i;
+
+	if (s->align && s->align != other->align) {
+		aligned_forget(s);
+		changed = true;
+	}
+	for (i = 0; i < 16; i++) {
+		struct value b = other->reg[i], m;
+
+		if (s->reg[i].kind == VALUE_ANY)
+			continue;
+		if (b.kind == VALUE_ALIGNED && s->align != other->align)
+			b = any;
+		m = value_merged(s->reg[i], b);
+		if (!value_same(m, s->reg[i])) {
+			s->reg[i] = m;
+			changed = true;
+		}
+	}
+	for (i = 0; i < s->slot_count;) {
+		const struct slot *mine = &s->slot[i];
+		const struct slot *its = mine->aligned && s->align != other->align ? NULL
+			: slot_at(other, value_of(mine->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, mine->at));
+
+		if (its && value_same(its->value, mine->value)) {
+			i++;
+		} else {
+			slot_drop(s, i);
+			changed = true;
+		}
+	}
+	return changed;
+}
+
+void state_equal(struct state *s, unsigned a, unsigned b)
+{
+	if (is_address(s->reg[a]) && !is_address(s->reg[b]))
+		s->reg[b] = s->reg[a];
+	else if (is_address(s->reg[b]) && !is_address(s->reg[a]))
+		s->reg[a] = s->reg[b];
+}
+
+bool state_is_entry(const struct state *s)
+{
+	unsigned r;
+
+	if (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off != -8)
+		return false;
+	for (r = 0; r < 16; r++)
+		if ((STEP_CALLEE_SAVED >> r & 1) && (s->reg[r].kind != VALUE_ENTRY || s->reg[r].reg != r))
+			return false;
+	return true;
+}
+
+/* ---- rules --------------------------------------------------------------------- */
+
+/* The slot that holds rbp of the caller. */
+static const struct slot *rbp_slot(const struct state *s)
+{
+	const struct slot *best = NULL;
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+
+		if (x->value.kind != VALUE_ENTRY || x->value.reg != RBP)
+			continue;
+		/* Of two, the one nearer to the CFA: it was there first. */
+		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
+			best = x;
+	}
+	return best;
+}
+
+static bool rule_bp(const struct state *s, struct etch_rule *out)
+{
+	const struct slot *x = rbp_slot(s);
+
+	if (x && !x->aligned) {
+		out->bp = ETCH_BP_CFA;
+		out->bp_off = x->at;
+	} else if (x && s->reg[RBP].kind == VALUE_ALIGNED) {
+		out->bp = ETCH_BP_RBP;
+		out->bp_off = x->at - s->reg[RBP].off;
+	} else if (x && s->reg[RSP].kind == VALUE_ALIGNED) {
+		out->bp = ETCH_BP_RSP;
+		out->bp_off = x->at - s->reg[RSP].off;
+	} else if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP) {
+		out->bp = ETCH_BP_SAME;
+	} else {
+		out->bp = ETCH_BP_UNDEF;
+	}
+	return out->bp != ETCH_BP_UNDEF;
+}
+
+/* CFA through a register; true when that is how. */
+static bool rule_register(const struct state *s, unsigned r, struct etch_rule *out)
+{
+	if (s->reg[r].kind != VALUE_CFA || s->reg[r].off == INT32_MIN)
+		return false;
+	out->cfa = (uint8_t)r;
+	out->cfa_off = -s->reg[r].off;
+	return true;
+}
+
+/* CFA through a slot that a register points near to. */
+static bool rule_slot(const struct state *s, unsigned r, struct etch_rule *out)
+{
+	unsigned i;
+
+	if (!is_address(s->reg[r]))
+		return false;
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+
+		if (x->value.kind != VALUE_CFA || x->aligned != (s->reg[r].kind == VALUE_ALIGNED))
+			continue;
+		out->cfa = (uint8_t)(r | ETCH_CFA_DEREF);
+		out->cfa_off = x->at - s->reg[r].off;
+		out->cfa_add = -x->value.off;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * The frame pointer where there is a frame of its own (saved just below the
+ * return address, as every compiler's push %rbp; mov %rsp,%rbp leaves it): that is
+ * what .eh_frame uses there, and it stays right over alloca. Then rsp; then
+ * whatever there is, rbp first.
+ */
+void state_rule(const struct state *s, struct etch_rule *out)
+{
+	static const uint8_t others[] = {RBP, 11, 10, 0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15};
+	const struct slot *x;
+	unsigned i;
+
+	memset(out, 0, sizeof(*out));
+	x = s->reg[RBP].kind == VALUE_CFA && s->reg[RBP].off == -16 ? slot_at(s, value_of(VALUE_CFA, 0, -16)) : NULL;
+	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
+	    !rule_register(s, RSP, out)) {
+		for (i = 0; i < sizeof(others); i++)
+			if (rule_register(s, others[i], out))
+				break;
+		if (i == sizeof(others) && !rule_slot(s, RBP, out) && !rule_slot(s, RSP, out))
+			return;
+	}
+	out->kind = ETCH_RULE_CALL;
+	rule_bp(s, out);
+	x = slot_at(s, value_of(VALUE_CFA, 0, -8));
+	if (!x || x->value.kind != VALUE_ENTRY || x->value.reg != REG_RA) {
+		/* The return address was taken off the stack, or written over. */
+		for (i = 0; i < 16; i++)
+			if (s->reg[i].kind == VALUE_ENTRY && s->reg[i].reg == REG_RA)
+				break;
+		if (i < 16)
+			out->ra = (uint8_t)(ETCH_RA_REG | i);
+		else if (!s->align)
+			memset(out, 0, sizeof(*out));
+	}
+}
+
+static enum witness cfa_witness(const struct state *s, const struct etch_rule *rule)
+{
+	struct value v = s->reg[rule->cfa & 15u], w;
+
+	if (!(rule->cfa & ETCH_CFA_DEREF)) {
+		if (v.kind == VALUE_CFA)
+			return -(int64_t)v.off == rule->cfa_off ? WITNESS_CONFIRMS : WITNESS_DENIES;
+		return WITNESS_SILENT;
+	}
+	w = slot_load(s, value_moved(v, rule->cfa_off));
+	if (w.kind == VALUE_CFA)
+		return -(int64_t)w.off == rule->cfa_add ? WITNESS_CONFIRMS : WITNESS_DENIES;
+	return WITNESS_SILENT;
+}
+
+static enum witness bp_witness(const struct state *s, const struct etch_rule *rule)
+{
+	struct value at, v;
+
+	switch (rule->bp) {
+	case ETCH_BP_SAME:
+		if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
+			return WITNESS_CONFIRMS;
+		/* An address of this frame, or a constant, is not the caller's rbp. */
+		return s->reg[RBP].kind == VALUE_ANY || s->reg[RBP].kind == VALUE_BELOW ? WITNESS_SILENT : WITNESS_DENIES;
+	case ETCH_BP_CFA:
+		at = value_of(VALUE_CFA, 0, rule->bp_off);
+		break;
+	case ETCH_BP_RBP:
+		at = value_moved(s->reg[RBP], rule->bp_off);
+		break;
+	case ETCH_BP_RSP:
+		at = value_moved(s->reg[RSP], rule->bp_off);
+		break;
+	default:
+		return WITNESS_CONFIRMS; /* claims nothing */
+	}
+	v = slot_load(s, at);
+	if (v.kind == VALUE_ENTRY)
+		return v.reg == RBP ? WITNESS_CONFIRMS : WITNESS_DENIES;
+	return v.kind == VALUE_ANY ? WITNESS_SILENT : WITNESS_DENIES;
+}
+
+static enum witness ra_witness(const struct state *s, const struct etch_rule *rule)
+{
+	struct value v;
+
+	if (rule->ra & ETCH_RA_REG) {
+		v = s->reg[rule->ra & 15u];
+		return v.kind == VALUE_ENTRY && v.reg == REG_RA ? WITNESS_CONFIRMS : WITNESS_SILENT;
+	}
+	v = slot_load(s, value_of(VALUE_CFA, 0, -8));
+	return v.kind == VALUE_ENTRY && v.reg == REG_RA ? WITNESS_CONFIRMS
+	       : s->slot_count < STATE_SLOTS && v.kind != VALUE_ANY ? WITNESS_DENIES : WITNESS_SILENT;
+}
+
+enum witness state_witness(const struct state *s, const struct etch_rule *rule)
+{
+	enum witness cfa, bp, ra;
+
+	if (rule->kind != ETCH_RULE_CALL)
+		return WITNESS_SILENT;
+	cfa = cfa_witness(s, rule);
+	bp = bp_witness(s, rule);
+	ra = ra_witness(s, rule);
+	if (cfa == WITNESS_DENIES || bp == WITNESS_DENIES || ra == WITNESS_DENIES)
+		return WITNESS_DENIES;
+	return cfa == WITNESS_CONFIRMS && bp == WITNESS_CONFIRMS && ra == WITNESS_CONFIRMS ? WITNESS_CONFIRMS
+	                                                                                    : WITNESS_SILENT;
+}

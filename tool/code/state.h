@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known of the stack at one point of a function: which registers and
+ * stack slots hold an address relative to the CFA, or a value that the caller's
+ * frame needs back. The lattice of the flow analysis (code/flow.h): merging two
+ * states keeps what both know.
+ */
+#ifndef CODE_STATE_H
+#define CODE_STATE_H
+
+#include <etch/orc.h>
+
+#include "arch/x86/stack.h"
+
+enum value_kind {
+	VALUE_ANY = 0, /* not known */
+	VALUE_CFA,     /* CFA + off */
+	VALUE_ENTRY,   /* what register `reg` held at entry; REG_RA: the return address */
+	VALUE_ALIGNED, /* base of the realigned frame (state.align) + off */
+	VALUE_CONST,   /* off, zero-extended */
+	VALUE_BELOW,   /* at most off: the index of a jump table */
+	VALUE_DISTANCE, /* 4 bytes of a jump table */
+	VALUE_TARGET,  /* where a jump table says */
+};
+
+#define REG_RA 16u
+
+struct value {
+	int32_t off;
+	uint8_t kind, reg;
+	uint16_t zero;
+};
+
+/* 8 bytes of stack at an address that is known, and what they hold. */
+struct slot {
+	int32_t at;
+	uint8_t aligned; /* at is relative to the realigned base, else to the CFA */
+	struct value value;
+};
+
+/* As many saved registers as there are, and some copies of the CFA. */
+#define STATE_SLOTS 16u
+
+struct state {
+	struct value reg[16];
+	uint32_t align;      /* where in the function rsp was realigned; 0 = nowhere */
+	uint8_t slot_count;
+	struct slot slot[STATE_SLOTS];
+};
+
+void state_entry(struct state *s);
+/* The effect of one instruction; what a call changes, where it comes back. */
+void state_step(struct state *s, const struct step *in, uint32_t at);
+void state_call(struct state *s);
+/* Keeps in *s what both know. True when *s changed. */
+bool state_merge(struct state *s, const struct state *other);
+/* Learns that a compare of two registers came out equal. */
+void state_equal(struct state *s, unsigned a, unsigned b);
+/* Is it as at a function's entry: the return address on top, callee-saved
+ * registers unchanged? A jump in this state is a tail call. */
+bool state_is_entry(const struct state *s);
+
+/* The rule that the state proves; kind UNDEF when it proves no CFA. */
+void state_rule(const struct state *s, struct etch_rule *out);
+
+enum witness {
+	WITNESS_SILENT,   /* the state does not know */
+	WITNESS_CONFIRMS, /* all that the rule says is proven */
+	WITNESS_DENIES,   /* something that it says is proven wrong */
+};
+/* What the state has to say about a rule that somebody else made. */
+enum witness state_witness(const struct state *s, const struct etch_rule *rule);
+
+#endif
