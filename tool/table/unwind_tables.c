@@ -74,9 +74,17 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 		struct row *last = n ? &out->rows[n - 1] : NULL;
 		bool end = i + 1 == in->count; /* stays, whatever is before it */
 
-		if (!end && last && r->rule.kind == ETCH_RULE_UNDEF && last->rule.kind != ETCH_RULE_UNDEF && space &&
-		    in->rows[i + 1].addr - r->addr < UNWIND_PADDING && is_padding(space, r->addr, in->rows[i + 1].addr))
-			continue;
+		if (!end && last && r->rule.kind == ETCH_RULE_UNDEF && last->rule.kind != ETCH_RULE_UNDEF) {
+			size_t next = i + 1;
+
+			while (next + 1 < in->count && in->rows[next].rule.kind == ETCH_RULE_UNDEF)
+				next++;
+			if (space && in->rows[next].addr - r->addr < UNWIND_PADDING &&
+			    is_padding(space, r->addr, in->rows[next].addr)) {
+				i = next - 1;
+				continue;
+			}
+		}
 		if (!end && last && etch_rule_equal(&last->rule, &r->rule) &&
 		    (last->source == ETCH_SOURCE_PLT) == (r->source == ETCH_SOURCE_PLT)) {
 			last->source = (uint8_t)weaker(last->source, r->source);
@@ -315,13 +323,13 @@ static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t
 		uint64_t call = calls[i], offset = call - n->text, start;
 		struct run r;
 
-		if (call <= n->rows[0].addr || offset > n->size)
+		if (call <= n->text || offset > n->size)
 			continue;
 		while (row + 1 < n->count && n->rows[row + 1].addr < call)
 			row++;
 		r.granule = (uint32_t)(offset >> shift);
 		r.rule = n->rule[row];
-		if (!etch_map_rule_pack(&n->rows[row].rule, &ignored))
+		if (call <= n->rows[0].addr || !etch_map_rule_pack(&n->rows[row].rule, &ignored))
 			r.rule = NO_RULE;
 		if (count && runs[count - 1].granule == r.granule && runs[count - 1].rule == r.rule)
 			continue;

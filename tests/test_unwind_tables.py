@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""Both encodings of the unwind tables (etch/orc_lookup.h, tool/table/unwind_tables.c)
+against plain lists of rows, damaged tables under sanitizers, and the list of
+possible return addresses against Zydis. See unwind/tables.c; scripts/fuzz_unwind.py
+runs the same for long."""
+import shutil
+
+import pytest
+
+from conftest import INCLUDE, ROOT, asan_env, run
+
+DRIVER = ROOT / "tests" / "unwind" / "tables.c"
+PARTS = ["table/unwind_tables.c", "arch/x86/callsites.c", "arch/x86/rule_text.c", "arch/x86/decode.c", "code/space.c",
+         "elf/file.c", "report/error.c"]
+ASAN = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+
+
+def build(out, *flags, compiler="gcc", tool=ROOT / "tool", include=INCLUDE):
+    run([compiler, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", *flags, f"-I{tool}",
+         f"-I{include}", "-o", out, DRIVER, *(tool / p for p in PARTS), "-lZydis", "-lelf", "-ldw"])
+    return out
+
+
+def drive(program, *args, ok=0):
+    """The numbers of the last line."""
+    p = run([program, *args], ok=ok, env=asan_env())
+    return {k: int(v) for k, v in (w.split("=") for w in p.stdout.split())} if ok == 0 else p.stdout
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("tables") / "tables", *ASAN)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_byte_says_what_its_row_says(program, seed):
+    n = drive(program, "lookup", seed, 80)
+    # Every part of the formats was in use...
+    assert n["bytes"] > 1_000_000 and n["escapes"] > 1000 and n["long_blocks"] > 100
+    assert n["exceptions"] > 1000 and n["orc_unfit"] > 500
+    # ... and the map knew nearly everything that it has a form for.
+    assert n["answered"] > 0.95 * n["packable"]
+
+
+def test_without_sanitizers_and_with_another_compiler(tmp_path):
+    n = drive(build(tmp_path / "t", "-O3", "-march=x86-64", compiler="clang"), "lookup", 3, 200)
+    assert n["lists"] == 200
+
+
+def test_damaged_tables(program):
+    n = drive(program, "mutate", 1, 40, 400)
+    assert n["mutants"] == 40 * 400
+    # Damage of each kind: seen in the header, harmless in a lookup, and such that
+    # the table is only another one.
+    assert n["refused"] > 4000 and n["looked_up"] > 4000 and n["accepted"] > 400
+
+
+def test_no_call_is_missed(program):
+    n = drive(program, "calls", 1, 60_000, program, "/usr/lib/x86_64-linux-gnu/libz.so.1")
+    assert n["calls"] > 10_000 and n["indirect"] > 5_000
+    assert n["calls"] <= 2 * n["candidates"]
+
+
+def test_canonical_rows(program):
+    n = drive(program, "canonical", 1, 150)
+    assert n["absorbed"] > 500 and n["merged"] > 500
+
+
+# One plausible mistake each, which the driver must notice: it is the only proof
+# that the checks above check something. (file, mode, what, instead)
+SABOTAGE = {
+    "a row begins one byte late": ("etch/orc_lookup.h", "lookup",
+        "_mm_min_epu8(v, a), v)",
+        "_mm_min_epu8(v, a), a)"),
+    "blocks of more than 32 rows": ("etch/orc_lookup.h", "lookup",
+        "if (ETCH_ODD(k == 32))",
+        "if (0)"),
+    "what a block inherits": ("etch/orc_lookup.h", "lookup",
+        "s + (k ? c : 0) + k - 1",
+        "s + c + k - 1"),
+    "escapes": ("etch/orc_lookup.h", "lookup",
+        "if (t->escape[mid].at < at)",
+        "if (t->escape[mid].at <= at)"),
+    "the end of text": ("etch/orc_lookup.h", "lookup",
+        "if (ETCH_ODD(offset >= t->text_size))",
+        "if (0)"),
+    "a map by the byte before": ("etch/orc_lookup.h", "lookup",
+        "code = t->map[offset >>",
+        "code = t->map[(offset - 1) >>"),
+    "the split of a granule": ("etch/orc_lookup.h", "lookup",
+        "code = in < p[0] ? p[1]",
+        "code = in <= p[0] ? p[1]"),
+    "a pool that is not checked": ("etch/orc_lookup.h", "mutate",
+        "ETCH_ODD(e > t->pool_end)",
+        "0"),
+    "a palette that is not checked": ("etch/orc_lookup.h", "mutate",
+        "if (!ETCH_ODD(idx >= t->direct))",
+        "if (idx != 255)"),
+    "map rules that are not checked": ("etch/orc_lookup.h", "mutate",
+        "if (!ETCH_ODD(code >= t->map_palette_count))",
+        "if (code < ETCH_MAP_CODES)"),
+    "units that are not checked": ("etch/orc_lookup.h", "mutate",
+        "&& unit < t->map_unit_count;",
+        ";"),
+    "offsets out of order accepted": ("etch/orc_lookup.h", "mutate",
+        "(i && t->pool[at + i] <= t->pool[at + i - 1])",
+        "0"),
+    "arrays outside of the table": ("etch/orc_lookup.h", "mutate",
+        "count <= (u->bytes - at) / each",
+        "1"),
+    "orc: negative offsets": ("etch/orc_lookup.h", "lookup",
+        "sp / 8 * 64 +",
+        "(sp & 0xfff) * 8 +"),
+    "orc: too large cut off": ("etch/orc_lookup.h", "lookup",
+        "if (sp != (int16_t)sp || ",
+        "if ("),
+    "orc: rows at the block's end": ("etch/orc_lookup.h", "lookup",
+        "hi = t->lookup[b + 1];",
+        "hi = lo + 1;"),
+    "no room in a page": ("table/unwind_tables.c", "lookup",
+        "if (m->units - page_unit > ETCH_MAP_UNIT - ETCH_MAP_CODES)",
+        "if (0)"),
+    "signal frames in the map": ("etch/orc_lookup.h", "lookup",
+        "r->kind != ETCH_RULE_CALL || ",
+        ""),
+    "a group's base": ("table/unwind_tables.c", "lookup",
+        "hd[b] = (uint16_t)(at - base",
+        "hd[b] = (uint16_t)(at - 1 - base"),
+    "two gaps together": ("table/unwind_tables.c", "canonical",
+        "in->rows[next].addr - r->addr < UNWIND_PADDING",
+        "in->rows[i + 1].addr - r->addr < UNWIND_PADDING"),
+    "code taken for padding": ("table/unwind_tables.c", "canonical",
+        "|| !insn.padding",
+        ""),
+    "call through SIB": ("arch/x86/callsites.c", "calls",
+        "(p[2] & 7) == 5",
+        "0"),
+    "call through rip": ("arch/x86/callsites.c", "calls",
+        "} else if (!mod && rm == 5) {",
+        "} else if (0) {"),
+    "call at the very end": ("arch/x86/callsites.c", "calls",
+        "return n <= avail ? n : 0;",
+        "return n < avail ? n : 0;"),
+    "calls that overlap": ("arch/x86/callsites.c", "calls",
+        "while (!(ends & ~1u) && size",
+        "while (size"),
+}
+COUNTS = {"lookup": ["60"], "mutate": ["20", "300"], "canonical": ["60"], "calls": ["30000"]}
+
+
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_mistakes_are_noticed(tmp_path, name):
+    path, mode, old, new = SABOTAGE[name]
+    for part in ("table", "arch", "code", "elf", "report"):
+        shutil.copytree(ROOT / "tool" / part, tmp_path / "tool" / part)
+    shutil.copytree(INCLUDE / "etch", tmp_path / "include" / "etch")
+    target = (tmp_path / "include" if path.startswith("etch/") else tmp_path / "tool") / path
+    text = target.read_text()
+    assert text.count(old) >= 1, "the line is no more: update this test"
+    target.write_text(text.replace(old, new))
+    flags = ASAN if mode == "mutate" else ["-O1"]
+    broken = build(tmp_path / "t", *flags, "-Wno-error", tool=tmp_path / "tool", include=tmp_path / "include")
+    p = run([broken, mode, 5, *COUNTS[mode]], ok=None, env=asan_env())
+    assert p.returncode != 0, p.stdout
