@@ -171,7 +171,7 @@ static void module_add(uint64_t lo, uint64_t hi, uint64_t offset, const char *pa
 	plt_find(t, file, (size_t)st.st_size, m->bias);
 	munmap(file, (size_t)st.st_size);
 	snprintf(m->name, sizeof m->name, "%.*s", (int)sizeof m->name - 1, path);
-	snprintf(rows, sizeof rows, "%.400s/%.512s.rows", rows_dir, path);
+	snprintf(rows, sizeof rows, "%.400s/%.512s.rows", rows_dir, path == copy ? "vdso.so" : path);
 	for (char *c = rows + strlen(rows_dir) + 1; *c; c++)
 		if (*c == '/')
 			*c = '_';
