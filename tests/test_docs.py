@@ -92,7 +92,7 @@ def source_reasons():
 
 def source_words():
     """What `etch inspect` says besides."""
-    text = code(ROOT / "tool" / "cmd_inspect.c")
+    text = code(*sorted((ROOT / "tool").glob("inspect_*.c")))
     objects = function(text, "objects_list")
     found = set(literals(objects[objects.index("!o->armed"):]))
     for word in literals(function(text, "sites_list")):

@@ -12,10 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define FINDINGS_SHOWN 10 /* of the unwind rows, of one file, without -v */
+
 struct options {
-	const char *output;
+	const char *output, *sidecar;
 	bool werror, verbose;
-	int jobs;
+	int jobs; /* processes; with one file, threads */
+	struct rewrite_options make;
 };
 
 static void help(void)
@@ -23,20 +26,28 @@ static void help(void)
 	printf("Usage: etch rewrite [OPTION...] FILE...\n"
 	       "\n"
 	       "An object file (after compile): finds every instruction that reads an etched\n"
-	       "object (ETCHED, DEFINE_IMV) and adds the tables __imv and __etch_obj. Its code is\n"
-	       "not changed.\n"
+	       "object (ETCHED, DEFINE_IMV) and adds the tables __imv and __etch_obj; works out\n"
+	       "from the code how to unwind it and adds .orc_unwind_ip and .orc_unwind. Its code\n"
+	       "is not changed.\n"
 	       "A program or shared library (after link): finds what the object step could not\n"
 	       "see, sorts the tables and turns the loads that can be changed while threads run\n"
-	       "into immediates. Both steps may be left out; the program works all the same.\n"
+	       "into immediates; and adds an unwind table in a segment of its own, also to a file\n"
+	       "that never saw the object step. Both steps may be left out.\n"
 	       "\n"
 	       "The file is replaced as a whole or not at all. Rewriting twice is rewriting once.\n"
 	       "LLVM bitcode (clang -flto -c) is left alone: rewrite the linked program.\n"
 	       "\n"
 	       "  -o, --output OUT   write to OUT and leave FILE as it is (one FILE only)\n"
-	       "  -j, --jobs N       work on N files at a time\n"
-	       "      --only LIST    tables to make, separated by commas; now: imv (the default)\n"
+	       "  -j, --jobs N       work on N files at a time; on one FILE with N threads\n"
+	       "      --only LIST    tables to make, separated by commas: imv (sites), orc (unwind\n"
+	       "                     rows); the others stay as they are\n"
+	       "      --no-cfi       unwind rows from the code alone, not from .eh_frame\n"
+	       "      --encoding E   unwind table of a linked file: block (default) or orc\n"
+	       "      --unwind-map M return-address map of the block table: none, 64 (default) or 128\n"
+	       "                     bytes of text for each of its bytes\n"
+	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE as it is\n"
 	       "      --werror       exit 1 when there is a finding (see docs/findings.md)\n"
-	       "  -v, --verbose      say in one line a file what was done\n"
+	       "  -v, --verbose      say in one line a file what was done, and every finding\n"
 	       "  -h, --help\n"
 	       "\n"
 	       "Findings go to standard error, one line each: FILE: ID: where: what.\n"
@@ -50,31 +61,140 @@ static void say_error(const char *path, const struct error *e)
 }
 
 /* One line each: FILE: ID: function+offset (source line): what. */
-static void say_findings(const char *path, const struct elf_file *f, const struct scan *s)
+static void say_finding(const char *path, struct lines *lines, const char *id, uint32_t section, uint64_t addr,
+                        const char *where, const char *text)
 {
-	struct lines *lines = s->finding_count ? lines_open(f) : NULL;
+	char source[256] = "-";
+
+	if (section)
+		lines_find(lines, section, addr, source, sizeof(source));
+	fprintf(stderr, source[0] == '-' ? "etch: %s: %s: %s%.0s: %s\n" : "etch: %s: %s: %s (%s): %s\n",
+	        path, id, where, source, text);
+}
+
+static void finding_place(const struct elf_file *f, const struct frames *fr, uint64_t addr, uint32_t *section,
+                          uint64_t *at, char *where, size_t size)
+{
+	const struct code_section *c = space_at(&fr->space, addr);
+
+	*section = c ? c->section : 0;
+	*at = c && elf_is_object(f) ? addr - c->addr : addr;
+	elf_describe(f, *section, *at, where, size);
+}
+
+/* Places one behind the other of which the same is to be said share a line. */
+static size_t finding_run(const struct frames *fr, size_t first)
+{
+	const struct frames_finding *x = &fr->findings[first];
+	size_t n = 1;
+
+	while (first + n < fr->finding_count && !strcmp(x->id, x[n].id) && !strcmp(x->text, x[n].text))
+		n++;
+	return n;
+}
+
+static void say_frames(const char *path, const struct elf_file *f, const struct frames *fr, struct lines *lines,
+                       bool all)
+{
+	size_t shown = 0, i = 0, n;
+
+	for (; i < fr->finding_count && (all || shown < FINDINGS_SHOWN); i += n, shown++) {
+		const struct frames_finding *x = &fr->findings[i];
+		char where[256], last[256], text[600];
+		uint32_t section;
+		uint64_t at;
+
+		n = finding_run(fr, i);
+		snprintf(text, sizeof(text), "%s", x->text);
+		if (n > 1) {
+			finding_place(f, fr, x[n - 1].addr, &section, &at, last, sizeof(last));
+			snprintf(text, sizeof(text), "%s (%zu places up to %s)", x->text, n, last);
+		}
+		finding_place(f, fr, x->addr, &section, &at, where, sizeof(where));
+		say_finding(path, lines, x->id, section, at, where, text);
+	}
+	if (i < fr->finding_count)
+		fprintf(stderr, "etch: %s: note: %zu more findings about unwind rows; -v shows them\n", path,
+		        fr->finding_count - i);
+}
+
+/* Returns how many there are. */
+static size_t say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
+                           bool all)
+{
+	struct lines *lines = s->finding_count + fr->finding_count ? lines_open(f) : NULL;
 	size_t i;
 
 	for (i = 0; i < s->finding_count; i++) {
 		const struct finding *x = &s->findings[i];
-		char source[256] = "-";
 
-		if (x->section)
-			lines_find(lines, x->section, x->addr, source, sizeof(source));
-		fprintf(stderr, source[0] == '-' ? "etch: %s: %s: %s%.0s: %s\n" : "etch: %s: %s: %s (%s): %s\n",
-		        path, x->id, x->where, source, x->text);
+		say_finding(path, lines, x->id, x->section, x->addr, x->where, x->text);
 	}
+	say_frames(path, f, fr, lines, all);
 	lines_close(lines);
+	return s->finding_count + fr->finding_count;
 }
 
-static void say_done(const char *path, const struct elf_file *f, const struct rewrite_result *r)
+static void say_done(const char *path, const struct elf_file *f, const struct options *opt,
+                     const struct rewrite_result *r)
 {
+	uint64_t code = r->frames.covered + r->frames.undefined;
+
+	printf("%s: ", path);
+	if (opt->make.imv && elf_is_object(f))
+		printf("%zu sites, %zu loads without an immediate form", r->sites, r->kept);
+	else if (opt->make.imv)
+		printf("%zu sites, %zu live, %zu baked, %zu loads without an immediate form", r->sites, r->live, r->baked,
+		       r->kept);
+	if (opt->make.orc)
+		printf("%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
+		       opt->make.imv ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
+		       r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
+		       r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
+		       code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
+	if (r->orc_sorted)
+		printf(", %zu rows of the object step sorted", r->orc_sorted);
+	printf("%s\n", r->bytes ? "" : " (unchanged)");
+}
+
+/* DIR/BUILD-ID in hexadecimal. */
+static int sidecar_path(const struct elf_file *f, const char *directory, char *out, size_t size, struct error *e)
+{
+	const uint8_t *id;
+	size_t n = elf_build_id(f, &id), i, at;
+
 	if (elf_is_object(f))
-		printf("%s: %zu sites, %zu loads without an immediate form%s\n", path, r->sites, r->kept,
-		       r->bytes ? "" : " (unchanged)");
-	else
-		printf("%s: %zu sites, %zu live, %zu baked, %zu loads without an immediate form%s\n", path, r->sites,
-		       r->live, r->baked, r->kept, r->bytes ? "" : " (unchanged)");
+		return error_set(e, "is an object file: a sidecar is for programs and libraries");
+	if (!n)
+		return error_set(e, "has no build-id, by which a sidecar is found (link with -Wl,--build-id)");
+	at = (size_t)snprintf(out, size, "%s/", directory);
+	for (i = 0; i < n && at + 3 < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%02x", id[i]);
+	return at + 3 < size ? 0 : error_set(e, "its sidecar would have too long a name");
+}
+
+/* Where the result goes, and what it is made like. */
+struct place {
+	const char *path, *model;
+	char sidecar[4096];
+};
+
+static int file_make(struct elf_file *f, const struct options *opt, const struct name_set *others, struct scan *s,
+                     struct rewrite_result *done, struct place *to, struct error *e)
+{
+	struct rewrite_options make = opt->make;
+
+	to->path = opt->output ? opt->output : f->path;
+	to->model = f->path;
+	if (opt->sidecar) {
+		if (sidecar_path(f, opt->sidecar, to->sidecar, sizeof(to->sidecar), e))
+			return -1;
+		to->path = to->sidecar;
+		to->model = NULL;
+		make.encoding = ETCH_ENCODING_BLOCK;
+		return rewrite_sidecar(f, &make, done, e);
+	}
+	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
 }
 
 static int rewrite_file(const char *path, const struct options *opt, const struct name_set *others)
@@ -82,9 +202,10 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 	struct rewrite_result done = {0};
 	struct elf_file f = {0};
 	struct scan s = {0};
+	struct place to;
 	struct error e;
 	uint8_t *bytes;
-	size_t size;
+	size_t size, findings;
 	int status = EXIT_UNUSABLE;
 
 	if (file_read(path, &bytes, &size, &e)) {
@@ -101,25 +222,26 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 		free(bytes);
 		return status;
 	}
-	if (elf_open_bytes(&f, path, bytes, size, &e) ||
-	    (elf_is_object(&f) ? rewrite_object(&f, others, &s, &done, &e) : rewrite_linked(&f, &s, &done, &e))) {
+	if (elf_open_bytes(&f, path, bytes, size, &e) || file_make(&f, opt, others, &s, &done, &to, &e)) {
 		say_error(path, &e);
 		goto out;
 	}
 	if (elf_is_slim_lto(&f))
 		fprintf(stderr, "etch: %s: note: gcc -flto, no machine code yet; rewrite the linked program\n", path);
+	if (opt->make.orc && !elf_is_object(&f) && !done.text)
+		fprintf(stderr, "etch: %s: note: no code, and no unwind table\n", path);
 	if ((done.bytes || opt->output) &&
-	    outfile_write(opt->output ? opt->output : path, done.bytes ? done.bytes : f.bytes,
-	                  done.bytes ? done.size : f.size, path, e.text, sizeof(e.text))) {
+	    outfile_write(to.path, done.bytes ? done.bytes : f.bytes, done.bytes ? done.size : f.size, to.model, e.text,
+	                  sizeof(e.text))) {
 		fprintf(stderr, "etch: %s\n", e.text);
 		goto out;
 	}
-	say_findings(path, &f, &s);
+	findings = say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
-		say_done(path, &f, &done);
-	status = s.finding_count && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
+		say_done(path, &f, opt, &done);
+	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
-	free(done.bytes);
+	rewrite_result_free(&done);
 	scan_free(&s);
 	elf_close(&f);
 	return status;
@@ -184,16 +306,81 @@ static int rewrite_parallel(char **files, int count, const struct options *opt, 
 	return worst;
 }
 
+/* "imv,orc" */
+static bool only_parse(const char *list, struct rewrite_options *make)
+{
+	const char *p = list;
+
+	make->imv = make->orc = false;
+	for (;;) {
+		size_t n = strcspn(p, ",");
+
+		if (n == 3 && !memcmp(p, "imv", 3))
+			make->imv = true;
+		else if (n == 3 && !memcmp(p, "orc", 3))
+			make->orc = true;
+		else
+			break;
+		if (!p[n])
+			return true;
+		p += n + 1;
+	}
+	fprintf(stderr, "etch: --only: '%s' is no list of tables that this etch makes (imv, orc)\n", list);
+	return false;
+}
+
+static bool encoding_parse(const char *name, struct rewrite_options *make)
+{
+	make->encoding = !strcmp(name, "block") ? ETCH_ENCODING_BLOCK : !strcmp(name, "orc") ? ETCH_ENCODING_ORC : 0;
+	if (!make->encoding)
+		fprintf(stderr, "etch: --encoding is block or orc, not '%s'\n", name);
+	return make->encoding;
+}
+
+static bool map_parse(const char *name, struct rewrite_options *make)
+{
+	bool none = !strcmp(name, "none");
+
+	make->map_shift = !strcmp(name, "64") ? 6 : !strcmp(name, "128") ? 7 : 0;
+	if (!none && !make->map_shift)
+		fprintf(stderr, "etch: --unwind-map is none, 64 or 128, not '%s'\n", name);
+	return none || make->map_shift;
+}
+
+/* What does not go together. */
+static bool options_agree(const struct options *opt, bool only, bool orc_encoding, int files)
+{
+	if (opt->output && files > 1)
+		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
+	else if (opt->sidecar && opt->output)
+		fprintf(stderr, "etch: --sidecar names its file itself: leave -o out\n");
+	else if (opt->sidecar && only && (opt->make.imv || !opt->make.orc))
+		fprintf(stderr, "etch: --sidecar is for unwind tables alone: leave --only out\n");
+	else if (opt->sidecar && orc_encoding)
+		fprintf(stderr, "etch: --sidecar has the block encoding: leave --encoding out\n");
+	else
+		return true;
+	return false;
+}
+
 int cmd_rewrite(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'}, {"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},   {"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},      {"help", no_argument, NULL, 'h'},
+		{"output", required_argument, NULL, 'o'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'},
+		{"unwind-map", required_argument, NULL, 'M'},
+		{"sidecar", required_argument, NULL, 'S'},
+		{"werror", no_argument, NULL, 'W'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	struct options opt = {.jobs = 1};
+	struct options opt = {.jobs = 1, .make = {.imv = true, .orc = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
 	struct name_set names = {0};
+	bool good = true, only = false, orc_encoding = false;
 	int c, status;
 	char *end;
 
@@ -210,10 +397,21 @@ int cmd_rewrite(int argc, char **argv)
 			}
 			break;
 		case 'O':
-			if (strcmp(optarg, "imv")) {
-				fprintf(stderr, "etch: --only: '%s' is no table that this etch makes (imv)\n", optarg);
-				return EXIT_UNUSABLE;
-			}
+			only = true;
+			good = only_parse(optarg, &opt.make);
+			break;
+		case 'C':
+			opt.make.no_cfi = true;
+			break;
+		case 'E':
+			good = encoding_parse(optarg, &opt.make);
+			orc_encoding = opt.make.encoding == ETCH_ENCODING_ORC;
+			break;
+		case 'M':
+			good = map_parse(optarg, &opt.make);
+			break;
+		case 'S':
+			opt.sidecar = optarg;
 			break;
 		case 'W':
 			opt.werror = true;
@@ -228,6 +426,8 @@ int cmd_rewrite(int argc, char **argv)
 			fprintf(stderr, "etch: see etch rewrite --help\n");
 			return EXIT_UNUSABLE;
 		}
+		if (!good)
+			return EXIT_UNUSABLE;
 	}
 	argv += optind;
 	argc -= optind;
@@ -235,12 +435,13 @@ int cmd_rewrite(int argc, char **argv)
 		fprintf(stderr, "etch: rewrite what? see etch rewrite --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (opt.output && argc > 1) {
-		fprintf(stderr, "etch: -o takes one FILE, not %d\n", argc);
+	if (!options_agree(&opt, only, orc_encoding, argc))
 		return EXIT_UNUSABLE;
-	}
-	if (names_collect(argv, argc, &names))
+	if (opt.sidecar)
+		opt.make.imv = false;
+	if (opt.make.imv && names_collect(argv, argc, &names))
 		return EXIT_UNUSABLE;
+	opt.make.jobs = argc == 1 ? opt.jobs : 1;
 	status = opt.jobs > 1 && argc > 1 ? rewrite_parallel(argv, argc, &opt, &names)
 	                                  : rewrite_all(argv, argc, 0, 1, &opt, &names);
 	name_set_free(&names);

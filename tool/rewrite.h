@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The two steps of `etch rewrite`, from bytes to bytes. */
+/* The steps of `etch rewrite`, from bytes to bytes. */
 #ifndef REWRITE_H
 #define REWRITE_H
 
+#include "code/frames.h"
 #include "site/site.h"
+#include "table/linked_unwind.h"
+#include "table/object_orc.h"
+
+struct rewrite_options {
+	bool imv, orc;      /* tables to make */
+	bool no_cfi;
+	unsigned encoding;  /* of a linked file: ETCH_ENCODING_* */
+	unsigned map_shift; /* 0, 6 or 7 */
+	int jobs;           /* threads of the generator */
+};
 
 struct rewrite_result {
 	uint8_t *bytes; /* the new file, malloc'd; null: the file is right as it is */
@@ -12,10 +23,27 @@ struct rewrite_result {
 	size_t live;    /* of those (linked), can be patched while threads run */
 	size_t baked;   /* of those (linked), immediates now */
 	size_t kept;    /* loads without an immediate form */
+	struct frames frames;     /* with orc */
+	uint64_t text;            /* bytes of code */
+	size_t rows;              /* of the table that was made */
+	uint64_t unwind_bytes;    /* of it, as loaded */
+	size_t orc_sorted;        /* linked: entries of the classic arrays */
 };
 
-int rewrite_object(const struct elf_file *f, const struct name_set *others, struct scan *s,
-                   struct rewrite_result *out, struct error *e);
-int rewrite_linked(struct elf_file *f, struct scan *s, struct rewrite_result *out, struct error *e);
+int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
+                   struct scan *s, struct rewrite_result *out, struct error *e);
+int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
+                   struct error *e);
+/* The bytes of a sidecar file instead; f's own bytes change in memory only. */
+int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
+void rewrite_result_free(struct rewrite_result *r);
+
+/* Unwind rows of a file, put down in *out, as what its kind of file wants of them. */
+int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                  struct object_orc *orc, struct scan *s, struct error *e);
+int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                  struct linked_unwind *unwind, struct scan *s, struct error *e);
+/* A segment with a table alone. SEGMENT_OK, or what segment_build() returns. */
+int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e);
 
 #endif

@@ -97,54 +97,29 @@ static int room_make(struct scan *s, struct elf_file *f, const struct linked_tab
 	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites stay loads: the tables cannot grow (%s)", left, e->text);
 }
 
-int rewrite_linked(struct elf_file *f, struct scan *s, struct rewrite_result *out, struct error *e)
+/* Sites: found, judged, baked; the rows of their tables. */
+static int imv_pass(struct elf_file *f, const struct linked_tables *now, struct scan *s, struct rewrite_result *out,
+                    struct imv_row **imv, size_t *imv_count, struct obj_row **obj, size_t *obj_count, struct error *e)
 {
-	struct linked_tables now;
-	struct imv_row *imv = NULL;
-	struct obj_row *obj = NULL;
-	uint8_t *before = NULL;
-	size_t imv_count, obj_count, i;
 	const char *why;
-	int err = -1;
+	size_t i;
 
-	memset(out, 0, sizeof(*out));
-	memset(s, 0, sizeof(*s));
-	/* What earlier steps left. A file without any of it has no etched object
-	 * that etch could look after at run time. */
-	err = linked_tables_read(f, &now, e);
-	if (err) {
-		err = err < 0 ? -1 : 0;
-		goto out;
-	}
-	before = malloc(f->size + 1);
-	if (!before) {
-		err = error_set(e, "out of memory");
-		goto out;
-	}
-	memcpy(before, f->bytes, f->size);
-	err = -1;
-	/* Start from what the linker wrote, so that twice is once. */
-	if (sites_unbake(f, &now, e))
-		goto out;
 	/* All code again: LTO, plain externs and files that no object step saw. */
-	if (scan_linked_file(s, f, &now)) {
+	if (scan_linked_file(s, f, now)) {
 		*e = s->error;
-		goto out;
+		return -1;
 	}
-	if (room_make(s, f, &now, e))
-		goto out;
+	if (room_make(s, f, now, e))
+		return -1;
 	/* An object that anything stores to, or whose address escapes, keeps its
 	 * loads; the sites of the others get their first value. */
-	objects_judge(s, &now);
+	objects_judge(s, now);
 	if (sites_bake(s, f, e))
-		goto out;
-	/* Tables last: they say what has been done. */
-	imv = imv_rows(s, &imv_count);
-	obj = obj_rows(s, &now, &obj_count);
-	if (!imv || !obj) {
-		error_set(e, "out of memory");
-		goto out;
-	}
+		return -1;
+	*imv = imv_rows(s, imv_count);
+	*obj = obj_rows(s, now, obj_count);
+	if (!*imv || !*obj)
+		return error_set(e, "out of memory");
 	for (i = 0; i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 
@@ -155,22 +130,116 @@ int rewrite_linked(struct elf_file *f, struct scan *s, struct rewrite_result *ou
 		out->live += site_is_live(s, site, &why);
 		out->baked += (site->entry.flags & ETCH_IMV_BAKED) != 0;
 	}
-	err = linked_tables_write(f, &now, imv, imv_count, obj, obj_count, &out->bytes, &out->size, e);
-	if (err)
+	return 0;
+}
+
+/* The tables of an earlier run as rows, to be written again where they lie now. */
+static int imv_keep(const struct linked_tables *now, struct imv_row **imv, size_t *imv_count, struct obj_row **obj,
+                    size_t *obj_count, struct error *e)
+{
+	*imv = malloc((now->imv_count + 1) * sizeof(**imv));
+	*obj = malloc((now->obj_count + 1) * sizeof(**obj));
+	if (!*imv || !*obj)
+		return error_set(e, "out of memory");
+	memcpy(*imv, now->imv, now->imv_count * sizeof(**imv));
+	memcpy(*obj, now->obj, now->obj_count * sizeof(**obj));
+	*imv_count = now->imv_count;
+	*obj_count = now->obj_count;
+	return 0;
+}
+
+/*
+ * A segment for the unwind table alone. Where there is no place for one, what was
+ * done for the sites stays, and the table is a finding; without sites it is an error.
+ */
+static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, struct scan *s, bool sites,
+                        struct rewrite_result *out, struct error *e)
+{
+	int r = unwind_segment(f, unwind, &out->bytes, &out->size, e);
+	struct error why = *e;
+
+	if (r != SEGMENT_ENOSLOT)
+		return r ? -1 : 0;
+	if (!sites)
+		return error_set(e, "%.300s (--sidecar DIR puts its unwind table into a file of its own)", why.text);
+	out->rows = 0;
+	out->unwind_bytes = 0;
+	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s (--sidecar puts it into a file of its own)",
+	                        why.text);
+}
+
+int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
+                   struct error *e)
+{
+	struct linked_unwind unwind = {0};
+	struct linked_tables now;
+	struct imv_row *imv = NULL;
+	struct obj_row *obj = NULL;
+	uint8_t *before = NULL, *was;
+	size_t imv_count = 0, obj_count = 0;
+	bool sites, classic;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	memset(s, 0, sizeof(*s));
+	s->file = f;
+	/* What earlier steps left. A file without tables of sites has no etched object
+	 * that etch could look after at run time. */
+	err = linked_tables_read(f, &now, e);
+	sites = !err;
+	classic = o->orc && elf_section_find(f, ETCH_SEC_ORC_IP, 1);
+	if (err < 0 || (!sites && !o->orc)) {
+		err = err < 0 ? -1 : 0;
 		goto out;
-	if (!out->bytes && memcmp(before, f->bytes, f->size)) {
+	}
+	err = -1;
+	if (sites || classic) { /* bytes will change in place */
+		before = malloc(f->size + 1);
+		if (!before) {
+			error_set(e, "out of memory");
+			goto out;
+		}
+		memcpy(before, f->bytes, f->size);
+	}
+	/* Start from what the linker wrote, so that twice is once. */
+	if (sites && sites_unbake(f, &now, e))
+		goto out;
+	/* Unwind rows from the code, or the table that is there. */
+	if (o->orc ? unwind_linked(f, o, out, &unwind, s, e) : linked_unwind_read(f, &unwind, e) < 0)
+		goto out;
+	/* Sites, or the tables that are there. */
+	if (sites && o->imv) {
+		if (imv_pass(f, &now, s, out, &imv, &imv_count, &obj, &obj_count, e))
+			goto out;
+	} else if (sites) {
+		memcpy(f->bytes, before, f->size);
+		if (imv_keep(&now, &imv, &imv_count, &obj, &obj_count, e))
+			goto out;
+	}
+	/* Tables last: they say what has been done. */
+	if (classic && linked_orc_sort(f, &out->orc_sorted, e))
+		goto out;
+	if (sites && (o->imv || now.moved) &&
+	    linked_tables_write(f, &now, imv, imv_count, obj, obj_count, &unwind, &out->bytes, &out->size, e))
+		goto out;
+	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, sites && o->imv, out, e))
+		goto out;
+	err = 0;
+	was = before ? before : f->bytes;
+	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
 		out->bytes = malloc(f->size + 1);
 		out->size = f->size;
 		if (!out->bytes)
 			err = error_set(e, "out of memory");
 		else
 			memcpy(out->bytes, f->bytes, f->size);
-	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, before, f->size)) {
+	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {
 		free(out->bytes);
 		out->bytes = NULL;
 	}
 out:
 	linked_tables_free(&now);
+	linked_unwind_free(&unwind);
 	free(imv);
 	free(obj);
 	free(before);

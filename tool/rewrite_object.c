@@ -69,19 +69,73 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
-int rewrite_object(const struct elf_file *f, const struct name_set *others, struct scan *s,
-                   struct rewrite_result *out, struct error *e)
+/* Without room for the sections the sites are done all the same. */
+static int orc_pass_room(const struct elf_file *f, struct object_orc *orc, struct scan *s, struct rewrite_result *out)
+{
+	struct error why;
+
+	if (!orc->count || !object_write_room(f, orc->count, &why))
+		return 0;
+	object_orc_free(orc);
+	out->rows = 0;
+	out->unwind_bytes = 0;
+	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: the file %s", why.text);
+}
+
+/* Are the unwind rows those that the file has? Then nothing of them is to be written. */
+static int orc_pass_present(const struct elf_file *f, struct object_orc *orc, bool *emptied, struct error *e)
+{
+	bool *mine = calloc(f->section_count, sizeof(*mine));
+	int same = mine ? object_orc_present(f, orc, mine, e) : error_set(e, "out of memory");
+	uint32_t i;
+
+	for (i = 0; i < f->section_count && !same; i++)
+		emptied[i] |= mine[i];
+	if (same > 0)
+		object_orc_free(orc);
+	free(mine);
+	return same;
+}
+
+/*
+ * The sections that have to be written: those of each table that differs from what
+ * an earlier run left. References between new sections are of the sites' tables,
+ * which therefore come first.
+ */
+static struct new_section *sections_join(const struct object_tables *tables, const struct object_orc *orc, size_t *count,
+                                         struct error *e)
+{
+	struct new_section *all = calloc(tables->count + orc->count + 1, sizeof(*all));
+
+	if (!all) {
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	if (tables->count)
+		memcpy(all, tables->sections, tables->count * sizeof(*all));
+	if (orc->count)
+		memcpy(all + tables->count, orc->sections, orc->count * sizeof(*all));
+	*count = tables->count + orc->count;
+	return all;
+}
+
+int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
+                   struct scan *s, struct rewrite_result *out, struct error *e)
 {
 	struct object_tables tables = {0};
+	struct object_orc orc = {0};
+	struct new_section *all = NULL;
 	bool *emptied = calloc(f->section_count, sizeof(*emptied));
-	int err = -1, same;
-	size_t i;
+	int err = -1, imv_same = 1, orc_same = 1;
+	size_t i, count;
 
 	memset(out, 0, sizeof(*out));
+	memset(s, 0, sizeof(*s));
+	s->file = f;
 	if (!emptied)
 		return error_set(e, "out of memory");
 	/* Find the objects and every instruction that touches one. */
-	if (scan_object_file(s, f, others)) {
+	if (o->imv && scan_object_file(s, f, others)) {
 		*e = s->error;
 		goto out;
 	}
@@ -91,16 +145,35 @@ int rewrite_object(const struct elf_file *f, const struct name_set *others, stru
 		out->sites += !s->sites[i].reason;
 		out->kept += s->sites[i].reason != NULL;
 	}
-	/* Make the tables, and stop here if an earlier run left the same ones:
-	 * rewriting twice is rewriting once. */
-	if (tables_build(s, &tables, e))
+	/* Unwind rows of the code. */
+	if (o->orc && (unwind_object(f, o, out, &orc, s, e) || orc_pass_room(f, &orc, s, out)))
 		goto out;
-	same = object_tables_present(f, &tables, emptied, e);
-	if (same < 0)
+	/* Make the tables, but for those that an earlier run left just so: rewriting
+	 * twice is rewriting once. */
+	if (o->imv) {
+		if (tables_build(s, &tables, e))
+			goto out;
+		imv_same = object_tables_present(f, &tables, emptied, e);
+	}
+	if (imv_same > 0) {
+		memset(emptied, 0, f->section_count * sizeof(*emptied));
+		object_tables_free(&tables);
+	}
+	if (imv_same >= 0 && o->orc)
+		orc_same = orc_pass_present(f, &orc, emptied, e);
+	if (imv_same < 0 || orc_same < 0)
 		goto out;
-	err = same ? 0 : object_write(f, tables.sections, tables.count, emptied, &out->bytes, &out->size, e);
+	if (imv_same && orc_same) {
+		err = 0;
+		goto out;
+	}
+	all = sections_join(&tables, &orc, &count, e);
+	if (all)
+		err = object_write(f, all, count, emptied, &out->bytes, &out->size, e);
 out:
 	object_tables_free(&tables);
+	object_orc_free(&orc);
+	free(all);
 	free(emptied);
 	return err;
 }

@@ -4,6 +4,7 @@
  * an object that the code is asked about; any other word lets it escape. */
 #include "site/linked.h"
 
+#include <etch/orc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +151,13 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 	return 0;
 }
 
+/* Numbers without a pointer among them. */
+static bool is_unwind_table(const char *name)
+{
+	return !strcmp(name, ETCH_SEC_UNWIND) || !strcmp(name, ETCH_SEC_ORC_IP) || !strcmp(name, ETCH_SEC_ORC) ||
+	       !strcmp(name, ETCH_SEC_ORC_LOOKUP);
+}
+
 /* Words of a file that is loaded where it was linked. */
 static int absolute_words_take(struct scan *s, const struct range *range)
 {
@@ -162,7 +170,7 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 
 		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
 		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
-		    !strncmp(x->name, ".eh_frame", 9))
+		    !strncmp(x->name, ".eh_frame", 9) || is_unwind_table(x->name))
 			continue;
 		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* packed structs too */
 			memcpy(&value, x->data + at, 8);

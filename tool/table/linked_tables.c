@@ -290,58 +290,86 @@ static void clear(struct elf_file *f, const char *name)
 			memset((uint8_t *)f->sections[i].data, 0, f->sections[i].sh.sh_size);
 }
 
-static int write_segment(struct elf_file *f, const struct linked_tables *now, struct imv_row *imv, size_t imv_count,
-                         struct obj_row *obj, size_t obj_count, uint8_t **out, size_t *out_size, struct error *e)
+/* What goes to the etch segment, and what its addresses decide. */
+struct segment_job {
+	struct elf_file *f;
+	const struct linked_tables *now;
+	struct imv_row *imv;
+	size_t imv_count;
+	struct obj_row *obj;
+	size_t obj_count;
+	struct linked_unwind *unwind;
+	struct segment_section secs[LINKED_UNWIND_SECTIONS + 3]; /* of unwind, then __imv, __etch_obj, names */
+	uint8_t *imv_out, *obj_out;
+	char *names;
+	struct error *e;
+};
+
+static int segment_fill(void *context)
 {
-	struct segment_section secs[3] = {{0}};
-	size_t names_size = 1, i, n = 0;
-	uint8_t *imv_out = calloc(imv_count + 1, sizeof(struct etch_imv));
-	uint8_t *obj_out = calloc(obj_count + 1, sizeof(struct etch_obj));
-	char *names = NULL;
+	struct segment_job *j = context;
+	const struct segment_section *own = &j->secs[j->unwind->count];
+	size_t i, n = 0;
+
+	for (i = 0; i < j->unwind->count; i++)
+		j->unwind->sections[i].addr = j->secs[i].addr;
+	if (linked_unwind_fill(j->unwind, j->e))
+		return -1;
+	for (i = 0; i < j->obj_count; i++) {
+		if (j->obj[i].kind != ETCH_OBJ_OBJECT)
+			continue;
+		strcpy(j->names + n, j->obj[i].name);
+		j->obj[i].ref = own[2].addr + n;
+		n += strlen(j->obj[i].name) + 1;
+	}
+	if (encode(j->imv, j->imv_count, own[0].addr, j->imv_out, j->obj, j->obj_count, own[1].addr, j->obj_out, j->e))
+		return -1;
+	if (!j->now->moved) { /* the old tables are out of use */
+		clear(j->f, ETCH_SEC_IMV);
+		clear(j->f, ETCH_SEC_OBJ);
+	}
+	return modules_write(j->f, j->now, true, own[0].addr, j->imv_count, own[1].addr, j->obj_count);
+}
+
+static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
+{
+	struct segment_section *own = &j->secs[j->unwind->count];
+	size_t names_size = 1, i;
 	int err = -1;
 
 	/* All names move along: one rule for all objects, whoever named them. */
-	for (i = 0; i < obj_count; i++)
-		if (obj[i].kind == ETCH_OBJ_OBJECT)
-			names_size += strlen(obj[i].name) + 1;
-	names = calloc(1, names_size);
-	if (!imv_out || !obj_out || !names) {
-		error_set(e, "out of memory");
+	for (i = 0; i < j->obj_count; i++)
+		if (j->obj[i].kind == ETCH_OBJ_OBJECT)
+			names_size += strlen(j->obj[i].name) + 1;
+	j->imv_out = calloc(j->imv_count + 1, sizeof(struct etch_imv));
+	j->obj_out = calloc(j->obj_count + 1, sizeof(struct etch_obj));
+	j->names = calloc(1, names_size);
+	if (!j->imv_out || !j->obj_out || !j->names) {
+		error_set(j->e, "out of memory");
 		goto out;
 	}
-	secs[0] = (struct segment_section){.name = ETCH_SEC_IMV, .type = SHT_PROGBITS, .align = 4, .data = imv_out,
-	                                   .size = (imv_count + !imv_count) * sizeof(struct etch_imv)};
-	secs[1] = (struct segment_section){.name = ETCH_SEC_OBJ, .type = SHT_PROGBITS, .align = 4, .data = obj_out,
-	                                   .size = (obj_count + !obj_count) * sizeof(struct etch_obj)};
-	secs[2] = (struct segment_section){.name = ETCH_SEC_NAMES, .type = SHT_PROGBITS, .align = 1, .data = names,
-	                                   .size = names_size};
-	if (segment_plan(f->bytes, f->size, secs, 3, e->text, sizeof(e->text)))
-		goto out;
-	for (i = 0; i < obj_count; i++) {
-		if (obj[i].kind != ETCH_OBJ_OBJECT)
-			continue;
-		strcpy(names + n, obj[i].name);
-		obj[i].ref = secs[2].addr + n;
-		n += strlen(obj[i].name) + 1;
-	}
-	if (encode(imv, imv_count, secs[0].addr, imv_out, obj, obj_count, secs[1].addr, obj_out, e))
-		goto out;
-	if (!now->moved) { /* the old tables are out of use */
-		clear(f, ETCH_SEC_IMV);
-		clear(f, ETCH_SEC_OBJ);
-	}
-	modules_write(f, now, true, secs[0].addr, imv_count, secs[1].addr, obj_count);
-	err = segment_add(f->bytes, f->size, secs, 3, out, out_size, e->text, sizeof(e->text)) ? -1 : 0;
+	memcpy(j->secs, j->unwind->sections, j->unwind->count * sizeof(*j->secs));
+	own[0] = (struct segment_section){.name = ETCH_SEC_IMV, .type = SHT_PROGBITS, .align = 4, .data = j->imv_out,
+	                                  .size = (j->imv_count + !j->imv_count) * sizeof(struct etch_imv)};
+	own[1] = (struct segment_section){.name = ETCH_SEC_OBJ, .type = SHT_PROGBITS, .align = 4, .data = j->obj_out,
+	                                  .size = (j->obj_count + !j->obj_count) * sizeof(struct etch_obj)};
+	own[2] = (struct segment_section){.name = ETCH_SEC_NAMES, .type = SHT_PROGBITS, .align = 1, .data = j->names,
+	                                  .size = names_size};
+	err = segment_build(j->f->bytes, j->f->size, j->secs, j->unwind->count + 3, segment_fill, j, out, out_size,
+	                    j->e->text, sizeof(j->e->text)) ? -1 : 0;
 out:
-	free(imv_out);
-	free(obj_out);
-	free(names);
+	free(j->imv_out);
+	free(j->obj_out);
+	free(j->names);
 	return err;
 }
 
 int linked_tables_write(struct elf_file *f, const struct linked_tables *now, struct imv_row *imv, size_t imv_count,
-                        struct obj_row *obj, size_t obj_count, uint8_t **out, size_t *out_size, struct error *e)
+                        struct obj_row *obj, size_t obj_count, struct linked_unwind *unwind,
+                        uint8_t **out, size_t *out_size, struct error *e)
 {
+	struct segment_job job = {.f = f, .now = now, .imv = imv, .imv_count = imv_count, .obj = obj,
+	                          .obj_count = obj_count, .unwind = unwind, .e = e};
 	bool named = true;
 	size_t i;
 	uint8_t *p, *q;
@@ -355,7 +383,7 @@ int linked_tables_write(struct elf_file *f, const struct linked_tables *now, str
 		if (obj[i].kind == ETCH_OBJ_OBJECT && !obj[i].ref)
 			named = false;
 	if (!fits_in_place(now, imv_count, obj_count, named))
-		return write_segment(f, now, imv, imv_count, obj, obj_count, out, out_size, e);
+		return write_segment(&job, out, out_size);
 	p = calloc(now->imv_room + 1, sizeof(struct etch_imv));
 	q = calloc(now->obj_room + 1, sizeof(struct etch_obj));
 	if (!p || !q) {

@@ -8,6 +8,7 @@
 #define TABLE_LINKED_TABLES_H
 
 #include "elf/file.h"
+#include "table/linked_unwind.h"
 
 #include <etch/format.h>
 
@@ -52,10 +53,12 @@ int linked_tables_room(const struct elf_file *f, const struct linked_tables *now
 
 /*
  * Writes rows (sorted here), flags ETCH_MODULE_LINKED, into f's bytes where both
- * tables fit; else returns a new file with a segment in *out. References of
- * names: rows with `name` inside the file keep it, others get a copy.
+ * tables fit; else returns a new file with a segment in *out, which begins with
+ * the sections of `unwind`. References of names: rows with `name` inside the file
+ * keep it, others get a copy.
  */
 int linked_tables_write(struct elf_file *f, const struct linked_tables *now, struct imv_row *imv, size_t imv_count,
-                        struct obj_row *obj, size_t obj_count, uint8_t **out, size_t *out_size, struct error *e);
+                        struct obj_row *obj, size_t obj_count, struct linked_unwind *unwind,
+                        uint8_t **out, size_t *out_size, struct error *e);
 
 #endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* What the views of `etch inspect` share. */
+#ifndef INSPECT_H
+#define INSPECT_H
+
+#include "code/frames.h"
+#include "report/listing.h"
+#include "site/site.h"
+#include "table/linked_tables.h"
+
+/* A file and its sites. */
+struct view {
+	const char *path;
+	struct elf_file file;
+	struct linked_tables tables; /* linked files */
+	struct scan scan;
+	uint64_t *baked; /* addresses of the sites that are immediates, sorted */
+	size_t baked_count;
+};
+
+int view_load(struct view *v, const char *path, struct error *e);
+void view_free(struct view *v);
+bool view_is_baked(const struct view *v, const struct site *s);
+const char *file_kind(const struct elf_file *f);
+
+/* The unwind rows of a file: those of its table, or made from its code. */
+struct unwind_view {
+	const char *table; /* "block", "orc"; null: the file has none */
+	uint64_t bytes;    /* of the table, as loaded */
+	struct etch_unwind header; /* linked files with a table */
+	bool generated;    /* made now */
+	bool sources;      /* false: stripped, all rows say "code" */
+	struct code_space space;
+	struct row_list rows; /* in the addresses of `space` */
+};
+
+enum unwind_from {
+	UNWIND_TABLE,     /* the table alone; no rows where there is none */
+	UNWIND_ANY,       /* the table, else the code */
+	UNWIND_CODE_ONLY, /* the code, and nothing of .eh_frame but where functions are */
+};
+
+int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e);
+void unwind_view_free(struct unwind_view *u);
+
+/* A range that --at or FUNC names: [start, end) in one section; addresses as people give
+ * them (ET_REL: offset in `section`). */
+struct place {
+	uint32_t section; /* 0: any */
+	uint64_t start, end;
+	bool function; /* a whole function; else one address */
+};
+
+/* A function's name or a hexadecimal address. */
+int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e);
+
+/* Function symbols by address, for listings. */
+struct names;
+struct names *names_open(const struct elf_file *f);
+void names_close(struct names *n);
+/* "main", "main+0x4", or "" (null names are allowed). */
+void names_find(const struct names *n, uint32_t section, uint64_t addr, char *out, size_t size);
+
+void show_summary(const struct view *v, const struct unwind_view *u, enum format format);
+void show_sites(const struct view *v, enum format format);
+int show_tables(const struct view *v, enum format format);
+/* `at` may be null: all of the file. */
+int show_orc(const char *path, const char *at, bool no_cfi, enum format format, struct error *e);
+int show_code(const char *path, const char *at, bool no_cfi, enum format format, struct error *e);
+
+#endif

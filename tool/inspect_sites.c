@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect sites: each instruction that touches an etched object. */
+#include "arch/x86/insn.h"
+#include "elf/lines.h"
+#include "inspect.h"
+#include "site/bake.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const struct column site_columns[] = {
+	{"address", false, false}, {"length", true, false}, {"kind", false, false}, {"object", false, false},
+	{"offset", true, false},   {"size", true, false},   {"form", false, false}, {"live", false, false},
+	{"state", false, true},    {"function", false, true}, {"source", false, true},
+};
+
+static void sites_list(const struct view *v, struct listing *l)
+{
+	static const char *const kinds[] = {"load", "store", "escape"};
+	struct lines *lines = v->scan.site_count ? lines_open(&v->file) : NULL;
+	size_t i;
+
+	listing_init(l, site_columns, sizeof(site_columns) / sizeof(site_columns[0]));
+	for (i = 0; i < v->scan.site_count; i++) {
+		const struct site *s = &v->scan.sites[i];
+		char form[32] = "-", where[256], source[256];
+		const char *why;
+		bool live = s->kind == SITE_LOAD && site_is_live(&v->scan, s, &why);
+
+		if (s->kind == SITE_LOAD && !s->reason)
+			insn_form_name(s->entry.form, form, sizeof(form));
+		elf_describe(&v->file, s->section, s->addr, where, sizeof(where));
+		if (s->in_data)
+			snprintf(source, sizeof(source), "-");
+		else
+			lines_find(lines, s->section, s->addr, source, sizeof(source));
+		listing_add(l, "%" PRIx64, s->addr);
+		listing_add(l, "%u", s->len);
+		listing_add(l, "%s", kinds[s->kind]);
+		listing_add(l, "%s", v->scan.objects.list[s->object].name);
+		if (s->off_known)
+			listing_add(l, "%" PRId64, s->off);
+		else
+			listing_add(l, "-");
+		if (s->kind == SITE_ESCAPE)
+			listing_add(l, "-");
+		else
+			listing_add(l, "%u", s->size);
+		listing_add(l, "%s", form);
+		if (s->kind == SITE_LOAD)
+			listing_add(l, live ? "yes" : "no: %s", live ? "" : why);
+		else
+			listing_add(l, s->kind == SITE_STORE ? "no: a plain store" :
+			            s->in_data ? "no: a data word holds the address" : "no: takes the address");
+		listing_add(l, "%s", view_is_baked(v, s) ? "immediate" : s->kind == SITE_LOAD ? "load" : "-");
+		listing_add(l, "%s", where);
+		listing_add(l, "%s", source);
+	}
+	lines_close(lines);
+}
+
+void show_sites(const struct view *v, enum format format)
+{
+	struct listing l;
+
+	sites_list(v, &l);
+	if (format == FORMAT_JSON) {
+		struct json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "file", json_name(v->path));
+		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
+		json_object_object_add(o, "sites", listing_json(&l));
+		json_print(o);
+	} else if (format == FORMAT_TEXT && !l.cell_count) {
+		printf("%s: no instruction touches an etched object\n", v->path);
+	} else {
+		listing_print(&l, format);
+	}
+	listing_free(&l);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* The unwind rows of a file, and the places in it that people name. */
+#include "inspect.h"
+#include "site/bake.h"
+#include "table/object_orc.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ------------------------------------------------------------------ */
+
+/* From the code as the linker wrote it, which is what the link step looks at. */
+static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_view *out, struct error *e)
+{
+	const struct frames_options how = {.no_cfi = no_cfi, .jobs = 1};
+	struct elf_file plain = {0};
+	struct linked_tables tables = {0};
+	struct frames frames = {0};
+	uint8_t *bytes = malloc(f->size + 1);
+	int err = -1;
+
+	if (!bytes)
+		return error_set(e, "out of memory");
+	memcpy(bytes, f->bytes, f->size);
+	if (elf_open_bytes(&plain, f->path, bytes, f->size, e))
+		goto out;
+	if (!elf_is_object(f) && (linked_tables_read(&plain, &tables, e) < 0 || sites_unbake(&plain, &tables, e)))
+		goto out;
+	if (frames_find(&plain, &how, &frames, e))
+		goto out;
+	out->rows = frames.rows;
+	frames.rows = (struct row_list){0};
+	out->generated = out->sources = true;
+	err = 0;
+out:
+	frames_free(&frames);
+	linked_tables_free(&tables);
+	elf_close(&plain);
+	return err;
+}
+
+static uint64_t arrays_size(const struct elf_file *f)
+{
+	uint64_t size = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (!strcmp(f->sections[i].name, ETCH_SEC_ORC_IP) || !strcmp(f->sections[i].name, ETCH_SEC_ORC))
+			size += f->sections[i].sh.sh_size;
+	return size;
+}
+
+static int table_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
+{
+	struct linked_unwind table;
+	int r;
+
+	if (elf_is_object(f)) {
+		r = object_orc_rows(f, &out->space, &out->rows, e);
+		if (r > 0) {
+			out->table = "orc";
+			out->bytes = arrays_size(f);
+			out->sources = true;
+		}
+		return r;
+	}
+	r = linked_unwind_read(f, &table, e);
+	if (r > 0) {
+		out->table = table.header.encoding == ETCH_ENCODING_ORC ? "orc" : "block";
+		out->bytes = linked_unwind_size(&table);
+		out->header = table.header;
+		r = linked_unwind_rows(&table, &out->rows, &out->sources, e) ? -1 : 1;
+	}
+	linked_unwind_free(&table);
+	return r;
+}
+
+int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e)
+{
+	int r;
+
+	memset(out, 0, sizeof(*out));
+	if (space_build(f, &out->space, e))
+		return -1;
+	r = from == UNWIND_CODE_ONLY ? 0 : table_load(f, out, e);
+	if (!r && from != UNWIND_TABLE)
+		r = rows_generate(f, from == UNWIND_CODE_ONLY, out, e);
+	return r < 0 ? -1 : 0;
+}
+
+void unwind_view_free(struct unwind_view *u)
+{
+	row_list_free(&u->rows);
+	space_free(&u->space);
+	memset(u, 0, sizeof(*u));
+}
+
+/* ---- names ------------------------------------------------------------------ */
+
+struct names {
+	const struct elf_symbol **list; /* sorted by section, then address */
+	size_t count;
+};
+
+static int name_order(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	/* Of several names the one that others can use, then the first of the alphabet. */
+	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
+		return x->bind == STB_LOCAL ? -1 : 1;
+	return strcmp(y->name, x->name);
+}
+
+static bool is_function(const struct elf_symbol *s)
+{
+	return s->section && s->name[0] && (s->type == STT_FUNC || s->type == STT_GNU_IFUNC);
+}
+
+struct names *names_open(const struct elf_file *f)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	struct names *out = calloc(1, sizeof(*out));
+
+	if (!out)
+		return NULL;
+	out->list = malloc((n + 1) * sizeof(*out->list));
+	for (i = 1; i < n && out->list; i++)
+		if (is_function(&list[i]))
+			out->list[out->count++] = &list[i];
+	if (out->count)
+		qsort(out->list, out->count, sizeof(*out->list), name_order);
+	return out;
+}
+
+void names_close(struct names *n)
+{
+	if (!n)
+		return;
+	free(n->list);
+	free(n);
+}
+
+void names_find(const struct names *n, uint32_t section, uint64_t addr, char *out, size_t size)
+{
+	size_t lo = 0, hi = n ? n->count : 0;
+	const struct elf_symbol *s;
+	char *p;
+
+	out[0] = 0;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		s = n->list[mid];
+		if (s->section < section || (s->section == section && s->value <= addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo)
+		return;
+	s = n->list[lo - 1];
+	if (s->section != section || (addr != s->value && addr - s->value >= s->size))
+		return;
+	if (addr == s->value)
+		snprintf(out, size, "%.200s", s->name);
+	else
+		snprintf(out, size, "%.200s+0x%" PRIx64, s->name, addr - s->value);
+	for (p = out; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}
+
+/* ---- places ----------------------------------------------------------------- */
+
+static bool name_find(const struct elf_symbol *list, uint32_t count, const char *name, struct place *out)
+{
+	const struct elf_symbol *best = NULL;
+	uint32_t i;
+
+	for (i = 1; i < count; i++)
+		if (is_function(&list[i]) && !strcmp(list[i].name, name) && (!best || list[i].bind != STB_LOCAL))
+			best = &list[i];
+	if (!best)
+		return false;
+	*out = (struct place){best->section, best->value, best->value + (best->size ? best->size : 1), best->size != 0};
+	return true;
+}
+
+int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e)
+{
+	char *end;
+	uint64_t addr;
+
+	if (name_find(f->symbols, f->symbol_count, at, out) || name_find(f->dynsyms, f->dynsym_count, at, out))
+		return 0;
+	addr = strtoull(at, &end, 16);
+	if (end == at || *end)
+		return error_set(e, "has no function '%.200s' (and that is no hexadecimal address)", at);
+	*out = (struct place){elf_is_object(f) ? 0 : elf_section_at(f, addr), addr, addr + 1, false};
+	return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* Unwind tables: from code to rows, from rows to what goes into the file. */
+#include "rewrite.h"
+
+#include "arch/x86/callsites.h"
+#include "site/bake.h"
+#include "table/linked_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void rewrite_result_free(struct rewrite_result *r)
+{
+	free(r->bytes);
+	frames_free(&r->frames);
+	memset(r, 0, sizeof(*r));
+}
+
+static int rows_find(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                     struct error *e)
+{
+	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs};
+	size_t i;
+
+	if (frames_find(f, &how, &out->frames, e))
+		return -1;
+	for (i = 0; i < out->frames.space.count; i++)
+		out->text += out->frames.space.list[i].size;
+	return 0;
+}
+
+/* What the encoding could not hold is UNDEFINED there: say so. */
+static int say_lost(struct scan *s, size_t lost)
+{
+	if (!lost || !s)
+		return 0;
+	return scan_finding_add(s, "ETCH-T002", 0, 0, "%zu unwind rows do not fit the 6 bytes of the orc encoding and are "
+	                        "UNDEFINED in it", lost);
+}
+
+/* Addresses behind every possible call: the return-address map is right for those. */
+static int calls_find(const struct code_space *space, uint64_t **calls, size_t *count, struct error *e)
+{
+	uint64_t lo = space->list[0].addr, hi = lo;
+	size_t i;
+
+	*calls = NULL;
+	*count = 0;
+	for (i = 0; i < space->count; i++)
+		if (space->list[i].addr + space->list[i].size > hi)
+			hi = space->list[i].addr + space->list[i].size;
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		if (callsites_find(c->bytes, c->size, c->addr, lo, hi, calls, count)) {
+			free(*calls);
+			return error_set(e, "out of memory");
+		}
+	}
+	return 0;
+}
+
+int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                  struct object_orc *orc, struct scan *s, struct error *e)
+{
+	size_t i;
+
+	memset(orc, 0, sizeof(*orc));
+	if (rows_find(f, o, out, e) || object_orc_build(&out->frames.space, &out->frames.rows, orc, e))
+		return -1;
+	out->rows = orc->rows;
+	for (i = 0; i < orc->count; i++)
+		out->unwind_bytes += orc->sections[i].size;
+	return say_lost(s, orc->lost);
+}
+
+int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                  struct linked_unwind *unwind, struct scan *s, struct error *e)
+{
+	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
+	uint64_t *calls = NULL;
+	size_t count = 0, lost;
+	int err;
+
+	memset(unwind, 0, sizeof(*unwind));
+	if (rows_find(f, o, out, e))
+		return -1;
+	if (!out->frames.rows.count)
+		return 0;
+	if (map && calls_find(&out->frames.space, &calls, &count, e))
+		return -1;
+	err = linked_unwind_make(f, &out->frames.rows, calls, count, o->encoding, o->map_shift, unwind, &lost, e);
+	free(calls);
+	if (err)
+		return -1;
+	out->rows = unwind->header.rows;
+	out->unwind_bytes = linked_unwind_size(unwind);
+	return say_lost(s, lost);
+}
+
+struct fill_job {
+	struct linked_unwind *unwind;
+	struct error *e;
+};
+
+static int fill(void *context)
+{
+	struct fill_job *j = context;
+
+	return linked_unwind_fill(j->unwind, j->e);
+}
+
+int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e)
+{
+	struct fill_job job = {unwind, e};
+
+	return segment_build(f->bytes, f->size, unwind->sections, unwind->count, fill, &job, out, size, e->text,
+	                     sizeof(e->text));
+}
+
+int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+{
+	struct linked_unwind unwind = {0};
+	struct linked_tables now;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	/* The code as the linker wrote it: the rows do not depend on what is baked. */
+	err = linked_tables_read(f, &now, e);
+	if (err >= 0)
+		err = sites_unbake(f, &now, e);
+	linked_tables_free(&now);
+	if (err)
+		return -1;
+	if (!unwind_linked(f, o, out, &unwind, NULL, e)) {
+		/* The table is the first section, and no address is in it. */
+		if (unwind.count) {
+			out->bytes = (uint8_t *)unwind.sections[0].data;
+			out->size = unwind.sections[0].size;
+			unwind.sections[0].data = NULL;
+		}
+		err = 0;
+	} else {
+		err = -1;
+	}
+	linked_unwind_free(&unwind);
+	return err;
+}
