@@ -112,7 +112,9 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
-		finding_push(e, "ETCH-C002", addr, ".eh_frame has what no row can say: %s", cfi->why);
+		if (!e->silent)
+			finding_push(e, "ETCH-C002", addr, ".eh_frame has what no row can say: %s", cfi->why);
+		e->silent = true;
 		row_push(e, addr, &e->rule, source);
 		return;
 	}
@@ -127,7 +129,11 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 	                                                     : ETCH_SOURCE_CFI);
 }
 
-/* Bytes from e->at to `to` that no flow reaches. `rule`: of what comes behind. */
+/*
+ * Bytes from e->at to `to` that no flow reaches. Padding has the rule of the code
+ * that it runs into, and at the end of a piece that of the code before: it is not
+ * executed there, and whoever asks wants one row, not two.
+ */
 static void fill(struct emit *e, uint64_t to, const struct etch_rule *rule)
 {
 	static const struct etch_rule none;
@@ -237,7 +243,7 @@ bool emit_rows(struct emit *e, struct flow *f, bool no_cfi, struct piece_rows *o
 		sigreturn_push(e);
 	else
 		flow_states(f, state_add, e);
-	fill(e, p->end, NULL);
+	fill(e, p->end, e->at > p->start ? &e->rule : NULL);
 	if (e->failed)
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));

@@ -171,7 +171,7 @@ static uint32_t step_get(struct flow *f, uint64_t off)
 	if (f->env->reloc_count)
 		step_relocate(f, s, p->start + off);
 	/* A call of what follows it is how position-independent code once asked where it is. */
-	if (s->flow == FLOW_CALL && (uint64_t)s->imm == p->start + off + s->len) {
+	if (s->flow == FLOW_CALL && (uint64_t)s->imm == p->start + off + s->len && off + s->len < size) {
 		s->flow = FLOW_NEXT;
 		s->op = STEP_PUSH;
 		s->a = INSN_NO_REG;
@@ -405,40 +405,81 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 		memset(&f->jumps[i - 1], 0, sizeof(f->jumps[i - 1]));
 	}
 	i--;
-	f->jumps_agreed = f->jumps_agreed && !memcmp(&f->jumps[i].state, s, sizeof(*s));
+	if (f->jumps[i].noted && !memcmp(&f->jumps[i].state, s, sizeof(*s)))
+		return;
+	f->jumps_agreed = false;
+	f->jumps[i].noted = f->jumps[i].fresh = true;
 	f->jumps[i].state = *s;
-	f->jumps[i].table = in->deref ? in->index != INSN_NO_REG : in->a < 16 && s->reg[in->a].kind == VALUE_TARGET;
+	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
 }
 
-/* The last compare of two registers, while the flags are still its. */
+/* Does an instruction change a register? */
+static bool changes(const struct step *in, unsigned r)
+{
+	switch (in->op) {
+	case STEP_PUSH:
+	case STEP_STORE:
+		return r == ETCH_REG_RSP || (in->writes >> r & 1);
+	case STEP_LEAVE:
+	case STEP_ENTER:
+		return true;
+	case STEP_NONE:
+		return in->writes >> r & 1;
+	default:
+		return in->a == r || in->b == r || (in->writes >> r & 1);
+	}
+}
+
+/* The last compare, while the flags and what it compared are still its. */
 struct compared {
-	bool valid;
+	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
 	uint8_t a, b;
+	int64_t imm;
 };
+
+/* What a branch's outcome says about what was compared. */
+static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
+{
+	static const uint8_t opposite[] = {
+		[COND_OTHER] = COND_OTHER, [COND_EQUAL] = COND_NOT_EQUAL, [COND_NOT_EQUAL] = COND_EQUAL,
+		[COND_ABOVE] = COND_BELOW_EQUAL, [COND_ABOVE_EQUAL] = COND_BELOW, [COND_BELOW] = COND_ABOVE_EQUAL,
+		[COND_BELOW_EQUAL] = COND_ABOVE,
+	};
+
+	if (!taken)
+		cond = opposite[cond];
+	if (c->op == STEP_COMPARE && cond == COND_EQUAL)
+		state_equal(s, c->a, c->b);
+	else if (c->op == STEP_LIMIT && (cond == COND_BELOW_EQUAL || cond == COND_BELOW))
+		state_limit(s, c->a, cond == COND_BELOW ? c->imm - 1 : c->imm);
+}
 
 /* From the state before an instruction to the one behind it, where it goes on. */
 static void advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
 		state_call(s);
-		c->valid = false;
+		c->op = STEP_NONE;
 	} else if (in->flow == FLOW_BRANCH) {
-		if (c->valid && in->cond == COND_NOT_EQUAL)
-			state_equal(s, c->a, c->b);
+		if (c->op != STEP_NONE)
+			learn(c, in->cond, false, s);
 		if (in->writes) /* loop */
 			state_step(s, in, off);
 	} else {
 		state_step(s, in, off);
 		if (in->cond)
-			*c = (struct compared){in->op == STEP_COMPARE, in->a, in->b};
+			*c = (struct compared){in->op == STEP_COMPARE || in->op == STEP_LIMIT ? in->op : STEP_NONE,
+			                       in->a, in->b, in->imm};
+		else if (c->op != STEP_NONE && (changes(in, c->a) || (c->op == STEP_COMPARE && changes(in, c->b))))
+			c->op = STEP_NONE;
 	}
 }
 
 /* ... and where its branch is taken. */
 static void branch(const struct step *in, struct state *s, uint32_t off, const struct compared *c)
 {
-	if (c->valid && in->cond == COND_EQUAL)
-		state_equal(s, c->a, c->b);
+	if (c->op != STEP_NONE)
+		learn(c, in->cond, true, s);
 	if (in->writes)
 		state_step(s, in, off);
 }
@@ -547,6 +588,14 @@ static void enter(struct flow *f, uint64_t addr, const struct state *s)
  * A jump in the state of a function's entry is a tail call, unless its target
  * comes from a table.
  */
+static bool is_open(const struct flow *f, const struct flow_jump *j)
+{
+	if (j->what.most && j->entries == j->what.most)
+		return false; /* all of its targets are known */
+	return j->table || f->piece->plt ||
+	       (!state_is_entry(&j->state) && j->state.reg[ETCH_REG_RSP].kind != VALUE_ANY);
+}
+
 static bool jumps_agree(const struct flow *f, struct state *out)
 {
 	struct etch_rule rule, other;
@@ -555,7 +604,7 @@ static bool jumps_agree(const struct flow *f, struct state *out)
 	for (i = 0; i < f->jump_count; i++) {
 		const struct flow_jump *j = &f->jumps[i];
 
-		if (!j->table && !f->piece->plt && (state_is_entry(&j->state) || j->state.reg[ETCH_REG_RSP].kind == VALUE_ANY))
+		if (!is_open(f, j))
 			continue;
 		if (!n++)
 			*out = j->state;
@@ -568,7 +617,7 @@ static bool jumps_agree(const struct flow *f, struct state *out)
 	for (i = 0; i < f->jump_count; i++) {
 		const struct flow_jump *j = &f->jumps[i];
 
-		if (!j->table && !f->piece->plt && (state_is_entry(&j->state) || j->state.reg[ETCH_REG_RSP].kind == VALUE_ANY))
+		if (!is_open(f, j))
 			continue;
 		state_rule(&j->state, &other);
 		if (memcmp(&rule, &other, sizeof(rule)))
@@ -603,11 +652,85 @@ static bool walked(const struct flow *f, uint64_t off)
 	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
 }
 
+/* Entry i of a jump table; 0: there is none. */
+static uint64_t table_target(const struct flow *f, const struct value *t, unsigned i)
+{
+	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg, target;
+	const uint8_t *bytes = elf_at(f->env->file, at, t->reg);
+	int32_t rel;
+
+	if (!bytes)
+		return 0;
+	if (t->reg == 8) {
+		memcpy(&target, bytes, 8);
+		return target;
+	}
+	memcpy(&rel, bytes, 4);
+	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
+}
+
+/* More than this and no bound: it is no table. */
+#define TABLE_MOST 4096u
+
+/*
+ * How many entries of its table a jump can take. Where the code shows a bound, all
+ * of them; else as long as they lead into this piece, or to where nothing is known
+ * to begin but some FDE's range.
+ */
+static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
+{
+	unsigned most = j->what.most ? j->what.most : TABLE_MOST, i;
+
+	if (!j->table || !j->what.off || elf_is_object(f->env->file))
+		return 0;
+	for (i = 0; i < most; i++) {
+		uint64_t target = table_target(f, &j->what, i);
+		const struct piece *p = inside(f, target) ? f->piece : piece_at(f->env, target);
+
+		if (!p)
+			return j->what.most ? 0 : i;
+		if (!j->what.most && p != f->piece && (p->named || p->start != target))
+			return i;
+	}
+	return i;
+}
+
+/* Jumps whose table is known lead there. */
+static void tables_follow(struct flow *f)
+{
+	bool more = true;
+	size_t k;
+	unsigned i;
+
+	while (more && !f->failed) {
+		more = false;
+		for (k = 0; k < f->jump_count && !f->failed; k++) {
+			struct flow_jump *j = &f->jumps[k];
+
+			if (!j->fresh)
+				continue;
+			j->fresh = false;
+			j->entries = table_entries(f, j);
+			for (i = 0; i < j->entries; i++) {
+				uint64_t target = table_target(f, &j->what, i);
+
+				if (!inside(f, target))
+					continue;
+				enter(f, target, &j->state);
+				j = &f->jumps[k];
+				more = true;
+			}
+		}
+		walk(f);
+	}
+}
+
 static void jumps_follow(struct flow *f)
 {
 	uint64_t off = 0, size = f->piece->end - f->piece->start;
 	struct state s;
 
+	tables_follow(f);
 	while (f->jump_count && !f->failed) {
 		off = unreached(f, off);
 		if (off >= size || (!f->jumps_agreed && !jumps_agree(f, &s)))
@@ -615,6 +738,7 @@ static void jumps_follow(struct flow *f)
 		f->jumps_agreed = true;
 		enter(f, f->piece->start + off, &s);
 		walk(f);
+		tables_follow(f);
 		if (!walked(f, off))
 			off++; /* out of memory, or nothing decodes */
 	}
@@ -650,7 +774,8 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 			if (!(f->state_live[f->leader[i] - 1] & LIVE))
 				continue;
 			s = f->states[f->leader[i] - 1];
-			same = c.valid = false;
+			same = false;
+			c.op = STEP_NONE;
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
@@ -658,7 +783,7 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 		next = off + in.len;
 		/* What is written to registers that nothing is known of does not matter. */
 		same = (in.op == STEP_NONE || in.op == STEP_COMPARE || in.op == STEP_LIMIT) && !(in.writes & known(&s)) &&
-		       (in.flow == FLOW_NEXT || (in.flow == FLOW_BRANCH && !c.valid));
+		       (in.flow == FLOW_NEXT || (in.flow == FLOW_BRANCH && c.op != STEP_COMPARE));
 		advance(&in, &s, (uint32_t)off, &c);
 	}
 }
@@ -686,6 +811,23 @@ static bool is_last(struct flow *f, uint64_t off)
 	return true;
 }
 
+/* A jump out of the piece. */
+static void leave(struct flow *f, uint64_t target, const struct state *s)
+{
+	const struct piece *p;
+
+	if (is_tail_call(f, target, s)) {
+		exit_add(f, target, EXIT_TAIL);
+		return;
+	}
+	edge_add(f, target, s);
+	p = piece_at(f->env, target);
+	if (p && p->start == target)
+		exit_add(f, target, EXIT_TAIL);
+	else
+		f->returns = true; /* into the middle of another: as good as a return */
+}
+
 static void exits_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct flow *f = ctx;
@@ -708,26 +850,30 @@ static void exits_note(void *ctx, uint64_t addr, unsigned len, const struct stat
 		return;
 	case FLOW_JUMP_IND:
 		target = exit_target(&in);
-		if (target && state_is_entry(before))
+		if (in.number && f->jumps[in.number - 1].entries) {
+			const struct flow_jump *j = &f->jumps[in.number - 1];
+			unsigned i;
+
+			f->returns |= !j->what.most;
+			for (i = 0; i < j->entries; i++) {
+				target = table_target(f, &j->what, i);
+				if (!inside(f, target))
+					leave(f, target, before);
+			}
+		} else if (target && state_is_entry(before)) {
 			exit_add(f, target, EXIT_TAIL);
-		else
+		} else {
 			f->returns = true;
+		}
 		return;
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		target = (uint64_t)in.imm;
 		if (!inside(f, target)) {
-			if (is_tail_call(f, target, before)) {
-				exit_add(f, target, EXIT_TAIL);
-			} else {
-				const struct piece *p = piece_at(f->env, target);
-
-				edge_add(f, target, before);
-				if (p && p->start == target)
-					exit_add(f, target, EXIT_TAIL);
-				else
-					f->returns = true; /* into the middle of another: as good as a return */
-			}
+			after = *before;
+			if (in.flow == FLOW_BRANCH && in.writes)
+				state_step(&after, &in, (uint32_t)off);
+			leave(f, target, &after);
 		}
 		if (in.flow == FLOW_JUMP)
 			return;
@@ -820,8 +966,9 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 		enter(f, f->piece->start, &entry);
 	for (i = 0; i < f->piece->entry_count; i++)
 		enter(f, env->entries[f->piece->entry + i], &entry);
-	for (i = 0; i < in_count; i++)
-		enter(f, in[i].target, &in[i].state);
+	for (i = 0; i < in_count; i++) /* that a function begins so is certain, that all edges do happen is not */
+		if (!f->piece->named || in[i].target != f->piece->start)
+			enter(f, in[i].target, &in[i].state);
 	walk(f);
 	jumps_follow(f);
 	flow_states(f, exits_note, f);

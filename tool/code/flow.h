@@ -69,6 +69,14 @@ struct flow_reloc {
 	uint64_t target; /* address of the space, or FLOW_EXTERN | symbol; addend included where an address */
 };
 
+/* An indirect jump, and the table that it takes its target from, if any. */
+struct flow_jump {
+	struct state state;
+	struct value what;   /* as state_table() says */
+	unsigned entries;    /* of the table that are followed */
+	bool table, noted, fresh;
+};
+
 /* A worker's memory, used again for each piece. */
 struct flow {
 	const struct flow_env *env;
@@ -91,7 +99,7 @@ struct flow {
 	size_t todo_count, todo_room;
 	struct flow_pad { uint64_t start, end, pad; } *pads; /* call sites */
 	size_t pad_count, pad_room;
-	struct flow_jump { struct state state; bool table; } *jumps; /* indirect */
+	struct flow_jump *jumps;   /* indirect */
 	size_t jump_count, jump_room;
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
 	bool dirty;                /* a leader was found where a state had passed already */

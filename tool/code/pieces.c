@@ -89,7 +89,7 @@ static int symbols_add(const struct elf_file *f, const struct code_space *space,
 		if (at < c->addr || at >= c->addr + c->size)
 			continue;
 		if (range_add(out, (struct range){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1, 2,
-		                                  !is_part(y->name), false}, e))
+		                                  y->type != STT_NOTYPE && !is_part(y->name), false}, e))
 			return -1;
 	}
 	return 0;

@@ -18,7 +18,7 @@ static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
 
 static inline bool value_same(struct value a, struct value b)
 {
-	return a.kind == b.kind && a.reg == b.reg && a.off == b.off;
+	return a.kind == b.kind && a.reg == b.reg && a.off == b.off && a.most == b.most;
 }
 
 /* An address moved by n; not known when it leaves 32 bits: never wrapped. */
@@ -163,6 +163,45 @@ static void align(struct state *s, unsigned r, uint32_t at)
 	s->reg[r] = value_of(VALUE_ALIGNED, 0, 0);
 }
 
+/* What an indexed load takes from a table. */
+static struct value table_entry(const struct state *s, const struct step *in, unsigned size)
+{
+	struct value base = in->b < 16 ? s->reg[in->b] : value_of(VALUE_CONST, 0, 0);
+	struct value index = in->index < 16 ? s->reg[in->index] : any;
+	struct value v = value_of(size == 4 ? VALUE_DISTANCE : VALUE_TARGET, (uint8_t)size, 0);
+
+	base = value_moved(base, in->disp);
+	if (base.kind == VALUE_CONST)
+		v.off = base.off;
+	if (index.kind == VALUE_BELOW && index.off < UINT16_MAX)
+		v.most = (uint16_t)(index.off + 1);
+	return v;
+}
+
+/* A distance and the table that it is relative to. */
+static struct value table_target(struct value a, struct value b)
+{
+	struct value t = a.kind == VALUE_DISTANCE ? a : b, base = a.kind == VALUE_DISTANCE ? b : a;
+
+	if (t.kind != VALUE_DISTANCE)
+		return any;
+	t.kind = VALUE_TARGET;
+	if (base.kind != VALUE_CONST || base.off != t.off)
+		t.off = 0;
+	return t;
+}
+
+bool state_table(const struct state *s, const struct step *jump, struct value *out)
+{
+	if (jump->deref && jump->index != INSN_NO_REG)
+		*out = table_entry(s, jump, 8);
+	else if (!jump->deref && jump->a < 16 && s->reg[jump->a].kind == VALUE_TARGET)
+		*out = s->reg[jump->a];
+	else
+		return false;
+	return true;
+}
+
 void state_step(struct state *s, const struct step *in, uint32_t at)
 {
 	int32_t sp = s->reg[RSP].off;
@@ -197,8 +236,8 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	case STEP_SUBREG:
 		v = s->reg[in->a];
 		w = s->reg[in->b];
-		if (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE)
-			s->reg[in->a] = value_of(VALUE_TARGET, 0, 0);
+		if (in->op == STEP_ADDREG && (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE))
+			s->reg[in->a] = table_target(v, w);
 		else if (w.kind == VALUE_CONST)
 			s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
 		else if (v.kind == VALUE_CONST && in->op == STEP_ADDREG)
@@ -246,8 +285,11 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		else
 			s->reg[in->a] = any;
 		break;
+	case STEP_SUM:
+		s->reg[in->a] = table_target(s->reg[in->b], s->reg[in->index]);
+		break;
 	case STEP_ENTRY:
-		s->reg[in->a] = value_of(in->size == 4 ? VALUE_DISTANCE : VALUE_TARGET, 0, 0);
+		s->reg[in->a] = table_entry(s, in, in->size);
 		break;
 	}
 	if (in->writes)
@@ -323,6 +365,17 @@ void state_equal(struct state *s, unsigned a, unsigned b)
 		s->reg[b] = s->reg[a];
 	else if (is_address(s->reg[b]) && !is_address(s->reg[a]))
 		s->reg[a] = s->reg[b];
+}
+
+void state_limit(struct state *s, unsigned r, int64_t n)
+{
+	struct value v = s->reg[r];
+
+	/* What the caller wants back is more worth knowing. */
+	if (n < 0 || n > INT32_MAX || (v.kind == VALUE_ENTRY && (STEP_CALLEE_SAVED >> r & 1)))
+		return;
+	if (v.kind == VALUE_ANY || v.kind == VALUE_ENTRY || (v.kind == VALUE_BELOW && v.off > n))
+		s->reg[r] = value_of(VALUE_BELOW, 0, (int32_t)n);
 }
 
 bool state_is_entry(const struct state *s)

@@ -19,8 +19,8 @@ enum value_kind {
 	VALUE_ALIGNED, /* base of the realigned frame (state.align) + off */
 	VALUE_CONST,   /* off, zero-extended */
 	VALUE_BELOW,   /* at most off: the index of a jump table */
-	VALUE_DISTANCE, /* 4 bytes of a jump table */
-	VALUE_TARGET,  /* where a jump table says */
+	VALUE_DISTANCE, /* 4 bytes of the jump table at off, an address; 0 = not known which */
+	VALUE_TARGET,  /* where the jump table at off says; reg: bytes an entry */
 };
 
 #define REG_RA 16u
@@ -28,7 +28,7 @@ enum value_kind {
 struct value {
 	int32_t off;
 	uint8_t kind, reg;
-	uint16_t zero;
+	uint16_t most; /* of a jump table: entries; 0 = not known */
 };
 
 /* 8 bytes of stack at an address that is known, and what they hold. */
@@ -56,6 +56,11 @@ void state_call(struct state *s);
 bool state_merge(struct state *s, const struct state *other);
 /* Learns that a compare of two registers came out equal. */
 void state_equal(struct state *s, unsigned a, unsigned b);
+/* Learns that a register is at most n, unsigned. */
+void state_limit(struct state *s, unsigned r, int64_t n);
+/* The jump table of an indirect jump: its address (0: not known which), bytes an
+ * entry, and entries (0: not known how many). False: none is to be seen. */
+bool state_table(const struct state *s, const struct step *jump, struct value *out);
 /* Is it as at a function's entry: the return address on top, callee-saved
  * registers unchanged? A jump in this state is a tail call. */
 bool state_is_entry(const struct state *s);

@@ -46,6 +46,10 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 
 	if (direct)
 		out->imm = (int64_t)(addr + z->length + (uint64_t)ops[0].imm.value.s);
+	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT) { /* goes on where no transaction is under way */
+		out->writes |= 1u << RAX;
+		return;
+	}
 	switch (z->meta.category) {
 	case ZYDIS_CATEGORY_CALL:
 		out->flow = direct ? FLOW_CALL : FLOW_CALL_IND;
@@ -197,7 +201,12 @@ static void op_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *
 		}
 		break;
 	case ZYDIS_MNEMONIC_MOVSXD:
-		if (wide && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY && out->index != INSN_NO_REG &&
+		if (wide && ra != INSN_NO_REG && rb != INSN_NO_REG) { /* an index that has been compared is not negative */
+			out->op = STEP_EXTEND;
+			out->a = (uint8_t)ra;
+			out->b = (uint8_t)rb;
+			out->size = 4;
+		} else if (wide && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY && out->index != INSN_NO_REG &&
 		    b->mem.scale == 4) {
 			out->op = STEP_ENTRY;
 			out->a = (uint8_t)ra;
@@ -213,6 +222,9 @@ static void op_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *
 			out->op = STEP_ADDRESS;
 			out->a = (uint8_t)ra;
 			out->b = out->index;
+		} else if (wide && ra != INSN_NO_REG && out->b < 16 && out->index < 16 && b->mem.scale == 1 && !out->disp) {
+			out->op = STEP_SUM;
+			out->a = (uint8_t)ra;
 		}
 		break;
 	case ZYDIS_MNEMONIC_ADD:
