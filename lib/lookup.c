@@ -357,14 +357,6 @@ int lookup_target(const struct etch_target *target, uint64_t at, struct unwind_m
 	return ETCH_UNWIND_NOTABLE;
 }
 
-/* Until there is a prepare.c. */
-__attribute__((weak)) const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size)
-{
-	(void)im;
-	(void)size;
-	return NULL;
-}
-
 /* ---- preparing ----------------------------------------------------------------------- */
 
 /*

@@ -208,85 +208,299 @@ static int step(struct cursor *c)
 struct trace {
 	void **ips;
 	int count, max;
+	const uint64_t *slot; /* where rbp of c's frame is; null: in c */
+	/* Of a walk that reuses the previous one; null: it does not. */
+	struct etch_walk *previous;
+	uint32_t fresh;    /* frames of this walk: the first ones of its array */
+	uint32_t old;      /* frames of the previous one: from here */
+	int recorded;      /* the frame that the walk is at is the last of the fresh ones */
+	uint64_t mark;     /* UNLINKED, or 0: for the next fresh frame */
+	int settled;          /* the array is ready for the next walk */
+	struct window window; /* that holds the fresh ones */
 };
+
+/* What a loop over plain frames keeps at hand. */
+struct plain {
+	const struct etch_block *block;
+	uint64_t text, size, lo, hi;
+	uint64_t map;   /* its address less that of the text in granules: it points before the map */
+	uint32_t codes; /* map bytes below are rules */
+};
+
+/* A frame, and the next. The slot is where rbp of the frame is saved. */
+struct frame {
+	uint64_t ip, sp;
+	const uint64_t *slot;
+};
+
+static const uint64_t lost = 0; /* rbp that is not known; a CFA from it is below every stack */
+
+/*
+ * From the frame of a return address to the next, if the frame is plain: 1, else 0 and
+ * *f is as it was. shift: that of the map; 0: no map. bp: *f->slot.
+ */
+NO_ASAN static inline __attribute__((always_inline)) int plain_step(const struct plain *p, struct frame *f, uint64_t bp,
+                                                                    const unsigned shift)
+{
+	const struct etch_map_rule *m = NULL;
+	uint64_t cfa, base, bp_at;
+	int64_t cfa_off, bp_off;
+	uint32_t from_rbp, saved;
+
+	if (shift) {
+		uint32_t code;
+
+		if (ETCH_ODD(f->ip - p->text > p->size))
+			return 0;
+		code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> shift));
+		m = &p->block->map_palette[code];
+		if (ETCH_ODD(code >= p->codes))
+			m = etch_map_exception(p->block, f->ip - p->text, code);
+	}
+	if (shift && !ETCH_ODD(!m)) {
+		cfa_off = m->cfa;
+		bp_off = m->bp;
+		from_rbp = m->flags & ETCH_MAP_RBP;
+		saved = m->bp != 0;
+	} else {
+		const struct etch_rule *r;
+		uint32_t kind;
+
+		if (ETCH_ODD(f->ip - 1 - p->text >= p->size))
+			return 0;
+		r = etch_block_find_in(p->block, f->ip - 1 - p->text);
+		__builtin_memcpy(&kind, &r->cfa, 4);
+		/* cfa rsp or rbp, bp same or at the CFA, kind CALL, ra at the CFA */
+		if (ETCH_ODD((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16)))
+			return 0;
+		cfa_off = r->cfa_off;
+		bp_off = r->bp_off;
+		from_rbp = kind & 1;
+		saved = kind & 0x100;
+	}
+	base = from_rbp ? bp : f->sp;
+	cfa = base + (uint64_t)cfa_off;
+	bp_at = cfa + (uint64_t)bp_off;
+	/* lo is at least a page, so that a CFA that is too low does not wrap. */
+	if (ETCH_ODD(cfa - 8 < f->sp) || ETCH_ODD(cfa > p->hi) || ETCH_ODD(bp_at - p->lo > p->hi - 8 - p->lo))
+		return 0;
+	f->ip = word_at(cfa - 8);
+	f->slot = saved ? (const uint64_t *)(uintptr_t)bp_at : f->slot;
+	f->sp = cfa;
+	return 1;
+}
 
 /*
  * From c's frame, whose rip is in the trace, over frames that are plain. rip is not
- * `interrupted`, the module is open, not a target's. shift: of the map, or 0 to look
- * into the full table. Leaves c at the last frame that it has put into the trace; the
- * trace may be full.
+ * `interrupted`, the module is open and not a target's. Leaves c at the last frame that
+ * it has put into the trace; the trace may be full.
  */
-NO_ASAN static inline __attribute__((always_inline)) void fast(struct cursor *c, struct trace *t, const unsigned shift)
+NO_ASAN static inline __attribute__((always_inline)) void fast(struct cursor *c, struct trace *t,
+                                                               const struct plain *p, const unsigned shift)
 {
-	static const uint64_t lost = 0; /* a CFA from this rbp is below every stack */
-	const struct etch_block *b = &c->module.block;
-	uint64_t text = c->module.text, size = c->module.text_size;
-	uint64_t ip = c->reg[ETCH_RIP], sp = c->reg[ETCH_RSP], lo, hi, span;
-	/* A fixed address less a fixed number: unsigned, as it points before the map. */
-	uint64_t map = (uint64_t)(uintptr_t)b->map - (shift ? text >> shift : 0);
-	uint32_t codes = b->map_palette_count;
-	const uint64_t *slot = c->known & KNOWN(ETCH_RBP) ? &c->reg[ETCH_RBP] : &lost;
+	struct frame f = { c->reg[ETCH_RIP], c->reg[ETCH_RSP], t->slot };
 	void **out = t->ips + t->count, **end = t->ips + t->max;
 
-	if (!window_has(&c->window, sp) && stack_window(sp, &c->window))
-		return;
-	lo = c->window.lo;
-	hi = c->window.hi;
-	span = hi - 8 - lo;
-	while (out < end) {
-		uint64_t cfa, base, bp_at, bp = *slot;
-		int64_t cfa_off, bp_off;
-		uint32_t from_rbp, saved;
-
-		if (shift) {
-			const struct etch_map_rule *p;
-			uint32_t code;
-
-			if (ip - text > size)
-				break;
-			code = *(const uint8_t *)(uintptr_t)(map + (ip >> shift));
-			p = &b->map_palette[code];
-			if (__builtin_expect(code >= codes, 0)) {
-				p = etch_map_exception(b, ip - text, code);
-				if (!p)
-					break;
-			}
-			cfa_off = p->cfa;
-			bp_off = p->bp;
-			from_rbp = p->flags & ETCH_MAP_RBP;
-			saved = p->bp != 0;
-		} else {
-			const struct etch_rule *r;
-			uint32_t kind;
-
-			if (ip - 1 - text >= size)
-				break;
-			r = etch_block_find_in(b, ip - 1 - text);
-			__builtin_memcpy(&kind, &r->cfa, 4);
-			/* cfa rsp or rbp, bp same or at the CFA, kind CALL, ra at the CFA */
-			if (__builtin_expect((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16), 0))
-				break;
-			cfa_off = r->cfa_off;
-			bp_off = r->bp_off;
-			from_rbp = kind & 1;
-			saved = kind & 0x100;
-		}
-		base = from_rbp ? bp : sp;
-		cfa = base + (uint64_t)cfa_off;
-		bp_at = cfa + (uint64_t)bp_off;
-		if (__builtin_expect(cfa - 8 < sp, 0) || __builtin_expect(cfa > hi, 0) || __builtin_expect(cfa < 8, 0) ||
-		    __builtin_expect(bp_at - lo > span, 0))
-			break;
-		ip = word_at(cfa - 8);
-		slot = saved ? (const uint64_t *)(uintptr_t)bp_at : slot;
-		sp = cfa;
-		*out++ = (void *)(uintptr_t)ip;
-	}
-	c->reg[ETCH_RBP] = *slot;
-	c->reg[ETCH_RIP] = ip;
-	c->reg[ETCH_RSP] = sp;
-	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (slot != &lost ? KNOWN(ETCH_RBP) : 0);
+	if (!f.slot)
+		f.slot = c->known & KNOWN(ETCH_RBP) ? &c->reg[ETCH_RBP] : &lost;
+	while (out < end && plain_step(p, &f, *f.slot, shift))
+		*out++ = (void *)(uintptr_t)f.ip;
+	t->slot = f.slot;
+	c->reg[ETCH_RBP] = *f.slot;
+	c->reg[ETCH_RIP] = f.ip;
+	c->reg[ETCH_RSP] = f.sp;
+	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f.slot != &lost ? KNOWN(ETCH_RBP) : 0);
 	t->count = (int)(out - t->ips);
+}
+
+/* ---- reuse of the previous walk -------------------------------------------------------- */
+
+/*
+ * A frame's ip, sp, slot and what is in the slot decide what the next frame's sp and
+ * slot are, by a rule of the table. So where this walk meets a frame of an earlier one
+ * with all four the same, and the words at the next frame's sp - 8 and slot are still
+ * those that were found then, the next frame is the same too, and so on. Pairs of
+ * neighbours in the array stay true for as long as code and tables do not change,
+ * whether or not the stack has changed in between.
+ *
+ * Two things are not said by those words: a frame that is not plain has a next one that
+ * depends on more, and memory outside of the window may not be read. The former has a
+ * mark in its successor's ip; the latter empties the array.
+ */
+#define UNLINKED ((uint64_t)1 << 63)
+
+static inline __attribute__((always_inline)) void record(struct trace *t, const struct frame *f, uint64_t bp)
+{
+	struct etch_walk_frame *at;
+
+	if (t->fresh == t->old)
+		t->old++; /* the place of one that might have been met */
+	at = &t->previous->frame[t->fresh++];
+	at->ip = f->ip | t->mark;
+	at->sp = f->sp;
+	at->slot = (uint64_t)(uintptr_t)f->slot;
+	at->bp = bp;
+	t->mark = 0;
+}
+
+/* Is this frame one of the previous walk's? t->old is then that one. */
+static inline __attribute__((always_inline)) int met(struct trace *t, const struct frame *f, uint64_t bp)
+{
+	const struct etch_walk_frame *at = t->previous->frame;
+	uint32_t i = t->old;
+
+	while (i < ETCH_WALK_FRAMES && at[i].sp < f->sp)
+		i++;
+	t->old = i;
+	return i < ETCH_WALK_FRAMES && at[i].sp == f->sp && !((at[i].ip ^ f->ip) << 1) &&
+	       at[i].slot == (uint64_t)(uintptr_t)f->slot && at[i].bp == bp;
+}
+
+/* The fresh frames, to where those end that stay. */
+static void settle(struct trace *t, uint32_t end)
+{
+	struct etch_walk_frame *from = t->previous->frame + t->fresh, *to = t->previous->frame + end;
+
+	for (uint32_t i = 0; i < t->fresh; i++)
+		*--to = *--from;
+	t->previous->count = ETCH_WALK_FRAMES - end + t->fresh;
+}
+
+/* When the walk is over, if no frame that it met led to the end. */
+static void settle_last(struct trace *t, int status)
+{
+	if (t->fresh) {
+		settle(t, ETCH_WALK_FRAMES);
+		t->previous->lo = t->window.lo;
+		t->previous->hi = t->window.hi;
+		/* What ends a walk at the last of these frames ends it always. */
+		t->previous->status = ETCH_UNWIND_OK;
+		if (t->recorded && (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED))
+			t->previous->status = status;
+	} else {
+		t->previous->count = ETCH_WALK_FRAMES - t->old;
+	}
+}
+
+/* fast() with a previous walk. ETCH_UNWIND_OK, or the status of a walk that is over,
+ * with its array settled. */
+NO_ASAN static inline __attribute__((always_inline)) int fast_reuse(struct cursor *c, struct trace *t,
+                                                                    const struct plain *p, const unsigned shift)
+{
+	struct etch_walk *w = t->previous;
+	struct frame f = { c->reg[ETCH_RIP], c->reg[ETCH_RSP], t->slot };
+	void **out = t->ips + t->count, **end = t->ips + t->max;
+	int meets = p->lo <= w->lo && p->hi >= w->hi, ret = ETCH_UNWIND_OK;
+	uint64_t bp;
+
+	if (!f.slot) {
+		w->rbp = c->reg[ETCH_RBP];
+		f.slot = c->known & KNOWN(ETCH_RBP) ? &w->rbp : &lost;
+	}
+	/* Another stack: what was found on the one before is left aside. */
+	if (p->lo > t->window.lo || p->hi < t->window.hi)
+		t->fresh = 0;
+	t->window.lo = p->lo;
+	t->window.hi = p->hi;
+	bp = *f.slot;
+	if (t->recorded && t->fresh)
+		goto recorded;
+	for (;;) {
+		if (meets && met(t, &f, bp)) {
+			struct etch_walk_frame *first = &w->frame[t->old], *at = first;
+			const struct etch_walk_frame *last = &w->frame[ETCH_WALK_FRAMES - 1];
+
+			while (at < last && out < end && word_at(at[1].sp - 8) == at[1].ip && word_at(at[1].slot) == at[1].bp) {
+				at++;
+				*out++ = (void *)(uintptr_t)at->ip;
+			}
+			first->ip = f.ip | t->mark;
+			t->mark = 0;
+			if (out == end || (at == last && w->status != ETCH_UNWIND_OK)) {
+				ret = at == last && w->status != ETCH_UNWIND_OK ? w->status : ETCH_UNWIND_LIMIT;
+				settle(t, t->old);
+				t->settled = 1;
+				break;
+			}
+			for (; first <= at; first++)
+				w->frame[t->fresh++] = *first;
+			t->old = (uint32_t)(first - w->frame);
+			f.ip = at->ip & ~UNLINKED;
+			f.sp = at->sp;
+			f.slot = (const uint64_t *)(uintptr_t)at->slot;
+			bp = at->bp;
+		} else {
+			if (t->fresh == ETCH_WALK_FRAMES) {
+				/* Too deep to be kept. */
+				w->count = 0;
+				w->busy = 0;
+				t->previous = NULL;
+				break;
+			}
+			record(t, &f, bp);
+		}
+recorded:
+		t->recorded = 1;
+		if (out == end || !plain_step(p, &f, bp, shift))
+			break;
+		*out++ = (void *)(uintptr_t)f.ip;
+		bp = *f.slot;
+	}
+	t->slot = f.slot;
+	c->reg[ETCH_RBP] = bp;
+	c->reg[ETCH_RIP] = f.ip;
+	c->reg[ETCH_RSP] = f.sp;
+	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f.slot != &lost ? KNOWN(ETCH_RBP) : 0);
+	t->count = (int)(out - t->ips);
+	return ret;
+}
+
+/* ---- walks --------------------------------------------------------------------------------- */
+
+/* Over the plain frames of c's module. Inlined once for each kind of map. */
+NO_ASAN static inline __attribute__((always_inline)) int fast_any(struct cursor *c, struct trace *t, const struct plain *p)
+{
+	const unsigned shift = c->module.block.map_shift;
+
+	if (t->previous)
+		return shift == 6 ? fast_reuse(c, t, p, 6) : shift == 7 ? fast_reuse(c, t, p, 7) : fast_reuse(c, t, p, 0);
+	if (shift == 6)
+		fast(c, t, p, 6);
+	else if (shift == 7)
+		fast(c, t, p, 7);
+	else
+		fast(c, t, p, 0);
+	return ETCH_UNWIND_OK;
+}
+
+/* Modules one behind the other, as long as frames are plain; then c is at a frame that
+ * step() has to look at, or the trace is full. */
+NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
+{
+	struct plain p;
+	uint64_t ip;
+	int ret;
+
+	do {
+		ip = c->reg[ETCH_RIP];
+		ret = enter(c, ip - 1);
+		if (ret)
+			return ret;
+		if (c->module.encoding != ETCH_ENCODING_BLOCK ||
+		    (!window_has(&c->window, c->reg[ETCH_RSP]) && stack_window(c->reg[ETCH_RSP], &c->window)))
+			return ETCH_UNWIND_OK;
+		p.block = &c->module.block;
+		p.text = c->module.text;
+		p.size = c->module.text_size;
+		p.lo = c->window.lo;
+		p.hi = c->window.hi;
+		p.map = (uint64_t)(uintptr_t)p.block->map - (p.text >> p.block->map_shift);
+		p.codes = p.block->map_palette_count;
+		ret = fast_any(c, t, &p);
+		if (ret)
+			return ret;
+	} while (c->reg[ETCH_RIP] - 1 - p.text >= p.size && t->count < t->max);
+	return ETCH_UNWIND_OK;
 }
 
 NO_ASAN static int walk(struct cursor *c, struct trace *t)
@@ -298,21 +512,16 @@ NO_ASAN static int walk(struct cursor *c, struct trace *t)
 			return ETCH_UNWIND_LIMIT;
 		t->ips[t->count++] = (void *)(uintptr_t)c->reg[ETCH_RIP];
 		if (!c->interrupted) {
-			ret = enter(c, c->reg[ETCH_RIP] - 1);
+			ret = plain_frames(c, t);
 			if (ret)
 				return ret;
-			if (c->module.encoding == ETCH_ENCODING_BLOCK) {
-				if (c->module.block.map_shift == 6)
-					fast(c, t, 6);
-				else if (c->module.block.map_shift == 7)
-					fast(c, t, 7);
-				else
-					fast(c, t, 0);
-			}
 		}
 		ret = step(c);
 		if (ret)
 			return ret;
+		t->slot = NULL;
+		t->recorded = 0;
+		t->mark = UNLINKED;
 	}
 }
 
@@ -350,7 +559,7 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cur
 
 UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 {
-	struct trace t = { ips, 0, max };
+	struct trace t = { .ips = ips, .max = max };
 	struct cursor c;
 
 	if (max <= 0)
@@ -362,7 +571,7 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 
 UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status)
 {
-	struct trace t = { ips, 0, max < 0 ? 0 : max };
+	struct trace t = { .ips = ips, .max = max < 0 ? 0 : max };
 	struct cursor c;
 	int ret;
 
@@ -374,6 +583,42 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontex
 	if (status)
 		*status = ret;
 	return t.count;
+}
+
+UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext, void **ips,
+                                                              int max, int *status)
+{
+	struct trace t = { .ips = ips, .max = max < 0 ? 0 : max };
+	struct cursor c;
+	int ret;
+
+	if (ucontext)
+		cursor_from(&c, ucontext);
+	else
+		cursor_here(&c, __builtin_frame_address(0));
+	/* A signal handler may find its own thread inside this function. */
+	if (!__atomic_load_n(&w->busy, __ATOMIC_RELAXED) && w->count <= ETCH_WALK_FRAMES) {
+		__atomic_store_n(&w->busy, 1, __ATOMIC_RELAXED);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		t.previous = w;
+		t.old = ETCH_WALK_FRAMES - w->count;
+		t.window.lo = UINT64_MAX;
+	}
+	ret = walk(&c, &t);
+	if (t.previous) {
+		if (!t.settled)
+			settle_last(&t, ret);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		__atomic_store_n(&w->busy, 0, __ATOMIC_RELAXED);
+	}
+	if (status)
+		*status = ret;
+	return t.count;
+}
+
+UNWIND_API void etch_walk_reset(struct etch_walk *w)
+{
+	w->count = 0;
 }
 
 /* ---- cursors ------------------------------------------------------------------------- */

@@ -68,16 +68,19 @@ int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
  *
  * The fields are the library's.
  */
-#define ETCH_WALK_FRAMES 510
+#define ETCH_WALK_FRAMES 508
 struct etch_walk {
-	uint32_t first, status, busy, zero;
-	uint64_t unused;
+	uint32_t count, busy;
+	int32_t status;
+	uint32_t zero;
+	uint64_t lo, hi, rbp;
+	uint64_t zeros[3];
 	struct etch_walk_frame {
 		uint64_t ip;   /* return address */
-		uint64_t sp;   /* the frame's rsp then */
-		uint64_t slot; /* where rbp of the frame is saved */
-		uint64_t bp;   /* what was there */
-	} frame[ETCH_WALK_FRAMES];
+		uint64_t sp;   /* rsp of the frame then */
+		uint64_t slot; /* where its rbp is */
+		uint64_t bp;   /* and what it is */
+	} frame[ETCH_WALK_FRAMES]; /* the last `count` are in use, the outermost is the last one */
 };
 
 /* etch_backtrace() and etch_backtrace_from() with such a state. */
