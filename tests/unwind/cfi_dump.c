@@ -6,6 +6,8 @@
  *   cfi_dump rows FILE   the columns of `etch inspect orc --format tsv`, source = why
  *   cfi_dump saves FILE  start, end, then rbx r12 r13 r14 r15
  *   cfi_dump fdes FILE   start, end, signal; then its call sites: start, end, pad
+ *   cfi_dump functions FILE  section and offset, size; rows relative to it; its call
+ *                        sites likewise, and section and offset of their pads
  *   cfi_dump time FILE   rows, and nanoseconds a row (not for a test)
  */
 #include <inttypes.h>
@@ -18,7 +20,8 @@
 
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
-static uint64_t last;
+static uint64_t last, base;
+static const struct code_space *code;
 
 static void check_order(const struct etch_cfi_row *row)
 {
@@ -49,7 +52,7 @@ static void row_print(void *ctx, const struct etch_cfi_row *row)
 
 	(void)ctx;
 	check_order(row);
-	printf("%" PRIx64 "\t%" PRIx64 "\t", row->start, row->end - row->start);
+	printf("%" PRIx64 "\t%" PRIx64 "\t", row->start - base, row->end - row->start);
 	if (r->kind == ETCH_RULE_UNDEF || (r->kind == ETCH_RULE_END && !r->cfa))
 		printf("undef\tundef\tundef\t");
 	else {
@@ -83,6 +86,24 @@ static void site_print(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 	printf(" %" PRIx64 "\t%" PRIx64 "\t%" PRIx64 "\n", start, end, pad);
 }
 
+static void place_print(uint64_t addr)
+{
+	const struct code_section *s = space_at(code, addr);
+
+	if (s)
+		printf("%u\t%" PRIx64, s->section, addr - s->addr);
+	else
+		printf("-\t%" PRIx64, addr);
+}
+
+static void site_place_print(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
+{
+	(void)ctx;
+	printf("C\t%" PRIx64 "\t%" PRIx64 "\t", start - base, end - base);
+	place_print(pad);
+	putchar('\n');
+}
+
 static void row_count(void *ctx, const struct etch_cfi_row *row)
 {
 	*(uint64_t *)ctx += row->start != row->end;
@@ -113,6 +134,7 @@ int main(int argc, char **argv)
 		elf_close(&f);
 		return 2;
 	}
+	code = &space;
 	begin = seconds();
 	if (cfi_file_open(&f, &space, &cfi, &e)) {
 		fprintf(stderr, "%s\n", e.text);
@@ -133,6 +155,14 @@ int main(int argc, char **argv)
 			cfi_file_rows(&cfi, i, 0, row_print, NULL);
 		} else if (!strcmp(argv[1], "saves")) {
 			cfi_file_rows(&cfi, i, ETCH_CFI_SAVES, saves_print, NULL);
+		} else if (!strcmp(argv[1], "functions")) {
+			printf("F\t");
+			place_print(fde->start);
+			printf("\t%" PRIx64 "\n", fde->end - fde->start);
+			base = fde->start;
+			cfi_file_rows(&cfi, i, 0, row_print, NULL);
+			if (lsda_call_sites(&f, &cfi, i, site_place_print, NULL) < 0)
+				printf("C\tbad\n");
 		} else if (!strcmp(argv[1], "fdes")) {
 			printf("%" PRIx64 "\t%" PRIx64 "\t%d\n", fde->start, fde->end, fde->signal);
 			if (lsda_call_sites(&f, &cfi, i, site_print, NULL) < 0)
