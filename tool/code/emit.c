@@ -188,7 +188,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		return; /* an instruction inside another: the outer one has its row */
 	if (!same) {
 		rule_of(e, before, &e->rule);
-		e->state = *before;
+		state_copy(&e->state, before);
 	}
 	if (addr > e->at) {
 		fill(e, addr, &e->rule);
@@ -240,9 +240,8 @@ bool emit_rows(struct emit *e, struct flow *f, bool no_cfi, struct piece_rows *o
 	if (p->fde >= 0 && !no_cfi)
 		cfi_file_rows(f->env->cfi, (size_t)p->fde, 0, cfi_add, e);
 	if (no_cfi && code_is_sigreturn(p->bytes, p->end - p->start))
-		sigreturn_push(e);
-	else
-		flow_states(f, state_add, e);
+		sigreturn_push(e); /* state_add() then finds all done */
+	flow_states(f, state_add, e);
 	fill(e, p->end, e->at > p->start ? &e->rule : NULL);
 	if (e->failed)
 		return false;

@@ -6,6 +6,8 @@
 
 #define NO_STEP UINT32_MAX
 
+#define INDEX_SHIFT 8u
+
 #define LIVE   1u
 #define QUEUED 2u
 
@@ -86,6 +88,7 @@ void flow_free(struct flow *f)
 	free(f->pads);
 	free(f->jumps);
 	free(f->edges);
+	free(f->edge_hash);
 	free(f->exits);
 	memset(f, 0, sizeof(*f));
 }
@@ -279,6 +282,12 @@ const struct piece *piece_at(const struct flow_env *env, uint64_t addr)
 {
 	size_t lo = 0, hi = env->piece_count;
 
+	if (env->index && addr - env->index_base < env->index_span) { /* nearly always the one, or one of a few */
+		lo = env->index[(addr - env->index_base) >> INDEX_SHIFT];
+		hi = env->index[((addr - env->index_base) >> INDEX_SHIFT) + 1] + 1u;
+		if (hi > env->piece_count)
+			hi = env->piece_count;
+	}
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -287,7 +296,32 @@ const struct piece *piece_at(const struct flow_env *env, uint64_t addr)
 		else
 			hi = mid;
 	}
-	return lo < env->piece_count && env->pieces[lo].start <= addr ? &env->pieces[lo] : NULL;
+	return lo < env->piece_count && env->pieces[lo].start <= addr && addr < env->pieces[lo].end ? &env->pieces[lo]
+	                                                                                             : NULL;
+}
+
+bool pieces_index(struct flow_env *env)
+{
+	size_t n, i, k = 0;
+
+	free(env->index);
+	env->index = NULL;
+	if (!env->piece_count)
+		return true;
+	env->index_base = env->pieces[0].start;
+	env->index_span = env->pieces[env->piece_count - 1].end - env->index_base;
+	n = (env->index_span >> INDEX_SHIFT) + 2;
+	if (n > 64 * env->piece_count + 4096) { /* far apart: a search will do */
+		env->index_span = 0;
+		return true;
+	}
+	env->index = malloc(n * sizeof(*env->index));
+	for (i = 0; env->index && i < n; i++) { /* the first piece that ends behind the start of the block */
+		while (k < env->piece_count && env->pieces[k].end <= env->index_base + ((uint64_t)i << INDEX_SHIFT))
+			k++;
+		env->index[i] = (uint32_t)k;
+	}
+	return env->index != NULL;
 }
 
 /* ---- first pass: what is reached, and where paths meet ------------------------------- */
@@ -352,7 +386,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 	uint32_t k = f->leader[i] - 1;
 
 	if (!(f->state_live[k] & LIVE)) {
-		f->states[k] = *s;
+		state_copy(&f->states[k], s);
 		f->state_live[k] |= LIVE;
 		queue(f, k);
 	} else if (state_merge(&f->states[k], s)) {
@@ -360,15 +394,44 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 	}
 }
 
+static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3779b97f4a7c15u >> 32); }
+
+/* Of edges to one place, one that knows what all of them know. */
 static void edge_add(struct flow *f, uint64_t target, const struct state *s)
 {
+	size_t mask = f->edge_hash_size - 1, h;
+
+	if (2 * (f->edge_count + 1) > f->edge_hash_size) {
+		size_t size = f->edge_hash_size ? 2 * f->edge_hash_size : 256, i;
+		uint32_t *hash = calloc(size, sizeof(*hash));
+
+		if (!hash) {
+			f->failed = true;
+			return;
+		}
+		mask = size - 1;
+		for (i = 0; i < f->edge_count; i++) {
+			for (h = edge_hash(f->edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
+				;
+			hash[h] = (uint32_t)i + 1;
+		}
+		free(f->edge_hash);
+		f->edge_hash = hash;
+		f->edge_hash_size = size;
+	}
+	for (h = edge_hash(target) & mask; f->edge_hash[h]; h = (h + 1) & mask)
+		if (f->edges[f->edge_hash[h] - 1].target == target) {
+			state_merge(&f->edges[f->edge_hash[h] - 1].state, s);
+			return;
+		}
+	f->edge_hash[h] = (uint32_t)f->edge_count + 1;
 	if (!room_make(&f->edges, &f->edge_room, f->edge_count, sizeof(*f->edges))) {
 		f->failed = true;
 		return;
 	}
 	f->edges[f->edge_count].target = target;
 	f->edges[f->edge_count].from = f->number;
-	f->edges[f->edge_count++].state = *s;
+	state_copy(&f->edges[f->edge_count++].state, s);
 }
 
 /* Where the results of all walks are final: see exits_collect(). */
@@ -405,11 +468,11 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 		memset(&f->jumps[i - 1], 0, sizeof(f->jumps[i - 1]));
 	}
 	i--;
-	if (f->jumps[i].noted && !memcmp(&f->jumps[i].state, s, sizeof(*s)))
+	if (f->jumps[i].noted && state_same(&f->jumps[i].state, s))
 		return;
 	f->jumps_agreed = false;
 	f->jumps[i].noted = f->jumps[i].fresh = true;
-	f->jumps[i].state = *s;
+	state_copy(&f->jumps[i].state, s);
 	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
 }
 
@@ -502,24 +565,30 @@ static void walk_from(struct flow *f, uint32_t start)
 				reach(f, i, &s);
 				return;
 			}
-			s = f->states[f->leader[i] - 1];
+			state_copy(&s, &f->states[f->leader[i] - 1]);
 		}
 		f->seen[i] |= FLOW_WALKED;
 		in = &f->steps[i];
 		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
 		              ? pad_of(f, f->piece->start + off) : 0;
 		if (pad) {
-			struct state landed = s;
+			struct state landed;
 
+			state_copy(&landed, &s);
 			state_call(&landed);
 			follow(f, pad, &landed);
 		}
 		switch (in->flow) {
 		case FLOW_BRANCH: {
-			struct state taken = s;
+			if (c.op != STEP_NONE || in->writes) {
+				struct state taken;
 
-			branch(in, &taken, off, &c);
-			follow(f, (uint64_t)in->imm, &taken);
+				state_copy(&taken, &s);
+				branch(in, &taken, off, &c);
+				follow(f, (uint64_t)in->imm, &taken);
+			} else {
+				follow(f, (uint64_t)in->imm, &s);
+			}
 			advance(in, &s, off, &c);
 			break;
 		}
@@ -607,7 +676,7 @@ static bool jumps_agree(const struct flow *f, struct state *out)
 		if (!is_open(f, j))
 			continue;
 		if (!n++)
-			*out = j->state;
+			state_copy(out, &j->state);
 		else
 			state_merge(out, &j->state);
 	}
@@ -746,46 +815,11 @@ static void jumps_follow(struct flow *f)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Registers that something is known of. */
-static unsigned known(const struct state *s)
+uint32_t piece_number(const struct flow_env *env, uint64_t addr)
 {
-	unsigned r, mask = 0;
+	const struct piece *p = addr & (FLOW_EXTERN | FLOW_SLOT) ? NULL : piece_at(env, addr);
 
-	for (r = 0; r < 16; r++)
-		mask |= (unsigned)(s->reg[r].kind != VALUE_ANY) << r;
-	return mask;
-}
-
-void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
-{
-	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
-	struct compared c = {0};
-	struct state s;
-	bool same = false;
-
-	for (off = 0; off < size; off++) {
-		uint32_t i = f->at[off] ? f->at[off] - 1 : NO_STEP;
-		struct step in;
-
-		if (i == NO_STEP || !(f->seen[i] & FLOW_WALKED))
-			continue;
-		in = f->steps[i]; /* fn may decode more */
-		if (f->leader[i]) {
-			if (!(f->state_live[f->leader[i] - 1] & LIVE))
-				continue;
-			s = f->states[f->leader[i] - 1];
-			same = false;
-			c.op = STEP_NONE;
-		} else if (off != next) {
-			continue; /* its predecessor overlaps another: scan() made it a leader */
-		}
-		fn(ctx, f->piece->start + off, in.len, &s, same);
-		next = off + in.len;
-		/* What is written to registers that nothing is known of does not matter. */
-		same = (in.op == STEP_NONE || in.op == STEP_COMPARE || in.op == STEP_LIMIT) && !(in.writes & known(&s)) &&
-		       (in.flow == FLOW_NEXT || (in.flow == FLOW_BRANCH && c.op != STEP_COMPARE));
-		advance(&in, &s, (uint32_t)off, &c);
-	}
+	return p ? (uint32_t)(p - env->pieces) : NO_PIECE;
 }
 
 static void exit_add(struct flow *f, uint64_t target, unsigned kind)
@@ -793,7 +827,7 @@ static void exit_add(struct flow *f, uint64_t target, unsigned kind)
 	if (!room_make(&f->exits, &f->exit_room, f->exit_count, sizeof(*f->exits)))
 		f->failed = true;
 	else
-		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number};
+		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number, piece_number(f->env, target)};
 }
 
 /* Is there nothing but padding from `off` to the end? */
@@ -823,22 +857,20 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	edge_add(f, target, s);
 	p = piece_at(f->env, target);
 	if (p && p->start == target)
-		exit_add(f, target, EXIT_TAIL);
+		exit_add(f, target, EXIT_PART);
 	else
 		f->returns = true; /* into the middle of another: as good as a return */
 }
 
-static void exits_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
 {
-	struct flow *f = ctx;
 	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
 	struct step in = f->steps[f->at[off] - 1];
 	struct state after;
 
-	(void)same;
 	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? pad_of(f, addr) : 0;
 	if (pad && !inside(f, pad)) {
-		after = *before;
+		state_copy(&after, before);
 		state_call(&after);
 		edge_add(f, pad, &after);
 	}
@@ -870,7 +902,7 @@ static void exits_note(void *ctx, uint64_t addr, unsigned len, const struct stat
 	case FLOW_BRANCH:
 		target = (uint64_t)in.imm;
 		if (!inside(f, target)) {
-			after = *before;
+			state_copy(&after, before);
 			if (in.flow == FLOW_BRANCH && in.writes)
 				state_step(&after, &in, (uint32_t)off);
 			leave(f, target, &after);
@@ -904,11 +936,55 @@ static void exits_note(void *ctx, uint64_t addr, unsigned len, const struct stat
 	if (addr + len >= end) { /* falls out */
 		struct compared c = {0};
 
-		after = *before;
+		state_copy(&after, before);
 		advance(&in, &after, (uint32_t)off, &c);
 		f->returns = true;
 		if (!is_tail_call(f, end, &after))
 			edge_add(f, end, &after);
+	}
+}
+
+/* Registers that something is known of. */
+static unsigned known(const struct state *s)
+{
+	unsigned r, mask = 0;
+
+	for (r = 0; r < 16; r++)
+		mask |= (unsigned)(s->reg[r].kind != VALUE_ANY) << r;
+	return mask;
+}
+
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
+{
+	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
+	struct compared c = {0};
+	struct state s;
+	bool same = false;
+
+	for (off = 0; off < size; off++) {
+		uint32_t i = f->at[off] ? f->at[off] - 1 : NO_STEP;
+		struct step in;
+
+		if (i == NO_STEP || !(f->seen[i] & FLOW_WALKED))
+			continue;
+		in = f->steps[i]; /* fn may decode more */
+		if (f->leader[i]) {
+			if (!(f->state_live[f->leader[i] - 1] & LIVE))
+				continue;
+			state_copy(&s, &f->states[f->leader[i] - 1]);
+			same = false;
+			c.op = STEP_NONE;
+		} else if (off != next) {
+			continue; /* its predecessor overlaps another: scan() made it a leader */
+		}
+		fn(ctx, f->piece->start + off, in.len, &s, same);
+		if (in.flow != FLOW_NEXT || off + in.len >= size || !walked(f, off + in.len))
+			exits_note(f, f->piece->start + off, in.len, &s);
+		next = off + in.len;
+		/* What is written to registers that nothing is known of does not matter. */
+		same = (in.op == STEP_NONE || in.op == STEP_COMPARE || in.op == STEP_LIMIT) && !(in.writes & known(&s)) &&
+		       (in.flow == FLOW_NEXT || (in.flow == FLOW_BRANCH && c.op != STEP_COMPARE));
+		advance(&in, &s, (uint32_t)off, &c);
 	}
 }
 
@@ -924,6 +1000,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->jump_count = f->edge_count = f->exit_count = 0;
 	f->dirty = f->failed = f->returns = f->jumps_agreed = false;
 	f->fresh = 0;
+	if (f->edge_hash)
+		memset(f->edge_hash, 0, f->edge_hash_size * sizeof(*f->edge_hash));
 	if (size >= UINT32_MAX)
 		return false;
 	if (size > f->at_room) {
@@ -971,6 +1049,5 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 			enter(f, in[i].target, &in[i].state);
 	walk(f);
 	jumps_follow(f);
-	flow_states(f, exits_note, f);
 	return !f->failed;
 }

@@ -38,14 +38,17 @@ enum flow_exit_kind {
 	EXIT_CALL = 0,
 	EXIT_LAST = 1,  /* a call with nothing but padding behind it in its piece */
 	EXIT_FRESH = 2, /* a call; only from it the next instruction is reached, as far as is seen */
-	EXIT_TAIL = 3,  /* a jump to the start of another piece */
+	EXIT_TAIL = 3,  /* a jump to the start of another piece, as if to call it */
+	EXIT_PART = 4,  /* ... with a frame of this one */
 };
 
 struct flow_exit {
 	uint64_t target; /* address, or FLOW_EXTERN | symbol number, or FLOW_SLOT | address of a GOT slot */
 	uint32_t kind;
 	uint32_t from;   /* piece */
+	uint32_t to;     /* piece that holds the target, or NO_PIECE */
 };
+#define NO_PIECE    UINT32_MAX
 #define FLOW_EXTERN ((uint64_t)1 << 62)
 #define FLOW_SLOT   ((uint64_t)1 << 61)
 
@@ -59,6 +62,8 @@ struct flow_env {
 	const uint64_t *noreturn;   /* exits that do not come back, sorted */
 	size_t noreturn_count;
 	const struct code_space *space;
+	uint32_t *index;            /* of pieces by address: pieces_index() */
+	uint64_t index_base, index_span;
 	struct flow_reloc *relocs;  /* ET_REL: in code, sorted by address */
 	size_t reloc_count;
 };
@@ -105,10 +110,12 @@ struct flow {
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
 	/* Results of the last piece. */
-	bool returns;              /* may come back to its caller */
-	struct flow_edge *edges;
+	bool returns;              /* may come back to its caller; after flow_states() */
+	struct flow_edge *edges;   /* one a target; complete after flow_states() */
 	size_t edge_count, edge_room;
-	struct flow_exit *exits;
+	uint32_t *edge_hash;
+	size_t edge_hash_size;
+	struct flow_exit *exits;   /* the same */
 	size_t exit_count, exit_room;
 	uint64_t fresh;            /* instructions decoded */
 };
@@ -131,8 +138,13 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t piece, const 
 typedef void flow_state_fn(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same);
 void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 
-/* The state in which the last piece was left at an offset for the first time. */
+/* The piece that holds an address, or null. */
 const struct piece *piece_at(const struct flow_env *env, uint64_t addr);
+/* Its number, or NO_PIECE; addr may be a flow_exit.target. */
+uint32_t piece_number(const struct flow_env *env, uint64_t addr);
+
+/* Makes env->index, which piece_at() is faster with; owned. False: out of memory. */
+bool pieces_index(struct flow_env *env);
 
 void flow_free(struct flow *f);
 

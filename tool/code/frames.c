@@ -50,6 +50,7 @@ struct work {
 	struct flow_env env;
 	uint64_t *noreturn;         /* sorted */
 	size_t noreturn_count, noreturn_room;
+	uint64_t *noreturn_new;     /* since the last round */
 	struct flow_edge *edges;    /* sorted by target */
 	size_t edge_count, edge_room;
 	struct flow_exit *exits;
@@ -269,7 +270,7 @@ static bool chunk_keep(struct work *w, struct chunk *c, const struct flow *f)
 		if (!room_make(&c->exits, &c->exit_room, c->exit_count, sizeof(*c->exits)))
 			return false;
 		c->exits[c->exit_count++] = f->exits[i];
-		if (target & (FLOW_EXTERN | FLOW_SLOT) || piece_at(&w->env, target))
+		if (target & (FLOW_EXTERN | FLOW_SLOT) || f->exits[i].to != NO_PIECE)
 			continue;
 		if (!room_make(&c->strays, &c->stray_room, c->stray_count, sizeof(*c->strays)))
 			return false;
@@ -470,15 +471,20 @@ static int strays_add(struct work *w, struct error *e)
 	}
 	for (i = 0; i < w->edge_count; i++)
 		w->edges[i].from = moved[w->edges[i].from];
-	for (i = 0; i < w->exit_count; i++)
+	if (!pieces_index(&w->env)) {
+		free(state);
+		free(moved);
+		return error_set(e, "out of memory");
+	}
+	for (i = 0; i < w->exit_count; i++) {
 		w->exits[i].from = moved[w->exits[i].from];
+		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
+	}
 	free(w->state);
 	w->state = state;
 	free(moved);
 	return 0;
 }
-
-static uint32_t piece_number(const struct work *w, const struct piece *p) { return (uint32_t)(p - w->pieces.list); }
 
 /* A start that others jump to with a frame of theirs, that has no name and that
  * nobody calls: a part of them. What such a piece said while it was taken for a
@@ -505,9 +511,12 @@ static int fragments_find(struct work *w, struct error *e)
 		return error_set(e, "out of memory");
 	}
 	for (i = 0; i < w->exit_count && n; i++) {
-		const uint64_t *at = w->exits[i].kind == EXIT_TAIL ? NULL
-			: bsearch(&w->exits[i].target, starts, n, sizeof(*starts), word_order);
+		const struct flow_exit *x = &w->exits[i];
+		const uint64_t *at;
 
+		if (x->kind == EXIT_PART || x->to == NO_PIECE || w->pieces.list[x->to].named)
+			continue;
+		at = bsearch(&x->target, starts, n, sizeof(*starts), word_order);
 		if (at)
 			called[at - starts] = true;
 	}
@@ -552,13 +561,9 @@ static int outside_judge(struct work *w, struct error *e)
 
 	if (!list)
 		return error_set(e, "out of memory");
-	for (i = 0; i < w->exit_count; i++) {
-		const struct piece *p = w->exits[i].target & (FLOW_EXTERN | FLOW_SLOT) ? NULL
-		                                                                        : piece_at(&w->env, w->exits[i].target);
-
-		if ((w->exits[i].target & (FLOW_EXTERN | FLOW_SLOT)) || (p && p->plt))
+	for (i = 0; i < w->exit_count; i++)
+		if (w->exits[i].to == NO_PIECE || w->pieces.list[w->exits[i].to].plt)
 			list[n++] = w->exits[i];
-	}
 	if (n)
 		qsort(list, n, sizeof(*list), exit_order);
 	for (i = 0; i < n && ok; i = k) {
@@ -575,47 +580,73 @@ static int outside_judge(struct work *w, struct error *e)
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
-/* Functions of this file, until no more are found: no return in them, and no jump
- * to one that returns. */
+/*
+ * Functions of this file, until no more are found: no return in them, and no jump
+ * to one that returns. From each that does return, back to all that jump to it;
+ * the others do not.
+ */
 static int inside_judge(struct work *w, struct error *e)
 {
-	bool more = true;
-	size_t i;
-	uint8_t *out = calloc(w->pieces.count + 1, 1);
+	struct flow_exit *tails = malloc((w->exit_count + 1) * sizeof(*tails));
+	uint32_t *first = calloc(w->pieces.count + 2, sizeof(*first)), *todo;
+	bool *returns = calloc(w->pieces.count + 1, sizeof(*returns)), ok = true;
+	size_t n = 0, count = 0, i;
 
-	if (!out)
-		return error_set(e, "out of memory");
-	while (more) {
-		more = false;
-		memset(out, 0, w->pieces.count + 1);
-		for (i = 0; i < w->exit_count; i++) {
-			const struct flow_exit *x = &w->exits[i];
-			const struct piece *p;
-
-			if (x->kind != EXIT_TAIL || out[x->from])
-				continue;
-			if (bsearch(&x->target, w->noreturn, w->noreturn_count, sizeof(x->target), word_order))
-				continue;
-			p = x->target & (FLOW_EXTERN | FLOW_SLOT) ? NULL : piece_at(&w->env, x->target);
-			if (!p || !w->state[piece_number(w, p)].noreturn)
-				out[x->from] = 1;
-		}
-		for (i = 0; i < w->pieces.count; i++) {
-			struct piece_state *s = &w->state[i];
-
-			if (s->noreturn || s->returns || out[i] || s->run || w->pieces.list[i].plt)
-				continue;
-			s->noreturn = more = true;
-			if (!noreturn_add(w, w->pieces.list[i].start)) {
-				free(out);
-				return error_set(e, "out of memory");
-			}
-		}
-		if (more)
-			noreturn_sort(w);
+	todo = malloc((w->pieces.count + 1) * sizeof(*todo));
+	if (!tails || !first || !returns || !todo) {
+		ok = false;
+		goto out;
 	}
-	free(out);
-	return 0;
+	for (i = 0; i < w->exit_count; i++) { /* counted by where they lead */
+		const struct flow_exit *x = &w->exits[i];
+
+		if (x->kind != EXIT_TAIL && x->kind != EXIT_PART)
+			continue;
+		if (x->to != NO_PIECE)
+			first[x->to + 1]++;
+		else if (!bsearch(&x->target, w->noreturn, w->noreturn_count, sizeof(x->target), word_order))
+			returns[x->from] = true;
+	}
+	for (i = 0; i < w->pieces.count; i++)
+		first[i + 1] += first[i];
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+
+		if ((x->kind == EXIT_TAIL || x->kind == EXIT_PART) && x->to != NO_PIECE) {
+			tails[first[x->to]++] = *x;
+			n++;
+		}
+	}
+	for (i = 0; i < w->pieces.count; i++) {
+		bool known = w->state[i].noreturn ||
+		             (w->pieces.list[i].plt && bsearch(&w->pieces.list[i].start, w->noreturn, w->noreturn_count,
+		                                               sizeof(uint64_t), word_order));
+
+		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->pieces.list[i].plt);
+		if (returns[i])
+			todo[count++] = (uint32_t)i;
+	}
+	while (count) {
+		uint32_t to = todo[--count];
+
+		for (i = to ? first[to - 1] : 0; i < first[to]; i++) /* first[] has moved on by one */
+			if (!returns[tails[i].from] && !w->state[tails[i].from].noreturn) {
+				returns[tails[i].from] = true;
+				todo[count++] = tails[i].from;
+			}
+	}
+	for (i = 0; i < w->pieces.count && ok; i++)
+		if (!returns[i] && !w->state[i].noreturn && !w->pieces.list[i].plt) {
+			w->state[i].noreturn = true;
+			ok = noreturn_add(w, w->pieces.list[i].start);
+		}
+	noreturn_sort(w);
+out:
+	free(tails);
+	free(first);
+	free(returns);
+	free(todo);
+	return ok ? 0 : error_set(e, "out of memory");
 }
 
 static int noreturn_find(struct work *w, struct error *e)
@@ -635,15 +666,27 @@ static int noreturn_find(struct work *w, struct error *e)
 		free(before);
 		return -1;
 	}
+	free(w->noreturn_new);
+	w->noreturn_new = malloc((w->noreturn_count + 1) * sizeof(*w->noreturn_new));
+	if (!w->noreturn_new) {
+		free(before);
+		return error_set(e, "out of memory");
+	}
 	/* Who calls what is new on the list, other than at its end, has code that
 	 * is not reached by that call. */
-	for (i = 0; i < w->exit_count && w->noreturn_count > n; i++) {
-		const struct flow_exit *x = &w->exits[i];
+	if (w->noreturn_count > n) {
+		size_t fresh = 0;
 
-		if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) &&
-		    bsearch(&x->target, w->noreturn, w->noreturn_count, sizeof(x->target), word_order) &&
-		    !bsearch(&x->target, before, n, sizeof(x->target), word_order))
-			w->state[x->from].run = true;
+		for (i = 0; i < w->noreturn_count; i++) /* only what is new: few */
+			if (!bsearch(&w->noreturn[i], before, n, sizeof(*before), word_order))
+				w->noreturn_new[fresh++] = w->noreturn[i];
+		for (i = 0; i < w->exit_count; i++) {
+			const struct flow_exit *x = &w->exits[i];
+
+			if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) &&
+			    bsearch(&x->target, w->noreturn_new, fresh, sizeof(x->target), word_order))
+				w->state[x->from].run = true;
+		}
 	}
 	free(before);
 	return 0;
@@ -808,6 +851,10 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		error_set(e, "out of memory");
 		goto out;
 	}
+	if (!pieces_index(&w.env)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
 	if (noreturn_slots(&w, e) || relocs_read(&w, e))
 		goto out;
 	w.state = calloc(w.pieces.count + 1, sizeof(*w.state));
@@ -833,6 +880,8 @@ out:
 	free(w.exits);
 	free(w.strays);
 	free(w.noreturn);
+	free(w.noreturn_new);
+	free(w.env.index);
 	free(w.env.relocs);
 	pieces_free(&w.pieces);
 	cfi_file_close(&w.cfi);

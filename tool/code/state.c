@@ -359,6 +359,25 @@ bool state_merge(struct state *s, const struct state *other)
 	return changed;
 }
 
+bool state_same(const struct state *a, const struct state *b)
+{
+	unsigned i;
+
+	if (a->align != b->align || a->slot_count != b->slot_count)
+		return false;
+	for (i = 0; i < 16; i++)
+		if (!value_same(a->reg[i], b->reg[i]))
+			return false;
+	for (i = 0; i < a->slot_count; i++) {
+		const struct slot *x = &a->slot[i];
+		const struct slot *y = slot_at(b, value_of(x->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, x->at));
+
+		if (!y || !value_same(x->value, y->value))
+			return false;
+	}
+	return true;
+}
+
 void state_equal(struct state *s, unsigned a, unsigned b)
 {
 	if (is_address(s->reg[a]) && !is_address(s->reg[b]))

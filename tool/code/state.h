@@ -49,11 +49,17 @@ struct state {
 };
 
 void state_entry(struct state *s);
+/* Most states have few slots; assignment would copy them all. */
+static inline void state_copy(struct state *to, const struct state *from)
+{
+	__builtin_memcpy(to, from, offsetof(struct state, slot) + from->slot_count * sizeof(struct slot));
+}
 /* The effect of one instruction; what a call changes, where it comes back. */
 void state_step(struct state *s, const struct step *in, uint32_t at);
 void state_call(struct state *s);
 /* Keeps in *s what both know. True when *s changed. */
 bool state_merge(struct state *s, const struct state *other);
+bool state_same(const struct state *a, const struct state *b);
 /* Learns that a compare of two registers came out equal. */
 void state_equal(struct state *s, unsigned a, unsigned b);
 /* Learns that a register is at most n, unsigned. */
