@@ -89,6 +89,7 @@ struct entry {
 struct ranked_rule {
 	struct etch_rule rule;
 	uint32_t uses, code; /* code: its number in the table's palette */
+	uint32_t map_uses, map_code;
 };
 
 struct maker {
@@ -97,6 +98,8 @@ struct maker {
 	struct array fdes;         /* uint64_t: offset of the code << 32 | offset of the FDE */
 	struct array rows;         /* struct entry */
 	struct array rules;        /* struct ranked_rule */
+	uint32_t *granules;        /* rule of each granule of the map, + 1; 0 no call, MIXED: several, or none of the map */
+	uint64_t granule_count;
 	uint32_t slots[4096];      /* hash of rules: index + 1; full chains fall back on a new entry */
 	bool failed;
 };
@@ -210,37 +213,179 @@ static bool rows_make(struct maker *m)
 	return !m->failed && m->rows.count;
 }
 
+/* ---- the return-address map ------------------------------------------------------------
+ *
+ * As docs/formats.md has it, but without exception units: where calls of one granule
+ * differ, the full table answers.
+ */
+
+#define MAP_SHIFT 6u
+#define MIXED UINT32_MAX
+
+/* Bytes of the call that starts at p, or 0: E8 to the module's own code, FF /2 (Intel
+ * SDM 2, CALL; tables 2-2 and 2-3). Data and the inside of other instructions may look
+ * so too; that costs a granule its rule at most. */
+static unsigned call_length(const struct maker *m, const uint8_t *p, uint64_t avail, uint64_t offset)
+{
+	unsigned mod, rm, n = 2;
+	int32_t to;
+
+	if (avail >= 5 && *p == 0xe8) {
+		memcpy(&to, p + 1, 4);
+		return offset + 5 + (uint64_t)(int64_t)to < m->size ? 5 : 0;
+	}
+	if (avail < 2 || *p != 0xff || (p[1] >> 3 & 7) != 2)
+		return 0;
+	mod = p[1] >> 6;
+	rm = p[1] & 7;
+	if (mod != 3 && rm == 4) {
+		n = 3;
+		if (!mod && avail >= 3 && (p[2] & 7) == 5)
+			n = 7;
+	} else if (!mod && rm == 5) {
+		n = 6;
+	}
+	if (mod == 1)
+		n += 1;
+	else if (mod == 2)
+		n += 4;
+	return n <= avail ? n : 0;
+}
+
+/* A granule in which the address behind a call has this rule; NO_ID: none of the map. */
+static void granule_note(struct maker *m, uint64_t offset, uint32_t rule)
+{
+	uint32_t *g = &m->granules[offset >> MAP_SHIFT];
+
+	if (rule == NO_ID || (*g && *g != rule + 1))
+		*g = MIXED;
+	else
+		*g = rule + 1;
+}
+
+/* The calls of one segment. Rows are looked up by the address before, as for any
+ * return address. */
+static void calls_note(struct maker *m, const uint8_t *code, uint64_t size, uint64_t offset)
+{
+	const struct ranked_rule *rules = m->rules.list;
+	const struct entry *rows = m->rows.list;
+	const __m128i e8 = _mm_set1_epi8((char)0xe8), ff = _mm_set1_epi8((char)0xff);
+	struct etch_map_rule unused;
+	uint64_t i, row = 0;
+
+	for (i = 0; i < size; i++) {
+		unsigned n;
+		uint64_t last;
+
+		while (size - i > 16) { /* most bytes begin nothing */
+			__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(code + i));
+			unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, e8), _mm_cmpeq_epi8(v, ff)));
+
+			if (hits) {
+				i += (unsigned)__builtin_ctz(hits);
+				break;
+			}
+			i += 16;
+		}
+		if (code[i] != 0xe8 && code[i] != 0xff)
+			continue;
+		n = call_length(m, code + i, size - i, offset + i);
+		if (!n)
+			continue;
+		last = offset + i + n - 1;
+		while (row + 1 < m->rows.count && rows[row + 1].at <= last)
+			row++;
+		while (rows[row].at > last) /* the last call looked at was the longer one */
+			row--;
+		granule_note(m, last + 1, etch_map_rule_pack(&rules[rows[row].rule].rule, &unused) ? rows[row].rule : NO_ID);
+	}
+}
+
+/*
+ * Return addresses that no call pushed: a signal's restorer, and the first address of
+ * a thread or a context (clone, makecontext), which is where its trace ends.
+ */
+static void uncalled_note(struct maker *m)
+{
+	const struct ranked_rule *rules = m->rules.list;
+	const struct entry *rows = m->rows.list;
+	uint64_t i, at;
+
+	for (i = 0; i < m->rows.count; i++) {
+		uint64_t end = i + 1 < m->rows.count ? rows[i + 1].at : m->size;
+		uint8_t kind = rules[rows[i].rule].rule.kind;
+
+		if (kind == ETCH_RULE_SIGNAL || kind == ETCH_RULE_END)
+			for (at = rows[i].at; at >> MAP_SHIFT <= end >> MAP_SHIFT; at += 1u << MAP_SHIFT)
+				granule_note(m, at, NO_ID);
+	}
+}
+
+/* Without memory for it, or code that may not be read, there is no map. */
+static void map_make(struct maker *m, const struct prepare_image *im)
+{
+	uint64_t count = (m->size >> MAP_SHIFT) + 1;
+	unsigned i;
+
+	for (i = 0; i < im->phnum; i++)
+		if (im->phdr[i].p_type == PT_LOAD && (im->phdr[i].p_flags & (PF_X | PF_R)) == PF_X)
+			return;
+	m->granules = map(count * sizeof(*m->granules));
+	if (!m->granules)
+		return;
+	m->granule_count = count;
+	for (i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X))
+			calls_note(m, (const uint8_t *)(im->bias + p->p_vaddr), p->p_filesz, p->p_vaddr - m->text);
+	}
+	uncalled_note(m);
+}
+
 /* ---- the table ----------------------------------------------------------------------- */
 
-/* Numbers the rules, the most frequent first: 255 and up need an escape each. Returns
- * the rows that do. */
-static uint64_t rules_rank(struct maker *m, struct array *order)
+/* Numbers the rules, the most frequent first: by rows, and by granules of the map. */
+static void rules_rank(struct maker *m, bool of_map)
+{
+	struct ranked_rule *rules = m->rules.list;
+	struct array order = {0}; /* uint64_t: rank << 32 | index */
+	uint64_t i, *v;
+
+	for (i = 0; i < m->rules.count; i++) {
+		v = array_add(&order, sizeof(*v));
+		if (!v) {
+			m->failed = true;
+			break;
+		}
+		*v = (uint64_t)(UINT32_MAX - (of_map ? rules[i].map_uses : rules[i].uses)) << 32 | i;
+	}
+	v = order.list;
+	sort(v, order.count);
+	for (i = 0; i < order.count; i++) {
+		struct ranked_rule *r = &rules[(uint32_t)v[i]];
+
+		if (of_map)
+			r->map_code = i < ETCH_MAP_CODES && r->map_uses ? (uint32_t)i : ETCH_MAP_FULL;
+		else
+			r->code = (uint32_t)i;
+	}
+	array_free(&order, sizeof(*v));
+}
+
+static void rules_number(struct maker *m)
 {
 	struct ranked_rule *rules = m->rules.list;
 	const struct entry *rows = m->rows.list;
-	uint64_t i, escapes = 0, *v;
+	uint64_t i;
 
 	for (i = 0; i < m->rows.count; i++)
 		rules[rows[i].rule].uses++;
-	for (i = 0; i < m->rules.count; i++) {
-		uint64_t *new = array_add(order, sizeof(*new));
-
-		if (!new) {
-			m->failed = true;
-			return 0;
-		}
-		*new = (uint64_t)(UINT32_MAX - rules[i].uses) << 32 | i;
-	}
-	v = order->list;
-	sort(v, order->count);
-	for (i = 0; i < order->count; i++) {
-		struct ranked_rule *r = &rules[(uint32_t)v[i]];
-
-		r->code = (uint32_t)i;
-		if (i >= ETCH_IDX_ESCAPE)
-			escapes += r->uses;
-	}
-	return escapes;
+	for (i = 0; i < m->granule_count; i++)
+		if (m->granules[i] && m->granules[i] != MIXED)
+			rules[m->granules[i] - 1].map_uses++;
+	rules_rank(m, false);
+	rules_rank(m, true);
 }
 
 static uint32_t place(uint64_t *end, uint64_t bytes)
@@ -281,16 +426,34 @@ static void records_write(const struct maker *m, struct etch_unwind *u)
 	}
 }
 
+static void map_write(const struct maker *m, struct etch_unwind *u)
+{
+	const struct ranked_rule *rules = m->rules.list;
+	uint8_t *map = (uint8_t *)u + u->map;
+	uint64_t i;
+
+	for (i = 0; i < m->granule_count; i++) {
+		uint32_t g = m->granules[i];
+
+		map[i] = (uint8_t)(g && g != MIXED ? rules[g - 1].map_code : ETCH_MAP_FULL);
+	}
+}
+
 static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 {
-	struct array order = {0};
-	uint64_t escapes = rules_rank(m, &order), end = sizeof(struct etch_unwind), i;
-	uint64_t blocks = (m->size + 255) >> ETCH_BLOCK_SHIFT, rows = m->rows.count;
+	uint64_t end = sizeof(struct etch_unwind), blocks = (m->size + 255) >> ETCH_BLOCK_SHIFT, rows = m->rows.count, i;
 	const struct ranked_rule *rules = m->rules.list;
-	struct etch_unwind u, *out = NULL;
+	struct etch_unwind u, *out;
+	struct etch_map_rule *map_palette;
 	struct etch_rule *palette;
 
 	memset(&u, 0, sizeof(u));
+	rules_number(m);
+	for (i = 0; i < m->rules.count; i++) {
+		if (rules[i].code >= ETCH_IDX_ESCAPE)
+			u.escape_count += rules[i].uses;
+		u.map_palette_count += rules[i].map_code != ETCH_MAP_FULL;
+	}
 	u.magic = ETCH_UNWIND_MAGIC;
 	u.version = ETCH_UNWIND_VERSION;
 	u.size = sizeof(u);
@@ -300,25 +463,36 @@ static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 	u.text_size = m->size;
 	u.base = place(&end, ((blocks >> ETCH_GROUP_SHIFT) + 1) * 4);
 	u.hd = place(&end, (blocks + 1) * 2);
-	u.palette = place(&end, order.count * sizeof(struct etch_rule));
-	u.palette_count = (uint32_t)order.count;
-	u.escape = place(&end, escapes * sizeof(struct etch_escape));
-	u.escape_count = (uint32_t)escapes;
+	u.palette = place(&end, m->rules.count * sizeof(struct etch_rule));
+	u.palette_count = (uint32_t)m->rules.count;
+	u.escape = place(&end, u.escape_count * sizeof(struct etch_escape));
+	if (m->granules) {
+		u.map_shift = MAP_SHIFT;
+		u.map_palette = place(&end, u.map_palette_count * sizeof(struct etch_map_rule));
+		u.map_page_count = (uint32_t)((m->granule_count - 1) >> etch_map_page_shift(MAP_SHIFT)) + 1;
+		u.map_page = place(&end, u.map_page_count * 4); /* zeros: no exception units */
+		u.map = place(&end, m->granule_count);
+		u.map_unit = place(&end, 0);
+	}
 	u.pool_size = (uint32_t)(1 + 2 * (rows - 1) + ETCH_POOL_TAIL);
 	u.pool = place(&end, u.pool_size);
 	u.bytes = end = (end + 7) & ~(uint64_t)7;
-	if (!m->failed && end <= UINT32_MAX)
-		out = map(end);
-	if (out) {
-		*out = u;
-		palette = (void *)((char *)out + u.palette);
-		for (i = 0; i < order.count; i++)
-			palette[i] = rules[(uint32_t)((uint64_t *)order.list)[i]].rule;
-		records_write(m, out);
-		sys_mprotect((uint64_t)out, end, PROT_READ);
-		*size = end;
+	out = m->failed || end > UINT32_MAX ? NULL : map(end);
+	if (!out)
+		return NULL;
+	*out = u;
+	palette = (void *)((char *)out + u.palette);
+	map_palette = (void *)((char *)out + u.map_palette);
+	for (i = 0; i < m->rules.count; i++) {
+		palette[rules[i].code] = rules[i].rule;
+		if (rules[i].map_code != ETCH_MAP_FULL)
+			etch_map_rule_pack(&rules[i].rule, &map_palette[rules[i].map_code]);
 	}
-	array_free(&order, sizeof(uint64_t));
+	records_write(m, out);
+	if (m->granules)
+		map_write(m, out);
+	sys_mprotect((uint64_t)out, end, PROT_READ);
+	*size = end;
 	return out;
 }
 
@@ -376,8 +550,12 @@ const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t
 	m->size = hi - lo;
 	etch_cfi_open(&m->cfi, bytes, room, h.eh_frame);
 	m->cfi.stop = true; /* how long .eh_frame is nobody says */
-	if (fdes_find(m, &h, h.eh_frame) && rows_make(m))
+	if (fdes_find(m, &h, h.eh_frame) && rows_make(m)) {
+		map_make(m, im);
 		table = table_make(m, size);
+	}
+	if (m->granules)
+		sys_munmap(m->granules, m->granule_count * sizeof(*m->granules));
 	array_free(&m->fdes, sizeof(uint64_t));
 	array_free(&m->rows, sizeof(struct entry));
 	array_free(&m->rules, sizeof(struct ranked_rule));

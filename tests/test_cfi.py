@@ -95,6 +95,31 @@ def test_the_table_of_a_loaded_library(prepared, name):
     check_against(rows.cfi_rows(path)[0], rows.parse_tsv(run([prepared, path]).stdout.splitlines()))
 
 
+@pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6"])
+def test_the_map_of_a_loaded_library(prepared, name):
+    """Right behind every call that objdump sees, and used for nearly all of them."""
+    returns, call = [], False
+    for line in run(["objdump", "-d", "--no-show-raw-insn", LIBDIR / name]).stdout.splitlines():
+        m = re.match(r" +([0-9a-f]+):\t(.*)", line)
+        if m:
+            if call:
+                returns.append(m.group(1))
+            call = re.match(r"((bnd|notrack|data16|rex\.W|addr32) )*call", m.group(2))
+    out = run([prepared, "-m", LIBDIR / name], input="\n".join(returns) + "\n").stdout
+    m = re.fullmatch(r"asked (\d+) direct (\d+)\n", out)
+    assert m, out
+    assert int(m.group(1)) == len(returns) > 10000 and int(m.group(2)) > 0.85 * len(returns)
+
+
+def test_return_addresses_that_no_call_pushed(prepared):
+    """The first addresses of what a signal, clone or makecontext returns to."""
+    path = LIBDIR / "libc.so.6"
+    ends = [r for r in rows.cfi_rows(path)[0] if r[2][3] in ("end", "signal")]
+    assert len(ends) >= 3
+    ask = "".join(f"{at:x}\n" for r in ends for at in range(r[0], r[1] + 1))
+    assert re.fullmatch(r"asked \d\d+ direct 0\n", run([prepared, "-m", path], input=ask).stdout)
+
+
 def test_the_table_of_the_vdso(prepared):
     got = rows.parse_tsv(run([prepared, "vdso"]).stdout.splitlines())
     assert got and all(r[2][3] == "call" for r in got)

@@ -4,6 +4,8 @@
  * its table, found by a lookup at every address, as `etch inspect orc` would.
  *
  *   cfi_prepare FILE          FILE "": the program itself; "vdso": the kernel's
+ *   cfi_prepare -m FILE       reads return addresses, one a line, in hex; prints those
+ *                             for which the map says other than the rows, and counts
  *   cfi_prepare -t FILE       how long it takes, and how large it is (not for a test)
  */
 #include <dlfcn.h>
@@ -69,6 +71,30 @@ static void row_print(uint64_t from, uint64_t to, const struct etch_rule *r)
 	printf("\t%s\t%s\tcfi\n", r->ra & ETCH_RA_REG ? names[r->ra & 15] : "cfa-8", kinds[r->kind]);
 }
 
+static int map_check(const struct etch_unwind *u)
+{
+	unsigned long asked = 0, direct = 0;
+	struct etch_block t;
+	char line[64];
+
+	etch_block_open(u, &t);
+	while (fgets(line, sizeof(line), stdin)) {
+		uint64_t ra = strtoull(line, NULL, 16);
+		const struct etch_map_rule *m = etch_map_find_in(&t, ra - u->text);
+		struct etch_rule rule;
+
+		asked++;
+		if (!m)
+			continue;
+		direct++;
+		etch_map_rule_unpack(m, &rule);
+		if (!etch_rule_equal(&rule, etch_block_find_in(&t, ra - u->text - 1)))
+			printf("%" PRIx64 "\n", ra);
+	}
+	printf("asked %lu direct %lu\n", asked, direct);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct wanted w = {argv[argc - 1], {0}};
@@ -90,13 +116,15 @@ int main(int argc, char **argv)
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	if (!u)
 		return 4;
+	if (!etch_unwind_header_valid(u, size) || !etch_unwind_valid(u, size))
+		return 5;
+	if (argc == 3 && !strcmp(argv[1], "-m"))
+		return map_check(u);
 	if (argc == 3) {
 		printf("%u rows, %" PRIu64 " bytes, %.2f ms\n", u->rows, size,
 		       (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6);
 		return 0;
 	}
-	if (!etch_unwind_header_valid(u, size) || !etch_unwind_valid(u, size))
-		return 5;
 	printf("address\tsize\tcfa\tbp\tra\tkind\tsource\n");
 	last = *etch_block_find(u, 0);
 	for (i = 1; i <= u->text_size; i++) {
