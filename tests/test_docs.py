@@ -666,18 +666,23 @@ def test_what_formats_md_promises_of_linked_files(flow_gcc, shape):
 
     # The segment.
     note = [s for s in r.sections if s[0] == ".etch.segment"]
-    assert bool(note) == bool(r.flags & MODULE_FLAGS["MOVED"]) == shape.startswith("moved")
+    assert note and bool(r.flags & MODULE_FLAGS["MOVED"]) == shape.startswith("moved")
     for _, addr, off, size, kind, flags in note:
         n = r.unpack("segment_note", addr)
         p = next(p for p in r.loads if p["p_vaddr"] == addr)
         assert (size, kind, flags) == (32, "SHT_PROGBITS", 2)
         assert (n["namesz"], n["descsz"], n["version"], n["zero"]) == (5, 12, 1, 0)
         assert n["type"].to_bytes(4, "little") == b"eseg" and n["name"] == int.from_bytes(b"etch", "little")
-        assert addr + n["first"] == r.imv_at[0]
+        # The unwind table, then the tables of sites where they did not fit in place.
+        unwind = next(s for s in r.sections if s[0] == ".etch.unwind")
+        assert addr + n["first"] == unwind[1] and r.bytes(unwind[1], 4) == b"etuw"
+        if shape.startswith("moved"):
+            assert r.imv_at[0] == (unwind[1] + unwind[3] + 3) & ~3
         assert p["p_flags"] == 4 and p["p_align"] == 4096 and p["p_filesz"] == p["p_memsz"]
         assert p["p_vaddr"] % 4096 == 0 == p["p_offset"] % 4096 and p is r.loads[-1]
         names = [s for s in r.sections if s[0] == ".rodata.etch"]
-        assert r.bytes(names[0][1], names[0][3]).split(b"\0") == \
+        assert bool(names) == shape.startswith("moved")
+        assert not names or r.bytes(names[0][1], names[0][3]).split(b"\0") == \
             [r.string(o["ref"]).encode() for o in records if o["kind"] == 1] + [b"", b""]
 
 

@@ -11,8 +11,8 @@
 #endif
 
 static const struct command commands[] = {
-	{"rewrite", "make the tables of an object; sort and bake those of a program or library", cmd_rewrite},
-	{"inspect", "show what is in a file: summary, sites, tables", cmd_inspect},
+	{"rewrite", "make the tables of an object; sort, bake and unwind a program or library", cmd_rewrite},
+	{"inspect", "show what is in a file: summary, sites, unwind rows, code, tables", cmd_inspect},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
