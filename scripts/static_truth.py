@@ -11,8 +11,8 @@ Exit status 1 if a row differs that is not explained, or too much is undefined.
 """
 
 import argparse
+import bisect
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -60,7 +60,8 @@ def look(job):
         r.error = str(why)
         return r
     r.seconds = time.time() - begin
-    truth, _ = rows.cfi_rows(path)
+    truth, fdes = rows.cfi_rows(path)
+    starts, begins = [f[0] for f in fdes], [t[0] for t in truth]
     c = r.compared = rows.compare(truth, ours)
     r.rows = len(ours)
     symbols = None
@@ -80,7 +81,9 @@ def look(job):
             continue
         for start, end, t, o, source in places:
             where = symbols.at(start)
-            reason = explain(path, where, start, end, t, o, what)
+            fde = fdes[bisect.bisect_right(starts, start) - 1]
+            first = truth[bisect.bisect_right(begins, fde[0]) - 1][2]
+            reason = explain(path, where, start, end, t, o, what, fde, first)
             if reason:
                 r.explained[reason] = r.explained.get(reason, 0) + end - start
             else:

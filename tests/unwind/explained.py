@@ -1,13 +1,117 @@
 # SPDX-License-Identifier: MIT
-"""Where .eh_frame and the code disagree and the CFI is the one that is wrong:
-each with its reason. Nothing else may differ."""
+"""Where .eh_frame and the code disagree and neither harms or the CFI is the one
+that is wrong. Each reason is checked against the file's instructions as objdump prints
+them, a third witness, so that it cannot cover for a wrong row. What no rule
+here explains, and PLACES does not name, is an error.
+"""
 
-# (base name of the file, function) -> reason. Filled by hand after reading the
-# code; an entry that no longer applies is harmless, one that is missing fails.
-PLACES = {}
+import bisect
+import re
+import subprocess
+
+import prover
+
+# (base name of the file, function) -> reason, for what only reading the code
+# explains. One that no longer applies is harmless, one that is missing fails.
+PLACES = {
+    ("libc.so.6", "____longjmp_chk"): "CFI describes the frame that is jumped to; rsp is still this function's",
+}
+
+_STOPS = ("jmp", "ret", "ud2", "hlt", "notrack jmp", "bnd jmp", "bnd ret", "repz ret", "(bad)")
+_NOP = re.compile(r"^(data16 |cs |rex\S* )*(nop[wl]?|xchg\s+%ax,%ax|int3)\b")
 
 
-def explain(path, where, start, end, truth, ours, what):
-    """The reason why a difference is right, or None."""
+class Code:
+    """The instructions of a file, read once and only when something differs."""
+
+    def __init__(self, path):
+        out = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", str(path)], stdout=subprocess.PIPE,
+                             text=True, errors="replace").stdout
+        self.addr, self.text = [], []
+        self.jumped = set()  # targets of direct jumps and calls
+        for line in out.splitlines():
+            head, tab, rest = line.partition(":\t")
+            if not tab:
+                continue
+            try:
+                at = int(head, 16)
+            except ValueError:
+                continue
+            self.addr.append(at)
+            self.text.append(rest.strip())
+            if rest[0] == "j" or rest.startswith(("call", "bnd j", "notrack j")):
+                word = rest.split()
+                for w in word[1:3]:
+                    try:
+                        self.jumped.add(int(w, 16))
+                        break
+                    except ValueError:
+                        continue
+
+    def between(self, start, end):
+        """[(address, text)], or None when start is not a boundary."""
+        i = bisect.bisect_left(self.addr, start)
+        if i == len(self.addr) or self.addr[i] != start:
+            return None
+        j = bisect.bisect_left(self.addr, end)
+        return list(zip(self.addr[i:j], self.text[i:j]))
+
+    def is_nop(self, addr):
+        i = bisect.bisect_left(self.addr, addr)
+        return i < len(self.addr) and self.addr[i] == addr and bool(_NOP.match(self.text[i]))
+
+
+_code = {}
+
+
+def code_of(path):
+    if path not in _code:
+        _code.clear()
+        _code[path] = Code(path)
+    return _code[path]
+
+
+def never_runs(code, start, end):
+    """Padding: only NOPs, behind what does not go on, and no direct jump leads in."""
+    insns = code.between(start, end)
+    if not insns:
+        return False
+    if not all(_NOP.match(t) for _, t in insns):
+        return False
+    if any(a in code.jumped for a, _ in insns):
+        return False
+    # Other rows may split one run of NOPs: what is before all of it decides.
+    i = bisect.bisect_left(code.addr, start) - 1
+    while i >= 0 and _NOP.match(code.text[i]) and code.addr[i] not in code.jumped:
+        i -= 1
+    return i >= 0 and (code.text[i].startswith(_STOPS) or code.text[i].startswith(("call", "*(bad)")))
+
+
+_proofs = {}
+
+
+def proof(code, fde, rule):
+    key = (id(code), fde)
+    if key not in _proofs:
+        if len(_proofs) > 64:
+            _proofs.clear()
+        _proofs[key] = prover.Function(code, *fde, rule)
+    return _proofs[key]
+
+
+def explain(path, where, start, end, truth, ours, what, fde, first):
+    """The reason why a difference is no error, or None. fde: (start, end); first: the rule
+    of .eh_frame at its start."""
     name = str(path).rsplit("/", 1)[-1]
-    return PLACES.get((name, where.split("+")[0]))
+    code = code_of(str(path))
+    if never_runs(code, start, end):
+        return "padding: NOPs that nothing reaches"
+    if ours[3] == "call" and truth[3] == "call":
+        verdict = prover.judge(proof(code, fde, first), code, start, end, truth, ours)
+        if verdict == "both":
+            return "equivalent: both are proved"
+        if verdict == "ours":
+            return "proved; CFI is wrong there or names what is not tracked"
+        if verdict == "cfi":
+            return None
+    return PLACES.get((name, where.split("+")[0].strip("(")))
