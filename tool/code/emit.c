@@ -227,19 +227,35 @@ static void sigreturn_push(struct emit *e)
 	e->at = e->piece->end;
 }
 
-bool emit_rows(struct emit *e, struct flow *f, bool no_cfi, struct piece_rows *out)
+bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi)
 {
-	const struct piece *p = f->piece;
+	e->piece = &env->pieces[piece];
+	e->count = e->finding_count = e->cfi_count = e->cfi_at = 0;
+	e->failed = e->silent = false;
+	e->no_cfi = no_cfi;
+	e->at = e->piece->start;
+	if (e->piece->fde >= 0 && !no_cfi)
+		cfi_file_rows(env->cfi, (size_t)e->piece->fde, 0, cfi_add, e);
+	return !e->failed;
+}
+
+bool emit_is_part(const struct emit *e)
+{
+	struct state entry;
+
+	if (!e->cfi_count || e->cfi[0].start > e->piece->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
+		return false;
+	state_entry(&entry);
+	return state_witness(&entry, &e->cfi[0].rule) != WITNESS_CONFIRMS;
+}
+
+bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
+{
+	const struct piece *p = e->piece;
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
-	e->piece = p;
-	e->count = e->finding_count = e->cfi_count = e->cfi_at = 0;
-	e->failed = e->silent = false;
-	e->at = p->start;
-	if (p->fde >= 0 && !no_cfi)
-		cfi_file_rows(f->env->cfi, (size_t)p->fde, 0, cfi_add, e);
-	if (no_cfi && code_is_sigreturn(p->bytes, p->end - p->start))
+	if (e->no_cfi && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* state_add() then finds all done */
 	flow_states(f, state_add, e);
 	fill(e, p->end, e->at > p->start ? &e->rule : NULL);

@@ -34,8 +34,13 @@ struct emit {
 	struct state state;
 };
 
-/* Rows of the piece that `f` has just run over. False: out of memory. */
-bool emit_rows(struct emit *e, struct flow *f, bool no_cfi, struct piece_rows *out);
+/* Reads what .eh_frame says of a piece, or with no_cfi nothing. False: out of memory. */
+bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi);
+/* Does .eh_frame say that the piece begins otherwise than a function does? */
+bool emit_is_part(const struct emit *e);
+/* Rows of the piece that emit_begin() has been called for and `f` has just run
+ * over; completes f's results. False: out of memory. */
+bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out);
 void emit_free(struct emit *e);
 void piece_rows_free(struct piece_rows *p);
 

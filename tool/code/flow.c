@@ -152,6 +152,23 @@ static void step_relocate(const struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
+static void exit_add(struct flow *f, uint64_t target, unsigned kind)
+{
+	if (!room_make(&f->exits, &f->exit_room, f->exit_count, sizeof(*f->exits)))
+		f->failed = true;
+	else
+		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number, piece_number(f->env, target)};
+}
+
+/* An address in a register: of a function, perhaps. */
+static void ref_note(struct flow *f, uint64_t addr)
+{
+	const struct piece *p = addr - f->env->index_base < f->env->index_span ? piece_at(f->env, addr) : NULL;
+
+	if (p && p->start == addr && !p->named)
+		exit_add(f, addr, EXIT_REF);
+}
+
 /* The step at an offset, decoded when first asked for. */
 static uint32_t step_get(struct flow *f, uint64_t off)
 {
@@ -180,6 +197,8 @@ static uint32_t step_get(struct flow *f, uint64_t off)
 		s->a = INSN_NO_REG;
 		s->imm = 8;
 	}
+	if ((s->op == STEP_CONST || (s->op == STEP_ADDRESS && s->b == INSN_PC_REG)) && !f->env->reloc_count)
+		ref_note(f, (uint64_t)s->imm);
 	f->step_at[f->step_count] = (uint32_t)off;
 	f->leader[f->step_count] = 0;
 	f->seen[f->step_count] = 0;
@@ -783,7 +802,9 @@ static void tables_follow(struct flow *f)
 			for (i = 0; i < j->entries; i++) {
 				uint64_t target = table_target(f, &j->what, i);
 
-				if (!inside(f, target))
+				/* Without a bound, an entry may be of the next table, which is
+				 * relative to another place: jumps_follow() finds the code. */
+				if (!inside(f, target) || !j->what.most)
 					continue;
 				enter(f, target, &j->state);
 				j = &f->jumps[k];
@@ -820,14 +841,6 @@ uint32_t piece_number(const struct flow_env *env, uint64_t addr)
 	const struct piece *p = addr & (FLOW_EXTERN | FLOW_SLOT) ? NULL : piece_at(env, addr);
 
 	return p ? (uint32_t)(p - env->pieces) : NO_PIECE;
-}
-
-static void exit_add(struct flow *f, uint64_t target, unsigned kind)
-{
-	if (!room_make(&f->exits, &f->exit_room, f->exit_count, sizeof(*f->exits)))
-		f->failed = true;
-	else
-		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number, piece_number(f->env, target)};
 }
 
 /* Is there nothing but padding from `off` to the end? */

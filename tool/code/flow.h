@@ -40,6 +40,7 @@ enum flow_exit_kind {
 	EXIT_FRESH = 2, /* a call; only from it the next instruction is reached, as far as is seen */
 	EXIT_TAIL = 3,  /* a jump to the start of another piece, as if to call it */
 	EXIT_PART = 4,  /* ... with a frame of this one */
+	EXIT_REF = 5,   /* its address is taken */
 };
 
 struct flow_exit {

@@ -26,6 +26,7 @@ struct piece_state {
 	uint64_t edges_seen; /* checksum of the edges that it was run with */
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
+	bool evident;        /* something shows that it begins as functions do */
 	bool run;            /* in the coming round */
 };
 
@@ -64,6 +65,7 @@ struct work {
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
 	bool failed;
+	bool judged;                /* evidence_judge() has been */
 };
 
 static bool room_make(void *array, size_t *room, size_t count, size_t size)
@@ -312,8 +314,10 @@ static void *worker(void *arg)
 			while (to < w->edge_count && w->edges[to].target < p->end)
 				to++;
 			piece_rows_free(&s->rows);
-			ok = flow_run(&flow, &w->env, number, w->edges + from, to - from, s->fragment) &&
-			     emit_rows(&emit, &flow, w->options->no_cfi, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
+			ok = emit_begin(&emit, &w->env, number, w->options->no_cfi) &&
+			     flow_run(&flow, &w->env, number, w->edges + from, to - from,
+			              s->fragment || (!p->named && emit_is_part(&emit))) &&
+			     emit_rows(&emit, &flow, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
 		}
 	}
@@ -486,6 +490,71 @@ static int strays_add(struct work *w, struct error *e)
 	return 0;
 }
 
+/* Data that holds a piece's address: relocations that put it there, or words as
+ * they are in the file. */
+static int evidence_data(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+	uint64_t at, word;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint32_t k;
+
+		if (elf_is_object(f) || !s->data || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
+			continue;
+		if (s->sh.sh_type == SHT_RELA) {
+			struct elf_reloc *r;
+			long n = elf_relocs(f, i, &r, e), j;
+
+			for (j = 0; j < n; j++) {
+				k = r[j].type == R_X86_64_RELATIVE || r[j].type == R_X86_64_IRELATIVE
+				            ? piece_number(&w->env, (uint64_t)r[j].addend & ~(FLOW_EXTERN | FLOW_SLOT)) : NO_PIECE;
+				if (k != NO_PIECE && w->pieces.list[k].start == (uint64_t)r[j].addend)
+					w->state[k].evident = true;
+			}
+			if (n >= 0)
+				free(r);
+			continue;
+		}
+		if (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_INIT_ARRAY && s->sh.sh_type != SHT_FINI_ARRAY &&
+		    s->sh.sh_type != SHT_PREINIT_ARRAY)
+			continue;
+		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
+			memcpy(&word, s->data + at, 8);
+			if (word - w->env.index_base >= w->env.index_span)
+				continue;
+			k = piece_number(&w->env, word);
+			if (k != NO_PIECE && w->pieces.list[k].start == word)
+				w->state[k].evident = true;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Without .eh_frame's rows, only what is called, jumped to as if to call it, or has
+ * its address taken is known to begin as functions do.
+ */
+static void evidence_judge(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+
+		if (x->kind != EXIT_PART && x->to != NO_PIECE && w->pieces.list[x->to].start == x->target)
+			w->state[x->to].evident = true;
+	}
+	for (i = 0; i < w->pieces.count; i++) {
+		struct piece_state *s = &w->state[i];
+
+		if (!s->evident && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment)
+			s->fragment = s->run = true;
+	}
+}
+
 /* A start that others jump to with a frame of theirs, that has no name and that
  * nobody calls: a part of them. What such a piece said while it was taken for a
  * function is void. */
@@ -534,6 +603,10 @@ static int fragments_find(struct work *w, struct error *e)
 	}
 	free(starts);
 	free(called);
+	if (w->options->no_cfi && !w->judged) {
+		w->judged = true;
+		evidence_judge(w);
+	}
 	/* Their edges go now, before they mislead others. */
 	for (i = k = 0; i < w->edge_count; i++)
 		if (!w->state[w->edges[i].from].run)
@@ -862,6 +935,8 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		error_set(e, "out of memory");
 		goto out;
 	}
+	if (o->no_cfi && evidence_data(&w, e))
+		goto out;
 	for (i = 0; i < w.pieces.count; i++)
 		w.state[i].run = true;
 	for (rounds = 0; more > 0 && rounds < ROUNDS_MOST; rounds++) {

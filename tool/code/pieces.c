@@ -213,7 +213,7 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 		while (k < out->entry_count && out->entries[k] < p->end)
 			k++;
 		p->entry_count = (uint32_t)k - p->entry;
-		p->outermost = !elf_is_object(f) && f->eh.e_type != ET_REL && p->start == f->eh.e_entry && f->eh.e_entry;
+		p->outermost = (f->eh.e_type == ET_EXEC || elf_is_pie(f)) && p->start == f->eh.e_entry && f->eh.e_entry;
 	}
 	err = 0;
 out:

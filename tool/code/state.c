@@ -90,6 +90,8 @@ static bool is_kept(struct value v, struct value address)
 static void slot_store(struct state *s, struct value address, struct value v, unsigned size)
 {
 	slots_overwrite(s, address, size);
+	if (v.kind == VALUE_ENTRY)
+		v.most = 0;
 	if (size == 8 && is_kept(v, address) && s->slot_count < STATE_SLOTS)
 		s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, v};
 }
@@ -249,7 +251,10 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		align(s, in->a, at);
 		break;
 	case STEP_LOAD:
-		s->reg[in->a] = in->b < 16 ? slot_load(s, value_moved(s->reg[in->b], in->disp)) : any;
+		v = in->b < 16 ? slot_load(s, value_moved(s->reg[in->b], in->disp)) : any;
+		if (v.kind == VALUE_ENTRY)
+			v.most = 1;
+		s->reg[in->a] = v;
 		break;
 	case STEP_STORE:
 		if (in->b < 16 && is_address(v = value_moved(s->reg[in->b], in->disp)))
@@ -317,6 +322,10 @@ static struct value value_merged(struct value a, struct value b)
 {
 	if (value_same(a, b))
 		return a;
+	if (a.kind == VALUE_ENTRY && b.kind == VALUE_ENTRY && a.reg == b.reg) {
+		a.most = 0;
+		return a;
+	}
 	if ((a.kind == VALUE_BELOW || a.kind == VALUE_CONST) && (b.kind == VALUE_BELOW || b.kind == VALUE_CONST))
 		return a.off == b.off || a.off > b.off ? value_of(VALUE_BELOW, 0, a.off) : any; /* never up: no end */
 	return any;
@@ -433,7 +442,11 @@ static bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
-	if (x && !x->aligned) {
+	/* Both the register and the slot may have it. Where it was loaded back (other
+	 * than by pop, of which .eh_frame does not tell either) it is the register. */
+	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP && s->reg[RBP].most) {
+		out->bp = ETCH_BP_SAME;
+	} else if (x && !x->aligned) {
 		out->bp = ETCH_BP_CFA;
 		out->bp_off = x->at;
 	} else if (x && s->reg[RBP].kind == VALUE_ALIGNED) {

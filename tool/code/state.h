@@ -28,7 +28,7 @@ enum value_kind {
 struct value {
 	int32_t off;
 	uint8_t kind, reg;
-	uint16_t most; /* of a jump table: entries; 0 = not known */
+	uint16_t most; /* of a jump table: entries, 0 = not known; of VALUE_ENTRY: 1 = loaded back from a slot */
 };
 
 /* 8 bytes of stack at an address that is known, and what they hold. */

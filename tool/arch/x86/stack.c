@@ -373,10 +373,11 @@ bool code_is_sigreturn(const uint8_t *bytes, size_t size)
 	static const uint8_t wide[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}; /* mov $15,%rax; syscall */
 	static const uint8_t narrow[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};           /* mov $15,%eax; syscall */
 
-	if (size && bytes[0] == 0x90) { /* glibc begins the FDE one byte before */
-		bytes++;
-		size--;
-	}
-	return (size >= sizeof(wide) && !memcmp(bytes, wide, sizeof(wide))) ||
-	       (size >= sizeof(narrow) && !memcmp(bytes, narrow, sizeof(narrow)));
+	int i;
+
+	for (i = 0; i < 2 && size; i++, bytes++, size--) /* glibc begins the FDE one byte before */
+		if ((size >= sizeof(wide) && !memcmp(bytes, wide, sizeof(wide))) ||
+		    (size >= sizeof(narrow) && !memcmp(bytes, narrow, sizeof(narrow))))
+			return true;
+	return false;
 }
