@@ -197,7 +197,7 @@ static uint32_t step_get(struct flow *f, uint64_t off)
 		s->a = INSN_NO_REG;
 		s->imm = 8;
 	}
-	if ((s->op == STEP_CONST || (s->op == STEP_ADDRESS && s->b == INSN_PC_REG)) && !f->env->reloc_count)
+	if (s->flow == FLOW_NEXT && s->imm && !f->env->reloc_count)
 		ref_note(f, (uint64_t)s->imm);
 	f->step_at[f->step_count] = (uint32_t)off;
 	f->leader[f->step_count] = 0;

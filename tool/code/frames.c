@@ -27,6 +27,7 @@ struct piece_state {
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
 	bool evident;        /* something shows that it begins as functions do */
+	bool unknown;        /* a fragment only because nothing shows what it is */
 	bool run;            /* in the coming round */
 };
 
@@ -550,8 +551,12 @@ static void evidence_judge(struct work *w)
 	for (i = 0; i < w->pieces.count; i++) {
 		struct piece_state *s = &w->state[i];
 
-		if (!s->evident && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment)
-			s->fragment = s->run = true;
+		if (!s->evident && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment) {
+			s->fragment = s->unknown = s->run = true;
+		} else if (s->evident && s->unknown) { /* now it is */
+			s->fragment = s->unknown = false;
+			s->run = true;
+		}
 	}
 }
 
@@ -598,15 +603,15 @@ static int fragments_find(struct work *w, struct error *e)
 		if (k < n && starts[k] == w->pieces.list[i].start)
 			fragment = !called[k];
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
+		if (fragment && s->unknown)
+			s->unknown = false;
 		if (fragment && !s->fragment)
 			s->fragment = s->run = true;
 	}
 	free(starts);
 	free(called);
-	if (w->options->no_cfi && !w->judged) {
-		w->judged = true;
+	if (w->judged)
 		evidence_judge(w);
-	}
 	/* Their edges go now, before they mislead others. */
 	for (i = k = 0; i < w->edge_count; i++)
 		if (!w->state[w->edges[i].from].run)
@@ -833,6 +838,13 @@ static int round_prepare(struct work *w, struct error *e)
 	for (i = 0; i < w->pieces.count; i++)
 		if (w->state[i].run)
 			return 1;
+	if (w->options->no_cfi && !w->judged) { /* all is known that can be: what is still without a sign */
+		w->judged = true;
+		evidence_judge(w);
+		for (i = 0; i < w->pieces.count; i++)
+			if (w->state[i].run)
+				return 1;
+	}
 	return 0;
 }
 

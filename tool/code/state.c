@@ -9,6 +9,9 @@
 /* Bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
 #define RED_ZONE 128
 
+/* A constant below this is a number, from here on it may be an address of code. */
+#define CODE_LOWEST 4096
+
 static const struct value any;
 
 static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
@@ -185,8 +188,11 @@ static struct value table_target(struct value a, struct value b)
 {
 	struct value t = a.kind == VALUE_DISTANCE ? a : b, base = a.kind == VALUE_DISTANCE ? b : a;
 
-	if (t.kind != VALUE_DISTANCE)
+	if (t.kind != VALUE_DISTANCE) {
+		if ((a.kind == VALUE_CONST && a.off >= CODE_LOWEST) || (b.kind == VALUE_CONST && b.off >= CODE_LOWEST))
+			return value_of(VALUE_TARGET, 0, 0);
 		return any;
+	}
 	t.kind = VALUE_TARGET;
 	if (base.kind != VALUE_CONST || base.off != t.off)
 		t.off = 0;
@@ -238,12 +244,15 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	case STEP_SUBREG:
 		v = s->reg[in->a];
 		w = s->reg[in->b];
-		if (in->op == STEP_ADDREG && (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE))
+		if (in->op == STEP_ADDREG && (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE ||
+		                              (w.kind == VALUE_CONST && w.off >= CODE_LOWEST && !is_address(v))))
 			s->reg[in->a] = table_target(v, w);
 		else if (w.kind == VALUE_CONST)
 			s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
-		else if (v.kind == VALUE_CONST && in->op == STEP_ADDREG)
+		else if (v.kind == VALUE_CONST && in->op == STEP_ADDREG && is_address(w))
 			s->reg[in->a] = value_moved(w, v.off);
+		else if (v.kind == VALUE_CONST && v.off >= CODE_LOWEST)
+			s->reg[in->a] = value_of(VALUE_TARGET, 0, 0); /* a computed place in a row of equal pieces */
 		else
 			s->reg[in->a] = any;
 		break;

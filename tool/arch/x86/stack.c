@@ -346,6 +346,8 @@ bool step_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct step 
 		                             z.cpu_flags->undefined));
 		if (stores && out->op == STEP_NONE)
 			out->op = STEP_STORE; /* of some value: a is INSN_NO_REG */
+		if ((out->op == STEP_NONE || out->op == STEP_STORE) && z.raw.imm[0].size == 32 && !out->imm)
+			out->imm = (int64_t)z.raw.imm[0].value.u; /* it may be an address */
 	}
 	return true;
 }
