@@ -3,13 +3,16 @@
 import collections
 import hashlib
 import os
+import pathlib
 import random
 import re
 import shutil
 import statistics
 import subprocess
+import sys
+import time
 
-from common import B, HERE, OUT, TOP, etch_needed, fail, parse, sh, spread, table
+from common import B, HERE, OUT, TOP, etch_needed, fail, parse, sections, sh, table
 
 SRC = HERE / "unwind"
 FUNCTIONS = 8192
@@ -228,3 +231,215 @@ def part_unwind(args):
 def cell(v):
     digits = 2 if statistics.median(v) < 10 else 0
     return f"{statistics.median(v):,.{digits}f} ({min(v):,.{digits}f} to {max(v):,.{digits}f})"
+
+
+# ---- lookup: the experiments of 2017 ------------------------------------------------
+
+LOOKUPS = (("packed, 256-byte blocks", "ip packed lookup", ["-DLOOKUP=BLOCK_256"]),
+           ("unpacked, 256-byte blocks", "ip wide lookup", ["-DLOOKUP=BLOCK_256", "-DWIDE"]),
+           ("packed, blocks by division", "ip packed odd", ["-DLOOKUP=BLOCK_ODD"]),
+           ("unpacked, blocks by division", "ip wide odd", ["-DLOOKUP=BLOCK_ODD", "-DWIDE"]),
+           ("packed, division by a constant", "ip packed odd", ["-DLOOKUP=BLOCK_CONSTANT"]),
+           ("packed, no lookup table", "ip packed", ["-DLOOKUP=SEARCH_ALL"]),
+           ("unpacked, no lookup table", "ip wide", ["-DLOOKUP=SEARCH_ALL", "-DWIDE"]),
+           ("block format", "block", ["-DBLOCK"]),
+           ("block format and map 64", "block map", ["-DMAP"]))
+PROBE_AT = 0x10000000
+
+
+def lookup_build(name, flags, at=PROBE_AT):
+    """The code under test at one address; the loop that calls it is the same object, at
+    its own address, in all programs."""
+    dir_ = OUT / "unwind"
+    dir_.mkdir(parents=True, exist_ok=True)
+    stem = re.sub(r"\W+", "-", name) + f"-{at:x}"
+    o, main = dir_ / f"{stem}.o", dir_ / "lookup_main.o"
+    sh("gcc", *CFLAGS, *flags, f'-DNAME="{name}"', "-c", SRC / "lookup_probe.c", "-o", o)
+    if not main.exists() or at == PROBE_AT and "packed, 256" in name:
+        sh("gcc", *CFLAGS, "-c", SRC / "lookup_main.c", "-o", main)
+    sh("gcc", "-no-pie", "-o", dir_ / stem, main, o, f"-Wl,--section-start=.probe={at:#x}")
+    return dir_ / stem
+
+
+def sidecar(file, *options):
+    """The table of a file, by itself."""
+    dir_ = OUT / "unwind" / "sidecar"
+    shutil.rmtree(dir_, ignore_errors=True)
+    dir_.mkdir(parents=True)
+    sh(B / "etch", "rewrite", "--only", "orc", *options, "--sidecar", dir_, file)
+    made = list(dir_.iterdir())
+    if len(made) != 1:
+        fail(f"no sidecar of {file}")
+    table_ = OUT / "unwind" / f"{file.name}.table"
+    shutil.move(made[0], table_)
+    return table_
+
+
+def part_lookup(args):
+    etch_needed()
+    print("### lookup\n")
+    files = [f for f in BINARIES if f.name in ("libc.so.6", "cc1plus")]
+    programs = {name: lookup_build(name, flags) for name, _, flags in LOOKUPS}
+    shifted = {(name, n): lookup_build(name, flags, PROBE_AT + n)
+               for name, _, flags in LOOKUPS[:2] for n in range(0, 64, 4)}
+    rounds, turns = (2, 2) if args.quick else (4, 7)
+    for file in files:
+        table_ = sidecar(file)
+        info, cells = {}, collections.defaultdict(list)
+
+        def run(key, program):
+            i, rows = parse(sh(program, file, table_, rounds))
+            info[key] = i
+            for n, what in enumerate(("warm", "random")):
+                cells[key, what].append(statistics.median(float(r[n]) for r in rows) / i["ticks_per_ns"])
+
+        for _ in range(turns):
+            for name, program in programs.items():
+                run(name, program)
+            for key, program in shifted.items():
+                run(key, program)
+        i = info["block format"]
+        print(f"{file.name}: {int(i['rows']):,} rows, {int(i['text']):,} bytes of text; return addresses of "
+              f"{int(i['addresses']):,} calls; ns a lookup, each waiting for the one before; median (and range) of "
+              f"{turns} runs of each program, in turn.\n")
+        out = []
+        for name, what, _ in LOOKUPS:
+            size = sum(info[name][k] for k in what.split())
+            out.append([name, f"{int(size):,}", f"{size / i['rows']:.2f}", cell(cells[name, "warm"]),
+                        cell(cells[name, "random"])])
+        table(["table", "bytes", "bytes a row", "warm", "random"], out)
+        print("The same code at 16 addresses, 4 bytes apart (medians):\n")
+        table(["code", "warm, least", "warm, most", "random, least", "random, most"],
+              [[name] + [f"{f(statistics.median(cells[(name, n), w]) for n in range(0, 64, 4)):.2f}"
+                         for w in ("warm", "random") for f in (min, max)] for name, _, _ in LOOKUPS[:2]])
+
+
+# ---- tables: bytes --------------------------------------------------------------------
+
+LIB = pathlib.Path("/usr/lib/x86_64-linux-gnu")
+# What Debian 12 with the packages of scripts/deps.sh has, by size of text.
+BINARIES = [LIB / "ld-linux-x86-64.so.2", LIB / "libstdc++.so.6", LIB / "libc.so.6", LIB / "libcrypto.so.3",
+            pathlib.Path("/usr/bin/python3.11"), pathlib.Path("/usr/bin/gdb"),
+            pathlib.Path("/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus"), LIB / "libLLVM-14.so.1"]
+
+
+def part_tables(args):
+    etch_needed()
+    print("### tables\n")
+    out, shares = [], []
+    for file in BINARIES:
+        if not file.exists():
+            print(f"{file.name} is not installed.\n")
+            continue
+        made = OUT / "unwind" / "rewritten"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        sizes = {}
+        for name, options in (("orc", ["--encoding", "orc"]), ("none", ["--unwind-map=none"]),
+                              ("128", ["--unwind-map=128"]), ("64", ["--unwind-map=64"])):
+            sh(B / "etch", "rewrite", "--only", "orc", *options, "-o", made, file)
+            found = sections(made)
+            sizes[name] = sum(found[s] for s in (".etch.unwind", ".orc_unwind_ip", ".orc_unwind", ".orc_lookup"))
+            rows = found[".orc_unwind_ip"] // 4 or rows
+        text = executable(file)
+        eh = sum(sections(file)[s] for s in (".eh_frame", ".eh_frame_hdr"))
+        at = lambda n: f"{n:,}: {n / rows:.2f}, {n / text:.1%}"
+        out.append([file.name, f"{text:,}", f"{rows:,}", at(eh), at(sizes["orc"])] +
+                   [f"{at(sizes[n])}, {sizes[n] / eh:.0%}" for n in ("none", "128", "64")])
+        shares.append({n: sizes[n] / eh for n in sizes})
+    made.unlink(missing_ok=True)
+    print("Bytes of the tables: bytes a row, share of all executable bytes; block also as a share of "
+          ".eh_frame + .eh_frame_hdr. Rows are those of the orc arrays.\n")
+    table(["file", "text", "rows", ".eh_frame + hdr", "orc", "block", "block, map 128", "block, map 64"], out)
+    count = lambda n, limit: sum(s[n] <= limit for s in shares)
+    print(f"block at most a third of .eh_frame + hdr: {count('none', 1 / 3)} of {len(shares)}; with map 128 at most a half: "
+          f"{count('128', 1 / 2)}; with map 64: {count('64', 1 / 2)}.\n")
+    sframe_table()
+
+
+def executable(path):
+    """Bytes in executable sections."""
+    return sum(int(m[1], 16) for m in re.finditer(
+        r"^\s*\[ *\d+\] \S+ +\S+ +[0-9a-f]{8,} [0-9a-f]+ ([0-9a-f]+) [0-9a-f]+ +[WAMSILOGTpol]*X", sh("readelf", "-SW", path), re.M))
+
+
+def sframe_table():
+    """Beside SFrame: programs of which there is source, assembled with as --gsframe."""
+    if "--gsframe" not in sh("as", "--help"):
+        print("This assembler does not make SFrame.\n")
+        return
+    dir_ = OUT / "unwind" / "sframe"
+    shutil.rmtree(dir_, ignore_errors=True)
+    dir_.mkdir(parents=True)
+    r = subprocess.run([sys.executable, TOP / "scripts/fetch.py", "sqlite"], capture_output=True, text=True)
+    sources = [("a tree of `unwind`, dense (2 of 8 files)", tree_build("dense", False)[:2])]
+    if r.returncode == 0:
+        sources.insert(0, ("SQLite", [pathlib.Path(r.stdout.strip()) / "sqlite3.c"]))
+    out = []
+    for name, files in sources:
+        objects = []
+        for f in files:
+            s, o = dir_ / f"{f.stem}.s", dir_ / f"{f.stem}.o"
+            sh("gcc", "-O2", "-fPIC", "-w", "-I", SRC, "-S", f.with_suffix(".c"), "-o", s)
+            sh("as", "--gsframe", s, "-o", o)
+            objects.append(o)
+        so = dir_ / "linked.so"
+        sh("gcc", "-shared", "-nostdlib", "-o", so, *objects)
+        found = sections(so)
+        sizes = {}
+        for map_ in ("none", "64"):
+            sh(B / "etch", "rewrite", "--only", "orc", f"--unwind-map={map_}", "-o", dir_ / "made", so)
+            sizes[map_] = sections(dir_ / "made")[".etch.unwind"]
+        text = executable(so)
+        eh = found[".eh_frame"] + found[".eh_frame_hdr"]
+        sframe = sum(sections(o)[".sframe"] for o in objects)
+        out.append([name, f"{text:,}"] + [f"{n:,} ({n / text:.1%})" for n in (eh, sframe, sizes["none"], sizes["64"])])
+    print(f"SFrame by {sh('as', '--version').splitlines()[0]}, gcc -O2:\n")
+    table(["program", "text", ".eh_frame + hdr", ".sframe", "block", "block, map 64"], out)
+
+
+# ---- generator: time and memory ------------------------------------------------------------
+
+def process(*command):
+    """Wall seconds, CPU seconds and peak KiB of a process."""
+    start = time.monotonic()
+    pid = os.posix_spawn(str(command[0]), [str(c) for c in command], os.environ,
+                         file_actions=[(os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_WRONLY, 0) for n in (1, 2)])
+    _, status, usage = os.wait4(pid, 0)
+    wall = time.monotonic() - start
+    if status:
+        fail(f"`{' '.join(map(str, command))}` ended with status {status}")
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+
+
+def part_generator(args):
+    etch_needed()
+    print("### generator\n")
+    decode = OUT / "unwind" / "decode"
+    decode.parent.mkdir(parents=True, exist_ok=True)
+    sh("gcc", "-O2", "-Wall", "-Wextra", SRC / "decode.c", "-o", decode, "-lZydis", "-lelf")
+    made = OUT / "unwind" / "generated"
+    out = []
+    for file in BINARIES[-2:]:
+        if not file.exists():
+            print(f"{file.name} is not installed.\n")
+            continue
+        commands = {"Zydis, minimal mode": [decode, file]}
+        for jobs in (1, 2):
+            commands[f"etch rewrite, -j{jobs}"] = [B / "etch", "rewrite", "--only", "orc", f"-j{jobs}", "-o", made, file]
+        commands["etch rewrite, --no-cfi"] = [B / "etch", "rewrite", "--only", "orc", "--no-cfi", "-o", made, file]
+        runs = collections.defaultdict(list)
+        for _ in range(2 if args.quick else 7):
+            for name, command in commands.items():
+                runs[name].append(process(*command))
+        text = executable(file)
+        insns = int(sh(decode, file).split()[0])
+        base = statistics.median(r[1] for r in runs["Zydis, minimal mode"])
+        for name, r in runs.items():
+            wall, cpu, peak = (statistics.median(x[n] for x in r) for n in range(3))
+            out.append([f"{file.name} ({text / 1e6:.1f} MB of text, {insns / 1e6:.1f} M instructions): {name}",
+                        f"{wall:.2f} ({min(x[0] for x in r):.2f} to {max(x[0] for x in r):.2f})",
+                        f"{cpu:.2f} ({min(x[1] for x in r):.2f} to {max(x[1] for x in r):.2f})",
+                        f"{cpu / base:.1f}", f"{cpu * 1e9 / insns:.0f}", f"{peak / 1024:,.0f}", f"{peak * 1024 / text:.1f}"])
+        made.unlink(missing_ok=True)
+    print("Whole processes, reading and writing the file included; medians (and range) in turn.\n")
+    table(["file: what", "wall, s", "CPU, s", "CPU, times Zydis", "CPU ns an instruction", "peak MiB", "peak, times text"], out)
