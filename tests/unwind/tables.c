@@ -120,7 +120,8 @@ static void sample_make(struct sample *s)
 {
 	static const uint32_t varieties[] = { 2, 10, 100, 5000 };
 	static const uint32_t gaps[] = { 1, 3, 12, 40, 300, 3000, 40000 };
-	unsigned variety = varieties[below(4)];
+	struct { uint32_t n; struct etch_rule rule[12]; uint8_t gap[12]; } motif[6];
+	unsigned variety = varieties[below(4)], motifs;
 	uint32_t size = below(8) ? 1 + below(60000) : 1 + below(700), gap = gaps[below(7)], at, i, n, limit;
 
 	memset(s, 0, sizeof(*s));
@@ -133,6 +134,14 @@ static void sample_make(struct sample *s)
 		s->size = size = 0;
 		goto end;
 	}
+	for (i = 0; i < 6; i++) {
+		motif[i].n = 2 + below(11);
+		for (n = 0; n < motif[i].n; n++) {
+			motif[i].rule[n] = rule_random(variety);
+			motif[i].gap[n] = (uint8_t)(1 + below(below(4) ? 2 : 15));
+		}
+	}
+	motifs = below(3) ? 1 + below(30) : 0;
 	at = below(2) ? 0 : below(size < 256 ? size : 256);
 	for (i = 0; i < at; i++)
 		s->row_of[i] = UINT32_MAX;
@@ -140,6 +149,15 @@ static void sample_make(struct sample *s)
 	for (n = 0; at < size; n++) {
 		uint32_t next;
 
+		if (motifs && below(motifs) == 0) { /* what repeats, as prologues do */
+			uint32_t m = below(6), k;
+
+			for (k = 0; k < motif[m].n && at + motif[m].gap[k] < size; k++, n++) {
+				s->rows.rows[n] = (struct row){ s->text + at, motif[m].rule[k], (uint8_t)below(4) };
+				for (next = at + motif[m].gap[k]; at < next; at++)
+					s->row_of[at] = n;
+			}
+		}
 		if (below(40) == 0) /* dense and empty stretches in one list */
 			limit = below(2) ? 1 : gaps[below(7)];
 		next = at + 1 + below(limit);
@@ -178,7 +196,7 @@ static void rule_same(const struct sample *s, const struct etch_rule *got, uint6
 /* ---- lookup ------------------------------------------------------------------------ */
 
 struct totals {
-	uint64_t bytes, rows, calls, answered, packable, escapes, long_blocks, orc_rows, orc_unfit, chains;
+	uint64_t bytes, rows, calls, answered, packable, escapes, long_blocks, orc_rows, orc_unfit, chains, runs, in_runs;
 };
 
 static void block_check(const struct sample *s, const uint8_t *table, size_t size, struct totals *t)
@@ -199,6 +217,8 @@ static void block_check(const struct sample *s, const uint8_t *table, size_t siz
 	}
 	rule_same(s, etch_block_find(u, ~0ull), ~0ull, "block");
 	t->escapes += u->escape_count;
+	t->runs += u->run_count;
+	t->in_runs += u->rows - 1 - (u->pool_size - ETCH_POOL_TAIL - 1) / 2;
 	for (i = 0; i < (s->size + 255) / 256; i++)
 		t->long_blocks += etch_block_record(&block, i + 1) - etch_block_record(&block, i) > 64;
 	if (!u->map_shift)
@@ -215,6 +235,16 @@ static void block_check(const struct sample *s, const uint8_t *table, size_t siz
 		t->answered++;
 		etch_map_rule_unpack(m, &r);
 		rule_same(s, &r, offset - 1, "map");
+	}
+	/* Signal and outermost frames are returned to without a call. */
+	for (i = 0; i + 1 < s->rows.count; i++) {
+		const struct row *row = &s->rows.rows[i];
+		uint64_t offset;
+
+		if (row->rule.kind == ETCH_RULE_SIGNAL || row->rule.kind == ETCH_RULE_END)
+			for (offset = row->addr - s->text; offset <= row[1].addr - s->text; offset++)
+				if (etch_map_find(u, offset))
+					fail("the map answers in a frame that nobody called");
 	}
 	if (etch_map_find(u, s->size + 1) || etch_map_find(u, ~0ull))
 		fail("the map answers outside of text");
@@ -333,11 +363,11 @@ static void lookup(unsigned lists)
 		sample_free(&s);
 	}
 	printf("lists=%u bytes=%llu rows=%llu calls=%llu packable=%llu answered=%llu exceptions=%llu escapes=%llu "
-	       "long_blocks=%llu orc_rows=%llu orc_unfit=%llu\n",
+	       "long_blocks=%llu runs=%llu in_runs=%llu orc_rows=%llu orc_unfit=%llu\n",
 	       lists, (unsigned long long)t.bytes, (unsigned long long)t.rows, (unsigned long long)t.calls,
 	       (unsigned long long)t.packable, (unsigned long long)t.answered, (unsigned long long)t.chains,
-	       (unsigned long long)t.escapes, (unsigned long long)t.long_blocks, (unsigned long long)t.orc_rows,
-	       (unsigned long long)t.orc_unfit);
+	       (unsigned long long)t.escapes, (unsigned long long)t.long_blocks, (unsigned long long)t.runs,
+	       (unsigned long long)t.in_runs, (unsigned long long)t.orc_rows, (unsigned long long)t.orc_unfit);
 }
 
 /* ---- mutants ------------------------------------------------------------------------ */
@@ -368,7 +398,22 @@ static uint64_t number(unsigned bytes, uint64_t was)
 static void mutate_one(uint8_t *table, size_t size)
 {
 	struct etch_unwind *u = (void *)table;
-	uint32_t n = 1 + below(4), where = below(10);
+	uint32_t n = 1 + below(4), where = below(12);
+
+	/* The last entry of a record: a run at the end of its block. */
+	if (below(12) == 0 && etch_unwind_header_valid(table, size) && u->run_count && u->text_size > 256) {
+		uint32_t b = below((uint32_t)(u->text_size >> ETCH_BLOCK_SHIFT)), s, e;
+		struct etch_block t;
+
+		etch_block_open(u, &t);
+		s = etch_block_record(&t, b);
+		e = etch_block_record(&t, b + 1);
+		if (s > e || e > t.pool_end || e - s < 2)
+			return;
+		table[u->pool + s + (e - s) / 2 - 1] = (uint8_t)(255 - below(12));
+		table[u->pool + e - 1] = (uint8_t)(254 - below(u->run_count));
+		return;
+	}
 
 	while (n--) {
 		size_t at;
@@ -379,7 +424,11 @@ static void mutate_one(uint8_t *table, size_t size)
 			at = below(sizeof(*u));
 		else if (where == 4 && size > sizeof(*u) && size > u->palette && u->base < u->palette) /* base and hd */
 			at = u->base + below(u->palette - u->base);
-		else
+		else if (where < 8 && size > sizeof(*u) && size > u->pool && u->pool > sizeof(*u)) { /* a record */
+			at = u->pool + below((uint32_t)size - u->pool);
+			table[at] = (uint8_t)(below(2) ? 255 - below(u->run_count + 2) : table[at] + below(5) - 2);
+			continue;
+		} else
 			at = below((uint32_t)size);
 		if (where < 5)
 			at &= ~(size_t)(bytes - 1);
@@ -630,7 +679,7 @@ static void calls(unsigned size, char **files)
  */
 static void canonical(unsigned lists)
 {
-	uint64_t absorbed = 0, kept = 0, merged = 0;
+	uint64_t absorbed = 0, kept = 0, merged = 0, early = 0;
 	unsigned i;
 
 	for (i = 0; i < lists; i++) {
@@ -683,6 +732,13 @@ static void canonical(unsigned lists)
 				from--;
 			while (to->addr < s.text + s.size && to->rule.kind == ETCH_RULE_UNDEF)
 				to++;
+			/* The byte before code that is returned to without a call. */
+			if (s.text + at == to->addr - 1 && (to->rule.kind == ETCH_RULE_END || to->rule.kind == ETCH_RULE_SIGNAL) &&
+			    etch_rule_equal(got, &to->rule) &&
+			    !memchr(bytes + (to[-1].addr - s.text), 0x50, to->addr - to[-1].addr)) {
+				early++;
+				continue;
+			}
 			if (to->addr - from->addr >= UNWIND_PADDING || memchr(bytes + (from->addr - s.text), 0x50, to->addr - from->addr) ||
 			    from == s.rows.rows || !etch_rule_equal(got, &from[-1].rule))
 				fail("canonical: rule at +0x%llx", (unsigned long long)at);
@@ -693,8 +749,8 @@ static void canonical(unsigned lists)
 		free(bytes);
 		sample_free(&s);
 	}
-	printf("kept=%llu absorbed=%llu merged=%llu\n", (unsigned long long)kept, (unsigned long long)absorbed,
-	       (unsigned long long)merged);
+	printf("kept=%llu absorbed=%llu merged=%llu early=%llu\n", (unsigned long long)kept,
+	       (unsigned long long)absorbed, (unsigned long long)merged, (unsigned long long)early);
 }
 
 /* ---- a large list ------------------------------------------------------------------------- */

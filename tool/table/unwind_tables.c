@@ -10,6 +10,7 @@
 #include <etch/orc_lookup.h>
 
 #include "arch/x86/insn.h"
+#include "table/unwind_runs.h"
 
 static int no_memory(struct error *e)
 {
@@ -57,6 +58,30 @@ static unsigned weaker(unsigned a, unsigned b)
 	return strength[a & 3] < strength[b & 3] ? a : b;
 }
 
+/*
+ * Code that is returned to without having called: the kernel pushes the address of a
+ * signal's restorer, makecontext(3) that of the code behind the context's function. A
+ * walk looks such an address up by the byte before it, which therefore gets the row too,
+ * where it is nobody's. CFI does the same for restorers: their FDEs begin a byte early.
+ */
+static bool is_entered_by_return(const struct row *r)
+{
+	return r->rule.kind == ETCH_RULE_SIGNAL || r->rule.kind == ETCH_RULE_END;
+}
+
+/* Is there a gap before row i that holds nothing but padding? */
+static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space)
+{
+	uint64_t from;
+
+	if (!i || l->rows[i - 1].rule.kind != ETCH_RULE_UNDEF)
+		return false;
+	if (!space_at(space, l->rows[i].addr - 1))
+		return true;
+	from = l->rows[i - 1].addr;
+	return l->rows[i].addr - from <= 256 && is_padding(space, from, l->rows[i].addr);
+}
+
 int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
                           struct error *e)
 {
@@ -91,6 +116,12 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 			continue;
 		}
 		out->rows[n++] = *r;
+		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space)) {
+			if (last->addr == r->addr - 1)
+				n--; /* the whole gap */
+			out->rows[n - 1] = *r;
+			out->rows[n - 1].addr--;
+		}
 	}
 	out->count = n;
 	return 0;
@@ -217,19 +248,60 @@ struct numbered {
 	uint32_t *rule;    /* of each row, in the palette */
 	uint32_t before;   /* rule of what lies before the first row, in its block */
 	bool lead;         /* there is something before it */
+	size_t first;      /* row that the records begin with: what is before it is the byte before them */
 	uint64_t text, size;
-	struct palette palette;
+	struct palette palette; /* the most frequent rule first, but all of runs before those */
+	uint32_t direct;        /* rules below have an idx byte */
+	struct unwind_runs runs; /* of_row counts from `first` */
 };
+
+/* Rows that the entry at row i stands for; *run is its run, or null. */
+static size_t entry_rows(const struct numbered *n, size_t i, const struct unwind_run **run)
+{
+	uint8_t number = n->runs.of_row[i - n->first];
+
+	*run = number ? &n->runs.list[number - 1] : NULL;
+	return number ? (*run)->n : 1;
+}
 
 static void numbered_free(struct numbered *n)
 {
 	free(n->rule);
 	palette_free(&n->palette);
+	unwind_runs_free(&n->runs);
+}
+
+/* Chooses runs, and gives rules their final numbers. */
+static int numbered_sort(struct numbered *n)
+{
+	const struct unwind_run *run;
+	uint32_t *order, k;
+	size_t i;
+
+	if (unwind_runs_find(n->rows + n->first, n->count - n->first, n->rule + n->first, n->palette.count, &n->runs))
+		return -1;
+	memset(n->palette.uses, 0, n->palette.count * sizeof(*n->palette.uses));
+	for (i = n->first; i < n->count; i += entry_rows(n, i, &run))
+		if (!n->runs.of_row[i - n->first])
+			n->palette.uses[n->rule[i]]++;
+	for (k = 0; k < n->runs.count; k++)
+		for (i = 0; i < n->runs.list[k].n; i++)
+			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31; /* must have an idx byte */
+	if (palette_sort(&n->palette, &order))
+		return -1;
+	for (i = 0; i < n->count; i++)
+		n->rule[i] = order[n->rule[i]];
+	for (k = 0; k < n->runs.count; k++)
+		for (i = 0; i < n->runs.list[k].n; i++)
+			n->runs.list[k].rule[i] = order[n->runs.list[k].rule[i]];
+	n->before = order[n->before];
+	n->direct = ETCH_IDX_ESCAPE - n->runs.count;
+	free(order);
+	return 0;
 }
 
 static int numbered_make(const struct row_list *l, struct numbered *n, struct error *e)
 {
-	uint32_t *order = NULL;
 	int64_t id;
 	size_t i;
 
@@ -261,21 +333,18 @@ static int numbered_make(const struct row_list *l, struct numbered *n, struct er
 			goto memory;
 		n->before = (uint32_t)id;
 	}
+	n->first = !n->lead;
 	for (i = 0; i < n->count; i++) {
 		id = palette_add(&n->palette, &n->rows[i].rule);
 		if (id < 0)
 			goto memory;
 		n->rule[i] = (uint32_t)id;
 	}
-	if (palette_sort(&n->palette, &order))
-		goto memory;
-	n->before = order[n->before];
-	for (i = 0; i < n->count; i++)
-		n->rule[i] = order[n->rule[i]];
-	free(order);
-	return 0;
+	if (n->first)
+		n->before = n->rule[0];
+	if (!numbered_sort(n))
+		return 0;
 memory:
-	free(order);
 	numbered_free(n);
 	return no_memory(e);
 }
@@ -385,19 +454,15 @@ static int map_palette_make(const struct numbered *n, const struct run *runs, si
 	return 0;
 }
 
-/*
- * Signal frames have return addresses that no call pushed: the kernel puts the address
- * of the restorer there (sa_restorer of sigaction(2)). Granules in reach of such a row
- * use the full table.
- */
-static bool near_signal(const struct numbered *n, size_t *row, uint64_t granule, unsigned shift)
+/* Granules in reach of a row that is entered by a return use the full table. */
+static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64_t granule, unsigned shift)
 {
 	uint64_t lo = n->text + (granule << shift), hi = lo + (1ull << shift);
 
 	for (; *row < n->count; ++*row) {
 		uint64_t end = *row + 1 < n->count ? n->rows[*row + 1].addr : n->text + n->size;
 
-		if (n->rows[*row].rule.kind != ETCH_RULE_SIGNAL || end < lo)
+		if (!is_entered_by_return(&n->rows[*row]) || end < lo)
 			continue;
 		return n->rows[*row].addr < hi;
 	}
@@ -443,7 +508,7 @@ static int map_make(const struct numbered *n, const uint64_t *calls, size_t call
 	unsigned page_shift = etch_map_page_shift(shift);
 	struct run *runs = malloc((call_count + 1) * sizeof(*runs));
 	uint8_t *code = malloc(n->palette.count + 1);
-	size_t r = 0, end, signal_row = 0;
+	size_t r = 0, end, entered = 0;
 	int64_t count;
 	uint64_t page;
 
@@ -467,7 +532,7 @@ static int map_make(const struct numbered *n, const uint64_t *calls, size_t call
 		for (; r < (size_t)count && runs[r].granule >> page_shift == page; r = end) {
 			for (end = r + 1; end < (size_t)count && runs[end].granule == runs[r].granule; end++)
 				;
-			if (!near_signal(n, &signal_row, runs[r].granule, shift))
+			if (!near_entered_by_return(n, &entered, runs[r].granule, shift))
 				m->bytes[runs[r].granule] = granule_encode(m, runs + r, end - r, code, m->page[page]);
 		}
 	}
@@ -489,10 +554,13 @@ static uint64_t place(uint64_t *end, uint64_t bytes, unsigned align)
 /* Gives every array its place; -1 when that would be over 4 GiB. */
 static int layout_make(const struct numbered *n, const struct map *m, uint32_t escapes, struct etch_unwind *u)
 {
-	uint64_t blocks = (n->size + 255) >> ETCH_BLOCK_SHIFT, end = sizeof(*u), records, at[9];
+	uint64_t blocks = (n->size + 255) >> ETCH_BLOCK_SHIFT, end = sizeof(*u), entries = 0, at[10];
+	const struct unwind_run *run;
+	size_t i;
 
 	memset(u, 0, sizeof(*u));
-	records = n->count - (n->lead ? 0 : 1); /* the first row at `text` is the byte before the records */
+	for (i = n->first; i < n->count; i += entry_rows(n, i, &run))
+		entries++;
 	at[0] = place(&end, ((blocks >> ETCH_GROUP_SHIFT) + 1) * 4, 4);
 	at[1] = place(&end, (blocks + 1) * 2, 2);
 	at[2] = place(&end, n->palette.count * sizeof(struct etch_rule), 4);
@@ -503,7 +571,8 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 		at[6] = place(&end, m->granules, 1);
 		at[7] = place(&end, (uint64_t)m->units * ETCH_UNIT_SIZE, 1);
 	}
-	at[8] = place(&end, 1 + 2 * records + ETCH_POOL_TAIL, 1);
+	at[8] = place(&end, n->runs.count * sizeof(struct etch_run), 4);
+	at[9] = place(&end, 1 + 2 * entries + ETCH_POOL_TAIL, 1);
 	end = (end + 7) & ~7ull;
 	if (end > UINT32_MAX)
 		return -1;
@@ -514,7 +583,7 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 	u->bytes = end;
 	u->encoding = ETCH_ENCODING_BLOCK;
 	u->map_shift = (uint8_t)m->shift;
-	u->rows = (uint32_t)records + 1;
+	u->rows = (uint32_t)(n->count - n->first) + 1;
 	u->text = n->text;
 	u->text_size = n->size;
 	u->base = (uint32_t)at[0];
@@ -523,8 +592,11 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 	u->palette_count = n->palette.count;
 	u->escape = (uint32_t)at[3];
 	u->escape_count = escapes;
-	u->pool = (uint32_t)at[8];
-	u->pool_size = (uint32_t)(1 + 2 * records + ETCH_POOL_TAIL);
+	if (n->runs.count)
+		u->run = (uint32_t)at[8];
+	u->run_count = n->runs.count;
+	u->pool = (uint32_t)at[9];
+	u->pool_size = (uint32_t)(1 + 2 * entries + ETCH_POOL_TAIL);
 	if (m->shift) {
 		u->map_palette = (uint32_t)at[4];
 		u->map_palette_count = m->palette_count;
@@ -537,12 +609,25 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 	return 0;
 }
 
-/* The idx byte at `at`, with an escape where the rule needs one. */
-static void idx_put(uint8_t *pool, uint32_t at, uint32_t rule, struct etch_escape **escape)
+/* The idx byte of a rule at `at`, with an escape where it needs one. */
+static void idx_put(const struct numbered *n, uint8_t *pool, uint32_t at, uint32_t rule, struct etch_escape **escape)
 {
-	pool[at] = (uint8_t)(rule < ETCH_IDX_ESCAPE ? rule : ETCH_IDX_ESCAPE);
-	if (rule >= ETCH_IDX_ESCAPE)
+	pool[at] = (uint8_t)(rule < n->direct ? rule : ETCH_IDX_ESCAPE);
+	if (rule >= n->direct)
 		*(*escape)++ = (struct etch_escape){ at, rule };
+}
+
+static void runs_write(const struct numbered *n, struct etch_run *out)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < n->runs.count; i++, out++) {
+		memset(out, 255, sizeof(*out));
+		for (k = 0; k < n->runs.list[i].n; k++) {
+			out->off[k] = n->runs.list[i].off[k];
+			out->idx[k] = (uint8_t)n->runs.list[i].rule[k];
+		}
+	}
 }
 
 static void records_write(const struct numbered *n, uint8_t *table, const struct etch_unwind *u)
@@ -552,34 +637,38 @@ static void records_write(const struct numbered *n, uint8_t *table, const struct
 	uint32_t *base = (void *)(table + u->base), at = 0;
 	struct etch_escape *escape = (void *)(table + u->escape);
 	uint8_t *pool = table + u->pool;
-	size_t row = 0, end, i;
+	const struct unwind_run *run;
+	size_t row = n->first, end, i;
 
-	idx_put(pool, at++, n->lead ? n->before : n->rule[row++], &escape);
-	for (b = 0; b < blocks; b++) {
+	idx_put(n, pool, at++, n->before, &escape);
+	for (b = 0; b <= blocks; b++) {
 		uint64_t limit = n->text + ((b + 1) << ETCH_BLOCK_SHIFT);
 
 		if (!(b & ((1u << ETCH_GROUP_SHIFT) - 1)))
 			base[b >> ETCH_GROUP_SHIFT] = at;
 		hd[b] = (uint16_t)(at - base[b >> ETCH_GROUP_SHIFT]);
-		for (end = row; end < n->count && n->rows[end].addr < limit; end++)
+		for (end = row; end < n->count && n->rows[end].addr < limit; end += entry_rows(n, end, &run))
 			pool[at++] = (uint8_t)(n->rows[end].addr - n->text);
-		for (i = row; i < end; i++)
-			idx_put(pool, at++, n->rule[i], &escape);
+		for (i = row; i < end; i += entry_rows(n, i, &run), at++) {
+			entry_rows(n, i, &run);
+			if (run)
+				pool[at] = (uint8_t)(n->direct + (run - n->runs.list));
+			else
+				idx_put(n, pool, at, n->rule[i], &escape);
+		}
 		row = end;
 	}
-	if (!(b & ((1u << ETCH_GROUP_SHIFT) - 1)))
-		base[b >> ETCH_GROUP_SHIFT] = at;
-	hd[b] = (uint16_t)(at - base[b >> ETCH_GROUP_SHIFT]);
 }
 
 static int table_make(const struct numbered *n, const struct map *m, uint8_t **out, size_t *size, struct error *e)
 {
-	uint32_t escapes = n->lead && n->before >= ETCH_IDX_ESCAPE;
+	uint32_t escapes = n->before >= n->direct;
+	const struct unwind_run *run;
 	struct etch_unwind u;
 	size_t i;
 
-	for (i = 0; i < n->count; i++)
-		escapes += n->rule[i] >= ETCH_IDX_ESCAPE;
+	for (i = n->first; i < n->count; i += entry_rows(n, i, &run))
+		escapes += !n->runs.of_row[i - n->first] && n->rule[i] >= n->direct;
 	if (layout_make(n, m, escapes, &u))
 		return error_set(e, "the unwind table would be larger than 4 GiB");
 	*out = calloc(1, u.bytes);
@@ -588,6 +677,7 @@ static int table_make(const struct numbered *n, const struct map *m, uint8_t **o
 	*size = u.bytes;
 	memcpy(*out, &u, sizeof(u));
 	memcpy(*out + u.palette, n->palette.list, n->palette.count * sizeof(struct etch_rule));
+	runs_write(n, (void *)(*out + u.run));
 	records_write(n, *out, &u);
 	if (m->shift) {
 		memcpy(*out + u.map_palette, m->palette, m->palette_count * sizeof(struct etch_map_rule));
@@ -654,13 +744,23 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 	out->rows = malloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
 		return no_memory(e);
-	out->rows[n++] = (struct row){ .addr = u->text, .rule = *etch_block_rule(&t, 0) };
+	out->rows[n++] = (struct row){ .addr = u->text, .rule = *etch_block_rule(&t, 0, 0) };
 	for (b = 0; b < blocks; b++) {
-		uint32_t s = etch_block_record(&t, b), c = (etch_block_record(&t, b + 1) - s) / 2;
+		uint32_t s = etch_block_record(&t, b), c = (etch_block_record(&t, b + 1) - s) / 2, k;
 
-		for (i = 0; i < c && n < u->rows; i++)
-			out->rows[n++] = (struct row){ .addr = u->text + (b << ETCH_BLOCK_SHIFT) + t.pool[s + i],
-			                               .rule = *etch_block_rule(&t, s + c + (uint32_t)i) };
+		for (i = 0; i < c; i++) {
+			uint32_t idx = t.pool[s + c + i], more = 1;
+			uint64_t addr = u->text + (b << ETCH_BLOCK_SHIFT) + t.pool[s + i];
+			const uint8_t *off = (const uint8_t[]){ 0 };
+
+			if (idx >= t.first_run && idx != ETCH_IDX_ESCAPE) {
+				off = t.run[idx - t.first_run].off;
+				more = etch_run_rows(&t, idx - t.first_run);
+			}
+			for (k = 0; k < more && n < u->rows; k++)
+				out->rows[n++] = (struct row){ .addr = addr + off[k],
+				                               .rule = *etch_block_rule(&t, s + c + (uint32_t)i, off[k]) };
+		}
 	}
 	if (sources)
 		for (i = 0; i < n && i / 4 < sources_size; i++)

@@ -14,7 +14,8 @@
  * never runs, go to the row before, as far as they are shorter than
  * UNWIND_PADDING bytes; neighbours with the same rule become one row, whose source is
  * the weaker one (CFI, then CODE, then BOTH; PLT rows stay by themselves); the first
- * row begins at a multiple of 256. `space` has the bytes; null: no gap is padding.
+ * row begins at a multiple of 256; rows of kind SIGNAL and END behind a gap begin one byte
+ * early, for return addresses that no call pushed. `space` has the bytes; null: no gap is padding.
  */
 #define UNWIND_PADDING 16
 int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,

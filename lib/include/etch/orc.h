@@ -138,6 +138,7 @@ struct etch_orc {
 #define ETCH_BLOCK_SHIFT 8u  /* blocks of 256 bytes of text */
 #define ETCH_GROUP_SHIFT 6u  /* 64 blocks share a base */
 #define ETCH_IDX_ESCAPE  255u
+#define ETCH_RUN_ROWS    8u  /* rows that a run stands for, at most */
 
 /*
  * The first section of the etch segment of a linked file (the segment's note
@@ -152,7 +153,7 @@ struct etch_unwind {
 	uint8_t encoding;   /* ETCH_ENCODING_* */
 	uint8_t map_shift;  /* 0 no return-address map, else 6 or 7 (block only) */
 	uint16_t zero;
-	uint32_t rows;      /* block: rows of the pool and one for its first byte; orc: of the arrays */
+	uint32_t rows;      /* block: rows of the pool, those of runs too, and one for its first byte; orc: of the arrays */
 	uint64_t text;      /* link-time address of the first byte covered, a multiple of 256 */
 	uint64_t text_size; /* bytes covered, below 4 GiB */
 
@@ -166,6 +167,8 @@ struct etch_unwind {
 	uint32_t palette_count;
 	uint32_t escape;    /* struct etch_escape[escape_count], sorted by at */
 	uint32_t escape_count;
+	uint32_t run;       /* struct etch_run[run_count]; its idx bytes are 255 - run_count to 254 */
+	uint32_t run_count;
 
 	/* return-address map; all 0 without one */
 	uint32_t map;       /* uint8_t[(text_size >> map_shift) + 1], by the return address itself */
@@ -190,6 +193,16 @@ struct etch_escape {
 	uint32_t rule; /* index into the palette */
 };
 
+/*
+ * A sequence of rows that occurs often, such as the pushes of a prologue: one entry of a
+ * record stands for all of it. Row i of it begins off[i] bytes behind that entry's off and
+ * has the rule palette[idx[i]]. off ascends from 0; what is not used is 255 in both.
+ */
+struct etch_run {
+	uint8_t off[ETCH_RUN_ROWS];
+	uint8_t idx[ETCH_RUN_ROWS];
+};
+
 /* 8 bytes: the rules that nearly all return addresses have. */
 struct etch_map_rule {
 	int32_t cfa;   /* offset of the CFA from rsp or rbp */
@@ -201,10 +214,12 @@ struct etch_map_rule {
 
 #ifdef __cplusplus
 static_assert(sizeof(struct etch_rule) == 16 && sizeof(struct etch_orc) == 6 &&
-              sizeof(struct etch_map_rule) == 8 && sizeof(struct etch_escape) == 8, "table layouts are fixed");
+              sizeof(struct etch_map_rule) == 8 && sizeof(struct etch_escape) == 8 && sizeof(struct etch_run) == 16 &&
+              sizeof(struct etch_unwind) == 160, "table layouts are fixed");
 }
 #else
 _Static_assert(sizeof(struct etch_rule) == 16 && sizeof(struct etch_orc) == 6 &&
-               sizeof(struct etch_map_rule) == 8 && sizeof(struct etch_escape) == 8, "table layouts are fixed");
+               sizeof(struct etch_map_rule) == 8 && sizeof(struct etch_escape) == 8 && sizeof(struct etch_run) == 16 &&
+               sizeof(struct etch_unwind) == 160, "table layouts are fixed");
 #endif
 #endif

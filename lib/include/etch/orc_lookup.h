@@ -103,8 +103,8 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 		return 0;
 	if (u->encoding == ETCH_ENCODING_ORC)
 		return !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size && !u->palette &&
-		       !u->palette_count && !u->escape && !u->escape_count && !u->map && !u->map_page &&
-		       !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
+		       !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count && !u->map &&
+		       !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
 		       !u->map_palette_count && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
 	if (u->encoding != ETCH_ENCODING_BLOCK || u->orc_ip || u->orc || u->orc_lookup)
 		return 0;
@@ -114,7 +114,9 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 	    !etch_unwind_inside(u, u->base, (blocks >> ETCH_GROUP_SHIFT) + 1, 4, 4) ||
 	    !etch_unwind_inside(u, u->pool, u->pool_size, 1, 1) || u->pool_size < ETCH_POOL_TAIL + 1 ||
 	    !etch_unwind_inside(u, u->palette, u->palette_count, sizeof(struct etch_rule), 4) || !u->palette_count ||
-	    !etch_unwind_inside(u, u->escape, u->escape_count, sizeof(struct etch_escape), 4))
+	    !etch_unwind_inside(u, u->escape, u->escape_count, sizeof(struct etch_escape), 4) ||
+	    (u->run_count && !etch_unwind_inside(u, u->run, u->run_count, sizeof(struct etch_run), 1)) ||
+	    u->run_count >= ETCH_IDX_ESCAPE)
 		return 0;
 
 	if (!u->map_shift)
@@ -139,13 +141,15 @@ struct etch_block {
 	const uint8_t *pool;
 	const struct etch_rule *palette;
 	const struct etch_escape *escape;
+	const struct etch_run *run;
 	const uint8_t *map; /* null: no map */
 	const uint32_t *map_page;
 	const uint8_t *map_unit;
 	const struct etch_map_rule *map_palette;
 	uint64_t text_size;
 	uint32_t pool_end;  /* offset of the byte behind the last record */
-	uint32_t direct;    /* idx bytes below are palette indices: 255, or the palette's size */
+	uint32_t direct;    /* idx bytes below are palette indices */
+	uint32_t first_run; /* idx bytes from here to 254 are runs */
 	uint32_t palette_count, escape_count;
 	uint32_t map_unit_count, map_palette_count;
 	uint8_t map_shift, map_page_shift;
@@ -168,7 +172,9 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->text_size = u->text_size;
 	t->pool_end = u->pool_size - ETCH_POOL_TAIL;
 	t->palette_count = u->palette_count;
-	t->direct = u->palette_count < ETCH_IDX_ESCAPE ? u->palette_count : ETCH_IDX_ESCAPE;
+	t->run = (const struct etch_run *)(const void *)(p + u->run);
+	t->first_run = ETCH_IDX_ESCAPE - u->run_count;
+	t->direct = u->palette_count < t->first_run ? u->palette_count : t->first_run;
 	t->escape_count = u->escape_count;
 	t->map_unit_count = u->map_unit_count;
 	t->map_palette_count = u->map_palette_count;
@@ -176,15 +182,29 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->map_page_shift = (uint8_t)etch_map_page_shift(u->map_shift);
 }
 
-/* The rule of the idx byte at offset `at` of the pool. */
-static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at)
+/* The rule of a run's row in force `after` bytes behind the run's start. */
+static inline const struct etch_rule *etch_run_rule(const struct etch_block *t, uint32_t run, uint32_t after)
+{
+	const struct etch_run *r = &t->run[run];
+	uint32_t k = 1;
+
+	while (k < ETCH_RUN_ROWS && r->off[k] <= after && r->off[k] != 255)
+		k++;
+	return r->idx[k - 1] < t->direct ? &t->palette[r->idx[k - 1]] : &etch_rule_undef;
+}
+
+/*
+ * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of
+ * its row. 255 is behind every row of a run: what the next block inherits.
+ */
+static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
 {
 	uint32_t idx = t->pool[at], lo = 0, hi = t->escape_count;
 
 	if (!ETCH_ODD(idx >= t->direct))
 		return &t->palette[idx];
 	if (idx != ETCH_IDX_ESCAPE)
-		return &etch_rule_undef;
+		return idx >= t->first_run ? etch_run_rule(t, idx - t->first_run, after) : &etch_rule_undef;
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
@@ -237,7 +257,7 @@ static inline const struct etch_rule *etch_block_find_in(const struct etch_block
 			k++;
 	k = k < c ? k : c;
 	/* k == 0: what the block inherits is the idx byte before its record. */
-	return etch_block_rule(t, s + (k ? c : 0) + k - 1);
+	return etch_block_rule(t, s + (k ? c : 0) + k - 1, k ? (uint8_t)offset - (uint32_t)q[k - 1] : 255);
 }
 
 static inline const struct etch_rule *etch_block_find(const struct etch_unwind *u, uint64_t offset)
@@ -264,7 +284,7 @@ static inline const struct etch_rule *etch_block_find_scalar(const struct etch_u
 	c = (e - s) / 2;
 	while (k < c && t.pool[s + k] <= (offset & 255))
 		k++;
-	return etch_block_rule(&t, k ? s + c + k - 1 : s - 1);
+	return k ? etch_block_rule(&t, s + c + k - 1, (offset & 255) - t.pool[s + k - 1]) : etch_block_rule(&t, s - 1, 255);
 }
 
 /* ---- the return-address map ---------------------------------------------------- */
@@ -528,45 +548,80 @@ static inline int64_t etch_orc_find(const struct etch_orc_table *t, uint64_t off
 
 /* ---- complete validation ---------------------------------------------------------- */
 
+/* Rows of a run, 2 to ETCH_RUN_ROWS; 0: malformed. */
+static inline uint32_t etch_run_rows(const struct etch_block *t, uint32_t run)
+{
+	const struct etch_run *r = &t->run[run];
+	uint32_t n, i;
+
+	for (n = 0; n < ETCH_RUN_ROWS && r->off[n] != 255; n++)
+		if ((n ? r->off[n] <= r->off[n - 1] : r->off[n]) || r->idx[n] >= t->direct)
+			return 0;
+	for (i = n; i < ETCH_RUN_ROWS; i++)
+		if (r->off[i] != 255 || r->idx[i] != 255)
+			return 0;
+	return n < 2 ? 0 : n;
+}
+
+/* Entry i of c of the record at `at`: its rows, 0 when it is malformed. `left`: bytes of
+ * text from the block's start on. */
+static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, uint32_t i, uint32_t c, uint64_t left,
+                                       uint32_t *escape)
+{
+	uint32_t off = t->pool[at + i], idx = t->pool[at + c + i], n = 1;
+
+	if (idx == ETCH_IDX_ESCAPE) {
+		if (*escape == t->escape_count || t->escape[*escape].at != at + c + i ||
+		    t->escape[*escape].rule >= t->palette_count)
+			return 0;
+		++*escape;
+	} else if (idx >= t->first_run) {
+		n = etch_run_rows(t, idx - t->first_run);
+		if (!n)
+			return 0;
+		off += t->run[idx - t->first_run].off[n - 1];
+	} else if (idx >= t->direct) {
+		return 0;
+	}
+	/* All of it before the next entry, inside the block and the text. */
+	if (off > 255 || off >= left || (i + 1 < c && off >= t->pool[at + i + 1]))
+		return 0;
+	return n;
+}
+
 static inline int etch_block_valid(const struct etch_unwind *u, const struct etch_block *t)
 {
 	uint64_t blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT, rows = 1, b;
-	uint32_t i, at = 1, next, escape = 0;
+	uint32_t i, at = 1, escape = 0;
 
 	for (i = 0; i < t->palette_count; i++)
 		if (!etch_rule_valid(&t->palette[i]))
 			return 0;
-	/* Records lie one behind the other and fill the pool. */
-	if (etch_block_record(t, 0) != 1)
-		return 0;
-	for (b = 0; b <= blocks; b++) {
-		uint64_t left = u->text_size - (b << ETCH_BLOCK_SHIFT);
-		uint32_t c;
+	for (i = 0; i < u->run_count; i++)
+		if (!etch_run_rows(t, i))
+			return 0;
+	/* The byte before the first record is no run. Records lie one behind the other and
+	 * fill the pool. */
+	if (t->pool[0] >= t->direct) {
+		if (t->pool[0] != ETCH_IDX_ESCAPE || !t->escape_count || t->escape[0].at || t->escape[0].rule >= t->palette_count)
+			return 0;
+		escape = 1;
+	}
+	if (etch_block_record(t, 0) != at || (blocks && etch_block_record(t, 1) > at && !t->pool[at]))
+		return 0; /* the row at `text` is that byte */
+	for (b = 0; b < blocks; b++) {
+		uint32_t next = etch_block_record(t, b + 1), c = (next - at) / 2;
 
-		if (!b) {
-			next = at; /* the one idx byte before the first record */
-			c = 1;
-			at = 0;
-		} else {
-			left += 256;
-			next = etch_block_record(t, b);
-			if (next < at || next > t->pool_end || ((next - at) & 1))
+		if (next < at || next > t->pool_end || ((next - at) & 1))
+			return 0;
+		for (i = 0; i < c; i++) {
+			uint32_t n = etch_entry_rows(t, at, i, c, u->text_size - (b << ETCH_BLOCK_SHIFT), &escape);
+
+			if (!n)
 				return 0;
-			c = (next - at) / 2;
-			rows += c;
-			for (i = 0; i < c; i++)
-				if ((i && t->pool[at + i] <= t->pool[at + i - 1]) || t->pool[at + i] >= left)
-					return 0;
-			at += c;
+			rows += n;
 		}
-		for (i = 0; i < c; i++, at++) {
-			if (t->pool[at] < t->direct)
-				continue;
-			if (t->pool[at] != ETCH_IDX_ESCAPE || escape == t->escape_count || t->escape[escape].at != at ||
-			    t->escape[escape].rule >= t->palette_count)
-				return 0;
-			escape++;
-		}
+		at = next;
 	}
 	return at == t->pool_end && escape == t->escape_count && rows == u->rows;
 }

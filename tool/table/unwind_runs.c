@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A dictionary of runs, chosen greedily: of all parts of all sequences of short rows,
+ * the one that saves most is taken, the sequences are cut where it occurs, and again.
+ * Sequences are kept once, with the number of times that they occur; there are few
+ * different ones.
+ */
+#include "table/unwind_runs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ROW  15u  /* bytes of a row that may be in a run */
+#define MAX_RUNS 200u
+#define COST     ((uint32_t)sizeof(struct etch_run))
+
+struct token {
+	uint32_t rule;
+	uint16_t owner; /* 0 free, else 1 + run that starts here, or INSIDE one */
+	uint8_t gap;    /* from the token before in its sequence */
+};
+
+#define INSIDE 0xffffu
+
+struct sequence {
+	uint32_t at, n, weight; /* its tokens; how often it occurs */
+};
+
+struct instance {
+	uint32_t row, sequence;
+};
+
+/* A part of 2 to ETCH_RUN_ROWS tokens of some sequence. */
+struct gram {
+	uint32_t at, n, hash;
+	uint32_t count; /* occurrences in free tokens; overlapping ones count too */
+};
+
+struct finder {
+	struct token *tokens;
+	size_t token_count;
+	struct sequence *sequences;
+	size_t sequence_count;
+	struct instance *instances;
+	size_t instance_count;
+	struct gram *grams;
+	size_t gram_count, gram_room;
+	uint32_t *slots; /* hash of grams: index + 1 */
+	size_t mask;
+	uint64_t *heap;  /* what a gram saves << 32 | ~index: the largest first, then the older one */
+	size_t heap_count;
+};
+
+/* ---- sequences ------------------------------------------------------------------- */
+
+static uint32_t mix(uint32_t h, uint32_t v)
+{
+	uint64_t x = (h ^ v) * 0x9e3779b97f4a7c15ull;
+
+	return (uint32_t)(x >> 32) ^ (uint32_t)x;
+}
+
+static bool tokens_equal(const struct finder *f, uint32_t a, uint32_t b, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (f->tokens[a + i].rule != f->tokens[b + i].rule || (i && f->tokens[a + i].gap != f->tokens[b + i].gap))
+			return false;
+	return true;
+}
+
+/* The sequence of the last n tokens: one that is there already, or theirs. */
+static uint32_t sequence_add(struct finder *f, uint32_t *slots, size_t mask, uint32_t n)
+{
+	uint32_t at = (uint32_t)f->token_count - n, h = 0, i;
+	size_t s;
+
+	for (i = 0; i < n; i++)
+		h = mix(mix(h, f->tokens[at + i].rule), f->tokens[at + i].gap);
+	for (s = h & mask; slots[s]; s = (s + 1) & mask) {
+		struct sequence *q = &f->sequences[slots[s] - 1];
+
+		if (q->n == n && tokens_equal(f, q->at, at, n)) {
+			f->token_count -= n;
+			q->weight++;
+			return slots[s] - 1;
+		}
+	}
+	f->sequences[f->sequence_count] = (struct sequence){ at, n, 1 };
+	slots[s] = (uint32_t)++f->sequence_count;
+	return slots[s] - 1;
+}
+
+static int sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
+{
+	size_t mask = 1, i, end;
+	uint32_t *slots;
+
+	while (mask < 2 * count)
+		mask *= 2;
+	f->tokens = malloc((count + 1) * sizeof(*f->tokens));
+	f->sequences = malloc((count / 2 + 1) * sizeof(*f->sequences));
+	f->instances = malloc((count / 2 + 1) * sizeof(*f->instances));
+	slots = calloc(mask, sizeof(*slots));
+	if (!f->tokens || !f->sequences || !f->instances || !slots) {
+		free(slots);
+		return -1;
+	}
+	for (i = 0; i < count; i = end > i ? end : i + 1) {
+		for (end = i; end < count && rows[end + 1].addr - rows[end].addr <= MAX_ROW &&
+		              rows[end].addr >> ETCH_BLOCK_SHIFT == rows[i].addr >> ETCH_BLOCK_SHIFT; end++)
+			;
+		if (end < i + 2)
+			continue;
+		for (size_t k = i; k < end; k++)
+			f->tokens[f->token_count++] =
+				(struct token){ rule[k], 0, (uint8_t)(k > i ? rows[k].addr - rows[k - 1].addr : 0) };
+		f->instances[f->instance_count] = (struct instance){ (uint32_t)i, 0 };
+		f->instances[f->instance_count++].sequence = sequence_add(f, slots, mask - 1, (uint32_t)(end - i));
+	}
+	free(slots);
+	return 0;
+}
+
+/* ---- their parts -------------------------------------------------------------------- */
+
+static int grams_grow(struct finder *f)
+{
+	size_t room = f->gram_room ? 2 * f->gram_room : 4096, mask = 2 * room - 1, i, s;
+	struct gram *grams = realloc(f->grams, room * sizeof(*grams));
+	uint32_t *slots = calloc(mask + 1, sizeof(*slots));
+
+	if (grams)
+		f->grams = grams;
+	if (!grams || !slots) {
+		free(slots);
+		return -1;
+	}
+	for (i = 0; i < f->gram_count; i++) {
+		for (s = grams[i].hash & mask; slots[s]; s = (s + 1) & mask)
+			;
+		slots[s] = (uint32_t)i + 1;
+	}
+	free(f->slots);
+	f->slots = slots;
+	f->mask = mask;
+	f->gram_room = room;
+	return 0;
+}
+
+/* Adds `weight` to every part of the free tokens [from, to). */
+static int grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t weight)
+{
+	uint32_t at, n;
+
+	for (at = from; at < to; at++) {
+		uint32_t h = mix(0, f->tokens[at].rule);
+
+		for (n = 2; n <= ETCH_RUN_ROWS && at + n <= to; n++) {
+			const struct token *t = &f->tokens[at + n - 1];
+			struct gram *g = NULL;
+			size_t s;
+
+			h = mix(mix(h, t->rule), t->gap);
+			for (s = h & f->mask; f->slots[s]; s = (s + 1) & f->mask) {
+				g = &f->grams[f->slots[s] - 1];
+				if (g->hash == h && g->n == n && tokens_equal(f, g->at, at, n))
+					break;
+				g = NULL;
+			}
+			if (!g) {
+				g = &f->grams[f->gram_count];
+				*g = (struct gram){ at, n, h, 0 };
+				f->slots[s] = (uint32_t)++f->gram_count;
+			}
+			g->count += weight;
+			if (f->gram_count == f->gram_room && grams_grow(f))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+/* ---- the best of them ------------------------------------------------------------------ */
+
+static uint32_t saving(const struct gram *g)
+{
+	uint64_t bytes = (uint64_t)g->count * 2 * (g->n - 1);
+
+	return bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+}
+
+static void heap_sink(struct finder *f, size_t i)
+{
+	uint64_t v = f->heap[i];
+	size_t child;
+
+	for (; (child = 2 * i + 1) < f->heap_count; i = child) {
+		if (child + 1 < f->heap_count && f->heap[child] < f->heap[child + 1])
+			child++;
+		if (v >= f->heap[child])
+			break;
+		f->heap[i] = f->heap[child];
+	}
+	f->heap[i] = v;
+}
+
+static int heap_make(struct finder *f)
+{
+	size_t i;
+
+	f->heap = malloc((f->gram_count + 1) * sizeof(*f->heap));
+	if (!f->heap)
+		return -1;
+	for (i = 0; i < f->gram_count; i++)
+		if (saving(&f->grams[i]) > COST)
+			f->heap[f->heap_count++] = (uint64_t)saving(&f->grams[i]) << 32 | (uint32_t)~i;
+	for (i = f->heap_count / 2; i-- > 0;)
+		heap_sink(f, i);
+	return 0;
+}
+
+/* The gram that saves most, or null. What a gram saves only gets less. */
+static struct gram *heap_pop(struct finder *f)
+{
+	while (f->heap_count) {
+		struct gram *g = &f->grams[(uint32_t)~f->heap[0]];
+		uint32_t now = saving(g);
+		bool best = now == f->heap[0] >> 32;
+
+		if (!best && now > COST)
+			f->heap[0] = (uint64_t)now << 32 | (uint32_t)f->heap[0];
+		else
+			f->heap[0] = f->heap[--f->heap_count];
+		heap_sink(f, 0);
+		if (best)
+			return g;
+	}
+	return NULL;
+}
+
+/* Gives the tokens of every occurrence of *g to run number `run`. */
+static int sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
+{
+	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at; /* *g may move */
+	size_t i;
+
+	for (i = 0; i < f->sequence_count; i++) {
+		const struct sequence *q = &f->sequences[i];
+		uint32_t at = q->at, end = q->at + q->n, stop, free_at, k;
+
+		for (; at < end; at = stop) {
+			bool cut = false;
+
+			for (stop = at; stop < end && !f->tokens[stop].owner; stop++)
+				;
+			for (k = free_at = at; k + n <= stop; k++) {
+				if (f->tokens[k].rule != first || !tokens_equal(f, pattern, k, n))
+					continue;
+				if (!cut && grams_count(f, at, stop, 0u - q->weight))
+					return -1;
+				cut = true;
+				if (grams_count(f, free_at, k, q->weight))
+					return -1;
+				f->tokens[k].owner = (uint16_t)(run + 1);
+				for (uint32_t j = 1; j < n; j++)
+					f->tokens[k + j].owner = INSIDE;
+				free_at = k + n;
+				k = free_at - 1;
+			}
+			if (cut && grams_count(f, free_at, stop, q->weight))
+				return -1;
+			if (stop == at)
+				stop++;
+		}
+	}
+	return 0;
+}
+
+static int descending(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static int runs_choose(struct finder *f, const uint32_t *rule, size_t count, uint32_t rules, struct unwind_runs *out)
+{
+	uint32_t *uses = calloc(rules + 256, sizeof(*uses)), different = 0, k, added;
+	bool *in_run = calloc(rules + 1, sizeof(*in_run));
+	struct gram *g;
+	size_t i;
+
+	out->list = calloc(MAX_RUNS, sizeof(*out->list));
+	if (!uses || !in_run || !out->list || heap_make(f))
+		goto memory;
+	for (i = 0; i < count; i++)
+		uses[rule[i]]++;
+	qsort(uses, rules, sizeof(*uses), descending);
+
+	while (out->count < MAX_RUNS && (g = heap_pop(f))) {
+		struct unwind_run *r = &out->list[out->count];
+
+		/* A run takes an idx byte from the rule that could just have one: an escape for
+		 * each of its uses. */
+		if (saving(g) <= COST + (uint64_t)uses[ETCH_IDX_ESCAPE - 1 - out->count] * sizeof(struct etch_escape))
+			break;
+		for (k = added = 0; k < g->n; k++) {
+			r->rule[k] = f->tokens[g->at + k].rule;
+			r->off[k] = (uint8_t)(k ? r->off[k - 1] + f->tokens[g->at + k].gap : 0);
+			added += !in_run[r->rule[k]]; /* twice the same counts twice: never too few */
+		}
+		if (different + added + out->count + 1 > ETCH_IDX_ESCAPE)
+			continue;
+		for (k = 0; k < g->n; k++) {
+			different += !in_run[r->rule[k]];
+			in_run[r->rule[k]] = true;
+		}
+		r->n = (uint8_t)g->n;
+		if (sequences_cut(f, g, out->count))
+			goto memory;
+		out->count++;
+	}
+	free(uses);
+	free(in_run);
+	return 0;
+memory:
+	free(uses);
+	free(in_run);
+	return -1;
+}
+
+void unwind_runs_free(struct unwind_runs *r)
+{
+	free(r->list);
+	free(r->of_row);
+	memset(r, 0, sizeof(*r));
+}
+
+int unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
+                     struct unwind_runs *out)
+{
+	struct finder f = { 0 };
+	int status = -1;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	out->of_row = calloc(count + 1, 1);
+	if (!out->of_row || grams_grow(&f) || sequences_find(&f, rows, count, rule))
+		goto done;
+	for (i = 0; i < f.sequence_count; i++)
+		if (grams_count(&f, f.sequences[i].at, f.sequences[i].at + f.sequences[i].n, f.sequences[i].weight))
+			goto done;
+	if (runs_choose(&f, rule, count, rules, out))
+		goto done;
+	for (i = 0; i < f.instance_count; i++) {
+		const struct sequence *q = &f.sequences[f.instances[i].sequence];
+
+		for (uint32_t k = 0; k < q->n; k++)
+			if (f.tokens[q->at + k].owner && f.tokens[q->at + k].owner != INSIDE)
+				out->of_row[f.instances[i].row + k] = (uint8_t)f.tokens[q->at + k].owner;
+	}
+	status = 0;
+done:
+	free(f.tokens);
+	free(f.sequences);
+	free(f.instances);
+	free(f.grams);
+	free(f.slots);
+	free(f.heap);
+	if (status)
+		unwind_runs_free(out);
+	return status;
+}
