@@ -7,10 +7,11 @@
  * async-signal-safe and called without the PLT. Do not introduce any dependency there.
  * etch_unwind_prepare() and what only it calls are ordinary code under a mutex.
  *
- * Nothing is remembered about a module that has a table of its own: each look-up asks
- * the dynamic linker what is mapped there now and reads that module's program headers.
- * This costs some 15 ns when a walk enters a module, and cannot be wrong after a
- * dlclose(3) and a dlopen(3) in its place.
+ * What is remembered about a module that has a table of its own is only how to get at
+ * its arrays. That follows from where its table is and from the table's header; so a
+ * look-up asks the dynamic linker what is mapped there now, and uses what it remembers
+ * if that module has the same program header for the table's segment and the same bytes
+ * in the table's header. A dlclose(3) and a dlopen(3) in its place cannot make it wrong.
  *
  * Tables made for other modules are kept for good, found by the address where the
  * module was, and believed only if the module there now is the one they were made for:
@@ -135,8 +136,9 @@ static int readable(const struct image *im, uint64_t at, uint64_t size)
 	return 0;
 }
 
-/* The table in the module itself, and the bytes that may be read there; or null. */
-static const struct etch_unwind *image_table(const struct image *im, uint64_t *size)
+/* The table in the module itself, the number of the program header of its segment and
+ * the bytes that may be read there; or null. */
+static const struct etch_unwind *image_table(const struct image *im, unsigned *index, uint64_t *size)
 {
 	/* From the last: the tool puts its segment above every other. */
 	for (unsigned i = im->phnum; i--;) {
@@ -153,6 +155,7 @@ static const struct etch_unwind *image_table(const struct image *im, uint64_t *s
 			continue;
 		if (n.first > p->p_filesz || ((at + n.first) & 7))
 			return NULL;
+		*index = i;
 		*size = p->p_filesz - n.first;
 		return (const struct etch_unwind *)(uintptr_t)(at + n.first);
 	}
@@ -187,6 +190,78 @@ static void module_open(struct unwind_module *m, const struct etch_unwind *u, ui
 		etch_block_open(u, &m->block);
 }
 
+/* ---- tables in modules --------------------------------------------------------- */
+
+#define HEADER_WORDS (sizeof(struct etch_unwind) / 8)
+_Static_assert(sizeof(struct etch_unwind) % 8 == 0, "headers are compared by words");
+
+/* An opened table, and what it was opened from. Written once. */
+struct opened {
+	uint64_t start, end;
+	uint64_t index;  /* of the program header */
+	Elf64_Phdr phdr;
+	const struct etch_unwind *table;
+	struct etch_unwind header;
+	struct unwind_module module;
+};
+
+/* Places are taken in signal context too and never given back. Later modules, and those
+ * whose slot another one has, are opened at each look-up. */
+#define OPENED_PLACES 64
+#define OPENED_SLOTS  128
+static struct opened opened_place[OPENED_PLACES];
+static unsigned opened_count;
+static struct opened *opened[OPENED_SLOTS];
+
+static struct opened **opened_slot(uint64_t start)
+{
+	return &opened[(start >> 12) * 0x9e3779b97f4a7c15u >> 57];
+}
+
+static inline __attribute__((always_inline)) int same_words(const void *a, const void *b, size_t count)
+{
+	const uint64_t *x = a, *y = b;
+	uint64_t differ = 0;
+
+	for (size_t i = 0; i < count; i++)
+		differ |= x[i] ^ y[i];
+	return !differ;
+}
+
+static const struct unwind_module *opened_find(const struct image *im)
+{
+	const struct opened *o = __atomic_load_n(opened_slot(im->start), __ATOMIC_ACQUIRE);
+
+	if (o && o->start == im->start && o->end == im->end && o->index < im->phnum &&
+	    same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
+	    same_words(&o->header, o->table, HEADER_WORDS))
+		return &o->module;
+	return NULL;
+}
+
+static void opened_add(const struct image *im, const struct etch_unwind *u, unsigned index, const struct unwind_module *m)
+{
+	struct opened **slot = opened_slot(im->start), *o, *none = NULL;
+	unsigned n = __atomic_load_n(&opened_count, __ATOMIC_RELAXED);
+
+	if (n >= OPENED_PLACES || __atomic_load_n(slot, __ATOMIC_RELAXED))
+		return;
+	n = __atomic_fetch_add(&opened_count, 1, __ATOMIC_RELAXED);
+	if (n >= OPENED_PLACES) {
+		__atomic_store_n(&opened_count, OPENED_PLACES, __ATOMIC_RELAXED);
+		return;
+	}
+	o = &opened_place[n];
+	o->start = im->start;
+	o->end = im->end;
+	o->index = index;
+	o->phdr = im->phdr[index];
+	o->table = u;
+	o->header = *u;
+	o->module = *m;
+	__atomic_compare_exchange_n(slot, &none, o, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 /* ---- tables for modules that have none ------------------------------------------ */
 
 /* What makes a file the one that it was. */
@@ -204,6 +279,7 @@ struct made {
 	struct identity identity;
 	const struct etch_unwind *table;
 	uint64_t size;
+	struct unwind_module module;
 };
 
 #define MADE_BUCKETS 64
@@ -212,17 +288,6 @@ static struct made *made[MADE_BUCKETS];
 static struct made **made_bucket(uint64_t start)
 {
 	return &made[(start >> 12) * 0x9e3779b97f4a7c15u >> 58];
-}
-
-/* memcmp(3) may be bound lazily. Sizes are multiples of 4. */
-static int same(const void *a, const void *b, size_t size)
-{
-	const uint32_t *x = a, *y = b;
-
-	for (size_t i = 0; i < size / 4; i++)
-		if (x[i] != y[i])
-			return 0;
-	return 1;
 }
 
 static uint64_t sum_add(uint64_t sum, const void *p, uint64_t size)
@@ -256,15 +321,20 @@ static int image_is(const struct image *im, const struct identity *id)
 {
 	uint64_t at;
 
-	if (!same((const void *)(uintptr_t)im->start, &id->header, sizeof(id->header)))
+	if (!same_words((const void *)(uintptr_t)im->start, &id->header, sizeof(id->header) / 8))
 		return 0;
 	if (!id->id_size)
 		return image_sum(im) == id->sum;
 	/* The header is the same, and so is the number of program headers. */
-	if (!same(&im->phdr[id->note_index], &id->note, sizeof(id->note)))
+	if (!same_words(&im->phdr[id->note_index], &id->note, sizeof(id->note) / 8))
 		return 0;
 	at = im->bias + id->note.p_vaddr;
-	return inside(im, at, id->note.p_memsz) && same((const void *)(uintptr_t)(at + id->id_offset), id->id, id->id_size);
+	if (!inside(im, at, id->note.p_memsz))
+		return 0;
+	for (uint32_t i = 0; i < id->id_size; i++)
+		if (((const uint8_t *)(uintptr_t)(at + id->id_offset))[i] != id->id[i])
+			return 0;
+	return 1;
 }
 
 static const struct made *made_find(const struct image *im)
@@ -279,31 +349,38 @@ static const struct made *made_find(const struct image *im)
 
 /* ---- looking up -------------------------------------------------------------------- */
 
-int lookup_module(uint64_t at, struct unwind_module *m)
+static const struct unwind_module *image_open(const struct image *im, struct unwind_module *room)
 {
+	const struct unwind_module *m = opened_find(im);
 	const struct etch_unwind *u;
 	const struct made *e;
-	struct image im;
+	unsigned index;
 	uint64_t size;
 
-	m->text_size = 0;
-	if (!image_find(at, &im))
-		return ETCH_UNWIND_NOTABLE;
-	u = image_table(&im, &size);
+	if (m)
+		return m;
+	u = image_table(im, &index, &size);
 	if (!u) {
-		e = made_find(&im);
-		if (!e)
-			return ETCH_UNWIND_NOTABLE;
-		u = e->table; /* its header was valid then and has not changed */
-	} else if (!etch_unwind_header_valid(u, size) ||
-	           (u->encoding == ETCH_ENCODING_ORC && !orc_open(&im, u, &m->orc))) {
-		return ETCH_UNWIND_NOTABLE;
+		e = made_find(im);
+		return e ? &e->module : NULL;
 	}
-	module_open(m, u, im.bias);
-	if (at - m->text < m->text_size)
-		return ETCH_UNWIND_OK;
-	m->text_size = 0;
-	return ETCH_UNWIND_NOTABLE;
+	if (!etch_unwind_header_valid(u, size) || (u->encoding == ETCH_ENCODING_ORC && !orc_open(im, u, &room->orc)))
+		return NULL;
+	module_open(room, u, im->bias);
+	if (u->encoding == ETCH_ENCODING_BLOCK)
+		opened_add(im, u, index, room);
+	return room;
+}
+
+const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room)
+{
+	const struct unwind_module *m;
+	struct image im;
+
+	if (!image_find(at, &im))
+		return NULL;
+	m = image_open(&im, room);
+	return m && at - m->text < m->text_size ? m : NULL;
 }
 
 /* Where a target's orc array is, given its link-time address. */
@@ -330,12 +407,11 @@ static int target_orc_open(const struct etch_target_module *t, struct etch_orc_t
 	return u->rows && o->ip && o->orc && o->lookup;
 }
 
-int lookup_target(const struct etch_target *target, uint64_t at, struct unwind_module *m)
+const struct unwind_module *lookup_target(const struct etch_target *target, uint64_t at, struct unwind_module *room)
 {
 	const struct etch_target_module *t;
 	size_t lo = 0, hi = target->module_count;
 
-	m->text_size = 0;
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -345,16 +421,13 @@ int lookup_target(const struct etch_target *target, uint64_t at, struct unwind_m
 			hi = mid;
 	}
 	if (lo == target->module_count)
-		return ETCH_UNWIND_NOTABLE;
+		return NULL;
 	t = &target->modules[lo];
 	if (at < t->start || !t->table || !etch_unwind_header_valid(t->table, t->size) ||
-	    (t->table->encoding == ETCH_ENCODING_ORC && !target_orc_open(t, &m->orc)))
-		return ETCH_UNWIND_NOTABLE;
-	module_open(m, t->table, t->bias);
-	if (at - m->text < m->text_size)
-		return ETCH_UNWIND_OK;
-	m->text_size = 0;
-	return ETCH_UNWIND_NOTABLE;
+	    (t->table->encoding == ETCH_ENCODING_ORC && !target_orc_open(t, &room->orc)))
+		return NULL;
+	module_open(room, t->table, t->bias);
+	return at - room->text < room->text_size ? room : NULL;
 }
 
 /* ---- preparing ----------------------------------------------------------------------- */
@@ -537,9 +610,10 @@ static int image_prepare(const struct image *im)
 	const struct made *other;
 	struct identity id;
 	struct made *e, **bucket;
+	unsigned index;
 	uint64_t size = 0;
 
-	u = image_table(im, &size);
+	u = image_table(im, &index, &size);
 	if (u)
 		return etch_unwind_header_valid(u, size);
 	if (made_find(im))
@@ -566,6 +640,7 @@ static int image_prepare(const struct image *im)
 	e->identity = id;
 	e->table = u;
 	e->size = size;
+	module_open(&e->module, u, im->bias);
 	e->next = *bucket;
 	__atomic_store_n(bucket, e, __ATOMIC_RELEASE);
 	return 1;

@@ -32,7 +32,8 @@ struct cursor {
 	int interrupted;   /* rip is looked up as it is */
 	const struct etch_target *target; /* null: this process */
 	struct window window;
-	struct unwind_module module;
+	const struct unwind_module *shared; /* the module that rip was in last; null: it is in `room` */
+	struct unwind_module room;          /* text_size 0: none */
 };
 
 #define KNOWN(r)  (1u << (r))
@@ -91,12 +92,19 @@ static const uint8_t saved_order[17] = {
 };
 #define SAVED_RSP 15
 
-/* Makes c's module the one whose table covers this address. */
-static inline int enter(struct cursor *c, uint64_t at)
+/* The module whose table covers this address, or null. Not a pointer to keep: a cursor
+ * may be copied. */
+static const struct unwind_module *enter(struct cursor *c, uint64_t at)
 {
-	if (at - c->module.text < c->module.text_size)
-		return ETCH_UNWIND_OK;
-	return c->target ? lookup_target(c->target, at, &c->module) : lookup_module(at, &c->module);
+	const struct unwind_module *m = c->shared ? c->shared : &c->room;
+
+	if (at - m->text < m->text_size)
+		return m;
+	m = c->target ? lookup_target(c->target, at, &c->room) : lookup_module(at, &c->room);
+	c->shared = m == &c->room ? NULL : m;
+	if (!m)
+		c->room.text_size = 0;
+	return m;
 }
 
 NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
@@ -188,15 +196,15 @@ static int step(struct cursor *c)
 	/* What returns to an address is the instruction before it, and a call may be the
 	 * last one of its function. */
 	uint64_t at = c->reg[ETCH_RIP] - !c->interrupted;
+	const struct unwind_module *m = enter(c, at);
 	struct etch_rule r;
 	int ret;
 
-	ret = enter(c, at);
-	if (ret)
-		return ret;
+	if (!m)
+		return ETCH_UNWIND_NOTABLE;
 	if (c->frames == FRAMES)
 		return ETCH_UNWIND_LIMIT;
-	module_rule(&c->module, at, &r);
+	module_rule(m, at, &r);
 	ret = step_rule(c, &r);
 	if (ret == ETCH_UNWIND_OK)
 		c->frames++;
@@ -208,26 +216,22 @@ static int step(struct cursor *c)
 struct trace {
 	void **ips;
 	int count, max;
-	const uint64_t *slot; /* where rbp of c's frame is; null: in c */
-	/* Of a walk that reuses the previous one; null: it does not. */
-	struct etch_walk *previous;
-	uint32_t fresh;    /* frames of this walk: the first ones of its array */
-	uint32_t old;      /* frames of the previous one: from here */
-	int recorded;      /* the frame that the walk is at is the last of the fresh ones */
-	uint64_t mark;     /* UNLINKED, or 0: for the next fresh frame */
-	int settled;          /* the array is ready for the next walk */
-	struct window window; /* that holds the fresh ones */
+	int status;                 /* it is wanted */
+	struct etch_walk *previous; /* to be reused; null: none */
+	struct reuse *reuse;
 };
 
 /* What a loop over plain frames keeps at hand. */
 struct plain {
+	uint64_t text, size;
+	uint64_t lo, hi, span; /* the window, and its size less 8 */
+	uint64_t map;          /* its address less that of the text in granules: it points before the map */
+	uint64_t codes;        /* map bytes below are rules */
+	const struct etch_map_rule *rules;
 	const struct etch_block *block;
-	uint64_t text, size, lo, hi;
-	uint64_t map;   /* its address less that of the text in granules: it points before the map */
-	uint32_t codes; /* map bytes below are rules */
 };
 
-/* A frame, and the next. The slot is where rbp of the frame is saved. */
+/* A frame. The slot is where its rbp is saved. */
 struct frame {
 	uint64_t ip, sp;
 	const uint64_t *slot;
@@ -235,54 +239,12 @@ struct frame {
 
 static const uint64_t lost = 0; /* rbp that is not known; a CFA from it is below every stack */
 
-/*
- * From the frame of a return address to the next, if the frame is plain: 1, else 0 and
- * *f is as it was. shift: that of the map; 0: no map. bp: *f->slot.
- */
-NO_ASAN static inline __attribute__((always_inline)) int plain_step(const struct plain *p, struct frame *f, uint64_t bp,
-                                                                    const unsigned shift)
+/* To the frame that the CFA and the slot are for, if that lies where it may. */
+NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct plain *p, struct frame *f, uint64_t cfa,
+                                                                    uint64_t bp_at, uint32_t saved)
 {
-	const struct etch_map_rule *m = NULL;
-	uint64_t cfa, base, bp_at;
-	int64_t cfa_off, bp_off;
-	uint32_t from_rbp, saved;
-
-	if (shift) {
-		uint32_t code;
-
-		if (ETCH_ODD(f->ip - p->text > p->size))
-			return 0;
-		code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> shift));
-		m = &p->block->map_palette[code];
-		if (ETCH_ODD(code >= p->codes))
-			m = etch_map_exception(p->block, f->ip - p->text, code);
-	}
-	if (shift && !ETCH_ODD(!m)) {
-		cfa_off = m->cfa;
-		bp_off = m->bp;
-		from_rbp = m->flags & ETCH_MAP_RBP;
-		saved = m->bp != 0;
-	} else {
-		const struct etch_rule *r;
-		uint32_t kind;
-
-		if (ETCH_ODD(f->ip - 1 - p->text >= p->size))
-			return 0;
-		r = etch_block_find_in(p->block, f->ip - 1 - p->text);
-		__builtin_memcpy(&kind, &r->cfa, 4);
-		/* cfa rsp or rbp, bp same or at the CFA, kind CALL, ra at the CFA */
-		if (ETCH_ODD((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16)))
-			return 0;
-		cfa_off = r->cfa_off;
-		bp_off = r->bp_off;
-		from_rbp = kind & 1;
-		saved = kind & 0x100;
-	}
-	base = from_rbp ? bp : f->sp;
-	cfa = base + (uint64_t)cfa_off;
-	bp_at = cfa + (uint64_t)bp_off;
 	/* lo is at least a page, so that a CFA that is too low does not wrap. */
-	if (ETCH_ODD(cfa - 8 < f->sp) || ETCH_ODD(cfa > p->hi) || ETCH_ODD(bp_at - p->lo > p->hi - 8 - p->lo))
+	if (ETCH_ODD(cfa - 8 < f->sp) || ETCH_ODD(cfa > p->hi) || ETCH_ODD(bp_at - p->lo > p->span))
 		return 0;
 	f->ip = word_at(cfa - 8);
 	f->slot = saved ? (const uint64_t *)(uintptr_t)bp_at : f->slot;
@@ -291,26 +253,89 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_step(const struct
 }
 
 /*
- * From c's frame, whose rip is in the trace, over frames that are plain. rip is not
- * `interrupted`, the module is open and not a target's. Leaves c at the last frame that
- * it has put into the trace; the trace may be full.
+ * From the frame of a return address to the next by the rule that the map has for it:
+ * 1; or 0 and *f is as it was. bp: *f->slot.
+ *
+ * What a walk waits for is one chain of loads: return address, map byte, rule, next
+ * return address. The rule's CFA is loaded by an instruction of its own, because the
+ * compiler computes the rule's address first, a cycle more.
  */
-NO_ASAN static inline __attribute__((always_inline)) void fast(struct cursor *c, struct trace *t,
-                                                               const struct plain *p, const unsigned shift)
+NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct plain *p, struct frame *f, uint64_t bp,
+                                                                  const unsigned shift)
 {
-	struct frame f = { c->reg[ETCH_RIP], c->reg[ETCH_RSP], t->slot };
-	void **out = t->ips + t->count, **end = t->ips + t->max;
+	uint64_t code, cfa, rest;
+	int64_t cfa_off, bp_off;
 
-	if (!f.slot)
-		f.slot = c->known & KNOWN(ETCH_RBP) ? &c->reg[ETCH_RBP] : &lost;
-	while (out < end && plain_step(p, &f, *f.slot, shift))
-		*out++ = (void *)(uintptr_t)f.ip;
-	t->slot = f.slot;
-	c->reg[ETCH_RBP] = *f.slot;
-	c->reg[ETCH_RIP] = f.ip;
-	c->reg[ETCH_RSP] = f.sp;
-	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f.slot != &lost ? KNOWN(ETCH_RBP) : 0);
-	t->count = (int)(out - t->ips);
+	if (ETCH_ODD(f->ip - p->text > p->size))
+		return 0;
+	code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> shift));
+	if (ETCH_ODD(code >= p->codes))
+		return 0;
+	__asm__("movslq (%1,%2,8), %0" : "=r"(cfa_off) : "r"(p->rules), "r"(code), "m"(p->rules[code]));
+	rest = *(const uint32_t *)(const void *)((const uint8_t *)&p->rules[code] + 4);
+	cfa = (rest & ETCH_MAP_RBP << 16 ? bp : f->sp) + (uint64_t)cfa_off;
+	bp_off = (int16_t)rest;
+	return plain_move(p, f, cfa, cfa + (uint64_t)bp_off, bp_off != 0);
+}
+
+/* The same by an exception of the map, or by the full table. */
+NO_ASAN static __attribute__((noinline)) int odd_step(const struct plain *p, struct frame *f, const unsigned shift)
+{
+	const struct etch_map_rule *m = NULL;
+	const struct etch_rule *r;
+	uint64_t bp = *f->slot, cfa;
+	uint32_t kind;
+
+	if (shift && f->ip - p->text <= p->size)
+		m = etch_map_find_in(p->block, f->ip - p->text);
+	if (m) {
+		cfa = (m->flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)m->cfa;
+		return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)m->bp, m->bp != 0);
+	}
+	if (f->ip - 1 - p->text >= p->size)
+		return 0;
+	r = etch_block_find_in(p->block, f->ip - 1 - p->text);
+	__builtin_memcpy(&kind, &r->cfa, 4);
+	/* cfa rsp or rbp, bp same or at the CFA, kind CALL, ra at the CFA */
+	if (ETCH_ODD((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16)))
+		return 0;
+	cfa = (kind & 1 ? bp : f->sp) + (uint64_t)(int64_t)r->cfa_off;
+	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp_off, kind & 0x100);
+}
+
+/*
+ * Over plain frames, into the trace from out to end; returns its new end. Leaves *frame
+ * at the last one.
+ */
+NO_ASAN static inline __attribute__((always_inline)) void **fast(const struct plain *p, struct frame *frame, void **out,
+                                                                 void **end, const unsigned shift)
+{
+	for (;;) {
+		struct frame f = *frame;
+
+		if (shift)
+			while (out < end && map_step(p, &f, *f.slot, shift))
+				*out++ = (void *)(uintptr_t)f.ip;
+		*frame = f;
+		if (out == end || !odd_step(p, frame, shift))
+			return out;
+		*out++ = (void *)(uintptr_t)frame->ip;
+	}
+}
+
+NO_ASAN static __attribute__((noinline)) void **fast_0(const struct plain *p, struct frame *f, void **out, void **end)
+{
+	return fast(p, f, out, end, 0);
+}
+
+NO_ASAN static __attribute__((noinline)) void **fast_6(const struct plain *p, struct frame *f, void **out, void **end)
+{
+	return fast(p, f, out, end, 6);
+}
+
+NO_ASAN static __attribute__((noinline)) void **fast_7(const struct plain *p, struct frame *f, void **out, void **end)
+{
+	return fast(p, f, out, end, 7);
 }
 
 /* ---- reuse of the previous walk -------------------------------------------------------- */
@@ -319,135 +344,293 @@ NO_ASAN static inline __attribute__((always_inline)) void fast(struct cursor *c,
  * A frame's ip, sp, slot and what is in the slot decide what the next frame's sp and
  * slot are, by a rule of the table. So where this walk meets a frame of an earlier one
  * with all four the same, and the words at the next frame's sp - 8 and slot are still
- * those that were found then, the next frame is the same too, and so on. Pairs of
- * neighbours in the array stay true for as long as code and tables do not change,
- * whether or not the stack has changed in between.
+ * those that were found then, the next frame is the same too, and so on. Neighbours in
+ * the array stay true for as long as code and tables do not change, whether or not the
+ * stack has changed in between.
  *
  * Two things are not said by those words: a frame that is not plain has a next one that
  * depends on more, and memory outside of the window may not be read. The former has a
- * mark in its successor's ip; the latter empties the array.
+ * mark in its successor's ip; and frames of one window only are kept.
+ *
+ * The state has two arrays: one has the previous walk, the other gets this one's frames.
+ * When a walk meets the previous one and follows it to its end, only its first frames
+ * are new, and they are copied to the front of the others.
  */
 #define UNLINKED ((uint64_t)1 << 63)
+#define ROOM     ETCH_WALK_FRAMES
+#define FRONT    128u /* frames that may later be put in front */
+#define FRESH_MOST (ROOM - FRONT - 1) /* the one behind the last is read, too */
 
-static inline __attribute__((always_inline)) void record(struct trace *t, const struct frame *f, uint64_t bp)
+struct reuse {
+	struct etch_walk_frame *old;   /* the previous walk's array */
+	struct etch_walk_frame *fresh; /* this one's, from its first frame */
+	uint32_t at, end;      /* of the old ones those that may still be met */
+	uint32_t limit;        /* end, or 0 on a stack that they are not of */
+	uint32_t count;        /* fresh ones */
+	int recorded;          /* the frame that the walk is at is the last of the fresh ones */
+	int settled;           /* the state is ready for the next walk */
+	uint64_t mark;         /* UNLINKED, or 0: for the next fresh frame */
+	struct window window;  /* that holds the fresh ones */
+};
+
+static void reuse_begin(struct reuse *r, struct etch_walk *w)
 {
-	struct etch_walk_frame *at;
-
-	if (t->fresh == t->old)
-		t->old++; /* the place of one that might have been met */
-	at = &t->previous->frame[t->fresh++];
-	at->ip = f->ip | t->mark;
-	at->sp = f->sp;
-	at->slot = (uint64_t)(uintptr_t)f->slot;
-	at->bp = bp;
-	t->mark = 0;
+	r->old = w->frame[w->which & 1];
+	r->fresh = w->frame[~w->which & 1] + FRONT;
+	r->at = w->first;
+	r->end = w->end;
+	r->limit = r->count = 0;
+	r->recorded = r->settled = 0;
+	r->mark = UNLINKED;
+	r->window.lo = UINT64_MAX;
+	r->window.hi = 0;
 }
 
-/* Is this frame one of the previous walk's? t->old is then that one. */
-static inline __attribute__((always_inline)) int met(struct trace *t, const struct frame *f, uint64_t bp)
+/* What is found from here on is in this window. */
+static void reuse_window(struct reuse *r, const struct etch_walk *w, const struct window *now)
 {
-	const struct etch_walk_frame *at = t->previous->frame;
-	uint32_t i = t->old;
-
-	while (i < ETCH_WALK_FRAMES && at[i].sp < f->sp)
-		i++;
-	t->old = i;
-	return i < ETCH_WALK_FRAMES && at[i].sp == f->sp && !((at[i].ip ^ f->ip) << 1) &&
-	       at[i].slot == (uint64_t)(uintptr_t)f->slot && at[i].bp == bp;
-}
-
-/* The fresh frames, to where those end that stay. */
-static void settle(struct trace *t, uint32_t end)
-{
-	struct etch_walk_frame *from = t->previous->frame + t->fresh, *to = t->previous->frame + end;
-
-	for (uint32_t i = 0; i < t->fresh; i++)
-		*--to = *--from;
-	t->previous->count = ETCH_WALK_FRAMES - end + t->fresh;
-}
-
-/* When the walk is over, if no frame that it met led to the end. */
-static void settle_last(struct trace *t, int status)
-{
-	if (t->fresh) {
-		settle(t, ETCH_WALK_FRAMES);
-		t->previous->lo = t->window.lo;
-		t->previous->hi = t->window.hi;
-		/* What ends a walk at the last of these frames ends it always. */
-		t->previous->status = ETCH_UNWIND_OK;
-		if (t->recorded && (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED))
-			t->previous->status = status;
-	} else {
-		t->previous->count = ETCH_WALK_FRAMES - t->old;
-	}
-}
-
-/* fast() with a previous walk. ETCH_UNWIND_OK, or the status of a walk that is over,
- * with its array settled. */
-NO_ASAN static inline __attribute__((always_inline)) int fast_reuse(struct cursor *c, struct trace *t,
-                                                                    const struct plain *p, const unsigned shift)
-{
-	struct etch_walk *w = t->previous;
-	struct frame f = { c->reg[ETCH_RIP], c->reg[ETCH_RSP], t->slot };
-	void **out = t->ips + t->count, **end = t->ips + t->max;
-	int meets = p->lo <= w->lo && p->hi >= w->hi, ret = ETCH_UNWIND_OK;
-	uint64_t bp;
-
-	if (!f.slot) {
-		w->rbp = c->reg[ETCH_RBP];
-		f.slot = c->known & KNOWN(ETCH_RBP) ? &w->rbp : &lost;
-	}
 	/* Another stack: what was found on the one before is left aside. */
-	if (p->lo > t->window.lo || p->hi < t->window.hi)
-		t->fresh = 0;
-	t->window.lo = p->lo;
-	t->window.hi = p->hi;
-	bp = *f.slot;
-	if (t->recorded && t->fresh)
-		goto recorded;
-	for (;;) {
-		if (meets && met(t, &f, bp)) {
-			struct etch_walk_frame *first = &w->frame[t->old], *at = first;
-			const struct etch_walk_frame *last = &w->frame[ETCH_WALK_FRAMES - 1];
+	if (now->lo > r->window.lo || now->hi < r->window.hi)
+		r->count = 0;
+	r->window = *now;
+	r->limit = now->lo <= w->lo && now->hi >= w->hi ? r->end : 0;
+}
 
-			while (at < last && out < end && word_at(at[1].sp - 8) == at[1].ip && word_at(at[1].slot) == at[1].bp) {
-				at++;
-				*out++ = (void *)(uintptr_t)at->ip;
+/* The fresh frames are what the next walk may meet. */
+static void reuse_keep(struct reuse *r, struct etch_walk *w, int status)
+{
+	r->settled = 1;
+	if (!r->count)
+		return;
+	w->which ^= 1;
+	w->first = FRONT;
+	w->end = FRONT + r->count;
+	w->lo = r->window.lo;
+	w->hi = r->window.hi;
+	/* What ends a walk at the last of these frames ends it always. */
+	w->status = ETCH_UNWIND_OK;
+	if (r->recorded && (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED || status == ETCH_UNWIND_LIMIT))
+		w->status = status;
+}
+
+/* Old frames behind the fresh ones: 1, or 0 if there is no room. */
+static int reuse_append(struct reuse *r, uint32_t from, uint32_t to)
+{
+	if (to - from > FRESH_MOST - r->count)
+		return 0;
+	while (from < to)
+		r->fresh[r->count++] = r->old[from++];
+	return 1;
+}
+
+/* The old frames from r->at are the rest of this walk. */
+static void reuse_join(struct reuse *r, struct etch_walk *w)
+{
+	r->settled = 1;
+	if (r->count <= r->at) {
+		for (uint32_t i = r->count; i--;)
+			r->old[--r->at] = r->fresh[i];
+	} else if (reuse_append(r, r->at, r->end)) {
+		w->which ^= 1;
+		w->first = FRONT;
+		w->end = FRONT + r->count;
+		return;
+	}
+	w->first = r->at;
+}
+
+/* Too deep to be kept. */
+static void reuse_give_up(struct trace *t)
+{
+	t->previous->first = t->previous->end = 0;
+	t->previous->busy = 0;
+	t->previous = NULL;
+}
+
+/*
+ * Is this frame one of the previous walk's? r->at is then that one. Both walks go
+ * outward; a step of this one passes two of the other's at most, without a branch that
+ * would have to be guessed.
+ */
+NO_ASAN static inline __attribute__((always_inline)) int reuse_met(struct reuse *r, const struct frame *f, uint64_t bp)
+{
+	const struct etch_walk_frame *old = &r->old[r->at];
+	uint64_t differ;
+
+	if (ETCH_ODD(r->at >= r->limit))
+		return 0;
+	differ = (old->sp ^ f->sp) | (old->ip ^ f->ip) << 1 | (old->slot ^ (uint64_t)(uintptr_t)f->slot) | (old->bp ^ bp);
+	if (ETCH_ODD(!differ))
+		return 1;
+	r->at += (uint32_t)(old[0].sp <= f->sp) + (uint32_t)((old[0].sp <= f->sp) & (old[1].sp <= f->sp));
+	return 0;
+}
+
+/*
+ * From a frame that has been met, as far as the stack is the same. *status: that of the
+ * walk if it is over, with its state settled; or ETCH_UNWIND_OK.
+ */
+NO_ASAN static void **reuse_follow(struct frame *f, struct trace *t, void **out, void **end, int *status)
+{
+	struct reuse *r = t->reuse;
+	struct etch_walk *w = t->previous;
+	struct etch_walk_frame *met = &r->old[r->at], *last = &r->old[r->end - 1], *at = met, *stop = last;
+
+	if (end - out < stop - at)
+		stop = at + (end - out);
+	while (at < stop && word_at(at[1].sp - 8) == at[1].ip && word_at(at[1].slot) == at[1].bp) {
+		at++;
+		*out++ = (void *)(uintptr_t)at->ip;
+	}
+	if (!r->recorded)
+		met->ip = f->ip | r->mark;
+	r->mark = 0;
+	r->recorded = 1;
+	f->ip = at->ip & ~UNLINKED;
+	f->sp = at->sp;
+	f->slot = (const uint64_t *)(uintptr_t)at->slot;
+	*status = ETCH_UNWIND_OK;
+	if (at == last && w->status != ETCH_UNWIND_OK && (w->status != ETCH_UNWIND_LIMIT || out == end))
+		*status = w->status;
+	else if (out == end && (!t->status || (at < last && !(at[1].ip & UNLINKED))))
+		*status = ETCH_UNWIND_LIMIT;
+	if (*status != ETCH_UNWIND_OK) {
+		reuse_join(r, w);
+	} else if (reuse_append(r, r->at, (uint32_t)(at + 1 - r->old))) {
+		r->at = (uint32_t)(at + 1 - r->old);
+	} else {
+		reuse_give_up(t);
+	}
+	return out;
+}
+
+/* fast() with a previous walk; ends at a frame of that walk too, which is then not yet
+ * recorded. */
+NO_ASAN static inline __attribute__((always_inline)) void **fast_reuse(const struct plain *p, struct frame *frame,
+                                                                       struct trace *t, void **out, void **end,
+                                                                       const unsigned shift)
+{
+	struct reuse r = *t->reuse;
+	struct frame f = *frame;
+	uint64_t bp = *f.slot;
+
+	for (;;) {
+		if (!r.recorded) {
+			struct etch_walk_frame *to = &r.fresh[r.count];
+
+			if (ETCH_ODD(r.count == FRESH_MOST)) {
+				*frame = f;
+				reuse_give_up(t);
+				return out;
 			}
-			first->ip = f.ip | t->mark;
-			t->mark = 0;
-			if (out == end || (at == last && w->status != ETCH_UNWIND_OK)) {
-				ret = at == last && w->status != ETCH_UNWIND_OK ? w->status : ETCH_UNWIND_LIMIT;
-				settle(t, t->old);
-				t->settled = 1;
-				break;
-			}
-			for (; first <= at; first++)
-				w->frame[t->fresh++] = *first;
-			t->old = (uint32_t)(first - w->frame);
-			f.ip = at->ip & ~UNLINKED;
-			f.sp = at->sp;
-			f.slot = (const uint64_t *)(uintptr_t)at->slot;
-			bp = at->bp;
-		} else {
-			if (t->fresh == ETCH_WALK_FRAMES) {
-				/* Too deep to be kept. */
-				w->count = 0;
-				w->busy = 0;
-				t->previous = NULL;
-				break;
-			}
-			record(t, &f, bp);
+			to->ip = f.ip | r.mark;
+			to->sp = f.sp;
+			to->slot = (uint64_t)(uintptr_t)f.slot;
+			to->bp = bp;
+			r.count++;
+			r.mark = 0;
+			r.recorded = 1;
 		}
-recorded:
-		t->recorded = 1;
-		if (out == end || !plain_step(p, &f, bp, shift))
+		if (out == end || (!(shift && map_step(p, &f, bp, shift)) && !odd_step(p, &f, shift)))
 			break;
 		*out++ = (void *)(uintptr_t)f.ip;
+		r.recorded = 0;
 		bp = *f.slot;
+		if (reuse_met(&r, &f, bp))
+			break;
 	}
-	t->slot = f.slot;
-	c->reg[ETCH_RBP] = bp;
+	*frame = f;
+	*t->reuse = r;
+	return out;
+}
+
+NO_ASAN static __attribute__((noinline)) void **reuse_0(const struct plain *p, struct frame *f, struct trace *t, void **out,
+                                                        void **end)
+{
+	return fast_reuse(p, f, t, out, end, 0);
+}
+
+NO_ASAN static __attribute__((noinline)) void **reuse_6(const struct plain *p, struct frame *f, struct trace *t, void **out,
+                                                        void **end)
+{
+	return fast_reuse(p, f, t, out, end, 6);
+}
+
+NO_ASAN static __attribute__((noinline)) void **reuse_7(const struct plain *p, struct frame *f, struct trace *t, void **out,
+                                                        void **end)
+{
+	return fast_reuse(p, f, t, out, end, 7);
+}
+
+/* ---- walks --------------------------------------------------------------------------------- */
+
+NO_ASAN static void **plain_module(const struct unwind_module *m, const struct window *window, struct frame *f,
+                                   struct trace *t, void **out, void **end)
+{
+	struct plain p;
+
+	p.block = &m->block;
+	p.rules = m->block.map_palette;
+	p.codes = m->block.map_palette_count;
+	p.map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
+	p.text = m->text;
+	p.size = m->text_size;
+	p.lo = window->lo;
+	p.hi = window->hi;
+	p.span = p.hi - 8 - p.lo;
+	if (t->previous)
+		return m->block.map_shift == 6   ? reuse_6(&p, f, t, out, end)
+		       : m->block.map_shift == 7 ? reuse_7(&p, f, t, out, end)
+		                                 : reuse_0(&p, f, t, out, end);
+	return m->block.map_shift == 6   ? fast_6(&p, f, out, end)
+	       : m->block.map_shift == 7 ? fast_7(&p, f, out, end)
+	                                 : fast_0(&p, f, out, end);
+}
+
+/*
+ * From c's frame, whose rip is in the trace and not `interrupted`, over plain frames,
+ * whatever modules they are of. Then c is at a frame that step() has to look at, or the
+ * trace is full: ETCH_UNWIND_OK; or the walk is over.
+ */
+NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
+{
+	void **out = t->ips + t->count, **end = t->ips + t->max;
+	struct frame f = { c->reg[ETCH_RIP], c->reg[ETCH_RSP], &lost };
+	const struct unwind_module *m;
+	int ret = ETCH_UNWIND_OK;
+
+	if (c->known & KNOWN(ETCH_RBP)) {
+		f.slot = &c->reg[ETCH_RBP];
+		if (t->previous) {
+			t->previous->rbp = c->reg[ETCH_RBP];
+			f.slot = &t->previous->rbp;
+		}
+	}
+	if (!window_has(&c->window, f.sp) && stack_window(f.sp, &c->window))
+		return ETCH_UNWIND_OK;
+	for (;;) {
+		if (t->previous && !t->reuse->recorded) {
+			reuse_window(t->reuse, t->previous, &c->window);
+			if (reuse_met(t->reuse, &f, *f.slot)) {
+				out = reuse_follow(&f, t, out, end, &ret);
+				if (ret)
+					break;
+			}
+		}
+		m = enter(c, f.ip - 1);
+		if (!m)
+			ret = ETCH_UNWIND_NOTABLE;
+		if (!m || m->encoding != ETCH_ENCODING_BLOCK)
+			break;
+		out = plain_module(m, &c->window, &f, t, out, end);
+		if (out == end)
+			break;
+		if (t->previous && !t->reuse->recorded)
+			continue;
+		if (f.ip - 1 - m->text < m->text_size)
+			break;
+	}
+	c->reg[ETCH_RBP] = *f.slot;
 	c->reg[ETCH_RIP] = f.ip;
 	c->reg[ETCH_RSP] = f.sp;
 	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f.slot != &lost ? KNOWN(ETCH_RBP) : 0);
@@ -455,73 +638,31 @@ recorded:
 	return ret;
 }
 
-/* ---- walks --------------------------------------------------------------------------------- */
-
-/* Over the plain frames of c's module. Inlined once for each kind of map. */
-NO_ASAN static inline __attribute__((always_inline)) int fast_any(struct cursor *c, struct trace *t, const struct plain *p)
-{
-	const unsigned shift = c->module.block.map_shift;
-
-	if (t->previous)
-		return shift == 6 ? fast_reuse(c, t, p, 6) : shift == 7 ? fast_reuse(c, t, p, 7) : fast_reuse(c, t, p, 0);
-	if (shift == 6)
-		fast(c, t, p, 6);
-	else if (shift == 7)
-		fast(c, t, p, 7);
-	else
-		fast(c, t, p, 0);
-	return ETCH_UNWIND_OK;
-}
-
-/* Modules one behind the other, as long as frames are plain; then c is at a frame that
- * step() has to look at, or the trace is full. */
-NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
-{
-	struct plain p;
-	uint64_t ip;
-	int ret;
-
-	do {
-		ip = c->reg[ETCH_RIP];
-		ret = enter(c, ip - 1);
-		if (ret)
-			return ret;
-		if (c->module.encoding != ETCH_ENCODING_BLOCK ||
-		    (!window_has(&c->window, c->reg[ETCH_RSP]) && stack_window(c->reg[ETCH_RSP], &c->window)))
-			return ETCH_UNWIND_OK;
-		p.block = &c->module.block;
-		p.text = c->module.text;
-		p.size = c->module.text_size;
-		p.lo = c->window.lo;
-		p.hi = c->window.hi;
-		p.map = (uint64_t)(uintptr_t)p.block->map - (p.text >> p.block->map_shift);
-		p.codes = p.block->map_palette_count;
-		ret = fast_any(c, t, &p);
-		if (ret)
-			return ret;
-	} while (c->reg[ETCH_RIP] - 1 - p.text >= p.size && t->count < t->max);
-	return ETCH_UNWIND_OK;
-}
-
 NO_ASAN static int walk(struct cursor *c, struct trace *t)
 {
 	int ret;
 
+	if (t->max <= 0)
+		return ETCH_UNWIND_LIMIT;
 	for (;;) {
-		if (t->count == t->max)
-			return ETCH_UNWIND_LIMIT;
 		t->ips[t->count++] = (void *)(uintptr_t)c->reg[ETCH_RIP];
 		if (!c->interrupted) {
 			ret = plain_frames(c, t);
 			if (ret)
 				return ret;
 		}
+		/* Whether there is one more matters to the status alone. */
+		if (t->count == t->max && !t->status)
+			return ETCH_UNWIND_LIMIT;
 		ret = step(c);
 		if (ret)
 			return ret;
-		t->slot = NULL;
-		t->recorded = 0;
-		t->mark = UNLINKED;
+		if (t->count == t->max)
+			return ETCH_UNWIND_LIMIT;
+		if (t->previous) {
+			t->reuse->recorded = 0;
+			t->reuse->mark = UNLINKED;
+		}
 	}
 }
 
@@ -530,8 +671,8 @@ static void cursor_start(struct cursor *c)
 	c->frames = c->switches = 0;
 	c->target = NULL;
 	c->window.lo = c->window.hi = 0;
-	c->module.text = c->module.text_size = 0;
-	c->module.encoding = 0;
+	c->shared = NULL;
+	c->room.text = c->room.text_size = 0;
 	stack_begin();
 }
 
@@ -562,8 +703,6 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 	struct trace t = { .ips = ips, .max = max };
 	struct cursor c;
 
-	if (max <= 0)
-		return 0;
 	cursor_here(&c, __builtin_frame_address(0));
 	walk(&c, &t);
 	return t.count;
@@ -571,7 +710,7 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 
 UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status)
 {
-	struct trace t = { .ips = ips, .max = max < 0 ? 0 : max };
+	struct trace t = { .ips = ips, .max = max, .status = !!status };
 	struct cursor c;
 	int ret;
 
@@ -588,7 +727,8 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontex
 UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext, void **ips,
                                                               int max, int *status)
 {
-	struct trace t = { .ips = ips, .max = max < 0 ? 0 : max };
+	struct trace t = { .ips = ips, .max = max, .status = !!status };
+	struct reuse r;
 	struct cursor c;
 	int ret;
 
@@ -597,17 +737,17 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *
 	else
 		cursor_here(&c, __builtin_frame_address(0));
 	/* A signal handler may find its own thread inside this function. */
-	if (!__atomic_load_n(&w->busy, __ATOMIC_RELAXED) && w->count <= ETCH_WALK_FRAMES) {
+	if (!__atomic_load_n(&w->busy, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&w->busy, 1, __ATOMIC_RELAXED);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		t.previous = w;
-		t.old = ETCH_WALK_FRAMES - w->count;
-		t.window.lo = UINT64_MAX;
+		t.reuse = &r;
+		reuse_begin(&r, w);
 	}
 	ret = walk(&c, &t);
 	if (t.previous) {
-		if (!t.settled)
-			settle_last(&t, ret);
+		if (!r.settled)
+			reuse_keep(&r, w, ret);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		__atomic_store_n(&w->busy, 0, __ATOMIC_RELAXED);
 	}
@@ -618,7 +758,7 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *
 
 UNWIND_API void etch_walk_reset(struct etch_walk *w)
 {
-	w->count = 0;
+	w->first = w->end = 0;
 }
 
 /* ---- cursors ------------------------------------------------------------------------- */

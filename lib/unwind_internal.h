@@ -49,7 +49,7 @@ static inline int window_has(const struct window *w, uint64_t at)
 
 /* The table of a module, opened. */
 struct unwind_module {
-	uint64_t text, text_size; /* address of the first byte covered, and bytes; 0: nothing is open */
+	uint64_t text, text_size; /* address of the first byte covered, and bytes */
 	int encoding;
 	union {
 		struct etch_block block;
@@ -57,11 +57,15 @@ struct unwind_module {
 	};
 };
 
-/* The module of this process whose table covers this address: 0 or a negative
- * enum etch_unwind_status, *m then has no bytes. Async-signal-safe. */
-int lookup_module(uint64_t at, struct unwind_module *m);
+/*
+ * The module of this process whose table covers this address; or null. Async-signal-
+ * safe. What is returned is `room`, or lies in memory that is never freed or changed;
+ * it may be used for as long as the module cannot go away, which a module that has a
+ * frame on the caller's stack cannot.
+ */
+const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room);
 /* Likewise of a target. */
-int lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *m);
+const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *room);
 
 /* The rule for an address that lies inside m's text. */
 static inline void module_rule(const struct unwind_module *m, uint64_t at, struct etch_rule *r)

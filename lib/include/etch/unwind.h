@@ -68,19 +68,18 @@ int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
  *
  * The fields are the library's.
  */
-#define ETCH_WALK_FRAMES 508
+#define ETCH_WALK_FRAMES 512
 struct etch_walk {
-	uint32_t count, busy;
+	uint32_t busy, which, first, end;
 	int32_t status;
 	uint32_t zero;
 	uint64_t lo, hi, rbp;
-	uint64_t zeros[3];
 	struct etch_walk_frame {
 		uint64_t ip;   /* return address */
 		uint64_t sp;   /* rsp of the frame then */
 		uint64_t slot; /* where its rbp is */
 		uint64_t bp;   /* and what it is */
-	} frame[ETCH_WALK_FRAMES]; /* the last `count` are in use, the outermost is the last one */
+	} frame[2][ETCH_WALK_FRAMES];
 };
 
 /* etch_backtrace() and etch_backtrace_from() with such a state. */
