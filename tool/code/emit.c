@@ -119,6 +119,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	w = state_witness(&e->state, &cfi->rule);
+	if (w == WITNESS_DENIES && e->state.weak)
+		w = WITNESS_SILENT;
 	if (w == WITNESS_DENIES) {
 		disagreement_push(e, addr, &e->rule, &cfi->rule);
 		row_push(e, addr, &e->rule, source);
@@ -239,14 +241,14 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 	return !e->failed;
 }
 
-bool emit_is_part(const struct emit *e)
+enum flow_start emit_start(const struct emit *e)
 {
 	struct state entry;
 
 	if (!e->cfi_count || e->cfi[0].start > e->piece->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
-		return false;
+		return START_ASSUMED;
 	state_entry(&entry);
-	return state_witness(&entry, &e->cfi[0].rule) != WITNESS_CONFIRMS;
+	return state_witness(&entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
 }
 
 bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)

@@ -36,8 +36,8 @@ struct emit {
 
 /* Reads what .eh_frame says of a piece, or with no_cfi nothing. False: out of memory. */
 bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi);
-/* Does .eh_frame say that the piece begins otherwise than a function does? */
-bool emit_is_part(const struct emit *e);
+/* What .eh_frame says of the piece's start; START_ASSUMED where it says nothing. */
+enum flow_start emit_start(const struct emit *e);
 /* Rows of the piece that emit_begin() has been called for and `f` has just run
  * over; completes f's results. False: out of memory. */
 bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out);

@@ -826,6 +826,7 @@ static void jumps_follow(struct flow *f)
 		if (off >= size || (!f->jumps_agreed && !jumps_agree(f, &s)))
 			break;
 		f->jumps_agreed = true;
+		s.weak = true;
 		enter(f, f->piece->start + off, &s);
 		walk(f);
 		tables_follow(f);
@@ -1045,7 +1046,7 @@ static bool is_pad(const struct flow *f, uint64_t addr)
 }
 
 bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
-              bool fragment)
+              enum flow_start start)
 {
 	struct state entry;
 	uint32_t i;
@@ -1053,12 +1054,12 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 	if (!prepare(f, env, number))
 		return false;
 	state_entry(&entry);
-	if (!fragment && !is_pad(f, f->piece->start))
+	if (start != START_PART && !is_pad(f, f->piece->start))
 		enter(f, f->piece->start, &entry);
 	for (i = 0; i < f->piece->entry_count; i++)
 		enter(f, env->entries[f->piece->entry + i], &entry);
-	for (i = 0; i < in_count; i++) /* that a function begins so is certain, that all edges do happen is not */
-		if (!f->piece->named || in[i].target != f->piece->start)
+	for (i = 0; i < in_count; i++) /* that not all edges do happen is certain too: __builtin_unreachable() */
+		if (start != START_FUNCTION || in[i].target != f->piece->start)
 			enter(f, in[i].target, &in[i].state);
 	walk(f);
 	jumps_follow(f);

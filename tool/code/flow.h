@@ -123,13 +123,16 @@ struct flow {
 #define FLOW_SCANNED 1u
 #define FLOW_WALKED  2u
 
-/*
- * Looks at a piece. `in`: edges of others into it (sorted by target); `fragment`:
- * its start is no function's entry but only where edges lead. Results in *f.
- * False: out of memory.
- */
+enum flow_start {
+	START_FUNCTION, /* a function begins there: certain */
+	START_ASSUMED,  /* as far as is known */
+	START_PART,     /* only where edges lead, with the state that they bring */
+};
+
+/* Looks at a piece. `in`: edges of others into it, sorted by target. Results in
+ * *f. False: out of memory. */
 bool flow_run(struct flow *f, const struct flow_env *env, uint32_t piece, const struct flow_edge *in, size_t in_count,
-              bool fragment);
+              enum flow_start start);
 
 /*
  * The states of the last piece in order of address: called for each instruction

@@ -290,6 +290,19 @@ static bool chunk_keep(struct work *w, struct chunk *c, const struct flow *f)
 	return true;
 }
 
+/* How a piece begins. What .eh_frame says counts most; but most parts of
+ * functions begin in the entry's state by its rows too. */
+static enum flow_start piece_start(const struct piece *p, const struct piece_state *s, const struct emit *e)
+{
+	enum flow_start start = emit_start(e);
+
+	if (start != START_ASSUMED)
+		return start;
+	if (p->named || s->evident)
+		return START_FUNCTION;
+	return s->fragment ? START_PART : START_ASSUMED;
+}
+
 static void *worker(void *arg)
 {
 	struct work *w = arg;
@@ -316,8 +329,7 @@ static void *worker(void *arg)
 				to++;
 			piece_rows_free(&s->rows);
 			ok = emit_begin(&emit, &w->env, number, w->options->no_cfi) &&
-			     flow_run(&flow, &w->env, number, w->edges + from, to - from,
-			              s->fragment || (!p->named && emit_is_part(&emit))) &&
+			     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 			     emit_rows(&emit, &flow, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
 		}
@@ -601,7 +613,7 @@ static int fragments_find(struct work *w, struct error *e)
 		while (k < n && starts[k] < w->pieces.list[i].start)
 			k++;
 		if (k < n && starts[k] == w->pieces.list[i].start)
-			fragment = !called[k];
+			fragment = !called[k] && !s->evident;
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
 		if (fragment && s->unknown)
 			s->unknown = false;

@@ -154,11 +154,17 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 int pieces_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                  struct pieces *out, struct error *e)
 {
+	bool outermost = f->eh.e_entry && f->eh.e_type == ET_EXEC, interpreted = false;
 	struct ranges r = {0};
 	size_t i, k, at = 0;
 	int err = -1;
 
 	memset(out, 0, sizeof(*out));
+	for (i = 0; i < f->phdr_count; i++)
+		interpreted |= f->phdrs[i].p_type == PT_INTERP;
+	/* Programs, the dynamic linker, static programs; not a library that can be run
+	 * to tell its version, as libc's. */
+	outermost |= f->eh.e_entry && f->eh.e_type == ET_DYN && (elf_is_pie(f) || !interpreted);
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 		const char *name = c->section ? f->sections[c->section].name : "";
@@ -213,7 +219,7 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 		while (k < out->entry_count && out->entries[k] < p->end)
 			k++;
 		p->entry_count = (uint32_t)k - p->entry;
-		p->outermost = (f->eh.e_type == ET_EXEC || elf_is_pie(f)) && p->start == f->eh.e_entry && f->eh.e_entry;
+		p->outermost = outermost && p->start == f->eh.e_entry;
 	}
 	err = 0;
 out:

@@ -342,9 +342,10 @@ static struct value value_merged(struct value a, struct value b)
 
 bool state_merge(struct state *s, const struct state *other)
 {
-	bool changed = false;
+	bool changed = other->weak && !s->weak;
 	unsigned i;
 
+	s->weak |= other->weak;
 	if (s->align && s->align != other->align) {
 		aligned_forget(s);
 		changed = true;
@@ -527,6 +528,8 @@ void state_rule(const struct state *s, struct etch_rule *out)
 	out->kind = ETCH_RULE_CALL;
 	rule_bp(s, out);
 	x = slot_at(s, value_of(VALUE_CFA, 0, -8));
+	if (x && s->reg[RSP].kind == VALUE_CFA && s->reg[RSP].off > -8)
+		x = NULL; /* popped: better where it was popped to, as vfork() does */
 	if (!x || x->value.kind != VALUE_ENTRY || x->value.reg != REG_RA) {
 		/* The return address was taken off the stack, or written over. */
 		for (i = 0; i < 16; i++)
@@ -534,7 +537,7 @@ void state_rule(const struct state *s, struct etch_rule *out)
 				break;
 		if (i < 16)
 			out->ra = (uint8_t)(ETCH_RA_REG | i);
-		else if (!s->align)
+		else if (!s->align && !slot_at(s, value_of(VALUE_CFA, 0, -8)))
 			memset(out, 0, sizeof(*out));
 	}
 }

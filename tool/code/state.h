@@ -44,6 +44,7 @@ struct slot {
 struct state {
 	struct value reg[16];
 	uint32_t align;      /* where in the function rsp was realigned; 0 = nowhere */
+	bool weak;           /* a path to here is only what indirect jumps have in common */
 	uint8_t slot_count;
 	struct slot slot[STATE_SLOTS];
 };
