@@ -127,12 +127,14 @@ def in_process(tools, table, argv, *, steps=0, skip=0, cwd=None, stdin=None, tim
     return r
 
 
-def over_ptrace(tools, table, argv, *, steps=0, skip=0, inject=(), cwd=None, stdin=None, timeout=900):
+def over_ptrace(tools, table, argv, *, entry=False, steps=0, skip=0, inject=(), cwd=None, stdin=None, timeout=900):
     """Under ptrace, from the first instruction of ld.so on; signals too."""
     table.vdso()
     out = table.dir / f"report.{os.getpid()}"
-    maker = f"{sys.executable} {HERE / 'dynamic.py'} '{table.etch}' {'cfi' if table.source == 'cfi' else ','.join(table.source) or '-'}"
+    source = "cfi" if table.source == "cfi" else ",".join(table.source) or "-"
+    maker = f"{sys.executable} {HERE / 'dynamic.py'} '{table.etch}' {source}"
     cmd = [Path(tools) / "step", "-r", table.dir, "-g", maker, "-o", out, "-n", str(steps), "-s", str(skip)]
+    cmd += ["-e"] if entry else []
     for i in inject:
         cmd += ["-i", i]
     p = subprocess.run([*cmd, *argv], env=_environment(), cwd=cwd, input=stdin, stdout=subprocess.PIPE,

@@ -103,8 +103,7 @@ struct truth {
 		const struct file_row *row;
 		const struct module *m;
 	} cache[ROW_CACHE];
-	/* functions that rewrite their caller's frame on purpose: __builtin_eh_return */
-	uint64_t rewritten;
+	uint64_t rewritten; /* walks that met a return address that the program has changed */
 };
 
 /* ---- instructions --------------------------------------------------------------- */
@@ -299,6 +298,12 @@ static void truth_walk(struct truth *t, const struct regs *now)
 		} else if (!t->word(t->ctx, cfa - 8, &ra)) {
 			goto memory;
 		}
+		if (ra != f->ret && !(r->ra & ETCH_RA_REG)) {
+			/* The CFA is right and its return address is another: the program has changed it
+			 * (_Unwind_RaiseException installs a landing pad). The chain ends for this step. */
+			t->rewritten++;
+			return;
+		}
 		if (ra != f->ret) {
 			trouble_add(t, WHAT_RA, i, at, m, row, ra, f->ret);
 			return;
@@ -455,9 +460,10 @@ static int truth_print(const struct truth *t, char *out, size_t size)
 {
 	int n = snprintf(out, size,
 	                 "steps %lu\nwalked %lu\nchecked %lu\ncalls %lu\nsignals %lu\ninjected %lu\neh_returns %lu\n"
-	                 "odd_returns %lu\ndeepest %lu\nroot_no_end %lu\nmodules %d\nlibrary_frames %lu\n",
+	                 "odd_returns %lu\ndeepest %lu\nroot_no_end %lu\nmodules %d\nlibrary_frames %lu\n"
+	                 "rewritten %lu\n",
 	                 t->steps, t->walked, t->checked, t->calls, t->signals, t->injected, t->eh_returns, t->odd_returns,
-	                 t->deepest, t->root_no_end, t->module_count, t->library_frames);
+	                 t->deepest, t->root_no_end, t->module_count, t->library_frames, t->rewritten);
 
 	for (int i = 0; i < WHAT_COUNT && (size_t)n < size; i++)
 		n += snprintf(out + n, size - (size_t)n, "count %s %lu\n", what_name[i], t->counts[i]);

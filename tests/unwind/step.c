@@ -3,8 +3,9 @@
  * Runs a program one instruction at a time over ptrace, keeps the shadow stack
  * of shadow_truth.h and unwinds the whole stack at each instruction.
  *
- *   step [-n STEPS] [-s SKIP] [-r DIR] [-g COMMAND] [-o FILE] [-i SIGNAL,WHERE] PROGRAM ARG...
+ *   step [-e] [-n STEPS] [-s SKIP] [-r DIR] [-g COMMAND] [-o FILE] [-i SIGNAL,WHERE] PROGRAM ARG...
  *
+ * -e          begin at the program's first instruction, not at ld.so's
  * -r DIR      rows: DIR/<path with _ for />.rows (tests/unwind/rows.py)
  * -g COMMAND  makes a file of rows that is not there: COMMAND PATH ROWS
  * -n STEPS    stop after so many instructions (0: at the program's end)
@@ -13,7 +14,7 @@
  *             call   the first instruction of a function that was called
  *             plt    every instruction of .plt, .plt.sec and .plt.got
  *             N      every Nth instruction
- *             not in a handler of the same signal (unless nested: W with a `+`)
+ *             not in a handler (W with a `+`: up to three of them nested)
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -250,16 +251,6 @@ static bool handler_entered(const struct regs *before, const struct regs *now)
 	       rip == before->rip && rsp == before->r[RSP];
 }
 
-static bool in_handler_of(int sig)
-{
-	/* si_signo is not at hand: a signal frame whose handler is running is enough */
-	(void)sig;
-	for (int i = 0; i < truth.depth; i++)
-		if (truth.frames[i].kind == FRAME_SIGNAL)
-			return true;
-	return false;
-}
-
 static int signals_nested(void)
 {
 	int n = 0;
@@ -269,15 +260,33 @@ static int signals_nested(void)
 	return n;
 }
 
-static int inject_now(const struct regs *r, bool called, bool armed)
+/* Whether the program has a handler for it: before, the signal would end it. */
+static bool caught(int sig)
 {
-	if (!armed)
-		return 0;
+	static uint64_t mask;
+	char line[256];
+	FILE *f;
+
+	if (mask >> (sig - 1) & 1)
+		return true;
+	if (truth.steps % 64) /* a file a step would be slow */
+		return false;
+	snprintf(line, sizeof line, "/proc/%d/status", pid);
+	f = fopen(line, "r");
+	while (f && fgets(line, sizeof line, f))
+		sscanf(line, "SigCgt: %lx", &mask);
+	if (f)
+		fclose(f);
+	return mask >> (sig - 1) & 1;
+}
+
+static int inject_now(const struct regs *r, bool called)
+{
 	for (int i = 0; i < inject_count; i++) {
 		struct inject *j = &injects[i];
 		bool yes = false;
 
-		if ((j->max && j->done >= j->max) || (j->nested ? signals_nested() >= 3 : in_handler_of(j->sig)))
+		if ((j->max && j->done >= j->max) || signals_nested() >= (j->nested ? 3 : 1) || !caught(j->sig))
 			continue;
 		if (j->where == 1)
 			yes = called;
@@ -295,6 +304,34 @@ static int inject_now(const struct regs *r, bool called, bool armed)
 		}
 	}
 	return 0;
+}
+
+/* Runs freely to the program's entry point, where the stack is as empty as at exec. */
+static void run_to_entry(void)
+{
+	uint64_t entry = 0, pair[2];
+	struct user_regs_struct u;
+	char name[64];
+	long word;
+	int status;
+	FILE *f;
+
+	snprintf(name, sizeof name, "/proc/%d/auxv", pid);
+	f = fopen(name, "r");
+	while (f && fread(pair, sizeof pair, 1, f) == 1)
+		if (pair[0] == AT_ENTRY)
+			entry = pair[1];
+	if (f)
+		fclose(f);
+	errno = 0;
+	word = ptrace(PTRACE_PEEKTEXT, pid, (void *)entry, NULL);
+	if (!entry || errno || ptrace(PTRACE_POKETEXT, pid, (void *)entry, (void *)((word & ~0xffl) | 0xcc)) ||
+	    ptrace(PTRACE_CONT, pid, NULL, NULL) || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status) ||
+	    ptrace(PTRACE_POKETEXT, pid, (void *)entry, (void *)word) || ptrace(PTRACE_GETREGS, pid, NULL, &u) ||
+	    u.rip != entry + 1)
+		die("cannot run to the entry point");
+	u.rip = entry;
+	ptrace(PTRACE_SETREGS, pid, NULL, &u);
 }
 
 static void inject_parse(char *text)
@@ -322,10 +359,12 @@ int main(int argc, char **argv)
 	const char *out = NULL;
 	struct user_regs_struct u;
 	struct regs now;
-	int status, opt, pending = 0, caught = 0;
+	int status, opt, pending = 0;
+	bool entry = false;
 
-	while ((opt = getopt(argc, argv, "+n:s:r:g:o:i:")) != -1)
+	while ((opt = getopt(argc, argv, "+en:s:r:g:o:i:")) != -1)
 		switch (opt) {
+		case 'e': entry = true; break;
 		case 'n': limit = strtoul(optarg, NULL, 10); break;
 		case 's': skip = strtoul(optarg, NULL, 10); break;
 		case 'r': rows_dir = optarg; break;
@@ -350,6 +389,8 @@ int main(int argc, char **argv)
 	if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
 		die("waitpid");
 	ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_EXITKILL);
+	if (entry)
+		run_to_entry();
 	truth.word = word_read;
 	truth.code = code_read;
 	truth.unknown = module_unknown;
@@ -388,9 +429,8 @@ int main(int argc, char **argv)
 		}
 		stack_read(&now);
 		truth_step(&truth, &now, handler);
-		caught += handler;
 		if (!pending)
-			pending = inject_now(&now, (int)truth.calls != calls, true);
+			pending = inject_now(&now, (int)truth.calls != calls);
 	}
 	if (WIFSTOPPED(status))
 		kill(pid, SIGKILL);

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Programs one instruction at a time, with a shadow call stack as truth: from each
+instruction the whole stack is unwound through the rows that etch makes. The long
+version, 5 million instructions: scripts/dynamic_truth.py, docs/correctness.md."""
+
+import shutil
+import struct
+import sys
+
+import pytest
+
+from conftest import ROOT, TESTS, run
+
+sys.path[:0] = [str(ROOT / "scripts"), str(TESTS / "unwind")]
+import dynamic  # noqa: E402
+import dynamic_truth  # noqa: E402
+
+NAMES = ["gzip", "sqlite3", "python", "cmake", "openssl-dgst"]
+STEPS = 40_000
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    out = tmp_path_factory.mktemp("tools")
+    dynamic.build(out)
+    return out
+
+
+@pytest.fixture(scope="module", params=["etch", "cfi"])
+def table(request, tmp_path_factory, etch):
+    """Rows by etch, and by pyelftools from .eh_frame: the second tests the truth."""
+    return dynamic.Rows(tmp_path_factory.mktemp("rows"), etch, [] if request.param == "etch" else "cfi")
+
+
+def check(r, table):
+    # What .eh_frame does not cover (_init, crt code) has no row when rows are its.
+    silent = ("undef", "no-table") if table.source == "cfi" else ()
+    wrong = [t for t in dynamic_truth.unexplained([r]) if t.what not in silent]
+    assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_program(tools, table, name, tmp_path):
+    if table.source == "cfi" and name != "sqlite3":
+        pytest.skip("the truth itself is tested on one program")
+    argv, stdin, _, _ = dynamic_truth.programs(tmp_path)[name]
+    if not shutil.which(argv[0]):
+        pytest.skip(f"no {argv[0]} here")
+    r = dynamic.in_process(tools, table, argv, steps=STEPS, stdin=stdin)
+    assert r.walked == STEPS and r.checked > 4 * STEPS and r.calls > 100 and r.odd_returns == 0
+    check(r, table)
+
+
+@pytest.mark.parametrize("inject,least", [
+    (["10,call"], 30),                  # the first instruction of a function, on an alternate stack
+    (["12,call"], 30),                  # the same on the stack that it finds
+    (["10,plt", "12,plt+"], 30),        # inside PLT stubs, nested
+    (["12,37+", "10,53+"], 60),         # anywhere, three deep, on both stacks
+], ids=["first-alternate", "first", "plt", "nested"])
+def test_signals(tools, table, inject, least, tmp_path):
+    program = tmp_path / "sig"
+    run(["gcc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wl,-z,lazy", "-o", program, TESTS / "unwind" / "sig.c"])
+    r = dynamic.over_ptrace(tools, table, [program, "2"], entry=True, steps=12_000, inject=inject)
+    assert r.injected >= least and r.signals == r.injected
+    check(r, table)
+
+
+def test_jump_out_of_handler(tools, table, tmp_path):
+    program = tmp_path / "sig"
+    run(["gcc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program, TESTS / "unwind" / "sig.c"])
+    # main does not come to an end while it is thrown back: the steps end it
+    r = dynamic.over_ptrace(tools, table, [program, "3", "jump"], entry=True, steps=8_000, inject=["1,197"])
+    assert r.signals >= 5
+    check(r, table)
+
+
+def test_from_the_first_instruction(tools, table):
+    """ld.so starts a program with calls like any other code."""
+    r = dynamic.over_ptrace(tools, table, ["/bin/true"], steps=6_000)
+    assert r.checked > 10_000
+    check(r, table)
+
+
+@pytest.mark.parametrize("damage", ["cfa", "slot", "missing"])
+def test_the_check_can_fail(tools, etch, damage, tmp_path):
+    """One row of libc's that malloc or strlen uses, changed: the walk must see it."""
+    table = dynamic.Rows(tmp_path / "rows", etch, "cfi")
+    table.make("/usr/bin/gzip")
+    target = next(table.dir.glob("*gzip.rows"))
+    data = bytearray(target.read_bytes())
+    changed = 0
+    for at in range(0, len(data), 24):
+        off, add, bp_off, cfa, bp, kind, ra = struct.unpack_from("<iiiBBBB", data, at + 8)
+        if kind != 1 or cfa != 4:
+            continue
+        if damage == "cfa" and off == 64:
+            struct.pack_into("<i", data, at + 8, off + 8)
+        elif damage == "slot" and bp == 1:
+            struct.pack_into("<i", data, at + 16, bp_off - 8)
+        elif damage == "missing" and off == 64:
+            struct.pack_into("<iiiBBBB", data, at + 8, 0, 0, 0, 0, 0, 0, 0)
+        else:
+            continue
+        changed += 1
+    assert changed
+    target.write_bytes(data)
+    source = tmp_path / "text"
+    source.write_text("some text\n" * 50)
+    r = dynamic.in_process(tools, table, ["gzip", "-c", str(source)], steps=STEPS)
+    what = {"cfa": "cfa", "slot": "rbp", "missing": "undef"}[damage]
+    assert r.counts[what] > 0
