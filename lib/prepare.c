@@ -98,6 +98,7 @@ struct maker {
 	struct array fdes;         /* uint64_t: offset of the code << 32 | offset of the FDE */
 	struct array rows;         /* struct entry */
 	struct array rules;        /* struct ranked_rule */
+	bool gap;                  /* no FDE covers the byte before the one being read */
 	uint32_t *granules;        /* rule of each granule of the map, + 1; 0 no call, MIXED: several, or none of the map */
 	uint64_t granule_count;
 	uint32_t slots[4096];      /* hash of rules: index + 1; full chains fall back on a new entry */
@@ -133,6 +134,8 @@ static void row_add(struct maker *m, uint64_t at, const struct etch_rule *r)
 	struct entry *rows = m->rows.list, *row;
 	uint32_t id = rule_id(m, r);
 
+	if (m->rows.count && rows[m->rows.count - 1].at == at)
+		m->rows.count--;
 	if (id != NO_ID && m->rows.count && rows[m->rows.count - 1].rule == id)
 		return;
 	row = id == NO_ID || m->rows.count >= UINT32_MAX / 2 ? NULL : array_add(&m->rows, sizeof(*row));
@@ -147,9 +150,15 @@ static void row_add(struct maker *m, uint64_t at, const struct etch_rule *r)
 static void cfi_row(void *ctx, const struct etch_cfi_row *row)
 {
 	struct maker *m = ctx;
+	uint64_t at = row->start - m->text;
 
+	/* The first address may be one that nobody called, and is then looked up by the
+	 * byte before, as any return address. FDEs of signal frames begin there. */
+	if (m->gap && row->rule.kind == ETCH_RULE_END)
+		at--;
+	m->gap = false;
 	if (!m->failed)
-		row_add(m, row->start - m->text, &row->rule);
+		row_add(m, at, &row->rule);
 }
 
 static bool fde_add(struct maker *m, const struct etch_fde *fde)
@@ -183,9 +192,47 @@ static bool fdes_find(struct maker *m, const struct etch_cfi_hdr *h, uint64_t eh
 	return true;
 }
 
+/* The bytes at a link-time address, up to the end of their segment; null when they are
+ * not in a readable one. */
+static const void *segment_at(const struct prepare_image *im, uint64_t addr, uint64_t *size)
+{
+	unsigned i;
+
+	for (i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_filesz) {
+			*size = p->p_filesz - (addr - p->p_vaddr);
+			return (const void *)(im->bias + addr);
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Whether a function begins with mov %reg,%rsp: what was on the stack when it was
+ * entered, if anything, is no frame. So does glibc's __start_context, the first address
+ * of which makecontext pushes as a return address; its FDE knows nothing of it.
+ */
+static bool starts_afresh(const struct prepare_image *im, uint64_t addr)
+{
+	static const uint8_t endbr64[4] = {0xf3, 0x0f, 0x1e, 0xfa};
+	uint64_t size = 0;
+	const uint8_t *p = segment_at(im, addr, &size);
+
+	if (p && size >= 4 && !memcmp(p, endbr64, 4)) {
+		p += 4;
+		size -= 4;
+	}
+	if (!p || size < 3)
+		return false;
+	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, .R: the source */
+	       ((p[0] & 0xfe) == 0x48 && p[1] == 0x8b && (p[2] & 0xf8) == 0xe0);
+}
+
 /* As tool/code/cfi_file.c: of FDEs that overlap, the one that starts last counts; of
  * two with one start, the first. */
-static bool rows_make(struct maker *m)
+static bool rows_make(struct maker *m, const struct prepare_image *im)
 {
 	const uint64_t *v = m->fdes.list;
 	uint64_t i, next, covered = 0;
@@ -201,8 +248,11 @@ static bool rows_make(struct maker *m)
 		if (!etch_cfi_at(&m->cfi, (uint32_t)v[i], &fde))
 			continue;
 		m->cfi.cie = fde.cie;
-		if (at > covered)
+		m->gap = at > covered;
+		if (m->gap)
 			row_add(m, covered, &etch_rule_undef);
+		if (m->gap && starts_afresh(im, fde.start))
+			row_add(m, at - 1, &(struct etch_rule){.kind = ETCH_RULE_END});
 		if (fde.end - m->text > limit)
 			fde.end = m->text + limit;
 		etch_cfi_rows(&fde, 0, cfi_row, m);
@@ -388,6 +438,24 @@ static void rules_number(struct maker *m)
 	rules_rank(m, true);
 }
 
+/* Numbers the rules of the map again: those that count from rbp last. Returns the first
+ * of them. */
+static uint32_t map_codes_split(struct maker *m)
+{
+	struct ranked_rule *rules = m->rules.list;
+	uint32_t n = 0, split = 0, rbp;
+	uint64_t i;
+
+	for (rbp = 0; rbp < 2; rbp++) {
+		for (i = 0; i < m->rules.count; i++)
+			if (rules[i].map_code != ETCH_MAP_FULL && (rules[i].rule.cfa == ETCH_REG_RBP) == rbp)
+				rules[i].map_code = n++;
+		if (!rbp)
+			split = n;
+	}
+	return split;
+}
+
 static uint32_t place(uint64_t *end, uint64_t bytes)
 {
 	uint64_t at = (*end + 3) & ~(uint64_t)3;
@@ -468,6 +536,7 @@ static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 	u.escape = place(&end, u.escape_count * sizeof(struct etch_escape));
 	if (m->granules) {
 		u.map_shift = MAP_SHIFT;
+		u.map_rbp = map_codes_split(m);
 		u.map_palette = place(&end, u.map_palette_count * sizeof(struct etch_map_rule));
 		u.map_page_count = (uint32_t)((m->granule_count - 1) >> etch_map_page_shift(MAP_SHIFT)) + 1;
 		u.map_page = place(&end, u.map_page_count * 4); /* zeros: no exception units */
@@ -497,23 +566,6 @@ static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 }
 
 /* ---- a module --------------------------------------------------------------------------- */
-
-/* The bytes at a link-time address, up to the end of their segment; null when they are
- * not in a readable one. */
-static const void *segment_at(const struct prepare_image *im, uint64_t addr, uint64_t *size)
-{
-	unsigned i;
-
-	for (i = 0; i < im->phnum; i++) {
-		const Elf64_Phdr *p = &im->phdr[i];
-
-		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_filesz) {
-			*size = p->p_filesz - (addr - p->p_vaddr);
-			return (const void *)(im->bias + addr);
-		}
-	}
-	return NULL;
-}
 
 const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size)
 {
@@ -550,7 +602,7 @@ const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t
 	m->size = hi - lo;
 	etch_cfi_open(&m->cfi, bytes, room, h.eh_frame);
 	m->cfi.stop = true; /* how long .eh_frame is nobody says */
-	if (fdes_find(m, &h, h.eh_frame) && rows_make(m)) {
+	if (fdes_find(m, &h, h.eh_frame) && rows_make(m, im)) {
 		map_make(m, im);
 		table = table_make(m, size);
 	}

@@ -370,6 +370,7 @@ struct map {
 	uint32_t units;
 	struct etch_map_rule *palette;
 	uint32_t palette_count;
+	uint32_t rbp; /* first rule of the palette that counts from rbp */
 };
 
 static void map_free(struct map *m)
@@ -429,7 +430,7 @@ static int use_compare(const void *a, const void *b)
 static int map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
                             uint8_t *code)
 {
-	uint32_t rules = n->palette.count, i;
+	uint32_t rules = n->palette.count, i, reg;
 	struct use *use = calloc(rules + 1, sizeof(*use));
 	size_t r;
 
@@ -445,11 +446,18 @@ static int map_palette_make(const struct numbered *n, const struct run *runs, si
 			use[runs[r].rule].count++;
 	qsort(use, rules, sizeof(*use), use_compare);
 	memset(code, ETCH_MAP_FULL, rules);
-	for (i = 0; i < rules && i < ETCH_MAP_CODES && use[i].count; i++) {
-		etch_map_rule_pack(&n->palette.list[use[i].rule], &m->palette[i]);
-		code[use[i].rule] = (uint8_t)i;
+	/* Those that count from rsp first: the map byte then tells which register it is. */
+	for (reg = ETCH_REG_RSP; reg <= ETCH_REG_RBP; reg++) {
+		m->rbp = m->palette_count;
+		for (i = 0; i < rules && i < ETCH_MAP_CODES && use[i].count; i++) {
+			const struct etch_rule *rule = &n->palette.list[use[i].rule];
+
+			if (rule->cfa != reg)
+				continue;
+			code[use[i].rule] = (uint8_t)m->palette_count;
+			etch_map_rule_pack(rule, &m->palette[m->palette_count++]);
+		}
 	}
-	m->palette_count = i;
 	free(use);
 	return 0;
 }
@@ -600,6 +608,7 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 	if (m->shift) {
 		u->map_palette = (uint32_t)at[4];
 		u->map_palette_count = m->palette_count;
+		u->map_rbp = m->rbp;
 		u->map_page = (uint32_t)at[5];
 		u->map_page_count = m->pages;
 		u->map = (uint32_t)at[6];

@@ -178,13 +178,13 @@ struct etch_unwind {
 	uint32_t map_unit_count;
 	uint32_t map_palette; /* struct etch_map_rule[map_palette_count], 4-byte aligned */
 	uint32_t map_palette_count; /* at most 224 */
+	uint32_t map_rbp;   /* of these, the first with ETCH_MAP_RBP: all from there on have it */
 
 	/* orc: link-time addresses; lookup has ceil(text_size / 256) + 1 entries */
-	uint32_t zero2;
 	uint64_t orc_ip, orc, orc_lookup;
 
 	uint8_t build_id[20]; /* of the file that it describes, 0-padded; checked with a sidecar */
-	uint32_t zero3;
+	uint32_t zero2;
 };
 
 /* Row whose idx is ETCH_IDX_ESCAPE. */

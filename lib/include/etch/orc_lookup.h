@@ -97,7 +97,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version != ETCH_UNWIND_VERSION ||
 	    u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size || u->bytes > UINT32_MAX || u->zero ||
-	    u->zero2 || u->zero3)
+	    u->zero2)
 		return 0;
 	if ((u->text & 255) || u->text_size > UINT32_MAX || u->text + u->text_size < u->text)
 		return 0;
@@ -105,7 +105,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 		return !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size && !u->palette &&
 		       !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count && !u->map &&
 		       !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
-		       !u->map_palette_count && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
+		       !u->map_palette_count && !u->map_rbp && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
 	if (u->encoding != ETCH_ENCODING_BLOCK || u->orc_ip || u->orc || u->orc_lookup)
 		return 0;
 
@@ -121,7 +121,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 	if (!u->map_shift)
 		return !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count &&
-		       !u->map_palette && !u->map_palette_count;
+		       !u->map_palette && !u->map_palette_count && !u->map_rbp;
 	if (u->map_shift != 6 && u->map_shift != 7)
 		return 0;
 	return etch_unwind_inside(u, u->map, etch_map_bytes(u), 1, 1) &&
@@ -129,7 +129,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 	       u->map_page_count == ((etch_map_bytes(u) - 1) >> etch_map_page_shift(u->map_shift)) + 1 &&
 	       etch_unwind_inside(u, u->map_unit, u->map_unit_count, ETCH_UNIT_SIZE, 1) &&
 	       etch_unwind_inside(u, u->map_palette, u->map_palette_count, sizeof(struct etch_map_rule), 4) &&
-	       u->map_palette_count <= ETCH_MAP_CODES;
+	       u->map_palette_count <= ETCH_MAP_CODES && u->map_rbp <= u->map_palette_count;
 }
 
 /* ---- block ------------------------------------------------------------------- */
@@ -152,6 +152,7 @@ struct etch_block {
 	uint32_t first_run; /* idx bytes from here to 254 are runs */
 	uint32_t palette_count, escape_count;
 	uint32_t map_unit_count, map_palette_count;
+	uint32_t map_rbp;   /* map codes from here to map_palette_count count from rbp, those below from rsp */
 	uint8_t map_shift, map_page_shift;
 };
 
@@ -178,6 +179,7 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->escape_count = u->escape_count;
 	t->map_unit_count = u->map_unit_count;
 	t->map_palette_count = u->map_palette_count;
+	t->map_rbp = u->map_rbp;
 	t->map_shift = u->map_shift;
 	t->map_page_shift = (uint8_t)etch_map_page_shift(u->map_shift);
 }
@@ -632,7 +634,7 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 	uint32_t i;
 
 	for (i = 0; i < t->map_palette_count; i++)
-		if ((t->map_palette[i].flags & ~ETCH_MAP_RBP) || t->map_palette[i].zero)
+		if (t->map_palette[i].flags != (i < t->map_rbp ? 0 : ETCH_MAP_RBP) || t->map_palette[i].zero)
 			return 0;
 	for (i = 0; i < u->map_page_count; i++)
 		if (t->map_page[i] > t->map_unit_count || (i ? t->map_page[i] < t->map_page[i - 1] : t->map_page[i]))
