@@ -58,6 +58,10 @@ static void row_print(uint64_t from, uint64_t to, const struct etch_rule *r)
 	if (r->kind == ETCH_RULE_UNDEF)
 		return;
 	printf("%" PRIx64 "\t%" PRIx64 "\t", from, to - from);
+	if (r->kind == ETCH_RULE_END && !r->cfa) {
+		printf("undef\tundef\tundef\tend\tcfi\n");
+		return;
+	}
 	if (r->cfa & ETCH_CFA_DEREF)
 		printf("*(%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
 	else
