@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define FINDINGS_SHOWN 10 /* of the unwind rows, of one file, without -v */
+#define FINDINGS_NEAR 64  /* bytes between findings that share a line */
 
 struct options {
 	const char *output, *sidecar;
@@ -88,7 +89,8 @@ static size_t finding_run(const struct frames *fr, size_t first)
 	const struct frames_finding *x = &fr->findings[first];
 	size_t n = 1;
 
-	while (first + n < fr->finding_count && !strcmp(x->id, x[n].id) && !strcmp(x->text, x[n].text))
+	while (first + n < fr->finding_count && x[n].addr - x[n - 1].addr <= FINDINGS_NEAR && !strcmp(x->id, x[n].id) &&
+	       !strcmp(x->text, x[n].text))
 		n++;
 	return n;
 }

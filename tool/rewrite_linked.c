@@ -213,7 +213,8 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 			goto out;
 	} else if (sites) {
 		memcpy(f->bytes, before, f->size);
-		if (imv_keep(&now, &imv, &imv_count, &obj, &obj_count, e))
+		linked_tables_free(&now); /* it forgot what was baked */
+		if (linked_tables_read(f, &now, e) || imv_keep(&now, &imv, &imv_count, &obj, &obj_count, e))
 			goto out;
 	}
 	/* Tables last: they say what has been done. */

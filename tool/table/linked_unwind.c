@@ -197,6 +197,7 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 	const uint64_t addr[] = {u->header.orc_ip, u->header.orc, u->header.orc_lookup};
 	const uint64_t size[] = {(uint64_t)u->header.rows * 4, (uint64_t)u->header.rows * sizeof(struct etch_orc),
 	                         (u->header.text_size / BLOCK + (u->header.text_size % BLOCK != 0) + 1) * 4};
+	struct etch_orc_table table;
 	size_t i;
 
 	for (i = 0; i < 3; i++) {
@@ -207,7 +208,11 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 		if (!r || u->sections[i + 1].size != size[i] || u->kept_at[i + 1] != addr[i])
 			return error_set(e, "its unwind table is malformed: section %s is not what the header says", names[i]);
 	}
-	return 1;
+	table = (struct etch_orc_table){
+		.ip = u->sections[SEC_IP].data, .orc = u->sections[SEC_ORC].data, .lookup = u->sections[SEC_LOOKUP].data,
+		.rows = u->header.rows, .ip_addr = u->header.orc_ip, .text = u->header.text, .text_size = u->header.text_size,
+	};
+	return etch_orc_valid(&table) ? 1 : error_set(e, "its unwind table is malformed");
 }
 
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e)
@@ -228,10 +233,10 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 	if (out->header.magic != ETCH_UNWIND_MAGIC || out->header.version != ETCH_UNWIND_VERSION)
 		return error_set(e, "its unwind table is malformed or of another version (%u, this etch writes %u)",
 		                 out->header.version, ETCH_UNWIND_VERSION);
-	if (out->header.encoding == ETCH_ENCODING_ORC)
-		return read_orc(f, &at, out, e);
 	if (!etch_unwind_valid(out->sections[0].data, out->sections[0].size))
 		return error_set(e, "its unwind table is malformed");
+	if (out->header.encoding == ETCH_ENCODING_ORC)
+		return read_orc(f, &at, out, e);
 	r = section_keep(f, &at, ETCH_SEC_SOURCE, true, out, e);
 	return r < 0 ? -1 : 1;
 }
