@@ -131,49 +131,53 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 	                                                     : ETCH_SOURCE_CFI);
 }
 
+/* How many of the bytes from `at` on are padding. */
+static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
+{
+	const struct piece *p = e->piece;
+	uint64_t x = at;
+	struct step s;
+
+	while (x < to && step_decode(p->bytes + (x - p->start), to - x, x, &s) && s.padding)
+		x += s.len;
+	return x - at;
+}
+
 /*
- * Bytes from e->at to `to` that no flow reaches. Padding has the rule of the code
- * that it runs into, and at the end of a piece that of the code before: it is not
- * executed there, and whoever asks wants one row, not two.
+ * Bytes from e->at to `to` that no flow reaches. Padding keeps the rule of the code
+ * before it: it is not executed, .eh_frame has it so, and whoever asks wants one
+ * row, not two.
  */
-static void fill(struct emit *e, uint64_t to, const struct etch_rule *rule)
+static void fill(struct emit *e, uint64_t to)
 {
 	static const struct etch_rule none;
-	const struct piece *p = e->piece;
+	struct row *last;
 	uint64_t at = e->at;
 
-	for (; e->cfi_at < e->cfi_count && at < to; e->cfi_at++) {
+	if (e->count)
+		at += padding(e, at, to);
+	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
 		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
 
-		if (c->end <= at)
+		if (c->end <= e->at)
 			continue;
 		if (c->start >= to)
 			break;
-		if (c->start > at)
-			row_push(e, at, &none, ETCH_SOURCE_CODE);
-		row_push(e, c->start > at ? c->start : at, &c->rule, ETCH_SOURCE_CFI);
-		at = c->end < to ? c->end : to;
+		last = e->count ? &e->rows[e->count - 1] : NULL;
+		if (c->end <= at || (c->start < at && last && !memcmp(&last->rule, &c->rule, sizeof(c->rule)))) {
+			if (last && memcmp(&last->rule, &c->rule, sizeof(c->rule)))
+				row_push(e, c->start > e->at ? c->start : e->at, &c->rule, ETCH_SOURCE_CFI);
+		} else {
+			uint64_t from = c->start > e->at ? c->start : e->at;
+
+			if (from > at)
+				row_push(e, at, &none, ETCH_SOURCE_CODE);
+			row_push(e, from, &c->rule, ETCH_SOURCE_CFI);
+		}
+		if (c->end > at)
+			at = c->end < to ? c->end : to;
 		if (c->end > to)
 			break;
-	}
-	if (at < to && rule) { /* padding runs into what follows, and changes nothing */
-		uint64_t x = at;
-
-		while (x < to) {
-			struct step s;
-			uint64_t run = x;
-
-			while (x < to && step_decode(p->bytes + (x - p->start), to - x, x, &s) && s.padding && s.flow == FLOW_NEXT)
-				x += s.len;
-			if (x == to) {
-				if (run > at)
-					row_push(e, at, &none, ETCH_SOURCE_CODE);
-				row_push(e, run, rule, ETCH_SOURCE_CODE);
-				at = to;
-			} else {
-				x++;
-			}
-		}
 	}
 	if (at < to)
 		row_push(e, at, &none, ETCH_SOURCE_CODE);
@@ -193,7 +197,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		state_copy(&e->state, before);
 	}
 	if (addr > e->at) {
-		fill(e, addr, &e->rule);
+		fill(e, addr);
 		fresh = true;
 	}
 	while (e->cfi_at < e->cfi_count && e->cfi[e->cfi_at].end <= addr) {
@@ -260,7 +264,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
 	if (e->no_cfi && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* state_add() then finds all done */
 	flow_states(f, state_add, e);
-	fill(e, p->end, e->at > p->start ? &e->rule : NULL);
+	fill(e, p->end);
 	if (e->failed)
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));

@@ -947,7 +947,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 	if (addr + len < end && !walked(f, off + len))
 		f->returns = true; /* it does not decode: who knows */
-	if (addr + len >= end) { /* falls out */
+	if (addr + len >= end && in.op != STEP_HALT) { /* falls out */
 		struct compared c = {0};
 
 		state_copy(&after, before);

@@ -220,6 +220,7 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	case STEP_NONE:
 	case STEP_COMPARE:
 	case STEP_LIMIT:
+	case STEP_HALT:
 		break;
 	case STEP_PUSH:
 		push(s, in->a < 16 ? s->reg[in->a] : any, in->imm);

@@ -67,7 +67,9 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		if (direct) { /* xbegin: the abort handler finds rax changed */
 			out->flow = FLOW_BRANCH;
 			out->writes |= 1u << RAX;
-		} else if (z->mnemonic == ZYDIS_MNEMONIC_HLT || z->mnemonic == ZYDIS_MNEMONIC_UD0 ||
+		} else if (z->mnemonic == ZYDIS_MNEMONIC_HLT) {
+			out->op = STEP_HALT;
+		} else if (z->mnemonic == ZYDIS_MNEMONIC_UD0 ||
 		           z->mnemonic == ZYDIS_MNEMONIC_UD1 || z->mnemonic == ZYDIS_MNEMONIC_UD2 ||
 		           z->mnemonic == ZYDIS_MNEMONIC_INT3) {
 			out->flow = FLOW_STOP;

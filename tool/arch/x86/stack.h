@@ -34,6 +34,7 @@ enum step_op {
 	STEP_LIMIT,   /* flags of a - imm; size: bytes compared */
 	STEP_MASK,    /* a &= imm, imm >= 0: a bound */
 	STEP_ENTRY,   /* a = 4 (sign-extended) or 8 bytes at b + disp + index * size: a jump table's entry */
+	STEP_HALT,    /* hlt: faults; a handler may step over it */
 	STEP_EXTEND,  /* a = b, 32 bits zero-extended, or fewer */
 };
 
