@@ -873,7 +873,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	if (p && p->start == target)
 		exit_add(f, target, EXIT_PART);
 	else
-		f->returns = true; /* into the middle of another: as good as a return */
+		f->returns = f->unbalanced = true; /* into the middle of another: as good as a return */
 }
 
 static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
@@ -891,6 +891,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	switch (in.flow) {
 	case FLOW_RETURN:
 		f->returns = true;
+		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
 		return;
 	case FLOW_STOP:
 		return;
@@ -1012,7 +1013,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
 	f->jump_count = f->edge_count = f->exit_count = 0;
-	f->dirty = f->failed = f->returns = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->unbalanced = f->jumps_agreed = false;
 	f->fresh = 0;
 	if (f->edge_hash)
 		memset(f->edge_hash, 0, f->edge_hash_size * sizeof(*f->edge_hash));

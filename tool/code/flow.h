@@ -111,6 +111,8 @@ struct flow {
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
 	/* Results of the last piece. */
+	bool unbalanced;           /* returns, or goes into the middle of another piece, with a frame left; after
+	                            * flow_states() */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */
 	size_t edge_count, edge_room;

@@ -26,6 +26,7 @@ struct piece_state {
 	uint64_t edges_seen; /* checksum of the edges that it was run with */
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
+	bool unbalanced;     /* taken for a function, it does not end as one */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
 	bool run;            /* in the coming round */
@@ -298,9 +299,9 @@ static enum flow_start piece_start(const struct piece *p, const struct piece_sta
 
 	if (start != START_ASSUMED)
 		return start;
-	if (p->named || s->evident)
+	if (p->named)
 		return START_FUNCTION;
-	return s->fragment ? START_PART : START_ASSUMED;
+	return s->fragment ? START_PART : s->evident ? START_FUNCTION : START_ASSUMED;
 }
 
 static void *worker(void *arg)
@@ -332,6 +333,8 @@ static void *worker(void *arg)
 			     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 			     emit_rows(&emit, &flow, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
+			if (piece_start(p, s, &emit) != START_PART)
+				s->unbalanced = flow.unbalanced;
 		}
 	}
 	if (!ok) {
@@ -613,7 +616,7 @@ static int fragments_find(struct work *w, struct error *e)
 		while (k < n && starts[k] < w->pieces.list[i].start)
 			k++;
 		if (k < n && starts[k] == w->pieces.list[i].start)
-			fragment = !called[k] && !s->evident;
+			fragment = !called[k] && (!s->evident || s->unbalanced); /* data may be a jump table */
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
 		if (fragment && s->unknown)
 			s->unknown = false;
