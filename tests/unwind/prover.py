@@ -28,6 +28,7 @@ WIDE = set(REGS)
 _MEM = re.compile(r"^(-?0x[0-9a-f]+|-?\d+)?\((%\w+)?(?:,(%\w+)?,?(\d)?)?\)$")
 _RULE_MEM = re.compile(r"\*\((r[a-z0-9]+)([+-]\d+)\)([+-]\d+)?$")
 _PREFIX = re.compile(r"^(?:(?:lock|rep|repz|repnz|notrack|bnd|data16|cs|ds|es|fs|gs|ss|addr32|rex(?:\.\w+)?|xacquire|xrelease)\s+)+")
+_CMP = re.compile(r"cmp\s+%(r\w+),%(r\w+)$")
 CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 # What is written besides the last operand.
 IMPLICIT = {
@@ -255,6 +256,11 @@ class Function:
                     work.append((t, s.copy()))
                 if not goes:
                     break
+                equal = _CMP.match(insns[i - 1][1].strip()) if i and text.startswith("jne ") else None
+                if equal:  # not taken: the end of a stack probe's loop
+                    a, b = equal.groups()
+                    known = s.regs.get(a) if (s.regs.get(a) or ("",))[0] == "cfa" else s.regs.get(b)
+                    s.regs[a] = s.regs[b] = known
                 i += 1
 
 

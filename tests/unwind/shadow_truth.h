@@ -51,6 +51,7 @@ struct frame {
 	uint64_t at;   /* SIGNAL: rsp at the first instruction of the handler */
 	uint8_t kind;
 	uint8_t alt;   /* SIGNAL: the handler runs on another stack */
+	uint8_t pad;   /* ret is a landing pad that eh_return put there, behind no call */
 };
 
 /* What a frame is compared in; also the index of a count. */
@@ -332,6 +333,10 @@ static void truth_walk(struct truth *t, const struct regs *now)
 			return;
 		}
 		t->checked++;
+		if (f->pad) { /* ret - 1 means nothing, for any unwinder */
+			t->rewritten++;
+			return;
+		}
 		ip = ra;
 		rsp = cfa;
 		rbp = bp;
@@ -433,8 +438,10 @@ static void truth_advance(struct truth *t, const struct regs *now, bool handler)
 		struct frame *f = &t->frames[t->depth - 1];
 
 		t->eh_returns++;
-		if (f->kind == FRAME_CALL && t->word(t->ctx, f->cfa - 8, &word))
+		if (f->kind == FRAME_CALL && t->word(t->ctx, f->cfa - 8, &word)) {
 			f->ret = word;
+			f->pad = 1;
+		}
 	}
 }
 
