@@ -16,17 +16,19 @@ void rewrite_result_free(struct rewrite_result *r)
 	memset(r, 0, sizeof(*r));
 }
 
+/* The rows of a table: no more of them than it takes. */
 static int rows_find(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                     struct error *e)
+                     struct row_list *rows, struct error *e)
 {
 	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs};
 	size_t i;
 
+	memset(rows, 0, sizeof(*rows));
 	if (frames_find(f, &how, &out->frames, e))
 		return -1;
 	for (i = 0; i < out->frames.space.count; i++)
 		out->text += out->frames.space.list[i].size;
-	return 0;
+	return unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
 }
 
 /* What the encoding could not hold is UNDEFINED there: say so. */
@@ -53,7 +55,6 @@ static int calls_find(const struct code_space *space, uint64_t **calls, size_t *
 		const struct code_section *c = &space->list[i];
 
 		if (callsites_find(c->bytes, c->size, c->addr, lo, hi, calls, count)) {
-			free(*calls);
 			return error_set(e, "out of memory");
 		}
 	}
@@ -63,10 +64,14 @@ static int calls_find(const struct code_space *space, uint64_t **calls, size_t *
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct object_orc *orc, struct scan *s, struct error *e)
 {
+	struct row_list rows;
 	size_t i;
+	int err;
 
 	memset(orc, 0, sizeof(*orc));
-	if (rows_find(f, o, out, e) || object_orc_build(&out->frames.space, &out->frames.rows, orc, e))
+	err = rows_find(f, o, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
+	row_list_free(&rows);
+	if (err)
 		return -1;
 	out->rows = orc->rows;
 	for (i = 0; i < orc->count; i++)
@@ -78,21 +83,23 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
                   struct linked_unwind *unwind, struct scan *s, struct error *e)
 {
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
+	struct row_list rows;
 	uint64_t *calls = NULL;
-	size_t count = 0, lost;
+	size_t count = 0, lost = 0;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
-	if (rows_find(f, o, out, e))
-		return -1;
-	if (!out->frames.rows.count)
-		return 0;
-	if (map && calls_find(&out->frames.space, &calls, &count, e))
-		return -1;
-	err = linked_unwind_make(f, &out->frames.rows, calls, count, o->encoding, o->map_shift, unwind, &lost, e);
+	err = rows_find(f, o, out, &rows, e);
+	if (!err && rows.count && map)
+		err = calls_find(&out->frames.space, &calls, &count, e);
+	if (!err && rows.count)
+		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &lost, e);
+	row_list_free(&rows);
 	free(calls);
 	if (err)
 		return -1;
+	if (!unwind->count)
+		return 0;
 	out->rows = unwind->header.rows;
 	out->unwind_bytes = linked_unwind_size(unwind);
 	return say_lost(s, lost);
