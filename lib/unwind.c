@@ -226,7 +226,7 @@ struct plain {
 	uint64_t text, size;
 	uint64_t lo, hi, span; /* the window, and its size less 8 */
 	uint64_t map;          /* its address less that of the text in granules: it points before the map */
-	uint64_t codes;        /* map bytes below are rules */
+	uint64_t codes, rbp_codes; /* map bytes below are rules; of those, from here on with a CFA from rbp */
 	const struct etch_map_rule *rules;
 	const struct etch_block *block;
 };
@@ -257,8 +257,9 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
  * 1; or 0 and *f is as it was. bp: *f->slot.
  *
  * What a walk waits for is one chain of loads: return address, map byte, rule, next
- * return address. The rule's CFA is loaded by an instruction of its own, because the
- * compiler computes the rule's address first, a cycle more.
+ * return address. The map byte alone says from which register the CFA counts, while the
+ * rule is still being loaded. The CFA is loaded by an instruction of its own, because
+ * the compiler computes the rule's address first, a cycle more.
  */
 NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct plain *p, struct frame *f, uint64_t bp,
                                                                   const unsigned shift)
@@ -273,25 +274,18 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct p
 		return 0;
 	__asm__("movslq (%1,%2,8), %0" : "=r"(cfa_off) : "r"(p->rules), "r"(code), "m"(p->rules[code]));
 	rest = *(const uint32_t *)(const void *)((const uint8_t *)&p->rules[code] + 4);
-	cfa = (rest & ETCH_MAP_RBP << 16 ? bp : f->sp) + (uint64_t)cfa_off;
+	cfa = (code >= p->rbp_codes ? bp : f->sp) + (uint64_t)cfa_off;
 	bp_off = (int16_t)rest;
 	return plain_move(p, f, cfa, cfa + (uint64_t)bp_off, bp_off != 0);
 }
 
-/* The same by an exception of the map, or by the full table. */
-NO_ASAN static __attribute__((noinline)) int odd_step(const struct plain *p, struct frame *f, const unsigned shift)
+/* The same by the full table. */
+NO_ASAN static inline __attribute__((always_inline)) int full_step(const struct plain *p, struct frame *f, uint64_t bp)
 {
-	const struct etch_map_rule *m = NULL;
 	const struct etch_rule *r;
-	uint64_t bp = *f->slot, cfa;
+	uint64_t cfa;
 	uint32_t kind;
 
-	if (shift && f->ip - p->text <= p->size)
-		m = etch_map_find_in(p->block, f->ip - p->text);
-	if (m) {
-		cfa = (m->flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)m->cfa;
-		return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)m->bp, m->bp != 0);
-	}
 	if (f->ip - 1 - p->text >= p->size)
 		return 0;
 	r = etch_block_find_in(p->block, f->ip - 1 - p->text);
@@ -301,6 +295,27 @@ NO_ASAN static __attribute__((noinline)) int odd_step(const struct plain *p, str
 		return 0;
 	cfa = (kind & 1 ? bp : f->sp) + (uint64_t)(int64_t)r->cfa_off;
 	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp_off, kind & 0x100);
+}
+
+/* By an exception of the map, or the full table. */
+NO_ASAN static __attribute__((noinline)) int odd_step(const struct plain *p, struct frame *f)
+{
+	const struct etch_map_rule *m = NULL;
+	uint64_t bp = *f->slot, cfa;
+
+	if (f->ip - p->text <= p->size)
+		m = etch_map_find_in(p->block, f->ip - p->text);
+	if (!m)
+		return full_step(p, f, bp);
+	cfa = (m->flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)m->cfa;
+	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)m->bp, m->bp != 0);
+}
+
+/* Whatever kind of map there is: 0 for none. */
+NO_ASAN static inline __attribute__((always_inline)) int plain_step(const struct plain *p, struct frame *f, uint64_t bp,
+                                                                    const unsigned shift)
+{
+	return shift ? map_step(p, f, bp, shift) : full_step(p, f, bp);
 }
 
 /*
@@ -313,11 +328,10 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast(const struct pl
 	for (;;) {
 		struct frame f = *frame;
 
-		if (shift)
-			while (out < end && map_step(p, &f, *f.slot, shift))
-				*out++ = (void *)(uintptr_t)f.ip;
+		while (out < end && plain_step(p, &f, *f.slot, shift))
+			*out++ = (void *)(uintptr_t)f.ip;
 		*frame = f;
-		if (out == end || !odd_step(p, frame, shift))
+		if (out == end || !shift || !odd_step(p, frame))
 			return out;
 		*out++ = (void *)(uintptr_t)frame->ip;
 	}
@@ -531,7 +545,7 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast_reuse(const str
 			r.mark = 0;
 			r.recorded = 1;
 		}
-		if (out == end || (!(shift && map_step(p, &f, bp, shift)) && !odd_step(p, &f, shift)))
+		if (out == end || (!plain_step(p, &f, bp, shift) && (!shift || !odd_step(p, &f))))
 			break;
 		*out++ = (void *)(uintptr_t)f.ip;
 		r.recorded = 0;
@@ -572,6 +586,7 @@ NO_ASAN static void **plain_module(const struct unwind_module *m, const struct w
 	p.block = &m->block;
 	p.rules = m->block.map_palette;
 	p.codes = m->block.map_palette_count;
+	p.rbp_codes = m->block.map_rbp;
 	p.map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
 	p.text = m->text;
 	p.size = m->text_size;
