@@ -708,7 +708,7 @@ static void canonical(unsigned lists)
 		for (k = 1; k + 1 < out.count; k++)
 			if (out.rows[k].addr <= out.rows[k - 1].addr ||
 			    (etch_rule_equal(&out.rows[k].rule, &out.rows[k - 1].rule) &&
-			     (out.rows[k].source == ETCH_SOURCE_PLT) == (out.rows[k - 1].source == ETCH_SOURCE_PLT)))
+			     (out.rows[k].source == out.rows[k - 1].source || out.rows[k].rule.kind == ETCH_RULE_UNDEF)))
 				fail("canonical: row %zu", k);
 		for (at = row = 0; at < s.size; at++) {
 			const struct etch_rule *want = truth(&s, at), *got;
@@ -720,9 +720,7 @@ static void canonical(unsigned lists)
 			got = &out.rows[row].rule;
 			if (etch_rule_equal(want, got)) {
 				kept++;
-				/* A row never claims a better source than one of its parts has. */
-				if (in && got->kind != ETCH_RULE_UNDEF && out.rows[row].source == ETCH_SOURCE_BOTH &&
-				    in->source != ETCH_SOURCE_BOTH)
+				if (in && got->kind != ETCH_RULE_UNDEF && out.rows[row].source != in->source)
 					fail("canonical: source at +0x%llx", (unsigned long long)at);
 				continue;
 			}

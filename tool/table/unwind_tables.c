@@ -50,14 +50,6 @@ static bool is_padding(const struct code_space *space, uint64_t from, uint64_t t
 	return true;
 }
 
-static unsigned weaker(unsigned a, unsigned b)
-{
-	static const uint8_t strength[] = { [ETCH_SOURCE_CFI] = 0, [ETCH_SOURCE_CODE] = 1, [ETCH_SOURCE_BOTH] = 2,
-	                                    [ETCH_SOURCE_PLT] = 3 };
-
-	return strength[a & 3] < strength[b & 3] ? a : b;
-}
-
 /*
  * Code that is returned to without having called: the kernel pushes the address of a
  * signal's restorer, makecontext(3) that of the code behind the context's function. A
@@ -111,10 +103,8 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 			}
 		}
 		if (!end && last && etch_rule_equal(&last->rule, &r->rule) &&
-		    (last->source == ETCH_SOURCE_PLT) == (r->source == ETCH_SOURCE_PLT)) {
-			last->source = (uint8_t)weaker(last->source, r->source);
+		    (last->source == r->source || r->rule.kind == ETCH_RULE_UNDEF))
 			continue;
-		}
 		out->rows[n++] = *r;
 		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space)) {
 			if (last->addr == r->addr - 1)

@@ -12,8 +12,7 @@
 /*
  * The rows that a block table is to have: gaps that hold nothing but padding, which
  * never runs, go to the row before, as far as they are shorter than
- * UNWIND_PADDING bytes; neighbours with the same rule become one row, whose source is
- * the weaker one (CFI, then CODE, then BOTH; PLT rows stay by themselves); the first
+ * UNWIND_PADDING bytes; neighbours with the same rule and source become one row; the first
  * row begins at a multiple of 256; rows of kind SIGNAL and END behind a gap begin one byte
  * early, for return addresses that no call pushed. `space` has the bytes; null: no gap is padding.
  */
