@@ -8,10 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <etch/cfi.h>
-
+#include "eh_frame.h"
 #include "sys.h"
-#include "unwind_internal.h"
 
 /* ---- memory -------------------------------------------------------------------- */
 
@@ -173,13 +171,13 @@ static bool fde_add(struct maker *m, const struct etch_fde *fde)
 	return new;
 }
 
-static bool fdes_find(struct maker *m, const struct etch_cfi_hdr *h, uint64_t eh_frame)
+static bool fdes_find(struct maker *m, const struct etch_cfi_hdr *h)
 {
 	struct etch_fde fde;
 	uint64_t i;
 
 	for (i = 0; i < h->count; i++) {
-		if (!etch_cfi_at(&m->cfi, etch_cfi_hdr_fde(h, i) - eh_frame, &fde))
+		if (!etch_cfi_at(&m->cfi, etch_cfi_hdr_fde(h, i) - h->eh_frame, &fde))
 			continue;
 		m->cfi.cie = fde.cie;
 		if (!fde_add(m, &fde))
@@ -192,23 +190,6 @@ static bool fdes_find(struct maker *m, const struct etch_cfi_hdr *h, uint64_t eh
 	return true;
 }
 
-/* The bytes at a link-time address, up to the end of their segment; null when they are
- * not in a readable one. */
-static const void *segment_at(const struct prepare_image *im, uint64_t addr, uint64_t *size)
-{
-	unsigned i;
-
-	for (i = 0; i < im->phnum; i++) {
-		const Elf64_Phdr *p = &im->phdr[i];
-
-		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_filesz) {
-			*size = p->p_filesz - (addr - p->p_vaddr);
-			return (const void *)(im->bias + addr);
-		}
-	}
-	return NULL;
-}
-
 /*
  * Whether a function begins with mov %reg,%rsp: what was on the stack when it was
  * entered, if anything, is no frame. So does glibc's __start_context, the first address
@@ -218,7 +199,7 @@ static bool starts_afresh(const struct prepare_image *im, uint64_t addr)
 {
 	static const uint8_t endbr64[4] = {0xf3, 0x0f, 0x1e, 0xfa};
 	uint64_t size = 0;
-	const uint8_t *p = segment_at(im, addr, &size);
+	const uint8_t *p = eh_segment_at(im, addr, &size);
 
 	if (p && size >= 4 && !memcmp(p, endbr64, 4)) {
 		p += 4;
@@ -569,15 +550,14 @@ static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 
 const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size)
 {
-	uint64_t lo = UINT64_MAX, hi = 0, room;
+	uint64_t lo = UINT64_MAX, hi = 0;
 	struct etch_unwind *table = NULL;
 	struct etch_cfi_hdr h;
-	const void *bytes = NULL;
+	struct etch_cfi cfi;
 	struct maker *m;
 	unsigned i;
 
 	*size = 0;
-	memset(&h, 0, sizeof(h));
 	for (i = 0; i < im->phnum; i++) {
 		const Elf64_Phdr *p = &im->phdr[i];
 
@@ -585,24 +565,17 @@ const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t
 			lo = p->p_vaddr < lo ? p->p_vaddr : lo;
 			hi = p->p_vaddr + p->p_memsz > hi ? p->p_vaddr + p->p_memsz : hi;
 		}
-		if (p->p_type == PT_GNU_EH_FRAME && !bytes) {
-			bytes = segment_at(im, p->p_vaddr, &room);
-			if (bytes && !etch_cfi_hdr(bytes, p->p_memsz < room ? p->p_memsz : room, p->p_vaddr, &h))
-				bytes = NULL;
-		}
 	}
 	lo &= ~(uint64_t)255;
-	if (!bytes || lo >= hi || hi - lo > UINT32_MAX)
+	if (lo >= hi || hi - lo > UINT32_MAX || !eh_frame_open(im, &h, &cfi))
 		return NULL;
-	bytes = segment_at(im, h.eh_frame, &room);
-	m = bytes ? map(sizeof(*m)) : NULL;
+	m = map(sizeof(*m));
 	if (!m)
 		return NULL;
 	m->text = lo;
 	m->size = hi - lo;
-	etch_cfi_open(&m->cfi, bytes, room, h.eh_frame);
-	m->cfi.stop = true; /* how long .eh_frame is nobody says */
-	if (fdes_find(m, &h, h.eh_frame) && rows_make(m, im)) {
+	m->cfi = cfi;
+	if (fdes_find(m, &h) && rows_make(m, im)) {
 		map_make(m, im);
 		table = table_make(m, size);
 	}

@@ -612,6 +612,20 @@ def test_call_sites(dump, path):
     assert sum(len(v) for v in got.values()) > 50
 
 
+# ---- registers of outer frames ------------------------------------------------------------------
+
+@pytest.mark.parametrize("libetch", ["libetch.a", "libetch.so"])
+def test_walks_out_of_the_lazy_resolver(build, tmp_path, libetch):
+    """Its CFA is in rbx, which no table follows: lib/recover.c finds it."""
+    exe = build_c(tmp_path / "recover", ["-O1"], HERE / "cfi_recover.c", "-Wl,-z,lazy", build / libetch, "-lm",
+                  f"-Wl,-rpath,{build}")
+    out = run([exe]).stdout
+    m = re.match(r"steps (\d+) whole (\d+) deepest (\d+) first 0\n", out)
+    assert m, out
+    assert int(m.group(1)) == int(m.group(2)) > 5000 and int(m.group(3)) >= 8
+    assert "status 3" not in out
+
+
 # ---- mutants --------------------------------------------------------------------------------
 
 def test_mutants(tmp_path):

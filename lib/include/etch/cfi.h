@@ -9,7 +9,8 @@
  *
  * Every byte is checked before it is read. No allocation, no libc but memcpy
  * and memcmp, no global state: async-signal-safe, and thread-safe as long as a
- * struct etch_cfi stays with one thread. etch_cfi_rows() takes 12 KiB of stack.
+ * struct etch_cfi stays with one thread. etch_cfi_rows() takes 12 KiB of stack, or
+ * less with another ETCH_CFI_DEPTH.
  */
 #ifndef ETCH_CFI_H
 #define ETCH_CFI_H
@@ -111,7 +112,16 @@ struct etch_cfi_hdr {
 /* False when it is malformed. A table of an unusual encoding counts as none. */
 static inline bool etch_cfi_hdr(const void *bytes, uint64_t size, uint64_t addr, struct etch_cfi_hdr *out);
 
-/* Address of the FDE of entry i < count. */
+/* Address of the function of entry i < count. */
+static inline uint64_t etch_cfi_hdr_start(const struct etch_cfi_hdr *h, uint64_t i)
+{
+	int32_t off;
+
+	memcpy(&off, h->table + 8 * i, 4);
+	return h->addr + (uint64_t)(int64_t)off;
+}
+
+/* ... and of its FDE. */
 static inline uint64_t etch_cfi_hdr_fde(const struct etch_cfi_hdr *h, uint64_t i)
 {
 	int32_t off;
@@ -865,6 +875,11 @@ static inline const char *etch_cfi_rule(const struct etch_fde *fde, const struct
 	return NULL;
 }
 
+/* States that a program may remember at a time; compilers need one or two. */
+#ifndef ETCH_CFI_DEPTH
+#define ETCH_CFI_DEPTH 64
+#endif
+
 struct etch_cfi_run {
 	const struct etch_fde *fde;
 	etch_cfi_row_fn *fn;
@@ -872,7 +887,7 @@ struct etch_cfi_run {
 	unsigned flags;
 	struct etch_cfi_row row; /* held back: the next one may continue it */
 	struct etch_cfi_state state, initial;
-	struct etch_cfi_state stack[64];
+	struct etch_cfi_state stack[ETCH_CFI_DEPTH];
 	unsigned depth;
 	uint64_t at;             /* location of the program */
 	bool in_cie, changed;

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lib/recover.c: single-steps through calls that are bound lazily. The dynamic linker's
+ * resolver realigns its frame and keeps the CFA in rbx, so that a walk from anything
+ * that it calls needs rbx of that frame. At every instruction, a walk from the trap's
+ * context must reach main.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include <etch/unwind.h>
+
+static unsigned long steps, whole, by_status[16];
+static uint64_t first_bad;
+static int deepest;
+extern const char __start_main_text[], __stop_main_text[];
+
+static void trap(int sig, siginfo_t *info, void *context)
+{
+	struct etch_cursor c;
+	uint64_t ip = 0;
+	int status, frames = 0, found = 0;
+
+	(void)sig;
+	(void)info;
+	steps++;
+	etch_cursor_init(&c, context);
+	do {
+		etch_get_reg(&c, ETCH_RIP, &ip);
+		found |= ip - (uint64_t)__start_main_text < (uint64_t)(__stop_main_text - __start_main_text);
+		frames++;
+	} while ((status = etch_step(&c)) == ETCH_UNWIND_OK);
+	by_status[-status & 15]++;
+	whole += found;
+	if (!found && !first_bad)
+		first_bad = ip;
+	if (frames > deepest)
+		deepest = frames;
+}
+
+static inline void flag_set(void)
+{
+	__asm__ volatile("pushfq; orl $0x100, (%%rsp); popfq" ::: "cc", "memory");
+}
+
+static inline void flag_clear(void)
+{
+	__asm__ volatile("pushfq; andl $~0x100, (%%rsp); popfq" ::: "cc", "memory");
+}
+
+__attribute__((section("main_text"))) int main(int argc, char **argv)
+{
+	struct sigaction sa = {.sa_sigaction = trap, .sa_flags = SA_SIGINFO};
+	volatile double x = argc;
+	char text[64];
+
+	(void)argv;
+	if (etch_unwind_prepare() < 0)
+		return 2;
+	sigaction(SIGTRAP, &sa, NULL);
+	flag_set();
+	x = pow(x + 1, 0.5) + fmod(x, 3);
+	snprintf(text, sizeof(text), "%g %ld", x, (long)time(NULL));
+	x += strtol(text, NULL, 10) + atof(text);
+	flag_clear();
+	printf("steps %lu whole %lu deepest %d first %llx\n", steps, whole, deepest, (unsigned long long)first_bad);
+	for (unsigned i = 0; i < 16; i++)
+		if (by_status[i])
+			printf("status %u: %lu\n", i, by_status[i]);
+	return 0;
+}
