@@ -138,7 +138,7 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	uint64_t x = at;
 	struct step s;
 
-	while (x < to && step_decode(p->bytes + (x - p->start), to - x, x, &s) && s.padding)
+	while (x < to && step_decode(NULL, p->bytes + (x - p->start), to - x, x, &s) && s.padding)
 		x += s.len;
 	return x - at;
 }

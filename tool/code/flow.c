@@ -75,6 +75,7 @@ static bool states_grow(struct flow *f)
 
 void flow_free(struct flow *f)
 {
+	step_cache_free(f->cache);
 	free(f->at);
 	free(f->steps);
 	free(f->step_at);
@@ -185,7 +186,7 @@ static uint32_t step_get(struct flow *f, uint64_t off)
 		return NO_STEP;
 	}
 	s = &f->steps[f->step_count];
-	if (!step_decode(p->bytes + off, size - off, p->start + off, s))
+	if (!step_decode(f->cache, p->bytes + off, size - off, p->start + off, s))
 		return NO_STEP;
 	f->fresh++;
 	if (f->env->reloc_count)
@@ -977,10 +978,15 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 	bool same = false;
 
 	for (off = 0; off < size; off++) {
-		uint32_t i = f->at[off] ? f->at[off] - 1 : NO_STEP;
 		struct step in;
+		uint32_t i;
 
-		if (i == NO_STEP || !(f->seen[i] & FLOW_WALKED))
+		while (off < size && !f->at[off])
+			off++;
+		if (off == size)
+			break;
+		i = f->at[off] - 1;
+		if (!(f->seen[i] & FLOW_WALKED))
 			continue;
 		in = f->steps[i]; /* fn may decode more */
 		if (f->leader[i]) {
@@ -1008,6 +1014,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	const struct piece *p = &env->pieces[number];
 	uint64_t size = p->end - p->start;
 
+	if (!f->cache)
+		f->cache = step_cache_new(); /* without one it works too */
 	f->env = env;
 	f->piece = p;
 	f->number = number;

@@ -88,6 +88,7 @@ struct flow {
 	const struct flow_env *env;
 	const struct piece *piece;
 	uint32_t number;           /* of the piece */
+	struct step_cache *cache;
 	uint32_t *at;              /* per byte: number of the step that begins there, + 1 */
 	size_t at_room;
 	struct step *steps;        /* in order of discovery */

@@ -46,7 +46,7 @@ void state_entry(struct state *s)
 	for (r = 0; r < 16; r++)
 		s->reg[r] = value_of(VALUE_ENTRY, (uint8_t)r, 0);
 	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
-	s->slot[0] = (struct slot){-8, 0, value_of(VALUE_ENTRY, REG_RA, 0)};
+	s->slot[0] = (struct slot){-8, 0, {0}, value_of(VALUE_ENTRY, REG_RA, 0)};
 	s->slot_count = 1;
 }
 
@@ -96,7 +96,7 @@ static void slot_store(struct state *s, struct value address, struct value v, un
 	if (v.kind == VALUE_ENTRY)
 		v.most = 0;
 	if (size == 8 && is_kept(v, address) && s->slot_count < STATE_SLOTS)
-		s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, v};
+		s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, {0}, v};
 }
 
 /* What lies `below` bytes and more under rsp is no longer there. */
@@ -351,7 +351,8 @@ bool state_merge(struct state *s, const struct state *other)
 		aligned_forget(s);
 		changed = true;
 	}
-	for (i = 0; i < 16; i++) {
+	/* Most merges bring nothing new. */
+	for (i = memcmp(s->reg, other->reg, sizeof(s->reg)) || s->align != other->align ? 0 : 16; i < 16; i++) {
 		struct value b = other->reg[i], m;
 
 		if (s->reg[i].kind == VALUE_ANY)
@@ -364,6 +365,9 @@ bool state_merge(struct state *s, const struct state *other)
 			changed = true;
 		}
 	}
+	if (s->slot_count == other->slot_count && s->align == other->align &&
+	    !memcmp(s->slot, other->slot, s->slot_count * sizeof(s->slot[0])))
+		return changed;
 	for (i = 0; i < s->slot_count;) {
 		const struct slot *mine = &s->slot[i];
 		const struct slot *its = mine->aligned && s->align != other->align ? NULL

@@ -35,6 +35,7 @@ struct value {
 struct slot {
 	int32_t at;
 	uint8_t aligned; /* at is relative to the realigned base, else to the CFA */
+	uint8_t zero[3];
 	struct value value;
 };
 

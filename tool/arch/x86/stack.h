@@ -62,8 +62,14 @@ struct step {
 	bool deref;       /* indirect call or jump through memory at b + disp (+ index * 8) */
 };
 
-/* Decodes one instruction at addr. False: no instruction. Thread-safe. */
-bool step_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
+/* Forms that have been met: decoding with one is twice as fast. One thread each. */
+struct step_cache;
+struct step_cache *step_cache_new(void);
+void step_cache_free(struct step_cache *c);
+
+/* Decodes one instruction at addr; cache may be null. False: no instruction.
+ * The result is the same with and without a cache. */
+bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
 
 /* Registers that keep their value over a call (System V psABI 3.2.1): rbx rbp r12-r15. */
 #define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
