@@ -253,17 +253,18 @@ static bool rows_make(struct maker *m, const struct prepare_image *im)
 #define MAP_SHIFT 6u
 #define MIXED UINT32_MAX
 
-/* Bytes of the call that starts at p, or 0: E8 to the module's own code, FF /2 (Intel
- * SDM 2, CALL; tables 2-2 and 2-3). Data and the inside of other instructions may look
- * so too; that costs a granule its rule at most. */
-static unsigned call_length(const struct maker *m, const uint8_t *p, uint64_t avail, uint64_t offset)
+/* Bytes of the call that starts at p, or 0: E8 to the module's own code, or anywhere
+ * with the prefix that etch gives calls of an ops table; FF /2 (Intel SDM 2, CALL;
+ * tables 2-2 and 2-3). Data and the inside of other instructions may look so too; that
+ * costs a granule its rule at most. */
+static unsigned call_length(const struct maker *m, const uint8_t *p, uint64_t avail, uint64_t offset, bool prefixed)
 {
 	unsigned mod, rm, n = 2;
 	int32_t to;
 
 	if (avail >= 5 && *p == 0xe8) {
 		memcpy(&to, p + 1, 4);
-		return offset + 5 + (uint64_t)(int64_t)to < m->size ? 5 : 0;
+		return prefixed || offset + 5 + (uint64_t)(int64_t)to < m->size ? 5 : 0;
 	}
 	if (avail < 2 || *p != 0xff || (p[1] >> 3 & 7) != 2)
 		return 0;
@@ -320,7 +321,7 @@ static void calls_note(struct maker *m, const uint8_t *code, uint64_t size, uint
 		}
 		if (code[i] != 0xe8 && code[i] != 0xff)
 			continue;
-		n = call_length(m, code + i, size - i, offset + i);
+		n = call_length(m, code + i, size - i, offset + i, i && code[i - 1] == 0x67);
 		if (!n)
 			continue;
 		last = offset + i + n - 1;
@@ -352,6 +353,31 @@ static void uncalled_note(struct maker *m)
 	}
 }
 
+/* Whether the dynamic linker changed the code: calls may then lead anywhere. */
+static bool is_relocated(const struct prepare_image *im)
+{
+	unsigned i;
+
+	for (i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		const uint8_t *bytes;
+		uint64_t room, at;
+		Elf64_Dyn d;
+
+		if (p->p_type != PT_DYNAMIC)
+			continue;
+		bytes = eh_segment_at(im, p->p_vaddr, &room);
+		for (at = 0; bytes && at + sizeof(d) <= room; at += sizeof(d)) {
+			memcpy(&d, bytes + at, sizeof(d));
+			if (d.d_tag == DT_NULL)
+				break;
+			if (d.d_tag == DT_TEXTREL || (d.d_tag == DT_FLAGS && (d.d_un.d_val & DF_TEXTREL)))
+				return true;
+		}
+	}
+	return false;
+}
+
 /* Without memory for it, or code that may not be read, there is no map. */
 static void map_make(struct maker *m, const struct prepare_image *im)
 {
@@ -361,6 +387,8 @@ static void map_make(struct maker *m, const struct prepare_image *im)
 	for (i = 0; i < im->phnum; i++)
 		if (im->phdr[i].p_type == PT_LOAD && (im->phdr[i].p_flags & (PF_X | PF_R)) == PF_X)
 			return;
+	if (is_relocated(im))
+		return;
 	m->granules = map(count * sizeof(*m->granules));
 	if (!m->granules)
 		return;
