@@ -73,21 +73,23 @@ def programs(tmp):
     }
 
 
-def run_one(tools, table, name, what, scale, out=sys.stdout):
+def run_one(tools, table, name, what, scale, library=False, out=sys.stdout):
     argv, stdin, steps, skip = what
     begin = time.time()
     steps, skip = max(int(steps * scale), 1000), int(skip * scale)
     random = name == "openssl-ed25519"   # its output is never the same
-    r = dynamic.in_process(tools, table, argv, steps=steps + skip, skip=skip, stdin=stdin, ok=not random)
+    r = dynamic.in_process(tools, table, argv, steps=steps + skip, skip=skip, stdin=stdin, ok=not random,
+                           library=library)
     wrong = sum(r.counts[w] for w in dynamic.WRONG)
     print(f"{name:<16} {r.steps:>9} {r.walked:>9} {r.checked:>11} {r.calls:>8} {r.deepest:>5} {r.eh_returns:>6} "
           f"{r.odd_returns:>5} {wrong:>6} {r.counts['register']:>8} {r.counts['undef']:>7} {r.counts['no-table']:>8} "
+          f"{r.library_frames:>10} {r.counts['libetch']:>6} "
           f"{time.time() - begin:>5.0f}", file=out, flush=True)
     return r
 
 
 HEAD = (f"{'program':<16} {'steps':>9} {'walked':>9} {'frames':>11} {'calls':>8} {'depth':>5} {'eh_ret':>6} "
-        f"{'oddrt':>5} {'wrong':>6} {'register':>8} {'undef':>7} {'no-table':>8} {'s':>5}")
+        f"{'oddrt':>5} {'wrong':>6} {'register':>8} {'undef':>7} {'no-table':>8} {'libetch':>10} {'wrong':>6} {'s':>5}")
 
 
 # Rows that differ from the shadow stack for a reason, each tied to its function:
@@ -130,35 +132,33 @@ def show(reports, limit=40, out=sys.stdout):
     for r in reports:
         for t in r.trouble:
             key = (t.what, t.file, t.row)
-            if key in places:
-                places[key].count += t.count
-            else:
-                places[key] = t
-    for t in sorted(places.values(), key=lambda t: -t.count)[:limit]:
+            places.setdefault(key, [0, t])[0] += t.count
+    for n, t in sorted(places.values(), key=lambda p: -p[0])[:limit]:
         try:
             where = symbols(t.file).at(t.ip) + (" (explained)" if why(t) else "")
         except OSError:
             where = "?"
-        print(f"    {t.what:<9} {os.path.basename(t.file)} {where}: {t}", file=out)
+        print(f"    {t.what:<9} {os.path.basename(t.file)} {where}: {n} times: {t}", file=out)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--etch", default=ROOT / "build" / "etch")
     p.add_argument("--rows", choices=("etch", "code", "cfi"), default="etch")
+    p.add_argument("--library", metavar="DIR", help="compare libetch of this build as well, in process, with sidecars")
     p.add_argument("--scale", type=float, default=1.0)
     p.add_argument("--limit", type=int, default=40, help="places to show")
     p.add_argument("name", nargs="*")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as d:
         tmp = Path(d)
-        dynamic.build(tmp)
+        dynamic.build(tmp, a.library)
         table = dynamic.Rows(tmp / "rows", a.etch, {"etch": [], "code": ["--no-cfi"], "cfi": "cfi"}[a.rows])
         print(HEAD)
         reports = []
         for name, what in programs(tmp).items():
             if not a.name or name in a.name:
-                reports.append(run_one(tmp, table, name, what, a.scale))
+                reports.append(run_one(tmp, table, name, what, a.scale, bool(a.library)))
         show(reports, a.limit)
         bad = sum(t.count for t in unexplained(reports))
         known = sum(t.count for r in reports for t in r.trouble) - bad

@@ -54,6 +54,13 @@ class Rows:
         rows.write_binary(r, temp)
         os.rename(temp, target)
 
+    def sidecar(self, path):
+        """libetch's table of a file, in DIR/sidecar; files without a build-id have none."""
+        out = self.dir / "sidecar"
+        out.mkdir(exist_ok=True)
+        subprocess.run([str(self.etch), "rewrite", "--only", "orc", "--sidecar", out, path],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
     def vdso(self):
         """The kernel's vdso as a file: any process has the same one."""
         target = self.dir / "vdso.so"
@@ -101,7 +108,8 @@ def _environment(**more):
     return env
 
 
-def in_process(tools, table, argv, *, steps=0, skip=0, cwd=None, stdin=None, timeout=900, ok=True, **env):
+def in_process(tools, table, argv, *, steps=0, skip=0, cwd=None, stdin=None, timeout=900, ok=True, library=False,
+               **env):
     """Under the trap flag, from main on. The first run lists what gets loaded."""
     table.vdso()
     tools = Path(tools)
@@ -113,6 +121,10 @@ def in_process(tools, table, argv, *, steps=0, skip=0, cwd=None, stdin=None, tim
     for path in out.read_text().split():
         if path.startswith("/"):
             table.make(path)
+            if library:
+                table.sidecar(path)
+    if library:
+        env["ETCH_SIDECAR_DIR"] = table.dir / "sidecar"
     stepping = _environment(LD_PRELOAD=tools / "shadow.so", SHADOW_OUT=out, SHADOW_ROWS=table.dir,
                             SHADOW_STEPS=steps, SHADOW_SKIP=skip, **env)
     out.unlink()

@@ -309,34 +309,65 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 }
 
 #ifdef SHADOW_ETCH
-/* libetch over the same stack: each frame must be the one that the shadow stack has. */
+static void library_wrong(const struct regs *now, int frame, uint64_t got, uint64_t want)
+{
+	trouble_add(&truth, WHAT_LIB, frame, now->rip, module_at(&truth, now->rip), NULL, got, want);
+}
+
+/*
+ * libetch over the same stack, by its cursor and by etch_backtrace_from(): each frame
+ * must be the one that the shadow stack has, and the walks must know that they are complete.
+ */
 static void library_check(const struct regs *now, ucontext_t *u)
 {
+	static void *ips[512];
 	struct etch_cursor c;
 	uint64_t ip, sp, bp;
-	int k = truth.depth - 1, i = 0, status;
+	int k = truth.depth - 1, i = 0, n, status;
 
 	etch_cursor_init(&c, u);
-	for (;; i++, k--) {
-		status = etch_step(&c);
-		if (status != 1)
-			break;
+	while ((status = etch_step(&c)) == ETCH_UNWIND_OK) {
+		const struct frame *f = &truth.frames[k];
+
 		if (k < 0) {
-			trouble_add(&truth, WHAT_LIB, i, now->rip, module_at(&truth, now->rip), NULL, 1, 0);
+			library_wrong(now, i, 1, 0);
 			return;
 		}
-		etch_get_reg(&c, ETCH_REG_RIP, &ip);
-		etch_get_reg(&c, ETCH_REG_RSP, &sp);
-		etch_get_reg(&c, ETCH_REG_RBP, &bp);
-		if (ip != truth.frames[k].ret || sp != truth.frames[k].cfa || bp != truth.frames[k].rbp) {
-			trouble_add(&truth, WHAT_LIB, i, now->rip, module_at(&truth, now->rip), NULL, ip, truth.frames[k].ret);
+		if (etch_get_reg(&c, ETCH_RIP, &ip) || ip != f->ret) {
+			if (f->pad || !word_read((void *)now, f->cfa - 8, &sp) || sp != f->ret)
+				truth.rewritten++;
+			else
+				library_wrong(now, i, ip, f->ret);
+			return;
+		}
+		if (etch_get_reg(&c, ETCH_RSP, &sp) || sp != f->cfa) {
+			library_wrong(now, i, sp, f->cfa);
+			return;
+		}
+		/* rbp may be lost in a frame; then it is not to be had, rather than wrong */
+		if (!etch_get_reg(&c, ETCH_RBP, &bp) && bp != f->rbp) {
+			library_wrong(now, i, bp, f->rbp);
 			return;
 		}
 		truth.library_frames++;
+		i++, k--;
+		if (f->pad)
+			return;
 	}
-	if (k >= 0 || status != 0)
-		trouble_add(&truth, WHAT_LIB, i, now->rip, module_at(&truth, now->rip), NULL, (uint64_t)(int64_t)status,
-		            (uint64_t)k);
+	if (k >= 0 || status != ETCH_UNWIND_END) {
+		library_wrong(now, i, (uint64_t)(int64_t)status, (uint64_t)(int64_t)k);
+		return;
+	}
+	n = etch_backtrace_from(u, ips, 512, &status);
+	if (n != truth.depth + 1 || status != ETCH_UNWIND_END || ips[0] != (void *)now->rip) {
+		library_wrong(now, -1, (uint64_t)n, (uint64_t)truth.depth + 1);
+		return;
+	}
+	for (i = 1; i < n; i++)
+		if ((uint64_t)ips[i] != truth.frames[truth.depth - i].ret) {
+			library_wrong(now, -1 - i, (uint64_t)ips[i], truth.frames[truth.depth - i].ret);
+			return;
+		}
 }
 #endif
 
