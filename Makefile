@@ -81,9 +81,10 @@ soak: deps	## the stress test for long: SOAK_ROUNDS (4) of some minutes each
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	B=$(B) scripts/soak.sh $(SOAK_ROUNDS)
 
-fuzz: deps	## mutants of ELF files under ASan and UBSan, for FUZZ_MINUTES (60)
+fuzz: deps	## mutants of ELF files and of unwind tables under ASan and UBSan, FUZZ_MINUTES (60) each
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
+	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) --keep build-asan/fuzz
 
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
