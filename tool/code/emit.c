@@ -233,6 +233,39 @@ static void sigreturn_push(struct emit *e)
 	e->at = e->piece->end;
 }
 
+static void shared_add(void *ctx, const struct etch_cfi_row *row)
+{
+	struct emit *e = ctx;
+
+	if (!room_make(&e->shared, &e->shared_room, e->shared_count, sizeof(*e->shared)))
+		e->failed = true;
+	else
+		e->shared[e->shared_count++] = *row;
+}
+
+/* All entries of a PLT have one FDE: its program is run once. */
+static void plt_rows(struct emit *e, const struct flow_env *env)
+{
+	size_t lo = 0, hi;
+
+	if (!e->shared_count || e->shared_fde != e->piece->fde) {
+		e->shared_count = 0;
+		e->shared_fde = e->piece->fde;
+		cfi_file_rows(env->cfi, (size_t)e->piece->fde, 0, shared_add, e);
+	}
+	hi = e->shared_count;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (e->shared[mid].end <= e->piece->start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < e->shared_count && e->shared[lo].start < e->piece->end; lo++)
+		cfi_add(e, &e->shared[lo]);
+}
+
 bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi)
 {
 	e->piece = &env->pieces[piece];
@@ -240,7 +273,9 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 	e->failed = e->silent = false;
 	e->no_cfi = no_cfi;
 	e->at = e->piece->start;
-	if (e->piece->fde >= 0 && !no_cfi)
+	if (e->piece->fde >= 0 && !no_cfi && e->piece->plt)
+		plt_rows(e, env);
+	else if (e->piece->fde >= 0 && !no_cfi)
 		cfi_file_rows(env->cfi, (size_t)e->piece->fde, 0, cfi_add, e);
 	return !e->failed;
 }
@@ -290,6 +325,7 @@ void emit_free(struct emit *e)
 	free(e->rows);
 	free(e->findings);
 	free(e->cfi);
+	free(e->shared);
 	memset(e, 0, sizeof(*e));
 }
 

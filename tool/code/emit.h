@@ -27,6 +27,9 @@ struct emit {
 	size_t finding_count, finding_room;
 	struct etch_cfi_row *cfi; /* of the piece's FDE, clipped to it */
 	size_t cfi_count, cfi_room, cfi_at;
+	struct etch_cfi_row *shared; /* rows of one FDE for many pieces: that of the PLT */
+	size_t shared_count, shared_room;
+	long shared_fde;
 	const struct piece *piece;
 	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
 	uint64_t at;              /* rows are made up to here */

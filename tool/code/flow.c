@@ -507,17 +507,36 @@ static bool changes(const struct step *in, unsigned r)
 	case STEP_ENTER:
 		return true;
 	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
 		return in->writes >> r & 1;
+	case STEP_FETCH:
+	case STEP_LOAD:
+	case STEP_MOVE:
+	case STEP_EXTEND:
+	case STEP_ADDRESS:
+		return in->a == r || (in->writes >> r & 1);
 	default:
 		return in->a == r || in->b == r || (in->writes >> r & 1);
 	}
 }
 
+/* May an instruction store to what `base` points near to? A compiler's spills do
+ * not, unless it is the stack too. */
+static bool stores_at(const struct step *in, unsigned base)
+{
+	return in->op == STEP_STORE && (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
+}
+
 /* The last compare, while the flags and what it compared are still its. */
 struct compared {
 	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
-	uint8_t a, b;
+	uint8_t a, b, size;
+	int32_t disp;
 	int64_t imm;
+	/* Memory at base + disp is known to hold at most `most`: gcc compares there
+	 * what it then loads. size 0: not known. */
+	struct { uint8_t base, size; int32_t disp; int64_t most; } bound;
 };
 
 /* What a branch's outcome says about what was compared. */
@@ -533,7 +552,7 @@ static void learn(const struct compared *c, unsigned cond, bool taken, struct st
 		cond = opposite[cond];
 	if (c->op == STEP_COMPARE && cond == COND_EQUAL)
 		state_equal(s, c->a, c->b);
-	else if (c->op == STEP_LIMIT && (cond == COND_BELOW_EQUAL || cond == COND_BELOW))
+	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && (cond == COND_BELOW_EQUAL || cond == COND_BELOW))
 		state_limit(s, c->a, cond == COND_BELOW ? c->imm - 1 : c->imm);
 }
 
@@ -543,18 +562,38 @@ static void advance(const struct step *in, struct state *s, uint32_t off, struct
 	if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
 		state_call(s);
 		c->op = STEP_NONE;
+		c->bound.size = 0;
 	} else if (in->flow == FLOW_BRANCH) {
 		if (c->op != STEP_NONE)
 			learn(c, in->cond, false, s);
+		if (c->op == STEP_LIMIT && c->a == INSN_NO_REG && (in->cond == COND_ABOVE || in->cond == COND_ABOVE_EQUAL)) {
+			c->bound.base = c->b;
+			c->bound.size = c->size;
+			c->bound.disp = c->disp;
+			c->bound.most = in->cond == COND_ABOVE ? c->imm : c->imm - 1;
+		}
 		if (in->writes) /* loop */
 			state_step(s, in, off);
 	} else {
+		bool bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
+		               in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
+
 		state_step(s, in, off);
-		if (in->cond)
-			*c = (struct compared){in->op == STEP_COMPARE || in->op == STEP_LIMIT ? in->op : STEP_NONE,
-			                       in->a, in->b, in->imm};
-		else if (c->op != STEP_NONE && (changes(in, c->a) || (c->op == STEP_COMPARE && changes(in, c->b))))
+		if (bounded)
+			state_limit(s, in->a, c->bound.most);
+		if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
+			c->bound.size = 0;
+		if (in->cond) {
+			c->op = in->op == STEP_COMPARE || in->op == STEP_LIMIT ? in->op : STEP_NONE;
+			c->a = in->a;
+			c->b = in->b;
+			c->size = in->size;
+			c->disp = in->disp;
+			c->imm = in->imm;
+		} else if (c->op != STEP_NONE && ((c->a < 16 && changes(in, c->a)) || (c->b < 16 && changes(in, c->b)) ||
+		                                  (c->a == INSN_NO_REG && stores_at(in, c->b)))) {
 			c->op = STEP_NONE;
+		}
 	}
 }
 
@@ -758,28 +797,19 @@ static uint64_t table_target(const struct flow *f, const struct value *t, unsign
 	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
 }
 
-/* More than this and no bound: it is no table. */
-#define TABLE_MOST 4096u
-
-/*
- * How many entries of its table a jump can take. Where the code shows a bound, all
- * of them; else as long as they lead into this piece, or to where nothing is known
- * to begin but some FDE's range.
- */
+/* How many entries of its table a jump can take, where the code shows a bound and
+ * all of them lead into code. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 {
-	unsigned most = j->what.most ? j->what.most : TABLE_MOST, i;
+	unsigned i;
 
 	if (!j->table || !j->what.off || elf_is_object(f->env->file))
 		return 0;
-	for (i = 0; i < most; i++) {
+	for (i = 0; i < j->what.most; i++) {
 		uint64_t target = table_target(f, &j->what, i);
-		const struct piece *p = inside(f, target) ? f->piece : piece_at(f->env, target);
 
-		if (!p)
-			return j->what.most ? 0 : i;
-		if (!j->what.most && p != f->piece && (p->named || p->start != target))
-			return i;
+		if (!inside(f, target) && !piece_at(f->env, target))
+			return 0;
 	}
 	return i;
 }
@@ -803,9 +833,7 @@ static void tables_follow(struct flow *f)
 			for (i = 0; i < j->entries; i++) {
 				uint64_t target = table_target(f, &j->what, i);
 
-				/* Without a bound, an entry may be of the next table, which is
-				 * relative to another place: jumps_follow() finds the code. */
-				if (!inside(f, target) || !j->what.most)
+				if (!inside(f, target))
 					continue;
 				enter(f, target, &j->state);
 				j = &f->jumps[k];
@@ -902,7 +930,6 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 			const struct flow_jump *j = &f->jumps[in.number - 1];
 			unsigned i;
 
-			f->returns |= !j->what.most;
 			for (i = 0; i < j->entries; i++) {
 				target = table_target(f, &j->what, i);
 				if (!inside(f, target))
@@ -994,7 +1021,7 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 				continue;
 			state_copy(&s, &f->states[f->leader[i] - 1]);
 			same = false;
-			c.op = STEP_NONE;
+			c = (struct compared){0};
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}

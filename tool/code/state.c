@@ -293,12 +293,10 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		break;
 	case STEP_EXTEND:
 		v = s->reg[in->b];
-		if (v.kind == VALUE_BELOW || v.kind == VALUE_CONST)
-			s->reg[in->a] = v;
-		else if (in->size < 4)
-			s->reg[in->a] = value_of(VALUE_BELOW, 0, in->size == 1 ? 255 : 65535);
-		else
-			s->reg[in->a] = any;
+		s->reg[in->a] = v.kind == VALUE_BELOW || v.kind == VALUE_CONST ? v : any;
+		break;
+	case STEP_FETCH:
+		s->reg[in->a] = any; /* a width is a bound too, but not one that a jump table is made for */
 		break;
 	case STEP_SUM:
 		s->reg[in->a] = table_target(s->reg[in->b], s->reg[in->index]);

@@ -226,6 +226,10 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 		} else if (a->type == ZYDIS_OPERAND_TYPE_MEMORY && wide && rb != INSN_NO_REG && plain) {
 			out->op = STEP_STORE;
 			out->a = (uint8_t)rb;
+		} else if (a->size == 32 && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY && plain) {
+			out->op = STEP_FETCH;
+			out->a = (uint8_t)ra;
+			out->size = 4;
 		} else if (a->size == 32 && ra != INSN_NO_REG && rb != INSN_NO_REG) {
 			out->op = STEP_EXTEND;
 			out->a = (uint8_t)ra;
@@ -239,6 +243,10 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 			out->op = STEP_EXTEND;
 			out->a = (uint8_t)ra;
 			out->b = (uint8_t)rb;
+			out->size = (uint8_t)(b->size / 8);
+		} else if (ra != INSN_NO_REG && a->size >= 32 && b->type == ZYDIS_OPERAND_TYPE_MEMORY && plain) {
+			out->op = STEP_FETCH;
+			out->a = (uint8_t)ra;
 			out->size = (uint8_t)(b->size / 8);
 		}
 		break;
@@ -318,6 +326,10 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 		} else if (ra != INSN_NO_REG && imm) {
 			out->op = STEP_LIMIT;
 			out->a = (uint8_t)ra;
+			out->imm = value;
+			out->size = (uint8_t)(a->size / 8);
+		} else if (a->type == ZYDIS_OPERAND_TYPE_MEMORY && imm && plain && out->b < 16) {
+			out->op = STEP_LIMIT;
 			out->imm = value;
 			out->size = (uint8_t)(a->size / 8);
 		}

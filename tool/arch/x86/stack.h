@@ -31,7 +31,8 @@ enum step_op {
 	STEP_SUBREG,  /* a -= b */
 	STEP_CONST,   /* a = imm */
 	STEP_COMPARE, /* flags of a - b */
-	STEP_LIMIT,   /* flags of a - imm; size: bytes compared */
+	STEP_LIMIT,   /* flags of a - imm, or with INSN_NO_REG of memory at b + disp; size: bytes compared */
+	STEP_FETCH,   /* a = `size` bytes at b + disp, zero-extended */
 	STEP_MASK,    /* a &= imm, imm >= 0: a bound */
 	STEP_ENTRY,   /* a = 4 (sign-extended) or 8 bytes at b + disp + index * size: a jump table's entry */
 	STEP_HALT,    /* hlt: faults; a handler may step over it */
