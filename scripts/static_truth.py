@@ -72,7 +72,7 @@ def look(job):
         if what == "undef":
             by = {}
             for start, end, t, _, _ in places:
-                if t[0].startswith("odd:"):
+                if rows.is_odd(t):
                     r.odd += end - start
                     continue
                 name = symbols.at(start)

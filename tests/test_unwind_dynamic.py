@@ -20,7 +20,15 @@ STEPS = 40_000
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory):
+def tools(tmp_path_factory, build):
+    """step.c and shadow.c with libetch, which is compared beside the rows."""
+    out = tmp_path_factory.mktemp("tools")
+    dynamic.build(out, build)
+    return out
+
+
+@pytest.fixture(scope="module")
+def plain_tools(tmp_path_factory):
     out = tmp_path_factory.mktemp("tools")
     dynamic.build(out)
     return out
@@ -40,14 +48,16 @@ def check(r, table):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_program(tools, table, name, tmp_path):
+def test_program(tools, plain_tools, table, name, tmp_path):
     if table.source == "cfi" and name != "sqlite3":
         pytest.skip("the truth itself is tested on one program")
     argv, stdin, _, _ = dynamic_truth.programs(tmp_path)[name]
     if not shutil.which(argv[0]):
         pytest.skip(f"no {argv[0]} here")
-    r = dynamic.in_process(tools, table, argv, steps=STEPS, stdin=stdin)
+    library = table.source != "cfi"
+    r = dynamic.in_process(tools if library else plain_tools, table, argv, steps=STEPS, stdin=stdin, library=library)
     assert r.walked == STEPS and r.checked > 4 * STEPS and r.calls > 100 and r.odd_returns == 0
+    assert not library or r.library_frames >= r.checked
     check(r, table)
 
 
@@ -57,32 +67,36 @@ def test_program(tools, table, name, tmp_path):
     (["10,plt", "12,plt+"], 30),        # inside PLT stubs, nested
     (["12,37+", "10,53+"], 60),         # anywhere, three deep, on both stacks
 ], ids=["first-alternate", "first", "plt", "nested"])
-def test_signals(tools, table, inject, least, tmp_path):
+def test_signals(tools, plain_tools, table, inject, least, tmp_path):
     program = tmp_path / "sig"
     run(["gcc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wl,-z,lazy", "-o", program, TESTS / "unwind" / "sig.c"])
+    tools = plain_tools if table.source == "cfi" else tools
     r = dynamic.over_ptrace(tools, table, [program, "2"], entry=True, steps=12_000, inject=inject)
     assert r.injected >= least and r.signals == r.injected
+    assert table.source == "cfi" or r.library_frames == r.checked > 20_000
     check(r, table)
 
 
-def test_jump_out_of_handler(tools, table, tmp_path):
+def test_jump_out_of_handler(tools, plain_tools, table, tmp_path):
     program = tmp_path / "sig"
     run(["gcc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program, TESTS / "unwind" / "sig.c"])
     # main does not come to an end while it is thrown back: the steps end it
+    tools = plain_tools if table.source == "cfi" else tools
     r = dynamic.over_ptrace(tools, table, [program, "3", "jump"], entry=True, steps=8_000, inject=["1,197"])
     assert r.signals >= 5
     check(r, table)
 
 
-def test_from_the_first_instruction(tools, table):
+def test_from_the_first_instruction(tools, plain_tools, table):
     """ld.so starts a program with calls like any other code."""
+    tools = plain_tools if table.source == "cfi" else tools
     r = dynamic.over_ptrace(tools, table, ["/bin/true"], steps=6_000)
     assert r.checked > 10_000
     check(r, table)
 
 
 @pytest.mark.parametrize("damage", ["cfa", "slot", "missing"])
-def test_the_check_can_fail(tools, etch, damage, tmp_path):
+def test_the_check_can_fail(plain_tools, etch, damage, tmp_path):
     """One row of libc's that malloc or strlen uses, changed: the walk must see it."""
     table = dynamic.Rows(tmp_path / "rows", etch, "cfi")
     table.make("/usr/bin/gzip")
@@ -106,6 +120,6 @@ def test_the_check_can_fail(tools, etch, damage, tmp_path):
     target.write_bytes(data)
     source = tmp_path / "text"
     source.write_text("some text\n" * 50)
-    r = dynamic.in_process(tools, table, ["gzip", "-c", str(source)], steps=STEPS)
+    r = dynamic.in_process(plain_tools, table, ["gzip", "-c", str(source)], steps=STEPS)
     what = {"cfa": "cfa", "slot": "rbp", "missing": "undef"}[damage]
     assert r.counts[what] > 0

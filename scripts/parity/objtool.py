@@ -43,7 +43,7 @@ def judge(ours, theirs, truth, table):
     if ours == theirs:
         return "neither has a row" if ours == rows.UNDEF else "equal"
     if theirs == rows.UNDEF:
-        if truth is not None and not agree(truth, ours) and not truth[0].startswith("odd:"):
+        if truth is not None and not agree(truth, ours) and not rows.is_odd(truth):
             return "differ, CFI says a third"
         return "better: objtool has no row" if table else "better: objtool has no table"
     if ours == rows.UNDEF:

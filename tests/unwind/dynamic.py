@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import rows
@@ -23,9 +24,9 @@ def build(out, library=None):
     have it compared in process as well."""
     out = Path(out)
     inc = [f"-I{ROOT / 'lib' / 'include'}", f"-I{HERE}"]
-    subprocess.run(["gcc", "-O2", "-g", *WARN, *inc, "-o", out / "step", HERE / "step.c"], check=True)
-    extra = ["-DSHADOW_ETCH"] if library else []
     tail = [Path(library) / "libetch.a", "-pthread"] if library else []
+    extra = ["-DSHADOW_ETCH", "-DSTEP_ETCH"] if library else []
+    subprocess.run(["gcc", "-O2", "-g", *WARN, *inc, *extra, "-o", out / "step", HERE / "step.c", *tail], check=True)
     subprocess.run(["gcc", "-O2", "-g", *WARN, *inc, "-fPIC", "-shared", *extra, "-o", out / "shadow.so",
                     HERE / "shadow.c", *tail], check=True)
 
@@ -51,8 +52,19 @@ class Rows:
         else:
             r = rows.inspect_rows(self.etch, path, *self.source)
         temp = target.with_suffix(f".{os.getpid()}")
+        if self.source != "cfi":
+            self.table(path, target.with_suffix(".table"))
         rows.write_binary(r, temp)
         os.rename(temp, target)
+
+    def table(self, path, target):
+        """The same as libetch reads it: a sidecar, under the name that step.c looks for."""
+        with tempfile.TemporaryDirectory(dir=self.dir) as d:
+            p = subprocess.run([str(self.etch), "rewrite", "--only", "orc", *self.source, "--sidecar", d, str(path)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            made = list(Path(d).iterdir())
+            if p.returncode == 0 and len(made) == 1:
+                os.rename(made[0], target)
 
     def sidecar(self, path):
         """libetch's table of a file, in DIR/sidecar; files without a build-id have none."""

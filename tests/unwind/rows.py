@@ -275,6 +275,19 @@ def split_cfa(text):
     return (m.group(1), int(m.group(2))) if m else (None, 0)
 
 
+def is_odd(truth):
+    """Whether .eh_frame says what no rule of etch/orc.h can: an expression beyond
+    *(reg + n) + k, rbp in another register, a return address elsewhere than CFA - 8."""
+    if truth[3] != "call":
+        return False
+    if truth not in _odd:
+        _odd[truth] = pack_rule(truth)[-2] == KIND["undef"]
+    return _odd[truth]
+
+
+_odd = {}
+
+
 def classify(truth, ours):
     """One word for how two rules relate. `equal` is textual equality of all four
     parts. The other classes that count as agreement are these, each exact:
@@ -287,7 +300,7 @@ def classify(truth, ours):
         return "equal"
     if ours[3] == "undef":
         return "undef"
-    if truth[0].startswith("odd:"):
+    if is_odd(truth):
         return "odd"
     if truth[3] != ours[3]:
         return "kind"

@@ -97,6 +97,7 @@ struct truth {
 	uint64_t steps, walked, checked, calls, signals, eh_returns, odd_returns, tails, deepest, root_no_end;
 	uint64_t injected, library_frames;
 	uint64_t counts[WHAT_COUNT];
+	int ended; /* why the last walk over the rows ended early, or -1 */
 	struct trouble trouble[MAX_TROUBLE];
 	int trouble_count;
 	struct {
@@ -189,6 +190,7 @@ static void trouble_add(struct truth *t, int what, int frame, uint64_t ip, const
 	uint64_t addr = row ? row->addr : ip;
 
 	t->counts[what]++;
+	t->ended = what;
 	for (int i = 0; i < t->trouble_count; i++)
 		if (t->trouble[i].addr == addr && t->trouble[i].what == what && t->trouble[i].m == m) {
 			t->trouble[i].count++;
@@ -216,6 +218,7 @@ static void truth_walk(struct truth *t, const struct regs *now)
 	struct regs inner = *now;
 
 	t->walked++;
+	t->ended = -1;
 	for (int i = 0, k = t->depth - 1;; i++, k--) {
 		const struct module *m;
 		uint64_t at = exact ? ip : ip - 1;

@@ -8,6 +8,7 @@
  * -e          begin at the program's first instruction, not at ld.so's
  * -r DIR      rows: DIR/<path with _ for />.rows (tests/unwind/rows.py)
  * -g COMMAND  makes a file of rows that is not there: COMMAND PATH ROWS
+ *             (and .table, libetch's, when built with -DSTEP_ETCH)
  * -n STEPS    stop after so many instructions (0: at the program's end)
  * -s SKIP     so many instructions are watched but not unwound from
  * -i S,W,N    delivers signal S wherever W is true, at most N times (0: always):
@@ -32,6 +33,9 @@
 #include <unistd.h>
 
 #include "shadow_truth.h"
+#ifdef STEP_ETCH
+#include <etch/unwind.h>
+#endif
 
 #define STACK_ROOM (1u << 20)
 
@@ -135,6 +139,76 @@ static void plt_find(struct text *t, const uint8_t *f, size_t size, uint64_t bia
 		}
 }
 
+#ifdef STEP_ETCH
+static struct etch_target_module tables[MAX_MODULE];
+static struct etch_target target = { .modules = tables };
+
+static void target_add(const char *path, const struct module *m)
+{
+	struct etch_target_module t = { .start = m->lo, .end = m->hi, .bias = m->bias };
+	int fd = open(path, O_RDONLY);
+	struct stat st;
+	size_t i;
+	void *file;
+
+	if (fd < 0 || fstat(fd, &st))
+		return;
+	file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (file == MAP_FAILED || !(t.table = etch_table_in_file(file, (size_t)st.st_size, &t.size, &t.address))) {
+		fprintf(stderr, "step: no table in %s\n", path);
+		return;
+	}
+	for (i = target.module_count++; i && tables[i - 1].start > t.start; i--)
+		tables[i] = tables[i - 1];
+	tables[i] = t;
+}
+
+static int target_word(void *arg, uint64_t addr, uint64_t *out)
+{
+	(void)arg;
+	return !word_read(NULL, addr, out);
+}
+
+/* libetch over ptrace: each frame as the shadow stack has it. */
+static void library_check(void *ctx, const struct regs *r)
+{
+	uint64_t regs[17], ip, sp, bp;
+	struct etch_cursor c;
+	int k = truth.depth - 1, i = 0, status;
+
+	(void)ctx;
+	memcpy(regs, r->r, sizeof r->r);
+	regs[ETCH_RIP] = r->rip;
+	target.read = target_word;
+	etch_cursor_init_target(&c, &target, regs);
+	for (; (status = etch_step(&c)) == ETCH_UNWIND_OK; i++, k--) {
+		const struct frame *f = &truth.frames[k];
+
+		if (k < 0 || etch_get_reg(&c, ETCH_RIP, &ip) || etch_get_reg(&c, ETCH_RSP, &sp))
+			break;
+		if (etch_get_reg(&c, ETCH_RBP, &bp))
+			bp = f->rbp;
+		if (f->kind == FRAME_CALL && (f->pad || (word_read(NULL, f->cfa - 8, regs) && regs[0] != f->ret))) {
+			truth.rewritten++;
+			return;
+		}
+		if (ip != f->ret || sp != f->cfa || bp != f->rbp) {
+			trouble_add(&truth, WHAT_LIB, i, r->rip, module_at(&truth, r->rip), NULL, ip, f->ret);
+			return;
+		}
+		truth.library_frames++;
+	}
+	/* Where the rows end, the status has to say so. */
+	if ((truth.ended == WHAT_REG && status == ETCH_UNWIND_REGISTER) ||
+	    (truth.ended == WHAT_UNDEF && status == ETCH_UNWIND_UNDEFINED))
+		return;
+	if (k >= 0 || status != ETCH_UNWIND_END)
+		trouble_add(&truth, WHAT_LIB, i, r->rip, module_at(&truth, r->rip), NULL, (uint64_t)(int64_t)status,
+		            (uint64_t)(int64_t)k);
+}
+#endif
+
 static void module_add(uint64_t lo, uint64_t hi, uint64_t offset, const char *path)
 {
 	char rows[1024], command[4096], copy[512];
@@ -190,6 +264,10 @@ static void module_add(uint64_t lo, uint64_t hi, uint64_t offset, const char *pa
 		die(rows);
 	m->count = (size_t)st.st_size / sizeof *m->rows;
 	truth.module_count++;
+#ifdef STEP_ETCH
+	memcpy(rows + strlen(rows) - 5, ".table", 7);
+	target_add(rows, m);
+#endif
 }
 
 /* What of /proc/PID/maps holds this address, once. */
@@ -394,6 +472,9 @@ int main(int argc, char **argv)
 	truth.word = word_read;
 	truth.code = code_read;
 	truth.unknown = module_unknown;
+#ifdef STEP_ETCH
+	truth.library = library_check;
+#endif
 	regs_get(&now, &u);
 	stack_read(&now);
 	truth_step(&truth, &now, false);
