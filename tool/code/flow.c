@@ -260,7 +260,9 @@ static bool comes_back(const struct flow *f, const struct step *s)
 {
 	uint64_t target = exit_target(s);
 
-	return !target || !bsearch(&target, f->env->noreturn, f->env->noreturn_count, sizeof(target), word_order);
+	/* What the entry point calls is not asked for: there is hlt behind it. */
+	return !target || f->piece->outermost || !f->env->noreturn_count ||
+	       !bsearch(&target, f->env->noreturn, f->env->noreturn_count, sizeof(target), word_order);
 }
 
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
@@ -894,6 +896,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	const struct piece *p;
 
 	if (is_tail_call(f, target, s)) {
+		f->ends = true;
 		exit_add(f, target, EXIT_TAIL);
 		return;
 	}
@@ -902,7 +905,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	if (p && p->start == target)
 		exit_add(f, target, EXIT_PART);
 	else
-		f->returns = f->unbalanced = true; /* into the middle of another: as good as a return */
+		f->returns = f->unbalanced = f->ends = true; /* into the middle of another: as good as a return */
 }
 
 static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
@@ -920,7 +923,8 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	switch (in.flow) {
 	case FLOW_RETURN:
 		f->returns = true;
-		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
+		f->ends |= state_is_entry(before);
+		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
 		return;
 	case FLOW_STOP:
 		return;
@@ -1048,7 +1052,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
 	f->jump_count = f->edge_count = f->exit_count = 0;
-	f->dirty = f->failed = f->returns = f->unbalanced = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->unbalanced = f->ends = f->jumps_agreed = false;
 	f->fresh = 0;
 	if (f->edge_hash)
 		memset(f->edge_hash, 0, f->edge_hash_size * sizeof(*f->edge_hash));

@@ -22,7 +22,7 @@ struct piece {
 	const uint8_t *bytes;
 	long fde;         /* in cfi_file.fdes, or -1 */
 	uint32_t entry, entry_count; /* symbols inside, not at its start: in frames' list */
-	bool named;       /* a function symbol (not of a cold part) or the file's entry is at its start */
+	bool named;       /* a function symbol (not of a cold part), the file's entry or a PLT entry is at its start */
 	bool plt;
 	bool outermost;   /* the file's entry point */
 };
@@ -112,6 +112,7 @@ struct flow {
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
 	/* Results of the last piece. */
+	bool ends;                 /* returns somewhere as the function that it was taken for */
 	bool unbalanced;           /* returns, or goes into the middle of another piece, with a frame left; after
 	                            * flow_states() */
 	bool returns;              /* may come back to its caller; after flow_states() */

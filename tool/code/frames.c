@@ -26,7 +26,7 @@ struct piece_state {
 	uint64_t edges_seen; /* checksum of the edges that it was run with */
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
-	bool unbalanced;     /* taken for a function, it does not end as one */
+	bool sound;          /* taken for a function, it ends as one */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
 	bool run;            /* in the coming round */
@@ -90,6 +90,11 @@ static int word_order(const void *a, const void *b)
 	const uint64_t *x = a, *y = b;
 
 	return *x < *y ? -1 : *x > *y;
+}
+
+static bool word_has(const uint64_t *list, size_t n, uint64_t word)
+{
+	return n && bsearch(&word, list, n, sizeof(*list), word_order);
 }
 
 static size_t words_unique(uint64_t *list, size_t n)
@@ -175,7 +180,7 @@ static int noreturn_slots(struct work *w, struct error *e)
 		if (!slot)
 			continue;
 		slot |= FLOW_SLOT;
-		if (bsearch(&slot, w->env.noreturn, w->env.noreturn_count, sizeof(slot), word_order) &&
+		if (word_has(w->noreturn, w->noreturn_count, slot) &&
 		    !noreturn_add(w, p->start))
 			return error_set(e, "out of memory");
 	}
@@ -334,7 +339,7 @@ static void *worker(void *arg)
 			     emit_rows(&emit, &flow, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
 			if (piece_start(p, s, &emit) != START_PART)
-				s->unbalanced = flow.unbalanced;
+				s->sound = flow.ends && !flow.unbalanced;
 		}
 	}
 	if (!ok) {
@@ -550,8 +555,9 @@ static int evidence_data(struct work *w, struct error *e)
 }
 
 /*
- * Without .eh_frame's rows, only what is called, jumped to as if to call it, or has
- * its address taken is known to begin as functions do.
+ * Without .eh_frame's rows, what is called, jumped to as if to call it, or has its
+ * address taken is known to begin as functions do; and what ends as they do, every
+ * register back and the return address on top, wherever it returns.
  */
 static void evidence_judge(struct work *w)
 {
@@ -566,7 +572,7 @@ static void evidence_judge(struct work *w)
 	for (i = 0; i < w->pieces.count; i++) {
 		struct piece_state *s = &w->state[i];
 
-		if (!s->evident && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment) {
+		if (!s->evident && !s->sound && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment) {
 			s->fragment = s->unknown = s->run = true;
 		} else if (s->evident && s->unknown) { /* now it is */
 			s->fragment = s->unknown = false;
@@ -616,7 +622,7 @@ static int fragments_find(struct work *w, struct error *e)
 		while (k < n && starts[k] < w->pieces.list[i].start)
 			k++;
 		if (k < n && starts[k] == w->pieces.list[i].start)
-			fragment = !called[k] && (!s->evident || s->unbalanced); /* data may be a jump table */
+			fragment = !called[k] && !(s->evident && s->sound); /* data may be a jump table */
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
 		if (fragment && s->unknown)
 			s->unknown = false;
@@ -697,7 +703,7 @@ static int inside_judge(struct work *w, struct error *e)
 			continue;
 		if (x->to != NO_PIECE)
 			first[x->to + 1]++;
-		else if (!bsearch(&x->target, w->noreturn, w->noreturn_count, sizeof(x->target), word_order))
+		else if (!word_has(w->noreturn, w->noreturn_count, x->target))
 			returns[x->from] = true;
 	}
 	for (i = 0; i < w->pieces.count; i++)
@@ -712,8 +718,7 @@ static int inside_judge(struct work *w, struct error *e)
 	}
 	for (i = 0; i < w->pieces.count; i++) {
 		bool known = w->state[i].noreturn ||
-		             (w->pieces.list[i].plt && bsearch(&w->pieces.list[i].start, w->noreturn, w->noreturn_count,
-		                                               sizeof(uint64_t), word_order));
+		             (w->pieces.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->pieces.list[i].start));
 
 		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->pieces.list[i].plt);
 		if (returns[i])
@@ -771,13 +776,13 @@ static int noreturn_find(struct work *w, struct error *e)
 		size_t fresh = 0;
 
 		for (i = 0; i < w->noreturn_count; i++) /* only what is new: few */
-			if (!bsearch(&w->noreturn[i], before, n, sizeof(*before), word_order))
+			if (!word_has(before, n, w->noreturn[i]))
 				w->noreturn_new[fresh++] = w->noreturn[i];
 		for (i = 0; i < w->exit_count; i++) {
 			const struct flow_exit *x = &w->exits[i];
 
 			if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) &&
-			    bsearch(&x->target, w->noreturn_new, fresh, sizeof(x->target), word_order))
+			    word_has(w->noreturn_new, fresh, x->target))
 				w->state[x->from].run = true;
 		}
 	}

@@ -171,7 +171,8 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 		uint64_t unit = plt_entry(f, c), a;
 
 		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
-			if (range_add(&r, (struct range){a, a + unit, cfi_file_at(cfi, a), 0, false, true}, e))
+			if (range_add(&r, (struct range){a, a + unit, cfi_file_at(cfi, a), 0,
+			                                 plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0, true}, e))
 				goto out;
 		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
 			if (range_add(&r, (struct range){c->addr, c->addr + c->size, -1, 3, true, false}, e))

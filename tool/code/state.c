@@ -509,23 +509,25 @@ static bool rule_slot(const struct state *s, unsigned r, struct etch_rule *out)
 /*
  * The frame pointer where there is a frame of its own (saved just below the
  * return address, as every compiler's push %rbp; mov %rsp,%rbp leaves it): that is
- * what .eh_frame uses there, and it stays right over alloca. Then rsp; then
- * whatever there is, rbp first.
+ * what .eh_frame uses there, and it stays right over alloca. Then rsp; then what
+ * can be followed from a frame further in, where only rsp and rbp are known; then
+ * any other register.
  */
 void state_rule(const struct state *s, struct etch_rule *out)
 {
-	static const uint8_t others[] = {RBP, 11, 10, 0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15};
+	static const uint8_t others[] = {11, 10, 0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15};
 	const struct slot *x;
 	unsigned i;
 
 	memset(out, 0, sizeof(*out));
 	x = s->reg[RBP].kind == VALUE_CFA && s->reg[RBP].off == -16 ? slot_at(s, value_of(VALUE_CFA, 0, -16)) : NULL;
 	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
-	    !rule_register(s, RSP, out)) {
+	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
+	    !rule_slot(s, RSP, out)) {
 		for (i = 0; i < sizeof(others); i++)
 			if (rule_register(s, others[i], out))
 				break;
-		if (i == sizeof(others) && !rule_slot(s, RBP, out) && !rule_slot(s, RSP, out))
+		if (i == sizeof(others))
 			return;
 	}
 	out->kind = ETCH_RULE_CALL;

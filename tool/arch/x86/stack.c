@@ -162,6 +162,15 @@ struct step_cache {
 	struct form form[4096];
 };
 
+/* Fences and stack probes: lock orq $0,(%rsp). */
+static bool stores_back(unsigned mnemonic, const struct operand *ops, const ZydisDecodedInstruction *z)
+{
+	return ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+	       (((mnemonic == ZYDIS_MNEMONIC_OR || mnemonic == ZYDIS_MNEMONIC_ADD || mnemonic == ZYDIS_MNEMONIC_SUB ||
+	          mnemonic == ZYDIS_MNEMONIC_XOR) && z->raw.imm[0].value.s == 0) ||
+	        (mnemonic == ZYDIS_MNEMONIC_AND && z->raw.imm[0].value.s == -1));
+}
+
 /* The instructions that the analysis follows; writes has their registers too. */
 static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDecodedInstruction *z, struct step *out)
 {
@@ -541,7 +550,7 @@ static void form_apply(const struct form *f, const ZydisDecodedInstruction *z, u
 	}
 	if (f->flow != FLOW_NEXT || out->op == STEP_HALT)
 		return;
-	if (f->stored && out->index == INSN_NO_REG && out->b < 16)
+	if (f->stored && out->index == INSN_NO_REG && out->b < 16 && !stores_back(f->mnemonic, ops, z))
 		out->size = f->stored;
 	op_set(f->mnemonic, ops, z, out);
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT || f->flags;
@@ -603,6 +612,8 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->writes |= 1u << RAX | 1u << RCX | 1u << R11;
 	if (out->flow != FLOW_NEXT || out->op == STEP_HALT)
 		return;
+	if (stores_back(z->mnemonic, light, z))
+		out->size = 0;
 	op_set(z->mnemonic, light, z, out);
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT ||
 	            (z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 |
