@@ -143,6 +143,10 @@ def framehop_build():
     return library, ""
 
 
+def libunwind_installed():
+    return not subprocess.run(["gcc", "-E", "-include", "libunwind.h", "-xc", "/dev/null"], capture_output=True).returncode
+
+
 def walkers(shape):
     """Programs by name, and what could not be built."""
     dir_ = OUT / "unwind" / shape
@@ -168,7 +172,7 @@ def walkers(shape):
                 programs[f"{name}, {'no map' if map_ == 'none' else 'map ' + map_}"] = out
     else:
         missing["etch"] = "no unwinder yet"
-    if subprocess.run(["gcc", "-E", "-include", "libunwind.h", "-xc", "/dev/null"], capture_output=True).returncode:
+    if not libunwind_installed():
         missing["libunwind"] = "libunwind-dev is not installed"
     else:
         programs["libunwind, unw_backtrace"] = link("libunwind", "walk_libunwind.c", tree, "-lunwind")
@@ -226,6 +230,42 @@ def part_unwind(args):
         table(["walker", *(w for _, _, w in MODES)],
               [[n, *(cell(cells[n, w]) for _, _, w in MODES)] for n in programs] +
               [[n, *([why] + [""] * (len(MODES) - 1))] for n, why in missing.items()])
+
+
+        if shape == "spread" and shutil.which("valgrind"):
+            counts(programs, shape)
+
+
+def counts(programs, shape):
+    """What a frame costs in instructions and cache misses: counted, so without noise."""
+    none = OUT / "unwind" / shape / "walk-none"
+    sh("gcc", *CFLAGS, "-o", none, SRC / "walk_main.c", SRC / "walk_none.c", *tree_build(shape, False))
+    keys = ("I refs", "D refs", "D1 misses", "LLd misses")
+
+    def per_frame(program):
+        """The difference of two run lengths: start and warm-up fall out."""
+        found = []
+        for walks in (100, 300):
+            r = subprocess.run(["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null",
+                                "--D1=49152,12,64", "--LL=2097152,16,64", str(program), "count", str(FUNCTIONS - 1),
+                                str(walks)], capture_output=True, text=True)
+            n = {" ".join(m[1].split()): int(m[2].replace(",", "")) for m in
+                 re.finditer(r"((?:I|D|D1|LLd) +(?:refs|misses)): +([\d,]+)", r.stderr)}
+            if r.returncode or any(k not in n for k in keys):
+                fail(f"valgrind ended with {r.returncode}:\n{r.stderr[-3000:]}")
+            found.append(n)
+        return [(found[1][k] - found[0][k]) / 200 / 66 for k in keys]
+
+    base = per_frame(none)
+    print(f"{shape}, counts a frame above those of the program without a walker (cachegrind; random, {FUNCTIONS:,}; "
+          "48 KiB of D1, 2 MiB of L2):\n")
+    out = []
+    for name, program in programs.items():
+        # Built with frame pointers, its tree is another; libunwind's steps are too slow.
+        if name == "frame pointers" or name.startswith(SLOW):
+            continue
+        out.append([name] + [f"{a - b:,.2f}" for a, b in zip(per_frame(program), base)])
+    table(["walker", "instructions", "data references", "D1 misses", "L2 misses"], out)
 
 
 def cell(v):
@@ -443,3 +483,78 @@ def part_generator(args):
         made.unlink(missing_ok=True)
     print("Whole processes, reading and writing the file included; medians (and range) in turn.\n")
     table(["file: what", "wall, s", "CPU, s", "CPU, times Zydis", "CPU ns an instruction", "peak MiB", "peak, times text"], out)
+
+
+# ---- sampler: walks of a profiler --------------------------------------------------------
+
+CXX = """#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+int main(int c, char **v)
+{
+	std::map<std::string, std::vector<int>> m;
+	std::regex r(v[0]);
+	std::function<int(int)> f = [&](int x) { return x ? f(x - 1) + 1 : 0; };
+	std::vector<std::string> s(v, v + c);
+	for (int i = 0; i < c; i++)
+		m[v[i]].push_back(i);
+	std::sort(s.begin(), s.end());
+	std::cout << std::regex_match(s[0], r) << f(c) << m.size();
+}
+"""
+PY = """import json, re
+class A:
+    def __init__(self, n): self.n = n
+    def __lt__(self, o): return self.n < o.n
+    def __repr__(self): return re.sub('[0-9]', lambda m: json.dumps(int(m[0])), str(self.n))
+def f(n): return sorted([A(n), A(n - 1)], key=lambda a: min([a, A(3)]))[0].n + f(n - 1) if n else 0
+for i in range(6000): f(100); json.loads(json.dumps([repr(A(j)) for j in range(60)]))
+"""
+SAMPLERS = (("etch, no map", "-DETCH", "none"), ("etch, map 64", "-DETCH", "64"), ("etch, map 128", "-DETCH", "128"),
+            ("etch, reuse, map 64", "-DREUSE", "64"), ("etch, tables from .eh_frame", "-DETCH", None),
+            ("libunwind, unw_backtrace", "-DLIBUNWIND", None), ("glibc, backtrace", "-DGLIBC", None))
+
+
+def part_sampler(args):
+    etch_needed()
+    dir_ = OUT / "unwind" / "sampler"
+    dir_.mkdir(parents=True, exist_ok=True)
+    (dir_ / "t.cc").write_text(CXX)
+    (dir_ / "t.py").write_text(PY)
+    sh("g++", "-E", dir_ / "t.cc", "-o", dir_ / "t.ii")
+    print("### sampler\n")
+    for file, arguments in ((BINARIES[6], ["-quiet", "-O2", dir_ / "t.ii", "-o", "/dev/null"]),
+                            (BINARIES[4], [dir_ / "t.py"])):
+        if not file.exists():
+            print(f"{file.name} is not installed.\n")
+            continue
+        cells, depth, count = collections.defaultdict(lambda: collections.defaultdict(list)), {}, collections.Counter()
+        commands = {}
+        for name, flag, map_ in SAMPLERS:
+            so, program = dir_ / (re.sub(r"\W+", "-", name) + ".so"), file
+            if "libunwind" in name and not libunwind_installed():
+                continue
+            libraries = ["-lunwind"] if "libunwind" in name else [B / "libetch.a", "-pthread"] if "etch" in name else []
+            sh("gcc", *CFLAGS, flag, "-shared", "-fPIC", "-o", so, SRC / "sampler.c", *libraries)
+            if map_:
+                program = dir_ / f"{file.name}-{map_}"
+                sh(B / "etch", "rewrite", "--only", "orc", f"--unwind-map={map_}", "-o", program, file)
+            commands[name] = (program, so)
+        for _ in range(2 if args.quick else 9):
+            for name, (program, so) in commands.items():
+                out = dir_ / "samples"
+                out.unlink(missing_ok=True)
+                sh(program, *arguments, env={**os.environ, "LD_PRELOAD": str(so), "BENCH_SAMPLES": str(out)})
+                info, rows = parse(out.read_text())
+                walks = [(int(t) / info["ticks_per_ns"], int(n)) for t, n in rows]
+                cells[name]["walk"].append(statistics.median(t for t, _ in walks) / 1000)
+                cells[name]["frame"].append(statistics.median(t / n for t, n in walks))
+                depth[name] = statistics.mean(n for _, n in walks)
+                count[name] += len(walks)
+        print(f"{file.name}: median of {len(cells[name]['walk'])} runs of each, in turn, of each the median sample.\n")
+        table(["walker", "samples", "frames, mean", "us a sample", "ns a frame"],
+              [[n, f"{count[n]:,}", f"{depth[n]:.1f}", cell(cells[n]["walk"]), cell(cells[n]["frame"])] for n in commands])

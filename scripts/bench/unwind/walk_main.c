@@ -10,6 +10,7 @@
  * swept    as random, and 16 MiB of other memory are read just before each walk
  * check    no time: a hash of the return addresses of each stack, and whether they
  *          lie in the functions that were called
+ * count    random, without a clock: for cachegrind
  *
  * Prints what `scripts/bench/run` reads: "# key value" lines, then the ticks of
  * one walk a line.
@@ -135,7 +136,7 @@ int main(int argc, char **argv)
 	uint64_t empty;
 
 	if (!walks || functions < 1 || functions >= tree_count) {
-		fprintf(stderr, "usage: %s repeat|random|profile|swept|check FUNCTIONS WALKS\n", argv[0]);
+		fprintf(stderr, "usage: %s repeat|random|profile|swept|check|count FUNCTIONS WALKS\n", argv[0]);
 		return 2;
 	}
 	if (!strcmp(mode, "swept"))
@@ -143,8 +144,10 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "repeat"))
 		batch = BATCH;
 	walk_prepare();
-	empty = timer_cost();
-	printf("# ticks_per_ns\t%.4f\tbatch\t%d\tempty\t%llu\n", bench_ticks_per_ns(), batch, (unsigned long long)empty);
+	empty = strcmp(mode, "count") ? timer_cost() : 0;
+	if (empty)
+		printf("# ticks_per_ns\t%.4f\tbatch\t%d\tempty\t%llu\n", bench_ticks_per_ns(), batch,
+		       (unsigned long long)empty);
 	path_change(&seed, 0, functions);
 	for (i = checked ? 0 : -WARMUP; i < walks; i++) {
 		sweep = i >= 0 ? swept : NULL;
@@ -155,7 +158,7 @@ int main(int argc, char **argv)
 		path[0].fn(path + 1);
 		if (checked)
 			printf("%016llx\n", (unsigned long long)trace_hash(&wrong));
-		else if (i >= 0)
+		else if (empty && i >= 0)
 			printf("%.0f\n", ticks > empty ? (double)(ticks - empty) : 0.0);
 	}
 	printf("# frames\t%d\twrong\t%d\n", frames, wrong);
