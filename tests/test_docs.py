@@ -236,7 +236,8 @@ def record(name):
     return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_obj", "etch_module", "segment_note")}
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
+                                  "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
 
 
 def total(name):
@@ -245,7 +246,8 @@ def total(name):
 
 
 def test_records_are_the_structs(tmp_path):
-    lines = ['#include <etch/format.h>', '#include "elf/segment.h"', "#include <stdio.h>", "int main(void) {"]
+    lines = ['#include <etch/format.h>', '#include <etch/orc.h>', '#include "elf/segment.h"', "#include <stdio.h>",
+             "int main(void) {"]
     for name, fields in RECORDS.items():
         end = 0
         for offset, size, field in fields:
@@ -297,6 +299,7 @@ def test_flags_and_names_are_those_of_the_header():
     assert [k.removeprefix("ETCH_OBJ_").lower() for k in kinds] == KINDS and list(kinds.values()) == [0, 1, 2, 3]
     assert list(enum(INCLUDE / "etch" / "format.h", "etch_addressing").values()) == [0, 1, 2] and len(ADDRESSING) == 3
     names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
+    text += code(INCLUDE / "etch" / "orc.h")
     assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment"]) == sorted(names)
     magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
                                            for r in table(FORMATS, "<!-- struct etch_module -->")))
