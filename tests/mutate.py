@@ -109,7 +109,8 @@ class Judge:
     or 2 (1 for findings), no signal, no sanitizer report, no hang; a file that is
     refused is named in one line and left as it was."""
 
-    COMMANDS = (["rewrite", "-v"], ["inspect", "sites", "--format", "tsv"], ["inspect", "tables"], ["inspect", "summary"])
+    COMMANDS = (["rewrite", "-v"], ["inspect", "sites", "--format", "tsv"], ["inspect", "tables"], ["inspect", "summary"],
+                ["inspect", "orc", "--format", "tsv"], ["inspect", "code", "main"])
 
     def __init__(self, etch, env, timeout=120):
         self.etch, self.env, self.timeout = etch, env, timeout

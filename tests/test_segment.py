@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, run
 
 HERE = Path(__file__).resolve().parent / "elf"
-SECS = [".orc_unwind_ip:4000", ".orc_unwind:6002:2", ".orc_lookup:1028:64"]
+SECS = [".orc_unwind_ip:4000", ".orc_unwind:6002:2", ".etch.source:77:1:u", ".orc_lookup:1028:64"]
 LINKERS = ["bfd", "lld"]
 KINDS = {
     "pie": ["-fPIE", "-pie"],
@@ -98,9 +98,25 @@ def build_id(path):
     return re.search(r"Build ID: (\w+)", run(["readelf", "-nW", path]).stdout).group(1)
 
 
+def pattern(name, size):
+    """What segment_tool.c fills a section without an address with."""
+    h = 5381
+    for c in name.encode():
+        h = h * 33 + c & 0xffffffff
+    return bytes(8) + bytes((h + k * 7 + (k >> 8)) & 255 for k in range(8, size))
+
+
+def check_unloaded(e, name=".etch.source", size=77):
+    """Behind the segment, in no segment, with its contents."""
+    s, load = e.section(name), e.loads()[-1]
+    assert (s["flags"], s["addr"], s["size"]) == (0, 0, size) and e.bytes_of(s) == pattern(name, size)
+    assert s["off"] >= load["off"] + load["filesz"]
+
+
 def check_output(before, after, first_page=True):
     """The promises of segment.h that can be read from two files."""
     a, b = Elf(before), Elf(after)
+    check_unloaded(b)
     new = [s["name"].partition(":")[0] for s in b.sh[len(a.sh):]]
     assert new == [".etch.segment"] + [s.split(":")[0] for s in SECS]
     loads = b.loads()

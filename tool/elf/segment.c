@@ -395,7 +395,7 @@ static bool in_old(const struct layout *l, uint64_t off, uint64_t n)
 /* Is this section one that is replaced? */
 static bool is_old(const struct layout *l, size_t i)
 {
-	return l->ours && (in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || is_unloaded(&l->f, i));
+	return in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || is_unloaded(&l->f, i);
 }
 
 /* End of all that has to stay where it is in the file: not the old segment, the
@@ -434,7 +434,7 @@ static int check_tail(const struct layout *l, uint64_t end, char *err, size_t er
 			if (at >= known[k].off && at - known[k].off < known[k].size)
 				skip = seg_max(skip, known[k].off + known[k].size - at);
 		for (size_t i = 1; i < l->f.eh.e_shnum; i++)
-			if (l->ours && is_unloaded(&l->f, i) && at >= l->f.sh[i].sh_offset &&
+			if (is_unloaded(&l->f, i) && at >= l->f.sh[i].sh_offset &&
 			    at - l->f.sh[i].sh_offset < l->f.sh[i].sh_size)
 				skip = seg_max(skip, l->f.sh[i].sh_offset + l->f.sh[i].sh_size - at);
 		if (!skip && l->f.data[at])
@@ -504,8 +504,9 @@ static int headers_assign(struct layout *l, const struct segment_section *secs, 
 	}
 	if (!l->ours)
 		l->note_sec = end++;
-	for (size_t i = 1; i < old && l->ours; i++)
-		spare[i] = i != l->note_sec && (is_mapped_in(&f->sh[i], l->addr, l->old_size) || is_unloaded(f, i));
+	for (size_t i = 1; i < old; i++)
+		spare[i] = i != l->note_sec &&
+		           ((l->ours && is_mapped_in(&f->sh[i], l->addr, l->old_size)) || is_unloaded(f, i));
 	for (size_t i = 0; i < l->items; i++)
 		spare[l->item[i].sec] = false;
 	for (size_t i = 0; i < n; i++) {
