@@ -16,6 +16,11 @@ import prover
 PLACES = {
     ("libc.so.6", "____longjmp_chk"): "CFI describes the frame that is jumped to; rsp is still this function's",
 }
+# The same in whatever file the function is.
+FUNCTIONS = {
+    "_ZN11__sanitizer14internal_cloneEPFiPvES0_iS0_PiS0_S3_":
+        "the child of clone(2) on a new stack: its CFI is that of the parent",
+}
 
 _STOPS = ("jmp", "ret", "ud2", "hlt", "notrack jmp", "bnd jmp", "bnd ret", "repz ret", "(bad)")
 _NOP = re.compile(r"^(data16 |cs |rex\S* )*(nop[wl]?|xchg\s+%ax,%ax|int3)\b")
@@ -114,4 +119,5 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
             return "proved; CFI is wrong there or names what is not tracked"
         if verdict == "cfi":
             return None
-    return PLACES.get((name, where.split("+")[0].strip("(")))
+    function = where.split("+")[0].strip("(")
+    return PLACES.get((name, function)) or FUNCTIONS.get(function)

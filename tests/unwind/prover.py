@@ -119,6 +119,21 @@ def wipe(s, at, size=8):
         del s.mem[k]
 
 
+def width(op, src):
+    """Bytes that an instruction stores, from its source or suffix."""
+    if src.startswith("%"):
+        name = src[1:]
+        for prefix, n in (("xmm", 16), ("ymm", 32), ("zmm", 64)):
+            if name.startswith(prefix):
+                return n
+        if name in WIDE:
+            return 8
+        if name in _SUB:
+            return 4 if name.startswith("e") or name.endswith("d") and name[1].isdigit() else 2
+        return 8
+    return {"l": 4, "w": 2, "b": 1}.get(op[-1], 8)
+
+
 def step(s, addr, text):
     """Executes one instruction. Returns (targets, goes on)."""
     text = text.split("#")[0].strip()
@@ -190,7 +205,7 @@ def step(s, addr, text):
             return [], True
         p = place(dst, s)
         if p is not None:
-            wipe(s, p)
+            wipe(s, p, width(op, src))
             if reg64(src) and r.get(reg64(src)) is not None:
                 s.mem[p] = r[reg64(src)]
             return [], True
@@ -222,8 +237,7 @@ def step(s, addr, text):
     else:
         p = place(dst, s)
         if p is not None:
-            wide = next((n for r_, n in (("%xmm", 16), ("%ymm", 32), ("%zmm", 64)) if r_ in rest), 8)
-            wipe(s, p, wide)
+            wipe(s, p, width(op, src))
     return [], True
 
 
