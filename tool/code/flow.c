@@ -720,10 +720,14 @@ static void enter(struct flow *f, uint64_t addr, const struct state *s)
  */
 static bool is_open(const struct flow *f, const struct flow_jump *j)
 {
+	struct etch_rule rule;
+
 	if (j->what.most && j->entries == j->what.most)
 		return false; /* all of its targets are known */
-	return j->table || f->piece->plt ||
-	       (!state_is_entry(&j->state) && j->state.reg[ETCH_REG_RSP].kind != VALUE_ANY);
+	if (j->table || f->piece->plt)
+		return true;
+	state_rule(&j->state, &rule);
+	return !state_is_entry(&j->state) && rule.kind != ETCH_RULE_UNDEF;
 }
 
 static bool jumps_agree(const struct flow *f, struct state *out)
