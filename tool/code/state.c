@@ -150,7 +150,7 @@ static void align(struct state *s, unsigned r, uint32_t at)
 {
 	/* Of a pointer into the frame comes a new base; of anything else nothing. */
 	if (!is_address(s->reg[r])) {
-		s->reg[r] = any;
+		s->reg[r] = any; /* rsp: state_step() */
 		return;
 	}
 	/* rsp is 8 modulo 16 at entry (psABI 3.2.2), but that a caller keeps to it
@@ -309,8 +309,16 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		for (r = 0; r < 16; r++)
 			if (in->writes >> r & 1)
 				s->reg[r] = any;
-	if (s->reg[RSP].off > sp)
+	/* Moved by something unknown: what is stored relative to rsp from now on can be
+	 * found by it all the same, as in a realigned frame. */
+	if (!is_address(s->reg[RSP]) &&
+	    (in->a == RSP || (in->op == STEP_SWAP && in->b == RSP) || (in->writes >> RSP & 1))) {
+		aligned_forget(s);
+		s->align = at + 1;
+		s->reg[RSP] = value_of(VALUE_ALIGNED, 0, 0);
+	} else if (s->reg[RSP].off > sp) {
 		slots_trim(s, RED_ZONE);
+	}
 }
 
 void state_call(struct state *s)
