@@ -548,6 +548,65 @@ def test_an_object_is_as_what_it_links_to(dump, tmp_path, cc, kind):
         assert rows.compare(rows.cfi_rows(lib)[0], rows.parse_tsv(dump("rows", lib))).agree > 0
 
 
+def test_relocations_that_do_not_fit_or_name_nothing(dump, tmp_path):
+    """Such an FDE is left out; cut off to 32 bits it would be about other code."""
+    obj = tmp_path / "t.o"
+    run(["gcc", "-O1", "-ffunction-sections", "-c", "-x", "c", "-", "-o", obj],
+        input="int a(int x){return x;} int b(int x){return x+1;} int c(int x){return x+2;}\n")
+    data = bytearray(obj.read_bytes())
+    with open(obj, "rb") as f:
+        at = ELFFile(f).get_section_by_name(".rela.eh_frame")["sh_offset"]
+    whole = functions(dump, obj)
+    assert set(whole) == {"a+0", "b+0", "c+0"}
+    struct.pack_into("<q", data, at + 16, 1 << 40)   # a: an addend of 41 bits
+    struct.pack_into("<I", data, at + 24 + 12, 0)    # b: symbol 0
+    obj.write_bytes(data)
+    assert functions(dump, obj) == {"c+0": whole["c+0"]}
+    assert (dump.bad, dump.dropped) == (0, 2)
+
+
+LPSTART = """
+	.text
+	.globl pads
+	.type pads, @function
+pads:	.cfi_startproc
+	.skip 32, 0x90
+	ret
+	.cfi_endproc
+	.size pads, .-pads
+	.globl throws
+	.type throws, @function
+throws:	.cfi_startproc
+	.cfi_lsda 0x1b, table
+	call throws
+1:	call throws
+2:	ret
+	.cfi_endproc
+	.size throws, .-throws
+	.section .gcc_except_table,"a",@progbits
+table:	.byte 0x1b
+	.long pads-.
+	.byte 0xff, {encoding}, 4f-3f
+3:	{field} 0, 1b-throws, {pad}
+	.byte 0
+	{field} 1b-throws, 2b-1b, 0
+	.byte 0
+4:
+"""
+
+
+@pytest.mark.parametrize("encoding,field", [(1, ".uleb128"), (3, ".long"), (0x0B, ".long")], ids=["uleb", "udata4", "sdata4"])
+def test_landing_pads_in_another_part(dump, tmp_path, encoding, field):
+    """LPStart: gcc has it where a function's pads are apart from it."""
+    source, obj, lib = tmp_path / "t.s", tmp_path / "t.o", tmp_path / "t.so"
+    source.write_text(LPSTART.format(encoding=encoding, field=field, pad=0x12))
+    run(["gcc", "-c", source, "-o", obj])
+    run(["gcc", "-shared", "-nostdlib", "-Wl,-Bsymbolic", obj, "-o", lib])
+    want = [("0", "5", "pads+12"), ("5", "a", "-")]
+    assert functions(dump, obj)["throws+0"][2] == want
+    assert functions(dump, lib)["throws+0"][2] == want
+
+
 class Lsda:
     """A call-site table, read once more."""
 
