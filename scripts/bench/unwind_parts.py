@@ -217,7 +217,7 @@ def part_unwind(args):
         del programs["check of frame pointers"]
         rows, text = cfi_rows(programs["glibc, backtrace"])
         cells = collections.defaultdict(list)
-        for _ in range(2 if args.quick else 7):
+        for _ in range(2 if args.quick else 5):
             for mode, functions, what in MODES:
                 for name, program in programs.items():
                     walks = 1000 if mode != "swept" else 60
@@ -322,7 +322,7 @@ def part_lookup(args):
     programs = {name: lookup_build(name, flags) for name, _, flags in LOOKUPS}
     shifted = {(name, n): lookup_build(name, flags, PROBE_AT + n)
                for name, _, flags in LOOKUPS[:2] for n in range(0, 64, 4)}
-    rounds, turns = (2, 2) if args.quick else (4, 7)
+    rounds, turns = (2, 2) if args.quick else (2, 5)
     for file in files:
         table_ = sidecar(file)
         info, cells = {}, collections.defaultdict(list)
@@ -468,7 +468,7 @@ def part_generator(args):
             commands[f"etch rewrite, -j{jobs}"] = [B / "etch", "rewrite", "--only", "orc", f"-j{jobs}", "-o", made, file]
         commands["etch rewrite, --no-cfi"] = [B / "etch", "rewrite", "--only", "orc", "--no-cfi", "-o", made, file]
         runs = collections.defaultdict(list)
-        for _ in range(2 if args.quick else 7):
+        for _ in range(2 if args.quick else 5):
             for name, command in commands.items():
                 runs[name].append(process(*command))
         text = executable(file)
@@ -544,7 +544,7 @@ def part_sampler(args):
                 program = dir_ / f"{file.name}-{map_}"
                 sh(B / "etch", "rewrite", "--only", "orc", f"--unwind-map={map_}", "-o", program, file)
             commands[name] = (program, so)
-        for _ in range(2 if args.quick else 9):
+        for _ in range(2 if args.quick else 5):
             for name, (program, so) in commands.items():
                 out = dir_ / "samples"
                 out.unlink(missing_ok=True)

@@ -70,6 +70,8 @@ static void shapes_build(const struct etch_unwind *u)
 	struct wide *wide = memory(u->rows, sizeof *wide);
 	uint32_t *lookup = memory(blocks + 1, sizeof *lookup), *odd_lookup = memory(odd + 1, sizeof *odd_lookup);
 	const struct etch_rule *rule, *last = NULL;
+	uint64_t map = u->map ? etch_map_bytes(u) + 4ull * u->map_page_count + (uint64_t)ETCH_UNIT_SIZE * u->map_unit_count +
+	                                8ull * u->map_palette_count : 0;
 	uint32_t n = 0, i;
 
 	for (at = 0; at < u->text_size; at++) {
@@ -106,8 +108,7 @@ static void shapes_build(const struct etch_unwind *u)
 	printf("# rows\t%u\ttext\t%llu\tip\t%zu\tpacked\t%zu\twide\t%zu\tlookup\t%zu\todd\t%zu\tblock\t%llu\tmap\t%llu\n", n,
 	       (unsigned long long)u->text_size, n * sizeof *ip, n * sizeof *orc, n * sizeof *wide,
 	       (size_t)(blocks + 1) * sizeof *lookup, (size_t)(odd + 1) * sizeof *odd_lookup,
-	       (unsigned long long)(u->bytes - (u->map ? u->bytes - u->map : 0)),
-	       (unsigned long long)(u->map ? u->bytes - u->map : 0));
+	       (unsigned long long)(u->bytes - map), (unsigned long long)map);
 }
 
 /* Offsets of addresses behind an E8 rel32 that leads into the text, where a row is a call
