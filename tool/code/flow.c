@@ -995,14 +995,24 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 }
 
-/* Registers that something is known of. */
-static unsigned known(const struct state *s)
+/* Can an instruction change what rules are made of? Most load to, or compute in,
+ * registers that nothing is known of. */
+static bool is_idle(const struct step *in, const struct state *s, const struct compared *c)
 {
-	unsigned r, mask = 0;
+	unsigned mask = in->writes;
 
-	for (r = 0; r < 16; r++)
-		mask |= (unsigned)(s->reg[r].kind != VALUE_ANY) << r;
-	return mask;
+	if (in->flow == FLOW_BRANCH)
+		return c->op != STEP_COMPARE && !mask;
+	if (in->flow != FLOW_NEXT)
+		return false;
+	if (in->op == STEP_FETCH)
+		mask |= 1u << in->a;
+	else if (in->op != STEP_NONE && in->op != STEP_COMPARE && in->op != STEP_LIMIT)
+		return false;
+	for (; mask; mask &= mask - 1)
+		if (s->reg[__builtin_ctz(mask)].kind != VALUE_ANY)
+			return false;
+	return true;
 }
 
 void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
@@ -1037,9 +1047,7 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 		if (in.flow != FLOW_NEXT || off + in.len >= size || !walked(f, off + in.len))
 			exits_note(f, f->piece->start + off, in.len, &s);
 		next = off + in.len;
-		/* What is written to registers that nothing is known of does not matter. */
-		same = (in.op == STEP_NONE || in.op == STEP_COMPARE || in.op == STEP_LIMIT) && !(in.writes & known(&s)) &&
-		       (in.flow == FLOW_NEXT || (in.flow == FLOW_BRANCH && c.op != STEP_COMPARE));
+		same = is_idle(&in, &s, &c);
 		advance(&in, &s, (uint32_t)off, &c);
 	}
 }

@@ -5,6 +5,7 @@
  * until nothing is new.
  */
 #include "code/frames.h"
+#include "elf/memory.h"
 
 #include "code/emit.h"
 #include "code/noreturn.h"
@@ -901,7 +902,7 @@ static int rows_join(struct work *w, struct error *e)
 	for (i = 0; i < w->pieces.count; i++)
 		total += w->state[i].rows.count;
 	out->rows.room = total + total / 8 + 64;
-	out->rows.rows = malloc(out->rows.room * sizeof(*out->rows.rows));
+	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
 	if (!out->rows.rows)
 		return error_set(e, "out of memory");
 	for (i = 0; i < w->pieces.count; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/file.h"
+#include "elf/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e)
 		error_set(e, "%s", S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
 		goto fail;
 	}
-	*bytes = malloc((size_t)st.st_size + 1);
+	*bytes = big_alloc((size_t)st.st_size + 1);
 	if (!*bytes) {
 		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
 		goto fail;

@@ -16,6 +16,7 @@
 
 #include "segment.h"
 #include "segment_slot.h"
+#include "elf/memory.h"
 
 #define ADDRESS_END (1ull << 47) /* of user space with 4-level page tables */
 
@@ -837,7 +838,9 @@ static int layout_write(const struct layout *l, const struct segment_section *se
 	bool same = same_headers(l);
 
 	*out_size = same ? l->f.size : l->out_size;
-	*out = same ? malloc(*out_size) : calloc(1, *out_size);
+	*out = big_alloc(*out_size);
+	if (*out && !same)
+		memset(*out, 0, *out_size);
 	if (!*out)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
 	if (same) {

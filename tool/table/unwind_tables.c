@@ -3,6 +3,7 @@
  * The block table (etch/orc.h) from rows and back.
  */
 #include "table/unwind_tables.h"
+#include "elf/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 
 	memset(out, 0, sizeof(*out));
 	out->room = in->count + 1;
-	out->rows = malloc(out->room * sizeof(*out->rows));
+	out->rows = big_alloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
 		return no_memory(e);
 	if (in->count && (in->rows[0].addr & 255))
