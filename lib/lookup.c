@@ -16,8 +16,7 @@
  * Tables made for other modules are kept for good, found by the address where the
  * module was, and believed only if the module there now is the one they were made for:
  * the same ELF header (which has the file's section header offset) and the same
- * build-id, or without one the same program headers and the same search table of
- * .eh_frame. They are published with release stores and never changed or freed, so
+ * build-id, or without one the same .eh_frame. They are published with release stores and never changed or freed, so
  * that a reader needs no lock. The same file at another address uses the same table.
  */
 #include <dlfcn.h>
@@ -32,6 +31,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "eh_frame.h"
 #include "unwind_internal.h"
 
 /* tool/elf/segment.h: the note that a segment of etch's begins with. */
@@ -47,31 +47,27 @@ struct note {
 
 /* ---- what is loaded ------------------------------------------------------------ */
 
-/* A module, and what the dynamic linker says about it. */
-struct image {
-	uint64_t start, end, bias;
-	const Elf64_Phdr *phdr;
-	unsigned phnum;
-};
-
 /* Where _dl_find_object is missing: what dl_iterate_phdr(3) said at start and at the
  * last etch_unwind_prepare(). Never freed. */
 struct snapshot {
 	size_t count;
-	struct image image[];
+	struct prepare_image image[];
 };
 static struct snapshot *snapshot;
 
-static struct image program; /* phdr and phnum only */
+/*
+ * The main program, which stays. glibc's _dl_find_object knows only the first segment
+ * of a static one (2.36).
+ */
+static struct prepare_image program;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 /* noplt: lazy binding has no business in a signal handler. */
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak, noplt));
 #endif
 
-/* Reads an ELF header and program headers in memory. Those of a program that is not
- * linked in the usual way may lie elsewhere: the kernel has said where. */
-static int image_headers(struct image *im)
+/* Reads an ELF header and program headers in memory. */
+static int image_headers(struct prepare_image *im)
 {
 	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(uintptr_t)im->start;
 	uint32_t magic;
@@ -86,15 +82,17 @@ static int image_headers(struct image *im)
 			return 1;
 		}
 	}
-	im->phdr = program.phdr;
-	im->phnum = program.phnum;
-	return im->phdr && (uint64_t)(uintptr_t)im->phdr - im->start < im->end - im->start;
+	return 0;
 }
 
-static int image_find(uint64_t at, struct image *im)
+int lookup_image(uint64_t at, struct prepare_image *im)
 {
 	const struct snapshot *s;
 
+	if (at - program.start < program.end - program.start) {
+		*im = program;
+		return 1;
+	}
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 	struct dl_find_object o;
 
@@ -117,13 +115,13 @@ static int image_find(uint64_t at, struct image *im)
 	return 0;
 }
 
-static int inside(const struct image *im, uint64_t at, uint64_t size)
+static int inside(const struct prepare_image *im, uint64_t at, uint64_t size)
 {
 	return at >= im->start && at <= im->end && size <= im->end - at;
 }
 
 /* Is all of this range inside a segment that can be read? */
-static int readable(const struct image *im, uint64_t at, uint64_t size)
+static int readable(const struct prepare_image *im, uint64_t at, uint64_t size)
 {
 	for (unsigned i = 0; i < im->phnum; i++) {
 		const Elf64_Phdr *p = &im->phdr[i];
@@ -138,7 +136,7 @@ static int readable(const struct image *im, uint64_t at, uint64_t size)
 
 /* The table in the module itself, the number of the program header of its segment and
  * the bytes that may be read there; or null. */
-static const struct etch_unwind *image_table(const struct image *im, unsigned *index, uint64_t *size)
+static const struct etch_unwind *image_table(const struct prepare_image *im, unsigned *index, uint64_t *size)
 {
 	/* From the last: the tool puts its segment above every other. */
 	for (unsigned i = im->phnum; i--;) {
@@ -162,7 +160,7 @@ static const struct etch_unwind *image_table(const struct image *im, unsigned *i
 	return NULL;
 }
 
-static int orc_open(const struct image *im, const struct etch_unwind *u, struct etch_orc_table *t)
+static int orc_open(const struct prepare_image *im, const struct etch_unwind *u, struct etch_orc_table *t)
 {
 	uint64_t lookups = ((u->text_size + 255) >> 8) + 1;
 
@@ -228,7 +226,7 @@ static inline __attribute__((always_inline)) int same_words(const void *a, const
 	return !differ;
 }
 
-static const struct unwind_module *opened_find(const struct image *im)
+static const struct unwind_module *opened_find(const struct prepare_image *im)
 {
 	const struct opened *o = __atomic_load_n(opened_slot(im->start), __ATOMIC_ACQUIRE);
 
@@ -239,7 +237,7 @@ static const struct unwind_module *opened_find(const struct image *im)
 	return NULL;
 }
 
-static void opened_add(const struct image *im, const struct etch_unwind *u, unsigned index, const struct unwind_module *m)
+static void opened_add(const struct prepare_image *im, const struct etch_unwind *u, unsigned index, const struct unwind_module *m)
 {
 	struct opened **slot = opened_slot(im->start), *o, *none = NULL;
 	unsigned n = __atomic_load_n(&opened_count, __ATOMIC_RELAXED);
@@ -270,7 +268,7 @@ struct identity {
 	Elf64_Phdr note; /* the PT_NOTE that holds the build-id; all zero: none */
 	uint32_t note_index, id_offset, id_size;
 	uint8_t id[32];
-	uint64_t sum;    /* without a build-id: of program headers and .eh_frame_hdr */
+	uint64_t sum;    /* without a build-id: of program headers and .eh_frame */
 };
 
 struct made {
@@ -292,39 +290,53 @@ static struct made **made_bucket(uint64_t start)
 
 static uint64_t sum_add(uint64_t sum, const void *p, uint64_t size)
 {
-	const uint32_t *x = p;
+	uint64_t lane[4] = { sum, 1, 2, 3 }, word;
 
-	for (uint64_t i = 0; i < size / 4; i++)
-		sum = (sum ^ x[i]) * 0x100000001b3u;
-	return sum;
+	for (uint64_t i = 0; i + 32 <= size; i += 32)
+		for (unsigned k = 0; k < 4; k++) {
+			memcpy(&word, (const uint8_t *)p + i + 8 * k, 8);
+			lane[k] = (lane[k] ^ word) * 0x9e3779b97f4a7c15u;
+			lane[k] ^= lane[k] >> 32;
+		}
+	for (uint64_t i = size & ~(uint64_t)31; i < size; i++)
+		lane[0] = (lane[0] ^ ((const uint8_t *)p)[i]) * 0x9e3779b97f4a7c15u;
+	for (unsigned k = 1; k < 4; k++)
+		lane[0] = (lane[0] ^ lane[k]) * 0x9e3779b97f4a7c15u;
+	return lane[0];
 }
 
-/* Program headers, and two kilobytes from each end of .eh_frame_hdr, which begins with
- * the addresses of functions. */
-static uint64_t image_sum(const struct image *im)
+/*
+ * Program headers, .eh_frame_hdr and .eh_frame: what a table is made from. All of it at
+ * each look-up, 100 KB in some 10 us: a file without a build-id may be another one with
+ * the same layout. More than SUM_MOST is not looked at: such a module gets no table,
+ * unless it is the program, which stays.
+ */
+#define SUM_MOST (1u << 20)
+
+static int image_sum(const struct prepare_image *im, uint64_t *out)
 {
-	uint64_t sum = sum_add(0xcbf29ce484222325u, im->phdr, im->phnum * sizeof(*im->phdr));
+	struct etch_cfi_hdr h;
+	struct etch_cfi cfi;
+	uint64_t sum = sum_add(0, im->phdr, im->phnum * sizeof(*im->phdr));
 
-	for (unsigned i = 0; i < im->phnum; i++) {
-		const Elf64_Phdr *p = &im->phdr[i];
-		uint64_t at = im->bias + p->p_vaddr, part = p->p_memsz < 2048 ? p->p_memsz : 2048;
-
-		if (p->p_type != PT_GNU_EH_FRAME || (at & 3) || !readable(im, at, p->p_memsz))
-			continue;
-		sum = sum_add(sum, (const void *)(uintptr_t)at, part);
-		sum = sum_add(sum, (const void *)(uintptr_t)(at + ((p->p_memsz - part) & ~(uint64_t)3)), part);
-	}
-	return sum;
+	*out = sum;
+	if (im->start == program.start)
+		return 1;
+	if (!eh_frame_open(im, &h, &cfi) || cfi.size > SUM_MOST)
+		return 0;
+	sum = sum_add(sum, h.table, 8 * h.count);
+	*out = sum_add(sum, cfi.bytes, cfi.size);
+	return 1;
 }
 
-static int image_is(const struct image *im, const struct identity *id)
+static int image_is(const struct prepare_image *im, const struct identity *id)
 {
-	uint64_t at;
+	uint64_t at, sum;
 
 	if (!same_words((const void *)(uintptr_t)im->start, &id->header, sizeof(id->header) / 8))
 		return 0;
 	if (!id->id_size)
-		return image_sum(im) == id->sum;
+		return image_sum(im, &sum) && sum == id->sum;
 	/* The header is the same, and so is the number of program headers. */
 	if (!same_words(&im->phdr[id->note_index], &id->note, sizeof(id->note) / 8))
 		return 0;
@@ -337,7 +349,7 @@ static int image_is(const struct image *im, const struct identity *id)
 	return 1;
 }
 
-static const struct made *made_find(const struct image *im)
+static const struct made *made_find(const struct prepare_image *im)
 {
 	const struct made *e = __atomic_load_n(made_bucket(im->start), __ATOMIC_ACQUIRE);
 
@@ -349,7 +361,7 @@ static const struct made *made_find(const struct image *im)
 
 /* ---- looking up -------------------------------------------------------------------- */
 
-static const struct unwind_module *image_open(const struct image *im, struct unwind_module *room)
+static const struct unwind_module *image_open(const struct prepare_image *im, struct unwind_module *room)
 {
 	const struct unwind_module *m = opened_find(im);
 	const struct etch_unwind *u;
@@ -375,9 +387,9 @@ static const struct unwind_module *image_open(const struct image *im, struct unw
 const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room)
 {
 	const struct unwind_module *m;
-	struct image im;
+	struct prepare_image im;
 
-	if (!image_find(at, &im))
+	if (!lookup_image(at, &im))
 		return NULL;
 	m = image_open(&im, room);
 	return m && at - m->text < m->text_size ? m : NULL;
@@ -486,7 +498,7 @@ static void *keep(uint64_t size)
 }
 
 /* The build-id note of a module (gABI "Note Section"): into id. */
-static void image_build_id(const struct image *im, struct identity *id)
+static void image_build_id(const struct prepare_image *im, struct identity *id)
 {
 	for (unsigned i = 0; i < im->phnum; i++) {
 		const Elf64_Phdr *p = &im->phdr[i];
@@ -519,7 +531,7 @@ static void image_build_id(const struct image *im, struct identity *id)
 	}
 }
 
-static int identity_of(const struct image *im, struct identity *id)
+static int identity_of(const struct prepare_image *im, struct identity *id)
 {
 	if (!inside(im, im->start, sizeof(id->header)))
 		return 0;
@@ -529,9 +541,7 @@ static int identity_of(const struct image *im, struct identity *id)
 	if ((uint64_t)(uintptr_t)im->phdr != im->start + id->header.e_phoff || im->phnum != id->header.e_phnum)
 		return 0;
 	image_build_id(im, id);
-	if (!id->id_size)
-		id->sum = image_sum(im);
-	return 1;
+	return id->id_size || image_sum(im, &id->sum);
 }
 
 /* The whole file in memory of its own: a table that has been checked must not change,
@@ -603,10 +613,9 @@ static const struct made *made_elsewhere(const struct identity *id)
 }
 
 /* 1 if the module has a table now. Under the mutex. */
-static int image_prepare(const struct image *im)
+static int image_prepare(const struct prepare_image *im)
 {
 	const struct etch_unwind *u;
-	struct prepare_image from = { im->bias, im->start, im->end, im->phdr, im->phnum };
 	const struct made *other;
 	struct identity id;
 	struct made *e, **bucket;
@@ -627,7 +636,7 @@ static int image_prepare(const struct image *im)
 	} else {
 		u = sidecar_read(&id, &size);
 		if (!u)
-			u = prepare_table(&from, &size);
+			u = prepare_table(im, &size);
 		if (!u || !etch_unwind_header_valid(u, size))
 			return 0;
 	}
@@ -646,7 +655,7 @@ static int image_prepare(const struct image *im)
 	return 1;
 }
 
-static void image_of(const struct dl_phdr_info *info, struct image *im)
+static void image_of(const struct dl_phdr_info *info, struct prepare_image *im)
 {
 	im->bias = info->dlpi_addr;
 	im->phdr = info->dlpi_phdr;
@@ -674,7 +683,7 @@ struct pass {
 static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct pass *pass = arg;
-	struct image im, found;
+	struct prepare_image im, found;
 	int unchanged;
 
 	pthread_mutex_lock(&mutex);
@@ -694,7 +703,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 		}
 		image_of(info, &im);
 		/* By the bounds with which it will be looked up. */
-		if (im.start < im.end && image_find(im.start, &found) && !image_prepare(&found))
+		if (im.start < im.end && lookup_image(im.start, &found) && !image_prepare(&found))
 			pass->missing++;
 	}
 	pass->seen = 1;
@@ -705,7 +714,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 static int snapshot_one(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct pass *pass = arg;
-	struct image im;
+	struct prepare_image im;
 
 	(void)size;
 	image_of(info, &im);
@@ -724,7 +733,7 @@ static void snapshot_make(void)
 	struct snapshot *now = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
 
 	for (;;) {
-		uint64_t size = sizeof(struct snapshot) + pass.room * sizeof(struct image);
+		uint64_t size = sizeof(struct snapshot) + pass.room * sizeof(struct prepare_image);
 
 		pass.snapshot = map_new(size);
 		if (!pass.snapshot)
@@ -736,7 +745,7 @@ static void snapshot_make(void)
 			continue;
 		}
 		if (now && now->count == pass.snapshot->count &&
-		    !memcmp(now->image, pass.snapshot->image, now->count * sizeof(struct image)))
+		    !memcmp(now->image, pass.snapshot->image, now->count * sizeof(struct prepare_image)))
 			munmap(pass.snapshot, size);
 		else
 			__atomic_store_n(&snapshot, pass.snapshot, __ATOMIC_RELEASE);
@@ -785,12 +794,30 @@ UNWIND_API int etch_unwind_sidecars(const char *directory)
 	return 0;
 }
 
+static int program_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct prepare_image im;
+
+	(void)size, (void)arg;
+	if ((unsigned long)info->dlpi_phdr != getauxval(AT_PHDR))
+		return 0;
+	image_of(info, &im);
+	if (im.start < im.end) {
+		program.bias = im.bias;
+		program.phdr = im.phdr;
+		program.phnum = im.phnum;
+		program.start = im.start;
+		/* Last: a signal handler may look. */
+		__atomic_store_n(&program.end, im.end, __ATOMIC_RELEASE);
+	}
+	return 1;
+}
+
 __attribute__((constructor(101))) static void lookup_start(void)
 {
 	const char *directory = secure_getenv("ETCH_SIDECAR_DIR");
 
-	program.phdr = (const Elf64_Phdr *)getauxval(AT_PHDR);
-	program.phnum = (unsigned)getauxval(AT_PHNUM);
+	dl_iterate_phdr(program_find, NULL);
 	if (directory && !sidecars_set)
 		etch_unwind_sidecars(directory);
 	pthread_atfork(NULL, NULL, fork_child);

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <ucontext.h>
 
+#include "recover.h"
 #include "unwind_internal.h"
 
 /* Signal frames and loaded CFAs may lead to another stack: so often, at most. */
@@ -31,6 +32,7 @@ struct cursor {
 	uint32_t switches;
 	int interrupted;   /* rip is looked up as it is */
 	const struct etch_target *target; /* null: this process */
+	const uint64_t *saved; /* registers of the last interrupted frame, in saved_order; null: there was none */
 	struct window window;
 	const struct unwind_module *shared; /* the module that rip was in last; null: it is in `room` */
 	struct unwind_module room;          /* text_size 0: none */
@@ -121,14 +123,47 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 		c->reg[i] = reg[i];
 	c->known = KNOWN_ALL;
 	c->interrupted = 1;
+	c->saved = (const uint64_t *)(uintptr_t)at;
+	return ETCH_UNWIND_OK;
+}
+
+/*
+ * A register that a rule of an outer frame needs and the tables do not follow: the
+ * dynamic linker's lazy resolver has its CFA in rbx. Found from .eh_frame, once more
+ * from the last frame whose registers are all known; where no frame was interrupted,
+ * from here.
+ */
+NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, unsigned reg)
+{
+	uint64_t from[17] = { 0 };
+
+	if (c->target || c->interrupted)
+		return ETCH_UNWIND_REGISTER;
+	if (c->saved)
+		for (int i = 0; i < 17; i++)
+			from[saved_order[i]] = c->saved[i];
+	else
+		__asm__ __volatile__("mov %%rbx, 3*8(%0)\n\t"
+		                     "mov %%rsp, 4*8(%0)\n\t"
+		                     "mov %%rbp, 5*8(%0)\n\t"
+		                     "mov %%r12, 12*8(%0)\n\t"
+		                     "mov %%r13, 13*8(%0)\n\t"
+		                     "mov %%r14, 14*8(%0)\n\t"
+		                     "mov %%r15, 15*8(%0)\n\t"
+		                     "lea 0f(%%rip), %%rcx\n"
+		                     "0:\tmov %%rcx, 16*8(%0)"
+		                     : : "r"(from) : "rcx", "memory");
+	if (recover_register(from, c->reg[ETCH_RIP], c->reg[ETCH_RSP], reg, lookup_image, &c->reg[reg]))
+		return ETCH_UNWIND_REGISTER;
+	c->known |= KNOWN(reg);
 	return ETCH_UNWIND_OK;
 }
 
 NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 {
 	unsigned reg = r->cfa & 15;
-	uint64_t cfa, ip, bp = c->reg[ETCH_RBP], at, sp = c->reg[ETCH_RSP];
-	int bp_known = !!(c->known & KNOWN(ETCH_RBP));
+	uint64_t cfa, ip, bp, at, sp = c->reg[ETCH_RSP];
+	int bp_known;
 
 	if (r->kind == ETCH_RULE_UNDEF)
 		return ETCH_UNWIND_UNDEFINED;
@@ -136,8 +171,10 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 		return ETCH_UNWIND_END;
 	if (r->kind == ETCH_RULE_SIGNAL)
 		return step_signal(c, r);
-	if (!(c->known & KNOWN(reg)))
+	if (!(c->known & KNOWN(reg)) && register_recover(c, reg))
 		return ETCH_UNWIND_REGISTER;
+	bp = c->reg[ETCH_RBP];
+	bp_known = !!(c->known & KNOWN(ETCH_RBP));
 	cfa = c->reg[reg] + (uint64_t)(int64_t)r->cfa_off;
 	if (r->cfa & ETCH_CFA_DEREF) {
 		if (word_read(c, cfa, &cfa))
@@ -685,6 +722,7 @@ static void cursor_start(struct cursor *c)
 {
 	c->frames = c->switches = 0;
 	c->target = NULL;
+	c->saved = NULL;
 	c->window.lo = c->window.hi = 0;
 	c->shared = NULL;
 	c->room.text = c->room.text_size = 0;
@@ -696,8 +734,9 @@ static void cursor_from(struct cursor *c, const void *ucontext)
 	const ucontext_t *u = ucontext;
 
 	cursor_start(c);
+	c->saved = (const uint64_t *)(const void *)u->uc_mcontext.gregs;
 	for (int i = 0; i < 17; i++)
-		c->reg[saved_order[i]] = (uint64_t)u->uc_mcontext.gregs[i];
+		c->reg[saved_order[i]] = c->saved[i];
 	c->known = KNOWN_ALL;
 	c->interrupted = 1;
 }

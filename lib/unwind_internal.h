@@ -47,6 +47,17 @@ static inline int window_has(const struct window *w, uint64_t at)
 
 /* ---- modules (lookup.c) -------------------------------------------------------- */
 
+/* A loaded module. */
+struct prepare_image {
+	uint64_t bias;       /* run-time address less link-time address */
+	uint64_t start, end; /* run-time hull of its PT_LOADs */
+	const Elf64_Phdr *phdr;
+	unsigned phnum;
+};
+
+/* The one that an address is in: 1, or 0. Async-signal-safe. */
+int lookup_image(uint64_t at, struct prepare_image *im);
+
 /* The table of a module, opened. */
 struct unwind_module {
 	uint64_t text, text_size; /* address of the first byte covered, and bytes */
@@ -84,13 +95,6 @@ static inline void module_rule(const struct unwind_module *m, uint64_t at, struc
 }
 
 /* ---- tables from .eh_frame (prepare.c) ------------------------------------------- */
-
-struct prepare_image {
-	uint64_t bias;       /* run-time address less link-time address */
-	uint64_t start, end; /* run-time hull of its PT_LOADs */
-	const Elf64_Phdr *phdr;
-	unsigned phnum;
-};
 
 /*
  * A table (block encoding) in mapped memory of its own, or null: no .eh_frame that can

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""libetch's unwinder. The program is tests/unwind/walks.c, which compares it with
+glibc's backtrace(3), an interpreter of .eh_frame, at every place that it walks from."""
+
+import os
+import re
+import shutil
+
+import pytest
+from conftest import INCLUDE, TESTS, run
+
+SOURCE = TESTS / "unwind" / "walks.c"
+PLUGIN = TESTS / "unwind" / "walks_plugin.c"
+
+# compiler, flags, options of etch rewrite
+KINDS = {
+    "pie": ("gcc", ["-O2", "-fPIE", "-pie"], []),
+    "no-pie": ("gcc", ["-O2", "-fno-pie", "-no-pie"], []),
+    "static": ("gcc", ["-O2", "-fno-pie", "-static"], []),
+    "static-pie": ("gcc", ["-O2", "-fPIE", "-static-pie"], []),
+    "shared": ("gcc", ["-O2"], []),  # with libetch.so
+    "O0": ("gcc", ["-O0"], []),
+    "clang": ("clang", ["-O2"], []),
+    "lld": ("clang", ["-O2", "-fuse-ld=lld"], ["--unwind-map=128"]),
+    "now": ("gcc", ["-O2", "-Wl,-z,now,--build-id=none"], ["--unwind-map=none"]),
+    "avx": ("gcc", ["-O3", "-mstackrealign", "-fstack-clash-protection", "-fcf-protection"], []),
+    "orc": ("gcc", ["-O2"], ["--encoding", "orc"]),
+    "no-cfi": ("gcc", ["-O2"], ["--no-cfi"]),
+}
+
+
+@pytest.fixture(scope="session")
+def walks(build, tmp_path_factory):
+    """The program of a kind; `rewritten` says whether it has a table of its own."""
+    made = {}
+
+    def make(kind, rewritten=True):
+        if (kind, rewritten) in made:
+            return made[kind, rewritten]
+        cc, flags, options = KINDS[kind]
+        out = tmp_path_factory.mktemp("walks") / "walks"
+        lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
+        run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", *flags, "-o", out,
+             SOURCE, *lib, "-pthread", "-ldl"])
+        if rewritten:
+            run([build / "etch", "rewrite", "--only", "orc", *options, out])
+        made[kind, rewritten] = out
+        return out
+
+    return make
+
+
+def done(argv, **kw):
+    p = run(argv, **kw)
+    assert p.stdout.endswith("done\n"), p.stdout
+    return p
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", ["plain", "signal", "altstack", "first", "limits", "coroutine"])
+def test_places(walks, kind, case):
+    done([walks(kind), case])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_instruction(walks, kind):
+    """Stepped with the trap flag: prologues, epilogues, PLT, the lazy resolver, libc."""
+    p = done([walks(kind), "step", "4000"], env={**os.environ, "LD_BIND_NOW": ""})
+    assert int(re.search(r"(\d+) steps", p.stdout)[1]) > 2000
+
+
+@pytest.mark.parametrize("kind", ["pie", "static", "shared", "clang", "lld", "avx", "orc"])
+def test_profiler(walks, kind):
+    done([walks(kind), "prof", "300"])
+
+
+@pytest.mark.parametrize("kind", ["pie", "static", "lld", "now"])
+def test_reuse(walks, kind):
+    """A walk that reuses the previous one finds what a walk finds that does not."""
+    done([walks(kind), "reuse"])
+    done([walks(kind), "deep"])
+
+
+@pytest.mark.parametrize("kind", ["pie", "static", "lld", "now", "orc"])
+def test_corrupt(walks, kind):
+    """Wild registers and wild words on the stack end a walk with a status."""
+    done([walks(kind), "corrupt", "60000"])
+    done([walks(kind), "smash"])
+
+
+def test_corrupt_asan(build_asan, tmp_path):
+    """The same with the library under ASan and UBSan."""
+    out = tmp_path / "walks"
+    run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", f"-I{INCLUDE}", "-fsanitize=address,undefined",
+         "-fno-sanitize-recover=undefined", "-o", out, SOURCE, build_asan / "libetch.a", "-pthread", "-ldl"])
+    run([build_asan / "etch", "rewrite", "--only", "orc", out])
+    env = {**os.environ, "ASAN_OPTIONS": "detect_stack_use_after_return=0:detect_leaks=0"}
+    done([out, "corrupt", "30000"], env=env)
+    done([out, "reuse"], env=env)
+
+
+@pytest.mark.parametrize("kind", ["pie", "static"])
+def test_fork(walks, kind):
+    done([walks(kind), "fork"])
+
+
+def test_no_table(walks):
+    """Without etch_unwind_prepare() a trace ends where libc begins, and says why."""
+    done([walks("pie"), "notable", "14"])
+    # Not even a first frame's caller is known without the program's own table.
+    done([walks("pie", rewritten=False), "notable", "1"])
+
+
+def test_no_rewrite(walks):
+    """Tables from .eh_frame alone."""
+    for case in (["plain"], ["signal"], ["altstack"], ["first"], ["step", "3000"], ["coroutine"], ["limits"], ["reuse"]):
+        done([walks("pie", rewritten=False), *case])
+
+
+# ---- modules ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def plugins(build, tmp_path_factory):
+    """Two plugins of the same layout with frames of different sizes: [HOW][BUILD_ID]."""
+    dir_ = tmp_path_factory.mktemp("plugins")
+    made = {}
+    for id_ in ("none", "sha1"):
+        for how in ("made", "own"):
+            made[how, id_] = []
+            for frame in (40, 72):
+                out = dir_ / f"{how}-{id_}-{frame}.so"
+                run(["gcc", "-O2", "-fPIC", "-shared", f"-Wl,--build-id={id_}", f"-DFRAME={frame}", "-o", out, PLUGIN])
+                if how == "own":
+                    run([build / "etch", "rewrite", "--only", "orc", out])
+                made[how, id_].append(out)
+    return made
+
+
+@pytest.mark.parametrize("id_", ["none", "sha1"])
+@pytest.mark.parametrize("how", ["own", "made"])
+def test_one_in_the_place_of_another(walks, plugins, how, id_):
+    """dlclose and dlopen at the same address, of a file that differs in its rows only."""
+    a, b = plugins[how, id_]
+    assert a.stat().st_size == b.stat().st_size
+    done([walks("pie"), "modules", how, a, b])
+
+
+@pytest.mark.parametrize("how", ["own", "made"])
+def test_threads(walks, plugins, how):
+    done([walks("shared"), "threads", *plugins[how, "sha1"]])
+
+
+def libc_of(program):
+    return [line.split()[2] if "=>" in line else line.split()[0]
+            for line in run(["ldd", program]).stdout.splitlines() if "libc.so" in line or "ld-linux" in line]
+
+
+def build_id(path):
+    return re.search(r"Build ID: ([0-9a-f]+)", run(["readelf", "-n", path]).stdout)[1]
+
+
+@pytest.mark.parametrize("kind", ["pie", "static", "orc"])
+def test_another_process(walks, etch, tmp_path, kind):
+    """A stopped child through ptrace, with the tables of its files."""
+    program = walks(kind)
+    side = tmp_path / "side"
+    side.mkdir()
+    if kind != "static":
+        for lib in libc_of(program):
+            run([etch, "rewrite", "--only", "orc", "--sidecar", side, lib])
+            (side / build_id(lib)).rename(side / os.path.basename(lib))
+    done([program, "remote", side])
+
+
+class TestSidecars:
+    @pytest.fixture
+    def side(self, walks, etch, tmp_path):
+        side = tmp_path / "side"
+        side.mkdir()
+        for lib in libc_of(walks("pie")):
+            run([etch, "rewrite", "--only", "orc", "--sidecar", side, lib])
+        assert len(list(side.iterdir())) == 2
+        return side
+
+    def opened(self, program, side, tmp_path):
+        """Sidecars that a run has opened."""
+        log = tmp_path / "log"
+        done(["strace", "-f", "-e", "trace=open,openat", "-o", log, program, "prepare", "0"],
+             env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+        return [line for line in log.read_text().splitlines() if str(side) in line and "ENOENT" not in line]
+
+    def test_used(self, walks, side, tmp_path):
+        assert shutil.which("strace")
+        assert len(self.opened(walks("pie"), side, tmp_path)) == 2
+        done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+
+    @pytest.mark.parametrize("harm", ["cut", "grown", "id", "magic", "garbage", "empty", "directory", "pool"])
+    def test_harmed(self, walks, side, tmp_path, harm):
+        """One that is not what it should be is not used: .eh_frame is."""
+        for path in side.iterdir():
+            data = bytearray(path.read_bytes())
+            if harm == "cut":
+                data = data[: len(data) // 2]
+            elif harm == "grown":
+                data += bytes(100)  # what lies behind a table does no harm
+            elif harm == "id":
+                at = data.index(bytes.fromhex(path.name))
+                data[at] ^= 1
+            elif harm == "magic":
+                data[0] ^= 1
+            elif harm == "garbage":
+                data = bytearray(os.urandom(len(data)))
+            elif harm == "empty":
+                data = b""
+            elif harm == "pool":
+                data[200 : len(data) // 2] = bytes(b ^ 0xFF for b in data[200 : len(data) // 2])
+            path.unlink()
+            if harm == "directory":
+                path.mkdir()
+            else:
+                path.write_bytes(data)
+        self.opened(walks("pie"), side, tmp_path)
+
+
+def test_other_failures(walks):
+    """The program says 2 for a case that it does not know: the tests above did run."""
+    run([walks("pie"), "no such case"], ok=2)
+    run([walks("pie"), "notable", "3"], ok=1)
