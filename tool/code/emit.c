@@ -190,6 +190,10 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	uint64_t end = addr + len, at;
 	bool fresh = !same;
 
+	if (same && addr == e->at && end <= e->quiet) {
+		e->at = end;
+		return;
+	}
 	if (addr < e->at)
 		return; /* an instruction inside another: the outer one has its row */
 	if (!same) {
@@ -222,6 +226,8 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		fresh = true;
 	}
 	e->at = end;
+	e->quiet = e->cfi_at == e->cfi_count ? UINT64_MAX
+	           : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end : e->cfi[e->cfi_at].start;
 }
 
 /* A signal's return: the registers are the kernel's, no code says where. */
@@ -273,6 +279,7 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 	e->failed = e->silent = false;
 	e->no_cfi = no_cfi;
 	e->at = e->piece->start;
+	e->quiet = 0;
 	if (e->piece->fde >= 0 && !no_cfi && e->piece->plt)
 		plt_rows(e, env);
 	else if (e->piece->fde >= 0 && !no_cfi)

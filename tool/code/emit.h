@@ -33,6 +33,7 @@ struct emit {
 	const struct piece *piece;
 	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
 	uint64_t at;              /* rows are made up to here */
+	uint64_t quiet;           /* up to here .eh_frame has the row that it has at `at` */
 	struct etch_rule rule;    /* of the state seen last */
 	struct state state;
 };

@@ -561,7 +561,10 @@ static void learn(const struct compared *c, unsigned cond, bool taken, struct st
 /* From the state before an instruction to the one behind it, where it goes on. */
 static void advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
-	if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
+	if (in->flow == FLOW_NEXT && in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
+		if (in->cond)
+			c->op = STEP_NONE;
+	} else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
 		state_call(s);
 		c->op = STEP_NONE;
 		c->bound.size = 0;
