@@ -184,29 +184,21 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->map_page_shift = (uint8_t)etch_map_page_shift(u->map_shift);
 }
 
-/* The rule of a run's row in force `after` bytes behind the run's start. */
-static inline const struct etch_rule *etch_run_rule(const struct etch_block *t, uint32_t run, uint32_t after)
+/* The rest of etch_block_rule(): idx bytes that are no index into the palette. */
+static __attribute__((noinline, unused)) const struct etch_rule *etch_block_odd(const struct etch_block *t, uint32_t at,
+                                                                                uint32_t after)
 {
-	const struct etch_run *r = &t->run[run];
-	uint32_t k = 1;
+	uint32_t idx = t->pool[at], lo = 0, hi = t->escape_count, k = 1;
 
-	while (k < ETCH_RUN_ROWS && r->off[k] <= after && r->off[k] != 255)
-		k++;
-	return r->idx[k - 1] < t->direct ? &t->palette[r->idx[k - 1]] : &etch_rule_undef;
-}
+	if (idx != ETCH_IDX_ESCAPE && idx >= t->first_run) {
+		const struct etch_run *r = &t->run[idx - t->first_run];
 
-/*
- * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of
- * its row. 255 is behind every row of a run: what the next block inherits.
- */
-static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
-{
-	uint32_t idx = t->pool[at], lo = 0, hi = t->escape_count;
-
-	if (!ETCH_ODD(idx >= t->direct))
-		return &t->palette[idx];
+		while (k < ETCH_RUN_ROWS && r->off[k] <= after && r->off[k] != 255)
+			k++;
+		return r->idx[k - 1] < t->direct ? &t->palette[r->idx[k - 1]] : &etch_rule_undef;
+	}
 	if (idx != ETCH_IDX_ESCAPE)
-		return idx >= t->first_run ? etch_run_rule(t, idx - t->first_run, after) : &etch_rule_undef;
+		return &etch_rule_undef;
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
@@ -218,6 +210,17 @@ static inline const struct etch_rule *etch_block_rule(const struct etch_block *t
 	if (lo == t->escape_count || t->escape[lo].at != at || t->escape[lo].rule >= t->palette_count)
 		return &etch_rule_undef;
 	return &t->palette[t->escape[lo].rule];
+}
+
+/*
+ * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of
+ * its row. 255 is behind every row of a run: what the next block inherits.
+ */
+static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
+{
+	uint32_t idx = t->pool[at];
+
+	return ETCH_ODD(idx >= t->direct) ? etch_block_odd(t, at, after) : &t->palette[idx];
 }
 
 /* Offset in the pool of the record of block b; b up to and with the number of blocks. */
@@ -234,7 +237,7 @@ static inline uint32_t etch_block_record(const struct etch_block *t, uint64_t b)
 static inline const struct etch_rule *etch_block_find_in(const struct etch_block *t, uint64_t offset)
 {
 	uint64_t b = offset >> ETCH_BLOCK_SHIFT;
-	uint32_t s, e, c, k;
+	uint32_t s, e, c, k, idx;
 	const uint8_t *q;
 	__m128i a, v, w;
 
@@ -257,9 +260,23 @@ static inline const struct etch_rule *etch_block_find_in(const struct etch_block
 	if (ETCH_ODD(k == 32))
 		while (k < c && q[k] <= (uint8_t)offset)
 			k++;
-	k = k < c ? k : c;
+	/*
+	 * Branches, not conditional moves: where they are predicted the processor does not
+	 * wait for the comparison, and where not they cost no more (8 against 14-20 ns with
+	 * 48 addresses, 17 against 28 with 65,536 random ones in libc).
+	 */
+	if (ETCH_ODD(k > c)) {
+		k = c;
+		__asm__("");
+	}
 	/* k == 0: what the block inherits is the idx byte before its record. */
-	return etch_block_rule(t, s + (k ? c : 0) + k - 1, k ? (uint8_t)offset - (uint32_t)q[k - 1] : 255);
+	if (!ETCH_ODD(k == 0))
+		s += c + k;
+	s--;
+	idx = t->pool[s];
+	if (!ETCH_ODD(idx >= t->direct))
+		return &t->palette[idx];
+	return etch_block_odd(t, s, k ? (uint8_t)offset - (uint32_t)q[k - 1] : 255);
 }
 
 static inline const struct etch_rule *etch_block_find(const struct etch_unwind *u, uint64_t offset)
