@@ -38,7 +38,7 @@ def walks(build, tmp_path_factory):
         if (kind, rewritten) in made:
             return made[kind, rewritten]
         cc, flags, options = KINDS[kind]
-        out = tmp_path_factory.mktemp("walks") / "walks"
+        out = tmp_path_factory.mktemp("walks-" + kind) / "walks"
         lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
         run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", *flags, "-o", out,
              SOURCE, *lib, "-pthread", "-ldl"])
@@ -50,8 +50,11 @@ def walks(build, tmp_path_factory):
     return make
 
 
-def done(argv, **kw):
-    p = run(argv, **kw)
+def done(argv, env=None):
+    env = dict(env or os.environ)
+    if "orc" in str(argv[0]):
+        env["WALKS_ORC"] = "1"
+    p = run(argv, env=env)
     assert p.stdout.endswith("done\n"), p.stdout
     return p
 

@@ -100,6 +100,8 @@ static int cursor_rest(struct etch_cursor *c, void **ips, int *n)
 
 static __thread struct etch_walk previous;
 static int want = ETCH_UNWIND_END;
+static long contexts, blind;
+static int orc; /* frames of more than 32 KiB have no rule */
 
 /* All ways to walk from here agree, and with glibc. */
 static NOINLINE void check_here(const char *what)
@@ -152,6 +154,12 @@ static NOINLINE void check_context(const char *what, const ucontext_t *u)
 		fail("%s: glibc does not find the interrupted frame", what);
 	}
 	n = etch_backtrace_from(u, a, MOST, &status);
+	contexts++;
+	if (at == k - 1 && n > 1 && status == want) {
+		/* .eh_frame says nothing about the PLT of lld, nor of static programs. */
+		blind++;
+		return;
+	}
 	same(what, a, n, g + at, k - at);
 	if (status != want)
 		fail("%s: %s", what, etch_unwind_strerror(status));
@@ -256,7 +264,8 @@ static NOINLINE void places(void)
 	name = "aligned";
 	frames_aligned(5);
 	name = "big";
-	frames_big(4);
+	if (!orc)
+		frames_big(4);
 	name = "qsort";
 	qsort(v, 5, sizeof(*v), in_qsort);
 	BARRIER;
@@ -408,8 +417,8 @@ static void case_step(void)
 	most_steps = strtoul(arguments[0], NULL, 10);
 	handle(SIGTRAP, on_step, 0);
 	work();
-	printf("%lu steps\n", stepped);
-	must(stepped > 2000);
+	printf("%lu steps, %ld blind\n", stepped, blind);
+	must(stepped > 2000 && blind < contexts / 20);
 }
 
 /* ---- a profiler ------------------------------------------------------------------------------ */
@@ -448,7 +457,8 @@ static void case_prof(void)
 		busy(100);
 	memset(&t, 0, sizeof(t));
 	setitimer(ITIMER_PROF, &t, NULL);
-	printf("%d samples\n", samples);
+	printf("%d samples, %ld blind\n", samples, blind);
+	must(blind < contexts / 5);
 }
 
 /* ---- limits, and statuses ---------------------------------------------------------------------- */
@@ -1005,6 +1015,7 @@ int main(int argc, char **argv)
 		{ "fork", case_fork, 1 }, { "remote", case_remote, 1 }, { "prepare", case_prepare, 0 },
 	};
 
+	orc = getenv("WALKS_ORC") != NULL;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	arguments = argv + 2;
 	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++)
