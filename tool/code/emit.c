@@ -118,8 +118,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		row_push(e, addr, &e->rule, source);
 		return;
 	}
-	w = state_witness(&e->state, &cfi->rule);
-	if (w == WITNESS_DENIES && e->state.weak)
+	w = state_witness(e->state, &cfi->rule);
+	if (w == WITNESS_DENIES && e->state->weak)
 		w = WITNESS_SILENT;
 	if (w == WITNESS_DENIES) {
 		disagreement_push(e, addr, &e->rule, &cfi->rule);
@@ -190,16 +190,15 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	uint64_t end = addr + len, at;
 	bool fresh = !same;
 
+	e->state = before;
 	if (same && addr == e->at && end <= e->quiet) {
 		e->at = end;
 		return;
 	}
 	if (addr < e->at)
 		return; /* an instruction inside another: the outer one has its row */
-	if (!same) {
+	if (!same)
 		rule_of(e, before, &e->rule);
-		state_copy(&e->state, before);
-	}
 	if (addr > e->at) {
 		fill(e, addr);
 		fresh = true;

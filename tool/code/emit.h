@@ -35,7 +35,7 @@ struct emit {
 	uint64_t at;              /* rows are made up to here */
 	uint64_t quiet;           /* up to here .eh_frame has the row that it has at `at` */
 	struct etch_rule rule;    /* of the state seen last */
-	struct state state;
+	const struct state *state; /* of the instruction at hand */
 };
 
 /* Reads what .eh_frame says of a piece, or with no_cfi nothing. False: out of memory. */
