@@ -25,6 +25,9 @@
 /* Frames of one walk: those of 16 bytes each on a stack of 1 GiB. */
 #define FRAMES   (1u << 26)
 
+/* A corrupt stack may have its words anywhere. */
+typedef uint64_t __attribute__((aligned(1), may_alias)) word;
+
 struct cursor {
 	uint64_t reg[17];  /* enum etch_reg; of those in `known` */
 	uint32_t known;
@@ -32,7 +35,7 @@ struct cursor {
 	uint32_t switches;
 	int interrupted;   /* rip is looked up as it is */
 	const struct etch_target *target; /* null: this process */
-	const uint64_t *saved; /* registers of the last interrupted frame, in saved_order; null: there was none */
+	const word *saved; /* registers of the last interrupted frame, in saved_order; null: there was none */
 	struct window window;
 	const struct unwind_module *shared; /* the module that rip was in last; null: it is in `room` */
 	struct unwind_module room;          /* text_size 0: none */
@@ -123,7 +126,7 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 		c->reg[i] = reg[i];
 	c->known = KNOWN_ALL;
 	c->interrupted = 1;
-	c->saved = (const uint64_t *)(uintptr_t)at;
+	c->saved = (const word *)(uintptr_t)at;
 	return ETCH_UNWIND_OK;
 }
 
@@ -271,10 +274,10 @@ struct plain {
 /* A frame. The slot is where its rbp is saved. */
 struct frame {
 	uint64_t ip, sp;
-	const uint64_t *slot;
+	const word *slot;
 };
 
-static const uint64_t lost = 0; /* rbp that is not known; a CFA from it is below every stack */
+static const word lost = 0; /* rbp that is not known; a CFA from it is below every stack */
 
 /* To the frame that the CFA and the slot are for, if that lies where it may. */
 NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct plain *p, struct frame *f, uint64_t cfa,
@@ -284,7 +287,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
 	if (ETCH_ODD(cfa - 8 < f->sp) || ETCH_ODD(cfa > p->hi) || ETCH_ODD(bp_at - p->lo > p->span))
 		return 0;
 	f->ip = word_at(cfa - 8);
-	f->slot = saved ? (const uint64_t *)(uintptr_t)bp_at : f->slot;
+	f->slot = saved ? (const word *)(uintptr_t)bp_at : f->slot;
 	f->sp = cfa;
 	return 1;
 }
@@ -539,7 +542,7 @@ NO_ASAN static void **reuse_follow(struct frame *f, struct trace *t, void **out,
 	r->recorded = 1;
 	f->ip = at->ip & ~UNLINKED;
 	f->sp = at->sp;
-	f->slot = (const uint64_t *)(uintptr_t)at->slot;
+	f->slot = (const word *)(uintptr_t)at->slot;
 	*status = ETCH_UNWIND_OK;
 	if (at == last && w->status != ETCH_UNWIND_OK && (w->status != ETCH_UNWIND_LIMIT || out == end))
 		*status = w->status;
@@ -734,7 +737,7 @@ static void cursor_from(struct cursor *c, const void *ucontext)
 	const ucontext_t *u = ucontext;
 
 	cursor_start(c);
-	c->saved = (const uint64_t *)(const void *)u->uc_mcontext.gregs;
+	c->saved = (const word *)(const void *)u->uc_mcontext.gregs;
 	for (int i = 0; i < 17; i++)
 		c->reg[saved_order[i]] = c->saved[i];
 	c->known = KNOWN_ALL;
