@@ -611,6 +611,20 @@ static void branch(const struct step *in, struct state *s, uint32_t off, const s
 		state_step(s, in, off);
 }
 
+/*
+ * A call throws: its landing pad begins with its frame, less the arguments that
+ * were pushed for it, which the unwinder drops (DW_CFA_GNU_args_size). All that
+ * throw in a function have one frame, so it is that of the call with the least.
+ */
+static void land(const struct flow *f, const struct state *call, struct state *out)
+{
+	state_copy(out, call);
+	if (out->reg[ETCH_REG_RSP].kind == VALUE_CFA && out->reg[ETCH_REG_RSP].off < f->pad_depth)
+		out->reg[ETCH_REG_RSP].off = f->pad_depth;
+	state_call(out);
+	out->weak = true; /* .eh_frame knows how much was pushed */
+}
+
 static void walk_from(struct flow *f, uint32_t start)
 {
 	struct compared c = {0};
@@ -635,11 +649,13 @@ static void walk_from(struct flow *f, uint32_t start)
 		in = &f->steps[i];
 		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
 		              ? pad_of(f, f->piece->start + off) : 0;
-		if (pad) {
+		if (pad && f->pads_held) {
+			if (s.reg[ETCH_REG_RSP].kind == VALUE_CFA && s.reg[ETCH_REG_RSP].off > f->pad_depth)
+				f->pad_depth = s.reg[ETCH_REG_RSP].off;
+		} else if (pad) {
 			struct state landed;
 
-			state_copy(&landed, &s);
-			state_call(&landed);
+			land(f, &s, &landed);
 			follow(f, pad, &landed);
 		}
 		switch (in->flow) {
@@ -923,8 +939,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 
 	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? pad_of(f, addr) : 0;
 	if (pad && !inside(f, pad)) {
-		state_copy(&after, before);
-		state_call(&after);
+		land(f, before, &after);
 		edge_add(f, pad, &after);
 	}
 	switch (in.flow) {
@@ -1067,6 +1082,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
 	f->jump_count = f->edge_count = f->exit_count = 0;
+	f->pads_held = true;
+	f->pad_depth = INT32_MIN;
 	f->dirty = f->failed = f->returns = f->unbalanced = f->ends = f->jumps_agreed = false;
 	f->fresh = 0;
 	if (f->edge_hash)
@@ -1088,6 +1105,15 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 			qsort(f->pads, f->pad_count, sizeof(*f->pads), pad_order);
 	}
 	return !f->failed;
+}
+
+/* Does the piece begin with an instruction that puts another value in rsp? What
+ * makecontext() has pushed as a return address is such a place: nobody called it. */
+static bool switches_stack(const struct flow *f)
+{
+	const struct step *s = f->at[0] ? &f->steps[f->at[0] - 1] : NULL;
+
+	return s && s->a == ETCH_REG_RSP && (s->op == STEP_MOVE || s->op == STEP_LOAD) && s->b != ETCH_REG_RSP;
 }
 
 static bool is_pad(const struct flow *f, uint64_t addr)
@@ -1117,6 +1143,12 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 		if (start != START_FUNCTION || in[i].target != f->piece->start)
 			enter(f, in[i].target, &in[i].state);
 	walk(f);
+	if (f->pad_count) { /* once more, now that it is known where calls throw from */
+		f->pads_held = false;
+		f->dirty = true;
+		walk(f);
+	}
 	jumps_follow(f);
+	f->switches = switches_stack(f);
 	return !f->failed;
 }

@@ -106,12 +106,15 @@ struct flow {
 	size_t todo_count, todo_room;
 	struct flow_pad { uint64_t start, end, pad; } *pads; /* call sites */
 	size_t pad_count, pad_room;
+	bool pads_held;            /* for now, calls do not throw */
+	int32_t pad_depth;         /* rsp, relative to the CFA, of the calls that throw: the highest */
 	struct flow_jump *jumps;   /* indirect */
 	size_t jump_count, jump_room;
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
 	/* Results of the last piece. */
+	bool switches;             /* begins by replacing rsp: where a context made by hand begins */
 	bool ends;                 /* returns somewhere as the function that it was taken for */
 	bool unbalanced;           /* returns, or goes into the middle of another piece, with a frame left; after
 	                            * flow_states() */

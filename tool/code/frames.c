@@ -27,6 +27,7 @@ struct piece_state {
 	uint64_t edges_seen; /* checksum of the edges that it was run with */
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
+	bool switches;       /* a context made by hand begins there */
 	bool sound;          /* taken for a function, it ends as one */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
@@ -339,6 +340,7 @@ static void *worker(void *arg)
 			     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 			     emit_rows(&emit, &flow, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
+			s->switches = flow.switches;
 			if (piece_start(p, s, &emit) != START_PART)
 				s->sound = flow.ends && !flow.unbalanced;
 		}
@@ -894,7 +896,7 @@ static bool row_append(struct row_list *l, uint64_t addr, const struct etch_rule
 
 static int rows_join(struct work *w, struct error *e)
 {
-	static const struct etch_rule none;
+	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
 	struct frames *out = w->out;
 	uint64_t at = 0;
 	size_t i, k, total = 0;
@@ -910,6 +912,10 @@ static int rows_join(struct work *w, struct error *e)
 		struct piece_rows *r = &w->state[i].rows;
 
 		if (i && at != p->start && !row_append(&out->rows, at, &none, ETCH_SOURCE_CODE))
+			return error_set(e, "out of memory");
+		/* Its first address is a return address that no call has made: who looks up
+		 * the byte before finds the end of the stack. */
+		if (w->state[i].switches && i && at < p->start && !row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE))
 			return error_set(e, "out of memory");
 		for (k = 0; k < r->count; k++) {
 			uint64_t end = k + 1 < r->count ? r->rows[k + 1].addr : p->end;
