@@ -10,6 +10,7 @@
 #include "code/emit.h"
 #include "code/noreturn.h"
 #include "code/pieces.h"
+#include "elf/lines.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -56,6 +57,8 @@ struct work {
 	uint64_t *noreturn;         /* sorted */
 	size_t noreturn_count, noreturn_room;
 	uint64_t *noreturn_new;     /* since the last round */
+	char **names;               /* functions that DWARF says do not return, sorted */
+	size_t name_count, name_room;
 	struct flow_edge *edges;    /* sorted by target */
 	size_t edge_count, edge_room;
 	struct flow_exit *exits;
@@ -128,6 +131,44 @@ static void noreturn_sort(struct work *w)
 	w->env.noreturn_count = w->noreturn_count;
 }
 
+static int name_order(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void name_add(void *ctx, const char *name)
+{
+	struct work *w = ctx;
+
+	if (!room_make(&w->names, &w->name_room, w->name_count, sizeof(*w->names)) ||
+	    !(w->names[w->name_count] = strdup(name)))
+		w->failed = true;
+	else
+		w->name_count++;
+}
+
+/* More DWARF than this takes longer to read than what it is good for. */
+#define DWARF_MOST ((uint64_t)32 << 20)
+
+/* The functions that DWARF marks. */
+static int noreturn_names(struct work *w, struct error *e)
+{
+	uint32_t s = elf_section_find(w->file, ".debug_info", 1);
+	struct lines *l = s && w->file->sections[s].sh.sh_size <= DWARF_MOST ? lines_open(w->file) : NULL;
+
+	lines_noreturn(l, name_add, w);
+	lines_close(l);
+	if (w->name_count)
+		qsort(w->names, w->name_count, sizeof(*w->names), name_order);
+	return w->failed ? error_set(e, "out of memory") : 0;
+}
+
+static bool is_noreturn(const struct work *w, const char *name)
+{
+	return noreturn_known(name) ||
+	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
+}
+
 static bool noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool numbered)
 {
 	const struct elf_file *f = w->file;
@@ -137,7 +178,7 @@ static bool noreturn_symbols(struct work *w, const struct elf_symbol *list, uint
 		const struct elf_symbol *y = &list[i];
 		const struct code_section *c;
 
-		if (!y->name[0] || !noreturn_known(y->name))
+		if (!y->name[0] || !is_noreturn(w, y->name))
 			continue;
 		if (numbered && elf_is_object(f) && !noreturn_add(w, FLOW_EXTERN | i))
 			return false;
@@ -168,7 +209,7 @@ static int noreturn_slots(struct work *w, struct error *e)
 			continue; /* malformed: nothing is known from it */
 		for (j = 0; j < n && ok; j++)
 			if ((r[j].type == R_X86_64_JUMP_SLOT || r[j].type == R_X86_64_GLOB_DAT) &&
-			    r[j].symbol < f->dynsym_count && noreturn_known(f->dynsyms[r[j].symbol].name))
+			    r[j].symbol < f->dynsym_count && is_noreturn(w, f->dynsyms[r[j].symbol].name))
 				ok = noreturn_add(w, FLOW_SLOT | r[j].offset);
 		free(r);
 		if (!ok)
@@ -958,6 +999,8 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		goto out;
 	w.env = (struct flow_env){.file = f, .cfi = &w.cfi, .pieces = w.pieces.list, .piece_count = w.pieces.count,
 	                          .entries = w.pieces.entries, .space = &out->space};
+	if (noreturn_names(&w, e))
+		goto out;
 	if (!noreturn_symbols(&w, f->symbols, f->symbol_count, true) ||
 	    !noreturn_symbols(&w, f->dynsyms, f->dynsym_count, false)) {
 		error_set(e, "out of memory");
@@ -995,6 +1038,9 @@ out:
 	free(w.strays);
 	free(w.noreturn);
 	free(w.noreturn_new);
+	for (i = 0; i < w.name_count; i++)
+		free(w.names[i]);
+	free(w.names);
 	free(w.env.index);
 	free(w.env.relocs);
 	pieces_free(&w.pieces);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/lines.h"
 
+#include <dwarf.h>
 #include <elfutils/libdwfl.h>
 #include <gelf.h>
 #include <stdio.h>
@@ -109,4 +110,46 @@ void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, siz
 		return;
 	slash = strrchr(file, '/');
 	snprintf(out, out_size, "%.200s:%d", slash ? slash + 1 : file, number);
+}
+
+/* Classes and namespaces in each other; C++ has no deeper ones. */
+#define SCOPES_MOST 32
+
+static void scope_noreturn(Dwarf_Die *scope, unsigned depth, void (*fn)(void *ctx, const char *name), void *ctx)
+{
+	Dwarf_Die die;
+
+	if (depth == SCOPES_MOST || dwarf_child(scope, &die))
+		return;
+	do {
+		Dwarf_Attribute a;
+		const char *name;
+		bool set;
+
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_subprogram:
+			if (!dwarf_attr(&die, DW_AT_noreturn, &a) || dwarf_formflag(&a, &set) || !set)
+				break;
+			name = dwarf_attr_integrate(&die, DW_AT_linkage_name, &a) ? dwarf_formstring(&a) : dwarf_diename(&die);
+			if (name)
+				fn(ctx, name);
+			break;
+		case DW_TAG_namespace:
+		case DW_TAG_class_type:
+		case DW_TAG_structure_type:
+			scope_noreturn(&die, depth + 1, fn, ctx);
+			break;
+		default:
+			break;
+		}
+	} while (!dwarf_siblingof(&die, &die));
+}
+
+void lines_noreturn(struct lines *l, void (*fn)(void *ctx, const char *name), void *ctx)
+{
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr bias;
+
+	while (l && (unit = dwfl_module_nextcu(l->module, unit, &bias)) != NULL)
+		scope_noreturn(unit, 0, fn, ctx);
 }

@@ -13,4 +13,8 @@ void lines_close(struct lines *l);
 /* "file.c:12" of an address (ET_REL: offset in `section`), or "-". */
 void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
 
+/* Names (the linker's) of functions that DWARF says do not return (DW_AT_noreturn,
+ * DWARF 5, 3.3.1): defined here or only declared. */
+void lines_noreturn(struct lines *l, void (*fn)(void *ctx, const char *name), void *ctx);
+
 #endif
