@@ -56,7 +56,9 @@ def samples_make(build, directory):
         call(cc, "-Wl,--unresolved-symbols=ignore-all", "-o", program, *objects)
         call(cc, "-shared", "-o", library, directory / f"{tag}-lib.o")
         for linked in (program, library):
-            files += [shutil.copy(linked, directory / f"object-{linked.name}"), linked]
+            arrays = shutil.copy(linked, directory / f"orc-{linked.name}")
+            files += [shutil.copy(linked, directory / f"object-{linked.name}"), arrays, linked]
+            call(etch, "rewrite", "--encoding", "orc", arrays)
             call(etch, "rewrite", linked)
     return [str(f) for f in files]
 

@@ -38,6 +38,8 @@ def good(tmp_path_factory, build):
     # With the shared libetch: small files, and mutants of libc are no use.
     files["object-program"] = flow.link(objects, ["-pie", "-s"], "object-program", shared_lib=True)
     files["program"] = shutil.copy(files["object-program"], tmp / "program")
+    files["orc-program"] = shutil.copy(files["object-program"], tmp / "orc-program")
+    flow.rewrite(files["orc-program"], args=["--encoding", "orc"])
     flow.rewrite(files["program"])
     files["nopie"] = flow.link(objects, ["-no-pie"], "nopie", shared_lib=True)
     flow.rewrite(files["nopie"])
@@ -274,7 +276,7 @@ def test_usage(tmp_path, etch, args):
 
 # ---- mutants ---------------------------------------------------------------
 
-FILES = ["plain.o", "object.o", "comdat.o", "debug.o", "object-program", "program", "nopie", "libuse.so"]
+FILES = ["plain.o", "object.o", "comdat.o", "debug.o", "object-program", "program", "orc-program", "nopie", "libuse.so"]
 A_FILE = 2600   # mutants of each
 BATCH = 200
 assert A_FILE * len(FILES) >= 20000

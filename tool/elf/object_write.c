@@ -246,6 +246,10 @@ static void *names_write(struct writer *w, const struct elf_section *s, uint64_t
 	return p;
 }
 
+/* Offsets are aligned as sections are: a file without such offsets lies about them, and
+ * the holes would fill the disk. */
+#define ALIGN_MAX (1u << 20)
+
 static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
 	const struct elf_file *f = w->f;
@@ -262,6 +266,9 @@ static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offset
 
 		if (!sh)
 			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
+		if (s->sh.sh_addralign > ALIGN_MAX && s->sh.sh_addralign > f->size)
+			return error_set(w->e, "section %s: an alignment of %#llx in a file of %zu bytes", s->name,
+			                 (unsigned long long)s->sh.sh_addralign, f->size);
 		*sh = s->sh;
 		if (w->emptied && w->emptied[i]) {
 			size = 0;
