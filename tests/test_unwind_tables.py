@@ -96,15 +96,15 @@ SABOTAGE = {
     "more runs than there are": ("etch/orc_lookup.h", "mutate",
         "if (idx != ETCH_IDX_ESCAPE && idx >= t->first_run) {",
         "if (idx != ETCH_IDX_ESCAPE) {"),
-    "a run over the end of its block": ("etch/orc_lookup.h", "mutate",
+    "a run over the end of its block": ("etch/orc_lookup.h", "accept",
         "if (off > 255 || off >= left ||",
         "if (off >= left ||"),
-    "a run over the next row": ("etch/orc_lookup.h", "mutate",
+    "a run over the next row": ("etch/orc_lookup.h", "accept",
         "(i + 1 < c && off >= t->pool[at + i + 1])",
         "(i + 1 < c && t->pool[at + i] >= t->pool[at + i + 1])"),
     "a run through two blocks": ("table/unwind_runs.c", "lookup",
-        "rows[end].addr >> ETCH_BLOCK_SHIFT == rows[i].addr >> ETCH_BLOCK_SHIFT",
-        "1"),
+        "rows[end].addr >> ETCH_BLOCK_SHIFT == block",
+        "block"),
     "gaps in runs": ("table/unwind_runs.c", "lookup",
         "(i && f->tokens[a + i].gap != f->tokens[b + i].gap)",
         "0"),
@@ -132,7 +132,7 @@ SABOTAGE = {
     "units that are not checked": ("etch/orc_lookup.h", "mutate",
         "&& unit < t->map_unit_count;",
         ";"),
-    "offsets out of order accepted": ("etch/orc_lookup.h", "mutate",
+    "offsets out of order accepted": ("etch/orc_lookup.h", "accept",
         "(i + 1 < c && off >= t->pool[at + i + 1])",
         "0"),
     "arrays outside of the table": ("etch/orc_lookup.h", "mutate",
@@ -178,7 +178,8 @@ SABOTAGE = {
         "while (!(ends & ~1u) && size",
         "while (size"),
 }
-COUNTS = {"lookup": ["60"], "mutate": ["30", "400"], "canonical": ["60"], "calls": ["30000"]}
+# accept: mutants without sanitizers, where it is the answers that are wrong.
+COUNTS = {"lookup": ["60"], "mutate": ["30", "400"], "accept": ["30", "400"], "canonical": ["60"], "calls": ["30000"]}
 
 
 @pytest.fixture(scope="module")
@@ -205,5 +206,5 @@ def test_mistakes_are_noticed(tmp_path, name, others):
     flags = ASAN if mode == "mutate" else ["-O1"]
     broken = build(tmp_path / "t", *flags, "-Wno-error", tool=tmp_path / "tool", include=tmp_path / "include",
                    others=others.get(mode, others[""]))
-    p = run([broken, mode, 5, *COUNTS[mode]], ok=None, env=asan_env())
+    p = run([broken, mode.replace("accept", "mutate"), 5, *COUNTS[mode]], ok=None, env=asan_env())
     assert p.returncode != 0, p.stdout

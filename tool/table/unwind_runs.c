@@ -24,6 +24,7 @@ struct token {
 
 struct sequence {
 	uint32_t at, n, weight; /* its tokens; how often it occurs */
+	uint64_t rules;         /* rules in it, by their last six bits: most are ruled out by it */
 };
 
 struct instance {
@@ -70,57 +71,97 @@ static bool tokens_equal(const struct finder *f, uint32_t a, uint32_t b, uint32_
 	return true;
 }
 
-/* The sequence of the last n tokens: one that is there already, or theirs. */
-static uint32_t sequence_add(struct finder *f, uint32_t *slots, size_t mask, uint32_t n)
+static uint64_t rules_in(const struct finder *f, uint32_t at, uint32_t n)
 {
-	uint32_t at = (uint32_t)f->token_count - n, h = 0, i;
-	size_t s;
+	uint64_t rules = 0;
+
+	while (n--)
+		rules |= 1ull << (f->tokens[at++].rule & 63);
+	return rules;
+}
+
+/* A hash of sequences; it stays small, since few are different. */
+struct sequence_hash {
+	uint32_t *slots; /* index + 1 */
+	size_t mask;
+};
+
+static uint32_t sequence_hash(const struct finder *f, uint32_t at, uint32_t n)
+{
+	uint32_t h = 0, i;
 
 	for (i = 0; i < n; i++)
-		h = mix(mix(h, f->tokens[at + i].rule), f->tokens[at + i].gap);
-	for (s = h & mask; slots[s]; s = (s + 1) & mask) {
-		struct sequence *q = &f->sequences[slots[s] - 1];
+		h = mix(h, f->tokens[at + i].rule << 8 ^ f->tokens[at + i].gap);
+	return h;
+}
+
+static int sequence_hash_grow(const struct finder *f, struct sequence_hash *h)
+{
+	size_t mask = 2 * h->mask + 1, i, s;
+	uint32_t *slots = calloc(mask + 1, sizeof(*slots));
+
+	if (!slots)
+		return -1;
+	for (i = 0; i < f->sequence_count; i++) {
+		for (s = sequence_hash(f, f->sequences[i].at, f->sequences[i].n) & mask; slots[s]; s = (s + 1) & mask)
+			;
+		slots[s] = (uint32_t)i + 1;
+	}
+	free(h->slots);
+	h->slots = slots;
+	h->mask = mask;
+	return 0;
+}
+
+/* The sequence of the last n tokens: one that is there already, or theirs. */
+static int64_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t n)
+{
+	uint32_t at = (uint32_t)f->token_count - n;
+	size_t s;
+
+	if (2 * f->sequence_count >= h->mask && sequence_hash_grow(f, h))
+		return -1;
+	for (s = sequence_hash(f, at, n) & h->mask; h->slots[s]; s = (s + 1) & h->mask) {
+		struct sequence *q = &f->sequences[h->slots[s] - 1];
 
 		if (q->n == n && tokens_equal(f, q->at, at, n)) {
 			f->token_count -= n;
 			q->weight++;
-			return slots[s] - 1;
+			return h->slots[s] - 1;
 		}
 	}
-	f->sequences[f->sequence_count] = (struct sequence){ at, n, 1 };
-	slots[s] = (uint32_t)++f->sequence_count;
-	return slots[s] - 1;
+	f->sequences[f->sequence_count] = (struct sequence){ at, n, 1, rules_in(f, at, n) };
+	h->slots[s] = (uint32_t)++f->sequence_count;
+	return h->slots[s] - 1;
 }
 
 static int sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
 {
-	size_t mask = 1, i, end;
-	uint32_t *slots;
+	struct sequence_hash hash = { NULL, 1023 };
+	int64_t sequence = 0;
+	size_t i, end, k;
 
-	while (mask < 2 * count)
-		mask *= 2;
 	f->tokens = malloc((count + 1) * sizeof(*f->tokens));
 	f->sequences = malloc((count / 2 + 1) * sizeof(*f->sequences));
 	f->instances = malloc((count / 2 + 1) * sizeof(*f->instances));
-	slots = calloc(mask, sizeof(*slots));
-	if (!f->tokens || !f->sequences || !f->instances || !slots) {
-		free(slots);
-		return -1;
-	}
-	for (i = 0; i < count; i = end > i ? end : i + 1) {
+	if (!f->tokens || !f->sequences || !f->instances || sequence_hash_grow(f, &hash))
+		sequence = -1;
+	for (i = 0; i < count && sequence >= 0; i = end > i ? end : i + 1) {
+		uint64_t block = rows[i].addr >> ETCH_BLOCK_SHIFT;
+
 		for (end = i; end < count && rows[end + 1].addr - rows[end].addr <= MAX_ROW &&
-		              rows[end].addr >> ETCH_BLOCK_SHIFT == rows[i].addr >> ETCH_BLOCK_SHIFT; end++)
+		              rows[end].addr >> ETCH_BLOCK_SHIFT == block; end++)
 			;
 		if (end < i + 2)
 			continue;
-		for (size_t k = i; k < end; k++)
+		for (k = i; k < end; k++)
 			f->tokens[f->token_count++] =
 				(struct token){ rule[k], 0, (uint8_t)(k > i ? rows[k].addr - rows[k - 1].addr : 0) };
-		f->instances[f->instance_count] = (struct instance){ (uint32_t)i, 0 };
-		f->instances[f->instance_count++].sequence = sequence_add(f, slots, mask - 1, (uint32_t)(end - i));
+		sequence = sequence_add(f, &hash, (uint32_t)(end - i));
+		f->instances[f->instance_count++] = (struct instance){ (uint32_t)i, (uint32_t)sequence };
 	}
-	free(slots);
-	return 0;
+	free(hash.slots);
+	return sequence < 0 ? -1 : 0;
 }
 
 /* ---- their parts -------------------------------------------------------------------- */
@@ -244,12 +285,15 @@ static struct gram *heap_pop(struct finder *f)
 static int sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
 {
 	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at; /* *g may move */
+	const uint64_t rules = rules_in(f, g->at, g->n);
 	size_t i;
 
 	for (i = 0; i < f->sequence_count; i++) {
 		const struct sequence *q = &f->sequences[i];
 		uint32_t at = q->at, end = q->at + q->n, stop, free_at, k;
 
+		if (rules & ~q->rules)
+			continue;
 		for (; at < end; at = stop) {
 			bool cut = false;
 
