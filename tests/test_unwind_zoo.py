@@ -65,7 +65,7 @@ def test_object(etch, cc, source, flags, tmp_path):
     obj = tmp_path / "t.o"
     run([CXX[cc] if source.suffix == ".cc" else cc, "-g0", "-w", *flags, "-c", "-o", obj, source])
     elf = ELFFile(io.BytesIO(obj.read_bytes()))
-    truth = objects.cfi_rows(elf)
+    truth, _ = objects.cfi_rows(elf)
     names = {i: s.name for i, s in enumerate(elf.iter_sections())}
     ours = objects.etch_rows(etch, obj, "--no-cfi")
     covered = agree = 0

@@ -12,6 +12,7 @@ Exit status 1 if objtool has a right row anywhere that etch has not.
 """
 
 import argparse
+import bisect
 import io
 import os
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "unwind"))
+import explained  # noqa: E402
 import objects  # noqa: E402
 import rows  # noqa: E402
 from elftools.elf.elffile import ELFFile  # noqa: E402
@@ -30,9 +32,11 @@ ARCHIVES = ["/usr/lib/x86_64-linux-gnu/libc.a", "/usr/lib/gcc/x86_64-linux-gnu/1
             "/usr/lib/x86_64-linux-gnu/libz.a", "/usr/lib/x86_64-linux-gnu/libcrypto.a"]
 
 # Byte for byte, what the pair means. "worse" must stay empty.
-BETTER = ("better: objtool has no row", "better: CFI agrees with etch", "better: objtool has no table")
+BETTER = ("better: objtool has no row", "better: CFI agrees with etch", "better: objtool has no table",
+          "better: proved against CFI")
 WORSE = ("worse: etch has no row", "worse: CFI agrees with objtool")
-KEYS = ("equal", *BETTER, *WORSE, "differ, no CFI to judge", "differ, CFI says a third", "neither has a row")
+KEYS = ("equal", *BETTER, *WORSE, "differ, no CFI to judge", "differ, CFI says a third", "neither has a row",
+        "padding")
 
 
 def agree(truth, rule):
@@ -102,7 +106,19 @@ def look(job):
             r["refused"] = str(why).replace(f.name, name)
             ours = {}
     names = {i: s.name for i, s in enumerate(elf.iter_sections())}
-    truth = objects.cfi_rows(elf)
+    truth, fdes = objects.cfi_rows(elf)
+    codes = {}
+
+    def witness(index, a, b, o, c):
+        """Where CFI and etch differ: what the instructions say (tests/unwind/prover.py)."""
+        fde = fdes[index][bisect.bisect_right(fdes[index], (a, 1 << 62)) - 1]
+        if index not in codes:
+            with tempfile.NamedTemporaryFile(suffix=".o") as f:
+                f.write(data)
+                f.flush()
+                codes[index] = explained.Code(f.name, "-j", names[index])
+        return explained.third(codes[index], fde, at(cfi, fde[0]), a, b, c, o)
+
     ranges = objects.function_ranges(elf)
     for index in sizes:
         mine = ours.get(str(index)) or ours.get(names[index]) or []
@@ -114,6 +130,12 @@ def look(job):
             for a, b in zip(points, points[1:]):
                 o, t, c = at(mine, a) or rows.UNDEF, at(his, a) or rows.UNDEF, at(cfi, a)
                 what = judge(o, t, c, theirs is not None)
+                if c is not None and (what == "differ, CFI says a third" or what == WORSE[1]):
+                    verdict = witness(index, a, b, o, c)
+                    if verdict == "padding":
+                        what = "padding"
+                    elif verdict in ("both", "ours"):
+                        what = "better: proved against CFI" if t != rows.UNDEF else BETTER[0 if theirs else 2]
                 r["bytes"][what] += b - a
                 r["rows"][what] += 1
                 if c is not None:

@@ -29,9 +29,10 @@ _NOP = re.compile(r"^(data16 |cs |rex\S* )*(nop[wl]?|xchg\s+%ax,%ax|int3)\b")
 class Code:
     """The instructions of a file, read once and only when something differs."""
 
-    def __init__(self, path):
-        out = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", str(path)], stdout=subprocess.PIPE,
+    def __init__(self, path, *only):
+        out = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", *only, str(path)], stdout=subprocess.PIPE,
                              text=True, errors="replace").stdout
+        self.key = (str(path), only)
         self.addr, self.text = [], []
         self.jumped = set()  # targets of direct jumps and calls
         for line in out.splitlines():
@@ -92,11 +93,21 @@ def never_runs(code, start, end):
     return i >= 0 and (code.text[i].startswith(_STOPS) or code.text[i].startswith(("call", "*(bad)")))
 
 
+def third(code, fde, first, start, end, truth, ours):
+    """What the code alone says of two rules that differ: "padding", or a verdict of
+    prover.judge()."""
+    if never_runs(code, start, end):
+        return "padding"
+    if ours[3] != "call" or truth[3] != "call":
+        return None
+    return prover.judge(proof(code, fde, first), code, start, end, truth, ours)
+
+
 _proofs = {}
 
 
 def proof(code, fde, rule):
-    key = (id(code), fde)
+    key = (code.key, fde)
     if key not in _proofs:
         if len(_proofs) > 64:
             _proofs.clear()
@@ -109,15 +120,14 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
     of .eh_frame at its start."""
     name = str(path).rsplit("/", 1)[-1]
     code = code_of(str(path))
-    if never_runs(code, start, end):
+    verdict = third(code, fde, first, start, end, truth, ours)
+    if verdict == "padding":
         return "padding: NOPs that nothing reaches"
-    if ours[3] == "call" and truth[3] == "call":
-        verdict = prover.judge(proof(code, fde, first), code, start, end, truth, ours)
-        if verdict == "both":
-            return "equivalent: both are proved"
-        if verdict == "ours":
-            return "proved; CFI is wrong there or names what is not tracked"
-        if verdict == "cfi":
-            return None
+    if verdict == "both":
+        return "equivalent: both are proved"
+    if verdict == "ours":
+        return "proved; CFI is wrong there or names what is not tracked"
+    if verdict == "cfi":
+        return None
     function = where.split("+")[0].strip("(")
     return PLACES.get((name, function)) or FUNCTIONS.get(function)

@@ -79,14 +79,14 @@ def _relocations(elf, section):
 
 
 def cfi_rows(elf):
-    """{section index: rows} of an object's .eh_frame. The FDE's initial location
-    is a relocated field 8 bytes into it."""
+    """({section index: rows}, {section index: [(start, end) of FDEs]}) of an object's
+    .eh_frame. The FDE's initial location is a relocated field 8 bytes into it."""
     section = elf.get_section_by_name(".eh_frame")
     if section is None:
-        return {}
+        return {}, {}
     where = _relocations(elf, section)
     dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
-    out, taken = {}, set()
+    out, fdes, taken = {}, {}, set()
     for fde in dwarf.EH_CFI_entries():
         if not isinstance(fde, FDE) or not fde["address_range"]:
             continue
@@ -97,6 +97,7 @@ def cfi_rows(elf):
         index, start = place
         base = fde["initial_location"]
         size = fde["address_range"]
+        fdes.setdefault(index, []).append((start, start + size))
         signal = b"S" in fde.cie.header.get("augmentation", b"")
         lines = {line["pc"] - base: line for line in fde.get_decoded().table}
         pcs = sorted(p for p in lines if p < size)
@@ -104,9 +105,9 @@ def cfi_rows(elf):
             stop = pcs[i + 1] if i + 1 < len(pcs) else size
             rule = rows._rule(lines[pc], 0, signal)
             rows._append(out.setdefault(index, []), start + pc, start + stop, rule, start)
-    for r in out.values():
+    for r in (*out.values(), *fdes.values()):
         r.sort()
-    return out
+    return out, fdes
 
 
 # ---- objtool ----------------------------------------------------------------------

@@ -325,6 +325,9 @@ static void library_check(const struct regs *now, ucontext_t *u)
 	uint64_t ip, sp, bp;
 	int k = truth.depth - 1, i = 0, n, status;
 
+	/* Where a row itself is in trouble this step, that is counted; the same table gives no other answer. */
+	if (truth.ended == WHAT_CFA || truth.ended == WHAT_RBP || truth.ended == WHAT_UNDEF)
+		return;
 	etch_cursor_init(&c, u);
 	while ((status = etch_step(&c)) == ETCH_UNWIND_OK) {
 		const struct frame *f = &truth.frames[k];
