@@ -1,27 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/emit.h"
 
-#include "table/unwind_tables.h"
+#include "arch/x86/rule_text.h"
+#include "code/vector.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool room_make(void *array, size_t *room, size_t count, size_t size)
-{
-	void **p = array, *grown;
-	size_t want = *room ? 2 * *room : 64;
-
-	if (count < *room)
-		return true;
-	grown = realloc(*p, want * size);
-	if (!grown)
-		return false;
-	*p = grown;
-	*room = want;
-	return true;
-}
 
 static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {

@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "code/flow.h"
+#include "code/flow_parts.h"
+#include "code/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_STEP UINT32_MAX
-
 #define INDEX_SHIFT 8u
 
-#define LIVE   1u
-#define QUEUED 2u
-
 /* ---- memory ----------------------------------------------------------------- */
-
-/* Room for one more; doubles. */
-static bool room_make(void *array, size_t *room, size_t count, size_t size)
-{
-	void **p = array, *grown;
-	size_t want;
-
-	if (count < *room)
-		return true;
-	want = *room ? 2 * *room : 64;
-	grown = realloc(*p, want * size);
-	if (!grown)
-		return false;
-	*p = grown;
-	*room = want;
-	return true;
-}
 
 static bool steps_grow(struct flow *f)
 {
@@ -153,7 +132,7 @@ static void step_relocate(const struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
-static void exit_add(struct flow *f, uint64_t target, unsigned kind)
+void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 {
 	if (!room_make(&f->exits, &f->exit_room, f->exit_count, sizeof(*f->exits)))
 		f->failed = true;
@@ -167,11 +146,11 @@ static void ref_note(struct flow *f, uint64_t addr)
 	const struct piece *p = addr - f->env->index_base < f->env->index_span ? piece_at(f->env, addr) : NULL;
 
 	if (p && p->start == addr && !p->named)
-		exit_add(f, addr, EXIT_REF);
+		flow_exit_add(f, addr, EXIT_REF);
 }
 
 /* The step at an offset, decoded when first asked for. */
-static uint32_t step_get(struct flow *f, uint64_t off)
+uint32_t flow_step(struct flow *f, uint64_t off)
 {
 	const struct piece *p = f->piece;
 	uint64_t size = p->end - p->start;
@@ -207,15 +186,10 @@ static uint32_t step_get(struct flow *f, uint64_t off)
 	return (uint32_t)f->step_count++;
 }
 
-static bool inside(const struct flow *f, uint64_t addr)
-{
-	return addr >= f->piece->start && addr < f->piece->end;
-}
-
 /* Paths meet here. Returns the number of the step, or NO_STEP. */
 static uint32_t leader_make(struct flow *f, uint64_t off)
 {
-	uint32_t i = step_get(f, off);
+	uint32_t i = flow_step(f, off);
 
 	if (i == NO_STEP || f->leader[i])
 		return i;
@@ -240,7 +214,7 @@ static void todo_add(struct flow *f, uint64_t off)
 
 /* ---- calls ------------------------------------------------------------------------ */
 
-static uint64_t exit_target(const struct step *s)
+uint64_t flow_exit_target(const struct step *s)
 {
 	if (s->flow == FLOW_CALL || s->flow == FLOW_JUMP)
 		return (uint64_t)s->imm;
@@ -249,16 +223,9 @@ static uint64_t exit_target(const struct step *s)
 	return 0;
 }
 
-static int word_order(const void *a, const void *b)
+bool flow_comes_back(const struct flow *f, const struct step *s)
 {
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-static bool comes_back(const struct flow *f, const struct step *s)
-{
-	uint64_t target = exit_target(s);
+	uint64_t target = flow_exit_target(s);
 
 	/* What the entry point calls is not asked for: there is hlt behind it. */
 	return !target || f->piece->outermost || !f->env->noreturn_count ||
@@ -285,7 +252,7 @@ static int pad_order(const void *a, const void *b)
 }
 
 /* Landing pad of the instruction at addr, or 0: of ranges that do not overlap. */
-static uint64_t pad_of(const struct flow *f, uint64_t addr)
+uint64_t flow_pad_of(const struct flow *f, uint64_t addr)
 {
 	size_t lo = 0, hi = f->pad_count;
 
@@ -354,7 +321,7 @@ static void scan(struct flow *f)
 		uint64_t off = f->todo[--f->todo_count];
 
 		for (;;) {
-			uint32_t i = step_get(f, off);
+			uint32_t i = flow_step(f, off);
 			const struct step *s;
 			uint64_t pad;
 
@@ -366,27 +333,27 @@ static void scan(struct flow *f)
 			}
 			f->seen[i] |= FLOW_SCANNED;
 			s = &f->steps[i];
-			pad = f->pad_count ? pad_of(f, f->piece->start + off) : 0;
-			if (pad && inside(f, pad)) {
+			pad = f->pad_count ? flow_pad_of(f, f->piece->start + off) : 0;
+			if (pad && flow_inside(f, pad)) {
 				leader_make(f, pad - f->piece->start);
 				todo_add(f, pad - f->piece->start);
 				s = &f->steps[i];
 			}
-			if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && inside(f, (uint64_t)s->imm)) {
+			if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && flow_inside(f, (uint64_t)s->imm)) {
 				uint64_t to = (uint64_t)s->imm - f->piece->start;
 
 				leader_make(f, to);
 				todo_add(f, to);
 				s = &f->steps[i];
 			}
-			if (s->flow == FLOW_CALL && inside(f, (uint64_t)s->imm) && (uint64_t)s->imm != f->piece->start) {
+			if (s->flow == FLOW_CALL && flow_inside(f, (uint64_t)s->imm) && (uint64_t)s->imm != f->piece->start) {
 				leader_make(f, (uint64_t)s->imm - f->piece->start); /* a function within */
 				todo_add(f, (uint64_t)s->imm - f->piece->start);
 				s = &f->steps[i];
 			}
 			if (s->flow == FLOW_JUMP || s->flow == FLOW_JUMP_IND || s->flow == FLOW_RETURN || s->flow == FLOW_STOP)
 				break;
-			if ((s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !comes_back(f, s))
+			if ((s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !flow_comes_back(f, s))
 				break;
 			off += s->len;
 		}
@@ -416,48 +383,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 	}
 }
 
-static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3779b97f4a7c15u >> 32); }
-
-/* Of edges to one place, one that knows what all of them know. */
-static void edge_add(struct flow *f, uint64_t target, const struct state *s)
-{
-	size_t mask = f->edge_hash_size - 1, h;
-
-	if (2 * (f->edge_count + 1) > f->edge_hash_size) {
-		size_t size = f->edge_hash_size ? 2 * f->edge_hash_size : 256, i;
-		uint32_t *hash = calloc(size, sizeof(*hash));
-
-		if (!hash) {
-			f->failed = true;
-			return;
-		}
-		mask = size - 1;
-		for (i = 0; i < f->edge_count; i++) {
-			for (h = edge_hash(f->edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
-				;
-			hash[h] = (uint32_t)i + 1;
-		}
-		free(f->edge_hash);
-		f->edge_hash = hash;
-		f->edge_hash_size = size;
-	}
-	for (h = edge_hash(target) & mask; f->edge_hash[h]; h = (h + 1) & mask)
-		if (f->edges[f->edge_hash[h] - 1].target == target) {
-			state_merge(&f->edges[f->edge_hash[h] - 1].state, s);
-			return;
-		}
-	f->edge_hash[h] = (uint32_t)f->edge_count + 1;
-	if (!room_make(&f->edges, &f->edge_room, f->edge_count, sizeof(*f->edges))) {
-		f->failed = true;
-		return;
-	}
-	f->edges[f->edge_count].target = target;
-	f->edges[f->edge_count].from = f->number;
-	state_copy(&f->edges[f->edge_count++].state, s);
-}
-
-/* Where the results of all walks are final: see exits_collect(). */
-static bool is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
+bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
 {
 	const struct piece *p;
 
@@ -469,8 +395,8 @@ static bool is_tail_call(const struct flow *f, uint64_t target, const struct sta
 
 static void follow(struct flow *f, uint64_t target, const struct state *s)
 {
-	if (!inside(f, target))
-		return; /* exits_collect() */
+	if (!flow_inside(f, target))
+		return; /* exits.c, once all states are final */
 	target -= f->piece->start;
 	if (target < f->at_room && f->at[target] && f->leader[f->at[target] - 1])
 		reach(f, f->at[target] - 1, s);
@@ -530,17 +456,6 @@ static bool stores_at(const struct step *in, unsigned base)
 	return in->op == STEP_STORE && (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
 }
 
-/* The last compare, while the flags and what it compared are still its. */
-struct compared {
-	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
-	uint8_t a, b, size;
-	int32_t disp;
-	int64_t imm;
-	/* Memory at base + disp is known to hold at most `most`: gcc compares there
-	 * what it then loads. size 0: not known. */
-	struct { uint8_t base, size; int32_t disp; int64_t most; } bound;
-};
-
 /* What a branch's outcome says about what was compared. */
 static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
 {
@@ -559,7 +474,7 @@ static void learn(const struct compared *c, unsigned cond, bool taken, struct st
 }
 
 /* From the state before an instruction to the one behind it, where it goes on. */
-static void advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (in->flow == FLOW_NEXT && in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
 		if (in->cond)
@@ -616,7 +531,7 @@ static void branch(const struct step *in, struct state *s, uint32_t off, const s
  * were pushed for it, which the unwinder drops (DW_CFA_GNU_args_size). All that
  * throw in a function have one frame, so it is that of the call with the least.
  */
-static void land(const struct flow *f, const struct state *call, struct state *out)
+void flow_land(const struct flow *f, const struct state *call, struct state *out)
 {
 	state_copy(out, call);
 	if (out->reg[ETCH_REG_RSP].kind == VALUE_CFA && out->reg[ETCH_REG_RSP].off < f->pad_depth)
@@ -648,14 +563,14 @@ static void walk_from(struct flow *f, uint32_t start)
 		f->seen[i] |= FLOW_WALKED;
 		in = &f->steps[i];
 		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
-		              ? pad_of(f, f->piece->start + off) : 0;
+		              ? flow_pad_of(f, f->piece->start + off) : 0;
 		if (pad && f->pads_held) {
 			if (s.reg[ETCH_REG_RSP].kind == VALUE_CFA && s.reg[ETCH_REG_RSP].off > f->pad_depth)
 				f->pad_depth = s.reg[ETCH_REG_RSP].off;
 		} else if (pad) {
 			struct state landed;
 
-			land(f, &s, &landed);
+			flow_land(f, &s, &landed);
 			follow(f, pad, &landed);
 		}
 		switch (in->flow) {
@@ -669,7 +584,7 @@ static void walk_from(struct flow *f, uint32_t start)
 			} else {
 				follow(f, (uint64_t)in->imm, &s);
 			}
-			advance(in, &s, off, &c);
+			flow_advance(in, &s, off, &c);
 			break;
 		}
 		case FLOW_JUMP:
@@ -682,7 +597,7 @@ static void walk_from(struct flow *f, uint32_t start)
 		case FLOW_STOP:
 			return;
 		case FLOW_CALL:
-			if (inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->piece->start) {
+			if (flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->piece->start) {
 				struct state entry;
 
 				state_entry(&entry);
@@ -690,17 +605,17 @@ static void walk_from(struct flow *f, uint32_t start)
 			}
 			/* fall through */
 		case FLOW_CALL_IND:
-			if (!comes_back(f, in))
+			if (!flow_comes_back(f, in))
 				return;
 			/* fall through */
 		default:
-			advance(in, &s, off, &c);
+			flow_advance(in, &s, off, &c);
 		}
 		off += in->len;
 	}
 }
 
-static void walk(struct flow *f)
+void flow_walk(struct flow *f)
 {
 	size_t i;
 
@@ -718,7 +633,7 @@ static void walk(struct flow *f)
 	}
 }
 
-static void enter(struct flow *f, uint64_t addr, const struct state *s)
+void flow_enter(struct flow *f, uint64_t addr, const struct state *s)
 {
 	uint32_t i = leader_make(f, addr - f->piece->start);
 
@@ -730,345 +645,7 @@ static void enter(struct flow *f, uint64_t addr, const struct state *s)
 		reach(f, i, s);
 }
 
-/* ---- code that only indirect jumps reach --------------------------------------------------- */
-
-/*
- * The state that all indirect jumps of the piece agree on, as far as rules go.
- * A jump in the state of a function's entry is a tail call, unless its target
- * comes from a table.
- */
-static bool is_open(const struct flow *f, const struct flow_jump *j)
-{
-	struct etch_rule rule;
-
-	if (j->what.most && j->entries == j->what.most)
-		return false; /* all of its targets are known */
-	if (j->table || f->piece->plt)
-		return true;
-	state_rule(&j->state, &rule);
-	return !state_is_entry(&j->state) && rule.kind != ETCH_RULE_UNDEF;
-}
-
-static bool jumps_agree(const struct flow *f, struct state *out)
-{
-	struct etch_rule rule, other;
-	size_t i, n = 0;
-
-	for (i = 0; i < f->jump_count; i++) {
-		const struct flow_jump *j = &f->jumps[i];
-
-		if (!is_open(f, j))
-			continue;
-		if (!n++)
-			state_copy(out, &j->state);
-		else
-			state_merge(out, &j->state);
-	}
-	if (!n)
-		return false;
-	state_rule(out, &rule);
-	for (i = 0; i < f->jump_count; i++) {
-		const struct flow_jump *j = &f->jumps[i];
-
-		if (!is_open(f, j))
-			continue;
-		state_rule(&j->state, &other);
-		if (memcmp(&rule, &other, sizeof(rule)))
-			return false;
-	}
-	return rule.kind != ETCH_RULE_UNDEF;
-}
-
-/* The first instruction from `off` on that nothing has reached and that is not
- * padding; the piece's size when there is none. */
-static uint64_t unreached(struct flow *f, uint64_t off)
-{
-	uint64_t size = f->piece->end - f->piece->start;
-
-	while (off < size) {
-		uint32_t i;
-
-		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
-			off += f->steps[f->at[off] - 1].len;
-			continue;
-		}
-		i = step_get(f, off);
-		if (i != NO_STEP && !f->steps[i].padding)
-			return off;
-		off += i == NO_STEP ? 1 : f->steps[i].len;
-	}
-	return size;
-}
-
-static bool walked(const struct flow *f, uint64_t off)
-{
-	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
-}
-
-/* Entry i of a jump table; 0: there is none. */
-static uint64_t table_target(const struct flow *f, const struct value *t, unsigned i)
-{
-	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg, target;
-	const uint8_t *bytes = elf_at(f->env->file, at, t->reg);
-	int32_t rel;
-
-	if (!bytes)
-		return 0;
-	if (t->reg == 8) {
-		memcpy(&target, bytes, 8);
-		return target;
-	}
-	memcpy(&rel, bytes, 4);
-	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
-}
-
-/* How many entries of its table a jump can take, where the code shows a bound and
- * all of them lead into code. */
-static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
-{
-	unsigned i;
-
-	if (!j->table || !j->what.off || elf_is_object(f->env->file))
-		return 0;
-	for (i = 0; i < j->what.most; i++) {
-		uint64_t target = table_target(f, &j->what, i);
-
-		if (!inside(f, target) && !piece_at(f->env, target))
-			return 0;
-	}
-	return i;
-}
-
-/* Jumps whose table is known lead there. */
-static void tables_follow(struct flow *f)
-{
-	bool more = true;
-	size_t k;
-	unsigned i;
-
-	while (more && !f->failed) {
-		more = false;
-		for (k = 0; k < f->jump_count && !f->failed; k++) {
-			struct flow_jump *j = &f->jumps[k];
-
-			if (!j->fresh)
-				continue;
-			j->fresh = false;
-			j->entries = table_entries(f, j);
-			for (i = 0; i < j->entries; i++) {
-				uint64_t target = table_target(f, &j->what, i);
-
-				if (!inside(f, target))
-					continue;
-				enter(f, target, &j->state);
-				j = &f->jumps[k];
-				more = true;
-			}
-		}
-		walk(f);
-	}
-}
-
-static void jumps_follow(struct flow *f)
-{
-	uint64_t off = 0, size = f->piece->end - f->piece->start;
-	struct state s;
-
-	tables_follow(f);
-	while (f->jump_count && !f->failed) {
-		off = unreached(f, off);
-		if (off >= size || (!f->jumps_agreed && !jumps_agree(f, &s)))
-			break;
-		f->jumps_agreed = true;
-		s.weak = true;
-		enter(f, f->piece->start + off, &s);
-		walk(f);
-		tables_follow(f);
-		if (!walked(f, off))
-			off++; /* out of memory, or nothing decodes */
-	}
-}
-
-/* ---- results -------------------------------------------------------------------------------- */
-
-uint32_t piece_number(const struct flow_env *env, uint64_t addr)
-{
-	const struct piece *p = addr & (FLOW_EXTERN | FLOW_SLOT) ? NULL : piece_at(env, addr);
-
-	return p ? (uint32_t)(p - env->pieces) : NO_PIECE;
-}
-
-/* Is there nothing but padding from `off` to the end? */
-static bool is_last(struct flow *f, uint64_t off)
-{
-	uint64_t size = f->piece->end - f->piece->start;
-
-	while (off < size) {
-		uint32_t i = step_get(f, off);
-
-		if (i == NO_STEP || !f->steps[i].padding || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
-			return false;
-		off += f->steps[i].len;
-	}
-	return true;
-}
-
-/* A jump out of the piece. */
-static void leave(struct flow *f, uint64_t target, const struct state *s)
-{
-	const struct piece *p;
-
-	if (is_tail_call(f, target, s)) {
-		f->ends = true;
-		exit_add(f, target, EXIT_TAIL);
-		return;
-	}
-	edge_add(f, target, s);
-	p = piece_at(f->env, target);
-	if (p && p->start == target)
-		exit_add(f, target, EXIT_PART);
-	else
-		f->returns = f->unbalanced = f->ends = true; /* into the middle of another: as good as a return */
-}
-
-static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
-{
-	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
-	struct step in = f->steps[f->at[off] - 1];
-	struct state after;
-
-	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? pad_of(f, addr) : 0;
-	if (pad && !inside(f, pad)) {
-		land(f, before, &after);
-		edge_add(f, pad, &after);
-	}
-	switch (in.flow) {
-	case FLOW_RETURN:
-		f->returns = true;
-		f->ends |= state_is_entry(before);
-		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
-		return;
-	case FLOW_STOP:
-		return;
-	case FLOW_JUMP_IND:
-		target = exit_target(&in);
-		if (in.number && f->jumps[in.number - 1].entries) {
-			const struct flow_jump *j = &f->jumps[in.number - 1];
-			unsigned i;
-
-			for (i = 0; i < j->entries; i++) {
-				target = table_target(f, &j->what, i);
-				if (!inside(f, target))
-					leave(f, target, before);
-			}
-		} else if (target && state_is_entry(before)) {
-			exit_add(f, target, EXIT_TAIL);
-		} else {
-			f->returns = true;
-		}
-		return;
-	case FLOW_JUMP:
-	case FLOW_BRANCH:
-		target = (uint64_t)in.imm;
-		if (!inside(f, target)) {
-			state_copy(&after, before);
-			if (in.flow == FLOW_BRANCH && in.writes)
-				state_step(&after, &in, (uint32_t)off);
-			leave(f, target, &after);
-		}
-		if (in.flow == FLOW_JUMP)
-			return;
-		break;
-	case FLOW_CALL:
-	case FLOW_CALL_IND:
-		target = exit_target(&in);
-		if (target) {
-			uint32_t i = off + len < end - f->piece->start ? f->at[off + len] : 0;
-			bool last = is_last(f, off + len);
-
-			exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
-		}
-		if (!comes_back(f, &in))
-			return;
-		if (is_last(f, off + len)) {
-			/* Compilers end a function so only behind a call that does not come back. */
-			if (!target)
-				f->returns = true;
-			return;
-		}
-		break;
-	default:
-		break;
-	}
-	if (addr + len < end && !walked(f, off + len))
-		f->returns = true; /* it does not decode: who knows */
-	if (addr + len >= end && in.op != STEP_HALT) { /* falls out */
-		struct compared c = {0};
-
-		state_copy(&after, before);
-		advance(&in, &after, (uint32_t)off, &c);
-		f->returns = true;
-		if (!is_tail_call(f, end, &after))
-			edge_add(f, end, &after);
-	}
-}
-
-/* Can an instruction change what rules are made of? Most load to, or compute in,
- * registers that nothing is known of. */
-static bool is_idle(const struct step *in, const struct state *s, const struct compared *c)
-{
-	unsigned mask = in->writes;
-
-	if (in->flow == FLOW_BRANCH)
-		return c->op != STEP_COMPARE && !mask;
-	if (in->flow != FLOW_NEXT)
-		return false;
-	if (in->op == STEP_FETCH)
-		mask |= 1u << in->a;
-	else if (in->op != STEP_NONE && in->op != STEP_COMPARE && in->op != STEP_LIMIT)
-		return false;
-	for (; mask; mask &= mask - 1)
-		if (s->reg[__builtin_ctz(mask)].kind != VALUE_ANY)
-			return false;
-	return true;
-}
-
-void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
-{
-	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
-	struct compared c = {0};
-	struct state s;
-	bool same = false;
-
-	for (off = 0; off < size; off++) {
-		struct step in;
-		uint32_t i;
-
-		while (off < size && !f->at[off])
-			off++;
-		if (off == size)
-			break;
-		i = f->at[off] - 1;
-		if (!(f->seen[i] & FLOW_WALKED))
-			continue;
-		in = f->steps[i]; /* fn may decode more */
-		if (f->leader[i]) {
-			if (!(f->state_live[f->leader[i] - 1] & LIVE))
-				continue;
-			state_copy(&s, &f->states[f->leader[i] - 1]);
-			same = false;
-			c = (struct compared){0};
-		} else if (off != next) {
-			continue; /* its predecessor overlaps another: scan() made it a leader */
-		}
-		fn(ctx, f->piece->start + off, in.len, &s, same);
-		if (in.flow != FLOW_NEXT || off + in.len >= size || !walked(f, off + in.len))
-			exits_note(f, f->piece->start + off, in.len, &s);
-		next = off + in.len;
-		same = is_idle(&in, &s, &c);
-		advance(&in, &s, (uint32_t)off, &c);
-	}
-}
+/* ---- a piece ------------------------------------------------------------------------------- */
 
 static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 {
@@ -1136,17 +713,17 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 		return false;
 	state_entry(&entry);
 	if (start != START_PART && !is_pad(f, f->piece->start))
-		enter(f, f->piece->start, &entry);
+		flow_enter(f, f->piece->start, &entry);
 	for (i = 0; i < f->piece->entry_count; i++)
-		enter(f, env->entries[f->piece->entry + i], &entry);
+		flow_enter(f, env->entries[f->piece->entry + i], &entry);
 	for (i = 0; i < in_count; i++) /* that not all edges do happen is certain too: __builtin_unreachable() */
 		if (start != START_FUNCTION || in[i].target != f->piece->start)
-			enter(f, in[i].target, &in[i].state);
-	walk(f);
+			flow_enter(f, in[i].target, &in[i].state);
+	flow_walk(f);
 	if (f->pad_count) { /* once more, now that it is known where calls throw from */
 		f->pads_held = false;
 		f->dirty = true;
-		walk(f);
+		flow_walk(f);
 	}
 	jumps_follow(f);
 	f->switches = switches_stack(f);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/pieces.h"
+#include "code/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +41,6 @@ static int range_order(const void *a, const void *b)
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
 	return y->named - x->named; /* a name counts more than none */
-}
-
-static int word_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
 }
 
 /* Entry size of a PLT section, or 0: .plt, .plt.got, .plt.sec, .iplt. The linkers

@@ -5,6 +5,7 @@
 #ifndef TABLE_UNWIND_TABLES_H
 #define TABLE_UNWIND_TABLES_H
 
+#include "arch/x86/rule_text.h"
 #include "code/rows.h"
 #include "code/space.h"
 #include "report/error.h"
@@ -38,13 +39,6 @@ bool unwind_orc_pack(const struct etch_rule *rule, unsigned source, struct etch_
  * (ETCH_SEC_SOURCE) may be null: all rows then say CODE. */
 int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *sources, size_t sources_size,
                         struct row_list *out, struct error *e);
-
-/* "rsp+16", "*(rsp+160)+0"; "same", "cfa-16", "*(rbp+0)", "undef"; "cfa-8", "rdx". */
-void rule_cfa_text(const struct etch_rule *r, char *out, size_t size);
-void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
-void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
-const char *rule_kind_text(const struct etch_rule *r);
-const char *row_source_text(unsigned source);
 
 void row_list_free(struct row_list *l);
 

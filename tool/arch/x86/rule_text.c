@@ -2,7 +2,7 @@
 /* Rules as text: the names of registers are here, so it is in this folder. */
 #include <stdio.h>
 
-#include "table/unwind_tables.h"
+#include "arch/x86/rule_text.h"
 
 static const char *const names[16] = { "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                        "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15" };

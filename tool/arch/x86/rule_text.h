@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Unwind rules as people read them. */
+#ifndef X86_RULE_TEXT_H
+#define X86_RULE_TEXT_H
+
+#include <stddef.h>
+
+#include <etch/orc.h>
+
+/* "rsp+16", "*(rsp+160)+0"; "same", "cfa-16", "*(rbp+0)", "undef"; "cfa-8", "rdx". */
+void rule_cfa_text(const struct etch_rule *r, char *out, size_t size);
+void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
+void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
+const char *rule_kind_text(const struct etch_rule *r);
+const char *row_source_text(unsigned source);
+
+#endif

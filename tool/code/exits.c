@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* What a piece is found to be: its states in order of address, and how control
+ * leaves it. */
+#include "code/flow_parts.h"
+#include "code/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3779b97f4a7c15u >> 32); }
+
+/* Of edges to one place, one that knows what all of them know. */
+static void edge_add(struct flow *f, uint64_t target, const struct state *s)
+{
+	size_t mask = f->edge_hash_size - 1, h;
+
+	if (2 * (f->edge_count + 1) > f->edge_hash_size) {
+		size_t size = f->edge_hash_size ? 2 * f->edge_hash_size : 256, i;
+		uint32_t *hash = calloc(size, sizeof(*hash));
+
+		if (!hash) {
+			f->failed = true;
+			return;
+		}
+		mask = size - 1;
+		for (i = 0; i < f->edge_count; i++) {
+			for (h = edge_hash(f->edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
+				;
+			hash[h] = (uint32_t)i + 1;
+		}
+		free(f->edge_hash);
+		f->edge_hash = hash;
+		f->edge_hash_size = size;
+	}
+	for (h = edge_hash(target) & mask; f->edge_hash[h]; h = (h + 1) & mask)
+		if (f->edges[f->edge_hash[h] - 1].target == target) {
+			state_merge(&f->edges[f->edge_hash[h] - 1].state, s);
+			return;
+		}
+	f->edge_hash[h] = (uint32_t)f->edge_count + 1;
+	if (!room_make(&f->edges, &f->edge_room, f->edge_count, sizeof(*f->edges))) {
+		f->failed = true;
+		return;
+	}
+	f->edges[f->edge_count].target = target;
+	f->edges[f->edge_count].from = f->number;
+	state_copy(&f->edges[f->edge_count++].state, s);
+}
+
+uint32_t piece_number(const struct flow_env *env, uint64_t addr)
+{
+	const struct piece *p = addr & (FLOW_EXTERN | FLOW_SLOT) ? NULL : piece_at(env, addr);
+
+	return p ? (uint32_t)(p - env->pieces) : NO_PIECE;
+}
+
+/* Is there nothing but padding from `off` to the end? */
+static bool is_last(struct flow *f, uint64_t off)
+{
+	uint64_t size = f->piece->end - f->piece->start;
+
+	while (off < size) {
+		uint32_t i = flow_step(f, off);
+
+		if (i == NO_STEP || !f->steps[i].padding || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
+			return false;
+		off += f->steps[i].len;
+	}
+	return true;
+}
+
+/* A jump out of the piece. */
+static void leave(struct flow *f, uint64_t target, const struct state *s)
+{
+	const struct piece *p;
+
+	if (flow_is_tail_call(f, target, s)) {
+		f->ends = true;
+		flow_exit_add(f, target, EXIT_TAIL);
+		return;
+	}
+	edge_add(f, target, s);
+	p = piece_at(f->env, target);
+	if (p && p->start == target)
+		flow_exit_add(f, target, EXIT_PART);
+	else
+		f->returns = f->unbalanced = f->ends = true; /* into the middle of another: as good as a return */
+}
+
+static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
+{
+	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
+	struct step in = f->steps[f->at[off] - 1];
+	struct state after;
+
+	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? flow_pad_of(f, addr) : 0;
+	if (pad && !flow_inside(f, pad)) {
+		flow_land(f, before, &after);
+		edge_add(f, pad, &after);
+	}
+	switch (in.flow) {
+	case FLOW_RETURN:
+		f->returns = true;
+		f->ends |= state_is_entry(before);
+		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
+		return;
+	case FLOW_STOP:
+		return;
+	case FLOW_JUMP_IND:
+		target = flow_exit_target(&in);
+		if (in.number && f->jumps[in.number - 1].entries) {
+			const struct flow_jump *j = &f->jumps[in.number - 1];
+			unsigned i;
+
+			for (i = 0; i < j->entries; i++) {
+				target = jump_table_target(f, &j->what, i);
+				if (!flow_inside(f, target))
+					leave(f, target, before);
+			}
+		} else if (target && state_is_entry(before)) {
+			flow_exit_add(f, target, EXIT_TAIL);
+		} else {
+			f->returns = true;
+		}
+		return;
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		target = (uint64_t)in.imm;
+		if (!flow_inside(f, target)) {
+			state_copy(&after, before);
+			if (in.flow == FLOW_BRANCH && in.writes)
+				state_step(&after, &in, (uint32_t)off);
+			leave(f, target, &after);
+		}
+		if (in.flow == FLOW_JUMP)
+			return;
+		break;
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		target = flow_exit_target(&in);
+		if (target) {
+			uint32_t i = off + len < end - f->piece->start ? f->at[off + len] : 0;
+			bool last = is_last(f, off + len);
+
+			flow_exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
+		}
+		if (!flow_comes_back(f, &in))
+			return;
+		if (is_last(f, off + len)) {
+			/* Compilers end a function so only behind a call that does not come back. */
+			if (!target)
+				f->returns = true;
+			return;
+		}
+		break;
+	default:
+		break;
+	}
+	if (addr + len < end && !flow_walked(f, off + len))
+		f->returns = true; /* it does not decode: who knows */
+	if (addr + len >= end && in.op != STEP_HALT) { /* falls out */
+		struct compared c = {0};
+
+		state_copy(&after, before);
+		flow_advance(&in, &after, (uint32_t)off, &c);
+		f->returns = true;
+		if (!flow_is_tail_call(f, end, &after))
+			edge_add(f, end, &after);
+	}
+}
+
+/* Can an instruction change what rules are made of? Most load to, or compute in,
+ * registers that nothing is known of. */
+static bool is_idle(const struct step *in, const struct state *s, const struct compared *c)
+{
+	unsigned mask = in->writes;
+
+	if (in->flow == FLOW_BRANCH)
+		return c->op != STEP_COMPARE && !mask;
+	if (in->flow != FLOW_NEXT)
+		return false;
+	if (in->op == STEP_FETCH)
+		mask |= 1u << in->a;
+	else if (in->op != STEP_NONE && in->op != STEP_COMPARE && in->op != STEP_LIMIT)
+		return false;
+	for (; mask; mask &= mask - 1)
+		if (s->reg[__builtin_ctz(mask)].kind != VALUE_ANY)
+			return false;
+	return true;
+}
+
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
+{
+	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
+	struct compared c = {0};
+	struct state s;
+	bool same = false;
+
+	for (off = 0; off < size; off++) {
+		struct step in;
+		uint32_t i;
+
+		while (off < size && !f->at[off])
+			off++;
+		if (off == size)
+			break;
+		i = f->at[off] - 1;
+		if (!(f->seen[i] & FLOW_WALKED))
+			continue;
+		in = f->steps[i]; /* fn may decode more */
+		if (f->leader[i]) {
+			if (!(f->state_live[f->leader[i] - 1] & LIVE))
+				continue;
+			state_copy(&s, &f->states[f->leader[i] - 1]);
+			same = false;
+			c = (struct compared){0};
+		} else if (off != next) {
+			continue; /* its predecessor overlaps another: scan() made it a leader */
+		}
+		fn(ctx, f->piece->start + off, in.len, &s, same);
+		if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
+			exits_note(f, f->piece->start + off, in.len, &s);
+		next = off + in.len;
+		same = is_idle(&in, &s, &c);
+		flow_advance(&in, &s, (uint32_t)off, &c);
+	}
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the flow analysis share: flow.c (decoding, states), jumps.c
+ * (jump tables and what only indirect jumps reach), exits.c (results). The way in is
+ * flow.h.
+ */
+#ifndef CODE_FLOW_PARTS_H
+#define CODE_FLOW_PARTS_H
+
+#include "code/flow.h"
+
+#define NO_STEP UINT32_MAX
+#define LIVE    1u /* flow.state_live: it has a value */
+#define QUEUED  2u /* it is in the heap */
+
+/* The last compare, while the flags and what it compared are still its. */
+struct compared {
+	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
+	uint8_t a, b, size;
+	int32_t disp;
+	int64_t imm;
+	/* Memory at base + disp is known to hold at most `most`: gcc compares there
+	 * what it then loads. size 0: not known. */
+	struct { uint8_t base, size; int32_t disp; int64_t most; } bound;
+};
+
+/* flow.c */
+static inline bool flow_inside(const struct flow *f, uint64_t addr)
+{
+	return addr >= f->piece->start && addr < f->piece->end;
+}
+/* Has a state been before the instruction at an offset? */
+static inline bool flow_walked(const struct flow *f, uint64_t off)
+{
+	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
+}
+/* The step at an offset, decoded when first asked for; NO_STEP. */
+uint32_t flow_step(struct flow *f, uint64_t off);
+/* Begins at an address with a state: finds all that it reaches; flow_walk() then
+ * takes the states along. */
+void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
+void flow_walk(struct flow *f);
+uint64_t flow_exit_target(const struct step *s);
+bool flow_comes_back(const struct flow *f, const struct step *s);
+uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
+bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
+void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
+void flow_land(const struct flow *f, const struct state *call, struct state *out);
+void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+
+/* jumps.c */
+void jumps_follow(struct flow *f);
+/* Entry i of a jump table; 0: there is none. */
+uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);
+
+#endif

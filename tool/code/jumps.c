@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Indirect jumps: their tables, and the code that nothing else reaches. */
+#include "code/flow_parts.h"
+
+#include <string.h>
+
+/*
+ * The state that all indirect jumps of the piece agree on, as far as rules go.
+ * A jump in the state of a function's entry is a tail call, unless its target
+ * comes from a table.
+ */
+static bool is_open(const struct flow *f, const struct flow_jump *j)
+{
+	struct etch_rule rule;
+
+	if (j->what.most && j->entries == j->what.most)
+		return false; /* all of its targets are known */
+	if (j->table || f->piece->plt)
+		return true;
+	state_rule(&j->state, &rule);
+	return !state_is_entry(&j->state) && rule.kind != ETCH_RULE_UNDEF;
+}
+
+static bool jumps_agree(const struct flow *f, struct state *out)
+{
+	struct etch_rule rule, other;
+	size_t i, n = 0;
+
+	for (i = 0; i < f->jump_count; i++) {
+		const struct flow_jump *j = &f->jumps[i];
+
+		if (!is_open(f, j))
+			continue;
+		if (!n++)
+			state_copy(out, &j->state);
+		else
+			state_merge(out, &j->state);
+	}
+	if (!n)
+		return false;
+	state_rule(out, &rule);
+	for (i = 0; i < f->jump_count; i++) {
+		const struct flow_jump *j = &f->jumps[i];
+
+		if (!is_open(f, j))
+			continue;
+		state_rule(&j->state, &other);
+		if (memcmp(&rule, &other, sizeof(rule)))
+			return false;
+	}
+	return rule.kind != ETCH_RULE_UNDEF;
+}
+
+/* The first instruction from `off` on that nothing has reached and that is not
+ * padding; the piece's size when there is none. */
+static uint64_t unreached(struct flow *f, uint64_t off)
+{
+	uint64_t size = f->piece->end - f->piece->start;
+
+	while (off < size) {
+		uint32_t i;
+
+		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
+			off += f->steps[f->at[off] - 1].len;
+			continue;
+		}
+		i = flow_step(f, off);
+		if (i != NO_STEP && !f->steps[i].padding)
+			return off;
+		off += i == NO_STEP ? 1 : f->steps[i].len;
+	}
+	return size;
+}
+
+/* Entry i of a jump table; 0: there is none. */
+uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i)
+{
+	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg, target;
+	const uint8_t *bytes = elf_at(f->env->file, at, t->reg);
+	int32_t rel;
+
+	if (!bytes)
+		return 0;
+	if (t->reg == 8) {
+		memcpy(&target, bytes, 8);
+		return target;
+	}
+	memcpy(&rel, bytes, 4);
+	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
+}
+
+/* How many entries of its table a jump can take, where the code shows a bound and
+ * all of them lead into code. */
+static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
+{
+	unsigned i;
+
+	if (!j->table || !j->what.off || elf_is_object(f->env->file))
+		return 0;
+	for (i = 0; i < j->what.most; i++) {
+		uint64_t target = jump_table_target(f, &j->what, i);
+
+		if (!flow_inside(f, target) && !piece_at(f->env, target))
+			return 0;
+	}
+	return i;
+}
+
+/* Jumps whose table is known lead there. */
+static void tables_follow(struct flow *f)
+{
+	bool more = true;
+	size_t k;
+	unsigned i;
+
+	while (more && !f->failed) {
+		more = false;
+		for (k = 0; k < f->jump_count && !f->failed; k++) {
+			struct flow_jump *j = &f->jumps[k];
+
+			if (!j->fresh)
+				continue;
+			j->fresh = false;
+			j->entries = table_entries(f, j);
+			for (i = 0; i < j->entries; i++) {
+				uint64_t target = jump_table_target(f, &j->what, i);
+
+				if (!flow_inside(f, target))
+					continue;
+				flow_enter(f, target, &j->state);
+				j = &f->jumps[k];
+				more = true;
+			}
+		}
+		flow_walk(f);
+	}
+}
+
+void jumps_follow(struct flow *f)
+{
+	uint64_t off = 0, size = f->piece->end - f->piece->start;
+	struct state s;
+
+	tables_follow(f);
+	while (f->jump_count && !f->failed) {
+		off = unreached(f, off);
+		if (off >= size || (!f->jumps_agreed && !jumps_agree(f, &s)))
+			break;
+		f->jumps_agreed = true;
+		s.weak = true;
+		flow_enter(f, f->piece->start + off, &s);
+		flow_walk(f);
+		tables_follow(f);
+		if (!flow_walked(f, off))
+			off++; /* out of memory, or nothing decodes */
+	}
+}

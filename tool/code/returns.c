@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which calls do not come back: by name (known ones, and those that DWARF marks),
+ * and by what the code shows, until nothing new is found.
+ */
+#include "code/noreturn.h"
+#include "code/work.h"
+#include "elf/lines.h"
+
+#include <string.h>
+
+static bool noreturn_add(struct work *w, uint64_t target)
+{
+	if (!room_make(&w->noreturn, &w->noreturn_room, w->noreturn_count, sizeof(*w->noreturn)))
+		return false;
+	w->noreturn[w->noreturn_count++] = target;
+	return true;
+}
+
+static void noreturn_sort(struct work *w)
+{
+	w->noreturn_count = words_unique(w->noreturn, w->noreturn_count);
+	w->env.noreturn = w->noreturn;
+	w->env.noreturn_count = w->noreturn_count;
+}
+
+static int name_order(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void name_add(void *ctx, const char *name)
+{
+	struct work *w = ctx;
+
+	if (!room_make(&w->names, &w->name_room, w->name_count, sizeof(*w->names)) ||
+	    !(w->names[w->name_count] = strdup(name)))
+		w->failed = true;
+	else
+		w->name_count++;
+}
+
+/* More DWARF than this takes longer to read than what it is good for. */
+#define DWARF_MOST ((uint64_t)32 << 20)
+
+/* The functions that DWARF marks. */
+static int dwarf_names(struct work *w, struct error *e)
+{
+	uint32_t s = elf_section_find(w->file, ".debug_info", 1);
+	struct lines *l = s && w->file->sections[s].sh.sh_size <= DWARF_MOST ? lines_open(w->file) : NULL;
+
+	lines_noreturn(l, name_add, w);
+	lines_close(l);
+	if (w->name_count)
+		qsort(w->names, w->name_count, sizeof(*w->names), name_order);
+	return w->failed ? error_set(e, "out of memory") : 0;
+}
+
+static bool is_noreturn(const struct work *w, const char *name)
+{
+	return noreturn_known(name) ||
+	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
+}
+
+static bool noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool numbered)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *y = &list[i];
+		const struct code_section *c;
+
+		if (!y->name[0] || !is_noreturn(w, y->name))
+			continue;
+		if (numbered && elf_is_object(f) && !noreturn_add(w, FLOW_EXTERN | i))
+			return false;
+		c = y->section ? space_of(&w->out->space, y->section) : NULL;
+		if (c && !noreturn_add(w, elf_is_object(f) ? c->addr + y->value : y->value))
+			return false;
+	}
+	return true;
+}
+
+/* Slots of the GOT that hold such a function's address, and the PLT entries that
+ * jump through them. */
+static int noreturn_slots(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+	size_t k;
+
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		struct elf_reloc *r;
+		long n, j;
+		bool ok = true;
+
+		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->dynsym || !f->dynsym)
+			continue;
+		n = elf_relocs(f, i, &r, e);
+		if (n < 0)
+			continue; /* malformed: nothing is known from it */
+		for (j = 0; j < n && ok; j++)
+			if ((r[j].type == R_X86_64_JUMP_SLOT || r[j].type == R_X86_64_GLOB_DAT) &&
+			    r[j].symbol < f->dynsym_count && is_noreturn(w, f->dynsyms[r[j].symbol].name))
+				ok = noreturn_add(w, FLOW_SLOT | r[j].offset);
+		free(r);
+		if (!ok)
+			return error_set(e, "out of memory");
+	}
+	noreturn_sort(w);
+	for (k = 0; k < w->pieces.count; k++) {
+		const struct piece *p = &w->pieces.list[k];
+		uint64_t slot = p->plt ? plt_slot(p->bytes, p->end - p->start, p->start) : 0;
+
+		if (!slot)
+			continue;
+		slot |= FLOW_SLOT;
+		if (word_has(w->noreturn, w->noreturn_count, slot) &&
+		    !noreturn_add(w, p->start))
+			return error_set(e, "out of memory");
+	}
+	noreturn_sort(w);
+	return 0;
+}
+
+int noreturn_names(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+
+	if (dwarf_names(w, e))
+		return -1;
+	if (!noreturn_symbols(w, f->symbols, f->symbol_count, true) ||
+	    !noreturn_symbols(w, f->dynsyms, f->dynsym_count, false))
+		return error_set(e, "out of memory");
+	return noreturn_slots(w, e);
+}
+
+static int exit_order(const void *a, const void *b)
+{
+	const struct flow_exit *x = a, *y = b;
+
+	if (x->target != y->target)
+		return x->target < y->target ? -1 : 1;
+	return x->kind < y->kind ? -1 : x->kind > y->kind;
+}
+
+/* Functions of other files: one that code ends with a call of does not return,
+ * unless as many calls of it are followed by code that nothing else leads to. */
+static int outside_judge(struct work *w, struct error *e)
+{
+	struct flow_exit *list = malloc((w->exit_count + 1) * sizeof(*list));
+	size_t n = 0, i, k;
+	bool ok = true;
+
+	if (!list)
+		return error_set(e, "out of memory");
+	for (i = 0; i < w->exit_count; i++)
+		if (w->exits[i].to == NO_PIECE || w->pieces.list[w->exits[i].to].plt)
+			list[n++] = w->exits[i];
+	if (n)
+		qsort(list, n, sizeof(*list), exit_order);
+	for (i = 0; i < n && ok; i = k) {
+		size_t last = 0, fresh = 0;
+
+		for (k = i; k < n && list[k].target == list[i].target; k++) {
+			last += list[k].kind == EXIT_LAST;
+			fresh += list[k].kind == EXIT_FRESH;
+		}
+		if (last > 0 && fresh <= 3 * last)
+			ok = noreturn_add(w, list[i].target);
+	}
+	free(list);
+	return ok ? 0 : error_set(e, "out of memory");
+}
+
+/*
+ * Functions of this file, until no more are found: no return in them, and no jump
+ * to one that returns. From each that does return, back to all that jump to it;
+ * the others do not.
+ */
+static int inside_judge(struct work *w, struct error *e)
+{
+	struct flow_exit *tails = malloc((w->exit_count + 1) * sizeof(*tails));
+	uint32_t *first = calloc(w->pieces.count + 2, sizeof(*first)), *todo;
+	bool *returns = calloc(w->pieces.count + 1, sizeof(*returns)), ok = true;
+	size_t n = 0, count = 0, i;
+
+	todo = malloc((w->pieces.count + 1) * sizeof(*todo));
+	if (!tails || !first || !returns || !todo) {
+		ok = false;
+		goto out;
+	}
+	for (i = 0; i < w->exit_count; i++) { /* counted by where they lead */
+		const struct flow_exit *x = &w->exits[i];
+
+		if (x->kind != EXIT_TAIL && x->kind != EXIT_PART)
+			continue;
+		if (x->to != NO_PIECE)
+			first[x->to + 1]++;
+		else if (!word_has(w->noreturn, w->noreturn_count, x->target))
+			returns[x->from] = true;
+	}
+	for (i = 0; i < w->pieces.count; i++)
+		first[i + 1] += first[i];
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+
+		if ((x->kind == EXIT_TAIL || x->kind == EXIT_PART) && x->to != NO_PIECE) {
+			tails[first[x->to]++] = *x;
+			n++;
+		}
+	}
+	for (i = 0; i < w->pieces.count; i++) {
+		bool known = w->state[i].noreturn ||
+		             (w->pieces.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->pieces.list[i].start));
+
+		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->pieces.list[i].plt);
+		if (returns[i])
+			todo[count++] = (uint32_t)i;
+	}
+	while (count) {
+		uint32_t to = todo[--count];
+
+		for (i = to ? first[to - 1] : 0; i < first[to]; i++) /* first[] has moved on by one */
+			if (!returns[tails[i].from] && !w->state[tails[i].from].noreturn) {
+				returns[tails[i].from] = true;
+				todo[count++] = tails[i].from;
+			}
+	}
+	for (i = 0; i < w->pieces.count && ok; i++)
+		if (!returns[i] && !w->state[i].noreturn && !w->pieces.list[i].plt) {
+			w->state[i].noreturn = true;
+			ok = noreturn_add(w, w->pieces.list[i].start);
+		}
+	noreturn_sort(w);
+out:
+	free(tails);
+	free(first);
+	free(returns);
+	free(todo);
+	return ok ? 0 : error_set(e, "out of memory");
+}
+
+int noreturn_find(struct work *w, struct error *e)
+{
+	uint64_t *before = malloc((w->noreturn_count + 1) * sizeof(*before));
+	size_t n = w->noreturn_count, i;
+
+	if (!before)
+		return error_set(e, "out of memory");
+	memcpy(before, w->noreturn, n * sizeof(*before));
+	if (outside_judge(w, e)) {
+		free(before);
+		return -1;
+	}
+	noreturn_sort(w);
+	if (inside_judge(w, e)) {
+		free(before);
+		return -1;
+	}
+	free(w->noreturn_new);
+	w->noreturn_new = malloc((w->noreturn_count + 1) * sizeof(*w->noreturn_new));
+	if (!w->noreturn_new) {
+		free(before);
+		return error_set(e, "out of memory");
+	}
+	/* Who calls what is new on the list, other than at its end, has code that
+	 * is not reached by that call. */
+	if (w->noreturn_count > n) {
+		size_t fresh = 0;
+
+		for (i = 0; i < w->noreturn_count; i++) /* only what is new: few */
+			if (!word_has(before, n, w->noreturn[i]))
+				w->noreturn_new[fresh++] = w->noreturn[i];
+		for (i = 0; i < w->exit_count; i++) {
+			const struct flow_exit *x = &w->exits[i];
+
+			if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) &&
+			    word_has(w->noreturn_new, fresh, x->target))
+				w->state[x->from].run = true;
+		}
+	}
+	free(before);
+	return 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where functions begin: symbols, FDEs and .eh_frame say most of it; calls, data
+ * and how the code there ends say the rest.
+ */
+#include "code/work.h"
+
+#include <string.h>
+
+int strays_add(struct work *w, struct error *e)
+{
+	struct pieces before = w->pieces;
+	struct piece_state *state;
+	uint32_t *moved;
+	size_t i, k;
+	long added;
+
+	w->stray_count = words_unique(w->strays, w->stray_count);
+	if (!w->stray_count)
+		return 0;
+	moved = calloc(before.count + 1, sizeof(*moved));
+	if (!moved)
+		return error_set(e, "out of memory");
+	{
+		uint64_t *starts = malloc((before.count + 1) * sizeof(*starts));
+
+		if (!starts) {
+			free(moved);
+			return error_set(e, "out of memory");
+		}
+		for (i = 0; i < before.count; i++)
+			starts[i] = before.list[i].start;
+		added = pieces_add(&w->pieces, &w->out->space, w->strays, w->stray_count, e);
+		for (i = k = 0; added > 0 && i < before.count; i++) {
+			while (w->pieces.list[k].start != starts[i])
+				k++;
+			moved[i] = (uint32_t)k;
+		}
+		free(starts);
+	}
+	w->stray_count = 0;
+	w->env.pieces = w->pieces.list;
+	w->env.piece_count = w->pieces.count;
+	if (added <= 0) {
+		free(moved);
+		return (int)added;
+	}
+	state = calloc(w->pieces.count + 1, sizeof(*state));
+	if (!state) {
+		free(moved);
+		return error_set(e, "out of memory");
+	}
+	for (i = 0; i < w->pieces.count; i++)
+		state[i].run = true;
+	for (i = 0; i < before.count; i++) {
+		state[moved[i]] = w->state[i];
+		state[moved[i]].run = false;
+	}
+	for (i = 0; i < w->edge_count; i++)
+		w->edges[i].from = moved[w->edges[i].from];
+	if (!pieces_index(&w->env)) {
+		free(state);
+		free(moved);
+		return error_set(e, "out of memory");
+	}
+	for (i = 0; i < w->exit_count; i++) {
+		w->exits[i].from = moved[w->exits[i].from];
+		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
+	}
+	free(w->state);
+	w->state = state;
+	free(moved);
+	return 0;
+}
+
+/* Data that holds a piece's address: relocations that put it there, or words as
+ * they are in the file. */
+int evidence_data(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+	uint64_t at, word;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint32_t k;
+
+		if (elf_is_object(f) || !s->data || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
+			continue;
+		if (s->sh.sh_type == SHT_RELA) {
+			struct elf_reloc *r;
+			long n = elf_relocs(f, i, &r, e), j;
+
+			for (j = 0; j < n; j++) {
+				k = r[j].type == R_X86_64_RELATIVE || r[j].type == R_X86_64_IRELATIVE
+				            ? piece_number(&w->env, (uint64_t)r[j].addend & ~(FLOW_EXTERN | FLOW_SLOT)) : NO_PIECE;
+				if (k != NO_PIECE && w->pieces.list[k].start == (uint64_t)r[j].addend)
+					w->state[k].evident = true;
+			}
+			if (n >= 0)
+				free(r);
+			continue;
+		}
+		if (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_INIT_ARRAY && s->sh.sh_type != SHT_FINI_ARRAY &&
+		    s->sh.sh_type != SHT_PREINIT_ARRAY)
+			continue;
+		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
+			memcpy(&word, s->data + at, 8);
+			if (word - w->env.index_base >= w->env.index_span)
+				continue;
+			k = piece_number(&w->env, word);
+			if (k != NO_PIECE && w->pieces.list[k].start == word)
+				w->state[k].evident = true;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Without .eh_frame's rows, what is called, jumped to as if to call it, or has its
+ * address taken is known to begin as functions do; and what ends as they do, every
+ * register back and the return address on top, wherever it returns.
+ */
+void evidence_judge(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+
+		if (x->kind != EXIT_PART && x->to != NO_PIECE && w->pieces.list[x->to].start == x->target)
+			w->state[x->to].evident = true;
+	}
+	for (i = 0; i < w->pieces.count; i++) {
+		struct piece_state *s = &w->state[i];
+
+		if (!s->evident && !s->sound && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment) {
+			s->fragment = s->unknown = s->run = true;
+		} else if (s->evident && s->unknown) { /* now it is */
+			s->fragment = s->unknown = false;
+			s->run = true;
+		}
+	}
+}
+
+/* A start that others jump to with a frame of theirs, that has no name and that
+ * nobody calls: a part of them. What such a piece said while it was taken for a
+ * function is void. */
+int fragments_find(struct work *w, struct error *e)
+{
+	uint64_t *starts = malloc((w->edge_count + 1) * sizeof(*starts));
+	size_t n = 0, i, k;
+	bool *called;
+
+	if (!starts)
+		return error_set(e, "out of memory");
+	for (i = 0; i < w->edge_count; i++) {
+		const struct piece *p = piece_at(&w->env, w->edges[i].target);
+
+		if (p && p->start == w->edges[i].target && !p->named && !p->outermost &&
+		    !state_is_entry(&w->edges[i].state))
+			starts[n++] = p->start;
+	}
+	n = words_unique(starts, n);
+	called = calloc(n + 1, sizeof(*called));
+	if (!called) {
+		free(starts);
+		return error_set(e, "out of memory");
+	}
+	for (i = 0; i < w->exit_count && n; i++) {
+		const struct flow_exit *x = &w->exits[i];
+		const uint64_t *at;
+
+		if (x->kind == EXIT_PART || x->to == NO_PIECE || w->pieces.list[x->to].named)
+			continue;
+		at = bsearch(&x->target, starts, n, sizeof(*starts), word_order);
+		if (at)
+			called[at - starts] = true;
+	}
+	for (i = k = 0; i < w->pieces.count; i++) {
+		struct piece_state *s = &w->state[i];
+		bool fragment = false;
+
+		while (k < n && starts[k] < w->pieces.list[i].start)
+			k++;
+		if (k < n && starts[k] == w->pieces.list[i].start)
+			fragment = !called[k] && !(s->evident && s->sound); /* data may be a jump table */
+		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
+		if (fragment && s->unknown)
+			s->unknown = false;
+		if (fragment && !s->fragment)
+			s->fragment = s->run = true;
+	}
+	free(starts);
+	free(called);
+	if (w->judged)
+		evidence_judge(w);
+	/* Their edges go now, before they mislead others. */
+	for (i = k = 0; i < w->edge_count; i++)
+		if (!w->state[w->edges[i].from].run)
+			w->edges[k++] = w->edges[i];
+	w->edge_count = k;
+	return 0;
+}
