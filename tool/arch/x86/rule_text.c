@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules as text: the names of registers are here, so it is in this folder. */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "arch/x86/rule_text.h"
