@@ -263,7 +263,7 @@ struct trace {
 
 /* What a loop over plain frames keeps at hand. */
 struct plain {
-	uint64_t text, size;
+	uint64_t text, size, text_1; /* text_1: text + 1 */
 	uint64_t lo, hi, span; /* the window, and its size less 8 */
 	uint64_t map;          /* its address less that of the text in granules: it points before the map */
 	uint64_t codes, rbp_codes; /* map bytes below are rules; of those, from here on with a CFA from rbp */
@@ -323,17 +323,21 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct p
 NO_ASAN static inline __attribute__((always_inline)) int full_step(const struct plain *p, struct frame *f, uint64_t bp)
 {
 	const struct etch_rule *r;
-	uint64_t cfa;
+	uint64_t cfa, from_sp, from_bp;
 	uint32_t kind;
 
-	if (f->ip - 1 - p->text >= p->size)
+	if (ETCH_ODD(f->ip - p->text_1 >= p->size))
 		return 0;
-	r = etch_block_find_in(p->block, f->ip - 1 - p->text);
+	r = etch_block_find_in(p->block, f->ip - p->text_1);
 	__builtin_memcpy(&kind, &r->cfa, 4);
 	/* cfa rsp or rbp, bp same or at the CFA, kind CALL, ra at the CFA */
 	if (ETCH_ODD((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16)))
 		return 0;
-	cfa = (kind & 1 ? bp : f->sp) + (uint64_t)(int64_t)r->cfa_off;
+	/* Both sums, then the choice: which register it is takes longer to know. */
+	from_sp = f->sp + (uint64_t)(int64_t)r->cfa_off;
+	from_bp = bp + (uint64_t)(int64_t)r->cfa_off;
+	__asm__("" : "+r"(from_sp), "+r"(from_bp));
+	cfa = kind & 1 ? from_bp : from_sp;
 	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp_off, kind & 0x100);
 }
 
@@ -629,6 +633,7 @@ NO_ASAN static void **plain_module(const struct unwind_module *m, const struct w
 	p.rbp_codes = m->block.map_rbp;
 	p.map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
 	p.text = m->text;
+	p.text_1 = m->text + 1;
 	p.size = m->text_size;
 	p.lo = window->lo;
 	p.hi = window->hi;
