@@ -220,7 +220,7 @@ static void block_check(const struct sample *s, const uint8_t *table, size_t siz
 	t->runs += u->run_count;
 	t->in_runs += u->rows - 1 - (u->pool_size - ETCH_POOL_TAIL - 1) / 2;
 	for (i = 0; i < (s->size + 255) / 256; i++)
-		t->long_blocks += etch_block_record(&block, i + 1) - etch_block_record(&block, i) > 64;
+		t->long_blocks += etch_block_record(&block, i + 1) - etch_block_record(&block, i) > 32;
 	if (!u->map_shift)
 		return;
 	for (i = 0; i < s->call_count; i++) {

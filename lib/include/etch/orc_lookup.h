@@ -184,12 +184,16 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->map_page_shift = (uint8_t)etch_map_page_shift(u->map_shift);
 }
 
-/* The rest of etch_block_rule(): idx bytes that are no index into the palette. */
-static __attribute__((noinline, unused)) const struct etch_rule *etch_block_odd(const struct etch_block *t, uint32_t at,
-                                                                                uint32_t after)
+/*
+ * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of
+ * its row. 255 is behind every row of a run: what the next block inherits.
+ */
+static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
 {
 	uint32_t idx = t->pool[at], lo = 0, hi = t->escape_count, k = 1;
 
+	if (idx < t->direct)
+		return &t->palette[idx];
 	if (idx != ETCH_IDX_ESCAPE && idx >= t->first_run) {
 		const struct etch_run *r = &t->run[idx - t->first_run];
 
@@ -212,21 +216,22 @@ static __attribute__((noinline, unused)) const struct etch_rule *etch_block_odd(
 	return &t->palette[t->escape[lo].rule];
 }
 
-/*
- * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of
- * its row. 255 is behind every row of a run: what the next block inherits.
- */
-static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
-{
-	uint32_t idx = t->pool[at];
-
-	return ETCH_ODD(idx >= t->direct) ? etch_block_odd(t, at, after) : &t->palette[idx];
-}
-
 /* Offset in the pool of the record of block b; b up to and with the number of blocks. */
 static inline uint32_t etch_block_record(const struct etch_block *t, uint64_t b)
 {
 	return t->base[b >> ETCH_GROUP_SHIFT] + t->hd[b];
+}
+
+/* What is left of etch_block_find_in() for an offset in text whose block has the record
+ * of c entries at offset s of the pool: all there is, slowly. */
+static __attribute__((noinline, cold, unused)) const struct etch_rule *
+etch_block_find_rest(const struct etch_block *t, uint64_t offset, uint32_t s, uint32_t c)
+{
+	uint32_t k = 0, in = (uint8_t)offset;
+
+	while (k < c && t->pool[s + k] <= in)
+		k++;
+	return k ? etch_block_rule(t, s + c + k - 1, in - t->pool[s + k - 1]) : etch_block_rule(t, s - 1, 255);
 }
 
 /*
@@ -234,12 +239,12 @@ static inline uint32_t etch_block_record(const struct etch_block *t, uint64_t b)
  * Never null: outside of text, and where a table contradicts itself, it is a rule of
  * kind UNDEF. For a return address look up the byte before it.
  */
-static inline const struct etch_rule *etch_block_find_in(const struct etch_block *t, uint64_t offset)
+static inline __attribute__((always_inline)) const struct etch_rule *
+etch_block_find_in(const struct etch_block *t, uint64_t offset)
 {
 	uint64_t b = offset >> ETCH_BLOCK_SHIFT;
-	uint32_t s, e, c, k, idx;
-	const uint8_t *q;
-	__m128i a, v, w;
+	uint32_t s, e, c, k, at, idx;
+	__m128i a, v;
 
 	if (ETCH_ODD(offset >= t->text_size))
 		return &etch_rule_undef;
@@ -248,18 +253,12 @@ static inline const struct etch_rule *etch_block_find_in(const struct etch_block
 	if (ETCH_ODD(s - 1 >= e) || ETCH_ODD(e > t->pool_end)) /* the first: s == 0 too */
 		return &etch_rule_undef;
 	c = (e - s) / 2;
-	q = t->pool + s;
 	/* Bytes of off[] at or below the offset; they ascend. What is read behind them, up
 	 * to the pool's tail, is cut off by c. */
 	a = _mm_set1_epi8((char)offset);
-	v = _mm_loadu_si128((const __m128i *)(const void *)q);
-	w = _mm_loadu_si128((const __m128i *)(const void *)(q + 16));
+	v = _mm_loadu_si128((const __m128i *)(const void *)(t->pool + s));
 	v = _mm_cmpeq_epi8(_mm_min_epu8(v, a), v);
-	w = _mm_cmpeq_epi8(_mm_min_epu8(w, a), w);
-	k = (uint32_t)__builtin_ctzll(~(uint64_t)((uint32_t)_mm_movemask_epi8(v) | (uint32_t)_mm_movemask_epi8(w) << 16));
-	if (ETCH_ODD(k == 32))
-		while (k < c && q[k] <= (uint8_t)offset)
-			k++;
+	k = (uint32_t)__builtin_ctz(~(uint32_t)_mm_movemask_epi8(v));
 	/*
 	 * Branches, not conditional moves: where they are predicted the processor does not
 	 * wait for the comparison, and where not they cost no more (8 against 14-20 ns with
@@ -270,13 +269,13 @@ static inline const struct etch_rule *etch_block_find_in(const struct etch_block
 		__asm__("");
 	}
 	/* k == 0: what the block inherits is the idx byte before its record. */
+	at = s - 1;
 	if (!ETCH_ODD(k == 0))
-		s += c + k;
-	s--;
-	idx = t->pool[s];
-	if (!ETCH_ODD(idx >= t->direct))
-		return &t->palette[idx];
-	return etch_block_odd(t, s, k ? (uint8_t)offset - (uint32_t)q[k - 1] : 255);
+		at += c + k;
+	idx = t->pool[at];
+	if (ETCH_ODD(k == 16) || ETCH_ODD(idx >= t->direct))
+		return etch_block_find_rest(t, offset, s, c);
+	return &t->palette[idx];
 }
 
 static inline const struct etch_rule *etch_block_find(const struct etch_unwind *u, uint64_t offset)
@@ -291,7 +290,7 @@ static inline const struct etch_rule *etch_block_find(const struct etch_unwind *
 static inline const struct etch_rule *etch_block_find_scalar(const struct etch_unwind *u, uint64_t offset)
 {
 	struct etch_block t;
-	uint32_t s, e, c, k = 0;
+	uint32_t s, e;
 
 	etch_block_open(u, &t);
 	if (offset >= t.text_size)
@@ -300,10 +299,7 @@ static inline const struct etch_rule *etch_block_find_scalar(const struct etch_u
 	e = etch_block_record(&t, (offset >> ETCH_BLOCK_SHIFT) + 1);
 	if (!s || s > e || e > t.pool_end)
 		return &etch_rule_undef;
-	c = (e - s) / 2;
-	while (k < c && t.pool[s + k] <= (offset & 255))
-		k++;
-	return k ? etch_block_rule(&t, s + c + k - 1, (offset & 255) - t.pool[s + k - 1]) : etch_block_rule(&t, s - 1, 255);
+	return etch_block_find_rest(&t, offset, s, (e - s) / 2);
 }
 
 /* ---- the return-address map ---------------------------------------------------- */
