@@ -4,10 +4,9 @@ glibc's backtrace(3), an interpreter of .eh_frame, at every place that it walks 
 
 import os
 import re
-import shutil
 
 import pytest
-from conftest import INCLUDE, TESTS, run
+from conftest import INCLUDE, TESTS, need, run
 
 SOURCE = TESTS / "unwind" / "walks.c"
 PLUGIN = TESTS / "unwind" / "walks_plugin.c"
@@ -194,7 +193,7 @@ class TestSidecars:
         return [line for line in log.read_text().splitlines() if str(side) in line and "ENOENT" not in line]
 
     def test_used(self, walks, side, tmp_path):
-        assert shutil.which("strace")
+        need("strace")
         assert len(self.opened(walks("pie"), side, tmp_path)) == 2
         done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
 
@@ -224,6 +223,43 @@ class TestSidecars:
             else:
                 path.write_bytes(data)
         self.opened(walks("pie"), side, tmp_path)
+
+
+# ---- a program that nobody here wrote -----------------------------------------------------
+
+
+def python_files():
+    """/usr/bin/python3 and all that sampled.py makes it load."""
+    program = os.path.realpath("/usr/bin/python3")
+    mapped = run([program, "-c", "import ctypes, decimal, hashlib, json, sqlite3, zlib; print(open('/proc/self/maps').read())"])
+    return [program] + sorted({m for m in re.findall(r"(/\S+)$", mapped.stdout, re.M) if ".so" in m})
+
+
+@pytest.mark.parametrize("tables", ["made", "generated", "no-cfi"])
+def test_sampled_python(build, tmp_path, tables):
+    """Samples of the Python interpreter, of its modules and libraries, from wherever a
+    timer interrupts them, are those of backtrace(3)."""
+    library, out, side = tmp_path / "sampler.so", tmp_path / "out", tmp_path / "side"
+    run(["gcc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{INCLUDE}", "-o", library,
+         TESTS / "unwind" / "sampler.c", f"-L{build}", "-letch", f"-Wl,-rpath,{build}", "-pthread"])
+    side.mkdir()
+    program, *libraries = python_files()
+    if tables != "made":
+        for path in [program, *libraries]:
+            run([build / "etch", "rewrite", "--only", "orc", *(["--no-cfi"] if tables == "no-cfi" else []),
+                 "--sidecar", side, path])
+        assert len(list(side.iterdir())) >= len(libraries)
+    p = run([program, TESTS / "unwind" / "sampled.py", "8"],
+            env={**os.environ, "ETCH_SIDECAR_DIR": str(side), "SAMPLER_OUT": str(out), "SAMPLER_PREPARE": "1",
+                 "LD_PRELOAD": str(library)})
+    assert p.stdout == "without a table: 0\n"
+    log = out.read_text()
+    n = {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", log.splitlines()[-1])}
+    assert n["samples"] >= 50 and n["reuse"] == n["samples"], log
+    # Between a dlopen and the next prepare a module has no table; from code alone a
+    # function may have no rule. A trace that goes on is right.
+    assert n["differ"] == n["other"] <= n["samples"] / 10, log
+    assert all(m[0] == m[1] for m in re.findall(r"differ at (\d+) of (\d+)", log)), log
 
 
 def test_other_failures(walks):
