@@ -540,11 +540,24 @@ void flow_land(const struct flow *f, const struct state *call, struct state *out
 	out->weak = true; /* .eh_frame knows how much was pushed */
 }
 
+/*
+ * Others reach an instruction with rsp elsewhere than a call before it would leave
+ * it: then that call does not come back, or the others' code would be wrong.
+ */
+static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
+{
+	uint32_t k = f->leader[step] - 1;
+	struct value mine = s->reg[ETCH_REG_RSP], its = f->states[k].reg[ETCH_REG_RSP];
+
+	return (f->state_live[k] & LIVE) && mine.kind == VALUE_CFA && its.kind == VALUE_CFA && mine.off != its.off;
+}
+
 static void walk_from(struct flow *f, uint32_t start)
 {
 	struct compared c = {0};
 	struct state s;
 	uint32_t off = start;
+	bool called = false;
 
 	for (;;) {
 		uint32_t i = off < f->piece->end - f->piece->start && f->at[off] ? f->at[off] - 1 : NO_STEP;
@@ -555,13 +568,15 @@ static void walk_from(struct flow *f, uint32_t start)
 			return;
 		if (f->leader[i]) {
 			if (off != start) {
-				reach(f, i, &s);
+				if (!called || !clashes(f, i, &s))
+					reach(f, i, &s);
 				return;
 			}
 			state_copy(&s, &f->states[f->leader[i] - 1]);
 		}
 		f->seen[i] |= FLOW_WALKED;
 		in = &f->steps[i];
+		called = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
 		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
 		              ? flow_pad_of(f, f->piece->start + off) : 0;
 		if (pad && f->pads_held) {
@@ -609,6 +624,8 @@ static void walk_from(struct flow *f, uint32_t start)
 				return;
 			/* fall through */
 		default:
+			if (flow_is_exit(in, &s))
+				return;
 			flow_advance(in, &s, off, &c);
 		}
 		off += in->len;

@@ -116,8 +116,7 @@ struct flow {
 	/* Results of the last piece. */
 	bool switches;             /* begins by replacing rsp: where a context made by hand begins */
 	bool ends;                 /* returns somewhere as the function that it was taken for */
-	bool unbalanced;           /* returns, or goes into the middle of another piece, with a frame left; after
-	                            * flow_states() */
+	bool unbalanced;           /* returns with a frame left; after flow_states() */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */
 	size_t edge_count, edge_room;

@@ -34,6 +34,11 @@ static inline bool flow_walked(const struct flow *f, uint64_t off)
 {
 	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
 }
+/* Does the program end here? */
+static inline bool flow_is_exit(const struct step *in, const struct state *s)
+{
+	return in->op == STEP_SYSCALL && s->reg[in->a].kind == VALUE_CONST && STEP_IS_EXIT(s->reg[in->a].off);
+}
 /* The step at an offset, decoded when first asked for; NO_STEP. */
 uint32_t flow_step(struct flow *f, uint64_t off);
 /* Begins at an address with a state: finds all that it reaches; flow_walk() then

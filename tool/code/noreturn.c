@@ -56,6 +56,7 @@ static const char *const names[] = {
 	"__stack_chk_fail_local",
 	"__ubsan_handle_builtin_unreachable",
 	"__ubsan_handle_missing_return",
+	"_dl_fatal_printf",
 	"_exit",
 	"_longjmp",
 	"abort",

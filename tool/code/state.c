@@ -29,11 +29,18 @@ static struct value value_moved(struct value v, int64_t n)
 {
 	int64_t off = v.off + n;
 
-	if ((v.kind != VALUE_CFA && v.kind != VALUE_ALIGNED && v.kind != VALUE_CONST) || off < INT32_MIN ||
-	    off > INT32_MAX || n < INT32_MIN || n > INT32_MAX || (v.kind == VALUE_CONST && off < 0))
+	if ((v.kind != VALUE_CFA && v.kind != VALUE_ALIGNED && v.kind != VALUE_CONST && v.kind != VALUE_PLACE) ||
+	    off < INT32_MIN || off > INT32_MAX || n < INT32_MIN || n > INT32_MAX ||
+	    ((v.kind == VALUE_CONST || v.kind == VALUE_PLACE) && off < 0))
 		return any;
 	v.off = (int32_t)off;
 	return v;
+}
+
+/* May it be an address of code? */
+static inline bool is_place(struct value v)
+{
+	return v.kind == VALUE_PLACE || (v.kind == VALUE_CONST && v.off >= CODE_LOWEST);
 }
 
 static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
@@ -176,7 +183,7 @@ static struct value table_entry(const struct state *s, const struct step *in, un
 	struct value v = value_of(size == 4 ? VALUE_DISTANCE : VALUE_TARGET, (uint8_t)size, 0);
 
 	base = value_moved(base, in->disp);
-	if (base.kind == VALUE_CONST)
+	if (base.kind == VALUE_CONST || base.kind == VALUE_PLACE)
 		v.off = base.off;
 	if (index.kind == VALUE_BELOW && index.off < UINT16_MAX)
 		v.most = (uint16_t)(index.off + 1);
@@ -189,12 +196,12 @@ static struct value table_target(struct value a, struct value b)
 	struct value t = a.kind == VALUE_DISTANCE ? a : b, base = a.kind == VALUE_DISTANCE ? b : a;
 
 	if (t.kind != VALUE_DISTANCE) {
-		if ((a.kind == VALUE_CONST && a.off >= CODE_LOWEST) || (b.kind == VALUE_CONST && b.off >= CODE_LOWEST))
+		if (is_place(a) || is_place(b))
 			return value_of(VALUE_TARGET, 0, 0);
 		return any;
 	}
 	t.kind = VALUE_TARGET;
-	if (base.kind != VALUE_CONST || base.off != t.off)
+	if ((base.kind != VALUE_CONST && base.kind != VALUE_PLACE) || base.off != t.off)
 		t.off = 0;
 	return t;
 }
@@ -221,6 +228,7 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	case STEP_COMPARE:
 	case STEP_LIMIT:
 	case STEP_HALT:
+	case STEP_SYSCALL:
 		break;
 	case STEP_PUSH:
 		push(s, in->a < 16 ? s->reg[in->a] : any, in->imm);
@@ -236,7 +244,7 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		break;
 	case STEP_ADDRESS:
 		s->reg[in->a] = in->b < 16 ? value_moved(s->reg[in->b], in->disp)
-		                : in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_CONST, 0, (int32_t)in->imm) : any;
+		                : in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_PLACE, 0, (int32_t)in->imm) : any;
 		break;
 	case STEP_ADD:
 		s->reg[in->a] = value_moved(s->reg[in->a], in->imm);
@@ -246,13 +254,13 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		v = s->reg[in->a];
 		w = s->reg[in->b];
 		if (in->op == STEP_ADDREG && (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE ||
-		                              (w.kind == VALUE_CONST && w.off >= CODE_LOWEST && !is_address(v))))
+		                              (is_place(w) && !is_address(v))))
 			s->reg[in->a] = table_target(v, w);
 		else if (w.kind == VALUE_CONST)
 			s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
 		else if (v.kind == VALUE_CONST && in->op == STEP_ADDREG && is_address(w))
 			s->reg[in->a] = value_moved(w, v.off);
-		else if (v.kind == VALUE_CONST && v.off >= CODE_LOWEST)
+		else if (is_place(v) && !is_address(w))
 			s->reg[in->a] = value_of(VALUE_TARGET, 0, 0); /* a computed place in a row of equal pieces */
 		else
 			s->reg[in->a] = any;

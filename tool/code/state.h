@@ -18,6 +18,7 @@ enum value_kind {
 	VALUE_ENTRY,   /* what register `reg` held at entry; REG_RA: the return address */
 	VALUE_ALIGNED, /* base of the realigned frame (state.align) + off */
 	VALUE_CONST,   /* off, zero-extended */
+	VALUE_PLACE,   /* the link-time address off, wherever that is loaded */
 	VALUE_BELOW,   /* at most off: the index of a jump table */
 	VALUE_DISTANCE, /* 4 bytes of the jump table at off, an address; 0 = not known which */
 	VALUE_TARGET,  /* where the jump table at off says; reg: bytes an entry */

@@ -162,6 +162,15 @@ struct step_cache {
 	struct form form[4096];
 };
 
+static bool syscall_set(unsigned mnemonic, struct step *out)
+{
+	if (mnemonic != ZYDIS_MNEMONIC_SYSCALL)
+		return false;
+	out->op = STEP_SYSCALL;
+	out->a = RAX;
+	return true;
+}
+
 /* Fences and stack probes: lock orq $0,(%rsp). */
 static bool stores_back(unsigned mnemonic, const struct operand *ops, const ZydisDecodedInstruction *z)
 {
@@ -548,7 +557,7 @@ static void form_apply(const struct form *f, const ZydisDecodedInstruction *z, u
 		out->a = ops[0].reg;
 		out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
 	}
-	if (f->flow != FLOW_NEXT || out->op == STEP_HALT)
+	if (f->flow != FLOW_NEXT || out->op == STEP_HALT || syscall_set(f->mnemonic, out))
 		return;
 	if (f->stored && out->index == INSN_NO_REG && out->b < 16 && !stores_back(f->mnemonic, ops, z))
 		out->size = f->stored;
@@ -611,6 +620,8 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
 		out->writes |= 1u << RAX | 1u << RCX | 1u << R11;
 	if (out->flow != FLOW_NEXT || out->op == STEP_HALT)
+		return;
+	if (syscall_set(z->mnemonic, out))
 		return;
 	if (stores_back(z->mnemonic, light, z))
 		out->size = 0;

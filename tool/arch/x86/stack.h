@@ -35,6 +35,7 @@ enum step_op {
 	STEP_FETCH,   /* a = `size` bytes at b + disp, zero-extended */
 	STEP_MASK,    /* a &= imm, imm >= 0: a bound */
 	STEP_ENTRY,   /* a = 4 (sign-extended) or 8 bytes at b + disp + index * size: a jump table's entry */
+	STEP_SYSCALL, /* of the number in a */
 	STEP_HALT,    /* hlt: faults; a handler may step over it */
 	STEP_EXTEND,  /* a = b, 32 bits zero-extended, or fewer */
 };
@@ -71,6 +72,9 @@ void step_cache_free(struct step_cache *c);
 /* Decodes one instruction at addr; cache may be null. False: no instruction.
  * The result is the same with and without a cache. */
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
+
+/* Does this system call not come back: exit, exit_group (asm/unistd_64.h)? */
+#define STEP_IS_EXIT(number) ((number) == 60 || (number) == 231)
 
 /* Registers that keep their value over a call (System V psABI 3.2.1): rbx rbp r12-r15. */
 #define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
