@@ -301,6 +301,28 @@ def test_no_place(linked, tmp_path):
     assert "--sidecar" in p.stderr
 
 
+def test_code_far_apart(tmp_path, build):
+    """Offsets in a table have 32 bits: no table, and no error where there are sites."""
+    flow = Flow(tmp_path, build)
+    far = ('__attribute__((section(".far"))) int far(int n);\n__attribute__((section(".far"))) int far(int n) '
+           '{ return n + 1; }\nint (*volatile there)(int) = far;\n')
+    ldflags = ["-no-pie", "-Wl,--section-start=.far=0x700000000", "-Wl,--build-id"]
+    cflags = ["-O2", "-fno-pie", "-fno-asynchronous-unwind-tables"]  # .eh_frame would not reach
+    obj = flow.compile(SOURCE + far, cflags)
+    flow.rewrite(obj, args=["--only=imv"])
+    exe = flow.link([obj], ldflags, "exe")
+    flow.rewrite(exe, args=["--werror"], ok=1)
+    assert "ETCH-T001" in flow.rewrite(exe).stderr and header(exe) is None
+    assert flow.inspect("tables", exe)["linked"] and run([exe]).stdout == OUTPUT
+    plain = tmp_path / "plain"
+    run(["gcc", *ldflags, *cflags, "-o", plain, flow.source(far + "int main(void) { return there(1) != 2; }\n", "p.c")])
+    before = plain.read_bytes()
+    for args in ([], ["--sidecar", tmp_path], ["--encoding=orc"]):
+        p = flow.rewrite(plain, args=args, ok=2)
+        assert "4 GiB" in p.stderr and len(p.stderr.splitlines()) == 1 and plain.read_bytes() == before
+    run([plain])
+
+
 def test_no_code(tmp_path, build):
     flow = Flow(tmp_path, build)
     data = flow.compile("int data[4] = { 1 };\n", out="data.o")
@@ -574,6 +596,11 @@ def test_frames_beyond_the_entry(tmp_path, build):
     flow.rewrite(exe, args=["--werror"])
     assert any(r["cfa"].startswith("rsp+2000") for r in rows(flow.etch, "--at", "f", exe)[1])
     assert "ETCH-T002" in flow.rewrite(exe, args=["--encoding", "orc", "--werror"], ok=1).stderr
+    # ... and where there are sites to be looked at too.
+    both = flow.program(SOURCE + "int g(char *b); int g(char *b) { return b[3]; }\nint (*volatile way)(char *) = g;\n"
+                        "int f(void); int f(void) { char b[200000]; return way(b) + 1; }\n", "plain")
+    flow.rewrite(both, args=["--werror"])
+    assert "ETCH-T002" in flow.rewrite(both, args=["--encoding", "orc", "--werror"], ok=1).stderr
 
 
 def test_many_sections(tmp_path, build):

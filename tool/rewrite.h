@@ -27,6 +27,7 @@ struct rewrite_result {
 	uint64_t text;            /* bytes of code */
 	size_t rows;              /* of the table that was made */
 	uint64_t unwind_bytes;    /* of it, as loaded */
+	size_t lost;              /* rows that do not fit the orc encoding: UNDEFINED in it */
 	size_t orc_sorted;        /* linked: entries of the classic arrays */
 };
 
@@ -40,9 +41,12 @@ void rewrite_result_free(struct rewrite_result *r);
 
 /* Unwind rows of a file, put down in *out, as what its kind of file wants of them. */
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                  struct object_orc *orc, struct scan *s, struct error *e);
+                  struct object_orc *orc, struct error *e);
+/* 0; -1 and a message; 1 and a message when no table can be made of the file. */
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                  struct linked_unwind *unwind, struct scan *s, struct error *e);
+                  struct linked_unwind *unwind, struct error *e);
+/* The finding about rows that were lost, if there are any. */
+int unwind_say_lost(struct scan *s, const struct rewrite_result *r);
 /* A segment with a table alone. SEGMENT_OK, or what segment_build() returns. */
 int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e);
 

@@ -148,6 +148,12 @@ static int imv_keep(const struct linked_tables *now, struct imv_row **imv, size_
 	return 0;
 }
 
+/* The sites are done all the same. */
+static int unwind_missing(struct scan *s, const char *why)
+{
+	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s", why);
+}
+
 /*
  * A segment for the unwind table alone. Where there is no place for one, what was
  * done for the sites stays, and the table is a finding; without sites it is an error.
@@ -164,8 +170,8 @@ static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, 
 		return error_set(e, "%.300s (--sidecar DIR puts its unwind table into a file of its own)", why.text);
 	out->rows = 0;
 	out->unwind_bytes = 0;
-	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s (--sidecar puts it into a file of its own)",
-	                        why.text);
+	error_set(e, "%.300s (--sidecar puts it into a file of its own)", why.text);
+	return unwind_missing(s, e->text);
 }
 
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
@@ -177,8 +183,9 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	struct obj_row *obj = NULL;
 	uint8_t *before = NULL, *was;
 	size_t imv_count = 0, obj_count = 0;
+	struct error why;
 	bool sites, classic;
-	int err;
+	int err, r;
 
 	memset(out, 0, sizeof(*out));
 	memset(s, 0, sizeof(*s));
@@ -205,8 +212,10 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	if (sites && sites_unbake(f, &now, e))
 		goto out;
 	/* Unwind rows from the code, or the table that is there. */
-	if (o->orc ? unwind_linked(f, o, out, &unwind, s, e) : linked_unwind_read(f, &unwind, e) < 0)
+	r = o->orc ? unwind_linked(f, o, out, &unwind, e) : linked_unwind_read(f, &unwind, e);
+	if (r < 0 || (o->orc && r > 0 && (!sites || !o->imv)))
 		goto out;
+	why = *e;
 	/* Sites, or the tables that are there. */
 	if (sites && o->imv) {
 		if (imv_pass(f, &now, s, out, &imv, &imv_count, &obj, &obj_count, e))
@@ -217,6 +226,8 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		if (linked_tables_read(f, &now, e) || imv_keep(&now, &imv, &imv_count, &obj, &obj_count, e))
 			goto out;
 	}
+	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
+		goto out;
 	/* Tables last: they say what has been done. */
 	if (classic && linked_orc_sort(f, &out->orc_sorted, e))
 		goto out;

@@ -79,7 +79,7 @@ static int orc_pass_room(const struct elf_file *f, struct object_orc *orc, struc
 	object_orc_free(orc);
 	out->rows = 0;
 	out->unwind_bytes = 0;
-	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: the file %s", why.text);
+	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text);
 }
 
 /* Are the unwind rows those that the file has? Then nothing of them is to be written. */
@@ -146,7 +146,7 @@ int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, co
 		out->kept += s->sites[i].reason != NULL;
 	}
 	/* Unwind rows of the code. */
-	if (o->orc && (unwind_object(f, o, out, &orc, s, e) || orc_pass_room(f, &orc, s, out)))
+	if (o->orc && (unwind_object(f, o, out, &orc, e) || unwind_say_lost(s, out) || orc_pass_room(f, &orc, s, out)))
 		goto out;
 	/* Make the tables, but for those that an earlier run left just so: rewriting
 	 * twice is rewriting once. */

@@ -31,13 +31,12 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	return unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
 }
 
-/* What the encoding could not hold is UNDEFINED there: say so. */
-static int say_lost(struct scan *s, size_t lost)
+int unwind_say_lost(struct scan *s, const struct rewrite_result *r)
 {
-	if (!lost || !s)
+	if (!r->lost)
 		return 0;
 	return scan_finding_add(s, "ETCH-T002", 0, 0, "%zu unwind rows do not fit the 6 bytes of the orc encoding and are "
-	                        "UNDEFINED in it", lost);
+	                        "UNDEFINED in it", r->lost);
 }
 
 /* Addresses behind every possible call: the return-address map is right for those. */
@@ -62,7 +61,7 @@ static int calls_find(const struct code_space *space, uint64_t **calls, size_t *
 }
 
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                  struct object_orc *orc, struct scan *s, struct error *e)
+                  struct object_orc *orc, struct error *e)
 {
 	struct row_list rows;
 	size_t i;
@@ -76,24 +75,42 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 	out->rows = orc->rows;
 	for (i = 0; i < orc->count; i++)
 		out->unwind_bytes += orc->sections[i].size;
-	return say_lost(s, orc->lost);
+	out->lost = orc->lost;
+	return 0;
+}
+
+/* Offsets in a table have 32 bits. */
+static bool is_too_far(const struct code_space *s)
+{
+	uint64_t lo = s->count ? s->list[0].addr & ~255ull : 0, hi = lo;
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		if (s->list[i].addr + s->list[i].size > hi)
+			hi = s->list[i].addr + s->list[i].size;
+	return hi - lo > UINT32_MAX;
 }
 
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                  struct linked_unwind *unwind, struct scan *s, struct error *e)
+                  struct linked_unwind *unwind, struct error *e)
 {
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
 	struct row_list rows;
 	uint64_t *calls = NULL;
-	size_t count = 0, lost = 0;
+	size_t count = 0;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
 	err = rows_find(f, o, out, &rows, e);
+	if (!err && is_too_far(&out->frames.space)) {
+		row_list_free(&rows);
+		error_set(e, "its code spans more than 4 GiB: too far for an unwind table");
+		return 1;
+	}
 	if (!err && rows.count && map)
 		err = calls_find(&out->frames.space, &calls, &count, e);
 	if (!err && rows.count)
-		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &lost, e);
+		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
 	row_list_free(&rows);
 	free(calls);
 	if (err)
@@ -102,7 +119,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 		return 0;
 	out->rows = unwind->header.rows;
 	out->unwind_bytes = linked_unwind_size(unwind);
-	return say_lost(s, lost);
+	return 0;
 }
 
 struct fill_job {
@@ -139,7 +156,7 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 	linked_tables_free(&now);
 	if (err)
 		return -1;
-	if (!unwind_linked(f, o, out, &unwind, NULL, e)) {
+	if (!unwind_linked(f, o, out, &unwind, e)) {
 		/* The table is the first section, and no address is in it. */
 		if (unwind.count) {
 			out->bytes = (uint8_t *)unwind.sections[0].data;

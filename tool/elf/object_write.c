@@ -25,6 +25,8 @@ struct writer {
 	uint32_t first_global; /* of the input */
 	uint32_t *index_of;    /* output index of each new section */
 	uint32_t *group_of;    /* per input section: its SHT_GROUP section, or 0 */
+	uint32_t *joins;       /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */
+	uint32_t *next_join;   /* per new section: the next one that joins the same group, + 1 */
 	void **owned;          /* buffers that libelf points into until the end */
 	size_t owned_count, owned_room;
 	Elf *elf;
@@ -199,20 +201,21 @@ static void *addrsig_renumber(struct writer *w, const struct elf_section *s, uin
 static void *group_write(struct writer *w, uint32_t index, uint64_t *size)
 {
 	const struct elf_section *s = &w->f->sections[index];
-	uint8_t *p = keep(w, s->sh.sh_size + 8 * w->count);
-	uint64_t n = s->sh.sh_size;
+	uint64_t n = s->sh.sh_size, more = 0;
 	uint32_t k, m;
+	uint8_t *p;
 
+	for (k = w->joins[index]; k; k = w->next_join[k - 1])
+		more += 8;
+	p = keep(w, n + more);
 	if (!p)
 		return NULL;
 	memcpy(p, s->data, n);
-	for (k = 0; k < w->count; k++) {
-		if (!w->added[k].about || w->group_of[w->added[k].about] != index)
-			continue;
-		m = new_index(w, k);
+	for (k = w->joins[index]; k; k = w->next_join[k - 1]) {
+		m = new_index(w, k - 1);
 		memcpy(p + n, &m, 4);
 		n += 4;
-		if (w->added[k].reloc_count) {
+		if (w->added[k - 1].reloc_count) {
 			m++;
 			memcpy(p + n, &m, 4);
 			n += 4;
@@ -358,6 +361,7 @@ static int groups_find(struct writer *w)
 {
 	uint32_t i, member;
 	uint64_t k;
+	size_t m;
 
 	for (i = 1; i < w->f->section_count; i++) {
 		const struct elf_section *s = &w->f->sections[i];
@@ -370,6 +374,13 @@ static int groups_find(struct writer *w)
 				return error_set(w->e, "section group %u names section %u of %u", i, member,
 				                 w->f->section_count);
 			w->group_of[member] = i;
+		}
+	}
+	for (m = w->count; m--;) { /* from the back: each list ascends */
+		i = w->added[m].about ? w->group_of[w->added[m].about] : 0;
+		if (i) {
+			w->next_join[m] = w->joins[i];
+			w->joins[i] = (uint32_t)m + 1;
 		}
 	}
 	return 0;
@@ -424,8 +435,10 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 	w.symbol_of = keep(&w, (total + 1) * sizeof(uint32_t));
 	w.new_locals = keep(&w, (total + 1) * sizeof(uint32_t));
 	w.group_of = keep(&w, (total + 1) * sizeof(uint32_t));
+	w.joins = keep(&w, (total + 1) * sizeof(uint32_t));
+	w.next_join = keep(&w, (count + 1) * sizeof(uint32_t));
 	w.index_of = keep(&w, (count + 1) * sizeof(uint32_t));
-	if (!names || !w.symbol_of || !w.new_locals || !w.group_of || !w.index_of)
+	if (!names || !w.symbol_of || !w.new_locals || !w.group_of || !w.index_of || !w.joins || !w.next_join)
 		goto out;
 	new_indices(&w);
 	fd = memfd_create("object", MFD_CLOEXEC);
