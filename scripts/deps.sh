@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev libzydis-dev libcapstone-dev libjson-c-dev"
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
-PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb valgrind libc6-dbg"
+PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg"
 # The build systems of docs/guides, and what sets the man pages.
 PACKAGES="$PACKAGES autoconf automake cmake meson ninja-build groff-base"
 # .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
@@ -30,7 +30,7 @@ if command -v dpkg-query >/dev/null; then
 	done
 else
 	# Not Debian: say which commands and headers are not there, install nothing.
-	for p in make pkg-config gcc g++ clang ld.lld eu-elflint gdb valgrind automake cmake meson ninja groff python3 tclsh; do
+	for p in make pkg-config gcc g++ clang ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh; do
 		command -v $p >/dev/null || missing="$missing $p"
 	done
 	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h json-c/json.h; do
