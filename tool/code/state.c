@@ -471,9 +471,10 @@ static bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
-	/* Both the register and the slot may have it. Where it was loaded back (other
-	 * than by pop, of which .eh_frame does not tell either) it is the register. */
-	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP && s->reg[RBP].most) {
+	/* Both the register and the slot may have it: the register, where it was loaded
+	 * back, or popped, for what is below rsp may be written to. */
+	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
+	    (s->reg[RBP].most || (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
 		out->bp = ETCH_BP_CFA;
