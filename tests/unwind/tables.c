@@ -309,6 +309,34 @@ static void orc_check(const struct sample *s, struct totals *t)
 	free(lookup);
 }
 
+/* Every value of `bits`: what is accepted is a rule, and has one entry. */
+static void orc_bits_check(void)
+{
+	static const int16_t off[] = { 0, 8, -8, 63, -32768, 32767 };
+	uint32_t bits, i, accepted = 0;
+
+	for (bits = 0; bits <= 0xffff; bits++)
+		for (i = 0; i < 36; i++) {
+			struct etch_orc o = { off[i % 6], off[i / 6], (uint16_t)bits }, again;
+			struct etch_rule rule;
+
+			if (!etch_orc_unpack(&o, &rule)) {
+				if (rule.kind != ETCH_RULE_UNDEF)
+					fail("orc bits %x: refused, and yet a rule", bits);
+				continue;
+			}
+			accepted++;
+			if (!etch_rule_valid(&rule) || bits >> 14)
+				fail("orc bits %x: malformed, and accepted", bits);
+			/* END with rax + 0 is END without a CFA. */
+			if (!etch_orc_pack(&rule, bits >> 12 & 3, &again) ||
+			    (memcmp(&o, &again, sizeof(o)) && (rule.kind != ETCH_RULE_END || rule.cfa || rule.cfa_off)))
+				fail("orc bits %x: another entry comes back", bits);
+		}
+	if (accepted < 4 * 12 * 36)
+		fail("only %u orc entries are accepted", accepted);
+}
+
 static void decode_check(const struct sample *s, const uint8_t *table, size_t size)
 {
 	uint8_t *sources;
@@ -338,6 +366,7 @@ static void lookup(unsigned lists)
 	struct totals t = { 0 };
 	unsigned i, k;
 
+	orc_bits_check();
 	for (i = 0; i < lists; i++) {
 		static const unsigned shifts[] = { 0, 6, 7 };
 		struct sample s;
