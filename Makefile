@@ -54,7 +54,7 @@ $(B)/o/tool/%.o: tool/%.c
 
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden -MMD -MP -c -o $@ $<
 
 -include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
 

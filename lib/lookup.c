@@ -62,8 +62,8 @@ static struct snapshot *snapshot;
 static struct prepare_image program;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/* noplt: lazy binding has no business in a signal handler. */
-extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak, noplt));
+/* libetch is compiled with -fno-plt: lazy binding has no business in a signal handler. */
+extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 #endif
 
 /* Reads an ELF header and program headers in memory. */
