@@ -581,6 +581,22 @@ def test_arrays_that_do_not_match(tmp_path, build):
     assert len(p.stderr.splitlines()) == 1 and ".orc_unwind_ip" in p.stderr and exe.read_bytes() == before
 
 
+def test_arrays_of_another_tool(tmp_path, build):
+    """objtool's entries have the same names and size, and other numbers."""
+    flow = Flow(tmp_path, build)
+    obj = flow.compile(SOURCE, ["-O2", "-fPIE"])
+    flow.rewrite(obj)
+    data = bytearray(obj.read_bytes())
+    with open(obj, "rb") as f:
+        at = ELFFile(f).get_section_by_name(".orc_unwind")["sh_offset"]
+    data[at + 5] &= ~7  # type 0: CALL in Linux 6.1
+    obj.write_bytes(data)
+    for args in ([], ["--only", "orc"]):
+        p = flow.rewrite(obj, args=args, ok=2)
+        assert "--only imv" in p.stderr and len(p.stderr.splitlines()) == 1 and obj.read_bytes() == data
+    flow.rewrite(obj, args=["--only", "imv"])
+
+
 def test_frames_beyond_the_entry(tmp_path, build):
     """A CFA that 16 bits do not hold is UNDEFINED in the arrays, and a finding; whole in
     the block table."""

@@ -160,6 +160,7 @@ static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct f
 	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
 	uint64_t n = s->sh.sh_size / 4;
 	uint32_t rel = elf_section_rela(f, ip, ip); /* next to it, as a rule */
+	struct etch_rule rule;
 	struct elf_reloc *r;
 	long count, i;
 
@@ -188,6 +189,11 @@ static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct f
 		x->section = y->section;
 		x->offset = y->value + (uint64_t)r[i].addend;
 		memcpy(&x->orc, t->data + sizeof(x->orc) * (size_t)i, sizeof(x->orc));
+		/* The kernel's objtool, say: there the numbers of types differ by version. */
+		if (!etch_orc_unpack(&x->orc, &rule)) {
+			free(r);
+			return error_set(e, "has " ETCH_SEC_ORC " entries that are not etch's: --only imv leaves them alone");
+		}
 	}
 	l->count += n;
 	free(r);

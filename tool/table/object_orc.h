@@ -25,7 +25,7 @@ void object_orc_free(struct object_orc *t);
 /*
  * What arrays an object file has already: marks their sections (and those of their
  * relocations) in `emptied`, one bool per section. Returns 1 when they say exactly what
- * `wanted` says; 0 when not; -1 and a message when out of memory.
+ * `wanted` says; 0 when not; -1 and a message when they are another tool's.
  */
 int object_orc_present(const struct elf_file *f, const struct object_orc *wanted, bool *emptied, struct error *e);
 
