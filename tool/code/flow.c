@@ -105,6 +105,14 @@ static uint32_t heap_pop(struct flow *f)
 	return top;
 }
 
+static void queue(struct flow *f, uint32_t state)
+{
+	if (f->state_live[state] & QUEUED)
+		return;
+	f->state_live[state] |= QUEUED;
+	heap_push(f, f->step_at[f->state_step[state]]);
+}
+
 /* ---- steps --------------------------------------------------------------------- */
 
 static int reloc_order(const void *key, const void *item)
@@ -186,6 +194,30 @@ uint32_t flow_step(struct flow *f, uint64_t off)
 	return (uint32_t)f->step_count++;
 }
 
+/* How far back the block of an instruction is looked for. */
+#define BLOCK_MOST 4096u
+
+/* A state has gone past a place where now paths meet: the block that it came from
+ * is walked again. Where that is not found, all are. */
+static void walked_again(struct flow *f, uint64_t off)
+{
+	uint64_t from, at, least = off > BLOCK_MOST ? off - BLOCK_MOST : 0;
+
+	for (from = off; from-- > least;) {
+		uint32_t i = f->at[from] ? f->at[from] - 1 : NO_STEP;
+
+		if (i == NO_STEP || !f->leader[i] || !(f->state_live[f->leader[i] - 1] & LIVE))
+			continue;
+		for (at = from; at < off && f->at[at]; at += f->steps[f->at[at] - 1].len)
+			;
+		if (at == off) {
+			queue(f, f->leader[i] - 1);
+			return;
+		}
+	}
+	f->dirty = true;
+}
+
 /* Paths meet here. Returns the number of the step, or NO_STEP. */
 static uint32_t leader_make(struct flow *f, uint64_t off)
 {
@@ -197,7 +229,8 @@ static uint32_t leader_make(struct flow *f, uint64_t off)
 		f->failed = true;
 		return NO_STEP;
 	}
-	f->dirty |= (f->seen[i] & FLOW_WALKED) != 0;
+	if (f->seen[i] & FLOW_WALKED)
+		walked_again(f, off);
 	f->state_live[f->state_count] = 0;
 	f->state_step[f->state_count] = i;
 	f->leader[i] = (uint32_t)++f->state_count;
@@ -361,14 +394,6 @@ static void scan(struct flow *f)
 }
 
 /* ---- second pass: states ---------------------------------------------------------------- */
-
-static void queue(struct flow *f, uint32_t state)
-{
-	if (f->state_live[state] & QUEUED)
-		return;
-	f->state_live[state] |= QUEUED;
-	heap_push(f, f->step_at[f->state_step[state]]);
-}
 
 static void reach(struct flow *f, uint32_t i, const struct state *s)
 {

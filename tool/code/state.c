@@ -318,8 +318,8 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 			if (in->writes >> r & 1)
 				s->reg[r] = any;
 	/* Moved by something unknown: what is stored relative to rsp from now on can be
-	 * found by it all the same, as in a realigned frame. */
-	if (!is_address(s->reg[RSP]) &&
+	 * found by it all the same, as in a realigned frame (and unless rbp holds on to one). */
+	if (!is_address(s->reg[RSP]) && s->reg[RBP].kind != VALUE_ALIGNED &&
 	    (in->a == RSP || (in->op == STEP_SWAP && in->b == RSP) || (in->writes >> RSP & 1))) {
 		aligned_forget(s);
 		s->align = at + 1;
@@ -418,9 +418,9 @@ bool state_same(const struct state *a, const struct state *b)
 
 void state_equal(struct state *s, unsigned a, unsigned b)
 {
-	if (is_address(s->reg[a]) && !is_address(s->reg[b]))
+	if (s->reg[a].kind == VALUE_CFA && s->reg[b].kind != VALUE_CFA)
 		s->reg[b] = s->reg[a];
-	else if (is_address(s->reg[b]) && !is_address(s->reg[a]))
+	else if (s->reg[b].kind == VALUE_CFA && s->reg[a].kind != VALUE_CFA)
 		s->reg[a] = s->reg[b];
 }
 
