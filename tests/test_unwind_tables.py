@@ -72,6 +72,10 @@ def test_canonical_rows(program):
     assert n["absorbed"] > 500 and n["merged"] > 500 and n["early"] > 50
 
 
+def test_lists_that_are_none(program):
+    assert len(run([program, "refuse", 0], env=asan_env()).stdout.splitlines()) == 6
+
+
 # One plausible mistake each, which the driver must notice: it is the only proof
 # that the checks above check something. (file, mode, what, instead)
 SABOTAGE = {

@@ -8,6 +8,7 @@
  *   mutate SEED TABLES MUTANTS   damaged tables; built with sanitizers, in buffers of their size
  *   calls SEED BYTES [FILE...]   callsites.c against Zydis, on random bytes and on files
  *   canonical SEED LISTS unwind_rows_canonical()
+ *   refuse 0             lists of rows that are none
  *   encode ROWS          encodes that many rows once (to be timed by hand)
  *
  * Prints what was done, "N lists, ..."; exit status 1 and a line at the first failure.
@@ -780,6 +781,37 @@ static void canonical(unsigned lists)
 	       (unsigned long long)absorbed, (unsigned long long)merged, (unsigned long long)early);
 }
 
+/* ---- lists that are none -------------------------------------------------------------------- */
+
+static void refuse_one(struct row *rows, size_t count, const char *why)
+{
+	struct row_list list = { rows, count, count };
+	struct error e;
+	uint8_t *table;
+	size_t size;
+
+	if (!unwind_block_encode(&list, NULL, 0, 6, &table, &size, &e) || !strstr(e.text, why))
+		fail("not refused: %s", why);
+	if (table)
+		fail("refused, and a table");
+	printf("%s\n", e.text);
+}
+
+static void refuse(void)
+{
+	const struct etch_rule call = { .cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_CALL };
+	struct etch_rule odd = call;
+
+	odd.cfa_add = 8; /* without DEREF */
+	refuse_one((struct row[]){ { 0x1000, call, 0 }, { 0x1000, { 0 }, 0 } }, 2, "0x1000 is out of order");
+	refuse_one((struct row[]){ { 0x1008, call, 0 }, { 0x1000, call, 0 }, { 0x2000, { 0 }, 0 } }, 3,
+	           "0x1000 is out of order");
+	refuse_one((struct row[]){ { 0x1000, odd, 0 }, { 0x2000, { 0 }, 0 } }, 2, "0x1000 is out of order or malformed");
+	refuse_one((struct row[]){ { 0x1000, call, 0 } }, 1, "0x1000 is not the end");
+	refuse_one((struct row[]){ { 0x1000, call, 0 }, { 0x100001000, { 0 }, 0 } }, 2, "at most 4 GiB");
+	refuse_one((struct row[]){ { 0, call, 0 }, { UINT64_MAX, { 0 }, 0 } }, 2, "at most 4 GiB");
+}
+
 /* ---- a large list ------------------------------------------------------------------------- */
 
 static void encode(unsigned count)
@@ -830,6 +862,8 @@ int main(int argc, char **argv)
 		calls(a, argv + 4);
 	else if (!strcmp(mode, "canonical") && argc == 4)
 		canonical(a);
+	else if (!strcmp(mode, "refuse") && argc == 3)
+		refuse();
 	else if (!strcmp(mode, "encode") && argc == 3)
 		encode((unsigned)state);
 	else
