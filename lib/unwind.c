@@ -433,6 +433,11 @@ struct reuse {
 
 static void reuse_begin(struct reuse *r, struct etch_walk *w)
 {
+	/* Frames refer to the state itself, which may have been moved. */
+	if (w->self != (uint64_t)(uintptr_t)w) {
+		w->first = w->end = 0;
+		w->self = (uint64_t)(uintptr_t)w;
+	}
 	r->old = w->frame[w->which & 1];
 	r->fresh = w->frame[~w->which & 1] + FRONT;
 	r->at = w->first;
@@ -485,6 +490,8 @@ static int reuse_append(struct reuse *r, uint32_t from, uint32_t to)
 static void reuse_join(struct reuse *r, struct etch_walk *w)
 {
 	r->settled = 1;
+	w->lo = r->window.lo; /* which is the larger */
+	w->hi = r->window.hi;
 	if (r->count <= r->at) {
 		for (uint32_t i = r->count; i--;)
 			r->old[--r->at] = r->fresh[i];
@@ -536,7 +543,8 @@ NO_ASAN static void **reuse_follow(struct frame *f, struct trace *t, void **out,
 
 	if (end - out < stop - at)
 		stop = at + (end - out);
-	while (at < stop && word_at(at[1].sp - 8) == at[1].ip && word_at(at[1].slot) == at[1].bp) {
+	while (at < stop && !(at[1].ip & UNLINKED) && word_at(at[1].sp - 8) == at[1].ip &&
+	       word_at(at[1].slot) == at[1].bp) {
 		at++;
 		*out++ = (void *)(uintptr_t)at->ip;
 	}

@@ -153,6 +153,15 @@ def test_threads(walks, plugins, how):
     done([walks("shared"), "threads", *plugins[how, "sha1"]])
 
 
+@pytest.mark.parametrize("kind", ["pie", "shared"])
+def test_lazy_resolver(walks, tmp_path, kind):
+    """Its CFA counts from rbx, which tables do not follow in outer frames."""
+    out = tmp_path / "lazy.so"
+    run(["gcc", "-O2", "-fPIC", "-shared", "-Wl,-z,lazy", "-o", out, TESTS / "unwind" / "walks_lazy.c"])
+    env = {k: v for k, v in os.environ.items() if k != "LD_BIND_NOW"}
+    done([walks(kind), "lazy", out], env=env)
+
+
 def libc_of(program):
     return [line.split()[2] if "=>" in line else line.split()[0]
             for line in run(["ldd", program]).stdout.splitlines() if "libc.so" in line or "ld-linux" in line]

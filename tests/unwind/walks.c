@@ -795,6 +795,31 @@ static void case_modules(void)
 		fail("only %d times at the same address", again);
 }
 
+/* A walk, and a signal's, out of the dynamic linker's lazy resolver. */
+static void case_lazy(void)
+{
+	handle(SIGUSR1, on_signal, SA_NODEFER);
+	handle(SIGUSR2, on_signal, SA_NODEFER);
+	for (int i = 0; i < 4; i++) {
+		void *h = dlopen(arguments[0], RTLD_LAZY);
+		int (*call)(void);
+		void (**hook)(void);
+
+		if (!h)
+			fail("%s", dlerror());
+		must(etch_unwind_prepare() == 0);
+		call = (int (*)(void))dlsym(h, "lazy_call");
+		hook = dlsym(h, "hook");
+		must(call && hook);
+		name = "lazy";
+		*hook = i % 2 ? raise_it : with_check;
+		handled = 0;
+		must(call() == 7);
+		must(i % 2 == 0 || handled == 2);
+		must(!dlclose(h));
+	}
+}
+
 static volatile int stop;
 static const char *plugins[2];
 
@@ -1012,7 +1037,7 @@ int main(int argc, char **argv)
 		{ "limits", case_limits, 1 }, { "notable", case_notable, 0 }, { "reuse", case_reuse, 1 },
 		{ "deep", case_deep, 1 }, { "coroutine", case_coroutine, 1 }, { "corrupt", case_corrupt, 1 },
 		{ "smash", case_smash, 1 }, { "modules", case_modules, 1 }, { "threads", case_threads, 1 },
-		{ "fork", case_fork, 1 }, { "remote", case_remote, 1 }, { "prepare", case_prepare, 0 },
+		{ "lazy", case_lazy, 1 }, { "fork", case_fork, 1 }, { "remote", case_remote, 1 }, { "prepare", case_prepare, 0 },
 	};
 
 	orc = getenv("WALKS_ORC") != NULL;

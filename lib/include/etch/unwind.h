@@ -61,19 +61,17 @@ int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
 /*
  * What the last walk of a thread found, to make the next one faster: where frames are
  * the same as in that walk, only the stack is compared. For samplers, whose stacks
- * change at their inner end. One for each thread, not to be shared with a signal
- * handler that may interrupt a walk using it (such a walk then makes none of it: see
- * `busy`). Zeroed memory is a valid one. etch_walk_reset() after a dlclose(3) that may
- * have replaced code that is on the stack.
- *
- * The fields are the library's.
+ * change at their inner end. 33 KB, zeroed at first; one for each thread. A signal
+ * handler that interrupts a walk and passes the same one walks without it.
+ * etch_walk_reset() after a dlclose(3) that may have replaced code at an address that
+ * was on the stack. The fields are the library's.
  */
 #define ETCH_WALK_FRAMES 512
 struct etch_walk {
 	uint32_t busy, which, first, end;
 	int32_t status;
 	uint32_t zero;
-	uint64_t lo, hi, rbp;
+	uint64_t lo, hi, rbp, self;
 	struct etch_walk_frame {
 		uint64_t ip;   /* return address */
 		uint64_t sp;   /* rsp of the frame then */
