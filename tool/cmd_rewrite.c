@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite: one verb. What to do is seen from the file. */
 #include "command.h"
-#include "elf/lines.h"
 #include "elf/outfile.h"
 #include "rewrite.h"
 
@@ -11,9 +10,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define FINDINGS_SHOWN 10 /* of the unwind rows, of one file, without -v */
-#define FINDINGS_NEAR 64  /* bytes between findings that share a line */
 
 struct options {
 	const char *output, *sidecar;
@@ -59,104 +55,6 @@ static void help(void)
 static void say_error(const char *path, const struct error *e)
 {
 	fprintf(stderr, "etch: %s: %s\n", path, e->text);
-}
-
-/* One line each: FILE: ID: function+offset (source line): what. */
-static void say_finding(const char *path, struct lines *lines, const char *id, uint32_t section, uint64_t addr,
-                        const char *where, const char *text)
-{
-	char source[256] = "-";
-
-	if (section)
-		lines_find(lines, section, addr, source, sizeof(source));
-	fprintf(stderr, source[0] == '-' ? "etch: %s: %s: %s%.0s: %s\n" : "etch: %s: %s: %s (%s): %s\n",
-	        path, id, where, source, text);
-}
-
-static void finding_place(const struct elf_file *f, const struct frames *fr, uint64_t addr, uint32_t *section,
-                          uint64_t *at, char *where, size_t size)
-{
-	const struct code_section *c = space_at(&fr->space, addr);
-
-	*section = c ? c->section : 0;
-	*at = c && elf_is_object(f) ? addr - c->addr : addr;
-	elf_describe(f, *section, *at, where, size);
-}
-
-/* Places one behind the other of which the same is to be said share a line. */
-static size_t finding_run(const struct frames *fr, size_t first)
-{
-	const struct frames_finding *x = &fr->findings[first];
-	size_t n = 1;
-
-	while (first + n < fr->finding_count && x[n].addr - x[n - 1].addr <= FINDINGS_NEAR && !strcmp(x->id, x[n].id) &&
-	       !strcmp(x->text, x[n].text))
-		n++;
-	return n;
-}
-
-static void say_frames(const char *path, const struct elf_file *f, const struct frames *fr, struct lines *lines,
-                       bool all)
-{
-	size_t shown = 0, i = 0, n;
-
-	for (; i < fr->finding_count && (all || shown < FINDINGS_SHOWN); i += n, shown++) {
-		const struct frames_finding *x = &fr->findings[i];
-		char where[256], last[256], text[600];
-		uint32_t section;
-		uint64_t at;
-
-		n = finding_run(fr, i);
-		snprintf(text, sizeof(text), "%s", x->text);
-		if (n > 1) {
-			finding_place(f, fr, x[n - 1].addr, &section, &at, last, sizeof(last));
-			snprintf(text, sizeof(text), "%s (%zu places up to %s)", x->text, n, last);
-		}
-		finding_place(f, fr, x->addr, &section, &at, where, sizeof(where));
-		say_finding(path, lines, x->id, section, at, where, text);
-	}
-	if (i < fr->finding_count)
-		fprintf(stderr, "etch: %s: note: %zu more findings about unwind rows; -v shows them\n", path,
-		        fr->finding_count - i);
-}
-
-/* Returns how many there are. */
-static size_t say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
-                           bool all)
-{
-	struct lines *lines = s->finding_count + fr->finding_count ? lines_open(f) : NULL;
-	size_t i;
-
-	for (i = 0; i < s->finding_count; i++) {
-		const struct finding *x = &s->findings[i];
-
-		say_finding(path, lines, x->id, x->section, x->addr, x->where, x->text);
-	}
-	say_frames(path, f, fr, lines, all);
-	lines_close(lines);
-	return s->finding_count + fr->finding_count;
-}
-
-static void say_done(const char *path, const struct elf_file *f, const struct options *opt,
-                     const struct rewrite_result *r)
-{
-	uint64_t code = r->frames.covered + r->frames.undefined;
-
-	printf("%s: ", path);
-	if (opt->make.imv && elf_is_object(f))
-		printf("%zu sites, %zu loads without an immediate form", r->sites, r->kept);
-	else if (opt->make.imv)
-		printf("%zu sites, %zu live, %zu baked, %zu loads without an immediate form", r->sites, r->live, r->baked,
-		       r->kept);
-	if (opt->make.orc)
-		printf("%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
-		       opt->make.imv ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
-		       r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
-		       r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
-		       code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
-	if (r->orc_sorted)
-		printf(", %zu rows of the object step sorted", r->orc_sorted);
-	printf("%s\n", r->bytes ? "" : " (unchanged)");
 }
 
 /* DIR/BUILD-ID in hexadecimal. */
@@ -238,9 +136,9 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 		fprintf(stderr, "etch: %s\n", e.text);
 		goto out;
 	}
-	findings = say_findings(path, &f, &s, &done.frames, opt->verbose);
+	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
-		say_done(path, &f, opt, &done);
+		rewrite_say_done(path, &f, &opt->make, &done);
 	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
 	rewrite_result_free(&done);

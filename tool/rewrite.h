@@ -39,6 +39,14 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
 void rewrite_result_free(struct rewrite_result *r);
 
+/* Findings to standard error, one line each; those of unwind rows cut off after some
+ * unless `all`. Returns how many there are. */
+size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
+                            bool all);
+/* One line to standard output. */
+void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
+                      const struct rewrite_result *r);
+
 /* Unwind rows of a file, put down in *out, as what its kind of file wants of them. */
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct object_orc *orc, struct error *e);
