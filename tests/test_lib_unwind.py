@@ -8,6 +8,7 @@ import re
 import pytest
 from conftest import INCLUDE, TESTS, need, run
 
+LIB = INCLUDE.parent
 SOURCE = TESTS / "unwind" / "walks.c"
 PLUGIN = TESTS / "unwind" / "walks_plugin.c"
 
@@ -25,6 +26,7 @@ KINDS = {
     "avx": ("gcc", ["-O3", "-mstackrealign", "-fstack-clash-protection", "-fcf-protection"], []),
     "orc": ("gcc", ["-O2"], ["--encoding", "orc"]),
     "no-cfi": ("gcc", ["-O2"], ["--no-cfi"]),
+    "no-dlfo": ("gcc", ["-O2"], []),  # with the library as it is where _dl_find_object is missing
 }
 
 
@@ -38,7 +40,17 @@ def walks(build, tmp_path_factory):
             return made[kind, rewritten]
         cc, flags, options = KINDS[kind]
         out = tmp_path_factory.mktemp("walks-" + kind) / "walks"
-        lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
+        if kind == "no-dlfo":
+            header = out.with_name("no-dlfo.h")
+            header.write_text("#include <dlfcn.h>\n#undef DLFO_STRUCT_HAS_EH_DBASE\n")
+            run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-shared", "-include", header,
+                 f"-I{LIB}", f"-I{INCLUDE}", "-o", out.with_name("libetch.so"), *sorted(LIB.glob("*.c")), "-pthread"])
+            assert "_dl_find_object" not in run(["nm", "-D", out.with_name("libetch.so")]).stdout
+            build_ = out.parent
+        else:
+            build_ = build
+        shared = kind in ("shared", "no-dlfo")
+        lib = [f"-L{build_}", "-letch", f"-Wl,-rpath,{build_}"] if shared else [build / "libetch.a"]
         run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", *flags, "-o", out,
              SOURCE, *lib, "-pthread", "-ldl"])
         if rewritten:
@@ -76,7 +88,7 @@ def test_profiler(walks, kind):
     done([walks(kind), "prof", "300"])
 
 
-@pytest.mark.parametrize("kind", ["pie", "static", "lld", "now"])
+@pytest.mark.parametrize("kind", ["pie", "static", "lld", "now", "no-dlfo"])
 def test_reuse(walks, kind):
     """A walk that reuses the previous one finds what a walk finds that does not."""
     done([walks(kind), "reuse"])
@@ -148,9 +160,10 @@ def test_one_in_the_place_of_another(walks, plugins, how, id_):
     done([walks("pie"), "modules", how, a, b])
 
 
+@pytest.mark.parametrize("kind", ["shared", "no-dlfo"])
 @pytest.mark.parametrize("how", ["own", "made"])
-def test_threads(walks, plugins, how):
-    done([walks("shared"), "threads", *plugins[how, "sha1"]])
+def test_threads(walks, plugins, how, kind):
+    done([walks(kind), "threads", *plugins[how, "sha1"]])
 
 
 @pytest.mark.parametrize("kind", ["pie", "shared"])
