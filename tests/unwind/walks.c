@@ -180,7 +180,7 @@ static NOINLINE void check_context(const char *what, const ucontext_t *u)
 
 /* ---- functions of all kinds ---------------------------------------------------------- */
 
-static const char *name;
+static __thread const char *name;
 static void (*bottom)(void);
 
 static NOINLINE void with_check(void) { check_here(name); }
