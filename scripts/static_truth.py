@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "unwind"))
 import rows  # noqa: E402
 import systemfiles  # noqa: E402
-from explained import explain  # noqa: E402
+from explained import explain, is_dead  # noqa: E402
 
 MODES = {"cfi": [], "code": ["--no-cfi"]}
 
@@ -35,6 +35,7 @@ class Result:
         self.error = None
         self.compared = None
         self.odd = 0            # bytes whose CFI no rule can say, and that we leave undefined
+        self.dead = 0           # bytes left undefined behind a call that never returns: code alone
         self.differ = []        # (start, end, truth, ours, source, class, function)
         self.explained = {}     # reason -> bytes
         self.undefined = []     # (bytes, function), largest first
@@ -75,6 +76,9 @@ def look(job):
                 if rows.is_odd(t):
                     r.odd += end - start
                     continue
+                if mode == "code" and end - start <= 64 and is_dead(path, start):
+                    r.dead += end - start
+                    continue
                 name = symbols.at(start)
                 by[name.split("+")[0]] = by.get(name.split("+")[0], 0) + end - start
             r.undefined = sorted(((n, f) for f, n in by.items()), reverse=True)
@@ -110,6 +114,8 @@ def show(r, verbose, out=sys.stdout):
           f"{sum(d[1] - d[0] for d in r.differ):>7} {len(r.differ):>6}  {src}", file=out)
     for start, end, t, o, source, what, where in r.differ[:None if verbose else 4]:
         print(f"    {what:<18} {start:x}-{end:x} {where}: CFI {text(t)} | ours {text(o)} ({source})", file=out)
+    if verbose and r.dead:
+        print(f"    never reached      {r.dead} bytes of the undefined, behind calls that do not return", file=out)
     if verbose:
         for n, f in r.undefined[:12]:
             print(f"    undefined          {n} bytes in {f}", file=out)
