@@ -27,6 +27,7 @@ const char *file_kind(const struct elf_file *f);
 struct unwind_view {
 	const char *table; /* "block", "orc"; null: the file has none */
 	uint64_t bytes;    /* of the table, as loaded */
+	size_t row_count;  /* of the table, as it counts them */
 	struct etch_unwind header; /* linked files with a table */
 	bool generated;    /* made now */
 	bool sources;      /* false: stripped, all rows say "code" */

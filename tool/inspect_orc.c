@@ -159,7 +159,7 @@ static void head_print(const struct printer *p, const char *path)
 		if (u->generated)
 			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
 		else
-			printf("%s table, %zu rows%s\n", u->table, u->rows.count,
+			printf("%s table, %zu rows%s\n", u->table, u->row_count,
 			       u->sources ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
 		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s\n", "address", "size", "cfa", "bp", "ra", "kind",
 		       "source", "function");

@@ -159,7 +159,7 @@ static struct json_object *unwind_json(const struct unwind_view *u, const struct
 	o = json_object_new_object();
 	from = json_object_new_object();
 	json_object_object_add(o, "encoding", json_object_new_string(u->table));
-	json_object_object_add(o, "rows", json_object_new_int64((int64_t)u->rows.count));
+	json_object_object_add(o, "rows", json_object_new_int64((int64_t)u->row_count));
 	json_object_object_add(o, "bytes", json_object_new_int64((int64_t)u->bytes));
 	json_object_object_add(o, "text", json_object_new_int64((int64_t)c->text));
 	json_object_object_add(o, "covered", json_object_new_int64((int64_t)c->covered));
@@ -181,7 +181,7 @@ static void unwind_text(const struct unwind_view *u, const struct unwind_counts 
 		return;
 	}
 	printf("  unwind table (%s): %zu rows in %" PRIu64 " bytes, %.2f a row, %.2f%% of %" PRIu64 " bytes of text; ",
-	       u->table, u->rows.count, u->bytes, u->rows.count ? (double)u->bytes / (double)u->rows.count : 0,
+	       u->table, u->row_count, u->bytes, u->row_count ? (double)u->bytes / (double)u->row_count : 0,
 	       percent(u->bytes, c->text), c->text);
 	if (u->header.map_shift)
 		printf("return-address map of %u bytes\n", 1u << u->header.map_shift);
@@ -202,7 +202,7 @@ static void unwind_tsv(const struct unwind_view *u, const struct unwind_counts *
 		return;
 	printf("unwind_rows\t%zu\nunwind_bytes\t%" PRIu64 "\nunwind_text\t%" PRIu64 "\nunwind_covered\t%" PRIu64
 	       "\nunwind_map\t%u\nunwind_undefined_rows\t%zu\n",
-	       u->rows.count, u->bytes, c->text, c->covered, u->header.map_shift ? 1u << u->header.map_shift : 0, c->undefined);
+	       u->row_count, u->bytes, c->text, c->covered, u->header.map_shift ? 1u << u->header.map_shift : 0, c->undefined);
 	for (i = 0; i < 4 && u->sources; i++)
 		printf("unwind_source: %s\t%zu\n", row_source_text(i), c->source[i]);
 }

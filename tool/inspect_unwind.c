@@ -62,6 +62,7 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 		if (r > 0) {
 			out->table = "orc";
 			out->bytes = arrays_size(f);
+			out->row_count = out->rows.count;
 			out->sources = true;
 		}
 		return r;
@@ -71,6 +72,7 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 		out->table = table.header.encoding == ETCH_ENCODING_ORC ? "orc" : "block";
 		out->bytes = linked_unwind_size(&table);
 		out->header = table.header;
+		out->row_count = table.header.rows;
 		r = linked_unwind_rows(&table, &out->rows, &out->sources, e) ? -1 : 1;
 	}
 	linked_unwind_free(&table);
