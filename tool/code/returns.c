@@ -249,7 +249,8 @@ int noreturn_find(struct work *w, struct error *e)
 
 	if (!before)
 		return error_set(e, "out of memory");
-	memcpy(before, w->noreturn, n * sizeof(*before));
+	if (n)
+		memcpy(before, w->noreturn, n * sizeof(*before));
 	if (outside_judge(w, e)) {
 		free(before);
 		return -1;
