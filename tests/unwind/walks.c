@@ -1012,6 +1012,67 @@ static void case_remote(void)
 	must(etch_cursor_init_target(&c, NULL, NULL) == ETCH_UNWIND_EINVAL);
 }
 
+/* Mutants of a file with a table: found or refused, and if found, safe to look up. */
+static int read_none(void *arg, uint64_t at, uint64_t *word)
+{
+	*word = code_address();
+	return arg != NULL || at % 64 == 0;
+}
+
+static void case_file(void)
+{
+	int fd = open(arguments[0], O_RDONLY);
+	size_t length = (size_t)lseek(fd, 0, SEEK_END), kept = 0;
+	uint8_t *file = malloc(length), *copy;
+	const Elf64_Ehdr *h = (const void *)file;
+	const struct etch_unwind *u;
+	uint64_t size, address, table;
+
+	must(fd >= 0 && file && pread(fd, file, length, 0) == (ssize_t)length);
+	u = etch_table_in_file(file, length, &size, &address);
+	must(u && address && (uint64_t)((const uint8_t *)u - file) + size <= length);
+	table = (uint64_t)((const uint8_t *)u - file);
+	for (int i = 0; i < atoi(arguments[1]); i++) {
+		size_t cut = rnd() % 8 ? length : rnd() % length;
+		struct etch_target_module m = { 0 };
+		struct etch_target t = { .read = read_none, .modules = &m, .module_count = 1 };
+		uint64_t regs[17];
+
+		copy = malloc(cut ? cut : 1);
+		must(copy);
+		memcpy(copy, file, cut);
+		for (int n = (int)(rnd() % 4) + 1; n--;) {
+			uint64_t at = rnd() % 4 == 0 ? rnd() % sizeof(*h)
+			              : rnd() % 3 == 0 ? h->e_phoff + rnd() % (h->e_phnum * sizeof(Elf64_Phdr))
+			              : rnd() % 2 ? table - 48 + rnd() % (48 + sizeof(*u))
+			                          : table + rnd() % size;
+
+			if (at < cut)
+				copy[at] = rnd() % 2 ? (uint8_t)rnd() : copy[at] ^ (uint8_t)(1u << rnd() % 8);
+		}
+		m.table = etch_table_in_file(copy, cut, &m.size, &m.address);
+		if (m.table) {
+			struct etch_cursor c;
+
+			kept++;
+			m.end = UINT64_MAX;
+			must((const uint8_t *)m.table >= copy && (const uint8_t *)m.table + m.size <= copy + cut);
+			for (int k = 0; k < 50; k++) {
+				for (int r = 0; r < 17; r++)
+					regs[r] = rnd();
+				regs[ETCH_RIP] = m.table->text + (m.table->text_size ? rnd() % m.table->text_size : 0);
+				must(!etch_cursor_init_target(&c, &t, regs));
+				for (int n = 0; n < 20 && !etch_step(&c);)
+					n++;
+			}
+		}
+		free(copy);
+	}
+	printf("%zu kept\n", kept);
+	must(kept > 0);
+	free(file);
+}
+
 /* ---- which tables ---------------------------------------------------------------------------------------------------- */
 
 /* walks prepare N: that many modules have no table afterwards. */
@@ -1038,6 +1099,7 @@ int main(int argc, char **argv)
 		{ "deep", case_deep, 1 }, { "coroutine", case_coroutine, 1 }, { "corrupt", case_corrupt, 1 },
 		{ "smash", case_smash, 1 }, { "modules", case_modules, 1 }, { "threads", case_threads, 1 },
 		{ "lazy", case_lazy, 1 }, { "fork", case_fork, 1 }, { "remote", case_remote, 1 }, { "prepare", case_prepare, 0 },
+		{ "file", case_file, 0 },
 	};
 
 	orc = getenv("WALKS_ORC") != NULL;
