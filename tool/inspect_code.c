@@ -136,6 +136,7 @@ int show_code(const char *path, const char *name, bool no_cfi, enum format forma
 {
 	struct elf_file file = {0};
 	struct unwind_view unwind = {0};
+	const struct code_section *code;
 	struct view v = {0};
 	struct listing l;
 	struct place at;
@@ -146,7 +147,9 @@ int show_code(const char *path, const char *name, bool no_cfi, enum format forma
 	if (elf_open(&file, path, e) || place_find(&file, name, &at, e) || function_find(&file, &at, e) ||
 	    view_load(&v, path, e) || unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e))
 		goto out;
-	if (!space_of(&unwind.space, at.section)) {
+	code = space_of(&unwind.space, at.section);
+	/* A symbol may say anything. */
+	if (!code || at.start - (elf_is_object(&file) ? 0 : code->addr) >= code->size) {
 		error_set(e, "has no code of '%.200s'", name);
 		goto out;
 	}
