@@ -288,7 +288,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
-	if (e->no_cfi && code_is_sigreturn(p->bytes, p->end - p->start))
+	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* state_add() then finds all done */
 	flow_states(f, state_add, e);
 	fill(e, p->end);

@@ -151,9 +151,22 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 /* An address in a register: of a function, perhaps. */
 static void ref_note(struct flow *f, uint64_t addr)
 {
-	const struct piece *p = addr - f->env->index_base < f->env->index_span ? piece_at(f->env, addr) : NULL;
+	const struct code_space *space = f->env->space;
+	const struct code_section *c;
+	const struct piece *p;
 
-	if (p && p->start == addr && !p->named)
+	if (addr < space->list[0].addr ||
+	    addr >= space->list[space->count - 1].addr + space->list[space->count - 1].size)
+		return;
+	p = piece_at(f->env, addr);
+	if (p) {
+		if (p->start == addr && !p->named)
+			flow_exit_add(f, addr, EXIT_REF);
+		return;
+	}
+	/* In code that nothing covers: musl's signal restorer has no .eh_frame. */
+	c = space_at(space, addr);
+	if (c && code_is_sigreturn(c->bytes + (addr - c->addr), c->addr + c->size - addr))
 		flow_exit_add(f, addr, EXIT_REF);
 }
 
