@@ -93,15 +93,11 @@ def never_runs(code, start, end):
     return i >= 0 and (code.text[i].startswith(_STOPS) or code.text[i].startswith(("call", "*(bad)")))
 
 
-_NORETURN = re.compile(r"^call.*<_*(cxa_throw|cxa_rethrow|Unwind_Resume|abort|exit|stack_chk_fail\w*|assert_fail|"
-                       r"longjmp\w*|libc_start_main|ZSt\d+__throw_\w+|ZSt9terminatev|chk_fail)[@>]")
-
-
 def is_dead(path, start):
     """Behind a call to a function that is known by name not to return."""
     code = code_of(str(path))
     i = bisect.bisect_left(code.addr, start)
-    return 0 < i < len(code.addr) and code.addr[i] == start and bool(_NORETURN.match(code.text[i - 1]))
+    return 0 < i < len(code.addr) and code.addr[i] == start and bool(prover.NORETURN.match(code.text[i - 1]))
 
 
 def third(code, fde, first, start, end, truth, ours):

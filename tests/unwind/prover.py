@@ -28,6 +28,9 @@ WIDE = set(REGS)
 _MEM = re.compile(r"^(-?0x[0-9a-f]+|-?\d+)?\((%\w+)?(?:,(%\w+)?,?(\d)?)?\)$")
 _RULE_MEM = re.compile(r"\*\((r[a-z0-9]+)([+-]\d+)\)([+-]\d+)?$")
 _PREFIX = re.compile(r"^(?:(?:lock|rep|repz|repnz|notrack|bnd|data16|cs|ds|es|fs|gs|ss|addr32|rex(?:\.\w+)?|xacquire|xrelease)\s+)+")
+# Functions known by name not to return, as objdump shows a call to them.
+NORETURN = re.compile(r"^call.*<_*(cxa_throw|cxa_rethrow|Unwind_Resume|abort|exit|stack_chk_fail\w*|assert_fail|"
+                      r"longjmp\w*|libc_start_main|ZSt\d+__throw_\w+|ZSt9terminatev|chk_fail)[@>]")
 _CMP = re.compile(r"cmp\s+%(r\w+),%(r\w+)$")
 CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 # What is written besides the last operand.
@@ -150,6 +153,8 @@ def step(s, addr, text):
     if op in ("ret", "retq", "ud2", "hlt", "int3", "(bad)"):
         return [], False
     if op.startswith("call"):
+        if NORETURN.match(text):
+            return [], False
         for x in CLOBBERED:
             r[x] = None
         return [], True
