@@ -136,5 +136,9 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
         return "proved; CFI is wrong there or names what is not tracked"
     if verdict == "cfi":
         return None
+    i = bisect.bisect_left(code.addr, start)
+    if what == "cfa" and end - start == 1 and 0 < i < len(code.addr) and code.addr[i] == start and \
+            re.match(r"push +0x[0-9a-f]+\(%rip\)", code.text[i - 1]):
+        return "the PLT's entry for TLS descriptors pushes a byte earlier than the CFI's formula has it"
     function = where.split("+")[0].strip("(")
     return PLACES.get((name, function)) or FUNCTIONS.get(function)

@@ -767,12 +767,14 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 	if (!prepare(f, env, number))
 		return false;
 	state_entry(&entry);
-	if (start != START_PART && !is_pad(f, f->piece->start))
+	if (f->piece->plt && plt_is_first(f->piece->bytes, f->piece->end - f->piece->start))
+		entry.reg[ETCH_REG_RSP].off -= 8;
+	if ((start != START_PART || f->piece->plt) && !is_pad(f, f->piece->start))
 		flow_enter(f, f->piece->start, &entry);
 	for (i = 0; i < f->piece->entry_count; i++)
 		flow_enter(f, env->entries[f->piece->entry + i], &entry);
 	for (i = 0; i < in_count; i++) /* that not all edges do happen is certain too: __builtin_unreachable() */
-		if (start != START_FUNCTION || in[i].target != f->piece->start)
+		if (!f->piece->plt && (start != START_FUNCTION || in[i].target != f->piece->start))
 			flow_enter(f, in[i].target, &in[i].state);
 	flow_walk(f);
 	if (f->pad_count) { /* once more, now that it is known where calls throw from */

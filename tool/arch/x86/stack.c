@@ -689,6 +689,12 @@ uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr)
 	return 0;
 }
 
+bool plt_is_first(const uint8_t *b, size_t size)
+{
+	return size >= 13 && b[0] == 0xff && b[1] == 0x35 &&
+	       (b[6] == 0xff ? b[7] == 0x25 : b[6] == 0xf2 && b[7] == 0xff && b[8] == 0x25);
+}
+
 bool code_is_sigreturn(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t wide[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}; /* mov $15,%rax; syscall */

@@ -81,6 +81,9 @@ bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, u
 
 /* Slot of the GOT that a PLT entry jumps through, or 0: (endbr64, bnd) jmp *d(%rip). */
 uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
+/* Is it the first entry of a lazy PLT: push d(%rip); (bnd) jmp *d(%rip)? The others jump
+ * to it, with the index of the symbol pushed. */
+bool plt_is_first(const uint8_t *bytes, size_t size);
 
 /*
  * If a function is what a signal handler returns to (mov $__NR_rt_sigreturn,%rax;
