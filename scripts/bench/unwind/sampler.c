@@ -7,6 +7,7 @@
  * glibc's backtrace(3).
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -51,6 +52,18 @@ static void handler(int sig, siginfo_t *info, void *context)
 		sample[samples++].frames = (uint32_t)n;
 	}
 }
+
+#if defined(ETCH) || defined(REUSE)
+/* What is loaded later needs a table too. */
+void *dlopen(const char *file, int mode)
+{
+	void *(*next)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+	void *handle = next(file, mode);
+
+	etch_unwind_prepare();
+	return handle;
+}
+#endif
 
 __attribute__((constructor)) static void sampler_start(void)
 {
