@@ -93,6 +93,8 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	struct step in = f->steps[f->at[off] - 1];
 	struct state after;
 
+	if (before->dead)
+		return;
 	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? flow_pad_of(f, addr) : 0;
 	if (pad && !flow_inside(f, pad)) {
 		flow_land(f, before, &after);

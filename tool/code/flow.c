@@ -67,6 +67,7 @@ void flow_free(struct flow *f)
 	free(f->todo);
 	free(f->pads);
 	free(f->jumps);
+	free(f->dead);
 	free(f->edges);
 	free(f->edge_hash);
 	free(f->exits);
@@ -416,6 +417,8 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 		state_copy(&f->states[k], s);
 		f->state_live[k] |= LIVE;
 		queue(f, k);
+	} else if (s->dead && !f->states[k].dead) {
+		return; /* it has nothing to say to code that is alive */
 	} else if (state_merge(&f->states[k], s)) {
 		queue(f, k);
 	}
@@ -590,6 +593,44 @@ static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
 	return (f->state_live[k] & LIVE) && mine.kind == VALUE_CFA && its.kind == VALUE_CFA && mine.off != its.off;
 }
 
+static void dead_note(struct flow *f, uint32_t off, const struct state *call)
+{
+	if (off >= f->piece->end - f->piece->start)
+		return;
+	if (!room_make(&f->dead, &f->dead_room, f->dead_count, sizeof(*f->dead))) {
+		f->failed = true;
+		return;
+	}
+	f->dead[f->dead_count].off = off;
+	state_copy(&f->dead[f->dead_count++].state, call);
+}
+
+/*
+ * Code behind calls that do not come back and that nothing else reaches, clang's jump
+ * behind a throw: nobody will be there, and if that is wrong it is by such a call's
+ * return. It says nothing about the rest of the piece.
+ */
+static void dead_follow(struct flow *f)
+{
+	size_t i;
+
+	for (i = f->dead_count; i-- > 0 && !f->failed;) { /* of two walks past a call the last one counts */
+		struct state s;
+		uint32_t k;
+
+		if (flow_walked(f, f->dead[i].off))
+			continue;
+		k = flow_step(f, f->dead[i].off);
+		if (k == NO_STEP || f->steps[k].padding)
+			continue;
+		state_copy(&s, &f->dead[i].state);
+		state_call(&s);
+		s.weak = s.dead = true;
+		flow_enter(f, f->piece->start + f->dead[i].off, &s);
+		flow_walk(f);
+	}
+}
+
 static void walk_from(struct flow *f, uint32_t start)
 {
 	struct compared c = {0};
@@ -658,8 +699,10 @@ static void walk_from(struct flow *f, uint32_t start)
 			}
 			/* fall through */
 		case FLOW_CALL_IND:
-			if (!flow_comes_back(f, in))
+			if (!flow_comes_back(f, in)) {
+				dead_note(f, off + in->len, &s);
 				return;
+			}
 			/* fall through */
 		default:
 			if (flow_is_exit(in, &s))
@@ -713,7 +756,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->piece = p;
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
-	f->jump_count = f->edge_count = f->exit_count = 0;
+	f->dead_count = f->jump_count = f->edge_count = f->exit_count = 0;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
 	f->dirty = f->failed = f->returns = f->unbalanced = f->ends = f->jumps_agreed = false;
@@ -783,6 +826,7 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 		flow_walk(f);
 	}
 	jumps_follow(f);
+	dead_follow(f);
 	f->switches = switches_stack(f);
 	return !f->failed;
 }

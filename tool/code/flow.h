@@ -108,6 +108,8 @@ struct flow {
 	size_t pad_count, pad_room;
 	bool pads_held;            /* for now, calls do not throw */
 	int32_t pad_depth;         /* rsp, relative to the CFA, of the calls that throw: the highest */
+	struct flow_dead { uint32_t off; struct state state; } *dead; /* behind calls that do not come back */
+	size_t dead_count, dead_room;
 	struct flow_jump *jumps;   /* indirect */
 	size_t jump_count, jump_room;
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */

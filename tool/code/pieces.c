@@ -89,6 +89,55 @@ static int symbols_add(const struct elf_file *f, const struct code_space *space,
 	return 0;
 }
 
+static bool is_array(const struct elf_section *s)
+{
+	return s->sh.sh_type == SHT_INIT_ARRAY || s->sh.sh_type == SHT_FINI_ARRAY || s->sh.sh_type == SHT_PREINIT_ARRAY;
+}
+
+/* What is called by address before main and at exit: in a stripped file nothing else
+ * names crt's functions, which have no FDE. Words in the file, or relocations to be. */
+static int arrays_add(const struct elf_file *f, const struct code_space *space, struct ranges *out, struct error *e)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint64_t at, word;
+
+		if (s->sh.sh_type == SHT_RELA && (s->sh.sh_flags & SHF_ALLOC)) {
+			struct elf_reloc *r;
+			long n = elf_relocs(f, i, &r, e), j;
+			int failed = 0;
+
+			for (j = 0; j < n && !failed; j++) {
+				const struct elf_section *a = NULL;
+				uint32_t k;
+
+				if (r[j].type != R_X86_64_RELATIVE || !space_at(space, (uint64_t)r[j].addend))
+					continue;
+				for (k = 1; k < f->section_count && !a; k++)
+					if (is_array(&f->sections[k]) &&
+					    r[j].offset - f->sections[k].sh.sh_addr < f->sections[k].sh.sh_size)
+						a = &f->sections[k];
+				if (a)
+					failed = range_add(out, (struct range){(uint64_t)r[j].addend, 0, -1, 2, true, false}, e);
+			}
+			if (n >= 0)
+				free(r);
+			if (failed)
+				return -1;
+		}
+		if (!is_array(s) || !s->data)
+			continue;
+		for (at = 0; at + 8 <= s->sh.sh_size; at += 8) {
+			memcpy(&word, s->data + at, 8);
+			if (space_at(space, word) && range_add(out, (struct range){word, 0, -1, 2, true, false}, e))
+				return -1;
+		}
+	}
+	return 0;
+}
+
 static bool piece_push(struct pieces *p, struct piece x)
 {
 	if (p->count == p->room) {
@@ -159,6 +208,12 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 	/* Programs, the dynamic linker, static programs; not a library that can be run
 	 * to tell its version, as libc's. */
 	outermost |= f->eh.e_entry && f->eh.e_type == ET_DYN && (elf_is_pie(f) || !interpreted);
+	/* Linkers used to put the beginning of .text there for libraries that have no entry. */
+	if (outermost && !interpreted && !elf_is_pie(f) && f->eh.e_type == ET_DYN) {
+		const struct code_section *c = space_at(space, f->eh.e_entry);
+
+		outermost = c && c->addr != f->eh.e_entry;
+	}
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 		const char *name = c->section ? f->sections[c->section].name : "";
@@ -177,6 +232,8 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 			goto out;
 	if (symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
 	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e))
+		goto out;
+	if (!elf_is_object(f) && arrays_add(f, space, &r, e))
 		goto out;
 	if (!elf_is_object(f) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
 	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false}, e))

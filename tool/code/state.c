@@ -357,10 +357,11 @@ static struct value value_merged(struct value a, struct value b)
 
 bool state_merge(struct state *s, const struct state *other)
 {
-	bool changed = other->weak && !s->weak;
+	bool changed = (other->weak && !s->weak) || (s->dead && !other->dead);
 	unsigned i;
 
 	s->weak |= other->weak;
+	s->dead &= other->dead;
 	if (s->align && s->align != other->align) {
 		aligned_forget(s);
 		changed = true;

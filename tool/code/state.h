@@ -46,7 +46,8 @@ struct slot {
 struct state {
 	struct value reg[16];
 	uint32_t align;      /* where in the function rsp was realigned; 0 = nowhere */
-	bool weak;           /* a path to here is only what indirect jumps have in common */
+	bool weak;           /* a path to here is only what indirect jumps have in common, or the like */
+	bool dead;           /* every path to here is behind a call that does not come back */
 	uint8_t slot_count;
 	struct slot slot[STATE_SLOTS];
 };
