@@ -89,6 +89,9 @@ static int symbols_add(const struct elf_file *f, const struct code_space *space,
 	return 0;
 }
 
+/* A linker writes one of each kind. */
+#define ARRAYS_MOST 8u
+
 static bool is_array(const struct elf_section *s)
 {
 	return s->sh.sh_type == SHT_INIT_ARRAY || s->sh.sh_type == SHT_FINI_ARRAY || s->sh.sh_type == SHT_PREINIT_ARRAY;
@@ -98,8 +101,12 @@ static bool is_array(const struct elf_section *s)
  * names crt's functions, which have no FDE. Words in the file, or relocations to be. */
 static int arrays_add(const struct elf_file *f, const struct code_space *space, struct ranges *out, struct error *e)
 {
-	uint32_t i;
+	const struct elf_section *array[ARRAYS_MOST];
+	uint32_t arrays = 0, i;
 
+	for (i = 1; i < f->section_count && arrays < ARRAYS_MOST; i++)
+		if (is_array(&f->sections[i]))
+			array[arrays++] = &f->sections[i];
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 		uint64_t at, word;
@@ -110,16 +117,14 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 			int failed = 0;
 
 			for (j = 0; j < n && !failed; j++) {
-				const struct elf_section *a = NULL;
 				uint32_t k;
 
 				if (r[j].type != R_X86_64_RELATIVE || !space_at(space, (uint64_t)r[j].addend))
 					continue;
-				for (k = 1; k < f->section_count && !a; k++)
-					if (is_array(&f->sections[k]) &&
-					    r[j].offset - f->sections[k].sh.sh_addr < f->sections[k].sh.sh_size)
-						a = &f->sections[k];
-				if (a)
+				for (k = 0; k < arrays; k++)
+					if (r[j].offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
+						break;
+				if (k < arrays)
 					failed = range_add(out, (struct range){(uint64_t)r[j].addend, 0, -1, 2, true, false}, e);
 			}
 			if (n >= 0)
@@ -194,6 +199,26 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 	return 0;
 }
 
+/* Does a file ask for libraries? */
+static bool needs(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+		const uint8_t *bytes = p->p_type == PT_DYNAMIC ? elf_at(f, p->p_vaddr, p->p_filesz) : NULL;
+		uint64_t at;
+		int64_t tag;
+
+		for (at = 0; bytes && at + sizeof(Elf64_Dyn) <= p->p_filesz; at += sizeof(Elf64_Dyn)) {
+			memcpy(&tag, bytes + at, sizeof(tag));
+			if (tag == DT_NEEDED)
+				return true;
+		}
+	}
+	return false;
+}
+
 int pieces_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                  struct pieces *out, struct error *e)
 {
@@ -206,8 +231,8 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 	for (i = 0; i < f->phdr_count; i++)
 		interpreted |= f->phdrs[i].p_type == PT_INTERP;
 	/* Programs, the dynamic linker, static programs; not a library that can be run
-	 * to tell its version, as libc's. */
-	outermost |= f->eh.e_entry && f->eh.e_type == ET_DYN && (elf_is_pie(f) || !interpreted);
+	 * to tell its version, as libc's, or whose entry is where old linkers put it. */
+	outermost |= f->eh.e_entry && f->eh.e_type == ET_DYN && (elf_is_pie(f) || (!interpreted && !needs(f)));
 	/* Linkers used to put the beginning of .text there for libraries that have no entry. */
 	if (outermost && !interpreted && !elf_is_pie(f) && f->eh.e_type == ET_DYN) {
 		const struct code_section *c = space_at(space, f->eh.e_entry);
