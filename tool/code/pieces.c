@@ -260,7 +260,7 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 		goto out;
 	if (!elf_is_object(f) && arrays_add(f, space, &r, e))
 		goto out;
-	if (!elf_is_object(f) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
+	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
 	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false}, e))
 		goto out;
 	if (r.count)
