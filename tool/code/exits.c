@@ -87,6 +87,19 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 		f->returns = true; /* into the middle of another: as good as a return */
 }
 
+/* rsp where control leaves for good, against what it was at the start. */
+static void lift_note(struct flow *f, const struct state *before, unsigned target)
+{
+	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
+
+	if (target < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA)
+		return; /* it has popped its return address and goes there: a return */
+	if (v.kind != VALUE_CFA || v.off <= -8 || (f->lifted && f->lifted != v.off + 8))
+		f->lowered = true;
+	else
+		f->lifted = v.off + 8;
+}
+
 static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
 {
 	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
@@ -102,6 +115,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 	switch (in.flow) {
 	case FLOW_RETURN:
+		lift_note(f, before, 16);
 		f->returns = true;
 		f->ends |= state_is_entry(before);
 		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
@@ -109,6 +123,8 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	case FLOW_STOP:
 		return;
 	case FLOW_JUMP_IND:
+		/* With the return address gone, it was not one. */
+		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
 		target = flow_exit_target(&in);
 		if (in.number && f->jumps[in.number - 1].entries) {
 			const struct flow_jump *j = &f->jumps[in.number - 1];
@@ -122,6 +138,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		} else if (target && state_is_entry(before)) {
 			flow_exit_add(f, target, EXIT_TAIL);
 		} else {
+			lift_note(f, before, in.deref ? 16 : in.b);
 			f->returns = true;
 		}
 		return;

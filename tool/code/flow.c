@@ -761,6 +761,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->pad_depth = INT32_MIN;
 	f->dirty = f->failed = f->returns = f->unbalanced = f->ends = f->jumps_agreed = false;
 	f->fresh = 0;
+	f->lifted = 0;
+	f->lowered = false;
 	if (f->edge_hash)
 		memset(f->edge_hash, 0, f->edge_hash_size * sizeof(*f->edge_hash));
 	if (size >= UINT32_MAX)
@@ -812,6 +814,7 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 	state_entry(&entry);
 	if (f->piece->plt && plt_is_first(f->piece->bytes, f->piece->end - f->piece->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
+	entry.reg[ETCH_REG_RSP].off -= f->pushed;
 	if ((start != START_PART || f->piece->plt) && !is_pad(f, f->piece->start))
 		flow_enter(f, f->piece->start, &entry);
 	for (i = 0; i < f->piece->entry_count; i++)

@@ -115,7 +115,10 @@ struct flow {
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
+	int32_t pushed;            /* set by the caller of flow_run(): bytes under the return address at the start */
 	/* Results of the last piece. */
+	int32_t lifted;            /* how far above its start's rsp it leaves, always; 0; after flow_states() */
+	bool lowered;              /* or not always */
 	bool switches;             /* begins by replacing rsp: where a context made by hand begins */
 	bool ends;                 /* returns somewhere as the function that it was taken for */
 	bool unbalanced;           /* returns with a frame left; after flow_states() */

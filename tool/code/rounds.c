@@ -66,9 +66,22 @@ static enum flow_start piece_start(const struct piece *p, const struct piece_sta
 
 	if (start != START_ASSUMED)
 		return start;
-	if (p->named)
+	if (p->named && !(s->fragment && s->refuted))
 		return START_FUNCTION;
 	return s->fragment ? START_PART : s->evident ? START_FUNCTION : START_ASSUMED;
+}
+
+/*
+ * Code that leaves with rsp above what it was at the start, always by as much, was jumped to
+ * with that much pushed on top of the return address, as ld.so's lazy resolvers are
+ * by the PLT. To be looked at once more, with this.
+ */
+static bool began_pushed(struct flow *flow, const struct emit *e)
+{
+	if (flow->pushed || flow->lowered || flow->lifted <= 0 || emit_start(e) != START_ASSUMED)
+		return false;
+	flow->pushed = flow->lifted;
+	return true;
 }
 
 static void *worker(void *arg)
@@ -96,13 +109,21 @@ static void *worker(void *arg)
 			while (to < w->edge_count && w->edges[to].target < p->end)
 				to++;
 			piece_rows_free(&s->rows);
-			ok = emit_begin(&emit, &w->env, number, w->options->no_cfi) &&
-			     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
-			     emit_rows(&emit, &flow, &s->rows) && chunk_keep(w, &w->chunks[n], &flow);
+			flow.pushed = 0;
+			do {
+				if (ok && flow.pushed)
+					piece_rows_free(&s->rows);
+				ok = emit_begin(&emit, &w->env, number, w->options->no_cfi) &&
+				     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
+				     emit_rows(&emit, &flow, &s->rows);
+			} while (ok && began_pushed(&flow, &emit));
+			ok = ok && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
 			s->switches = flow.switches;
-			if (piece_start(p, s, &emit) != START_PART)
+			if (piece_start(p, s, &emit) != START_PART) {
 				s->sound = flow.ends && !flow.unbalanced;
+				s->refuted = !flow.ends && flow.unbalanced;
+			}
 		}
 	}
 	if (!ok) {

@@ -134,9 +134,12 @@ void evidence_judge(struct work *w)
 	for (i = 0; i < w->pieces.count; i++) {
 		struct piece_state *s = &w->state[i];
 
-		if (!s->evident && !s->sound && !w->pieces.list[i].named && !w->pieces.list[i].plt && !s->fragment) {
+		/* _dl_runtime_resolve: named, but entered with two words of the PLT's on the stack. */
+		if (w->pieces.list[i].plt || w->pieces.list[i].outermost)
+			continue;
+		if (!s->fragment && (s->refuted || (!s->evident && !s->sound && !w->pieces.list[i].named))) {
 			s->fragment = s->unknown = s->run = true;
-		} else if (s->evident && s->unknown) { /* now it is */
+		} else if (s->evident && s->unknown && !s->refuted) { /* now it is */
 			s->fragment = s->unknown = false;
 			s->run = true;
 		}

@@ -18,6 +18,7 @@ struct piece_state {
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
 	bool switches;       /* a context made by hand begins there */
+	bool refuted;        /* ... nowhere, and takes more off the stack than there is */
 	bool sound;          /* taken for a function, it ends as one */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
