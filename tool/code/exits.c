@@ -119,12 +119,13 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		f->returns = true;
 		f->ends |= state_is_entry(before);
 		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
+		f->refuted |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
 		return;
 	case FLOW_STOP:
 		return;
 	case FLOW_JUMP_IND:
 		/* With the return address gone, it was not one. */
-		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
+		f->refuted |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
 		target = flow_exit_target(&in);
 		if (in.number && f->jumps[in.number - 1].entries) {
 			const struct flow_jump *j = &f->jumps[in.number - 1];

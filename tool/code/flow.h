@@ -121,7 +121,8 @@ struct flow {
 	bool lowered;              /* or not always */
 	bool switches;             /* begins by replacing rsp: where a context made by hand begins */
 	bool ends;                 /* returns somewhere as the function that it was taken for */
-	bool unbalanced;           /* returns with a frame left; after flow_states() */
+	bool unbalanced;           /* returns with a frame left, or without a register; after flow_states() */
+	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */
 	size_t edge_count, edge_room;

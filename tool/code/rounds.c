@@ -121,8 +121,8 @@ static void *worker(void *arg)
 			s->returns = flow.returns;
 			s->switches = flow.switches;
 			if (piece_start(p, s, &emit) != START_PART) {
-				s->sound = flow.ends && !flow.unbalanced;
-				s->refuted = !flow.ends && flow.unbalanced;
+				s->sound = flow.ends && !flow.unbalanced && !flow.refuted;
+				s->refuted = !flow.ends && flow.refuted;
 			}
 		}
 	}
