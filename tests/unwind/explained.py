@@ -18,6 +18,9 @@ PLACES = {
 }
 # The same in whatever file the function is.
 FUNCTIONS = {
+    # From code alone: nothing in the code says that the other side of a system call has another stack.
+    "clone": "the child of clone(2) on a new stack: its CFI ends it, its code looks like the parent's",
+    "clone3": "the child of clone3(2) on a new stack: its CFI ends it, its code looks like the parent's",
     "_ZN11__sanitizer14internal_cloneEPFiPvES0_iS0_PiS0_S3_":
         "the child of clone(2) on a new stack: its CFI is that of the parent",
 }
