@@ -392,7 +392,24 @@ def part_tables(args):
     count = lambda n, limit: sum(s[n] <= limit for s in shares)
     print(f"block at most a third of .eh_frame + hdr: {count('none', 1 / 3)} of {len(shares)}; with map 128 at most a half: "
           f"{count('128', 1 / 2)}; with map 64: {count('64', 1 / 2)}.\n")
+    map_table()
     sframe_table()
+
+
+def map_table():
+    """How often the map's own byte answers."""
+    program = OUT / "unwind" / "map_use"
+    sh("gcc", *CFLAGS, "-o", program, SRC / "map_use.c")
+    out = []
+    for file in filter(pathlib.Path.exists, BINARIES):
+        row = [file.name]
+        for map_ in ("64", "128"):
+            n = [int(x) for x in sh(program, file, sidecar(file, f"--unwind-map={map_}")).split()]
+            row = (row if len(row) > 1 else row + [f"{sum(n):,}"]) + [f"{x / sum(n):.1%}" for x in n]
+        out.append(row)
+    print("What answers for the return addresses of direct calls: the map's byte, an exception of the map, the full "
+          "table.\n")
+    table(["file", "calls", "map 64: byte", "exception", "full", "map 128: byte", "exception", "full"], out)
 
 
 def executable(path):
