@@ -70,7 +70,8 @@ class Rows:
         """libetch's table of a file, in DIR/sidecar; files without a build-id have none."""
         out = self.dir / "sidecar"
         out.mkdir(exist_ok=True)
-        subprocess.run([str(self.etch), "rewrite", "--only", "orc", "--sidecar", out, path],
+        subprocess.run([str(self.etch), "rewrite", "--only", "orc", *([] if self.source == "cfi" else self.source),
+                        "--sidecar", out, path],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def vdso(self):
