@@ -110,7 +110,7 @@ int evidence_data(struct work *w, struct error *e)
 				continue;
 			k = piece_number(&w->env, word);
 			if (k != NO_PIECE && w->pieces.list[k].start == word)
-				w->state[k].evident = true;
+				w->state[k].hinted = true;
 		}
 	}
 	return 0;
@@ -187,7 +187,7 @@ int fragments_find(struct work *w, struct error *e)
 		while (k < n && starts[k] < w->pieces.list[i].start)
 			k++;
 		if (k < n && starts[k] == w->pieces.list[i].start)
-			fragment = !called[k] && !(s->evident && s->sound); /* data may be a jump table */
+			fragment = !called[k] && !((s->evident || s->hinted) && s->sound); /* data may be a jump table */
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
 		if (fragment && s->unknown)
 			s->unknown = false;

@@ -20,6 +20,7 @@ struct piece_state {
 	bool switches;       /* a context made by hand begins there */
 	bool refuted;        /* ... nowhere, and takes more off the stack than there is */
 	bool sound;          /* taken for a function, it ends as one */
+	bool hinted;         /* a word of data has its address: of a function, or in a jump table */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
 	bool run;            /* in the coming round */
