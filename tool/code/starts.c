@@ -137,7 +137,7 @@ void evidence_judge(struct work *w)
 		/* _dl_runtime_resolve: named, but entered with two words of the PLT's on the stack. */
 		if (w->pieces.list[i].plt || w->pieces.list[i].outermost)
 			continue;
-		if (!s->fragment && (s->refuted || (!s->evident && !s->sound && !w->pieces.list[i].named))) {
+		if (!s->fragment && (s->refuted || (!s->evident && !s->sound && !(s->hinted && !s->joins) && !w->pieces.list[i].named))) {
 			s->fragment = s->unknown = s->run = true;
 		} else if (s->evident && s->unknown && !s->refuted) { /* now it is */
 			s->fragment = s->unknown = false;

@@ -18,6 +18,7 @@ struct piece_state {
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
 	bool switches;       /* a context made by hand begins there */
+	bool joins;          /* ... nowhere, but goes on inside of others */
 	bool refuted;        /* ... nowhere, and takes more off the stack than there is */
 	bool sound;          /* taken for a function, it ends as one */
 	bool hinted;         /* a word of data has its address: of a function, or in a jump table */
