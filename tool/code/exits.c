@@ -84,7 +84,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	if (p && p->start == target)
 		flow_exit_add(f, target, EXIT_PART);
 	else
-		f->returns = f->joins = true; /* into the middle of another: as good as a return */
+		f->returns = true; /* into the middle of another: as good as a return */
 }
 
 /* rsp where control leaves for good, against what it was at the start. */

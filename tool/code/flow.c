@@ -759,7 +759,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->dead_count = f->jump_count = f->edge_count = f->exit_count = 0;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->unbalanced = f->refuted = f->joins = f->ends = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->unbalanced = f->refuted = f->ends = f->jumps_agreed = false;
 	f->fresh = 0;
 	f->lifted = 0;
 	f->lowered = false;

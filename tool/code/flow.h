@@ -121,7 +121,6 @@ struct flow {
 	bool lowered;              /* or not always */
 	bool switches;             /* begins by replacing rsp: where a context made by hand begins */
 	bool ends;                 /* returns somewhere as the function that it was taken for */
-	bool joins;                /* goes on in the middle of another piece */
 	bool unbalanced;           /* returns with a frame left, or without a register; after flow_states() */
 	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
 	bool returns;              /* may come back to its caller; after flow_states() */

@@ -122,7 +122,6 @@ static void *worker(void *arg)
 			s->switches = flow.switches;
 			if (piece_start(p, s, &emit) != START_PART) {
 				s->sound = flow.ends && !flow.unbalanced && !flow.refuted;
-				s->joins = !flow.ends && flow.joins;
 				s->refuted = !flow.ends && flow.refuted;
 			}
 		}

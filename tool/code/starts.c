@@ -110,7 +110,7 @@ int evidence_data(struct work *w, struct error *e)
 				continue;
 			k = piece_number(&w->env, word);
 			if (k != NO_PIECE && w->pieces.list[k].start == word)
-				w->state[k].hinted = true;
+				w->state[k].evident = true;
 		}
 	}
 	return 0;
@@ -137,7 +137,7 @@ void evidence_judge(struct work *w)
 		/* _dl_runtime_resolve: named, but entered with two words of the PLT's on the stack. */
 		if (w->pieces.list[i].plt || w->pieces.list[i].outermost)
 			continue;
-		if (!s->fragment && (s->refuted || (!s->evident && !s->sound && !(s->hinted && !s->joins) && !w->pieces.list[i].named))) {
+		if (!s->fragment && (s->refuted || (!s->evident && !s->sound && !w->pieces.list[i].named))) {
 			s->fragment = s->unknown = s->run = true;
 		} else if (s->evident && s->unknown && !s->refuted) { /* now it is */
 			s->fragment = s->unknown = false;
@@ -187,7 +187,7 @@ int fragments_find(struct work *w, struct error *e)
 		while (k < n && starts[k] < w->pieces.list[i].start)
 			k++;
 		if (k < n && starts[k] == w->pieces.list[i].start)
-			fragment = !called[k] && !((s->evident || s->hinted) && s->sound); /* data may be a jump table */
+			fragment = !called[k] && !(s->evident && s->sound); /* data may be a jump table */
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
 		if (fragment && s->unknown)
 			s->unknown = false;

@@ -18,10 +18,8 @@ struct piece_state {
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
 	bool switches;       /* a context made by hand begins there */
-	bool joins;          /* ... nowhere, but goes on inside of others */
 	bool refuted;        /* ... nowhere, and takes more off the stack than there is */
 	bool sound;          /* taken for a function, it ends as one */
-	bool hinted;         /* a word of data has its address: of a function, or in a jump table */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
 	bool run;            /* in the coming round */
