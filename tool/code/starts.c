@@ -73,6 +73,22 @@ int strays_add(struct work *w, struct error *e)
 	return 0;
 }
 
+/* Is the word at an offset of a section of data an address in the middle of a piece?
+ * Then its neighbours are a jump table's as well. */
+static bool is_inner(const struct work *w, const struct elf_section *s, uint64_t at)
+{
+	uint64_t word;
+	uint32_t k;
+
+	if (at >= s->sh.sh_size || s->sh.sh_size - at < 8)
+		return false;
+	memcpy(&word, s->data + at, 8);
+	if (word - w->env.index_base >= w->env.index_span)
+		return false;
+	k = piece_number(&w->env, word);
+	return k != NO_PIECE && w->pieces.list[k].start != word;
+}
+
 /* Data that holds a piece's address: relocations that put it there, or words as
  * they are in the file. */
 int evidence_data(struct work *w, struct error *e)
@@ -109,7 +125,7 @@ int evidence_data(struct work *w, struct error *e)
 			if (word - w->env.index_base >= w->env.index_span)
 				continue;
 			k = piece_number(&w->env, word);
-			if (k != NO_PIECE && w->pieces.list[k].start == word)
+			if (k != NO_PIECE && w->pieces.list[k].start == word && !is_inner(w, s, at - 8) && !is_inner(w, s, at + 8))
 				w->state[k].evident = true;
 		}
 	}
