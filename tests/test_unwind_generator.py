@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""What the generator takes from elsewhere than the flow of one function: forms of
+instructions it has met, DWARF's word that a function does not return, the bytes of a
+signal restorer that no .eh_frame describes."""
+from conftest import INCLUDE, ROOT, run
+
+TOOL = ROOT / "tool"
+FILES = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libcrypto.so.3"]
+
+# die() returns as far as its code tells. Behind its call in f(), rsp is 16 lower than
+# where the jump from below leads to the same place.
+DWARF = r"""
+__attribute__((noreturn, noinline)) void die(void) { __asm__ volatile("ret"); __builtin_unreachable(); }
+__asm__(".text\n.globl f\n.type f,@function\nf:\n\tsub $8,%rsp\n\ttest %edi,%edi\n\tje 2f\n\tsub $16,%rsp\n\tcall die\n"
+	"1:\tadd $8,%rsp\n\tret\n2:\tnop\n\tjmp 1b\n.size f,.-f\n");
+"""
+
+RESTORER = """
+	.text
+	.globl restorer
+	.type restorer,@function
+restorer:
+	mov $15,%rax
+	syscall
+	.size restorer,.-restorer
+"""
+
+
+def rows(etch, path, *args):
+    out = run([etch, "inspect", "orc", "--format", "tsv", *args, path]).stdout.splitlines()
+    names = out[0].split("\t")
+    return [dict(zip(names, line.split("\t"))) for line in out[1:]]
+
+
+def test_an_instruction_is_the_same_with_and_without_its_form(tmp_path):
+    program = tmp_path / "forms"
+    run(["gcc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{TOOL}", f"-I{INCLUDE}",
+         "-o", program, ROOT / "tests" / "unwind" / "forms.c", TOOL / "arch/x86/stack.c", TOOL / "code/space.c",
+         TOOL / "elf/file.c", TOOL / "report/error.c", "-lZydis", "-lelf", "-lpthread"])
+    out = run([program, *FILES]).stdout
+    compared, differ = (int(w) for w in out.split() if w.isdigit())
+    assert compared > 1_000_000 and differ == 0, out
+
+
+def test_a_call_does_not_come_back_when_dwarf_says_so(tmp_path, build):
+    source = tmp_path / "d.c"
+    source.write_text(DWARF)
+    cfa = {}
+    for g in ("-g", "-g0"):
+        run(["gcc", "-O2", "-fno-asynchronous-unwind-tables", g, "-c", source, "-o", tmp_path / f"d{g}.o"])
+        cfa[g] = [r["cfa"] for r in rows(build / "etch", tmp_path / f"d{g}.o", "--at", "f")]
+    # The end of f: `add` with one 8 bytes on the stack, `ret` with none.
+    assert "undef" not in cfa["-g"] and cfa["-g"].count("rsp+16") >= 1, cfa
+    assert cfa["-g"] != cfa["-g0"], cfa
+
+
+def test_a_signal_restorer_needs_no_eh_frame(tmp_path, build):
+    source = tmp_path / "r.s"
+    source.write_text(RESTORER)
+    run(["gcc", "-c", source, "-o", tmp_path / "r.o"])
+    found = rows(build / "etch", tmp_path / "r.o")
+    assert found[0]["kind"] == "signal" and found[0]["cfa"] == "*(rsp+160)+0", found
+    assert found[0]["bp"] == "*(rsp+120)" and found[0]["ra"] == "*(rsp+168)", found
