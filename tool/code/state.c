@@ -296,9 +296,6 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	case STEP_CONST:
 		s->reg[in->a] = in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_CONST, 0, (int32_t)in->imm) : any;
 		break;
-	case STEP_MASK: /* what a bit-field can hold is more than what a table is made for */
-		s->reg[in->a] = any;
-		break;
 	case STEP_EXTEND:
 		v = s->reg[in->b];
 		s->reg[in->a] = v.kind == VALUE_BELOW || v.kind == VALUE_CONST ? v : any;

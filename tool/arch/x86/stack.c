@@ -316,10 +316,6 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 			out->op = STEP_ALIGN;
 			out->a = (uint8_t)ra;
 			out->imm = value;
-		} else if (value >= 0) {
-			out->op = STEP_MASK;
-			out->a = (uint8_t)ra;
-			out->imm = value;
 		}
 		break;
 	case ZYDIS_MNEMONIC_XCHG:

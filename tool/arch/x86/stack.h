@@ -33,7 +33,6 @@ enum step_op {
 	STEP_COMPARE, /* flags of a - b */
 	STEP_LIMIT,   /* flags of a - imm, or with INSN_NO_REG of memory at b + disp; size: bytes compared */
 	STEP_FETCH,   /* a = `size` bytes at b + disp, zero-extended */
-	STEP_MASK,    /* a &= imm, imm >= 0: a bound */
 	STEP_ENTRY,   /* a = 4 (sign-extended) or 8 bytes at b + disp + index * size: a jump table's entry */
 	STEP_SYSCALL, /* of the number in a */
 	STEP_HALT,    /* hlt: faults; a handler may step over it */
