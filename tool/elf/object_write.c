@@ -476,3 +476,14 @@ out:
 	free(w.owned);
 	return err;
 }
+
+void new_sections_free(struct new_section *sections, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		free(sections[i].data);
+		free(sections[i].relocs);
+	}
+	free(sections);
+}

@@ -45,4 +45,7 @@ int object_write_room(const struct elf_file *f, size_t count, struct error *e);
 int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
                  uint8_t **out, size_t *out_size, struct error *e);
 
+/* Frees an array of sections with their contents. */
+void new_sections_free(struct new_section *sections, size_t count);
+
 #endif

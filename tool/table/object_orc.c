@@ -107,13 +107,7 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 
 void object_orc_free(struct object_orc *t)
 {
-	size_t i;
-
-	for (i = 0; i < t->count; i++) {
-		free(t->sections[i].data);
-		free(t->sections[i].relocs);
-	}
-	free(t->sections);
+	new_sections_free(t->sections, t->count);
 	memset(t, 0, sizeof(*t));
 }
 

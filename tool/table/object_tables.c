@@ -103,13 +103,7 @@ bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at
 
 void object_tables_free(struct object_tables *t)
 {
-	size_t i;
-
-	for (i = 0; i < t->count; i++) {
-		free(t->sections[i].data);
-		free(t->sections[i].relocs);
-	}
-	free(t->sections);
+	new_sections_free(t->sections, t->count);
 	memset(t, 0, sizeof(*t));
 }
 
