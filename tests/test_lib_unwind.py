@@ -284,10 +284,10 @@ def test_sampled_python(build, tmp_path, tables):
     log = out.read_text()
     n = {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", log.splitlines()[-1])}
     assert n["samples"] >= 50 and n["reuse"] == n["samples"], log
-    # Between a dlopen and the next prepare a module has no table; from code alone a
-    # function may have no rule. A trace that goes on is right.
-    assert n["differ"] == n["other"] <= n["samples"] / 10, log
-    assert all(m[0] == m[1] for m in re.findall(r"differ at (\d+) of (\d+)", log)), log
+    # From code alone a function may have no rule: the trace is right up to there, and
+    # says so. (Where glibc's own ends at the same frame the two are the same.)
+    assert n["wrong"] == 0, log
+    assert n["short"] <= n["other"] <= (n["samples"] / 10 if tables == "no-cfi" else 0), log
 
 
 def test_other_failures(walks):

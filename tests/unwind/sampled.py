@@ -11,7 +11,10 @@ import sys
 import zlib
 
 # After the imports: what was loaded after the start has tables now, too.
-left = ctypes.CDLL(None).etch_unwind_prepare()
+process = ctypes.CDLL(None)
+left = process.etch_unwind_prepare()
+if hasattr(process, "sampler_restart"):
+    process.sampler_restart()
 
 
 def fib(n):
