@@ -16,7 +16,7 @@ static const struct column site_columns[] = {
 
 static void sites_list(const struct view *v, struct listing *l)
 {
-	static const char *const kinds[] = {"load", "store", "escape"};
+	static const char *const kinds[] = {"load", "call", "store", "escape"};
 	struct lines *lines = v->scan.site_count ? lines_open(&v->file) : NULL;
 	size_t i;
 

@@ -35,21 +35,25 @@ struct object_list {
 
 enum site_kind {
 	SITE_LOAD,   /* reads; an immediate can take its place when reason is null */
+	SITE_CALL,   /* calls or jumps through a function pointer; likewise */
 	SITE_STORE,
 	SITE_ESCAPE,
 };
+
+/* Sites that have, or could have, an entry in a table. */
+static inline bool site_kind_is_patched(enum site_kind k) { return k == SITE_LOAD || k == SITE_CALL; }
 
 struct site {
 	uint32_t section;
 	uint64_t addr;          /* of the instruction (of the data word, for an escape in data) */
 	enum site_kind kind;
 	int32_t object;
-	int64_t off;            /* first byte read, from the start of the object */
+	int64_t off;            /* first byte read (SITE_CALL: the slot), from the start of the object */
 	bool off_known;
 	bool in_data;           /* an escape through a data word */
 	uint8_t len;            /* of the instruction */
 	uint16_t size;          /* bytes read */
-	struct etch_imv entry;  /* form, regs, shape, flags (ETCH_IMV_GOT, ETCH_IMV_BAKED) */
+	struct etch_imv entry;  /* form, regs, shape, flags: of __imv, or with SITE_CALL of __pv_sites */
 	uint64_t slot;          /* linked, ETCH_IMV_GOT: address of the slot */
 	const char *reason;     /* why it has no immediate form; null when it has one */
 };

@@ -25,6 +25,8 @@ extern "C" {
 #define ETCH_SEC_OBJECT  "etched"      /* ETCHED objects: each on pages of its own */
 #define ETCH_SEC_SCALAR  "etched_imv"  /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
 #define ETCH_SEC_IMV     "__imv"       /* struct etch_imv[] */
+#define ETCH_SEC_PV      "__pv_sites"  /* struct etch_imv[], of the forms of etch/pv_forms.h */
+#define ETCH_SEC_NATIVE  "__pv_native" /* struct etch_native[] */
 #define ETCH_SEC_OBJ     "__etch_obj"  /* struct etch_obj[] */
 #define ETCH_SEC_MODULE  "__etch_mod"  /* struct etch_module, one per translation unit, the first one counts */
 #define ETCH_SEC_NAMES   ".rodata.etch" /* NUL-terminated object names */
@@ -77,6 +79,24 @@ static inline int etch_site_is_live(uint64_t site, unsigned len)
 	return len >= 1 && (site & 7u) + len <= 8;
 }
 
+/* ---- __pv_native: sequences that may stand in a call's place ---------------- */
+
+#define ETCH_NATIVE_MOST 15u       /* bytes of a sequence that is worth recording */
+#define ETCH_NATIVE_CHECKED 0x01u /* set by the tool: both decoders agree, the calling convention is kept */
+#define ETCH_NATIVE_ONE     0x02u /* ... and it is one instruction, which prefixes may pad */
+
+/*
+ * A function that PV_NATIVE made: its instructions, without the endbr64 before and
+ * the ret behind them. Nothing is inlined that is not CHECKED. 12 bytes, 4-byte aligned.
+ */
+struct etch_native {
+	int32_t func;  /* the function, relative to &func */
+	int32_t code;  /* first byte of its sequence, relative to &code */
+	uint8_t len;   /* bytes; 0 = does nothing */
+	uint8_t flags; /* ETCH_NATIVE_* */
+	uint16_t zero;
+};
+
 /* ---- __etch_obj: etched objects, and what the tool saw done to them ------ */
 
 enum etch_obj_kind {
@@ -128,18 +148,19 @@ struct etch_module {
 	uint16_t size;      /* sizeof(struct etch_module) */
 	uint32_t flags;     /* ETCH_MODULE_* */
 	uint32_t zero;
-	int64_t imv;        /* with MOVED: table of etch_imv, relative to &imv */
+	int64_t imv;        /* with MOVED: table of __imv, relative to &imv */
 	uint64_t imv_count; /* entries */
 	int64_t obj;        /* with MOVED: table of etch_obj, relative to &obj */
 	uint64_t obj_count;
-	uint64_t spare[2];
+	int64_t pv;         /* with MOVED: table of __pv_sites, relative to &pv */
+	uint64_t pv_count;
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_obj) == 16 &&
+static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_obj) == 16 &&
               sizeof(struct etch_module) == 64, "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_obj) == 16 &&
+_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_obj) == 16 &&
                sizeof(struct etch_module) == 64, "table layouts are fixed");
 #endif
 

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch/pv_forms.h: the x86-64 encodings of call sites, both ways: the indirect
+ * call or jump that the compiler wrote, and what may stand in its place, of the
+ * same length.
+ *
+ * Entries of __pv_sites have the layout of struct etch_imv (etch/format.h), so
+ * that both tables are sorted, searched and changed by the same code; regs, shape
+ * and flags are read by the functions below. The object is the slot: the eight
+ * bytes that hold the function pointer.
+ *
+ * Shared by the tool and libetch, as etch/forms.h is. No libc, no allocation,
+ * async-signal-safe. Encodings: Intel SDM vol. 2, CALL, JMP, NOP; AMD64 APM
+ * vol. 3. Padding is by prefixes without a meaning there: 0x67 before a direct
+ * call (as linkers write it: psABI B.2), 0x2e elsewhere.
+ */
+#ifndef ETCH_PV_FORMS_H
+#define ETCH_PV_FORMS_H
+
+#include <etch/forms.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Continues enum etch_form: a number is its place in a table file. */
+enum etch_pv_form {
+	ETCH_FORM_CALL = 64, /* ff /2 */
+	ETCH_FORM_JMP = 65,  /* ff /4: a tail call */
+};
+
+/* A fourth way to address (bits 4-5 of shape, after enum etch_addressing): the
+ * pointer is in a register, which was loaded from the slot on every path here. */
+#define ETCH_ADDR_REG 3u
+
+#define ETCH_PV_NOTRACK 0x80u /* in shape: a 3e prefix (notrack) before the opcode */
+
+static inline int etch_form_is_pv(unsigned form) { return form == ETCH_FORM_CALL || form == ETCH_FORM_JMP; }
+
+/*
+ * Fields of an entry of __pv_sites:
+ *   regs   bits 0-3 the register: base (ETCH_ADDR_BASE) or target (ETCH_ADDR_REG), else 0;
+ *          bits 4-7 low half of the displacement over 8
+ *   shape  bits 0-3 length, 4-5 addressing, 6 REX prefix, 7 ETCH_PV_NOTRACK
+ *   flags  bits 0-1 ETCH_IMV_BAKED, ETCH_IMV_GOT; bits 4-7 high half of the displacement over 8
+ * The displacement, of ETCH_ADDR_BASE only, is a signed byte times 8; encoded in no
+ * byte, one or four: the length tells. With ETCH_IMV_GOT the base register holds what
+ * the GOT slot `obj` holds, and the function pointer lies the displacement after that.
+ */
+static inline unsigned etch_pv_reg(const struct etch_imv *e) { return e->regs & 15u; }
+static inline int etch_pv_disp(const struct etch_imv *e)
+{
+	return (int8_t)((e->regs >> 4) | (e->flags & 0xf0)) * 8;
+}
+
+/* Sets register and displacement; false: there is no room for this displacement. */
+static inline int etch_pv_set(struct etch_imv *e, unsigned reg, int64_t disp)
+{
+	if (disp % 8 || disp < -1024 || disp > 1016)
+		return 0;
+	e->regs = (uint8_t)(reg | ((unsigned)(disp / 8) & 15u) << 4);
+	e->flags = (uint8_t)((e->flags & ETCH_IMV_FLAGS) | ((unsigned)(disp / 8) & 0xf0u));
+	return 1;
+}
+
+/* One entry, by itself, as etch_imv_valid(). */
+static inline int etch_pv_valid(const struct etch_imv *e)
+{
+	unsigned mode = etch_imv_addressing(e), len = etch_imv_len(e);
+
+	if (e->form == ETCH_FORM_NONE)
+		return !e->site && !e->obj && !e->regs && !e->shape && !e->flags;
+	if (!etch_form_is_pv(e->form) || (e->flags & 0x0c) || len < 2 || len > 9)
+		return 0;
+	if (mode != ETCH_ADDR_BASE && etch_pv_disp(e))
+		return 0;
+	if (mode != ETCH_ADDR_BASE && mode != ETCH_ADDR_REG && etch_pv_reg(e))
+		return 0;
+	/* Through a GOT slot: by its base register, or by a register loaded so. */
+	return !(e->flags & ETCH_IMV_GOT) || (mode == ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
+}
+
+/*
+ * The indirect form of a site at address `site` whose function pointer lies at
+ * `slot`. Writes at most 16 bytes and returns the length; 0 when the entry is
+ * malformed or slot is out of reach. Equal to etch_imv_len(e) for every entry that
+ * the tool accepted.
+ */
+static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16])
+{
+	unsigned reg = etch_pv_reg(e), mode = etch_imv_addressing(e), len = etch_imv_len(e), n = 0, i, left;
+	unsigned field = e->form == ETCH_FORM_CALL ? 2u : 4u;
+	int64_t disp = 0;
+
+	if (!etch_form_is_pv(e->form))
+		return 0;
+	if (e->shape & ETCH_PV_NOTRACK)
+		out[n++] = 0x3e;
+	if ((reg & 8) && !etch_imv_rex(e))
+		return 0;
+	if (etch_imv_rex(e))
+		out[n++] = (uint8_t)(0x40 | (reg & 8 ? 1 : 0));
+	out[n++] = 0xff;
+	if (mode == ETCH_ADDR_REG) {
+		out[n++] = (uint8_t)(0xc0 | field << 3 | (reg & 7));
+		return n;
+	}
+	if (mode == ETCH_ADDR_RIP) {
+		out[n++] = (uint8_t)(field << 3 | 5);
+		disp = (int64_t)(slot - (site + n + 4));
+		left = 4;
+	} else if (mode == ETCH_ADDR_ABS) {
+		out[n++] = (uint8_t)(field << 3 | 4);
+		out[n++] = 0x25;
+		disp = (int64_t)slot;
+		left = 4;
+	} else {
+		unsigned sib = (reg & 7) == 4;
+
+		disp = etch_pv_disp(e);
+		left = len - n - 1 - sib; /* bytes of displacement */
+		if (len < n + 1 + sib || (left && left != 1 && left != 4))
+			return 0;
+		if ((!left && (disp || (reg & 7) == 5)) || (left == 1 && disp != (int8_t)disp))
+			return 0;
+		out[n++] = (uint8_t)((left == 4 ? 0x80 : left ? 0x40 : 0) | field << 3 | (reg & 7));
+		if (sib)
+			out[n++] = 0x24; /* no index (SDM vol. 2, table 2-3) */
+	}
+	if (disp != (int32_t)disp)
+		return 0;
+	for (i = 0; i < left; i++)
+		out[n++] = (uint8_t)((uint64_t)disp >> (8 * i));
+	return n;
+}
+
+/* What a function does, where that is short enough to stand in a call's place. */
+struct etch_pv_body {
+	uint8_t len;   /* bytes; 0 = nothing */
+	uint8_t one;   /* at most one instruction, which a 0x2e prefix does not change */
+	uint8_t bytes[ETCH_NATIVE_MOST];
+};
+
+/*
+ * Recognizes, by its first bytes, a function that does nothing, returns its first
+ * argument, or returns a constant: what a stub of an ops table compiles to. Nothing
+ * that touches memory, so that no fault is seen in another function than before;
+ * for more there is PV_NATIVE. `avail` bytes can be read. True and *body, or false.
+ */
+static inline int etch_pv_tiny(const uint8_t *at, uint64_t avail, struct etch_pv_body *body)
+{
+	static const struct { uint8_t len, code[3]; } known[] = {
+		{0, {0}},
+		{2, {0x31, 0xc0}},       /* xor %eax,%eax */
+		{2, {0x89, 0xf8}},       /* mov %edi,%eax */
+		{3, {0x48, 0x89, 0xf8}}, /* mov %rdi,%rax */
+	};
+	uint8_t b[11];
+	uint64_t n = 0, i, k, rest;
+
+	for (; n < sizeof(b) && n < avail; n++)
+		b[n] = at[n];
+	i = n >= 4 && b[0] == 0xf3 && b[1] == 0x0f && b[2] == 0x1e && b[3] == 0xfa ? 4 : 0; /* endbr64 */
+	body->one = 1;
+	for (k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+		uint64_t m = 0;
+
+		while (m < known[k].len && i + m < n && b[i + m] == known[k].code[m])
+			m++;
+		rest = i + m;
+		if (m == known[k].len && rest < n &&
+		    (b[rest] == 0xc3 || (b[rest] == 0xf3 && rest + 1 < n && b[rest + 1] == 0xc3))) {
+			body->len = known[k].len;
+			for (m = 0; m < known[k].len; m++)
+				body->bytes[m] = known[k].code[m];
+			return 1;
+		}
+	}
+	if (i + 6 <= n && b[i] == 0xb8 && b[i + 5] == 0xc3) { /* mov $imm32,%eax */
+		body->len = 5;
+		for (k = 0; k < 5; k++)
+			body->bytes[k] = b[i + k];
+		return 1;
+	}
+	return 0;
+}
+
+/* One nop of 2 to 9 bytes (SDM vol. 2, NOP, table 4-12). */
+static inline void etch_pv_nop_bytes(unsigned len, uint8_t *out)
+{
+	unsigned i, n = 0;
+
+	if (len == 2 || len == 6 || len == 9)
+		out[n++] = 0x66;
+	if (len == 2) {
+		out[n] = 0x90;
+		return;
+	}
+	out[n++] = 0x0f;
+	out[n++] = 0x1f;
+	i = len - n;
+	if (i)
+		out[n++] = (uint8_t)(i == 1 ? 0x00 : i == 2 ? 0x40 : i == 3 ? 0x44 : i == 5 ? 0x80 : 0x84);
+	if (i == 3 || i == 6)
+		out[n++] = 0x00;
+	while (n < len)
+		out[n++] = 0x00;
+}
+
+/*
+ * What stands at the site while its slot holds `target`, padded to the site's
+ * length: with a body its instructions (or a nop; a jump site: a return for a body
+ * that does nothing), else a direct call or jump. Returns the length, or 0 where
+ * the indirect form stays: a null target, one that is out of reach, a site too short.
+ *
+ * *count: instructions written. One may be stored while threads run when the site
+ * is live; with more, only while the process has one thread.
+ */
+static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, uint64_t target,
+                                     const struct etch_pv_body *body, uint8_t out[16], unsigned *count)
+{
+	unsigned len = etch_imv_len(e), n = 0, i, jump = e->form == ETCH_FORM_JMP;
+	int64_t rel;
+
+	*count = 1;
+	if (!target || len < 2 || len > 9 || !etch_form_is_pv(e->form))
+		return 0;
+	if (body && !body->len) {
+		if (!jump) {
+			etch_pv_nop_bytes(len, out);
+			return len;
+		}
+		while (n < len - 1)
+			out[n++] = 0x2e;
+		out[n++] = 0xc3;
+		return len;
+	}
+	if (body && !jump && body->len <= len && (body->one || body->len == len || len - body->len <= 9)) {
+		unsigned pad = len - body->len;
+
+		if (body->one)
+			for (; n < pad; n++)
+				out[n] = 0x2e;
+		for (i = 0; i < body->len; i++)
+			out[n++] = body->bytes[i];
+		if (!body->one) {
+			*count = 2;
+			if (len - n == 1)
+				out[n] = 0x90;
+			else if (len > n)
+				etch_pv_nop_bytes(len - n, out + n);
+		}
+		return len;
+	}
+	if (len < 5)
+		return 0;
+	rel = (int64_t)(target - (site + len));
+	if (rel != (int32_t)rel)
+		return 0;
+	/* The return address is that of the indirect form. */
+	for (; n < len - 5; n++)
+		out[n] = jump ? 0x2e : 0x67;
+	out[n++] = jump ? 0xe9 : 0xe8;
+	for (i = 0; i < 4; i++)
+		out[n++] = (uint8_t)((uint64_t)rel >> (8 * i));
+	return len;
+}
+
+/* One record of __pv_native, by itself. */
+static inline int etch_native_valid(const struct etch_native *x)
+{
+	return !x->zero && x->len <= ETCH_NATIVE_MOST && !(x->flags & ~(ETCH_NATIVE_CHECKED | ETCH_NATIVE_ONE));
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
