@@ -236,7 +236,7 @@ def record(name):
     return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
                                   "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
 
 
@@ -275,6 +275,7 @@ def flags_of(struct_name, row_field):
 
 
 IMV_FLAGS = flags_of("etch_imv", "flags")
+NATIVE_FLAGS = flags_of("etch_native", "flags")
 MODULE_FLAGS = flags_of("etch_module", "flags")
 OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)` \| (?:object|fact) \|", FORMATS, re.M)}
 KINDS = [n for _, n in sorted((int(a), b) for a, b in
@@ -289,7 +290,7 @@ def test_flags_and_names_are_those_of_the_header():
     def define(name):
         return int(re.search(r"#define %s\s+(0x[0-9a-fA-F]+|\d+)u" % name, text).group(1), 0)
 
-    for prefix, flags in (("ETCH_IMV_", IMV_FLAGS), ("ETCH_MODULE_", MODULE_FLAGS), ("ETCH_OBJ_", OBJ_FLAGS)):
+    for prefix, flags in (("ETCH_IMV_", IMV_FLAGS), ("ETCH_NATIVE_", NATIVE_FLAGS), ("ETCH_MODULE_", MODULE_FLAGS), ("ETCH_OBJ_", OBJ_FLAGS)):
         assert flags
         for name, mask in flags.items():
             assert define(prefix + name) == mask, name

@@ -329,7 +329,7 @@ extern const struct etch_module etch_module_ ETCH_HIDDEN_WEAK_
 	__attribute__((section("__etch_mod")));
 __attribute__((used)) const struct etch_module etch_module_ = {
 	ETCH_MODULE_MAGIC, ETCH_MODULE_VERSION, sizeof(struct etch_module),
-	0, 0, 0, 0, 0, 0, {0, 0}
+	0, 0, 0, 0, 0, 0, 0, 0
 };
 
 /* One definition a module survives; it is called once per translation unit and

@@ -30,8 +30,8 @@
  *     or "return argument;"        the same: it is recognized by its code
  *     anything else, or null       the indirect call, as compiled
  * A call runs the function that its slot held before a set or the one after it,
- * whole. A set returns when no thread can enter the old function by a site of it any
- * more; threads may still be inside.
+ * whole. When a set has returned, threads may still be inside the old function, and one
+ * that had loaded its address into a register may still enter it.
  *
  * PLACES. A site can be changed while threads run if it lies inside one aligned
  * 8-byte word. With gcc this header sees to that for every indirect call of a file
