@@ -139,7 +139,9 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
 			use_report(t, i, USE_ESCAPE, &v, false);
 	} else if (v.object >= 0) {
-		if (in->mem == MEM_READ)
+		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+			use_report(t, i, USE_CALL, &v, via);
+		else if (in->mem == MEM_READ)
 			use_report(t, i, USE_READ, &v, via);
 		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
 			use_report(t, i, USE_STORE, &v, via);
@@ -198,7 +200,9 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		leave(t, s, i, insn_return_values());
 		break;
 	case FLOW_JUMP_IND:
-		leave(t, s, i, 0xffff);
+		/* Through an ops object a tail call; else perhaps to somewhere in here. */
+		leave(t, s, i, v.object >= 0 && !slot && in->index == INSN_NO_REG
+		               ? insn_call_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
 		break;
 	case FLOW_JUMP:
 		/* Out of the function, a tail call: its arguments, and what a caller

@@ -25,6 +25,7 @@ enum use_kind {
 	USE_READ,
 	USE_STORE,
 	USE_ESCAPE,
+	USE_CALL,  /* a call or jump to where eight bytes of the object point */
 };
 
 struct use {

@@ -351,7 +351,7 @@ static int code_take(struct scan *s, const struct range *range)
 		err = scan_function(s, fn, &code, c.refs, c.refs + code.count);
 		/* Without relocations the boundaries rest on the decoding alone. */
 		for (i = first; i < s->site_count && !code.whole; i++)
-			if (s->sites[i].kind == SITE_LOAD && !s->sites[i].reason) {
+			if (site_kind_is_patched(s->sites[i].kind) && !s->sites[i].reason) {
 				s->sites[i].reason = "its function does not decode to its end";
 				memset(&s->sites[i].entry, 0, sizeof(s->sites[i].entry));
 			}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/site.h"
 
-#include <etch/forms.h>
+#include <etch/pv_forms.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -329,25 +329,67 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	return 0;
 }
 
+/* The same for a call or jump through a slot of an object. */
+static int call_classify(struct function_scan *c, const struct use *u, struct site *site)
+{
+	const struct insn *in = &c->code->insns[u->insn];
+	const uint8_t *bytes = c->fn->bytes + (in->addr - c->fn->start);
+	const struct object *o = &c->scan->objects.list[u->object];
+	uint8_t again[16];
+	char why[200];
+	unsigned n;
+
+	site->reason = insn_pv_form(bytes, in, &site->entry);
+	if (!site->reason && !u->off_known)
+		site->reason = "it does not go through the same slot on all paths";
+	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
+		site->reason = "its slot is past the end of the object";
+		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
+		                        "calls by the %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, site->size,
+		                        u->off, o->name, o->size);
+	}
+	if (!site->reason && o->section && (o->addr + (uint64_t)u->off) % 8)
+		site->reason = "its slot is not aligned to 8 bytes";
+	if (!site->reason && !insn_confirm(bytes, c->fn->end - in->addr, in, why, sizeof(why))) {
+		site->reason = "the decoders disagree";
+		memset(&site->entry, 0, sizeof(site->entry));
+		return scan_finding_add(c->scan, "ETCH-D001", c->fn->section, in->addr, "%s", why);
+	}
+	if (!site->reason) {
+		n = etch_pv_load(&site->entry, in->addr,
+		                 in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp
+		                 : in->base == INSN_NO_REG ? (uint64_t)in->disp : 0, again);
+		if (n != in->len || memcmp(again, bytes, n))
+			site->reason = "an unusual encoding of its call";
+	}
+	if (site->reason)
+		memset(&site->entry, 0, sizeof(site->entry));
+	else if (u->got && u->in_register)
+		site->entry.flags |= ETCH_IMV_GOT;
+	return 0;
+}
+
 static int use_take(void *arg, const struct use *u)
 {
+	static const enum site_kind kinds[] = {SITE_LOAD, SITE_STORE, SITE_ESCAPE, SITE_CALL};
 	struct function_scan *c = arg;
 	const struct insn *in = &c->code->insns[u->insn];
 	struct site site = {
 		.section = c->fn->section,
 		.addr = in->addr,
-		.kind = u->kind == USE_READ ? SITE_LOAD : u->kind == USE_STORE ? SITE_STORE : SITE_ESCAPE,
+		.kind = kinds[u->kind],
 		.object = u->object,
 		.off = u->off,
 		.off_known = u->off_known,
 		.len = in->len,
-		.size = in->mem_size,
+		.size = u->kind == USE_CALL ? 8 : in->mem_size,
 	};
+	int err = site.kind == SITE_LOAD ? load_classify(c, u, &site) : site.kind == SITE_CALL ? call_classify(c, u, &site) : 0;
 
-	if (site.kind != SITE_LOAD)
-		site.entry.flags = u->got ? ETCH_IMV_GOT : 0;
-	else if (load_classify(c, u, &site))
+	if (err)
 		return -1;
+	if (!site_kind_is_patched(site.kind))
+		site.entry.flags = u->got ? ETCH_IMV_GOT : 0;
 	return scan_site_add(c->scan, &site);
 }
 

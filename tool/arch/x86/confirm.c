@@ -43,10 +43,22 @@ static unsigned number(x86_reg r)
 	return INSN_NO_REG;
 }
 
+/* The one operand of an indirect branch: the same register, or else memory. */
+static bool same_branch(const cs_insn *c, const struct insn *in)
+{
+	const cs_x86 *x = &c->detail->x86;
+
+	if (c->id != (in->flow == FLOW_CALL_IND ? X86_INS_CALL : X86_INS_JMP) || x->op_count != 1)
+		return false;
+	return in->mem != MEM_NONE ? x->operands[0].type == X86_OP_MEM
+	       : x->operands[0].type == X86_OP_REG && x->operands[0].size == 8 &&
+	         number(x->operands[0].reg) == in->src;
+}
+
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *in, char *why, size_t why_size)
 {
+	bool branch = in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND, agree = false;
 	const cs_x86_op *mem = NULL;
-	bool agree = false;
 	cs_insn *c;
 	size_t n;
 	int i;
@@ -62,6 +74,10 @@ bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *in, cha
 	if (c->size != in->len)
 		snprintf(why, why_size, "Zydis sees %u bytes, Capstone sees %u (%s %s)", in->len, c->size, c->mnemonic,
 		         c->op_str);
+	else if (branch && !same_branch(c, in))
+		snprintf(why, why_size, "the decoders see different branches (Capstone: %s %s)", c->mnemonic, c->op_str);
+	else if (branch && in->mem == MEM_NONE)
+		agree = true;
 	else if (!mem)
 		snprintf(why, why_size, "Capstone sees no memory operand (%s %s)", c->mnemonic, c->op_str);
 	else if (number(mem->mem.base) != in->base || number(mem->mem.index) != in->index ||
@@ -70,7 +86,7 @@ bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *in, cha
 	else if (mem->size != in->mem_size)
 		snprintf(why, why_size, "Zydis sees %u bytes read, Capstone sees %u (%s %s)", in->mem_size, mem->size,
 		         c->mnemonic, c->op_str);
-	else if (c->detail->x86.encoding.disp_offset != in->disp_at)
+	else if (in->disp_len && c->detail->x86.encoding.disp_offset != in->disp_at)
 		snprintf(why, why_size, "the decoders place the displacement differently (%s %s)", c->mnemonic, c->op_str);
 	else
 		agree = true;

@@ -3,7 +3,7 @@
 #include "arch/x86/insn.h"
 
 #include <Zydis/Zydis.h>
-#include <etch/forms.h>
+#include <etch/pv_forms.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		break;
 	case ZYDIS_CATEGORY_RET:
 		out->flow = FLOW_RETURN;
-		break;
+		return;
 	default:
 		if (direct) /* xbegin */
 			out->flow = FLOW_BRANCH;
@@ -56,6 +56,8 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		         z->mnemonic == ZYDIS_MNEMONIC_INT3)
 			out->flow = FLOW_STOP;
 	}
+	if ((out->flow == FLOW_CALL_IND || out->flow == FLOW_JUMP_IND) && ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER)
+		out->src = (uint8_t)gpr(ops[0].reg.value);
 }
 
 static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, struct insn *out)
@@ -155,6 +157,9 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	}
 	if (z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT)
 		out->reads |= insn_syscall_arguments();
+	out->barrier = z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT ||
+	               (z.attributes & ZYDIS_ATTRIB_HAS_LOCK) || z.mnemonic == ZYDIS_MNEMONIC_MFENCE ||
+	               (z.mnemonic == ZYDIS_MNEMONIC_XCHG && out->mem != MEM_NONE);
 	/* xor %r,%r and sub %r,%r read nothing */
 	if ((z.mnemonic == ZYDIS_MNEMONIC_XOR || z.mnemonic == ZYDIS_MNEMONIC_SUB) &&
 	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
@@ -305,6 +310,47 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	out->form = (uint8_t)form;
 	out->regs = (uint8_t)(reg | (mode == ETCH_ADDR_BASE ? insn->base << 4 : 0));
 	out->shape = (uint8_t)(insn->len | mode << 4 | ((z.attributes & ZYDIS_ATTRIB_HAS_REX) ? 0x40 : 0));
+	return NULL;
+}
+
+const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out)
+{
+	unsigned notrack = bytes[0] == 0x3e, rex = (bytes[notrack] & 0xf0) == 0x40, mode, reg = 0;
+	bool call = insn->flow == FLOW_CALL_IND;
+	int64_t disp = 0;
+
+	if (insn->mem == MEM_NONE) {
+		if (insn->src == INSN_NO_REG)
+			return "an unusual encoding of its call";
+		mode = ETCH_ADDR_REG;
+		reg = insn->src;
+	} else {
+		if (insn->index != INSN_NO_REG)
+			return "indexed: it does not go through a fixed slot";
+		if (insn->segment)
+			return "segment override";
+		if (insn->mem_size != 8)
+			return "a far call, or one of 16 bits";
+		if (insn->base == INSN_PC_REG) {
+			mode = ETCH_ADDR_RIP;
+		} else if (insn->base == INSN_NO_REG) {
+			mode = ETCH_ADDR_ABS;
+		} else {
+			mode = ETCH_ADDR_BASE;
+			reg = insn->base;
+			disp = insn->disp;
+		}
+	}
+	if (insn->len < 2 || insn->len > 9)
+		return "an unusual encoding of its call";
+	if (mode == ETCH_ADDR_BASE && reg == 4)
+		return "it is relative to the stack pointer";
+	if (disp % 8)
+		return "its offset in the table is no multiple of 8";
+	if (!etch_pv_set(out, reg, disp))
+		return "its offset in the table is too large for an entry";
+	out->form = call ? ETCH_FORM_CALL : ETCH_FORM_JMP;
+	out->shape = (uint8_t)(insn->len | mode << 4 | rex << 6 | (notrack ? ETCH_PV_NOTRACK : 0));
 	return NULL;
 }
 

@@ -62,11 +62,12 @@ struct insn {
 	uint8_t base, index; /* register, INSN_PC_REG or INSN_NO_REG */
 	uint8_t disp_at, disp_len; /* place of the displacement in the bytes; len 0 = none */
 	uint8_t imm_at, imm_len;
-	uint8_t move, dst, src;
+	uint8_t move, dst, src; /* src: also the register that an indirect call or jump goes by */
 	bool lawful;       /* the ds-prefixed lea of ETCH_ADDR, or the mov from a GOT slot of the bounds */
 	bool segment;      /* fs or gs: not a plain address */
 	bool string;       /* accesses memory through implicit registers (rep movs...) */
 	bool padding;      /* does nothing: nop of any length, int3 */
+	bool barrier;      /* orders memory or enters the kernel: what was read before may have changed after */
 };
 
 /* Decodes one instruction (Zydis). False: the bytes are none, or more than avail. */
@@ -74,9 +75,9 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 
 /*
  * The second opinion (Capstone), asked before an instruction is accepted as a
- * site: does it see the same length, one memory operand of the same base, index,
- * displacement and size, and the same destination register? On false, `why` has
- * what each decoder said.
+ * site: does it see the same length, and one memory operand of the same base, index,
+ * displacement and size; of an indirect call or jump also that it is one, by the same
+ * register or memory? On false, `why` has what each decoder said.
  */
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, char *why, size_t why_size);
 
@@ -92,6 +93,12 @@ void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, siz
  * for people that starts small and does not end in a period.
  */
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out);
+
+/*
+ * The same for an indirect call or jump (FLOW_CALL_IND, FLOW_JUMP_IND), whose form is
+ * one of etch/pv_forms.h: fills form, regs, shape and the displacement in flags.
+ */
+const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out);
 
 /* Name of a form, "mov32", "movzx8_32", "add64", "test8": docs/formats.md. */
 void insn_form_name(unsigned form, char *out, size_t out_size);
