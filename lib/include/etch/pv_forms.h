@@ -44,8 +44,9 @@ static inline int etch_form_is_pv(unsigned form) { return form == ETCH_FORM_CALL
  *   shape  bits 0-3 length, 4-5 addressing, 6 REX prefix, 7 ETCH_PV_NOTRACK
  *   flags  bits 0-1 ETCH_IMV_BAKED, ETCH_IMV_GOT; bits 4-7 high half of the displacement over 8
  * The displacement, of ETCH_ADDR_BASE only, is a signed byte times 8; encoded in no
- * byte, one or four: the length tells. With ETCH_IMV_GOT the base register holds what
- * the GOT slot `obj` holds, and the function pointer lies the displacement after that.
+ * byte, one or four: the length tells. With ETCH_IMV_GOT `obj` is a GOT slot, and the
+ * function pointer lies the displacement after what that holds: of ETCH_ADDR_BASE the base
+ * register holds it; of ETCH_ADDR_REG the displacement is in no instruction's bytes here.
  */
 static inline unsigned etch_pv_reg(const struct etch_imv *e) { return e->regs & 15u; }
 static inline int etch_pv_disp(const struct etch_imv *e)
@@ -72,12 +73,12 @@ static inline int etch_pv_valid(const struct etch_imv *e)
 		return !e->site && !e->obj && !e->regs && !e->shape && !e->flags;
 	if (!etch_form_is_pv(e->form) || (e->flags & 0x0c) || len < 2 || len > 9)
 		return 0;
-	if (mode != ETCH_ADDR_BASE && etch_pv_disp(e))
+	if (mode != ETCH_ADDR_BASE && !(mode == ETCH_ADDR_REG && (e->flags & ETCH_IMV_GOT)) && etch_pv_disp(e))
 		return 0;
 	if (mode != ETCH_ADDR_BASE && mode != ETCH_ADDR_REG && etch_pv_reg(e))
 		return 0;
 	/* Through a GOT slot: by its base register, or by a register loaded so. */
-	return !(e->flags & ETCH_IMV_GOT) || (mode == ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
+	return !(e->flags & ETCH_IMV_GOT) || (mode >= ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 
 /*
