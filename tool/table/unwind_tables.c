@@ -623,7 +623,7 @@ static void runs_write(const struct numbered *n, struct etch_run *out)
 
 	for (i = 0; i < n->runs.count; i++, out++) {
 		memset(out, 255, sizeof(*out));
-		for (k = 0; k < n->runs.list[i].n; k++) {
+		for (k = 0; k < n->runs.list[i].n && k < sizeof(out->off); k++) {
 			out->off[k] = n->runs.list[i].off[k];
 			out->idx[k] = (uint8_t)n->runs.list[i].rule[k];
 		}

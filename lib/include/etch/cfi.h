@@ -794,7 +794,7 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 	const struct etch_cfi *c = fde->cfi;
 	const struct etch_cfi_reg *ra = &s->cols[ETCH_COL_RA], *sp = &s->cols[ETCH_COL_RSP];
 	struct etch_cfi_term cfa = {ETCH_TERM_NONE, 0, 0, 0, 0}, t;
-	int64_t off;
+	int64_t off = 0;
 	unsigned i;
 
 	if (s->cfa_how == ETCH_HOW_NONE)
