@@ -23,21 +23,23 @@ static void help(void)
 	printf("Usage: etch rewrite [OPTION...] FILE...\n"
 	       "\n"
 	       "An object file (after compile): finds every instruction that reads an etched\n"
-	       "object (ETCHED, DEFINE_IMV) and adds the tables __imv and __etch_obj; works out\n"
+	       "object (ETCHED, DEFINE_IMV) and every call through a function pointer in one\n"
+	       "(DEFINE_PV_OPS), and adds the tables __imv, __pv_sites and __etch_obj; works out\n"
 	       "from the code how to unwind it and adds .orc_unwind_ip and .orc_unwind. Its code\n"
 	       "is not changed.\n"
 	       "A program or shared library (after link): finds what the object step could not\n"
 	       "see, sorts the tables and turns the loads that can be changed while threads run\n"
-	       "into immediates; and adds an unwind table in a segment of its own, also to a file\n"
-	       "that never saw the object step. Both steps may be left out.\n"
+	       "into immediates, the calls into direct calls, nops or an instruction of the\n"
+	       "function; and adds an unwind table in a segment of its own, also to a file that\n"
+	       "never saw the object step. Both steps may be left out.\n"
 	       "\n"
 	       "The file is replaced as a whole or not at all. Rewriting twice is rewriting once.\n"
 	       "LLVM bitcode (clang -flto -c) is left alone: rewrite the linked program.\n"
 	       "\n"
 	       "  -o, --output OUT   write to OUT and leave FILE as it is (one FILE only)\n"
 	       "  -j, --jobs N       work on N files at a time; on one FILE with N threads\n"
-	       "      --only LIST    tables to make, separated by commas: imv (sites), orc (unwind\n"
-	       "                     rows); the others stay as they are\n"
+	       "      --only LIST    what to do, separated by commas: imv (loads), pv (calls), orc\n"
+	       "                     (unwind rows); the rest stays as it is\n"
 	       "      --no-cfi       unwind rows from the code alone, not from .eh_frame\n"
 	       "      --encoding E   unwind table of a linked file: block (default) or orc\n"
 	       "      --unwind-map M return-address map of the block table: none, 64 (default) or 128\n"
@@ -206,17 +208,19 @@ static int rewrite_parallel(char **files, int count, const struct options *opt, 
 	return worst;
 }
 
-/* "imv,orc" */
+/* "imv,pv,orc" */
 static bool only_parse(const char *list, struct rewrite_options *make)
 {
 	const char *p = list;
 
-	make->imv = make->orc = false;
+	make->imv = make->pv = make->orc = false;
 	for (;;) {
 		size_t n = strcspn(p, ",");
 
 		if (n == 3 && !memcmp(p, "imv", 3))
 			make->imv = true;
+		else if (n == 2 && !memcmp(p, "pv", 2))
+			make->pv = true;
 		else if (n == 3 && !memcmp(p, "orc", 3))
 			make->orc = true;
 		else
@@ -225,7 +229,7 @@ static bool only_parse(const char *list, struct rewrite_options *make)
 			return true;
 		p += n + 1;
 	}
-	fprintf(stderr, "etch: --only: '%s' is no list of tables that this etch makes (imv, orc)\n", list);
+	fprintf(stderr, "etch: --only: '%s' is no list of tables that this etch makes (imv, pv, orc)\n", list);
 	return false;
 }
 
@@ -254,7 +258,7 @@ static bool options_agree(const struct options *opt, bool only, bool orc_encodin
 		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
 	else if (opt->sidecar && opt->output)
 		fprintf(stderr, "etch: --sidecar names its file itself: leave -o out\n");
-	else if (opt->sidecar && only && (opt->make.imv || !opt->make.orc))
+	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar is for unwind tables alone: leave --only out\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar has the block encoding: leave --encoding out\n");
@@ -278,7 +282,8 @@ int cmd_rewrite(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	struct options opt = {.jobs = 1, .make = {.imv = true, .orc = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
+	struct options opt = {.jobs = 1, .make = {.imv = true, .pv = true, .orc = true,
+	                                        .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
 	struct name_set names = {0};
 	bool good = true, only = false, orc_encoding = false;
 	int c, status;
@@ -338,8 +343,8 @@ int cmd_rewrite(int argc, char **argv)
 	if (!options_agree(&opt, only, orc_encoding, argc))
 		return EXIT_UNUSABLE;
 	if (opt.sidecar)
-		opt.make.imv = false;
-	if (opt.make.imv && names_collect(argv, argc, &names))
+		opt.make.imv = opt.make.pv = false;
+	if ((opt.make.imv || opt.make.pv) && names_collect(argv, argc, &names))
 		return EXIT_UNUSABLE;
 	opt.make.jobs = argc == 1 ? opt.jobs : 1;
 	status = opt.jobs > 1 && argc > 1 ? rewrite_parallel(argv, argc, &opt, &names)

@@ -4,25 +4,30 @@
 #define REWRITE_H
 
 #include "code/frames.h"
-#include "site/site.h"
+#include "site/bake.h"
 #include "table/linked_unwind.h"
 #include "table/object_orc.h"
 
 struct rewrite_options {
-	bool imv, orc;      /* tables to make */
+	bool imv, pv, orc;  /* tables to make */
 	bool no_cfi;
 	unsigned encoding;  /* of a linked file: ETCH_ENCODING_* */
 	unsigned map_shift; /* 0, 6 or 7 */
 	int jobs;           /* threads of the generator */
 };
 
+/* Loads, or calls and jumps through slots. */
+struct rewrite_counts {
+	size_t sites; /* with a form */
+	size_t live;  /* of those (linked), can be patched while threads run */
+	size_t kept;  /* without a form: they stay as they are */
+	struct bake_counts baked; /* of those (linked), what stands there now */
+};
+
 struct rewrite_result {
 	uint8_t *bytes; /* the new file, malloc'd; null: the file is right as it is */
 	size_t size;
-	size_t sites;   /* loads with an immediate form */
-	size_t live;    /* of those (linked), can be patched while threads run */
-	size_t baked;   /* of those (linked), immediates now */
-	size_t kept;    /* loads without an immediate form */
+	struct rewrite_counts loads, calls;
 	struct frames frames;     /* with orc */
 	uint64_t text;            /* bytes of code */
 	size_t rows;              /* of the table that was made */

@@ -2,14 +2,11 @@
 /* The link step: a linked file's tables sorted, its sites baked. */
 #include "rewrite.h"
 
-#include "site/bake.h"
-#include "table/linked_tables.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-/* The sites that go to the table, with the addresses they refer to. */
-static struct imv_row *imv_rows(const struct scan *s, size_t *count)
+/* The sites of a kind that go to its table, with the addresses they refer to. */
+static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size_t *count)
 {
 	struct imv_row *rows = calloc(s->site_count + 1, sizeof(*rows));
 	size_t i, n = 0;
@@ -17,7 +14,7 @@ static struct imv_row *imv_rows(const struct scan *s, size_t *count)
 	for (i = 0; rows && i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 
-		if (site->kind != SITE_LOAD || site->reason)
+		if (site->kind != kind || site->reason)
 			continue;
 		if ((site->entry.flags & ETCH_IMV_GOT) && !site->slot)
 			continue; /* found by its address alone: which slot it came from is not known */
@@ -54,7 +51,7 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 	for (i = 0; rows && i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 
-		if (site->kind == SITE_LOAD || s->objects.list[site->object].section || !site->slot)
+		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot)
 			continue;
 		for (k = 0; k < n; k++)
 			if (rows[k].kind != ETCH_OBJ_OBJECT && rows[k].addr == site->slot &&
@@ -71,80 +68,117 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 	return rows;
 }
 
+static struct imv_row *rows_copy(const struct imv_row *from, size_t count)
+{
+	struct imv_row *p = malloc((count + 1) * sizeof(*p));
+
+	if (p && count)
+		memcpy(p, from, count * sizeof(*p));
+	return p;
+}
+
+/* The tables that are there, as rows to be written again. */
+static int rows_keep(const struct linked_tables *now, struct linked_rows *out, struct error *e)
+{
+	out->imv = rows_copy(now->imv, now->imv_count);
+	out->pv = rows_copy(now->pv, now->pv_count);
+	out->obj = malloc((now->obj_count + 1) * sizeof(*out->obj));
+	if (!out->imv || !out->pv || !out->obj)
+		return error_set(e, "out of memory");
+	if (now->obj_count)
+		memcpy(out->obj, now->obj, now->obj_count * sizeof(*out->obj));
+	out->imv_count = now->imv_count;
+	out->pv_count = now->pv_count;
+	out->obj_count = now->obj_count;
+	return 0;
+}
+
+/* Puts the rows of what was asked for in place of those that were kept. */
+static int rows_make(const struct scan *s, const struct linked_tables *now, const struct rewrite_options *o,
+                     struct linked_rows *rows, struct error *e)
+{
+	if (o->imv) {
+		free(rows->imv);
+		rows->imv = site_rows(s, SITE_LOAD, &rows->imv_count);
+	}
+	if (o->pv) {
+		free(rows->pv);
+		rows->pv = site_rows(s, SITE_CALL, &rows->pv_count);
+	}
+	free(rows->obj);
+	rows->obj = obj_rows(s, now, &rows->obj_count);
+	return rows->imv && rows->pv && rows->obj ? 0 : error_set(e, "out of memory");
+}
+
+/* What stood at the baked sites of a table that stays as it is. */
+static void rows_restore(struct elf_file *f, const uint8_t *before, const struct imv_row *rows, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		unsigned len = etch_imv_len(&rows[i].entry);
+		uint8_t *p = (uint8_t *)elf_at(f, rows[i].site, len);
+
+		if (p && (rows[i].entry.flags & ETCH_IMV_BAKED))
+			memcpy(p, before + (p - f->bytes), len);
+	}
+}
+
 /*
  * Where the tables cannot grow, the sites that the object step knew go on alone,
  * and the objects without a record stay unarmed.
  */
-static int room_make(struct scan *s, struct elf_file *f, const struct linked_tables *now, struct error *e)
+static int room_make(struct scan *s, struct elf_file *f, const struct linked_tables *now,
+                     const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
 {
-	size_t imv_count, obj_count, i, left;
-	struct imv_row *imv = imv_rows(s, &imv_count);
-	struct obj_row *obj = obj_rows(s, now, &obj_count);
-	bool named = true;
-	int room = -1;
+	int room = rows_make(s, now, o, rows, e) ? -1 : linked_tables_room(f, now, rows, e);
+	size_t left;
 
-	for (i = 0; obj && i < obj_count; i++)
-		named &= obj[i].kind != ETCH_OBJ_OBJECT || obj[i].ref;
-	if (!imv || !obj)
-		error_set(e, "out of memory");
-	else
-		room = linked_tables_room(f, now, imv_count, obj_count, named, e);
-	free(imv);
-	free(obj);
 	if (room)
 		return room < 0 ? -1 : 0;
 	left = sites_unlisted(s, now);
-	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites stay loads: the tables cannot grow (%s)", left, e->text);
+	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites stay as they are: the tables cannot grow (%s)", left,
+	                        e->text);
 }
 
-/* Sites: found, judged, baked; the rows of their tables. */
-static int imv_pass(struct elf_file *f, const struct linked_tables *now, struct scan *s, struct rewrite_result *out,
-                    struct imv_row **imv, size_t *imv_count, struct obj_row **obj, size_t *obj_count, struct error *e)
+static void sites_count(const struct scan *s, enum site_kind kind, struct rewrite_counts *c)
 {
 	const char *why;
 	size_t i;
 
+	for (i = 0; i < s->site_count; i++) {
+		const struct site *site = &s->sites[i];
+
+		if (site->kind != kind)
+			continue;
+		c->kept += site->reason != NULL;
+		c->sites += !site->reason;
+		c->live += site_is_live(s, site, &why);
+	}
+}
+
+/* Sites: found, judged, baked; the rows of their tables. `rows` has those of the
+ * tables that were not asked for. */
+static int sites_pass(struct elf_file *f, const struct rewrite_options *o, struct linked_tables *now, struct scan *s,
+                      struct rewrite_result *out, struct linked_rows *rows, struct error *e)
+{
 	/* All code again: LTO, plain externs and files that no object step saw. */
 	if (scan_linked_file(s, f, now)) {
 		*e = s->error;
 		return -1;
 	}
-	if (room_make(s, f, now, e))
+	if (room_make(s, f, now, o, rows, e))
 		return -1;
 	/* An object that anything stores to, or whose address escapes, keeps its
-	 * loads; the sites of the others get their first value. */
+	 * loads and calls; the sites of the others get their first value. */
 	objects_judge(s, now);
-	if (sites_bake(s, f, e))
+	if ((o->imv && sites_bake(s, SITE_LOAD, f, now, &out->loads.baked, e)) ||
+	    (o->pv && sites_bake(s, SITE_CALL, f, now, &out->calls.baked, e)) || rows_make(s, now, o, rows, e))
 		return -1;
-	*imv = imv_rows(s, imv_count);
-	*obj = obj_rows(s, now, obj_count);
-	if (!*imv || !*obj)
-		return error_set(e, "out of memory");
-	for (i = 0; i < s->site_count; i++) {
-		const struct site *site = &s->sites[i];
-
-		if (site->kind != SITE_LOAD)
-			continue;
-		out->kept += site->reason != NULL;
-		out->sites += !site->reason;
-		out->live += site_is_live(s, site, &why);
-		out->baked += (site->entry.flags & ETCH_IMV_BAKED) != 0;
-	}
-	return 0;
-}
-
-/* The tables of an earlier run as rows, to be written again where they lie now. */
-static int imv_keep(const struct linked_tables *now, struct imv_row **imv, size_t *imv_count, struct obj_row **obj,
-                    size_t *obj_count, struct error *e)
-{
-	*imv = malloc((now->imv_count + 1) * sizeof(**imv));
-	*obj = malloc((now->obj_count + 1) * sizeof(**obj));
-	if (!*imv || !*obj)
-		return error_set(e, "out of memory");
-	memcpy(*imv, now->imv, now->imv_count * sizeof(**imv));
-	memcpy(*obj, now->obj, now->obj_count * sizeof(**obj));
-	*imv_count = now->imv_count;
-	*obj_count = now->obj_count;
+	if (o->imv)
+		sites_count(s, SITE_LOAD, &out->loads);
+	if (o->pv)
+		sites_count(s, SITE_CALL, &out->calls);
 	return 0;
 }
 
@@ -177,14 +211,12 @@ static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, 
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
                    struct error *e)
 {
+	bool want = o->imv || o->pv, sites, classic;
 	struct linked_unwind unwind = {0};
+	struct linked_rows rows = {0};
 	struct linked_tables now;
-	struct imv_row *imv = NULL;
-	struct obj_row *obj = NULL;
 	uint8_t *before = NULL, *was;
-	size_t imv_count = 0, obj_count = 0;
 	struct error why;
-	bool sites, classic;
 	int err, r;
 
 	memset(out, 0, sizeof(*out));
@@ -209,32 +241,28 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		memcpy(before, f->bytes, f->size);
 	}
 	/* Start from what the linker wrote, so that twice is once. */
-	if (sites && sites_unbake(f, &now, e))
+	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e)))
 		goto out;
 	/* Unwind rows from the code, or the table that is there. */
 	r = o->orc ? unwind_linked(f, o, out, &unwind, e) : linked_unwind_read(f, &unwind, e);
-	if (r < 0 || (o->orc && r > 0 && (!sites || !o->imv)))
+	if (r < 0 || (o->orc && r > 0 && (!sites || !want)))
 		goto out;
 	why = *e;
-	/* Sites, or the tables that are there. */
-	if (sites && o->imv) {
-		if (imv_pass(f, &now, s, out, &imv, &imv_count, &obj, &obj_count, e))
-			goto out;
-	} else if (sites) {
-		memcpy(f->bytes, before, f->size);
-		linked_tables_free(&now); /* it forgot what was baked */
-		if (linked_tables_read(f, &now, e) || imv_keep(&now, &imv, &imv_count, &obj, &obj_count, e))
-			goto out;
-	}
+	/* Sites, or those that are there. */
+	if (sites && want && sites_pass(f, o, &now, s, out, &rows, e))
+		goto out;
+	if (sites && !o->imv)
+		rows_restore(f, before, rows.imv, rows.imv_count);
+	if (sites && !o->pv)
+		rows_restore(f, before, rows.pv, rows.pv_count);
 	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
 		goto out;
 	/* Tables last: they say what has been done. */
 	if (classic && linked_orc_sort(f, &out->orc_sorted, e))
 		goto out;
-	if (sites && (o->imv || now.moved) &&
-	    linked_tables_write(f, &now, imv, imv_count, obj, obj_count, &unwind, &out->bytes, &out->size, e))
+	if (sites && (want || now.moved) && linked_tables_write(f, &now, &rows, &unwind, &out->bytes, &out->size, e))
 		goto out;
-	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, sites && o->imv, out, e))
+	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, sites && want, out, e))
 		goto out;
 	err = 0;
 	was = before ? before : f->bytes;
@@ -252,8 +280,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 out:
 	linked_tables_free(&now);
 	linked_unwind_free(&unwind);
-	free(imv);
-	free(obj);
+	linked_rows_free(&rows);
 	free(before);
 	return err;
 }

@@ -56,10 +56,12 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 		bool slot = site->entry.flags & ETCH_IMV_GOT;
 		struct table_ref ref;
 
-		if (site->kind == SITE_LOAD && !site->reason) {
+		if (site_kind_is_patched(site->kind)) {
+			if (site->reason || !(site->kind == SITE_LOAD ? t->imv : t->pv))
+				continue;
 			ref = object_ref(s, o, site->off, slot);
 			ok = object_tables_site(t, site->section, site->addr, &site->entry, &ref);
-		} else if (site->kind != SITE_LOAD && !fact_known(s, i)) {
+		} else if (!fact_known(s, i)) {
 			/* Another module's object is only to be found through its slot. */
 			ref = object_ref(s, o, 0, slot && !o->section);
 			ok = object_tables_fact(t, site->section, site->addr,
@@ -122,11 +124,11 @@ static struct new_section *sections_join(const struct object_tables *tables, con
 int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
                    struct scan *s, struct rewrite_result *out, struct error *e)
 {
-	struct object_tables tables = {0};
+	struct object_tables tables = {.imv = o->imv, .pv = o->pv};
 	struct object_orc orc = {0};
 	struct new_section *all = NULL;
 	bool *emptied = calloc(f->section_count, sizeof(*emptied));
-	int err = -1, imv_same = 1, orc_same = 1;
+	int err = -1, sites_same = 1, orc_same = 1;
 	size_t i, count;
 
 	memset(out, 0, sizeof(*out));
@@ -135,35 +137,37 @@ int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, co
 	if (!emptied)
 		return error_set(e, "out of memory");
 	/* Find the objects and every instruction that touches one. */
-	if (o->imv && scan_object_file(s, f, others)) {
+	if ((o->imv || o->pv) && scan_object_file(s, f, others)) {
 		*e = s->error;
 		goto out;
 	}
 	for (i = 0; i < s->site_count; i++) {
-		if (s->sites[i].kind != SITE_LOAD)
+		struct rewrite_counts *c = s->sites[i].kind == SITE_LOAD ? &out->loads : &out->calls;
+
+		if (!site_kind_is_patched(s->sites[i].kind))
 			continue;
-		out->sites += !s->sites[i].reason;
-		out->kept += s->sites[i].reason != NULL;
+		c->sites += !s->sites[i].reason;
+		c->kept += s->sites[i].reason != NULL;
 	}
 	/* Unwind rows of the code. */
 	if (o->orc && (unwind_object(f, o, out, &orc, e) || unwind_say_lost(s, out) || orc_pass_room(f, &orc, s, out)))
 		goto out;
 	/* Make the tables, but for those that an earlier run left just so: rewriting
 	 * twice is rewriting once. */
-	if (o->imv) {
+	if (o->imv || o->pv) {
 		if (tables_build(s, &tables, e))
 			goto out;
-		imv_same = object_tables_present(f, &tables, emptied, e);
+		sites_same = object_tables_present(f, &tables, emptied, e);
 	}
-	if (imv_same > 0) {
+	if (sites_same > 0) {
 		memset(emptied, 0, f->section_count * sizeof(*emptied));
 		object_tables_free(&tables);
 	}
-	if (imv_same >= 0 && o->orc)
+	if (sites_same >= 0 && o->orc)
 		orc_same = orc_pass_present(f, &orc, emptied, e);
-	if (imv_same < 0 || orc_same < 0)
+	if (sites_same < 0 || orc_same < 0)
 		goto out;
-	if (imv_same && orc_same) {
+	if (sites_same && orc_same) {
 		err = 0;
 		goto out;
 	}

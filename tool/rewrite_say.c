@@ -84,20 +84,37 @@ size_t rewrite_say_findings(const char *path, const struct elf_file *f, const st
 	return s->finding_count + fr->finding_count;
 }
 
+/* Calls through ops objects, where there are any. */
+static void say_calls(const struct elf_file *f, const struct rewrite_counts *c)
+{
+	const struct bake_counts *b = &c->baked;
+
+	printf("calls: %zu sites", c->sites);
+	if (!elf_is_object(f))
+		printf(", %zu live, %zu across a word: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live,
+		       c->sites - c->live, b->direct, b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
+	printf("; %zu without a form", c->kept);
+}
+
 void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r)
 {
 	uint64_t code = r->frames.covered + r->frames.undefined;
+	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);
 
 	printf("%s: ", path);
 	if (o->imv && elf_is_object(f))
-		printf("%zu sites, %zu loads without an immediate form", r->sites, r->kept);
+		printf("%zu sites, %zu loads without an immediate form", r->loads.sites, r->loads.kept);
 	else if (o->imv)
-		printf("%zu sites, %zu live, %zu baked, %zu loads without an immediate form", r->sites, r->live, r->baked,
-		       r->kept);
+		printf("%zu sites, %zu live, %zu baked, %zu loads without an immediate form", r->loads.sites, r->loads.live,
+		       r->loads.baked.immediates, r->loads.kept);
+	if (o->imv && calls)
+		printf("; ");
+	if (calls)
+		say_calls(f, &r->calls);
 	if (o->orc)
 		printf("%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
-		       o->imv ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
+		       o->imv || calls ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
 		       r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
 		       r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
 		       code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);

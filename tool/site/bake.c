@@ -27,29 +27,64 @@ static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size
 	return false;
 }
 
-int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
+/* Both forms of a baked load, by the file; false when there are none. */
+static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint8_t imm[16], uint8_t load[16])
+{
+	unsigned len = etch_imv_len(&row->entry);
+	uint8_t value[8];
+
+	return initial_bytes(f, row->obj, etch_form_size(row->entry.form), value) &&
+	       etch_form_imm(&row->entry, value, imm) == len &&
+	       etch_form_load(&row->entry, row->site, row->obj, load) == len;
+}
+
+static bool call_forms(const struct targets *t, const struct imv_row *row, uint8_t image[16], uint8_t call[16])
+{
+	struct call_image now;
+
+	call_image(t, &row->entry, row->site, row->obj, &now);
+	memcpy(image, now.bytes, 16);
+	return now.len == etch_imv_len(&row->entry) && now.len &&
+	       etch_pv_load(&row->entry, row->site, row->obj, call) == now.len;
+}
+
+/* `t`: null for loads. */
+static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t count, const struct targets *t, struct error *e)
 {
 	size_t i;
 
-	for (i = 0; i < t->imv_count; i++) {
-		struct imv_row *row = &t->imv[i];
+	for (i = 0; i < count; i++) {
+		struct imv_row *row = &rows[i];
 		unsigned len = etch_imv_len(&row->entry);
-		uint8_t *p = (uint8_t *)elf_at(f, row->site, len), imm[16], load[16], value[8];
+		uint8_t *p = (uint8_t *)elf_at(f, row->site, len), baked[16], plain[16];
 		char where[200];
 
 		if (!(row->entry.flags & ETCH_IMV_BAKED))
 			continue;
-		if (!p || !initial_bytes(f, row->obj, etch_form_size(row->entry.form), value) ||
-		    etch_form_imm(&row->entry, value, imm) != len || memcmp(p, imm, len) ||
-		    etch_form_load(&row->entry, row->site, row->obj, load) != len) {
+		if (!p || !(t ? call_forms(t, row, baked, plain) : load_forms(f, row, baked, plain)) ||
+		    memcmp(p, baked, len)) {
 			elf_describe(f, elf_section_at(f, row->site), row->site, where, sizeof(where));
 			return error_set(e, "its code and its tables are out of step at %s (%#" PRIx64
 			                 "): changed after etch rewrite?", where, row->site);
 		}
-		memcpy(p, load, len);
+		memcpy(p, plain, len);
 		row->entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
 	}
 	return 0;
+}
+
+int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
+{
+	struct targets targets;
+	int err;
+
+	if (rows_unbake(f, t->imv, t->imv_count, NULL, e))
+		return -1;
+	if (!t->pv_count)
+		return 0;
+	err = targets_open(&targets, f, t, e) || rows_unbake(f, t->pv, t->pv_count, &targets, e) ? -1 : 0;
+	targets_close(&targets);
+	return err;
 }
 
 static int addr_order(const void *a, const void *b)
@@ -61,18 +96,18 @@ static int addr_order(const void *a, const void *b)
 
 size_t sites_unlisted(struct scan *s, const struct linked_tables *now)
 {
-	uint64_t *listed = calloc(now->imv_count + 1, sizeof(*listed));
-	size_t i, k, n = 0;
+	size_t count = now->imv_count + now->pv_count, i, k, n = 0;
+	uint64_t *listed = calloc(count + 1, sizeof(*listed));
 
-	for (i = 0; listed && i < now->imv_count; i++)
-		listed[i] = now->imv[i].site;
+	for (i = 0; listed && i < count; i++)
+		listed[i] = i < now->imv_count ? now->imv[i].site : now->pv[i - now->imv_count].site;
 	if (listed)
-		qsort(listed, now->imv_count, sizeof(*listed), addr_order);
+		qsort(listed, count, sizeof(*listed), addr_order);
 	for (i = 0; i < s->site_count; i++) {
 		struct site *site = &s->sites[i];
 
-		if (site->kind != SITE_LOAD || site->reason ||
-		    (listed && bsearch(&site->addr, listed, now->imv_count, sizeof(*listed), addr_order)))
+		if (!site_kind_is_patched(site->kind) || site->reason ||
+		    (listed && bsearch(&site->addr, listed, count, sizeof(*listed), addr_order)))
 			continue;
 		site->reason = "no room in the tables of this file";
 		n++;
@@ -182,36 +217,84 @@ bool site_is_live(const struct scan *s, const struct site *site, const char **wh
 	return !*why;
 }
 
-int sites_bake(struct scan *s, struct elf_file *f, struct error *e)
+/* The immediate of a load, from the file; 0 where it stays a load. */
+static unsigned imm_image(const struct scan *s, const struct site *site, const struct elf_file *f, uint8_t imm[16])
 {
+	uint64_t from = s->objects.list[site->object].addr + (uint64_t)site->off;
+	uint8_t value[8];
+
+	return !is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
+	       ? etch_form_imm(&site->entry, value, imm) : 0;
+}
+
+/* One instruction, of this length, and nothing that could not stand there. */
+static bool image_is_good(const struct site *site, const uint8_t *image, unsigned len, const struct call_image *call)
+{
+	struct insn in;
+
+	if (!insn_decode(image, len, site->addr, &in) || in.len != len || !insn_same_length(image, len, site->addr))
+		return false;
+	if (!call)
+		return in.mem == MEM_NONE;
+	return call->state == CALL_DIRECT ? in.target == call->target
+	       : in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
+}
+
+static void bake_count(struct bake_counts *c, const struct call_image *call)
+{
+	c->immediates += !call;
+	c->direct += call && call->state == CALL_DIRECT;
+	c->nops += call && call->state == CALL_NOP;
+	c->bodies += call && (call->state == CALL_MOVE || call->state == CALL_BODY);
+}
+
+static int site_bake(struct scan *s, struct site *site, struct elf_file *f, const struct targets *t,
+                     struct bake_counts *counts, struct error *e)
+{
+	const struct object *o = &s->objects.list[site->object];
+	struct call_image call;
+	uint8_t image[16], *p;
+	char text[200];
+	unsigned len;
+
+	if (t) {
+		call_image(t, &site->entry, site->addr, o->addr + (uint64_t)site->off, &call);
+		len = call.len;
+		memcpy(image, call.bytes, sizeof(image));
+	} else {
+		len = imm_image(s, site, f, image);
+	}
+	if (len != site->len)
+		return 0; /* stays as it is until a value that fits is set */
+	p = (uint8_t *)elf_at(f, site->addr, len);
+	if (!p)
+		return error_set(e, "code at %#" PRIx64 " is not in the file", site->addr);
+	if (!image_is_good(site, image, len, t ? &call : NULL)) {
+		insn_text(image, len, site->addr, text, sizeof(text));
+		return error_set(e, "internal: the decoders disagree on what is to stand (%s) at %#" PRIx64, text, site->addr);
+	}
+	memcpy(p, image, len);
+	site->entry.flags |= ETCH_IMV_BAKED;
+	bake_count(counts, t ? &call : NULL);
+	return 0;
+}
+
+int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const struct linked_tables *now,
+               struct bake_counts *counts, struct error *e)
+{
+	struct targets targets = {0};
+	bool calls = kind == SITE_CALL;
+	int err = calls && targets_open(&targets, f, now, e) ? -1 : 0;
+	const char *why;
 	size_t i;
 
-	for (i = 0; i < s->site_count; i++) {
+	for (i = 0; i < s->site_count && !err; i++) {
 		struct site *site = &s->sites[i];
-		const struct object *o = &s->objects.list[site->object];
-		uint8_t value[8], imm[16], *p;
-		struct insn in;
-		char text[200];
-		const char *why;
 
-		if (site->kind != SITE_LOAD || !site_is_live(s, site, &why) || !o->armed ||
-		    (site->entry.flags & ETCH_IMV_GOT))
-			continue;
-		if (is_relocated(s, o->addr + (uint64_t)site->off, site->size) ||
-		    !initial_bytes(f, o->addr + (uint64_t)site->off, site->size, value) ||
-		    etch_form_imm(&site->entry, value, imm) != site->len)
-			continue; /* stays a load until a value that fits is set */
-		p = (uint8_t *)elf_at(f, site->addr, site->len);
-		if (!p)
-			return error_set(e, "code at %#" PRIx64 " is not in the file", site->addr);
-		if (!insn_decode(imm, site->len, site->addr, &in) || in.len != site->len || in.mem != MEM_NONE ||
-		    !insn_same_length(imm, site->len, site->addr)) {
-			insn_text(imm, site->len, site->addr, text, sizeof(text));
-			return error_set(e, "internal: the decoders disagree on the immediate form (%s) at %#" PRIx64,
-			                 text, site->addr);
-		}
-		memcpy(p, imm, site->len);
-		site->entry.flags |= ETCH_IMV_BAKED;
+		if (site->kind == kind && site_is_live(s, site, &why) && s->objects.list[site->object].armed &&
+		    !(site->entry.flags & ETCH_IMV_GOT))
+			err = site_bake(s, site, f, calls ? &targets : NULL, counts, e);
 	}
-	return 0;
+	targets_close(&targets);
+	return err;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "table/object_tables.h"
 
+#include <etch/pv_forms.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +55,7 @@ static bool ref_add(struct new_section *t, uint64_t at, const struct table_ref *
 bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct table_ref *object)
 {
-	struct new_section *sec = section_for(t, ETCH_SEC_IMV, section, 4);
+	struct new_section *sec = section_for(t, etch_form_is_pv(entry->form) ? ETCH_SEC_PV : ETCH_SEC_IMV, section, 4);
 	struct etch_imv x = *entry;
 	uint64_t here;
 
@@ -161,9 +162,12 @@ static bool flatten(struct flat_list *l, const uint8_t *data, uint64_t size, siz
 	return true;
 }
 
-static size_t record_size(const char *name)
+/* Of a section that is one of the tables made; else 0. */
+static size_t record_size(const struct object_tables *t, const char *name)
 {
-	return !strcmp(name, ETCH_SEC_IMV) ? sizeof(struct etch_imv) : !strcmp(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
+	if ((t->imv && !strcmp(name, ETCH_SEC_IMV)) || (t->pv && !strcmp(name, ETCH_SEC_PV)))
+		return sizeof(struct etch_imv);
+	return !strcmp(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
 }
 
 static int flatten_present(const struct elf_file *f, uint32_t index, size_t record, struct flat_list *l, struct error *e)
@@ -234,7 +238,7 @@ int object_tables_present(const struct elf_file *f, const struct object_tables *
 	size_t k;
 
 	for (i = 1; i < f->section_count; i++) {
-		size_t record = record_size(f->sections[i].name);
+		size_t record = record_size(wanted, f->sections[i].name);
 		uint32_t rel = 0;
 
 		if (!record || !f->sections[i].data || f->sections[i].sh.sh_type != SHT_PROGBITS)
@@ -246,7 +250,7 @@ int object_tables_present(const struct elf_file *f, const struct object_tables *
 			goto out;
 	}
 	for (k = 0; k < wanted->count; k++) {
-		size_t record = record_size(wanted->sections[k].name);
+		size_t record = record_size(wanted, wanted->sections[k].name);
 
 		if (record && flatten_wanted(f, &wanted->sections[k], record, &want, e))
 			goto out;
