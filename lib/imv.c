@@ -19,6 +19,7 @@ ETCH_API const char *etch_strerror(int error)
 	case ETCH_ENOSYNC: return "membarrier cannot synchronize the other threads";
 	case ETCH_ENOMEM: return "out of memory for the work list, or out of mappings";
 	case ETCH_EFORMAT: return "a table of a loaded module is malformed or of another version";
+	case ETCH_ETHREADS: return "a sealed site can only be changed while the process has one thread";
 	default: return "unknown etch error";
 	}
 }
@@ -111,10 +112,13 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 	return range_check(at, size);
 }
 
+enum rearm { RELEASE, SYNC, SEAL };
+
 /* Arms or disarms the objects in a range. The state that the pages follow is
  * changed first; what was so before is not touched on the way back. */
-static int range_rearm(const void *p, size_t size, int arm)
+static int range_rearm(const void *p, size_t size, enum rearm how)
 {
+	int arm = how != RELEASE;
 	size_t first, end, i, n = 0;
 	uint64_t from, to;
 	struct module *m;
@@ -125,6 +129,8 @@ static int range_rearm(const void *p, size_t size, int arm)
 		return ETCH_EINVAL;
 	etch_lock();
 	err = range_objects(address(p), size, &m, &first, &end);
+	if (!err && how == SEAL && !sync_alone())
+		err = ETCH_ETHREADS;
 	if (err || first == end) {
 		etch_unlock();
 		return err;
@@ -136,6 +142,9 @@ static int range_rearm(const void *p, size_t size, int arm)
 			m->object[i].flags ^= OBJECT_ARMED | OBJECT_CHANGING;
 			n++;
 		}
+	for (i = first; how == SEAL && i < end; i++)
+		if (!(m->object[i].flags & OBJECT_SEALED))
+			m->object[i].flags |= OBJECT_SEALED | OBJECT_SEALING;
 
 	txn_begin(&t);
 	/* To arm: no plain store may slip in between the look at memory and the
@@ -150,7 +159,9 @@ static int range_rearm(const void *p, size_t size, int arm)
 	for (i = first; i < end; i++) {
 		if ((m->object[i].flags & OBJECT_CHANGING) && err)
 			m->object[i].flags ^= OBJECT_ARMED;
-		m->object[i].flags &= ~OBJECT_CHANGING;
+		if (err ? m->object[i].flags & OBJECT_SEALING : how == RELEASE)
+			m->object[i].flags &= ~OBJECT_SEALED;
+		m->object[i].flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
 	}
 	if (n && err)
 		module_protect(m, from, to);
@@ -158,9 +169,11 @@ static int range_rearm(const void *p, size_t size, int arm)
 	return err;
 }
 
-ETCH_API int etch_sync_bytes(const void *object, size_t size) { return range_rearm(object, size, 1); }
+ETCH_API int etch_sync_bytes(const void *object, size_t size) { return range_rearm(object, size, SYNC); }
 
-ETCH_API int etch_release_bytes(const void *object, size_t size) { return range_rearm(object, size, 0); }
+ETCH_API int etch_seal_bytes(const void *object, size_t size) { return range_rearm(object, size, SEAL); }
+
+ETCH_API int etch_release_bytes(const void *object, size_t size) { return range_rearm(object, size, RELEASE); }
 
 /* ---- looking -------------------------------------------------------------------- */
 
@@ -174,42 +187,73 @@ static int object_readable(const struct etch_imv *e, uint64_t object)
 	if (!(e->flags & ETCH_IMV_GOT))
 		return 1;
 	owner = module_at(object);
-	return owner && !owner->bad && image_segment(&owner->image, object, etch_form_size(e->form));
+	return owner && !owner->bad && image_segment(&owner->image, object, site_size(e));
+}
+
+/* May this site hold anything but its load? */
+static int site_may_change(const struct etch_imv *e, uint64_t object)
+{
+	const struct module *m;
+	const struct object *o;
+
+	if (etch_site_is_live(site_address(e), etch_imv_len(e)))
+		return 1;
+	m = module_at(object);
+	o = m ? module_object(m, object) : NULL;
+	return o && (o->flags & OBJECT_SEALED);
 }
 
 /* With a breakpoint in place of its first byte, is the rest of this site right? */
 static int busy_agrees(const struct etch_imv *e, uint64_t object)
 {
-	const uint8_t *now = (const uint8_t *)(uintptr_t)site_address(e);
-	unsigned len = etch_imv_len(e);
-	uint8_t out[16], value[8] = {0};
+	uint8_t now[16];
 
-	if (etch_form_load(e, site_address(e), object, out) == len && !memcmp(now + 1, out + 1, len - 1))
-		return 1;
-	memcpy(value, (const void *)(uintptr_t)object, etch_form_size(e->form));
-	return etch_form_imm(e, value, out) == len && !memcmp(now + 1, out + 1, len - 1);
+	memcpy(now, (const void *)(uintptr_t)site_address(e), etch_imv_len(e));
+	for (unsigned i = 0; i < 256; i++) {
+		enum site_state state;
+
+		now[0] = (uint8_t)i;
+		state = i == 0xcc ? SITE_BUSY : site_state_of(e, object, now);
+		if (state == SITE_LOAD ||
+		    ((state == SITE_IMMEDIATE || state == SITE_INLINE) && site_may_change(e, object)))
+			return 1;
+	}
+	return 0;
 }
 
 static int site_differs(const struct etch_imv *e, uint64_t object)
 {
-	uint8_t out[16];
-	unsigned len = etch_imv_len(e);
-
-	if (!etch_site_is_live(site_address(e), len)) {
-		const uint8_t *now = (const uint8_t *)(uintptr_t)site_address(e);
-
-		return etch_form_load(e, site_address(e), object, out) != len ||
-		       memcmp(now + 1, out + 1, len - 1) || (now[0] != out[0] && now[0] != 0xcc);
-	}
 	switch (site_state(e, object)) {
 	case SITE_LOAD:
-	case SITE_IMMEDIATE:
 		return 0;
+	case SITE_IMMEDIATE:
+	case SITE_INLINE:
+		return !site_may_change(e, object);
 	case SITE_BUSY:
 		return !busy_agrees(e, object);
 	default:
 		return 1;
 	}
+}
+
+static long verify_sites(const struct sites *s, void (*report)(void *, const void *, const void *), void *arg)
+{
+	long differ = 0;
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct etch_imv *e = &s->entry[i];
+		uint64_t object;
+
+		if (e->form == ETCH_FORM_NONE)
+			continue;
+		object = site_object(e);
+		if (!object_readable(e, object) || !site_differs(e, object))
+			continue;
+		differ++;
+		if (report)
+			report(arg, (const void *)(uintptr_t)site_address(e), (const void *)(uintptr_t)object);
+	}
+	return differ;
 }
 
 ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg)
@@ -223,46 +267,65 @@ ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void
 			err = ETCH_EFORMAT;
 			continue;
 		}
-		for (size_t i = 0; i < m->imv_count; i++) {
-			const struct etch_imv *e = &m->imv[i];
-			uint64_t object;
-
-			if (e->form == ETCH_FORM_NONE)
-				continue;
-			object = site_object(e);
-			if (!object_readable(e, object) || !site_differs(e, object))
-				continue;
-			differ++;
-			if (report)
-				report(arg, (const void *)(uintptr_t)site_address(e), (const void *)(uintptr_t)object);
-		}
+		for (int kind = 0; kind < SITES_KINDS; kind++)
+			differ += verify_sites(&m->sites[kind], report, arg);
 	}
 	etch_unlock();
 	return err ? -err : differ;
 }
 
+static enum site_state site_now(const struct etch_imv *e)
+{
+	uint64_t object = site_object(e);
+
+	return object_readable(e, object) ? site_state(e, object) : SITE_LOAD;
+}
+
+static void info_load(const struct etch_imv *e, struct etch_info *info)
+{
+	enum site_state state = site_now(e);
+
+	info->sites++;
+	if (state == SITE_IMMEDIATE || state == SITE_STALE)
+		info->armed++;
+	else
+		info->loads++;
+	if (!etch_site_is_live(site_address(e), etch_imv_len(e)))
+		info->fixed++;
+}
+
+static void info_call(const struct etch_imv *e, struct etch_info *info)
+{
+	enum site_state state = site_now(e);
+	uint8_t bytes[16];
+
+	memcpy(bytes, (const void *)(uintptr_t)site_address(e), etch_imv_len(e));
+	info->calls++;
+	if (state == SITE_INLINE || (state == SITE_STALE && !pv_some_direct(e, bytes)))
+		info->calls_inline++;
+	else if (state == SITE_IMMEDIATE || state == SITE_STALE)
+		info->calls_direct++;
+	else
+		info->calls_indirect++;
+	if (!etch_site_is_live(site_address(e), etch_imv_len(e)))
+		info->calls_fixed++;
+}
+
 static void info_module(const struct module *m, struct etch_info *info)
 {
-	for (size_t i = 0; i < m->imv_count; i++) {
-		const struct etch_imv *e = &m->imv[i];
-		unsigned live;
+	for (int kind = 0; kind < SITES_KINDS; kind++)
+		for (size_t i = 0; i < m->sites[kind].count; i++) {
+			const struct etch_imv *e = &m->sites[kind].entry[i];
 
-		if (e->form == ETCH_FORM_NONE)
-			continue;
-		info->sites++;
-		live = (unsigned)etch_site_is_live(site_address(e), etch_imv_len(e));
-		if (live && object_readable(e, site_object(e)) &&
-		    (site_state(e, site_object(e)) == SITE_IMMEDIATE || site_state(e, site_object(e)) == SITE_STALE))
-			info->armed++;
-		else
-			info->loads++;
-		if (!live)
-			info->fixed++;
-	}
+			if (e->form != ETCH_FORM_NONE)
+				(kind == SITES_CALL ? info_call : info_load)(e, info);
+		}
 	for (size_t i = 0; i < m->object_count; i++) {
 		info->objects++;
 		if (m->object[i].flags & OBJECT_ARMED)
 			info->armed_objects++;
+		if (m->object[i].flags & OBJECT_SEALED)
+			info->sealed_objects++;
 	}
 	for (size_t i = 0; i < m->pages; i++)
 		info->readonly_pages += m->readonly[i / 8] >> (i % 8) & 1;

@@ -3,8 +3,8 @@
  * internal.h: what the files of libetch share.
  *
  * Arrows run one way: imv.c (the calls of etch/imv.h) and module.c (what is
- * loaded) use patch.c (changes as a transaction), table.c (is a table what it
- * claims to be) and trap.c (the fault handler). All state is under one lock,
+ * loaded) use patch.c (changes as a transaction), pv.c (what is known of a call's
+ * target), table.c (is a table what it claims to be) and trap.c (the fault handler). All state is under one lock,
  * but for what the fault handler reads; see trap.c.
  */
 #ifndef ETCH_INTERNAL_H
@@ -17,6 +17,7 @@
 
 #include <etch/forms.h>
 #include <etch/imv.h>
+#include <etch/pv_forms.h>
 
 #define ETCH_API __attribute__((visibility("default")))
 
@@ -51,22 +52,38 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_ARMED 1u /* its live sites hold immediates */
 #define OBJECT_FACT  2u /* someone stores to it plainly, or has its address */
 #define OBJECT_CHANGING 4u /* ARMED is about to become so; used inside one call */
+#define OBJECT_SEALED 8u /* the other sites too: etch_seal */
+#define OBJECT_SEALING 16u /* SEALED is about to become so */
 
 /* 16 bytes: memory for these is what loading a module with many objects costs. */
 struct object {
 	uint64_t addr;
 	uint32_t size;
-	uint32_t flags : 3;   /* OBJECT_* */
-	uint32_t record : 29; /* position of its first record in the object table */
+	uint32_t flags : 5;   /* OBJECT_* */
+	uint32_t record : 27; /* position of its first record in the object table */
 };
-#define RECORDS_MOST ((uint32_t)1 << 29) /* 2^27 of them span all that 32 bits reach */
+#define RECORDS_MOST ((uint32_t)1 << 27) /* so many span all that 32 bits reach */
 
 /* One row of an index: what lies at `key`. */
 struct pair {
 	uint64_t key;   /* address of an object's byte */
-	uint64_t value; /* position in the table, and PAIR_FACT */
+	uint64_t value; /* position in the table; which one: PAIR_* */
 };
-#define PAIR_FACT ((uint64_t)1 << 63) /* position in the object table, not in __imv */
+#define PAIR_FACT ((uint64_t)1 << 63) /* position in the object table */
+#define PAIR_CALL ((uint64_t)1 << 62) /* position in __pv_sites; neither: in __imv */
+
+/* A table of sites, and how those that refer to their object directly are found. */
+struct sites {
+	const struct etch_imv *entry;
+	size_t count;
+	size_t own_count;  /* linked: such entries, which come first */
+	struct pair *own;  /* not linked: index of them, by object address */
+};
+enum { SITES_LOAD, SITES_CALL, SITES_KINDS }; /* __imv, __pv_sites */
+
+struct bounds {
+	uint64_t start, stop;
+};
 
 struct module {
 	struct module *next;
@@ -74,19 +91,18 @@ struct module {
 	const struct etch_module *desc;
 	struct image image;
 	int bad;     /* malformed: ignored, but its addresses give ETCH_EFORMAT */
-	int checked; /* the whole of __imv has been looked at */
+	int checked; /* all entries of the tables have been looked at */
 	int linked;  /* the link step has sorted and baked it */
-	const struct etch_imv *imv;
+	struct sites sites[SITES_KINDS];
 	const struct etch_obj *obj;
-	size_t imv_count, obj_count;
-	size_t own_count; /* linked: entries of imv that refer to their object directly */
-	struct pair *own; /* not linked: index of those entries, by object address */
+	const struct etch_native *native;
+	size_t obj_count, native_count;
 	struct pair *far; /* by object address: sites through the GOT, facts about objects
 	                   * that are not of this module */
 	size_t far_count;
 	struct object *object; /* by address, none overlap */
 	size_t object_count;
-	struct { uint64_t start, stop; } etched[2]; /* bounds of the etched sections */
+	struct bounds etched[2]; /* of the etched sections */
 	uint64_t page;        /* first page of the etched objects */
 	size_t pages;
 	uint8_t *readonly;    /* a bit for each: read-only outside a set */
@@ -107,7 +123,7 @@ struct module *module_at(uint64_t at);
 struct object *module_object(const struct module *m, uint64_t at);
 /* Position of the first object that ends after this address. */
 size_t module_object_from(const struct module *m, uint64_t at);
-/* Looks at all of a linked module's __imv, once. 0 or ETCH_EFORMAT; the module
+/* Looks at all of a linked module's sites, once. 0 or ETCH_EFORMAT; the module
  * is then ignored. */
 int module_check(struct module *m);
 /* Is the page of this address read-only outside a set? */
@@ -124,17 +140,19 @@ int module_copied(uint64_t at, uint64_t size);
 /* What the constructor hands over. */
 struct module_arguments {
 	const struct etch_module *desc;
-	uint64_t imv_start, imv_stop, obj_start, obj_stop;
-	uint64_t etched_start, etched_stop, scalar_start, scalar_stop;
+	struct bounds imv, obj, etched, scalar, pv, native;
 };
 
 /* Finds the tables: from the descriptor or the arguments. 1 = well-formed. */
 int table_locate(struct module *m, const struct module_arguments *args);
-/* One entry of __imv: every field lawful, and every address inside the image. */
-int table_site_ok(const struct module *m, const struct etch_imv *e);
+/* One entry of __imv, or, where `call`, of __pv_sites: every field lawful, and every
+ * address inside the image. */
+int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
+/* One record of __pv_native, likewise. */
+int table_native_ok(const struct module *m, const struct etch_native *n);
 /* One record of __etch_obj, likewise. */
 int table_object_ok(const struct module *m, const struct etch_obj *o);
-/* All of a linked __imv, and its order. */
+/* All entries of a linked module's sites, and their order. */
 int table_linked_ok(const struct module *m);
 
 static inline uint64_t site_address(const struct etch_imv *e)
@@ -147,7 +165,21 @@ static inline uint64_t site_object(const struct etch_imv *e)
 {
 	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 
-	return e->flags & ETCH_IMV_GOT ? *(const uint64_t *)(uintptr_t)at : at;
+	if (!(e->flags & ETCH_IMV_GOT))
+		return at;
+	at = *(const uint64_t *)(uintptr_t)at;
+	return etch_form_is_pv(e->form) ? at + (uint64_t)(int64_t)etch_pv_disp(e) : at;
+}
+
+/* How many bytes the site reads there. */
+static inline unsigned site_size(const struct etch_imv *e)
+{
+	return etch_form_is_pv(e->form) ? 8 : etch_form_size(e->form);
+}
+
+static inline const struct etch_imv *pair_site(const struct module *m, uint64_t value)
+{
+	return &m->sites[value & PAIR_CALL ? SITES_CALL : SITES_LOAD].entry[value & ~PAIR_CALL];
 }
 
 static inline uint64_t record_object(const struct etch_obj *o)
@@ -184,10 +216,26 @@ struct memo {
 	uint64_t old, new;
 };
 
+/* What is called at a call site, and what is known of it. */
+struct target {
+	uint64_t at;
+	int known; /* body is what its code does */
+	struct etch_pv_body body;
+};
+
+/* Both values of the slot planned last, which many sites may call through. */
+struct slot {
+	uint64_t at;
+	struct target old, new;
+};
+
 struct txn {
 	struct list data, text;
 	size_t run, run_end; /* cells of data that are now being planned for */
 	struct memo memo;
+	struct slot slot;
+	int alone;  /* is this the only thread? -1: not asked yet */
+	int lonely; /* some planned change needs that */
 	struct word fixed[LIST_FIXED]; /* of data */
 };
 
@@ -209,22 +257,25 @@ int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
  * change nothing, and plans every armed site they touch. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
 /* Plans all sites of one object. own: null, or for objects in ascending order
- * the place in the module's sites to go on from, 0 at first. 0 or an etch_error. */
-int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t *own);
-/* Plans one site that reads from `object`. 0 or an etch_error. */
-int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan);
+ * the places in the module's sites to go on from, 0 at first. 0 or an etch_error. */
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
+/* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
+int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 /* Makes the changes. 0 or an etch_error; then everything is as before. */
 int txn_commit(struct txn *t);
 
-/* Of the bytes at a live site (in the low bytes of a word). */
+/* Of the bytes at a site. */
 enum site_state {
-	SITE_LOAD,
-	SITE_IMMEDIATE, /* of the value that memory holds */
-	SITE_STALE,     /* an immediate of another value */
+	SITE_LOAD,      /* or an indirect call */
+	SITE_IMMEDIATE, /* of the value that memory holds; a direct call to it */
+	SITE_INLINE,    /* what the function that memory names does, as far as can be told */
+	SITE_STALE,     /* an immediate of another value, a call of another function */
 	SITE_BUSY,      /* 0xcc */
 	SITE_UNKNOWN,
 };
 enum site_state site_state(const struct etch_imv *e, uint64_t object);
+/* The same, as if these were the bytes at the site. */
+enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
 
 /* Could membarrier(2) synchronize other threads, now? */
 int sync_available(void);
@@ -232,6 +283,19 @@ int sync_available(void);
 int sync_alone(void);
 
 int errno_to_etch(long negative);
+
+/* ---- what is known of a call's target (pv.c) ------------------------------- */
+
+/* Fills in what the function at t->at does, where that may stand in a call's place;
+ * `use`: its bytes are about to be written. Under the lock. */
+void pv_target(struct target *t, int use);
+/* Can its code not be judged: no module of ours holds it, or a breakpoint is there? */
+int pv_unsure(uint64_t target);
+/* Are the bytes at this site what etch makes of some function's body? Returns the
+ * number of instructions (a nop is one), or 0. */
+unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *bytes);
+/* Likewise, of a direct call or jump to any address. */
+int pv_some_direct(const struct etch_imv *e, const uint8_t *bytes);
 
 /* ---- the fault handler (trap.c) ------------------------------------------ */
 

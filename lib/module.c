@@ -187,6 +187,14 @@ int module_protect(struct module *m, uint64_t from, uint64_t to)
 	return err;
 }
 
+static int natives_ok(const struct module *m)
+{
+	for (size_t i = 0; i < m->native_count; i++)
+		if (!table_native_ok(m, &m->native[i]))
+			return 0;
+	return 1;
+}
+
 int module_check(struct module *m)
 {
 	if (m->bad)
@@ -194,7 +202,7 @@ int module_check(struct module *m)
 	if (m->checked)
 		return 0;
 	m->checked = 1;
-	if (table_linked_ok(m))
+	if (table_linked_ok(m) && natives_ok(m))
 		return 0;
 	m->bad = 1;
 	for (size_t i = 0; i < m->object_count; i++)
@@ -388,19 +396,14 @@ static struct module *block_new(size_t bytes)
 }
 
 struct counts {
-	size_t own, got, objects, facts;
+	size_t own[SITES_KINDS], got, objects, facts;
 	int rising, falling; /* the objects' addresses, in table order */
 };
 
-/* Checks and counts. A linked __imv is not walked, so that start-up costs nothing
- * for it: where the direct entries and those through the GOT end is searched for,
- * and the whole is looked at before its first use (module_check). */
-static int tables_count(struct module *m, struct counts *c)
+static int objects_count(const struct module *m, struct counts *c)
 {
 	uint64_t before = 0, at;
-	size_t low, high;
 
-	*c = (struct counts){.rising = 1, .falling = 1};
 	for (size_t i = 0; i < m->obj_count; i++) {
 		const struct etch_obj *r = &m->obj[i];
 
@@ -417,35 +420,61 @@ static int tables_count(struct module *m, struct counts *c)
 			c->facts++;
 		}
 	}
-	if (m->linked) {
-		for (low = 0, high = m->imv_count; low < high;) {
-			size_t mid = low + (high - low) / 2;
+	return 1;
+}
 
-			if (m->imv[mid].form != ETCH_FORM_NONE && !(m->imv[mid].flags & ETCH_IMV_GOT))
-				low = mid + 1;
-			else
-				high = mid;
-		}
-		c->own = low;
-		for (; low < m->imv_count && m->imv[low].form != ETCH_FORM_NONE; low++, c->got++)
-			if (!(m->imv[low].flags & ETCH_IMV_GOT) || !table_site_ok(m, &m->imv[low]))
-				return 0;
-		return 1;
+/* A linked table is not walked, so that start-up costs nothing for it: where the
+ * direct entries and those through the GOT end is searched for, and the whole is
+ * looked at before its first use (module_check). */
+static int linked_count(const struct module *m, int kind, struct counts *c)
+{
+	const struct sites *s = &m->sites[kind];
+	size_t low = 0, high = s->count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (s->entry[mid].form != ETCH_FORM_NONE && !(s->entry[mid].flags & ETCH_IMV_GOT))
+			low = mid + 1;
+		else
+			high = mid;
 	}
-	m->checked = 1;
-	for (size_t i = 0; i < m->imv_count; i++) {
-		const struct etch_imv *e = &m->imv[i];
+	c->own[kind] = low;
+	for (; low < s->count && s->entry[low].form != ETCH_FORM_NONE; low++, c->got++)
+		if (!(s->entry[low].flags & ETCH_IMV_GOT) || !table_site_ok(m, &s->entry[low], kind == SITES_CALL))
+			return 0;
+	return 1;
+}
 
-		if (!table_site_ok(m, e) || (e->flags & ETCH_IMV_BAKED))
+static int sites_count(const struct module *m, int kind, struct counts *c)
+{
+	const struct sites *s = &m->sites[kind];
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct etch_imv *e = &s->entry[i];
+
+		if (!table_site_ok(m, e, kind == SITES_CALL) || (e->flags & ETCH_IMV_BAKED))
 			return 0;
 		if (e->form == ETCH_FORM_NONE)
 			continue;
 		if (e->flags & ETCH_IMV_GOT)
 			c->got++;
 		else
-			c->own++;
+			c->own[kind]++;
 	}
 	return 1;
+}
+
+/* Checks and counts. */
+static int tables_count(struct module *m, struct counts *c)
+{
+	*c = (struct counts){.rising = 1, .falling = 1};
+	if (!objects_count(m, c))
+		return 0;
+	if (m->linked)
+		return linked_count(m, SITES_LOAD, c) && linked_count(m, SITES_CALL, c);
+	m->checked = 1;
+	return sites_count(m, SITES_LOAD, c) && sites_count(m, SITES_CALL, c) && natives_ok(m);
 }
 
 /* Objects come in ascending order; records of one (from several files) become one. */
@@ -520,20 +549,20 @@ static struct object *fact_object(const struct module *m, uint64_t at)
 
 static void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
 {
-	size_t n = 0, i;
+	size_t far = 0, n, i;
 
-	if (!m->linked) {
-		for (i = 0; i < m->imv_count; i++)
-			if (m->imv[i].form != ETCH_FORM_NONE && !(m->imv[i].flags & ETCH_IMV_GOT))
-				m->own[n++] = (struct pair){site_object(&m->imv[i]), i};
-		m->own_count = n;
-		pairs_sort(m->own, n, temp);
+	for (int kind = 0; kind < SITES_KINDS; kind++) {
+		struct sites *s = &m->sites[kind];
+		uint64_t which = kind == SITES_CALL ? PAIR_CALL : 0;
+
+		for (i = n = 0; !m->linked && i < s->count; i++)
+			if (s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT))
+				s->own[n++] = (struct pair){site_object(&s->entry[i]), i | which};
+		pairs_sort(s->own, n, temp);
+		for (i = m->linked ? s->own_count : 0; c->got && i < s->count; i++)
+			if (s->entry[i].flags & ETCH_IMV_GOT)
+				m->far[far++] = (struct pair){site_object(&s->entry[i]), i | which};
 	}
-	n = 0;
-	if (c->got)
-		for (i = m->linked ? m->own_count : 0; i < m->imv_count; i++)
-			if (m->imv[i].flags & ETCH_IMV_GOT)
-				m->far[n++] = (struct pair){site_object(&m->imv[i]), i};
 	for (i = 0; c->facts && i < m->obj_count; i++) {
 		const struct etch_obj *r = &m->obj[i];
 		struct object *o;
@@ -546,10 +575,10 @@ static void indexes_fill(struct module *m, const struct counts *c, struct pair *
 		if (o)
 			o->flags |= OBJECT_FACT;
 		else
-			m->far[n++] = (struct pair){at, i | PAIR_FACT};
+			m->far[far++] = (struct pair){at, i | PAIR_FACT};
 	}
-	m->far_count = n;
-	pairs_sort(m->far, n, temp);
+	m->far_count = far;
+	pairs_sort(m->far, far, temp);
 }
 
 /* A module of this image, with its indexes; marked bad if it is malformed. Null
@@ -565,7 +594,7 @@ static struct module *module_new(const struct image *im, const struct module_arg
 	look.bad = im->crowded || !table_locate(&look, args) || !tables_count(&look, &c);
 	if (look.bad)
 		memset(&c, 0, sizeof(c));
-	own = look.linked ? 0 : c.own;
+	own = look.linked ? 0 : c.own[SITES_LOAD] + c.own[SITES_CALL];
 	far = c.got + c.facts;
 	/* Objects lie inside the image, so their pages are no more than its. */
 	pages = c.objects ? (PAGE_UP(im->end) - PAGE_OF(im->start)) / ETCH_PAGE : 0;
@@ -579,19 +608,19 @@ static struct module *module_new(const struct image *im, const struct module_arg
 	at = (uint8_t *)m + round16(sizeof(*m));
 	m->object = (struct object *)at;
 	at += round16(c.objects * sizeof(struct object));
-	m->own = own ? (struct pair *)at : NULL;
-	at += own * sizeof(struct pair);
+	for (int kind = 0; kind < SITES_KINDS; kind++) {
+		m->sites[kind].own_count = c.own[kind];
+		m->sites[kind].own = look.linked ? NULL : (struct pair *)at;
+		at += look.linked ? 0 : c.own[kind] * sizeof(struct pair);
+	}
 	m->far = (struct pair *)at;
 	at += far * sizeof(struct pair);
 	m->readonly = at;
 	at += round16(pages / 8 + 1);
 	memcpy(at, path, path_size);
 	m->path = (const char *)at;
-	m->own_count = c.own;
-	m->etched[0].start = args->etched_start;
-	m->etched[0].stop = args->etched_stop;
-	m->etched[1].start = args->scalar_start;
-	m->etched[1].stop = args->scalar_stop;
+	m->etched[0] = args->etched;
+	m->etched[1] = args->scalar;
 	if (m->bad || (!c.objects && !own && !far))
 		return m;
 
@@ -627,7 +656,7 @@ static void plan_far_sites(struct txn *t, const struct module *m)
 		o = object_anywhere(m->far[i].key, &owner);
 		/* Its own ones objects_arm() has planned. */
 		if (o && (owner != m || m->linked) && (o->flags & OBJECT_ARMED))
-			txn_plan_site(t, &m->imv[m->far[i].value], m->far[i].key, PLAN_ARM);
+			txn_plan_site(t, pair_site(m, m->far[i].value), m->far[i].key, o, PLAN_ARM);
 	}
 }
 
@@ -643,8 +672,29 @@ static void plan_far_sites_to(struct txn *t, const struct module *m)
 				continue;
 			o = module_object(m, k->far[i].key);
 			if (o && (o->flags & OBJECT_ARMED))
-				txn_plan_site(t, &k->imv[k->far[i].value], k->far[i].key, PLAN_ARM);
+				txn_plan_site(t, pair_site(k, k->far[i].value), k->far[i].key, o, PLAN_ARM);
 		}
+}
+
+/* Calls of a linked module that the link step could not bake, because the dynamic
+ * linker fills in their slot: now it is known. */
+static void plan_late_calls(struct txn *t, const struct module *m)
+{
+	const struct sites *s = &m->sites[SITES_CALL];
+	const struct object *o = NULL;
+
+	for (size_t i = 0; i < s->own_count; i++) {
+		const struct etch_imv *e = &s->entry[i];
+		uint64_t at;
+
+		if ((e->flags & ETCH_IMV_BAKED) || !table_site_ok(m, e, 1))
+			continue;
+		at = site_object(e);
+		if (!o || at < o->addr || at - o->addr >= o->size)
+			o = module_object(m, at);
+		if (o && (o->flags & OBJECT_ARMED))
+			txn_plan_site(t, e, at, o, PLAN_ARM);
+	}
 }
 
 /* An armed object that a module with a fact about it has met: loads again. */
@@ -685,9 +735,9 @@ static void facts_fold(struct module *m)
 /* The objects without facts of a module that the link step has not seen. */
 static void objects_arm(struct txn *t, struct module *m)
 {
-	size_t own = 0;
+	size_t own[SITES_KINDS] = {0};
 
-	txn_reserve(t, m->imv_count);
+	txn_reserve(t, m->sites[SITES_LOAD].count + m->sites[SITES_CALL].count);
 	for (size_t i = 0; i < m->object_count; i++) {
 		struct object *o = &m->object[i];
 		size_t mark = t->text.count;
@@ -695,7 +745,7 @@ static void objects_arm(struct txn *t, struct module *m)
 		if (o->flags & OBJECT_FACT)
 			continue;
 		/* Trouble is per object: a breakpoint at one site keeps one a load. */
-		if (txn_plan_object(t, o, PLAN_ARM, &own))
+		if (txn_plan_object(t, o, PLAN_ARM, own))
 			t->text.count = mark;
 		else
 			o->flags |= OBJECT_ARMED;
@@ -712,6 +762,7 @@ static void module_start(struct module *m)
 	if (m->linked) {
 		plan_far_sites_to(&t, m);
 		plan_far_sites(&t, m);
+		plan_late_calls(&t, m);
 		if (sync_available() && !txn_commit(&t))
 			module_patched += t.text.count;
 	} else {
@@ -796,16 +847,15 @@ static struct module *module_of(const struct etch_module *desc)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,
-                                  const void *obj_start, const void *obj_stop, const void *etched_start,
-                                  const void *etched_stop, const void *scalar_start, const void *scalar_stop)
+static struct bounds bounds_of(const void *start, const void *stop)
 {
+	return (struct bounds){(uint64_t)(uintptr_t)start, (uint64_t)(uintptr_t)stop};
+}
+
+static void module_load(const struct module_arguments *args)
+{
+	const struct etch_module *desc = args->desc;
 	struct search s = {.address = (uint64_t)(uintptr_t)desc, .first = 1};
-	struct module_arguments args = {
-		desc, (uint64_t)(uintptr_t)imv_start, (uint64_t)(uintptr_t)imv_stop,
-		(uint64_t)(uintptr_t)obj_start, (uint64_t)(uintptr_t)obj_stop,
-		(uint64_t)(uintptr_t)etched_start, (uint64_t)(uintptr_t)etched_stop,
-		(uint64_t)(uintptr_t)scalar_start, (uint64_t)(uintptr_t)scalar_stop};
 	struct module *m;
 	int known;
 
@@ -820,7 +870,7 @@ ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *im
 
 	lock_first();
 	if (!module_of(desc)) {
-		m = module_new(&s.image, &args, s.path);
+		m = module_new(&s.image, args, s.path);
 		if (m) {
 			m->next = module_list;
 			__atomic_store_n(&module_list, m, __ATOMIC_RELEASE);
@@ -829,6 +879,24 @@ ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *im
 		}
 	}
 	etch_unlock();
+}
+
+ETCH_API void etch_module_load_v2(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
+{
+	struct bounds b[6] = {{0, 0}};
+
+	for (unsigned i = 0; i < count && i < 6; i++)
+		b[i] = bounds_of(bounds[i].start, bounds[i].stop);
+	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5]});
+}
+
+ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,
+                                  const void *obj_start, const void *obj_stop, const void *etched_start,
+                                  const void *etched_stop, const void *scalar_start, const void *scalar_stop)
+{
+	module_load(&(struct module_arguments){.desc = desc, .imv = bounds_of(imv_start, imv_stop),
+		.obj = bounds_of(obj_start, obj_stop), .etched = bounds_of(etched_start, etched_stop),
+		.scalar = bounds_of(scalar_start, scalar_stop)});
 }
 
 ETCH_API void etch_module_unload_v1(const struct etch_module *desc)

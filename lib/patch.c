@@ -186,6 +186,9 @@ void txn_begin(struct txn *t)
 	t->run = t->run_end = 0;
 	t->memo.shape = 0;
 	t->memo.object = 0;
+	t->slot.at = 0;
+	t->alone = -1;
+	t->lonely = 0;
 }
 
 void txn_reserve(struct txn *t, size_t sites)
@@ -262,53 +265,99 @@ static uint64_t value_at(const struct txn *t, uint64_t at, unsigned size, int af
 	return word[0] & byte_mask(size);
 }
 
-static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64_t *image)
+static unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16])
 {
-	uint8_t bytes[8], out[16] = {0};
-	unsigned n;
+	uint8_t bytes[8];
 
 	memcpy(bytes, &value, 8);
-	n = etch_form_imm(e, bytes, out);
+	return etch_form_imm(e, bytes, out);
+}
+
+static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64_t *image)
+{
+	uint8_t out[16] = {0};
+	unsigned n = immediate_form(e, value, out);
+
 	memcpy(image, out, 8);
 	return n;
 }
 
 /* Are these bytes the immediate form for any value at all? The immediate is the
  * end of the instruction; what it stands for gives back all the other bytes. */
-static int immediate_of_some_value(const struct etch_imv *e, uint64_t bytes)
+static int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 {
 	struct etch_form_info f = etch_form_info(e->form);
 	unsigned len = etch_imv_len(e), imm = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
-	uint64_t tail = bytes >> (8 * (len - imm)), image;
+	uint64_t tail = 0;
+	uint8_t out[16];
 
-	if (immediate_image(e, tail, &image) == len && image == bytes)
+	memcpy(&tail, bytes + len - imm, imm);
+	if (immediate_form(e, tail, out) == len && !memcmp(out, bytes, len))
 		return 1;
 	tail = (uint64_t)((int64_t)(tail << (64 - 8 * imm)) >> (64 - 8 * imm));
-	return immediate_image(e, tail, &image) == len && image == bytes;
+	return immediate_form(e, tail, out) == len && !memcmp(out, bytes, len);
 }
 
+/* Of a live site. */
 static uint64_t site_bytes(uint64_t site, unsigned len)
 {
 	return (word_load(site & ~(uint64_t)7) >> ((site & 7) * 8)) & byte_mask(len);
 }
 
-enum site_state site_state(const struct etch_imv *e, uint64_t object)
-{
-	uint64_t site = site_address(e), bytes, load = 0, image;
-	unsigned len = etch_imv_len(e);
-	uint8_t out[16] = {0};
+static int same_bytes(const uint8_t *a, const uint8_t *b, unsigned n) { return !memcmp(a, b, n); }
 
-	bytes = site_bytes(site, len);
-	if ((bytes & 0xff) == 0xcc)
+/* The form that reads memory. */
+static unsigned load_form(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16])
+{
+	return etch_form_is_pv(e->form) ? etch_pv_load(e, site, object, out) : etch_form_load(e, site, object, out);
+}
+
+static enum site_state call_state(const struct etch_imv *e, uint64_t site, uint64_t object, const uint8_t *bytes)
+{
+	struct target now = {.at = value_at(NULL, object, 8, 0)};
+	unsigned len = etch_imv_len(e), count;
+	uint8_t out[16];
+
+	if (etch_pv_image(e, site, now.at, NULL, out, &count) == len && same_bytes(out, bytes, len))
+		return SITE_IMMEDIATE;
+	pv_target(&now, 0);
+	if (now.known && etch_pv_image(e, site, now.at, &now.body, out, &count) == len && same_bytes(out, bytes, len))
+		return SITE_INLINE;
+	if (pv_some_body(e, site, bytes))
+		return now.known || !pv_unsure(now.at) ? SITE_STALE : SITE_INLINE;
+	return pv_some_direct(e, bytes) ? SITE_STALE : SITE_UNKNOWN;
+}
+
+enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes)
+{
+	uint64_t site = site_address(e);
+	unsigned len = etch_imv_len(e);
+	uint8_t out[16];
+
+	if (bytes[0] == 0xcc)
 		return SITE_BUSY;
-	if (etch_form_load(e, site, object, out) == len) {
-		memcpy(&load, out, 8);
-		if (load == bytes)
-			return SITE_LOAD;
-	}
-	if (immediate_image(e, value_at(NULL, object, etch_form_size(e->form), 0), &image) == len && image == bytes)
+	if (load_form(e, site, object, out) == len && same_bytes(out, bytes, len))
+		return SITE_LOAD;
+	if (etch_form_is_pv(e->form))
+		return call_state(e, site, object, bytes);
+	if (immediate_form(e, value_at(NULL, object, etch_form_size(e->form), 0), out) == len &&
+	    same_bytes(out, bytes, len))
 		return SITE_IMMEDIATE;
 	return immediate_of_some_value(e, bytes) ? SITE_STALE : SITE_UNKNOWN;
+}
+enum site_state site_state(const struct etch_imv *e, uint64_t object)
+{
+	uint64_t site = site_address(e), bytes;
+	unsigned len = etch_imv_len(e);
+	uint8_t have[16];
+
+	if (etch_site_is_live(site, len)) {
+		bytes = site_bytes(site, len);
+		memcpy(have, &bytes, 8);
+	} else {
+		memcpy(have, (const void *)(uintptr_t)site, len);
+	}
+	return site_state_of(e, object, have);
 }
 
 static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, uint32_t shape)
@@ -328,15 +377,166 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 	}
 }
 
-int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
+/* Adds the words that change these bytes of text. */
+static int plan_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
+{
+	int err = 0;
+
+	while (len && !err) {
+		unsigned skip = site & 7, n = 8 - skip < len ? 8 - skip : len;
+		uint64_t old = 0, new = 0;
+
+		memcpy(&old, have, n);
+		memcpy(&new, want, n);
+		err = list_add(&t->text, (struct word){.at = site - skip, .old = old << (8 * skip),
+		                                       .new = new << (8 * skip), .mask = byte_mask(n) << (8 * skip)}, 1);
+		site += n;
+		have += n;
+		want += n;
+		len -= n;
+	}
+	return err;
+}
+
+static int txn_alone(struct txn *t)
+{
+	if (t->alone < 0)
+		t->alone = sync_alone();
+	return t->alone;
+}
+
+/* A load of a sealed object that is not live. */
+static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
+{
+	unsigned len = etch_imv_len(e), size = etch_form_size(e->form);
+	uint64_t site = site_address(e);
+	uint8_t have[16], load[16], old[16], new[16];
+	const uint8_t *want = new;
+	int is_load;
+
+	memcpy(have, (const void *)(uintptr_t)site, len);
+	if (etch_form_load(e, site, object, load) != len)
+		return ETCH_EFORMAT;
+	is_load = same_bytes(have, load, len);
+	if (!is_load && (immediate_form(e, value_at(t, object, size, 0), old) != len || !same_bytes(have, old, len))) {
+		if (have[0] == 0xcc)
+			return ETCH_EBUSY;
+		if (plan == PLAN_SET || !immediate_of_some_value(e, have))
+			return ETCH_ECODE;
+	}
+	if (plan == PLAN_LOAD || immediate_form(e, value_at(t, object, size, 1), new) != len)
+		want = load;
+	if (same_bytes(have, want, len))
+		return 0;
+	if (!txn_alone(t))
+		return is_load ? 0 : ETCH_ETHREADS;
+	t->lonely = 1;
+	return plan_bytes(t, site, len, have, want);
+}
+
+static void slot_fill(struct txn *t, uint64_t at)
+{
+	struct slot *k = &t->slot;
+
+	k->at = at;
+	k->old = (struct target){.at = value_at(t, at, 8, 0)};
+	k->new = (struct target){.at = value_at(t, at, 8, 1)};
+	pv_target(&k->new, 1);
+	if (k->new.at == k->old.at)
+		k->old = k->new;
+	else
+		pv_target(&k->old, 0);
+}
+
+/* What stands at a site for a target, in at most so many instructions. */
+static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct target *to, unsigned most,
+                           uint8_t out[16], unsigned *count)
+{
+	unsigned n = etch_pv_image(e, site, to->at, to->known ? &to->body : NULL, out, count);
+
+	return n && *count > most ? etch_pv_image(e, site, to->at, NULL, out, count) : n;
+}
+
+/* Are these bytes, which are not what this transaction would have put there for the
+ * old value, ours all the same? The indirect form; a direct call, where the function's
+ * body was not known then, or is not wanted; the body of a function whose code is
+ * gone, or has a breakpoint now. */
+static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, const uint8_t *have,
+                         const uint8_t *load, enum plan plan, unsigned *count)
+{
+	unsigned len = etch_imv_len(e);
+	uint8_t out[16];
+
+	*count = 1;
+	if (same_bytes(have, load, len))
+		return 0;
+	if (have[0] == 0xcc)
+		return ETCH_EBUSY;
+	if (etch_pv_image(e, site, old, NULL, out, count) == len && same_bytes(have, out, len))
+		return 0;
+	*count = pv_some_body(e, site, have);
+	if (*count)
+		return 0;
+	*count = 1;
+	return plan != PLAN_SET && pv_some_direct(e, have) ? 0 : ETCH_ECODE;
+}
+
+/*
+ * A call or a tail jump. While other threads run, one instruction replaces one: where
+ * a body has more, a direct call stands, and where a sealed site has more now, it
+ * cannot be changed.
+ */
+static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int sealed, enum plan plan)
+{
+	uint64_t site = site_address(e);
+	unsigned len = etch_imv_len(e), live = (unsigned)etch_site_is_live(site, len);
+	unsigned most = sealed ? ETCH_NATIVE_MOST : 1, was, count, n;
+	uint8_t have[16], load[16], old[16], new[16];
+	const uint8_t *want = new;
+	int err;
+
+	if (t->slot.at != at)
+		slot_fill(t, at);
+	if (etch_pv_load(e, site, at, load) != len)
+		return ETCH_EFORMAT;
+	memcpy(have, (const void *)(uintptr_t)site, len);
+	if (call_image(e, site, &t->slot.old, most, old, &was) != len || !same_bytes(have, old, len)) {
+		err = call_expected(e, site, t->slot.old.at, have, load, plan, &was);
+		if (err)
+			return err;
+	}
+	n = plan == PLAN_LOAD ? 0 : call_image(e, site, &t->slot.new, most, new, &count);
+	if (n != len) {
+		want = load;
+		count = 1;
+	}
+	if (same_bytes(have, want, len))
+		return 0;
+	if (!live || was > 1 || count > 1) {
+		if (!txn_alone(t)) {
+			if (same_bytes(have, load, len) && !live)
+				return 0; /* as good as any */
+			if (!live || was > 1)
+				return ETCH_ETHREADS;
+			if (call_image(e, site, &t->slot.new, 1, new, &count) != len)
+				want = load;
+			if (same_bytes(have, want, len))
+				return 0;
+		} else {
+			t->lonely = 1;
+		}
+	}
+	return plan_bytes(t, site, len, have, want);
+}
+
+/* A load that is live. */
+static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
 	uint64_t site = site_address(e), bytes, want, load = 0;
 	unsigned len = etch_imv_len(e), shift = (site & 7) * 8, have_load = 0;
 	uint32_t shape;
 	uint8_t out[16] = {0};
 
-	if (!etch_site_is_live(site, len))
-		return 0; /* a load for good */
 	memcpy(&shape, &e->form, sizeof(shape));
 	shape &= 0x00ffffff; /* without the flags */
 	if (shape != t->memo.shape || object != t->memo.object)
@@ -352,7 +552,8 @@ int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t object, enum
 	if (!(t->memo.old_length == len && bytes == t->memo.old) && !(have_load && bytes == load)) {
 		if ((bytes & 0xff) == 0xcc)
 			return ETCH_EBUSY;
-		if (plan == PLAN_SET || !immediate_of_some_value(e, bytes))
+		memcpy(out, &bytes, 8);
+		if (plan == PLAN_SET || !immediate_of_some_value(e, out))
 			return ETCH_ECODE;
 	}
 	want = plan == PLAN_LOAD || t->memo.new_length != len ? load : t->memo.new;
@@ -360,6 +561,17 @@ int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t object, enum
 		return 0;
 	return list_add(&t->text, (struct word){.at = site & ~(uint64_t)7, .old = bytes << shift,
 	                                        .new = want << shift, .mask = byte_mask(len) << shift}, 1);
+}
+
+int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)
+{
+	int sealed = !!(o->flags & OBJECT_SEALED), live = etch_site_is_live(site_address(e), etch_imv_len(e));
+
+	if (!live && !sealed)
+		return 0; /* a load for good */
+	if (etch_form_is_pv(e->form))
+		return plan_call(t, e, at, sealed, plan);
+	return live ? plan_load(t, e, at, plan) : plan_wide(t, e, at, plan);
 }
 
 /* May this site, which starts in object o of module m, be armed? Not when it
@@ -372,7 +584,8 @@ static int site_fits(const struct module *m, const struct object *o, uint64_t at
 /* A walk over the sites that read from `at` on, of one module. */
 struct walk {
 	const struct module *m;
-	const struct pair *pair; /* null: positions are entries of a linked __imv */
+	const struct etch_imv *entry; /* of a linked table; null: by pair */
+	const struct pair *pair;
 	size_t at, end;
 };
 
@@ -391,22 +604,23 @@ static size_t pair_from(const struct pair *p, size_t n, uint64_t key)
 	return low;
 }
 
-/* at: where to begin, at or before `from`; null if that is not known. */
-static struct walk walk_own(const struct module *m, uint64_t from, const size_t *at)
+/* kind: SITES_*. at: where to begin, at or before `from`; null if that is not known. */
+static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
 {
-	struct walk w = {.m = m, .pair = m->own, .end = m->own_count};
+	const struct sites *s = &m->sites[kind];
+	struct walk w = {.m = m, .entry = m->linked ? s->entry : NULL, .pair = s->own, .end = s->own_count};
 
 	if (at) {
 		w.at = *at;
-	} else if (m->own) {
-		w.at = pair_from(m->own, m->own_count, from);
+	} else if (!w.entry) {
+		w.at = pair_from(s->own, s->own_count, from);
 	} else {
-		size_t low = 0, high = m->own_count;
+		size_t low = 0, high = s->own_count;
 
 		while (low < high) {
 			size_t mid = low + (high - low) / 2;
 
-			if (site_object(&m->imv[mid]) < from)
+			if (site_object(&s->entry[mid]) < from)
 				low = mid + 1;
 			else
 				high = mid;
@@ -428,14 +642,14 @@ static inline const struct etch_imv *walk_next(struct walk *w, uint64_t *object)
 	const struct etch_imv *e;
 
 	for (; w->at < w->end; w->at++) {
-		if (!w->pair) {
-			e = &w->m->imv[w->at++];
+		if (w->entry) {
+			e = &w->entry[w->at++];
 			*object = site_object(e);
 			return e;
 		}
 		if (w->pair[w->at].value & PAIR_FACT)
 			continue;
-		e = &w->m->imv[w->pair[w->at].value];
+		e = pair_site(w->m, w->pair[w->at].value);
 		*object = w->pair[w->at++].key;
 		return e;
 	}
@@ -451,7 +665,7 @@ static int plan_stores_walk(struct txn *t, const struct module *owner, struct wa
 	int err;
 
 	while ((e = walk_next(&w, &at)) && at < to) {
-		unsigned size = etch_form_size(e->form);
+		unsigned size = site_size(e);
 
 		if (at + size <= from)
 			continue;
@@ -462,7 +676,7 @@ static int plan_stores_walk(struct txn *t, const struct module *owner, struct wa
 		}
 		if (!(o->flags & OBJECT_ARMED) || !site_fits(owner, o, at, size))
 			continue;
-		err = txn_plan_site(t, e, at, PLAN_SET);
+		err = txn_plan_site(t, e, at, o, PLAN_SET);
 		if (err)
 			return err;
 	}
@@ -481,10 +695,11 @@ static int plan_stores_run(struct txn *t, size_t first, size_t end)
 	t->run = first;
 	t->run_end = end;
 	t->memo.shape = 0; /* its images were for other values */
+	t->slot.at = 0;
 	err = module_check(owner);
 	/* No form reads more than 8 bytes. */
-	if (!err)
-		err = plan_stores_walk(t, owner, walk_own(owner, from - 7, NULL), from, to);
+	for (int kind = 0; kind < SITES_KINDS && !err; kind++)
+		err = plan_stores_walk(t, owner, walk_own(owner, kind, from - 7, NULL), from, to);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count)
 			err = plan_stores_walk(t, owner, walk_far(m, from - 7), from, to);
@@ -541,16 +756,16 @@ static int plan_object_walk(struct txn *t, const struct module *owner, const str
 			w->at--;
 			break;
 		}
-		if (!site_fits(owner, o, at, etch_form_size(e->form)))
+		if (!site_fits(owner, o, at, site_size(e)))
 			continue;
-		err = txn_plan_site(t, e, at, plan);
+		err = txn_plan_site(t, e, at, o, plan);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t *own)
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS])
 {
 	struct module *owner = module_at(o->addr), *m;
 	struct walk w;
@@ -560,10 +775,12 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 	err = module_check(owner);
 	if (err)
 		return err;
-	w = walk_own(owner, o->addr, own);
-	err = plan_object_walk(t, owner, o, &w, plan);
-	if (own)
-		*own = w.at;
+	for (int kind = 0; kind < SITES_KINDS && !err; kind++) {
+		w = walk_own(owner, kind, o->addr, own ? &own[kind] : NULL);
+		err = plan_object_walk(t, owner, o, &w, plan);
+		if (own)
+			own[kind] = w.at;
+	}
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count) {
 			w = walk_far(m, o->addr);
@@ -836,9 +1053,9 @@ int txn_commit(struct txn *t)
 	if (t->text.count)
 		tell_valgrind(t->text.word[0].at, t->text.word[t->text.count - 1].at + 8);
 	if (t->text.count && !err) {
-		if (alone)
+		if (alone || t->lonely)
 			serialize_self();
-		else
+		if (!alone)
 			err = sync_cores();
 	}
 

@@ -38,49 +38,67 @@ static int range_has(const struct module *m, uint64_t at, uint64_t size, int pro
 	return (s->prot & prot) == prot;
 }
 
-static int table_place(struct module *m, uint64_t imv, uint64_t imv_bytes, uint64_t obj, uint64_t obj_bytes)
+/* A table's place; null with *count 0 if it is none. */
+static const void *table_place(const struct module *m, uint64_t at, uint64_t bytes, size_t each, size_t *count)
 {
-	if (imv_bytes % sizeof(struct etch_imv) || obj_bytes % sizeof(struct etch_obj) || (imv & 3) || (obj & 3))
-		return 0;
-	if (imv_bytes && !range_has(m, imv, imv_bytes, PROT_READ))
-		return 0;
-	if (obj_bytes && !range_has(m, obj, obj_bytes, PROT_READ))
-		return 0;
-	m->imv = (const struct etch_imv *)(uintptr_t)imv;
-	m->imv_count = imv_bytes / sizeof(struct etch_imv);
-	m->obj = (const struct etch_obj *)(uintptr_t)obj;
-	m->obj_count = obj_bytes / sizeof(struct etch_obj);
-	return m->imv_count <= UINT32_MAX && m->obj_count <= RECORDS_MOST;
+	*count = 0;
+	if (bytes % each || (at & 3) || bytes / each > UINT32_MAX)
+		return NULL;
+	if (bytes && !range_has(m, at, bytes, PROT_READ))
+		return NULL;
+	*count = bytes / each;
+	return (const void *)(uintptr_t)at;
+}
+
+/* The range that a descriptor's field gives, by its distance and a count. */
+static int table_moved(struct bounds *b, const int64_t *field, uint64_t count, size_t each)
+{
+	b->start = (uint64_t)(uintptr_t)field + (uint64_t)*field;
+	b->stop = b->start + count * each;
+	return count <= UINT32_MAX && b->stop >= b->start;
 }
 
 int table_locate(struct module *m, const struct module_arguments *args)
 {
 	const struct etch_module *d = args->desc;
+	struct bounds table[4] = {args->imv, args->pv, args->obj, args->native};
+	static const size_t each[4] = {sizeof(struct etch_imv), sizeof(struct etch_imv), sizeof(struct etch_obj),
+	                               sizeof(struct etch_native)};
+	const void *at[4];
+	size_t count[4];
 
 	if (!range_has(m, (uint64_t)(uintptr_t)d, sizeof(*d), PROT_READ) || ((uintptr_t)d & 7))
 		return 0;
 	if (!etch_module_valid(d))
 		return 0;
 	m->linked = !!(d->flags & ETCH_MODULE_LINKED);
-	if (d->flags & ETCH_MODULE_MOVED) {
-		if (d->imv_count > UINT32_MAX || d->obj_count > UINT32_MAX)
-			return 0;
-		return table_place(m, (uint64_t)(uintptr_t)&d->imv + (uint64_t)d->imv,
-		                   d->imv_count * sizeof(struct etch_imv),
-		                   (uint64_t)(uintptr_t)&d->obj + (uint64_t)d->obj,
-		                   d->obj_count * sizeof(struct etch_obj));
-	}
-	if (args->imv_stop < args->imv_start || args->obj_stop < args->obj_start)
+	if ((d->flags & ETCH_MODULE_MOVED) && (!table_moved(&table[0], &d->imv, d->imv_count, each[0]) ||
+	                                       !table_moved(&table[1], &d->pv, d->pv_count, each[1]) ||
+	                                       !table_moved(&table[2], &d->obj, d->obj_count, each[2])))
 		return 0;
-	return table_place(m, args->imv_start, args->imv_stop - args->imv_start, args->obj_start,
-	                   args->obj_stop - args->obj_start);
+	for (int i = 0; i < 4; i++) {
+		if (table[i].stop < table[i].start)
+			return 0;
+		at[i] = table_place(m, table[i].start, table[i].stop - table[i].start, each[i], &count[i]);
+		if (table[i].stop != table[i].start && !count[i])
+			return 0;
+	}
+	m->sites[SITES_LOAD].entry = at[0];
+	m->sites[SITES_LOAD].count = count[0];
+	m->sites[SITES_CALL].entry = at[1];
+	m->sites[SITES_CALL].count = count[1];
+	m->obj = at[2];
+	m->obj_count = count[2];
+	m->native = at[3];
+	m->native_count = count[3];
+	return m->obj_count <= RECORDS_MOST;
 }
 
-int table_site_ok(const struct module *m, const struct etch_imv *e)
+int table_site_ok(const struct module *m, const struct etch_imv *e, int call)
 {
 	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 
-	if (!etch_imv_valid(e))
+	if (!(call ? etch_pv_valid(e) : etch_imv_valid(e)))
 		return 0;
 	if (e->form == ETCH_FORM_NONE)
 		return 1;
@@ -88,7 +106,17 @@ int table_site_ok(const struct module *m, const struct etch_imv *e)
 		return 0;
 	if (e->flags & ETCH_IMV_GOT)
 		return !(at & 7) && range_has(m, at, 8, PROT_READ);
-	return range_has(m, at, etch_form_size(e->form), PROT_READ);
+	return range_has(m, at, site_size(e), PROT_READ);
+}
+
+/* A function and, with the return behind it, its sequence. */
+int table_native_ok(const struct module *m, const struct etch_native *n)
+{
+	uint64_t func = etch_ref((uint64_t)(uintptr_t)&n->func, n->func);
+	uint64_t code = etch_ref((uint64_t)(uintptr_t)&n->code, n->code);
+
+	return etch_native_valid(n) && range_has(m, func, 1, PROT_READ | PROT_EXEC) &&
+	       range_has(m, code, n->len + 1u, PROT_READ | PROT_EXEC);
 }
 
 int table_object_ok(const struct module *m, const struct etch_obj *o)
@@ -107,16 +135,16 @@ int table_object_ok(const struct module *m, const struct etch_obj *o)
 	return !(o->flags & ETCH_OBJ_GOT) || (!(at & 7) && range_has(m, at, 8, PROT_READ));
 }
 
-int table_linked_ok(const struct module *m)
+static int sites_linked_ok(const struct module *m, const struct sites *s, int call)
 {
 	const struct etch_imv *before = NULL;
 	uint64_t site, at, site_before = 0, at_before = 0;
 	int empty = 0;
 
-	for (size_t i = 0; i < m->imv_count; i++) {
-		const struct etch_imv *e = &m->imv[i];
+	for (size_t i = 0; i < s->count; i++) {
+		const struct etch_imv *e = &s->entry[i];
 
-		if (!table_site_ok(m, e))
+		if (!table_site_ok(m, e, call))
 			return 0;
 		if (e->form == ETCH_FORM_NONE) {
 			empty = 1;
@@ -138,4 +166,9 @@ int table_linked_ok(const struct module *m)
 		at_before = at;
 	}
 	return 1;
+}
+
+int table_linked_ok(const struct module *m)
+{
+	return sites_linked_ok(m, &m->sites[SITES_LOAD], 0) && sites_linked_ok(m, &m->sites[SITES_CALL], 1);
 }

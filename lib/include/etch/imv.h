@@ -66,6 +66,7 @@ enum etch_error {
 	ETCH_ENOSYNC = 6,    /* membarrier(2) cannot synchronize the other threads (seccomp, old kernel) */
 	ETCH_ENOMEM = 7,     /* out of memory for the work list, or out of mappings */
 	ETCH_EFORMAT = 8,    /* a table of a loaded module is malformed or of another version */
+	ETCH_ETHREADS = 9,   /* a site can only be changed while the process has one thread (etch_seal) */
 };
 
 /* The English sentence for an etch_error. Static storage, never null, async-signal-safe. */
@@ -224,9 +225,22 @@ const char *etch_strerror(int error);
  */
 #define etch_release(p, size) etch_release_bytes(ETCH_ADDR(*(p)), (size))
 
+/*
+ * etch_seal(&object, sizeof object): etch_sync, and arms also the sites that cannot
+ * be changed while threads run: those that cross an 8-byte boundary, and calls in
+ * whose place more than one instruction is to stand (etch/pv.h). For the end of a
+ * program's set-up, before it makes threads: ETCH_ETHREADS if there are others now.
+ * From then on a set, an etch_sync or an etch_release of these objects that would
+ * have to change such a site returns ETCH_ETHREADS while the process has other
+ * threads, and changes nothing. etch_release ends it. Threads of other processes that
+ * share this one's memory (vfork, CLONE_VM) are not counted.
+ */
+#define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
+
 /* The functions behind them; addresses as given by ETCH_ADDR. */
 int etch_set_bytes(void *object, const void *value, size_t size);
 int etch_sync_bytes(const void *object, size_t size);
+int etch_seal_bytes(const void *object, size_t size);
 int etch_release_bytes(const void *object, size_t size);
 
 /*
@@ -280,6 +294,12 @@ struct etch_info {
 	unsigned long armed_objects;
 	unsigned long patched_at_start; /* sites patched by libetch while loading modules */
 	unsigned long readonly_pages;   /* pages of etched objects that are read-only now */
+	unsigned long calls;          /* entries of the modules' __pv_sites tables: calls and tail jumps */
+	unsigned long calls_direct;   /* of those, direct calls and jumps now */
+	unsigned long calls_inline;   /* of those, a nop, a return or a function's instructions now */
+	unsigned long calls_indirect; /* of those, indirect now */
+	unsigned long calls_fixed;    /* of those: can never be patched live (they cross an 8-byte word) */
+	unsigned long sealed_objects; /* etched objects under etch_seal */
 };
 /* 0; ETCH_EINVAL; ETCH_EFORMAT where a malformed module is ignored (the counts
  * are those of all others). */
@@ -288,10 +308,15 @@ int etch_info(struct etch_info *info);
 /* ---- what the compiler's output carries ---------------------------------- */
 
 /*
- * Called by the constructor below. Not for users. The last four are the bounds
- * of the module's sections `etched` and `etched_imv`, null where it has none: a
- * set inside them is lawful, and a plain store, also where no tool has been.
+ * Called by the constructor below. Not for users. Bounds of the module's sections,
+ * in the order __imv, __etch_obj, etched, etched_imv, __pv_sites, __pv_native, null
+ * where it has none. A set inside etched and etched_imv is lawful, and a plain store,
+ * also where no tool has been. Older modules call v1, which knows the first four.
  */
+struct etch_bounds {
+	const void *start, *stop;
+};
+void etch_module_load_v2(const struct etch_module *module, const struct etch_bounds *bounds, unsigned count);
 void etch_module_load_v1(const struct etch_module *module,
                          const void *imv_start, const void *imv_stop,
                          const void *obj_start, const void *obj_stop,
@@ -308,10 +333,16 @@ extern const char etch_imv_start_[] __asm__("__start___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_imv_stop_[] __asm__("__stop___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_start_[] __asm__("__start___etch_obj") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_stop_[] __asm__("__stop___etch_obj") ETCH_HIDDEN_WEAK_;
+extern const char etch_pv_start_[] __asm__("__start___pv_sites") ETCH_HIDDEN_WEAK_;
+extern const char etch_pv_stop_[] __asm__("__stop___pv_sites") ETCH_HIDDEN_WEAK_;
+extern const char etch_native_start_[] __asm__("__start___pv_native") ETCH_HIDDEN_WEAK_;
+extern const char etch_native_stop_[] __asm__("__stop___pv_native") ETCH_HIDDEN_WEAK_;
 /* Once more, for gcc 12 forgets the visibility of a weak declaration that it does not
  * see defined: a module without sites would then be given another module's table. */
 __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
-        ".hidden __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj");
+        ".hidden __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
+        ".weak __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native\n\t"
+        ".hidden __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native");
 /* Bounds of the etched sections; null where the module has no such section. Through
  * the GOT, since they may be undefined, and marked lawful as in ETCH_ADDR: the
  * first object's address does not escape here. */
@@ -339,10 +370,13 @@ __attribute__((used)) const struct etch_module etch_module_ = {
 ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void);
 void etch_module_ctor_(void)
 {
-	etch_module_load_v1(&etch_module_, etch_imv_start_, etch_imv_stop_,
-	                    etch_obj_start_, etch_obj_stop_,
-	                    ETCH_BOUND_("__start_etched"), ETCH_BOUND_("__stop_etched"),
-	                    ETCH_BOUND_("__start_etched_imv"), ETCH_BOUND_("__stop_etched_imv"));
+	const struct etch_bounds bounds[] = {
+		{etch_imv_start_, etch_imv_stop_}, {etch_obj_start_, etch_obj_stop_},
+		{ETCH_BOUND_("__start_etched"), ETCH_BOUND_("__stop_etched")},
+		{ETCH_BOUND_("__start_etched_imv"), ETCH_BOUND_("__stop_etched_imv")},
+		{etch_pv_start_, etch_pv_stop_}, {etch_native_start_, etch_native_stop_}};
+
+	etch_module_load_v2(&etch_module_, bounds, sizeof(bounds) / sizeof(bounds[0]));
 }
 ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void);
 void etch_module_dtor_(void)
