@@ -105,6 +105,42 @@ bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr)
 	return same;
 }
 
+static bool same_operand(const cs_x86_op *x, const cs_x86_op *y)
+{
+	if (x->type != y->type || x->size != y->size)
+		return false;
+	switch (x->type) {
+	case X86_OP_REG:
+		return x->reg == y->reg;
+	case X86_OP_IMM:
+		return x->imm == y->imm;
+	case X86_OP_MEM:
+		return x->mem.base == y->mem.base && x->mem.index == y->mem.index && x->mem.scale == y->mem.scale &&
+		       x->mem.disp == y->mem.disp &&
+		       (x->mem.segment == X86_REG_FS) == (y->mem.segment == X86_REG_FS) &&
+		       (x->mem.segment == X86_REG_GS) == (y->mem.segment == X86_REG_GS);
+	default:
+		return false;
+	}
+}
+
+bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, unsigned b_len)
+{
+	cs_insn *x, *y;
+	size_t n = cs_disasm(handle(), a, a_len, 0, 1, &x), m = cs_disasm(handle(), b, b_len, 0, 1, &y);
+	bool same = n && m && x->size == a_len && y->size == b_len && x->id == y->id &&
+	            x->detail->x86.op_count == y->detail->x86.op_count;
+	int i;
+
+	for (i = 0; same && i < x->detail->x86.op_count; i++)
+		same = same_operand(&x->detail->x86.operands[i], &y->detail->x86.operands[i]);
+	if (n)
+		cs_free(x, n);
+	if (m)
+		cs_free(y, m);
+	return same;
+}
+
 void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size)
 {
 	cs_insn *c;

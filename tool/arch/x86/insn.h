@@ -84,6 +84,17 @@ bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, c
 /* The second decoder sees one instruction of exactly len bytes here. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
 
+/* The second decoder sees the same operation on the same operands in both, each of
+ * exactly its length; segments other than fs and gs do not count. */
+bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, unsigned b_len);
+
+/*
+ * May a sequence of `len` bytes stand in a call's place (PV_NATIVE)? Null, or why
+ * not, a phrase for people. *one: it is at most one instruction, which 0x2e prefixes
+ * may pad to any length of a call site.
+ */
+const char *insn_native_check(const uint8_t *bytes, unsigned len, bool *one);
+
 /* Disassembly for people (Capstone, AT&T syntax), "mov 0x10(%rip), %eax". */
 void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
 
