@@ -5,8 +5,7 @@
 
 #include "code/frames.h"
 #include "report/listing.h"
-#include "site/site.h"
-#include "table/linked_tables.h"
+#include "site/bake.h"
 
 /* A file and its sites. */
 struct view {
@@ -14,13 +13,23 @@ struct view {
 	struct elf_file file;
 	struct linked_tables tables; /* linked files */
 	struct scan scan;
-	uint64_t *baked; /* addresses of the sites that are immediates, sorted */
+	struct targets targets;  /* linked files */
+	uint64_t *baked;         /* addresses of the sites that are not as the compiler wrote them, sorted */
 	size_t baked_count;
+	struct view_slot *slots; /* object files: by section, then address */
+	size_t slot_count;
 };
 
 int view_load(struct view *v, const char *path, struct error *e);
 void view_free(struct view *v);
-bool view_is_baked(const struct view *v, const struct site *s);
+/* Does something else stand at a place than what the compiler wrote? */
+bool view_is_baked(const struct view *v, uint64_t addr);
+/* What stands there: "load", "immediate"; "indirect", "direct", "nop", "mov", "body"; "-". */
+const char *view_state(const struct view *v, const struct site *s);
+/* Where a call's slot leads from the start: a function, "null"; "-" where that is not known. */
+void view_target(const struct view *v, const struct site *s, char *out, size_t size);
+/* "mov32", "call-rip"; "-" for a site without a form. */
+void site_form_name(const struct etch_imv *entry, char *out, size_t size);
 const char *file_kind(const struct elf_file *f);
 
 /* The unwind rows of a file: those of its table, or made from its code. */

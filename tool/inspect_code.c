@@ -5,7 +5,6 @@
 #include "code/func.h"
 #include "elf/lines.h"
 #include "inspect.h"
-#include "site/bake.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,11 +46,34 @@ static const struct row *row_at(const struct row_list *rows, uint64_t addr, size
 	return *next ? &rows->rows[*next - 1] : NULL;
 }
 
+/* "immediate of limits+8: mov32, live", "direct call by ops+8 to run: call-rip, live" */
+static void site_say(const struct view *v, const struct site *s, char *out, size_t size)
+{
+	static const char *const kinds[] = {"load", "call", "store", "escape"};
+	const char *name = v->scan.objects.list[s->object].name, *why;
+	char form[32] = "", off[32] = "", target[256] = "";
+	bool live;
+
+	if (s->off_known && s->off)
+		snprintf(off, sizeof(off), "%+" PRId64, s->off);
+	if (!site_kind_is_patched(s->kind)) {
+		snprintf(out, size, "%s of %s%s", kinds[s->kind], name, off);
+		return;
+	}
+	live = site_is_live(&v->scan, s, &why);
+	if (!s->reason)
+		site_form_name(&s->entry, form, sizeof(form));
+	else
+		snprintf(form, sizeof(form), "%s", s->kind == SITE_LOAD ? "no immediate form" : "no form");
+	if (s->kind == SITE_CALL)
+		view_target(v, s, target, sizeof(target));
+	snprintf(out, size, "%s%s %s %s%s%s%s: %s, %s%s", view_state(v, s), s->kind == SITE_CALL ? " call" : "",
+	         s->kind == SITE_CALL ? "by" : "of", name, off, target[0] && target[0] != '-' ? " to " : "",
+	         target[0] != '-' ? target : "", form, live ? "live" : "not live: ", live ? "" : why);
+}
+
 static void site_text(const struct view *v, uint32_t section, uint64_t addr, char *out, size_t size)
 {
-	static const char *const kinds[] = {"load", "store", "escape"};
-	char form[32] = "no immediate form", off[32] = "";
-	const char *why;
 	size_t i;
 
 	snprintf(out, size, "-");
@@ -60,17 +82,7 @@ static void site_text(const struct view *v, uint32_t section, uint64_t addr, cha
 
 		if (s->addr != addr || s->section != section || s->in_data)
 			continue;
-		if (s->off_known && s->off)
-			snprintf(off, sizeof(off), "%+" PRId64, s->off);
-		if (s->kind == SITE_LOAD && !s->reason)
-			insn_form_name(s->entry.form, form, sizeof(form));
-		if (s->kind == SITE_LOAD)
-			snprintf(out, size, "%s of %s%s: %s, %s%s", view_is_baked(v, s) ? "immediate" : "load",
-			         v->scan.objects.list[s->object].name, off, form,
-			         site_is_live(&v->scan, s, &why) ? "live" : "not live: ",
-			         site_is_live(&v->scan, s, &why) ? "" : why);
-		else
-			snprintf(out, size, "%s of %s%s", kinds[s->kind], v->scan.objects.list[s->object].name, off);
+		site_say(v, s, out, size);
 		return;
 	}
 }
@@ -109,7 +121,7 @@ static void code_list(const struct elf_file *f, const struct view *v, const stru
 		uint64_t offset = addr - (c->addr - base);
 		const uint8_t *bytes = c->bytes + offset;
 		const struct row *row = row_at(&u->rows, base + addr, &hint);
-		char text[160], source[256], site[256];
+		char text[160], source[256], site[600];
 		struct insn in;
 		bool good = insn_decode(bytes, end - addr, addr, &in);
 		unsigned len = good ? in.len : 1;

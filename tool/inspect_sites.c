@@ -3,7 +3,6 @@
 #include "arch/x86/insn.h"
 #include "elf/lines.h"
 #include "inspect.h"
-#include "site/bake.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,24 +10,41 @@
 static const struct column site_columns[] = {
 	{"address", false, false}, {"length", true, false}, {"kind", false, false}, {"object", false, false},
 	{"offset", true, false},   {"size", true, false},   {"form", false, false}, {"live", false, false},
-	{"state", false, true},    {"function", false, true}, {"source", false, true},
+	{"state", false, true},    {"target", false, true}, {"function", false, true}, {"source", false, true},
 };
+
+/* "call", and "jmp" for a tail call; of one without a form the bytes tell. */
+static const char *kind_name(const struct view *v, const struct site *s)
+{
+	static const char *const names[] = {"load", "call", "store", "escape"};
+	const struct elf_section *x = &v->file.sections[s->section];
+	uint64_t at = s->addr - (elf_is_object(&v->file) ? 0 : x->sh.sh_addr);
+	struct insn in;
+
+	if (s->kind != SITE_CALL || s->entry.form == ETCH_FORM_CALL)
+		return names[s->kind];
+	if (s->entry.form == ETCH_FORM_JMP)
+		return "jmp";
+	return x->data && at < x->sh.sh_size && insn_decode(x->data + at, x->sh.sh_size - at, s->addr, &in) &&
+	       in.flow == FLOW_JUMP_IND ? "jmp" : "call";
+}
 
 static void sites_list(const struct view *v, struct listing *l)
 {
-	static const char *const kinds[] = {"load", "call", "store", "escape"};
 	struct lines *lines = v->scan.site_count ? lines_open(&v->file) : NULL;
 	size_t i;
 
 	listing_init(l, site_columns, sizeof(site_columns) / sizeof(site_columns[0]));
 	for (i = 0; i < v->scan.site_count; i++) {
 		const struct site *s = &v->scan.sites[i];
-		char form[32] = "-", where[256], source[256];
-		const char *why;
-		bool live = s->kind == SITE_LOAD && site_is_live(&v->scan, s, &why);
+		bool patched = site_kind_is_patched(s->kind);
+		char form[32] = "-", where[256], source[256], target[256];
+		const char *why = "";
+		bool live = patched && site_is_live(&v->scan, s, &why);
 
-		if (s->kind == SITE_LOAD && !s->reason)
-			insn_form_name(s->entry.form, form, sizeof(form));
+		if (patched && !s->reason)
+			site_form_name(&s->entry, form, sizeof(form));
+		view_target(v, s, target, sizeof(target));
 		elf_describe(&v->file, s->section, s->addr, where, sizeof(where));
 		if (s->in_data)
 			snprintf(source, sizeof(source), "-");
@@ -36,7 +52,7 @@ static void sites_list(const struct view *v, struct listing *l)
 			lines_find(lines, s->section, s->addr, source, sizeof(source));
 		listing_add(l, "%" PRIx64, s->addr);
 		listing_add(l, "%u", s->len);
-		listing_add(l, "%s", kinds[s->kind]);
+		listing_add(l, "%s", kind_name(v, s));
 		listing_add(l, "%s", v->scan.objects.list[s->object].name);
 		if (s->off_known)
 			listing_add(l, "%" PRId64, s->off);
@@ -47,12 +63,13 @@ static void sites_list(const struct view *v, struct listing *l)
 		else
 			listing_add(l, "%u", s->size);
 		listing_add(l, "%s", form);
-		if (s->kind == SITE_LOAD)
+		if (patched)
 			listing_add(l, live ? "yes" : "no: %s", live ? "" : why);
 		else
 			listing_add(l, s->kind == SITE_STORE ? "no: a plain store" :
 			            s->in_data ? "no: a data word holds the address" : "no: takes the address");
-		listing_add(l, "%s", view_is_baked(v, s) ? "immediate" : s->kind == SITE_LOAD ? "load" : "-");
+		listing_add(l, "%s", view_state(v, s));
+		listing_add(l, "%s", target);
 		listing_add(l, "%s", where);
 		listing_add(l, "%s", source);
 	}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect summary: how many sites, what is armed, what stayed a load and why; how
- * large the unwind table is and what it covers. */
+/* etch inspect summary: how many sites, what is armed, what stayed a load or an indirect
+ * call and why; how large the unwind table is and what it covers. */
 #include "inspect.h"
-#include "site/bake.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +13,18 @@ struct tally {
 	size_t count;
 };
 
-struct counts {
-	size_t loads, sites, live, baked, stores, escapes;
-	struct tally kept[64]; /* loads that stay loads, by reason */
+/* Loads, or calls. */
+struct tallies {
+	size_t all, sites, live;
+	struct tally kept[64]; /* those that stay as they are, by reason */
 	size_t kept_count;
+};
+
+struct counts {
+	struct tallies loads, calls;
+	size_t immediates, stores, escapes;
+	struct tally states[8]; /* of the calls that are sites: "direct" and so on */
+	size_t state_count;
 };
 
 static int tally_order(const void *a, const void *b)
@@ -27,47 +34,55 @@ static int tally_order(const void *a, const void *b)
 	return x->count != y->count ? (x->count > y->count ? -1 : 1) : strcmp(x->what, y->what);
 }
 
-static void tally_add(struct counts *c, const char *what)
+static void tally_add(struct tally *list, size_t room, size_t *count, const char *what)
 {
 	size_t i;
 
-	for (i = 0; i < c->kept_count; i++)
-		if (!strcmp(c->kept[i].what, what))
+	for (i = 0; i < *count; i++)
+		if (!strcmp(list[i].what, what))
 			break;
-	if (i == sizeof(c->kept) / sizeof(c->kept[0]))
+	if (i == room)
 		return;
-	if (i == c->kept_count)
-		c->kept[c->kept_count++] = (struct tally){what, 0};
-	c->kept[i].count++;
+	if (i == *count)
+		list[(*count)++] = (struct tally){what, 0};
+	list[i].count++;
 }
 
 static void count(const struct view *v, struct counts *c)
 {
+	static const char *const states[] = {"direct", "nop", "mov", "body", "indirect"};
 	size_t i;
 
 	memset(c, 0, sizeof(*c));
+	for (i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		c->states[c->state_count++] = (struct tally){states[i], 0};
 	for (i = 0; i < v->scan.site_count; i++) {
 		const struct site *s = &v->scan.sites[i];
+		struct tallies *t = s->kind == SITE_LOAD ? &c->loads : &c->calls;
 		const char *why;
 
 		c->stores += s->kind == SITE_STORE;
 		c->escapes += s->kind == SITE_ESCAPE;
-		if (s->kind != SITE_LOAD)
+		if (!site_kind_is_patched(s->kind))
 			continue;
-		c->loads++;
-		c->sites += !s->reason;
-		c->baked += view_is_baked(v, s);
+		t->all++;
+		t->sites += !s->reason;
 		if (site_is_live(&v->scan, s, &why))
-			c->live++;
+			t->live++;
 		else
-			tally_add(c, why);
+			tally_add(t->kept, sizeof(t->kept) / sizeof(t->kept[0]), &t->kept_count, why);
+		if (s->kind == SITE_LOAD)
+			c->immediates += view_is_baked(v, s->addr);
+		else if (!s->reason)
+			tally_add(c->states, sizeof(c->states) / sizeof(c->states[0]), &c->state_count, view_state(v, s));
 	}
-	qsort(c->kept, c->kept_count, sizeof(c->kept[0]), tally_order);
+	qsort(c->loads.kept, c->loads.kept_count, sizeof(c->loads.kept[0]), tally_order);
+	qsort(c->calls.kept, c->calls.kept_count, sizeof(c->calls.kept[0]), tally_order);
 }
 
 static const struct column object_columns[] = {
-	{"object", false, false}, {"size", true, false},    {"loads", true, false}, {"live", true, false},
-	{"armed", false, false},  {"because", false, false},
+	{"object", false, false}, {"size", true, false},  {"loads", true, false},      {"live", true, false},
+	{"calls", true, false},   {"live_calls", true, false}, {"armed", false, false}, {"because", false, false},
 };
 
 static void objects_list(const struct view *v, struct listing *l)
@@ -78,24 +93,26 @@ static void objects_list(const struct view *v, struct listing *l)
 	listing_init(l, object_columns, sizeof(object_columns) / sizeof(object_columns[0]));
 	for (i = 0; i < v->scan.objects.count; i++) {
 		const struct object *o = &v->scan.objects.list[i];
-		size_t loads = 0, live = 0;
+		size_t all[2] = {0, 0}, live[2] = {0, 0}; /* loads, calls */
 		const char *why;
 
 		for (k = 0; k < v->scan.site_count; k++) {
 			const struct site *s = &v->scan.sites[k];
 
-			if (s->object != (int32_t)i || s->kind != SITE_LOAD)
+			if (s->object != (int32_t)i || !site_kind_is_patched(s->kind))
 				continue;
-			loads++;
-			live += site_is_live(&v->scan, s, &why);
+			all[s->kind == SITE_CALL]++;
+			live[s->kind == SITE_CALL] += site_is_live(&v->scan, s, &why);
 		}
 		listing_add(l, "%s", o->name);
 		if (o->section)
 			listing_add(l, "%" PRIu64, o->size);
 		else
 			listing_add(l, "-");
-		listing_add(l, "%zu", loads);
-		listing_add(l, "%zu", live);
+		listing_add(l, "%zu", all[0]);
+		listing_add(l, "%zu", live[0]);
+		listing_add(l, "%zu", all[1]);
+		listing_add(l, "%zu", live[1]);
 		if (linked)
 			listing_add(l, !o->armed ? "no" : v->tables.flags & ETCH_MODULE_LINKED ? "yes" : "at start-up");
 		else
@@ -209,10 +226,25 @@ static void unwind_tsv(const struct unwind_view *u, const struct unwind_counts *
 
 /* ---- all of it ------------------------------------------------------------- */
 
+static struct json_object *kept_json(const struct tallies *t)
+{
+	struct json_object *list = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < t->kept_count; i++) {
+		struct json_object *k = json_object_new_object();
+
+		json_object_object_add(k, "why", json_object_new_string(t->kept[i].what));
+		json_object_object_add(k, "count", json_object_new_int64((int64_t)t->kept[i].count));
+		json_object_array_add(list, k);
+	}
+	return list;
+}
+
 static void summary_json(const struct view *v, const struct counts *c, const struct listing *objects,
                          struct json_object *unwind)
 {
-	struct json_object *o = json_object_new_object(), *kept = json_object_new_array();
+	struct json_object *o = json_object_new_object(), *states = json_object_new_object();
 	size_t i;
 
 	json_object_object_add(o, "file", json_name(v->path));
@@ -221,48 +253,71 @@ static void summary_json(const struct view *v, const struct counts *c, const str
 	                       json_object_new_boolean((v->tables.flags & ETCH_MODULE_LINKED) != 0 ||
 	                                               (elf_is_object(&v->file) &&
 	                                                elf_section_find(&v->file, ETCH_SEC_OBJ, 1))));
-	json_object_object_add(o, "loads", json_object_new_int64((int64_t)c->loads));
-	json_object_object_add(o, "sites", json_object_new_int64((int64_t)c->sites));
-	json_object_object_add(o, "live", json_object_new_int64((int64_t)c->live));
-	json_object_object_add(o, "immediates", json_object_new_int64((int64_t)c->baked));
+	json_object_object_add(o, "loads", json_object_new_int64((int64_t)c->loads.all));
+	json_object_object_add(o, "sites", json_object_new_int64((int64_t)c->loads.sites));
+	json_object_object_add(o, "live", json_object_new_int64((int64_t)c->loads.live));
+	json_object_object_add(o, "immediates", json_object_new_int64((int64_t)c->immediates));
+	json_object_object_add(o, "calls", json_object_new_int64((int64_t)c->calls.all));
+	json_object_object_add(o, "call_sites", json_object_new_int64((int64_t)c->calls.sites));
+	json_object_object_add(o, "live_calls", json_object_new_int64((int64_t)c->calls.live));
+	for (i = 0; i < c->state_count; i++)
+		json_object_object_add(states, c->states[i].what, json_object_new_int64((int64_t)c->states[i].count));
+	json_object_object_add(o, "call_states", states);
 	json_object_object_add(o, "stores", json_object_new_int64((int64_t)c->stores));
 	json_object_object_add(o, "escapes", json_object_new_int64((int64_t)c->escapes));
 	json_object_object_add(o, "bytes_per_site", json_object_new_int64(sizeof(struct etch_imv)));
-	for (i = 0; i < c->kept_count; i++) {
-		struct json_object *k = json_object_new_object();
-
-		json_object_object_add(k, "why", json_object_new_string(c->kept[i].what));
-		json_object_object_add(k, "count", json_object_new_int64((int64_t)c->kept[i].count));
-		json_object_array_add(kept, k);
-	}
-	json_object_object_add(o, "stay_loads", kept);
+	json_object_object_add(o, "stay_loads", kept_json(&c->loads));
+	json_object_object_add(o, "stay_calls", kept_json(&c->calls));
 	json_object_object_add(o, "objects", listing_json(objects));
 	json_object_object_add(o, "functions_undecoded", json_object_new_int64((int64_t)v->scan.undecoded));
 	json_object_object_add(o, "unwind", unwind);
 	json_print(o);
 }
 
+static void kept_text(const struct tallies *t, const char *what)
+{
+	size_t i;
+
+	if (t->kept_count)
+		printf("  %s\n", what);
+	for (i = 0; i < t->kept_count; i++)
+		printf("    %6zu  %s\n", t->kept[i].count, t->kept[i].what);
+}
+
+static void calls_text(const struct view *v, const struct counts *c)
+{
+	size_t i;
+
+	printf("  %zu calls through function pointers of etched objects: %zu are sites", c->calls.all, c->calls.sites);
+	if (!elf_is_object(&v->file)) {
+		printf(", %zu of them can be patched live;", c->calls.live);
+		for (i = 0; i < c->state_count; i++)
+			printf("%s %zu %s", i ? "," : "", c->states[i].count, c->states[i].what);
+	}
+	putchar('\n');
+}
+
 static void summary_text(const struct view *v, const struct counts *c, const struct listing *objects)
 {
 	bool linked = !elf_is_object(&v->file);
-	size_t i;
 
 	if (!v->scan.objects.count) {
 		printf("  no etched object (mark one with ETCHED or DEFINE_IMV of <etch/imv.h>)\n");
 		return;
 	}
-	printf("  %zu loads of etched objects: %zu have an immediate form", c->loads, c->sites);
+	printf("  %zu loads of etched objects: %zu have an immediate form", c->loads.all, c->loads.sites);
 	if (linked)
-		printf(", %zu of them can be patched live, %zu are immediates now", c->live, c->baked);
-	printf("\n  %zu plain stores, %zu escapes of an address\n", c->stores, c->escapes);
+		printf(", %zu of them can be patched live, %zu are immediates now", c->loads.live, c->immediates);
+	putchar('\n');
+	if (c->calls.all)
+		calls_text(v, c);
+	printf("  %zu plain stores, %zu escapes of an address\n", c->stores, c->escapes);
 	if (linked)
 		printf("  table: %zu bytes a site, %" PRIu64 " bytes in all%s\n", sizeof(struct etch_imv),
-		       v->tables.imv_room * sizeof(struct etch_imv),
+		       (v->tables.imv_room + v->tables.pv_room) * sizeof(struct etch_imv),
 		       v->tables.flags & ETCH_MODULE_LINKED ? "" : "; the link step has not run");
-	if (c->kept_count)
-		printf("  loads that stay loads, and why:\n");
-	for (i = 0; i < c->kept_count; i++)
-		printf("    %6zu  %s\n", c->kept[i].count, c->kept[i].what);
+	kept_text(&c->loads, "loads that stay loads, and why:");
+	kept_text(&c->calls, "calls that stay indirect while threads run, and why:");
 	putchar('\n');
 	listing_print(objects, FORMAT_TEXT);
 }
@@ -273,10 +328,15 @@ static void summary_tsv(const struct view *v, const struct counts *c)
 
 	printf("key\tvalue\nfile\t%s\nkind\t%s\nloads\t%zu\nsites\t%zu\nlive\t%zu\nimmediates\t%zu\nstores\t%zu\n"
 	       "escapes\t%zu\nbytes_per_site\t%zu\n",
-	       v->path, file_kind(&v->file), c->loads, c->sites, c->live, c->baked, c->stores, c->escapes,
-	       sizeof(struct etch_imv));
-	for (i = 0; i < c->kept_count; i++)
-		printf("stay_load: %s\t%zu\n", c->kept[i].what, c->kept[i].count);
+	       v->path, file_kind(&v->file), c->loads.all, c->loads.sites, c->loads.live, c->immediates, c->stores,
+	       c->escapes, sizeof(struct etch_imv));
+	for (i = 0; i < c->loads.kept_count; i++)
+		printf("stay_load: %s\t%zu\n", c->loads.kept[i].what, c->loads.kept[i].count);
+	printf("calls\t%zu\ncall_sites\t%zu\nlive_calls\t%zu\n", c->calls.all, c->calls.sites, c->calls.live);
+	for (i = 0; i < c->state_count; i++)
+		printf("call_state: %s\t%zu\n", c->states[i].what, c->states[i].count);
+	for (i = 0; i < c->calls.kept_count; i++)
+		printf("stay_call: %s\t%zu\n", c->calls.kept[i].what, c->calls.kept[i].count);
 }
 
 void show_summary(const struct view *v, const struct unwind_view *u, enum format format)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect tables: the entries of __imv and __etch_obj of a linked file. */
-#include "arch/x86/insn.h"
+/* etch inspect tables: the entries of __imv, __pv_sites, __etch_obj and __pv_native of a
+ * linked file. */
 #include "inspect.h"
 
-#include <etch/forms.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,14 @@
 static const struct column imv_columns[] = {
 	{"site", false, false}, {"refers", false, false}, {"form", false, false},   {"register", true, false},
 	{"base", true, false},  {"length", true, false},  {"address", false, false}, {"flags", false, false},
+};
+static const struct column pv_columns[] = {
+	{"site", false, false},  {"refers", false, false}, {"form", false, false},  {"register", true, false},
+	{"offset", true, false}, {"length", true, false},  {"flags", false, false},
+};
+static const struct column native_columns[] = {
+	{"function", false, false}, {"code", false, false}, {"length", true, false}, {"flags", false, false},
+	{"name", false, false},
 };
 static const struct column obj_columns[] = {
 	{"kind", false, false}, {"address", false, false}, {"size", true, false},
@@ -25,11 +32,10 @@ static void imv_list(const struct view *v, struct listing *l)
 	listing_init(l, imv_columns, sizeof(imv_columns) / sizeof(imv_columns[0]));
 	for (i = 0; i < v->tables.imv_count; i++) {
 		const struct imv_row *r = &v->tables.imv[i];
-		struct site key = {.addr = r->site};
-		bool baked = view_is_baked(v, &key), got = r->entry.flags & ETCH_IMV_GOT;
+		bool baked = view_is_baked(v, r->site), got = r->entry.flags & ETCH_IMV_GOT;
 		char form[32];
 
-		insn_form_name(r->entry.form, form, sizeof(form));
+		site_form_name(&r->entry, form, sizeof(form));
 		listing_add(l, "%" PRIx64, r->site);
 		listing_add(l, "%" PRIx64, r->obj);
 		listing_add(l, "%s", form);
@@ -41,6 +47,58 @@ static void imv_list(const struct view *v, struct listing *l)
 		listing_add(l, "%u", etch_imv_len(&r->entry));
 		listing_add(l, "%s", addressing[etch_imv_addressing(&r->entry)]);
 		listing_add(l, "%s", baked && got ? "baked,got" : baked ? "baked" : got ? "got" : "-");
+	}
+}
+
+static void pv_list(const struct view *v, struct listing *l)
+{
+	size_t i;
+
+	listing_init(l, pv_columns, sizeof(pv_columns) / sizeof(pv_columns[0]));
+	for (i = 0; i < v->tables.pv_count; i++) {
+		const struct imv_row *r = &v->tables.pv[i];
+		unsigned mode = etch_imv_addressing(&r->entry);
+		char form[32], flags[64] = "";
+
+		site_form_name(&r->entry, form, sizeof(form));
+		strcat(flags, view_is_baked(v, r->site) ? ",baked" : "");
+		strcat(flags, r->entry.flags & ETCH_IMV_GOT ? ",got" : "");
+		strcat(flags, r->entry.shape & ETCH_PV_NOTRACK ? ",notrack" : "");
+		listing_add(l, "%" PRIx64, r->site);
+		listing_add(l, "%" PRIx64, r->obj);
+		listing_add(l, "%s", form);
+		if (mode == ETCH_ADDR_BASE || mode == ETCH_ADDR_REG)
+			listing_add(l, "%u", etch_pv_reg(&r->entry));
+		else
+			listing_add(l, "-");
+		if (mode == ETCH_ADDR_BASE)
+			listing_add(l, "%d", etch_pv_disp(&r->entry));
+		else
+			listing_add(l, "-");
+		listing_add(l, "%u", etch_imv_len(&r->entry));
+		listing_add(l, "%s", flags[0] ? flags + 1 : "-");
+	}
+}
+
+static void native_list(const struct view *v, struct listing *l)
+{
+	char name[256];
+	size_t i;
+
+	listing_init(l, native_columns, sizeof(native_columns) / sizeof(native_columns[0]));
+	for (i = 0; i < v->tables.native_count; i++) {
+		const struct native_row *r = &v->tables.natives[i];
+		uint32_t section = elf_section_at(&v->file, r->func);
+
+		snprintf(name, sizeof(name), "-");
+		if (section)
+			elf_describe(&v->file, section, r->func, name, sizeof(name));
+		listing_add(l, "%" PRIx64, r->func);
+		listing_add(l, "%" PRIx64, r->code);
+		listing_add(l, "%u", r->len);
+		listing_add(l, "%s", !(r->flags & ETCH_NATIVE_CHECKED) ? "-"
+		            : r->flags & ETCH_NATIVE_ONE ? "checked,one" : "checked");
+		listing_add(l, "%s", name);
 	}
 }
 
@@ -72,37 +130,61 @@ static void obj_list(const struct view *v, struct listing *l)
 	}
 }
 
+static void tables_json(const struct view *v, const struct listing *imv, const struct listing *obj,
+                        const struct listing *pv, const struct listing *native)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "file", json_name(v->path));
+	json_object_object_add(o, "linked", json_object_new_boolean(v->tables.flags & ETCH_MODULE_LINKED));
+	json_object_object_add(o, "moved", json_object_new_boolean(v->tables.moved));
+	json_object_object_add(o, "imv_address", json_object_new_int64((int64_t)v->tables.imv_addr));
+	json_object_object_add(o, "imv_room", json_object_new_int64((int64_t)v->tables.imv_room));
+	json_object_object_add(o, "pv_address", json_object_new_int64((int64_t)v->tables.pv_addr));
+	json_object_object_add(o, "pv_room", json_object_new_int64((int64_t)v->tables.pv_room));
+	json_object_object_add(o, "obj_address", json_object_new_int64((int64_t)v->tables.obj_addr));
+	json_object_object_add(o, "obj_room", json_object_new_int64((int64_t)v->tables.obj_room));
+	json_object_object_add(o, "imv", listing_json(imv));
+	json_object_object_add(o, "pv", listing_json(pv));
+	json_object_object_add(o, "obj", listing_json(obj));
+	json_object_object_add(o, "native", listing_json(native));
+	json_print(o);
+}
+
 int show_tables(const struct view *v, enum format format)
 {
-	struct listing imv, obj;
+	const char *mark = format == FORMAT_TSV ? "# " : "\n";
+	struct listing imv, obj, pv, native;
 
 	imv_list(v, &imv);
 	obj_list(v, &obj);
+	pv_list(v, &pv);
+	native_list(v, &native);
 	if (format == FORMAT_JSON) {
-		struct json_object *o = json_object_new_object();
-
-		json_object_object_add(o, "file", json_name(v->path));
-		json_object_object_add(o, "linked", json_object_new_boolean(v->tables.flags & ETCH_MODULE_LINKED));
-		json_object_object_add(o, "moved", json_object_new_boolean(v->tables.moved));
-		json_object_object_add(o, "imv_address", json_object_new_int64((int64_t)v->tables.imv_addr));
-		json_object_object_add(o, "imv_room", json_object_new_int64((int64_t)v->tables.imv_room));
-		json_object_object_add(o, "obj_address", json_object_new_int64((int64_t)v->tables.obj_addr));
-		json_object_object_add(o, "obj_room", json_object_new_int64((int64_t)v->tables.obj_room));
-		json_object_object_add(o, "imv", listing_json(&imv));
-		json_object_object_add(o, "obj", listing_json(&obj));
-		json_print(o);
+		tables_json(v, &imv, &obj, &pv, &native);
 	} else {
 		printf("%s" ETCH_SEC_IMV ": %zu entries of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
 		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, sizeof(struct etch_imv), v->tables.imv_room,
 		       v->tables.imv_addr, v->tables.moved ? ", in the etch segment" : "",
 		       v->tables.flags & ETCH_MODULE_LINKED ? "" : ", not sorted yet: no link step");
 		listing_print(&imv, format);
-		printf("%s" ETCH_SEC_OBJ ": %zu records of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n",
-		       format == FORMAT_TSV ? "# " : "\n", v->tables.obj_count, sizeof(struct etch_obj),
-		       v->tables.obj_room, v->tables.obj_addr);
+		printf("%s" ETCH_SEC_OBJ ": %zu records of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
+		       v->tables.obj_count, sizeof(struct etch_obj), v->tables.obj_room, v->tables.obj_addr);
 		listing_print(&obj, format);
+		if (v->tables.pv_room) {
+			printf("%s" ETCH_SEC_PV ": %zu entries of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
+			       v->tables.pv_count, sizeof(struct etch_imv), v->tables.pv_room, v->tables.pv_addr);
+			listing_print(&pv, format);
+		}
+		if (v->tables.native_count) {
+			printf("%s" ETCH_SEC_NATIVE ": %zu records of %zu bytes\n", mark, v->tables.native_count,
+			       sizeof(struct etch_native));
+			listing_print(&native, format);
+		}
 	}
 	listing_free(&imv);
 	listing_free(&obj);
+	listing_free(&pv);
+	listing_free(&native);
 	return 0;
 }

@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* A file as a developer wants to see it: opened, its tables read, its sites found. */
 #include "inspect.h"
-#include "site/bake.h"
 
+#include "arch/x86/insn.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A word of an etched object that a relocation fills. */
+struct view_slot {
+	uint32_t section;
+	uint64_t addr;
+	const struct elf_symbol *symbol;
+	int64_t addend;
+};
 
 static int word_order(const void *a, const void *b)
 {
@@ -13,18 +23,24 @@ static int word_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-static int view_load_linked(struct view *v, struct error *e)
+static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 {
 	size_t i;
 
+	for (i = 0; i < count; i++)
+		if (rows[i].entry.flags & ETCH_IMV_BAKED)
+			v->baked[v->baked_count++] = rows[i].site;
+}
+
+static int view_load_linked(struct view *v, struct error *e)
+{
 	if (linked_tables_read(&v->file, &v->tables, e) < 0)
 		return -1;
-	v->baked = calloc(v->tables.imv_count + 1, sizeof(*v->baked));
+	v->baked = calloc(v->tables.imv_count + v->tables.pv_count + 1, sizeof(*v->baked));
 	if (!v->baked)
 		return error_set(e, "out of memory");
-	for (i = 0; i < v->tables.imv_count; i++)
-		if (v->tables.imv[i].entry.flags & ETCH_IMV_BAKED)
-			v->baked[v->baked_count++] = v->tables.imv[i].site;
+	baked_add(v, v->tables.imv, v->tables.imv_count);
+	baked_add(v, v->tables.pv, v->tables.pv_count);
 	if (v->baked_count)
 		qsort(v->baked, v->baked_count, sizeof(*v->baked), word_order);
 	/* Looked at as the linker wrote it, like the link step does. */
@@ -37,6 +53,48 @@ static int view_load_linked(struct view *v, struct error *e)
 	if (v->tables.flags & ETCH_MODULE_LINKED)
 		sites_unlisted(&v->scan, &v->tables);
 	objects_judge(&v->scan, &v->tables);
+	return targets_open(&v->targets, &v->file, &v->tables, e);
+}
+
+static int slot_order(const void *a, const void *b)
+{
+	const struct view_slot *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* What the relocations of an object file's etched sections say. */
+static int slots_read(struct view *v, struct error *e)
+{
+	const struct elf_file *f = &v->file;
+	uint32_t i, rel;
+	bool shared;
+
+	for (i = 1; i < f->section_count; i++) {
+		for (rel = 0; section_is_etched(&f->sections[i], &shared) && (rel = elf_section_rela(f, i, rel + 1));) {
+			struct elf_reloc *r;
+			long n = elf_relocs(f, rel, &r, e), k;
+			struct view_slot *p;
+
+			if (n < 0)
+				return -1;
+			p = realloc(v->slots, (v->slot_count + (size_t)n + 1) * sizeof(*p));
+			if (!p) {
+				free(r);
+				return error_set(e, "out of memory");
+			}
+			v->slots = p;
+			for (k = 0; k < n; k++)
+				if (r[k].type == R_X86_64_64 && r[k].symbol < f->symbol_count)
+					p[v->slot_count++] = (struct view_slot){i, r[k].offset, &f->symbols[r[k].symbol],
+					                                        r[k].addend};
+			free(r);
+		}
+	}
+	if (v->slot_count)
+		qsort(v->slots, v->slot_count, sizeof(*v->slots), slot_order);
 	return 0;
 }
 
@@ -52,21 +110,91 @@ int view_load(struct view *v, const char *path, struct error *e)
 		*e = v->scan.error;
 		return -1;
 	}
-	return 0;
+	return slots_read(v, e);
 }
 
 void view_free(struct view *v)
 {
+	targets_close(&v->targets);
 	linked_tables_free(&v->tables);
 	scan_free(&v->scan);
 	elf_close(&v->file);
 	free(v->baked);
+	free(v->slots);
 }
 
-bool view_is_baked(const struct view *v, const struct site *s)
+bool view_is_baked(const struct view *v, uint64_t addr)
 {
-	return s->kind == SITE_LOAD && v->baked_count &&
-	       bsearch(&s->addr, v->baked, v->baked_count, sizeof(*v->baked), word_order);
+	return v->baked_count && bsearch(&addr, v->baked, v->baked_count, sizeof(*v->baked), word_order);
+}
+
+/* The slot of a call site of this file. */
+static uint64_t slot_of(const struct view *v, const struct site *s)
+{
+	return v->scan.objects.list[s->object].addr + (uint64_t)s->off;
+}
+
+const char *view_state(const struct view *v, const struct site *s)
+{
+	static const char *const states[] = {"indirect", "direct", "nop", "mov", "body"};
+	bool baked = site_kind_is_patched(s->kind) && view_is_baked(v, s->addr);
+	struct call_image image;
+
+	if (s->kind == SITE_LOAD)
+		return baked ? "immediate" : "load";
+	if (s->kind != SITE_CALL)
+		return "-";
+	if (baked)
+		call_image(&v->targets, &s->entry, s->addr, slot_of(v, s), &image);
+	return states[baked ? image.state : CALL_INDIRECT];
+}
+
+static void slot_target(const struct view *v, const struct site *s, char *out, size_t size)
+{
+	const struct object *o = &v->scan.objects.list[s->object];
+	struct view_slot key = {.section = o->section, .addr = slot_of(v, s)};
+	const struct view_slot *x = v->slot_count ? bsearch(&key, v->slots, v->slot_count, sizeof(key), slot_order) : NULL;
+	int n;
+
+	if (!x)
+		snprintf(out, size, "null");
+	else if (!x->symbol->name[0] && x->symbol->section)
+		elf_describe(&v->file, x->symbol->section, x->symbol->value + (uint64_t)x->addend, out, size);
+	else {
+		n = snprintf(out, size, "%.200s", x->symbol->name);
+		if (x->addend)
+			snprintf(out + n, size - (size_t)n, "%+lld", (long long)x->addend);
+	}
+}
+
+void view_target(const struct view *v, const struct site *s, char *out, size_t size)
+{
+	const char *import;
+	uint64_t target;
+
+	snprintf(out, size, "-");
+	if (s->kind != SITE_CALL || !s->off_known || !v->scan.objects.list[s->object].section)
+		return;
+	if (elf_is_object(&v->file))
+		slot_target(v, s, out, size);
+	else if (target_known(&v->targets, slot_of(v, s), &target))
+		elf_describe(&v->file, elf_section_at(&v->file, target), target, out, size);
+	else if ((import = target_import(&v->targets, slot_of(v, s))))
+		snprintf(out, size, "%.200s", import);
+	else if (target_is_null(&v->targets, slot_of(v, s)))
+		snprintf(out, size, "null");
+}
+
+void site_form_name(const struct etch_imv *entry, char *out, size_t size)
+{
+	static const char *const how[] = {"rip", "abs", "base", "reg"};
+
+	if (entry->form == ETCH_FORM_NONE)
+		snprintf(out, size, "-");
+	else if (etch_form_is_pv(entry->form))
+		snprintf(out, size, "%s-%s", entry->form == ETCH_FORM_CALL ? "call" : "jmp", how[etch_imv_addressing(entry)]);
+	else
+		insn_form_name(entry->form, out, size);
 }
 
 const char *file_kind(const struct elf_file *f)

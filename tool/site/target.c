@@ -136,6 +136,16 @@ bool target_known(const struct targets *t, uint64_t slot, uint64_t *target)
 	return *target && code_at(t->file, *target, &avail);
 }
 
+bool target_is_null(const struct targets *t, uint64_t slot)
+{
+	static const uint8_t zero[8];
+	const uint8_t *p = elf_at(t->file, slot, 8);
+	size_t n;
+
+	slot_reloc(t, slot, &n);
+	return !n && p && !memcmp(p, zero, 8);
+}
+
 const char *target_import(const struct targets *t, uint64_t slot)
 {
 	size_t n;

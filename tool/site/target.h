@@ -40,6 +40,9 @@ void targets_close(struct targets *t);
  */
 bool target_known(const struct targets *t, uint64_t slot, uint64_t *target);
 
+/* Nothing fills it, and the file has zero there. */
+bool target_is_null(const struct targets *t, uint64_t slot);
+
 /* For people: the dynamic symbol that a slot will be given the address of, or null. */
 const char *target_import(const struct targets *t, uint64_t slot);
 
