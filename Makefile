@@ -28,7 +28,8 @@ SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-san
 TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))
 LIB_SRC  := $(sort $(wildcard lib/*.c))
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o)
-LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o)
+LIB_ASM  := $(sort $(wildcard lib/*.S))
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 
 all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc	## the tool and the library (default)
 
@@ -55,6 +56,10 @@ $(B)/o/tool/%.o: tool/%.c
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden -MMD -MP -c -o $@ $<
+
+$(B)/o/lib/%.o: lib/%.S
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LIB_INC) -MMD -MP -c -o $@ $<
 
 -include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
 

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch/extable.h: instructions that are allowed to fault.
+ *
+ *     static int read_int(const int *p, int *out)
+ *     {
+ *             int err = 0, v;
+ *
+ *             __asm__ __volatile__("1: movl %2, %1\n2:\n\t"
+ *                                  ETCH_EX_EFAULT("1b", "2b", "%0")
+ *                                  : "+r"(err), "=r"(v) : "m"(*p));
+ *             *out = v;
+ *             return err;             // 0, or -EFAULT and a value without meaning
+ *     }
+ *
+ * Each macro adds an entry to the section __ex_table: where the instruction is, where
+ * to go on when it faults, and what to do to a register on the way. The idea, the name
+ * and the types are Linux's (Documentation/arch/x86/exception-tables.rst). After
+ * etch_fault_init() a SIGSEGV or SIGBUS at such an instruction resumes at its fixup;
+ * every other one is what it was before. `etch rewrite` sorts and checks the table.
+ *
+ * The header also works in assembly files (.S), with the same names as macros of the
+ * assembler: ETCH_EX_PLAIN 1b, 2f.
+ */
+#ifndef ETCH_EXTABLE_H
+#define ETCH_EXTABLE_H
+
+/* What happens to a register before the fixup is entered (bits 0-7 of data). */
+#define ETCH_EX_TYPE_PLAIN  0 /* nothing */
+#define ETCH_EX_TYPE_EFAULT 1 /* register = -EFAULT, 64 bits */
+#define ETCH_EX_TYPE_ZERO   2 /* register = 0, 64 bits */
+#define ETCH_EX_TYPE_LEN    3 /* rcx = register + immediate * rcx: what a rep movs left, in bytes */
+#define ETCH_EX_TYPE_LAST   3
+
+#ifdef __ASSEMBLER__
+
+.macro ETCH_EX_ENTRY from:req, to:req, data:req
+	.pushsection __ex_table, "a", @progbits
+	.balign 4
+	.long (\from) - .
+	.long (\to) - .
+	.long \data
+	.popsection
+.endm
+.macro ETCH_EX_PLAIN from:req, to:req
+	ETCH_EX_ENTRY \from, \to, ETCH_EX_TYPE_PLAIN
+.endm
+/* reg: number of the register in instruction encoding, 0 = rax */
+.macro ETCH_EX_EFAULT from:req, to:req, reg:req
+	ETCH_EX_ENTRY \from, \to, (ETCH_EX_TYPE_EFAULT | \reg << 8)
+.endm
+.macro ETCH_EX_ZERO from:req, to:req, reg:req
+	ETCH_EX_ENTRY \from, \to, (ETCH_EX_TYPE_ZERO | \reg << 8)
+.endm
+.macro ETCH_EX_LEN from:req, to:req, reg:req, imm:req
+	ETCH_EX_ENTRY \from, \to, (ETCH_EX_TYPE_LEN | \reg << 8 | \imm << 16)
+.endm
+
+#else /* C and C++ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ETCH_SEC_EXTABLE "__ex_table" /* struct etch_ex[] */
+
+/*
+ * One entry. 12 bytes, 4-byte aligned. An empty one, of an instruction that the linker
+ * has dropped, refers to no code.
+ */
+struct etch_ex {
+	int32_t insn;  /* the instruction that may fault, relative to &insn */
+	int32_t fixup; /* where to go on, relative to &fixup */
+	uint32_t data; /* bits 0-7 type, 8-11 register, 12-15 zero, 16-31 signed immediate */
+};
+
+static inline unsigned etch_ex_type(const struct etch_ex *e) { return e->data & 0xff; }
+static inline unsigned etch_ex_reg(const struct etch_ex *e) { return e->data >> 8 & 15; }
+static inline int etch_ex_imm(const struct etch_ex *e) { return (int16_t)(e->data >> 16); }
+
+/* By itself: a known type, and nothing in the fields that it does not use. */
+static inline int etch_ex_valid(const struct etch_ex *e)
+{
+	unsigned type = etch_ex_type(e);
+
+	if (type > ETCH_EX_TYPE_LAST || (e->data & 0xf000))
+		return 0;
+	if (type == ETCH_EX_TYPE_PLAIN && (e->data & ~0xffu))
+		return 0;
+	return type == ETCH_EX_TYPE_LEN || !(e->data >> 16);
+}
+
+/* ---- for inline assembly ------------------------------------------------------ */
+
+/* Number of the register that an operand prints as, in etch_ex_n_. */
+#define ETCH_EX_NAMES_                                                                      \
+	".irp etch_r, rax,rcx,rdx,rbx,rsp,rbp,rsi,rdi,r8,r9,r10,r11,r12,r13,r14,r15\n\t"   \
+	".ifc \\etch_o, {%%|}\\etch_r\n\t.set etch_ex_n_, etch_ex_i_\n\t.endif\n\t"            \
+	".set etch_ex_i_, etch_ex_i_ + 1\n\t.endr\n\t"                                      \
+	".set etch_ex_i_, 0\n\t"                                                            \
+	".irp etch_r, eax,ecx,edx,ebx,esp,ebp,esi,edi,r8d,r9d,r10d,r11d,r12d,r13d,r14d,r15d\n\t" \
+	".ifc \\etch_o, {%%|}\\etch_r\n\t.set etch_ex_n_, etch_ex_i_\n\t.endif\n\t"            \
+	".set etch_ex_i_, etch_ex_i_ + 1\n\t.endr\n\t"
+#define ETCH_EX_NUMBER_(operand)                                                            \
+	".set etch_ex_n_, -1\n\t.set etch_ex_i_, 0\n\t"                                     \
+	".macro etch_ex_find_ etch_o\n\t" ETCH_EX_NAMES_ ".endm\n\t"                        \
+	"etch_ex_find_ " operand "\n\t.purgem etch_ex_find_\n\t"                            \
+	".if etch_ex_n_ < 0\n\t.error \"etch: not a general register of 32 or 64 bits\"\n\t.endif\n\t"
+#define ETCH_EX_ENTRY_(from, to, data)                                                      \
+	".pushsection __ex_table,\"a\",@progbits\n\t.balign 4\n\t"                          \
+	".long (" from ") - .\n\t.long (" to ") - .\n\t.long " data "\n\t.popsection\n\t"
+#define ETCH_EX_REG_(from, to, type, operand, imm)                                          \
+	ETCH_EX_NUMBER_(operand) ETCH_EX_ENTRY_(from, to, type " | etch_ex_n_ << 8 | (" imm ") << 16")
+
+/* from, to: labels as strings, "1b"; operand: a register of the asm, "%0" or "%k0". */
+#define ETCH_EX_PLAIN(from, to) ETCH_EX_ENTRY_(from, to, "0")
+#define ETCH_EX_EFAULT(from, to, operand) ETCH_EX_REG_(from, to, "1", operand, "0")
+#define ETCH_EX_ZERO(from, to, operand) ETCH_EX_REG_(from, to, "2", operand, "0")
+/* rcx = operand + imm * rcx. imm: bytes a step, 1 to 8 for rep movs. */
+#define ETCH_EX_LEN(from, to, operand, imm) ETCH_EX_REG_(from, to, "3", operand, imm)
+
+/* ---- calls --------------------------------------------------------------------- */
+
+/*
+ * Installs handlers of SIGSEGV and SIGBUS, once: calls after the first do nothing.
+ * What was installed before is called for every fault that is not in a table, with the
+ * flags and the mask that it asked for; where that was the default, the fault happens
+ * again without us: the same core dump. A handler that the program installs later
+ * replaces ours: let it call etch_fixup_exception. Returns 0, or a negative errno.
+ * Thread-safe; not to be called from a signal handler.
+ */
+int etch_fault_init(void);
+
+/*
+ * For programs that own SIGSEGV: if the interrupted instruction is in the table of a
+ * loaded module, edits the context so that it resumes at the fixup, and returns 1;
+ * else 0 and nothing is changed. Call it for si_code > 0 only: a signal that somebody
+ * sent says nothing about the instruction. `ucontext`: the handler's third argument
+ * (ucontext_t *). Async-signal-safe, thread-safe, lock-free.
+ */
+int etch_fixup_exception(void *ucontext);
+
+/* Is there an entry for this instruction? 1 or 0. Async-signal-safe. */
+int etch_fault_expected(const void *instruction);
+
+/* ---- what the compiler's output carries ------------------------------------------- */
+
+/* Called by the constructor below; not for users. */
+void etch_extable_load_v1(const struct etch_ex *start, const struct etch_ex *stop);
+void etch_extable_unload_v1(const struct etch_ex *start);
+
+#ifndef ETCH_NO_MODULE /* libetch registers its own */
+#define ETCH_HIDDEN_WEAK_ __attribute__((weak, visibility("hidden")))
+extern const struct etch_ex etch_ex_start_[] __asm__("__start___ex_table") ETCH_HIDDEN_WEAK_;
+extern const struct etch_ex etch_ex_stop_[] __asm__("__stop___ex_table") ETCH_HIDDEN_WEAK_;
+/* gcc 12 forgets the visibility of a weak declaration that it does not see defined. */
+__asm__(".weak __start___ex_table, __stop___ex_table\n\t.hidden __start___ex_table, __stop___ex_table");
+
+/* One a module survives. Priority 101: before the program's own constructors. */
+ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_extable_ctor_(void);
+void etch_extable_ctor_(void)
+{
+	if (&etch_ex_start_[0] != &etch_ex_stop_[0])
+		etch_extable_load_v1(etch_ex_start_, etch_ex_stop_);
+}
+ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_extable_dtor_(void);
+void etch_extable_dtor_(void)
+{
+	if (&etch_ex_start_[0] != &etch_ex_stop_[0])
+		etch_extable_unload_v1(etch_ex_start_);
+}
+#undef ETCH_HIDDEN_WEAK_
+#endif /* ETCH_NO_MODULE */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* C */
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies against a byte-by-byte model, with a fault at every byte:
+ *
+ *     model VARIANT plain|src|dst|bus [STEP]
+ *
+ * VARIANT as etch_copy_use() takes it. plain: no fault, every size, all pairs of
+ * alignments. src, dst: that side ends at a page without access, at every byte of every
+ * size, at alignments of the other side that differ by STEP (4). bus: src is a mapped
+ * file that ends there. Prints the number of cases.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <etch/copy.h>
+#include <etch/extable.h>
+
+#define PAGE 4096u
+#define ROOM (8 * PAGE)
+
+typedef size_t copy_fn(void *, const void *, size_t);
+static const struct {
+	const char *name;
+	copy_fn *copy;
+	int zeroing;
+} calls[] = {
+	{"from", etch_copy_from, 0},
+	{"to", etch_copy_to, 0},
+	{"zeroing", etch_copy_from_zeroing, 1},
+	{"nt", etch_copy_nt, 0},
+	{"zeroing_nocache", etch_copy_from_zeroing_nocache, 1},
+};
+static unsigned long cases;
+static unsigned char *src_end, *dst_end; /* where access ends */
+
+static void fail(const char *what, const char *call, size_t n, size_t s, size_t d, size_t got)
+{
+	printf("%s: %s n %zu src %zu dst %zu: left %zu\n", what, call, n, s, d, got);
+	exit(1);
+}
+
+static unsigned char pattern(size_t i) { return (unsigned char)(i * 7 + (i >> 8) * 13 + 1); }
+
+/* Copies n bytes; `ok` of them can be. before: bytes of dst to look at in front. */
+static void one(unsigned c, unsigned char *dst, const unsigned char *src, size_t n, size_t ok)
+{
+	size_t room = (size_t)(dst_end - dst), look = n < room ? n : room, behind = look + 64 <= room ? 64 : room - look, i, left;
+
+	for (i = 0; i < 64; i++)
+		dst[-1 - (long)i] = 0xee;
+	memset(dst, 0xcc, look + behind);
+	left = calls[c].copy(dst, src, n);
+	cases++;
+	if (left != n - ok)
+		fail("residue", calls[c].name, n, (uintptr_t)src & 63, (uintptr_t)dst & 63, left);
+	if (memcmp(dst, src, ok))
+		fail("bytes", calls[c].name, n, (uintptr_t)src & 63, (uintptr_t)dst & 63, left);
+	for (i = ok; i < look; i++)
+		if (dst[i] != (calls[c].zeroing ? 0 : 0xcc))
+			fail("behind the copied", calls[c].name, n, (uintptr_t)src & 63, (uintptr_t)dst & 63, left);
+	for (i = look; i < look + behind; i++)
+		if (dst[i] != 0xcc)
+			fail("behind", calls[c].name, n, (uintptr_t)src & 63, (uintptr_t)dst & 63, left);
+	for (i = 0; i < 64; i++)
+		if (dst[-1 - (long)i] != 0xee)
+			fail("before", calls[c].name, n, (uintptr_t)src & 63, (uintptr_t)dst & 63, left);
+}
+
+static unsigned char *guarded(void)
+{
+	unsigned char *p = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || mprotect(p + ROOM, PAGE, PROT_NONE))
+		exit(2);
+	return p + ROOM;
+}
+
+static unsigned char *file_guarded(void)
+{
+	char name[] = "/tmp/etch-copy-XXXXXX";
+	int fd = mkstemp(name);
+	unsigned char *p;
+
+	if (fd < 0 || unlink(name) || ftruncate(fd, ROOM + PAGE))
+		exit(2);
+	p = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED || ftruncate(fd, ROOM))
+		exit(2);
+	return p + ROOM;
+}
+
+static const size_t large[] = {511, 512, 513, 575, 1000, 1024, 1500, 2047, 2048, 2049, 3000, 4095, 4096, 4097, 8191, 12345};
+#define LARGE (sizeof(large) / sizeof(large[0]))
+
+static size_t size_of(size_t i) { return i <= 300 ? i : large[i - 301]; }
+
+int main(int argc, char **argv)
+{
+	size_t i, n, k, a, b, step = argc > 3 ? (size_t)atoi(argv[3]) : 4;
+	const char *mode = argc > 2 ? argv[2] : "";
+	unsigned c;
+
+	if (argc < 3)
+		return 2;
+	if (etch_copy_use(argv[1])) {
+		printf("no %s\n", argv[1]);
+		return 77;
+	}
+	if (etch_fault_init())
+		return 2;
+	src_end = !strcmp(mode, "bus") ? file_guarded() : guarded();
+	dst_end = guarded();
+	for (i = 1; i <= ROOM; i++)
+		src_end[-(long)i] = pattern(i);
+
+	for (c = 0; c < sizeof(calls) / sizeof(calls[0]); c++)
+		for (i = 0; i < 301 + LARGE; i++) {
+			n = size_of(i);
+			if (!strcmp(mode, "plain")) {
+				for (a = 0; a < 64; a += n > 300 ? 5 : 1)
+					for (b = 0; b < 64; b += n > 300 ? 3 : 1)
+						one(c, dst_end - ROOM + PAGE + b, src_end - ROOM + PAGE + a, n, n);
+				continue;
+			}
+			for (k = 0; k < n; k += n > 300 ? 1 + n / 97 : 1)
+				for (b = 0; b < 64; b += step)
+					if (!strcmp(mode, "dst"))
+						one(c, dst_end - k, src_end - ROOM + PAGE + b, n, k);
+					else
+						one(c, dst_end - ROOM + PAGE + b, src_end - k, n, k);
+		}
+	printf("%lu\n", cases);
+	return 0;
+}
