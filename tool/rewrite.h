@@ -36,7 +36,7 @@ struct rewrite_result {
 	size_t orc_sorted;        /* linked: entries of the classic arrays */
 };
 
-int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
+int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
                    struct scan *s, struct rewrite_result *out, struct error *e);
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
                    struct error *e);

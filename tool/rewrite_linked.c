@@ -2,6 +2,8 @@
 /* The link step: a linked file's tables sorted, its sites baked. */
 #include "rewrite.h"
 
+#include "site/native.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,6 +143,32 @@ static int room_make(struct scan *s, struct elf_file *f, const struct linked_tab
 	                        e->text);
 }
 
+static uint64_t record_at(const struct elf_file *f, const struct native *x)
+{
+	return f->sections[x->section].sh.sh_addr + x->at;
+}
+
+/* The flags of __pv_native say what the sequences are found to be now. */
+static int natives_flag(struct elf_file *f, struct linked_tables *now, struct scan *s, struct error *e)
+{
+	struct natives found;
+	size_t i, k = 0;
+	bool judged;
+
+	if (natives_check(f, &found, s)) {
+		*e = s->error;
+		return -1;
+	}
+	for (i = 0; i < now->native_count; i++) { /* both in the order of the file */
+		while (k < found.count && record_at(f, &found.list[k]) < now->natives[i].at)
+			k++;
+		judged = k < found.count && record_at(f, &found.list[k]) == now->natives[i].at;
+		linked_native_flag(f, now, i, judged ? found.list[k].flags : 0);
+	}
+	natives_free(&found);
+	return 0;
+}
+
 static void sites_count(const struct scan *s, enum site_kind kind, struct rewrite_counts *c)
 {
 	const char *why;
@@ -167,7 +195,7 @@ static int sites_pass(struct elf_file *f, const struct rewrite_options *o, struc
 		*e = s->error;
 		return -1;
 	}
-	if (room_make(s, f, now, o, rows, e))
+	if ((o->pv && natives_flag(f, now, s, e)) || room_make(s, f, now, o, rows, e))
 		return -1;
 	/* An object that anything stores to, or whose address escapes, keeps its
 	 * loads and calls; the sites of the others get their first value. */

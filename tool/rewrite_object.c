@@ -2,6 +2,7 @@
 /* The object step: what an object file says about etched objects becomes tables
  * that the linker carries along. Code bytes stay as they are. */
 #include "rewrite.h"
+#include "site/native.h"
 #include "table/object_tables.h"
 
 #include <stdlib.h>
@@ -71,6 +72,40 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
+/* The flags of __pv_native, in f's bytes, say what the sequences are found to be.
+ * Returns whether one changed, or -1. */
+static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
+{
+	struct natives found;
+	int changed = 0;
+	size_t i;
+
+	if (natives_check(f, &found, s)) {
+		*e = s->error;
+		return -1;
+	}
+	for (i = 0; i < found.count; i++) {
+		const struct native *x = &found.list[i];
+		uint8_t *record = (uint8_t *)f->sections[x->section].data + x->at;
+
+		record[offsetof(struct etch_native, flags)] = x->flags;
+		changed |= x->flags != x->was;
+	}
+	natives_free(&found);
+	return changed;
+}
+
+/* f as it is now. */
+static int bytes_copy(const struct elf_file *f, struct rewrite_result *out, struct error *e)
+{
+	out->bytes = malloc(f->size + 1);
+	if (!out->bytes)
+		return error_set(e, "out of memory");
+	memcpy(out->bytes, f->bytes, f->size);
+	out->size = f->size;
+	return 0;
+}
+
 /* Without room for the sections the sites are done all the same. */
 static int orc_pass_room(const struct elf_file *f, struct object_orc *orc, struct scan *s, struct rewrite_result *out)
 {
@@ -121,14 +156,14 @@ static struct new_section *sections_join(const struct object_tables *tables, con
 	return all;
 }
 
-int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
+int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
                    struct scan *s, struct rewrite_result *out, struct error *e)
 {
 	struct object_tables tables = {.imv = o->imv, .pv = o->pv};
 	struct object_orc orc = {0};
 	struct new_section *all = NULL;
 	bool *emptied = calloc(f->section_count, sizeof(*emptied));
-	int err = -1, sites_same = 1, orc_same = 1;
+	int err = -1, sites_same = 1, orc_same = 1, flagged = 0;
 	size_t i, count;
 
 	memset(out, 0, sizeof(*out));
@@ -141,6 +176,9 @@ int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, co
 		*e = s->error;
 		goto out;
 	}
+	flagged = o->pv ? natives_flag(f, s, e) : 0;
+	if (flagged < 0)
+		goto out;
 	for (i = 0; i < s->site_count; i++) {
 		struct rewrite_counts *c = s->sites[i].kind == SITE_LOAD ? &out->loads : &out->calls;
 
@@ -168,7 +206,7 @@ int rewrite_object(const struct elf_file *f, const struct rewrite_options *o, co
 	if (sites_same < 0 || orc_same < 0)
 		goto out;
 	if (sites_same && orc_same) {
-		err = 0;
+		err = flagged ? bytes_copy(f, out, e) : 0;
 		goto out;
 	}
 	all = sections_join(&tables, &orc, &count, e);

@@ -175,7 +175,7 @@ bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *
 		if (!code || avail < x->len)
 			return false;
 		body->len = x->len;
-		body->one = (x->flags & ETCH_NATIVE_ONE) != 0;
+		body->one = !x->len || (x->flags & ETCH_NATIVE_ONE);
 		memcpy(body->bytes, code, x->len);
 		return true;
 	}
