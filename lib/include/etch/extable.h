@@ -20,7 +20,10 @@
  * every other one is what it was before. `etch rewrite` sorts and checks the table.
  *
  * The header also works in assembly files (.S), with the same names as macros of the
- * assembler: ETCH_EX_PLAIN 1b, 2f.
+ * assembler: ETCH_EX_PLAIN 1b, 2f. Use a macro in the section of the instruction: its
+ * entry then comes and goes with the COMDAT group of that section ("?"), without which no
+ * linker takes a template in two files. Entries survive --gc-sections, and so does the
+ * code that they name (SHF_GNU_RETAIN, "R": lld drops the table otherwise).
  */
 #ifndef ETCH_EXTABLE_H
 #define ETCH_EXTABLE_H
@@ -35,7 +38,7 @@
 #ifdef __ASSEMBLER__
 
 .macro ETCH_EX_ENTRY from:req, to:req, data:req
-	.pushsection __ex_table, "a", @progbits
+	.pushsection __ex_table, "aR?", @progbits
 	.balign 4
 	.long (\from) - .
 	.long (\to) - .
@@ -110,7 +113,7 @@ static inline int etch_ex_valid(const struct etch_ex *e)
 	"etch_ex_find_ " operand "\n\t.purgem etch_ex_find_\n\t"                            \
 	".if etch_ex_n_ < 0\n\t.error \"etch: not a general register of 32 or 64 bits\"\n\t.endif\n\t"
 #define ETCH_EX_ENTRY_(from, to, data)                                                      \
-	".pushsection __ex_table,\"a\",@progbits\n\t.balign 4\n\t"                          \
+	".pushsection __ex_table,\"aR?\",@progbits\n\t.balign 4\n\t"                          \
 	".long (" from ") - .\n\t.long (" to ") - .\n\t.long " data "\n\t.popsection\n\t"
 #define ETCH_EX_REG_(from, to, type, operand, imm)                                          \
 	ETCH_EX_NUMBER_(operand) ETCH_EX_ENTRY_(from, to, type " | etch_ex_n_ << 8 | (" imm ") << 16")
