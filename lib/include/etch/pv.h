@@ -34,8 +34,8 @@
  * that had loaded its address into a register may still enter it.
  *
  * PLACES. A site can be changed while threads run if it lies inside one aligned
- * 8-byte word. With gcc this header sees to that for every indirect call of a file
- * that includes it (see ETCH_PV_NO_ALIGN below); for clang say
+ * 8-byte word. With gcc this header sees to that for every indirect call and tail
+ * jump of a file that includes it (see ETCH_PV_NO_ALIGN below); for clang say
  *     -mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call
  * All other sites keep their indirect call, or take part in an etch_seal.
  */
@@ -43,23 +43,44 @@
 #define ETCH_PV_H
 
 /*
- * gcc hands its assembler a macro in place of `call`, which puts up to five bytes of
- * padding before an indirect call so that it lies within one word. Define
- * ETCH_PV_NO_ALIGN before the first #include of an etch header where a file's own
- * assembly must not be touched by that, with -masm=intel, or where size matters more.
- * With -flto it reaches the first partition only.
+ * gcc hands its assembler macros in place of `call` and `jmp`. They assemble what
+ * they are given, unchanged, and put nops before an indirect call or jump that would
+ * cross the end of an aligned 8-byte word: that of a bundle, in the words of the
+ * assembler, which knows the length. Direct calls and jumps stay as they are, and
+ * so does what has a prefix of its own (notrack jmp, the tables of a switch).
+ *
+ *  - Include this header before any function: gcc -O0 writes functions and
+ *    assembly in the order of the source.
+ *  - A label that inline assembly puts before an indirect call is the address of
+ *    the nops. Where that matters, or size does, or another assembler than GNU as
+ *    is used, define ETCH_PV_NO_ALIGN before the first #include of this header.
+ *  - With -flto such assembly is part of the first partition only: link with
+ *    -flto-partition=one. With clang -flto, tell the options above to the linker:
+ *    -Wl,-mllvm,-x86-align-branch-boundary=8,-mllvm,-x86-align-branch=indirect+call
+ *  - With -masm=intel calls through a register are not aligned.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(ETCH_PV_NO_ALIGN)
-__asm__(".ifndef etch_call_aligned_\n\t"
-        ".set etch_call_aligned_, 1\n\t"
-        ".macro call etch_target:vararg\n\t"
-        ".irpc etch_c, \"\\etch_target\"\n\t"
-        ".ifc \\etch_c, *\n\t.p2align 3,,5\n\t.endif\n\t"
-        ".exitm\n\t"
-        ".endr\n\t"
-        "callq \\etch_target\n\t"
-        ".endm\n\t"
+/* {load}, which says nothing about a call, keeps the macro from calling itself. */
+#define ETCH_PV_ALIGN_(instruction)                  \
+	".macro " instruction " etch_t:vararg\n\t"   \
+	".irpc etch_c,\\etch_t\n\t"                  \
+	".ifc \\etch_c,*\n\t"                        \
+	".bundle_align_mode 3\n\t"                   \
+	".endif\n\t"                                 \
+	".ifc \\etch_c,[\n\t"                        \
+	".bundle_align_mode 3\n\t"                   \
+	".endif\n\t"                                 \
+	".exitm\n\t"                                 \
+	".endr\n\t"                                  \
+	"{load} " instruction " \\etch_t\n\t"        \
+	".bundle_align_mode 0\n\t"                   \
+	".endm\n\t"
+__asm__(".ifndef .Letch_aligned\n\t"
+        ".set .Letch_aligned, 1\n\t"
+        ETCH_PV_ALIGN_("call")
+        ETCH_PV_ALIGN_("jmp")
         ".endif");
+#undef ETCH_PV_ALIGN_
 #endif
 
 #include <etch/imv.h>
@@ -68,75 +89,150 @@ __asm__(".ifndef etch_call_aligned_\n\t"
 extern "C" {
 #endif
 
-/* An ops object: DEFINE_PV_OPS(struct ops, name) = { ... };  static before it is fine. */
+/*
+ * An ops object: DEFINE_PV_OPS(struct ops, name) = { ... };  `static` before it is
+ * fine, so are namespaces, static members of classes and of functions, and const
+ * members; a type with a comma needs a name of its own. To export one from a library
+ * that is compiled with -fvisibility=hidden, write
+ * __attribute__((visibility("default"))) before it.
+ * Not for static members of templates and inline variables: clang can, but gcc 12 does
+ * not put those into the section that they are told to be in.
+ */
 #define DEFINE_PV_OPS(type, name) ETCHED __typeof__(type) name
-/* For use in other files of the module; in other modules, which link to the one that
- * defines it. */
+/*
+ * DECLARE_PV_OPS(struct ops, name);        for use in other files and modules
+ * DECLARE_PV_OPS_LOCAL(struct ops, name);  for use in other files of the same module,
+ *                                          where it is not exported: spares -fPIC
+ *                                          code the GOT, and lets the link step bake
+ * In C++ outside of namespaces.
+ */
 #define DECLARE_PV_OPS(type, name) \
 	ETCH_DECLARE(name);        \
 	extern __typeof__(type) name
+#define DECLARE_PV_OPS_LOCAL(type, name) \
+	ETCH_DECLARE(name);              \
+	extern __typeof__(type) name __attribute__((visibility("hidden")))
 
-/* Calls a function of an ops object; the same as (ops).field(arguments). */
-#define pv_call(ops, field, ...) ((ops).field(__VA_ARGS__))
+/* pv_call(ops, field, arguments...): (ops).field(arguments...), with 0 to 16 of them. */
+#define pv_call(...) ETCH_PV_PICK_(__VA_ARGS__, N, N, N, N, N, N, N, N, N, N, N, N, N, N, N, N, 0, 0, 0)(__VA_ARGS__)
+#define ETCH_PV_PICK_(o, f, a, b, c, d, e, g, h, i, j, k, l, m, n, p, q, r, N, ...) ETCH_PV_CALL_##N##_
+#define ETCH_PV_CALL_0_(ops, field) ((ops).field())
+#define ETCH_PV_CALL_N_(ops, field, ...) ((ops).field(__VA_ARGS__))
 
 /* pv_set(ops.field, function): at all sites, or at none with an etch_error. */
 #define pv_set(slot, function) etch_set(&(slot), (function))
 
-/* The bytes of an instruction sequence that may contain semicolons, as a function
- * `name` of external linkage and hidden visibility, and a record in __pv_native.
- * Declare the function yourself, with its type, before use (in C++: extern "C").
+/*
+ * PV_NATIVE(name, "instructions"): defines a function of these instructions, of
+ * external linkage and hidden visibility, which may stand at the sites that call it.
+ * At file scope, in one file; declare it, with its type, before use (C++: extern "C").
  *
- * The sequence is AT&T syntax. It obeys the calling convention (System V psABI 3.2):
- * arguments in %rdi %rsi %rdx %rcx %r8 %r9, result in %rax; it changes no
- * callee-saved register, neither the stack nor its pointer, does not branch, and uses
- * no %rip-relative operand. The tool decodes it and inlines nothing that it could not
- * check: ETCH-P001.
+ * AT&T syntax (Intel's with gcc -masm=intel). No return: that is added. It obeys the
+ * calling convention (System V psABI 3.2): arguments in %rdi %rsi %rdx %rcx %r8 %r9,
+ * result in %rax; it changes no callee-saved register, neither the stack nor its
+ * pointer, does not branch, and uses no %rip-relative operand. The tool decodes it and
+ * inlines nothing that it could not check (ETCH-P001), nor what is longer than 15 bytes
+ * or than the site: that is called.
  */
-#ifdef __CET__
+#define PV_NATIVE(name, sequence)                                                        \
+	__asm__(".globl " #name "\n\t.hidden " #name "\n\t"                              \
+	        ETCH_PV_NATIVE_(#name, sequence, ".text." #name ",\"ax\",@progbits",     \
+	                        ETCH_SEC_NATIVE ",\"a\",@progbits"))
+#if defined(__CET__) && (__CET__ & 1)
 #define ETCH_PV_ENDBR_ "endbr64\n\t"
 #else
 #define ETCH_PV_ENDBR_ ""
 #endif
-#define PV_NATIVE(name, sequence) ETCH_PV_NATIVE_(name, sequence, ".globl " #name "\n\t.hidden " #name "\n\t")
-#define ETCH_PV_NATIVE_(name, sequence, binding)                                       \
-	__asm__(".pushsection .text." #name ",\"ax\",@progbits\n\t" binding            \
-	        ".p2align 4\n\t"                                                       \
-	        ".type " #name ", @function\n"                                         \
-	        #name ":\n\t"                                                          \
-	        ".cfi_startproc\n\t" ETCH_PV_ENDBR_                                    \
-	        "771:\n\t" sequence "\n"                                               \
-	        "772:\n\tret\n\t"                                                      \
-	        ".cfi_endproc\n\t"                                                     \
-	        ".size " #name ", . - " #name "\n\t"                                   \
-	        ".popsection\n\t"                                                      \
-	        ".pushsection " ETCH_SEC_NATIVE ",\"a\",@progbits\n\t"                 \
-	        ".balign 4\n\t"                                                        \
-	        ".long " #name " - .\n\t.long 771b - .\n\t"                            \
-	        ".byte 772b - 771b, 0, 0, 0\n\t"                                       \
-	        ".popsection")
+/* A length that no byte can hold is written as 255, since a comparison gives -1. */
+#define ETCH_PV_NATIVE_(name, sequence, text, native)                                    \
+	".pushsection " text "\n\t"                                                      \
+	".p2align 4\n\t"                                                                 \
+	".type " name ", @function\n"                                                    \
+	name ":\n\t"                                                                     \
+	".cfi_startproc\n\t" ETCH_PV_ENDBR_                                              \
+	"771:\n\t" sequence "\n"                                                         \
+	"772:\n\tret\n\t"                                                                \
+	".cfi_endproc\n\t"                                                               \
+	".size " name ", . - " name "\n\t"                                               \
+	".popsection\n\t"                                                                \
+	".pushsection " native "\n\t"                                                    \
+	".balign 4\n\t"                                                                  \
+	".long " name " - .\n\t.long 771b - .\n\t"                                       \
+	".byte ((772b - 771b) | ((772b - 771b) > 255)) & 255, 0, 0, 0\n\t"               \
+	".popsection"
 
 /*
- * Functions that do nothing, and that return their first argument: 32 bits (the upper
- * half of the result is zero) or 64. Any function pointer can be initialized with them
- * in C; in C++ too, by a conversion that every compiler does at compile time.
+ * pv_nop, pv_ident_32, pv_ident_64: functions that do nothing, and that return their
+ * first argument: 32 bits (the upper half of the result is zero) or 64. They convert
+ * to every type of function pointer; the caller of a pv_nop whose type has a result
+ * gets an undefined one. ISO C has no such type: with -Wpedantic, in C, write
+ * `__extension__` before the DEFINE_PV_OPS that uses them. In C++ there is one of each
+ * for every type of function, so that initializing with them is static.
  */
-void etch_pv_nop_(void);
-unsigned int etch_pv_ident_32_(unsigned int x);
-unsigned long etch_pv_ident_64_(unsigned long x);
 #ifndef __cplusplus
-#define pv_nop      ((void *)etch_pv_nop_)
-#define pv_ident_32 ((void *)etch_pv_ident_32_)
-#define pv_ident_64 ((void *)etch_pv_ident_64_)
-#endif
+#define pv_nop      (__extension__(void *)etch_pv_nop_)
+#define pv_ident_32 (__extension__(void *)etch_pv_ident_32_)
+#define pv_ident_64 (__extension__(void *)etch_pv_ident_64_)
+
+extern void etch_pv_nop_(void) __attribute__((visibility("hidden")));
+extern unsigned int etch_pv_ident_32_(unsigned int x) __attribute__((visibility("hidden")));
+extern unsigned long etch_pv_ident_64_(unsigned long x) __attribute__((visibility("hidden")));
 
 #ifndef ETCH_NO_MODULE
-/* One of each a module. */
-ETCH_PV_NATIVE_(etch_pv_nop_, "", ".weak etch_pv_nop_\n\t.hidden etch_pv_nop_\n\t");
-ETCH_PV_NATIVE_(etch_pv_ident_32_, "mov %edi, %eax", ".weak etch_pv_ident_32_\n\t.hidden etch_pv_ident_32_\n\t");
-ETCH_PV_NATIVE_(etch_pv_ident_64_, "mov %rdi, %rax", ".weak etch_pv_ident_64_\n\t.hidden etch_pv_ident_64_\n\t");
+/* One of each a module; and one of each a file where -flto has joined many. */
+#define ETCH_PV_COMMON_(name, sequence)                                                        \
+	__asm__(".ifndef " name "\n\t.weak " name "\n\t.hidden " name "\n\t"                   \
+	        ETCH_PV_NATIVE_(name, sequence, ".text." name ",\"axG\",@progbits," name ",comdat", \
+	                        ETCH_SEC_NATIVE ",\"aG\",@progbits," name ",comdat")           \
+	        "\n\t.endif")
+ETCH_PV_COMMON_("etch_pv_nop_", "");
+ETCH_PV_COMMON_("etch_pv_ident_32_", ".byte 0x89, 0xf8");       /* mov %edi,%eax */
+ETCH_PV_COMMON_("etch_pv_ident_64_", ".byte 0x48, 0x89, 0xf8"); /* mov %rdi,%rax */
+#undef ETCH_PV_COMMON_
+#endif
 #endif
 
 #ifdef __cplusplus
 }
+
+extern "C++" {
+/* A conversion to one kind of function pointer. A naked function is its assembly
+ * alone, at every level of optimisation, so etch recognizes what it does by its bytes.
+ * Hidden, and so of this module for certain. */
+#define ETCH_PV_TO_(kind, code, except, ...)                                               \
+	template <class R, class... A> struct __attribute__((visibility("hidden"))) kind { \
+		__attribute__((naked, no_instrument_function)) static R call(__VA_ARGS__) except \
+		{                                                                          \
+			__asm__(code);                                                     \
+		}                                                                          \
+	};                                                                                 \
+	template <class R, class... A> using kind##_pointer = R (*)(__VA_ARGS__) except;   \
+	template <class R, class... A> constexpr operator kind##_pointer<R, A...>() const  \
+	{                                                                                  \
+		return kind<R, A...>::call;                                                \
+	}
+#ifdef __cpp_noexcept_function_type
+#define ETCH_PV_TO_NOEXCEPT_(code)                   \
+	ETCH_PV_TO_(quiet, code, noexcept, A...)     \
+	ETCH_PV_TO_(quiet_variadic, code, noexcept, A..., ...)
+#else
+#define ETCH_PV_TO_NOEXCEPT_(code)
+#endif
+#define ETCH_PV_FUNCTION_(name, code)                        \
+	struct name {                                        \
+		ETCH_PV_TO_(plain, code, , A...)             \
+		ETCH_PV_TO_(variadic, code, , A..., ...)     \
+		ETCH_PV_TO_NOEXCEPT_(code)                   \
+	}
+ETCH_PV_FUNCTION_(etch_pv_nop_, "ret");
+ETCH_PV_FUNCTION_(etch_pv_ident_32_, ".byte 0x89, 0xf8\n\tret");
+ETCH_PV_FUNCTION_(etch_pv_ident_64_, ".byte 0x48, 0x89, 0xf8\n\tret");
+#undef ETCH_PV_FUNCTION_
+#undef ETCH_PV_TO_NOEXCEPT_
+#undef ETCH_PV_TO_
+}
+#define pv_nop      (etch_pv_nop_())
+#define pv_ident_32 (etch_pv_ident_32_())
+#define pv_ident_64 (etch_pv_ident_64_())
 #endif
 #endif

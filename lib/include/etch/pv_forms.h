@@ -267,10 +267,12 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 	return len;
 }
 
-/* One record of __pv_native, by itself. */
+/* One record of __pv_native, by itself. A sequence of any length may be written down
+ * (etch/pv.h has no way to tell); the tool checks, and so marks, the short ones. */
 static inline int etch_native_valid(const struct etch_native *x)
 {
-	return !x->zero && x->len <= ETCH_NATIVE_MOST && !(x->flags & ~(ETCH_NATIVE_CHECKED | ETCH_NATIVE_ONE));
+	return !x->zero && (x->len <= ETCH_NATIVE_MOST || !x->flags) &&
+	       !(x->flags & ~(ETCH_NATIVE_CHECKED | ETCH_NATIVE_ONE));
 }
 
 #ifdef __cplusplus
