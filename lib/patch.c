@@ -457,19 +457,16 @@ static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct
 	return n && *count > most ? etch_pv_image(e, site, to->at, NULL, out, count) : n;
 }
 
-/* Are these bytes, which are not what this transaction would have put there for the
- * old value, ours all the same? The indirect form; a direct call, where the function's
- * body was not known then, or is not wanted; the body of a function whose code is
- * gone, or has a breakpoint now. */
+/* Are these bytes, which are neither the indirect form nor what this transaction
+ * would have put there for the old value, ours all the same? A direct call, where the
+ * function's body was not known then, or is not wanted; the body of a function whose
+ * code is gone, or has a breakpoint now. */
 static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, const uint8_t *have,
-                         const uint8_t *load, enum plan plan, unsigned *count)
+                         enum plan plan, unsigned *count)
 {
 	unsigned len = etch_imv_len(e);
 	uint8_t out[16];
 
-	*count = 1;
-	if (same_bytes(have, load, len))
-		return 0;
 	if (have[0] == 0xcc)
 		return ETCH_EBUSY;
 	if (etch_pv_image(e, site, old, NULL, out, count) == len && same_bytes(have, out, len))
@@ -490,41 +487,45 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 {
 	uint64_t site = site_address(e);
 	unsigned len = etch_imv_len(e), live = (unsigned)etch_site_is_live(site, len);
-	unsigned most = sealed ? ETCH_NATIVE_MOST : 1, was, count, n;
-	uint8_t have[16], load[16], old[16], new[16];
-	const uint8_t *want = new;
+	unsigned most = sealed ? ETCH_NATIVE_MOST : 1, was, count = 1, is_load = 0, n = 0;
+	uint8_t have[16], load[16], image[16];
+	const uint8_t *want = image;
 	int err;
 
 	if (t->slot.at != at)
 		slot_fill(t, at);
-	if (etch_pv_load(e, site, at, load) != len)
-		return ETCH_EFORMAT;
 	memcpy(have, (const void *)(uintptr_t)site, len);
-	if (call_image(e, site, &t->slot.old, most, old, &was) != len || !same_bytes(have, old, len)) {
-		err = call_expected(e, site, t->slot.old.at, have, load, plan, &was);
+	if (call_image(e, site, &t->slot.old, most, image, &was) != len || !same_bytes(have, image, len)) {
+		was = 1;
+		if (etch_pv_load(e, site, at, load) != len)
+			return ETCH_EFORMAT;
+		is_load = (unsigned)same_bytes(have, load, len);
+		err = is_load ? 0 : call_expected(e, site, t->slot.old.at, have, plan, &was);
 		if (err)
 			return err;
 	}
-	n = plan == PLAN_LOAD ? 0 : call_image(e, site, &t->slot.new, most, new, &count);
+	if (plan != PLAN_LOAD)
+		n = call_image(e, site, &t->slot.new, most, image, &count);
+	if (n == len && same_bytes(have, image, len))
+		return 0;
+	if (n == len && (!live || was > 1 || count > 1) && !txn_alone(t)) {
+		if (!live && is_load)
+			return 0; /* as good as any */
+		if (live && count > 1)
+			n = call_image(e, site, &t->slot.new, 1, image, &count);
+	}
 	if (n != len) {
-		want = load;
 		count = 1;
+		want = load;
+		if (etch_pv_load(e, site, at, load) != len)
+			return ETCH_EFORMAT;
 	}
 	if (same_bytes(have, want, len))
 		return 0;
 	if (!live || was > 1 || count > 1) {
-		if (!txn_alone(t)) {
-			if (same_bytes(have, load, len) && !live)
-				return 0; /* as good as any */
-			if (!live || was > 1)
-				return ETCH_ETHREADS;
-			if (call_image(e, site, &t->slot.new, 1, new, &count) != len)
-				want = load;
-			if (same_bytes(have, want, len))
-				return 0;
-		} else {
-			t->lonely = 1;
-		}
+		if (!txn_alone(t))
+			return ETCH_ETHREADS;
+		t->lonely = 1;
 	}
 	return plan_bytes(t, site, len, have, want);
 }

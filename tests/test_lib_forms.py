@@ -20,7 +20,7 @@ def forms(request, build, tmp_path_factory):
         # No red zones around globals: a damaged table may lie about its place
         # inside the module's segments, which are all that libetch can hold it to.
         run([*COMMON, "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param",
-             "asan-globals=0", "-o", out, PROGRAM, *sorted((ROOT / "lib").glob("*.c"))])
+             "asan-globals=0", "-o", out, PROGRAM, *sorted((ROOT / "lib").glob("*.[cS]"))])
     return out
 
 

@@ -232,8 +232,9 @@ const char *etch_strerror(int error);
  * program's set-up, before it makes threads: ETCH_ETHREADS if there are others now.
  * From then on a set, an etch_sync or an etch_release of these objects that would
  * have to change such a site returns ETCH_ETHREADS while the process has other
- * threads, and changes nothing. etch_release ends it. Threads of other processes that
- * share this one's memory (vfork, CLONE_VM) are not counted.
+ * threads, and changes nothing. etch_release ends it. A thread that was joined may count
+ * for a moment longer, until the kernel has forgotten it; threads of other processes
+ * that share this one's memory (vfork, CLONE_VM) are not counted.
  */
 #define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
 
