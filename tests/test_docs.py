@@ -282,6 +282,8 @@ KINDS = [n for _, n in sorted((int(a), b) for a, b in
                               re.findall(r"^\| (\d) \| (none|object|store|escape) \|", FORMATS, re.M))]
 ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in
                                    re.findall(r"^\| (\d) \| (pc|absolute|register) \|", FORMATS, re.M))]
+PV_FORMS = {int(n): name for n, name in re.findall(r"(\d+) (call|jmp) \(`ff", FORMATS)}
+PV_ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in re.findall(r"^\| (\d) \| (rip|abs|base|reg) \|", FORMATS, re.M))]
 
 
 def test_flags_and_names_are_those_of_the_header():
@@ -299,6 +301,8 @@ def test_flags_and_names_are_those_of_the_header():
     kinds = enum(INCLUDE / "etch" / "format.h", "etch_obj_kind")
     assert [k.removeprefix("ETCH_OBJ_").lower() for k in kinds] == KINDS and list(kinds.values()) == [0, 1, 2, 3]
     assert list(enum(INCLUDE / "etch" / "format.h", "etch_addressing").values()) == [0, 1, 2] and len(ADDRESSING) == 3
+    forms = enum(INCLUDE / "etch" / "pv_forms.h", "etch_pv_form")
+    assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
     names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
     text += code(INCLUDE / "etch" / "orc.h")
     assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment"]) == sorted(names)
@@ -466,11 +470,16 @@ class Reader:
             at = self.modules[0]
             self.imv_at = at + 16 + self.signed(m["imv"], 64), m["imv_count"]
             self.obj_at = at + 32 + self.signed(m["obj"], 64), m["obj_count"]
+            self.pv_at = at + 48 + self.signed(m["pv"], 64), m["pv_count"]
         else:
             self.imv_at = self.first_section("__imv", 12)
+            self.pv_at = self.first_section("__pv_sites", 12)
             self.obj_at = self.first_section("__etch_obj", 16)
         self.imv = [self.imv_entry(self.imv_at[0] + 12 * i) for i in range(self.imv_at[1])]
         self.obj = [self.obj_record(self.obj_at[0] + 16 * i) for i in range(self.obj_at[1])]
+        self.pv = [self.pv_entry(self.pv_at[0] + 12 * i) for i in range(self.pv_at[1])]
+        at, n = self.first_section("__pv_native", 12)
+        self.native = [self.native_record(at + 12 * i) for i in range(n)]
 
     @staticmethod
     def signed(v, bits):
@@ -522,6 +531,20 @@ class Reader:
         e["empty"] = self.bytes(at, 12) == bytes(12)
         return e
 
+    def pv_entry(self, at):
+        e = self.imv_entry(at)
+        e["register"] = e["regs"] & 15
+        e["disp"] = 8 * self.signed(e["regs"] >> 4 | e["flags"] & 0xf0, 8)
+        e["notrack"] = e["shape"] >> 7
+        return e
+
+    def native_record(self, at):
+        r = self.unpack("etch_native", at)
+        assert r["zero"] == 0
+        r["func"] = at + self.signed(r["func"], 32)
+        r["code"] = at + 4 + self.signed(r["code"], 32)
+        return r
+
     def obj_record(self, at):
         r = self.unpack("etch_obj", at)
         r["at"] = at
@@ -543,10 +566,23 @@ class Reader:
             "flags": ",".join(n.lower() for n, m in OBJ_FLAGS.items() if r["flags"] & m) or None,
             "name": self.string(r["ref"]) if r["kind"] == 1 else None,
         } for r in self.obj if r["kind"]]
+        pv = [{
+            "site": f"{e['site']:x}", "refers": f"{e['obj']:x}",
+            "form": f"{PV_FORMS[e['form']]}-{PV_ADDRESSING[e['addressing']]}",
+            "register": e["register"] if e["addressing"] >= 2 else None,
+            "offset": e["disp"] if e["addressing"] == 2 else None, "length": e["length"],
+            "flags": ",".join([n.lower() for n, m in IMV_FLAGS.items() if e["flags"] & m] +
+                              ["notrack"] * e["notrack"]) or None,
+        } for e in self.pv if e["form"]]
+        native = [{
+            "function": f"{r['func']:x}", "code": f"{r['code']:x}", "length": r["len"],
+            "flags": ",".join(n.lower() for n, m in NATIVE_FLAGS.items() if r["flags"] & m) or None,
+        } for r in self.native]
         return {
             "linked": bool(self.flags & MODULE_FLAGS["LINKED"]), "moved": bool(self.flags & MODULE_FLAGS["MOVED"]),
             "imv_address": self.imv_at[0], "imv_room": self.imv_at[1],
             "obj_address": self.obj_at[0], "obj_room": self.obj_at[1], "imv": imv, "obj": obj,
+            "pv_address": self.pv_at[0], "pv_room": self.pv_at[1], "pv": pv, "native": native,
         }
 
 
@@ -610,6 +646,8 @@ def test_second_reader_agrees(flow, shape, steps):
     path = shaped(flow, shape, steps)
     mine, tool = Reader(path).as_inspect(), flow.inspect("tables", path)
     del tool["file"]
+    for r in tool["native"]:
+        del r["name"]
     assert mine == tool
     if steps == 2:
         assert mine["linked"] and mine["moved"] == shape.startswith("moved")
