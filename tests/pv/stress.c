@@ -6,6 +6,8 @@
  * set too; a timer and SIGUSR1 interrupt all of it, to walk the stack and to call
  * through the same sites. Ends when there were CALLS calls and SETS sets, and prints
  * how many calls ran anything but one target that their slot held.
+ *
+ * `stress once`: one thread, every site with every target once, for a debugger.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -497,6 +499,20 @@ static void *fork_thread(void *arg)
 	return NULL;
 }
 
+static int once(void)
+{
+	CHECK(etch_sync(&stress_ops, sizeof(stress_ops)) == 0);
+	for (enum target t = DIRECT0; t < TARGETS; t++) {
+		for (int s = 0; s < SLOTS; s++) {
+			if (t != PLUGIN && (t != NOP || s == ASM0 || s == ASM1 || s == V))
+				set_one((enum slot)s, s == V ? target_pick(V, t) : t);
+		}
+		sites_call(t);
+	}
+	printf("wrong %" PRIu64 " errors %" PRIu64 " sets %" PRIu64 " calls %" PRIu64 "\n", wrong, set_errors, sets, calls);
+	return wrong || set_errors;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction sa = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -506,6 +522,8 @@ int main(int argc, char **argv)
 	uint64_t want_calls, want_sets;
 	void *warm[4];
 
+	if (argc == 2 && !strcmp(argv[1], "once"))
+		return once();
 	if (argc != 5)
 		return 2;
 	want_calls = strtoull(argv[1], NULL, 0);

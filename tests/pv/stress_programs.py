@@ -108,7 +108,7 @@ class Writer:
         self.cxx, self.seal = cxx, seal
         self.objects = self.dice.randint(2, 4)
         self.labels = 0
-        self.escapes = False
+        self.escapes = self.dice.random() < 0.15  # objects whose address is taken start unarmed
 
     def pick(self, *of):
         return self.dice.choice(of)
@@ -126,7 +126,7 @@ class Writer:
     def slot(self):
         if self.dice.random() < 0.1:
             return f"q->f{self.dice.randrange(4)}"
-        if self.dice.random() < 0.05:
+        if self.dice.random() < 0.05 and self.escapes:
             return f"{self.object()}.f[{self.pick('x', 'y', 'z')} & 3]"
         return f"{self.object()}.{self.pick('f0', 'f1', 'f2', 'f3', 'f0', 'f1', 'late[1]')}"
 
@@ -215,7 +215,7 @@ class Writer:
             f"__asm__ volatile(\"\" : \"+r\"({p}));",
             f"__asm__ volatile(\"\" ::: \"rbx\", \"r12\", \"r13\", \"r14\", \"r15\", \"memory\");",
             f"q = {v} & 1 ? &plain : q;",
-            f"{{ struct ops c; memcpy(&c, &{self.object()}, sizeof c); {v} += c.f1({v}, 1); }}",
+            f"{{ struct ops c; memcpy(&c, &{self.object() if self.escapes else 'plain'}, sizeof c); {v} += c.f1({v}, 1); }}",
             f"{v} = apply({p}, {self.value()});", f"{v} = apply({self.slot()}, {self.value()});",
             f"{{ fn *a[3] = {{ {p}, {self.slot()}, {self.slot()} }}; {v} = a[(unsigned long){v} % 3](x, y); }}",
             f"{{ char b[same({self.dice.randrange(1, 200)})]; b[0] = 1; __asm__ volatile(\"\" :: \"r\"(b) : \"memory\"); {v} = {self.callee()}({v}, b[0]); }}",

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: MIT
+"""Call sites under stress (tests/pv/stress.c: threads, sets, signals and walks,
+modules, forks), at the limits of the system (stress_limits.c), across shared objects
+(stress_shared_*.c), in random programs (stress_programs.py), and seen one instruction
+at a time and by a debugger. The long versions: scripts/soak.sh."""
+
+import itertools
+import re
+import signal
+import sys
+
+import pytest
+from conftest import CCS, TESTS, Flow, need, run
+
+sys.path[:0] = [str(TESTS / "pv"), str(TESTS / "unwind"), str(TESTS.parent / "scripts")]
+import dynamic  # noqa: E402
+import dynamic_truth  # noqa: E402
+import stress_programs  # noqa: E402
+
+PV = TESTS / "pv"
+INCLUDE = TESTS.parent / "lib" / "include"
+ALIGN = {"gcc": [], "clang": stress_programs.ALIGN}
+KINDS = {"pie": (["-fPIE"], ["-pie"]), "no-pie": (["-fno-pie"], ["-no-pie"])}
+FORMS = {f"{what}-{how}" for what in ("call", "jmp") for how in ("rip", "base", "reg")}
+
+
+# ---- threads ----------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def stress(build, tmp_path_factory):
+    """The stress program and its plugin, of a compiler, kind and stage; more flags."""
+    made = {}
+
+    def make(cc, kind, stage, *more):
+        key = cc, kind, stage, more
+        if key not in made:
+            flow = Flow(tmp_path_factory.mktemp("stress"), build, cc)
+            cflags, link = KINDS[kind]
+            objects = [flow.compile(PV / "stress.c", ["-O2", "-g", *cflags, *ALIGN[cc], *more]),
+                       flow.compile(PV / "stress_plugin.c", ["-O2", "-g", "-fPIC", *ALIGN[cc], *more])]
+            if stage != "plain":
+                flow.rewrite(*objects)
+            lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}", "-pthread", "-ldl"]
+            run([cc, *link, "-rdynamic", "-o", flow.tmp / "stress", objects[0], *lib])
+            run([cc, "-shared", "-o", flow.tmp / "plugin.so", objects[1], *lib])
+            if stage == "linked":
+                flow.rewrite(flow.tmp / "stress", flow.tmp / "plugin.so")
+            made[key] = flow
+        return made[key]
+
+    return make
+
+
+@pytest.mark.parametrize("cc", CCS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_form_is_there(stress, cc, kind):
+    """What the stress is about: live sites of each form, and in the plugin through the GOT."""
+    flow = stress(cc, kind, "linked")
+    live = {s["form"] for s in flow.sites(flow.tmp / "stress") if s["live"] == "yes"}
+    assert FORMS | ({"call-abs", "jmp-abs"} if kind == "no-pie" else set()) <= live
+    plugin = [s for s in flow.sites(flow.tmp / "plugin.so") if s["live"] == "yes"]
+    assert {s["object"] for s in plugin} == {"stress_ops", "own"}
+
+
+@pytest.mark.parametrize("cc,kind,stage,sets", [
+    ("gcc", "pie", "linked", 30_000), ("clang", "no-pie", "object", 30_000), ("gcc", "no-pie", "object", 5_000),
+    ("clang", "pie", "linked", 5_000), ("gcc", "pie", "plain", 5_000), ("clang", "no-pie", "plain", 5_000)])
+def test_threads(stress, cc, kind, stage, sets):
+    """Every call ran one target that its slot held; every walk from a callee or a
+    handler is glibc's."""
+    flow = stress(cc, kind, stage)
+    out = run([flow.tmp / "stress", 10**6, sets, 4, flow.tmp / "plugin.so"], timeout=900).stdout
+    n = {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", out)}
+    assert n["calls"] >= 10**6 and n["sets"] >= sets and n["nops"] > sets / 20
+    assert n["loads"] >= 10 and n["forks"] >= 10 and n["signals"] > 10
+    assert n["walks"] > 100 and n["whole"] > n["walks"] * 0.9
+    assert n["wrong"] == n["errors"] == n["verify"] == n["walkswrong"] == 0
+
+
+# ---- by other eyes ------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory, build):
+    out = {}
+    for name, library in (("etch", build), ("cfi", None)):
+        out[name] = tmp_path_factory.mktemp(f"tools-{name}")
+        dynamic.build(out[name], library)
+    return out
+
+
+@pytest.mark.parametrize("source", ["etch", "cfi"])
+@pytest.mark.parametrize("cc,kind,stage", [("gcc", "pie", "linked"), ("clang", "no-pie", "linked")])
+def test_unwinding_at_each_instruction(stress, tools, etch, tmp_path, cc, kind, stage, source):
+    """A shadow call stack against etch's rows and libetch, and against .eh_frame by
+    pyelftools, from every instruction of every form at every target."""
+    flow = stress(cc, kind, stage)
+    table = dynamic.Rows(tmp_path / "rows", etch, [] if source == "etch" else "cfi")
+    r = dynamic.in_process(tools[source], table, [flow.tmp / "stress", "once"], library=source == "etch")
+    assert r.walked > 100_000 and r.calls > 2000 and r.odd_returns == 0
+    assert source == "cfi" or r.library_frames >= r.checked
+    # The stepper's own way out is hand-made; what .eh_frame does not cover has no row there.
+    silent = ("undef", "no-table") if source == "cfi" else ()
+    wrong = [t for t in dynamic_truth.unexplained([r]) if t.what not in silent and not t.file.endswith("/shadow.so")]
+    assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
+def frames(text):
+    """The functions of each `bt` of a gdb session."""
+    stops, now = [], None
+    for line in text.splitlines():
+        m = re.match(r"#(\d+) +(?:0x[0-9a-f]+ in )?([\w.]+)", line)
+        if m and m[1] == "0":
+            now = []
+            stops.append(now)
+        if m:
+            now.append(m[2])
+    return stops
+
+
+@pytest.mark.parametrize("cc,kind", [("gcc", "pie"), ("clang", "no-pie")])
+def test_gdb_backtraces(stress, cc, kind):
+    """From inside the callee of each form: the frames are those of the program that no
+    tool has seen, and its sites are direct calls then."""
+    need("gdb")
+
+    def session(stage):
+        flow = stress(cc, kind, stage)
+        p = run(["gdb", "-q", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-ex", "set pagination off",
+                 "-ex", "break direct1", "-ex", "commands\nsilent\nbt\nx/i $pc\ncontinue\nend", "-ex", "break count0",
+                 "-ex", "commands\nsilent\nbt\ncontinue\nend", "-ex", "run once", flow.tmp / "stress"],
+                stdin=open("/dev/null"))
+        assert "wrong 0 errors 0" in p.stdout, p.stdout[-2000:] + p.stderr[-2000:]
+        return frames(p.stdout)
+
+    want, got = session("plain"), session("linked")
+    assert len(want) > 20 and got == want
+    callers = {s[1] for s in got}
+    assert {"call_rip", "call_base", "call_base32", "call_got", "call_reg", "call_rip_notrack"} <= callers
+
+
+def test_gdb_breakpoint_on_a_site(stress):
+    """Busy, nothing changed; once it is gone the set goes through."""
+    need("gdb")
+    flow = stress("gcc", "pie", "linked")
+    p = run(["gdb", "-q", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-ex", "break once", "-ex", "run once",
+             # after sub $8,%rsp and padding: the site is the first call in there
+             "-ex", "python import gdb; a = [i['addr'] for i in gdb.selected_frame().architecture().disassemble("
+             "int(gdb.parse_and_eval('(long)&call_rip')), count=8) if 'call' in i['asm']][0]; "
+             "gdb.execute('break *%d' % a)",
+             "-ex", "continue", "-ex", "print (int)set_errors", "-ex", "delete", "-ex", "continue", flow.tmp / "stress"],
+            stdin=open("/dev/null"))
+    assert "a site holds a breakpoint" in p.stdout + p.stderr or "breakpoint" in p.stderr, p.stdout + p.stderr
+    assert re.search(r"\$1 = [1-9]", p.stdout), p.stdout
+
+
+# ---- control-flow protection -----------------------------------------------------------
+
+AT_SITE = {
+    "call": r"(addr32 )*call |nop|cs |data16|xchg|(cs )*(mov|xor|lea|and|sub)|(notrack )?call ",
+    "jmp": r"(cs )*jmp |(cs )*ret|(notrack )?jmp ",
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_control_flow_protection(build, tmp_path, cc, seed):
+    """-fcf-protection=full: what stands at a site neither pushes nor returns but as the
+    indirect form would: a ret only where a tail call was; and the functions keep their endbr64."""
+    flow = Flow(tmp_path, build, cc)
+    o = flow.compile(flow.source(stress_programs.program(400 + seed)),
+                     ["-O2", "-w", "-fcf-protection=full", "-fPIE", *ALIGN[cc]])
+    want = run([flow.link([o], ["-pie"], "plain")]).stdout
+    flow.rewrite(o)
+    exe = flow.link([o], ["-pie"], "linked")
+    flow.rewrite(exe)
+    assert run([exe]).stdout == want
+    sites = [s for s in flow.sites(exe) if s["kind"] in AT_SITE]
+    assert len([s for s in sites if s["live"] == "yes"]) > 3
+    text = run(["objdump", "-d", "--no-show-raw-insn", "-j", ".text", exe]).stdout
+    at = dict(re.findall(r"^ +([0-9a-f]+):\t(.*?) *$", text, re.M))
+    for s in sites:
+        insn = at[s["address"].lstrip("0")]
+        assert re.match(AT_SITE[s["kind"]], insn), (s, insn)
+        assert "push" not in insn and ("ret" not in insn or s["kind"] == "jmp"), (s, insn)
+    assert re.search(r"<a0>:\n.*endbr64", text)
+
+
+# ---- limits -----------------------------------------------------------------------------
+
+LIMITS = "forms busy code mdwe membarrier mprotect far gone null seal fork itself chained early".split()
+LINKS = {**KINDS, "static": (["-fno-pie"], ["-static"]), "static-pie": (["-fPIE"], ["-static-pie"])}
+
+
+@pytest.fixture(scope="module")
+def limits(build, tmp_path_factory):
+    made = {}
+
+    def make(cc, link, stage):
+        if (cc, link, stage) not in made:
+            flow = Flow(tmp_path_factory.mktemp("limits"), build, cc)
+            cflags, ldflags = LINKS[link]
+            made[cc, link, stage] = flow.program(PV / "stress_limits.c", stage, ["-O2", *cflags, *ALIGN[cc]], ldflags)
+        return made[cc, link, stage]
+
+    return make
+
+
+@pytest.mark.parametrize("cc,link,stage", [
+    (cc, link, stage) for cc in CCS for link in LINKS for stage in ("plain", "object", "linked")
+    # A statically linked libc's data may look like an address of ours: its object starts unarmed.
+    if (link, stage) not in (("static", "linked"), ("static", "plain"), ("static-pie", "plain"))])
+def test_limits(limits, cc, link, stage):
+    exe = limits(cc, link, stage)
+    for case in LIMITS:
+        p = run([exe, case], ok=None)
+        assert (p.returncode, p.stdout) == (0, "done\n"), f"{case}: exit {p.returncode}\n{p.stdout}{p.stderr}"
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_stray_store(limits, cc):
+    p = run([limits(cc, "pie", "linked"), "stray"], ok=-signal.SIGSEGV)
+    assert re.match(r"etch: stray store: case_stray\+0x[0-9a-f]+ .* stores to the etched object ops\+0x0,", p.stderr)
+
+
+# ---- shared objects ------------------------------------------------------------------------
+
+SHARED = {  # the library's flags, its link; the program's flags, its link; definitions for library, for users
+    "pic": ([], [], ["-fPIC"], ["-pie"], [], []),
+    "pie": ([], [], ["-fPIE"], ["-pie"], [], []),
+    "copy relocation": ([], [], ["-fno-pie"], ["-no-pie"], [], []),
+    "own target": ([], [], ["-fPIC"], ["-pie"], [], ["-DOWN_TARGET"]),
+    "symbolic": ([], ["-Wl,-Bsymbolic"], ["-fPIC"], ["-pie"], [], ["-DOWN_TARGET"]),
+    "symbolic functions": ([], ["-Wl,-Bsymbolic-functions"], ["-fPIC"], ["-pie"], [], ["-DOWN_TARGET"]),
+    "now": ([], ["-Wl,-z,now"], ["-fPIC"], ["-pie", "-Wl,-z,now"], [], []),
+    "lazy": ([], ["-Wl,-z,lazy"], ["-fPIC"], ["-pie", "-Wl,-z,lazy"], [], []),
+    "protected": ([], [], ["-fPIC"], ["-pie"], ['-DOPS_VISIBILITY="protected"'], []),
+    "hidden": ([], [], ["-fPIE"], ["-pie"], ['-DOPS_VISIBILITY="hidden"'], ["-DNO_OPS"]),
+    "no interposition": (["-fno-plt", "-fno-semantic-interposition"], [], ["-fPIC", "-fno-plt"], ["-pie"], [], []),
+    "lld": ([], ["-fuse-ld=lld"], ["-fPIC"], ["-pie", "-fuse-ld=lld"], [], ["-DOWN_TARGET"]),
+    "relr": ([], ["-Wl,-z,pack-relative-relocs"], ["-fPIC"], ["-pie", "-Wl,-z,pack-relative-relocs"], [], []),
+}
+
+
+def shared_build(flow, what, stage):
+    """libhome.so with the ops table and targets, libuser.so, the program; for each of
+    LD_PRELOAD's two libraries and none, what it prints."""
+    libc, libl, progc, progl, home, users = SHARED[what]
+    flags = ["-O2", "-g", "-w", *ALIGN[flow.cc]]
+    objects = [flow.compile(PV / "stress_shared_home.c", [*flags, "-fPIC", *libc, *home]),
+               flow.compile(PV / "stress_shared_user.c", [*flags, "-fPIC", *users]),
+               flow.compile(PV / "stress_shared_main.c", [*flags, *progc, *users])]
+    lib = [f"-L{flow.build}", "-letch", f"-Wl,-rpath,{flow.build}", "-Wl,-rpath,$ORIGIN", "-L", flow.tmp]
+    files = [flow.tmp / name for name in ("libhome.so", "libuser.so", "main")]
+    if stage != "plain":
+        flow.rewrite(*objects)
+    run([flow.cc, "-shared", *libl, "-o", files[0], objects[0], *lib])
+    run([flow.cc, "-shared", "-o", files[1], objects[1], "-lhome", *lib])
+    run([flow.cc, *progl, "-o", files[2], objects[2], "-luser", "-lhome", *lib])
+    if stage == "linked":
+        flow.rewrite(*files)
+    out = {}
+    for preload in (None, "FUNCTION", "TABLE"):
+        env = {}
+        if preload:
+            env["LD_PRELOAD"] = str(flow.tmp / f"{preload}.so")
+            run([flow.cc, "-shared", "-fPIC", f"-D{preload}", "-o", env["LD_PRELOAD"], PV / "stress_shared_preload.c"])
+        for argv in ([], ["sync"]):
+            out[preload, len(argv)] = run([files[2], *argv], env=env).stdout
+    return out
+
+
+@pytest.mark.parametrize("what", SHARED)
+def test_shared(build, tmp_path, cc, what):
+    """A table of one shared library, called and set from another and from the program:
+    also where another module's table or target takes the place of its own."""
+    out = {}
+    for stage in ("plain", "object", "linked"):
+        directory = tmp_path / stage
+        directory.mkdir()
+        flow = Flow(directory, build, cc)
+        out[stage] = shared_build(flow, what, stage)
+    assert all(text.endswith("\n0\n") for text in out["plain"].values())
+    assert out["object"] == out["plain"] and out["linked"] == out["plain"]
+    kinds = {name: [s for s in flow.sites(flow.tmp / name) if s["kind"] in ("call", "jmp") and s["live"] == "yes"]
+             for name in ("libhome.so", "libuser.so")}
+    assert len(kinds["libhome.so"]) >= 3 and (len(kinds["libuser.so"]) >= 3 or what == "hidden")
+    # The two things that LD_PRELOAD can do are seen where they can be.
+    taken = itertools.chain.from_iterable(re.findall(r"4: (\d+) ", out["plain"][k, 1]) for k in ("FUNCTION", "TABLE"))
+    assert what == "symbolic" or what == "protected" or what == "hidden" or {"7784", "5562"} & set(taken)
+
+
+# ---- random programs -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs(build, tmp_path, seed):
+    """Longer: tests/pv/stress_programs.py --run 24 1000 build"""
+    assert stress_programs.steps(seed, build, tmp_path, INCLUDE) is None
