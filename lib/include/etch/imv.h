@@ -253,7 +253,10 @@ int etch_release_bytes(const void *object, size_t size);
  *             ETCH_CHANGE(&verbose__imv, &on), ETCH_CHANGE(&cfg.batch, &n) };
  *     int err = etch_set_batch(c, 2);
  *
- * Where two changes of a batch overlap, the later one wins.
+ * Where two changes of a batch overlap, the later one wins. All memory is stored
+ * before the first site is changed: a function that a call site has just been given
+ * finds the data that the same batch sets, but the function before it, which may
+ * still be running, finds them too.
  */
 struct etch_change {
 	void *object;      /* from ETCH_ADDR */
