@@ -14,8 +14,17 @@ struct value {
 	int64_t off;
 };
 
+/* What was loaded into one register, eight bytes from an object. */
+struct loaded {
+	int32_t object; /* -1: nothing of interest */
+	uint8_t doubt;  /* enum use_doubt */
+	bool got;       /* the object's address came from a GOT slot */
+	int64_t off;
+};
+
 struct state {
 	struct value reg[REGS];
+	struct loaded ptr[REGS];
 	bool reached;
 };
 
@@ -45,13 +54,77 @@ struct track {
 };
 
 static const struct value nothing = {-1, false, false, 0};
+static const struct loaded no_pointer = {-1, DOUBT_NONE, false, 0};
 
 static void use_report(struct track *t, size_t insn, enum use_kind kind, const struct value *v, bool in_register)
 {
-	struct use u = {insn, kind, v->object, v->off, v->exact, v->got, in_register};
+	struct use u = {insn, kind, v->object, v->off, v->exact, v->got, in_register, false, DOUBT_NONE};
 
 	if (t->reporting && !t->stopped && v->object >= 0)
 		t->stopped = t->report(t->arg, &u);
+}
+
+/* A call or jump by a register that may hold what was read from an object. */
+static bool call_report(struct track *t, const struct state *s, size_t i)
+{
+	const struct insn *in = &t->code->insns[i];
+	const struct loaded *p;
+	struct use u = {.insn = i, .kind = USE_CALL, .in_register = true, .pointer = true};
+
+	if ((in->flow != FLOW_CALL_IND && in->flow != FLOW_JUMP_IND) || in->mem != MEM_NONE || in->src >= REGS)
+		return false;
+	p = &s->ptr[in->src];
+	if (p->object < 0)
+		return false;
+	u.object = p->object;
+	u.off = p->off;
+	u.off_known = p->doubt != DOUBT_PLACE && p->doubt != DOUBT_PATHS;
+	u.got = p->got;
+	u.doubt = p->doubt;
+	if (t->reporting && !t->stopped)
+		t->stopped = t->report(t->arg, &u);
+	return p->doubt == DOUBT_NONE;
+}
+
+/* From here on the slots may hold something else (object -1: of any object). */
+static void pointers_age(struct state *s, int32_t object)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((object < 0 || s->ptr[r].object == object) && s->ptr[r].doubt == DOUBT_NONE)
+			s->ptr[r].doubt = DOUBT_STALE;
+}
+
+/* What instruction i, which reads from v, leaves of loaded values in the registers. */
+static void pointers_apply(struct state *s, const struct insn *in, const struct value *v, bool slot)
+{
+	struct loaded result = no_pointer;
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((in->reads >> r & 1) && s->ptr[r].object >= 0) {
+			result = s->ptr[r];
+			result.doubt = DOUBT_CHANGED;
+		}
+	if (in->move == MOVE_COPY) {
+		result = s->ptr[in->src];
+	} else if (in->move == MOVE_LOAD) {
+		result = no_pointer;
+		if (v->object >= 0 && !slot && in->mem == MEM_READ && in->mem_size == 8)
+			result = (struct loaded){v->object, v->exact && !in->segment ? DOUBT_NONE : DOUBT_PLACE, v->got, v->off};
+	} else if (in->move == MOVE_IMM) {
+		result = no_pointer;
+	}
+	for (r = 0; r < REGS; r++)
+		if (in->writes >> r & 1)
+			s->ptr[r] = r == 4 ? no_pointer : result;
+	if (in->move != MOVE_NONE && in->dst < REGS)
+		s->ptr[in->dst] = result;
+	if (v->object >= 0 && !slot && (in->mem == MEM_WRITE || in->mem == MEM_UPDATE))
+		pointers_age(s, v->object);
+	if (in->barrier || in->string)
+		pointers_age(s, -1);
 }
 
 /* off + by, without overflow: offsets of a hostile file may be anything. */
@@ -125,6 +198,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	struct value v = operand(t, s, i, &via), result = nothing, imm = nothing;
 	uint16_t data = in->reads, clobbered;
 	struct error err = {""};
+	bool through = call_report(t, s, i);
 	unsigned r;
 
 	if (t->imm[i].object >= 0)
@@ -173,6 +247,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		use_report(t, i, USE_ESCAPE, &imm, false);
 	}
 	leave(t, s, i, data);
+	pointers_apply(s, in, &v, slot);
 	for (r = 0; r < REGS; r++)
 		if (in->writes >> r & 1)
 			s->reg[r] = nothing;
@@ -191,8 +266,11 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		if (in->callee >= 0 && t->clobbers && func_is_start(t->clobbers, in->callee, in->entry))
 			clobbered &= func_clobbers(t->clobbers, in->callee, &err);
 		for (r = 0; r < REGS; r++)
-			if (clobbered >> r & 1)
+			if (clobbered >> r & 1) {
 				s->reg[r] = nothing;
+				s->ptr[r] = no_pointer;
+			}
+		pointers_age(s, -1);
 		if (err.text[0])
 			t->stopped = -1;
 		break;
@@ -201,7 +279,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		break;
 	case FLOW_JUMP_IND:
 		/* Through an ops object a tail call; else perhaps to somewhere in here. */
-		leave(t, s, i, v.object >= 0 && !slot && in->index == INSN_NO_REG
+		leave(t, s, i, through || (v.object >= 0 && !slot && in->index == INSN_NO_REG)
 		               ? insn_call_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
 		break;
 	case FLOW_JUMP:
@@ -243,7 +321,26 @@ static void met_add(struct track *t, size_t insn, const struct value *v)
 		t->met = p;
 		t->met_room = room;
 	}
-	t->met[t->met_count++] = (struct use){insn, USE_ESCAPE, v->object, 0, false, v->got, true};
+	t->met[t->met_count++] = (struct use){.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got,
+	                                      .in_register = true};
+}
+
+/* Where two paths meet; true when *a changed. Of two slots the lower one is named. */
+static bool pointer_join(struct loaded *a, const struct loaded *v)
+{
+	struct loaded old = *a;
+
+	if (a->object == v->object && a->off == v->off && a->got == v->got) {
+		if (v->doubt > a->doubt)
+			a->doubt = v->doubt;
+	} else {
+		if (a->object < 0 || (v->object >= 0 && (v->object < a->object ||
+		                                         (v->object == a->object && v->off < a->off))))
+			*a = *v;
+		a->got = old.got || v->got;
+		a->doubt = DOUBT_PATHS;
+	}
+	return a->object != old.object || a->off != old.off || a->got != old.got || a->doubt != old.doubt;
 }
 
 /* Joins `from` into the state before block b; queues it when that changed. */
@@ -257,6 +354,8 @@ static void block_join(struct track *t, size_t b, const struct state *from)
 		k->in = *from;
 		k->in.reached = true;
 	} else {
+		for (r = 0; r < REGS; r++)
+			changed |= pointer_join(&k->in.ptr[r], &from->ptr[r]);
 		for (r = 0; r < REGS; r++) {
 			struct value *a = &k->in.reg[r];
 			const struct value *v = &from->reg[r];
@@ -300,7 +399,23 @@ static size_t block_at(const struct track *t, size_t insn)
 	return lo;
 }
 
-static int blocks_build(struct track *t, struct error *e)
+/* May control arrive at this instruction from elsewhere? */
+static bool is_entry(const struct track_entries *x, uint64_t addr)
+{
+	size_t lo = 0, hi = x->count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->list[mid] < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return x->anywhere || (lo < x->count && x->list[lo] == addr);
+}
+
+static int blocks_build(struct track *t, const struct track_entries *entries, struct error *e)
 {
 	const struct func_code *c = t->code;
 	uint8_t *leader = calloc(c->count + 1, 1);
@@ -320,6 +435,8 @@ static int blocks_build(struct track *t, struct error *e)
 		}
 		if (in->flow != FLOW_NEXT && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND)
 			leader[i + 1] = 1;
+		if (is_entry(entries, in->addr))
+			leader[i] = 1;
 	}
 	for (i = 0; i < c->count; i++)
 		n += leader[i];
@@ -379,7 +496,8 @@ static bool block_is_padding(const struct track *t, size_t b)
 }
 
 int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
-               struct func_clobbers *clobbers, use_fn *report, void *arg, struct error *e)
+               const struct track_entries *entries, struct func_clobbers *clobbers, use_fn *report, void *arg,
+               struct error *e)
 {
 	struct track t = {.fn = fn, .code = code, .mem = mem, .imm = imm, .clobbers = clobbers,
 	                  .report = report, .arg = arg};
@@ -390,13 +508,19 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 
 	if (!code->count)
 		return 0;
-	for (r = 0; r < REGS; r++)
+	for (r = 0; r < REGS; r++) {
 		entry.reg[r] = nothing;
+		entry.ptr[r] = no_pointer;
+	}
 	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
 		;
-	if (blocks_build(&t, e))
+	if (blocks_build(&t, entries, e))
 		goto out;
 	block_join(&t, 0, &entry);
+	/* Who jumps to an entry has reported what his registers take along. */
+	for (b = 0; b < t.block_count && !entries->anywhere; b++)
+		if (is_entry(entries, code->insns[t.blocks[b].first].addr))
+			block_join(&t, b, &entry);
 	blocks_solve(&t);
 	/* What is left is entered by a jump table or by the unwinder. */
 	for (b = 0; b < t.block_count; b++) {
@@ -406,6 +530,9 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 		block_join(&t, b, &entry);
 		blocks_solve(&t);
 	}
+	for (b = 0; b < t.block_count && entries->anywhere; b++)
+		block_join(&t, b, &entry);
+	blocks_solve(&t);
 	t.reporting = true;
 	for (b = 0; b < t.block_count && !t.stopped; b++) {
 		struct state s = t.blocks[b].in;

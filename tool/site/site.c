@@ -186,6 +186,8 @@ void scan_free(struct scan *s)
 	free(s->findings);
 	free(s->slots);
 	free(s->relocated);
+	free(s->code_words);
+	entries_free(&s->entries);
 	func_clobbers_free(&s->clobbers);
 	func_list_free(&s->funcs);
 	memset(s, 0, sizeof(*s));
@@ -335,13 +337,21 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 	const struct insn *in = &c->code->insns[u->insn];
 	const uint8_t *bytes = c->fn->bytes + (in->addr - c->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
+	static const char *const doubts[] = {
+		[DOUBT_STALE] = "the pointer is kept while the slot may be set: by a call, or after a barrier",
+		[DOUBT_PLACE] = "the pointer was read from a place that is not the same on all paths",
+		[DOUBT_CHANGED] = "the pointer was computed with after it was read",
+		[DOUBT_PATHS] = "the pointer is not from the same slot on all paths",
+	};
 	uint8_t again[16];
 	char why[200];
 	unsigned n;
 
 	site->reason = insn_pv_form(bytes, in, &site->entry);
+	if (!site->reason && u->doubt)
+		site->reason = doubts[u->doubt];
 	if (!site->reason && !u->off_known)
-		site->reason = "it does not go through the same slot on all paths";
+		site->reason = "its address is not the same on all paths";
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
 		site->reason = "its slot is past the end of the object";
 		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
@@ -362,10 +372,16 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 		if (n != in->len || memcmp(again, bytes, n))
 			site->reason = "an unusual encoding of its call";
 	}
+	if (!site->reason && u->got && u->in_register) {
+		/* The slot is found behind what the GOT slot holds. */
+		if (!u->pointer && u->off != in->disp)
+			site->reason = "its table is inside an object reached through the GOT: no room for its offset";
+		else if (!etch_pv_set(&site->entry, etch_pv_reg(&site->entry), u->off))
+			site->reason = "its offset in the table is too large for an entry";
+		site->entry.flags |= ETCH_IMV_GOT;
+	}
 	if (site->reason)
 		memset(&site->entry, 0, sizeof(site->entry));
-	else if (u->got && u->in_register)
-		site->entry.flags |= ETCH_IMV_GOT;
 	return 0;
 }
 
@@ -397,6 +413,11 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
                   const struct ref *imm)
 {
 	struct function_scan c = {s, fn, code};
+	struct track_entries x;
 
-	return track_uses(fn, code, mem, imm, s->clobbers.known ? &s->clobbers : NULL, use_take, &c, &s->error);
+	if (!s->entries.built &&
+	    entries_build(&s->entries, s->file, &s->funcs, s->code_words, s->code_word_count, &s->error))
+		return -1;
+	x = entries_of(&s->entries, fn, code);
+	return track_uses(fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL, use_take, &c, &s->error);
 }

@@ -10,6 +10,7 @@
 #include "code/func.h"
 #include "code/track.h"
 #include "elf/file.h"
+#include "site/entries.h"
 
 #include <etch/format.h>
 
@@ -88,6 +89,9 @@ struct scan {
 	size_t functions, undecoded; /* looked at, and of those not decoded to the end */
 	uint64_t *relocated;         /* linked: places that the dynamic linker writes, sorted */
 	size_t relocated_count, relocated_room;
+	uint64_t *code_words;        /* linked: what such places hold, where that is an address of code */
+	size_t code_word_count, code_word_room;
+	struct entries entries;      /* built when first needed */
 	size_t foreign;              /* linked: table entries whose object is not etched in this file */
 	struct error error;          /* set when a call returned -1 */
 };

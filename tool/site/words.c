@@ -77,6 +77,19 @@ static int relocated_add(struct scan *s, uint64_t at)
 	return 0;
 }
 
+/* A word that may be the address of a label. */
+static int code_word_add(struct scan *s, uint64_t value)
+{
+	uint32_t i = elf_section_at(s->file, value);
+
+	if (!i || !(s->file->sections[i].sh.sh_flags & SHF_EXECINSTR))
+		return 0;
+	if (!list_grow((void **)&s->code_words, s->code_word_count, &s->code_word_room, sizeof(*s->code_words)))
+		return error_set(&s->error, "out of memory");
+	s->code_words[s->code_word_count++] = value;
+	return 0;
+}
+
 /* SHT_RELR: an address, then bitmaps of the 63 words after the last one (gABI,
  * "Relative relocation table"). The addends are in place. */
 static int relr_take(struct scan *s, const struct elf_section *rel, const struct range *range)
@@ -105,7 +118,7 @@ static int relr_take(struct scan *s, const struct elf_section *rel, const struct
 			if (!p)
 				continue;
 			memcpy(&value, p, 8);
-			if (in_range(range, value) && word_take(s, at, value))
+			if (code_word_add(s, value) || (in_range(range, value) && word_take(s, at, value)))
 				return -1;
 		}
 		base = word & 1 ? base + 63 * 8 : word + 8;
@@ -140,7 +153,7 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 			uint64_t value = r[k].type == R_X86_64_RELATIVE ? (uint64_t)r[k].addend
 			                 : y && y->section ? y->value + (uint64_t)r[k].addend : 0;
 
-			err = relocated_add(s, r[k].offset);
+			err = relocated_add(s, r[k].offset) || code_word_add(s, value) ? -1 : 0;
 			if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
 				err = word_take(s, r[k].offset, value);
 		}
@@ -156,6 +169,13 @@ static bool is_unwind_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_UNWIND) || !strcmp(name, ETCH_SEC_ORC_IP) || !strcmp(name, ETCH_SEC_ORC) ||
 	       !strcmp(name, ETCH_SEC_ORC_LOOKUP);
+}
+
+/* Not a word of them is an address, and etch changes them. */
+static bool is_site_table(const char *name)
+{
+	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
+	       !strcmp(name, ETCH_SEC_NATIVE);
 }
 
 /* Words of a file that is loaded where it was linked. */
@@ -174,6 +194,9 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 			continue;
 		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* packed structs too */
 			memcpy(&value, x->data + at, 8);
+			if (((x->sh.sh_addr + at) & 7) == 0 && value && !is_site_table(x->name) &&
+			    code_word_add(s, value))
+				return -1;
 			if (!in_range(range, value))
 				continue;
 			/* Where no pointer should be, only what is one for sure. */

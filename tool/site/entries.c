@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+#include "site/entries.h"
+
+#include <etch/format.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct builder {
+	struct entries *out;
+	const struct elf_file *f;
+	const struct func_list *funcs;
+	uint64_t got;         /* linked: what _GLOBAL_OFFSET_TABLE_ is; 0 = none */
+	struct entries bases; /* data that code refers to: where jump tables may begin */
+	struct error *e;
+};
+
+static int place_add(struct builder *b, struct entries *x, uint32_t section, uint64_t addr)
+{
+	if (x->count == x->room) {
+		size_t room = x->room ? 2 * x->room : 256;
+		struct entry *p = realloc(x->list, room * sizeof(*p));
+
+		if (!p)
+			return error_set(b->e, "out of memory");
+		x->list = p;
+		x->room = room;
+	}
+	x->list[x->count++] = (struct entry){section, addr};
+	return 0;
+}
+
+static int place_order(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static void places_sort(struct entries *x)
+{
+	size_t i, n = 0;
+
+	if (x->count)
+		qsort(x->list, x->count, sizeof(*x->list), place_order);
+	for (i = 0; i < x->count; i++)
+		if (!n || place_order(&x->list[n - 1], &x->list[i]))
+			x->list[n++] = x->list[i];
+	x->count = n;
+}
+
+/* The first place of x that is not before (section, addr). */
+static size_t place_from(const struct entries *x, uint32_t section, uint64_t addr)
+{
+	struct entry key = {section, addr};
+	size_t lo = 0, hi = x->count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (place_order(&x->list[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static bool is_code(const struct builder *b, uint32_t section)
+{
+	return section && (b->f->sections[section].sh.sh_flags & SHF_EXECINSTR);
+}
+
+/* Something leads to (section, addr): an entry where that is inside of a function. */
+static int entry_add(struct builder *b, uint32_t section, uint64_t addr)
+{
+	const struct func *fn = is_code(b, section) ? func_find(b->funcs, section, addr) : NULL;
+
+	return fn && fn->start != addr ? place_add(b, b->out, section, addr) : 0;
+}
+
+/* An operand refers to (section, addr). */
+static int operand_add(struct builder *b, uint32_t section, uint64_t addr)
+{
+	return is_code(b, section) ? entry_add(b, section, addr) : section ? place_add(b, &b->bases, section, addr) : 0;
+}
+
+/* A direct jump, branch or call of `fn`. */
+static int jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
+{
+	if (in->flow != FLOW_CALL && section == fn->section && to >= fn->start && to < fn->end)
+		return 0;
+	return entry_add(b, section, to);
+}
+
+static bool is_direct(const struct insn *in)
+{
+	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
+}
+
+/* Tables of addresses that no jump goes by, and that etch itself changes. */
+static bool is_other_table(const char *name)
+{
+	static const char *const begin[] = {"__etch_", ".etch", ".orc", ".eh_frame", ".gcc_except_table", "__ex_table",
+	                                    ETCH_SEC_IMV, ETCH_SEC_PV, ETCH_SEC_NATIVE, ETCH_SEC_OBJECT};
+	size_t i;
+
+	for (i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
+		if (!strncmp(name, begin[i], strlen(begin[i])))
+			return true;
+	return false;
+}
+
+/* ---- linked files -------------------------------------------------------- */
+
+static int linked_insn(struct builder *b, const struct func *fn, const struct insn *in)
+{
+	const struct elf_section *own = &b->f->sections[fn->section];
+	bool absolute = b->f->eh.e_type == ET_EXEC;
+	uint64_t at;
+
+	if (is_direct(in)) {
+		if (in->target >= fn->start && in->target < fn->end && in->flow != FLOW_CALL)
+			return 0;
+		return jump_add(b, fn, in, in->target - own->sh.sh_addr < own->sh.sh_size
+		                ? fn->section : elf_section_at(b->f, in->target), in->target);
+	}
+	if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment && (in->base == INSN_PC_REG || absolute)) {
+		at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : (uint64_t)in->disp;
+		if (operand_add(b, elf_section_at(b->f, at), at))
+			return -1;
+	}
+	/* The large code model has places relative to the GOT. */
+	if (in->imm_len == 8 && b->got) {
+		at = (uint64_t)in->imm + b->got;
+		if (operand_add(b, elf_section_at(b->f, at), at))
+			return -1;
+	}
+	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT)
+		return operand_add(b, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
+	return 0;
+}
+
+/* Entries of `width` bytes that are relative to the table. Absolute ones are words. */
+static int linked_tables(struct builder *b, unsigned width)
+{
+	size_t i;
+
+	for (i = 0; i < b->bases.count; i++) {
+		const struct entry *x = &b->bases.list[i];
+		const struct elf_section *s = &b->f->sections[x->section];
+		uint64_t off = x->addr - s->sh.sh_addr, stop = s->sh.sh_size, at;
+
+		if (!s->data || is_other_table(s->name))
+			continue;
+		if (i + 1 < b->bases.count && x[1].section == x->section)
+			stop = x[1].addr - s->sh.sh_addr;
+		for (at = off; at + width <= stop; at += width) {
+			uint64_t to;
+			uint32_t section;
+			int32_t rel4;
+			int64_t rel;
+
+			memcpy(&rel4, s->data + at, 4);
+			rel = rel4;
+			if (width == 8)
+				memcpy(&rel, s->data + at, 8);
+			to = x->addr + (uint64_t)rel;
+			section = elf_section_at(b->f, to);
+			if (!is_code(b, section))
+				break;
+			if (entry_add(b, section, to))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int linked_build(struct builder *b, const uint64_t *words, size_t count)
+{
+	uint32_t got = elf_section_find(b->f, ".got.plt", 1);
+	struct func_code code = {0};
+	size_t k, i;
+	int err = 0;
+
+	if (!got)
+		got = elf_section_find(b->f, ".got", 1);
+	b->got = b->f->sections[got].sh.sh_addr;
+	for (k = 0; k < b->funcs->count && !err; k++) {
+		const struct func *fn = &b->funcs->funcs[k];
+
+		err = func_decode(fn, &code, b->e);
+		for (i = 0; i < code.count && !err; i++)
+			err = linked_insn(b, fn, &code.insns[i]);
+	}
+	func_code_free(&code);
+	for (i = 0; i < count && !err; i++)
+		err = entry_add(b, elf_section_at(b->f, words[i]), words[i]);
+	places_sort(&b->bases);
+	return err || linked_tables(b, 4) || linked_tables(b, 8) ? -1 : 0;
+}
+
+/* ---- object files -------------------------------------------------------- */
+
+static bool is_relative(uint32_t type)
+{
+	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
+}
+
+static bool is_absolute(uint32_t type)
+{
+	return type == R_X86_64_GOTOFF64 || type == R_X86_64_64 || type == R_X86_64_32 || type == R_X86_64_32S;
+}
+
+/* One instruction; its relocations are [r, end). */
+static int object_insn(struct builder *b, const struct func *fn, const struct insn *in, const struct elf_reloc *r,
+                       const struct elf_reloc *end)
+{
+	bool pending = false;
+
+	for (; r < end && r->offset < in->addr + in->len; r++) {
+		const struct elf_symbol *y = &b->f->symbols[r->symbol];
+		uint64_t at = y->value + (uint64_t)r->addend, by = in->addr + in->len - r->offset;
+
+		pending = true;
+		if (!y->section)
+			continue;
+		if (is_direct(in) ? jump_add(b, fn, in, y->section, at + by)
+		    : is_relative(r->type) ? operand_add(b, y->section, at + by)
+		    : is_absolute(r->type) ? operand_add(b, y->section, at) : 0)
+			return -1;
+	}
+	if (pending)
+		return 0;
+	if (is_direct(in))
+		return jump_add(b, fn, in, fn->section, in->target);
+	if (in->mem != MEM_NONE && in->base == INSN_PC_REG)
+		return operand_add(b, fn->section, in->addr + in->len + (uint64_t)in->disp);
+	return 0;
+}
+
+static int object_code(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
+{
+	struct func_code code = {0};
+	size_t k, i;
+	int err = 0;
+
+	for (k = 0; k < b->funcs->count && !err; k++) {
+		const struct func *fn = &b->funcs->funcs[k];
+
+		if (fn->section != section)
+			continue;
+		err = func_decode(fn, &code, b->e);
+		for (i = 0; i < code.count && !err; i++) {
+			while (r < end && r->offset < code.insns[i].addr)
+				r++;
+			err = object_insn(b, fn, &code.insns[i], r, end);
+		}
+	}
+	func_code_free(&code);
+	return err;
+}
+
+/* Addresses of code in data. One that is relative is so to its place, or, in a jump
+ * table, to the table's start: symbol + addend is the target and the way from there. */
+static int object_data(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
+{
+	for (; r < end; r++) {
+		const struct elf_symbol *y = &b->f->symbols[r->symbol];
+		uint64_t at = y->value + (uint64_t)r->addend;
+		size_t i;
+
+		if (!is_code(b, y->section))
+			continue;
+		if (entry_add(b, y->section, at))
+			return -1;
+		if (!is_relative(r->type))
+			continue;
+		i = place_from(&b->bases, section, r->offset + 1);
+		if (i && b->bases.list[i - 1].section == section &&
+		    entry_add(b, y->section, at - (r->offset - b->bases.list[i - 1].addr)))
+			return -1;
+	}
+	return 0;
+}
+
+static int object_sections(struct builder *b, bool code)
+{
+	uint32_t i;
+
+	for (i = 1; i < b->f->section_count; i++) {
+		const struct elf_section *s = &b->f->sections[i];
+		struct elf_reloc *r = NULL;
+		uint32_t rel;
+		long n = 0;
+		int err;
+
+		if (!(s->sh.sh_flags & SHF_ALLOC) || code != !!(s->sh.sh_flags & SHF_EXECINSTR) || is_other_table(s->name))
+			continue;
+		rel = elf_section_rela(b->f, i, 1);
+		if (rel && b->f->sections[rel].sh.sh_link == b->f->symtab)
+			n = elf_relocs(b->f, rel, &r, b->e);
+		if (n < 0)
+			return -1;
+		err = code ? object_code(b, i, r, r + n) : object_data(b, i, r, r + n);
+		free(r);
+		if (err)
+			return -1;
+	}
+	if (code)
+		places_sort(&b->bases);
+	return 0;
+}
+
+/* ---- both ---------------------------------------------------------------- */
+
+int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,
+                  size_t word_count, struct error *e)
+{
+	struct builder b = {.out = x, .f = f, .funcs = funcs, .e = e};
+	size_t i;
+	int err;
+
+	err = elf_is_object(f) ? object_sections(&b, true) || object_sections(&b, false)
+	                       : linked_build(&b, words, word_count);
+	free(b.bases.list);
+	if (err)
+		return -1;
+	places_sort(x);
+	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
+	if (!x->addrs)
+		return error_set(e, "out of memory");
+	for (i = 0; i < x->count; i++)
+		x->addrs[i] = x->list[i].addr;
+	x->built = true;
+	return 0;
+}
+
+struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code)
+{
+	struct track_entries t = {.anywhere = !code->whole};
+	size_t first = place_from(x, fn->section, fn->start + 1);
+
+	t.list = x->addrs + first;
+	t.count = place_from(x, fn->section, fn->end) - first;
+	return t;
+}
+
+void entries_free(struct entries *x)
+{
+	free(x->list);
+	free(x->addrs);
+	memset(x, 0, sizeof(*x));
+}
