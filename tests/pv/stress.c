@@ -499,7 +499,7 @@ static void *fork_thread(void *arg)
 	return NULL;
 }
 
-static int once(void)
+static SITE_ALONE int every_once(void)
 {
 	CHECK(etch_sync(&stress_ops, sizeof(stress_ops)) == 0);
 	for (enum target t = DIRECT0; t < TARGETS; t++) {
@@ -523,7 +523,7 @@ int main(int argc, char **argv)
 	void *warm[4];
 
 	if (argc == 2 && !strcmp(argv[1], "once"))
-		return once();
+		return every_once();
 	if (argc != 5)
 		return 2;
 	want_calls = strtoull(argv[1], NULL, 0);
