@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""The parts of scripts/bench/run about calls through ops tables."""
+import collections
+import os
+import re
+import shutil
+import statistics
+import subprocess
+
+from common import B, HERE, OUT, TOP, etch_needed, fail, parse, quartiles, sections, sh, spread, table
+
+# ---- instructions executed, one by one -------------------------------------------
+
+PREFIXES = {"cs", "ds", "es", "ss", "fs", "gs", "data16", "addr32", "notrack", "bnd", "lock", "rep", "repz", "repnz"}
+
+
+def kind(text):
+    """What an instruction of objdump's counts as: nop, call or jump (with an indirect
+    form of each), ret, branch, other."""
+    words = text.split("#")[0].split()
+    while len(words) > 1 and (words[0] in PREFIXES or words[0].startswith("rex")):
+        words.pop(0)
+    name, operands = words[0], " ".join(words[1:])
+    if name.startswith("nop") or (name == "xchg" and operands == "%ax,%ax"):
+        return "nop"
+    if name.startswith("ret"):
+        return "ret"
+    for what in ("call", "jmp"):
+        if name.startswith(what):
+            return what + (" *" if operands.startswith("*") else "")
+    return "branch" if name[0] == "j" or name.startswith("loop") else "other"
+
+
+class Code:
+    """The instructions of the files that a profile names, disassembled once."""
+    def __init__(self):
+        self.files = {}
+
+    def at(self, path, address):
+        """The text of the instruction there and the address of the one before it."""
+        if path not in self.files:
+            found, before = {}, None
+            for line in sh("objdump", "-d", "-w", "--no-show-raw-insn", path).splitlines():
+                m = re.match(r"\s*([0-9a-f]+):\t(.+)", line)
+                if m:
+                    found[int(m[1], 16)] = m[2], before
+                    before = int(m[1], 16)
+            self.files[path] = found
+        if address not in self.files[path]:
+            fail(f"{path}: objdump shows no instruction at {address:#x}")
+        return self.files[path][address]
+
+
+def callgrind(program, arguments, function=None):
+    """Runs a program under callgrind. Returns its standard output and, by (file,
+    address), the counts of each instruction executed below `function`: a list in the
+    order Ir (executions), Dr, Dw (data reads and writes)."""
+    # valgrind 3.19 cannot read the DWARF 5 of clang.
+    stripped = program.with_name(program.name + ".stripped")
+    sh("strip", "-g", "-o", stripped, program)
+    out = program.with_name(program.name + ".callgrind")
+    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--cache-sim=yes", "--compress-pos=no",
+               "--compress-strings=no", f"--callgrind-out-file={out}"]
+    if function:
+        command.append(f"--toggle-collect={function}")
+    text = sh(*command, stripped, *arguments)
+    counts, file, called = collections.defaultdict(lambda: [0, 0, 0]), None, False
+    for line in open(out):
+        if line.startswith("ob="):
+            file = line[3:].strip()
+        elif line.startswith("calls="):
+            called = True # the next line is what the callee cost
+        elif line.startswith("0x"):
+            if called:
+                called = False
+                continue
+            words = line.split()
+            cell = counts[file, int(words[0], 16)]
+            for i, n in enumerate(words[2:5]):
+                cell[i] += int(n)
+    out.unlink()
+    if not counts:
+        fail(f"callgrind counted nothing below {function} in {program.name}")
+    return text, counts
+
+
+def classify(counts, code):
+    """The counts of a profile by what the instructions are. A string instruction with a
+    rep prefix counts once, as a processor counts it: valgrind counts each iteration.
+    How often it ran is how often the instruction before it did."""
+    found = collections.Counter()
+    for (file, address), (executed, reads, writes) in counts.items():
+        text, before = code.at(file, address)
+        if re.match(r"rep\w* ", text) and not re.match(r"repz? ret", text):
+            executed, reads, writes = (min(n, counts.get((file, before), (0,))[0]) for n in (executed, reads, writes))
+        what = kind(text)
+        found["instructions"] += executed
+        found[what] += executed
+        found["data"] += reads + writes
+    found["useful"] = found["instructions"] - found["nop"]
+    found["branches"] = sum(found[k] for k in ("call", "call *", "jmp", "jmp *", "ret", "branch"))
+    found["indirect"] = found["call *"] + found["jmp *"]
+    return found
+
+
+# ---- building ----------------------------------------------------------------------
+
+CFLAGS = ["-O2", "-Wall", "-Wextra", "-I", str(TOP / "lib/include"), "-I", str(HERE)]
+# gcc's sites are aligned by etch/pv.h.
+ALIGN = {"clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]}
+
+
+def build(cc, out, source, flags=(), rewrite=False, libraries=()):
+    """A program, and its object beside it."""
+    etch_needed()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    o = out.with_name(out.name + ".o")
+    sh(cc, *CFLAGS, *flags, "-c", source, "-o", o)
+    if rewrite:
+        sh(B / "etch", "rewrite", o)
+    sh(cc, "-o", out, o, *libraries, B / "libetch.a", "-pthread")
+    if rewrite:
+        sh(B / "etch", "rewrite", out)
+    return out
+
+
+# ---- mmap -----------------------------------------------------------------------------
+
+NATIVE, UNPATCHED, PATCHED, CALLED = "native", "ops, unpatched", "ops, patched", "patched, idents called"
+
+
+def mmap_builds(cc, name, flags=()):
+    """The four programs, by name, from one source."""
+    source, dir_ = HERE / "mmap-perf.c", OUT / cc
+    ops = [*flags, *ALIGN.get(cc, ())]
+    return {NATIVE: build(cc, dir_ / f"{name}-native", source, [*flags, "-DNATIVE"]),
+            UNPATCHED: build(cc, dir_ / f"{name}-unpatched", source, ops),
+            PATCHED: build(cc, dir_ / f"{name}-patched", source, ops, True),
+            CALLED: build(cc, dir_ / f"{name}-called", source, [*ops, "-DIDENT_CALLED"], True)}
+
+
+def mmap_counts(programs, operations):
+    """By program: what it printed (checksum and statistics; all the same), and the
+    counts below work(), with those at call sites added by what stands there."""
+    code, found, said = Code(), {}, set()
+    for name, program in programs.items():
+        text, counts = callgrind(program, [operations], "work")
+        found[name] = classify(counts, code)
+        info, rows = parse(text)
+        said.add((rows[0][2], *(info[k] for k in ("vmas", "pages", "zero_pages", "tables", "faults", "flushed"))))
+        # callgrind names the file that it ran.
+        executed = {address: n[0] for (file, address), n in counts.items() if file.endswith(".stripped")}
+        for site in call_sites(program):
+            file = str(program.with_name(program.name + ".stripped"))
+            if site["form"] and site["address"] in executed:
+                found[name]["site " + kind(code.at(file, site["address"])[0])] += executed[site["address"]]
+    if len(said) != 1:
+        fail(f"mmap: the four programs do not agree: {said}")
+    return said.pop(), found
+
+
+def call_sites(program):
+    """Calls and tail jumps through etched objects, of a program."""
+    rows = [line.split("\t") for line in sh(B / "etch", "inspect", "sites", "--format", "tsv", program).splitlines()]
+    sites = [dict(zip(rows[0], r)) for r in rows[1:]]
+    return [{**s, "address": int(s["address"], 16), "form": "" if s["form"] == "-" else s["form"]}
+            for s in sites if s["kind"] in ("call", "jmp")]
+
+
+def mmap_table(cc, name, flags, args):
+    operations = 50_000 if args.quick else 1_000_000
+    programs = mmap_builds(cc, name, flags)
+    said, counts = mmap_counts(programs, operations)
+    times = {k: [] for k in programs}
+    for _ in range(3 if args.quick else 31):
+        for k, program in programs.items():
+            ticks, per_ns, checksum = parse(sh(program, 1_000_000))[1][0]
+            times[k].append(int(ticks) / float(per_ns) / 1e6)
+            if not args.quick and checksum != said[0]:
+                fail(f"mmap: {k} gives {checksum} here and {said[0]} under callgrind")
+    text = {k: sum(n for s, n in sections(p.with_name(p.name + ".o")).items() if s.startswith(".text"))
+            for k, p in programs.items()}
+    tables = {k: sum(n for s, n in sections(p).items() if s in ("__pv_sites", "__pv_native", "__etch_obj"))
+              for k, p in programs.items()}
+
+    def row(label, values, digits=0, unit=1):
+        cells, base = [], values[NATIVE]
+        for k in programs:
+            cells.append(f"{values[k] / unit:,.{digits}f}")
+            if k != NATIVE:
+                cells.append(f"{100 * (values[k] / base - 1):+.2f}%" if base else "")
+        return [label, *cells]
+
+    def counted(label, key):
+        return row(label, {k: counts[k][key] for k in programs})
+
+    median = {k: statistics.median(v) for k, v in times.items()}
+    print(f"{operations:,} operations, checksum {said[0]} in all four; {said[5]:,.0f} page faults, "
+          f"{said[6]:,.0f} pages unmapped or moved. Time: medians of {len(times[NATIVE])} runs of each program, in turn.\n")
+    table(["", NATIVE] + [c for k in list(programs)[1:] for c in (k, "")],
+          [counted("instructions, without NOPs", "useful"), counted("NOPs", "nop"),
+           counted("instructions", "instructions"),
+           counted("branches", "branches"), counted("  of them indirect calls and jumps", "indirect"),
+           counted("data references", "data"),
+           row("time, ms", median, 1),
+           ["  quartiles"] + [c for k in programs for c in
+                              (["{:.1f} to {:.1f}".format(*quartiles(times[k])[::2])] + [""] * (k != NATIVE))],
+           row("text, bytes", text), row("tables, bytes", tables)])
+    sites = call_sites(programs[PATCHED])
+    left = collections.Counter(s["live"] for s in sites if not s["form"] or s["live"] != "yes")
+    print(f"Sites: {sum(bool(s['form']) for s in sites)} of {len(sites)} calls through the ops" +
+          ("; left: " + "; ".join(f"{n} {why}" for why, n in left.items()) if left else "") + ".")
+    per = lambda n: f"{n / operations:.2f}"
+    p, n = counts[PATCHED], counts[NATIVE]
+    extra = p["useful"] - n["useful"]
+    # A store that an op does is done by native code too; a mov of an identity is not.
+    moves = p["site other"] - counts[CALLED]["site other"]
+    print(f"An operation: {per(sum(v for k, v in p.items() if k.startswith('site')))} ops executed ({per(p['site nop'])} as "
+          f"NOPs, {per(moves)} as the mov of an identity, {per(p['site other'] - moves)} as a store, "
+          f"{per(p['site call'])} as a direct call, {per(p['indirect'])} indirect). Patched executes {per(extra)} more "
+          f"instructions than native: {per(moves)} are those movs, {per(p['data'] - n['data'])} are references to "
+          f"memory (registers that a call may change are kept there), the rest is moves of arguments.\n")
+
+
+def part_mmap(args):
+    if not shutil.which("valgrind"):
+        fail("mmap: valgrind is needed for the counts")
+    for cc in args.cc:
+        print(f"### mmap, {cc}\n")
+        mmap_table(cc, "mmap-perf", [], args)
+        if cc == "clang":
+            print("With ops that are declared to preserve registers (preserve_most):\n")
+            mmap_table(cc, "mmap-perf-preserve", ["-DCALLEE_SAVE"], args)
+
+
+# ---- calls ----------------------------------------------------------------------------
+
+CALLS = {"inline": "no call: the instruction inline", "direct": "direct call",
+         "indirect": "indirect call, one target", "indirect to nop": "indirect call of pv_nop",
+         "table, same": "indirect call from an array, one target",
+         "table, alternating": "indirect call from an array, two targets in turn",
+         "table, random": "indirect call from an array, two targets at random",
+         "patched": "patched: a direct call", "patched live": "patched by pv_set: a direct call",
+         "nop": "patched: pv_nop", "ident": "patched: pv_ident_64",
+         "native": "patched: a PV_NATIVE instruction", "constant": "patched: a function that returns a constant",
+         "ifunc": "ifunc of the program, through the PLT", "shared": "function of a shared object, through the PLT"}
+
+
+def calls_build(cc):
+    dir_ = OUT / cc
+    dir_.mkdir(parents=True, exist_ok=True)
+    shared = dir_ / "libcalls.so"
+    sh(cc, *CFLAGS, "-fPIC", "-shared", HERE / "calls-shared.c", "-o", shared)
+    return build(cc, dir_ / "calls", HERE / "calls.c", ALIGN.get(cc, ()), True,
+                 [shared, f"-Wl,-rpath,{dir_}"])
+
+
+def part_calls(args):
+    print("### calls\n\nPeers: " + "; ".join(sh(*c).splitlines()[0] for c in (["ldd", "--version"], ["ld", "--version"])) +
+          ".\n")
+    cells = collections.defaultdict(list)
+    for cc in args.cc:
+        info, rows = parse(sh(calls_build(cc), 20 if args.quick else 300))
+        per = collections.defaultdict(list)
+        for name, t in rows:
+            per[name].append(int(t) / info["ticks_per_ns"] / info["tested"])
+        base = statistics.median(per["empty"])
+        print(f"{cc}: {len(per['empty'])} tests of {int(info['tested']):,} calls of each variant, in turn; of "
+              f"{int(info['calls'])} sites {int(info['direct'])} are direct calls and {int(info['inline'])} inline. "
+              f"The loop without calls: {spread(per['empty'])} ns a call.")
+        for name in CALLS:
+            cells[name] += [spread(per[name]), f"{statistics.median(per[name]) - base:+.2f}"]
+    print("\nns a call:\n")
+    table(["variant"] + [h for cc in args.cc for h in (cc, "above the loop")],
+          [[text, *cells[name]] for name, text in CALLS.items()])
