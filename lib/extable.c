@@ -7,11 +7,17 @@
  * held, maybe before a lazily bound symbol is: no malloc, no lock, no thread-local
  * storage, no errno, no call but to this file, chain.h and sys.h. They resume by
  * editing the context that the kernel saved, never by longjmp. What they read is
- * tables, whose blocks are published with a release store and never unmapped.
+ * tables, of modules and of our own making: between readers_enter() and readers_leave()
+ * none of either goes away.
  */
 #include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <ucontext.h>
 
 #include <etch/extable.h>
@@ -35,12 +41,42 @@ struct ex_table {
 	size_t count;
 	struct key *key;          /* null: ex is in order, and searched in place */
 	uint32_t uses;            /* registrations: more than one object may make the same */
+	uint16_t lost;            /* a reader was seen to stay: never used again */
+	uint16_t stays;           /* of a module that is never unloaded */
 };
 
+/* All blocks ever made, those without uses between those with: none is unlinked. */
 static struct ex_table *tables;
-/* Blocks for tables come from here: a module more than this asks for a page. */
+/* Blocks come from here: a module more than this asks for a page. */
 static struct ex_table first[16], *spare = first;
 static size_t spare_count = 16;
+
+/*
+ * Threads that look something up, now. One that unloads a table first empties its range
+ * and then waits until it has seen none: whoever comes later does not look inside.
+ */
+static uint32_t readers;
+
+static void readers_enter(void) { __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_CST); }
+
+static void readers_leave(void) { __atomic_sub_fetch(&readers, 1, __ATOMIC_RELEASE); }
+
+/* A fork copies the count, not the threads. */
+static void readers_none(void) { readers = 0; }
+
+/* 1, or 0 where there is one for long: a thread that a debugger has stopped. */
+static int readers_gone(void)
+{
+	for (unsigned i = 0; i < 1u << 16; i++) {
+		if (!__atomic_load_n(&readers, __ATOMIC_SEQ_CST))
+			return 1;
+		if (i & 63)
+			__asm__ __volatile__("pause");
+		else
+			sched_yield();
+	}
+	return 0;
+}
 
 static uint64_t insn_of(const struct etch_ex *e) { return etch_ref((uint64_t)(uintptr_t)&e->insn, e->insn); }
 
@@ -80,13 +116,68 @@ static void keys_sort(struct key *k, size_t n)
 	}
 }
 
+/* ---- the module that a table is in --------------------------------------------------- */
+
+struct code {
+	uint64_t table;
+	struct { uint64_t start, end; } range[8]; /* executable segments: linkers write one */
+	unsigned count;
+	int stays; /* never unloaded: the program, or linked with -z nodelete */
+};
+
+static int never_unloaded(const struct dl_phdr_info *info, const ElfW(Phdr) *p)
+{
+	const ElfW(Dyn) *d = (const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + p->p_vaddr);
+
+	if (p->p_type == PT_DYNAMIC)
+		for (; d->d_tag != DT_NULL; d++)
+			if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE))
+				return 1;
+	return 0;
+}
+
+static int code_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct code *c = arg;
+	int here = 0;
+
+	(void)size;
+	c->count = 0;
+	c->stays = (unsigned long)info->dlpi_phdr == getauxval(AT_PHDR);
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + p->p_vaddr;
+
+		c->stays |= never_unloaded(info, p);
+		if (p->p_type != PT_LOAD)
+			continue;
+		here |= c->table - start < p->p_memsz;
+		if ((p->p_flags & PF_X) && c->count < sizeof(c->range) / sizeof(c->range[0])) {
+			c->range[c->count].start = start;
+			c->range[c->count++].end = start + p->p_memsz;
+		}
+	}
+	return here;
+}
+
+static int code_has(const struct code *c, uint64_t at)
+{
+	for (unsigned i = 0; i < c->count; i++)
+		if (at >= c->range[i].start && at < c->range[i].end)
+			return 1;
+	return 0;
+}
+
+/* ---- loading and unloading -------------------------------------------------------------- */
+
 /* Under the lock. */
 static struct ex_table *table_new(void)
 {
+	struct ex_table *t;
 	long at;
 
-	for (struct ex_table *t = tables; t; t = t->next)
-		if (!t->uses)
+	for (t = tables; t; t = t->next)
+		if (!t->uses && !t->lost)
 			return t;
 	if (!spare_count) {
 		at = sys_call6(SYS_mmap, 0, ETCH_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -96,31 +187,46 @@ static struct ex_table *table_new(void)
 		spare_count = ETCH_PAGE / sizeof(*spare);
 	}
 	spare_count--;
-	return spare++;
+	t = spare++;
+	t->low = UINT64_MAX;
+	t->next = tables;
+	__atomic_store_n(&tables, t, __ATOMIC_RELEASE);
+	return t;
 }
 
-static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n)
+/* Into a block whose range is empty. 1, or 0: no memory, or a table that lies, which is
+ * not to be trusted with a register or an address to jump to. */
+static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n, const struct code *c)
 {
-	uint64_t low = UINT64_MAX, high = 0;
+	uint64_t low = UINT64_MAX, high = 0, last = 0;
 	int sorted = 1;
+	size_t i, used = 0;
 	long at;
-	size_t i;
 
 	for (i = 0; i < n; i++) {
 		uint64_t insn = insn_of(&start[i]);
 
 		if (!etch_ex_valid(&start[i]))
-			return ETCH_EFORMAT;
-		sorted &= insn >= high;
+			return 0;
+		sorted &= insn >= last;
+		last = insn;
+		/* Without an instruction here it is of code that is not in the file. */
+		if (!code_has(c, insn))
+			continue;
+		if (!code_has(c, fixup_of(&start[i])))
+			return 0;
+		used++;
 		low = insn < low ? insn : low;
 		high = insn > high ? insn : high;
 	}
+	if (!used)
+		return 0;
 	t->key = NULL;
 	if (!sorted) {
 		at = sys_call6(SYS_mmap, 0, (long)(n * sizeof(*t->key)), PROT_READ | PROT_WRITE,
 		               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (at < 0 && at > -4096)
-			return ETCH_ENOMEM;
+			return 0;
 		t->key = (struct key *)at;
 		for (i = 0; i < n; i++)
 			t->key[i] = (struct key){insn_of(&start[i]), i};
@@ -128,50 +234,61 @@ static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n)
 	}
 	t->ex = start;
 	t->count = n;
-	t->low = low;
-	t->high = high;
-	return 0;
+	t->uses = 1;
+	t->stays = (uint16_t)c->stays;
+	/* What a reader finds behind a range that is not empty is complete. */
+	__atomic_store_n(&t->high, high, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->low, low, __ATOMIC_RELEASE);
+	return 1;
+}
+
+/* exit(3) has begun: destructors run, and no module is unloaded any more. */
+static int leaving;
+
+static struct ex_table *table_of(const struct etch_ex *start)
+{
+	for (struct ex_table *t = tables; t; t = t->next)
+		if (t->uses && t->ex == start)
+			return t;
+	return NULL;
 }
 
 ETCH_API void etch_extable_load_v1(const struct etch_ex *start, const struct etch_ex *stop)
 {
+	struct code c = {.table = (uint64_t)(uintptr_t)start};
 	struct ex_table *t;
 
-	if (stop <= start || ((uintptr_t)start & 3))
+	/* Not under the lock: it takes the dynamic linker's. */
+	if (stop <= start || ((uintptr_t)start & 3) || !dl_iterate_phdr(code_find, &c))
 		return;
 	etch_lock();
-	for (t = tables; t && !(t->uses && t->ex == start); t = t->next)
-		;
+	t = table_of(start);
 	if (t) {
 		t->uses++;
-		etch_unlock();
-		return;
-	}
-	t = table_new();
-	/* A table that lies once is not to be trusted with a register. */
-	if (t && !table_fill(t, start, (size_t)(stop - start))) {
-		t->uses = 1;
-		for (struct ex_table *x = tables; x; x = x->next)
-			if (x == t) {
-				etch_unlock();
-				return; /* one that was in use before */
-			}
-		t->next = tables;
-		__atomic_store_n(&tables, t, __ATOMIC_RELEASE);
+	} else {
+		t = table_new();
+		if (t)
+			table_fill(t, start, (size_t)(stop - start), &c);
 	}
 	etch_unlock();
 }
 
 ETCH_API void etch_extable_unload_v1(const struct etch_ex *start)
 {
+	struct ex_table *t;
+
+	/* Code outlives its destructors at exit, and so do threads that are in it. */
+	if (__atomic_load_n(&leaving, __ATOMIC_RELAXED))
+		return;
 	etch_lock();
-	for (struct ex_table *t = tables; t; t = t->next)
-		if (t->uses && t->ex == start && !--t->uses) {
-			__atomic_store_n(&t->low, UINT64_MAX, __ATOMIC_RELEASE);
-			__atomic_store_n(&t->high, 0, __ATOMIC_RELEASE);
-			if (t->key)
-				sys_munmap(t->key, t->count * sizeof(*t->key));
-		}
+	t = table_of(start);
+	if (t && !t->stays && !--t->uses) {
+		__atomic_store_n(&t->low, UINT64_MAX, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&t->high, 0, __ATOMIC_SEQ_CST);
+		t->lost = !readers_gone();
+		if (t->key && !t->lost)
+			sys_munmap(t->key, t->count * sizeof(*t->key));
+	}
 	etch_unlock();
 }
 
@@ -193,23 +310,35 @@ static size_t ex_from(const struct ex_table *t, uint64_t insn)
 	return low;
 }
 
-static const struct etch_ex *ex_find(uint64_t insn)
+/* What to do at an instruction. */
+struct fixup {
+	uint64_t to;
+	struct etch_ex entry; /* data is of use */
+};
+
+static int ex_find(uint64_t insn, struct fixup *f)
 {
 	const struct ex_table *t = __atomic_load_n(&tables, __ATOMIC_ACQUIRE);
 	const struct etch_ex *e;
+	int found = 0;
 	size_t i;
 
-	for (; t; t = t->next) {
+	readers_enter();
+	for (; t && !found; t = t->next) {
 		if (insn < __atomic_load_n(&t->low, __ATOMIC_ACQUIRE) || insn > __atomic_load_n(&t->high, __ATOMIC_ACQUIRE))
 			continue;
 		i = ex_from(t, insn);
 		if (i == t->count)
 			continue;
 		e = t->key ? &t->ex[t->key[i].entry] : &t->ex[i];
-		if (insn_of(e) == insn)
-			return e;
+		if (insn_of(e) == insn) {
+			f->to = fixup_of(e);
+			f->entry = *e;
+			found = 1;
+		}
 	}
-	return NULL;
+	readers_leave();
+	return found;
 }
 
 /* A register of the context by its number in instruction encoding. */
@@ -226,11 +355,13 @@ static greg_t *context_reg(ucontext_t *u, unsigned reg)
 ETCH_API int etch_fixup_exception(void *ucontext)
 {
 	ucontext_t *u = ucontext;
-	const struct etch_ex *e = ex_find((uint64_t)u->uc_mcontext.gregs[REG_RIP]);
 	greg_t *reg, *rcx = &u->uc_mcontext.gregs[REG_RCX];
+	const struct etch_ex *e;
+	struct fixup f;
 
-	if (!e)
+	if (!ex_find((uint64_t)u->uc_mcontext.gregs[REG_RIP], &f))
 		return 0;
+	e = &f.entry;
 	reg = context_reg(u, etch_ex_reg(e));
 	switch (etch_ex_type(e)) {
 	case ETCH_EX_TYPE_EFAULT:
@@ -245,48 +376,61 @@ ETCH_API int etch_fixup_exception(void *ucontext)
 	default:
 		break;
 	}
-	u->uc_mcontext.gregs[REG_RIP] = (greg_t)fixup_of(e);
+	u->uc_mcontext.gregs[REG_RIP] = (greg_t)f.to;
 	return 1;
 }
 
-ETCH_API int etch_fault_expected(const void *instruction) { return ex_find((uint64_t)(uintptr_t)instruction) != NULL; }
+ETCH_API int etch_fault_expected(const void *instruction)
+{
+	struct fixup f;
+
+	return ex_find((uint64_t)(uintptr_t)instruction, &f);
+}
 
 /* SIGSEGV and SIGBUS, what was there before us. */
 static struct chain segv_before, bus_before;
-static int installed;
 
 static void handler(int sig, siginfo_t *info, void *context)
 {
-	/* Not of the kernel: sent by somebody, and says nothing about the instruction. */
-	if (info->si_code > 0 && etch_fixup_exception(context))
+	/* A signal that was sent says nothing about the instruction. */
+	if (chain_is_fault(sig, info) && etch_fixup_exception(context))
 		return;
-	chain_hand_on(sig == SIGBUS ? &bus_before : &segv_before, sig, info, context);
+	chain_hand_on(sig == SIGBUS ? &bus_before : &segv_before, info, context);
 }
+
+/* Is libetch itself never unloaded? */
+static int own_stays;
+
+static void exit_begins(void) { __atomic_store_n(&leaving, 1, __ATOMIC_RELAXED); }
 
 ETCH_API int etch_fault_init(void)
 {
-	int err = 0;
+	static int told;
+	int err, had;
 
 	etch_lock();
-	if (!installed) {
-		err = chain_install(&segv_before, SIGSEGV, handler);
-		if (!err)
-			err = chain_install(&bus_before, SIGBUS, handler);
-		if (err)
-			chain_remove(&segv_before, SIGSEGV, handler);
-		installed = !err;
+	had = segv_before.installed;
+	err = chain_install(&segv_before, SIGSEGV, handler);
+	if (!err) {
+		err = chain_install(&bus_before, SIGBUS, handler);
+		if (err && !had)
+			chain_remove(&segv_before);
 	}
+	had = told;
+	told |= own_stays;
 	etch_unlock();
+	if (!had && own_stays)
+		atexit(exit_begins);
 	return err;
 }
 
 /* libetch.a inside a shared object that is unloaded leaves no handler behind. */
 __attribute__((destructor)) static void fault_remove(void)
 {
-	if (!installed)
+	if (own_stays)
 		return;
-	chain_remove(&segv_before, SIGSEGV, handler);
-	chain_remove(&bus_before, SIGBUS, handler);
+	chain_remove(&segv_before);
+	chain_remove(&bus_before);
 }
 
 /* ---- libetch's own table -------------------------------------------------------------- */
@@ -295,4 +439,13 @@ extern const struct etch_ex own_start[] __asm__("__start___ex_table") __attribut
 extern const struct etch_ex own_stop[] __asm__("__stop___ex_table") __attribute__((weak, visibility("hidden")));
 __asm__(".weak __start___ex_table, __stop___ex_table\n\t.hidden __start___ex_table, __stop___ex_table");
 
-__attribute__((constructor(101))) static void own_register(void) { etch_extable_load_v1(own_start, own_stop); }
+__attribute__((constructor(101))) static void own_register(void)
+{
+	struct code c = {.table = (uint64_t)(uintptr_t)&segv_before};
+
+	own_stays = dl_iterate_phdr(code_find, &c) && c.stays;
+	pthread_atfork(NULL, NULL, readers_none);
+	etch_extable_load_v1(own_start, own_stop);
+}
+
+__attribute__((destructor(101))) static void own_forget(void) { etch_extable_unload_v1(own_start); }

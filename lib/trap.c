@@ -4,16 +4,12 @@
  *
  * RULES OF THIS FILE. All but trap_install() runs in signal context, on a thread
  * stopped anywhere, maybe inside libetch with its lock held. So: no malloc, no
- * lock, no thread-local storage, no call but to this file, sys.h and sigaction(2)
- * (bound when trap_install() called it). What it reads of other files is
- * module_list and the blocks behind it, which are published with a release store
- * and never unmapped (module.c). It decides nothing about the program: it prints,
- * puts the disposition back that was there before, and returns, so that the
- * store faults again and the process dies, or goes on, as if libetch had no
- * handler. Do not introduce any other dependency here.
- *
- * Every other fault is handed to the earlier handler with the flags and the mask
- * that it asked for: they were copied when this one was installed.
+ * lock, no thread-local storage, no call but to this file, sys.h and chain.h. What it
+ * reads of other files is module_list and the blocks behind it, which are published
+ * with a release store and never unmapped (module.c). It decides nothing about the
+ * program: it prints, and hands on to the handler that was there before, or the
+ * default, so that the process dies, or goes on, as if libetch had no handler. Do not
+ * introduce any other dependency here.
  */
 #include <elf.h>
 #include <errno.h>
@@ -23,10 +19,11 @@
 #include <sys/stat.h>
 #include <ucontext.h>
 
+#include "chain.h"
 #include "internal.h"
 #include "sys.h"
 
-static struct sigaction before;
+static struct chain before;
 static int installed;
 
 /* Loops that a libc call would do: such a call may not be bound yet. */
@@ -343,41 +340,13 @@ static void report(const struct module *m, uint64_t at, uint64_t rip)
 	}
 }
 
-/* As if this handler had never been there. */
-static void hand_on(int sig, siginfo_t *info, void *context)
-{
-	struct sigaction act = before;
-	int program = !(act.sa_flags & SA_SIGINFO) &&
-	              (act.sa_handler == SIG_DFL || act.sa_handler == SIG_IGN);
-
-	if (!program) {
-		if (act.sa_flags & SA_RESETHAND) {
-			act.sa_handler = SIG_DFL;
-			act.sa_flags &= ~SA_SIGINFO;
-			sigaction(sig, &act, NULL);
-		}
-		if (before.sa_flags & SA_SIGINFO)
-			before.sa_sigaction(sig, info, context);
-		else
-			before.sa_handler(sig);
-		return;
-	}
-	/* Sent by a process (si_code <= 0) and ignored: so be it. */
-	if (act.sa_handler == SIG_IGN && info->si_code <= 0)
-		return;
-	/* A fault happens again on return, and the kernel deals with it; a signal
-	 * that was sent is sent again, to this thread, where it is now blocked. */
-	sigaction(sig, &before, NULL);
-	if (info->si_code <= 0)
-		sys_call3(SYS_tgkill, sys_call3(SYS_getpid, 0, 0, 0), sys_call3(SYS_gettid, 0, 0, 0), sig);
-}
-
 static void handler(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *u = context;
 	const struct module *m;
 	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
 
+	(void)sig;
 	/* Bit 1 of a page fault's error code: a write (Intel SDM vol. 3, 4.7). */
 	if (info->si_code == SEGV_ACCERR && (u->uc_mcontext.gregs[REG_ERR] & 2)) {
 		m = module_of_page(at);
@@ -390,11 +359,9 @@ static void handler(int sig, siginfo_t *info, void *context)
 			}
 			for (unsigned i = 0; i < 1u << 24 && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) == 1; i++)
 				__asm__ __volatile__("pause");
-			sigaction(sig, &before, NULL);
-			return;
 		}
 	}
-	hand_on(sig, info, context);
+	chain_hand_on(&before, info, context);
 }
 
 /*
@@ -403,28 +370,11 @@ static void handler(int sig, siginfo_t *info, void *context)
  */
 void trap_install(void)
 {
-	struct sigaction act;
-
-	if (installed)
-		return;
+	if (!installed)
+		chain_install(&before, SIGSEGV, handler);
 	installed = 1;
-	if (sigaction(SIGSEGV, NULL, &before))
-		return;
-	memset(&act, 0, sizeof(act));
-	act.sa_sigaction = handler;
-	act.sa_mask = before.sa_mask;
-	act.sa_flags = SA_SIGINFO | (before.sa_flags & (SA_ONSTACK | SA_NODEFER | SA_RESTART));
-	if (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN))
-		act.sa_flags |= SA_ONSTACK;
-	sigaction(SIGSEGV, &act, NULL);
 }
 
 /* libetch.a inside a shared object that is unloaded: leave no handler behind
  * that is no longer there. libetch.so itself is never unloaded (-z nodelete). */
-__attribute__((destructor)) static void trap_remove(void)
-{
-	struct sigaction now;
-
-	if (installed && !sigaction(SIGSEGV, NULL, &now) && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handler)
-		sigaction(SIGSEGV, &before, NULL);
-}
+__attribute__((destructor)) static void trap_remove(void) { chain_remove(&before); }

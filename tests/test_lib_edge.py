@@ -126,4 +126,8 @@ def test_library_is_self_contained(build):
         "set_bytes set_batch sync_bytes seal_bytes release_bytes verify info strerror "
         "module_load_v1 module_load_v2 module_unload_v1 "
         "backtrace backtrace_from backtrace_reuse walk_reset cursor_init cursor_init_target step get_reg interrupted "
-        "table_in_file unwind_prepare unwind_sidecars unwind_strict unwind_strerror").split()}
+        "table_in_file unwind_prepare unwind_sidecars unwind_strict unwind_strerror "
+        "fault_init fixup_exception fault_expected extable_load_v1 extable_unload_v1 "
+        "copy copy_from copy_to copy_from_zeroing copy_nt copy_from_nocache copy_to_nocache "
+        "copy_from_zeroing_nocache copy_threshold copy_set_threshold copy_variant copy_use "
+        "strncpy_from probe_read_8 probe_read_16 probe_read_32 probe_read_64").split()}
