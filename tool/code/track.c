@@ -109,6 +109,9 @@ static void pointers_apply(struct state *s, const struct insn *in, const struct 
 		}
 	if (in->move == MOVE_COPY) {
 		result = s->ptr[in->src];
+	} else if (in->move == MOVE_ADDRESS && in->base < REGS && s->ptr[in->base].object >= 0) {
+		result = s->ptr[in->base];
+		result.doubt = DOUBT_CHANGED;
 	} else if (in->move == MOVE_LOAD) {
 		result = no_pointer;
 		if (v->object >= 0 && !slot && in->mem == MEM_READ && in->mem_size == 8)
@@ -204,6 +207,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	if (t->imm[i].object >= 0)
 		imm = (struct value){t->imm[i].object, true, false, t->imm[i].off};
 	if (slot) {
+		v.exact = !v.off; /* by a second name, inside the object: another slot */
 		v.off = 0;
 		v.got = true;
 		if (in->lawful)

@@ -273,13 +273,10 @@ static int object_data(struct builder *b, uint32_t section, const struct elf_rel
 
 		if (!is_code(b, y->section))
 			continue;
+		i = is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
+		if (i && b->bases.list[i - 1].section == section)
+			at -= r->offset - b->bases.list[i - 1].addr;
 		if (entry_add(b, y->section, at))
-			return -1;
-		if (!is_relative(r->type))
-			continue;
-		i = place_from(&b->bases, section, r->offset + 1);
-		if (i && b->bases.list[i - 1].section == section &&
-		    entry_add(b, y->section, at - (r->offset - b->bases.list[i - 1].addr)))
 			return -1;
 	}
 	return 0;

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""Which calls and jumps through etched objects are found, with which form, and what
+is said of those that are not taken: of hand-written shapes, in objects and in linked
+files, which must agree; and of what compilers write, against the disassembly."""
+
+import json
+import re
+from collections import defaultdict
+
+import pytest
+
+from conftest import INCLUDE, TESTS, run
+
+HERE = TESTS / "pv"
+
+
+def wants(source):
+    """{function: [form and offset, or reason]} from the comments of a fixture."""
+    out, name = defaultdict(list), None
+    for line in source.read_text().splitlines():
+        if m := re.match(r"(?:shape (\w+)|([\w.]+):\s*$)", line):
+            name = m[1] or m[2]
+        if m := re.search(r"# WANT (.*?)\s*$", line):
+            out[name] += m[1].split("; ")
+    return dict(out)
+
+
+def sites(etch, file):
+    return json.loads(run([etch, "inspect", "sites", "--json", file]).stdout)["sites"]
+
+
+def found(etch, file):
+    """The same, as the tool says it."""
+    out = defaultdict(list)
+    for s in sites(etch, file):
+        name = s["function"].split("+")[0]
+        if s["kind"] == "escape" and not s["live"].startswith("no: a data word"):
+            out[name].append("escape")
+        elif s["kind"] in ("call", "jmp"):
+            out[name].append(f"{s['form']} {s['offset']}" if s["form"] not in (None, "-") else s["live"])
+    return dict(out)
+
+
+def agree(want, got):
+    assert set(got) == set(want)
+    for name, expected in want.items():
+        assert len(got[name]) == len(expected), (name, got[name], expected)
+        for w, g in zip(sorted(expected), sorted(got[name])):
+            assert g.startswith(w) if w.startswith("no:") else g == w, (name, got[name], expected)
+
+
+CASES = [
+    ("scan_shapes.S", ["-shared"]),
+    ("scan_shapes.S", ["-pie"]),
+    ("scan_shapes.S", ["-no-pie"]),
+    ("scan_absolute.S", ["-no-pie"]),
+    ("scan_got.S", ["-shared"]),
+]
+
+
+@pytest.mark.parametrize("source,flags", CASES, ids=[f"{s[5:-2]}{f[0]}" for s, f in CASES])
+@pytest.mark.parametrize("linker", ["bfd", "lld"])
+def test_shapes(etch, tmp_path, source, flags, linker):
+    want, obj, out = wants(HERE / source), tmp_path / "t.o", tmp_path / "t"
+    run(["gcc", "-c", "-o", obj, HERE / source])
+    agree(want, found(etch, obj))
+    run(["gcc", f"-fuse-ld={linker}", "-nostdlib", *flags, "-Wl,-e,0", "-o", out, obj])
+    agree(want, found(etch, out))
+
+
+# ---- what compilers write ----------------------------------------------------------
+
+def through(obj, symbol):
+    """Addresses of the indirect calls and jumps whose own operand is relocated against
+    an object, by the disassembly."""
+    out, text = set(), run(["objdump", "-drw", "--no-show-raw-insn", obj]).stdout
+    for line in text.splitlines():
+        if m := re.match(rf"\s*([0-9a-f]+):\t(?:notrack )?(?:call|jmp)\s+\*.*R_X86_64_\w+\s+({symbol}|etched)", line):
+            out.add(m[1])
+    return out
+
+
+FLAGS = [["-O0"], ["-O1"], ["-O2"], ["-O3"], ["-Os"], ["-O2", "-fPIC"], ["-O0", "-fPIC"], ["-O2", "-fno-pic"],
+         ["-O2", "-fcf-protection=full"]]
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=lambda f: "".join(f))
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_compiled(etch, tmp_path, cc, flags):
+    """Every call that the source makes is a site, whatever shape it was given, but those
+    that the source itself keeps for later; in the object and in the linked file alike."""
+    obj, out = tmp_path / "t.o", tmp_path / "t"
+    run([cc, *flags, "-g", f"-I{INCLUDE}", "-DETCH_NO_MODULE", "-c", "-o", obj, HERE / "scan_calls.c"])
+    kind = ["-shared"] if "-fPIC" in flags else ["-no-pie"] if "-fno-pic" in flags else ["-pie"]
+    run([cc, *kind, "-nostdlib", "-Wl,-e,0", "-Wl,--unresolved-symbols=ignore-all", "-o", out, obj])
+    in_object = [s for s in sites(etch, obj) if s["kind"] in ("call", "jmp")]
+    calls = [s for s in sites(etch, out) if s["kind"] in ("call", "jmp")]
+    assert through(obj, "ops") <= {s["address"] for s in in_object}
+
+    def shape(s):
+        return s["function"], s["kind"], s["offset"], s["form"]
+    assert [shape(s) for s in calls] == [shape(s) for s in in_object]
+
+    per = defaultdict(list)
+    for s in calls:
+        per[s["function"].split("+")[0]].append(s)
+    lines = (HERE / "scan_calls.c").read_text().splitlines()
+    for line in lines:
+        if not (m := re.search(r"(\w+)\(.*/\* (\d+) taken(?: (or)|, (\d+)) named|(\w+)\(.*/\* (\d+) taken \*/", line)):
+            continue
+        name, taken, either, named = m[1] or m[5], int(m[2] or m[6]), m[3], int(m[4] or 0)
+        got = [s["form"] not in (None, "-") for s in per[name]]
+        if either:
+            assert "-O0" in flags or len(got) == taken, (name, per[name])
+            continue
+        assert got.count(True) == taken, (name, per[name])
+        if "-O0" not in flags:  # where a pointer is kept in memory, it is not followed
+            assert got.count(False) == named, (name, per[name])
