@@ -5,9 +5,11 @@ files, which must agree; and of what compilers write, against the disassembly.""
 
 import json
 import re
+import struct
 from collections import defaultdict
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from conftest import INCLUDE, TESTS, run
 
@@ -116,3 +118,39 @@ def test_compiled(etch, tmp_path, cc, flags):
         assert got.count(True) == taken, (name, per[name])
         if "-O0" not in flags:  # where a pointer is kept in memory, it is not followed
             assert got.count(False) == named, (name, per[name])
+
+
+# ---- sequences ---------------------------------------------------------------------
+
+def records(file):
+    """[(flags, length)] of __pv_native, in order."""
+    with open(file, "rb") as f:
+        data = ELFFile(f).get_section_by_name("__pv_native").data()
+    return [struct.unpack_from("<xxxxxxxxBB", data, i) for i in range(0, len(data), 12)]
+
+
+@pytest.mark.parametrize("flags", [[], ["-fcf-protection=full"], ["-fPIC"]], ids=["", "cet", "pic"])
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_native(etch, build, tmp_path, cc, flags):
+    """Each sequence is judged as its comment says, by the object step and by the link step."""
+    source, obj, out = HERE / "scan_native.c", tmp_path / "t.o", tmp_path / "t"
+    run([cc, *flags, "-O2", f"-I{INCLUDE}", "-c", "-o", obj, source])
+    plain = tmp_path / "plain"
+    run([cc, "-o", plain, obj, build / "libetch.a", "-pthread", "-ldl"])
+    want = re.findall(r"PV_NATIVE\((\w+),.*/\* WANT (.*?) \*/", source.read_text())
+    flag = {"one": 3, "many": 1}
+
+    def judged(file):
+        said = run([etch, "rewrite", file], ok=None).stderr
+        got = records(file)[-len(want):]
+        for (name, w), (_, is_flags) in zip(want, got):
+            finding = re.search(rf"{name}\b.*ETCH-P001.*|.*ETCH-P001.*\b{name}\b.*", said)
+            assert is_flags == flag.get(w, 0), (name, w, is_flags)
+            assert bool(finding) == (w not in flag), (name, said)
+            if finding:
+                assert w in finding[0]
+    assert all(not f for _, f in records(obj))
+    judged(obj)
+    run([cc, "-o", out, obj, build / "libetch.a", "-pthread", "-ldl"])
+    judged(out)
+    judged(plain)  # which the object step never saw
