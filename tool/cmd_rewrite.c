@@ -31,7 +31,8 @@ static void help(void)
 	       "see, sorts the tables and turns the loads that can be changed while threads run\n"
 	       "into immediates, the calls into direct calls, nops or an instruction of the\n"
 	       "function; and adds an unwind table in a segment of its own, also to a file that\n"
-	       "never saw the object step. Both steps may be left out.\n"
+	       "never saw the object step. Both steps may be left out. Both check the exception\n"
+	       "table __ex_table (<etch/extable.h>), which the second sorts.\n"
 	       "\n"
 	       "The file is replaced as a whole or not at all. Rewriting twice is rewriting once.\n"
 	       "LLVM bitcode (clang -flto -c) is left alone: rewrite the linked program.\n"
@@ -39,7 +40,7 @@ static void help(void)
 	       "  -o, --output OUT   write to OUT and leave FILE as it is (one FILE only)\n"
 	       "  -j, --jobs N       work on N files at a time; on one FILE with N threads\n"
 	       "      --only LIST    what to do, separated by commas: imv (loads), pv (calls), orc\n"
-	       "                     (unwind rows); the rest stays as it is\n"
+	       "                     (unwind rows), ex (exception table); the rest stays as it is\n"
 	       "      --no-cfi       unwind rows from the code alone, not from .eh_frame\n"
 	       "      --encoding E   unwind table of a linked file: block (default) or orc\n"
 	       "      --unwind-map M return-address map of the block table: none, 64 (default) or 128\n"
@@ -208,12 +209,12 @@ static int rewrite_parallel(char **files, int count, const struct options *opt, 
 	return worst;
 }
 
-/* "imv,pv,orc" */
+/* "imv,pv,orc,ex" */
 static bool only_parse(const char *list, struct rewrite_options *make)
 {
 	const char *p = list;
 
-	make->imv = make->pv = make->orc = false;
+	make->imv = make->pv = make->orc = make->ex = false;
 	for (;;) {
 		size_t n = strcspn(p, ",");
 
@@ -223,13 +224,15 @@ static bool only_parse(const char *list, struct rewrite_options *make)
 			make->pv = true;
 		else if (n == 3 && !memcmp(p, "orc", 3))
 			make->orc = true;
+		else if (n == 2 && !memcmp(p, "ex", 2))
+			make->ex = true;
 		else
 			break;
 		if (!p[n])
 			return true;
 		p += n + 1;
 	}
-	fprintf(stderr, "etch: --only: '%s' is no list of tables that this etch makes (imv, pv, orc)\n", list);
+	fprintf(stderr, "etch: --only: '%s' is no list of tables that this etch makes (imv, pv, orc, ex)\n", list);
 	return false;
 }
 
@@ -282,7 +285,7 @@ int cmd_rewrite(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	struct options opt = {.jobs = 1, .make = {.imv = true, .pv = true, .orc = true,
+	struct options opt = {.jobs = 1, .make = {.imv = true, .pv = true, .orc = true, .ex = true,
 	                                        .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
 	struct name_set names = {0};
 	bool good = true, only = false, orc_encoding = false;
@@ -343,7 +346,7 @@ int cmd_rewrite(int argc, char **argv)
 	if (!options_agree(&opt, only, orc_encoding, argc))
 		return EXIT_UNUSABLE;
 	if (opt.sidecar)
-		opt.make.imv = opt.make.pv = false;
+		opt.make.imv = opt.make.pv = opt.make.ex = false;
 	if ((opt.make.imv || opt.make.pv) && names_collect(argv, argc, &names))
 		return EXIT_UNUSABLE;
 	opt.make.jobs = argc == 1 ? opt.jobs : 1;

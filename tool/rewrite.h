@@ -5,11 +5,13 @@
 
 #include "code/frames.h"
 #include "site/bake.h"
+#include "table/ex_table.h"
 #include "table/linked_unwind.h"
 #include "table/object_orc.h"
 
 struct rewrite_options {
 	bool imv, pv, orc;  /* tables to make */
+	bool ex;            /* exception table: check it, and sort it */
 	bool no_cfi;
 	unsigned encoding;  /* of a linked file: ETCH_ENCODING_* */
 	unsigned map_shift; /* 0, 6 or 7 */
@@ -34,6 +36,7 @@ struct rewrite_result {
 	uint64_t unwind_bytes;    /* of it, as loaded */
 	size_t lost;              /* rows that do not fit the orc encoding: UNDEFINED in it */
 	size_t orc_sorted;        /* linked: entries of the classic arrays */
+	size_t ex_entries, ex_dropped; /* of the exception table; linked, of code that is not there */
 };
 
 int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
@@ -43,6 +46,12 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 /* The bytes of a sidecar file instead; f's own bytes change in memory only. */
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
 void rewrite_result_free(struct rewrite_result *r);
+
+/* Is there an exception table? Checks it; sorts it, in f's own bytes, in a linked file. */
+bool rewrite_has_ex(const struct elf_file *f);
+int rewrite_ex(struct elf_file *f, struct ex_findings *findings, struct rewrite_result *out, struct error *e);
+/* What it found becomes findings of s: once s has been scanned for. */
+int rewrite_ex_say(struct scan *s, const struct ex_findings *x);
 
 /* Findings to standard error, one line each; those of unwind rows cut off after some
  * unless `all`. Returns how many there are. */

@@ -218,7 +218,8 @@ static int unwind_missing(struct scan *s, const char *why)
 
 /*
  * A segment for the unwind table alone. Where there is no place for one, what was
- * done for the sites stays, and the table is a finding; without sites it is an error.
+ * done for sites (and an exception table) stays, and the table is a finding; where there
+ * are none it is an error.
  */
 static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, struct scan *s, bool sites,
                         struct rewrite_result *out, struct error *e)
@@ -239,8 +240,9 @@ static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, 
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
                    struct error *e)
 {
-	bool want = o->imv || o->pv, sites, classic;
+	bool want = o->imv || o->pv, sites, classic, ex = o->ex && rewrite_has_ex(f);
 	struct linked_unwind unwind = {0};
+	struct ex_findings faults = {0};
 	struct linked_rows rows = {0};
 	struct linked_tables now;
 	uint8_t *before = NULL, *was;
@@ -255,12 +257,12 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	err = linked_tables_read(f, &now, e);
 	sites = !err;
 	classic = o->orc && elf_section_find(f, ETCH_SEC_ORC_IP, 1);
-	if (err < 0 || (!sites && !o->orc)) {
+	if (err < 0 || (!sites && !o->orc && !ex)) {
 		err = err < 0 ? -1 : 0;
 		goto out;
 	}
 	err = -1;
-	if (sites || classic) { /* bytes will change in place */
+	if (sites || classic || ex) { /* bytes will change in place */
 		before = malloc(f->size + 1);
 		if (!before) {
 			error_set(e, "out of memory");
@@ -271,9 +273,11 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	/* Start from what the linker wrote, so that twice is once. */
 	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e)))
 		goto out;
+	if (ex && rewrite_ex(f, &faults, out, e))
+		goto out;
 	/* Unwind rows from the code, or the table that is there. */
 	r = o->orc ? unwind_linked(f, o, out, &unwind, e) : linked_unwind_read(f, &unwind, e);
-	if (r < 0 || (o->orc && r > 0 && (!sites || !want)))
+	if (r < 0 || (o->orc && r > 0 && (!sites || !want) && !ex))
 		goto out;
 	why = *e;
 	/* Sites, or those that are there. */
@@ -283,6 +287,8 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		rows_restore(f, before, rows.imv, rows.imv_count);
 	if (sites && !o->pv)
 		rows_restore(f, before, rows.pv, rows.pv_count);
+	if (rewrite_ex_say(s, &faults))
+		goto out;
 	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
 		goto out;
 	/* Tables last: they say what has been done. */
@@ -290,7 +296,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		goto out;
 	if (sites && (want || now.moved) && linked_tables_write(f, &now, &rows, &unwind, &out->bytes, &out->size, e))
 		goto out;
-	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, sites && want, out, e))
+	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, (sites && want) || ex, out, e))
 		goto out;
 	err = 0;
 	was = before ? before : f->bytes;
@@ -309,6 +315,7 @@ out:
 	linked_tables_free(&now);
 	linked_unwind_free(&unwind);
 	linked_rows_free(&rows);
+	free(faults.list);
 	free(before);
 	return err;
 }

@@ -161,6 +161,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 {
 	struct object_tables tables = {.imv = o->imv, .pv = o->pv};
 	struct object_orc orc = {0};
+	struct ex_findings faults = {0};
 	struct new_section *all = NULL;
 	bool *emptied = calloc(f->section_count, sizeof(*emptied));
 	int err = -1, sites_same = 1, orc_same = 1, flagged = 0;
@@ -187,6 +188,8 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 		c->sites += !s->sites[i].reason;
 		c->kept += s->sites[i].reason != NULL;
 	}
+	if (o->ex && rewrite_has_ex(f) && (rewrite_ex(f, &faults, out, e) || rewrite_ex_say(s, &faults)))
+		goto out;
 	/* Unwind rows of the code. */
 	if (o->orc && (unwind_object(f, o, out, &orc, e) || unwind_say_lost(s, out) || orc_pass_room(f, &orc, s, out)))
 		goto out;
@@ -215,6 +218,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 out:
 	object_tables_free(&tables);
 	object_orc_free(&orc);
+	free(faults.list);
 	free(all);
 	free(emptied);
 	return err;

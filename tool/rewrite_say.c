@@ -118,6 +118,10 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 		       r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
 		       r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
 		       code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
+	if (r->ex_entries)
+		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
+	if (r->ex_dropped)
+		printf(", %zu of them of code that was dropped", r->ex_dropped);
 	if (r->orc_sorted)
 		printf(", %zu rows of the object step sorted", r->orc_sorted);
 	printf("%s\n", r->bytes ? "" : " (unchanged)");

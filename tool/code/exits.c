@@ -191,6 +191,18 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 }
 
+/* It may fault, and go on outside of the piece. */
+static void fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before)
+{
+	const struct fixup *x = flow_fixup_of(f, addr);
+	struct state fault;
+
+	if (!x || before->dead || flow_inside(f, x->to))
+		return;
+	flow_fault(x, in, before, &fault);
+	leave(f, x->to, &fault);
+}
+
 /* Can an instruction change what rules are made of? Most load to, or compute in,
  * registers that nothing is known of. */
 static bool is_idle(const struct step *in, const struct state *s, const struct compared *c)
@@ -240,6 +252,8 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
 		fn(ctx, f->piece->start + off, in.len, &s, same);
+		if (f->fixup_count)
+			fault_note(f, f->piece->start + off, &in, &s);
 		if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
 			exits_note(f, f->piece->start + off, in.len, &s);
 		next = off + in.len;

@@ -314,6 +314,32 @@ uint64_t flow_pad_of(const struct flow *f, uint64_t addr)
 	return lo < f->pad_count && f->pads[lo].start <= addr ? f->pads[lo].pad : 0;
 }
 
+const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr)
+{
+	const struct fixup *x = fixup_find(f->fixups, f->fixup_count, addr);
+
+	return x && fixup_counts(f->env->fixups, x) ? x : NULL;
+}
+
+/*
+ * A fault is taken before the instruction has done anything (SDM 3, 6.6), but that a
+ * string instruction has counted so far; then the entry changes a register.
+ */
+void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out)
+{
+	const struct etch_ex raw = {.data = x->data};
+	unsigned changed = in->writes & ~STEP_CALLEE_SAVED & ~(1u << ETCH_REG_RSP), r;
+
+	state_copy(out, before);
+	if (etch_ex_type(&raw) == ETCH_EX_TYPE_LEN)
+		changed |= 1u << STEP_COUNT_REG;
+	else if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN)
+		changed |= 1u << etch_ex_reg(&raw);
+	for (r = 0; r < 16; r++)
+		if (changed >> r & 1)
+			out->reg[r] = (struct value){0};
+}
+
 const struct piece *piece_at(const struct flow_env *env, uint64_t addr)
 {
 	size_t lo = 0, hi = env->piece_count;
@@ -369,6 +395,7 @@ static void scan(struct flow *f)
 
 		for (;;) {
 			uint32_t i = flow_step(f, off);
+			const struct fixup *fixup;
 			const struct step *s;
 			uint64_t pad;
 
@@ -384,6 +411,12 @@ static void scan(struct flow *f)
 			if (pad && flow_inside(f, pad)) {
 				leader_make(f, pad - f->piece->start);
 				todo_add(f, pad - f->piece->start);
+				s = &f->steps[i];
+			}
+			fixup = f->fixup_count ? flow_fixup_of(f, f->piece->start + off) : NULL;
+			if (fixup && flow_inside(f, fixup->to)) {
+				leader_make(f, fixup->to - f->piece->start);
+				todo_add(f, fixup->to - f->piece->start);
 				s = &f->steps[i];
 			}
 			if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && flow_inside(f, (uint64_t)s->imm)) {
@@ -640,6 +673,7 @@ static void walk_from(struct flow *f, uint32_t start)
 
 	for (;;) {
 		uint32_t i = off < f->piece->end - f->piece->start && f->at[off] ? f->at[off] - 1 : NO_STEP;
+		const struct fixup *fixup;
 		const struct step *in;
 		uint64_t pad;
 
@@ -666,6 +700,13 @@ static void walk_from(struct flow *f, uint32_t start)
 
 			flow_land(f, &s, &landed);
 			follow(f, pad, &landed);
+		}
+		fixup = f->fixup_count ? flow_fixup_of(f, f->piece->start + off) : NULL;
+		if (fixup && flow_inside(f, fixup->to)) {
+			struct state fault;
+
+			flow_fault(fixup, in, &s, &fault);
+			follow(f, fixup->to, &fault);
 		}
 		switch (in->flow) {
 		case FLOW_BRANCH: {
@@ -757,6 +798,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
 	f->dead_count = f->jump_count = f->edge_count = f->exit_count = 0;
+	f->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->fixup_count) : NULL;
+	f->fixup_count = f->fixups ? f->fixup_count : 0;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
 	f->dirty = f->failed = f->returns = f->unbalanced = f->refuted = f->ends = f->jumps_agreed = false;

@@ -6,11 +6,13 @@
  *
  * A jump table need not be read: an indirect jump changes no stack state, so
  * where all of a piece agree, code that nothing direct reaches begins with their
- * state. An exception reaches its landing pad with the frame of its call site.
+ * state. An exception reaches its landing pad with the frame of its call site, a fault
+ * its fixup with that of the instruction.
  */
 #ifndef CODE_FLOW_H
 #define CODE_FLOW_H
 
+#include "code/fixups.h"
 #include "code/lsda.h"
 #include "code/state.h"
 #include "report/error.h"
@@ -65,6 +67,7 @@ struct flow_env {
 	const struct code_space *space;
 	uint32_t *index;            /* of pieces by address: pieces_index() */
 	uint64_t index_base, index_span;
+	const struct fixups *fixups; /* may be null */
 	struct flow_reloc *relocs;  /* ET_REL: in code, sorted by address */
 	size_t reloc_count;
 };
@@ -107,6 +110,8 @@ struct flow {
 	struct flow_pad { uint64_t start, end, pad; } *pads; /* call sites */
 	size_t pad_count, pad_room;
 	bool pads_held;            /* for now, calls do not throw */
+	const struct fixup *fixups; /* of instructions of the piece */
+	size_t fixup_count;
 	int32_t pad_depth;         /* rsp, relative to the CFA, of the calls that throw: the highest */
 	struct flow_dead { uint32_t off; struct state state; } *dead; /* behind calls that do not come back */
 	size_t dead_count, dead_room;

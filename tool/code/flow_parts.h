@@ -50,6 +50,10 @@ bool flow_comes_back(const struct flow *f, const struct step *s);
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
+/* The entry of an exception table for the instruction at an address, or null; and the
+ * state in which it goes on where it says, when the instruction faults. */
+const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
+void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
 void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c);
 

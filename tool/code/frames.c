@@ -91,6 +91,19 @@ static bool row_append(struct row_list *l, uint64_t addr, const struct etch_rule
 	return true;
 }
 
+bool frames_finding_add(struct frames *out, const struct frames_finding *x)
+{
+	if (out->finding_count % 64 == 0) {
+		void *grown = realloc(out->findings, (out->finding_count + 64) * sizeof(*out->findings));
+
+		if (!grown)
+			return false;
+		out->findings = grown;
+	}
+	out->findings[out->finding_count++] = *x;
+	return true;
+}
+
 static int rows_join(struct work *w, struct error *e)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
@@ -123,16 +136,9 @@ static int rows_join(struct work *w, struct error *e)
 				out->covered += end - r->rows[k].addr;
 		}
 		out->undefined += r->undefined;
-		for (k = 0; k < r->finding_count; k++) {
-			if (out->finding_count % 64 == 0) {
-				void *grown = realloc(out->findings, (out->finding_count + 64) * sizeof(*out->findings));
-
-				if (!grown)
-					return error_set(e, "out of memory");
-				out->findings = grown;
-			}
-			out->findings[out->finding_count++] = r->findings[k];
-		}
+		for (k = 0; k < r->finding_count; k++)
+			if (!frames_finding_add(out, &r->findings[k]))
+				return error_set(e, "out of memory");
 		at = p->end;
 		piece_rows_free(r);
 	}
@@ -151,10 +157,10 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	memset(out, 0, sizeof(*out));
 	/* The code, what .eh_frame knows of it, and where it can be cut. */
 	if (space_build(f, &out->space, e) || cfi_file_open(f, &out->space, &w.cfi, e) ||
-	    pieces_build(f, &out->space, &w.cfi, &w.pieces, e))
+	    fixups_read(f, &out->space, &w.fixups, e) || pieces_build(f, &out->space, &w.cfi, &w.pieces, e))
 		goto out;
 	w.env = (struct flow_env){.file = f, .cfi = &w.cfi, .pieces = w.pieces.list, .piece_count = w.pieces.count,
-	                          .entries = w.pieces.entries, .space = &out->space};
+	                          .entries = w.pieces.entries, .space = &out->space, .fixups = &w.fixups};
 	if (!pieces_index(&w.env)) {
 		error_set(e, "out of memory");
 		goto out;
@@ -177,7 +183,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		if (more < 0)
 			goto out;
 	}
-	err = rows_join(&w, e);
+	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
 out:
 	for (i = 0; w.state && i < w.pieces.count; i++)
 		piece_rows_free(&w.state[i].rows);
@@ -193,6 +199,7 @@ out:
 	free(w.env.index);
 	free(w.env.relocs);
 	pieces_free(&w.pieces);
+	fixups_free(&w.fixups);
 	cfi_file_close(&w.cfi);
 	return err;
 }

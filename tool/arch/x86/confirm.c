@@ -105,6 +105,17 @@ bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr)
 	return same;
 }
 
+unsigned insn_second_length(const uint8_t *bytes, size_t avail, uint64_t addr)
+{
+	cs_insn *c;
+	size_t n = cs_disasm(handle(), bytes, avail > 15 ? 15 : avail, addr, 1, &c); /* SDM 2, 2.3.11 */
+	unsigned length = n ? c->size : 0;
+
+	if (n)
+		cs_free(c, n);
+	return length;
+}
+
 static bool same_operand(const cs_x86_op *x, const cs_x86_op *y)
 {
 	if (x->type != y->type || x->size != y->size)

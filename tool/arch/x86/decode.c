@@ -181,6 +181,42 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	return true;
 }
 
+bool insn_accesses_memory(const uint8_t *bytes, size_t avail)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	unsigned i;
+
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, avail, &z, ops)))
+		return false;
+	/* Hints never fault (SDM 2, PREFETCHh, CLDEMOTE); nops of any length access nothing. */
+	if (z.meta.category == ZYDIS_CATEGORY_PREFETCH || z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
+	    z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_CLDEMOTE)
+		return false;
+	for (i = 0; i < z.operand_count; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY && ops[i].mem.type != ZYDIS_MEMOP_TYPE_AGEN &&
+		    (ops[i].actions & (ZYDIS_OPERAND_ACTION_MASK_READ | ZYDIS_OPERAND_ACTION_MASK_WRITE)))
+			return true;
+	return false;
+}
+
+bool insn_calls(const uint8_t *bytes, uint64_t size, uint64_t addr, uint64_t target)
+{
+	uint64_t at;
+	int32_t rel;
+
+	for (at = 0; at + 5 <= size; at++) {
+		if (bytes[at] != 0xe8)
+			continue;
+		memcpy(&rel, bytes + at + 1, 4);
+		if (addr + at + 5 + (uint64_t)(int64_t)rel == target)
+			return true;
+	}
+	return false;
+}
+
+bool insn_is_stack_register(unsigned reg) { return reg == 4; }
+
 /* ---- site forms ---------------------------------------------------------- */
 
 /* The form of an opcode, by mnemonic and sizes; ETCH_FORM_NONE if there is none. */

@@ -84,6 +84,9 @@ bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, c
 /* The second decoder sees one instruction of exactly len bytes here. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
 
+/* How many bytes the second decoder sees one instruction have; 0: none. */
+unsigned insn_second_length(const uint8_t *bytes, size_t avail, uint64_t addr);
+
 /* The second decoder sees the same operation on the same operands in both, each of
  * exactly its length; segments other than fs and gs do not count. */
 bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, unsigned b_len);
@@ -113,6 +116,14 @@ const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct e
 
 /* Name of a form, "mov32", "movzx8_32", "add64", "test8": docs/formats.md. */
 void insn_form_name(unsigned form, char *out, size_t out_size);
+
+/* Can an instruction fault for what it reads or writes: not lea, nop, prefetch. The stack
+ * and what string instructions go over is memory too. */
+bool insn_accesses_memory(const uint8_t *bytes, size_t avail);
+/* Is there a direct call of `target` in these bytes? Where instructions begin is not
+ * known: too often yes. */
+bool insn_calls(const uint8_t *bytes, uint64_t size, uint64_t addr, uint64_t target);
+bool insn_is_stack_register(unsigned reg);
 
 /* Registers that a call may change, and those that may carry its arguments or a
  * function's result (System V psABI 3.2.1, 3.2.3). */

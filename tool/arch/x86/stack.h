@@ -78,6 +78,8 @@ bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, u
 /* Registers that keep their value over a call (System V psABI 3.2.1): rbx rbp r12-r15. */
 #define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
 
+#define STEP_COUNT_REG 1u /* rcx: what rep counts in (SDM 2, REP) */
+
 /* Slot of the GOT that a PLT entry jumps through, or 0: (endbr64, bnd) jmp *d(%rip). */
 uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
 /* Is it the first entry of a lazy PLT: push d(%rip); (bnd) jmp *d(%rip)? The others jump

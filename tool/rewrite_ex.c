@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The exception table of a file: checked, and in a linked file sorted. */
+#include "rewrite.h"
+
+#include <stdlib.h>
+
+int rewrite_ex_say(struct scan *s, const struct ex_findings *x)
+{
+	size_t i;
+
+	for (i = 0; i < x->count; i++)
+		if (scan_finding_add(s, x->list[i].id, x->list[i].section, x->list[i].addr, "%s", x->list[i].text))
+			return -1;
+	return 0;
+}
+
+bool rewrite_has_ex(const struct elf_file *f) { return elf_section_find(f, ETCH_SEC_EXTABLE, 1) != 0; }
+
+int rewrite_ex(struct elf_file *f, struct ex_findings *findings, struct rewrite_result *out, struct error *e)
+{
+	struct code_space space = {0};
+	struct fixups x = {0};
+	int err;
+
+	err = space_build(f, &space, e) || fixups_read(f, &space, &x, e) || ex_table_check(f, &space, &x, findings, e) ||
+	      (!elf_is_object(f) && ex_table_sort(f, &x, &out->ex_dropped, e));
+	out->ex_entries = x.count;
+	fixups_free(&x);
+	space_free(&space);
+	return err ? -1 : 0;
+}
