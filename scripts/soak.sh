@@ -1,13 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The stress test of tests/lib/stress.c, for long: readers of every form and size
-# against sets, dlopen, dlclose and fork. Stops at the first wrong read.
+# The stress tests, for long: tests/lib/stress.c, readers of every form and size
+# against sets, dlopen, dlclose and fork; tests/pv/stress.c, callers through every form
+# of site against the same, with signals and walks of the stack inside; random programs
+# with ops objects. Stops at the first that goes wrong.
 #
-#     scripts/soak.sh [ROUNDS]      4 rounds: some ten minutes on two cores
+#     scripts/soak.sh [ROUNDS]      4 rounds: some twenty minutes on two cores
 #
-# In the environment: B (build), READS (5*10^8) and SETS (5*10^5) a round,
-# THREADS (4) that read. A round runs each of gcc and clang, after the object step
-# and after the link step.
+# In the environment: B (build), READS (5*10^8), SETS (5*10^5), CALLS (10^8), CALL_SETS
+# (10^5) and PROGRAMS (50) a round, THREADS (4) that read or call, SEED of the random
+# programs (the time). A round runs each of gcc and clang, after the object step and after
+# the link step.
 set -eu
 cd "$(dirname "$0")/.."
 B=$(cd "${B:-build}" && pwd)
@@ -27,6 +30,16 @@ build() { # compiler stage
 	$1 -pie -rdynamic -o "$d/stress" "$d/stress.o" $lib
 	$1 -shared -o "$d/plugin.so" "$d/plugin.o" $lib
 	[ "$2" = object ] || "$B/etch" rewrite "$d/stress" "$d/plugin.so"
+	for kind in pie no-pie; do
+		align=
+		[ "$1" = gcc ] || align="-mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call"
+		$1 -std=gnu11 -O2 -g -f$kind $align $inc -c -o "$d/pv-$kind.o" tests/pv/stress.c
+		$1 -std=gnu11 -O2 -g -fPIC $align $inc -c -o "$d/pv-plugin.o" tests/pv/stress_plugin.c
+		"$B/etch" rewrite "$d/pv-$kind.o" "$d/pv-plugin.o"
+		$1 -$kind -rdynamic -o "$d/pv-$kind" "$d/pv-$kind.o" $lib
+		$1 -shared -o "$d/pv-plugin.so" "$d/pv-plugin.o" $lib
+		[ "$2" = object ] || "$B/etch" rewrite "$d/pv-$kind" "$d/pv-plugin.so"
+	done
 }
 
 for cc in gcc clang; do
@@ -35,6 +48,7 @@ for cc in gcc clang; do
 	done
 done
 i=0
+seed=${SEED:-$(date +%s)}
 while [ "$i" -lt "$rounds" ]; do
 	i=$((i + 1))
 	for cc in gcc clang; do
@@ -42,7 +56,14 @@ while [ "$i" -lt "$rounds" ]; do
 			echo "round $i of $rounds, $cc, $stage:"
 			"$dir/$cc-$stage/stress" "${READS:-500000000}" "${SETS:-500000}" "${THREADS:-4}" \
 				"$dir/$cc-$stage/plugin.so"
+			for kind in pie no-pie; do
+				"$dir/$cc-$stage/pv-$kind" "${CALLS:-100000000}" "${CALL_SETS:-100000}" "${THREADS:-4}" \
+					"$dir/$cc-$stage/pv-plugin.so"
+			done
 		done
 	done
+	echo "random programs from seed $seed:"
+	python3 tests/pv/stress_programs.py --run "$seed" "${PROGRAMS:-50}" "$B"
+	seed=$((seed + ${PROGRAMS:-50}))
 done
-echo "soak: nothing torn, nothing stale"
+echo "soak: nothing torn, nothing stale, every call whole"

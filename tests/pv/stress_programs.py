@@ -115,9 +115,8 @@ class Writer:
 
     def target(self, kind):
         t = self.dice.choice(TARGETS[kind])
-        if self.cxx and t.startswith("pv_"):
-            t = {"pv_nop": "(void (*)(void))etch_pv_nop_", "pv_ident_64": "(fn *)etch_pv_ident_64_",
-                 "pv_ident_32": "(int (*)(int))etch_pv_ident_32_"}[t]
+        if self.cxx and t.startswith("pv_"):  # a comparison, say, needs its type
+            t = {"pv_nop": "(void (*)(void))", "pv_ident_64": "(fn *)", "pv_ident_32": "(int (*)(int))"}[t] + t
         return t
 
     def object(self):
@@ -179,8 +178,12 @@ class Writer:
         n, k = self.dice.randint(2, 5), self.labels
         self.labels += 1
         names = ", ".join(f"&&l{k}_{j}" for j in range(n))
-        out = f"{{ static void *const to[] = {{ {names} }}; {self.pointer()} = {self.pointer_value()}; "
-        out += f"goto *to[(unsigned long){self.var()} % {n}]; "
+        out = f"{{ {self.pointer()} = {self.pointer_value()}; "
+        if self.dice.random() < 0.5:
+            out += f"static void *const to[] = {{ {names} }}; goto *to[(unsigned long){self.var()} % {n}]; "
+        else:  # differences of labels need no relocation
+            names = ", ".join(f"&&l{k}_{j} - &&l{k}_0" for j in range(n))
+            out += f"static const int to[] = {{ {names} }}; goto *(&&l{k}_0 + to[(unsigned long){self.var()} % {n}]); "
         for j in range(n):
             out += f"l{k}_{j}: {self.simple()} "
             if self.dice.random() < 0.5:
@@ -214,7 +217,7 @@ class Writer:
             self.set(), f"flip({self.value()});", f"t = {p}; {p} = r; r = t;", f"slow({v});",
             f"__asm__ volatile(\"\" : \"+r\"({p}));",
             f"__asm__ volatile(\"\" ::: \"rbx\", \"r12\", \"r13\", \"r14\", \"r15\", \"memory\");",
-            f"q = {v} & 1 ? &plain : q;",
+            f"q = {v} & 1 ? &plain : {self.pick('q', '&plain2')};",
             f"{{ struct ops c; memcpy(&c, &{self.object() if self.escapes else 'plain'}, sizeof c); {v} += c.f1({v}, 1); }}",
             f"{v} = apply({p}, {self.value()});", f"{v} = apply({self.slot()}, {self.value()});",
             f"{{ fn *a[3] = {{ {p}, {self.slot()}, {self.slot()} }}; {v} = a[(unsigned long){v} % 3](x, y); }}",
@@ -248,7 +251,10 @@ class Writer:
                         f"case 2: note(2); break; case 3: x++; break; case 5: y += 3; break; case 6: z ^= 1; break; }} y = {p}(x, y);")
             if roll < 0.48 and self.cxx:
                 p = self.pointer()
-                return (f"try {{ {p} = {self.slot()}; x += thrower({self.value()}); {self.block(depth, 2)} "
+                if self.dice.random() < 0.5:
+                    return (f"try {{ {self.pick('', 'closing d; ')}y += thrower({self.value()}); }} catch (int e) {{ "
+                            f"x += q->f0(e, 1); {self.pick('', 'y ^= q->f1(x, e);')} z += {p}(z, 3); }}")
+                return (f"try {{ {p} = {self.slot()}; {self.pick('', 'closing d; ')}x += thrower({self.value()}); {self.block(depth, 2)} "
                         f"{self.pick('', p + ' = ' + self.slot() + ';')} y += thrower({self.value()}); }} "
                         f"catch (int e) {{ z += e; {self.pick('', self.simple())} }} z += {p}(z, 2);")
         return self.simple()
@@ -271,26 +277,23 @@ class Writer:
             f"NOINLINE void g{k}v(void) {{ for (int j = 0; j < 3; j++) {self.object()}.v(); }}",
         )
 
-    def initial(self, name, static, where, known):
+    def initial(self, name, static, where):
         values = []
         for field, kind in FIELDS.items():
-            value = "0" if field == "n" and self.dice.random() < 0.5 else known(kind)
+            value = "0" if field == "n" and self.dice.random() < 0.5 else self.target(kind)
             values.append(value)
         values.insert(-1, "{ 0 }, { 0")
         inits = ", ".join(values[:-2]) + ", " + values[-2] + ", " + values[-1] + " }"
-        return f"{static}{where} struct ops {name} = {{ {'{ }, ' if not self.cxx else '{ }, '}{inits} }};"
+        return f"{static}{where} struct ops {name} = {{ {{ }}, {inits} }};"
 
     def program(self):
         d = self.dice
-        # C++ cannot initialize an object statically with what is not of the type; both
-        # languages get plain functions first.
-        known = (lambda kind: self.target(kind)) if not self.cxx else (
-            lambda kind: d.choice([t for t in TARGETS[kind] if not t.startswith("pv_")]))
         static = self.pick("static ", "")
         out = [HEAD]
         for k in range(self.objects):
-            out.append(self.initial(f"o{k}", static, self.pick("ETCHED", "ETCHED", "ETCHED_SHARED"), known))
-        out.append(self.initial("plain", "", "", known))
+            out.append(self.initial(f"o{k}", static, self.pick("ETCHED", "ETCHED", "ETCHED_SHARED")))
+        out.append(self.initial("plain", "", ""))
+        out.append(self.initial("plain2", "", ""))
         out.append("fn *const tab[4] = { a0, first, a1, c5 };")
         out.append("NOINLINE fn *pick(long x) { return tab[(unsigned long)x * 7 & 3]; }")
         out.append("NOINLINE long apply(fn *f, long x) { return f(x, x + 1); }")
@@ -298,6 +301,8 @@ class Writer:
         out.append("NOINLINE long again(long x, long y) { long v; if (depth >= 2) return x; depth++; "
                    f"v = {self.object()}.f{d.randrange(4)}(y, x); depth--; return v; }}")
         if self.cxx:
+            o = self.object()
+            out.append(f"struct closing {{ ~closing() {{ note({o}.f0(1, 1)); note({o}.f2(2, 2)); {self.pick('', o + '.v();')} }} }};")
             out.append("NOINLINE long thrower(long x) { if ((x & 3) == 1) throw (int)(x & 0xff); return x / 2; }")
         flips = "".join(f"case {k}: {self.set()} break; " for k in range(d.randint(6, 16)))
         batch = (f"case 16: {{ fn *u = {self.target('f')}, *w = {self.target('f')}; struct etch_change c[] = "
@@ -369,7 +374,10 @@ def steps(seed, build, tmp, include, compiler=None):
     cc, flags, link, cxx, seal = compiler or build_flags(seed)
     driver = [{"gcc": "g++", "clang": "clang++"}[cc], "-std=gnu++17"] if cxx else [cc, "-std=gnu11"]
     source, obj = tmp / ("t.cc" if cxx else "t.c"), tmp / "t.o"
-    source.write_text(program(seed, cxx, seal))
+    text = program(seed, cxx, seal)
+    source.write_text(text)
+    if " - &&l" in text and cc == "gcc":  # it cannot subtract across sections
+        flags = [*flags, "-fno-reorder-blocks-and-partition"]
     call([*driver, "-D_GNU_SOURCE", "-w", f"-I{include}", *flags, "-c", "-o", obj, source])
 
     def linked(name, rewrite):
