@@ -644,7 +644,8 @@ static struct module *module_new(const struct image *im, const struct module_arg
 
 /* ---- arming at load ------------------------------------------------------------------------ */
 
-/* Sites through the GOT of `m` to objects that are armed; an entry that cannot be patched stays a load, which is right too. */
+/* Sites through the GOT of `m` to objects that are armed; an entry that cannot be
+ * patched stays a load, which is right too. */
 static void plan_far_sites(struct txn *t, const struct module *m)
 {
 	struct object *o;
@@ -706,7 +707,7 @@ static void object_disarm(struct module *owner, struct object *o)
 	o->flags |= OBJECT_FACT;
 	if ((o->flags & OBJECT_ARMED) && !txn_plan_object(&t, o, PLAN_LOAD, NULL) && !txn_commit(&t)) {
 		module_patched += t.text.count;
-		o->flags &= ~OBJECT_ARMED;
+		o->flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
 		module_protect(owner, o->addr, o->addr + o->size);
 	}
 	/* Where that fails it stays read-only, and the plain store is caught. */
