@@ -39,7 +39,7 @@ static void sites_list(const struct view *v, struct listing *l)
 		const struct site *s = &v->scan.sites[i];
 		bool patched = site_kind_is_patched(s->kind);
 		char form[32] = "-", where[256], source[256], target[256];
-		const char *why = "";
+		const char *why = NULL;
 		bool live = patched && site_is_live(&v->scan, s, &why);
 
 		if (patched && !s->reason)
