@@ -20,14 +20,15 @@ RELA = [(0, 8), (8, 4), (12, 4), (16, 8)]
 DYN = [(0, 8), (8, 8)]
 IMV = [(0, 4), (4, 4), (8, 1), (9, 1), (10, 1), (11, 1)]
 OBJ = [(0, 4), (4, 4), (8, 4), (12, 1), (13, 1), (14, 2)]
-MOD = [(0, 4), (4, 2), (6, 2), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 8)]
+NATIVE = [(0, 4), (4, 4), (8, 1), (9, 1), (10, 2)]
+MOD = [(0, 4), (4, 2), (6, 2), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8), (56, 8)]
 WORD = [(0, 4)]
 
 SHT_SYMTAB, SHT_RELA, SHT_DYNAMIC, SHT_DYNSYM, SHT_GROUP = 2, 4, 6, 11, 17
 BY_TYPE = {SHT_SYMTAB: (SYM, 24), SHT_DYNSYM: (SYM, 24), SHT_RELA: (RELA, 24), SHT_DYNAMIC: (DYN, 16),
            SHT_GROUP: (WORD, 4)}
 ORC = [(0, 2), (2, 2), (4, 2)]
-BY_NAME = {b"__imv": (IMV, 12), b"__etch_obj": (OBJ, 16), b"__etch_mod": (MOD, 64), b".etch.unwind": (WORD, 4),
+BY_NAME = {b"__imv": (IMV, 12), b"__pv_sites": (IMV, 12), b"__pv_native": (NATIVE, 12), b"__etch_obj": (OBJ, 16), b"__etch_mod": (MOD, 64), b".etch.unwind": (WORD, 4),
            b".orc_unwind_ip": (WORD, 4), b".orc_unwind": (ORC, 6), b".orc_lookup": (WORD, 4), b".eh_frame": (WORD, 4)}
 
 
@@ -62,15 +63,19 @@ def hurt(rng, old, width, size):
 
 
 class Mutator:
-    def __init__(self, data, seed):
-        self.data, self.rng = bytes(data), random.Random(seed)
+    """only: names of groups; then nothing but their fields is changed."""
+
+    def __init__(self, data, seed, only=None):
+        self.data, self.rng, self.only = bytes(data), random.Random(seed), only
         self.groups = fields_find(data)
+        if only:
+            self.groups = {k: v for k, v in self.groups.items() if k in only}
         self.names = sorted(self.groups)
 
     def make(self):
         """(what was done, bytes)"""
         rng, data = self.rng, bytearray(self.data)
-        kind = rng.random()
+        kind = 0 if self.only else rng.random()
         if kind < 0.5:
             done = []
             for _ in range(rng.choice([1, 1, 1, 2, 3])):
@@ -190,3 +195,31 @@ class Judge:
             kept = Path(os.environ["ETCH_FUZZ_KEEP"]) / f"mutant-{os.getpid()}-{len(self.problems)}"
             kept.write_bytes(data)
         self.problems.append(f"etch {' '.join(command)}: {how}: {what} {kept}\n" + "\n".join(f"    {x}" for x in lines))
+
+
+TABLES = ("__imv", "__pv_sites", "__pv_native", "__etch_obj", "__etch_mod")
+
+
+def library_problems(program, seed, count, env):
+    """What goes wrong when `count` mutants of a program (tests/pv/stress_tables.c), with
+    damage to its tables alone, run: anything but an exit status of 0 or 1."""
+    mutator = Mutator(Path(program).read_bytes(), seed, TABLES)
+    directory, problems, refused = work_directory(), [], 0
+    try:
+        path = directory / "mutant"
+        for _ in range(count):
+            what, data = mutator.make()
+            path.unlink(missing_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o755)
+            try:
+                p = subprocess.run([path], stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=60)
+                status, said = p.returncode, (p.stdout + p.stderr).decode(errors="replace")
+            except subprocess.TimeoutExpired:
+                status, said = "hang", ""
+            refused += status == 1
+            if status not in (0, 1):
+                problems.append(f"{program}: {what}: exit {status}\n{said[-3000:]}")
+    finally:
+        shutil.rmtree(directory)
+    return refused, problems

@@ -45,6 +45,13 @@ def good(tmp_path_factory, build):
     flow.rewrite(files["nopie"])
     lib = flow.compile(SOURCES / "lib.c", ["-O2", "-fPIC", "-g0"])
     flow.rewrite(lib)
+    # Calls through ops objects: a table of the object step, one in the etch segment.
+    files["pv-object.o"] = flow.compile(TESTS / "pv" / "rewrite_main.c", ["-O2", "-fPIE", "-g0"], "pv-object.o")
+    plain_pv = flow.link([files["pv-object.o"]], ["-pie"], "pv-moved", shared_lib=True)
+    flow.rewrite(files["pv-object.o"])
+    files["pv-program"] = flow.link([files["pv-object.o"]], ["-pie"], "pv-program", shared_lib=True)
+    files["pv-moved"] = plain_pv
+    flow.rewrite(files["pv-program"], files["pv-moved"])
     files["libuse.so"] = tmp / "libuse.so"
     run(["gcc", "-shared", "-o", files["libuse.so"], lib, f"-L{build}", "-letch"])
     flow.rewrite(files["libuse.so"])
@@ -276,8 +283,9 @@ def test_usage(tmp_path, etch, args):
 
 # ---- mutants ---------------------------------------------------------------
 
-FILES = ["plain.o", "object.o", "comdat.o", "debug.o", "object-program", "program", "orc-program", "nopie", "libuse.so"]
-A_FILE = 2600   # mutants of each
+FILES = ["plain.o", "object.o", "comdat.o", "debug.o", "object-program", "program", "orc-program", "nopie", "libuse.so",
+         "pv-object.o", "pv-program", "pv-moved"]
+A_FILE = 2000   # mutants of each
 BATCH = 200
 assert A_FILE * len(FILES) >= 20000
 
