@@ -236,7 +236,7 @@ def record(name):
     return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
                                   "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
 
 
@@ -246,7 +246,8 @@ def total(name):
 
 
 def test_records_are_the_structs(tmp_path):
-    lines = ['#include <etch/format.h>', '#include <etch/orc.h>', '#include "elf/segment.h"', "#include <stdio.h>",
+    lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/orc.h>", "#include <etch/extable.h>",
+             '#include "elf/segment.h"', "#include <stdio.h>",
              "int main(void) {"]
     for name, fields in RECORDS.items():
         end = 0
@@ -276,6 +277,7 @@ def flags_of(struct_name, row_field):
 
 IMV_FLAGS = flags_of("etch_imv", "flags")
 NATIVE_FLAGS = flags_of("etch_native", "flags")
+EX_TYPES = [n for _, n in sorted(re.findall(r"^\| (\d) \| (plain|efault|zero|len) \|", FORMATS, re.M))]
 MODULE_FLAGS = flags_of("etch_module", "flags")
 OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)` \| (?:object|fact) \|", FORMATS, re.M)}
 KINDS = [n for _, n in sorted((int(a), b) for a, b in
@@ -304,7 +306,7 @@ def test_flags_and_names_are_those_of_the_header():
     forms = enum(INCLUDE / "etch" / "pv_forms.h", "etch_pv_form")
     assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
     names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
-    text += code(INCLUDE / "etch" / "orc.h")
+    text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h")
     assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment"]) == sorted(names)
     magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
                                            for r in table(FORMATS, "<!-- struct etch_module -->")))
@@ -480,6 +482,8 @@ class Reader:
         self.pv = [self.pv_entry(self.pv_at[0] + 12 * i) for i in range(self.pv_at[1])]
         at, n = self.first_section("__pv_native", 12)
         self.native = [self.native_record(at + 12 * i) for i in range(n)]
+        at, n = self.first_section("__ex_table", 12)
+        self.ex = [self.ex_entry(at + 12 * i) for i in range(n)] if n else None
 
     @staticmethod
     def signed(v, bits):
@@ -545,6 +549,13 @@ class Reader:
         r["code"] = at + 4 + self.signed(r["code"], 32)
         return r
 
+    def ex_entry(self, at):
+        r = self.unpack("etch_ex", at)
+        assert r["data"] >> 12 & 15 == 0
+        return {"empty": self.bytes(at, 12) == bytes(12), "insn": at + self.signed(r["insn"], 32),
+                "fixup": at + 4 + self.signed(r["fixup"], 32), "type": EX_TYPES[r["data"] & 255],
+                "register": r["data"] >> 8 & 15, "immediate": self.signed(r["data"] >> 16, 16)}
+
     def obj_record(self, at):
         r = self.unpack("etch_obj", at)
         r["at"] = at
@@ -578,7 +589,15 @@ class Reader:
             "function": f"{r['func']:x}", "code": f"{r['code']:x}", "length": r["len"],
             "flags": ",".join(n.lower() for n, m in NATIVE_FLAGS.items() if r["flags"] & m) or None,
         } for r in self.native]
+        ex = [{
+            "instruction": f"{r['insn']:x}", "fixup": f"{r['fixup']:x}", "type": r["type"],
+            "register": r["register"] if r["type"] != "plain" else None,
+            "immediate": r["immediate"] if r["type"] == "len" else None,
+        } for r in self.ex or []]
+        insns = [r["insn"] for r in self.ex or []]
+        state = "sorted" if insns == sorted(insns) else "not sorted: no link step"
         return {
+            "ex": ex, "ex_state": state if self.ex else None,
             "linked": bool(self.flags & MODULE_FLAGS["LINKED"]), "moved": bool(self.flags & MODULE_FLAGS["MOVED"]),
             "imv_address": self.imv_at[0], "imv_room": self.imv_at[1],
             "obj_address": self.obj_at[0], "obj_room": self.obj_at[1], "imv": imv, "obj": obj,
@@ -588,6 +607,7 @@ class Reader:
 
 HOME = """
 #include <etch/imv.h>
+#include <etch/extable.h>
 struct config { int n; long big; short s; unsigned char flag; unsigned list[4]; };
 ETCHED struct config cfg = { 1, 1l << 40, -3, 200, { 1, 2, 3, 4 } };
 DEFINE_IMV(int, verbose) = 3;
@@ -608,6 +628,24 @@ API long f(int x)
 	return sum + shared + imv_read(verbose) + imv_read(tiny) + (pointer ? *pointer : 0);
 }
 API int *escape(int x) { stored = x; return &stored; }
+/* Behind what comes after it in the source, in a section of its own. */
+__attribute__((section(".text.zz"))) API long ends(const long *p)
+{
+	long v, err = 0;
+
+	__asm__ __volatile__("1: mov %2, %1\\n2:\\n\\t" ETCH_EX_EFAULT("1b", "2b", "%0") : "+r"(err), "=r"(v) : "m"(*p));
+	__asm__ __volatile__("1: mov %1, %0\\n2:\\n\\t" ETCH_EX_ZERO("1b", "2b", "%0") : "=r"(v) : "m"(*p));
+	return v + err;
+}
+API long starts(char *to, const char *from, unsigned long n)
+{
+	unsigned long words = n / 8, rest = n % 8;
+
+	__asm__ __volatile__("1: rep movsq\\n\\tmov %3, %%rcx\\n2: rep movsb\\n3:\\n\\t"
+	                     ETCH_EX_LEN("1b", "3b", "%3", "8") ETCH_EX_PLAIN("2b", "3b")
+	                     : "+D"(to), "+S"(from), "+c"(words) : "r"(rest) : "memory");
+	return (long)words;
+}
 """
 FAR = """
 API long g(void) { return imv_read(foreign) + imv_read(verbose); }
@@ -648,8 +686,12 @@ def test_second_reader_agrees(flow, shape, steps):
     del tool["file"]
     for r in tool["native"]:
         del r["name"]
+    for r in tool["ex"]:
+        del r["name"], r["to"]
     assert mine == tool
+    assert {"plain", "efault", "zero", "len"} == {r["type"] for r in mine["ex"]}
     if steps == 2:
+        assert mine["ex_state"] == "sorted"
         assert mine["linked"] and mine["moved"] == shape.startswith("moved")
         assert len(mine["imv"]) >= 10 or "shared" in shape
 

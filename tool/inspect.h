@@ -6,6 +6,7 @@
 #include "code/frames.h"
 #include "report/listing.h"
 #include "site/bake.h"
+#include "table/ex_table.h"
 
 /* A file and its sites. */
 struct view {
@@ -13,6 +14,8 @@ struct view {
 	struct elf_file file;
 	struct linked_tables tables; /* linked files */
 	struct scan scan;
+	struct code_space space;
+	struct fixups fixups;    /* the exception table */
 	struct targets targets;  /* linked files */
 	uint64_t *baked;         /* addresses of the sites that are not as the compiler wrote them, sorted */
 	size_t baked_count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect code: a function's instructions, with the unwind row in force and the
- * site, if it is one, beside each. */
+ * site or the entry of an exception table, if there is one, beside each. */
 #include "arch/x86/insn.h"
 #include "code/func.h"
 #include "elf/lines.h"
@@ -72,11 +72,35 @@ static void site_say(const struct view *v, const struct site *s, char *out, size
 	         target[0] != '-' ? target : "", form, live ? "live" : "not live: ", live ? "" : why);
 }
 
-static void site_text(const struct view *v, uint32_t section, uint64_t addr, char *out, size_t size)
+/* "may fault: efault of register 0, goes on at read_int+0x9"; "fixup" of such a place. */
+static void fixup_say(const struct view *v, uint64_t addr, char *out, size_t size)
 {
+	const struct fixup *x = fixup_find(v->fixups.list, v->fixups.count, addr);
+	const struct code_section *c = x && x->to_in == PLACE_CODE ? space_at(&v->space, x->to) : NULL;
+	const struct etch_ex raw = {.data = x ? x->data : 0};
+	char to[256] = "?";
 	size_t i;
 
 	snprintf(out, size, "-");
+	if (c)
+		elf_describe(&v->file, c->section, elf_is_object(&v->file) ? x->to - c->addr : x->to, to, sizeof(to));
+	if (x && etch_ex_type(&raw) == ETCH_EX_TYPE_PLAIN)
+		snprintf(out, size, "may fault: goes on at %s", to);
+	else if (x)
+		snprintf(out, size, "may fault: %s of register %u, goes on at %s", ex_type_name(x->data), etch_ex_reg(&raw), to);
+	for (i = 0; i < v->fixups.count && !x; i++)
+		if (v->fixups.list[i].to_in == PLACE_CODE && v->fixups.list[i].to == addr) {
+			snprintf(out, size, "fixup");
+			break;
+		}
+}
+
+static void site_text(const struct view *v, uint32_t section, uint64_t addr, char *out, size_t size)
+{
+	const struct code_section *c = space_of(&v->space, section);
+	size_t i;
+
+	fixup_say(v, addr + (c && elf_is_object(&v->file) ? c->addr : 0), out, size);
 	for (i = 0; i < v->scan.site_count; i++) {
 		const struct site *s = &v->scan.sites[i];
 

@@ -265,6 +265,7 @@ static void summary_json(const struct view *v, const struct counts *c, const str
 	json_object_object_add(o, "call_states", states);
 	json_object_object_add(o, "stores", json_object_new_int64((int64_t)c->stores));
 	json_object_object_add(o, "escapes", json_object_new_int64((int64_t)c->escapes));
+	json_object_object_add(o, "exceptions", json_object_new_int64((int64_t)v->fixups.count));
 	json_object_object_add(o, "bytes_per_site", json_object_new_int64(sizeof(struct etch_imv)));
 	json_object_object_add(o, "stay_loads", kept_json(&c->loads));
 	json_object_object_add(o, "stay_calls", kept_json(&c->calls));
@@ -295,6 +296,23 @@ static void calls_text(const struct view *v, const struct counts *c)
 			printf("%s %zu %s", i ? "," : "", c->states[i].count, c->states[i].what);
 	}
 	putchar('\n');
+}
+
+static void exceptions_text(const struct view *v)
+{
+	size_t types[ETCH_EX_TYPE_LAST + 2] = {0}, i;
+	unsigned type;
+
+	if (!v->fixups.table_count)
+		return;
+	for (i = 0; i < v->fixups.count; i++) {
+		type = v->fixups.list[i].data & 0xff;
+		types[type > ETCH_EX_TYPE_LAST ? ETCH_EX_TYPE_LAST + 1 : type]++;
+	}
+	printf("  exception table: %zu instructions may fault;", v->fixups.count);
+	for (i = 0; i <= ETCH_EX_TYPE_LAST; i++)
+		printf("%s %zu %s", i ? "," : "", types[i], ex_type_name((uint32_t)i));
+	printf(types[ETCH_EX_TYPE_LAST + 1] ? ", %zu malformed\n" : "\n", types[ETCH_EX_TYPE_LAST + 1]);
 }
 
 static void summary_text(const struct view *v, const struct counts *c, const struct listing *objects)
@@ -353,9 +371,11 @@ void show_summary(const struct view *v, const struct unwind_view *u, enum format
 	} else if (format == FORMAT_TSV) {
 		summary_tsv(v, &c);
 		unwind_tsv(u, &unwind);
+		printf("exceptions\t%zu\n", v->fixups.count);
 	} else {
 		printf("%s: %s\n", v->path, file_kind(&v->file));
 		unwind_text(u, &unwind);
+		exceptions_text(v);
 		summary_text(v, &c, &objects);
 	}
 	listing_free(&objects);

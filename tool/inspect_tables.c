@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect tables: the entries of __imv, __pv_sites, __etch_obj and __pv_native of a
- * linked file. */
+/* etch inspect tables: the entries of __imv, __pv_sites, __etch_obj, __pv_native and
+ * __ex_table of a linked file. */
 #include "inspect.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct column imv_columns[] = {
@@ -18,6 +19,10 @@ static const struct column pv_columns[] = {
 static const struct column native_columns[] = {
 	{"function", false, false}, {"code", false, false}, {"length", true, false}, {"flags", false, false},
 	{"name", false, false},
+};
+static const struct column ex_columns[] = {
+	{"instruction", false, false}, {"fixup", false, false}, {"type", false, false}, {"register", true, false},
+	{"immediate", true, false},    {"name", false, false},  {"to", false, false},
 };
 static const struct column obj_columns[] = {
 	{"kind", false, false}, {"address", false, false}, {"size", true, false},
@@ -102,6 +107,81 @@ static void native_list(const struct view *v, struct listing *l)
 	}
 }
 
+/* Where an address is, or "-". */
+static void place_add(const struct view *v, struct listing *l, uint64_t addr)
+{
+	uint32_t section = elf_section_at(&v->file, addr);
+	char name[256] = "-";
+
+	if (section)
+		elf_describe(&v->file, section, addr, name, sizeof(name));
+	listing_add(l, "%s", name);
+}
+
+static int file_order(const void *a, const void *b)
+{
+	const struct fixup *x = a, *y = b;
+
+	if (x->table != y->table)
+		return x->table < y->table ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* In the order of the file; of code that is not there, "-". */
+static void ex_list(const struct view *v, struct listing *l)
+{
+	const struct fixups *x = &v->fixups;
+	struct fixup *list = calloc(x->count + 1, sizeof(*list));
+	size_t i;
+
+	listing_init(l, ex_columns, sizeof(ex_columns) / sizeof(ex_columns[0]));
+	if (!list)
+		return;
+	if (x->count) {
+		memcpy(list, x->list, x->count * sizeof(*list));
+		qsort(list, x->count, sizeof(*list), file_order);
+	}
+	for (i = 0; i < x->count; i++) {
+		const struct fixup *r = &list[i];
+		const struct etch_ex raw = {.data = r->data};
+		unsigned type = etch_ex_type(&raw);
+
+		if (r->insn_in == PLACE_NONE) {
+			listing_add(l, "-");
+			listing_add(l, "-");
+		} else {
+			listing_add(l, "%" PRIx64, r->insn);
+			listing_add(l, "%" PRIx64, r->to);
+		}
+		listing_add(l, "%s", ex_type_name(r->data));
+		if (type == ETCH_EX_TYPE_PLAIN)
+			listing_add(l, "-");
+		else
+			listing_add(l, "%u", etch_ex_reg(&raw));
+		if (type == ETCH_EX_TYPE_LEN)
+			listing_add(l, "%d", etch_ex_imm(&raw));
+		else
+			listing_add(l, "-");
+		place_add(v, l, r->insn_in == PLACE_NONE ? 0 : r->insn);
+		place_add(v, l, r->insn_in == PLACE_NONE ? 0 : r->to);
+	}
+	free(list);
+}
+
+/* "sorted", or how it is. */
+static const char *ex_state(const struct view *v)
+{
+	uint32_t i;
+
+	for (i = 0; i < v->fixups.table_count; i++) {
+		const struct fixup_table *t = &v->fixups.tables[i];
+
+		if (t->foreign || t->bad || !t->sorted)
+			return t->foreign ? t->foreign : t->bad ? "malformed: libetch takes none of it" : "not sorted: no link step";
+	}
+	return "sorted";
+}
+
 static void obj_list(const struct view *v, struct listing *l)
 {
 	static const char *const kinds[] = {"none", "object", "store", "escape"};
@@ -131,7 +211,7 @@ static void obj_list(const struct view *v, struct listing *l)
 }
 
 static void tables_json(const struct view *v, const struct listing *imv, const struct listing *obj,
-                        const struct listing *pv, const struct listing *native)
+                        const struct listing *pv, const struct listing *native, const struct listing *ex)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -148,20 +228,23 @@ static void tables_json(const struct view *v, const struct listing *imv, const s
 	json_object_object_add(o, "pv", listing_json(pv));
 	json_object_object_add(o, "obj", listing_json(obj));
 	json_object_object_add(o, "native", listing_json(native));
+	json_object_object_add(o, "ex_state", v->fixups.table_count ? json_object_new_string(ex_state(v)) : NULL);
+	json_object_object_add(o, "ex", listing_json(ex));
 	json_print(o);
 }
 
 int show_tables(const struct view *v, enum format format)
 {
 	const char *mark = format == FORMAT_TSV ? "# " : "\n";
-	struct listing imv, obj, pv, native;
+	struct listing imv, obj, pv, native, ex;
 
 	imv_list(v, &imv);
 	obj_list(v, &obj);
 	pv_list(v, &pv);
 	native_list(v, &native);
+	ex_list(v, &ex);
 	if (format == FORMAT_JSON) {
-		tables_json(v, &imv, &obj, &pv, &native);
+		tables_json(v, &imv, &obj, &pv, &native, &ex);
 	} else {
 		printf("%s" ETCH_SEC_IMV ": %zu entries of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
 		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, sizeof(struct etch_imv), v->tables.imv_room,
@@ -181,10 +264,16 @@ int show_tables(const struct view *v, enum format format)
 			       sizeof(struct etch_native));
 			listing_print(&native, format);
 		}
+		if (v->fixups.table_count) {
+			printf("%s" ETCH_SEC_EXTABLE ": %zu entries of %zu bytes, %s\n", mark, v->fixups.count,
+			       sizeof(struct etch_ex), ex_state(v));
+			listing_print(&ex, format);
+		}
 	}
 	listing_free(&imv);
 	listing_free(&obj);
 	listing_free(&pv);
 	listing_free(&native);
+	listing_free(&ex);
 	return 0;
 }

@@ -102,7 +102,8 @@ int view_load(struct view *v, const char *path, struct error *e)
 {
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (elf_open(&v->file, path, e))
+	if (elf_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
+	    fixups_read(&v->file, &v->space, &v->fixups, e))
 		return -1;
 	if (!elf_is_object(&v->file))
 		return view_load_linked(v, e);
@@ -118,6 +119,8 @@ void view_free(struct view *v)
 	targets_close(&v->targets);
 	linked_tables_free(&v->tables);
 	scan_free(&v->scan);
+	fixups_free(&v->fixups);
+	space_free(&v->space);
 	elf_close(&v->file);
 	free(v->baked);
 	free(v->slots);
