@@ -11,7 +11,7 @@ from collections import defaultdict
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import INCLUDE, TESTS, run
+from conftest import CXX, INCLUDE, TESTS, run
 
 HERE = TESTS / "pv"
 
@@ -154,3 +154,25 @@ def test_native(etch, build, tmp_path, cc, flags):
     run([cc, "-o", out, obj, build / "libetch.a", "-pthread", "-ldl"])
     judged(out)
     judged(plain)  # which the object step never saw
+
+
+# ---- exceptions --------------------------------------------------------------------
+
+@pytest.mark.parametrize("flags", [["-O2"], ["-O2", "-fPIC"], ["-O1", "-fPIC"]], ids=lambda f: "".join(f))
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_exceptions(etch, tmp_path, cc, flags):
+    """An address that only landing pads find in a register has not escaped; what they do
+    with it are sites as any other. (Of gcc without cold parts, which are functions of
+    their own.)"""
+    obj, out = tmp_path / "t.o", tmp_path / "t.so"
+    whole = ["-fno-reorder-blocks-and-partition"] if cc == "gcc" else []
+    run([CXX[cc], *flags, *whole, f"-I{INCLUDE}", "-DETCH_NO_MODULE", "-c", "-o", obj, HERE / "scan_throw.cc"])
+    got = sites(etch, obj)
+    assert not [s for s in got if s["kind"] == "escape"]
+    calls = [s for s in got if s["kind"] in ("call", "jmp")]
+    assert len(calls) >= 15 and all(s["form"] not in (None, "-") for s in calls)
+    if "-fPIC" in flags:
+        run([CXX[cc], "-shared", "-nostdlib", "-Wl,--unresolved-symbols=ignore-all", "-o", out, obj])
+        linked = [s for s in sites(etch, out) if s["kind"] in ("call", "jmp", "escape")]
+        assert sorted((s["kind"], s["form"], s["offset"]) for s in linked) == \
+            sorted((s["kind"], s["form"], s["offset"]) for s in calls)

@@ -38,6 +38,7 @@ struct track {
 	const struct func *fn;
 	const struct func_code *code;
 	const struct ref *mem, *imm;
+	const struct track_entries *entries;
 	struct func_clobbers *clobbers;
 	size_t last; /* the last instruction that is no padding */
 	struct block *blocks;
@@ -194,6 +195,22 @@ static void leave_to(struct track *t, struct state *s, size_t i, uint16_t abi)
 	leave(t, s, i, mask);
 }
 
+/* Where a call at `addr` lands when it throws, or 0. */
+static uint64_t pad_of(const struct track *t, uint64_t addr)
+{
+	size_t lo = 0, hi = t->entries->pad_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->entries->pads[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < t->entries->pad_count && t->entries->pads[lo].start <= addr ? t->entries->pads[lo].pad : 0;
+}
+
 static void insn_apply(struct track *t, struct state *s, size_t i)
 {
 	const struct insn *in = &t->code->insns[i];
@@ -202,6 +219,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	uint16_t data = in->reads, clobbered;
 	struct error err = {""};
 	bool through = call_report(t, s, i);
+	uint64_t pad;
 	unsigned r;
 
 	if (t->imm[i].object >= 0)
@@ -262,7 +280,9 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
 		leave_to(t, s, i, insn_call_arguments());
-		if (t->opaque) /* a landing pad may find it in a register that calls keep */
+		/* A landing pad may find it in a register that calls keep. */
+		pad = pad_of(t, in->addr);
+		if (t->opaque || (pad && (pad < t->fn->start || pad >= t->fn->end)))
 			leave(t, s, i, (uint16_t)~insn_call_clobbers());
 		/* A compiler that sees the callee uses what that one leaves alone
 		 * (gcc's -fipa-ra), whatever the ABI says. */
@@ -419,7 +439,7 @@ static bool is_entry(const struct track_entries *x, uint64_t addr)
 	return x->anywhere || (lo < x->count && x->list[lo] == addr);
 }
 
-static int blocks_build(struct track *t, const struct track_entries *entries, struct error *e)
+static int blocks_build(struct track *t, struct error *e)
 {
 	const struct func_code *c = t->code;
 	uint8_t *leader = calloc(c->count + 1, 1);
@@ -439,8 +459,14 @@ static int blocks_build(struct track *t, const struct track_entries *entries, st
 		}
 		if (in->flow != FLOW_NEXT && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND)
 			leader[i + 1] = 1;
-		if (is_entry(entries, in->addr))
+		if (is_entry(t->entries, in->addr))
 			leader[i] = 1;
+	}
+	for (i = 0; i < t->entries->pad_count; i++) {
+		size_t k = func_insn_at(c, t->entries->pads[i].pad);
+
+		if (k != SIZE_MAX)
+			leader[k] = 1;
 	}
 	for (i = 0; i < c->count; i++)
 		n += leader[i];
@@ -464,6 +490,24 @@ static int blocks_build(struct track *t, const struct track_entries *entries, st
 	return 0;
 }
 
+/* A call that throws comes to its landing pad with what calls keep. */
+static void pad_join(struct track *t, const struct insn *in, const struct state *after)
+{
+	uint64_t pad = pad_of(t, in->addr);
+	size_t k = pad ? func_insn_at(t->code, pad) : SIZE_MAX;
+	struct state s = *after;
+	unsigned r;
+
+	if (k == SIZE_MAX)
+		return;
+	for (r = 0; r < REGS; r++)
+		if (insn_call_clobbers() >> r & 1) {
+			s.reg[r] = nothing;
+			s.ptr[r] = no_pointer;
+		}
+	block_join(t, block_at(t, k), &s);
+}
+
 static void blocks_solve(struct track *t)
 {
 	const struct func_code *c = t->code;
@@ -474,8 +518,11 @@ static void blocks_solve(struct track *t)
 		const struct insn *last;
 
 		t->blocks[b].queued = false;
-		for (i = t->blocks[b].first; i < t->blocks[b].end; i++)
+		for (i = t->blocks[b].first; i < t->blocks[b].end; i++) {
 			insn_apply(t, &s, i);
+			if (t->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
+				pad_join(t, &c->insns[i], &s);
+		}
 		last = &c->insns[t->blocks[b].end - 1];
 		if (last->flow == FLOW_JUMP || last->flow == FLOW_BRANCH) {
 			size_t k = func_insn_at(c, last->target);
@@ -503,7 +550,7 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
                const struct track_entries *entries, struct func_clobbers *clobbers, use_fn *report, void *arg,
                struct error *e)
 {
-	struct track t = {.fn = fn, .code = code, .mem = mem, .imm = imm, .clobbers = clobbers,
+	struct track t = {.fn = fn, .code = code, .mem = mem, .imm = imm, .entries = entries, .clobbers = clobbers,
 	                  .report = report, .arg = arg};
 	struct state entry = {.reached = true};
 	size_t b, i;
@@ -518,7 +565,7 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 	}
 	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
 		;
-	if (blocks_build(&t, entries, e))
+	if (blocks_build(&t, e))
 		goto out;
 	block_join(&t, 0, &entry);
 	/* Who jumps to an entry has reported what his registers take along. */
@@ -526,7 +573,7 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 		if (is_entry(entries, code->insns[t.blocks[b].first].addr))
 			block_join(&t, b, &entry);
 	blocks_solve(&t);
-	/* What is left is entered by a jump table or by the unwinder. */
+	/* What is left is entered in a way that was not found: by the unwinder, perhaps. */
 	for (b = 0; b < t.block_count; b++) {
 		if (t.blocks[b].in.reached || block_is_padding(&t, b))
 			continue;

@@ -54,12 +54,20 @@ struct use {
 	uint8_t doubt;     /* enum use_doubt, with `pointer` */
 };
 
+/* Calls in [start, end) that throw land at `pad`, with what calls keep in the registers. */
+struct track_pad {
+	uint32_t section;
+	uint64_t start, end, pad;
+};
+
 /* Where control may arrive in a function other than at its start and by its own
  * direct jumps: with anything in the registers. */
 struct track_entries {
 	const uint64_t *list; /* sorted addresses; others than this function's may be among them */
 	size_t count;
 	bool anywhere;        /* at any instruction, for all that is known */
+	const struct track_pad *pads; /* of this function: sorted by start */
+	size_t pad_count;
 };
 
 typedef int use_fn(void *arg, const struct use *use);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/entries.h"
 
+#include "code/lsda.h"
+
 #include <etch/format.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +314,91 @@ static int object_sections(struct builder *b, bool code)
 
 /* ---- both ---------------------------------------------------------------- */
 
+struct pads {
+	struct builder *b;
+	const struct code_space *space;
+	int err;
+};
+
+static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
+{
+	struct pads *p = ctx;
+	struct entries *x = p->b->out;
+	const struct code_section *code = space_at(p->space, start), *to = pad ? space_at(p->space, pad) : NULL;
+	const struct func *from, *at;
+	uint64_t by, pad_by;
+
+	if (!code || !to || p->err)
+		return;
+	/* From the address space back to places in the file. */
+	by = code->addr - (elf_is_object(p->b->f) ? 0 : p->b->f->sections[code->section].sh.sh_addr);
+	pad_by = to->addr - (elf_is_object(p->b->f) ? 0 : p->b->f->sections[to->section].sh.sh_addr);
+	if (x->pad_count == x->pad_room) {
+		size_t room = x->pad_room ? 2 * x->pad_room : 256;
+		struct track_pad *list = realloc(x->pads, room * sizeof(*list));
+
+		if (!list) {
+			p->err = error_set(p->b->e, "out of memory");
+			return;
+		}
+		x->pads = list;
+		x->pad_room = room;
+	}
+	/* In the cold part, mostly: any address that is not in the function says "outside". */
+	x->pads[x->pad_count++] = (struct track_pad){code->section, start - by, end - by,
+	                                             to == code ? pad - pad_by : UINT64_MAX};
+	from = func_find(p->b->funcs, code->section, start - by);
+	at = func_find(p->b->funcs, to->section, pad - pad_by);
+	if (from != at)
+		p->err = entry_add(p->b, to->section, pad - pad_by);
+}
+
+static int pad_order(const void *a, const void *b)
+{
+	const struct track_pad *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->end != y->end)
+		return x->end < y->end ? -1 : 1;
+	return x->pad < y->pad ? -1 : x->pad > y->pad;
+}
+
+static int pads_build(struct builder *b)
+{
+	struct code_space space = {0};
+	struct cfi_file cfi = {0};
+	struct pads p = {b, &space, 0};
+	size_t i;
+
+	p.err = space_build(b->f, &space, b->e) || cfi_file_open(b->f, &space, &cfi, b->e) ? -1 : 0;
+	for (i = 0; i < cfi.count && !p.err; i++)
+		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
+	cfi_file_close(&cfi);
+	space_free(&space);
+	if (b->out->pad_count)
+		qsort(b->out->pads, b->out->pad_count, sizeof(*b->out->pads), pad_order);
+	return p.err;
+}
+
+/* The first call of a section that lands somewhere and lies at or behind `addr`. */
+static size_t pads_from(const struct entries *x, uint32_t section, uint64_t addr)
+{
+	size_t lo = 0, hi = x->pad_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->pads[mid].section < section || (x->pads[mid].section == section && x->pads[mid].start < addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,
                   size_t word_count, struct error *e)
 {
@@ -322,7 +409,7 @@ int entries_build(struct entries *x, const struct elf_file *f, const struct func
 	err = elf_is_object(f) ? object_sections(&b, true) || object_sections(&b, false)
 	                       : linked_build(&b, words, word_count);
 	free(b.bases.list);
-	if (err)
+	if (err || pads_build(&b))
 		return -1;
 	places_sort(x);
 	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
@@ -341,6 +428,9 @@ struct track_entries entries_of(const struct entries *x, const struct func *fn, 
 
 	t.list = x->addrs + first;
 	t.count = place_from(x, fn->section, fn->end) - first;
+	first = pads_from(x, fn->section, fn->start);
+	t.pads = x->pads + first;
+	t.pad_count = pads_from(x, fn->section, fn->end) - first;
 	return t;
 }
 
@@ -348,5 +438,6 @@ void entries_free(struct entries *x)
 {
 	free(x->list);
 	free(x->addrs);
+	free(x->pads);
 	memset(x, 0, sizeof(*x));
 }

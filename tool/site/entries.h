@@ -3,6 +3,7 @@
  * Places inside of functions that control may come to by another way than the
  * function's own direct jumps: from a cold part or another function, through a jump
  * table, to a label whose address is taken. There, nothing is known of the registers.
+ * And landing pads, which calls come to that throw.
  *
  * Found is what leads there, never too little of it as compilers write it: a number
  * that only looks like an entry of a jump table costs a site, no more.
@@ -20,6 +21,8 @@ struct entries {
 	} *list; /* sorted once built */
 	uint64_t *addrs; /* their addresses alone */
 	size_t count, room;
+	struct track_pad *pads; /* calls that throw: sorted by section and start */
+	size_t pad_count, pad_room;
 	bool built;
 };
 
