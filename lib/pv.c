@@ -18,6 +18,7 @@
 #include "sys.h"
 
 #define BREAKPOINT 0xcc
+#define RETURN     0xc3
 
 /* ---- bodies that were written ------------------------------------------------- */
 
@@ -93,8 +94,11 @@ static void native_body(const struct etch_native *n, struct etch_pv_body *b)
 static int native_find(const struct module *m, uint64_t target, const uint8_t *code, uint64_t avail,
                        struct etch_pv_body *b)
 {
-	unsigned skip = endbr_length(code, avail);
+	unsigned skip = endbr_length(code, avail), most = skip + ETCH_NATIVE_MOST + 1;
 
+	/* Most functions do not end so soon, and need no search. */
+	if (!memchr(code, RETURN, avail < most ? avail : most))
+		return 0;
 	for (size_t i = 0; i < m->native_count; i++) {
 		const struct etch_native *n = &m->native[i];
 
@@ -103,7 +107,7 @@ static int native_find(const struct module *m, uint64_t target, const uint8_t *c
 			continue;
 		native_body(n, b);
 		if (avail > skip + n->len && !memcmp(code + skip, b->bytes, n->len) &&
-		    code[skip + n->len] == 0xc3 && !body_has_breakpoint(b))
+		    code[skip + n->len] == RETURN && !body_has_breakpoint(b))
 			return 1;
 	}
 	return 0;
@@ -162,7 +166,7 @@ unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *by
 	for (pad = 0; pad < len && bytes[pad] == 0x2e; pad++)
 		;
 	memcpy(code, bytes + pad, len - pad);
-	code[len - pad] = 0xc3;
+	code[len - pad] = RETURN;
 	if (etch_pv_tiny(code, len - pad + 1, &b) && is_image(e, site, &b, bytes))
 		return 1;
 	for (size_t i = 0; i < remembered_count; i++) {
