@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Mutates ELF files and runs the sanitized tool on them until the time is up.
+"""Mutates ELF files and runs the sanitized tool on them until the time is up; and, as one
+job in ten, programs with the sanitized library in them, whose tables alone are damaged.
 
 usage: fuzz.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
 
@@ -55,7 +56,17 @@ def samples_make(build, directory):
         # The library is built with sanitizers, so these programs cannot run, nor need to.
         call(cc, "-Wl,--unresolved-symbols=ignore-all", "-o", program, *objects)
         call(cc, "-shared", "-o", library, directory / f"{tag}-lib.o")
-        for linked in (program, library):
+        # Call sites, and sequences for their place.
+        pv = TESTS / "pv"
+        for name, flags in (("tables", []), ("shared_home", ["-fPIC"])):
+            o = directory / f"{tag}-{name}.o"
+            call(cc, "-O2", *flags, "-w", "-D_GNU_SOURCE", "-I", TESTS.parent / "lib" / "include", "-I", TESTS, "-c", "-o", o,
+                 pv / f"stress_{name}.c")
+            files += [shutil.copy(o, directory / f"plain-{o.name}"), o]
+            call(etch, "rewrite", o)
+        calls = directory / f"{tag}-calls.so"
+        call(cc, "-shared", "-o", calls, directory / f"{tag}-shared_home.o")
+        for linked in (program, library, calls):
             arrays = shutil.copy(linked, directory / f"orc-{linked.name}")
             files += [shutil.copy(linked, directory / f"object-{linked.name}"), arrays, linked]
             call(etch, "rewrite", "--encoding", "orc", arrays)
@@ -63,8 +74,29 @@ def samples_make(build, directory):
     return [str(f) for f in files]
 
 
+def programs_make(build, directory):
+    """Programs that run, with the sanitized library: (path) of each step and compiler."""
+    made = []
+    for cc in ("gcc", "clang"):
+        for step in ("object", "linked"):
+            o, exe = directory / f"{cc}-{step}.o", directory / f"run-{cc}-{step}"
+            argv = [cc, "-O2", "-w", "-D_GNU_SOURCE", "-I", TESTS.parent / "lib" / "include", "-c", "-o", o,
+                    TESTS / "pv" / "stress_tables.c"]
+            subprocess.run([str(a) for a in argv], check=True)
+            subprocess.run([build / "etch", "rewrite", o], check=True, env=environment())
+            # The library's objects are gcc's, and so are their sanitizers.
+            subprocess.run(["gcc", "-fsanitize=address,undefined", "-o", exe, o, build / "libetch.a", "-pthread"], check=True)
+            if step == "linked":
+                subprocess.run([build / "etch", "rewrite", "--only", "imv,pv", exe], check=True, env=environment())
+            made.append(str(exe))
+    return made
+
+
 def work(job):
     etch, path, seed, count = job
+    if not etch:
+        refused, problems = mutate.library_problems(path, seed, count, environment())
+        return path, seed, refused, count - refused, problems
     judge = mutate.Judge(etch, environment())
     judge.batch(mutate.Mutator(Path(path).read_bytes(), seed), count, Path(path).name)
     return path, seed, judge.refused, judge.accepted, judge.problems
@@ -73,6 +105,10 @@ def work(job):
 def jobs_make(options, end, slots):
     number = options.seed * 1_000_000
     while time.monotonic() < end:
+        for path in options.programs:
+            number += 1
+            slots.acquire()
+            yield None, path, number, 50
         for path in options.files:
             number += 1
             slots.acquire()  # imap would take the whole endless list at once
@@ -93,6 +129,7 @@ def main():
     os.environ["ETCH_FUZZ_KEEP"] = str(Path(options.keep).resolve())
     options.etch = str((options.build / "etch").resolve())
     with tempfile.TemporaryDirectory(prefix="etch-fuzz-") as directory:
+        options.programs = [] if options.files else programs_make(options.build.resolve(), Path(directory))
         options.files = options.files or samples_make(options.build.resolve(), Path(directory))
         return fuzz(options)
 

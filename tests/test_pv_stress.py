@@ -16,6 +16,8 @@ from conftest import CCS, TESTS, Flow, need, run
 sys.path[:0] = [str(TESTS / "pv"), str(TESTS / "unwind"), str(TESTS.parent / "scripts")]
 import dynamic  # noqa: E402
 import dynamic_truth  # noqa: E402
+import fuzz  # noqa: E402
+import mutate  # noqa: E402
 import stress_programs  # noqa: E402
 
 PV = TESTS / "pv"
@@ -296,3 +298,17 @@ def test_shared(build, tmp_path, cc, what):
 def test_random_programs(build, tmp_path, seed):
     """Longer: tests/pv/stress_programs.py --run 24 1000 build"""
     assert stress_programs.steps(seed, build, tmp_path, INCLUDE) is None
+
+
+# ---- damaged tables -----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("step", ["object", "linked"])
+def test_damaged_tables_at_run_time(build_asan, tmp_path, cc, step):
+    """The library under ASan and UBSan, in a program whose tables alone are damaged: it
+    works, or refuses. Longer: scripts/fuzz.py."""
+    made = dict(zip(itertools.product(CCS, ["object", "linked"]), fuzz.programs_make(build_asan, tmp_path)))
+    program = made[cc, step]
+    assert re.fullmatch(r"[1-9] calls, [1-9] sites: done\n", run([program], env=fuzz.environment()).stdout)
+    refused, problems = mutate.library_problems(program, 1, 150, fuzz.environment())
+    assert not problems, problems[0]
+    assert 20 < refused < 150
