@@ -8,8 +8,9 @@ import pytest
 
 from conftest import ROOT, need, run
 
-sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT / "scripts")]
 import common  # noqa: E402
+import counts  # noqa: E402
 import pv_parts  # noqa: E402
 
 
@@ -28,9 +29,9 @@ def test_mmap_perf_four_builds(bench, cc, flags):
     need("valgrind")
     programs = bench.mmap_builds(cc, "mmap-perf", flags)
     # Fails itself where checksums or statistics differ.
-    _, counts = bench.mmap_counts(programs, 3000)
+    _, by_program = bench.mmap_counts(programs, 3000)
     native, unpatched, patched, called = (
-        counts[k] for k in (bench.NATIVE, bench.UNPATCHED, bench.PATCHED, bench.CALLED))
+        by_program[k] for k in (bench.NATIVE, bench.UNPATCHED, bench.PATCHED, bench.CALLED))
     sites = bench.call_sites(programs[bench.PATCHED])
     assert len(sites) > 30 and all(s["form"] and s["live"] == "yes" for s in sites)
     assert native["indirect"] == 0
@@ -58,7 +59,7 @@ def test_calls_all_variants(bench, cc):
 
 def test_instructions_are_classified():
     """The classes behind the counts, on lines as objdump prints them."""
-    kind = pv_parts.kind
+    kind = counts.kind
     assert [kind(t) for t in ("nopw   0x0(%rax,%rax,1)", "cs nopw 0x0(%rax,%rax,1)", "xchg   %ax,%ax",
                               "data16 cs nopw 0x0(%rax,%rax,1)")] == ["nop"] * 4
     assert kind("cs cs cs mov %rdi,%rax") == kind("rep stos %rax,%es:(%rdi)") == kind("xchg   %rax,%rbx") == "other"

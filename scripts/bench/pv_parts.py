@@ -1,107 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The parts of scripts/bench/run about calls through ops tables."""
 import collections
-import os
-import re
+import pathlib
 import shutil
 import statistics
-import subprocess
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from counts import Code, callgrind, classify, kind
 from common import B, HERE, OUT, TOP, etch_needed, fail, parse, quartiles, sections, sh, spread, table
-
-# ---- instructions executed, one by one -------------------------------------------
-
-PREFIXES = {"cs", "ds", "es", "ss", "fs", "gs", "data16", "addr32", "notrack", "bnd", "lock", "rep", "repz", "repnz"}
-
-
-def kind(text):
-    """What an instruction of objdump's counts as: nop, call or jump (with an indirect
-    form of each), ret, branch, other."""
-    words = text.split("#")[0].split()
-    while len(words) > 1 and (words[0] in PREFIXES or words[0].startswith("rex")):
-        words.pop(0)
-    name, operands = words[0], " ".join(words[1:])
-    if name.startswith("nop") or (name == "xchg" and operands == "%ax,%ax"):
-        return "nop"
-    if name.startswith("ret"):
-        return "ret"
-    for what in ("call", "jmp"):
-        if name.startswith(what):
-            return what + (" *" if operands.startswith("*") else "")
-    return "branch" if name[0] == "j" or name.startswith("loop") else "other"
-
-
-class Code:
-    """The instructions of the files that a profile names, disassembled once."""
-    def __init__(self):
-        self.files = {}
-
-    def at(self, path, address):
-        """The text of the instruction there and the address of the one before it."""
-        if path not in self.files:
-            found, before = {}, None
-            for line in sh("objdump", "-d", "-w", "--no-show-raw-insn", path).splitlines():
-                m = re.match(r"\s*([0-9a-f]+):\t(.+)", line)
-                if m:
-                    found[int(m[1], 16)] = m[2], before
-                    before = int(m[1], 16)
-            self.files[path] = found
-        if address not in self.files[path]:
-            fail(f"{path}: objdump shows no instruction at {address:#x}")
-        return self.files[path][address]
-
-
-def callgrind(program, arguments, function=None):
-    """Runs a program under callgrind. Returns its standard output and, by (file,
-    address), the counts of each instruction executed below `function`: a list in the
-    order Ir (executions), Dr, Dw (data reads and writes)."""
-    # valgrind 3.19 cannot read the DWARF 5 of clang.
-    stripped = program.with_name(program.name + ".stripped")
-    sh("strip", "-g", "-o", stripped, program)
-    out = program.with_name(program.name + ".callgrind")
-    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--cache-sim=yes", "--compress-pos=no",
-               "--compress-strings=no", f"--callgrind-out-file={out}"]
-    if function:
-        command.append(f"--toggle-collect={function}")
-    text = sh(*command, stripped, *arguments)
-    counts, file, called = collections.defaultdict(lambda: [0, 0, 0]), None, False
-    for line in open(out):
-        if line.startswith("ob="):
-            file = line[3:].strip()
-        elif line.startswith("calls="):
-            called = True # the next line is what the callee cost
-        elif line.startswith("0x"):
-            if called:
-                called = False
-                continue
-            words = line.split()
-            cell = counts[file, int(words[0], 16)]
-            for i, n in enumerate(words[2:5]):
-                cell[i] += int(n)
-    out.unlink()
-    if not counts:
-        fail(f"callgrind counted nothing below {function} in {program.name}")
-    return text, counts
-
-
-def classify(counts, code):
-    """The counts of a profile by what the instructions are. A string instruction with a
-    rep prefix counts once, as a processor counts it: valgrind counts each iteration.
-    How often it ran is how often the instruction before it did."""
-    found = collections.Counter()
-    for (file, address), (executed, reads, writes) in counts.items():
-        text, before = code.at(file, address)
-        if re.match(r"rep\w* ", text) and not re.match(r"repz? ret", text):
-            executed, reads, writes = (min(n, counts.get((file, before), (0,))[0]) for n in (executed, reads, writes))
-        what = kind(text)
-        found["instructions"] += executed
-        found[what] += executed
-        found["data"] += reads + writes
-    found["useful"] = found["instructions"] - found["nop"]
-    found["branches"] = sum(found[k] for k in ("call", "call *", "jmp", "jmp *", "ret", "branch"))
-    found["indirect"] = found["call *"] + found["jmp *"]
-    return found
-
 
 # ---- building ----------------------------------------------------------------------
 
@@ -171,9 +78,10 @@ def mmap_table(cc, name, flags, args):
     operations = 50_000 if args.quick else 1_000_000
     programs = mmap_builds(cc, name, flags)
     said, counts = mmap_counts(programs, operations)
-    times = {k: [] for k in programs}
-    for _ in range(3 if args.quick else 31):
-        for k, program in programs.items():
+    again = "native, again"
+    times = {k: [] for k in [*programs, again]}
+    for _ in range(3 if args.quick else 41):
+        for k, program in [*programs.items(), (again, programs[NATIVE])]:
             ticks, per_ns, checksum = parse(sh(program, 1_000_000))[1][0]
             times[k].append(int(ticks) / float(per_ns) / 1e6)
             if not args.quick and checksum != said[0]:
@@ -183,26 +91,29 @@ def mmap_table(cc, name, flags, args):
     tables = {k: sum(n for s, n in sections(p).items() if s in ("__pv_sites", "__pv_native", "__etch_obj"))
               for k, p in programs.items()}
 
-    def row(label, values, digits=0, unit=1):
+    def row(label, values, digits=0, delta=True):
         cells, base = [], values[NATIVE]
         for k in programs:
-            cells.append(f"{values[k] / unit:,.{digits}f}")
+            cells.append(f"{values[k]:,.{digits}f}")
             if k != NATIVE:
-                cells.append(f"{100 * (values[k] / base - 1):+.2f}%" if base else "")
+                cells.append(f"{100 * (values[k] / base - 1):+.2f}%" if base and delta else "")
         return [label, *cells]
 
-    def counted(label, key):
-        return row(label, {k: counts[k][key] for k in programs})
+    def counted(label, key, delta=True):
+        return row(label, {k: counts[k][key] for k in programs}, delta=delta)
 
-    median = {k: statistics.median(v) for k, v in times.items()}
+    # Against the run of the native program in the same turn.
+    ratio = {k: statistics.median(a / b - 1 for a, b in zip(v, times[NATIVE])) for k, v in times.items()}
     print(f"{operations:,} operations, checksum {said[0]} in all four; {said[5]:,.0f} page faults, "
-          f"{said[6]:,.0f} pages unmapped or moved. Time: medians of {len(times[NATIVE])} runs of each program, in turn.\n")
+          f"{said[6]:,.0f} pages unmapped or moved. Time: medians of {len(times[NATIVE])} runs of each program, in turn, "
+          f"and of each turn's ratios; the native program a second time: {100 * ratio[again]:+.2f}%.\n")
     table(["", NATIVE] + [c for k in list(programs)[1:] for c in (k, "")],
-          [counted("instructions, without NOPs", "useful"), counted("NOPs", "nop"),
+          [counted("instructions, without NOPs", "useful"), counted("NOPs", "nop", False),
            counted("instructions", "instructions"),
            counted("branches", "branches"), counted("  of them indirect calls and jumps", "indirect"),
            counted("data references", "data"),
-           row("time, ms", median, 1),
+           ["time, ms"] + [c for k in programs for c in [f"{statistics.median(times[k]):.1f}"] +
+                           [f"{100 * ratio[k]:+.2f}%"] * (k != NATIVE)],
            ["  quartiles"] + [c for k in programs for c in
                               (["{:.1f} to {:.1f}".format(*quartiles(times[k])[::2])] + [""] * (k != NATIVE))],
            row("text, bytes", text), row("tables, bytes", tables)])

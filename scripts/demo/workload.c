@@ -4,12 +4,15 @@
  * a workload of queries that reads that configuration in several threads.
  *
  *     workload THREADS ROUNDS [ADDRESS:LENGTH...]
+ *     workload 0 ROUNDS [ADDRESS:LENGTH...]
  *
  * It runs the same work three times: as configured at start-up, while the main
  * thread changes settings without a pause, and with every setting changed. No
  * setting it touches may alter a result, so all three checksums must be equal.
  * ADDRESS:LENGTH names an instruction (hex, decimal; as `etch inspect sites` prints
- * it) whose bytes are shown at each step. One JSON object on stdout.
+ * it) whose bytes are shown at each step. One JSON object on stdout. With 0 threads
+ * the work is done once, by this thread, and nothing is changed: for a count of the
+ * instructions of counted_work().
  *
  * SQLite stores to its configuration plainly while it starts, so its sites start
  * as loads: one etch_sync after sqlite3_initialize arms them, and one
@@ -156,7 +159,13 @@ static void *worker(void *arg)
 
 /* ---- the changes ------------------------------------------------------------ */
 
-static atomic_ulong g_hook_calls;
+static atomic_ulong g_hook_calls, g_enter_calls; /* calls of the methods below */
+
+static void enter_counted(sqlite3_mutex *p)
+{
+	atomic_fetch_add_explicit(&g_enter_calls, 1, memory_order_relaxed);
+	pthreadMutexEnter(p); /* SQLite's own method for POSIX threads */
+}
 
 /* No fault, please. */
 static int hook(int code)
@@ -168,7 +177,8 @@ static int hook(int code)
 
 /*
  * Settings that say how SQLite works, not what it answers, each with two values.
- * SQLite's own interface refuses to change any of these once it is running.
+ * SQLite's own interface refuses to change any of these once it is running. The last
+ * two are methods that it calls: one often, one where its own tests simulate faults.
  */
 #define SETTINGS(X)                                                                     \
 	X(bMemstat, 1, 0)                     /* account for every allocation */              \
@@ -179,7 +189,8 @@ static int hook(int code)
 	X(szPma, 250, 10)                     /* pages a sorter keeps before it spills */     \
 	X(szMmap, 0, 5ll << 30)               /* bytes of a file to map; too wide for imm32 */ \
 	X(iOnceResetThreshold, 0x7ffffffe, 2) /* runs before a statement resets counters */   \
-	X(xTestCallback, 0, hook)             /* called where tests simulate faults */
+	X(mutex.xMutexEnter, pthreadMutexEnter, enter_counted)                                \
+	X(xTestCallback, 0, hook)
 
 /* Returns etch's error. Each line below compiles to a call of etch_set. */
 static int setting_set(unsigned which, int changed)
@@ -195,10 +206,9 @@ static int setting_set(unsigned which, int changed)
 }
 
 enum {
-#define X(field, first, second) SETTING_##field,
-	SETTINGS(X)
+#define X(field, first, second) +1
+	SETTING_COUNT = SETTINGS(X)
 #undef X
-	SETTING_COUNT
 };
 
 struct changes {
@@ -250,6 +260,15 @@ static uint64_t run(unsigned threads, struct changes *c, double *seconds)
 	return sum;
 }
 
+/* The work of one worker. */
+__attribute__((noinline)) static uint64_t counted_work(void)
+{
+	uint64_t sum = 1;
+
+	worker(&sum);
+	return sum;
+}
+
 /* ---- what is seen of it ----------------------------------------------------- */
 
 /* The bytes of the instructions that the command line names. */
@@ -279,19 +298,22 @@ static void show_info(const char *name)
 	if (etch_info(&info))
 		die("etch_info", "failed");
 	printf(" \"%s\": {\"modules\": %lu, \"sites\": %lu, \"armed\": %lu, \"loads\": %lu, \"fixed\": %lu,"
-	       " \"objects\": %lu, \"armed_objects\": %lu, \"patched_at_start\": %lu, \"readonly_pages\": %lu},\n",
+	       " \"objects\": %lu, \"armed_objects\": %lu, \"patched_at_start\": %lu, \"readonly_pages\": %lu,"
+	       " \"calls\": %lu, \"direct\": %lu, \"inline\": %lu, \"indirect\": %lu},\n",
 	       name, info.modules, info.sites, info.armed, info.loads, info.fixed, info.objects,
-	       info.armed_objects, info.patched_at_start, info.readonly_pages);
+	       info.armed_objects, info.patched_at_start, info.readonly_pages,
+	       info.calls, info.calls_direct, info.calls_inline, info.calls_indirect);
 }
 
 /* Settings whose effect can be seen: the plan of a query (bUseCis), how many
  * allocations of a new connection came out of its pool (nLookaside), and calls of
- * the hook in the run before (xTestCallback). */
+ * the counting methods in the run before. */
 static void show_effect(const char *name)
 {
 	sqlite3_stmt *st = 0;
 	sqlite3 *db;
 	int now, high;
+	unsigned long hooks = atomic_exchange(&g_hook_calls, 0), enters = atomic_exchange(&g_enter_calls, 0);
 
 	if (sqlite3_open(":memory:", &db) != SQLITE_OK ||
 	    sqlite3_exec(db, "CREATE TABLE t(a, b, c); CREATE INDEX tb ON t(b)", 0, 0, 0) != SQLITE_OK ||
@@ -299,8 +321,8 @@ static void show_effect(const char *name)
 	    sqlite3_step(st) != SQLITE_ROW)
 		die(name, sqlite3_errmsg(db));
 	sqlite3_db_status(db, SQLITE_DBSTATUS_LOOKASIDE_HIT, &now, &high, 0);
-	printf(" \"%s\": {\"plan\": \"%s\", \"pooled\": %d, \"hook_calls\": %lu},\n", name,
-	       (const char *)sqlite3_column_text(st, 3), high, atomic_exchange(&g_hook_calls, 0));
+	printf(" \"%s\": {\"plan\": \"%s\", \"pooled\": %d, \"hook_calls\": %lu, \"enter_calls\": %lu},\n", name,
+	       (const char *)sqlite3_column_text(st, 3), high, hooks, enters);
 	sqlite3_finalize(st);
 	sqlite3_close(db);
 }
@@ -308,12 +330,13 @@ static void show_effect(const char *name)
 int main(int argc, char **argv)
 {
 	struct changes during = {0}, after = {0};
-	unsigned threads = argc > 2 ? (unsigned)atoi(argv[1]) : 0, i;
+	unsigned threads = argc > 1 ? (unsigned)atoi(argv[1]) : 0, i;
 	uint64_t sum[3];
 	double seconds[3];
+	const char *comma = "";
 	int synced;
 
-	if (threads < 1 || threads > 64)
+	if (argc < 3 || threads > 64)
 		die("usage", "workload THREADS ROUNDS [ADDRESS:LENGTH...]");
 	g_rounds = (unsigned)atoi(argv[2]);
 	if (sqlite3_initialize() != SQLITE_OK)
@@ -324,6 +347,11 @@ int main(int argc, char **argv)
 	synced = etch_sync(&sqlite3Config, sizeof sqlite3Config);
 	show_info("info_synced");
 	show_bytes("bytes_synced", argv + 3);
+	if (!threads) {
+		printf(" \"sync\": \"%s\",\n", synced ? etch_strerror(synced) : "ok");
+		printf(" \"checksum\": \"%016" PRIx64 "\"\n}\n", counted_work());
+		return 0;
+	}
 
 	sum[0] = run(threads, 0, &seconds[0]);
 	show_effect("effect_before");
@@ -333,6 +361,7 @@ int main(int argc, char **argv)
 	show_bytes("bytes_changed", argv + 3);
 	show_info("info_changed");
 	atomic_store(&g_hook_calls, 0);
+	atomic_store(&g_enter_calls, 0);
 	sum[2] = run(threads, 0, &seconds[2]);
 	show_effect("effect_after");
 
@@ -343,8 +372,9 @@ int main(int argc, char **argv)
 	       during.failed + after.failed ? etch_strerror(after.failed ? after.error : during.error) : "");
 	printf(" \"fields\": {");
 #define X(field, first, second)                                                         \
-	printf("%s\"" #field "\": [%zu, %zu]", SETTING_##field ? ", " : "",             \
-	       offsetof(struct Sqlite3Config, field), sizeof sqlite3Config.field);
+	printf("%s\"" #field "\": [%zu, %zu]", comma,                                   \
+	       offsetof(struct Sqlite3Config, field), sizeof sqlite3Config.field);      \
+	comma = ", ";
 	SETTINGS(X)
 #undef X
 	printf("},\n \"object_size\": %zu, \"sqlite\": \"%s\",\n", sizeof sqlite3Config, SQLITE_VERSION);
