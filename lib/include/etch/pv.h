@@ -166,8 +166,8 @@ extern "C" {
  * first argument: 32 bits (the upper half of the result is zero) or 64. They convert
  * to every type of function pointer; the caller of a pv_nop whose type has a result
  * gets an undefined one. ISO C has no such type: with -Wpedantic, in C, write
- * `__extension__` before the DEFINE_PV_OPS that uses them. In C++ there is one of each
- * for every type of function, so that initializing with them is static.
+ * `__extension__` before the DEFINE_PV_OPS that uses them. In C++ initializing with
+ * them is static, at every level of optimisation; g++ has one for every type of function.
  */
 #ifndef __cplusplus
 #define pv_nop      (__extension__(void *)etch_pv_nop_)
@@ -177,8 +177,9 @@ extern "C" {
 extern void etch_pv_nop_(void) __attribute__((visibility("hidden")));
 extern unsigned int etch_pv_ident_32_(unsigned int x) __attribute__((visibility("hidden")));
 extern unsigned long etch_pv_ident_64_(unsigned long x) __attribute__((visibility("hidden")));
+#endif
 
-#ifndef ETCH_NO_MODULE
+#if !defined(ETCH_NO_MODULE) && (!defined(__cplusplus) || defined(__clang__))
 /* One of each a module; and one of each a file where -flto has joined many. */
 #define ETCH_PV_COMMON_(name, sequence)                                                        \
 	__asm__(".ifndef " name "\n\t.weak " name "\n\t.hidden " name "\n\t"                   \
@@ -190,21 +191,38 @@ ETCH_PV_COMMON_("etch_pv_ident_32_", ".byte 0x89, 0xf8");       /* mov %edi,%eax
 ETCH_PV_COMMON_("etch_pv_ident_64_", ".byte 0x48, 0x89, 0xf8"); /* mov %rdi,%rax */
 #undef ETCH_PV_COMMON_
 #endif
-#endif
 
 #ifdef __cplusplus
 }
 
 extern "C++" {
-/* A conversion to one kind of function pointer. A naked function is its assembly
- * alone, at every level of optimisation, so etch recognizes what it does by its bytes.
- * Hidden, and so of this module for certain. */
-#define ETCH_PV_TO_(kind, code, except, ...)                                               \
+#ifdef __clang__
+/* The functions above, by a name of each type. */
+#define ETCH_PV_BODY_(function, code) __asm__(function)
+#define ETCH_PV_NAKED_
+#else
+/* gcc has no other names for templates. A naked function is its assembly alone, which
+ * etch recognizes by its bytes, once gcc is told of all that it would add to it: at -O0
+ * it saves the registers of a variadic one. */
+#define ETCH_PV_BODY_(function, code) { __asm__(code); }
+#define ETCH_PV_NAKED_                                                                       \
+	__attribute__((naked, optimize("O1"), no_instrument_function,                         \
+	               patchable_function_entry(0, 0) ETCH_PV_NAKED_11_ ETCH_PV_NAKED_12_))
+#if __GNUC__ >= 11
+#define ETCH_PV_NAKED_11_ , no_stack_protector, no_profile_instrument_function
+#else
+#define ETCH_PV_NAKED_11_
+#endif
+#if __GNUC__ >= 12
+#define ETCH_PV_NAKED_12_ , no_sanitize_coverage
+#else
+#define ETCH_PV_NAKED_12_
+#endif
+#endif
+/* A conversion to one kind of function pointer. Hidden, and so of this module for certain. */
+#define ETCH_PV_TO_(kind, function, code, except, ...)                                     \
 	template <class R, class... A> struct __attribute__((visibility("hidden"))) kind { \
-		__attribute__((naked, no_instrument_function)) static R call(__VA_ARGS__) except \
-		{                                                                          \
-			__asm__(code);                                                     \
-		}                                                                          \
+		ETCH_PV_NAKED_ static R call(__VA_ARGS__) except ETCH_PV_BODY_(function, code); \
 	};                                                                                 \
 	template <class R, class... A> using kind##_pointer = R (*)(__VA_ARGS__) except;   \
 	template <class R, class... A> constexpr operator kind##_pointer<R, A...>() const  \
@@ -212,17 +230,17 @@ extern "C++" {
 		return kind<R, A...>::call;                                                \
 	}
 #ifdef __cpp_noexcept_function_type
-#define ETCH_PV_TO_NOEXCEPT_(code)                   \
-	ETCH_PV_TO_(quiet, code, noexcept, A...)     \
-	ETCH_PV_TO_(quiet_variadic, code, noexcept, A..., ...)
+#define ETCH_PV_TO_NOEXCEPT_(function, code)                   \
+	ETCH_PV_TO_(quiet, function, code, noexcept, A...)     \
+	ETCH_PV_TO_(quiet_variadic, function, code, noexcept, A..., ...)
 #else
-#define ETCH_PV_TO_NOEXCEPT_(code)
+#define ETCH_PV_TO_NOEXCEPT_(function, code)
 #endif
-#define ETCH_PV_FUNCTION_(name, code)                        \
-	struct name {                                        \
-		ETCH_PV_TO_(plain, code, , A...)             \
-		ETCH_PV_TO_(variadic, code, , A..., ...)     \
-		ETCH_PV_TO_NOEXCEPT_(code)                   \
+#define ETCH_PV_FUNCTION_(name, code)                              \
+	struct name {                                              \
+		ETCH_PV_TO_(plain, #name, code, , A...)            \
+		ETCH_PV_TO_(variadic, #name, code, , A..., ...)    \
+		ETCH_PV_TO_NOEXCEPT_(#name, code)                  \
 	}
 ETCH_PV_FUNCTION_(etch_pv_nop_, "ret");
 ETCH_PV_FUNCTION_(etch_pv_ident_32_, ".byte 0x89, 0xf8\n\tret");
@@ -230,6 +248,12 @@ ETCH_PV_FUNCTION_(etch_pv_ident_64_, ".byte 0x48, 0x89, 0xf8\n\tret");
 #undef ETCH_PV_FUNCTION_
 #undef ETCH_PV_TO_NOEXCEPT_
 #undef ETCH_PV_TO_
+#undef ETCH_PV_BODY_
+#undef ETCH_PV_NAKED_
+#ifndef __clang__
+#undef ETCH_PV_NAKED_11_
+#undef ETCH_PV_NAKED_12_
+#endif
 }
 #define pv_nop      (etch_pv_nop_())
 #define pv_ident_32 (etch_pv_ident_32_())
