@@ -279,7 +279,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	switch (in->flow) {
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
-		leave_to(t, s, i, insn_call_arguments());
+		leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
 		/* A landing pad may find it in a register that calls keep. */
 		pad = pad_of(t, in->addr);
 		if (t->opaque || (pad && (pad < t->fn->start || pad >= t->fn->end)))
@@ -304,7 +304,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	case FLOW_JUMP_IND:
 		/* Through an ops object a tail call; else perhaps to somewhere in here. */
 		leave(t, s, i, through || (v.object >= 0 && !slot && in->index == INSN_NO_REG)
-		               ? insn_call_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
+		               ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
 		break;
 	case FLOW_JUMP:
 		/* Out of the function, a tail call: its arguments, and what a caller

@@ -16,6 +16,27 @@ struct builder {
 	struct error *e;
 };
 
+/*
+ * Code that takes the address of a label may reckon with it: goto *(&&a + table[i]), the
+ * table having constants in it. Then any place of the function is an entry.
+ */
+static int loose_add(struct builder *b, uint32_t section, uint64_t addr)
+{
+	struct entries *x = b->out;
+
+	if (x->loose_count == x->loose_room) {
+		size_t room = x->loose_room ? 2 * x->loose_room : 16;
+		struct entry *p = realloc(x->loose, room * sizeof(*p));
+
+		if (!p)
+			return error_set(b->e, "out of memory");
+		x->loose = p;
+		x->loose_room = room;
+	}
+	x->loose[x->loose_count++] = (struct entry){section, addr};
+	return 0;
+}
+
 static int place_add(struct builder *b, struct entries *x, uint32_t section, uint64_t addr)
 {
 	if (x->count == x->room) {
@@ -82,10 +103,19 @@ static int entry_add(struct builder *b, uint32_t section, uint64_t addr)
 	return fn && fn->start != addr ? place_add(b, b->out, section, addr) : 0;
 }
 
-/* An operand refers to (section, addr). */
-static int operand_add(struct builder *b, uint32_t section, uint64_t addr)
+/* An operand of `own` refers to (section, addr). */
+static int operand_add(struct builder *b, const struct func *own, uint32_t section, uint64_t addr)
 {
-	return is_code(b, section) ? entry_add(b, section, addr) : section ? place_add(b, &b->bases, section, addr) : 0;
+	const struct func *fn;
+
+	if (!is_code(b, section))
+		return section ? place_add(b, &b->bases, section, addr) : 0;
+	fn = func_find(b->funcs, section, addr);
+	if (!fn || fn->start == addr)
+		return 0;
+	if (loose_add(b, fn->section, fn->start) || (fn != own && loose_add(b, own->section, own->start)))
+		return -1;
+	return entry_add(b, section, addr);
 }
 
 /* A direct jump, branch or call of `fn`. */
@@ -130,17 +160,17 @@ static int linked_insn(struct builder *b, const struct func *fn, const struct in
 	}
 	if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment && (in->base == INSN_PC_REG || absolute)) {
 		at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : (uint64_t)in->disp;
-		if (operand_add(b, elf_section_at(b->f, at), at))
+		if (operand_add(b, fn, elf_section_at(b->f, at), at))
 			return -1;
 	}
 	/* The large code model has places relative to the GOT. */
 	if (in->imm_len == 8 && b->got) {
 		at = (uint64_t)in->imm + b->got;
-		if (operand_add(b, elf_section_at(b->f, at), at))
+		if (operand_add(b, fn, elf_section_at(b->f, at), at))
 			return -1;
 	}
 	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT)
-		return operand_add(b, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
+		return operand_add(b, fn, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 	return 0;
 }
 
@@ -229,8 +259,8 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 		if (!y->section)
 			continue;
 		if (is_direct(in) ? jump_add(b, fn, in, y->section, at + by)
-		    : is_relative(r->type) ? operand_add(b, y->section, at + by)
-		    : is_absolute(r->type) ? operand_add(b, y->section, at) : 0)
+		    : is_relative(r->type) ? operand_add(b, fn, y->section, at + by)
+		    : is_absolute(r->type) ? operand_add(b, fn, y->section, at) : 0)
 			return -1;
 	}
 	if (pending)
@@ -238,7 +268,7 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 	if (is_direct(in))
 		return jump_add(b, fn, in, fn->section, in->target);
 	if (in->mem != MEM_NONE && in->base == INSN_PC_REG)
-		return operand_add(b, fn->section, in->addr + in->len + (uint64_t)in->disp);
+		return operand_add(b, fn, fn->section, in->addr + in->len + (uint64_t)in->disp);
 	return 0;
 }
 
@@ -412,6 +442,8 @@ int entries_build(struct entries *x, const struct elf_file *f, const struct func
 	if (err || pads_build(&b))
 		return -1;
 	places_sort(x);
+	if (x->loose_count)
+		qsort(x->loose, x->loose_count, sizeof(*x->loose), place_order);
 	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
 	if (!x->addrs)
 		return error_set(e, "out of memory");
@@ -423,9 +455,11 @@ int entries_build(struct entries *x, const struct elf_file *f, const struct func
 
 struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code)
 {
+	struct entry key = {fn->section, fn->start};
 	struct track_entries t = {.anywhere = !code->whole};
 	size_t first = place_from(x, fn->section, fn->start + 1);
 
+	t.anywhere |= x->loose_count && bsearch(&key, x->loose, x->loose_count, sizeof(key), place_order);
 	t.list = x->addrs + first;
 	t.count = place_from(x, fn->section, fn->end) - first;
 	first = pads_from(x, fn->section, fn->start);
@@ -439,5 +473,6 @@ void entries_free(struct entries *x)
 	free(x->list);
 	free(x->addrs);
 	free(x->pads);
+	free(x->loose);
 	memset(x, 0, sizeof(*x));
 }

@@ -21,6 +21,8 @@ struct entries {
 	} *list; /* sorted once built */
 	uint64_t *addrs; /* their addresses alone */
 	size_t count, room;
+	struct entry *loose; /* starts of functions with a label whose address is computed with, sorted */
+	size_t loose_count, loose_room;
 	struct track_pad *pads; /* calls that throw: sorted by section and start */
 	size_t pad_count, pad_room;
 	bool built;

@@ -7,7 +7,7 @@
 #include "site/site.h"
 #include "table/linked_tables.h"
 
-#include <etch/forms.h>
+#include <etch/pv_forms.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,15 +124,17 @@ static int foreign_slots_take(struct scan *s, const struct linked_tables *now)
 	size_t k;
 	uint64_t slot;
 
-	for (k = 0; k < now->imv_count + now->obj_count; k++) {
+	for (k = 0; k < now->imv_count + now->pv_count + now->obj_count; k++) {
 		struct object o = {0};
 
-		if (k < now->imv_count) {
-			if (!(now->imv[k].entry.flags & ETCH_IMV_GOT))
+		if (k < now->imv_count + now->pv_count) {
+			const struct imv_row *row = k < now->imv_count ? &now->imv[k] : &now->pv[k - now->imv_count];
+
+			if (!(row->entry.flags & ETCH_IMV_GOT))
 				continue;
-			slot = now->imv[k].obj;
+			slot = row->obj;
 		} else {
-			const struct obj_row *row = &now->obj[k - now->imv_count];
+			const struct obj_row *row = &now->obj[k - now->imv_count - now->pv_count];
 
 			if (row->kind == ETCH_OBJ_OBJECT || !(row->flags & ETCH_OBJ_GOT))
 				continue;
@@ -364,7 +366,7 @@ static int code_take(struct scan *s, const struct range *range)
 
 /* ---- what the tables know ------------------------------------------------- */
 
-static struct site *load_at(struct scan *s, size_t count, uint64_t addr)
+static struct site *site_at(struct scan *s, size_t count, enum site_kind kind, uint64_t addr)
 {
 	size_t lo = 0, hi = count;
 
@@ -377,7 +379,7 @@ static struct site *load_at(struct scan *s, size_t count, uint64_t addr)
 			hi = mid;
 	}
 	for (; lo < count && s->sites[lo].addr == addr; lo++)
-		if (s->sites[lo].kind == SITE_LOAD)
+		if (s->sites[lo].kind == kind)
 			return &s->sites[lo];
 	return NULL;
 }
@@ -391,9 +393,10 @@ static int site_by_addr(const void *a, const void *b)
 
 /* An entry of the table that the scan of the code did not come to by itself: the
  * object step saw its relocation; here both decoders must agree on it again. */
-static int row_take(struct scan *s, const struct imv_row *row, size_t scanned)
+static int row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
 {
-	struct site site = {.addr = row->site, .kind = SITE_LOAD, .off_known = true, .entry = row->entry};
+	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry};
+	bool call = kind == SITE_CALL;
 	unsigned len = etch_imv_len(&row->entry);
 	const uint8_t *p = elf_at(s->file, row->site, len);
 	const struct slot *slot;
@@ -406,7 +409,7 @@ static int row_take(struct scan *s, const struct imv_row *row, size_t scanned)
 	if (!p || !site.section || !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR))
 		return 0; /* its code was discarded by the linker */
 	site.entry.site = site.entry.obj = 0;
-	site.entry.flags &= ETCH_IMV_GOT;
+	site.entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
 	if (row->entry.flags & ETCH_IMV_GOT) {
 		slot = slot_at(s, row->obj);
 		if (!slot) {
@@ -414,7 +417,7 @@ static int row_take(struct scan *s, const struct imv_row *row, size_t scanned)
 			return 0;
 		}
 		site.object = slot->object;
-		site.off = slot->off;
+		site.off = slot->off + (call ? etch_pv_disp(&row->entry) : 0);
 		site.slot = row->obj;
 	} else {
 		site.object = object_at(s, row->obj, false);
@@ -424,20 +427,22 @@ static int row_take(struct scan *s, const struct imv_row *row, size_t scanned)
 		}
 		site.off = (int64_t)(row->obj - s->objects.list[site.object].addr);
 	}
-	known = load_at(s, scanned, row->site);
+	known = site_at(s, scanned, kind, row->site);
 	if (known && !known->reason && known->object == site.object) {
 		known->slot = site.slot;
 		return 0;
 	}
 	if (!insn_decode(p, len, row->site, &in) || in.len != len ||
-	    etch_form_size(row->entry.form) != in.mem_size ||
-	    etch_form_load(&row->entry, row->site, row->obj, again) != len || memcmp(again, p, len))
+	    (call ? in.flow != (row->entry.form == ETCH_FORM_CALL ? FLOW_CALL_IND : FLOW_JUMP_IND)
+	          : etch_form_size(row->entry.form) != in.mem_size) ||
+	    (call ? etch_pv_load(&row->entry, row->site, row->obj, again)
+	          : etch_form_load(&row->entry, row->site, row->obj, again)) != len || memcmp(again, p, len))
 		return scan_finding_add(s, "ETCH-D003", site.section, row->site,
-		                        "a table entry points at bytes that are not its load");
+		                        "a table entry points at bytes that are not its %s", call ? "call" : "load");
 	if (!insn_confirm(p, len, &in, why, sizeof(why)))
 		return scan_finding_add(s, "ETCH-D001", site.section, row->site, "%s", why);
 	site.len = in.len;
-	site.size = in.mem_size;
+	site.size = call ? 8 : in.mem_size;
 	if (known) {
 		*known = site;
 		return 0;
@@ -452,7 +457,10 @@ static int tables_take(struct scan *s, const struct linked_tables *now)
 	if (scanned)
 		qsort(s->sites, scanned, sizeof(*s->sites), site_by_addr);
 	for (k = 0; k < now->imv_count; k++)
-		if (row_take(s, &now->imv[k], scanned))
+		if (row_take(s, &now->imv[k], SITE_LOAD, scanned))
+			return -1;
+	for (k = 0; k < now->pv_count; k++)
+		if (row_take(s, &now->pv[k], SITE_CALL, scanned))
 			return -1;
 	for (k = 0; k < now->obj_count; k++) {
 		const struct obj_row *row = &now->obj[k];

@@ -417,6 +417,7 @@ void insn_form_name(unsigned form, char *out, size_t size)
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
 /* rdi rsi rdx rcx r8 r9, and r10 (static chain) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
+uint16_t insn_pointer_arguments(void) { return insn_call_arguments() & (uint16_t)~(1u << 10); }
 /* rdi rsi rdx r10 r8 r9: what the kernel takes (psABI A.2.1) */
 uint16_t insn_syscall_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 0x700u; }
 /* rax rdx */

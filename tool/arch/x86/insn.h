@@ -129,6 +129,7 @@ bool insn_is_stack_register(unsigned reg);
  * function's result (System V psABI 3.2.1, 3.2.3). */
 uint16_t insn_call_clobbers(void);
 uint16_t insn_call_arguments(void); /* the static chain register too */
+uint16_t insn_pointer_arguments(void); /* ... which a call by a pointer has not: a trampoline sets it */
 uint16_t insn_return_values(void);
 uint16_t insn_syscall_arguments(void);
 
