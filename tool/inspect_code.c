@@ -67,7 +67,8 @@ static void site_say(const struct view *v, const struct site *s, char *out, size
 		snprintf(form, sizeof(form), "%s", s->kind == SITE_LOAD ? "no immediate form" : "no form");
 	if (s->kind == SITE_CALL)
 		view_target(v, s, target, sizeof(target));
-	snprintf(out, size, "%s%s %s %s%s%s%s: %s, %s%s", view_state(v, s), s->kind == SITE_CALL ? " call" : "",
+	snprintf(out, size, "%s%s %s %s%s%s%s: %s, %s%s", view_state(v, s),
+	         s->kind != SITE_CALL ? "" : s->entry.form == ETCH_FORM_JMP ? " jump" : " call",
 	         s->kind == SITE_CALL ? "by" : "of", name, off, target[0] && target[0] != '-' ? " to " : "",
 	         target[0] != '-' ? target : "", form, live ? "live" : "not live: ", live ? "" : why);
 }
