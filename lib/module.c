@@ -559,7 +559,9 @@ static void indexes_fill(struct module *m, const struct counts *c, struct pair *
 			if (s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT))
 				s->own[n++] = (struct pair){site_object(&s->entry[i]), i | which};
 		pairs_sort(s->own, n, temp);
-		for (i = m->linked ? s->own_count : 0; c->got && i < s->count; i++)
+		/* Of a linked table, no further than linked_count() has looked. */
+		for (i = m->linked ? s->own_count : 0;
+		     c->got && i < s->count && !(m->linked && s->entry[i].form == ETCH_FORM_NONE); i++)
 			if (s->entry[i].flags & ETCH_IMV_GOT)
 				m->far[far++] = (struct pair){site_object(&s->entry[i]), i | which};
 	}
@@ -688,7 +690,7 @@ static void plan_late_calls(struct txn *t, const struct module *m)
 		const struct etch_imv *e = &s->entry[i];
 		uint64_t at;
 
-		if ((e->flags & ETCH_IMV_BAKED) || !table_site_ok(m, e, 1))
+		if ((e->flags & ETCH_IMV_BAKED) || e->form == ETCH_FORM_NONE || !table_site_ok(m, e, 1))
 			continue;
 		at = site_object(e);
 		if (!o || at < o->addr || at - o->addr >= o->size)
