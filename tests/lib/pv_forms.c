@@ -536,8 +536,16 @@ static void run_damaged(unsigned count)
 		if (!pid) {
 			seed += i * 0x1234567;
 			describe(n + 3, 0, OBJECTS + 4); /* some empty ones */
-			if (rnd() % 2)
+			if (!i || rnd() % 2)
 				t.desc.flags |= ETCH_MODULE_LINKED;
+			/* An empty entry that says it goes through a slot, nowhere. */
+			if (!i) {
+				t.pv[n + 1].flags = ETCH_IMV_GOT;
+				t.pv[n + 1].obj = 0x70000000;
+				load();
+				CHECK_EQ(etch_verify(NULL, NULL), -ETCH_EFORMAT);
+				_exit(0);
+			}
 			damaged(n, rnd());
 			_exit(0);
 		}
