@@ -39,11 +39,13 @@ int chain_install(struct chain *c, int sig, chain_handler *handler)
 	c->sig = sig;
 	memset(&act, 0, sizeof(act));
 	act.sa_sigaction = handler;
-	act.sa_mask = c->before.sa_mask;
+	/* No handler of another signal runs while ours does, in which its signal is blocked:
+	 * it might itself read what cannot be read. */
+	sigfillset(&act.sa_mask);
 	/* With no handler before, a thread that is out of stack dies with what the kernel
 	 * had to say of it, and an ignored signal interrupts as little as can be. */
 	if (is_program(&c->before))
-		act.sa_flags = SA_SIGINFO | (c->before.sa_flags & (SA_ONSTACK | SA_NODEFER | SA_RESTART));
+		act.sa_flags = SA_SIGINFO | (c->before.sa_flags & (SA_ONSTACK | SA_RESTART));
 	else
 		act.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
 	if (sigaction(sig, &act, NULL))
@@ -106,13 +108,31 @@ static void hand_to_kernel(struct chain *c, siginfo_t *info, ucontext_t *u)
 	/* Sent by somebody, and ignored: so be it. */
 	if (act.sa_handler == SIG_IGN && !chain_is_fault(c->sig, info))
 		return;
-	/* Anything else is sent again, as it was, to this thread, where it arrives on return. */
+	/* Anything else is sent again, as it was, to this thread, where it is blocked now
+	 * and arrives on return. */
 	act.sa_handler = SIG_DFL;
-	sys_call6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&one, 0, sizeof(one), 0, 0);
 	sigaction(c->sig, &act, NULL);
 	c->installed = 0;
 	sys_call6(SYS_rt_tgsigqueueinfo, sys_call3(SYS_getpid, 0, 0, 0), sys_call3(SYS_gettid, 0, 0, 0), c->sig,
 	          (long)info, 0, 0);
+}
+
+/* The kernel's sigset_t. */
+static uint64_t mask_of(const sigset_t *set) { return *(const uint64_t *)(const void *)set; }
+
+/* The mask that the kernel would have called the handler before with. */
+static void mask_for(const struct chain *c, const ucontext_t *u)
+{
+	/* Two cannot be blocked, and two are the C library's own. */
+	uint64_t never = (uint64_t)1 << (SIGKILL - 1) | (uint64_t)1 << (SIGSTOP - 1) | (uint64_t)3 << (32 - 1), now = 0;
+	uint64_t mask = mask_of(&u->uc_sigmask) | mask_of(&c->before.sa_mask);
+
+	if (!(c->before.sa_flags & SA_NODEFER))
+		mask |= (uint64_t)1 << (c->sig - 1);
+	/* Not ours: a handler of the program that hands on to us. */
+	sys_call6(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof(now), 0, 0);
+	if ((now | never) == UINT64_MAX)
+		sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask), 0, 0);
 }
 
 void chain_hand_on(struct chain *c, siginfo_t *info, void *context)
@@ -131,6 +151,7 @@ void chain_hand_on(struct chain *c, siginfo_t *info, void *context)
 		sigaction(c->sig, &act, NULL);
 		c->installed = 0;
 	}
+	mask_for(c, context);
 	if (c->before.sa_flags & SA_SIGINFO)
 		c->before.sa_sigaction(c->sig, info, context);
 	else

@@ -256,10 +256,13 @@ static struct ex_table *table_of(const struct etch_ex *start)
 ETCH_API void etch_extable_load_v1(const struct etch_ex *start, const struct etch_ex *stop)
 {
 	struct code c = {.table = (uint64_t)(uintptr_t)start};
+	size_t size = (uintptr_t)stop - (uintptr_t)start;
 	struct ex_table *t;
 
+	if (stop <= start || ((uintptr_t)start & 3) || size % sizeof(*start))
+		return;
 	/* Not under the lock: it takes the dynamic linker's. */
-	if (stop <= start || ((uintptr_t)start & 3) || !dl_iterate_phdr(code_find, &c))
+	if (!dl_iterate_phdr(code_find, &c))
 		return;
 	etch_lock();
 	t = table_of(start);
@@ -268,7 +271,7 @@ ETCH_API void etch_extable_load_v1(const struct etch_ex *start, const struct etc
 	} else {
 		t = table_new();
 		if (t)
-			table_fill(t, start, (size_t)(stop - start), &c);
+			table_fill(t, start, size / sizeof(*start), &c);
 	}
 	etch_unlock();
 }

@@ -6,8 +6,9 @@
  *
  * VARIANT as etch_copy_use() takes it. plain: no fault, every size, all pairs of
  * alignments. src, dst: that side ends at a page without access, at every byte of every
- * size, at alignments of the other side that differ by STEP (4). bus: src is a mapped
- * file that ends there. Prints the number of cases.
+ * size, at alignments of the other side that differ by STEP (4; with 64, at one that
+ * changes from case to case). bus: src is a mapped file that ends there. Prints the
+ * number of cases.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
 				continue;
 			}
 			for (k = 0; k < n; k += n > 300 ? 1 + n / 97 : 1)
-				for (b = 0; b < 64; b += step)
+				for (b = (7 * n + 5 * k) % step; b < 64; b += step)
 					if (!strcmp(mode, "dst"))
 						one(c, dst_end - k, src_end - ROOM + PAGE + b, n, k);
 					else

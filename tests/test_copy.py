@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""Copies and reads that survive faults (etch/copy.h), against a byte-by-byte model.
+
+tests/copy/model.c puts a fault at every byte of every size; tests/copy/edge.c has what
+lies outside of that grid. Both run with every variant that the processor has.
+"""
+
+import os
+import re
+
+import pytest
+from conftest import INCLUDE, TESTS, asan_env, run
+
+VARIANTS = ["sse2", "sse2+erms", "avx2", "avx2+erms", "avx512", "avx512+erms"]
+MODES = ["plain", "src", "dst", "bus"]
+CASES = ["large", "huge", "both", "race_src", "race_dst", "strncpy", "probe", "auto", "use", "signals", "signals_onstack"]
+# Those whose code differs from one variant to the next.
+VARIED = ["large", "huge", "both", "race_src", "race_dst"]
+FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
+
+
+@pytest.fixture(scope="module")
+def program(build, tmp_path_factory):
+    """tests/copy/NAME.c as a program, by kind."""
+    made = {}
+
+    def make(name, kind="static"):
+        if (name, kind) not in made:
+            out = tmp_path_factory.mktemp("copy") / name
+            lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
+            cc = ["clang", "-fsanitize=address,undefined", "-fno-sanitize=pointer-overflow"] if kind == "asan" else ["gcc"]
+            run([*cc, *FLAGS, *(["-static"] if kind == "no-dynamic" else []),
+                 "-o", out, TESTS / "copy" / f"{name}.c", *lib, "-pthread"])
+            made[name, kind] = out
+        return made[name, kind]
+
+    return make
+
+
+def runs(*argv, **kw):
+    p = run(argv, ok=(0, 77), **kw)
+    if p.returncode:
+        pytest.skip(f"this processor has {p.stdout.strip()}")
+    return p.stdout
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_model(program, variant, mode):
+    assert int(runs(program("model"), variant, mode, "64")) > 200000
+
+
+def test_model_under_sanitizers(program):
+    """Their own SIGSEGV handler was there first."""
+    assert int(runs(program("model", "asan"), "sse2+erms", "src", "64", env=asan_env())) > 200000
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(program, case):
+    assert runs(program("edge"), case).endswith("done\n")
+
+
+@pytest.mark.parametrize("case", VARIED)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_case_variant(program, variant, case):
+    assert runs(program("edge"), case, variant).endswith("done\n")
+
+
+# The table of libetch.so, and that of a program without a dynamic linker.
+@pytest.mark.parametrize("case", ["huge", "both", "race_src", "probe", "signals"])
+@pytest.mark.parametrize("kind", ["shared", "no-dynamic", "asan"])
+def test_case_kinds(program, kind, case):
+    # LeakSanitizer stops threads by ptrace, which the timer disturbs.
+    env = dict(asan_env(), ASAN_OPTIONS="exitcode=99:detect_leaks=0")
+    assert runs(program("edge", kind), case, env=env).endswith("done\n")
+
+
+def threshold(program, value):
+    env = dict(os.environ)
+    env.pop("ETCH_COPY_THRESHOLD", None)
+    if value is not None:
+        env["ETCH_COPY_THRESHOLD"] = value
+    return int(runs(program("edge"), "threshold", env=env).split()[0])
+
+
+def test_threshold(program):
+    default = threshold(program, None)
+    # Three quarters of some cache that this machine has, or of 4 MiB.
+    caches = re.findall(r"CACHE_SIZE +(\d+)$", run(["getconf", "-a"]).stdout, re.M)
+    assert default in {int(c) // 4 * 3 for c in caches} | {3 << 20}
+    for text, want in {"1000000": 1000000, "0x200000": 2 << 20, "65536": 65536, "0": 0, "5": 65536,
+                       "18446744073709551615": 0}.items():
+        assert threshold(program, text) == want, text
+    for text in ("", "a", "12k", "-1", "-0", "1 2"):
+        assert threshold(program, text) == default, text
