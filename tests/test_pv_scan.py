@@ -64,7 +64,7 @@ CASES = [
 @pytest.mark.parametrize("linker", ["bfd", "lld"])
 def test_shapes(etch, tmp_path, source, flags, linker):
     want, obj, out = wants(HERE / source), tmp_path / "t.o", tmp_path / "t"
-    run(["gcc", "-c", "-o", obj, HERE / source])
+    run(["gcc", f"-I{INCLUDE}", "-c", "-o", obj, HERE / source])
     agree(want, found(etch, obj))
     run(["gcc", f"-fuse-ld={linker}", "-nostdlib", *flags, "-Wl,-e,0", "-o", out, obj])
     agree(want, found(etch, out))

@@ -4,6 +4,8 @@
  * site, what `etch inspect sites` is to say: its form and slot, or the reason why it is
  * none; per function in order of address. Kinds other than call and jmp: only escape.
  */
+#include <etch/extable.h>
+
 	.macro shape name
 	.globl \name
 	.hidden \name
@@ -316,6 +318,29 @@ shape e_tail				/* a jump that leaves is no way back in */
 	jmp *%rax			# WANT jmp-reg 0
 1:	jmp *8(%rdi)
 end e_tail
+shape e_fault				/* only a fault leads to the fixup, with rax and rcx */
+	lea ops(%rip), %rax
+	mov ops(%rip), %rcx
+1:	mov (%rdi), %rdx
+	xor %eax, %eax
+	ret
+2:	call *%rcx			# WANT no: the pointer is not from the same slot
+	ret
+3:	call *8(%rax)			# WANT no: its address is not the same on all paths
+	ret
+	ETCH_EX_PLAIN 1b, 2b
+	ETCH_EX_PLAIN 1b, 3b
+end e_fault
+shape e_reckoned			/* goto *(&&a + constant[i]): no table says where to */
+	lea 1f(%rip), %rdx
+	mov ops+8(%rip), %rax
+	add %rdi, %rdx
+	jmp *%rdx
+1:	mov ops(%rip), %rax
+	nop
+	call *%rax			# WANT no: the pointer is not from the same slot
+	ret
+end e_reckoned
 shape other
 	ret
 end other

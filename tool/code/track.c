@@ -211,6 +211,34 @@ static uint64_t pad_of(const struct track *t, uint64_t addr)
 	return lo < t->entries->pad_count && t->entries->pads[lo].start <= addr ? t->entries->pads[lo].pad : 0;
 }
 
+/* The first fault of this function at or behind addr. */
+static size_t fault_from(const struct track_entries *x, uint64_t addr)
+{
+	size_t lo = 0, hi = x->fault_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->faults[mid].insn < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* An instruction that faults may go on in another function, with all registers. */
+static void faults_leave(struct track *t, struct state *s, size_t i)
+{
+	const struct track_entries *x = t->entries;
+	uint64_t addr = t->code->insns[i].addr;
+	size_t k;
+
+	for (k = fault_from(x, addr); k < x->fault_count && x->faults[k].insn == addr; k++)
+		if (x->faults[k].to < t->fn->start || x->faults[k].to >= t->fn->end)
+			leave(t, s, i, 0xffff);
+}
+
 static void insn_apply(struct track *t, struct state *s, size_t i)
 {
 	const struct insn *in = &t->code->insns[i];
@@ -222,6 +250,7 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 	uint64_t pad;
 	unsigned r;
 
+	faults_leave(t, s, i);
 	if (t->imm[i].object >= 0)
 		imm = (struct value){t->imm[i].object, true, false, t->imm[i].off};
 	if (slot) {
@@ -468,6 +497,12 @@ static int blocks_build(struct track *t, struct error *e)
 		if (k != SIZE_MAX)
 			leader[k] = 1;
 	}
+	for (i = 0; i < t->entries->fault_count; i++) {
+		size_t k = func_insn_at(c, t->entries->faults[i].to);
+
+		if (k != SIZE_MAX)
+			leader[k] = 1;
+	}
 	for (i = 0; i < c->count; i++)
 		n += leader[i];
 	t->blocks = calloc(n + 1, sizeof(*t->blocks));
@@ -508,6 +543,19 @@ static void pad_join(struct track *t, const struct insn *in, const struct state 
 	block_join(t, block_at(t, k), &s);
 }
 
+/* One that faults goes on at its fixup with what was there before it. */
+static void faults_join(struct track *t, const struct insn *in, const struct state *before)
+{
+	const struct track_entries *x = t->entries;
+	size_t i, k;
+
+	for (i = fault_from(x, in->addr); i < x->fault_count && x->faults[i].insn == in->addr; i++) {
+		k = func_insn_at(t->code, x->faults[i].to);
+		if (k != SIZE_MAX)
+			block_join(t, block_at(t, k), before);
+	}
+}
+
 static void blocks_solve(struct track *t)
 {
 	const struct func_code *c = t->code;
@@ -519,6 +567,7 @@ static void blocks_solve(struct track *t)
 
 		t->blocks[b].queued = false;
 		for (i = t->blocks[b].first; i < t->blocks[b].end; i++) {
+			faults_join(t, &c->insns[i], &s);
 			insn_apply(t, &s, i);
 			if (t->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
 				pad_join(t, &c->insns[i], &s);

@@ -60,6 +60,13 @@ struct track_pad {
 	uint64_t start, end, pad;
 };
 
+/* An instruction that may fault, and go on at `to` (etch/extable.h) with what it found
+ * in the registers. */
+struct track_fault {
+	uint32_t section;
+	uint64_t insn, to;
+};
+
 /* Where control may arrive in a function other than at its start and by its own
  * direct jumps: with anything in the registers. */
 struct track_entries {
@@ -68,6 +75,8 @@ struct track_entries {
 	bool anywhere;        /* at any instruction, for all that is known */
 	const struct track_pad *pads; /* of this function: sorted by start */
 	size_t pad_count;
+	const struct track_fault *faults; /* of this function: sorted by insn */
+	size_t fault_count;
 };
 
 typedef int use_fn(void *arg, const struct use *use);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/entries.h"
 
+#include "code/fixups.h"
 #include "code/lsda.h"
 
 #include <etch/format.h>
@@ -344,6 +345,18 @@ static int object_sections(struct builder *b, bool code)
 
 /* ---- both ---------------------------------------------------------------- */
 
+/* From the address space back to a place in the file. */
+static bool place_of(const struct builder *b, const struct code_space *space, uint64_t addr, struct entry *out)
+{
+	const struct code_section *code = space_at(space, addr);
+
+	if (!code)
+		return false;
+	out->section = code->section;
+	out->addr = addr - code->addr + (elf_is_object(b->f) ? 0 : b->f->sections[code->section].sh.sh_addr);
+	return true;
+}
+
 struct pads {
 	struct builder *b;
 	const struct code_space *space;
@@ -354,15 +367,11 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 {
 	struct pads *p = ctx;
 	struct entries *x = p->b->out;
-	const struct code_section *code = space_at(p->space, start), *to = pad ? space_at(p->space, pad) : NULL;
-	const struct func *from, *at;
-	uint64_t by, pad_by;
+	const struct func *from_in, *to_in;
+	struct entry from, to;
 
-	if (!code || !to || p->err)
+	if (!pad || p->err || !place_of(p->b, p->space, start, &from) || !place_of(p->b, p->space, pad, &to))
 		return;
-	/* From the address space back to places in the file. */
-	by = code->addr - (elf_is_object(p->b->f) ? 0 : p->b->f->sections[code->section].sh.sh_addr);
-	pad_by = to->addr - (elf_is_object(p->b->f) ? 0 : p->b->f->sections[to->section].sh.sh_addr);
 	if (x->pad_count == x->pad_room) {
 		size_t room = x->pad_room ? 2 * x->pad_room : 256;
 		struct track_pad *list = realloc(x->pads, room * sizeof(*list));
@@ -374,13 +383,13 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 		x->pads = list;
 		x->pad_room = room;
 	}
-	/* In the cold part, mostly: any address that is not in the function says "outside". */
-	x->pads[x->pad_count++] = (struct track_pad){code->section, start - by, end - by,
-	                                             to == code ? pad - pad_by : UINT64_MAX};
-	from = func_find(p->b->funcs, code->section, start - by);
-	at = func_find(p->b->funcs, to->section, pad - pad_by);
-	if (from != at)
-		p->err = entry_add(p->b, to->section, pad - pad_by);
+	/* In the cold part, mostly: an address that is not in the function says "outside". */
+	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
+	                                             from.section == to.section ? to.addr : UINT64_MAX};
+	from_in = func_find(p->b->funcs, from.section, from.addr);
+	to_in = func_find(p->b->funcs, to.section, to.addr);
+	if (from_in != to_in)
+		p->err = entry_add(p->b, to.section, to.addr);
 }
 
 static int pad_order(const void *a, const void *b)
@@ -396,6 +405,48 @@ static int pad_order(const void *a, const void *b)
 	return x->pad < y->pad ? -1 : x->pad > y->pad;
 }
 
+static int fault_order(const void *a, const void *b)
+{
+	const struct track_fault *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->insn != y->insn)
+		return x->insn < y->insn ? -1 : 1;
+	return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* A fixup is an entry too: a register may hold the error by then. */
+static int faults_build(struct builder *b, const struct code_space *space)
+{
+	struct entries *x = b->out;
+	struct fixups fix = {0};
+	struct error ignored;
+	struct entry from, to;
+	int err = 0;
+	size_t i;
+
+	if (fixups_read(b->f, space, &fix, &ignored)) { /* no table of etch's */
+		fixups_free(&fix);
+		return 0;
+	}
+	x->faults = calloc(fix.count + 1, sizeof(*x->faults));
+	if (!x->faults)
+		err = error_set(b->e, "out of memory");
+	for (i = 0; i < fix.count && !err; i++) {
+		if (fix.list[i].insn_in != PLACE_CODE || fix.list[i].to_in != PLACE_CODE ||
+		    !place_of(b, space, fix.list[i].insn, &from) || !place_of(b, space, fix.list[i].to, &to))
+			continue;
+		x->faults[x->fault_count++] = (struct track_fault){
+			from.section, from.addr, from.section == to.section ? to.addr : UINT64_MAX};
+		err = entry_add(b, to.section, to.addr);
+	}
+	fixups_free(&fix);
+	if (x->fault_count)
+		qsort(x->faults, x->fault_count, sizeof(*x->faults), fault_order);
+	return err;
+}
+
 static int pads_build(struct builder *b)
 {
 	struct code_space space = {0};
@@ -406,6 +457,8 @@ static int pads_build(struct builder *b)
 	p.err = space_build(b->f, &space, b->e) || cfi_file_open(b->f, &space, &cfi, b->e) ? -1 : 0;
 	for (i = 0; i < cfi.count && !p.err; i++)
 		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
+	if (!p.err)
+		p.err = faults_build(b, &space);
 	cfi_file_close(&cfi);
 	space_free(&space);
 	if (b->out->pad_count)
@@ -422,6 +475,21 @@ static size_t pads_from(const struct entries *x, uint32_t section, uint64_t addr
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (x->pads[mid].section < section || (x->pads[mid].section == section && x->pads[mid].start < addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static size_t faults_from(const struct entries *x, uint32_t section, uint64_t addr)
+{
+	size_t lo = 0, hi = x->fault_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->faults[mid].section < section || (x->faults[mid].section == section && x->faults[mid].insn < addr))
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -465,6 +533,9 @@ struct track_entries entries_of(const struct entries *x, const struct func *fn, 
 	first = pads_from(x, fn->section, fn->start);
 	t.pads = x->pads + first;
 	t.pad_count = pads_from(x, fn->section, fn->end) - first;
+	first = faults_from(x, fn->section, fn->start);
+	t.faults = x->faults + first;
+	t.fault_count = faults_from(x, fn->section, fn->end) - first;
 	return t;
 }
 
@@ -473,6 +544,7 @@ void entries_free(struct entries *x)
 	free(x->list);
 	free(x->addrs);
 	free(x->pads);
+	free(x->faults);
 	free(x->loose);
 	memset(x, 0, sizeof(*x));
 }

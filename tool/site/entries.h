@@ -3,7 +3,7 @@
  * Places inside of functions that control may come to by another way than the
  * function's own direct jumps: from a cold part or another function, through a jump
  * table, to a label whose address is taken. There, nothing is known of the registers.
- * And landing pads, which calls come to that throw.
+ * And landing pads, which calls come to that throw, and fixups of faults.
  *
  * Found is what leads there, never too little of it as compilers write it: a number
  * that only looks like an entry of a jump table costs a site, no more.
@@ -25,6 +25,8 @@ struct entries {
 	size_t loose_count, loose_room;
 	struct track_pad *pads; /* calls that throw: sorted by section and start */
 	size_t pad_count, pad_room;
+	struct track_fault *faults; /* of __ex_table: sorted by section and instruction */
+	size_t fault_count;
 	bool built;
 };
 

@@ -331,25 +331,33 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	return 0;
 }
 
+static const char *doubt_reason(unsigned doubt)
+{
+	switch (doubt) {
+	case DOUBT_STALE:
+		return "the pointer is kept while the slot may be set: by a call, or after a barrier";
+	case DOUBT_PLACE:
+		return "the pointer was read from a place that is not the same on all paths";
+	case DOUBT_CHANGED:
+		return "the pointer was computed with after it was read";
+	default:
+		return "the pointer is not from the same slot on all paths";
+	}
+}
+
 /* The same for a call or jump through a slot of an object. */
 static int call_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->code->insns[u->insn];
 	const uint8_t *bytes = c->fn->bytes + (in->addr - c->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
-	static const char *const doubts[] = {
-		[DOUBT_STALE] = "the pointer is kept while the slot may be set: by a call, or after a barrier",
-		[DOUBT_PLACE] = "the pointer was read from a place that is not the same on all paths",
-		[DOUBT_CHANGED] = "the pointer was computed with after it was read",
-		[DOUBT_PATHS] = "the pointer is not from the same slot on all paths",
-	};
 	uint8_t again[16];
 	char why[200];
 	unsigned n;
 
 	site->reason = insn_pv_form(bytes, in, &site->entry);
 	if (!site->reason && u->doubt)
-		site->reason = doubts[u->doubt];
+		site->reason = doubt_reason(u->doubt);
 	if (!site->reason && !u->off_known)
 		site->reason = "its address is not the same on all paths";
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {

@@ -263,9 +263,6 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	switch (z->mnemonic) {
-	case ZYDIS_MNEMONIC_CALL:
-	case ZYDIS_MNEMONIC_JMP:
-		return "indirect call or jump: a paravirt site, not a load";
 	case ZYDIS_MNEMONIC_BT:
 		return "bit test in memory has no immediate form of the same length";
 	case ZYDIS_MNEMONIC_DIV:
