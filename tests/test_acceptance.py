@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from conftest import CXX, TESTS, Flow, need, run
 SOURCES = TESTS / "acceptance"
 C = ["app.c", "other.c"]
 CC = ["cxx1.cc", "cxx2.cc"]
+PV = ["../pv/rewrite_main.c"]
 
 # name: (sources, compiler flags, linker flags, compilers). Each is built, processed
 # and put before all the judges below.
@@ -53,6 +55,9 @@ KINDS = {
     "shared": (["lib.c"], ["-O2", "-fPIC"], ["-shared"], ["gcc", "clang"]),
     "shared-lld": (["lib.c"], ["-O2", "-fPIC"], ["-shared", "-fuse-ld=lld"], ["clang"]),
     "shared-hidden": (["lib.c"], ["-O2", "-fPIC", "-fvisibility=hidden"], ["-shared"], ["gcc"]),
+    "pv": (PV, ["-O2", "-fPIE"], ["-pie"], ["gcc", "clang"]),
+    "pv-static": (PV, ["-O1", "-fno-pie", "-DABSOLUTE"], ["-static"], ["gcc"]),
+    "pv-gc-lld": (PV, ["-O2", "-fPIE", "-ffunction-sections"], ["-pie", "-fuse-ld=lld", "-Wl,--gc-sections"], ["clang"]),
     "shared-static-libgcc": (["lib.c"], ["-Os", "-fPIC"], ["-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic"], ["gcc"]),
 }
 # Compiled or linked from something that is no machine code yet.
@@ -69,7 +74,8 @@ class Product:
         sources, self.cflags, self.ldflags, _ = KINDS[kind]
         self.shared = "-shared" in self.ldflags
         self.cxx = sources is CC
-        self.inputs = [self.flow.compile(SOURCES / s, self.cflags, s.split(".")[0] + ".o") for s in sources]
+        self.pv = sources is PV
+        self.inputs = [self.flow.compile(SOURCES / s, self.cflags, Path(s).stem + ".o") for s in sources]
         self.plain = self.link(self.inputs, "plain")
         self.objects = []
         for o in self.inputs:
@@ -252,12 +258,15 @@ def test_gdb(product):
     value = "4" if product.cxx else "1" if product.shared else "3"
     # Without DWARF the type has to be told.
     expression = f"print *(int *)&{what.split('.')[0]}"
+    shown = f"= {value}\n"
+    if product.pv:
+        expression, shown = "info symbol *(long *)((char *)&ops + 24)", "add in section .text"
     p = run(["gdb", "-batch", "-nx", "-ex", "set confirm off", "-ex", "set startup-with-shell off",
              "-ex", "break main", "-ex", "run", "-ex", expression, "-ex", "continue", product.program(product.linked)],
             ok=None, env={**os.environ, "DEBUGINFOD_URLS": ""})
     assert p.returncode == 0, p.stderr
     assert "exited normally" in p.stdout, p.stdout + p.stderr
-    assert f"= {value}\n" in p.stdout, p.stdout
+    assert shown in p.stdout, p.stdout
     for line in product.run(product.plain).splitlines():
         assert line in p.stdout
 

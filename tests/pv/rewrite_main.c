@@ -140,11 +140,14 @@ static int print(void)
 
 int run(void)
 {
+	int failed;
+
 	print();
-	if (pv_set(ops.add, add2) || pv_set(ops.val32, native_pair) || pv_set(ops.open, picked))
-		return 1;
+	failed = (pv_set(ops.add, add2) != 0) + (pv_set(ops.val32, native_pair) != 0) + (pv_set(ops.open, picked) != 0);
 	print();
-	return pv_set(ops.add, add) != 0;
+	failed += pv_set(ops.add, add) != 0;
+	printf("%d sets failed, %ld sites differ\n", failed, etch_verify(0, 0));
+	return failed != 0;
 }
 
 #ifndef LIBRARY
