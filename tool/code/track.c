@@ -239,17 +239,34 @@ static void faults_leave(struct track *t, struct state *s, size_t i)
 			leave(t, s, i, 0xffff);
 }
 
+/* Control may have come here from elsewhere: what is in a register is no longer known
+ * for sure. */
+static void state_doubt(struct state *s)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++) {
+		s->reg[r].exact = false;
+		if (s->ptr[r].object >= 0)
+			s->ptr[r].doubt = DOUBT_PATHS;
+	}
+}
+
 static void insn_apply(struct track *t, struct state *s, size_t i)
 {
 	const struct insn *in = &t->code->insns[i];
 	bool via, slot = t->mem[i].object >= 0 && t->mem[i].got;
-	struct value v = operand(t, s, i, &via), result = nothing, imm = nothing;
+	struct value v, result = nothing, imm = nothing;
 	uint16_t data = in->reads, clobbered;
 	struct error err = {""};
-	bool through = call_report(t, s, i);
+	bool through;
 	uint64_t pad;
 	unsigned r;
 
+	if (t->entries->anywhere)
+		state_doubt(s);
+	v = operand(t, s, i, &via);
+	through = call_report(t, s, i);
 	faults_leave(t, s, i);
 	if (t->imm[i].object >= 0)
 		imm = (struct value){t->imm[i].object, true, false, t->imm[i].off};
@@ -465,7 +482,7 @@ static bool is_entry(const struct track_entries *x, uint64_t addr)
 		else
 			hi = mid;
 	}
-	return x->anywhere || (lo < x->count && x->list[lo] == addr);
+	return lo < x->count && x->list[lo] == addr;
 }
 
 static int blocks_build(struct track *t, struct error *e)
@@ -618,7 +635,7 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 		goto out;
 	block_join(&t, 0, &entry);
 	/* Who jumps to an entry has reported what his registers take along. */
-	for (b = 0; b < t.block_count && !entries->anywhere; b++)
+	for (b = 0; b < t.block_count; b++)
 		if (is_entry(entries, code->insns[t.blocks[b].first].addr))
 			block_join(&t, b, &entry);
 	blocks_solve(&t);
@@ -630,9 +647,6 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 		block_join(&t, b, &entry);
 		blocks_solve(&t);
 	}
-	for (b = 0; b < t.block_count && entries->anywhere; b++)
-		block_join(&t, b, &entry);
-	blocks_solve(&t);
 	t.reporting = true;
 	for (b = 0; b < t.block_count && !t.stopped; b++) {
 		struct state s = t.blocks[b].in;
