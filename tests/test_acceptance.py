@@ -260,7 +260,7 @@ def test_gdb(product):
     expression = f"print *(int *)&{what.split('.')[0]}"
     shown = f"= {value}\n"
     if product.pv:
-        expression, shown = "info symbol *(long *)((char *)&ops + 24)", "add in section .text"
+        expression, shown = "info symbol *(long *)((char *)&pv_table + 24)", "add in section .text"
     p = run(["gdb", "-batch", "-nx", "-ex", "set confirm off", "-ex", "set startup-with-shell off",
              "-ex", "break main", "-ex", "run", "-ex", expression, "-ex", "continue", product.program(product.linked)],
             ok=None, env={**os.environ, "DEBUGINFOD_URLS": ""})

@@ -288,7 +288,7 @@ def test_baked(built, kind, cc):
     before, after = disassembly(b.linked), disassembly(b.done)
     table = {e["site"]: e for e in Table(b.done).entries if e}
     objects = {o["object"]: o for o in b.flow.inspect("summary", b.done)["objects"]}
-    assert objects["ops"]["armed"] == "yes", objects
+    assert objects["pv_table"]["armed"] == "yes", objects
     assert {s["function"].split("+")[0] for s in found} >= set(STATES) - {"asm_call_abs", "asm_jmp_abs"}
     assert sum(s["state"] != "indirect" for s in found) >= (13 if kind != "O0" else 4)
     for s in found:
@@ -673,7 +673,7 @@ def test_inspect_sites(built):
             assert cells["size"] == "8" and re.match(r"(call|jmp)-(rip|abs|base|reg)$|-$", cells["form"])
             assert cells["live"] == "yes" or cells["live"].startswith("no: ")
     text = run([b.flow.etch, "inspect", "sites", b.done]).stdout
-    assert re.search(r"call +ops +16 +8 +call-rip +yes +nop +etch_pv_nop_ +use_flush\+", text)
+    assert re.search(r"call +pv_table +16 +8 +call-rip +yes +nop +etch_pv_nop_ +use_flush\+", text)
 
 
 def test_inspect_object(built):
@@ -696,7 +696,7 @@ def test_inspect_summary(built, stage):
     assert s["call_states"] == {k: sum(x["state"] == k and x["form"] != "-" for x in found) for k in s["call_states"]}
     assert sum(k["count"] for k in s["stay_calls"]) == s["calls"] - s["live_calls"]
     (o,) = s["objects"]
-    assert o["object"] == "ops" and o["calls"] == len(found) and o["live_calls"] == s["live_calls"]
+    assert o["object"] == "pv_table" and o["calls"] == len(found) and o["live_calls"] == s["live_calls"]
     tsv = dict(line.split("\t") for line in run([b.flow.etch, "inspect", "summary", "--format", "tsv", path]).stdout.splitlines())
     assert int(tsv["calls"]) == s["calls"] and int(tsv["call_state: direct"]) == s["call_states"]["direct"]
     text = run([b.flow.etch, "inspect", path]).stdout
@@ -729,11 +729,11 @@ def test_inspect_tables(built, stage):
 def test_inspect_code(built):
     b = built("pie", "gcc")
     text = run([b.flow.etch, "inspect", "code", "use_flush", b.done]).stdout
-    assert re.search(r"nopw .*nop call by ops\+16 to etch_pv_nop_: call-rip, live", text), text
+    assert re.search(r"nopw .*nop call by pv_table\+16 to etch_pv_nop_: call-rip, live", text), text
     text = run([b.flow.etch, "inspect", "code", "use_add", b.done]).stdout
-    assert re.search(r"call.* direct call by ops\+24 to add: call-rip, live", text), text
+    assert re.search(r"call.* direct call by pv_table\+24 to add: call-rip, live", text), text
     text = run([b.flow.etch, "inspect", "code", "asm_call_index", b.done]).stdout
-    assert "indirect call by ops: no form, not live: indexed" in text, text
+    assert "indirect call by pv_table: no form, not live: indexed" in text, text
     for function in STATES:
         if "abs" not in function:
             json.loads(run([b.flow.etch, "inspect", "code", "--json", function, b.done]).stdout)

@@ -52,8 +52,8 @@ static int picked(int x) { return x * 3; }
 __attribute__((used)) static int (*pick_one(void))(int) { return picked; }
 static int pick(int) __attribute__((ifunc("pick_one")));
 
-extern struct ops ops __attribute__((visibility("hidden")));
-DEFINE_PV_OPS(struct ops, ops) = {
+extern struct ops pv_table __attribute__((visibility("hidden")));
+DEFINE_PV_OPS(struct ops, pv_table) = {
 	pv_ident_64, pv_ident_32, pv_nop, add, zero, five, 0, strlen, native_set, native_pair, native_saved,
 	open_to_all, pick, weakly, stop,
 };
@@ -61,25 +61,25 @@ DEFINE_PV_OPS(struct ops, ops) = {
 #define USE(type, name, parameters, expression) \
 	NOINLINE type name parameters;          \
 	NOINLINE type name parameters { return expression; }
-USE(unsigned long, use_val, (unsigned long x), ops.val(x) + 1)
-USE(unsigned, use_val32, (unsigned x), ops.val32(x) + 1)
-USE(int, use_flush, (int x), (ops.flush(), x + 1))
-USE(int, use_add, (int x), ops.add(x, 2) + 1)
-USE(int, use_tail, (int x), ops.add(x, 3))
-USE(int, use_zero, (int x), ops.zero() + x)
-USE(int, use_five, (int x), ops.five() + x)
-USE(int, use_none, (int x), x ? x : ops.none() + 1)
-USE(int, use_length, (const char *s), (int)ops.length(s) + 1)
-USE(long, use_set, (long *p, long v), (ops.set(p, v), *p + 1))
-USE(unsigned, use_pair, (unsigned x), ops.pair(x) + 1)
-USE(unsigned, use_saved, (unsigned x), ops.saved(x) + 1)
-USE(int, use_open, (int x), ops.open(x) + 1)
-USE(int, use_pick, (int x), ops.pick(x) + 1)
-USE(int, use_weak, (int x), ops.weak(x) + 1)
+USE(unsigned long, use_val, (unsigned long x), pv_table.val(x) + 1)
+USE(unsigned, use_val32, (unsigned x), pv_table.val32(x) + 1)
+USE(int, use_flush, (int x), (pv_table.flush(), x + 1))
+USE(int, use_add, (int x), pv_table.add(x, 2) + 1)
+USE(int, use_tail, (int x), pv_table.add(x, 3))
+USE(int, use_zero, (int x), pv_table.zero() + x)
+USE(int, use_five, (int x), pv_table.five() + x)
+USE(int, use_none, (int x), x ? x : pv_table.none() + 1)
+USE(int, use_length, (const char *s), (int)pv_table.length(s) + 1)
+USE(long, use_set, (long *p, long v), (pv_table.set(p, v), *p + 1))
+USE(unsigned, use_pair, (unsigned x), pv_table.pair(x) + 1)
+USE(unsigned, use_saved, (unsigned x), pv_table.saved(x) + 1)
+USE(int, use_open, (int x), pv_table.open(x) + 1)
+USE(int, use_pick, (int x), pv_table.pick(x) + 1)
+USE(int, use_weak, (int x), pv_table.weak(x) + 1)
 /* The code behind it is reached as far as its rows may know: the slot can be set. */
-USE(int, use_stop, (int x), x ? x : (ops.stop(x), x + 5))
+USE(int, use_stop, (int x), x ? x : (pv_table.stop(x), x + 5))
 
-/* int asm_NAME(int a, int b): calls or jumps to ops.add, at offset 24. The site is
+/* int asm_NAME(int a, int b): calls or jumps to pv_table.add, at offset 24. The site is
  * aligned to a word, which it therefore does not cross. */
 #define ASM_FUNCTION(name, before, align, site, after)                                   \
 	int asm_##name(int a, int b);                                                    \
@@ -95,26 +95,26 @@ USE(int, use_stop, (int x), x ? x : (ops.stop(x), x + 5))
 #define ASM_BOTH(name, load, operand)                    \
 	ASM_CALL(name, load, "callq *" operand);         \
 	ASM_JUMP(name, load, "jmp *" operand)
-ASM_BOTH(rip, "", "ops+24(%rip)");
-ASM_BOTH(base0, "lea ops+24(%rip),%rax", "(%rax)");
-ASM_BOTH(base8, "lea ops(%rip),%rax", "24(%rax)");
-ASM_BOTH(base_rex, "lea ops+16(%rip),%r11", "8(%r11)");
-ASM_FUNCTION(call_sib, "push %r12\n\t.cfi_adjust_cfa_offset 8\n\t.cfi_rel_offset %r12, 0\n\tlea ops(%rip),%r12",
+ASM_BOTH(rip, "", "pv_table+24(%rip)");
+ASM_BOTH(base0, "lea pv_table+24(%rip),%rax", "(%rax)");
+ASM_BOTH(base8, "lea pv_table(%rip),%rax", "24(%rax)");
+ASM_BOTH(base_rex, "lea pv_table+16(%rip),%r11", "8(%r11)");
+ASM_FUNCTION(call_sib, "push %r12\n\t.cfi_adjust_cfa_offset 8\n\t.cfi_rel_offset %r12, 0\n\tlea pv_table(%rip),%r12",
              ".p2align 3", "callq *24(%r12)", "pop %r12\n\t.cfi_adjust_cfa_offset -8\n\tret");
-ASM_BOTH(reg, "mov ops+24(%rip),%rax", "%rax");
-ASM_BOTH(reg_rex, "mov ops+24(%rip),%r11", "%r11");
-ASM_BOTH(reg_copy, "mov ops+24(%rip),%r11\n\tmov %r11,%rax", "%rax");
-ASM_CALL(wide, "lea ops(%rip),%rax", ".byte 0xff,0x90,24,0,0,0"); /* four bytes of displacement */
-ASM_CALL(notrack, "", ".byte 0x3e\n\tcallq *ops+24(%rip)");
-ASM_JUMP(notrack, "mov ops+24(%rip),%rax", ".byte 0x3e\n\tjmp *%rax");
-ASM_FUNCTION(crossing, "sub $8,%rsp\n\t.cfi_adjust_cfa_offset 8", ".p2align 3\n\tnopl (%rax)", "callq *ops+24(%rip)",
+ASM_BOTH(reg, "mov pv_table+24(%rip),%rax", "%rax");
+ASM_BOTH(reg_rex, "mov pv_table+24(%rip),%r11", "%r11");
+ASM_BOTH(reg_copy, "mov pv_table+24(%rip),%r11\n\tmov %r11,%rax", "%rax");
+ASM_CALL(wide, "lea pv_table(%rip),%rax", ".byte 0xff,0x90,24,0,0,0"); /* four bytes of displacement */
+ASM_CALL(notrack, "", ".byte 0x3e\n\tcallq *pv_table+24(%rip)");
+ASM_JUMP(notrack, "mov pv_table+24(%rip),%rax", ".byte 0x3e\n\tjmp *%rax");
+ASM_FUNCTION(crossing, "sub $8,%rsp\n\t.cfi_adjust_cfa_offset 8", ".p2align 3\n\tnopl (%rax)", "callq *pv_table+24(%rip)",
              "add $8,%rsp\n\t.cfi_adjust_cfa_offset -8\n\tret");
 #ifdef ABSOLUTE
-ASM_BOTH(abs, "", "ops+24");
+ASM_BOTH(abs, "", "pv_table+24");
 #endif
 /* Not the object's: an index, and two slots that meet. */
-ASM_CALL(index, "lea ops(%rip),%rax\n\tmov $3,%ecx", "callq *(%rax,%rcx,8)");
-ASM_CALL(meets, "mov ops+24(%rip),%rax\n\ttest %edi,%edi\n\tjne 1f\n\tmov ops+88(%rip),%rax\n1:", "callq *%rax");
+ASM_CALL(index, "lea pv_table(%rip),%rax\n\tmov $3,%ecx", "callq *(%rax,%rcx,8)");
+ASM_CALL(meets, "mov pv_table+24(%rip),%rax\n\ttest %edi,%edi\n\tjne 1f\n\tmov pv_table+88(%rip),%rax\n1:", "callq *%rax");
 
 int run(void);
 static int print(void)
@@ -143,9 +143,9 @@ int run(void)
 	int failed;
 
 	print();
-	failed = (pv_set(ops.add, add2) != 0) + (pv_set(ops.val32, native_pair) != 0) + (pv_set(ops.open, picked) != 0);
+	failed = (pv_set(pv_table.add, add2) != 0) + (pv_set(pv_table.val32, native_pair) != 0) + (pv_set(pv_table.open, picked) != 0);
 	print();
-	failed += pv_set(ops.add, add) != 0;
+	failed += pv_set(pv_table.add, add) != 0;
 	printf("%d sets failed, %ld sites differ\n", failed, etch_verify(0, 0));
 	return failed != 0;
 }
