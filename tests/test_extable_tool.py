@@ -513,3 +513,13 @@ def test_hostile(flow_gcc, etch_asan):
         if "ETCH-X001" not in p.stderr and "ETCH-X002" not in p.stderr:
             assert Table(path).in_order()
     assert len(seen) >= 4, seen
+
+
+@pytest.mark.parametrize("no_cfi", [False, True])
+@pytest.mark.parametrize("encoding", ["block", "orc"])
+def test_backtraces_from_fixups(flow, no_cfi, encoding):
+    exe = flow.program([FAULT / "tool_walk.c", FAULT / "tool_walk_asm.S"], stage="plain")
+    said = flow.rewrite(exe, args=["--encoding", encoding, *["--no-cfi"] * no_cfi])
+    assert "ETCH-X" not in said.stderr
+    out = run([exe]).stdout
+    assert len(re.findall("at its fixup: .*, main", out)) == 3 and len(re.findall("at the fault: .*, main", out)) == 4, out
