@@ -73,7 +73,7 @@ static DEFINE_PV_OPS(struct ops, sealed) = {.f = one, .g = one};
 	fn name;                                                                                   \
 	extern volatile uint8_t name##_site[]
 #if !defined(__clang__)
-__asm__(".purgem call\n\t.set call, 0"); /* these are not to be aligned for us */
+__asm__(".purgem call"); /* these are not to be aligned for us */
 #endif
 SITE(live_f, 2, "ops");
 SITE(cross_f, 4, "ops");

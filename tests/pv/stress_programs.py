@@ -334,6 +334,11 @@ def program(seed, cxx=False, seal=False):
 ALIGN = ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]
 
 
+def needed_flags(text, cc):
+    """gcc would subtract labels that it has put into different sections."""
+    return ["-fno-reorder-blocks-and-partition"] if " - &&l" in text and cc == "gcc" else []
+
+
 def build_flags(seed):
     """(compiler, its flags, link flags, C++?, seal?) of a seed."""
     dice = random.Random(f"flags {seed}")
@@ -376,8 +381,7 @@ def steps(seed, build, tmp, include, compiler=None):
     source, obj = tmp / ("t.cc" if cxx else "t.c"), tmp / "t.o"
     text = program(seed, cxx, seal)
     source.write_text(text)
-    if " - &&l" in text and cc == "gcc":  # it cannot subtract across sections
-        flags = [*flags, "-fno-reorder-blocks-and-partition"]
+    flags = [*flags, *needed_flags(text, cc)]
     call([*driver, "-D_GNU_SOURCE", "-w", f"-I{include}", *flags, "-c", "-o", obj, source])
 
     def linked(name, rewrite):
