@@ -263,7 +263,7 @@ static int entry_check(struct check *c, const struct fixup *x, const struct fixu
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
 		return 0; /* defined elsewhere: the link step sees it */
 	if (x->to_in != PLACE_CODE)
-		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", "there is no code");
+		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", "there is no code, and libetch takes none of the table");
 	to = spot_of(c, x->to);
 	if (to->why)
 		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", to->why);
