@@ -27,8 +27,7 @@ NO_ASAN static bool word_read(struct window *w, uint64_t at, uint64_t *v)
 			return false;
 		*w = new;
 	}
-	__builtin_memcpy(v, (const void *)at, 8);
-	return true;
+	return !memory_read(at, v);
 }
 
 struct wanted {

@@ -13,7 +13,12 @@
  *
  * What is remembered can become wrong in one way: the thread unmaps a stack that it
  * has walked, later runs on a smaller one that overlaps it, and its frames lead astray
- * into the pages that are gone. etch_unwind_strict() is for programs that do so.
+ * into the pages that are gone. Such a load faults: after etch_fault_init() it is one of
+ * those that may (memory_load()); etch_unwind_strict() is for programs without.
+ *
+ * The kernel is asked even so: a thread that blocks SIGSEGV, as a handler of it does,
+ * survives no fault, a program may have a handler of its own in place of ours, and a
+ * system call a page costs nothing that a walk would notice.
  */
 #include <errno.h>
 

@@ -4,7 +4,8 @@
  *
  * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere:
  * no malloc, no lock, no thread-local storage, no libc. Every word of the stack is
- * read inside a window of pages that the kernel has called readable (stack.c). Every
+ * read inside a window of pages that the kernel has called readable (stack.c), by a load
+ * that is allowed to fault, in case they are no longer (memory_load()). Every
  * loop is bounded: on one stack frames must lie higher and higher, and a walk changes
  * stacks SWITCHES times at most. Do not introduce any other dependency here.
  *
@@ -26,7 +27,7 @@
 #define FRAMES   (1u << 26)
 
 /* A corrupt stack may have its words anywhere. */
-typedef uint64_t __attribute__((aligned(1), may_alias)) word;
+typedef memory_word word;
 
 struct cursor {
 	uint64_t reg[17];  /* enum etch_reg; of those in `known` */
@@ -64,14 +65,6 @@ UNWIND_API const char *etch_unwind_strerror(int status)
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-NO_ASAN static inline uint64_t word_at(uint64_t at)
-{
-	uint64_t v;
-
-	__builtin_memcpy(&v, (const void *)(uintptr_t)at, 8);
-	return v;
-}
-
 NO_ASAN static int word_read(struct cursor *c, uint64_t at, uint64_t *v)
 {
 	struct window w;
@@ -83,8 +76,7 @@ NO_ASAN static int word_read(struct cursor *c, uint64_t at, uint64_t *v)
 			return ETCH_UNWIND_MEMORY;
 		c->window = w;
 	}
-	*v = word_at(at);
-	return ETCH_UNWIND_OK;
+	return memory_read(at, v) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
 }
 
 /* ---- one frame ----------------------------------------------------------------------- */
@@ -277,6 +269,8 @@ struct frame {
 	const word *slot;
 };
 
+NO_ASAN static inline uint64_t slot_load(const struct frame *f) { return memory_load((uint64_t)(uintptr_t)f->slot); }
+
 static const word lost = 0; /* rbp that is not known; a CFA from it is below every stack */
 
 /* To the frame that the CFA and the slot are for, if that lies where it may. */
@@ -286,7 +280,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
 	/* lo is at least a page, so that a CFA that is too low does not wrap. */
 	if (ETCH_ODD(cfa - 8 < f->sp) || ETCH_ODD(cfa > p->hi) || ETCH_ODD(bp_at - p->lo > p->span))
 		return 0;
-	f->ip = word_at(cfa - 8);
+	f->ip = memory_load(cfa - 8);
 	f->slot = saved ? (const word *)(uintptr_t)bp_at : f->slot;
 	f->sp = cfa;
 	return 1;
@@ -294,7 +288,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
 
 /*
  * From the frame of a return address to the next by the rule that the map has for it:
- * 1; or 0 and *f is as it was. bp: *f->slot.
+ * 1; or 0 and *f is as it was. bp: what is in f->slot.
  *
  * What a walk waits for is one chain of loads: return address, map byte, rule, next
  * return address. The map byte alone says from which register the CFA counts, while the
@@ -345,7 +339,7 @@ NO_ASAN static inline __attribute__((always_inline)) int full_step(const struct 
 NO_ASAN static __attribute__((noinline)) int odd_step(const struct plain *p, struct frame *f)
 {
 	const struct etch_map_rule *m = NULL;
-	uint64_t bp = *f->slot, cfa;
+	uint64_t bp = slot_load(f), cfa;
 
 	if (f->ip - p->text <= p->size)
 		m = etch_map_find_in(p->block, f->ip - p->text);
@@ -372,7 +366,7 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast(const struct pl
 	for (;;) {
 		struct frame f = *frame;
 
-		while (out < end && plain_step(p, &f, *f.slot, shift))
+		while (out < end && plain_step(p, &f, slot_load(&f), shift))
 			*out++ = (void *)(uintptr_t)f.ip;
 		*frame = f;
 		if (out == end || !shift || !odd_step(p, frame))
@@ -543,8 +537,8 @@ NO_ASAN static void **reuse_follow(struct frame *f, struct trace *t, void **out,
 
 	if (end - out < stop - at)
 		stop = at + (end - out);
-	while (at < stop && !(at[1].ip & UNLINKED) && word_at(at[1].sp - 8) == at[1].ip &&
-	       word_at(at[1].slot) == at[1].bp) {
+	while (at < stop && !(at[1].ip & UNLINKED) && memory_load(at[1].sp - 8) == at[1].ip &&
+	       memory_load(at[1].slot) == at[1].bp) {
 		at++;
 		*out++ = (void *)(uintptr_t)at->ip;
 	}
@@ -578,7 +572,7 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast_reuse(const str
 {
 	struct reuse r = *t->reuse;
 	struct frame f = *frame;
-	uint64_t bp = *f.slot;
+	uint64_t bp = slot_load(&f);
 
 	for (;;) {
 		if (!r.recorded) {
@@ -601,7 +595,7 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast_reuse(const str
 			break;
 		*out++ = (void *)(uintptr_t)f.ip;
 		r.recorded = 0;
-		bp = *f.slot;
+		bp = slot_load(&f);
 		if (reuse_met(&r, &f, bp))
 			break;
 	}
@@ -679,7 +673,7 @@ NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
 	for (;;) {
 		if (t->previous && !t->reuse->recorded) {
 			reuse_window(t->reuse, t->previous, &c->window);
-			if (reuse_met(t->reuse, &f, *f.slot)) {
+			if (reuse_met(t->reuse, &f, slot_load(&f))) {
 				out = reuse_follow(&f, t, out, end, &ret);
 				if (ret)
 					break;
@@ -698,7 +692,7 @@ NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
 		if (f.ip - 1 - m->text < m->text_size)
 			break;
 	}
-	c->reg[ETCH_RBP] = *f.slot;
+	c->reg[ETCH_RBP] = slot_load(&f);
 	c->reg[ETCH_RIP] = f.ip;
 	c->reg[ETCH_RSP] = f.sp;
 	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f.slot != &lost ? KNOWN(ETCH_RBP) : 0);

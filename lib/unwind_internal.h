@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <etch/extable.h>
 #include <etch/orc_lookup.h>
 #include <etch/unwind.h>
 
@@ -37,6 +38,33 @@ int stack_window(uint64_t at, struct window *w);
 void stack_begin(void);
 /* Asks the kernel. */
 int stack_page_readable(uint64_t at);
+
+/*
+ * The loads themselves are allowed to fault (etch/extable.h): what a window says can have
+ * become wrong. After etch_fault_init() memory that is gone is then no worse than memory
+ * that holds zeroes, or an error. Costs nothing where it is there.
+ */
+typedef uint64_t __attribute__((aligned(1), may_alias)) memory_word;
+
+static inline __attribute__((always_inline)) uint64_t memory_load(uint64_t at)
+{
+	uint64_t v;
+
+	__asm__("2: movq %1, %0\n3:\n\t" ETCH_EX_ZERO("2b", "3b", "%0") : "=r"(v) : "m"(*(const memory_word *)(uintptr_t)at));
+	return v;
+}
+
+/* 0, or -EFAULT and *v is 0. */
+static inline long memory_read(uint64_t at, uint64_t *v)
+{
+	uint64_t got = 0;
+	long err = 0;
+
+	__asm__("2: movq %2, %1\n3:\n\t" ETCH_EX_EFAULT("2b", "3b", "%0")
+	        : "+r"(err), "+r"(got) : "m"(*(const memory_word *)(uintptr_t)at));
+	*v = got;
+	return err;
+}
 
 static inline int window_has(const struct window *w, uint64_t at)
 {

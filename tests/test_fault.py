@@ -354,6 +354,22 @@ int f(const char *p)
     assert p.returncode and "not a general register" in p.stderr
 
 
+# ---- the unwinder's own reads ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["walk", "reuse", "step"])
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_stack_that_is_gone(build, etch, tmp_path, how, rewritten):
+    """What the unwinder was told of a stack is no longer true."""
+    out = tmp_path / "unwind"
+    run(["gcc", "-std=gnu11", *FLAGS, "-fno-pie", "-no-pie", "-o", out, FAULT / "unwind.c", build / "libetch.a", "-pthread"])
+    if rewritten:
+        run([etch, "rewrite", out])
+    assert run([out, "fault", how]).stdout == "done\n"
+    assert run([out, "strict", how]).stdout == "done\n"
+    run([out, "plain", how], ok=-signal.SIGSEGV)  # the test tests something
+
+
 # ---- other runtimes in the process -------------------------------------------------------
 
 PYTHON = r"""
