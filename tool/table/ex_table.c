@@ -33,6 +33,9 @@ struct check {
 	struct flow_env env; /* for piece_at() */
 	struct spot *spots;  /* by address */
 	size_t spot_count;
+	uint64_t *called;    /* sorted; found when first asked for */
+	size_t called_count;
+	bool called_known;
 };
 
 const char *ex_type_name(uint32_t data)
@@ -212,25 +215,43 @@ static int say_to(struct check *c, const struct fixup *x, const char *id, const 
 	return say(c, x, id, text);
 }
 
-/* May something call what is at an address? Looked for in the bytes: too often yes. */
-static bool is_called(const struct check *c, uint64_t addr)
+/* What is called by a direct call; where instructions begin is not looked at, so that it
+ * is too much rather than too little. */
+static int calls_find(struct check *c)
 {
-	size_t i;
+	size_t room = 0, i;
+	uint64_t at, target;
 
-	for (i = 0; i < c->space->count; i++)
-		if (insn_calls(c->space->list[i].bytes, c->space->list[i].size, c->space->list[i].addr, addr))
-			return true;
-	return false;
+	for (i = 0; i < c->space->count; i++) {
+		const struct code_section *code = &c->space->list[i];
+
+		for (at = 0; at + 5 <= code->size; at++) {
+			target = insn_call_target(code->bytes + at, code->addr + at);
+			if (!target || !space_at(c->space, target))
+				continue;
+			if (!room_make(&c->called, &room, c->called_count, sizeof(*c->called)))
+				return error_set(c->e, "out of memory");
+			c->called[c->called_count++] = target;
+		}
+	}
+	c->called_count = words_unique(c->called, c->called_count);
+	c->called_known = true;
+	return 0;
 }
 
-/* The function of the instruction, a part of one, or code that is nothing but a fixup. */
-static bool is_own(const struct check *c, const struct fixup *x)
+/* Is the fixup in the function of the instruction, in a part of one, or in code that is
+ * nothing but a fixup? -1: out of memory. */
+static int is_own(struct check *c, const struct fixup *x)
 {
 	const struct piece *from = piece_at(&c->env, x->insn), *to = piece_at(&c->env, x->to);
 
 	if (!to || !from || to == from || !to->named)
-		return true;
-	return x->to == to->start && (elf_is_object(c->f) || !is_called(c, x->to));
+		return 1;
+	if (x->to != to->start || elf_is_object(c->f)) /* whose calls are relocations */
+		return x->to == to->start;
+	if (!c->called_known && calls_find(c))
+		return -1;
+	return !word_has(c->called, c->called_count, x->to);
 }
 
 static int entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
@@ -238,6 +259,7 @@ static int entry_check(struct check *c, const struct fixup *x, const struct fixu
 	struct etch_ex raw = {.data = x->data};
 	const struct spot *insn, *to;
 	char text[256];
+	int own;
 
 	if (x->insn_in == PLACE_NONE || !etch_ex_valid(&raw))
 		return 0;
@@ -269,9 +291,8 @@ static int entry_check(struct check *c, const struct fixup *x, const struct fixu
 		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", to->why);
 	if (x->to == x->insn)
 		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", "that is where it faulted, it would never end");
-	if (!is_own(c, x))
-		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", "that is inside of another function");
-	return 0;
+	own = is_own(c, x);
+	return own ? own > 0 ? 0 : -1 : say_to(c, x, "ETCH-X005", "goes on at %s: %s", "that is inside of another function");
 }
 
 /* A table that lies once is not searched: one finding will do. */
@@ -334,6 +355,7 @@ int ex_table_check(const struct elf_file *f, const struct code_space *space, con
 	for (i = 0; i < x->count && !err; i++)
 		err = entry_check(&c, &x->list[i], i ? &x->list[i - 1] : NULL);
 	free(c.spots);
+	free(c.called);
 	pieces_free(&c.pieces);
 	cfi_file_close(&c.cfi);
 	return err;

@@ -200,19 +200,14 @@ bool insn_accesses_memory(const uint8_t *bytes, size_t avail)
 	return false;
 }
 
-bool insn_calls(const uint8_t *bytes, uint64_t size, uint64_t addr, uint64_t target)
+uint64_t insn_call_target(const uint8_t *bytes, uint64_t addr)
 {
-	uint64_t at;
 	int32_t rel;
 
-	for (at = 0; at + 5 <= size; at++) {
-		if (bytes[at] != 0xe8)
-			continue;
-		memcpy(&rel, bytes + at + 1, 4);
-		if (addr + at + 5 + (uint64_t)(int64_t)rel == target)
-			return true;
-	}
-	return false;
+	if (bytes[0] != 0xe8)
+		return 0;
+	memcpy(&rel, bytes + 1, 4);
+	return addr + 5 + (uint64_t)(int64_t)rel;
 }
 
 bool insn_is_stack_register(unsigned reg) { return reg == 4; }

@@ -120,9 +120,8 @@ void insn_form_name(unsigned form, char *out, size_t out_size);
 /* Can an instruction fault for what it reads or writes: not lea, nop, prefetch. The stack
  * and what string instructions go over is memory too. */
 bool insn_accesses_memory(const uint8_t *bytes, size_t avail);
-/* Is there a direct call of `target` in these bytes? Where instructions begin is not
- * known: too often yes. */
-bool insn_calls(const uint8_t *bytes, uint64_t size, uint64_t addr, uint64_t target);
+/* The target of a direct call that may begin at bytes[0], of which 5 are there; or 0. */
+uint64_t insn_call_target(const uint8_t *bytes, uint64_t addr);
 bool insn_is_stack_register(unsigned reg);
 
 /* Registers that a call may change, and those that may carry its arguments or a
