@@ -909,7 +909,7 @@ def test_lawful_lea(flow_gcc):
 
 # ---- man pages and --help -----------------------------------------------------------
 
-PAGES = ["etch.1", "etch-rewrite.1", "etch-inspect.1", "libetch.3", "libetch-unwind.3"]
+PAGES = ["etch.1", "etch-rewrite.1", "etch-inspect.1", "libetch.3", "libetch-unwind.3", "libetch-copy.3"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -976,17 +976,20 @@ def test_help_and_man_page_name_every_option(etch, command):
 
 
 def test_libetch_3_names_every_call():
-    page = man_text("libetch.3") + man_text("libetch-unwind.3")
+    page = man_text("libetch.3") + man_text("libetch-unwind.3") + man_text("libetch-copy.3")
     header = code(INCLUDE / "etch" / "imv.h")
     calls = re.search(r"global:(.*?)local:", code(ROOT / "lib" / "libetch.map"), re.S).group(1).replace(";", " ").split()
-    calls = [c for c in calls if not c.startswith("etch_module_")]
+    calls = [c for c in calls if not c.startswith(("etch_module_", "etch_extable_"))]
+    faults = code(INCLUDE / "etch" / "extable.h", INCLUDE / "etch" / "copy.h")
     macros = [m for m in re.findall(r"^\s*#define (\w+?)\(", header, re.M) if not m.endswith("_")]
-    macros += ["ETCHED", "ETCHED_SHARED"]
+    macros += ["ETCHED", "ETCHED_SHARED", *re.findall(r"^#define (ETCH_EX_[A-Z]+)\(", faults, re.M),
+               *re.findall(r"^\t(ETCH_COPY_\w+),", faults, re.M)]
     unwind = code(INCLUDE / "etch" / "unwind.h")
     macros += re.findall(r"\b(ETCH_UNWIND_\w+) = ", unwind)
     # Nothing is exported without a declaration for programs, or the other way round.
-    assert sorted(re.findall(r"\b(etch_\w+)\(", header + unwind)) and set(calls) <= set(
-        re.findall(r"\b(etch_\w+)\(", header + unwind))
+    declared = set(re.findall(r"\b(etch_\w+)\(", header + unwind + faults))
+    assert declared and set(calls) <= declared
+    assert set(re.findall(r"^[a-z].*?\b\*?(etch_(?:fault|fixup|copy|strncpy|probe)\w*)\(", faults, re.M)) <= set(calls)
     assert set(re.findall(r"^[a-z].*?\b\*?(etch_\w+)\(", unwind, re.M)) <= set(calls)
     assert len(calls) >= 7 and "imv_read" in macros and "ETCH_UNWIND_END" in macros
     for name in calls + macros:

@@ -7,6 +7,7 @@ tracer and a core dump see, and how the process ends must be the same.
 """
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -16,7 +17,8 @@ import sys
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import CXX, INCLUDE, TESTS, need, run
+from conftest import CXX, INCLUDE, ROOT, TESTS, need, run
+from test_guides import follow
 
 FAULT = TESTS / "fault"
 FLAGS = ["-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
@@ -368,6 +370,18 @@ def test_stack_that_is_gone(build, etch, tmp_path, how, rewritten):
     assert run([out, "fault", how]).stdout == "done\n"
     assert run([out, "strict", how]).stdout == "done\n"
     run([out, "plain", how], ok=-signal.SIGSEGV)  # the test tests something
+
+
+# ---- docs/faults.md ---------------------------------------------------------------------------
+
+
+def test_documented_example(build, tmp_path):
+    (tmp_path / "build").symlink_to(build)
+    (tmp_path / "lib").symlink_to(ROOT / "lib")
+    page = ROOT / "docs" / "faults.md"
+    assert follow(page, tmp_path, dict(os.environ)) == 1
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
 
 
 # ---- other runtimes in the process -------------------------------------------------------

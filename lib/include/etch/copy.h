@@ -11,7 +11,8 @@
  * these functions do then is exact to the byte. Without etch_fault_init() (or
  * etch_fixup_exception() in the program's own handler) they are ordinary copies, and a
  * fault is an ordinary fault. A thread that blocks SIGSEGV or SIGBUS is ended by the
- * kernel at such a fault, whatever handler there is.
+ * kernel at such a fault, whatever handler there is; a handler of one of them that copies
+ * needs SA_NODEFER.
  *
  * All functions are async-signal-safe and thread-safe; none allocates or locks. Source
  * and destination must not overlap.

@@ -128,7 +128,8 @@ static inline int etch_ex_valid(const struct etch_ex *e)
 /* ---- calls --------------------------------------------------------------------- */
 
 /*
- * Installs handlers of SIGSEGV and SIGBUS, once: calls after the first do nothing.
+ * Installs handlers of SIGSEGV and SIGBUS, once: calls after the first do nothing, but
+ * after a handler with SA_RESETHAND has run, which takes ours away with it.
  * What was installed before is called for every fault that is not in a table, with the
  * flags and the mask that it asked for; where that was the default, the fault happens
  * again without us: the same core dump. A handler that the program installs later
@@ -141,8 +142,9 @@ int etch_fault_init(void);
  * For programs that own SIGSEGV: if the interrupted instruction is in the table of a
  * loaded module, edits the context so that it resumes at the fixup, and returns 1;
  * else 0 and nothing is changed. Call it for si_code > 0 only: a signal that somebody
- * sent says nothing about the instruction. `ucontext`: the handler's third argument
- * (ucontext_t *). Async-signal-safe, thread-safe, lock-free.
+ * sent says nothing about the instruction. Install the handler with a full sa_mask, so
+ * that none runs meanwhile that finds SIGSEGV blocked. `ucontext`: the handler's third
+ * argument (ucontext_t *). Async-signal-safe, thread-safe, lock-free.
  */
 int etch_fixup_exception(void *ucontext);
 
