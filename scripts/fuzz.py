@@ -66,7 +66,14 @@ def samples_make(build, directory):
             call(etch, "rewrite", o)
         calls = directory / f"{tag}-calls.so"
         call(cc, "-shared", "-o", calls, directory / f"{tag}-shared_home.o")
-        for linked in (program, library, calls):
+        # Exception tables.
+        faults = directory / f"{tag}-faults.so"
+        o = [directory / f"{tag}-{name}.o" for name in ("tool_template_a", "tool_shapes")]
+        call(cxx, *compile_flags, o[0], TESTS / "fault" / "tool_template_a.cc")
+        call(cc, *compile_flags, o[1], TESTS / "fault" / "tool_shapes.S")
+        files += o
+        call(cc, "-shared", "-o", faults, *o)
+        for linked in (program, library, calls, faults):
             arrays = shutil.copy(linked, directory / f"orc-{linked.name}")
             files += [shutil.copy(linked, directory / f"object-{linked.name}"), arrays, linked]
             call(etch, "rewrite", "--encoding", "orc", arrays)

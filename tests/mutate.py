@@ -28,7 +28,9 @@ SHT_SYMTAB, SHT_RELA, SHT_DYNAMIC, SHT_DYNSYM, SHT_GROUP = 2, 4, 6, 11, 17
 BY_TYPE = {SHT_SYMTAB: (SYM, 24), SHT_DYNSYM: (SYM, 24), SHT_RELA: (RELA, 24), SHT_DYNAMIC: (DYN, 16),
            SHT_GROUP: (WORD, 4)}
 ORC = [(0, 2), (2, 2), (4, 2)]
-BY_NAME = {b"__imv": (IMV, 12), b"__pv_sites": (IMV, 12), b"__pv_native": (NATIVE, 12), b"__etch_obj": (OBJ, 16), b"__etch_mod": (MOD, 64), b".etch.unwind": (WORD, 4),
+EX = [(0, 4), (4, 4), (8, 1), (9, 1), (10, 2)]
+BY_NAME = {b"__imv": (IMV, 12), b"__pv_sites": (IMV, 12), b"__pv_native": (NATIVE, 12), b"__ex_table": (EX, 12),
+           b"__etch_obj": (OBJ, 16), b"__etch_mod": (MOD, 64), b".etch.unwind": (WORD, 4),
            b".orc_unwind_ip": (WORD, 4), b".orc_unwind": (ORC, 6), b".orc_lookup": (WORD, 4), b".eh_frame": (WORD, 4)}
 
 

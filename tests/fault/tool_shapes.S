@@ -56,6 +56,7 @@ FUNC shape_frame
 	ret
 	CFI .cfi_def_cfa_offset 48
 	.globl	shape_frame_fixup
+	.hidden	shape_frame_fixup
 shape_frame_fixup:
 	lea	-107(%rbx), %rax
 	add	$32, %rsp
