@@ -2,6 +2,7 @@
 /* What a linked file's data says about etched objects: dynamic relocations and,
  * where a file is loaded where it was linked, plain words. A GOT slot is a way to
  * an object that the code is asked about; any other word lets it escape. */
+#include "elf/dynamic.h"
 #include "site/linked.h"
 
 #include <etch/orc.h>
@@ -90,78 +91,22 @@ static int code_word_add(struct scan *s, uint64_t value)
 	return 0;
 }
 
-/* SHT_RELR: an address, then bitmaps of the 63 words after the last one (gABI,
- * "Relative relocation table"). The addends are in place. */
-static int relr_take(struct scan *s, const struct elf_section *rel, const struct range *range)
-{
-	uint64_t i, word, base = 0, value, at;
-	const uint8_t *p;
-	unsigned bit;
-
-	for (i = 0; i + 8 <= rel->sh.sh_size; i += 8) {
-		memcpy(&word, rel->data + i, 8);
-		for (bit = 0; bit < 64; bit++) {
-			if (word & 1) {
-				if (bit == 63)
-					break;
-				if (!(word >> (bit + 1) & 1))
-					continue;
-				at = base + 8ull * bit;
-			} else {
-				if (bit)
-					break;
-				at = word;
-			}
-			if (relocated_add(s, at))
-				return -1;
-			p = elf_at(s->file, at, 8);
-			if (!p)
-				continue;
-			memcpy(&value, p, 8);
-			if (code_word_add(s, value) || (in_range(range, value) && word_take(s, at, value)))
-				return -1;
-		}
-		base = word & 1 ? base + 63 * 8 : word + 8;
-	}
-	return 0;
-}
-
 static int dynamic_relocs_take(struct scan *s, const struct range *range)
 {
-	const struct elf_file *f = s->file;
-	uint32_t i;
-	long n, k;
+	struct dynamic_reloc *r;
+	size_t n, k;
+	int err = dynamic_relocs_read(s->file, 0, UINT64_MAX, &r, &n, &s->error);
 
-	for (i = 1; i < f->section_count; i++) {
-		const struct elf_section *rel = &f->sections[i];
-		struct elf_reloc *r;
-		int err = 0;
+	for (k = 0; k < n && !err; k++) {
+		const struct elf_symbol *y = r[k].symbol;
+		uint64_t value = r[k].type == R_X86_64_RELATIVE ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
 
-		if (!(rel->sh.sh_flags & SHF_ALLOC) || !rel->data)
-			continue;
-		if (rel->sh.sh_type == SHT_RELR && relr_take(s, rel, range))
-			return -1;
-		if (rel->sh.sh_type != SHT_RELA)
-			continue;
-		n = elf_relocs(f, i, &r, &s->error);
-		if (n < 0)
-			return -1;
-		for (k = 0; k < n && !err; k++) {
-			/* Static programs have relocations without a symbol table. */
-			const struct elf_symbol *y =
-				r[k].symbol && rel->sh.sh_link == f->dynsym ? &f->dynsyms[r[k].symbol] : NULL;
-			uint64_t value = r[k].type == R_X86_64_RELATIVE ? (uint64_t)r[k].addend
-			                 : y && y->section ? y->value + (uint64_t)r[k].addend : 0;
-
-			err = relocated_add(s, r[k].offset) || code_word_add(s, value) ? -1 : 0;
-			if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
-				err = word_take(s, r[k].offset, value);
-		}
-		free(r);
-		if (err)
-			return -1;
+		err = relocated_add(s, r[k].place) || code_word_add(s, value) ? -1 : 0;
+		if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
+			err = word_take(s, r[k].place, value);
 	}
-	return 0;
+	free(r);
+	return err;
 }
 
 /* Numbers without a pointer among them. */
