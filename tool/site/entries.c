@@ -170,7 +170,9 @@ static int linked_insn(struct builder *b, const struct func *fn, const struct in
 		if (operand_add(b, fn, elf_section_at(b->f, at), at))
 			return -1;
 	}
-	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT)
+	/* What a mask or a compare has in it is no address. */
+	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
+	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
 		return operand_add(b, fn, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 	return 0;
 }
