@@ -76,6 +76,22 @@ static void sequence_text(const uint8_t *bytes, unsigned len, char *out, size_t 
 	}
 }
 
+/* Does the dynamic linker write a word that overlaps [addr, addr + size)? */
+static bool is_relocated(const struct scan *s, uint64_t addr, uint64_t size)
+{
+	size_t lo = 0, hi = s->relocated_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->relocated[mid] + 8 <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->relocated_count && s->relocated[lo] < addr + size;
+}
+
 static int record_judge(struct scan *s, const struct elf_file *f, const struct etch_native *x, const struct place *func,
                         const struct place *code, struct native *out)
 {
@@ -85,7 +101,6 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 	const char *why = NULL;
 	char text[160];
 	bool one = false;
-	size_t i;
 
 	out->code_section = code->section;
 	out->code = code->addr;
@@ -100,9 +115,8 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 	body = code_at(f, &at, (uint64_t)x->len + 1);
 	if (!body || memcmp(body, bytes, x->len) || body[x->len] != 0xc3)
 		why = "its function is not the sequence and a return";
-	for (i = 0; i < s->relocated_count && !why; i++)
-		if (s->relocated[i] + 8 > code->addr && s->relocated[i] < code->addr + x->len)
-			why = "the dynamic linker changes it";
+	if (!why && is_relocated(s, code->addr, x->len))
+		why = "the dynamic linker changes it";
 	if (!why)
 		why = insn_native_check(bytes, x->len, &one);
 	if (!why) {
