@@ -2,6 +2,7 @@
 """The parts of scripts/bench/run about calls through ops tables."""
 import collections
 import pathlib
+import re
 import shutil
 import statistics
 import sys
@@ -55,15 +56,27 @@ def mmap_counts(programs, operations):
         found[name] = classify(counts, code)
         info, rows = parse(text)
         said.add((rows[0][2], *(info[k] for k in ("vmas", "pages", "zero_pages", "tables", "faults", "flushed"))))
-        # callgrind names the file that it ran.
-        executed = {address: n[0] for (file, address), n in counts.items() if file.endswith(".stripped")}
-        for site in call_sites(program):
-            file = str(program.with_name(program.name + ".stripped"))
-            if site["form"] and site["address"] in executed:
-                found[name]["site " + kind(code.at(file, site["address"])[0])] += executed[site["address"]]
+        sites = {s["address"] for s in call_sites(program) if s["form"]}
+        for (file, address), (executed, _, _) in counts.items():
+            text = code.at(file, address)[0]
+            if file.endswith(".stripped") and address in sites:  # callgrind names the file that it ran
+                found[name]["site " + kind(text)] += executed
+            elif kind(text) != "nop" and not text.startswith("rep"):
+                found[name]["shape " + shape(text)] += executed
     if len(said) != 1:
         fail(f"mmap: the four programs do not agree: {said}")
     return said.pop(), found
+
+
+def shape(text):
+    """What an instruction costs a caller of something: it saves and restores registers
+    on the stack, moves arguments into place, or neither."""
+    text = text.split("#")[0]
+    if re.match(r"(push|pop) ", text) or "(%rsp" in text:
+        return "stack"
+    if re.match(r"mov\w* +%\w+,%\w+\s*$", text):
+        return "move"
+    return "memory" if "(" in text else "other"
 
 
 def call_sites(program):
@@ -126,11 +139,17 @@ def mmap_table(cc, name, flags, args):
     extra = p["useful"] - n["useful"]
     # A store that an op does is done by native code too; a mov of an identity is not.
     moves = p["site other"] - counts[CALLED]["site other"]
-    print(f"An operation: {per(sum(v for k, v in p.items() if k.startswith('site')))} ops executed ({per(p['site nop'])} as "
+    more = {k: p["shape " + k] - n["shape " + k] for k in SHAPES}
+    more["memory"] += p["site other"] - moves
+    print(f"An operation executes {per(sum(v for k, v in p.items() if k.startswith('site')))} ops: {per(p['site nop'])} as "
           f"NOPs, {per(moves)} as the mov of an identity, {per(p['site other'] - moves)} as a store, "
-          f"{per(p['site call'])} as a direct call, {per(p['indirect'])} indirect). Patched executes {per(extra)} more "
-          f"instructions than native: {per(moves)} are those movs, {per(p['data'] - n['data'])} are references to "
-          f"memory (registers that a call may change are kept there), the rest is moves of arguments.\n")
+          f"{per(p['site call'])} as a direct call, {per(p['indirect'])} indirect. Patched executes {per(extra)} "
+          f"instructions more than native: {per(moves)} are those movs; the rest is " +
+          ", ".join(f"{more[k] / operations:+.2f} {what}" for k, what in SHAPES.items()) + ".\n")
+
+
+SHAPES = {"stack": "saving and restoring on the stack", "move": "moves between registers",
+          "memory": "other references to memory", "other": "other instructions"}
 
 
 def part_mmap(args):
