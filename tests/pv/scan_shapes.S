@@ -231,11 +231,19 @@ shape r_kept				/* old = ops.f; set(&ops.f, new); old() */
 	mov ops(%rip), %rax
 	lock incl (%rdi)
 	call *%rax			# WANT no: the pointer is kept while the slot may be set
+	mov ops(%rip), %rax
+2:	testl $1, (%rdi)			/* waits for another thread */
+	je 2b
+	call *%rax			# WANT no: the pointer is kept while the slot may be set
 	mov ops(%rip), %rbx
 	syscall
 	call *%rbx			# WANT no: the pointer is kept while the slot may be set
 	mov ops(%rip), %rax
 	mov %rdi, ops+8(%rip)
+	call *%rax			# WANT no: the pointer is kept while the slot may be set
+	mov ops(%rip), %rax		/* ... by another thread, which is waited for */
+2:	cmpl $0, (%rdi)
+	je 2b
 	call *%rax			# WANT no: the pointer is kept while the slot may be set
 	ret
 end r_kept

@@ -593,8 +593,14 @@ static void blocks_solve(struct track *t)
 		if (last->flow == FLOW_JUMP || last->flow == FLOW_BRANCH) {
 			size_t k = func_insn_at(c, last->target);
 
-			if (k != SIZE_MAX)
-				block_join(t, block_at(t, k), &s);
+			if (k != SIZE_MAX) {
+				struct state taken = s;
+
+				/* A loop may wait for another thread, which sets the slot. */
+				if (last->target <= last->addr)
+					pointers_age(&taken, -1);
+				block_join(t, block_at(t, k), &taken);
+			}
 		}
 		if (last->flow != FLOW_JUMP && last->flow != FLOW_JUMP_IND && last->flow != FLOW_RETURN &&
 		    last->flow != FLOW_STOP && b + 1 < t->block_count)
