@@ -203,8 +203,10 @@ ETCH_API size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_h
 
 /* ---- single values -------------------------------------------------------------------- */
 
+/* Inline: what other functions here use must not go through a symbol that the program
+ * may define anew. */
 #define PROBE(bits, type, load)                                                              \
-	ETCH_API int etch_probe_read_##bits(type *out, const void *at)                       \
+	static inline int read_##bits(type *out, const void *at)                             \
 	{                                                                                    \
 		unsigned long v = 0;                                                         \
 		long err = 0;                                                                \
@@ -214,7 +216,8 @@ ETCH_API size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_h
 		                     : "m"(*(const char(*)[sizeof(type)])at));               \
 		*out = (type)v;                                                              \
 		return (int)err;                                                             \
-	}
+	}                                                                                    \
+	ETCH_API int etch_probe_read_##bits(type *out, const void *at) { return read_##bits(out, at); }
 PROBE(8, uint8_t, "movzbl %2, %k1")
 PROBE(16, uint16_t, "movzwl %2, %k1")
 PROBE(32, uint32_t, "movl %2, %k1")
@@ -254,12 +257,12 @@ ETCH_API long etch_strncpy_from(char *dst, const char *src, size_t n)
 
 	/* Words that do not reach into the next page; a NUL, a fault, the rest: by bytes. */
 	while (done < n) {
-		if (n - done >= 8 && ((uintptr_t)(src + done) & 7) == 0 && !etch_probe_read_64(&v, src + done) &&
+		if (n - done >= 8 && ((uintptr_t)(src + done) & 7) == 0 && !read_64(&v, src + done) &&
 		    !has_zero(v) && !store_64(dst + done, v)) {
 			done += 8;
 			continue;
 		}
-		if (etch_probe_read_8(&c, src + done) || store_8(dst + done, c))
+		if (read_8(&c, src + done) || store_8(dst + done, c))
 			return -EFAULT;
 		if (!c)
 			return (long)done;

@@ -15,6 +15,9 @@
  * Leaf functions that use no stack. The System V ABI's direction flag is clear.
  */
 #include <etch/extable.h>
+#ifdef __CET__ /* says of this file what the compiler says of the others */
+#include <cet.h>
+#endif
 
 	.text
 

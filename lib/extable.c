@@ -404,6 +404,13 @@ static void handler(int sig, siginfo_t *info, void *context)
 /* Is libetch itself never unloaded? */
 static int own_stays;
 
+static void own_look(void)
+{
+	struct code c = {.table = (uint64_t)(uintptr_t)&segv_before};
+
+	own_stays = dl_iterate_phdr(code_find, &c) && c.stays;
+}
+
 static void exit_begins(void) { __atomic_store_n(&leaving, 1, __ATOMIC_RELAXED); }
 
 ETCH_API int etch_fault_init(void)
@@ -411,6 +418,7 @@ ETCH_API int etch_fault_init(void)
 	static int told;
 	int err, had;
 
+	own_look(); /* a constructor may call before ours has run */
 	etch_lock();
 	had = segv_before.installed;
 	err = chain_install(&segv_before, SIGSEGV, handler);
@@ -444,9 +452,7 @@ __asm__(".weak __start___ex_table, __stop___ex_table\n\t.hidden __start___ex_tab
 
 __attribute__((constructor(101))) static void own_register(void)
 {
-	struct code c = {.table = (uint64_t)(uintptr_t)&segv_before};
-
-	own_stays = dl_iterate_phdr(code_find, &c) && c.stays;
+	own_look();
 	pthread_atfork(NULL, NULL, readers_none);
 	etch_extable_load_v1(own_start, own_stop);
 }

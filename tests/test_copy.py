@@ -13,7 +13,8 @@ from conftest import INCLUDE, TESTS, asan_env, run
 
 VARIANTS = ["sse2", "sse2+erms", "avx2", "avx2+erms", "avx512", "avx512+erms"]
 MODES = ["plain", "src", "dst", "bus"]
-CASES = ["large", "huge", "both", "race_src", "race_dst", "strncpy", "probe", "auto", "use", "signals", "signals_onstack"]
+CASES = ["large", "huge", "both", "race_src", "race_dst", "strncpy", "probe", "auto", "use", "signals", "signals_onstack",
+         "owner", "reporter", "once"]
 # Those whose code differs from one variant to the next.
 VARIED = ["large", "huge", "both", "race_src", "race_dst"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]

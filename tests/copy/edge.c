@@ -452,6 +452,80 @@ static void case_signals(void) { signals(0); }
 
 static void case_signals_onstack(void) { signals(SA_ONSTACK); }
 
+/* A program's own handler, with and without libetch's: `owner` fixes up by itself. */
+static void owner(int sig, siginfo_t *info, void *context)
+{
+	if (info->si_code <= 0 || !etch_fixup_exception(context))
+		_exit(sig == SIGSEGV ? 5 : 6);
+}
+
+static void case_owner(void)
+{
+	struct sigaction act = {.sa_sigaction = owner, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+
+	sigfillset(&act.sa_mask);
+	CHECK(!sigaction(SIGSEGV, &act, NULL) && !sigaction(SIGBUS, &act, NULL));
+	signals(0);
+}
+
+static volatile sig_atomic_t reads;
+
+/* A crash reporter: reads around the fault, and goes on behind the instruction. */
+static void reporter(int sig, siginfo_t *info, void *context)
+{
+	greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
+	unsigned char buffer[4096];
+	uint64_t v;
+
+	(void)sig;
+	CHECK(info->si_code > 0);
+	CHECK(etch_probe_read_64(&v, info->si_addr) == -EFAULT && v == 0);
+	CHECK(etch_probe_read_64(&v, (void *)g[REG_RSP]) == 0);
+	copies(buffer, (unsigned)reads);
+	reads++;
+	g[REG_RIP] += 2; /* movb (%rax), %al */
+}
+
+static void load(void *at) { __asm__ __volatile__("movb (%%rax), %%al" : "+a"(at) : : "memory"); }
+
+static void case_reporter(void)
+{
+	struct sigaction act = {.sa_sigaction = reporter, .sa_flags = SA_SIGINFO | SA_NODEFER};
+	unsigned char buffer[4096];
+
+	CHECK(!sigaction(SIGSEGV, &act, NULL));
+	CHECK(!etch_fault_init());
+	sig_file_end = sig_end = guarded(2 * PAGE);
+	for (int i = 0; i < 100; i++) {
+		load(NULL);
+		CHECK(reads == i + 1);
+		copies(buffer, (unsigned)i);
+	}
+}
+
+static void skip(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)info;
+	reads++;
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+
+/* One that is there once takes ours away with it; etch_fault_init() brings ours back. */
+static void case_once(void)
+{
+	struct sigaction act = {.sa_sigaction = skip, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND}, now;
+	unsigned char buffer[4096];
+
+	sig_file_end = sig_end = guarded(2 * PAGE);
+	CHECK(!sigaction(SIGSEGV, &act, NULL) && !etch_fault_init());
+	copies(buffer, 1);
+	load(NULL);
+	CHECK(reads == 1 && !sigaction(SIGSEGV, NULL, &now) && now.sa_handler == SIG_DFL);
+	CHECK(!etch_fault_init());
+	copies(buffer, 2);
+	CHECK(reads == 1 && !sigaction(SIGSEGV, NULL, &now) && now.sa_handler != SIG_DFL);
+}
+
 /* ---- main -------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -462,7 +536,8 @@ static const struct {
 	{"large", case_large, 0}, {"huge", case_huge, 0}, {"both", case_both, 0}, {"race_src", case_race_src, 0},
 	{"race_dst", case_race_dst, 0}, {"strncpy", case_strncpy, 0}, {"probe", case_probe, 0}, {"auto", case_auto, 1},
 	{"threshold", case_threshold, 1}, {"use", case_use, 1}, {"signals", case_signals, 0},
-	{"signals_onstack", case_signals_onstack, 0},
+	{"signals_onstack", case_signals_onstack, 0}, {"owner", case_owner, 1}, {"reporter", case_reporter, 1},
+	{"once", case_once, 1},
 };
 
 int main(int argc, char **argv)
