@@ -269,6 +269,7 @@ ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void
 		}
 		for (int kind = 0; kind < SITES_KINDS; kind++)
 			differ += verify_sites(&m->sites[kind], report, arg);
+		differ += inlines_verify(m, report, arg);
 	}
 	etch_unlock();
 	return err ? -err : differ;
@@ -320,6 +321,7 @@ static void info_module(const struct module *m, struct etch_info *info)
 			if (e->form != ETCH_FORM_NONE)
 				(kind == SITES_CALL ? info_call : info_load)(e, info);
 		}
+	inlines_info(m, info);
 	for (size_t i = 0; i < m->object_count; i++) {
 		info->objects++;
 		if (m->object[i].flags & OBJECT_ARMED)

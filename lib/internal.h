@@ -96,7 +96,8 @@ struct module {
 	struct sites sites[SITES_KINDS];
 	const struct etch_obj *obj;
 	const struct etch_native *native;
-	size_t obj_count, native_count;
+	const struct etch_inline *inlines;
+	size_t obj_count, native_count, inline_count;
 	struct pair *far; /* by object address: sites through the GOT, facts about objects
 	                   * that are not of this module */
 	size_t far_count;
@@ -140,7 +141,7 @@ int module_copied(uint64_t at, uint64_t size);
 /* What the constructor hands over. */
 struct module_arguments {
 	const struct etch_module *desc;
-	struct bounds imv, obj, etched, scalar, pv, native;
+	struct bounds imv, obj, etched, scalar, pv, native, in_place;
 };
 
 /* Finds the tables: from the descriptor or the arguments. 1 = well-formed. */
@@ -276,6 +277,21 @@ enum site_state {
 enum site_state site_state(const struct etch_imv *e, uint64_t object);
 /* The same, as if these were the bytes at the site. */
 enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
+
+/* What the 8-byte slot holds after the stores of this transaction. */
+uint64_t txn_value(const struct txn *t, uint64_t slot);
+/* Adds the words that change these bytes of text. */
+int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
+
+/* ---- calls compiled in place (inline.c) -------------------------------------- */
+
+/* All of a module's __pv_inline: 1 = well-formed. */
+int inlines_ok(const struct module *m);
+/* Plans those whose slot has a byte in [from, to); PLAN_SET: where its object is armed. */
+int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
+/* For etch_verify and etch_info. */
+long inlines_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
+void inlines_info(const struct module *m, struct etch_info *info);
 
 /* Could membarrier(2) synchronize other threads, now? */
 int sync_available(void);

@@ -202,7 +202,7 @@ int module_check(struct module *m)
 	if (m->checked)
 		return 0;
 	m->checked = 1;
-	if (table_linked_ok(m) && natives_ok(m))
+	if (table_linked_ok(m) && natives_ok(m) && inlines_ok(m))
 		return 0;
 	m->bad = 1;
 	for (size_t i = 0; i < m->object_count; i++)
@@ -474,7 +474,7 @@ static int tables_count(struct module *m, struct counts *c)
 	if (m->linked)
 		return linked_count(m, SITES_LOAD, c) && linked_count(m, SITES_CALL, c);
 	m->checked = 1;
-	return sites_count(m, SITES_LOAD, c) && sites_count(m, SITES_CALL, c) && natives_ok(m);
+	return sites_count(m, SITES_LOAD, c) && sites_count(m, SITES_CALL, c) && natives_ok(m) && inlines_ok(m);
 }
 
 /* Objects come in ascending order; records of one (from several files) become one. */
@@ -700,6 +700,14 @@ static void plan_late_calls(struct txn *t, const struct module *m)
 	}
 }
 
+/* Calls in place, likewise; the link step's are as they should be. */
+static void plan_late_inlines(struct txn *t, const struct module *m)
+{
+	for (size_t i = 0; m->inline_count && i < m->object_count; i++)
+		if (m->object[i].flags & OBJECT_ARMED)
+			txn_plan_inlines(t, m, m->object[i].addr, m->object[i].addr + m->object[i].size, PLAN_ARM);
+}
+
 /* An armed object that a module with a fact about it has met: loads again. */
 static void object_disarm(struct module *owner, struct object *o)
 {
@@ -766,6 +774,8 @@ static void module_start(struct module *m)
 		plan_far_sites_to(&t, m);
 		plan_far_sites(&t, m);
 		plan_late_calls(&t, m);
+		if (inlines_ok(m))
+			plan_late_inlines(&t, m);
 		if (sync_available() && !txn_commit(&t))
 			module_patched += t.text.count;
 	} else {
@@ -886,11 +896,11 @@ static void module_load(const struct module_arguments *args)
 
 ETCH_API void etch_module_load_v2(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
 {
-	struct bounds b[6] = {{0, 0}};
+	struct bounds b[7] = {{0, 0}};
 
-	for (unsigned i = 0; i < count && i < 6; i++)
+	for (unsigned i = 0; i < count && i < 7; i++)
 		b[i] = bounds_of(bounds[i].start, bounds[i].stop);
-	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5]});
+	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6]});
 }
 
 ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,

@@ -265,6 +265,8 @@ static uint64_t value_at(const struct txn *t, uint64_t at, unsigned size, int af
 	return word[0] & byte_mask(size);
 }
 
+uint64_t txn_value(const struct txn *t, uint64_t slot) { return value_at(t, slot, 8, 1); }
+
 static unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16])
 {
 	uint8_t bytes[8];
@@ -377,8 +379,7 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 	}
 }
 
-/* Adds the words that change these bytes of text. */
-static int plan_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
+int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
 {
 	int err = 0;
 
@@ -431,7 +432,7 @@ static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	if (!txn_alone(t))
 		return is_load ? 0 : ETCH_ETHREADS;
 	t->lonely = 1;
-	return plan_bytes(t, site, len, have, want);
+	return txn_bytes(t, site, len, have, want);
 }
 
 static void slot_fill(struct txn *t, uint64_t at)
@@ -527,7 +528,7 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 			return ETCH_ETHREADS;
 		t->lonely = 1;
 	}
-	return plan_bytes(t, site, len, have, want);
+	return txn_bytes(t, site, len, have, want);
 }
 
 /* A load that is live. */
@@ -701,6 +702,8 @@ static int plan_stores_run(struct txn *t, size_t first, size_t end)
 	/* No form reads more than 8 bytes. */
 	for (int kind = 0; kind < SITES_KINDS && !err; kind++)
 		err = plan_stores_walk(t, owner, walk_own(owner, kind, from - 7, NULL), from, to);
+	if (!err)
+		err = txn_plan_inlines(t, owner, from, to, PLAN_SET);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count)
 			err = plan_stores_walk(t, owner, walk_far(m, from - 7), from, to);
@@ -782,6 +785,8 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 		if (own)
 			own[kind] = w.at;
 	}
+	if (!err)
+		err = txn_plan_inlines(t, owner, o->addr, o->addr + o->size, plan);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count) {
 			w = walk_far(m, o->addr);

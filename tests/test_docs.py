@@ -237,7 +237,7 @@ def record(name):
     return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_inline", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
                                   "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
 
 
@@ -482,6 +482,9 @@ class Reader:
         self.obj = [self.obj_record(self.obj_at[0] + 16 * i) for i in range(self.obj_at[1])]
         self.pv = [self.pv_entry(self.pv_at[0] + 12 * i) for i in range(self.pv_at[1])]
         at, n = self.first_section("__pv_native", 12)
+        at, n2 = self.first_section("__pv_inline", 12)
+        self.inline = [self.inline_record(at + 12 * i) for i in range(n2)]
+        at, n = self.first_section("__pv_native", 12)
         self.native = [self.native_record(at + 12 * i) for i in range(n)]
         at, n = self.first_section("__ex_table", 12)
         self.ex = [self.ex_entry(at + 12 * i) for i in range(n)] if n else None
@@ -543,6 +546,10 @@ class Reader:
         e["notrack"] = e["shape"] >> 7
         return e
 
+    def inline_record(self, at):
+        r = self.unpack("etch_inline", at)
+        return {f: at + 4 * i + self.signed(r[f], 32) for i, f in enumerate(("site", "slot", "func"))}
+
     def native_record(self, at):
         r = self.unpack("etch_native", at)
         assert r["zero"] == 0
@@ -603,6 +610,9 @@ class Reader:
             "imv_address": self.imv_at[0], "imv_room": self.imv_at[1],
             "obj_address": self.obj_at[0], "obj_room": self.obj_at[1], "imv": imv, "obj": obj,
             "pv_address": self.pv_at[0], "pv_room": self.pv_at[1], "pv": pv, "native": native,
+            "inline": [{"site": f"{r['site']:x}", "slot": f"{r['slot']:x}", "function": f"{r['func']:x}",
+                        "state": {"3e2ee9": "call", "0f1f80": "in place"}[self.bytes(r["site"], 3).hex()]}
+                       for r in self.inline],
         }
 
 

@@ -94,6 +94,7 @@ API long f(long x)
 	ops.native(&s, s + 1);
 	return s + ops.two(x) + ops.library(-x) + (x == 12345 ? ops.null(1) : 0);
 }
+API long in_place(long x) { return pv_call_inline(ops, ident, pv_ident_64, x, x) + pv_call_inline(ops, five, five, 5, 3); }
 API long tail(long x) { return ops.real(x, 5); }
 API void tail_nop(void) { ops.nop(); }
 API void tail_quiet(int x) { ops.quiet(x); }
@@ -197,6 +198,7 @@ def test_second_reader_agrees(flow):
     for row in tool["native"]:
         del row["name"]
     mine = Reader(path).as_inspect()
-    for name in ("pv", "native", "pv_address", "pv_room"):
+    for name in ("pv", "native", "inline", "pv_address", "pv_room"):
         assert mine[name] == tool[name], name
+    assert [r["state"] for r in mine["inline"]] == 2 * ["in place"]
     assert len(mine["pv"]) >= 18 and {n["flags"] for n in mine["native"]} == {"checked", "checked,one"}

@@ -19,6 +19,7 @@ struct view {
 	struct targets targets;  /* linked files */
 	uint64_t *baked;         /* addresses of the sites that are not as the compiler wrote them, sorted */
 	size_t baked_count;
+	bool *in_place;          /* of tables.inlines: the case compiled in place is the one now */
 	struct view_slot *slots; /* object files: by section, then address */
 	size_t slot_count;
 };

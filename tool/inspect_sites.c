@@ -3,6 +3,8 @@
 #include "arch/x86/insn.h"
 #include "elf/lines.h"
 #include "inspect.h"
+#include "site/in_place.h"
+#include "site/linked.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,9 +31,41 @@ static const char *kind_name(const struct view *v, const struct site *s)
 	       in.flow == FLOW_JUMP_IND ? "jmp" : "call";
 }
 
+/* A call whose case of one function is compiled in place. */
+static void in_place_list(const struct view *v, struct lines *lines, struct listing *l)
+{
+	size_t i;
+
+	for (i = 0; i < v->tables.inline_count; i++) {
+		const struct inline_row *r = &v->tables.inlines[i];
+		uint32_t section = elf_section_at(&v->file, r->site), of = elf_section_at(&v->file, r->func);
+		int32_t object = object_at(&v->scan, r->slot, false);
+		char where[256], source[256], target[256] = "-";
+
+		if (in_place_is_dropped(&v->file, r) || object < 0)
+			continue;
+		elf_describe(&v->file, section, r->site, where, sizeof(where));
+		if (of)
+			elf_describe(&v->file, of, r->func, target, sizeof(target));
+		lines_find(lines, section, r->site, source, sizeof(source));
+		listing_add(l, "%" PRIx64, r->site);
+		listing_add(l, "%u", ETCH_INLINE_LEN);
+		listing_add(l, "inline");
+		listing_add(l, "%s", v->scan.objects.list[object].name);
+		listing_add(l, "%" PRId64, (int64_t)(r->slot - v->scan.objects.list[object].addr));
+		listing_add(l, "8");
+		listing_add(l, "jmp-inline");
+		listing_add(l, "yes");
+		listing_add(l, v->in_place[i] ? "in place" : "call");
+		listing_add(l, "%s", target);
+		listing_add(l, "%s", where);
+		listing_add(l, "%s", source);
+	}
+}
+
 static void sites_list(const struct view *v, struct listing *l)
 {
-	struct lines *lines = v->scan.site_count ? lines_open(&v->file) : NULL;
+	struct lines *lines = v->scan.site_count || v->in_place ? lines_open(&v->file) : NULL;
 	size_t i;
 
 	listing_init(l, site_columns, sizeof(site_columns) / sizeof(site_columns[0]));
@@ -73,6 +107,8 @@ static void sites_list(const struct view *v, struct listing *l)
 		listing_add(l, "%s", where);
 		listing_add(l, "%s", source);
 	}
+	if (v->in_place)
+		in_place_list(v, lines, l);
 	lines_close(lines);
 }
 

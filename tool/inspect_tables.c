@@ -2,6 +2,7 @@
 /* etch inspect tables: the entries of __imv, __pv_sites, __etch_obj, __pv_native and
  * __ex_table of a linked file. */
 #include "inspect.h"
+#include "site/in_place.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +20,9 @@ static const struct column pv_columns[] = {
 static const struct column native_columns[] = {
 	{"function", false, false}, {"code", false, false}, {"length", true, false}, {"flags", false, false},
 	{"name", false, false},
+};
+static const struct column inline_columns[] = {
+	{"site", false, false}, {"slot", false, false}, {"function", false, false}, {"state", false, false},
 };
 static const struct column ex_columns[] = {
 	{"instruction", false, false}, {"fixup", false, false}, {"type", false, false}, {"register", true, false},
@@ -104,6 +108,21 @@ static void native_list(const struct view *v, struct listing *l)
 		listing_add(l, "%s", !(r->flags & ETCH_NATIVE_CHECKED) ? "-"
 		            : r->flags & ETCH_NATIVE_ONE ? "checked,one" : "checked");
 		listing_add(l, "%s", name);
+	}
+}
+
+static void inline_list(const struct view *v, struct listing *l)
+{
+	size_t i;
+
+	listing_init(l, inline_columns, sizeof(inline_columns) / sizeof(inline_columns[0]));
+	for (i = 0; i < v->tables.inline_count; i++) {
+		const struct inline_row *r = &v->tables.inlines[i];
+
+		listing_add(l, "%" PRIx64, r->site);
+		listing_add(l, "%" PRIx64, r->slot);
+		listing_add(l, "%" PRIx64, r->func);
+		listing_add(l, "%s", in_place_is_dropped(&v->file, r) ? "dropped" : v->in_place[i] ? "in place" : "call");
 	}
 }
 
@@ -211,7 +230,8 @@ static void obj_list(const struct view *v, struct listing *l)
 }
 
 static void tables_json(const struct view *v, const struct listing *imv, const struct listing *obj,
-                        const struct listing *pv, const struct listing *native, const struct listing *ex)
+                        const struct listing *pv, const struct listing *native, const struct listing *in_place,
+                        const struct listing *ex)
 {
 	struct json_object *o = json_object_new_object();
 
@@ -228,6 +248,7 @@ static void tables_json(const struct view *v, const struct listing *imv, const s
 	json_object_object_add(o, "pv", listing_json(pv));
 	json_object_object_add(o, "obj", listing_json(obj));
 	json_object_object_add(o, "native", listing_json(native));
+	json_object_object_add(o, "inline", listing_json(in_place));
 	json_object_object_add(o, "ex_state", v->fixups.table_count ? json_object_new_string(ex_state(v)) : NULL);
 	json_object_object_add(o, "ex", listing_json(ex));
 	json_print(o);
@@ -236,15 +257,16 @@ static void tables_json(const struct view *v, const struct listing *imv, const s
 int show_tables(const struct view *v, enum format format)
 {
 	const char *mark = format == FORMAT_TSV ? "# " : "\n";
-	struct listing imv, obj, pv, native, ex;
+	struct listing imv, obj, pv, native, in_place, ex;
 
 	imv_list(v, &imv);
 	obj_list(v, &obj);
 	pv_list(v, &pv);
 	native_list(v, &native);
+	inline_list(v, &in_place);
 	ex_list(v, &ex);
 	if (format == FORMAT_JSON) {
-		tables_json(v, &imv, &obj, &pv, &native, &ex);
+		tables_json(v, &imv, &obj, &pv, &native, &in_place, &ex);
 	} else {
 		printf("%s" ETCH_SEC_IMV ": %zu entries of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
 		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, sizeof(struct etch_imv), v->tables.imv_room,
@@ -264,6 +286,11 @@ int show_tables(const struct view *v, enum format format)
 			       sizeof(struct etch_native));
 			listing_print(&native, format);
 		}
+		if (v->tables.inline_count) {
+			printf("%s" ETCH_SEC_INLINE ": %zu entries of %zu bytes\n", mark, v->tables.inline_count,
+			       sizeof(struct etch_inline));
+			listing_print(&in_place, format);
+		}
 		if (v->fixups.table_count) {
 			printf("%s" ETCH_SEC_EXTABLE ": %zu entries of %zu bytes, %s\n", mark, v->fixups.count,
 			       sizeof(struct etch_ex), ex_state(v));
@@ -274,6 +301,7 @@ int show_tables(const struct view *v, enum format format)
 	listing_free(&obj);
 	listing_free(&pv);
 	listing_free(&native);
+	listing_free(&in_place);
 	listing_free(&ex);
 	return 0;
 }

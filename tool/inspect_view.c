@@ -3,6 +3,7 @@
 #include "inspect.h"
 
 #include "arch/x86/insn.h"
+#include "site/in_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,23 @@ static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 			v->baked[v->baked_count++] = rows[i].site;
 }
 
+/* Which of the calls compiled in place are so now. */
+static int in_place_look(struct view *v, struct error *e)
+{
+	const struct linked_tables *t = &v->tables;
+	size_t i;
+
+	v->in_place = calloc(t->inline_count + 1, sizeof(*v->in_place));
+	if (!v->in_place)
+		return error_set(e, "out of memory");
+	for (i = 0; i < t->inline_count; i++) {
+		const uint8_t *p = elf_at(&v->file, t->inlines[i].site, ETCH_INLINE_LEN);
+
+		v->in_place[i] = p && etch_inline_state(p) > 0;
+	}
+	return 0;
+}
+
 static int view_load_linked(struct view *v, struct error *e)
 {
 	if (linked_tables_read(&v->file, &v->tables, e) < 0)
@@ -44,7 +62,7 @@ static int view_load_linked(struct view *v, struct error *e)
 	if (v->baked_count)
 		qsort(v->baked, v->baked_count, sizeof(*v->baked), word_order);
 	/* Looked at as the linker wrote it, like the link step does. */
-	if (sites_unbake(&v->file, &v->tables, e))
+	if (in_place_look(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
 		return -1;
 	if (scan_linked_file(&v->scan, &v->file, &v->tables)) {
 		*e = v->scan.error;
@@ -116,6 +134,7 @@ int view_load(struct view *v, const char *path, struct error *e)
 
 void view_free(struct view *v)
 {
+	free(v->in_place);
 	targets_close(&v->targets);
 	linked_tables_free(&v->tables);
 	scan_free(&v->scan);

@@ -30,6 +30,7 @@ struct rewrite_result {
 	uint8_t *bytes; /* the new file, malloc'd; null: the file is right as it is */
 	size_t size;
 	struct rewrite_counts loads, calls;
+	size_t in_place, in_place_baked; /* linked: calls compiled in place; of those, nops now */
 	struct frames frames;     /* with orc */
 	uint64_t text;            /* bytes of code */
 	size_t rows;              /* of the table that was made */

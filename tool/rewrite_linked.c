@@ -2,6 +2,7 @@
 /* The link step: a linked file's tables sorted, its sites baked. */
 #include "rewrite.h"
 
+#include "site/in_place.h"
 #include "site/native.h"
 
 #include <stdlib.h>
@@ -126,6 +127,18 @@ static void rows_restore(struct elf_file *f, const uint8_t *before, const struct
 	}
 }
 
+static void in_place_restore(struct elf_file *f, const uint8_t *before, const struct linked_tables *now)
+{
+	size_t i;
+
+	for (i = 0; i < now->inline_count; i++) {
+		uint8_t *p = (uint8_t *)elf_at(f, now->inlines[i].site, ETCH_INLINE_LEN);
+
+		if (p && !in_place_is_dropped(f, &now->inlines[i]))
+			memcpy(p, before + (p - f->bytes), ETCH_INLINE_LEN);
+	}
+}
+
 /*
  * Where the tables cannot grow, the sites that the object step knew go on alone,
  * and the objects without a record stay unarmed.
@@ -201,7 +214,8 @@ static int sites_pass(struct elf_file *f, const struct rewrite_options *o, struc
 	 * loads and calls; the sites of the others get their first value. */
 	objects_judge(s, now);
 	if ((o->imv && sites_bake(s, SITE_LOAD, f, now, &out->loads.baked, e)) ||
-	    (o->pv && sites_bake(s, SITE_CALL, f, now, &out->calls.baked, e)) || rows_make(s, now, o, rows, e))
+	    (o->pv && (sites_bake(s, SITE_CALL, f, now, &out->calls.baked, e) ||
+	               in_place_bake(s, f, now, &out->in_place, &out->in_place_baked, e))) || rows_make(s, now, o, rows, e))
 		return -1;
 	if (o->imv)
 		sites_count(s, SITE_LOAD, &out->loads);
@@ -271,7 +285,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		memcpy(before, f->bytes, f->size);
 	}
 	/* Start from what the linker wrote, so that twice is once. */
-	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e)))
+	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e) || in_place_unbake(f, &now, e)))
 		goto out;
 	if (ex && rewrite_ex(f, &faults, out, e))
 		goto out;
@@ -285,8 +299,10 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		goto out;
 	if (sites && !o->imv)
 		rows_restore(f, before, rows.imv, rows.imv_count);
-	if (sites && !o->pv)
+	if (sites && !o->pv) {
 		rows_restore(f, before, rows.pv, rows.pv_count);
+		in_place_restore(f, before, &now);
+	}
 	if (rewrite_ex_say(s, &faults))
 		goto out;
 	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))

@@ -85,8 +85,9 @@ size_t rewrite_say_findings(const char *path, const struct elf_file *f, const st
 }
 
 /* Calls through ops objects, where there are any. */
-static void say_calls(const struct elf_file *f, const struct rewrite_counts *c)
+static void say_calls(const struct elf_file *f, const struct rewrite_result *r)
 {
+	const struct rewrite_counts *c = &r->calls;
 	const struct bake_counts *b = &c->baked;
 
 	printf("calls: %zu sites", c->sites);
@@ -94,6 +95,8 @@ static void say_calls(const struct elf_file *f, const struct rewrite_counts *c)
 		printf(", %zu live, %zu across a word: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live,
 		       c->sites - c->live, b->direct, b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
 	printf("; %zu without a form", c->kept);
+	if (r->in_place)
+		printf("; %zu of %zu in place", r->in_place_baked, r->in_place);
 }
 
 void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
@@ -111,7 +114,7 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 	if (o->imv && calls)
 		printf("; ");
 	if (calls)
-		say_calls(f, &r->calls);
+		say_calls(f, r);
 	if (o->orc)
 		printf("%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
 		       o->imv || calls ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,

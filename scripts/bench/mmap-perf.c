@@ -17,6 +17,7 @@
  * Built four ways:
  *     -DNATIVE           the ops are inline functions: no paravirt
  *     (nothing)          calls through `mmu`, unprocessed, or rewritten by etch
+ *     -DINLINE           ops, and the native case of each compiled in place
  *     -DIDENT_CALLED     as before, but the identity functions are none that etch
  *                        recognizes, so that they are called
  * -DCALLEE_SAVE (clang) declares accessors to preserve all registers but the result,
@@ -99,9 +100,8 @@ struct mm {
 	X(void, lazy_enter, (void), PRESERVE)                                           \
 	X(void, lazy_leave, (void), PRESERVE)
 
-#ifdef NATIVE
+#if defined(NATIVE) || defined(INLINE)
 
-#define PV(op, ...) native_##op(__VA_ARGS__)
 #define IDENT(name) \
 	static inline entry native_##name(entry x) { return x; }
 IDENT(pte_val) IDENT(pmd_val) IDENT(pud_val) IDENT(pgd_val)
@@ -125,6 +125,11 @@ static inline void native_flush_tlb_range(struct mm *mm UNUSED, unsigned long a 
 static inline void native_lazy_enter(void) {}
 static inline void native_lazy_leave(void) {}
 
+#endif
+#ifdef NATIVE
+
+#define PV(op, ...) native_##op(__VA_ARGS__)
+
 #else
 
 #define FIELD(result, name, arguments, attributes) result (*name) arguments attributes;
@@ -133,7 +138,7 @@ struct mmu_ops {
 };
 
 PV_NATIVE(native_set_entry, "mov %rsi, (%rdi)");
-void native_set_entry(void);
+void native_set_entry(void) __attribute__((visibility("hidden")));
 
 #ifdef IDENT_CALLED
 /* An ordinary function of two instructions, not in the shape that etch knows. */
@@ -156,7 +161,30 @@ DEFINE_PV_OPS(struct mmu_ops, mmu) = {
 	.alloc_table = pv_nop, .release_table = pv_nop,
 	.flush_tlb_page = pv_nop, .flush_tlb_range = pv_nop, .lazy_enter = pv_nop, .lazy_leave = pv_nop,
 };
+
+#ifdef INLINE /* the function whose case is compiled in place */
+#define CASE_pte_val pv_ident_64
+#define CASE_pmd_val pv_ident_64
+#define CASE_pud_val pv_ident_64
+#define CASE_pgd_val pv_ident_64
+#define CASE_make_pte pv_ident_64
+#define CASE_make_pmd pv_ident_64
+#define CASE_make_pud pv_ident_64
+#define CASE_make_pgd pv_ident_64
+#define CASE_set_pte native_set_entry
+#define CASE_set_pmd native_set_entry
+#define CASE_set_pud native_set_entry
+#define CASE_set_pgd native_set_entry
+#define CASE_alloc_table pv_nop
+#define CASE_release_table pv_nop
+#define CASE_flush_tlb_page pv_nop
+#define CASE_flush_tlb_range pv_nop
+#define CASE_lazy_enter pv_nop
+#define CASE_lazy_leave pv_nop
+#define PV(op, ...) pv_call_inline(mmu, op, CASE_##op, native_##op(__VA_ARGS__), ##__VA_ARGS__)
+#else
 #define PV(op, ...) mmu.op(__VA_ARGS__)
+#endif
 
 #endif
 

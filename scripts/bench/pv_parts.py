@@ -35,6 +35,7 @@ def build(cc, out, source, flags=(), rewrite=False, libraries=()):
 # ---- mmap -----------------------------------------------------------------------------
 
 NATIVE, UNPATCHED, PATCHED, CALLED = "native", "ops, unpatched", "ops, patched", "patched, idents called"
+IN_PLACE = "patched, in place"
 
 
 def mmap_builds(cc, name, flags=()):
@@ -44,7 +45,8 @@ def mmap_builds(cc, name, flags=()):
     return {NATIVE: build(cc, dir_ / f"{name}-native", source, [*flags, "-DNATIVE"]),
             UNPATCHED: build(cc, dir_ / f"{name}-unpatched", source, ops),
             PATCHED: build(cc, dir_ / f"{name}-patched", source, ops, True),
-            CALLED: build(cc, dir_ / f"{name}-called", source, [*ops, "-DIDENT_CALLED"], True)}
+            CALLED: build(cc, dir_ / f"{name}-called", source, [*ops, "-DIDENT_CALLED"], True),
+            IN_PLACE: build(cc, dir_ / f"{name}-in-place", source, [*ops, "-DINLINE"], True)}
 
 
 def mmap_counts(programs, operations):

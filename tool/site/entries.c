@@ -136,7 +136,8 @@ static bool is_direct(const struct insn *in)
 static bool is_other_table(const char *name)
 {
 	static const char *const begin[] = {"__etch_", ".etch", ".orc", ".eh_frame", ".gcc_except_table", "__ex_table",
-	                                    ETCH_SEC_IMV, ETCH_SEC_PV, ETCH_SEC_NATIVE, ETCH_SEC_OBJECT};
+	                                    ETCH_SEC_IMV, ETCH_SEC_PV, ETCH_SEC_NATIVE, ETCH_SEC_INLINE,
+	                                    ETCH_SEC_OBJECT};
 	size_t i;
 
 	for (i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)

@@ -281,10 +281,11 @@ static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, 
 	return 0;
 }
 
-/* The tables of an earlier run refer to objects lawfully. */
+/* The tables of an earlier run, and those of pv_call_inline, refer to objects lawfully. */
 static bool is_table(const char *name)
 {
-	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ);
+	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
+	       !strcmp(name, ETCH_SEC_INLINE);
 }
 
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others)

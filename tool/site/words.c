@@ -120,7 +120,7 @@ static bool is_unwind_table(const char *name)
 static bool is_site_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
-	       !strcmp(name, ETCH_SEC_NATIVE);
+	       !strcmp(name, ETCH_SEC_NATIVE) || !strcmp(name, ETCH_SEC_INLINE);
 }
 
 /* Words of a file that is loaded where it was linked. */

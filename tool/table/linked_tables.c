@@ -158,6 +158,38 @@ static int natives_read(const struct elf_file *f, struct linked_tables *t, struc
 	return 0;
 }
 
+static int inlines_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
+{
+	uint32_t s = 0;
+	uint64_t i;
+
+	while ((s = elf_section_find(f, ETCH_SEC_INLINE, s + 1))) {
+		const struct elf_section *sec = &f->sections[s];
+		uint64_t n = sec->sh.sh_size / sizeof(struct etch_inline);
+		struct inline_row *p;
+
+		if (!sec->data)
+			continue;
+		if (sec->sh.sh_size % sizeof(struct etch_inline))
+			return error_set(e, "section " ETCH_SEC_INLINE ": size %" PRIu64 " is not a multiple of %zu",
+			                 sec->sh.sh_size, sizeof(struct etch_inline));
+		p = realloc(t->inlines, (t->inline_count + n + 1) * sizeof(*p));
+		if (!p)
+			return error_set(e, "out of memory");
+		t->inlines = p;
+		for (i = 0; i < n; i++) {
+			uint64_t at = sec->sh.sh_addr + i * sizeof(struct etch_inline);
+			struct etch_inline x;
+
+			memcpy(&x, sec->data + i * sizeof(x), sizeof(x));
+			t->inlines[t->inline_count++] = (struct inline_row){
+				etch_ref(at, x.site), etch_ref(at + offsetof(struct etch_inline, slot), x.slot),
+				etch_ref(at + offsetof(struct etch_inline, func), x.func)};
+		}
+	}
+	return 0;
+}
+
 static int obj_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
 {
 	const uint8_t *p = t->obj_room ? elf_at(f, t->obj_addr, t->obj_room * sizeof(struct etch_obj)) : NULL;
@@ -214,7 +246,8 @@ int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct
 		return -1;
 	if (sites_read(f, ETCH_SEC_IMV, t->imv_addr, t->imv_room, etch_imv_valid, &t->imv, &t->imv_count, e) ||
 	    sites_read(f, ETCH_SEC_PV, t->pv_addr, t->pv_room, etch_pv_valid, &t->pv, &t->pv_count, e) ||
-	    obj_read(f, t, e) || natives_read(f, t, e))
+	    obj_read(f, t, e) || natives_read(f, t, e) ||
+	    inlines_read(f, t, e))
 		return -1;
 	return !t->module_count && !t->imv_room && !t->pv_room && !t->obj_room;
 }
@@ -226,6 +259,7 @@ void linked_tables_free(struct linked_tables *t)
 	free(t->pv);
 	free(t->obj);
 	free(t->natives);
+	free(t->inlines);
 	memset(t, 0, sizeof(*t));
 }
 

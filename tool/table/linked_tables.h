@@ -34,6 +34,11 @@ struct native_row {
 	uint8_t len, flags;
 };
 
+/* An entry of __pv_inline. */
+struct inline_row {
+	uint64_t site, slot, func;
+};
+
 struct linked_tables {
 	uint64_t *modules; /* addresses of every copy of the descriptor */
 	size_t module_count;
@@ -44,6 +49,8 @@ struct linked_tables {
 	size_t obj_count;
 	struct native_row *natives; /* in the order of the file; never moved */
 	size_t native_count;
+	struct inline_row *inlines; /* likewise */
+	size_t inline_count;
 	uint64_t imv_addr, imv_room; /* the tables that count now; room in entries */
 	uint64_t pv_addr, pv_room;
 	uint64_t obj_addr, obj_room;

@@ -27,6 +27,7 @@ extern "C" {
 #define ETCH_SEC_IMV     "__imv"       /* struct etch_imv[] */
 #define ETCH_SEC_PV      "__pv_sites"  /* struct etch_imv[], of the forms of etch/pv_forms.h */
 #define ETCH_SEC_NATIVE  "__pv_native" /* struct etch_native[] */
+#define ETCH_SEC_INLINE  "__pv_inline" /* struct etch_inline[] */
 #define ETCH_SEC_OBJ     "__etch_obj"  /* struct etch_obj[] */
 #define ETCH_SEC_MODULE  "__etch_mod"  /* struct etch_module, one per translation unit, the first one counts */
 #define ETCH_SEC_NAMES   ".rodata.etch" /* NUL-terminated object names */
@@ -97,6 +98,20 @@ struct etch_native {
 	uint16_t zero;
 };
 
+/* ---- __pv_inline: cases that are compiled in place --------------------------- */
+
+/*
+ * A jump to where a slot is called, which does nothing while the slot holds `func`:
+ * the program goes on with what the compiler made of the same function there. The
+ * compiler writes the entry (pv_call_inline), the tool leaves it where it is. An entry
+ * whose code the linker has dropped refers to no code. 12 bytes, 4-byte aligned.
+ */
+struct etch_inline {
+	int32_t site; /* first byte of the jump, relative to &site */
+	int32_t slot; /* the function pointer, relative to &slot */
+	int32_t func; /* the function whose case is compiled in place, relative to &func */
+};
+
 /* ---- __etch_obj: etched objects, and what the tool saw done to them ------ */
 
 enum etch_obj_kind {
@@ -157,10 +172,12 @@ struct etch_module {
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_obj) == 16 &&
+static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 &&
+              sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 &&
               sizeof(struct etch_module) == 64, "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_obj) == 16 &&
+_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 &&
+              sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 &&
                sizeof(struct etch_module) == 64, "table layouts are fixed");
 #endif
 

@@ -304,6 +304,8 @@ struct etch_info {
 	unsigned long calls_indirect; /* of those, indirect now */
 	unsigned long calls_fixed;    /* of those: can never be patched live (they cross an 8-byte word) */
 	unsigned long sealed_objects; /* etched objects under etch_seal */
+	unsigned long calls_in_place; /* pv_call_inline: how many there are */
+	unsigned long calls_in_place_now; /* of those, a nop before the case compiled in place */
 };
 /* 0; ETCH_EINVAL; ETCH_EFORMAT where a malformed module is ignored (the counts
  * are those of all others). */
@@ -341,12 +343,16 @@ extern const char etch_pv_start_[] __asm__("__start___pv_sites") ETCH_HIDDEN_WEA
 extern const char etch_pv_stop_[] __asm__("__stop___pv_sites") ETCH_HIDDEN_WEAK_;
 extern const char etch_native_start_[] __asm__("__start___pv_native") ETCH_HIDDEN_WEAK_;
 extern const char etch_native_stop_[] __asm__("__stop___pv_native") ETCH_HIDDEN_WEAK_;
+extern const char etch_inline_start_[] __asm__("__start___pv_inline") ETCH_HIDDEN_WEAK_;
+extern const char etch_inline_stop_[] __asm__("__stop___pv_inline") ETCH_HIDDEN_WEAK_;
 /* Once more, for gcc 12 forgets the visibility of a weak declaration that it does not
  * see defined: a module without sites would then be given another module's table. */
 __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
         ".hidden __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
         ".weak __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native\n\t"
-        ".hidden __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native");
+        ".hidden __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native\n\t"
+        ".weak __start___pv_inline, __stop___pv_inline\n\t"
+        ".hidden __start___pv_inline, __stop___pv_inline");
 /* Bounds of the etched sections; null where the module has no such section. Through
  * the GOT, since they may be undefined, and marked lawful as in ETCH_ADDR: the
  * first object's address does not escape here. */
@@ -378,7 +384,8 @@ void etch_module_ctor_(void)
 		{etch_imv_start_, etch_imv_stop_}, {etch_obj_start_, etch_obj_stop_},
 		{ETCH_BOUND_("__start_etched"), ETCH_BOUND_("__stop_etched")},
 		{ETCH_BOUND_("__start_etched_imv"), ETCH_BOUND_("__stop_etched_imv")},
-		{etch_pv_start_, etch_pv_stop_}, {etch_native_start_, etch_native_stop_}};
+		{etch_pv_start_, etch_pv_stop_}, {etch_native_start_, etch_native_stop_},
+		{etch_inline_start_, etch_inline_stop_}};
 
 	etch_module_load_v2(&etch_module_, bounds, sizeof(bounds) / sizeof(bounds[0]));
 }

@@ -119,6 +119,45 @@ extern "C" {
 #define ETCH_PV_CALL_0_(ops, field) ((ops).field())
 #define ETCH_PV_CALL_N_(ops, field, ...) ((ops).field(__VA_ARGS__))
 
+/*
+ * pv_call_inline(ops, field, function, expression, arguments...): the same call, with the
+ * case of one function compiled in place: while ops.field is `function`, the expression
+ * is evaluated, and nothing else is executed but one nop.
+ *
+ *     #define pte_val(pte)   pv_call_inline(mmu, pte_val, pv_ident_64, (pte), (pte))
+ *     #define set_pte(p, v)  pv_call_inline(mmu, set_pte, native_set_pte, (void)(*(p) = (v)), (p), (v))
+ *     #define flush()        pv_call_inline(mmu, flush, pv_nop, (void)0)
+ *
+ * The expression must do what the function does, and have the type of the call. For
+ * calls that are too many to pay for moves of arguments and for the registers that any
+ * call may change. The compiler emits one jump of seven bytes to where the slot is
+ * called, inside one aligned word, and an entry of __pv_inline; unprocessed, that jump
+ * is taken. In position-independent code the ops object and the function must be static,
+ * hidden, or defined in the file (the compiler otherwise says that an asm operand does
+ * not match). clang++ -O0 takes functions only, not pv_nop and pv_ident.
+ */
+#ifdef __clang__
+#define ETCH_PV_COLD_
+#else
+#define ETCH_PV_COLD_ __attribute__((cold));
+#endif
+#define pv_call_inline(ops, field, function, expression, ...)                                       \
+	(__extension__({                                                                            \
+		__label__ etch_call_, etch_done_;                                                   \
+		int etch_i_;                                                                        \
+		__asm__ goto(".p2align 3,,6\n"                                                      \
+		             "771:\t.byte 0x3e, 0x2e, 0xe9\n\t.long %l[etch_call_] - (. + 4)\n\t"    \
+		             ".pushsection " ETCH_SEC_INLINE ",\"aR?\",@progbits\n\t.balign 4\n\t"   \
+		             ".long 771b - .\n\t.long %c0 - .\n\t.long %c1 - .\n\t.popsection"      \
+		             :: "i"(&(ops).field), "i"((__typeof__((ops).field))(function)) :: etch_call_); \
+		etch_i_ = 1;                                                                        \
+		goto etch_done_;                                                                    \
+	etch_call_: ETCH_PV_COLD_                                                                   \
+		etch_i_ = 0;                                                                        \
+	etch_done_:                                                                                 \
+		__builtin_expect(etch_i_, 1);                                                       \
+	}) ? (expression) : pv_call(ops, field, ##__VA_ARGS__))
+
 /* pv_set(ops.field, function): at all sites, or at none with an etch_error. */
 #define pv_set(slot, function) etch_set(&(slot), (function))
 

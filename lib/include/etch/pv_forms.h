@@ -267,6 +267,27 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 	return len;
 }
 
+/*
+ * Sites of __pv_inline: a jump with the prefixes 3e 2e, which nothing else emits, and a nop
+ * whose operand has the jump's displacement. Seven bytes in one aligned 8-byte word, of
+ * which the first three change.
+ */
+#define ETCH_INLINE_LEN 7u
+#define ETCH_INLINE_HEAD 3u
+static inline void etch_inline_head(int in_place, uint8_t out[3])
+{
+	out[0] = in_place ? 0x0f : 0x3e;
+	out[1] = in_place ? 0x1f : 0x2e;
+	out[2] = in_place ? 0x80 : 0xe9; /* nopl disp32(%rax); jmp rel32 */
+}
+/* 1 in place, 0 a jump, -1 neither. */
+static inline int etch_inline_state(const uint8_t *bytes)
+{
+	if (bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80)
+		return 1;
+	return bytes[0] == 0x3e && bytes[1] == 0x2e && bytes[2] == 0xe9 ? 0 : -1;
+}
+
 /* One record of __pv_native, by itself. A sequence of any length may be written down
  * (etch/pv.h has no way to tell); the tool checks, and so marks, the short ones. */
 static inline int etch_native_valid(const struct etch_native *x)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The first decoder: bytes -> struct insn, by Zydis. */
 #include "arch/x86/insn.h"
+#include "arch/x86/inline_jump.h"
 
 #include <Zydis/Zydis.h>
 #include <etch/pv_forms.h>
@@ -40,7 +41,7 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->flow = direct ? FLOW_CALL : FLOW_CALL_IND;
 		break;
 	case ZYDIS_CATEGORY_UNCOND_BR:
-		out->flow = direct ? FLOW_JUMP : FLOW_JUMP_IND;
+		out->flow = insn_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
 		break;
 	case ZYDIS_CATEGORY_COND_BR:
 		out->flow = FLOW_BRANCH;

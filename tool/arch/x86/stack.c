@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes -> struct step, by Zydis. */
 #include "arch/x86/stack.h"
+#include "arch/x86/inline_jump.h"
 
 #include <Zydis/Zydis.h>
 #include <pthread.h>
@@ -59,7 +60,7 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->flow = direct ? FLOW_CALL : FLOW_CALL_IND;
 		break;
 	case ZYDIS_CATEGORY_UNCOND_BR:
-		out->flow = direct ? FLOW_JUMP : FLOW_JUMP_IND;
+		out->flow = insn_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
 		break;
 	case ZYDIS_CATEGORY_COND_BR: /* xend too, for Zydis */
 		out->flow = direct ? FLOW_BRANCH : FLOW_NEXT;
@@ -373,7 +374,8 @@ static uint32_t form_key(const ZydisDecodedInstruction *z)
 	unsigned prefix = 0, w, l = 0, rm = 0, i;
 
 	if ((!legacy && z->encoding != ZYDIS_INSTRUCTION_ENCODING_VEX) || z->opcode_map > 3 ||
-	    (legacy && z->opcode_map == 0 && z->opcode >= 0xa0 && z->opcode <= 0xa3)) /* 64-bit addresses */
+	    (legacy && z->opcode_map == 0 && z->opcode >= 0xa0 && z->opcode <= 0xa3) || /* 64-bit addresses */
+	    insn_is_inline_jump(z))
 		return 0;
 	for (i = 0; i < z->raw.prefix_count; i++)
 		switch (z->raw.prefixes[i].value) {
