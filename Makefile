@@ -76,7 +76,7 @@ test: deps	## all tests; a subset with T=tests/test_x.py or T='tests -k name'
 
 demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@$(PYTHON) scripts/demo/demo.py
+	@B=$(B) $(PYTHON) scripts/demo/demo.py
 
 bench: deps	## the benchmarks as tables; a part with PARTS=cycles (see scripts/bench/run --help)
 	@$(MAKE) --no-print-directory -j$(JOBS) all
