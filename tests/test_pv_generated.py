@@ -70,7 +70,7 @@ def calls_of(flow, file):
 BUILDS = [(cc, level, mode) for cc in CCS for level in LEVELS for mode in MODES if (cc, level) != ("clang", "-Og")]
 
 
-@pytest.mark.parametrize("cc,level,mode", BUILDS, ids=" ".join)
+@pytest.mark.parametrize("cc,level,mode", BUILDS)
 def test_same_output(tmp_path, build, cc, level, mode):
     flow = Flow(tmp_path, build, cc)
     number = seed(cc, level, mode)
