@@ -57,6 +57,7 @@
  *  - With -flto such assembly is part of the first partition only: link with
  *    -flto-partition=one. With clang -flto, tell the options above to the linker:
  *    -Wl,-mllvm,-x86-align-branch-boundary=8,-mllvm,-x86-align-branch=indirect+call
+ *    The object step sees no code there; the link step does all.
  *  - With -masm=intel calls through a register are not aligned.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(ETCH_PV_NO_ALIGN)
@@ -245,7 +246,7 @@ extern "C++" {
  * it saves the registers of a variadic one. */
 #define ETCH_PV_BODY_(function, code) { __asm__(code); }
 #define ETCH_PV_NAKED_                                                                       \
-	__attribute__((naked, optimize("O1"), no_instrument_function,                         \
+	__attribute__((naked, optimize("O1"), no_instrument_function,                        \
 	               patchable_function_entry(0, 0) ETCH_PV_NAKED_11_ ETCH_PV_NAKED_12_))
 #if __GNUC__ >= 11
 #define ETCH_PV_NAKED_11_ , no_stack_protector, no_profile_instrument_function
