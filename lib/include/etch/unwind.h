@@ -176,7 +176,8 @@ int etch_unwind_sidecars(const char *directory);
 /*
  * With `on`, nothing that was found readable in one call is trusted in the next: a
  * system call a page and walk. For programs that unmap stacks of coroutines and map
- * smaller ones in their place. Returns what it was.
+ * smaller ones in their place, and have not called etch_fault_init() (etch/extable.h),
+ * after which a page that is gone ends the trace. Returns what it was.
  */
 int etch_unwind_strict(int on);
 
