@@ -61,14 +61,17 @@
  *  - With -masm=intel calls through a register are not aligned.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(ETCH_PV_NO_ALIGN)
-/* {load}, which says nothing about a call, keeps the macro from calling itself. */
+/* {load}, which says nothing about a call, keeps the macro from calling itself. The
+ * alignment, exact for the usual six bytes, makes one long nop of what would be five. */
 #define ETCH_PV_ALIGN_(instruction)                  \
 	".macro " instruction " etch_t:vararg\n\t"   \
 	".irpc etch_c,\\etch_t\n\t"                  \
 	".ifc \\etch_c,*\n\t"                        \
+	".p2align 3,,5\n\t"                         \
 	".bundle_align_mode 3\n\t"                   \
 	".endif\n\t"                                 \
 	".ifc \\etch_c,[\n\t"                        \
+	".p2align 3,,5\n\t"                         \
 	".bundle_align_mode 3\n\t"                   \
 	".endif\n\t"                                 \
 	".exitm\n\t"                                 \
