@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <etch/copy.h>
 #include <etch/extable.h>
@@ -26,6 +27,7 @@ copy_fn etch_copy_nt_sse2, etch_copy_nt_avx2, etch_copy_nt_avx512;
 #define HAS_AVX2   1u
 #define HAS_AVX512 2u
 #define HAS_ERMS   4u
+#define HAS_CHEAP_ZMM 8u
 
 struct variant {
 	const char *name;
@@ -33,7 +35,7 @@ struct variant {
 	copy_fn *copy, *nt;
 };
 
-/* The best last. */
+/* The best last, but where zmm is cheap: then the last avx512. */
 static const struct variant variants[] = {
 	{"sse2", 0, etch_copy_sse2, etch_copy_nt_sse2},
 	{"sse2+erms", HAS_ERMS, etch_copy_erms, etch_copy_nt_sse2},
@@ -72,6 +74,10 @@ static unsigned cpu_has(void)
 		has |= HAS_AVX2;
 	if ((b & (1u << 16)) && (b & (1u << 30)) && (b & (1u << 31)) && (low & 0xe6) == 0xe6)
 		has |= HAS_AVX512;
+	/* Processors that have AVX512 and AVX-VNNI (leaf 7, 1: eax 4) do not lower their
+	 * frequency for loads and stores of zmm; glibc tells them by the same bit. */
+	if ((has & HAS_AVX512) && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 4)))
+		has |= HAS_CHEAP_ZMM;
 	return has;
 }
 
@@ -96,11 +102,16 @@ ETCH_API int etch_copy_use(const char *name)
 	return -1;
 }
 
-/* Bytes of the largest cache: cpuid leaf 4 (Intel), 0x8000001d (AMD); 0 = not said. */
+/*
+ * Bytes of the largest cache that are one processor's share: cpuid leaf 4 (Intel),
+ * 0x8000001d (AMD); 0 = not said. Shared by at most as many as eax 25:14 + 1, and by no
+ * more than there are: a virtual machine may show the whole cache of its host.
+ */
 static size_t last_level(void)
 {
 	unsigned a, b, c, d, leaf = 4;
-	size_t most = 0, size;
+	size_t most = 0, size, share = 1;
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (__get_cpuid_max(0x80000000, NULL) >= 0x8000001d && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 22)))
 		leaf = 0x8000001d;
@@ -113,9 +124,14 @@ static size_t last_level(void)
 		if ((a & 31) == 2)
 			continue; /* instructions */
 		size = ((size_t)(b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((size_t)c + 1);
-		most = size > most ? size : most;
+		if (size >= most) {
+			most = size;
+			share = (size_t)(a >> 14 & 4095) + 1;
+		}
 	}
-	return most;
+	if (online > 0 && share > (size_t)online)
+		share = (size_t)online;
+	return most / share;
 }
 
 static size_t threshold_of(size_t bytes)
@@ -130,7 +146,8 @@ __attribute__((constructor(101))) static void copy_init(void)
 	const char *said = getenv("ETCH_COPY_THRESHOLD");
 
 	for (size_t i = 0; i < VARIANTS; i++)
-		if (!(variants[i].needs & ~has))
+		if (!(variants[i].needs & ~has) &&
+		    !((has & HAS_CHEAP_ZMM) && (chosen->needs & HAS_AVX512) && !(variants[i].needs & HAS_AVX512)))
 			choose(&variants[i]);
 	if (cache)
 		threshold = threshold_of(cache / 4 * 3);

@@ -27,8 +27,10 @@
 	ETCH_EX_PLAIN 9b, 99f
 .endm
 
+/* After ymm0 to ymm15 (SDM vol. 1, 14.8.2, "mixing"). The zmm20 to zmm23 of the avx512
+ * variants have no such effect. */
 .macro VZERO size
-	.if \size > 16
+	.if \size == 32
 	vzeroupper
 	.endif
 .endm
@@ -104,8 +106,32 @@
 	ret
 .endm
 
+/* A block of 4v bytes, at an offset. */
+.macro BLOCK v, r, off
+	LOAD \v, \off(%rsi), %\r\()0
+	LOAD \v, \v+\off(%rsi), %\r\()1
+	LOAD \v, 2*\v+\off(%rsi), %\r\()2
+	LOAD \v, 3*\v+\off(%rsi), %\r\()3
+	LOAD \v, %\r\()0, \off(%rdi)
+	LOAD \v, %\r\()1, \v+\off(%rdi)
+	LOAD \v, %\r\()2, 2*\v+\off(%rdi)
+	LOAD \v, %\r\()3, 3*\v+\off(%rdi)
+.endm
+
+/* The last 4v bytes, of which the first may have been copied before. */
+.macro LAST v, r
+	LOAD \v, -4*\v(%rsi,%rdx), %\r\()0
+	LOAD \v, -3*\v(%rsi,%rdx), %\r\()1
+	LOAD \v, -2*\v(%rsi,%rdx), %\r\()2
+	LOAD \v, -\v(%rsi,%rdx), %\r\()3
+	LOAD \v, %\r\()0, -4*\v(%rdi,%rdx)
+	LOAD \v, %\r\()1, -3*\v(%rdi,%rdx)
+	LOAD \v, %\r\()2, -2*\v(%rdi,%rdx)
+	LOAD \v, %\r\()3, -\v(%rdi,%rdx)
+.endm
+
 /*
- * v: bytes of a vector register r. rep: from this many bytes on by rep movsb, 0 = never
+ * v: bytes of a vector register, r with 0 to 3 behind it its name. rep: from this many bytes on by rep movsb, 0 = never
  * (ERMS, Intel Optimization Reference Manual, "enhanced rep movsb").
  */
 .macro COPY name, v, r, rep
@@ -116,29 +142,41 @@
 \name:
 	.cfi_startproc
 	endbr64
-	cmp	$16, %rdx
-	jae	2f
-	TAIL_SMALL
-2:
-	.if \v > 16
-	cmp	$32, %rdx
-	jae	3f
-	TWO 16, xmm
-3:
-	.endif
-	.if \v > 32
-	cmp	$64, %rdx
-	jae	4f
-	TWO 32, ymm
-4:
-	.endif
+	cmp	$\v, %rdx
+	jb	1f
 	cmp	$2*\v, %rdx
 	ja	5f
 	TWO \v, \r
+	.p2align 4
 5:	cmp	$4*\v, %rdx
 	ja	6f
 	FOUR \v, \r
-6:
+	.p2align 4
+6:	cmp	$8*\v, %rdx
+	ja	7f
+	/* Two blocks: the bytes of the first are copied, though the registers say not. */
+	BLOCK \v, \r, 0
+	LAST \v, \r
+	xor	%eax, %eax
+	VZERO \v
+	ret
+	/* Less than a vector. */
+	.p2align 4
+1:	cmp	$16, %edx
+	jb	2f
+	.if \v > 32
+	cmp	$32, %edx
+	jb	3f
+	TWO 32, ymm
+3:
+	.endif
+	.if \v > 16
+	TWO 16, xmm
+	.endif
+2:	TAIL_SMALL
+
+	.p2align 4
+7:
 	.if \rep
 	cmp	$\rep, %rdx
 	jae	8f
@@ -152,30 +190,21 @@
 	add	%rax, %rdi
 	add	%rax, %rsi
 	sub	%rax, %rdx
-	.p2align 4
-7:	cmp	$4*\v, %rdx
-	jbe	71f
-	LOAD \v, (%rsi), %\r\()0
-	LOAD \v, \v(%rsi), %\r\()1
-	LOAD \v, 2*\v(%rsi), %\r\()2
-	LOAD \v, 3*\v(%rsi), %\r\()3
-	LOAD \v, %\r\()0, (%rdi)
-	LOAD \v, %\r\()1, \v(%rdi)
-	LOAD \v, %\r\()2, 2*\v(%rdi)
-	LOAD \v, %\r\()3, 3*\v(%rdi)
-	add	$4*\v, %rsi
-	add	$4*\v, %rdi
-	sub	$4*\v, %rdx
-	jmp	7b
-	/* The last 4v bytes, of which the first may have been copied before. */
-71:	LOAD \v, -4*\v(%rsi,%rdx), %\r\()0
-	LOAD \v, -3*\v(%rsi,%rdx), %\r\()1
-	LOAD \v, -2*\v(%rsi,%rdx), %\r\()2
-	LOAD \v, -\v(%rsi,%rdx), %\r\()3
-	LOAD \v, %\r\()0, -4*\v(%rdi,%rdx)
-	LOAD \v, %\r\()1, -3*\v(%rdi,%rdx)
-	LOAD \v, %\r\()2, -2*\v(%rdi,%rdx)
-	LOAD \v, %\r\()3, -\v(%rdi,%rdx)
+	cmp	$8*\v, %rdx
+	jbe	72f
+	.p2align 5
+71:	BLOCK \v, \r, 0
+	BLOCK \v, \r, 4*\v
+	add	$8*\v, %rsi
+	add	$8*\v, %rdi
+	sub	$8*\v, %rdx
+	cmp	$8*\v, %rdx
+	ja	71b
+72:	cmp	$4*\v, %rdx
+	jbe	73f
+	BLOCK \v, \r, 0
+73:	/* With what an earlier block had: at least 4v bytes lie before the end. */
+	LAST \v, \r
 	xor	%eax, %eax
 	VZERO \v
 	ret
@@ -190,7 +219,9 @@
 99:	mov	%rdx, %rcx
 9:	rep movsb
 98:	mov	%rcx, %rax
-	VZERO \v
+	.if \v > 16 /* avx512 too: 32 to 63 bytes go by ymm0 */
+	vzeroupper
+	.endif
 	ret
 	ETCH_EX_PLAIN 9b, 98b
 	.cfi_endproc
@@ -199,10 +230,10 @@
 
 	COPY	etch_copy_sse2, 16, xmm, 0
 	COPY	etch_copy_avx2, 32, ymm, 0
-	COPY	etch_copy_avx512, 64, zmm, 0
+	COPY	etch_copy_avx512, 64, zmm2, 0
 	COPY	etch_copy_erms, 16, xmm, 2048
-	COPY	etch_copy_avx2_erms, 32, ymm, 2048
-	COPY	etch_copy_avx512_erms, 64, zmm, 2048
+	COPY	etch_copy_avx2_erms, 32, ymm, 4096
+	COPY	etch_copy_avx512_erms, 64, zmm2, 16384
 
 .macro NTSTORE size, at:vararg
 	.if \size > 16
@@ -280,6 +311,6 @@
 
 	COPY_NT	etch_copy_nt_sse2, 16, xmm, etch_copy_sse2
 	COPY_NT	etch_copy_nt_avx2, 32, ymm, etch_copy_avx2
-	COPY_NT	etch_copy_nt_avx512, 64, zmm, etch_copy_avx512
+	COPY_NT	etch_copy_nt_avx512, 64, zmm2, etch_copy_avx512
 
 	.section .note.GNU-stack, "", @progbits

@@ -60,7 +60,7 @@ size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_how how);
 
 /*
  * The size in bytes from which ETCH_COPY_AUTO goes around the cache. At first three
- * quarters of the last-level cache, or what the environment variable
+ * quarters of the last-level cache divided by the processors that share it, or what the environment variable
  * ETCH_COPY_THRESHOLD says (bytes; 0 = never); never less than 64 KiB. Setting 0 means
  * never. Returns the one before.
  */
