@@ -233,7 +233,7 @@
 	COPY	etch_copy_avx512, 64, zmm2, 0
 	COPY	etch_copy_erms, 16, xmm, 2048
 	COPY	etch_copy_avx2_erms, 32, ymm, 4096
-	COPY	etch_copy_avx512_erms, 64, zmm2, 16384
+	COPY	etch_copy_avx512_erms, 64, zmm2, 8192
 
 .macro NTSTORE size, at:vararg
 	.if \size > 16

@@ -284,7 +284,9 @@ int main(int argc, char **argv)
 	printf("# clock_cost\t%lld\n", (long long)clock_cost);
 	for (unsigned r = 0; r < rounds; r++)
 		for (int c = 0; c < argc - 4; c++) {
-			const char *name = argv[4 + (c + (int)r) % (argc - 4)];
+			/* Every second round backwards: none always follows the same. */
+			int turn = (c + (int)r) % (argc - 4);
+			const char *name = argv[r & 1 ? argc - 1 - turn : 4 + turn];
 			double t, copy = 0;
 			size_t k = 0;
 

@@ -217,8 +217,9 @@ static int throughput(unsigned rounds, size_t largest)
 	fill(src, 1 << 20, 9);
 	bench_pin(bench_cpu(0));
 	printf("# ticks_per_ns\t%f\tthreshold\t%zu\n", bench_ticks_per_ns(), etch_copy_threshold());
-	for (size_t n = 512; n <= largest; n = n == 64 << 20 ? n * 4 : n * (n < 2048 ? 2 : 4)) {
-		unsigned turns = n <= 256 << 10 ? rounds : n <= 4 << 20 ? (rounds + 1) / 2 : (rounds + 5) / 6;
+	for (size_t n = 512; n <= largest; n *= n < 4096 ? 2 : 4) {
+		unsigned turns = n <= 256 << 10 ? rounds : n <= 4 << 20 ? (rounds + 1) / 2
+				 : n <= 16 << 20 ? (rounds + 3) / 4 : (rounds + 7) / 8;
 
 		for (unsigned r = 0; r < turns; r++)
 			for (unsigned s = 0; s < STATES; s++) {
