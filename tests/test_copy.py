@@ -56,6 +56,11 @@ def test_model_under_sanitizers(program):
     assert int(runs(program("model", "asan"), "sse2+erms", "src", "64", env=asan_env())) > 200000
 
 
+@pytest.mark.parametrize("variant", ["sse2", "avx2", "avx512"])
+def test_pages_side_by_side(program, variant):
+    assert int(runs(program("pages"), variant)) > 900
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_case(program, case):
     assert runs(program("edge"), case).endswith("done\n")
