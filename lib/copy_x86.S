@@ -118,6 +118,14 @@
 	LOAD \v, %\r\()3, 3*\v+\off(%rdi)
 .endm
 
+/* What was stored is copied from here on: should another thread take src away now, the
+ * residue does not count it again. */
+.macro MOVE_ON by
+	add	$\by, %rsi
+	add	$\by, %rdi
+	sub	$\by, %rdx
+.endm
+
 /* The last 4v bytes, of which the first may have been copied before. */
 .macro LAST v, r
 	LOAD \v, -4*\v(%rsi,%rdx), %\r\()0
@@ -154,8 +162,8 @@
 	.p2align 4
 6:	cmp	$8*\v, %rdx
 	ja	7f
-	/* Two blocks: the bytes of the first are copied, though the registers say not. */
 	BLOCK \v, \r, 0
+	MOVE_ON 4*\v
 	LAST \v, \r
 	xor	%eax, %eax
 	VZERO \v
@@ -194,15 +202,15 @@
 	jbe	72f
 	.p2align 5
 71:	BLOCK \v, \r, 0
-	BLOCK \v, \r, 4*\v
-	add	$8*\v, %rsi
-	add	$8*\v, %rdi
-	sub	$8*\v, %rdx
+	MOVE_ON 4*\v
+	BLOCK \v, \r, 0
+	MOVE_ON 4*\v
 	cmp	$8*\v, %rdx
 	ja	71b
 72:	cmp	$4*\v, %rdx
 	jbe	73f
 	BLOCK \v, \r, 0
+	MOVE_ON 4*\v
 73:	/* With what an earlier block had: at least 4v bytes lie before the end. */
 	LAST \v, \r
 	xor	%eax, %eax
