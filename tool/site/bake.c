@@ -187,22 +187,6 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		s->objects.list[i].unarmed = "defined in another module: decided when that is loaded";
 }
 
-/* Does the dynamic linker write any of these bytes before the program starts? */
-static bool is_relocated(const struct scan *s, uint64_t addr, unsigned size)
-{
-	size_t lo = 0, hi = s->relocated_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->relocated[mid] + 8 <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < s->relocated_count && s->relocated[lo] < addr + size;
-}
-
 bool site_is_live(const struct scan *s, const struct site *site, const char **why)
 {
 	*why = NULL;
@@ -223,7 +207,7 @@ static unsigned imm_image(const struct scan *s, const struct site *site, const s
 	uint64_t from = s->objects.list[site->object].addr + (uint64_t)site->off;
 	uint8_t value[8];
 
-	return !is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
+	return !scan_is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
 	       ? etch_form_imm(&site->entry, value, imm) : 0;
 }
 

@@ -76,22 +76,6 @@ static void sequence_text(const uint8_t *bytes, unsigned len, char *out, size_t 
 	}
 }
 
-/* Does the dynamic linker write a word that overlaps [addr, addr + size)? */
-static bool is_relocated(const struct scan *s, uint64_t addr, uint64_t size)
-{
-	size_t lo = 0, hi = s->relocated_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->relocated[mid] + 8 <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < s->relocated_count && s->relocated[lo] < addr + size;
-}
-
 static int record_judge(struct scan *s, const struct elf_file *f, const struct etch_native *x, const struct place *func,
                         const struct place *code, struct native *out)
 {
@@ -115,7 +99,7 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 	body = code_at(f, &at, (uint64_t)x->len + 1);
 	if (!body || memcmp(body, bytes, x->len) || body[x->len] != 0xc3)
 		why = "its function is not the sequence and a return";
-	if (!why && is_relocated(s, code->addr, x->len))
+	if (!why && scan_is_relocated(s, code->addr, x->len))
 		why = "the dynamic linker changes it";
 	if (!why)
 		why = insn_native_check(bytes, x->len, &one);

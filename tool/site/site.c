@@ -175,6 +175,21 @@ void scan_sites_sort(struct scan *s)
 	}
 }
 
+bool scan_is_relocated(const struct scan *s, uint64_t addr, uint64_t size)
+{
+	size_t lo = 0, hi = s->relocated_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->relocated[mid] + 8 <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->relocated_count && s->relocated[lo] < addr + size;
+}
+
 void scan_free(struct scan *s)
 {
 	size_t i;

@@ -115,6 +115,8 @@ int scan_defined_names(const struct elf_file *f, struct name_set *out, struct er
  */
 struct linked_tables;
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now);
+/* Linked: does the dynamic linker write any of these bytes before the program starts? */
+bool scan_is_relocated(const struct scan *s, uint64_t addr, uint64_t size);
 void scan_free(struct scan *s);
 
 /* ---- for the two scanners ------------------------------------------------ */
