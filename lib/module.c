@@ -700,14 +700,6 @@ static void plan_late_calls(struct txn *t, const struct module *m)
 	}
 }
 
-/* Calls in place, likewise; the link step's are as they should be. */
-static void plan_late_inlines(struct txn *t, const struct module *m)
-{
-	for (size_t i = 0; m->inline_count && i < m->object_count; i++)
-		if (m->object[i].flags & OBJECT_ARMED)
-			txn_plan_inlines(t, m, m->object[i].addr, m->object[i].addr + m->object[i].size, PLAN_ARM);
-}
-
 /* An armed object that a module with a fact about it has met: loads again. */
 static void object_disarm(struct module *owner, struct object *o)
 {
@@ -774,8 +766,9 @@ static void module_start(struct module *m)
 		plan_far_sites_to(&t, m);
 		plan_far_sites(&t, m);
 		plan_late_calls(&t, m);
+		/* Calls in place, likewise: those of armed objects. */
 		if (inlines_ok(m))
-			plan_late_inlines(&t, m);
+			txn_plan_inlines(&t, m, 0, UINT64_MAX, PLAN_SET);
 		if (sync_available() && !txn_commit(&t))
 			module_patched += t.text.count;
 	} else {

@@ -110,6 +110,8 @@ int main(int argc, char **argv)
 	show("released");
 	etch_sync(&ops, sizeof(ops));
 	show("synced");
+	etch_info(&info);
+	fprintf(stderr, "at last %lu\\n", info.calls_in_place_now);
 	if (n) {
 		unsigned long wrong[2] = {0, 0};
 		pthread_t t[2];
@@ -182,7 +184,8 @@ def test_runs(mode, steps):
         assert {s["length"] for s in sites} == {7}
     p = run([out])
     assert p.stdout == expected()
-    now, of = map(int, re.fullmatch(r"in place (\d+) of (\d+)\n", p.stderr).groups())
+    now, of, last = map(int, re.fullmatch(r"in place (\d+) of (\d+)\nat last (\d+)\n", p.stderr).groups())
+    assert last == (0 if steps == "none" else of)  # made nops again by libetch
     assert of >= 6 and now == (of if steps in ("link", "both") else 0)
 
 
