@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect: what is in a file, and why. */
 #include "command.h"
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 #include <getopt.h>
 #include <stdio.h>

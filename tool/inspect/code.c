@@ -4,7 +4,7 @@
 #include "arch/x86/insn.h"
 #include "code/func.h"
 #include "elf/lines.h"
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 #include <inttypes.h>
 #include <stdio.h>

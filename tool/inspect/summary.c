@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect summary: how many sites, what is armed, what stayed a load or an indirect
  * call and why; how large the unwind table is and what it covers. */
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect tables: the entries of __imv, __pv_sites, __etch_obj, __pv_native and
  * __ex_table of a linked file. */
-#include "inspect.h"
+#include "inspect/inspect.h"
 #include "site/in_place.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The unwind rows of a file, and the places in it that people name. */
-#include "inspect.h"
+#include "inspect/inspect.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect orc: the unwind rows of a file. Large files have millions: rows are
  * printed as they come, and not collected in a listing first. */
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* etch inspect sites: each instruction that touches an etched object. */
 #include "arch/x86/insn.h"
 #include "elf/lines.h"
-#include "inspect.h"
+#include "inspect/inspect.h"
 #include "site/in_place.h"
 #include "site/linked.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A file as a developer wants to see it: opened, its tables read, its sites found. */
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 #include "arch/x86/insn.h"
 #include "site/in_place.h"
