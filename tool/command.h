@@ -17,5 +17,6 @@ struct command {
 
 int cmd_rewrite(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_check(int argc, char **argv);
 
 #endif

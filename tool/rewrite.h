@@ -50,9 +50,9 @@ void rewrite_result_free(struct rewrite_result *r);
 
 /* Is there an exception table? Checks it; sorts it, in f's own bytes, in a linked file. */
 bool rewrite_has_ex(const struct elf_file *f);
-int rewrite_ex(struct elf_file *f, struct ex_findings *findings, struct rewrite_result *out, struct error *e);
+int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);
 /* What it found becomes findings of s: once s has been scanned for. */
-int rewrite_ex_say(struct scan *s, const struct ex_findings *x);
+int rewrite_ex_say(struct scan *s, struct findings *x);
 
 /* Findings to standard error, one line each; those of unwind rows cut off after some
  * unless `all`. Returns how many there are. */

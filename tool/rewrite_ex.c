@@ -2,21 +2,15 @@
 /* The exception table of a file: checked, and in a linked file sorted. */
 #include "rewrite.h"
 
-#include <stdlib.h>
 
-int rewrite_ex_say(struct scan *s, const struct ex_findings *x)
+int rewrite_ex_say(struct scan *s, struct findings *x)
 {
-	size_t i;
-
-	for (i = 0; i < x->count; i++)
-		if (scan_finding_add(s, x->list[i].id, x->list[i].section, x->list[i].addr, "%s", x->list[i].text))
-			return -1;
-	return 0;
+	return findings_take(&s->findings, x) ? 0 : error_set(&s->error, "out of memory");
 }
 
 bool rewrite_has_ex(const struct elf_file *f) { return elf_section_find(f, ETCH_SEC_EXTABLE, 1) != 0; }
 
-int rewrite_ex(struct elf_file *f, struct ex_findings *findings, struct rewrite_result *out, struct error *e)
+int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e)
 {
 	struct code_space space = {0};
 	struct fixups x = {0};

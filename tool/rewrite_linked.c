@@ -256,7 +256,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 {
 	bool want = o->imv || o->pv, sites, classic, ex = o->ex && rewrite_has_ex(f);
 	struct linked_unwind unwind = {0};
-	struct ex_findings faults = {0};
+	struct findings faults = {0};
 	struct linked_rows rows = {0};
 	struct linked_tables now;
 	uint8_t *before = NULL, *was;
@@ -331,7 +331,7 @@ out:
 	linked_tables_free(&now);
 	linked_unwind_free(&unwind);
 	linked_rows_free(&rows);
-	free(faults.list);
+	findings_free(&faults);
 	free(before);
 	return err;
 }

@@ -161,7 +161,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 {
 	struct object_tables tables = {.imv = o->imv, .pv = o->pv};
 	struct object_orc orc = {0};
-	struct ex_findings faults = {0};
+	struct findings faults = {0};
 	struct new_section *all = NULL;
 	bool *emptied = calloc(f->section_count, sizeof(*emptied));
 	int err = -1, sites_same = 1, orc_same = 1, flagged = 0;
@@ -218,7 +218,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 out:
 	object_tables_free(&tables);
 	object_orc_free(&orc);
-	free(faults.list);
+	findings_free(&faults);
 	free(all);
 	free(emptied);
 	return err;

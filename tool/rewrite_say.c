@@ -10,78 +10,62 @@
 #define FINDINGS_NEAR 64  /* bytes between findings that share a line */
 
 /* One line each: FILE: ID: function+offset (source line): what. */
-static void say_finding(const char *path, struct lines *lines, const char *id, uint32_t section, uint64_t addr,
-                        const char *where, const char *text)
+static void say_finding(const char *path, const struct elf_file *f, struct lines *lines, const struct finding *x,
+                        const char *text)
 {
-	char source[256] = "-";
+	char source[256] = "-", where[256];
 
-	if (section)
-		lines_find(lines, section, addr, source, sizeof(source));
+	elf_describe(f, x->section, x->addr, where, sizeof(where));
+	if (x->section)
+		lines_find(lines, x->section, x->addr, source, sizeof(source));
 	fprintf(stderr, source[0] == '-' ? "etch: %s: %s: %s%.0s: %s\n" : "etch: %s: %s: %s (%s): %s\n",
-	        path, id, where, source, text);
-}
-
-static void finding_place(const struct elf_file *f, const struct frames *fr, uint64_t addr, uint32_t *section,
-                          uint64_t *at, char *where, size_t size)
-{
-	const struct code_section *c = space_at(&fr->space, addr);
-
-	*section = c ? c->section : 0;
-	*at = c && elf_is_object(f) ? addr - c->addr : addr;
-	elf_describe(f, *section, *at, where, size);
+	        path, x->id, where, source, text);
 }
 
 /* Places one behind the other of which the same is to be said share a line. */
-static size_t finding_run(const struct frames *fr, size_t first)
+static size_t finding_run(const struct findings *l, size_t first)
 {
-	const struct frames_finding *x = &fr->findings[first];
+	const struct finding *x = &l->list[first];
 	size_t n = 1;
 
-	while (first + n < fr->finding_count && x[n].addr - x[n - 1].addr <= FINDINGS_NEAR && !strcmp(x->id, x[n].id) &&
-	       !strcmp(x->text, x[n].text))
+	while (first + n < l->count && x[n].section == x->section && x[n].addr - x[n - 1].addr <= FINDINGS_NEAR &&
+	       !strcmp(x->id, x[n].id) && !strcmp(x->text, x[n].text))
 		n++;
 	return n;
 }
 
-static void say_frames(const char *path, const struct elf_file *f, const struct frames *fr, struct lines *lines,
+static void say_frames(const char *path, const struct elf_file *f, const struct findings *l, struct lines *lines,
                        bool all)
 {
 	size_t shown = 0, i = 0, n;
 
-	for (; i < fr->finding_count && (all || shown < FINDINGS_SHOWN); i += n, shown++) {
-		const struct frames_finding *x = &fr->findings[i];
-		char where[256], last[256], text[600];
-		uint32_t section;
-		uint64_t at;
+	for (; i < l->count && (all || shown < FINDINGS_SHOWN); i += n, shown++) {
+		const struct finding *x = &l->list[i];
+		char last[256], text[800];
 
-		n = finding_run(fr, i);
+		n = finding_run(l, i);
 		snprintf(text, sizeof(text), "%s", x->text);
 		if (n > 1) {
-			finding_place(f, fr, x[n - 1].addr, &section, &at, last, sizeof(last));
-			snprintf(text, sizeof(text), "%s (%zu places up to %s)", x->text, n, last);
+			elf_describe(f, x[n - 1].section, x[n - 1].addr, last, sizeof(last));
+			snprintf(text, sizeof(text), "%.500s (%zu places up to %s)", x->text, n, last);
 		}
-		finding_place(f, fr, x->addr, &section, &at, where, sizeof(where));
-		say_finding(path, lines, x->id, section, at, where, text);
+		say_finding(path, f, lines, x, text);
 	}
-	if (i < fr->finding_count)
-		fprintf(stderr, "etch: %s: note: %zu more findings about unwind rows; -v shows them\n", path,
-		        fr->finding_count - i);
+	if (i < l->count)
+		fprintf(stderr, "etch: %s: note: %zu more findings about unwind rows; -v shows them\n", path, l->count - i);
 }
 
 size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
                             bool all)
 {
-	struct lines *lines = s->finding_count + fr->finding_count ? lines_open(f) : NULL;
-	size_t i;
+	size_t count = s->findings.count + fr->findings.count, i;
+	struct lines *lines = count ? lines_open(f) : NULL;
 
-	for (i = 0; i < s->finding_count; i++) {
-		const struct finding *x = &s->findings[i];
-
-		say_finding(path, lines, x->id, x->section, x->addr, x->where, x->text);
-	}
-	say_frames(path, f, fr, lines, all);
+	for (i = 0; i < s->findings.count; i++)
+		say_finding(path, f, lines, &s->findings.list[i], s->findings.list[i].text);
+	say_frames(path, f, &fr->findings, lines, all);
 	lines_close(lines);
-	return s->finding_count + fr->finding_count;
+	return count;
 }
 
 /* Calls through ops objects, where there are any. */

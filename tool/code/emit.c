@@ -30,24 +30,10 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 	e->rows[e->count++].source = (uint8_t)source;
 }
 
-static void finding_push(struct emit *e, const char *id, uint64_t addr, const char *format, const char *what)
-{
-	struct frames_finding *x;
-
-	if (!room_make(&e->findings, &e->finding_room, e->finding_count, sizeof(*e->findings))) {
-		e->failed = true;
-		return;
-	}
-	x = &e->findings[e->finding_count++];
-	memset(x, 0, sizeof(*x));
-	x->id = id;
-	x->addr = addr;
-	snprintf(x->text, sizeof(x->text), format, what);
-}
-
 static void disagreement_push(struct emit *e, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
 {
-	char text[200], a[32], b[32], c[32], d[32];
+	struct finding *f;
+	char a[32], b[32], c[32], d[32];
 
 	if (e->silent)
 		return;
@@ -56,8 +42,10 @@ static void disagreement_push(struct emit *e, uint64_t addr, const struct etch_r
 	rule_bp_text(code, b, sizeof(b));
 	rule_cfa_text(cfi, c, sizeof(c));
 	rule_bp_text(cfi, d, sizeof(d));
-	snprintf(text, sizeof(text), ".eh_frame says CFA %s, rbp %s; the code has CFA %s, rbp %s", c, d, a, b);
-	finding_push(e, "ETCH-C001", addr, "%s", text);
+	f = finding_add(&e->findings, "ETCH-C001", 0, addr, ".eh_frame says CFA %s, rbp %s; the code has CFA %s, rbp %s", c,
+	                d, a, b);
+	if (!finding_fact(f, ".eh_frame", "CFA %s, rbp %s", c, d) || !finding_fact(f, "the code", "CFA %s, rbp %s", a, b))
+		e->failed = true;
 }
 
 static void cfi_add(void *ctx, const struct etch_cfi_row *row)
@@ -98,8 +86,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
-		if (!e->silent)
-			finding_push(e, "ETCH-C002", addr, ".eh_frame has what no row can say: %s", cfi->why);
+		if (!e->silent && !finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has what no row can say: %s", cfi->why))
+			e->failed = true;
 		e->silent = true;
 		row_push(e, addr, &e->rule, source);
 		return;
@@ -260,7 +248,8 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi)
 {
 	e->piece = &env->pieces[piece];
-	e->count = e->finding_count = e->cfi_count = e->cfi_at = 0;
+	findings_free(&e->findings);
+	e->count = e->cfi_count = e->cfi_at = 0;
 	e->failed = e->silent = false;
 	e->no_cfi = no_cfi;
 	e->at = e->piece->start;
@@ -295,17 +284,13 @@ bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
 	if (e->failed)
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
-	out->findings = e->finding_count ? malloc(e->finding_count * sizeof(*out->findings)) : NULL;
-	if (!out->rows || (e->finding_count && !out->findings)) {
+	if (!out->rows || !findings_take(&out->findings, &e->findings)) {
 		piece_rows_free(out);
 		return false;
 	}
 	if (e->count)
 		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
-	if (e->finding_count)
-		memcpy(out->findings, e->findings, e->finding_count * sizeof(*out->findings));
 	out->count = (uint32_t)e->count;
-	out->finding_count = (uint32_t)e->finding_count;
 	for (i = 0; i < e->count; i++)
 		if (e->rows[i].rule.kind == ETCH_RULE_UNDEF)
 			out->undefined += (i + 1 < e->count ? e->rows[i + 1].addr : p->end) - e->rows[i].addr;
@@ -315,7 +300,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
 void emit_free(struct emit *e)
 {
 	free(e->rows);
-	free(e->findings);
+	findings_free(&e->findings);
 	free(e->cfi);
 	free(e->shared);
 	memset(e, 0, sizeof(*e));
@@ -324,6 +309,6 @@ void emit_free(struct emit *e)
 void piece_rows_free(struct piece_rows *p)
 {
 	free(p->rows);
-	free(p->findings);
+	findings_free(&p->findings);
 	memset(p, 0, sizeof(*p));
 }

@@ -14,8 +14,7 @@
 struct piece_rows {
 	struct row *rows;      /* from the piece's start to its end; neighbours differ */
 	uint32_t count;
-	uint32_t finding_count;
-	struct frames_finding *findings;
+	struct findings findings; /* addresses of the space, section 0 */
 	uint64_t undefined;    /* bytes */
 };
 
@@ -23,8 +22,7 @@ struct piece_rows {
 struct emit {
 	struct row *rows;
 	size_t count, room;
-	struct frames_finding *findings;
-	size_t finding_count, finding_room;
+	struct findings findings;
 	struct etch_cfi_row *cfi; /* of the piece's FDE, clipped to it */
 	size_t cfi_count, cfi_room, cfi_at;
 	struct etch_cfi_row *shared; /* rows of one FDE for many pieces: that of the PLT */

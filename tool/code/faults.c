@@ -7,15 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int finding_order(const void *a, const void *b)
-{
-	const struct frames_finding *x = a, *y = b;
-
-	if (x->addr != y->addr)
-		return x->addr < y->addr ? -1 : 1;
-	return strcmp(x->id, y->id);
-}
-
 static int target_order(const void *a, const void *b)
 {
 	const struct fixup *const *x = a, *const *y = b;
@@ -43,15 +34,16 @@ static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 static int frames_differ(struct work *w, const struct fixup *x, const struct etch_rule *there,
                          const struct etch_rule *here, struct error *e)
 {
-	struct frames_finding y = {.id = "ETCH-X008", .addr = x->to};
 	const struct code_section *c = space_at(&w->out->space, x->insn);
 	char from[72], a[32], b[32];
 
 	elf_describe(w->file, c->section, elf_is_object(w->file) ? x->insn - c->addr : x->insn, from, sizeof(from));
 	rule_cfa_text(there, a, sizeof(a));
 	rule_cfa_text(here, b, sizeof(b));
-	snprintf(y.text, sizeof(y.text), "where %s goes on when it faults, its frame has CFA %s; here it is %s", from, a, b);
-	return frames_finding_add(w->out, &y) ? 0 : error_set(e, "out of memory");
+	return finding_add(&w->out->findings, "ETCH-X008", 0, x->to,
+	                   "where %s goes on when it faults, its frame has CFA %s; here it is %s", from, a, b)
+	               ? 0
+	               : error_set(e, "out of memory");
 }
 
 int fixups_compare(struct work *w, struct error *e)
@@ -88,7 +80,5 @@ int fixups_compare(struct work *w, struct error *e)
 		err = frames_differ(w, list[i], there, here, e);
 	}
 	free(list);
-	if (w->out->finding_count)
-		qsort(w->out->findings, w->out->finding_count, sizeof(*w->out->findings), finding_order);
 	return err;
 }

@@ -91,19 +91,6 @@ static bool row_append(struct row_list *l, uint64_t addr, const struct etch_rule
 	return true;
 }
 
-bool frames_finding_add(struct frames *out, const struct frames_finding *x)
-{
-	if (out->finding_count % 64 == 0) {
-		void *grown = realloc(out->findings, (out->finding_count + 64) * sizeof(*out->findings));
-
-		if (!grown)
-			return false;
-		out->findings = grown;
-	}
-	out->findings[out->finding_count++] = *x;
-	return true;
-}
-
 static int rows_join(struct work *w, struct error *e)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
@@ -136,9 +123,8 @@ static int rows_join(struct work *w, struct error *e)
 				out->covered += end - r->rows[k].addr;
 		}
 		out->undefined += r->undefined;
-		for (k = 0; k < r->finding_count; k++)
-			if (!frames_finding_add(out, &r->findings[k]))
-				return error_set(e, "out of memory");
+		if (!findings_take(&out->findings, &r->findings))
+			return error_set(e, "out of memory");
 		at = p->end;
 		piece_rows_free(r);
 	}
@@ -146,6 +132,29 @@ static int rows_join(struct work *w, struct error *e)
 		return error_set(e, "out of memory");
 	out->functions = w->pieces.count;
 	return 0;
+}
+
+/* From addresses of the space to the file's own, each with its section. */
+static void finding_settle(const struct work *w, uint32_t *section, uint64_t *addr)
+{
+	const struct code_section *c = space_at(&w->out->space, *addr);
+
+	*section = c ? c->section : 0;
+	*addr = c && elf_is_object(w->file) ? *addr - c->addr : *addr;
+}
+
+static void findings_settle(const struct work *w)
+{
+	struct findings *l = &w->out->findings;
+	size_t i, k;
+
+	for (i = 0; i < l->count; i++) {
+		finding_settle(w, &l->list[i].section, &l->list[i].addr);
+		for (k = 0; k < l->list[i].fact_count; k++)
+			if (l->list[i].facts[k].placed)
+				finding_settle(w, &l->list[i].facts[k].section, &l->list[i].facts[k].addr);
+	}
+	findings_sort(l);
 }
 
 int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e)
@@ -184,6 +193,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 			goto out;
 	}
 	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
+	findings_settle(&w);
 out:
 	for (i = 0; w.state && i < w.pieces.count; i++)
 		piece_rows_free(&w.state[i].rows);
@@ -207,7 +217,7 @@ out:
 void frames_free(struct frames *fr)
 {
 	free(fr->rows.rows);
-	free(fr->findings);
+	findings_free(&fr->findings);
 	space_free(&fr->space);
 	memset(fr, 0, sizeof(*fr));
 }

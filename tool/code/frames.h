@@ -8,24 +8,18 @@
 
 #include "code/rows.h"
 #include "code/space.h"
+#include "report/finding.h"
 
 struct frames_options {
 	bool no_cfi; /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
 	int jobs;    /* threads; 0 = 1 */
-};
-
-/* Where code and .eh_frame disagree, and the like. */
-struct frames_finding {
-	const char *id;   /* "ETCH-C001" */
-	uint64_t addr;
-	char text[200];
+	bool observe; /* findings about flow and stack too (code/observe.h) */
 };
 
 struct frames {
 	struct code_space space;
 	struct row_list rows;
-	struct frames_finding *findings; /* sorted by address */
-	size_t finding_count;
+	struct findings findings; /* sorted by address: where code and .eh_frame disagree, and the like */
 	/* for people: */
 	size_t functions;   /* pieces of code looked at */
 	uint64_t insns;     /* instructions decoded, each once */

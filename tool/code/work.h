@@ -72,9 +72,6 @@ int round_run(struct work *w, struct error *e);
 /* Marks the pieces of the next round. Returns whether there are any, or -1. */
 int round_prepare(struct work *w, struct error *e);
 
-/* frames.c: false when out of memory. */
-bool frames_finding_add(struct frames *out, const struct frames_finding *x);
-
 /*
  * faults.c: an instruction that faults goes on in its own frame. Do all that go on at one
  * place have the same, and is it what the rows say of that place? One finding a place.

@@ -82,30 +82,36 @@ static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
 	return NULL;
 }
 
-void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size)
+const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *number)
 {
 	Dwarf_Addr at = addr, bias = 0;
-	const char *file, *slash;
 	Dwfl_Line *line;
-	int number;
 
-	snprintf(out, out_size, "-");
 	if (!l)
-		return;
+		return NULL;
 	if (l->object) {
 		Elf *elf = dwfl_module_getelf(l->module, &bias);
 		Elf_Scn *scn = elf ? elf_getscn(elf, section) : NULL;
 		GElf_Shdr sh;
 
 		if (!scn || !gelf_getshdr(scn, &sh))
-			return;
+			return NULL;
 		at = sh.sh_addr + addr + bias;
 	} else {
 		dwfl_module_getelf(l->module, &bias);
 		at = addr + bias;
 	}
 	line = dwfl_module_getsrc(l->module, at);
-	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : unit_find(l, at, &number);
+	return line ? dwfl_lineinfo(line, NULL, number, NULL, NULL, NULL) : unit_find(l, at, number);
+}
+
+void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size)
+{
+	const char *file, *slash;
+	int number;
+
+	snprintf(out, out_size, "-");
+	file = lines_source(l, section, addr, &number);
 	if (!file)
 		return;
 	slash = strrchr(file, '/');

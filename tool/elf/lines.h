@@ -10,7 +10,10 @@ struct lines; /* null is a file without DWARF: every function takes it */
 /* Null when there is no usable line information. */
 struct lines *lines_open(const struct elf_file *f);
 void lines_close(struct lines *l);
-/* "file.c:12" of an address (ET_REL: offset in `section`), or "-". */
+/* The source file as DWARF has it and the line of an address (ET_REL: offset in
+ * `section`); null: not known. Good until the next call. */
+const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *line);
+/* "file.c:12", or "-". */
 void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
 
 /* Names (the linker's) of functions that DWARF says do not return (DW_AT_noreturn,

@@ -127,17 +127,10 @@ int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t 
 	struct finding *f;
 	va_list ap;
 
-	if (!list_grow((void **)&s->findings, s->finding_count, &s->finding_room, sizeof(*s->findings)))
-		return error_set(&s->error, "out of memory");
-	f = &s->findings[s->finding_count++];
-	snprintf(f->id, sizeof(f->id), "%s", id);
-	f->section = section;
-	f->addr = addr;
-	elf_describe(s->file, section, addr, f->where, sizeof(f->where));
 	va_start(ap, format);
-	vsnprintf(f->text, sizeof(f->text), format, ap);
+	f = finding_addv(&s->findings, id, section, addr, format, ap);
 	va_end(ap);
-	return 0;
+	return f ? 0 : error_set(&s->error, "out of memory");
 }
 
 static int site_order(const void *a, const void *b)
@@ -198,7 +191,7 @@ void scan_free(struct scan *s)
 		free(s->objects.list[i].name);
 	free(s->objects.list);
 	free(s->sites);
-	free(s->findings);
+	findings_free(&s->findings);
 	free(s->slots);
 	free(s->relocated);
 	free(s->code_words);

@@ -10,6 +10,7 @@
 #include "code/func.h"
 #include "code/track.h"
 #include "elf/file.h"
+#include "report/finding.h"
 #include "site/entries.h"
 
 #include <etch/format.h>
@@ -59,15 +60,6 @@ struct site {
 	const char *reason;     /* why it has no immediate form; null when it has one */
 };
 
-/* Something a person should know: a stable ID, where, and what. */
-struct finding {
-	char id[12];
-	uint32_t section; /* 0: the file as a whole */
-	uint64_t addr;
-	char where[200];
-	char text[300];
-};
-
 /* A GOT slot that holds (or will hold) the address of an etched object. */
 struct slot {
 	uint64_t addr;
@@ -84,8 +76,7 @@ struct scan {
 	struct object_list objects;
 	struct site *sites; /* sorted by (section, addr, kind) once finished */
 	size_t site_count, site_room;
-	struct finding *findings;
-	size_t finding_count, finding_room;
+	struct findings findings;
 	size_t functions, undecoded; /* looked at, and of those not decoded to the end */
 	uint64_t *relocated;         /* linked: places that the dynamic linker writes, sorted */
 	size_t relocated_count, relocated_room;

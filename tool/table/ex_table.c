@@ -26,7 +26,7 @@ struct check {
 	const struct elf_file *f;
 	const struct code_space *space;
 	const struct fixups *x;
-	struct ex_findings *out;
+	struct findings *out;
 	struct error *e;
 	struct cfi_file cfi;
 	struct pieces pieces;
@@ -183,17 +183,13 @@ static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out
 __attribute__((format(printf, 5, 6)))
 static int finding(struct check *c, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 {
-	struct ex_finding *x;
+	struct finding *x;
 	va_list args;
 
-	if (!room_make(&c->out->list, &c->out->room, c->out->count, sizeof(*c->out->list)))
-		return error_set(c->e, "out of memory");
-	x = &c->out->list[c->out->count++];
-	*x = (struct ex_finding){.id = id, .section = section, .addr = addr};
 	va_start(args, format);
-	vsnprintf(x->text, sizeof(x->text), format, args);
+	x = finding_addv(c->out, id, section, addr, format, args);
 	va_end(args);
-	return 0;
+	return x ? 0 : error_set(c->e, "out of memory");
 }
 
 /* About an entry: at its instruction. */
@@ -340,7 +336,7 @@ static int tables_check(struct check *c)
 }
 
 int ex_table_check(const struct elf_file *f, const struct code_space *space, const struct fixups *x,
-                   struct ex_findings *out, struct error *e)
+                   struct findings *out, struct error *e)
 {
 	struct check c = {.f = f, .space = space, .x = x, .out = out, .e = e};
 	int err = tables_check(&c);

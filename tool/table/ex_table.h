@@ -8,22 +8,11 @@
 #define TABLE_EX_TABLE_H
 
 #include "code/fixups.h"
-
-struct ex_finding {
-	const char *id;   /* "ETCH-X001" */
-	uint32_t section; /* 0: the file as a whole */
-	uint64_t addr;    /* ET_REL: offset in section */
-	char text[256];
-};
-
-struct ex_findings {
-	struct ex_finding *list;
-	size_t count, room;
-};
+#include "report/finding.h"
 
 /* What is wrong with entries: ETCH-X001 to X007, in order of address. -1: out of memory. */
 int ex_table_check(const struct elf_file *f, const struct code_space *space, const struct fixups *x,
-                   struct ex_findings *out, struct error *e);
+                   struct findings *out, struct error *e);
 
 /*
  * Sorts the tables of a linked file in its own bytes: by address of the instruction,

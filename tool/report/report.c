@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/report.h"
+
+#include "elf/lines.h"
+#include "elf/symbols.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What places are resolved with. */
+struct resolver {
+	const struct elf_file *file;
+	struct symbol_index symbols;
+	struct lines *lines;
+	bool failed; /* out of memory */
+};
+
+static char *copy(struct resolver *r, const char *text)
+{
+	char *out = strdup(text);
+
+	r->failed |= !out;
+	return out;
+}
+
+static void place_make(struct resolver *r, uint32_t section, uint64_t addr, struct report_place *out)
+{
+	const struct elf_section *s = &r->file->sections[section];
+	const struct elf_symbol *y;
+	const char *source;
+	int line = 0;
+
+	*out = (struct report_place){.addr = addr};
+	if (!section || section >= r->file->section_count)
+		return;
+	out->section = copy(r, s->name);
+	out->offset = elf_is_object(r->file) ? addr : addr - s->sh.sh_addr;
+	y = symbol_index_find(&r->symbols, section, addr);
+	if (y) {
+		out->function = copy(r, y->name);
+		out->offset = addr - y->value;
+	}
+	source = lines_source(r->lines, section, addr, &line);
+	if (source && line > 0) {
+		out->source = copy(r, source);
+		out->line = (unsigned)line;
+	}
+}
+
+static uint64_t hash_byte(uint64_t h, char c) { return (h ^ (unsigned char)c) * 0x100000001b3; } /* FNV-1a */
+
+/* The same in a build in which only other code has moved this: numbers after 0x or + and
+ * in the text in general say where, or how much, and are left out. */
+static uint64_t print_of(const struct report_finding *f)
+{
+	uint64_t h = 0xcbf29ce484222325;
+	const char *p;
+
+	for (p = f->entry->id; *p; p++)
+		h = hash_byte(h, *p);
+	h = hash_byte(h, 0);
+	for (p = f->place.function ? f->place.function : ""; *p; p++)
+		h = hash_byte(h, *p);
+	h = hash_byte(h, 0);
+	for (p = f->text; *p;) {
+		bool number = p[0] == '0' && p[1] == 'x';
+
+		if (!number && !isdigit((unsigned char)*p)) {
+			h = hash_byte(h, *p++);
+			continue;
+		}
+		h = hash_byte(h, '#');
+		for (p += number ? 2 : 0; isxdigit((unsigned char)*p) && (number || isdigit((unsigned char)*p)); p++)
+			;
+	}
+	return h;
+}
+
+static void fact_make(struct resolver *r, struct fact *from, struct report_fact *to)
+{
+	*to = (struct report_fact){.label = from->label, .text = from->text};
+	from->label = from->text = NULL;
+	if (!from->placed)
+		return;
+	to->place = calloc(1, sizeof(*to->place));
+	if (to->place)
+		place_make(r, from->section, from->addr, to->place);
+	else
+		r->failed = true;
+}
+
+static void finding_make(struct resolver *r, struct finding *from, struct report_finding *to)
+{
+	size_t i;
+
+	*to = (struct report_finding){.entry = catalogue_find(from->id), .text = from->text};
+	from->text = NULL;
+	place_make(r, from->section, from->addr, &to->place);
+	to->facts = calloc(from->fact_count + 1, sizeof(*to->facts));
+	if (!to->facts) {
+		r->failed = true;
+		return;
+	}
+	for (i = 0; i < from->fact_count; i++)
+		fact_make(r, &from->facts[i], &to->facts[i]);
+	to->fact_count = from->fact_count;
+	to->print = print_of(to);
+}
+
+int report_make(struct report *r, const struct elf_file *f, struct findings *from, struct error *e)
+{
+	struct resolver resolver = {.file = f};
+	size_t i;
+
+	findings_sort(from);
+	r->list = calloc(from->count + 1, sizeof(*r->list));
+	if (!r->list)
+		return error_set(e, "out of memory");
+	if (from->count) {
+		if (symbol_index_build(f, &resolver.symbols, e))
+			return -1;
+		resolver.lines = lines_open(f);
+	}
+	for (i = 0; i < from->count && !resolver.failed; i++)
+		if (catalogue_find(from->list[i].id))
+			finding_make(&resolver, &from->list[i], &r->list[r->count++]);
+	lines_close(resolver.lines);
+	symbol_index_free(&resolver.symbols);
+	findings_free(from);
+	return resolver.failed ? error_set(e, "out of memory") : 0;
+}
+
+static void place_free(struct report_place *p)
+{
+	free(p->section);
+	free(p->function);
+	free(p->source);
+}
+
+void report_free(struct report *r)
+{
+	size_t i, k;
+
+	for (i = 0; i < r->count; i++) {
+		struct report_finding *f = &r->list[i];
+
+		for (k = 0; k < f->fact_count; k++) {
+			free(f->facts[k].label);
+			free(f->facts[k].text);
+			if (f->facts[k].place)
+				place_free(f->facts[k].place);
+			free(f->facts[k].place);
+		}
+		free(f->facts);
+		free(f->text);
+		free(f->suppressed);
+		place_free(&f->place);
+	}
+	free(r->list);
+	free(r->path);
+	free(r->member);
+	free(r->error);
+	*r = (struct report){0};
+}
+
+void report_place_text(const struct report_place *p, char *out, size_t size)
+{
+	const char *name = p->function ? p->function : p->section;
+
+	if (!name)
+		snprintf(out, size, "-");
+	else if (p->function && !p->offset)
+		snprintf(out, size, "%.200s", name);
+	else
+		snprintf(out, size, "%.200s+0x%" PRIx64, name, p->offset);
+}
