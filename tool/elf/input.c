@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+#include "elf/input.h"
+#include "elf/archive.h"
+#include "elf/file.h"
+#include "elf/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PEEK 20 /* bytes that say what a file is: up to e_machine, or an archive's magic */
+#define NESTED_MAX 8
+
+bool inputs_put(struct inputs *l, const struct input *in)
+{
+	struct input *grown, *out;
+
+	if (l->count == l->room) {
+		size_t room = l->room ? 2 * l->room : 64;
+
+		grown = realloc(l->list, room * sizeof(*grown));
+		if (!grown)
+			return false;
+		l->list = grown;
+		l->room = room;
+	}
+	out = &l->list[l->count++];
+	*out = *in;
+	out->path = strdup(in->path);
+	out->member = in->member ? strdup(in->member) : NULL;
+	out->holder = in->holder ? strdup(in->holder) : NULL;
+	out->error = in->error ? strdup(in->error) : NULL;
+	return out->path && !!out->member == !!in->member && !!out->holder == !!in->holder && !!out->error == !!in->error;
+}
+
+static bool put_error(struct inputs *l, const char *path, const char *text)
+{
+	struct input in = {.path = (char *)path, .error = (char *)text};
+
+	return inputs_put(l, &in);
+}
+
+void inputs_free(struct inputs *l)
+{
+	size_t i;
+
+	for (i = 0; i < l->count; i++) {
+		free(l->list[i].path);
+		free(l->list[i].member);
+		free(l->list[i].holder);
+		free(l->list[i].error);
+	}
+	free(l->list);
+	memset(l, 0, sizeof(*l));
+}
+
+char *input_name(const struct input *in)
+{
+	char *out;
+
+	if (!in->member)
+		return strdup(in->path);
+	return asprintf(&out, "%s(%s)", in->path, in->member) < 0 ? NULL : out;
+}
+
+/* ---- names that have come already ---------------------------------------------- */
+
+struct noted {
+	size_t count;
+	char name[];
+};
+
+static int noted_order(const void *a, const void *b)
+{
+	return strcmp(((const struct noted *)a)->name, ((const struct noted *)b)->name);
+}
+
+size_t names_note(void **names, const char *name)
+{
+	size_t size = strlen(name) + 1;
+	struct noted *n = malloc(sizeof(*n) + size), **found;
+
+	if (!n)
+		return 0;
+	n->count = 0;
+	memcpy(n->name, name, size);
+	found = tsearch(n, names, noted_order);
+	if (!found || *found != n) {
+		free(n);
+		if (!found)
+			return 0;
+	}
+	return ++(*found)->count;
+}
+
+void names_free(void *names)
+{
+	tdestroy(names, free);
+}
+
+/* ---- what is it ------------------------------------------------------------------ */
+
+enum kind { KIND_OTHER, KIND_ELF, KIND_ARCHIVE };
+
+static enum kind kind_of(const uint8_t *b, size_t size)
+{
+	uint16_t type, machine;
+
+	if (archive_is(b, size))
+		return KIND_ARCHIVE;
+	if (size < PEEK || memcmp(b, ELFMAG, SELFMAG) || b[EI_CLASS] != ELFCLASS64 || b[EI_DATA] != ELFDATA2LSB)
+		return KIND_OTHER;
+	memcpy(&type, b + 16, 2);
+	memcpy(&machine, b + 18, 2);
+	return machine == EM_X86_64 && (type == ET_REL || type == ET_EXEC || type == ET_DYN) ? KIND_ELF : KIND_OTHER;
+}
+
+static enum kind kind_at(int fd, uint64_t offset, uint64_t size)
+{
+	uint8_t b[PEEK];
+	ssize_t n = pread(fd, b, size < PEEK ? (size_t)size : PEEK, (off_t)offset);
+
+	return n > 0 ? kind_of(b, (size_t)n) : KIND_OTHER;
+}
+
+static int open_regular(const char *path, uint64_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return -1;
+	}
+	*size = (uint64_t)st.st_size;
+	return fd;
+}
+
+/* ---- archives -------------------------------------------------------------------- */
+
+struct expansion {
+	struct inputs *l;
+	const char *path;     /* of the outermost archive */
+	const char *inside;   /* "inner.a" of a nested one; null */
+	int fd, depth;
+	void **names;
+	bool out_of_memory;
+	struct error error;   /* of a nested archive */
+	bool malformed;
+};
+
+/* "inner.a(printf.o)", "printf.o#2" */
+static char *member_label(struct expansion *x, const char *name)
+{
+	char *label = NULL, *numbered = NULL;
+	size_t nth;
+
+	if ((x->inside ? asprintf(&label, "%s(%s)", x->inside, name) : asprintf(&label, "%s", name)) < 0)
+		return NULL;
+	nth = names_note(x->names, label);
+	if (nth == 1)
+		return label;
+	if (nth && asprintf(&numbered, "%s#%zu", label, nth) < 0)
+		numbered = NULL;
+	free(label);
+	return numbered;
+}
+
+/* A thin archive names its members' files from its own directory on. */
+static char *thin_path(const char *archive, const char *name)
+{
+	const char *slash = strrchr(archive, '/');
+	char *out;
+
+	if (*name == '/' || !slash)
+		return strdup(name);
+	return asprintf(&out, "%.*s%s", (int)(slash - archive) + 1, archive, name) < 0 ? NULL : out;
+}
+
+static bool expand_thin(struct expansion *x, const struct archive_member *m, const char *label)
+{
+	struct input in = {.path = (char *)x->path, .member = (char *)label, .holder = thin_path(x->path, m->name)};
+	struct error e;
+	uint64_t size;
+	enum kind kind;
+	int fd;
+	bool good;
+
+	if (!in.holder)
+		return false;
+	fd = open_regular(in.holder, &size);
+	e.text[0] = 0;
+	if (fd < 0)
+		error_set(&e, "its file %s cannot be read: %s", in.holder, strerror(errno));
+	else if (m->origin && archive_member_at(fd, m->origin, size, &in.offset, &in.size, &e))
+		error_set(&e, "its archive %s has no member there", in.holder);
+	in.error = e.text[0] ? e.text : NULL;
+	kind = in.error ? KIND_ELF : kind_at(fd, in.offset, m->origin ? in.size : size);
+	if (kind != KIND_ELF)
+		x->l->skipped++;
+	good = kind != KIND_ELF || inputs_put(x->l, &in);
+	if (fd >= 0)
+		close(fd);
+	free(in.holder);
+	return good;
+}
+
+static bool expand_member(void *ctx, const struct archive_member *m);
+
+static bool expand_nested(struct expansion *x, const struct archive_member *m, const char *label)
+{
+	struct expansion inner = *x;
+
+	inner.inside = label;
+	inner.depth++;
+	if (inner.depth > NESTED_MAX) {
+		x->malformed = true;
+		error_set(&x->error, "has archives in archives more than %d deep", NESTED_MAX);
+		return true;
+	}
+	inner.malformed = archive_each(x->fd, m->offset, m->offset + m->size, expand_member, &inner, &inner.error) != 0 ||
+	                  inner.malformed;
+	if (inner.malformed) {
+		x->malformed = true;
+		x->error = inner.error;
+	}
+	return !inner.out_of_memory;
+}
+
+static bool expand_member(void *ctx, const struct archive_member *m)
+{
+	struct expansion *x = ctx;
+	struct input in = {.path = (char *)x->path, .offset = m->offset, .size = m->size};
+	char *label = member_label(x, m->name);
+	bool good = label;
+
+	in.member = label;
+	if (good && m->thin)
+		good = expand_thin(x, m, label);
+	else if (good)
+		switch (kind_at(x->fd, m->offset, m->size)) {
+		case KIND_ARCHIVE:
+			good = expand_nested(x, m, label);
+			break;
+		case KIND_ELF:
+			good = inputs_put(x->l, &in);
+			break;
+		default:
+			x->l->skipped++;
+		}
+	free(label);
+	x->out_of_memory = !good;
+	return good;
+}
+
+static bool add_archive(struct inputs *l, const char *path, int fd, uint64_t size)
+{
+	void *names = NULL;
+	struct expansion x = {.l = l, .path = path, .fd = fd, .names = &names};
+	struct error e;
+
+	if (archive_each(fd, 0, size, expand_member, &x, &e)) {
+		x.malformed = true;
+		x.error = e;
+	}
+	names_free(names);
+	return !x.out_of_memory && (!x.malformed || put_error(l, path, x.error.text));
+}
+
+/* ---- files and directories --------------------------------------------------------- */
+
+static bool add_found(struct inputs *l, const char *path)
+{
+	struct input in = {.path = (char *)path};
+	uint64_t size;
+	int fd = open_regular(path, &size);
+	bool good = true;
+
+	if (fd < 0)
+		return put_error(l, path, strerror(errno));
+	switch (kind_at(fd, 0, size)) {
+	case KIND_ELF:
+		good = inputs_put(l, &in);
+		break;
+	case KIND_ARCHIVE:
+		good = add_archive(l, path, fd, size);
+		break;
+	default:
+		l->skipped++;
+	}
+	close(fd);
+	return good;
+}
+
+/* By bytes, whatever the locale. */
+static int name_order(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int name_wanted(const struct dirent *d)
+{
+	return strcmp(d->d_name, ".") && strcmp(d->d_name, "..");
+}
+
+static bool add_directory(struct inputs *l, const char *path)
+{
+	const char *slash = path[strlen(path) - 1] == '/' ? "" : "/";
+	struct dirent **names;
+	int n = scandir(path, &names, name_wanted, name_order), i;
+	bool good = true;
+
+	if (n < 0)
+		return put_error(l, path, strerror(errno));
+	for (i = 0; i < n; i++) {
+		struct stat st;
+		char *inner;
+
+		if (good && asprintf(&inner, "%s%s%s", path, slash, names[i]->d_name) >= 0) {
+			if (lstat(inner, &st))
+				good = put_error(l, inner, strerror(errno));
+			else if (S_ISDIR(st.st_mode))
+				good = add_directory(l, inner);
+			else if (S_ISREG(st.st_mode))
+				good = add_found(l, inner);
+			free(inner);
+		} else {
+			good = false;
+		}
+		free(names[i]);
+	}
+	free(names);
+	return good;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n >= m && !strcmp(name + n - m, end);
+}
+
+bool inputs_add(struct inputs *l, const char *name)
+{
+	struct input in = {.path = (char *)name};
+	struct stat st;
+	uint64_t size;
+	bool good;
+	int fd;
+
+	/* What cannot be opened says why when it is its turn. */
+	if (!*name)
+		return put_error(l, name, strerror(ENOENT));
+	if (stat(name, &st))
+		return inputs_put(l, &in);
+	if (S_ISDIR(st.st_mode))
+		return add_directory(l, name);
+	if (S_ISREG(st.st_mode) && ends_with(name, ".json"))
+		return inputs_add_database(l, name);
+	fd = open_regular(name, &size);
+	if (fd < 0)
+		return inputs_put(l, &in);
+	good = kind_at(fd, 0, size) == KIND_ARCHIVE ? add_archive(l, name, fd, size) : inputs_put(l, &in);
+	close(fd);
+	return good;
+}
+
+int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e)
+{
+	bool standard = !strcmp(path, "-"), good = true;
+	FILE *f = standard ? stdin : fopen(path, "re");
+	char *line = NULL;
+	size_t room = 0;
+	ssize_t n;
+	int failed;
+
+	if (!f)
+		return error_set(e, "%s", strerror(errno));
+	while (good && (n = getdelim(&line, &room, zero ? 0 : '\n', f)) >= 0) {
+		if (n && line[n - 1] == (zero ? 0 : '\n'))
+			line[--n] = 0;
+		if (n && strlen(line) != (size_t)n) {
+			good = false;
+			error_set(e, "a name in the list has a zero byte in it: -0 is for names that end with one");
+		} else if (n && !inputs_add(l, line)) {
+			good = false;
+			error_set(e, "out of memory");
+		}
+	}
+	failed = ferror(f);
+	free(line);
+	if (!standard)
+		fclose(f);
+	if (good && failed)
+		return error_set(e, "cannot read the list");
+	return good ? 0 : -1;
+}
+
+int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct error *e)
+{
+	const char *path = in->holder ? in->holder : in->path;
+	uint64_t file_size;
+	size_t got = 0;
+	int fd;
+
+	*bytes = NULL;
+	*size = 0;
+	if (in->error)
+		return error_set(e, "%s", in->error);
+	if (!in->size)
+		return file_read(path, bytes, size, e);
+	fd = open_regular(path, &file_size);
+	if (fd < 0)
+		return error_set(e, "cannot be read any more");
+	*bytes = big_alloc(in->size);
+	while (*bytes && got < in->size) {
+		ssize_t n = pread(fd, *bytes + got, in->size - got, (off_t)(in->offset + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		got += (size_t)n;
+	}
+	close(fd);
+	if (*bytes && got == in->size) {
+		*size = got;
+		return 0;
+	}
+	error_set(e, *bytes ? "has become shorter" : "out of memory for %zu bytes", (size_t)in->size);
+	free(*bytes);
+	*bytes = NULL;
+	return -1;
+}
