@@ -93,7 +93,7 @@ def source_reasons():
 
 def source_words():
     """What `etch inspect` says besides."""
-    text = code(*sorted((ROOT / "tool").glob("inspect_*.c")))
+    text = code(*sorted((ROOT / "tool" / "inspect").glob("*.c")))
     objects = function(text, "objects_list")
     found = set(literals(objects[objects.index("!o->armed"):]))
     for word in literals(function(text, "sites_list")):
