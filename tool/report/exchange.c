@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/exchange.h"
+#include "report/listing.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- to JSON --------------------------------------------------------------------- */
+
+struct json_object *json_hex(uint64_t value, int digits)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%0*" PRIx64, digits, value);
+	return json_object_new_string(text);
+}
+
+static void put_text(struct json_object *o, const char *key, const char *text, enum exchange how)
+{
+	if (text)
+		json_object_object_add(o, key, how == EXCHANGE_EXACT ? json_object_new_string(text) : json_name(text));
+}
+
+static void put_place(struct json_object *o, const struct report_place *p, enum exchange how)
+{
+	put_text(o, "section", p->section, how);
+	if (p->section) {
+		json_object_object_add(o, "address", json_hex(p->addr, 1));
+		put_text(o, "function", p->function, how);
+		json_object_object_add(o, "offset", json_object_new_uint64(p->offset));
+	}
+	put_text(o, "source", p->source, how);
+	if (p->source && p->line)
+		json_object_object_add(o, "line", json_object_new_int64(p->line));
+}
+
+struct json_object *place_to_json(const struct report_place *p, enum exchange how)
+{
+	struct json_object *o = json_object_new_object();
+
+	if (o)
+		put_place(o, p, how);
+	return o;
+}
+
+static struct json_object *facts_to_json(const struct report_finding *f, enum exchange how)
+{
+	struct json_object *list = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < f->fact_count; i++) {
+		const struct report_fact *x = &f->facts[i];
+		struct json_object *o = json_object_new_object();
+
+		put_text(o, "label", x->label, how);
+		put_text(o, "text", x->text, how);
+		if (x->place)
+			json_object_object_add(o, "place", place_to_json(x->place, how));
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
+static struct json_object *finding_to_json(const struct report_finding *f, enum exchange how)
+{
+	struct json_object *o = json_object_new_object();
+
+	put_text(o, "id", f->entry->id, how);
+	if (how == EXCHANGE_DOCUMENT) {
+		put_text(o, "name", f->entry->name, how);
+		put_text(o, "severity", severity_name(f->entry->severity), how);
+	}
+	put_text(o, "text", f->text, how);
+	json_object_object_add(o, "place", place_to_json(&f->place, how));
+	json_object_object_add(o, "facts", facts_to_json(f, how));
+	json_object_object_add(o, "print", json_hex(f->print, 16));
+	put_text(o, "suppressed", f->suppressed, how);
+	if (f->known)
+		json_object_object_add(o, "baseline", json_object_new_boolean(true));
+	return o;
+}
+
+struct json_object *report_to_json(const struct report *r, enum exchange how)
+{
+	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+	size_t i;
+
+	if (!o || !list) {
+		json_object_put(o);
+		json_object_put(list);
+		return NULL;
+	}
+	put_text(o, "path", r->path, how);
+	put_text(o, "member", r->member, how);
+	put_text(o, "error", r->error, how);
+	json_object_object_add(o, "functions", json_object_new_uint64(r->functions));
+	json_object_object_add(o, "instructions", json_object_new_uint64(r->insns));
+	for (i = 0; i < r->count; i++)
+		json_object_array_add(list, finding_to_json(&r->list[i], how));
+	json_object_object_add(o, "findings", list);
+	return o;
+}
+
+/* ---- and back -------------------------------------------------------------------- */
+
+/* What a member of an object is wanted to be; missing is well. */
+static struct json_object *member(struct json_object *o, const char *key, enum json_type type, const char **wrong)
+{
+	struct json_object *v;
+
+	if (!json_object_object_get_ex(o, key, &v) || !v)
+		return NULL;
+	if (json_object_is_type(v, type))
+		return v;
+	*wrong = key;
+	return NULL;
+}
+
+static char *text_from(struct json_object *o, const char *key, const char **wrong)
+{
+	struct json_object *v = member(o, key, json_type_string, wrong);
+	char *out = v ? strdup(json_object_get_string(v)) : NULL;
+
+	if (v && !out)
+		*wrong = "memory";
+	return out;
+}
+
+static uint64_t number_from(struct json_object *o, const char *key, const char **wrong)
+{
+	struct json_object *v = member(o, key, json_type_int, wrong);
+
+	return v ? json_object_get_uint64(v) : 0;
+}
+
+static uint64_t hex_from(struct json_object *o, const char *key, const char **wrong)
+{
+	struct json_object *v = member(o, key, json_type_string, wrong);
+	const char *text = v ? json_object_get_string(v) : "0";
+
+	if (!*text || strlen(text) > 16 || text[strspn(text, "0123456789abcdef")])
+		*wrong = key;
+	return strtoull(text, NULL, 16);
+}
+
+static void place_from(struct report_place *p, struct json_object *o, const char **wrong)
+{
+	if (!o)
+		return;
+	p->section = text_from(o, "section", wrong);
+	p->addr = hex_from(o, "address", wrong);
+	p->function = text_from(o, "function", wrong);
+	p->offset = number_from(o, "offset", wrong);
+	p->source = text_from(o, "source", wrong);
+	p->line = (unsigned)number_from(o, "line", wrong);
+}
+
+static void facts_from(struct report_finding *f, struct json_object *list, const char **wrong)
+{
+	size_t n = list ? json_object_array_length(list) : 0, i;
+
+	f->facts = calloc(n ? n : 1, sizeof(*f->facts));
+	if (!f->facts) {
+		*wrong = "memory";
+		return;
+	}
+	for (i = 0; i < n; i++) {
+		struct json_object *o = json_object_array_get_idx(list, i), *place;
+		struct report_fact *x = &f->facts[f->fact_count++];
+
+		x->label = text_from(o, "label", wrong);
+		x->text = text_from(o, "text", wrong);
+		place = member(o, "place", json_type_object, wrong);
+		x->place = place ? calloc(1, sizeof(*x->place)) : NULL;
+		if (x->place)
+			place_from(x->place, place, wrong);
+		if (!x->label || !x->text)
+			*wrong = "facts";
+	}
+}
+
+static void finding_from(struct report_finding *f, struct json_object *o, const char **wrong)
+{
+	struct json_object *known = member(o, "baseline", json_type_boolean, wrong);
+
+	f->text = text_from(o, "text", wrong);
+	place_from(&f->place, member(o, "place", json_type_object, wrong), wrong);
+	facts_from(f, member(o, "facts", json_type_array, wrong), wrong);
+	f->print = hex_from(o, "print", wrong);
+	f->suppressed = text_from(o, "suppressed", wrong);
+	f->known = known && json_object_get_boolean(known);
+	if (!f->text)
+		*wrong = "text";
+}
+
+int report_from_json(struct report *r, struct json_object *o, struct error *e)
+{
+	const char *wrong = NULL;
+	struct json_object *list;
+	size_t n, i;
+
+	memset(r, 0, sizeof(*r));
+	if (!json_object_is_type(o, json_type_object))
+		return error_set(e, "a report is no object");
+	r->path = text_from(o, "path", &wrong);
+	r->member = text_from(o, "member", &wrong);
+	r->error = text_from(o, "error", &wrong);
+	r->functions = number_from(o, "functions", &wrong);
+	r->insns = number_from(o, "instructions", &wrong);
+	list = member(o, "findings", json_type_array, &wrong);
+	n = list ? json_object_array_length(list) : 0;
+	r->list = calloc(n ? n : 1, sizeof(*r->list));
+	if (!r->path || !list || !r->list)
+		return error_set(e, "a report without %s", !r->path ? "path" : !list ? "findings" : "memory");
+	for (i = 0; i < n && !wrong; i++) {
+		struct json_object *x = json_object_array_get_idx(list, i);
+		const struct catalogue_entry *entry;
+		struct json_object *id;
+
+		id = json_object_is_type(x, json_type_object) ? member(x, "id", json_type_string, &wrong) : NULL;
+		if (!id)
+			return error_set(e, "a finding without id");
+		entry = catalogue_find(json_object_get_string(id));
+		if (!entry)
+			continue;
+		r->list[r->count].entry = entry;
+		finding_from(&r->list[r->count++], x, &wrong);
+	}
+	return wrong ? error_set(e, "a report with a wrong member '%s'", wrong) : 0;
+}
