@@ -9,9 +9,13 @@ JOBS     ?= 2
 
 PREFIX   ?= /usr/local
 LIBDIR   ?= $(PREFIX)/lib
-MANDIR   ?= $(PREFIX)/share/man
+DATADIR  ?= $(PREFIX)/share
+MANDIR   ?= $(DATADIR)/man
 INSTALL  ?= install
 PYTHON   := .venv/bin/python
+
+# What is made for the prefix: the names of files, from lib/NAME.in.
+SUBST    = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|'
 
 # A subset of the tests: make test T=tests/test_forms.py, or T='tests -k fork'.
 T        ?= tests
@@ -47,7 +51,7 @@ $(B)/libetch.so: $(LIB_OBJ) lib/libetch.map
 # The prefix is the one of `make install`; tell both the same.
 $(B)/etch.pc: lib/etch.pc.in Makefile
 	@mkdir -p $(@D)
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' $< >$@
+	$(SUBST) $< >$@
 
 $(B)/o/tool/%.o: tool/%.c
 	@mkdir -p $(@D)
@@ -94,14 +98,20 @@ fuzz: deps	## mutants of ELF files and of unwind tables under ASan and UBSan, FU
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
 
-install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config file, man pages
-	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include/etch
-	$(INSTALL) -m 755 $(B)/etch $(DESTDIR)$(PREFIX)/bin/
+install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and CMake files, man pages, completions
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/etch \
+		$(DESTDIR)$(PREFIX)/include/etch
+	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
 	$(INSTALL) -m 644 $(B)/libetch.a $(DESTDIR)$(LIBDIR)/
 	$(INSTALL) -m 755 $(B)/libetch.so.0 $(DESTDIR)$(LIBDIR)/
 	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' lib/etch.pc.in \
-		>$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
+	$(SUBST) lib/etch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
+	for file in etch-config.cmake etch-config-version.cmake; do \
+		$(SUBST) lib/$$file.in >$(DESTDIR)$(LIBDIR)/cmake/etch/$$file || exit 1; \
+	done
+	$(INSTALL) -D -m 644 tool/completion/etch.bash $(DESTDIR)$(DATADIR)/bash-completion/completions/etch
+	$(INSTALL) -D -m 644 tool/completion/_etch $(DESTDIR)$(DATADIR)/zsh/site-functions/_etch
+	$(INSTALL) -D -m 644 tool/completion/etch.fish $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/etch.fish
 	$(INSTALL) -m 644 lib/include/etch/*.h $(DESTDIR)$(PREFIX)/include/etch/
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \

@@ -14,8 +14,8 @@ PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev libzyd
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
 PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg"
-# The build systems of docs/guides, and what sets the man pages.
-PACKAGES="$PACKAGES autoconf automake cmake meson ninja-build groff-base"
+# The build systems of docs/guides, what sets the man pages, and the shells of the completions.
+PACKAGES="$PACKAGES autoconf automake cmake ccache meson ninja-build groff-base fish zsh"
 # .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
 PACKAGES="$PACKAGES ca-certificates python3 python3-venv tcl"
 

@@ -58,7 +58,7 @@ def installed(build, tmp_path_factory):
     prefix = tmp_path_factory.mktemp("prefix")
     run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"PREFIX={prefix}", "install"])
     env = dict(os.environ, PATH=f"{prefix}/bin:{os.environ['PATH']}", PKG_CONFIG_PATH=f"{prefix}/lib/pkgconfig",
-               LD_LIBRARY_PATH=f"{prefix}/lib")
+               LD_LIBRARY_PATH=f"{prefix}/lib", CMAKE_PREFIX_PATH=str(prefix))
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CFLAGS", "LDFLAGS", "DESTDIR", "B", "CC"):
         env.pop(name, None)
     return env
@@ -74,10 +74,6 @@ def test_guide(guide, compiler, installed, tmp_path):
         pytest.skip("this guide names its compilers itself")
     for f in (FIXTURES / "guides").iterdir():
         shutil.copy(f, tmp_path)
-    if guide != "autotools":  # the script that other guides refer to
-        script = dict(blocks(GUIDES / "autotools.md"))["file=etch-cc"]
-        (tmp_path / "etch-cc").write_text(script)
-        (tmp_path / "etch-cc").chmod(0o755)
     env = dict(installed, CC=compiler) if compiler else installed
     assert follow(GUIDES / f"{guide}.md", tmp_path, env)
 
