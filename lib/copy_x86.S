@@ -4,13 +4,16 @@
  *
  *     size_t NAME(void *dst, const void *src, size_t n);     bytes NOT copied
  *
- * One idea keeps the residue exact: at every instruction that may fault, rdi, rsi and
- * rdx say what is still to be copied, all of it and nothing that is not. A block is
- * loaded as a whole, then stored as a whole, and only then are the three moved on. A
- * fault anywhere therefore goes on at one place, which copies what rdx says byte by
- * byte, until the very byte that faults: rep movsb leaves the count of the rest in rcx
- * (Intel SDM vol. 2, REP: the registers are those of the iteration that faulted).
- * Bytes that a block had stored before it faulted are stored once more.
+ * Three rules keep the residue exact, whatever another thread maps or unmaps meanwhile.
+ *  - Bytes are stored in order of address: what has been stored is always one piece.
+ *  - A block is loaded as a whole, then stored as a whole, then rdi, rsi and rdx are
+ *    moved on. So at a load they say what is still to be copied; a store that faults has
+ *    a fixup that first moves them over what its block has stored before it.
+ *  - From there the rest is copied byte by byte, until the very byte that faults: rep
+ *    movsb leaves the count of the rest in rcx (Intel SDM vol. 2, REP: the registers are
+ *    those of the iteration that faulted).
+ * What was stored is counted and never fetched again, so that the source may be gone by
+ * then, and nothing behind the count has been written.
  *
  * Leaf functions that use no stack. The System V ABI's direction flag is clear.
  */
@@ -27,6 +30,12 @@
 	ETCH_EX_PLAIN 9b, 99f
 .endm
 
+/* A store that goes on at label 99\at when it faults: see FIXUPS. */
+.macro EX_AT at, insn:vararg
+9:	\insn
+	ETCH_EX_PLAIN 9b, 99\at\()f
+.endm
+
 /* After ymm0 to ymm15 (SDM vol. 1, 14.8.2, "mixing"). The zmm20 to zmm23 of the avx512
  * variants have no such effect. */
 .macro VZERO size
@@ -35,7 +44,7 @@
 	.endif
 .endm
 
-/* mov unaligned, from or to memory: LOAD size, memory, register. */
+/* mov unaligned: LOAD size, memory, register; STORE size, fixup, register, memory. */
 .macro LOAD size, at:vararg
 	.if \size == 64
 	EX vmovdqu64 \at
@@ -43,6 +52,15 @@
 	EX vmovdqu \at
 	.else
 	EX movdqu \at
+	.endif
+.endm
+.macro STORE size, fixup, at:vararg
+	.if \size == 64
+	EX_AT \fixup, vmovdqu64 \at
+	.elseif \size == 32
+	EX_AT \fixup, vmovdqu \at
+	.else
+	EX_AT \fixup, movdqu \at
 	.endif
 .endm
 
@@ -63,29 +81,29 @@
 20:	EX movzwl (%rsi), %eax
 	EX movzwl -2(%rsi,%rdx), %ecx
 	EX movw	%ax, (%rdi)
-	EX movw	%cx, -2(%rdi,%rdx)
+	EX_AT 02, movw %cx, -2(%rdi,%rdx)
 	xor	%eax, %eax
 	ret
 40:	EX movl	(%rsi), %eax
 	EX movl	-4(%rsi,%rdx), %ecx
 	EX movl	%eax, (%rdi)
-	EX movl	%ecx, -4(%rdi,%rdx)
+	EX_AT 04, movl %ecx, -4(%rdi,%rdx)
 	xor	%eax, %eax
 	ret
 80:	EX movq	(%rsi), %rax
 	EX movq	-8(%rsi,%rdx), %rcx
 	EX movq	%rax, (%rdi)
-	EX movq	%rcx, -8(%rdi,%rdx)
+	EX_AT 08, movq %rcx, -8(%rdi,%rdx)
 	xor	%eax, %eax
 	ret
 .endm
 
-/* From v to 2v bytes. */
-.macro TWO v, r
+/* From v to 2v bytes. fixup: of the second store. */
+.macro TWO v, r, fixup
 	LOAD \v, (%rsi), %\r\()0
 	LOAD \v, -\v(%rsi,%rdx), %\r\()1
-	LOAD \v, %\r\()0, (%rdi)
-	LOAD \v, %\r\()1, -\v(%rdi,%rdx)
+	STORE \v, , %\r\()0, (%rdi)
+	STORE \v, \fixup, %\r\()1, -\v(%rdi,%rdx)
 	xor	%eax, %eax
 	VZERO \v
 	ret
@@ -97,33 +115,32 @@
 	LOAD \v, \v(%rsi), %\r\()1
 	LOAD \v, -2*\v(%rsi,%rdx), %\r\()2
 	LOAD \v, -\v(%rsi,%rdx), %\r\()3
-	LOAD \v, %\r\()0, (%rdi)
-	LOAD \v, %\r\()1, \v(%rdi)
-	LOAD \v, %\r\()2, -2*\v(%rdi,%rdx)
-	LOAD \v, %\r\()3, -\v(%rdi,%rdx)
+	STORE \v, , %\r\()0, (%rdi)
+	STORE \v, 1, %\r\()1, \v(%rdi)
+	STORE \v, 2, %\r\()2, -2*\v(%rdi,%rdx)
+	STORE \v, 70, %\r\()3, -\v(%rdi,%rdx)
 	xor	%eax, %eax
 	VZERO \v
 	ret
 .endm
 
-/* A block of 4v bytes, at an offset. */
-.macro BLOCK v, r, off
-	LOAD \v, \off(%rsi), %\r\()0
-	LOAD \v, \v+\off(%rsi), %\r\()1
-	LOAD \v, 2*\v+\off(%rsi), %\r\()2
-	LOAD \v, 3*\v+\off(%rsi), %\r\()3
-	LOAD \v, %\r\()0, \off(%rdi)
-	LOAD \v, %\r\()1, \v+\off(%rdi)
-	LOAD \v, %\r\()2, 2*\v+\off(%rdi)
-	LOAD \v, %\r\()3, 3*\v+\off(%rdi)
+/* A block of 4v bytes. */
+.macro BLOCK v, r
+	LOAD \v, (%rsi), %\r\()0
+	LOAD \v, \v(%rsi), %\r\()1
+	LOAD \v, 2*\v(%rsi), %\r\()2
+	LOAD \v, 3*\v(%rsi), %\r\()3
+	STORE \v, , %\r\()0, (%rdi)
+	STORE \v, 1, %\r\()1, \v(%rdi)
+	STORE \v, 2, %\r\()2, 2*\v(%rdi)
+	STORE \v, 3, %\r\()3, 3*\v(%rdi)
+	MOVE_ON $4*\v
 .endm
 
-/* What was stored is copied from here on: should another thread take src away now, the
- * residue does not count it again. */
 .macro MOVE_ON by
-	add	$\by, %rsi
-	add	$\by, %rdi
-	sub	$\by, %rdx
+	add	\by, %rsi
+	add	\by, %rdi
+	sub	\by, %rdx
 .endm
 
 /* The last 4v bytes, of which the first may have been copied before. */
@@ -132,15 +149,63 @@
 	LOAD \v, -3*\v(%rsi,%rdx), %\r\()1
 	LOAD \v, -2*\v(%rsi,%rdx), %\r\()2
 	LOAD \v, -\v(%rsi,%rdx), %\r\()3
-	LOAD \v, %\r\()0, -4*\v(%rdi,%rdx)
-	LOAD \v, %\r\()1, -3*\v(%rdi,%rdx)
-	LOAD \v, %\r\()2, -2*\v(%rdi,%rdx)
-	LOAD \v, %\r\()3, -\v(%rdi,%rdx)
+	STORE \v, , %\r\()0, -4*\v(%rdi,%rdx)
+	STORE \v, 71, %\r\()1, -3*\v(%rdi,%rdx)
+	STORE \v, 72, %\r\()2, -2*\v(%rdi,%rdx)
+	STORE \v, 73, %\r\()3, -\v(%rdi,%rdx)
 .endm
 
 /*
- * v: bytes of a vector register, r with 0 to 3 behind it its name. rep: from this many bytes on by rep movsb, 0 = never
- * (ERMS, Intel Optimization Reference Manual, "enhanced rep movsb").
+ * Where a fault goes on: what its block has stored is moved over, the rest copied byte by
+ * byte. 991 to 993: so many vectors; 9902 to 9948: so many bytes. 99: nothing of the
+ * block, but maybe of the one that aligns the destination, of which only the bytes up to
+ * the boundary were moved over: it reaches to r8.
+ */
+.macro FIXUPS v, bytes
+991:	mov	$\v, %eax
+	jmp	98f
+992:	mov	$2*\v, %eax
+	jmp	98f
+993:	mov	$3*\v, %eax
+	jmp	98f
+	.irp	n, \bytes
+99\n\():	mov	$1\n - 100, %eax
+	jmp	98f
+	.endr
+98:	MOVE_ON	%rax
+99:	mov	%r8, %rax
+	sub	%rdi, %rax
+	jbe	96f
+	MOVE_ON	%rax
+96:	mov	%rdx, %rcx
+9:	rep movsb
+95:	mov	%rcx, %rax
+	ETCH_EX_PLAIN 9b, 95b
+.endm
+
+/* Those that end at the last byte. 9971 to 9973, LAST: all but three, two or one vector;
+ * or less than none, of what had been copied before. 9970, FOUR: all but one vector, or
+ * the first two. Above FIXUPS. */
+.macro FIXUPS_END v
+9970:	mov	$2*\v, %ecx
+	lea	-\v(%rdx), %rax
+	cmp	%rcx, %rax
+	cmovb	%rcx, %rax
+	jmp	98f
+9971:	lea	-3*\v(%rdx), %rax
+	jmp	97f
+9972:	lea	-2*\v(%rdx), %rax
+	jmp	97f
+9973:	lea	-\v(%rdx), %rax
+97:	test	%rax, %rax
+	js	99f
+	jmp	98f
+.endm
+
+/*
+ * v: bytes of a vector register, r with 0 to 3 behind it its name. rep: from this many
+ * bytes on by rep movsb, 0 = never (ERMS, Intel Optimization Reference Manual,
+ * "enhanced rep movsb").
  */
 .macro COPY name, v, r, rep
 	.globl	\name
@@ -150,11 +215,12 @@
 \name:
 	.cfi_startproc
 	endbr64
+	mov	%rdi, %r8	/* stored up to here, when a fault is met */
 	cmp	$\v, %rdx
 	jb	1f
 	cmp	$2*\v, %rdx
 	ja	5f
-	TWO \v, \r
+	TWO \v, \r, 1
 	.p2align 4
 5:	cmp	$4*\v, %rdx
 	ja	6f
@@ -162,8 +228,7 @@
 	.p2align 4
 6:	cmp	$8*\v, %rdx
 	ja	7f
-	BLOCK \v, \r, 0
-	MOVE_ON 4*\v
+	BLOCK \v, \r
 	LAST \v, \r
 	xor	%eax, %eax
 	VZERO \v
@@ -175,11 +240,11 @@
 	.if \v > 32
 	cmp	$32, %edx
 	jb	3f
-	TWO 32, ymm
+	TWO 32, ymm, 32
 3:
 	.endif
 	.if \v > 16
-	TWO 16, xmm
+	TWO 16, xmm, 16
 	.endif
 2:	TAIL_SMALL
 
@@ -191,26 +256,22 @@
 	.endif
 	/* The first vector unaligned; from then on stores are aligned. */
 	LOAD \v, (%rsi), %\r\()0
-	LOAD \v, %\r\()0, (%rdi)
+	STORE \v, , %\r\()0, (%rdi)
+	add	$\v, %r8
 	mov	%edi, %eax
 	or	$-\v, %rax
 	neg	%rax		/* bytes to the boundary, 1 to v */
-	add	%rax, %rdi
-	add	%rax, %rsi
-	sub	%rax, %rdx
+	MOVE_ON	%rax
 	cmp	$8*\v, %rdx
 	jbe	72f
 	.p2align 5
-71:	BLOCK \v, \r, 0
-	MOVE_ON 4*\v
-	BLOCK \v, \r, 0
-	MOVE_ON 4*\v
+71:	BLOCK \v, \r
+	BLOCK \v, \r
 	cmp	$8*\v, %rdx
 	ja	71b
 72:	cmp	$4*\v, %rdx
 	jbe	73f
-	BLOCK \v, \r, 0
-	MOVE_ON 4*\v
+	BLOCK \v, \r
 73:	/* With what an earlier block had: at least 4v bytes lie before the end. */
 	LAST \v, \r
 	xor	%eax, %eax
@@ -223,15 +284,18 @@
 	ret
 	ETCH_EX_PLAIN 9b, 98b
 	.endif
-	/* A fault: what is left, byte by byte. */
-99:	mov	%rdx, %rcx
-9:	rep movsb
-98:	mov	%rcx, %rax
+	FIXUPS_END \v
+	.if \v == 64
+	FIXUPS \v, "02, 04, 08, 16, 32"
+	.elseif \v == 32
+	FIXUPS \v, "02, 04, 08, 16"
+	.else
+	FIXUPS \v, "02, 04, 08"
+	.endif
 	.if \v > 16 /* avx512 too: 32 to 63 bytes go by ymm0 */
 	vzeroupper
 	.endif
 	ret
-	ETCH_EX_PLAIN 9b, 98b
 	.cfi_endproc
 	.size	\name, . - \name
 .endm
@@ -243,12 +307,25 @@
 	COPY	etch_copy_avx2_erms, 32, ymm, 4096
 	COPY	etch_copy_avx512_erms, 64, zmm2, 8192
 
-.macro NTSTORE size, at:vararg
+.macro NTSTORE size, fixup, at:vararg
 	.if \size > 16
-	EX vmovntdq \at
+	EX_AT \fixup, vmovntdq \at
 	.else
-	EX movntdq \at
+	EX_AT \fixup, movntdq \at
 	.endif
+.endm
+
+/* The same as BLOCK, around the cache. */
+.macro NTBLOCK v, r
+	LOAD \v, (%rsi), %\r\()0
+	LOAD \v, \v(%rsi), %\r\()1
+	LOAD \v, 2*\v(%rsi), %\r\()2
+	LOAD \v, 3*\v(%rsi), %\r\()3
+	NTSTORE \v, , %\r\()0, (%rdi)
+	NTSTORE \v, 1, %\r\()1, \v(%rdi)
+	NTSTORE \v, 2, %\r\()2, 2*\v(%rdi)
+	NTSTORE \v, 3, %\r\()3, 3*\v(%rdi)
+	MOVE_ON $4*\v
 .endm
 
 /*
@@ -268,52 +345,41 @@
 	cmp	$512, %rdx
 	jb	\plain
 	/* One line unaligned, by plain stores; from then on dst is aligned to 64. */
+	mov	%rdi, %r8
 	LOAD 16, (%rsi), %xmm0
 	LOAD 16, 16(%rsi), %xmm1
 	LOAD 16, 32(%rsi), %xmm2
 	LOAD 16, 48(%rsi), %xmm3
-	LOAD 16, %xmm0, (%rdi)
-	LOAD 16, %xmm1, 16(%rdi)
-	LOAD 16, %xmm2, 32(%rdi)
-	LOAD 16, %xmm3, 48(%rdi)
+	STORE 16, , %xmm0, (%rdi)
+	STORE 16, 16, %xmm1, 16(%rdi)
+	STORE 16, 32, %xmm2, 32(%rdi)
+	STORE 16, 48, %xmm3, 48(%rdi)
+	add	$64, %r8
 	mov	%edi, %eax
 	or	$-64, %rax
 	neg	%rax
-	add	%rax, %rdi
-	add	%rax, %rsi
-	sub	%rax, %rdx
+	MOVE_ON	%rax
 	cmp	$NT_PAGES_FROM, %rdx
 	jb	7f
 	/*
-	 * Four pages side by side: more streams at memory than one, as glibc does. The three
-	 * registers stay until all four are done, so a fault copies up to 16 KiB once more.
-	 * Bytes behind it have not been stored: the first turn loads from all four, and
-	 * stores in order of address; later only the fourth stream comes to a new page.
+	 * While four pages are copied, in order, the four behind them are fetched side by
+	 * side: more streams at memory than one. A source of this size leaves nothing of
+	 * what was in the second level cache, whichever way it comes, so it may go there.
 	 */
+	lea	16384(%rsi), %r9
 	.p2align 4
-6:	xor	%eax, %eax
-61:	prefetcht0 2*64(%rsi,%rax)
-	prefetcht0 4096+2*64(%rsi,%rax)
-	prefetcht0 8192+2*64(%rsi,%rax)
-	prefetcht0 12288+2*64(%rsi,%rax)
-	.set etch_at, 0
+6:	mov	$64, %ecx
+61:	prefetcht1 (%r9)
+	prefetcht1 4096(%r9)
+	prefetcht1 8192(%r9)
+	prefetcht1 12288(%r9)
+	add	$64, %r9
 	.rept 64 / \v
-	LOAD \v, etch_at(%rsi,%rax), %\r\()0
-	LOAD \v, 4096+etch_at(%rsi,%rax), %\r\()1
-	LOAD \v, 8192+etch_at(%rsi,%rax), %\r\()2
-	LOAD \v, 12288+etch_at(%rsi,%rax), %\r\()3
-	NTSTORE \v, %\r\()0, etch_at(%rdi,%rax)
-	NTSTORE \v, %\r\()1, 4096+etch_at(%rdi,%rax)
-	NTSTORE \v, %\r\()2, 8192+etch_at(%rdi,%rax)
-	NTSTORE \v, %\r\()3, 12288+etch_at(%rdi,%rax)
-	.set etch_at, etch_at + \v
+	NTBLOCK \v, \r
 	.endr
-	add	$64, %eax
-	cmp	$4096, %eax
-	jb	61b
-	add	$16384, %rsi
-	add	$16384, %rdi
-	sub	$16384, %rdx
+	dec	%ecx
+	jnz	61b
+	add	$12288, %r9
 	cmp	$16384 + 512, %rdx
 	jae	6b
 	.p2align 4
@@ -325,29 +391,16 @@
 	prefetchnta 1152(%rsi)
 	prefetchnta 1216(%rsi)
 	.endif
-	LOAD \v, (%rsi), %\r\()0
-	LOAD \v, \v(%rsi), %\r\()1
-	LOAD \v, 2*\v(%rsi), %\r\()2
-	LOAD \v, 3*\v(%rsi), %\r\()3
-	NTSTORE \v, %\r\()0, (%rdi)
-	NTSTORE \v, %\r\()1, \v(%rdi)
-	NTSTORE \v, %\r\()2, 2*\v(%rdi)
-	NTSTORE \v, %\r\()3, 3*\v(%rdi)
-	add	$4*\v, %rsi
-	add	$4*\v, %rdi
-	sub	$4*\v, %rdx
+	NTBLOCK \v, \r
 	cmp	$4*\v, %rdx
 	jae	7b
 	sfence
 	VZERO \v
 	jmp	\plain		/* less than 4v are left */
-99:	sfence
-	mov	%rdx, %rcx
-9:	rep movsb
-98:	mov	%rcx, %rax
+	FIXUPS \v, "16, 32, 48"
+	sfence
 	VZERO \v
 	ret
-	ETCH_EX_PLAIN 9b, 98b
 	.cfi_endproc
 	.size	\name, . - \name
 .endm

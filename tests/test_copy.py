@@ -56,6 +56,12 @@ def test_model_under_sanitizers(program):
     assert int(runs(program("model", "asan"), "sse2+erms", "src", "64", env=asan_env())) > 200000
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_pages_that_go_at_any_instruction(program, variant):
+    """And come back, or others go, at the fault that follows."""
+    assert int(runs(program("step"), variant)) > 3000
+
+
 @pytest.mark.parametrize("variant", ["sse2", "avx2", "avx512"])
 def test_pages_side_by_side(program, variant):
     assert int(runs(program("pages"), variant)) > 900

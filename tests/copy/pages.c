@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large non-temporal copies go four pages side by side: with a page that cannot be
- * accessed at each place of such a block, in src and in dst, the residue is exact and
+ * Large non-temporal copies fetch four pages while they copy four: with a page that cannot
+ * be accessed at each place of such a block, in src and in dst, the residue is exact and
  * nothing behind it has changed.
  *
  *     pages VARIANT        exit status 77: the processor lacks it

@@ -29,9 +29,9 @@ extern "C" {
 
 /*
  * Copy n bytes. Return the number of bytes NOT copied, 0 = all: the first n - result
- * bytes of dst are those of src, and no byte behind them has been changed, but for what
- * another thread makes accessible or inaccessible meanwhile. The names say which side
- * is not trusted; both may fault in either.
+ * bytes of dst are those of src, and no byte behind them has been written, whatever other
+ * threads map or unmap meanwhile. The names say which side is not trusted; both may fault
+ * in either.
  */
 size_t etch_copy_from(void *dst, const void *src, size_t n);
 size_t etch_copy_to(void *dst, const void *src, size_t n);
