@@ -16,6 +16,7 @@ struct options {
 	enum format format;
 	const char *at; /* function or address, or null */
 	bool no_cfi;
+	int jobs;
 };
 
 static void help(void)
@@ -50,23 +51,17 @@ static void help(void)
 	       "Exit status: 0, or 2 when a file could not be used.\n");
 }
 
-static int show_imv(const struct options *opt, const char *path, struct error *e)
+static int show_sites_of(const struct options *opt, const char *path, struct error *e)
 {
-	struct unwind_view unwind = {0};
 	struct view v;
 	int err = view_load(&v, path, e);
 
 	if (!err && opt->what == TABLES && elf_is_object(&v.file))
 		err = error_set(e, "is an object file: its tables are relocations yet (see inspect sites)");
-	if (!err && opt->what == SUMMARY)
-		err = unwind_view_load(&v.file, UNWIND_TABLE, &unwind, e);
 	if (!err && opt->what == SITES)
 		show_sites(&v, opt->format);
-	else if (!err && opt->what == TABLES)
-		show_tables(&v, opt->format);
 	else if (!err)
-		show_summary(&v, &unwind, opt->format);
-	unwind_view_free(&unwind);
+		show_tables(&v, opt->format);
 	view_free(&v);
 	return err;
 }
@@ -78,8 +73,10 @@ static int show(const struct options *opt, const char *path, struct error *e)
 		return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
 	case CODE:
 		return show_code(path, opt->at, opt->no_cfi, opt->format, e);
+	case SUMMARY:
+		return show_summary(path, opt->jobs, opt->format, e);
 	default:
-		return show_imv(opt, path, e);
+		return show_sites_of(opt, path, e);
 	}
 }
 
@@ -121,7 +118,7 @@ int cmd_inspect(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT};
+	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = 1};
 	int c, i, status = EXIT_CLEAN;
 
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {

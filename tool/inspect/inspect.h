@@ -3,7 +3,7 @@
 #ifndef INSPECT_H
 #define INSPECT_H
 
-#include "code/frames.h"
+#include "check/check.h"
 #include "report/listing.h"
 #include "site/bake.h"
 #include "table/ex_table.h"
@@ -22,9 +22,13 @@ struct view {
 	bool *in_place;          /* of tables.inlines: the case compiled in place is the one now */
 	struct view_slot *slots; /* object files: by section, then address */
 	size_t slot_count;
+	struct frames frames;     /* view_load_checked(): rows made from the code, and figures */
+	struct findings findings; /* ... and what etch check finds */
 };
 
 int view_load(struct view *v, const char *path, struct error *e);
+/* The same by way of all that etch check looks at. */
+int view_load_checked(struct view *v, const char *path, int jobs, struct error *e);
 void view_free(struct view *v);
 /* Does something else stand at a place than what the compiler wrote? */
 bool view_is_baked(const struct view *v, uint64_t addr);
@@ -35,6 +39,8 @@ void view_target(const struct view *v, const struct site *s, char *out, size_t s
 /* "mov32", "call-rip"; "-" for a site without a form. */
 void site_form_name(const struct etch_imv *entry, char *out, size_t size);
 const char *file_kind(const struct elf_file *f);
+/* A name, which may hold anything, as part of one line: control characters as '?'. */
+void name_print(const char *name);
 
 /* The unwind rows of a file: those of its table, or made from its code. */
 struct unwind_view {
@@ -75,7 +81,7 @@ void names_close(struct names *n);
 /* "main", "main+0x4", or "" (null names are allowed). */
 void names_find(const struct names *n, uint32_t section, uint64_t addr, char *out, size_t size);
 
-void show_summary(const struct view *v, const struct unwind_view *u, enum format format);
+int show_summary(const char *path, int jobs, enum format format, struct error *e);
 void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);
 /* `at` may be null: all of the file. */

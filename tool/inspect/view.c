@@ -50,7 +50,8 @@ static int in_place_look(struct view *v, struct error *e)
 	return 0;
 }
 
-static int view_load_linked(struct view *v, struct error *e)
+/* What the tables of a linked file say, and what stands at its sites now. */
+static int tables_look(struct view *v, struct error *e)
 {
 	if (linked_tables_read(&v->file, &v->tables, e) < 0)
 		return -1;
@@ -61,17 +62,27 @@ static int view_load_linked(struct view *v, struct error *e)
 	baked_add(v, v->tables.pv, v->tables.pv_count);
 	if (v->baked_count)
 		qsort(v->baked, v->baked_count, sizeof(*v->baked), word_order);
+	return in_place_look(v, e);
+}
+
+static int sites_judge(struct view *v, struct error *e)
+{
+	if (v->tables.flags & ETCH_MODULE_LINKED)
+		sites_unlisted(&v->scan, &v->tables);
+	objects_judge(&v->scan, &v->tables);
+	return targets_open(&v->targets, &v->file, &v->tables, e);
+}
+
+static int view_load_linked(struct view *v, struct error *e)
+{
 	/* Looked at as the linker wrote it, like the link step does. */
-	if (in_place_look(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
+	if (tables_look(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
 		return -1;
 	if (scan_linked_file(&v->scan, &v->file, &v->tables)) {
 		*e = v->scan.error;
 		return -1;
 	}
-	if (v->tables.flags & ETCH_MODULE_LINKED)
-		sites_unlisted(&v->scan, &v->tables);
-	objects_judge(&v->scan, &v->tables);
-	return targets_open(&v->targets, &v->file, &v->tables, e);
+	return sites_judge(v, e);
 }
 
 static int slot_order(const void *a, const void *b)
@@ -132,9 +143,46 @@ int view_load(struct view *v, const char *path, struct error *e)
 	return slots_read(v, e);
 }
 
+/* Takes over what the checks have read and found. */
+static void subject_take(struct view *v, struct subject *s)
+{
+	v->fixups = s->fixups;
+	s->fixups = (struct fixups){0};
+	v->frames = s->frames;
+	s->frames = (struct frames){0};
+	v->findings = s->found;
+	s->found = (struct findings){0};
+	v->scan = s->scan;
+	v->scan.file = &v->file; /* a file without tables has not been scanned */
+	v->scan.clobbers.list = &v->scan.funcs;
+	s->scan = (struct scan){0};
+}
+
+int view_load_checked(struct view *v, const char *path, int jobs, struct error *e)
+{
+	const struct check_options options = {.jobs = jobs};
+	struct subject subject = {0};
+	int err;
+
+	memset(v, 0, sizeof(*v));
+	v->path = path;
+	if (elf_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
+	    (!elf_is_object(&v->file) && tables_look(v, e)))
+		return -1;
+	err = check_file(&v->file, &options, &subject, e);
+	if (!err) {
+		subject_take(v, &subject);
+		err = elf_is_object(&v->file) ? slots_read(v, e) : sites_judge(v, e);
+	}
+	subject_free(&subject);
+	return err;
+}
+
 void view_free(struct view *v)
 {
 	free(v->in_place);
+	findings_free(&v->findings);
+	frames_free(&v->frames);
 	targets_close(&v->targets);
 	linked_tables_free(&v->tables);
 	scan_free(&v->scan);
@@ -223,4 +271,10 @@ const char *file_kind(const struct elf_file *f)
 {
 	return elf_is_object(f) ? "object" : f->eh.e_type == ET_EXEC ? "program"
 	       : elf_is_pie(f) ? "program (PIE)" : "shared object";
+}
+
+void name_print(const char *name)
+{
+	for (; *name; name++)
+		putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
 }

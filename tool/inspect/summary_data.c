@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect summary for scripts and other tools. docs/schemas/inspect-summary.json. */
+#include "inspect/summary.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void put(struct json_object *o, const char *key, uint64_t n)
+{
+	json_object_object_add(o, key, json_object_new_int64((int64_t)n));
+}
+
+static void put_bool(struct json_object *o, const char *key, bool b)
+{
+	json_object_object_add(o, key, json_object_new_boolean(b));
+}
+
+static void put_text(struct json_object *o, const char *key, const char *text)
+{
+	json_object_object_add(o, key, text ? json_object_new_string(text) : NULL);
+}
+
+static struct json_object *hardening_json(const struct summary *s)
+{
+	const struct elf_hardening *h = &s->hardening;
+	struct json_object *o = json_object_new_object();
+	bool linked = !elf_is_object(&s->view->file);
+
+	put_text(o, "relro", linked ? elf_relro_name(h->relro) : NULL);
+	json_object_object_add(o, "pie", linked ? json_object_new_boolean(h->pie) : NULL);
+	put_text(o, "stack", elf_stack_name(h->stack));
+	put_bool(o, "ibt", h->ibt);
+	put_bool(o, "shstk", h->shstk);
+	return o;
+}
+
+static struct json_object *code_json(const struct summary *s)
+{
+	struct json_object *o = json_object_new_object(), *from = json_object_new_object();
+	const struct coverage *c = &s->code;
+	unsigned i;
+
+	put(o, "bytes", c->text);
+	put(o, "sections", s->code_sections);
+	put(o, "functions", s->view->frames.functions);
+	put(o, "instructions", s->view->frames.insns);
+	put(o, "rows", s->view->frames.rows.count);
+	for (i = 0; i < 4; i++)
+		put(from, row_source_text(i), c->source[i]);
+	put(from, "undefined", c->text - c->covered);
+	json_object_object_add(o, "coverage", from);
+	put(o, "undefined_in_functions", s->view->frames.undefined);
+	return o;
+}
+
+static struct json_object *unwind_json(const struct summary *s)
+{
+	const struct unwind_view *u = s->unwind;
+	const struct coverage *c = &s->table;
+	struct json_object *o, *from;
+	unsigned i;
+
+	if (!u->table)
+		return NULL;
+	o = json_object_new_object();
+	put_text(o, "encoding", u->table);
+	put(o, "rows", u->row_count);
+	put(o, "bytes", u->bytes);
+	put(o, "text", c->text);
+	put(o, "covered", c->covered);
+	put(o, "map", u->header.map_shift ? 1u << u->header.map_shift : 0);
+	put(o, "undefined_rows", c->undefined_rows);
+	from = u->sources ? json_object_new_object() : NULL;
+	for (i = 0; i < 4 && from; i++)
+		put(from, row_source_text(i), c->source_rows[i]);
+	json_object_object_add(o, "sources", from);
+	return o;
+}
+
+static struct json_object *findings_json(const struct summary *s)
+{
+	struct json_object *o = json_object_new_object(), *ids = json_object_new_array();
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		put(o, severity_name((enum severity)i), s->severities[i]);
+	for (i = 0; i < s->found_count; i++) {
+		const struct catalogue_entry *x = catalogue_find(s->found[i].what);
+		struct json_object *one = json_object_new_object();
+
+		put_text(one, "id", x->id);
+		put_text(one, "severity", severity_name(x->severity));
+		put_text(one, "title", x->title);
+		put(one, "count", s->found[i].count);
+		json_object_array_add(ids, one);
+	}
+	json_object_object_add(o, "ids", ids);
+	return o;
+}
+
+static struct json_object *exceptions_json(const struct summary *s)
+{
+	struct json_object *o = json_object_new_object();
+	unsigned i;
+
+	for (i = 0; i <= ETCH_EX_TYPE_LAST; i++)
+		put(o, ex_type_name(i), s->exceptions[i]);
+	put(o, "malformed", s->exceptions[ETCH_EX_TYPE_LAST + 1]);
+	return o;
+}
+
+static struct json_object *kept_json(const struct tallies *t)
+{
+	struct json_object *list = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < t->kept_count; i++) {
+		struct json_object *k = json_object_new_object();
+
+		put_text(k, "why", t->kept[i].what);
+		put(k, "count", t->kept[i].count);
+		json_object_array_add(list, k);
+	}
+	return list;
+}
+
+static void sites_json(const struct summary *s, struct json_object *o)
+{
+	struct json_object *states = json_object_new_object(), *in_place = json_object_new_object();
+	size_t i;
+
+	put(o, "loads", s->loads.all);
+	put(o, "sites", s->loads.sites);
+	put(o, "live", s->loads.live);
+	put(o, "immediates", s->immediates);
+	put(o, "calls", s->calls.all);
+	put(o, "call_sites", s->calls.sites);
+	put(o, "live_calls", s->calls.live);
+	for (i = 0; i < s->state_count; i++)
+		put(states, s->states[i].what, s->states[i].count);
+	json_object_object_add(o, "call_states", states);
+	put(in_place, "all", s->in_place);
+	put(in_place, "now", s->in_place_now);
+	json_object_object_add(o, "calls_in_place", in_place);
+	put(o, "stores", s->stores);
+	put(o, "escapes", s->escapes);
+}
+
+struct json_object *summary_json(const struct summary *s)
+{
+	struct json_object *o = json_object_new_object(), *sizes = json_object_new_object();
+	const struct view *v = s->view;
+	size_t i;
+
+	json_object_object_add(o, "file", json_name(v->path));
+	put_text(o, "kind", file_kind(&v->file));
+	put_text(o, "build_id", s->build_id[0] ? s->build_id : NULL);
+	put_bool(o, "static", s->hardening.is_static);
+	put_bool(o, "symbols", s->symbols);
+	put_bool(o, "dwarf", s->dwarf);
+	put_bool(o, "rewritten", summary_is_rewritten(s));
+	json_object_object_add(o, "hardening", hardening_json(s));
+	json_object_object_add(o, "code", code_json(s));
+	for (i = 0; i < s->size_count; i++)
+		put(sizes, s->sizes[i].section, s->sizes[i].bytes);
+	json_object_object_add(o, "sizes", sizes);
+	json_object_object_add(o, "unwind", unwind_json(s));
+	sites_json(s, o);
+	put(o, "exceptions", v->fixups.count);
+	json_object_object_add(o, "exception_types", exceptions_json(s));
+	put(o, "bytes_per_site", sizeof(struct etch_imv));
+	put(o, "site_bytes", (v->tables.imv_room + v->tables.pv_room) * sizeof(struct etch_imv));
+	json_object_object_add(o, "stay_loads", kept_json(&s->loads));
+	json_object_object_add(o, "stay_calls", kept_json(&s->calls));
+	json_object_object_add(o, "objects", listing_json(&s->objects));
+	put(o, "functions_undecoded", v->scan.undecoded);
+	json_object_object_add(o, "findings", findings_json(s));
+	return o;
+}
+
+static void unwind_tsv(const struct summary *s)
+{
+	const struct unwind_view *u = s->unwind;
+	const struct coverage *c = &s->table;
+	unsigned i;
+
+	printf("unwind_encoding\t%s\n", u->table ? u->table : "none");
+	if (!u->table)
+		return;
+	printf("unwind_rows\t%zu\nunwind_bytes\t%" PRIu64 "\nunwind_text\t%" PRIu64 "\nunwind_covered\t%" PRIu64
+	       "\nunwind_map\t%u\nunwind_undefined_rows\t%zu\n",
+	       u->row_count, u->bytes, c->text, c->covered, u->header.map_shift ? 1u << u->header.map_shift : 0,
+	       c->undefined_rows);
+	for (i = 0; i < 4 && u->sources; i++)
+		printf("unwind_source: %s\t%zu\n", row_source_text(i), c->source_rows[i]);
+}
+
+static void sites_tsv(const struct summary *s)
+{
+	size_t i;
+
+	printf("loads\t%zu\nsites\t%zu\nlive\t%zu\nimmediates\t%zu\nstores\t%zu\nescapes\t%zu\nbytes_per_site\t%zu\n",
+	       s->loads.all, s->loads.sites, s->loads.live, s->immediates, s->stores, s->escapes, sizeof(struct etch_imv));
+	for (i = 0; i < s->loads.kept_count; i++)
+		printf("stay_load: %s\t%zu\n", s->loads.kept[i].what, s->loads.kept[i].count);
+	printf("calls\t%zu\ncall_sites\t%zu\nlive_calls\t%zu\n", s->calls.all, s->calls.sites, s->calls.live);
+	for (i = 0; i < s->state_count; i++)
+		printf("call_state: %s\t%zu\n", s->states[i].what, s->states[i].count);
+	for (i = 0; i < s->calls.kept_count; i++)
+		printf("stay_call: %s\t%zu\n", s->calls.kept[i].what, s->calls.kept[i].count);
+}
+
+/* What came later stands behind what scripts have read by its place. */
+void summary_tsv(const struct summary *s)
+{
+	const struct coverage *c = &s->code;
+	size_t i;
+
+	printf("key\tvalue\nfile\t");
+	name_print(s->view->path);
+	printf("\nkind\t%s\n", file_kind(&s->view->file));
+	sites_tsv(s);
+	unwind_tsv(s);
+	printf("exceptions\t%zu\n", s->view->fixups.count);
+	printf("build_id\t%s\n", s->build_id[0] ? s->build_id : "-");
+	printf("code_bytes\t%" PRIu64 "\nfunctions\t%zu\ninstructions\t%" PRIu64 "\n", c->text, s->view->frames.functions,
+	       s->view->frames.insns);
+	for (i = 0; i < 4; i++)
+		printf("coverage: %s\t%" PRIu64 "\n", row_source_text((unsigned)i), c->source[i]);
+	printf("coverage: undefined\t%" PRIu64 "\n", c->text - c->covered);
+	for (i = 0; i < s->size_count; i++)
+		printf("size: %s\t%" PRIu64 "\n", s->sizes[i].section, s->sizes[i].bytes);
+	for (i = 0; i < 3; i++)
+		printf("findings: %s\t%zu\n", severity_name((enum severity)i), s->severities[i]);
+	for (i = 0; i < s->found_count; i++)
+		printf("finding: %s\t%zu\n", s->found[i].what, s->found[i].count);
+}
