@@ -1,74 +1,394 @@
 /* SPDX-License-Identifier: MIT */
-/* etch check: what is wrong with a file, for CI and for people. */
-#include "check/check.h"
+/* etch check: what is wrong with files, for CI and for people. docs/check.md is its guide. */
+#include "check_run.h"
+#include "check_say.h"
 #include "command.h"
-#include "report/report.h"
+#include "elf/outfile.h"
+#include "report/progress.h"
 
 #include <getopt.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SUPPRESSIONS "etch.supp" /* read where it is there */
+#define NEVER SEVERITIES         /* --fail-on never */
+
+struct options {
+	enum check_format format;
+	enum severity level;
+	bool level_given;
+	unsigned fail_on;         /* a severity, or NEVER */
+	const char *output, *suppressions, *baseline, *root, *docs;
+	const char **lists, **ignored; /* names of files with names; --ignore */
+	size_t list_count, ignored_count;
+	bool quiet, zero, fail_unused;
+	int jobs;
+	struct check_options check;
+};
+
+/* All that a run needs. */
+struct run {
+	const struct options *opt;
+	struct inputs inputs;
+	struct suppressions rules;
+	struct baseline baseline;
+	struct totals totals;
+	struct check_say say;
+};
 
 static void help(void)
 {
 	printf("Usage: etch check [OPTION...] FILE...\n"
 	       "\n"
+	       "Says what is wrong with objects, programs and libraries, and what is worth knowing.\n"
+	       "FILE is an ELF file; a directory, of which all ELF files of x86-64 are taken; an\n"
+	       "archive; a compile_commands.json (*.json), of which the objects are taken; or - for\n"
+	       "a list of such names on standard input. Nothing is changed.\n"
+	       "\n"
+	       "      --format text|json|sarif\n"
+	       "                           for people (default); docs/schemas/check.json; SARIF 2.1.0\n"
+	       "  -o, --output OUT         write to OUT instead of standard output\n"
+	       "  -j, --jobs N             look at N files at a time; at one FILE with N threads\n"
+	       "      --level error|warning|note\n"
+	       "                           what is shown (default: warning; of json note)\n"
+	       "      --fail-on error|warning|never\n"
+	       "                           what exit status 1 is for (default: warning)\n"
+	       "  -q, --quiet              no line of totals\n"
+	       "\n"
+	       "      --ignore RULE        suppress findings: ID[:PATH[:FUNCTION]], all of them globs\n"
+	       "      --suppressions FILE  rules with reasons; without this, of etch.supp where it is\n"
+	       "      --fail-on-unused     exit status 1 for rules that suppress nothing, too\n"
+	       "      --baseline OLD.json  only what is not in OLD.json, of --format json, counts\n"
+	       "\n"
+	       "      --files-from FILE    take names from FILE, one a line\n"
+	       "  -0, --null               names in lists end with a zero byte\n"
+	       "      --sls                straight-line speculation too (ETCH-H005)\n"
+	       "      --both-decoders      ask the second decoder about every instruction (ETCH-D004)\n"
+	       "      --no-cfi             do not ask .eh_frame\n"
+	       "      --source-root DIR    sarif: what names of sources are relative to\n"
+	       "      --docs-uri URI       sarif: where docs/findings.md can be read\n"
+	       "\n"
+	       "      --explain ID         what a finding means, and what to do\n"
+	       "      --list               all of them\n"
 	       "  -h, --help\n"
 	       "\n"
-	       "Exit status: 0 clean; 1 findings; 2 a file could not be used.\n");
+	       "Exit status: 0 nothing found that counts; 1 findings; 2 a file could not be used (the\n"
+	       "others have been looked at), or the command line is wrong.\n");
 }
 
-static int check_one(const char *path, struct error *e)
+/* ---- the run ------------------------------------------------------------------------- */
+
+/* "etch: FILE: reason", whatever is in the name. */
+static void complain(const char *path, const char *member, const char *why)
 {
-	struct check_options options = {.jobs = 1};
-	struct report report = {0};
-	struct elf_file f = {0};
-	struct subject s = {0};
-	int found = -1;
-	size_t i, k;
+	progress_end();
+	fputs("etch: ", stderr);
+	text_clean_name(stderr, path, member);
+	fputs(": ", stderr);
+	text_clean(stderr, why);
+	fputc('\n', stderr);
+}
 
-	if (!elf_open(&f, path, e) && !check_file(&f, &options, &s, e) && !report_make(&report, &f, &s.found, e)) {
-		for (found = 0, i = 0; i < report.count; i++) {
-			const struct report_finding *x = &report.list[i];
-			char where[256];
+static int out_of_memory(void)
+{
+	fprintf(stderr, "etch: out of memory\n");
+	return -1;
+}
 
-			if (x->entry->severity == SEVERITY_NOTE)
-				continue;
-			report_place_text(&x->place, where, sizeof(where));
-			printf("%s: %s: %s: %s [%s]\n", path, where, severity_name(x->entry->severity), x->text, x->entry->id);
-			for (k = 0; k < x->fact_count; k++)
-				printf("  %s: %s\n", x->facts[k].label, x->facts[k].text);
-			found = 1;
+static bool rules_read(struct run *r)
+{
+	const char *path = r->opt->suppressions;
+	struct error e;
+	size_t i;
+
+	for (i = 0; i < r->opt->ignored_count; i++)
+		if (suppressions_add(&r->rules, r->opt->ignored[i], "--ignore", "--ignore", &e)) {
+			complain("--ignore", NULL, e.text);
+			return false;
 		}
+	if (!path && !access(SUPPRESSIONS, F_OK))
+		path = SUPPRESSIONS;
+	if (path && suppressions_read(&r->rules, path, &e)) {
+		complain(path, NULL, e.text);
+		return false;
 	}
-	report_free(&report);
-	subject_free(&s);
-	elf_close(&f);
-	return found;
+	return true;
+}
+
+static bool inputs_collect(struct run *r, char **names, int count)
+{
+	struct error e;
+	bool good = true;
+	size_t k;
+	int i;
+
+	for (i = 0; i < count && good; i++) {
+		if (!strcmp(names[i], "-") && inputs_add_list(&r->inputs, "-", r->opt->zero, &e)) {
+			complain("standard input", NULL, e.text);
+			return false;
+		}
+		if (strcmp(names[i], "-") && !inputs_add(&r->inputs, names[i]))
+			good = false;
+	}
+	for (k = 0; k < r->opt->list_count && good; k++)
+		if (inputs_add_list(&r->inputs, r->opt->lists[k], r->opt->zero, &e)) {
+			complain(r->opt->lists[k], NULL, e.text);
+			return false;
+		}
+	r->totals.skipped = r->inputs.skipped;
+	return good || out_of_memory() == 0;
+}
+
+static bool baseline_prepare(struct run *r)
+{
+	struct error e;
+
+	if (!r->opt->baseline)
+		return true;
+	if (baseline_read(&r->baseline, r->opt->baseline, &e)) {
+		complain(r->opt->baseline, NULL, e.text);
+		return false;
+	}
+	return baseline_match(&r->baseline, &r->inputs) || out_of_memory() == 0;
+}
+
+/* One input's result: marked, counted, told. */
+static bool file_done(void *ctx, size_t input, struct checked *c)
+{
+	const struct baseline_file *old = NULL;
+	struct run *r = ctx;
+	int i;
+
+	if (c->report.error)
+		complain(c->report.path, c->report.member, c->report.error);
+	else if (!suppressions_apply(&r->rules, &c->report))
+		return out_of_memory() == 0;
+	else
+		old = baseline_apply(&r->baseline, input, &c->report);
+	totals_add(&r->totals, &c->report, r->opt->level);
+	for (i = 0; i < SEVERITIES; i++) {
+		r->totals.found[i] += c->dropped[i];
+		r->totals.hidden[i] += c->dropped[i];
+	}
+	if (r->say.format == CHECK_TEXT && c->report.count)
+		progress_end();
+	check_say_file(&r->say, &c->report, old, &r->totals);
+	/* Nobody reads any more, or the disk is full: main.c says so. */
+	return !ferror(r->say.out);
+}
+
+static int exit_code(const struct run *r)
+{
+	unsigned s;
+
+	if (r->totals.unusable)
+		return EXIT_UNUSABLE;
+	for (s = r->opt->fail_on; s < SEVERITIES; s++)
+		if (r->totals.found[s])
+			return EXIT_FINDINGS;
+	return r->opt->fail_unused && r->totals.unused ? EXIT_FINDINGS : EXIT_CLEAN;
+}
+
+static int output_write(struct run *r)
+{
+	char why[512];
+
+	if (!r->opt->output)
+		return 0;
+	if (ferror(r->say.out))
+		return out_of_memory();
+	if (!outfile_write(r->opt->output, r->say.bytes, r->say.size, NULL, why, sizeof(why)))
+		return 0;
+	fprintf(stderr, "etch: ");
+	text_clean(stderr, why);
+	fputc('\n', stderr);
+	return -1;
+}
+
+static int run_all(struct run *r, char **names, int count)
+{
+	const struct options *opt = r->opt;
+	struct check_run run = {.inputs = &r->inputs, .options = opt->check, .jobs = opt->jobs, .done = file_done, .ctx = r};
+	size_t i;
+	int status;
+
+	/* What is not shown and does not fail need not be resolved. */
+	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
+	r->say = (struct check_say){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
+	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
+		return EXIT_UNUSABLE;
+	if (!check_say_begin(&r->say, opt->root, opt->docs, opt->baseline, r->rules.count) || !check_run(&run)) {
+		if (!r->say.out || !ferror(r->say.out))
+			out_of_memory();
+		return EXIT_UNUSABLE;
+	}
+	for (i = 0; i < r->rules.count; i++)
+		r->totals.unused += suppression_unused(&r->rules.list[i], opt->level);
+	status = exit_code(r);
+	check_say_end(&r->say, &r->rules, &r->totals, status);
+	return output_write(r) ? EXIT_UNUSABLE : status;
+}
+
+/* ---- the command line ---------------------------------------------------------------- */
+
+static int explain(const char *id)
+{
+	const struct catalogue_entry *e = catalogue_find(id);
+
+	if (!e) {
+		fprintf(stderr, "etch: --explain: there is no finding '%s'; etch check --list has them all\n", id);
+		return EXIT_UNUSABLE;
+	}
+	text_explain(stdout, e);
+	return EXIT_CLEAN;
+}
+
+static int list(void)
+{
+	size_t i;
+
+	for (i = 0; i < catalogue_count; i++)
+		printf("%-10s %-8s %-28s %s\n", catalogue[i].id, severity_name(catalogue[i].severity), catalogue[i].name,
+		       catalogue[i].title);
+	return EXIT_CLEAN;
+}
+
+static bool format_parse(const char *name, struct options *opt)
+{
+	opt->format = !strcmp(name, "json") ? CHECK_JSON : !strcmp(name, "sarif") ? CHECK_SARIF : CHECK_TEXT;
+	if (opt->format != CHECK_TEXT || !strcmp(name, "text"))
+		return true;
+	fprintf(stderr, "etch: --format is text, json or sarif, not '%s'\n", name);
+	return false;
+}
+
+static bool level_parse(const char *name, struct options *opt)
+{
+	opt->level_given = true;
+	if (severity_parse(name, &opt->level))
+		return true;
+	fprintf(stderr, "etch: --level is error, warning or note, not '%s'\n", name);
+	return false;
+}
+
+static bool fail_parse(const char *name, struct options *opt)
+{
+	enum severity s = SEVERITY_NOTE;
+
+	if (!strcmp(name, "never")) {
+		opt->fail_on = NEVER;
+		return true;
+	}
+	if (severity_parse(name, &s) && s != SEVERITY_NOTE) {
+		opt->fail_on = s;
+		return true;
+	}
+	fprintf(stderr, "etch: --fail-on is error, warning or never, not '%s'\n", name);
+	return false;
+}
+
+static bool jobs_parse(const char *text, struct options *opt)
+{
+	char *end;
+
+	opt->jobs = (int)strtol(text, &end, 10);
+	if (*text && !*end && opt->jobs >= 1 && opt->jobs <= 1024)
+		return true;
+	fprintf(stderr, "etch: -j wants a number from 1 to 1024, not '%s'\n", text);
+	return false;
+}
+
+/* -1: go on; else the exit status. */
+static int option_take(int c, struct options *opt)
+{
+	switch (c) {
+	case 'f': return format_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'j': return jobs_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'l': return level_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'F': return fail_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'o': opt->output = optarg; break;
+	case 'q': opt->quiet = true; break;
+	case '0': opt->zero = true; break;
+	case 'I': opt->ignored[opt->ignored_count++] = optarg; break;
+	case 'S': opt->suppressions = optarg; break;
+	case 'U': opt->fail_unused = true; break;
+	case 'B': opt->baseline = optarg; break;
+	case 'N': opt->lists[opt->list_count++] = optarg; break;
+	case 's': opt->check.sls = true; break;
+	case 'b': opt->check.both_decoders = true; break;
+	case 'C': opt->check.no_cfi = true; break;
+	case 'R': opt->root = optarg; break;
+	case 'D': opt->docs = optarg; break;
+	case 'E': return explain(optarg);
+	case 'L': return list();
+	case 'h': help(); return EXIT_CLEAN;
+	default:
+		fprintf(stderr, "etch: see etch check --help\n");
+		return EXIT_UNUSABLE;
+	}
+	return -1;
+}
+
+static int options_take(int argc, char **argv, struct options *opt)
+{
+	static const struct option longs[] = {
+		{"format", required_argument, NULL, 'f'},
+		{"output", required_argument, NULL, 'o'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"level", required_argument, NULL, 'l'},
+		{"fail-on", required_argument, NULL, 'F'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"ignore", required_argument, NULL, 'I'},
+		{"suppressions", required_argument, NULL, 'S'},
+		{"fail-on-unused", no_argument, NULL, 'U'},
+		{"baseline", required_argument, NULL, 'B'},
+		{"files-from", required_argument, NULL, 'N'},
+		{"null", no_argument, NULL, '0'},
+		{"sls", no_argument, NULL, 's'},
+		{"both-decoders", no_argument, NULL, 'b'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"source-root", required_argument, NULL, 'R'},
+		{"docs-uri", required_argument, NULL, 'D'},
+		{"explain", required_argument, NULL, 'E'},
+		{"list", no_argument, NULL, 'L'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
+	};
+	int c, status = -1;
+
+	while (status < 0 && (c = getopt_long(argc, argv, "o:j:q0h", longs, NULL)) != -1)
+		status = option_take(c, opt);
+	/* A document is for programs, and a baseline: it has all. */
+	if (!opt->level_given)
+		opt->level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
+	if (status < 0 && optind == argc && !opt->list_count) {
+		fprintf(stderr, "etch: check what? see etch check --help\n");
+		return EXIT_UNUSABLE;
+	}
+	return status;
 }
 
 int cmd_check(int argc, char **argv)
 {
-	static const struct option longs[] = {{"help", no_argument, NULL, 'h'}, {0, 0, NULL, 0}};
-	int c, i, worst = EXIT_CLEAN;
+	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING, .jobs = 1};
+	struct run r = {.opt = &opt};
+	int status = EXIT_UNUSABLE;
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		if (c == 'h') {
-			help();
-			return EXIT_CLEAN;
-		}
-		fprintf(stderr, "etch: see etch check --help\n");
-		return EXIT_UNUSABLE;
+	opt.lists = calloc((size_t)argc, sizeof(*opt.lists));
+	opt.ignored = calloc((size_t)argc, sizeof(*opt.ignored));
+	if (opt.lists && opt.ignored)
+		status = options_take(argc, argv, &opt);
+	else
+		out_of_memory();
+	if (status < 0) {
+		status = run_all(&r, argv + optind, argc - optind);
+		check_say_free(&r.say);
+		baseline_free(&r.baseline);
+		suppressions_free(&r.rules);
+		inputs_free(&r.inputs);
 	}
-	if (optind == argc) {
-		fprintf(stderr, "etch: check what? see etch check --help\n");
-		return EXIT_UNUSABLE;
-	}
-	for (i = optind; i < argc; i++) {
-		struct error e;
-		int found = check_one(argv[i], &e);
-
-		if (found < 0)
-			fprintf(stderr, "etch: %s: %s\n", argv[i], e.text);
-		worst = found < 0 ? EXIT_UNUSABLE : found && !worst ? EXIT_FINDINGS : worst;
-	}
-	return worst;
+	free(opt.lists);
+	free(opt.ignored);
+	return status;
 }

@@ -132,18 +132,24 @@ void findings_sort(struct findings *l)
 		qsort(l->list, l->count, sizeof(*l->list), finding_order);
 }
 
+void finding_free(struct finding *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->fact_count; i++) {
+		free(f->facts[i].label);
+		free(f->facts[i].text);
+	}
+	free(f->facts);
+	free(f->text);
+}
+
 void findings_free(struct findings *l)
 {
-	size_t i, k;
+	size_t i;
 
-	for (i = 0; i < l->count; i++) {
-		for (k = 0; k < l->list[i].fact_count; k++) {
-			free(l->list[i].facts[k].label);
-			free(l->list[i].facts[k].text);
-		}
-		free(l->list[i].facts);
-		free(l->list[i].text);
-	}
+	for (i = 0; i < l->count; i++)
+		finding_free(&l->list[i]);
 	free(l->list);
 	*l = (struct findings){0};
 }

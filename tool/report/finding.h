@@ -50,5 +50,7 @@ bool findings_take(struct findings *to, struct findings *from);
 /* By section, address, ID, text: the order in which they are told. */
 void findings_sort(struct findings *l);
 void findings_free(struct findings *l);
+/* What one of them owns. */
+void finding_free(struct finding *f);
 
 #endif

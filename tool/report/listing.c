@@ -51,28 +51,28 @@ void listing_free(struct listing *l)
 	memset(l, 0, sizeof(*l));
 }
 
-static void print_tsv(const struct listing *l)
+static void print_tsv(const struct listing *l, FILE *out)
 {
 	size_t i, c;
 	bool first;
 
 	for (c = 0, first = true; c < l->column_count; c++)
 		if (!l->columns[c].people_only) {
-			printf("%s%s", first ? "" : "\t", l->columns[c].name);
+			fprintf(out, "%s%s", first ? "" : "\t", l->columns[c].name);
 			first = false;
 		}
-	putchar('\n');
+	putc('\n', out);
 	for (i = 0; i + l->column_count <= l->cell_count; i += l->column_count) {
 		for (c = 0, first = true; c < l->column_count; c++)
 			if (!l->columns[c].people_only) {
-				printf("%s%s", first ? "" : "\t", l->cells[i + c]);
+				fprintf(out, "%s%s", first ? "" : "\t", l->cells[i + c]);
 				first = false;
 			}
-		putchar('\n');
+		putc('\n', out);
 	}
 }
 
-static void print_text(const struct listing *l)
+static void print_text(const struct listing *l, FILE *out)
 {
 	size_t i, c, *width = calloc(l->column_count + 1, sizeof(*width));
 
@@ -91,24 +91,28 @@ static void print_text(const struct listing *l)
 		bool last = c + 1 == l->column_count;
 
 		if (l->columns[c].number)
-			printf("%*s", (int)width[c], cell);
+			fprintf(out, "%*s", (int)width[c], cell);
 		else
-			printf("%-*s", last ? 0 : (int)width[c], cell);
-		fputs(last ? "\n" : "  ", stdout);
+			fprintf(out, "%-*s", last ? 0 : (int)width[c], cell);
+		fputs(last ? "\n" : "  ", out);
 	}
 	free(width);
 }
 
-void listing_print(const struct listing *l, enum format format)
+void listing_write(const struct listing *l, enum format format, FILE *out)
 {
 	if (format == FORMAT_TSV)
-		print_tsv(l);
+		print_tsv(l, out);
 	else
-		print_text(l);
+		print_text(l, out);
 }
 
-/* Length of the UTF-8 sequence at p, 0 if there is none. */
-static size_t utf8_length(const unsigned char *p)
+void listing_print(const struct listing *l, enum format format)
+{
+	listing_write(l, format, stdout);
+}
+
+size_t utf8_length(const unsigned char *p)
 {
 	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3
 	           : *p >= 0xf0 && *p < 0xf5 ? 4 : 0, i;

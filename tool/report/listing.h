@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <json-c/json.h>
 
@@ -39,9 +40,13 @@ void listing_free(struct listing *l);
 
 /* Text and TSV to standard output. */
 void listing_print(const struct listing *l, enum format format);
+/* ... to another stream. */
+void listing_write(const struct listing *l, enum format format, FILE *out);
 /* An array of objects, keyed by column name. */
 struct json_object *listing_json(const struct listing *l);
 
+/* Length of the UTF-8 sequence at p, 0 if there is none. */
+size_t utf8_length(const unsigned char *p);
 /* A JSON string of a name from a file, whatever bytes it has: what is not UTF-8
  * becomes U+FFFD. */
 struct json_object *json_name(const char *name);

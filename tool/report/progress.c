@@ -11,6 +11,7 @@
 
 static double start, last;
 static bool shown;
+static int terminal = -1; /* not known yet */
 
 static double now(void)
 {
@@ -20,14 +21,13 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void progress_step(const char *what, size_t done, size_t total)
+void progress_note(const char *what, size_t done, size_t total, const char *unit)
 {
-	static int terminal = -1;
 	double t;
 
 	if (terminal < 0)
 		terminal = isatty(STDERR_FILENO);
-	if (!terminal || (done & 255 && start != 0))
+	if (!terminal)
 		return;
 	t = now();
 	if (start == 0)
@@ -36,8 +36,19 @@ void progress_step(const char *what, size_t done, size_t total)
 		return;
 	last = t;
 	shown = true;
-	fprintf(stderr, "\r\033[Ketch: %.60s: %zu of %zu functions", what, done, total);
+	fprintf(stderr, "\r\033[Ketch: %.60s: %zu of %zu %s", what, done, total, unit);
 	fflush(stderr);
+}
+
+void progress_step(const char *what, size_t done, size_t total)
+{
+	if (!(done & 255) || start == 0)
+		progress_note(what, done, total, "functions");
+}
+
+void progress_off(void)
+{
+	terminal = 0;
 }
 
 void progress_end(void)

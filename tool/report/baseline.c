@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/baseline.h"
+#include "report/exchange.h"
+#include "report/listing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+static int print_order(const void *a, const void *b)
+{
+	const struct report_finding *x = a, *y = b;
+
+	return x->print < y->print ? -1 : x->print > y->print;
+}
+
+static int file_add(struct baseline_file *f, struct json_object *o, struct error *e)
+{
+	if (report_from_json(&f->report, o, e))
+		return -1;
+	qsort(f->report.list, f->report.count, sizeof(*f->report.list), print_order);
+	f->matched = calloc(f->report.count + 1, sizeof(*f->matched));
+	return f->matched ? 0 : error_set(e, "out of memory");
+}
+
+/* The document's kind and version: one that is not ours must not pass for an empty baseline. */
+static bool is_ours(struct json_object *root)
+{
+	struct json_object *kind, *version;
+
+	return json_object_object_get_ex(root, "format", &kind) && json_object_is_type(kind, json_type_string) &&
+	       !strcmp(json_object_get_string(kind), "etch-check") && json_object_object_get_ex(root, "version", &version) &&
+	       json_object_get_int(version) == 1;
+}
+
+int baseline_read(struct baseline *b, const char *path, struct error *e)
+{
+	struct json_object *root = json_object_from_file(path), *files = NULL;
+	struct error inner;
+	size_t n, i;
+	int err = 0;
+
+	if (!is_ours(root) || !json_object_object_get_ex(root, "files", &files) ||
+	    !json_object_is_type(files, json_type_array)) {
+		err = access(path, R_OK) ? error_set(e, "%s", strerror(errno))
+		                         : error_set(e, "is not what etch check --format json writes");
+		goto out;
+	}
+	n = json_object_array_length(files);
+	b->files = calloc(n + 1, sizeof(*b->files));
+	if (!b->files)
+		err = error_set(e, "out of memory");
+	for (i = 0; i < n && !err; i++) {
+		err = file_add(&b->files[b->count++], json_object_array_get_idx(files, i), &inner);
+		if (err)
+			error_set(e, "files[%zu]: %.350s", i, inner.text);
+	}
+out:
+	json_object_put(root);
+	return err;
+}
+
+/* ---- which file is which -------------------------------------------------------------- */
+
+/* The last `parts` parts of a path (0: all of it) and the member, as a document has them.
+ * Null: the path has fewer; or out of memory, when all of it was asked for. */
+static char *file_key(const char *path, const char *member, size_t parts)
+{
+	const char *p = path + strlen(path);
+	struct json_object *full, *inner;
+	char *out = NULL;
+
+	if (!parts)
+		p = path;
+	for (; parts && p > path; p--)
+		if (p[-1] == '/' && !--parts)
+			break;
+	if (parts > 1)
+		return NULL;
+	full = json_name(p);
+	inner = json_name(member ? member : "");
+	if (full && inner && asprintf(&out, "%s\n%s", json_object_get_string(full), json_object_get_string(inner)) < 0)
+		out = NULL;
+	json_object_put(full);
+	json_object_put(inner);
+	return out;
+}
+
+/* Pairs inputs with files whose last parts are the same, in their order. `next` chains files
+ * of one key: 1 + the index. */
+static bool match_parts(struct baseline *b, const struct inputs *l, size_t parts, size_t *next, size_t *unmatched)
+{
+	struct json_object *first = json_object_new_object(), *at;
+	size_t i;
+
+	for (i = b->count; first && i-- > 0;) {
+		const struct report *r = &b->files[i].report;
+		char *key = b->files[i].taken ? NULL : file_key(r->path, r->member, parts);
+
+		if (!key)
+			continue;
+		next[i] = json_object_object_get_ex(first, key, &at) ? json_object_get_uint64(at) : 0;
+		json_object_object_add(first, key, json_object_new_uint64(i + 1));
+		free(key);
+	}
+	for (i = 0; first && i < l->count; i++) {
+		char *key = b->of_input[i] ? NULL : file_key(l->list[i].path, l->list[i].member, parts);
+		size_t found = key && json_object_object_get_ex(first, key, &at) ? json_object_get_uint64(at) : 0;
+
+		if (found) {
+			b->of_input[i] = found;
+			b->files[found - 1].taken = true;
+			json_object_object_add(first, key, json_object_new_uint64(next[found - 1]));
+			--*unmatched;
+		}
+		free(key);
+	}
+	json_object_put(first);
+	return first;
+}
+
+/* How many parts the longest path has. */
+static size_t parts_most(const struct inputs *l)
+{
+	size_t most = 0, i;
+
+	for (i = 0; i < l->count; i++) {
+		const char *p;
+		size_t n = 1;
+
+		for (p = l->list[i].path; (p = strchr(p, '/')) != NULL; p++)
+			n++;
+		most = n > most ? n : most;
+	}
+	return most;
+}
+
+bool baseline_match(struct baseline *b, const struct inputs *l)
+{
+	size_t *next = calloc(b->count + 1, sizeof(*next)), unmatched = l->count, parts;
+	bool good;
+
+	b->of_input = calloc(l->count + 1, sizeof(*b->of_input));
+	good = next && b->of_input && match_parts(b, l, 0, next, &unmatched);
+	for (parts = parts_most(l); good && parts && unmatched; parts--)
+		good = match_parts(b, l, parts, next, &unmatched);
+	free(next);
+	return good;
+}
+
+/* ---- which finding is which -------------------------------------------------------------- */
+
+/* A name may have been made UTF-8 on its way into the document. */
+static bool same_function(const char *known, const char *now)
+{
+	struct json_object *o;
+	bool same;
+
+	if (!known || !now)
+		return known == now;
+	o = json_name(now);
+	same = o && !strcmp(known, json_object_get_string(o));
+	json_object_put(o);
+	return same;
+}
+
+/* The first finding with a print that is not less. */
+static size_t lower_bound(const struct report *r, uint64_t print)
+{
+	size_t low = 0, high = r->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (r->list[middle].print < print)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const struct baseline_file *baseline_apply(struct baseline *b, size_t input, struct report *r)
+{
+	struct baseline_file *old = b->of_input && b->of_input[input] ? &b->files[b->of_input[input] - 1] : NULL;
+	size_t i, k;
+
+	for (i = 0; old && i < r->count; i++) {
+		struct report_finding *f = &r->list[i];
+
+		for (k = lower_bound(&old->report, f->print); k < old->report.count && old->report.list[k].print == f->print; k++) {
+			const struct report_finding *x = &old->report.list[k];
+
+			if (old->matched[k] || x->entry != f->entry || !same_function(x->place.function, f->place.function))
+				continue;
+			old->matched[k] = f->known = true;
+			break;
+		}
+	}
+	return old;
+}
+
+void baseline_free(struct baseline *b)
+{
+	size_t i;
+
+	for (i = 0; i < b->count; i++) {
+		report_free(&b->files[i].report);
+		free(b->files[i].matched);
+	}
+	free(b->files);
+	free(b->of_input);
+	*b = (struct baseline){0};
+}

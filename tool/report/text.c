@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/text.h"
+#include "report/listing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NEAR  64  /* bytes between findings that share a block */
+#define WIDTH 100 /* of lines that are broken */
+
+#define BOLD  "\033[1m"
+#define DIM   "\033[2m"
+#define PLAIN "\033[0m"
+
+static const char *const severity_color[] = {"\033[36m", "\033[35m", "\033[31m"};
+
+bool text_init(struct text_printer *t, FILE *out, bool color, enum severity level)
+{
+	*t = (struct text_printer){.out = out, .color = color, .level = level};
+	t->told = calloc(catalogue_count, sizeof(*t->told));
+	return t->told;
+}
+
+void text_free(struct text_printer *t)
+{
+	free(t->told);
+}
+
+/* ---- words ------------------------------------------------------------------------- */
+
+/* Characters that change what a reader sees of the others: the second set of control
+ * characters, marks of direction, and those without width (Unicode's Cc, Cf, Zl, Zp). */
+static bool harmful(const unsigned char *p, size_t length)
+{
+	unsigned c;
+
+	if (length == 2)
+		return p[0] == 0xc2 && p[1] < 0xa0;
+	if (length != 3)
+		return false;
+	c = (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+	return (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+	       c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb);
+}
+
+void text_clean(FILE *out, const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	while (*p) {
+		size_t n = utf8_length(p);
+		bool bad = !n || *p < 0x20 || *p == 0x7f || harmful(p, n);
+
+		if (!bad)
+			fwrite(p, 1, n, out);
+		for (n = n ? n : 1; n; n--, p++)
+			if (bad)
+				fprintf(out, "\\x%02x", *p);
+	}
+}
+
+void text_clean_name(FILE *out, const char *path, const char *member)
+{
+	text_clean(out, path);
+	if (member) {
+		fputc('(', out);
+		text_clean(out, member);
+		fputc(')', out);
+	}
+}
+
+/* Sentences, broken at spaces, the first line behind a label. */
+static void wrapped(FILE *out, const char *label, const char *text)
+{
+	size_t indent = strlen(label), at = indent;
+
+	fputs(label, out);
+	while (*text) {
+		size_t n = strcspn(text, " ");
+
+		if (at > indent && at + 1 + n > WIDTH) {
+			fprintf(out, "\n%*s", (int)indent, "");
+			at = indent;
+		}
+		if (at > indent)
+			fputc(' ', out);
+		fwrite(text, 1, n, out);
+		at += n + (at > indent);
+		text += n;
+		text += strspn(text, " ");
+	}
+	fputc('\n', out);
+}
+
+static const char *paint(const struct text_printer *t, const char *how)
+{
+	return t->color ? how : "";
+}
+
+/* "printf+0x12 (stdio.c:34)" */
+static void say_place(const struct text_printer *t, const struct report_place *p)
+{
+	char where[256];
+
+	report_place_text(p, where, sizeof(where));
+	text_clean(t->out, where);
+	if (!p->source)
+		return;
+	fputs(" (", t->out);
+	text_clean(t->out, strrchr(p->source, '/') ? strrchr(p->source, '/') + 1 : p->source);
+	if (p->line)
+		fprintf(t->out, ":%u", p->line);
+	fputc(')', t->out);
+}
+
+/* ---- findings ------------------------------------------------------------------------ */
+
+static bool shown(const struct text_printer *t, const struct report_finding *f)
+{
+	return finding_counts(f) && f->entry->severity >= t->level;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/* All but the places. */
+static bool same_finding(const struct report_finding *a, const struct report_finding *b)
+{
+	size_t i;
+
+	if (a->entry != b->entry || strcmp(a->text, b->text) || a->fact_count != b->fact_count ||
+	    !same_text(a->place.section, b->place.section))
+		return false;
+	for (i = 0; i < a->fact_count; i++)
+		if (strcmp(a->facts[i].label, b->facts[i].label) || strcmp(a->facts[i].text, b->facts[i].text) ||
+		    !!a->facts[i].place != !!b->facts[i].place)
+			return false;
+	return true;
+}
+
+/* Places one behind the other of which the same is to be said share a block. */
+static size_t run_length(const struct text_printer *t, const struct report *r, size_t first)
+{
+	const struct report_finding *f = &r->list[first];
+	size_t n = 1;
+
+	while (first + n < r->count && f[n].place.addr - f[n - 1].place.addr <= NEAR && shown(t, &f[n]) &&
+	       f->place.section && same_finding(f, &f[n]))
+		n++;
+	return n;
+}
+
+static void say_facts(const struct text_printer *t, const struct report_finding *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->fact_count; i++) {
+		const struct report_fact *x = &f->facts[i];
+
+		fprintf(t->out, "    %s", paint(t, DIM));
+		text_clean(t->out, x->label);
+		fprintf(t->out, ":%s ", paint(t, PLAIN));
+		if (x->place) {
+			fputs("at ", t->out);
+			say_place(t, x->place);
+			fputs(": ", t->out);
+		}
+		text_clean(t->out, x->text);
+		fputc('\n', t->out);
+	}
+}
+
+/* What is the same for every finding of the ID: behind the first one. */
+static void say_remedy(struct text_printer *t, const struct catalogue_entry *e)
+{
+	bool *told = &t->told[e - catalogue];
+
+	if (*told)
+		return;
+	*told = true;
+	wrapped(t->out, "    why: ", e->why);
+	wrapped(t->out, "    fix: ", e->fix);
+}
+
+static void say_finding(struct text_printer *t, const struct report *r, const struct report_finding *f, size_t places)
+{
+	enum severity s = f->entry->severity;
+	char last[256];
+
+	fputs(paint(t, BOLD), t->out);
+	text_clean_name(t->out, r->path, r->member);
+	fputs(": ", t->out);
+	if (f->place.section) {
+		say_place(t, &f->place);
+		fputs(": ", t->out);
+	}
+	fprintf(t->out, "%s%s%s%s:%s ", paint(t, PLAIN), paint(t, BOLD), paint(t, severity_color[s]), severity_name(s),
+	        paint(t, PLAIN));
+	text_clean(t->out, f->text);
+	if (places > 1) {
+		report_place_text(&f[places - 1].place, last, sizeof(last));
+		fprintf(t->out, " (%zu places up to ", places);
+		text_clean(t->out, last);
+		fputc(')', t->out);
+	}
+	fprintf(t->out, " %s[%s %s]%s\n", paint(t, DIM), f->entry->id, f->entry->name, paint(t, PLAIN));
+	say_facts(t, f);
+	say_remedy(t, f->entry);
+}
+
+void text_report(struct text_printer *t, const struct report *r)
+{
+	size_t i, n;
+
+	for (i = 0; i < r->count; i += n) {
+		n = 1;
+		if (!shown(t, &r->list[i]))
+			continue;
+		n = run_length(t, r, i);
+		say_finding(t, r, &r->list[i], n);
+	}
+}
+
+/* ---- the end ---------------------------------------------------------------------------- */
+
+static void say_count(FILE *out, const char **separator, size_t n, const char *one, const char *many)
+{
+	if (!n)
+		return;
+	fprintf(out, "%s%zu %s", *separator, n, n == 1 ? one : many);
+	*separator = ", ";
+}
+
+static void say_besides(FILE *out, const struct totals *n)
+{
+	static const char *const one[] = {"note not shown", "warning not shown", "error not shown"};
+	static const char *const many[] = {"notes not shown", "warnings not shown", "errors not shown"};
+	const char *separator = " (";
+	int s;
+
+	say_count(out, &separator, n->suppressed, "suppressed", "suppressed");
+	say_count(out, &separator, n->known, "in the baseline", "in the baseline");
+	say_count(out, &separator, n->gone, "of the baseline gone", "of the baseline gone");
+	for (s = SEVERITIES - 1; s >= 0; s--)
+		say_count(out, &separator, n->hidden[s], one[s], many[s]);
+	say_count(out, &separator, n->skipped, "other file skipped", "other files skipped");
+	say_count(out, &separator, n->unusable, "file could not be used", "files could not be used");
+	if (*separator == ',')
+		fputc(')', out);
+}
+
+void text_totals(struct text_printer *t, const struct totals *n)
+{
+	static const char *const one[] = {"note", "warning", "error"};
+	static const char *const many[] = {"notes", "warnings", "errors"};
+	const char *separator = "";
+	int s;
+
+	for (s = SEVERITIES - 1; s >= 0; s--)
+		say_count(t->out, &separator, n->found[s] - n->hidden[s], one[s], many[s]);
+	fprintf(t->out, "%s in %zu %s", *separator ? "" : "no findings", n->files, n->files == 1 ? "file" : "files");
+	say_besides(t->out, n);
+	fputc('\n', t->out);
+}
+
+void text_explain(FILE *out, const struct catalogue_entry *e)
+{
+	fprintf(out, "%s %s (%s, %s)\n%s.\n\n", e->id, e->name, severity_name(e->severity), catalogue_group(e), e->title);
+	wrapped(out, "Why: ", e->why);
+	wrapped(out, "Fix: ", e->fix);
+	fprintf(out, "\nExamples: docs/findings.md, \"%s\".\n", e->id);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "report/uri.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *path_absolute(const char *base, const char *path)
+{
+	char *joined, *out, *to;
+	const char *p;
+
+	if ((*path == '/' ? asprintf(&joined, "%s", path) : asprintf(&joined, "%s/%s", base, path)) < 0)
+		return NULL;
+	to = out = malloc(strlen(joined) + 2);
+	for (p = joined; out && *p;) {
+		size_t n;
+
+		p += strspn(p, "/");
+		n = strcspn(p, "/");
+		if (n == 2 && !memcmp(p, "..", 2)) {
+			while (to > out && *--to != '/')
+				;
+		} else if (n && !(n == 1 && *p == '.')) {
+			*to++ = '/';
+			memcpy(to, p, n);
+			to += n;
+		}
+		p += n;
+	}
+	if (out && to == out)
+		*to++ = '/';
+	if (out)
+		*to = 0;
+	free(joined);
+	return out;
+}
+
+static char *encode(const char *prefix, const char *path, const char *suffix)
+{
+	char *out = malloc(strlen(prefix) + 3 * strlen(path) + strlen(suffix) + 1), *to = out;
+
+	if (!out)
+		return NULL;
+	to = stpcpy(out, prefix);
+	for (; *path; path++) {
+		unsigned char c = (unsigned char)*path;
+		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~/", c);
+
+		to += sprintf(to, plain ? "%c" : "%%%02X", c);
+	}
+	strcpy(to, suffix);
+	return out;
+}
+
+char *uri_make(const char *root, const char *path, bool *relative)
+{
+	size_t n = strlen(root);
+
+	n -= n == 1; /* "/" */
+	*relative = !strncmp(root, path, n) && path[n] == '/' && path[n + 1];
+	return *relative ? encode("", path + n + 1, "") : encode("file://", path, "");
+}
+
+char *uri_directory(const char *root)
+{
+	return encode("file://", root, root[1] ? "/" : "");
+}
