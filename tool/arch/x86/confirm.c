@@ -5,25 +5,45 @@
 
 #include <capstone/capstone.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static pthread_key_t thread_handle;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void handle_close(void *p)
+{
+	cs_close(p);
+	free(p);
+}
+
+static void key_make(void)
+{
+	if (pthread_key_create(&thread_handle, handle_close)) {
+		fprintf(stderr, "etch: cannot start Capstone\n");
+		exit(2);
+	}
+}
+
+/* One a thread: a handle must not be shared. */
 static csh handle(void)
 {
-	static csh h;
-	static bool ready;
+	csh *h;
 
-	if (!ready) {
-		if (cs_open(CS_ARCH_X86, CS_MODE_64, &h) != CS_ERR_OK) {
-			fprintf(stderr, "etch: cannot start Capstone\n");
-			exit(2);
-		}
-		cs_option(h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
-		cs_option(h, CS_OPT_DETAIL, CS_OPT_ON);
-		ready = true;
+	pthread_once(&once, key_make);
+	h = pthread_getspecific(thread_handle);
+	if (h)
+		return *h;
+	h = malloc(sizeof(*h));
+	if (!h || cs_open(CS_ARCH_X86, CS_MODE_64, h) != CS_ERR_OK || pthread_setspecific(thread_handle, h)) {
+		fprintf(stderr, "etch: cannot start Capstone\n");
+		exit(2);
 	}
-	return h;
+	cs_option(*h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
+	cs_option(*h, CS_OPT_DETAIL, CS_OPT_ON);
+	return *h;
 }
 
 /* Number of a 64-bit base or index register, as struct insn counts them. */
@@ -152,15 +172,26 @@ bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, uns
 	return same;
 }
 
-void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size)
+void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size)
 {
+	csh h = handle();
 	cs_insn *c;
-	size_t n = cs_disasm(handle(), bytes, avail, addr, 1, &c);
+	size_t n;
 
+	if (syntax == SYNTAX_INTEL)
+		cs_option(h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_INTEL);
+	n = cs_disasm(h, bytes, avail, addr, 1, &c);
+	if (syntax == SYNTAX_INTEL)
+		cs_option(h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
 	if (!n) {
 		snprintf(out, out_size, "(bad)");
 		return;
 	}
 	snprintf(out, out_size, "%s%s%s", c->mnemonic, c->op_str[0] ? " " : "", c->op_str);
 	cs_free(c, n);
+}
+
+void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size)
+{
+	insn_text_in(SYNTAX_ATT, bytes, avail, addr, out, out_size);
 }

@@ -98,7 +98,13 @@ bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, uns
  */
 const char *insn_native_check(const uint8_t *bytes, unsigned len, bool *one);
 
-/* Disassembly for people (Capstone, AT&T syntax), "mov 0x10(%rip), %eax". */
+enum insn_syntax {
+	SYNTAX_ATT,
+	SYNTAX_INTEL,
+};
+
+/* Disassembly for people (Capstone), in AT&T syntax: "mov 0x10(%rip), %eax". */
+void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
 void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
 
 /*
