@@ -2,6 +2,7 @@
 /* etch inspect: what is in a file, and why. */
 #include "command.h"
 #include "inspect/inspect.h"
+#include "inspect/kernel.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@ struct options {
 	enum format format;
 	const char *at; /* function or address, or null */
 	bool no_cfi;
+	const char *symbols; /* a System.map, or null */
 	int jobs;
 };
 
@@ -36,11 +38,12 @@ static void help(void)
 	       "  code      the instructions of a function, each with its unwind row (* where that\n"
 	       "            changes), and its site or where it goes on when it faults\n"
 	       "  tables    the entries of __imv, __etch_obj, __pv_sites, __pv_native and __ex_table\n"
-	       "            (linked files)\n"
+	       "            (linked files); of the Linux kernel's modules and vmlinux its own tables\n"
 	       "\n"
 	       "      --at ADDR|FUNC    orc, code: only this address or function\n"
 	       "      --no-cfi          orc, code: rows made from the code alone, not from .eh_frame,\n"
 	       "                        whether the file has a table or not\n"
+	       "      --symbols FILE    orc, tables of a vmlinux: names from this System.map\n"
 	       "      --format FORMAT   text (default), tsv (one row a line, with a header) or json\n"
 	       "      --json            the same as --format json\n"
 	       "  -h, --help\n"
@@ -68,6 +71,13 @@ static int show_sites_of(const struct options *opt, const char *path, struct err
 
 static int show(const struct options *opt, const char *path, struct error *e)
 {
+	const struct kernel_options kernel = {opt->what == TABLES, opt->at, opt->symbols, opt->format};
+	int r = 1;
+
+	if (opt->what == TABLES || (opt->what == ORC && !opt->no_cfi))
+		r = show_kernel(path, &kernel, e);
+	if (r <= 0)
+		return r;
 	switch (opt->what) {
 	case ORC:
 		return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
@@ -115,6 +125,7 @@ int cmd_inspect(int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},
 		{"at", required_argument, NULL, 'a'},
 		{"no-cfi", no_argument, NULL, 'C'},
+		{"symbols", required_argument, NULL, 'S'},
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
@@ -136,6 +147,9 @@ int cmd_inspect(int argc, char **argv)
 		case 'C':
 			opt.no_cfi = true;
 			break;
+		case 'S':
+			opt.symbols = optarg;
+			break;
 		case 'h':
 			help();
 			return EXIT_CLEAN;
@@ -153,6 +167,10 @@ int cmd_inspect(int argc, char **argv)
 	}
 	if ((opt.at || opt.no_cfi) && opt.what != ORC && opt.what != CODE) {
 		fprintf(stderr, "etch: %s is for inspect orc and inspect code\n", opt.at ? "--at" : "--no-cfi");
+		return EXIT_UNUSABLE;
+	}
+	if (opt.symbols && opt.what != ORC && opt.what != TABLES) {
+		fprintf(stderr, "etch: --symbols is for inspect orc and inspect tables\n");
 		return EXIT_UNUSABLE;
 	}
 	for (i = 0; i < argc; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The unwind rows of a file, and the places in it that people name. */
 #include "inspect/inspect.h"
+#include "kernel/orc.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
 
@@ -57,6 +58,9 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	struct linked_unwind table;
 	int r;
 
+	/* objtool's arrays are shown by inspect/kernel_orc.c; to all others the file has none. */
+	if (kernel_orc_present(f))
+		return 0;
 	if (elf_is_object(f)) {
 		r = object_orc_rows(f, &out->space, &out->rows, e);
 		if (r > 0) {
