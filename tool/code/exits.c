@@ -76,6 +76,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 
 	if (flow_is_tail_call(f, target, s)) {
 		f->ends = true;
+		f->odd |= (target & (FLOW_EXTERN | FLOW_SLOT)) && !state_is_entry(s);
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
@@ -117,6 +118,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	case FLOW_RETURN:
 		lift_note(f, before, 16);
 		f->returns = true;
+		f->odd |= before->reg[ETCH_REG_RSP].kind != VALUE_CFA;
 		f->ends |= state_is_entry(before);
 		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
 		f->refuted |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
@@ -223,7 +225,7 @@ static bool is_idle(const struct step *in, const struct state *s, const struct c
 	return true;
 }
 
-void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
+static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 {
 	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
 	struct compared c = {0};
@@ -252,12 +254,16 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
 		fn(ctx, f->piece->start + off, in.len, &s, same);
-		if (f->fixup_count)
+		if (note && f->fixup_count)
 			fault_note(f, f->piece->start + off, &in, &s);
-		if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
+		if (note && (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len)))
 			exits_note(f, f->piece->start + off, in.len, &s);
 		next = off + in.len;
 		same = is_idle(&in, &s, &c);
 		flow_advance(&in, &s, (uint32_t)off, &c);
 	}
 }
+
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, true); }
+
+void flow_look(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, false); }

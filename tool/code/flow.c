@@ -802,7 +802,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->fixup_count = f->fixups ? f->fixup_count : 0;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->unbalanced = f->refuted = f->ends = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->unbalanced = f->refuted = f->odd = f->ends = f->jumps_agreed = false;
 	f->fresh = 0;
 	f->lifted = 0;
 	f->lowered = false;
@@ -854,6 +854,7 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 
 	if (!prepare(f, env, number))
 		return false;
+	f->start = (uint8_t)start;
 	state_entry(&entry);
 	if (f->piece->plt && plt_is_first(f->piece->bytes, f->piece->end - f->piece->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;

@@ -121,6 +121,7 @@ struct flow {
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
 	int32_t pushed;            /* set by the caller of flow_run(): bytes under the return address at the start */
+	uint8_t start;             /* enum flow_start, as flow_run() was told */
 	/* Results of the last piece. */
 	int32_t lifted;            /* how far above its start's rsp it leaves, always; 0; after flow_states() */
 	bool lowered;              /* or not always */
@@ -128,6 +129,7 @@ struct flow {
 	bool ends;                 /* returns somewhere as the function that it was taken for */
 	bool unbalanced;           /* returns with a frame left, or without a register; after flow_states() */
 	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
+	bool odd;                  /* returns with rsp not known, or leaves the file in no state to do so; after flow_states() */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */
 	size_t edge_count, edge_room;
@@ -158,6 +160,9 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t piece, const 
  */
 typedef void flow_state_fn(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same);
 void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/* Once more, by who wants to look only: results stay as they are. */
+void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /* The piece that holds an address, or null. */
 const struct piece *piece_at(const struct flow_env *env, uint64_t addr);

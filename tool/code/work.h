@@ -64,6 +64,7 @@ struct work {
 	pthread_mutex_t lock;
 	bool failed;
 	bool judged;                /* evidence_judge() has been */
+	bool ibt;                   /* with observe: the file asks for branch tracking */
 };
 
 /* rounds.c: runs the pieces marked `run`, by as many threads as asked for, and
@@ -77,6 +78,9 @@ int round_prepare(struct work *w, struct error *e);
  * place have the same, and is it what the rows say of that place? One finding a place.
  */
 int fixups_compare(struct work *w, struct error *e);
+
+/* observe_edges.c: findings that do not hold now that all pieces are known go. */
+int observe_edges(struct work *w, struct error *e);
 
 /* starts.c: where functions begin. */
 /* Calls lead into code that is no piece yet: it is one now. */

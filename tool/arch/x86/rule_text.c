@@ -65,3 +65,5 @@ const char *row_source_text(unsigned source)
 
 	return text[source & 3];
 }
+
+const char *reg_text(unsigned r) { return names[r & 15]; }

@@ -13,5 +13,7 @@ void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
 void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
 const char *rule_kind_text(const struct etch_rule *r);
 const char *row_source_text(unsigned source);
+/* "rbx": of registers 0-15. */
+const char *reg_text(unsigned r);
 
 #endif

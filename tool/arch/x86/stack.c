@@ -124,6 +124,21 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	return true;
 }
 
+static uint8_t direction_of(unsigned mnemonic)
+{
+	switch (mnemonic) {
+	case ZYDIS_MNEMONIC_CLD:
+		return DIRECTION_UP;
+	case ZYDIS_MNEMONIC_STD:
+		return DIRECTION_DOWN;
+	case ZYDIS_MNEMONIC_POPF:
+	case ZYDIS_MNEMONIC_POPFQ:
+		return DIRECTION_ANY;
+	default:
+		return DIRECTION_KEPT;
+	}
+}
+
 static bool has_prefix(const ZydisDecodedInstruction *z, unsigned value)
 {
 	unsigned i;
@@ -154,6 +169,7 @@ struct form {
 	uint16_t fixed;    /* registers written that no field names */
 	uint8_t flow, cond;
 	uint8_t stored;    /* bytes written to the explicit memory operand */
+	uint8_t direction;
 	bool padding, flags, memory, follow, kernel;
 	struct operand op[2];
 	struct { uint8_t role; bool byte; } written[3]; /* fields that name registers written */
@@ -453,6 +469,7 @@ static bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 	f->flow = flow.flow;
 	f->cond = flow.cond;
 	f->fixed = flow.writes;
+	f->direction = direction_of(z->mnemonic);
 	/* The kernel returns its result in rax (psABI A.2.1). */
 	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
 		f->fixed |= 1u << RAX | 1u << RCX | 1u << R11;
@@ -536,6 +553,7 @@ static void form_apply(const struct form *f, const ZydisDecodedInstruction *z, u
 	out->flow = f->flow;
 	out->cond = f->cond;
 	out->writes = f->fixed;
+	out->direction = f->direction;
 	if (f->mnemonic == ZYDIS_MNEMONIC_HLT)
 		out->op = STEP_HALT;
 	for (i = 0; i < 3 && f->written[i].role; i++)
@@ -591,6 +609,7 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		return;
 	}
 	flow_set(z, ops, addr, out);
+	out->direction = direction_of(z->mnemonic);
 	calls = out->flow == FLOW_CALL || out->flow == FLOW_CALL_IND || out->flow == FLOW_RETURN;
 	for (i = 0; i < z->operand_count; i++) {
 		const ZydisDecodedOperand *op = &ops[i];

@@ -61,6 +61,15 @@ struct step {
 	uint8_t cond;     /* of a branch; of other instructions: true = writes flags */
 	bool padding;     /* nop of any length, int3 */
 	bool deref;       /* indirect call or jump through memory at b + disp (+ index * 8) */
+	uint8_t direction; /* enum step_direction */
+};
+
+/* What an instruction does to the direction flag. */
+enum step_direction {
+	DIRECTION_KEPT,
+	DIRECTION_UP,   /* cld */
+	DIRECTION_DOWN, /* std */
+	DIRECTION_ANY,  /* popf: as it was pushed */
 };
 
 /* Forms that have been met: decoding with one is twice as fast. One thread each. */

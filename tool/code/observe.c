@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One look over the instructions of a piece, in order of address, and over how control
+ * leaves it: all that needs no more than that (ETCH-D005, D006, F001, F003, F005, F006), and
+ * whether there is a reason to look at the states once more, which costs as much as rows do.
+ */
+#include "code/observe_parts.h"
+
+#include "arch/x86/insn.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where instructions overlap is told this often in a piece: hostile files overlap all over. */
+#define OVERLAPS_MOST 16u
+
+/* ---- what is next to a piece --------------------------------------------------- */
+
+struct first_row {
+	uint64_t addr;
+	enum witness says;
+};
+
+static void first_row_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct first_row *x = ctx;
+	struct state entry;
+
+	if (row->start > x->addr || row->end <= x->addr || row->rule.kind != ETCH_RULE_CALL)
+		return;
+	state_entry(&entry);
+	x->says = state_witness(&entry, &row->rule);
+}
+
+bool observe_is_function(const struct flow_env *env, uint64_t addr)
+{
+	const struct piece *p = piece_at(env, addr);
+	struct first_row x = {addr, WITNESS_SILENT};
+
+	if (!p || p->start != addr)
+		return false;
+	if (p->fde >= 0 && !p->plt) {
+		cfi_file_rows(env->cfi, (size_t)p->fde, 0, first_row_take, &x);
+		if (x.says != WITNESS_SILENT)
+			return x.says == WITNESS_CONFIRMS;
+	}
+	return p->named || p->plt;
+}
+
+/* ---- one instruction ------------------------------------------------------------ */
+
+bool observe_goes_on(const struct observe *o, const struct step *in)
+{
+	switch (in->flow) {
+	case FLOW_NEXT:
+		return in->op != STEP_HALT;
+	case FLOW_BRANCH:
+		return true;
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		return flow_comes_back(o->f, in);
+	default:
+		return false;
+	}
+}
+
+/* Can it leave rsp where nobody can follow it? Frames are given back by way of rbp. */
+static bool moves_stack(const struct step *in)
+{
+	if (in->writes >> ETCH_REG_RSP & 1)
+		return true;
+	switch (in->op) {
+	case STEP_SWAP:
+		return in->a == ETCH_REG_RSP || in->b == ETCH_REG_RSP;
+	case STEP_MOVE:
+	case STEP_ADDRESS:
+		return in->a == ETCH_REG_RSP && in->b != ETCH_REG_RBP && in->b != ETCH_REG_RSP;
+	case STEP_LOAD:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_ALIGN:
+	case STEP_CONST:
+	case STEP_SUM:
+	case STEP_ENTRY:
+	case STEP_FETCH:
+	case STEP_EXTEND:
+		return in->a == ETCH_REG_RSP;
+	default:
+		return false;
+	}
+}
+
+static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
+{
+	char insn[WORDS_MOST];
+	struct finding *x;
+	unsigned n, byte[4] = {0};
+
+	if (insn_second_length(o->f->piece->bytes + to, o->size - to, o->f->piece->start + to))
+		return; /* an instruction for one of the decoders: ETCH-D004 */
+	for (n = 0; n < 4 && to + n < o->size; n++)
+		byte[n] = o->f->piece->bytes[to + n];
+	words_insn(o, off, insn);
+	x = OBSERVE(o, "ETCH-D005", 0, o->f->piece->start + to, "control comes %s to bytes that are no instruction: "
+	            "%02x %02x %02x %02x", jumps ? "by a jump" : "from the instruction before", byte[0], byte[1], byte[2],
+	            byte[3]);
+	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
+}
+
+/* Does a symbol say that a function begins here? An FDE is not enough: one function may have
+ * several, as setcontext() has. */
+static bool is_named(const struct flow_env *env, uint64_t addr)
+{
+	const struct piece *p = piece_at(env, addr);
+
+	return p && p->start == addr && p->named;
+}
+
+/* Behind the last instruction of a piece. */
+static void falls_out(struct observe *o, uint64_t off, const struct step *in)
+{
+	const struct flow_env *env = o->f->env;
+	uint64_t end = o->f->piece->end;
+	const struct code_section *c = space_at(env->space, o->f->piece->start);
+	char insn[WORDS_MOST], next[WORDS_MOST];
+	struct finding *x;
+
+	/* A call at the very end does not come back, or it would have no business there. */
+	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || in->padding)
+		return;
+	words_insn(o, off, insn);
+	if (c && end >= c->addr + c->size) {
+		x = OBSERVE(o, "ETCH-F006", 0, o->f->piece->start + off, "%s is the last instruction of its section, and goes on",
+		            in->flow == FLOW_BRANCH ? "a branch that need not be taken" : "this");
+		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
+	} else if (is_named(env, end)) {
+		words_target(o, end, next);
+		x = OBSERVE(o, "ETCH-F001", 0, o->f->piece->start + off, "goes on into %s", next);
+		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
+		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
+	}
+}
+
+static void inner_call(struct observe *o, uint64_t off, const struct step *in)
+{
+	const struct flow *f = o->f;
+	uint64_t target = (uint64_t)in->imm;
+	char insn[WORDS_MOST], to[WORDS_MOST];
+	struct finding *x;
+	uint32_t i;
+
+	for (i = 0; i < f->piece->entry_count; i++) /* a few at most */
+		if (f->env->entries[f->piece->entry + i] == target)
+			return;
+	for (i = 0; i < INNER_MOST && i < o->inner_count; i++) /* once for each place called */
+		if (o->inner[i] == target)
+			return;
+	o->inner[o->inner_count++ % INNER_MOST] = target;
+	words_insn(o, off, insn);
+	words_target(o, target, to);
+	x = OBSERVE(o, "ETCH-F005", 0, f->piece->start + off, "calls %s, in the middle of its own function", to);
+	OBSERVE_FACT_AT(o, x, off, "the call", "%s", insn);
+	o->failed |= !finding_fact_at(x, 0, target, "what it calls", "%s", to);
+}
+
+/* Paths that are certain, and need no state to judge. */
+static void step_look(struct observe *o, uint64_t off, const struct step *in)
+{
+	const struct flow *f = o->f;
+	uint64_t next = off + in->len, to = (uint64_t)in->imm - f->piece->start;
+
+	if (in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP) {
+		if (to < o->size && !f->at[to])
+			no_instruction(o, off, to, true);
+	} else if (in->flow == FLOW_CALL && to < o->size && to) {
+		inner_call(o, off, in);
+	}
+	if (next < o->size ? f->at[next] != 0 : !observe_goes_on(o, in))
+		return;
+	if (next >= o->size)
+		falls_out(o, off, in);
+	else if (observe_goes_on(o, in) && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND && in->op != STEP_SYSCALL)
+		no_instruction(o, off, next, false);
+}
+
+/* ---- instructions inside others --------------------------------------------------- */
+
+static void overlap_say(struct observe *o, uint64_t outer, uint64_t inner)
+{
+	const struct flow *f = o->f;
+	char a[WORDS_MOST], b[WORDS_MOST], c[WORDS_MOST];
+	struct finding *x;
+	size_t i;
+
+	words_insn(o, outer, a);
+	words_insn(o, inner, b);
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *s = &f->steps[i];
+
+		if (!(f->seen[i] & FLOW_WALKED) || (s->flow != FLOW_BRANCH && s->flow != FLOW_JUMP) ||
+		    (uint64_t)s->imm != f->piece->start + inner)
+			continue;
+		words_insn(o, f->step_at[i], c);
+		x = OBSERVE(o, "ETCH-D006", 0, f->piece->start + f->step_at[i],
+		            inner == outer + 1 && !strncmp(a, "lock", 4) ? "branches past a lock prefix"
+		                                                         : "branches into the middle of an instruction");
+		OBSERVE_FACT_AT(o, x, f->step_at[i], "the branch", "%s", c);
+		OBSERVE_FACT_AT(o, x, outer, "one way to read the bytes", "%s", a);
+		OBSERVE_FACT_AT(o, x, inner, "the other", "%s", b);
+		return;
+	}
+}
+
+static void overlaps_look(struct observe *o)
+{
+	const struct flow *f = o->f;
+	uint64_t off, end = 0, outer = 0;
+	unsigned told = 0;
+
+	for (off = 0; off < o->size && told < OVERLAPS_MOST; off++) {
+		if (!flow_walked(f, off))
+			continue;
+		if (off < end) {
+			overlap_say(o, outer, off);
+			told++;
+		}
+		if (off + f->steps[f->at[off] - 1].len > end) {
+			end = off + f->steps[f->at[off] - 1].len;
+			outer = off;
+		}
+	}
+}
+
+/* ---- where control leaves to --------------------------------------------------------- */
+
+/* Weak symbols that nobody defines have the address 0 in linked files; the code asks first. */
+static bool is_missing(const struct flow_env *env, uint64_t target)
+{
+	const struct elf_file *file = env->file;
+	uint64_t n = target & ~FLOW_EXTERN;
+
+	if (target & FLOW_SLOT)
+		return false;
+	if (target & FLOW_EXTERN)
+		return n && n < file->symbol_count && file->symbols[n].section &&
+		       !(file->sections[file->symbols[n].section].sh.sh_flags & SHF_EXECINSTR);
+	return target && !elf_is_object(file) && !space_at(env->space, target);
+}
+
+static void missing_say(struct observe *o, uint64_t off, uint64_t target)
+{
+	const struct elf_file *file = o->f->env->file;
+	uint32_t section = target & FLOW_EXTERN ? file->symbols[target & ~FLOW_EXTERN].section
+	                                        : elf_section_at(file, target);
+	char insn[WORDS_MOST], to[WORDS_MOST];
+	struct finding *x;
+
+	words_insn(o, off, insn);
+	words_target(o, target, to);
+	x = OBSERVE(o, "ETCH-F003", 0, o->f->piece->start + off, section ? "goes to %s, which is data, in section %s"
+	                                                                 : "goes to %s, which is in no section of the file%s",
+	            to, section ? file->sections[section].name : "");
+	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
+}
+
+static bool any_missing(const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++)
+		if (f->exits[i].to == NO_PIECE && is_missing(f->env, f->exits[i].target))
+			return true;
+	for (i = 0; i < f->edge_count; i++)
+		if (!piece_at(f->env, f->edges[i].target) && is_missing(f->env, f->edges[i].target))
+			return true;
+	return false;
+}
+
+/* ---- a piece ---------------------------------------------------------------------------- */
+
+/* Is a jump to a function in no state to call it among the exits? */
+static bool leaves_oddly(const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++)
+		if (f->exits[i].kind == EXIT_PART && f->exits[i].to != NO_PIECE && observe_is_function(f->env, f->exits[i].target))
+			return true;
+	return false;
+}
+
+/* Has a meeting of paths lost the frame? */
+static bool loses_frame(const struct flow *f)
+{
+	struct etch_rule rule;
+	size_t k;
+
+	for (k = 0; k < f->state_count; k++) {
+		const struct state *s = &f->states[k];
+
+		if (!(f->state_live[k] & LIVE) || s->dead || s->reg[ETCH_REG_RSP].kind == VALUE_CFA ||
+		    s->reg[ETCH_REG_RBP].kind == VALUE_CFA)
+			continue;
+		state_rule(s, &rule);
+		if (rule.kind == ETCH_RULE_UNDEF)
+			return true;
+	}
+	return false;
+}
+
+/* Instructions in order of address; returns how many. */
+static size_t steps_look(struct observe *o, bool missing)
+{
+	struct flow *f = o->f;
+	uint64_t off = 0, gap = 0;
+	uint32_t before = NO_STEP;
+	bool dead = false, weak = false;
+	size_t visited = 0;
+
+	while (off < o->size) {
+		uint32_t i = f->at[off] - 1, k;
+		const struct step *in;
+
+		if (!f->at[off] || !(f->seen[i] & FLOW_WALKED)) {
+			off++;
+			continue;
+		}
+		k = f->leader[i];
+		if (k && (f->state_live[k - 1] & LIVE)) {
+			dead = f->states[k - 1].dead;
+			weak = f->states[k - 1].weak;
+		}
+		if (!dead && gap < off) { /* no longer, or never, behind what does not come back */
+			observe_dead(o, gap, off, before);
+			gap = off;
+		}
+		visited++;
+		in = &f->steps[i]; /* observe_dead() may have decoded more */
+		if (!dead) {
+			o->stack |= moves_stack(in);
+			o->flag |= in->direction == DIRECTION_DOWN;
+			if (!weak)
+				step_look(o, off, in);
+			if (missing && !weak && (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
+			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->env, (uint64_t)in->imm))
+				missing_say(o, off, (uint64_t)in->imm);
+			gap = off + in->len;
+			before = i;
+		}
+		off += in->len;
+	}
+	if (gap < o->size)
+		observe_dead(o, gap, o->size, before);
+	return visited;
+}
+
+bool observe_piece(struct flow *f, struct findings *out)
+{
+	const struct piece *p = f->piece;
+	const struct code_section *c = space_at(f->env->space, p->start);
+	struct observe o = {.f = f, .out = out, .size = p->end - p->start};
+	size_t visited, walked = 0, i;
+	uint64_t fresh;
+
+	for (i = 0; i < f->step_count; i++)
+		walked += f->seen[i] / FLOW_WALKED & 1;
+	if (!walked || p->plt || !c || code_is_sigreturn(p->bytes, o.size))
+		return true;
+	if (elf_is_object(f->env->file))
+		o.base = c->addr;
+	o.certain = !f->pushed && !f->switches && !p->outermost && (p->fde >= 0 || (p->named && f->start != START_PART));
+	fresh = f->fresh;
+	visited = steps_look(&o, any_missing(f));
+	if (visited != walked)
+		overlaps_look(&o);
+	if (f->unbalanced || f->refuted || f->odd || o.stack || leaves_oddly(f) || loses_frame(f))
+		observe_stack(&o);
+	if (o.flag)
+		observe_flag(&o);
+	f->fresh = fresh; /* what nothing reaches does not count */
+	return !o.failed && !f->failed;
+}

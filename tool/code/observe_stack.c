@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The states of a piece, in order of address: how it is left (ETCH-S002, S005, F004), and
+ * where its frame gets lost (S003, S004).
+ *
+ * An error is told only where nothing speaks against it: not where only an indirect jump leads,
+ * not where .eh_frame has the frame that the code has, for then somebody has written down that
+ * it is so, and not where a return takes an address that was pushed for it to take.
+ */
+#include "code/observe_parts.h"
+#include "code/vector.h"
+
+#include "arch/x86/rule_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOWHERE UINT64_MAX
+#define TRACES 64u /* instructions remembered for what they left in a register */
+
+/* What an instruction left in a register that matters here. */
+struct trace {
+	struct value value;
+	uint64_t off;
+	uint8_t reg;
+	bool lowers; /* rsp */
+};
+
+struct stack {
+	struct observe *o;
+	bool *lost;               /* per state: its paths differ, which has been told */
+	/* where the look has come to */
+	uint64_t next;            /* offset behind the instruction seen last */
+	uint64_t last;            /* its offset */
+	struct state before;      /* ... and the state before it */
+	uint64_t topped;          /* that wrote the top of the stack, in this block, which is still the top */
+	struct trace trace[TRACES]; /* the last of them, in a ring */
+	unsigned traces;
+	uint16_t saved;           /* callee-saved registers that are put aside somewhere */
+	uint64_t save_at[16];
+	uint64_t unknown;         /* since here nobody knows the frame; NOWHERE */
+	size_t unknown_finding;   /* number of the finding that says so, + 1 */
+};
+
+static void cfi_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct observe *o = ctx;
+
+	if (room_make(&o->cfi, &o->cfi_room, o->cfi_count, sizeof(*o->cfi)))
+		o->cfi[o->cfi_count++] = *row;
+	else
+		o->failed = true;
+}
+
+const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
+{
+	size_t lo = 0, hi = o->cfi_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (o->cfi[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < o->cfi_count && o->cfi[lo].start <= addr ? &o->cfi[lo] : NULL;
+}
+
+/* Has .eh_frame the frame that the code has, other than a function's at its end? */
+static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
+{
+	const struct etch_cfi_row *row = observe_cfi(k->o, addr);
+
+	if (!row)
+		return false;
+	if (row->rule.kind != ETCH_RULE_CALL)
+		return true; /* an expression, or the end of the stack: somebody knows what he does */
+	return row->rule.cfa == ETCH_REG_RSP && row->rule.cfa_off == -s->reg[ETCH_REG_RSP].off;
+}
+
+/* ---- leaving ------------------------------------------------------------------------ */
+
+/* Is a register known not to hold what the caller has in it? */
+static bool is_other(struct value v, unsigned r)
+{
+	switch (v.kind) {
+	case VALUE_ENTRY:
+		return v.reg != r;
+	case VALUE_CFA:
+	case VALUE_ALIGNED:
+	case VALUE_CONST:
+	case VALUE_PLACE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* A callee-saved register that was put aside and does not have its value back; or 16. */
+static unsigned register_lost(const struct stack *k, const struct state *s)
+{
+	unsigned r;
+
+	for (r = 0; r < 16; r++)
+		if ((k->saved >> r & 1) && is_other(s->reg[r], r))
+			return r;
+	return 16;
+}
+
+/* The last instruction seen that left a value in a register; lowers: by lowering it. */
+static const struct trace *trace_find(const struct stack *k, unsigned r, struct value v, bool lowers)
+{
+	unsigned i;
+
+	for (i = 0; i < TRACES && i < k->traces; i++) {
+		const struct trace *t = &k->trace[(k->traces - 1 - i) % TRACES];
+
+		if (t->reg == r && t->value.kind == v.kind && t->value.off == v.off && t->value.reg == v.reg &&
+		    (!lowers || t->lowers))
+			return t;
+	}
+	return NULL;
+}
+
+/* What is on top of the stack that should not be, or why it is not there. */
+static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const struct state *s)
+{
+	struct observe *o = k->o;
+	struct value sp = s->reg[ETCH_REG_RSP];
+	const struct trace *t;
+	char words[WORDS_MOST];
+
+	words_state(s, words);
+	OBSERVE_FACT_AT(o, x, off, "here", "%s", words);
+	t = sp.off < -8 ? trace_find(k, ETCH_REG_RSP, sp, true) : NULL;
+	if (t) {
+		words_insn(o, t->off, words);
+		OBSERVE_FACT_AT(o, x, t->off, "on top of the stack", "what `%s` has put there", words);
+	}
+	t = trace_find(k, ETCH_REG_RSP, sp, false);
+	if (t) {
+		words_insn(o, t->off, words);
+		OBSERVE_FACT_AT(o, x, t->off, "last change of rsp", "%s", words);
+	}
+}
+
+/* A return to an address that was pushed for it: a jump, as retpolines have it. */
+static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
+{
+	bool by_hand = !k->o->cfi_count;
+
+	if (k->topped == NOWHERE)
+		return false;
+	return by_hand || (k->topped == k->last && k->next == off) || s->reg[ETCH_REG_RSP].off > -8;
+}
+
+static void return_look(struct stack *k, uint64_t off, const struct state *s)
+{
+	struct observe *o = k->o;
+	uint64_t addr = o->f->piece->start + off;
+	struct value sp = s->reg[ETCH_REG_RSP];
+	char words[WORDS_MOST];
+	const struct trace *t;
+	struct finding *x;
+	unsigned r;
+
+	if (!o->certain || s->weak || sp.kind != VALUE_CFA)
+		return;
+	if (sp.off != -8) {
+		if (cfi_agrees(k, addr, s) || is_jump(k, off, s) || (!o->cfi_count && sp.off > -8))
+			return;
+		x = OBSERVE(o, "ETCH-S002", 0, addr, sp.off < -8 ? "returns with %" PRId64 " bytes left on the stack"
+		                                                 : "returns with %" PRId64 " bytes too many taken off the stack",
+		            sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8);
+		frame_facts(k, x, off, s);
+		return;
+	}
+	r = register_lost(k, s);
+	if (r == 16)
+		return;
+	words_value(s->reg[r], words);
+	x = OBSERVE(o, "ETCH-S005", 0, addr, "returns with %s in %s", words, reg_text(r));
+	words_insn(o, k->save_at[r], words);
+	OBSERVE_FACT_AT(o, x, k->save_at[r], "saved by", "%s", words);
+	t = trace_find(k, r, s->reg[r], false);
+	if (t) {
+		words_insn(o, t->off, words);
+		OBSERVE_FACT_AT(o, x, t->off, "written by", "%s", words);
+	}
+}
+
+static void tail_look(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
+{
+	struct observe *o = k->o;
+	uint64_t target = flow_exit_target(in);
+	char words[WORDS_MOST];
+	struct value sp = s->reg[ETCH_REG_RSP];
+	struct finding *x;
+	unsigned r;
+
+	if (in->flow == FLOW_BRANCH)
+		target = (uint64_t)in->imm;
+	if (!o->certain || s->weak || !target || flow_inside(o->f, target) || sp.kind != VALUE_CFA)
+		return;
+	r = register_lost(k, s);
+	if ((sp.off == -8 && r == 16) || cfi_agrees(k, o->f->piece->start + off, s) != (sp.off == -8 && o->cfi_count))
+		return;
+	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !observe_is_function(o->f->env, target))
+		return;
+	words_target(o, target, words);
+	if (sp.off != -8) {
+		x = OBSERVE(o, "ETCH-F004", 0, o->f->piece->start + off, "jumps to %s with %" PRId64 " bytes %s the stack", words,
+		            sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8,
+		            sp.off < -8 ? "left on" : "too many taken off");
+		frame_facts(k, x, off, s);
+	} else {
+		char value[WORDS_MOST];
+
+		words_value(s->reg[r], value);
+		x = OBSERVE(o, "ETCH-F004", 0, o->f->piece->start + off, "jumps to %s with %s in %s", words, value, reg_text(r));
+		words_state(s, value);
+		OBSERVE_FACT_AT(o, x, off, "here", "%s", value);
+	}
+	if (target & (FLOW_EXTERN | FLOW_SLOT))
+		OBSERVE_FACT(o, x, "jumps to", "%s", words);
+	else
+		o->failed |= !finding_fact_at(x, 0, target, "jumps to", "%s", words);
+}
+
+/* ---- the frame gets lost --------------------------------------------------------------- */
+
+static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
+{
+	const struct etch_cfi_row *row;
+	struct etch_rule rule;
+
+	if (s->reg[ETCH_REG_RSP].kind == VALUE_CFA)
+		return true;
+	state_rule(s, &rule);
+	if (rule.kind != ETCH_RULE_UNDEF)
+		return true;
+	row = observe_cfi(k->o, addr);
+	return row && (row->rule.kind != ETCH_RULE_UNDEF || row->why);
+}
+
+/* Does it set rsp to something, other than pushes and pops do? */
+static bool sets_stack(const struct step *in)
+{
+	return (in->writes >> ETCH_REG_RSP & 1) || in->op == STEP_LEAVE ||
+	       (in->op != STEP_NONE && in->op != STEP_PUSH && in->op != STEP_POP && in->op != STEP_STORE &&
+	        in->op != STEP_COMPARE && in->op != STEP_LIMIT &&
+	        (in->a == ETCH_REG_RSP || (in->op == STEP_SWAP && in->b == ETCH_REG_RSP))) ||
+	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
+}
+
+static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
+{
+	struct observe *o = k->o;
+	const struct flow *f = o->f;
+	uint32_t leader = f->leader[f->at[off] - 1];
+	char insn[WORDS_MOST], words[WORDS_MOST];
+	struct finding *x;
+
+	k->unknown = off;
+	k->unknown_finding = 0;
+	if (leader && k->lost[leader - 1])
+		return; /* ETCH-S001 says it */
+	if (k->next == off && k->last != NOWHERE && !(leader && s->weak)) {
+		const struct step *in = &f->steps[f->at[k->last] - 1];
+
+		words_insn(o, k->last, insn);
+		words_state(&k->before, words);
+		x = sets_stack(in) ? OBSERVE(o, "ETCH-S004", 0, f->piece->start + k->last, "`%s` leaves rsp where it cannot be followed", insn)
+		                   : OBSERVE(o, "ETCH-S003", 0, f->piece->start + off, "behind `%s` the frame is not known", insn);
+		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
+	} else {
+		words_insn(o, off, insn);
+		x = OBSERVE(o, "ETCH-S003", 0, f->piece->start + off, "the frame is not known here: %s",
+		            s->weak                   ? "indirect jumps with different frames may lead here"
+		            : f->start == START_PART  ? "others jump here with frames that are not known, or differ"
+		                                      : "the paths that lead here do not agree on one");
+		OBSERVE_FACT_AT(o, x, off, "the first instruction", "%s", insn);
+	}
+	k->unknown_finding = o->out->count;
+}
+
+static void unknown_end(struct stack *k, uint64_t off)
+{
+	struct observe *o = k->o;
+
+	if (k->unknown != NOWHERE && k->unknown_finding && k->unknown_finding <= o->out->count)
+		OBSERVE_FACT_AT(o, &o->out->list[k->unknown_finding - 1], k->unknown, "not known from here", "for %" PRIu64 " bytes",
+		                off - k->unknown);
+	k->unknown = NOWHERE;
+}
+
+/* ---- in order of address ----------------------------------------------------------------- */
+
+static void trace_keep(struct stack *k, unsigned r, struct value was, struct value is)
+{
+	if (was.kind == is.kind && was.off == is.off && was.reg == is.reg)
+		return;
+	k->trace[k->traces++ % TRACES] = (struct trace){is, k->last, (uint8_t)r, is.off < was.off};
+}
+
+/* What the instruction seen last has done, now that the state behind it is at hand. */
+static void last_learn(struct stack *k, uint64_t off, const struct state *s, bool leader)
+{
+	const struct step *in = &k->o->f->steps[k->o->f->at[k->last] - 1];
+	struct value was = k->before.reg[ETCH_REG_RSP], is = s->reg[ETCH_REG_RSP];
+	unsigned r;
+
+	if (leader)
+		k->topped = NOWHERE;
+	if (k->next != off || leader)
+		return;
+	if (in->op == STEP_PUSH || (in->op == STEP_STORE && in->b == ETCH_REG_RSP && !in->disp))
+		k->topped = k->last;
+	else if (was.kind != is.kind || was.off != is.off || in->flow != FLOW_NEXT)
+		k->topped = NOWHERE;
+	if (was.kind == VALUE_CFA && is.kind == VALUE_CFA)
+		trace_keep(k, ETCH_REG_RSP, was, is);
+	for (r = 0; r < 16; r++)
+		if ((STEP_CALLEE_SAVED >> r & 1) && is_other(s->reg[r], r))
+			trace_keep(k, r, k->before.reg[r], s->reg[r]);
+}
+
+static void step_learn(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
+{
+	if ((in->op == STEP_PUSH || in->op == STEP_STORE) && in->a < 16) {
+		struct value v = s->reg[in->a];
+
+		if ((STEP_CALLEE_SAVED >> in->a & 1) && v.kind == VALUE_ENTRY && v.reg == in->a && !(k->saved >> in->a & 1)) {
+			k->saved |= (uint16_t)(1u << in->a);
+			k->save_at[in->a] = off;
+		}
+	}
+}
+
+static void state_look(void *ctx, uint64_t addr, unsigned len, const struct state *s, bool same)
+{
+	struct stack *k = ctx;
+	struct flow *f = k->o->f;
+	uint64_t off = addr - f->piece->start;
+	const struct step *in = &f->steps[f->at[off] - 1];
+	bool leader = f->leader[f->at[off] - 1];
+
+	(void)same;
+	if (s->dead || off < k->next)
+		return;
+	if (k->last != NOWHERE)
+		last_learn(k, off, s, leader);
+	if (is_known(k, addr, s))
+		unknown_end(k, off);
+	else if (k->unknown == NOWHERE)
+		unknown_begin(k, off, s);
+	if (in->flow == FLOW_RETURN)
+		return_look(k, off, s);
+	else if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || (in->flow == FLOW_JUMP_IND && !f->piece->plt))
+		tail_look(k, off, in, s);
+	step_learn(k, off, in, s);
+	k->last = off;
+	k->next = off + len;
+	state_copy(&k->before, s);
+}
+
+void observe_stack(struct observe *o)
+{
+	struct stack k = {.o = o, .last = NOWHERE, .topped = NOWHERE, .unknown = NOWHERE};
+	unsigned r;
+
+	if (o->f->piece->outermost)
+		return; /* nothing is above it */
+	for (r = 0; r < 16; r++)
+		k.save_at[r] = NOWHERE;
+	k.lost = calloc(o->f->state_count + 1, sizeof(*k.lost));
+	o->failed |= !k.lost;
+	if (o->f->piece->fde >= 0)
+		cfi_file_rows(o->f->env->cfi, (size_t)o->f->piece->fde, 0, cfi_take, o);
+	if (!o->failed) {
+		observe_meet(o, k.lost);
+		flow_look(o->f, state_look, &k);
+		unknown_end(&k, k.next);
+	}
+	free(k.lost);
+	free(o->cfi);
+}
