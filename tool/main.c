@@ -14,6 +14,8 @@ static const struct command commands[] = {
 	{"rewrite", "make the tables of an object; sort, bake and unwind a program or library", cmd_rewrite},
 	{"check", "say what is wrong with a file, and what is worth knowing", cmd_check},
 	{"inspect", "show what is in a file: summary, sites, unwind rows, code, tables", cmd_inspect},
+	{"diff", "what changed between two builds: functions, frames, sites, findings, sizes", cmd_diff},
+	{"stat", "what one or two commands cost, side by side, and whether they differ", cmd_stat},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+#include "arch/x86/normal.h"
+#include "arch/x86/inline_jump.h"
+#include "arch/x86/insn.h"
+
+#include <Zydis/Zydis.h>
+#include <pthread.h>
+#include <string.h>
+
+static ZydisDecoder decoder;
+static pthread_once_t decoder_once = PTHREAD_ONCE_INIT;
+
+static void decoder_init(void) { ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
+
+static unsigned flow_of(const ZydisDecodedInstruction *z, bool direct)
+{
+	switch (z->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+		return direct ? FLOW_CALL : FLOW_CALL_IND;
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		return insn_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
+	case ZYDIS_CATEGORY_COND_BR:
+		return FLOW_BRANCH;
+	case ZYDIS_CATEGORY_RET:
+		return FLOW_RETURN;
+	default:
+		return direct ? FLOW_BRANCH : FLOW_NEXT; /* xbegin */
+	}
+}
+
+/* Prefixes and opcode, a jump of 8 bits as the one of 32: which of the two is there says
+ * only how far its target is. */
+static void branch_code(const ZydisDecodedInstruction *z, const uint8_t *bytes, struct normal *out)
+{
+	unsigned n = z->raw.imm[0].offset;
+
+	memcpy(out->code, bytes, n);
+	if (z->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z->opcode == 0xeb) {
+		out->code[n - 1] = 0xe9;
+	} else if (z->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z->opcode >= 0x70 && z->opcode <= 0x7f) {
+		out->code[n - 1] = 0x0f;
+		out->code[n++] = (uint8_t)(z->opcode + 0x10);
+	}
+	out->code_len = (uint8_t)n;
+}
+
+bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct normal *out)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecoderContext context;
+	bool direct;
+
+	pthread_once(&decoder_once, decoder_init);
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, &context, bytes, avail, &z)))
+		return false;
+	memset(out, 0, sizeof(*out));
+	out->addr = addr;
+	out->len = z.length;
+	direct = z.raw.imm[0].size && z.raw.imm[0].is_relative;
+	out->flow = (uint8_t)flow_of(&z, direct);
+	if (z.raw.imm[0].size) {
+		out->imm = z.raw.imm[0].is_signed ? z.raw.imm[0].value.s : (int64_t)z.raw.imm[0].value.u;
+		out->imm_at = z.raw.imm[0].offset;
+		out->imm_len = z.raw.imm[0].size / 8;
+	}
+	if (z.raw.disp.size) {
+		out->disp = z.raw.disp.value;
+		out->disp_at = z.raw.disp.offset;
+		out->disp_len = z.raw.disp.size / 8;
+	}
+	out->segment = z.attributes & (ZYDIS_ATTRIB_HAS_SEGMENT_FS | ZYDIS_ATTRIB_HAS_SEGMENT_GS);
+	out->nop = z.mnemonic == ZYDIS_MNEMONIC_NOP || z.meta.category == ZYDIS_CATEGORY_WIDENOP;
+	out->trap = z.mnemonic == ZYDIS_MNEMONIC_INT3;
+	if (direct) {
+		out->branch = true;
+		out->target = addr + z.length + (uint64_t)z.raw.imm[0].value.s;
+		branch_code(&z, bytes, out);
+		return true;
+	}
+	memcpy(out->code, bytes, z.length);
+	out->code_len = z.length;
+	if ((z.attributes & ZYDIS_ATTRIB_HAS_MODRM) && z.raw.disp.size) {
+		out->pc = z.raw.modrm.mod == 0 && z.raw.modrm.rm == 5;
+		out->based = !out->pc && !(z.raw.modrm.mod == 0 && z.raw.modrm.rm == 4 && z.raw.sib.base == 5 &&
+		                           z.raw.sib.index == 4 && !z.raw.rex.X);
+	}
+	if (out->pc) {
+		out->target = addr + z.length + (uint64_t)out->disp;
+		memset(out->code + out->disp_at, 0, out->disp_len);
+	}
+	return true;
+}
+
+unsigned normal_access(const uint8_t *bytes, size_t avail)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	unsigned i;
+
+	pthread_once(&decoder_once, decoder_init);
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)) ||
+	    z.meta.category == ZYDIS_CATEGORY_PREFETCH)
+		return 0;
+	for (i = 0; i < z.operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY && ops[i].mem.type == ZYDIS_MEMOP_TYPE_MEM)
+			return ops[i].size / 8;
+	return 0;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/* etch diff: what changed between two builds. docs/diff.md is its guide. */
+#include "command.h"
+#include "diff/say.h"
+#include "elf/input.h"
+#include "report/listing.h"
+#include "report/progress.h"
+#include "report/text.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef ETCH_VERSION
+#define ETCH_VERSION "unversioned"
+#endif
+
+#define MOST 20 /* functions of a kind that are listed */
+
+struct options {
+	bool json, notes;
+	size_t most;
+	const char *show;
+	struct check_options check;
+};
+
+/* One of the two: a file; or many, by names that both have. */
+struct side {
+	const char *name;
+	struct inputs inputs;
+	bool many;
+};
+
+/* A file of one or both. */
+struct couple {
+	const char *key;
+	const struct input *old, *new;
+};
+
+struct run {
+	const struct options *opt;
+	struct side side[2];
+	struct couple *list;
+	size_t count;
+	struct json_object *files;
+	size_t same, differ, only[2], unusable;
+};
+
+static void help(void)
+{
+	printf("Usage: etch diff [OPTION...] OLD NEW\n"
+	       "\n"
+	       "Says what changed between two builds: functions by their code, not by where it lies;\n"
+	       "stack frames, unwind rows, sites of etched objects, findings, sizes. OLD and NEW are\n"
+	       "two objects, two programs or libraries, two archives or two directories.\n"
+	       "\n"
+	       "      --format text|json   for people (default); docs/schemas/diff.json\n"
+	       "      --functions          list all of what changed, not only the first %d of a kind\n"
+	       "      --top N              list the first N of a kind\n"
+	       "  -U, --show FUNC          a unified diff of the normalised code of one function\n"
+	       "      --notes              compare findings that are only notes too\n"
+	       "      --no-cfi             do not ask .eh_frame\n"
+	       "  -j, --jobs N             look at each file with N threads (default: one a processor)\n"
+	       "  -h, --help\n"
+	       "\n"
+	       "Exit status: 0 the same; 1 they differ; 2 a file could not be used, or the command line\n"
+	       "is wrong. Sizes that differ are shown, and are no difference by themselves.\n",
+	       MOST);
+}
+
+static void complain(const char *name, const struct error *e)
+{
+	progress_end();
+	fprintf(stderr, "etch: ");
+	text_clean(stderr, name);
+	fprintf(stderr, ": %s\n", e->text);
+}
+
+/* ---- two files --------------------------------------------------------------------------- */
+
+static int image_load(struct image *im, const struct input *in, const char *name, const struct options *opt)
+{
+	struct error e = {.text = ""};
+	uint8_t *bytes;
+	size_t size;
+
+	memset(im, 0, sizeof(*im));
+	if (in->error)
+		error_set(&e, "%s", in->error);
+	else if (!input_read(in, &bytes, &size, &e) && !image_open_bytes(im, name, bytes, size, &opt->check, &e))
+		return 0;
+	complain(name, &e);
+	return -1;
+}
+
+static bool same_kind(const struct image *a, const struct image *b)
+{
+	return elf_is_object(&a->file) == elf_is_object(&b->file);
+}
+
+/* The answer in the way that was asked for: an exit status. */
+static int diff_tell(struct run *r, const struct diff *d, const char *key)
+{
+	struct json_object *o;
+	struct error e;
+	int shown;
+
+	if (r->opt->show) {
+		shown = diff_show(d, r->opt->show, &e);
+		if (shown < 0)
+			complain(d->new->file.path, &e);
+		return shown < 0 ? EXIT_UNUSABLE : shown;
+	}
+	if (r->opt->json) {
+		o = diff_json(d);
+		json_object_object_add(o, "name", json_name(key));
+		json_object_array_add(r->files, o);
+	} else if (d->differs || !r->side[0].many) {
+		diff_say(d, r->opt->most);
+		if (r->side[0].many)
+			putchar('\n');
+	}
+	return d->differs ? EXIT_FINDINGS : EXIT_CLEAN;
+}
+
+static int images_compare(struct run *r, struct image *old, struct image *new, const char *key)
+{
+	struct error e;
+	struct diff d = {0};
+	int status = EXIT_UNUSABLE;
+
+	if (!same_kind(old, new)) {
+		error_set(&e, "is %s, and %.200s is not", elf_is_object(&new->file) ? "an object file" : "linked", old->file.path);
+		complain(new->file.path, &e);
+		return EXIT_UNUSABLE;
+	}
+	if (diff_files(&d, old, new, r->opt->notes, &e))
+		complain(new->file.path, &e);
+	else
+		status = diff_tell(r, &d, key);
+	diff_free(&d);
+	return status;
+}
+
+static int entry_compare(struct run *r, const struct couple *x)
+{
+	char *was = input_name(x->old), *is = input_name(x->new);
+	struct image old = {0}, new = {0};
+	int status = EXIT_UNUSABLE;
+
+	if (was && is && !image_load(&old, x->old, was, r->opt) && !image_load(&new, x->new, is, r->opt))
+		status = images_compare(r, &old, &new, x->key);
+	image_close(&old);
+	image_close(&new);
+	free(was);
+	free(is);
+	return status;
+}
+
+/* ---- many of them --------------------------------------------------------------------------- */
+
+/* What both sides call it: the member, or the path from the directory on. */
+static const char *key_of(const struct side *s, const struct input *in)
+{
+	size_t n = strlen(s->name);
+
+	if (in->member)
+		return in->member;
+	if (!s->many || strncmp(in->path, s->name, n))
+		return in->path;
+	while (in->path[n] == '/')
+		n++;
+	return in->path + n;
+}
+
+static int entry_order(const void *a, const void *b)
+{
+	const struct couple *x = a, *y = b;
+	int c = strcmp(x->key, y->key);
+
+	return c ? c : (x->old == NULL) - (y->old == NULL);
+}
+
+/* Archives below a directory: path and member, which are not one name. */
+static bool side_open(struct side *s, const char *name, struct error *e)
+{
+	size_t i;
+
+	s->name = name;
+	if (!inputs_add(&s->inputs, name))
+		return error_set(e, "out of memory"), false;
+	s->many = s->inputs.count != 1 || s->inputs.list[0].member || strcmp(s->inputs.list[0].path, name);
+	for (i = 0; i < s->inputs.count; i++)
+		if (s->inputs.list[i].member && strcmp(s->inputs.list[i].path, name))
+			s->inputs.list[i].error = s->inputs.list[i].error
+			                                  ? s->inputs.list[i].error
+			                                  : strdup("is in an archive: compare the archives");
+	return true;
+}
+
+static int entries_make(struct run *r, struct error *e)
+{
+	size_t n = r->side[0].inputs.count + r->side[1].inputs.count, i, s, k = 0;
+
+	r->list = calloc(n + 1, sizeof(*r->list));
+	if (!r->list)
+		return error_set(e, "out of memory");
+	for (s = 0; s < 2; s++)
+		for (i = 0; i < r->side[s].inputs.count; i++) {
+			const struct input *in = &r->side[s].inputs.list[i];
+
+			r->list[k++] = (struct couple){key_of(&r->side[s], in), s ? NULL : in, s ? in : NULL};
+		}
+	if (!r->side[0].many) {
+		r->list[0].new = r->list[1].new;
+		r->list[0].key = r->list[0].new->path;
+		r->count = 1;
+		return 0;
+	}
+	qsort(r->list, n, sizeof(*r->list), entry_order);
+	for (i = 0; i < n; i++) {
+		if (r->count && r->list[i].new && r->list[r->count - 1].old && !r->list[r->count - 1].new &&
+		    !strcmp(r->list[r->count - 1].key, r->list[i].key))
+			r->list[r->count - 1].new = r->list[i].new;
+		else
+			r->list[r->count++] = r->list[i];
+	}
+	return 0;
+}
+
+static int entry_only(struct run *r, const struct couple *x)
+{
+	r->only[!x->old]++;
+	if (r->opt->json) {
+		struct json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "name", json_name(x->key));
+		json_object_object_add(o, "only_in", json_object_new_string(x->old ? "old" : "new"));
+		json_object_object_add(o, "differs", json_object_new_boolean(true));
+		json_object_array_add(r->files, o);
+	} else if (!r->opt->show) {
+		printf("%c ", x->old ? '-' : '+');
+		text_clean(stdout, x->key);
+		printf(": only in %s\n\n", x->old ? "OLD" : "NEW");
+	}
+	return EXIT_FINDINGS;
+}
+
+static int entries_compare(struct run *r)
+{
+	int worst = EXIT_CLEAN;
+	size_t i;
+
+	for (i = 0; i < r->count; i++) {
+		const struct couple *x = &r->list[i];
+		int status = x->old && x->new ? entry_compare(r, x) : entry_only(r, x);
+
+		r->same += status == EXIT_CLEAN;
+		r->differ += status == EXIT_FINDINGS && x->old && x->new;
+		r->unusable += status == EXIT_UNUSABLE;
+		worst = status > worst ? status : worst;
+	}
+	return worst;
+}
+
+/* ---- the run ---------------------------------------------------------------------------------- */
+
+static void json_tell(struct run *r, int status)
+{
+	struct json_object *o = json_object_new_object(), *tool = json_object_new_object();
+	struct json_object *sum = json_object_new_object();
+
+	json_object_object_add(tool, "name", json_object_new_string("etch"));
+	json_object_object_add(tool, "version", json_object_new_string(ETCH_VERSION));
+	json_object_object_add(sum, "same", json_object_new_uint64(r->same));
+	json_object_object_add(sum, "differ", json_object_new_uint64(r->differ));
+	json_object_object_add(sum, "only_in_old", json_object_new_uint64(r->only[0]));
+	json_object_object_add(sum, "only_in_new", json_object_new_uint64(r->only[1]));
+	json_object_object_add(sum, "unusable", json_object_new_uint64(r->unusable));
+	json_object_object_add(o, "format", json_object_new_string("etch-diff"));
+	json_object_object_add(o, "version", json_object_new_int(1));
+	json_object_object_add(o, "tool", tool);
+	json_object_object_add(o, "old", json_name(r->side[0].name));
+	json_object_object_add(o, "new", json_name(r->side[1].name));
+	json_object_object_add(o, "files", r->files);
+	json_object_object_add(o, "summary", sum);
+	json_object_object_add(o, "exit", json_object_new_int(status));
+	r->files = NULL;
+	json_print(o);
+}
+
+static int diff_run(struct run *r, const char *old, const char *new)
+{
+	int status = EXIT_UNUSABLE;
+	struct error e;
+
+	if (!side_open(&r->side[0], old, &e) || !side_open(&r->side[1], new, &e)) {
+		complain(old, &e);
+		return EXIT_UNUSABLE;
+	}
+	if (r->side[0].many != r->side[1].many) {
+		error_set(&e, "is %s, and %.200s is not", r->side[1].many ? "an archive or directory" : "one file", old);
+		complain(new, &e);
+		return EXIT_UNUSABLE;
+	}
+	if (entries_make(r, &e)) {
+		complain(old, &e);
+		return EXIT_UNUSABLE;
+	}
+	r->files = json_object_new_array();
+	status = entries_compare(r);
+	if (r->opt->json)
+		json_tell(r, status);
+	else if (r->side[0].many && !r->opt->show)
+		printf("%zu files the same, %zu differ, %zu only in OLD, %zu only in NEW%s\n", r->same, r->differ, r->only[0],
+		       r->only[1], r->unusable ? ", others could not be used" : "");
+	return status;
+}
+
+static bool number_parse(const char *text, long least, long most, long *out)
+{
+	char *end;
+
+	*out = strtol(text, &end, 10);
+	return *text && !*end && *out >= least && *out <= most;
+}
+
+static bool option_take(struct options *opt, int c, const char *arg)
+{
+	long n;
+
+	switch (c) {
+	case 'f':
+		opt->json = !strcmp(arg, "json");
+		if (opt->json || !strcmp(arg, "text"))
+			return true;
+		fprintf(stderr, "etch: --format is text or json, not '%s'\n", arg);
+		return false;
+	case 'a':
+		opt->most = SAY_ALL;
+		return true;
+	case 't':
+	case 'j':
+		if (!number_parse(arg, c == 'j', c == 'j' ? 1024 : 1 << 30, &n)) {
+			fprintf(stderr, "etch: %s needs a number, not '%s'\n", c == 'j' ? "-j" : "--top", arg);
+			return false;
+		}
+		if (c == 'j')
+			opt->check.jobs = (int)n;
+		else
+			opt->most = (size_t)n;
+		return true;
+	case 'U':
+		opt->show = arg;
+		return true;
+	case 'n':
+		opt->notes = true;
+		return true;
+	case 'C':
+		opt->check.no_cfi = true;
+		return true;
+	default:
+		fprintf(stderr, "etch: see etch diff --help\n");
+		return false;
+	}
+}
+
+int cmd_diff(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"format", required_argument, NULL, 'f'}, {"functions", no_argument, NULL, 'a'},
+		{"top", required_argument, NULL, 't'},    {"show", required_argument, NULL, 'U'},
+		{"notes", no_argument, NULL, 'n'},        {"no-cfi", no_argument, NULL, 'C'},
+		{"jobs", required_argument, NULL, 'j'},   {"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
+	};
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	struct options opt = {.most = MOST, .check = {.jobs = processors > 0 && processors < 64 ? (int)processors : 1}};
+	struct run run = {.opt = &opt};
+	int c, status;
+
+	while ((c = getopt_long(argc, argv, "U:j:h", longs, NULL)) != -1) {
+		if (c == 'h') {
+			help();
+			return EXIT_CLEAN;
+		}
+		if (!option_take(&opt, c, optarg))
+			return EXIT_UNUSABLE;
+	}
+	if (argc - optind != 2) {
+		fprintf(stderr, "etch: diff needs OLD and NEW; see etch diff --help\n");
+		return EXIT_UNUSABLE;
+	}
+	if (opt.show && opt.json) {
+		fprintf(stderr, "etch: --show is text\n");
+		return EXIT_UNUSABLE;
+	}
+	status = diff_run(&run, argv[optind], argv[optind + 1]);
+	json_object_put(run.files);
+	free(run.list);
+	inputs_free(&run.side[0].inputs);
+	inputs_free(&run.side[1].inputs);
+	return status;
+}

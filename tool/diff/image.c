@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+#include "diff/image.h"
+
+#include "code/cfi_file.h"
+#include "diff/body.h"
+#include "diff/depth.h"
+#include "report/progress.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t hash_bytes(const void *p, size_t n)
+{
+	const uint8_t *b = p;
+	uint64_t h = n + 1, v;
+
+	for (; n >= 8; n -= 8, b += 8) {
+		memcpy(&v, b, 8);
+		h = mix(h, v);
+	}
+	v = 0;
+	memcpy(&v, b, n);
+	return mix(mix(h, v), n);
+}
+
+/* ---- names -------------------------------------------------------------------- */
+
+static bool is_digits(const char *p, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!isdigit((unsigned char)p[i]))
+			return false;
+	return n > 0;
+}
+
+/* gcc's clones and parts, LLVM's promoted locals, link-time optimization's renamed ones. */
+static bool is_suffix(const char *word, size_t n)
+{
+	static const char *const words[] = {"constprop", "isra",   "part", "cold",       "llvm", "lto_priv",
+	                                    "localalias", "clone", "simdclone", "unlikely", "warm", "hot"};
+	size_t i;
+
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strlen(words[i]) == n && !memcmp(words[i], word, n))
+			return true;
+	return is_digits(word, n);
+}
+
+size_t name_base(const char *name)
+{
+	size_t n = strlen(name);
+
+	for (;;) {
+		size_t k = n;
+
+		while (k > 0 && name[k - 1] != '.')
+			k--;
+		if (k < 2 || !is_suffix(name + k, n - k))
+			return n;
+		n = k - 1;
+	}
+}
+
+void image_name(const struct image *im, uint32_t func, char *out, size_t size)
+{
+	const struct function *fn = &im->funcs[func];
+	char *p;
+
+	if (!fn->name)
+		snprintf(out, size, "%s+0x%" PRIx64, im->file.sections[fn->section].name,
+		         fn->start - (elf_is_object(&im->file) ? 0 : im->file.sections[fn->section].sh.sh_addr));
+	else if (fn->twin && fn->file)
+		snprintf(out, size, "%.300s (%.100s)", fn->name, fn->file);
+	else
+		snprintf(out, size, "%.400s", fn->name);
+	for (p = out; *p; p++) /* a name may hold anything */
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}
+
+/* ---- where functions begin ----------------------------------------------------- */
+
+struct start {
+	uint32_t section;
+	bool symbol;     /* else an FDE's */
+	uint64_t addr, size;
+	const struct elf_symbol *from;
+	const char *file;
+};
+
+struct starts {
+	struct start *list;
+	size_t count, room;
+};
+
+static int start_add(struct starts *s, const struct start *x, struct error *e)
+{
+	if (!list_grow((void **)&s->list, s->count, &s->room, sizeof(*s->list)))
+		return error_set(e, "out of memory");
+	s->list[s->count++] = *x;
+	return 0;
+}
+
+static int starts_of_symbols(const struct image *im, const struct elf_symbol *list, uint32_t n, struct starts *out,
+                             struct error *e)
+{
+	const char *file = NULL;
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *s = &list[i];
+		const struct elf_section *in = &im->file.sections[s->section];
+
+		if (s->type == STT_FILE)
+			file = s->name[0] ? s->name : NULL;
+		if ((s->type != STT_FUNC && s->type != STT_GNU_IFUNC) || !s->section || !s->name[0] || !in->data ||
+		    !place_is_code(im, s->section))
+			continue;
+		if (s->value - (elf_is_object(&im->file) ? 0 : in->sh.sh_addr) >= in->sh.sh_size)
+			continue;
+		if (start_add(out, &(struct start){s->section, true, s->value, s->size, s,
+		                                   s->bind == STB_LOCAL ? file : NULL}, e))
+			return -1;
+	}
+	return 0;
+}
+
+/* Of code without symbols .eh_frame says where functions begin and end. */
+static int starts_of_fdes(struct image *im, struct starts *out, struct error *e)
+{
+	struct cfi_file cfi;
+	int err = cfi_file_open(&im->file, &im->subject.frames.space, &cfi, e);
+	size_t i;
+
+	for (i = 0; i < cfi.count && !err; i++) {
+		const struct code_section *c = space_at(&im->subject.frames.space, cfi.fdes[i].start);
+		uint64_t base = c && elf_is_object(&im->file) ? c->addr : 0;
+
+		if (c && c->section && strncmp(im->file.sections[c->section].name, ".plt", 4))
+			err = start_add(out, &(struct start){c->section, false, cfi.fdes[i].start - base,
+			                                     cfi.fdes[i].end - cfi.fdes[i].start, NULL, NULL}, e);
+	}
+	cfi_file_close(&cfi);
+	return err;
+}
+
+/* Of one place the best name first: global, of the first of the alphabet; then FDEs. */
+static int start_order(const void *a, const void *b)
+{
+	const struct start *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	if (x->symbol != y->symbol)
+		return x->symbol ? -1 : 1;
+	if (!x->symbol)
+		return 0;
+	if ((x->from->bind == STB_LOCAL) != (y->from->bind == STB_LOCAL))
+		return x->from->bind == STB_LOCAL ? 1 : -1;
+	return strcmp(x->from->name, y->from->name);
+}
+
+/* One function of the starts [i, end), all at one place. */
+static void function_make(struct image *im, const struct start *list, size_t i, size_t end)
+{
+	const struct elf_section *in = &im->file.sections[list[i].section];
+	uint64_t base = elf_is_object(&im->file) ? 0 : in->sh.sh_addr, size = 0, most = in->sh.sh_size - (list[i].addr - base);
+	struct function *fn = &im->funcs[im->func_count++];
+	size_t k;
+
+	*fn = (struct function){.section = list[i].section, .start = list[i].addr, .pair = NO_FUNC,
+	                        .bytes = in->data + (list[i].addr - base), .alias = (uint32_t)im->alias_count};
+	for (k = i; k < end; k++) {
+		if (list[k].size > size && (list[k].symbol || !size))
+			size = list[k].size;
+		if (!list[k].symbol || (k > i && !strcmp(list[k].from->name, list[k - 1].from->name)))
+			continue;
+		if (!fn->name) {
+			fn->name = list[k].from->name;
+			fn->file = list[k].file;
+			fn->local = list[k].from->bind == STB_LOCAL;
+		}
+		im->aliases[im->alias_count++] = list[k].from->name;
+		fn->alias_count++;
+	}
+	fn->sized = size && size <= most;
+	fn->end = fn->start + (fn->sized ? size : most);
+}
+
+/* An FDE whose start is inside a function with a name says nothing new; one that begins
+ * a byte before (glibc's __restore_rt) is about it. */
+static bool start_is_new(const struct image *im, const struct start *list, size_t i, size_t count, uint64_t covered)
+{
+	if (list[i].symbol)
+		return true;
+	if (im->func_count && im->funcs[im->func_count - 1].section == list[i].section && list[i].addr < covered)
+		return false;
+	return i + 1 >= count || list[i + 1].section != list[i].section || list[i + 1].addr != list[i].addr + 1;
+}
+
+static void functions_cut(struct image *im, const struct start *list, size_t count)
+{
+	uint64_t covered = 0; /* by sized functions of this section */
+	size_t i, end;
+
+	for (i = 0; i < count; i = end) {
+		for (end = i + 1; end < count && list[end].section == list[i].section && list[end].addr == list[i].addr;)
+			end++;
+		if (im->func_count && im->funcs[im->func_count - 1].section != list[i].section)
+			covered = 0;
+		if (!start_is_new(im, list, i, count, covered))
+			continue;
+		if (im->func_count) {
+			struct function *before = &im->funcs[im->func_count - 1];
+
+			if (before->section == list[i].section && before->end > list[i].addr)
+				before->end = list[i].addr;
+		}
+		function_make(im, list, i, end);
+		if (im->funcs[im->func_count - 1].sized && im->funcs[im->func_count - 1].end > covered)
+			covered = im->funcs[im->func_count - 1].end;
+	}
+}
+
+static int functions_find(struct image *im, struct error *e)
+{
+	const struct elf_file *f = &im->file;
+	struct starts s = {0};
+	uint32_t i, k = 0;
+	int err = -1;
+
+	if ((!im->nameless && starts_of_symbols(im, f->symbols, f->symbol_count, &s, e)) ||
+	    (!elf_is_object(f) && starts_of_symbols(im, f->dynsyms, f->dynsym_count, &s, e)) || starts_of_fdes(im, &s, e))
+		goto out;
+	if (s.count)
+		qsort(s.list, s.count, sizeof(*s.list), start_order);
+	im->funcs = calloc(s.count + 1, sizeof(*im->funcs));
+	im->aliases = calloc(s.count + 1, sizeof(*im->aliases));
+	im->starts_of = calloc((size_t)f->section_count + 2, sizeof(*im->starts_of));
+	if (!im->funcs || !im->aliases || !im->starts_of || s.count >= NO_FUNC) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	functions_cut(im, s.list, s.count);
+	for (i = 0; i <= f->section_count; i++) {
+		while (k < im->func_count && im->funcs[k].section < i)
+			k++;
+		im->starts_of[i] = k;
+	}
+	err = 0;
+out:
+	free(s.list);
+	return err;
+}
+
+uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
+{
+	uint32_t lo = section < im->file.section_count ? im->starts_of[section] : 0;
+	uint32_t hi = section < im->file.section_count ? im->starts_of[section + 1] : 0, first = lo;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (im->funcs[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo > first && addr < im->funcs[lo - 1].end ? lo - 1 : NO_FUNC;
+}
+
+/* ---- what functions are made of ---------------------------------------------------- */
+
+/* Data that any code refers to: where one nameless thing ends at the latest. */
+static int used_find(struct image *im, struct body *b, struct error *e)
+{
+	struct places *p = &im->places;
+	size_t n = 0, k;
+	uint32_t i;
+
+	for (i = 0; i < im->func_count; i++) {
+		progress_step(im->file.path, i, im->func_count);
+		if (body_decode(im, i, b, e))
+			return -1;
+		for (k = 0; k < b->own_count; k++) {
+			if (!list_grow((void **)&p->used, p->used_count, &p->used_room, sizeof(*p->used)))
+				return error_set(e, "out of memory");
+			p->used[p->used_count++] = b->own[k];
+		}
+	}
+	if (p->used_count)
+		qsort(p->used, p->used_count, sizeof(*p->used), place_order);
+	for (k = 0; k < p->used_count; k++)
+		if (!n || place_order(&p->used[n - 1], &p->used[k]))
+			p->used[n++] = p->used[k];
+	p->used_count = n;
+	return 0;
+}
+
+static int refs_keep(struct image *im, struct function *fn, const struct body *b, struct error *e)
+{
+	size_t k;
+
+	fn->ref = im->ref_count;
+	for (k = 0; k < b->ref_count; k++) {
+		if (b->refs[k].kind != REF_FUNCTION && b->refs[k].kind != REF_DATA)
+			continue;
+		if (!list_grow((void **)&im->refs, im->ref_count, &im->ref_room, sizeof(*im->refs)))
+			return error_set(e, "out of memory");
+		im->refs[im->ref_count++] = b->refs[k];
+	}
+	fn->ref_count = im->ref_count - fn->ref;
+	return 0;
+}
+
+static int functions_read(struct image *im, struct body *b, struct error *e)
+{
+	struct depth_finder d;
+	uint32_t i;
+	int err = depth_open(&d, im, e);
+
+	for (i = 0; i < im->func_count && !err; i++) {
+		struct function *fn = &im->funcs[i];
+
+		progress_step(im->file.path, i, im->func_count);
+		if (body_make(im, i, b, e) || refs_keep(im, fn, b, e))
+			err = -1;
+		if (err)
+			break;
+		fn->code = b->code;
+		fn->insns = (uint32_t)b->count;
+		fn->whole = b->whole;
+		depth_find(&d, im, i, b);
+	}
+	depth_close(&d);
+	progress_end();
+	return err;
+}
+
+static int twin_order(const void *a, const void *b)
+{
+	const struct function *x = *(struct function *const *)a, *y = *(struct function *const *)b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int twins_mark(struct image *im, struct error *e)
+{
+	struct function **list = malloc(((size_t)im->func_count + 1) * sizeof(*list));
+	size_t n = 0, k;
+	uint32_t i;
+
+	if (!list)
+		return error_set(e, "out of memory");
+	for (i = 0; i < im->func_count; i++)
+		if (im->funcs[i].name)
+			list[n++] = &im->funcs[i];
+	if (n)
+		qsort(list, n, sizeof(*list), twin_order);
+	for (k = 1; k < n; k++)
+		if (!strcmp(list[k]->name, list[k - 1]->name))
+			list[k]->twin = list[k - 1]->twin = true;
+	free(list);
+	return 0;
+}
+
+int image_read(struct image *im, bool nameless, struct error *e)
+{
+	struct body b = {0};
+	int err = -1;
+
+	im->nameless = nameless;
+	if (!places_open(im, e) && !functions_find(im, e) && !twins_mark(im, e) && !used_find(im, &b, e) &&
+	    !functions_read(im, &b, e))
+		err = 0;
+	body_free(&b);
+	return err;
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+static int image_check(struct image *im, struct error *e)
+{
+	return check_file(&im->file, &im->options, &im->subject, e) ||
+	       report_make(&im->report, &im->file, &im->subject.found, e) ? -1 : 0;
+}
+
+int image_open(struct image *im, const char *path, const struct check_options *o, struct error *e)
+{
+	memset(im, 0, sizeof(*im));
+	im->options = *o;
+	return elf_open(&im->file, path, e) || image_check(im, e) ? -1 : 0;
+}
+
+int image_open_bytes(struct image *im, const char *path, uint8_t *bytes, size_t size, const struct check_options *o,
+                     struct error *e)
+{
+	memset(im, 0, sizeof(*im));
+	im->options = *o;
+	return elf_open_bytes(&im->file, path, bytes, size, e) || image_check(im, e) ? -1 : 0;
+}
+
+void image_close(struct image *im)
+{
+	free(im->funcs);
+	free(im->starts_of);
+	free(im->aliases);
+	free(im->refs);
+	places_close(&im->places);
+	report_free(&im->report);
+	subject_free(&im->subject);
+	elf_close(&im->file);
+	memset(im, 0, sizeof(*im));
+}

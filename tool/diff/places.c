@@ -1,0 +1,659 @@
+/* SPDX-License-Identifier: MIT */
+#include "diff/image.h"
+
+#include "arch/x86/normal.h"
+#include "arch/x86/stack.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STRING_MOST 65536u /* longer ones are told by their start */
+#define TABLE_MOST  65536u /* entries of a jump table */
+#define BEHIND_MOST 8u     /* symbols that may begin between an object's start and a place in it */
+#define THERE_MOST  4u     /* instructions that tell a place inside another function */
+
+/* ---- opening ----------------------------------------------------------------- */
+
+static int symbol_order(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	/* Of several names the last one is taken: one that other files can use, the first of the alphabet. */
+	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
+		return x->bind == STB_LOCAL ? -1 : 1;
+	return strcmp(y->name, x->name);
+}
+
+/* Data with a name and a size: a label without one (_end, __bss_start) says nothing of what is there. */
+static bool is_object(const struct image *im, const struct elf_symbol *s)
+{
+	return s->section && s->size && s->name[0] && (s->type == STT_OBJECT || s->type == STT_NOTYPE || s->type == STT_TLS) &&
+	       !place_is_code(im, s->section);
+}
+
+static int objects_read(struct image *im, struct error *e)
+{
+	const struct elf_file *f = &im->file;
+	const struct elf_symbol *list = im->nameless || !f->symbol_count ? f->dynsyms : f->symbols;
+	uint32_t n = im->nameless || !f->symbol_count ? f->dynsym_count : f->symbol_count, i;
+	struct places *p = &im->places;
+
+	p->objects = malloc(((size_t)n + 1) * sizeof(*p->objects));
+	p->threads = malloc(((size_t)n + 1) * sizeof(*p->threads));
+	if (!p->objects || !p->threads)
+		return error_set(e, "out of memory");
+	for (i = 1; i < n; i++) {
+		if (!is_object(im, &list[i]))
+			continue;
+		if (list[i].type == STT_TLS && !elf_is_object(f))
+			p->threads[p->thread_count++] = &list[i];
+		else
+			p->objects[p->object_count++] = &list[i];
+	}
+	if (p->object_count)
+		qsort(p->objects, p->object_count, sizeof(*p->objects), symbol_order);
+	for (i = 0; i < f->phdr_count; i++)
+		if (f->phdrs[i].p_type == PT_TLS) {
+			uint64_t align = f->phdrs[i].p_align ? f->phdrs[i].p_align : 1;
+
+			p->tls_size = (f->phdrs[i].p_memsz + align - 1) / align * align;
+		}
+	return 0;
+}
+
+/* Relocations by the section that they are for. */
+static int relocs_read(struct image *im, struct error *e)
+{
+	const struct elf_file *f = &im->file;
+	uint32_t i;
+
+	im->places.relocs = calloc((size_t)f->section_count + 1, sizeof(*im->places.relocs));
+	if (!im->places.relocs)
+		return error_set(e, "out of memory");
+	im->places.reloc_sections = f->section_count;
+	for (i = 1; i < f->section_count; i++) {
+		uint32_t of = f->sections[i].sh.sh_info;
+		struct place_relocs *to = &im->places.relocs[of];
+		long n;
+
+		if (f->sections[i].sh.sh_type != SHT_RELA || to->list || !(f->sections[of].sh.sh_flags & SHF_ALLOC))
+			continue;
+		n = elf_relocs(f, i, &to->list, e);
+		if (n < 0)
+			return -1;
+		to->count = (size_t)n;
+	}
+	return 0;
+}
+
+struct loaded {
+	uint64_t addr;
+	uint32_t section;
+};
+
+static int loaded_order(const void *a, const void *b)
+{
+	const struct loaded *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->section < y->section ? -1 : 1;
+}
+
+static int loaded_read(struct image *im, struct error *e)
+{
+	const struct elf_file *f = &im->file;
+	struct loaded *list = malloc(((size_t)f->section_count + 1) * sizeof(*list));
+	struct places *p = &im->places;
+	size_t n = 0, k;
+	uint32_t i;
+
+	p->loaded = malloc(((size_t)f->section_count + 1) * sizeof(*p->loaded));
+	if (!list || !p->loaded) {
+		free(list);
+		return error_set(e, "out of memory");
+	}
+	for (i = 1; i < f->section_count; i++)
+		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && !(f->sections[i].sh.sh_flags & SHF_TLS) &&
+		    f->sections[i].sh.sh_size)
+			list[n++] = (struct loaded){f->sections[i].sh.sh_addr, i};
+	qsort(list, n, sizeof(*list), loaded_order);
+	for (k = 0; k < n; k++)
+		p->loaded[k] = list[k].section;
+	p->loaded_count = n;
+	free(list);
+	return dynamic_relocs_read(f, 0, UINT64_MAX, &p->dynamic, &p->dynamic_count, e);
+}
+
+static int thread_order(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	return strcmp(y->name, x->name);
+}
+
+int places_open(struct image *im, struct error *e)
+{
+	struct places *p = &im->places;
+
+	p->fixed = im->file.eh.e_type == ET_EXEC;
+	if (objects_read(im, e) || (elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e)))
+		return -1;
+	if (p->thread_count)
+		qsort(p->threads, p->thread_count, sizeof(*p->threads), thread_order);
+	return 0;
+}
+
+void places_close(struct places *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->reloc_sections; i++)
+		free(p->relocs[i].list);
+	free(p->relocs);
+	free(p->objects);
+	free(p->threads);
+	free(p->loaded);
+	free(p->dynamic);
+	free(p->used);
+	*p = (struct places){0};
+}
+
+int place_order(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+uint32_t place_section(const struct image *im, uint64_t addr)
+{
+	size_t lo = 0, hi = im->places.loaded_count;
+	const Elf64_Shdr *sh;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (im->file.sections[im->places.loaded[mid]].sh.sh_addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo)
+		return 0;
+	sh = &im->file.sections[im->places.loaded[lo - 1]].sh;
+	return addr - sh->sh_addr < sh->sh_size ? im->places.loaded[lo - 1] : 0;
+}
+
+bool place_is_code(const struct image *im, uint32_t section)
+{
+	return im->file.sections[section].sh.sh_flags & SHF_EXECINSTR;
+}
+
+const struct elf_reloc *place_reloc(const struct image *im, uint32_t section, uint64_t from, uint64_t end)
+{
+	const struct place_relocs *r = im->places.relocs ? &im->places.relocs[section] : NULL;
+	size_t lo = 0, hi = r ? r->count : 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (r->list[mid].offset < from)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return r && lo < r->count && r->list[lo].offset < end ? &r->list[lo] : NULL;
+}
+
+/* What the dynamic linker writes at exactly this place, or null. */
+static const struct dynamic_reloc *dynamic_at(const struct image *im, uint64_t addr, uint64_t size)
+{
+	size_t lo = 0, hi = im->places.dynamic_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (im->places.dynamic[mid].place < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < im->places.dynamic_count && im->places.dynamic[lo].place - addr < size ? &im->places.dynamic[lo] : NULL;
+}
+
+/* The bytes of a place, of which `size` are in its section's contents; or null. */
+static const uint8_t *bytes_at(const struct image *im, struct place at, uint64_t size)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	uint64_t off = at.addr - (elf_is_object(&im->file) ? 0 : s->sh.sh_addr);
+
+	return s->data && off <= s->sh.sh_size && size <= s->sh.sh_size - off ? s->data + off : NULL;
+}
+
+/* Does a relocation fill any of these bytes? */
+static bool is_relocated(const struct image *im, struct place at, uint64_t size)
+{
+	return elf_is_object(&im->file) ? place_reloc(im, at.section, at.addr, at.addr + size) != NULL
+	                                : dynamic_at(im, at.addr, size) != NULL;
+}
+
+/* ---- code -------------------------------------------------------------------- */
+
+/* The code at a place, said by its first instructions: their bytes, less all addresses. */
+static uint32_t code_there(const struct image *im, struct place at)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	uint64_t base = elf_is_object(&im->file) ? 0 : s->sh.sh_addr, off = at.addr - base, h = 1;
+	struct normal n;
+	unsigned i;
+
+	for (i = 0; i < THERE_MOST && off < s->sh.sh_size; i++) {
+		if (!normal_decode(s->data + off, s->sh.sh_size - off, base + off, &n))
+			break;
+		h = mix(h, hash_bytes(n.code, n.code_len));
+		off += n.len;
+	}
+	return (uint32_t)(h ^ h >> 32) | 1;
+}
+
+/* What fills the slot that an entry of the PLT jumps through, or null. */
+static const struct dynamic_reloc *plt_reloc(const struct image *im, struct place at)
+{
+	const uint8_t *p = bytes_at(im, at, 1);
+	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
+	uint64_t slot;
+
+	if (elf_is_object(&im->file) || !p || strncmp(im->file.sections[at.section].name, ".plt", 4))
+		return NULL;
+	slot = plt_slot(p, sh->sh_size - (at.addr - sh->sh_addr), at.addr);
+	return slot ? dynamic_at(im, slot, 1) : NULL;
+}
+
+static void code_ref(const struct image *im, struct place at, const struct place_use *use, struct xref *out, char *text,
+                     size_t size)
+{
+	const struct dynamic_reloc *plt = plt_reloc(im, at);
+	uint32_t fn;
+
+	if (plt && plt->type == R_X86_64_IRELATIVE && place_section(im, plt->addend))
+		at = (struct place){place_section(im, plt->addend), plt->addend}; /* the function that chooses one */
+	fn = place_is_code(im, at.section) ? image_function(im, at.section, at.addr) : NO_FUNC;
+	if (plt && plt->symbol && plt->symbol->name[0]) {
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(plt->symbol->name)};
+		if (text)
+			snprintf(text, size, "%s", plt->symbol->name);
+	} else if (fn == NO_FUNC) {
+		*out = (struct xref){.kind = REF_DATA, .value = at.addr, .more = at.section};
+		if (text)
+			snprintf(text, size, "%s", im->file.sections[at.section].name);
+	} else if (use && fn == use->func) {
+		*out = (struct xref){.kind = REF_INSIDE, .value = at.addr};
+	} else {
+		bool start = im->funcs[fn].start == at.addr;
+
+		*out = (struct xref){.kind = REF_FUNCTION, .value = fn, .more = start ? 0 : code_there(im, at)};
+		if (text) {
+			image_name(im, fn, text, size);
+			if (!start && strlen(text) + 4 < size)
+				strcat(text, "+..");
+		}
+	}
+}
+
+/* ---- data -------------------------------------------------------------------- */
+
+/* The named object that holds a place, or null. */
+static const struct elf_symbol *object_at(const struct image *im, struct place at, size_t *above)
+{
+	size_t lo = 0, hi = im->places.object_count, seen;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct elf_symbol *s = im->places.objects[mid];
+
+		if (s->section < at.section || (s->section == at.section && s->value <= at.addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	*above = lo;
+	for (seen = 0; lo > 0 && seen < BEHIND_MOST; seen++) {
+		const struct elf_symbol *s = im->places.objects[--lo];
+
+		if (s->section != at.section)
+			break;
+		if (at.addr - s->value < s->size)
+			return s;
+	}
+	return NULL;
+}
+
+/* Is there a place of the function inside [lo, hi)? */
+static bool uses(const struct place_use *use, uint32_t section, uint64_t lo, uint64_t hi)
+{
+	size_t a = 0, b = use->own_count;
+
+	while (a < b) {
+		size_t mid = a + (b - a) / 2;
+		struct place key = {section, lo};
+
+		if (place_order(&use->own[mid], &key) < 0)
+			a = mid + 1;
+		else
+			b = mid;
+	}
+	return a < use->own_count && use->own[a].section == section && use->own[a].addr < hi;
+}
+
+/* An address right behind an object, of which the function uses other addresses: the end
+ * of a loop over it, whatever the linker has put there. Also where nothing else is there. */
+static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct place_use *use,
+                                              const struct elf_symbol *here, size_t above)
+{
+	const struct elf_symbol *s;
+
+	if (use->access || (here && here->value != at.addr))
+		return NULL;
+	while (above > 0 && im->places.objects[above - 1]->value == at.addr &&
+	       im->places.objects[above - 1]->section == at.section)
+		above--;
+	if (!above)
+		return NULL;
+	s = im->places.objects[above - 1];
+	if (s->section != at.section || s->value + s->size != at.addr)
+		return NULL;
+	return !here || uses(use, at.section, s->value, at.addr) ? s : NULL;
+}
+
+/* "CSWTCH.12", "buf.0": the number is the compiler's, and another one in the next build. */
+static size_t object_base(const struct elf_symbol *s)
+{
+	size_t n = strlen(s->name), k = n;
+
+	if (s->bind != STB_LOCAL)
+		return n;
+	while (k > 0 && isdigit((unsigned char)s->name[k - 1]))
+		k--;
+	return k > 1 && k < n && s->name[k - 1] == '.' ? k - 1 : n;
+}
+
+static void object_ref(const struct image *im, const struct elf_symbol *s, int64_t offset, struct xref *out, char *text,
+                       size_t size)
+{
+	size_t base = object_base(s);
+	struct place at = {s->section, s->value};
+	const uint8_t *p = base < strlen(s->name) ? bytes_at(im, at, s->size) : NULL;
+
+	*out = (struct xref){.kind = REF_NAMED, .value = hash_bytes(s->name, base), .more = (uint32_t)offset};
+	/* A constant with a made-up name is what it holds. */
+	if (p && !(im->file.sections[s->section].sh.sh_flags & SHF_WRITE) && s->size <= STRING_MOST &&
+	    !is_relocated(im, at, s->size))
+		*out = (struct xref){.kind = REF_CONTENT, .value = mix(hash_bytes(p, s->size), (uint64_t)offset)};
+	if (text && offset)
+		snprintf(text, size, "%.*s%+" PRId64, (int)base, s->name, offset);
+	else if (text)
+		snprintf(text, size, "%.*s", (int)base, s->name);
+}
+
+/* Where what begins at a place ends at the latest, for it is where something else begins. */
+static uint64_t limit_of(const struct image *im, struct place at)
+{
+	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
+	uint64_t end = (elf_is_object(&im->file) ? 0 : sh->sh_addr) + sh->sh_size;
+	size_t lo = 0, hi = im->places.used_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (place_order(&im->places.used[mid], &at) <= 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < im->places.used_count && im->places.used[lo].section == at.section && im->places.used[lo].addr < end)
+		return im->places.used[lo].addr;
+	return end;
+}
+
+/* Length of the text at a place with its end, 0 if there is none. */
+static size_t string_at(const struct image *im, struct place at)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	const uint8_t *p = bytes_at(im, at, 1);
+	uint64_t most = s->sh.sh_size - (at.addr - (elf_is_object(&im->file) ? 0 : s->sh.sh_addr));
+	bool known = s->sh.sh_flags & SHF_STRINGS;
+	size_t n;
+
+	if (!p)
+		return 0;
+	for (n = 0; n < most && n < STRING_MOST && p[n]; n++)
+		if (!known && p[n] < 0x20 && !(p[n] >= 7 && p[n] <= 13) && p[n] != 0x1b)
+			return 0;
+	return n < most && (n || known) ? n + 1 : 0;
+}
+
+static void string_text(const uint8_t *p, size_t n, char *text, size_t size)
+{
+	size_t k = 0, i;
+
+	text[k++] = '"';
+	for (i = 0; i < n && p[i] && k + 8 < size && k < 60; i++) {
+		if (p[i] == '"' || p[i] == '\\')
+			text[k++] = '\\';
+		if (p[i] == '\n' || p[i] == '\t') {
+			text[k++] = '\\';
+			text[k++] = p[i] == '\n' ? 'n' : 't';
+		} else {
+			text[k++] = p[i] < 0x20 || p[i] == 0x7f ? '?' : (char)p[i];
+		}
+	}
+	k += (size_t)snprintf(text + k, size - k, "%s", i < n && p[i] ? "\".." : "\"");
+}
+
+/* The file's own value of read-only bytes. */
+static bool content_ref(const struct image *im, struct place at, unsigned n, struct xref *out, char *text, size_t size)
+{
+	const uint8_t *p = n && n <= 64 && !(im->file.sections[at.section].sh.sh_flags & SHF_WRITE)
+	                           ? bytes_at(im, at, n) : NULL;
+	unsigned i;
+
+	if (!p || is_relocated(im, at, n))
+		return false;
+	*out = (struct xref){.kind = REF_CONTENT, .value = hash_bytes(p, n)};
+	if (!text)
+		return true;
+	snprintf(text, size, "{0x");
+	for (i = n; i-- > 0 && strlen(text) + 8 < size && n - i <= 16;)
+		snprintf(text + strlen(text), size - strlen(text), "%02x", p[i]);
+	snprintf(text + strlen(text), size - strlen(text), "%s", n > 16 ? "..}" : "}");
+	return true;
+}
+
+bool place_entry(const struct image *im, struct place table, unsigned width, size_t i, struct place *to)
+{
+	struct place at = {table.section, table.addr + width * i};
+	const uint8_t *p = bytes_at(im, at, width);
+	const struct elf_reloc *r;
+	const struct elf_symbol *s;
+	uint64_t v = 0;
+	int32_t rel;
+
+	if (!p)
+		return false;
+	if (elf_is_object(&im->file)) {
+		r = place_reloc(im, at.section, at.addr, at.addr + 1);
+		if (!r || r->type != (width == 4 ? R_X86_64_PC32 : R_X86_64_64) || r->symbol >= im->file.symbol_count)
+			return false;
+		s = &im->file.symbols[r->symbol];
+		*to = (struct place){s->section, s->value + (uint64_t)r->addend - (width == 4 ? at.addr - table.addr : 0)};
+	} else if (width == 4) {
+		memcpy(&rel, p, 4);
+		v = table.addr + (uint64_t)(int64_t)rel;
+		*to = (struct place){place_section(im, v), v};
+	} else {
+		const struct dynamic_reloc *d = dynamic_at(im, at.addr, 1);
+
+		memcpy(&v, p, 8);
+		if (d ? d->type != R_X86_64_RELATIVE : !im->places.fixed)
+			return false;
+		v = d ? d->addend : v;
+		*to = (struct place){place_section(im, v), v};
+	}
+	return to->section && place_is_code(im, to->section) && im->file.sections[to->section].data &&
+	       image_function(im, to->section, to->addr) != NO_FUNC;
+}
+
+static bool table_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
+{
+	uint64_t limit = limit_of(im, at);
+	unsigned width;
+	struct place to;
+	size_t n;
+
+	for (width = 4; width <= 8; width += 4) {
+		for (n = 0; n < TABLE_MOST && (n + 1) * width <= limit - at.addr && place_entry(im, at, width, n, &to);)
+			n++;
+		if (n < 2)
+			continue;
+		*out = (struct xref){.kind = REF_TABLE, .value = at.addr, .more = (uint32_t)n << 4 | width};
+		if (text)
+			snprintf(text, size, "(table of %zu)", n);
+		return true;
+	}
+	return false;
+}
+
+/* Data that no symbol is about. */
+static void nameless_ref(const struct image *im, struct place at, const struct place_use *use, struct xref *out,
+                         char *text, size_t size)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	size_t n;
+
+	if (content_ref(im, at, use->access, out, text, size))
+		return;
+	if (!use->access && table_ref(im, at, out, text, size))
+		return;
+	n = use->access || (s->sh.sh_flags & SHF_WRITE) ? 0 : string_at(im, at);
+	if (n) {
+		const uint8_t *p = bytes_at(im, at, n);
+
+		*out = (struct xref){.kind = REF_CONTENT, .value = hash_bytes(p, n)};
+		if (text)
+			string_text(p, n, text, size);
+		return;
+	}
+	*out = (struct xref){.kind = REF_DATA, .value = at.addr, .more = at.section};
+	if (text)
+		snprintf(text, size, "%s", s->name);
+}
+
+/* A slot of the GOT: what is in it once the program runs. */
+static bool slot_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
+{
+	static const struct place_use any = {.func = NO_FUNC};
+	const struct dynamic_reloc *r = dynamic_at(im, at.addr, 1);
+	uint64_t v = r ? r->addend : 0;
+	const uint8_t *p = bytes_at(im, at, 8);
+	uint32_t section;
+
+	if (elf_is_object(&im->file) || strncmp(im->file.sections[at.section].name, ".got", 4))
+		return false;
+	if (r && r->symbol && r->symbol->name[0]) {
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(r->symbol->name)};
+		if (text)
+			snprintf(text, size, "%s", r->symbol->name);
+		return true;
+	}
+	if (r && r->type == R_X86_64_TPOFF64)
+		return place_thread(im, (int64_t)(v - im->places.tls_size), out, text, size);
+	if (!r && p)
+		memcpy(&v, p, 8);
+	section = r && r->type != R_X86_64_RELATIVE && r->type != R_X86_64_IRELATIVE ? 0 : place_section(im, v);
+	/* Not what could lead back here. */
+	if (!section || !strncmp(im->file.sections[section].name, ".got", 4))
+		return false;
+	place_ref(im, (struct place){section, v}, &any, out, text, size);
+	return true;
+}
+
+void place_ref(const struct image *im, struct place at, const struct place_use *use, struct xref *out, char *text,
+               size_t size)
+{
+	const struct elf_symbol *s, *before;
+	size_t above;
+
+	if (!at.section) {
+		*out = (struct xref){.kind = REF_NUMBER, .value = at.addr};
+		if (text)
+			snprintf(text, size, "0x%" PRIx64, at.addr);
+		return;
+	}
+	if (place_is_code(im, at.section) && im->file.sections[at.section].data) {
+		code_ref(im, at, use, out, text, size);
+		return;
+	}
+	if (slot_ref(im, at, out, text, size))
+		return;
+	s = object_at(im, at, &above);
+	before = object_before(im, at, use, s, above);
+	if (before)
+		s = before;
+	if (s)
+		object_ref(im, s, (int64_t)(at.addr - s->value), out, text, size);
+	else
+		nameless_ref(im, at, use, out, text, size);
+}
+
+void place_symbol(const struct image *im, const struct elf_symbol *s, int64_t addend, const struct place_use *use,
+                  struct xref *out, char *text, size_t size)
+{
+	/* By its own name, also where the place is the end of it. */
+	bool own = s->name[0] && s->type != STT_SECTION &&
+	           (!s->section || (!place_is_code(im, s->section) && (s->size || s->bind != STB_LOCAL)));
+
+	if (!own) {
+		place_ref(im, (struct place){s->section, s->value + (uint64_t)addend}, use, out, text, size);
+	} else if (s->section && s->size) {
+		object_ref(im, s, addend, out, text, size);
+	} else {
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = (uint32_t)addend};
+		if (text && addend)
+			snprintf(text, size, "%s%+" PRId64, s->name, addend);
+		else if (text)
+			snprintf(text, size, "%s", s->name);
+	}
+}
+
+bool place_thread(const struct image *im, int64_t offset, struct xref *out, char *text, size_t size)
+{
+	uint64_t at = im->places.tls_size + (uint64_t)offset;
+	size_t i = im->places.thread_count;
+
+	if (offset >= 0 || at >= im->places.tls_size)
+		return false;
+	while (i > 0) {
+		const struct elf_symbol *s = im->places.threads[--i];
+
+		if (at - s->value >= s->size)
+			continue;
+		object_ref(im, s, (int64_t)(at - s->value), out, text, size);
+		return true;
+	}
+	*out = (struct xref){.kind = REF_DATA, .value = at, .more = PLACE_TLS};
+	if (text)
+		snprintf(text, size, ".tls");
+	return true;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* What differs besides functions: sites, findings, sizes. */
+#include "diff/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Something of one file, by what is the same in the other file's. */
+struct item {
+	uint64_t key;
+	size_t number; /* in its list */
+};
+
+static int item_order(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Called with what is in both; or with one of them null. */
+typedef int item_fn(void *ctx, const struct item *old, const struct item *new);
+
+static int items_join(struct item *a, size_t na, struct item *b, size_t nb, item_fn *fn, void *ctx)
+{
+	size_t i = 0, k = 0;
+	int err = 0;
+
+	qsort(a, na, sizeof(*a), item_order);
+	qsort(b, nb, sizeof(*b), item_order);
+	while ((i < na || k < nb) && !err) {
+		if (k == nb || (i < na && a[i].key < b[k].key))
+			err = fn(ctx, &a[i++], NULL);
+		else if (i == na || b[k].key < a[i].key)
+			err = fn(ctx, NULL, &b[k++]);
+		else
+			err = fn(ctx, &a[i++], &b[k++]);
+	}
+	return err;
+}
+
+/* The function at a place; of no function: its section. */
+static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t addr)
+{
+	uint32_t fn = image_function(im, section, addr);
+
+	return fn != NO_FUNC ? im->funcs[fn].canon : hash_text(im->file.sections[section].name);
+}
+
+/* ---- sites ------------------------------------------------------------------------------ */
+
+struct site_context {
+	struct diff *d;
+	struct error *error;
+};
+
+/* Null: it can be changed live, or that is not asked; else why not. */
+static const char *site_why_not(const struct image *im, const struct site *s)
+{
+	const char *why = NULL;
+
+	if (!site_kind_is_patched(s->kind))
+		return NULL;
+	if (s->reason)
+		return s->reason;
+	return site_is_live(&im->subject.scan, s, &why) ? NULL : why ? why : "not live";
+}
+
+static int site_change_add(void *ctx, const struct item *old, const struct item *new)
+{
+	struct site_context *c = ctx;
+	struct diff *d = c->d;
+	struct site_change x = {old ? &d->old->subject.scan.sites[old->number] : NULL,
+	                        new ? &d->new->subject.scan.sites[new->number] : NULL, NULL, NULL};
+
+	if (old)
+		x.was = site_why_not(d->old, x.old);
+	if (new)
+		x.is = site_why_not(d->new, x.new);
+	if (old && new && (x.was == x.is || (x.was && x.is && !strcmp(x.was, x.is))))
+		return 0;
+	if (!list_grow((void **)&d->sites, d->site_count, &d->site_room, sizeof(*d->sites)))
+		return error_set(c->error, "out of memory");
+	d->sites[d->site_count++] = x;
+	return 0;
+}
+
+static struct item *sites_list(const struct image *im, struct error *e)
+{
+	const struct scan *s = &im->subject.scan;
+	struct item *out = malloc((s->site_count + 1) * sizeof(*out));
+	size_t i;
+
+	if (!out)
+		error_set(e, "out of memory");
+	for (i = 0; i < s->site_count && out; i++) {
+		const struct site *x = &s->sites[i];
+		uint64_t key = mix(hash_text(s->objects.list[x->object].name), (uint64_t)x->kind);
+
+		key = mix(key, x->off_known ? (uint64_t)x->off : UINT64_MAX);
+		out[i] = (struct item){mix(key, place_canon(im, x->section, x->addr)), i};
+	}
+	return out;
+}
+
+int compare_sites(struct diff *d, struct error *e)
+{
+	struct item *a = sites_list(d->old, e), *b = sites_list(d->new, e);
+	struct site_context c = {d, e};
+	int err = !a || !b ? -1 : items_join(a, d->old->subject.scan.site_count, b, d->new->subject.scan.site_count,
+	                                     site_change_add, &c);
+
+	free(a);
+	free(b);
+	return err;
+}
+
+/* ---- findings ----------------------------------------------------------------------------- */
+
+struct finding_context {
+	struct diff *d;
+	struct error *error;
+	struct item *rest[2]; /* what has no match by its print */
+	size_t rest_count[2];
+};
+
+static int finding_rest(void *ctx, const struct item *old, const struct item *new)
+{
+	struct finding_context *c = ctx;
+
+	if (old && new)
+		return 0;
+	c->rest[!old][c->rest_count[!old]++] = old ? *old : *new;
+	return 0;
+}
+
+static int finding_change_add(void *ctx, const struct item *old, const struct item *new)
+{
+	struct finding_context *c = ctx;
+	struct diff *d = c->d;
+
+	if (old && new)
+		return 0;
+	if (!list_grow((void **)&d->findings, d->finding_count, &d->finding_room, sizeof(*d->findings)))
+		return error_set(c->error, "out of memory");
+	d->findings[d->finding_count++] = old ? (struct finding_change){&d->old->report.list[old->number], true}
+	                                      : (struct finding_change){&d->new->report.list[new->number], false};
+	return 0;
+}
+
+static struct item *findings_list(const struct image *im, bool notes, size_t *count, struct error *e)
+{
+	struct item *out = malloc((im->report.count + 1) * sizeof(*out));
+	size_t i;
+
+	*count = 0;
+	if (!out)
+		error_set(e, "out of memory");
+	for (i = 0; i < im->report.count && out; i++)
+		if (notes || im->report.list[i].entry->severity != SEVERITY_NOTE)
+			out[(*count)++] = (struct item){im->report.list[i].print, i};
+	return out;
+}
+
+/* Where the function has another name in the other file, or none, the ID and which function
+ * it is have to do. */
+static void finding_rekey(const struct image *im, const struct image *other, struct item *x)
+{
+	const struct report_finding *f = &im->report.list[x->number];
+	const struct report_place *p = &f->place;
+	uint32_t section = !p->section ? 0 : elf_is_object(&im->file) ? elf_section_find(&im->file, p->section, 1)
+	                                                              : place_section(im, p->addr);
+	uint32_t fn = section ? image_function(im, section, p->addr) : NO_FUNC, pair;
+
+	pair = fn == NO_FUNC ? NO_FUNC : im->funcs[fn].pair;
+	if (pair == NO_FUNC ||
+	    (!im->nameless && im->funcs[fn].name && other->funcs[pair].name && !strcmp(im->funcs[fn].name, other->funcs[pair].name)))
+		return;
+	x->key = mix(hash_text(f->entry->id), im->funcs[fn].canon);
+}
+
+int compare_findings(struct diff *d, struct error *e)
+{
+	size_t na, nb, i;
+	struct item *a = findings_list(d->old, d->notes, &na, e), *b = findings_list(d->new, d->notes, &nb, e);
+	struct finding_context c = {.d = d, .error = e};
+	int err = -1;
+
+	if (!a || !b)
+		goto out;
+	c.rest[0] = malloc((na + 1) * sizeof(*a));
+	c.rest[1] = malloc((nb + 1) * sizeof(*b));
+	if (!c.rest[0] || !c.rest[1]) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	items_join(a, na, b, nb, finding_rest, &c);
+	for (i = 0; i < c.rest_count[0]; i++)
+		finding_rekey(d->old, d->new, &c.rest[0][i]);
+	for (i = 0; i < c.rest_count[1]; i++)
+		finding_rekey(d->new, d->old, &c.rest[1][i]);
+	err = items_join(c.rest[0], c.rest_count[0], c.rest[1], c.rest_count[1], finding_change_add, &c);
+out:
+	free(a);
+	free(b);
+	free(c.rest[0]);
+	free(c.rest[1]);
+	return err;
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+/* Sections that have a row of their own; several of one row. */
+static const struct {
+	const char *section, *row;
+	bool table;
+} named[] = {
+	{".eh_frame", ".eh_frame", true},
+	{".eh_frame_hdr", ".eh_frame_hdr", false},
+	{".gcc_except_table", ".gcc_except_table", false},
+	{ETCH_SEC_UNWIND, "unwind table", true},
+	{ETCH_SEC_ORC_IP, "unwind table", true},
+	{ETCH_SEC_ORC, "unwind table", true},
+	{ETCH_SEC_ORC_LOOKUP, "unwind table", true},
+	{ETCH_SEC_IMV, ETCH_SEC_IMV, true},
+	{ETCH_SEC_PV, ETCH_SEC_PV, true},
+	{ETCH_SEC_OBJ, ETCH_SEC_OBJ, true},
+	{ETCH_SEC_EXTABLE, ETCH_SEC_EXTABLE, true},
+};
+
+/* The row that a section counts in, or null. */
+static const char *section_row(const struct elf_section *s, bool *table)
+{
+	size_t i;
+
+	*table = false;
+	for (i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
+		/* -ffunction-sections: .gcc_except_table.name */
+		size_t n = strlen(named[i].section);
+
+		if (strncmp(s->name, named[i].section, n) || (s->name[n] && s->name[n] != '.'))
+			continue;
+		*table = named[i].table;
+		return named[i].row;
+	}
+	if (!(s->sh.sh_flags & SHF_ALLOC))
+		return NULL;
+	if (s->sh.sh_flags & SHF_EXECINSTR)
+		return "text";
+	if (s->sh.sh_type == SHT_NOBITS)
+		return "zeroed data";
+	if (s->sh.sh_flags & SHF_WRITE)
+		return "data";
+	return s->sh.sh_type == SHT_PROGBITS ? "read-only data" : NULL;
+}
+
+static void size_add(struct diff *d, const char *row, bool table, bool old, uint64_t size)
+{
+	size_t i;
+
+	for (i = 0; i < d->size_count && strcmp(d->sizes[i].name, row); i++)
+		;
+	if (i == SIZES_MOST)
+		return;
+	if (i == d->size_count)
+		d->sizes[d->size_count++] = (struct size_row){.name = row, .table = table};
+	*(old ? &d->sizes[i].old : &d->sizes[i].new) += size;
+}
+
+static void sizes_of(struct diff *d, const struct image *im, bool old)
+{
+	const struct elf_file *f = &im->file;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		bool table;
+		const char *row = f->sections[i].sh.sh_size ? section_row(&f->sections[i], &table) : NULL;
+
+		if (row)
+			size_add(d, row, table, old, f->sections[i].sh.sh_size);
+	}
+}
+
+static uint64_t insns_of(const struct image *im)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < im->func_count; i++)
+		n += im->funcs[i].insns;
+	return n;
+}
+
+void compare_sizes(struct diff *d)
+{
+	static const char *const order[] = {"text", "read-only data", "data", "zeroed data"};
+	size_t i;
+
+	for (i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		size_add(d, order[i], false, true, 0);
+	sizes_of(d, d->old, true);
+	sizes_of(d, d->new, false);
+	d->counts[0] = (struct size_row){"functions", d->old->func_count, d->new->func_count, false};
+	d->counts[1] = (struct size_row){"instructions", insns_of(d->old), insns_of(d->new), false};
+	d->counts[2] = (struct size_row){"unwind rows", d->old->subject.frames.rows.count,
+	                                 d->new->subject.frames.rows.count, false};
+	d->counts[3] = (struct size_row){"bytes with a row", d->old->subject.frames.covered,
+	                                 d->new->subject.frames.covered, false};
+}
