@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Build: the compiler, and the libraries that the tool links with.
-PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev libzydis-dev libcapstone-dev libjson-c-dev"
+PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev libzydis-dev libcapstone-dev libjson-c-dev libxxhash-dev"
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
 PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg"
@@ -33,7 +33,7 @@ else
 	for p in make pkg-config gcc g++ clang ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh; do
 		command -v $p >/dev/null || missing="$missing $p"
 	done
-	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h json-c/json.h; do
+	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h json-c/json.h xxhash.h; do
 		echo "#include <$h>" | cc -E - >/dev/null 2>&1 || missing="$missing $h"
 	done
 fi

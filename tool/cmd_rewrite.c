@@ -2,6 +2,7 @@
 /* etch rewrite: one verb. What to do is seen from the file. */
 #include "command.h"
 #include "elf/outfile.h"
+#include "elf/undo.h"
 #include "rewrite.h"
 
 #include <getopt.h>
@@ -13,7 +14,7 @@
 
 struct options {
 	const char *output, *sidecar;
-	bool werror, verbose;
+	bool werror, verbose, undo, no_undo;
 	int jobs; /* processes; with one file, threads */
 	struct rewrite_options make;
 };
@@ -48,6 +49,9 @@ static void help(void)
 	       "                     return-address map of the block table: bytes of text for each of\n"
 	       "                     its bytes; 64 is the default\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE as it is\n"
+	       "      --undo         give the files back the bytes that they had before etch rewrote\n"
+	       "                     them, checked by hash\n"
+	       "      --no-undo      do not put a record into the file for that\n"
 	       "      --werror       exit 1 when there is a finding (see docs/findings.md)\n"
 	       "  -v, --verbose      say in one line a file what was done, and every finding\n"
 	       "  -h, --help\n"
@@ -102,9 +106,122 @@ static int file_make(struct elf_file *f, const struct options *opt, const struct
 	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
 }
 
+/* A file as it was read, and without the record of an earlier run. */
+struct source {
+	uint8_t *raw;
+	size_t raw_size;
+	struct undo undo;        /* with a record */
+	const uint8_t *original; /* what `etch rewrite --undo` is to give back */
+	size_t original_size;
+};
+
+/* *bytes becomes what the steps are to see. Where the file has been changed since, what it was
+ * before cannot be told any more: it begins anew with what it is. */
+static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct error *e)
+{
+	struct error stale;
+	const uint8_t *begin;
+
+	s->raw = *bytes;
+	s->raw_size = *size;
+	undo_detach(s->raw, s->raw_size, &s->undo, &stale);
+	begin = s->undo.kept ? s->undo.kept : s->raw;
+	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
+	s->original = s->undo.original ? s->undo.original : begin;
+	s->original_size = s->undo.original ? s->undo.original_size : *size;
+	*bytes = malloc(*size + 1); /* the steps work on them in place */
+	if (!*bytes)
+		return error_set(e, "out of memory");
+	memcpy(*bytes, begin, *size);
+	return 0;
+}
+
+static void source_close(struct source *s)
+{
+	undo_free(&s->undo);
+	free(s->raw);
+}
+
+/* The bytes to be written, with the record of what they were; done->bytes null: the file is
+ * right as it is. */
+static int record_add(const struct source *s, const struct options *opt, struct rewrite_result *done, struct error *e)
+{
+	bool same = !done->bytes;
+	uint8_t *out;
+	size_t size;
+	int r;
+
+	/* Nothing to do, and no record in the file, or one that is as it should be. */
+	if (opt->sidecar || (same && (!s->undo.kept || (s->undo.original && !opt->no_undo))))
+		return 0;
+	if (same) {
+		done->size = s->undo.kept_size;
+		done->bytes = malloc(done->size + 1);
+		if (!done->bytes)
+			return error_set(e, "out of memory");
+		memcpy(done->bytes, s->undo.kept, done->size);
+	}
+	if (opt->no_undo || (same && !s->undo.original))
+		return 0;
+	r = undo_attach(done->bytes, done->size, s->original, s->original_size, &out, &size, e);
+	if (r <= 0)
+		return r;
+	free(done->bytes);
+	done->bytes = out;
+	done->size = size;
+	if (size == s->raw_size && !memcmp(out, s->raw, size)) {
+		free(out);
+		done->bytes = NULL;
+	}
+	return 0;
+}
+
+static int write_out(const char *to, const uint8_t *bytes, size_t size, const char *model)
+{
+	char text[400];
+
+	if (!outfile_write(to, bytes, size, model, text, sizeof(text)))
+		return 0;
+	fprintf(stderr, "etch: %s\n", text);
+	return -1;
+}
+
+static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, const struct options *opt)
+{
+	fprintf(stderr, "etch: %s: note: LLVM bitcode, left as it is; rewrite the linked program\n", path);
+	return opt->output && write_out(opt->output, bytes, size, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
+}
+
+static int undo_file(const char *path, const struct options *opt)
+{
+	int status = EXIT_UNUSABLE, found;
+	struct undo undo = {0};
+	struct error e;
+	uint8_t *bytes;
+	size_t size;
+
+	if (file_read(path, &bytes, &size, &e)) {
+		say_error(path, &e);
+		return status;
+	}
+	found = undo_detach(bytes, size, &undo, &e);
+	if (!found)
+		error_set(&e, "has no record of what it was: etch did not rewrite it, or with --no-undo");
+	if (found <= 0)
+		say_error(path, &e);
+	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size, path))
+		status = EXIT_CLEAN;
+	if (found > 0 && !status && opt->verbose)
+		printf("%s: as it was before etch rewrite, %zu bytes\n", path, undo.original_size);
+	undo_free(&undo);
+	free(bytes);
+	return status;
+}
+
 static int rewrite_file(const char *path, const struct options *opt, const struct name_set *others)
 {
 	struct rewrite_result done = {0};
+	struct source source = {0};
 	struct elf_file f = {0};
 	struct scan s = {0};
 	struct place to;
@@ -118,16 +235,12 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 		return EXIT_UNUSABLE;
 	}
 	if (file_is_bitcode(bytes, size)) {
-		fprintf(stderr, "etch: %s: note: LLVM bitcode, left as it is; rewrite the linked program\n", path);
-		status = EXIT_CLEAN;
-		if (opt->output && outfile_write(opt->output, bytes, size, path, e.text, sizeof(e.text))) {
-			fprintf(stderr, "etch: %s\n", e.text);
-			status = EXIT_UNUSABLE;
-		}
+		status = bitcode_pass(path, bytes, size, opt);
 		free(bytes);
 		return status;
 	}
-	if (elf_open_bytes(&f, path, bytes, size, &e) || file_make(&f, opt, others, &s, &done, &to, &e)) {
+	if (source_open(&source, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
+	    file_make(&f, opt, others, &s, &done, &to, &e) || record_add(&source, opt, &done, &e)) {
 		say_error(path, &e);
 		goto out;
 	}
@@ -135,12 +248,9 @@ static int rewrite_file(const char *path, const struct options *opt, const struc
 		fprintf(stderr, "etch: %s: note: gcc -flto, no machine code yet; rewrite the linked program\n", path);
 	if (opt->make.orc && !elf_is_object(&f) && !done.text)
 		fprintf(stderr, "etch: %s: note: no code, and no unwind table\n", path);
-	if ((done.bytes || opt->output) &&
-	    outfile_write(to.path, done.bytes ? done.bytes : f.bytes, done.bytes ? done.size : f.size, to.model, e.text,
-	                  sizeof(e.text))) {
-		fprintf(stderr, "etch: %s\n", e.text);
+	if ((done.bytes || opt->output) && write_out(to.path, done.bytes ? done.bytes : source.raw,
+	                                             done.bytes ? done.size : source.raw_size, to.model))
 		goto out;
-	}
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, &done);
@@ -149,6 +259,7 @@ out:
 	rewrite_result_free(&done);
 	scan_free(&s);
 	elf_close(&f);
+	source_close(&source);
 	return status;
 }
 
@@ -176,7 +287,7 @@ static int rewrite_all(char **files, int count, int first, int step, const struc
 	int worst = EXIT_CLEAN, status, i;
 
 	for (i = first; i < count; i += step) {
-		status = rewrite_file(files[i], opt, names);
+		status = opt->undo ? undo_file(files[i], opt) : rewrite_file(files[i], opt, names);
 		worst = status > worst ? status : worst;
 	}
 	return worst;
@@ -265,6 +376,8 @@ static bool options_agree(const struct options *opt, bool only, bool orc_encodin
 		fprintf(stderr, "etch: --sidecar names its file itself: leave -o out\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar is for unwind tables alone: leave --only out\n");
+	else if (opt->undo && (opt->sidecar || only || opt->no_undo))
+		fprintf(stderr, "etch: --undo takes no other option but -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar has the block encoding: leave --encoding out\n");
 	else
@@ -282,6 +395,8 @@ int cmd_rewrite(int argc, char **argv)
 		{"encoding", required_argument, NULL, 'E'},
 		{"unwind-map", required_argument, NULL, 'M'},
 		{"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},
 		{"werror", no_argument, NULL, 'W'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
@@ -323,6 +438,12 @@ int cmd_rewrite(int argc, char **argv)
 		case 'S':
 			opt.sidecar = optarg;
 			break;
+		case 'U':
+			opt.undo = true;
+			break;
+		case 'N':
+			opt.no_undo = true;
+			break;
 		case 'W':
 			opt.werror = true;
 			break;
@@ -349,7 +470,7 @@ int cmd_rewrite(int argc, char **argv)
 		return EXIT_UNUSABLE;
 	if (opt.sidecar)
 		opt.make.imv = opt.make.pv = opt.make.ex = false;
-	if ((opt.make.imv || opt.make.pv) && names_collect(argv, argc, &names))
+	if (!opt.undo && (opt.make.imv || opt.make.pv) && names_collect(argv, argc, &names))
 		return EXIT_UNUSABLE;
 	opt.make.jobs = argc == 1 ? opt.jobs : 1;
 	status = opt.jobs > 1 && argc > 1 ? rewrite_parallel(argv, argc, &opt, &names)

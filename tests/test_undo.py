@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""etch rewrite --undo gives back the bytes from before, or says why it cannot.
+
+docs/formats.md describes the record; read_record() below is a second reader made from it."""
+
+import os
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from conftest import TESTS, Flow, asan_env, run
+
+SYSTEM = [p for p in ("/usr/bin/perl", "/bin/ls", "/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/gdb",
+                      "/usr/lib/x86_64-linux-gnu/libelf.so.1", "/sbin/ldconfig", "/usr/bin/make") if Path(p).exists()]
+
+
+def leb(data, at, signed=False):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if not byte & 128:
+            break
+    return (value - (1 << shift) if signed and byte & 64 else value), at
+
+
+def read_record(data):
+    """(the file without its record, the original) as the second reader has them."""
+    shoff, = struct.unpack_from("<Q", data, 40)
+    count, = struct.unpack_from("<H", data, 60)
+    offset, size = struct.unpack_from("<QQ", data, shoff + 64 * (count - 1) + 24)
+    assert offset + size == len(data)
+    magic, version, delta_size, original_size, kept_size = struct.unpack_from("<8sIIQQ", data, offset)
+    assert magic == b"etchundo" and version == 1
+    kept = data[offset + 64:offset + 128] + data[64:kept_size]
+    at, end, out, source = offset + 128, offset + 128 + delta_size, b"", 0
+    while len(out) < original_size:
+        n, at = leb(data, at)
+        out += data[at:at + n]
+        at += n
+        n, at = leb(data, at)
+        if n:
+            move, at = leb(data, at, True)
+            source += move
+            out += kept[source:source + n]
+            source += n
+    assert at == end
+    return kept, out
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, build):
+    """name: (path as it was, the same file rewritten)."""
+    tmp = tmp_path_factory.mktemp("undo")
+    flow = Flow(tmp, build, "gcc")
+    sources = [TESTS / "acceptance" / s for s in ("app.c", "other.c")]
+    objects = [flow.compile(s, ["-O2", "-fPIE", "-g"]) for s in sources]
+    all = {"object.o": objects[0], "program": flow.link(objects, ["-pie"], "program"),
+           "static": flow.link(objects, ["-static"], "static"), "comdat.o":
+           flow.compile(TESTS / "acceptance" / "cxx1.cc", ["-O1", "-fPIC", "-g"]),
+           **{Path(p).name: p for p in SYSTEM}}
+    out = {}
+    for name, path in all.items():
+        before, after = tmp / f"{name}.before", tmp / f"{name}.after"
+        shutil.copy(path, before)
+        shutil.copy(path, after)
+        flow.rewrite(after)
+        assert after.read_bytes() != before.read_bytes()
+        out[name] = (before, after)
+    return out
+
+
+NAMES = ["object.o", "program", "static", "comdat.o", *[Path(p).name for p in SYSTEM]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_and_back(files, etch, name, tmp_path):
+    before, after = files[name]
+    path = tmp_path / "file"
+    shutil.copy(after, path)
+    run([etch, "rewrite", "--undo", path])
+    assert path.read_bytes() == before.read_bytes()
+    assert os.stat(path).st_mode == os.stat(after).st_mode
+    p = run([etch, "rewrite", "--undo", path], ok=2)
+    assert p.stderr.startswith(f"etch: {path}: has no record") and len(p.stderr.splitlines()) == 1
+    run([etch, "rewrite", path])
+    assert path.read_bytes() == after.read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_second_reader_agrees(files, name):
+    before, after = files[name]
+    assert read_record(after.read_bytes())[1] == before.read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_undo_is_the_same_without_the_record(files, etch, name, tmp_path):
+    before, after = files[name]
+    plain = tmp_path / "plain"
+    run([etch, "rewrite", "--no-undo", "-o", plain, before])
+    assert plain.read_bytes() == read_record(after.read_bytes())[0]
+    # Taken off, and put on again: what it was is not known any more, but for the file as it is.
+    path = tmp_path / "file"
+    shutil.copy(after, path)
+    run([etch, "rewrite", "--no-undo", path])
+    assert path.read_bytes() == plain.read_bytes()
+    run([etch, "rewrite", path])
+    assert path.read_bytes() == plain.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["program", "object.o", "perl"])
+def test_each_kind_of_run_goes_back_to_the_first(files, etch, name, tmp_path):
+    """Tables added one run after the other, another encoding: the original stays the original."""
+    before, _ = files[name]
+    path = tmp_path / "file"
+    shutil.copy(before, path)
+    for args in (["--only", "orc"], ["--only", "imv"], ["--only", "pv,ex"], ["--encoding", "orc"], ["--unwind-map", "none"]):
+        run([etch, "rewrite", *args, path])
+        assert read_record(path.read_bytes())[1] == before.read_bytes()
+    run([etch, "rewrite", "--undo", path])
+    assert path.read_bytes() == before.read_bytes()
+
+
+def test_a_file_changed_since_is_not_undone(files, etch, tmp_path):
+    _, after = files["perl"]
+    path = tmp_path / "perl"
+    data = bytearray(after.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+    p = run([etch, "rewrite", "--undo", path], ok=2)
+    assert "was changed after etch rewrote it" in p.stderr and path.read_bytes() == data
+    shutil.copy(after, path)
+    run(["strip", path])
+    stripped = path.read_bytes()
+    p = run([etch, "rewrite", "--undo", path], ok=2)
+    assert "was changed after etch rewrote it" in p.stderr and path.read_bytes() == stripped
+    # It begins anew with what it is.
+    run([etch, "rewrite", path])
+    run([etch, "rewrite", "--undo", path])
+    assert path.read_bytes() == stripped
+
+
+def test_linkers_drop_the_record(files, etch, tmp_path):
+    _, after = files["comdat.o"]
+    assert b".etch.undo" in after.read_bytes()
+    for linker in ("bfd", "lld"):
+        run(["gcc", f"-fuse-ld={linker}", "-shared", "-Wl,--unresolved-symbols=ignore-all", "-o", tmp_path / "out.so", after])
+        assert ".etch.undo" not in run(["readelf", "-SW", tmp_path / "out.so"]).stdout
+
+
+def test_rewritten_programs_are_sound(files):
+    for name, (_, after) in files.items():
+        lint = run(["eu-elflint", "--gnu-ld", after], ok=None).stdout
+        assert not [line for line in lint.splitlines() if "etch.undo" in line], (name, lint)
+        run(["readelf", "-aW", after])
+
+
+def test_damaged_records(files, etch_asan, tmp_path):
+    """Whatever stands in the record: the original, or an error and the file as it was."""
+    before, after = (p.read_bytes() for p in files["program"])
+    at = after.rindex(b"etchundo")
+    r = random.Random(5)
+    path = tmp_path / "file"
+    for i in range(48):
+        data = bytearray(after)
+        if i < 20: # header fields at their extremes
+            struct.pack_into("<Q", data, at + 8 + i % 7 * 4, r.choice([0, 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1, len(data)]))
+        else:
+            for _ in range(r.randrange(1, 5)):
+                data[r.randrange(at, len(data))] = r.randrange(256)
+        path.write_bytes(data)
+        p = run([etch_asan, "rewrite", "--undo", path], ok=(0, 2), env=asan_env())
+        if p.returncode:
+            assert len(p.stderr.splitlines()) == 1 and path.read_bytes() == data
+        else:
+            assert path.read_bytes() == before
+        path.write_bytes(data)
+        run([etch_asan, "rewrite", path], ok=(0, 2), env=asan_env())

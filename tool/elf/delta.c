@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+#include "elf/delta.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 32u     /* of `have`, found again in `want` at any offset */
+#define SHORTEST 16u  /* copies of less cost more than they save */
+
+struct bytes {
+	uint8_t *data;
+	size_t size, room;
+	bool failed;
+};
+
+static void put(struct bytes *b, const void *data, size_t n)
+{
+	if (b->size + n > b->room) {
+		size_t room = (b->size + n) * 2 + 64;
+		uint8_t *grown = realloc(b->data, room);
+
+		if (!grown) {
+			b->failed = true;
+			return;
+		}
+		b->data = grown;
+		b->room = room;
+	}
+	memcpy(b->data + b->size, data, n);
+	b->size += n;
+}
+
+static void put_number(struct bytes *b, uint64_t n)
+{
+	uint8_t byte;
+
+	do {
+		byte = (uint8_t)((n & 0x7f) | (n > 0x7f ? 0x80 : 0));
+		put(b, &byte, 1);
+	} while (n >>= 7);
+}
+
+static void put_signed(struct bytes *b, int64_t n)
+{
+	bool more = true;
+	uint8_t byte;
+
+	while (more) {
+		byte = n & 0x7f;
+		n >>= 7; /* arithmetic */
+		more = !((n == 0 && !(byte & 0x40)) || (n == -1 && (byte & 0x40)));
+		byte |= more ? 0x80 : 0;
+		put(b, &byte, 1);
+	}
+}
+
+/* Blocks of `have` by what they hold: a table of one entry a bucket, the first comer's. */
+struct blocks {
+	uint32_t *at; /* number of the block + 1 */
+	unsigned shift;
+};
+
+static uint64_t block_hash(const uint8_t *p)
+{
+	uint64_t w[BLOCK / 8], h = 0;
+	size_t i;
+
+	memcpy(w, p, BLOCK);
+	for (i = 0; i < BLOCK / 8; i++)
+		h = (h ^ w[i]) * 0x9e3779b97f4a7c15;
+	return h;
+}
+
+static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
+{
+	size_t count = size / BLOCK, i;
+	unsigned bits = 8;
+
+	while (bits < 30 && ((size_t)1 << bits) < count * 2)
+		bits++;
+	b->shift = 64 - bits;
+	b->at = calloc((size_t)1 << bits, sizeof(*b->at));
+	for (i = 0; b->at && i < count && i < UINT32_MAX; i++) {
+		uint32_t *slot = &b->at[block_hash(have + i * BLOCK) >> b->shift];
+
+		if (!*slot)
+			*slot = (uint32_t)(i + 1);
+	}
+	return b->at;
+}
+
+static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
+{
+	size_t n = 0;
+
+	while (most - n >= 8 && !memcmp(a + n, b + n, 8))
+		n += 8;
+	while (n < most && a[n] == b[n])
+		n++;
+	return n;
+}
+
+struct maker {
+	const uint8_t *have, *want;
+	size_t have_size, want_size;
+	struct blocks blocks; /* made when first needed */
+	struct bytes out;
+	size_t told;   /* bytes of want that commands are there for */
+	size_t source; /* in have: where the last copy ended */
+};
+
+static void copy_put(struct maker *m, size_t from, size_t at, size_t length)
+{
+	put_number(&m->out, at - m->told);
+	put(&m->out, m->want + m->told, at - m->told);
+	put_number(&m->out, length);
+	if (length)
+		put_signed(&m->out, (int64_t)from - (int64_t)m->source);
+	m->told = at + length;
+	m->source = from + length;
+}
+
+/* How much of want[at..] is at have[from..]. */
+static size_t match(const struct maker *m, size_t from, size_t at)
+{
+	size_t have = m->have_size > from ? m->have_size - from : 0, want = m->want_size - at;
+
+	return same(m->have + from, m->want + at, have < want ? have : want);
+}
+
+int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size, uint8_t **out, size_t *size)
+{
+	struct maker m = {.have = have, .want = want, .have_size = have_size, .want_size = want_size};
+	size_t at = 0;
+
+	while (at < want_size && !m.out.failed) {
+		size_t from = m.source + (at - m.told), length = match(&m, from, at);
+		const uint32_t *slot;
+
+		if (length < SHORTEST) { /* not where it went on: at the same offset, or anywhere */
+			from = at;
+			length = match(&m, from, at);
+		}
+		if (length < SHORTEST && want_size - at >= BLOCK) {
+			if (!m.blocks.at && !blocks_index(&m.blocks, have, have_size)) {
+				free(m.out.data);
+				return -1;
+			}
+			slot = &m.blocks.at[block_hash(want + at) >> m.blocks.shift];
+			from = *slot ? (size_t)(*slot - 1) * BLOCK : have_size;
+			length = match(&m, from, at);
+		}
+		if (length >= SHORTEST || (length && at + length == want_size)) {
+			copy_put(&m, from, at, length);
+			at += length;
+		} else {
+			at++;
+		}
+	}
+	if (m.told < want_size)
+		copy_put(&m, m.source, want_size, 0);
+	free(m.blocks.at);
+	if (m.out.failed) {
+		free(m.out.data);
+		return -1;
+	}
+	*out = m.out.data;
+	*size = m.out.size;
+	return 0;
+}
+
+struct reader {
+	const uint8_t *at, *end;
+	bool bad;
+};
+
+static uint64_t get_number(struct reader *r, bool is_signed)
+{
+	unsigned shift = 0;
+	uint64_t n = 0;
+	uint8_t byte;
+
+	do {
+		if (r->at == r->end || shift > 63) {
+			r->bad = true;
+			return 0;
+		}
+		byte = *r->at++;
+		n |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	if (is_signed && shift < 64 && (byte & 0x40))
+		n |= ~(uint64_t)0 << shift;
+	return n;
+}
+
+int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, size_t delta_size, uint8_t *want,
+                size_t want_size)
+{
+	struct reader r = {delta, delta + delta_size, false};
+	uint64_t source = 0;
+	size_t told = 0;
+
+	while (told < want_size) {
+		uint64_t length = get_number(&r, false);
+
+		if (r.bad || length > want_size - told || length > (size_t)(r.end - r.at))
+			return -1;
+		memcpy(want + told, r.at, length);
+		r.at += length;
+		told += length;
+		length = get_number(&r, false);
+		if (length)
+			source += get_number(&r, true);
+		if (r.bad || length > want_size - told || source > have_size || length > have_size - source)
+			return -1;
+		if (!length && told < want_size)
+			return -1;
+		memcpy(want + told, have + source, length);
+		source += length;
+		told += length;
+	}
+	return r.at == r.end ? 0 : -1;
+}

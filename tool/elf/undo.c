@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ *     [the rewritten file] [section names] [section headers] [record]
+ *
+ * The rewritten file keeps its own section headers and names: dead bytes of some kilobytes, for
+ * which taking the record off is cutting the file and putting the ELF header back.
+ */
+#include "elf/undo.h"
+
+#include "elf/delta.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define MAGIC "etchundo"
+
+struct record {
+	char magic[8];
+	uint32_t version;    /* 1 */
+	uint32_t delta_size; /* behind this */
+	uint64_t original_size, kept_size;
+	uint8_t original_hash[16], kept_hash[16]; /* XXH3, 128 bits, canonical order */
+	Elf64_Ehdr header;   /* the kept file's */
+};
+
+static void hash(const void *data, size_t size, uint8_t out[16])
+{
+	XXH128_canonical_t c;
+
+	XXH128_canonicalFromHash(&c, XXH3_128bits(data, size));
+	memcpy(out, c.digest, 16);
+}
+
+/* The section headers of a file and the names of sections. */
+struct headers {
+	Elf64_Ehdr eh;
+	uint64_t count;
+	const uint8_t *table;
+	Elf64_Shdr names;
+	uint32_t names_index;
+};
+
+static Elf64_Shdr header_at(const struct headers *h, uint64_t i)
+{
+	Elf64_Shdr sh;
+
+	memcpy(&sh, h->table + i * sizeof(sh), sizeof(sh)); /* the table need not be aligned */
+	return sh;
+}
+
+/* With the numbers that do not fit the ELF header in the first section header (ELF
+ * specification, section 4). False: no section headers, or none that can be used. */
+static bool headers_read(const uint8_t *file, size_t size, struct headers *h)
+{
+	Elf64_Shdr first;
+
+	if (size < sizeof(h->eh))
+		return false;
+	memcpy(&h->eh, file, sizeof(h->eh));
+	if (memcmp(h->eh.e_ident, ELFMAG, SELFMAG) || h->eh.e_ident[EI_CLASS] != ELFCLASS64 || !h->eh.e_shoff ||
+	    h->eh.e_shentsize != sizeof(Elf64_Shdr) || h->eh.e_shoff > size || size - h->eh.e_shoff < sizeof(first))
+		return false;
+	h->table = file + h->eh.e_shoff;
+	first = header_at(h, 0);
+	h->count = h->eh.e_shnum ? h->eh.e_shnum : first.sh_size;
+	h->names_index = h->eh.e_shstrndx == SHN_XINDEX ? first.sh_link : h->eh.e_shstrndx;
+	if (!h->count || h->count > (size - h->eh.e_shoff) / sizeof(first) || h->names_index >= h->count)
+		return false;
+	h->names = header_at(h, h->names_index);
+	return h->names.sh_offset <= size && h->names.sh_size <= size - h->names.sh_offset && h->names.sh_size;
+}
+
+/* The section of a record; the last one, where a linker has put several together. */
+static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
+{
+	struct headers h;
+	uint64_t i;
+
+	if (!headers_read(file, size, &h))
+		return false;
+	for (i = h.count; i-- > 0;) {
+		*out = header_at(&h, i);
+		if (out->sh_name <= h.names.sh_size && h.names.sh_size - out->sh_name >= sizeof(UNDO_SECTION) &&
+		    !memcmp(file + h.names.sh_offset + out->sh_name, UNDO_SECTION, sizeof(UNDO_SECTION)))
+			return true;
+	}
+	return false;
+}
+
+/* Section names and headers behind the file, and room for `length` bytes more. */
+static uint8_t *append(const uint8_t *bytes, size_t size, struct headers *h, size_t length, size_t *record_at)
+{
+	size_t names = (size + 7) & ~(size_t)7, names_size = h->names.sh_size + sizeof(UNDO_SECTION);
+	size_t table = (names + names_size + 7) & ~(size_t)7;
+	uint64_t count = h->count + 1;
+	uint8_t *out;
+	Elf64_Shdr sh;
+
+	*record_at = table + count * sizeof(sh);
+	out = calloc(1, *record_at + length);
+	if (!out)
+		return NULL;
+	memcpy(out, bytes, size);
+	memcpy(out + names, bytes + h->names.sh_offset, h->names.sh_size);
+	memcpy(out + names + h->names.sh_size, UNDO_SECTION, sizeof(UNDO_SECTION));
+	memcpy(out + table, h->table, h->count * sizeof(sh));
+	sh = h->names;
+	sh.sh_offset = names;
+	sh.sh_size = names_size;
+	memcpy(out + table + h->names_index * sizeof(sh), &sh, sizeof(sh));
+	/* A linker is to drop it: what it says is of this file alone. */
+	sh = (Elf64_Shdr){.sh_name = (Elf64_Word)h->names.sh_size, .sh_type = SHT_PROGBITS, .sh_offset = *record_at,
+	                  .sh_size = length, .sh_addralign = 8, .sh_flags = h->eh.e_type == ET_REL ? SHF_EXCLUDE : 0};
+	memcpy(out + table + h->count * sizeof(sh), &sh, sizeof(sh));
+	h->eh.e_shoff = table;
+	if (count < SHN_LORESERVE) {
+		h->eh.e_shnum = (Elf64_Half)count;
+	} else {
+		memcpy(&sh, out + table, sizeof(sh));
+		sh.sh_size = count;
+		memcpy(out + table, &sh, sizeof(sh));
+		h->eh.e_shnum = 0;
+	}
+	memcpy(out, &h->eh, sizeof(h->eh));
+	return out;
+}
+
+/* More would be no rewritten file's, and a hostile one's way to ask for memory. */
+static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta)
+{
+	return original / 4 <= kept + delta;
+}
+
+static const char stale[] = "was changed after etch rewrote it: it cannot be undone";
+
+/* Takes the record off a file that is put together as undo_attach() does it: kept and its size.
+ * What is behind it must be all that goes with it, and nothing else. */
+static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
+                     struct error *e)
+{
+	size_t again_at;
+	struct headers h;
+	uint8_t *again;
+	int differs = 0;
+
+	out->kept = malloc(r->kept_size);
+	if (!out->kept)
+		return error_set(e, "out of memory");
+	out->kept_size = r->kept_size;
+	memcpy(out->kept, file, r->kept_size);
+	memcpy(out->kept, &r->header, sizeof(r->header));
+	if (!headers_read(out->kept, out->kept_size, &h)) {
+		error_set(e, stale);
+		return 1;
+	}
+	again = append(out->kept, out->kept_size, &h, size - record_at, &again_at);
+	if (!again)
+		return error_set(e, "out of memory");
+	if (again_at != record_at || memcmp(again, file, record_at)) {
+		error_set(e, stale);
+		differs = 1;
+	}
+	free(again);
+	return differs;
+}
+
+int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error *e)
+{
+	uint8_t found[16];
+	Elf64_Shdr sh;
+	struct record r;
+	const uint8_t *at;
+	int taken;
+
+	*out = (struct undo){0};
+	if (!section_find(file, size, &sh))
+		return 0;
+	if (sh.sh_type != SHT_PROGBITS || sh.sh_offset > size || sh.sh_size != size - sh.sh_offset || sh.sh_size < sizeof(r))
+		return error_set(e, stale);
+	at = file + sh.sh_offset;
+	memcpy(&r, at, sizeof(r));
+	if (memcmp(r.magic, MAGIC, sizeof(r.magic)) || r.version != 1 || r.delta_size != sh.sh_size - sizeof(r) ||
+	    r.kept_size > sh.sh_offset || r.kept_size < sizeof(r.header) ||
+	    !size_is_likely(r.original_size, r.kept_size, r.delta_size))
+		return error_set(e, stale);
+	taken = kept_take(file, size, &r, sh.sh_offset, out, e);
+	if (taken) {
+		undo_free(out);
+		return -1;
+	}
+	out->original_size = r.original_size;
+	out->original = malloc(r.original_size + 1);
+	if (!out->original)
+		return error_set(e, "out of memory");
+	hash(out->kept, out->kept_size, found);
+	if (!memcmp(found, r.kept_hash, sizeof(found)) &&
+	    !delta_apply(out->kept, out->kept_size, at + sizeof(r), r.delta_size, out->original, out->original_size)) {
+		hash(out->original, out->original_size, found);
+		if (!memcmp(found, r.original_hash, sizeof(found)))
+			return 1;
+	}
+	free(out->original);
+	out->original = NULL;
+	return error_set(e, stale);
+}
+
+void undo_free(struct undo *u)
+{
+	free(u->kept);
+	free(u->original);
+	*u = (struct undo){0};
+}
+
+/* Where the last thing ends that a header describes. Behind it there may be data that a program
+ * looks for at the end of its file, and that has to stay there. */
+static uint64_t described_end(const uint8_t *bytes, size_t size, const struct headers *h)
+{
+	uint64_t end = h->eh.e_shoff + h->count * sizeof(Elf64_Shdr), i;
+
+	for (i = 0; i < h->count; i++) {
+		Elf64_Shdr sh = header_at(h, i);
+
+		if (sh.sh_type != SHT_NOBITS && sh.sh_type != SHT_NULL && sh.sh_offset <= size &&
+		    sh.sh_size <= size - sh.sh_offset && sh.sh_offset + sh.sh_size > end)
+			end = sh.sh_offset + sh.sh_size;
+	}
+	for (i = 0; i < h->eh.e_phnum && h->eh.e_phoff <= size && size - h->eh.e_phoff >= (i + 1) * sizeof(Elf64_Phdr); i++) {
+		Elf64_Phdr ph;
+
+		memcpy(&ph, bytes + h->eh.e_phoff + i * sizeof(ph), sizeof(ph));
+		if (ph.p_offset <= size && ph.p_filesz <= size - ph.p_offset && ph.p_offset + ph.p_filesz > end)
+			end = ph.p_offset + ph.p_filesz;
+	}
+	return end;
+}
+
+int undo_attach(const uint8_t *bytes, size_t size, const uint8_t *original, size_t original_size, uint8_t **out,
+                size_t *out_size, struct error *e)
+{
+	struct record r = {.magic = MAGIC, .version = 1, .original_size = original_size, .kept_size = size};
+	size_t delta_size, at;
+	struct headers h;
+	uint8_t *delta;
+
+	if (!headers_read(bytes, size, &h) || described_end(bytes, size, &h) < size)
+		return 0;
+	if (delta_make(bytes, size, original, original_size, &delta, &delta_size))
+		return error_set(e, "out of memory");
+	r.delta_size = (uint32_t)delta_size;
+	r.header = h.eh;
+	hash(original, original_size, r.original_hash);
+	hash(bytes, size, r.kept_hash);
+	if (delta_size > UINT32_MAX || !size_is_likely(original_size, size, delta_size)) {
+		free(delta);
+		return 0;
+	}
+	*out = append(bytes, size, &h, sizeof(r) + delta_size, &at);
+	if (*out) {
+		memcpy(*out + at, &r, sizeof(r));
+		memcpy(*out + at + sizeof(r), delta, delta_size);
+		*out_size = at + sizeof(r) + delta_size;
+	}
+	free(delta);
+	return *out ? 1 : error_set(e, "out of memory");
+}
