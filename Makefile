@@ -26,7 +26,7 @@ FUZZ_MINUTES ?= 60
 WARN     := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes
 TOOL_INC := -Itool -Ilib/include
 LIB_INC  := -Ilib -Ilib/include
-TOOL_LIBS := -lelf -ldw -lZydis -lcapstone -ljson-c -lxxhash
+TOOL_LIBS := -lelf -ldw -lZydis -lcapstone -ljson-c -lxxhash -lm
 SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 
 TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))

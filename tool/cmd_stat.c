@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/* etch stat: what one or two commands cost, and whether a difference is one. */
+#include "command.h"
+#include "elf/outfile.h"
+#include "stat/measure.h"
+#include "stat/show.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RUNS     5 /* the fewest that can tell a difference from noise */
+#define RUNS_MAX 1000000
+
+struct options {
+	enum format format;
+	const char *output, *separator;
+	int log_fd;
+	bool pin, quiet, warmup_given;
+	struct measurement m;
+};
+
+static void help(void)
+{
+	printf("Usage: etch stat [OPTION...] -- COMMAND [ARG...] [-- COMMAND_B [ARG...]]\n"
+	       "\n"
+	       "Runs a command, or two in turn (A B A B ...), and shows what they cost: task clock, CPU\n"
+	       "migrations, context switches, page faults, cycles, instructions, cache references and\n"
+	       "misses, branches and their misses, elapsed time; of themselves and of all that they\n"
+	       "start. Each with its median and spread, and for two commands the difference, where it\n"
+	       "lies, and whether it is more than the noise. What this machine does not count is said\n"
+	       "to be so.\n"
+	       "\n"
+	       "  -r, --runs N          so many runs of each command (5; fewer cannot tell noise)\n"
+	       "  -w, --warmup N        and so many before them, not measured (1; with one run or\n"
+	       "                        simulated 0)\n"
+	       "      --pin[=CPU]       run the commands on one CPU (the last one that is allowed)\n"
+	       "      --simulate        count instructions, branches and cache misses of a processor\n"
+	       "                        that valgrind simulates: some 50 times slower, hardly any noise\n"
+	       "  -i, --input FILE      standard input of each run\n"
+	       "  -q, --quiet           the commands' standard output goes to /dev/null\n"
+	       "  -o, --output OUT      write the table to a file, as a whole or not at all\n"
+	       "      --log-fd FD       write the table to an open file descriptor: 2 is as perf does\n"
+	       "      --separator WORD  stands between the commands in place of --, which can then be\n"
+	       "                        an argument of theirs\n"
+	       "      --format text|tsv|json\n"
+	       "      --json            the same as --format json\n"
+	       "  -h, --help\n"
+	       "\n"
+	       "The table goes to standard output, which is kept clean for it: that of the commands\n"
+	       "goes to standard error. With --output or --log-fd the commands have their standard\n"
+	       "output to themselves. (With --quiet some commands do less than they would: grep stops at\n"
+	       "the first line that it finds when its output is /dev/null.)\n"
+	       "Standard input that is a file is read from where it was by each run; a pipe can be read\n"
+	       "once, and where there is more than one run they get /dev/null in its place.\n"
+	       "^C ends the command and shows what there is.\n"
+	       "Exit status: 0; 1 a command failed in a measured run (the table is there); 2 a command\n"
+	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
+}
+
+static bool number_parse(const char *option, const char *text, long low, long high, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	if (*text && !*end && !errno && *out >= low && *out <= high)
+		return true;
+	fprintf(stderr, "etch: %s is a number from %ld to %ld, not '%s'\n", option, low, high, text);
+	return false;
+}
+
+static bool format_parse(const char *name, enum format *format)
+{
+	*format = !strcmp(name, "tsv") ? FORMAT_TSV : !strcmp(name, "json") ? FORMAT_JSON : FORMAT_TEXT;
+	if (*format != FORMAT_TEXT || !strcmp(name, "text"))
+		return true;
+	fprintf(stderr, "etch: --format is text, tsv or json, not '%s'\n", name);
+	return false;
+}
+
+/* The last CPU that may be used: interrupts often go to the first. -1: none, and why. */
+static int cpu_choose(const char *wanted)
+{
+	cpu_set_t cpus;
+	long cpu;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus)) {
+		fprintf(stderr, "etch: --pin: cannot see which CPUs there are: %s\n", strerror(errno));
+		return -1;
+	}
+	if (wanted) {
+		if (!number_parse("--pin", wanted, 0, CPU_SETSIZE - 1, &cpu))
+			return -1;
+		if (CPU_ISSET((size_t)cpu, &cpus))
+			return (int)cpu;
+		fprintf(stderr, "etch: --pin: CPU %ld is not there, or not allowed\n", cpu);
+		return -1;
+	}
+	for (cpu = CPU_SETSIZE - 1; cpu >= 0 && !CPU_ISSET((size_t)cpu, &cpus); cpu--)
+		;
+	return (int)cpu;
+}
+
+/* One option. False: it is wrong, and why has been said. */
+static bool option_take(int c, struct options *opt, const char **cpu)
+{
+	long n = 0;
+
+	switch (c) {
+	case 'r':
+		if (!number_parse("--runs", optarg, 1, RUNS_MAX, &n))
+			return false;
+		opt->m.runs = (size_t)n;
+		break;
+	case 'w':
+		if (!number_parse("--warmup", optarg, 0, RUNS_MAX, &n))
+			return false;
+		opt->m.warmup = (size_t)n;
+		opt->warmup_given = true;
+		break;
+	case 'P':
+		opt->pin = true;
+		*cpu = optarg;
+		break;
+	case 'S':
+		opt->m.simulate = true;
+		break;
+	case 'i':
+		opt->m.run.input = optarg;
+		break;
+	case 'q':
+		opt->quiet = true;
+		break;
+	case 'o':
+		opt->output = optarg;
+		break;
+	case 'L':
+		if (!number_parse("--log-fd", optarg, 0, INT_MAX, &n))
+			return false;
+		opt->log_fd = (int)n;
+		break;
+	case 'T':
+		opt->separator = optarg;
+		break;
+	case 'F':
+		return format_parse(optarg, &opt->format);
+	case 'J':
+		opt->format = FORMAT_JSON;
+		break;
+	default:
+		fprintf(stderr, "etch: see etch stat --help\n");
+		return false;
+	}
+	return true;
+}
+
+/* -1: go on; else the exit status. argv ends before the first --. */
+static int options_parse(int argc, char **argv, struct options *opt)
+{
+	static const struct option longs[] = {
+		{"runs", required_argument, NULL, 'r'},
+		{"warmup", required_argument, NULL, 'w'},
+		{"pin", optional_argument, NULL, 'P'},
+		{"simulate", no_argument, NULL, 'S'},
+		{"input", required_argument, NULL, 'i'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"output", required_argument, NULL, 'o'},
+		{"log-fd", required_argument, NULL, 'L'},
+		{"separator", required_argument, NULL, 'T'},
+		{"format", required_argument, NULL, 'F'},
+		{"json", no_argument, NULL, 'J'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
+	};
+	const char *cpu = NULL;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "r:w:i:qo:h", longs, NULL)) != -1) {
+		if (c == 'h') {
+			help();
+			return EXIT_CLEAN;
+		}
+		if (!option_take(c, opt, &cpu))
+			return EXIT_UNUSABLE;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "etch: what is '%s'? a command comes after --: etch stat -- COMMAND\n", argv[optind]);
+		return EXIT_UNUSABLE;
+	}
+	if (opt->output && opt->log_fd >= 0) {
+		fprintf(stderr, "etch: --output and --log-fd: the table goes to one of them\n");
+		return EXIT_UNUSABLE;
+	}
+	opt->m.run.cpu = opt->pin ? cpu_choose(cpu) : -1;
+	return opt->pin && opt->m.run.cpu < 0 ? EXIT_UNUSABLE : -1;
+}
+
+/* What comes after the first --: one command or two. */
+static bool commands_take(struct options *opt, int argc, char **argv)
+{
+	const char *between = opt->separator ? opt->separator : "--";
+	struct measurement *m = &opt->m;
+	struct error e;
+	int i, start = 0;
+	size_t side;
+
+	for (i = 0; i <= argc; i++) {
+		if (i < argc && strcmp(argv[i], between))
+			continue;
+		argv[i] = NULL;
+		if (i == start) {
+			fprintf(stderr, "etch: no command %s; see etch stat --help\n", start ? "after the separator" : "to run");
+			return false;
+		}
+		if (m->side_count == SIDES_MAX) {
+			fprintf(stderr, "etch: more than two commands; a -- that is an argument of one needs --separator\n");
+			return false;
+		}
+		m->command[m->side_count++] = argv + start;
+		start = i + 1;
+	}
+	for (side = 0; side < m->side_count; side++)
+		if (command_check(m->command[side][0], &e)) {
+			fprintf(stderr, "etch: %s: %s\n", m->command[side][0], e.text);
+			return false;
+		}
+	return true;
+}
+
+/* Better said before the runs than after them. */
+static bool output_check(const struct options *opt)
+{
+	char directory[PATH_MAX];
+	const char *slash;
+	struct stat st;
+
+	if (opt->log_fd >= 0 && fcntl(opt->log_fd, F_GETFD) < 0) {
+		fprintf(stderr, "etch: --log-fd: %d is no open file descriptor\n", opt->log_fd);
+		return false;
+	}
+	if (opt->m.run.input && access(opt->m.run.input, R_OK)) {
+		fprintf(stderr, "etch: %s: %s\n", opt->m.run.input, strerror(errno));
+		return false;
+	}
+	if (!opt->output)
+		return true;
+	slash = strrchr(opt->output, '/');
+	snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - opt->output) + 1 : 1, slash ? opt->output : ".");
+	errno = 0;
+	if (!stat(opt->output, &st) && S_ISDIR(st.st_mode))
+		errno = EISDIR;
+	else if (lstat(opt->output, &st) && access(directory, W_OK | X_OK))
+		;
+	else
+		return true;
+	fprintf(stderr, "etch: %s: %s\n", opt->output, strerror(errno));
+	return false;
+}
+
+/* Descriptors 0 to 2 that are closed would be those of our files. A write to them still fails. */
+static void standard_streams_open(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Where the commands' standard output goes. -1: where etch's does. */
+static int commands_output(const struct options *opt)
+{
+	if (opt->quiet)
+		return open("/dev/null", O_WRONLY | O_CLOEXEC);
+	return opt->output || opt->log_fd >= 0 ? -1 : STDERR_FILENO;
+}
+
+static bool write_all(int fd, const char *data, size_t size)
+{
+	while (size) {
+		ssize_t n = write(fd, data, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		data += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+static bool put(const struct options *opt, const char *data, size_t size)
+{
+	char err[400];
+
+	if (opt->output) {
+		if (!outfile_write(opt->output, data, size, NULL, err, sizeof(err)))
+			return true;
+		/* They may have run for hours. */
+		fprintf(stderr, "etch: %s\n%s", err, data);
+		return false;
+	}
+	if (opt->log_fd >= 0) {
+		if (write_all(opt->log_fd, data, size))
+			return true;
+		fprintf(stderr, "etch: descriptor %d: cannot write: %s\n", opt->log_fd, strerror(errno));
+		return false;
+	}
+	fwrite(data, 1, size, stdout); /* errors are main()'s */
+	return true;
+}
+
+static int show(const struct options *opt)
+{
+	const struct measurement *m = &opt->m;
+	char *data = NULL;
+	size_t size = 0;
+	FILE *f;
+	bool ok;
+
+	if (!m->end[0].runs) {
+		fprintf(stderr, "etch: stopped before the first run was done: nothing was measured\n");
+		return EXIT_UNUSABLE;
+	}
+	f = open_memstream(&data, &size);
+	if (f)
+		stat_show(m, opt->format, f);
+	if (!f || fclose(f)) {
+		fprintf(stderr, "etch: out of memory\n");
+		free(data);
+		return EXIT_UNUSABLE;
+	}
+	ok = put(opt, data, size);
+	free(data);
+	if (!ok)
+		return EXIT_UNUSABLE;
+	return m->end[0].failed || m->end[1].failed ? EXIT_FINDINGS : EXIT_CLEAN;
+}
+
+static int run_and_show(struct options *opt)
+{
+	struct measurement *m = &opt->m;
+	const char *about;
+	struct error e;
+	int status;
+
+	if (!opt->warmup_given)
+		m->warmup = m->runs > 1 && !m->simulate;
+	m->run.out = commands_output(opt);
+	/* On the commands' terminal a line of ours would be in their way. */
+	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
+	if (measure(m, &about, &e)) {
+		fprintf(stderr, "etch: %s%s%s\n", about ? about : "stat", ": ", e.text);
+		if (m->end[0].runs)
+			show(opt);
+		return EXIT_UNUSABLE;
+	}
+	status = show(opt);
+	if (m->stopped && !fflush(stdout)) {
+		/* As whoever sent it expects: a shell's loop ends, too. */
+		signal(m->stopped, SIG_DFL);
+		raise(m->stopped);
+	}
+	return status;
+}
+
+int cmd_stat(int argc, char **argv)
+{
+	struct options opt = {.format = FORMAT_TEXT, .log_fd = -1, .m = {.runs = RUNS, .run = {.input_keep = true}}};
+	int status, first = 1;
+
+	while (first < argc && strcmp(argv[first], "--"))
+		first++;
+	standard_streams_open();
+	status = options_parse(first, argv, &opt);
+	if (status < 0 && first == argc) {
+		fprintf(stderr, "etch: no command to run; see etch stat --help\n");
+		status = EXIT_UNUSABLE;
+	}
+	if (status < 0 && (!commands_take(&opt, argc - first - 1, argv + first + 1) || !output_check(&opt)))
+		status = EXIT_UNUSABLE;
+	if (status < 0)
+		status = run_and_show(&opt);
+	measurement_free(&opt.m);
+	return status;
+}

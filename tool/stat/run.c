@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "stat/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_NS 250000000L
+
+static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+#define STOPS (sizeof(stops) / sizeof(stops[0]))
+
+/* As they were when etch began: the command gets them so. */
+static sigset_t mask;
+static struct sigaction on_child;
+
+static sigset_t awaited; /* what run_go() waits for */
+static int stopped;
+static off_t input_at = -1; /* standard input can be read again from here */
+
+void runs_begin(void)
+{
+	struct sigaction plain = {.sa_handler = SIG_DFL}, old;
+	size_t i;
+
+	sigemptyset(&awaited);
+	sigaddset(&awaited, SIGCHLD);
+	/* What etch was told to ignore (nohup, a shell's background) it still ignores. */
+	for (i = 0; i < STOPS; i++)
+		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaddset(&awaited, stops[i]);
+	sigprocmask(SIG_BLOCK, &awaited, &mask);
+	/* Ignored, it would take the end of the command away from wait4(). */
+	sigaction(SIGCHLD, &plain, &on_child);
+	input_at = isatty(STDIN_FILENO) ? -1 : lseek(STDIN_FILENO, 0, SEEK_CUR);
+}
+
+void runs_end(void)
+{
+	struct timespec none = {0, 0};
+
+	/* A second ^C is no other than the first: what there is is to be shown. */
+	while (sigtimedwait(&awaited, NULL, &none) > 0)
+		;
+	sigaction(SIGCHLD, &on_child, NULL);
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+}
+
+bool runs_share_input(void)
+{
+	struct stat st;
+
+	return input_at >= 0 || fstat(STDIN_FILENO, &st) || S_ISCHR(st.st_mode);
+}
+
+/* Waits for one of `awaited`, at most so long. `pid`: the command to pass it on to, or 0.
+ * True: it may have ended. */
+static bool signal_take(pid_t pid, long nanoseconds)
+{
+	struct timespec limit = {0, nanoseconds};
+	siginfo_t info;
+	int got = sigtimedwait(&awaited, &info, &limit);
+
+	if (got < 0)
+		return errno == EAGAIN;
+	if (got == SIGCHLD)
+		return true;
+	stopped = got;
+	/* From the kernel it went to the whole group. */
+	if (pid && info.si_code <= 0)
+		kill(pid, got);
+	return false;
+}
+
+int runs_stopped(void)
+{
+	if (!stopped)
+		signal_take(0, 0);
+	return stopped;
+}
+
+static int full_open(const char *path, int flags, int to)
+{
+	int fd = open(path, flags | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	return fd == to ? fcntl(fd, F_SETFD, 0) : dup2(fd, to);
+}
+
+/* In the child: all that is to be so when the command begins. -1 and errno. */
+static int child_prepare(const struct run_options *o)
+{
+	cpu_set_t cpus;
+
+	if (o->cpu >= 0) {
+		CPU_ZERO(&cpus);
+		CPU_SET((size_t)o->cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			return -1;
+	}
+	if (o->input) {
+		if (full_open(o->input, O_RDONLY, STDIN_FILENO) < 0)
+			return -1;
+	} else if (!o->input_keep) {
+		if (full_open("/dev/null", O_RDONLY, STDIN_FILENO) < 0)
+			return -1;
+	} else if (input_at >= 0) {
+		lseek(STDIN_FILENO, input_at, SEEK_SET);
+	}
+	if (o->out >= 0 && dup2(o->out, STDOUT_FILENO) < 0)
+		return -1;
+	sigaction(SIGCHLD, &on_child, NULL);
+	return sigprocmask(SIG_SETMASK, &mask, NULL);
+}
+
+static void child(char **argv, const struct run_options *o, int go, int failed) __attribute__((noreturn));
+static void child(char **argv, const struct run_options *o, int go, int failed)
+{
+	char byte;
+	int error;
+
+	if (!child_prepare(o)) {
+		if (read(go, &byte, 1) != 1)
+			_exit(127); /* etch is gone */
+		execvp(argv[0], argv);
+	}
+	error = errno;
+	while (write(failed, &error, sizeof(error)) < 0 && errno == EINTR)
+		;
+	_exit(127);
+}
+
+int run_start(struct run *r, char **argv, const struct run_options *o, struct error *e)
+{
+	int go[2], failed[2];
+
+	if (pipe2(go, O_CLOEXEC))
+		return error_set(e, "cannot make a pipe: %s", strerror(errno));
+	if (pipe2(failed, O_CLOEXEC)) {
+		error_set(e, "cannot make a pipe: %s", strerror(errno));
+		close(go[0]);
+		close(go[1]);
+		return -1;
+	}
+	r->go = go[1];
+	r->failed = failed[0];
+	r->pid = fork();
+	if (!r->pid) {
+		close(go[1]);
+		close(failed[0]);
+		child(argv, o, go[0], failed[1]);
+	}
+	close(go[0]);
+	close(failed[1]);
+	if (r->pid < 0) {
+		error_set(e, "cannot start a process: %s", strerror(errno));
+		close(r->go);
+		close(r->failed);
+		return -1;
+	}
+	return 0;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *context, struct error *e)
+{
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, on_pipe;
+	double start = now();
+	pid_t got = 0;
+	int error = 0;
+
+	/* A child that is gone already breaks the pipe: it has said why, or was killed. */
+	sigaction(SIGPIPE, &ignore, &on_pipe);
+	if (write(r->go, "", 1) < 0)
+		error = errno;
+	sigaction(SIGPIPE, &on_pipe, NULL);
+	close(r->go);
+	while (!got) {
+		if (signal_take(r->pid, TICK_NS))
+			got = wait4(r->pid, &out->status, WNOHANG, &out->usage);
+		if (!got)
+			tick(context);
+	}
+	out->elapsed = now() - start;
+	if (read(r->failed, &error, sizeof(error)) != sizeof(error))
+		error = 0;
+	close(r->failed);
+	if (got < 0)
+		return error_set(e, "its end was lost: %s", strerror(errno));
+	return error ? error_set(e, "%s", strerror(error)) : 0;
+}
+
+int command_check(const char *name, struct error *e)
+{
+	const char *path = getenv("PATH"), *p;
+	char full[PATH_MAX];
+	struct stat st;
+	int error = ENOENT;
+
+	if (!*name)
+		return error_set(e, "a command without a name");
+	if (strchr(name, '/')) {
+		if (stat(name, &st) || access(name, X_OK))
+			return error_set(e, "%s", strerror(errno));
+		return S_ISDIR(st.st_mode) ? error_set(e, "%s", strerror(EISDIR)) : 0;
+	}
+	for (p = path ? path : "/bin:/usr/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
+		size_t n = strcspn(p, ":");
+
+		if (snprintf(full, sizeof(full), "%.*s%s%s", (int)n, p, n ? "/" : "", name) >= (int)sizeof(full))
+			continue;
+		if (stat(full, &st) || S_ISDIR(st.st_mode))
+			continue;
+		if (!access(full, X_OK))
+			return 0;
+		error = errno;
+	}
+	return error_set(e, error == ENOENT ? "there is no such command" : "%s", strerror(error));
+}
