@@ -14,6 +14,8 @@
 
 /* Where instructions overlap is told this often in a piece: hostile files overlap all over. */
 #define OVERLAPS_MOST 16u
+/* More nops than this are no alignment. */
+#define PADDING_MOST 256u
 
 /* ---- what is next to a piece --------------------------------------------------- */
 
@@ -117,12 +119,24 @@ static bool is_named(const struct flow_env *env, uint64_t addr)
 	return p && p->start == addr && p->named;
 }
 
+/* Where control comes to behind a piece: nops between functions are executed too. */
+static uint64_t behind(struct observe *o, const struct code_section *c)
+{
+	uint64_t at = o->f->piece->end, end = c->addr + c->size, most = at + PADDING_MOST;
+	struct step s;
+
+	while (at < end && at < most && !piece_at(o->f->env, at) &&
+	       step_decode(o->f->cache, c->bytes + (at - c->addr), end - at, at, &s) && s.padding && s.flow == FLOW_NEXT)
+		at += s.len;
+	return at;
+}
+
 /* Behind the last instruction of a piece. */
 static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow_env *env = o->f->env;
-	uint64_t end = o->f->piece->end;
 	const struct code_section *c = space_at(env->space, o->f->piece->start);
+	uint64_t end;
 	char insn[WORDS_MOST], next[WORDS_MOST];
 	struct finding *x;
 
@@ -130,7 +144,8 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || in->padding)
 		return;
 	words_insn(o, off, insn);
-	if (c && end >= c->addr + c->size) {
+	end = behind(o, c);
+	if (end >= c->addr + c->size) {
 		x = OBSERVE(o, "ETCH-F006", 0, o->f->piece->start + off, "%s is the last instruction of its section, and goes on",
 		            in->flow == FLOW_BRANCH ? "a branch that need not be taken" : "this");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
@@ -258,9 +273,11 @@ static void missing_say(struct observe *o, uint64_t off, uint64_t target)
 
 	words_insn(o, off, insn);
 	words_target(o, target, to);
-	x = OBSERVE(o, "ETCH-F003", 0, o->f->piece->start + off, section ? "goes to %s, which is data, in section %s"
-	                                                                 : "goes to %s, which is in no section of the file%s",
-	            to, section ? file->sections[section].name : "");
+	if (section)
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->piece->start + off, "goes to %s, which is data, in section %s", to,
+		            file->sections[section].name);
+	else
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->piece->start + off, "goes to %s, which is in no section of the file", to);
 	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
 }
 

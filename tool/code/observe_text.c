@@ -107,7 +107,7 @@ void words_target(const struct observe *o, uint64_t target, char *out)
 	if (target & FLOW_EXTERN) {
 		const char *name = n < env->file->symbol_count ? env->file->symbols[n].name : "";
 
-		snprintf(out, WORDS_MOST, "%s", name[0] ? name : "an address without a name");
+		snprintf(out, WORDS_MOST, "%s", name[0] ? name : "a place without a name");
 	} else if (target & FLOW_SLOT) {
 		snprintf(out, WORDS_MOST, "what the word at %#" PRIx64 " holds", target & ~FLOW_SLOT);
 	} else if ((c = space_at(env->space, target))) {
