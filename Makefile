@@ -34,6 +34,7 @@ LIB_SRC  := $(sort $(wildcard lib/*.c))
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o)
 LIB_ASM  := $(sort $(wildcard lib/*.S))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
+LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
 all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc	## the tool and the library (default)
 
@@ -43,9 +44,10 @@ $(B)/etch: $(TOOL_OBJ)
 $(B)/libetch.a: $(LIB_OBJ)
 	rm -f $@ && $(AR) rcs $@ $^
 
-$(B)/libetch.so: $(LIB_OBJ) lib/libetch.map
+$(B)/libetch.so: $(LIB_OBJ) lib/libetch.map $(B)/etch
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch.so.0 -Wl,--version-script,lib/libetch.map \
-		-Wl,-z,defs,-z,now,-z,nodelete -o $@.0 $(LIB_OBJ) -pthread
+		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch.so.0 $(LIB_OBJ) -pthread
+	$(B)/etch rewrite -o $@.0 $(B)/o/libetch.so.0
 	ln -sf libetch.so.0 $@
 
 # The prefix is the one of `make install`; tell both the same.
@@ -59,7 +61,14 @@ $(B)/o/tool/%.o: tool/%.c
 
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden -MMD -MP -c -o $@ $<
+	$(LIB_CC) -MMD -MP -c -o $@ $<
+
+# The library's own ops table goes the way of a program's: libetch.a holds what the object
+# step makes of it, libetch.so what the link step does.
+$(B)/o/lib/copy.o: lib/copy.c $(B)/etch
+	@mkdir -p $(@D)
+	$(LIB_CC) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@.compiled $<
+	$(B)/etch rewrite --only pv,ex -o $@ $@.compiled
 
 $(B)/o/lib/%.o: lib/%.S
 	@mkdir -p $(@D)

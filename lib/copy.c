@@ -3,9 +3,18 @@
  * copy.c: the calls of etch/copy.h. The loops are in copy_x86.S; here is which of them
  * the processor has, and what is made of their results.
  *
+ * The choice is an ops table as programs have them (etch/pv.h), which makes this file of
+ * libetch a part of a module: of libetch.so, or of what libetch.a is linked into. The
+ * build rewrites it. Start-up stores the functions and then calls etch_sync: where that
+ * cannot be done the calls stay indirect.
+ *
  * All but the choice of a variant may run in signal context: no call but to this file
  * and copy_x86.S.
  */
+#undef ETCH_NO_MODULE
+#include <etch/pv.h>
+#define ETCH_NO_MODULE /* extable.c registers the exception table */
+
 #include <cpuid.h>
 #include <errno.h>
 #include <stdint.h>
@@ -46,11 +55,13 @@ static const struct variant variants[] = {
 };
 #define VARIANTS (sizeof(variants) / sizeof(variants[0]))
 
-/* What copies go through: all x86-64 processors have the first. */
-static struct {
+struct etch_copy_ops {
 	copy_fn *copy, *nt;
-} ops = {etch_copy_sse2, etch_copy_nt_sse2};
+};
+/* What copies go through: all x86-64 processors have these. */
+DEFINE_PV_OPS(struct etch_copy_ops, etch_copy_ops) = {etch_copy_sse2, etch_copy_nt_sse2};
 static const struct variant *chosen = &variants[0];
+static int synced; /* the table is read-only, and its calls are direct */
 static size_t threshold = (size_t)3 << 20;
 
 #define THRESHOLD_LEAST ((size_t)64 << 10)
@@ -81,24 +92,30 @@ static unsigned cpu_has(void)
 	return has;
 }
 
-static void choose(const struct variant *v)
-{
-	ops.copy = v->copy;
-	ops.nt = v->nt;
-	chosen = v;
-}
+ETCH_API const char *etch_copy_variant(void) { return __atomic_load_n(&chosen, __ATOMIC_RELAXED)->name; }
 
-ETCH_API const char *etch_copy_variant(void) { return chosen->name; }
+/* 0, or -1 and nothing is changed. */
+static int choose(const struct variant *v)
+{
+	struct etch_change both[] = {ETCH_CHANGE(&etch_copy_ops.copy, &v->copy), ETCH_CHANGE(&etch_copy_ops.nt, &v->nt)};
+
+	if (!synced) {
+		etch_copy_ops.copy = v->copy;
+		etch_copy_ops.nt = v->nt;
+	} else if (etch_set_batch(both, 2)) {
+		return -1;
+	}
+	__atomic_store_n(&chosen, v, __ATOMIC_RELAXED);
+	return 0;
+}
 
 ETCH_API int etch_copy_use(const char *name)
 {
 	unsigned has = cpu_has();
 
 	for (size_t i = 0; i < VARIANTS; i++)
-		if (!strcmp(variants[i].name, name) && !(variants[i].needs & ~has)) {
-			choose(&variants[i]);
-			return 0;
-		}
+		if (!strcmp(variants[i].name, name) && !(variants[i].needs & ~has))
+			return choose(&variants[i]);
 	return -1;
 }
 
@@ -149,6 +166,9 @@ __attribute__((constructor(101))) static void copy_init(void)
 		if (!(variants[i].needs & ~has) &&
 		    !((has & HAS_CHEAP_ZMM) && (chosen->needs & HAS_AVX512) && !(variants[i].needs & HAS_AVX512)))
 			choose(&variants[i]);
+	/* The order among constructors of one priority is the linker's. */
+	etch_module_ctor_();
+	synced = !etch_sync(&etch_copy_ops, sizeof(etch_copy_ops));
 	if (cache)
 		threshold = threshold_of(cache / 4 * 3);
 	if (said && *said) {
@@ -190,32 +210,32 @@ static size_t zeroing(void *dst, size_t n, size_t left)
 	return left;
 }
 
-ETCH_API size_t etch_copy_from(void *dst, const void *src, size_t n) { return ops.copy(dst, src, n); }
+ETCH_API size_t etch_copy_from(void *dst, const void *src, size_t n) { return etch_copy_ops.copy(dst, src, n); }
 
-ETCH_API size_t etch_copy_to(void *dst, const void *src, size_t n) { return ops.copy(dst, src, n); }
+ETCH_API size_t etch_copy_to(void *dst, const void *src, size_t n) { return etch_copy_ops.copy(dst, src, n); }
 
 ETCH_API size_t etch_copy_from_zeroing(void *dst, const void *src, size_t n)
 {
-	return zeroing(dst, n, ops.copy(dst, src, n));
+	return zeroing(dst, n, etch_copy_ops.copy(dst, src, n));
 }
 
-ETCH_API size_t etch_copy_nt(void *dst, const void *src, size_t n) { return ops.nt(dst, src, n); }
+ETCH_API size_t etch_copy_nt(void *dst, const void *src, size_t n) { return etch_copy_ops.nt(dst, src, n); }
 
-ETCH_API size_t etch_copy_from_nocache(void *dst, const void *src, size_t n) { return ops.nt(dst, src, n); }
+ETCH_API size_t etch_copy_from_nocache(void *dst, const void *src, size_t n) { return etch_copy_ops.nt(dst, src, n); }
 
-ETCH_API size_t etch_copy_to_nocache(void *dst, const void *src, size_t n) { return ops.nt(dst, src, n); }
+ETCH_API size_t etch_copy_to_nocache(void *dst, const void *src, size_t n) { return etch_copy_ops.nt(dst, src, n); }
 
 ETCH_API size_t etch_copy_from_zeroing_nocache(void *dst, const void *src, size_t n)
 {
-	return zeroing(dst, n, ops.nt(dst, src, n));
+	return zeroing(dst, n, etch_copy_ops.nt(dst, src, n));
 }
 
 ETCH_API size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_how how)
 {
 	if (how == ETCH_COPY_NT ||
 	    (how == ETCH_COPY_AUTO && n >= __atomic_load_n(&threshold, __ATOMIC_RELAXED)))
-		return ops.nt(dst, src, n);
-	return ops.copy(dst, src, n);
+		return etch_copy_ops.nt(dst, src, n);
+	return etch_copy_ops.copy(dst, src, n);
 }
 
 /* ---- single values -------------------------------------------------------------------- */

@@ -312,17 +312,26 @@ static void info_call(const struct etch_imv *e, struct etch_info *info)
 		info->calls_fixed++;
 }
 
+/* What libetch has for its own copies is not counted: a program asks for what it has. */
+static int is_own(const struct module *m)
+{
+	return m->object_count == 1 && module_own_table(m->object[0].addr) &&
+	       m->etched[0].stop - m->etched[0].start <= ETCH_PAGE && m->etched[1].start == m->etched[1].stop;
+}
+
 static void info_module(const struct module *m, struct etch_info *info)
 {
 	for (int kind = 0; kind < SITES_KINDS; kind++)
 		for (size_t i = 0; i < m->sites[kind].count; i++) {
 			const struct etch_imv *e = &m->sites[kind].entry[i];
 
-			if (e->form != ETCH_FORM_NONE)
+			if (e->form != ETCH_FORM_NONE && !module_own_table(site_object(e)))
 				(kind == SITES_CALL ? info_call : info_load)(e, info);
 		}
 	inlines_info(m, info);
 	for (size_t i = 0; i < m->object_count; i++) {
+		if (module_own_table(m->object[i].addr))
+			continue;
 		info->objects++;
 		if (m->object[i].flags & OBJECT_ARMED)
 			info->armed_objects++;
@@ -330,7 +339,8 @@ static void info_module(const struct module *m, struct etch_info *info)
 			info->sealed_objects++;
 	}
 	for (size_t i = 0; i < m->pages; i++)
-		info->readonly_pages += m->readonly[i / 8] >> (i % 8) & 1;
+		if (!module_own_table(m->page + i * ETCH_PAGE))
+			info->readonly_pages += m->readonly[i / 8] >> (i % 8) & 1;
 }
 
 ETCH_API int etch_info(struct etch_info *info)
@@ -346,7 +356,7 @@ ETCH_API int etch_info(struct etch_info *info)
 			err = ETCH_EFORMAT;
 			continue;
 		}
-		now.modules++;
+		now.modules += !is_own(m);
 		info_module(m, &now);
 	}
 	now.patched_at_start = module_patched;

@@ -127,6 +127,9 @@ size_t module_object_from(const struct module *m, uint64_t at);
 /* Looks at all of a linked module's sites, once. 0 or ETCH_EFORMAT; the module
  * is then ignored. */
 int module_check(struct module *m);
+/* Is this byte in the ops table that libetch's own copies go through (copy.c)? Programs
+ * are not told of it. */
+int module_own_table(uint64_t at);
 /* Is the page of this address read-only outside a set? */
 int module_page_readonly(const struct module *m, uint64_t at);
 /* Gives the pages of [from, to) the protection that follows from the objects

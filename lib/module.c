@@ -108,6 +108,12 @@ static struct object *object_anywhere(uint64_t at, struct module **owner)
 	return m && !m->bad ? module_object(m, at) : NULL;
 }
 
+/* Null where copy.c is not linked in. It has its pages to itself. */
+extern const char copy_ops[] __asm__("etch_copy_ops") __attribute__((weak, visibility("hidden")));
+__asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");
+
+int module_own_table(uint64_t at) { return copy_ops && PAGE_OF(at) == (uint64_t)(uintptr_t)copy_ops; }
+
 /* ---- protection of data ------------------------------------------------------------ */
 
 int module_page_readonly(const struct module *m, uint64_t at)
@@ -170,7 +176,8 @@ int module_protect(struct module *m, uint64_t from, uint64_t to)
 		for (; end < to && end < s->end; end += ETCH_PAGE)
 			if (page_wanted_readonly(m, end) != want || module_page_readonly(m, end) != have)
 				break;
-		if (want)
+		/* A program that marks no object of its own keeps SIGSEGV to itself. */
+		if (want && !(module_own_table(page) && end - page == ETCH_PAGE))
 			trap_install();
 		ret = sys_mprotect(page, end - page, want ? s->prot & ~PROT_WRITE : s->prot);
 		if (ret < 0) {

@@ -7,9 +7,10 @@ lies outside of that grid. Both run with every variant that the processor has.
 
 import os
 import re
+import sys
 
 import pytest
-from conftest import INCLUDE, TESTS, asan_env, run
+from conftest import INCLUDE, TESTS, Flow, asan_env, run
 
 VARIANTS = ["sse2", "sse2+erms", "avx2", "avx2+erms", "avx512", "avx512+erms"]
 MODES = ["plain", "src", "dst", "bus"]
@@ -17,6 +18,8 @@ CASES = ["large", "huge", "both", "race_src", "race_dst", "strncpy", "probe", "a
          "owner", "reporter", "once"]
 # Those whose code differs from one variant to the next.
 VARIED = ["large", "huge", "both", "race_src", "race_dst"]
+KINDS = {"no-dynamic": ["-static"], "no-pie": ["-fno-pie", "-no-pie"], "static-pie": ["-fPIE", "-static-pie"],
+         "lto": ["-flto"], "lld": ["-fuse-ld=lld", "-Wl,--gc-sections"]}
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}"]
 
 
@@ -30,8 +33,7 @@ def program(build, tmp_path_factory):
             out = tmp_path_factory.mktemp("copy") / name
             lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
             cc = ["clang", "-fsanitize=address,undefined", "-fno-sanitize=pointer-overflow"] if kind == "asan" else ["gcc"]
-            run([*cc, *FLAGS, *(["-static"] if kind == "no-dynamic" else []),
-                 "-o", out, TESTS / "copy" / f"{name}.c", *lib, "-pthread"])
+            run([*cc, *FLAGS, *KINDS.get(kind, []), "-o", out, TESTS / "copy" / f"{name}.c", *lib, "-pthread"])
             made[name, kind] = out
         return made[name, kind]
 
@@ -85,6 +87,61 @@ def test_case_kinds(program, kind, case):
     # LeakSanitizer stops threads by ptrace, which the timer disturbs.
     env = dict(asan_env(), ASAN_OPTIONS="exitcode=99:detect_leaks=0")
     assert runs(program("edge", kind), case, env=env).endswith("done\n")
+
+
+# ---- libetch's own ops table -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("kind", ["static", "shared", *KINDS])
+def test_calls(program, etch, tmp_path, kind, rewritten):
+    """Direct from start-up on, in every kind of program, and memory where that cannot be;
+    right before start-up too; and no matter of the program's."""
+    calls = program("calls", kind)
+    if rewritten:
+        run([etch, "rewrite", "-o", tmp_path / "calls", calls])
+        calls = tmp_path / "calls"
+    for case in ("early", "direct", "switch", "walk"):
+        if case == "walk" and kind == "no-dynamic" and not rewritten:
+            continue  # no .eh_frame_hdr to be found by
+        assert run([calls, case]).stdout == "done\n", case
+    p = run([calls, "mdwe"], ok=(0, 77))
+    assert p.stdout == ("no PR_SET_MDWE\n" if p.returncode else "done\n")
+
+
+LOADED = r"""
+import ctypes, sys, threading
+stop = threading.Event()
+threads = [threading.Thread(target=stop.wait) for _ in range(3)]
+for t in threads: t.start()
+lib = ctypes.CDLL(sys.argv[1])
+lib.etch_copy_variant.restype = ctypes.c_char_p
+lib.etch_copy_from.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+for variant in (lib.etch_copy_variant(), b"sse2"):
+    assert lib.etch_copy_use(variant) == 0
+    code = ctypes.string_at(ctypes.cast(lib.etch_copy_from, ctypes.c_void_p).value, 16)
+    assert code.startswith((b"\x2e\xe9", b"\xf3\x0f\x1e\xfa\x2e\xe9")), code.hex()
+    to = ctypes.create_string_buffer(1000)
+    assert lib.etch_copy_from(to, b"x" * 1000, 1000) == 0 and to.raw == b"x" * 1000
+stop.set()
+"""
+
+
+def test_calls_of_a_library_that_is_loaded_late(build):
+    """Into a process with threads."""
+    run([sys.executable, "-c", LOADED, build / "libetch.so"])
+
+
+def test_the_build_has_rewritten_libetch(build, tmp_path):
+    """Nine calls in both: none has to be found at run time."""
+    for name, args in (("libetch.so", []), ("libetch.a", ["copy.o"])):
+        file = build / name
+        if args:
+            run(["ar", "x", file, *args], cwd=tmp_path)
+            file = tmp_path / args[0]
+        sites = [s for s in Flow(tmp_path, build).sites(file) if s["kind"] in ("call", "jmp")]
+        assert len(sites) == 9 and {s["live"] for s in sites} == {"yes"}, sites
+        assert {s["object"] for s in sites} == {"etch_copy_ops"}
 
 
 def threshold(program, value):

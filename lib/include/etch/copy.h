@@ -14,7 +14,8 @@
  * kernel at such a fault, whatever handler there is; a handler of one of them that copies
  * needs SA_NODEFER.
  *
- * All functions are async-signal-safe and thread-safe; none allocates or locks. Source
+ * All functions but etch_copy_use are async-signal-safe, and none of them allocates or
+ * locks; all are thread-safe. They may be called before any constructor has run. Source
  * and destination must not overlap.
  */
 #ifndef ETCH_COPY_H
@@ -82,8 +83,9 @@ int etch_probe_read_64(uint64_t *out, const void *at);
 
 /*
  * The variants for this processor, by name: "sse2", "avx2", "avx512", and with "+erms".
- * etch_copy_variant() is the one in use. etch_copy_use() chooses another: 0, or -1 where
- * there is none of that name or the processor lacks it. For tests and measurements.
+ * etch_copy_variant() is the one in use. etch_copy_use() chooses another, by a set of
+ * libetch's own ops table (etch/pv.h): 0, or -1 where there is none of that name, the
+ * processor lacks it, or the set is refused. For tests and measurements.
  */
 const char *etch_copy_variant(void);
 int etch_copy_use(const char *name);

@@ -286,7 +286,8 @@ int etch_set_batch(const struct etch_change *changes, size_t count);
  */
 long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg);
 
-/* Counts over all loaded modules, for logs and tests. `size` is set by the caller. */
+/* Counts over all loaded modules, for logs and tests. `size` is set by the caller. The ops
+ * table of libetch's own copies (etch/copy.h) is not counted. */
 struct etch_info {
 	size_t size;           /* sizeof(struct etch_info): room to grow */
 	unsigned long modules; /* registered modules */
@@ -330,7 +331,7 @@ void etch_module_load_v1(const struct etch_module *module,
                          const void *scalar_start, const void *scalar_stop);
 void etch_module_unload_v1(const struct etch_module *module);
 
-#ifndef ETCH_NO_MODULE /* libetch itself carries none */
+#ifndef ETCH_NO_MODULE /* a file that is no module, as most of libetch */
 #define ETCH_HIDDEN_WEAK_ __attribute__((weak, visibility("hidden")))
 
 /* Synthesized by the linker from the section names; null where no object of the
