@@ -356,6 +356,24 @@ int f(const char *p)
     assert p.returncode and "not a general register" in p.stderr
 
 
+# ---- signals that are none of the kernel's -------------------------------------------------
+
+
+def test_signal_at_an_instruction_of_a_table(build, tmp_path):
+    """By its code alone it is told whether the instruction faulted."""
+    out = tmp_path / "forged"
+    run(["gcc", "-std=gnu11", *FLAGS, "-o", out, FAULT / "forged.c", build / "libetch.a", "-pthread"])
+    lines = run([out]).stdout.splitlines()
+    want = []
+    for sig, code in [(s, c) for c in range(-6, 7) for s in (signal.SIGSEGV, signal.SIGBUS)] + [(signal.SIGSEGV, 128)]:
+        # 5: BUS_MCEERR_AO
+        fault = code > 0 and (sig, code) != (signal.SIGBUS, 5)
+        probe, handed = (-14, 0) if fault else (0, 1)
+        # What a copy has not done then it does byte by byte.
+        want.append(f"{int(sig)} {code}: probe {probe} handed on {handed}, copy 0 handed on {handed}")
+    assert lines == want
+
+
 # ---- the unwinder's own reads ---------------------------------------------------------------
 
 
