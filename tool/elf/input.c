@@ -290,8 +290,11 @@ static bool add_found(struct inputs *l, const char *path)
 		good = inputs_put(l, &in);
 		break;
 	case KIND_ARCHIVE:
-		good = add_archive(l, path, fd, size);
-		break;
+		if (!l->closed) {
+			good = add_archive(l, path, fd, size);
+			break;
+		}
+		/* fallthrough */
 	default:
 		l->skipped++;
 	}
@@ -367,7 +370,12 @@ bool inputs_add(struct inputs *l, const char *name)
 	fd = open_regular(name, &size);
 	if (fd < 0)
 		return inputs_put(l, &in);
-	good = kind_at(fd, 0, size) == KIND_ARCHIVE ? add_archive(l, name, fd, size) : inputs_put(l, &in);
+	if (kind_at(fd, 0, size) != KIND_ARCHIVE)
+		good = inputs_put(l, &in);
+	else if (l->closed)
+		good = put_error(l, name, "is an archive: do this to its objects, before they go into it");
+	else
+		good = add_archive(l, name, fd, size);
 	close(fd);
 	return good;
 }

@@ -25,6 +25,7 @@ struct input {
 struct inputs {
 	struct input *list;
 	size_t count, room;
+	bool closed;    /* set by the caller: archives stay shut. One that is named is an error, one found is left out */
 	size_t skipped; /* found in directories and archives, and no ELF file of x86-64 */
 };
 

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "jobserver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The value of the last --jobserver-auth= (before 4.2: --jobserver-fds=), cut at its end. */
+static bool flag_find(char *out, size_t size)
+{
+	const char *flags = getenv("MAKEFLAGS"), *p = flags, *value = NULL;
+	size_t n;
+
+	while (p && (p = strstr(p, "--jobserver-"))) {
+		const char *equals = strchr(p, '=');
+
+		if (!strncmp(p, "--jobserver-auth=", 17) || !strncmp(p, "--jobserver-fds=", 16))
+			value = equals + 1;
+		p += 12;
+	}
+	n = value ? strcspn(value, " ") : 0;
+	if (!n || n >= size)
+		return false;
+	memcpy(out, value, n);
+	out[n] = 0;
+	return true;
+}
+
+/* A pipe of make's, opened anew: reading it without waiting must not change how make and the
+ * others read theirs. */
+static int reopen(int fd)
+{
+	char path[64];
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISFIFO(st.st_mode))
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+void jobserver_open(struct jobserver *j)
+{
+	char value[4096];
+	int in, out;
+
+	*j = (struct jobserver){-1, -1};
+	if (!flag_find(value, sizeof(value)))
+		return;
+	if (!strncmp(value, "fifo:", 5)) {
+		/* Both ways: opening a named pipe to write alone waits for a reader. */
+		j->in = open(value + 5, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+		j->out = j->in >= 0 ? dup(j->in) : -1;
+	} else if (sscanf(value, "%d,%d", &in, &out) == 2 && in >= 0 && out >= 0) {
+		j->in = reopen(in);
+		j->out = j->in >= 0 ? dup(out) : -1;
+	}
+	if (j->in >= 0 && j->out < 0)
+		jobserver_close(j);
+}
+
+void jobserver_close(struct jobserver *j)
+{
+	if (j->in >= 0)
+		close(j->in);
+	if (j->out >= 0)
+		close(j->out);
+	*j = (struct jobserver){-1, -1};
+}
+
+bool jobserver_take(struct jobserver *j, char *token)
+{
+	return j->in >= 0 && read(j->in, token, 1) == 1;
+}
+
+void jobserver_give(struct jobserver *j, char token)
+{
+	while (write(j->out, &token, 1) < 0 && errno == EINTR)
+		;
+}

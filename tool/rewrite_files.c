@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* etch rewrite, many files: each by itself, by as many processes as allowed. */
+#include "command.h"
+#include "report/progress.h"
+#include "rewrite_files.h"
+#include "workers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Objects that one file of the command defines are known in the others. Files
+ * that cannot be read are left for rewrite_file to complain about. */
+static int names_collect(const struct inputs *files, struct name_set *names)
+{
+	struct elf_file f;
+	struct error e;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < files->count && !err; i++) {
+		if (files->list[i].error)
+			continue;
+		if (!elf_open(&f, files->list[i].path, &e) && elf_is_object(&f))
+			err = scan_defined_names(&f, names, &e);
+		elf_close(&f);
+	}
+	if (err)
+		fprintf(stderr, "etch: %s\n", e.text);
+	return err;
+}
+
+struct run {
+	const struct inputs *files;
+	const struct rewrite_command *opt;
+	struct name_set names;
+	int worst;
+};
+
+static int one(const struct run *r, size_t i)
+{
+	const struct input *in = &r->files->list[i];
+
+	if (in->error) {
+		fprintf(stderr, "etch: %s: %s\n", in->path, in->error);
+		return EXIT_UNUSABLE;
+	}
+	return r->opt->undo ? undo_file(in->path, r->opt) : rewrite_file(in->path, r->opt, &r->names);
+}
+
+/* An answer: the status, the size of what goes to standard output, that, and what goes to
+ * standard error. */
+struct head {
+	int status;
+	size_t out;
+};
+
+static bool work(void *ctx, size_t i, char **answer, size_t *size)
+{
+	FILE *out = stdout, *err = stderr;
+	char *text[2] = {NULL, NULL};
+	struct head head = {0};
+	size_t err_size = 0;
+
+	stdout = open_memstream(&text[0], &head.out);
+	stderr = open_memstream(&text[1], &err_size);
+	if (stdout && stderr)
+		head.status = one(ctx, i);
+	if (stdout)
+		fclose(stdout);
+	if (stderr)
+		fclose(stderr);
+	stdout = out;
+	stderr = err;
+	*size = sizeof(head) + head.out + err_size;
+	*answer = text[0] && text[1] ? malloc(*size + 1) : NULL;
+	if (*answer) {
+		memcpy(*answer, &head, sizeof(head));
+		memcpy(*answer + sizeof(head), text[0], head.out);
+		memcpy(*answer + sizeof(head) + head.out, text[1], err_size);
+	}
+	free(text[0]);
+	free(text[1]);
+	return *answer;
+}
+
+static bool done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
+{
+	struct run *r = ctx;
+	struct head head = {.status = EXIT_UNUSABLE};
+
+	progress_end();
+	if (answer) {
+		memcpy(&head, answer, sizeof(head));
+		fwrite(answer + sizeof(head), 1, head.out, stdout);
+		fwrite(answer + sizeof(head) + head.out, 1, size - sizeof(head) - head.out, stderr);
+	} else {
+		fprintf(stderr, "etch: %s: %s\n", r->files->list[i].path, why);
+	}
+	if (head.status > r->worst)
+		r->worst = head.status;
+	return true;
+}
+
+int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
+{
+	struct rewrite_command each = *opt;
+	struct run r = {.files = files, .opt = &each};
+	struct workers_run workers = {.count = files->count, .jobs = opt->jobs, .what = "rewrite", .work = work,
+	                              .done = done, .ctx = &r};
+
+	each.make.jobs = files->count == 1 ? opt->jobs : 1;
+	if (files->count == 1) {
+		r.worst = one(&r, 0);
+	} else if (!opt->undo && (opt->make.imv || opt->make.pv) && names_collect(files, &r.names)) {
+		r.worst = EXIT_UNUSABLE;
+	} else if (!workers_run(&workers)) {
+		fprintf(stderr, "etch: out of memory\n");
+		r.worst = EXIT_UNUSABLE;
+	}
+	progress_end();
+	name_set_free(&r.names);
+	return r.worst;
+}
