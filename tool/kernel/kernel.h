@@ -33,7 +33,7 @@ struct kernel {
 	const char *release_from; /* ".modinfo", "its banner" */
 	unsigned version;         /* KERNEL_VERSION_OF the release; 0: not known */
 	struct kernel_symbols symbols;
-	struct kernel_relocs *relocs; /* by section; read when they are asked for */
+	struct kernel_relocs *relocs; /* by section; read when they are asked for (relocs.h) */
 	uint32_t last;                /* the section that the last address was in */
 };
 

@@ -41,6 +41,21 @@ static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel
 	return 0;
 }
 
+/* Which sections relocate which: an object may have ten thousands of both. */
+int kernel_relocs_open(struct kernel *k)
+{
+	const struct elf_file *f = k->file;
+	uint32_t i;
+
+	k->relocs = calloc(f->section_count, sizeof(*k->relocs));
+	for (i = f->section_count - 1; k->relocs && i && elf_is_object(f); i--)
+		if (f->sections[i].sh.sh_type == SHT_RELA) {
+			k->relocs[i].next = k->relocs[f->sections[i].sh.sh_info].first;
+			k->relocs[f->sections[i].sh.sh_info].first = i;
+		}
+	return k->relocs ? 0 : -1;
+}
+
 static struct kernel_relocs *relocs_of(struct kernel *k, uint32_t section)
 {
 	struct kernel_relocs *r = &k->relocs[section];
@@ -50,7 +65,7 @@ static struct kernel_relocs *relocs_of(struct kernel *k, uint32_t section)
 	if (r->read)
 		return r;
 	r->read = true;
-	for (rel = 0; elf_is_object(k->file) && (rel = elf_section_rela(k->file, section, rel + 1));)
+	for (rel = r->first; rel; rel = k->relocs[rel].next)
 		if (relocs_append(k, r, rel, &e)) {
 			r->broken = malloc(sizeof(e));
 			if (r->broken)
