@@ -219,7 +219,7 @@ static int throughput(unsigned rounds, size_t largest)
 	printf("# ticks_per_ns\t%f\tthreshold\t%zu\n", bench_ticks_per_ns(), etch_copy_threshold());
 	for (size_t n = 512; n <= largest; n *= n < 4096 ? 2 : 4) {
 		unsigned turns = n <= 256 << 10 ? rounds : n <= 4 << 20 ? (rounds + 1) / 2
-				 : n <= 16 << 20 ? (rounds + 3) / 4 : (rounds + 7) / 8;
+				 : (rounds + 3) / 4;
 
 		for (unsigned r = 0; r < turns; r++)
 			for (unsigned s = 0; s < STATES; s++) {

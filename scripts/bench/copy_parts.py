@@ -62,6 +62,7 @@ def throughput(program, args):
           "Hot: one source and one destination, again and again. Cold: lines flushed by clflush before; a "
           "side that is not cold has just been used. Copies below 256 KiB: 256 KiB of them, each of another place.\n")
     worst = []
+    auto = collections.defaultdict(list)
     for state in dict.fromkeys(k[0] for k in rate):
         print(f"{state}:\n")
         cells = []
@@ -69,8 +70,12 @@ def throughput(program, args):
             v = {c: rate[state, n, c] for c in NAMES}
             cells.append([size_text(n)] + [spread(v[c], 1) for c in NAMES] +
                          [f"{ratio(v['auto'], v['memcpy']):.2f}", f"{ratio(v['nt'], v['memcpy']):.2f}"])
+            each = [a / m for a, m in zip(v["auto"], v["memcpy"])]
             worst.append((ratio(v["auto"], v["memcpy"]), state, n))
+            auto[n].append(spread(each, 2))
         table(["size", *NAMES.values(), "auto/memcpy", "nt/memcpy"], cells)
+    print("Auto's throughput as a part of memcpy's, of each round:\n")
+    table(["size", *dict.fromkeys(k[0] for k in rate)], [[size_text(n)] + auto[n] for n in sizes])
     low = sorted(w for w in worst if w[0] < 0.95)
     print(f"Auto below 0.95 of memcpy in {len(low)} of {len(worst)} rows" +
           (": " + "; ".join(f"{size_text(n)} {state} {r:.2f}" for r, state, n in low) if low else "") + ".\n")
