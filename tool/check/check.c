@@ -2,8 +2,6 @@
 /* A file, looked at by every check, as a list of passes. */
 #include "check/check.h"
 
-#include "site/in_place.h"
-
 #include <string.h>
 
 /* Etched objects and the instructions that touch them, as the linker left them. */
@@ -14,11 +12,9 @@ static int sites_look(struct elf_file *f, struct subject *s, struct error *e)
 	if (elf_is_object(f)) {
 		err = scan_object_file(&s->scan, f, NULL);
 	} else {
-		err = linked_tables_read(f, &s->tables, e);
+		err = check_tables_open(s, f, e);
 		if (err)
 			return err < 0 ? -1 : 0;
-		if (sites_unbake(f, &s->tables, e) || in_place_unbake(f, &s->tables, e))
-			return -1;
 		err = scan_linked_file(&s->scan, f, &s->tables);
 	}
 	if (err)
@@ -30,7 +26,7 @@ static int sites_look(struct elf_file *f, struct subject *s, struct error *e)
 
 int check_file(struct elf_file *f, const struct check_options *o, struct subject *s, struct error *e)
 {
-	struct frames_options frames = {.no_cfi = o->no_cfi, .jobs = o->jobs, .observe = true};
+	struct frames_options frames = {.no_cfi = o->no_cfi, .jobs = o->jobs, .progress = o->progress, .observe = true};
 
 	memset(s, 0, sizeof(*s));
 	s->file = f;
@@ -38,6 +34,15 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	if (sites_look(f, s, e) || frames_find(f, &frames, &s->frames, e) ||
 	    fixups_read(f, &s->frames.space, &s->fixups, e) ||
 	    ex_table_check(f, &s->frames.space, &s->fixups, &s->found, e))
+		return -1;
+	/* How the file is to be loaded, and what it is made of. */
+	if (check_hardening(s, e) || check_symbols(s, e) || check_cfi(s, e))
+		return -1;
+	/* Every instruction that was come to. */
+	if (check_decoders(s, e) || check_branches(s, e) || check_speculation(s, e))
+		return -1;
+	/* What etch has made of it, or would. */
+	if (check_etched(s, e) || check_tables(s, e) || check_unwind(s, e))
 		return -1;
 	if (!findings_take(&s->found, &s->frames.findings) || !findings_take(&s->found, &s->scan.findings))
 		return error_set(e, "out of memory");

@@ -17,6 +17,7 @@
 struct check_options {
 	int jobs;           /* threads of the generator */
 	bool no_cfi;        /* do not ask .eh_frame */
+	bool progress;      /* say how far it is (report/progress.h) */
 	bool sls;           /* straight-line speculation too (ETCH-H005) */
 	bool both_decoders; /* every instruction that is reached by the second decoder too (ETCH-D004) */
 };
@@ -44,15 +45,18 @@ void subject_free(struct subject *s);
  * tables.c, before anything else looks at a linked file: reads its tables of sites into
  * s->tables, and puts what is baked back to what the linker wrote, in f's own bytes. What
  * is malformed, or out of step with the code, becomes a finding ETCH-T003 and is left out;
- * the rest goes on. -1 and a message: out of memory.
+ * the rest goes on. 1 where the file has neither tables nor descriptor; -1 and a message:
+ * out of memory, malformed relocations.
  */
 int check_tables_open(struct subject *s, struct elf_file *f, struct error *e);
 
 /* One file of this folder each. Return 0, or -1 and a message (out of memory). */
 int check_hardening(struct subject *s, struct error *e); /* H001-H003: segments, sections, dynamic section */
-int check_branches(struct subject *s, struct error *e);  /* H004, H005: endbr64, code behind returns */
+int check_branches(struct subject *s, struct error *e);  /* H004: endbr64 */
+int check_speculation(struct subject *s, struct error *e); /* H005: code behind returns */
 int check_etched(struct subject *s, struct error *e);    /* I005-I007, P002: what keeps objects from being armed, sites from being live */
-int check_tables(struct subject *s, struct error *e);    /* T003, T004: tables against the text that they are of */
+int check_tables(struct subject *s, struct error *e);    /* T003: records of objects against the code */
+int check_unwind(struct subject *s, struct error *e);    /* T003, T004: unwind tables, by themselves and against the code */
 int check_symbols(struct subject *s, struct error *e);   /* N001: sizes */
 int check_cfi(struct subject *s, struct error *e);       /* C003, C004: .eh_frame itself */
 int check_decoders(struct subject *s, struct error *e);  /* D004 */

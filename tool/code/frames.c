@@ -5,6 +5,7 @@
  * until nothing is new.
  */
 #include "code/work.h"
+#include "elf/hardening.h"
 #include "elf/memory.h"
 
 #include <string.h>
@@ -157,6 +158,15 @@ static void findings_settle(const struct work *w)
 	findings_sort(l);
 }
 
+static int observe_prepare(struct work *w, struct error *e)
+{
+	struct elf_hardening hardening;
+
+	elf_hardening_read(w->file, &hardening);
+	w->ibt = hardening.ibt;
+	return reached_init(&w->out->reached, &w->out->space, e);
+}
+
 int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e)
 {
 	struct work w = {.file = f, .options = o, .out = out, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -181,7 +191,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		error_set(e, "out of memory");
 		goto out;
 	}
-	if (o->no_cfi && evidence_data(&w, e))
+	if ((o->no_cfi && evidence_data(&w, e)) || (o->observe && observe_prepare(&w, e)))
 		goto out;
 	for (i = 0; i < w.pieces.count; i++)
 		w.state[i].run = true;
@@ -192,6 +202,8 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		if (more < 0)
 			goto out;
 	}
+	if (o->observe && observe_edges(&w, e))
+		goto out;
 	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
 	findings_settle(&w);
 out:
@@ -218,6 +230,7 @@ void frames_free(struct frames *fr)
 {
 	free(fr->rows.rows);
 	findings_free(&fr->findings);
+	reached_free(&fr->reached);
 	space_free(&fr->space);
 	memset(fr, 0, sizeof(*fr));
 }

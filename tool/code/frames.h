@@ -6,6 +6,7 @@
 #ifndef CODE_FRAMES_H
 #define CODE_FRAMES_H
 
+#include "code/reached.h"
 #include "code/rows.h"
 #include "code/space.h"
 #include "report/finding.h"
@@ -13,12 +14,15 @@
 struct frames_options {
 	bool no_cfi; /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
 	int jobs;    /* threads; 0 = 1 */
+	bool progress; /* say how far it is (report/progress.h); progress_end() is the caller's */
 	bool observe; /* findings about flow and stack too (code/observe.h) */
+	struct detail *detail; /* what to look at more closely (code/detail.h); or null */
 };
 
 struct frames {
 	struct code_space space;
 	struct row_list rows;
+	struct reached reached;   /* with observe: instructions that were come to */
 	struct findings findings; /* sorted by address: where code and .eh_frame disagree, and the like */
 	/* for people: */
 	size_t functions;   /* pieces of code looked at */

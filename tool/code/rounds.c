@@ -4,7 +4,11 @@
  * others jump into with something new, and those that call what has turned out not
  * to return.
  */
+#include "code/detail.h"
+#include "code/observe.h"
+#include "code/targets.h"
 #include "code/work.h"
+#include "report/progress.h"
 
 #include <string.h>
 
@@ -84,6 +88,17 @@ static bool began_pushed(struct flow *flow, const struct emit *e)
 	return true;
 }
 
+/* What is asked to be looked at more closely lies in a few pieces. */
+static bool detail_add(struct work *w, struct flow *f)
+{
+	bool ok;
+
+	pthread_mutex_lock(&w->lock);
+	ok = detail_take(w->options->detail, f);
+	pthread_mutex_unlock(&w->lock);
+	return ok;
+}
+
 static void *worker(void *arg)
 {
 	struct work *w = arg;
@@ -97,6 +112,8 @@ static void *worker(void *arg)
 		pthread_mutex_lock(&w->lock);
 		n = w->chunk_next++;
 		ok = !w->failed;
+		if (w->options->progress)
+			progress_note(w->file->path, n * CHUNK < w->list_count ? n * CHUNK : w->list_count, w->list_count, "functions");
 		pthread_mutex_unlock(&w->lock);
 		if (n >= w->chunk_count)
 			break;
@@ -117,6 +134,12 @@ static void *worker(void *arg)
 				     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 				     emit_rows(&emit, &flow, &s->rows);
 			} while (ok && began_pushed(&flow, &emit));
+			if (ok && w->options->observe) {
+				reached_take(&w->out->reached, &w->out->space, &flow);
+				ok = observe_piece(&flow, &s->rows.findings) &&
+				     (!w->ibt || targets_observe(&flow, &s->rows.findings));
+			}
+			ok = ok && (!w->options->detail || detail_add(w, &flow));
 			ok = ok && chunk_keep(w, &w->chunks[n], &flow);
 			s->returns = flow.returns;
 			s->switches = flow.switches;

@@ -48,43 +48,93 @@ static bool call_forms(const struct targets *t, const struct imv_row *row, uint8
 	       etch_pv_load(&row->entry, row->site, row->obj, call) == now.len;
 }
 
-/* `t`: null for loads. */
-static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t count, const struct targets *t, struct error *e)
-{
-	size_t i;
+/* What is told of odd sites; `fn` null: the first ends it all. */
+struct odd_teller {
+	site_odd_fn *fn;
+	void *ctx;
+	struct error *e;
+};
 
-	for (i = 0; i < count; i++) {
+static int odd_tell(const struct odd_teller *to, const struct elf_file *f, const struct site_odd *odd)
+{
+	char where[200];
+
+	if (to->fn)
+		return to->fn(to->ctx, odd) ? error_set(to->e, "out of memory") : 0;
+	elf_describe(f, elf_section_at(f, odd->row->site), odd->row->site, where, sizeof(where));
+	return error_set(to->e, "its code and its tables are out of step at %s (%#" PRIx64 "): changed after etch rewrite?",
+	                 where, odd->row->site);
+}
+
+/* Code of this entry has been dropped by the linker. */
+static bool is_dropped(const struct elf_file *f, const struct imv_row *row)
+{
+	uint32_t s = elf_section_at(f, row->site);
+
+	return !s || !(f->sections[s].sh.sh_flags & SHF_EXECINSTR);
+}
+
+/* `t`: null for loads. `check`: sites that are not baked too. Odd rows are left out. */
+static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, const struct targets *t, bool check,
+                       const struct odd_teller *to)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < *count; i++) {
 		struct imv_row *row = &rows[i];
 		unsigned len = etch_imv_len(&row->entry);
+		bool was = row->entry.flags & ETCH_IMV_BAKED, known;
 		uint8_t *p = (uint8_t *)elf_at(f, row->site, len), baked[16], plain[16];
-		char where[200];
 
-		if (!(row->entry.flags & ETCH_IMV_BAKED))
+		if (!was && (!check || is_dropped(f, row))) {
+			rows[n++] = *row;
 			continue;
-		if (!p || !(t ? call_forms(t, row, baked, plain) : load_forms(f, row, baked, plain)) ||
-		    memcmp(p, baked, len)) {
-			elf_describe(f, elf_section_at(f, row->site), row->site, where, sizeof(where));
-			return error_set(e, "its code and its tables are out of step at %s (%#" PRIx64
-			                 "): changed after etch rewrite?", where, row->site);
+		}
+		known = t ? call_forms(t, row, baked, plain) : load_forms(f, row, baked, plain);
+		if (!was)
+			known = (t ? etch_pv_load(&row->entry, row->site, row->obj, plain)
+			           : etch_form_load(&row->entry, row->site, row->obj, plain)) == len;
+		if (!p || !known || memcmp(p, was ? baked : plain, len)) {
+			struct site_odd odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
+
+			if (odd_tell(to, f, &odd))
+				return -1;
+			continue;
 		}
 		memcpy(p, plain, len);
 		row->entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
+		rows[n++] = *row;
 	}
+	*count = n;
 	return 0;
 }
 
-int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
+static int tables_unbake(struct elf_file *f, struct linked_tables *t, bool check, const struct odd_teller *to)
 {
 	struct targets targets;
 	int err;
 
-	if (rows_unbake(f, t->imv, t->imv_count, NULL, e))
+	if (rows_unbake(f, t->imv, &t->imv_count, NULL, check, to))
 		return -1;
 	if (!t->pv_count)
 		return 0;
-	err = targets_open(&targets, f, t, e) || rows_unbake(f, t->pv, t->pv_count, &targets, e) ? -1 : 0;
+	err = targets_open(&targets, f, t, to->e) || rows_unbake(f, t->pv, &t->pv_count, &targets, check, to) ? -1 : 0;
 	targets_close(&targets);
 	return err;
+}
+
+int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
+{
+	const struct odd_teller to = {NULL, NULL, e};
+
+	return tables_unbake(f, t, false, &to);
+}
+
+int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_odd_fn *odd, void *ctx, struct error *e)
+{
+	const struct odd_teller to = {odd, ctx, e};
+
+	return tables_unbake(f, t, t->flags & ETCH_MODULE_LINKED, &to);
 }
 
 static int addr_order(const void *a, const void *b)

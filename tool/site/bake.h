@@ -16,6 +16,26 @@
  */
 int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e);
 
+/* A site of an entry whose bytes are not what the entry says. */
+struct site_odd {
+	const struct imv_row *row;
+	const uint8_t *found;   /* in the file; null: there is nothing */
+	const uint8_t *baked;   /* what etch rewrite would have made of it; null: nothing could stand there */
+	const uint8_t *plain;   /* the load or indirect call; null: the entry says of none */
+	unsigned len;
+	bool call;
+};
+/* 0, or -1 (and out of memory is what that means). */
+typedef int site_odd_fn(void *ctx, const struct site_odd *odd);
+
+/*
+ * The same for those who go on: `odd` gets each baked site whose bytes are neither, and,
+ * of a file that the link step has seen, each other one whose bytes are not its load or
+ * call. t has no entry of those afterwards. -1: out of memory, or relocations that are
+ * malformed.
+ */
+int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_odd_fn *odd, void *ctx, struct error *e);
+
 /*
  * Where the tables cannot hold more: sites that are in none of its entries stay
  * as they are, objects without a record stay unarmed. Returns how many sites.

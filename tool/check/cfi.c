@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-C003 and ETCH-C004: .eh_frame itself. What it says of frames is code/emit.c's. */
+#define ETCH_CFI_DEPTH 64 /* more than any compiler nests: not malformed for that */
+#include "arch/x86/stack.h"
+#include "check/check.h"
+#include "code/cfi_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+/* ---- malformed entries ----------------------------------------------------------- */
+
+struct reader {
+	struct subject *s;
+	const struct cfi_part *part;
+	struct etch_cfi cfi;
+	uint64_t *bad;  /* offsets of CIEs that have been told of */
+	size_t bad_count, bad_room;
+	bool failed;    /* out of memory */
+};
+
+/* What is wrong with a CIE that etch cannot use; null where it is only unusual. */
+static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
+{
+	struct etch_cfi_in in;
+	uint8_t version;
+	uint64_t string;
+
+	if (etch_cfi_entry(c, at, &in) != 1 || etch_cfi_u(&in, 4) != 0)
+		return "there is no CIE";
+	version = (uint8_t)etch_cfi_u(&in, 1);
+	if (!in.bad && version != 1 && version != 3 && version != 4)
+		return "its version is none of 1, 3 and 4";
+	string = in.at;
+	while (etch_cfi_u(&in, 1))
+		;
+	if (in.bad)
+		return "its augmentation string does not end inside of it";
+	if (version == 4 || (c->bytes[string] && c->bytes[string] != 'z'))
+		return NULL;
+	etch_cfi_uleb(&in);
+	etch_cfi_sleb(&in);
+	if (version == 1)
+		etch_cfi_u(&in, 1);
+	else
+		etch_cfi_uleb(&in);
+	if (in.bad)
+		return "its fields do not end inside of it";
+	if (c->bytes[string] == 'z') {
+		uint64_t length = etch_cfi_uleb(&in);
+
+		if (in.bad || length > in.end - in.at)
+			return "its augmentation data does not end inside of it";
+	}
+	return NULL;
+}
+
+/* The same for an FDE whose CIE can be used. */
+static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
+{
+	uint64_t start, size;
+
+	if (cie->fde_encoding == ETCH_PE_OMIT || (cie->fde_encoding & ETCH_PE_INDIRECT))
+		return NULL;
+	start = etch_cfi_pointer(&in, cie->fde_encoding, 0);
+	size = etch_cfi_pointer(&in, cie->fde_encoding & 0x0f, 0);
+	if (in.bad)
+		return "its address range does not end inside of it, or has an encoding that there is not";
+	if (start + size < start)
+		return "its address range goes past the end of memory";
+	return "its augmentation data does not end inside of it";
+}
+
+static void tell(struct reader *r, uint64_t at, const char *what, const char *why)
+{
+	uint64_t base = elf_is_object(r->s->file) ? 0 : r->part->addr;
+
+	if (why && !finding_add(&r->s->found, "ETCH-C004", r->part->section, base + at, "%s at offset %#" PRIx64
+	                        " of .eh_frame: %s", what, at, why))
+		r->failed = true;
+}
+
+/* FDEs of one CIE need not all say what is wrong with it. */
+static void cie_tell(struct reader *r, uint64_t at)
+{
+	uint64_t *grown;
+	size_t i;
+
+	for (i = r->bad_count; i-- > 0;)
+		if (r->bad[i] == at)
+			return;
+	if (r->bad_count == r->bad_room) {
+		grown = realloc(r->bad, (2 * r->bad_room + 8) * sizeof(*grown));
+		if (!grown) {
+			r->failed = true;
+			return;
+		}
+		r->bad = grown;
+		r->bad_room = 2 * r->bad_room + 8;
+	}
+	r->bad[r->bad_count++] = at;
+	tell(r, at, "the CIE", cie_reason(&r->cfi, at));
+}
+
+struct rows_watch {
+	const char *why;
+	uint64_t at;
+};
+
+static void row_watch(void *ctx, const struct etch_cfi_row *row)
+{
+	struct rows_watch *w = ctx;
+
+	if (!w->why && row->why && !strcmp(row->why, "malformed call frame instructions")) {
+		w->why = row->why;
+		w->at = row->start;
+	}
+}
+
+static void program_look(struct reader *r, const struct etch_fde *fde)
+{
+	struct rows_watch w = {0};
+	const struct code_section *c;
+	struct finding *x;
+
+	if (fde->start >= fde->end || !space_at(&r->s->frames.space, fde->start))
+		return; /* of code that is not here */
+	etch_cfi_rows(fde, 0, row_watch, &w);
+	if (!w.why)
+		return;
+	c = space_at(&r->s->frames.space, w.at);
+	x = finding_add(&r->s->found, "ETCH-C004", r->part->section,
+	                (elf_is_object(r->s->file) ? 0 : r->part->addr) + fde->at,
+	                "the FDE at offset %#" PRIx64 " of .eh_frame: its call frame instructions are malformed", fde->at);
+	if (!x || (c && !finding_fact_at(x, c->section, elf_is_object(r->s->file) ? w.at - c->addr : w.at, "from here on",
+	                                 "nothing is known of the frame")))
+		r->failed = true;
+}
+
+/* One entry; false at the end of the section. */
+static bool entry_look(struct reader *r)
+{
+	struct etch_cfi *c = &r->cfi;
+	struct etch_cfi_in in;
+	struct etch_fde fde;
+	uint64_t at = c->at, field;
+	uint32_t delta;
+	int kind = etch_cfi_entry(c, at, &in);
+
+	if (kind < 0) {
+		tell(r, at, "the entry", "it goes past the end of the section");
+		return false;
+	}
+	c->at = in.end;
+	if (!kind)
+		return true;
+	field = in.at;
+	delta = (uint32_t)etch_cfi_u(&in, 4);
+	if (in.bad) {
+		tell(r, at, "the entry", "it is too short for the offset of a CIE");
+	} else if (!delta) {
+		if (!etch_cfi_cie(c, at, &c->cie)) {
+			c->cie.program = 0;
+			cie_tell(r, at);
+		}
+	} else if (!etch_cfi_cie_of(c, field, delta, &fde.cie)) {
+		uint64_t cie = field - (uint64_t)(int64_t)(int32_t)delta;
+
+		if (cie >= c->size || !strcmp(cie_reason(c, cie) ? cie_reason(c, cie) : "", "there is no CIE"))
+			tell(r, at, "the FDE", "it names a CIE where there is none");
+		else
+			cie_tell(r, cie);
+	} else {
+		c->cie = fde.cie;
+		if (etch_cfi_fde(c, at, in, &fde))
+			program_look(r, &fde);
+		else
+			tell(r, at, "the FDE", fde_reason(&fde.cie, in));
+	}
+	return true;
+}
+
+static int entries_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < cfi->part_count; i++) {
+		struct reader r = {.s = s, .part = &cfi->parts[i]};
+
+		if (!cfi->parts[i].section)
+			continue; /* its size is not known */
+		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
+		while (r.cfi.at < r.cfi.size && !r.failed && entry_look(&r))
+			;
+		free(r.bad);
+		if (r.failed)
+			return no_memory(e);
+	}
+	return 0;
+}
+
+/* ---- functions without an entry ---------------------------------------------------- */
+
+/* gcc builds its start-up files without .eh_frame, and nothing is thrown through them. */
+static bool is_startup(const struct elf_symbol *y)
+{
+	static const char *const names[] = {"_init", "_fini", "_start", "deregister_tm_clones", "register_tm_clones",
+	                                    "__do_global_dtors_aux", "__do_global_ctors_aux", "frame_dummy"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(y->name, names[i]))
+			return true;
+	return false;
+}
+
+/* Does a function call anything, as far as it decodes? -1: it does not begin with an
+ * instruction. */
+static int has_calls(const struct code_section *c, uint64_t start, uint64_t end)
+{
+	struct step step;
+	uint64_t at = start;
+
+	while (at < end && step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &step)) {
+		if (step.flow == FLOW_CALL || step.flow == FLOW_CALL_IND)
+			return 1;
+		at += step.len;
+	}
+	return at == start ? -1 : 0;
+}
+
+static bool function_look(struct subject *s, const struct cfi_file *cfi, const struct elf_symbol *y)
+{
+	const struct code_section *c = y->section ? space_of(&s->frames.space, y->section) : NULL;
+	uint64_t start = y->value + (c && elf_is_object(s->file) ? c->addr : 0), end;
+	int calls;
+
+	if (!c || (y->type != STT_FUNC && y->type != STT_GNU_IFUNC) || !y->size || is_startup(y) || start < c->addr ||
+	    start - c->addr >= c->size || cfi_file_at(cfi, start) >= 0)
+		return true;
+	end = y->size < c->addr + c->size - start ? start + y->size : c->addr + c->size;
+	calls = has_calls(c, start, end);
+	if (calls < 0)
+		return true;
+	return finding_add(&s->found, "ETCH-C003", y->section, y->value,
+	                   calls ? "%s has no FDE, and makes calls: an exception thrown through it ends the program"
+	                         : "%s has no FDE, and makes no calls: backtraces from signal handlers and profilers stop in it",
+	                   y->name);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
+		return x->bind == STB_LOCAL ? 1 : -1;
+	return strcmp(x->name, y->name);
+}
+
+static int functions_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	size_t count = 0, k;
+	bool ok = true;
+
+	list = malloc((n + 1) * sizeof(*list));
+	if (!list)
+		return no_memory(e);
+	for (i = 1; i < n; i++)
+		if (all[i].section && (all[i].type == STT_FUNC || all[i].type == STT_GNU_IFUNC))
+			list[count++] = &all[i];
+	if (count)
+		qsort(list, count, sizeof(*list), by_place);
+	for (k = 0; k < count && ok; k++) /* of several names one is enough */
+		if (!k || list[k]->section != list[k - 1]->section || list[k]->value != list[k - 1]->value)
+			ok = function_look(s, cfi, list[k]);
+	free(list);
+	return ok ? 0 : no_memory(e);
+}
+
+int check_cfi(struct subject *s, struct error *e)
+{
+	struct cfi_file cfi;
+	int err = cfi_file_open(s->file, &s->frames.space, &cfi, e);
+
+	if (!err)
+		err = entries_look(s, &cfi, e);
+	/* A file without any is built so on purpose. */
+	if (!err && cfi.count && !s->options->no_cfi)
+		err = functions_look(s, &cfi, e);
+	cfi_file_close(&cfi);
+	return err;
+}

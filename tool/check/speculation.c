@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-H005: is there an int3 behind each return and indirect jump? */
+#include "arch/x86/cet.h"
+#include "arch/x86/stack.h"
+#include "check/check.h"
+#include "elf/symbols.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A file was built with -mharden-sls where so many of its returns (or jumps) have one. */
+#define BUILT_LEAST 8
+#define BUILT_PERCENT 75
+
+enum branch { BRANCH_RETURN, BRANCH_JUMP, BRANCH_KINDS };
+
+static const char *const names[BRANCH_KINDS] = {"return", "indirect jump"};
+
+struct kind_count {
+	size_t all, stopped;
+};
+
+/* Those without, of one function, one after the other. */
+struct teller {
+	struct subject *s;
+	struct symbol_index symbols;
+	bool asked[BRANCH_KINDS];
+	const struct elf_symbol *function;
+	uint32_t section;
+	uint64_t first[BRANCH_KINDS];
+	size_t count[BRANCH_KINDS];
+	bool failed; /* out of memory */
+};
+
+/* False: enough. */
+typedef bool branch_fn(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped);
+
+/* Every return and indirect jump that is reached; not those of the PLT, which is the linker's. */
+static void branches_walk(const struct subject *s, branch_fn *fn, void *ctx)
+{
+	const struct code_space *space = &s->frames.space;
+	struct step_cache *cache = step_cache_new();
+	struct step in;
+	uint64_t at;
+	size_t i;
+
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		if (!strncmp(s->file->sections[c->section].name, ".plt", 4))
+			continue;
+		for (at = c->addr; (at = reached_next(&s->frames.reached, space, i, at)) != UINT64_MAX; at++) {
+			uint64_t off = at - c->addr;
+
+			if (!step_decode(cache, c->bytes + off, c->size - off, at, &in) ||
+			    (in.flow != FLOW_RETURN && in.flow != FLOW_JUMP_IND))
+				continue;
+			off += in.len;
+			if (!fn(ctx, c, at, in.flow == FLOW_RETURN ? BRANCH_RETURN : BRANCH_JUMP,
+			        insn_is_int3(c->bytes + off, c->size - off)))
+				goto out;
+		}
+	}
+out:
+	step_cache_free(cache);
+}
+
+/* Where the first returns have none, the others have none either: files are not built so. */
+static bool branch_count(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
+{
+	struct kind_count *counts = ctx;
+
+	(void)c;
+	(void)addr;
+	counts[kind].all++;
+	counts[kind].stopped += stopped;
+	return counts[BRANCH_RETURN].all < 8 * BUILT_LEAST || counts[BRANCH_RETURN].stopped;
+}
+
+static void function_tell(struct teller *t)
+{
+	int k;
+
+	for (k = 0; k < BRANCH_KINDS; k++) {
+		if (t->count[k] && !finding_add(&t->s->found, "ETCH-H005", t->section, t->first[k], t->count[k] > 1
+		                                ? "no int3 behind this %s and %zu more of the function"
+		                                : "no int3 behind this %s", names[k], t->count[k] - 1))
+			t->failed = true;
+		t->count[k] = 0;
+	}
+}
+
+static bool branch_tell(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
+{
+	uint64_t at = elf_is_object(((struct teller *)ctx)->s->file) ? addr - c->addr : addr;
+	struct teller *t = ctx;
+	const struct elf_symbol *y;
+
+	if (stopped || !t->asked[kind])
+		return true;
+	y = symbol_index_find(&t->symbols, c->section, at);
+	if (y != t->function || c->section != t->section)
+		function_tell(t);
+	t->function = y;
+	t->section = c->section;
+	if (!t->count[kind]++)
+		t->first[kind] = at;
+	return true;
+}
+
+int check_speculation(struct subject *s, struct error *e)
+{
+	struct kind_count counts[BRANCH_KINDS] = {0};
+	struct teller t = {.s = s};
+	bool any = false;
+	int k;
+
+	if (!s->options->sls)
+		branches_walk(s, branch_count, counts);
+	for (k = 0; k < BRANCH_KINDS; k++) {
+		t.asked[k] = s->options->sls || (counts[k].all >= BUILT_LEAST &&
+		                                 counts[k].stopped * 100 >= counts[k].all * BUILT_PERCENT);
+		any |= t.asked[k] && (s->options->sls || counts[k].stopped < counts[k].all);
+	}
+	if (!any)
+		return 0;
+	if (symbol_index_build(s->file, &t.symbols, e))
+		return -1;
+	branches_walk(s, branch_tell, &t);
+	function_tell(&t);
+	symbol_index_free(&t.symbols);
+	return t.failed ? error_set(e, "out of memory") : 0;
+}

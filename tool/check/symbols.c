@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-N001: functions whose end nobody has said. */
+#include "check/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+static bool is_function(const struct elf_file *f, const struct elf_symbol *y)
+{
+	return y->section && y->section < f->section_count && y->name[0] && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC) &&
+	       (f->sections[y->section].sh.sh_flags & SHF_EXECINSTR) && f->sections[y->section].data;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	if (x->size != y->size)
+		return x->size > y->size ? -1 : 1; /* one that knows the size first */
+	return strcmp(x->name, y->name);
+}
+
+/* Bytes from a symbol to the next one, or to the end of the section. */
+static uint64_t room_behind(const struct elf_file *f, const struct elf_symbol *const *list, size_t count, size_t i)
+{
+	const Elf64_Shdr *sh = &f->sections[list[i]->section].sh;
+	uint64_t end = (elf_is_object(f) ? 0 : sh->sh_addr) + sh->sh_size;
+	size_t k;
+
+	for (k = i + 1; k < count && list[k]->section == list[i]->section; k++)
+		if (list[k]->value > list[i]->value)
+			return list[k]->value < end ? list[k]->value - list[i]->value : end - list[i]->value;
+	return list[i]->value < end ? end - list[i]->value : 0;
+}
+
+/*
+ * Global names without a type, that code of this object calls: assembly without .type and
+ * .size. (In a linked file nothing tells them from the linker's own.)
+ */
+static int untyped_look(struct subject *s, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	bool *told = calloc(f->symbol_count + 1, sizeof(*told));
+	struct elf_reloc *list;
+	int err = told ? 0 : no_memory(e);
+	uint32_t i;
+	long n, k;
+
+	for (i = 1; i < f->section_count && !err; i++) {
+		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->symtab ||
+		    !(f->sections[f->sections[i].sh.sh_info].sh.sh_flags & SHF_EXECINSTR))
+			continue;
+		n = elf_relocs(f, i, &list, e);
+		err = n < 0 ? -1 : 0;
+		for (k = 0; k < n && !err; k++) {
+			const struct elf_symbol *y = &f->symbols[list[k].symbol];
+
+			if (list[k].type != R_X86_64_PLT32 || told[list[k].symbol] || y->type != STT_NOTYPE || y->bind == STB_LOCAL ||
+			    !y->section || !y->name[0] || !(f->sections[y->section].sh.sh_flags & SHF_EXECINSTR))
+				continue;
+			told[list[k].symbol] = true;
+			if (!finding_add(&s->found, "ETCH-N001", y->section, y->value, "%s is called, and has neither type nor size",
+			                 y->name))
+				err = no_memory(e);
+		}
+		free(list);
+	}
+	free(told);
+	return err;
+}
+
+int check_symbols(struct subject *s, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	size_t count = 0, k;
+	uint64_t covered = 0;
+
+	list = malloc((n + 1) * sizeof(*list));
+	if (!list)
+		return no_memory(e);
+	for (i = 1; i < n; i++)
+		if (is_function(f, &all[i]))
+			list[count++] = &all[i];
+	if (count)
+		qsort(list, count, sizeof(*list), by_place);
+	for (k = 0; k < count; k++) {
+		const struct elf_symbol *y = list[k];
+		bool fresh = !k || list[k - 1]->section != y->section;
+		uint64_t room;
+
+		covered = fresh ? 0 : covered;
+		if (y->size && y->value + y->size > covered)
+			covered = y->value + y->size;
+		/* Another name for what has a size, or a label inside of it. */
+		if (y->size || y->value < covered || (!fresh && list[k - 1]->value == y->value))
+			continue;
+		room = room_behind(f, list, count, k);
+		if (!room)
+			continue; /* it marks the end */
+		if (!finding_add(&s->found, "ETCH-N001", y->section, y->value,
+		                 "%s has no size; there are %" PRIu64 " bytes up to the next function", y->name, room)) {
+			free(list);
+			return no_memory(e);
+		}
+	}
+	free(list);
+	return elf_is_object(f) && f->symtab ? untyped_look(s, e) : 0;
+}
