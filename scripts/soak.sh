@@ -3,7 +3,9 @@
 # The stress tests, for long: tests/lib/stress.c, readers of every form and size
 # against sets, dlopen, dlclose and fork; tests/pv/stress.c, callers through every form
 # of site against the same, with signals and walks of the stack inside; random programs
-# with ops objects. Stops at the first that goes wrong.
+# with ops objects. Before them, once, copies with a fault at every byte and at all pairs
+# of alignments, and with pages that go at every instruction. Stops at the first that goes
+# wrong.
 #
 #     scripts/soak.sh [ROUNDS]      4 rounds: some twenty minutes on two cores
 #
@@ -46,6 +48,17 @@ for cc in gcc clang; do
 	for stage in object linked; do
 		build $cc $stage
 	done
+done
+for name in model step; do
+	gcc -std=gnu11 -O2 -g -D_GNU_SOURCE -Ilib/include -o "$dir/copy-$name" "tests/copy/$name.c" "$B/libetch.a" -pthread
+done
+for variant in sse2 sse2+erms avx2 avx2+erms avx512 avx512+erms; do
+	for mode in src dst bus_src bus_dst read_only; do
+		echo "copies, $variant, every fault of $mode:"
+		"$dir/copy-model" $variant $mode 1 || [ $? = 77 ] # a processor without it
+	done
+	echo "copies, $variant, pages that go at every instruction:"
+	"$dir/copy-step" $variant all || [ $? = 77 ]
 done
 i=0
 seed=${SEED:-$(date +%s)}

@@ -13,7 +13,7 @@ import pytest
 from conftest import INCLUDE, TESTS, Flow, asan_env, run
 
 VARIANTS = ["sse2", "sse2+erms", "avx2", "avx2+erms", "avx512", "avx512+erms"]
-MODES = ["plain", "src", "dst", "bus"]
+MODES = ["plain", "src", "dst", "bus_src", "bus_dst", "read_only"]
 CASES = ["large", "huge", "both", "race_src", "race_dst", "strncpy", "probe", "auto", "use", "signals", "signals_onstack",
          "owner", "reporter", "once"]
 # Those whose code differs from one variant to the next.
@@ -47,6 +47,7 @@ def runs(*argv, **kw):
     return p.stdout
 
 
+# The full grid, STEP 1, is for scripts/soak.sh.
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_model(program, variant, mode):

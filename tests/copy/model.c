@@ -2,13 +2,15 @@
 /*
  * Copies against a byte-by-byte model, with a fault at every byte:
  *
- *     model VARIANT plain|src|dst|bus [STEP]
+ *     model VARIANT plain|src|dst|bus_src|bus_dst|read_only [STEP]
  *
  * VARIANT as etch_copy_use() takes it. plain: no fault, every size, all pairs of
  * alignments. src, dst: that side ends at a page without access, at every byte of every
- * size, at alignments of the other side that differ by STEP (4; with 64, at one that
- * changes from case to case). bus: src is a mapped file that ends there. Prints the
- * number of cases.
+ * size up to 300 and at many of larger ones, at alignments of the other side that differ
+ * by STEP (with 64, at one that changes from case to case). bus_src, bus_dst: that side is
+ * a mapped file that ends there. read_only: dst ends at a page that can only be read.
+ * STEP 1 is every pair of alignments, and every byte up to 1500; calls that come to the
+ * same loops as another one keep to 64. Prints the number of cases.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -71,11 +73,11 @@ static void one(unsigned c, unsigned char *dst, const unsigned char *src, size_t
 			fail("before", calls[c].name, n, (uintptr_t)src & 63, (uintptr_t)dst & 63, left);
 }
 
-static unsigned char *guarded(void)
+static unsigned char *guarded(int behind)
 {
 	unsigned char *p = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (p == MAP_FAILED || mprotect(p + ROOM, PAGE, PROT_NONE))
+	if (p == MAP_FAILED || mprotect(p + ROOM, PAGE, behind))
 		exit(2);
 	return p + ROOM;
 }
@@ -99,13 +101,36 @@ static const size_t large[] = {511, 512, 513, 575, 1000, 1024, 1500, 2047, 2048,
 
 static size_t size_of(size_t i) { return i <= 300 ? i : large[i - 301]; }
 
+/* Every size with no fault, at all pairs of alignments; fewer of large ones. */
+static void plain(unsigned c, size_t n)
+{
+	for (size_t a = 0; a < 64; a += n > 300 ? 5 : 1)
+		for (size_t b = 0; b < 64; b += n > 300 ? 3 : 1)
+			one(c, dst_end - ROOM + PAGE + b, src_end - ROOM + PAGE + a, n, n);
+}
+
+static void faulting(unsigned c, size_t n, int dst, size_t step)
+{
+	/* All calls below 512 bytes are the first one, and no other is that from there on. */
+	size_t by = c == 0 || (calls[c].copy == etch_copy_nt && n >= 512) ? step : 64;
+	size_t next = n <= 300 || (by == 1 && n <= 1500) ? 1 : 1 + n / 97;
+
+	for (size_t k = 0; k < n; k += next)
+		for (size_t b = (7 * n + 5 * k) % by; b < 64; b += by)
+			if (dst)
+				one(c, dst_end - k, src_end - ROOM + PAGE + b, n, k);
+			else
+				one(c, dst_end - ROOM + PAGE + b, src_end - k, n, k);
+}
+
 int main(int argc, char **argv)
 {
-	size_t i, n, k, a, b, step = argc > 3 ? (size_t)atoi(argv[3]) : 4;
+	size_t i, step = argc > 3 ? (size_t)atoi(argv[3]) : 64;
 	const char *mode = argc > 2 ? argv[2] : "";
+	int is_plain = !strcmp(mode, "plain"), dst = !strcmp(mode, "dst") || !strcmp(mode, "bus_dst") || !strcmp(mode, "read_only");
 	unsigned c;
 
-	if (argc < 3)
+	if (argc < 3 || !step)
 		return 2;
 	if (etch_copy_use(argv[1])) {
 		printf("no %s\n", argv[1]);
@@ -113,27 +138,17 @@ int main(int argc, char **argv)
 	}
 	if (etch_fault_init())
 		return 2;
-	src_end = !strcmp(mode, "bus") ? file_guarded() : guarded();
-	dst_end = guarded();
+	src_end = !strcmp(mode, "bus_src") ? file_guarded() : guarded(PROT_NONE);
+	dst_end = !strcmp(mode, "bus_dst") ? file_guarded() : guarded(!strcmp(mode, "read_only") ? PROT_READ : PROT_NONE);
 	for (i = 1; i <= ROOM; i++)
 		src_end[-(long)i] = pattern(i);
 
 	for (c = 0; c < sizeof(calls) / sizeof(calls[0]); c++)
-		for (i = 0; i < 301 + LARGE; i++) {
-			n = size_of(i);
-			if (!strcmp(mode, "plain")) {
-				for (a = 0; a < 64; a += n > 300 ? 5 : 1)
-					for (b = 0; b < 64; b += n > 300 ? 3 : 1)
-						one(c, dst_end - ROOM + PAGE + b, src_end - ROOM + PAGE + a, n, n);
-				continue;
-			}
-			for (k = 0; k < n; k += n > 300 ? 1 + n / 97 : 1)
-				for (b = (7 * n + 5 * k) % step; b < 64; b += step)
-					if (!strcmp(mode, "dst"))
-						one(c, dst_end - k, src_end - ROOM + PAGE + b, n, k);
-					else
-						one(c, dst_end - ROOM + PAGE + b, src_end - k, n, k);
-		}
+		for (i = 0; i < 301 + LARGE; i++)
+			if (is_plain)
+				plain(c, size_of(i));
+			else
+				faulting(c, size_of(i), dst, step);
 	printf("%lu\n", cases);
 	return 0;
 }
