@@ -78,7 +78,9 @@ def samples_make(build, directory):
             files += [shutil.copy(linked, directory / f"object-{linked.name}"), arrays, linked]
             call(etch, "rewrite", "--encoding", "orc", arrays)
             call(etch, "rewrite", linked)
-    return [str(f) for f in files]
+    # The kernel's tables, where a test has fetched some (scripts/fetch.py).
+    files += [TESTS.parent / "build" / "fetch" / "linux" / name for name in ("loop.ko", "raid6_pq.ko")]
+    return [str(f) for f in files if os.path.exists(f)]
 
 
 def programs_make(build, directory):
