@@ -117,7 +117,7 @@ static int diff_tell(struct run *r, const struct diff *d, const char *key)
 		o = diff_json(d);
 		json_object_object_add(o, "name", json_name(key));
 		json_object_array_add(r->files, o);
-	} else if (d->differs || !r->side[0].many) {
+	} else if (d->differs || (!r->side[0].many && diff_moved(d))) {
 		diff_say(d, r->opt->most);
 		if (r->side[0].many)
 			putchar('\n');

@@ -121,10 +121,17 @@ static unsigned operands_of_object(const struct image *im, const struct function
 
 /* ---- operands: linked files ---------------------------------------------------------- */
 
+/* In a file that is not relocatable any number may be an address. In code it is one only
+ * where a function begins: flags and sizes look like the rest. */
 static bool number_is_place(const struct image *im, int64_t v, struct place *out)
 {
+	uint32_t fn;
+
 	*out = (struct place){v > 0 ? place_section(im, (uint64_t)v) : 0, (uint64_t)v};
-	return out->section != 0;
+	if (!out->section || !place_is_code(im, out->section))
+		return out->section != 0;
+	fn = image_function(im, out->section, out->addr);
+	return fn != NO_FUNC && im->funcs[fn].start == out->addr;
 }
 
 static unsigned operands_of_linked(const struct image *im, const struct normal *n, struct operand *out)
@@ -335,6 +342,22 @@ static uint64_t ref_code(const struct image *im, uint32_t func, const struct bod
 	}
 }
 
+#define ABOUT_LEAST 3 /* names and constants that tell a function */
+
+/* Names and constants outlive a change of compiler that leaves no instruction alone. */
+static uint64_t about(const struct body *b)
+{
+	uint64_t h = 0;
+	size_t i, n = 0;
+
+	for (i = 0; i < b->ref_count; i++)
+		if (b->refs[i].kind == REF_NAMED || b->refs[i].kind == REF_CONTENT) {
+			h = mix(mix(h, b->refs[i].value), b->refs[i].more);
+			n++;
+		}
+	return n < ABOUT_LEAST ? 0 : h;
+}
+
 int body_make(const struct image *im, uint32_t func, struct body *b, struct error *e)
 {
 	size_t i;
@@ -354,6 +377,7 @@ int body_make(const struct image *im, uint32_t func, struct body *b, struct erro
 		if (b->refs[i].kind == REF_TABLE || b->refs[i].kind == REF_INSIDE)
 			b->labels = ref_code(im, func, b, &b->refs[i], b->labels);
 	}
+	b->about = about(b);
 	return 0;
 }
 
@@ -384,6 +408,50 @@ void body_name(const struct image *im, struct body *b)
 
 		t->hash = mix(t->hash, ref_canon(im, &b->refs[i]));
 	}
+}
+
+#define NEAR_MOST 16 /* bytes before something that a pointer may start at */
+
+/* What begins `by` bytes further on, or 0; with 0: what is there, unless it is the start of
+ * something with a name. */
+static uint64_t near_canon(const struct image *im, const struct operand *o, int by)
+{
+	static const struct place_use any = {.func = NO_FUNC};
+	struct place at = {o->place.section, o->place.addr + (uint64_t)(int64_t)by};
+	struct xref r;
+
+	if (!elf_is_object(&im->file))
+		at.section = place_section(im, at.addr);
+	if (!at.section || place_is_code(im, at.section))
+		return 0;
+	place_ref(im, at, &any, &r, NULL, 0);
+	if (!by)
+		return r.kind != REF_NAMED || r.more;
+	return r.kind == REF_CONTENT || (r.kind == REF_NAMED && !r.more) ? ref_canon(im, &r) : 0;
+}
+
+bool body_near(const struct image *old, uint32_t old_func, const struct body *a, size_t i, const struct image *new,
+               uint32_t new_func, const struct body *b, size_t k)
+{
+	const struct normal *m = &a->insns[a->tokens[i].insn], *n = &b->insns[b->tokens[k].insn];
+	struct operand x[OPERANDS_MOST], y[OPERANDS_MOST];
+	unsigned p = operands_find(old, &old->funcs[old_func], m, x), q = operands_find(new, &new->funcs[new_func], n, y);
+	int by;
+
+	/* Only where an address is computed: what is accessed is in something. */
+	if (p != 1 || q != 1 || x[0].how == BY_THREAD || y[0].how == BY_THREAD || x[0].branch || y[0].branch ||
+	    x[0].at != y[0].at || m->code_len != n->code_len || !m->pc || !n->pc || memcmp(m->code, n->code, m->code_len) ||
+	    normal_access(old->funcs[old_func].bytes + (m->addr - old->funcs[old_func].start), m->len))
+		return false;
+	if (!near_canon(old, &x[0], 0) || !near_canon(new, &y[0], 0))
+		return false;
+	for (by = 1; by <= NEAR_MOST; by++) {
+		uint64_t canon = near_canon(old, &x[0], by);
+
+		if (canon && canon == near_canon(new, &y[0], by))
+			return true;
+	}
+	return false;
 }
 
 void body_free(struct body *b)

@@ -26,6 +26,7 @@ struct body {
 	struct place *own;    /* data that it refers to, sorted */
 	size_t own_count, own_room;
 	uint64_t code;        /* see struct function */
+	uint64_t about;       /* likewise */
 	uint64_t labels;      /* hash of where jump tables and addresses of labels lead */
 	bool whole;
 };
@@ -37,6 +38,10 @@ int body_make(const struct image *im, uint32_t func, struct body *b, struct erro
 /* Takes what instructions refer to into their hashes, by the canonical numbers of functions. */
 void body_name(const struct image *im, struct body *b);
 void body_free(struct body *b);
+/* Are two instructions of two files the same but for an address just before something that
+ * both have? */
+bool body_near(const struct image *old, uint32_t old_func, const struct body *a, size_t i, const struct image *new,
+               uint32_t new_func, const struct body *b, size_t k);
 
 /* Equal for what refers to the same thing in both files, as far as it has a name or contents. */
 uint64_t ref_canon(const struct image *im, const struct xref *r);

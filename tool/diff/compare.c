@@ -220,6 +220,7 @@ static int bodies_compare(struct comparer *c, struct change *x)
 {
 	struct image *old = c->d->old, *new = c->d->new;
 	const struct function *a = &old->funcs[x->old], *b = &new->funcs[x->new];
+	const struct script_side p = {old, x->old, &c->old}, q = {new, x->new, &c->new};
 	bool turn;
 
 	if (body_make(old, x->old, &c->old, c->error) || body_make(new, x->new, &c->new, c->error))
@@ -228,8 +229,7 @@ static int bodies_compare(struct comparer *c, struct change *x)
 	body_name(new, &c->new);
 	/* The same way whichever file is named first, so that the answer is the same. */
 	turn = a->insns != b->insns ? a->insns > b->insns : a->code > b->code;
-	if (turn ? script_make(&c->script, &c->new, &c->old, c->error)
-	         : script_make(&c->script, &c->old, &c->new, c->error))
+	if (script_make(&c->script, turn ? &q : &p, turn ? &p : &q, c->error))
 		return -1;
 	x->gone = (uint32_t)(turn ? c->script.come_count : c->script.gone_count);
 	x->come = (uint32_t)(turn ? c->script.gone_count : c->script.come_count);

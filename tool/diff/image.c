@@ -335,6 +335,7 @@ static int functions_read(struct image *im, struct body *b, struct error *e)
 		if (err)
 			break;
 		fn->code = b->code;
+		fn->about = b->about;
 		fn->insns = (uint32_t)b->count;
 		fn->whole = b->whole;
 		depth_find(&d, im, i, b);

@@ -25,6 +25,7 @@ enum matched {
 	MATCHED_NAME,
 	MATCHED_SUFFIX, /* one name but for what compilers append: .constprop.0, .llvm.123 */
 	MATCHED_CODE,   /* the same code under another name, or none */
+	MATCHED_CONTENT, /* the same names and constants in it, in the same order */
 	MATCHED_CALLS,  /* what functions that are the same one call in the same place */
 	MATCHED_PLACE,  /* between the same neighbours, and alike */
 	MATCHED_FOLDED, /* one of several that share their code in the other file */
@@ -43,6 +44,7 @@ struct function {
 	uint64_t start, end; /* addresses; ET_REL: offsets in the section */
 	const uint8_t *bytes;
 	uint64_t code;     /* hash of the normalised code without what `refs` are to */
+	uint64_t about;    /* hash of the names and constants in it, in order; 0: too few */
 	uint64_t row_code; /* hash of its unwind rows, by instruction */
 	uint32_t insns, rows;
 	uint32_t depth;    /* the deepest known distance from CFA to rsp; 0: nothing is known */

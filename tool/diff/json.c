@@ -59,7 +59,7 @@ static struct json_object *function_json(const struct image *im, uint32_t func)
 
 static const char *matched_name(const struct diff *d, const struct change *x)
 {
-	static const char *const names[] = {NULL, "name", "suffix", "code", "calls", "place", "folded"};
+	static const char *const names[] = {NULL, "name", "suffix", "code", "content", "calls", "place", "folded"};
 	const struct function *a = x->old != NO_FUNC ? &d->old->funcs[x->old] : NULL;
 	const struct function *b = x->new != NO_FUNC ? &d->new->funcs[x->new] : NULL;
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "diff/match.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RENAMED_LEAST 8u   /* instructions that tell a function by its code, where it has a name */
+#define ROUNDS        3    /* of what one pair says of others */
+#define TWINS_MOST    32u  /* of the same code that are tried for one */
 #define GAP_MOST      64u  /* functions between two neighbours that are compared each with each */
 
 /* A function by something that it has in common with others. */
@@ -97,6 +100,15 @@ static void runs_pair(struct matcher *m, struct key *a, size_t na, struct key *b
 	}
 }
 
+static void keys_sort(struct matcher *m)
+{
+	unsigned side;
+
+	for (side = 0; side < 2; side++)
+		if (m->keys.count[side])
+			qsort(m->keys.list[side], m->keys.count[side], sizeof(struct key), key_order);
+}
+
 /* Joins both sides' keys and empties them. `alone`: only what is the only one of its key
  * on both sides. */
 static void keys_join(struct matcher *m, bool alone, enum matched how)
@@ -104,10 +116,7 @@ static void keys_join(struct matcher *m, bool alone, enum matched how)
 	struct keys *k = &m->keys;
 	size_t i = 0, j = 0, ni, nj;
 
-	if (k->count[0] && k->count[1]) {
-		qsort(k->list[0], k->count[0], sizeof(struct key), key_order);
-		qsort(k->list[1], k->count[1], sizeof(struct key), key_order);
-	}
+	keys_sort(m);
 	while (i < k->count[0] && j < k->count[1]) {
 		struct key *a = &k->list[0][i], *b = &k->list[1][j];
 
@@ -126,7 +135,7 @@ static void keys_join(struct matcher *m, bool alone, enum matched how)
 /* What a function is to be found by in one step: false, not in this one. */
 typedef bool key_fn(const struct image *im, const struct function *fn, uint64_t *value);
 
-static int match_by(struct matcher *m, key_fn *fn, bool alone, enum matched how)
+static int keys_collect(struct matcher *m, key_fn *fn)
 {
 	uint64_t value;
 	unsigned side;
@@ -137,6 +146,13 @@ static int match_by(struct matcher *m, key_fn *fn, bool alone, enum matched how)
 			if (is_free(m->im[side], i) && fn(m->im[side], &m->im[side]->funcs[i], &value) &&
 			    key_add(m, side, value, i))
 				return -1;
+	return 0;
+}
+
+static int match_by(struct matcher *m, key_fn *fn, bool alone, enum matched how)
+{
+	if (keys_collect(m, fn))
+		return -1;
 	keys_join(m, alone, how);
 	return 0;
 }
@@ -193,6 +209,13 @@ static bool by_nameless_code(const struct image *im, const struct function *fn, 
 	return !fn->name && by_code(im, fn, value);
 }
 
+static bool by_about(const struct image *im, const struct function *fn, uint64_t *value)
+{
+	(void)im;
+	*value = fn->about;
+	return !fn->name && fn->about;
+}
+
 /* The other names of one place, each by itself. */
 static int match_by_aliases(struct matcher *m)
 {
@@ -218,47 +241,6 @@ static int work_add(struct matcher *m, uint32_t func)
 	return 0;
 }
 
-/* Two functions of the same code call the same ones, in the same order. */
-static int calls_follow(struct matcher *m, uint32_t a, bool alike)
-{
-	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[x->pair];
-	size_t i;
-
-	if (x->code != y->code || x->ref_count != y->ref_count)
-		return 0;
-	for (i = 0; i < x->ref_count; i++) {
-		const struct xref *p = &m->im[0]->refs[x->ref + i], *q = &m->im[1]->refs[y->ref + i];
-		const struct function *c, *d;
-
-		if (p->kind != REF_FUNCTION || q->kind != REF_FUNCTION)
-			continue;
-		c = &m->im[0]->funcs[p->value];
-		d = &m->im[1]->funcs[q->value];
-		if (c->pair != NO_FUNC || d->pair != NO_FUNC || (c->name && d->name) || (!alike && c->code != d->code))
-			continue;
-		pair(m, (uint32_t)p->value, (uint32_t)q->value, MATCHED_CALLS);
-		if (work_add(m, (uint32_t)p->value))
-			return -1;
-	}
-	return 0;
-}
-
-/* First where the code is the same too, then where only the call says so. */
-static int match_by_calls(struct matcher *m, bool alike)
-{
-	uint32_t i;
-
-	for (i = 0; i < m->im[0]->func_count; i++)
-		if (!is_free(m->im[0], i) && work_add(m, i))
-			return -1;
-	while (m->work_count)
-		if (calls_follow(m, m->work[--m->work_count], alike))
-			return -1;
-	return 0;
-}
-
-/* ---- by place ------------------------------------------------------------------------------ */
-
 /* How much alike two functions are that need not be the same one: 0 to 100, by size. */
 static unsigned likeness(const struct function *x, const struct function *y)
 {
@@ -272,6 +254,144 @@ static unsigned likeness(const struct function *x, const struct function *y)
 }
 
 #define ALIKE 45u /* half the size, at least */
+
+/* Do two functions refer to things of the same kinds in the same order? */
+static bool same_kinds(const struct matcher *m, const struct function *x, const struct function *y)
+{
+	size_t i;
+
+	if (x->ref_count != y->ref_count)
+		return false;
+	for (i = 0; i < x->ref_count && x->code != y->code; i++)
+		if (m->im[0]->refs[x->ref + i].kind != m->im[1]->refs[y->ref + i].kind)
+			return false;
+	return true;
+}
+
+/* Two functions of the same code call the same ones, in the same order. */
+static int calls_follow(struct matcher *m, uint32_t a, bool alike)
+{
+	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[x->pair];
+	size_t i;
+
+	if ((!alike && x->code != y->code) || !same_kinds(m, x, y))
+		return 0;
+	for (i = 0; i < x->ref_count; i++) {
+		const struct xref *p = &m->im[0]->refs[x->ref + i], *q = &m->im[1]->refs[y->ref + i];
+		const struct function *c, *d;
+
+		if (p->kind != REF_FUNCTION || q->kind != REF_FUNCTION)
+			continue;
+		c = &m->im[0]->funcs[p->value];
+		d = &m->im[1]->funcs[q->value];
+		if (c->pair != NO_FUNC || d->pair != NO_FUNC || likeness(c, d) < (alike ? ALIKE : 100))
+			continue;
+		pair(m, (uint32_t)p->value, (uint32_t)q->value, MATCHED_CALLS);
+		if (work_add(m, (uint32_t)p->value))
+			return -1;
+	}
+	return 0;
+}
+
+static int work_follow(struct matcher *m, bool alike)
+{
+	while (m->work_count)
+		if (calls_follow(m, m->work[--m->work_count], alike))
+			return -1;
+	return 0;
+}
+
+/* `alike`: also where the code is not the same, but about as much. */
+static int match_by_calls(struct matcher *m, bool alike)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->im[0]->func_count; i++)
+		if (!is_free(m->im[0], i) && work_add(m, i))
+			return -1;
+	return work_follow(m, alike);
+}
+
+/* ---- several of the same code -------------------------------------------------------------- */
+
+/* How many of the functions that two of the same code call are pairs, less those that are not. */
+static int agreement(const struct matcher *m, uint32_t a, uint32_t b)
+{
+	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[b];
+	size_t i;
+	int n = 0;
+
+	for (i = 0; i < x->ref_count && x->ref_count == y->ref_count; i++) {
+		const struct xref *p = &m->im[0]->refs[x->ref + i], *q = &m->im[1]->refs[y->ref + i];
+
+		if (p->kind != REF_FUNCTION || q->kind != REF_FUNCTION || is_free(m->im[0], (uint32_t)p->value))
+			continue;
+		n += m->im[0]->funcs[p->value].pair == q->value ? 1 : -1;
+	}
+	return n;
+}
+
+/* The one that agrees best, the first of those. */
+static int twins_pair(struct matcher *m, const struct key *a, size_t na, const struct key *b, size_t nb)
+{
+	size_t i, k;
+
+	for (i = 0; i < na; i++) {
+		uint32_t best = NO_FUNC;
+		int most = INT_MIN;
+		size_t tried = 0;
+
+		for (k = 0; k < nb && tried < TWINS_MOST && is_free(m->im[0], a[i].func); k++) {
+			int n;
+
+			if (!is_free(m->im[1], b[k].func))
+				continue;
+			tried++;
+			n = agreement(m, a[i].func, b[k].func);
+			if (n > most) {
+				most = n;
+				best = b[k].func;
+			}
+		}
+		if (best == NO_FUNC)
+			continue;
+		pair(m, a[i].func, best, MATCHED_CODE);
+		if (work_add(m, a[i].func) || work_follow(m, false))
+			return -1;
+	}
+	return 0;
+}
+
+/* Functions without names of which there are several: one group after the other, and what
+ * each pair calls at once, so that they fit together. */
+static int match_twins(struct matcher *m)
+{
+	struct key *list[2];
+	size_t count[2], i = 0, j = 0, ni, nj;
+	int err = 0;
+
+	if (keys_collect(m, by_nameless_code))
+		return -1;
+	keys_sort(m);
+	memcpy(list, m->keys.list, sizeof(list));
+	memcpy(count, m->keys.count, sizeof(count));
+	while (i < count[0] && j < count[1] && !err) {
+		struct key *a = &list[0][i], *b = &list[1][j];
+
+		for (ni = 1; i + ni < count[0] && a[ni].value == a->value;)
+			ni++;
+		for (nj = 1; j + nj < count[1] && b[nj].value == b->value;)
+			nj++;
+		if (a->value == b->value)
+			err = twins_pair(m, a, ni, b, nj);
+		i += a->value <= b->value ? ni : 0;
+		j += b->value <= a->value ? nj : 0;
+	}
+	m->keys.count[0] = m->keys.count[1] = 0;
+	return err;
+}
+
+/* ---- by place ------------------------------------------------------------------------------ */
 
 /* The best pairs in order of the free functions [a, a + na) and [b, b + nb): the longest
  * common subsequence, weighed. */
@@ -396,18 +516,31 @@ static void canon_set(struct image *old, struct image *new)
 			old->funcs[i].canon = new->funcs[old->funcs[i].pair].canon;
 }
 
+static int match_by_names(struct matcher *m)
+{
+	return match_by(m, by_global_name, false, MATCHED_NAME) || match_by(m, by_file_and_name, false, MATCHED_NAME) ||
+	       match_by(m, by_name, false, MATCHED_NAME) || match_by_aliases(m) ||
+	       match_by(m, by_base_name, true, MATCHED_SUFFIX) ? -1 : 0;
+}
+
+/* What tells most comes first. */
+static int match_by_code(struct matcher *m)
+{
+	return match_by(m, by_code, true, MATCHED_CODE) || match_by_calls(m, false) ||
+	       match_twins(m) || match_by(m, by_about, true, MATCHED_CONTENT) ? -1 : 0;
+}
+
 int match_functions(struct image *old, struct image *new, struct error *e)
 {
 	struct matcher m = {.im = {old, new}, .error = e};
-	int err = match_by(&m, by_global_name, false, MATCHED_NAME) || match_by_aliases(&m) ||
-	          match_by(&m, by_file_and_name, false, MATCHED_NAME) || match_by(&m, by_name, false, MATCHED_NAME) ||
-	          match_by(&m, by_base_name, true, MATCHED_SUFFIX) || match_by(&m, by_code, true, MATCHED_CODE) ||
-	          match_by_calls(&m, false) || match_by(&m, by_nameless_code, false, MATCHED_CODE) || match_by_calls(&m, true);
+	int err = match_by_names(&m) || match_by_code(&m), round;
 
-	if (!err) {
+	for (round = 0; round < ROUNDS && !err; round++) {
+		err = match_by_calls(&m, true);
 		match_by_place(&m);
-		err = match_folded(&m, 0) || match_folded(&m, 1);
 	}
+	if (!err)
+		err = match_folded(&m, 0) || match_folded(&m, 1);
 	if (!err)
 		canon_set(old, new);
 	free(m.keys.list[0]);

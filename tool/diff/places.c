@@ -358,7 +358,7 @@ static bool uses(const struct place_use *use, uint32_t section, uint64_t lo, uin
 }
 
 /* An address right behind an object, of which the function uses other addresses: the end
- * of a loop over it, whatever the linker has put there. Also where nothing else is there. */
+ * of a loop over it, whatever the linker has put there. */
 static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct place_use *use,
                                               const struct elf_symbol *here, size_t above)
 {
@@ -374,7 +374,29 @@ static const struct elf_symbol *object_before(const struct image *im, struct pla
 	s = im->places.objects[above - 1];
 	if (s->section != at.section || s->value + s->size != at.addr)
 		return NULL;
-	return !here || uses(use, at.section, s->value, at.addr) ? s : NULL;
+	return uses(use, at.section, s->value, at.addr) ? s : NULL;
+}
+
+/* The same of sections: the end of .fini_array is where another section begins. */
+static bool end_ref(const struct image *im, struct place at, const struct place_use *use, struct xref *out, char *text,
+                    size_t size)
+{
+	const struct places *p = &im->places;
+	size_t i;
+
+	if (use->access || elf_is_object(&im->file) || im->file.sections[at.section].sh.sh_addr != at.addr)
+		return false;
+	for (i = 0; i < p->loaded_count; i++) {
+		const struct elf_section *s = &im->file.sections[p->loaded[i]];
+
+		if (s->sh.sh_addr + s->sh.sh_size != at.addr || !uses(use, p->loaded[i], s->sh.sh_addr, at.addr))
+			continue;
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = UINT32_MAX};
+		if (text)
+			snprintf(text, size, "end of %s", s->name);
+		return true;
+	}
+	return false;
 }
 
 /* "CSWTCH.12", "buf.0": the number is the compiler's, and another one in the next build. */
@@ -605,7 +627,7 @@ void place_ref(const struct image *im, struct place at, const struct place_use *
 		code_ref(im, at, use, out, text, size);
 		return;
 	}
-	if (slot_ref(im, at, out, text, size))
+	if (slot_ref(im, at, out, text, size) || end_ref(im, at, use, out, text, size))
 		return;
 	s = object_at(im, at, &above);
 	before = object_before(im, at, use, s, above);

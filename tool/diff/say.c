@@ -366,6 +366,19 @@ static void findings(const struct diff *d, size_t most)
 		printf("and %zu more (--functions lists all)\n", d->finding_count - i);
 }
 
+bool diff_moved(const struct diff *d)
+{
+	size_t i;
+
+	for (i = 0; i < d->size_count; i++)
+		if (d->sizes[i].old != d->sizes[i].new)
+			return true;
+	for (i = 0; i < sizeof(d->counts) / sizeof(d->counts[0]); i++)
+		if (d->counts[i].old != d->counts[i].new)
+			return true;
+	return false;
+}
+
 void diff_say(const struct diff *d, size_t most)
 {
 	head("---", d->old);

@@ -12,6 +12,9 @@
 /* To standard output. `most`: functions, sites and findings that are listed. */
 void diff_say(const struct diff *d, size_t most);
 
+/* Is there any size that is not the same? */
+bool diff_moved(const struct diff *d);
+
 /* One entry of "files" in docs/schemas/diff.json. */
 struct json_object *diff_json(const struct diff *d);
 

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COST_MOST 400 /* differences that one step looks through for the best place to cut */
+#define COST_MOST 200 /* differences that one step looks through for the best place to cut */
+
+#define NEIGHBOURS_MOST 16 /* in one function */
 
 /* Two sequences, and the furthest points of forward and backward paths by diagonal. */
 struct sequences {
@@ -227,23 +229,47 @@ static void jumps_check(struct script *s, const struct body *old, const struct b
 		}
 }
 
-int script_make(struct script *s, const struct body *old, const struct body *new, struct error *e)
+/* An address just before something (a pointer that is counted up before it is used) is in
+ * whatever the linker has put there: not a difference. */
+static void neighbours_check(struct script *s, const struct script_side *old, const struct script_side *new)
 {
-	struct sequences q = {old->tokens, new->tokens, NULL, NULL, NULL, NULL};
-	size_t i;
+	size_t i = 0, k = 0;
 
-	if (script_room(s, old->count, new->count, e))
+	if (s->gone_count != s->come_count || s->gone_count > NEIGHBOURS_MOST)
+		return;
+	for (; i < old->body->count; i++) {
+		if (!s->gone[i])
+			continue;
+		while (k < new->body->count && !s->come[k])
+			k++;
+		if (body_near(old->im, old->func, old->body, i, new->im, new->func, new->body, k)) {
+			s->gone[i] = s->come[k] = false;
+			s->to[i] = (int64_t)k;
+			s->gone_count--;
+			s->come_count--;
+		}
+		k++;
+	}
+}
+
+int script_make(struct script *s, const struct script_side *old, const struct script_side *new, struct error *e)
+{
+	size_t na = old->body->count, nb = new->body->count, i;
+	struct sequences q = {old->body->tokens, new->body->tokens, NULL, NULL, NULL, NULL};
+
+	if (script_room(s, na, nb, e))
 		return -1;
 	q.gone = s->gone;
 	q.come = s->come;
-	q.forward = s->diagonals + new->count + 1;
-	q.backward = q.forward + old->count + new->count + 3;
-	sequences_compare(&q, 0, (int64_t)old->count, 0, (int64_t)new->count);
-	jumps_check(s, old, new);
-	for (s->gone_count = i = 0; i < old->count; i++)
+	q.forward = s->diagonals + nb + 1;
+	q.backward = q.forward + na + nb + 3;
+	sequences_compare(&q, 0, (int64_t)na, 0, (int64_t)nb);
+	jumps_check(s, old->body, new->body);
+	for (s->gone_count = i = 0; i < na; i++)
 		s->gone_count += s->gone[i];
-	for (s->come_count = i = 0; i < new->count; i++)
+	for (s->come_count = i = 0; i < nb; i++)
 		s->come_count += s->come[i];
+	neighbours_check(s, old, new);
 	return 0;
 }
 

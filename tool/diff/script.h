@@ -13,11 +13,18 @@ struct script {
 	size_t room[2], diagonal_room;
 };
 
+/* A function and its body, which body_name() has been over. */
+struct script_side {
+	const struct image *im;
+	uint32_t func;
+	const struct body *body;
+};
+
 /*
- * The shortest script between two bodies that body_name() has been over, or a short one
- * where that would take long. A jump is the same where its targets are. Reuses what is in *s.
+ * The shortest script between two bodies, or a short one where that would take long.
+ * A jump is the same where its targets are. Reuses what is in *s.
  */
-int script_make(struct script *s, const struct body *old, const struct body *new, struct error *e);
+int script_make(struct script *s, const struct script_side *old, const struct script_side *new, struct error *e);
 void script_free(struct script *s);
 
 #endif

@@ -51,7 +51,8 @@ static int bodies_make(struct viewer *v)
 			return -1;
 		body_name(side(v, i), &v->body[i]);
 	}
-	return script_make(&v->script, &v->body[0], &v->body[1], v->error);
+	return script_make(&v->script, &(struct script_side){v->d->old, v->func[0], &v->body[0]},
+	                   &(struct script_side){v->d->new, v->func[1], &v->body[1]}, v->error);
 }
 
 /* What goes before what comes, as diff does. */
