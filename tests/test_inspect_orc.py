@@ -85,7 +85,7 @@ def made(request, tmp_path_factory, build):
     for name, args in (("block", []), ("orc", ["--encoding", "orc"]), ("nomap", ["--unwind-map", "none"]),
                        ("128", ["--unwind-map=128"])):
         files[name] = flow.tmp / name
-        flow.rewrite(files["plain"], args=["-o", files[name], *args])
+        flow.rewrite(files["plain"], args=["-o", files[name], "--no-undo", *args])
     return flow, files
 
 
@@ -141,7 +141,11 @@ def test_json_is_the_same(made, name):
     doc = json.loads(run([flow.etch, "inspect", "orc", "--json", files[name]]).stdout)
     for row in doc["rows"]:
         row["address"] = int(row["address"], 16)
-    assert doc["rows"] == [{k: r[k] for k in head} for r in table]
+    assert [{k: r[k] for k in head} for r in doc["rows"]] == [{k: r[k] for k in head} for r in table]
+    for r in doc["rows"]:
+        assert r.keys() == {*head, "function"} and (r["function"] is None or re.match(r"\S+$", r["function"]))
+    assert {"main", "work"} <= {r["function"] for r in doc["rows"]} | {r["function"].split("+")[0] for r in doc["rows"] if r["function"]}
+    assert doc["sources"] is True
     assert doc["generated"] == name.startswith("plain")
     assert doc["table"] == {"orc": "orc", "object": "orc"}.get(name, None if name.startswith("plain") else "block")
     assert doc["file"] == str(files[name])
@@ -237,7 +241,7 @@ def test_code(made, name):
         at = int(i["address"], 16)
         row = next(r for r in table if r["address"] <= at < r["address"] + r["size"])
         assert [i[k] for k in HEADER[2:]] == [row[k] for k in HEADER[2:]]
-        assert (i["changed"] == "*") == (row is not before)
+        assert i["changed"] is (row is not before)
         before = row
     assert doc["generated"] == (name == "plain")
 
@@ -348,5 +352,5 @@ def test_malformed_table(made, tmp_path, encoding, what):
         p = run([flow.etch, *command, bad], ok=2)
         assert p.stdout == "" and len(p.stderr.splitlines()) == 1 and "bad" in p.stderr, command
         assert bad.read_bytes() == data
-    flow.rewrite(bad, args=["--encoding", encoding])
+    flow.rewrite(bad, args=["--no-undo", "--encoding", encoding])
     assert bad.read_bytes() == files[encoding].read_bytes()

@@ -3,9 +3,12 @@
 #include "command.h"
 #include "inspect/inspect.h"
 #include "inspect/kernel.h"
+#include "report/text.h"
 
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum what { SUMMARY, SITES, ORC, CODE, TABLES, WHATS };
@@ -16,18 +19,20 @@ struct options {
 	enum what what;
 	enum format format;
 	const char *at; /* function or address, or null */
-	bool no_cfi;
+	bool no_cfi, bytes, intel;
+	const char *syntax;  /* as given, or null */
 	const char *symbols; /* a System.map, or null */
 	int jobs;
 };
 
 static void help(void)
 {
-	printf("Usage: etch inspect [summary|sites|orc|tables] [OPTION...] FILE...\n"
+	printf("Usage: etch inspect [summary|sites|orc|code|tables] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
-	       "  summary   (default) sites, what is armed, what stayed a load or an indirect call\n"
-	       "            and why; the unwind table, its size and what it covers\n"
+	       "  summary   (default) what kind of file, what its unwind rows come from, sizes of\n"
+	       "            tables, findings; sites, what is armed, what stayed a load or an indirect\n"
+	       "            call and why\n"
 	       "  sites     each instruction that touches an etched object: address, length, kind\n"
 	       "            (load, call, jmp, store, escape), object, offset and size of the bytes\n"
 	       "            it reads, form, live or why not; for people also what stands there,\n"
@@ -35,22 +40,29 @@ static void help(void)
 	       "  orc       the unwind rows: from where to where, CFA, rbp, return address, kind of\n"
 	       "            frame, and what the row was taken from; from the file's table, else made\n"
 	       "            from its code\n"
-	       "  code      the instructions of a function, each with its unwind row (* where that\n"
-	       "            changes), and its site or where it goes on when it faults\n"
+	       "  code      the instructions of the function FUNC, or the one that holds an address:\n"
+	       "            each with the CFA and what shows it, jumps as arrows, and behind ; its\n"
+	       "            site, what it refers to, what leads there (jump tables, landing pads,\n"
+	       "            fixups) and where saved registers are\n"
 	       "  tables    the entries of __imv, __etch_obj, __pv_sites, __pv_native and __ex_table\n"
 	       "            (linked files); of the Linux kernel's modules and vmlinux its own tables\n"
 	       "\n"
-	       "      --at ADDR|FUNC    orc, code: only this address or function\n"
+	       "      --at ADDR|FUNC    orc, code: only this address, or NAME, NAME+0xOFFSET\n"
 	       "      --no-cfi          orc, code: rows made from the code alone, not from .eh_frame,\n"
 	       "                        whether the file has a table or not\n"
+	       "      --syntax att|intel  code: of the disassembly (default att)\n"
+	       "      --bytes           code: the bytes of each instruction too\n"
 	       "      --symbols FILE    orc, tables of a vmlinux: names from this System.map\n"
-	       "      --format FORMAT   text (default), tsv (one row a line, with a header) or json\n"
+	       "      --format text|tsv|json  text (default); tsv, one row a line, with a header; json,\n"
+	       "                        of several files an array\n"
 	       "      --json            the same as --format json\n"
+	       "  -j, --jobs N          threads (default: as many as there are processors)\n"
 	       "  -h, --help\n"
 	       "\n"
 	       "Addresses are hexadecimal without 0x: virtual addresses in programs and libraries,\n"
 	       "offsets in the section in object files. A load or call is live when it lies in one\n"
-	       "aligned 8-byte word, so that one store can replace it while threads run.\n"
+	       "aligned 8-byte word, so that one store can replace it while threads run. Colours are\n"
+	       "for terminals, and not when NO_COLOR is set.\n"
 	       "Exit status: 0, or 2 when a file could not be used.\n");
 }
 
@@ -71,6 +83,7 @@ static int show_sites_of(const struct options *opt, const char *path, struct err
 
 static int show(const struct options *opt, const char *path, struct error *e)
 {
+	const struct code_options code = {opt->at, opt->no_cfi, opt->intel, opt->bytes, opt->jobs, opt->format};
 	const struct kernel_options kernel = {opt->what == TABLES, opt->at, opt->symbols, opt->format};
 	int r = 1;
 
@@ -82,7 +95,7 @@ static int show(const struct options *opt, const char *path, struct error *e)
 	case ORC:
 		return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
 	case CODE:
-		return show_code(path, opt->at, opt->no_cfi, opt->format, e);
+		return show_code(path, &code, e);
 	case SUMMARY:
 		return show_summary(path, opt->jobs, opt->format, e);
 	default:
@@ -97,6 +110,35 @@ static bool format_parse(const char *name, enum format *format)
 		return true;
 	fprintf(stderr, "etch: --format is text, tsv or json, not '%s'\n", name);
 	return false;
+}
+
+static bool syntax_parse(const char *name, struct options *opt)
+{
+	opt->syntax = name;
+	opt->intel = !strcmp(name, "intel");
+	if (opt->intel || !strcmp(name, "att"))
+		return true;
+	fprintf(stderr, "etch: --syntax is att or intel, not '%s'\n", name);
+	return false;
+}
+
+static bool jobs_parse(const char *text, struct options *opt)
+{
+	char *end;
+
+	opt->jobs = (int)strtol(text, &end, 10);
+	if (*text && !*end && opt->jobs >= 1 && opt->jobs <= 1024)
+		return true;
+	fprintf(stderr, "etch: -j wants a number from 1 to 1024, not '%s'\n", text);
+	return false;
+}
+
+/* Those that this process may run on. */
+static int processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
 /* The view's name comes first, FUNC of `code` second. */
@@ -118,46 +160,91 @@ static void operands_take(struct options *opt, int *argc, char ***argv)
 	}
 }
 
+/* -1: goes on; else the exit status. */
+static int option_take(int c, struct options *opt)
+{
+	switch (c) {
+	case 'f': return format_parse(optarg, &opt->format) ? -1 : EXIT_UNUSABLE;
+	case 'J': opt->format = FORMAT_JSON; break;
+	case 'a': opt->at = optarg; break;
+	case 'C': opt->no_cfi = true; break;
+	case 'S': opt->symbols = optarg; break;
+	case 'y': return syntax_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'b': opt->bytes = true; break;
+	case 'j': return jobs_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'h':
+		help();
+		return EXIT_CLEAN;
+	default:
+		fprintf(stderr, "etch: see etch inspect --help\n");
+		return EXIT_UNUSABLE;
+	}
+	return -1;
+}
+
+/* Options that only some views have. */
+static bool options_fit(const struct options *opt)
+{
+	const char *odd = NULL, *views = "orc and inspect code";
+
+	if ((opt->at || opt->no_cfi) && opt->what != ORC && opt->what != CODE)
+		odd = opt->at ? "--at" : "--no-cfi";
+	if (opt->symbols && opt->what != ORC && opt->what != TABLES) {
+		odd = "--symbols";
+		views = "orc and inspect tables";
+	}
+	if ((opt->bytes || opt->syntax) && opt->what != CODE) {
+		odd = opt->bytes ? "--bytes" : "--syntax";
+		views = "code";
+	}
+	if (odd)
+		fprintf(stderr, "etch: %s is for inspect %s\n", odd, views);
+	return !odd;
+}
+
+/* One document a command: of one file an object, of several an array of such. */
+static int show_all(const struct options *opt, int count, char **paths)
+{
+	bool array = opt->format == FORMAT_JSON && count > 1;
+	int i, status = EXIT_CLEAN;
+
+	if (array)
+		json_array_begin();
+	for (i = 0; i < count; i++) {
+		struct error e;
+
+		if (show(opt, paths[i], &e)) {
+			fprintf(stderr, "etch: ");
+			text_clean(stderr, paths[i]);
+			fprintf(stderr, ": %s\n", e.text);
+			status = EXIT_UNUSABLE;
+		}
+	}
+	if (array)
+		json_array_end();
+	return status;
+}
+
 int cmd_inspect(int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"format", required_argument, NULL, 'f'},
-		{"json", no_argument, NULL, 'j'},
+		{"json", no_argument, NULL, 'J'},
 		{"at", required_argument, NULL, 'a'},
 		{"no-cfi", no_argument, NULL, 'C'},
 		{"symbols", required_argument, NULL, 'S'},
+		{"syntax", required_argument, NULL, 'y'},
+		{"bytes", no_argument, NULL, 'b'},
+		{"jobs", required_argument, NULL, 'j'},
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = 1};
-	int c, i, status = EXIT_CLEAN;
+	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = processors()};
+	int c, status;
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (c) {
-		case 'f':
-			if (!format_parse(optarg, &opt.format))
-				return EXIT_UNUSABLE;
-			break;
-		case 'j':
-			opt.format = FORMAT_JSON;
-			break;
-		case 'a':
-			opt.at = optarg;
-			break;
-		case 'C':
-			opt.no_cfi = true;
-			break;
-		case 'S':
-			opt.symbols = optarg;
-			break;
-		case 'h':
-			help();
-			return EXIT_CLEAN;
-		default:
-			fprintf(stderr, "etch: see etch inspect --help\n");
-			return EXIT_UNUSABLE;
-		}
-	}
+	while ((c = getopt_long(argc, argv, "j:h", longs, NULL)) != -1)
+		if ((status = option_take(c, &opt)) >= 0)
+			return status;
 	argv += optind;
 	argc -= optind;
 	operands_take(&opt, &argc, &argv);
@@ -165,21 +252,5 @@ int cmd_inspect(int argc, char **argv)
 		fprintf(stderr, "etch: inspect what? see etch inspect --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if ((opt.at || opt.no_cfi) && opt.what != ORC && opt.what != CODE) {
-		fprintf(stderr, "etch: %s is for inspect orc and inspect code\n", opt.at ? "--at" : "--no-cfi");
-		return EXIT_UNUSABLE;
-	}
-	if (opt.symbols && opt.what != ORC && opt.what != TABLES) {
-		fprintf(stderr, "etch: --symbols is for inspect orc and inspect tables\n");
-		return EXIT_UNUSABLE;
-	}
-	for (i = 0; i < argc; i++) {
-		struct error e;
-
-		if (show(&opt, argv[i], &e)) {
-			fprintf(stderr, "etch: %s: %s\n", argv[i], e.text);
-			status = EXIT_UNUSABLE;
-		}
-	}
-	return status;
+	return options_fit(&opt) ? show_all(&opt, argc, argv) : EXIT_UNUSABLE;
 }

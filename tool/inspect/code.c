@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect code: a function's instructions, with the unwind row in force and the
- * site or the entry of an exception table, if there is one, beside each. */
-#include "arch/x86/insn.h"
+/* etch inspect code: the instructions of a function, and all that is known of each: the row
+ * in force, where the caller's registers are, what leads there, where it leads, its site. */
+#include "inspect/code.h"
+
+#include "arch/x86/rule_text.h"
+#include "arch/x86/stack.h"
 #include "code/func.h"
-#include "elf/lines.h"
-#include "inspect/inspect.h"
+#include "code/vector.h"
+#include "report/progress.h"
+#include "site/in_place.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const struct column code_columns[] = {
-	{"address", false, false}, {"length", true, false}, {"changed", false, false}, {"cfa", false, false},
-	{"bp", false, false},      {"ra", false, false},    {"kind", false, false},    {"source", false, false},
-	{"line", false, true},     {"instruction", false, false}, {"site", false, false},
-};
+/* ---- the function -------------------------------------------------------------- */
 
 /* A function's range from a place inside it. */
 static int function_find(const struct elf_file *f, struct place *at, struct error *e)
@@ -46,6 +47,279 @@ static const struct row *row_at(const struct row_list *rows, uint64_t addr, size
 	return *next ? &rows->rows[*next - 1] : NULL;
 }
 
+static const struct inline_row *inline_at(const struct view *v, uint64_t addr)
+{
+	size_t i;
+
+	for (i = 0; v->in_place && i < v->tables.inline_count; i++)
+		if (v->tables.inlines[i].site == addr && !in_place_is_dropped(&v->file, &v->tables.inlines[i]))
+			return &v->tables.inlines[i];
+	return NULL;
+}
+
+/* The first site at or behind an address. */
+static size_t site_first(const struct scan *s, uint32_t section, uint64_t addr)
+{
+	size_t lo = 0, hi = s->site_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->sites[mid].section < section || (s->sites[mid].section == section && s->sites[mid].addr < addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static const struct site *site_at(const struct scan *s, uint32_t section, uint64_t addr)
+{
+	size_t i;
+
+	for (i = site_first(s, section, addr); i < s->site_count && s->sites[i].section == section && s->sites[i].addr == addr; i++)
+		if (!s->sites[i].in_data)
+			return &s->sites[i];
+	return NULL;
+}
+
+/* The bytes are those of the file; the view has them as the linker wrote them. */
+static bool lines_make(struct code *c)
+{
+	uint64_t addr = c->place.start, end = c->place.end, first = c->section->addr - c->base;
+	const struct row *before = NULL;
+	size_t hint = 0;
+	uint32_t room = 0;
+
+	while (addr < end) {
+		struct code_line *l;
+
+		if (c->line_count == room) {
+			room = room ? 2 * room : 256;
+			l = realloc(c->lines, room * sizeof(*l));
+			if (!l)
+				return false;
+			c->lines = l;
+		}
+		l = &c->lines[c->line_count++];
+		memset(l, 0, sizeof(*l));
+		l->addr = addr;
+		l->bytes = c->file.sections[c->place.section].data + (addr - first);
+		l->good = insn_decode(l->bytes, end - addr, addr, &l->in);
+		l->len = l->good ? l->in.len : 1;
+		l->row = row_at(c->rows, c->base + addr, &hint);
+		l->changed = l->row != before;
+		before = l->row;
+		l->known = detail_at(&c->detail, c->base + addr);
+		l->site = site_at(&c->view.scan, c->place.section, addr);
+		l->inline_row = inline_at(&c->view, addr);
+		l->fixup = fixup_find(c->view.fixups.list, c->view.fixups.count, c->base + addr);
+		l->to = NO_LINE;
+		addr += l->len;
+	}
+	return true;
+}
+
+static uint32_t line_of(const struct code *c, uint64_t addr)
+{
+	uint32_t lo = 0, hi = c->line_count;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (c->lines[mid].addr < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < c->line_count && c->lines[lo].addr == addr ? lo : NO_LINE;
+}
+
+static bool jumps_find(struct code *c)
+{
+	uint32_t i;
+
+	c->jumps = malloc((c->line_count + 1) * sizeof(*c->jumps));
+	for (i = 0; i < c->line_count && c->jumps; i++) {
+		struct code_line *l = &c->lines[i];
+		struct reference to;
+
+		if (!l->good || (l->in.flow != FLOW_JUMP && l->in.flow != FLOW_BRANCH))
+			continue;
+		operand_target(c->operands, c->place.section, &l->in, &to);
+		if (!to.placed || to.section != c->place.section)
+			continue;
+		l->to = line_of(c, to.addr);
+		if (l->to != NO_LINE)
+			c->jumps[c->jump_count++] = (struct jump){i, l->to};
+	}
+	return c->jumps != NULL;
+}
+
+/* ---- what leads there ------------------------------------------------------------ */
+
+static int comer_order(const void *a, const void *b)
+{
+	const struct comer *x = a, *y = b;
+
+	if (x->to != y->to)
+		return x->to < y->to ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bool comer_add(struct code *c, uint64_t to, enum comer_kind kind, uint64_t from, uint64_t index)
+{
+	if (to < c->detail.from || to >= c->detail.to)
+		return true;
+	if (!room_make(&c->comers, &c->comer_room, c->comer_count, sizeof(*c->comers)))
+		return false;
+	c->comers[c->comer_count++] = (struct comer){to, kind, from, index};
+	return true;
+}
+
+static bool comers_find(struct code *c)
+{
+	const struct fixups *x = &c->view.fixups;
+	bool ok = true;
+	size_t i;
+
+	for (i = 0; i < c->detail.target_count && ok; i++)
+		ok = comer_add(c, c->detail.targets[i].target, COMER_TABLE, c->detail.targets[i].addr, c->detail.targets[i].index);
+	for (i = 0; i < c->detail.pad_count && ok; i++)
+		ok = comer_add(c, c->detail.pads[i].pad, COMER_PAD, c->detail.pads[i].start,
+		               c->detail.pads[i].end - c->detail.pads[i].start);
+	for (i = 0; i < x->count && ok; i++)
+		if (x->list[i].to_in == PLACE_CODE)
+			ok = comer_add(c, x->list[i].to, COMER_FIXUP, x->list[i].insn, 0);
+	if (c->comer_count)
+		qsort(c->comers, c->comer_count, sizeof(*c->comers), comer_order);
+	return ok;
+}
+
+const struct comer *code_comers(const struct code *c, const struct code_line *l, size_t *count)
+{
+	uint64_t at = c->base + l->addr;
+	size_t lo = 0, hi = c->comer_count, end;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->comers[mid].to < at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (end = lo; end < c->comer_count && c->comers[end].to == at; end++)
+		;
+	*count = end - lo;
+	return c->comers + lo;
+}
+
+/* ---- in words ---------------------------------------------------------------------- */
+
+const char *code_flow_name(const struct code_line *l)
+{
+	static const char *const names[] = {
+		[FLOW_NEXT] = "next", [FLOW_JUMP] = "jump", [FLOW_BRANCH] = "branch", [FLOW_JUMP_IND] = "jump indirect",
+		[FLOW_CALL] = "call", [FLOW_CALL_IND] = "call indirect", [FLOW_RETURN] = "return", [FLOW_STOP] = "stop",
+	};
+
+	return l->good ? names[l->in.flow] : "bad";
+}
+
+void code_insn_text(const struct code_line *l, enum insn_syntax syntax, char *out, size_t size)
+{
+	if (l->good)
+		insn_text_in(syntax, l->bytes, l->len, l->addr, out, size);
+	else
+		snprintf(out, size, ".byte 0x%02x", *l->bytes);
+}
+
+void code_where_text(const struct detail_insn *known, unsigned r, char *out, size_t size)
+{
+	int32_t off = known->off[r];
+
+	switch (known->where[r]) {
+	case WHERE_SAME:
+		snprintf(out, size, "same");
+		break;
+	case WHERE_CFA:
+		snprintf(out, size, "cfa%+d", off);
+		break;
+	case WHERE_RSP:
+	case WHERE_RBP:
+		snprintf(out, size, "%s%+d", reg_text(known->where[r] == WHERE_RSP ? ETCH_REG_RSP : ETCH_REG_RBP), off);
+		break;
+	case WHERE_REGISTER:
+		snprintf(out, size, "%s", reg_text((unsigned)off));
+		break;
+	default:
+		snprintf(out, size, "lost");
+		break;
+	}
+}
+
+void code_saved_text(const struct code_line *l, char *out, size_t size)
+{
+	size_t n = 0;
+	unsigned r;
+
+	out[0] = 0;
+	for (r = 0; r < 16 && l->known; r++) {
+		unsigned where = l->known->where[r];
+		char text[32];
+
+		if (!(STEP_CALLEE_SAVED >> r & 1) || where == WHERE_SAME || n >= size)
+			continue;
+		code_where_text(l->known, r, text, sizeof(text));
+		n += (size_t)snprintf(out + n, size - n, "%s%s%s%s", n ? " " : "", reg_text(r),
+		                      where == WHERE_LOST ? " " : where == WHERE_REGISTER ? "=" : "@", text);
+	}
+}
+
+void code_place_name(const struct code *c, uint64_t addr, char *out, size_t size)
+{
+	const struct code_section *s = space_at(&c->frames.space, addr);
+
+	snprintf(out, size, "?");
+	if (s)
+		operand_name(c->operands, s->section, elf_is_object(&c->file) ? addr - s->addr : addr, out, size);
+}
+
+void code_fixup_name(const struct code *c, const struct fixup *x, char *out, size_t size)
+{
+	if (x->to_in == PLACE_CODE)
+		code_place_name(c, x->to, out, size);
+	else
+		snprintf(out, size, "?");
+}
+
+/* "may fault: efault of register 0, goes on at read_int+0x9"; "fixup" of such a place. */
+static void fixup_say(const struct code *c, const struct code_line *l, char *out, size_t size)
+{
+	const struct fixup *x = l->fixup;
+	const struct etch_ex raw = {.data = x ? x->data : 0};
+	const struct comer *from;
+	char to[256] = "?";
+	size_t count, i;
+
+	snprintf(out, size, "-");
+	if (x)
+		code_fixup_name(c, x, to, sizeof(to));
+	if (x && etch_ex_type(&raw) == ETCH_EX_TYPE_PLAIN)
+		snprintf(out, size, "may fault: goes on at %s", to);
+	else if (x)
+		snprintf(out, size, "may fault: %s of register %u, goes on at %s", ex_type_name(x->data), etch_ex_reg(&raw), to);
+	from = code_comers(c, l, &count);
+	for (i = 0; i < count && !x; i++)
+		if (from[i].kind == COMER_FIXUP)
+			snprintf(out, size, "fixup");
+}
+
 /* "immediate of limits+8: mov32, live", "direct call by ops+8 to run: call-rip, live" */
 static void site_say(const struct view *v, const struct site *s, char *out, size_t size)
 {
@@ -73,143 +347,89 @@ static void site_say(const struct view *v, const struct site *s, char *out, size
 	         target[0] != '-' ? target : "", form, live ? "live" : "not live: ", live ? "" : why);
 }
 
-/* "may fault: efault of register 0, goes on at read_int+0x9"; "fixup" of such a place. */
-static void fixup_say(const struct view *v, uint64_t addr, char *out, size_t size)
+void code_site_text(const struct code *c, const struct code_line *l, char *out, size_t size)
 {
-	const struct fixup *x = fixup_find(v->fixups.list, v->fixups.count, addr);
-	const struct code_section *c = x && x->to_in == PLACE_CODE ? space_at(&v->space, x->to) : NULL;
-	const struct etch_ex raw = {.data = x ? x->data : 0};
-	char to[256] = "?";
-	size_t i;
+	char name[256];
 
-	snprintf(out, size, "-");
-	if (c)
-		elf_describe(&v->file, c->section, elf_is_object(&v->file) ? x->to - c->addr : x->to, to, sizeof(to));
-	if (x && etch_ex_type(&raw) == ETCH_EX_TYPE_PLAIN)
-		snprintf(out, size, "may fault: goes on at %s", to);
-	else if (x)
-		snprintf(out, size, "may fault: %s of register %u, goes on at %s", ex_type_name(x->data), etch_ex_reg(&raw), to);
-	for (i = 0; i < v->fixups.count && !x; i++)
-		if (v->fixups.list[i].to_in == PLACE_CODE && v->fixups.list[i].to == addr) {
-			snprintf(out, size, "fixup");
-			break;
-		}
-}
-
-static void site_text(const struct view *v, uint32_t section, uint64_t addr, char *out, size_t size)
-{
-	const struct code_section *c = space_of(&v->space, section);
-	size_t i;
-
-	fixup_say(v, addr + (c && elf_is_object(&v->file) ? c->addr : 0), out, size);
-	for (i = 0; i < v->scan.site_count; i++) {
-		const struct site *s = &v->scan.sites[i];
-
-		if (s->addr != addr || s->section != section || s->in_data)
-			continue;
-		site_say(v, s, out, size);
-		return;
-	}
-}
-
-static void row_cells(struct listing *l, const struct row *row, const struct row *before)
-{
-	char cfa[64] = "undef", bp[64] = "undef", ra[64] = "undef";
-	bool known = row && row->rule.kind != ETCH_RULE_UNDEF;
-
-	if (known) {
-		rule_cfa_text(&row->rule, cfa, sizeof(cfa));
-		rule_bp_text(&row->rule, bp, sizeof(bp));
-		rule_ra_text(&row->rule, ra, sizeof(ra));
-	}
-	listing_add(l, "%s", row != before ? "*" : " ");
-	listing_add(l, "%s", cfa);
-	listing_add(l, "%s", bp);
-	listing_add(l, "%s", ra);
-	listing_add(l, "%s", row ? rule_kind_text(&row->rule) : "undef");
-	listing_add(l, "%s", row ? row_source_text(row->source) : "-");
-}
-
-/* The bytes are those of the file; `v` has them as the linker wrote them. */
-static void code_list(const struct elf_file *f, const struct view *v, const struct unwind_view *u,
-                      const struct place *at, struct listing *l)
-{
-	const struct code_section *c = space_of(&u->space, at->section);
-	struct lines *lines = lines_open(f);
-	uint64_t addr = at->start, base = elf_is_object(f) ? c->addr : 0, end = at->end;
-	const struct row *before = NULL;
-	size_t hint = 0;
-
-	if (end > c->addr - base + c->size)
-		end = c->addr - base + c->size;
-	while (addr < end) {
-		uint64_t offset = addr - (c->addr - base);
-		const uint8_t *bytes = c->bytes + offset;
-		const struct row *row = row_at(&u->rows, base + addr, &hint);
-		char text[160], source[256], site[600];
-		struct insn in;
-		bool good = insn_decode(bytes, end - addr, addr, &in);
-		unsigned len = good ? in.len : 1;
-
-		if (good)
-			insn_text(bytes, len, addr, text, sizeof(text));
-		else
-			snprintf(text, sizeof(text), ".byte 0x%02x", *bytes);
-		lines_find(lines, at->section, addr, source, sizeof(source));
-		site_text(v, at->section, addr, site, sizeof(site));
-		listing_add(l, "%" PRIx64, addr);
-		listing_add(l, "%u", len);
-		row_cells(l, row, before);
-		listing_add(l, "%s", source);
-		listing_add(l, "%s", text);
-		listing_add(l, "%s", site);
-		before = row;
-		addr += len;
-	}
-	lines_close(lines);
-}
-
-int show_code(const char *path, const char *name, bool no_cfi, enum format format, struct error *e)
-{
-	struct elf_file file = {0};
-	struct unwind_view unwind = {0};
-	const struct code_section *code;
-	struct view v = {0};
-	struct listing l;
-	struct place at;
-	char where[256];
-	int err = -1;
-
-	listing_init(&l, code_columns, sizeof(code_columns) / sizeof(code_columns[0]));
-	if (elf_open(&file, path, e) || place_find(&file, name, &at, e) || function_find(&file, &at, e) ||
-	    view_load(&v, path, e) || unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e))
-		goto out;
-	code = space_of(&unwind.space, at.section);
-	/* A symbol may say anything. */
-	if (!code || at.start - (elf_is_object(&file) ? 0 : code->addr) >= code->size) {
-		error_set(e, "has no code of '%.200s'", name);
-		goto out;
-	}
-	code_list(&file, &v, &unwind, &at, &l);
-	if (format == FORMAT_JSON) {
-		struct json_object *o = json_object_new_object();
-
-		json_object_object_add(o, "file", json_name(path));
-		json_object_object_add(o, "generated", json_object_new_boolean(unwind.generated));
-		json_object_object_add(o, "code", listing_json(&l));
-		json_print(o);
+	if (l->site) {
+		site_say(&c->view, l->site, out, size);
+	} else if (l->inline_row) {
+		operand_name(c->operands, elf_section_at(&c->file, l->inline_row->func), l->inline_row->func, name, sizeof(name));
+		snprintf(out, size, "call of %s compiled in place: %s", name,
+		         c->view.in_place[l->inline_row - c->view.tables.inlines] ? "in place now" : "called now");
 	} else {
-		elf_describe(&file, at.section, at.start, where, sizeof(where));
-		if (format == FORMAT_TEXT)
-			printf("%s: %s, %s\n", path, where, !unwind.generated ? "rows of its table"
-			       : unwind.table ? "rows generated" : "no table in the file; rows generated");
-		listing_print(&l, format);
+		fixup_say(c, l, out, size);
 	}
-	err = 0;
-out:
-	listing_free(&l);
-	unwind_view_free(&unwind);
-	view_free(&v);
-	elf_close(&file);
+}
+
+/* ---- all of it ------------------------------------------------------------------------ */
+
+/* The rows of the table, or those that the code gives; what else the code gives, in any case. */
+static int flow_look(struct code *c, struct error *e)
+{
+	const struct frames_options how = {.no_cfi = c->options->no_cfi,
+	                                   .jobs = c->options->jobs, .progress = true, .detail = &c->detail};
+	const struct code_section *s;
+	int err;
+
+	if (!c->options->no_cfi && unwind_view_load(&c->file, UNWIND_TABLE, &c->table, e))
+		return -1;
+	s = space_of(&c->view.space, c->place.section);
+	/* A symbol may say anything. */
+	if (!s || c->place.start - (elf_is_object(&c->file) ? 0 : s->addr) >= s->size)
+		return error_set(e, "has no code of '%.200s'", c->options->at);
+	c->base = elf_is_object(&c->file) ? s->addr : 0;
+	if (c->place.end - c->place.start > s->addr - c->base + s->size - c->place.start)
+		c->place.end = s->addr - c->base + s->size;
+	c->detail.from = c->base + c->place.start;
+	c->detail.to = c->base + c->place.end;
+	err = frames_find(&c->view.file, &how, &c->frames, e);
+	progress_end();
+	if (err)
+		return -1;
+	detail_sort(&c->detail);
+	c->section = space_of(&c->frames.space, c->place.section);
+	c->generated = !c->table.table;
+	c->rows = c->generated ? &c->frames.rows : &c->table.rows;
+	return 0;
+}
+
+static int code_load(struct code *c, struct error *e)
+{
+	if (elf_open(&c->file, c->path, e) || place_find(&c->file, c->options->at, &c->place, e))
+		return -1;
+	c->asked = c->place.start;
+	if (function_find(&c->file, &c->place, e) || view_load(&c->view, c->path, e) || flow_look(c, e))
+		return -1;
+	c->operands = operands_open(&c->view.file, &c->frames.space, e);
+	if (!c->operands)
+		return -1;
+	if (!lines_make(c) || !jumps_find(c) || !comers_find(c))
+		return error_set(e, "out of memory");
+	c->sources = lines_open(&c->file);
+	return 0;
+}
+
+int show_code(const char *path, const struct code_options *options, struct error *e)
+{
+	struct code c = {.path = path, .options = options};
+	int err = code_load(&c, e);
+
+	if (!err && options->format == FORMAT_JSON)
+		json_print(code_json(&c));
+	else if (!err && options->format == FORMAT_TSV)
+		code_tsv(&c);
+	else if (!err)
+		code_text(&c);
+	lines_close(c.sources);
+	operands_close(c.operands);
+	free(c.comers);
+	free(c.jumps);
+	free(c.lines);
+	detail_free(&c.detail);
+	frames_free(&c.frames);
+	unwind_view_free(&c.table);
+	view_free(&c.view);
+	elf_close(&c.file);
 	return err;
 }

@@ -36,11 +36,11 @@ bool view_is_baked(const struct view *v, uint64_t addr);
 const char *view_state(const struct view *v, const struct site *s);
 /* Where a call's slot leads from the start: a function, "null"; "-" where that is not known. */
 void view_target(const struct view *v, const struct site *s, char *out, size_t size);
+/* "load", "store", "escape"; "call", and "jmp" for a tail call. */
+const char *view_kind(const struct view *v, const struct site *s);
 /* "mov32", "call-rip"; "-" for a site without a form. */
 void site_form_name(const struct etch_imv *entry, char *out, size_t size);
 const char *file_kind(const struct elf_file *f);
-/* A name, which may hold anything, as part of one line: control characters as '?'. */
-void name_print(const char *name);
 
 /* The unwind rows of a file: those of its table, or made from its code. */
 struct unwind_view {
@@ -86,6 +86,12 @@ void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);
 /* `at` may be null: all of the file. */
 int show_orc(const char *path, const char *at, bool no_cfi, enum format format, struct error *e);
-int show_code(const char *path, const char *at, bool no_cfi, enum format format, struct error *e);
+struct code_options {
+	const char *at; /* function or address */
+	bool no_cfi, intel, bytes;
+	int jobs;
+	enum format format;
+};
+int show_code(const char *path, const struct code_options *options, struct error *e);
 
 #endif

@@ -412,7 +412,8 @@ static void tables_json(struct kernel *k, const struct kernel_tables *t)
 {
 	size_t i;
 
-	printf("{\n  ");
+	json_document_begin();
+	printf("{\n  \"format\": \"etch-inspect-kernel\",\n  \"version\": 1,\n  ");
 	json_string("file", k->file->path, ",\n  ");
 	json_string("kind", kernel_kind(k), ",\n  ");
 	json_string("release", k->release[0] ? k->release : NULL, ",\n  ");

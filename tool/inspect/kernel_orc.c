@@ -107,9 +107,26 @@ static bool symbol_find(const struct kernel *k, const char *name, struct place *
 	return true;
 }
 
+/* "name+0x10": one address. */
+static bool offset_find(const struct kernel *k, const char *at, struct place *out)
+{
+	const char *plus = strrchr(at, '+');
+	char name[256], *end;
+	uint64_t offset;
+
+	if (!plus || strncmp(plus, "+0x", 3) || (size_t)(plus - at) >= sizeof(name))
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)(plus - at), at);
+	offset = strtoull(plus + 1, &end, 16);
+	if (*end || !symbol_find(k, name, out))
+		return false;
+	*out = (struct place){out->section, out->start + offset, out->start + offset + 1, false};
+	return true;
+}
+
 static int asked_find(const struct kernel *k, const char *at, struct place *out, struct error *e)
 {
-	return symbol_find(k, at, out) ? 0 : place_find(k->file, at, out, e);
+	return symbol_find(k, at, out) || offset_find(k, at, out) ? 0 : place_find(k->file, at, out, e);
 }
 
 static bool is_asked(const struct kernel_row *r, const struct place *at)
@@ -129,7 +146,9 @@ static void head_print(const struct printer *p, const struct kernel_rows *rows)
 	if (p->format == FORMAT_TSV) {
 		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\n", elf_is_object(k->file) ? "\tsection" : "");
 	} else if (p->format == FORMAT_JSON) {
-		printf("{\n  \"file\": %s,\n", json_object_to_json_string(name));
+		json_document_begin();
+		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": %s,\n",
+		       json_object_to_json_string(name));
 		printf("  \"kind\": \"%s\",\n  \"table\": \"kernel\",\n  \"generated\": false,\n  \"layout\": \"%s\",\n"
 		       "  \"layout_from\": %s,\n", kernel_kind(k), kernel_orc_layout_text(rows->layout),
 		       json_object_to_json_string(from));

@@ -2,6 +2,7 @@
 /* etch inspect orc: the unwind rows of a file. Large files have millions: rows are
  * printed as they come, and not collected in a listing first. */
 #include "inspect/inspect.h"
+#include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,18 +29,26 @@ static const char *section_name(const struct printer *p, const struct shown *s)
 	return s->section ? p->file->sections[s->section].name : "-";
 }
 
-/* Strings of rows have no character that JSON would escape, those of sections may. */
+static void put_name(const char *key, const char *name)
+{
+	struct json_object *o = name[0] ? json_name(name) : NULL;
+
+	printf(", \"%s\": %s", key, o ? json_object_to_json_string(o) : "null");
+	json_object_put(o);
+}
+
+/* Strings of rows have no character that JSON would escape, names may. */
 static void print_json(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
+	char name[256];
+
 	printf("%s\n    {\"address\": \"%" PRIx64 "\", \"size\": %" PRIu64 ", \"cfa\": \"%s\", \"bp\": \"%s\", \"ra\": \"%s\", "
 	       "\"kind\": \"%s\", \"source\": \"%s\"", p->count ? "," : "", s->addr, s->size, cfa, bp, ra,
 	       rule_kind_text(&s->row->rule), row_source_text(s->row->source));
-	if (elf_is_object(p->file)) {
-		struct json_object *name = json_name(section_name(p, s));
-
-		printf(", \"section\": %s", json_object_to_json_string(name));
-		json_object_put(name);
-	}
+	if (elf_is_object(p->file))
+		put_name("section", section_name(p, s));
+	names_find(p->names, s->section, s->addr, name, sizeof(name));
+	put_name("function", name);
 	putchar('}');
 }
 
@@ -150,12 +159,16 @@ static void head_print(const struct printer *p, const char *path)
 	} else if (p->format == FORMAT_JSON) {
 		struct json_object *name = json_name(path);
 
-		printf("{\n  \"file\": %s,\n  \"kind\": \"%s\",\n  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"rows\": [",
+		json_document_begin();
+		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
+		       "  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
 		       json_object_to_json_string(name), file_kind(p->file), u->table ? "\"" : "",
-		       u->table ? u->table : "null", u->table ? "\"" : "", u->generated ? "true" : "false");
+		       u->table ? u->table : "null", u->table ? "\"" : "", u->generated ? "true" : "false",
+		       u->sources ? "true" : "false");
 		json_object_put(name);
 	} else {
-		printf("%s: ", path);
+		text_clean(stdout, path);
+		printf(": ");
 		if (u->generated)
 			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
 		else
@@ -177,7 +190,7 @@ int show_orc(const char *path, const char *at, bool no_cfi, enum format format, 
 	if (elf_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
 	    unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e))
 		goto out;
-	if (format == FORMAT_TEXT)
+	if (format != FORMAT_TSV)
 		p.names = names_open(&file);
 	head_print(&p, path);
 	rows_print(&p, at ? &place : NULL);

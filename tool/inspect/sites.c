@@ -5,6 +5,7 @@
 #include "inspect/inspect.h"
 #include "site/in_place.h"
 #include "site/linked.h"
+#include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ static const struct column site_columns[] = {
 };
 
 /* "call", and "jmp" for a tail call; of one without a form the bytes tell. */
-static const char *kind_name(const struct view *v, const struct site *s)
+const char *view_kind(const struct view *v, const struct site *s)
 {
 	static const char *const names[] = {"load", "call", "store", "escape"};
 	const struct elf_section *x = &v->file.sections[s->section];
@@ -86,7 +87,7 @@ static void sites_list(const struct view *v, struct listing *l)
 			lines_find(lines, s->section, s->addr, source, sizeof(source));
 		listing_add(l, "%" PRIx64, s->addr);
 		listing_add(l, "%u", s->len);
-		listing_add(l, "%s", kind_name(v, s));
+		listing_add(l, "%s", view_kind(v, s));
 		listing_add(l, "%s", v->scan.objects.list[s->object].name);
 		if (s->off_known)
 			listing_add(l, "%" PRId64, s->off);
@@ -120,12 +121,15 @@ void show_sites(const struct view *v, enum format format)
 	if (format == FORMAT_JSON) {
 		struct json_object *o = json_object_new_object();
 
+		json_object_object_add(o, "format", json_object_new_string("etch-inspect-sites"));
+		json_object_object_add(o, "version", json_object_new_int(1));
 		json_object_object_add(o, "file", json_name(v->path));
 		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
 		json_object_object_add(o, "sites", listing_json(&l));
 		json_print(o);
 	} else if (format == FORMAT_TEXT && !l.cell_count) {
-		printf("%s: no instruction touches an etched object\n", v->path);
+		text_clean(stdout, v->path);
+		printf(": no instruction touches an etched object\n");
 	} else {
 		listing_print(&l, format);
 	}

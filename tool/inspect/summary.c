@@ -3,6 +3,7 @@
  * sites, what stayed a load or an indirect call and why, how much etch check finds. */
 #include "inspect/summary.h"
 
+#include "kernel/kernel.h"
 #include "report/progress.h"
 #include "site/in_place.h"
 
@@ -243,6 +244,7 @@ static bool summary_make(struct summary *s)
 
 	build_id_take(s);
 	elf_hardening_read(f, &s->hardening);
+	s->kernel = kernel_sign(f);
 	s->symbols = elf_section_find(f, ".symtab", 1) != 0;
 	s->dwarf = elf_section_find(f, ".debug_info", 1) || elf_section_find(f, ".zdebug_info", 1);
 	s->code_sections = s->view->space.count;

@@ -36,6 +36,7 @@ struct summary {
 	const struct unwind_view *unwind; /* the table */
 	struct elf_hardening hardening;
 	char build_id[2 * 64 + 1];        /* in hexadecimal; "": none */
+	const char *kernel;               /* what shows that it is a file of the Linux kernel; null: it is none */
 	bool symbols, dwarf;
 	size_t code_sections;
 	struct coverage code, table;      /* of the rows made from the code, and of the table's */

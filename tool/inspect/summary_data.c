@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect summary for scripts and other tools. docs/schemas/inspect-summary.json. */
 #include "inspect/summary.h"
+#include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -152,10 +153,13 @@ struct json_object *summary_json(const struct summary *s)
 	const struct view *v = s->view;
 	size_t i;
 
+	put_text(o, "format", "etch-inspect-summary");
+	put(o, "version", 1);
 	json_object_object_add(o, "file", json_name(v->path));
 	put_text(o, "kind", file_kind(&v->file));
 	put_text(o, "build_id", s->build_id[0] ? s->build_id : NULL);
 	put_bool(o, "static", s->hardening.is_static);
+	put_text(o, "kernel", s->kernel);
 	put_bool(o, "symbols", s->symbols);
 	put_bool(o, "dwarf", s->dwarf);
 	put_bool(o, "rewritten", summary_is_rewritten(s));
@@ -217,7 +221,7 @@ void summary_tsv(const struct summary *s)
 	size_t i;
 
 	printf("key\tvalue\nfile\t");
-	name_print(s->view->path);
+	text_clean(stdout, s->view->path);
 	printf("\nkind\t%s\n", file_kind(&s->view->file));
 	sites_tsv(s);
 	unwind_tsv(s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect summary for people. */
 #include "inspect/summary.h"
+#include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,9 +16,11 @@ static void file_text(const struct summary *s)
 	const struct elf_hardening *h = &s->hardening;
 	bool linked = !elf_is_object(&v->file);
 
-	name_print(v->path);
+	text_clean(stdout, v->path);
 	printf(": %s%s%s%s\n", h->is_static ? "static " : "", file_kind(&v->file), s->symbols ? "" : ", stripped",
 	       s->dwarf ? ", with DWARF" : "");
+	if (s->kernel)
+		printf("  of the Linux kernel (its %s): inspect tables and inspect orc show its tables\n", s->kernel);
 	if (s->build_id[0])
 		printf("  build-id %s\n", s->build_id);
 	if (linked)

@@ -229,12 +229,27 @@ static void obj_list(const struct view *v, struct listing *l)
 	}
 }
 
+static struct json_object *entry_bytes_json(void)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "imv", json_object_new_int(sizeof(struct etch_imv)));
+	json_object_object_add(o, "pv", json_object_new_int(sizeof(struct etch_imv)));
+	json_object_object_add(o, "obj", json_object_new_int(sizeof(struct etch_obj)));
+	json_object_object_add(o, "native", json_object_new_int(sizeof(struct etch_native)));
+	json_object_object_add(o, "inline", json_object_new_int(sizeof(struct etch_inline)));
+	json_object_object_add(o, "ex", json_object_new_int(sizeof(struct etch_ex)));
+	return o;
+}
+
 static void tables_json(const struct view *v, const struct listing *imv, const struct listing *obj,
                         const struct listing *pv, const struct listing *native, const struct listing *in_place,
                         const struct listing *ex)
 {
 	struct json_object *o = json_object_new_object();
 
+	json_object_object_add(o, "format", json_object_new_string("etch-inspect-tables"));
+	json_object_object_add(o, "version", json_object_new_int(1));
 	json_object_object_add(o, "file", json_name(v->path));
 	json_object_object_add(o, "linked", json_object_new_boolean(v->tables.flags & ETCH_MODULE_LINKED));
 	json_object_object_add(o, "moved", json_object_new_boolean(v->tables.moved));
@@ -244,6 +259,7 @@ static void tables_json(const struct view *v, const struct listing *imv, const s
 	json_object_object_add(o, "pv_room", json_object_new_int64((int64_t)v->tables.pv_room));
 	json_object_object_add(o, "obj_address", json_object_new_int64((int64_t)v->tables.obj_addr));
 	json_object_object_add(o, "obj_room", json_object_new_int64((int64_t)v->tables.obj_room));
+	json_object_object_add(o, "entry_bytes", entry_bytes_json());
 	json_object_object_add(o, "imv", listing_json(imv));
 	json_object_object_add(o, "pv", listing_json(pv));
 	json_object_object_add(o, "obj", listing_json(obj));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The unwind rows of a file, and the places in it that people name. */
 #include "inspect/inspect.h"
+#include "report/progress.h"
 #include "kernel/orc.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
@@ -15,7 +16,7 @@
 /* From the code as the linker wrote it, which is what the link step looks at. */
 static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_view *out, struct error *e)
 {
-	const struct frames_options how = {.no_cfi = no_cfi, .jobs = 1};
+	const struct frames_options how = {.no_cfi = no_cfi, .jobs = 1, .progress = true};
 	struct elf_file plain = {0};
 	struct linked_tables tables = {0};
 	struct frames frames = {0};
@@ -29,12 +30,13 @@ static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_vi
 		goto out;
 	if (!elf_is_object(f) && (linked_tables_read(&plain, &tables, e) < 0 || sites_unbake(&plain, &tables, e)))
 		goto out;
-	if (frames_find(&plain, &how, &frames, e))
+	err = frames_find(&plain, &how, &frames, e);
+	progress_end();
+	if (err)
 		goto out;
 	out->rows = frames.rows;
 	frames.rows = (struct row_list){0};
 	out->generated = out->sources = true;
-	err = 0;
 out:
 	frames_free(&frames);
 	linked_tables_free(&tables);
@@ -200,12 +202,38 @@ static bool name_find(const struct elf_symbol *list, uint32_t count, const char 
 	return true;
 }
 
+/* "name+0x12", "section+0x12": as findings name places. */
+static bool offset_find(const struct elf_file *f, const char *at, struct place *out)
+{
+	const char *plus = strrchr(at, '+');
+	char name[512], *end;
+	uint64_t off;
+
+	if (!plus || strncmp(plus, "+0x", 3) || (size_t)(plus - at) >= sizeof(name))
+		return false;
+	memcpy(name, at, (size_t)(plus - at));
+	name[plus - at] = 0;
+	off = strtoull(plus + 3, &end, 16);
+	if (*end || end == plus + 3)
+		return false;
+	if (!name_find(f->symbols, f->symbol_count, name, out) && !name_find(f->dynsyms, f->dynsym_count, name, out)) {
+		uint32_t section = elf_section_find(f, name, 1);
+
+		if (!section)
+			return false;
+		*out = (struct place){.section = section, .start = elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr};
+	}
+	*out = (struct place){out->section, out->start + off, out->start + off + 1, false};
+	return true;
+}
+
 int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e)
 {
 	char *end;
 	uint64_t addr;
 
-	if (name_find(f->symbols, f->symbol_count, at, out) || name_find(f->dynsyms, f->dynsym_count, at, out))
+	if (name_find(f->symbols, f->symbol_count, at, out) || name_find(f->dynsyms, f->dynsym_count, at, out) ||
+	    offset_find(f, at, out))
 		return 0;
 	addr = strtoull(at, &end, 16);
 	if (end == at || *end)

@@ -160,7 +160,7 @@ static void subject_take(struct view *v, struct subject *s)
 
 int view_load_checked(struct view *v, const char *path, int jobs, struct error *e)
 {
-	const struct check_options options = {.jobs = jobs};
+	const struct check_options options = {.jobs = jobs, .progress = true};
 	struct subject subject = {0};
 	int err;
 
@@ -271,10 +271,4 @@ const char *file_kind(const struct elf_file *f)
 {
 	return elf_is_object(f) ? "object" : f->eh.e_type == ET_EXEC ? "program"
 	       : elf_is_pie(f) ? "program (PIE)" : "shared object";
-}
-
-void name_print(const char *name)
-{
-	for (; *name; name++)
-		putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
 }

@@ -175,8 +175,25 @@ struct json_object *listing_json(const struct listing *l)
 	return rows;
 }
 
+static long documents = -1; /* of the array; -1: there is none */
+
+void json_array_begin(void) { documents = 0; }
+
+void json_document_begin(void)
+{
+	if (documents >= 0)
+		fputs(documents++ ? ",\n" : "[\n", stdout);
+}
+
+void json_array_end(void)
+{
+	puts(documents > 0 ? "]" : "[]");
+	documents = -1;
+}
+
 void json_print(struct json_object *o)
 {
+	json_document_begin();
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
 	                                               JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);

@@ -50,6 +50,11 @@ size_t utf8_length(const unsigned char *p);
 /* A JSON string of a name from a file, whatever bytes it has: what is not UTF-8
  * becomes U+FFFD. */
 struct json_object *json_name(const char *name);
+/* Documents that are printed from now on are elements of one array, up to json_array_end(). */
+void json_array_begin(void);
+void json_array_end(void);
+/* Before a document is printed by other means than json_print(). */
+void json_document_begin(void);
 /* Prints a JSON value and a newline; takes it over. */
 void json_print(struct json_object *o);
 

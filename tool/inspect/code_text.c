@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * etch inspect code for people:
+ *
+ *     address  CFA     from   arrows  instruction             ; what is to be said of it
+ *
+ * and a line of its own where the source line changes.
+ */
+#include "inspect/code.h"
+
+#include "arch/x86/rule_text.h"
+#include "inspect/pen.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LANES_MOST 12u
+#define ENTRIES_SHOWN 8 /* of a jump table, at one of its targets */
+
+/* Where columns begin. */
+struct margins {
+	unsigned address, cfa, insn, note; /* widths of the first two; columns */
+	unsigned bytes;
+};
+
+static void cfa_of(const struct code_line *l, char *out, size_t size)
+{
+	if (l->row && l->row->rule.kind != ETCH_RULE_UNDEF)
+		rule_cfa_text(&l->row->rule, out, size);
+	else
+		snprintf(out, size, "undef");
+}
+
+static void margins_measure(const struct code *c, const struct arrows *a, enum insn_syntax syntax, struct margins *m)
+{
+	unsigned longest = 0;
+	uint32_t i;
+
+	*m = (struct margins){.address = 4, .cfa = 5};
+	for (i = 0; i < c->line_count; i++) {
+		const struct code_line *l = &c->lines[i];
+		char text[256];
+		unsigned n = (unsigned)snprintf(NULL, 0, "%" PRIx64, l->addr);
+
+		m->address = n > m->address ? n : m->address;
+		cfa_of(l, text, sizeof(text));
+		m->cfa = strlen(text) > m->cfa ? (unsigned)strlen(text) : m->cfa;
+		code_insn_text(l, syntax, text, sizeof(text));
+		longest = strlen(text) > longest ? (unsigned)strlen(text) : longest;
+		m->bytes = c->options->bytes && l->len > m->bytes ? l->len : m->bytes;
+	}
+	m->insn = 2 + m->address + 2 + (m->bytes ? 3 * m->bytes + 1 : 0) + m->cfa + 2 + 4 + 2 + arrows_width(a);
+	m->note = m->insn + (longest < 44 ? longest : 44) + 2;
+}
+
+/* One note behind an instruction, each with a mark before it. */
+static void note(struct pen *p, const struct margins *m, bool *any, const char *text)
+{
+	if (!*any)
+		pen_to(p, m->note);
+	pen_put(p, STYLE_NOTE, "%s%s", *any ? "; " : "; ", text);
+	*any = true;
+}
+
+/* "case 0, 3-5 of the jump at 1234" */
+static size_t table_say(const struct code *c, const struct comer *x, size_t count, char *out, size_t size)
+{
+	size_t i = 0, n = 0, shown = 0;
+	char at[32];
+
+	n += (size_t)snprintf(out, size, "entry");
+	while (i < count && x[i].kind == COMER_TABLE && x[i].from == x[0].from) {
+		size_t last = i;
+
+		while (last + 1 < count && x[last + 1].kind == COMER_TABLE && x[last + 1].from == x[0].from &&
+		       x[last + 1].index == x[last].index + 1)
+			last++;
+		if (shown++ < ENTRIES_SHOWN && n < size)
+			n += (size_t)(last > i ? snprintf(out + n, size - n, "%s %" PRIu64 "-%" PRIu64, i ? "," : "", x[i].index, x[last].index)
+			                       : snprintf(out + n, size - n, "%s %" PRIu64, i ? "," : "", x[i].index));
+		i = last + 1;
+	}
+	snprintf(at, sizeof(at), "%" PRIx64, x[0].from - c->base);
+	if (n < size)
+		snprintf(out + n, size - n, "%s of the jump at %s", shown > ENTRIES_SHOWN ? ", ..." : "", at);
+	return i;
+}
+
+static void comers_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+{
+	size_t count, i = 0;
+	const struct comer *x = code_comers(c, l, &count);
+	char text[512];
+
+	while (i < count) {
+		if (x[i].kind == COMER_TABLE) {
+			i += table_say(c, x + i, count - i, text, sizeof(text));
+		} else if (x[i].kind == COMER_PAD) {
+			snprintf(text, sizeof(text), "landing pad of %" PRIx64 "..%" PRIx64, x[i].from - c->base,
+			         x[i].from + x[i].index - c->base);
+			i++;
+		} else {
+			snprintf(text, sizeof(text), "fixup of %" PRIx64, x[i].from - c->base);
+			i++;
+		}
+		note(p, m, any, text);
+	}
+}
+
+static void jump_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+{
+	const struct detail *d = &c->detail;
+	char text[256];
+	size_t i;
+
+	for (i = 0; i < d->jump_count; i++) {
+		const struct detail_jump *j = &d->jumps[i];
+
+		if (j->addr != c->base + l->addr)
+			continue;
+		if (j->followed)
+			snprintf(text, sizeof(text), "jump table at %" PRIx64 ", %u entries", j->table, j->most);
+		else if (j->table && j->most)
+			snprintf(text, sizeof(text), "jump table at %" PRIx64 ", %u entries, some of which lead nowhere", j->table, j->most);
+		else if (j->table)
+			snprintf(text, sizeof(text), "jump table at %" PRIx64 ", its size is not known", j->table);
+		else if (j->most)
+			snprintf(text, sizeof(text), "jump table of %u entries", j->most);
+		else
+			snprintf(text, sizeof(text), "jump table");
+		note(p, m, any, text);
+	}
+}
+
+static const struct detail_pad *pad_of(const struct code *c, const struct code_line *l)
+{
+	size_t i;
+
+	for (i = 0; i < c->detail.pad_count; i++)
+		if (c->detail.pads[i].start <= c->base + l->addr && c->base + l->addr < c->detail.pads[i].end)
+			return &c->detail.pads[i];
+	return NULL;
+}
+
+static bool is_call(const struct code_line *l)
+{
+	return l->good && (l->in.flow == FLOW_CALL || l->in.flow == FLOW_CALL_IND);
+}
+
+static void flow_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+{
+	const struct detail_pad *pad = is_call(l) ? pad_of(c, l) : NULL;
+	char text[300], name[256];
+
+	if (pad) {
+		code_place_name(c, pad->pad, name, sizeof(name));
+		snprintf(text, sizeof(text), "throws to %s", name);
+		note(p, m, any, text);
+	}
+	if (l->known && l->known->ends)
+		note(p, m, any, "does not come back");
+	if (!l->known && !(l->good && l->in.padding))
+		note(p, m, any, "not reached");
+}
+
+/* What the code shows and the row does not. */
+static void state_say(const struct code_line *l, const struct code_line *before, struct pen *p, const struct margins *m,
+                      bool *any)
+{
+	char saved[256], was[256] = "", cfa[64], own[64], text[128];
+
+	if (l->row && l->changed && (l->row->rule.kind == ETCH_RULE_SIGNAL || l->row->rule.kind == ETCH_RULE_END))
+		note(p, m, any, l->row->rule.kind == ETCH_RULE_SIGNAL ? "signal frame" : "outermost frame");
+	if (!l->known)
+		return;
+	code_saved_text(l, saved, sizeof(saved));
+	if (before && before->known)
+		code_saved_text(before, was, sizeof(was));
+	if (strcmp(saved, was))
+		note(p, m, any, saved[0] ? saved : "all registers as they were");
+	cfa_of(l, cfa, sizeof(cfa));
+	rule_cfa_text(&l->known->rule, own, sizeof(own));
+	if (l->known->rule.kind != ETCH_RULE_UNDEF && strcmp(cfa, own) && (!before || l->changed || !before->known)) {
+		snprintf(text, sizeof(text), "the code alone: CFA %s", own);
+		note(p, m, any, text);
+	}
+}
+
+static void refers_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+{
+	struct reference r;
+	char text[400];
+
+	if (!l->good)
+		return;
+	operand_memory(c->operands, c->place.section, &l->in, &r);
+	if (!r.known || !r.name[0])
+		return;
+	if (r.text[0])
+		snprintf(text, sizeof(text), "%s \"%s\"", r.name, r.text);
+	else
+		snprintf(text, sizeof(text), "%s", r.name);
+	note(p, m, any, text);
+}
+
+static void notes_say(const struct code *c, uint32_t i, struct pen *p, const struct margins *m)
+{
+	const struct code_line *l = &c->lines[i];
+	char text[600];
+	bool any = false;
+
+	code_site_text(c, l, text, sizeof(text));
+	if (strcmp(text, "-") && strcmp(text, "fixup"))
+		note(p, m, &any, text);
+	refers_say(c, l, p, m, &any);
+	jump_say(c, l, p, m, &any);
+	comers_say(c, l, p, m, &any);
+	flow_say(c, l, p, m, &any);
+	state_say(l, i ? &c->lines[i - 1] : NULL, p, m, &any);
+}
+
+static void insn_say(const struct code *c, const struct code_line *l, enum insn_syntax syntax, struct pen *p)
+{
+	struct reference r;
+	char text[256];
+
+	code_insn_text(l, syntax, text, sizeof(text));
+	pen_put(p, c->asked == l->addr && c->asked != c->place.start ? STYLE_STRONG : STYLE_PLAIN, "%s", text);
+	if (!l->good)
+		return;
+	operand_target(c->operands, c->place.section, &l->in, &r);
+	if (r.known && r.name[0])
+		pen_put(p, STYLE_NAME, " <%s>", r.name);
+}
+
+static void source_say(const struct code *c, const struct code_line *l, struct pen *p, char *last, size_t size)
+{
+	char source[256];
+
+	lines_find(c->sources, c->place.section, l->addr, source, sizeof(source));
+	if (!strcmp(source, "-") || !strcmp(source, last))
+		return;
+	snprintf(last, size, "%s", source);
+	pen_put(p, STYLE_NAME, "%s:", source);
+	pen_newline(p);
+}
+
+static void line_say(const struct code *c, uint32_t i, const struct arrows *a, const struct margins *m, struct pen *p)
+{
+	enum insn_syntax syntax = c->options->intel ? SYNTAX_INTEL : SYNTAX_ATT;
+	const struct code_line *l = &c->lines[i];
+	char cfa[64], gutter[8 * (LANES_MOST + 2)];
+	unsigned k;
+
+	pen_put(p, c->asked == l->addr && c->asked != c->place.start ? STYLE_STRONG : STYLE_DIM, "  %*" PRIx64 "  ",
+	        (int)m->address, l->addr);
+	for (k = 0; k < m->bytes; k++)
+		if (k < l->len)
+			pen_put(p, STYLE_DIM, "%02x ", l->bytes[k]);
+		else
+			pen_put(p, STYLE_PLAIN, "   ");
+	if (m->bytes)
+		pen_put(p, STYLE_PLAIN, " ");
+	cfa_of(l, cfa, sizeof(cfa));
+	pen_put(p, l->changed ? STYLE_PLAIN : STYLE_DIM, "%-*s  %-4s  ", (int)m->cfa, cfa,
+	        !l->row || (!c->generated && !c->table.sources) ? "-" : row_source_text(l->row->source));
+	arrows_line(a, i, p->unicode, gutter, sizeof(gutter));
+	pen_put(p, STYLE_LINE, "%s", gutter);
+	insn_say(c, l, syntax, p);
+	notes_say(c, i, p, m);
+	pen_newline(p);
+}
+
+static void head_say(const struct code *c)
+{
+	char where[256];
+
+	elf_describe(&c->file, c->place.section, c->place.start, where, sizeof(where));
+	text_clean(stdout, c->path);
+	printf(": %s, %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ", where,
+	       !c->generated ? "rows of its table" : c->options->no_cfi ? "rows generated, .eh_frame not asked"
+	       : "no table in the file; rows generated", c->place.start, c->place.end, c->place.end - c->place.start);
+	text_clean(stdout, c->file.sections[c->place.section].name);
+	putchar('\n');
+}
+
+void code_text(const struct code *c)
+{
+	struct margins m;
+	struct arrows *a;
+	struct pen p;
+	char last[256] = "";
+	uint32_t i;
+
+	pen_init(&p);
+	a = arrows_make(c->jumps, c->jump_count, c->line_count, p.width && p.width < 100 ? 6 : LANES_MOST);
+	if (!a)
+		return;
+	head_say(c);
+	margins_measure(c, a, c->options->intel ? SYNTAX_INTEL : SYNTAX_ATT, &m);
+	for (i = 0; i < c->line_count; i++) {
+		source_say(c, &c->lines[i], &p, last, sizeof(last));
+		line_say(c, i, a, &m, &p);
+	}
+	arrows_free(a);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+#include "inspect/operands.h"
+
+#include "arch/x86/stack.h"
+#include "elf/dynamic.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A relocation of code. */
+struct code_reloc {
+	uint32_t section;
+	uint64_t at;
+	struct elf_reloc reloc;
+};
+
+struct operands {
+	const struct elf_file *file;
+	const struct elf_symbol **symbols; /* by (section, value); of one place the best name last */
+	size_t symbol_count;
+	struct code_reloc *relocs;         /* ET_REL: by place */
+	size_t reloc_count;
+	struct dynamic_reloc *slots;       /* linked: by place */
+	size_t slot_count;
+};
+
+/* ---- reading ---------------------------------------------------------------- */
+
+static unsigned rank(const struct elf_symbol *s)
+{
+	return (s->type != STT_NOTYPE ? 4u : 0) + (s->size ? 2u : 0) + (s->bind != STB_LOCAL ? 1u : 0);
+}
+
+static int symbol_order(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	if (rank(x) != rank(y))
+		return rank(x) < rank(y) ? -1 : 1;
+	return strcmp(y->name, x->name);
+}
+
+static int symbols_read(struct operands *o, struct error *e)
+{
+	const struct elf_file *f = o->file;
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+
+	o->symbols = malloc((n + 1) * sizeof(*o->symbols));
+	if (!o->symbols)
+		return error_set(e, "out of memory");
+	for (i = 1; i < n; i++)
+		if (list[i].section && list[i].name[0] && list[i].type != STT_SECTION && list[i].type != STT_FILE &&
+		    list[i].type != STT_TLS)
+			o->symbols[o->symbol_count++] = &list[i];
+	if (o->symbol_count)
+		qsort(o->symbols, o->symbol_count, sizeof(*o->symbols), symbol_order);
+	return 0;
+}
+
+static int reloc_order(const void *a, const void *b)
+{
+	const struct code_reloc *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Of one section of code. */
+static int section_relocs_read(struct operands *o, uint32_t section, struct error *e)
+{
+	uint32_t rel = 0;
+
+	while ((rel = elf_section_rela(o->file, section, rel + 1))) {
+		struct code_reloc *grown;
+		struct elf_reloc *r;
+		long n = elf_relocs(o->file, rel, &r, e), k;
+
+		if (n < 0)
+			return -1;
+		grown = realloc(o->relocs, (o->reloc_count + (size_t)n + 1) * sizeof(*grown));
+		if (!grown) {
+			free(r);
+			return error_set(e, "out of memory");
+		}
+		o->relocs = grown;
+		for (k = 0; k < n; k++)
+			if (r[k].symbol < o->file->symbol_count)
+				grown[o->reloc_count++] = (struct code_reloc){section, r[k].offset, r[k]};
+		free(r);
+	}
+	return 0;
+}
+
+struct operands *operands_open(const struct elf_file *f, const struct code_space *space, struct error *e)
+{
+	struct operands *o = calloc(1, sizeof(*o));
+	size_t i;
+	int err;
+
+	if (!o) {
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	o->file = f;
+	err = symbols_read(o, e);
+	for (i = 0; !err && elf_is_object(f) && i < space->count; i++)
+		err = section_relocs_read(o, space->list[i].section, e);
+	if (!err && !elf_is_object(f))
+		err = dynamic_relocs_read(f, 0, UINT64_MAX, &o->slots, &o->slot_count, e);
+	if (err) {
+		operands_close(o);
+		return NULL;
+	}
+	if (o->reloc_count)
+		qsort(o->relocs, o->reloc_count, sizeof(*o->relocs), reloc_order);
+	return o;
+}
+
+void operands_close(struct operands *o)
+{
+	if (!o)
+		return;
+	free(o->symbols);
+	free(o->relocs);
+	free(o->slots);
+	free(o);
+}
+
+/* ---- names ------------------------------------------------------------------ */
+
+static void clean(char *p)
+{
+	for (; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}
+
+/* Symbols that may begin between a place and the one that holds it. */
+#define ENCLOSING_MOST 64
+
+static const struct elf_symbol *symbol_over(const struct operands *o, uint32_t section, uint64_t addr)
+{
+	size_t lo = 0, hi = o->symbol_count, seen;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct elf_symbol *s = o->symbols[mid];
+
+		if (s->section < section || (s->section == section && s->value <= addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (seen = 0; lo > 0 && seen < ENCLOSING_MOST; seen++) {
+		const struct elf_symbol *s = o->symbols[--lo];
+
+		if (s->section != section)
+			break;
+		if (addr - s->value < s->size || addr == s->value)
+			return s;
+	}
+	return NULL;
+}
+
+void operand_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size)
+{
+	const struct elf_symbol *s = section ? symbol_over(o, section, addr) : NULL;
+	uint64_t base;
+
+	out[0] = 0;
+	if (s && s->value == addr) {
+		snprintf(out, size, "%.200s", s->name);
+	} else if (s) {
+		snprintf(out, size, "%.200s+0x%" PRIx64, s->name, addr - s->value);
+	} else if (section && section < o->file->section_count) {
+		base = elf_is_object(o->file) ? 0 : o->file->sections[section].sh.sh_addr;
+		snprintf(out, size, "%.200s+0x%" PRIx64, o->file->sections[section].name, addr - base);
+	}
+	clean(out);
+}
+
+/* What the dynamic linker puts into a slot: the name of a symbol, or null. */
+static const char *slot_name(const struct operands *o, uint64_t slot)
+{
+	size_t lo = 0, hi = o->slot_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (o->slots[mid].place < slot)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < o->slot_count && o->slots[lo].place == slot && o->slots[lo].symbol && o->slots[lo].symbol->name[0]
+	               ? o->slots[lo].symbol->name : NULL;
+}
+
+/* "printf@plt": an entry that jumps through the slot of a symbol. */
+static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size)
+{
+	const struct elf_section *s = &o->file->sections[section];
+	const char *name;
+	uint64_t slot;
+
+	if (!section || !s->data || strncmp(s->name, ".plt", 4))
+		return false;
+	slot = plt_slot(s->data + (addr - s->sh.sh_addr), s->sh.sh_size - (addr - s->sh.sh_addr), addr);
+	name = slot ? slot_name(o, slot) : NULL;
+	if (!name)
+		return false;
+	snprintf(out, size, "%.200s@plt", name);
+	clean(out);
+	return true;
+}
+
+/* A string of a section that holds strings, or of read-only data, if it looks like one. */
+static void string_take(const struct operands *o, struct reference *r)
+{
+	const struct elf_section *s = &o->file->sections[r->section];
+	uint64_t at = r->addr - (elf_is_object(o->file) ? 0 : s->sh.sh_addr), i;
+	size_t n = 0;
+
+	r->text[0] = 0;
+	if (!r->section || !s->data || (s->sh.sh_flags & (SHF_WRITE | SHF_EXECINSTR)) || at >= s->sh.sh_size ||
+	    strncmp(s->name, ".rodata", 7))
+		return;
+	for (i = at; i < s->sh.sh_size && s->data[i]; i++) {
+		unsigned char c = s->data[i];
+		bool escaped = c == '\n' || c == '\t' || c == '\r' || c == '"' || c == '\\';
+
+		if ((c < 0x20 && !escaped) || c >= 0x7f) {
+			r->text[0] = 0;
+			return;
+		}
+		if (n + 6 > sizeof(r->text)) { /* room for an escape and "..." */
+			memcpy(r->text + n, "...", 4);
+			return;
+		}
+		if (escaped)
+			r->text[n++] = '\\';
+		r->text[n++] = c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c;
+		r->text[n] = 0;
+	}
+	if (i == s->sh.sh_size || i - at < 2)
+		r->text[0] = 0; /* no end, or too short to say that it is one */
+}
+
+/* ---- object files ------------------------------------------------------------- */
+
+static const struct code_reloc *reloc_of(const struct operands *o, uint32_t section, const struct insn *in)
+{
+	size_t lo = 0, hi = o->reloc_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct code_reloc *r = &o->relocs[mid];
+
+		if (r->section < section || (r->section == section && r->at < in->addr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < o->reloc_count && o->relocs[lo].section == section && o->relocs[lo].at < in->addr + in->len
+	               ? &o->relocs[lo] : NULL;
+}
+
+static const char *reloc_suffix(uint32_t type)
+{
+	switch (type) {
+	case R_X86_64_GOTPCREL:
+	case R_X86_64_GOTPCRELX:
+	case R_X86_64_REX_GOTPCRELX:
+	case R_X86_64_GOT32:
+	case R_X86_64_GOT64:
+		return "@got";
+	case R_X86_64_GOTTPOFF:
+		return "@gottpoff";
+	case R_X86_64_TPOFF32:
+	case R_X86_64_TPOFF64:
+		return "@tpoff";
+	case R_X86_64_TLSGD:
+		return "@tlsgd";
+	case R_X86_64_TLSLD:
+		return "@tlsld";
+	case R_X86_64_DTPOFF32:
+		return "@dtpoff";
+	default:
+		return "";
+	}
+}
+
+/* Distances count from the field, an instruction's operands from its end. */
+static bool is_distance(uint32_t type)
+{
+	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64 || type == R_X86_64_GOTPCREL ||
+	       type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX || type == R_X86_64_GOTTPOFF ||
+	       type == R_X86_64_PC8 || type == R_X86_64_PC16 || type == R_X86_64_TLSGD || type == R_X86_64_TLSLD;
+}
+
+static void reloc_take(const struct operands *o, const struct code_reloc *r, const struct insn *in, struct reference *out)
+{
+	const struct elf_symbol *y = &o->file->symbols[r->reloc.symbol];
+	int64_t addend = r->reloc.addend;
+
+	if (is_distance(r->reloc.type))
+		addend += (int64_t)(in->addr + in->len - r->at);
+	out->known = true;
+	if (y->section && !reloc_suffix(r->reloc.type)[0]) {
+		out->placed = true;
+		out->section = y->section;
+		out->addr = y->value + (uint64_t)addend;
+	}
+	if (y->name[0] && y->type != STT_SECTION) {
+		if (addend)
+			snprintf(out->name, sizeof(out->name), "%.200s%s%+" PRId64, y->name, reloc_suffix(r->reloc.type), addend);
+		else
+			snprintf(out->name, sizeof(out->name), "%.200s%s", y->name, reloc_suffix(r->reloc.type));
+		clean(out->name);
+	} else if (y->section) {
+		operand_name(o, y->section, y->value + (uint64_t)addend, out->name, sizeof(out->name));
+	}
+	if (out->placed)
+		string_take(o, out);
+}
+
+/* ---- operands ----------------------------------------------------------------- */
+
+static void linked_take(const struct operands *o, uint64_t addr, struct reference *out)
+{
+	out->known = out->placed = true;
+	out->addr = addr;
+	out->section = elf_section_at(o->file, addr);
+}
+
+static bool is_direct(const struct insn *in)
+{
+	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
+}
+
+void operand_target(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out)
+{
+	const struct code_reloc *r;
+
+	memset(out, 0, sizeof(*out));
+	if (!is_direct(in))
+		return;
+	r = elf_is_object(o->file) ? reloc_of(o, section, in) : NULL;
+	if (r) {
+		reloc_take(o, r, in, out);
+		return;
+	}
+	linked_take(o, in->target, out);
+	if (elf_is_object(o->file))
+		out->section = section;
+	if (elf_is_object(o->file) || !plt_name(o, out->section, out->addr, out->name, sizeof(out->name)))
+		operand_name(o, out->section, out->addr, out->name, sizeof(out->name));
+}
+
+void operand_memory(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out)
+{
+	const struct code_reloc *r;
+	const char *name;
+
+	memset(out, 0, sizeof(*out));
+	if (is_direct(in))
+		return;
+	r = elf_is_object(o->file) ? reloc_of(o, section, in) : NULL;
+	if (r) {
+		reloc_take(o, r, in, out);
+		return;
+	}
+	if (in->base != INSN_PC_REG || in->segment || elf_is_object(o->file))
+		return;
+	linked_take(o, in->addr + in->len + (uint64_t)in->disp, out);
+	name = slot_name(o, out->addr);
+	if (name && !(out->section && symbol_over(o, out->section, out->addr))) {
+		snprintf(out->name, sizeof(out->name), "%.200s@got", name);
+		clean(out->name);
+		return;
+	}
+	operand_name(o, out->section, out->addr, out->name, sizeof(out->name));
+	string_take(o, out);
+}
