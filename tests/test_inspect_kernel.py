@@ -262,6 +262,7 @@ def test_vmlinux_with_a_map(etch, linux, vmlinux, tmp_path):
     f = starts[1000]
     rows = orc(etch, linux / "vmlinux", "--symbols", path, "--at", f"f_{f:x}")
     assert int(rows[0].split("\t")[0], 16) <= f and f < int(rows[-1].split("\t")[0], 16) + 1 <= starts[1001]
+    assert orc(etch, linux / "vmlinux", "--symbols", path, "--at", f"f_{f:x}+0x0") == rows[:1]
     path.write_text(path.read_text().replace(f"{text[1]:016x} T _text", f"{text[1] + 4096:016x} T _text"))
     p = run([etch, "inspect", "tables", "--symbols", path, linux / "vmlinux"], ok=2)
     assert "another kernel's" in p.stderr and not p.stdout
@@ -657,6 +658,25 @@ def test_arrays_of_different_length(etch, tmp_path):
     assert len(p.stdout.splitlines()) == len(ROWS["6.2 and before"]) - 2 + 1
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_row_of_no_code(etch, tmp_path, linked):
+    path = build(tmp_path, all_tables(), linked)
+    data = bytearray(path.read_bytes())
+    if linked:
+        _, start, _ = section_header(path, ".orc_unwind_ip")
+        struct.pack_into("<i", data, start + 4, 0x7000000)
+    else:
+        _, start, _ = section_header(path, ".rela.orc_unwind_ip")
+        struct.pack_into("<q", data, start + 24 + 16, 0x7000000)
+    path.write_bytes(data)
+    rows = [r.split("\t") for r in orc(etch, path)]
+    want = [r.split(" ") for _, r in ROWS["6.2 and before"]]
+    # The one before it goes on; the others are what they were.
+    assert [r[2:6] for r in rows] == want[:1] + want[2:] + [["undef", "undef", "undef", "bad"]]
+    assert (rows[0][1], rows[-1][1]) == ("2", "0")
+    assert int(rows[-1][0], 16) >= f_address(path) + 0x7000000 if linked else rows[-1][0] == "7000000"
+
+
 def test_a_relocation_that_is_missing(etch, tmp_path):
     path = build(tmp_path, all_tables(), False)
     data = bytearray(path.read_bytes())
@@ -700,6 +720,15 @@ def test_mutants(etch_asan, tmp_path, linked):
         assert len(p.stderr.splitlines()) == (p.returncode == 2), (n, p.stderr)
         shown += p.returncode == 0
     assert shown > 15
+
+
+def test_a_name_with_anything_in_it(etch, tmp_path):
+    path = tmp_path / 'k "\n\t\x1b.o'
+    path.write_bytes(build(tmp_path, all_tables(), False).read_bytes())
+    for what in ("tables", "orc"):
+        assert run([etch, "inspect", what, path]).stdout.splitlines()[0].startswith(f'{tmp_path}/k "???.o: ')
+        assert json.loads(run([etch, "inspect", what, "--json", path]).stdout)["file"] == str(path)
+        assert run([etch, "inspect", what, "--format", "tsv", path]).stdout.count("\x1b") == 0
 
 
 def test_a_broken_pipe(etch, linux):

@@ -5,9 +5,9 @@
 #include "arch/x86/kernel_names.h"
 #include "kernel/orc.h"
 #include "kernel/tables.h"
+#include "report/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,13 +317,6 @@ static void orc_head_print(struct kernel *k, const char *mark)
 		       kernel_orc_layout_text(rows.layout), rows.layout_from, rows.problem[0] ? "; " : "", rows.problem);
 }
 
-/* A name may hold anything; a head is one line. */
-static void line_print(const char *text)
-{
-	for (; *text; text++)
-		putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
-}
-
 static void tables_print(struct kernel *k, const struct kernel_tables *t, enum format format)
 {
 	const char *mark = format == FORMAT_TSV ? "# " : "\n";
@@ -331,7 +324,7 @@ static void tables_print(struct kernel *k, const struct kernel_tables *t, enum f
 	size_t i;
 
 	printf("%s", format == FORMAT_TSV ? "# " : "");
-	line_print(k->file->path);
+	text_clean(stdout, k->file->path);
 	printf(": %s, %s%s%s%s (told by its %s)\n", kernel_kind(k), k->release[0] ? "release " : "release not known",
 	       k->release, k->release[0] ? " in " : "", k->release[0] ? k->release_from : "", k->sign);
 	orc_head_print(k, mark);

@@ -5,6 +5,7 @@
 
 #include "inspect/inspect.h"
 #include "kernel/orc.h"
+#include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -155,7 +156,8 @@ static void head_print(const struct printer *p, const struct kernel_rows *rows)
 		printf("  \"sorted\": %s,\n  \"malformed\": %zu,\n  \"problem\": %s,\n  \"rows\": [",
 		       rows->sorted ? "true" : "false", rows->bad, json_object_to_json_string(problem));
 	} else {
-		printf("%s: the kernel's .orc_unwind, %zu rows, layout of %s (%s)", k->file->path, rows->count,
+		text_clean(stdout, k->file->path);
+		printf(": the kernel's .orc_unwind, %zu rows, layout of %s (%s)", rows->count,
 		       kernel_orc_layout_text(rows->layout), rows->layout_from);
 		if (!elf_is_object(k->file) && !rows->sorted)
 			printf(", not sorted in the file");

@@ -121,6 +121,7 @@ static void place_check(struct kernel *k, struct kernel_row *r)
 
 	if (p->kind == KPLACE_NONE || p->kind == KPLACE_SYMBOL) {
 		r->problem = p->why ? p->why : "its address is in another file";
+		r->orc.kind = KERNEL_ORC_BAD;
 		p->kind = KPLACE_NONE;
 		return;
 	}
@@ -132,6 +133,7 @@ static void place_check(struct kernel *k, struct kernel_row *r)
 	if (before.kind != KPLACE_SECTION || !(s->sh.sh_flags & SHF_EXECINSTR) ||
 	    p->addr != (elf_is_object(k->file) ? 0 : s->sh.sh_addr) + s->sh.sh_size) {
 		r->problem = "its address is not in code";
+		r->orc.kind = KERNEL_ORC_BAD;
 		p->kind = KPLACE_OUTSIDE;
 		return;
 	}
