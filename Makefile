@@ -26,7 +26,10 @@ FUZZ_MINUTES ?= 60
 WARN     := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes
 TOOL_INC := -Itool -Ilib/include
 LIB_INC  := -Ilib -Ilib/include
-TOOL_LIBS := -lelf -ldw -lZydis -lcapstone -ljson-c -lxxhash -lm
+# Archives where the system has them: a tool that is run once for each object must start fast.
+# Capstone is loaded when it is needed (tool/arch/x86/capstone.c).
+archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
+TOOL_LIBS := $(foreach lib,dw elf json-c xxhash lzma bz2 z,$(call archive,$(lib))) -lZydis -lm
 SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 
 TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Capstone's functions, loaded when the first of them is called. Its tables take 77,000
+ * relocations, which would double the time that etch takes to start; a file in which nothing is
+ * etched needs no second opinion.
+ */
+#include <capstone/capstone.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TEXT(x)  TEXT_(x)
+#define TEXT_(x) #x
+#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* that of the header */
+
+static struct {
+	__typeof__(&cs_open) open;
+	__typeof__(&cs_close) close;
+	__typeof__(&cs_option) option;
+	__typeof__(&cs_disasm) disasm;
+	__typeof__(&cs_disasm_iter) disasm_iter;
+	__typeof__(&cs_malloc) malloc;
+	__typeof__(&cs_free) free;
+	__typeof__(&cs_reg_name) reg_name;
+} capstone;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void *function(void *library, const char *name)
+{
+	void *at = library ? dlsym(library, name) : NULL;
+
+	if (at)
+		return at;
+	fprintf(stderr, "etch: cannot load " SONAME ", the second decoder: %s\n", dlerror());
+	exit(2);
+}
+
+static void load(void)
+{
+	void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
+
+	capstone.open = function(library, "cs_open");
+	capstone.close = function(library, "cs_close");
+	capstone.option = function(library, "cs_option");
+	capstone.disasm = function(library, "cs_disasm");
+	capstone.disasm_iter = function(library, "cs_disasm_iter");
+	capstone.malloc = function(library, "cs_malloc");
+	capstone.free = function(library, "cs_free");
+	capstone.reg_name = function(library, "cs_reg_name");
+}
+
+cs_err cs_open(cs_arch arch, cs_mode mode, csh *handle)
+{
+	pthread_once(&once, load);
+	return capstone.open(arch, mode, handle);
+}
+
+/* The others have a handle, and so there was an open. */
+cs_err cs_close(csh *handle) { return capstone.close(handle); }
+
+cs_err cs_option(csh handle, cs_opt_type type, size_t value) { return capstone.option(handle, type, value); }
+
+size_t cs_disasm(csh handle, const uint8_t *code, size_t code_size, uint64_t address, size_t count, cs_insn **insn)
+{
+	return capstone.disasm(handle, code, code_size, address, count, insn);
+}
+
+void cs_free(cs_insn *insn, size_t count) { capstone.free(insn, count); }
+
+bool cs_disasm_iter(csh handle, const uint8_t **code, size_t *size, uint64_t *address, cs_insn *insn)
+{
+	return capstone.disasm_iter(handle, code, size, address, insn);
+}
+
+cs_insn *cs_malloc(csh handle) { return capstone.malloc(handle); }
+
+const char *cs_reg_name(csh handle, unsigned int reg) { return capstone.reg_name(handle, reg); }
