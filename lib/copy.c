@@ -120,14 +120,16 @@ ETCH_API int etch_copy_use(const char *name)
 }
 
 /*
- * Bytes of the largest cache that are one processor's share: cpuid leaf 4 (Intel),
- * 0x8000001d (AMD); 0 = not said. Shared by at most as many as eax 25:14 + 1, and by no
- * more than there are: a virtual machine may show the whole cache of its host.
+ * Bytes of the largest cache that are one processor's share, and of the one before a third
+ * level that does not hold the same lines: what glibc's memcpy reckons with, so that neither
+ * leaves the cache before the other. cpuid leaf 4 (Intel), 0x8000001d (AMD); 0 = not said.
+ * Shared by at most as many as eax 25:14 + 1, and by no more than there are: a virtual
+ * machine may show the whole cache of its host. eax 7:5 level, edx 1 inclusive.
  */
 static size_t last_level(void)
 {
 	unsigned a, b, c, d, leaf = 4;
-	size_t most = 0, size, share = 1;
+	size_t most = 0, before = 0, size, share = 1;
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (__get_cpuid_max(0x80000000, NULL) >= 0x8000001d && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 22)))
@@ -142,13 +144,14 @@ static size_t last_level(void)
 			continue; /* instructions */
 		size = ((size_t)(b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((size_t)c + 1);
 		if (size >= most) {
+			before = (a >> 5 & 7) < 3 || (d & 2) ? 0 : most;
 			most = size;
 			share = (size_t)(a >> 14 & 4095) + 1;
 		}
 	}
 	if (online > 0 && share > (size_t)online)
 		share = (size_t)online;
-	return most / share;
+	return most / share + before;
 }
 
 static size_t threshold_of(size_t bytes)

@@ -61,7 +61,8 @@ size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_how how);
 
 /*
  * The size in bytes from which ETCH_COPY_AUTO goes around the cache. At first three
- * quarters of the last-level cache divided by the processors that share it, or what the environment variable
+ * quarters of what one processor has of the caches: its share of the last level, and the
+ * second where the third does not hold the same lines. Or what the environment variable
  * ETCH_COPY_THRESHOLD says (bytes; 0 = never); never less than 64 KiB. Setting 0 means
  * never. Returns the one before.
  */
