@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* etch stat: what one or two commands cost, and whether a difference is one. */
 #include "command.h"
-#include "elf/outfile.h"
 #include "stat/measure.h"
+#include "stat/output.h"
 #include "stat/show.h"
 
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define RUNS     5 /* the fewest that can tell a difference from noise */
@@ -21,8 +20,8 @@
 
 struct options {
 	enum format format;
-	const char *output, *separator;
-	int log_fd;
+	const char *separator;
+	struct output output;
 	bool pin, quiet, warmup_given;
 	struct measurement m;
 };
@@ -140,12 +139,12 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 		opt->quiet = true;
 		break;
 	case 'o':
-		opt->output = optarg;
+		opt->output.path = optarg;
 		break;
 	case 'L':
 		if (!number_parse("--log-fd", optarg, 0, INT_MAX, &n))
 			return false;
-		opt->log_fd = (int)n;
+		opt->output.fd = (int)n;
 		break;
 	case 'T':
 		opt->separator = optarg;
@@ -195,7 +194,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		fprintf(stderr, "etch: what is '%s'? a command comes after --: etch stat -- COMMAND\n", argv[optind]);
 		return EXIT_UNUSABLE;
 	}
-	if (opt->output && opt->log_fd >= 0) {
+	if (opt->output.path && opt->output.fd >= 0) {
 		fprintf(stderr, "etch: --output and --log-fd: the table goes to one of them\n");
 		return EXIT_UNUSABLE;
 	}
@@ -227,42 +226,16 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 		m->command[m->side_count++] = argv + start;
 		start = i + 1;
 	}
+	if (m->run.input && access(m->run.input, R_OK)) {
+		fprintf(stderr, "etch: %s: %s\n", m->run.input, strerror(errno));
+		return false;
+	}
 	for (side = 0; side < m->side_count; side++)
 		if (command_check(m->command[side][0], &e)) {
 			fprintf(stderr, "etch: %s: %s\n", m->command[side][0], e.text);
 			return false;
 		}
 	return true;
-}
-
-/* Better said before the runs than after them. */
-static bool output_check(const struct options *opt)
-{
-	char directory[PATH_MAX];
-	const char *slash;
-	struct stat st;
-
-	if (opt->log_fd >= 0 && fcntl(opt->log_fd, F_GETFD) < 0) {
-		fprintf(stderr, "etch: --log-fd: %d is no open file descriptor\n", opt->log_fd);
-		return false;
-	}
-	if (opt->m.run.input && access(opt->m.run.input, R_OK)) {
-		fprintf(stderr, "etch: %s: %s\n", opt->m.run.input, strerror(errno));
-		return false;
-	}
-	if (!opt->output)
-		return true;
-	slash = strrchr(opt->output, '/');
-	snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - opt->output) + 1 : 1, slash ? opt->output : ".");
-	errno = 0;
-	if (!stat(opt->output, &st) && S_ISDIR(st.st_mode))
-		errno = EISDIR;
-	else if (lstat(opt->output, &st) && access(directory, W_OK | X_OK))
-		;
-	else
-		return true;
-	fprintf(stderr, "etch: %s: %s\n", opt->output, strerror(errno));
-	return false;
 }
 
 /* Descriptors 0 to 2 that are closed would be those of our files. A write to them still fails. */
@@ -280,45 +253,11 @@ static void standard_streams_open(void)
 /* Where the commands' standard output goes. -1: where etch's does. */
 static int commands_output(const struct options *opt)
 {
-	if (opt->quiet)
-		return open("/dev/null", O_WRONLY | O_CLOEXEC);
-	return opt->output || opt->log_fd >= 0 ? -1 : STDERR_FILENO;
-}
+	int null = opt->quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
 
-static bool write_all(int fd, const char *data, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, data, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		data += n;
-		size -= (size_t)n;
-	}
-	return true;
-}
-
-static bool put(const struct options *opt, const char *data, size_t size)
-{
-	char err[400];
-
-	if (opt->output) {
-		if (!outfile_write(opt->output, data, size, NULL, err, sizeof(err)))
-			return true;
-		/* They may have run for hours. */
-		fprintf(stderr, "etch: %s\n%s", err, data);
-		return false;
-	}
-	if (opt->log_fd >= 0) {
-		if (write_all(opt->log_fd, data, size))
-			return true;
-		fprintf(stderr, "etch: descriptor %d: cannot write: %s\n", opt->log_fd, strerror(errno));
-		return false;
-	}
-	fwrite(data, 1, size, stdout); /* errors are main()'s */
-	return true;
+	if (null >= 0)
+		return null;
+	return opt->output.path || opt->output.fd >= 0 ? -1 : STDERR_FILENO;
 }
 
 static int show(const struct options *opt)
@@ -341,7 +280,7 @@ static int show(const struct options *opt)
 		free(data);
 		return EXIT_UNUSABLE;
 	}
-	ok = put(opt, data, size);
+	ok = output_put(&opt->output, data, size);
 	free(data);
 	if (!ok)
 		return EXIT_UNUSABLE;
@@ -361,7 +300,7 @@ static int run_and_show(struct options *opt)
 	/* On the commands' terminal a line of ours would be in their way. */
 	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
 	if (measure(m, &about, &e)) {
-		fprintf(stderr, "etch: %s%s%s\n", about ? about : "stat", ": ", e.text);
+		fprintf(stderr, "etch: %s: %s\n", about ? about : "stat", e.text);
 		if (m->end[0].runs)
 			show(opt);
 		return EXIT_UNUSABLE;
@@ -377,7 +316,7 @@ static int run_and_show(struct options *opt)
 
 int cmd_stat(int argc, char **argv)
 {
-	struct options opt = {.format = FORMAT_TEXT, .log_fd = -1, .m = {.runs = RUNS, .run = {.input_keep = true}}};
+	struct options opt = {.format = FORMAT_TEXT, .output = {.fd = -1}, .m = {.runs = RUNS, .run = {.input_keep = true}}};
 	int status, first = 1;
 
 	while (first < argc && strcmp(argv[first], "--"))
@@ -388,7 +327,7 @@ int cmd_stat(int argc, char **argv)
 		fprintf(stderr, "etch: no command to run; see etch stat --help\n");
 		status = EXIT_UNUSABLE;
 	}
-	if (status < 0 && (!commands_take(&opt, argc - first - 1, argv + first + 1) || !output_check(&opt)))
+	if (status < 0 && (!commands_take(&opt, argc - first - 1, argv + first + 1) || !output_check(&opt.output)))
 		status = EXIT_UNUSABLE;
 	if (status < 0)
 		status = run_and_show(&opt);

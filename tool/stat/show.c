@@ -200,8 +200,8 @@ static void foot_text(const struct measurement *m, FILE *out)
 	for (i = 0; i < m->side_count; i++) {
 		endings_text(m, i, out);
 		if (m->end[i].runs < m->runs)
-			fprintf(out, "note: %c: stopped (%s) after %zu of %zu runs\n", side_names[i], strsignal(m->stopped),
-			        m->end[i].runs, m->runs);
+			fprintf(out, "note: %c: stopped (%s) after %zu of %zu runs\n", side_names[i],
+			        m->stopped ? strsignal(m->stopped) : "an error", m->end[i].runs, m->runs);
 	}
 	if (s->doubled)
 		fprintf(out, "note: forked processes that have their parent's counts too, as their fork was not seen: %zu\n", s->doubled);

@@ -1,0 +1,808 @@
+# SPDX-License-Identifier: MIT
+"""etch stat: what commands cost, and when a difference is one.
+
+Counts are held against a program that knows what it costs (tests/stat/load.c), the rule
+of noise against its own definition, worked out another way, and against pairs of equal
+commands: simulated ones, and runs recorded from a busy machine. No test looks at how long
+something takes. The processor's counters, which few test machines have, are those of a
+preloaded library (tests/stat/fake_perf.c).
+"""
+
+import itertools
+import json
+import math
+import os
+import pty
+import random
+import re
+import select
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import jsonschema
+import pytest
+
+from conftest import ROOT, TESTS, asan_env, need, run
+
+HERE = TESTS / "stat"
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "stat.json").read_text())
+HARDWARE = ["cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses"]
+SOFTWARE = ["task-clock", "cpu-migrations", "context-switches", "page-faults"]
+ROWS = [*SOFTWARE, *HARDWARE, "elapsed"]
+PERF = bool(os.path.exists("/proc/sys/kernel/perf_event_paranoid"))
+
+
+@pytest.fixture(scope="module")
+def bin(tmp_path_factory):
+    """The programs of tests/stat, and a library."""
+    out = tmp_path_factory.mktemp("stat")
+    for name in ("load", "no_perf"):
+        run(["gcc", "-O2", "-o", out / name, HERE / f"{name}.c"])
+    run(["gcc", "-O2", "-shared", "-fPIC", "-o", out / "fake_perf.so", HERE / "fake_perf.c"])
+    run(["gcc", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/tool", "-o", out / "verdicts", HERE / "verdicts.c",
+         ROOT / "tool/stat/samples.c", "-lm"])
+    return out
+
+
+def valid(text):
+    report = json.loads(text)
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    for command in report["commands"]:
+        assert sum(e["runs"] for e in command["endings"]) == command["runs"]
+    return report
+
+
+@pytest.fixture
+def stat(etch):
+    """etch stat --json OPTIONS -- COMMANDS, checked against its schema: the rows by name."""
+    def go(*argv, ok=0, **kw):
+        report = valid(run([etch, "stat", "--json", *argv], ok=ok, **kw).stdout)
+        report["rows"] = {c["counter"]: c for c in report["counters"]}
+        return report
+    return go
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+# ---- the rule of noise ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rule(bin):
+    def ask(lines):
+        return run([bin / "verdicts"], input="\n".join(lines) + "\n").stdout.splitlines()
+    return ask
+
+
+def shift_line(a, b):
+    return f"shift {len(a)} {len(b)} {' '.join(map(repr, a))} {' '.join(map(repr, b))}"
+
+
+def interval(line):
+    return None if line == "-" else tuple(map(float, line.split()))
+
+
+def beyond(line):
+    low, high = interval(line)
+    return low > 0 or high < 0
+
+
+def u_counts(n, m):
+    """How many orders of n and m runs have U = 0, 1, ...: the coefficients of the
+    Gaussian binomial, in whole numbers."""
+    c = [1] + [0] * (n * m)
+    for i in range(1, n + 1):
+        for u in range(n * m, m + i - 1, -1):
+            c[u] -= c[u - m - i]
+        for u in range(i, n * m + 1):
+            c[u] += c[u - i]
+    assert sum(c) == math.comb(n + m, n)
+    return c
+
+
+def test_ranks_are_those_of_the_exact_distribution(rule):
+    sizes = [(n, m) for n in range(1, 14) for m in range(1, 14)] + [(20, 20), (50, 50), (49, 7)]
+    got = [int(k) for k in rule([f"rank {n} {m}" for n, m in sizes])]
+    for (n, m), k in zip(sizes, got):
+        c, all = u_counts(n, m), math.comb(n + m, n)
+        # In tails of 0.5%: P(U < k) is within, and one more would not be.
+        assert sum(c[:k]) * 200 <= all < sum(c[:k + 1]) * 200, (n, m)
+    # As printed in tables of the test (two sides, 1%), which give the largest U.
+    table = {5: 0, 6: 2, 7: 4, 8: 7, 9: 11, 10: 16, 12: 27, 15: 51, 20: 105}
+    assert [int(k) - 1 for k in rule([f"rank {n} {n}" for n in table])] == list(table.values())
+
+
+def test_ranks_of_many_runs_are_near_the_exact_ones(rule):
+    for n, m in ((51, 51), (60, 60), (80, 52)):
+        k = int(rule([f"rank {n} {m}"])[0])
+        c, all = u_counts(n, m), math.comb(n + m, n)
+        assert 0.0046 < sum(c[:k]) / all <= 0.005  # on the safe side
+
+
+def test_the_interval_by_brute_force(rule):
+    rng = random.Random(5)
+    cases, lines = [], []
+    for n, m in ((5, 5), (6, 9), (12, 12), (30, 20), (60, 55)):
+        for values in (lambda: rng.gauss(0, 1), lambda: float(rng.randrange(4)), lambda: rng.choice([-1e300, 1e-300, 0.0])):
+            a, b = [values() for _ in range(n)], [values() for _ in range(m)]
+            cases.append((a, b))
+            lines += [f"rank {n} {m}", shift_line(a, b)]
+    answers = rule(lines)
+    for (a, b), k, line in zip(cases, answers[::2], answers[1::2]):
+        differences = sorted(y - x for x in a for y in b)
+        assert interval(line) == (differences[int(k) - 1], differences[-int(k)])
+
+
+def test_every_order_of_five_and_five(rule):
+    """Of 252 orders of ten runs, all as likely between equal commands, two are called
+    different: those in which one command's runs all lie below the other's."""
+    orders = list(itertools.combinations(range(10), 5))
+    lines = [shift_line([float(i) for i in a], [float(i) for i in range(10) if i not in a]) for a in orders]
+    flagged = [a for a, line in zip(orders, rule(lines)) if beyond(line)]
+    assert flagged == [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9)]
+
+
+def test_too_few(rule):
+    lines = [shift_line([1.0] * n, [2.0] * m) for n, m in ((1, 1), (4, 4), (4, 5), (2, 8), (5, 5))]
+    assert rule(lines) == ["-", "-", "-", "-", "1 1"]
+
+
+def walk(rng, n):
+    x, out = 0.0, []
+    for _ in range(n):
+        x += rng.gauss(0, 1)
+        out.append(x)
+    return out
+
+
+def slow_noise(rng, n):
+    x, out = 0.0, []
+    for _ in range(n):
+        x = 0.9 * x + rng.gauss(0, 1)
+        out.append(x)
+    return out
+
+
+# What equal commands may look like, run after run.
+EQUAL = {
+    "normal": lambda rng, n: [rng.gauss(100, 5) for _ in range(n)],
+    "heavy tail": lambda rng, n: [math.exp(2 * rng.gauss(0, 1)) for _ in range(n)],
+    "two modes": lambda rng, n: [rng.gauss(rng.choice([0, 20]), 1) for _ in range(n)],
+    "small counts": lambda rng, n: [float(rng.choice([0, 0, 0, 1, 2])) for _ in range(n)],
+    "mostly one value": lambda rng, n: [float(rng.random() < 0.05) for _ in range(n)],
+    "getting warmer": lambda rng, n: [3.0 * i + rng.gauss(0, 1) for i in range(n)],
+    "slow noise": slow_noise,
+    "random walk": walk,
+}
+
+
+@pytest.mark.parametrize("runs", [5, 8, 15])
+@pytest.mark.parametrize("kind", EQUAL)
+def test_equal_commands_are_seldom_called_different(rule, kind, runs):
+    rng = random.Random(f"{kind} {runs}")
+    tables = 6000
+    lines = []
+    for _ in range(tables):
+        x = EQUAL[kind](rng, 2 * runs)
+        lines.append(shift_line(x[::2], x[1::2]))  # A B A B ...
+    rate = sum(map(beyond, rule(lines))) / tables
+    # 1% was promised; three standard deviations of a count of 60.
+    assert rate < 0.01 + 3 * math.sqrt(0.01 / tables)
+    if kind in ("normal", "heavy tail", "two modes"):
+        assert rate > 0.004  # the rule is no stricter than it says, or this test would not see it work
+
+
+def recorded():
+    lines = [line.split("\t") for line in (HERE / "recorded.tsv").read_text().splitlines() if not line.startswith("#")]
+    return {name: [float(r[i]) for r in lines[1:]] for i, name in enumerate(lines[0])}
+
+
+@pytest.mark.parametrize("row", ["task-clock", "page-faults", "elapsed"])
+def test_equal_commands_as_recorded(rule, row):
+    x = recorded()[row]
+    assert len(x) == 1000
+    lines = [shift_line(x[i:i + 2 * n:2], x[i + 1:i + 2 * n:2]) for n in (5, 10) for i in range(0, 1000 - 2 * n, 3)]
+    assert sum(map(beyond, rule(lines))) / len(lines) < 0.02
+
+
+@pytest.mark.parametrize("row", ["task-clock", "page-faults", "elapsed"])
+def test_a_real_difference_is_found(rule, row):
+    """The recorded runs, every second one with 40% added, of 20 each."""
+    x = recorded()[row]
+    lines = [shift_line(x[i:i + 40:2], [1.4 * v for v in x[i + 1:i + 40:2]]) for i in range(0, 960, 40)]
+    found = sum(interval(line)[0] > 0 for line in rule(lines)) / len(lines)
+    assert found > {"elapsed": 0.2}.get(row, 0.9)
+
+
+def test_spread(rule):
+    rng = random.Random(3)
+    cases = [[rng.choice([rng.gauss(0, 1), 7.0]) for _ in range(n)] for n in (1, 2, 3, 4, 9, 100)]
+    for x, line in zip(cases, rule([f"spread {len(x)} {' '.join(map(repr, x))}" for x in cases])):
+        median = statistics.median(x)
+        assert list(map(float, line.split())) == [
+            median, statistics.median([abs(v - median) for v in x]), min(x), max(x)]
+
+
+# ---- what is counted -------------------------------------------------------------------
+
+
+def test_counts_of_a_program_that_knows_them(stat, bin):
+    r = stat("-r", "3", "-w", "0", "--", bin / "load", "--", bin / "load", "pages=3000", "sleeps=40", "cpu=40")
+    assert list(r["rows"]) == ROWS
+    a, b = ({k: v[s] for k, v in r["rows"].items()} for s in "ab")
+    for low, high in zip(a["page-faults"]["samples"], b["page-faults"]["samples"]):
+        assert 3000 <= high - low < 3100
+    assert all(v - min(a["context-switches"]["samples"]) >= 40 for v in b["context-switches"]["samples"])
+    assert all(40 <= v < 400 for v in b["task-clock"]["samples"])
+    assert all(v >= 40 + 4 for v in b["elapsed"]["samples"])  # sleeps of 100 us, at the least
+    for row in r["rows"].values():
+        assert (row["missing"] is None) == (row["a"] is not None) == (row["source"] != "none")
+
+
+def test_children_are_counted(stat, bin):
+    r = stat("-r", "1", "--", bin / "load", "--", bin / "load", "fork=pages=2000,fork=pages=1000")
+    assert 3000 <= r["rows"]["page-faults"]["difference"]["delta"] < 3400
+
+
+def test_migrations(stat, bin):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU")
+    r = stat("-r", "1", "--", bin / "load", "hops=60")
+    row = r["rows"]["cpu-migrations"]
+    if row["source"] == "none":
+        assert "not" in row["missing"]
+    else:
+        assert 59 <= row["a"]["median"] < 120
+
+
+def test_numbers_agree_with_each_other(stat, bin):
+    r = stat("-r", "6", "-w", "0", "--", bin / "load", "pages=9", "--", bin / "load", "pages=900")
+    for row in r["rows"].values():
+        if not row["difference"]:
+            continue
+        a, b, d = row["a"], row["b"], row["difference"]
+        for s in (a, b):
+            assert len(s["samples"]) == 6 and s["counted"] == 1
+            assert s["median"] == pytest.approx(statistics.median(s["samples"]), abs=1e-6)
+            assert s["mad"] == pytest.approx(statistics.median([abs(v - s["median"]) for v in s["samples"]]), abs=2e-6)
+        assert d["delta"] == pytest.approx(b["median"] - a["median"], abs=2e-6)
+        assert d["percent"] is None or d["percent"] == pytest.approx(100 * d["delta"] / a["median"], rel=1e-4)
+        differences = sorted(y - x for x in a["samples"] for y in b["samples"])
+        assert (d["low"], d["high"]) == pytest.approx((differences[2], differences[-3]), abs=2e-6)
+        assert d["verdict"] == ("beyond noise" if d["low"] > 0 or d["high"] < 0 else "within noise")
+    assert r["rows"]["page-faults"]["difference"]["verdict"] == "beyond noise"
+
+
+@pytest.mark.parametrize("error", [1, 13, 38], ids=["EPERM", "EACCES", "ENOSYS"])
+def test_without_perf(etch, bin, error):
+    """Containers refuse perf_event_open: software counts come from wait4(), and nothing is 0
+    that was not counted."""
+    p = run([bin / "no_perf", error, etch, "stat", "--json", "-r", "1", "--", bin / "load", "--",
+             bin / "load", "pages=2000", "sleeps=30", "cpu=30"])
+    rows = {c["counter"]: c for c in valid(p.stdout)["counters"]}
+    for name in ("task-clock", "context-switches", "page-faults"):
+        assert rows[name]["source"] == "rusage" and rows[name]["difference"]
+    assert 2000 <= rows["page-faults"]["difference"]["delta"] < 2100
+    assert rows["context-switches"]["difference"]["delta"] >= 29
+    assert rows["task-clock"]["b"]["median"] >= 29
+    for name in ["cpu-migrations", *HARDWARE]:
+        assert rows[name]["source"] == "none" and rows[name]["a"] is None
+        assert ("not allowed" if error < 38 else "not supported by this kernel") in rows[name]["missing"]
+    text = run([bin / "no_perf", error, etch, "stat", "-r", "1", "--", "true"]).stdout
+    assert len(re.findall(r"^.* from rusage$", text, re.M)) == 3
+    for row in re.findall(r"^(?:CPU|instr|cache|branch).*$", text, re.M):
+        assert re.fullmatch(r"[A-Za-z ]+? +not (allowed|supported) .*", row)
+
+
+# ---- the processor's counters ------------------------------------------------------------
+
+
+@pytest.fixture
+def fake(etch, bin, tmp_path):
+    """etch stat on a machine with counters; the events that it opened."""
+    def go(how, *argv, text=False):
+        env = dict(os.environ, LD_PRELOAD=str(bin / "fake_perf.so"), FAKE_PERF=how, FAKE_LOG=str(tmp_path / "log"))
+        p = run([etch, "stat", *([] if text else ["--json"]), *argv], env=env)
+        names = "type config of_child group fd inherit disabled on_exec exclude_kernel".split()
+        opened = [dict(zip(names, map(int, line.split()))) for line in (tmp_path / "log").read_text().splitlines()]
+        if text:
+            return p.stdout, opened
+        return {c["counter"]: c for c in valid(p.stdout)["counters"]}, opened
+    return go
+
+
+# The numbers of linux/perf_event.h, which the library multiplies by 1000 after adding 1.
+CONFIG = {"cycles": 0, "instructions": 1, "cache-references": 2, "cache-misses": 3, "branches": 4, "branch-misses": 5}
+
+
+def test_hardware_counters(fake):
+    rows, opened = fake("plain", "-r", "2", "-w", "0", "--", "true", "--", "true")
+    for name, config in CONFIG.items():
+        assert rows[name]["source"] == "perf" and not rows[name]["user_only"] and not rows[name]["missing"]
+        assert rows[name]["a"]["samples"] == [1000 * (config + 1), 3000 * (config + 1)]
+        assert rows[name]["b"]["samples"] == [2000 * (config + 1), 4000 * (config + 1)]
+    of_child = [o for o in opened if o["of_child"] and o["type"] == 0]
+    assert len(of_child) == 6 * 4 and all(o["inherit"] for o in of_child)
+    for first in range(0, 24, 6):
+        one = {o["config"]: o for o in of_child[first:first + 6]}
+        for leader, others in ((0, (1, 4, 5)), (2, (3,))):
+            # A leader begins with the command, the others with their leader.
+            assert (one[leader]["group"], one[leader]["disabled"], one[leader]["on_exec"]) == (-1, 1, 1)
+            for o in others:
+                assert (one[o]["group"], one[o]["disabled"], one[o]["on_exec"]) == (one[leader]["fd"], 0, 0)
+    assert [rows[n]["group"] for n in HARDWARE] == [1, 1, 2, 2, 1, 1]
+
+
+def test_scaling_is_done_and_said(fake):
+    rows, _ = fake("shared", "-r", "1", "--", "true")
+    assert rows["cache-misses"]["a"]["samples"] == [4 * 4000]
+    assert rows["cache-misses"]["a"]["counted"] == 0.25
+    assert rows["cache-references"]["a"]["counted"] == 1
+    assert rows["branch-misses"]["a"] is None  # never counted: no number, and not 0
+    text, _ = fake("shared", "-r", "1", "--", "true", text=True)
+    assert re.search(r"^cache misses +16000 +A: scaled, counted 25% of the time or more, in group 2$", text, re.M)
+    assert re.search(r"^branch misses +A: counted in 0 of 1 runs$", text, re.M)
+
+
+def test_user_space_only(fake):
+    rows, opened = fake("paranoid", "-r", "1", "--", "true")
+    assert all(rows[n]["user_only"] and rows[n]["a"]["median"] == 1000 * (CONFIG[n] + 1) for n in HARDWARE)
+    assert all(o["exclude_kernel"] for o in opened if o["of_child"] and o["type"] == 0)
+    # Context switches happen in the kernel: without it they would all be 0.
+    assert not any(o["exclude_kernel"] for o in opened if o["type"] == 1)
+    text, _ = fake("paranoid", "-r", "1", "--", "true", text=True)
+    assert len(re.findall("user space only", text)) == 6
+
+
+def test_a_group_that_does_not_fit(fake):
+    rows, opened = fake("nogroup3", "-r", "1", "--", "true")
+    assert [rows[n]["group"] for n in HARDWARE] == [1, 1, 2, 2, None, None]
+    assert all(rows[n]["a"]["median"] == 1000 * (CONFIG[n] + 1) for n in HARDWARE)
+    alone = [o for o in opened if o["of_child"] and o["type"] == 0 and o["config"] in (4, 5)]
+    assert all((o["group"], o["disabled"], o["on_exec"]) == (-1, 1, 1) for o in alone) and len(alone) == 2
+
+
+# ---- under valgrind ------------------------------------------------------------------------
+
+LOOP = 3  # instructions of a round
+
+
+def test_simulated_counts(stat, bin):
+    need("valgrind")
+    r = stat("--simulate", "-r", "1", "--", bin / "load", "--", bin / "load", "loop=400000")
+    rows = r["rows"]
+    assert list(rows) == ["instructions", "data-accesses", "l1i-misses", "l1d-misses", "cache-references",
+                          "cache-misses", "branches", "branch-misses"]
+    assert all(row["source"] == "callgrind" for row in rows.values())
+    assert LOOP * 400000 <= rows["instructions"]["difference"]["delta"] < LOOP * 400000 + 20000
+    assert 400000 <= rows["branches"]["difference"]["delta"] < 404000
+    assert rows["branch-misses"]["difference"]["delta"] < 1000
+    for side in "ab":
+        v = {k: row[side]["median"] for k, row in rows.items()}
+        assert v["l1i-misses"] + v["l1d-misses"] == v["cache-references"] >= v["cache-misses"] > 0
+    assert re.match(r"I1 \d+ B, 64 B, \d+-way associative; D1 .*; LL ", r["simulation"]["caches"])
+    assert (r["simulation"]["doubled"], r["simulation"]["lost"]) == (0, 0)
+
+
+def test_simulated_counts_are_cachegrinds(stat, bin, tmp_path):
+    """... which has the same caches, of a process that does not fork. (Left to itself
+    it follows jumps while it translates, and loses half of this loop's branches.)"""
+    command = [bin / "load", "pages=50", "loop=100000"]
+    rows = stat("--simulate", "-r", "1", "--", *command)["rows"]
+    out = tmp_path / "out"
+    run(["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--branch-sim=yes", "--vex-guest-chase=no",
+         f"--cachegrind-out-file={out}", *command])
+    text = out.read_text()
+    c = dict(zip(re.search("^events: (.*)", text, re.M).group(1).split(),
+                 map(int, re.search("^summary: (.*)", text, re.M).group(1).split())))
+    for name, want in {"instructions": c["Ir"], "data-accesses": c["Dr"] + c["Dw"], "branches": c["Bc"] + c["Bi"],
+                       "l1d-misses": c["D1mr"] + c["D1mw"], "branch-misses": c["Bcm"] + c["Bim"]}.items():
+        # The dynamic linker looks at the environment, which is not quite the same.
+        assert rows[name]["a"]["median"] == pytest.approx(want, rel=0.02), name
+
+
+def test_forked_children_are_counted_once(stat, bin):
+    """valgrind gives a forked child its parent's counts; the loop before the fork must not
+    be counted twice, nor that in the child not at all."""
+    r = stat("--simulate", "-r", "1", "--", bin / "load", "--",
+             bin / "load", "loop=300000", "fork=loop=200000,fork=loop=100000", "fork=loop=100000")
+    want = LOOP * 700000
+    assert want <= r["rows"]["instructions"]["difference"]["delta"] < want + 50000
+    assert r["simulation"]["doubled"] == 0
+
+
+def test_a_fork_that_was_not_seen_is_told(etch, bin):
+    p = run([etch, "stat", "--simulate", "-r", "1", "--", bin / "load", "loop=100000", "rawfork=loop=1000"])
+    assert "note: forked processes that have their parent's counts too, as their fork was not seen: 1\n" in p.stdout
+
+
+def test_programs_that_are_executed_are_counted(stat, bin):
+    r = stat("--simulate", "-r", "1", "--", "sh", "-c", f"{shlex.quote(str(bin / 'load'))} loop=10; :", "--",
+             "sh", "-c", f"{shlex.quote(str(bin / 'load'))} loop=300000; :")
+    assert LOOP * 299990 <= r["rows"]["instructions"]["difference"]["delta"] < LOOP * 300000 + 5000
+
+
+def test_simulated_and_killed(stat, bin):
+    """Nothing can be counted of a process that is killed; one that faults is counted."""
+    r = stat("--simulate", "-r", "1", "--", bin / "load", "loop=100000", "signal=11", ok=1)
+    assert r["rows"]["instructions"]["a"]["median"] > LOOP * 100000
+    assert r["commands"][0]["endings"] == [{"signal": 11, "runs": 1}]
+    r = stat("--simulate", "-r", "1", "--", "sh", "-c", f"{shlex.quote(str(bin / 'load'))} stay=60000; :")
+    assert r["simulation"]["lost"] >= 1  # the daemon runs on
+
+
+def test_no_valgrind(etch, tmp_path):
+    (tmp_path / "true").symlink_to("/bin/true")
+    p = run([etch, "stat", "--simulate", "--", "true"], ok=2, env=dict(os.environ, PATH=str(tmp_path)))
+    assert not p.stdout
+    assert p.stderr == "etch: stat: --simulate needs valgrind, and there is none (Debian's package: valgrind)\n"
+
+
+def test_simulation_leaves_no_files(etch, bin, tmp_path):
+    odd = tmp_path / "a %p 100% place"
+    odd.mkdir()
+    env = dict(os.environ, TMPDIR=str(odd))
+    p = run([etch, "stat", "--simulate", "-r", "1", "--", bin / "load", "fork=loop=10"], env=env)
+    assert re.search(r"^instructions +\d{5,}", p.stdout, re.M)
+    assert list(odd.iterdir()) == []
+    env["TMPDIR"] = str(tmp_path / "nowhere")
+    p = run([etch, "stat", "--simulate", "--", "true"], ok=2, env=env)
+    assert re.fullmatch(f"etch: stat: {re.escape(str(tmp_path))}/nowhere/etch-stat-\\w{{6}}: cannot make a directory: "
+                        "No such file or directory\n", p.stderr)
+
+
+# ---- the command line --------------------------------------------------------------------------
+
+
+def test_golden_table(fake):
+    """Reviewed by eye: two commands, one row each way. Times are left out."""
+    text, _ = fake("plain", "-r", "5", "-w", "0", "--", "true", "--", "true", "a b", text=True)
+    text = re.sub(r"^(task clock|CPU migrations|context switches|page faults|time elapsed).*\n", "", text, flags=re.M)
+    text = re.sub(" {2,}", "  ", text)
+    assert text == """\
+5 runs of each, in turn (A B A B ...)
+  A  true
+  B  true 'a b'
+
+  A  spread  B  spread  delta  interval  
+CPU cycles  5000  40.00%  6000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
+instructions  10000  40.00%  12000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
+cache references  15000  40.00%  18000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
+cache misses  20000  40.00%  24000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
+branches  25000  40.00%  30000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
+branch misses  30000  40.00%  36000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
+
+A, B: median of the runs. Spread: median distance from it, in % of it.
+Interval: where B less A lies, in % of A (rank test, 99%). Beyond noise: 0 is not in it.
+"""
+
+
+def test_streams(etch):
+    """Standard output is the table's; with another place for it, the command's."""
+    say = ["sh", "-c", "echo out; echo err >&2"]
+    p = run([etch, "stat", "--json", "-r", "2", "-w", "0", "--", *say])
+    valid(p.stdout)
+    assert p.stderr == "out\nerr\n" * 2
+    p = run([etch, "stat", "--json", "-r", "1", "-q", "--", *say])
+    valid(p.stdout)
+    assert p.stderr == "err\n"
+    p = run([etch, "stat", "--json", "-r", "1", "--log-fd", "2", "--", *say])
+    assert p.stdout == "out\n" and p.stderr.startswith("err\n")
+    valid(p.stderr[4:])
+
+
+def test_output_file(etch, tmp_path):
+    out = tmp_path / "a table"
+    p = run([etch, "stat", "--json", "-r", "1", "-o", out, "--", "echo", "hi"])
+    assert (p.stdout, p.stderr) == ("hi\n", "")
+    valid(out.read_text())
+
+
+def test_tsv_is_the_json(etch, bin):
+    p = run([etch, "stat", "--format", "tsv", "-r", "1", "--", "true", "--", bin / "load", "pages=100"])
+    lines = [line.split("\t") for line in p.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["counter", *ROWS] and {len(line) for line in lines} == {14}
+    row = dict(zip(lines[0], lines[1 + ROWS.index("page-faults")]))
+    assert float(row["delta"]) == float(row["b"]) - float(row["a"]) > 0
+    assert (row["runs_a"], row["mad_a"], row["low"], row["verdict"]) == ("1", "-", "-", "too few runs")
+
+
+@pytest.mark.parametrize("argv,said", [
+    ([], "no command to run; see etch stat --help"),
+    (["--"], "no command to run; see etch stat --help"),
+    (["--", "--", "true"], "no command to run; see etch stat --help"),
+    (["--", "true", "--"], "no command after the separator; see etch stat --help"),
+    (["--", "true", "--", "true", "--", "true"],
+     "more than two commands; a -- that is an argument of one needs --separator"),
+    (["true"], "what is 'true'? a command comes after --: etch stat -- COMMAND"),
+    (["-r", "0", "--", "true"], "--runs is a number from 1 to 1000000, not '0'"),
+    (["-r", "1000001", "--", "true"], "--runs is a number from 1 to 1000000, not '1000001'"),
+    (["-r", "", "--", "true"], "--runs is a number from 1 to 1000000, not ''"),
+    (["-w", "-1", "--", "true"], "--warmup is a number from 0 to 1000000, not '-1'"),
+    (["-w", "2x", "--", "true"], "--warmup is a number from 0 to 1000000, not '2x'"),
+    (["--pin=1023", "--", "true"], "--pin: CPU 1023 is not there, or not allowed"),
+    (["--format", "xml", "--", "true"], "--format is text, tsv or json, not 'xml'"),
+    (["--log-fd", "99", "--", "true"], "--log-fd: 99 is no open file descriptor"),
+    (["--log-fd", "1", "-o", "x", "--", "true"], "--output and --log-fd: the table goes to one of them"),
+    (["-o", "/no such/x", "--", "true"], "/no such/x: No such file or directory"),
+    (["-o", "/", "--", "true"], "/: Is a directory"),
+    (["-i", "/no such", "--", "true"], "/no such: No such file or directory"),
+    (["--", "no such command"], "no such command: there is no such command"),
+    (["--", "touch", "MARK", "--", "/no/such"], "/no/such: No such file or directory"),
+    (["--", "/etc"], "/etc: Is a directory"),
+    (["--", "/etc/passwd"], "/etc/passwd: Permission denied"),
+    (["--", ""], ": a command without a name"),
+])
+def test_what_cannot_be_done_is_said_in_a_line(etch, argv, said, tmp_path):
+    mark = tmp_path / "mark"
+    p = run([etch, "stat", *[str(mark) if a == "MARK" else a for a in argv]], ok=2)
+    assert (p.stdout, p.stderr) == ("", f"etch: {said}\n")
+    assert not mark.exists()  # nothing ran
+
+
+def test_a_command_that_the_kernel_refuses(etch, tmp_path):
+    bad = tmp_path / "bad"
+    bad.write_text("#!/no/such/interpreter\n")
+    bad.chmod(0o755)
+    p = run([etch, "stat", "--", bad], ok=2)
+    assert (p.stdout, p.stderr) == ("", f"etch: {bad}: No such file or directory\n")
+    bad.write_text("exit 0\n")  # a script without a first line, as a shell would run it
+    run([etch, "stat", "-r", "1", "--", bad])
+
+
+def test_words_can_be_given_to_a_shell(etch, tmp_path):
+    """What the table shows of a command is, told to bash, that command; and a terminal has
+    nothing to act on."""
+    words = ["printf", "%s\\n", "", "a b", "it's", "$HOME `x` \\", "new\nline", "\x1b[31m", "\u00e4\u20ac", "\u0085", "~", "#",
+             "*", "-", "a=b;c", b"\xff\xfe'\\".decode("utf-8", "surrogateescape"), "tab\t1"]
+    p = run([etch, "stat", "-q", "-r", "1", "--", *words], errors="surrogateescape")
+    line = re.search(r"^  A  (.*)$", p.stdout, re.M).group(1)
+    assert not re.search("[\x00-\x1f\x7f\x80-\x9f\udc80-\udcff]", line)
+    want = run([words[0], *words[1:]], errors="surrogateescape").stdout
+    assert run(["bash", "-c", line], errors="surrogateescape", env=dict(os.environ, LC_ALL="C.UTF-8")).stdout == want
+    report = valid(run([etch, "stat", "--json", "-q", "-r", "1", "--", *words]).stdout)
+    shown = [re.sub("[\udc80-\udcff]", "\ufffd", w) for w in words]
+    assert report["commands"][0]["argv"] == shown
+
+
+def test_separator(stat):
+    r = stat("-q", "-r", "1", "--separator", "VS", "--", "echo", "--", "VS", "echo", "a", "--", "b")
+    assert [c["argv"] for c in r["commands"]] == [["echo", "--"], ["echo", "a", "--", "b"]]
+
+
+def test_in_turn_after_warming_up(etch, tmp_path):
+    log = tmp_path / "log"
+    a, b = (["sh", "-c", f"echo {x} >>{shlex.quote(str(log))}"] for x in "ab")
+    run([etch, "stat", "-r", "3", "--", *a, "--", *b])
+    assert log.read_text().split() == list("ab" * 4)
+    log.unlink()
+    run([etch, "stat", "-r", "2", "-w", "3", "--", *a])
+    assert log.read_text().split() == ["a"] * 5
+    log.unlink()
+    run([etch, "stat", "-r", "1", "--", *a])
+    assert log.read_text().split() == ["a"]
+
+
+def test_pin(stat):
+    allowed = sorted(os.sched_getaffinity(0))
+    show = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status >&2"]
+    r = stat("--pin", "-r", "1", "--", *show)
+    assert r["cpu"] == allowed[-1]
+    assert stat(f"--pin={allowed[0]}", "-r", "1", "--", *show)["cpu"] == allowed[0]
+    assert stat("-r", "1", "--", "true")["cpu"] is None
+
+
+def test_pin_is_true(etch):
+    cpu = min(os.sched_getaffinity(0))
+    p = run([etch, "stat", f"--pin={cpu}", "-r", "1", "--", "grep", "Cpus_allowed_list", "/proc/self/status"])
+    assert p.stderr.split() == ["Cpus_allowed_list:", str(cpu)]
+    assert f"on CPU {cpu}\n" in p.stdout
+
+
+def test_input(etch, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("12345678\n" * 3)
+    count = [etch, "stat", "-r", "2", "-w", "0", "--log-fd", "2"]
+    with open(text) as f:
+        assert run([*count, "--", "wc", "-c"], stdin=f).stdout == "27\n27\n"
+    with open(text) as f:  # from where it is
+        os.lseek(f.fileno(), 9, os.SEEK_SET)
+        assert run([*count, "--", "wc", "-c"], stdin=f).stdout == "18\n18\n"
+    assert run([*count, "-i", text, "--", "wc", "-c"], input="x").stdout == "27\n27\n"
+    # A pipe can be read once: by the only run, or by none.
+    assert run([*count, "--", "wc", "-c"], input="abc").stdout == "0\n0\n"
+    assert run([etch, "stat", "-r", "1", "--log-fd", "2", "--", "wc", "-c"], input="abc").stdout == "3\n"
+
+
+def test_failing_commands(etch, stat, bin):
+    r = stat("-r", "2", "-w", "0", "--", bin / "load", "exit=3", "--", bin / "load", "signal=9", ok=1)
+    assert [c["endings"] for c in r["commands"]] == [[{"exit": 3, "runs": 2}], [{"signal": 9, "runs": 2}]]
+    p = run([etch, "stat", "-r", "2", "-w", "0", "--", bin / "load", "exit=3", "--", bin / "load", "signal=9"], ok=1)
+    assert "note: A: 2 of 2 runs ended with exit status 3; they count like the others\n" in p.stdout
+    assert "note: B: 2 of 2 runs ended by signal 9 (Killed); they count as far as they came\n" in p.stdout
+
+
+# ---- signals and terminals ---------------------------------------------------------------------------
+
+
+class Terminal:
+    """A command in a session of its own on a terminal."""
+
+    def __init__(self, argv, **env):
+        self.pid, self.fd = pty.fork()
+        if not self.pid:
+            os.environ.update(env)
+            os.execv(argv[0], [str(a) for a in argv])
+        self.said = b""
+
+    def until(self, what, timeout=60):
+        end = time.monotonic() + timeout
+        while what not in self.said:
+            if not select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]:
+                raise AssertionError(self.said)
+            try:
+                got = os.read(self.fd, 4096)
+            except OSError:
+                got = b""
+            if not got:
+                raise AssertionError(self.said)
+            self.said += got
+
+    def end(self):
+        while True:
+            try:
+                got = os.read(self.fd, 4096)
+            except OSError:
+                break
+            if not got:
+                break
+            self.said += got
+        os.close(self.fd)
+        return os.waitpid(self.pid, 0)[1], self.said.decode().replace("\r\n", "\n")
+
+
+def test_interrupt(etch):
+    """^C ends the command, and the runs that are done are shown."""
+    script = "if [ -e \"$0\" ]; then echo second; exec sleep 60; fi; touch \"$0\""
+    flag = f"/tmp/etch-stat-test-{os.getpid()}"
+    try:
+        t = Terminal([etch, "stat", "-r", "4", "-w", "0", "--", "sh", "-c", script, flag])
+        t.until(b"second")
+        os.write(t.fd, b"\x03")
+        status, said = t.end()
+    finally:
+        if os.path.exists(flag):
+            os.unlink(flag)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT
+    assert re.search(r"^time elapsed, ms +\d+\.\d+ *$", said, re.M)
+    assert "note: A: stopped (Interrupt) after 1 of 4 runs\n" in said
+
+
+def test_interrupt_of_the_only_run(etch):
+    """As with perf: what a server has cost until ^C. One that ends well by itself included."""
+    t = Terminal([etch, "stat", "--", "sh", "-c", "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.1; done"])
+    t.until(b"ready")
+    os.write(t.fd, b"\x03")
+    status, said = t.end()
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT
+    assert said.count("bye\n") == 1 and said.count("ready\n") == 1
+    assert "note: A: its only run was cut short\n" in said and re.search(r"^task clock, ms +\d", said, re.M)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_etch_alone_is_passed_on(etch, sig, tmp_path):
+    script = f"trap 'echo got it; exit 7' {sig.name[3:]}; echo ready; while :; do sleep 0.1; done"
+    p = subprocess.Popen([etch, "stat", "-r", "2", "-w", "0", "--log-fd", "2", "--", "sh", "-c", script],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "ready\n"
+    p.send_signal(sig)
+    out, err = p.communicate(timeout=60)
+    assert out == "got it\n" and p.returncode == -sig
+    assert "its only run was cut short" in err
+
+
+def test_ignored_signals_stay_ignored(etch):
+    """nohup etch stat -- ...: neither etch nor the command takes SIGHUP."""
+    def ignore():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # which must not lose the command's end
+
+    script = "import os, signal; os.kill(os.getppid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGHUP);" \
+             "print(signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN)"
+    p = run([etch, "stat", "-r", "1", "--log-fd", "2", "--", sys.executable, "-c", script], preexec_fn=ignore)
+    assert p.stdout == "True\n"
+
+
+def test_the_command_gets_plain_signals(etch):
+    script = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), " \
+             "signal.getsignal(signal.SIGPIPE), signal.getsignal(signal.SIGCHLD))"
+    plain = run([sys.executable, "-c", script]).stdout
+    assert run([etch, "stat", "-r", "1", "--log-fd", "2", "--", sys.executable, "-c", script]).stdout == plain
+
+
+def test_the_command_is_on_the_terminal(etch):
+    """It is in the foreground, and can ask a question."""
+    t = Terminal([etch, "stat", "-r", "1", "--", "sh", "-c", "[ -t 0 ] && [ -t 1 ] && read x && echo \"<$x>\""])
+    os.write(t.fd, b"an answer\n")
+    status, said = t.end()
+    assert "<an answer>\n" in said and status == 0
+
+
+def test_no_file_is_left_open(etch):
+    """The command has the descriptors that etch was given, and no others."""
+    p = run([etch, "stat", "-r", "1", "--log-fd", "2", "--", "ls", "/proc/self/fd"])
+    assert p.stdout.split() == run(["ls", "/proc/self/fd"]).stdout.split()
+
+
+# ---- an unfriendly world, with the sanitizers ------------------------------------------------------------
+
+
+@pytest.fixture
+def hard(etch_asan):
+    def go(*argv, ok=0, **kw):
+        p = run([etch_asan, "stat", *argv], ok=ok, env=asan_env(), **kw)
+        assert "Sanitizer" not in p.stderr and "runtime error" not in p.stderr
+        return p
+    return go
+
+
+def test_daemons_closers_and_killers(hard, bin):
+    p = hard("--json", "-r", "2", "--", bin / "load", "stay=3000", "--", bin / "load", "close", "signal=15", ok=1)
+    r = valid(p.stdout)
+    assert [c["runs"] for c in r["commands"]] == [2, 2]
+    assert r["commands"][1]["endings"] == [{"signal": 15, "runs": 2}]
+    assert "elapsed" in [c["counter"] for c in r["counters"] if c["a"]]
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_streams(hard, closed):
+    p = hard("-r", "2", "--", "cat", ok=2 if closed == 1 else (0, 1), preexec_fn=lambda: os.close(closed),
+             **({} if closed == 0 else {"stdin": subprocess.DEVNULL}))
+    if closed == 1:
+        assert p.stderr == "etch: standard output: cannot write: Bad file descriptor\n"
+    else:
+        assert "time elapsed" in p.stdout
+
+
+def test_full_disks(hard, tmp_path):
+    with open("/dev/full", "w") as full:
+        p = hard("-r", "1", "--", "true", stdout=full, stderr=subprocess.PIPE, ok=2)
+    assert p.stderr == "etch: standard output: cannot write: No space left on device\n"
+    # The runs are not to be lost.
+    p = hard("-r", "1", "-o", "/dev/full", "--", "true", ok=2)
+    assert p.stderr.startswith("etch: /dev/full: cannot write: No space left on device\n1 run\n")
+    p = hard("-r", "1", "--log-fd", "1", "--", "true", stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, ok=2)
+    assert p.stderr == "etch: descriptor 1: cannot write: No space left on device\n"
+
+
+@pytest.mark.parametrize("files", range(4, 16))
+def test_few_descriptors(hard, files):
+    """As far as they go, or a line that says why not. With the sanitizers' runtime, that
+    needs none, and their report, which does not come."""
+    import resource
+    p = hard("-r", "1", "--", "true", ok=(0, 2),
+             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+    assert p.returncode == 0 or re.fullmatch(r"etch: .*Too many open files\n", p.stderr) or files < 5
+    assert ("time elapsed" in p.stdout) == (p.returncode == 0)
+
+
+def test_many_runs_of_nothing(hard):
+    p = hard("--json", "-r", "300", "-w", "0", "--", "true")
+    assert all(len(c["a"]["samples"]) == 300 for c in valid(p.stdout)["counters"] if c["a"])
+
+
+def test_a_great_deal_of_output(etch):
+    p = run([etch, "stat", "-r", "1", "-q", "--", "head", "-c", "300000000", "/dev/zero"])
+    assert not p.stderr
+    p = subprocess.Popen([etch, "stat", "-r", "1", "--log-fd", "2", "--", "yes"], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    assert p.stdout.read(200000) == b"y\n" * 100000
+    p.stdout.close()  # the command has its own trouble with that, not etch
+    err = p.communicate(timeout=60)[1].decode()
+    assert p.returncode == 1 and "ended by signal 13" in err
