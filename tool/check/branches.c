@@ -298,7 +298,7 @@ static const char *callee_name(const struct branches *b, uint64_t target)
 static void insn_linked(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in)
 {
 	bool absolute = b->s->file->eh.e_type == ET_EXEC;
-	struct target t = {.how = "taken here", .section = c->section, .from = addr, .at = (uint64_t)in->imm};
+	struct target t = {.how = "taken here", .section = c->section, .from = plain_addr(b, c, addr), .at = (uint64_t)in->imm};
 	const char *name;
 
 	if ((in->op == STEP_ADDRESS && in->b == INSN_PC_REG) ||
@@ -361,6 +361,10 @@ static void insn_look(struct branches *b, const struct code_section *c, uint64_t
 	}
 	while (b->code_reloc_next < b->code_reloc_count && b->code_relocs[b->code_reloc_next].offset < off)
 		b->code_reloc_next++;
+	/* Within one section the assembler needs no relocation. */
+	if (in->op == STEP_ADDRESS && in->b == INSN_PC_REG && (b->code_reloc_next == b->code_reloc_count ||
+	    b->code_relocs[b->code_reloc_next].offset >= off + in->len))
+		insn_linked(b, c, addr, in);
 	for (; b->code_reloc_next < b->code_reloc_count && b->code_relocs[b->code_reloc_next].offset < off + in->len;
 	     b->code_reloc_next++)
 		insn_reloc(b, c, addr, in, &b->code_relocs[b->code_reloc_next]);

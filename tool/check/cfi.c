@@ -2,10 +2,11 @@
 /* ETCH-C003 and ETCH-C004: .eh_frame itself. What it says of frames is code/emit.c's. */
 #define ETCH_CFI_DEPTH 64 /* more than any compiler nests: not malformed for that */
 #include "arch/x86/stack.h"
-#include "check/check.h"
+#include "check/runs.h"
 #include "code/cfi_file.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,19 +205,6 @@ static int entries_look(struct subject *s, const struct cfi_file *cfi, struct er
 
 /* ---- functions without an entry ---------------------------------------------------- */
 
-/* gcc builds its start-up files without .eh_frame, and nothing is thrown through them. */
-static bool is_startup(const struct elf_symbol *y)
-{
-	static const char *const names[] = {"_init", "_fini", "_start", "deregister_tm_clones", "register_tm_clones",
-	                                    "__do_global_dtors_aux", "__do_global_ctors_aux", "frame_dummy"};
-	size_t i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(y->name, names[i]))
-			return true;
-	return false;
-}
-
 /* Does a function call anything, as far as it decodes? -1: it does not begin with an
  * instruction. */
 static int has_calls(const struct code_section *c, uint64_t start, uint64_t end)
@@ -232,23 +220,27 @@ static int has_calls(const struct code_section *c, uint64_t start, uint64_t end)
 	return at == start ? -1 : 0;
 }
 
-static bool function_look(struct subject *s, const struct cfi_file *cfi, const struct elf_symbol *y)
+static void missing_text(const struct run_item *x, char *out, size_t size)
+{
+	snprintf(out, size, x->number ? "%.300s has no FDE, and makes calls: an exception thrown through it ends the program"
+	                              : "%.300s has no FDE, and makes no calls: backtraces from signal handlers and profilers "
+	                                "stop in it", x->function->name);
+}
+
+/* Has it code, and no FDE? *calls: and makes calls. */
+static bool is_missing(const struct subject *s, const struct cfi_file *cfi, const struct elf_symbol *y, bool *calls)
 {
 	const struct code_section *c = y->section ? space_of(&s->frames.space, y->section) : NULL;
 	uint64_t start = y->value + (c && elf_is_object(s->file) ? c->addr : 0), end;
-	int calls;
+	int found;
 
-	if (!c || (y->type != STT_FUNC && y->type != STT_GNU_IFUNC) || !y->size || is_startup(y) || start < c->addr ||
-	    start - c->addr >= c->size || cfi_file_at(cfi, start) >= 0)
-		return true;
+	if (!c || !y->size || function_is_startup(y) || start < c->addr || start - c->addr >= c->size ||
+	    cfi_file_at(cfi, start) >= 0)
+		return false;
 	end = y->size < c->addr + c->size - start ? start + y->size : c->addr + c->size;
-	calls = has_calls(c, start, end);
-	if (calls < 0)
-		return true;
-	return finding_add(&s->found, "ETCH-C003", y->section, y->value,
-	                   calls ? "%s has no FDE, and makes calls: an exception thrown through it ends the program"
-	                         : "%s has no FDE, and makes no calls: backtraces from signal handlers and profilers stop in it",
-	                   y->name);
+	found = has_calls(c, start, end);
+	*calls = found > 0;
+	return found >= 0;
 }
 
 static int by_place(const void *a, const void *b)
@@ -269,22 +261,34 @@ static int functions_look(struct subject *s, const struct cfi_file *cfi, struct 
 	const struct elf_file *f = s->file;
 	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
 	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	size_t count = 0, k;
-	bool ok = true;
+	size_t count = 0, k, places = 0, missing = 0;
+	struct run_item *items;
+	bool calls;
+	int err;
 
 	list = malloc((n + 1) * sizeof(*list));
-	if (!list)
+	items = malloc((n + 1) * sizeof(*items));
+	if (!list || !items) {
+		free(list);
+		free(items);
 		return no_memory(e);
+	}
 	for (i = 1; i < n; i++)
 		if (all[i].section && (all[i].type == STT_FUNC || all[i].type == STT_GNU_IFUNC))
 			list[count++] = &all[i];
 	if (count)
 		qsort(list, count, sizeof(*list), by_place);
-	for (k = 0; k < count && ok; k++) /* of several names one is enough */
-		if (!k || list[k]->section != list[k - 1]->section || list[k]->value != list[k - 1]->value)
-			ok = function_look(s, cfi, list[k]);
+	for (k = 0; k < count; k++) {
+		if (k && list[k]->section == list[k - 1]->section && list[k]->value == list[k - 1]->value)
+			continue; /* another name */
+		if (is_missing(s, cfi, list[k], &calls))
+			items[missing++] = (struct run_item){list[k], places, calls};
+		places++;
+	}
+	err = runs_tell(s, "ETCH-C003", items, missing, missing_text, e);
 	free(list);
-	return ok ? 0 : no_memory(e);
+	free(items);
+	return err;
 }
 
 int check_cfi(struct subject *s, struct error *e)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-N001: functions whose end nobody has said. */
-#include "check/check.h"
+#include "check/runs.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,22 +77,19 @@ static int untyped_look(struct subject *s, struct error *e)
 	return err;
 }
 
-int check_symbols(struct subject *s, struct error *e)
+static void sizeless_text(const struct run_item *x, char *out, size_t size)
 {
-	const struct elf_file *f = s->file;
-	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	size_t count = 0, k;
+	snprintf(out, size, "%.300s has no size; there are %" PRIu64 " bytes up to the next function", x->function->name,
+	         x->number);
+}
+
+/* Those of the sorted list that have no size and code behind them. Returns how many. */
+static size_t sizeless_find(const struct elf_file *f, const struct elf_symbol *const *list, size_t count,
+                            struct run_item *items)
+{
+	size_t k, places = 0, n = 0;
 	uint64_t covered = 0;
 
-	list = malloc((n + 1) * sizeof(*list));
-	if (!list)
-		return no_memory(e);
-	for (i = 1; i < n; i++)
-		if (is_function(f, &all[i]))
-			list[count++] = &all[i];
-	if (count)
-		qsort(list, count, sizeof(*list), by_place);
 	for (k = 0; k < count; k++) {
 		const struct elf_symbol *y = list[k];
 		bool fresh = !k || list[k - 1]->section != y->section;
@@ -100,18 +98,41 @@ int check_symbols(struct subject *s, struct error *e)
 		covered = fresh ? 0 : covered;
 		if (y->size && y->value + y->size > covered)
 			covered = y->value + y->size;
-		/* Another name for what has a size, or a label inside of it. */
-		if (y->size || y->value < covered || (!fresh && list[k - 1]->value == y->value))
+		if (!fresh && list[k - 1]->value == y->value)
+			continue; /* another name */
+		places++;
+		if (y->size || y->value < covered || function_is_startup(y))
 			continue;
 		room = room_behind(f, list, count, k);
-		if (!room)
-			continue; /* it marks the end */
-		if (!finding_add(&s->found, "ETCH-N001", y->section, y->value,
-		                 "%s has no size; there are %" PRIu64 " bytes up to the next function", y->name, room)) {
-			free(list);
-			return no_memory(e);
-		}
+		if (room) /* or it marks the end */
+			items[n++] = (struct run_item){y, places, room};
 	}
+	return n;
+}
+
+int check_symbols(struct subject *s, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	struct run_item *items;
+	size_t count = 0;
+	int err;
+
+	list = malloc((n + 1) * sizeof(*list));
+	items = malloc((n + 1) * sizeof(*items));
+	if (!list || !items) {
+		free(list);
+		free(items);
+		return no_memory(e);
+	}
+	for (i = 1; i < n; i++)
+		if (is_function(f, &all[i]))
+			list[count++] = &all[i];
+	if (count)
+		qsort(list, count, sizeof(*list), by_place);
+	err = runs_tell(s, "ETCH-N001", items, sizeless_find(f, list, count, items), sizeless_text, e);
 	free(list);
-	return elf_is_object(f) && f->symtab ? untyped_look(s, e) : 0;
+	free(items);
+	return err || !elf_is_object(f) || !f->symtab ? err : untyped_look(s, e);
 }

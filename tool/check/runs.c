@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#include "check/runs.h"
+
+#include <string.h>
+
+int runs_tell(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text,
+              struct error *e)
+{
+	size_t i, k, step;
+	char what[400];
+
+	for (i = 0; i < count; i += step) {
+		const struct elf_symbol *y = list[i].function;
+		struct finding *x;
+
+		for (k = i + 1; k < count && list[k].place == list[k - 1].place + 1 &&
+		                list[k].function->section == y->section; k++)
+			;
+		step = k - i > RUN_MOST ? k - i : 1;
+		text(&list[i], what, sizeof(what));
+		if (step > 1)
+			x = finding_add(&s->found, id, y->section, y->value, "%s; likewise %zu functions behind it, up to %s", what,
+			                step - 1, list[k - 1].function->name);
+		else
+			x = finding_add(&s->found, id, y->section, y->value, "%s", what);
+		if (!x)
+			return error_set(e, "out of memory");
+	}
+	return 0;
+}
+
+bool function_is_startup(const struct elf_symbol *y)
+{
+	static const char *const names[] = {"_init", "_fini", "_start", "deregister_tm_clones", "register_tm_clones",
+	                                    "__do_global_dtors_aux", "__do_global_ctors_aux", "frame_dummy"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(y->name, names[i]))
+			return true;
+	return false;
+}
