@@ -236,6 +236,26 @@ def test_jump_table(made):
     assert f"of the jump at {jump['address']}" in text
 
 
+@pytest.mark.parametrize("pic", ["-fPIE", "-fno-pic"])
+def test_jump_table_of_an_object(made, tmp_path, pic):
+    """Its relocations lead where the linked program's table does, for distances and for
+    addresses alike."""
+    flow, files = made
+    obj = flow.compile(SOURCE, ["-O2", pic], out=f"table{pic}.o")
+    exe = flow.link([obj], ["-pie" if pic == "-fPIE" else "-no-pie"], f"table{pic}")
+    tables = []
+    for path in (obj, exe):
+        doc = document(flow.etch, "code", "work", path)
+        (jump,) = [i for i in doc["code"] if i["table"]]
+        start = int(doc["start"], 16)
+        assert jump["table"]["section"] == (".rodata" if path == obj else None)
+        entries = {(int(i["address"], 16) - start, e["entry"]) for i in doc["code"] for e in i["entry_of"]}
+        tables.append((int(jump["address"], 16) - start, jump["table"]["entry_bytes"],
+                       [int(t, 16) - start for t in jump["table"]["targets"]]))
+        assert entries == {(t, n) for n, t in enumerate(tables[-1][2])} and len(entries) >= 5
+    assert tables[0] == tables[1]
+
+
 def test_sites_have_fields(made):
     """The site object says what the row of inspect sites says."""
     flow, files = made

@@ -36,7 +36,8 @@ struct detail_insn {
 /* An indirect jump through a table. */
 struct detail_jump {
 	uint64_t addr;
-	uint64_t table;       /* 0: not known which */
+	uint64_t table;       /* 0: not known which; of an object file what stands there before relocation */
+	uint32_t section;     /* of an object file: what who knows the relocation makes `table` an offset in; 0 */
 	unsigned bytes, most; /* an entry; entries, as far as the code shows a bound (0: none) */
 	bool followed;        /* each of them leads into code: targets below */
 };

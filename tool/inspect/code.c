@@ -404,7 +404,7 @@ static int code_load(struct code *c, struct error *e)
 	c->operands = operands_open(&c->view.file, &c->frames.space, e);
 	if (!c->operands)
 		return -1;
-	if (!lines_make(c) || !jumps_find(c) || !comers_find(c))
+	if (!lines_make(c) || !jumps_find(c) || (elf_is_object(&c->file) && !switches_find(c)) || !comers_find(c))
 		return error_set(e, "out of memory");
 	c->sources = lines_open(&c->file);
 	return 0;

@@ -80,6 +80,9 @@ void code_fixup_name(const struct code *c, const struct fixup *x, char *out, siz
 /* "main+0x4" of an address of the space. */
 void code_place_name(const struct code *c, uint64_t addr, char *out, size_t size);
 
+/* switches.c: completes the jump tables of an object file. False: out of memory. */
+bool switches_find(struct code *c);
+
 void code_text(const struct code *c);
 void code_tsv(const struct code *c);
 struct json_object *code_json(const struct code *c);

@@ -238,10 +238,11 @@ static struct json_object *table_json(const struct code *c, const struct code_li
 		return NULL;
 	o = json_object_new_object();
 	targets = json_object_new_array();
-	if (d->jumps[i].table)
+	if (d->jumps[i].table || d->jumps[i].section)
 		put_addr(o, "address", d->jumps[i].table);
 	else
 		json_object_object_add(o, "address", NULL);
+	put_text(o, "section", d->jumps[i].section ? c->file.sections[d->jumps[i].section].name : NULL);
 	json_object_object_add(o, "entry_bytes", d->jumps[i].bytes ? json_object_new_int((int)d->jumps[i].bytes) : NULL);
 	json_object_object_add(o, "entries", d->jumps[i].most ? json_object_new_int((int)d->jumps[i].most) : NULL);
 	for (k = 0; k < d->target_count; k++)

@@ -109,10 +109,19 @@ static void comers_say(const struct code *c, const struct code_line *l, struct p
 	}
 }
 
+/* "2014", or ".rodata+0x14" of an object file. */
+static void table_place(const struct code *c, const struct detail_jump *j, char *out, size_t size)
+{
+	if (j->section)
+		operand_name(c->operands, j->section, j->table, out, size);
+	else
+		snprintf(out, size, "%" PRIx64, j->table);
+}
+
 static void jump_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
 {
 	const struct detail *d = &c->detail;
-	char text[256];
+	char text[400], at[256];
 	size_t i;
 
 	for (i = 0; i < d->jump_count; i++) {
@@ -120,12 +129,13 @@ static void jump_say(const struct code *c, const struct code_line *l, struct pen
 
 		if (j->addr != c->base + l->addr)
 			continue;
+		table_place(c, j, at, sizeof(at));
 		if (j->followed)
-			snprintf(text, sizeof(text), "jump table at %" PRIx64 ", %u entries", j->table, j->most);
-		else if (j->table && j->most)
-			snprintf(text, sizeof(text), "jump table at %" PRIx64 ", %u entries, some of which lead nowhere", j->table, j->most);
-		else if (j->table)
-			snprintf(text, sizeof(text), "jump table at %" PRIx64 ", its size is not known", j->table);
+			snprintf(text, sizeof(text), "jump table at %s, %u entries", at, j->most);
+		else if ((j->table || j->section) && j->most)
+			snprintf(text, sizeof(text), "jump table at %s, %u entries, some of which lead nowhere", at, j->most);
+		else if (j->table || j->section)
+			snprintf(text, sizeof(text), "jump table at %s, its size is not known", at);
 		else if (j->most)
 			snprintf(text, sizeof(text), "jump table of %u entries", j->most);
 		else
