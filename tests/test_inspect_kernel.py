@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 from conftest import ROOT, TESTS, Flow, asan_env, run
 from elftools.elf.elffile import ELFFile
@@ -104,6 +105,14 @@ def test_alternatives_disassembled(etch, linux):
     rows = tables(etch, linux / "xfs.ko")[".altinstructions"][1]
     assert ("callq __sw_hweight32", "popcntl %edi, %eax", "1:ecx bit 23") in {
         (r["original"], r["new"], r["cpuid"]) for r in rows}
+
+
+def document(etch, view, path, *args):
+    """A JSON document, valid by its schema."""
+    j = json.loads(run([etch, "inspect", view, "--json", *args, path]).stdout)
+    schema = json.loads((ROOT / "docs" / "schemas" / f"{j['format'][5:]}.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(j)
+    return j
 
 
 def orc(etch, path, *args):
@@ -272,7 +281,8 @@ def test_vmlinux_with_a_map(etch, linux, vmlinux, tmp_path):
 
 def test_json_says_what_tsv_says(etch, linux):
     path = linux / "loop.ko"
-    j = json.loads(run([etch, "inspect", "tables", "--json", path]).stdout)
+    j = document(etch, "tables", path)
+    assert (j["format"], j["version"]) == ("etch-inspect-kernel", 1)
     assert (j["kind"], j["release_from"], j["missing"]) == ("kernel module", ".modinfo", [])
     assert j["orc"]["count"] > 100 and j["orc"]["layout"]
     for name, (_, rows) in tables(etch, path).items():
@@ -284,7 +294,7 @@ def test_json_says_what_tsv_says(etch, linux):
             assert {k: "-" if v is None else str(v) for k, v in a.items()} == b
     text = run([etch, "inspect", "tables", path]).stdout
     assert "problem" not in text and all(r["name"] in text for t in j["tables"] for r in t["entries"])
-    j = json.loads(run([etch, "inspect", "orc", "--json", path]).stdout)
+    j = document(etch, "orc", path)
     assert (j["table"], j["generated"], j["malformed"]) == ("kernel", False, 0)
     assert [f"{r['address']}\t{r['size']:x}\t{r['cfa']}\t{r['bp']}\t{r['ra']}\t{r['kind']}\tobjtool\t{r['section']}"
             for r in j["rows"]] == orc(etch, path)
@@ -378,6 +388,7 @@ def test_alternatives_of_versions(etch, tmp_path, layout, linked):
     """Entries tell, whatever the release says: distributions carry changes back."""
     path = build(tmp_path, f'\t.section .altinstructions, "a"\n{ALT[layout]}{RELEASE % "5.10.0"}', linked)
     head, rows = tables(etch, path)[".altinstructions"]
+    document(etch, "tables", path)
     assert f"layout of {layout} (as its entries are)" in head and "2 entries" in head
     a, b = rows
     assert (a["instruction"], a["length"], a["new_length"], a["feature"], a["cpuid"]) == (
@@ -399,6 +410,7 @@ EX = {
 def test_exceptions_of_versions(etch, tmp_path, layout, linked):
     path = build(tmp_path, f'\t.section __ex_table, "a"\n{EX[layout]}{RELEASE % "6.1.0"}', linked)
     head, (r,) = tables(etch, path)["__ex_table"]
+    document(etch, "tables", path)
     assert f"layout of {layout} (as its entries are)" in head
     assert (r["instruction"], r["fixup"], r["name"], r["to"], r["problem"]) == (
         at(path, 15), at(path, 18), "f+0xf", "f+0x12", "-")
@@ -431,6 +443,7 @@ BUG = {
 def test_bugs_of_versions(etch, tmp_path, layout, linked):
     path = build(tmp_path, f'\t.section __bug_table, "aw"\n{BUG[layout] * 3}{RELEASE % "6.1.0"}', linked)
     head, rows = tables(etch, path)["__bug_table"]
+    document(etch, "tables", path)
     assert f"layout of {layout} (as its entries are)" in head and (len(rows) == 3 or linked)
     r = rows[0]
     assert (r["instruction"], r["name"], r["taint"]) == (at(path, 18), "f+0x12", "9")
@@ -469,6 +482,7 @@ OTHERS = """
 @pytest.mark.parametrize("linked", [False, True])
 def test_tables_of_one_layout(etch, tmp_path, linked):
     path = build(tmp_path, OTHERS + RELEASE % "6.1.0", linked)
+    document(etch, "tables", path)
     got = {n: [{k: v for k, v in r.items() if k not in ("instruction", "target", "key")} for r in rows]
            for n, (_, rows) in tables(etch, path).items() if rows}
     assert got == {
@@ -644,6 +658,10 @@ def test_bad_entries_are_shown(etch, tmp_path):
     assert [r["problem"] for r in got["__bug_table"][1]] == ["-", "its file is no string"]
     assert "5 bytes are left over" in got["__mcount_loc"][0]
     assert got[".static_call_sites"][1][0]["problem"] == "-"
+    j = document(etch, "tables", path)
+    assert [(t["name"], t["malformed"], t["left_over"]) for t in j["tables"] if t["malformed"] or t["left_over"]] == [
+        ("__ex_table", 2, 0), (".altinstructions", 1, 0), ("__jump_table", 1, 0), (".smp_locks", 1, 0),
+        ("__mcount_loc", 0, 5), ("__bug_table", 1, 0)]
     assert "2 malformed" in got["__ex_table"][0] and "problem" in run([etch, "inspect", "tables", path]).stdout
 
 
@@ -672,6 +690,7 @@ def test_a_row_of_no_code(etch, tmp_path, linked):
     rows = [r.split("\t") for r in orc(etch, path)]
     want = [r.split(" ") for _, r in ROWS["6.2 and before"]]
     # The one before it goes on; the others are what they were.
+    assert sum("problem" in r for r in document(etch, "orc", path)["rows"]) == 1 + sum(w[3] == "bad" for w in want)
     assert [r[2:6] for r in rows] == want[:1] + want[2:] + [["undef", "undef", "undef", "bad"]]
     assert (rows[0][1], rows[-1][1]) == ("2", "0")
     assert int(rows[-1][0], 16) >= f_address(path) + 0x7000000 if linked else rows[-1][0] == "7000000"
