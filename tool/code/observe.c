@@ -151,7 +151,8 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 	} else if (is_named(env, end)) {
 		words_target(o, end, next);
-		x = OBSERVE(o, "ETCH-F001", 0, o->f->piece->start + off, "goes on into %s", next);
+		x = OBSERVE(o, "ETCH-F001", 0, o->f->piece->start + off, "goes on into %s%s", next,
+		            in->flow == FLOW_BRANCH ? " where the branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
 	}
@@ -357,9 +358,9 @@ static size_t steps_look(struct observe *o, bool missing)
 		if (!dead) {
 			o->stack |= moves_stack(in);
 			o->flag |= in->direction == DIRECTION_DOWN;
-			if (!weak)
+			if (!weak && o->certain)
 				step_look(o, off, in);
-			if (missing && !weak && (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
+			if (missing && !weak && o->certain && (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
 			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->env, (uint64_t)in->imm))
 				missing_say(o, off, (uint64_t)in->imm);
 			gap = off + in->len;

@@ -65,6 +65,18 @@ static void meeting_say(struct meet *m, uint32_t k, const struct state *s, uint3
 	}
 }
 
+/* Does an instruction begin inside of another? Then one of the two paths is none. */
+static bool is_inside(const struct meet *m, uint32_t off)
+{
+	const struct flow *f = m->o->f;
+	uint32_t k;
+
+	for (k = 1; off != NO_STEP && k < INSN_LONGEST && k <= off; k++)
+		if (flow_walked(f, off - k) && f->steps[f->at[off - k] - 1].len > k)
+			return true;
+	return false;
+}
+
 /* Does it matter that rsp is not known from here on? Not where the frame is found by rbp, and
  * rsp is by the time that it is returned. */
 static bool matters(const struct meet *m, const struct state *s, const struct state *other)
@@ -97,9 +109,9 @@ static void arrive(struct meet *m, uint64_t off, const struct state *s, uint32_t
 	}
 	mine = s->reg[ETCH_REG_RSP];
 	its = a->state.reg[ETCH_REG_RSP];
-	if (a->told || late || mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off || f->states[k].dead || s->dead)
+	if (a->told || late || !m->o->certain || mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off || f->states[k].dead || s->dead)
 		return;
-	if (s->weak || a->state.weak || !matters(m, s, &a->state))
+	if (s->weak || a->state.weak || !matters(m, s, &a->state) || is_inside(m, from) || is_inside(m, a->from))
 		return;
 	a->told = true;
 	m->lost[k] = true;
@@ -199,6 +211,8 @@ static void meet_all(struct meet *m)
 		if (off == 0 && f->start != START_PART) {
 			state_entry(&m->first[k].state);
 			m->first[k].state.reg[ETCH_REG_RSP].off -= f->pushed;
+			/* A landing pad must not be the first byte: clang puts a nop there that nobody runs. */
+			m->first[k].state.weak = f->steps[f->state_step[k]].padding && !f->piece->named;
 		} else {
 			state_copy(&m->first[k].state, &f->states[k]);
 		}

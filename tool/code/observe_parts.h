@@ -11,6 +11,7 @@
 #include "code/flow_parts.h"
 #include "code/observe.h"
 
+#define INSN_LONGEST 15u
 #define INNER_MOST 16u
 
 struct observe {

@@ -77,7 +77,9 @@ static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 		return false;
 	if (row->rule.kind != ETCH_RULE_CALL)
 		return true; /* an expression, or the end of the stack: somebody knows what he does */
-	return row->rule.cfa == ETCH_REG_RSP && row->rule.cfa_off == -s->reg[ETCH_REG_RSP].off;
+	if (row->rule.cfa & ETCH_CFA_DEREF)
+		return true;
+	return s->reg[row->rule.cfa].kind == VALUE_CFA && row->rule.cfa_off == -s->reg[row->rule.cfa].off;
 }
 
 /* ---- leaving ------------------------------------------------------------------------ */
@@ -146,14 +148,35 @@ static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const 
 	}
 }
 
-/* A return to an address that was pushed for it: a jump, as retpolines have it. */
+/* What a slot of the stack holds, as far as is known. */
+static struct value top_of(const struct state *s)
+{
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++)
+		if (!s->slot[i].aligned && s->slot[i].at == s->reg[ETCH_REG_RSP].off)
+			return s->slot[i].value;
+	return (struct value){0};
+}
+
+/*
+ * A return to an address that was put there for it: a jump, as retpolines have it. Where
+ * there is no .eh_frame to say what was meant, only what cannot be such an address is none: a
+ * register of the caller's, or room for locals.
+ */
 static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 {
-	bool by_hand = !k->o->cfi_count;
+	struct value sp = s->reg[ETCH_REG_RSP], top = top_of(s);
+	const struct trace *t;
 
-	if (k->topped == NOWHERE)
+	if (top.kind == VALUE_ENTRY && top.reg == REG_RA)
+		return true;
+	if (k->topped != NOWHERE && ((k->topped == k->last && k->next == off) || sp.off > -8 || !k->o->cfi_count))
+		return true;
+	if (k->o->cfi_count || top.kind == VALUE_ENTRY)
 		return false;
-	return by_hand || (k->topped == k->last && k->next == off) || s->reg[ETCH_REG_RSP].off > -8;
+	t = trace_find(k, ETCH_REG_RSP, sp, true);
+	return t && k->o->f->steps[k->o->f->at[t->off] - 1].op == STEP_PUSH;
 }
 
 static void return_look(struct stack *k, uint64_t off, const struct state *s)
