@@ -90,6 +90,21 @@ def test_case_kinds(program, kind, case):
     assert runs(program("edge", kind), case, env=env).endswith("done\n")
 
 
+@pytest.mark.parametrize("name", ["sse2", "avx2", "avx512"])
+def test_ways_out_of_nt_copies_are_fenced(build, name):
+    """No test can see that a store came late, so the code is looked at: after a
+    non-temporal store there is no way out but past an sfence, that of a fault too."""
+    text = run(["objdump", "-d", "--no-show-raw-insn", f"--disassemble=etch_copy_nt_{name}", build / "libetch.so"]).stdout
+    lines = [m[1].split("#")[0].split() for m in re.finditer(r"^\s+[0-9a-f]+:\t(.*)$", text, re.M)]
+    ops = [x[0] for x in lines]
+    stores = [i for i, op in enumerate(ops) if "movntdq" in op]
+    outs = [i for i, x in enumerate(lines) if x[0] == "ret" or (x[0].startswith("j") and x[-1] == f"<etch_copy_{name}>")]
+    behind = [i for i in outs if i > stores[0]]
+    assert len(stores) >= 8 and "prefetchnta" in ops and len(outs) == 3 and len(behind) == 2
+    for i in behind:
+        assert "sfence" in [ops[i - 1], ops[i - 2] if ops[i - 1] == "vzeroupper" else ""], lines[i - 3:i + 1]
+
+
 # ---- libetch's own ops table -------------------------------------------------------------
 
 
