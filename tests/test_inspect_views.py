@@ -480,6 +480,16 @@ def test_golden(etch, tmp_path, golden, args):
     assert run([etch.resolve(), "inspect", *args, "view.o"], cwd=tmp_path).stdout == (GOLDEN / f"{golden}.txt").read_text()
 
 
+def test_guide():
+    """The function that docs/inspect.md reads is the one above; its schemas are all that there are."""
+    guide = (ROOT / "docs" / "inspect.md").read_text()
+    assert (GOLDEN / "view.txt").read_text() in guide
+    assert {p.name for p in SCHEMAS.glob("inspect-*.json")} == set(re.findall(r"schemas/(inspect-\w+\.json)", guide))
+    code = json.loads((SCHEMAS / "inspect-code.json").read_text())["properties"]["code"]["items"]["properties"]
+    for member in code:
+        assert f"`{member}`" in guide, member
+
+
 # ---- summary --------------------------------------------------------------------------------
 
 

@@ -47,6 +47,7 @@ static void code_text(const struct summary *s)
 	static const uint8_t order[] = {ETCH_SOURCE_BOTH, ETCH_SOURCE_CODE, ETCH_SOURCE_CFI, ETCH_SOURCE_PLT};
 	const struct frames *fr = &s->view->frames;
 	const struct coverage *c = &s->code;
+	char inside[64];
 	unsigned i;
 
 	printf("  code: %" PRIu64 " bytes in %zu section%s; %zu functions, %" PRIu64 " instructions looked at\n", c->text,
@@ -57,10 +58,9 @@ static void code_text(const struct summary *s)
 	for (i = 0; i < sizeof(order); i++)
 		if (c->source[order[i]])
 			coverage_line(c->source[order[i]], c, row_source_text(order[i]), what[order[i]]);
+	snprintf(inside, sizeof(inside), "%" PRIu64 " of them inside functions", fr->undefined);
 	if (c->text - c->covered)
-		coverage_line(c->text - c->covered, c, "undefined", "");
-	if (c->text - c->covered)
-		printf("%37s%" PRIu64 " of them inside functions\n", "", fr->undefined);
+		coverage_line(c->text - c->covered, c, "undefined", inside);
 }
 
 static void tables_text(const struct summary *s)
