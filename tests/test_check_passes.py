@@ -312,6 +312,16 @@ def test_jump_tables(etch, tmp_path, prefix, n):
         assert got[0]["facts"][0]["label"] == "the jump" and "6 entries" in got[0]["facts"][0]["text"]
 
 
+def test_a_note_that_is_wrong_is_one_finding(etch, tmp_path):
+    """Code that was never compiled for it, linked with -z ibt."""
+    src, so = tmp_path / "t.c", tmp_path / "t.so"
+    src.write_text("".join(f"int f{i}(int x) {{ return x + {i}; }}\n" for i in range(80)))
+    run(["gcc", "-O1", "-fPIC", "-shared", "-fcf-protection=none", "-Wl,-z,ibt", "-o", so, src])
+    (x,) = findings(etch, so, "ETCH-H004")
+    assert function(x) is None and re.match(r"8\d of 8\d places", x["text"]), x["text"]
+    assert len(x["facts"]) == 8
+
+
 def test_no_claim_no_finding(etch, tmp_path):
     src = tmp_path / "t.c"
     src.write_text(IBT)

@@ -17,6 +17,8 @@
 #include <string.h>
 
 #define TAKERS_SHOWN 3
+#define FILE_LEAST 64 /* places without an endbr64, and more than with one: the file's note is wrong */
+#define PLACES_SHOWN 8 /* of them */
 
 /* A place that is the target of an indirect branch, and what makes it one. Addresses
  * are those of the space. */
@@ -468,45 +470,98 @@ static bool counts(const struct branches *b, const struct target *t)
 	return t->inside && (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) && jumps_around(b, t->at)));
 }
 
+/* How many of one place's count; 0: nothing leads here. */
+static size_t takers(const struct branches *b, const struct target *list, size_t n)
+{
+	size_t i, k = 0;
+
+	for (i = 0; i < n; i++)
+		k += counts(b, &list[i]);
+	return k;
+}
+
+static bool has_endbr(const struct branches *b, uint64_t at)
+{
+	const struct code_section *c = space_at(&b->s->frames.space, at);
+	uint64_t off = at - c->addr;
+
+	/* A signal's return is returned to. */
+	return insn_is_endbr(c->bytes + off, c->size - off) || code_is_sigreturn(c->bytes + off, c->size - off);
+}
+
 /* All of one place. */
 static bool place_tell(struct branches *b, const struct target *list, size_t n)
 {
 	const struct code_section *c = space_at(&b->s->frames.space, list->at);
-	uint64_t off = list->at - c->addr;
-	struct finding *x = NULL;
+	struct finding *x = finding_add(&b->s->found, "ETCH-H004", c->section, plain_addr(b, c, list->at),
+	                                "an indirect branch can lead here, and there is no endbr64");
 	size_t i, told = 0;
-	bool ok = true;
+	bool ok = x;
 
-	/* A signal's return is returned to. */
-	if (insn_is_endbr(c->bytes + off, c->size - off) || code_is_sigreturn(c->bytes + off, c->size - off))
-		return true;
-	for (i = 0; i < n && ok; i++) {
+	for (i = 0; i < n && ok && told < TAKERS_SHOWN; i++) {
 		if (!counts(b, &list[i]))
 			continue;
-		if (!told)
-			x = finding_add(&b->s->found, "ETCH-H004", c->section, plain_addr(b, c, list->at),
-			                "an indirect branch can lead here, and there is no endbr64");
-		if (told++ >= TAKERS_SHOWN)
-			break;
-		ok = x && (list[i].section ? finding_fact_at(x, list[i].section, list[i].from, list[i].how, "%s",
-		                                             b->s->file->sections[list[i].section].name)
-		                           : finding_fact(x, list[i].how, "%s", list[i].what));
+		told++;
+		ok = list[i].section ? finding_fact_at(x, list[i].section, list[i].from, list[i].how, "%s",
+		                                       b->s->file->sections[list[i].section].name)
+		                     : finding_fact(x, list[i].how, "%s", list[i].what);
 	}
+	return ok;
+}
+
+/* One finding for a file whose code was not compiled for what its note says. */
+static bool file_tell(struct branches *b, size_t missing, size_t all)
+{
+	struct findings *tables = &b->s->frames.findings;
+	struct finding *x = finding_add(&b->s->found, "ETCH-H004", 0, 0, "%zu of %zu places where an indirect branch can lead "
+	                                "have no endbr64: the code was not compiled for what the property note says", missing, all);
+	size_t i, k, n = 0, told = 0;
+	bool ok = x;
+
+	for (i = 0; i < b->count && ok && told < PLACES_SHOWN; i = k) {
+		const struct code_section *c = space_at(&b->s->frames.space, b->list[i].at);
+
+		for (k = i + 1; k < b->count && b->list[k].at == b->list[i].at; k++)
+			;
+		if (!takers(b, &b->list[i], k - i) || has_endbr(b, b->list[i].at))
+			continue;
+		told++;
+		ok = finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for one", "%s", b->list[i].how);
+	}
+	for (i = 0; i < tables->count; i++) { /* those of jump tables say the same */
+		if (strcmp(tables->list[i].id, "ETCH-H004"))
+			tables->list[n++] = tables->list[i];
+		else
+			finding_free(&tables->list[i]);
+	}
+	tables->count = n;
 	return ok;
 }
 
 static bool targets_tell(struct branches *b)
 {
-	size_t i, k;
+	size_t i, k, missing = 0, all = 0;
 	bool ok = true;
+	int pass;
 
 	if (b->count)
 		qsort(b->list, b->count, sizeof(*b->list), target_order);
 	b->jump_count = words_unique(b->jumps, b->jump_count);
-	for (i = 0; i < b->count && ok; i = k) {
-		for (k = i + 1; k < b->count && b->list[k].at == b->list[i].at; k++)
-			;
-		ok = place_tell(b, &b->list[i], k - i);
+	for (pass = 0; pass < 2 && ok; pass++) {
+		if (pass && missing >= FILE_LEAST && missing * 2 > all)
+			return file_tell(b, missing, all);
+		for (i = 0; i < b->count && ok; i = k) {
+			for (k = i + 1; k < b->count && b->list[k].at == b->list[i].at; k++)
+				;
+			if (!takers(b, &b->list[i], k - i))
+				continue;
+			if (!pass) {
+				all++;
+				missing += !has_endbr(b, b->list[i].at);
+			} else if (!has_endbr(b, b->list[i].at)) {
+				ok = place_tell(b, &b->list[i], k - i);
+			}
+		}
 	}
 	return ok;
 }
