@@ -132,7 +132,7 @@ static size_t last_level(void)
 	size_t most = 0, before = 0, size, share = 1;
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (__get_cpuid_max(0x80000000, NULL) >= 0x8000001d && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 22)))
+	if ((unsigned)__get_cpuid_max(0x80000000, NULL) >= 0x8000001d && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 22)))
 		leaf = 0x8000001d;
 	else if (__get_cpuid_max(0, NULL) < 4)
 		return 0;
