@@ -5,8 +5,8 @@
  *
  * The choice is an ops table as programs have them (etch/pv.h), which makes this file of
  * libetch a part of a module: of libetch.so, or of what libetch.a is linked into. The
- * build rewrites it. Start-up stores the functions and then calls etch_sync: where that
- * cannot be done the calls stay indirect.
+ * build rewrites it. module.c takes the table's address, so that its calls are loads until
+ * start-up has set it and calls etch_sync: where that cannot be done they stay so.
  *
  * All but the choice of a variant may run in signal context: no call but to this file
  * and copy_x86.S.
@@ -61,7 +61,6 @@ struct etch_copy_ops {
 /* What copies go through: all x86-64 processors have these. */
 DEFINE_PV_OPS(struct etch_copy_ops, etch_copy_ops) = {etch_copy_sse2, etch_copy_nt_sse2};
 static const struct variant *chosen = &variants[0];
-static int synced; /* the table is read-only, and its calls are direct */
 static size_t threshold = (size_t)3 << 20;
 
 #define THRESHOLD_LEAST ((size_t)64 << 10)
@@ -99,12 +98,8 @@ static int choose(const struct variant *v)
 {
 	struct etch_change both[] = {ETCH_CHANGE(&etch_copy_ops.copy, &v->copy), ETCH_CHANGE(&etch_copy_ops.nt, &v->nt)};
 
-	if (!synced) {
-		etch_copy_ops.copy = v->copy;
-		etch_copy_ops.nt = v->nt;
-	} else if (etch_set_batch(both, 2)) {
+	if (etch_set_batch(both, 2))
 		return -1;
-	}
 	__atomic_store_n(&chosen, v, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -162,16 +157,18 @@ static size_t threshold_of(size_t bytes)
 __attribute__((constructor(101))) static void copy_init(void)
 {
 	unsigned has = cpu_has();
+	const struct variant *best = &variants[0];
 	size_t cache = last_level();
 	const char *said = getenv("ETCH_COPY_THRESHOLD");
 
 	for (size_t i = 0; i < VARIANTS; i++)
 		if (!(variants[i].needs & ~has) &&
-		    !((has & HAS_CHEAP_ZMM) && (chosen->needs & HAS_AVX512) && !(variants[i].needs & HAS_AVX512)))
-			choose(&variants[i]);
+		    !((has & HAS_CHEAP_ZMM) && (best->needs & HAS_AVX512) && !(variants[i].needs & HAS_AVX512)))
+			best = &variants[i];
 	/* The order among constructors of one priority is the linker's. */
 	etch_module_ctor_();
-	synced = !etch_sync(&etch_copy_ops, sizeof(etch_copy_ops));
+	choose(best);
+	etch_sync(&etch_copy_ops, sizeof(etch_copy_ops));
 	if (cache)
 		threshold = threshold_of(cache / 4 * 3);
 	if (said && *said) {
