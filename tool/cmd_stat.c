@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch stat: what one or two commands cost, and whether a difference is one. */
 #include "command.h"
+#include "report/text.h"
 #include "stat/measure.h"
 #include "stat/output.h"
 #include "stat/show.h"
@@ -62,6 +63,14 @@ static void help(void)
 	       "^C ends the command and shows what there is.\n"
 	       "Exit status: 0; 1 a command failed in a measured run (the table is there); 2 a command\n"
 	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
+}
+
+/* "etch: WHAT: why", of a name that may hold anything. */
+static void complain(const char *what, const char *why)
+{
+	fputs("etch: ", stderr);
+	text_clean(stderr, what);
+	fprintf(stderr, ": %s\n", why);
 }
 
 static bool number_parse(const char *option, const char *text, long low, long high, long *out)
@@ -227,12 +236,12 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 		start = i + 1;
 	}
 	if (m->run.input && access(m->run.input, R_OK)) {
-		fprintf(stderr, "etch: %s: %s\n", m->run.input, strerror(errno));
+		complain(m->run.input, strerror(errno));
 		return false;
 	}
 	for (side = 0; side < m->side_count; side++)
 		if (command_check(m->command[side][0], &e)) {
-			fprintf(stderr, "etch: %s: %s\n", m->command[side][0], e.text);
+			complain(m->command[side][0], e.text);
 			return false;
 		}
 	return true;
@@ -300,7 +309,7 @@ static int run_and_show(struct options *opt)
 	/* On the commands' terminal a line of ours would be in their way. */
 	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
 	if (measure(m, &about, &e)) {
-		fprintf(stderr, "etch: %s: %s\n", about ? about : "stat", e.text);
+		complain(about ? about : "stat", e.text);
 		if (m->end[0].runs)
 			show(opt);
 		return EXIT_UNUSABLE;

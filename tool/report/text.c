@@ -43,19 +43,24 @@ static bool harmful(const unsigned char *p, size_t length)
 	       c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb);
 }
 
+size_t text_shown(const unsigned char *p)
+{
+	size_t n = utf8_length(p);
+
+	return *p < 0x20 || *p == 0x7f || harmful(p, n) ? 0 : n;
+}
+
 void text_clean(FILE *out, const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
 
 	while (*p) {
-		size_t n = utf8_length(p);
-		bool bad = !n || *p < 0x20 || *p == 0x7f || harmful(p, n);
+		size_t n = text_shown(p);
 
-		if (!bad)
-			fwrite(p, 1, n, out);
-		for (n = n ? n : 1; n; n--, p++)
-			if (bad)
-				fprintf(out, "\\x%02x", *p);
+		fwrite(p, 1, n, out);
+		if (!n)
+			fprintf(out, "\\x%02x", *p);
+		p += n ? n : 1;
 	}
 }
 

@@ -29,6 +29,8 @@ void text_totals(struct text_printer *t, const struct totals *n);
 /* All that the catalogue has of an ID. */
 void text_explain(FILE *out, const struct catalogue_entry *e);
 
+/* Length of the character at p, 0 if it is none or would change what a reader sees. */
+size_t text_shown(const unsigned char *p);
 void text_clean(FILE *out, const char *text);
 /* The same, as "path(member)". */
 void text_clean_name(FILE *out, const char *path, const char *member);

@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include "elf/outfile.h"
+#include "report/text.h"
 
 bool output_check(const struct output *o)
 {
 	char directory[PATH_MAX];
-	const char *slash;
+	const char *slash, *why;
 	struct stat st;
 
 	if (o->fd >= 0 && fcntl(o->fd, F_GETFD) < 0) {
@@ -30,7 +31,10 @@ bool output_check(const struct output *o)
 		errno = EISDIR;
 	else if (!lstat(o->path, &st) || !access(directory, W_OK | X_OK))
 		return true;
-	fprintf(stderr, "etch: %s: %s\n", o->path, strerror(errno));
+	why = strerror(errno);
+	fputs("etch: ", stderr);
+	text_clean(stderr, o->path);
+	fprintf(stderr, ": %s\n", why);
 	return false;
 }
 

@@ -4,18 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "report/listing.h"
-
-/* Length of a character that can be shown as it is, 0 if it is none. */
-static size_t shown_length(const unsigned char *p)
-{
-	size_t n = utf8_length(p);
-
-	if (*p < 0x20 || *p == 0x7f)
-		return 0;
-	/* U+0080 to U+009F are control characters, too. */
-	return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
-}
+#include "report/text.h"
 
 static bool is_plain(const char *word)
 {
@@ -28,7 +17,7 @@ static bool is_shown(const char *word)
 	size_t n;
 
 	for (; *p; p += n) {
-		n = shown_length(p);
+		n = text_shown(p);
 		if (!n)
 			return false;
 	}
@@ -54,7 +43,7 @@ static void print_escaped(FILE *out, const char *word)
 
 	fputs("$'", out);
 	while (*p) {
-		n = shown_length(p);
+		n = text_shown(p);
 		if (!n)
 			fprintf(out, *p == '\n' ? "\\n" : "\\%03o", *p);
 		else if (*p == '\'' || *p == '\\')
