@@ -2,6 +2,9 @@
 """What the generator takes from elsewhere than the flow of one function: forms of
 instructions it has met, DWARF's word that a function does not return, the bytes of a
 signal restorer that no .eh_frame describes."""
+import json
+
+import pytest
 from conftest import INCLUDE, ROOT, run
 
 TOOL = ROOT / "tool"
@@ -61,3 +64,54 @@ def test_a_signal_restorer_needs_no_eh_frame(tmp_path, build):
     found = rows(build / "etch", tmp_path / "r.o")
     assert found[0]["kind"] == "signal" and found[0]["cfa"] == "*(rsp+160)+0", found
     assert found[0]["bp"] == "*(rsp+120)" and found[0]["ra"] == "*(rsp+168)", found
+
+
+# The compiler knows more of an index than the comparison in front of the first table: behind that
+# table, or once its last value has been dealt with. What lies behind the entries of the second
+# table is a third one's, and leads into the middle of the push.
+NARROWED = """
+	.globl	f
+	.type	f,@function
+f:	.cfi_startproc
+	movl	%edi, %edi
+	cmpl	$3, %edi
+	ja	9f
+	{first}
+2:	leaq	.Lsecond(%rip), %rax
+	movslq	(%rax,%rdi,4), %rcx
+	addq	%rax, %rcx
+	jmp	*%rcx
+3:	xorl	%eax, %eax
+9:	ret
+4:	movl	$0x5b5b5b5b, %eax
+5:	ret
+	.cfi_endproc
+	.size	f, .-f
+	.section .rodata
+	.p2align 2
+.Lfirst: .long 2b-.Lfirst, 2b-.Lfirst, 3b-.Lfirst, 4b-.Lfirst
+	.fill	16
+.Lsecond: .long 3b-.Lsecond, 4b-.Lsecond, 5b-.Lsecond
+	.long	4b+1-.Lsecond
+	.text
+	.globl	main
+main:	xorl	%eax, %eax
+	ret
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+@pytest.mark.parametrize("first", [
+    "leaq .Lfirst(%rip), %rax; movslq (%rax,%rdi,4), %rcx; addq %rax, %rcx; jmp *%rcx",
+    "cmpl $3, %edi; je 4f",
+], ids=["behind a table", "without its last value"])
+def test_a_bound_that_the_compiler_knew_better(first, tmp_path, build):
+    """0x5b is pop %rbx: whoever followed the fourth entry has rows of a function that pops."""
+    source, program = tmp_path / "t.s", tmp_path / "t"
+    source.write_text(NARROWED.replace("{first}", first))
+    run(["gcc", "-o", program, source])
+    out = json.loads(run([build / "etch", "inspect", "code", "f", "--no-cfi", "--json", program]).stdout)
+    code = (out[0] if isinstance(out, list) else out)["code"]
+    assert {i["cfa"] for i in code} == {"rsp+8"}
+    found = run([build / "etch", "check", "--no-cfi", "--level", "note", program], ok=(0, 1)).stdout
+    assert "ETCH-D006" not in found and "ETCH-S00" not in found

@@ -545,6 +545,8 @@ static void learn(const struct compared *c, unsigned cond, bool taken, struct st
 		state_equal(s, c->a, c->b);
 	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && (cond == COND_BELOW_EQUAL || cond == COND_BELOW))
 		state_limit(s, c->a, cond == COND_BELOW ? c->imm - 1 : c->imm);
+	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && cond == COND_NOT_EQUAL && c->size >= 4)
+		state_not(s, c->a, c->imm);
 }
 
 /* From the state before an instruction to the one behind it, where it goes on. */

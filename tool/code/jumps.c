@@ -89,18 +89,49 @@ uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned
 	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
 }
 
-/* How many entries of its table a jump can take, where the code shows a bound and
- * all of them lead into code. */
+/* In the middle of an instruction that has been reached? */
+static bool inside_step(const struct flow *f, uint64_t off)
+{
+	unsigned back;
+
+	if (f->at[off])
+		return false;
+	for (back = 1; back < 15 && back <= off; back++) {
+		uint32_t i = f->at[off - back];
+
+		if (i && (f->seen[i - 1] & FLOW_WALKED))
+			return f->steps[i - 1].len > back;
+	}
+	return false;
+}
+
+/* Another table of the piece begins among the entries of this one. */
+static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
+{
+	uint64_t at = (uint32_t)j->what.off, end = at + (uint64_t)j->what.most * j->what.reg;
+	size_t k;
+
+	for (k = 0; k < f->jump_count; k++) {
+		uint64_t other = (uint32_t)f->jumps[k].what.off;
+
+		if (f->jumps[k].table && other > at && other < end)
+			return true;
+	}
+	return false;
+}
+
+/* How many entries of its table a jump can take, where the code shows a bound and all of
+ * them lead to instructions. A bound that the compiler knew better is none. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 {
 	unsigned i;
 
-	if (!j->table || !j->what.off || elf_is_object(f->env->file))
+	if (!j->table || !j->what.off || elf_is_object(f->env->file) || table_is_cut(f, j))
 		return 0;
 	for (i = 0; i < j->what.most; i++) {
 		uint64_t target = jump_table_target(f, &j->what, i);
 
-		if (!flow_inside(f, target) && !piece_at(f->env, target))
+		if (flow_inside(f, target) ? inside_step(f, target - f->piece->start) : !piece_at(f->env, target))
 			return 0;
 	}
 	return i;
@@ -109,6 +140,7 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 /* Jumps whose table is known lead there. */
 static void tables_follow(struct flow *f)
 {
+	struct state s;
 	bool more = true;
 	size_t k;
 	unsigned i;
@@ -122,12 +154,14 @@ static void tables_follow(struct flow *f)
 				continue;
 			j->fresh = false;
 			j->entries = table_entries(f, j);
+			state_copy(&s, &j->state);
+			state_unlimit(&s);
 			for (i = 0; i < j->entries; i++) {
 				uint64_t target = jump_table_target(f, &j->what, i);
 
 				if (!flow_inside(f, target))
 					continue;
-				flow_enter(f, target, &j->state);
+				flow_enter(f, target, &s);
 				j = &f->jumps[k];
 				more = true;
 			}

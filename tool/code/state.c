@@ -433,6 +433,21 @@ void state_limit(struct state *s, unsigned r, int64_t n)
 		s->reg[r] = value_of(VALUE_BELOW, 0, (int32_t)n);
 }
 
+void state_not(struct state *s, unsigned r, int64_t n)
+{
+	if (s->reg[r].kind == VALUE_BELOW && s->reg[r].off == n && n > 0)
+		s->reg[r].off--;
+}
+
+void state_unlimit(struct state *s)
+{
+	unsigned r;
+
+	for (r = 0; r < 16; r++)
+		if (s->reg[r].kind == VALUE_BELOW)
+			s->reg[r] = (struct value){0};
+}
+
 bool state_is_entry(const struct state *s)
 {
 	unsigned r;

@@ -68,6 +68,11 @@ bool state_same(const struct state *a, const struct state *b);
 void state_equal(struct state *s, unsigned a, unsigned b);
 /* Learns that a register is at most n, unsigned. */
 void state_limit(struct state *s, unsigned r, int64_t n);
+/* Learns that a register is not n: one less, where it was at most that. */
+void state_not(struct state *s, unsigned r, int64_t n);
+/* Forgets bounds. Behind a jump table an index has some of the values below its bound, and the
+ * compiler knows which: a table of them has fewer entries than the bound says. */
+void state_unlimit(struct state *s);
 /* The jump table of an indirect jump: its address (0: not known which), bytes an
  * entry, and entries (0: not known how many). False: none is to be seen. */
 bool state_table(const struct state *s, const struct step *jump, struct value *out);
