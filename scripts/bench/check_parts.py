@@ -73,7 +73,7 @@ def part_check(args):
         "objtool --stackval --sls, one by one": one_by_one(OBJTOOL, "--stackval", "--sls", "--dry-run"),
         "etch check --sls, one call": [*etch, "--sls", "-0", "-"],
     }
-    rounds = 3 if args.quick else 15
+    rounds = 3 if args.quick else 10
     samples = {name: [] for name in variants}
     for _ in range(rounds):
         for name, command in variants.items():
