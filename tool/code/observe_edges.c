@@ -19,15 +19,32 @@ static bool *parts_find(const struct work *w)
 	return part;
 }
 
-/* The place that a jump of ETCH-F004 goes to. */
-static uint32_t target_of(const struct work *w, const struct finding *x)
+/* The place that a fact is about, or `none`. */
+static uint64_t place_of(const struct finding *x, const char *label, uint64_t none)
 {
 	size_t i;
 
 	for (i = 0; i < x->fact_count; i++)
-		if (x->facts[i].placed && !strcmp(x->facts[i].label, "jumps to"))
-			return piece_number(&w->env, x->facts[i].addr);
-	return NO_PIECE;
+		if (x->facts[i].placed && !strcmp(x->facts[i].label, label))
+			return x->facts[i].addr;
+	return none;
+}
+
+/* Does another piece lead to one of these addresses? A piece is not run again for that where
+ * its rows know the frame already. */
+static bool is_led_to(const struct work *w, uint64_t first, uint64_t last)
+{
+	size_t lo = 0, hi = w->edge_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (w->edges[mid].target < first)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < w->edge_count && w->edges[lo].target <= last;
 }
 
 static bool holds(const struct work *w, uint32_t piece, const struct finding *x, const bool *part)
@@ -35,9 +52,11 @@ static bool holds(const struct work *w, uint32_t piece, const struct finding *x,
 	uint32_t to;
 
 	if (!strcmp(x->id, "ETCH-F004")) {
-		to = target_of(w, x);
+		to = piece_number(&w->env, place_of(x, "jumps to", FLOW_EXTERN));
 		return to == NO_PIECE || !w->state[to].fragment;
 	}
+	if (!strcmp(x->id, "ETCH-F002"))
+		return !is_led_to(w, x->addr, place_of(x, "the last", x->addr));
 	/* Others come with a frame to where this was taken to begin with none. */
 	if (!strcmp(x->id, "ETCH-S002") || !strcmp(x->id, "ETCH-S005"))
 		return w->pieces.list[piece].fde >= 0 || (!part[piece] && !w->state[piece].fragment);
