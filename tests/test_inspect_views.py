@@ -361,6 +361,47 @@ def test_saved_registers(etch, path):
     assert exact > 500 and exact > 5 * popped and cfas > 300
 
 
+UNWIND = r"""
+extern "C" int may_throw(int), handled(int);
+struct guard { ~guard(); };
+extern "C" int caught(int n)
+{
+	guard g;
+	try {
+		return may_throw(n);
+	} catch (int) {
+		return handled(n);
+	}
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_landing_pads(etch, tmp_path, compiler):
+    """What may_throw throws lands where __cxa_begin_catch is called from; what handled throws
+    lands elsewhere, in the way out."""
+    need(compiler)
+    (tmp_path / "u.cc").write_text(UNWIND)
+    run([compiler, "-O0", "-c", "-o", tmp_path / "u.o", tmp_path / "u.cc"])
+    code = document(etch, "code", "caught", tmp_path / "u.o")["code"]
+    at = {i["address"]: n for n, i in enumerate(code)}
+    calls = {i["target"]["name"]: i for i in code if i["flow"] == "call"}
+    pads = {name: calls[name]["landing_pad"] for name in ("may_throw", "handled")}
+    assert None not in pads.values() and pads["may_throw"] != pads["handled"]
+    for name, pad in pads.items():
+        ranges = code[at[pad]]["landing_pad_of"]
+        assert any(int(r["start"], 16) <= int(calls[name]["address"], 16) < int(r["end"], 16) for r in ranges)
+    begin = at[calls["__cxa_begin_catch"]["address"]]
+    assert at[pads["may_throw"]] < begin
+    assert calls["_Unwind_Resume"]["comes_back"] is False and calls["may_throw"]["comes_back"] is True
+    # Both pads begin in the frame of the calls that throw.
+    for name, pad in pads.items():
+        assert code[at[pad]]["cfa"] == calls[name]["cfa"]
+    text = run([etch, "inspect", "code", "caught", tmp_path / "u.o"]).stdout
+    assert f"throws to caught+0x{int(pads['may_throw'], 16) - int(code[0]['address'], 16):x}" in text
+    assert "landing pad of" in text and "does not come back" in text
+
+
 # ---- code: the drawing --------------------------------------------------------------------
 
 
@@ -666,6 +707,26 @@ def test_several_files(made, tmp_path, view):
     assert json.loads(p.stdout) == [] and len(p.stderr.splitlines()) == 2
     text = run([flow.etch, "inspect", view, odd]).stdout
     assert "\nof two lines" not in text
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_members_of_archives(made, tmp_path, thin):
+    """libx.a(plain.o) is what plain.o is, but for its name."""
+    flow, files = made
+    run(["ar", "rcsT" if thin else "rcs", tmp_path / "libx.a", files["object"], files["plain"]])
+    named = f"{tmp_path}/libx.a({run(['ar', 't', tmp_path / 'libx.a']).stdout.splitlines()[1]})"
+    for args in (["summary"], ["sites"], ["orc"], ["code", "work"]):
+        doc = document(flow.etch, args[0], *args[1:], named)
+        assert doc.pop("file") == named
+        other = document(flow.etch, args[0], *args[1:], files["plain"])
+        other.pop("file")
+        assert doc == other
+    for bad in ("libx.a(none.o)", "none.a(plain.o)", "libx.a()", "libx.a(plain.o", "(plain.o)"):
+        p = run([flow.etch, "inspect", tmp_path / bad], ok=2)
+        assert p.stdout == "" and len(p.stderr.splitlines()) == 1 and bad in p.stderr
+    odd = tmp_path / "not(an.archive)"
+    shutil.copy(files["plain"], odd)
+    assert document(flow.etch, "summary", odd)["file"] == str(odd)
 
 
 @pytest.mark.parametrize("args", [["summary", "--bytes"], ["sites", "--syntax", "att"], ["code", "--syntax", "masm", "work"],

@@ -217,6 +217,36 @@ const struct detail_insn *detail_at(const struct detail *d, uint64_t addr)
 	return d->insn_count ? bsearch(&key, d->insns, d->insn_count, sizeof(key), insn_order) : NULL;
 }
 
+const struct detail_jump *detail_jump_at(const struct detail *d, uint64_t addr)
+{
+	const struct detail_jump key = {.addr = addr};
+
+	return d->jump_count ? bsearch(&key, d->jumps, d->jump_count, sizeof(key), jump_order) : NULL;
+}
+
+const struct detail_target *detail_targets_of(const struct detail *d, uint64_t addr)
+{
+	const struct detail_target key = {.addr = addr};
+
+	return d->target_count ? bsearch(&key, d->targets, d->target_count, sizeof(key), target_order) : NULL;
+}
+
+/* Ranges of one table do not overlap. */
+const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr)
+{
+	size_t lo = 0, hi = d->pad_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (d->pads[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && addr < d->pads[lo - 1].end ? &d->pads[lo - 1] : NULL;
+}
+
 void detail_free(struct detail *d)
 {
 	free(d->insns);

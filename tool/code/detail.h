@@ -74,6 +74,11 @@ bool detail_take(struct detail *d, struct flow *f);
 /* By address, when all is taken. */
 void detail_sort(struct detail *d);
 const struct detail_insn *detail_at(const struct detail *d, uint64_t addr);
+/* The table of the jump at an address, or null; its first target. */
+const struct detail_jump *detail_jump_at(const struct detail *d, uint64_t addr);
+const struct detail_target *detail_targets_of(const struct detail *d, uint64_t addr);
+/* Where what is thrown at an address lands, or null. */
+const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr);
 void detail_free(struct detail *d);
 
 #endif

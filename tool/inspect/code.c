@@ -396,7 +396,7 @@ static int flow_look(struct code *c, struct error *e)
 
 static int code_load(struct code *c, struct error *e)
 {
-	if (elf_open(&c->file, c->path, e) || place_find(&c->file, c->options->at, &c->place, e))
+	if (inspect_open(&c->file, c->path, e) || place_find(&c->file, c->options->at, &c->place, e))
 		return -1;
 	c->asked = c->place.start;
 	if (function_find(&c->file, &c->place, e) || view_load(&c->view, c->path, e) || flow_look(c, e))

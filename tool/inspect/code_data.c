@@ -228,30 +228,28 @@ static struct json_object *fault_json(const struct code *c, const struct fixup *
 /* The table that an indirect jump goes by, and where its entries lead. */
 static struct json_object *table_json(const struct code *c, const struct code_line *l)
 {
-	const struct detail *d = &c->detail;
+	const struct detail_jump *j = detail_jump_at(&c->detail, c->base + l->addr);
+	const struct detail_target *t = detail_targets_of(&c->detail, c->base + l->addr), *end;
 	struct json_object *o, *targets;
-	size_t i, k;
 
-	for (i = 0; i < d->jump_count && d->jumps[i].addr != c->base + l->addr; i++)
-		;
-	if (i == d->jump_count)
+	if (!j)
 		return NULL;
 	o = json_object_new_object();
 	targets = json_object_new_array();
-	if (d->jumps[i].table || d->jumps[i].section)
-		put_addr(o, "address", d->jumps[i].table);
+	if (j->table || j->section)
+		put_addr(o, "address", j->table);
 	else
 		json_object_object_add(o, "address", NULL);
-	put_text(o, "section", d->jumps[i].section ? c->file.sections[d->jumps[i].section].name : NULL);
-	json_object_object_add(o, "entry_bytes", d->jumps[i].bytes ? json_object_new_int((int)d->jumps[i].bytes) : NULL);
-	json_object_object_add(o, "entries", d->jumps[i].most ? json_object_new_int((int)d->jumps[i].most) : NULL);
-	for (k = 0; k < d->target_count; k++)
-		if (d->targets[k].addr == d->jumps[i].addr) {
-			char text[32];
+	put_text(o, "section", j->section ? c->file.sections[j->section].name : NULL);
+	json_object_object_add(o, "entry_bytes", j->bytes ? json_object_new_int((int)j->bytes) : NULL);
+	json_object_object_add(o, "entries", j->most ? json_object_new_int((int)j->most) : NULL);
+	end = c->detail.targets + c->detail.target_count;
+	for (; t && t < end && t->addr == j->addr; t++) {
+		char text[32];
 
-			snprintf(text, sizeof(text), "%" PRIx64, d->targets[k].target - c->base);
-			json_object_array_add(targets, json_object_new_string(text));
-		}
+		snprintf(text, sizeof(text), "%" PRIx64, t->target - c->base);
+		json_object_array_add(targets, json_object_new_string(text));
+	}
 	json_object_object_add(o, "targets", targets);
 	return o;
 }
@@ -285,16 +283,13 @@ static void comers_json(const struct code *c, const struct code_line *l, struct 
 static void flow_json(const struct code *c, const struct code_line *l, struct json_object *o)
 {
 	struct reference target = {0}, refers = {0};
-	const struct detail_pad *pad = NULL;
-	size_t i;
+	bool call = l->good && (l->in.flow == FLOW_CALL || l->in.flow == FLOW_CALL_IND);
+	const struct detail_pad *pad = call ? detail_pad_of(&c->detail, c->base + l->addr) : NULL;
 
 	if (l->good) {
 		operand_target(c->operands, c->place.section, &l->in, &target);
 		operand_memory(c->operands, c->place.section, &l->in, &refers);
 	}
-	for (i = 0; i < c->detail.pad_count && !pad && l->good && (l->in.flow == FLOW_CALL || l->in.flow == FLOW_CALL_IND); i++)
-		if (c->detail.pads[i].start <= c->base + l->addr && c->base + l->addr < c->detail.pads[i].end)
-			pad = &c->detail.pads[i];
 	put_text(o, "flow", code_flow_name(l));
 	put_bool(o, "padding", l->good && l->in.padding);
 	put_bool(o, "comes_back", !(l->known && l->known->ends));

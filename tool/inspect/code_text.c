@@ -60,7 +60,7 @@ static void note(struct pen *p, const struct margins *m, bool *any, const char *
 {
 	if (!*any)
 		pen_to(p, m->note);
-	pen_put(p, STYLE_NOTE, "%s%s", *any ? "; " : "; ", text);
+	pen_put(p, STYLE_NOTE, "; %s", text);
 	*any = true;
 }
 
@@ -120,38 +120,23 @@ static void table_place(const struct code *c, const struct detail_jump *j, char 
 
 static void jump_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
 {
-	const struct detail *d = &c->detail;
+	const struct detail_jump *j = detail_jump_at(&c->detail, c->base + l->addr);
 	char text[400], at[256];
-	size_t i;
 
-	for (i = 0; i < d->jump_count; i++) {
-		const struct detail_jump *j = &d->jumps[i];
-
-		if (j->addr != c->base + l->addr)
-			continue;
-		table_place(c, j, at, sizeof(at));
-		if (j->followed)
-			snprintf(text, sizeof(text), "jump table at %s, %u entries", at, j->most);
-		else if ((j->table || j->section) && j->most)
-			snprintf(text, sizeof(text), "jump table at %s, %u entries, some of which lead nowhere", at, j->most);
-		else if (j->table || j->section)
-			snprintf(text, sizeof(text), "jump table at %s, its size is not known", at);
-		else if (j->most)
-			snprintf(text, sizeof(text), "jump table of %u entries", j->most);
-		else
-			snprintf(text, sizeof(text), "jump table");
-		note(p, m, any, text);
-	}
-}
-
-static const struct detail_pad *pad_of(const struct code *c, const struct code_line *l)
-{
-	size_t i;
-
-	for (i = 0; i < c->detail.pad_count; i++)
-		if (c->detail.pads[i].start <= c->base + l->addr && c->base + l->addr < c->detail.pads[i].end)
-			return &c->detail.pads[i];
-	return NULL;
+	if (!j)
+		return;
+	table_place(c, j, at, sizeof(at));
+	if (j->followed)
+		snprintf(text, sizeof(text), "jump table at %s, %u entries", at, j->most);
+	else if ((j->table || j->section) && j->most)
+		snprintf(text, sizeof(text), "jump table at %s, %u entries, some of which lead nowhere", at, j->most);
+	else if (j->table || j->section)
+		snprintf(text, sizeof(text), "jump table at %s, its size is not known", at);
+	else if (j->most)
+		snprintf(text, sizeof(text), "jump table of %u entries", j->most);
+	else
+		snprintf(text, sizeof(text), "jump table");
+	note(p, m, any, text);
 }
 
 static bool is_call(const struct code_line *l)
@@ -161,7 +146,7 @@ static bool is_call(const struct code_line *l)
 
 static void flow_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
 {
-	const struct detail_pad *pad = is_call(l) ? pad_of(c, l) : NULL;
+	const struct detail_pad *pad = is_call(l) ? detail_pad_of(&c->detail, c->base + l->addr) : NULL;
 	char text[300], name[256];
 
 	if (pad) {

@@ -8,6 +8,9 @@
 #include "site/bake.h"
 #include "table/ex_table.h"
 
+/* elf_open(), of a member of an archive too: "libc.a(printf.o)". */
+int inspect_open(struct elf_file *f, const char *path, struct error *e);
+
 /* A file and its sites. */
 struct view {
 	const char *path;

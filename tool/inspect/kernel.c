@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect tables of a kernel's file: each table with its entries resolved. */
+#include "inspect/inspect.h"
 #include "inspect/kernel.h"
 
 #include "arch/x86/kernel_names.h"
@@ -444,7 +445,7 @@ int show_kernel(const char *path, const struct kernel_options *opt, struct error
 {
 	struct elf_file file = {0};
 	struct kernel k = {0};
-	int r = elf_open(&file, path, e);
+	int r = inspect_open(&file, path, e);
 
 	if (!r && !(opt->tables ? kernel_sign(&file) != NULL : kernel_orc_present(&file)))
 		r = opt->symbols ? error_set(e, "is no file of the kernel's: --symbols is for those") : 1;

@@ -187,7 +187,7 @@ int show_orc(const char *path, const char *at, bool no_cfi, enum format format, 
 	struct place place;
 	int err = -1;
 
-	if (elf_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
+	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
 	    unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e))
 		goto out;
 	if (format != FORMAT_TSV)

@@ -131,7 +131,7 @@ int view_load(struct view *v, const char *path, struct error *e)
 {
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (elf_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
+	if (inspect_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
 	    fixups_read(&v->file, &v->space, &v->fixups, e))
 		return -1;
 	if (!elf_is_object(&v->file))
@@ -166,7 +166,7 @@ int view_load_checked(struct view *v, const char *path, int jobs, struct error *
 
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (elf_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
+	if (inspect_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
 	    (!elf_is_object(&v->file) && tables_look(v, e)))
 		return -1;
 	err = check_file(&v->file, &options, &subject, e);
