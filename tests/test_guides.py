@@ -86,7 +86,7 @@ def test_readme(build, tmp_path):
 
 def test_links():
     """Every file that README.md and the guides link to exists, and every heading."""
-    for page in (ROOT / "README.md", ROOT / "docs" / "live-patching.md", *GUIDES.glob("*.md")):
+    for page in (ROOT / "README.md", ROOT / "docs" / "live-patching.md", ROOT / "docs" / "check.md", *GUIDES.glob("*.md")):
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             if re.match(r"https?:", target):
                 continue

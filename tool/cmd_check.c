@@ -5,6 +5,7 @@
 #include "command.h"
 #include "elf/outfile.h"
 #include "report/progress.h"
+#include "workers.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct options {
 	const char **lists, **ignored; /* names of files with names; --ignore */
 	size_t list_count, ignored_count;
 	bool quiet, zero, fail_unused;
-	int jobs;
+	int jobs;                 /* 0: not said */
 	struct check_options check;
 };
 
@@ -218,6 +219,8 @@ static int run_all(struct run *r, char **names, int count)
 	r->say = (struct check_say){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
 	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
 		return EXIT_UNUSABLE;
+	if (!run.jobs)
+		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
 	if (!check_say_begin(&r->say, opt->root, opt->docs, opt->baseline, r->rules.count) || !check_run(&run)) {
 		if (!r->say.out || !ferror(r->say.out))
 			out_of_memory();
@@ -371,7 +374,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 
 int cmd_check(int argc, char **argv)
 {
-	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING, .jobs = 1};
+	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING};
 	struct run r = {.opt = &opt};
 	int status = EXIT_UNUSABLE;
 

@@ -91,6 +91,8 @@ static int header_check(const struct elf_file *f, struct error *e)
 		return error_set(e, "is not a 64-bit ELF file");
 	if (b[EI_DATA] != ELFDATA2LSB)
 		return error_set(e, "is a big-endian ELF file: etch knows x86-64 only");
+	if (b[EI_VERSION] != EV_CURRENT)
+		return error_set(e, "is of ELF version %u, which is none", b[EI_VERSION]);
 	if (f->size < sizeof(eh))
 		return error_set(e, "is truncated inside its ELF header");
 	memcpy(&eh, b, sizeof(eh));
