@@ -122,6 +122,9 @@ HAND = {
 2:	movq	%rax, (%rsp)
 	ret"""),
     "an address pushed to go to": ("", "\tpushq\t%rax\n\tret"),
+    "an address pushed before": ("", "\tpushq\t8(%rdi)\n\tpushq\t%rbx\n\tcall\tg\n\tpopq\t%rbx\n\tret"),
+    "the return address moved down": ("", "\tpopq\t%rcx\n\tsubq\t%rax, %rsp\n\tsubq\t$64, %rsp\n\tpushq\t%rcx\n\tret"),
+    "room left": ("S002", "\tsubq\t$24, %rsp\n\tcall\tg\n\taddq\t$16, %rsp\n\tret"),
     "the program counter": ("", "\tcall\t1f\n1:\tpopq\t%rax\n\tret"),
     "registers of a helper": ("", "\tmovq\t%rdi, %rbx\n\tmovl\t$5, %ebp\n\tret"),
     "setjmp": ("", "\tmovq\t%rbx, (%rdi)\n\tmovq\t%r12, 8(%rdi)\n\tleaq\t8(%rsp), %rdx\n\tmovq\t%rdx, 16(%rdi)\n\txorl\t%eax, %eax\n\tret"),

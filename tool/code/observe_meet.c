@@ -109,7 +109,9 @@ static void arrive(struct meet *m, uint64_t off, const struct state *s, uint32_t
 	}
 	mine = s->reg[ETCH_REG_RSP];
 	its = a->state.reg[ETCH_REG_RSP];
-	if (a->told || late || !m->o->certain || mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off || f->states[k].dead || s->dead)
+	if (a->told || late || !m->o->certain || f->states[k].dead || s->dead)
+		return;
+	if (mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off)
 		return;
 	if (s->weak || a->state.weak || !matters(m, s, &a->state) || is_inside(m, from) || is_inside(m, a->from))
 		return;

@@ -295,8 +295,10 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 
 		words_insn(o, k->last, insn);
 		words_state(&k->before, words);
-		x = sets_stack(in) ? OBSERVE(o, "ETCH-S004", 0, f->piece->start + k->last, "`%s` leaves rsp where it cannot be followed", insn)
-		                   : OBSERVE(o, "ETCH-S003", 0, f->piece->start + off, "behind `%s` the frame is not known", insn);
+		if (sets_stack(in))
+			x = OBSERVE(o, "ETCH-S004", 0, f->piece->start + k->last, "`%s` leaves rsp where it cannot be followed", insn);
+		else
+			x = OBSERVE(o, "ETCH-S003", 0, f->piece->start + off, "behind `%s` the frame is not known", insn);
 		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
 	} else {
 		words_insn(o, off, insn);

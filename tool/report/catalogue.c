@@ -38,9 +38,10 @@ const struct catalogue_entry catalogue[] = {
 	 "End the function with a return, a jump or a call of a function declared noreturn; give assembly "
 	 "entry points one symbol with a size over all."},
 	{"ETCH-F002", "unreachable", SEVERITY_NOTE, "Instructions that nothing reaches",
-	 "No direct path, table, landing pad or symbol leads there: dead code, or a path that etch does "
-	 "not see.",
-	 "Remove them; or give the entry a symbol."},
+	 "No direct path, table, landing pad or symbol leads there: dead code, mostly behind a call that "
+	 "does not return; or a path that etch does not see.",
+	 "Declare what does not return noreturn, so that compilers leave out what is behind its calls; "
+	 "remove the code; or give the entry a symbol."},
 	{"ETCH-F003", "target-missing", SEVERITY_ERROR, "A call or jump leads out of all code of the file",
 	 "When it is executed the program goes on in data or in unmapped memory.",
 	 "Look at the relocation or the offset by which the target was written."},
@@ -49,8 +50,8 @@ const struct catalogue_entry catalogue[] = {
 	 "address, or finds registers that its caller's caller wants back.",
 	 "Restore the frame before the jump."},
 	{"ETCH-F005", "intra-function-call", SEVERITY_NOTE, "A function calls into its own middle",
-	 "The code there is both a part of the function and a function; etch looks at it as a function of "
-	 "its own.",
+	 "The code there is both a part of the function and a function: profilers and backtraces show the "
+	 "outer one, and .eh_frame has one frame for both.",
 	 "Give what is called a symbol of its own."},
 	{"ETCH-F006", "end-of-section", SEVERITY_WARNING, "Control runs off the end of the section",
 	 "Behind the last instruction lies whatever the linker puts there.",
