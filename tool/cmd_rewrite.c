@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite: one verb. What to do is seen from the file. */
 #include "command.h"
-#include "rewrite_files.h"
+#include "rewrite/files.h"
 #include "workers.h"
 
 #include <getopt.h>

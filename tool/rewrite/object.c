@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The object step: what an object file says about etched objects becomes tables
  * that the linker carries along. Code bytes stay as they are. */
-#include "rewrite.h"
+#include "rewrite/rewrite.h"
 #include "site/native.h"
 #include "table/object_tables.h"
 

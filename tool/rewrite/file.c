@@ -3,7 +3,7 @@
 #include "command.h"
 #include "elf/outfile.h"
 #include "elf/undo.h"
-#include "rewrite_files.h"
+#include "rewrite/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The link step: a linked file's tables sorted, its sites baked. */
-#include "rewrite.h"
+#include "rewrite/rewrite.h"
 
 #include "site/in_place.h"
 #include "site/native.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rewrite has to say for itself: findings, and what was done. */
 #include "elf/lines.h"
-#include "rewrite.h"
+#include "rewrite/rewrite.h"
 
 #include <stdio.h>
 #include <string.h>

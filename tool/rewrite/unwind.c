@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Unwind tables: from code to rows, from rows to what goes into the file. */
-#include "rewrite.h"
+#include "rewrite/rewrite.h"
 
 #include "arch/x86/callsites.h"
 #include "site/bake.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What `etch rewrite` does with files: one (rewrite_file.c), and many (rewrite_files.c). */
+/* What `etch rewrite` does with files: one (file.c), and many (files.c). */
 #ifndef REWRITE_FILES_H
 #define REWRITE_FILES_H
 
 #include "elf/input.h"
-#include "rewrite.h"
+#include "rewrite/rewrite.h"
 
 struct rewrite_command {
 	const char *output, *sidecar;

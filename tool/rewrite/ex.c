@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The exception table of a file: checked, and in a linked file sorted. */
-#include "rewrite.h"
+#include "rewrite/rewrite.h"
 
 
 int rewrite_ex_say(struct scan *s, struct findings *x)

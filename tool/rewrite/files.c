@@ -2,7 +2,7 @@
 /* etch rewrite, many files: each by itself, by as many processes as allowed. */
 #include "command.h"
 #include "report/progress.h"
-#include "rewrite_files.h"
+#include "rewrite/files.h"
 #include "workers.h"
 
 #include <stdio.h>
