@@ -48,17 +48,21 @@ void check_say_free(struct check_say *s)
 /* ---- a file ------------------------------------------------------------------------ */
 
 /* The report without what is not to be told: a view of it, which shares its strings. */
-static void add_json(struct check_say *s, const struct report *r)
+static bool add_json(struct check_say *s, const struct report *r)
 {
 	struct report told = *r;
+	struct json_object *o;
 	size_t i;
 
 	told.list = malloc((r->count + 1) * sizeof(*told.list));
-	for (told.count = i = 0; told.list && i < r->count; i++)
+	if (!told.list)
+		return false;
+	for (told.count = i = 0; i < r->count; i++)
 		if (r->list[i].entry->severity >= s->level)
 			told.list[told.count++] = r->list[i];
-	json_object_array_add(s->files, report_to_json(&told, EXCHANGE_DOCUMENT));
+	o = report_to_json(&told, EXCHANGE_DOCUMENT);
 	free(told.list);
+	return o && !json_object_array_add(s->files, o);
 }
 
 static void add_gone(struct check_say *s, const struct report *r, const struct report_finding *f)
@@ -71,14 +75,15 @@ static void add_gone(struct check_say *s, const struct report *r, const struct r
 		json_object_array_add(s->gone, report_to_json(&one, EXCHANGE_DOCUMENT));
 }
 
-void check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n)
+bool check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n)
 {
+	bool good = true;
 	size_t i;
 
 	if (s->format == CHECK_TEXT)
 		text_report(&s->text, r);
 	else if (s->format == CHECK_JSON)
-		add_json(s, r);
+		good = add_json(s, r);
 	else
 		sarif_add(&s->sarif, r, s->level);
 	for (i = 0; old && !r->error && i < old->report.count; i++)
@@ -86,6 +91,7 @@ void check_say_file(struct check_say *s, const struct report *r, const struct ba
 			n->gone++;
 			add_gone(s, r, &old->report.list[i]);
 		}
+	return good;
 }
 
 /* ---- the end ------------------------------------------------------------------------- */

@@ -27,8 +27,9 @@ struct check_say {
 
 /* `root` and `docs`: struct sarif. False: out of memory. */
 bool check_say_begin(struct check_say *s, const char *root, const char *docs, bool baseline, bool suppressions);
-/* A file, when it is its turn; `old` is what the baseline has of it, or null. Counts what is gone. */
-void check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n);
+/* A file, when it is its turn; `old` is what the baseline has of it, or null. Counts what is gone.
+ * False: out of memory. */
+bool check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n);
 /* The end, with suppressions that did nothing. */
 void check_say_end(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code);
 void check_say_free(struct check_say *s);

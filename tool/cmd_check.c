@@ -91,10 +91,11 @@ static void complain(const char *path, const char *member, const char *why)
 	fputc('\n', stderr);
 }
 
-static int out_of_memory(void)
+static bool out_of_memory(void)
 {
+	progress_end();
 	fprintf(stderr, "etch: out of memory\n");
-	return -1;
+	return false;
 }
 
 static bool rules_read(struct run *r)
@@ -138,7 +139,7 @@ static bool inputs_collect(struct run *r, char **names, int count)
 			return false;
 		}
 	r->totals.skipped = r->inputs.skipped;
-	return good || out_of_memory() == 0;
+	return good || out_of_memory();
 }
 
 static bool baseline_prepare(struct run *r)
@@ -151,10 +152,10 @@ static bool baseline_prepare(struct run *r)
 		complain(r->opt->baseline, NULL, e.text);
 		return false;
 	}
-	return baseline_match(&r->baseline, &r->inputs) || out_of_memory() == 0;
+	return baseline_match(&r->baseline, &r->inputs) || out_of_memory();
 }
 
-/* One input's result: marked, counted, told. */
+/* One input's result: marked, counted, told. False: out of memory, or it cannot be written. */
 static bool file_done(void *ctx, size_t input, struct checked *c)
 {
 	const struct baseline_file *old = NULL;
@@ -164,7 +165,7 @@ static bool file_done(void *ctx, size_t input, struct checked *c)
 	if (c->report.error)
 		complain(c->report.path, c->report.member, c->report.error);
 	else if (!suppressions_apply(&r->rules, &c->report))
-		return out_of_memory() == 0;
+		return false;
 	else
 		old = baseline_apply(&r->baseline, input, &c->report);
 	totals_add(&r->totals, &c->report, r->opt->level);
@@ -174,9 +175,8 @@ static bool file_done(void *ctx, size_t input, struct checked *c)
 	}
 	if (r->say.format == CHECK_TEXT && c->report.count)
 		progress_end();
-	check_say_file(&r->say, &c->report, old, &r->totals);
-	/* Nobody reads any more, or the disk is full: main.c says so. */
-	return !ferror(r->say.out);
+	/* ferror: nobody reads any more, or the disk is full. main.c says so. */
+	return check_say_file(&r->say, &c->report, old, &r->totals) && !ferror(r->say.out);
 }
 
 static int exit_code(const struct run *r)
@@ -197,8 +197,10 @@ static int output_write(struct run *r)
 
 	if (!r->opt->output)
 		return 0;
-	if (ferror(r->say.out))
-		return out_of_memory();
+	if (ferror(r->say.out)) {
+		out_of_memory();
+		return -1;
+	}
 	if (!outfile_write(r->opt->output, r->say.bytes, r->say.size, NULL, why, sizeof(why)))
 		return 0;
 	fprintf(stderr, "etch: ");
