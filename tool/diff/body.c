@@ -128,6 +128,8 @@ static bool number_is_place(const struct image *im, int64_t v, struct place *out
 	uint32_t fn;
 
 	*out = (struct place){v > 0 ? place_section(im, (uint64_t)v) : 0, (uint64_t)v};
+	if (!out->section && v > 1)
+		return place_section(im, (uint64_t)v - 1) != 0; /* the end of something */
 	if (!out->section || !place_is_code(im, out->section))
 		return out->section != 0;
 	fn = image_function(im, out->section, out->addr);
@@ -262,6 +264,16 @@ size_t body_token(const struct body *b, uint64_t addr)
 	return lo;
 }
 
+/* The bytes of an instruction without those that say where an operand lies. */
+static void code_mask(const struct normal *n, const struct operand *ops, unsigned count, uint8_t code[NORMAL_MOST])
+{
+	unsigned k;
+
+	memcpy(code, n->code, NORMAL_MOST);
+	for (k = 0; k < count && !n->branch; k++)
+		memset(code + ops[k].at, 0, ops[k].len);
+}
+
 static int token_add(const struct image *im, uint32_t func, struct body *b, uint32_t insn, struct error *e)
 {
 	const struct normal *n = &b->insns[insn];
@@ -273,12 +285,9 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 
 	if (!list_grow((void **)&b->tokens, b->count, &b->token_room, sizeof(*b->tokens)))
 		return error_set(e, "out of memory");
-	memcpy(code, n->code, sizeof(code));
-	for (k = 0; k < count; k++) {
-		if (!n->branch)
-			memset(code + ops[k].at, 0, ops[k].len);
+	code_mask(n, ops, count, code);
+	for (k = 0; k < count; k++)
 		h = mix(h, ops[k].class);
-	}
 	t = &b->tokens[b->count++];
 	*t = (struct token){.hash = mix(h, hash_bytes(code, n->code_len)), .insn = insn, .jump = -1};
 	for (k = 0; k < count; k++) {
@@ -436,13 +445,20 @@ bool body_near(const struct image *old, uint32_t old_func, const struct body *a,
 	const struct normal *m = &a->insns[a->tokens[i].insn], *n = &b->insns[b->tokens[k].insn];
 	struct operand x[OPERANDS_MOST], y[OPERANDS_MOST];
 	unsigned p = operands_find(old, &old->funcs[old_func], m, x), q = operands_find(new, &new->funcs[new_func], n, y);
+	uint8_t code[2][NORMAL_MOST];
 	int by;
 
-	/* Only where an address is computed: what is accessed is in something. */
 	if (p != 1 || q != 1 || x[0].how == BY_THREAD || y[0].how == BY_THREAD || x[0].branch || y[0].branch ||
-	    x[0].at != y[0].at || m->code_len != n->code_len || !m->pc || !n->pc || memcmp(m->code, n->code, m->code_len) ||
-	    normal_access(old->funcs[old_func].bytes + (m->addr - old->funcs[old_func].start), m->len))
+	    x[0].at != y[0].at || m->code_len != n->code_len)
 		return false;
+	code_mask(m, x, 1, code[0]);
+	code_mask(n, y, 1, code[1]);
+	/* Only where an address is computed: what is accessed is in something. */
+	if (memcmp(code[0], code[1], m->code_len) ||
+	    (m->pc && normal_access(old->funcs[old_func].bytes + (m->addr - old->funcs[old_func].start), m->len)))
+		return false;
+	if (place_bounds_meet(old, x[0].place.addr, new, y[0].place.addr))
+		return true;
 	if (!near_canon(old, &x[0], 0) || !near_canon(new, &y[0], 0))
 		return false;
 	for (by = 1; by <= NEAR_MOST; by++) {

@@ -219,20 +219,16 @@ static int calls_compare(struct comparer *c, struct change *x)
 static int bodies_compare(struct comparer *c, struct change *x)
 {
 	struct image *old = c->d->old, *new = c->d->new;
-	const struct function *a = &old->funcs[x->old], *b = &new->funcs[x->new];
 	const struct script_side p = {old, x->old, &c->old}, q = {new, x->new, &c->new};
-	bool turn;
 
 	if (body_make(old, x->old, &c->old, c->error) || body_make(new, x->new, &c->new, c->error))
 		return -1;
 	body_name(old, &c->old);
 	body_name(new, &c->new);
-	/* The same way whichever file is named first, so that the answer is the same. */
-	turn = a->insns != b->insns ? a->insns > b->insns : a->code > b->code;
-	if (script_make(&c->script, turn ? &q : &p, turn ? &p : &q, c->error))
+	if (script_make(&c->script, &p, &q, c->error))
 		return -1;
-	x->gone = (uint32_t)(turn ? c->script.come_count : c->script.gone_count);
-	x->come = (uint32_t)(turn ? c->script.gone_count : c->script.come_count);
+	x->gone = (uint32_t)c->script.gone_count;
+	x->come = (uint32_t)c->script.come_count;
 	/* The entries of jump tables, and labels whose address is taken. */
 	if (!x->gone && !x->come && c->old.labels != c->new.labels)
 		x->gone = x->come = 1;

@@ -246,8 +246,8 @@ static unsigned likeness(const struct function *x, const struct function *y)
 {
 	uint32_t lo = x->insns < y->insns ? x->insns : y->insns, hi = x->insns < y->insns ? y->insns : x->insns;
 
-	if (x->name && y->name)
-		return 0; /* names that differ */
+	if (x->name && y->name && strcmp(x->name, y->name))
+		return 0;
 	if (x->code == y->code)
 		return 100;
 	return hi ? 90 * lo / hi : 0;
@@ -286,7 +286,7 @@ static int calls_follow(struct matcher *m, uint32_t a, bool alike)
 		d = &m->im[1]->funcs[q->value];
 		if (c->pair != NO_FUNC || d->pair != NO_FUNC || likeness(c, d) < (alike ? ALIKE : 100))
 			continue;
-		pair(m, (uint32_t)p->value, (uint32_t)q->value, MATCHED_CALLS);
+		pair(m, (uint32_t)p->value, (uint32_t)q->value, c->name && d->name ? MATCHED_NAME : MATCHED_CALLS);
 		if (work_add(m, (uint32_t)p->value))
 			return -1;
 	}
@@ -516,10 +516,13 @@ static void canon_set(struct image *old, struct image *new)
 			old->funcs[i].canon = new->funcs[old->funcs[i].pair].canon;
 }
 
+/* Of several of one name it is the callers that say which is which. */
 static int match_by_names(struct matcher *m)
 {
-	return match_by(m, by_global_name, false, MATCHED_NAME) || match_by(m, by_file_and_name, false, MATCHED_NAME) ||
-	       match_by(m, by_name, false, MATCHED_NAME) || match_by_aliases(m) ||
+	return match_by(m, by_global_name, false, MATCHED_NAME) || match_by(m, by_file_and_name, true, MATCHED_NAME) ||
+	       match_by(m, by_name, true, MATCHED_NAME) || match_by_calls(m, false) ||
+	       match_by(m, by_file_and_name, false, MATCHED_NAME) || match_by(m, by_name, false, MATCHED_NAME) ||
+	       match_by_aliases(m) ||
 	       match_by(m, by_base_name, true, MATCHED_SUFFIX) ? -1 : 0;
 }
 

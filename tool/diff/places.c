@@ -377,24 +377,92 @@ static const struct elf_symbol *object_before(const struct image *im, struct pla
 	return uses(use, at.section, s->value, at.addr) ? s : NULL;
 }
 
-/* The same of sections: the end of .fini_array is where another section begins. */
-static bool end_ref(const struct image *im, struct place at, const struct place_use *use, struct xref *out, char *text,
-                    size_t size)
+/* Sections that linkers give a start and an end symbol: what is in them is for those who
+ * go over it from end to end, and tables of etch's own, which a rewrite changes, are such. */
+static bool is_set(const struct elf_section *s)
+{
+	const char *p = s->name;
+
+	if (!strncmp(p, ".etch", 5) || !strncmp(p, ".orc_", 5) || !strcmp(p, ".eh_frame"))
+		return true;
+	while (isalnum((unsigned char)*p) || *p == '_')
+		p++;
+	return p > s->name && !*p;
+}
+
+static void bound_ref(const struct elf_section *s, bool end, struct xref *out, char *text, size_t size)
+{
+	*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = end ? UINT32_MAX : UINT32_MAX - 1};
+	if (text)
+		snprintf(text, size, "%s of %s", end ? "end" : "start", s->name);
+}
+
+/* The section that ends at an address, of which the function uses addresses; or null. With
+ * `any` it need not. */
+static const struct elf_section *section_before(const struct image *im, uint64_t addr, const struct place_use *use, bool any)
 {
 	const struct places *p = &im->places;
+	const struct elf_section *found = NULL;
 	size_t i;
 
-	if (use->access || elf_is_object(&im->file) || im->file.sections[at.section].sh.sh_addr != at.addr)
-		return false;
 	for (i = 0; i < p->loaded_count; i++) {
 		const struct elf_section *s = &im->file.sections[p->loaded[i]];
 
-		if (s->sh.sh_addr + s->sh.sh_size != at.addr || !uses(use, p->loaded[i], s->sh.sh_addr, at.addr))
+		if (s->sh.sh_addr + s->sh.sh_size != addr)
 			continue;
-		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = UINT32_MAX};
-		if (text)
-			snprintf(text, size, "end of %s", s->name);
-		return true;
+		if (uses(use, p->loaded[i], s->sh.sh_addr, addr))
+			return s;
+		found = any ? s : NULL;
+	}
+	return found;
+}
+
+/* Starts and ends of sections: the end of .fini_array is where another section begins. */
+static bool section_ref(const struct image *im, struct place at, const struct place_use *use, struct xref *out, char *text,
+                        size_t size)
+{
+	const struct elf_section *here = &im->file.sections[at.section], *before;
+
+	if (use->access || elf_is_object(&im->file) || here->sh.sh_addr != at.addr)
+		return false;
+	before = section_before(im, at.addr, use, false);
+	if (!before && !is_set(here))
+		return false;
+	bound_ref(before ? before : here, before, out, text, size);
+	return true;
+}
+
+/* Linked: an address that is in no section. */
+static void outside_ref(const struct image *im, uint64_t addr, const struct place_use *use, struct xref *out, char *text,
+                        size_t size)
+{
+	const struct elf_section *before = elf_is_object(&im->file) ? NULL : section_before(im, addr, use, true);
+
+	if (before) {
+		bound_ref(before, true, out, text, size);
+		return;
+	}
+	*out = (struct xref){.kind = REF_DATA, .value = addr};
+	if (text)
+		snprintf(text, size, "0x%" PRIx64, addr);
+}
+
+bool place_bounds_meet(const struct image *old, uint64_t a, const struct image *new, uint64_t b)
+{
+	const struct places *p = &old->places, *q = &new->places;
+	size_t i, k;
+
+	for (i = 0; i < p->loaded_count; i++) {
+		const struct elf_section *s = &old->file.sections[p->loaded[i]];
+		bool start = s->sh.sh_addr == a, end = s->sh.sh_addr + s->sh.sh_size == a;
+
+		for (k = 0; k < q->loaded_count && (start || end) && is_set(s); k++) {
+			const struct elf_section *t = &new->file.sections[q->loaded[k]];
+
+			if (!strcmp(s->name, t->name) &&
+			    ((start && t->sh.sh_addr == b) || (end && t->sh.sh_addr + t->sh.sh_size == b)))
+				return true;
+		}
 	}
 	return false;
 }
@@ -449,6 +517,19 @@ static uint64_t limit_of(const struct image *im, struct place at)
 	return end;
 }
 
+/* Bytes of the character at p, of which there is a zero behind; 0: it is none of a text. */
+static size_t character(const uint8_t *p)
+{
+	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0, i;
+
+	if (*p < 0x20 && !(*p >= 7 && *p <= 13) && *p != 0x1b)
+		return 0;
+	for (i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
 /* Length of the text at a place with its end, 0 if there is none. */
 static size_t string_at(const struct image *im, struct place at)
 {
@@ -456,14 +537,17 @@ static size_t string_at(const struct image *im, struct place at)
 	const uint8_t *p = bytes_at(im, at, 1);
 	uint64_t most = s->sh.sh_size - (at.addr - (elf_is_object(&im->file) ? 0 : s->sh.sh_addr));
 	bool known = s->sh.sh_flags & SHF_STRINGS;
-	size_t n;
+	const uint8_t *end = p ? memchr(p, 0, most < STRING_MOST ? most : STRING_MOST) : NULL;
+	size_t n, step;
 
-	if (!p)
+	if (!end)
 		return 0;
-	for (n = 0; n < most && n < STRING_MOST && p[n]; n++)
-		if (!known && p[n] < 0x20 && !(p[n] >= 7 && p[n] <= 13) && p[n] != 0x1b)
+	for (n = 0; p + n < end && !known; n += step) {
+		step = character(p + n);
+		if (!step)
 			return 0;
-	return n < most && (n || known) ? n + 1 : 0;
+	}
+	return end > p || known ? (size_t)(end - p) + 1 : 0;
 }
 
 static void string_text(const uint8_t *p, size_t n, char *text, size_t size)
@@ -562,13 +646,14 @@ static void nameless_ref(const struct image *im, struct place at, const struct p
                          char *text, size_t size)
 {
 	const struct elf_section *s = &im->file.sections[at.section];
+	bool set = is_set(s);
 	size_t n;
 
-	if (content_ref(im, at, use->access, out, text, size))
+	if (!set && content_ref(im, at, use->access, out, text, size))
 		return;
-	if (!use->access && table_ref(im, at, out, text, size))
+	if (!set && !use->access && table_ref(im, at, out, text, size))
 		return;
-	n = use->access || (s->sh.sh_flags & SHF_WRITE) ? 0 : string_at(im, at);
+	n = set || use->access || (s->sh.sh_flags & SHF_WRITE) ? 0 : string_at(im, at);
 	if (n) {
 		const uint8_t *p = bytes_at(im, at, n);
 
@@ -604,8 +689,9 @@ static bool slot_ref(const struct image *im, struct place at, struct xref *out, 
 	if (!r && p)
 		memcpy(&v, p, 8);
 	section = r && r->type != R_X86_64_RELATIVE && r->type != R_X86_64_IRELATIVE ? 0 : place_section(im, v);
-	/* Not what could lead back here. */
-	if (!section || !strncmp(im->file.sections[section].name, ".got", 4))
+	/* Not what could lead back here; nor what may be the end of something, where another section begins. */
+	if (!section || !strncmp(im->file.sections[section].name, ".got", 4) ||
+	    (v == im->file.sections[section].sh.sh_addr && !place_is_code(im, section)))
 		return false;
 	place_ref(im, (struct place){section, v}, &any, out, text, size);
 	return true;
@@ -618,19 +704,22 @@ void place_ref(const struct image *im, struct place at, const struct place_use *
 	size_t above;
 
 	if (!at.section) {
-		*out = (struct xref){.kind = REF_NUMBER, .value = at.addr};
-		if (text)
-			snprintf(text, size, "0x%" PRIx64, at.addr);
+		outside_ref(im, at.addr, use, out, text, size);
 		return;
 	}
 	if (place_is_code(im, at.section) && im->file.sections[at.section].data) {
 		code_ref(im, at, use, out, text, size);
 		return;
 	}
-	if (slot_ref(im, at, out, text, size) || end_ref(im, at, use, out, text, size))
+	if (slot_ref(im, at, out, text, size))
 		return;
 	s = object_at(im, at, &above);
+	if (!(s && s->value == at.addr) && section_ref(im, at, use, out, text, size))
+		return;
 	before = object_before(im, at, use, s, above);
+	/* What is behind an array may be a jump table of the same function. */
+	if (before && !s && table_ref(im, at, out, text, size))
+		return;
 	if (before)
 		s = before;
 	if (s)

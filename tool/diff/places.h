@@ -79,6 +79,9 @@ bool place_thread(const struct image *im, int64_t offset, struct xref *out, char
  * place in code. False: there is none. */
 bool place_entry(const struct image *im, struct place table, unsigned width, size_t i, struct place *to);
 
+/* Linked: are both addresses the start, or both the end, of a section of one name? An address
+ * may be the end of one and the start of another. */
+bool place_bounds_meet(const struct image *old, uint64_t a, const struct image *new, uint64_t b);
 /* Linked: the loaded section that holds an address, or 0. */
 uint32_t place_section(const struct image *im, uint64_t addr);
 /* The first relocation at or behind an offset of a section (ET_REL). */

@@ -173,22 +173,25 @@ static int script_room(struct script *s, size_t na, size_t nb, struct error *e)
 
 	if (s->room[0] < na + 1) {
 		free(s->gone);
-		free(s->to);
 		s->gone = malloc(na + 1);
-		s->to = malloc((na + 1) * sizeof(*s->to));
-		s->room[0] = s->gone && s->to ? na + 1 : 0;
+		s->room[0] = s->gone ? na + 1 : 0;
 	}
 	if (s->room[1] < nb + 1) {
 		free(s->come);
 		s->come = malloc(nb + 1);
 		s->room[1] = s->come ? nb + 1 : 0;
 	}
+	if (s->to_room < na + 1) {
+		free(s->to);
+		s->to = malloc((na + 1) * sizeof(*s->to));
+		s->to_room = s->to ? na + 1 : 0;
+	}
 	if (s->diagonal_room < diagonals) {
 		free(s->diagonals);
 		s->diagonals = malloc(diagonals * sizeof(*s->diagonals));
 		s->diagonal_room = s->diagonals ? diagonals : 0;
 	}
-	if (!s->room[0] || !s->room[1] || !s->diagonal_room)
+	if (!s->room[0] || !s->room[1] || !s->to_room || !s->diagonal_room)
 		return error_set(e, "out of memory");
 	memset(s->gone, 0, na + 1);
 	memset(s->come, 0, nb + 1);
@@ -252,7 +255,7 @@ static void neighbours_check(struct script *s, const struct script_side *old, co
 	}
 }
 
-int script_make(struct script *s, const struct script_side *old, const struct script_side *new, struct error *e)
+static int script_run(struct script *s, const struct script_side *old, const struct script_side *new, struct error *e)
 {
 	size_t na = old->body->count, nb = new->body->count, i;
 	struct sequences q = {old->body->tokens, new->body->tokens, NULL, NULL, NULL, NULL};
@@ -270,6 +273,26 @@ int script_make(struct script *s, const struct script_side *old, const struct sc
 	for (s->come_count = i = 0; i < nb; i++)
 		s->come_count += s->come[i];
 	neighbours_check(s, old, new);
+	return 0;
+}
+
+int script_make(struct script *s, const struct script_side *old, const struct script_side *new, struct error *e)
+{
+	const struct body *a = old->body, *b = new->body;
+	struct script turned;
+
+	/* Always the same way round, so that the answer does not depend on which file is named first. */
+	if (a->count != b->count ? a->count < b->count : a->code <= b->code)
+		return script_run(s, old, new, e);
+	if (script_run(s, new, old, e))
+		return -1;
+	turned = *s;
+	s->gone = turned.come;
+	s->come = turned.gone;
+	s->gone_count = turned.come_count;
+	s->come_count = turned.gone_count;
+	s->room[0] = turned.room[1];
+	s->room[1] = turned.room[0];
 	return 0;
 }
 

@@ -8,9 +8,10 @@
 struct script {
 	bool *gone, *come; /* by token of the old and of the new body */
 	size_t gone_count, come_count;
-	int64_t *to;       /* by token of the old one: the same in the new one, or -1; count + 1 of them */
+	/* for script.c: */
+	int64_t *to; /* by token of one: the same in the other, or -1 */
 	int64_t *diagonals;
-	size_t room[2], diagonal_room;
+	size_t room[2], to_room, diagonal_room;
 };
 
 /* A function and its body, which body_name() has been over. */
