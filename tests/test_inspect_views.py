@@ -643,6 +643,18 @@ def test_summary_findings_of_made(made, name):
     check_summary_findings(flow.etch, files[name])
 
 
+def test_summary_without_tables(made):
+    """A program that has etched objects but was linked without libetch: what inspect sites lists."""
+    flow, _ = made
+    (flow.tmp / "bare.c").write_text(
+        '__attribute__((section("etched"), used, aligned(4096))) volatile int flag = 3;\nint main(void) { return flag; }\n')
+    run([flow.cc, "-O2", "-o", flow.tmp / "bare", flow.tmp / "bare.c"])
+    doc = document(flow.etch, "summary", flow.tmp / "bare")
+    sites = document(flow.etch, "sites", flow.tmp / "bare")["sites"]
+    assert doc["loads"] == len(sites) == 1 and [o["object"] for o in doc["objects"]] == ["flag"]
+    assert doc["objects"][0]["live"] == doc["live"] == sum(s["live"] == "yes" for s in sites)
+
+
 def test_summary_for_people_is_in_json(made):
     """Every number of the text is one of the document's, or a share of two of them."""
     flow, files = made

@@ -153,7 +153,6 @@ static void subject_take(struct view *v, struct subject *s)
 	v->findings = s->found;
 	s->found = (struct findings){0};
 	v->scan = s->scan;
-	v->scan.file = &v->file; /* a file without tables has not been scanned */
 	v->scan.clobbers.list = &v->scan.funcs;
 	s->scan = (struct scan){0};
 }
@@ -172,7 +171,13 @@ int view_load_checked(struct view *v, const char *path, int jobs, struct error *
 	err = check_file(&v->file, &options, &subject, e);
 	if (!err) {
 		subject_take(v, &subject);
-		err = elf_is_object(&v->file) ? slots_read(v, e) : sites_judge(v, e);
+		/* Of a file without tables nothing can be patched, and the checks leave it alone. */
+		if (!v->scan.file && scan_linked_file(&v->scan, &v->file, &v->tables)) {
+			*e = v->scan.error;
+			err = -1;
+		}
+		if (!err)
+			err = elf_is_object(&v->file) ? slots_read(v, e) : sites_judge(v, e);
 	}
 	subject_free(&subject);
 	return err;
