@@ -18,6 +18,7 @@ from elftools.elf.elffile import ELFFile
 
 from conftest import INCLUDE, ROOT, asan_env, run
 from mutate import Mutator
+from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
 LIB = ["copy.c", "imv.c", "lookup.c", "module.c", "patch.c", "pv.c", "stack.c", "unwind.c"]
@@ -584,6 +585,15 @@ def test_odd_names(etch, tmp_path):
     d = json.loads(p.stdout.decode())
     jsonschema.Draft202012Validator(SCHEMA).validate(d)
     assert [c["new"]["name"] for c in d["files"][0]["functions"]["list"] if c["new"]] == ["x\x1b[2J\n��\"'y"]
+
+
+def test_the_guide(etch):
+    """What docs/diff.md tells a reader to type."""
+    commands = [t for info, t in blocks(ROOT / "docs" / "diff.md") if info == "run"]
+    assert len(commands) == 1
+    out = run(["sh", "-e"], input=commands[0].replace("$ETCH/build/etch", str(etch)), cwd=ROOT).stdout
+    assert re.search(r"^~ .* \d+ -> \d+ .* copy$", out, re.M) and "exit status 1" in out and out.endswith("\nthe same\n")
+    assert re.search(r"^-\S* +subq? .*rsp$", out, re.M) or re.search(r"^- +subq \$", out, re.M)
 
 
 def test_schema(etch, tmp_path):
