@@ -126,7 +126,9 @@ HAND = {
     "the return address moved down": ("", "\tpopq\t%rcx\n\tsubq\t%rax, %rsp\n\tsubq\t$64, %rsp\n\tpushq\t%rcx\n\tret"),
     "room left": ("S002", "\tsubq\t$24, %rsp\n\tcall\tg\n\taddq\t$16, %rsp\n\tret"),
     "the program counter": ("", "\tcall\t1f\n1:\tpopq\t%rax\n\tret"),
-    "registers of a helper": ("", "\tmovq\t%rdi, %rbx\n\tmovl\t$5, %ebp\n\tret"),
+    "registers of a local helper": ("", "\tmovq\t%rdi, %rbx\n\tmovl\t$5, %ebp\n\tret"),
+    "registers of a hidden one": ("", "\t.hidden\tf\n\tmovq\t%rdi, %rbx\n\tret"),
+    "registers of a function for all": ("S005", "\tmovq\t%rdi, %rbx\n\txorl\t%eax, %eax\n\tret"),
     "setjmp": ("", "\tmovq\t%rbx, (%rdi)\n\tmovq\t%r12, 8(%rdi)\n\tleaq\t8(%rsp), %rdx\n\tmovq\t%rdx, 16(%rdi)\n\txorl\t%eax, %eax\n\tret"),
     "longjmp": ("", """
 	movq	(%rdi), %rbx
@@ -237,7 +239,8 @@ table:	.quad	1f, 2f, 1f, 2f
 def test_hand_written(etch, tmp_path):
     files = {}
     for n, (name, (_, text)) in enumerate(HAND.items()):
-        head = "\t.text\n\t.globl\tf\n\t.type\tf, @function\nf:\n"
+        head = "\t.text\n\t.type\tf, @function\nf:\n" if "local" in name else \
+            "\t.text\n\t.globl\tf\n\t.type\tf, @function\nf:\n"
         files[name] = str(assemble(tmp_path, f"{head}{text}\n", f"t{n}"))
     found = check(etch, *files.values())
     wrong = {}

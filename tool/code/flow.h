@@ -25,6 +25,7 @@ struct piece {
 	long fde;         /* in cfi_file.fdes, or -1 */
 	uint32_t entry, entry_count; /* symbols inside, not at its start: in frames' list */
 	bool named;       /* a function symbol (not of a cold part), the file's entry or a PLT entry is at its start */
+	bool exported;    /* a symbol that other files can see is at its start */
 	bool plt;
 	bool outermost;   /* the file's entry point */
 };

@@ -100,13 +100,16 @@ static bool is_other(struct value v, unsigned r)
 	}
 }
 
-/* A callee-saved register that was put aside and does not have its value back; or 16. */
+/*
+ * A callee-saved register that does not have its value back; or 16. That of a function that
+ * others can see, or one that was put aside: local helpers have conventions of their own.
+ */
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
-	unsigned r;
+	unsigned may = k->o->f->piece->exported ? STEP_CALLEE_SAVED : k->saved, r;
 
 	for (r = 0; r < 16; r++)
-		if ((k->saved >> r & 1) && is_other(s->reg[r], r))
+		if ((may >> r & 1) && is_other(s->reg[r], r))
 			return r;
 	return 16;
 }
@@ -205,8 +208,10 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 		return;
 	words_value(s->reg[r], words);
 	x = OBSERVE(o, "ETCH-S005", 0, addr, "returns with %s in %s", words, reg_text(r));
-	words_insn(o, k->save_at[r], words);
-	OBSERVE_FACT_AT(o, x, k->save_at[r], "saved by", "%s", words);
+	if (k->save_at[r] != NOWHERE) {
+		words_insn(o, k->save_at[r], words);
+		OBSERVE_FACT_AT(o, x, k->save_at[r], "saved by", "%s", words);
+	}
 	t = trace_find(k, r, s->reg[r], false);
 	if (t) {
 		words_insn(o, t->off, words);

@@ -9,7 +9,7 @@ struct range {
 	uint64_t start, end; /* end 0: up to what comes next */
 	long fde;
 	int rank;            /* of two that overlap, the lower one counts */
-	bool named, plt;
+	bool named, plt, exported;
 };
 
 struct ranges {
@@ -83,7 +83,9 @@ static int symbols_add(const struct elf_file *f, const struct code_space *space,
 		if (at < c->addr || at >= c->addr + c->size)
 			continue;
 		if (range_add(out, (struct range){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1, 2,
-		                                  y->type != STT_NOTYPE && !is_part(y->name), false}, e))
+		                                  y->type != STT_NOTYPE && !is_part(y->name), false,
+		                                  y->bind != STB_LOCAL && y->type != STT_NOTYPE &&
+		                                          (y->visibility == STV_DEFAULT || y->visibility == STV_PROTECTED)}, e))
 			return -1;
 	}
 	return 0;
@@ -125,7 +127,7 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 					if (r[j].offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
 						break;
 				if (k < arrays)
-					failed = range_add(out, (struct range){(uint64_t)r[j].addend, 0, -1, 2, true, false}, e);
+					failed = range_add(out, (struct range){(uint64_t)r[j].addend, 0, -1, 2, true, false, false}, e);
 			}
 			if (n >= 0)
 				free(r);
@@ -136,7 +138,7 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 			continue;
 		for (at = 0; at + 8 <= s->sh.sh_size; at += 8) {
 			memcpy(&word, s->data + at, 8);
-			if (space_at(space, word) && range_add(out, (struct range){word, 0, -1, 2, true, false}, e))
+			if (space_at(space, word) && range_add(out, (struct range){word, 0, -1, 2, true, false, false}, e))
 				return -1;
 		}
 	}
@@ -169,7 +171,7 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 	/* What FDEs and PLT entries cover is theirs; symbols fill the gaps. */
 	for (i = 0; i < n; i++) {
 		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
-		bool named = r[i].named;
+		bool named = r[i].named, exported = r[i].exported;
 
 		if (start < firm) { /* inside what is there: an entry of it */
 			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start)
@@ -180,6 +182,7 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 			end = limit;
 		for (k = i + 1; k < n && r[k].start < end; k++) {
 			named |= r[k].start == start && r[k].rank == 2 && r[k].named;
+			exported |= r[k].start == start && r[k].exported;
 			if (r[k].start > start && (r[k].rank < r[i].rank || (r[i].rank == 2 && !r[i].end))) {
 				end = r[k].start;
 				break;
@@ -192,7 +195,7 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 		if (end <= start)
 			continue;
 		if (!piece_push(p, (struct piece){.start = start, .end = end, .bytes = c->bytes + (start - c->addr),
-		                                  .fde = r[i].fde, .named = named, .plt = r[i].plt}))
+		                                  .fde = r[i].fde, .named = named, .exported = exported, .plt = r[i].plt}))
 			return error_set(e, "out of memory");
 		firm = end;
 	}
@@ -246,14 +249,14 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 
 		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
 			if (range_add(&r, (struct range){a, a + unit, cfi_file_at(cfi, a), 0,
-			                                 plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0, true}, e))
+			                                 plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0, true, false}, e))
 				goto out;
 		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
-			if (range_add(&r, (struct range){c->addr, c->addr + c->size, -1, 3, true, false}, e))
+			if (range_add(&r, (struct range){c->addr, c->addr + c->size, -1, 3, true, false, false}, e))
 				goto out;
 	}
 	for (i = 0; i < cfi->count; i++)
-		if (range_add(&r, (struct range){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false}, e))
+		if (range_add(&r, (struct range){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false}, e))
 			goto out;
 	if (symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
 	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e))
@@ -261,7 +264,7 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 	if (!elf_is_object(f) && arrays_add(f, space, &r, e))
 		goto out;
 	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
-	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false}, e))
+	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false, false}, e))
 		goto out;
 	if (r.count)
 		qsort(r.list, r.count, sizeof(*r.list), range_order);
