@@ -119,7 +119,8 @@ class Judge:
     refused is named in one line and left as it was."""
 
     COMMANDS = (["rewrite", "-v"], ["inspect", "sites", "--format", "tsv"], ["inspect", "tables"], ["inspect", "summary"],
-                ["inspect", "orc", "--format", "tsv"], ["inspect", "code", "main"])
+                ["inspect", "orc", "--format", "tsv"], ["inspect", "code", "main"],
+                ["check", "--format", "json"])
 
     def __init__(self, etch, env, timeout=120):
         self.etch, self.env, self.timeout = etch, env, timeout
@@ -153,7 +154,8 @@ class Judge:
 
     def command(self, command, mutants):
         status, errors, output = self.run(command, [path for path, _, _ in mutants])
-        if status not in (0, 1, 2):
+        # Of several files each is for a process of its own, whose end is an error of the file.
+        if status not in (0, 1, 2) or "while it looked at it" in errors:
             self.single_out(command, mutants, status, errors)
             return
         if command[0] != "rewrite":
