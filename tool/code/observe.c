@@ -14,6 +14,8 @@
 
 /* Where instructions overlap is told this often in a piece: hostile files overlap all over. */
 #define OVERLAPS_MOST 16u
+/* The rows of a longer piece are not worth the time that it takes to ask for them: its name will do. */
+#define FDE_MOST (64u << 10)
 /* More nops than this are no alignment. */
 #define PADDING_MOST 256u
 
@@ -42,7 +44,7 @@ bool observe_is_function(const struct flow_env *env, uint64_t addr)
 
 	if (!p || p->start != addr)
 		return false;
-	if (p->fde >= 0 && !p->plt) {
+	if (p->fde >= 0 && !p->plt && p->end - p->start <= FDE_MOST) {
 		cfi_file_rows(env->cfi, (size_t)p->fde, 0, first_row_take, &x);
 		if (x.says != WITNESS_SILENT)
 			return x.says == WITNESS_CONFIRMS;
@@ -300,11 +302,18 @@ static bool any_missing(const struct flow *f)
 /* Is a jump to a function in no state to call it among the exits? */
 static bool leaves_oddly(const struct flow *f)
 {
+	uint64_t asked = 0;
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++)
-		if (f->exits[i].kind == EXIT_PART && f->exits[i].to != NO_PIECE && observe_is_function(f->env, f->exits[i].target))
+	for (i = 0; i < f->exit_count; i++) {
+		const struct flow_exit *x = &f->exits[i];
+
+		if (x->kind != EXIT_PART || x->to == NO_PIECE || x->target == asked)
+			continue;
+		asked = x->target;
+		if (observe_is_function(f->env, asked))
 			return true;
+	}
 	return false;
 }
 
