@@ -312,7 +312,7 @@ static void reloc_take(const struct operands *o, const struct code_reloc *r, con
 	int64_t addend = r->reloc.addend;
 
 	if (is_distance(r->reloc.type))
-		addend += (int64_t)(in->addr + in->len - r->at);
+		addend = (int64_t)((uint64_t)addend + (in->addr + in->len - r->at)); /* any number may stand there */
 	out->known = true;
 	if (y->section && !reloc_suffix(r->reloc.type)[0]) {
 		out->placed = true;
