@@ -551,6 +551,43 @@ def test_table_out_of_order(rewritten, tmp_path):
     assert "out of order" in x["text"] and x["place"]["section"] == "__imv"
 
 
+IN_PLACE = """
+#include <etch/pv.h>
+#define HIDDEN __attribute__((visibility("hidden")))
+struct ops { int (*pick)(int); };
+HIDDEN int first(int);
+int first(int a) { return a; }
+HIDDEN int other(int);
+int other(int a) { return -a; }
+extern HIDDEN struct ops ops;
+DEFINE_PV_OPS(struct ops, ops) = { first };
+struct ops elsewhere = { other };
+__attribute__((noinline)) int work(int x);
+__attribute__((noinline)) int work(int x) { return pv_call_inline(ops, pick, first, x + 1, x + 1) ^ 5; }
+int main(int c, char **v) { (void)v; return elsewhere.pick(work(c)) == 7; }
+"""
+
+
+def test_in_place(flow_gcc, tmp_path):
+    """The nop of a case compiled in place; damaged; and with another function in its slot."""
+    obj = flow_gcc.compile(IN_PLACE, ("-O2", "-fno-pie"))
+    flow_gcc.rewrite(obj)
+    exe = flow_gcc.link([obj], ["-no-pie"])
+    flow_gcc.rewrite(exe)
+    assert findings(flow_gcc.etch, exe, *TABLES) == []
+    (s,) = [s for s in flow_gcc.inspect("sites", exe)["sites"] if s["kind"] == "inline"]
+    assert s["state"] == "in place"
+    addr = int(s["address"], 16)
+    (x,) = findings(flow_gcc.etch, changed(exe, tmp_path, file_offset(exe, addr), flip(2)), "ETCH-T003")
+    assert x["place"]["address"] == s["address"] and "neither the jump" in x["text"]
+    with open(exe, "rb") as f:
+        tab = ELFFile(f).get_section_by_name(".symtab")
+        ops, other = (tab.get_symbol_by_name(n)[0]["st_value"] for n in ("ops", "other"))
+    out = changed(exe, tmp_path, file_offset(exe, ops), lambda m: struct.pack_into("<Q", m, 0, other))
+    got = [x for x in findings(flow_gcc.etch, out, *TABLES) if "compiled in place" in x["text"]]
+    assert [x["place"]["address"] for x in got] == [s["address"]]
+
+
 def test_malformed_descriptor(rewritten, tmp_path):
     flow, exe = rewritten["block"]
     with open(exe, "rb") as f:

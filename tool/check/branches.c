@@ -168,7 +168,8 @@ static void words_take(struct branches *b)
 		for (k = -x->sh.sh_addr & 7; k + 8 <= x->sh.sh_size; k += 8) {
 			memcpy(&word, x->data + k, 8);
 			if (word_has(b->starts, b->start_count, word))
-				target_add(b, &(struct target){.at = word, .how = "taken by data", .section = i, .from = x->sh.sh_addr + k});
+				target_add(b, &(struct target){.at = word, .how = "taken by data", .section = i,
+				           .from = x->sh.sh_addr + k});
 		}
 	}
 }
@@ -467,7 +468,8 @@ static bool counts(const struct branches *b, const struct target *t)
 {
 	if (word_has(b->starts, b->start_count, t->at))
 		return true;
-	return t->inside && (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) && jumps_around(b, t->at)));
+	return t->inside && (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) &&
+	                                   jumps_around(b, t->at)));
 }
 
 /* How many of one place's count; 0: nothing leads here. */

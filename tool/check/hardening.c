@@ -180,7 +180,8 @@ static bool writer_tell(struct writer *w)
 	if (!w->count)
 		return true;
 	if (w->count > 1)
-		ok = finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr, "%s, and at %zu more places of %s: %s%s%s",
+		ok = finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr,
+		                 "%s, and at %zu more places of %s: %s%s%s",
 		                 w->what, w->count - 1, w->function ? "this function" : "this section",
 		                 reloc_name(w->first.type), name && *name ? " of " : "", name ? name : "");
 	else

@@ -70,28 +70,49 @@ static int odd_add(void *ctx, const struct site_odd *odd)
 	       bytes_fact(x, odd->call ? "the table's call" : "the table's load", odd->plain, odd->len, at) ? 0 : -1;
 }
 
-/* Calls compiled in place: the jump or its nop. The others are left out. */
+/* A nop stands where the slot holds the function of the case from the start. */
+static const char *in_place_reason(const struct subject *s, const struct targets *targets, const struct inline_row *row,
+                                   const uint8_t *bytes)
+{
+	int state = etch_inline_state(bytes);
+	uint64_t target;
+
+	if (state < 0)
+		return "the code is neither the jump of pv_call_inline nor the nop in its place";
+	if (state && (s->tables.flags & ETCH_MODULE_LINKED) &&
+	    (!target_known(targets, row->slot, &target) || target != row->func))
+		return "the code goes on with the case compiled in place, but its slot holds another function from the start";
+	return NULL;
+}
+
+/* Calls compiled in place: those that are not as they should be are left out. */
 static int in_place_look(struct subject *s, struct elf_file *f, struct error *e)
 {
 	struct linked_tables *t = &s->tables;
+	struct targets targets;
 	size_t i, n = 0;
+	int err;
 
-	for (i = 0; i < t->inline_count; i++) {
+	if (!t->inline_count)
+		return 0;
+	err = targets_open(&targets, f, t, e);
+	for (i = 0; i < t->inline_count && !err; i++) {
 		const struct inline_row *row = &t->inlines[i];
 		const uint8_t *p = in_place_is_dropped(f, row) ? NULL : elf_at(f, row->site, ETCH_INLINE_LEN);
+		const char *why = p ? in_place_reason(s, &targets, row, p) : NULL;
 		struct finding *x;
 
-		if (!p || etch_inline_state(p) >= 0) {
+		if (!why) {
 			t->inlines[n++] = *row;
 			continue;
 		}
-		x = finding_add(&s->found, "ETCH-T003", elf_section_at(f, row->site), row->site,
-		                "the code is neither the jump of pv_call_inline nor the nop in its place");
+		x = finding_add(&s->found, "ETCH-T003", elf_section_at(f, row->site), row->site, "%s", why);
 		if (!x || !bytes_fact(x, "found", p, ETCH_INLINE_LEN, row->site))
-			return no_memory(e);
+			err = no_memory(e);
 	}
+	targets_close(&targets);
 	t->inline_count = n;
-	return in_place_unbake(f, t, e);
+	return err || in_place_unbake(f, t, e) ? -1 : 0;
 }
 
 /* By what libetch searches: docs/formats.md, "__imv". */

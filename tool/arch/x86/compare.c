@@ -183,12 +183,14 @@ static const char *branch_differs(const ZydisDecodedInstruction *z, const ZydisD
 {
 	bool jump = z->meta.category == ZYDIS_CATEGORY_COND_BR || z->meta.category == ZYDIS_CATEGORY_UNCOND_BR;
 	bool call = z->meta.category == ZYDIS_CATEGORY_CALL, ret = z->meta.category == ZYDIS_CATEGORY_RET;
-	bool iret = !strncmp(c->mnemonic, "iret", 4) || !strncmp(c->mnemonic, "sysret", 6) || !strncmp(c->mnemonic, "sysexit", 7);
+	bool iret = !strncmp(c->mnemonic, "iret", 4) || !strncmp(c->mnemonic, "sysret", 6) ||
+	            !strncmp(c->mnemonic, "sysexit", 7);
 	ZyanU64 target;
 
 	/* Capstone groups neither transactions nor loop with the jumps. */
-	if (z->mnemonic == ZYDIS_MNEMONIC_XBEGIN || z->mnemonic == ZYDIS_MNEMONIC_XEND || z->mnemonic == ZYDIS_MNEMONIC_XABORT ||
-	    z->mnemonic == ZYDIS_MNEMONIC_LOOP || z->mnemonic == ZYDIS_MNEMONIC_LOOPE || z->mnemonic == ZYDIS_MNEMONIC_LOOPNE || iret)
+	if (z->mnemonic == ZYDIS_MNEMONIC_XBEGIN || z->mnemonic == ZYDIS_MNEMONIC_XEND ||
+	    z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_LOOP ||
+	    z->mnemonic == ZYDIS_MNEMONIC_LOOPE || z->mnemonic == ZYDIS_MNEMONIC_LOOPNE || iret)
 		return NULL;
 	if (jump != in_group(c, X86_GRP_JUMP) || call != in_group(c, X86_GRP_CALL) || ret != in_group(c, X86_GRP_RET))
 		return "whether it is a jump, a call or a return";
