@@ -129,3 +129,20 @@ def test_killed_in_the_middle(tree, etch, tmp_path):
         now = contents(tree)
         assert set(now) == set(before)
         assert all(now[name] in (before[name], after[name]) for name in now)
+
+
+def test_more_processes_than_files_may_be_open(etch, tmp_path):
+    for i in range(40):
+        shutil.copy(os.path.realpath(shutil.which("true")), tmp_path / f"f{i}")
+    p = run(["timeout", "60", "sh", "-c", 'ulimit -n 24; exec "$0" rewrite -j64 "$1"', etch, tmp_path])
+    assert not p.stderr
+
+
+@pytest.mark.parametrize("auth", ["fifo:{file}", "0,1"])
+def test_what_is_no_jobserver_is_left_alone(tree, etch, tmp_path, auth):
+    """A wrong name, or numbers that are by now those of other files."""
+    file = tmp_path / "file"
+    file.write_text("abcdef")
+    env = dict(os.environ, MAKEFLAGS=" -j4 --jobserver-auth=" + auth.format(file=file))
+    p = subprocess.run(["sh", "-c", '"$0" rewrite -j4 "$1" && cat', etch, tree], env=env, input=b"ABCDEF", capture_output=True, check=True)
+    assert (p.stdout, file.read_text()) == (b"ABCDEF", "abcdef")

@@ -31,16 +31,31 @@ static bool flag_find(char *out, size_t size)
 }
 
 /* A pipe of make's, opened anew: reading it without waiting must not change how make and the
- * others read theirs. */
-static int reopen(int fd)
+ * others read theirs. -1 where make's is closed: then the numbers may be those of other files. */
+static int reopen(int in, int out)
 {
+	struct stat st, other;
 	char path[64];
+
+	if (fstat(in, &st) || fstat(out, &other) || !S_ISFIFO(st.st_mode) || st.st_dev != other.st_dev ||
+	    st.st_ino != other.st_ino)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", in);
+	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* A named pipe, and not a file that a wrong name leads to. Both ways: opening it to write alone
+ * waits for a reader. */
+static int open_named(const char *path)
+{
+	int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISFIFO(st.st_mode))
-		return -1;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && (fstat(fd, &st) || !S_ISFIFO(st.st_mode))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
 void jobserver_open(struct jobserver *j)
@@ -52,11 +67,10 @@ void jobserver_open(struct jobserver *j)
 	if (!flag_find(value, sizeof(value)))
 		return;
 	if (!strncmp(value, "fifo:", 5)) {
-		/* Both ways: opening a named pipe to write alone waits for a reader. */
-		j->in = open(value + 5, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+		j->in = open_named(value + 5);
 		j->out = j->in >= 0 ? dup(j->in) : -1;
 	} else if (sscanf(value, "%d,%d", &in, &out) == 2 && in >= 0 && out >= 0) {
-		j->in = reopen(in);
+		j->in = reopen(in, out);
 		j->out = j->in >= 0 ? dup(out) : -1;
 	}
 	if (j->in >= 0 && j->out < 0)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +93,7 @@ static bool worker_start(struct parent *p, struct worker *w)
 	size_t i;
 	int fds[2];
 
+	fflush(NULL); /* what is unwritten is the parent's, should the worker end by exit() */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
 		return false;
 	w->pid = fork();
@@ -310,9 +312,21 @@ static void workers_close(struct parent *p, bool good)
 	free(p->answers);
 }
 
+/* Not more than have something to do, and half of the files that may be open: the others are
+ * for what is looked at. */
+static size_t workers_count(const struct workers_run *run)
+{
+	size_t n = (size_t)run->jobs < run->count ? (size_t)run->jobs : run->count;
+	struct rlimit files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files) && n > files.rlim_cur / 2)
+		n = files.rlim_cur / 2;
+	return n ? n : 1;
+}
+
 bool workers_run(const struct workers_run *run)
 {
-	size_t workers = (size_t)run->jobs < run->count ? (size_t)run->jobs : run->count, i;
+	size_t workers = workers_count(run), i;
 	struct parent p = {.run = run, .worker_count = workers};
 	struct pollfd *fds = calloc(workers + 1, sizeof(*fds));
 	bool good;
