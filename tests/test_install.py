@@ -75,3 +75,45 @@ def test_the_shared_library_has_its_soname(installed):
 def test_the_version_is_the_same_everywhere(installed):
     version = pkg_config(installed, "--modversion")
     assert run([installed / "bin/etch", "--version"]).stdout.split()[-1:] == version
+
+
+@pytest.mark.parametrize("command,objects", [
+    (["-c", "-o", "y z.o", "yuv.c"], ["y z.o"]),
+    (["-o", "a.o", "-c", "yuv.c"], ["a.o"]),
+    (["-oa'\".o", "-c", "yuv.c"], ["a'\".o"]),
+    (["--output=a.o", "-c", "yuv.c"], ["a.o"]),
+    (["-pipe", "-MD", "-c", "yuv.c", "two words.c"], ["yuv.o", "two words.o"]),
+    (["@args"], ["of args.o"]),
+])
+def test_etch_cc_finds_what_was_written(installed, cc, command, objects, tmp_path):
+    (tmp_path / "yuv.c").write_text(PROGRAM)
+    (tmp_path / "two words.c").write_text(PROGRAM.replace("main", "other"))
+    (tmp_path / "args").write_text("-c 'yuv.c'\n-o \"of args.o\"\n")
+    flags = ["-O2", *pkg_config(installed, "--cflags")]
+    env = dict(os.environ, ETCH=str(installed / "bin/etch"))
+    run([installed / "bin/etch-cc", cc, *flags, *command], cwd=tmp_path, env=env)
+    for name in objects:
+        assert ".etch.undo" in run(["readelf", "-SW", f"./{name}"], cwd=tmp_path).stdout, name
+
+
+def test_etch_cc_leaves_no_output_when_it_fails(installed, cc, tmp_path):
+    """As compilers do: make would take the object for done the next time."""
+    (tmp_path / "t.c").write_text(PROGRAM)
+    env = dict(os.environ, ETCH=str(installed / "bin/etch"), ETCH_OPTIONS="--no-such-option")
+    p = run([installed / "bin/etch-cc", cc, *pkg_config(installed, "--cflags"), "-c", "t.c"], cwd=tmp_path, env=env, ok=2)
+    assert p.stderr and not (tmp_path / "t.o").exists()
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="no cmake")
+def test_cmake_package_of_a_distribution_moved(build, tmp_path):
+    """Libraries in lib/TRIPLET, and the whole not where it was installed for."""
+    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/none",
+         "LIBDIR=/opt/none/lib/x86_64-linux-gnu", "install"])
+    prefix = (tmp_path / "opt/none").rename(tmp_path / "moved")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(p CXX)\nfind_package(etch REQUIRED)\n"
+        "add_executable(p t.cc)\netch_target(p)\n")
+    (tmp_path / "t.cc").write_text(PROGRAM)
+    run(["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-Detch_DIR={prefix}/lib/x86_64-linux-gnu/cmake/etch"])
+    run(["cmake", "--build", tmp_path / "b"])
+    assert run([tmp_path / "b/p"]).stdout.startswith("3 0 4 ")
