@@ -3,6 +3,7 @@
 #include "command.h"
 #include "elf/outfile.h"
 #include "elf/undo.h"
+#include "report/text.h"
 #include "rewrite/files.h"
 
 #include <stdio.h>
@@ -159,8 +160,10 @@ int undo_file(const char *path, const struct rewrite_command *opt)
 		say_error(path, &e);
 	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size, path))
 		status = EXIT_CLEAN;
-	if (found > 0 && !status && opt->verbose)
-		printf("%s: as it was before etch rewrite, %zu bytes\n", path, undo.original_size);
+	if (found > 0 && !status && opt->verbose) {
+		text_clean_name(stdout, path, NULL);
+		printf(": as it was before etch rewrite, %zu bytes\n", undo.original_size);
+	}
 	undo_free(&undo);
 	free(bytes);
 	return status;

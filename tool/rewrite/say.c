@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rewrite has to say for itself: findings, and what was done. */
 #include "elf/lines.h"
+#include "report/text.h"
 #include "rewrite/rewrite.h"
 
 #include <stdio.h>
@@ -89,7 +90,8 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 	uint64_t code = r->frames.covered + r->frames.undefined;
 	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);
 
-	printf("%s: ", path);
+	text_clean_name(stdout, path, NULL);
+	printf(": ");
 	if (o->imv && elf_is_object(f))
 		printf("%zu sites, %zu loads without an immediate form", r->loads.sites, r->loads.kept);
 	else if (o->imv)

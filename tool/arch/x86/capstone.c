@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
@@ -33,8 +33,9 @@ static void *function(void *library, const char *name)
 
 	if (at)
 		return at;
-	fprintf(stderr, "etch: cannot load " SONAME ", the second decoder: %s\n", dlerror());
-	exit(2);
+	/* stderr may be a worker's (workers.h), which is not heard any more. */
+	dprintf(STDERR_FILENO, "etch: cannot load " SONAME ", the second decoder: %s\n", dlerror());
+	_exit(2);
 }
 
 static void load(void)
