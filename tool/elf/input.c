@@ -363,12 +363,8 @@ bool inputs_add(struct inputs *l, const char *name)
 		return put_error(l, name, strerror(ENOENT));
 	if (stat(name, &st))
 		return inputs_put(l, &in);
-	if (S_ISDIR(st.st_mode)) {
-		size_t before = l->count;
-
-		return add_directory(l, name) &&
-		       (l->count > before || put_error(l, name, "is a directory without an ELF file for x86-64"));
-	}
+	if (S_ISDIR(st.st_mode))
+		return add_directory(l, name);
 	if (S_ISREG(st.st_mode) && ends_with(name, ".json"))
 		return inputs_add_database(l, name);
 	fd = open_regular(name, &size);
