@@ -85,10 +85,13 @@ $(B)/o/lib/%.o: lib/%.S
 asan:	## a second build with ASan and UBSan, in build-asan
 	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all
 
-test: deps	## all tests; a subset with T=tests/test_x.py or T='tests -k name'
+test: deps	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
 	$(PYTHON) -m pytest -n $(JOBS) $(PYTEST_ARGS) $(T)
+
+test-all: deps	## ... and all cases of the grids, of which make test runs half
+	@ETCH_TESTS=all ETCH_MUTANTS=2000 $(MAKE) --no-print-directory test
 
 demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 	@$(MAKE) --no-print-directory -j$(JOBS) all
@@ -134,6 +137,6 @@ clean:	## remove what was built, and fetched sources; .venv stays
 	rm -rf $(B) build-asan
 
 help:	## this list
-	@sed -n 's/^\([a-z][a-z]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test demo bench soak fuzz deps install clean help
+.PHONY: all asan test test-all demo bench soak fuzz deps install clean help
