@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite: one verb. What to do is seen from the file. */
 #include "command.h"
+#include "report/text.h"
 #include "rewrite/files.h"
 #include "workers.h"
 
@@ -77,7 +78,7 @@ static bool only_parse(const char *list, struct rewrite_options *make)
 			return true;
 		p += n + 1;
 	}
-	fprintf(stderr, "etch: --only: '%s' is no list of tables that this etch makes (imv, pv, orc, ex)\n", list);
+	text_error("--only", "'%s' is no list of tables that this etch makes (imv, pv, orc, ex)", list);
 	return false;
 }
 
@@ -85,7 +86,7 @@ static bool encoding_parse(const char *name, struct rewrite_options *make)
 {
 	make->encoding = !strcmp(name, "block") ? ETCH_ENCODING_BLOCK : !strcmp(name, "orc") ? ETCH_ENCODING_ORC : 0;
 	if (!make->encoding)
-		fprintf(stderr, "etch: --encoding is block or orc, not '%s'\n", name);
+		text_error(NULL, "--encoding is block or orc, not '%s'", name);
 	return make->encoding;
 }
 
@@ -95,7 +96,7 @@ static bool map_parse(const char *name, struct rewrite_options *make)
 
 	make->map_shift = !strcmp(name, "64") ? 6 : !strcmp(name, "128") ? 7 : 0;
 	if (!none && !make->map_shift)
-		fprintf(stderr, "etch: --unwind-map is none, 64 or 128, not '%s'\n", name);
+		text_error(NULL, "--unwind-map is none, 64 or 128, not '%s'", name);
 	return none || make->map_shift;
 }
 
@@ -158,7 +159,7 @@ int cmd_rewrite(int argc, char **argv)
 		case 'j':
 			opt.jobs = (int)strtol(optarg, &end, 10);
 			if (*end || opt.jobs < 1 || opt.jobs > 1024) {
-				fprintf(stderr, "etch: -j wants a number from 1 to 1024, not '%s'\n", optarg);
+				text_error(NULL, "-j wants a number from 1 to 1024, not '%s'", optarg);
 				return EXIT_UNUSABLE;
 			}
 			break;

@@ -65,14 +65,6 @@ static void help(void)
 	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
 }
 
-/* "etch: WHAT: why", of a name that may hold anything. */
-static void complain(const char *what, const char *why)
-{
-	fputs("etch: ", stderr);
-	text_clean(stderr, what);
-	fprintf(stderr, ": %s\n", why);
-}
-
 static bool number_parse(const char *option, const char *text, long low, long high, long *out)
 {
 	char *end;
@@ -81,7 +73,7 @@ static bool number_parse(const char *option, const char *text, long low, long hi
 	*out = strtol(text, &end, 10);
 	if (*text && !*end && !errno && *out >= low && *out <= high)
 		return true;
-	fprintf(stderr, "etch: %s is a number from %ld to %ld, not '%s'\n", option, low, high, text);
+	text_error(NULL, "%s is a number from %ld to %ld, not '%s'", option, low, high, text);
 	return false;
 }
 
@@ -90,7 +82,7 @@ static bool format_parse(const char *name, enum format *format)
 	*format = !strcmp(name, "tsv") ? FORMAT_TSV : !strcmp(name, "json") ? FORMAT_JSON : FORMAT_TEXT;
 	if (*format != FORMAT_TEXT || !strcmp(name, "text"))
 		return true;
-	fprintf(stderr, "etch: --format is text, tsv or json, not '%s'\n", name);
+	text_error(NULL, "--format is text, tsv or json, not '%s'", name);
 	return false;
 }
 
@@ -200,7 +192,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 			return EXIT_UNUSABLE;
 	}
 	if (optind < argc) {
-		fprintf(stderr, "etch: what is '%s'? a command comes after --: etch stat -- COMMAND\n", argv[optind]);
+		text_error(NULL, "what is '%s'? a command comes after --: etch stat -- COMMAND", argv[optind]);
 		return EXIT_UNUSABLE;
 	}
 	if (opt->output.path && opt->output.fd >= 0) {
@@ -236,12 +228,12 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 		start = i + 1;
 	}
 	if (m->run.input && access(m->run.input, R_OK)) {
-		complain(m->run.input, strerror(errno));
+		text_error(m->run.input, "%s", strerror(errno));
 		return false;
 	}
 	for (side = 0; side < m->side_count; side++)
 		if (command_check(m->command[side][0], &e)) {
-			complain(m->command[side][0], e.text);
+			text_error(m->command[side][0], "%s", e.text);
 			return false;
 		}
 	return true;
@@ -309,7 +301,7 @@ static int run_and_show(struct options *opt)
 	/* On the commands' terminal a line of ours would be in their way. */
 	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
 	if (measure(m, &about, &e)) {
-		complain(about ? about : "stat", e.text);
+		text_error(about ? about : "stat", "%s", e.text);
 		if (m->end[0].runs)
 			show(opt);
 		return EXIT_UNUSABLE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "command.h"
+#include "report/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,6 +72,6 @@ int main(int argc, char **argv)
 		}
 		return status;
 	}
-	fprintf(stderr, "etch: '%s' is no command; see etch --help\n", argv[1]);
+	text_error(NULL, "'%s' is no command; see etch --help", argv[1]);
 	return EXIT_UNUSABLE;
 }

@@ -17,6 +17,51 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* ---- signals ---------------------------------------------------------------------------- */
+
+/* What ends this program while others work for it. */
+static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ};
+#define ENDING (sizeof(ending) / sizeof(*ending))
+
+struct signals {
+	sigset_t all, before;
+	struct sigaction action[ENDING]; /* as they were */
+};
+
+static void signals_catch(struct signals *s, void (*handler)(int))
+{
+	struct sigaction caught = {.sa_handler = handler};
+	size_t i;
+
+	sigemptyset(&s->all);
+	for (i = 0; i < ENDING; i++)
+		sigaddset(&s->all, ending[i]);
+	caught.sa_mask = s->all;
+	for (i = 0; i < ENDING; i++)
+		/* One that whoever started this program ignores (nohup) stays so. */
+		if (!sigaction(ending[i], NULL, &s->action[i]) && s->action[i].sa_handler == SIG_DFL)
+			sigaction(ending[i], &caught, NULL);
+}
+
+static void signals_back(const struct signals *s)
+{
+	size_t i;
+
+	for (i = 0; i < ENDING; i++)
+		sigaction(ending[i], &s->action[i], NULL);
+}
+
+/* What the handler reads must not change under it. */
+static void signals_hold(struct signals *s)
+{
+	sigprocmask(SIG_BLOCK, &s->all, &s->before);
+}
+
+static void signals_release(const struct signals *s)
+{
+	sigprocmask(SIG_SETMASK, &s->before, NULL);
+}
+
 /* ---- a worker --------------------------------------------------------------------------- */
 
 static bool write_all(int fd, const void *data, size_t size)
@@ -40,11 +85,14 @@ static bool write_all(int fd, const void *data, size_t size)
 static void worker_main(const struct workers_run *run, int fd)
 {
 	uint64_t input, size;
+	ssize_t n;
 
-	while (recv(fd, &input, sizeof(input), MSG_WAITALL) == sizeof(input)) {
+	while ((n = recv(fd, &input, sizeof(input), MSG_WAITALL)) == sizeof(input) || (n < 0 && errno == EINTR)) {
 		size_t length;
 		char *answer;
 
+		if (n < 0)
+			continue;
 		if (!run->work(run->ctx, input, &answer, &length))
 			_exit(3);
 		size = length;
@@ -79,6 +127,7 @@ struct answer {
 struct parent {
 	const struct workers_run *run;
 	struct jobserver jobserver;
+	struct signals signals;
 	struct worker *workers;
 	size_t worker_count;
 	struct answer *answers; /* by input */
@@ -87,31 +136,75 @@ struct parent {
 	size_t finished;
 };
 
+/*
+ * The parent, gone with those whom it holds: they end by SIGTERM, which lets one that is at
+ * its output take its temporary file away first. Tokens go back to make, which would have
+ * that many jobs less to give otherwise.
+ */
+static struct parent *parent_of_all;
+
+static void parent_ends(int sig)
+{
+	struct parent *p = parent_of_all;
+	int error = errno;
+	size_t i;
+
+	for (i = 0; i < p->worker_count; i++)
+		if (p->workers[i].pid) {
+			kill(p->workers[i].pid, SIGTERM);
+			kill(p->workers[i].pid, SIGCONT); /* one that is stopped would not hear */
+		}
+	for (i = 0; i < p->worker_count; i++) {
+		while (p->workers[i].pid && waitpid(p->workers[i].pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		if (p->workers[i].token)
+			jobserver_give(&p->jobserver, p->workers[i].byte);
+	}
+	signal(sig, SIG_DFL);
+	raise(sig); /* when this handler returns */
+	errno = error;
+}
+
+static void worker_begin(struct parent *p, const struct worker *w, pid_t parent)
+{
+	sigset_t term;
+	size_t i;
+
+	for (i = 0; i < p->worker_count; i++)
+		if (p->workers[i].pid && &p->workers[i] != w)
+			close(p->workers[i].fd); /* not to hold the others' ends open */
+	signals_back(&p->signals);
+	signal(SIGTERM, SIG_DFL);
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	signals_release(&p->signals);
+	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	/* Not to outlive the parent, however that ends. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(3);
+	progress_off();
+}
+
 static bool worker_start(struct parent *p, struct worker *w)
 {
-	pid_t parent = getpid();
-	size_t i;
+	pid_t parent = getpid(), pid;
 	int fds[2];
 
 	fflush(NULL); /* what is unwritten is the parent's, should the worker end by exit() */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
 		return false;
-	w->pid = fork();
-	if (!w->pid) {
-		/* Not to outlive the parent, nor to hold the others' ends open. */
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(3);
-		for (i = 0; i < p->worker_count; i++)
-			if (p->workers[i].pid && &p->workers[i] != w)
-				close(p->workers[i].fd);
+	signals_hold(&p->signals);
+	pid = fork();
+	if (!pid) {
+		worker_begin(p, w, parent);
 		close(fds[0]);
-		progress_off();
 		worker_main(p->run, fds[1]);
 	}
+	w->pid = pid > 0 ? pid : 0;
+	signals_release(&p->signals);
 	close(fds[1]);
-	if (w->pid < 0) {
-		w->pid = 0;
+	if (pid < 0) {
 		close(fds[0]);
 		return false;
 	}
@@ -119,16 +212,18 @@ static bool worker_start(struct parent *p, struct worker *w)
 	return true;
 }
 
-static int worker_end(struct worker *w)
+static int worker_end(struct parent *p, struct worker *w)
 {
 	int status = 0;
 
 	if (!w->pid)
 		return 0;
 	close(w->fd);
+	signals_hold(&p->signals);
 	while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	w->pid = 0;
+	signals_release(&p->signals);
 	w->busy = false;
 	return status;
 }
@@ -136,9 +231,12 @@ static int worker_end(struct worker *w)
 /* An idle worker gives its token back: others may need it more. */
 static void token_give(struct parent *p, struct worker *w)
 {
-	if (w->token)
-		jobserver_give(&p->jobserver, w->byte);
+	if (!w->token)
+		return;
+	signals_hold(&p->signals);
+	jobserver_give(&p->jobserver, w->byte);
 	w->token = false;
+	signals_release(&p->signals);
 }
 
 /* The first worker runs on what make gave this program itself. */
@@ -146,7 +244,9 @@ static bool token_take(struct parent *p, struct worker *w)
 {
 	if (w == p->workers || !jobserver_is(&p->jobserver) || w->token)
 		return true;
+	signals_hold(&p->signals);
 	w->token = jobserver_take(&p->jobserver, &w->byte);
+	signals_release(&p->signals);
 	return w->token;
 }
 
@@ -162,7 +262,7 @@ static void answer_put(struct parent *p, size_t input, struct answer a)
 static bool worker_lost(struct parent *p, struct worker *w)
 {
 	size_t input = w->input;
-	int status = worker_end(w), n;
+	int status = worker_end(p, w), n;
 	struct answer a = {0};
 
 	if (WIFSIGNALED(status)) {
@@ -252,7 +352,7 @@ static bool worker_feed(struct parent *p, struct worker *w)
 	if (w->pid && write_all(w->fd, &input, sizeof(input)))
 		return true;
 	/* None yet, or it has gone since its last input, which it cannot be blamed for. */
-	worker_end(w);
+	worker_end(p, w);
 	w->busy = worker_start(p, w);
 	if (w->busy)
 		write_all(w->fd, &input, sizeof(input));
@@ -284,8 +384,10 @@ static bool workers_hear(struct parent *p, struct pollfd *fds)
 		fds[i] = (struct pollfd){.fd = p->workers[i].busy ? p->workers[i].fd : -1, .events = POLLIN};
 		any |= p->workers[i].busy;
 	}
-	if (!any || (poll(fds, p->worker_count, -1) < 0 && errno == EINTR))
+	if (!any)
 		return true;
+	if (poll(fds, p->worker_count, -1) < 0)
+		return errno == EINTR;
 	for (i = 0; i < p->worker_count; i++)
 		if (p->workers[i].busy && fds[i].revents && !worker_hear(p, &p->workers[i]))
 			return false;
@@ -298,8 +400,8 @@ static void workers_close(struct parent *p, bool good)
 
 	for (i = 0; p->workers && i < p->worker_count; i++) {
 		if (!good && p->workers[i].pid)
-			kill(p->workers[i].pid, SIGKILL);
-		worker_end(&p->workers[i]);
+			kill(p->workers[i].pid, SIGTERM);
+		worker_end(p, &p->workers[i]);
 		token_give(p, &p->workers[i]);
 		free(p->workers[i].bytes);
 	}
@@ -307,8 +409,6 @@ static void workers_close(struct parent *p, bool good)
 		free(p->answers[i].bytes);
 		free(p->answers[i].why);
 	}
-	jobserver_close(&p->jobserver);
-	free(p->workers);
 	free(p->answers);
 }
 
@@ -329,18 +429,25 @@ bool workers_run(const struct workers_run *run)
 	size_t workers = workers_count(run), i;
 	struct parent p = {.run = run, .worker_count = workers};
 	struct pollfd *fds = calloc(workers + 1, sizeof(*fds));
-	bool good;
+	bool good, ready;
 
 	jobserver_open(&p.jobserver);
 	p.workers = calloc(workers + 1, sizeof(*p.workers));
 	p.answers = calloc(run->count + 1, sizeof(*p.answers));
-	good = fds && p.workers && p.answers;
+	good = ready = fds && p.workers && p.answers;
+	parent_of_all = &p;
+	if (ready)
+		signals_catch(&p.signals, parent_ends);
 	while (good && p.told < run->count) {
 		for (i = 0; i < workers && good; i++)
 			good = worker_feed(&p, &p.workers[i]);
 		good = good && answers_tell(&p) && (p.told == run->count || workers_hear(&p, fds)) && answers_tell(&p);
 	}
 	workers_close(&p, good);
+	if (ready)
+		signals_back(&p.signals);
+	jobserver_close(&p.jobserver);
+	free(p.workers);
 	free(fds);
 	return good;
 }

@@ -14,6 +14,21 @@
 
 int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e)
 {
+	struct file_mark mark;
+
+	return file_read_marked(path, bytes, size, &mark, e);
+}
+
+static bool written_since(int fd, const struct file_mark *mark)
+{
+	struct stat st;
+
+	return fstat(fd, &st) || (uint64_t)st.st_size != mark->size || st.st_mtim.tv_sec != mark->written.tv_sec ||
+	       st.st_mtim.tv_nsec != mark->written.tv_nsec;
+}
+
+int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e)
+{
 	struct stat st;
 	size_t got = 0;
 	ssize_t n;
@@ -31,6 +46,7 @@ int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e)
 		error_set(e, "%s", S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
 		goto fail;
 	}
+	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_nlink};
 	*bytes = big_alloc((size_t)st.st_size + 1);
 	if (!*bytes) {
 		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
@@ -47,6 +63,10 @@ int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e)
 		if (!n)
 			break;
 		got += (size_t)n;
+	}
+	if (written_since(fd, mark)) {
+		error_set(e, "was written to while etch read it");
+		goto fail;
 	}
 	close(fd);
 	*size = got;

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <time.h>
+
 #include "report/error.h"
 
 struct elf_section {
@@ -68,8 +70,17 @@ int elf_open(struct elf_file *f, const char *path, struct error *e);
 int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t size, struct error *e);
 void elf_close(struct elf_file *f);
 
-/* Reads all of a regular file. */
+/* By this a file that was read is known again. Nothing but its contents is meant: other names,
+ * permissions, or a file system that numbers its files anew make no other file of it. */
+struct file_mark {
+	uint64_t size;
+	struct timespec written;
+	uint64_t names; /* hard links; no part of the likeness */
+};
+
+/* Reads all of a regular file; a file that is written meanwhile is an error. */
 int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e);
+int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e);
 
 /* True for LLVM bitcode, raw or wrapped: what clang -flto writes instead of ELF. */
 bool file_is_bitcode(const uint8_t *bytes, size_t size);

@@ -17,11 +17,14 @@
 
 #define CHUNK    (1u << 20) /* bytes between two looks at pending signals */
 #define MAX_LINK 40         /* as the kernel's own limit */
+#define ACL      "system.posix_acl_access"
 
 static int fail(int error, const char *path, const char *what, char *err, size_t errlen)
 {
+	const char *why = error == EINTR ? "Interrupted" : strerror(error);
+
 	if (err && errlen)
-		snprintf(err, errlen, "%s: %s: %s", path, what, error == EINTR ? "Interrupted" : strerror(error));
+		snprintf(err, errlen, error == ECANCELED ? "%s: %s" : "%s: %s: %s", path, what, why);
 	return error;
 }
 
@@ -91,22 +94,26 @@ static int resolve(const char *path, char *real)
 	}
 }
 
-/* security.ima and security.evm are signatures of the old contents. */
-static void copy_xattrs(int from, int to, bool owner_kept)
+/* security.ima and security.evm are signatures of the old contents. The access control list
+ * is kept, or it is an error; the others where possible. */
+static int copy_xattrs(const char *from, int to, bool owner_kept)
 {
 	char names[65536], value[65536];
-	ssize_t n = flistxattr(from, names, sizeof names);
+	ssize_t n = listxattr(from, names, sizeof names);
 
-	for (char *name = names; n > 0 && name < names + n; name += strlen(name) + 1) {
+	if (n < 0)
+		return errno == ENOTSUP ? 0 : errno;
+	for (char *name = names; name < names + n; name += strlen(name) + 1) {
 		ssize_t len;
 
 		if (!strcmp(name, "security.ima") || !strcmp(name, "security.evm") ||
 		    (!strcmp(name, "security.capability") && !owner_kept))
 			continue;
-		len = fgetxattr(from, name, value, sizeof value);
-		if (len >= 0)
-			(void)fsetxattr(to, name, value, (size_t)len, 0); /* where possible */
+		len = getxattr(from, name, value, sizeof value);
+		if ((len < 0 || fsetxattr(to, name, value, (size_t)len, 0)) && !strcmp(name, ACL))
+			return errno;
 	}
+	return 0;
 }
 
 static int set_attributes(int fd, const char *target, bool exists, const struct stat *old, const char *model)
@@ -114,7 +121,6 @@ static int set_attributes(int fd, const char *target, bool exists, const struct 
 	struct stat st;
 	mode_t mask, mode = 0666;
 	bool owner_kept;
-	int from;
 
 	if (!exists) {
 		mask = umask(0);
@@ -129,15 +135,12 @@ static int set_attributes(int fd, const char *target, bool exists, const struct 
 	/* The group alone may be possible, and its permissions mean it. */
 	if (!owner_kept)
 		(void)!fchown(fd, (uid_t)-1, old->st_gid);
+	/* What a new file gets by the directory's default list is not the old file's. */
+	(void)fremovexattr(fd, ACL);
 	/* After fchown, which clears set-id bits and capabilities. */
 	if (fchmod(fd, old->st_mode & (owner_kept ? 07777 : 0777)))
 		return errno;
-	from = open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (from >= 0) {
-		copy_xattrs(from, fd, owner_kept);
-		close(from);
-	}
-	return 0;
+	return copy_xattrs(target, fd, owner_kept);
 }
 
 /* A name beside the target, which no other process picks at the same time. */
@@ -207,21 +210,39 @@ static void sync_directory(const char *target)
 	}
 }
 
-static int replace(const char *path, const char *target, bool exists, const struct stat *old, const void *data,
-                   size_t size, const char *model, char *err, size_t errlen)
+static bool is_as_seen(const char *target, const struct file_mark *seen)
 {
+	struct stat st;
+
+	return !stat(target, &st) && (uint64_t)st.st_size == seen->size && st.st_mtim.tv_sec == seen->written.tv_sec &&
+	       st.st_mtim.tv_nsec == seen->written.tv_nsec;
+}
+
+/* What is to be written, and where. */
+struct order {
+	const char *path, *model;
+	const void *data;
+	size_t size;
+	const struct file_mark *seen;
+	char target[PATH_MAX]; /* where the path leads */
+	bool exists;
+	struct stat old;
+};
+
+static int replace(const struct order *o, char *err, size_t errlen)
+{
+	const char *what = "cannot create a temporary file beside it", *target = o->target;
 	char name[PATH_MAX];
-	const char *what = "cannot create a temporary file beside it";
 	bool named;
 	int e, fd = open_temp(target, name, &named);
 
 	if (fd < 0)
-		return fail(-fd, path, what, err, errlen);
+		return fail(-fd, o->path, what, err, errlen);
 	what = "cannot write";
-	e = write_all(fd, data, size);
+	e = write_all(fd, o->data, o->size);
 	if (!e) {
 		what = "cannot set its permissions";
-		e = set_attributes(fd, target, exists, old, model);
+		e = set_attributes(fd, target, o->exists, &o->old, o->model);
 	}
 	if (!e) {
 		what = "cannot write";
@@ -235,6 +256,10 @@ static int replace(const char *path, const char *target, bool exists, const stru
 		e = errno;
 	if (!e && stop_is_pending())
 		e = EINTR;
+	if (!e && o->seen && !is_as_seen(target, o->seen)) {
+		what = "has been changed since etch read it, and is left as it is now";
+		e = ECANCELED;
+	}
 	if (!e) {
 		what = "cannot replace";
 		e = rename(name, target) ? errno : 0;
@@ -242,60 +267,79 @@ static int replace(const char *path, const char *target, bool exists, const stru
 	if (e && named)
 		unlink(name);
 	if (e)
-		return fail(e, path, what, err, errlen);
+		return fail(e, o->path, what, err, errlen);
 	sync_directory(target);
 	return 0;
 }
 
-static int write_through(const char *path, const char *target, const void *data, size_t size,
-                         char *err, size_t errlen)
+static int write_through(const struct order *o, char *err, size_t errlen)
 {
-	int e, fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	int e, fd = open(o->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 
 	if (fd < 0)
-		return fail(errno, path, "cannot open for writing", err, errlen);
-	e = write_all(fd, data, size);
+		return fail(errno, o->path, "cannot open for writing", err, errlen);
+	e = write_all(fd, o->data, o->size);
 	if (close(fd) && !e)
 		e = errno;
-	return e ? fail(e, path, "cannot write", err, errlen) : 0;
+	return e ? fail(e, o->path, "cannot write", err, errlen) : 0;
 }
 
-int outfile_write(const char *path, const void *data, size_t size, const char *model,
-                  char *err, size_t errlen)
+/* Where the path leads, and what is there. */
+static int find_target(struct order *o, char *err, size_t errlen)
 {
-	const struct timespec no_time = {0, 0};
-	char target[PATH_MAX];
-	sigset_t block, before, too_large;
-	struct stat st = {0};
-	bool exists;
-	int e = resolve(path, target);
+	int e = resolve(o->path, o->target);
 
-	if (!e && !*path)
+	if (!e && !*o->path)
 		e = ENOENT;
 	if (e)
-		return fail(e, path, "cannot follow", err, errlen);
+		return fail(e, o->path, "cannot follow", err, errlen);
 	/* /proc/self/fd/N of a pipe is a link to no file: the path itself opens it. */
-	exists = !stat(target, &st);
-	if (!exists && !stat(path, &st)) {
-		exists = true;
-		strcpy(target, path);
+	o->exists = !stat(o->target, &o->old);
+	if (!o->exists && !stat(o->path, &o->old)) {
+		o->exists = true;
+		strcpy(o->target, o->path);
 	}
-	if (!exists && errno != ENOENT)
-		return fail(errno, path, "cannot write", err, errlen);
-	if (exists && S_ISDIR(st.st_mode))
-		return fail(EISDIR, path, "cannot write", err, errlen);
+	if (!o->exists && errno != ENOENT)
+		return fail(errno, o->path, "cannot write", err, errlen);
+	if (o->exists && S_ISDIR(o->old.st_mode))
+		return fail(EISDIR, o->path, "cannot write", err, errlen);
+	return 0;
+}
 
+static int execute(struct order *o, char *err, size_t errlen)
+{
+	const struct timespec no_time = {0, 0};
+	sigset_t block, before, too_large;
+	int e = find_target(o, err, errlen);
+
+	if (e)
+		return e;
 	stop_signals(&block);
 	sigemptyset(&too_large);
 	sigaddset(&too_large, SIGXFSZ);
 	sigaddset(&block, SIGXFSZ);
 	pthread_sigmask(SIG_BLOCK, &block, &before);
-	if (exists && !S_ISREG(st.st_mode))
-		e = write_through(path, target, data, size, err, errlen);
+	if (o->exists && !S_ISREG(o->old.st_mode))
+		e = write_through(o, err, errlen);
 	else
-		e = replace(path, target, exists, &st, data, size, model, err, errlen);
+		e = replace(o, err, errlen);
 	if (e == EFBIG && !sigismember(&before, SIGXFSZ))
 		sigtimedwait(&too_large, NULL, &no_time);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return e;
+}
+
+int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen)
+{
+	struct order o = {.path = path, .model = model, .data = data, .size = size};
+
+	return execute(&o, err, errlen);
+}
+
+int outfile_replace(const char *path, const void *data, size_t size, const struct file_mark *seen, char *err,
+                    size_t errlen)
+{
+	struct order o = {.path = path, .data = data, .size = size, .seen = seen};
+
+	return execute(&o, err, errlen);
 }

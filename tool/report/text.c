@@ -2,6 +2,7 @@
 #include "report/text.h"
 #include "report/listing.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,25 @@ void text_clean_name(FILE *out, const char *path, const char *member)
 		text_clean(out, member);
 		fputc(')', out);
 	}
+}
+
+void text_error(const char *what, const char *format, ...)
+{
+	char *text = NULL;
+	va_list ap;
+
+	va_start(ap, format);
+	if (vasprintf(&text, format, ap) < 0)
+		text = NULL;
+	va_end(ap);
+	fputs("etch: ", stderr);
+	if (what) {
+		text_clean(stderr, what);
+		fputs(": ", stderr);
+	}
+	text_clean(stderr, text ? text : "out of memory");
+	fputc('\n', stderr);
+	free(text);
 }
 
 /* Sentences, broken at spaces, the first line behind a label. */

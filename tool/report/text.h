@@ -34,5 +34,7 @@ size_t text_shown(const unsigned char *p);
 void text_clean(FILE *out, const char *text);
 /* The same, as "path(member)". */
 void text_clean_name(FILE *out, const char *path, const char *member);
+/* A line on standard error: "etch: WHAT: ...", or with `what` null "etch: ...". */
+void text_error(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -6,14 +6,10 @@
 #include "report/text.h"
 #include "rewrite/files.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void say_error(const char *path, const struct error *e)
-{
-	fprintf(stderr, "etch: %s: %s\n", path, e->text);
-}
 
 /* DIR/BUILD-ID in hexadecimal. */
 static int sidecar_path(const struct elf_file *f, const char *directory, char *out, size_t size, struct error *e)
@@ -125,44 +121,58 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 	return 0;
 }
 
-static int write_out(const char *to, const uint8_t *bytes, size_t size, const char *model)
+/* `seen`: to the place that it was read from; else made like `model`. */
+static int write_out(const char *to, const uint8_t *bytes, size_t size, const struct file_mark *seen, const char *model)
 {
-	char text[400];
+	char text[PATH_MAX + 256];
 
-	if (!outfile_write(to, bytes, size, model, text, sizeof(text)))
+	if (seen ? !outfile_replace(to, bytes, size, seen, text, sizeof(text)) :
+	           !outfile_write(to, bytes, size, model, text, sizeof(text)))
 		return 0;
-	fprintf(stderr, "etch: %s\n", text);
+	text_error(NULL, "%s", text);
 	return -1;
+}
+
+/* A file that is replaced leaves those behind: said where somebody wants to know. */
+static void say_names(const char *path, const struct rewrite_command *opt, const struct file_mark *seen)
+{
+	if (!opt->verbose || opt->output || opt->sidecar || seen->names < 2)
+		return;
+	text_clean_name(stdout, path, NULL);
+	printf(": has %llu more names (hard links), which lead to the file as it was\n", (unsigned long long)seen->names - 1);
 }
 
 static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, const struct rewrite_command *opt)
 {
-	fprintf(stderr, "etch: %s: note: LLVM bitcode, left as it is; rewrite the linked program\n", path);
-	return opt->output && write_out(opt->output, bytes, size, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
+	text_error(path, "note: LLVM bitcode, left as it is; rewrite the linked program");
+	return opt->output && write_out(opt->output, bytes, size, NULL, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
 }
 
 int undo_file(const char *path, const struct rewrite_command *opt)
 {
 	int status = EXIT_UNUSABLE, found;
+	struct file_mark seen;
 	struct undo undo = {0};
 	struct error e;
 	uint8_t *bytes;
 	size_t size;
 
-	if (file_read(path, &bytes, &size, &e)) {
-		say_error(path, &e);
+	if (file_read_marked(path, &bytes, &size, &seen, &e)) {
+		text_error(path, "%s", e.text);
 		return status;
 	}
 	found = undo_detach(bytes, size, &undo, &e);
 	if (!found)
 		error_set(&e, "has no record of what it was: etch did not rewrite it, or with --no-undo");
 	if (found <= 0)
-		say_error(path, &e);
-	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size, path))
+		text_error(path, "%s", e.text);
+	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size,
+	                    opt->output ? NULL : &seen, path))
 		status = EXIT_CLEAN;
 	if (found > 0 && !status && opt->verbose) {
 		text_clean_name(stdout, path, NULL);
 		printf(": as it was before etch rewrite, %zu bytes\n", undo.original_size);
+		say_names(path, opt, &seen);
 	}
 	undo_free(&undo);
 	free(bytes);
@@ -175,14 +185,15 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 	struct source source = {0};
 	struct elf_file f = {0};
 	struct scan s = {0};
+	struct file_mark seen;
 	struct place to;
 	struct error e;
 	uint8_t *bytes;
 	size_t size, findings;
 	int status = EXIT_UNUSABLE;
 
-	if (file_read(path, &bytes, &size, &e)) {
-		say_error(path, &e);
+	if (file_read_marked(path, &bytes, &size, &seen, &e)) {
+		text_error(path, "%s", e.text);
 		return EXIT_UNUSABLE;
 	}
 	if (file_is_bitcode(bytes, size)) {
@@ -192,19 +203,22 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 	}
 	if (source_open(&source, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
 	    file_make(&f, opt, others, &s, &done, &to, &e) || record_add(&source, opt, &done, &e)) {
-		say_error(path, &e);
+		text_error(path, "%s", e.text);
 		goto out;
 	}
 	if (elf_is_slim_lto(&f))
-		fprintf(stderr, "etch: %s: note: gcc -flto, no machine code yet; rewrite the linked program\n", path);
+		text_error(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
 	if (opt->make.orc && !elf_is_object(&f) && !done.text)
-		fprintf(stderr, "etch: %s: note: no code, and no unwind table\n", path);
+		text_error(path, "note: no code, and no unwind table");
 	if ((done.bytes || opt->output) && write_out(to.path, done.bytes ? done.bytes : source.raw,
-	                                             done.bytes ? done.size : source.raw_size, to.model))
+	                                             done.bytes ? done.size : source.raw_size,
+	                                             opt->output || opt->sidecar ? NULL : &seen, to.model))
 		goto out;
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, &done);
+	if (done.bytes)
+		say_names(path, opt, &seen);
 	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
 	rewrite_result_free(&done);

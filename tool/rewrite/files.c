@@ -2,6 +2,7 @@
 /* etch rewrite, many files: each by itself, by as many processes as allowed. */
 #include "command.h"
 #include "report/progress.h"
+#include "report/text.h"
 #include "rewrite/files.h"
 #include "workers.h"
 
@@ -26,7 +27,7 @@ static int names_collect(const struct inputs *files, struct name_set *names)
 		elf_close(&f);
 	}
 	if (err)
-		fprintf(stderr, "etch: %s\n", e.text);
+		text_error(NULL, "%s", e.text);
 	return err;
 }
 
@@ -42,7 +43,7 @@ static int one(const struct run *r, size_t i)
 	const struct input *in = &r->files->list[i];
 
 	if (in->error) {
-		fprintf(stderr, "etch: %s: %s\n", in->path, in->error);
+		text_error(in->path, "%s", in->error);
 		return EXIT_UNUSABLE;
 	}
 	return r->opt->undo ? undo_file(in->path, r->opt) : rewrite_file(in->path, r->opt, &r->names);
@@ -95,7 +96,7 @@ static bool done(void *ctx, size_t i, const char *answer, size_t size, const cha
 		fwrite(answer + sizeof(head), 1, head.out, stdout);
 		fwrite(answer + sizeof(head) + head.out, 1, size - sizeof(head) - head.out, stderr);
 	} else {
-		fprintf(stderr, "etch: %s: %s\n", r->files->list[i].path, why);
+		text_error(r->files->list[i].path, "%s", why);
 	}
 	if (head.status > r->worst)
 		r->worst = head.status;

@@ -19,8 +19,7 @@ static void say_finding(const char *path, const struct elf_file *f, struct lines
 	elf_describe(f, x->section, x->addr, where, sizeof(where));
 	if (x->section)
 		lines_find(lines, x->section, x->addr, source, sizeof(source));
-	fprintf(stderr, source[0] == '-' ? "etch: %s: %s: %s%.0s: %s\n" : "etch: %s: %s: %s (%s): %s\n",
-	        path, x->id, where, source, text);
+	text_error(path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
 }
 
 /* Places one behind the other of which the same is to be said share a line. */
@@ -53,7 +52,7 @@ static void say_frames(const char *path, const struct elf_file *f, const struct 
 		say_finding(path, f, lines, x, text);
 	}
 	if (i < l->count)
-		fprintf(stderr, "etch: %s: note: %zu more findings about unwind rows; -v shows them\n", path, l->count - i);
+		text_error(path, "note: %zu more findings about unwind rows; -v shows them", l->count - i);
 }
 
 size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,

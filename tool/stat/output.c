@@ -15,7 +15,7 @@
 bool output_check(const struct output *o)
 {
 	char directory[PATH_MAX];
-	const char *slash, *why;
+	const char *slash;
 	struct stat st;
 
 	if (o->fd >= 0 && fcntl(o->fd, F_GETFD) < 0) {
@@ -31,10 +31,7 @@ bool output_check(const struct output *o)
 		errno = EISDIR;
 	else if (!lstat(o->path, &st) || !access(directory, W_OK | X_OK))
 		return true;
-	why = strerror(errno);
-	fputs("etch: ", stderr);
-	text_clean(stderr, o->path);
-	fprintf(stderr, ": %s\n", why);
+	text_error(o->path, "%s", strerror(errno));
 	return false;
 }
 
@@ -55,13 +52,14 @@ static bool write_all(int fd, const char *data, size_t size)
 
 bool output_put(const struct output *o, const char *text, size_t size)
 {
-	char err[400];
+	char err[PATH_MAX + 256];
 
 	if (o->path) {
 		if (!outfile_write(o->path, text, size, NULL, err, sizeof(err)))
 			return true;
 		/* They may have run for hours. */
-		fprintf(stderr, "etch: %s\n%s", err, text);
+		text_error(NULL, "%s", err);
+		fputs(text, stderr);
 		return false;
 	}
 	if (o->fd >= 0) {
