@@ -110,6 +110,11 @@ fuzz: deps	## mutants of ELF files and of unwind tables under ASan and UBSan, FU
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
 	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) --keep build-asan/fuzz
 
+# The run is of one core; what is not installed is left out (run.py --install).
+programs: deps	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	$(PYTHON) scripts/programs/run.py --etch $(B)/etch --root $(B)/programs $(PROGRAMS)
+
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
 
@@ -139,4 +144,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test test-all demo bench soak fuzz deps install clean help
+.PHONY: all asan test test-all demo bench soak fuzz programs deps install clean help

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs a command in a system whose ELF files are those of a scratch root.
+
+    scripts/programs/enter.py ROOT COMMAND...
+
+In namespaces of its own each file ROOT/usr/lib/x.so is mounted over /usr/lib/x.so, so
+that every program is started under its own name, and finds its libraries, as always. The
+network is an own loopback: ports are free, and nothing reaches out of the machine. The
+processes are numbered from 2, and none outlives the command. For a user who is not root
+the namespaces are those of a user namespace. `--env NAME=VALUE` before ROOT sets a
+variable for the command alone; `-` for ROOT is the system as it is.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+import sys
+from pathlib import Path
+
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+PR_SET_PDEATHSIG = 1
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+
+REFUSED = 125      # the exit status where the machine allows no namespaces
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(function, *args):
+    if function(*args):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function.__name__}: {os.strerror(number)}")
+
+
+def _mount(source, target, flags, kind=None):
+    _call(libc.mount, source and os.fsencode(source), os.fsencode(target), kind, ctypes.c_ulong(flags), None)
+
+
+def _loopback_up():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(s, SIOCGIFFLAGS, request))[1]
+        fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
+
+
+def _namespaces():
+    own = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID
+    try:
+        _call(libc.unshare, own)
+    except OSError as why:
+        if why.errno != errno.EPERM:
+            raise
+        uid, gid = os.getuid(), os.getgid()
+        _call(libc.unshare, CLONE_NEWUSER | own)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+
+
+def _become_first():
+    """Goes on in a child that is process 1 of the namespace: what is left is killed with it."""
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+        os._exit(os.waitstatus_to_exitcode(status) & 255)
+    _call(libc.prctl, PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    _mount("proc", "/proc", 0, b"proc")
+
+
+def enter(root):
+    """Takes this process there. None: no file is another."""
+    _namespaces()
+    _mount(None, "/", MS_REC | MS_PRIVATE)
+    for path in sorted(Path(root).rglob("*")) if root else []:
+        if path.is_file():
+            _mount(path, "/" / path.relative_to(root), MS_BIND)
+    _loopback_up()
+    _become_first()
+
+
+def run(argv, env):
+    """A process 1 that waits for one command, and for what others leave behind meanwhile."""
+    command = os.fork()
+    if not command:
+        try:
+            os.execvpe(argv[0], argv, env)
+        except OSError as why:
+            print(f"enter.py: {argv[0]}: {why.strerror}", file=sys.stderr, flush=True)
+        os._exit(127)
+    while True:
+        child, status = os.wait()
+        if child == command:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def main():
+    argv, env = sys.argv[1:], dict(os.environ)
+    while len(argv) > 1 and argv[0] == "--env":
+        name, _, value = argv[1].partition("=")
+        env[name] = value
+        argv = argv[2:]
+    if len(argv) < 2:
+        sys.exit(__doc__)
+    try:
+        enter(argv[0] if argv[0] != "-" else None)
+    except OSError as why:
+        print(f"enter.py: {why}", file=sys.stderr)
+        sys.exit(REFUSED)
+    run(argv[1:], env)
+
+
+if __name__ == "__main__":
+    main()

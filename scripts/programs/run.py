@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs programs rewritten and not, and compares what they put out. See docs/survey.md.
+
+    scripts/programs/run.py [--root DIR] [--etch FILE] [--install] [--list] [NAME...]
+
+Each program of list.py is run as it is; then the files that it loads are rewritten into
+DIR (build/programs), and it is run again with those. Where the outputs differ it is run
+a third time as it is, to see whether it ever gives one output twice. A program that is not installed is left out with a
+word; --install installs all of their packages by apt first. --list only lists them.
+--keep writes both outputs of a program that differs to DIR/differs.
+Exit status 1 if an output differs, or a file of a program is refused.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import list as table
+from root import Root
+
+SOURCE = Path(__file__).resolve().parent.parent.parent
+
+
+class Result:
+    """One program: what there is to say about it."""
+
+    def __init__(self, program):
+        self.program = program
+        self.loaded = self.rewritten = 0
+        self.seconds = []
+        self.word = ""
+        self.why = []
+
+    @property
+    def ok(self):
+        return self.word in ("same", "absent")
+
+    def line(self):
+        files = f"{self.rewritten}/{self.loaded}" if self.loaded else ""
+        times = "".join(f"{s:9.2f}" for s in self.seconds)
+        return f"{self.program.name:16}{files:>9}{times or 18 * ' ':18}  {self.word}"
+
+
+def differences(before, after):
+    """The first lines that are not the same."""
+    pairs = zip(before.split(b"\n"), after.split(b"\n"))
+    lines = [(a, b) for a, b in pairs if a != b][:3]
+    return [f"{name} {line[:160].decode(errors='replace')}" for pair in lines for name, line in zip("-+", pair)]
+
+
+def keep(root, program, before, after):
+    where = root.path / "differs"
+    where.mkdir(exist_ok=True)
+    (where / f"{program.name}.plain").write_bytes(before.text)
+    (where / f"{program.name}.rewritten").write_bytes(after.text)
+
+
+def look(program, root):
+    """One program, from the start."""
+    result = Result(program)
+    if missing := program.missing():
+        result.word, result.why = "absent", [f"{missing}: not installed (package {program.package})"]
+        return result
+    before = program.run()
+    if before.status != program.ok:
+        result.word = f"exit {before.status} as it is"
+        result.why = before.text.decode(errors="replace").splitlines()[-8:]
+        return result
+    result.loaded, result.rewritten = program.prepare(root)
+    after = program.run(root)
+    result.seconds = [before.seconds, after.seconds]
+    result.word = "same"
+    if before.text != after.text:
+        keep(root, program, before, after)
+        again = program.run()
+        result.word = "DIFFERS" if again.text == before.text else "not the same twice"
+        result.why = differences(before.text, after.text)
+    refused = [f"{p}: {root.refused[p]}" for p in program.files(root) if p in root.refused]
+    if refused:
+        result.word += ", files refused"
+        result.why += refused
+    return result
+
+
+def install(programs):
+    packages = sorted({p for program in programs if program.missing() for p in program.package.split()})
+    if packages:
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "-q", "-y", "--no-install-recommends", "install", *packages], check=True, env=env)
+
+
+def options():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser.add_argument("--root", default=SOURCE / "build" / "programs", metavar="DIR")
+    parser.add_argument("--etch", default=SOURCE / "build" / "etch", metavar="FILE")
+    parser.add_argument("--install", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    try:
+        programs = table.programs(args.names)
+    except KeyError as why:
+        sys.exit(f"run.py: {why.args[0]}")
+    if args.list:
+        for p in programs:
+            print(f"{p.name:16}{p.package}{'' if p.missing() is None else '  (not installed)'}")
+        return 0
+    if args.install:
+        install(programs)
+    root = Root(args.root, args.etch)
+    print(f"{'program':16}{'files':>9}{'plain':>9}{'etch':>9}  output", flush=True)
+    results = []
+    for program in programs:
+        results.append(look(program, root))
+        print(results[-1].line(), flush=True)
+        for why in results[-1].why:
+            print(f"    {why}", flush=True)
+    same = sum(r.word == "same" for r in results)
+    absent = sum(r.word == "absent" for r in results)
+    print(f"{same} of {len(results) - absent} the same; {absent} not installed")
+    return 0 if all(r.ok for r in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
