@@ -741,6 +741,39 @@ def test_members_of_archives(made, tmp_path, thin):
     assert document(flow.etch, "summary", odd)["file"] == str(odd)
 
 
+def test_names_that_are_no_names(etch, tmp_path):
+    """Escapes and line ends in names of functions, objects and sections stay out of the output."""
+    (tmp_path / "t.c").write_text("#include <etch/imv.h>\nETCHED int level;\nint work(int n) { return n + level; }\n")
+    run(["gcc", "-O2", "-g", f"-I{ROOT / 'lib/include'}", "-c", "-o", tmp_path / "t.o", tmp_path / "t.c"])
+    bad = "\x1b[31m\t\n"
+    run(["objcopy", f"--redefine-sym=level=l{bad}", f"--redefine-sym=work=w{bad}", f"--rename-section=.text=.t{bad}",
+         tmp_path / "t.o", tmp_path / "bad.o"])
+    for args in (["summary"], ["sites"], ["orc"], ["code", "0"], ["tables"]):
+        for how in ("text", "tsv", "json"):
+            if args == ["tables"] or (args, how) == (["summary"], "tsv"):
+                continue
+            good, odd = (run([etch, "inspect", args[0], "--format", how, *args[1:], tmp_path / name], text=False).stdout
+                         for name in ("t.o", "bad.o"))
+            assert b"\x1b" not in odd and odd.count(b"\n") == good.count(b"\n") and odd.count(b"\t") == good.count(b"\t"), (args, how)
+
+
+def test_several_of_a_name(etch, tmp_path):
+    """Of functions that share a name one is shown, and where the others are is said."""
+    for name in "ab":
+        (tmp_path / f"{name}.c").write_text(
+            f"static __attribute__((noinline)) int same(int n) {{ return n * {ord(name)}; }}\n"
+            f"int {name}(int n) {{ return same(n) + same(n + 1); }}\n" + ("int main(int c, char **v) { (void)v; return c; }\n" if name == "a" else ""))
+    run(["gcc", "-O1", "-o", tmp_path / "t", tmp_path / "a.c", tmp_path / "b.c"])
+    places = {int(line.split()[0], 16) for line in run(["nm", tmp_path / "t"]).stdout.splitlines() if line.endswith(" same")}
+    assert len(places) == 2
+    head = run([etch, "inspect", "code", "same", tmp_path / "t"]).stdout.splitlines()[0]
+    shown, others = re.search(r"; ([0-9a-f]+)\.\..*; others of this name: ([0-9a-f]+)$", head).groups()
+    assert {int(shown, 16), int(others, 16)} == places
+    assert "others" not in run([etch, "inspect", "code", "main", tmp_path / "t"]).stdout.splitlines()[0]
+    run([etch, "inspect", "code", others, tmp_path / "t"])
+    assert "no function" in run([etch, "inspect", "code", "f" * 20, tmp_path / "t"], ok=2).stderr
+
+
 @pytest.mark.parametrize("args", [["summary", "--bytes"], ["sites", "--syntax", "att"], ["code", "--syntax", "masm", "work"],
                                   ["orc", "-j", "0"], ["orc", "-j", "1x"]], ids=" ".join)
 def test_options(made, args):

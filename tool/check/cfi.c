@@ -4,6 +4,7 @@
 #include "arch/x86/stack.h"
 #include "check/runs.h"
 #include "code/cfi_file.h"
+#include "elf/symbols.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -243,50 +244,34 @@ static bool is_missing(const struct subject *s, const struct cfi_file *cfi, cons
 	return found >= 0;
 }
 
-static int by_place(const void *a, const void *b)
+static bool is_function(const struct elf_file *f, const struct elf_symbol *y)
 {
-	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
-		return x->bind == STB_LOCAL ? 1 : -1;
-	return strcmp(x->name, y->name);
+	(void)f;
+	return y->section && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC);
 }
 
 static int functions_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
 {
-	const struct elf_file *f = s->file;
-	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	size_t count = 0, k, places = 0, missing = 0;
+	size_t k, places = 0, missing = 0;
+	struct symbol_index functions;
 	struct run_item *items;
 	bool calls;
 	int err;
 
-	list = malloc((n + 1) * sizeof(*list));
-	items = malloc((n + 1) * sizeof(*items));
-	if (!list || !items) {
-		free(list);
-		free(items);
-		return no_memory(e);
-	}
-	for (i = 1; i < n; i++)
-		if (all[i].section && (all[i].type == STT_FUNC || all[i].type == STT_GNU_IFUNC))
-			list[count++] = &all[i];
-	if (count)
-		qsort(list, count, sizeof(*list), by_place);
-	for (k = 0; k < count; k++) {
-		if (k && list[k]->section == list[k - 1]->section && list[k]->value == list[k - 1]->value)
+	if (symbol_index_build(s->file, is_function, &functions, e))
+		return -1;
+	items = malloc((functions.count + 1) * sizeof(*items));
+	for (k = 0; items && k < functions.count; k++) {
+		const struct elf_symbol *const *y = functions.list + k;
+
+		if (k && y[0]->section == y[-1]->section && y[0]->value == y[-1]->value)
 			continue; /* another name */
-		if (is_missing(s, cfi, list[k], &calls))
-			items[missing++] = (struct run_item){list[k], places, calls};
+		if (is_missing(s, cfi, *y, &calls))
+			items[missing++] = (struct run_item){*y, places, calls};
 		places++;
 	}
-	err = runs_tell(s, "ETCH-C003", items, missing, missing_text, e);
-	free(list);
+	err = items ? runs_tell(s, "ETCH-C003", items, missing, missing_text, e) : no_memory(e);
+	symbol_index_free(&functions);
 	free(items);
 	return err;
 }

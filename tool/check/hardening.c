@@ -309,7 +309,7 @@ static int text_look(struct subject *s, struct error *e)
 
 	if (elf_is_object(s->file) && (is_kernels(s->file) || !s->file->symtab))
 		return 0;
-	err = symbol_index_build(s->file, &w.symbols, e);
+	err = symbol_index_build(s->file, symbol_is_function, &w.symbols, e);
 	if (!err)
 		err = elf_is_object(s->file) ? object_text_look(&w, e) : linked_text_look(&w, e);
 	symbol_index_free(&w.symbols);

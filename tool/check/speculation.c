@@ -124,7 +124,7 @@ int check_speculation(struct subject *s, struct error *e)
 	}
 	if (!any)
 		return 0;
-	if (symbol_index_build(s->file, &t.symbols, e))
+	if (symbol_index_build(s->file, symbol_is_function, &t.symbols, e))
 		return -1;
 	branches_walk(s, branch_tell, &t);
 	function_tell(&t);

@@ -2,6 +2,8 @@
 /* ETCH-N001: functions whose end nobody has said. */
 #include "check/runs.h"
 
+#include "elf/symbols.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,23 +11,10 @@
 
 static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
 
-static bool is_function(const struct elf_file *f, const struct elf_symbol *y)
+static bool is_code(const struct elf_file *f, const struct elf_symbol *y)
 {
-	return y->section && y->section < f->section_count && y->name[0] && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC) &&
+	return symbol_is_function(f, y) && y->section < f->section_count &&
 	       (f->sections[y->section].sh.sh_flags & SHF_EXECINSTR) && f->sections[y->section].data;
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	if (x->size != y->size)
-		return x->size > y->size ? -1 : 1; /* one that knows the size first */
-	return strcmp(x->name, y->name);
 }
 
 /* Bytes from a symbol to the next one, or to the end of the section. */
@@ -83,11 +72,11 @@ static void sizeless_text(const struct run_item *x, char *out, size_t size)
 	         x->number);
 }
 
-/* Those of the sorted list that have no size and code behind them. Returns how many. */
-static size_t sizeless_find(const struct elf_file *f, const struct elf_symbol *const *list, size_t count,
-                            struct run_item *items)
+/* Those that have no size and code behind them. Returns how many. */
+static size_t sizeless_find(const struct elf_file *f, const struct symbol_index *functions, struct run_item *items)
 {
-	size_t k, places = 0, n = 0;
+	const struct elf_symbol *const *list = functions->list;
+	size_t count = functions->count, k, places = 0, n = 0;
 	uint64_t covered = 0;
 
 	for (k = 0; k < count; k++) {
@@ -113,26 +102,15 @@ static size_t sizeless_find(const struct elf_file *f, const struct elf_symbol *c
 int check_symbols(struct subject *s, struct error *e)
 {
 	const struct elf_file *f = s->file;
-	const struct elf_symbol *all = f->symbol_count ? f->symbols : f->dynsyms, **list;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	struct symbol_index functions;
 	struct run_item *items;
-	size_t count = 0;
 	int err;
 
-	list = malloc((n + 1) * sizeof(*list));
-	items = malloc((n + 1) * sizeof(*items));
-	if (!list || !items) {
-		free(list);
-		free(items);
-		return no_memory(e);
-	}
-	for (i = 1; i < n; i++)
-		if (is_function(f, &all[i]))
-			list[count++] = &all[i];
-	if (count)
-		qsort(list, count, sizeof(*list), by_place);
-	err = runs_tell(s, "ETCH-N001", items, sizeless_find(f, list, count, items), sizeless_text, e);
-	free(list);
+	if (symbol_index_build(f, is_code, &functions, e))
+		return -1;
+	items = malloc((functions.count + 1) * sizeof(*items));
+	err = items ? runs_tell(s, "ETCH-N001", items, sizeless_find(f, &functions, items), sizeless_text, e) : no_memory(e);
+	symbol_index_free(&functions);
 	free(items);
 	return err || !elf_is_object(f) || !f->symtab ? err : untyped_look(s, e);
 }

@@ -364,7 +364,7 @@ static int rows_look(struct subject *s, const struct linked_unwind *u, struct er
 		       ? 0 : no_memory(e);
 	}
 	err = code_rows(&s->frames, u, &code, e) ||
-	      symbol_index_build(s->file, &c.symbols, e) || rows_compare(&c, e) ? -1 : 0;
+	      symbol_index_build(s->file, symbol_is_function, &c.symbols, e) || rows_compare(&c, e) ? -1 : 0;
 	if (!err && c.places)
 		err = other_way_differs(&c, u, &differs, e);
 	if (!err && c.places && differs)

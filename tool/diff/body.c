@@ -2,6 +2,7 @@
 #include "diff/body.h"
 
 #include "arch/x86/insn.h"
+#include "report/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -513,7 +514,7 @@ void body_text(const struct image *im, uint32_t func, const struct body *b, size
 	struct operand ops[OPERANDS_MOST];
 	unsigned count = operands_find(im, fn, n, ops), k;
 	uint8_t bytes[NORMAL_MOST];
-	char names[OPERANDS_MOST][440], *p;
+	char names[OPERANDS_MOST][440];
 
 	memcpy(bytes, fn->bytes + (n->addr - fn->start), n->len);
 	for (k = 0; k < count; k++) {
@@ -533,9 +534,7 @@ void body_text(const struct image *im, uint32_t func, const struct body *b, size
 			branch_text(out, size, names[k]);
 		else
 			mark_replace(out, size, k, names[k]);
-	for (p = out; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	plain(out);
 }
 
 bool body_callee(const struct image *im, uint32_t func, const struct body *b, size_t token, char *out, size_t size)

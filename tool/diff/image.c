@@ -4,6 +4,7 @@
 #include "code/cfi_file.h"
 #include "diff/body.h"
 #include "diff/depth.h"
+#include "report/plain.h"
 #include "report/progress.h"
 
 #include <ctype.h>
@@ -69,7 +70,6 @@ size_t name_base(const char *name)
 void image_name(const struct image *im, uint32_t func, char *out, size_t size)
 {
 	const struct function *fn = &im->funcs[func];
-	char *p;
 
 	if (!fn->name)
 		snprintf(out, size, "%s+0x%" PRIx64, im->file.sections[fn->section].name,
@@ -78,9 +78,7 @@ void image_name(const struct image *im, uint32_t func, char *out, size_t size)
 		snprintf(out, size, "%.300s (%.100s)", fn->name, fn->file);
 	else
 		snprintf(out, size, "%.400s", fn->name);
-	for (p = out; *p; p++) /* a name may hold anything */
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	plain(out);
 }
 
 /* ---- where functions begin ----------------------------------------------------- */

@@ -12,53 +12,36 @@
 
 #define STRING_MOST 65536u /* longer ones are told by their start */
 #define TABLE_MOST  65536u /* entries of a jump table */
-#define BEHIND_MOST 8u     /* symbols that may begin between an object's start and a place in it */
 #define THERE_MOST  4u     /* instructions that tell a place inside another function */
 
 /* ---- opening ----------------------------------------------------------------- */
 
-static int symbol_order(const void *a, const void *b)
+/* Data with a name and a size: a label without one (_end, __bss_start) says nothing of what is there. */
+static bool is_sized(const struct elf_file *f, const struct elf_symbol *s)
 {
-	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	/* Of several names the last one is taken: one that other files can use, the first of the alphabet. */
-	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
-		return x->bind == STB_LOCAL ? -1 : 1;
-	return strcmp(y->name, x->name);
+	return s->section && s->size && s->name[0] && !(f->sections[s->section].sh.sh_flags & SHF_EXECINSTR);
 }
 
-/* Data with a name and a size: a label without one (_end, __bss_start) says nothing of what is there. */
-static bool is_object(const struct image *im, const struct elf_symbol *s)
+static bool is_object(const struct elf_file *f, const struct elf_symbol *s)
 {
-	return s->section && s->size && s->name[0] && (s->type == STT_OBJECT || s->type == STT_NOTYPE || s->type == STT_TLS) &&
-	       !place_is_code(im, s->section);
+	return is_sized(f, s) && (s->type == STT_OBJECT || s->type == STT_NOTYPE || (s->type == STT_TLS && elf_is_object(f)));
+}
+
+static bool is_thread_local(const struct elf_file *f, const struct elf_symbol *s)
+{
+	return is_sized(f, s) && s->type == STT_TLS && !elf_is_object(f);
 }
 
 static int objects_read(struct image *im, struct error *e)
 {
+	int (*build)(const struct elf_file *, symbol_wanted *, struct symbol_index *, struct error *) =
+		im->nameless ? symbol_index_build_dynamic : symbol_index_build;
 	const struct elf_file *f = &im->file;
-	const struct elf_symbol *list = im->nameless || !f->symbol_count ? f->dynsyms : f->symbols;
-	uint32_t n = im->nameless || !f->symbol_count ? f->dynsym_count : f->symbol_count, i;
 	struct places *p = &im->places;
+	uint32_t i;
 
-	p->objects = malloc(((size_t)n + 1) * sizeof(*p->objects));
-	p->threads = malloc(((size_t)n + 1) * sizeof(*p->threads));
-	if (!p->objects || !p->threads)
-		return error_set(e, "out of memory");
-	for (i = 1; i < n; i++) {
-		if (!is_object(im, &list[i]))
-			continue;
-		if (list[i].type == STT_TLS && !elf_is_object(f))
-			p->threads[p->thread_count++] = &list[i];
-		else
-			p->objects[p->object_count++] = &list[i];
-	}
-	if (p->object_count)
-		qsort(p->objects, p->object_count, sizeof(*p->objects), symbol_order);
+	if (build(f, is_object, &p->objects, e) || build(f, is_thread_local, &p->threads, e))
+		return -1;
 	for (i = 0; i < f->phdr_count; i++)
 		if (f->phdrs[i].p_type == PT_TLS) {
 			uint64_t align = f->phdrs[i].p_align ? f->phdrs[i].p_align : 1;
@@ -132,25 +115,12 @@ static int loaded_read(struct image *im, struct error *e)
 	return dynamic_relocs_read(f, 0, UINT64_MAX, &p->dynamic, &p->dynamic_count, e);
 }
 
-static int thread_order(const void *a, const void *b)
-{
-	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
-
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	return strcmp(y->name, x->name);
-}
-
 int places_open(struct image *im, struct error *e)
 {
 	struct places *p = &im->places;
 
 	p->fixed = im->file.eh.e_type == ET_EXEC;
-	if (objects_read(im, e) || (elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e)))
-		return -1;
-	if (p->thread_count)
-		qsort(p->threads, p->thread_count, sizeof(*p->threads), thread_order);
-	return 0;
+	return objects_read(im, e) || (elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e)) ? -1 : 0;
 }
 
 void places_close(struct places *p)
@@ -160,8 +130,8 @@ void places_close(struct places *p)
 	for (i = 0; i < p->reloc_sections; i++)
 		free(p->relocs[i].list);
 	free(p->relocs);
-	free(p->objects);
-	free(p->threads);
+	symbol_index_free(&p->objects);
+	symbol_index_free(&p->threads);
 	free(p->loaded);
 	free(p->dynamic);
 	free(p->used);
@@ -314,32 +284,6 @@ static void code_ref(const struct image *im, struct place at, const struct place
 
 /* ---- data -------------------------------------------------------------------- */
 
-/* The named object that holds a place, or null. */
-static const struct elf_symbol *object_at(const struct image *im, struct place at, size_t *above)
-{
-	size_t lo = 0, hi = im->places.object_count, seen;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct elf_symbol *s = im->places.objects[mid];
-
-		if (s->section < at.section || (s->section == at.section && s->value <= at.addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	*above = lo;
-	for (seen = 0; lo > 0 && seen < BEHIND_MOST; seen++) {
-		const struct elf_symbol *s = im->places.objects[--lo];
-
-		if (s->section != at.section)
-			break;
-		if (at.addr - s->value < s->size)
-			return s;
-	}
-	return NULL;
-}
-
 /* Is there a place of the function inside [lo, hi)? */
 static bool uses(const struct place_use *use, uint32_t section, uint64_t lo, uint64_t hi)
 {
@@ -360,21 +304,18 @@ static bool uses(const struct place_use *use, uint32_t section, uint64_t lo, uin
 /* An address right behind an object, of which the function uses other addresses: the end
  * of a loop over it, whatever the linker has put there. */
 static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct place_use *use,
-                                              const struct elf_symbol *here, size_t above)
+                                              const struct elf_symbol *here)
 {
-	const struct elf_symbol *s;
+	const struct symbol_index *objects = &im->places.objects;
+	size_t i = at.addr ? symbol_index_above(objects, at.section, at.addr - 1) : 0;
+	const struct elf_symbol *last = i ? objects->list[i - 1] : NULL, *s = NULL;
 
-	if (use->access || (here && here->value != at.addr))
+	if (use->access || !last || last->section != at.section || (here && here->value != at.addr))
 		return NULL;
-	while (above > 0 && im->places.objects[above - 1]->value == at.addr &&
-	       im->places.objects[above - 1]->section == at.section)
-		above--;
-	if (!above)
-		return NULL;
-	s = im->places.objects[above - 1];
-	if (s->section != at.section || s->value + s->size != at.addr)
-		return NULL;
-	return uses(use, at.section, s->value, at.addr) ? s : NULL;
+	for (; i > 0 && objects->list[i - 1]->section == at.section && objects->list[i - 1]->value == last->value; i--)
+		if (last->value + objects->list[i - 1]->size == at.addr)
+			s = objects->list[i - 1];
+	return s && uses(use, at.section, s->value, at.addr) ? s : NULL;
 }
 
 /* Sections that linkers give a start and an end symbol: what is in them is for those who
@@ -701,7 +642,6 @@ void place_ref(const struct image *im, struct place at, const struct place_use *
                size_t size)
 {
 	const struct elf_symbol *s, *before;
-	size_t above;
 
 	if (!at.section) {
 		outside_ref(im, at.addr, use, out, text, size);
@@ -713,10 +653,10 @@ void place_ref(const struct image *im, struct place at, const struct place_use *
 	}
 	if (slot_ref(im, at, out, text, size))
 		return;
-	s = object_at(im, at, &above);
+	s = symbol_index_find(&im->places.objects, at.section, at.addr);
 	if (!(s && s->value == at.addr) && section_ref(im, at, use, out, text, size))
 		return;
-	before = object_before(im, at, use, s, above);
+	before = object_before(im, at, use, s);
 	/* What is behind an array may be a jump table of the same function. */
 	if (before && !s && table_ref(im, at, out, text, size))
 		return;
@@ -751,16 +691,21 @@ void place_symbol(const struct image *im, const struct elf_symbol *s, int64_t ad
 bool place_thread(const struct image *im, int64_t offset, struct xref *out, char *text, size_t size)
 {
 	uint64_t at = im->places.tls_size + (uint64_t)offset;
-	size_t i = im->places.thread_count;
+	const struct elf_symbol *best = NULL;
+	size_t i;
 
 	if (offset >= 0 || at >= im->places.tls_size)
 		return false;
-	while (i > 0) {
-		const struct elf_symbol *s = im->places.threads[--i];
+	for (i = im->places.threads.count; i > 0; i--) {
+		const struct elf_symbol *s = im->places.threads.list[i - 1];
 
-		if (at - s->value >= s->size)
-			continue;
-		object_ref(im, s, (int64_t)(at - s->value), out, text, size);
+		if (best && s->value != best->value)
+			break;
+		if (at - s->value < s->size)
+			best = s;
+	}
+	if (best) {
+		object_ref(im, best, (int64_t)(at - best->value), out, text, size);
 		return true;
 	}
 	*out = (struct xref){.kind = REF_DATA, .value = at, .more = PLACE_TLS};

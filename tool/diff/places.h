@@ -4,7 +4,7 @@
 #define DIFF_PLACES_H
 
 #include "elf/dynamic.h"
-#include "elf/file.h"
+#include "elf/symbols.h"
 
 struct image;
 
@@ -40,9 +40,8 @@ struct place_relocs {
 };
 
 struct places {
-	const struct elf_symbol **objects; /* named data, by (section, value) */
-	const struct elf_symbol **threads; /* linked: named thread-local data, by value */
-	size_t object_count, thread_count;
+	struct symbol_index objects;       /* named data */
+	struct symbol_index threads;       /* linked: named thread-local data */
 	uint32_t *loaded;                  /* linked: sections by address */
 	size_t loaded_count;
 	struct dynamic_reloc *dynamic;     /* linked: by place */

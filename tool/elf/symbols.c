@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/symbols.h"
+#include "report/plain.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_function(const struct elf_symbol *s)
+bool symbol_is_function(const struct elf_file *f, const struct elf_symbol *s)
 {
+	(void)f;
 	return s->section && s->name[0] && (s->type == STT_FUNC || s->type == STT_GNU_IFUNC);
 }
 
-/* Where several are at one place: with a size before without, global before local. */
+/* A type says more than none, a size more than none, and a global name than a local one. */
+static unsigned rank(const struct elf_symbol *s)
+{
+	return (s->type != STT_NOTYPE ? 4u : 0) + (s->size ? 2u : 0) + (s->bind != STB_LOCAL ? 1u : 0);
+}
+
 static int symbol_order(const void *a, const void *b)
 {
 	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
@@ -18,31 +27,41 @@ static int symbol_order(const void *a, const void *b)
 		return x->section < y->section ? -1 : 1;
 	if (x->value != y->value)
 		return x->value < y->value ? -1 : 1;
-	if (!x->size != !y->size)
-		return x->size ? -1 : 1;
-	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
-		return x->bind == STB_LOCAL ? 1 : -1;
+	if (rank(x) != rank(y))
+		return rank(x) > rank(y) ? -1 : 1;
 	return strcmp(x->name, y->name);
 }
 
-int symbol_index_build(const struct elf_file *f, struct symbol_index *out, struct error *e)
+static int index_build(const struct elf_file *f, const struct elf_symbol *list, uint32_t n, symbol_wanted *wanted,
+                       struct symbol_index *out, struct error *e)
 {
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	uint32_t i;
 
 	*out = (struct symbol_index){0};
 	for (i = 1; i < n; i++)
-		out->count += is_function(&list[i]);
+		out->count += wanted(f, &list[i]);
 	out->list = malloc((out->count + 1) * sizeof(*out->list));
 	if (!out->list)
 		return error_set(e, "out of memory");
 	out->count = 0;
 	for (i = 1; i < n; i++)
-		if (is_function(&list[i]))
+		if (wanted(f, &list[i]))
 			out->list[out->count++] = &list[i];
 	if (out->count)
 		qsort(out->list, out->count, sizeof(*out->list), symbol_order);
 	return 0;
+}
+
+int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
+{
+	if (!f->symbol_count)
+		return symbol_index_build_dynamic(f, wanted, out, e);
+	return index_build(f, f->symbols, f->symbol_count, wanted, out, e);
+}
+
+int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
+{
+	return index_build(f, f->dynsyms, f->dynsym_count, wanted, out, e);
 }
 
 void symbol_index_free(struct symbol_index *x)
@@ -51,12 +70,9 @@ void symbol_index_free(struct symbol_index *x)
 	*x = (struct symbol_index){0};
 }
 
-#define ENCLOSING_MOST 64 /* symbols that may begin between a function's start and a place in it */
-
-const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr)
+size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64_t addr)
 {
-	const struct elf_symbol *best = NULL;
-	size_t lo = 0, hi = x->count, seen;
+	size_t lo = 0, hi = x->count;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
@@ -67,9 +83,19 @@ const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_
 		else
 			hi = mid;
 	}
+	return lo;
+}
+
+#define ENCLOSING_MOST 64 /* symbols that may begin between a start and a place behind it */
+
+const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr)
+{
+	const struct elf_symbol *best = NULL;
+	size_t i = symbol_index_above(x, section, addr), seen;
+
 	/* Backwards: the nearest start that reaches this far; of one start the best name. */
-	for (seen = 0; lo > 0 && seen < ENCLOSING_MOST; seen++) {
-		const struct elf_symbol *s = x->list[--lo];
+	for (seen = 0; i > 0 && seen < ENCLOSING_MOST; seen++) {
+		const struct elf_symbol *s = x->list[--i];
 
 		if (s->section != section || (best && s->value != best->value))
 			break;
@@ -77,4 +103,16 @@ const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_
 			best = s;
 	}
 	return best;
+}
+
+void symbol_index_name(const struct symbol_index *x, uint32_t section, uint64_t addr, char *out, size_t size)
+{
+	const struct elf_symbol *s = symbol_index_find(x, section, addr);
+
+	out[0] = 0;
+	if (s && s->value == addr)
+		snprintf(out, size, "%.200s", s->name);
+	else if (s)
+		snprintf(out, size, "%.200s+0x%" PRIx64, s->name, addr - s->value);
+	plain(out);
 }

@@ -9,6 +9,7 @@
 #include "inspect/code.h"
 
 #include "arch/x86/rule_text.h"
+#include "elf/symbols.h"
 #include "inspect/pen.h"
 #include "report/text.h"
 
@@ -268,6 +269,32 @@ static void line_say(const struct code *c, uint32_t i, const struct arrows *a, c
 	pen_newline(p);
 }
 
+#define OTHERS_MOST 8 /* of the same name that are listed */
+
+/* Functions of files may share a name, and versions of one symbol do: what else may have been meant. */
+static void others_say(const struct code *c)
+{
+	const struct elf_file *f = &c->file;
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i, others = 0;
+
+	for (i = 1; i < n; i++) {
+		if (!symbol_is_function(f, &list[i]) || strcmp(list[i].name, c->options->at) ||
+		    (list[i].section == c->place.section && list[i].value == c->place.start))
+			continue;
+		if (others++ < OTHERS_MOST) {
+			printf("%s", others == 1 ? "; others of this name: " : ", ");
+			if (elf_is_object(f)) {
+				text_clean(stdout, f->sections[list[i].section].name);
+				printf("+0x");
+			}
+			printf("%" PRIx64, list[i].value);
+		}
+	}
+	if (others > OTHERS_MOST)
+		printf(" and %u more", others - OTHERS_MOST);
+}
+
 static void head_say(const struct code *c)
 {
 	char where[256];
@@ -278,6 +305,7 @@ static void head_say(const struct code *c)
 	       !c->generated ? "rows of its table" : c->options->no_cfi ? "rows generated, .eh_frame not asked"
 	       : "no table in the file; rows generated", c->place.start, c->place.end, c->place.end - c->place.start);
 	text_clean(stdout, c->file.sections[c->place.section].name);
+	others_say(c);
 	putchar('\n');
 }
 

@@ -77,13 +77,6 @@ struct place {
 /* A function's name or a hexadecimal address. */
 int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e);
 
-/* Function symbols by address, for listings. */
-struct names;
-struct names *names_open(const struct elf_file *f);
-void names_close(struct names *n);
-/* "main", "main+0x4", or "" (null names are allowed). */
-void names_find(const struct names *n, uint32_t section, uint64_t addr, char *out, size_t size);
-
 int show_summary(const char *path, int jobs, enum format format, struct error *e);
 void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);

@@ -3,6 +3,8 @@
 
 #include "arch/x86/stack.h"
 #include "elf/dynamic.h"
+#include "elf/symbols.h"
+#include "report/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +20,7 @@ struct code_reloc {
 
 struct operands {
 	const struct elf_file *file;
-	const struct elf_symbol **symbols; /* by (section, value); of one place the best name last */
-	size_t symbol_count;
+	struct symbol_index symbols;
 	struct code_reloc *relocs;         /* ET_REL: by place */
 	size_t reloc_count;
 	struct dynamic_reloc *slots;       /* linked: by place */
@@ -28,40 +29,11 @@ struct operands {
 
 /* ---- reading ---------------------------------------------------------------- */
 
-static unsigned rank(const struct elf_symbol *s)
+/* What an operand may be named after. */
+static bool is_named(const struct elf_file *f, const struct elf_symbol *s)
 {
-	return (s->type != STT_NOTYPE ? 4u : 0) + (s->size ? 2u : 0) + (s->bind != STB_LOCAL ? 1u : 0);
-}
-
-static int symbol_order(const void *a, const void *b)
-{
-	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	if (rank(x) != rank(y))
-		return rank(x) < rank(y) ? -1 : 1;
-	return strcmp(y->name, x->name);
-}
-
-static int symbols_read(struct operands *o, struct error *e)
-{
-	const struct elf_file *f = o->file;
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-
-	o->symbols = malloc((n + 1) * sizeof(*o->symbols));
-	if (!o->symbols)
-		return error_set(e, "out of memory");
-	for (i = 1; i < n; i++)
-		if (list[i].section && list[i].name[0] && list[i].type != STT_SECTION && list[i].type != STT_FILE &&
-		    list[i].type != STT_TLS)
-			o->symbols[o->symbol_count++] = &list[i];
-	if (o->symbol_count)
-		qsort(o->symbols, o->symbol_count, sizeof(*o->symbols), symbol_order);
-	return 0;
+	(void)f;
+	return s->section && s->name[0] && s->type != STT_SECTION && s->type != STT_FILE && s->type != STT_TLS;
 }
 
 static int reloc_order(const void *a, const void *b)
@@ -110,7 +82,7 @@ struct operands *operands_open(const struct elf_file *f, const struct code_space
 		return NULL;
 	}
 	o->file = f;
-	err = symbols_read(o, e);
+	err = symbol_index_build(f, is_named, &o->symbols, e);
 	for (i = 0; !err && elf_is_object(f) && i < space->count; i++)
 		err = section_relocs_read(o, space->list[i].section, e);
 	if (!err && !elf_is_object(f))
@@ -128,7 +100,7 @@ void operands_close(struct operands *o)
 {
 	if (!o)
 		return;
-	free(o->symbols);
+	symbol_index_free(&o->symbols);
 	free(o->relocs);
 	free(o->slots);
 	free(o);
@@ -136,55 +108,19 @@ void operands_close(struct operands *o)
 
 /* ---- names ------------------------------------------------------------------ */
 
-static void clean(char *p)
-{
-	for (; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
-}
-
-/* Symbols that may begin between a place and the one that holds it. */
-#define ENCLOSING_MOST 64
-
-static const struct elf_symbol *symbol_over(const struct operands *o, uint32_t section, uint64_t addr)
-{
-	size_t lo = 0, hi = o->symbol_count, seen;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct elf_symbol *s = o->symbols[mid];
-
-		if (s->section < section || (s->section == section && s->value <= addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (seen = 0; lo > 0 && seen < ENCLOSING_MOST; seen++) {
-		const struct elf_symbol *s = o->symbols[--lo];
-
-		if (s->section != section)
-			break;
-		if (addr - s->value < s->size || addr == s->value)
-			return s;
-	}
-	return NULL;
-}
-
 void operand_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size)
 {
-	const struct elf_symbol *s = section ? symbol_over(o, section, addr) : NULL;
 	uint64_t base;
 
 	out[0] = 0;
-	if (s && s->value == addr) {
-		snprintf(out, size, "%.200s", s->name);
-	} else if (s) {
-		snprintf(out, size, "%.200s+0x%" PRIx64, s->name, addr - s->value);
-	} else if (section && section < o->file->section_count) {
-		base = elf_is_object(o->file) ? 0 : o->file->sections[section].sh.sh_addr;
-		snprintf(out, size, "%.200s+0x%" PRIx64, o->file->sections[section].name, addr - base);
-	}
-	clean(out);
+	if (!section || section >= o->file->section_count)
+		return;
+	symbol_index_name(&o->symbols, section, addr, out, size);
+	if (out[0])
+		return;
+	base = elf_is_object(o->file) ? 0 : o->file->sections[section].sh.sh_addr;
+	snprintf(out, size, "%.200s+0x%" PRIx64, o->file->sections[section].name, addr - base);
+	plain(out);
 }
 
 /* What the dynamic linker puts into a slot: the name of a symbol, or null. */
@@ -218,7 +154,7 @@ static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, 
 	if (!name)
 		return false;
 	snprintf(out, size, "%.200s@plt", name);
-	clean(out);
+	plain(out);
 	return true;
 }
 
@@ -324,7 +260,7 @@ static void reloc_take(const struct operands *o, const struct code_reloc *r, con
 			snprintf(out->name, sizeof(out->name), "%.200s%s%+" PRId64, y->name, reloc_suffix(r->reloc.type), addend);
 		else
 			snprintf(out->name, sizeof(out->name), "%.200s%s", y->name, reloc_suffix(r->reloc.type));
-		clean(out->name);
+		plain(out->name);
 	} else if (y->section) {
 		operand_name(o, y->section, y->value + (uint64_t)addend, out->name, sizeof(out->name));
 	}
@@ -382,9 +318,9 @@ void operand_memory(const struct operands *o, uint32_t section, const struct ins
 		return;
 	linked_take(o, in->addr + in->len + (uint64_t)in->disp, out);
 	name = slot_name(o, out->addr);
-	if (name && !(out->section && symbol_over(o, out->section, out->addr))) {
+	if (name && !(out->section && symbol_index_find(&o->symbols, out->section, out->addr))) {
 		snprintf(out->name, sizeof(out->name), "%.200s@got", name);
-		clean(out->name);
+		plain(out->name);
 		return;
 	}
 	operand_name(o, out->section, out->addr, out->name, sizeof(out->name));

@@ -2,10 +2,14 @@
 /* etch inspect orc: the unwind rows of a file. Large files have millions: rows are
  * printed as they come, and not collected in a listing first. */
 #include "inspect/inspect.h"
+
+#include "elf/symbols.h"
+#include "report/plain.h"
 #include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A row as it is shown: a range of one section (of object files) or of the text. */
@@ -18,7 +22,7 @@ struct shown {
 struct printer {
 	const struct elf_file *file;
 	const struct unwind_view *unwind;
-	struct names *names;
+	struct symbol_index names; /* not for TSV */
 	enum format format;
 	size_t count;
 	char last[256]; /* function of the row before */
@@ -47,18 +51,24 @@ static void print_json(struct printer *p, const struct shown *s, const char *cfa
 	       rule_kind_text(&s->row->rule), row_source_text(s->row->source));
 	if (elf_is_object(p->file))
 		put_name("section", section_name(p, s));
-	names_find(p->names, s->section, s->addr, name, sizeof(name));
+	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
 	put_name("function", name);
 	putchar('}');
 }
 
 static void print_tsv(const struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
+	char *name;
+
 	printf("%" PRIx64 "\t%" PRIx64 "\t%s\t%s\t%s\t%s\t%s", s->addr, s->size, cfa, bp, ra,
 	       rule_kind_text(&s->row->rule), row_source_text(s->row->source));
-	if (elf_is_object(p->file))
-		printf("\t%s", section_name(p, s));
+	name = elf_is_object(p->file) ? strdup(section_name(p, s)) : NULL;
+	if (name) {
+		plain(name);
+		printf("\t%s", name);
+	}
 	putchar('\n');
+	free(name);
 }
 
 /* The name of a function stands on its first row. */
@@ -66,7 +76,7 @@ static void print_text(struct printer *p, const struct shown *s, const char *cfa
 {
 	char name[256], *plus;
 
-	names_find(p->names, s->section, s->addr, name, sizeof(name));
+	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
 	plus = strchr(name, '+');
 	printf("%10" PRIx64 "  %6" PRIx64 "  %-15s  %-12s  %-10s  %-6s  %-4s", s->addr, s->size, cfa, bp, ra,
 	       rule_kind_text(&s->row->rule), p->unwind->sources ? row_source_text(s->row->source) : "-");
@@ -188,17 +198,16 @@ int show_orc(const char *path, const char *at, bool no_cfi, enum format format, 
 	int err = -1;
 
 	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
-	    unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e))
+	    unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e) ||
+	    (format != FORMAT_TSV && symbol_index_build(&file, symbol_is_function, &p.names, e)))
 		goto out;
-	if (format != FORMAT_TSV)
-		p.names = names_open(&file);
 	head_print(&p, path);
 	rows_print(&p, at ? &place : NULL);
 	if (format == FORMAT_JSON)
 		printf("%s]\n}\n", p.count ? "\n  " : "");
-	names_close(p.names);
 	err = 0;
 out:
+	symbol_index_free(&p.names);
 	unwind_view_free(&unwind);
 	elf_close(&file);
 	return err;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/pen.h"
+#include "report/plain.h"
 
 #include <langinfo.h>
 #include <locale.h>
@@ -67,6 +68,7 @@ void pen_put(struct pen *p, enum style style, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
+	plain(text);
 	n = columns(text);
 	len = p->width && p->at + n > p->width ? bytes_of(text, p->at < p->width ? p->width - p->at : 0) : (int)strlen(text);
 	p->at += n;

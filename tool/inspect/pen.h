@@ -26,7 +26,7 @@ struct pen {
 };
 
 void pen_init(struct pen *p);
-/* A text on one line, in UTF-8 or ASCII. */
+/* A text on one line, in UTF-8 or ASCII; control characters in it become '?'. */
 void pen_put(struct pen *p, enum style style, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Blanks up to a column. */
 void pen_to(struct pen *p, unsigned column);

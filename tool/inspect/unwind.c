@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The unwind rows of a file, and the places in it that people name. */
 #include "inspect/inspect.h"
-#include "report/progress.h"
+
+#include "elf/symbols.h"
 #include "kernel/orc.h"
+#include "report/progress.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,96 +108,15 @@ void unwind_view_free(struct unwind_view *u)
 	memset(u, 0, sizeof(*u));
 }
 
-/* ---- names ------------------------------------------------------------------ */
-
-struct names {
-	const struct elf_symbol **list; /* sorted by section, then address */
-	size_t count;
-};
-
-static int name_order(const void *a, const void *b)
-{
-	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	/* Of several names the one that others can use, then the first of the alphabet. */
-	if ((x->bind == STB_LOCAL) != (y->bind == STB_LOCAL))
-		return x->bind == STB_LOCAL ? -1 : 1;
-	return strcmp(y->name, x->name);
-}
-
-static bool is_function(const struct elf_symbol *s)
-{
-	return s->section && s->name[0] && (s->type == STT_FUNC || s->type == STT_GNU_IFUNC);
-}
-
-struct names *names_open(const struct elf_file *f)
-{
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	struct names *out = calloc(1, sizeof(*out));
-
-	if (!out)
-		return NULL;
-	out->list = malloc((n + 1) * sizeof(*out->list));
-	for (i = 1; i < n && out->list; i++)
-		if (is_function(&list[i]))
-			out->list[out->count++] = &list[i];
-	if (out->count)
-		qsort(out->list, out->count, sizeof(*out->list), name_order);
-	return out;
-}
-
-void names_close(struct names *n)
-{
-	if (!n)
-		return;
-	free(n->list);
-	free(n);
-}
-
-void names_find(const struct names *n, uint32_t section, uint64_t addr, char *out, size_t size)
-{
-	size_t lo = 0, hi = n ? n->count : 0;
-	const struct elf_symbol *s;
-	char *p;
-
-	out[0] = 0;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		s = n->list[mid];
-		if (s->section < section || (s->section == section && s->value <= addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
-		return;
-	s = n->list[lo - 1];
-	if (s->section != section || (addr != s->value && addr - s->value >= s->size))
-		return;
-	if (addr == s->value)
-		snprintf(out, size, "%.200s", s->name);
-	else
-		snprintf(out, size, "%.200s+0x%" PRIx64, s->name, addr - s->value);
-	for (p = out; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
-}
-
 /* ---- places ----------------------------------------------------------------- */
 
-static bool name_find(const struct elf_symbol *list, uint32_t count, const char *name, struct place *out)
+static bool name_find(const struct elf_file *f, const struct elf_symbol *list, uint32_t count, const char *name, struct place *out)
 {
 	const struct elf_symbol *best = NULL;
 	uint32_t i;
 
 	for (i = 1; i < count; i++)
-		if (is_function(&list[i]) && !strcmp(list[i].name, name) && (!best || list[i].bind != STB_LOCAL))
+		if (symbol_is_function(f, &list[i]) && !strcmp(list[i].name, name) && (!best || list[i].bind != STB_LOCAL))
 			best = &list[i];
 	if (!best)
 		return false;
@@ -216,7 +138,7 @@ static bool offset_find(const struct elf_file *f, const char *at, struct place *
 	off = strtoull(plus + 3, &end, 16);
 	if (*end || end == plus + 3)
 		return false;
-	if (!name_find(f->symbols, f->symbol_count, name, out) && !name_find(f->dynsyms, f->dynsym_count, name, out)) {
+	if (!name_find(f, f->symbols, f->symbol_count, name, out) && !name_find(f, f->dynsyms, f->dynsym_count, name, out)) {
 		uint32_t section = elf_section_find(f, name, 1);
 
 		if (!section)
@@ -232,11 +154,12 @@ int place_find(const struct elf_file *f, const char *at, struct place *out, stru
 	char *end;
 	uint64_t addr;
 
-	if (name_find(f->symbols, f->symbol_count, at, out) || name_find(f->dynsyms, f->dynsym_count, at, out) ||
+	if (name_find(f, f->symbols, f->symbol_count, at, out) || name_find(f, f->dynsyms, f->dynsym_count, at, out) ||
 	    offset_find(f, at, out))
 		return 0;
+	errno = 0;
 	addr = strtoull(at, &end, 16);
-	if (end == at || *end)
+	if (end == at || *end || errno)
 		return error_set(e, "has no function '%.200s' (and that is no hexadecimal address)", at);
 	*out = (struct place){elf_is_object(f) ? 0 : elf_section_at(f, addr), addr, addr + 1, false};
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the references in tables and in code lead to. */
 #include "kernel/relocs.h"
+#include "report/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -235,14 +236,6 @@ const char *kernel_place_string(const struct kernel *k, const struct kernel_plac
 
 /* ---- for people ------------------------------------------------------------------------- */
 
-/* A name may hold anything; it is a part of a line. */
-static void clean(char *p)
-{
-	for (; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
-}
-
 static void plus_text(const char *name, uint64_t offset, char *out, size_t size)
 {
 	if (!offset)
@@ -251,13 +244,13 @@ static void plus_text(const char *name, uint64_t offset, char *out, size_t size)
 		snprintf(out, size, "%.200s-0x%" PRIx64, name, -offset);
 	else
 		snprintf(out, size, "%.200s+0x%" PRIx64, name, offset);
-	clean(out);
+	plain(out);
 }
 
 static void section_text(const struct kernel *k, const struct kernel_place *p, char *out, size_t size)
 {
 	snprintf(out, size, "%.200s+0x%" PRIx64, k->file->sections[p->section].name, p->addr - base_of(k, p));
-	clean(out);
+	plain(out);
 }
 
 void kernel_place_text(const struct kernel *k, const struct kernel_place *p, char *out, size_t size)

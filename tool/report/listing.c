@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "report/listing.h"
+#include "report/plain.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,10 +35,7 @@ bool listing_add(struct listing *l, const char *format, ...)
 	if (n < 0)
 		return false;
 	l->cells[l->cell_count++] = p;
-	/* A name may hold anything; a row is one line. */
-	for (; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	plain(p);
 	return true;
 }
 

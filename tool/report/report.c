@@ -120,7 +120,7 @@ int report_make(struct report *r, const struct elf_file *f, struct findings *fro
 	if (!r->list)
 		return error_set(e, "out of memory");
 	if (from->count) {
-		if (symbol_index_build(f, &resolver.symbols, e))
+		if (symbol_index_build(f, symbol_is_function, &resolver.symbols, e))
 			return -1;
 		resolver.lines = lines_open(f);
 	}
