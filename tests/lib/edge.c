@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -147,11 +148,17 @@ static pthread_t thread_start(void)
 	return t;
 }
 
+/* pthread_join returns while the kernel still counts the thread: libetch asks the kernel. */
 static void thread_end(pthread_t t)
 {
+	struct stat st;
+
 	thread_stop = 1;
 	CHECK(!pthread_join(t, NULL));
 	CHECK(!thread_wrong);
+	do
+		CHECK(!stat("/proc/self/task", &st));
+	while (st.st_nlink > 3 && !usleep(1000));
 }
 
 /* A set that must fail with `error`, and change nothing. */
