@@ -26,12 +26,17 @@ struct layout {
 	bool ours;           /* the file has an etch segment */
 	size_t load;         /* its index in f.ph */
 	size_t note_sec;     /* its first section */
+	size_t front_sec;    /* the section over the old ELF header, 0: it is no other than it was */
+	size_t table_sec;    /* the section over the program headers in it, 0: none, or an earlier run's */
 	struct seg_item *item; /* sections with a new place, in order of old offsets */
 	size_t items;
 	size_t *sec_of;      /* section index of each of the caller's sections */
 	uint64_t *off_of;    /* where each of them lies in the file */
 	uint64_t old_base, old_size; /* where an old segment lies in the file */
 	uint64_t addr, base, size, first; /* the segment: address, offset, bytes */
+	uint8_t *front;      /* the file with a new first page of this size; null without one */
+	uint64_t front_size, front_addr; /* ... and where the old ELF header is in memory */
+	uint64_t table;      /* the program header table in it, from its start; 0: it is elsewhere */
 	uint64_t keep;       /* bytes of the input that the output starts with */
 	char *str;           /* .shstrtab */
 	uint64_t str_size;
@@ -86,15 +91,30 @@ static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
 		return BAD("ELF header with entries of an unknown size");
 	if (!eh->e_phnum || eh->e_phnum == PN_XNUM)
 		return BAD("%s", eh->e_phnum ? "too many program headers" : "no program headers");
-	if (!eh->e_shnum || !eh->e_shoff)
-		return BAD("no section headers, or too many of them");
-	if (eh->e_shentsize != sizeof(Elf64_Shdr) || eh->e_shnum >= SHN_LORESERVE ||
-	    !eh->e_shstrndx || eh->e_shstrndx >= eh->e_shnum)
-		return BAD("section headers of an unknown kind");
 	if (!inside(f, eh->e_phoff, (uint64_t)eh->e_phnum * sizeof(Elf64_Phdr)) || eh->e_phoff < sizeof *eh)
 		return BAD("program headers outside of the file");
-	if (!inside(f, eh->e_shoff, (uint64_t)eh->e_shnum * sizeof(Elf64_Shdr)) || eh->e_shoff < sizeof *eh)
+	return SEGMENT_OK;
+}
+
+/* How many sections there are, and which has their names: from 65,280 on section 0 says so. */
+static int count_sections(struct seg_file *f, char *err, size_t errlen)
+{
+	const Elf64_Ehdr *eh = &f->eh;
+	Elf64_Shdr first = {0};
+
+	if (!eh->e_shoff)
+		return BAD("no section headers");
+	if (eh->e_shentsize != sizeof first)
+		return BAD("section headers of an unknown kind");
+	if (eh->e_shoff < sizeof *eh || !inside(f, eh->e_shoff, sizeof first))
 		return BAD("section headers outside of the file");
+	memcpy(&first, f->data + eh->e_shoff, sizeof first);
+	f->sections = eh->e_shnum ? eh->e_shnum : first.sh_size;
+	f->names = eh->e_shstrndx == SHN_XINDEX ? first.sh_link : eh->e_shstrndx;
+	if (!f->sections || f->sections > (f->size - eh->e_shoff) / sizeof first)
+		return BAD("section headers outside of the file");
+	if (!f->names || f->names >= f->sections)
+		return BAD("no section of names");
 	return SEGMENT_OK;
 }
 
@@ -127,9 +147,9 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 
 static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 {
-	const Elf64_Shdr *str = &f->sh[f->eh.e_shstrndx];
+	const Elf64_Shdr *str = &f->sh[f->names];
 
-	for (size_t i = 1; i < f->eh.e_shnum; i++) {
+	for (size_t i = 1; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (has_bytes(s) && !inside(f, s->sh_offset, s->sh_size))
@@ -140,7 +160,7 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 	if (str->sh_type != SHT_STRTAB || !str->sh_size || (str->sh_flags & SHF_ALLOC) ||
 	    f->data[str->sh_offset + str->sh_size - 1])
 		return BAD("section names are not a string table");
-	for (size_t i = 0; i < f->eh.e_shnum; i++)
+	for (size_t i = 0; i < f->sections; i++)
 		if (f->sh[i].sh_name >= str->sh_size)
 			return BAD("section %zu: name outside of the string table", i);
 	return SEGMENT_OK;
@@ -154,21 +174,23 @@ static int file_read(struct seg_file *f, const uint8_t *data, size_t size, char 
 	if (size >= sizeof f->eh)
 		memcpy(&f->eh, data, sizeof f->eh);
 	r = check_ehdr(f, err, errlen);
+	if (!r)
+		r = count_sections(f, err, errlen);
 	if (r)
 		return r;
 	f->ph = calloc((size_t)f->eh.e_phnum + 1, sizeof *f->ph);
-	f->sh = calloc(f->eh.e_shnum, sizeof *f->sh);
+	f->sh = calloc(f->sections, sizeof *f->sh);
 	if (!f->ph || !f->sh)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
 	memcpy(f->ph, data + f->eh.e_phoff, f->eh.e_phnum * sizeof *f->ph);
-	memcpy(f->sh, data + f->eh.e_shoff, f->eh.e_shnum * sizeof *f->sh);
+	memcpy(f->sh, data + f->eh.e_shoff, f->sections * sizeof *f->sh);
 	r = check_phdrs(f, err, errlen);
 	return r ? r : check_shdrs(f, err, errlen);
 }
 
 static const char *sec_name(const struct seg_file *f, size_t i)
 {
-	return (const char *)f->data + f->sh[f->eh.e_shstrndx].sh_offset + f->sh[i].sh_name;
+	return (const char *)f->data + f->sh[f->names].sh_offset + f->sh[i].sh_name;
 }
 
 /* A section of an earlier run that is not in memory: replaced like the segment. */
@@ -190,7 +212,7 @@ static int ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, u
 {
 	struct segment_note note, want = our_note;
 
-	for (size_t i = 1; i < f->eh.e_shnum; i++) {
+	for (size_t i = 1; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (s->sh_type != SHT_PROGBITS || strcmp(sec_name(f, i), SEGMENT_SECTION))
@@ -245,7 +267,8 @@ static int check_list(const struct segment_section *secs, size_t n, char *err, s
 	for (size_t i = 0; i < n; i++) {
 		const struct segment_section *s = &secs[i];
 
-		if (!s->name || !*s->name || !strcmp(s->name, SEGMENT_SECTION) || !s->size ||
+		if (!s->name || !*s->name || !strcmp(s->name, SEGMENT_SECTION) ||
+		    !strcmp(s->name, SEGMENT_TABLE) || !strcmp(s->name, SEGMENT_FRONT) || !s->size ||
 		    s->size > ADDRESS_END || s->type == SHT_NULL || s->type == SHT_NOBITS ||
 		    (s->flags & ~(uint64_t)(SHF_ALLOC | SHF_MERGE | SHF_STRINGS)) || s->align > SEGMENT_PAGE ||
 		    (s->align & (s->align - 1)) ||
@@ -267,8 +290,13 @@ static int ours_read(struct layout *l, uint64_t first, char *err, size_t errlen)
 	l->addr = p->p_vaddr;
 	l->old_base = p->p_offset;
 	l->old_size = p->p_filesz;
+	if (l->f.eh.e_phoff - p->p_offset < first) {
+		l->table = l->f.eh.e_phoff - p->p_offset;
+		if (l->table < sizeof our_note || l->f.eh.e_phnum * sizeof *p > first - l->table)
+			return BAD("the program headers lie in the etch segment but not where they should");
+	}
 	l->items = 0;
-	for (size_t i = 1; i < l->f.eh.e_shnum; i++) {
+	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];
 		uint64_t rel = s->sh_addr - p->p_vaddr;
 		bool within = is_mapped_in(s, p->p_vaddr, p->p_filesz);
@@ -277,7 +305,7 @@ static int ours_read(struct layout *l, uint64_t first, char *err, size_t errlen)
 		if ((!within && !bytes) || i == l->note_sec)
 			continue;
 		if (!within || !has_bytes(s) || rel < sizeof our_note || s->sh_size > p->p_filesz - rel ||
-		    s->sh_offset != p->p_offset + rel || i == l->f.eh.e_shstrndx)
+		    s->sh_offset != p->p_offset + rel || i == l->f.names)
 			return BAD("section %zu lies in the etch segment but is not part of it", i);
 		if (rel < first)
 			l->items++;
@@ -286,7 +314,7 @@ static int ours_read(struct layout *l, uint64_t first, char *err, size_t errlen)
 	if (!l->item)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
 	l->items = 0;
-	for (size_t i = 1; i < l->f.eh.e_shnum; i++) {
+	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];
 
 		if (i == l->note_sec || !is_mapped_in(s, p->p_vaddr, first))
@@ -310,12 +338,12 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 {
 	uint64_t top = addr;
 
-	for (size_t i = 1; i < f->eh.e_shnum; i++) {
+	for (size_t i = 1; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i], *syms;
 		Elf64_Rela rela;
 		Elf64_Sym sym;
 
-		if (s->sh_type != SHT_RELA || !(s->sh_flags & SHF_ALLOC) || s->sh_link >= f->eh.e_shnum)
+		if (s->sh_type != SHT_RELA || !(s->sh_flags & SHF_ALLOC) || s->sh_link >= f->sections)
 			continue;
 		syms = &f->sh[s->sh_link];
 		if (syms->sh_type != SHT_DYNSYM && syms->sh_type != SHT_SYMTAB)
@@ -332,16 +360,45 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 	return top;
 }
 
-/* Addresses of the segment, of the sections that move into it, and of the new ones. */
+/*
+ * Where the segment starts, if not where an earlier run put it: at the first page that is free in
+ * memory, and at the first one behind what the file has.  With the program headers in it
+ * the distance of the two has to be that of the first PT_LOAD: Linux before 5.18 takes
+ * AT_PHDR for that much more than e_phoff, and so do readers of memory that look from the
+ * ELF header on. Addresses cost nothing, bytes of the file up to MAX_FILL.
+ */
+#define MAX_FILL (16ull << 20)
+
+static void place_start(struct layout *l)
+{
+	const Elf64_Phdr *top = &l->f.ph[l->f.last_load], *low = top;
+	uint64_t want;
+
+	if (!l->ours)
+		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
+	l->base = seg_align(l->keep, SEGMENT_PAGE);
+	if (!l->table)
+		return;
+	for (size_t i = 0; i < l->f.eh.e_phnum; i++)
+		if (l->f.ph[i].p_type == PT_LOAD && l->f.ph[i].p_vaddr < low->p_vaddr)
+			low = &l->f.ph[i];
+	want = l->addr - (low->p_vaddr - low->p_offset);
+	if (want > l->base && want - l->base <= MAX_FILL)
+		l->base = want;
+	else if (want < l->base && l->base - want <= MAX_GAP && !l->ours)
+		l->addr += l->base - want;
+}
+
+/* Addresses of the segment, of what moves into it, and of the new sections. */
 static int place(struct layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	uint64_t at = sizeof our_note;
 
-	if (!l->ours) {
-		const Elf64_Phdr *top = &l->f.ph[l->f.last_load];
-
-		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
-	}
+	if (!l->ours && l->slot.table)
+		l->table = seg_align(at, 8);
+	place_start(l);
+	if (l->table)
+		at = l->table + (l->f.eh.e_phnum + !l->ours) * sizeof(Elf64_Phdr);
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];
 
@@ -367,7 +424,7 @@ static int place(struct layout *l, struct segment_section *secs, size_t n, char 
 			return seg_fail(SEGMENT_ENOSLOT, err, errlen, "no addresses left above the last segment");
 		at += secs[i].size;
 	}
-	for (size_t i = 1; i < l->f.eh.e_shnum; i++)
+	for (size_t i = 1; i < l->f.sections; i++)
 		if (is_mapped_in(&l->f.sh[i], l->addr, at) &&
 		    !(l->ours && is_mapped_in(&l->f.sh[i], l->addr, l->old_size)))
 			return BAD("section %zu lies above all segments", i);
@@ -404,45 +461,54 @@ static bool is_old(const struct layout *l, size_t i)
 static uint64_t kept_end(const struct layout *l)
 {
 	const struct seg_file *f = &l->f;
-	bool grows = !l->ours && l->slot.drop < 0;
-	uint64_t end = f->eh.e_phoff + ((uint64_t)f->eh.e_phnum + grows) * sizeof *f->ph;
+	bool grows = !l->ours && l->slot.drop < 0 && !l->slot.table;
+	uint64_t table = ((uint64_t)f->eh.e_phnum + grows) * sizeof *f->ph;
+	uint64_t end = in_old(l, f->eh.e_phoff, table) ? 0 : f->eh.e_phoff + table;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
 		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz &&
 		    !in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
 			end = seg_max(end, f->ph[i].p_offset + f->ph[i].p_filesz);
-	for (size_t i = 1; i < f->eh.e_shnum; i++)
-		if (has_bytes(&f->sh[i]) && i != f->eh.e_shstrndx && !is_old(l, i))
+	for (size_t i = 1; i < f->sections; i++)
+		if (has_bytes(&f->sh[i]) && i != f->names && !is_old(l, i))
 			end = seg_max(end, f->sh[i].sh_offset + f->sh[i].sh_size);
 	return end;
+}
+
+/* From `at`, how far to skip over these bytes, or where they start. */
+static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, uint64_t *next)
+{
+	if (at >= off && at - off < size)
+		*skip = seg_max(*skip, off + size - at);
+	else if (size && off > at && off < *next)
+		*next = off;
 }
 
 /* What lies behind `end` and is described by no header is not ours to move or
  * drop: archives that unpack themselves, signatures. */
 static int check_tail(const struct layout *l, uint64_t end, char *err, size_t errlen)
 {
-	const Elf64_Shdr *str = &l->f.sh[l->f.eh.e_shstrndx];
+	const Elf64_Shdr *str = &l->f.sh[l->f.names];
 	const struct { uint64_t off, size; } known[3] = {
 		{str->sh_offset, str->sh_size},
-		{l->f.eh.e_shoff, l->f.eh.e_shnum * sizeof *l->f.sh},
+		{l->f.eh.e_shoff, l->f.sections * sizeof *l->f.sh},
 		{l->old_base, l->old_size},
 	};
 
 	for (uint64_t at = end; at < l->f.size;) {
-		uint64_t skip = 0;
+		uint64_t skip = 0, next = l->f.size; /* where something known starts */
 
 		for (size_t k = 0; k < 3; k++)
-			if (at >= known[k].off && at - known[k].off < known[k].size)
-				skip = seg_max(skip, known[k].off + known[k].size - at);
-		for (size_t i = 1; i < l->f.eh.e_shnum; i++)
-			if (is_unloaded(&l->f, i) && at >= l->f.sh[i].sh_offset &&
-			    at - l->f.sh[i].sh_offset < l->f.sh[i].sh_size)
-				skip = seg_max(skip, l->f.sh[i].sh_offset + l->f.sh[i].sh_size - at);
-		if (!skip && l->f.data[at])
-			return seg_fail(SEGMENT_ENOSLOT, err, errlen,
-			                "data behind the last section (at offset 0x%llx) that no header describes",
-			                (unsigned long long)at);
-		at += skip ? skip : 1;
+			known_at(known[k].off, known[k].size, at, &skip, &next);
+		for (size_t i = 1; i < l->f.sections; i++)
+			if (has_bytes(&l->f.sh[i]) && is_unloaded(&l->f, i))
+				known_at(l->f.sh[i].sh_offset, l->f.sh[i].sh_size, at, &skip, &next);
+		for (; !skip && at < next; at++)
+			if (l->f.data[at])
+				return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+				                "data behind the last section (at offset 0x%llx) that no header describes",
+				                (unsigned long long)at);
+		at += skip;
 	}
 	return SEGMENT_OK;
 }
@@ -455,9 +521,9 @@ static uint64_t old_room_end(const struct layout *l)
 
 	if (f->eh.e_shoff >= l->old_base && f->eh.e_shoff < end)
 		end = f->eh.e_shoff;
-	if (f->eh.e_phoff >= l->old_base && f->eh.e_phoff < end)
+	if (f->eh.e_phoff >= l->old_base && f->eh.e_phoff < end && !l->table)
 		end = f->eh.e_phoff;
-	for (size_t i = 1; i < f->eh.e_shnum; i++)
+	for (size_t i = 1; i < f->sections; i++)
 		if (has_bytes(&f->sh[i]) && f->sh[i].sh_offset >= l->old_base && f->sh[i].sh_offset < end && !is_old(l, i))
 			end = f->sh[i].sh_offset;
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
@@ -492,9 +558,9 @@ static int headers_assign(struct layout *l, const struct segment_section *secs, 
                           char *err, size_t errlen)
 {
 	struct seg_file *f = &l->f;
-	size_t old = f->eh.e_shnum, end = old;
+	size_t old = f->sections, end = old;
 	bool *spare = calloc(old, sizeof *spare);
-	Elf64_Shdr *sh = realloc(f->sh, (old + n + 1) * sizeof *sh);
+	Elf64_Shdr *sh = realloc(f->sh, (old + n + 3) * sizeof *sh);
 
 	if (sh)
 		f->sh = sh;
@@ -505,6 +571,10 @@ static int headers_assign(struct layout *l, const struct segment_section *secs, 
 	}
 	if (!l->ours)
 		l->note_sec = end++;
+	if (!l->ours && l->table)
+		l->table_sec = end++;
+	if (l->front)
+		l->front_sec = end++;
 	for (size_t i = 1; i < old; i++)
 		spare[i] = i != l->note_sec &&
 		           ((l->ours && is_mapped_in(&f->sh[i], l->addr, l->old_size)) || is_unloaded(f, i));
@@ -532,10 +602,21 @@ static int headers_assign(struct layout *l, const struct segment_section *secs, 
 	while (end == old && end > 1 && spare[end - 1])
 		old = --end;
 	free(spare);
-	if (end >= SHN_LORESERVE)
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "too many sections");
-	f->eh.e_shnum = (Elf64_Half)end;
+	f->sections = end;
 	return SEGMENT_OK;
+}
+
+/* The number of sections where readers look for it: gABI, "Special Section Indexes". */
+static void headers_count(struct seg_file *f)
+{
+	bool many = f->sections >= SHN_LORESERVE;
+
+	if (!many && f->eh.e_shnum) {
+		f->eh.e_shnum = (Elf64_Half)f->sections;
+		return;
+	}
+	f->eh.e_shnum = many ? 0 : (Elf64_Half)f->sections;
+	f->sh[0].sh_size = many ? f->sections : 0;
 }
 
 static void headers_fill(struct layout *l, const struct segment_section *secs, size_t n)
@@ -546,6 +627,18 @@ static void headers_fill(struct layout *l, const struct segment_section *secs, s
 		.sh_name = str_add(l, SEGMENT_SECTION), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
 		.sh_addr = l->addr, .sh_offset = l->base, .sh_size = sizeof our_note, .sh_addralign = 4,
 	};
+	/* strip zeroes what lies between sections. */
+	if (l->table_sec)
+		sh[l->table_sec] = (Elf64_Shdr){
+			.sh_name = str_add(l, SEGMENT_TABLE), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+			.sh_addr = l->addr + l->table, .sh_offset = l->base + l->table,
+			.sh_size = (l->f.eh.e_phnum + 1) * sizeof(Elf64_Phdr), .sh_addralign = 8,
+		};
+	if (l->front_sec)
+		sh[l->front_sec] = (Elf64_Shdr){
+			.sh_name = str_add(l, SEGMENT_FRONT), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+			.sh_addr = l->front_addr, .sh_offset = l->front_size, .sh_size = sizeof(Elf64_Ehdr), .sh_addralign = 8,
+		};
 	for (size_t i = 0; i < n; i++)
 		sh[l->sec_of[i]] = (Elf64_Shdr){
 			.sh_name = str_add(l, secs[i].name), .sh_type = secs[i].type,
@@ -608,25 +701,35 @@ static void phdr_insert(struct layout *l)
 			f->ph[i].p_filesz = f->ph[i].p_memsz = (n + 1) * sizeof *f->ph;
 }
 
+/* The table where it lies in the segment. What it was stays behind the ELF header, unused. */
+static void table_follow(struct layout *l)
+{
+	struct seg_file *f = &l->f;
+
+	if (!l->table)
+		return;
+	f->eh.e_phoff = l->base + l->table;
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		if (f->ph[i].p_type != PT_PHDR)
+			continue;
+		f->ph[i].p_offset = f->eh.e_phoff;
+		f->ph[i].p_vaddr = f->ph[i].p_paddr = l->addr + l->table;
+	}
+}
+
 static int layout_files(struct layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	struct seg_file *f = &l->f;
-	Elf64_Shdr *names_sec = &f->sh[f->eh.e_shstrndx];
-	uint64_t old_headers = f->eh.e_shnum, old_str = names_sec->sh_size, end, names = sizeof SEGMENT_SECTION;
-	int r;
+	Elf64_Shdr *names_sec = &f->sh[f->names];
+	uint64_t old_headers = f->sections, old_str = names_sec->sh_size, end = l->keep;
+	uint64_t names = sizeof SEGMENT_SECTION + sizeof SEGMENT_TABLE + sizeof SEGMENT_FRONT;
+	int r = check_tail(l, end, err, errlen);
 
-	end = kept_end(l);
-	if (l->ours && end < l->old_base)
-		end = l->old_base; /* what was kept before the segment once is kept */
-	l->keep = end;
-	r = check_tail(l, end, err, errlen);
 	if (r)
 		return r;
 	/* strip and objcopy put .comment and the like behind the segment. */
-	if (l->ours && l->old_base < end && l->old_base + l->size <= old_room_end(l))
+	if (l->ours && l->old_base + l->size <= old_room_end(l))
 		l->base = l->old_base;
-	else
-		l->base = seg_align(end, SEGMENT_PAGE);
 	for (size_t i = 0; i < n; i++)
 		names += strlen(secs[i].name) + 1;
 	l->str = malloc(old_str + names);
@@ -662,17 +765,19 @@ static int layout_files(struct layout *l, const struct segment_section *secs, si
 	f->ph[l->load].p_offset = l->base;
 	f->ph[l->load].p_vaddr = f->ph[l->load].p_paddr = l->addr;
 	f->ph[l->load].p_filesz = f->ph[l->load].p_memsz = l->size;
+	table_follow(l);
 
-	names_sec = &f->sh[f->eh.e_shstrndx];
+	names_sec = &f->sh[f->names];
 	if (names_sec->sh_offset + old_str > end || l->str_size != old_str) {
 		names_sec->sh_offset = l->out_size;
 		names_sec->sh_size = l->str_size;
 		l->out_size += l->str_size;
 	}
-	if (f->eh.e_shoff + old_headers * sizeof *f->sh > end || f->eh.e_shnum != old_headers) {
+	if (f->eh.e_shoff + old_headers * sizeof *f->sh > end || f->sections != old_headers) {
 		f->eh.e_shoff = seg_align(l->out_size, 8);
-		l->out_size = f->eh.e_shoff + f->eh.e_shnum * sizeof *f->sh;
+		l->out_size = f->eh.e_shoff + f->sections * sizeof *f->sh;
 	}
+	headers_count(f);
 	if (l->out_size > SIZE_MAX / 2 || l->keep > f->size)
 		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "the file would become too large");
 	return SEGMENT_OK;
@@ -682,11 +787,40 @@ static void layout_free(struct layout *l)
 {
 	free(l->f.ph);
 	free(l->f.sh);
+	free(l->front);
 	if (l->item != l->slot.item)
 		free(l->item);
 	free(l->sec_of);
 	free(l->off_of);
 	free(l->str);
+}
+
+static size_t first_load(const struct seg_file *f)
+{
+	size_t i = 0;
+
+	while (f->ph[i].p_type != PT_LOAD)
+		i++;
+	return i;
+}
+
+/* Room for the program header. A new first page has some, and is preferred to a table
+ * elsewhere: segment.h. */
+static int slot_take(struct layout *l, char *err, size_t errlen)
+{
+	int r = seg_slot_find(&l->f, &l->slot, err, errlen);
+
+	if (!r && l->slot.table)
+		l->front_size = seg_front_find(&l->f);
+	if (!r && l->front_size) {
+		l->front_addr = l->f.ph[first_load(&l->f)].p_vaddr;
+		if (seg_front_make(&l->f, l->front_size, &l->front))
+			return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+		r = seg_slot_find(&l->f, &l->slot, err, errlen);
+	}
+	l->item = l->slot.item;
+	l->items = l->slot.items;
+	return r;
 }
 
 /* Everything but the bytes. To be freed in any case. */
@@ -709,12 +843,14 @@ static int layout_make(struct layout *l, const uint8_t *file, size_t size, struc
 	if (l->ours) {
 		r = ours_read(l, first, err, errlen);
 	} else {
-		r = seg_slot_find(&l->f, &l->slot, err, errlen);
-		l->item = l->slot.item;
-		l->items = l->slot.items;
+		r = slot_take(l, err, errlen);
 	}
-	if (!r)
-		r = place(l, secs, n, err, errlen);
+	if (r)
+		return r;
+	l->keep = kept_end(l);
+	if (l->ours && l->keep < l->old_base)
+		l->keep = l->old_base; /* what was kept before the segment once is kept */
+	r = place(l, secs, n, err, errlen);
 	return r ? r : layout_files(l, secs, n, err, errlen);
 }
 
@@ -723,7 +859,7 @@ static int layout_make(struct layout *l, const uint8_t *file, size_t size, struc
 /* Local symbols of moved sections (others kept them from moving). */
 static void symbols_follow(const struct layout *l, uint8_t *out)
 {
-	for (size_t i = 1; i < l->f.eh.e_shnum; i++) {
+	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];
 		Elf64_Sym sym;
 
@@ -778,10 +914,17 @@ static void write_out(const struct layout *l, const struct segment_section *secs
 		symbols_follow(l, out);
 		dynamic_follow(l, out);
 	}
-	memcpy(out + f->sh[f->eh.e_shstrndx].sh_offset, l->str, l->str_size);
-	memcpy(out + f->eh.e_shoff, f->sh, f->eh.e_shnum * sizeof *f->sh);
+	memcpy(out + f->sh[f->names].sh_offset, l->str, l->str_size);
+	memcpy(out + f->eh.e_shoff, f->sh, f->sections * sizeof *f->sh);
 	memcpy(out + f->eh.e_phoff, f->ph, f->eh.e_phnum * sizeof *f->ph);
 	memcpy(out, &f->eh, sizeof f->eh);
+	if (l->front) { /* code that knows the old header by __ehdr_start finds the table from there */
+		Elf64_Ehdr old = f->eh;
+
+		old.e_phoff -= l->front_size;
+		memcpy(out + l->front_size + offsetof(Elf64_Ehdr, e_phoff), &old.e_phoff, sizeof old.e_phoff);
+		memcpy(out + l->front_size + offsetof(Elf64_Ehdr, e_phnum), &old.e_phnum, sizeof old.e_phnum);
+	}
 }
 
 /* Are the headers that would be written those that the file has, wherever in the
@@ -794,7 +937,7 @@ static bool same_headers(const struct layout *l)
 	memcpy(&eh, f->data, sizeof eh);
 	if (!l->ours || l->size != l->old_size || eh.e_shnum != f->eh.e_shnum)
 		return false;
-	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+	for (size_t i = eh.e_shnum ? 1 : 0; i < f->sections; i++) {
 		Elf64_Shdr a = f->sh[i], b;
 
 		memcpy(&b, f->data + eh.e_shoff + i * sizeof b, sizeof b);
@@ -832,11 +975,13 @@ static void contents_replace(const struct layout *l, const struct segment_sectio
 	}
 }
 
-static int layout_write(const struct layout *l, const struct segment_section *secs, size_t n,
+static int layout_write(const struct layout *l, const uint8_t *file, const struct segment_section *secs, size_t n,
                         uint8_t **out, size_t *out_size, char *err, size_t errlen)
 {
 	bool same = same_headers(l);
 
+	if (l->front) /* what the caller did to the file since */
+		memcpy(l->front + l->front_size, file, l->f.size - l->front_size);
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_alloc(*out_size);
 	if (*out && !same)
@@ -865,7 +1010,7 @@ int segment_build(const uint8_t *file, size_t size, struct segment_section *secs
 		if (!secs[i].data)
 			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s has no contents", secs[i].name);
 	if (!r)
-		r = layout_write(&l, secs, n, out, out_size, err, errlen);
+		r = layout_write(&l, file, secs, n, out, out_size, err, errlen);
 	layout_free(&l);
 	return r;
 }
@@ -886,7 +1031,7 @@ int segment_add(const uint8_t *file, size_t size, const struct segment_section *
 		if (planned[i].addr != secs[i].addr || !secs[i].data)
 			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s is not where segment_plan put it", secs[i].name);
 	if (!r)
-		r = layout_write(&l, secs, n, out, out_size, err, errlen);
+		r = layout_write(&l, file, secs, n, out, out_size, err, errlen);
 	layout_free(&l);
 	free(planned);
 	return r;

@@ -21,9 +21,15 @@
  *      the new segment.  The build-id note leaves the first page of the file,
  *      where older kernels and core dumps look for it, only if nothing else
  *      makes room.  Symbols, relocations, data and (by a scan for operands) code
- *      must not refer to what moves.
- * The table itself stays where it is: GNU strip and objcopy always write it
- * directly behind the ELF header.
+ *      must not refer to what moves;
+ *   6. a new first page, below all others, with the ELF header and the table, in a
+ *      program at fixed addresses: all else moves in the file, by the alignment of its
+ *      segments, and stays where it is in memory. The old ELF header, which code may know
+ *      by the name of __ehdr_start, leads to the new table;
+ *   7. the table itself goes into the new segment.
+ * The last is the last because GNU strip and objcopy always write the table directly
+ * behind the ELF header, and what they make of one that was elsewhere does not start.
+ * (eu-strip keeps it, thanks to section SEGMENT_TABLE.)
  */
 #ifndef ETCH_TOOL_ELF_SEGMENT_H
 #define ETCH_TOOL_ELF_SEGMENT_H
@@ -50,6 +56,8 @@ enum segment_result {
  * whose owner it does not know.
  */
 #define SEGMENT_SECTION   ".etch.segment"
+#define SEGMENT_TABLE     ".etch.phdrs" /* over the program headers, where they lie in the segment */
+#define SEGMENT_FRONT     ".etch.ehdr"  /* over the old ELF header, behind a new first page */
 #define SEGMENT_UNLOADED  ".etch."
 #define SEGMENT_NOTE_TYPE 0x67657365u /* "eseg" */
 #define SEGMENT_VERSION   1u

@@ -104,13 +104,13 @@ static void refs_in_relr(const struct seg_file *f, const Elf64_Shdr *s, struct r
 
 static void refs_in_rela(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
 {
-	const Elf64_Shdr *syms = s->sh_link < f->eh.e_shnum ? &f->sh[s->sh_link] : NULL;
+	const Elf64_Shdr *syms = s->sh_link < f->sections ? &f->sh[s->sh_link] : NULL;
 	bool alloc = s->sh_flags & SHF_ALLOC;
 	Elf64_Rela rela;
 	Elf64_Sym sym;
 
 	/* --emit-relocs: those of debug sections change nothing that runs. */
-	if (!alloc && (s->sh_info >= f->eh.e_shnum || !(f->sh[s->sh_info].sh_flags & SHF_ALLOC)))
+	if (!alloc && (s->sh_info >= f->sections || !(f->sh[s->sh_info].sh_flags & SHF_ALLOC)))
 		return;
 	for (uint64_t k = 0; k + sizeof rela <= s->sh_size; k += sizeof rela) {
 		uint64_t base = 0, at;
@@ -204,7 +204,7 @@ static void refs_in_data(const struct seg_file *f, const Elf64_Shdr *s, struct r
 
 static void refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 {
-	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (!s->sh_size) /* its offset may be anything */
@@ -314,7 +314,7 @@ static size_t next_section(const struct seg_file *f, uint64_t at)
 {
 	size_t best = 0;
 
-	for (size_t i = 1; i < f->eh.e_shnum; i++) {
+	for (size_t i = 1; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (s->sh_type == SHT_NULL || s->sh_type == SHT_NOBITS || !s->sh_size || s->sh_offset < at)
@@ -352,7 +352,7 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 	size_t n = 0, keep;
 
 	*limit = load->p_offset + load->p_filesz;
-	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_offset < at &&
@@ -393,7 +393,7 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 	while (keep && !notes_are_whole(f, it, keep, keep - 1))
 		*limit = it[--keep].off;
 	/* Overlapping sections: nothing behind the first of them is certain. */
-	for (size_t i = 0; i < f->eh.e_shnum; i++) {
+	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
 		for (size_t k = 0; k < keep; k++) {
@@ -458,6 +458,21 @@ static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t
 	return cost;
 }
 
+/* Is there nothing between the table and `end` but these sections and padding? */
+static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, size_t n, uint64_t end)
+{
+	uint64_t at = table_end(f);
+
+	for (size_t i = 0; i <= n; i++) {
+		for (uint64_t to = i < n ? it[i].off : end; at < to; at++)
+			if (f->data[at])
+				return false;
+		if (i < n)
+			at = it[i].off + it[i].size;
+	}
+	return true;
+}
+
 /* Room for one more entry behind the table, made by moving sections. */
 static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 {
@@ -468,6 +483,8 @@ static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 	if (!load)
 		return false;
 	slot->items = items_collect(f, load, slot->item, &limit);
+	if (!gaps_are_zero(f, slot->item, slot->items, limit < from ? limit : from))
+		return false;
 	for (unsigned mask = 0; mask < 1u << slot->items; mask++) {
 		unsigned cost = items_pack(f, slot->item, slot->items, mask, from, limit);
 
@@ -495,14 +512,14 @@ static bool slot_is_free(const struct seg_file *f)
 	for (size_t i = 0; i < n; i++)
 		if (f->data[at + i])
 			return false;
-	for (size_t i = 0; i < f->eh.e_shnum; i++)
+	for (size_t i = 0; i < f->sections; i++)
 		if (f->sh[i].sh_type != SHT_NULL && f->sh[i].sh_type != SHT_NOBITS &&
 		    seg_overlap(f->sh[i].sh_offset, f->sh[i].sh_size, at, n))
 			return false;
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
 		if (&f->ph[i] != load && seg_overlap(f->ph[i].p_offset, f->ph[i].p_filesz, at, n))
 			return false;
-	return !seg_overlap(f->eh.e_shoff, (uint64_t)f->eh.e_shnum * sizeof(Elf64_Shdr), at, n);
+	return !seg_overlap(f->eh.e_shoff, (uint64_t)f->sections * sizeof(Elf64_Shdr), at, n);
 }
 
 int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, size_t errlen)
@@ -532,9 +549,11 @@ int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, si
 			}
 		}
 	}
-	if (f->eh.e_phnum + 1 < PN_XNUM && slot_by_moving(f, slot))
+	if (f->eh.e_phnum + 1 >= PN_XNUM)
+		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "has %u program headers: there cannot be one more",
+		                (unsigned)f->eh.e_phnum);
+	if (slot_by_moving(f, slot))
 		return SEGMENT_OK;
-	return seg_fail(SEGMENT_ENOSLOT, err, errlen,
-	                "no room for one more program header: the table of %u is followed by a section that must not move",
-	                (unsigned)f->eh.e_phnum);
+	*slot = (struct seg_slot){.drop = -1, .table = true};
+	return SEGMENT_OK;
 }

@@ -21,7 +21,8 @@ struct seg_file {
 	size_t size;
 	Elf64_Ehdr eh;
 	Elf64_Phdr *ph; /* eh.e_phnum entries, and room for one more */
-	Elf64_Shdr *sh; /* eh.e_shnum entries */
+	Elf64_Shdr *sh; /* sections entries */
+	size_t sections, names; /* e_shnum and e_shstrndx, or what section 0 says in their place */
 	size_t last_load; /* index of the PT_LOAD with the highest address */
 };
 
@@ -39,6 +40,7 @@ struct seg_item {
 
 struct seg_slot {
 	int drop;                           /* entry of the table to give up, or -1: the table grows */
+	bool table;                         /* the table itself goes to the new segment */
 	struct seg_item item[SLOT_ITEMS];   /* in order of their offsets, moved or not */
 	size_t items;
 };
@@ -60,5 +62,13 @@ int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...)
 /* Finds a slot; sets new_off of items that only slide, and `evicted`. Where the
  * evicted ones go is for the caller to say. */
 int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, size_t errlen);
+
+/* Bytes of a new first page (or more) that would hold the program headers, 0 if there cannot
+ * be one. */
+uint64_t seg_front_find(const struct seg_file *f);
+
+/* Puts it there: all that the headers say of offsets is changed, f->data becomes *bytes (to be
+ * freed), in which the old file starts at `size`. -1: out of memory. */
+int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes);
 
 #endif

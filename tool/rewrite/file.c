@@ -179,6 +179,19 @@ int undo_file(const char *path, const struct rewrite_command *opt)
 	return status;
 }
 
+/* Who strips such a file afterwards has to know. */
+static void table_say(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+{
+	Elf64_Ehdr eh;
+
+	if (elf_is_object(f) || !done->bytes || done->size < sizeof(eh))
+		return;
+	memcpy(&eh, done->bytes, sizeof(eh));
+	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
+		fprintf(stderr, "etch: %s: note: its program headers are at its end now; GNU strip and objcopy damage such "
+		        "a file, eu-strip does not\n", path);
+}
+
 int rewrite_file(const char *path, const struct rewrite_command *opt, const struct name_set *others)
 {
 	struct rewrite_result done = {0};
@@ -214,6 +227,7 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 	                                             done.bytes ? done.size : source.raw_size,
 	                                             opt->output || opt->sidecar ? NULL : &seen, to.model))
 		goto out;
+	table_say(path, &f, &done);
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, &done);

@@ -307,6 +307,9 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		goto out;
 	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
 		goto out;
+	was = before ? before : f->bytes;
+	if (unwind.count && note_add(&unwind, f, was, e))
+		goto out;
 	/* Tables last: they say what has been done. */
 	if (classic && linked_orc_sort(f, &out->orc_sorted, e))
 		goto out;
@@ -315,7 +318,6 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, (sites && want) || ex, out, e))
 		goto out;
 	err = 0;
-	was = before ? before : f->bytes;
 	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
 		out->bytes = malloc(f->size + 1);
 		out->size = f->size;

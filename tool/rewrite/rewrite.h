@@ -48,6 +48,13 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
 void rewrite_result_free(struct rewrite_result *r);
 
+/*
+ * The note of the change, as one more section of the segment: which etch, and the XXH3 hash
+ * (64 bits) of the file as it was before it was rewritten first. `was`: f's bytes as they came.
+ */
+#define NOTE_SECTION ".note.etch"
+int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, struct error *e);
+
 /* Is there an exception table? Checks it; sorts it, in f's own bytes, in a linked file. */
 bool rewrite_has_ex(const struct elf_file *f);
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);

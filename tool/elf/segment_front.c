@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * segment_front.c: a new first page for a program at fixed addresses, with its ELF header and
+ * program headers: as a linker would have laid it out that knew of more of them.  Why it is the
+ * first and not the last page is in segment.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment_slot.h"
+#include "elf/memory.h"
+
+#define LOWEST 0x10000u       /* vm.mmap_min_addr as kernels come */
+#define MOST (2ull << 20)     /* bytes that the file may grow by */
+
+/* How far everything moves in the file: by a multiple of each PT_LOAD's alignment, which ld.so
+ * wants to be that of the distance between offset and address. */
+static uint64_t front_size(const struct seg_file *f)
+{
+	uint64_t need = sizeof f->eh + ((uint64_t)f->eh.e_phnum + 2) * sizeof *f->ph, align = SEGMENT_PAGE;
+
+	for (size_t i = 0; i < f->eh.e_phnum; i++)
+		if (f->ph[i].p_type == PT_LOAD)
+			align = seg_max(align, f->ph[i].p_align);
+	if (align > MOST || (align & (align - 1)))
+		return 0;
+	return seg_align(need, align);
+}
+
+uint64_t seg_front_find(const struct seg_file *f)
+{
+	uint64_t size = front_size(f);
+
+	if (f->eh.e_type != ET_EXEC || !size || size > MOST || f->eh.e_phnum + 2u >= PN_XNUM)
+		return 0;
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type == PT_LOAD) /* the first of them has the lowest address */
+			return !p->p_offset && p->p_vaddr >= LOWEST + size ? size : 0;
+	}
+	return 0;
+}
+
+static void phdrs_shift(struct seg_file *f, uint64_t size)
+{
+	Elf64_Phdr front = {.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = SEGMENT_PAGE, .p_memsz = SEGMENT_PAGE,
+	                    .p_align = SEGMENT_PAGE};
+	size_t first = 0, n = f->eh.e_phnum;
+
+	while (f->ph[first].p_type != PT_LOAD)
+		first++;
+	front.p_vaddr = front.p_paddr = f->ph[first].p_vaddr - size;
+	if (sizeof f->eh + (n + 2) * sizeof *f->ph > SEGMENT_PAGE)
+		front.p_filesz = front.p_memsz = size;
+	for (size_t i = 0; i < n; i++)
+		if (f->ph[i].p_type != PT_NULL && (f->ph[i].p_filesz || f->ph[i].p_offset))
+			f->ph[i].p_offset += size;
+	memmove(&f->ph[first + 1], &f->ph[first], (n - first) * sizeof *f->ph);
+	f->ph[first] = front;
+	f->last_load++;
+	f->eh.e_phnum = (Elf64_Half)(n + 1);
+	f->eh.e_phoff = sizeof f->eh;
+	for (size_t i = 0; i <= n; i++) {
+		if (f->ph[i].p_type != PT_PHDR)
+			continue;
+		f->ph[i].p_offset = f->eh.e_phoff;
+		f->ph[i].p_vaddr = f->ph[i].p_paddr = front.p_vaddr + f->eh.e_phoff;
+		f->ph[i].p_filesz = f->ph[i].p_memsz = (n + 1) * sizeof *f->ph;
+	}
+}
+
+int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes)
+{
+	Elf64_Phdr *ph = realloc(f->ph, ((size_t)f->eh.e_phnum + 2) * sizeof *ph);
+
+	if (ph)
+		f->ph = ph;
+	*bytes = ph ? big_alloc(size + f->size) : NULL;
+	if (!*bytes)
+		return -1;
+	memset(*bytes, 0, size);
+	memcpy(*bytes + size, f->data, f->size);
+	phdrs_shift(f, size);
+	for (size_t i = 1; i < f->sections; i++)
+		if (f->sh[i].sh_type != SHT_NULL)
+			f->sh[i].sh_offset += size;
+	f->eh.e_shoff += size;
+	f->data = *bytes;
+	f->size += size;
+	return 0;
+}

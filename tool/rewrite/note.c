@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The note of the change: section .note.etch, a note of type NT_VERSION, whose owner's name is
+ * the text and which has no descriptor (gABI, "Note Section"; elf.h). readelf -n shows it, and
+ * eu-elflint knows that type of any owner.
+ */
+#include "rewrite/rewrite.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define WAS ", was XXH3 "
+
+/* The hash that the note of an earlier run names, or that of the file. */
+static void hash_say(const struct elf_file *f, const uint8_t *was, char hash[17])
+{
+	uint32_t i = elf_section_find(f, NOTE_SECTION, 1);
+	const struct elf_section *s = i ? &f->sections[i] : NULL;
+	const char *at = NULL;
+
+	if (s && s->data && s->sh.sh_size > sizeof(Elf64_Nhdr) + 16)
+		at = memmem(s->data, s->sh.sh_size - 16, WAS, strlen(WAS));
+	if (at && strspn(at + strlen(WAS), "0123456789abcdef") >= 16 && at[strlen(WAS) + 16] == '\0')
+		memcpy(hash, at + strlen(WAS), 17);
+	else
+		snprintf(hash, 17, "%016" PRIx64, (uint64_t)XXH3_64bits(was, f->size));
+}
+
+int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, struct error *e)
+{
+	Elf64_Nhdr head = {.n_type = NT_VERSION};
+	char hash[17], text[64];
+	uint8_t *data;
+	size_t size;
+
+	hash_say(f, was, hash);
+	head.n_namesz = (Elf64_Word)snprintf(text, sizeof(text), "etch %s" WAS "%s", ETCH_VERSION, hash) + 1;
+	size = sizeof(head) + (head.n_namesz + 3u) / 4 * 4;
+	data = calloc(1, size);
+	if (!data)
+		return error_set(e, "out of memory");
+	memcpy(data, &head, sizeof(head));
+	memcpy(data + sizeof(head), text, head.n_namesz);
+	u->sections[u->count++] = (struct segment_section){.name = NOTE_SECTION, .type = SHT_NOTE, .align = 4,
+	                                                   .data = data, .size = size};
+	return 0;
+}
