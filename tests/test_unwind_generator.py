@@ -38,7 +38,7 @@ def rows(etch, path, *args):
 def test_an_instruction_is_the_same_with_and_without_its_form(tmp_path):
     program = tmp_path / "forms"
     run(["gcc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{TOOL}", f"-I{INCLUDE}",
-         "-o", program, ROOT / "tests" / "unwind" / "forms.c", TOOL / "arch/x86/stack.c", TOOL / "code/space.c",
+         "-o", program, ROOT / "tests" / "unwind" / "forms.c", TOOL / "arch/x86/stack.c", TOOL / "arch/x86/raw.c", TOOL / "code/space.c",
          TOOL / "elf/file.c", TOOL / "report/error.c", "-lZydis", "-lelf", "-lpthread"])
     out = run([program, *FILES]).stdout
     compared, differ = (int(w) for w in out.split() if w.isdigit())

@@ -112,7 +112,7 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	uint64_t x = at;
 	struct step s;
 
-	while (x < to && step_decode(NULL, p->bytes + (x - p->start), to - x, x, &s) && s.padding)
+	while (x < to && step_decode(e->cache, p->bytes + (x - p->start), to - x, x, &s) && s.padding)
 		x += s.len;
 	return x - at;
 }
@@ -277,6 +277,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
+	e->cache = f->cache;
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* state_add() then finds all done */
 	flow_states(f, state_add, e);

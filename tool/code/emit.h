@@ -29,6 +29,7 @@ struct emit {
 	size_t shared_count, shared_room;
 	long shared_fde;
 	const struct piece *piece;
+	struct step_cache *cache; /* the flow's */
 	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
 	uint64_t at;              /* rows are made up to here */
 	uint64_t quiet;           /* up to here .eh_frame has the row that it has at `at` */

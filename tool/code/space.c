@@ -61,12 +61,20 @@ int space_build(const struct elf_file *f, struct code_space *out, struct error *
 	for (i = 0; i < n; i++) /* of sections that overlap, the first one counts */
 		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)
 			out->list[out->count++] = out->list[i];
+	out->sections = f->section_count;
+	out->at = calloc((size_t)f->section_count + 1, sizeof(*out->at));
+	if (!out->at)
+		return error_set(e, "out of memory");
+	for (i = 0; i < out->count; i++)
+		if (out->list[i].section)
+			out->at[out->list[i].section] = (uint32_t)i + 1;
 	return 0;
 }
 
 void space_free(struct code_space *s)
 {
 	free(s->list);
+	free(s->at);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -87,10 +95,5 @@ const struct code_section *space_at(const struct code_space *s, uint64_t addr)
 
 const struct code_section *space_of(const struct code_space *s, uint32_t section)
 {
-	size_t i;
-
-	for (i = 0; i < s->count; i++)
-		if (s->list[i].section == section)
-			return &s->list[i];
-	return NULL;
+	return section < s->sections && s->at[section] ? &s->list[s->at[section] - 1] : NULL;
 }

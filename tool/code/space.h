@@ -18,6 +18,8 @@ struct code_section {
 struct code_space {
 	struct code_section *list; /* executable sections with contents, sorted by address */
 	size_t count;
+	uint32_t *at;       /* per section of the file: where in the list, + 1; 0 = not there */
+	uint32_t sections;
 };
 
 int space_build(const struct elf_file *f, struct code_space *out, struct error *e);

@@ -26,6 +26,7 @@ static int names_collect(const struct inputs *files, struct name_set *names)
 			err = scan_defined_names(&f, names, &e);
 		elf_close(&f);
 	}
+	name_set_sort(names);
 	if (err)
 		text_error(NULL, "%s", e.text);
 	return err;

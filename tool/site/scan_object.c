@@ -13,7 +13,8 @@ struct symbols {
 	bool *etched;    /* defined in an etched section (named or section symbol), or declared */
 };
 
-static bool declared(const struct elf_file *f, const char *name)
+/* Names of objects that the file says are etched elsewhere. */
+static int declared_names(const struct elf_file *f, struct name_set *out, struct error *e)
 {
 	uint32_t i = 0;
 
@@ -25,15 +26,17 @@ static bool declared(const struct elf_file *f, const char *name)
 		for (end = p + f->sections[i].sh.sh_size; p < end;) {
 			size_t n = strnlen(p, (size_t)(end - p));
 
-			if (p + n < end && !strcmp(p, name))
-				return true;
+			if (p + n < end && name_set_add(out, p, e))
+				return -1;
 			p += n + 1;
 		}
 	}
-	return false;
+	name_set_sort(out);
+	return 0;
 }
 
-static int objects_find(struct scan *s, const struct elf_file *f, const struct name_set *others)
+static int objects_find(struct scan *s, const struct elf_file *f, const struct name_set *others,
+                        const struct name_set *declared)
 {
 	uint32_t i;
 
@@ -55,7 +58,7 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 			o.size = y->size;
 		} else if (y->special || y->bind == STB_LOCAL ||
 		           y->bind == STB_WEAK /* its address may be null: the link step knows */ ||
-		           (!declared(f, y->name) && !name_set_has(others, y->name))) {
+		           (!name_set_has(declared, y->name) && !name_set_has(others, y->name))) {
 			continue;
 		}
 		o.name = strdup(y->name);
@@ -290,16 +293,20 @@ static bool is_table(const char *name)
 
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others)
 {
+	struct name_set declared = {0};
 	struct symbols m = {0};
 	uint32_t i;
-	int err = -1;
+	int err;
 
 	memset(s, 0, sizeof(*s));
 	s->file = f;
-	if (objects_find(s, f, others))
+	err = declared_names(f, &declared, &s->error) || objects_find(s, f, others, &declared) ? -1 : 0;
+	name_set_free(&declared);
+	if (err)
 		return -1;
 	if (!s->objects.count)
 		return 0;
+	err = -1;
 	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error) ||
 	    func_clobbers_init(&s->clobbers, f, &s->funcs, &s->error))
 		goto out;

@@ -227,6 +227,27 @@ bool name_set_has(const struct name_set *s, const char *name)
 	return s && s->count && bsearch(&name, s->names, s->count, sizeof(*s->names), name_order);
 }
 
+int name_set_add(struct name_set *s, const char *name, struct error *e)
+{
+	if (s->count == s->room) {
+		size_t room = s->room ? 2 * s->room : 16;
+		char **p = realloc(s->names, room * sizeof(*p));
+
+		if (!p)
+			return error_set(e, "out of memory");
+		s->names = p;
+		s->room = room;
+	}
+	s->names[s->count] = strdup(name);
+	return s->names[s->count++] ? 0 : error_set(e, "out of memory");
+}
+
+void name_set_sort(struct name_set *s)
+{
+	if (s->count)
+		qsort(s->names, s->count, sizeof(*s->names), name_order);
+}
+
 void name_set_free(struct name_set *s)
 {
 	size_t i;
@@ -244,22 +265,11 @@ int scan_defined_names(const struct elf_file *f, struct name_set *out, struct er
 
 	for (i = 1; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
-		char **p;
 
-		if (!y->section || y->bind == STB_LOCAL || !y->name[0] ||
-		    !section_is_etched(&f->sections[y->section], &shared))
-			continue;
-		p = realloc(out->names, (out->count + 1) * sizeof(*p));
-		if (!p)
-			return error_set(e, "out of memory");
-		out->names = p;
-		p[out->count] = strdup(y->name);
-		if (!p[out->count])
-			return error_set(e, "out of memory");
-		out->count++;
+		if (y->section && y->bind != STB_LOCAL && y->name[0] && section_is_etched(&f->sections[y->section], &shared) &&
+		    name_set_add(out, y->name, e))
+			return -1;
 	}
-	if (out->count)
-		qsort(out->names, out->count, sizeof(*out->names), name_order);
 	return 0;
 }
 

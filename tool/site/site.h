@@ -90,8 +90,11 @@ struct scan {
 /* A set of symbol names: objects that other files of the same command define. */
 struct name_set {
 	char **names; /* sorted */
-	size_t count;
+	size_t count, room;
 };
+int name_set_add(struct name_set *s, const char *name, struct error *e);
+/* Before name_set_has(). */
+void name_set_sort(struct name_set *s);
 void name_set_free(struct name_set *s);
 bool name_set_has(const struct name_set *s, const char *name);
 

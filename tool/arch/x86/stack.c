@@ -2,6 +2,7 @@
 /* Bytes -> struct step, by Zydis. */
 #include "arch/x86/stack.h"
 #include "arch/x86/inline_jump.h"
+#include "arch/x86/raw.h"
 
 #include <Zydis/Zydis.h>
 #include <pthread.h>
@@ -139,16 +140,6 @@ static uint8_t direction_of(unsigned mnemonic)
 	}
 }
 
-static bool has_prefix(const ZydisDecodedInstruction *z, unsigned value)
-{
-	unsigned i;
-
-	for (i = 0; i < z->raw.prefix_count; i++)
-		if (z->raw.prefixes[i].value == value)
-			return true;
-	return false;
-}
-
 /* What op_set() wants to know of an explicit operand. */
 struct operand {
 	uint8_t type; /* ZydisOperandType; 0 = there is none */
@@ -170,7 +161,10 @@ struct form {
 	uint8_t flow, cond;
 	uint8_t stored;    /* bytes written to the explicit memory operand */
 	uint8_t direction;
-	bool padding, flags, memory, follow, kernel;
+	bool padding, flags, memory, follow;
+	bool quick;        /* raw_read() and the two below say how long it is */
+	uint8_t imm_size;
+	bool imm_signed;
 	struct operand op[2];
 	struct { uint8_t role; bool byte; } written[3]; /* fields that name registers written */
 };
@@ -189,25 +183,25 @@ static bool syscall_set(unsigned mnemonic, struct step *out)
 }
 
 /* Fences and stack probes: lock orq $0,(%rsp). */
-static bool stores_back(unsigned mnemonic, const struct operand *ops, const ZydisDecodedInstruction *z)
+static bool stores_back(unsigned mnemonic, const struct operand *ops, const struct raw *z)
 {
 	return ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
 	       (((mnemonic == ZYDIS_MNEMONIC_OR || mnemonic == ZYDIS_MNEMONIC_ADD || mnemonic == ZYDIS_MNEMONIC_SUB ||
-	          mnemonic == ZYDIS_MNEMONIC_XOR) && z->raw.imm[0].value.s == 0) ||
-	        (mnemonic == ZYDIS_MNEMONIC_AND && z->raw.imm[0].value.s == -1));
+	          mnemonic == ZYDIS_MNEMONIC_XOR) && z->imm == 0) ||
+	        (mnemonic == ZYDIS_MNEMONIC_AND && z->imm == -1));
 }
 
 /* The instructions that the analysis follows; writes has their registers too. */
-static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDecodedInstruction *z, struct step *out)
+static void op_set(unsigned mnemonic, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];
 	unsigned ra = a->reg, rb = b->reg;
 	bool imm = b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
 	bool wide = a->size == 64;
-	bool narrow = has_prefix(z, 0x66);
+	bool narrow = z->narrow;
 	bool plain = out->index == INSN_NO_REG && out->b != INSN_NO_REG; /* base + disp */
-	unsigned scale = z->raw.modrm.mod != 3 && z->raw.sib.offset ? 1u << z->raw.sib.scale : 0;
-	int64_t value = z->raw.imm[0].value.s;
+	unsigned scale = z->scale;
+	int64_t value = z->imm;
 
 	switch (mnemonic) {
 	case ZYDIS_MNEMONIC_PUSH:
@@ -236,9 +230,9 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 		out->op = STEP_LEAVE;
 		break;
 	case ZYDIS_MNEMONIC_ENTER:
-		if (z->raw.imm[1].value.u == 0) {
+		if (!z->imm2) {
 			out->op = STEP_ENTER;
-			out->imm = (int64_t)z->raw.imm[0].value.u;
+			out->imm = z->imm;
 		}
 		break;
 	case ZYDIS_MNEMONIC_MOV:
@@ -319,9 +313,9 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 		if (imm) {
 			out->op = STEP_ADD;
 			out->a = (uint8_t)ra;
-			out->imm = z->mnemonic == ZYDIS_MNEMONIC_ADD ? value : -value;
+			out->imm = mnemonic == ZYDIS_MNEMONIC_ADD ? value : -value;
 		} else if (rb != INSN_NO_REG) {
-			out->op = z->mnemonic == ZYDIS_MNEMONIC_ADD ? STEP_ADDREG : STEP_SUBREG;
+			out->op = mnemonic == ZYDIS_MNEMONIC_ADD ? STEP_ADDREG : STEP_SUBREG;
 			out->a = (uint8_t)ra;
 			out->b = (uint8_t)rb;
 		}
@@ -383,68 +377,26 @@ static void op_set(unsigned mnemonic, const struct operand *ops, const ZydisDeco
 
 /* ---- forms ------------------------------------------------------------------ */
 
-/* What decides which form an instruction has; 0: what is to be decoded in full. */
-static uint32_t form_key(const ZydisDecodedInstruction *z)
-{
-	bool legacy = z->encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY;
-	unsigned prefix = 0, w, l = 0, rm = 0, i;
-
-	if ((!legacy && z->encoding != ZYDIS_INSTRUCTION_ENCODING_VEX) || z->opcode_map > 3 ||
-	    (legacy && z->opcode_map == 0 && z->opcode >= 0xa0 && z->opcode <= 0xa3) || /* 64-bit addresses */
-	    insn_is_inline_jump(z))
-		return 0;
-	for (i = 0; i < z->raw.prefix_count; i++)
-		switch (z->raw.prefixes[i].value) {
-		case 0x66: prefix |= 1; break;
-		case 0xf2: prefix |= 2; break;
-		case 0xf3: prefix |= 4; break;
-		case 0x64: case 0x65: prefix |= 8; break;
-		case 0x67: return 0;
-		default: break;
-		}
-	w = legacy ? z->raw.rex.W : z->raw.vex.W;
-	if (!legacy) {
-		l = z->raw.vex.L;
-		prefix |= z->raw.vex.pp & 3u;
-	}
-	/* Where the rm field, or REX.B, makes another instruction of it. */
-	if (legacy && z->opcode_map == 0 && z->opcode == 0x90)
-		rm = z->raw.rex.B;
-	else if (z->raw.modrm.mod == 3 && ((z->opcode_map == 1 && (z->opcode == 0x01 || z->opcode == 0x1e || z->opcode == 0xae ||
-	                                                            z->opcode == 0xc7)) ||
-	                                   (z->opcode_map == 0 && z->opcode >= 0xc6 && z->opcode <= 0xdf)))
-		rm = z->raw.modrm.rm;
-	/* A byte register 4-7 is ah-bh without REX, spl-dil with: registers_of() sees to that. */
-	return 1u << 31 | (uint32_t)legacy << 30 | (uint32_t)z->opcode_map << 28 | (uint32_t)z->opcode << 20 | prefix << 16 |
-	       w << 15 | l << 14 | (uint32_t)(z->raw.modrm.mod == 3) << 13 | (uint32_t)z->raw.modrm.reg << 10 | rm << 7;
-}
-
-static bool has_rex(const ZydisDecodedInstruction *z)
-{
-	return z->raw.prefix_count && (z->raw.prefixes[z->raw.prefix_count - 1].value & 0xf0) == 0x40;
-}
-
 /* The general-purpose register in a field. */
-static uint8_t field_reg(const ZydisDecodedInstruction *z, unsigned role, bool byte)
+static uint8_t field_reg(const struct raw *z, unsigned role, bool byte)
 {
-	bool legacy = z->encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY;
 	unsigned r;
 
 	switch (role) {
 	case ZYDIS_OPERAND_ENCODING_MODRM_REG:
-		r = z->raw.modrm.reg | (unsigned)(legacy ? z->raw.rex.R : !z->raw.vex.R) << 3;
+		r = z->reg;
 		break;
 	case ZYDIS_OPERAND_ENCODING_MODRM_RM:
-		r = z->raw.modrm.rm | (unsigned)(legacy ? z->raw.rex.B : !z->raw.vex.B) << 3;
+		r = z->rm;
 		break;
 	case ZYDIS_OPERAND_ENCODING_OPCODE:
-		r = (z->opcode & 7u) | (unsigned)z->raw.rex.B << 3;
+		r = z->in_opcode;
 		break;
 	default: /* NDSNDD */
-		r = ~z->raw.vex.vvvv & 15u;
+		r = z->vvvv;
 		break;
 	}
-	return (uint8_t)(byte && r >= 4 && r < 8 && legacy && !has_rex(z) ? r - 4 : r);
+	return (uint8_t)(byte && r >= 4 && r < 8 && z->legacy && !z->rex ? r - 4 : r);
 }
 
 static bool is_field(unsigned role)
@@ -515,32 +467,27 @@ static bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 }
 
 /* Base, index and displacement as the ModRM and SIB bytes have them (SDM vol. 2, 2.1.5). */
-static void memory_raw(const ZydisDecodedInstruction *z, uint64_t addr, struct step *out)
+static void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 {
-	bool legacy = z->encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY;
-	unsigned x = legacy ? z->raw.rex.X : !z->raw.vex.X, b = legacy ? z->raw.rex.B : !z->raw.vex.B;
-
-	if (z->raw.disp.size && (z->raw.disp.value < INT32_MIN || z->raw.disp.value > INT32_MAX))
+	if (z->far)
 		return;
-	out->disp = z->raw.disp.size ? (int32_t)z->raw.disp.value : 0;
-	if (z->raw.modrm.rm == 5 && z->raw.modrm.mod == 0) {
+	out->disp = z->disp;
+	if ((z->rm & 7) == 5 && z->mod == 0) {
 		out->b = INSN_PC_REG;
 		if (out->flow == FLOW_NEXT || out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND)
-			out->imm = (int64_t)(addr + z->length + (uint64_t)z->raw.disp.value);
-	} else if (z->raw.modrm.rm == 4) {
-		unsigned index = z->raw.sib.index | x << 3;
-
-		if (!(z->raw.sib.base == 5 && z->raw.modrm.mod == 0))
-			out->b = (uint8_t)(z->raw.sib.base | b << 3);
-		if (index != 4)
-			out->index = (uint8_t)index;
+			out->imm = (int64_t)(addr + z->len + (uint64_t)(int64_t)z->disp);
+	} else if ((z->rm & 7) == 4) {
+		if (!((z->base & 7) == 5 && z->mod == 0))
+			out->b = z->base;
+		if (z->index != 4)
+			out->index = z->index;
 	} else {
-		out->b = (uint8_t)(z->raw.modrm.rm | b << 3);
+		out->b = z->rm;
 	}
 }
 
 /* An instruction of a form, with its registers, displacement and immediate. */
-static void form_apply(const struct form *f, const ZydisDecodedInstruction *z, uint64_t addr, struct step *out)
+static void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct step *out)
 {
 	struct operand ops[2];
 	unsigned i;
@@ -566,7 +513,7 @@ static void form_apply(const struct form *f, const ZydisDecodedInstruction *z, u
 		ops[i].high = ops[i].size == 8 && field_reg(z, ops[i].role, false) != ops[i].reg;
 	}
 	if (f->flow == FLOW_JUMP || f->flow == FLOW_BRANCH || f->flow == FLOW_CALL)
-		out->imm = (int64_t)(addr + z->length + (uint64_t)z->raw.imm[0].value.s);
+		out->imm = (int64_t)(addr + z->len + (uint64_t)z->imm);
 	if (f->memory && f->follow)
 		memory_raw(z, addr, out);
 	if (f->flow == FLOW_JUMP_IND || f->flow == FLOW_CALL_IND) {
@@ -581,8 +528,8 @@ static void form_apply(const struct form *f, const ZydisDecodedInstruction *z, u
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT || f->flags;
 	if (out->op == STEP_NONE && out->size)
 		out->op = STEP_STORE; /* of some value: a is INSN_NO_REG */
-	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->raw.imm[0].size == 32 && !out->imm)
-		out->imm = (int64_t)z->raw.imm[0].value.u; /* it may be an address */
+	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->imm32 && !out->imm)
+		out->imm = z->imm; /* it may be an address */
 }
 
 struct step_cache *step_cache_new(void)
@@ -600,6 +547,7 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 {
 	struct operand light[2] = {{.reg = INSN_NO_REG}, {.reg = INSN_NO_REG}};
 	unsigned i, r;
+	struct raw raw;
 	bool calls;
 
 	out->padding = z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
@@ -640,9 +588,10 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		return;
 	if (syscall_set(z->mnemonic, out))
 		return;
-	if (stores_back(z->mnemonic, light, z))
+	raw_of(z, &raw);
+	if (stores_back(z->mnemonic, light, &raw))
 		out->size = 0;
-	op_set(z->mnemonic, light, z, out);
+	op_set(z->mnemonic, light, &raw, out);
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT ||
 	            (z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 |
 	                              z->cpu_flags->undefined));
@@ -652,26 +601,109 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->imm = (int64_t)z->raw.imm[0].value.u; /* it may be an address */
 }
 
+static inline struct form *slot_of(struct step_cache *cache, uint32_t key)
+{
+	return &cache->form[(key * 0x9e3779b1u) >> 20];
+}
+
+static inline int64_t imm_read(const uint8_t *p, const struct form *f)
+{
+	int32_t word;
+	int64_t imm;
+
+	switch (f->imm_size) {
+	case 0:
+		return 0;
+	case 1:
+		return f->imm_signed ? (int8_t)*p : *p;
+	case 4:
+		memcpy(&word, p, sizeof(word));
+		return f->imm_signed ? word : (int64_t)(uint32_t)word;
+	case 8:
+		memcpy(&imm, p, sizeof(imm));
+		return imm;
+	default: /* 2 */
+		imm = p[0] | p[1] << 8;
+		return f->imm_signed ? (int16_t)imm : imm;
+	}
+}
+
+/* The immediate of what raw_read() has read, and so its length. */
+static inline void raw_finish(struct raw *raw, const uint8_t *bytes, unsigned imm_at, const struct form *f)
+{
+	raw->imm = imm_read(bytes + imm_at, f);
+	raw->imm32 = f->imm_size == 4;
+	raw->len = (uint8_t)(imm_at + f->imm_size);
+}
+
+/*
+ * Without Zydis: an instruction of a form that has been met, of which raw_read() has got
+ * every field as Zydis did. Then it does of all of the form: where fields are depends on what
+ * raw_key() has, and on those before.
+ */
+static bool step_quick(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+{
+	uint8_t copy[RAW_BYTES] = {0};
+	const struct form *f;
+	unsigned imm_at;
+	struct raw raw;
+	uint32_t key;
+
+	if (avail < RAW_BYTES) {
+		memcpy(copy, bytes, avail);
+		bytes = copy;
+	}
+	key = raw_read(bytes, &raw, &imm_at);
+	f = slot_of(cache, key);
+	if (!key || f->key != key || !f->quick || imm_at + f->imm_size > avail)
+		return false;
+	raw_finish(&raw, bytes, imm_at, f);
+	out->len = raw.len;
+	form_apply(f, &raw, addr, out);
+	return true;
+}
+
+/* Can the next one of this form be read without Zydis? */
+static void quick_judge(struct form *f, const ZydisDecodedInstruction *z, const uint8_t *bytes)
+{
+	uint8_t copy[RAW_BYTES] = {0};
+	struct raw raw, truth;
+	unsigned imm_at;
+
+	memcpy(copy, bytes, z->length);
+	f->imm_size = (uint8_t)(z->raw.imm[0].size / 8);
+	f->imm_signed = z->raw.imm[0].is_signed;
+	if (raw_read(copy, &raw, &imm_at) != f->key || z->raw.imm[1].size)
+		return;
+	raw_finish(&raw, copy, imm_at, f);
+	raw_of(z, &truth);
+	f->quick = !memcmp(&raw, &truth, sizeof(raw));
+}
+
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecoderContext context;
 	struct form *slot = NULL;
+	struct raw raw;
 	uint32_t key = 0;
 
+	memset(out, 0, sizeof(*out));
+	out->a = out->b = out->index = INSN_NO_REG;
+	if (cache && step_quick(cache, bytes, avail, addr, out))
+		return true;
 	pthread_once(&decoder_once, decoder_init);
 	if (cache) {
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, bytes, avail, &z)))
 			return false;
-		key = form_key(&z);
-		slot = key ? &cache->form[(key * 0x9e3779b1u) >> 20] : NULL;
+		key = raw_key(&z);
+		slot = key ? slot_of(cache, key) : NULL;
 	}
-	memset(out, 0, sizeof(*out));
-	out->a = out->b = out->index = INSN_NO_REG;
 	if (slot && slot->key == key) {
 		out->len = z.length;
-		form_apply(slot, &z, addr, out);
+		raw_of(&z, &raw);
+		form_apply(slot, &raw, addr, out);
 		return true;
 	}
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)))
@@ -679,7 +711,9 @@ bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, u
 	out->len = z.length;
 	if (slot && form_make(&z, ops, slot)) {
 		slot->key = key;
-		form_apply(slot, &z, addr, out);
+		quick_judge(slot, &z, bytes);
+		raw_of(&z, &raw);
+		form_apply(slot, &raw, addr, out);
 		return true;
 	}
 	if (slot)
