@@ -7,6 +7,7 @@
 
 #include "segment.h"
 #include "segment_slot.h"
+#include "arch/x86/rip_scan.h"
 
 /* Newer than some <elf.h>. */
 #ifndef SHT_RELR
@@ -146,23 +147,11 @@ static void refs_in_symbols(const struct seg_file *f, const Elf64_Shdr *s, struc
 	}
 }
 
-/* Opcodes of lea, and of what else reads a constant at a known address: moves,
- * compares, SSE loads, push. */
-static bool is_reading_opcode(uint8_t op)
-{
-	static const uint8_t ops[] = {
-		0x8d, 0x8a, 0x8b, 0x63, 0xb6, 0xb7, 0xbe, 0xbf, 0x10, 0x28, 0x6f, 0x7e,
-		0x38, 0x39, 0x3a, 0x3b, 0x80, 0x81, 0x83, 0x84, 0x85, 0xf6, 0xf7, 0xff,
-	};
-
-	return memchr(ops, op, sizeof ops);
-}
-
 /*
- * Such an opcode and a ModRM byte that means disp32(%rip), with the end of the
- * instruction 0, 1, 2 or 4 bytes behind the displacement; in a file at fixed
- * addresses any four bytes that are such an address. Not a disassembly: one too
- * many is found at times, and then the section stays where it is.
+ * What may be a disp32(%rip), with the end of the instruction 0, 1, 2 or 4 bytes
+ * behind it; in a file at fixed addresses any four bytes that are such an address.
+ * Not a disassembly: one too many is found at times, and then the section stays
+ * where it is.
  */
 static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
 {
@@ -182,7 +171,7 @@ static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct r
 		memcpy(&disp, d + k, 4);
 		if (fixed && (uint32_t)disp >= lo && (uint32_t)disp < hi)
 			ref_note(r, n, (uint32_t)disp);
-		if ((d[k - 1] & 0xc7) != 0x05 || !is_reading_opcode(d[k - 2]))
+		if (!x86_may_be_rip_operand(d + k))
 			continue;
 		to = s->sh_addr + k + 4 + (uint64_t)(int64_t)disp;
 		if (to + 4 < lo || to >= hi)
