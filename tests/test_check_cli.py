@@ -174,8 +174,8 @@ def test_status_and_streams(check, options, files, status, form):
 
 
 @pytest.mark.parametrize("args,reason", [
-    ([], "check what"), (["--format", "xml", "clean.o"], "--format is"), (["-j", "0", "clean.o"], "-j wants"),
-    (["-j", "x", "clean.o"], "-j wants"), (["--level", "all", "clean.o"], "--level is"),
+    ([], "check what"), (["--format", "xml", "clean.o"], "--format is"), (["-j", "0", "clean.o"], "-j is"),
+    (["-j", "x", "clean.o"], "-j is"), (["--level", "all", "clean.o"], "--level is"),
     (["--fail-on", "note", "clean.o"], "--fail-on is"), (["--explain", "ETCH-Q001"], "no finding 'ETCH-Q001'"),
     (["--ignore", "ETCH-Q001", "clean.o"], "names no finding"), (["--ignore", "ETCH-C001:a:b:c", "clean.o"], "more than"),
     (["--ignore", "ETCH-C001:", "clean.o"], "empty"), (["--suppressions", "no.supp", "clean.o"], "no.supp: No such"),

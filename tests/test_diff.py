@@ -564,7 +564,7 @@ def test_exit_status_and_streams(etch, tmp_path):
     for args, said in (([a, tmp_path / "none"], "none: No such file"), ([empty, a], "empty: is empty"),
                        ([a, "/bin/true"], "/bin/true: is linked, and "), (["/bin/true", a], "a.o: is an object file, and "),
                        ([a, archive], "a.a: is an archive or directory, and "), ([a], "diff needs OLD and NEW"),
-                       (["--format", "xml", a, a], "--format is text or json"), (["--top", "x", a, a], "--top needs a number"),
+                       (["--format", "xml", a, a], "--format is text or json"), (["--top", "x", a, a], "--top is a number"),
                        (["--bogus", a, a], "see etch diff --help")):
         p = diff(etch, *args, ok=2)
         assert said in p.stderr and p.stdout == "", args

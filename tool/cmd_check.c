@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch check: what is wrong with files, for CI and for people. docs/check.md is its guide. */
+#include "arguments.h"
 #include "check_run.h"
 #include "check_say.h"
 #include "command.h"
@@ -203,9 +204,7 @@ static int output_write(struct run *r)
 	}
 	if (!outfile_write(r->opt->output, r->say.bytes, r->say.size, NULL, why, sizeof(why)))
 		return 0;
-	fprintf(stderr, "etch: ");
-	text_clean(stderr, why);
-	fputc('\n', stderr);
+	text_error(NULL, "%s", why);
 	return -1;
 }
 
@@ -242,7 +241,7 @@ static int explain(const char *id)
 	const struct catalogue_entry *e = catalogue_find(id);
 
 	if (!e) {
-		fprintf(stderr, "etch: --explain: there is no finding '%s'; etch check --list has them all\n", id);
+		text_error("--explain", "there is no finding '%s'; etch check --list has them all", id);
 		return EXIT_UNUSABLE;
 	}
 	text_explain(stdout, e);
@@ -261,47 +260,31 @@ static int list(void)
 
 static bool format_parse(const char *name, struct options *opt)
 {
-	opt->format = !strcmp(name, "json") ? CHECK_JSON : !strcmp(name, "sarif") ? CHECK_SARIF : CHECK_TEXT;
-	if (opt->format != CHECK_TEXT || !strcmp(name, "text"))
-		return true;
-	fprintf(stderr, "etch: --format is text, json or sarif, not '%s'\n", name);
-	return false;
+	static const char *const words[] = {[CHECK_TEXT] = "text", [CHECK_JSON] = "json", [CHECK_SARIF] = "sarif", NULL};
+	int i = argument_word("--format", words, name);
+
+	opt->format = (enum check_format)i;
+	return i >= 0;
 }
 
 static bool level_parse(const char *name, struct options *opt)
 {
+	static const char *const words[] = {"error", "warning", "note", NULL};
+	int i = argument_word("--level", words, name);
+
 	opt->level_given = true;
-	if (severity_parse(name, &opt->level))
-		return true;
-	fprintf(stderr, "etch: --level is error, warning or note, not '%s'\n", name);
-	return false;
+	opt->level = (enum severity)(SEVERITY_ERROR - i);
+	return i >= 0;
 }
 
 static bool fail_parse(const char *name, struct options *opt)
 {
-	enum severity s = SEVERITY_NOTE;
+	static const char *const words[] = {"error", "warning", "never", NULL};
+	static const unsigned values[] = {SEVERITY_ERROR, SEVERITY_WARNING, NEVER};
+	int i = argument_word("--fail-on", words, name);
 
-	if (!strcmp(name, "never")) {
-		opt->fail_on = NEVER;
-		return true;
-	}
-	if (severity_parse(name, &s) && s != SEVERITY_NOTE) {
-		opt->fail_on = s;
-		return true;
-	}
-	fprintf(stderr, "etch: --fail-on is error, warning or never, not '%s'\n", name);
-	return false;
-}
-
-static bool jobs_parse(const char *text, struct options *opt)
-{
-	char *end;
-
-	opt->jobs = (int)strtol(text, &end, 10);
-	if (*text && !*end && opt->jobs >= 1 && opt->jobs <= 1024)
-		return true;
-	fprintf(stderr, "etch: -j wants a number from 1 to 1024, not '%s'\n", text);
-	return false;
+	opt->fail_on = i < 0 ? NEVER : values[i];
+	return i >= 0;
 }
 
 /* -1: go on; else the exit status. */
@@ -309,7 +292,7 @@ static int option_take(int c, struct options *opt)
 {
 	switch (c) {
 	case 'f': return format_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
-	case 'j': return jobs_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
 	case 'l': return level_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'F': return fail_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'o': opt->output = optarg; break;

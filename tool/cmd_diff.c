@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch diff: what changed between two builds. docs/diff.md is its guide. */
+#include "arguments.h"
 #include "command.h"
 #include "diff/say.h"
 #include "elf/input.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifndef ETCH_VERSION
 #define ETCH_VERSION "unversioned"
@@ -73,9 +73,7 @@ static void help(void)
 static void complain(const char *name, const struct error *e)
 {
 	progress_end();
-	fprintf(stderr, "etch: ");
-	text_clean(stderr, name);
-	fprintf(stderr, ": %s\n", e->text);
+	text_error(name, "%s", e->text);
 }
 
 /* ---- two files --------------------------------------------------------------------------- */
@@ -319,12 +317,13 @@ static int diff_run(struct run *r, const char *old, const char *new)
 	return status;
 }
 
-static bool number_parse(const char *text, long least, long most, long *out)
+static bool format_parse(const char *name, struct options *opt)
 {
-	char *end;
+	static const char *const words[] = {"text", "json", NULL};
+	int i = argument_word("--format", words, name);
 
-	*out = strtol(text, &end, 10);
-	return *text && !*end && *out >= least && *out <= most;
+	opt->json = i == 1;
+	return i >= 0;
 }
 
 static bool option_take(struct options *opt, int c, const char *arg)
@@ -333,25 +332,17 @@ static bool option_take(struct options *opt, int c, const char *arg)
 
 	switch (c) {
 	case 'f':
-		opt->json = !strcmp(arg, "json");
-		if (opt->json || !strcmp(arg, "text"))
-			return true;
-		fprintf(stderr, "etch: --format is text or json, not '%s'\n", arg);
-		return false;
+		return format_parse(arg, opt);
 	case 'a':
 		opt->most = SAY_ALL;
 		return true;
 	case 't':
-	case 'j':
-		if (!number_parse(arg, c == 'j', c == 'j' ? 1024 : 1 << 30, &n)) {
-			fprintf(stderr, "etch: %s needs a number, not '%s'\n", c == 'j' ? "-j" : "--top", arg);
+		if (!argument_number("--top", arg, 0, 1 << 30, &n))
 			return false;
-		}
-		if (c == 'j')
-			opt->check.jobs = (int)n;
-		else
-			opt->most = (size_t)n;
+		opt->most = (size_t)n;
 		return true;
+	case 'j':
+		return argument_jobs(arg, &opt->check.jobs);
 	case 'U':
 		opt->show = arg;
 		return true;
@@ -376,8 +367,7 @@ int cmd_diff(int argc, char **argv)
 		{"jobs", required_argument, NULL, 'j'},   {"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	struct options opt = {.most = MOST, .check = {.jobs = processors > 0 && processors < 64 ? (int)processors : 1}};
+	struct options opt = {.most = MOST, .check = {.jobs = processors()}};
 	struct run run = {.opt = &opt};
 	int c, status;
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect: what is in a file, and why. */
+#include "arguments.h"
 #include "command.h"
 #include "inspect/inspect.h"
 #include "inspect/kernel.h"
 #include "report/text.h"
 
 #include <getopt.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum what { SUMMARY, SITES, ORC, CODE, TABLES, WHATS };
@@ -103,42 +102,14 @@ static int show(const struct options *opt, const char *path, struct error *e)
 	}
 }
 
-static bool format_parse(const char *name, enum format *format)
-{
-	*format = !strcmp(name, "tsv") ? FORMAT_TSV : !strcmp(name, "json") ? FORMAT_JSON : FORMAT_TEXT;
-	if (*format != FORMAT_TEXT || !strcmp(name, "text"))
-		return true;
-	fprintf(stderr, "etch: --format is text, tsv or json, not '%s'\n", name);
-	return false;
-}
-
 static bool syntax_parse(const char *name, struct options *opt)
 {
+	static const char *const words[] = {"att", "intel", NULL};
+	int i = argument_word("--syntax", words, name);
+
 	opt->syntax = name;
-	opt->intel = !strcmp(name, "intel");
-	if (opt->intel || !strcmp(name, "att"))
-		return true;
-	fprintf(stderr, "etch: --syntax is att or intel, not '%s'\n", name);
-	return false;
-}
-
-static bool jobs_parse(const char *text, struct options *opt)
-{
-	char *end;
-
-	opt->jobs = (int)strtol(text, &end, 10);
-	if (*text && !*end && opt->jobs >= 1 && opt->jobs <= 1024)
-		return true;
-	fprintf(stderr, "etch: -j wants a number from 1 to 1024, not '%s'\n", text);
-	return false;
-}
-
-/* Those that this process may run on. */
-static int processors(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+	opt->intel = i == 1;
+	return i >= 0;
 }
 
 /* The view's name comes first, FUNC of `code` second. */
@@ -164,14 +135,14 @@ static void operands_take(struct options *opt, int *argc, char ***argv)
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {
-	case 'f': return format_parse(optarg, &opt->format) ? -1 : EXIT_UNUSABLE;
+	case 'f': return argument_format(optarg, &opt->format) ? -1 : EXIT_UNUSABLE;
 	case 'J': opt->format = FORMAT_JSON; break;
 	case 'a': opt->at = optarg; break;
 	case 'C': opt->no_cfi = true; break;
 	case 'S': opt->symbols = optarg; break;
 	case 'y': return syntax_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'b': opt->bytes = true; break;
-	case 'j': return jobs_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
 	case 'h':
 		help();
 		return EXIT_CLEAN;
@@ -214,9 +185,7 @@ static int show_all(const struct options *opt, int count, char **paths)
 		struct error e;
 
 		if (show(opt, paths[i], &e)) {
-			fprintf(stderr, "etch: ");
-			text_clean(stderr, paths[i]);
-			fprintf(stderr, ": %s\n", e.text);
+			text_error(paths[i], "%s", e.text);
 			status = EXIT_UNUSABLE;
 		}
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite: one verb. What to do is seen from the file. */
+#include "arguments.h"
 #include "command.h"
 #include "report/text.h"
 #include "rewrite/files.h"
@@ -84,20 +85,21 @@ static bool only_parse(const char *list, struct rewrite_options *make)
 
 static bool encoding_parse(const char *name, struct rewrite_options *make)
 {
-	make->encoding = !strcmp(name, "block") ? ETCH_ENCODING_BLOCK : !strcmp(name, "orc") ? ETCH_ENCODING_ORC : 0;
-	if (!make->encoding)
-		text_error(NULL, "--encoding is block or orc, not '%s'", name);
-	return make->encoding;
+	static const char *const words[] = {"block", "orc", NULL};
+	int i = argument_word("--encoding", words, name);
+
+	make->encoding = i ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
+	return i >= 0;
 }
 
 static bool map_parse(const char *name, struct rewrite_options *make)
 {
-	bool none = !strcmp(name, "none");
+	static const char *const words[] = {"none", "64", "128", NULL};
+	static const unsigned shifts[] = {0, 6, 7};
+	int i = argument_word("--unwind-map", words, name);
 
-	make->map_shift = !strcmp(name, "64") ? 6 : !strcmp(name, "128") ? 7 : 0;
-	if (!none && !make->map_shift)
-		text_error(NULL, "--unwind-map is none, 64 or 128, not '%s'", name);
-	return none || make->map_shift;
+	make->map_shift = i < 0 ? 0 : shifts[i];
+	return i >= 0;
 }
 
 /* What does not go together. */
@@ -149,7 +151,6 @@ int cmd_rewrite(int argc, char **argv)
 	struct inputs files = {.closed = true};
 	bool good = true, only = false, orc_encoding = false;
 	int c, i, status;
-	char *end;
 
 	while ((c = getopt_long(argc, argv, "o:j:vh", longs, NULL)) != -1) {
 		switch (c) {
@@ -157,11 +158,7 @@ int cmd_rewrite(int argc, char **argv)
 			opt.output = optarg;
 			break;
 		case 'j':
-			opt.jobs = (int)strtol(optarg, &end, 10);
-			if (*end || opt.jobs < 1 || opt.jobs > 1024) {
-				text_error(NULL, "-j wants a number from 1 to 1024, not '%s'", optarg);
-				return EXIT_UNUSABLE;
-			}
+			good = argument_jobs(optarg, &opt.jobs);
 			break;
 		case 'O':
 			only = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch stat: what one or two commands cost, and whether a difference is one. */
+#include "arguments.h"
 #include "command.h"
 #include "report/text.h"
 #include "stat/measure.h"
@@ -65,27 +66,6 @@ static void help(void)
 	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
 }
 
-static bool number_parse(const char *option, const char *text, long low, long high, long *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtol(text, &end, 10);
-	if (*text && !*end && !errno && *out >= low && *out <= high)
-		return true;
-	text_error(NULL, "%s is a number from %ld to %ld, not '%s'", option, low, high, text);
-	return false;
-}
-
-static bool format_parse(const char *name, enum format *format)
-{
-	*format = !strcmp(name, "tsv") ? FORMAT_TSV : !strcmp(name, "json") ? FORMAT_JSON : FORMAT_TEXT;
-	if (*format != FORMAT_TEXT || !strcmp(name, "text"))
-		return true;
-	text_error(NULL, "--format is text, tsv or json, not '%s'", name);
-	return false;
-}
-
 /* The last CPU that may be used: interrupts often go to the first. -1: none, and why. */
 static int cpu_choose(const char *wanted)
 {
@@ -97,7 +77,7 @@ static int cpu_choose(const char *wanted)
 		return -1;
 	}
 	if (wanted) {
-		if (!number_parse("--pin", wanted, 0, CPU_SETSIZE - 1, &cpu))
+		if (!argument_number("--pin", wanted, 0, CPU_SETSIZE - 1, &cpu))
 			return -1;
 		if (CPU_ISSET((size_t)cpu, &cpus))
 			return (int)cpu;
@@ -116,12 +96,12 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 
 	switch (c) {
 	case 'r':
-		if (!number_parse("--runs", optarg, 1, RUNS_MAX, &n))
+		if (!argument_number("--runs", optarg, 1, RUNS_MAX, &n))
 			return false;
 		opt->m.runs = (size_t)n;
 		break;
 	case 'w':
-		if (!number_parse("--warmup", optarg, 0, RUNS_MAX, &n))
+		if (!argument_number("--warmup", optarg, 0, RUNS_MAX, &n))
 			return false;
 		opt->m.warmup = (size_t)n;
 		opt->warmup_given = true;
@@ -143,7 +123,7 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 		opt->output.path = optarg;
 		break;
 	case 'L':
-		if (!number_parse("--log-fd", optarg, 0, INT_MAX, &n))
+		if (!argument_number("--log-fd", optarg, 0, INT_MAX, &n))
 			return false;
 		opt->output.fd = (int)n;
 		break;
@@ -151,7 +131,7 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 		opt->separator = optarg;
 		break;
 	case 'F':
-		return format_parse(optarg, &opt->format);
+		return argument_format(optarg, &opt->format);
 	case 'J':
 		opt->format = FORMAT_JSON;
 		break;
@@ -239,18 +219,6 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 	return true;
 }
 
-/* Descriptors 0 to 2 that are closed would be those of our files. A write to them still fails. */
-static void standard_streams_open(void)
-{
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDONLY);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
 /* Where the commands' standard output goes. -1: where etch's does. */
 static int commands_output(const struct options *opt)
 {
@@ -322,7 +290,6 @@ int cmd_stat(int argc, char **argv)
 
 	while (first < argc && strcmp(argv[first], "--"))
 		first++;
-	standard_streams_open();
 	status = options_parse(first, argv, &opt);
 	if (status < 0 && first == argc) {
 		fprintf(stderr, "etch: no command to run; see etch stat --help\n");

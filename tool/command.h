@@ -12,7 +12,7 @@ enum exit_code {
 struct command {
 	const char *name;
 	const char *summary; /* one line of `etch --help` */
-	int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+	int (*run)(int argc, char **argv); /* argv[0]: "etch NAME" */
 };
 
 int cmd_rewrite(int argc, char **argv);

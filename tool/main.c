@@ -3,6 +3,7 @@
 #include "report/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,37 +42,63 @@ static void usage(FILE *out)
 	             "written, or the command line is wrong.\n");
 }
 
+/* Descriptors 0 to 2 that are closed would be those of the next files that are opened, and messages
+ * go into them. What reads or writes one of the three still fails. */
+static void standard_streams_open(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* A full disk behind standard output must not look like success. */
+static int output_finish(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	/* The reason may be an earlier write's: ask for it again. */
+	if (write(STDOUT_FILENO, "\n", 1) == 1)
+		errno = EIO;
+	text_error("standard output", "cannot write: %s", strerror(errno));
+	return EXIT_UNUSABLE;
+}
+
+static int command_run(int argc, char **argv)
+{
+	char name[64]; /* as getopt_long() begins its messages */
+	size_t i;
+
+	for (i = 0; i < COMMANDS; i++) {
+		if (strcmp(argv[0], commands[i].name))
+			continue;
+		snprintf(name, sizeof(name), "etch %s", commands[i].name);
+		argv[0] = name;
+		return commands[i].run(argc, argv);
+	}
+	text_error(NULL, "'%s' is no command; see etch --help", argv[0]);
+	return EXIT_UNUSABLE;
+}
+
 int main(int argc, char **argv)
 {
-	size_t i;
-	int status;
+	char help[] = "--help";
 
+	standard_streams_open();
 	if (argc < 2) {
 		usage(stderr);
 		return EXIT_UNUSABLE;
 	}
+	if (!strcmp(argv[1], "help") && argc > 2)
+		return output_finish(command_run(2, (char *[]){argv[2], help, NULL}));
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);
-		return EXIT_CLEAN;
+		return output_finish(EXIT_CLEAN);
 	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		printf("etch " ETCH_VERSION "\n");
-		return EXIT_CLEAN;
+		return output_finish(EXIT_CLEAN);
 	}
-	for (i = 0; i < COMMANDS; i++) {
-		if (strcmp(argv[1], commands[i].name))
-			continue;
-		status = commands[i].run(argc - 1, argv + 1);
-		/* A full disk behind standard output must not look like success. */
-		if (fflush(stdout) || ferror(stdout)) {
-			/* The reason may be an earlier write's: ask for it again. */
-			if (write(STDOUT_FILENO, "\n", 1) == 1)
-				errno = EIO;
-			fprintf(stderr, "etch: standard output: cannot write: %s\n", strerror(errno));
-			return EXIT_UNUSABLE;
-		}
-		return status;
-	}
-	text_error(NULL, "'%s' is no command; see etch --help", argv[1]);
-	return EXIT_UNUSABLE;
+	return output_finish(command_run(argc - 1, argv + 1));
 }
