@@ -112,8 +112,13 @@ def test_cmake_package_of_a_distribution_moved(build, tmp_path):
     prefix = (tmp_path / "opt/none").rename(tmp_path / "moved")
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.16)\nproject(p CXX)\nfind_package(etch REQUIRED)\n"
-        "add_executable(p t.cc)\netch_target(p)\n")
+        "add_executable(p t.cc)\netch_target(p)\netch_target(p)\nif(AGAIN)\n  etch_target(p ${AGAIN})\nendif()\n")
     (tmp_path / "t.cc").write_text(PROGRAM)
-    run(["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-Detch_DIR={prefix}/lib/x86_64-linux-gnu/cmake/etch"])
-    run(["cmake", "--build", tmp_path / "b"])
+    configure = ["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-Detch_DIR={prefix}/lib/x86_64-linux-gnu/cmake/etch"]
+    run(configure)
+    log = run(["cmake", "--build", tmp_path / "b", "--verbose"]).stdout
     assert run([tmp_path / "b/p"]).stdout.startswith("3 0 4 ")
+    # etch_target() twice is once: one launcher, one step behind the link.
+    assert [line.count("/etch-cc ") for line in log.splitlines() if " -c " in line] == [1]
+    assert log.count("/etch rewrite ") == 1
+    assert "has been given to it before" in run([*configure, "-DAGAIN=STATIC"], ok=1).stderr
