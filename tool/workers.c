@@ -218,6 +218,7 @@ static int worker_end(struct parent *p, struct worker *w)
 
 	if (!w->pid)
 		return 0;
+	shutdown(w->fd, SHUT_RDWR); /* its end, whatever process has the descriptor too */
 	close(w->fd);
 	signals_hold(&p->signals);
 	while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
@@ -353,10 +354,11 @@ static bool worker_feed(struct parent *p, struct worker *w)
 		return true;
 	/* None yet, or it has gone since its last input, which it cannot be blamed for. */
 	worker_end(p, w);
-	w->busy = worker_start(p, w);
+	w->busy = worker_start(p, w) && write_all(w->fd, &input, sizeof(input));
 	if (w->busy)
-		write_all(w->fd, &input, sizeof(input));
-	return w->busy || work_here(p, w->input);
+		return true;
+	worker_end(p, w);
+	return work_here(p, w->input);
 }
 
 static bool answers_tell(struct parent *p)

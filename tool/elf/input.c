@@ -105,7 +105,7 @@ void names_free(void *names)
 
 /* ---- what is it ------------------------------------------------------------------ */
 
-enum kind { KIND_OTHER, KIND_ELF, KIND_ARCHIVE };
+enum kind { KIND_OTHER, KIND_ELF, KIND_ARCHIVE, KIND_UNREAD /* and errno says why */ };
 
 static enum kind kind_of(const uint8_t *b, size_t size)
 {
@@ -123,9 +123,12 @@ static enum kind kind_of(const uint8_t *b, size_t size)
 static enum kind kind_at(int fd, uint64_t offset, uint64_t size)
 {
 	uint8_t b[PEEK];
-	ssize_t n = pread(fd, b, size < PEEK ? (size_t)size : PEEK, (off_t)offset);
+	ssize_t n;
 
-	return n > 0 ? kind_of(b, (size_t)n) : KIND_OTHER;
+	do
+		n = pread(fd, b, size < PEEK ? (size_t)size : PEEK, (off_t)offset);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? KIND_UNREAD : kind_of(b, (size_t)n);
 }
 
 static int open_regular(const char *path, uint64_t *size)
@@ -201,8 +204,12 @@ static bool expand_thin(struct expansion *x, const struct archive_member *m, con
 		error_set(&e, "its file %s cannot be read: %s", in.holder, strerror(errno));
 	else if (m->origin && archive_member_at(fd, m->origin, size, &in.offset, &in.size, &e))
 		error_set(&e, "its archive %s has no member there", in.holder);
+	kind = e.text[0] ? KIND_ELF : kind_at(fd, in.offset, m->origin ? in.size : size);
+	if (kind == KIND_UNREAD) {
+		error_set(&e, "its file %s cannot be read: %s", in.holder, strerror(errno));
+		kind = KIND_ELF;
+	}
 	in.error = e.text[0] ? e.text : NULL;
-	kind = in.error ? KIND_ELF : kind_at(fd, in.offset, m->origin ? in.size : size);
 	if (kind != KIND_ELF)
 		x->l->skipped++;
 	good = kind != KIND_ELF || inputs_put(x->l, &in);
@@ -249,10 +256,13 @@ static bool expand_member(void *ctx, const struct archive_member *m)
 		case KIND_ARCHIVE:
 			good = expand_nested(x, m, label);
 			break;
+		case KIND_UNREAD:
+			in.error = strerror(errno);
+			/* fallthrough */
 		case KIND_ELF:
 			good = inputs_put(x->l, &in);
 			break;
-		default:
+		case KIND_OTHER:
 			x->l->skipped++;
 		}
 	free(label);
@@ -286,6 +296,9 @@ static bool add_found(struct inputs *l, const char *path)
 	if (fd < 0)
 		return put_error(l, path, strerror(errno));
 	switch (kind_at(fd, 0, size)) {
+	case KIND_UNREAD:
+		in.error = strerror(errno);
+		/* fallthrough */
 	case KIND_ELF:
 		good = inputs_put(l, &in);
 		break;
@@ -295,7 +308,7 @@ static bool add_found(struct inputs *l, const char *path)
 			break;
 		}
 		/* fallthrough */
-	default:
+	case KIND_OTHER:
 		l->skipped++;
 	}
 	close(fd);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/object_write.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <libelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef SHT_LLVM_ADDRSIG
@@ -252,6 +252,28 @@ static void *names_write(struct writer *w, const struct elf_section *s, uint64_t
 /* Offsets are aligned as sections are: a file without such offsets lies about them, and
  * the holes would fill the disk. */
 #define ALIGN_MAX (1u << 20)
+#define ALIGN_PAGE 4096u /* holes of up to so much are not counted */
+
+static int alignments_check(const struct writer *w)
+{
+	const struct elf_file *f = w->f;
+	uint64_t holes = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint64_t align = s->sh.sh_addralign;
+
+		if (align > ALIGN_MAX && align > f->size)
+			return error_set(w->e, "section %s: an alignment of %#llx in a file of %zu bytes", s->name,
+			                 (unsigned long long)align, f->size);
+		holes += align > ALIGN_PAGE ? align : 0;
+	}
+	if (holes > 2 * (uint64_t)f->size + ALIGN_MAX)
+		return error_set(w->e, "its sections would be aligned to %llu bytes in all, in a file of %zu",
+		                 (unsigned long long)holes, f->size);
+	return 0;
+}
 
 static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
@@ -269,9 +291,6 @@ static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offset
 
 		if (!sh)
 			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
-		if (s->sh.sh_addralign > ALIGN_MAX && s->sh.sh_addralign > f->size)
-			return error_set(w->e, "section %s: an alignment of %#llx in a file of %zu bytes", s->name,
-			                 (unsigned long long)s->sh.sh_addralign, f->size);
 		*sh = s->sh;
 		if (w->emptied && w->emptied[i]) {
 			size = 0;
@@ -386,17 +405,27 @@ static int groups_find(struct writer *w)
 	return 0;
 }
 
-static int bytes_back(int fd, uint8_t **out, size_t *out_size, struct error *e)
+/* All of it, or an error: less would take the object's place. */
+static int bytes_back(int fd, size_t size, uint8_t **out, size_t *out_size, struct error *e)
 {
-	struct stat st;
 	size_t got = 0;
-	ssize_t n;
 
-	if (fstat(fd, &st) || !(*out = malloc((size_t)st.st_size + 1)))
+	*out = malloc(size + 1);
+	if (!*out)
 		return error_set(e, "out of memory");
-	while (got < (size_t)st.st_size && (n = pread(fd, *out + got, (size_t)st.st_size - got, (off_t)got)) > 0)
+	while (got < size) {
+		ssize_t n = pread(fd, *out + got, size - got, (off_t)got);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			free(*out);
+			*out = NULL;
+			return error_set(e, "cannot read from a memory file: %s", n ? strerror(errno) : "too short");
+		}
 		got += (size_t)n;
-	*out_size = got;
+	}
+	*out_size = size;
 	return 0;
 }
 
@@ -422,6 +451,7 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 	uint32_t total, strndx = f->eh.e_shstrndx, *names;
 	Elf64_Ehdr *eh;
 	int fd = -1, err = -1;
+	int64_t size;
 	size_t i;
 
 	*out = NULL;
@@ -457,15 +487,17 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 	eh->e_phnum = 0;
 	eh->e_shoff = 0;
 	eh->e_shnum = 0;
-	if (groups_find(&w) || section_symbols(&w) || old_sections(&w, strndx, names) || new_sections(&w, names))
+	if (alignments_check(&w) || groups_find(&w) || section_symbols(&w) || old_sections(&w, strndx, names) ||
+	    new_sections(&w, names))
 		goto out;
 	if (f->eh.e_shstrndx == SHN_XINDEX)
 		elf64_getshdr(elf_getscn(w.elf, 0))->sh_link = strndx;
-	if (elf_update(w.elf, ELF_C_WRITE) < 0) {
+	size = elf_update(w.elf, ELF_C_WRITE);
+	if (size < 0) {
 		error_set(e, "cannot write: %s", elf_errmsg(-1));
 		goto out;
 	}
-	err = bytes_back(fd, out, out_size, e);
+	err = bytes_back(fd, (size_t)size, out, out_size, e);
 out:
 	if (w.elf)
 		elf_end(w.elf);

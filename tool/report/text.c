@@ -75,22 +75,28 @@ void text_clean_name(FILE *out, const char *path, const char *member)
 	}
 }
 
+/* In one piece: other processes write to the same place. */
 void text_error(const char *what, const char *format, ...)
 {
-	char *text = NULL;
+	char *text = NULL, *line = NULL;
+	size_t size = 0;
 	va_list ap;
+	FILE *f;
 
 	va_start(ap, format);
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
 	va_end(ap);
-	fputs("etch: ", stderr);
-	if (what) {
-		text_clean(stderr, what);
-		fputs(": ", stderr);
+	f = text ? open_memstream(&line, &size) : NULL;
+	if (f) {
+		fputs("etch: ", f);
+		text_clean(f, what ? what : "");
+		fputs(what ? ": " : "", f);
+		text_clean(f, text);
+		fputc('\n', f);
 	}
-	text_clean(stderr, text ? text : "out of memory");
-	fputc('\n', stderr);
+	fputs(f && !fclose(f) ? line : "etch: out of memory\n", stderr);
+	free(line);
 	free(text);
 }
 
