@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "workers.h"
 
+#include "elf/bounds.h"
 #include "jobserver.h"
 #include "report/progress.h"
 
@@ -87,12 +88,14 @@ static void worker_main(const struct workers_run *run, int fd)
 	uint64_t input, size;
 	ssize_t n;
 
+	bounds_worker();
 	while ((n = recv(fd, &input, sizeof(input), MSG_WAITALL)) == sizeof(input) || (n < 0 && errno == EINTR)) {
 		size_t length;
 		char *answer;
 
 		if (n < 0)
 			continue;
+		bounds_begin();
 		if (!run->work(run->ctx, input, &answer, &length))
 			_exit(3);
 		size = length;
@@ -271,6 +274,8 @@ static bool worker_lost(struct parent *p, struct worker *w)
 
 		n = asprintf(&a.why, "etch was ended by signal %d (SIG%s) while it looked at it", WTERMSIG(status),
 		             name ? name : "?");
+	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
+		n = asprintf(&a.why, "takes more CPU time than a file of its size may (ETCH_BOUNDS=none: no limit)");
 	} else {
 		n = asprintf(&a.why, "etch ended with status %d while it looked at it", WEXITSTATUS(status));
 	}

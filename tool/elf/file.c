@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/file.h"
+#include "elf/bounds.h"
 #include "elf/memory.h"
 
 #include <errno.h>
@@ -47,6 +48,7 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 		goto fail;
 	}
 	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_nlink};
+	bounds_add(path, (uint64_t)st.st_size);
 	*bytes = big_alloc((size_t)st.st_size + 1);
 	if (!*bytes) {
 		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
@@ -129,6 +131,21 @@ static int header_check(const struct elf_file *f, struct error *e)
 	return 0;
 }
 
+/* Contents of different sections lie apart, whoever wrote the file. What is done for each byte
+ * of each section would else be done as often as there are headers. */
+static int sections_apart(const struct elf_file *f, struct error *e)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		sum += f->sections[i].data ? f->sections[i].sh.sh_size : 0;
+	if (sum > 2 * (uint64_t)f->size)
+		return error_set(e, "malformed section headers: they describe %" PRIu64 " bytes of contents in a file of %zu", sum,
+		                 f->size);
+	return 0;
+}
+
 static int sections_load(struct elf_file *f, struct error *e)
 {
 	size_t count, strndx, i;
@@ -172,7 +189,7 @@ static int sections_load(struct elf_file *f, struct error *e)
 			return error_set(e, "section %s: alignment %" PRIu64 " is no power of two",
 			                 f->sections[i].name, sh->sh_addralign);
 	}
-	return 0;
+	return sections_apart(f, e);
 }
 
 static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **out, uint32_t *out_count,
@@ -411,11 +428,12 @@ uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
 	return 0;
 }
 
-bool elf_is_pie(const struct elf_file *f)
+bool elf_dynamic(const struct elf_file *f, int64_t tag, uint64_t *value)
 {
 	uint32_t i;
 	uint64_t k;
 
+	*value = 0;
 	for (i = 0; i < f->phdr_count; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
@@ -425,11 +443,22 @@ bool elf_is_pie(const struct elf_file *f)
 			Elf64_Dyn d;
 
 			memcpy(&d, f->bytes + p->p_offset + k, sizeof(d));
-			if (d.d_tag == DT_FLAGS_1)
-				return d.d_un.d_val & DF_1_PIE;
+			if (d.d_tag == DT_NULL)
+				break;
+			if (d.d_tag == tag) {
+				*value = d.d_un.d_val;
+				return true;
+			}
 		}
 	}
 	return false;
+}
+
+bool elf_is_pie(const struct elf_file *f)
+{
+	uint64_t flags;
+
+	return elf_dynamic(f, DT_FLAGS_1, &flags) && (flags & DF_1_PIE);
 }
 
 /* Notes: three words, the owner's name and the contents, each padded to a word (gABI,

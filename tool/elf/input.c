@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/input.h"
 #include "elf/archive.h"
+#include "elf/bounds.h"
 #include "elf/file.h"
 #include "elf/memory.h"
 
@@ -440,6 +441,7 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 	fd = open_regular(path, &file_size);
 	if (fd < 0)
 		return error_set(e, "cannot be read any more");
+	bounds_add(path, in->size);
 	*bytes = big_alloc(in->size);
 	while (*bytes && got < in->size) {
 		ssize_t n = pread(fd, *bytes + got, in->size - got, (off_t)(in->offset + got));

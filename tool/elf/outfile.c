@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "elf/bounds.h"
 #include "outfile.h"
 
 #define CHUNK    (1u << 20) /* bytes between two looks at pending signals */
@@ -310,8 +311,10 @@ static int execute(struct order *o, char *err, size_t errlen)
 {
 	const struct timespec no_time = {0, 0};
 	sigset_t block, before, too_large;
-	int e = find_target(o, err, errlen);
+	int e;
 
+	bounds_end();
+	e = find_target(o, err, errlen);
 	if (e)
 		return e;
 	stop_signals(&block);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "elf/bounds.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define SIZE_MOST ((uint64_t)1 << 56) /* larger ones have bounds that nothing comes to */
+
+static struct {
+	bool worker, known;    /* known: memory_allowed has been looked up */
+	uint64_t size;         /* read for this input */
+	uint64_t memory;       /* that the process had before */
+	rlim_t memory_allowed; /* by who started it */
+	char text[512];        /* what is to be said when the time is over */
+	size_t length;
+} bounds;
+
+void bounds_worker(void)
+{
+	bounds.worker = true;
+}
+
+/* Signal context: async-signal-safe calls only. What the command has not printed yet is lost. */
+static void time_is_over(int signal)
+{
+	(void)signal;
+	if (bounds.worker)
+		_exit(BOUNDS_STATUS);
+	_exit(write(STDERR_FILENO, bounds.text, bounds.length) < 0 ? 2 : 2);
+}
+
+struct factors {
+	double time, memory;
+};
+
+static double factor(const char *text, char **end)
+{
+	double f = strtod(text, end);
+
+	return f > 0 && f < 1e6 ? f : 1;
+}
+
+/* What ETCH_BOUNDS makes of the bounds. False: there are none. */
+static bool factors_read(struct factors *f)
+{
+	const char *set = getenv("ETCH_BOUNDS");
+	char *end;
+
+	f->time = f->memory = 1;
+	if (!set)
+		return true;
+	f->time = f->memory = factor(set, &end);
+	if (*end == ',')
+		f->memory = factor(end + 1, &end);
+	return strcmp(set, "none");
+}
+
+/* Private writable memory, which is what RLIMIT_DATA counts: the sixth number of statm, in pages. */
+static uint64_t memory_used(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	uint64_t pages = 0;
+
+	if (f && fscanf(f, "%*u %*u %*u %*u %*u %" SCNu64, &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The sanitizers' own memory would count: they have limits of theirs. */
+static void memory_bound(double times)
+{
+#if !defined(__SANITIZE_ADDRESS__)
+	double most = (double)bounds.memory + times * (BOUNDS_MEMORY + (double)bounds.size * BOUNDS_MEMORY_A_BYTE);
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_DATA, &limit))
+		return;
+	if (!bounds.known)
+		bounds.memory_allowed = limit.rlim_cur;
+	bounds.known = true;
+	limit.rlim_cur = most < (double)bounds.memory_allowed ? (rlim_t)most : bounds.memory_allowed;
+	setrlimit(RLIMIT_DATA, &limit);
+#else
+	(void)times;
+#endif
+}
+
+static void time_bound(const char *path, double times)
+{
+	double seconds = times * (BOUNDS_SECONDS + (double)bounds.size / 1e6 * BOUNDS_SECONDS_A_MB);
+	struct itimerval timer = {.it_value = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)(seconds * 1e6) % 1000000 + 1}};
+	struct sigaction act = {.sa_handler = time_is_over};
+	char *p;
+	int n;
+
+	n = snprintf(bounds.text, sizeof(bounds.text),
+	             "etch: %.300s: takes more than %.3g s of CPU time, the most for %" PRIu64 " bytes (ETCH_BOUNDS=none: no limit)\n",
+	             path, seconds, bounds.size);
+	bounds.length = n < 0 ? 0 : (size_t)n < sizeof(bounds.text) ? (size_t)n : sizeof(bounds.text) - 1;
+	for (p = bounds.text; p + 1 < bounds.text + bounds.length; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	sigaction(SIGPROF, &act, NULL);
+	setitimer(ITIMER_PROF, &timer, NULL);
+}
+
+void bounds_begin(void)
+{
+	bounds.size = 0;
+	bounds.memory = memory_used();
+	bounds_end();
+}
+
+void bounds_add(const char *path, uint64_t size)
+{
+	struct factors f;
+
+	if (!factors_read(&f))
+		return;
+	bounds.size = size < SIZE_MOST - bounds.size ? bounds.size + size : SIZE_MOST;
+	memory_bound(f.memory);
+	time_bound(path, f.time);
+}
+
+void bounds_end(void)
+{
+	static const struct itimerval off;
+
+	setitimer(ITIMER_PROF, &off, NULL);
+}
