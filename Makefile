@@ -90,7 +90,7 @@ test: deps	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
 	$(PYTHON) -m pytest -n $(JOBS) $(PYTEST_ARGS) $(T)
 
-test-all: deps	## ... and all cases of the grids, of which make test runs half
+test-all: deps	## ... and all cases of the grids, of which make test runs a third
 	@ETCH_TESTS=all ETCH_MUTANTS=2000 $(MAKE) --no-print-directory test
 
 demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
