@@ -176,28 +176,21 @@ static void words_take(struct branches *b)
 
 static void dynamic_take(struct branches *b)
 {
+	static const struct {
+		int64_t tag;
+		const char *name;
+	} called[] = {{DT_INIT, "DT_INIT"}, {DT_FINI, "DT_FINI"}};
 	const struct elf_file *f = b->s->file;
 	bool program = false;
+	uint64_t at;
 	uint32_t i;
-	uint64_t k;
 
-	for (i = 0; i < f->phdr_count; i++) {
-		const Elf64_Phdr *p = &f->phdrs[i];
-
-		program |= p->p_type == PT_INTERP;
-		if (p->p_type != PT_DYNAMIC || p->p_offset > f->size || p->p_filesz > f->size - p->p_offset)
-			continue;
-		for (k = 0; k + sizeof(Elf64_Dyn) <= p->p_filesz; k += sizeof(Elf64_Dyn)) {
-			Elf64_Dyn d;
-
-			memcpy(&d, f->bytes + p->p_offset + k, sizeof(d));
-			if (d.d_tag == DT_NULL)
-				break;
-			if (d.d_tag == DT_INIT || d.d_tag == DT_FINI)
-				target_add(b, &(struct target){.at = d.d_un.d_ptr, .how = "called by the dynamic linker", .inside = true,
-				           .always = true, .what = d.d_tag == DT_INIT ? "DT_INIT" : "DT_FINI"});
-		}
-	}
+	for (i = 0; i < 2; i++)
+		if (elf_dynamic(f, called[i].tag, &at))
+			target_add(b, &(struct target){.at = at, .how = "called by the dynamic linker", .inside = true,
+			           .always = true, .what = called[i].name});
+	for (i = 0; i < f->phdr_count; i++)
+		program |= f->phdrs[i].p_type == PT_INTERP;
 	if (program) /* the kernel does not branch; ld.so does */
 		target_add(b, &(struct target){.at = f->eh.e_entry, .how = "called by the dynamic linker", .inside = true,
 		           .always = true, .what = "the entry point of the program"});

@@ -208,25 +208,9 @@ static bool writer_add(struct writer *w, const struct written *x)
 /* DT_TEXTREL, or DF_TEXTREL in DT_FLAGS. */
 static bool says_textrel(const struct elf_file *f)
 {
-	uint64_t k;
-	uint32_t i;
+	uint64_t value;
 
-	for (i = 0; i < f->phdr_count; i++) {
-		const Elf64_Phdr *p = &f->phdrs[i];
-
-		if (p->p_type != PT_DYNAMIC || p->p_offset > f->size || p->p_filesz > f->size - p->p_offset)
-			continue;
-		for (k = 0; k + sizeof(Elf64_Dyn) <= p->p_filesz; k += sizeof(Elf64_Dyn)) {
-			Elf64_Dyn d;
-
-			memcpy(&d, f->bytes + p->p_offset + k, sizeof(d));
-			if (d.d_tag == DT_NULL)
-				break;
-			if (d.d_tag == DT_TEXTREL || (d.d_tag == DT_FLAGS && (d.d_un.d_val & DF_TEXTREL)))
-				return true;
-		}
-	}
-	return false;
+	return elf_dynamic(f, DT_TEXTREL, &value) || (elf_dynamic(f, DT_FLAGS, &value) && (value & DF_TEXTREL));
 }
 
 /* Relocations of a linked file are what the dynamic linker reads; elf/dynamic.h takes the

@@ -107,6 +107,8 @@ uint32_t elf_section_at(const struct elf_file *f, uint64_t addr);
 
 /* ET_DYN that is a program: DF_1_PIE. */
 bool elf_is_pie(const struct elf_file *f);
+/* The first value of a tag in the dynamic segment; false, and 0: it has none. */
+bool elf_dynamic(const struct elf_file *f, int64_t tag, uint64_t *value);
 
 /* The build-id (NT_GNU_BUILD_ID), in the file's bytes; returns its size, 0 for none. */
 size_t elf_build_id(const struct elf_file *f, const uint8_t **id);

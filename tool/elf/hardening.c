@@ -50,36 +50,24 @@ static void property_note_read(const uint8_t *p, uint64_t size, struct elf_harde
 	}
 }
 
-static bool binds_now(const struct elf_file *f, const Elf64_Phdr *dynamic)
+static bool binds_now(const struct elf_file *f)
 {
-	uint64_t k;
+	uint64_t value;
 
-	if (dynamic->p_offset > f->size || dynamic->p_filesz > f->size - dynamic->p_offset)
-		return false;
-	for (k = 0; k + sizeof(Elf64_Dyn) <= dynamic->p_filesz; k += sizeof(Elf64_Dyn)) {
-		Elf64_Dyn d;
-
-		memcpy(&d, f->bytes + dynamic->p_offset + k, sizeof(d));
-		if (d.d_tag == DT_NULL)
-			break;
-		if (d.d_tag == DT_BIND_NOW || (d.d_tag == DT_FLAGS && d.d_un.d_val & DF_BIND_NOW) ||
-		    (d.d_tag == DT_FLAGS_1 && d.d_un.d_val & DF_1_NOW))
-			return true;
-	}
-	return false;
+	return elf_dynamic(f, DT_BIND_NOW, &value) || (elf_dynamic(f, DT_FLAGS, &value) && (value & DF_BIND_NOW)) ||
+	       (elf_dynamic(f, DT_FLAGS_1, &value) && (value & DF_1_NOW));
 }
 
 static void segments_read(const struct elf_file *f, struct elf_hardening *out)
 {
-	const Elf64_Phdr *dynamic = NULL;
-	bool relro = false, interpreter = false;
+	bool dynamic = false, relro = false, interpreter = false;
 	uint32_t i;
 
 	for (i = 0; i < f->phdr_count; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
 		if (p->p_type == PT_DYNAMIC)
-			dynamic = p;
+			dynamic = true;
 		else if (p->p_type == PT_GNU_RELRO)
 			relro = true;
 		else if (p->p_type == PT_INTERP)
@@ -88,7 +76,7 @@ static void segments_read(const struct elf_file *f, struct elf_hardening *out)
 			out->stack = p->p_flags & PF_X ? STACK_EXECUTABLE : STACK_PLAIN;
 	}
 	out->is_static = (out->pie || f->eh.e_type == ET_EXEC) && !interpreter;
-	out->relro = !relro ? RELRO_NONE : !dynamic || binds_now(f, dynamic) ? RELRO_FULL : RELRO_PARTIAL;
+	out->relro = !relro ? RELRO_NONE : !dynamic || binds_now(f) ? RELRO_FULL : RELRO_PARTIAL;
 }
 
 void elf_hardening_read(const struct elf_file *f, struct elf_hardening *out)
