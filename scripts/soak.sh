@@ -4,8 +4,8 @@
 # against sets, dlopen, dlclose and fork; tests/pv/stress.c, callers through every form
 # of site against the same, with signals and walks of the stack inside; random programs
 # with ops objects. Before them, once, copies with a fault at every byte and at all pairs
-# of alignments, and with pages that go at every instruction. Stops at the first that goes
-# wrong.
+# of alignments, and with pages that go at every instruction; and the tool, killed before
+# every system call, and each call failing with every error. Stops at the first that goes wrong.
 #
 #     scripts/soak.sh [ROUNDS]      4 rounds: some twenty minutes on two cores
 #
@@ -60,6 +60,8 @@ for variant in sse2 sse2+erms avx2 avx2+erms avx512 avx512+erms; do
 	echo "copies, $variant, pages that go at every instruction:"
 	"$dir/copy-step" $variant all || [ $? = 77 ]
 done
+echo "etch rewrite and check, killed and failing at every system call:"
+ETCH_BUILD=$B ETCH_FAULTS=all .venv/bin/python -m pytest -q -p no:cacheprovider tests/test_faults.py
 i=0
 seed=${SEED:-$(date +%s)}
 while [ "$i" -lt "$rounds" ]; do
@@ -79,4 +81,4 @@ while [ "$i" -lt "$rounds" ]; do
 	python3 tests/pv/stress_programs.py --run "$seed" "${PROGRAMS:-50}" "$B"
 	seed=$((seed + ${PROGRAMS:-50}))
 done
-echo "soak: nothing torn, nothing stale, every call whole"
+echo "soak: nothing torn, nothing stale, every call whole, every file whole"
