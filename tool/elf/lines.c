@@ -16,13 +16,33 @@ struct lines {
 	bool object; /* ET_REL: libdwfl gives each section an address of its own */
 };
 
-static char *no_debuginfo_path = NULL;
+/* No other file is opened because this one names it: it may be anybody's, and name a pipe, a
+ * device, or something that a server is asked for (debuginfod). */
+static int find_nothing(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr base, const char *file,
+                        const char *link, GElf_Word crc, char **found)
+{
+	(void)m, (void)user, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)found;
+	return -1;
+}
+
 static const Dwfl_Callbacks callbacks = {
 	.find_elf = dwfl_build_id_find_elf,
-	.find_debuginfo = dwfl_standard_find_debuginfo,
+	.find_debuginfo = find_nothing,
 	.section_address = dwfl_offline_section_address,
-	.debuginfo_path = &no_debuginfo_path,
 };
+
+/* libdw itself opens what .gnu_debugaltlink names, but not where that section is empty. */
+static bool links_hide(const struct elf_file *f, int fd)
+{
+	const Elf64_Word empty = SHT_NOBITS;
+	uint32_t i = 0;
+
+	while ((i = elf_section_find(f, ".gnu_debugaltlink", i + 1)) != 0)
+		if (pwrite(fd, &empty, sizeof(empty), (off_t)(f->eh.e_shoff + i * sizeof(Elf64_Shdr) +
+		                                              offsetof(Elf64_Shdr, sh_type))) != sizeof(empty))
+			return false;
+	return true;
+}
 
 struct lines *lines_open(const struct elf_file *f)
 {
@@ -42,7 +62,7 @@ struct lines *lines_open(const struct elf_file *f)
 		done += (size_t)n;
 	l->object = elf_is_object(f);
 	l->dwfl = dwfl_begin(&callbacks);
-	if (!l->dwfl || done < f->size)
+	if (!l->dwfl || done < f->size || !links_hide(f, fd))
 		goto fail;
 	dwfl_report_begin(l->dwfl);
 	l->module = dwfl_report_offline(l->dwfl, f->path, f->path, fd);
