@@ -125,6 +125,36 @@ def proof(code, fde, rule):
     return _proofs[key]
 
 
+def _is_ibt_plt(code, i, start, end):
+    """Behind the push of a PLT entry that begins with endbr64."""
+    return end - start <= 2 and 1 < i < len(code.addr) and code.addr[i] == start and start & 15 == 9 and \
+        code.text[i - 2].startswith("endbr64") and re.match(r"push +\$0x[0-9a-f]+$", code.text[i - 1])
+
+
+def is_child(code, start):
+    """The child's side of clone(2): between a system call that is one and where the parent goes on.
+    The stack is another there, and .eh_frame mostly that of the parent."""
+    i = bisect.bisect_left(code.addr, start)
+    if i == len(code.addr) or code.addr[i] != start:
+        return False
+    for k in range(i - 1, max(i - 16, 2), -1):
+        parent = re.match(r"jn[ez] +([0-9a-f]+)", code.text[k])
+        if not parent or not code.text[k - 1].startswith("test ") or code.text[k - 2] != "syscall":
+            continue
+        number = re.compile(r"mov +\$0x(38|1b3),%[er]ax$")
+        return int(parent[1], 16) > start and any(number.match(t) for t in code.text[max(k - 16, 0):k - 2])
+    return False
+
+
+def is_jumped_to(code, start, truth, ours):
+    """longjmp: CFI in the middle of it is that of the frame it goes to, whose return address and
+    stack pointer are in registers; rsp is still this function's."""
+    if truth[2] not in prover.WIDE or not re.match(r"r(?![sb]p)", truth[0]) or ours[0] != "rsp+8":
+        return False
+    i = bisect.bisect_left(code.addr, start)
+    return any(re.match(rf"jmp +\*%{truth[2]}$", t) for t in code.text[i:i + 12])
+
+
 def explain(path, where, start, end, truth, ours, what, fde, first):
     """The reason why a difference is no error, or None. fde: (start, end); first: the rule
     of .eh_frame at its start."""
@@ -143,5 +173,11 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
     if what == "cfa" and end - start == 1 and 0 < i < len(code.addr) and code.addr[i] == start and \
             re.match(r"push +0x[0-9a-f]+\(%rip\)", code.text[i - 1]):
         return "the PLT's entry for TLS descriptors pushes a byte earlier than the CFI's formula has it"
+    if what == "cfa" and _is_ibt_plt(code, i, start, end) and ours[0] == f"rsp+{int(truth[0][4:]) + 8}":
+        return "PLT with endbr64: the push ends earlier than the CFI's formula, made for one without, has it"
+    if is_jumped_to(code, start, truth, ours):
+        return "longjmp: CFI describes the frame that is jumped to; rsp is still this function's"
+    if is_child(code, start):
+        return "the child's side of clone(2): its CFI is that of the parent"
     function = where.split("+")[0].strip("(")
     return PLACES.get((name, function)) or FUNCTIONS.get(function)

@@ -1,0 +1,493 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Every ELF file of this machine, rewritten into a scratch root and looked at there by
+eu-elflint, readelf, ldd, a reader of .eh_frame, and etch rewrite --undo. See docs/survey.md.
+
+    scripts/survey.py [PATH...]           # default: /usr/bin /usr/sbin /usr/lib
+    scripts/survey.py --install           # first, packages that make it worth while (6 GB)
+
+No file outside of the scratch directory is written. What has been looked at is in
+results.jsonl there: a survey that was stopped goes on where it was, and files are looked
+at again when they or etch are others. Exit status 1 if a file failed.
+"""
+
+import argparse
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import survey_rows  # noqa: E402
+
+ROOTS = ["/usr/bin", "/usr/sbin", "/usr/lib"]
+# Large programs, and small ones by other compilers than Debian's gcc. By apt-get alone.
+PACKAGES = """
+chromium firefox-esr openjdk-17-jdk-headless nodejs llvm-14 llvm-15 llvm-16 clang-14 clang-15 lld-15 bolt-16 postgresql
+mariadb-server-core redis-server ffmpeg imagemagick gimp inkscape blender libreoffice-core libqt5webengine5
+libgl1-mesa-dri mesa-vulkan-drivers qemu-system-x86 qemu-user qemu-utils gdb-multiarch binutils-multiarch
+wireshark-common samba bind9 nginx-light vim-nox r-base-core gnuplot-nox sqlite3 php-cli ruby pypy3 luajit
+golang-go rustc cargo ghc ocaml-nox gnat gfortran gdc ldc fpc mono-runtime sbcl erlang-base elixir guile-3.0
+swi-prolog-nox gprolog racket nim crystal tcc musl-tools dietlibc-dev busybox-static
+""".split()
+UNREADABLE = (survey_rows.Unreadable, survey_rows.rows.Inspect, survey_rows.rows.Odd, ELFError, IndexError, KeyError, ValueError)
+LIMIT = 1800  # seconds for one program over one file
+
+
+# ---- which files --------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    path: str
+    size: int
+    bits: int      # 32, 64
+    machine: int
+    kind: int      # e_type
+
+    @property
+    def is_ours(self):
+        """x86-64 with 64-bit addresses: what etch is for. x32 is not."""
+        return self.bits == 64 and self.machine == 62 and self.kind in (1, 2, 3)
+
+
+KINDS = {1: "object", 2: "program", 3: "program or library", 4: "core file"}
+
+
+def file_at(path):
+    try:
+        with open(path, "rb") as f:
+            head = f.read(20)
+            size = os.fstat(f.fileno()).st_size
+    except OSError:
+        return None
+    if len(head) < 20 or head[:4] != b"\x7fELF" or head[5] != 1:
+        return None
+    return File(path, size, 64 if head[4] == 2 else 32, int.from_bytes(head[18:20], "little"),
+                int.from_bytes(head[16:18], "little"))
+
+
+def find(roots):
+    """Regular files, each once however many links it has, in order of their names."""
+    out, seen = [], set()
+    for root in roots:
+        names = [root] if os.path.isfile(root) else (os.path.join(d, n) for d, _, ns in os.walk(root) for n in ns)
+        for path in sorted(names):
+            try:
+                st = os.lstat(path)
+            except OSError:
+                continue
+            if not os.path.isfile(path) or os.path.islink(path) or (st.st_dev, st.st_ino) in seen:
+                continue
+            seen.add((st.st_dev, st.st_ino))
+            file = file_at(path)
+            if file:
+                out.append(file)
+    return sorted(out, key=lambda f: f.path)
+
+
+def spread(files, count):
+    """`count` of them, evenly over their order."""
+    return [files[i * len(files) // count] for i in range(count)] if count < len(files) else files
+
+
+# ---- one file -----------------------------------------------------------------------
+
+def said(argv, **kw):
+    """(status, output, errors) of a program."""
+    env = {**os.environ, "LC_ALL": "C"}
+    p = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, env=env, **kw)
+    return p.returncode, p.stdout.decode(errors="replace"), p.stderr.decode(errors="replace")
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else \
+            hashlib.sha256(f.read()).hexdigest()
+
+
+def elflint(path):
+    """Its complaints, as a multiset: the same one may be said twice."""
+    _, out, err = said(["eu-elflint", "--gnu-ld", path])
+    text = (out + err).replace(str(path), "FILE")
+    # One more program header comes before some, and what is behind a note may be part of the same segment.
+    text = re.sub(r"(program header entry |phdr\[)\d+|(?<= at offset )\d+$", r"\1N", text, flags=re.M)
+    return collections.Counter(line for line in text.splitlines() if line.strip() and line != "No errors")
+
+
+def readelf(path):
+    """Status and warnings of readelf -a. What it prints goes to nobody."""
+    p = subprocess.run(["readelf", "-a", "-W", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                       timeout=LIMIT, env={**os.environ, "LC_ALL": "C"})
+    text = p.stderr.decode(errors="replace").replace(str(path), "FILE")
+    return p.returncode, collections.Counter(text.splitlines())
+
+
+def new_words(before, after, what):
+    return [f"{what}: {line}" for line in (after - before)]
+
+
+def sections(path):
+    """Name -> (address, bytes) of .eh_frame where it is, and bytes of code: by the headers alone."""
+    with open(path, "rb") as f:
+        elf = survey_rows.rows.ELFFile(f)
+        text = sum(s["sh_size"] for s in elf.iter_sections() if s["sh_flags"] & 4 and s["sh_type"] != "SHT_NOBITS")
+        frame = elf.get_section_by_name(".eh_frame")
+        table = elf.get_section_by_name(".etch.unwind") is not None
+        if frame is None or frame["sh_type"] == "SHT_NOBITS":
+            return text, table, None, 0
+        return text, table, frame.data(), frame["sh_addr"]
+
+
+def look_rows(etch, file, new, out):
+    """The table in the rewritten file beside .eh_frame."""
+    try:
+        if file.kind == 1:
+            out["text"], v = survey_rows.verify_object(etch, new)
+        else:
+            out["text"], table, frame, base = sections(new)
+            if out["text"] and not table:
+                out["bad"].append("rows: has code and no unwind table")
+            if not out["text"] or not table:
+                return
+            v = survey_rows.verify(etch, new, frame or b"", base, out["text"])
+    except UNREADABLE as why:
+        out["bad"].append(f"rows: {why or type(why).__name__}")
+        return
+    out["sources"] = v.sources
+    out["rows"] = {"fdes": v.fdes, "covered": v.covered, "agree": v.agree, "explained": v.explained, "odd": v.odd,
+                   "undefined": v.undefined, "differ": v.differ_bytes}
+    out["bad"] += [f"rows: {d}" for d in v.differ[:50]]
+
+
+def look_undo(etch, new, was, out):
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(new), prefix=".undo-") as back:
+        status, _, err = said([etch, "rewrite", "--undo", "-o", back.name, new])
+        if status:
+            out["bad"].append(f"undo: {err.strip()[:300]}")
+        elif digest(back.name) != was:
+            out["bad"].append("undo: other bytes than before")
+
+
+def look_twice(etch, new, out):
+    """Rewriting twice is rewriting once."""
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(new), prefix=".twice-") as again:
+        status, _, err = said([etch, "rewrite", "-o", again.name, new])
+        if status:
+            out["bad"].append(f"twice: {err.strip()[:300]}")
+        elif digest(again.name) != digest(new):
+            out["bad"].append("twice: other bytes than once")
+
+
+FINDING = re.compile(r": (ETCH-[A-Z]\d+)\b")
+
+
+def look(job):
+    """Everything about one file but ldd. The result is what a line of results.jsonl holds."""
+    etch, file, scratch = job
+    begin, used = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    new = os.path.join(scratch, "root", file.path.lstrip("/"))
+    os.makedirs(os.path.dirname(new), exist_ok=True)
+    out = {"path": file.path, "size": file.size, "ours": file.is_ours, "bad": [], "refused": None, "findings": {}}
+    was = digest(file.path)
+    status, _, err = said([etch, "rewrite", "-v", "-o", new, file.path])
+    out["rewrite"] = round(cpu_since(used), 2)
+    prefix = f"etch: {file.path}: "
+    if status == 2:
+        out["refused"] = err.strip().removeprefix(prefix)
+        if not err.startswith(prefix) or err.count("\n") != 1:
+            out["bad"].append(f"refused in other than one line: {err[:300]}")
+        if file.is_ours:
+            out["bad"].append(f"refused: {out['refused']}")
+        if os.path.exists(new):
+            out["bad"].append("refused, and written")
+    elif status:
+        out["bad"].append(f"etch rewrite: exit {status}: {err.strip()[-300:]}")
+    else:
+        out["findings"] = dict(collections.Counter(FINDING.findall(err)))
+        out["notes"] = [line.removeprefix(prefix) for line in err.splitlines() if line.startswith(prefix + "note:")]
+        look_at_both(etch, file, new, was, out)
+    if digest(file.path) != was:
+        out["bad"].append("the original has changed")
+    out["cpu"] = round(cpu_since(used), 2)
+    out["seconds"] = round(time.time() - begin, 2)
+    return out
+
+
+def look_at_both(etch, file, new, was, out):
+    out["bad"] += new_words(elflint(file.path), elflint(new), "eu-elflint")
+    before, after = readelf(file.path), readelf(new)
+    out["bad"] += new_words(before[1], after[1], "readelf")
+    if before[0] != after[0]:
+        out["bad"].append(f"readelf: exit {after[0]}, not {before[0]}")
+    out["changed"] = digest(new) != was
+    if out["changed"]:
+        look_undo(etch, new, was, out)
+    look_twice(etch, new, out)
+    look_rows(etch, file, new, out)
+
+
+def cpu_since(before):
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
+
+
+# ---- ldd ----------------------------------------------------------------------------
+
+def libraries(path):
+    """What `ldd -r` says: libraries and where they were found, symbols that were not; the
+    relocations are done. In order, without addresses."""
+    status, out, err = said(["ldd", "-r", path])
+    return status, [re.sub(r" \(0x[0-9a-f]+\)$", "", line).strip() for line in (out + err).splitlines()]
+
+
+def overlay(scratch):
+    """A command before which all files of the scratch root lie over those of the machine, for that
+    command alone; None where one may not mount."""
+    work = os.path.join(scratch, "work")
+    os.makedirs(work, exist_ok=True)
+    upper = os.path.join(scratch, "root", "usr")
+    mount = f"mount -t overlay overlay -o lowerdir=/usr,upperdir={upper},workdir={work} /usr"
+    if any(c in scratch for c in " ,:\\'\"") or not os.path.isdir(upper):
+        return None
+    for space in ("-m", "-rm"):  # as root, or as the root of a user namespace
+        command = ["unshare", space, "sh", "-c", f'{mount} && exec "$@"', "sh"]
+        try:
+            if said([*command, "true"])[0] == 0:
+                return command
+        except OSError:
+            return None
+    return None
+
+
+def ldd_worker():
+    """Reads names from standard input, answers with a line of JSON each."""
+    for line in sys.stdin:
+        path = json.loads(line)
+        try:
+            print(json.dumps(libraries(path)), flush=True)
+        except subprocess.TimeoutExpired:
+            print(json.dumps([None, ["no answer"]]), flush=True)
+
+
+def ldd_all(files, scratch, progress):
+    """path -> what is wrong. Under the overlay everything that runs is rewritten, ldd's shell and
+    the dynamic linker too. Returns None where there is no overlay to be had."""
+    command = overlay(scratch)
+    if not command:
+        return None
+    bad = {}
+    worker = [sys.executable, os.path.abspath(__file__), "--ldd-worker"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(worker, **pipes) as plain, subprocess.Popen([*command, *worker], **pipes) as etched:
+        for n, path in enumerate(files):
+            progress(f"ldd {n + 1} of {len(files)}", path)
+            for p in (plain, etched):
+                p.stdin.write(json.dumps(path) + "\n")
+                p.stdin.flush()
+            before, after = (json.loads(p.stdout.readline() or '[null, ["the worker has ended"]]') for p in (plain, etched))
+            if before != after:
+                lines = [x for x in after[1] if x not in before[1]] or [f"exit {after[0]}, not {before[0]}, or another order"]
+                bad[path] = [f"ldd: {x}" for x in lines[:5]]
+        for p in (plain, etched):
+            p.stdin.close()
+    return bad
+
+
+# ---- all ----------------------------------------------------------------------------
+
+def reason_of(text):
+    """Refusals that differ in numbers and names alone are one reason."""
+    return re.sub(r"'[^']*'|\b0x[0-9a-f]+\b|\b\d+\b", "N", text)
+
+
+def percent(part, whole):
+    return f"{100 * part / whole:.4f}%" if whole else "-"
+
+
+def report(results, ldd, seconds):
+    """The tables of docs/survey.md."""
+    ours = [r for r in results if r["ours"]]
+    taken = [r for r in ours if not r["refused"]]
+    print("| | files | bytes |\n|---|---|---|")
+    for what, list_ in (("ELF files", results), ("for x86-64", ours), ("rewritten", taken),
+                        ("of these, left as they are", [r for r in taken if not r.get("changed")]),
+                        ("refused: not for x86-64", [r for r in results if r["refused"] and not r["ours"]]),
+                        ("refused, for x86-64", [r for r in ours if r["refused"]]),
+                        ("something is wrong", [r for r in results if r["bad"]])):
+        print(f"| {what} | {len(list_):,} | {sum(r['size'] for r in list_):,} |")
+    table("reason to refuse", collections.Counter(reason_of(r["refused"]) for r in results if r["refused"]))
+    table("note", collections.Counter(reason_of(n) for r in taken for n in r.get("notes", [])))
+    findings, where = collections.Counter(), collections.Counter()
+    for r in taken:
+        findings.update(r["findings"])
+        where.update(r["findings"].keys())
+    print("\n| finding | times | files |\n|---|---|---|")
+    for k, n in findings.most_common():
+        print(f"| {k} | {n:,} | {where[k]:,} |")
+    kinds = collections.Counter(b.split(":")[0] for r in results for b in {x.split(":")[0] + ":" for x in r["bad"]})
+    print("\n| looked at by | files | that differ or fail |\n|---|---|---|")
+    verified = [r for r in taken if "rows" in r]
+    for what, n in (("eu-elflint", len(taken)), ("readelf", len(taken)), ("undo", len([r for r in taken if r.get("changed")])),
+                    ("twice", len(taken)), ("rows", len(verified)), ("ldd", len(taken) if ldd is not None else 0)):
+        print(f"| {what} | {n:,} | {kinds.get(what, 0):,} |")
+    text, sources = sum(r.get("text", 0) for r in verified), collections.Counter()
+    rows, explained = collections.Counter(), collections.Counter()
+    for r in verified:
+        sources.update(r["sources"])
+        rows.update({k: v for k, v in r["rows"].items() if k != "explained"})
+        explained.update(r["rows"]["explained"])
+    print("\n| bytes of code, by source of their row | bytes | share |\n|---|---|---|")
+    for k, n in sources.most_common():
+        print(f"| {k} | {n:,} | {percent(n, text)} |")
+    print("\n| rows beside .eh_frame | bytes | share |\n|---|---|---|")
+    for k in ("covered", "agree", "odd", "undefined", "differ"):
+        print(f"| {k} | {rows[k]:,} | {percent(rows[k], rows['covered'])} |")
+    for k, n in explained.most_common():
+        print(f"| explained: {k} | {n:,} | {percent(n, rows['covered'])} |")
+    print(f"\n{len(results)} files, {sum(r['rewrite'] for r in results):.0f} s CPU in etch rewrite, "
+          f"{sum(r['cpu'] for r in results):.0f} s in all programs started, {seconds:.0f} s in this run")
+
+
+def table(title, counter):
+    if not counter:
+        return
+    print(f"\n| {title} | files |\n|---|---|")
+    for k, n in counter.most_common():
+        print(f"| {k} | {n:,} |")
+
+
+class Progress:
+    """One line on a terminal, nothing elsewhere."""
+
+    def __init__(self):
+        self.on = sys.stderr.isatty()
+        self.width = 0
+
+    def __call__(self, what, path=""):
+        if self.on:
+            line = f"{what} {path}"[:shutil.get_terminal_size().columns - 1]
+            print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
+            self.width = len(line)
+
+    def end(self):
+        if self.on and self.width:
+            print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
+            self.width = 0
+
+
+def read_results(path, key):
+    """What earlier runs with the same etch have found: path -> result."""
+    done = {}
+    if os.path.exists(path):
+        with open(path) as f:
+            for line in f:
+                try:
+                    r = json.loads(line)
+                except ValueError:  # cut off when the run was stopped
+                    continue
+                if r.get("etch") == key:
+                    done[r["path"]] = r
+    return done
+
+
+def stamp(path):
+    st = os.stat(path)
+    return [st.st_size, st.st_mtime_ns]
+
+
+def survey(files, etch, scratch, jobs, again=()):
+    """Looks at all files, the smallest first so that most of what is wrong shows soon. Returns results
+    in the order of files, and what ldd says or None."""
+    os.makedirs(scratch, exist_ok=True)
+    journal, key = os.path.join(scratch, "results.jsonl"), digest(etch)
+    done = {p: r for p, r in read_results(journal, key).items() if p not in again and
+            os.path.exists(p) and r["stamp"] == stamp(p)}
+    todo = sorted((f for f in files if f.path not in done), key=lambda f: (f.size, f.path))
+    progress = Progress()
+    if os.path.exists(journal) and not Path(journal).read_bytes()[-1:] in (b"\n", b""):
+        with open(journal, "a") as out:  # a run was stopped while it wrote a line
+            print(file=out)
+    with open(journal, "a") as out, ProcessPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(look, (str(etch), f, scratch)): f for f in todo}
+        for n, future in enumerate(as_completed(waiting)):
+            f = waiting[future]
+            try:
+                r = future.result()
+            except Exception as why:  # of this script or a program that hangs: a failure of that file
+                r = {"path": f.path, "size": f.size, "ours": f.is_ours, "refused": None, "findings": {}, "rewrite": 0,
+                     "cpu": 0, "bad": [f"survey: {type(why).__name__}: {why}"]}
+            r.update(etch=key, stamp=stamp(f.path))
+            done[f.path] = r
+            print(json.dumps(r), file=out, flush=True)
+            progress(f"{n + 1} of {len(todo)}", f.path)
+            for b in r["bad"][:3]:
+                progress.end()
+                print(f"{f.path}: {b}", flush=True)
+    results = [dict(done[f.path], bad=list(done[f.path]["bad"])) for f in files]
+    taken = [r["path"] for r in results if not r["refused"] and r["ours"]]
+    ldd = ldd_all(taken, scratch, progress)
+    progress.end()
+    for r in results:
+        for b in (ldd or {}).get(r["path"], []):
+            r["bad"].append(b)
+            print(f"{r['path']}: {b}")
+    return results, ldd
+
+
+def install():
+    known = [p for p in PACKAGES
+             if "Candidate: (none)" not in (said(["apt-cache", "policy", p])[1] or "Candidate: (none)")]
+    left = sorted(set(PACKAGES) - set(known))
+    if left:
+        print(f"survey: not in the package lists: {' '.join(left)}")
+    subprocess.run(["apt-get", "-q", "-y", "-o", "Dpkg::Options::=--force-confold", "--no-install-recommends", "install",
+                    *known], check=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    p.add_argument("--etch", default=ROOT / "build" / "etch")
+    p.add_argument("--scratch", default="/tmp/etch-survey", help="where everything is written (default %(default)s)")
+    p.add_argument("-j", type=int, default=2)
+    p.add_argument("--sample", type=int, metavar="N", help="N files, evenly over all")
+    p.add_argument("--install", action="store_true", help="install packages by apt-get first, as root")
+    p.add_argument("--again", action="store_true", help="look once more at the files that failed")
+    p.add_argument("--json", metavar="FILE", help="all results")
+    p.add_argument("--ldd-worker", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("path", nargs="*", default=ROOTS)
+    a = p.parse_args()
+    if a.ldd_worker:
+        return ldd_worker()
+    if a.install:
+        install()
+    begin, files = time.time(), find(a.path)
+    if a.sample:
+        files = spread(files, a.sample)
+    scratch = os.path.abspath(a.scratch)
+    again = ()
+    if a.again:
+        again = {q for q, r in read_results(os.path.join(scratch, "results.jsonl"), digest(a.etch)).items() if r["bad"]}
+    results, ldd = survey(files, os.path.abspath(a.etch), scratch, a.j, again)
+    report(results, ldd, time.time() - begin)
+    if ldd is None:
+        print("ldd: not done: needs overlayfs and the right to mount")
+    if a.json:
+        Path(a.json).write_text(json.dumps(results))
+    return 1 if any(r["bad"] for r in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
