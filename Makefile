@@ -115,6 +115,10 @@ programs: deps	## programs rewritten and not: the same output? some with PROGRAM
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(PYTHON) scripts/programs/run.py --etch $(B)/etch --root $(B)/programs $(PROGRAMS)
 
+survey: deps	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	$(PYTHON) scripts/survey.py --etch $(B)/etch $(SURVEY)
+
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
 
@@ -144,4 +148,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test test-all demo bench soak fuzz programs deps install clean help
+.PHONY: all asan test test-all demo bench soak fuzz programs survey deps install clean help
