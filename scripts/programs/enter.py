@@ -108,6 +108,7 @@ def main():
         argv = argv[2:]
     if len(argv) < 2:
         sys.exit(__doc__)
+    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))     # nor does it outlive who asked for it
     try:
         enter(argv[0] if argv[0] != "-" else None)
     except OSError as why:

@@ -23,7 +23,7 @@ import root as roots
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 PATH = "/usr/sbin:/usr/bin"
-TIMEOUT = 900       # seconds: a program that hangs is a failure, not a measurement
+TIMEOUT = 600       # seconds: a program that hangs is a failure, not a measurement
 
 # What a program sees of the machine: the same in each run.
 ENVIRONMENT = {
