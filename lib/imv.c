@@ -26,6 +26,11 @@ ETCH_API const char *etch_strerror(int error)
 
 static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
 
+static int is_part(const struct module *m, const struct object *o)
+{
+	return m->obj[o->record].flags & ETCH_OBJ_PART;
+}
+
 /* May [at, at+size) be set? In one object, or in an etched section where nothing
  * is known of its objects (no tool has been there), or a copy of an object. */
 static int range_check(uint64_t at, uint64_t size)
@@ -40,8 +45,13 @@ static int range_check(uint64_t at, uint64_t size)
 		size_t i = module_object_from(m, at);
 
 		o = i < m->object_count ? &m->object[i] : NULL;
-		if (o && o->addr <= at)
+		if (o && o->addr <= at) {
+			/* Where symbols were stripped an object has several parts. */
+			while (size > o->addr + o->size - at && is_part(m, o) && ++i < m->object_count &&
+			       o[1].addr == o->addr + o->size && is_part(m, &o[1]))
+				o++;
 			return size <= o->addr + o->size - at ? 0 : ETCH_EINVAL;
+		}
 		for (int k = 0; k < 2; k++)
 			if (at >= m->etched[k].start && at < m->etched[k].stop)
 				return size <= m->etched[k].stop - at && (!o || size <= o->addr - at) ? 0 : ETCH_EINVAL;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/func.h"
 
+#include "code/cfi_file.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 struct start {
 	uint32_t section;
+	bool fde; /* one begins there */
 	uint64_t addr;
 };
 
@@ -14,7 +17,7 @@ struct starts {
 	size_t count, room;
 };
 
-static int start_add(struct starts *s, uint32_t section, uint64_t addr, struct error *e)
+static int start_add(struct starts *s, uint32_t section, uint64_t addr, bool fde, struct error *e)
 {
 	if (s->count == s->room) {
 		size_t room = s->room ? 2 * s->room : 256;
@@ -25,7 +28,7 @@ static int start_add(struct starts *s, uint32_t section, uint64_t addr, struct e
 		s->list = p;
 		s->room = room;
 	}
-	s->list[s->count++] = (struct start){section, addr};
+	s->list[s->count++] = (struct start){section, fde, addr};
 	return 0;
 }
 
@@ -35,7 +38,9 @@ static int start_order(const void *a, const void *b)
 
 	if (x->section != y->section)
 		return x->section < y->section ? -1 : 1;
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->fde - y->fde; /* the last one of an address counts */
 }
 
 static bool is_code(const struct elf_section *s)
@@ -54,15 +59,29 @@ static int starts_from_symbols(const struct elf_file *f, const struct elf_symbol
 		if ((s->type != STT_FUNC && s->type != STT_GNU_IFUNC) || !s->section ||
 		    !is_code(&f->sections[s->section]))
 			continue;
-		if (start_add(out, s->section, s->value, e))
+		if (start_add(out, s->section, s->value, false, e))
 			return -1;
 	}
 	return 0;
 }
 
+static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, struct error *e)
+{
+	struct code_space space = {0};
+	struct cfi_file cfi = {0};
+	int err = space_build(f, &space, e) || cfi_file_open(f, &space, &cfi, e) ? -1 : 0;
+	size_t i;
+
+	for (i = 0; i < cfi.count && !err; i++)
+		err = start_add(out, elf_section_at(f, cfi.fdes[i].start), cfi.fdes[i].start, true, e);
+	cfi_file_close(&cfi);
+	space_free(&space);
+	return err;
+}
+
 /* .eh_frame_hdr's search table: pairs of (start of function, FDE), 4 bytes each
  * relative to the section (LSB core, "exception frame header"). Only the
- * encoding that every linker writes is read. */
+ * encoding that every linker writes is read. Static programs have no such section. */
 static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct error *e)
 {
 	uint32_t index = elf_section_find(f, ".eh_frame_hdr", 1), count, i, section;
@@ -71,7 +90,7 @@ static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct
 	int32_t rel;
 
 	if (!index || !s->data || s->sh.sh_size < 12)
-		return 0;
+		return starts_from_eh_frame(f, out, e);
 	if (s->data[0] != 1 || s->data[1] != 0x1b || s->data[2] != 0x03 || s->data[3] != 0x3b)
 		return 0;
 	memcpy(&count, s->data + 8, 4);
@@ -81,16 +100,27 @@ static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct
 		memcpy(&rel, s->data + 12 + 8 * (size_t)i, 4);
 		addr = s->sh.sh_addr + (uint64_t)(int64_t)rel;
 		section = elf_section_at(f, addr);
-		if (section && is_code(&f->sections[section]) && start_add(out, section, addr, e))
+		if (section && is_code(&f->sections[section]) && start_add(out, section, addr, true, e))
 			return -1;
 	}
 	return 0;
 }
 
+bool func_symbols_lost(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->symbol_count; i++)
+		if (f->symbols[i].bind == STB_LOCAL && f->symbols[i].section &&
+		    (f->symbols[i].type == STT_OBJECT || f->symbols[i].type == STT_FUNC))
+			return false;
+	return !elf_is_object(f);
+}
+
 int func_list_build(const struct elf_file *f, struct func_list *out, struct error *e)
 {
 	struct starts s = {0};
-	bool rel = elf_is_object(f);
+	bool rel = elf_is_object(f), lost = func_symbols_lost(f);
 	uint32_t i;
 	size_t k;
 	int err = -1;
@@ -98,7 +128,7 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 	memset(out, 0, sizeof(*out));
 	for (i = 1; i < f->section_count; i++)
 		if (is_code(&f->sections[i]) &&
-		    start_add(&s, i, rel ? 0 : f->sections[i].sh.sh_addr, e))
+		    start_add(&s, i, rel ? 0 : f->sections[i].sh.sh_addr, false, e))
 			goto done;
 	if (starts_from_symbols(f, f->symbols, f->symbol_count, &s, e) ||
 	    starts_from_symbols(f, f->dynsyms, f->dynsym_count, &s, e) ||
@@ -126,6 +156,7 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 		fn->start = s.list[k].addr;
 		fn->end = end;
 		fn->bytes = sec->data + (fn->start - base);
+		fn->vague = lost && !s.list[k].fde;
 		out->count++;
 	}
 	err = 0;
@@ -180,6 +211,32 @@ size_t func_insn_at(const struct func_code *c, uint64_t addr)
 	return i != SIZE_MAX && c->insns[i].addr == addr ? i : SIZE_MAX;
 }
 
+/* Zeros to the end of a function, where control does not come: gold fills gaps with them. */
+static bool is_filling(const struct func *fn, uint64_t at, const struct func_code *code)
+{
+	size_t last = code->count;
+
+	while (last && code->insns[last - 1].padding)
+		last--;
+	if (!last || (code->insns[last - 1].flow != FLOW_JUMP && code->insns[last - 1].flow != FLOW_RETURN))
+		return false;
+	while (at < fn->end - fn->start && !fn->bytes[at])
+		at++;
+	return at == fn->end - fn->start;
+}
+
+/* Where a jump leads, an instruction begins; behind its lock prefix is as good. */
+static bool target_settle(const struct func *fn, const struct func_code *code, struct insn *in)
+{
+	size_t k = func_insn_over(code, in->target);
+
+	if (k == SIZE_MAX)
+		return false;
+	if (code->insns[k].addr + 1 == in->target && insn_is_locked(fn->bytes + (code->insns[k].addr - fn->start)))
+		in->target = code->insns[k].addr;
+	return code->insns[k].addr == in->target;
+}
+
 int func_decode(const struct func *fn, struct func_code *out, struct error *e)
 {
 	uint64_t size = fn->end - fn->start, at = 0;
@@ -199,6 +256,8 @@ int func_decode(const struct func *fn, struct func_code *out, struct error *e)
 				return error_set(e, "out of memory");
 			out->insns = p;
 		}
+		if (!fn->bytes[at] && is_filling(fn, at, out))
+			break;
 		if (!insn_decode(fn->bytes + at, size - at, fn->start + at, &out->insns[out->count])) {
 			out->whole = false;
 			break;
@@ -206,11 +265,10 @@ int func_decode(const struct func *fn, struct func_code *out, struct error *e)
 		at += out->insns[out->count++].len;
 	}
 	for (i = 0; i < out->count; i++) {
-		const struct insn *in = &out->insns[i];
+		struct insn *in = &out->insns[i];
 
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->target >= fn->start &&
-		    in->target < fn->end && func_insn_at(out, in->target) == SIZE_MAX)
-			out->whole = false;
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->target >= fn->start && in->target < fn->end)
+			out->whole &= target_settle(fn, out, in);
 	}
 	return 0;
 }
@@ -229,13 +287,15 @@ void func_code_free(struct func_code *c)
 int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e)
 {
 	*c = (struct func_clobbers){.file = f, .list = l, .known = calloc(l->count + 1, 1),
+	                            .vague = calloc(l->count + 1, sizeof(bool)),
 	                            .mask = calloc(l->count + 1, sizeof(uint16_t))};
-	return c->known && c->mask ? 0 : error_set(e, "out of memory");
+	return c->known && c->vague && c->mask ? 0 : error_set(e, "out of memory");
 }
 
 void func_clobbers_free(struct func_clobbers *c)
 {
 	free(c->known);
+	free(c->vague);
 	free(c->mask);
 	memset(c, 0, sizeof(*c));
 }
@@ -253,8 +313,11 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
 		return all;
 	c->known[callee] = 1;
 	c->depth++;
-	if (func_decode(fn, &code, e) || !code.whole)
+	c->vague[callee] = fn->vague;
+	if (func_decode(fn, &code, e) || !code.whole) {
 		mask = all;
+		c->vague[callee] = true;
+	}
 	for (i = 0; i < code.count && mask != all; i++) {
 		const struct insn *in = &code.insns[i];
 		bool pending = elf_is_object(c->file) && in->imm == 0; /* its relocation says where */
@@ -271,6 +334,7 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
 		     : func_find(c->list, elf_is_object(c->file) ? fn->section : elf_section_at(c->file, in->target),
 		                 in->target);
 		mask |= to && to->start == in->target ? func_clobbers(c, (int32_t)(to - c->list->funcs), e) : all;
+		c->vague[callee] |= to && (to->vague || c->vague[to - c->list->funcs]);
 	}
 	c->depth--;
 	c->known[callee] = 2;

@@ -18,6 +18,7 @@ struct func {
 	uint32_t section;
 	uint64_t start, end; /* virtual addresses; in ET_REL offsets in the section */
 	const uint8_t *bytes; /* end - start of them */
+	bool vague;           /* other functions may lie in it: symbols are stripped, and no FDE begins it */
 };
 
 struct func_list {
@@ -32,6 +33,9 @@ struct func_code {
 	bool whole; /* decodes to its end, and every branch inside lands on an instruction */
 };
 
+/* Has the file lost the symbols of local functions and objects? Every program and library that
+ * is linked as usual has some, of the compiler's start-up files. */
+bool func_symbols_lost(const struct elf_file *f);
 int func_list_build(const struct elf_file *f, struct func_list *out, struct error *e);
 void func_list_free(struct func_list *l);
 /* The function that holds an address, or null. */
@@ -54,6 +58,7 @@ struct func_clobbers {
 	const struct elf_file *file;
 	const struct func_list *list;
 	uint8_t *known;  /* 0 no, 1 being worked on, 2 yes */
+	bool *vague;     /* the compiler, which knew the callee, may have known of fewer */
 	uint16_t *mask;
 	unsigned depth;
 };

@@ -252,13 +252,44 @@ static void state_doubt(struct state *s)
 	}
 }
 
+/* What a call changes. A compiler that sees the callee uses what that one leaves alone
+ * (gcc's -fipa-ra), whatever the ABI says. */
+static void call_clobber(struct track *t, struct state *s, const struct insn *in)
+{
+	bool known = in->callee >= 0 && t->clobbers, vague = false;
+	uint16_t clobbered = insn_call_clobbers();
+	struct error err = {""};
+	unsigned r;
+
+	if (known) {
+		uint16_t mask = func_clobbers(t->clobbers, in->callee, &err);
+
+		vague = t->clobbers->vague[in->callee];
+		if (func_is_start(t->clobbers, in->callee, in->entry))
+			clobbered &= mask;
+	}
+	for (r = 0; r < REGS; r++) {
+		if (!(clobbered >> r & 1))
+			continue;
+		if (!vague) {
+			s->reg[r] = nothing;
+			s->ptr[r] = no_pointer;
+			continue;
+		}
+		s->reg[r].exact = false;
+		if (s->ptr[r].object >= 0)
+			s->ptr[r].doubt = DOUBT_PATHS;
+	}
+	if (err.text[0])
+		t->stopped = -1;
+}
+
 static void insn_apply(struct track *t, struct state *s, size_t i)
 {
 	const struct insn *in = &t->code->insns[i];
 	bool via, slot = t->mem[i].object >= 0 && t->mem[i].got;
 	struct value v, result = nothing, imm = nothing;
-	uint16_t data = in->reads, clobbered;
-	struct error err = {""};
+	uint16_t data = in->reads;
 	bool through;
 	uint64_t pad;
 	unsigned r;
@@ -330,19 +361,8 @@ static void insn_apply(struct track *t, struct state *s, size_t i)
 		pad = pad_of(t, in->addr);
 		if (t->opaque || (pad && (pad < t->fn->start || pad >= t->fn->end)))
 			leave(t, s, i, (uint16_t)~insn_call_clobbers());
-		/* A compiler that sees the callee uses what that one leaves alone
-		 * (gcc's -fipa-ra), whatever the ABI says. */
-		clobbered = insn_call_clobbers();
-		if (in->callee >= 0 && t->clobbers && func_is_start(t->clobbers, in->callee, in->entry))
-			clobbered &= func_clobbers(t->clobbers, in->callee, &err);
-		for (r = 0; r < REGS; r++)
-			if (clobbered >> r & 1) {
-				s->reg[r] = nothing;
-				s->ptr[r] = no_pointer;
-			}
+		call_clobber(t, s, in);
 		pointers_age(s, -1);
-		if (err.text[0])
-			t->stopped = -1;
 		break;
 	case FLOW_RETURN:
 		leave(t, s, i, insn_return_values());

@@ -44,7 +44,8 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 		rows[n].addr = o->addr;
 		rows[n].size = o->size;
 		rows[n].kind = ETCH_OBJ_OBJECT;
-		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0));
+		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
+		                          (o->part ? ETCH_OBJ_PART : 0));
 		rows[n].name = o->name;
 		for (k = 0; k < now->obj_count; k++) /* its name is in the file already */
 			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)

@@ -216,7 +216,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			o->unarmed = o->facts & ETCH_OBJ_ESCAPED ? "stored to plainly, and its address escapes"
 			                                          : "stored to plainly";
 		else if (o->facts & ETCH_OBJ_ESCAPED)
-			o->unarmed = "its address escapes";
+			o->unarmed = o->suspect ? "an address in its section escapes, and symbols that would say of what are stripped"
+			                        : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
 		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)

@@ -111,6 +111,8 @@ static int operand_add(struct builder *b, const struct func *own, uint32_t secti
 
 	if (!is_code(b, section))
 		return section ? place_add(b, &b->bases, section, addr) : 0;
+	if (!strncmp(b->f->sections[section].name, ".plt", 4))
+		return 0; /* a function of another module, no label */
 	fn = func_find(b->funcs, section, addr);
 	if (!fn || fn->start == addr)
 		return 0;

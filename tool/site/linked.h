@@ -12,6 +12,17 @@ struct range {
 
 static inline bool in_range(const struct range *r, uint64_t addr) { return addr >= r->lo && addr <= r->hi; }
 
+/* The address in the memory operand of an instruction; 0: none. `absolute`: of a file that
+ * is loaded where it was linked, whose displacements can be addresses. */
+static inline uint64_t insn_place(const struct insn *in, bool absolute)
+{
+	if (in->mem == MEM_NONE || in->segment)
+		return 0;
+	if (in->base == INSN_PC_REG)
+		return in->disp_len == 4 ? in->addr + in->len + (uint64_t)in->disp : 0;
+	return absolute && in->disp_len >= 4 ? (uint64_t)in->disp : 0;
+}
+
 /* The object at an address, or -1. `end_too`: also one that ends there. */
 int32_t object_at(const struct scan *s, uint64_t addr, bool end_too);
 

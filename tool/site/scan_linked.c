@@ -4,6 +4,7 @@
  * that the object step left. */
 #include "report/progress.h"
 #include "site/linked.h"
+#include "site/parts.h"
 #include "site/site.h"
 #include "table/linked_tables.h"
 
@@ -24,8 +25,8 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		const struct obj_row *row = &now->obj[k];
 		struct object o = {.addr = row->addr, .size = row->size};
 
-		if (row->kind != ETCH_OBJ_OBJECT || !row->size)
-			continue;
+		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & ETCH_OBJ_PART))
+			continue; /* parts are found again */
 		o.section = elf_section_at(f, row->addr);
 		if (!o.section || !section_is_etched(&f->sections[o.section], &o.shared) ||
 		    row->size > f->sections[o.section].sh.sh_addr + f->sections[o.section].sh.sh_size - row->addr)
@@ -51,7 +52,7 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 			return -1;
 	}
 	scan_objects_sort(s);
-	return 0;
+	return parts_add(s);
 }
 
 int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
@@ -256,6 +257,8 @@ static int undecoded_take(struct code_scan *c, const struct func *fn)
 			to = k < 4 ? fn->start + at + 4 + behind[k] + (uint64_t)(int64_t)disp : (uint32_t)disp;
 			o = in_range(&c->range, to) ? object_at(c->s, to, false) : -1;
 			site.object = o;
+			/* Stripped: in front of the first part, perhaps, of the same object. */
+			c->strange |= o < 0 && c->s->stripped && is_strange_place(c, to);
 			if (o >= 0 && scan_site_add(c->s, &site))
 				return -1;
 		}
@@ -275,16 +278,13 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 		uint64_t at;
 
 		mem[i] = imm[i] = (struct ref){-1, false, 0};
-		if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment) {
-			at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp
-			     : c->absolute ? (uint64_t)in->disp : 0;
-			if (at && in_range(&c->range, at))
-				mem[i] = ref_to(c->s, at);
-			if (at && mem[i].object < 0 && !in->lawful && is_strange(c, in, at))
-				c->strange = true;
-			else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
-				mem[i] = (struct ref){slot->object, true, slot->off};
-		}
+		at = insn_place(in, c->absolute);
+		if (at && in_range(&c->range, at))
+			mem[i] = ref_to(c->s, at);
+		if (at && mem[i].object < 0 && !in->lawful && is_strange(c, in, at))
+			c->strange = true;
+		else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
+			mem[i] = (struct ref){slot->object, true, slot->off};
 		/* The large code model: a constant that is relative to the GOT. */
 		if (in->imm_len == 8 && c->got &&
 		    (is_strange_place(c, (uint64_t)in->imm + c->got) || slot_at(c->s, (uint64_t)in->imm + c->got)))
@@ -525,10 +525,11 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 		return -1;
 	if (!s->objects.count)
 		return 0;
-	if (func_list_build(f, &s->funcs, &s->error) ||
+	if ((!s->stripped && func_list_build(f, &s->funcs, &s->error)) ||
 	    func_clobbers_init(&s->clobbers, f, &s->funcs, &s->error) || code_take(s, &range) || tables_take(s, now))
 		return -1;
 	slots_name(s);
 	scan_sites_sort(s);
+	parts_suspect(s);
 	return 0;
 }

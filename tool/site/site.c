@@ -320,6 +320,8 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	}
 	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
 		site->reason = "reads past the end of its object";
+		if (o->part)
+			return 0; /* where that ends is not known */
 		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
 		                        "reads %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, in->mem_size,
 		                        u->off, o->name, o->size);
@@ -380,6 +382,8 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 		site->reason = "its address is not the same on all paths";
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
 		site->reason = "its slot is past the end of the object";
+		if (o->part)
+			return 0;
 		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
 		                        "calls by the %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, site->size,
 		                        u->off, o->name, o->size);
@@ -411,10 +415,29 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 	return 0;
 }
 
-static int use_take(void *arg, const struct use *u)
+/* An address that was followed from one part of an object may lead to another one. */
+static struct use use_in_part(const struct scan *s, const struct use *u)
+{
+	const struct object *o = &s->objects.list[u->object];
+	struct use out = *u;
+	uint64_t at = o->addr + (uint64_t)u->off;
+	int32_t k;
+
+	if (!o->part || !u->off_known || u->got || at - o->addr < o->size)
+		return out;
+	k = scan_object_find(s, o->section, at, false);
+	if (k >= 0) {
+		out.object = k;
+		out.off = (int64_t)(at - s->objects.list[k].addr);
+	}
+	return out;
+}
+
+static int use_take(void *arg, const struct use *use)
 {
 	static const enum site_kind kinds[] = {SITE_LOAD, SITE_STORE, SITE_ESCAPE, SITE_CALL};
 	struct function_scan *c = arg;
+	const struct use in_part = use_in_part(c->scan, use), *u = &in_part;
 	const struct insn *in = &c->code->insns[u->insn];
 	struct site site = {
 		.section = c->fn->section,

@@ -23,6 +23,8 @@ struct object {
 	uint64_t size;    /* bytes; 0 where another file defines it */
 	uint32_t symbol;  /* ET_REL: for an undefined one, its symbol */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells sharing pages */
+	bool part;        /* linked: of an object without a symbol, or all of it (parts.h) */
+	bool suspect;     /* linked: what speaks against it is seen at another object alone */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED as seen in this file */
 	bool armed;       /* linked: the link step's verdict */
 	bool unrecorded;  /* linked: there is no room for a record of it */
@@ -78,6 +80,7 @@ struct scan {
 	size_t site_count, site_room;
 	struct findings findings;
 	size_t functions, undecoded; /* looked at, and of those not decoded to the end */
+	bool stripped;               /* linked: without the symbols of its objects (parts.h) */
 	uint64_t *relocated;         /* linked: places that the dynamic linker writes, sorted */
 	size_t relocated_count, relocated_room;
 	uint64_t *code_words;        /* linked: what such places hold, where that is an address of code */

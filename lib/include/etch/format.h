@@ -131,6 +131,9 @@ enum etch_obj_kind {
  * that only the link step can tell. Clear for static objects, and for DEFINE_IMV,
  * whose names (NAME__imv) are etch's own. */
 #define ETCH_OBJ_OPEN    0x10u
+/* Set by the link step: the file was stripped of symbols, and this is a part of an object, or
+ * all of it; what one call sets may go over several. */
+#define ETCH_OBJ_PART    0x20u
 /* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
 #define ETCH_OBJ_GOT     0x80u
 

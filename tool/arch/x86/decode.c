@@ -287,6 +287,8 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
 	return "no immediate form of this instruction";
 }
 
+bool insn_is_locked(const uint8_t *bytes) { return bytes[0] == 0xf0; }
+
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out)
 {
 	ZydisDecodedInstruction z;

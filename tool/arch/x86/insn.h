@@ -81,6 +81,10 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
  */
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, char *why, size_t why_size);
 
+/* An instruction whose first byte a jump may leave out: a lock prefix, which glibc skips while
+ * there is one thread. */
+bool insn_is_locked(const uint8_t *bytes);
+
 /* The second decoder sees one instruction of exactly len bytes here. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
 
