@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* segment_headers.c: section headers, program headers and names, as they will be. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment_layout.h"
+
+/* Offset of a name in the new .shstrtab, which has room for it. */
+static uint32_t str_add(struct seg_layout *l, const char *name)
+{
+	size_t n = strlen(name) + 1;
+
+	for (uint64_t at = 0; at + n <= l->str_size; at++) {
+		const char *hit = memchr(l->str + at, *name, l->str_size - at);
+
+		if (!hit)
+			break;
+		at = (uint64_t)(hit - l->str);
+		if (at + n <= l->str_size && !memcmp(hit, name, n))
+			return (uint32_t)at;
+	}
+	memcpy(l->str + l->str_size, name, n);
+	l->str_size += n;
+	return (uint32_t)(l->str_size - n);
+}
+
+/* Section headers of the list: those of the same name, then unused ones of the
+ * old segment, then new ones at the end. Old ones without use become SHT_NULL. */
+int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n,
+                          char *err, size_t errlen)
+{
+	struct seg_file *f = &l->f;
+	size_t old = f->sections, end = old;
+	bool *spare = calloc(old, sizeof *spare);
+	Elf64_Shdr *sh = realloc(f->sh, (old + n + 3) * sizeof *sh);
+
+	if (sh)
+		f->sh = sh;
+	l->sec_of = calloc(n, sizeof *l->sec_of);
+	if (!spare || !sh || !l->sec_of) {
+		free(spare);
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+	}
+	if (!l->ours)
+		l->note_sec = end++;
+	if (!l->ours && l->table)
+		l->table_sec = end++;
+	if (l->front)
+		l->front_sec = end++;
+	for (size_t i = 1; i < old; i++)
+		spare[i] = i != l->note_sec &&
+		           ((l->ours && seg_is_mapped_in(&f->sh[i], l->addr, l->old_size)) || seg_is_unloaded(f, i));
+	for (size_t i = 0; i < l->items; i++)
+		spare[l->item[i].sec] = false;
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 1; k < old && !l->sec_of[i]; k++)
+			if (spare[k] && !strcmp(seg_name(f, k), secs[i].name))
+				l->sec_of[i] = k;
+		spare[l->sec_of[i]] = false;
+	}
+	for (size_t i = 0, k = 1; i < n; i++) {
+		while (!l->sec_of[i] && k < old && !spare[k])
+			k++;
+		if (!l->sec_of[i] && k < old) {
+			l->sec_of[i] = k;
+			spare[k] = false;
+		} else if (!l->sec_of[i]) {
+			l->sec_of[i] = end++;
+		}
+	}
+	for (size_t k = 1; k < old; k++)
+		if (spare[k])
+			f->sh[k] = (Elf64_Shdr){0};
+	while (end == old && end > 1 && spare[end - 1])
+		old = --end;
+	free(spare);
+	f->sections = end;
+	return SEGMENT_OK;
+}
+
+/* The number of sections where readers look for it: gABI, "Special Section Indexes". */
+void seg_headers_count(struct seg_file *f)
+{
+	bool many = f->sections >= SHN_LORESERVE;
+
+	if (!many && f->eh.e_shnum) {
+		f->eh.e_shnum = (Elf64_Half)f->sections;
+		return;
+	}
+	f->eh.e_shnum = many ? 0 : (Elf64_Half)f->sections;
+	f->sh[0].sh_size = many ? f->sections : 0;
+}
+
+void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, size_t n)
+{
+	Elf64_Shdr *sh = l->f.sh;
+
+	sh[l->note_sec] = (Elf64_Shdr){
+		.sh_name = str_add(l, SEGMENT_SECTION), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+		.sh_addr = l->addr, .sh_offset = l->base, .sh_size = sizeof seg_note, .sh_addralign = 4,
+	};
+	/* strip zeroes what lies between sections. */
+	if (l->table_sec)
+		sh[l->table_sec] = (Elf64_Shdr){
+			.sh_name = str_add(l, SEGMENT_TABLE), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+			.sh_addr = l->addr + l->table, .sh_offset = l->base + l->table,
+			.sh_size = (l->f.eh.e_phnum + 1) * sizeof(Elf64_Phdr), .sh_addralign = 8,
+		};
+	if (l->front_sec)
+		sh[l->front_sec] = (Elf64_Shdr){
+			.sh_name = str_add(l, SEGMENT_FRONT), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+			.sh_addr = l->front_addr, .sh_offset = l->front_size, .sh_size = sizeof(Elf64_Ehdr), .sh_addralign = 8,
+		};
+	for (size_t i = 0; i < n; i++)
+		sh[l->sec_of[i]] = (Elf64_Shdr){
+			.sh_name = str_add(l, secs[i].name), .sh_type = secs[i].type,
+			.sh_flags = secs[i].flags | (secs[i].unloaded ? 0 : SHF_ALLOC), .sh_addr = secs[i].addr,
+			.sh_offset = l->off_of[i], .sh_size = secs[i].size,
+			.sh_addralign = secs[i].align ? secs[i].align : 1, .sh_entsize = secs[i].entsize,
+		};
+}
+
+/* PT_INTERP, PT_NOTE and PT_GNU_PROPERTY follow their sections. Of a PT_NOTE
+ * whose sections were parted, those that stayed in the first segment count. */
+void seg_phdrs_follow(struct seg_layout *l)
+{
+	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {
+		Elf64_Phdr *p = &l->f.ph[i];
+		const struct seg_item *from = NULL, *to = NULL;
+
+		if (p->p_type != PT_INTERP && p->p_type != PT_NOTE && p->p_type != PT_GNU_PROPERTY)
+			continue;
+		if (l->ours && !seg_in_old(l, p->p_offset, p->p_filesz))
+			continue;
+		for (size_t k = 0; k < l->items; k++) {
+			const struct seg_item *it = &l->item[k];
+
+			if (!seg_overlap(it->off, it->size, p->p_offset, p->p_filesz) ||
+			    (from && !from->evicted && it->evicted))
+				continue;
+			if (!from || (from->evicted && !it->evicted) || it->new_off < from->new_off)
+				from = it;
+			if (!to || (to->evicted && !it->evicted) || it->new_off > to->new_off)
+				to = it;
+		}
+		if (!from)
+			continue;
+		p->p_offset = from->new_off;
+		p->p_vaddr = p->p_paddr = from->new_addr;
+		p->p_filesz = p->p_memsz = to->new_off + to->size - from->new_off;
+	}
+}
+
+/* The PT_LOAD itself: behind the last one, so that they ascend as the gABI asks. */
+void seg_phdr_insert(struct seg_layout *l)
+{
+	struct seg_file *f = &l->f;
+	size_t n = f->eh.e_phnum, at = f->last_load + 1;
+
+	if (l->slot.drop >= 0) {
+		size_t d = (size_t)l->slot.drop;
+
+		memmove(&f->ph[d], &f->ph[d + 1], (n - d - 1) * sizeof *f->ph);
+		at -= d < at;
+		n--;
+	}
+	memmove(&f->ph[at + 1], &f->ph[at], (n - at) * sizeof *f->ph);
+	f->eh.e_phnum = (Elf64_Half)(n + 1);
+	f->ph[at] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_align = SEGMENT_PAGE};
+	l->load = at;
+	for (size_t i = 0; i <= n; i++)
+		if (f->ph[i].p_type == PT_PHDR)
+			f->ph[i].p_filesz = f->ph[i].p_memsz = (n + 1) * sizeof *f->ph;
+}
+
+/* The table where it lies in the segment. What it was stays behind the ELF header, unused. */
+void seg_table_follow(struct seg_layout *l)
+{
+	struct seg_file *f = &l->f;
+
+	if (!l->table)
+		return;
+	f->eh.e_phoff = l->base + l->table;
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		if (f->ph[i].p_type != PT_PHDR)
+			continue;
+		f->ph[i].p_offset = f->eh.e_phoff;
+		f->ph[i].p_vaddr = f->ph[i].p_paddr = l->addr + l->table;
+	}
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* segment_read.c: the headers of a linked file, checked once; the segment of an earlier run. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment_layout.h"
+
+int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (err && errlen)
+		vsnprintf(err, errlen, fmt, ap);
+	va_end(ap);
+	return result;
+}
+
+static bool inside(const struct seg_file *f, uint64_t off, uint64_t n)
+{
+	return off <= f->size && n <= f->size - off;
+}
+
+bool seg_has_bytes(const Elf64_Shdr *s)
+{
+	return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_size;
+}
+
+/* Is this section in memory at [addr, addr+n)?  .tbss has an address but takes no
+ * room there, and an empty section at the end of .bss is not in what follows. */
+bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n)
+{
+	return (s->sh_flags & SHF_ALLOC) && s->sh_size && s->sh_addr - addr < n &&
+	       !(s->sh_type == SHT_NOBITS && (s->sh_flags & SHF_TLS));
+}
+
+static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
+{
+	const Elf64_Ehdr *eh = &f->eh;
+
+	if (f->size < sizeof *eh || memcmp(f->data, ELFMAG, SELFMAG))
+		return BAD("not an ELF file");
+	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_ident[EI_DATA] != ELFDATA2LSB ||
+	    eh->e_machine != EM_X86_64)
+		return BAD("not a 64-bit x86 ELF file");
+	if (eh->e_type != ET_EXEC && eh->e_type != ET_DYN)
+		return BAD("not a linked program or shared object (e_type %u)", (unsigned)eh->e_type);
+	if (eh->e_ehsize != sizeof *eh || eh->e_phentsize != sizeof(Elf64_Phdr))
+		return BAD("ELF header with entries of an unknown size");
+	if (!eh->e_phnum || eh->e_phnum == PN_XNUM)
+		return BAD("%s", eh->e_phnum ? "too many program headers" : "no program headers");
+	if (!inside(f, eh->e_phoff, (uint64_t)eh->e_phnum * sizeof(Elf64_Phdr)) || eh->e_phoff < sizeof *eh)
+		return BAD("program headers outside of the file");
+	return SEGMENT_OK;
+}
+
+/* How many sections there are, and which has their names: from 65,280 on section 0 says so. */
+static int count_sections(struct seg_file *f, char *err, size_t errlen)
+{
+	const Elf64_Ehdr *eh = &f->eh;
+	Elf64_Shdr first = {0};
+
+	if (!eh->e_shoff)
+		return BAD("no section headers");
+	if (eh->e_shentsize != sizeof first)
+		return BAD("section headers of an unknown kind");
+	if (eh->e_shoff < sizeof *eh || !inside(f, eh->e_shoff, sizeof first))
+		return BAD("section headers outside of the file");
+	memcpy(&first, f->data + eh->e_shoff, sizeof first);
+	f->sections = eh->e_shnum ? eh->e_shnum : first.sh_size;
+	f->names = eh->e_shstrndx == SHN_XINDEX ? first.sh_link : eh->e_shstrndx;
+	if (!f->sections || f->sections > (f->size - eh->e_shoff) / sizeof first)
+		return BAD("section headers outside of the file");
+	if (!f->names || f->names >= f->sections)
+		return BAD("no section of names");
+	return SEGMENT_OK;
+}
+
+static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
+{
+	const Elf64_Phdr *last = NULL;
+
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type == PT_NULL)
+			continue;
+		if (p->p_filesz && !inside(f, p->p_offset, p->p_filesz))
+			return BAD("program header %zu: contents outside of the file", i);
+		if (p->p_type != PT_LOAD)
+			continue;
+		if (p->p_memsz < p->p_filesz || p->p_vaddr > ADDRESS_END || p->p_memsz > ADDRESS_END - p->p_vaddr)
+			return BAD("program header %zu: impossible size or address", i);
+		if ((p->p_vaddr ^ p->p_offset) & (SEGMENT_PAGE - 1))
+			return BAD("program header %zu: offset and address disagree about their page", i);
+		if (last && p->p_vaddr < last->p_vaddr + last->p_memsz)
+			return BAD("program header %zu: overlaps the one before, or is out of order", i);
+		last = p;
+		f->last_load = i;
+	}
+	if (!last)
+		return BAD("no PT_LOAD program header");
+	return SEGMENT_OK;
+}
+
+static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
+{
+	const Elf64_Shdr *str = &f->sh[f->names];
+
+	for (size_t i = 1; i < f->sections; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if (seg_has_bytes(s) && !inside(f, s->sh_offset, s->sh_size))
+			return BAD("section %zu: contents outside of the file", i);
+		if (s->sh_addr + s->sh_size < s->sh_addr)
+			return BAD("section %zu: impossible size or address", i);
+	}
+	if (str->sh_type != SHT_STRTAB || !str->sh_size || (str->sh_flags & SHF_ALLOC) ||
+	    f->data[str->sh_offset + str->sh_size - 1])
+		return BAD("section names are not a string table");
+	for (size_t i = 0; i < f->sections; i++)
+		if (f->sh[i].sh_name >= str->sh_size)
+			return BAD("section %zu: name outside of the string table", i);
+	return SEGMENT_OK;
+}
+
+int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, size_t errlen)
+{
+	int r;
+
+	*f = (struct seg_file){.data = data, .size = size};
+	if (size >= sizeof f->eh)
+		memcpy(&f->eh, data, sizeof f->eh);
+	r = check_ehdr(f, err, errlen);
+	if (!r)
+		r = count_sections(f, err, errlen);
+	if (r)
+		return r;
+	f->ph = calloc((size_t)f->eh.e_phnum + 1, sizeof *f->ph);
+	f->sh = calloc(f->sections, sizeof *f->sh);
+	if (!f->ph || !f->sh)
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+	memcpy(f->ph, data + f->eh.e_phoff, f->eh.e_phnum * sizeof *f->ph);
+	memcpy(f->sh, data + f->eh.e_shoff, f->sections * sizeof *f->sh);
+	r = check_phdrs(f, err, errlen);
+	return r ? r : check_shdrs(f, err, errlen);
+}
+
+const char *seg_name(const struct seg_file *f, size_t i)
+{
+	return (const char *)f->data + f->sh[f->names].sh_offset + f->sh[i].sh_name;
+}
+
+/* A section of an earlier run that is not in memory: replaced like the segment. */
+bool seg_is_unloaded(const struct seg_file *f, size_t i)
+{
+	const Elf64_Shdr *s = &f->sh[i];
+
+	return s->sh_type == SHT_PROGBITS && !(s->sh_flags & SHF_ALLOC) &&
+	       !strncmp(seg_name(f, i), SEGMENT_UNLOADED, sizeof SEGMENT_UNLOADED - 1);
+}
+
+const struct segment_note seg_note = {
+	.namesz = 5, .descsz = 12, .type = SEGMENT_NOTE_TYPE, .name = "etch", .version = SEGMENT_VERSION,
+};
+
+/* Finds the segment of an earlier run: 1, 0 or a negative result. */
+int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint64_t *first, char *err, size_t errlen)
+{
+	struct segment_note note, want = seg_note;
+
+	for (size_t i = 1; i < f->sections; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if (s->sh_type != SHT_PROGBITS || strcmp(seg_name(f, i), SEGMENT_SECTION))
+			continue;
+		for (size_t k = 0; k < f->eh.e_phnum; k++) {
+			const Elf64_Phdr *p = &f->ph[k];
+
+			if (p->p_type != PT_LOAD || p->p_vaddr != s->sh_addr)
+				continue;
+			if (p->p_flags != PF_R || p->p_offset != s->sh_offset || p->p_filesz != p->p_memsz ||
+			    s->sh_size != sizeof note || p->p_filesz < sizeof note ||
+			    (p->p_vaddr & (SEGMENT_PAGE - 1)))
+				break;
+			memcpy(&note, f->data + p->p_offset, sizeof note);
+			want.first = note.first;
+			if (memcmp(&note, &want, sizeof note))
+				return BAD("segment of another version of etch, or a damaged one");
+			if (note.first < sizeof note || note.first > p->p_filesz)
+				break;
+			*load = k;
+			*note_sec = i;
+			*first = note.first;
+			return 1;
+		}
+		return BAD("section %s is not the start of a segment of its own", SEGMENT_SECTION);
+	}
+	return 0;
+}
+
+int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen)
+{
+	struct seg_file f;
+	size_t load, sec;
+	uint64_t first;
+	int r = seg_read(&f, file, size, err, errlen);
+
+	if (!r)
+		r = seg_ours_find(&f, &load, &sec, &first, err, errlen);
+	if (r == 1)
+		*found = (struct segment_found){f.ph[load].p_offset, f.ph[load].p_vaddr, f.ph[load].p_filesz, first};
+	free(f.ph);
+	free(f.sh);
+	return r;
+}
