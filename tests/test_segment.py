@@ -61,8 +61,8 @@ def tool(tmp_path_factory):
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          "-Wl,--wrap=write,--wrap=open,--wrap=rename,--wrap=fsync", HERE / "segment_tool.c",
-         *sorted((ROOT / "tool/elf").glob("segment*.c")), ROOT / "tool/elf/outfile.c", ROOT / "tool/arch/x86/rip_scan.c",
-         "-o", out])
+         *sorted((ROOT / "tool/elf").glob("segment*.c")), ROOT / "tool/elf/outfile.c", ROOT / "tool/elf/bounds.c",
+         ROOT / "tool/arch/x86/rip_scan.c", "-o", out])
     return out
 
 
