@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(x) do { if (!(x)) { printf("line %d: %s\n", __LINE__, #x); exit(1); } } while (0)
@@ -159,6 +160,7 @@ static void *writer(void *arg)
 static void window(unsigned long sets)
 {
 	unsigned long before, before_done;
+	struct timespec from, to;
 	pthread_t t;
 
 	CHECK(!pthread_create(&t, NULL, writer, NULL));
@@ -167,9 +169,12 @@ static void window(unsigned long sets)
 	printf("idle: %lu of %lu\n", done, tried);
 	before = tried;
 	before_done = done;
+	clock_gettime(CLOCK_MONOTONIC, &from);
 	for (unsigned long i = 0; i < sets; i++)
 		CHECK(pv_set(ops.decide, i & 1 ? deny : allow) == 0);
-	printf("setting: %lu of %lu\n", done - before_done, tried - before);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	printf("setting: %lu of %lu, %.0f ns a set\n", done - before_done, tried - before,
+	       ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / (double)sets);
 	before_done = done;
 	before = tried;
 	while (tried < before + 20000)
