@@ -13,6 +13,11 @@ bool symbol_is_function(const struct elf_file *f, const struct elf_symbol *s)
 	return s->section && s->name[0] && (s->type == STT_FUNC || s->type == STT_GNU_IFUNC);
 }
 
+bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s)
+{
+	return symbol_is_function(f, s) || (s->section && s->name[0] && s->type == STT_OBJECT);
+}
+
 /* A type says more than none, a size more than none, and a global name than a local one. */
 static unsigned rank(const struct elf_symbol *s)
 {
@@ -114,5 +119,21 @@ void symbol_index_name(const struct symbol_index *x, uint32_t section, uint64_t 
 		snprintf(out, size, "%.200s", s->name);
 	else if (s)
 		snprintf(out, size, "%.200s+0x%" PRIx64, s->name, addr - s->value);
+	plain(out);
+}
+
+void symbol_index_describe(const struct symbol_index *x, const struct elf_file *f, uint32_t section, uint64_t addr,
+                           char *out, size_t size)
+{
+	symbol_index_name(x, section, addr, out, size);
+	if (out[0])
+		return;
+	if (!section)
+		snprintf(out, size, "the file");
+	else if (section < f->section_count)
+		snprintf(out, size, "%.200s+0x%" PRIx64, f->sections[section].name,
+		         addr - (elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr));
+	else
+		snprintf(out, size, "0x%" PRIx64, addr);
 	plain(out);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Symbols by address: for many look-ups in one file (elf_describe() goes through all
- * symbols each time). */
+/* Symbols by address, for many look-ups in one file: elf_describe() goes through all symbols each time. */
 #ifndef ELF_SYMBOLS_H
 #define ELF_SYMBOLS_H
 
@@ -15,6 +14,8 @@ struct symbol_index {
 typedef bool symbol_wanted(const struct elf_file *f, const struct elf_symbol *s);
 /* A function that is defined here and has a name. */
 bool symbol_is_function(const struct elf_file *f, const struct elf_symbol *s);
+/* That, or an object. */
+bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s);
 
 /* Of the symbol table, or where there is none of the dynamic one. */
 int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e);
@@ -26,7 +27,10 @@ void symbol_index_free(struct symbol_index *x);
 size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64_t addr);
 /* The nearest before an address that holds it, or null. */
 const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr);
-/* "main", "main+0x4", or "". */
+/* "main", "main+0x4"; else "". */
 void symbol_index_name(const struct symbol_index *x, uint32_t section, uint64_t addr, char *out, size_t size);
+/* ... else ".text+0x12", as elf_describe() says it. */
+void symbol_index_describe(const struct symbol_index *x, const struct elf_file *f, uint32_t section, uint64_t addr,
+                           char *out, size_t size);
 
 #endif

@@ -4,6 +4,7 @@
 #define INSPECT_H
 
 #include "check/check.h"
+#include "elf/symbols.h"
 #include "report/listing.h"
 #include "site/bake.h"
 #include "table/ex_table.h"
@@ -17,6 +18,7 @@ struct view {
 	struct elf_file file;
 	struct linked_tables tables; /* linked files */
 	struct scan scan;
+	struct symbol_index names; /* functions and objects */
 	struct code_space space;
 	struct fixups fixups;    /* the exception table */
 	struct targets targets;  /* linked files */
@@ -39,6 +41,8 @@ bool view_is_baked(const struct view *v, uint64_t addr);
 const char *view_state(const struct view *v, const struct site *s);
 /* Where a call's slot leads from the start: a function, "null"; "-" where that is not known. */
 void view_target(const struct view *v, const struct site *s, char *out, size_t size);
+/* "main+0x4", ".text+0x12" */
+void view_place(const struct view *v, uint32_t section, uint64_t addr, char *out, size_t size);
 /* "load", "store", "escape"; "call", and "jmp" for a tail call. */
 const char *view_kind(const struct view *v, const struct site *s);
 /* "mov32", "call-rip"; "-" for a site without a form. */

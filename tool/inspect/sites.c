@@ -45,9 +45,9 @@ static void in_place_list(const struct view *v, struct lines *lines, struct list
 
 		if (in_place_is_dropped(&v->file, r) || object < 0)
 			continue;
-		elf_describe(&v->file, section, r->site, where, sizeof(where));
+		view_place(v, section, r->site, where, sizeof(where));
 		if (of)
-			elf_describe(&v->file, of, r->func, target, sizeof(target));
+			view_place(v, of, r->func, target, sizeof(target));
 		lines_find(lines, section, r->site, source, sizeof(source));
 		listing_add(l, "%" PRIx64, r->site);
 		listing_add(l, "%u", ETCH_INLINE_LEN);
@@ -80,7 +80,7 @@ static void sites_list(const struct view *v, struct listing *l)
 		if (patched && !s->reason)
 			site_form_name(&s->entry, form, sizeof(form));
 		view_target(v, s, target, sizeof(target));
-		elf_describe(&v->file, s->section, s->addr, where, sizeof(where));
+		view_place(v, s->section, s->addr, where, sizeof(where));
 		if (s->in_data)
 			snprintf(source, sizeof(source), "-");
 		else

@@ -101,7 +101,7 @@ static void native_list(const struct view *v, struct listing *l)
 
 		snprintf(name, sizeof(name), "-");
 		if (section)
-			elf_describe(&v->file, section, r->func, name, sizeof(name));
+			view_place(v, section, r->func, name, sizeof(name));
 		listing_add(l, "%" PRIx64, r->func);
 		listing_add(l, "%" PRIx64, r->code);
 		listing_add(l, "%u", r->len);
@@ -133,7 +133,7 @@ static void place_add(const struct view *v, struct listing *l, uint64_t addr)
 	char name[256] = "-";
 
 	if (section)
-		elf_describe(&v->file, section, addr, name, sizeof(name));
+		view_place(v, section, addr, name, sizeof(name));
 	listing_add(l, "%s", name);
 }
 

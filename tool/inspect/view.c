@@ -131,7 +131,8 @@ int view_load(struct view *v, const char *path, struct error *e)
 {
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (inspect_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
+	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e) ||
+	    space_build(&v->file, &v->space, e) ||
 	    fixups_read(&v->file, &v->space, &v->fixups, e))
 		return -1;
 	if (!elf_is_object(&v->file))
@@ -165,7 +166,8 @@ int view_load_checked(struct view *v, const char *path, int jobs, struct error *
 
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (inspect_open(&v->file, path, e) || space_build(&v->file, &v->space, e) ||
+	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e) ||
+	    space_build(&v->file, &v->space, e) ||
 	    (!elf_is_object(&v->file) && tables_look(v, e)))
 		return -1;
 	err = check_file(&v->file, &options, &subject, e);
@@ -193,6 +195,7 @@ void view_free(struct view *v)
 	scan_free(&v->scan);
 	fixups_free(&v->fixups);
 	space_free(&v->space);
+	symbol_index_free(&v->names);
 	elf_close(&v->file);
 	free(v->baked);
 	free(v->slots);
@@ -224,6 +227,11 @@ const char *view_state(const struct view *v, const struct site *s)
 	return states[baked ? image.state : CALL_INDIRECT];
 }
 
+void view_place(const struct view *v, uint32_t section, uint64_t addr, char *out, size_t size)
+{
+	symbol_index_describe(&v->names, &v->file, section, addr, out, size);
+}
+
 static void slot_target(const struct view *v, const struct site *s, char *out, size_t size)
 {
 	const struct object *o = &v->scan.objects.list[s->object];
@@ -234,7 +242,7 @@ static void slot_target(const struct view *v, const struct site *s, char *out, s
 	if (!x)
 		snprintf(out, size, "null");
 	else if (!x->symbol->name[0] && x->symbol->section)
-		elf_describe(&v->file, x->symbol->section, x->symbol->value + (uint64_t)x->addend, out, size);
+		view_place(v, x->symbol->section, x->symbol->value + (uint64_t)x->addend, out, size);
 	else {
 		n = snprintf(out, size, "%.200s", x->symbol->name);
 		if (x->addend)
@@ -253,7 +261,7 @@ void view_target(const struct view *v, const struct site *s, char *out, size_t s
 	if (elf_is_object(&v->file))
 		slot_target(v, s, out, size);
 	else if (target_known(&v->targets, slot_of(v, s), &target))
-		elf_describe(&v->file, elf_section_at(&v->file, target), target, out, size);
+		view_place(v, elf_section_at(&v->file, target), target, out, size);
 	else if ((import = target_import(&v->targets, slot_of(v, s))))
 		snprintf(out, size, "%.200s", import);
 	else if (target_is_null(&v->targets, slot_of(v, s)))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rewrite has to say for itself: findings, and what was done. */
 #include "elf/lines.h"
+#include "elf/symbols.h"
 #include "report/text.h"
 #include "rewrite/rewrite.h"
 
@@ -10,16 +11,23 @@
 #define FINDINGS_SHOWN 10 /* of the unwind rows, of one file, without -v */
 #define FINDINGS_NEAR 64  /* bytes between findings that share a line */
 
+/* What findings are said with. */
+struct sayer {
+	const char *path;
+	const struct elf_file *file;
+	struct symbol_index names;
+	struct lines *lines;
+};
+
 /* One line each: FILE: ID: function+offset (source line): what. */
-static void say_finding(const char *path, const struct elf_file *f, struct lines *lines, const struct finding *x,
-                        const char *text)
+static void say_finding(const struct sayer *s, const struct finding *x, const char *text)
 {
 	char source[256] = "-", where[256];
 
-	elf_describe(f, x->section, x->addr, where, sizeof(where));
+	symbol_index_describe(&s->names, s->file, x->section, x->addr, where, sizeof(where));
 	if (x->section)
-		lines_find(lines, x->section, x->addr, source, sizeof(source));
-	text_error(path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
+		lines_find(s->lines, x->section, x->addr, source, sizeof(source));
+	text_error(s->path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
 }
 
 /* Places one behind the other of which the same is to be said share a line. */
@@ -34,8 +42,7 @@ static size_t finding_run(const struct findings *l, size_t first)
 	return n;
 }
 
-static void say_frames(const char *path, const struct elf_file *f, const struct findings *l, struct lines *lines,
-                       bool all)
+static void say_frames(const struct sayer *s, const struct findings *l, bool all)
 {
 	size_t shown = 0, i = 0, n;
 
@@ -46,25 +53,31 @@ static void say_frames(const char *path, const struct elf_file *f, const struct 
 		n = finding_run(l, i);
 		snprintf(text, sizeof(text), "%s", x->text);
 		if (n > 1) {
-			elf_describe(f, x[n - 1].section, x[n - 1].addr, last, sizeof(last));
+			symbol_index_describe(&s->names, s->file, x[n - 1].section, x[n - 1].addr, last, sizeof(last));
 			snprintf(text, sizeof(text), "%.500s (%zu places up to %s)", x->text, n, last);
 		}
-		say_finding(path, f, lines, x, text);
+		say_finding(s, x, text);
 	}
 	if (i < l->count)
-		text_error(path, "note: %zu more findings about unwind rows; -v shows them", l->count - i);
+		text_error(s->path, "note: %zu more findings about unwind rows; -v shows them", l->count - i);
 }
 
 size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
                             bool all)
 {
 	size_t count = s->findings.count + fr->findings.count, i;
-	struct lines *lines = count ? lines_open(f) : NULL;
+	struct sayer sayer = {.path = path, .file = f};
+	struct error e;
 
+	/* Without memory for names, places are said by their sections. */
+	if (!count || symbol_index_build(f, symbol_is_place, &sayer.names, &e))
+		sayer.names = (struct symbol_index){0};
+	sayer.lines = count ? lines_open(f) : NULL;
 	for (i = 0; i < s->findings.count; i++)
-		say_finding(path, f, lines, &s->findings.list[i], s->findings.list[i].text);
-	say_frames(path, f, &fr->findings, lines, all);
-	lines_close(lines);
+		say_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);
+	say_frames(&sayer, &fr->findings, all);
+	lines_close(sayer.lines);
+	symbol_index_free(&sayer.names);
 	return count;
 }
 
