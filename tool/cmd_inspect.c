@@ -2,6 +2,7 @@
 /* etch inspect: what is in a file, and why. */
 #include "arguments.h"
 #include "command.h"
+#include "elf/bounds.h"
 #include "inspect/inspect.h"
 #include "inspect/kernel.h"
 #include "report/text.h"
@@ -184,6 +185,8 @@ static int show_all(const struct options *opt, int count, char **paths)
 	for (i = 0; i < count; i++) {
 		struct error e;
 
+		fflush(stdout); /* a file that takes too long ends the process */
+		bounds_begin();
 		if (show(opt, paths[i], &e)) {
 			text_error(paths[i], "%s", e.text);
 			status = EXIT_UNUSABLE;
