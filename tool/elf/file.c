@@ -322,6 +322,21 @@ int elf_open(struct elf_file *f, const char *path, struct error *e)
 	return elf_open_bytes(f, path, bytes, size, e);
 }
 
+int elf_bytes_own(struct elf_file *f, struct error *e)
+{
+	uint8_t *copy = big_alloc(f->size + 1);
+	uint32_t i;
+
+	if (!copy)
+		return error_set(e, "out of memory");
+	memcpy(copy, f->bytes, f->size);
+	for (i = 0; i < f->section_count; i++)
+		if (f->sections[i].data)
+			f->sections[i].data = copy + (f->sections[i].data - f->bytes);
+	f->bytes = copy;
+	return 0;
+}
+
 void elf_close(struct elf_file *f)
 {
 	if (f->elf)

@@ -69,6 +69,9 @@ int elf_open(struct elf_file *f, const char *path, struct error *e);
 /* The same for bytes already in memory, which it takes over. */
 int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t size, struct error *e);
 void elf_close(struct elf_file *f);
+/* From now on f->bytes, and sections' data in them, are a copy that may be changed; what was
+ * there before, which names of symbols go on pointing into, is the caller's. */
+int elf_bytes_own(struct elf_file *f, struct error *e);
 
 /* By this a file that was read is known again. Nothing but its contents is meant: other names,
  * permissions, or a file system that numbers its files anew make no other file of it. */

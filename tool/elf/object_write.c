@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/object_write.h"
+#include "elf/memory.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <libelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #ifndef SHT_LLVM_ADDRSIG
 #define SHT_LLVM_ADDRSIG 0x6fff4c03 /* ULEB128 symbol numbers (LLVM Extensions, "SHT_LLVM_ADDRSIG") */
 #endif
+
+/* A section of the output. */
+struct part {
+	Elf64_Shdr sh;
+	const void *bytes; /* sh.sh_size of them; null: none, or those of `renumber` or `added` */
+	const struct elf_section *renumber; /* relocations, whose symbols get their new numbers */
+	const struct new_section *added;    /* ... or are those of this one */
+};
 
 struct writer {
 	const struct elf_file *f;
@@ -27,9 +31,10 @@ struct writer {
 	uint32_t *group_of;    /* per input section: its SHT_GROUP section, or 0 */
 	uint32_t *joins;       /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */
 	uint32_t *next_join;   /* per new section: the next one that joins the same group, + 1 */
-	void **owned;          /* buffers that libelf points into until the end */
+	struct part *parts;    /* all sections, by output index */
+	uint32_t part_count;
+	void **owned;          /* buffers that parts point into until the end */
 	size_t owned_count, owned_room;
-	Elf *elf;
 	struct error *e;
 };
 
@@ -100,18 +105,13 @@ static int section_symbols(struct writer *w)
 	return 0;
 }
 
-static int data_add(struct writer *w, Elf_Scn *scn, void *bytes, uint64_t size, uint64_t align)
+/* The next section of the output. */
+static struct part *part_add(struct writer *w, const Elf64_Shdr *sh)
 {
-	Elf_Data *d = elf_newdata(scn);
+	struct part *p = &w->parts[w->part_count++];
 
-	if (!d)
-		return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
-	d->d_buf = bytes;
-	d->d_size = size;
-	d->d_align = align ? align : 1;
-	d->d_type = ELF_T_BYTE; /* the bytes are as they go to the file */
-	d->d_version = EV_CURRENT;
-	return 0;
+	p->sh = *sh;
+	return p;
 }
 
 static void *symtab_write(struct writer *w, const struct elf_section *s, uint64_t *size)
@@ -152,22 +152,30 @@ static void *shndx_write(struct writer *w, const struct elf_section *s, uint64_t
 	return p;
 }
 
-static void *relocs_renumber(struct writer *w, const struct elf_section *s, uint64_t *size)
+static void relocs_renumber(const struct writer *w, const struct elf_section *s, uint8_t *to)
 {
 	uint64_t step = s->sh.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel), i, info;
-	uint8_t *p;
 
-	*size = s->sh.sh_size;
-	p = keep(w, *size);
-	if (!p)
-		return NULL;
-	memcpy(p, s->data, *size);
-	for (i = 0; i + step <= *size; i += step) {
-		memcpy(&info, p + i + 8, 8); /* r_info is second in both */
+	memcpy(to, s->data, s->sh.sh_size);
+	for (i = 0; w->new_local_count && i + step <= s->sh.sh_size; i += step) {
+		memcpy(&info, to + i + 8, 8); /* r_info is second in both */
 		info = ELF64_R_INFO((uint64_t)symbol_map(w, (uint32_t)ELF64_R_SYM(info)), ELF64_R_TYPE(info));
-		memcpy(p + i + 8, &info, 8);
+		memcpy(to + i + 8, &info, 8);
 	}
-	return p;
+}
+
+static void relocs_write(const struct writer *w, const struct new_section *a, uint8_t *to)
+{
+	size_t i;
+
+	for (i = 0; i < a->reloc_count; i++) {
+		const struct new_reloc *r = &a->relocs[i];
+		uint64_t symbol = r->to == TO_SYMBOL ? symbol_map(w, r->index)
+		                  : w->symbol_of[r->to == TO_NEW ? new_index(w, r->index) : r->index];
+		Elf64_Rela x = {r->offset, ELF64_R_INFO(symbol, (uint64_t)r->type), r->addend};
+
+		memcpy(to + i * sizeof(x), &x, sizeof(x));
+	}
 }
 
 static void *addrsig_renumber(struct writer *w, const struct elf_section *s, uint64_t *size)
@@ -282,98 +290,59 @@ static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offset
 
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
-		uint64_t size = s->sh.sh_size;
-		void *bytes = (void *)s->data;
-		Elf_Scn *scn = elf_newscn(w->elf);
-		Elf64_Shdr *sh = scn ? elf64_getshdr(scn) : NULL;
+		struct part *p = part_add(w, &s->sh);
+		uint64_t *size = &p->sh.sh_size;
 		uint32_t type = s->sh.sh_type;
-		bool to_symtab = s->sh.sh_link == f->symtab && f->symtab;
+		bool to_symtab = s->sh.sh_link == f->symtab && f->symtab, gone = w->emptied && w->emptied[i];
 
-		if (!sh)
-			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
-		*sh = s->sh;
-		if (w->emptied && w->emptied[i]) {
-			size = 0;
-			bytes = NULL;
+		p->bytes = s->data;
+		if (gone) {
+			*size = 0;
+			p->bytes = NULL;
 		} else if (!s->data) {
 			if (type != SHT_NOBITS) /* else it has a size and no bytes */
-				size = 0;
+				*size = 0;
 		} else if (i == f->symtab) {
-			bytes = symtab_write(w, s, &size);
-			sh->sh_info = s->sh.sh_info + w->new_local_count;
+			p->bytes = symtab_write(w, s, size);
+			p->sh.sh_info = s->sh.sh_info + w->new_local_count;
 		} else if (i == strndx) {
-			bytes = names_write(w, s, &size, name_offsets);
+			p->bytes = names_write(w, s, size, name_offsets);
 		} else if (type == SHT_SYMTAB_SHNDX && to_symtab) {
-			bytes = shndx_write(w, s, &size);
+			p->bytes = shndx_write(w, s, size);
 		} else if ((type == SHT_RELA || type == SHT_REL) && to_symtab) {
-			bytes = relocs_renumber(w, s, &size);
+			p->renumber = s;
 		} else if (type == SHT_LLVM_ADDRSIG && to_symtab) {
-			bytes = addrsig_renumber(w, s, &size);
+			p->bytes = addrsig_renumber(w, s, size);
 		} else if (type == SHT_GROUP && to_symtab) {
-			bytes = group_write(w, i, &size);
+			p->bytes = group_write(w, i, size);
 		}
 		if (type == SHT_GROUP && to_symtab)
-			sh->sh_info = symbol_map(w, s->sh.sh_info);
-		if (s->data && !bytes && !(w->emptied && w->emptied[i]))
-			return -1;
-		if (data_add(w, scn, bytes, size, s->sh.sh_addralign))
+			p->sh.sh_info = symbol_map(w, s->sh.sh_info);
+		if (s->data && !p->bytes && !gone)
 			return -1;
 	}
 	return 0;
 }
 
-static int new_sections(struct writer *w, const uint32_t *name_offsets)
+static void new_sections(struct writer *w, const uint32_t *name_offsets)
 {
-	size_t k, i;
+	size_t k;
 
 	for (k = 0; k < w->count; k++) {
 		const struct new_section *a = &w->added[k];
-		Elf_Scn *scn = elf_newscn(w->elf);
-		Elf64_Shdr *sh = scn ? elf64_getshdr(scn) : NULL;
-		uint8_t *rela;
+		uint64_t group = a->about && w->group_of[a->about] ? SHF_GROUP : 0;
+		Elf64_Shdr sh = {.sh_name = name_offsets[2 * k], .sh_type = SHT_PROGBITS, .sh_size = a->size,
+		                 .sh_flags = a->flags | (a->about ? SHF_LINK_ORDER : 0) | group, .sh_link = a->about,
+		                 .sh_addralign = a->align};
 
-		if (!sh)
-			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
-		sh->sh_name = name_offsets[2 * k];
-		sh->sh_type = SHT_PROGBITS;
-		sh->sh_flags = a->flags;
-		sh->sh_addralign = a->align;
-		if (a->about) {
-			sh->sh_flags |= SHF_LINK_ORDER;
-			sh->sh_link = a->about;
-			if (w->group_of[a->about])
-				sh->sh_flags |= SHF_GROUP;
-		}
-		if (data_add(w, scn, a->data, a->size, a->align))
-			return -1;
+		part_add(w, &sh)->bytes = a->data;
 		if (!a->reloc_count)
 			continue;
-		rela = keep(w, a->reloc_count * sizeof(Elf64_Rela));
-		if (!rela)
-			return -1;
-		for (i = 0; i < a->reloc_count; i++) {
-			const struct new_reloc *r = &a->relocs[i];
-			uint64_t symbol = r->to == TO_SYMBOL ? symbol_map(w, r->index)
-			                  : w->symbol_of[r->to == TO_NEW ? new_index(w, r->index) : r->index];
-			Elf64_Rela x = {r->offset, ELF64_R_INFO(symbol, (uint64_t)r->type), r->addend};
-
-			memcpy(rela + i * sizeof(x), &x, sizeof(x));
-		}
-		scn = elf_newscn(w->elf);
-		sh = scn ? elf64_getshdr(scn) : NULL;
-		if (!sh)
-			return error_set(w->e, "cannot write: %s", elf_errmsg(-1));
-		sh->sh_name = name_offsets[2 * k + 1];
-		sh->sh_type = SHT_RELA;
-		sh->sh_flags = SHF_INFO_LINK | (a->about && w->group_of[a->about] ? SHF_GROUP : 0);
-		sh->sh_link = w->f->symtab;
-		sh->sh_info = new_index(w, k);
-		sh->sh_addralign = 8;
-		sh->sh_entsize = sizeof(Elf64_Rela);
-		if (data_add(w, scn, rela, a->reloc_count * sizeof(Elf64_Rela), 8))
-			return -1;
+		sh = (Elf64_Shdr){.sh_name = name_offsets[2 * k + 1], .sh_type = SHT_RELA, .sh_flags = SHF_INFO_LINK | group,
+		                  .sh_link = w->f->symtab, .sh_info = new_index(w, k), .sh_addralign = 8,
+		                  .sh_size = a->reloc_count * sizeof(Elf64_Rela), .sh_entsize = sizeof(Elf64_Rela)};
+		part_add(w, &sh)->added = a;
 	}
-	return 0;
 }
 
 static int groups_find(struct writer *w)
@@ -405,28 +374,69 @@ static int groups_find(struct writer *w)
 	return 0;
 }
 
-/* All of it, or an error: less would take the object's place. */
-static int bytes_back(int fd, size_t size, uint8_t **out, size_t *out_size, struct error *e)
+/* Each section at the next offset that its alignment allows, the section headers behind them.
+ * Returns how large the file becomes. */
+static uint64_t parts_place(struct writer *w, uint64_t *headers)
 {
-	size_t got = 0;
+	uint64_t at = sizeof(Elf64_Ehdr);
+	uint32_t i;
 
-	*out = malloc(size + 1);
-	if (!*out)
-		return error_set(e, "out of memory");
-	while (got < size) {
-		ssize_t n = pread(fd, *out + got, size - got, (off_t)got);
+	for (i = 1; i < w->part_count; i++) {
+		Elf64_Shdr *sh = &w->parts[i].sh;
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			free(*out);
-			*out = NULL;
-			return error_set(e, "cannot read from a memory file: %s", n ? strerror(errno) : "too short");
-		}
-		got += (size_t)n;
+		sh->sh_addralign = sh->sh_addralign ? sh->sh_addralign : 1;
+		at = (at + sh->sh_addralign - 1) & ~(sh->sh_addralign - 1);
+		sh->sh_offset = at;
+		if (sh->sh_type != SHT_NOBITS)
+			at += sh->sh_size;
 	}
-	*out_size = size;
-	return 0;
+	*headers = (at + 7) & ~(uint64_t)7;
+	return *headers + w->part_count * sizeof(Elf64_Shdr);
+}
+
+static void parts_write(const struct writer *w, uint8_t *out, uint64_t headers)
+{
+	uint64_t end = sizeof(Elf64_Ehdr);
+	uint32_t i;
+
+	for (i = 0; i < w->part_count; i++) {
+		const struct part *p = &w->parts[i];
+		uint8_t *to = out + p->sh.sh_offset;
+
+		memcpy(out + headers + i * sizeof(p->sh), &p->sh, sizeof(p->sh));
+		if (!i)
+			continue;
+		memset(out + end, 0, p->sh.sh_offset - end);
+		end = p->sh.sh_offset;
+		if (p->sh.sh_type == SHT_NOBITS)
+			continue;
+		if (p->renumber)
+			relocs_renumber(w, p->renumber, to);
+		else if (p->added)
+			relocs_write(w, p->added, to);
+		else if (p->sh.sh_size)
+			memcpy(to, p->bytes, p->sh.sh_size);
+		end += p->sh.sh_size;
+	}
+	memset(out + end, 0, headers - end);
+}
+
+/* Numbers that do not fit the ELF header are in the first section header. */
+static void header_write(struct writer *w, uint8_t *out, uint64_t headers, uint32_t strndx)
+{
+	Elf64_Ehdr eh = w->f->eh;
+
+	eh.e_ehsize = sizeof(Elf64_Ehdr);
+	eh.e_phoff = 0;
+	eh.e_phnum = 0;
+	eh.e_shoff = headers;
+	eh.e_shentsize = sizeof(Elf64_Shdr);
+	eh.e_shnum = w->part_count < SHN_LORESERVE ? (Elf64_Half)w->part_count : 0;
+	if (!eh.e_shnum)
+		w->parts[0].sh.sh_size = w->part_count;
+	if (eh.e_shstrndx == SHN_XINDEX)
+		w->parts[0].sh.sh_link = strndx;
+	memcpy(out, &eh, sizeof(eh));
 }
 
 int object_write_room(const struct elf_file *f, size_t count, struct error *e)
@@ -449,9 +459,9 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 {
 	struct writer w = {.f = f, .added = added, .count = count, .emptied = emptied, .e = e};
 	uint32_t total, strndx = f->eh.e_shstrndx, *names;
-	Elf64_Ehdr *eh;
-	int fd = -1, err = -1;
-	int64_t size;
+	Elf64_Shdr first = {0};
+	uint64_t headers;
+	int err = -1;
 	size_t i;
 
 	*out = NULL;
@@ -468,41 +478,24 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 	w.joins = keep(&w, (total + 1) * sizeof(uint32_t));
 	w.next_join = keep(&w, (count + 1) * sizeof(uint32_t));
 	w.index_of = keep(&w, (count + 1) * sizeof(uint32_t));
-	if (!names || !w.symbol_of || !w.new_locals || !w.group_of || !w.index_of || !w.joins || !w.next_join)
+	w.parts = keep(&w, (total + 1) * sizeof(*w.parts));
+	if (!names || !w.symbol_of || !w.new_locals || !w.group_of || !w.index_of || !w.joins || !w.next_join || !w.parts)
 		goto out;
 	new_indices(&w);
-	fd = memfd_create("object", MFD_CLOEXEC);
-	if (fd < 0) {
-		error_set(e, "cannot create a memory file");
+	part_add(&w, &first);
+	if (alignments_check(&w) || groups_find(&w) || section_symbols(&w) || old_sections(&w, strndx, names))
+		goto out;
+	new_sections(&w, names);
+	*out_size = parts_place(&w, &headers);
+	*out = big_alloc(*out_size + 1);
+	if (!*out) {
+		error_set(e, "out of memory");
 		goto out;
 	}
-	w.elf = elf_begin(fd, ELF_C_WRITE, NULL);
-	eh = w.elf ? elf64_newehdr(w.elf) : NULL;
-	if (!eh) {
-		error_set(e, "cannot write: %s", elf_errmsg(-1));
-		goto out;
-	}
-	*eh = f->eh;
-	eh->e_phoff = 0;
-	eh->e_phnum = 0;
-	eh->e_shoff = 0;
-	eh->e_shnum = 0;
-	if (alignments_check(&w) || groups_find(&w) || section_symbols(&w) || old_sections(&w, strndx, names) ||
-	    new_sections(&w, names))
-		goto out;
-	if (f->eh.e_shstrndx == SHN_XINDEX)
-		elf64_getshdr(elf_getscn(w.elf, 0))->sh_link = strndx;
-	size = elf_update(w.elf, ELF_C_WRITE);
-	if (size < 0) {
-		error_set(e, "cannot write: %s", elf_errmsg(-1));
-		goto out;
-	}
-	err = bytes_back(fd, (size_t)size, out, out_size, e);
+	header_write(&w, *out, headers, strndx);
+	parts_write(&w, *out, headers);
+	err = 0;
 out:
-	if (w.elf)
-		elf_end(w.elf);
-	if (fd >= 0)
-		close(fd);
 	for (i = 0; i < w.owned_count; i++)
 		free(w.owned[i]);
 	free(w.owned);

@@ -90,8 +90,11 @@ static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
 	return false;
 }
 
-/* Section names and headers behind the file, and room for `length` bytes more. */
-static uint8_t *append(const uint8_t *bytes, size_t size, struct headers *h, size_t length, size_t *record_at)
+/*
+ * Section names and headers behind the file, and room for `length` bytes more, in *bytes, which
+ * grows. What the headers at its front say moves with them: *h is read anew.
+ */
+static bool append(uint8_t **bytes, size_t size, struct headers *h, size_t length, size_t *record_at)
 {
 	size_t names = (size + 7) & ~(size_t)7, names_size = h->names.sh_size + sizeof(UNDO_SECTION);
 	size_t table = (names + names_size + 7) & ~(size_t)7;
@@ -100,11 +103,13 @@ static uint8_t *append(const uint8_t *bytes, size_t size, struct headers *h, siz
 	Elf64_Shdr sh;
 
 	*record_at = table + count * sizeof(sh);
-	out = calloc(1, *record_at + length);
+	out = realloc(*bytes, *record_at + length);
 	if (!out)
-		return NULL;
-	memcpy(out, bytes, size);
-	memcpy(out + names, bytes + h->names.sh_offset, h->names.sh_size);
+		return false;
+	*bytes = out;
+	headers_read(out, size, h);
+	memset(out + size, 0, *record_at + length - size);
+	memcpy(out + names, out + h->names.sh_offset, h->names.sh_size);
 	memcpy(out + names + h->names.sh_size, UNDO_SECTION, sizeof(UNDO_SECTION));
 	memcpy(out + table, h->table, h->count * sizeof(sh));
 	sh = h->names;
@@ -125,7 +130,7 @@ static uint8_t *append(const uint8_t *bytes, size_t size, struct headers *h, siz
 		h->eh.e_shnum = 0;
 	}
 	memcpy(out, &h->eh, sizeof(h->eh));
-	return out;
+	return true;
 }
 
 /* More would be no rewritten file's, and a hostile one's way to ask for memory. */
@@ -156,9 +161,13 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 		error_set(e, stale);
 		return 1;
 	}
-	again = append(out->kept, out->kept_size, &h, size - record_at, &again_at);
-	if (!again)
+	again = malloc(out->kept_size);
+	if (again)
+		memcpy(again, out->kept, out->kept_size);
+	if (!again || !append(&again, out->kept_size, &h, size - record_at, &again_at)) {
+		free(again);
 		return error_set(e, "out of memory");
+	}
 	if (again_at != record_at || memcmp(again, file, record_at)) {
 		error_set(e, stale);
 		differs = 1;
@@ -237,32 +246,32 @@ static uint64_t described_end(const uint8_t *bytes, size_t size, const struct he
 	return end;
 }
 
-int undo_attach(const uint8_t *bytes, size_t size, const uint8_t *original, size_t original_size, uint8_t **out,
-                size_t *out_size, struct error *e)
+int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e)
 {
-	struct record r = {.magic = MAGIC, .version = 1, .original_size = original_size, .kept_size = size};
+	struct record r = {.magic = MAGIC, .version = 1, .original_size = original_size, .kept_size = *size};
 	size_t delta_size, at;
 	struct headers h;
 	uint8_t *delta;
+	bool done;
 
-	if (!headers_read(bytes, size, &h) || described_end(bytes, size, &h) < size)
+	if (!headers_read(*bytes, *size, &h) || described_end(*bytes, *size, &h) < *size)
 		return 0;
-	if (delta_make(bytes, size, original, original_size, &delta, &delta_size))
+	if (delta_make(*bytes, *size, original, original_size, &delta, &delta_size))
 		return error_set(e, "out of memory");
 	r.delta_size = (uint32_t)delta_size;
 	r.header = h.eh;
 	hash(original, original_size, r.original_hash);
-	hash(bytes, size, r.kept_hash);
-	if (delta_size > UINT32_MAX || !size_is_likely(original_size, size, delta_size)) {
+	hash(*bytes, *size, r.kept_hash);
+	if (delta_size > UINT32_MAX || !size_is_likely(original_size, *size, delta_size)) {
 		free(delta);
 		return 0;
 	}
-	*out = append(bytes, size, &h, sizeof(r) + delta_size, &at);
-	if (*out) {
-		memcpy(*out + at, &r, sizeof(r));
-		memcpy(*out + at + sizeof(r), delta, delta_size);
-		*out_size = at + sizeof(r) + delta_size;
+	done = append(bytes, *size, &h, sizeof(r) + delta_size, &at);
+	if (done) {
+		memcpy(*bytes + at, &r, sizeof(r));
+		memcpy(*bytes + at + sizeof(r), delta, delta_size);
+		*size = at + sizeof(r) + delta_size;
 	}
 	free(delta);
-	return *out ? 1 : error_set(e, "out of memory");
+	return done ? 1 : error_set(e, "out of memory");
 }

@@ -34,7 +34,6 @@ void undo_free(struct undo *u);
  * file that can hold one: without section headers, or with data behind all that headers
  * describe; -1 and a message: out of memory.
  */
-int undo_attach(const uint8_t *bytes, size_t size, const uint8_t *original, size_t original_size, uint8_t **out,
-                size_t *out_size, struct error *e);
+int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite, one file: read, taken through the steps, written; or put back. */
 #include "command.h"
+#include "elf/memory.h"
 #include "elf/outfile.h"
 #include "elf/undo.h"
 #include "report/text.h"
@@ -58,7 +59,18 @@ struct source {
 	struct undo undo;        /* with a record */
 	const uint8_t *original; /* what `etch rewrite --undo` is to give back */
 	size_t original_size;
+	const uint8_t *shared;   /* what the steps see, where it is the same memory; or null */
 };
+
+static bool is_object(const uint8_t *bytes, size_t size)
+{
+	Elf64_Ehdr eh;
+
+	if (size < sizeof(eh))
+		return false;
+	memcpy(&eh, bytes, sizeof(eh));
+	return eh.e_type == ET_REL;
+}
 
 /* *bytes becomes what the steps are to see. Where the file has been changed since, what it was
  * before cannot be told any more: it begins anew with what it is. */
@@ -74,15 +86,24 @@ static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct e
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
 	s->original = s->undo.original ? s->undo.original : begin;
 	s->original_size = s->undo.original ? s->undo.original_size : *size;
-	*bytes = malloc(*size + 1); /* the steps work on them in place */
+	if (is_object(begin, *size)) { /* whoever changes one of its bytes copies it: elf_bytes_own() */
+		s->shared = begin;
+		*bytes = (uint8_t *)begin;
+		return 0;
+	}
+	*bytes = big_alloc(*size + 1); /* the steps work on them in place */
 	if (!*bytes)
 		return error_set(e, "out of memory");
 	memcpy(*bytes, begin, *size);
 	return 0;
 }
 
-static void source_close(struct source *s)
+/* After the last look at f. */
+static void source_close(struct source *s, struct elf_file *f)
 {
+	if (f->bytes == s->shared)
+		f->bytes = NULL;
+	elf_close(f);
 	undo_free(&s->undo);
 	free(s->raw);
 }
@@ -92,8 +113,6 @@ static void source_close(struct source *s)
 static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *done, struct error *e)
 {
 	bool same = !done->bytes;
-	uint8_t *out;
-	size_t size;
 	int r;
 
 	/* Nothing to do, and no record in the file, or one that is as it should be. */
@@ -108,14 +127,11 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 	}
 	if (opt->no_undo || (same && !s->undo.original))
 		return 0;
-	r = undo_attach(done->bytes, done->size, s->original, s->original_size, &out, &size, e);
+	r = undo_attach(&done->bytes, &done->size, s->original, s->original_size, e);
 	if (r <= 0)
 		return r;
-	free(done->bytes);
-	done->bytes = out;
-	done->size = size;
-	if (size == s->raw_size && !memcmp(out, s->raw, size)) {
-		free(out);
+	if (done->size == s->raw_size && !memcmp(done->bytes, s->raw, s->raw_size)) {
+		free(done->bytes);
 		done->bytes = NULL;
 	}
 	return 0;
@@ -237,7 +253,6 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 out:
 	rewrite_result_free(&done);
 	scan_free(&s);
-	elf_close(&f);
-	source_close(&source);
+	source_close(&source, &f);
 	return status;
 }

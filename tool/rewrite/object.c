@@ -86,10 +86,17 @@ static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
 	}
 	for (i = 0; i < found.count; i++) {
 		const struct native *x = &found.list[i];
-		uint8_t *record = (uint8_t *)f->sections[x->section].data + x->at;
+		uint8_t *record;
 
+		if (x->flags == x->was)
+			continue;
+		if (!changed && elf_bytes_own(f, e)) {
+			changed = -1;
+			break;
+		}
+		record = (uint8_t *)f->sections[x->section].data + x->at;
 		record[offsetof(struct etch_native, flags)] = x->flags;
-		changed |= x->flags != x->was;
+		changed = 1;
 	}
 	natives_free(&found);
 	return changed;
