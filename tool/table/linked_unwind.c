@@ -125,7 +125,7 @@ int linked_unwind_fill(struct linked_unwind *u, struct error *e)
 	size_t i;
 
 	for (i = 0; i < u->count && u->kept; i++)
-		if (u->sections[i].addr != u->kept_at[i])
+		if (u->kept_at[i] && u->sections[i].addr != u->kept_at[i])
 			return error_set(e, "its unwind table would have to move: rewrite it without --only");
 	if (!u->targets)
 		return 0;

@@ -19,7 +19,7 @@ struct linked_unwind {
 	size_t count;       /* 0: no table */
 	struct etch_unwind header;
 	uint64_t *targets;  /* orc: address of each row, until linked_unwind_fill() */
-	uint64_t kept_at[LINKED_UNWIND_SECTIONS]; /* of an earlier run: where they lie */
+	uint64_t kept_at[LINKED_UNWIND_SECTIONS]; /* of an earlier run: where they lie; 0: not loaded, or new */
 	bool kept;
 };
 
