@@ -171,10 +171,10 @@ static void operand_ref(const struct image *im, uint32_t func, const struct body
                         const struct operand *o, struct xref *out, char *text, size_t size)
 {
 	const struct function *fn = &im->funcs[func];
-	struct place_use use = {.func = func, .own = b->own, .own_count = b->own_count};
+	struct ref_use use = {.func = func, .own = b->own, .own_count = b->own_count};
 
 	if (o->how == BY_THREAD) {
-		if (place_thread(im, o->addend, out, text, size))
+		if (ref_thread(im, o->addend, out, text, size))
 			return;
 		*out = (struct xref){.kind = REF_NUMBER, .value = (uint64_t)o->addend};
 		if (text)
@@ -184,9 +184,9 @@ static void operand_ref(const struct image *im, uint32_t func, const struct body
 	if (!o->branch && o->class != CLASS_SLOT && o->at == n->disp_at && n->disp_len && !n->based)
 		use.access = normal_access(fn->bytes + (n->addr - fn->start), n->len);
 	if (o->how == BY_SYMBOL)
-		place_symbol(im, o->symbol, o->addend, &use, out, text, size);
+		ref_symbol(im, o->symbol, o->addend, &use, out, text, size);
 	else
-		place_ref(im, o->place, &use, out, text, size);
+		ref_place(im, o->place, &use, out, text, size);
 }
 
 /* ---- decoding --------------------------------------------------------------------------- */
@@ -426,7 +426,7 @@ void body_name(const struct image *im, struct body *b)
  * something with a name. */
 static uint64_t near_canon(const struct image *im, const struct operand *o, int by)
 {
-	static const struct place_use any = {.func = NO_FUNC};
+	static const struct ref_use any = {.func = NO_FUNC};
 	struct place at = {o->place.section, o->place.addr + (uint64_t)(int64_t)by};
 	struct xref r;
 
@@ -434,7 +434,7 @@ static uint64_t near_canon(const struct image *im, const struct operand *o, int 
 		at.section = place_section(im, at.addr);
 	if (!at.section || place_is_code(im, at.section))
 		return 0;
-	place_ref(im, at, &any, &r, NULL, 0);
+	ref_place(im, at, &any, &r, NULL, 0);
 	if (!by)
 		return r.kind != REF_NAMED || r.more;
 	return r.kind == REF_CONTENT || (r.kind == REF_NAMED && !r.more) ? ref_canon(im, &r) : 0;
@@ -458,7 +458,7 @@ bool body_near(const struct image *old, uint32_t old_func, const struct body *a,
 	if (memcmp(code[0], code[1], m->code_len) ||
 	    (m->pc && normal_access(old->funcs[old_func].bytes + (m->addr - old->funcs[old_func].start), m->len)))
 		return false;
-	if (place_bounds_meet(old, x[0].place.addr, new, y[0].place.addr))
+	if (ref_bounds_meet(old, x[0].place.addr, new, y[0].place.addr))
 		return true;
 	if (!near_canon(old, &x[0], 0) || !near_canon(new, &y[0], 0))
 		return false;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "check/check.h"
-#include "diff/places.h"
+#include "diff/refs.h"
 #include "report/report.h"
 
 #define NO_FUNC UINT32_MAX

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+#include "diff/image.h"
+
+#include "arch/x86/normal.h"
+#include "arch/x86/stack.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STRING_MOST 65536u /* longer ones are told by their start */
+#define TABLE_MOST  65536u /* entries of a jump table */
+#define THERE_MOST  4u     /* instructions that tell a place inside another function */
+
+/* ---- code -------------------------------------------------------------------- */
+
+/* The code at a place, said by its first instructions: their bytes, less all addresses. */
+static uint32_t code_there(const struct image *im, struct place at)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	uint64_t base = elf_is_object(&im->file) ? 0 : s->sh.sh_addr, off = at.addr - base, h = 1;
+	struct normal n;
+	unsigned i;
+
+	for (i = 0; i < THERE_MOST && off < s->sh.sh_size; i++) {
+		if (!normal_decode(s->data + off, s->sh.sh_size - off, base + off, &n))
+			break;
+		h = mix(h, hash_bytes(n.code, n.code_len));
+		off += n.len;
+	}
+	return (uint32_t)(h ^ h >> 32) | 1;
+}
+
+/* What fills the slot that an entry of the PLT jumps through, or null. */
+static const struct dynamic_reloc *plt_reloc(const struct image *im, struct place at)
+{
+	const uint8_t *p = place_bytes(im, at, 1);
+	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
+	uint64_t slot;
+
+	if (elf_is_object(&im->file) || !p || strncmp(im->file.sections[at.section].name, ".plt", 4))
+		return NULL;
+	slot = plt_slot(p, sh->sh_size - (at.addr - sh->sh_addr), at.addr);
+	return slot ? place_dynamic(im, slot, 1) : NULL;
+}
+
+static void code_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
+                     size_t size)
+{
+	const struct dynamic_reloc *plt = plt_reloc(im, at);
+	uint32_t fn;
+
+	if (plt && plt->type == R_X86_64_IRELATIVE && place_section(im, plt->addend))
+		at = (struct place){place_section(im, plt->addend), plt->addend}; /* the function that chooses one */
+	fn = place_is_code(im, at.section) ? image_function(im, at.section, at.addr) : NO_FUNC;
+	if (plt && plt->symbol && plt->symbol->name[0]) {
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(plt->symbol->name)};
+		if (text)
+			snprintf(text, size, "%s", plt->symbol->name);
+	} else if (fn == NO_FUNC) {
+		*out = (struct xref){.kind = REF_DATA, .value = at.addr, .more = at.section};
+		if (text)
+			snprintf(text, size, "%s", im->file.sections[at.section].name);
+	} else if (use && fn == use->func) {
+		*out = (struct xref){.kind = REF_INSIDE, .value = at.addr};
+	} else {
+		bool start = im->funcs[fn].start == at.addr;
+
+		*out = (struct xref){.kind = REF_FUNCTION, .value = fn, .more = start ? 0 : code_there(im, at)};
+		if (text) {
+			image_name(im, fn, text, size);
+			if (!start && strlen(text) + 4 < size)
+				strcat(text, "+..");
+		}
+	}
+}
+
+/* ---- data -------------------------------------------------------------------- */
+
+/* Is there a place of the function inside [lo, hi)? */
+static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint64_t hi)
+{
+	size_t a = 0, b = use->own_count;
+
+	while (a < b) {
+		size_t mid = a + (b - a) / 2;
+		struct place key = {section, lo};
+
+		if (place_order(&use->own[mid], &key) < 0)
+			a = mid + 1;
+		else
+			b = mid;
+	}
+	return a < use->own_count && use->own[a].section == section && use->own[a].addr < hi;
+}
+
+/* An address right behind an object, of which the function uses other addresses: the end
+ * of a loop over it, whatever the linker has put there. */
+static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct ref_use *use,
+                                              const struct elf_symbol *here)
+{
+	const struct symbol_index *objects = &im->places.objects;
+	size_t i = at.addr ? symbol_index_above(objects, at.section, at.addr - 1) : 0;
+	const struct elf_symbol *last = i ? objects->list[i - 1] : NULL, *s = NULL;
+
+	if (use->access || !last || last->section != at.section || (here && here->value != at.addr))
+		return NULL;
+	for (; i > 0 && objects->list[i - 1]->section == at.section && objects->list[i - 1]->value == last->value; i--)
+		if (last->value + objects->list[i - 1]->size == at.addr)
+			s = objects->list[i - 1];
+	return s && uses(use, at.section, s->value, at.addr) ? s : NULL;
+}
+
+/* Sections that linkers give a start and an end symbol: what is in them is for those who
+ * go over it from end to end, and tables of etch's own, which a rewrite changes, are such. */
+static bool is_set(const struct elf_section *s)
+{
+	const char *p = s->name;
+
+	if (!strncmp(p, ".etch", 5) || !strncmp(p, ".orc_", 5) || !strcmp(p, ".eh_frame"))
+		return true;
+	while (isalnum((unsigned char)*p) || *p == '_')
+		p++;
+	return p > s->name && !*p;
+}
+
+static void bound_ref(const struct elf_section *s, bool end, struct xref *out, char *text, size_t size)
+{
+	*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = end ? UINT32_MAX : UINT32_MAX - 1};
+	if (text)
+		snprintf(text, size, "%s of %s", end ? "end" : "start", s->name);
+}
+
+/* The section that ends at an address, of which the function uses addresses; or null. With
+ * `any` it need not. */
+static const struct elf_section *section_before(const struct image *im, uint64_t addr, const struct ref_use *use, bool any)
+{
+	const struct places *p = &im->places;
+	const struct elf_section *found = NULL;
+	size_t i;
+
+	for (i = 0; i < p->loaded_count; i++) {
+		const struct elf_section *s = &im->file.sections[p->loaded[i]];
+
+		if (s->sh.sh_addr + s->sh.sh_size != addr)
+			continue;
+		if (uses(use, p->loaded[i], s->sh.sh_addr, addr))
+			return s;
+		found = any ? s : NULL;
+	}
+	return found;
+}
+
+/* Starts and ends of sections: the end of .fini_array is where another section begins. */
+static bool section_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
+                        size_t size)
+{
+	const struct elf_section *here = &im->file.sections[at.section], *before;
+
+	if (use->access || elf_is_object(&im->file) || here->sh.sh_addr != at.addr)
+		return false;
+	before = section_before(im, at.addr, use, false);
+	if (!before && !is_set(here))
+		return false;
+	bound_ref(before ? before : here, before, out, text, size);
+	return true;
+}
+
+/* Linked: an address that is in no section. */
+static void outside_ref(const struct image *im, uint64_t addr, const struct ref_use *use, struct xref *out, char *text,
+                        size_t size)
+{
+	const struct elf_section *before = elf_is_object(&im->file) ? NULL : section_before(im, addr, use, true);
+
+	if (before) {
+		bound_ref(before, true, out, text, size);
+		return;
+	}
+	*out = (struct xref){.kind = REF_DATA, .value = addr};
+	if (text)
+		snprintf(text, size, "0x%" PRIx64, addr);
+}
+
+bool ref_bounds_meet(const struct image *old, uint64_t a, const struct image *new, uint64_t b)
+{
+	const struct places *p = &old->places, *q = &new->places;
+	size_t i, k;
+
+	for (i = 0; i < p->loaded_count; i++) {
+		const struct elf_section *s = &old->file.sections[p->loaded[i]];
+		bool start = s->sh.sh_addr == a, end = s->sh.sh_addr + s->sh.sh_size == a;
+
+		for (k = 0; k < q->loaded_count && (start || end) && is_set(s); k++) {
+			const struct elf_section *t = &new->file.sections[q->loaded[k]];
+
+			if (!strcmp(s->name, t->name) &&
+			    ((start && t->sh.sh_addr == b) || (end && t->sh.sh_addr + t->sh.sh_size == b)))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* "CSWTCH.12", "buf.0": the number is the compiler's, and another one in the next build. */
+static size_t object_base(const struct elf_symbol *s)
+{
+	size_t n = strlen(s->name), k = n;
+
+	if (s->bind != STB_LOCAL)
+		return n;
+	while (k > 0 && isdigit((unsigned char)s->name[k - 1]))
+		k--;
+	return k > 1 && k < n && s->name[k - 1] == '.' ? k - 1 : n;
+}
+
+static void object_ref(const struct image *im, const struct elf_symbol *s, int64_t offset, struct xref *out, char *text,
+                       size_t size)
+{
+	size_t base = object_base(s);
+	struct place at = {s->section, s->value};
+	const uint8_t *p = base < strlen(s->name) ? place_bytes(im, at, s->size) : NULL;
+
+	*out = (struct xref){.kind = REF_NAMED, .value = hash_bytes(s->name, base), .more = (uint32_t)offset};
+	/* A constant with a made-up name is what it holds. */
+	if (p && !(im->file.sections[s->section].sh.sh_flags & SHF_WRITE) && s->size <= STRING_MOST &&
+	    !place_is_relocated(im, at, s->size))
+		*out = (struct xref){.kind = REF_CONTENT, .value = mix(hash_bytes(p, s->size), (uint64_t)offset)};
+	if (text && offset)
+		snprintf(text, size, "%.*s%+" PRId64, (int)base, s->name, offset);
+	else if (text)
+		snprintf(text, size, "%.*s", (int)base, s->name);
+}
+
+/* Where what begins at a place ends at the latest, for it is where something else begins. */
+static uint64_t limit_of(const struct image *im, struct place at)
+{
+	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
+	uint64_t end = (elf_is_object(&im->file) ? 0 : sh->sh_addr) + sh->sh_size;
+	size_t lo = 0, hi = im->places.used_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (place_order(&im->places.used[mid], &at) <= 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < im->places.used_count && im->places.used[lo].section == at.section && im->places.used[lo].addr < end)
+		return im->places.used[lo].addr;
+	return end;
+}
+
+/* Bytes of the character at p, of which there is a zero behind; 0: it is none of a text. */
+static size_t character(const uint8_t *p)
+{
+	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0, i;
+
+	if (*p < 0x20 && !(*p >= 7 && *p <= 13) && *p != 0x1b)
+		return 0;
+	for (i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
+/* Length of the text at a place with its end, 0 if there is none. */
+static size_t string_at(const struct image *im, struct place at)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	const uint8_t *p = place_bytes(im, at, 1);
+	uint64_t most = s->sh.sh_size - (at.addr - (elf_is_object(&im->file) ? 0 : s->sh.sh_addr));
+	bool known = s->sh.sh_flags & SHF_STRINGS;
+	const uint8_t *end = p ? memchr(p, 0, most < STRING_MOST ? most : STRING_MOST) : NULL;
+	size_t n, step;
+
+	if (!end)
+		return 0;
+	for (n = 0; p + n < end && !known; n += step) {
+		step = character(p + n);
+		if (!step)
+			return 0;
+	}
+	return end > p || known ? (size_t)(end - p) + 1 : 0;
+}
+
+static void string_text(const uint8_t *p, size_t n, char *text, size_t size)
+{
+	size_t k = 0, i;
+
+	text[k++] = '"';
+	for (i = 0; i < n && p[i] && k + 8 < size && k < 60; i++) {
+		if (p[i] == '"' || p[i] == '\\')
+			text[k++] = '\\';
+		if (p[i] == '\n' || p[i] == '\t') {
+			text[k++] = '\\';
+			text[k++] = p[i] == '\n' ? 'n' : 't';
+		} else {
+			text[k++] = p[i] < 0x20 || p[i] == 0x7f ? '?' : (char)p[i];
+		}
+	}
+	k += (size_t)snprintf(text + k, size - k, "%s", i < n && p[i] ? "\".." : "\"");
+}
+
+/* The file's own value of read-only bytes. */
+static bool content_ref(const struct image *im, struct place at, unsigned n, struct xref *out, char *text, size_t size)
+{
+	const uint8_t *p = n && n <= 64 && !(im->file.sections[at.section].sh.sh_flags & SHF_WRITE)
+	                           ? place_bytes(im, at, n) : NULL;
+	unsigned i;
+
+	if (!p || place_is_relocated(im, at, n))
+		return false;
+	*out = (struct xref){.kind = REF_CONTENT, .value = hash_bytes(p, n)};
+	if (!text)
+		return true;
+	snprintf(text, size, "{0x");
+	for (i = n; i-- > 0 && strlen(text) + 8 < size && n - i <= 16;)
+		snprintf(text + strlen(text), size - strlen(text), "%02x", p[i]);
+	snprintf(text + strlen(text), size - strlen(text), "%s", n > 16 ? "..}" : "}");
+	return true;
+}
+
+static bool table_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
+{
+	uint64_t limit = limit_of(im, at);
+	unsigned width;
+	struct place to;
+	size_t n;
+
+	for (width = 4; width <= 8; width += 4) {
+		for (n = 0; n < TABLE_MOST && (n + 1) * width <= limit - at.addr && place_entry(im, at, width, n, &to);)
+			n++;
+		if (n < 2)
+			continue;
+		*out = (struct xref){.kind = REF_TABLE, .value = at.addr, .more = (uint32_t)n << 4 | width};
+		if (text)
+			snprintf(text, size, "(table of %zu)", n);
+		return true;
+	}
+	return false;
+}
+
+/* Data that no symbol is about. */
+static void nameless_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out,
+                         char *text, size_t size)
+{
+	const struct elf_section *s = &im->file.sections[at.section];
+	bool set = is_set(s);
+	size_t n;
+
+	if (!set && content_ref(im, at, use->access, out, text, size))
+		return;
+	if (!set && !use->access && table_ref(im, at, out, text, size))
+		return;
+	n = set || use->access || (s->sh.sh_flags & SHF_WRITE) ? 0 : string_at(im, at);
+	if (n) {
+		const uint8_t *p = place_bytes(im, at, n);
+
+		*out = (struct xref){.kind = REF_CONTENT, .value = hash_bytes(p, n)};
+		if (text)
+			string_text(p, n, text, size);
+		return;
+	}
+	*out = (struct xref){.kind = REF_DATA, .value = at.addr, .more = at.section};
+	if (text)
+		snprintf(text, size, "%s", s->name);
+}
+
+/* A slot of the GOT: what is in it once the program runs. */
+static bool slot_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
+{
+	static const struct ref_use any = {.func = NO_FUNC};
+	const struct dynamic_reloc *r = place_dynamic(im, at.addr, 1);
+	uint64_t v = r ? r->addend : 0;
+	const uint8_t *p = place_bytes(im, at, 8);
+	uint32_t section;
+
+	if (elf_is_object(&im->file) || strncmp(im->file.sections[at.section].name, ".got", 4))
+		return false;
+	if (r && r->symbol && r->symbol->name[0]) {
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(r->symbol->name)};
+		if (text)
+			snprintf(text, size, "%s", r->symbol->name);
+		return true;
+	}
+	if (r && r->type == R_X86_64_TPOFF64)
+		return ref_thread(im, (int64_t)(v - im->places.tls_size), out, text, size);
+	if (!r && p)
+		memcpy(&v, p, 8);
+	section = r && r->type != R_X86_64_RELATIVE && r->type != R_X86_64_IRELATIVE ? 0 : place_section(im, v);
+	/* Not what could lead back here; nor what may be the end of something, where another section begins. */
+	if (!section || !strncmp(im->file.sections[section].name, ".got", 4) ||
+	    (v == im->file.sections[section].sh.sh_addr && !place_is_code(im, section)))
+		return false;
+	ref_place(im, (struct place){section, v}, &any, out, text, size);
+	return true;
+}
+
+void ref_place(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
+               size_t size)
+{
+	const struct elf_symbol *s, *before;
+
+	if (!at.section) {
+		outside_ref(im, at.addr, use, out, text, size);
+		return;
+	}
+	if (place_is_code(im, at.section) && im->file.sections[at.section].data) {
+		code_ref(im, at, use, out, text, size);
+		return;
+	}
+	if (slot_ref(im, at, out, text, size))
+		return;
+	s = symbol_index_find(&im->places.objects, at.section, at.addr);
+	if (!(s && s->value == at.addr) && section_ref(im, at, use, out, text, size))
+		return;
+	before = object_before(im, at, use, s);
+	/* What is behind an array may be a jump table of the same function. */
+	if (before && !s && table_ref(im, at, out, text, size))
+		return;
+	if (before)
+		s = before;
+	if (s)
+		object_ref(im, s, (int64_t)(at.addr - s->value), out, text, size);
+	else
+		nameless_ref(im, at, use, out, text, size);
+}
+
+void ref_symbol(const struct image *im, const struct elf_symbol *s, int64_t addend, const struct ref_use *use,
+                struct xref *out, char *text, size_t size)
+{
+	/* By its own name, also where the place is the end of it. */
+	bool own = s->name[0] && s->type != STT_SECTION &&
+	           (!s->section || (!place_is_code(im, s->section) && (s->size || s->bind != STB_LOCAL)));
+
+	if (!own) {
+		ref_place(im, (struct place){s->section, s->value + (uint64_t)addend}, use, out, text, size);
+	} else if (s->section && s->size) {
+		object_ref(im, s, addend, out, text, size);
+	} else {
+		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = (uint32_t)addend};
+		if (text && addend)
+			snprintf(text, size, "%s%+" PRId64, s->name, addend);
+		else if (text)
+			snprintf(text, size, "%s", s->name);
+	}
+}
+
+bool ref_thread(const struct image *im, int64_t offset, struct xref *out, char *text, size_t size)
+{
+	uint64_t at = im->places.tls_size + (uint64_t)offset;
+	const struct elf_symbol *best = NULL;
+	size_t i;
+
+	if (offset >= 0 || at >= im->places.tls_size)
+		return false;
+	for (i = im->places.threads.count; i > 0; i--) {
+		const struct elf_symbol *s = im->places.threads.list[i - 1];
+
+		if (best && s->value != best->value)
+			break;
+		if (at - s->value < s->size)
+			best = s;
+	}
+	if (best) {
+		object_ref(im, best, (int64_t)(at - best->value), out, text, size);
+		return true;
+	}
+	*out = (struct xref){.kind = REF_DATA, .value = at, .more = PLACE_TLS};
+	if (text)
+		snprintf(text, size, ".tls");
+	return true;
+}
