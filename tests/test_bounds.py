@@ -189,6 +189,36 @@ def test_alignments(etch, tmp_path, small):
     run([etch, "rewrite", path])
 
 
+PLT_FDES = """
+	.text
+	.globl _start
+_start:	nop
+	nop
+	ret
+	.section .eh_frame,"a",@progbits
+c:	.long d-c-4, 0
+	.byte 1
+	.asciz "zR"
+	.byte 1, 0x78, 0x10, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0
+d:
+	.rept 400
+1:	.long 3f-2f
+2:	.long 2b-c, _start-., 0x0fffffff
+	.byte 0, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22, 0, 0
+3:	.endr
+	.long 0
+"""
+
+
+def test_plt_without_end(etch, tmp_path):
+    """A PLT's rule has two rows for each 16 bytes, here of 256 MB that are not there: etch check once
+    made them all, FDE after FDE."""
+    path = tmp_path / "plt"
+    run(["gcc", "-nostdlib", "-static", "-s", "-Wl,--build-id=none,-z,noseparate-code", "-x", "assembler", "-o", path, "-"],
+        input=PLT_FDES)
+    check_cheap(etch, tmp_path, path.read_bytes(), "plt")
+
+
 # ---- the bounds themselves ---------------------------------------------------------------
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"

@@ -124,13 +124,17 @@ static void row_watch(void *ctx, const struct etch_cfi_row *row)
 
 static void program_look(struct reader *r, const struct etch_fde *fde)
 {
+	const struct code_section *c = space_at(&r->s->frames.space, fde->start);
+	struct etch_fde cut = *fde;
 	struct rows_watch w = {0};
-	const struct code_section *c;
 	struct finding *x;
 
-	if (fde->start >= fde->end || !space_at(&r->s->frames.space, fde->start))
+	if (fde->start >= fde->end || !c)
 		return; /* of code that is not here */
-	etch_cfi_rows(fde, 0, row_watch, &w);
+	/* A PLT has rows for each 16 bytes: not of more bytes than there are. */
+	if (cut.end > c->addr + c->size)
+		cut.end = c->addr + c->size;
+	etch_cfi_rows(&cut, 0, row_watch, &w);
 	if (!w.why)
 		return;
 	c = space_at(&r->s->frames.space, w.at);
