@@ -75,12 +75,29 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 	}
 }
 
+/*
+ * A state that is only what indirect jumps have in common says nothing against .eh_frame; but
+ * where the two have agreed, it knows as well as any what the instructions from there on do,
+ * as long as .eh_frame has no more to say.
+ */
+static bool is_anchored(const struct emit *e, uint64_t addr)
+{
+	const struct piece *p = e->piece;
+	struct step s;
+
+	return e->agreed && addr == e->at && e->last < addr &&
+	       step_decode(NULL, p->bytes + (e->last - p->start), addr - e->last, e->last, &s) &&
+	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
+}
+
 /* One stretch of code with one state and one row of .eh_frame, or none. */
 static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
 	unsigned source = e->piece->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
+	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
 	enum witness w;
 
+	e->agreed = false;
 	if (!cfi || (cfi->rule.kind == ETCH_RULE_UNDEF && !cfi->why)) {
 		row_push(e, addr, &e->rule, source);
 		return;
@@ -93,8 +110,9 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	w = state_witness(e->state, &cfi->rule);
-	if (w == WITNESS_DENIES && e->state->weak)
+	if (w == WITNESS_DENIES && e->state->weak && !anchored)
 		w = WITNESS_SILENT;
+	e->agreed = w != WITNESS_SILENT;
 	if (w == WITNESS_DENIES) {
 		disagreement_push(e, addr, &e->rule, &cfi->rule);
 		row_push(e, addr, &e->rule, source);
@@ -167,6 +185,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	e->state = before;
 	if (same && addr == e->at && end <= e->quiet) {
 		e->at = end;
+		e->last = addr;
 		return;
 	}
 	if (addr < e->at)
@@ -199,6 +218,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		fresh = true;
 	}
 	e->at = end;
+	e->last = addr;
 	e->quiet = e->cfi_at == e->cfi_count ? UINT64_MAX
 	           : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end : e->cfi[e->cfi_at].start;
 }
@@ -250,7 +270,8 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 	e->piece = &env->pieces[piece];
 	findings_free(&e->findings);
 	e->count = e->cfi_count = e->cfi_at = 0;
-	e->failed = e->silent = false;
+	e->failed = e->silent = e->agreed = false;
+	e->last = e->piece->start;
 	e->no_cfi = no_cfi;
 	e->at = e->piece->start;
 	e->quiet = 0;

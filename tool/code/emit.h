@@ -31,6 +31,8 @@ struct emit {
 	const struct piece *piece;
 	struct step_cache *cache; /* the flow's */
 	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
+	bool agreed;              /* the state seen last knows what .eh_frame's row for it is worth */
+	uint64_t last;            /* the instruction seen last */
 	uint64_t at;              /* rows are made up to here */
 	uint64_t quiet;           /* up to here .eh_frame has the row that it has at `at` */
 	struct etch_rule rule;    /* of the state seen last */

@@ -181,7 +181,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	if (flow_is_exit(&in, before))
 		return;
 	if (addr + len < end && !flow_walked(f, off + len))
-		f->returns = true; /* it does not decode: who knows */
+		f->returns = f->broken = true; /* it does not decode: who knows */
 	if (addr + len >= end && in.op != STEP_HALT) { /* falls out */
 		struct compared c = {0};
 

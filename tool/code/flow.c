@@ -161,13 +161,14 @@ static void ref_note(struct flow *f, uint64_t addr)
 		return;
 	p = piece_at(f->env, addr);
 	if (p) {
-		if (p->start == addr && !p->named)
+		if (p->start == addr ? !p->named : p->open)
 			flow_exit_add(f, addr, EXIT_REF);
 		return;
 	}
-	/* In code that nothing covers: musl's signal restorer has no .eh_frame. */
+	/* In code that nothing covers: assembly without .eh_frame is called through tables
+	 * of pointers, which other code fills in. */
 	c = space_at(space, addr);
-	if (c && code_is_sigreturn(c->bytes + (addr - c->addr), c->addr + c->size - addr))
+	if (c && !elf_is_object(f->env->file))
 		flow_exit_add(f, addr, EXIT_REF);
 }
 
@@ -804,7 +805,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->fixup_count = f->fixups ? f->fixup_count : 0;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->unbalanced = f->refuted = f->odd = f->ends = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->jumps_agreed = false;
 	f->fresh = 0;
 	f->lifted = 0;
 	f->lowered = false;

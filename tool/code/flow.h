@@ -28,6 +28,8 @@ struct piece {
 	bool exported;    /* a symbol that other files can see is at its start */
 	bool plt;
 	bool outermost;   /* the file's entry point */
+	bool stray;       /* found by what refers to it, in code that nothing covers */
+	bool open;        /* nothing says where it ends: at what comes next, or where its flow ends */
 };
 
 /* Control that leaves a piece, other than as a call or a tail call. */
@@ -43,7 +45,7 @@ enum flow_exit_kind {
 	EXIT_FRESH = 2, /* a call; only from it the next instruction is reached, as far as is seen */
 	EXIT_TAIL = 3,  /* a jump to the start of another piece, as if to call it */
 	EXIT_PART = 4,  /* ... with a frame of this one */
-	EXIT_REF = 5,   /* its address is taken */
+	EXIT_REF = 5,   /* its address is taken: of a function, or of something else */
 };
 
 struct flow_exit {
@@ -132,6 +134,7 @@ struct flow {
 	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
 	bool odd;                  /* returns with rsp not known, or leaves the file in no state to do so; after flow_states() */
 	bool returns;              /* may come back to its caller; after flow_states() */
+	bool broken;               /* runs into what is no instruction; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */
 	size_t edge_count, edge_room;
 	uint32_t *edge_hash;

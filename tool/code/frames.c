@@ -191,10 +191,12 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		error_set(e, "out of memory");
 		goto out;
 	}
-	if ((o->no_cfi && evidence_data(&w, e)) || (o->observe && observe_prepare(&w, e)))
+	if (strays_data(&w, e))
 		goto out;
 	for (i = 0; i < w.pieces.count; i++)
 		w.state[i].run = true;
+	if ((o->no_cfi && evidence_data(&w, e)) || (o->observe && observe_prepare(&w, e)))
+		goto out;
 	for (rounds = 0; more > 0 && rounds < ROUNDS_MOST; rounds++) {
 		if (round_run(&w, e))
 			goto out;

@@ -195,7 +195,7 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 		if (end <= start)
 			continue;
 		if (!piece_push(p, (struct piece){.start = start, .end = end, .bytes = c->bytes + (start - c->addr),
-		                                  .fde = r[i].fde, .named = named, .exported = exported, .plt = r[i].plt}))
+		                                  .fde = r[i].fde, .open = !r[i].end, .named = named, .exported = exported, .plt = r[i].plt}))
 			return error_set(e, "out of memory");
 		firm = end;
 	}
@@ -338,7 +338,7 @@ long pieces_add(struct pieces *p, const struct code_space *space, const uint64_t
 		if (i + 1 < n && fresh[i + 1] < end)
 			end = fresh[i + 1];
 		if (!piece_push(p, (struct piece){.start = fresh[i], .end = end, .bytes = c->bytes + (fresh[i] - c->addr),
-		                                  .fde = -1})) {
+		                                  .fde = -1, .stray = true, .open = true})) {
 			free(fresh);
 			return error_set(e, "out of memory");
 		}

@@ -88,6 +88,56 @@ static bool began_pushed(struct flow *flow, const struct emit *e)
 	return true;
 }
 
+/* Only its address is known to be taken, which may be that of a table among the code. */
+static bool is_referred(const struct piece *p, const struct piece_state *s, size_t edges)
+{
+	return p->stray && !s->called && !edges;
+}
+
+/*
+ * Such code is a function if it ends as one on all paths and leads nowhere but to other
+ * code that nothing covers, or to where functions begin. Anything else has no rows, and nothing
+ * that it seems to do counts.
+ */
+static bool is_dubious(const struct flow *f)
+{
+	bool ends = f->ends;
+	size_t i;
+
+	if (f->broken || f->odd || f->unbalanced || f->refuted)
+		return true;
+	for (i = 0; i < f->edge_count; i++) {
+		const struct piece *to = piece_at(f->env, f->edges[i].target);
+
+		if (to && !to->stray)
+			return true;
+		ends |= state_is_entry(&f->edges[i].state);
+	}
+	return !ends;
+}
+
+/*
+ * Where the flow of a piece ends, and the padding behind it. Its end where a jump may go
+ * anywhere; its first byte where it has no flow.
+ */
+static uint64_t reached_end(struct flow *f)
+{
+	const struct piece *p = f->piece;
+	uint64_t end = p->start + 1;
+	struct step s;
+	size_t i;
+
+	for (i = 0; i < f->jump_count; i++)
+		if (!f->jumps[i].entries && (f->jumps[i].table || !state_is_entry(&f->jumps[i].state)))
+			return p->end;
+	for (i = 0; i < f->step_count; i++)
+		if ((f->seen[i] & FLOW_WALKED) && p->start + f->step_at[i] + f->steps[i].len > end)
+			end = p->start + f->step_at[i] + f->steps[i].len;
+	while (end < p->end && step_decode(NULL, p->bytes + (end - p->start), p->end - end, end, &s) && s.padding)
+		end += s.len;
+	return end < p->end ? end : p->end;
+}
+
 /* What is asked to be looked at more closely lies in a few pieces. */
 static bool detail_add(struct work *w, struct flow *f)
 {
@@ -122,25 +172,32 @@ static void *worker(void *arg)
 			const struct piece *p = &w->pieces.list[number];
 			struct piece_state *s = &w->state[number];
 			size_t from = edges_from(w, p->start), to = from;
+			bool again, referred;
 
 			while (to < w->edge_count && w->edges[to].target < p->end)
 				to++;
-			piece_rows_free(&s->rows);
+			referred = is_referred(p, s, to - from);
 			flow.pushed = 0;
 			do {
-				if (ok && flow.pushed)
-					piece_rows_free(&s->rows);
+				piece_rows_free(&s->rows);
 				ok = emit_begin(&emit, &w->env, number, w->options->no_cfi) &&
 				     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 				     emit_rows(&emit, &flow, &s->rows);
-			} while (ok && began_pushed(&flow, &emit));
-			if (ok && w->options->observe) {
+				again = ok && began_pushed(&flow, &emit);
+				if (ok && !again && referred && !s->fragment && is_dubious(&flow)) {
+					s->fragment = s->dubious = again = true;
+					flow.pushed = 0;
+				}
+			} while (again);
+			if (ok && w->options->observe && !referred) {
 				reached_take(&w->out->reached, &w->out->space, &flow);
 				ok = observe_piece(&flow, &s->rows.findings) &&
 				     (!w->ibt || targets_observe(&flow, &s->rows.findings));
 			}
 			ok = ok && (!w->options->detail || detail_add(w, &flow));
 			ok = ok && chunk_keep(w, &w->chunks[n], &flow);
+			if (p->open)
+				s->reached = reached_end(&flow);
 			s->returns = flow.returns;
 			s->switches = flow.switches;
 			if (piece_start(p, s, &emit) != START_PART) {
@@ -310,7 +367,10 @@ int round_prepare(struct work *w, struct error *e)
 
 	for (i = 0; i < w->pieces.count; i++)
 		w->state[i].run = false;
-	if (strays_add(w, e) || fragments_find(w, e) || noreturn_find(w, e))
+	if (open_trim(w, e) || strays_add(w, e))
+		return -1;
+	called_find(w);
+	if (fragments_find(w, e) || noreturn_find(w, e))
 		return -1;
 	edges_apply(w);
 	for (i = 0; i < w->pieces.count; i++)

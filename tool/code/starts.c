@@ -73,6 +73,86 @@ int strays_add(struct work *w, struct error *e)
 	return 0;
 }
 
+/* A target that lies in no piece. */
+static bool stray_note(struct work *w, uint64_t target)
+{
+	if ((target & (FLOW_EXTERN | FLOW_SLOT)) || piece_at(&w->env, target) || !space_at(&w->out->space, target))
+		return true;
+	if (!room_make(&w->strays, &w->stray_room, w->stray_count, sizeof(*w->strays)))
+		return false;
+	w->strays[w->stray_count++] = target;
+	return true;
+}
+
+/* What relocations put into data. */
+static int data_note(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		struct elf_reloc *r;
+		bool ok = true;
+		long n, j;
+
+		if (f->sections[i].sh.sh_type != SHT_RELA || !(f->sections[i].sh.sh_flags & SHF_ALLOC))
+			continue;
+		n = elf_relocs(f, i, &r, e);
+		for (j = 0; j < n && ok; j++)
+			if (r[j].type == R_X86_64_RELATIVE || r[j].type == R_X86_64_IRELATIVE)
+				ok = stray_note(w, (uint64_t)r[j].addend);
+		if (n >= 0)
+			free(r);
+		if (!ok)
+			return error_set(e, "out of memory");
+	}
+	return 0;
+}
+
+int strays_data(struct work *w, struct error *e) { return data_note(w, e) || strays_add(w, e) ? -1 : 0; }
+
+int open_trim(struct work *w, struct error *e)
+{
+	bool some = false, ok = true;
+	size_t i;
+
+	for (i = 0; i < w->pieces.count; i++) {
+		struct piece *p = &w->pieces.list[i];
+
+		if (!p->open || w->state[i].reached <= p->start || w->state[i].reached >= p->end)
+			continue;
+		p->end = w->state[i].reached;
+		w->state[i].run = some = true;
+	}
+	if (!some)
+		return 0;
+	ok = pieces_index(&w->env);
+	for (i = 0; ok && i < w->exit_count; i++) {
+		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
+		ok = stray_note(w, w->exits[i].target);
+	}
+	for (i = 0; ok && i < w->edge_count; i++)
+		ok = stray_note(w, w->edges[i].target);
+	return ok ? data_note(w, e) : error_set(e, "out of memory");
+}
+
+void called_find(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+
+		if (x->kind != EXIT_REF && x->to != NO_PIECE && w->pieces.list[x->to].start == x->target)
+			w->state[x->to].called = true;
+	}
+	for (i = 0; i < w->pieces.count; i++)
+		if (w->state[i].called && w->state[i].dubious) {
+			w->state[i].fragment = w->state[i].dubious = false;
+			w->state[i].run = true;
+		}
+}
+
 /* Is the word at an offset of a section of data an address in the middle of a piece?
  * Then its neighbours are a jump table's as well. */
 static bool is_inner(const struct work *w, const struct elf_section *s, uint64_t at)

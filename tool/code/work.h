@@ -14,6 +14,7 @@
 
 struct piece_state {
 	struct piece_rows rows;
+	uint64_t reached;    /* end of what its flow reaches, of an open piece */
 	uint64_t edges_seen; /* checksum of the edges that it was run with */
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
@@ -22,6 +23,8 @@ struct piece_state {
 	bool sound;          /* taken for a function, it ends as one */
 	bool evident;        /* something shows that it begins as functions do */
 	bool unknown;        /* a fragment only because nothing shows what it is */
+	bool called;         /* or jumped to */
+	bool dubious;        /* a fragment because its address is taken, and nothing else shows that it is code */
 	bool run;            /* in the coming round */
 };
 
@@ -85,6 +88,13 @@ int observe_edges(struct work *w, struct error *e);
 /* starts.c: where functions begin. */
 /* Calls lead into code that is no piece yet: it is one now. */
 int strays_add(struct work *w, struct error *e);
+/* ... and so does data, before the first round. */
+int strays_data(struct work *w, struct error *e);
+/* Pieces of which nothing says where they end do so where their flow does: what is behind
+ * may be found by what refers to it. */
+int open_trim(struct work *w, struct error *e);
+/* Marks what is called or jumped to. */
+void called_find(struct work *w);
 /* Marks what the data of the file shows to be a function's start. */
 int evidence_data(struct work *w, struct error *e);
 /* Judges by all evidence, once there is no more to come. */
