@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recover.c: rbx and r12-r15 in outer frames, which the tables do not follow.
+ * recover.c: registers of outer frames that the tables do not follow: rbx and r12-r15.
  *
  * Hardly any frame needs one: of what is installed, the dynamic linker's lazy resolver
  * (its CFA is rbx + 32) and a few hand-written functions. Then the frames from the last
@@ -140,6 +140,13 @@ static bool frame_step(struct frame *f, recover_image_fn *image)
 			f->reg[saved[i]] = v[i];
 	if (known & KNOWN(ETCH_RBP))
 		f->reg[ETCH_RBP] = bp;
+	/*
+	 * .eh_frame has no rules for these, and all its other readers then take them to be
+	 * unchanged, which OpenSSL's assembly counts on: a function with its CFA in rax calls
+	 * one of its own that leaves rax alone. So far, and no further.
+	 */
+	if (f->interrupted)
+		known |= RECOVER_SCRATCH;
 	f->reg[ETCH_RSP] = cfa;
 	f->reg[ETCH_RIP] = ip;
 	f->known = known;

@@ -132,7 +132,7 @@ NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, 
 {
 	uint64_t from[17] = { 0 };
 
-	if (c->target || c->interrupted)
+	if (c->target || c->interrupted || (!c->saved && (RECOVER_SCRATCH >> reg & 1)))
 		return ETCH_UNWIND_REGISTER;
 	if (c->saved)
 		for (int i = 0; i < 17; i++)
@@ -158,7 +158,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 {
 	unsigned reg = r->cfa & 15;
 	uint64_t cfa, ip, bp, at, sp = c->reg[ETCH_RSP];
-	int bp_known;
+	int bp_known, trusted = 1;
 
 	if (r->kind == ETCH_RULE_UNDEF)
 		return ETCH_UNWIND_UNDEFINED;
@@ -166,8 +166,11 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 		return ETCH_UNWIND_END;
 	if (r->kind == ETCH_RULE_SIGNAL)
 		return step_signal(c, r);
-	if (!(c->known & KNOWN(reg)) && register_recover(c, reg))
-		return ETCH_UNWIND_REGISTER;
+	if (!(c->known & KNOWN(reg))) {
+		if (register_recover(c, reg))
+			return ETCH_UNWIND_REGISTER;
+		trusted = !(RECOVER_SCRATCH >> reg & 1);
+	}
 	bp = c->reg[ETCH_RBP];
 	bp_known = !!(c->known & KNOWN(ETCH_RBP));
 	cfa = c->reg[reg] + (uint64_t)(int64_t)r->cfa_off;
@@ -186,6 +189,9 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 		}
 		if (word_read(c, cfa - 8, &ip))
 			return ETCH_UNWIND_MEMORY;
+		/* Had the callee changed it, there is hardly a return address there. */
+		if (!trusted && !enter(c, ip - 1))
+			return ETCH_UNWIND_REGISTER;
 	} else {
 		/* Only an interrupted frame has its return address in a register, so that
 		 * this cannot happen twice in a row. */
