@@ -251,6 +251,23 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 	return 0;
 }
 
+bool elf_is_debug(const struct elf_file *f)
+{
+	bool some = false;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (!(s->sh.sh_flags & SHF_EXECINSTR) || !(s->sh.sh_flags & SHF_ALLOC) || !s->sh.sh_size)
+			continue;
+		if (s->sh.sh_type != SHT_NOBITS)
+			return false;
+		some = true;
+	}
+	return some;
+}
+
 static int phdrs_load(struct elf_file *f, struct error *e)
 {
 	size_t n;
@@ -273,7 +290,8 @@ static int phdrs_load(struct elf_file *f, struct error *e)
 		if (p->p_type == PT_LOAD &&
 		    (p->p_offset > f->size || p->p_filesz > f->size - p->p_offset || p->p_filesz > p->p_memsz ||
 		     p->p_vaddr + p->p_memsz < p->p_vaddr))
-			return error_set(e, "is truncated: segment %zu needs %" PRIu64 " bytes at %#" PRIx64, i,
+			return elf_is_debug(f) ? error_set(e, ELF_DEBUG_FILE)
+			       : error_set(e, "is truncated: segment %zu needs %" PRIu64 " bytes at %#" PRIx64, i,
 			                 p->p_filesz, p->p_offset);
 	}
 	return 0;

@@ -88,6 +88,10 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 /* True for LLVM bitcode, raw or wrapped: what clang -flto writes instead of ELF. */
 bool file_is_bitcode(const uint8_t *bytes, size_t size);
 
+/* A file of debug information alone (objcopy --only-keep-debug, eu-strip -f): its code has an
+ * address and a size, and is elsewhere. */
+bool elf_is_debug(const struct elf_file *f);
+#define ELF_DEBUG_FILE "is a debug file: the code is in the file that it is about"
 /* True for an object of gcc -flto that has no machine code yet. */
 bool elf_is_slim_lto(const struct elf_file *f);
 

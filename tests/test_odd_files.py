@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""Linked files that are made in less usual ways: rewritten they run as before, strip and
+--undo included, or they are refused in one line with exit status 2 and stay as they are."""
+import os
+import shutil
+import struct
+
+import pytest
+
+from conftest import need, run
+
+# A recursion, a thread-local variable, an ifunc (not with musl), a constructor, weak and versioned symbols of libc.
+SOURCE = """
+#include <stdio.h>
+#include <stdlib.h>
+static __thread int tl = 3;
+static int order;
+__attribute__((constructor)) static void first(void) { order = 5; }
+#ifdef IFUNC
+static int impl(int x) { return x + 1; }
+static int (*pick(void))(int) { return impl; }
+int f(int) __attribute__((ifunc("pick")));
+#else
+int f(int x);
+__attribute__((noinline)) int f(int x) { return x + 1; }
+#endif
+extern int absent(void) __attribute__((weak));
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+__attribute__((noinline)) int g(int x)
+{
+	char b[64];
+	int v[3] = { x, 2, 1 };
+
+	qsort(v, 3, sizeof(v[0]), compare);
+	snprintf(b, sizeof(b), "%d", v[2] * tl);
+	return atoi(b) + (x > 3 ? g(x - 1) : 0) + (absent ? 1000 : 0);
+}
+int main(int c, char **v) { (void)v; printf("%d %d %d\\n", f(c), g(c + 9), order); return 0; }
+"""
+OUTPUT = "2 156 5\n"
+IFUNC = ["-DIFUNC"]
+
+# name: compiler and its options
+LINKED = {
+    "page-2M": ["gcc", *IFUNC, "-Wl,-z,max-page-size=0x200000"],
+    "page-64K": ["gcc", *IFUNC, "-Wl,-z,max-page-size=0x10000"],
+    "page-2M-nopie": ["gcc", *IFUNC, "-no-pie", "-Wl,-z,max-page-size=0x200000"],
+    "page-2M-lld": ["clang", "-fuse-ld=lld", "-Wl,-z,max-page-size=0x200000"],
+    "page-64K-gold": ["gcc", *IFUNC, "-fuse-ld=gold", "-Wl,-z,max-page-size=0x10000"],
+    "static-pie": ["gcc", *IFUNC, "-static-pie"],
+    "prelinked": ["gcc", *IFUNC, "-pie", "-Wl,-Ttext-segment=0x7f0000000000"],
+    "based": ["gcc", *IFUNC, "-no-pie", "-Wl,-Ttext-segment=0x30000000"],
+    "sysv-hash": ["gcc", *IFUNC, "-Wl,--hash-style=sysv"],
+    "relr": ["gcc", *IFUNC, "-Wl,-z,pack-relative-relocs"],
+    "no-relro": ["gcc", *IFUNC, "-Wl,-z,norelro"],
+    "full-relro": ["gcc", *IFUNC, "-Wl,-z,now,-z,relro"],
+    "no-separate-code": ["gcc", *IFUNC, "-Wl,-z,noseparate-code"],
+    "no-build-id": ["gcc", *IFUNC, "-Wl,--build-id=none"],
+    "emit-relocs": ["gcc", *IFUNC, "-g", "-no-pie", "-Wl,--emit-relocs"],
+    "compressed-debug": ["gcc", *IFUNC, "-g", "-gz"],
+    "musl": ["musl-gcc"],
+    "musl-static": ["musl-gcc", "-static"],
+}
+# Neither is needed for anything else here: taken where they are installed.
+if os.environ.get("ETCH_TESTS") == "all" and shutil.which("llvm-bolt-16"):
+    LINKED["bolted"] = ["gcc", *IFUNC, "-no-pie", "-Wl,--emit-relocs"]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "odd.c"
+    path.write_text(SOURCE)
+    return path
+
+
+def linked(tmp_path, source, kind):
+    out = tmp_path / "odd"
+    need(LINKED[kind][0])
+    run([*LINKED[kind], "-O2", "-o", out, source])
+    if kind == "bolted":
+        run(["llvm-bolt-16", out, "-o", tmp_path / "b", "-reorder-blocks=ext-tsp"])
+        (tmp_path / "b").replace(out)
+    return out
+
+
+def words(path):
+    """What eu-elflint says, without the places."""
+    text = run(["eu-elflint", "--gnu-ld", path], ok=None).stdout
+    return sorted(line.split("]", 1)[-1].strip().split(":")[-1] for line in text.splitlines())
+
+
+@pytest.mark.parametrize("kind", LINKED)
+def test_linked(etch, tmp_path, source, kind):
+    exe = linked(tmp_path, source, kind)
+    before = exe.read_bytes()
+    assert run([exe]).stdout == OUTPUT
+    lint = words(exe)
+    run([etch, "rewrite", exe])
+    assert exe.read_bytes() != before
+    assert run([exe]).stdout == OUTPUT
+    assert set(words(exe)) <= set(lint)
+    assert not run(["readelf", "-aW", exe]).stderr
+    rows = run([etch, "inspect", "orc", "--format", "tsv", exe]).stdout.splitlines()
+    assert len(rows) > 30 and {r.split("\t")[5] for r in rows[1:]} >= {"call"}
+    bare = shutil.copy(exe, tmp_path / "bare")
+    run(["strip", bare])
+    assert run([bare]).stdout == OUTPUT
+    run([etch, "rewrite", "--undo", exe])
+    assert exe.read_bytes() == before
+    # Stripped first: the code has the same rows.
+    run(["strip", exe])
+    run([etch, "rewrite", exe])
+    assert run([exe]).stdout == OUTPUT
+
+
+def refused(etch, path, why):
+    before = path.read_bytes()
+    p = run([etch, "rewrite", path], ok=2)
+    assert p.stderr == f"etch: {path}: {why}\n" and not p.stdout
+    assert path.read_bytes() == before
+    return p
+
+
+@pytest.mark.parametrize("tool", ["objcopy", "eu-strip"])
+def test_debug_files(etch, tmp_path, source, tool):
+    """The debug file is refused, whatever made it; the program finds it as before, rewritten
+    before or after the two were parted."""
+    exe = tmp_path / "odd"
+    run(["gcc", "-O2", "-g", *IFUNC, "-o", exe, source])
+    first = shutil.copy(exe, tmp_path / "first")
+    run([etch, "rewrite", first])
+    for path in (exe, first):
+        debug = path.with_suffix(".debug")
+        if tool == "objcopy":
+            run(["objcopy", "--only-keep-debug", path, debug])
+            run(["strip", path])
+            run(["objcopy", f"--add-gnu-debuglink={debug}", path])
+        else:
+            run(["eu-strip", "-f", debug, path])
+        refused(etch, debug, "is a debug file: the code is in the file that it is about")
+    run([etch, "rewrite", exe])
+    for path in (exe, first):
+        assert run([path]).stdout == OUTPUT
+        text = run(["gdb", "-nx", "-batch", "-ex", "break g if x == 5", "-ex", "run", "-ex", "backtrace", path]).stdout
+        assert text.count(" g (x=") + text.count(", g (x=") >= 6 and "in main (" in text and "odd.c:" in text
+
+
+def header(path, out, **fields):
+    """A copy with other fields in its ELF header."""
+    at = {"e_type": (16, "H"), "e_shoff": (40, "Q"), "e_shnum": (60, "H"), "e_shstrndx": (62, "H"), "e_machine": (18, "H")}
+    data = bytearray(path.read_bytes())
+    for name, value in fields.items():
+        struct.pack_into("<" + at[name][1], data, at[name][0], value)
+    out.write_bytes(data)
+    out.chmod(0o755)
+    return out
+
+
+def test_refused(etch, tmp_path, source):
+    exe = tmp_path / "odd"
+    run(["gcc", "-O2", *IFUNC, "-o", exe, source])
+    # As packers leave it: it runs, but nothing says what is where.
+    packed = header(exe, tmp_path / "packed", e_shoff=0, e_shnum=0, e_shstrndx=0)
+    assert run([packed]).stdout == OUTPUT
+    refused(etch, packed, "has no section headers: etch needs them to find its tables")
+    refused(etch, header(exe, tmp_path / "core", e_type=4), "is neither an object, a program nor a library (e_type 4)")
+    refused(etch, header(exe, tmp_path / "arm", e_machine=183), "is for another machine (e_machine 183): etch knows x86-64 only")
+
+
+def test_kernel_module(etch, tmp_path):
+    """Its unwind rows are objtool's: left alone."""
+    (tmp_path / "k.s").write_text('.globl init_module\n.type init_module,@function\ninit_module: xor %eax,%eax\nret\n'
+                                  '.section .modinfo,"a"\n.string "license=GPL"\n'
+                                  '.section .orc_unwind,"a"\n.short 8, 0, 0x185\n'
+                                  '.section .orc_unwind_ip,"a"\n.long init_module - .\n')
+    run(["as", "-o", tmp_path / "k.ko", tmp_path / "k.s"])
+    refused(etch, tmp_path / "k.ko", "has .orc_unwind entries that are not etch's: --only imv leaves them alone")
+
+
+def many_sections(tmp_path, count):
+    text = "".join(f'.section .text.f{i},"ax",@progbits\n.globl f{i}\n.type f{i},@function\nf{i}: lea {i}(%rdi),%eax\nret\n'
+                   f".size f{i},.-f{i}\n" for i in range(count))
+    (tmp_path / "many.s").write_text(text)
+    run(["as", "-o", tmp_path / "many.o", tmp_path / "many.s"])
+    return tmp_path / "many.o"
+
+
+def test_more_sections_than_16_bits_count(etch, tmp_path):
+    """An object, and a program whose linker keeps all of them."""
+    count = 66000
+    obj = many_sections(tmp_path, count)
+    (tmp_path / "main.c").write_text("#include <stdio.h>\nint f3(int), f65999(int);\n"
+                                     'int main(void) { printf("%d %d\\n", f3(1), f65999(1)); return 0; }\n')
+    (tmp_path / "keep.ld").write_text("SECTIONS {\n" + "".join(f".text.f{i} : {{ *(.text.f{i}) }}\n" for i in range(count))
+                                      + "} INSERT AFTER .text;\n")
+    plain = tmp_path / "plain"
+    if os.environ.get("ETCH_TESTS") == "all":  # the linker's time, a minute
+        run(["gcc", "-O2", "-no-pie", "-o", plain, tmp_path / "main.c", obj, f"-Wl,-T,{tmp_path / 'keep.ld'}"], timeout=900)
+        run([etch, "rewrite", plain])
+        assert run([plain]).stdout == "4 66000\n"
+    run([etch, "rewrite", "--only", "imv,pv", obj])
+    run(["gcc", "-O2", "-o", plain, tmp_path / "main.c", obj])
+    run([etch, "rewrite", plain])
+    assert run([plain]).stdout == "4 66000\n"
+
+
+def test_a_symbol_table_of_many(etch, tmp_path):
+    count = 1000000 if os.environ.get("ETCH_TESTS") == "all" else 100000
+    (tmp_path / "syms.s").write_text(".data\n" + "".join(f"symbol_{i}: .byte 1\n" for i in range(count)))
+    run(["as", "-o", tmp_path / "syms.o", tmp_path / "syms.s"])
+    (tmp_path / "main.c").write_text('#include <stdio.h>\nint main(void) { puts("many"); return 0; }\n')
+    exe = tmp_path / "exe"
+    run(["gcc", "-O2", "-o", exe, tmp_path / "main.c", tmp_path / "syms.o"])
+    symbols = run(["readelf", "-sW", exe]).stdout
+    run([etch, "rewrite", exe])
+    assert run([exe]).stdout == "many\n" and run(["readelf", "-sW", exe]).stdout == symbols
