@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzma-dev libbz2-dev zlib1g-dev libzydis-dev libcapstone-dev libjson-c-dev libxxhash-dev"
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
-PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg libssl-dev libunwind-dev"
+PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg libssl-dev libunwind-dev musl-tools"
 # The build systems of docs/guides, what sets the man pages, and the shells of the completions.
 PACKAGES="$PACKAGES autoconf automake cmake ccache meson ninja-build groff-base fish zsh"
 # .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
