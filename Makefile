@@ -30,7 +30,7 @@ LIB_INC  := -Ilib -Ilib/include
 # Capstone is loaded when it is needed (tool/arch/x86/capstone.c).
 archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
 TOOL_LIBS := $(foreach lib,dw elf json-c xxhash lzma bz2 z,$(call archive,$(lib))) -lZydis -lm
-SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
 TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))
 LIB_SRC  := $(sort $(wildcard lib/*.c))

@@ -3,18 +3,98 @@
  * Is an instruction the same with a cache of forms as without one? Decodes the code
  * of each file at every byte, which is also every odd encoding that the bytes
  * happen to be. Prints what differs, and last how many instructions were compared.
+ *
+ *     forms FILE...
+ *     forms --all ROUNDS   all encodings of the first two maps instead of files: prefixes, REX,
+ *                          opcode, ModRM; SIB, displacement and immediate at random
  */
 #include "arch/x86/stack.h"
 #include "code/space.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static unsigned long compared, differ;
+
+static void compare(struct step_cache *cache, const uint8_t *bytes, size_t size, uint64_t addr, const char *what)
+{
+	struct step with, without;
+	bool a = step_decode(cache, bytes, size, addr, &with);
+	bool b = step_decode(NULL, bytes, size, addr, &without);
+
+	compared += b;
+	if (a == b && (!a || !memcmp(&with, &without, sizeof(with))))
+		return;
+	if (differ++ < 10)
+		printf("%s: %llx: %02x %02x %02x %02x %02x %02x differs\n", what, (unsigned long long)addr, bytes[0], bytes[1],
+		       bytes[2], bytes[3], bytes[4], bytes[5]);
+}
+
+static uint64_t random_word(void)
+{
+	static uint64_t s = 1;
+
+	s ^= s << 13;
+	s ^= s >> 7;
+	return s ^= s << 17;
+}
+
+/* One form with all ModRM bytes. Not all of it is there: the end of the code may be anywhere. */
+static void compare_form(struct step_cache *cache, const uint8_t *head, size_t n)
+{
+	static const uint8_t sib[] = {0x24, 0x25, 0x65, 0xe5};
+	unsigned modrm;
+
+	for (modrm = 0; modrm < 256; modrm++) {
+		uint64_t random[3] = {random_word(), random_word(), random_word()};
+		uint8_t bytes[40];
+
+		memcpy(bytes, head, n);
+		memcpy(bytes + n + 1, random, sizeof(random));
+		bytes[n] = (uint8_t)modrm;
+		if (random[0] & 1)
+			bytes[n + 1] = sib[random[0] >> 1 & 3];
+		compare(cache, bytes, random[1] & 7 ? 32 : n + (random[1] >> 3) % 12, 0x401000 + (random[2] & 0xffff), "all");
+	}
+}
+
+static void compare_all(struct step_cache *cache)
+{
+	static const char *const prefixes[] = {"", "\x66", "\xf2", "\xf3", "\x64", "\x65", "\x66\x64", "\xf3\x65", "\x66\xf3",
+	                                       "\xf2\xf3", "\x64\x65", "\x66\x66", "\x3e", "\x2e\x66", "\xf0", "\x67"};
+	unsigned p, rex, map, opcode;
+
+	for (p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)
+		for (rex = 0x3f; rex < 0x50; rex += 1 + (rex > 0x3f ? random_word() % 6 : 0)) /* 3f: none */
+			for (map = 0; map < 2; map++)
+				for (opcode = 0; opcode < 256; opcode++) {
+					size_t n = strlen(prefixes[p]);
+					uint8_t head[8];
+
+					memcpy(head, prefixes[p], n);
+					if (rex != 0x3f)
+						head[n++] = (uint8_t)rex;
+					if (map)
+						head[n++] = 0x0f;
+					head[n++] = (uint8_t)opcode;
+					compare_form(cache, head, n);
+				}
+}
 
 int main(int argc, char **argv)
 {
-	unsigned long compared = 0, differ = 0;
 	int i;
 
+	if (argc == 3 && !strcmp(argv[1], "--all")) {
+		struct step_cache *cache = step_cache_new();
+
+		for (i = atoi(argv[2]); cache && i > 0; i--)
+			compare_all(cache);
+		step_cache_free(cache);
+		printf("%lu compared, %lu differ\n", compared, differ);
+		return differ != 0;
+	}
 	for (i = 1; i < argc; i++) {
 		struct step_cache *cache = step_cache_new();
 		struct code_space space;
@@ -28,15 +108,8 @@ int main(int argc, char **argv)
 		for (k = 0; k < space.count; k++)
 			for (at = 0; at < space.list[k].size; at++) {
 				const struct code_section *c = &space.list[k];
-				struct step with, without;
-				bool a = step_decode(cache, c->bytes + at, c->size - at, c->addr + at, &with);
-				bool b = step_decode(NULL, c->bytes + at, c->size - at, c->addr + at, &without);
 
-				compared += b;
-				if (a == b && (!a || !memcmp(&with, &without, sizeof(with))))
-					continue;
-				if (differ++ < 10)
-					printf("%s: %llx differs\n", argv[i], (unsigned long long)(c->addr + at));
+				compare(cache, c->bytes + at, c->size - at, c->addr + at, argv[i]);
 			}
 		step_cache_free(cache);
 		space_free(&space);

@@ -66,6 +66,8 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 		case 0x67: return 0;
 		default: break;
 		}
+	if ((prefix & PREFIX_F2) && (prefix & PREFIX_F3))
+		return 0; /* the last one counts */
 	w = legacy ? z->raw.rex.W : z->raw.vex.W;
 	if (!legacy) {
 		l = z->raw.vex.L;
@@ -73,9 +75,7 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 	}
 	if (legacy && z->opcode_map == 0 && z->opcode == 0x90)
 		rm = z->raw.rex.B;
-	else if (legacy && z->raw.modrm.mod == 3 && rm_decides(z->opcode_map, z->opcode))
-		rm = z->raw.modrm.rm;
-	else if (!legacy && z->raw.modrm.mod == 3 && rm_decides(z->opcode_map, z->opcode))
+	else if (z->raw.modrm.mod == 3 && rm_decides(z->opcode_map, z->opcode))
 		rm = z->raw.modrm.rm;
 	/* A byte register 4-7 is ah-bh without REX, spl-dil with: field_reg() sees to that. */
 	return 1u << 31 | (uint32_t)legacy << 30 | (uint32_t)z->opcode_map << 28 | (uint32_t)z->opcode << 20 | prefix << 16 |

@@ -6,6 +6,7 @@
 
 #include <Zydis/Zydis.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -680,6 +681,21 @@ static void quick_judge(struct form *f, const ZydisDecodedInstruction *z, const 
 	f->quick = !memcmp(&raw, &truth, sizeof(raw));
 }
 
+/* Every step that was read without Zydis, read again with it (make asan). */
+static void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found)
+{
+#ifdef ETCH_CHECK_STEPS
+	struct step truth;
+
+	if (step_decode(NULL, bytes, avail, addr, &truth) && !memcmp(&truth, found, sizeof(truth)))
+		return;
+	fprintf(stderr, "step_quick: %02x %02x %02x %02x ... is not what Zydis has\n", bytes[0], bytes[1], bytes[2], bytes[3]);
+	abort();
+#else
+	(void)bytes, (void)avail, (void)addr, (void)found;
+#endif
+}
+
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	ZydisDecodedInstruction z;
@@ -691,8 +707,10 @@ bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, u
 
 	memset(out, 0, sizeof(*out));
 	out->a = out->b = out->index = INSN_NO_REG;
-	if (cache && step_quick(cache, bytes, avail, addr, out))
+	if (cache && step_quick(cache, bytes, avail, addr, out)) {
+		step_check(bytes, avail, addr, out);
 		return true;
+	}
 	pthread_once(&decoder_once, decoder_init);
 	if (cache) {
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, bytes, avail, &z)))

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""The parts of scripts/bench/run about scale: beside the kernel's objtool, and against the size of the input."""
+import math
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+from common import B, HERE, OUT, TOP, etch_needed, fail, sh, spread, table
+
+sys.path[:0] = [str(TOP / "tests" / "unwind"), str(TOP / "tests" / "scale")]
+import objects as peers  # noqa: E402  (members of archives, objtool's path)
+import shapes  # noqa: E402
+
+DIR = OUT / "scale"
+SCRATCH = pathlib.Path("/dev/shm") if os.path.isdir("/dev/shm") else DIR
+LIBS = pathlib.Path("/usr/lib/x86_64-linux-gnu")
+# Archives in the order in which they are asked for objects: those of make deps first.
+ARCHIVES = ["libc.a", "libcrypto.a", "libstdc++.a", "libm-2.36.a", "libssl.a", "libz.a", "libcapstone.a", "libdw.a", "libmvec.a",
+            "libicui18n.a", "libicuuc.a", "libpython3.11.a", "libgnutls.a", "libtcl8.6.a", "libX11.a", "libsqlite3.a",
+            "libtk8.6.a", "libgcrypt.a", "libxml2.a"]
+OBJECTS = 1000
+LINKED = 32 << 20  # of (b): bytes
+OBJTOOL = [peers.OBJTOOL, "--orc", "--no-unreachable"]
+
+
+# ---- objects that objtool makes a table of ------------------------------------------
+
+def archive(name):
+    gcc = pathlib.Path(sh("gcc", f"-print-file-name={name}").strip())
+    return gcc if gcc.is_absolute() else LIBS / name
+
+
+def accepted(data, at):
+    """objtool 6.1 gives a whole object no table when it does not understand one jump: those would cost it less."""
+    at.write_bytes(data)
+    subprocess.run([*OBJTOOL, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = at.read_bytes()
+    at.unlink()
+    return b".orc_unwind" in done and b".orc_unwind" not in data
+
+
+def objects_of(path):
+    """Those of one archive, as files; unpacked once."""
+    into = DIR / "objects" / path.stem
+    if not (into / "done").exists():
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
+        seen, n = set(), 0
+        for name, data in peers.members(path):
+            if data[:4] == b"\x7fELF" and data not in seen:
+                n += 1
+                if accepted(data, SCRATCH / "etch-scale-probe.o"):
+                    (into / f"{len(seen):05}-{os.path.basename(name)}").write_bytes(data)
+                seen.add(data)
+        (into / "done").write_text(f"{n}\n")
+    return sorted(into.glob("[0-9]*-*")), int((into / "done").read_text())
+
+
+def choose():
+    """(objects of (a), the object of (b), what they are of)."""
+    everything, size, told = [], 0, []
+    for name in ARCHIVES:
+        path = archive(name)
+        if not path.exists():
+            continue
+        took, of = objects_of(path)
+        everything.append(took)
+        told.append(f"{len(took)} of the {of} of {name}")
+        size += sum(p.stat().st_size for p in took)
+        if size > LINKED * 1.4:
+            break
+    several = sorted(p for took in everything[:5] for p in took)
+    if len(several) < OBJECTS or size < LINKED:
+        fail("scale: not enough static archives here (libc6-dev, libssl-dev, libstdc++-12-dev, libcapstone-dev, libicu-dev ...)")
+    one = DIR / "linked.o"
+    if not one.exists():
+        rest = [p for took in everything for p in took]
+        (DIR / "list").write_text("".join(f"{p}\n" for p in rest))
+        sh("ld", "-r", "-z", "muldefs", "-o", f"{one}.new", f"@{DIR / 'list'}")
+        if not accepted(pathlib.Path(f"{one}.new").read_bytes(), SCRATCH / "etch-scale-probe.o"):
+            fail("scale: objtool makes no table of the ld -r object")
+        os.replace(f"{one}.new", one)
+    return [several[i * len(several) // OBJECTS] for i in range(OBJECTS)], one, told
+
+
+# ---- runs ---------------------------------------------------------------------------
+
+def tools():
+    each, decode = DIR / "each", DIR / "decode"
+    DIR.mkdir(parents=True, exist_ok=True)
+    sh("gcc", "-O2", "-Wall", "-Wextra", HERE / "scale" / "each.c", "-o", each)
+    sh("gcc", "-O2", "-Wall", "-Wextra", HERE / "unwind" / "decode.c", "-o", decode, "-lZydis", "-lelf")
+    return each, decode
+
+
+def run(each, command, paths, status=(0,)):
+    """Of one process a path: (CPU s, elapsed s, greatest peak MiB) in all, and each line."""
+    names = "".join(f"{p}\0" for p in paths)
+    out = sh(each, SCRATCH / "etch-scale.o", *command, input=names)
+    lines = [tuple(map(int, line.split())) for line in out.splitlines()]
+    if len(lines) != len(paths) or any(x[3] not in status for x in lines):
+        fail(f"scale: {command[0]} did not do {sum(x[3] not in status for x in lines)} of {len(paths)}")
+    return sum(x[0] for x in lines) / 1e6, sum(x[1] for x in lines) / 1e6, max(x[2] for x in lines) / 1024
+
+
+def compare(each, decode, paths, rounds):
+    """Rows of the table: variants in turn, so that what else the machine does is in all of them."""
+    insns = sum(int(sh(decode, p).split()[0]) for p in paths[:1]) if len(paths) == 1 else sum(
+        int(line.split()[0]) for line in sh("xargs", "-0", "-n1", decode, input="\0".join(map(str, paths))).splitlines())
+    variants = {
+        "a bare Zydis pass": [decode],
+        "objtool --orc": OBJTOOL,
+        "etch rewrite": [B / "etch", "rewrite"],
+        "etch rewrite --only orc": [B / "etch", "rewrite", "--only", "orc"],
+        "etch rewrite --only orc --no-cfi": [B / "etch", "rewrite", "--only", "orc", "--no-cfi"],
+    }
+    if len(paths) > 1:
+        variants = {"/bin/true": ["/bin/true"], **variants}
+    samples = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, command in variants.items():
+            samples[name].append(run(each, command, paths, (0, 1) if command is OBJTOOL or command[0] == decode else (0,)))
+    middle = lambda name, k: statistics.median(x[k] for x in samples[name])
+    out = []
+    for name, v in samples.items():
+        ratio = lambda k: f"{middle(name, k) / middle('objtool --orc', k):.2f}"
+        out.append([name, spread([x[0] for x in v], 3), ratio(0), spread([x[1] for x in v], 3),
+                    f"{middle(name, 0) * 1e9 / insns:,.0f}", f"{middle(name, 2):,.1f}", ratio(2)])
+    table(["", "user + system, s", "ratio", "elapsed, s", "CPU ns an instruction", "peak MiB", "ratio"], out)
+    return insns
+
+
+def part_scale(args):
+    etch_needed()
+    if not os.path.exists(peers.OBJTOOL):
+        print("### scale\n\nNo objtool here (package linux-kbuild-6.1).\n")
+        return
+    each, decode = tools()
+    several, one, told = choose()
+    print(f"### scale\n\nObjects that objtool makes a table of: {', '.join(told)}. Copies in {SCRATCH}, which are not counted. "
+          "The ratios are those of medians to objtool's.\n")
+    size = sum(p.stat().st_size for p in several)
+    print(f"(a) {len(several)} objects of {size / 1e6:.1f} MB in all, one process each:\n")
+    insns = compare(each, decode, several, 2 if args.quick else 5)
+    print(f"({insns:,} instructions)\n\n(b) one object of {one.stat().st_size / 1e6:.1f} MB (ld -r of all of them):\n")
+    insns = compare(each, decode, [one], 2 if args.quick else 5)
+    print(f"({insns:,} instructions)\n")
+
+
+# ---- growth -------------------------------------------------------------------------
+
+# Text from 10 KB to 100 MB, where installed.
+GROWTH = ["/usr/bin/true", "/bin/ls", "/bin/bash", "/usr/bin/perl", str(LIBS / "libc.so.6"), "/usr/bin/git", str(LIBS / "libcrypto.so.3"),
+          "/usr/bin/python3.11", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus",
+          "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", str(LIBS / "libLLVM-14.so.1"), str(LIBS / "libLLVM-15.so.1"),
+          str(LIBS / "libnode.so.108"), "/usr/bin/node", "/usr/lib/chromium/chromium"]
+
+
+def text_of(path):
+    out = sh("readelf", "-SW", path)
+    sizes = [line[line.index("]") + 1:].split() for line in out.splitlines() if " AX " in line and "PROGBITS" in line]
+    return sum(int(c[4], 16) for c in sizes)
+
+
+def fit(x, y):
+    """Least squares of log y over log x: the exponent, and how much of the spread it explains."""
+    x, y = [math.log(v) for v in x], [math.log(v) for v in y]
+    mx, my = statistics.mean(x), statistics.mean(y)
+    sxy, sxx, syy = (sum((a - m) * (b - k) for a, b in zip(p, q)) for p, q, m, k in ((x, y, mx, my), (x, x, mx, mx), (y, y, my, my)))
+    return sxy / sxx, sxy * sxy / (sxx * syy)
+
+
+def part_growth(args):
+    etch_needed()
+    each, _ = tools()
+    out, sizes, cpu, peak = [], [], [], []
+    empty = run(each, [B / "etch", "rewrite"], ["/usr/bin/true"])
+    print("### growth\n\n`etch rewrite` of linked files, one process and one thread each; the fit leaves out what a process takes "
+          f"that does nothing ({empty[0] * 1000:.0f} ms, {empty[2]:.0f} MiB).\n")
+    for path in sorted((p for p in GROWTH if os.path.exists(p)), key=text_of):
+        text = text_of(path)
+        runs = [run(each, [B / "etch", "rewrite"], [path]) for _ in range(1 if args.quick or text > 2e7 else 3)]
+        used, most = min(r[0] for r in runs), max(r[2] for r in runs)
+        out.append([os.path.basename(path), f"{text / 1e6:,.2f}", f"{os.stat(path).st_size / 1e6:,.1f}", f"{used:,.3f}",
+                    f"{used * 1e9 / text:,.0f}", f"{most:,.0f}", f"{most * 2 ** 20 / os.stat(path).st_size:,.1f}"])
+        if text > 1e6:
+            sizes.append(text)
+            cpu.append(used)
+            peak.append(most)
+    table(["", "text, MB", "file, MB", "user + system, s", "ns a byte of text", "peak MiB", "times the file"], out)
+    if len(sizes) > 2:
+        print("From 1 MB of text on: CPU time grows as text to the power of {:.2f} (r2 {:.3f}), ".format(*fit(sizes, cpu)) +
+              "peak memory of {:.2f} (r2 {:.3f}).\n".format(*fit(sizes, peak)))
+
+
+def part_shapes(args):
+    etch_needed()
+    each, _ = tools()
+    print("### shapes\n\nSeconds of CPU time; of a quarter of it first (tests/scale/shapes.py).\n")
+    out = []
+    for name, (source, n) in shapes.SHAPES.items():
+        row = [name]
+        for command in ([B / "etch", "rewrite"], [B / "etch", "check", "-q", "--fail-on", "never"]):
+            times = []
+            for k in (n // 4, n):
+                o = DIR / f"{source.__name__}.{k}.o"
+                if not o.exists():
+                    subprocess.run(["as", "-o", o, "-"], input=source(k), text=True, check=True)
+                r = [run(each, command, [o]) for _ in range(3)]
+                times.append(min(x[0] for x in r))
+            row += [f"{times[0]:.3f}", f"{times[1]:.3f}", f"{times[1] / times[0]:.1f}"]
+        out.append([*row, f"{max(x[2] for x in r):,.0f}"])
+    table(["", "rewrite, a quarter", "all", "times", "check, a quarter", "all", "times", "peak MiB"], out)
