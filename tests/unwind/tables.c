@@ -716,7 +716,7 @@ static void canonical(unsigned lists)
 		struct sample s;
 		struct row_list out;
 		struct code_section section = { 0 };
-		struct code_space space = { &section, 1 };
+		struct code_space space = { .list = &section, .count = 1 };
 		struct error e;
 		uint8_t *bytes;
 		size_t k, row;
