@@ -88,6 +88,8 @@ def run(argv, env):
     """A process 1 that waits for one command, and for what others leave behind meanwhile."""
     command = os.fork()
     if not command:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):     # Python ignores them, and that is inherited
+            signal.signal(number, signal.SIG_DFL)
         try:
             os.execvpe(argv[0], argv, env)
         except OSError as why:

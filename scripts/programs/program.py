@@ -60,6 +60,7 @@ class Program:
     script: str                 # for sh -e, in an empty directory; what it leaves in out/ counts as output
     needs: str = ""             # commands, and paths with a slash, that must be there
     times: list = field(default_factory=list)   # (pattern, replacement): times in the output, and nothing else
+    known: str = ""             # a pattern of lines that a rewritten run has more, told as such: list.py says why
     more: str = ""              # patterns of files that are rewritten too
     traceable: bool = True      # strace can run it: it traces nothing itself, and is not setuid
     short: bool = False         # on a fresh Debian with what scripts/deps.sh installs, in a second: for the tests
@@ -99,6 +100,14 @@ class Program:
         """Rewrites into the root what is not there yet. Returns (loaded, rewritten)."""
         files = self.files(root)
         return len(files), root.add(files)
+
+    def same(self, before, after):
+        """Whether a rewritten run has the output of one as it is: "same", "known" or None."""
+        if before.text == after.text:
+            return "same"
+        if self.known and before.text == re.sub(self.known.encode(), b"", after.text, flags=re.M):
+            return "known"
+        return None
 
     # ---- a run ---------------------------------------------------------------
 
