@@ -93,6 +93,7 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 /* One stretch of code with one state and one row of .eh_frame, or none. */
 static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
+	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
 	unsigned source = e->piece->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
 	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
 	enum witness w;
@@ -106,7 +107,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		if (!e->silent && !finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has what no row can say: %s", cfi->why))
 			e->failed = true;
 		e->silent = true;
-		row_push(e, addr, &e->rule, source);
+		/* What indirect jumps alone suggest is less than that. */
+		row_push(e, addr, e->state && e->state->weak ? &undefined : &e->rule, source);
 		return;
 	}
 	w = state_witness(e->state, &cfi->rule);

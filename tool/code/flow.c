@@ -849,6 +849,25 @@ static bool is_pad(const struct flow *f, uint64_t addr)
 	return false;
 }
 
+/* Where .eh_frame has what no row can say, it does not have a function's beginning, whatever
+ * symbol is there or jump goes there: GHC's code comes back to C so, with the return address
+ * far up. */
+static bool is_elsewhere(const struct flow *f, uint64_t addr)
+{
+	size_t i;
+
+	for (i = 0; i < f->cfi_count && f->cfi[i].start <= addr; i++)
+		if (addr < f->cfi[i].end)
+			return f->cfi[i].rule.kind == ETCH_RULE_UNDEF && f->cfi[i].why;
+	return false;
+}
+
+/* The return address is where a call has just put it. */
+static bool is_called(const struct state *s)
+{
+	return s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
+}
+
 bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
               enum flow_start start)
 {
@@ -865,9 +884,11 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 	if ((start != START_PART || f->piece->plt) && !is_pad(f, f->piece->start))
 		flow_enter(f, f->piece->start, &entry);
 	for (i = 0; i < f->piece->entry_count; i++)
-		flow_enter(f, env->entries[f->piece->entry + i], &entry);
+		if (!is_elsewhere(f, env->entries[f->piece->entry + i]))
+			flow_enter(f, env->entries[f->piece->entry + i], &entry);
 	for (i = 0; i < in_count; i++) /* that not all edges do happen is certain too: __builtin_unreachable() */
-		if (!f->piece->plt && (start != START_FUNCTION || in[i].target != f->piece->start))
+		if (!f->piece->plt && (start != START_FUNCTION || in[i].target != f->piece->start) &&
+		    !(is_called(&in[i].state) && is_elsewhere(f, in[i].target)))
 			flow_enter(f, in[i].target, &in[i].state);
 	flow_walk(f);
 	if (f->pad_count) { /* once more, now that it is known where calls throw from */

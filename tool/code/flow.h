@@ -124,6 +124,8 @@ struct flow {
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
 	int32_t pushed;            /* set by the caller of flow_run(): bytes under the return address at the start */
+	const struct etch_cfi_row *cfi; /* set by the caller too: what .eh_frame says of the piece */
+	size_t cfi_count;
 	uint8_t start;             /* enum flow_start, as flow_run() was told */
 	/* Results of the last piece. */
 	int32_t lifted;            /* how far above its start's rsp it leaves, always; 0; after flow_states() */

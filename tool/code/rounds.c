@@ -180,8 +180,10 @@ static void *worker(void *arg)
 			flow.pushed = 0;
 			do {
 				piece_rows_free(&s->rows);
-				ok = emit_begin(&emit, &w->env, number, w->options->no_cfi) &&
-				     flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
+				ok = emit_begin(&emit, &w->env, number, w->options->no_cfi);
+				flow.cfi = emit.cfi;
+				flow.cfi_count = emit.cfi_count;
+				ok = ok && flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 				     emit_rows(&emit, &flow, &s->rows);
 				again = ok && began_pushed(&flow, &emit);
 				if (ok && !again && referred && !s->fragment && is_dubious(&flow)) {
