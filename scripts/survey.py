@@ -139,6 +139,11 @@ def new_words(before, after, what):
     return [f"{what}: {line}" for line in (after - before)]
 
 
+def is_dynamic(path):
+    with open(path, "rb") as f:
+        return any(p["p_type"] == "PT_DYNAMIC" for p in survey_rows.rows.ELFFile(f).iter_segments())
+
+
 def sections(path):
     """Name -> (address, bytes) of .eh_frame where it is, and bytes of code: by the headers alone."""
     with open(path, "rb") as f:
@@ -216,6 +221,7 @@ def look(job):
     elif status:
         out["bad"].append(f"etch rewrite: exit {status}: {err.strip()[-300:]}")
     else:
+        out["dynamic"] = file.kind != 1 and is_dynamic(new)
         out["findings"] = dict(collections.Counter(FINDING.findall(err)))
         out["notes"] = [line.removeprefix(prefix) for line in err.splitlines() if line.startswith(prefix + "note:")]
         look_at_both(etch, file, new, was, out)
@@ -246,11 +252,16 @@ def cpu_since(before):
 
 # ---- ldd ----------------------------------------------------------------------------
 
+# What `ldd -r` runs, without its shell: libraries are looked for and loaded, and relocations done.
+TRACE = {"LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1", "LD_BIND_NOW": "1", "LC_ALL": "C"}
+LINKER = "/lib64/ld-linux-x86-64.so.2"
+
+
 def libraries(path):
-    """What `ldd -r` says: libraries and where they were found, symbols that were not; the
-    relocations are done. In order, without addresses."""
-    status, out, err = said(["ldd", "-r", path])
-    return status, [re.sub(r" \(0x[0-9a-f]+\)$", "", line).strip() for line in (out + err).splitlines()]
+    """Libraries and where they were found, symbols that were not, in order; without addresses."""
+    p = subprocess.run([LINKER, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, env=TRACE)
+    text = re.sub(r" \(0x[0-9a-f]+\)$", "", p.stdout.decode(errors="replace"), flags=re.M)
+    return p.returncode, [line.strip() for line in text.splitlines()]
 
 
 def overlay(scratch):
@@ -282,28 +293,39 @@ def ldd_worker():
             print(json.dumps([None, ["no answer"]]), flush=True)
 
 
-def ldd_all(files, scratch, progress):
-    """path -> what is wrong. Under the overlay everything that runs is rewritten, ldd's shell and
-    the dynamic linker too. Returns None where there is no overlay to be had."""
+def ask(workers, path):
+    """Both at once."""
+    try:
+        for p in workers:
+            p.stdin.write(json.dumps(path) + "\n")
+            p.stdin.flush()
+    except OSError:
+        raise RuntimeError(f"the worker for ldd has ended before {path}") from None
+    return [json.loads(p.stdout.readline() or '[null, ["the worker has ended"]]') for p in workers]
+
+
+def ldd_all(files, scratch, key, progress):
+    """path -> what is wrong. Under the overlay all that runs is rewritten, the dynamic linker too.
+    Returns None where there is no overlay to be had."""
     command = overlay(scratch)
     if not command:
         return None
-    bad = {}
+    journal = os.path.join(scratch, "ldd.jsonl")
+    bad = {r["path"]: r["bad"] for r in read_results(journal, key).values() if r["path"] in set(files)}
+    todo = [f for f in files if f not in bad]
     worker = [sys.executable, os.path.abspath(__file__), "--ldd-worker"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(worker, **pipes) as plain, subprocess.Popen([*command, *worker], **pipes) as etched:
-        for n, path in enumerate(files):
-            progress(f"ldd {n + 1} of {len(files)}", path)
-            for p in (plain, etched):
-                p.stdin.write(json.dumps(path) + "\n")
-                p.stdin.flush()
-            before, after = (json.loads(p.stdout.readline() or '[null, ["the worker has ended"]]') for p in (plain, etched))
-            if before != after:
-                lines = [x for x in after[1] if x not in before[1]] or [f"exit {after[0]}, not {before[0]}, or another order"]
-                bad[path] = [f"ldd: {x}" for x in lines[:5]]
+    with open(journal, "a") as out, subprocess.Popen(worker, **pipes) as plain, \
+            subprocess.Popen([*command, *worker], **pipes) as etched:
+        for n, path in enumerate(todo):
+            progress(f"ldd {n + 1} of {len(todo)}", path)
+            before, after = ask([plain, etched], path)
+            lines = [x for x in after[1] if x not in before[1]] or [f"exit {after[0]}, not {before[0]}, or another order"]
+            bad[path] = [f"ldd: {x}" for x in lines[:5]] if before != after else []
+            print(json.dumps({"path": path, "etch": key, "bad": bad[path]}), file=out, flush=True)
         for p in (plain, etched):
             p.stdin.close()
-    return bad
+    return {path: b for path, b in bad.items() if b}
 
 
 # ---- all ----------------------------------------------------------------------------
@@ -330,6 +352,14 @@ def report(results, ldd, seconds):
         print(f"| {what} | {len(list_):,} | {sum(r['size'] for r in list_):,} |")
     table("reason to refuse", collections.Counter(reason_of(r["refused"]) for r in results if r["refused"]))
     table("note", collections.Counter(reason_of(n) for r in taken for n in r.get("notes", [])))
+    report_findings(taken)
+    report_looks(taken, ldd)
+    report_rows([r for r in taken if "rows" in r])
+    print(f"\n{len(results)} files, {sum(r['rewrite'] for r in results):.0f} s CPU in etch rewrite, "
+          f"{sum(r['cpu'] for r in results):.0f} s in all programs started, {seconds:.0f} s in this run")
+
+
+def report_findings(taken):
     findings, where = collections.Counter(), collections.Counter()
     for r in taken:
         findings.update(r["findings"])
@@ -337,28 +367,43 @@ def report(results, ldd, seconds):
     print("\n| finding | times | files |\n|---|---|---|")
     for k, n in findings.most_common():
         print(f"| {k} | {n:,} | {where[k]:,} |")
-    kinds = collections.Counter(b.split(":")[0] for r in results for b in {x.split(":")[0] + ":" for x in r["bad"]})
+
+
+def report_looks(taken, ldd):
+    failed = collections.Counter(what for r in taken for what in {b.split(":")[0] for b in r["bad"]})
+    changed, dynamic = (len([r for r in taken if r.get(k)]) for k in ("changed", "dynamic"))
     print("\n| looked at by | files | that differ or fail |\n|---|---|---|")
-    verified = [r for r in taken if "rows" in r]
-    for what, n in (("eu-elflint", len(taken)), ("readelf", len(taken)), ("undo", len([r for r in taken if r.get("changed")])),
-                    ("twice", len(taken)), ("rows", len(verified)), ("ldd", len(taken) if ldd is not None else 0)):
-        print(f"| {what} | {n:,} | {kinds.get(what, 0):,} |")
-    text, sources = sum(r.get("text", 0) for r in verified), collections.Counter()
+    for what, n in (("eu-elflint", len(taken)), ("readelf", len(taken)), ("undo", changed), ("twice", len(taken)),
+                    ("rows", len([r for r in taken if "rows" in r])), ("ldd", 0 if ldd is None else dynamic)):
+        print(f"| {what} | {n:,} | {failed.get(what, 0):,} |")
+
+
+def has_row(r):
+    return sum(n for source, n in r["sources"].items() if source != "undefined")
+
+
+def report_rows(verified):
+    text, sources = sum(r["text"] for r in verified), collections.Counter()
     rows, explained = collections.Counter(), collections.Counter()
     for r in verified:
-        sources.update(r["sources"])
+        sources.update({k: n for k, n in r["sources"].items() if k != "undefined"})
         rows.update({k: v for k, v in r["rows"].items() if k != "explained"})
         explained.update(r["rows"]["explained"])
+    sources["no row"] = text - sum(sources.values())
     print("\n| bytes of code, by source of their row | bytes | share |\n|---|---|---|")
     for k, n in sources.most_common():
         print(f"| {k} | {n:,} | {percent(n, text)} |")
+    described = [r for r in verified if 2 * r["rows"]["covered"] >= r["text"]]
+    print("\n| files | files | bytes of code | with a row |\n|---|---|---|---|")
+    for what, list_ in ((".eh_frame is about at least half of the code", described),
+                        ("it is not", [r for r in verified if 2 * r["rows"]["covered"] < r["text"]])):
+        n = sum(r["text"] for r in list_)
+        print(f"| {what} | {len(list_):,} | {n:,} | {percent(sum(has_row(r) for r in list_), n)} |")
     print("\n| rows beside .eh_frame | bytes | share |\n|---|---|---|")
     for k in ("covered", "agree", "odd", "undefined", "differ"):
         print(f"| {k} | {rows[k]:,} | {percent(rows[k], rows['covered'])} |")
     for k, n in explained.most_common():
         print(f"| explained: {k} | {n:,} | {percent(n, rows['covered'])} |")
-    print(f"\n{len(results)} files, {sum(r['rewrite'] for r in results):.0f} s CPU in etch rewrite, "
-          f"{sum(r['cpu'] for r in results):.0f} s in all programs started, {seconds:.0f} s in this run")
 
 
 def table(title, counter):
@@ -392,7 +437,11 @@ def read_results(path, key):
     """What earlier runs with the same etch have found: path -> result."""
     done = {}
     if os.path.exists(path):
-        with open(path) as f:
+        with open(path, "r+") as f:
+            text = f.read()
+            if text and text[-1] != "\n":  # a run was stopped while it wrote
+                f.write("\n")
+            f.seek(0)
             for line in f:
                 try:
                     r = json.loads(line)
@@ -417,9 +466,6 @@ def survey(files, etch, scratch, jobs, again=()):
             os.path.exists(p) and r["stamp"] == stamp(p)}
     todo = sorted((f for f in files if f.path not in done), key=lambda f: (f.size, f.path))
     progress = Progress()
-    if os.path.exists(journal) and not Path(journal).read_bytes()[-1:] in (b"\n", b""):
-        with open(journal, "a") as out:  # a run was stopped while it wrote a line
-            print(file=out)
     with open(journal, "a") as out, ProcessPoolExecutor(jobs) as pool:
         waiting = {pool.submit(look, (str(etch), f, scratch)): f for f in todo}
         for n, future in enumerate(as_completed(waiting)):
@@ -437,8 +483,8 @@ def survey(files, etch, scratch, jobs, again=()):
                 progress.end()
                 print(f"{f.path}: {b}", flush=True)
     results = [dict(done[f.path], bad=list(done[f.path]["bad"])) for f in files]
-    taken = [r["path"] for r in results if not r["refused"] and r["ours"]]
-    ldd = ldd_all(taken, scratch, progress)
+    linked = [r["path"] for r in results if not r["refused"] and r.get("dynamic")]
+    ldd = ldd_all(linked, scratch, key, progress)
     progress.end()
     for r in results:
         for b in (ldd or {}).get(r["path"], []):

@@ -5,6 +5,7 @@ with etch, and test_survey.py holds it against pyelftools, which takes six times
 """
 
 import bisect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -352,11 +353,6 @@ class Verdict:
         self.sources = {}
 
 
-def _object_rule(rule):
-    """Objects keep rows in the 6 bytes of the classic encoding: what that cannot say is undefined."""
-    return rows.UNDEF if rows.is_odd(rule) else rule
-
-
 def verify_object(etch, path):
     """The same for an object file, whose addresses are relocations: by pyelftools alone."""
     v = Verdict()
@@ -364,6 +360,7 @@ def verify_object(etch, path):
         elf = rows.ELFFile(f)
         sizes, names = objects.text_sections(elf), [s.name for s in elf.iter_sections()]
         truth, fdes = objects.cfi_rows(elf)
+        starts = {s["st_value"] for s in elf.get_section_by_name(".symtab").iter_symbols() if s["st_info"]["type"] == "STT_FUNC"}
     ours = objects.etch_rows(etch, path)
     for index in sizes:
         mine = ours.get(str(index)) or (ours.get(names[index]) if names.count(names[index]) == 1 else None) or []
@@ -380,13 +377,14 @@ def verify_object(etch, path):
                 continue
             code = explained.Code(path, "-j", names[index])
             for start, end, t, o, _ in places:
-                if what == "undef" and _object_rule(t) is rows.UNDEF:
+                if what == "undef" and rows.is_odd(t):
                     v.odd += end - start
                     continue
                 v.undefined += end - start if what == "undef" else 0
                 fde = fdes[index][bisect.bisect_right(fdes[index], (start, 1 << 62)) - 1]
                 first = cfi[bisect.bisect_right([r[0] for r in cfi], fde[0]) - 1][2]
-                if what != "undef" and explained.third(code, fde, first, start, end, t, o) in ("padding", "both", "ours"):
+                if what != "undef" and (explained.third(code, fde, first, start, end, t, o) in ("padding", "both", "ours") or
+                                        _called(code, starts, start, end, t, o)):
                     v.explained["in an object file"] = v.explained.get("in an object file", 0) + end - start
                     continue
                 v.differ_bytes += 0 if what == "undef" else end - start
@@ -394,17 +392,45 @@ def verify_object(etch, path):
     return sum(sizes.values()), v
 
 
+def plainly(rule):
+    """A rule whose CFA is not where the return address ends, put so that it is: the same slots."""
+    reg, off = rows.split_cfa(rule[0])
+    ra = re.fullmatch(r"cfa([+-]\d+)", rule[2])
+    if rule[3] != "call" or not reg or not ra:
+        return rule
+    up = int(ra[1]) + 8
+    bp = re.fullmatch(r"cfa([+-]\d+)", rule[1])
+    return (f"{reg}{off + up:+d}", f"cfa{int(bp[1]) - up:+d}" if bp else rule[1], "cfa-8", "call")
+
+
 def _late(code, truth, mine, start, end, t, o):
-    """Whether .eh_frame is behind the code by a few instructions: from the last place where both
+    """Whether .eh_frame is behind the code by some instructions: from the last place where both
     rules are the same on, objdump's instructions, which no jump enters, make ours of it."""
     i = bisect.bisect_left(code.addr, start)
-    for k in range(i - 1, max(i - 8, -1), -1):
+    for k in range(i - 1, max(i - 16, -1), -1):
         at = code.addr[k]
         there, ours = rule_at(truth, at), rule_at(mine, at)
         if there is None or any(a in code.jumped for a in code.addr[k + 1:i + 1]):
             return False
-        if there == ours:
-            return prover.judge(prover.Function(code, at, end, there), code, start, end, t, o) in ("ours", "both")
+        if plainly(there) == ours:
+            return prover.judge(prover.Function(code, at, end, ours), code, start, end, plainly(t), o) in ("ours", "both")
+    return False
+
+
+def _called(code, symbols, start, end, t, o):
+    """Whether a function begins close before, in the middle of what .eh_frame has as one, by a
+    call or by a symbol, and its instructions, which no jump enters, make our rule."""
+    i = bisect.bisect_left(code.addr, start)
+    if not hasattr(code, "called"):
+        calls = (re.match(r"call +([0-9a-f]+)\b", x) for x in code.text)
+        code.called = {int(m[1], 16) for m in calls if m}
+    for k in range(i, max(i - 16, -1), -1):
+        at = code.addr[k]
+        if at in code.called or at in symbols:
+            entry = prover.Function(code, at, end, ("rsp+8", "same", "cfa-8", "call"))
+            return prover.judge(entry, code, start, end, t, o) in ("ours", "both")
+        if at in code.jumped:
+            return False
     return False
 
 
@@ -413,7 +439,7 @@ def rule_at(list_, addr):
     return list_[i][2] if i >= 0 and addr < list_[i][1] else None
 
 
-def _reason(path, fde, truth, mine, where, place, text):
+def _reason(path, fde, truth, mine, symbols, place, text):
     """Why a difference is none of etch's errors, or None."""
     what, start, end, t, o = place
     if text > WHOLE:
@@ -424,9 +450,13 @@ def _reason(path, fde, truth, mine, where, place, text):
     code = explained.code_of(str(path))
     if what == "undef":
         return "the child's side of clone(2): no row" if explained.is_child(code, start) else None
-    reason = explained.explain(path, where, start, end, t, o, what, fde, truth[0][2])
+    reason = explained.explain(path, symbols.at(start), start, end, t, o, what, fde, truth[0][2])
+    if not reason and plainly(t) == o:
+        reason = "the same in other words"
     if not reason and _late(code, truth, mine, start, end, t, o):
         reason = "proved; CFI follows the code some instructions late"
+    if not reason and _called(code, symbols.starts, start, end, t, o):
+        reason = "proved; a function that is called, in the middle of an FDE"
     return reason
 
 
@@ -444,8 +474,7 @@ def _unusual(v, path, fde, truth, ours, text, symbols):
                 continue
             if not symbols:
                 symbols.append(systemfiles.Symbols(path))
-            where = symbols[0].at(start)
-            reason = _reason(path, fde, truth, mine, where, (what, start, end, t, o), text)
+            reason = _reason(path, fde, truth, mine, symbols[0], (what, start, end, t, o), text)
             if reason:
                 v.explained[reason] = v.explained.get(reason, 0) + end - start
                 continue
@@ -453,7 +482,7 @@ def _unusual(v, path, fde, truth, ours, text, symbols):
                 v.undefined += end - start
             else:
                 v.differ_bytes += end - start
-            v.differ.append(f"{what} {start:x}-{end:x} {where}: CFI {' '.join(t)} | ours {' '.join(o)}")
+            v.differ.append(f"{what} {start:x}-{end:x} {symbols[0].at(start)}: CFI {' '.join(t)} | ours {' '.join(o)}")
 
 
 def verify(etch, path, frame, base, text):

@@ -260,7 +260,7 @@ def test_ldd(etch, tmp_path):
     data = new.read_bytes()
     assert data.count(b"\0libssl.so.3\0") == 1
     new.write_bytes(data.replace(b"\0libssl.so.3\0", b"\0libsst.so.3\0"))
-    bad = survey.ldd_all([f.path for f in files], str(tmp_path), survey.Progress())
+    bad = survey.ldd_all([f.path for f in files], str(tmp_path), "another etch", survey.Progress())
     assert list(bad) == ["/usr/bin/openssl"] and "libsst.so.3" in bad["/usr/bin/openssl"][0]
     assert Path("/usr/bin/openssl").read_bytes() != new.read_bytes()
 
@@ -276,3 +276,44 @@ def test_command(etch, tmp_path):
     p = subprocess.run([sys.executable, ROOT / "scripts/survey.py", "--etch", etch, "--scratch", tmp_path / "s", "-j1",
                         tmp_path / "cut"], text=True, capture_output=True)
     assert p.returncode == 1 and f"{tmp_path}/cut: refused: " in p.stdout, p
+
+
+# ---- what it has found --------------------------------------------------------------
+
+# As GHC leaves C for its own code and comes back: .eh_frame keeps the return address where no
+# row can, and a jump from what looks like a function leads there.
+AWAY = """
+	.text
+	.globl enter, back, other
+	.type enter, @function
+enter:	.cfi_startproc
+	sub $0x30, %rsp
+	mov %rsp, %rax
+	sub $0x100, %rsp
+	mov %rbp, 8(%rax)
+	.cfi_def_cfa %rsp, 0
+	.cfi_escape 0x11, 0x10, 0x5a	# the return address at CFA + 304
+	jmp *%rdi
+back:	mov %rbx, %rax
+	add $0x100, %rsp
+	mov 8(%rsp), %rbp
+	add $0x30, %rsp
+	ret
+	.cfi_endproc
+	.size enter, .-enter
+	.type other, @function
+other:	mov %rdi, %rbx
+	jmp back
+	.size other, .-other
+"""
+
+
+def test_no_function_begins_there(etch, tmp_path):
+    (tmp_path / "away.s").write_text(AWAY)
+    lib = tmp_path / "away.so"
+    run(["gcc", "-shared", "-nostdlib", "-Wl,-Bsymbolic", "-o", lib, tmp_path / "away.s"])
+    with open(lib, "rb") as f:
+        at = {s.name: s["st_value"] for s in ELFFile(f).get_section_by_name(".symtab").iter_symbols()}
+    found = {k: [r[2] for r in rows.inspect_rows(etch, lib) if r[0] <= at[k] < r[1]] for k in ("enter", "back", "other")}
+    assert found["enter"] == [("rsp+8", "same", "cfa-8", "call")] == found["other"]
+    assert found["back"] == [rows.UNDEF], found
