@@ -241,6 +241,43 @@ def test_check_of_an_archive(tmp_path, etch, made, fault):
         list(pool.map(one, enumerate(part(calls, 5))))
 
 
+# ---- no memory --------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def nomem(tmp_path_factory):
+    out = tmp_path_factory.mktemp("nomem") / "nomem.so"
+    run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", out, TESTS / "faults" / "nomem.c"])
+    return out
+
+
+@pytest.mark.parametrize("name", ["in-place", "object", "new", "undo", "check"])
+def test_every_allocation_fails_once(tmp_path, etch, made, nomem, name):
+    """Also those of the second decoder and of libelf: an error, and never a result that is only
+    worse (a bound on memory, docs/security.md, is met in the same way)."""
+    case = CASES[name](etch, tmp_path, made) if name != "check" else Case(etch, tmp_path, {"f": made["object"]}, ["check", "f"])
+
+    def once(n):
+        path = tmp_path / f"run{n}"
+        case.setup(path)
+        return path, case.run(path, env={**os.environ, "LD_PRELOAD": str(nomem), "NOMEM": str(n)})
+
+    def one(n):
+        path, p = once(n)
+        now, _ = case.check_files(path)
+        what = f"allocation {n}: {p.returncode} {p.stdout} {p.stderr}"
+        if p.returncode == 2:
+            assert re.fullmatch("etch: .*\n", p.stderr) and all(now[k] == v for k, v in case.before.items()), what
+        else:
+            assert p.returncode == case.status and now == case.after and p.stdout == case.good.stdout, what
+        shutil.rmtree(path)
+        return p.returncode
+
+    total = int(re.search("allocations: (\\d+)", once(0)[1].stderr)[1])
+    with ThreadPoolExecutor(2) as pool:
+        statuses = list(pool.map(one, range(1, total + 1, 1 if ALL else 4)))
+    assert statuses.count(2) > len(statuses) / 3
+
+
 # ---- no room ----------------------------------------------------------------------
 
 def mounted(script, *args):

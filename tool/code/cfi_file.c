@@ -82,7 +82,12 @@ static int parts_place(const struct elf_file *f, const struct code_space *space,
 		}
 		memcpy(p->owned, p->bytes, p->size);
 		p->bytes = p->owned;
+		e->text[0] = 0;
 		if (part_relocate(f, addrs, p, e)) {
+			if (error_no_memory(e)) {
+				free(addrs);
+				return -1;
+			}
 			c->bad++;
 			p->size = 0; /* what it says is about unknown places */
 		}

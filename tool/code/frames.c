@@ -191,6 +191,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		error_set(e, "out of memory");
 		goto out;
 	}
+	w.state_count = w.pieces.count;
 	if (strays_data(&w, e))
 		goto out;
 	for (i = 0; i < w.pieces.count; i++)
@@ -209,7 +210,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
 	findings_settle(&w);
 out:
-	for (i = 0; w.state && i < w.pieces.count; i++)
+	for (i = 0; i < w.state_count; i++)
 		piece_rows_free(&w.state[i].rows);
 	free(w.state);
 	free(w.edges);

@@ -69,6 +69,7 @@ int strays_add(struct work *w, struct error *e)
 	}
 	free(w->state);
 	w->state = state;
+	w->state_count = w->pieces.count;
 	free(moved);
 	return 0;
 }

@@ -47,6 +47,7 @@ struct work {
 	struct fixups fixups;
 	struct pieces pieces;
 	struct piece_state *state;  /* of each piece */
+	size_t state_count;         /* pieces that have one: not yet all, where there was no memory for it */
 	struct flow_env env;
 	uint64_t *noreturn;         /* sorted */
 	size_t noreturn_count, noreturn_room;

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int error_set(struct error *e, const char *format, ...)
 {
@@ -15,4 +16,9 @@ int error_set(struct error *e, const char *format, ...)
 	/* A hostile file may put control characters into a name. */
 	plain(e->text);
 	return -1;
+}
+
+bool error_no_memory(const struct error *e)
+{
+	return !strncmp(e->text, "out of memory", strlen("out of memory"));
 }

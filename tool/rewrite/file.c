@@ -81,7 +81,8 @@ static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct e
 
 	s->raw = *bytes;
 	s->raw_size = *size;
-	undo_detach(s->raw, s->raw_size, &s->undo, &stale);
+	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && error_no_memory(&stale))
+		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
 	s->original = s->undo.original ? s->undo.original : begin;

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define TEXT(x)  TEXT_(x)
@@ -38,9 +39,28 @@ static void *function(void *library, const char *name)
 	_exit(2);
 }
 
+/* Capstone takes memory for granted, or says that there is no instruction: without it an opinion
+ * would be a wrong one. Nothing has been written yet when it is asked. */
+static void *memory(void *p)
+{
+	static const char text[] = "etch: out of memory\n";
+
+	if (p)
+		return p;
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(2);
+}
+
+static void *memory_new(size_t size) { return memory(malloc(size ? size : 1)); }
+
+static void *memory_zeroed(size_t count, size_t size) { return memory(calloc(count ? count : 1, size ? size : 1)); }
+
+static void *memory_resized(void *p, size_t size) { return memory(realloc(p, size ? size : 1)); }
+
 static void load(void)
 {
 	void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
+	cs_opt_mem functions = {memory_new, memory_zeroed, memory_resized, free, vsnprintf};
 
 	capstone.open = function(library, "cs_open");
 	capstone.close = function(library, "cs_close");
@@ -50,6 +70,7 @@ static void load(void)
 	capstone.malloc = function(library, "cs_malloc");
 	capstone.free = function(library, "cs_free");
 	capstone.reg_name = function(library, "cs_reg_name");
+	capstone.option(0, CS_OPT_MEM, (size_t)(uintptr_t)&functions);
 }
 
 cs_err cs_open(cs_arch arch, cs_mode mode, csh *handle)
