@@ -84,9 +84,11 @@ def patched(sites):
     return [s for s in sites if s["kind"] not in ("escape", "store")]
 
 
-def place(s):
-    """A site by its function: the two ways' files differ in their addresses."""
-    return tuple(s[k] for k in ("function", "kind", "length", "object", "offset", "size", "form", "live", "state", "target"))
+def place(s, moved=False):
+    """A site by its function: the two ways' files differ in their addresses. `moved`: in functions that are
+    aligned to less than a word, so that what is live differs."""
+    where = ("function", "kind", "length", "object", "offset", "size", "form")
+    return tuple(s[k] for k in (where if moved else (*where, "live", "state", "target")))
 
 
 def function(s):
@@ -115,8 +117,9 @@ def test_the_same_sites(tmp_path, build, kind, cc, level):
     one = rewritten(flow, plain)
     two = rewritten(flow, link(flow, objects, [level, *ldflags], "object"))
     sites, theirs = flow.inspect("sites", one)["sites"], flow.inspect("sites", two)["sites"]
-    kept = {function(s) for s in sites} if "gc" in kind else {function(s) for s in sites + theirs}
-    assert [place(s) for s in sites if function(s) in kept] == [place(s) for s in theirs if function(s) in kept]
+    dropped = "gc" in kind
+    kept = {function(s) for s in sites} if dropped else {function(s) for s in sites + theirs}
+    assert [place(s, dropped) for s in sites if function(s) in kept] == [place(s, dropped) for s in theirs if function(s) in kept]
     assert len([s for s in patched(sites) if s["form"] and s["live"] == "yes"]) >= (3 if kind == "shared-app" else 8)
     want = None if "-shared" in ldflags else run([plain]).stdout
     for path in ([one, two] if want else []):
