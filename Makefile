@@ -77,13 +77,29 @@ $(B)/o/lib/%.o: lib/%.S
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LIB_INC) -MMD -MP -c -o $@ $<
 
--include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
+# The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
+FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) \
+	$(B)/o/lib/table.o
+FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+	-fno-sanitize=pointer-overflow
+
+$(B)/o/tests/fuzz/%.o: tests/fuzz/%.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(TOOL_INC) $(LIB_INC) -MMD -MP -c -o $@ $<
+
+$(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
+
+$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(FUZZ_OBJ)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
+
+-include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
 
 # ---- what people run --------------------------------------------------------
 
 # Targets that need more than a compiler run make again, once deps has brought it.
 asan:	## a second build with ASan and UBSan, in build-asan
-	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all
+	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all build-asan/replay
 
 test: deps	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
 	@$(MAKE) --no-print-directory -j$(JOBS) all
@@ -105,7 +121,9 @@ soak: deps	## the stress test for long: SOAK_ROUNDS (4) of some minutes each
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	B=$(B) scripts/soak.sh $(SOAK_ROUNDS)
 
-fuzz: deps	## mutants of ELF files and of unwind tables under ASan and UBSan, FUZZ_MINUTES (60) each
+fuzz: deps	## libFuzzer's targets; mutants of files and of unwind tables: FUZZ_MINUTES (60) each
+	@$(MAKE) --no-print-directory -j$(JOBS) B=build-fuzz CC=clang WARN= CFLAGS='$(FUZZ_FLAGS)' build-fuzz/etch build-fuzz/fuzzer
+	$(PYTHON) scripts/fuzz_targets.py --minutes $(FUZZ_MINUTES) build-fuzz
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
 	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) --keep build-asan/fuzz
@@ -114,6 +132,10 @@ fuzz: deps	## mutants of ELF files and of unwind tables under ASan and UBSan, FU
 programs: deps	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(PYTHON) scripts/programs/run.py --etch $(B)/etch --root $(B)/programs $(PROGRAMS)
+
+sample: deps	## ... and their stacks sampled meanwhile: where do walks end?
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	$(PYTHON) scripts/programs/sample.py --build $(B) --root $(B)/programs $(PROGRAMS)
 
 survey: deps	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
 	@$(MAKE) --no-print-directory -j$(JOBS) all
@@ -143,9 +165,9 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	done
 
 clean:	## remove what was built, and fetched sources; .venv stays
-	rm -rf $(B) build-asan
+	rm -rf $(B) build-asan build-fuzz
 
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test test-all demo bench soak fuzz programs survey deps install clean help
+.PHONY: all asan test test-all demo bench soak fuzz sample programs survey deps install clean help

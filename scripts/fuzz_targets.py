@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""libFuzzer's targets (tests/fuzz), one after the other.
+
+usage: fuzz_targets.py [--minutes N] [--jobs N] [--keep DIR] [--minimise] BUILD [TARGET...]
+
+BUILD has the fuzzer (make B=build-fuzz ... build-fuzz/fuzzer; `make fuzz` does it) and an
+etch, which makes the files to begin with (tests/fuzz/seeds.py); those in fixtures/fuzz are taken
+too. Each target runs --minutes, --jobs of them at a time. What is new stays in DIR/TARGET, inputs
+that fail in DIR/TARGET.failed; --minimise puts the fewest that reach all that was reached, the
+smallest first, into fixtures/fuzz (--minutes 0: nothing else). Prints a line a target: executions, edges and features covered, inputs. Exit 1 if
+any failed.
+"""
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "fixtures" / "fuzz"
+# An input of at most MAX bytes may ask for at most so much at once, and take so long. The
+# sanitizers and a busy machine cost a factor of ten.
+MAX, MALLOC_MB, RSS_MB, SECONDS = 32768, 64, 2000, 25
+FILES = 48  # of a target in fixtures/fuzz, at most
+
+
+def targets():
+    text = (ROOT / "tests" / "fuzz" / "targets.c").read_text()
+    return re.findall(r'^\t\{"(\w+)"', text, re.M)
+
+
+def environment(target):
+    return dict(os.environ, ETCH_FUZZ=target, ETCH_BOUNDS="none", ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=0",
+                UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
+
+
+def fuzz(options, target):
+    corpus, failed = options.keep / target, options.keep / f"{target}.failed"
+    for d in (corpus, failed):
+        d.mkdir(parents=True, exist_ok=True)
+    argv = [options.build / "fuzzer", f"-max_total_time={int(60 * options.minutes)}", f"-max_len={MAX}", "-print_final_stats=1",
+            f"-malloc_limit_mb={MALLOC_MB}", f"-rss_limit_mb={RSS_MB}", f"-timeout={SECONDS}", f"-artifact_prefix={failed}/",
+            "-verbosity=1", "-reload=0", corpus, options.keep / "seeds" / target]
+    if (FIXTURES / target).is_dir():
+        argv.append(FIXTURES / target)
+    log = options.keep / f"{target}.log"
+    with open(log, "w") as out:
+        p = subprocess.run([str(a) for a in argv], env=environment(target), stdout=out, stderr=subprocess.STDOUT)
+    text = log.read_text(errors="replace")
+    cover = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)", text) or [("0", "0", "0")]
+    runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)\t", text, re.M) or ["0"]
+    return target, p.returncode, int(runs[-1]), *map(int, cover[-1]), text
+
+
+def minimise(options, target):
+    """The fewest inputs with all coverage; those of seeds.py, which can be made again, come first."""
+    out, tmp = FIXTURES / target, options.keep / f"{target}.least"
+    shutil.rmtree(tmp, ignore_errors=True)
+    tmp.mkdir()
+    sources = [options.keep / "seeds" / target, options.keep / target]
+    argv = [options.build / "fuzzer", "-set_cover_merge=1", f"-max_len={MAX}", f"-timeout={SECONDS}", tmp, *sources]
+    if out.is_dir():
+        argv.append(out)
+    subprocess.run([str(a) for a in argv], env=environment(target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seeds = {p.read_bytes() for p in (options.keep / "seeds" / target).iterdir()}
+    out.mkdir(parents=True, exist_ok=True)
+    for p in out.iterdir():
+        if not p.name.startswith("found-"):  # cases that failed once stay
+            p.unlink()
+    room = options.room << 10
+    for p in sorted(tmp.iterdir(), key=lambda p: p.stat().st_size)[:FILES]:
+        if p.read_bytes() in seeds:
+            continue
+        room -= p.stat().st_size
+        if room < 0:
+            break
+        shutil.copyfile(p, out / p.name[:12])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--minimise", action="store_true")
+    parser.add_argument("--room", type=int, default=64, help="KiB for a target's inputs in fixtures/fuzz (64)")
+    parser.add_argument("build", type=Path)
+    parser.add_argument("targets", nargs="*")
+    options = parser.parse_args()
+    options.keep = (options.keep or options.build / "corpus").resolve()
+    subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "seeds.py", options.build, options.keep / "seeds"], check=True)
+    bad = 0
+    print("target      executions   edges  features  inputs", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        names = options.targets or targets()
+        if options.minutes:
+            results = pool.map(lambda t: fuzz(options, t), names)
+        else:
+            results = ((t, 0, 0, 0, 0, 0, "") for t in names)
+        for target, status, runs, edges, features, inputs, text in results:
+            print(f"{target:10} {runs:11} {edges:7} {features:9} {inputs:7}{'' if status == 0 else '  FAILED'}", flush=True)
+            if status:
+                bad += 1
+                print("\n".join(text.splitlines()[-60:]), flush=True)
+            if options.minimise:
+                minimise(options, target)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

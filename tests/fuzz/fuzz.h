@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is fuzzed: each target takes any bytes, must return, and may neither read nor write what
+ * is not its own (ASan, UBSan), nor ask for much memory, nor take long. What must hold
+ * besides is written as must().
+ */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "elf/file.h"
+
+struct fuzz_target {
+	const char *name;
+	void (*run)(const uint8_t *data, size_t size);
+	bool elf; /* takes an ELF file: mutate.c knows where its fields are */
+};
+
+/* Ends with a null name. */
+extern const struct fuzz_target fuzz_targets[];
+const struct fuzz_target *fuzz_target_find(const char *name);
+
+#define must(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition); \
+			abort(); \
+		} \
+	} while (0)
+
+/* A copy in a buffer of just its size; never null. */
+static inline uint8_t *fuzz_copy(const uint8_t *data, size_t size)
+{
+	uint8_t *p = malloc(size ? size : 1);
+
+	if (!p)
+		abort();
+	return size ? memcpy(p, data, size) : p;
+}
+
+/* False: refused. fuzz_close() in both cases. */
+static inline bool fuzz_open(struct elf_file *f, const uint8_t *data, size_t size)
+{
+	struct error e;
+
+	return !elf_open_bytes(f, "input", fuzz_copy(data, size), size, &e);
+}
+
+/* target_*.c */
+void fuzz_elf(const uint8_t *data, size_t size);
+void fuzz_relocs(const uint8_t *data, size_t size);
+void fuzz_archive(const uint8_t *data, size_t size);
+void fuzz_undo(const uint8_t *data, size_t size);
+void fuzz_cfi(const uint8_t *data, size_t size);
+void fuzz_lsda(const uint8_t *data, size_t size);
+void fuzz_code(const uint8_t *data, size_t size);
+void fuzz_block(const uint8_t *data, size_t size);
+void fuzz_orc(const uint8_t *data, size_t size);
+void fuzz_sites(const uint8_t *data, size_t size);
+void fuzz_tables(const uint8_t *data, size_t size);
+void fuzz_extable(const uint8_t *data, size_t size);
+void fuzz_rewrite(const uint8_t *data, size_t size);
+void fuzz_check(const uint8_t *data, size_t size);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The ELF reader, the relocations, archives, and the record of what a file was. */
+#include "fuzz.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "elf/archive.h"
+#include "elf/delta.h"
+#include "elf/dynamic.h"
+#include "elf/hardening.h"
+#include "elf/undo.h"
+
+/* Everything that a header promises is there. */
+static uint64_t touch(const struct elf_file *f)
+{
+	uint64_t sum = 0, k;
+	uint32_t i;
+
+	for (i = 0; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+
+		sum += strlen(s->name) + elf_section_rela(f, i, 1);
+		for (k = 0; s->data && k < s->sh.sh_size; k++)
+			sum += s->data[k];
+		must(s->sh.sh_link < f->section_count);
+	}
+	for (i = 0; i < f->symbol_count; i++) {
+		sum += strlen(f->symbols[i].name);
+		must(f->symbols[i].section < f->section_count);
+	}
+	for (i = 0; i < f->dynsym_count; i++) {
+		sum += strlen(f->dynsyms[i].name);
+		must(f->dynsyms[i].section < f->section_count);
+	}
+	return sum;
+}
+
+void fuzz_elf(const uint8_t *data, size_t size)
+{
+	struct elf_hardening hardening;
+	struct elf_file f;
+	const uint8_t *id, *at;
+	char text[64];
+	uint32_t i;
+	size_t n;
+
+	if (fuzz_open(&f, data, size)) {
+		touch(&f);
+		n = elf_build_id(&f, &id);
+		must(id >= f.bytes && id <= f.bytes + f.size && n <= (size_t)(f.bytes + f.size - id));
+		for (i = 0; i < f.phdr_count; i++) {
+			at = elf_at(&f, f.phdrs[i].p_vaddr, f.phdrs[i].p_filesz);
+			must(!at || (at >= f.bytes && f.phdrs[i].p_filesz <= (size_t)(f.bytes + f.size - at)));
+		}
+		for (i = 0; i < f.symbol_count && i < 64; i++) {
+			elf_describe(&f, f.symbols[i].section, f.symbols[i].value, text, sizeof(text));
+			must(memchr(text, 0, sizeof(text)));
+		}
+		elf_is_pie(&f);
+		elf_is_slim_lto(&f);
+		elf_hardening_read(&f, &hardening);
+	}
+	elf_close(&f);
+}
+
+void fuzz_relocs(const uint8_t *data, size_t size)
+{
+	struct elf_reloc *r;
+	struct elf_file f;
+	struct error e;
+	uint32_t i;
+	long n, k;
+
+	if (fuzz_open(&f, data, size)) {
+		for (i = 0; i < f.section_count; i++) {
+			if (f.sections[i].sh.sh_type != SHT_RELA)
+				continue;
+			n = elf_relocs(&f, i, &r, &e);
+			for (k = 1; k < n; k++)
+				must(r[k].offset >= r[k - 1].offset);
+			for (k = 0; k < n; k++)
+				must(!r[k].symbol || r[k].symbol < f.symbol_count || r[k].symbol < f.dynsym_count);
+			if (n >= 0)
+				free(r);
+		}
+	}
+	elf_close(&f);
+}
+
+struct members {
+	uint64_t size, count;
+};
+
+static bool member(void *ctx, const struct archive_member *m)
+{
+	struct members *l = ctx;
+
+	must(m->thin || (m->offset <= l->size && m->size <= l->size - m->offset));
+	must(strlen(m->name) < 5000);
+	return ++l->count < 1u << 20;
+}
+
+void fuzz_archive(const uint8_t *data, size_t size)
+{
+	struct members l = {.size = size};
+	int fd = memfd_create("archive", MFD_CLOEXEC);
+	uint64_t at, offset, length;
+	struct error e;
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+		abort();
+	archive_each(fd, 0, size, member, &l, &e);
+	must(l.count <= size / 60 + 1);
+	for (at = 0; at < size; at += size / 8 + 1)
+		if (!archive_member_at(fd, at, size, &offset, &length, &e))
+			must(offset <= size && length <= size - offset);
+	close(fd);
+}
+
+/* What comes out again is what was put in; of anything else, something of a likely size. */
+void fuzz_undo(const uint8_t *data, size_t size)
+{
+	uint8_t *out = fuzz_copy(data, size), *want;
+	struct undo undo, again;
+	size_t out_size = size;
+	struct error e;
+	int r;
+
+	r = undo_detach(data, size, &undo, &e);
+	must(r != 1 || (undo.original && undo.original_size <= 64 * size + 4096));
+	undo_free(&undo);
+	want = fuzz_copy(data, size / 2);
+	if (undo_attach(&out, &out_size, want, size / 2, &e) == 1) {
+		must(undo_detach(out, out_size, &again, &e) == 1);
+		must(again.original_size == size / 2 && !memcmp(again.original, want, size / 2));
+		must(again.kept_size == size && !memcmp(again.kept, data, size));
+		undo_free(&again);
+	}
+	free(out);
+	free(want);
+	want = malloc(4096);
+	if (want && size > 16)
+		delta_apply(data, size / 2, data + size / 2, size - size / 2, want, 4096);
+	free(want);
+}
