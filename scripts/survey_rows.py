@@ -28,6 +28,19 @@ class Unreadable(Exception):
     """.eh_frame that this reader cannot read."""
 
 
+def leb(data, at, signed):
+    """LEB128 at `at`: (number, what is behind it)."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            break
+    return value - (1 << shift) if signed and byte & 0x40 else value, at
+
+
 # ---- .eh_frame: entries -----------------------------------------------------------
 
 class Cie:
@@ -40,12 +53,12 @@ class Cie:
         at = zero + 1
         if aug.startswith(b"eh"):
             raise Unreadable("CIE of gcc 2")
-        self.code, at = rows._leb(data, at, False)
-        self.data, at = rows._leb(data, at, True)
-        self.ra, at = (data[at], at + 1) if version == 1 else rows._leb(data, at, False)
+        self.code, at = leb(data, at, False)
+        self.data, at = leb(data, at, True)
+        self.ra, at = (data[at], at + 1) if version == 1 else leb(data, at, False)
         self.encoding, self.signal, self.sized = 0, b"S" in aug, aug[:1] == b"z"
         if self.sized:
-            n, at = rows._leb(data, at, False)
+            n, at = leb(data, at, False)
             self._augment(data, at, aug)
             at += n
         self.program = bytes(data[at:end])
@@ -99,7 +112,7 @@ def _fde(data, base, at, end, cie):
     length = int.from_bytes(data[at:at + size], "little")
     at += size
     if cie.sized:
-        n, at = rows._leb(data, at, False)
+        n, at = leb(data, at, False)
         at += n
     if length and start:
         yield start, start + length, cie, bytes(data[at:end])
@@ -173,7 +186,6 @@ def execute(program, cie, state, first, emit):
     """Runs CFA instructions from `state` (of the CIE: `first`), and calls emit(distance) before
     each that advances the location."""
     at, end, stack = 0, len(program), []
-    leb = rows._leb
 
     def put(reg, rule):
         if reg == RBP:
