@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests" / "unwind"
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=undefined", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}", f"-I{ROOT / 'lib' / 'include'}"]
-COMMON = ["tool/code/space.c", "tool/elf/file.c", "tool/report/error.c"]
+COMMON = ["tool/code/space.c", "tool/elf/file.c", "tool/elf/bounds.c", "tool/report/error.c", "tool/report/plain.c"]
 DRIVERS = {
     "tables": ["tests/unwind/tables.c", "tool/table/unwind_tables.c", "tool/table/unwind_runs.c",
                "tool/arch/x86/callsites.c", "tool/arch/x86/rule_text.c", "tool/arch/x86/decode.c", *COMMON],

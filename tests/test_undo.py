@@ -7,25 +7,18 @@ import os
 import random
 import shutil
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import TESTS, Flow, asan_env, run
 
+sys.path.insert(0, str(TESTS / "unwind"))
+
+from rows import leb  # noqa: E402
+
 SYSTEM = [p for p in ("/usr/bin/perl", "/bin/ls", "/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/gdb",
                       "/usr/lib/x86_64-linux-gnu/libelf.so.1", "/sbin/ldconfig", "/usr/bin/make") if Path(p).exists()]
-
-
-def leb(data, at, signed=False):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if not byte & 128:
-            break
-    return (value - (1 << shift) if signed and byte & 64 else value), at
 
 
 def read_record(data):

@@ -19,18 +19,13 @@
 #define ETCH_NO_MODULE /* the program has no etched object */
 #include <etch/imv.h>
 
+#include "../check.h"
+
 #ifndef PR_SET_MDWE
 #define PR_SET_MDWE 65
 #endif
 
 #define PAGE 4096
-#define CHECK(x)                                                          \
-	do {                                                              \
-		if (!(x)) {                                               \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #x);    \
-			exit(1);                                          \
-		}                                                         \
-	} while (0)
 
 typedef size_t copy_fn(void *, const void *, size_t);
 

@@ -17,14 +17,9 @@
 #include <etch/copy.h>
 #include <etch/extable.h>
 
+#include "../check.h"
+
 #define PAGE ((size_t)4096)
-#define CHECK(x)                                                          \
-	do {                                                              \
-		if (!(x)) {                                               \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #x);    \
-			exit(1);                                          \
-		}                                                         \
-	} while (0)
 
 typedef size_t copy_fn(void *, const void *, size_t);
 

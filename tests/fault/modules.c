@@ -19,13 +19,7 @@
 #include <etch/extable.h>
 #endif
 
-#define CHECK(x)                                                          \
-	do {                                                              \
-		if (!(x)) {                                               \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #x);    \
-			exit(1);                                          \
-		}                                                         \
-	} while (0)
+#include "../check.h"
 
 static char *nothing;
 

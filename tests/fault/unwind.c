@@ -12,13 +12,8 @@
 #include <etch/extable.h>
 #include <etch/unwind.h>
 
-#define CHECK(x)                                                          \
-	do {                                                              \
-		if (!(x)) {                                               \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #x);    \
-			exit(1);                                          \
-		}                                                         \
-	} while (0)
+#include "../check.h"
+
 #define PAGE 4096
 #define MOST 4096
 

@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../check.h"
+
 /* A function that stays one, with its sites. */
 #ifdef __clang__
 #define ALONE __attribute__((noinline))
@@ -78,23 +80,6 @@
 		                     : "=a"(v_));                                \
 		return v_;                                                       \
 	}
-
-#define CHECK(cond)                                                                   \
-	do {                                                                          \
-		if (!(cond)) {                                                        \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
-
-#define CHECK_EQ(got, want)                                                          \
-	do {                                                                         \
-		long got_ = (long)(got), want_ = (long)(want);                       \
-		if (got_ != want_) {                                                 \
-			fprintf(stderr, "%s:%d: %s is %ld, not %ld\n", __FILE__, __LINE__, #got, got_, want_); \
-			exit(1);                                                     \
-		}                                                                    \
-	} while (0)
 
 /* The protection of the page that holds p, as /proc/self/maps gives it ("r-xp"). */
 static inline const char *page_perms(const void *p)

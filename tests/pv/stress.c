@@ -23,15 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../check.h"
 #include "pv/stress.h"
-
-#define CHECK(cond)                                                                        \
-	do {                                                                               \
-		if (!(cond)) {                                                             \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-			exit(1);                                                           \
-		}                                                                          \
-	} while (0)
 
 struct history history[SLOTS];
 static _Atomic uint64_t calls, unsure, wrong, last_wrong, sets, set_errors, forks, loads, signals, walks, walks_whole,

@@ -24,26 +24,13 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "../check.h"
+
 #ifndef PR_SET_MDWE
 #define PR_SET_MDWE 65
 #endif
 
 #define ALONE __attribute__((noinline))
-#define CHECK(cond)                                                                        \
-	do {                                                                               \
-		if (!(cond)) {                                                             \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-			exit(1);                                                           \
-		}                                                                          \
-	} while (0)
-#define CHECK_EQ(a, b)                                                                                   \
-	do {                                                                                             \
-		long a_ = (long)(a), b_ = (long)(b);                                                     \
-		if (a_ != b_) {                                                                          \
-			fprintf(stderr, "%s:%d: %s is %ld, not %ld\n", __FILE__, __LINE__, #a, a_, b_); \
-			exit(1);                                                                         \
-		}                                                                                        \
-	} while (0)
 
 typedef long fn(long, long);
 

@@ -85,7 +85,8 @@ def write_tsv(rows, path):
 
 # ---- DWARF expressions ----------------------------------------------------------
 
-def _leb(data, at, signed):
+def leb(data, at, signed=False):
+    """The LEB128 number at a place, and where it ends."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -116,10 +117,10 @@ def evaluate(expr, rip):
         at += 1
         if 0x70 <= op <= 0x8F or op == 0x92:          # breg, bregx
             if op == 0x92:
-                reg, at = _leb(data, at, False)
+                reg, at = leb(data, at)
             else:
                 reg = op - 0x70
-            off, at = _leb(data, at, True)
+            off, at = leb(data, at, True)
             stack.append(("const", rip + off) if reg == RIP else ("reg", reg, off))
         elif op == 0x06:                               # deref
             a = stack.pop()
@@ -133,10 +134,10 @@ def evaluate(expr, rip):
             stack.append(("const", int.from_bytes(data[at:at + size], "little", signed=bool(op & 1))))
             at += size
         elif op in (0x10, 0x11):                       # constu, consts
-            value, at = _leb(data, at, op == 0x11)
+            value, at = leb(data, at, op == 0x11)
             stack.append(("const", value))
         elif op == 0x23:                               # plus_uconst
-            value, at = _leb(data, at, False)
+            value, at = leb(data, at)
             stack.append(add(stack.pop(), value))
         elif op in (0x22, 0x1C):                       # plus, minus
             b, a = stack.pop(), stack.pop()
