@@ -140,8 +140,13 @@ def new_words(before, after, what):
 
 
 def is_dynamic(path):
+    """Whether there is a PT_DYNAMIC; by hand, since the file may be one that pyelftools rejects."""
     with open(path, "rb") as f:
-        return any(p["p_type"] == "PT_DYNAMIC" for p in survey_rows.rows.ELFFile(f).iter_segments())
+        head = f.read(64)
+        at, size, count = int.from_bytes(head[32:40], "little"), *head[54:58:2]
+        f.seek(at)
+        table = f.read(size * count)
+    return any(int.from_bytes(table[i:i + 4], "little") == 2 for i in range(0, len(table), size or 1))
 
 
 def sections(path):
