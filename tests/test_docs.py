@@ -777,11 +777,13 @@ def test_what_formats_md_promises_of_linked_files(flow_gcc, shape):
         assert (size, kind, flags) == (32, "SHT_PROGBITS", 2)
         assert (n["namesz"], n["descsz"], n["version"], n["zero"]) == (5, 12, 1, 0)
         assert n["type"].to_bytes(4, "little") == b"eseg" and n["name"] == int.from_bytes(b"etch", "little")
-        # The unwind table, then the tables of sites where they did not fit in place.
+        # The unwind table, the note, then the tables of sites where they did not fit in place.
         unwind = next(s for s in r.sections if s[0] == ".etch.unwind")
         assert addr + n["first"] == unwind[1] and r.bytes(unwind[1], 4) == b"etuw"
         if shape.startswith("moved"):
-            assert r.imv_at[0] == (unwind[1] + unwind[3] + 3) & ~3
+            change = next(s for s in r.sections if s[0] == ".note.etch")
+            assert change[1] == (unwind[1] + unwind[3] + 3) & ~3 and change[4] == "SHT_NOTE"
+            assert r.imv_at[0] == change[1] + change[3]
         assert p["p_flags"] == 4 and p["p_align"] == 4096 and p["p_filesz"] == p["p_memsz"]
         assert p["p_vaddr"] % 4096 == 0 == p["p_offset"] % 4096 and p is r.loads[-1]
         names = [s for s in r.sections if s[0] == ".rodata.etch"]

@@ -267,6 +267,8 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	memset(out, 0, sizeof(*out));
 	memset(s, 0, sizeof(*s));
 	s->file = f;
+	if (elf_is_debug(f))
+		return error_set(e, ELF_DEBUG_FILE);
 	/* What earlier steps left. A file without tables of sites has no etched object
 	 * that etch could look after at run time. */
 	err = linked_tables_read(f, &now, e);
