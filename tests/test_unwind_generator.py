@@ -127,3 +127,66 @@ def test_a_bound_that_the_compiler_knew_better(first, tmp_path, build):
     assert {i["cfa"] for i in code} == {"rsp+8"}
     found = run([build / "etch", "check", "--no-cfi", "--level", "note", program], ok=(0, 1)).stdout
     assert "ETCH-D006" not in found and "ETCH-S00" not in found
+
+
+# The comparison says eight, the table has two; what lies behind it are entries of g()'s own.
+BEYOND = """
+	.globl	f
+	.type	f,@function
+f:	.cfi_startproc
+	cmpl	$7, %edi
+	ja	9f
+	leaq	.Lf(%rip), %rax
+	movl	%edi, %edi
+	movslq	(%rax,%rdi,4), %rcx
+	addq	%rax, %rcx
+	jmp	*%rcx
+3:	xorl	%eax, %eax
+9:	ret
+	.cfi_endproc
+	.size	f, .-f
+	.globl	g
+	.type	g,@function
+g:	.cfi_startproc
+	pushq	%rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	subq	$32, %rsp
+	.cfi_def_cfa_offset 48
+	cmpl	$5, %edi
+	ja	7f
+	leaq	.Lg(%rip), %rax
+	movl	%edi, %edi
+	movslq	(%rax,%rdi,4), %rcx
+	addq	%rax, %rcx
+	jmp	*%rcx
+6:	movl	$1, %ebx
+7:	movl	%ebx, %eax
+	addq	$32, %rsp
+	.cfi_def_cfa_offset 16
+	popq	%rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.size	g, .-g
+	.section .rodata
+	.p2align 2
+.Lf:	.long	3b-.Lf, 9b-.Lf
+.Lg:	.long	6b-.Lf, 7b-.Lf, 6b-.Lf, 7b-.Lf, 6b-.Lf, 7b-.Lf
+	.text
+	.globl main
+main:	xorl	%eax, %eax
+	ret
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_a_table_does_not_reach_into_another_frame(tmp_path, build):
+    """Whoever followed all eight entries has f()'s frame in the middle of g()."""
+    source, program = tmp_path / "t.s", tmp_path / "t"
+    source.write_text(BEYOND)
+    run(["gcc", "-o", program, source])
+    found = rows(build / "etch", program, "--at", "g")
+    assert [r["cfa"] for r in found if r["kind"] == "call"][:5] == ["rsp+8", "rsp+16", "rsp+48", "rsp+16", "rsp+8"], found
+    said = run([build / "etch", "rewrite", "-v", "-o", tmp_path / "out", program]).stderr
+    assert "ETCH-C001" not in said and "in f" not in said, said

@@ -120,6 +120,32 @@ static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 	return false;
 }
 
+struct landing {
+	const struct state *state;
+	uint64_t addr;
+	bool denied;
+};
+
+static void landing_row(void *ctx, const struct etch_cfi_row *row)
+{
+	struct landing *l = ctx;
+
+	if (l->addr >= row->start && l->addr < row->end && row->rule.kind == ETCH_RULE_CALL)
+		l->denied = state_witness(l->state, &row->rule) == WITNESS_DENIES;
+}
+
+/* A target in another piece, whose .eh_frame has another frame there: beyond the table's end.
+ * (Where both are of one function, its cold part, they agree.) */
+static bool lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t target)
+{
+	struct landing l = {.state = &j->state, .addr = target};
+	long fde = f->env->cfi ? cfi_file_at(f->env->cfi, target) : -1;
+
+	if (fde >= 0)
+		cfi_file_rows(f->env->cfi, (size_t)fde, 0, landing_row, &l);
+	return l.denied;
+}
+
 /* How many entries of its table a jump can take, where the code shows a bound and all of
  * them lead to instructions. A bound that the compiler knew better is none. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
@@ -131,7 +157,8 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 	for (i = 0; i < j->what.most; i++) {
 		uint64_t target = jump_table_target(f, &j->what, i);
 
-		if (flow_inside(f, target) ? inside_step(f, target - f->piece->start) : !piece_at(f->env, target))
+		if (flow_inside(f, target) ? inside_step(f, target - f->piece->start)
+		                           : !piece_at(f->env, target) || lands_wrong(f, j, target))
 			return 0;
 	}
 	return i;
