@@ -15,6 +15,7 @@
 #include "code/fixups.h"
 #include "code/lsda.h"
 #include "code/state.h"
+#include "elf/symbols.h"
 #include "report/error.h"
 
 /* A run of code that is looked at by itself: an FDE's range, a symbol's, or what
@@ -71,6 +72,7 @@ struct flow_env {
 	uint32_t *index;            /* of pieces by address: pieces_index() */
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
+	struct symbol_index names;  /* for words about addresses; with observers only */
 	struct flow_reloc *relocs;  /* ET_REL: in code, sorted by address */
 	size_t reloc_count;
 };

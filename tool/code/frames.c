@@ -164,7 +164,8 @@ static int observe_prepare(struct work *w, struct error *e)
 
 	elf_hardening_read(w->file, &hardening);
 	w->ibt = hardening.ibt;
-	return reached_init(&w->out->reached, &w->out->space, e);
+	return symbol_index_build(w->file, symbol_is_place, &w->env.names, e) ||
+	       reached_init(&w->out->reached, &w->out->space, e) ? -1 : 0;
 }
 
 int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e)
@@ -223,6 +224,7 @@ out:
 	free(w.names);
 	free(w.env.index);
 	free(w.env.relocs);
+	symbol_index_free(&w.env.names);
 	pieces_free(&w.pieces);
 	fixups_free(&w.fixups);
 	cfi_file_close(&w.cfi);

@@ -111,7 +111,8 @@ void words_target(const struct observe *o, uint64_t target, char *out)
 	} else if (target & FLOW_SLOT) {
 		snprintf(out, WORDS_MOST, "what the word at %#" PRIx64 " holds", target & ~FLOW_SLOT);
 	} else if ((c = space_at(env->space, target))) {
-		elf_describe(env->file, c->section, elf_is_object(env->file) ? target - c->addr : target, out, WORDS_MOST);
+		symbol_index_describe(&env->names, env->file, c->section,
+		                      elf_is_object(env->file) ? target - c->addr : target, out, WORDS_MOST);
 	} else {
 		snprintf(out, WORDS_MOST, "%#" PRIx64, target);
 	}
