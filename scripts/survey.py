@@ -63,6 +63,13 @@ class File:
         return self.bits == 64 and self.machine == 62 and self.kind in (1, 2, 3)
 
 
+def has_no_code(path):
+    """A debug file, as objcopy --only-keep-debug makes them: code is NOBITS, says readelf."""
+    listing = subprocess.run(["readelf", "-SW", path], capture_output=True, text=True, errors="replace").stdout
+    code = [line for line in listing.splitlines() if re.search(r"\] \.text ", line)]
+    return all(" NOBITS " in line for line in code)
+
+
 KINDS = {1: "object", 2: "program", 3: "program or library", 4: "core file"}
 
 
@@ -219,7 +226,9 @@ def look(job):
         out["refused"] = err.strip().removeprefix(prefix)
         if not err.startswith(prefix) or err.count("\n") != 1:
             out["bad"].append(f"refused in other than one line: {err[:300]}")
-        if file.is_ours:
+        if out["refused"].startswith("is a debug file") and has_no_code(file.path):
+            out["ours"] = False
+        elif file.is_ours:
             out["bad"].append(f"refused: {out['refused']}")
         if os.path.exists(new):
             out["bad"].append("refused, and written")

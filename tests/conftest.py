@@ -12,13 +12,19 @@ workers there are. Two variables of the environment say otherwise:
 import fcntl
 import json
 import os
-import zlib
 import shutil
+import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
+
+# Whoever starts the tests in the background of a script passes on that these signals are ignored; programs under test are to begin as from a terminal.
+for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_signal) == signal.SIG_IGN:
+        signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "lib" / "include"

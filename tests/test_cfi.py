@@ -616,7 +616,7 @@ class Lsda:
         self.data, self.base = data, addr
 
     def uleb(self, at):
-        return rows._leb(self.data, at, False)
+        return rows.leb(self.data, at)
 
     def sites(self, addr, func):
         at = addr - self.base

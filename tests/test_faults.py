@@ -528,7 +528,8 @@ def test_a_signal_while_workers_write(tmp_path, etch, tree, made, tokens, meddle
     place: the workers take those away, and make has its tokens back."""
     fd, env = tokens
     env.update(LD_PRELOAD=str(meddle), MEDDLE="linkat:2:stop", MEDDLE_FILE="")
-    p = subprocess.Popen([etch, "rewrite", "-j4", "."], cwd=tree, env=env, start_new_session=True)
+    p = subprocess.Popen([etch, "rewrite", "-j4", "."], cwd=tree, env=env, start_new_session=True,
+                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # not as nohup has it
     deadline = time.monotonic() + 60
     while True:
         workers = [w for w in workers_of(tree) if w != p.pid]

@@ -497,10 +497,19 @@ struct etch_orc_table {
 	uint64_t text, text_size;
 };
 
+/* Word i of an array, which a damaged header may put anywhere. */
+static inline uint32_t etch_orc_word(const void *array, uint64_t i)
+{
+	uint32_t word;
+
+	memcpy(&word, (const char *)array + 4 * i, sizeof(word));
+	return word;
+}
+
 /* Offset from `text` of row i; a number beyond 2^63 is one below text. */
 static inline uint64_t etch_orc_offset(const struct etch_orc_table *t, uint32_t i)
 {
-	return t->ip_addr + 4 * (uint64_t)i + (uint64_t)(int64_t)t->ip[i] - t->text;
+	return t->ip_addr + 4 * (uint64_t)i + (uint64_t)(int64_t)(int32_t)etch_orc_word(t->ip, i) - t->text;
 }
 
 /*
@@ -523,12 +532,12 @@ static inline int etch_orc_valid(const struct etch_orc_table *t)
 		if (at < last || !etch_orc_unpack(&t->orc[i], &rule))
 			return 0;
 		for (; b <= blocks && (int64_t)(b << ETCH_BLOCK_SHIFT) < at; b++)
-			if (t->lookup[b] != (i ? i - 1 : 0))
+			if (etch_orc_word(t->lookup, b) != (i ? i - 1 : 0))
 				return 0;
 		last = at;
 	}
 	for (; b <= blocks; b++)
-		if (t->lookup[b] != t->rows - 1)
+		if (etch_orc_word(t->lookup, b) != t->rows - 1)
 			return 0;
 	return 1;
 }
@@ -545,8 +554,8 @@ static inline int64_t etch_orc_find(const struct etch_orc_table *t, uint64_t off
 
 	if (offset >= t->text_size)
 		return -1;
-	lo = t->lookup[b];
-	hi = t->lookup[b + 1];
+	lo = etch_orc_word(t->lookup, b);
+	hi = etch_orc_word(t->lookup, b + 1);
 	if (ETCH_ODD(lo > hi) || ETCH_ODD(hi >= t->rows))
 		return -1;
 	/* The last row of [lo, hi] at or below offset. */
