@@ -21,7 +21,8 @@ from pathlib import Path
 
 import pytest
 
-# Whoever starts the tests in the background of a script passes on that these signals are ignored; programs under test are to begin as from a terminal.
+# Whoever starts the tests in the background of a script passes on that these signals are
+# ignored; programs under test are to begin as from a terminal.
 for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_signal) == signal.SIG_IGN:
         signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
