@@ -150,7 +150,7 @@ SABOTAGE = {
         "if (sp != (int16_t)sp || ",
         "if ("),
     "orc: rows at the block's end": ("etch/orc_lookup.h", "lookup",
-        "hi = t->lookup[b + 1];",
+        "hi = etch_orc_word(t->lookup, b + 1);",
         "hi = lo + 1;"),
     "no room in a page": ("table/unwind_tables.c", "lookup",
         "if (m->units - page_unit > ETCH_MAP_UNIT - ETCH_MAP_CODES)",
