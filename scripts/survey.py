@@ -7,8 +7,8 @@ eu-elflint, readelf, ldd, a reader of .eh_frame, and etch rewrite --undo. See do
     scripts/survey.py --install           # first, packages that make it worth while (6 GB)
 
 No file outside of the scratch directory is written. What has been looked at is in
-results.jsonl there: a survey that was stopped goes on where it was, and files are looked
-at again when they or etch are others. Exit status 1 if a file failed.
+results.jsonl there: a survey that was stopped goes on where it was. Files are looked at again when
+they are others, or etch is and writes other bytes. Exit status 1 if a file failed.
 """
 
 import argparse
@@ -204,16 +204,35 @@ def look_twice(etch, new, out):
         status, _, err = said([etch, "rewrite", "-o", again.name, new])
         if status:
             out["bad"].append(f"twice: {err.strip()[:300]}")
-        elif digest(again.name) != digest(new):
+        elif digest(again.name) != out["written"]:
             out["bad"].append("twice: other bytes than once")
+
+
+def look_check(etch, new, out):
+    """Its own tables are as it would make them now."""
+    _, text, err = said([etch, "check", "-q", "--level", "note", "--ignore", "ETCH-[!T]*", new])
+    found = [line for line in text.splitlines() if "ETCH-T003" in line]
+    if err:
+        out["bad"].append(f"check: {err.strip()[:300]}")
+    elif found:
+        out["bad"].append(f"check: {len(found)} times {found[0].removeprefix(str(new))}")
 
 
 FINDING = re.compile(r": (ETCH-[A-Z]\d+)\b")
 
 
+def same_outcome(before, out, file):
+    """Whether the result of an earlier etch is this one's too: it wrote these bytes, or refused in these words."""
+    keys = ("written", "refused", "findings", "notes")
+    return before and not before["bad"] and before["stamp"] == stamp(file.path) and \
+        all(k in before and before[k] == out.get(k) for k in keys)
+
+
 def look(job):
-    """Everything about one file but ldd. The result is what a line of results.jsonl holds."""
-    etch, file, scratch = job
+    """Everything about one file but ldd. The result is what a line of results.jsonl holds. What an
+    earlier etch's result says of the same bytes holds, but that this one can undo and repeat them."""
+    etch, file, scratch, *earlier = job
+    before = earlier[0] if earlier else None
     begin, used = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
     new = os.path.join(scratch, "root", file.path.lstrip("/"))
     os.makedirs(os.path.dirname(new), exist_ok=True)
@@ -238,7 +257,13 @@ def look(job):
         out["dynamic"] = file.kind != 1 and is_dynamic(new)
         out["findings"] = dict(collections.Counter(FINDING.findall(err)))
         out["notes"] = [line.removeprefix(prefix) for line in err.splitlines() if line.startswith(prefix + "note:")]
-        look_at_both(etch, file, new, was, out)
+        out["written"] = digest(new)
+        out["changed"] = out["written"] != was
+        look_again(etch, new, was, out)
+        if same_outcome(before, out, file):
+            out = dict(before, bad=out["bad"], rewrite=out["rewrite"])
+        else:
+            look_at_both(etch, file, new, out)
     if digest(file.path) != was:
         out["bad"].append("the original has changed")
     out["cpu"] = round(cpu_since(used), 2)
@@ -246,16 +271,20 @@ def look(job):
     return out
 
 
-def look_at_both(etch, file, new, was, out):
+def look_again(etch, new, was, out):
+    """What etch itself makes of what it wrote."""
+    if out["changed"]:
+        look_undo(etch, new, was, out)
+    look_twice(etch, new, out)
+    look_check(etch, new, out)
+
+
+def look_at_both(etch, file, new, out):
     out["bad"] += new_words(elflint(file.path), elflint(new), "eu-elflint")
     before, after = readelf(file.path), readelf(new)
     out["bad"] += new_words(before[1], after[1], "readelf")
     if before[0] != after[0]:
         out["bad"].append(f"readelf: exit {after[0]}, not {before[0]}")
-    out["changed"] = digest(new) != was
-    if out["changed"]:
-        look_undo(etch, new, was, out)
-    look_twice(etch, new, out)
     look_rows(etch, file, new, out)
 
 
@@ -387,7 +416,7 @@ def report_looks(taken, ldd):
     failed = collections.Counter(what for r in taken for what in {b.split(":")[0] for b in r["bad"]})
     changed, dynamic = (len([r for r in taken if r.get(k)]) for k in ("changed", "dynamic"))
     print("\n| looked at by | files | that differ or fail |\n|---|---|---|")
-    for what, n in (("eu-elflint", len(taken)), ("readelf", len(taken)), ("undo", changed), ("twice", len(taken)),
+    for what, n in (("eu-elflint", len(taken)), ("readelf", len(taken)), ("undo", changed), ("twice", len(taken)), ("check", len(taken)),
                     ("rows", len([r for r in taken if "rows" in r])), ("ldd", 0 if ldd is None else dynamic)):
         print(f"| {what} | {n:,} | {failed.get(what, 0):,} |")
 
@@ -447,8 +476,8 @@ class Progress:
             self.width = 0
 
 
-def read_results(path, key):
-    """What earlier runs with the same etch have found: path -> result."""
+def read_results(path, key=None):
+    """What earlier runs have found, with the same etch or with any: path -> result."""
     done = {}
     if os.path.exists(path):
         with open(path, "r+") as f:
@@ -461,7 +490,7 @@ def read_results(path, key):
                     r = json.loads(line)
                 except ValueError:  # cut off when the run was stopped
                     continue
-                if r.get("etch") == key:
+                if key in (None, r.get("etch")):
                     done[r["path"]] = r
     return done
 
@@ -479,9 +508,10 @@ def survey(files, etch, scratch, jobs, again=()):
     done = {p: r for p, r in read_results(journal, key).items() if p not in again and
             os.path.exists(p) and r["stamp"] == stamp(p)}
     todo = sorted((f for f in files if f.path not in done), key=lambda f: (f.size, f.path))
+    earlier = read_results(journal)
     progress = Progress()
     with open(journal, "a") as out, ProcessPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(look, (str(etch), f, scratch)): f for f in todo}
+        waiting = {pool.submit(look, (str(etch), f, scratch, earlier.get(f.path))): f for f in todo}
         for n, future in enumerate(as_completed(waiting)):
             f = waiting[future]
             try:
