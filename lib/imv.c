@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "patch.h"
 
 ETCH_API const char *etch_strerror(int error)
 {

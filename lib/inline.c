@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "patch.h"
 
 static uint64_t inline_site(const struct etch_inline *x) { return etch_ref((uint64_t)(uintptr_t)&x->site, x->site); }
 static uint64_t inline_slot(const struct etch_inline *x) { return etch_ref((uint64_t)(uintptr_t)&x->slot, x->slot); }

@@ -3,8 +3,8 @@
  * internal.h: what the files of libetch share.
  *
  * Arrows run one way: imv.c (the calls of etch/imv.h) and module.c (what is
- * loaded) use patch.c (changes as a transaction), pv.c (what is known of a call's
- * target), table.c (is a table what it claims to be) and trap.c (the fault handler). All state is under one lock,
+ * loaded) use patch.c and what is beside it (changes as a transaction, patch.h), pv.c (what is known of
+ * a call's target), table.c (is a table what it claims to be) and trap.c (the fault handler). All state is under one lock,
  * but for what the fault handler reads; see trap.c.
  */
 #ifndef ETCH_INTERNAL_H
@@ -110,6 +110,12 @@ struct module {
 	const char *path;     /* for messages where /proc is missing; "" = the program */
 };
 
+/* What the constructor hands over. */
+struct module_arguments {
+	const struct etch_module *desc;
+	struct bounds imv, obj, etched, scalar, pv, native, in_place;
+};
+
 /* All loaded modules, the newest first. Changed under the lock. */
 extern struct module *module_list;
 /* Sites that libetch changed while modules were loaded. */
@@ -124,6 +130,12 @@ struct module *module_at(uint64_t at);
 struct object *module_object(const struct module *m, uint64_t at);
 /* Position of the first object that ends after this address. */
 size_t module_object_from(const struct module *m, uint64_t at);
+/* The module and the object that hold this address, of all that are no wreck. */
+struct object *module_object_anywhere(uint64_t at, struct module **owner);
+/* The object of this module that a fact about this byte concerns: the one that
+ * holds it, or, since `&array[n]` and a tail of padding are spoken of too, the
+ * one before it in the etched sections. */
+struct object *module_fact_object(const struct module *m, uint64_t at);
 /* Looks at all of a linked module's sites, once. 0 or ETCH_EFORMAT; the module
  * is then ignored. */
 int module_check(struct module *m);
@@ -135,25 +147,34 @@ int module_page_readonly(const struct module *m, uint64_t at);
 /* Gives the pages of [from, to) the protection that follows from the objects
  * there. 0 or an etch_error; where it fails some pages keep what they had. */
 int module_protect(struct module *m, uint64_t from, uint64_t to);
+/* What the main program's headers say, of which there may be no module. */
+extern struct program_image {
+	uint64_t dynamic, bias, start;
+} module_program;
+
+/* A module of this image, with its indexes; marked bad if it is malformed. Null
+ * if there is no memory. (index.c) */
+struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path);
+/* Its memory may be used for another one. */
+void module_free(struct module *m);
+/* Facts folded, and what has none armed, of a module that is in the list. (arm.c) */
+void module_arm(struct module *m);
 /* Is [at, at+size) inside a variable that the program copied from an etched
- * object of a shared object (R_X86_64_COPY)? 1, 0, or -1 if over its end. */
+ * object of a shared object (R_X86_64_COPY, copied.c)? 1, 0, or -1 if over its end. */
 int module_copied(uint64_t at, uint64_t size);
 
 /* ---- tables (table.c) ---------------------------------------------------- */
-
-/* What the constructor hands over. */
-struct module_arguments {
-	const struct etch_module *desc;
-	struct bounds imv, obj, etched, scalar, pv, native, in_place;
-};
 
 /* Finds the tables: from the descriptor or the arguments. 1 = well-formed. */
 int table_locate(struct module *m, const struct module_arguments *args);
 /* One entry of __imv, or, where `call`, of __pv_sites: every field lawful, and every
  * address inside the image. */
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
-/* One record of __pv_native, likewise. */
+/* One record of __pv_native, likewise; all of them. */
 int table_native_ok(const struct module *m, const struct etch_native *n);
+int table_natives_ok(const struct module *m);
+/* All of __pv_inline, likewise (inline.c). */
+int inlines_ok(const struct module *m);
 /* One record of __etch_obj, likewise. */
 int table_object_ok(const struct module *m, const struct etch_obj *o);
 /* All entries of a linked module's sites, and their order. */
@@ -193,128 +214,8 @@ static inline uint64_t record_object(const struct etch_obj *o)
 	return o->flags & ETCH_OBJ_GOT ? *(const uint64_t *)(uintptr_t)at : at;
 }
 
-/* ---- changes (patch.c) --------------------------------------------------- */
-
-/* A change inside one aligned 8-byte word, of data or of text. */
-struct word {
-	uint64_t at;
-	uint64_t old, new; /* whole words; only the bytes of mask are changed */
-	uint64_t mask;
-};
-
-/* Words that need no mapping, which a batch of 100 variables does not. 4 KiB of
- * the caller's stack for data; the text list has room of its own. */
-#define LIST_FIXED 128
-
-struct list {
-	struct word *word;
-	struct word *fixed; /* the room that it began with */
-	size_t count, capacity;
-};
-
-/* The two images of the site planned last: neighbours in a table are often alike. */
-struct memo {
-	uint64_t object;
-	uint32_t shape;
-	unsigned old_length, new_length; /* 0 = no immediate form for this value */
-	uint64_t old, new;
-};
-
-/* What is called at a call site, and what is known of it. */
-struct target {
-	uint64_t at;
-	int known; /* body is what its code does */
-	struct etch_pv_body body;
-};
-
-/* Both values of the slot planned last, which many sites may call through. */
-struct slot {
-	uint64_t at;
-	struct target old, new;
-};
-
-struct txn {
-	struct list data, text;
-	size_t run, run_end; /* cells of data that are now being planned for */
-	struct memo memo;
-	struct slot slot;
-	int alone;  /* is this the only thread? -1: not asked yet */
-	int lonely; /* some planned change needs that */
-	struct word fixed[LIST_FIXED]; /* of data */
-};
-
-enum plan {
-	PLAN_SET,  /* memory changes: armed sites follow */
-	PLAN_ARM,  /* sites become immediates of what memory holds */
-	PLAN_LOAD, /* sites become loads */
-};
-
-void txn_begin(struct txn *t);
-/* Under the lock. */
-void txn_end(struct txn *t);
-/* Makes room for changes of this many sites, if it can: adding them is then
- * cheaper. Under the lock. */
-void txn_reserve(struct txn *t, size_t sites);
-/* Adds a store of `size` bytes. Call before taking the lock. 0 or ETCH_ENOMEM. */
-int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
-/* Under the lock: orders the stores, reads what memory holds, drops those that
- * change nothing, and plans every armed site they touch. 0 or an etch_error. */
-int txn_plan_stores(struct txn *t);
-/* Plans all sites of one object. own: null, or for objects in ascending order
- * the places in the module's sites to go on from, 0 at first. 0 or an etch_error. */
-int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
-/* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
-int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
-/* Makes the changes. 0 or an etch_error; then everything is as before. */
-int txn_commit(struct txn *t);
-
-/* Of the bytes at a site. */
-enum site_state {
-	SITE_LOAD,      /* or an indirect call */
-	SITE_IMMEDIATE, /* of the value that memory holds; a direct call to it */
-	SITE_INLINE,    /* what the function that memory names does, as far as can be told */
-	SITE_STALE,     /* an immediate of another value, a call of another function */
-	SITE_BUSY,      /* 0xcc */
-	SITE_UNKNOWN,
-};
-enum site_state site_state(const struct etch_imv *e, uint64_t object);
-/* The same, as if these were the bytes at the site. */
-enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
-
-/* What the 8-byte slot holds after the stores of this transaction. */
-uint64_t txn_value(const struct txn *t, uint64_t slot);
-/* Adds the words that change these bytes of text. */
-int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
-
-/* ---- calls compiled in place (inline.c) -------------------------------------- */
-
-/* All of a module's __pv_inline: 1 = well-formed. */
-int inlines_ok(const struct module *m);
-/* Plans those whose slot has a byte in [from, to); PLAN_SET: where its object is armed. */
-int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
-/* For etch_verify and etch_info. */
-long inlines_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
-void inlines_info(const struct module *m, struct etch_info *info);
-
-/* Could membarrier(2) synchronize other threads, now? */
-int sync_available(void);
-/* Is this the only thread of the process, as far as can be told? */
-int sync_alone(void);
-
+/* Of a negative errno that mprotect(2) gave. */
 int errno_to_etch(long negative);
-
-/* ---- what is known of a call's target (pv.c) ------------------------------- */
-
-/* Fills in what the function at t->at does, where that may stand in a call's place;
- * `use`: its bytes are about to be written. Under the lock. */
-void pv_target(struct target *t, int use);
-/* Can its code not be judged: no module of ours holds it, or a breakpoint is there? */
-int pv_unsure(uint64_t target);
-/* Are the bytes at this site what etch makes of some function's body? Returns the
- * number of instructions (a nop is one), or 0. */
-unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *bytes);
-/* Likewise, of a direct call or jump to any address. */
-int pv_some_direct(const struct etch_imv *e, const uint8_t *bytes);
 
 /* ---- the fault handler (trap.c) ------------------------------------------ */
 

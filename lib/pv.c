@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "internal.h"
+#include "patch.h"
 #include "sys.h"
 
 #define BREAKPOINT 0xcc

@@ -174,3 +174,11 @@ int table_linked_ok(const struct module *m)
 {
 	return sites_linked_ok(m, &m->sites[SITES_LOAD], 0) && sites_linked_ok(m, &m->sites[SITES_CALL], 1);
 }
+
+int table_natives_ok(const struct module *m)
+{
+	for (size_t i = 0; i < m->native_count; i++)
+		if (!table_native_ok(m, &m->native[i]))
+			return 0;
+	return 1;
+}

@@ -21,7 +21,7 @@ from mutate import Mutator
 from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
-LIB = ["copy.c", "imv.c", "lookup.c", "module.c", "patch.c", "pv.c", "stack.c", "unwind.c"]
+LIB = ["copy.c", "imv.c", "lookup.c", "module.c", "patch.c", "plan.c", "pv.c", "stack.c", "unwind.c"]
 EXTRA = "int the_extra(int x) { return 77 * x + 1; }\n"
 
 
