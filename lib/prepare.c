@@ -566,6 +566,7 @@ static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 		if (rules[i].map_code != ETCH_MAP_FULL)
 			etch_map_rule_pack(&rules[i].rule, &map_palette[rules[i].map_code]);
 	}
+	out->version = etch_rules_version(palette, out->palette_count);
 	records_write(m, out);
 	if (m->granules)
 		map_write(m, out);

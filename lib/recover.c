@@ -117,7 +117,7 @@ static bool frame_step(struct frame *f, recover_image_fn *image)
 	reg = r->cfa & 15;
 	if (!(f->known & KNOWN(reg)))
 		return false;
-	cfa = f->reg[reg] + (uint64_t)(int64_t)r->cfa_off;
+	cfa = (r->cfa & ETCH_CFA_INDEX ? f->reg[ETCH_RSP] + 8 * f->reg[reg] : f->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
 	if (r->cfa & ETCH_CFA_DEREF) {
 		if (!word_read(&f->window, cfa, &cfa))
 			return false;

@@ -160,7 +160,8 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	uint64_t cfa, ip, bp, at, sp = c->reg[ETCH_RSP];
 	int bp_known, trusted = 1;
 
-	if (r->kind == ETCH_RULE_UNDEF)
+	/* Only the header of a table has been looked at: this one may be of a later format. */
+	if (r->kind == ETCH_RULE_UNDEF || !etch_rule_valid(r))
 		return ETCH_UNWIND_UNDEFINED;
 	if (r->kind == ETCH_RULE_END)
 		return ETCH_UNWIND_END;
@@ -173,7 +174,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	}
 	bp = c->reg[ETCH_RBP];
 	bp_known = !!(c->known & KNOWN(ETCH_RBP));
-	cfa = c->reg[reg] + (uint64_t)(int64_t)r->cfa_off;
+	cfa = (r->cfa & ETCH_CFA_INDEX ? sp + 8 * c->reg[reg] : c->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
 	if (r->cfa & ETCH_CFA_DEREF) {
 		if (word_read(c, cfa, &cfa))
 			return ETCH_UNWIND_MEMORY;

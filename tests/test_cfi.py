@@ -686,6 +686,19 @@ def test_walks_out_of_the_lazy_resolver(build, tmp_path, libetch):
     assert "status 3" not in out
 
 
+def test_walks_out_of_an_array(build, tmp_path):
+    """OpenSSL's CFA with an index: read from .eh_frame at run time, and as a row of the tool's."""
+    exe = build_c(tmp_path / "index", ["-O1"], HERE / "cfi_index.c", build / "libetch.a")
+    said = run([build / "etch", "rewrite", "-v", "-o", tmp_path / "etched", exe]).stderr
+    assert "mulmont" not in said, said
+    orc = run([build / "etch", "inspect", "orc", "--at", "mulmont", "--format", "tsv", tmp_path / "etched"]).stdout
+    assert "\t*(rsp+8*r9+8)+8\tcfa-24\tcfa-8\tcall\tcfi\n" in orc, orc
+    for argv in ([exe], [tmp_path / "etched"]):
+        m = re.match(r"steps (\d+) whole (\d+) sum (\d+)\n", run(argv).stdout)
+        assert m and int(m[1]) == int(m[2]) > 400, (argv, m)
+        assert int(m[3]) == sum(n * n for n in range(1, 40, 9))
+
+
 # ---- mutants --------------------------------------------------------------------------------
 
 def test_mutants(tmp_path):

@@ -37,7 +37,7 @@ def text_of(rule):
     off, add, bp_off, cfa, bp, kind, ra = rule
     if kind == 0 or (kind == 3 and rule == (0, 0, 0, 0, 0, 3, 0)):
         return "undef", "undef", "undef", KINDS[kind]
-    where = f"{NAMES[cfa & 15]}{off:+}"
+    where = f"{'rsp+8*' if cfa & 32 else ''}{NAMES[cfa & 15]}{off:+}"
     where = f"*({where}){add:+}" if cfa & 16 else where
     if kind == 2:
         return where, f"*(rsp{off - 40:+})", f"*(rsp{off + 8:+})", KINDS[kind]

@@ -3,6 +3,7 @@
 instructions it has met, DWARF's word that a function does not return, the bytes of a
 signal restorer that no .eh_frame describes."""
 import json
+from pathlib import Path
 
 import pytest
 from conftest import INCLUDE, ROOT, run
@@ -190,3 +191,38 @@ def test_a_table_does_not_reach_into_another_frame(tmp_path, build):
     assert [r["cfa"] for r in found if r["kind"] == "call"][:5] == ["rsp+8", "rsp+16", "rsp+48", "rsp+16", "rsp+8"], found
     said = run([build / "etch", "rewrite", "-v", "-o", tmp_path / "out", program]).stderr
     assert "ETCH-C001" not in said and "in f" not in said, said
+
+
+# Nothing leads to the last lines of f(), and they alone refer to `hidden`, which no FDE, no symbol
+# and no call shows to be code.
+UNREACHED = """
+	.globl	f
+	.type	f,@function
+f:	.cfi_startproc
+	xorl	%eax, %eax
+	ret
+	leaq	hidden(%rip), %rax
+	movq	%rax, (%rdi)
+	ret
+	.cfi_endproc
+	.size	f, .-f
+	.p2align 4
+hidden:	pushq	%rbx
+	popq	%rbx
+	ret
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_what_looks_at_code_does_not_change_its_rows(tmp_path, build):
+    """etch check and etch inspect code decode more than the flow reaches: rows are the same."""
+    source, library = tmp_path / "t.s", tmp_path / "t.so"
+    source.write_text(UNREACHED)
+    run(["gcc", "-shared", "-nostdlib", "-s", "-o", library, source])
+    run([build / "etch", "rewrite", library])
+    assert "ETCH-F002" in run([build / "etch", "check", "--level", "note", library], ok=(0, 1)).stdout
+    for path in (library, "/usr/bin/gzip", "/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libgmp.so.10",
+                 "/lib/x86_64-linux-gnu/libdav1d.so.6"):
+        if Path(path).exists():
+            run([build / "etch", "rewrite", "-o", tmp_path / "out", path])
+            assert "ETCH-T0" not in run([build / "etch", "check", tmp_path / "out"], ok=(0, 1)).stdout, path

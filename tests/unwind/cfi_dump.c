@@ -56,7 +56,9 @@ static void row_print(void *ctx, const struct etch_cfi_row *row)
 	if (r->kind == ETCH_RULE_UNDEF || (r->kind == ETCH_RULE_END && !r->cfa))
 		printf("undef\tundef\tundef\t");
 	else {
-		if (r->cfa & ETCH_CFA_DEREF)
+		if (r->cfa & ETCH_CFA_INDEX)
+			printf("*(rsp+8*%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
+		else if (r->cfa & ETCH_CFA_DEREF)
 			printf("*(%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
 		else
 			printf("%s%+d\t", reg, r->cfa_off);

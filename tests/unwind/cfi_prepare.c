@@ -62,7 +62,9 @@ static void row_print(uint64_t from, uint64_t to, const struct etch_rule *r)
 		printf("undef\tundef\tundef\tend\tcfi\n");
 		return;
 	}
-	if (r->cfa & ETCH_CFA_DEREF)
+	if (r->cfa & ETCH_CFA_INDEX)
+		printf("*(rsp+8*%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
+	else if (r->cfa & ETCH_CFA_DEREF)
 		printf("*(%s%+d)%+d\t", reg, r->cfa_off, r->cfa_add);
 	else
 		printf("%s%+d\t", reg, r->cfa_off);

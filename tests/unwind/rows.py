@@ -105,8 +105,9 @@ class Odd(Exception):
 
 
 def evaluate(expr, rip):
-    """An expression of DWARF 5, 2.5 as ('const', n), ('reg', r, n) = r + n, or
-    ('mem', r, n, k) = *(r + n) + k."""
+    """An expression of DWARF 5, 2.5 as ('const', n), ('reg', r, n) = r + n, ('times', r, m, n)
+    = m * r + n, ('sum', q, r, m, n) = q + m * r + n, ('mem', r, n, k) = *(r + n) + k, or
+    ('array', q, r, m, n, k) = *(q + m * r + n) + k."""
     data, at, stack = bytes(expr), 0, []
 
     def add(a, n):
@@ -124,9 +125,9 @@ def evaluate(expr, rip):
             stack.append(("const", rip + off) if reg == RIP else ("reg", reg, off))
         elif op == 0x06:                               # deref
             a = stack.pop()
-            if a[0] != "reg":
+            if a[0] not in ("reg", "sum"):
                 raise Odd("deref of no register")
-            stack.append(("mem", a[1], a[2], 0))
+            stack.append(("mem" if a[0] == "reg" else "array", *a[1:], 0))
         elif 0x30 <= op <= 0x4F:                       # lit
             stack.append(("const", op - 0x30))
         elif op in (0x08, 0x0A, 0x0C, 0x0E, 0x09, 0x0B, 0x0D, 0x0F):  # const1u ... const8s
@@ -143,9 +144,21 @@ def evaluate(expr, rip):
             b, a = stack.pop(), stack.pop()
             if b[0] != "const" and a[0] == "const" and op == 0x22:
                 a, b = b, a
+            if (a[0], b[0], op) == ("times", "reg", 0x22):
+                a, b = b, a
+            if (a[0], b[0], op) == ("reg", "times", 0x22):
+                stack.append(("sum", a[1], b[1], b[2], a[2] + b[3]))
+                continue
             if b[0] != "const":
                 raise Odd("sum of two registers")
             stack.append(add(a, b[1] if op == 0x22 else -b[1]))
+        elif op == 0x1E:                               # mul
+            b, a = stack.pop(), stack.pop()
+            if a[0] == "const":
+                a, b = b, a
+            if (a[0], b[0]) != ("reg", "const"):
+                raise Odd("product")
+            stack.append(("times", a[1], b[1], a[2] * b[1]))
         elif op in (0x1A, 0x24, 0x25, 0x2A):           # and, shl, shr, ge
             b, a = stack.pop(), stack.pop()
             if a[0] != "const" or b[0] != "const":
@@ -171,6 +184,8 @@ def _value_text(v):
         return f"{DWARF_REG[v[1]]}{v[2]:+d}"
     if v[0] == "mem":
         return f"*({DWARF_REG[v[1]]}{v[2]:+d}){v[3]:+d}"
+    if v[0] == "array" and v[1] == RSP and v[2] != RSP and v[3] == 8:
+        return f"*(rsp+8*{DWARF_REG[v[2]]}{v[4]:+d}){v[5]:+d}"
     raise Odd("constant CFA")
 
 
@@ -383,6 +398,7 @@ def compare(truth, ours):
 
 KIND = {"undef": 0, "call": 1, "signal": 2, "end": 3}
 _MEM = re.compile(r"\*\((r[a-z0-9]+)([+-]\d+)\)([+-]\d+)?$")
+_ARRAY = re.compile(r"\*\(rsp\+8\*(r[a-z0-9]+)([+-]\d+)\)([+-]\d+)$")
 
 
 def pack_rule(rule):
@@ -390,8 +406,10 @@ def pack_rule(rule):
     cfa, bp, ra, kind = rule
     if kind in ("undef", "end"):
         return struct.pack("<iiiBBBB", 0, 0, 0, 0, 0, KIND[kind], 0)
-    m = _MEM.match(cfa)
-    if m:
+    m, array = _MEM.match(cfa), _ARRAY.match(cfa)
+    if array:
+        reg, off, add = ORC_REG.index(array.group(1)) | 0x30, int(array.group(2)), int(array.group(3))
+    elif m:
         reg, off, add = ORC_REG.index(m.group(1)) | 0x10, int(m.group(2)), int(m.group(3))
     else:
         name, off = split_cfa(cfa)

@@ -283,6 +283,8 @@ static void truth_walk(struct truth *t, const struct regs *now)
 			trouble_add(t, WHAT_REG, i, at, m, row, r->cfa, 0);
 			return;
 		}
+		if (r->cfa & ETCH_CFA_INDEX)
+			cfa = rsp + 8 * cfa;
 		cfa += (uint64_t)(int64_t)r->cfa_off;
 		if (r->cfa & ETCH_CFA_DEREF) {
 			if (!t->word(t->ctx, cfa, &cfa))

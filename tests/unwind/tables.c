@@ -92,6 +92,8 @@ static struct etch_rule rule_random(unsigned variety)
 		r.cfa_off = offs[below(sizeof(offs) / sizeof(*offs))];
 		if (r.cfa & ETCH_CFA_DEREF)
 			r.cfa_add = below(2) ? offs[below(sizeof(offs) / sizeof(*offs))] : 8 * (int32_t)below(70);
+		if ((r.cfa & ETCH_CFA_DEREF) && (r.cfa & 15) != ETCH_REG_RSP && (r.cfa_off & 8))
+			r.cfa |= ETCH_CFA_INDEX;
 		r.bp = (uint8_t)below(ETCH_BP_UNDEF + 1);
 		r.bp_off = 0;
 		if (r.bp == ETCH_BP_CFA || r.bp == ETCH_BP_RBP || r.bp == ETCH_BP_RSP)
@@ -199,6 +201,26 @@ static void rule_same(const struct sample *s, const struct etch_rule *got, uint6
 struct totals {
 	uint64_t bytes, rows, calls, answered, packable, escapes, long_blocks, orc_rows, orc_unfit, chains, runs, in_runs;
 };
+
+/* Who reads version 1 alone refuses a table that has an index; and no other one. */
+static void version_check(const struct sample *s, uint8_t *table, size_t size)
+{
+	struct etch_unwind *u = (void *)table;
+	uint16_t version = ETCH_UNWIND_VERSION;
+	size_t i;
+
+	for (i = 0; i < s->rows.count; i++)
+		if (s->rows.rows[i].rule.cfa & ETCH_CFA_INDEX)
+			version = ETCH_UNWIND_VERSION_INDEX;
+	if (u->version != version)
+		fail("version %u, expected %u", u->version, version);
+	for (i = 0; i < 4; i++) {
+		u->version = (uint16_t)i;
+		if (etch_unwind_valid(table, size) != (i == version))
+			fail("version %zu in place of %u", i, version);
+	}
+	u->version = version;
+}
 
 static void block_check(const struct sample *s, const uint8_t *table, size_t size, struct totals *t)
 {
@@ -382,6 +404,7 @@ static void lookup(unsigned lists)
 			check_error(unwind_block_encode(&s.rows, s.calls, s.call_count, shifts[k], &again, &size2, &e), &e);
 			if (size != size2 || memcmp(table, again, size))
 				fail("the same rows became two tables");
+			version_check(&s, table, size);
 			block_check(&s, table, size, &t);
 			decode_check(&s, table, size);
 			free(table);

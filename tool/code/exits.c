@@ -193,6 +193,29 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 }
 
+/* An address in a register: of a function, perhaps. */
+static void ref_note(struct flow *f, uint64_t addr)
+{
+	const struct code_space *space = f->env->space;
+	const struct code_section *c;
+	const struct piece *p;
+
+	if (addr < space->list[0].addr ||
+	    addr >= space->list[space->count - 1].addr + space->list[space->count - 1].size)
+		return;
+	p = piece_at(f->env, addr);
+	if (p) {
+		if (p->start == addr ? !p->named : p->open)
+			flow_exit_add(f, addr, EXIT_REF);
+		return;
+	}
+	/* In code that nothing covers: assembly without .eh_frame is called through tables
+	 * of pointers, which other code fills in. */
+	c = space_at(space, addr);
+	if (c && !elf_is_object(f->env->file))
+		flow_exit_add(f, addr, EXIT_REF);
+}
+
 /* It may fault, and go on outside of the piece. */
 static void fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before)
 {
@@ -254,6 +277,8 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
 		fn(ctx, f->piece->start + off, in.len, &s, same);
+		if (note && in.flow == FLOW_NEXT && in.imm && !f->env->reloc_count)
+			ref_note(f, (uint64_t)in.imm);
 		if (note && f->fixup_count)
 			fault_note(f, f->piece->start + off, &in, &s);
 		if (note && (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len)))

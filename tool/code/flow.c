@@ -149,29 +149,6 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number, piece_number(f->env, target)};
 }
 
-/* An address in a register: of a function, perhaps. */
-static void ref_note(struct flow *f, uint64_t addr)
-{
-	const struct code_space *space = f->env->space;
-	const struct code_section *c;
-	const struct piece *p;
-
-	if (addr < space->list[0].addr ||
-	    addr >= space->list[space->count - 1].addr + space->list[space->count - 1].size)
-		return;
-	p = piece_at(f->env, addr);
-	if (p) {
-		if (p->start == addr ? !p->named : p->open)
-			flow_exit_add(f, addr, EXIT_REF);
-		return;
-	}
-	/* In code that nothing covers: assembly without .eh_frame is called through tables
-	 * of pointers, which other code fills in. */
-	c = space_at(space, addr);
-	if (c && !elf_is_object(f->env->file))
-		flow_exit_add(f, addr, EXIT_REF);
-}
-
 /* The step at an offset, decoded when first asked for. */
 uint32_t flow_step(struct flow *f, uint64_t off)
 {
@@ -200,8 +177,6 @@ uint32_t flow_step(struct flow *f, uint64_t off)
 		s->a = INSN_NO_REG;
 		s->imm = 8;
 	}
-	if (s->flow == FLOW_NEXT && s->imm && !f->env->reloc_count)
-		ref_note(f, (uint64_t)s->imm);
 	f->step_at[f->step_count] = (uint32_t)off;
 	f->leader[f->step_count] = 0;
 	f->seen[f->step_count] = 0;

@@ -581,6 +581,8 @@ static enum witness cfa_witness(const struct state *s, const struct etch_rule *r
 {
 	struct value v = s->reg[rule->cfa & 15u], w;
 
+	if (rule->cfa & ETCH_CFA_INDEX)
+		return WITNESS_SILENT; /* in an array of a length that is not known */
 	if (!(rule->cfa & ETCH_CFA_DEREF)) {
 		if (v.kind == VALUE_CFA)
 			return -(int64_t)v.off == rule->cfa_off ? WITNESS_CONFIRMS : WITNESS_DENIES;

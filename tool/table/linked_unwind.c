@@ -230,9 +230,10 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 	if (out->kept_at[0] != at.addr + at.first || out->sections[0].size < sizeof(out->header))
 		return error_set(e, "section " ETCH_SEC_UNWIND ": not the first of the etch segment");
 	memcpy(&out->header, out->sections[0].data, sizeof(out->header));
-	if (out->header.magic != ETCH_UNWIND_MAGIC || out->header.version != ETCH_UNWIND_VERSION)
-		return error_set(e, "its unwind table is malformed or of another version (%u, this etch writes %u)",
-		                 out->header.version, ETCH_UNWIND_VERSION);
+	if (out->header.magic != ETCH_UNWIND_MAGIC || out->header.version < ETCH_UNWIND_VERSION ||
+	    out->header.version > ETCH_UNWIND_VERSION_INDEX)
+		return error_set(e, "its unwind table is malformed or of another version (%u, this etch writes %u and %u)",
+		                 out->header.version, ETCH_UNWIND_VERSION, ETCH_UNWIND_VERSION_INDEX);
 	if (!etch_unwind_valid(out->sections[0].data, out->sections[0].size))
 		return error_set(e, "its unwind table is malformed");
 	if (out->header.encoding == ETCH_ENCODING_ORC)

@@ -577,7 +577,7 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 		return -1;
 
 	u->magic = ETCH_UNWIND_MAGIC;
-	u->version = ETCH_UNWIND_VERSION;
+	u->version = etch_rules_version(n->palette.list, n->palette.count);
 	u->size = sizeof(*u);
 	u->bytes = end;
 	u->encoding = ETCH_ENCODING_BLOCK;

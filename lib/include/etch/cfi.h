@@ -510,8 +510,8 @@ static inline bool etch_cfi_hdr(const void *bytes, uint64_t size, uint64_t addr,
 /* ---- expressions -------------------------------------------------------------
  *
  * 2.5. The few that compilers and linkers write are sums of a register and
- * constants, with a word of memory between, and the linker's one for PLTs, which
- * looks at the low bits of rip. Evaluating them on symbols recognises all
+ * constants, with a word of memory between, the linker's one for PLTs, which
+ * looks at the low bits of rip, and OpenSSL's one for an array on the stack. Evaluating them on symbols recognises all
  * spellings of these alike.
  */
 
@@ -520,6 +520,9 @@ enum etch_cfi_term_kind {
 	ETCH_TERM_CONST,    /* add */
 	ETCH_TERM_REG,      /* reg + add */
 	ETCH_TERM_DEREF,    /* *(reg + off) + add */
+	ETCH_TERM_REG_8,    /* 8 * reg + add */
+	ETCH_TERM_INDEX,    /* rsp + 8 * reg + add */
+	ETCH_TERM_DEREF_INDEX, /* *(rsp + 8 * reg + off) + add */
 	ETCH_TERM_RIP_LOW,  /* rip & 15 */
 	ETCH_TERM_RIP_GE,   /* ((rip & 15) >= step) * off */
 	ETCH_TERM_REG_STEP, /* reg + add + ((rip & 15) >= step) * off */
@@ -537,13 +540,12 @@ static inline struct etch_cfi_term etch_cfi_term_sum(struct etch_cfi_term a, str
 {
 	struct etch_cfi_term none = {ETCH_TERM_NONE, 0, 0, 0, 0}, t;
 
-	if (a.kind == ETCH_TERM_CONST || (a.kind == ETCH_TERM_RIP_GE && b.kind == ETCH_TERM_REG)) {
+	if (a.kind == ETCH_TERM_CONST || ((a.kind == ETCH_TERM_RIP_GE || a.kind == ETCH_TERM_REG_8) && b.kind == ETCH_TERM_REG)) {
 		t = a;
 		a = b;
 		b = t;
 	}
-	if (b.kind == ETCH_TERM_CONST && (a.kind == ETCH_TERM_CONST || a.kind == ETCH_TERM_REG ||
-	                                  a.kind == ETCH_TERM_DEREF || a.kind == ETCH_TERM_REG_STEP)) {
+	if (b.kind == ETCH_TERM_CONST && a.kind != ETCH_TERM_NONE && a.kind != ETCH_TERM_RIP_LOW && a.kind != ETCH_TERM_RIP_GE) {
 		if (__builtin_add_overflow(a.add, b.add, &a.add))
 			return none;
 		return a;
@@ -554,10 +556,25 @@ static inline struct etch_cfi_term etch_cfi_term_sum(struct etch_cfi_term a, str
 		a.off = b.off;
 		return a;
 	}
+	if (b.kind == ETCH_TERM_REG_8 && a.kind == ETCH_TERM_REG && a.reg == 7 && b.reg != 7) {
+		a.kind = ETCH_TERM_INDEX;
+		a.reg = b.reg;
+		return __builtin_add_overflow(a.add, b.add, &a.add) ? none : a;
+	}
 	return none;
 }
 
-/* Two operands off the stack, one on it: and, ge, shl, plus, minus. */
+/* A register times 8. */
+static inline struct etch_cfi_term etch_cfi_term_8(struct etch_cfi_term a)
+{
+	if (a.kind != ETCH_TERM_REG || a.reg >= ETCH_CFI_RIP || __builtin_mul_overflow(a.add, 8, &a.add))
+		a.kind = ETCH_TERM_NONE;
+	else
+		a.kind = ETCH_TERM_REG_8;
+	return a;
+}
+
+/* Two operands off the stack, one on it: and, ge, shl, plus, minus, mul. */
 static inline struct etch_cfi_term etch_cfi_term_op(uint8_t op, struct etch_cfi_term a, struct etch_cfi_term b)
 {
 	struct etch_cfi_term t = {ETCH_TERM_NONE, 0, 0, 0, 0};
@@ -578,7 +595,15 @@ static inline struct etch_cfi_term etch_cfi_term_op(uint8_t op, struct etch_cfi_
 		if (a.kind == ETCH_TERM_RIP_GE && a.off == 1 && b.kind == ETCH_TERM_CONST && b.add >= 0 && b.add < 16) {
 			t = a;
 			t.off = (int64_t)1 << b.add;
+		} else if (b.kind == ETCH_TERM_CONST && b.add == 3) {
+			t = etch_cfi_term_8(a);
 		}
+		break;
+	case 0x1e: /* mul */
+		if (b.kind == ETCH_TERM_CONST && b.add == 8)
+			t = etch_cfi_term_8(a);
+		else if (a.kind == ETCH_TERM_CONST && a.add == 8)
+			t = etch_cfi_term_8(b);
 		break;
 	case 0x22: /* plus */
 		t = etch_cfi_term_sum(a, b);
@@ -612,9 +637,10 @@ static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c,
 		t = (struct etch_cfi_term){ETCH_TERM_CONST, 0, 0, 0, 0};
 		switch (op) {
 		case 0x06: /* deref */
-			if (!n || stack[n - 1].kind != ETCH_TERM_REG || stack[n - 1].reg == ETCH_CFI_RIP)
+			if (!n || (stack[n - 1].kind != ETCH_TERM_REG && stack[n - 1].kind != ETCH_TERM_INDEX) ||
+			    stack[n - 1].reg == ETCH_CFI_RIP)
 				return none;
-			stack[n - 1].kind = ETCH_TERM_DEREF;
+			stack[n - 1].kind = stack[n - 1].kind == ETCH_TERM_REG ? ETCH_TERM_DEREF : ETCH_TERM_DEREF_INDEX;
 			stack[n - 1].off = stack[n - 1].add;
 			stack[n - 1].add = 0;
 			continue;
@@ -627,7 +653,7 @@ static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c,
 		case 0x0e: case 0x0f: t.add = etch_cfi_s(&in, 8); break;
 		case 0x10: t.add = (int64_t)etch_cfi_uleb(&in); break;
 		case 0x11: t.add = etch_cfi_sleb(&in); break;
-		case 0x1a: case 0x1c: case 0x22: case 0x24: case 0x2a:
+		case 0x1a: case 0x1c: case 0x1e: case 0x22: case 0x24: case 0x2a:
 			if (n < 2)
 				return none;
 			t = etch_cfi_term_op(op, stack[n - 2], stack[n - 1]);
@@ -735,7 +761,7 @@ static inline bool etch_cfi_from_cfa(struct etch_cfi_term t, struct etch_cfi_ter
 		return true;
 	}
 	return t.kind == cfa.kind && t.reg == cfa.reg && (t.kind == ETCH_TERM_REG ||
-	       (t.kind == ETCH_TERM_DEREF && t.off == cfa.off)) && !__builtin_sub_overflow(t.add, cfa.add, off);
+	       ((t.kind == ETCH_TERM_DEREF || t.kind == ETCH_TERM_DEREF_INDEX) && t.off == cfa.off)) && !__builtin_sub_overflow(t.add, cfa.add, off);
 }
 
 static inline struct etch_cfi_term etch_cfi_location(const struct etch_cfi *c, const struct etch_cfi_reg *r)
@@ -808,7 +834,8 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 	} else {
 		cfa = (struct etch_cfi_term){ETCH_TERM_REG, s->cfa_reg, 0, 0, s->cfa_off};
 	}
-	if (cfa.kind != ETCH_TERM_REG && cfa.kind != ETCH_TERM_DEREF && cfa.kind != ETCH_TERM_REG_STEP)
+	if (cfa.kind != ETCH_TERM_REG && cfa.kind != ETCH_TERM_DEREF && cfa.kind != ETCH_TERM_DEREF_INDEX &&
+	    cfa.kind != ETCH_TERM_REG_STEP)
 		return "a CFA expression of unknown form";
 	if (cfa.reg >= ETCH_CFI_RIP)
 		return "a CFA relative to no general register";
@@ -837,8 +864,8 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 			return ra->how == ETCH_HOW_NONE ? "no rule for the return address" : "a return address in an unusual place";
 	}
 	rule->kind = ra->how == ETCH_HOW_UNDEF ? ETCH_RULE_END : ETCH_RULE_CALL;
-	if (cfa.kind == ETCH_TERM_DEREF) {
-		rule->cfa |= ETCH_CFA_DEREF;
+	if (cfa.kind == ETCH_TERM_DEREF || cfa.kind == ETCH_TERM_DEREF_INDEX) {
+		rule->cfa |= cfa.kind == ETCH_TERM_DEREF ? ETCH_CFA_DEREF : ETCH_CFA_DEREF | ETCH_CFA_INDEX;
 		rule->cfa_off = (int32_t)cfa.off;
 		rule->cfa_add = (int32_t)cfa.add;
 	} else {

@@ -48,12 +48,16 @@ enum etch_rule_bp {
 #define ETCH_RA_REG 0x80u  /* | register that holds it */
 
 #define ETCH_CFA_DEREF 0x10u
+#define ETCH_CFA_INDEX 0x20u /* only with DEREF, and with another register than rsp */
 
 /*
  * 16 bytes. CFA, the canonical frame address (DWARF 5, 6.4): the value of rsp
  * before the call that made this frame.
  *   cfa = reg:                  CFA = reg + cfa_off
  *   cfa = reg | ETCH_CFA_DEREF: CFA = *(reg + cfa_off) + cfa_add
+ *   cfa = reg | ETCH_CFA_DEREF | ETCH_CFA_INDEX:
+ *                               CFA = *(rsp + 8 * reg + cfa_off) + cfa_add
+ * The last is OpenSSL's, which keeps its caller's rsp behind an array on the stack.
  * The caller's rsp is CFA. In a SIGNAL rule cfa is rsp | DEREF, *(rsp + cfa_off) is
  * the interrupted rsp, a member of the kernel's struct sigcontext: its rip is 8
  * bytes after that, its rbp 40 bytes before (asm/sigcontext.h), and `bp` and
@@ -65,7 +69,7 @@ struct etch_rule {
 	int32_t cfa_off;
 	int32_t cfa_add;
 	int32_t bp_off;
-	uint8_t cfa;  /* register, | ETCH_CFA_DEREF */
+	uint8_t cfa;  /* register, | ETCH_CFA_* */
 	uint8_t bp;   /* enum etch_rule_bp */
 	uint8_t kind; /* enum etch_rule_kind */
 	uint8_t ra;   /* ETCH_RA_CFA, or ETCH_RA_REG | register */
@@ -132,6 +136,7 @@ struct etch_orc {
 
 #define ETCH_UNWIND_MAGIC   0x77757465u /* "etuw" */
 #define ETCH_UNWIND_VERSION 1u
+#define ETCH_UNWIND_VERSION_INDEX 2u /* of a table with a rule that has ETCH_CFA_INDEX, which readers of 1 do not know */
 #define ETCH_ENCODING_ORC   1u
 #define ETCH_ENCODING_BLOCK 2u
 

@@ -51,7 +51,9 @@ static inline int etch_rule_valid(const struct etch_rule *r)
 		return !used && !r->ra;
 	if (r->kind == ETCH_RULE_SIGNAL)
 		return r->cfa == (ETCH_REG_RSP | ETCH_CFA_DEREF) && !r->cfa_add && !r->bp && !r->bp_off && !r->ra;
-	if ((r->cfa & ~(ETCH_CFA_DEREF | 15u)) || (!(r->cfa & ETCH_CFA_DEREF) && r->cfa_add))
+	if ((r->cfa & ~(ETCH_CFA_INDEX | ETCH_CFA_DEREF | 15u)) || (!(r->cfa & ETCH_CFA_DEREF) && r->cfa_add))
+		return 0;
+	if ((r->cfa & ETCH_CFA_INDEX) && (!(r->cfa & ETCH_CFA_DEREF) || (r->cfa & 15u) == ETCH_REG_RSP))
 		return 0;
 	if (r->bp > ETCH_BP_UNDEF || ((r->bp == ETCH_BP_SAME || r->bp == ETCH_BP_UNDEF) && r->bp_off))
 		return 0;
@@ -63,6 +65,17 @@ static inline int etch_rule_valid(const struct etch_rule *r)
 static inline int etch_rule_equal(const struct etch_rule *a, const struct etch_rule *b)
 {
 	return !memcmp(a, b, sizeof(*a));
+}
+
+/* The version of a table with these rules. */
+static inline uint16_t etch_rules_version(const struct etch_rule *rules, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		if (rules[i].cfa & ETCH_CFA_INDEX)
+			return ETCH_UNWIND_VERSION_INDEX;
+	return ETCH_UNWIND_VERSION;
 }
 
 /* ---- headers ---------------------------------------------------------------- */
@@ -95,14 +108,14 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 	const struct etch_unwind *u = (const struct etch_unwind *)table;
 	uint64_t blocks;
 
-	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version != ETCH_UNWIND_VERSION ||
-	    u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size || u->bytes > UINT32_MAX || u->zero ||
+	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version < ETCH_UNWIND_VERSION ||
+	    u->version > ETCH_UNWIND_VERSION_INDEX || u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size || u->bytes > UINT32_MAX || u->zero ||
 	    u->zero2)
 		return 0;
 	if ((u->text & 255) || u->text_size > UINT32_MAX || u->text + u->text_size < u->text)
 		return 0;
 	if (u->encoding == ETCH_ENCODING_ORC)
-		return !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size && !u->palette &&
+		return u->version == ETCH_UNWIND_VERSION && !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size && !u->palette &&
 		       !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count && !u->map &&
 		       !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
 		       !u->map_palette_count && !u->map_rbp && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
@@ -621,6 +634,8 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 	for (i = 0; i < t->palette_count; i++)
 		if (!etch_rule_valid(&t->palette[i]))
 			return 0;
+	if (u->version != etch_rules_version(t->palette, t->palette_count))
+		return 0;
 	for (i = 0; i < u->run_count; i++)
 		if (!etch_run_rows(t, i))
 			return 0;

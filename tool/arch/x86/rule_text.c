@@ -19,6 +19,8 @@ void rule_cfa_text(const struct etch_rule *r, char *out, size_t size)
 {
 	if (is_bare(r))
 		snprintf(out, size, "undef");
+	else if (r->cfa & ETCH_CFA_INDEX)
+		snprintf(out, size, "*(rsp+8*%s%+d)%+d", names[r->cfa & 15], r->cfa_off, r->cfa_add);
 	else if (r->cfa & ETCH_CFA_DEREF)
 		snprintf(out, size, "*(%s%+d)%+d", names[r->cfa & 15], r->cfa_off, r->cfa_add);
 	else
