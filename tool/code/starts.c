@@ -137,16 +137,19 @@ int open_trim(struct work *w, struct error *e)
 	return ok ? data_note(w, e) : error_set(e, "out of memory");
 }
 
+/* Does an exit lead to where a piece begins? */
+static bool is_start(const struct work *w, const struct flow_exit *x)
+{
+	return x->to != NO_PIECE && w->pieces.list[x->to].start == x->target;
+}
+
 void called_find(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; i < w->exit_count; i++) {
-		const struct flow_exit *x = &w->exits[i];
-
-		if (x->kind != EXIT_REF && x->to != NO_PIECE && w->pieces.list[x->to].start == x->target)
-			w->state[x->to].called = true;
-	}
+	for (i = 0; i < w->exit_count; i++)
+		if (w->exits[i].kind != EXIT_REF && is_start(w, &w->exits[i]))
+			w->state[w->exits[i].to].called = true;
 	for (i = 0; i < w->pieces.count; i++)
 		if (w->state[i].called && w->state[i].dubious) {
 			w->state[i].fragment = w->state[i].dubious = false;
@@ -222,12 +225,9 @@ void evidence_judge(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; i < w->exit_count; i++) {
-		const struct flow_exit *x = &w->exits[i];
-
-		if (x->kind != EXIT_PART && x->to != NO_PIECE && w->pieces.list[x->to].start == x->target)
-			w->state[x->to].evident = true;
-	}
+	for (i = 0; i < w->exit_count; i++)
+		if (w->exits[i].kind != EXIT_PART && is_start(w, &w->exits[i]))
+			w->state[w->exits[i].to].evident = true;
 	for (i = 0; i < w->pieces.count; i++) {
 		struct piece_state *s = &w->state[i];
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/track.h"
 
+#include "code/vector.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -492,17 +494,7 @@ static size_t block_at(const struct track *t, size_t insn)
 /* May control arrive at this instruction from elsewhere? */
 static bool is_entry(const struct track_entries *x, uint64_t addr)
 {
-	size_t lo = 0, hi = x->count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->list[mid] < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < x->count && x->list[lo] == addr;
+	return word_has(x->list, x->count, addr);
 }
 
 static int blocks_build(struct track *t, struct error *e)
