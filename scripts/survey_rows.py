@@ -18,7 +18,7 @@ import prover  # noqa: E402
 import rows  # noqa: E402
 import systemfiles  # noqa: E402
 
-RBP, RIP = rows.RBP, rows.RIP
+RBP, RIP, leb = rows.RBP, rows.RIP, rows.leb
 SIZES = {0: 8, 2: 2, 3: 4, 4: 8, 10: 2, 11: 4, 12: 8}  # of a DW_EH_PE_* format
 # A listing of more code than this is only made of the function in question and what is around it.
 WHOLE = 8 << 20
@@ -26,19 +26,6 @@ WHOLE = 8 << 20
 
 class Unreadable(Exception):
     """.eh_frame that this reader cannot read."""
-
-
-def leb(data, at, signed):
-    """LEB128 at `at`: (number, what is behind it)."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            break
-    return value - (1 << shift) if signed and byte & 0x40 else value, at
 
 
 # ---- .eh_frame: entries -----------------------------------------------------------

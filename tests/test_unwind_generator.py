@@ -132,16 +132,19 @@ def test_a_bound_that_the_compiler_knew_better(first, tmp_path, build):
 
 # The comparison says eight, the table has two; what lies behind it are entries of g()'s own.
 BEYOND = """
-	.globl	f
-	.type	f,@function
-f:	.cfi_startproc
-	cmpl	$7, %edi
-	ja	9f
-	leaq	.Lf(%rip), %rax
+	.macro	SWITCH most, otherwise, table
+	cmpl	$\\most, %edi
+	ja	\\otherwise
+	leaq	\\table(%rip), %rax
 	movl	%edi, %edi
 	movslq	(%rax,%rdi,4), %rcx
 	addq	%rax, %rcx
 	jmp	*%rcx
+	.endm
+	.globl	f
+	.type	f,@function
+f:	.cfi_startproc
+	SWITCH	7, 9f, .Lf
 3:	xorl	%eax, %eax
 9:	ret
 	.cfi_endproc
@@ -154,13 +157,7 @@ g:	.cfi_startproc
 	.cfi_offset 3, -16
 	subq	$32, %rsp
 	.cfi_def_cfa_offset 48
-	cmpl	$5, %edi
-	ja	7f
-	leaq	.Lg(%rip), %rax
-	movl	%edi, %edi
-	movslq	(%rax,%rdi,4), %rcx
-	addq	%rax, %rcx
-	jmp	*%rcx
+	SWITCH	5, 7f, .Lg
 6:	movl	$1, %ebx
 7:	movl	%ebx, %eax
 	addq	$32, %rsp

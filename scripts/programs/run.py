@@ -12,16 +12,12 @@ word; --install installs all of their packages by apt first. --list only lists t
 Exit status 1 if an output differs, or a file of a program is refused.
 """
 
-import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-import list as table
+import command
 from root import Root
-
-SOURCE = Path(__file__).resolve().parent.parent.parent
 
 
 class Result:
@@ -93,21 +89,16 @@ def install(programs):
 
 
 def options():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("--root", default=SOURCE / "build" / "programs", metavar="DIR")
-    parser.add_argument("--etch", default=SOURCE / "build" / "etch", metavar="FILE")
+    parser = command.parser(__doc__)
+    parser.add_argument("--etch", default=command.BUILD / "etch", metavar="FILE")
     parser.add_argument("--install", action="store_true")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("names", nargs="*", metavar="NAME")
     return parser.parse_args()
 
 
 def main():
     args = options()
-    try:
-        programs = table.programs(args.names)
-    except KeyError as why:
-        sys.exit(f"run.py: {why.args[0]}")
+    programs = command.programs(args.names)
     if args.list:
         for p in programs:
             print(f"{p.name:16}{p.package}{'' if p.missing() is None else '  (not installed)'}")

@@ -15,14 +15,13 @@ loader has mapped; `share` leaves them out. Of one in N (16; 0: none) libunwind 
 Exit status 1 if a program's output is another one than without the sampler.
 """
 
-import argparse
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import list as table
+import command
 from root import Root
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
@@ -82,21 +81,16 @@ def print_places(s, names, most):
 
 
 def options():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("--root", default=SOURCE / "build" / "programs", metavar="DIR", type=Path)
-    parser.add_argument("--build", default=SOURCE / "build", metavar="DIR", type=Path)
+    parser = command.parser(__doc__)
+    parser.add_argument("--build", default=command.BUILD, metavar="DIR", type=Path)
     parser.add_argument("--compare", default=16, metavar="N", type=int)
     parser.add_argument("--places", default=5, metavar="N", type=int)
-    parser.add_argument("names", nargs="*", metavar="NAME")
     return parser.parse_args()
 
 
 def main():
     args = options()
-    try:
-        programs = table.programs(args.names)
-    except KeyError as why:
-        sys.exit(f"sample.py: {why.args[0]}")
+    programs = command.programs(args.names)
     if not shutil.which("gcc"):
         sys.exit("sample.py: no gcc")
     root = Root(args.root, args.build / "etch")
