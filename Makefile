@@ -30,7 +30,7 @@ LIB_INC  := -Ilib -Ilib/include
 # Capstone is loaded when it is needed (tool/arch/x86/capstone.c).
 archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
 TOOL_LIBS := $(foreach lib,dw elf json-c xxhash lzma bz2 z,$(call archive,$(lib))) -lZydis -lm
-SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
+SANITIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
 TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))
 LIB_SRC  := $(sort $(wildcard lib/*.c))
@@ -104,9 +104,9 @@ asan:	## a second build with ASan and UBSan, in build-asan
 test: deps	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
-	$(PYTHON) -m pytest -n $(JOBS) $(PYTEST_ARGS) $(T)
+	$(PYTHON) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS) $(T)
 
-test-all: deps	## ... and all cases of the grids, of which make test runs a third
+test-all: deps	## ... and what make test leaves out: most cases of the grids, what takes long, more mutants
 	@ETCH_TESTS=all ETCH_MUTANTS=2000 $(MAKE) --no-print-directory test
 
 demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,11 @@ def etch(build):
 def etch_asan(build_asan):
     """The tool under ASan and UBSan. Run it with env=asan_env()."""
     return build_asan / "etch"
+
+
+def tool_objects(build, *names):
+    """Objects of files of tool/ as the build has them, for a driver of a few of those."""
+    return [build / "o" / "tool" / Path(n).with_suffix(".o") for n in names]
 
 
 def asan_env():
@@ -212,6 +218,42 @@ def fetch(name):
     return Path(run([sys.executable, ROOT / "scripts" / "fetch.py", name], timeout=900).stdout.strip())
 
 
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """once(name, make): the directory in which make(directory) has made something, for all
+    xdist workers: the first one makes it."""
+    top = tmp_path_factory.getbasetemp()
+    top = top.parent if os.environ.get("PYTEST_XDIST_WORKER") else top
+
+    def get(name, make):
+        directory, made = top / f"once-{name}", top / f"once-{name}.made"
+        with open(top / f"once-{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                shutil.rmtree(directory, ignore_errors=True)
+                directory.mkdir()
+                make(directory)
+                made.touch()
+        return directory
+    return get
+
+
+# No red zones around globals: a damaged table may lie about its place inside the module's segments,
+# which are all that libetch can hold it to.
+SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param", "asan-globals=0"]
+
+
+@pytest.fixture(scope="session")
+def sanitized_library(once):
+    """libetch for programs with damaged tables, which are compiled as SANITIZED says."""
+    def make(directory):
+        lib = ROOT / "lib"
+        run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g1", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}",
+             f"-I{lib}", *SANITIZED, "-c", *sorted(lib.glob("*.[cS]"))], cwd=directory)
+        run(["ar", "rc", directory / "libetch.a", *sorted(directory.glob("*.o"))])
+    return once("sanitized", make) / "libetch.a"
+
+
 def need(*tools):
     """Fails, rather than skips, where make deps has not been run: a test that
     silently did not run is a check that cannot fail."""
@@ -220,18 +262,51 @@ def need(*tools):
         pytest.fail(f"not installed: {' '.join(missing)}; run `make deps`")
 
 
-# Grids of compilers, options and shapes: a third of their cases by default, always the same third,
-# so that `make test` ends in time. ETCH_TESTS=all runs all of them (make test-all).
-GRIDS = {"test_acceptance.py", "test_escapes.py", "test_cfi.py", "test_copy.py", "test_lib_edge.py", "test_lib_modules.py",
-         "test_lib_unwind.py", "test_header.py", "test_rewrite_pv.py", "test_rewrite_unwind.py", "test_pv_stress.py",
-         "test_pv_header.py", "test_pv_inline.py", "test_pv_generated.py", "test_forms_generated.py", "test_stale_values.py",
-         "test_segment.py", "test_unwind_zoo.py", "test_unwind_static.py", "test_fault.py"}
+# Grids of compilers, options and shapes: by default a part of their cases, always the same, so that
+# `make test` ends in time. ETCH_TESTS=all runs all of them (make test-all), and what is marked as long. A file, or a function of
+# one: of about how many cases one is run. Where a case has several parameters, each value of each of
+# them is in some case that is.
+GRIDS = {"test_acceptance.py": 4, "test_escapes.py": 3, "test_cfi.py": 3, "test_copy.py": 4, "test_lib_edge.py": 4,
+         "test_lib_modules.py": 4, "test_lib_unwind.py": 4, "test_header.py": 4, "test_rewrite_pv.py": 4,
+         "test_rewrite_unwind.py": 4, "test_pv_stress.py": 4, "test_pv_header.py": 4, "test_pv_inline.py": 4,
+         "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 3, "test_segment.py": 4,
+         "test_unwind_zoo.py": 4, "test_unwind_static.py": 3, "test_fault.py": 4,
+         "test_unwind_tables.py::test_mistakes_are_noticed": 3, "test_forms_encoding.py::test_mistakes_are_noticed": 3,
+         "test_pv_encoding.py::test_mistakes_are_noticed": 3}
+
+
+def grid_part(cases, one_of):
+    """Those cases of a function that are run by default: first such that bring many values."""
+    cases = sorted(cases, key=lambda i: zlib.crc32(i.nodeid.encode()))
+    values = {i: {(k, repr(v)) for k, v in i.callspec.params.items() if " at 0x" not in repr(v)} for i in cases}
+    names = Counter(name for name, _ in set().union(*values.values()))
+    # What names a case, and is in no other, is no parameter of a grid.
+    missing = {v for v in set().union(*values.values()) if 2 * names[v[0]] <= len(cases)}
+    part = []
+    while missing:
+        part.append(max((i for i in cases if i not in part), key=lambda i: len(values[i] & missing)))
+        missing -= values[part[-1]]
+    rest = [i for i in cases if i not in part]
+    return set(part + rest[:max(0, -(-len(cases) // one_of) - len(part))])
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: left to make test-all, as other tests show most of it")
 
 
 def pytest_collection_modifyitems(config, items):
-    if os.environ.get("ETCH_TESTS") == "all" or len(items) < 1000:  # a subset that was asked for is whole
+    subset = config.option.keyword or len({i.path for i in items}) < 30  # that was asked for: it is whole
+    if os.environ.get("ETCH_TESTS") == "all" or subset:
         return
-    left = [i for i in items if i.path.name in GRIDS and "[" in i.name and zlib.crc32(i.nodeid.encode()) % 3]
-    config.hook.pytest_deselected(items=left)
-    left = set(left)
+    left, grids = {i for i in items if i.get_closest_marker("long")}, {}
+    for item in items:
+        if item in left:
+            continue
+        function = f"{item.path.name}::{item.originalname}"
+        one_of = GRIDS.get(function) or GRIDS.get(item.path.name)
+        if one_of and hasattr(item, "callspec"):
+            grids.setdefault((item.parent.nodeid, function, one_of), []).append(item)
+    for (_, _, one_of), cases in grids.items():
+        left |= set(cases) - grid_part(cases, one_of)
+    config.hook.pytest_deselected(items=[i for i in items if i in left])
     items[:] = [i for i in items if i not in left]

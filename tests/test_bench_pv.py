@@ -23,19 +23,19 @@ def bench(build, tmp_path, monkeypatch):
     return pv_parts
 
 
-@pytest.mark.parametrize("cc, flags", [("gcc", []), ("clang", []), ("clang", ["-DCALLEE_SAVE"])],
+@pytest.mark.parametrize("cc, flags", [("gcc", []), pytest.param("clang", [], marks=pytest.mark.long), ("clang", ["-DCALLEE_SAVE"])],
                          ids=["gcc", "clang", "clang-preserve"])
 def test_mmap_perf_four_builds(bench, cc, flags):
     need("valgrind")
     programs = bench.mmap_builds(cc, "mmap-perf", flags)
     # Fails itself where checksums or statistics differ.
-    _, by_program = bench.mmap_counts(programs, 3000)
+    _, by_program = bench.mmap_counts(programs, 1000)
     native, unpatched, patched, called = (
         by_program[k] for k in (bench.NATIVE, bench.UNPATCHED, bench.PATCHED, bench.CALLED))
     sites = bench.call_sites(programs[bench.PATCHED])
     assert len(sites) > 30 and all(s["form"] and s["live"] == "yes" for s in sites)
     assert native["indirect"] == 0
-    assert unpatched["indirect"] > 3 * 3000
+    assert unpatched["indirect"] > 3 * 1000
     assert patched["indirect"] == called["indirect"] == 0
     # All that was a call stands at its site now: as a nop, as one instruction of an
     # op, or, in the fourth program, as a direct call of an identity.

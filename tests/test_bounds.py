@@ -5,7 +5,6 @@ the bounds themselves, which end a file that is made so that something takes lon
 No clock decides here: memory is what the kernel allows, time is the tool's own bound."""
 import os
 import random
-import resource
 import struct
 import subprocess
 
@@ -50,10 +49,8 @@ def small(tmp_path_factory, etch):
     return {n: p.read_bytes() for n, p in files.items()}
 
 
-def limited():
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
+# A program that sets them: preexec_fn would have a copy of this process made each time.
+LIMITED = ["prlimit", f"--data={MEMORY}", f"--cpu={SECONDS}", f"--fsize={MEMORY}"]
 
 
 COMMANDS = [["rewrite", "-o", "OUT"], ["check"], ["inspect", "orc"], ["inspect", "sites"], ["inspect", "tables"],
@@ -68,7 +65,7 @@ def check_cheap(etch, tmp_path, data, what, commands=COMMANDS, original=None, na
     old.write_bytes(original or data)
     for command in commands:
         argv = [{"OUT": str(out), "OLD": str(old)}.get(a, a) for a in command]
-        p = subprocess.run([etch, *argv, path], capture_output=True, preexec_fn=limited)
+        p = subprocess.run([*LIMITED, etch, *argv, path], capture_output=True)
         said = p.stderr.decode(errors="replace")
         assert p.returncode in (0, 1, 2), (what, command, p.returncode, said)
         assert "memory" not in said and "too large" not in said, (what, command, said)

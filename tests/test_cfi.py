@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import CXX, ROOT, run
+from conftest import CXX, ROOT, run, tool_objects
 
 HERE = Path(__file__).resolve().parent / "unwind"
 sys.path.insert(0, str(HERE))
 import rows  # noqa: E402
 
 LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
-TOOL = [ROOT / "tool" / p for p in ("code/cfi_file.c", "code/lsda.c", "code/space.c", "elf/file.c", "elf/bounds.c",
-                                   "report/error.c", "report/plain.c")]
+TOOL = ["code/cfi_file.c", "code/lsda.c", "code/space.c", "elf/file.c", "elf/bounds.c", "report/error.c", "report/plain.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}",
          f"-I{ROOT / 'lib' / 'include'}"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
@@ -36,9 +35,9 @@ def build_c(out, flags, *sources):
 
 
 @pytest.fixture(scope="session")
-def dump(tmp_path_factory):
+def dump(tmp_path_factory, build_asan):
     """Under ASan and UBSan: a function that returns the lines of cfi_dump."""
-    exe = build_c(tmp_path_factory.mktemp("cfi") / "cfi_dump", SANITIZE, HERE / "cfi_dump.c", *TOOL)
+    exe = build_c(tmp_path_factory.mktemp("cfi") / "cfi_dump", SANITIZE, HERE / "cfi_dump.c", *tool_objects(build_asan, *TOOL))
 
     def lines(mode, path):
         p = run([exe, mode, path])
@@ -701,8 +700,9 @@ def test_walks_out_of_an_array(build, tmp_path):
 
 # ---- mutants --------------------------------------------------------------------------------
 
-def test_mutants(tmp_path):
-    fuzz = build_c(tmp_path / "cfi_fuzz", SANITIZE, HERE / "cfi_fuzz.c", ROOT / "lib" / "prepare.c", *TOOL)
+def test_mutants(tmp_path, build_asan):
+    fuzz = build_c(tmp_path / "cfi_fuzz", SANITIZE, HERE / "cfi_fuzz.c", build_asan / "o/lib/prepare.o",
+                   *tool_objects(build_asan, *TOOL))
     files = []
     for cc in ("gcc", "clang"):
         obj, lib = tmp_path / f"{cc}.o", tmp_path / f"{cc}.so"
@@ -710,6 +710,6 @@ def test_mutants(tmp_path):
         run([CXX[cc], "-shared", obj, "-o", lib])
         files += [obj, lib]
     seed = os.environ.get("ETCH_SEED", "1")
-    out = run([fuzz, seed, os.environ.get("ETCH_CFI_ROUNDS", "500"), *files, "/bin/true"]).stdout
+    out = run([fuzz, seed, os.environ.get("ETCH_CFI_ROUNDS", "500" if os.environ.get("ETCH_TESTS") == "all" else "200"), *files, "/bin/true"]).stdout
     counts = dict(re.findall(r"(\w+) (\d+)", out))
     assert int(counts["FDEs"]) > 1000 and int(counts["tables"]) > 500

@@ -64,8 +64,15 @@ def installed(build, tmp_path_factory):
     return env
 
 
-@pytest.mark.parametrize("compiler", [None, "clang"], ids=["cc", "clang"])
-@pytest.mark.parametrize("guide", PAGES)
+def with_compilers():
+    """Each guide with cc, and with clang; that of the slow build systems is left to make test-all."""
+    for guide in PAGES:
+        for compiler in (None, "clang"):
+            slow = compiler and guide in ("autotools", "cmake", "meson")
+            yield pytest.param(guide, compiler, marks=[pytest.mark.long] * bool(slow), id=f"{guide}-{compiler or 'cc'}")
+
+
+@pytest.mark.parametrize("guide,compiler", with_compilers())
 def test_guide(guide, compiler, installed, tmp_path):
     missing = [tool for tool in NEEDS.get(guide, []) if not shutil.which(tool)]
     if missing:

@@ -4,7 +4,7 @@ sets against a model, and damaged tables. Also with the library itself compiled
 under ASan and UBSan."""
 
 import pytest
-from conftest import INCLUDE, ROOT, TESTS, asan_env, run
+from conftest import INCLUDE, ROOT, SANITIZED, TESTS, asan_env, run
 
 PROGRAM = TESTS / "lib" / "forms.c"
 COMMON = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-Wall", "-Wextra", "-Werror",
@@ -12,15 +12,12 @@ COMMON = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-Wall
 
 
 @pytest.fixture(scope="module", params=["plain", "sanitized"])
-def forms(request, build, tmp_path_factory):
+def forms(request, build, sanitized_library, tmp_path_factory):
     out = tmp_path_factory.mktemp("forms") / "forms"
     if request.param == "plain":
         run([*COMMON, "-O2", "-o", out, PROGRAM, build / "libetch.a"])
     else:
-        # No red zones around globals: a damaged table may lie about its place
-        # inside the module's segments, which are all that libetch can hold it to.
-        run([*COMMON, "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param",
-             "asan-globals=0", "-o", out, PROGRAM, *sorted((ROOT / "lib").glob("*.[cS]"))])
+        run([*COMMON, *SANITIZED, "-o", out, PROGRAM, sanitized_library])
     return out
 
 

@@ -6,24 +6,22 @@ single cases (tests/lib/pv_cases.c). Also with the library itself under ASan and
 import re
 
 import pytest
-from conftest import INCLUDE, ROOT, TESTS, asan_env, run
+from conftest import INCLUDE, ROOT, SANITIZED, TESTS, asan_env, run
 
 FORMS = TESTS / "lib" / "pv_forms.c"
 CASES = TESTS / "lib" / "pv_cases.c"
 PLUGIN = TESTS / "lib" / "pv_plugin.c"
 COMMON = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", f"-I{ROOT / 'lib'}"]
-# No red zones around globals: see test_lib_forms.py.
-SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param", "asan-globals=0"]
 
 
 @pytest.fixture(scope="module", params=["plain", "sanitized"])
-def forms(request, build, tmp_path_factory):
+def forms(request, build, sanitized_library, tmp_path_factory):
     out = tmp_path_factory.mktemp("pv") / "pv_forms"
     argv = ["gcc", *COMMON, "-DETCH_NO_MODULE", "-fno-pie", "-no-pie", "-o", out, FORMS]
     if request.param == "plain":
         run([*argv, "-O2", build / "libetch.a"])
     else:
-        run([*argv, *SANITIZED, *sorted((ROOT / "lib").glob("*.[cS]"))])
+        run([*argv, *SANITIZED, sanitized_library])
     return out
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Programs of the distribution, rewritten with all that they load, put out what they do
-unrewritten: the short ones of scripts/programs/list.py; `make programs` runs all. Each is started
+unrewritten: some of the short ones of scripts/programs/list.py; `make test-all` runs all of those, `make programs` all. Each is started
 under its own name, with the rewritten files mounted over the system's in a namespace of
 its own (scripts/programs/enter.py)."""
 
@@ -27,7 +27,12 @@ def scratch(build, tmp_path_factory):
     return roots.Root(tmp_path_factory.mktemp("programs"), build / "etch")
 
 
-@pytest.mark.parametrize("program", [p for p in table.programs() if p.short], ids=lambda p: p.name)
+# One interpreter, a shell, what reads much and what computes; the other short ones take longer.
+QUICK = {"python3", "bash", "make", "grep", "tar-gzip", "openssl", "tcl"}
+SHORT = [pytest.param(p, marks=[] if p.name in QUICK else [pytest.mark.long], id=p.name) for p in table.programs() if p.short]
+
+
+@pytest.mark.parametrize("program", SHORT)
 def test_same_output(program, scratch, monkeypatch, tmp_path):
     if missing := program.missing():
         pytest.skip(f"{missing} is not installed")

@@ -212,7 +212,7 @@ def test_inline_assembly_is_assembled_as_it_was(tmp_path):
     assert len(lists[0]) > 40
 
 
-@pytest.mark.parametrize("options", ["-O1 -fPIC", "-O0 -masm=intel"])
+@pytest.mark.parametrize("options", [pytest.param("-O1 -fPIC", marks=pytest.mark.long), "-O0 -masm=intel"])
 def test_every_indirect_call_of_a_real_program_is_live(tmp_path, options):
     """SQLite's: none crosses a word, nothing else has changed, and it costs little."""
     directory = fetch("sqlite")

@@ -91,8 +91,8 @@ def tools(tmp_path_factory, build):
     return out
 
 
-@pytest.mark.parametrize("source", ["etch", "cfi"])
-@pytest.mark.parametrize("cc,kind,stage", [("gcc", "pie", "linked"), ("clang", "no-pie", "linked")])
+@pytest.mark.parametrize("source", ["etch", pytest.param("cfi", marks=pytest.mark.long)])
+@pytest.mark.parametrize("cc,kind,stage", [("gcc", "pie", "linked"), pytest.param("clang", "no-pie", "linked", marks=pytest.mark.long)])
 def test_unwinding_at_each_instruction(stress, tools, etch, tmp_path, cc, kind, stage, source):
     """A shadow call stack against etch's rows and libetch, and against .eh_frame by
     pyelftools, from every instruction of every form at every target."""

@@ -619,10 +619,10 @@ def test_frames_beyond_the_entry(tmp_path, build):
     assert "ETCH-T002" in flow.rewrite(both, args=["--encoding", "orc", "--werror"], ok=1).stderr
 
 
-def test_many_sections(tmp_path, build):
+@pytest.mark.parametrize("n", [1000, pytest.param(4000, marks=pytest.mark.long)])
+def test_many_sections(tmp_path, build, n):
     """Thousands of sections of code: in time, and each with its rows."""
     flow = Flow(tmp_path, build)
-    n = 4000
     source = "\n".join(f"int f{i}(int x) {{ volatile int a[{i % 9 + 1}]; a[0] = x; return a[0]; }}" for i in range(n))
     obj = flow.compile(source + "\nint main(void) { return f1(0); }\n", ["-O1", "-ffunction-sections"])
     flow.rewrite(obj)

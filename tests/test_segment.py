@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, run
+from conftest import ROOT, run, tool_objects
 
 HERE = Path(__file__).resolve().parent / "elf"
 SECS = [".orc_unwind_ip:4000", ".orc_unwind:6002:2", ".etch.source:77:1:u", ".orc_lookup:1028:64"]
@@ -55,14 +55,14 @@ class Elf:
 
 
 @pytest.fixture(scope="session")
-def tool(tmp_path_factory):
+def tool(tmp_path_factory, build_asan):
     """The module with a small driver, under ASan and UBSan."""
     out = tmp_path_factory.mktemp("segment") / "segment_tool"
+    module = [*sorted((ROOT / "tool/elf").glob("segment*.c")), "outfile.c", "bounds.c"]
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          "-Wl,--wrap=write,--wrap=open,--wrap=rename,--wrap=fsync", HERE / "segment_tool.c",
-         *sorted((ROOT / "tool/elf").glob("segment*.c")), ROOT / "tool/elf/outfile.c", ROOT / "tool/elf/bounds.c",
-         ROOT / "tool/arch/x86/rip_scan.c", "-o", out])
+         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c"), "-o", out])
     return out
 
 

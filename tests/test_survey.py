@@ -20,7 +20,7 @@ import survey_rows  # noqa: E402
 from survey_rows import rows  # noqa: E402
 
 LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
-SMALL = 1 << 20  # the large ones are the survey's
+SMALL = 1 << 18  # the large ones are the survey's
 
 
 def test_sample(etch, tmp_path):

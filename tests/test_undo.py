@@ -56,18 +56,23 @@ def files(tmp_path_factory, build):
            "static": flow.link(objects, ["-static"], "static"), "comdat.o":
            flow.compile(TESTS / "acceptance" / "cxx1.cc", ["-O1", "-fPIC", "-g"]),
            **{Path(p).name: p for p in SYSTEM}}
-    out = {}
-    for name, path in all.items():
-        before, after = tmp / f"{name}.before", tmp / f"{name}.after"
-        shutil.copy(path, before)
-        shutil.copy(path, after)
-        flow.rewrite(after)
-        assert after.read_bytes() != before.read_bytes()
-        out[name] = (before, after)
-    return out
+
+    class Files(dict):
+        """Rewritten when a test asks for it."""
+
+        def __missing__(self, name):
+            before, after = tmp / f"{name}.before", tmp / f"{name}.after"
+            shutil.copy(all[name], before)
+            shutil.copy(all[name], after)
+            flow.rewrite(after)
+            assert after.read_bytes() != before.read_bytes()
+            self[name] = before, after
+            return self[name]
+    return Files()
 
 
-NAMES = ["object.o", "program", "static", "comdat.o", *[Path(p).name for p in SYSTEM]]
+NAMES = ["object.o", "program", "static", "comdat.o",
+         *[pytest.param(Path(p).name, marks=[pytest.mark.long] if p.endswith("gdb") else []) for p in SYSTEM]]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -145,11 +150,12 @@ def test_linkers_drop_the_record(files, etch, tmp_path):
         assert ".etch.undo" not in run(["readelf", "-SW", tmp_path / "out.so"]).stdout
 
 
-def test_rewritten_programs_are_sound(files):
-    for name, (_, after) in files.items():
-        lint = run(["eu-elflint", "--gnu-ld", after], ok=None).stdout
-        assert not [line for line in lint.splitlines() if "etch.undo" in line], (name, lint)
-        run(["readelf", "-aW", after])
+@pytest.mark.parametrize("name", NAMES)
+def test_rewritten_programs_are_sound(files, name):
+    after = files[name][1]
+    lint = run(["eu-elflint", "--gnu-ld", after], ok=None).stdout
+    assert not [line for line in lint.splitlines() if "etch.undo" in line], lint
+    run(["readelf", "-aW", after])
 
 
 def test_damaged_records(files, etch_asan, tmp_path):
@@ -158,7 +164,7 @@ def test_damaged_records(files, etch_asan, tmp_path):
     at = after.rindex(b"etchundo")
     r = random.Random(5)
     path = tmp_path / "file"
-    for i in range(48):
+    for i in range(48 if os.environ.get("ETCH_TESTS") == "all" else 32):
         data = bytearray(after)
         if i < 20: # header fields at their extremes
             struct.pack_into("<Q", data, at + 8 + i % 7 * 4, r.choice([0, 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1, len(data)]))

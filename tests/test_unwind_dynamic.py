@@ -47,7 +47,7 @@ def check(r, table):
     assert not wrong, "\n".join(map(str, wrong[:20]))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "cmake" else n for n in NAMES])
 def test_program(tools, plain_tools, table, name, tmp_path):
     if table.source == "cfi" and name != "sqlite3":
         pytest.skip("the truth itself is tested on one program")

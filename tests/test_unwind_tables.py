@@ -4,10 +4,11 @@ against plain lists of rows, damaged tables under sanitizers, and the list of
 possible return addresses against Zydis. See unwind/tables.c; scripts/fuzz_unwind.py
 runs the same for long."""
 import shutil
+from pathlib import Path
 
 import pytest
 
-from conftest import INCLUDE, ROOT, asan_env, run
+from conftest import INCLUDE, ROOT, asan_env, run, tool_objects
 
 DRIVER = ROOT / "tests" / "unwind" / "tables.c"
 PARTS = ["table/unwind_tables.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
@@ -16,15 +17,12 @@ OTHERS = ["arch/x86/rule_text.c", "arch/x86/decode.c", "code/space.c", "elf/file
 ASAN = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
 
-def command(compiler="gcc", tool=ROOT / "tool", include=INCLUDE):
-    return [compiler, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{tool}", f"-I{include}"]
+def command(compiler="gcc", include=INCLUDE):
+    return [compiler, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{include}", f"-I{ROOT / 'tool'}"]
 
 
-def build(out, *flags, compiler="gcc", tool=ROOT / "tool", include=INCLUDE, others=None):
-    """The driver; `others`: objects of what it only uses."""
-    others = others or [ROOT / "tool" / p for p in OTHERS]
-    run([*command(compiler, tool, include), *flags, "-o", out, DRIVER, *(tool / p for p in PARTS), *others,
-         "-lZydis", "-lelf", "-ldw"])
+def link(out, flags, sources, objects):
+    run([*flags, "-o", out, *sources, *objects, "-lZydis", "-lelf", "-ldw"])
     return out
 
 
@@ -35,8 +33,10 @@ def drive(program, *args, ok=0):
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("tables") / "tables", *ASAN)
+def program(once, build_asan):
+    def make(directory):
+        link(directory / "tables", [*command(), *ASAN], [DRIVER], tool_objects(build_asan, *PARTS, *OTHERS))
+    return once("tables", make) / "tables"
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -49,8 +49,10 @@ def test_every_byte_says_what_its_row_says(program, seed):
     assert n["answered"] > 0.9 * n["packable"]
 
 
-def test_without_sanitizers_and_with_another_compiler(tmp_path):
-    n = drive(build(tmp_path / "t", "-O3", "-march=x86-64", compiler="clang"), "lookup", 3, 200)
+def test_without_sanitizers_and_with_another_compiler(tmp_path, build):
+    program = link(tmp_path / "t", [*command("clang"), "-O3", "-march=x86-64"], [DRIVER, *(ROOT / "tool" / p for p in PARTS)],
+                   tool_objects(build, *OTHERS))
+    n = drive(program, "lookup", 3, 200)
     assert n["lists"] == 200
 
 
@@ -185,31 +187,37 @@ SABOTAGE = {
 }
 # accept: mutants without sanitizers, where it is the answers that are wrong.
 COUNTS = {"lookup": ["60"], "mutate": ["30", "400"], "accept": ["30", "400"], "canonical": ["60"], "calls": ["30000"]}
+SEEDS = {"mutate": 2}  # with which the mistakes are noticed after few mutants
+
+
+# Compiled as fast as gcc does it: a mistake is noticed early.
+QUICK = {"mutate": ["-O0", *ASAN[1:]], "": ["-O0"]}
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
-    """Objects with and without sanitizers."""
-    out = {}
-    for mode, flags in (("mutate", ASAN), ("", ["-O1"])):
-        directory = tmp_path_factory.mktemp("others")
-        run([*command(), *flags, "-c", *(ROOT / "tool" / p for p in OTHERS)], cwd=directory)
-        out[mode] = sorted(directory.glob("*.o"))
-    return out
+def right(once):
+    """Objects of what has no mistake."""
+    def get(mode):
+        def compile_all(directory):
+            run([*command(), *QUICK[mode], "-c", *(ROOT / "tool" / p for p in PARTS), DRIVER], cwd=directory)
+        return once(f"tables-{mode or 'plain'}", compile_all).glob("*.o")
+    return get
 
 
 @pytest.mark.parametrize("name", SABOTAGE)
-def test_mistakes_are_noticed(tmp_path, name, others):
+def test_mistakes_are_noticed(tmp_path, build, name, right):
     path, mode, old, new = SABOTAGE[name]
-    for part in ("table", "arch", "code", "elf", "report"):
-        shutil.copytree(ROOT / "tool" / part, tmp_path / "tool" / part)
-    shutil.copytree(INCLUDE / "etch", tmp_path / "include" / "etch")
-    target = (tmp_path / "include" if path.startswith("etch/") else tmp_path / "tool") / path
-    text = target.read_text()
+    kind = "mutate" if mode == "mutate" else ""
+    header = path.startswith("etch/")
+    shutil.copytree(INCLUDE / "etch", tmp_path / "etch")
+    target = tmp_path / (path if header else Path(path).name)
+    text = (INCLUDE / path if header else ROOT / "tool" / path).read_text()
     assert text.count(old) >= 1, "the line is no more: update this test"
     target.write_text(text.replace(old, new))
-    flags = ASAN if mode == "mutate" else ["-O1"]
-    broken = build(tmp_path / "t", *flags, "-Wno-error", tool=tmp_path / "tool", include=tmp_path / "include",
-                   others=others.get(mode, others[""]))
-    p = run([broken, mode.replace("accept", "mutate"), 5, *COUNTS[mode]], ok=None, env=asan_env())
+    # Those that have the header in them, or the one file.
+    sources = [DRIVER, ROOT / "tool" / "table" / "unwind_tables.c"] if header else [target]
+    objects = [o for o in right(kind) if o.stem not in {s.stem for s in sources}]
+    program = link(tmp_path / "t", [*command(include=tmp_path), f"-I{INCLUDE}", *QUICK[kind], "-Wno-error"], sources,
+                   [*objects, *tool_objects(build, *OTHERS)])
+    p = run([program, mode.replace("accept", "mutate"), SEEDS.get(mode, 5), *COUNTS[mode]], ok=None, env=asan_env())
     assert p.returncode != 0, p.stdout
