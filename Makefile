@@ -79,7 +79,7 @@ $(B)/o/lib/%.o: lib/%.S
 
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) \
-	$(B)/o/lib/table.o
+	$(B)/o/lib/table.o $(B)/o/lib/prepare.o $(B)/o/lib/chain.o
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=pointer-overflow
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TESTS, Flow, need, run
+from conftest import INCLUDE, TESTS, Flow, need, run
 
 ALL = os.environ.get("ETCH_FAULTS") == "all"
 ERRORS = ["EIO", "ENOMEM", "EINTR", "ENOSPC", "EDQUOT", "EACCES"]
@@ -278,6 +278,57 @@ def test_every_allocation_fails_once(tmp_path, etch, made, nomem, name):
     assert statuses.count(2) > len(statuses) / 3
 
 
+@pytest.fixture(scope="session")
+def sourced(tmp_path_factory):
+    """Two objects with DWARF, a jump table, calls that do not return, and findings."""
+    tmp = tmp_path_factory.mktemp("sourced")
+    (tmp / "s.c").write_text("""
+#include <etch/imv.h>
+DEFINE_IMV(int, level) = 3;
+void exit(int) __attribute__((noreturn));
+__attribute__((noreturn)) void stop(void);
+void stop(void) { exit(imv_read(level)); }
+int g(int);
+int f(int x) { switch (x) { case 0: return 5; case 1: g(x); return 7; case 2: return 9; case 3: stop(); case 4: return g(2);
+	case 5: return 1; } return imv_read(level) * x; }
+int h(void) { volatile int s = f(1); return s; }
+__asm__(".globl k\\nk: push %rbx\\n test %edi, %edi\\n jz 1f\\n ret\\n1: pop %rbx\\n ret\\n.type k, @function\\n.size k, . - k");
+""")
+    for name, flags in (("a.o", ["-O2"]), ("b.o", ["-O1"])):
+        run(["gcc", "-g", *flags, f"-I{INCLUDE}", "-c", "-o", tmp / name, tmp / "s.c"])
+    return tmp
+
+
+@pytest.mark.parametrize("args", ["inspect code f a.o", "inspect code --json f a.o", "inspect --json a.o", "inspect sites a.o",
+                                  "inspect orc --json a.o", "check --level note a.o", "check --format sarif --level note a.o",
+                                  "check -j2 --format json a.o b.o", "diff a.o b.o", "diff --format json a.o b.o",
+                                  "diff --show f a.o b.o", "rewrite -v -o out a.o"])
+def test_no_answer_is_less_for_want_of_memory(sourced, etch, nomem, tmp_path, args):
+    """libdw would show no source lines then, json-c leave members out, or abort."""
+    for name in ("a.o", "b.o"):
+        shutil.copy(sourced / name, tmp_path)
+
+    def once(n):
+        (tmp_path / "out").unlink(missing_ok=True)
+        return subprocess.run([etch, *args.split()], env={**os.environ, "LD_PRELOAD": str(nomem), "NOMEM": str(n)}, cwd=tmp_path,
+                              text=True, capture_output=True, timeout=60)
+
+    good = once(0)
+    numbers = [int(n) for n in re.findall("allocations: (\\d+)", good.stderr)]
+    said = re.sub("allocations: \\d+\n", "", good.stderr)
+    assert good.returncode in (0, 1) and good.stdout and numbers
+    refused = 0
+    for n in range(1, max(numbers) + 1, 1 if ALL else max(numbers) // 12):
+        p = once(n)
+        if p.returncode == 2:
+            refused += 1
+            assert "out of memory" in p.stderr or "out of memory" in p.stdout, (n, p.stderr)
+            assert len(p.stderr.splitlines()) <= len(said.splitlines()) + 3 and not (tmp_path / "out").exists(), (n, p.stderr)
+        else:
+            assert (p.returncode, p.stdout, p.stderr) == (good.returncode, good.stdout, said), n
+    assert refused > 3
+
+
 # ---- no room ----------------------------------------------------------------------
 
 def mounted(script, *args):
@@ -357,7 +408,10 @@ def test_a_directory_that_cannot_be_written(tmp_path, etch, made):
             p = run([*prefix, etch, "rewrite", *args], ok=2, cwd=d)
             assert re.fullmatch(f"etch: {names}: cannot create a temporary file beside it: Permission denied\n", p.stderr)
             assert os.listdir(d) == ["p"] and Path(path).read_bytes() == made["true"].read_bytes()
-        p = run([*prefix, etch, "rewrite", "-j2", "p", "p"], ok=2, cwd=d)
+        d.chmod(0o755)
+        shutil.copy(path, d / "q")
+        d.chmod(0o555)
+        p = run([*prefix, etch, "rewrite", "-j2", "p", "q"], ok=2, cwd=d)
         assert p.stderr.count("Permission denied") == 2
     finally:
         d.chmod(0o755)

@@ -4,6 +4,7 @@
 #include "check_run.h"
 #include "check_say.h"
 #include "command.h"
+#include "elf/bounds.h"
 #include "elf/outfile.h"
 #include "report/progress.h"
 #include "workers.h"
@@ -215,6 +216,7 @@ static int run_all(struct run *r, char **names, int count)
 	size_t i;
 	int status;
 
+	bounds_memory_ends();
 	/* What is not shown and does not fail need not be resolved. */
 	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
 	r->say = (struct check_say){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};

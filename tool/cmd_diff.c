@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "diff/say.h"
+#include "elf/bounds.h"
 #include "elf/input.h"
 #include "report/listing.h"
 #include "report/progress.h"
@@ -387,6 +388,7 @@ int cmd_diff(int argc, char **argv)
 		fprintf(stderr, "etch: --show is text\n");
 		return EXIT_UNUSABLE;
 	}
+	bounds_memory_ends();
 	status = diff_run(&run, argv[optind], argv[optind + 1]);
 	json_object_put(run.files);
 	free(run.list);

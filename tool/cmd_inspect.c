@@ -187,6 +187,7 @@ static int show_all(const struct options *opt, int count, char **paths)
 
 		fflush(stdout); /* a file that takes too long ends the process */
 		bounds_begin();
+		bounds_memory_ends();
 		if (show(opt, paths[i], &e)) {
 			text_error(paths[i], "%s", e.text);
 			status = EXIT_UNUSABLE;

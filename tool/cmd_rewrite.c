@@ -214,6 +214,11 @@ int cmd_rewrite(int argc, char **argv)
 			fprintf(stderr, "etch: out of memory\n");
 			return EXIT_UNUSABLE;
 		}
+	if (!inputs_once(&files)) {
+		fprintf(stderr, "etch: out of memory\n");
+		inputs_free(&files);
+		return EXIT_UNUSABLE;
+	}
 	if (opt.output && files.count != 1) {
 		fprintf(stderr, "etch: -o takes one FILE, and there are %zu\n", files.count);
 		inputs_free(&files);

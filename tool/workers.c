@@ -96,6 +96,7 @@ static void worker_main(const struct workers_run *run, int fd)
 		if (n < 0)
 			continue;
 		bounds_begin();
+		bounds_memory_ends();
 		if (!run->work(run->ctx, input, &answer, &length))
 			_exit(3);
 		size = length;
@@ -276,6 +277,8 @@ static bool worker_lost(struct parent *p, struct worker *w)
 		             name ? name : "?");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
 		n = asprintf(&a.why, "takes more CPU time than a file of its size may (ETCH_BOUNDS=none: no limit)");
+	} else if (WEXITSTATUS(status) == BOUNDS_STATUS_MEMORY) {
+		n = asprintf(&a.why, "out of memory");
 	} else {
 		n = asprintf(&a.why, "etch ended with status %d while it looked at it", WEXITSTATUS(status));
 	}

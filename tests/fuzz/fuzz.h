@@ -52,6 +52,18 @@ static inline bool fuzz_open(struct elf_file *f, const uint8_t *data, size_t siz
 	return !elf_open_bytes(f, "input", fuzz_copy(data, size), size, &e);
 }
 
+/* What goes to standard output from fuzz_print() on is kept; at fuzz_printed() nothing in it speaks to
+ * a terminal, and JSON is JSON. */
+struct fuzz_out {
+	FILE *before;
+	char *text;
+	size_t size;
+};
+void fuzz_print(struct fuzz_out *p);
+void fuzz_printed(struct fuzz_out *p, bool json);
+/* A file of these bytes, by a name; its descriptor. */
+int fuzz_path(const uint8_t *data, size_t size, char path[32]);
+
 /* target_*.c */
 void fuzz_elf(const uint8_t *data, size_t size);
 void fuzz_relocs(const uint8_t *data, size_t size);
@@ -67,5 +79,10 @@ void fuzz_tables(const uint8_t *data, size_t size);
 void fuzz_extable(const uint8_t *data, size_t size);
 void fuzz_rewrite(const uint8_t *data, size_t size);
 void fuzz_check(const uint8_t *data, size_t size);
+void fuzz_faults(const uint8_t *data, size_t size);
+void fuzz_module(const uint8_t *data, size_t size);
+void fuzz_inspect(const uint8_t *data, size_t size);
+void fuzz_diff(const uint8_t *data, size_t size);
+void fuzz_texts(const uint8_t *data, size_t size);
 
 #endif

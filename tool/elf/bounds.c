@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/bounds.h"
+#include "report/plain.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define SIZE_MOST ((uint64_t)1 << 56) /* larger ones have bounds that nothing comes to */
@@ -20,6 +22,8 @@ static struct {
 	rlim_t memory_allowed; /* by who started it */
 	char text[512];        /* what is to be said when the time is over */
 	size_t length;
+	bool memory_ends;
+	char file[320];        /* "FILE: " */
 } bounds;
 
 void bounds_worker(void)
@@ -34,6 +38,24 @@ static void time_is_over(int signal)
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS);
 	_exit(write(STDERR_FILENO, bounds.text, bounds.length) < 0 ? 2 : 2);
+}
+
+/* No allocation here. */
+void bounds_refused(uint64_t size)
+{
+	struct iovec line[3] = {{(void *)"etch: ", 6}, {bounds.file, strlen(bounds.file)}, {(void *)"out of memory\n", 14}};
+
+	/* More than the file may have for everything: a size that it claims, and no want of memory. */
+	if (!bounds.memory_ends || size > BOUNDS_MEMORY + bounds.size * BOUNDS_MEMORY_A_BYTE)
+		return;
+	if (bounds.worker)
+		_exit(BOUNDS_STATUS_MEMORY);
+	_exit(writev(STDERR_FILENO, line, 3) < 0 ? 2 : 2);
+}
+
+void bounds_memory_ends(void)
+{
+	bounds.memory_ends = true;
 }
 
 struct factors {
@@ -78,7 +100,7 @@ static uint64_t memory_used(void)
 /* The sanitizers' own memory would count: they have limits of theirs. */
 static void memory_bound(double times)
 {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(BOUNDS_SANITIZED)
 	double most = (double)bounds.memory + times * (BOUNDS_MEMORY + (double)bounds.size * BOUNDS_MEMORY_A_BYTE);
 	struct rlimit limit;
 
@@ -94,46 +116,51 @@ static void memory_bound(double times)
 #endif
 }
 
-static void time_bound(const char *path, double times)
+static void time_bound(double times)
 {
 	double seconds = times * (BOUNDS_SECONDS + (double)bounds.size / 1e6 * BOUNDS_SECONDS_A_MB);
 	struct itimerval timer = {.it_value = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)(seconds * 1e6) % 1000000 + 1}};
 	struct sigaction act = {.sa_handler = time_is_over};
-	char *p;
 	int n;
 
 	n = snprintf(bounds.text, sizeof(bounds.text),
-	             "etch: %.300s: takes more than %.3g s of CPU time, the most for %" PRIu64 " bytes (ETCH_BOUNDS=none: no limit)\n",
-	             path, seconds, bounds.size);
+	             "etch: %stakes more than %.3g s of CPU time, the most for %" PRIu64 " bytes (ETCH_BOUNDS=none: no limit)\n",
+	             bounds.file, seconds, bounds.size);
 	bounds.length = n < 0 ? 0 : (size_t)n < sizeof(bounds.text) ? (size_t)n : sizeof(bounds.text) - 1;
-	for (p = bounds.text; p + 1 < bounds.text + bounds.length; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
 	sigaction(SIGPROF, &act, NULL);
 	setitimer(ITIMER_PROF, &timer, NULL);
+}
+
+static void clock_stop(void)
+{
+	static const struct itimerval off;
+
+	setitimer(ITIMER_PROF, &off, NULL);
 }
 
 void bounds_begin(void)
 {
 	bounds.size = 0;
+	bounds.file[0] = 0;
 	bounds.memory = memory_used();
-	bounds_end();
+	clock_stop();
 }
 
 void bounds_add(const char *path, uint64_t size)
 {
 	struct factors f;
 
+	snprintf(bounds.file, sizeof(bounds.file), "%.300s: ", path);
+	plain(bounds.file);
+	bounds.size = size < SIZE_MOST - bounds.size ? bounds.size + size : SIZE_MOST;
 	if (!factors_read(&f))
 		return;
-	bounds.size = size < SIZE_MOST - bounds.size ? bounds.size + size : SIZE_MOST;
 	memory_bound(f.memory);
-	time_bound(path, f.time);
+	time_bound(f.time);
 }
 
 void bounds_end(void)
 {
-	static const struct itimerval off;
-
-	setitimer(ITIMER_PROF, &off, NULL);
+	bounds.memory_ends = false;
+	clock_stop();
 }

@@ -47,7 +47,7 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 		error_set(e, "%s", S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
 		goto fail;
 	}
-	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_nlink};
+	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_nlink};
 	bounds_add(path, (uint64_t)st.st_size);
 	*bytes = big_alloc((size_t)st.st_size + 1);
 	if (!*bytes) {

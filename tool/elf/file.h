@@ -78,6 +78,7 @@ int elf_bytes_own(struct elf_file *f, struct error *e);
 struct file_mark {
 	uint64_t size;
 	struct timespec written;
+	uint64_t device, number;
 	uint64_t names; /* hard links; no part of the likeness */
 };
 

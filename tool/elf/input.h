@@ -39,6 +39,8 @@ bool inputs_add(struct inputs *l, const char *name);
 /* Adds the names that a file has ("-": standard input), one a line, or separated by zero
  * bytes. 0, or -1 and a message. */
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e);
+/* Leaves out files that the list has already, whatever they are called there. False: out of memory. */
+bool inputs_once(struct inputs *l);
 void inputs_free(struct inputs *l);
 
 /* The bytes, malloc'd. 0, or -1 and a message. */

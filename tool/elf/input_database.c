@@ -103,6 +103,14 @@ static char *entry_output(struct json_object *entry)
 	return out;
 }
 
+/* It would be read as one: for ever, if it is this one. */
+static bool is_database(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 5 && !strcmp(path + n - 5, ".json");
+}
+
 static bool add_entry(struct inputs *l, const char *path, struct json_object *entry, size_t number, void **names)
 {
 	const char *directory = string_of(entry, "directory");
@@ -119,8 +127,10 @@ static bool add_entry(struct inputs *l, const char *path, struct json_object *en
 	if (*output != '/' && directory && asprintf(&full, "%s/%s", directory, output) < 0)
 		full = NULL;
 	in.path = full ? full : output;
+	if (is_database(in.path))
+		in.error = (char *)"is no object, though a compilation database says so";
 	/* Several entries may be about one object. */
-	good = names_note(names, in.path) > 1 || inputs_add(l, in.path);
+	good = names_note(names, in.path) > 1 || (in.error ? inputs_put(l, &in) : inputs_add(l, in.path));
 	free(full);
 	free(output);
 	return good;

@@ -100,7 +100,7 @@ static int resolve(const char *path, char *real)
 static int copy_xattrs(const char *from, int to, bool owner_kept)
 {
 	char names[65536], value[65536];
-	ssize_t n = listxattr(from, names, sizeof names);
+	ssize_t n = llistxattr(from, names, sizeof names);
 
 	if (n < 0)
 		return errno == ENOTSUP ? 0 : errno;
@@ -110,7 +110,7 @@ static int copy_xattrs(const char *from, int to, bool owner_kept)
 		if (!strcmp(name, "security.ima") || !strcmp(name, "security.evm") ||
 		    (!strcmp(name, "security.capability") && !owner_kept))
 			continue;
-		len = getxattr(from, name, value, sizeof value);
+		len = lgetxattr(from, name, value, sizeof value);
 		if ((len < 0 || fsetxattr(to, name, value, (size_t)len, 0)) && !strcmp(name, ACL))
 			return errno;
 	}
@@ -211,12 +211,11 @@ static void sync_directory(const char *target)
 	}
 }
 
-static bool is_as_seen(const char *target, const struct file_mark *seen)
+static bool is_as_seen(const struct stat *st, const struct file_mark *seen)
 {
-	struct stat st;
-
-	return !stat(target, &st) && (uint64_t)st.st_size == seen->size && st.st_mtim.tv_sec == seen->written.tv_sec &&
-	       st.st_mtim.tv_nsec == seen->written.tv_nsec;
+	return (uint64_t)st->st_dev == seen->device && (uint64_t)st->st_ino == seen->number &&
+	       (uint64_t)st->st_size == seen->size && st->st_mtim.tv_sec == seen->written.tv_sec &&
+	       st->st_mtim.tv_nsec == seen->written.tv_nsec;
 }
 
 /* What is to be written, and where. */
@@ -230,10 +229,13 @@ struct order {
 	struct stat old;
 };
 
+#define CHANGED "has been changed since etch read it, and is left as it is now"
+
 static int replace(const struct order *o, char *err, size_t errlen)
 {
 	const char *what = "cannot create a temporary file beside it", *target = o->target;
 	char name[PATH_MAX];
+	struct stat now;
 	bool named;
 	int e, fd = open_temp(target, name, &named);
 
@@ -257,8 +259,8 @@ static int replace(const struct order *o, char *err, size_t errlen)
 		e = errno;
 	if (!e && stop_is_pending())
 		e = EINTR;
-	if (!e && o->seen && !is_as_seen(target, o->seen)) {
-		what = "has been changed since etch read it, and is left as it is now";
+	if (!e && o->seen && (lstat(target, &now) || !is_as_seen(&now, o->seen))) {
+		what = CHANGED;
 		e = ECANCELED;
 	}
 	if (!e) {
@@ -276,10 +278,14 @@ static int replace(const struct order *o, char *err, size_t errlen)
 static int write_through(const struct order *o, char *err, size_t errlen)
 {
 	int e, fd = open(o->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	struct stat now;
 
 	if (fd < 0)
 		return fail(errno, o->path, "cannot open for writing", err, errlen);
-	e = write_all(fd, o->data, o->size);
+	/* A file that has come in its place is nothing to be written over. */
+	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
+	if (!e)
+		e = write_all(fd, o->data, o->size);
 	if (close(fd) && !e)
 		e = errno;
 	return e ? fail(e, o->path, "cannot write", err, errlen) : 0;
@@ -294,8 +300,11 @@ static int find_target(struct order *o, char *err, size_t errlen)
 		e = ENOENT;
 	if (e)
 		return fail(e, o->path, "cannot follow", err, errlen);
-	/* /proc/self/fd/N of a pipe is a link to no file: the path itself opens it. */
-	o->exists = !stat(o->target, &o->old);
+	/* A link that is there now was not a moment ago. /proc/self/fd/N of a pipe is a link to no
+	 * file: the path itself opens it. */
+	o->exists = !lstat(o->target, &o->old);
+	if (o->exists && S_ISLNK(o->old.st_mode))
+		return fail(ELOOP, o->path, "cannot follow", err, errlen);
 	if (!o->exists && !stat(o->path, &o->old)) {
 		o->exists = true;
 		strcpy(o->target, o->path);
@@ -304,6 +313,9 @@ static int find_target(struct order *o, char *err, size_t errlen)
 		return fail(errno, o->path, "cannot write", err, errlen);
 	if (o->exists && S_ISDIR(o->old.st_mode))
 		return fail(EISDIR, o->path, "cannot write", err, errlen);
+	/* Before anything of it is taken over: its owner, its permissions. */
+	if (o->seen && (!o->exists || !is_as_seen(&o->old, o->seen)))
+		return fail(ECANCELED, o->path, CHANGED, err, errlen);
 	return 0;
 }
 
@@ -311,21 +323,23 @@ static int execute(struct order *o, char *err, size_t errlen)
 {
 	const struct timespec no_time = {0, 0};
 	sigset_t block, before, too_large;
+	bool through;
 	int e;
 
 	bounds_end();
 	e = find_target(o, err, errlen);
 	if (e)
 		return e;
-	stop_signals(&block);
+	/* What is written through leaves nothing behind, and may wait for ever: a pipe without a reader. */
+	through = o->exists && !S_ISREG(o->old.st_mode);
+	sigemptyset(&block);
+	if (!through)
+		stop_signals(&block);
 	sigemptyset(&too_large);
 	sigaddset(&too_large, SIGXFSZ);
 	sigaddset(&block, SIGXFSZ);
 	pthread_sigmask(SIG_BLOCK, &block, &before);
-	if (o->exists && !S_ISREG(o->old.st_mode))
-		e = write_through(o, err, errlen);
-	else
-		e = replace(o, err, errlen);
+	e = through ? write_through(o, err, errlen) : replace(o, err, errlen);
 	if (e == EFBIG && !sigismember(&before, SIGXFSZ))
 		sigtimedwait(&too_large, NULL, &no_time);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -39,7 +39,7 @@
  *   rename: what happens in between is lost.)
  *
  * Signals: SIGHUP, SIGINT, SIGQUIT and SIGTERM are blocked in this thread
- * meanwhile. One that is pending ends the write, and arrives when no temporary
+ * meanwhile, but where a target is written to that is no regular file. One that is pending ends the write, and arrives when no temporary
  * file is left. A program with more threads must block them in the others.
  */
 int outfile_write(const char *path, const void *data, size_t size, const char *model,

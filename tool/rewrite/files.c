@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch rewrite, many files: each by itself, by as many processes as allowed. */
 #include "command.h"
+#include "elf/bounds.h"
 #include "report/progress.h"
 #include "report/text.h"
 #include "rewrite/files.h"
@@ -113,6 +114,7 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 
 	each.make.jobs = files->count == 1 ? opt->jobs : 1;
 	if (files->count == 1) {
+		bounds_memory_ends();
 		r.worst = one(&r, 0);
 	} else if (!opt->undo && (opt->make.imv || opt->make.pv) && names_collect(files, &r.names)) {
 		r.worst = EXIT_UNUSABLE;

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect as a whole: all views of a file. */
+#include "fuzz.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "inspect/inspect.h"
+#include "inspect/kernel.h"
+
+/* Functions by name and by address; the first few. */
+static void show_functions(const char *path, const struct elf_file *f, struct code_options *o)
+{
+	char at[32];
+	struct error e;
+	uint32_t i, shown = 0;
+
+	for (i = 0; i < f->symbol_count && shown < 3; i++)
+		if (ELF64_ST_TYPE(f->symbols[i].type) == STT_FUNC && f->symbols[i].section) {
+			o->at = f->symbols[i].name;
+			show_code(path, o, &e);
+			shown++;
+		}
+	snprintf(at, sizeof(at), "%" PRIx64, elf_is_object(f) ? 0 : f->eh.e_entry);
+	o->at = at;
+	show_code(path, o, &e);
+}
+
+static void view_one(const char *path, bool tables, enum format format)
+{
+	struct error e;
+	struct view v;
+
+	if (!view_load(&v, path, &e)) {
+		if (tables && !elf_is_object(&v.file))
+			show_tables(&v, format);
+		else if (!tables)
+			show_sites(&v, format);
+	}
+	view_free(&v);
+}
+
+/* The last byte says how. */
+void fuzz_inspect(const uint8_t *data, size_t size)
+{
+	unsigned how = size ? data[size - 1] : 0, what;
+	enum format format = how % 3;
+	struct code_options code = {.no_cfi = how & 4, .intel = how & 8, .bytes = how & 16, .jobs = 1, .format = format};
+	struct kernel_options kernel = {.tables = how & 4, .format = format};
+	struct fuzz_out out;
+	struct elf_file f;
+	struct error e;
+	char path[32];
+	int fd;
+
+	if (fuzz_open(&f, data, size)) {
+		fd = fuzz_path(data, size, path);
+		for (what = 0; what < 5; what++) {
+			fuzz_print(&out);
+			switch (what) {
+			case 0: show_summary(path, 1, format, &e); break;
+			case 1: show_orc(path, NULL, code.no_cfi, format, &e); break;
+			case 2: show_kernel(path, &kernel, &e); break;
+			case 3: view_one(path, how & 4, format); break;
+			default: show_functions(path, &f, &code);
+			}
+			fuzz_printed(&out, what < 4 && format == FORMAT_JSON);
+		}
+		close(fd);
+	}
+	elf_close(&f);
+}
