@@ -25,10 +25,12 @@ struct piece {
 	const uint8_t *bytes;
 	long fde;         /* in cfi_file.fdes, or -1 */
 	uint32_t entry, entry_count; /* symbols inside, not at its start: in frames' list */
-	bool named;       /* a function symbol (not of a cold part), the file's entry or a PLT entry is at its start */
+	bool named;       /* a function symbol (not of a cold part), the file's entry, a PLT entry or a function of Go's
+	                   * table is at its start */
 	bool exported;    /* a symbol that other files can see is at its start */
 	bool plt;
-	bool outermost;   /* the file's entry point */
+	bool outermost;   /* the file's entry point, or another function where a stack ends */
+	const char *go;   /* the name of a function of Go's, which keeps no register for its caller but rbp; or null */
 	bool stray;       /* found by what refers to it, in code that nothing covers */
 	bool open;        /* nothing says where it ends: at what comes next, or where its flow ends */
 };

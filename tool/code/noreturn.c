@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Sorted by strcmp. From the headers of glibc and libstdc++ (noreturn), the C++
- * ABI, the compilers' own runtimes, glib and OpenSSL. */
+ * ABI, the compilers' own runtimes, glib and OpenSSL; runtime.*: behind which Go's compiler ends a block
+ * (cmd/compile/internal/ssagen). */
 static const char *const names[] = {
 	"OPENSSL_die",
 	"_Exit",
@@ -68,6 +69,17 @@ static const char *const names[] = {
 	"longjmp",
 	"pthread_exit",
 	"quick_exit",
+	"runtime.block",
+	"runtime.gopanic",
+	"runtime.panicmakeslicecap",
+	"runtime.panicmakeslicelen",
+	"runtime.panicunsafeslicelen",
+	"runtime.panicunsafeslicenilptr",
+	"runtime.panicunsafestringlen",
+	"runtime.panicunsafestringnilptr",
+	"runtime.panicwrap",
+	"runtime.throw",
+	"runtime.throwinit",
 	"siglongjmp",
 	"thrd_exit",
 	"verr",

@@ -203,7 +203,7 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 		frame_facts(k, x, off, s);
 		return;
 	}
-	r = register_lost(k, s);
+	r = o->f->piece->go ? 16 : register_lost(k, s);
 	if (r == 16)
 		return;
 	words_value(s->reg[r], words);

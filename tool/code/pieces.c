@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/pieces.h"
 #include "code/vector.h"
+#include "elf/pclntab.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@ struct range {
 	long fde;
 	int rank;            /* of two that overlap, the lower one counts */
 	bool named, plt, exported;
+	const struct go_function *go; /* or null */
 };
 
 struct ranges {
@@ -85,7 +87,7 @@ static int symbols_add(const struct elf_file *f, const struct code_space *space,
 		if (range_add(out, (struct range){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1, 2,
 		                                  y->type != STT_NOTYPE && !is_part(y->name), false,
 		                                  y->bind != STB_LOCAL && y->type != STT_NOTYPE &&
-		                                          (y->visibility == STV_DEFAULT || y->visibility == STV_PROTECTED)}, e))
+		                                          (y->visibility == STV_DEFAULT || y->visibility == STV_PROTECTED), NULL}, e))
 			return -1;
 	}
 	return 0;
@@ -127,7 +129,7 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 					if (r[j].offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
 						break;
 				if (k < arrays)
-					failed = range_add(out, (struct range){(uint64_t)r[j].addend, 0, -1, 2, true, false, false}, e);
+					failed = range_add(out, (struct range){(uint64_t)r[j].addend, 0, -1, 2, true, false, false, NULL}, e);
 			}
 			if (n >= 0)
 				free(r);
@@ -138,9 +140,28 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 			continue;
 		for (at = 0; at + 8 <= s->sh.sh_size; at += 8) {
 			memcpy(&word, s->data + at, 8);
-			if (space_at(space, word) && range_add(out, (struct range){word, 0, -1, 2, true, false, false}, e))
+			if (space_at(space, word) && range_add(out, (struct range){word, 0, -1, 2, true, false, false, NULL}, e))
 				return -1;
 		}
+	}
+	return 0;
+}
+
+/* Of a Go program: it has no .eh_frame for them, and seldom symbols. */
+static int go_add(const struct code_space *space, const struct go_function *list, long n, struct ranges *out,
+                  struct error *e)
+{
+	long i;
+
+	for (i = 0; i < n; i++) {
+		const struct code_section *c = space_at(space, list[i].start);
+		uint64_t end = list[i].end;
+
+		if (!c || end > c->addr + c->size)
+			continue;
+		if (end > list[i].start &&
+		    range_add(out, (struct range){list[i].start, end, -1, 2, true, false, false, &list[i]}, e))
+			return -1;
 	}
 	return 0;
 }
@@ -172,6 +193,7 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 	for (i = 0; i < n; i++) {
 		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
 		bool named = r[i].named, exported = r[i].exported;
+		const struct go_function *go = r[i].go;
 
 		if (start < firm) { /* inside what is there: an entry of it */
 			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start)
@@ -183,6 +205,8 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 		for (k = i + 1; k < n && r[k].start < end; k++) {
 			named |= r[k].start == start && r[k].rank == 2 && r[k].named;
 			exported |= r[k].start == start && r[k].exported;
+			if (r[k].start == start && r[k].go)
+				go = r[k].go;
 			if (r[k].start > start && (r[k].rank < r[i].rank || (r[i].rank == 2 && !r[i].end))) {
 				end = r[k].start;
 				break;
@@ -195,7 +219,8 @@ static int pieces_cut(struct pieces *p, const struct code_section *c, const stru
 		if (end <= start)
 			continue;
 		if (!piece_push(p, (struct piece){.start = start, .end = end, .bytes = c->bytes + (start - c->addr),
-		                                  .fde = r[i].fde, .open = !r[i].end, .named = named, .exported = exported, .plt = r[i].plt}))
+		                                  .fde = r[i].fde, .open = !r[i].end, .named = named, .exported = exported, .plt = r[i].plt,
+		                                  .go = go ? go->name : NULL, .outermost = go && go->top}))
 			return error_set(e, "out of memory");
 		firm = end;
 	}
@@ -226,8 +251,10 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
                  struct pieces *out, struct error *e)
 {
 	bool outermost = f->eh.e_entry && f->eh.e_type == ET_EXEC, interpreted = false;
+	struct go_function *go = NULL;
 	struct ranges r = {0};
 	size_t i, k, at = 0;
+	long go_count;
 	int err = -1;
 
 	memset(out, 0, sizeof(*out));
@@ -249,22 +276,25 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 
 		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
 			if (range_add(&r, (struct range){a, a + unit, cfi_file_at(cfi, a), 0,
-			                                 plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0, true, false}, e))
+			                                 plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0, true, false, NULL}, e))
 				goto out;
 		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
-			if (range_add(&r, (struct range){c->addr, c->addr + c->size, -1, 3, true, false, false}, e))
+			if (range_add(&r, (struct range){c->addr, c->addr + c->size, -1, 3, true, false, false, NULL}, e))
 				goto out;
 	}
 	for (i = 0; i < cfi->count; i++)
-		if (range_add(&r, (struct range){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false}, e))
+		if (range_add(&r, (struct range){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL}, e))
 			goto out;
 	if (symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
 	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e))
 		goto out;
 	if (!elf_is_object(f) && arrays_add(f, space, &r, e))
 		goto out;
+	go_count = go_functions_read(f, &go, e);
+	if (go_count < 0 || go_add(space, go, go_count, &r, e))
+		goto out;
 	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
-	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false, false}, e))
+	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false, false, NULL}, e))
 		goto out;
 	if (r.count)
 		qsort(r.list, r.count, sizeof(*r.list), range_order);
@@ -299,11 +329,12 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 		while (k < out->entry_count && out->entries[k] < p->end)
 			k++;
 		p->entry_count = (uint32_t)k - p->entry;
-		p->outermost = outermost && p->start == f->eh.e_entry;
+		p->outermost |= outermost && p->start == f->eh.e_entry;
 	}
 	err = 0;
 out:
 	free(r.list);
+	free(go);
 	return err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The code of a file cut into pieces: entries of the PLT, ranges of FDEs, then
- * what function symbols name outside of those, then .init and .fini.
+ * what function symbols, or Go's table of functions, name outside of those, then .init and .fini.
  */
 #ifndef CODE_PIECES_H
 #define CODE_PIECES_H

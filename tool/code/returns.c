@@ -127,12 +127,19 @@ static int noreturn_slots(struct work *w, struct error *e)
 int noreturn_names(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
+	size_t i;
 
 	if (dwarf_names(w, e))
 		return -1;
 	if (!noreturn_symbols(w, f->symbols, f->symbol_count, true) ||
 	    !noreturn_symbols(w, f->dynsyms, f->dynsym_count, false))
 		return error_set(e, "out of memory");
+	for (i = 0; i < w->pieces.count; i++) {
+		const struct piece *p = &w->pieces.list[i];
+
+		if (p->go && noreturn_known(p->go) && !noreturn_add(w, p->start))
+			return error_set(e, "out of memory");
+	}
 	return noreturn_slots(w, e);
 }
 
@@ -173,6 +180,9 @@ static int outside_judge(struct work *w, struct error *e)
 	free(list);
 	return ok ? 0 : error_set(e, "out of memory");
 }
+
+/* Go's morestack never returns, but jumps to behind its call with a larger stack. */
+static bool resumes(const struct piece *p) { return p->go && !strcmp(p->go, "runtime.morestack"); }
 
 /*
  * Functions of this file, until no more are found: no return in them, and no jump
@@ -215,7 +225,8 @@ static int inside_judge(struct work *w, struct error *e)
 		bool known = w->state[i].noreturn ||
 		             (w->pieces.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->pieces.list[i].start));
 
-		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->pieces.list[i].plt);
+		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->pieces.list[i].plt ||
+		                         resumes(&w->pieces.list[i]));
 		if (returns[i])
 			todo[count++] = (uint32_t)i;
 	}
