@@ -359,7 +359,8 @@ def verify_object(etch, path):
         elf = rows.ELFFile(f)
         sizes, names = objects.text_sections(elf), [s.name for s in elf.iter_sections()]
         truth, fdes = objects.cfi_rows(elf)
-        starts = {s["st_value"] for s in elf.get_section_by_name(".symtab").iter_symbols() if s["st_info"]["type"] == "STT_FUNC"}
+        symbols = elf.get_section_by_name(".symtab")
+        starts = {s["st_value"] for s in symbols.iter_symbols() if s["st_info"]["type"] == "STT_FUNC"} if symbols else set()
     ours = objects.etch_rows(etch, path)
     for index in sizes:
         mine = ours.get(str(index)) or (ours.get(names[index]) if names.count(names[index]) == 1 else None) or []
