@@ -11,8 +11,8 @@
 #
 # In the environment: B (build), READS (5*10^8), SETS (5*10^5), CALLS (10^8), CALL_SETS
 # (10^5) and PROGRAMS (50) a round, THREADS (4) that read or call, SEED of the random
-# programs (the time). A round runs each of gcc and clang, after the object step and after
-# the link step.
+# programs (the time), COPIES (1): a fault at one byte of so many. A round runs each of gcc
+# and clang, after the object step and after the link step.
 set -eu
 cd "$(dirname "$0")/.."
 B=$(cd "${B:-build}" && pwd)
@@ -55,7 +55,7 @@ done
 for variant in sse2 sse2+erms avx2 avx2+erms avx512 avx512+erms; do
 	for mode in src dst bus_src bus_dst read_only; do
 		echo "copies, $variant, every fault of $mode:"
-		"$dir/copy-model" $variant $mode 1 || [ $? = 77 ] # a processor without it
+		"$dir/copy-model" $variant $mode "${COPIES:-1}" || [ $? = 77 ] # a processor without it
 	done
 	echo "copies, $variant, pages that go at every instruction:"
 	"$dir/copy-step" $variant all || [ $? = 77 ]

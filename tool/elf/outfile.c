@@ -52,14 +52,24 @@ static bool stop_is_pending(void)
 	return false;
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size)
+static bool is_zero(const uint8_t *data, size_t size)
+{
+	return !size || (!*data && !memcmp(data, data + 1, size - 1));
+}
+
+/* `sparse`: whole chunks of zeros become holes; the last byte is written. */
+static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
 {
 	while (size) {
+		size_t part = size < CHUNK ? size : CHUNK;
 		ssize_t n;
 
 		if (stop_is_pending())
 			return EINTR;
-		n = write(fd, data, size < CHUNK ? size : CHUNK);
+		if (sparse && part < size && is_zero(data, part) && lseek(fd, (off_t)part, SEEK_CUR) >= 0)
+			n = (ssize_t)part;
+		else
+			n = write(fd, data, part);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -229,6 +239,16 @@ struct order {
 	struct stat old;
 };
 
+/* Has what it is made from holes? */
+static bool is_sparse(const struct order *o)
+{
+	struct stat st = o->old;
+
+	if (!o->exists && (!o->model || stat(o->model, &st)))
+		return false;
+	return (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size;
+}
+
 #define CHANGED "has been changed since etch read it, and is left as it is now"
 
 static int replace(const struct order *o, char *err, size_t errlen)
@@ -242,7 +262,7 @@ static int replace(const struct order *o, char *err, size_t errlen)
 	if (fd < 0)
 		return fail(-fd, o->path, what, err, errlen);
 	what = "cannot write";
-	e = write_all(fd, o->data, o->size);
+	e = write_all(fd, o->data, o->size, is_sparse(o));
 	if (!e) {
 		what = "cannot set its permissions";
 		e = set_attributes(fd, target, o->exists, &o->old, o->model);
@@ -285,7 +305,7 @@ static int write_through(const struct order *o, char *err, size_t errlen)
 	/* A file that has come in its place is nothing to be written over. */
 	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
 	if (!e)
-		e = write_all(fd, o->data, o->size);
+		e = write_all(fd, o->data, o->size, false);
 	if (close(fd) && !e)
 		e = errno;
 	return e ? fail(e, o->path, "cannot write", err, errlen) : 0;

@@ -31,6 +31,7 @@
  *   would mean something else.
  * - A new target gets the permissions of the file `model` less the umask and
  *   set-id bits; with a null model, those of any new file.
+ * - Where the target, or else the model, has holes, so has the new file.
  * - A symbolic link stays, and the file that it leads to is replaced. Other
  *   hard links to the target keep the old contents: rename(2) cannot do both.
  * - A target that is no regular file (/dev/null, a pipe) is written to.
