@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: MIT
 """libFuzzer's targets (tests/fuzz), one after the other.
 
-usage: fuzz_targets.py [--minutes N] [--jobs N] [--keep DIR] [--minimise] BUILD [TARGET...]
+usage: fuzz_targets.py [--minutes N] [--jobs N] [--keep DIR] [--minimise] [--table FILE] BUILD [TARGET...]
 
 BUILD has the fuzzer (make B=build-fuzz ... build-fuzz/fuzzer; `make fuzz` does it) and an
 etch, which makes the files to begin with (tests/fuzz/seeds.py); those in fixtures/fuzz are taken
 too. Each target runs --minutes, --jobs of them at a time. What is new stays in DIR/TARGET, inputs
 that fail in DIR/TARGET.failed; --minimise puts the fewest that reach all that was reached, the
-smallest first, into fixtures/fuzz (--minutes 0: nothing else). Prints a line a target: executions, edges and features covered, inputs. Exit 1 if
-any failed.
+smallest first, into fixtures/fuzz. Prints a line a target: executions, seconds, edges and features
+covered, inputs; --table puts those into FILE (docs/security.md), between its two comments. With
+--minutes 0 nothing is run: the figures are those of the run whose logs are in DIR. Exit 1 if any
+failed.
 """
 import argparse
 import concurrent.futures
@@ -38,6 +40,32 @@ def environment(target):
                 UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
 
 
+class Figures:
+    """What a log of libFuzzer's says."""
+
+    def __init__(self, target, status, text):
+        def last(pattern):
+            return ([int(n) for n in re.findall(pattern, text, re.M)] or [0])[-1]
+
+        self.target, self.status, self.text = target, status, text
+        self.edges, self.features, self.inputs = (last(p) for p in (r"cov: (\d+) ft:", r" ft: (\d+) corp", r"corp: (\d+)"))
+        self.runs = last(r"number_of_executed_units: (\d+)") or last(r"^#(\d+)\t")
+        self.seconds, self.all_edges = last(r"^Done \d+ runs in (\d+) second"), last(r"(\d+) inline 8-bit counters")
+
+
+def table_write(path, figures):
+    """In two columns."""
+    half = (len(figures) + 1) // 2
+    cells = [f"`{f.target}` | {f.runs:,} | {f.seconds} | {f.edges:,}" for f in figures] + [" | | | "] * (len(figures) % 2)
+    lines = ["| target | executions | s | edges |   | target | executions | s | edges |", "|---|---:|---:|---:|---|---|---:|---:|---:|"]
+    lines += [f"| {a} | | {b} |" for a, b in zip(cells[:half], cells[half:])]
+    lines.append(f"\nEdges are those of the whole program ({figures[0].all_edges:,}), of which most targets can reach a small part.")
+    text = path.read_text()
+    text, n = re.subn(r"(?s)(<!-- fuzz_targets.py --table -->\n).*?(<!-- end -->\n)", lambda m: m[1] + "\n".join(lines) + "\n" + m[2], text)
+    assert n == 1, f"{path}: has no place for the table"
+    path.write_text(text)
+
+
 def fuzz(options, target):
     corpus, failed = options.keep / target, options.keep / f"{target}.failed"
     for d in (corpus, failed):
@@ -47,13 +75,11 @@ def fuzz(options, target):
             "-verbosity=1", "-reload=0", corpus, options.keep / "seeds" / target]
     if (FIXTURES / target).is_dir():
         argv.append(FIXTURES / target)
-    log = options.keep / f"{target}.log"
-    with open(log, "w") as out:
-        p = subprocess.run([str(a) for a in argv], env=environment(target), stdout=out, stderr=subprocess.STDOUT)
-    text = log.read_text(errors="replace")
-    cover = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)", text) or [("0", "0", "0")]
-    runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)\t", text, re.M) or ["0"]
-    return target, p.returncode, int(runs[-1]), *map(int, cover[-1]), text
+    log, status = options.keep / f"{target}.log", 0
+    if options.minutes:
+        with open(log, "w") as out:
+            status = subprocess.run([str(a) for a in argv], env=environment(target), stdout=out, stderr=subprocess.STDOUT).returncode
+    return Figures(target, status, log.read_text(errors="replace") if log.exists() else "")
 
 
 def minimise(options, target):
@@ -87,28 +113,26 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--minimise", action="store_true")
+    parser.add_argument("--table", type=Path)
     parser.add_argument("--room", type=int, default=64, help="KiB for a target's inputs in fixtures/fuzz (64)")
     parser.add_argument("build", type=Path)
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()
     options.keep = (options.keep or options.build / "corpus").resolve()
     subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "seeds.py", options.build, options.keep / "seeds"], check=True)
-    bad = 0
-    print("target      executions   edges  features  inputs", flush=True)
+    figures = []
+    print("target      executions       s   edges  features  inputs", flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        names = options.targets or targets()
-        if options.minutes:
-            results = pool.map(lambda t: fuzz(options, t), names)
-        else:
-            results = ((t, 0, 0, 0, 0, 0, "") for t in names)
-        for target, status, runs, edges, features, inputs, text in results:
-            print(f"{target:10} {runs:11} {edges:7} {features:9} {inputs:7}{'' if status == 0 else '  FAILED'}", flush=True)
-            if status:
-                bad += 1
-                print("\n".join(text.splitlines()[-60:]), flush=True)
+        for f in pool.map(lambda t: fuzz(options, t), options.targets or targets()):
+            figures.append(f)
+            print(f"{f.target:10} {f.runs:11} {f.seconds:7} {f.edges:7} {f.features:9} {f.inputs:7}{'  FAILED' if f.status else ''}", flush=True)
+            if f.status:
+                print("\n".join(f.text.splitlines()[-60:]), flush=True)
             if options.minimise:
-                minimise(options, target)
-    return 1 if bad else 0
+                minimise(options, f.target)
+    if options.table:
+        table_write(options.table, figures)
+    return 1 if any(f.status for f in figures) else 0
 
 
 if __name__ == "__main__":
