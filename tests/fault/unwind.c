@@ -17,11 +17,11 @@
 #define PAGE 4096
 #define MOST 4096
 
-/* A frame of this is a return address and nothing else; rbp is what it was. */
+/* A frame of this is a return address, behind a call as the tables want it, and nothing else; rbp is what it was. */
 void frame(void);
 extern char frame_here[];
 __asm__(".text\n\t.globl frame, frame_here\n\t.type frame, @function\n"
-        "frame:\n\t.cfi_startproc\n\tnop\n\tnop\n\tnop\n"
+        "frame:\n\t.cfi_startproc\n\tcall frame\n"
         "frame_here:\n\tnop\n\tret\n\t.cfi_endproc\n\t.size frame, . - frame\n");
 
 static struct etch_walk state;
