@@ -62,7 +62,7 @@ def tool(tmp_path_factory, build_asan):
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          "-Wl,--wrap=write,--wrap=open,--wrap=rename,--wrap=fsync", HERE / "segment_tool.c",
-         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c"), "-o", out])
+         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c", "report/plain.c"), "-o", out])
     return out
 
 
