@@ -54,21 +54,6 @@ uint32_t piece_number(const struct flow_env *env, uint64_t addr)
 	return p ? (uint32_t)(p - env->pieces) : NO_PIECE;
 }
 
-/* Is there nothing but padding from `off` to the end? */
-static bool is_last(struct flow *f, uint64_t off)
-{
-	uint64_t size = f->piece->end - f->piece->start;
-
-	while (off < size) {
-		uint32_t i = flow_step(f, off);
-
-		if (i == NO_STEP || !f->steps[i].padding || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
-			return false;
-		off += f->steps[i].len;
-	}
-	return true;
-}
-
 /* A jump out of the piece. */
 static void leave(struct flow *f, uint64_t target, const struct state *s)
 {
@@ -88,6 +73,29 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 		f->returns = true; /* into the middle of another: as good as a return */
 }
 
+/* Instructions that are passed in search of a gap. */
+#define GAP_MOST 256
+
+/*
+ * In a piece of which nothing says where it ends: does a jump in the state of a function's
+ * entry lead over code that nothing has reached? Then another function begins there.
+ */
+static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const struct state *s)
+{
+	unsigned n;
+
+	if (!f->piece->open || target <= off || !state_is_entry(s))
+		return false;
+	for (n = 0; n < GAP_MOST && off < target; n++) {
+		uint32_t i = flow_step(f, off);
+
+		if (i == NO_STEP || (!(f->seen[i] & FLOW_WALKED) && !f->steps[i].padding))
+			return true;
+		off += f->steps[i].len;
+	}
+	return false;
+}
+
 /* rsp where control leaves for good, against what it was at the start. */
 static void lift_note(struct flow *f, const struct state *before, unsigned target)
 {
@@ -101,7 +109,19 @@ static void lift_note(struct flow *f, const struct state *before, unsigned targe
 		f->lifted = v.off + 8;
 }
 
-static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before)
+/*
+ * With the return address on top, callee-saved registers are the caller's again: no C function goes
+ * where memory at one of them says. GHC's code returns so, to what Sp, rbp, points to; what rsp points
+ * to is no return address there.
+ */
+static bool is_foreign(const struct piece *p, const struct step *in, const struct state *s)
+{
+	return !p->go && in->deref && in->index == INSN_NO_REG && in->b < 16 && (STEP_CALLEE_SAVED >> in->b & 1) &&
+	       s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
+}
+
+/* `behind`: nothing but padding lies between a call and this instruction. */
+static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before, bool behind)
 {
 	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
 	struct step in = f->steps[f->at[off] - 1];
@@ -128,6 +148,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	case FLOW_JUMP_IND:
 		/* With the return address gone, it was not one. */
 		f->refuted |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
+		f->foreign |= is_foreign(f->piece, &in, before);
 		target = flow_exit_target(&in);
 		if (in.number && f->jumps[in.number - 1].entries) {
 			const struct flow_jump *j = &f->jumps[in.number - 1];
@@ -153,6 +174,8 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 			if (in.flow == FLOW_BRANCH && in.writes)
 				state_step(&after, &in, (uint32_t)off);
 			leave(f, target, &after);
+		} else if (in.flow == FLOW_JUMP && is_tail_inside(f, off + len, target - f->piece->start, before)) {
+			flow_exit_add(f, target, EXIT_TAIL);
 		}
 		if (in.flow == FLOW_JUMP)
 			return;
@@ -162,13 +185,13 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		target = flow_exit_target(&in);
 		if (target) {
 			uint32_t i = off + len < end - f->piece->start ? f->at[off + len] : 0;
-			bool last = is_last(f, off + len);
+			bool last = flow_is_end(f, off + len);
 
 			flow_exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
 		}
 		if (!flow_comes_back(f, &in))
 			return;
-		if (is_last(f, off + len)) {
+		if (flow_is_end(f, off + len)) {
 			/* Compilers end a function so only behind a call that does not come back. */
 			if (!target)
 				f->returns = true;
@@ -182,7 +205,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		return;
 	if (addr + len < end && !flow_walked(f, off + len))
 		f->returns = f->broken = true; /* it does not decode: who knows */
-	if (addr + len >= end && in.op != STEP_HALT) { /* falls out */
+	if (addr + len >= end && in.op != STEP_HALT && !(behind && in.padding)) { /* falls out */
 		struct compared c = {0};
 
 		state_copy(&after, before);
@@ -193,9 +216,19 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 }
 
-/* An address in a register: of a function, perhaps. */
+/* Can the number in an instruction be an address that it takes? What it loads from is none, and
+ * where a file is not linked to its address, only what counts from rip. */
+static bool takes_address(const struct flow *f, const struct step *in)
+{
+	if (!in->imm || f->env->reloc_count)
+		return false;
+	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->env->file->eh.e_type != ET_DYN;
+}
+
+/* An address in a register: of a function, perhaps. What the entry point hands on is called. */
 static void ref_note(struct flow *f, uint64_t addr)
 {
+	unsigned kind = f->piece->outermost ? EXIT_CALL : EXIT_REF;
 	const struct code_space *space = f->env->space;
 	const struct code_section *c;
 	const struct piece *p;
@@ -206,14 +239,14 @@ static void ref_note(struct flow *f, uint64_t addr)
 	p = piece_at(f->env, addr);
 	if (p) {
 		if (p->start == addr ? !p->named : p->open)
-			flow_exit_add(f, addr, EXIT_REF);
+			flow_exit_add(f, addr, kind);
 		return;
 	}
 	/* In code that nothing covers: assembly without .eh_frame is called through tables
 	 * of pointers, which other code fills in. */
 	c = space_at(space, addr);
 	if (c && !elf_is_object(f->env->file))
-		flow_exit_add(f, addr, EXIT_REF);
+		flow_exit_add(f, addr, kind);
 }
 
 /* It may fault, and go on outside of the piece. */
@@ -253,7 +286,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
 	struct compared c = {0};
 	struct state s;
-	bool same = false;
+	bool same = false, behind = false;
 
 	for (off = 0; off < size; off++) {
 		struct step in;
@@ -277,12 +310,13 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
 		fn(ctx, f->piece->start + off, in.len, &s, same);
-		if (note && in.flow == FLOW_NEXT && in.imm && !f->env->reloc_count)
+		if (note && in.flow == FLOW_NEXT && takes_address(f, &in))
 			ref_note(f, (uint64_t)in.imm);
 		if (note && f->fixup_count)
 			fault_note(f, f->piece->start + off, &in, &s);
 		if (note && (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len)))
-			exits_note(f, f->piece->start + off, in.len, &s);
+			exits_note(f, f->piece->start + off, in.len, &s, behind);
+		behind = in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND || (behind && in.padding);
 		next = off + in.len;
 		same = is_idle(&in, &s, &c);
 		flow_advance(&in, &s, (uint32_t)off, &c);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "arch/x86/cet.h"
 #include "code/flow_parts.h"
 #include "code/vector.h"
 
@@ -255,6 +256,43 @@ bool flow_comes_back(const struct flow *f, const struct step *s)
 	       !bsearch(&target, f->env->noreturn, f->env->noreturn_count, sizeof(target), word_order);
 }
 
+/* More than compilers fill up in front of a loop (gcc's -falign-loops=16:11:8): a function begins behind. */
+#define PADDING_LOOP 11u
+
+/* As functions begin: endbr64, or a callee-saved register pushed, or room made on the stack. */
+static bool begins_function(struct flow *f, uint64_t off)
+{
+	const struct piece *p = f->piece;
+	uint32_t i = flow_step(f, off);
+	const struct step *s = i == NO_STEP ? NULL : &f->steps[i];
+
+	if (!s)
+		return false;
+	return insn_is_endbr(p->bytes + off, p->end - p->start - off) ||
+	       (s->op == STEP_PUSH && s->a < 16 && (STEP_CALLEE_SAVED >> s->a & 1)) ||
+	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0);
+}
+
+bool flow_is_end(struct flow *f, uint64_t off)
+{
+	uint64_t size = f->piece->end - f->piece->start, from = off;
+
+	while (off < size) {
+		uint32_t i = flow_step(f, off);
+
+		if (i == NO_STEP || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
+			return false;
+		if (!f->steps[i].padding)
+			break;
+		off += f->steps[i].len;
+	}
+	if (off >= size)
+		return true;
+	if (!f->piece->open || off == from || (f->piece->start + off) % FUNCTION_ALIGN)
+		return false;
+	return off - from >= PADDING_LOOP || begins_function(f, off);
+}
+
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 {
 	struct flow *f = ctx;
@@ -409,8 +447,10 @@ static void scan(struct flow *f)
 			}
 			if (s->flow == FLOW_JUMP || s->flow == FLOW_JUMP_IND || s->flow == FLOW_RETURN || s->flow == FLOW_STOP)
 				break;
-			if ((s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !flow_comes_back(f, s))
+			if ((s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) &&
+			    (!flow_comes_back(f, s) || (f->piece->open && flow_is_end(f, off + s->len))))
 				break;
+			s = &f->steps[i];
 			off += s->len;
 		}
 	}
@@ -619,13 +659,14 @@ static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 /*
  * Code behind calls that do not come back and that nothing else reaches, clang's jump
  * behind a throw: nobody will be there, and if that is wrong it is by such a call's
- * return. It says nothing about the rest of the piece.
+ * return. It says nothing about the rest of the piece. Where nothing says that the piece goes on, it may be
+ * another function.
  */
 static void dead_follow(struct flow *f)
 {
 	size_t i;
 
-	for (i = f->dead_count; i-- > 0 && !f->failed;) { /* of two walks past a call the last one counts */
+	for (i = f->piece->open ? 0 : f->dead_count; i-- > 0 && !f->failed;) { /* of two walks past a call the last one counts */
 		struct state s;
 		uint32_t k;
 
@@ -667,6 +708,8 @@ static void walk_from(struct flow *f, uint32_t start)
 		}
 		f->seen[i] |= FLOW_WALKED;
 		in = &f->steps[i];
+		if (off + in->len > f->hull)
+			f->hull = off + in->len;
 		called = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
 		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
 		              ? flow_pad_of(f, f->piece->start + off) : 0;
@@ -722,6 +765,9 @@ static void walk_from(struct flow *f, uint32_t start)
 				dead_note(f, off + in->len, &s);
 				return;
 			}
+			if (f->piece->open && flow_is_end(f, off + in->len))
+				return;
+			in = &f->steps[i];
 			/* fall through */
 		default:
 			if (flow_is_exit(in, &s))
@@ -780,8 +826,10 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->fixup_count = f->fixups ? f->fixup_count : 0;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = false;
 	f->fresh = 0;
+	f->hull = 0;
+	f->guesses = 0;
 	f->lifted = 0;
 	f->lowered = false;
 	if (f->edge_hash)

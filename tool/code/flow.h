@@ -58,6 +58,7 @@ struct flow_exit {
 	uint32_t to;     /* piece that holds the target, or NO_PIECE */
 };
 #define NO_PIECE    UINT32_MAX
+#define FUNCTION_ALIGN 16u /* of functions, by most compilers */
 #define FLOW_EXTERN ((uint64_t)1 << 62)
 #define FLOW_SLOT   ((uint64_t)1 << 61)
 
@@ -124,6 +125,7 @@ struct flow {
 	size_t dead_count, dead_room;
 	struct flow_jump *jumps;   /* indirect */
 	size_t jump_count, jump_room;
+	uint32_t guesses;          /* entries of tables without a bound that have been read */
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
@@ -139,6 +141,7 @@ struct flow {
 	bool unbalanced;           /* returns with a frame left, or without a register; after flow_states() */
 	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
 	bool odd;                  /* returns with rsp not known, or leaves the file in no state to do so; after flow_states() */
+	bool foreign;              /* leaves as no C function can: no frame of C's kind */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	bool broken;               /* runs into what is no instruction; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */
@@ -148,6 +151,7 @@ struct flow {
 	struct flow_exit *exits;   /* the same */
 	size_t exit_count, exit_room;
 	uint64_t fresh;            /* instructions decoded */
+	uint64_t hull;             /* offset of the end of the last instruction that it reaches */
 };
 #define FLOW_SCANNED 1u
 #define FLOW_WALKED  2u

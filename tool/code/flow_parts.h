@@ -47,6 +47,9 @@ void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
 void flow_walk(struct flow *f);
 uint64_t flow_exit_target(const struct step *s);
 bool flow_comes_back(const struct flow *f, const struct step *s);
+/* Is there nothing of the piece behind a call but padding? Where nothing says where the piece ends, that is
+ * padding in front of what begins as functions do. */
+bool flow_is_end(struct flow *f, uint64_t off);
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);

@@ -12,7 +12,7 @@
 
 /* Each round knows more than the one before; a file that needs more of them keeps
  * what it has. */
-#define ROUNDS_MOST 12
+#define ROUNDS_MOST 64
 
 static int reloc_order(const void *a, const void *b)
 {
@@ -109,6 +109,12 @@ static int rows_join(struct work *w, struct error *e)
 		const struct piece *p = &w->pieces.list[i];
 		struct piece_rows *r = &w->state[i].rows;
 
+		if (w->state[i].foreign) {
+			piece_rows_free(r);
+			r->undefined = p->end - p->start;
+			if (!row_append(&out->rows, p->start, &none, ETCH_SOURCE_CODE))
+				return error_set(e, "out of memory");
+		}
 		if (i && at != p->start && !row_append(&out->rows, at, &none, ETCH_SOURCE_CODE))
 			return error_set(e, "out of memory");
 		/* Its first address is a return address that no call has made: who looks up
@@ -197,7 +203,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		goto out;
 	for (i = 0; i < w.pieces.count; i++)
 		w.state[i].run = true;
-	if ((o->no_cfi && evidence_data(&w, e)) || (o->observe && observe_prepare(&w, e)))
+	if (evidence_data(&w, e) || (o->observe && observe_prepare(&w, e)))
 		goto out;
 	for (rounds = 0; more > 0 && rounds < ROUNDS_MOST; rounds++) {
 		if (round_run(&w, e))
@@ -208,6 +214,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	}
 	if (o->observe && observe_edges(&w, e))
 		goto out;
+	foreign_spread(&w);
 	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
 	findings_settle(&w);
 out:

@@ -197,18 +197,55 @@ static void tables_follow(struct flow *f)
 	}
 }
 
+/* Entries that are read of tables without a bound, of one piece. */
+#define GUESS_MOST 65536u
+
+/*
+ * Up to where a piece is looked through for code that only its indirect jumps reach, in the state
+ * that they agree on. Where nothing says where it ends, that is as far as its flow goes, and to the
+ * targets of tables without a bound, as long as these lie in it: what is behind may be other functions.
+ * They, too, begin in the state of an entry.
+ */
+static uint64_t looked_through(struct flow *f, const struct state *s)
+{
+	uint64_t end = f->hull;
+	size_t k;
+	unsigned i;
+
+	if (!f->piece->open || state_is_entry(s))
+		return f->piece->end - f->piece->start;
+	for (k = 0; k < f->jump_count; k++) {
+		const struct flow_jump *j = &f->jumps[k];
+
+		for (i = 0; j->table && j->what.off && !j->what.most && f->guesses < GUESS_MOST; i++, f->guesses++) {
+			uint64_t target = jump_table_target(f, &j->what, i);
+
+			if (!flow_inside(f, target) || inside_step(f, target - f->piece->start))
+				break;
+			if (target - f->piece->start >= end)
+				end = target - f->piece->start + 1;
+		}
+	}
+	return end;
+}
+
 void jumps_follow(struct flow *f)
 {
-	uint64_t off = 0, size = f->piece->end - f->piece->start;
+	uint64_t off = 0, end = 0;
 	struct state s;
 
 	tables_follow(f);
 	while (f->jump_count && !f->failed) {
+		if (!f->jumps_agreed) {
+			if (!jumps_agree(f, &s))
+				break;
+			end = looked_through(f, &s);
+			f->jumps_agreed = true;
+			s.weak = true;
+		}
 		off = unreached(f, off);
-		if (off >= size || (!f->jumps_agreed && !jumps_agree(f, &s)))
+		if (off >= end && off >= f->hull)
 			break;
-		f->jumps_agreed = true;
-		s.weak = true;
 		flow_enter(f, f->piece->start + off, &s);
 		flow_walk(f);
 		tables_follow(f);

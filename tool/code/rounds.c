@@ -70,6 +70,8 @@ static enum flow_start piece_start(const struct piece *p, const struct piece_sta
 
 	if (start != START_ASSUMED)
 		return start;
+	if (s->proven)
+		return START_FUNCTION;
 	if (p->named && !(s->fragment && s->refuted))
 		return START_FUNCTION;
 	return s->fragment ? START_PART : s->evident ? START_FUNCTION : START_ASSUMED;
@@ -88,6 +90,24 @@ static bool began_pushed(struct flow *flow, const struct emit *e)
 	return true;
 }
 
+/*
+ * What begins with the frame of those that jump there, and returns with some of it left, is none of
+ * theirs: a call before it that does not come back seemed to. It is a function, if it ends as one.
+ * Returns whether it is to be looked at once more.
+ */
+static bool is_misled(const struct piece *p, struct piece_state *s, const struct flow *f)
+{
+	if (p->fde >= 0 || p->named || s->judged)
+		return false;
+	if (s->proven) {
+		s->judged = true;
+		s->proven = f->ends && !f->unbalanced && !f->refuted;
+		return !s->proven;
+	}
+	s->proven = f->start == START_PART && f->refuted;
+	return s->proven;
+}
+
 /* Only its address is known to be taken, which may be that of a table among the code. */
 static bool is_referred(const struct piece *p, const struct piece_state *s, size_t edges)
 {
@@ -97,42 +117,36 @@ static bool is_referred(const struct piece *p, const struct piece_state *s, size
 /*
  * Such code is a function if it ends as one on all paths and leads nowhere but to other
  * code that nothing covers, or to where functions begin. Anything else has no rows, and nothing
- * that it seems to do counts.
+ * that it seems to do counts. A label of a jump table, which a word of data may be, is as one in the
+ * state of its function's entry.
  */
-static bool is_dubious(const struct flow *f)
+static bool is_dubious(const struct work *w, const struct flow *f)
 {
-	bool ends = f->ends;
+	bool ends = f->ends, word = w->state[f->number].word;
 	size_t i;
 
 	if (f->broken || f->odd || f->unbalanced || f->refuted)
 		return true;
 	for (i = 0; i < f->edge_count; i++) {
 		const struct piece *to = piece_at(f->env, f->edges[i].target);
+		bool entry = state_is_entry(&f->edges[i].state);
 
-		if (to && !to->stray)
+		if (to && (!to->stray || (word && entry && to->start != f->edges[i].target)))
 			return true;
-		ends |= state_is_entry(&f->edges[i].state);
+		if (!to && word && entry && f->edges[i].target % FUNCTION_ALIGN)
+			return true;
+		ends |= entry && (!word || (to && w->state[to - f->env->pieces].called));
 	}
 	return !ends;
 }
 
-/*
- * Where the flow of a piece ends, and the padding behind it. Its end where a jump may go
- * anywhere; its first byte where it has no flow.
- */
+/* Where the flow of a piece ends, and the padding behind it; its first byte where it has none. */
 static uint64_t reached_end(struct flow *f)
 {
 	const struct piece *p = f->piece;
-	uint64_t end = p->start + 1;
+	uint64_t end = p->start + (f->hull ? f->hull : 1);
 	struct step s;
-	size_t i;
 
-	for (i = 0; i < f->jump_count; i++)
-		if (!f->jumps[i].entries && (f->jumps[i].table || !state_is_entry(&f->jumps[i].state)))
-			return p->end;
-	for (i = 0; i < f->step_count; i++)
-		if ((f->seen[i] & FLOW_WALKED) && p->start + f->step_at[i] + f->steps[i].len > end)
-			end = p->start + f->step_at[i] + f->steps[i].len;
 	while (end < p->end && step_decode(NULL, p->bytes + (end - p->start), p->end - end, end, &s) && s.padding)
 		end += s.len;
 	return end < p->end ? end : p->end;
@@ -186,10 +200,11 @@ static void *worker(void *arg)
 				ok = ok && flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
 				     emit_rows(&emit, &flow, &s->rows);
 				again = ok && began_pushed(&flow, &emit);
-				if (ok && !again && referred && !s->fragment && is_dubious(&flow)) {
+				if (ok && !again && referred && !s->fragment && is_dubious(w, &flow)) {
 					s->fragment = s->dubious = again = true;
 					flow.pushed = 0;
 				}
+				again |= ok && !again && is_misled(p, s, &flow);
 			} while (again);
 			if (ok && w->options->observe && !referred) {
 				reached_take(&w->out->reached, &w->out->space, &flow);
@@ -200,7 +215,9 @@ static void *worker(void *arg)
 			ok = ok && chunk_keep(w, &w->chunks[n], &flow);
 			if (p->open)
 				s->reached = reached_end(&flow);
+			s->empty = p->open && !flow.hull;
 			s->returns = flow.returns;
+			s->foreign = flow.foreign && p->fde < 0 && !p->plt;
 			s->switches = flow.switches;
 			if (piece_start(p, s, &emit) != START_PART) {
 				s->sound = flow.ends && !flow.unbalanced && !flow.refuted;
@@ -363,9 +380,33 @@ static void edges_apply(struct work *w)
 	}
 }
 
+/* What was judged too early is judged again. */
+static void doubts_drop(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->pieces.count; i++)
+		if (w->state[i].dubious) {
+			w->state[i].fragment = w->state[i].dubious = false;
+			w->state[i].run = true;
+		}
+}
+
+/* Is there anything for another round to do? -1: out of memory. */
+static int any_run(struct work *w, struct error *e)
+{
+	size_t i;
+
+	for (i = 0; i < w->pieces.count; i++)
+		if (w->state[i].run)
+			return open_extend(w, e) ? -1 : 1;
+	return 0;
+}
+
 int round_prepare(struct work *w, struct error *e)
 {
 	size_t i;
+	int more;
 
 	for (i = 0; i < w->pieces.count; i++)
 		w->state[i].run = false;
@@ -375,15 +416,18 @@ int round_prepare(struct work *w, struct error *e)
 	if (fragments_find(w, e) || noreturn_find(w, e))
 		return -1;
 	edges_apply(w);
-	for (i = 0; i < w->pieces.count; i++)
-		if (w->state[i].run)
-			return 1;
-	if (w->options->no_cfi && !w->judged) { /* all is known that can be: what is still without a sign */
+	more = any_run(w, e);
+	if (!more && !w->worded) {
+		w->worded = true;
+		if (strays_words(w, e))
+			return -1;
+		doubts_drop(w);
+		more = any_run(w, e);
+	}
+	if (!more && w->options->no_cfi && !w->judged) { /* all is known that can be: what is still without a sign */
 		w->judged = true;
 		evidence_judge(w);
-		for (i = 0; i < w->pieces.count; i++)
-			if (w->state[i].run)
-				return 1;
+		more = any_run(w, e);
 	}
-	return 0;
+	return more;
 }

@@ -7,6 +7,10 @@
 
 #include <string.h>
 
+#ifndef SHT_RELR /* glibc 2.36 */
+#define SHT_RELR 19
+#endif
+
 int strays_add(struct work *w, struct error *e)
 {
 	struct pieces before = w->pieces;
@@ -52,10 +56,8 @@ int strays_add(struct work *w, struct error *e)
 	}
 	for (i = 0; i < w->pieces.count; i++)
 		state[i].run = true;
-	for (i = 0; i < before.count; i++) {
+	for (i = 0; i < before.count; i++)
 		state[moved[i]] = w->state[i];
-		state[moved[i]].run = false;
-	}
 	for (i = 0; i < w->edge_count; i++)
 		w->edges[i].from = moved[w->edges[i].from];
 	if (!pieces_index(&w->env)) {
@@ -110,11 +112,87 @@ static int data_note(struct work *w, struct error *e)
 	return 0;
 }
 
+/* Is the word at an offset of a section of data anything but a place where no compiler lets a function begin? */
+static bool is_pointer(const struct work *w, const struct elf_section *s, uint64_t at)
+{
+	uint64_t word;
+
+	if (at >= s->sh.sh_size || s->sh.sh_size - at < 8)
+		return true;
+	memcpy(&word, s->data + at, 8);
+	return !space_at(&w->out->space, word) || word % FUNCTION_ALIGN == 0;
+}
+
+/* Does a file keep addresses as words of data alone: linked to its address, or with packed relocations (RELR)? */
+static bool has_words(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].sh.sh_type == SHT_RELR)
+			return true;
+	return f->eh.e_type == ET_EXEC;
+}
+
+/* Words in the data of such a file. */
+static int words_note(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	bool words = has_words(f);
+	uint64_t at, word;
+	uint32_t i;
+
+	/* Labels of jump tables are words as well: where one is among the neighbours of a word, it is one, too. */
+	for (i = 1; i < f->section_count && words; i++) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (!s->data || s->sh.sh_type != SHT_PROGBITS || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
+			continue;
+		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8)
+			if (is_pointer(w, s, at) && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8)) {
+				memcpy(&word, s->data + at, 8);
+				if (!stray_note(w, word))
+					return error_set(e, "out of memory");
+			}
+	}
+	return 0;
+}
+
+int strays_words(struct work *w, struct error *e)
+{
+	size_t i;
+
+	if (words_note(w, e) || strays_add(w, e))
+		return -1;
+	for (i = 0; i < w->pieces.count; i++) /* no other is to be run yet */
+		w->state[i].word = w->state[i].run;
+	return 0;
+}
+
 int strays_data(struct work *w, struct error *e) { return data_note(w, e) || strays_add(w, e) ? -1 : 0; }
+
+/* A call into the middle of a piece of which nothing says where it ends: a function begins there, and
+ * that piece ends. */
+static bool open_cut(struct work *w)
+{
+	bool some = false;
+	size_t i;
+
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+		struct piece *p = x->to != NO_PIECE ? &w->pieces.list[x->to] : NULL;
+
+		if (!p || !p->open || x->kind == EXIT_PART || x->kind == EXIT_REF || x->target <= p->start || x->target >= p->end)
+			continue;
+		p->end = x->target;
+		w->state[x->to].run = some = true;
+	}
+	return some;
+}
 
 int open_trim(struct work *w, struct error *e)
 {
-	bool some = false, ok = true;
+	bool some = open_cut(w), ok = true;
 	size_t i;
 
 	for (i = 0; i < w->pieces.count; i++) {
@@ -143,18 +221,87 @@ static bool is_start(const struct work *w, const struct flow_exit *x)
 	return x->to != NO_PIECE && w->pieces.list[x->to].start == x->target;
 }
 
-void called_find(struct work *w)
+/* What flips between flow and none comes to an end. */
+#define EXTENDED_MOST 2
+
+int open_extend(struct work *w, struct error *e)
 {
+	bool some = false;
 	size_t i;
 
+	for (i = 0; i < w->pieces.count; i++) {
+		struct piece *p = &w->pieces.list[i];
+		struct piece_state *s = &w->state[i];
+		const struct code_section *c = s->run && s->empty && s->extended < EXTENDED_MOST ? space_at(&w->out->space, p->start) : NULL;
+
+		if (!c)
+			continue;
+		s->extended++;
+		p->end = c->addr + c->size;
+		if (i + 1 < w->pieces.count && p[1].start < p->end)
+			p->end = p[1].start;
+		s->empty = false;
+		some = true;
+	}
+	if (!some)
+		return 0;
+	if (!pieces_index(&w->env))
+		return error_set(e, "out of memory");
 	for (i = 0; i < w->exit_count; i++)
-		if (w->exits[i].kind != EXIT_REF && is_start(w, &w->exits[i]))
-			w->state[w->exits[i].to].called = true;
+		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
+	return 0;
+}
+
+void called_find(struct work *w)
+{
+	struct piece_state *s;
+	size_t i;
+
+	for (i = 0; i < w->exit_count; i++) {
+		const struct flow_exit *x = &w->exits[i];
+
+		if (x->kind == EXIT_REF || !is_start(w, x))
+			continue;
+		s = &w->state[x->to];
+		s->called = true;
+		/* What a call leads to is a function, whatever seemed to fall into it before. */
+		if (x->kind <= EXIT_FRESH && s->fragment && !s->unknown && !s->refuted) {
+			s->fragment = s->dubious = false;
+			s->run = true;
+		}
+	}
 	for (i = 0; i < w->pieces.count; i++)
 		if (w->state[i].called && w->state[i].dubious) {
 			w->state[i].fragment = w->state[i].dubious = false;
 			w->state[i].run = true;
 		}
+}
+
+/* Each pass marks at least one more, and most are found in the first few. */
+#define SPREADS_MOST 64
+
+void foreign_spread(struct work *w)
+{
+	bool more = true;
+	unsigned n;
+	size_t i;
+
+	for (n = 0; more && n < SPREADS_MOST; n++) {
+		more = false;
+		for (i = 0; i < w->exit_count; i++) {
+			const struct flow_exit *x = &w->exits[i];
+			struct piece_state *from = &w->state[x->from], *to;
+			const struct piece *a = &w->pieces.list[x->from], *b;
+
+			if ((x->kind != EXIT_TAIL && x->kind != EXIT_PART) || x->to == NO_PIECE)
+				continue;
+			to = &w->state[x->to];
+			b = &w->pieces.list[x->to];
+			if (from->foreign == to->foreign || a->fde >= 0 || b->fde >= 0 || a->plt || b->plt)
+				continue;
+			from->foreign = to->foreign = more = true;
+		}
+	}
 }
 
 /* Is the word at an offset of a section of data an address in the middle of a piece?

@@ -25,6 +25,12 @@ struct piece_state {
 	bool unknown;        /* a fragment only because nothing shows what it is */
 	bool called;         /* or jumped to */
 	bool dubious;        /* a fragment because its address is taken, and nothing else shows that it is code */
+	bool word;           /* found by a word of data alone */
+	bool proven;         /* how it returns shows that it is a function */
+	bool judged;         /* ... or that it is not known what it is */
+	bool foreign;        /* code without frames of C's kind */
+	bool empty;          /* nothing has led there yet */
+	uint8_t extended;    /* so often has something led there after all */
 	bool run;            /* in the coming round */
 };
 
@@ -68,6 +74,7 @@ struct work {
 	pthread_mutex_t lock;
 	bool failed;
 	bool judged;                /* evidence_judge() has been */
+	bool worded;                /* strays_words() has been */
 	bool ibt;                   /* with observe: the file asks for branch tracking */
 };
 
@@ -91,11 +98,17 @@ int observe_edges(struct work *w, struct error *e);
 int strays_add(struct work *w, struct error *e);
 /* ... and so does data, before the first round. */
 int strays_data(struct work *w, struct error *e);
+/* ... and so do words of data, once all is known that calls lead to: they may be of jump tables, too. */
+int strays_words(struct work *w, struct error *e);
 /* Pieces of which nothing says where they end do so where their flow does: what is behind
  * may be found by what refers to it. */
 int open_trim(struct work *w, struct error *e);
+/* ... and of those that had no flow, and will have one in the coming round, as far as they can reach. */
+int open_extend(struct work *w, struct error *e);
 /* Marks what is called or jumped to. */
 void called_find(struct work *w);
+/* Code without frames of C's kind is what leads to such code, or what such code leads to, by jumps alone. */
+void foreign_spread(struct work *w);
 /* Marks what the data of the file shows to be a function's start. */
 int evidence_data(struct work *w, struct error *e);
 /* Judges by all evidence, once there is no more to come. */

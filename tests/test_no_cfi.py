@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Rows of stripped files without .eh_frame, beside the .eh_frame that was taken from them. Many
+files: scripts/no_cfi.py, docs/correctness.md."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, run
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import no_cfi  # noqa: E402
+
+# An executable, a library, and one whose calls reach nearly all of it.
+FILES = [Path("/usr/bin/gzip"), Path("/lib/x86_64-linux-gnu/libz.so.1"), Path("/usr/bin/sqlite3")]
+FILES = [p for p in FILES if p.exists()]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_rows_of_code_alone(etch, path, tmp_path):
+    r = no_cfi.look((etch, path, tmp_path))
+    assert not r.error
+    assert r.covered > 10_000 and r.right >= 0.95 * r.covered, (r.right, r.covered)
+    assert r.wrong <= 0.0005 * r.covered, r.places[:10]
+
+
+def test_the_check_can_fail(etch, tmp_path, monkeypatch):
+    of = no_cfi.survey_rows.Ours.of
+
+    def wrong(etch, path):
+        ours = of(etch, path)
+        ours.rule = [("rsp+8", "same", "cfa-8", "call") if r[0] == "rsp+16" else r for r in ours.rule]
+        return ours
+
+    monkeypatch.setattr(no_cfi.survey_rows.Ours, "of", staticmethod(wrong))
+    r = no_cfi.look((etch, FILES[0], tmp_path))
+    assert r.wrong > 0.001 * r.covered
+
+
+# GHC's way: Sp is rbp, code is entered by jumps, and *(rbp) is where it returns to. What rsp points
+# to is nobody's return address. `plain` is C's, in the same file.
+FOREIGN = """
+	.text
+	.globl	plain
+	.type	plain,@function
+plain:	subq	$24, %rsp
+	call	*%rdi
+	addq	$24, %rsp
+	ret
+	.size	plain, .-plain
+	.globl	first
+	.type	first,@function
+first:	leaq	-16(%rbp), %rax
+	movq	%rbx, (%rax)
+	jmp	second
+	.size	first, .-first
+	.globl	second
+	.type	second,@function
+second:	addq	$16, %rbp
+	jmp	*(%rbp)
+	.size	second, .-second
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_code_without_a_frame_of_c(etch, tmp_path):
+    source, library = tmp_path / "f.s", tmp_path / "f.so"
+    source.write_text(FOREIGN)
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    rows = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", library]).stdout.splitlines()[1:]]
+    assert [r[2] for r in rows if r[5] == "call"] == ["rsp+8", "rsp+32", "rsp+8"], rows
