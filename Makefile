@@ -137,6 +137,10 @@ sample: deps	## ... and their stacks sampled meanwhile: where do walks end?
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(PYTHON) scripts/programs/sample.py --build $(B) --root $(B)/programs $(PROGRAMS)
 
+no-cfi: deps	## rows of stripped files whose .eh_frame has been taken away, beside it
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	$(PYTHON) scripts/no_cfi.py --etch $(B)/etch
+
 survey: deps	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(PYTHON) scripts/survey.py --etch $(B)/etch $(SURVEY)
@@ -170,4 +174,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test test-all demo bench soak fuzz sample programs survey deps install clean help
+.PHONY: all asan test test-all demo bench soak fuzz sample programs survey no-cfi deps install clean help
