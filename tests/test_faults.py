@@ -490,7 +490,7 @@ def test_a_list_that_is_lost_is_an_error(tmp_path, etch, made):
     path = tmp_path / "p"
     shutil.copy(made["true"], path)
     acl_set(path, "access")
-    for fault in ("fsetxattr:error=ENOSPC", "listxattr:error=EIO", "getxattr:error=EIO"):
+    for fault in ("fsetxattr:error=ENOSPC", "llistxattr:error=EIO", "lgetxattr:error=EIO"):
         p = run(["strace", "-o", "/dev/null", "-e", "inject=" + fault, etch, "rewrite", path], ok=2)
         assert p.stderr.startswith(f"etch: {path}: cannot set its permissions: ")
         assert path.read_bytes() == made["true"].read_bytes() and os.listdir(tmp_path) == ["p"]
