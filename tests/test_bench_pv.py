@@ -23,7 +23,7 @@ def bench(build, tmp_path, monkeypatch):
     return pv_parts
 
 
-@pytest.mark.parametrize("cc, flags", [("gcc", []), pytest.param("clang", [], marks=pytest.mark.long), ("clang", ["-DCALLEE_SAVE"])],
+@pytest.mark.parametrize("cc, flags", [("gcc", []), pytest.param("clang", [], marks=pytest.mark.long), pytest.param("clang", ["-DCALLEE_SAVE"], marks=pytest.mark.long)],
                          ids=["gcc", "clang", "clang-preserve"])
 def test_mmap_perf_four_builds(bench, cc, flags):
     need("valgrind")

@@ -6,9 +6,11 @@ at a time and by a debugger. The long versions: scripts/soak.sh."""
 
 import itertools
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import CCS, TESTS, Flow, need, run
@@ -245,14 +247,22 @@ SHARED = {  # the library's flags, its link; the program's flags, its link; defi
 }
 
 
-def shared_build(flow, what, stage):
-    """libhome.so with the ops table and targets, libuser.so, the program; for each of
-    LD_PRELOAD's two libraries and none, what it prints."""
-    libc, libl, progc, progl, home, users = SHARED[what]
+def shared_compile(flow, what):
+    """The objects of libhome.so with the ops table and targets, of libuser.so, of the program; and
+    LD_PRELOAD's two libraries."""
+    libc, _, progc, _, home, users = SHARED[what]
     flags = ["-O2", "-g", "-w", *ALIGN[flow.cc]]
-    objects = [flow.compile(PV / "stress_shared_home.c", [*flags, "-fPIC", *libc, *home]),
-               flow.compile(PV / "stress_shared_user.c", [*flags, "-fPIC", *users]),
-               flow.compile(PV / "stress_shared_main.c", [*flags, *progc, *users])]
+    for preload in ("FUNCTION", "TABLE"):
+        run([flow.cc, "-shared", "-fPIC", f"-D{preload}", "-o", flow.tmp / f"{preload}.so", PV / "stress_shared_preload.c"])
+    return [flow.compile(PV / "stress_shared_home.c", [*flags, "-fPIC", *libc, *home]),
+            flow.compile(PV / "stress_shared_user.c", [*flags, "-fPIC", *users]),
+            flow.compile(PV / "stress_shared_main.c", [*flags, *progc, *users])]
+
+
+def shared_run(flow, what, stage, compiled):
+    """For each of LD_PRELOAD's two libraries and none, what the program prints."""
+    _, libl, _, progl, _, _ = SHARED[what]
+    objects = [Path(shutil.copy(o, flow.tmp)) for o in compiled]
     lib = [f"-L{flow.build}", "-letch", f"-Wl,-rpath,{flow.build}", "-Wl,-rpath,$ORIGIN", "-L", flow.tmp]
     files = [flow.tmp / name for name in ("libhome.so", "libuser.so", "main")]
     if stage != "plain":
@@ -266,8 +276,7 @@ def shared_build(flow, what, stage):
     for preload in (None, "FUNCTION", "TABLE"):
         env = {}
         if preload:
-            env["LD_PRELOAD"] = str(flow.tmp / f"{preload}.so")
-            run([flow.cc, "-shared", "-fPIC", f"-D{preload}", "-o", env["LD_PRELOAD"], PV / "stress_shared_preload.c"])
+            env["LD_PRELOAD"] = str(compiled[0].with_name(f"{preload}.so"))
         for argv in ([], ["sync"]):
             out[preload, len(argv)] = run([files[2], *argv], env=env).stdout
     return out
@@ -277,12 +286,12 @@ def shared_build(flow, what, stage):
 def test_shared(build, tmp_path, cc, what):
     """A table of one shared library, called and set from another and from the program:
     also where another module's table or target takes the place of its own."""
-    out = {}
+    out, compiled = {}, shared_compile(Flow(tmp_path, build, cc), what)
     for stage in ("plain", "object", "linked"):
         directory = tmp_path / stage
         directory.mkdir()
         flow = Flow(directory, build, cc)
-        out[stage] = shared_build(flow, what, stage)
+        out[stage] = shared_run(flow, what, stage, compiled)
     assert all(text.endswith("\n0\n") for text in out["plain"].values())
     assert out["object"] == out["plain"] and out["linked"] == out["plain"]
     kinds = {name: [s for s in flow.sites(flow.tmp / name) if s["kind"] in ("call", "jmp") and s["live"] == "yes"]

@@ -46,7 +46,7 @@ def counted(etch, path, tmp_path):
 @pytest.mark.parametrize("shape", [shapes.blocks, shapes.switch, shapes.chain, shapes.landing_pads, shapes.noreturn_links],
                          ids=lambda s: s.__name__)
 def test_instructions_grow_as_the_code_does(etch, tmp_path, shape):
-    few, many = 1000, 4000
+    few, many = 500, 2000
     start = counted(etch, assemble(shape(2), tmp_path / "0.o"), tmp_path)
     a = counted(etch, assemble(shape(few), tmp_path / "1.o"), tmp_path) - start
     b = counted(etch, assemble(shape(many), tmp_path / "2.o"), tmp_path) - start
