@@ -273,7 +273,7 @@ GRIDS = {"test_acceptance.py": 6, "test_escapes.py": 3, "test_cfi.py": 4, "test_
          "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_fault.py": 4, "test_extable_tool.py": 3,
          "test_unwind_tables.py::test_mistakes_are_noticed": 3, "test_forms_encoding.py::test_mistakes_are_noticed": 3,
          "test_pv_encoding.py::test_mistakes_are_noticed": 3, "test_diff.py::test_where_code_lies_is_no_difference": 3,
-         "test_stat.py::test_equal_commands_are_seldom_called_different": 3, "test_lib_forms.py": 3, "test_lib_pv.py": 3}
+         "test_stat_noise.py::test_equal_commands_are_seldom_called_different": 3, "test_lib_forms.py": 3, "test_lib_pv.py": 3}
 
 
 def grid_part(cases, one_of):

@@ -8,7 +8,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from conftest import run
-from test_docs import FORMATS, RECORDS, SIZES, table, total
+from documents import FORMATS, table
+from test_formats import RECORDS, SIZES, total
 
 LIBDIR = "/usr/lib/x86_64-linux-gnu/"
 FILES = {"libc": LIBDIR + "libc.so.6", "libz": LIBDIR + "libz.so.1"}
