@@ -17,13 +17,39 @@ static bool is_lsda(const struct elf_section *s)
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && !strncmp(s->name, ".gcc_except_table", 17);
 }
 
+/* Which sections relocate which: there may be thousands of both. */
+struct relas {
+	uint32_t *first; /* of a section; 0: none */
+	uint32_t *next;  /* behind one of them */
+};
+
+static bool relas_find(const struct elf_file *f, struct relas *out)
+{
+	uint32_t i;
+
+	out->first = calloc(2 * ((size_t)f->section_count + 1), sizeof(*out->first));
+	if (!out->first)
+		return false;
+	out->next = out->first + f->section_count + 1;
+	for (i = f->section_count; i-- > 1;) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (sh->sh_type != SHT_RELA)
+			continue;
+		out->next[i] = out->first[sh->sh_info];
+		out->first[sh->sh_info] = i;
+	}
+	return true;
+}
+
 /* Applies a section's relocations to its copy. A field that has no value here, or
  * that the value does not fit, becomes 0, an address where no code is. */
-static int part_relocate(const struct elf_file *f, const uint64_t *addrs, struct cfi_part *p, struct error *e)
+static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const struct relas *relas, struct cfi_part *p,
+                         struct error *e)
 {
-	uint32_t rela = 0;
+	uint32_t rela;
 
-	while ((rela = elf_section_rela(f, p->section, rela + 1)) != 0) {
+	for (rela = relas->first[p->section]; rela; rela = relas->next[rela]) {
 		struct elf_reloc *list = NULL;
 		long n = f->symtab && f->sections[rela].sh.sh_link == f->symtab ? elf_relocs(f, rela, &list, e) : -1, i;
 
@@ -56,11 +82,15 @@ static int part_relocate(const struct elf_file *f, const uint64_t *addrs, struct
 static int parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
 {
 	uint64_t *addrs = calloc(f->section_count + 1, sizeof(*addrs)), next = 0;
+	struct relas relas = {0};
+	int err = -1;
 	uint32_t i;
 	size_t k;
 
-	if (!addrs)
-		return error_set(e, "out of memory");
+	if (!addrs || !relas_find(f, &relas)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
 	for (k = 0; k < space->count; k++) {
 		addrs[space->list[k].section] = space->list[k].addr;
 		next = space->list[k].addr + space->list[k].size;
@@ -77,23 +107,24 @@ static int parts_place(const struct elf_file *f, const struct code_space *space,
 
 		p->owned = malloc(p->size);
 		if (!p->owned) {
-			free(addrs);
-			return error_set(e, "out of memory");
+			error_set(e, "out of memory");
+			goto out;
 		}
 		memcpy(p->owned, p->bytes, p->size);
 		p->bytes = p->owned;
 		e->text[0] = 0;
-		if (part_relocate(f, addrs, p, e)) {
-			if (error_no_memory(e)) {
-				free(addrs);
-				return -1;
-			}
+		if (part_relocate(f, addrs, &relas, p, e)) {
+			if (error_no_memory(e))
+				goto out;
 			c->bad++;
 			p->size = 0; /* what it says is about unknown places */
 		}
 	}
+	err = 0;
+out:
 	free(addrs);
-	return 0;
+	free(relas.first);
+	return err;
 }
 
 static int parts_find(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)

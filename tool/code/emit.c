@@ -86,7 +86,7 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 	struct step s;
 
 	return e->agreed && addr == e->at && e->last < addr &&
-	       step_decode(NULL, p->bytes + (e->last - p->start), addr - e->last, e->last, &s) &&
+	       step_decode(e->cache, p->bytes + (e->last - p->start), addr - e->last, e->last, &s) &&
 	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
 }
 
@@ -178,18 +178,12 @@ static void fill(struct emit *e, uint64_t to)
 	e->at = to;
 }
 
-static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, unsigned len, const struct state *before,
+                                                 bool same)
 {
-	struct emit *e = ctx;
 	uint64_t end = addr + len, at;
 	bool fresh = !same;
 
-	e->state = before;
-	if (same && addr == e->at && end <= e->quiet) {
-		e->at = end;
-		e->last = addr;
-		return;
-	}
 	if (addr < e->at)
 		return; /* an instruction inside another: the outer one has its row */
 	if (!same)
@@ -223,6 +217,19 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	e->last = addr;
 	e->quiet = e->cfi_at == e->cfi_count ? UINT64_MAX
 	           : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end : e->cfi[e->cfi_at].start;
+}
+
+static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct emit *e = ctx;
+
+	e->state = before;
+	if (!same || addr != e->at || addr + len > e->quiet) {
+		state_news(e, addr, len, before, same);
+		return;
+	}
+	e->at = addr + len;
+	e->last = addr;
 }
 
 /* A signal's return: the registers are the kernel's, no code says where. */

@@ -261,24 +261,65 @@ static void fault_note(struct flow *f, uint64_t addr, const struct step *in, con
 	leave(f, x->to, &fault);
 }
 
-/* Can an instruction change what rules are made of? Most load to, or compute in,
- * registers that nothing is known of. */
-static bool is_idle(const struct step *in, const struct state *s, const struct compared *c)
+/* Registers that an instruction changes, and nothing else; rsp where it changes more. */
+static unsigned changed_registers(const struct step *in)
 {
-	unsigned mask = in->writes;
+	switch (in->op) {
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+		return in->writes;
+	case STEP_MOVE:
+	case STEP_ADDRESS:
+	case STEP_ADD:
+	case STEP_LOAD:
+	case STEP_SUM:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_CONST:
+	case STEP_FETCH:
+	case STEP_ENTRY:
+	case STEP_EXTEND:
+		return in->writes | 1u << in->a;
+	default:
+		return 1u << ETCH_REG_RSP;
+	}
+}
+
+static bool any_rules(const struct state *s, unsigned mask)
+{
+	for (; mask; mask &= mask - 1)
+		if (state_rules(s, (unsigned)__builtin_ctz(mask)))
+			return true;
+	return false;
+}
+
+/* flow_advance(); returns whether all that rules are made of has stayed as it is, which is so behind
+ * most instructions. */
+static bool advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	unsigned slots = s->slot_count, changed;
+	bool same;
 
 	if (in->flow == FLOW_BRANCH)
-		return c->op != STEP_COMPARE && !mask;
-	if (in->flow != FLOW_NEXT)
-		return false;
-	if (in->op == STEP_FETCH)
-		mask |= 1u << in->a;
-	else if (in->op != STEP_NONE && in->op != STEP_COMPARE && in->op != STEP_LIMIT)
-		return false;
-	for (; mask; mask &= mask - 1)
-		if (s->reg[__builtin_ctz(mask)].kind != VALUE_ANY)
-			return false;
-	return true;
+		same = c->op != STEP_COMPARE && !in->writes;
+	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		same = !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED)); /* weak: see is_anchored() of emit.c */
+	else if (in->flow != FLOW_NEXT)
+		same = false;
+	else if (state_leaves(s, in))
+		same = true;
+	else if (in->op == STEP_STORE && !in->writes)
+		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
+	else {
+		changed = changed_registers(in);
+		same = !(changed & frame) && !any_rules(s, changed);
+		flow_advance(in, s, off, c);
+		return same && !any_rules(s, changed) && s->slot_count == slots;
+	}
+	flow_advance(in, s, off, c);
+	return same && s->slot_count == slots;
 }
 
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
@@ -318,8 +359,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 			exits_note(f, f->piece->start + off, in.len, &s, behind);
 		behind = in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND || (behind && in.padding);
 		next = off + in.len;
-		same = is_idle(&in, &s, &c);
-		flow_advance(&in, &s, (uint32_t)off, &c);
+		same = advance(&in, &s, (uint32_t)off, &c);
 	}
 }
 

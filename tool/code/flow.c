@@ -68,6 +68,9 @@ void flow_free(struct flow *f)
 	free(f->todo);
 	free(f->pads);
 	free(f->jumps);
+	free(f->table_at);
+	free(f->table_sorted);
+	free(f->fresh_jumps);
 	free(f->dead);
 	free(f->edges);
 	free(f->edge_hash);
@@ -117,27 +120,46 @@ static void queue(struct flow *f, uint32_t state)
 
 /* ---- steps --------------------------------------------------------------------- */
 
-static int reloc_order(const void *key, const void *item)
+/* The relocation at an address, or null: in order of address, mostly, so that it is near to the
+ * one that was asked for last. */
+static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 {
-	const uint64_t *addr = key;
-	const struct flow_reloc *r = item;
+	const struct flow_reloc *list = f->env->relocs;
+	size_t i = f->reloc_near, n = f->env->reloc_count, lo = 0, hi = n, step;
 
-	return *addr < r->addr ? -1 : *addr > r->addr;
+	if (i < n && list[i].addr < addr) {
+		for (lo = i, step = 1; lo + step < n && list[lo + step].addr < addr; step *= 2)
+			lo += step;
+		hi = lo + step < n ? lo + step + 1 : n;
+	} else if (i < n && list[i].addr == addr) {
+		return &list[i];
+	} else {
+		hi = i < n ? i : n;
+	}
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (list[mid].addr < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	f->reloc_near = lo;
+	return lo < n && list[lo].addr == addr ? &list[lo] : NULL;
 }
 
 /* In an object file, a direct target is what the relocation says. */
-static void step_relocate(const struct flow *f, struct step *s, uint64_t addr)
+static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 {
-	const struct flow_env *env = f->env;
 	const struct flow_reloc *r;
 	uint64_t field = addr + s->len - 4u;
 
 	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL) {
-		r = bsearch(&field, env->relocs, env->reloc_count, sizeof(*r), reloc_order);
+		r = reloc_at(f, field);
 		if (r)
 			s->imm = (int64_t)r->target;
 	} else if ((s->flow == FLOW_JUMP_IND || s->flow == FLOW_CALL_IND) && s->deref && s->b == INSN_PC_REG) {
-		r = bsearch(&field, env->relocs, env->reloc_count, sizeof(*r), reloc_order);
+		r = reloc_at(f, field);
 		s->imm = r && (r->target & FLOW_EXTERN) ? (int64_t)r->target : 0;
 	}
 }
@@ -178,6 +200,7 @@ uint32_t flow_step(struct flow *f, uint64_t off)
 		s->a = INSN_NO_REG;
 		s->imm = 8;
 	}
+	s->touches = state_touches(s);
 	f->step_at[f->step_count] = (uint32_t)off;
 	f->leader[f->step_count] = 0;
 	f->seen[f->step_count] = 0;
@@ -252,8 +275,8 @@ bool flow_comes_back(const struct flow *f, const struct step *s)
 	uint64_t target = flow_exit_target(s);
 
 	/* What the entry point calls is not asked for: there is hlt behind it. */
-	return !target || f->piece->outermost || !f->env->noreturn_count ||
-	       !bsearch(&target, f->env->noreturn, f->env->noreturn_count, sizeof(target), word_order);
+	return !target || f->piece->outermost || !noreturn_may_hold(f->env, target) ||
+	       !word_has(f->env->noreturn, f->env->noreturn_count, target);
 }
 
 /* More than compilers fill up in front of a loop (gcc's -falign-loops=16:11:8): a function begins behind. */
@@ -492,26 +515,40 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 		reach(f, f->at[target] - 1, s);
 }
 
+/* A new indirect jump; its number + 1, or 0. */
+static uint32_t jump_make(struct flow *f)
+{
+	size_t room = f->jump_room;
+
+	if (!room_make(&f->jumps, &f->jump_room, f->jump_count, sizeof(*f->jumps)) ||
+	    (room != f->jump_room && !room_make(&f->table_at, &room, room, sizeof(*f->table_at)))) {
+		f->failed = true;
+		return 0;
+	}
+	memset(&f->jumps[f->jump_count], 0, sizeof(*f->jumps));
+	return (uint32_t)++f->jump_count;
+}
+
 static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 {
 	struct step *in = &f->steps[step];
-	size_t i = in->number;
+	size_t i = in->number ? in->number : (in->number = jump_make(f));
 
-	if (!i) {
-		if (!room_make(&f->jumps, &f->jump_room, f->jump_count, sizeof(*f->jumps))) {
-			f->failed = true;
-			return;
-		}
-		in->number = (uint32_t)(i = ++f->jump_count);
-		memset(&f->jumps[i - 1], 0, sizeof(f->jumps[i - 1]));
-	}
-	i--;
+	if (!i--)
+		return;
 	if (f->jumps[i].noted && state_same(&f->jumps[i].state, s))
 		return;
 	f->jumps_agreed = false;
+	if (!f->jumps[i].fresh && !room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
+		f->failed = true;
+		return;
+	}
+	if (!f->jumps[i].fresh)
+		f->fresh_jumps[f->fresh_jump_count++] = (uint32_t)i;
 	f->jumps[i].noted = f->jumps[i].fresh = true;
 	state_copy(&f->jumps[i].state, s);
 	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
+	f->table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;
 }
 
 /* Does an instruction change a register? */
@@ -565,8 +602,18 @@ static void learn(const struct compared *c, unsigned cond, bool taken, struct st
 		state_not(s, c->a, c->imm);
 }
 
-/* From the state before an instruction to the one behind it, where it goes on. */
-void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+/* May learn() change a state, whatever the outcome? */
+static bool may_learn(const struct compared *c, unsigned cond, const struct state *s)
+{
+	if (c->op == STEP_COMPARE)
+		return (cond == COND_EQUAL || cond == COND_NOT_EQUAL) &&
+		       (s->reg[c->a].kind == VALUE_CFA) != (s->reg[c->b].kind == VALUE_CFA);
+	if (c->op != STEP_LIMIT || c->a == INSN_NO_REG || cond == COND_OTHER)
+		return false;
+	return (cond != COND_EQUAL && cond != COND_NOT_EQUAL) || s->reg[c->a].kind == VALUE_BELOW;
+}
+
+void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (in->flow == FLOW_NEXT && in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
 		if (in->cond)
@@ -590,13 +637,17 @@ void flow_advance(const struct step *in, struct state *s, uint32_t off, struct c
 		bool bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
 		               in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
 
-		state_step(s, in, off);
+		if (!state_leaves(s, in))
+			state_step(s, in, off);
 		if (bounded)
 			state_limit(s, in->a, c->bound.most);
 		if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
 			c->bound.size = 0;
 		if (in->cond) {
-			c->op = in->op == STEP_COMPARE || in->op == STEP_LIMIT ? in->op : STEP_NONE;
+			c->op = STEP_NONE;
+			if (in->op != STEP_COMPARE && in->op != STEP_LIMIT)
+				return;
+			c->op = in->op;
 			c->a = in->a;
 			c->b = in->b;
 			c->size = in->size;
@@ -731,7 +782,7 @@ static void walk_from(struct flow *f, uint32_t start)
 		}
 		switch (in->flow) {
 		case FLOW_BRANCH: {
-			if (c.op != STEP_NONE || in->writes) {
+			if (in->writes || may_learn(&c, in->cond, &s)) {
 				struct state taken;
 
 				state_copy(&taken, &s);
@@ -821,7 +872,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->piece = p;
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
-	f->dead_count = f->jump_count = f->edge_count = f->exit_count = 0;
+	f->dead_count = f->jump_count = f->fresh_jump_count = f->exit_count = 0;
 	f->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->fixup_count) : NULL;
 	f->fixup_count = f->fixups ? f->fixup_count : 0;
 	f->pads_held = true;
@@ -832,8 +883,9 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->guesses = 0;
 	f->lifted = 0;
 	f->lowered = false;
-	if (f->edge_hash)
+	if (f->edge_count)
 		memset(f->edge_hash, 0, f->edge_hash_size * sizeof(*f->edge_hash));
+	f->edge_count = 0;
 	if (size >= UINT32_MAX)
 		return false;
 	if (size > f->at_room) {

@@ -62,6 +62,9 @@ struct flow_exit {
 #define FLOW_EXTERN ((uint64_t)1 << 62)
 #define FLOW_SLOT   ((uint64_t)1 << 61)
 
+/* Most calls come back: a filter says so of most. */
+#define NORETURN_BITS 16384u
+
 /* What all pieces are looked at with; read-only meanwhile. */
 struct flow_env {
 	const struct elf_file *file;
@@ -71,6 +74,7 @@ struct flow_env {
 	const uint64_t *entries;    /* addresses of symbols inside pieces */
 	const uint64_t *noreturn;   /* exits that do not come back, sorted */
 	size_t noreturn_count;
+	uint64_t noreturn_bits[NORETURN_BITS / 64]; /* by hash: where none is, there is none in the list */
 	const struct code_space *space;
 	uint32_t *index;            /* of pieces by address: pieces_index() */
 	uint64_t index_base, index_span;
@@ -79,6 +83,12 @@ struct flow_env {
 	struct flow_reloc *relocs;  /* ET_REL: in code, sorted by address */
 	size_t reloc_count;
 };
+
+static inline unsigned noreturn_hash(uint64_t target) { return (unsigned)(target * 0x9e3779b97f4a7c15u >> 50); }
+static inline bool noreturn_may_hold(const struct flow_env *env, uint64_t target)
+{
+	return env->noreturn_bits[noreturn_hash(target) / 64] >> noreturn_hash(target) % 64 & 1;
+}
 
 /* ET_REL: the field at `addr` refers to `target`. */
 struct flow_reloc {
@@ -91,7 +101,8 @@ struct flow_jump {
 	struct state state;
 	struct value what;   /* as state_table() says */
 	unsigned entries;    /* of the table that are followed */
-	bool table, noted, fresh;
+	bool table, noted;
+	bool fresh;          /* in flow.fresh_jumps */
 };
 
 /* A worker's memory, used again for each piece. */
@@ -115,6 +126,7 @@ struct flow {
 	size_t heap_count, heap_room;
 	uint32_t *todo;            /* offsets to scan */
 	size_t todo_count, todo_room;
+	size_t reloc_near;         /* in env->relocs: the one that was found last */
 	struct flow_pad { uint64_t start, end, pad; } *pads; /* call sites */
 	size_t pad_count, pad_room;
 	bool pads_held;            /* for now, calls do not throw */
@@ -126,6 +138,10 @@ struct flow {
 	struct flow_jump *jumps;   /* indirect */
 	size_t jump_count, jump_room;
 	uint32_t guesses;          /* entries of tables without a bound that have been read */
+	uint32_t *table_at;        /* of each, where its table begins, or 0; as large as `jumps` */
+	uint32_t *table_sorted;    /* the same in order, while many are followed; or null */
+	uint32_t *fresh_jumps;     /* numbers of those whose table is to be followed */
+	size_t fresh_jump_count, fresh_jump_room;
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */

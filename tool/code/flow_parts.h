@@ -58,7 +58,15 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
-void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* From the state before an instruction to the one behind it, where it goes on. */
+void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+static inline void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	/* Nothing to be done by most: neither the state nor what was compared has to do with them. */
+	if (in->flow != FLOW_NEXT || !state_leaves(s, in) || c->op != STEP_NONE || c->bound.size ||
+	    in->op == STEP_COMPARE || in->op == STEP_LIMIT)
+		flow_advance_slowly(in, s, off, c);
+}
 
 /* jumps.c */
 void jumps_follow(struct flow *f);

@@ -64,8 +64,7 @@ static int relocs_read(struct work *w, struct error *e)
 		}
 		free(r);
 	}
-	if (count)
-		qsort(list, count, sizeof(*list), reloc_order);
+	sort_if_needed(list, count, sizeof(*list), reloc_order);
 	w->env.relocs = list;
 	w->env.reloc_count = count;
 	return 0;

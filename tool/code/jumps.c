@@ -2,6 +2,7 @@
 /* Indirect jumps: their tables, and the code that nothing else reaches. */
 #include "code/flow_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -105,19 +106,48 @@ static bool inside_step(const struct flow *f, uint64_t off)
 	return false;
 }
 
+static int word32_order(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* So many tables are looked through for each jump that is new; where more are new, they are sorted. */
+#define FRESH_FEW 16u
+
+/* Where the tables of the piece begin, in order. False: out of memory. */
+static bool starts_sort(struct flow *f)
+{
+	uint32_t *list = f->jump_count ? malloc(f->jump_count * sizeof(*list)) : NULL;
+
+	if (!list)
+		return false;
+	memcpy(list, f->table_at, f->jump_count * sizeof(*list));
+	qsort(list, f->jump_count, sizeof(*list), word32_order);
+	free(f->table_sorted);
+	f->table_sorted = list;
+	return true;
+}
+
 /* Another table of the piece begins among the entries of this one. */
 static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 {
 	uint64_t at = (uint32_t)j->what.off, end = at + (uint64_t)j->what.most * j->what.reg;
-	size_t k;
+	size_t lo = 0, hi = f->jump_count;
 
-	for (k = 0; k < f->jump_count; k++) {
-		uint64_t other = (uint32_t)f->jumps[k].what.off;
-
-		if (f->jumps[k].table && other > at && other < end)
+	for (; !f->table_sorted && lo < hi; lo++)
+		if (f->table_at[lo] > at && f->table_at[lo] < end)
 			return true;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->table_sorted[mid] <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
 	}
-	return false;
+	return lo < f->jump_count && f->table_sorted[lo] < end;
 }
 
 struct landing {
@@ -164,35 +194,41 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 	return i;
 }
 
-/* Jumps whose table is known lead there. */
-static void tables_follow(struct flow *f)
+static void table_follow(struct flow *f, struct flow_jump *j)
 {
 	struct state s;
-	bool more = true;
-	size_t k;
 	unsigned i;
 
-	while (more && !f->failed) {
-		more = false;
-		for (k = 0; k < f->jump_count && !f->failed; k++) {
-			struct flow_jump *j = &f->jumps[k];
+	j->fresh = false;
+	j->entries = table_entries(f, j);
+	state_copy(&s, &j->state);
+	state_unlimit(&s);
+	for (i = 0; i < j->entries; i++) {
+		uint64_t target = jump_table_target(f, &j->what, i);
 
-			if (!j->fresh)
-				continue;
-			j->fresh = false;
-			j->entries = table_entries(f, j);
-			state_copy(&s, &j->state);
-			state_unlimit(&s);
-			for (i = 0; i < j->entries; i++) {
-				uint64_t target = jump_table_target(f, &j->what, i);
+		if (flow_inside(f, target))
+			flow_enter(f, target, &s);
+	}
+}
 
-				if (!flow_inside(f, target))
-					continue;
-				flow_enter(f, target, &s);
-				j = &f->jumps[k];
-				more = true;
-			}
-		}
+/* Jumps whose table is known lead there: those that are new, or have a new state. No jump becomes so
+ * until all of these have been followed. */
+static void tables_follow(struct flow *f)
+{
+	while (f->fresh_jump_count && !f->failed) {
+		uint32_t *fresh = f->fresh_jumps;
+		size_t count = f->fresh_jump_count, k;
+
+		f->fresh_jumps = NULL;
+		f->fresh_jump_count = f->fresh_jump_room = 0;
+		qsort(fresh, count, sizeof(*fresh), word32_order);
+		if (count > FRESH_FEW && !starts_sort(f))
+			f->failed = true;
+		for (k = 0; k < count && !f->failed; k++)
+			table_follow(f, &f->jumps[fresh[k]]);
+		free(fresh);
+		free(f->table_sorted);
+		f->table_sorted = NULL;
 		flow_walk(f);
 	}
 }

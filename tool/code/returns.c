@@ -19,9 +19,17 @@ static bool noreturn_add(struct work *w, uint64_t target)
 
 static void noreturn_sort(struct work *w)
 {
+	size_t i;
+
 	w->noreturn_count = words_unique(w->noreturn, w->noreturn_count);
 	w->env.noreturn = w->noreturn;
 	w->env.noreturn_count = w->noreturn_count;
+	memset(w->env.noreturn_bits, 0, sizeof(w->env.noreturn_bits));
+	for (i = 0; i < w->noreturn_count; i++) {
+		unsigned h = noreturn_hash(w->noreturn[i]);
+
+		w->env.noreturn_bits[h / 64] |= (uint64_t)1 << h % 64;
+	}
 }
 
 static int name_order(const void *a, const void *b)

@@ -55,6 +55,7 @@ void state_entry(struct state *s)
 	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
 	s->slot[0] = (struct slot){-8, 0, {0}, value_of(VALUE_ENTRY, REG_RA, 0)};
 	s->slot_count = 1;
+	s->known = UINT16_MAX;
 }
 
 /* ---- slots ----------------------------------------------------------------- */
@@ -217,11 +218,59 @@ bool state_table(const struct state *s, const struct step *jump, struct value *o
 	return true;
 }
 
+static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
+
+uint16_t state_touches(const struct step *in)
+{
+	/* rsp is in state.known at all times, and its change is never nothing. */
+	uint16_t mask = in->writes | (in->a == RSP ? bit(RSP) : 0);
+
+	switch (in->op) {
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+	case STEP_HALT:
+	case STEP_SYSCALL:
+		return mask;
+	case STEP_ADD:
+	case STEP_ALIGN:
+	case STEP_FETCH:
+		return mask | bit(in->a);
+	case STEP_STORE:
+		return mask | bit(in->b);
+	case STEP_MOVE:
+	case STEP_SWAP:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_EXTEND:
+	case STEP_LOAD:
+		return mask | bit(in->a) | bit(in->b);
+	case STEP_SUM:
+		return mask | bit(in->a) | bit(in->b) | bit(in->index);
+	case STEP_ADDRESS:
+		return in->b < 16 ? mask | bit(in->a) | bit(in->b) : mask | bit(RSP);
+	default: /* of anything a new value */
+		return mask | bit(RSP);
+	}
+}
+
+/* state.known, after an instruction. */
+static void known_set(struct state *s, const struct step *in)
+{
+	uint16_t known = s->known & (uint16_t)~in->writes;
+
+	if (in->a < 16)
+		known = (uint16_t)((known & ~bit(in->a)) | (s->reg[in->a].kind != VALUE_ANY ? bit(in->a) : 0));
+	if (in->op == STEP_SWAP)
+		known |= bit(in->b);
+	s->known = known | bit(RSP) | (in->op == STEP_LEAVE || in->op == STEP_ENTER ? bit(RBP) : 0);
+}
+
 void state_step(struct state *s, const struct step *in, uint32_t at)
 {
 	int32_t sp = s->reg[RSP].off;
 	struct value v, w;
-	unsigned r;
+	unsigned writes;
 
 	switch (in->op) {
 	case STEP_NONE:
@@ -310,10 +359,9 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		s->reg[in->a] = table_entry(s, in, in->size);
 		break;
 	}
-	if (in->writes)
-		for (r = 0; r < 16; r++)
-			if (in->writes >> r & 1)
-				s->reg[r] = any;
+	for (writes = in->writes; writes; writes &= writes - 1)
+		s->reg[__builtin_ctz(writes)] = any;
+	known_set(s, in);
 	/* Moved by something unknown: what is stored relative to rsp from now on can be
 	 * found by it all the same, as in a realigned frame (and unless rbp holds on to one). */
 	if (!is_address(s->reg[RSP]) && s->reg[RBP].kind != VALUE_ALIGNED &&
@@ -328,11 +376,11 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 
 void state_call(struct state *s)
 {
-	unsigned r;
+	unsigned lost = s->known & (unsigned)~(STEP_CALLEE_SAVED | bit(RSP));
 
-	for (r = 0; r < 16; r++)
-		if (r != RSP && !(STEP_CALLEE_SAVED >> r & 1))
-			s->reg[r] = any;
+	s->known &= (uint16_t)~lost;
+	for (; lost; lost &= lost - 1)
+		s->reg[__builtin_ctz(lost)] = any;
 	/* The callee's frame takes all that is below. */
 	slots_trim(s, 0);
 }
@@ -359,6 +407,7 @@ bool state_merge(struct state *s, const struct state *other)
 
 	s->weak |= other->weak;
 	s->dead &= other->dead;
+	s->known &= other->known;
 	if (s->align && s->align != other->align) {
 		aligned_forget(s);
 		changed = true;
@@ -420,6 +469,9 @@ void state_equal(struct state *s, unsigned a, unsigned b)
 		s->reg[b] = s->reg[a];
 	else if (s->reg[b].kind == VALUE_CFA && s->reg[a].kind != VALUE_CFA)
 		s->reg[a] = s->reg[b];
+	else
+		return;
+	s->known |= bit(a) | bit(b);
 }
 
 void state_limit(struct state *s, unsigned r, int64_t n)
@@ -429,8 +481,10 @@ void state_limit(struct state *s, unsigned r, int64_t n)
 	/* What the caller wants back is more worth knowing. */
 	if (n < 0 || n > INT32_MAX || (v.kind == VALUE_ENTRY && (STEP_CALLEE_SAVED >> r & 1)))
 		return;
-	if (v.kind == VALUE_ANY || v.kind == VALUE_ENTRY || (v.kind == VALUE_BELOW && v.off > n))
+	if (v.kind == VALUE_ANY || v.kind == VALUE_ENTRY || (v.kind == VALUE_BELOW && v.off > n)) {
 		s->reg[r] = value_of(VALUE_BELOW, 0, (int32_t)n);
+		s->known |= bit(r);
+	}
 }
 
 void state_not(struct state *s, unsigned r, int64_t n)

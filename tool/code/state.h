@@ -46,6 +46,7 @@ struct slot {
 struct state {
 	struct value reg[16];
 	uint32_t align;      /* where in the function rsp was realigned; 0 = nowhere */
+	uint16_t known;      /* registers of which something may be known: the others are VALUE_ANY */
 	bool weak;           /* a path to here is only what indirect jumps have in common, or the like */
 	bool dead;           /* every path to here is behind a call that does not come back */
 	uint8_t slot_count;
@@ -57,6 +58,18 @@ void state_entry(struct state *s);
 static inline void state_copy(struct state *to, const struct state *from)
 {
 	__builtin_memcpy(to, from, offsetof(struct state, slot) + from->slot_count * sizeof(struct slot));
+}
+/*
+ * What an instruction does depends on what is known of some registers: where that is nothing,
+ * the state stays as it is. Most load to, or compute in, registers that nothing is known of.
+ */
+uint16_t state_touches(const struct step *in);
+static inline bool state_leaves(const struct state *s, const struct step *in) { return !(in->touches & s->known); }
+/* Do rules say anything of what a register holds? But of rbp, that it is the caller's. */
+static inline bool state_rules(const struct state *s, unsigned r)
+{
+	return s->reg[r].kind == VALUE_CFA || s->reg[r].kind == VALUE_ALIGNED ||
+	       (s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == REG_RA);
 }
 /* The effect of one instruction; what a call changes, where it comes back. */
 void state_step(struct state *s, const struct step *in, uint32_t at);

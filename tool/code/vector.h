@@ -32,6 +32,19 @@ static inline int word_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
+/* qsort(), of what is in order already as a rule. */
+static inline void sort_if_needed(void *list, size_t n, size_t size, int (*order)(const void *, const void *))
+{
+	const char *p = list;
+	size_t i;
+
+	for (i = 1; i < n; i++)
+		if (order(p + (i - 1) * size, p + i * size) > 0) {
+			qsort(list, n, size, order);
+			return;
+		}
+}
+
 /* Is a word in a sorted list? */
 static inline bool word_has(const uint64_t *list, size_t n, uint64_t word)
 {

@@ -84,7 +84,7 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 
 #define R(from, to) [from ... to]
 
-enum { NO, PLAIN, MODRM };
+enum { NO, PLAIN, MODRM, RM = 4 }; /* RM: rm_decides(), of those here */
 
 /*
  * Opcodes of the one-byte and the two-byte map (SDM vol. 2, appendix A): what follows. NO: left to
@@ -97,15 +97,19 @@ static const uint8_t follows[2][256] = {{
 	R(0x30, 0x33) = MODRM, R(0x34, 0x35) = PLAIN, R(0x38, 0x3b) = MODRM, R(0x3c, 0x3d) = PLAIN,
 	R(0x50, 0x5f) = PLAIN, [0x63] = MODRM, [0x68] = PLAIN, [0x69] = MODRM, [0x6a] = PLAIN, [0x6b] = MODRM,
 	R(0x70, 0x7f) = PLAIN, R(0x80, 0x8b) = MODRM, [0x8d] = MODRM, R(0x90, 0x99) = PLAIN, R(0xa4, 0xbf) = PLAIN,
-	R(0xc0, 0xc1) = MODRM, R(0xc2, 0xc3) = PLAIN, R(0xc6, 0xc7) = MODRM, [0xc9] = PLAIN, [0xcc] = PLAIN,
-	R(0xd0, 0xd3) = MODRM, R(0xd8, 0xdf) = MODRM, R(0xe8, 0xe9) = PLAIN, [0xeb] = PLAIN, [0xf4] = PLAIN,
+	R(0xc0, 0xc1) = MODRM, R(0xc2, 0xc3) = PLAIN, R(0xc6, 0xc7) = MODRM | RM, [0xc9] = PLAIN, [0xcc] = PLAIN,
+	R(0xd0, 0xd3) = MODRM | RM, R(0xd8, 0xdf) = MODRM | RM, R(0xe8, 0xe9) = PLAIN, [0xeb] = PLAIN, [0xf4] = PLAIN,
 	R(0xf6, 0xf7) = MODRM, R(0xfe, 0xff) = MODRM,
 }, {
-	[0x05] = PLAIN, [0x0b] = PLAIN, R(0x10, 0x17) = MODRM, R(0x1e, 0x1f) = MODRM, R(0x28, 0x2f) = MODRM,
+	[0x05] = PLAIN, [0x0b] = PLAIN, R(0x10, 0x17) = MODRM, [0x1e] = MODRM | RM, [0x1f] = MODRM, R(0x28, 0x2f) = MODRM,
 	R(0x40, 0x4f) = MODRM, R(0x50, 0x76) = MODRM, R(0x7c, 0x7f) = MODRM, R(0x80, 0x8f) = PLAIN, R(0x90, 0x9f) = MODRM,
 	[0xa2] = PLAIN, R(0xa3, 0xa5) = MODRM, R(0xab, 0xad) = MODRM, R(0xaf, 0xb1) = MODRM, [0xb3] = MODRM,
 	R(0xb6, 0xb7) = MODRM, R(0xba, 0xc6) = MODRM, R(0xc8, 0xcf) = PLAIN, R(0xd0, 0xfe) = MODRM,
 }};
+
+static const uint8_t prefixes[256] = {
+	[0x66] = PREFIX_66, [0xf2] = PREFIX_F2, [0xf3] = PREFIX_F3, [0x64] = PREFIX_SEGMENT, [0x65] = PREFIX_SEGMENT,
+};
 
 /* ModRM, SIB and displacement; returns where they end. */
 static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned rex, struct raw *out)
@@ -138,12 +142,11 @@ static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned re
 
 uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 {
-	unsigned at = 0, prefix = 0, rex = 0, map = 0, rm = 0, opcode;
+	unsigned at = 0, prefix = 0, rex = 0, map = 0, rm = 0, opcode, kind;
 
 	memset(out, 0, sizeof(*out));
 	for (;; at++) {
-		unsigned one = bytes[at] == 0x66 ? PREFIX_66 : bytes[at] == 0xf2 ? PREFIX_F2 : bytes[at] == 0xf3 ? PREFIX_F3
-		               : bytes[at] == 0x64 || bytes[at] == 0x65 ? PREFIX_SEGMENT : 0;
+		unsigned one = prefixes[bytes[at]];
 
 		if (!one)
 			break;
@@ -158,15 +161,16 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 		map = 1;
 		opcode = bytes[at++];
 	}
-	if (!follows[map][opcode])
+	kind = follows[map][opcode];
+	if (!kind)
 		return 0;
-	if (follows[map][opcode] == MODRM)
+	if (kind & MODRM)
 		at = modrm_read(bytes, at, rex, out);
 	else /* as Zydis has it: the bits of REX, where no field is */
 		out->reg = (uint8_t)(rex << 1 & 8), out->rm = (uint8_t)(rex << 3 & 8);
 	if (!map && opcode == 0x90)
 		rm = rex & 1;
-	else if (out->mod == 3 && rm_decides(map, opcode))
+	else if (out->mod == 3 && (kind & RM))
 		rm = out->rm & 7;
 	out->opcode = (uint8_t)opcode;
 	out->in_opcode = (uint8_t)((opcode & 7) | (rex << 3 & 8));

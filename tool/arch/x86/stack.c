@@ -162,6 +162,7 @@ struct form {
 	uint8_t flow, cond;
 	uint8_t stored;    /* bytes written to the explicit memory operand */
 	uint8_t direction;
+	uint8_t shape;     /* enum shape */
 	bool padding, flags, memory, follow;
 	bool quick;        /* raw_read() and the two below say how long it is */
 	uint8_t imm_size;
@@ -192,188 +193,293 @@ static bool stores_back(unsigned mnemonic, const struct operand *ops, const stru
 	        (mnemonic == ZYDIS_MNEMONIC_AND && z->imm == -1));
 }
 
-/* The instructions that the analysis follows; writes has their registers too. */
-static void op_set(unsigned mnemonic, const struct operand *ops, const struct raw *z, struct step *out)
+/* The instructions that the analysis follows, by what their operands are. */
+enum shape {
+	SHAPE_NONE,
+	SHAPE_PUSH,
+	SHAPE_PUSHF,
+	SHAPE_POP,
+	SHAPE_POPF,
+	SHAPE_LEAVE,
+	SHAPE_ENTER,
+	SHAPE_MOVE,        /* 64 bits */
+	SHAPE_CONST,       /* 32 or 64 bits */
+	SHAPE_LOAD,        /* 64 bits from memory */
+	SHAPE_STORE,       /* 64 bits to memory */
+	SHAPE_FETCH,       /* 32 bits or fewer from memory, zero-extended */
+	SHAPE_EXTEND,      /* ... from a register */
+	SHAPE_EXTEND_BYTE, /* of which ah ch dh bh is not one */
+	SHAPE_SIGNED,      /* 32 bits sign-extended from a register: an index that has been compared is not negative */
+	SHAPE_SIGNED_LOAD, /* ... from memory */
+	SHAPE_LEA,
+	SHAPE_ADD,
+	SHAPE_SUB,
+	SHAPE_ADD_REG,
+	SHAPE_SUB_REG,
+	SHAPE_AND,
+	SHAPE_SWAP,
+	SHAPE_XOR,         /* nothing but where both are one register */
+	SHAPE_COMPARE,
+	SHAPE_LIMIT,       /* a register with a number */
+	SHAPE_LIMIT_MEMORY,
+};
+
+static enum shape shape_of_mov(const struct operand *a, const struct operand *b)
+{
+	bool ra = a->reg != INSN_NO_REG, rb = b->reg != INSN_NO_REG, wide = a->size == 64;
+
+	if (wide && ra && rb)
+		return SHAPE_MOVE;
+	if (ra && b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && a->size >= 32)
+		return SHAPE_CONST;
+	if (wide && ra && b->type == ZYDIS_OPERAND_TYPE_MEMORY)
+		return SHAPE_LOAD;
+	if (a->type == ZYDIS_OPERAND_TYPE_MEMORY && wide && rb)
+		return SHAPE_STORE;
+	if (a->size == 32 && ra && b->type == ZYDIS_OPERAND_TYPE_MEMORY)
+		return SHAPE_FETCH;
+	return a->size == 32 && ra && rb ? SHAPE_EXTEND : SHAPE_NONE;
+}
+
+/* The same for all instructions of a form. */
+static enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];
-	unsigned ra = a->reg, rb = b->reg;
-	bool imm = b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
-	bool wide = a->size == 64;
-	bool narrow = z->narrow;
-	bool plain = out->index == INSN_NO_REG && out->b != INSN_NO_REG; /* base + disp */
-	unsigned scale = z->scale;
-	int64_t value = z->imm;
+	bool ra = a->reg != INSN_NO_REG, rb = b->reg != INSN_NO_REG, wide = a->size == 64;
+	bool imm = b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE, memory = b->type == ZYDIS_OPERAND_TYPE_MEMORY;
 
 	switch (mnemonic) {
 	case ZYDIS_MNEMONIC_PUSH:
-		out->op = STEP_PUSH;
-		out->a = (uint8_t)(wide ? ra : INSN_NO_REG);
-		out->imm = narrow ? 2 : 8;
-		break;
+		return SHAPE_PUSH;
 	case ZYDIS_MNEMONIC_PUSHF:
 	case ZYDIS_MNEMONIC_PUSHFQ:
-		out->op = STEP_PUSH;
-		out->imm = narrow ? 2 : 8;
-		break;
+		return SHAPE_PUSHF;
 	case ZYDIS_MNEMONIC_POP:
-		out->op = STEP_POP;
-		out->a = (uint8_t)(wide ? ra : INSN_NO_REG);
-		if (a->type == ZYDIS_OPERAND_TYPE_REGISTER && !wide && ra != INSN_NO_REG)
-			out->writes |= (uint16_t)(1u << ra);
-		out->imm = narrow ? 2 : 8;
-		break;
+		return SHAPE_POP;
 	case ZYDIS_MNEMONIC_POPF:
 	case ZYDIS_MNEMONIC_POPFQ:
-		out->op = STEP_POP;
-		out->imm = narrow ? 2 : 8;
-		break;
+		return SHAPE_POPF;
 	case ZYDIS_MNEMONIC_LEAVE:
+		return SHAPE_LEAVE;
+	case ZYDIS_MNEMONIC_ENTER:
+		return SHAPE_ENTER;
+	case ZYDIS_MNEMONIC_MOV:
+		return shape_of_mov(a, b);
+	case ZYDIS_MNEMONIC_MOVZX:
+		return ra && rb && a->size >= 32 ? SHAPE_EXTEND_BYTE : ra && a->size >= 32 && memory ? SHAPE_FETCH : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_MOVSXD:
+		return wide && ra && rb ? SHAPE_SIGNED : wide && ra && memory ? SHAPE_SIGNED_LOAD : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_LEA:
+		return wide && ra ? SHAPE_LEA : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_ADD:
+		return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_ADD : rb ? SHAPE_ADD_REG : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_SUB:
+		return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_SUB : rb ? SHAPE_SUB_REG : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_AND:
+		return wide && ra && imm ? SHAPE_AND : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_XCHG:
+		return wide && ra && rb ? SHAPE_SWAP : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_XOR:
+		return ra && rb && a->size >= 32 ? SHAPE_XOR : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_CMP:
+		return ra && rb && wide ? SHAPE_COMPARE : ra && imm ? SHAPE_LIMIT
+		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY && imm ? SHAPE_LIMIT_MEMORY : SHAPE_NONE;
+	default:
+		return SHAPE_NONE;
+	}
+}
+
+static void lea_set(unsigned ra, unsigned scale, bool plain, struct step *out)
+{
+	if (plain) {
+		out->op = STEP_ADDRESS;
+		out->a = (uint8_t)ra;
+	} else if (out->b == INSN_NO_REG && out->index != INSN_NO_REG && scale == 1) { /* lea d(,%r,1) */
+		out->op = STEP_ADDRESS;
+		out->a = (uint8_t)ra;
+		out->b = out->index;
+	} else if (out->b < 16 && out->index < 16 && scale == 1 && !out->disp) {
+		out->op = STEP_SUM;
+		out->a = (uint8_t)ra;
+	}
+}
+
+static inline void two_set(struct step *out, unsigned op, unsigned a, unsigned b)
+{
+	out->op = (uint8_t)op;
+	out->a = (uint8_t)a;
+	out->b = (uint8_t)b;
+}
+
+/* A load: plain, or a jump table's entry of that size. */
+static inline void load_set(struct step *out, unsigned op, unsigned a, bool plain, bool entry, unsigned size)
+{
+	if (plain && op != STEP_ENTRY) {
+		out->op = (uint8_t)op;
+	} else if (entry && out->index != INSN_NO_REG) {
+		out->op = STEP_ENTRY;
+		out->size = (uint8_t)size;
+	} else {
+		return;
+	}
+	out->a = (uint8_t)a;
+}
+
+/* What the op of a step says is changed, `writes` need not say. */
+static inline void writes_clear(struct step *out)
+{
+	uint16_t a = out->a < 16 ? (uint16_t)(1u << out->a) : 0;
+
+	switch (out->op) {
+	case STEP_NONE:
+	case STEP_STORE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+		return;
+	case STEP_PUSH:
+		out->writes &= (uint16_t)~(1u << RSP);
+		return;
+	case STEP_POP:
+		out->writes &= (uint16_t)~(1u << RSP | a);
+		return;
+	case STEP_LEAVE:
+	case STEP_ENTER:
+		out->writes &= (uint16_t)~(1u << RSP | 1u << RBP | a);
+		return;
+	case STEP_SWAP:
+		out->writes &= (uint16_t)~(a | 1u << out->b);
+		return;
+	default:
+		out->writes &= (uint16_t)~a;
+	}
+}
+
+/* One instruction of a shape; writes has its registers too. */
+static void op_set(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
+{
+	const struct operand *a = &ops[0], *b = &ops[1];
+	unsigned ra = a->reg, rb = b->reg;
+	bool plain = out->index == INSN_NO_REG && out->b != INSN_NO_REG; /* base + disp */
+
+	switch (shape) {
+	case SHAPE_NONE:
+		return;
+	case SHAPE_PUSH:
+		out->op = STEP_PUSH;
+		out->a = (uint8_t)(a->size == 64 ? ra : INSN_NO_REG);
+		out->imm = z->narrow ? 2 : 8;
+		break;
+	case SHAPE_PUSHF:
+		out->op = STEP_PUSH;
+		out->imm = z->narrow ? 2 : 8;
+		break;
+	case SHAPE_POP:
+		out->op = STEP_POP;
+		out->a = (uint8_t)(a->size == 64 ? ra : INSN_NO_REG);
+		if (a->type == ZYDIS_OPERAND_TYPE_REGISTER && a->size != 64 && ra != INSN_NO_REG)
+			out->writes |= (uint16_t)(1u << ra);
+		out->imm = z->narrow ? 2 : 8;
+		break;
+	case SHAPE_POPF:
+		out->op = STEP_POP;
+		out->imm = z->narrow ? 2 : 8;
+		break;
+	case SHAPE_LEAVE:
 		out->op = STEP_LEAVE;
 		break;
-	case ZYDIS_MNEMONIC_ENTER:
+	case SHAPE_ENTER:
 		if (!z->imm2) {
 			out->op = STEP_ENTER;
 			out->imm = z->imm;
 		}
 		break;
-	case ZYDIS_MNEMONIC_MOV:
-		if (wide && ra != INSN_NO_REG && rb != INSN_NO_REG) {
-			out->op = STEP_MOVE;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-		} else if (ra != INSN_NO_REG && imm && a->size >= 32) {
-			out->op = STEP_CONST;
-			out->a = (uint8_t)ra;
-			out->imm = a->size == 32 ? (int64_t)(uint32_t)value : value;
-		} else if (wide && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY && plain) {
-			out->op = STEP_LOAD;
-			out->a = (uint8_t)ra;
-		} else if (wide && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY &&
-		           out->index != INSN_NO_REG && scale == 8) {
-			out->op = STEP_ENTRY;
-			out->a = (uint8_t)ra;
-			out->size = 8;
-		} else if (a->type == ZYDIS_OPERAND_TYPE_MEMORY && wide && rb != INSN_NO_REG && plain) {
+	case SHAPE_MOVE:
+		two_set(out, STEP_MOVE, ra, rb);
+		break;
+	case SHAPE_CONST:
+		out->op = STEP_CONST;
+		out->a = (uint8_t)ra;
+		out->imm = a->size == 32 ? (int64_t)(uint32_t)z->imm : z->imm;
+		break;
+	case SHAPE_LOAD:
+		load_set(out, STEP_LOAD, ra, plain, z->scale == 8, 8);
+		break;
+	case SHAPE_STORE:
+		if (plain) {
 			out->op = STEP_STORE;
 			out->a = (uint8_t)rb;
-		} else if (a->size == 32 && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY && plain) {
-			out->op = STEP_FETCH;
-			out->a = (uint8_t)ra;
-			out->size = 4;
-		} else if (a->size == 32 && ra != INSN_NO_REG && rb != INSN_NO_REG) {
-			out->op = STEP_EXTEND;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-			out->size = 4;
 		}
 		break;
-	case ZYDIS_MNEMONIC_MOVZX:
-		if (ra != INSN_NO_REG && rb != INSN_NO_REG && a->size >= 32 &&
-		    !b->high) {
-			out->op = STEP_EXTEND;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-			out->size = (uint8_t)(b->size / 8);
-		} else if (ra != INSN_NO_REG && a->size >= 32 && b->type == ZYDIS_OPERAND_TYPE_MEMORY && plain) {
+	case SHAPE_FETCH:
+		if (plain) {
 			out->op = STEP_FETCH;
 			out->a = (uint8_t)ra;
 			out->size = (uint8_t)(b->size / 8);
 		}
 		break;
-	case ZYDIS_MNEMONIC_MOVSXD:
-		if (wide && ra != INSN_NO_REG && rb != INSN_NO_REG) { /* an index that has been compared is not negative */
-			out->op = STEP_EXTEND;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-			out->size = 4;
-		} else if (wide && ra != INSN_NO_REG && b->type == ZYDIS_OPERAND_TYPE_MEMORY && out->index != INSN_NO_REG &&
-		    scale == 4) {
-			out->op = STEP_ENTRY;
-			out->a = (uint8_t)ra;
-			out->size = 4;
-		}
-		break;
-	case ZYDIS_MNEMONIC_LEA:
-		if (wide && ra != INSN_NO_REG && plain) {
-			out->op = STEP_ADDRESS;
-			out->a = (uint8_t)ra;
-		} else if (wide && ra != INSN_NO_REG && out->b == INSN_NO_REG && out->index != INSN_NO_REG &&
-		           scale == 1) { /* lea d(,%r,1) */
-			out->op = STEP_ADDRESS;
-			out->a = (uint8_t)ra;
-			out->b = out->index;
-		} else if (wide && ra != INSN_NO_REG && out->b < 16 && out->index < 16 && scale == 1 && !out->disp) {
-			out->op = STEP_SUM;
-			out->a = (uint8_t)ra;
-		}
-		break;
-	case ZYDIS_MNEMONIC_ADD:
-	case ZYDIS_MNEMONIC_SUB:
-		if (!wide || ra == INSN_NO_REG)
+	case SHAPE_EXTEND_BYTE:
+		if (b->high)
 			break;
-		if (imm) {
-			out->op = STEP_ADD;
-			out->a = (uint8_t)ra;
-			out->imm = mnemonic == ZYDIS_MNEMONIC_ADD ? value : -value;
-		} else if (rb != INSN_NO_REG) {
-			out->op = mnemonic == ZYDIS_MNEMONIC_ADD ? STEP_ADDREG : STEP_SUBREG;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-		}
+		/* fall through */
+	case SHAPE_EXTEND:
+		two_set(out, STEP_EXTEND, ra, rb);
+		out->size = (uint8_t)(b->size / 8);
 		break;
-	case ZYDIS_MNEMONIC_AND:
-		if (ra == INSN_NO_REG || !imm || a->size < 32)
-			break;
-		if (wide && value < 0 && (-value & (-value - 1)) == 0) {
+	case SHAPE_SIGNED:
+		two_set(out, STEP_EXTEND, ra, rb);
+		out->size = 4;
+		break;
+	case SHAPE_SIGNED_LOAD:
+		load_set(out, STEP_ENTRY, ra, plain, z->scale == 4, 4);
+		break;
+	case SHAPE_LEA:
+		lea_set(ra, z->scale, plain, out);
+		break;
+	case SHAPE_ADD:
+	case SHAPE_SUB:
+		out->op = STEP_ADD;
+		out->a = (uint8_t)ra;
+		out->imm = shape == SHAPE_ADD ? z->imm : -z->imm;
+		break;
+	case SHAPE_ADD_REG:
+	case SHAPE_SUB_REG:
+		two_set(out, shape == SHAPE_ADD_REG ? STEP_ADDREG : STEP_SUBREG, ra, rb);
+		break;
+	case SHAPE_AND:
+		if (z->imm < 0 && (-z->imm & (-z->imm - 1)) == 0) {
 			out->op = STEP_ALIGN;
 			out->a = (uint8_t)ra;
-			out->imm = value;
+			out->imm = z->imm;
 		}
 		break;
-	case ZYDIS_MNEMONIC_XCHG:
-		if (wide && ra != INSN_NO_REG && rb != INSN_NO_REG) {
-			out->op = STEP_SWAP;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-		}
+	case SHAPE_SWAP:
+		two_set(out, STEP_SWAP, ra, rb);
 		break;
-	case ZYDIS_MNEMONIC_XOR:
-		if (ra != INSN_NO_REG && ra == rb && a->size >= 32) {
+	case SHAPE_XOR:
+		if (ra == rb) {
 			out->op = STEP_CONST;
 			out->a = (uint8_t)ra;
 			out->imm = 0;
 		}
 		break;
-	case ZYDIS_MNEMONIC_CMP:
-		if (ra != INSN_NO_REG && rb != INSN_NO_REG && wide) {
-			out->op = STEP_COMPARE;
-			out->a = (uint8_t)ra;
-			out->b = (uint8_t)rb;
-		} else if (ra != INSN_NO_REG && imm) {
+	case SHAPE_COMPARE:
+		two_set(out, STEP_COMPARE, ra, rb);
+		break;
+	case SHAPE_LIMIT:
+		out->op = STEP_LIMIT;
+		out->a = (uint8_t)ra;
+		out->imm = z->imm;
+		out->size = (uint8_t)(a->size / 8);
+		break;
+	case SHAPE_LIMIT_MEMORY:
+		if (plain && out->b < 16) {
 			out->op = STEP_LIMIT;
-			out->a = (uint8_t)ra;
-			out->imm = value;
-			out->size = (uint8_t)(a->size / 8);
-		} else if (a->type == ZYDIS_OPERAND_TYPE_MEMORY && imm && plain && out->b < 16) {
-			out->op = STEP_LIMIT;
-			out->imm = value;
+			out->imm = z->imm;
 			out->size = (uint8_t)(a->size / 8);
 		}
 		break;
-	default:
-		break;
 	}
-	if (out->op != STEP_NONE && out->op != STEP_PUSH && out->op != STEP_POP && out->op != STEP_STORE &&
-	    out->op != STEP_COMPARE && out->op != STEP_LIMIT && out->op != STEP_SWAP && out->a != INSN_NO_REG)
-		out->writes &= (uint16_t)~(1u << out->a);
-	if (out->op == STEP_PUSH || out->op == STEP_POP || out->op == STEP_LEAVE || out->op == STEP_ENTER)
-		out->writes &= (uint16_t)~(1u << RSP);
-	if (out->op == STEP_POP && out->a != INSN_NO_REG)
-		out->writes &= (uint16_t)~(1u << out->a);
-	if (out->op == STEP_LEAVE || out->op == STEP_ENTER)
-		out->writes &= (uint16_t)~(1u << RBP);
-	if (out->op == STEP_SWAP)
-		out->writes &= (uint16_t)~(1u << out->a | 1u << out->b);
+	writes_clear(out);
 }
 
 /* ---- forms ------------------------------------------------------------------ */
@@ -464,6 +570,7 @@ static bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 			f->written[n++].byte = op->size == 8;
 		}
 	}
+	f->shape = (uint8_t)shape_of(f->mnemonic, f->op);
 	return true;
 }
 
@@ -487,6 +594,16 @@ static void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 	}
 }
 
+/* An operand of a form, with the register that an instruction has there. */
+static inline void operand_fill(const struct operand *of, const struct raw *z, struct operand *out)
+{
+	*out = *of;
+	if (!is_field(of->role))
+		return;
+	out->reg = field_reg(z, of->role, of->size == 8);
+	out->high = of->size == 8 && field_reg(z, of->role, false) != out->reg;
+}
+
 /* An instruction of a form, with its registers, displacement and immediate. */
 static void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct step *out)
 {
@@ -506,26 +623,24 @@ static void form_apply(const struct form *f, const struct raw *z, uint64_t addr,
 		out->op = STEP_HALT;
 	for (i = 0; i < 3 && f->written[i].role; i++)
 		out->writes |= (uint16_t)(1u << field_reg(z, f->written[i].role, f->written[i].byte));
-	for (i = 0; i < 2; i++) {
-		ops[i] = f->op[i];
-		if (!is_field(ops[i].role))
-			continue;
-		ops[i].reg = field_reg(z, ops[i].role, ops[i].size == 8);
-		ops[i].high = ops[i].size == 8 && field_reg(z, ops[i].role, false) != ops[i].reg;
-	}
 	if (f->flow == FLOW_JUMP || f->flow == FLOW_BRANCH || f->flow == FLOW_CALL)
 		out->imm = (int64_t)(addr + z->len + (uint64_t)z->imm);
 	if (f->memory && f->follow)
 		memory_raw(z, addr, out);
 	if (f->flow == FLOW_JUMP_IND || f->flow == FLOW_CALL_IND) {
+		operand_fill(&f->op[0], z, &ops[0]);
 		out->a = ops[0].reg;
 		out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
 	}
 	if (f->flow != FLOW_NEXT || out->op == STEP_HALT || syscall_set(f->mnemonic, out))
 		return;
-	if (f->stored && out->index == INSN_NO_REG && out->b < 16 && !stores_back(f->mnemonic, ops, z))
+	if (f->stored && out->index == INSN_NO_REG && out->b < 16 && !stores_back(f->mnemonic, f->op, z))
 		out->size = f->stored;
-	op_set(f->mnemonic, ops, z, out);
+	if (f->shape != SHAPE_NONE) {
+		operand_fill(&f->op[0], z, &ops[0]);
+		operand_fill(&f->op[1], z, &ops[1]);
+		op_set((enum shape)f->shape, ops, z, out);
+	}
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT || f->flags;
 	if (out->op == STEP_NONE && out->size)
 		out->op = STEP_STORE; /* of some value: a is INSN_NO_REG */
@@ -592,7 +707,7 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	raw_of(z, &raw);
 	if (stores_back(z->mnemonic, light, &raw))
 		out->size = 0;
-	op_set(z->mnemonic, light, &raw, out);
+	op_set(shape_of(z->mnemonic, light), light, &raw, out);
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT ||
 	            (z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 |
 	                              z->cpu_flags->undefined));

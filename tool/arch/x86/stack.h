@@ -55,6 +55,7 @@ struct step {
 	int32_t disp;
 	uint32_t number; /* for the analysis to use; 0 */
 	uint16_t writes;  /* registers changed, wholly or in part, by more than what op says */
+	uint16_t touches; /* for the analysis to use; 0 */
 	uint8_t len, op, flow; /* flow: enum insn_flow */
 	uint8_t a, b, index;
 	uint8_t size;     /* bytes stored (255: more); of a jump table's entry; 0 */
