@@ -539,6 +539,7 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 	if (f->jumps[i].noted && state_same(&f->jumps[i].state, s))
 		return;
 	f->jumps_agreed = false;
+	flow_agreed_undo(f, i);
 	if (!f->jumps[i].fresh && !room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
 		f->failed = true;
 		return;
@@ -875,6 +876,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->dead_count = f->jump_count = f->fresh_jump_count = f->exit_count = 0;
 	f->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->fixup_count) : NULL;
 	f->fixup_count = f->fixups ? f->fixup_count : 0;
+	f->agreed.upto = 0;
+	f->agreed.some = f->agreed.differ = false;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
 	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = false;

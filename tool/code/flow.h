@@ -142,6 +142,12 @@ struct flow {
 	uint32_t *table_sorted;    /* the same in order, while many are followed; or null */
 	uint32_t *fresh_jumps;     /* numbers of those whose table is to be followed */
 	size_t fresh_jump_count, fresh_jump_room;
+	struct flow_agreed {       /* what the open ones of the first `upto` have in common */
+		size_t upto;
+		struct state state;
+		struct etch_rule rule; /* of the first */
+		bool some, differ;     /* there is one; not all have its rule */
+	} agreed;
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */

@@ -69,6 +69,14 @@ static inline void flow_advance(const struct step *in, struct state *s, uint32_t
 }
 
 /* jumps.c */
+/* A jump is not what it was. */
+static inline void flow_agreed_undo(struct flow *f, size_t jump)
+{
+	if (jump < f->agreed.upto) {
+		f->agreed.upto = 0;
+		f->agreed.some = f->agreed.differ = false;
+	}
+}
 void jumps_follow(struct flow *f);
 /* Entry i of a jump table; 0: there is none. */
 uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);

@@ -22,34 +22,32 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
 	return !state_is_entry(&j->state) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-static bool jumps_agree(const struct flow *f, struct state *out)
+/* Goes on from where it was when it was asked last, unless one of those jumps has changed since. */
+static bool jumps_agree(struct flow *f, struct state *out)
 {
-	struct etch_rule rule, other;
-	size_t i, n = 0;
+	struct flow_agreed *a = &f->agreed;
+	struct etch_rule rule;
 
-	for (i = 0; i < f->jump_count; i++) {
-		const struct flow_jump *j = &f->jumps[i];
+	for (; a->upto < f->jump_count; a->upto++) {
+		const struct flow_jump *j = &f->jumps[a->upto];
 
 		if (!is_open(f, j))
 			continue;
-		if (!n++)
-			state_copy(out, &j->state);
-		else
-			state_merge(out, &j->state);
+		state_rule(&j->state, &rule);
+		if (!a->some) {
+			state_copy(&a->state, &j->state);
+			a->rule = rule;
+		} else {
+			state_merge(&a->state, &j->state);
+			a->differ |= memcmp(&rule, &a->rule, sizeof(rule)) != 0;
+		}
+		a->some = true;
 	}
-	if (!n)
+	if (!a->some || a->differ)
 		return false;
+	state_copy(out, &a->state);
 	state_rule(out, &rule);
-	for (i = 0; i < f->jump_count; i++) {
-		const struct flow_jump *j = &f->jumps[i];
-
-		if (!is_open(f, j))
-			continue;
-		state_rule(&j->state, &other);
-		if (memcmp(&rule, &other, sizeof(rule)))
-			return false;
-	}
-	return rule.kind != ETCH_RULE_UNDEF;
+	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
 /* The first instruction from `off` on that nothing has reached and that is not
@@ -201,6 +199,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 
 	j->fresh = false;
 	j->entries = table_entries(f, j);
+	flow_agreed_undo(f, (size_t)(j - f->jumps));
 	state_copy(&s, &j->state);
 	state_unlimit(&s);
 	for (i = 0; i < j->entries; i++) {

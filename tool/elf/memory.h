@@ -4,6 +4,8 @@
 #ifndef ELF_MEMORY_H
 #define ELF_MEMORY_H
 
+#include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -13,15 +15,27 @@
  * to give (transparent_hugepage/enabled "madvise" or "always"). */
 static inline void *big_alloc(size_t size)
 {
-	void *p;
+	void *p = malloc(size ? size : 1);
+	uintptr_t from = (uintptr_t)p & ~(uintptr_t)4095, to;
 
-	if (size < 2 * BIG_PAGE)
-		return malloc(size ? size : 1);
-	if (posix_memalign(&p, BIG_PAGE, size))
-		return NULL;
-	/* Only whole pages: a small file's tail is not worth one. */
-	madvise(p, size & ~(BIG_PAGE - 1), MADV_HUGEPAGE);
+	if (!p || size < 2 * BIG_PAGE)
+		return p;
+	/* All of what malloc() has mapped for it: in two mappings realloc() could not move it. */
+	to = ((uintptr_t)p + malloc_usable_size(p) + 4095) & ~(uintptr_t)4095;
+	madvise((void *)from, to - from, MADV_HUGEPAGE);
 	return p;
+}
+
+/* A step is done that needed much, and one follows that needs much: what is free goes back to
+ * the system, where malloc() would keep it between what is in use. Not worth it for little. */
+static inline void big_trim(size_t file_size)
+{
+#ifdef __GLIBC__
+	if (file_size >= 2 * BIG_PAGE)
+		malloc_trim(0);
+#else
+	(void)file_size;
+#endif
 }
 
 #endif

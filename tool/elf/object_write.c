@@ -81,6 +81,14 @@ static void new_indices(struct writer *w)
 	}
 }
 
+static void section_symbol_want(struct writer *w, uint32_t section)
+{
+	if (w->symbol_of[section])
+		return;
+	w->symbol_of[section] = w->first_global + w->new_local_count;
+	w->new_locals[w->new_local_count++] = section;
+}
+
 /* A section symbol for every section that a new relocation refers to. */
 static int section_symbols(struct writer *w)
 {
@@ -92,16 +100,19 @@ static int section_symbols(struct writer *w)
 		if (f->symbols[i].type == STT_SECTION && f->symbols[i].section && i < w->first_global &&
 		    !f->symbols[i].value && !w->symbol_of[f->symbols[i].section])
 			w->symbol_of[f->symbols[i].section] = (uint32_t)i;
-	for (k = 0; k < w->count; k++)
-		for (i = 0; i < w->added[k].reloc_count; i++) {
-			const struct new_reloc *r = &w->added[k].relocs[i];
+	for (k = 0; k < w->count; k++) {
+		const struct new_section *a = &w->added[k];
+
+		if (a->places && a->reloc_count)
+			section_symbol_want(w, a->about);
+		for (i = 0; !a->places && i < a->reloc_count; i++) {
+			const struct new_reloc *r = &a->relocs[i];
 
 			s = r->to == TO_SECTION ? r->index : r->to == TO_NEW ? new_index(w, r->index) : 0;
-			if (s && !w->symbol_of[s]) {
-				w->symbol_of[s] = w->first_global + w->new_local_count;
-				w->new_locals[w->new_local_count++] = s;
-			}
+			if (s)
+				section_symbol_want(w, s);
 		}
+	}
 	return 0;
 }
 
@@ -168,7 +179,12 @@ static void relocs_write(const struct writer *w, const struct new_section *a, ui
 {
 	size_t i;
 
-	for (i = 0; i < a->reloc_count; i++) {
+	for (i = 0; a->places && i < a->reloc_count; i++) {
+		Elf64_Rela x = {4 * i, ELF64_R_INFO((uint64_t)w->symbol_of[a->about], R_X86_64_PC32), (int64_t)a->places[i]};
+
+		memcpy(to + i * sizeof(x), &x, sizeof(x));
+	}
+	for (i = 0; !a->places && i < a->reloc_count; i++) {
 		const struct new_reloc *r = &a->relocs[i];
 		uint64_t symbol = r->to == TO_SYMBOL ? symbol_map(w, r->index)
 		                  : w->symbol_of[r->to == TO_NEW ? new_index(w, r->index) : r->index];
@@ -509,6 +525,7 @@ void new_sections_free(struct new_section *sections, size_t count)
 	for (i = 0; i < count; i++) {
 		free(sections[i].data);
 		free(sections[i].relocs);
+		free(sections[i].places);
 	}
 	free(sections);
 }

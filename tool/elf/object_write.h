@@ -31,6 +31,7 @@ struct new_section {
 	uint8_t *data;
 	uint64_t size;
 	struct new_reloc *relocs;
+	uint64_t *places;  /* instead of those: word i is, relative to itself, this offset of section `about` */
 	size_t reloc_count;
 };
 

@@ -2,6 +2,7 @@
 /* The object step: what an object file says about etched objects becomes tables
  * that the linker carries along. Code bytes stay as they are. */
 #include "rewrite/rewrite.h"
+#include "elf/memory.h"
 #include "site/native.h"
 #include "table/object_tables.h"
 
@@ -220,6 +221,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 		goto out;
 	}
 	all = sections_join(&tables, &orc, &count, e);
+	big_trim(f->size);
 	if (all)
 		err = object_write(f, all, count, emptied, &out->bytes, &out->size, e);
 out:

@@ -22,13 +22,16 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 {
 	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs};
 	size_t i;
+	int err;
 
 	memset(rows, 0, sizeof(*rows));
 	if (frames_find(f, &how, &out->frames, e))
 		return -1;
 	for (i = 0; i < out->frames.space.count; i++)
 		out->text += out->frames.space.list[i].size;
-	return unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
+	err = unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
+	row_list_free(&out->frames.rows); /* nobody else asks for them, and they are many */
+	return err;
 }
 
 int unwind_say_lost(struct scan *s, const struct rewrite_result *r)

@@ -11,7 +11,7 @@
 struct maker {
 	const struct code_section *section;
 	struct etch_orc *orc;
-	struct new_reloc *relocs;
+	uint64_t *places;
 	size_t count, room;
 };
 
@@ -23,18 +23,16 @@ static bool entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 	if (m->count == m->room) {
 		size_t room = m->room ? 2 * m->room : 64;
 		struct etch_orc *p = realloc(m->orc, room * sizeof(*p));
-		struct new_reloc *q = realloc(m->relocs, room * sizeof(*q));
+		uint64_t *q = realloc(m->places, room * sizeof(*q));
 
 		m->orc = p ? p : m->orc;
-		m->relocs = q ? q : m->relocs;
+		m->places = q ? q : m->places;
 		if (!p || !q)
 			return false;
 		m->room = room;
 	}
 	m->orc[m->count] = *orc;
-	m->relocs[m->count] = (struct new_reloc){.offset = 4 * m->count, .addend = (int64_t)at, .type = R_X86_64_PC32,
-	                                         .index = m->section->section, .to = TO_SECTION};
-	m->count++;
+	m->places[m->count++] = at;
 	return true;
 }
 
@@ -84,18 +82,18 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 			ip = calloc(m.count, 4);
 		if (err || (m.count && !ip)) {
 			free(m.orc);
-			free(m.relocs);
+			free(m.places);
 			return error_set(e, "out of memory");
 		}
 		if (!m.count) {
 			free(m.orc);
-			free(m.relocs);
+			free(m.places);
 			continue;
 		}
 		out->rows += m.count;
 		out->sections[out->count++] = (struct new_section){
 			.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 4, .about = m.section->section,
-			.data = ip, .size = 4 * m.count, .relocs = m.relocs, .reloc_count = m.count,
+			.data = ip, .size = 4 * m.count, .places = m.places, .reloc_count = m.count,
 		};
 		out->sections[out->count++] = (struct new_section){
 			.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 2, .about = m.section->section,
@@ -244,8 +242,12 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 {
 	struct flat_list have = {0}, want = {0};
 	int same = flatten_all(f, &have, emptied, e);
-	size_t k, i;
+	size_t k, i, total = 0;
 
+	for (k = 0; k < wanted->count; k += 2)
+		total += wanted->sections[k].reloc_count;
+	if (same > 0)
+		same = have.count == total;
 	for (k = 0; k < wanted->count && same > 0; k += 2) {
 		const struct new_section *ip = &wanted->sections[k], *orc = &wanted->sections[k + 1];
 
@@ -256,13 +258,11 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 		for (i = 0; i < ip->reloc_count; i++) {
 			struct flat *x = &want.list[want.count++];
 
-			x->section = ip->relocs[i].index;
-			x->offset = (uint64_t)ip->relocs[i].addend;
+			x->section = ip->about;
+			x->offset = ip->places[i];
 			memcpy(&x->orc, orc->data + sizeof(x->orc) * i, sizeof(x->orc));
 		}
 	}
-	if (same > 0)
-		same = have.count == want.count;
 	if (same > 0 && have.count) {
 		qsort(have.list, have.count, sizeof(*have.list), flat_order);
 		qsort(want.list, want.count, sizeof(*want.list), flat_order);
