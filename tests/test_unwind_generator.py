@@ -52,7 +52,7 @@ def test_an_instruction_is_the_same_with_and_without_its_form(forms):
 
 
 def test_every_encoding_is_read_as_by_zydis(forms):
-    """arch/x86/raw.c: all prefixes, opcodes and ModRM bytes of two maps, the rest at random."""
+    """arch/x86/raw.c: all prefixes, opcodes and ModRM bytes of the maps, the rest at random."""
     out = run([forms, "--all", "1"]).stdout
     compared, differ = (int(w) for w in out.split() if w.isdigit())
     assert compared > 1_000_000 and differ == 0, out

@@ -5,7 +5,7 @@
  * happen to be. Prints what differs, and last how many instructions were compared.
  *
  *     forms FILE...
- *     forms --all ROUNDS   all encodings of the first two maps instead of files: prefixes, REX,
+ *     forms --all ROUNDS   all encodings of the four maps instead of files: prefixes, REX, VEX,
  *                          opcode, ModRM; SIB, displacement and immediate at random
  */
 #include "arch/x86/stack.h"
@@ -59,15 +59,33 @@ static void compare_form(struct step_cache *cache, const uint8_t *head, size_t n
 	}
 }
 
+/* VEX of two bytes and of three: R, X, B, map, W, vvvv, L, pp. */
+static void compare_vex(struct step_cache *cache)
+{
+	unsigned opcode, i;
+
+	for (opcode = 0; opcode < 256; opcode++)
+		for (i = 0; i < 24; i++) {
+			uint64_t random = random_word();
+			uint8_t two[] = {0xc5, (uint8_t)(random & 0xfc) | (i & 3), (uint8_t)opcode};
+			uint8_t three[] = {0xc4, (uint8_t)(random & 0xe0) | (uint8_t)(1 + (i >> 2) % 3),
+			                   (uint8_t)(random >> 8 & 0xfc) | (i & 3), (uint8_t)opcode};
+
+			compare_form(cache, two, sizeof(two));
+			compare_form(cache, three, sizeof(three));
+		}
+}
+
 static void compare_all(struct step_cache *cache)
 {
+	static const uint8_t maps[4][3] = {{0}, {0x0f}, {0x0f, 0x38}, {0x0f, 0x3a}};
 	static const char *const prefixes[] = {"", "\x66", "\xf2", "\xf3", "\x64", "\x65", "\x66\x64", "\xf3\x65", "\x66\xf3",
 	                                       "\xf2\xf3", "\x64\x65", "\x66\x66", "\x3e", "\x2e\x66", "\xf0", "\x67"};
 	unsigned p, rex, map, opcode;
 
 	for (p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)
 		for (rex = 0x3f; rex < 0x50; rex += 1 + (rex > 0x3f ? random_word() % 6 : 0)) /* 3f: none */
-			for (map = 0; map < 2; map++)
+			for (map = 0; map < (p < 5 ? 4 : 2); map++)
 				for (opcode = 0; opcode < 256; opcode++) {
 					size_t n = strlen(prefixes[p]);
 					uint8_t head[8];
@@ -75,8 +93,8 @@ static void compare_all(struct step_cache *cache)
 					memcpy(head, prefixes[p], n);
 					if (rex != 0x3f)
 						head[n++] = (uint8_t)rex;
-					if (map)
-						head[n++] = 0x0f;
+					memcpy(head + n, maps[map], sizeof(maps[map]));
+					n += map < 2 ? map : 2;
 					head[n++] = (uint8_t)opcode;
 					compare_form(cache, head, n);
 				}
@@ -90,7 +108,7 @@ int main(int argc, char **argv)
 		struct step_cache *cache = step_cache_new();
 
 		for (i = atoi(argv[2]); cache && i > 0; i--)
-			compare_all(cache);
+			compare_all(cache), compare_vex(cache);
 		step_cache_free(cache);
 		printf("%lu compared, %lu differ\n", compared, differ);
 		return differ != 0;

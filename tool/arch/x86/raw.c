@@ -26,15 +26,15 @@ void raw_of(const ZydisDecodedInstruction *z, struct raw *out)
 	out->len = z->length;
 	out->opcode = z->opcode;
 	out->mod = z->raw.modrm.mod;
-	out->reg = (uint8_t)(z->raw.modrm.reg | r << 3);
-	out->rm = (uint8_t)(z->raw.modrm.rm | b << 3);
+	out->field[FIELD_REG] = (uint8_t)(z->raw.modrm.reg | r << 3);
+	out->field[FIELD_RM] = (uint8_t)(z->raw.modrm.rm | b << 3);
 	if (z->raw.modrm.mod != 3 && z->raw.sib.offset) {
 		out->index = (uint8_t)(z->raw.sib.index | x << 3);
 		out->base = (uint8_t)(z->raw.sib.base | b << 3);
 		out->scale = (uint8_t)(1u << z->raw.sib.scale);
 	}
-	out->in_opcode = (uint8_t)((z->opcode & 7u) | (unsigned)z->raw.rex.B << 3);
-	out->vvvv = ~z->raw.vex.vvvv & 15u;
+	out->field[FIELD_OPCODE] = (uint8_t)((z->opcode & 7u) | (unsigned)z->raw.rex.B << 3);
+	out->field[FIELD_VVVV] = ~z->raw.vex.vvvv & 15u;
 	out->legacy = legacy;
 	out->rex = z->raw.prefix_count && (z->raw.prefixes[z->raw.prefix_count - 1].value & 0xf0) == 0x40;
 	for (i = 0; i < z->raw.prefix_count; i++)
@@ -87,8 +87,9 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 enum { NO, PLAIN, MODRM, RM = 4 }; /* RM: rm_decides(), of those here */
 
 /*
- * Opcodes of the one-byte and the two-byte map (SDM vol. 2, appendix A): what follows. NO: left to
- * Zydis; it is rare, or no instruction, or what it is depends on more than raw_key() has.
+ * Opcodes of the one-byte and the two-byte map (SDM vol. 2, appendix A): what follows; in the others
+ * it is ModRM. NO: left to Zydis; it is rare, or no instruction, or what it is depends on more than
+ * raw_key() has.
  */
 static const uint8_t follows[2][256] = {{
 	R(0x00, 0x03) = MODRM, R(0x04, 0x05) = PLAIN, R(0x08, 0x0b) = MODRM, R(0x0c, 0x0d) = PLAIN,
@@ -118,8 +119,8 @@ static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned re
 	int32_t disp;
 
 	out->mod = (uint8_t)(modrm >> 6);
-	out->reg = (uint8_t)((modrm >> 3 & 7) | (rex << 1 & 8));
-	out->rm = (uint8_t)(rm | (rex << 3 & 8));
+	out->field[FIELD_REG] = (uint8_t)((modrm >> 3 & 7) | (rex << 1 & 8));
+	out->field[FIELD_RM] = (uint8_t)(rm | (rex << 3 & 8));
 	if (out->mod == 3)
 		return at;
 	if (rm == 4) {
@@ -140,6 +141,34 @@ static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned re
 	return at;
 }
 
+static inline uint32_t key_make(bool legacy, unsigned map, unsigned opcode, unsigned prefix, unsigned w, unsigned l,
+                               const struct raw *raw, unsigned rm)
+{
+	return 1u << 31 | (uint32_t)legacy << 30 | map << 28 | opcode << 20 | prefix << 16 | w << 15 | l << 14 |
+	       (uint32_t)(raw->mod == 3) << 13 | (raw->field[FIELD_REG] & 7u) << 10 | rm << 7;
+}
+
+/* VEX of two bytes (c5) or three (SDM vol. 2, 2.3.5); R, X, B and vvvv are inverted. */
+static uint32_t vex_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
+{
+	unsigned at = 2, head = bytes[1], map = 1, opcode, rex = ~head >> 5 & 4, w = 0, last = head;
+
+	if (bytes[0] == 0xc4) {
+		rex = ~head >> 5 & 7;
+		map = head & 31;
+		last = bytes[at++];
+		w = last >> 7;
+	}
+	opcode = bytes[at++];
+	if (map < 1 || map > 3 || rm_decides(map, opcode) || (map == 1 && opcode == 0x77)) /* 77 has no ModRM */
+		return 0;
+	*imm_at = modrm_read(bytes, at, rex, out);
+	out->opcode = (uint8_t)opcode;
+	out->field[FIELD_OPCODE] = opcode & 7;
+	out->field[FIELD_VVVV] = ~last >> 3 & 15;
+	return key_make(false, map, opcode, last & 3, w, last >> 2 & 1, out, 0);
+}
+
 uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 {
 	unsigned at = 0, prefix = 0, rex = 0, map = 0, rm = 0, opcode, kind;
@@ -157,28 +186,33 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 	if ((bytes[at] & 0xf0) == 0x40)
 		rex = bytes[at++];
 	opcode = bytes[at++];
+	if ((opcode & 0xfe) == 0xc4)
+		return at == 1 ? vex_read(bytes, out, imm_at) : 0;
 	if (opcode == 0x0f) {
 		map = 1;
 		opcode = bytes[at++];
+		if (opcode == 0x38 || opcode == 0x3a) {
+			map = opcode == 0x38 ? 2 : 3;
+			opcode = bytes[at++];
+		}
 	}
-	kind = follows[map][opcode];
+	kind = map < 2 ? follows[map][opcode] : MODRM;
 	if (!kind)
 		return 0;
 	if (kind & MODRM)
 		at = modrm_read(bytes, at, rex, out);
 	else /* as Zydis has it: the bits of REX, where no field is */
-		out->reg = (uint8_t)(rex << 1 & 8), out->rm = (uint8_t)(rex << 3 & 8);
+		out->field[FIELD_REG] = (uint8_t)(rex << 1 & 8), out->field[FIELD_RM] = (uint8_t)(rex << 3 & 8);
 	if (!map && opcode == 0x90)
 		rm = rex & 1;
 	else if (out->mod == 3 && (kind & RM))
-		rm = out->rm & 7;
+		rm = out->field[FIELD_RM] & 7;
 	out->opcode = (uint8_t)opcode;
-	out->in_opcode = (uint8_t)((opcode & 7) | (rex << 3 & 8));
-	out->vvvv = 15;
+	out->field[FIELD_OPCODE] = (uint8_t)((opcode & 7) | (rex << 3 & 8));
+	out->field[FIELD_VVVV] = 15;
 	out->legacy = true;
 	out->rex = rex;
 	out->narrow = prefix & PREFIX_66;
 	*imm_at = at;
-	return 1u << 31 | 1u << 30 | map << 28 | opcode << 20 | prefix << 16 | (rex >> 3 & 1) << 15 |
-	       (uint32_t)(out->mod == 3) << 13 | (out->reg & 7u) << 10 | rm << 7;
+	return key_make(true, map, opcode, prefix, rex >> 3 & 1, 0, out, rm);
 }

@@ -12,14 +12,23 @@
 
 #include <Zydis/Zydis.h>
 
+/* Fields that have a register. */
+enum raw_field {
+	FIELD_NONE,
+	FIELD_REG,    /* of ModRM */
+	FIELD_RM,
+	FIELD_OPCODE,
+	FIELD_VVVV,   /* of VEX */
+	FIELDS,
+};
+
 struct raw {
 	int64_t imm;       /* the first immediate; 0 = none */
 	int64_t imm2;
 	int32_t disp;
-	uint8_t len, opcode;
-	uint8_t mod, reg, rm;       /* registers with their bit of REX or VEX */
+	uint8_t len, opcode, mod;
+	uint8_t field[FIELDS];      /* registers with their bit of REX or VEX */
 	uint8_t index, base, scale; /* of a SIB byte; scale 0: none */
-	uint8_t in_opcode, vvvv;    /* registers */
 	bool legacy;       /* no VEX */
 	bool rex, narrow;  /* prefixes REX, 66 */
 	bool imm32;        /* the immediate has four bytes */
@@ -30,8 +39,8 @@ struct raw {
 void raw_of(const ZydisDecodedInstruction *z, struct raw *out);
 
 /*
- * The fields up to the immediate of an instruction in the one- or two-byte map with the
- * prefixes that compilers use; *imm_at is where an immediate would begin. Reads RAW_BYTES.
+ * The fields up to the immediate of an instruction with REX or VEX and the prefixes that
+ * compilers use; *imm_at is where an immediate would begin. Reads RAW_BYTES.
  * Returns its raw_key(), or 0: something else, for Zydis to decode. That the bytes are an
  * instruction, and how long its immediate is, is not known yet.
  */

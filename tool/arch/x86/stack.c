@@ -145,7 +145,7 @@ static uint8_t direction_of(unsigned mnemonic)
 struct operand {
 	uint8_t type; /* ZydisOperandType; 0 = there is none */
 	uint8_t reg;  /* INSN_NO_REG: none, or not a general-purpose one */
-	uint8_t role; /* ZydisOperandEncoding: the field that has the register */
+	uint8_t field; /* enum raw_field: has the register */
 	bool high;    /* ah ch dh bh */
 	uint16_t size; /* bits */
 };
@@ -156,23 +156,28 @@ struct operand {
  * be decoded only once.
  */
 struct form {
-	uint32_t key;      /* 0 = empty */
+	uint32_t key;
 	uint16_t mnemonic; /* ZydisMnemonic */
-	uint16_t fixed;    /* registers written that no field names */
-	uint8_t flow, cond;
-	uint8_t stored;    /* bytes written to the explicit memory operand */
-	uint8_t direction;
 	uint8_t shape;     /* enum shape */
-	bool padding, flags, memory, follow;
+	uint8_t stored;    /* bytes written to the explicit memory operand */
+	struct step base;  /* as far as it is the same for all of them */
+	struct operand op[2];
+	uint8_t written[3]; /* enum raw_field, | BYTE_REG: fields that name registers written */
+	bool done;         /* base has its op */
+	bool flags, memory, follow;
 	bool quick;        /* raw_read() and the two below say how long it is */
 	uint8_t imm_size;
 	bool imm_signed;
-	struct operand op[2];
-	struct { uint8_t role; bool byte; } written[3]; /* fields that name registers written */
 };
+#define BYTE_REG 0x80u
+
+#define FORM_SLOTS 8192u
+#define FORMS_MOST 4096u /* more than there are */
 
 struct step_cache {
-	struct form form[4096];
+	uint16_t slots[FORM_SLOTS]; /* by hash: number of a form + 1 */
+	struct form *forms;
+	unsigned count, room;
 };
 
 static bool syscall_set(unsigned mnemonic, struct step *out)
@@ -485,31 +490,32 @@ static void op_set(enum shape shape, const struct operand *ops, const struct raw
 /* ---- forms ------------------------------------------------------------------ */
 
 /* The general-purpose register in a field. */
-static uint8_t field_reg(const struct raw *z, unsigned role, bool byte)
+static inline unsigned field_reg(const struct raw *z, unsigned field, bool byte)
 {
-	unsigned r;
+	unsigned r = z->field[field];
 
-	switch (role) {
-	case ZYDIS_OPERAND_ENCODING_MODRM_REG:
-		r = z->reg;
-		break;
-	case ZYDIS_OPERAND_ENCODING_MODRM_RM:
-		r = z->rm;
-		break;
-	case ZYDIS_OPERAND_ENCODING_OPCODE:
-		r = z->in_opcode;
-		break;
-	default: /* NDSNDD */
-		r = z->vvvv;
-		break;
-	}
-	return (uint8_t)(byte && r >= 4 && r < 8 && z->legacy && !z->rex ? r - 4 : r);
+	return byte && r >= 4 && r < 8 && z->legacy && !z->rex ? r - 4 : r;
 }
 
-static bool is_field(unsigned role)
+static unsigned field_of(unsigned encoding)
 {
-	return role == ZYDIS_OPERAND_ENCODING_MODRM_REG || role == ZYDIS_OPERAND_ENCODING_MODRM_RM ||
-	       role == ZYDIS_OPERAND_ENCODING_OPCODE || role == ZYDIS_OPERAND_ENCODING_NDSNDD;
+	switch (encoding) {
+	case ZYDIS_OPERAND_ENCODING_MODRM_REG:
+		return FIELD_REG;
+	case ZYDIS_OPERAND_ENCODING_MODRM_RM:
+		return FIELD_RM;
+	case ZYDIS_OPERAND_ENCODING_OPCODE:
+		return FIELD_OPCODE;
+	case ZYDIS_OPERAND_ENCODING_NDSNDD:
+		return FIELD_VVVV;
+	default:
+		return FIELD_NONE;
+	}
+}
+
+static bool is_padding(const ZydisDecodedInstruction *z)
+{
+	return z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 || z->meta.category == ZYDIS_CATEGORY_WIDENOP;
 }
 
 /* The form of a fully decoded instruction. False: it has too much for one. */
@@ -522,19 +528,25 @@ static bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 	memset(f, 0, sizeof(*f));
 	f->mnemonic = (uint16_t)z->mnemonic;
 	f->op[0].reg = f->op[1].reg = INSN_NO_REG;
-	f->padding = z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
-	             z->meta.category == ZYDIS_CATEGORY_WIDENOP;
+	f->base.a = f->base.b = f->base.index = INSN_NO_REG;
+	if (is_padding(z)) {
+		f->base.padding = f->done = true;
+		f->base.flow = z->mnemonic == ZYDIS_MNEMONIC_INT3 ? FLOW_STOP : FLOW_NEXT;
+		return true;
+	}
 	flow_set(z, ops, 0, &flow);
-	f->flow = flow.flow;
-	f->cond = flow.cond;
-	f->fixed = flow.writes;
-	f->direction = direction_of(z->mnemonic);
+	f->base.flow = flow.flow;
+	f->base.op = flow.op; /* hlt */
+	f->base.cond = flow.cond;
+	f->base.writes = flow.writes;
+	f->base.direction = direction_of(z->mnemonic);
 	/* The kernel returns its result in rax (psABI A.2.1). */
 	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
-		f->fixed |= 1u << RAX | 1u << RCX | 1u << R11;
+		f->base.writes |= 1u << RAX | 1u << RCX | 1u << R11;
+	f->done = flow.flow != FLOW_NEXT || flow.op == STEP_HALT || syscall_set(z->mnemonic, &f->base);
 	f->flags = z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 |
 	                            z->cpu_flags->undefined);
-	calls = f->flow == FLOW_CALL || f->flow == FLOW_CALL_IND || f->flow == FLOW_RETURN;
+	calls = flow.flow == FLOW_CALL || flow.flow == FLOW_CALL_IND || flow.flow == FLOW_RETURN;
 	for (i = 0; i < z->operand_count; i++) {
 		const ZydisDecodedOperand *op = &ops[i];
 		bool explicit = i < z->operand_count_visible && i < 2;
@@ -555,19 +567,18 @@ static bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 				continue;
 			if (explicit) {
 				f->op[i].reg = (uint8_t)r;
-				f->op[i].role = (uint8_t)op->encoding;
+				f->op[i].field = (uint8_t)field_of(op->encoding);
 				f->op[i].high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
 			}
 			if (!(op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) || (calls && r == RSP))
 				continue;
-			if (!is_field(op->encoding)) {
-				f->fixed |= (uint16_t)(1u << r);
+			if (!field_of(op->encoding)) {
+				f->base.writes |= (uint16_t)(1u << r);
 				continue;
 			}
 			if (n == 3)
 				return false;
-			f->written[n].role = (uint8_t)op->encoding;
-			f->written[n++].byte = op->size == 8;
+			f->written[n++] = (uint8_t)(field_of(op->encoding) | (op->size == 8 ? BYTE_REG : 0));
 		}
 	}
 	f->shape = (uint8_t)shape_of(f->mnemonic, f->op);
@@ -575,22 +586,24 @@ static bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 }
 
 /* Base, index and displacement as the ModRM and SIB bytes have them (SDM vol. 2, 2.1.5). */
-static void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
+static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 {
+	unsigned rm = z->field[FIELD_RM];
+
 	if (z->far)
 		return;
 	out->disp = z->disp;
-	if ((z->rm & 7) == 5 && z->mod == 0) {
+	if ((rm & 7) == 5 && z->mod == 0) {
 		out->b = INSN_PC_REG;
 		if (out->flow == FLOW_NEXT || out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND)
 			out->imm = (int64_t)(addr + z->len + (uint64_t)(int64_t)z->disp);
-	} else if ((z->rm & 7) == 4) {
+	} else if ((rm & 7) == 4) {
 		if (!((z->base & 7) == 5 && z->mod == 0))
 			out->b = z->base;
 		if (z->index != 4)
 			out->index = z->index;
 	} else {
-		out->b = z->rm;
+		out->b = (uint8_t)rm;
 	}
 }
 
@@ -598,42 +611,36 @@ static void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 static inline void operand_fill(const struct operand *of, const struct raw *z, struct operand *out)
 {
 	*out = *of;
-	if (!is_field(of->role))
+	if (!of->field)
 		return;
-	out->reg = field_reg(z, of->role, of->size == 8);
-	out->high = of->size == 8 && field_reg(z, of->role, false) != out->reg;
+	out->reg = (uint8_t)field_reg(z, of->field, of->size == 8);
+	out->high = of->size == 8 && z->field[of->field] != out->reg;
 }
 
 /* An instruction of a form, with its registers, displacement and immediate. */
-static void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct step *out)
+static inline void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct step *out)
 {
 	struct operand ops[2];
 	unsigned i;
 
-	if (f->padding) {
-		out->padding = true;
-		out->flow = f->mnemonic == ZYDIS_MNEMONIC_INT3 ? FLOW_STOP : FLOW_NEXT;
+	*out = f->base;
+	out->len = z->len;
+	if (out->padding)
 		return;
-	}
-	out->flow = f->flow;
-	out->cond = f->cond;
-	out->writes = f->fixed;
-	out->direction = f->direction;
-	if (f->mnemonic == ZYDIS_MNEMONIC_HLT)
-		out->op = STEP_HALT;
-	for (i = 0; i < 3 && f->written[i].role; i++)
-		out->writes |= (uint16_t)(1u << field_reg(z, f->written[i].role, f->written[i].byte));
-	if (f->flow == FLOW_JUMP || f->flow == FLOW_BRANCH || f->flow == FLOW_CALL)
-		out->imm = (int64_t)(addr + z->len + (uint64_t)z->imm);
+	for (i = 0; i < 3 && f->written[i]; i++)
+		out->writes |= (uint16_t)(1u << field_reg(z, f->written[i] & (BYTE_REG - 1), f->written[i] & BYTE_REG));
 	if (f->memory && f->follow)
 		memory_raw(z, addr, out);
-	if (f->flow == FLOW_JUMP_IND || f->flow == FLOW_CALL_IND) {
-		operand_fill(&f->op[0], z, &ops[0]);
-		out->a = ops[0].reg;
-		out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
-	}
-	if (f->flow != FLOW_NEXT || out->op == STEP_HALT || syscall_set(f->mnemonic, out))
+	if (f->done) {
+		if (out->flow == FLOW_JUMP || out->flow == FLOW_BRANCH || out->flow == FLOW_CALL) {
+			out->imm = (int64_t)(addr + z->len + (uint64_t)z->imm);
+		} else if (out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND) {
+			operand_fill(&f->op[0], z, &ops[0]);
+			out->a = ops[0].reg;
+			out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
+		}
 		return;
+	}
 	if (f->stored && out->index == INSN_NO_REG && out->b < 16 && !stores_back(f->mnemonic, f->op, z))
 		out->size = f->stored;
 	if (f->shape != SHAPE_NONE) {
@@ -655,6 +662,8 @@ struct step_cache *step_cache_new(void)
 
 void step_cache_free(struct step_cache *c)
 {
+	if (c)
+		free(c->forms);
 	free(c);
 }
 
@@ -666,8 +675,7 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	struct raw raw;
 	bool calls;
 
-	out->padding = z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
-	               z->meta.category == ZYDIS_CATEGORY_WIDENOP;
+	out->padding = is_padding(z);
 	if (out->padding) {
 		out->flow = z->mnemonic == ZYDIS_MNEMONIC_INT3 ? FLOW_STOP : FLOW_NEXT;
 		return;
@@ -680,7 +688,7 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		bool explicit = i < z->operand_count_visible && i < 2;
 
 		if (explicit)
-			light[i] = (struct operand){(uint8_t)op->type, INSN_NO_REG, (uint8_t)op->encoding, false, op->size};
+			light[i] = (struct operand){(uint8_t)op->type, INSN_NO_REG, FIELD_NONE, false, op->size};
 		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
 			if (op->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT || !memory_set(z, op, addr, out))
 				continue;
@@ -717,9 +725,33 @@ static void step_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->imm = (int64_t)z->raw.imm[0].value.u; /* it may be an address */
 }
 
-static inline struct form *slot_of(struct step_cache *cache, uint32_t key)
+/* The form of a key; or null, and *slot is where its number is to be. */
+static inline struct form *form_find(const struct step_cache *cache, uint32_t key, unsigned *slot)
 {
-	return &cache->form[(key * 0x9e3779b1u) >> 20];
+	unsigned h = key * 0x9e3779b1u >> 19;
+
+	for (; cache->slots[h]; h = (h + 1) & (FORM_SLOTS - 1))
+		if (cache->forms[cache->slots[h] - 1].key == key)
+			return &cache->forms[cache->slots[h] - 1];
+	*slot = h;
+	return NULL;
+}
+
+/* A new one; null: no room. */
+static struct form *form_add(struct step_cache *cache, const struct form *f, unsigned slot)
+{
+	if (cache->count == cache->room) {
+		unsigned room = cache->room ? 2 * cache->room : 128;
+		struct form *p = room <= FORMS_MOST ? realloc(cache->forms, room * sizeof(*p)) : NULL;
+
+		if (!p)
+			return NULL;
+		cache->forms = p;
+		cache->room = room;
+	}
+	cache->forms[cache->count] = *f;
+	cache->slots[slot] = (uint16_t)++cache->count;
+	return &cache->forms[cache->count - 1];
 }
 
 static inline int64_t imm_read(const uint8_t *p, const struct form *f)
@@ -760,8 +792,8 @@ static inline void raw_finish(struct raw *raw, const uint8_t *bytes, unsigned im
 static bool step_quick(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	uint8_t copy[RAW_BYTES] = {0};
+	unsigned imm_at, slot;
 	const struct form *f;
-	unsigned imm_at;
 	struct raw raw;
 	uint32_t key;
 
@@ -770,11 +802,10 @@ static bool step_quick(struct step_cache *cache, const uint8_t *bytes, size_t av
 		bytes = copy;
 	}
 	key = raw_read(bytes, &raw, &imm_at);
-	f = slot_of(cache, key);
-	if (!key || f->key != key || !f->quick || imm_at + f->imm_size > avail)
+	f = key ? form_find(cache, key, &slot) : NULL;
+	if (!f || !f->quick || imm_at + f->imm_size > avail)
 		return false;
 	raw_finish(&raw, bytes, imm_at, f);
-	out->len = raw.len;
 	form_apply(f, &raw, addr, out);
 	return true;
 }
@@ -811,47 +842,52 @@ static void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const 
 #endif
 }
 
-bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+/* With Zydis: all of it where the form is new, or there is none. */
+static __attribute__((noinline)) bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr,
+                                                  struct step *out)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecoderContext context;
-	struct form *slot = NULL;
+	struct form *known = NULL, fresh;
+	unsigned slot = 0;
 	struct raw raw;
 	uint32_t key = 0;
 
-	memset(out, 0, sizeof(*out));
-	out->a = out->b = out->index = INSN_NO_REG;
-	if (cache && step_quick(cache, bytes, avail, addr, out)) {
-		step_check(bytes, avail, addr, out);
-		return true;
-	}
 	pthread_once(&decoder_once, decoder_init);
 	if (cache) {
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, bytes, avail, &z)))
 			return false;
 		key = raw_key(&z);
-		slot = key ? slot_of(cache, key) : NULL;
+		known = key ? form_find(cache, key, &slot) : NULL;
 	}
-	if (slot && slot->key == key) {
-		out->len = z.length;
+	if (known) {
 		raw_of(&z, &raw);
-		form_apply(slot, &raw, addr, out);
+		form_apply(known, &raw, addr, out);
 		return true;
 	}
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)))
 		return false;
-	out->len = z.length;
-	if (slot && form_make(&z, ops, slot)) {
-		slot->key = key;
-		quick_judge(slot, &z, bytes);
+	if (key && form_make(&z, ops, &fresh)) {
+		fresh.key = key;
+		quick_judge(&fresh, &z, bytes);
 		raw_of(&z, &raw);
-		form_apply(slot, &raw, addr, out);
+		form_apply(&fresh, &raw, addr, out);
+		form_add(cache, &fresh, slot);
 		return true;
 	}
-	if (slot)
-		slot->key = 0;
+	memset(out, 0, sizeof(*out));
+	out->a = out->b = out->index = INSN_NO_REG;
+	out->len = z.length;
 	step_set(&z, ops, addr, out);
+	return true;
+}
+
+bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+{
+	if (!cache || !step_quick(cache, bytes, avail, addr, out))
+		return step_slowly(cache, bytes, avail, addr, out);
+	step_check(bytes, avail, addr, out);
 	return true;
 }
 
