@@ -12,8 +12,8 @@ from conftest import INCLUDE, ROOT, asan_env, run, tool_objects
 
 DRIVER = ROOT / "tests" / "unwind" / "tables.c"
 PARTS = ["table/unwind_tables.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
-OTHERS = ["arch/x86/rule_text.c", "arch/x86/decode.c", "code/space.c", "elf/file.c", "elf/bounds.c", "report/error.c",
-          "report/plain.c"]
+OTHERS = ["arch/x86/rule_text.c", "arch/x86/stack.c", "arch/x86/raw.c", "arch/x86/decode.c", "code/space.c",
+          "elf/file.c", "elf/bounds.c", "report/error.c", "report/plain.c"]
 ASAN = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
 

@@ -330,7 +330,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 	bool same = false, behind = false;
 
 	for (off = 0; off < size; off++) {
-		struct step in;
+		const struct step *in;
 		uint32_t i;
 
 		while (off < size && !f->at[off])
@@ -340,7 +340,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		i = f->at[off] - 1;
 		if (!(f->seen[i] & FLOW_WALKED))
 			continue;
-		in = f->steps[i]; /* fn may decode more */
+		in = &f->steps[i];
 		if (f->leader[i]) {
 			if (!(f->state_live[f->leader[i] - 1] & LIVE))
 				continue;
@@ -350,16 +350,18 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
-		fn(ctx, f->piece->start + off, in.len, &s, same);
-		if (note && in.flow == FLOW_NEXT && takes_address(f, &in))
-			ref_note(f, (uint64_t)in.imm);
+		fn(ctx, f->piece->start + off, in->len, &s, same);
+		in = &f->steps[i]; /* who looks may decode more */
+		if (note && in->flow == FLOW_NEXT && takes_address(f, in))
+			ref_note(f, (uint64_t)in->imm);
 		if (note && f->fixup_count)
-			fault_note(f, f->piece->start + off, &in, &s);
-		if (note && (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len)))
-			exits_note(f, f->piece->start + off, in.len, &s, behind);
-		behind = in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND || (behind && in.padding);
-		next = off + in.len;
-		same = advance(&in, &s, (uint32_t)off, &c);
+			fault_note(f, f->piece->start + off, in, &s);
+		if (note && (in->flow != FLOW_NEXT || off + in->len >= size || !flow_walked(f, off + in->len)))
+			exits_note(f, f->piece->start + off, in->len, &s, behind);
+		in = &f->steps[i];
+		behind = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || (behind && in->padding);
+		next = off + in->len;
+		same = advance(in, &s, (uint32_t)off, &c);
 	}
 }
 

@@ -171,7 +171,8 @@ static int outside_judge(struct work *w, struct error *e)
 	if (!list)
 		return error_set(e, "out of memory");
 	for (i = 0; i < w->exit_count; i++)
-		if (w->exits[i].to == NO_PIECE || w->pieces.list[w->exits[i].to].plt)
+		if ((w->exits[i].kind == EXIT_LAST || w->exits[i].kind == EXIT_FRESH) &&
+		    (w->exits[i].to == NO_PIECE || w->pieces.list[w->exits[i].to].plt))
 			list[n++] = w->exits[i];
 	if (n)
 		qsort(list, n, sizeof(*list), exit_order);

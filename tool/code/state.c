@@ -49,7 +49,7 @@ void state_entry(struct state *s)
 {
 	unsigned r;
 
-	memset(s, 0, sizeof(*s));
+	memset(s, 0, offsetof(struct state, slot));
 	for (r = 0; r < 16; r++)
 		s->reg[r] = value_of(VALUE_ENTRY, (uint8_t)r, 0);
 	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
@@ -403,29 +403,30 @@ static struct value value_merged(struct value a, struct value b)
 bool state_merge(struct state *s, const struct state *other)
 {
 	bool changed = (other->weak && !s->weak) || (s->dead && !other->dead);
-	unsigned i;
+	unsigned i, mask;
 
 	s->weak |= other->weak;
 	s->dead &= other->dead;
-	s->known &= other->known;
 	if (s->align && s->align != other->align) {
 		aligned_forget(s);
 		changed = true;
 	}
 	/* Most merges bring nothing new. */
-	for (i = memcmp(s->reg, other->reg, sizeof(s->reg)) || s->align != other->align ? 0 : 16; i < 16; i++) {
-		struct value b = other->reg[i], m;
+	for (mask = s->known; mask; mask &= mask - 1) {
+		unsigned r = (unsigned)__builtin_ctz(mask);
+		struct value b = other->reg[r], m;
 
-		if (s->reg[i].kind == VALUE_ANY)
+		if (!memcmp(&s->reg[r], &b, sizeof(b)) || s->reg[r].kind == VALUE_ANY)
 			continue;
 		if (b.kind == VALUE_ALIGNED && s->align != other->align)
 			b = any;
-		m = value_merged(s->reg[i], b);
-		if (!value_same(m, s->reg[i])) {
-			s->reg[i] = m;
+		m = value_merged(s->reg[r], b);
+		if (!value_same(m, s->reg[r])) {
+			s->reg[r] = m;
 			changed = true;
 		}
 	}
+	s->known &= other->known;
 	if (s->slot_count == other->slot_count && s->align == other->align &&
 	    !memcmp(s->slot, other->slot, s->slot_count * sizeof(s->slot[0])))
 		return changed;

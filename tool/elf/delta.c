@@ -94,6 +94,8 @@ static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
 {
 	size_t n = 0;
 
+	while (most - n >= 256 && !memcmp(a + n, b + n, 256))
+		n += 256;
 	while (most - n >= 8 && !memcmp(a + n, b + n, 8))
 		n += 8;
 	while (n < most && a[n] == b[n])

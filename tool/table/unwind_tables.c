@@ -10,7 +10,7 @@
 
 #include <etch/orc_lookup.h>
 
-#include "arch/x86/insn.h"
+#include "arch/x86/stack.h"
 #include "table/unwind_runs.h"
 
 static int no_memory(struct error *e)
@@ -26,12 +26,12 @@ void row_list_free(struct row_list *l)
 
 /* ---- canonical rows --------------------------------------------------------------- */
 
-static bool is_padding(const struct code_space *space, uint64_t from, uint64_t to)
+static bool is_padding(const struct code_space *space, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	while (from < to) {
 		const struct code_section *s = space_at(space, from);
 		const uint8_t *p;
-		struct insn insn;
+		struct step insn;
 		uint64_t left;
 
 		if (!s) { /* between sections */
@@ -44,7 +44,7 @@ static bool is_padding(const struct code_space *space, uint64_t from, uint64_t t
 			from++;
 			continue;
 		}
-		if (!insn_decode(p, left, from, &insn) || !insn.padding)
+		if (!step_decode(cache, p, left, from, &insn) || !insn.padding)
 			return false;
 		from += insn.len;
 	}
@@ -63,7 +63,8 @@ static bool is_entered_by_return(const struct row *r)
 }
 
 /* Is there a gap before row i that holds nothing but padding? */
-static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space)
+static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space,
+                              struct step_cache *cache)
 {
 	uint64_t from;
 
@@ -72,12 +73,13 @@ static bool is_padding_before(const struct row_list *l, size_t i, const struct c
 	if (!space_at(space, l->rows[i].addr - 1))
 		return true;
 	from = l->rows[i - 1].addr;
-	return l->rows[i].addr - from <= 256 && is_padding(space, from, l->rows[i].addr);
+	return l->rows[i].addr - from <= 256 && is_padding(space, cache, from, l->rows[i].addr);
 }
 
 int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
                           struct error *e)
 {
+	struct step_cache *cache;
 	size_t i, n = 0;
 
 	memset(out, 0, sizeof(*out));
@@ -85,6 +87,7 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 	out->rows = big_alloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
 		return no_memory(e);
+	cache = step_cache_new(); /* without one it works too */
 	if (in->count && (in->rows[0].addr & 255))
 		out->rows[n++] = (struct row){ .addr = in->rows[0].addr & ~255ull };
 	for (i = 0; i < in->count; i++) {
@@ -98,7 +101,7 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 			while (next + 1 < in->count && in->rows[next].rule.kind == ETCH_RULE_UNDEF)
 				next++;
 			if (space && in->rows[next].addr - r->addr < UNWIND_PADDING &&
-			    is_padding(space, r->addr, in->rows[next].addr)) {
+			    is_padding(space, cache, r->addr, in->rows[next].addr)) {
 				i = next - 1;
 				continue;
 			}
@@ -107,13 +110,14 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 		    (last->source == r->source || r->rule.kind == ETCH_RULE_UNDEF))
 			continue;
 		out->rows[n++] = *r;
-		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space)) {
+		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space, cache)) {
 			if (last->addr == r->addr - 1)
 				n--; /* the whole gap */
 			out->rows[n - 1] = *r;
 			out->rows[n - 1].addr--;
 		}
 	}
+	step_cache_free(cache);
 	out->count = n;
 	return 0;
 }

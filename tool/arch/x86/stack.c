@@ -789,7 +789,8 @@ static inline void raw_finish(struct raw *raw, const uint8_t *bytes, unsigned im
  * every field as Zydis did. Then it does of all of the form: where fields are depends on what
  * raw_key() has, and on those before.
  */
-static bool step_quick(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+static bool step_quick(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out,
+                       bool *fresh)
 {
 	uint8_t copy[RAW_BYTES] = {0};
 	unsigned imm_at, slot;
@@ -803,6 +804,7 @@ static bool step_quick(struct step_cache *cache, const uint8_t *bytes, size_t av
 	}
 	key = raw_read(bytes, &raw, &imm_at);
 	f = key ? form_find(cache, key, &slot) : NULL;
+	*fresh = key && !f;
 	if (!f || !f->quick || imm_at + f->imm_size > avail)
 		return false;
 	raw_finish(&raw, bytes, imm_at, f);
@@ -842,9 +844,9 @@ static void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const 
 #endif
 }
 
-/* With Zydis: all of it where the form is new, or there is none. */
+/* With Zydis: all of it where the form is new (`fresh_form`: it is known to be), or there is none. */
 static __attribute__((noinline)) bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr,
-                                                  struct step *out)
+                                                  bool fresh_form, struct step *out)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
@@ -855,7 +857,7 @@ static __attribute__((noinline)) bool step_slowly(struct step_cache *cache, cons
 	uint32_t key = 0;
 
 	pthread_once(&decoder_once, decoder_init);
-	if (cache) {
+	if (cache && !fresh_form) {
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, bytes, avail, &z)))
 			return false;
 		key = raw_key(&z);
@@ -868,12 +870,14 @@ static __attribute__((noinline)) bool step_slowly(struct step_cache *cache, cons
 	}
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)))
 		return false;
+	key = cache ? raw_key(&z) : 0;
 	if (key && form_make(&z, ops, &fresh)) {
 		fresh.key = key;
 		quick_judge(&fresh, &z, bytes);
 		raw_of(&z, &raw);
 		form_apply(&fresh, &raw, addr, out);
-		form_add(cache, &fresh, slot);
+		if (!form_find(cache, key, &slot))
+			form_add(cache, &fresh, slot);
 		return true;
 	}
 	memset(out, 0, sizeof(*out));
@@ -885,8 +889,10 @@ static __attribute__((noinline)) bool step_slowly(struct step_cache *cache, cons
 
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
-	if (!cache || !step_quick(cache, bytes, avail, addr, out))
-		return step_slowly(cache, bytes, avail, addr, out);
+	bool fresh = false;
+
+	if (!cache || !step_quick(cache, bytes, avail, addr, out, &fresh))
+		return step_slowly(cache, bytes, avail, addr, fresh, out);
 	step_check(bytes, avail, addr, out);
 	return true;
 }
