@@ -141,34 +141,6 @@ static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned re
 	return at;
 }
 
-static inline uint32_t key_make(bool legacy, unsigned map, unsigned opcode, unsigned prefix, unsigned w, unsigned l,
-                               const struct raw *raw, unsigned rm)
-{
-	return 1u << 31 | (uint32_t)legacy << 30 | map << 28 | opcode << 20 | prefix << 16 | w << 15 | l << 14 |
-	       (uint32_t)(raw->mod == 3) << 13 | (raw->field[FIELD_REG] & 7u) << 10 | rm << 7;
-}
-
-/* VEX of two bytes (c5) or three (SDM vol. 2, 2.3.5); R, X, B and vvvv are inverted. */
-static uint32_t vex_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
-{
-	unsigned at = 2, head = bytes[1], map = 1, opcode, rex = ~head >> 5 & 4, w = 0, last = head;
-
-	if (bytes[0] == 0xc4) {
-		rex = ~head >> 5 & 7;
-		map = head & 31;
-		last = bytes[at++];
-		w = last >> 7;
-	}
-	opcode = bytes[at++];
-	if (map < 1 || map > 3 || rm_decides(map, opcode) || (map == 1 && opcode == 0x77)) /* 77 has no ModRM */
-		return 0;
-	*imm_at = modrm_read(bytes, at, rex, out);
-	out->opcode = (uint8_t)opcode;
-	out->field[FIELD_OPCODE] = opcode & 7;
-	out->field[FIELD_VVVV] = ~last >> 3 & 15;
-	return key_make(false, map, opcode, last & 3, w, last >> 2 & 1, out, 0);
-}
-
 uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 {
 	unsigned at = 0, prefix = 0, rex = 0, map = 0, rm = 0, opcode, kind;
@@ -186,8 +158,6 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 	if ((bytes[at] & 0xf0) == 0x40)
 		rex = bytes[at++];
 	opcode = bytes[at++];
-	if ((opcode & 0xfe) == 0xc4)
-		return at == 1 ? vex_read(bytes, out, imm_at) : 0;
 	if (opcode == 0x0f) {
 		map = 1;
 		opcode = bytes[at++];
@@ -214,5 +184,6 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 	out->rex = rex;
 	out->narrow = prefix & PREFIX_66;
 	*imm_at = at;
-	return key_make(true, map, opcode, prefix, rex >> 3 & 1, 0, out, rm);
+	return 1u << 31 | 1u << 30 | map << 28 | opcode << 20 | prefix << 16 | (rex >> 3 & 1) << 15 |
+	       (uint32_t)(out->mod == 3) << 13 | (out->field[FIELD_REG] & 7u) << 10 | rm << 7;
 }

@@ -39,7 +39,7 @@ struct raw {
 void raw_of(const ZydisDecodedInstruction *z, struct raw *out);
 
 /*
- * The fields up to the immediate of an instruction with REX or VEX and the prefixes that
+ * The fields up to the immediate of an instruction without VEX, with the prefixes that
  * compilers use; *imm_at is where an immediate would begin. Reads RAW_BYTES.
  * Returns its raw_key(), or 0: something else, for Zydis to decode. That the bytes are an
  * instruction, and how long its immediate is, is not known yet.
