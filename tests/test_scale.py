@@ -43,8 +43,8 @@ def counted(etch, path, tmp_path):
     return int(re.search(r"I +refs: +([\d,]+)", p.stderr)[1].replace(",", ""))
 
 
-@pytest.mark.parametrize("shape", [shapes.blocks, shapes.switch, shapes.chain, shapes.landing_pads, shapes.noreturn_links],
-                         ids=lambda s: s.__name__)
+@pytest.mark.parametrize("shape", [shapes.blocks, shapes.switch, shapes.switches, shapes.chain, shapes.landing_pads,
+                                   shapes.noreturn_links], ids=lambda s: s.__name__)
 def test_instructions_grow_as_the_code_does(etch, tmp_path, shape):
     few, many = 500, 2000
     start = counted(etch, assemble(shape(2), tmp_path / "0.o"), tmp_path)

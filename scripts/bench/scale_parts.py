@@ -156,7 +156,7 @@ def part_scale(args):
 GROWTH = ["/usr/bin/true", "/bin/ls", "/bin/bash", "/usr/bin/perl", str(LIBS / "libc.so.6"), "/usr/bin/git", str(LIBS / "libcrypto.so.3"),
           "/usr/bin/python3.11", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus",
           "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", str(LIBS / "libLLVM-14.so.1"), str(LIBS / "libLLVM-15.so.1"),
-          str(LIBS / "libnode.so.108"), "/usr/bin/node", "/usr/lib/chromium/chromium"]
+          str(LIBS / "libnode.so.108"), "/usr/bin/node", "/usr/lib/firefox-esr/libxul.so", "/usr/lib/chromium/chromium"]
 
 
 def text_of(path):
@@ -182,7 +182,7 @@ def part_growth(args):
           f"that does nothing ({empty[0] * 1000:.0f} ms, {empty[2]:.0f} MiB).\n")
     for path in sorted((p for p in GROWTH if os.path.exists(p)), key=text_of):
         text = text_of(path)
-        runs = [run(each, [B / "etch", "rewrite"], [path]) for _ in range(1 if args.quick or text > 2e7 else 3)]
+        runs = [run(each, [B / "etch", "rewrite"], [path]) for _ in range(1 if args.quick or text > 5e6 else 3)]
         used, most = min(r[0] for r in runs), max(r[2] for r in runs)
         out.append([os.path.basename(path), f"{text / 1e6:,.2f}", f"{os.stat(path).st_size / 1e6:,.1f}", f"{used:,.3f}",
                     f"{used * 1e9 / text:,.0f}", f"{most:,.0f}", f"{most * 2 ** 20 / os.stat(path).st_size:,.1f}"])

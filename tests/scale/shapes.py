@@ -30,6 +30,14 @@ def switch(n):
     return "\n".join(lines + [f".long .L{i}-.Ltable" for i in range(n)] + [""])
 
 
+def switches(n):
+    """n jumps in one function, each through a table that begins within the others'."""
+    lines = [".text", ".globl f", ".type f,@function", "f:", ".cfi_startproc"]
+    lines += [f".L{i}: cmpl ${n - i - 1}, %edi\nja .Ldone\nmovl %edi, %eax\njmp *.Ltable+{8 * i}(,%rax,8)" for i in range(n)]
+    lines += [".Ldone: ret", ".cfi_endproc", ".size f,.-f", ".section .rodata", ".balign 8", ".Ltable:"]
+    return "\n".join(lines + [f".quad .L{i * 7 % n}" for i in range(n)] + [""])
+
+
 def functions(n):
     lines = [".text"]
     for i in range(n):
@@ -118,6 +126,7 @@ SHAPES = {
     "one function of 5 MB": (long_function, 104858),
     "100,000 blocks": (blocks, 100000),
     "switch of 50,000 entries": (switch, 50000),
+    "15,000 switches of overlapping tables": (switches, 15000),
     "100,000 functions": (functions, 100000),
     "10,000 sections of code": (sections, 10000),
     "100,000 jumps into the next function": (chain, 100000),
