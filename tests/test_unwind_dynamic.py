@@ -65,7 +65,7 @@ def test_program(tools, plain_tools, table, name, tmp_path):
     (["10,call"], 30),                  # the first instruction of a function, on an alternate stack
     (["12,call"], 30),                  # the same on the stack that it finds
     (["10,plt", "12,plt+"], 30),        # inside PLT stubs, nested
-    (["12,37+", "10,53+"], 60),         # anywhere, three deep, on both stacks
+    (["12,37+", "10,53+"], 50),         # anywhere, three deep, on both stacks
 ], ids=["first-alternate", "first", "plt", "nested"])
 def test_signals(tools, plain_tools, table, inject, least, tmp_path):
     program = tmp_path / "sig"

@@ -30,11 +30,24 @@ static size_t edges_from(const struct work *w, uint64_t addr)
 	return lo;
 }
 
+/*
+ * What nothing covers may be a table that looks like code: it has no say about the middle of
+ * a function that .eh_frame describes.
+ */
+static bool is_hearsay(const struct work *w, const struct piece *from, uint64_t target)
+{
+	const struct piece *to = from->stray && !w->options->no_cfi ? piece_at(&w->env, target) : NULL;
+
+	return to && to->fde >= 0 && to->start != target;
+}
+
 static bool chunk_keep(struct work *w, struct chunk *c, const struct flow *f)
 {
 	size_t i;
 
 	for (i = 0; i < f->edge_count; i++) {
+		if (is_hearsay(w, f->piece, f->edges[i].target))
+			continue;
 		if (!room_make(&c->edges, &c->edge_room, c->edge_count, sizeof(*c->edges)))
 			return false;
 		c->edges[c->edge_count++] = f->edges[i];
