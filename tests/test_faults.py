@@ -175,9 +175,18 @@ def test_killed_before_every_call(case):
     assert len(statuses) > 20 and statuses.count(-signal.SIGKILL) + statuses.count(2) > len(statuses) * 0.9
 
 
+def really_failing(calls):
+    """Without close(2): Linux closes, whatever it then says. A pipe that strace keeps open has no end
+    for who reads it."""
+    return [c for c in calls if c[0] != "close"]
+
+
 def test_every_call_fails_once(case):
     calls, main = case.calls()
     many = "-j2" in case.args
+    early = set(calls[:main])
+    if many:
+        calls = really_failing(calls)
 
     def one(item):
         i, (call, nth) = item
@@ -198,7 +207,6 @@ def test_every_call_fails_once(case):
                 assert now == case.after and (p.stderr == case.good.stderr or call == "write"), what
             shutil.rmtree(path)
 
-    early = set(calls[:main])
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(one, enumerate(part(calls))))
 
@@ -226,6 +234,8 @@ def test_check_of_an_archive(tmp_path, etch, made, fault):
     case = Case(etch, tmp_path, {"a.a": tmp_path / "a.a"}, ["check", "-j2", "--format", "json", "a.a"])
     calls, main = case.calls()
     early = set(calls[:main])
+    if fault == "error":
+        calls = really_failing(calls)
 
     def one(item):
         i, (call, nth) = item
