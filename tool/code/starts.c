@@ -112,6 +112,9 @@ static int data_note(struct work *w, struct error *e)
 	return 0;
 }
 
+/* What etch has added says nothing of its own about the code: the rows of a rewritten file are those of the file. */
+static bool is_own(const struct elf_section *s) { return !strncmp(s->name, ".etch", 5); }
+
 /* Is the word at an offset of a section of data anything but a place where no compiler lets a function begin? */
 static bool is_pointer(const struct work *w, const struct elf_section *s, uint64_t at)
 {
@@ -146,7 +149,8 @@ static int words_note(struct work *w, struct error *e)
 	for (i = 1; i < f->section_count && words; i++) {
 		const struct elf_section *s = &f->sections[i];
 
-		if (!s->data || s->sh.sh_type != SHT_PROGBITS || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
+		if (!s->data || s->sh.sh_type != SHT_PROGBITS || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR) ||
+		    is_own(s))
 			continue;
 		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8)
 			if (is_pointer(w, s, at) && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8)) {
@@ -348,6 +352,8 @@ int evidence_data(struct work *w, struct error *e)
 				free(r);
 			continue;
 		}
+		if (is_own(s))
+			continue;
 		if (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_INIT_ARRAY && s->sh.sh_type != SHT_FINI_ARRAY &&
 		    s->sh.sh_type != SHT_PREINIT_ARRAY)
 			continue;
