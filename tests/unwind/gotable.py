@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from elftools.elf.elffile import ELFFile
+from rows import leb
 
 TOP_FRAME, SP_WRITE, ASM = 1, 2, 4
 
@@ -21,26 +22,15 @@ class Function:
     frames: list  # (start, end, bytes below the entry's rsp)
 
 
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return value, at
-
-
 def steps(data, at, pc, end):
     """A table of pctab: pairs of differences, of the value (zigzag) and of the pc."""
     value, out = -1, []
     while pc < end:
-        n, at = varint(data, at)
+        n, at = leb(data, at)
         if not n and out:
             break
         value += -(n + 1 >> 1) if n & 1 else n >> 1
-        n, at = varint(data, at)
+        n, at = leb(data, at)
         out.append((pc, min(pc + n, end), value))
         pc += n
     return out
