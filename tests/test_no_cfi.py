@@ -11,6 +11,7 @@ from conftest import ROOT, run
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import no_cfi  # noqa: E402
+import rows  # noqa: E402
 
 # An executable, a library, and one whose calls reach nearly all of it.
 FILES = [Path("/usr/bin/gzip"), Path("/lib/x86_64-linux-gnu/libz.so.1"), Path("/usr/bin/sqlite3")]
@@ -70,3 +71,19 @@ def test_code_without_a_frame_of_c(etch, tmp_path):
     run(["gcc", "-shared", "-nostdlib", "-o", library, source])
     rows = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", library]).stdout.splitlines()[1:]]
     assert [r[2] for r in rows if r[5] == "call"] == ["rsp+8", "rsp+32", "rsp+8"], rows
+
+
+@pytest.mark.parametrize("section,kinds", [(".data", {"call"}), (".etchx", set())])
+def test_words_of_etchs_own_sections_are_no_pointers(etch, tmp_path, section, kinds):
+    """A number in a table that etch has added may look like an address: rewritten once more, a program
+    would have functions that it had not before."""
+    source, program = tmp_path / "w.s", tmp_path / "w"
+    source.write_text("\t.globl _start\n_start:\txor %edi, %edi\n\tmov $60, %eax\n\tsyscall\n\thlt\n\t.p2align 4, 0xcc\n"
+                      "hidden:\tsub $24, %rsp\n\tadd $24, %rsp\n\tret\n"
+                      f"\t.section {section}, \"aw\"\n\t.p2align 3\n\t.quad hidden\n")
+    run(["gcc", "-nostdlib", "-static", "-no-pie", "-o", program, source])
+    at = next(int(line.split()[0], 16) for line in run(["nm", program]).stdout.splitlines() if line.endswith(" hidden"))
+    run(["strip", program])
+    run([etch, "rewrite", "--only", "orc", program])
+    ours = [r for r in rows.inspect_rows(etch, program) if r[0] < at + 9 and r[1] > at]
+    assert {r[2][3] for r in ours} - {"undef"} == kinds, ours
