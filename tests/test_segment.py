@@ -339,6 +339,16 @@ def test_table_finds_a_place(tool, tmp_path, linker, kind, page, bss):
     assert set(x for x in warnings(out)) == set(warnings(src))
 
 
+def test_a_table_at_the_end_is_told(etch, tmp_path):
+    """... with the name as it may be shown, once, and only where it is so."""
+    plain = link(tmp_path / "plain", "bfd", "pie")
+    name = crowd(link(tmp_path / "a\x1bb", "bfd", "pie"), 0)
+    assert run([etch, "rewrite", plain]).stderr == ""
+    said = run([etch, "rewrite", name]).stderr
+    assert said.startswith(f"etch: {tmp_path}/a\\x1bb: note: ") and said.count("\n") == 1 and "eu-strip" in said
+    assert Elf(name).phoff > 64 == Elf(plain).phoff
+
+
 @pytest.mark.parametrize("kind", ["so", "static", "static-pie"])
 @pytest.mark.parametrize("referred", [0, 1])
 @pytest.mark.parametrize("stripped", [False, True])

@@ -197,7 +197,7 @@ int undo_file(const char *path, const struct rewrite_command *opt)
 }
 
 /* Who strips such a file afterwards has to know. */
-static void table_say(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+static void say_table(const char *path, const struct elf_file *f, const struct rewrite_result *done)
 {
 	Elf64_Ehdr eh;
 
@@ -205,8 +205,8 @@ static void table_say(const char *path, const struct elf_file *f, const struct r
 		return;
 	memcpy(&eh, done->bytes, sizeof(eh));
 	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
-		fprintf(stderr, "etch: %s: note: its program headers are at its end now; GNU strip and objcopy damage such "
-		        "a file, eu-strip does not\n", path);
+		text_error(path, "note: its program headers are at its end now; GNU strip and objcopy damage such a file, "
+		           "eu-strip does not");
 }
 
 int rewrite_file(const char *path, const struct rewrite_command *opt, const struct name_set *others)
@@ -244,7 +244,7 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 	                                             done.bytes ? done.size : source.raw_size,
 	                                             opt->output || opt->sidecar ? NULL : &seen, to.model))
 		goto out;
-	table_say(path, &f, &done);
+	say_table(path, &f, &done);
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, &done);
