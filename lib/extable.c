@@ -174,16 +174,14 @@ static int code_has(const struct code *c, uint64_t at)
 static struct ex_table *table_new(void)
 {
 	struct ex_table *t;
-	long at;
 
 	for (t = tables; t; t = t->next)
 		if (!t->uses && !t->lost)
 			return t;
 	if (!spare_count) {
-		at = sys_call6(SYS_mmap, 0, ETCH_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (at < 0 && at > -4096)
+		spare = sys_map(ETCH_PAGE, 0);
+		if (!spare)
 			return NULL;
-		spare = (struct ex_table *)at;
 		spare_count = ETCH_PAGE / sizeof(*spare);
 	}
 	spare_count--;
@@ -201,7 +199,6 @@ static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n,
 	uint64_t low = UINT64_MAX, high = 0, last = 0;
 	int sorted = 1;
 	size_t i, used = 0;
-	long at;
 
 	for (i = 0; i < n; i++) {
 		uint64_t insn = insn_of(&start[i]);
@@ -223,11 +220,9 @@ static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n,
 		return 0;
 	t->key = NULL;
 	if (!sorted) {
-		at = sys_call6(SYS_mmap, 0, (long)(n * sizeof(*t->key)), PROT_READ | PROT_WRITE,
-		               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (at < 0 && at > -4096)
+		t->key = sys_map(n * sizeof(*t->key), 0);
+		if (!t->key)
 			return 0;
-		t->key = (struct key *)at;
 		for (i = 0; i < n; i++)
 			t->key[i] = (struct key){insn_of(&start[i]), i};
 		keys_sort(t->key, n);

@@ -54,14 +54,6 @@ static void pairs_sort(struct pair *p, size_t n, struct pair *temp)
 
 static size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
 
-static void *pages_map(size_t bytes, int flags)
-{
-	long at = sys_call6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
-	                    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-
-	return at < 0 && at > -4096 ? NULL : (void *)at;
-}
-
 /* Blocks of modules that were unloaded. Never unmapped: the fault handler may
  * be reading one (trap.c). */
 static struct module *free_blocks;
@@ -81,7 +73,7 @@ static struct module *block_new(size_t bytes)
 			return m;
 		}
 	/* Of many pages nearly all will be used; of few it saves nothing. */
-	m = pages_map(capacity, capacity > 4 * ETCH_PAGE ? MAP_POPULATE : 0);
+	m = sys_map(capacity, capacity > 4 * ETCH_PAGE ? MAP_POPULATE : 0);
 	if (m)
 		m->capacity = capacity;
 	return m;
@@ -314,7 +306,7 @@ struct module *module_new(const struct image *im, const struct module_arguments 
 		temp_count = own;
 	if (temp_count < far)
 		temp_count = far;
-	temp = temp_count ? pages_map(temp_count * sizeof(*temp), 0) : NULL;
+	temp = temp_count ? sys_map(temp_count * sizeof(*temp), 0) : NULL;
 	if (temp_count && !temp) {
 		module_free(m);
 		return NULL;

@@ -13,13 +13,6 @@
 
 /* ---- memory -------------------------------------------------------------------- */
 
-static void *map(uint64_t size)
-{
-	long p = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p < 0 && p > -4096 ? NULL : (void *)p;
-}
-
 /* An array that grows. Mapped memory starts as zeros. */
 struct array {
 	void *list;
@@ -35,7 +28,7 @@ static void *array_add(struct array *a, uint64_t each)
 		if (a->list)
 			p = sys_call6(SYS_mremap, (long)a->list, (long)(a->room * each), (long)(room * each), MREMAP_MAYMOVE, 0, 0);
 		else
-			p = (long)map(room * each);
+			p = (long)sys_map(room * each, 0);
 		if (!p || (p < 0 && p > -4096))
 			return NULL;
 		a->list = (void *)p;
@@ -389,7 +382,7 @@ static void map_make(struct maker *m, const struct prepare_image *im)
 			return;
 	if (is_relocated(im))
 		return;
-	m->granules = map(count * sizeof(*m->granules));
+	m->granules = sys_map(count * sizeof(*m->granules), 0);
 	if (!m->granules)
 		return;
 	m->granule_count = count;
@@ -555,7 +548,7 @@ static struct etch_unwind *table_make(struct maker *m, uint64_t *size)
 	u.pool_size = (uint32_t)(1 + 2 * (rows - 1) + ETCH_POOL_TAIL);
 	u.pool = place(&end, u.pool_size);
 	u.bytes = end = (end + 7) & ~(uint64_t)7;
-	out = m->failed || end > UINT32_MAX ? NULL : map(end);
+	out = m->failed || end > UINT32_MAX ? NULL : sys_map(end, 0);
 	if (!out)
 		return NULL;
 	*out = u;
@@ -598,7 +591,7 @@ const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t
 	lo &= ~(uint64_t)255;
 	if (lo >= hi || hi - lo > UINT32_MAX || !eh_frame_open(im, &h, &cfi))
 		return NULL;
-	m = map(sizeof(*m));
+	m = sys_map(sizeof(*m), 0);
 	if (!m)
 		return NULL;
 	m->text = lo;

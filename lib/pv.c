@@ -33,20 +33,19 @@ static int same_body(const struct etch_pv_body *a, const struct etch_pv_body *b)
 /* 0 if there is no memory to remember it. */
 static int remember(const struct etch_pv_body *b)
 {
-	long at;
+	struct etch_pv_body *more;
 
 	for (size_t i = 0; i < remembered_count; i++)
 		if (same_body(&remembered[i], b))
 			return 1;
 	if (remembered_count == remembered_room) {
-		at = sys_call6(SYS_mmap, 0, (long)(remembered_room * 4 * sizeof(*b)), PROT_READ | PROT_WRITE,
-		               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (at < 0 && at > -4096)
+		more = sys_map(remembered_room * 4 * sizeof(*b), 0);
+		if (!more)
 			return 0;
-		memcpy((void *)at, remembered, remembered_count * sizeof(*b));
+		memcpy(more, remembered, remembered_count * sizeof(*b));
 		if (remembered != first_room)
 			sys_munmap(remembered, remembered_room * sizeof(*b));
-		remembered = (struct etch_pv_body *)at;
+		remembered = more;
 		remembered_room *= 4;
 	}
 	remembered[remembered_count++] = *b;

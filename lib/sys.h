@@ -13,6 +13,7 @@
 #define ETCH_SYS_H
 
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 static inline long sys_call6(long nr, long a, long b, long c, long d, long e, long f)
@@ -35,6 +36,14 @@ static inline long sys_call3(long nr, long a, long b, long c)
 	__asm__ __volatile__("syscall" : "=a"(ret) : "0"(nr), "D"(a), "S"(b), "d"(c)
 	                     : "rcx", "r11", "memory");
 	return ret;
+}
+
+/* New memory, all zeros; or null. flags: more of mmap(2)'s, or 0. */
+static inline void *sys_map(uint64_t size, int flags)
+{
+	long p = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+
+	return p < 0 && p > -4096 ? 0 : (void *)p;
 }
 
 static inline long sys_mprotect(uint64_t at, uint64_t size, int prot)

@@ -2,19 +2,21 @@
 /*
  * unwind_internal.h: what the files of the unwinder share.
  *
- * Arrows run one way: unwind.c (walks) uses lookup.c (address -> module -> table) and
- * stack.c (which memory may be read); lookup.c uses prepare.c (a table from .eh_frame).
+ * Arrows run one way: walks -> lookup.c, target.c (address -> table) -> made.c -> loaded.c
+ * (address -> module); stack.c says which memory may be read. prepare_modules.c, which no walk
+ * needs, fills what made.c keeps, by prepare.c (a table from .eh_frame).
  */
 #ifndef ETCH_UNWIND_INTERNAL_H
 #define ETCH_UNWIND_INTERNAL_H
 
-#include <elf.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <etch/extable.h>
 #include <etch/orc_lookup.h>
 #include <etch/unwind.h>
+
+#include "loaded.h"
 
 #define UNWIND_API __attribute__((visibility("default")))
 
@@ -44,13 +46,14 @@ int stack_page_readable(uint64_t at);
  * become wrong. After etch_fault_init() memory that is gone is then no worse than memory
  * that holds zeroes, or an error. Costs nothing where it is there.
  */
-typedef uint64_t __attribute__((aligned(1), may_alias)) memory_word;
+/* A corrupt stack may have its words anywhere. */
+typedef uint64_t __attribute__((aligned(1), may_alias)) word;
 
 static inline __attribute__((always_inline)) uint64_t memory_load(uint64_t at)
 {
 	uint64_t v;
 
-	__asm__("2: movq %1, %0\n3:\n\t" ETCH_EX_ZERO("2b", "3b", "%0") : "=r"(v) : "m"(*(const memory_word *)(uintptr_t)at));
+	__asm__("2: movq %1, %0\n3:\n\t" ETCH_EX_ZERO("2b", "3b", "%0") : "=r"(v) : "m"(*(const word *)(uintptr_t)at));
 	return v;
 }
 
@@ -61,7 +64,7 @@ static inline long memory_read(uint64_t at, uint64_t *v)
 	long err = 0;
 
 	__asm__("2: movq %2, %1\n3:\n\t" ETCH_EX_EFAULT("2b", "3b", "%0")
-	        : "+r"(err), "+r"(got) : "m"(*(const memory_word *)(uintptr_t)at));
+	        : "+r"(err), "+r"(got) : "m"(*(const word *)(uintptr_t)at));
 	*v = got;
 	return err;
 }
@@ -73,18 +76,7 @@ static inline int window_has(const struct window *w, uint64_t at)
 	return at >= w->lo && at <= w->hi - 8 && w->hi;
 }
 
-/* ---- modules (lookup.c) -------------------------------------------------------- */
-
-/* A loaded module. */
-struct prepare_image {
-	uint64_t bias;       /* run-time address less link-time address */
-	uint64_t start, end; /* run-time hull of its PT_LOADs */
-	const Elf64_Phdr *phdr;
-	unsigned phnum;
-};
-
-/* The one that an address is in: 1, or 0. Async-signal-safe. */
-int lookup_image(uint64_t at, struct prepare_image *im);
+/* ---- modules (lookup.c, target.c) ---------------------------------------------- */
 
 /* The table of a module, opened. */
 struct unwind_module {
@@ -105,6 +97,30 @@ struct unwind_module {
 const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room);
 /* Likewise of a target. */
 const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *room);
+
+/* Opens a table whose header has been found valid. The orc arrays are the caller's work. */
+static inline void module_open(struct unwind_module *m, const struct etch_unwind *u, uint64_t bias)
+{
+	m->text = bias + u->text;
+	m->text_size = u->text_size;
+	m->encoding = u->encoding;
+	if (u->encoding == ETCH_ENCODING_BLOCK)
+		etch_block_open(u, &m->block);
+}
+
+/* The table in a module itself, the number of the program header of its segment and the
+ * bytes that may be read there; or null. */
+const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size);
+
+static inline __attribute__((always_inline)) int same_words(const void *a, const void *b, size_t count)
+{
+	const uint64_t *x = a, *y = b;
+	uint64_t differ = 0;
+
+	for (size_t i = 0; i < count; i++)
+		differ |= x[i] ^ y[i];
+	return !differ;
+}
 
 /* The rule for an address that lies inside m's text. */
 static inline void module_rule(const struct unwind_module *m, uint64_t at, struct etch_rule *r)

@@ -20,10 +20,7 @@ static size_t spare_capacity;
  * the page faults. */
 static struct word *words_map(size_t count, int flags)
 {
-	long at = sys_call6(SYS_mmap, 0, (long)(count * sizeof(struct word)), PROT_READ | PROT_WRITE,
-	                    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-
-	return at < 0 && at > -4096 ? NULL : (struct word *)at;
+	return sys_map(count * sizeof(struct word), flags);
 }
 
 static void words_unmap(struct word *w, size_t count)

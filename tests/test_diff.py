@@ -21,7 +21,7 @@ from mutate import Mutator
 from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
-LIB = ["copy.c", "imv.c", "lookup.c", "module.c", "patch.c", "plan.c", "pv.c", "stack.c", "unwind.c"]
+LIB = ["copy.c", "cursor.c", "imv.c", "module.c", "patch.c", "plan.c", "prepare.c", "pv.c", "stack.c"]
 EXTRA = "int the_extra(int x) { return 77 * x + 1; }\n"
 
 
@@ -299,10 +299,10 @@ class Truth:
 
 def flags_pairs():
     return [pytest.param(name, a, b, id=f"{name}-{'-'.join(b)}") for name, a, b in (
-        ("unwind.c", ["-O2"], ["-O3"]),
+        ("prepare.c", ["-O2"], ["-O3"]),
         ("module.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
         ("imv.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
-        ("unwind.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
+        ("plan.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
 
 
 @pytest.mark.parametrize("name,a,b", flags_pairs())
@@ -335,7 +335,7 @@ def test_frames_are_those_of_stack_usage(etch, tmp_path, extra):
     """gcc's own word on the depth of every frame."""
     paths, usage = [], []
     for level in ("-O1", "-O2"):
-        path = compile_c("gcc", ROOT / "lib" / "unwind.c", tmp_path / level / "unwind.o", level, "-fstack-usage", *extra)
+        path = compile_c("gcc", ROOT / "lib" / "prepare.c", tmp_path / level / "prepare.o", level, "-fstack-usage", *extra)
         paths.append(path)
         usage.append({m[0]: int(m[1]) for m in re.findall(r":(\w[\w.]*)\t(\d+)\tstatic$",
                                                          path.with_suffix(".su").read_text(), re.M)})
@@ -517,8 +517,8 @@ def test_findings_new_and_gone(etch, tmp_path):
 # ---- formats, command line -----------------------------------------------------------------
 
 def test_show_is_the_script_that_is_counted(etch, tmp_path):
-    old = compile_c("gcc", ROOT / "lib" / "unwind.c", tmp_path / "old.o", "-O1")
-    new = compile_c("gcc", ROOT / "lib" / "unwind.c", tmp_path / "new.o", "-O2")
+    old = compile_c("gcc", ROOT / "lib" / "prepare.c", tmp_path / "old.o", "-O1")
+    new = compile_c("gcc", ROOT / "lib" / "prepare.c", tmp_path / "new.o", "-O2")
     changed = listed(one(etch, old, new), "changed")
     assert len(changed) > 5
     for name, c in list(changed.items())[:6]:

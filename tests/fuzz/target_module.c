@@ -181,8 +181,9 @@ void fuzz_faults(const uint8_t *data, size_t size)
 
 /* ---- unwind tables ------------------------------------------------------------------------ */
 
-#define file_read module_file_read /* the tool has one of that name */
+#include "loaded.c"
 #include "lookup.c"
+#include "made.c"
 
 /* Of a C library that has no _dl_find_object: nothing was unmapped. */
 int stack_page_readable(uint64_t at) { return at != 0; }

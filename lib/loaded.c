@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * loaded.c: which module an address is in, and what of it may be read.
+ *
+ * RULES OF THIS FILE. loaded_image() and loaded_readable() run in signal context: no malloc,
+ * no lock, no thread-local storage, no libc but _dl_find_object(3), which is
+ * async-signal-safe and called without the PLT. Do not introduce any dependency there.
+ */
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include "loaded.h"
+#include "sys.h"
+#include "unwind_internal.h"
+
+#define PAGE_DOWN(x) ((x) & ~(uint64_t)4095)
+
+/* Where _dl_find_object is missing: what dl_iterate_phdr(3) said at start and at the
+ * last etch_unwind_prepare(). Never freed. */
+struct snapshot {
+	size_t count;
+	struct prepare_image image[];
+};
+static struct snapshot *snapshot;
+
+/*
+ * The main program, which stays. glibc's _dl_find_object knows only the first segment
+ * of a static one (2.36).
+ */
+static struct prepare_image program;
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+/* libetch is compiled with -fno-plt: lazy binding has no business in a signal handler. */
+extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+#endif
+
+/* Reads an ELF header and program headers in memory. */
+static int image_headers(struct prepare_image *im)
+{
+	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(uintptr_t)im->start;
+	uint32_t magic;
+
+	if (im->end - im->start >= sizeof(*h)) {
+		memcpy(&magic, h->e_ident, 4);
+		if (magic == 0x464c457fu && h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_phentsize == sizeof(Elf64_Phdr) &&
+		    h->e_phnum < PN_XNUM && !(h->e_phoff & 7) && h->e_phoff <= im->end - im->start &&
+		    h->e_phnum <= (im->end - im->start - h->e_phoff) / sizeof(Elf64_Phdr)) {
+			im->phdr = (const Elf64_Phdr *)(uintptr_t)(im->start + h->e_phoff);
+			im->phnum = h->e_phnum;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+int loaded_image(uint64_t at, struct prepare_image *im)
+{
+	const struct snapshot *s;
+
+	if (at - program.start < program.end - program.start) {
+		*im = program;
+		return 1;
+	}
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	struct dl_find_object o;
+
+	if (_dl_find_object) {
+		if (_dl_find_object((void *)(uintptr_t)at, &o))
+			return 0;
+		im->start = (uint64_t)(uintptr_t)o.dlfo_map_start;
+		im->end = (uint64_t)(uintptr_t)o.dlfo_map_end;
+		im->bias = o.dlfo_link_map->l_addr;
+		return image_headers(im);
+	}
+#endif
+	s = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
+	for (size_t i = 0; s && i < s->count; i++)
+		if (at - s->image[i].start < s->image[i].end - s->image[i].start) {
+			*im = s->image[i];
+			/* A libc of this kind may have unmapped it since. */
+			return stack_page_readable(im->start) && stack_page_readable((uint64_t)(uintptr_t)im->phdr);
+		}
+	return 0;
+}
+
+int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size)
+{
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t start = im->bias + p->p_vaddr;
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && at >= start && at - start <= p->p_memsz &&
+		    size <= p->p_memsz - (at - start))
+			return loaded_inside(im, at, size);
+	}
+	return 0;
+}
+
+bool loaded_is_program(const struct prepare_image *im)
+{
+	return im->start == program.start;
+}
+
+void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im)
+{
+	im->bias = info->dlpi_addr;
+	im->phdr = info->dlpi_phdr;
+	im->phnum = info->dlpi_phnum;
+	im->start = UINT64_MAX;
+	im->end = 0;
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type != PT_LOAD || p->p_memsz > UINT64_MAX / 2)
+			continue;
+		if (im->bias + PAGE_DOWN(p->p_vaddr) < im->start)
+			im->start = im->bias + PAGE_DOWN(p->p_vaddr);
+		if (im->bias + p->p_vaddr + p->p_memsz > im->end)
+			im->end = im->bias + p->p_vaddr + p->p_memsz;
+	}
+}
+
+/* ---- where the dynamic linker cannot be asked ------------------------------------ */
+
+struct photo {
+	struct snapshot *snapshot;
+	size_t room; /* modules it has room for */
+};
+
+static int snapshot_one(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct photo *photo = arg;
+	struct prepare_image im;
+
+	(void)size;
+	loaded_from(info, &im);
+	if (im.start >= im.end)
+		return 0;
+	if (photo->snapshot->count < photo->room)
+		photo->snapshot->image[photo->snapshot->count] = im;
+	photo->snapshot->count++;
+	return 0;
+}
+
+static void snapshot_make(void)
+{
+	struct photo photo = { .room = 64 };
+	struct snapshot *now = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		uint64_t size = sizeof(struct snapshot) + photo.room * sizeof(struct prepare_image);
+
+		photo.snapshot = sys_map(size, 0);
+		if (!photo.snapshot)
+			return;
+		dl_iterate_phdr(snapshot_one, &photo);
+		if (photo.snapshot->count > photo.room) {
+			photo.room = 2 * photo.snapshot->count;
+			munmap(photo.snapshot, size);
+			continue;
+		}
+		if (now && now->count == photo.snapshot->count &&
+		    !memcmp(now->image, photo.snapshot->image, now->count * sizeof(struct prepare_image)))
+			munmap(photo.snapshot, size);
+		else
+			__atomic_store_n(&snapshot, photo.snapshot, __ATOMIC_RELEASE);
+		return;
+	}
+}
+
+static int snapshot_used(void)
+{
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	return !_dl_find_object;
+#else
+	return 1;
+#endif
+}
+
+void loaded_again(void)
+{
+	if (snapshot_used())
+		snapshot_make();
+}
+
+static int program_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct prepare_image im;
+
+	(void)size, (void)arg;
+	if ((unsigned long)info->dlpi_phdr != getauxval(AT_PHDR))
+		return 0;
+	loaded_from(info, &im);
+	if (im.start < im.end) {
+		program.bias = im.bias;
+		program.phdr = im.phdr;
+		program.phnum = im.phnum;
+		program.start = im.start;
+		/* Last: a signal handler may look. */
+		__atomic_store_n(&program.end, im.end, __ATOMIC_RELEASE);
+	}
+	return 1;
+}
+
+__attribute__((constructor(101))) static void loaded_start(void)
+{
+	dl_iterate_phdr(program_find, NULL);
+	loaded_again();
+}
