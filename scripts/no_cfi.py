@@ -26,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+import pinned  # noqa: E402,F401
 import rows  # noqa: E402
 import survey_rows  # noqa: E402
 import systemfiles  # noqa: E402

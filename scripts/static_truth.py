@@ -19,7 +19,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "unwind"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+import pinned  # noqa: E402,F401
 import rows  # noqa: E402
 import systemfiles  # noqa: E402
 from explained import explain, is_dead  # noqa: E402

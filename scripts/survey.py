@@ -27,11 +27,11 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+import pinned  # noqa: E402,F401
 import survey_rows  # noqa: E402
+from elftools.common.exceptions import ELFError  # noqa: E402
 
 ROOTS = ["/usr/bin", "/usr/sbin", "/usr/lib"]
 # Large programs, and small ones by other compilers than Debian's gcc. By apt-get alone.

@@ -22,7 +22,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "unwind"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+import pinned  # noqa: E402,F401
 import explained  # noqa: E402
 import objects  # noqa: E402
 import rows  # noqa: E402
