@@ -421,9 +421,6 @@ def _called(code, symbols, start, end, t, o):
     """Whether a function begins close before, in the middle of what .eh_frame has as one, by a
     call or by a symbol, and its instructions, which no jump enters, make our rule."""
     i = bisect.bisect_left(code.addr, start)
-    if not hasattr(code, "called"):
-        calls = (re.match(r"call +([0-9a-f]+)\b", x) for x in code.text)
-        code.called = {int(m[1], 16) for m in calls if m}
     for k in range(i, max(i - 16, -1), -1):
         at = code.addr[k]
         if at in code.called or at in symbols:

@@ -259,6 +259,17 @@ def test_more_sections_than_16_bits_count(etch, tmp_path):
     assert run([plain]).stdout == "4 66000\n"
 
 
+def test_an_object_has_room_for_the_table_that_it_has(etch, tmp_path):
+    """Each section of code has three sections of the table. If they were counted again there would be
+    no room for them, and the table would go."""
+    obj = many_sections(tmp_path, 8200)
+    run([etch, "rewrite", "--only", "orc", obj])
+    once = obj.read_bytes()
+    assert run(["readelf", "-SW", obj]).stdout.count(" .orc_unwind ") == 8200
+    done = run([etch, "rewrite", "--only", "orc", obj])
+    assert not done.stderr and obj.read_bytes() == once
+
+
 def test_a_symbol_table_of_many(etch, tmp_path):
     count = 1000000 if os.environ.get("ETCH_TESTS") == "all" else 100000
     (tmp_path / "syms.s").write_text(".data\n" + "".join(f"symbol_{i}: .byte 1\n" for i in range(count)))

@@ -17,7 +17,7 @@ from conftest import ROOT, run
 sys.path[:0] = [str(ROOT / "scripts")]
 import survey  # noqa: E402
 import survey_rows  # noqa: E402
-from survey_rows import rows  # noqa: E402
+from survey_rows import explained, rows  # noqa: E402
 
 LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
 SMALL = 1 << 18  # the large ones are the survey's
@@ -151,6 +151,47 @@ def test_wrong_rows_are_seen(etch, rewritten, monkeypatch):
     at = next(i for i in range(len(frame)) if frame[i:i + 3] in (b"\x41\x0e\x10", b"\x42\x0e\x10"))
     other = survey_rows.verify(etch, path, frame[:at + 2] + b"\x18" + frame[at + 3:], base, text)
     assert other.agree < good.agree and sum(other.explained.values()) > sum(good.explained.values())
+
+
+# Functions of assembly that no FDE of their own describes: two of them.
+LEAVES = """
+	.globl f
+f:	call other
+leaf:	ucomisd %xmm1, %xmm0
+	jbe 1f
+	{insn}
+	xorl %eax, %eax
+1:	ret
+	movl $1, %eax
+	ret
+end:	ud2
+other:	{other}
+"""
+
+
+@pytest.mark.parametrize("insn, proved", [
+    ("cmp (%rdi), %rax", True), ("mov (%rdi), %rax", True), ("mov %rax, (%rdi)", False), ("push %rax", False), ("ret $8", False),
+    ("jmp *%rcx", False), ("call *%rcx", False), ("lea 8(%rsp), %rax", False), ("movb $1, %bpl", False), ("jmp f", False),
+])
+def test_a_leaf_is_proved_by_its_returns(tmp_path, insn, proved):
+    code, at = leaves(tmp_path, insn, "call leaf")
+    assert explained.is_leaf(code, at["leaf"], at["end"]) == proved
+    assert not explained.is_leaf(code, code.after(at["leaf"]), at["end"])   # fallen into, from what may have pushed
+
+
+@pytest.mark.parametrize("other, proved", [("call leaf", True), ("jmp leaf", False), ("ret", False)])
+def test_a_leaf_is_called(tmp_path, other, proved):
+    """Behind a call that may come back it could be part of what is before it."""
+    code, at = leaves(tmp_path, "nop", other)
+    assert explained.is_leaf(code, at["leaf"], at["end"]) == proved
+
+
+def leaves(tmp_path, insn, other):
+    (tmp_path / "l.s").write_text(LEAVES.replace("{insn}", insn).replace("{other}", other))
+    lib = tmp_path / "l.so"
+    run(["gcc", "-shared", "-nostdlib", "-o", lib, tmp_path / "l.s"])
+    at = {line.split()[2]: int(line.split()[0], 16) for line in run(["nm", lib]).stdout.splitlines()}
+    return explained.Code(lib), at
 
 
 def test_missing_rows_are_seen(etch, rewritten):

@@ -3,10 +3,14 @@
 instructions it has met, DWARF's word that a function does not return, the bytes of a
 signal restorer that no .eh_frame describes."""
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import INCLUDE, ROOT, run
+
+sys.path.insert(0, str(ROOT / "tests" / "unwind"))
+import rows as unwind  # noqa: E402
 
 TOOL = ROOT / "tool"
 FILES = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libcrypto.so.3"]
@@ -188,6 +192,59 @@ def test_a_table_does_not_reach_into_another_frame(tmp_path, build):
     assert [r["cfa"] for r in found if r["kind"] == "call"][:5] == ["rsp+8", "rsp+16", "rsp+48", "rsp+16", "rsp+8"], found
     said = run([build / "etch", "rewrite", "-v", "-o", tmp_path / "out", program]).stderr
     assert "ETCH-C001" not in said and "in f" not in said, said
+
+
+# Tables among the code, without a bound: as libffi has them. 0x5e, in the first, is pop %rsi. The
+# second is jumped through with another frame, so that nothing is what all jumps have in common.
+INNER = """
+	.macro	SWITCH table
+	leaq	\\table(%rip), %rdx
+	movslq	(%rdx,%rdi,4), %rax
+	addq	%rdx, %rax
+	jmp	*%rax
+	.endm
+	.globl	f
+	.type	f,@function
+f:	.cfi_startproc
+	SWITCH	1f
+1:	.long	2f-1b, 3f-1b, 0x5e, 2f-1b
+2:	xorl	%eax, %eax
+	ret
+3:	pushq	%rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	subq	$16, %rsp
+	.cfi_def_cfa_offset 32
+	SWITCH	4f
+4:	.long	5f-4b, 6f-4b, 6f-4b, 5f-4b, 5f-4b
+5:	incl	%esi
+6:	movl	%esi, %eax
+	addq	$16, %rsp
+	.cfi_def_cfa_offset 16
+	popq	%rbx
+	.cfi_restore 3
+	.cfi_def_cfa_offset 8
+	ret
+	.org	1b+0x5e, 0x90
+	movl	$7, %eax
+	ret
+	.cfi_endproc
+	.size	f, .-f
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+@pytest.mark.parametrize("how", [[], ["--no-cfi"]], ids=["cfi", "code alone"])
+def test_a_table_among_the_code_is_no_code(how, tmp_path, build):
+    source, library = tmp_path / "t.s", tmp_path / "t.so"
+    source.write_text(INNER)
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    if not how:
+        assert "ETCH-C001" not in run([build / "etch", "check", library], ok=(0, 1)).stdout
+    truth, _ = unwind.cfi_rows(library)
+    found = unwind.compare(truth, unwind.inspect_rows(build / "etch", library, *how))
+    tables = 4 * (4 + 5) if how else 0
+    assert found.covered - found.agree == tables and set(found.where) <= {"undef", *unwind.AGREE}, found.where
 
 
 # Nothing leads to the last lines of f(), and they alone refer to `hidden`, which no FDE, no symbol

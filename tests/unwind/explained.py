@@ -6,6 +6,7 @@ here explains, and PLACES does not name, is an error.
 """
 
 import bisect
+import functools
 import re
 import subprocess
 
@@ -64,6 +65,17 @@ class Code:
             return None
         j = bisect.bisect_left(self.addr, end)
         return list(zip(self.addr[i:j], self.text[i:j]))
+
+    @functools.cached_property
+    def called(self):
+        """Targets of direct calls."""
+        calls = (re.match(r"(?:bnd )?call +([0-9a-f]+)\b", x) for x in self.text)
+        return {int(m[1], 16) for m in calls if m}
+
+    def after(self, addr):
+        """Where the next instruction is, or None."""
+        i = bisect.bisect_right(self.addr, addr)
+        return self.addr[i] if i < len(self.addr) else None
 
     def is_nop(self, addr):
         i = bisect.bisect_left(self.addr, addr)
@@ -131,6 +143,16 @@ def _is_ibt_plt(code, i, start, end):
         code.text[i - 2].startswith("endbr64") and re.match(r"push +\$0x[0-9a-f]+$", code.text[i - 1])
 
 
+def is_leaf(code, start, end):
+    """Functions without a frame: called, or behind what does not go on, and by themselves to their returns."""
+    if start in code.called:
+        return prover.returns_by_itself(code, start, end)
+    i = bisect.bisect_left(code.addr, start)
+    while i > 0 and _NOP.match(code.text[i - 1]) and code.addr[i - 1] not in code.jumped:
+        i -= 1
+    return i > 0 and code.text[i - 1].startswith(_STOPS) and prover.returns_by_itself(code, start, end)
+
+
 def is_child(code, start):
     """The child's side of clone(2): between a system call that is one and where the parent goes on.
     The stack is another there, and .eh_frame mostly that of the parent."""
@@ -169,6 +191,8 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
         return "proved; CFI is wrong there or names what is not tracked"
     if verdict == "cfi":
         return None
+    if ours == ("rsp+8", "same", "cfa-8", "call") and is_leaf(code, start, end):
+        return "proved by how it returns; CFI has the frame of the code around it"
     i = bisect.bisect_left(code.addr, start)
     if what == "cfa" and end - start == 1 and 0 < i < len(code.addr) and code.addr[i] == start and \
             re.match(r"push +0x[0-9a-f]+\(%rip\)", code.text[i - 1]):

@@ -30,7 +30,8 @@ _RULE_MEM = re.compile(r"\*\((r[a-z0-9]+)([+-]\d+)\)([+-]\d+)?$")
 _PREFIX = re.compile(r"^(?:(?:lock|rep|repz|repnz|notrack|bnd|data16|cs|ds|es|fs|gs|ss|addr32|rex(?:\.\w+)?|xacquire|xrelease)\s+)+")
 # Functions known by name not to return, as objdump shows a call to them.
 NORETURN = re.compile(r"^call.*<_*(cxa_throw|cxa_rethrow|Unwind_Resume|abort|exit|stack_chk_fail\w*|assert_fail|"
-                      r"longjmp\w*|libc_start_main|ZSt\d+__throw_\w+|ZSt9terminatev|chk_fail)[@>]")
+                      r"longjmp\w*|libc_start_main|ZSt\d+__throw_\w+|ZSt9terminatev|chk_fail|"
+                      r"caml_ml_array_bound_error)[@>]")
 _CMP = re.compile(r"cmp\s+%(r\w+),%(r\w+)$")
 CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 # What is written besides the last operand.
@@ -308,6 +309,49 @@ def holds(rule, s):
         p = add(s.regs.get(m.group(1)), int(m.group(2))) if m else None
         bp_ok = True if p is not None and s.mem.get(p) == entry else None
     return cfa_ok, bp_ok
+
+
+# What has to do with the stack, or goes where that is not to be seen.
+_STACK = re.compile(r"%[re]?[sb]p\b|%[sb]pl\b|\b(push|pop|call|leave|enter|syscall|int|iret|sysret|loop|xbegin)|\*|\(bad\)")
+LEAF_MOST = 200
+
+
+def returns_by_itself(code, start, end):
+    """Whether all instructions of [start, end) lead to a `ret`, on all paths, without one among them
+    that names rsp or rbp or stores to memory. The return address is then where rsp points to at
+    each of them, for `ret` takes it from there, and rbp is what it will be in the caller."""
+    work, seen = [a for a, _ in code.between(start, end) or []], set()
+    ends = False
+    if not work:
+        return False
+    while work:
+        addr = work.pop()
+        if addr in seen:
+            continue
+        seen.add(addr)
+        insn = code.between(addr, addr + 1)
+        if not insn or len(seen) > LEAF_MOST + end - start:
+            return False
+        text = insn[0][1].split("#")[0].split("<")[0].strip()
+        if text.startswith(("ret", "repz ret", "bnd ret")):
+            ends |= "$" not in text
+            if "$" in text:
+                return False
+            continue
+        ops = _operands(text.partition(" ")[2])
+        if _STACK.search(text) or (ops and "(" in ops[-1] and not text.startswith(("cmp", "test", "lea", "nop", "prefetch"))):
+            return False
+        jump = re.match(r"j\w+\s+([0-9a-f]+)$", text)
+        if text.startswith("j") and not jump:
+            return False
+        if jump:
+            work.append(int(jump[1], 16))
+        if not text.startswith("jmp"):
+            follow = code.after(addr)
+            if follow is None:
+                return False
+            work.append(follow)
+    return ends
 
 
 def judge(function, code, start, end, truth, ours):

@@ -70,6 +70,7 @@ void flow_free(struct flow *f)
 	free(f->jumps);
 	free(f->table_at);
 	free(f->table_sorted);
+	free(f->inner);
 	free(f->fresh_jumps);
 	free(f->dead);
 	free(f->edges);
@@ -873,7 +874,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->piece = p;
 	f->number = number;
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
-	f->dead_count = f->jump_count = f->fresh_jump_count = f->exit_count = 0;
+	f->dead_count = f->jump_count = f->fresh_jump_count = f->inner_count = f->exit_count = 0;
 	f->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->fixup_count) : NULL;
 	f->fixup_count = f->fixups ? f->fixup_count : 0;
 	f->agreed.upto = 0;

@@ -140,6 +140,8 @@ struct flow {
 	uint32_t guesses;          /* entries of tables without a bound that have been read */
 	uint32_t *table_at;        /* of each, where its table begins, or 0; as large as `jumps` */
 	uint32_t *table_sorted;    /* the same in order, while many are followed; or null */
+	struct flow_inner { uint32_t start, end; } *inner; /* tables among the code, in order: no code is there */
+	size_t inner_count, inner_room;
 	uint32_t *fresh_jumps;     /* numbers of those whose table is to be followed */
 	size_t fresh_jump_count, fresh_jump_room;
 	struct flow_agreed {       /* what the open ones of the first `upto` have in common */

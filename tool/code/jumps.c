@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Indirect jumps: their tables, and the code that nothing else reaches. */
 #include "code/flow_parts.h"
+#include "code/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,15 +51,36 @@ static bool jumps_agree(struct flow *f, struct state *out)
 	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* The first instruction from `off` on that nothing has reached and that is not
- * padding; the piece's size when there is none. */
+/* The number of the first table among the code that ends behind an offset. */
+static size_t inner_at(const struct flow *f, uint64_t off)
+{
+	size_t lo = 0, hi = f->inner_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->inner[mid].end <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* The first instruction from `off` on that nothing has reached and that is neither
+ * padding nor in a table; the piece's size when there is none. */
 static uint64_t unreached(struct flow *f, uint64_t off)
 {
 	uint64_t size = f->piece->end - f->piece->start;
 
 	while (off < size) {
+		size_t k = f->inner_count ? inner_at(f, off) : 0;
 		uint32_t i;
 
+		if (k < f->inner_count && f->inner[k].start <= off) {
+			off = f->inner[k].end;
+			continue;
+		}
 		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
 			off += f->steps[f->at[off] - 1].len;
 			continue;
@@ -71,21 +93,29 @@ static uint64_t unreached(struct flow *f, uint64_t off)
 	return size;
 }
 
-/* Entry i of a jump table; 0: there is none. */
-uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i)
+/* Where the entry of a table that is at `bytes` leads. */
+static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
 {
-	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg, target;
-	const uint8_t *bytes = elf_at(f->env->file, at, t->reg);
+	uint64_t target;
 	int32_t rel;
 
-	if (!bytes)
-		return 0;
 	if (t->reg == 8) {
 		memcpy(&target, bytes, 8);
 		return target;
 	}
 	memcpy(&rel, bytes, 4);
 	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
+}
+
+/* Entry i of a jump table; 0: there is none. */
+uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i)
+{
+	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg;
+	const struct piece *p = f->piece;
+	const uint8_t *bytes = at >= p->start && at < p->end && p->end - at >= t->reg ? p->bytes + (at - p->start)
+	                                                                              : elf_at(f->env->file, at, t->reg);
+
+	return bytes ? entry_target(t, bytes) : 0;
 }
 
 /* In the middle of an instruction that has been reached? */
@@ -174,6 +204,74 @@ static bool lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_
 	return l.denied;
 }
 
+/* Has any of these bytes been taken for an instruction that is reached? */
+static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
+{
+	for (; size--; off++)
+		if ((f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) || inside_step(f, off))
+			return true;
+	return false;
+}
+
+/*
+ * The entries of a table that lies among the code of the piece, and has no bound that the code
+ * shows: it ends where code begins, at the lowest of its own targets behind it, if not before.
+ */
+static unsigned inner_entries(const struct flow *f, const struct value *t)
+{
+	uint64_t size = f->piece->end - f->piece->start, start = (uint32_t)t->off - f->piece->start;
+	uint64_t off = start, end = size;
+	unsigned i;
+
+	for (i = 0; i < UINT16_MAX && end - off >= t->reg && !any_reached(f, off, t->reg); i++, off += t->reg) {
+		uint64_t target = entry_target(t, f->piece->bytes + off) - f->piece->start;
+
+		if (target >= size || (target >= start && target < off + t->reg) || inside_step(f, target))
+			break;
+		if (target >= start && target < end)
+			end = target;
+	}
+	return i;
+}
+
+/* These bytes are a table: nobody takes them for code that has not been reached. */
+static void inner_add(struct flow *f, uint64_t start, uint64_t end)
+{
+	size_t k = inner_at(f, start), more = 0;
+
+	if (k < f->inner_count && f->inner[k].start < start)
+		start = f->inner[k].start;
+	while (k + more < f->inner_count && f->inner[k + more].start < end) {
+		if (f->inner[k + more].end > end)
+			end = f->inner[k + more].end;
+		more++;
+	}
+	if (!more) {
+		if (!room_make(&f->inner, &f->inner_room, f->inner_count, sizeof(*f->inner))) {
+			f->failed = true;
+			return;
+		}
+		memmove(f->inner + k + 1, f->inner + k, (f->inner_count++ - k) * sizeof(*f->inner));
+	} else if (more > 1) {
+		memmove(f->inner + k + 1, f->inner + k + more, (f->inner_count - k - more) * sizeof(*f->inner));
+		f->inner_count -= more - 1;
+	}
+	f->inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
+}
+
+/* Whether the table of a jump is such a one; then all of its entries are known. */
+static bool is_inner(struct flow *f, struct flow_jump *j)
+{
+	uint64_t start = (uint32_t)j->what.off - f->piece->start;
+
+	if (!j->table || !j->what.off || j->what.most || !flow_inside(f, (uint32_t)j->what.off))
+		return false;
+	j->what.most = (uint16_t)inner_entries(f, &j->what);
+	if (j->what.most)
+		inner_add(f, start, start + (uint64_t)j->what.most * j->what.reg);
+	return j->what.most != 0;
+}
+
 /* How many entries of its table a jump can take, where the code shows a bound and all of
  * them lead to instructions. A bound that the compiler knew better is none. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
@@ -198,7 +296,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	unsigned i;
 
 	j->fresh = false;
-	j->entries = table_entries(f, j);
+	j->entries = is_inner(f, j) ? j->what.most : table_entries(f, j);
 	flow_agreed_undo(f, (size_t)(j - f->jumps));
 	state_copy(&s, &j->state);
 	state_unlimit(&s);

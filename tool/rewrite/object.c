@@ -114,19 +114,6 @@ static int bytes_copy(const struct elf_file *f, struct rewrite_result *out, stru
 	return 0;
 }
 
-/* Without room for the sections the sites are done all the same. */
-static int orc_pass_room(const struct elf_file *f, struct object_orc *orc, struct scan *s, struct rewrite_result *out)
-{
-	struct error why;
-
-	if (!orc->count || !object_write_room(f, orc->count, &why))
-		return 0;
-	object_orc_free(orc);
-	out->rows = 0;
-	out->unwind_bytes = 0;
-	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text);
-}
-
 /* Are the unwind rows those that the file has? Then nothing of them is to be written. */
 static int orc_pass_present(const struct elf_file *f, struct object_orc *orc, bool *emptied, struct error *e)
 {
@@ -140,6 +127,23 @@ static int orc_pass_present(const struct elf_file *f, struct object_orc *orc, bo
 		object_orc_free(orc);
 	free(mine);
 	return same;
+}
+
+/* ... and without room for their sections the sites, with `others`, are done all the same. */
+static int orc_pass(const struct elf_file *f, struct object_orc *orc, size_t others, bool *emptied, struct scan *s,
+                    struct rewrite_result *out, struct error *e)
+{
+	int same = orc_pass_present(f, orc, emptied, e);
+	struct error why;
+
+	if (same || !orc->count || !object_write_room(f, orc->count + others, &why))
+		return same;
+	object_orc_free(orc);
+	out->rows = 0;
+	out->unwind_bytes = 0;
+	if (scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text))
+		return -1;
+	return orc_pass_present(f, orc, emptied, e);
 }
 
 /*
@@ -199,7 +203,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	if (o->ex && rewrite_has_ex(f) && (rewrite_ex(f, &faults, out, e) || rewrite_ex_say(s, &faults)))
 		goto out;
 	/* Unwind rows of the code. */
-	if (o->orc && (unwind_object(f, o, out, &orc, e) || unwind_say_lost(s, out) || orc_pass_room(f, &orc, s, out)))
+	if (o->orc && (unwind_object(f, o, out, &orc, e) || unwind_say_lost(s, out)))
 		goto out;
 	/* Make the tables, but for those that an earlier run left just so: rewriting
 	 * twice is rewriting once. */
@@ -213,7 +217,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 		object_tables_free(&tables);
 	}
 	if (sites_same >= 0 && o->orc)
-		orc_same = orc_pass_present(f, &orc, emptied, e);
+		orc_same = orc_pass(f, &orc, tables.count, emptied, s, out, e);
 	if (sites_same < 0 || orc_same < 0)
 		goto out;
 	if (sites_same && orc_same) {
