@@ -39,6 +39,64 @@ def test_the_check_can_fail(etch, tmp_path, monkeypatch):
     assert r.wrong > 0.001 * r.covered
 
 
+# bug() ends by exit and, in its cold part, which nothing else leads to, by abort. Behind the call of it, and
+# no more padding than in front of a loop, lies a function that does not begin as most do.
+COLD = """
+	.text
+	.cfi_startproc
+cold:	.cfi_def_cfa_offset 32
+	call	abort@plt
+	.cfi_endproc
+	.p2align 4
+	.globl	first
+	.type	first,@function
+first:	.cfi_startproc
+	subq	$8, %rsp
+	.cfi_def_cfa_offset 16
+	testl	%edi, %edi
+	je	1f
+	addq	$8, %rsp
+	.cfi_remember_state
+	.cfi_def_cfa_offset 8
+	ret
+1:	.cfi_restore_state
+	movl	$7, %esi
+	xorl	%eax, %eax
+	call	bug
+	.cfi_endproc
+	.p2align 4
+hidden:	.cfi_startproc
+	leaq	4(%rdi), %rax
+	ret
+	.cfi_endproc
+	.p2align 4
+	.globl	last
+	.type	last,@function
+last:	.cfi_startproc
+	leaq	hidden(%rip), %rax
+	ret
+	.cfi_endproc
+	.p2align 4
+bug:	.cfi_startproc
+	subq	$24, %rsp
+	.cfi_def_cfa_offset 32
+	testl	%edi, %edi
+	jne	cold
+	call	exit@plt
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_a_cold_part_that_does_not_come_back(etch, tmp_path):
+    source, library = tmp_path / "c.s", tmp_path / "c.so"
+    source.write_text(COLD)
+    run(["gcc", "-shared", "-o", library, source])
+    r = no_cfi.look((etch, library, tmp_path))
+    assert not r.error and r.covered > 50
+    assert not r.wrong, r.places
+
+
 # GHC's way: Sp is rbp, code is entered by jumps, and *(rbp) is where it returns to. What rsp points
 # to is nobody's return address. `plain` is C's, in the same file.
 FOREIGN = """

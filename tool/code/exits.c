@@ -67,7 +67,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	}
 	edge_add(f, target, s);
 	p = piece_at(f->env, target);
-	if (p && p->start == target)
+	if (!p || p->start == target) /* where none is, one will be */
 		flow_exit_add(f, target, EXIT_PART);
 	else
 		f->returns = true; /* into the middle of another: as good as a return */
