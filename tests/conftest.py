@@ -266,8 +266,8 @@ def need(*tools):
 # `make test` ends in time. ETCH_TESTS=all runs all of them (make test-all), and what is marked as long. A file, or a function of
 # one: of about how many cases one is run. Where a case has several parameters, each value of each of
 # them is in some case that is.
-GRIDS = {"test_acceptance.py": 6, "test_escapes.py": 3, "test_cfi.py": 4, "test_copy.py": 6, "test_lib_edge.py": 4,
-         "test_lib_modules.py": 4, "test_lib_unwind.py": 6, "test_header.py": 4, "test_rewrite_pv.py": 6,
+GRIDS = {"test_acceptance.py": 6, "test_escapes.py": 3, "test_cfi.py": 4, "test_cfi_objects.py": 4, "test_cfi_loaded.py": 4, "test_copy.py": 6, "test_lib_edge.py": 4,
+         "test_lib_modules.py": 4, "test_lib_unwind.py": 6, "test_header.py": 4, "test_rewrite_pv.py": 6, "test_rewrite_pv_tables.py": 6,
          "test_rewrite_unwind.py": 6, "test_pv_stress.py": 6, "test_pv_header.py": 4, "test_pv_inline.py": 4,
          "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 4, "test_segment.py": 4,
          "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_fault.py": 4, "test_extable_tool.py": 3,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""docs/formats.md is enough to write a second reader from: the one below is, and agrees with
-`etch inspect tables` and with the C headers."""
+"""docs/formats.md is enough to write a second reader from: format_reader.py is one, and agrees
+with `etch inspect tables` and with the C headers."""
 
 import ctypes
 import itertools
@@ -10,31 +10,15 @@ import struct
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from test_docs import PRELUDE
 
 from conftest import INCLUDE, ROOT, Flow, run
 from documents import FORMATS, code, enum, table
-from test_docs import PRELUDE
+from format_reader import (ADDRESSING, FORM, IMV_FLAGS, KINDS, MODULE_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, PV_ADDRESSING,
+                           PV_FORMS, RECORDS, Reader, encode_imm, encode_load, total)
 
 
 # ---- formats.md: records --------------------------------------------------------
-
-SIZES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-
-def record(name):
-    """[(offset, size, field)] of one record, as formats.md has it."""
-    rows = table(FORMATS, f"<!-- struct {name} -->")
-    return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
-
-
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_inline", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
-                                  "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
-
-
-def total(name):
-    offset, size, _ = RECORDS[name][-1]
-    return offset + size
-
 
 def test_records_are_the_structs(tmp_path):
     lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/orc.h>", "#include <etch/extable.h>",
@@ -56,27 +40,6 @@ def test_records_are_the_structs(tmp_path):
     for name, fields in RECORDS.items():
         want += [f"{name} {o} {s} {f}" for o, s, f in fields] + [f"{name} {total(name)}"]
     assert run([tmp_path / "t"]).stdout.splitlines() == want
-
-
-def flags_of(struct_name, row_field):
-    """{name: mask} from the sentence "bit N `NAME`" of a record's field."""
-    for r in table(FORMATS, f"<!-- struct {struct_name} -->"):
-        if r[2].strip("`") == row_field:
-            return {n: 1 << int(b) for b, n in re.findall(r"bit (\d+) `(\w+)`", r[3])}
-    raise AssertionError(row_field)
-
-
-IMV_FLAGS = flags_of("etch_imv", "flags")
-NATIVE_FLAGS = flags_of("etch_native", "flags")
-EX_TYPES = [n for _, n in sorted(re.findall(r"^\| (\d) \| (plain|efault|zero|len) \|", FORMATS, re.M))]
-MODULE_FLAGS = flags_of("etch_module", "flags")
-OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)` \| (?:object|fact) \|", FORMATS, re.M)}
-KINDS = [n for _, n in sorted((int(a), b) for a, b in
-                              re.findall(r"^\| (\d) \| (none|object|store|escape) \|[^|]+\|$", FORMATS, re.M))]
-ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in
-                                   re.findall(r"^\| (\d) \| (pc|absolute|register) \|", FORMATS, re.M))]
-PV_FORMS = {int(n): name for n, name in re.findall(r"(\d+) (call|jmp) \(`ff", FORMATS)}
-PV_ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in re.findall(r"^\| (\d) \| (rip|abs|base|reg) \|", FORMATS, re.M))]
 
 
 def test_flags_and_names_are_those_of_the_header():
@@ -106,79 +69,6 @@ def test_flags_and_names_are_those_of_the_header():
 
 
 # ---- formats.md: the instruction forms --------------------------------------------
-
-
-class Form:
-    """One row of the table of forms."""
-
-    def __init__(self, row):
-        self.number, self.name, self.reads = int(row[0]), row[1], int(row[2])
-        self.load = row[3].strip("`").split()
-        self.imms = [i.strip("` ").split() for i in row[4].split(" or ")]
-        self.fits = row[5].split(", ")
-        self.width = 8 if "REX.W" in self.load or "/6" in self.load else 2 if "66" in self.load else \
-            1 if self.imms[0][-1] == "ib" else 4
-        self.byte = self.imms[0][-1] == "ib"
-
-
-FORM = {f.number: f for f in map(Form, table(FORMATS, "not in the table are malformed"))}
-
-
-def opcode(words):
-    return bytes(int(w, 16) for w in words if re.fullmatch("[0-9a-f]{2}", w) and w != "66")
-
-
-def encode_load(form, reg, base, addressing, rex, site, obj):
-    """Steps 1 to 5 of "The load"; None where an entry cannot say so."""
-    f = FORM[form]
-    out = b"\x66" if "66" in f.load else b""
-    bits = 8 * ("REX.W" in f.load) + 4 * (reg >= 8) + (addressing == 2 and base >= 8)
-    if bits and not rex:
-        return None
-    if rex:
-        out += bytes([0x40 + bits])
-    out += opcode(f.load)
-    field = 6 if "/6" in f.load else reg & 7
-    if addressing == 0:
-        out += bytes([field << 3 | 5])
-        disp = obj - (site + len(out) + 4)
-    elif addressing == 1:
-        out += bytes([field << 3 | 4, 0x25])
-        disp = obj
-    else:
-        out += bytes([0x80 | field << 3 | base & 7]) + (b"\x24" if base == 12 else b"")
-        disp = 0
-    return out + struct.pack("<i", disp) if -2**31 <= disp < 2**31 else None
-
-
-def encode_imm(form, reg, length, rex, data):
-    """The steps of "The immediate"; None where the value does not fit."""
-    f = FORM[form]
-    v = int.from_bytes(data[:f.reads], "little", signed=f.name.startswith("movsx")) % 2**(8 * f.width)
-    words = None
-    if "all" in f.fits or v < 2**31 or v >= 2**64 - 2**31:
-        words = f.imms[0]
-    elif "u32" in f.fits and v < 2**32:
-        words = f.imms[1]
-    if words is None:
-        return None
-    bits = 8 * ("REX.W" in words) + (1 | 4 * ("/r" in words)) * (reg >= 8)
-    prefix = bytes([0x40 + bits]) if bits or (f.byte and rex) else b""
-    size = {"ib": 1, "iw": 2, "id": 4}[words[-1]]
-    modrm = b""
-    for w in words:
-        if w == "/r":
-            modrm = bytes([0xC0 | (reg & 7) << 3 | reg & 7])
-        elif w[0] == "/":
-            modrm = bytes([0xC0 | int(w[1]) << 3 | reg & 7])
-    body = opcode(words) + modrm + (v % 2**(8 * size)).to_bytes(size, "little")
-    osize = b"\x66" if "66" in words else b""
-    missing = length - len(osize + prefix + body)
-    if missing and not prefix and not f.byte:
-        prefix, missing = b"\x40", missing - 1
-    assert missing >= 0
-    return b"\x2e" * missing + osize + prefix + body
-
 
 @pytest.fixture(scope="module")
 def forms_h(tmp_path_factory):
@@ -240,171 +130,6 @@ def test_the_examples_of_encodings():
 
 
 # ---- formats.md: a second reader ---------------------------------------------------
-
-
-class Reader:
-    """Tables of a linked file, by formats.md alone."""
-
-    def __init__(self, path):
-        self.data = bytearray(path.read_bytes())
-        with open(path, "rb") as f:
-            elf = ELFFile(f)
-            self.sections = [(s.name, s["sh_addr"], s["sh_offset"], s["sh_size"], s["sh_type"], s["sh_flags"])
-                             for s in elf.iter_sections()]
-            self.loads = [dict(s.header) for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
-        self.modules = [a for n, addr, off, size, *_ in self.sections if n == "__etch_mod"
-                        for a in range(addr, addr + size - 63, 8) if self.u32(a) == 0x68637465]
-        self.flags, self.imv_at, self.obj_at = 0, (0, 0), (0, 0)
-        if self.modules:
-            m = self.unpack("etch_module", self.modules[0])
-            assert m["version"] == 1 and m["size"] == 64
-            self.flags = m["flags"]
-        if self.flags & MODULE_FLAGS["MOVED"]:
-            at = self.modules[0]
-            self.imv_at = at + 16 + self.signed(m["imv"], 64), m["imv_count"]
-            self.obj_at = at + 32 + self.signed(m["obj"], 64), m["obj_count"]
-            self.pv_at = at + 48 + self.signed(m["pv"], 64), m["pv_count"]
-        else:
-            self.imv_at = self.first_section("__imv", 12)
-            self.pv_at = self.first_section("__pv_sites", 12)
-            self.obj_at = self.first_section("__etch_obj", 16)
-        self.imv = [self.imv_entry(self.imv_at[0] + 12 * i) for i in range(self.imv_at[1])]
-        self.obj = [self.obj_record(self.obj_at[0] + 16 * i) for i in range(self.obj_at[1])]
-        self.pv = [self.pv_entry(self.pv_at[0] + 12 * i) for i in range(self.pv_at[1])]
-        at, n = self.first_section("__pv_native", 12)
-        at, n2 = self.first_section("__pv_inline", 12)
-        self.inline = [self.inline_record(at + 12 * i) for i in range(n2)]
-        at, n = self.first_section("__pv_native", 12)
-        self.native = [self.native_record(at + 12 * i) for i in range(n)]
-        at, n = self.first_section("__ex_table", 12)
-        self.ex = [self.ex_entry(at + 12 * i) for i in range(n)] if n else None
-
-    @staticmethod
-    def signed(v, bits):
-        return v - 2**bits if v >> (bits - 1) else v
-
-    def first_section(self, name, size):
-        for n, addr, _, length, *_ in self.sections:
-            if n == name:
-                assert length % size == 0
-                return addr, length // size
-        return 0, 0
-
-    def offset(self, addr):
-        for p in self.loads:
-            if p["p_vaddr"] <= addr < p["p_vaddr"] + p["p_filesz"]:
-                return p["p_offset"] + addr - p["p_vaddr"]
-        raise AssertionError(hex(addr))
-
-    def bytes(self, addr, n):
-        o = self.offset(addr)
-        return bytes(self.data[o:o + n])
-
-    def initial(self, addr, n):
-        """As in memory before the first instruction: zeros behind the file's bytes."""
-        for p in self.loads:
-            if p["p_vaddr"] <= addr < p["p_vaddr"] + p["p_memsz"]:
-                o, have = p["p_offset"] + addr - p["p_vaddr"], p["p_vaddr"] + p["p_filesz"] - addr
-                return bytes(self.data[o:o + max(0, min(n, have))]).ljust(n, b"\0")
-        raise AssertionError(hex(addr))
-
-    def u32(self, addr):
-        return struct.unpack("<I", self.bytes(addr, 4))[0]
-
-    def string(self, addr):
-        o = self.offset(addr)
-        return self.data[o:self.data.index(0, o)].decode()
-
-    def unpack(self, name, addr):
-        raw = self.bytes(addr, total(name))
-        return {f: int.from_bytes(raw[o:o + s], "little") for o, s, f in RECORDS[name]}
-
-    def imv_entry(self, at):
-        e = self.unpack("etch_imv", at)
-        e["at"] = at
-        e["site"] = at + self.signed(e["site"], 32)
-        e["obj"] = at + 4 + self.signed(e["obj"], 32)
-        e["register"], e["base"] = e["regs"] & 15, e["regs"] >> 4
-        e["length"], e["addressing"], e["rex"] = e["shape"] & 15, e["shape"] >> 4 & 3, e["shape"] >> 6 & 1
-        e["empty"] = self.bytes(at, 12) == bytes(12)
-        return e
-
-    def pv_entry(self, at):
-        e = self.imv_entry(at)
-        e["register"] = e["regs"] & 15
-        e["disp"] = 8 * self.signed(e["regs"] >> 4 | e["flags"] & 0xf0, 8)
-        e["notrack"] = e["shape"] >> 7
-        return e
-
-    def inline_record(self, at):
-        r = self.unpack("etch_inline", at)
-        return {f: at + 4 * i + self.signed(r[f], 32) for i, f in enumerate(("site", "slot", "func"))}
-
-    def native_record(self, at):
-        r = self.unpack("etch_native", at)
-        assert r["zero"] == 0
-        r["func"] = at + self.signed(r["func"], 32)
-        r["code"] = at + 4 + self.signed(r["code"], 32)
-        return r
-
-    def ex_entry(self, at):
-        r = self.unpack("etch_ex", at)
-        assert r["data"] >> 12 & 15 == 0
-        return {"empty": self.bytes(at, 12) == bytes(12), "insn": at + self.signed(r["insn"], 32),
-                "fixup": at + 4 + self.signed(r["fixup"], 32), "type": EX_TYPES[r["data"] & 255],
-                "register": r["data"] >> 8 & 15, "immediate": self.signed(r["data"] >> 16, 16)}
-
-    def obj_record(self, at):
-        r = self.unpack("etch_obj", at)
-        r["at"] = at
-        r["addr"] = at + self.signed(r["addr"], 32)
-        r["ref"] = at + 8 + self.signed(r["ref"], 32)
-        r["empty"] = self.bytes(at, 16) == bytes(16)
-        return r
-
-    def as_inspect(self):
-        """What `etch inspect tables --json` prints."""
-        imv = [{
-            "site": f"{e['site']:x}", "refers": f"{e['obj']:x}", "form": FORM[e["form"]].name,
-            "register": e["register"], "base": e["base"] if e["addressing"] == 2 else None, "length": e["length"],
-            "address": ADDRESSING[e["addressing"]],
-            "flags": ",".join(n.lower() for n, m in IMV_FLAGS.items() if e["flags"] & m) or None,
-        } for e in self.imv if e["form"]]
-        obj = [{
-            "kind": KINDS[r["kind"]], "address": f"{r['addr']:x}", "size": r["size"], "ref": f"{r['ref']:x}",
-            "flags": ",".join(n.lower() for n, m in OBJ_FLAGS.items() if r["flags"] & m) or None,
-            "name": self.string(r["ref"]) if r["kind"] == 1 else None,
-        } for r in self.obj if r["kind"]]
-        pv = [{
-            "site": f"{e['site']:x}", "refers": f"{e['obj']:x}",
-            "form": f"{PV_FORMS[e['form']]}-{PV_ADDRESSING[e['addressing']]}",
-            "register": e["register"] if e["addressing"] >= 2 else None,
-            "offset": e["disp"] if e["addressing"] == 2 else None, "length": e["length"],
-            "flags": ",".join([n.lower() for n, m in IMV_FLAGS.items() if e["flags"] & m] +
-                              ["notrack"] * e["notrack"]) or None,
-        } for e in self.pv if e["form"]]
-        native = [{
-            "function": f"{r['func']:x}", "code": f"{r['code']:x}", "length": r["len"],
-            "flags": ",".join(n.lower() for n, m in NATIVE_FLAGS.items() if r["flags"] & m) or None,
-        } for r in self.native]
-        ex = [{
-            "instruction": f"{r['insn']:x}", "fixup": f"{r['fixup']:x}", "type": r["type"],
-            "register": r["register"] if r["type"] != "plain" else None,
-            "immediate": r["immediate"] if r["type"] == "len" else None,
-        } for r in self.ex or []]
-        insns = [r["insn"] for r in self.ex or []]
-        state = "sorted" if insns == sorted(insns) else "not sorted: no link step"
-        return {
-            "ex": ex, "ex_state": state if self.ex else None,
-            "linked": bool(self.flags & MODULE_FLAGS["LINKED"]), "moved": bool(self.flags & MODULE_FLAGS["MOVED"]),
-            "imv_address": self.imv_at[0], "imv_room": self.imv_at[1],
-            "obj_address": self.obj_at[0], "obj_room": self.obj_at[1], "imv": imv, "obj": obj,
-            "pv_address": self.pv_at[0], "pv_room": self.pv_at[1], "pv": pv, "native": native,
-            "inline": [{"site": f"{r['site']:x}", "slot": f"{r['slot']:x}", "function": f"{r['func']:x}",
-                        "state": {"3e2ee9": "call", "0f1f80": "in place"}[self.bytes(r["site"], 3).hex()]}
-                       for r in self.inline],
-        }
-
 
 HOME = """
 #include <etch/imv.h>
@@ -694,7 +419,6 @@ def test_malformed(to_be_damaged, tmp_path, name):
 
 
 # ---- the lawful lea --------------------------------------------------------------
-
 
 def test_lawful_lea(flow_gcc):
     head = FORMATS[FORMATS.index("## The lawful address"):]

@@ -8,7 +8,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelrRelocationSection
 
 from conftest import run
-from test_formats import IMV_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, Reader
+from format_reader import IMV_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, Reader
 
 CALL, JMP = 64, 65
 NOPS = {2: "66 90", 3: "0f 1f 00", 4: "0f 1f 40 00", 5: "0f 1f 44 00 00", 6: "66 0f 1f 44 00 00",

@@ -9,7 +9,7 @@ from elftools.elf.elffile import ELFFile
 
 from conftest import run
 from documents import FORMATS, table
-from test_formats import RECORDS, SIZES, total
+from format_reader import RECORDS, SIZES, total
 
 LIBDIR = "/usr/lib/x86_64-linux-gnu/"
 FILES = {"libc": LIBDIR + "libc.so.6", "libz": LIBDIR + "libz.so.1"}

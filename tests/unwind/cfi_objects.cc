@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions with frames of many kinds and with landing pads, for tests/test_cfi.py:
+// Functions with frames of many kinds and with landing pads, for tests/test_cfi_objects.py:
 // the object file's rows and call sites must be the linked file's.
 #include <cstddef>
 #include <stdexcept>

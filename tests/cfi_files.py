@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""What the tests of .eh_frame's readers share: how their programs are built, and cfi_dump."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, TESTS, run, tool_objects
+
+HERE = TESTS / "unwind"
+sys.path.insert(0, str(HERE))
+import rows  # noqa: E402
+
+LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
+TOOL = ["code/cfi_file.c", "code/lsda.c", "code/space.c", "elf/file.c", "elf/bounds.c", "report/error.c", "report/plain.c"]
+FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}",
+         f"-I{ROOT / 'lib' / 'include'}"]
+SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+
+
+def build_c(out, flags, *sources):
+    run(["gcc", *FLAGS, *flags, *sources, "-lelf", "-ldl", "-o", out])
+    return out
+
+
+@pytest.fixture(scope="session")
+def dump(once, build_asan):
+    """Under ASan and UBSan: a function that returns the lines of cfi_dump."""
+    def make(directory):
+        build_c(directory / "cfi_dump", SANITIZE, HERE / "cfi_dump.c", *tool_objects(build_asan, *TOOL))
+    exe = once("cfi-dump", make) / "cfi_dump"
+
+    def lines(mode, path):
+        p = run([exe, mode, path])
+        m = re.fullmatch(r"bad (\d+) dropped (\d+)\n", p.stderr)
+        assert m, p.stderr
+        lines.bad, lines.dropped = int(m.group(1)), int(m.group(2))
+        return p.stdout.splitlines()
+
+    return lines
+
+
+def representable(rule):
+    return rows.pack_rule(rule)[14] != rows.KIND["undef"]
+
+
+def check_against(truth, ours):
+    c = rows.compare(truth, ours)
+    for what, places in c.where.items():
+        for start, end, t, o, why in places:
+            if what == "undef":       # and rightly so
+                assert not representable(t), (hex(start), hex(end), t, why)
+            elif "behind an expression" in t[0]:  # pyelftools has no offset there
+                assert what == "odd"
+            else:                     # rbp in another register, or the like: only rbp is lost
+                assert what in ("odd", "bp"), (what, hex(start), hex(end), t, o)
+                assert (o[0], o[1], o[2]) == (t[0], "undef", t[2]) and not representable(t), (hex(start), t, o)
+    assert c.covered == sum(c.bytes.values()) > 0
+    assert c.bytes.get("equal", 0) >= 0.99 * c.covered
+    return c

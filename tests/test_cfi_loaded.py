@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""lib/prepare.c and lib/recover.c: what libetch makes of the .eh_frame of a loaded module, beside
+pyelftools."""
+
+import re
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from cfi_files import HERE, LIBDIR, build_c, check_against, rows
+from conftest import run
+
+
+# ---- tables -----------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory, build):
+    return build_c(tmp_path_factory.mktemp("cfi") / "cfi_prepare", ["-O2"], HERE / "cfi_prepare.c",
+                   build / "o" / "lib" / "prepare.o")
+
+
+@pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6", "libcrypto.so.3", "libgcrypt.so.20"])
+def test_the_table_of_a_loaded_library(prepared, name):
+    """Found at every address by the lookup of the block encoding."""
+    path = LIBDIR / name
+    if not path.exists():
+        pytest.skip("not installed")
+    check_against(rows.cfi_rows(path)[0], rows.parse_tsv(run([prepared, path]).stdout.splitlines()))
+
+
+@pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6"])
+def test_the_map_of_a_loaded_library(prepared, name):
+    """Right behind every call that objdump sees, and used for nearly all of them."""
+    returns, call = [], False
+    for line in run(["objdump", "-d", "--no-show-raw-insn", LIBDIR / name]).stdout.splitlines():
+        m = re.match(r" +([0-9a-f]+):\t(.*)", line)
+        if m:
+            if call:
+                returns.append(m.group(1))
+            call = re.match(r"((bnd|notrack|data16|rex\.W|addr32) )*call", m.group(2))
+    out = run([prepared, "-m", LIBDIR / name], input="\n".join(returns) + "\n").stdout
+    m = re.fullmatch(r"asked (\d+) direct (\d+)\n", out)
+    assert m, out
+    assert int(m.group(1)) == len(returns) > 10000 and int(m.group(2)) > 0.85 * len(returns)
+
+
+def test_return_addresses_that_no_call_pushed(prepared):
+    """The first addresses of what a signal, clone or makecontext returns to."""
+    path = LIBDIR / "libc.so.6"
+    truth, fdes = rows.cfi_rows(path)
+    ends = [r[:2] for r in truth if r[2][3] in ("end", "signal")]
+    assert len(ends) >= 3
+    with open(path, "rb") as f:
+        text = ELFFile(f).get_section_by_name(".text")
+        code, base = text.data(), text["sh_addr"]
+    # __start_context, which no symbol names: mov %rbx,%rsp
+    fresh = [s for s, _ in fdes if code[max(s - base, 0):s - base + 3] == b"\x48\x89\xdc"]
+    ends += [(s, s) for s in fresh]
+    ask = "".join(f"{at:x}\n" for start, end in ends for at in range(start, end + 1))
+    assert re.fullmatch(r"asked \d\d+ direct 0\n", run([prepared, "-m", path], input=ask).stdout)
+    ours = {r[0]: r for r in rows.parse_tsv(run([prepared, path]).stdout.splitlines())}
+    assert fresh and all(ours[s - 1][1] == s and ours[s - 1][2] == rows.END for s in fresh)
+
+
+def test_the_table_of_the_vdso(prepared):
+    got = rows.parse_tsv(run([prepared, "vdso"]).stdout.splitlines())
+    assert got and all(r[2][3] == "call" for r in got)
+
+
+# ---- registers of outer frames ------------------------------------------------------------------
+
+@pytest.mark.parametrize("libetch", ["libetch.a", "libetch.so"])
+def test_walks_out_of_the_lazy_resolver(build, tmp_path, libetch):
+    """Its CFA is in rbx, which no table follows: lib/recover.c finds it."""
+    exe = build_c(tmp_path / "recover", ["-O1"], HERE / "cfi_recover.c", "-Wl,-z,lazy", build / libetch, "-lm",
+                  f"-Wl,-rpath,{build}")
+    out = run([exe]).stdout
+    m = re.match(r"steps (\d+) whole (\d+) deepest (\d+) first 0\n", out)
+    assert m, out
+    assert int(m.group(1)) == int(m.group(2)) > 5000 and int(m.group(3)) >= 8
+    assert "status 3" not in out
+
+
+def test_walks_out_of_an_array(build, tmp_path):
+    """OpenSSL's CFA with an index: read from .eh_frame at run time, and as a row of the tool's."""
+    exe = build_c(tmp_path / "index", ["-O1"], HERE / "cfi_index.c", build / "libetch.a")
+    said = run([build / "etch", "rewrite", "-v", "-o", tmp_path / "etched", exe]).stderr
+    assert "mulmont" not in said, said
+    orc = run([build / "etch", "inspect", "orc", "--at", "mulmont", "--format", "tsv", tmp_path / "etched"]).stdout
+    assert "\t*(rsp+8*r9+8)+8\tcfa-24\tcfa-8\tcall\tcfi\n" in orc, orc
+    for argv in ([exe], [tmp_path / "etched"]):
+        m = re.match(r"steps (\d+) whole (\d+) sum (\d+)\n", run(argv).stdout)
+        assert m and int(m[1]) == int(m[2]) > 400, (argv, m)
+        assert int(m[3]) == sum(n * n for n in range(1, 40, 9))
