@@ -13,6 +13,7 @@
  * null when they are not in a segment that can be read. */
 static inline const void *eh_segment_at(const struct prepare_image *im, uint64_t addr, uint64_t *size)
 {
+	uint64_t at = im->bias + addr;
 	unsigned i;
 
 	for (i = 0; i < im->phnum; i++) {
@@ -20,7 +21,7 @@ static inline const void *eh_segment_at(const struct prepare_image *im, uint64_t
 
 		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_filesz) {
 			*size = p->p_filesz - (addr - p->p_vaddr);
-			return (const void *)(im->bias + addr);
+			return loaded_inside(im, at, *size) ? (const void *)at : NULL;
 		}
 	}
 	return NULL;

@@ -36,23 +36,69 @@ static struct prepare_image program;
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 #endif
 
+/*
+ * Whether headers can be read: between a module's segments there are pages that cannot be, and a
+ * segment may come without the right to. The kernel is asked, once for a place: what is remembered is
+ * the first page | how many, in one word. It becomes wrong where a module has gone and one that has no
+ * readable headers has come in just its place; what stack.c says of such a load holds of this one too.
+ */
+#define ASKED_SLOTS 128
+static uint64_t asked[ASKED_SLOTS];
+
+static int headers_readable(uint64_t at, uint64_t size)
+{
+	uint64_t page = PAGE_DOWN(at), key = page | (PAGE_DOWN(at + size - 1) - page) >> 12;
+	uint64_t *slot = &asked[(page >> 12) * 0x9e3779b97f4a7c15u >> 57];
+
+	if (__atomic_load_n(slot, __ATOMIC_RELAXED) == key)
+		return 1;
+	for (uint64_t p = page; p < at + size; p += 4096)
+		if (!stack_page_readable(p))
+			return 0;
+	__atomic_store_n(slot, key, __ATOMIC_RELAXED);
+	return 1;
+}
+
+/*
+ * The program headers where the ELF header says that they are in the file, so far behind it in memory.
+ * In the first page they are there, as the ELF header is. Further on they are there if nothing else is:
+ * a tool that has moved them (patchelf, for one) may have put them at another distance. Then these bytes
+ * are anything, and what tells is that they do not say of themselves that they are loaded here.
+ */
+static int headers_are_here(const struct prepare_image *im, uint64_t off)
+{
+	uint64_t size = im->phnum * sizeof(*im->phdr);
+
+	if (off + size <= 4096)
+		return 1;
+	if (!headers_readable(im->start + off, size))
+		return 0;
+	for (unsigned i = im->phnum; i--;) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && off >= p->p_offset && size <= p->p_filesz &&
+		    off - p->p_offset <= p->p_filesz - size)
+			return im->bias + p->p_vaddr + (off - p->p_offset) == im->start + off;
+	}
+	return 0;
+}
+
 /* Reads an ELF header and program headers in memory. */
 static int image_headers(struct prepare_image *im)
 {
 	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(uintptr_t)im->start;
 	uint32_t magic;
 
-	if (im->end - im->start >= sizeof(*h)) {
-		memcpy(&magic, h->e_ident, 4);
-		if (magic == 0x464c457fu && h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_phentsize == sizeof(Elf64_Phdr) &&
-		    h->e_phnum < PN_XNUM && !(h->e_phoff & 7) && h->e_phoff <= im->end - im->start &&
-		    h->e_phnum <= (im->end - im->start - h->e_phoff) / sizeof(Elf64_Phdr)) {
-			im->phdr = (const Elf64_Phdr *)(uintptr_t)(im->start + h->e_phoff);
-			im->phnum = h->e_phnum;
-			return 1;
-		}
-	}
-	return 0;
+	if (im->end - im->start < sizeof(*h) || !headers_readable(im->start, sizeof(*h)))
+		return 0;
+	memcpy(&magic, h->e_ident, 4);
+	if (magic != 0x464c457fu || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phentsize != sizeof(Elf64_Phdr) ||
+	    !h->e_phnum || h->e_phnum >= PN_XNUM || (h->e_phoff & 7) || h->e_phoff > im->end - im->start ||
+	    h->e_phnum > (im->end - im->start - h->e_phoff) / sizeof(Elf64_Phdr))
+		return 0;
+	im->phdr = (const Elf64_Phdr *)(uintptr_t)(im->start + h->e_phoff);
+	im->phnum = h->e_phnum;
+	return headers_are_here(im, h->e_phoff);
 }
 
 int loaded_image(uint64_t at, struct prepare_image *im)

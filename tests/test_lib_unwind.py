@@ -4,6 +4,7 @@ glibc's backtrace(3), an interpreter of .eh_frame, at every place that it walks 
 
 import os
 import re
+import struct
 
 import pytest
 from conftest import INCLUDE, TESTS, need, run
@@ -173,6 +174,39 @@ def test_one_in_the_place_of_another(walks, plugins, how, id_):
 @pytest.mark.parametrize("how", ["own", "made"])
 def test_threads(walks, plugins, how, kind):
     done([walks(kind), "threads", *plugins[how, "sha1"]])
+
+
+def headers_moved(path, out, at):
+    """A copy with its program headers at another offset; `at` None: behind all else."""
+    data = bytearray(path.read_bytes())
+    phoff, = struct.unpack_from("<Q", data, 32)
+    table = data[phoff:phoff + 56 * struct.unpack_from("<H", data, 56)[0]]
+    at = (len(data) + 7) & ~7 if at is None else at
+    data += bytes(max(0, at + len(table) - len(data)))
+    data[at:at + len(table)] = table
+    struct.pack_into("<Q", data, 32, at)
+    out.write_bytes(data)
+    return out
+
+
+def test_headers_that_moved(build, tmp_path):
+    """The dynamic linker reads program headers from the file; as far behind the ELF header in memory
+    there may be a gap that nobody can read, or other bytes. Then there is no table, and nothing else."""
+    program, plugin, apart, bss = (tmp_path / n for n in ("headers", "plugin.so", "apart.so", "bss.so"))
+    run(["gcc", "-O2", "-D_GNU_SOURCE", f"-I{INCLUDE}", "-o", program, TESTS / "unwind" / "headers.c", build / "libetch.a", "-pthread"])
+    flags = ["-O2", "-fPIC", "-shared", "-DFRAME=40", PLUGIN]
+    run(["gcc", *flags, "-o", plugin])
+    run(["gcc", *flags, "-Wl,-z,max-page-size=0x200000", "-o", apart])
+    run(["gcc", *flags, "-x", "c", "-", "-o", bss], input="char room[1 << 20];")
+    for path in (plugin, apart, bss):
+        run([build / "etch", "rewrite", "--only", "orc", path])
+    run([build / "etch", "rewrite", "--only", "orc", program])
+    gap = headers_moved(apart, tmp_path / "gap.so", None)
+    zeros = headers_moved(bss, tmp_path / "zeros.so", None)
+    other = headers_moved(plugin, tmp_path / "other.so", 0x5000)  # where others are in memory
+    lines = run([program, plugin, apart, bss, gap, zeros, other]).stdout.split("\n")
+    assert all(int(n) > 12 for line in lines[:3] for n in line.split()), lines
+    assert lines[3:6] == ["2 2"] * 3, lines
 
 
 @pytest.mark.parametrize("kind", ["pie", "shared"])

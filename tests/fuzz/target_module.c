@@ -185,8 +185,22 @@ void fuzz_faults(const uint8_t *data, size_t size)
 #include "lookup.c"
 #include "made.c"
 
-/* Of a C library that has no _dl_find_object: nothing was unmapped. */
-int stack_page_readable(uint64_t at) { return at != 0; }
+/* The module that is loaded, as its loader sees it: what has been read of the file, not of memory. */
+static struct prepare_image played;
+
+/* The kernel's pages: all of one can be read if a segment that can be has any of it. */
+int stack_page_readable(uint64_t at)
+{
+	for (unsigned i = 0; i < played.phnum; i++) {
+		const Elf64_Phdr *p = &played.phdr[i];
+		uint64_t start = played.bias + p->p_vaddr;
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && p->p_memsz && PAGE_DOWN(at) >= PAGE_DOWN(start) &&
+		    PAGE_DOWN(at) <= PAGE_DOWN(start + p->p_memsz - 1))
+			return 1;
+	}
+	return 0;
+}
 
 #define HULL (1u << 20)
 
@@ -194,7 +208,7 @@ int stack_page_readable(uint64_t at) { return at != 0; }
  * may be read. False: no loader takes it, or it is large. */
 static bool image_load(const uint8_t *data, size_t size, const Elf64_Ehdr *eh, struct prepare_image *im, uint8_t **memory)
 {
-	uint64_t low = UINT64_MAX, high = 0;
+	uint64_t low = UINT64_MAX, high = 0, room;
 	Elf64_Phdr p;
 	unsigned i;
 
@@ -209,9 +223,10 @@ static bool image_load(const uint8_t *data, size_t size, const Elf64_Ehdr *eh, s
 		low = p.p_vaddr < low ? p.p_vaddr & ~(uint64_t)4095 : low;
 		high = p.p_vaddr + p.p_memsz > high ? p.p_vaddr + p.p_memsz : high;
 	}
-	if (low >= high || high - low > HULL || posix_memalign((void **)memory, 4096, high - low))
+	room = ((high - low) | 4095) + 1;
+	if (low >= high || high - low > HULL || posix_memalign((void **)memory, 4096, room))
 		return false;
-	memset(*memory, 0, high - low);
+	memset(*memory, 0, room);
 	*im = (struct prepare_image){.bias = (uint64_t)(uintptr_t)*memory - low, .start = (uint64_t)(uintptr_t)*memory,
 	                             .end = (uint64_t)(uintptr_t)*memory + (high - low)};
 	for (i = 0; i < eh->e_phnum; i++) {
@@ -222,12 +237,69 @@ static bool image_load(const uint8_t *data, size_t size, const Elf64_Ehdr *eh, s
 	return true;
 }
 
-static void image_guard(const struct prepare_image *im)
+/* What may be read now: bytes of segments that can be, or the pages that these are in. */
+static void image_guard(const struct prepare_image *im, bool pages)
 {
-	ASAN_POISON_MEMORY_REGION((void *)(uintptr_t)im->start, im->end - im->start);
-	for (unsigned i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_LOAD && (im->phdr[i].p_flags & PF_R))
-			ASAN_UNPOISON_MEMORY_REGION((void *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr), im->phdr[i].p_memsz);
+	uint64_t end = ((im->end - 1) | 4095) + 1;
+
+	ASAN_POISON_MEMORY_REGION((void *)(uintptr_t)im->start, end - im->start);
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t from = im->bias + p->p_vaddr, to = from + p->p_memsz;
+
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_R) || !p->p_memsz)
+			continue;
+		if (pages) {
+			from = PAGE_DOWN(from);
+			to = ((to - 1) | 4095) + 1;
+		}
+		ASAN_UNPOISON_MEMORY_REGION((void *)(uintptr_t)from, to - from);
+	}
+}
+
+static bool all_readable(uint64_t at, uint64_t size)
+{
+	return !__asan_region_is_poisoned((void *)(uintptr_t)at, size);
+}
+
+/* Places around the ends of segments: where loaded_readable() says so, it is. */
+static void readable_ask(const struct prepare_image *im)
+{
+	for (unsigned i = 0; i < im->phnum; i++) {
+		uint64_t start = im->bias + im->phdr[i].p_vaddr, size = im->phdr[i].p_memsz;
+		const uint64_t at[] = {start - 1, start, start + 1, start + size - 1, start + size, start + size + 1};
+		const uint64_t length[] = {1, 2, size - 1, size, size + 1, 1ull << 40, 0 - start, UINT64_MAX};
+
+		for (unsigned k = 0; k < 6; k++)
+			for (unsigned n = 0; n < 8; n++)
+				must(!loaded_readable(im, at[k], length[n]) || !length[n] ||
+				     (length[n] <= HULL && all_readable(at[k], length[n])));
+		if (im->phdr[i].p_type == PT_LOAD && (im->phdr[i].p_flags & PF_R) && size <= HULL)
+			must(loaded_readable(im, start, size));
+	}
+}
+
+/* A table in the module: all that may be read of it is in one segment that is nothing but readable, and
+ * that says so. */
+static void table_ask(const struct prepare_image *im)
+{
+	const struct etch_unwind *u;
+	const Elf64_Phdr *p;
+	uint32_t n[8];
+	uint64_t size = 0, at, start;
+	unsigned index = 0;
+
+	u = lookup_table(im, &index, &size);
+	if (!u)
+		return;
+	at = (uint64_t)(uintptr_t)u;
+	must(index < im->phnum && !(at & 7));
+	p = &im->phdr[index];
+	start = im->bias + p->p_vaddr;
+	must(p->p_type == PT_LOAD && (p->p_flags & (PF_R | PF_W | PF_X)) == PF_R && at >= start && at - start <= p->p_filesz && size == p->p_filesz - (at - start));
+	must(!size || all_readable(at, size));
+	memcpy(n, (const void *)(uintptr_t)start, sizeof(n)); /* tool/elf/segment.h, in words */
+	must(n[0] == 5 && n[1] == 12 && n[2] == 0x67657365 && !memcmp(&n[3], "etch", 5) && n[5] == 1 && n[6] == at - start);
 }
 
 /* The rows of any address. */
@@ -267,38 +339,56 @@ static void table_made(const struct prepare_image *im)
 	prepare_table_free(u, size);
 }
 
-void fuzz_module(const uint8_t *data, size_t size)
+/* The headers in memory are where the loader has them, or they are refused. */
+static bool headers_ask(const struct prepare_image *im)
 {
-	struct prepare_image im;
+	struct prepare_image found = {.bias = im->bias, .start = im->start, .end = im->end};
+
+	memset(asked, 0, sizeof(asked));
+	image_guard(im, true);
+	return image_headers(&found) && found.phnum == im->phnum &&
+	       !memcmp(found.phdr, im->phdr, im->phnum * sizeof(*im->phdr));
+}
+
+static void image_ask(const struct prepare_image *im)
+{
 	struct unwind_module room;
 	const struct unwind_module *m;
 	struct identity id;
-	uint8_t *memory;
+
+	image_guard(im, false);
+	memset(opened, 0, sizeof(opened));
+	opened_count = 0;
+	readable_ask(im);
+	table_ask(im);
+	m = image_open(im, &room);
+	if (m)
+		rows_ask(m);
+	memset(&id, 0, sizeof(id));
+	image_build_id(im, &id);
+	must(id.id_size <= sizeof(id.id));
+	spend += (uint64_t)image_sum(im, &id.sum);
+	table_made(im);
+}
+
+void fuzz_module(const uint8_t *data, size_t size)
+{
+	uint8_t *memory = NULL;
+	Elf64_Phdr *phdr;
 	Elf64_Ehdr eh;
 
 	if (size < sizeof(eh))
 		return;
 	memcpy(&eh, data, sizeof(eh));
-	if (!image_load(data, size, &eh, &im, &memory))
+	if (!image_load(data, size, &eh, &played, &memory))
 		return;
-	/* libetch reads the program headers where the loader has put them: the loader's own are the file's. */
-	if (image_headers(&im) && im.phnum == eh.e_phnum && !memcmp(im.phdr, data + eh.e_phoff, im.phnum * sizeof(*im.phdr))) {
-		Elf64_Phdr *copy = (Elf64_Phdr *)(void *)fuzz_copy((const uint8_t *)im.phdr, im.phnum * sizeof(*im.phdr));
-
-		im.phdr = copy; /* wherever they are, they can be read */
-		image_guard(&im);
-		memset(opened, 0, sizeof(opened));
-		opened_count = 0;
-		m = image_open(&im, &room);
-		if (m)
-			rows_ask(m);
-		memset(&id, 0, sizeof(id));
-		image_build_id(&im, &id);
-		must(id.id_size <= sizeof(id.id));
-		spend += (uint64_t)image_sum(&im, &id.sum);
-		table_made(&im);
-		ASAN_UNPOISON_MEMORY_REGION(memory, im.end - im.start);
-		free(copy);
-	}
+	phdr = (Elf64_Phdr *)(void *)fuzz_copy(data + eh.e_phoff, eh.e_phnum * sizeof(*phdr));
+	played.phdr = phdr;
+	played.phnum = eh.e_phnum;
+	if (headers_ask(&played))
+		image_ask(&played);
+	ASAN_UNPOISON_MEMORY_REGION(memory, ((played.end - played.start) | 4095) + 1);
+	played.phnum = 0;
+	free(phdr);
 	free(memory);
 }
