@@ -276,8 +276,9 @@ static int phdrs_load(struct elf_file *f, struct error *e)
 		return error_set(e, "malformed program headers: %s", elf_errmsg(-1));
 	if (!n)
 		return elf_is_object(f) ? 0 : error_set(e, "has no program headers");
-	if (f->eh.e_phentsize != sizeof(Elf64_Phdr) || f->eh.e_phoff > f->size ||
-	    n > (f->size - f->eh.e_phoff) / sizeof(Elf64_Phdr))
+	if (f->eh.e_phentsize != sizeof(Elf64_Phdr))
+		return error_set(e, "has program headers of %u bytes, not 56", f->eh.e_phentsize);
+	if (f->eh.e_phoff > f->size || n > (f->size - f->eh.e_phoff) / sizeof(Elf64_Phdr))
 		return error_set(e, "is truncated: program headers are past its end");
 	f->phdrs = calloc(n, sizeof(*f->phdrs));
 	if (!f->phdrs)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/lines.h"
+#include "elf/memory.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -7,13 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 struct lines {
 	Dwfl *dwfl;
 	Dwfl_Module *module;
-	bool object; /* ET_REL: libdwfl gives each section an address of its own */
+	bool object; /* ET_REL: libdwfl gives each section an address of its own, and relocates its DWARF */
+	char *copy;  /* what libdwfl has of the file */
 };
 
 /* No other file is opened because this one names it: it may be anybody's, and name a pipe, a
@@ -32,49 +32,41 @@ static const Dwfl_Callbacks callbacks = {
 };
 
 /* libdw itself opens what .gnu_debugaltlink names, but not where that section is empty. */
-static bool links_hide(const struct elf_file *f, int fd)
+static void links_hide(const struct elf_file *f, char *copy)
 {
 	const Elf64_Word empty = SHT_NOBITS;
 	uint32_t i = 0;
+	uint64_t at;
 
-	while ((i = elf_section_find(f, ".gnu_debugaltlink", i + 1)) != 0)
-		if (pwrite(fd, &empty, sizeof(empty), (off_t)(f->eh.e_shoff + i * sizeof(Elf64_Shdr) +
-		                                              offsetof(Elf64_Shdr, sh_type))) != sizeof(empty))
-			return false;
-	return true;
+	while ((i = elf_section_find(f, ".gnu_debugaltlink", i + 1)) != 0) {
+		at = f->eh.e_shoff + i * sizeof(Elf64_Shdr) + offsetof(Elf64_Shdr, sh_type);
+		if (at <= f->size && sizeof(empty) <= f->size - at)
+			memcpy(copy + at, &empty, sizeof(empty));
+	}
 }
 
 struct lines *lines_open(const struct elf_file *f)
 {
 	struct lines *l;
-	size_t done = 0;
-	ssize_t n;
-	int fd;
 
 	if (!elf_section_find(f, ".debug_line", 1) && !elf_section_find(f, ".zdebug_line", 1))
 		return NULL;
 	l = calloc(1, sizeof(*l));
-	fd = memfd_create("lines", MFD_CLOEXEC);
-	if (!l || fd < 0)
-		goto fail;
-	/* The bytes that were read, whatever has become of the file since. */
-	while (done < f->size && (n = write(fd, f->bytes + done, f->size - done)) > 0)
-		done += (size_t)n;
+	if (!l)
+		return NULL;
 	l->object = elf_is_object(f);
+	l->copy = big_alloc(f->size);
 	l->dwfl = dwfl_begin(&callbacks);
-	if (!l->dwfl || done < f->size || !links_hide(f, fd))
-		goto fail;
-	dwfl_report_begin(l->dwfl);
-	l->module = dwfl_report_offline(l->dwfl, f->path, f->path, fd);
-	dwfl_report_end(l->dwfl, NULL, NULL);
+	if (l->copy && l->dwfl) {
+		memcpy(l->copy, f->bytes, f->size);
+		links_hide(f, l->copy);
+		dwfl_report_begin(l->dwfl);
+		l->module = dwfl_report_offline_memory(l->dwfl, f->path, f->path, l->copy, f->size);
+		dwfl_report_end(l->dwfl, NULL, NULL);
+	}
 	if (l->module)
-		return l; /* libdwfl owns fd now */
-fail:
-	if (fd >= 0 && !(l && l->module))
-		close(fd);
-	if (l && l->dwfl)
-		dwfl_end(l->dwfl);
-	free(l);
+		return l;
+	lines_close(l);
 	return NULL;
 }
 
@@ -82,7 +74,9 @@ void lines_close(struct lines *l)
 {
 	if (!l)
 		return;
-	dwfl_end(l->dwfl);
+	if (l->dwfl)
+		dwfl_end(l->dwfl);
+	free(l->copy);
 	free(l);
 }
 
