@@ -37,6 +37,13 @@ def test_in_a_moment(etch, tmp_path, name):
     run([etch, "check", "-q", "--fail-on", "never", path], preexec_fn=limit)
 
 
+@pytest.fixture(scope="module")
+def start(etch, tmp_path_factory):
+    """Instructions that etch takes for an object of next to nothing."""
+    tmp_path = tmp_path_factory.mktemp("start")
+    return counted(etch, assemble(shapes.blocks(2), tmp_path / "0.o"), tmp_path)
+
+
 def counted(etch, path, tmp_path):
     p = run(["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={tmp_path / 'counts'}",
              etch, "rewrite", "-o", tmp_path / "out.o", path])
@@ -45,9 +52,8 @@ def counted(etch, path, tmp_path):
 
 @pytest.mark.parametrize("shape", [shapes.blocks, shapes.switch, shapes.switches, shapes.chain, shapes.landing_pads,
                                    shapes.noreturn_links], ids=lambda s: s.__name__)
-def test_instructions_grow_as_the_code_does(etch, tmp_path, shape):
+def test_instructions_grow_as_the_code_does(etch, tmp_path, start, shape):
     few, many = 500, 2000
-    start = counted(etch, assemble(shape(2), tmp_path / "0.o"), tmp_path)
     a = counted(etch, assemble(shape(few), tmp_path / "1.o"), tmp_path) - start
     b = counted(etch, assemble(shape(many), tmp_path / "2.o"), tmp_path) - start
     # 4 and what sorting adds; quadratic would be 16.
