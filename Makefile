@@ -12,6 +12,8 @@ LIBDIR   ?= $(PREFIX)/lib
 DATADIR  ?= $(PREFIX)/share
 MANDIR   ?= $(DATADIR)/man
 INSTALL  ?= install
+NM       ?= nm
+OBJCOPY  ?= objcopy
 PYTHON   := .venv/bin/python
 
 # What is made for the prefix: the names of files, from lib/NAME.in.
@@ -45,8 +47,12 @@ all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc	## the tool and the l
 $(B)/etch: $(TOOL_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
 
+# What its files share has names of their own there: a program may well have a list_sort() too.
 $(B)/libetch.a: $(LIB_OBJ)
-	rm -f $@ && $(AR) rcs $@ $^
+	@rm -rf $@ $(B)/o/archive && mkdir -p $(B)/o/archive
+	$(NM) -g --defined-only $^ | sed -n '/ etch_/!s/^[0-9a-f]* [A-Z] \(.*\)/\1 etch_in_\1/p' >$(B)/o/archive/names
+	for o in $^; do $(OBJCOPY) --redefine-syms=$(B)/o/archive/names $$o $(B)/o/archive/$${o##*/} || exit 1; done
+	$(AR) rcs $@ $(B)/o/archive/*.o
 
 $(B)/libetch.so: $(LIB_OBJ) lib/libetch.map $(B)/etch
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch.so.0 -Wl,--version-script,lib/libetch.map \

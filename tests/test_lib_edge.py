@@ -112,6 +112,19 @@ def test_stray_store_stripped(edge, tmp_path):
     assert re.match(r"etch: stray store: code at 0x[0-9a-f]+ \(\S*/edge\) stores to .* plain\+0x0,", p.stderr), p.stderr
 
 
+def test_names_of_the_archive_are_its_own(build, tmp_path):
+    """Whatever a program's functions are called, it links with libetch.a."""
+    names = [line.split()[-1] for line in run(["nm", "-g", "--defined-only", build / "libetch.a"]).stdout.splitlines()
+             if len(line.split()) == 3]
+    assert len(names) > 60 and all(n.startswith("etch_") for n in names), names
+    source = tmp_path / "t.c"
+    source.write_text("#include <etch/imv.h>\n#include <etch/unwind.h>\nDEFINE_IMV(int, level) = 3;\n"
+                      "void list_sort(void); void list_sort(void) {}\nint lookup_table[4] = {1};\n"
+                      "int main(void) { void *ip; return imv_set(level, 4) || imv_read(level) != 4 || etch_backtrace(&ip, 1) != 1; }\n")
+    run(["gcc", f"-I{INCLUDE}", "-o", tmp_path / "t", source, build / "libetch.a"])
+    run([tmp_path / "t"])
+
+
 def test_library_is_self_contained(build):
     """Versioned symbols only, nothing but libc needed, no executable stack."""
     dyn = run(["readelf", "-dW", build / "libetch.so"]).stdout
