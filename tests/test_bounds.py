@@ -156,6 +156,15 @@ def test_archive_claims(etch, tmp_path, small, size):
                         [["check"], ["diff", "OLD"], ["rewrite"]], name="small.a")
 
 
+def test_code_far_apart(etch, tmp_path, small):
+    """An unwind table has some bytes for each 256 from the first code to the last: not for gaps of gigabytes."""
+    path = tmp_path / "apart.so"
+    so = small["library.so"]
+    path.write_bytes(patched(so, (header_of(so, ".plt")[0] + 16, "<Q", 0xffffff00)))
+    p = run([etch, "rewrite", path], ok=2)
+    assert "is spread over 4095 MB of addresses" in p.stderr and len(p.stderr.splitlines()) == 1
+
+
 def section_headers(data, count, offset, size, align=1):
     """The object with `count` sections more, all with the same contents."""
     shoff, = struct.unpack_from("<Q", data, 40)

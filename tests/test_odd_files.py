@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from conftest import need, run
+from conftest import FIXTURES, INCLUDE, need, run
 
 # A recursion, a thread-local variable, an ifunc (not with musl), a constructor, weak and versioned symbols of libc.
 SOURCE = """
@@ -159,7 +159,7 @@ def test_debug_files(etch, tmp_path, source, tool):
 
 def header(path, out, **fields):
     """A copy with other fields in its ELF header."""
-    at = {"e_type": (16, "H"), "e_shoff": (40, "Q"), "e_shnum": (60, "H"), "e_shstrndx": (62, "H"), "e_machine": (18, "H")}
+    at = {"e_type": (16, "H"), "e_entry": (24, "Q"), "e_phentsize": (54, "H"), "e_phnum": (56, "H"), "e_shoff": (40, "Q"), "e_shnum": (60, "H"), "e_shstrndx": (62, "H"), "e_machine": (18, "H")}
     data = bytearray(path.read_bytes())
     for name, value in fields.items():
         struct.pack_into("<" + at[name][1], data, at[name][0], value)
@@ -171,12 +171,36 @@ def header(path, out, **fields):
 def test_refused(etch, tmp_path, source):
     exe = tmp_path / "odd"
     run(["gcc", "-O2", *IFUNC, "-o", exe, source])
-    # As packers leave it: it runs, but nothing says what is where.
+    # As packers leave it (UPX 4.2.3 does): it runs, but nothing says what is where.
     packed = header(exe, tmp_path / "packed", e_shoff=0, e_shnum=0, e_shstrndx=0)
     assert run([packed]).stdout == OUTPUT
     refused(etch, packed, "has no section headers: etch needs them to find its tables")
     refused(etch, header(exe, tmp_path / "core", e_type=4), "is neither an object, a program nor a library (e_type 4)")
     refused(etch, header(exe, tmp_path / "arm", e_machine=183), "is for another machine (e_machine 183): etch knows x86-64 only")
+    refused(etch, header(exe, tmp_path / "odd-entries", e_phentsize=64), "has program headers of 64 bytes, not 56")
+
+
+def test_headers_that_are_something_else_too(etch, tmp_path, source):
+    """They are written anew, and what else is there would be lost."""
+    exe = tmp_path / "odd"
+    run(["gcc", "-O2", *IFUNC, "-o", exe, source])
+    refused(etch, header(exe, tmp_path / "begins", e_entry=64), "the program begins inside its headers")
+    # One header too many: it is code, and looks like one that nobody uses.
+    longer = shutil.copy(FIXTURES / "fuzz" / "rewrite" / "found-code-in-headers", tmp_path / "longer")
+    refused(etch, longer, "section 1 lies where the program headers are")
+
+
+def test_numbers_that_look_like_addresses(etch, tmp_path):
+    """At addresses as low as these, distances in etch's own tables do. Rewritten twice, and it is the same."""
+    (tmp_path / "low.c").write_text("#include <etch/imv.h>\nETCHED struct { int v; char room[1 << 17]; } s = { 3 };\n"
+                                    "char behind[1 << 16];\nint main(void) { return s.v - 3; }\n")
+    exe = tmp_path / "low"
+    run(["gcc", "-O2", "-no-pie", f"-I{INCLUDE}", "-Wl,-Ttext-segment=0x10000,--unresolved-symbols=ignore-all", "-o", exe,
+         tmp_path / "low.c"])
+    run([etch, "rewrite", exe])
+    once = exe.read_bytes()
+    run([etch, "rewrite", exe])
+    assert exe.read_bytes() == once
 
 
 def sparse(path, out, size):

@@ -134,7 +134,22 @@ static uint8_t *object_make(const uint8_t *code, size_t size, bool linked, size_
 	return bytes;
 }
 
-/* All of the text has rows, in order; twice the same. The first byte: options. */
+/* The same rows, whether it was asked for findings too. */
+static void rows_same(const struct elf_file *f, struct frames_options options, const struct row_list *rows)
+{
+	struct frames fr = {0};
+	struct error e;
+	size_t i;
+
+	options.observe = !options.observe;
+	must(!frames_find(f, &options, &fr, &e));
+	must(fr.rows.count == rows->count);
+	for (i = 0; i < rows->count; i++)
+		must(fr.rows.rows[i].addr == rows->rows[i].addr && etch_rule_equal(&fr.rows.rows[i].rule, &rows->rows[i].rule));
+	frames_free(&fr);
+}
+
+/* All of the text has rows, in order. The first byte: options. */
 void fuzz_code(const uint8_t *data, size_t size)
 {
 	struct frames_options options = {.jobs = 1};
@@ -156,6 +171,8 @@ void fuzz_code(const uint8_t *data, size_t size)
 		must(!i || fr.rows.rows[i].addr > fr.rows.rows[i - 1].addr);
 	}
 	must(fr.covered + fr.undefined <= size - 1);
+	if (data[0] & 8)
+		rows_same(&f, options, &fr.rows);
 	frames_free(&fr);
 	elf_close(&f);
 }

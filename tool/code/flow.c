@@ -465,8 +465,10 @@ static void scan(struct flow *f)
 				s = &f->steps[i];
 			}
 			if (s->flow == FLOW_CALL && flow_inside(f, (uint64_t)s->imm) && (uint64_t)s->imm != f->piece->start) {
-				leader_make(f, (uint64_t)s->imm - f->piece->start); /* a function within */
-				todo_add(f, (uint64_t)s->imm - f->piece->start);
+				uint64_t to = (uint64_t)s->imm - f->piece->start;
+
+				leader_make(f, to); /* a function within */
+				todo_add(f, to);
 				s = &f->steps[i];
 			}
 			if (s->flow == FLOW_JUMP || s->flow == FLOW_JUMP_IND || s->flow == FLOW_RETURN || s->flow == FLOW_STOP)

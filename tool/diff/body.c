@@ -108,7 +108,7 @@ static unsigned operands_of_object(const struct image *im, const struct function
 		                      .symbol = &im->file.symbols[r->symbol], .addend = r->addend};
 		o->class = reloc_class(r->type, &pc);
 		if (pc)
-			o->addend += n->len - (int)at;
+			o->addend = (int64_t)((uint64_t)o->addend + n->len - at);
 		o->place = (struct place){o->symbol->section, o->symbol->value + (uint64_t)o->addend};
 		filled |= n->branch || at == n->disp_at;
 		count++;

@@ -105,6 +105,37 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
+/* What a run writes anew is nothing else too: the program headers, in which a section may say that they
+ * are there (SEGMENT_TABLE), the section headers, and the ELF header. */
+static int check_apart(const struct seg_file *f, char *err, size_t errlen)
+{
+	uint64_t table = (uint64_t)f->eh.e_phnum * sizeof *f->ph, headers = f->sections * sizeof *f->sh;
+
+	for (size_t i = 1; i < f->sections; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+		bool code = s->sh_flags & SHF_EXECINSTR, all;
+
+		if (!seg_has_bytes(s))
+			continue;
+		all = s->sh_offset <= f->eh.e_phoff && s->sh_offset + s->sh_size >= f->eh.e_phoff + table;
+		if (seg_overlap(s->sh_offset, s->sh_size, f->eh.e_phoff, table) && (code || !all))
+			return BAD("section %zu lies where the program headers are", i);
+		if ((s->sh_flags & SHF_ALLOC) && seg_overlap(s->sh_offset, s->sh_size, f->eh.e_shoff, headers))
+			return BAD("section %zu lies where the section headers are", i);
+		if (code && s->sh_offset < sizeof f->eh)
+			return BAD("section %zu has code in the ELF header", i);
+	}
+	for (size_t i = 0; i < f->eh.e_phnum && f->eh.e_entry; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+		uint64_t at = f->eh.e_entry - p->p_vaddr + p->p_offset;
+
+		if (p->p_type == PT_LOAD && f->eh.e_entry - p->p_vaddr < p->p_filesz &&
+		    (at < sizeof f->eh || at - f->eh.e_phoff < table))
+			return BAD("the program begins inside its headers");
+	}
+	return SEGMENT_OK;
+}
+
 static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 {
 	const Elf64_Shdr *str = &f->sh[f->names];
@@ -123,7 +154,7 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 	for (size_t i = 0; i < f->sections; i++)
 		if (f->sh[i].sh_name >= str->sh_size)
 			return BAD("section %zu: name outside of the string table", i);
-	return SEGMENT_OK;
+	return check_apart(f, err, errlen);
 }
 
 int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, size_t errlen)

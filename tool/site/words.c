@@ -109,18 +109,18 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 	return err;
 }
 
-/* Numbers without a pointer among them. */
-static bool is_unwind_table(const char *name)
+/* Numbers and distances, no address among them; and what etch has added (program headers, too). A file
+ * that has been rewritten says the same as before. */
+static bool is_numbers(const char *name)
 {
-	return !strcmp(name, ETCH_SEC_UNWIND) || !strcmp(name, ETCH_SEC_ORC_IP) || !strcmp(name, ETCH_SEC_ORC) ||
-	       !strcmp(name, ETCH_SEC_ORC_LOOKUP);
-}
+	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC, ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV, ETCH_SEC_PV,
+	                                    ETCH_SEC_OBJ, ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_MODULE};
+	size_t i;
 
-/* Not a word of them is an address, and etch changes them. */
-static bool is_site_table(const char *name)
-{
-	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
-	       !strcmp(name, ETCH_SEC_NATIVE) || !strcmp(name, ETCH_SEC_INLINE);
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return !strncmp(name, ".etch.", 6);
 }
 
 /* Words of a file that is loaded where it was linked. */
@@ -135,12 +135,11 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 
 		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
 		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
-		    !strncmp(x->name, ".eh_frame", 9) || is_unwind_table(x->name))
+		    !strncmp(x->name, ".eh_frame", 9) || is_numbers(x->name))
 			continue;
 		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* packed structs too */
 			memcpy(&value, x->data + at, 8);
-			if (((x->sh.sh_addr + at) & 7) == 0 && value && !is_site_table(x->name) &&
-			    code_word_add(s, value))
+			if (((x->sh.sh_addr + at) & 7) == 0 && value && code_word_add(s, value))
 				return -1;
 			if (!in_range(range, value))
 				continue;

@@ -103,6 +103,14 @@ static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t
 	return 0;
 }
 
+/* A table has some bytes for each 256 of the text, whether there is code or not: for a gap, so many. */
+static bool is_spread(const struct elf_file *f, const struct row_list *rows)
+{
+	uint64_t size = rows->rows[rows->count - 1].addr - rows->rows[0].addr;
+
+	return size / 32 > 4 * (uint64_t)f->size + (16u << 20);
+}
+
 int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls,
                        size_t call_count, unsigned encoding, unsigned map_shift, struct linked_unwind *out,
                        size_t *lost, struct error *e)
@@ -114,6 +122,9 @@ int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, co
 	*lost = 0;
 	if (!rows->count)
 		return 0;
+	if (is_spread(f, rows))
+		return error_set(e, "its code is spread over %" PRIu64 " MB of addresses: too many for an unwind table of a file of "
+		                 "its size", (rows->rows[rows->count - 1].addr - rows->rows[0].addr) >> 20);
 	memcpy(out->header.build_id, id, id_size < sizeof(out->header.build_id) ? id_size : sizeof(out->header.build_id));
 	return encoding == ETCH_ENCODING_BLOCK ? make_block(rows, calls, call_count, map_shift, out, e)
 	                                       : make_orc(rows, out, lost, e);
