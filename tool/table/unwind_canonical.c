@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rows that a block table is to have: as few as they can be.
+ */
+#include "table/unwind_numbered.h"
+#include "elf/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <etch/orc_rule.h>
+
+#include "arch/x86/stack.h"
+
+void row_list_free(struct row_list *l)
+{
+	free(l->rows);
+	memset(l, 0, sizeof(*l));
+}
+
+static bool is_padding(const struct code_space *space, struct step_cache *cache, uint64_t from, uint64_t to)
+{
+	while (from < to) {
+		const struct code_section *s = space_at(space, from);
+		const uint8_t *p;
+		struct step insn;
+		uint64_t left;
+
+		if (!s) { /* between sections */
+			from++;
+			continue;
+		}
+		p = s->bytes + (from - s->addr);
+		left = s->addr + s->size < to ? s->addr + s->size - from : to - from;
+		if (!*p) { /* linkers fill with zeros too; two of them would be an instruction that nobody writes */
+			from++;
+			continue;
+		}
+		if (!step_decode(cache, p, left, from, &insn) || !insn.padding)
+			return false;
+		from += insn.len;
+	}
+	return true;
+}
+
+/* Is there a gap before row i that holds nothing but padding? */
+static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space,
+                              struct step_cache *cache)
+{
+	uint64_t from;
+
+	if (!i || l->rows[i - 1].rule.kind != ETCH_RULE_UNDEF)
+		return false;
+	if (!space_at(space, l->rows[i].addr - 1))
+		return true;
+	from = l->rows[i - 1].addr;
+	return l->rows[i].addr - from <= 256 && is_padding(space, cache, from, l->rows[i].addr);
+}
+
+int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
+                          struct error *e)
+{
+	struct step_cache *cache;
+	size_t i, n = 0;
+
+	memset(out, 0, sizeof(*out));
+	out->room = in->count + 1;
+	out->rows = big_alloc(out->room * sizeof(*out->rows));
+	if (!out->rows)
+		return error_set(e, "out of memory");
+	cache = step_cache_new(); /* without one it works too */
+	if (in->count && (in->rows[0].addr & 255))
+		out->rows[n++] = (struct row){ .addr = in->rows[0].addr & ~255ull };
+	for (i = 0; i < in->count; i++) {
+		const struct row *r = &in->rows[i];
+		struct row *last = n ? &out->rows[n - 1] : NULL;
+		bool end = i + 1 == in->count; /* stays, whatever is before it */
+
+		if (!end && last && r->rule.kind == ETCH_RULE_UNDEF && last->rule.kind != ETCH_RULE_UNDEF) {
+			size_t next = i + 1;
+
+			while (next + 1 < in->count && in->rows[next].rule.kind == ETCH_RULE_UNDEF)
+				next++;
+			if (space && in->rows[next].addr - r->addr < UNWIND_PADDING &&
+			    is_padding(space, cache, r->addr, in->rows[next].addr)) {
+				i = next - 1;
+				continue;
+			}
+		}
+		if (!end && last && etch_rule_equal(&last->rule, &r->rule) &&
+		    (last->source == r->source || r->rule.kind == ETCH_RULE_UNDEF))
+			continue;
+		out->rows[n++] = *r;
+		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space, cache)) {
+			if (last->addr == r->addr - 1)
+				n--; /* the whole gap */
+			out->rows[n - 1] = *r;
+			out->rows[n - 1].addr--;
+		}
+	}
+	step_cache_free(cache);
+	out->count = n;
+	return 0;
+}

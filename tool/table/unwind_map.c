@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The map of return addresses: which byte of it leads to which rule.
+ */
+#include "table/unwind_map.h"
+#include "elf/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <etch/orc_block.h>
+
+#define NO_RULE UINT32_MAX
+
+/* Candidates of one granule that have the same rule. */
+struct run {
+	uint32_t granule;
+	uint32_t rule;  /* in the palette of rows; NO_RULE: one that only the full table can tell */
+	uint32_t split; /* offset in the granule of the first address that may be its */
+};
+
+void map_free(struct map *m)
+{
+	free(m->bytes);
+	free(m->page);
+	free(m->unit);
+	free(m->palette);
+}
+
+static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift,
+                         struct run *runs)
+{
+	struct etch_map_rule ignored;
+	size_t i, row = 0, count = 0;
+
+	if (!n->count)
+		return 0;
+	for (i = 0; i < call_count; i++) {
+		uint64_t call = calls[i], offset = call - n->text, start;
+		struct run r;
+
+		if (call <= n->text || offset > n->size)
+			continue;
+		while (row + 1 < n->count && n->rows[row + 1].addr < call)
+			row++;
+		r.granule = (uint32_t)(offset >> shift);
+		r.rule = n->rule[row];
+		if (call <= n->rows[0].addr || !etch_map_rule_pack(&n->rows[row].rule, &ignored))
+			r.rule = NO_RULE;
+		if (count && runs[count - 1].granule == r.granule && runs[count - 1].rule == r.rule)
+			continue;
+		/* The rule changes behind the row's first byte: a return address is looked up by
+		 * the byte before it. */
+		start = n->rows[row].addr + 1 - n->text;
+		r.split = start >> shift == r.granule ? (uint32_t)(start & ((1u << shift) - 1)) : 0;
+		runs[count++] = r;
+	}
+	return (int64_t)count;
+}
+
+/* Frequency of a rule among runs, for choosing the map's palette. */
+struct use {
+	uint32_t count, rule;
+};
+
+static int use_compare(const void *a, const void *b)
+{
+	const struct use *x = a, *y = b;
+
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	return x->rule < y->rule ? -1 : x->rule > y->rule;
+}
+
+/* code[rule]: its number in the map, or ETCH_MAP_FULL. */
+static int map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
+                            uint8_t *code)
+{
+	uint32_t rules = n->palette.count, i, reg;
+	struct use *use = calloc(rules + 1, sizeof(*use));
+	size_t r;
+
+	m->palette = calloc(ETCH_MAP_CODES, sizeof(*m->palette));
+	if (!use || !m->palette) {
+		free(use);
+		return -1;
+	}
+	for (i = 0; i < rules; i++)
+		use[i].rule = i;
+	for (r = 0; r < run_count; r++)
+		if (runs[r].rule != NO_RULE)
+			use[runs[r].rule].count++;
+	qsort(use, rules, sizeof(*use), use_compare);
+	memset(code, ETCH_MAP_FULL, rules);
+	/* Those that count from rsp first: the map byte then tells which register it is. */
+	for (reg = ETCH_REG_RSP; reg <= ETCH_REG_RBP; reg++) {
+		m->rbp = m->palette_count;
+		for (i = 0; i < rules && i < ETCH_MAP_CODES && use[i].count; i++) {
+			const struct etch_rule *rule = &n->palette.list[use[i].rule];
+
+			if (rule->cfa != reg)
+				continue;
+			code[use[i].rule] = (uint8_t)m->palette_count;
+			etch_map_rule_pack(rule, &m->palette[m->palette_count++]);
+		}
+	}
+	free(use);
+	return 0;
+}
+
+/* Granules in reach of a row that is entered by a return use the full table. */
+static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64_t granule, unsigned shift)
+{
+	uint64_t lo = n->text + (granule << shift), hi = lo + (1ull << shift);
+
+	for (; *row < n->count; ++*row) {
+		uint64_t end = *row + 1 < n->count ? n->rows[*row + 1].addr : n->text + n->size;
+
+		if (!is_entered_by_return(&n->rows[*row]) || end < lo)
+			continue;
+		return n->rows[*row].addr < hi;
+	}
+	return false;
+}
+
+/* Exception units of a granule's runs, at most ETCH_MAP_CHAIN; returns the map byte. */
+static uint8_t granule_encode(struct map *m, const struct run *runs, size_t count, const uint8_t *code,
+                              uint32_t page_unit)
+{
+	uint8_t codes[ETCH_MAP_CHAIN + 1], split[ETCH_MAP_CHAIN + 1];
+	uint32_t n = 0, i;
+	size_t r;
+
+	for (r = 0; r < count; r++) {
+		uint8_t c = runs[r].rule == NO_RULE ? ETCH_MAP_FULL : code[runs[r].rule];
+
+		if (n && codes[n - 1] == c)
+			continue;
+		if (n > ETCH_MAP_CHAIN)
+			return ETCH_MAP_FULL;
+		codes[n] = c;
+		split[n++] = (uint8_t)runs[r].split;
+	}
+	if (n == 1)
+		return codes[0];
+	if (m->units - page_unit > ETCH_MAP_UNIT - ETCH_MAP_CODES)
+		return ETCH_MAP_FULL;
+	for (i = 0; i + 1 < n; i++) {
+		uint8_t *p = m->unit + (size_t)(m->units + i) * ETCH_UNIT_SIZE;
+
+		p[0] = split[i + 1];
+		p[1] = codes[i];
+		p[2] = i + 2 < n ? ETCH_MAP_UNIT : codes[i + 1];
+	}
+	m->units += n - 1;
+	return (uint8_t)(ETCH_MAP_UNIT - (m->units - (n - 1) - page_unit));
+}
+
+int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m,
+             struct error *e)
+{
+	unsigned page_shift = etch_map_page_shift(shift);
+	struct run *runs = malloc((call_count + 1) * sizeof(*runs));
+	uint8_t *code = malloc(n->palette.count + 1);
+	size_t r = 0, end, entered = 0;
+	int64_t count;
+	uint64_t page;
+
+	m->shift = shift;
+	m->granules = (n->size >> shift) + 1;
+	m->pages = (uint32_t)((m->granules - 1) >> page_shift) + 1;
+	m->bytes = malloc(m->granules);
+	m->page = malloc(m->pages * sizeof(*m->page));
+	count = runs ? runs_make(n, calls, call_count, shift, runs) : -1;
+	m->unit = malloc((size_t)(count < 0 ? 0 : count) * ETCH_UNIT_SIZE + 1);
+	if (!runs || !code || !m->bytes || !m->page || !m->unit || map_palette_make(n, runs, (size_t)count, m, code)) {
+		free(runs);
+		free(code);
+		return error_set(e, "out of memory");
+	}
+
+	/* Where there is no candidate the full table is right for whatever comes. */
+	memset(m->bytes, ETCH_MAP_FULL, m->granules);
+	for (page = 0; page < m->pages; page++) {
+		m->page[page] = m->units;
+		for (; r < (size_t)count && runs[r].granule >> page_shift == page; r = end) {
+			for (end = r + 1; end < (size_t)count && runs[end].granule == runs[r].granule; end++)
+				;
+			if (!near_entered_by_return(n, &entered, runs[r].granule, shift))
+				m->bytes[runs[r].granule] = granule_encode(m, runs + r, end - r, code, m->page[page]);
+		}
+	}
+	free(runs);
+	free(code);
+	return 0;
+}

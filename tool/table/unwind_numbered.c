@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rows of a block table, checked, and their rules, numbered: the most frequent first.
+ */
+#include "table/unwind_numbered.h"
+#include "elf/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <etch/orc_block.h>
+
+/* ---- the palette ---------------------------------------------------------------------- */
+
+static void palette_free(struct palette *p)
+{
+	free(p->list);
+	free(p->uses);
+	free(p->slots);
+}
+
+static uint32_t rule_hash(const struct etch_rule *r)
+{
+	uint64_t w[2];
+
+	memcpy(w, r, sizeof(w));
+	w[0] = (w[0] ^ w[1] * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
+	return (uint32_t)(w[0] >> 32);
+}
+
+static int palette_grow(struct palette *p)
+{
+	uint32_t room = p->room ? 2 * p->room : 512, mask = 4 * room - 1, i;
+	struct etch_rule *list = realloc(p->list, room * sizeof(*list));
+	uint32_t *uses, *slots;
+
+	if (list)
+		p->list = list;
+	uses = realloc(p->uses, room * sizeof(*uses));
+	if (uses)
+		p->uses = uses;
+	slots = calloc(mask + 1, sizeof(*slots));
+	if (!list || !uses || !slots) {
+		free(slots);
+		return -1;
+	}
+	for (i = 0; i < p->count; i++) {
+		uint32_t at = rule_hash(&list[i]) & mask;
+
+		while (slots[at])
+			at = (at + 1) & mask;
+		slots[at] = i + 1;
+	}
+	free(p->slots);
+	p->slots = slots;
+	p->mask = mask;
+	p->room = room;
+	return 0;
+}
+
+/* The number of a rule; -1: out of memory. */
+static int64_t palette_add(struct palette *p, const struct etch_rule *r)
+{
+	uint32_t at;
+
+	if (p->count == p->room && palette_grow(p))
+		return -1;
+	for (at = rule_hash(r) & p->mask; p->slots[at]; at = (at + 1) & p->mask)
+		if (etch_rule_equal(&p->list[p->slots[at] - 1], r)) {
+			p->uses[p->slots[at] - 1]++;
+			return p->slots[at] - 1;
+		}
+	p->list[p->count] = *r;
+	p->uses[p->count] = 1;
+	p->slots[at] = p->count + 1;
+	return p->count++;
+}
+
+struct ranked {
+	struct etch_rule rule;
+	uint32_t uses, was;
+};
+
+/* The most frequent first; ties by bytes, so that the result follows from the rows alone. */
+static int ranked_compare(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	if (x->uses != y->uses)
+		return x->uses < y->uses ? 1 : -1;
+	return memcmp(&x->rule, &y->rule, sizeof(x->rule));
+}
+
+/* Sorts the palette; *order[i] is the new number of what was i. */
+static int palette_sort(struct palette *p, uint32_t **order)
+{
+	struct ranked *r = malloc((p->count + 1) * sizeof(*r));
+	uint32_t i;
+
+	*order = malloc((p->count + 1) * sizeof(**order));
+	if (!r || !*order) {
+		free(r);
+		return -1;
+	}
+	for (i = 0; i < p->count; i++)
+		r[i] = (struct ranked){ p->list[i], p->uses[i], i };
+	qsort(r, p->count, sizeof(*r), ranked_compare);
+	for (i = 0; i < p->count; i++) {
+		p->list[i] = r[i].rule;
+		p->uses[i] = r[i].uses;
+		(*order)[r[i].was] = i;
+	}
+	free(r);
+	return 0;
+}
+
+/* ---- rows, checked and numbered ----------------------------------------------------------- */
+
+void numbered_free(struct numbered *n)
+{
+	free(n->rule);
+	palette_free(&n->palette);
+	unwind_runs_free(&n->runs);
+}
+
+/* Chooses runs, and gives rules their final numbers. */
+static int numbered_sort(struct numbered *n)
+{
+	const struct unwind_run *run;
+	uint32_t *order, k;
+	size_t i;
+
+	if (unwind_runs_find(n->rows + n->first, n->count - n->first, n->rule + n->first, n->palette.count, &n->runs))
+		return -1;
+	memset(n->palette.uses, 0, n->palette.count * sizeof(*n->palette.uses));
+	for (i = n->first; i < n->count; i += entry_rows(n, i, &run))
+		if (!n->runs.of_row[i - n->first])
+			n->palette.uses[n->rule[i]]++;
+	for (k = 0; k < n->runs.count; k++)
+		for (i = 0; i < n->runs.list[k].n; i++)
+			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31; /* must have an idx byte */
+	if (palette_sort(&n->palette, &order))
+		return -1;
+	for (i = 0; i < n->count; i++)
+		n->rule[i] = order[n->rule[i]];
+	for (k = 0; k < n->runs.count; k++)
+		for (i = 0; i < n->runs.list[k].n; i++)
+			n->runs.list[k].rule[i] = order[n->runs.list[k].rule[i]];
+	n->before = order[n->before];
+	n->direct = ETCH_IDX_ESCAPE - n->runs.count;
+	free(order);
+	return 0;
+}
+
+int numbered_make(const struct row_list *l, struct numbered *n, struct error *e)
+{
+	int64_t id;
+	size_t i;
+
+	memset(n, 0, sizeof(*n));
+	n->rows = l->rows;
+	n->count = l->count ? l->count - 1 : 0;
+	if (l->count) {
+		n->text = l->rows[0].addr & ~255ull;
+		n->size = l->rows[n->count].addr - n->text;
+		if (l->rows[n->count].rule.kind != ETCH_RULE_UNDEF)
+			return error_set(e, "unwind rows: the last row at 0x%llx is not the end of the text",
+			                 (unsigned long long)l->rows[n->count].addr);
+	}
+	for (i = 0; i < l->count; i++)
+		if ((i && l->rows[i].addr <= l->rows[i - 1].addr) || !etch_rule_valid(&l->rows[i].rule))
+			return error_set(e, "unwind rows: the row at 0x%llx is out of order or malformed",
+			                 (unsigned long long)l->rows[i].addr);
+	if (n->size > UINT32_MAX || n->count >= UINT32_MAX / 2)
+		return error_set(e, "the text spans 0x%llx bytes; an unwind table covers at most 4 GiB",
+		                 (unsigned long long)n->size);
+
+	n->rule = malloc((n->count + 1) * sizeof(*n->rule));
+	if (!n->rule)
+		goto memory;
+	n->lead = !n->count || n->rows[0].addr != n->text;
+	if (n->lead) {
+		id = palette_add(&n->palette, &etch_rule_undef);
+		if (id < 0)
+			goto memory;
+		n->before = (uint32_t)id;
+	}
+	n->first = !n->lead;
+	for (i = 0; i < n->count; i++) {
+		id = palette_add(&n->palette, &n->rows[i].rule);
+		if (id < 0)
+			goto memory;
+		n->rule[i] = (uint32_t)id;
+	}
+	if (n->first)
+		n->before = n->rule[0];
+	if (!numbered_sort(n))
+		return 0;
+memory:
+	numbered_free(n);
+	return error_set(e, "out of memory");
+}
