@@ -49,19 +49,22 @@ static uint8_t *rewritten(const uint8_t *data, size_t size, const struct rewrite
 	return out;
 }
 
-/* What an earlier run has left, damaged: it is not known for what it is. */
+/* What an earlier run has left, damaged: it is not known for what it is. Or no section is code: then all of
+ * a segment is, the headers that are written anew among it. */
 static bool damaged(const uint8_t *data, size_t size)
 {
 	struct segment_found found;
 	struct elf_file f;
-	bool some = false;
+	bool ours = false, code = false;
 	uint32_t i;
 
 	if (fuzz_open(&f, data, size))
-		for (i = 1; i < f.section_count; i++)
-			some |= !strncmp(f.sections[i].name, SEGMENT_UNLOADED, sizeof(SEGMENT_UNLOADED) - 1);
+		for (i = 1; i < f.section_count; i++) {
+			ours |= !strncmp(f.sections[i].name, SEGMENT_UNLOADED, sizeof(SEGMENT_UNLOADED) - 1);
+			code |= f.sections[i].data && (f.sections[i].sh.sh_flags & SHF_EXECINSTR);
+		}
 	elf_close(&f);
-	return some && segment_find(data, size, &found, NULL, 0) != 1;
+	return !code || (ours && segment_find(data, size, &found, NULL, 0) != 1);
 }
 
 /* What was written can be read, is not out of proportion, rewritten again it is the same, and the record
@@ -78,7 +81,7 @@ void fuzz_rewrite(const uint8_t *data, size_t size)
 	out = rewritten(data, size, &o, &out_size);
 	if (!out)
 		return;
-	must(out_size <= 16 * size + (4u << 20));
+	must(out_size <= 16 * size + (20u << 20)); /* 16 MB: MAX_FILL of tool/elf/segment_place.c */
 	must(fuzz_open(&f, out, out_size));
 	elf_close(&f);
 	again = rewritten(out, out_size, &o, &again_size);

@@ -109,6 +109,10 @@ int dynamic_relocs_read(const struct elf_file *f, uint64_t lo, uint64_t hi, stru
 		else if (rel->sh.sh_type == SHT_RELA)
 			err = rela_read(&l, f, i, e);
 	}
+	if (err) {
+		free(l.relocs);
+		l = (struct list){0};
+	}
 	if (l.count)
 		qsort(l.relocs, l.count, sizeof(*l.relocs), order);
 	*out = l.relocs;

@@ -40,6 +40,8 @@ static const struct {
 };
 #define SUMS (sizeof(sums) / sizeof(sums[0]))
 
+#define PARTS_MOST 65536 /* of one process; each is a file */
+
 /* One profile: of a process from its start, or since the one before. */
 struct part {
 	uint64_t counts[EVENTS];
@@ -260,6 +262,8 @@ static bool process_read(struct simulation *s, const char *pid, uint64_t *counts
 
 	snprintf(name, sizeof(name), "out.%s", pid);
 	if (!part_read(s, name, !s->caches[0], &last))
+		return false;
+	if (last.number > PARTS_MOST)
 		return false;
 	counts_add(mine, last.counts);
 	for (i = 1; i < last.number; i++) {
