@@ -47,13 +47,6 @@ static void edge_add(struct flow *f, uint64_t target, const struct state *s)
 	state_copy(&f->edges[f->edge_count++].state, s);
 }
 
-uint32_t piece_number(const struct flow_env *env, uint64_t addr)
-{
-	const struct piece *p = addr & (FLOW_EXTERN | FLOW_SLOT) ? NULL : piece_at(env, addr);
-
-	return p ? (uint32_t)(p - env->pieces) : NO_PIECE;
-}
-
 /* A jump out of the piece. */
 static void leave(struct flow *f, uint64_t target, const struct state *s)
 {

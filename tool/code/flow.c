@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX_SHIFT 8u
-
 /* ---- memory ----------------------------------------------------------------- */
 
 static bool steps_grow(struct flow *f)
@@ -376,52 +374,6 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 	for (r = 0; r < 16; r++)
 		if (changed >> r & 1)
 			out->reg[r] = (struct value){0};
-}
-
-const struct piece *piece_at(const struct flow_env *env, uint64_t addr)
-{
-	size_t lo = 0, hi = env->piece_count;
-
-	if (env->index && addr - env->index_base < env->index_span) { /* nearly always the one, or one of a few */
-		lo = env->index[(addr - env->index_base) >> INDEX_SHIFT];
-		hi = env->index[((addr - env->index_base) >> INDEX_SHIFT) + 1] + 1u;
-		if (hi > env->piece_count)
-			hi = env->piece_count;
-	}
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (env->pieces[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < env->piece_count && env->pieces[lo].start <= addr && addr < env->pieces[lo].end ? &env->pieces[lo]
-	                                                                                             : NULL;
-}
-
-bool pieces_index(struct flow_env *env)
-{
-	size_t n, i, k = 0;
-
-	free(env->index);
-	env->index = NULL;
-	if (!env->piece_count)
-		return true;
-	env->index_base = env->pieces[0].start;
-	env->index_span = env->pieces[env->piece_count - 1].end - env->index_base;
-	n = (env->index_span >> INDEX_SHIFT) + 2;
-	if (n > 64 * env->piece_count + 4096) { /* far apart: a search will do */
-		env->index_span = 0;
-		return true;
-	}
-	env->index = malloc(n * sizeof(*env->index));
-	for (i = 0; env->index && i < n; i++) { /* the first piece that ends behind the start of the block */
-		while (k < env->piece_count && env->pieces[k].end <= env->index_base + ((uint64_t)i << INDEX_SHIFT))
-			k++;
-		env->index[i] = (uint32_t)k;
-	}
-	return env->index != NULL;
 }
 
 /* ---- first pass: what is reached, and where paths meet ------------------------------- */

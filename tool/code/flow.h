@@ -77,6 +77,7 @@ struct flow_env {
 	uint64_t noreturn_bits[NORETURN_BITS / 64]; /* by hash: where none is, there is none in the list */
 	const struct code_space *space;
 	uint32_t *index;            /* of pieces by address: pieces_index() */
+	struct piece_span { uint32_t start, end; } *spans; /* where they are, relative to index_base */
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
 	struct symbol_index names;  /* for words about addresses; with observers only */
@@ -207,8 +208,9 @@ const struct piece *piece_at(const struct flow_env *env, uint64_t addr);
 /* Its number, or NO_PIECE; addr may be a flow_exit.target. */
 uint32_t piece_number(const struct flow_env *env, uint64_t addr);
 
-/* Makes env->index, which piece_at() is faster with; owned. False: out of memory. */
+/* Makes env->index and env->spans, which piece_at() is faster with; owned. False: out of memory. */
 bool pieces_index(struct flow_env *env);
+void pieces_index_free(struct flow_env *env);
 
 void flow_free(struct flow *f);
 

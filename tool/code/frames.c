@@ -201,7 +201,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	if (strays_data(&w, e))
 		goto out;
 	for (i = 0; i < w.pieces.count; i++)
-		w.state[i].run = true;
+		w.state[i].run |= RUN_NEWS;
 	if (evidence_data(&w, e) || (o->observe && observe_prepare(&w, e)))
 		goto out;
 	for (rounds = 0; more > 0 && rounds < ROUNDS_MOST; rounds++) {
@@ -217,18 +217,24 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
 	findings_settle(&w);
 out:
-	for (i = 0; i < w.state_count; i++)
+	for (i = 0; i < w.state_count; i++) {
 		piece_rows_free(&w.state[i].rows);
+		free(w.state[i].said);
+		free(w.state[i].says);
+	}
 	free(w.state);
-	free(w.edges);
-	free(w.exits);
+	free(w.edges.list);
+	free(w.calls.list);
+	free(w.tails.list);
+	free(w.ways);
+	free(w.list);
 	free(w.strays);
+	free(w.data);
 	free(w.noreturn);
-	free(w.noreturn_new);
 	for (i = 0; i < w.name_count; i++)
 		free(w.names[i]);
 	free(w.names);
-	free(w.env.index);
+	pieces_index_free(&w.env);
 	free(w.env.relocs);
 	symbol_index_free(&w.env.names);
 	pieces_free(&w.pieces);

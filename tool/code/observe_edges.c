@@ -13,9 +13,9 @@ static bool *parts_find(const struct work *w)
 	bool *part = calloc(w->pieces.count + 1, sizeof(*part));
 	size_t i;
 
-	for (i = 0; part && i < w->exit_count; i++)
-		if (w->exits[i].kind == EXIT_PART && w->exits[i].to != NO_PIECE)
-			part[w->exits[i].to] = true;
+	for (i = 0; part && i < w->tails.count; i++)
+		if (w->tails.list[i].kind == EXIT_PART && w->tails.list[i].to != NO_PIECE)
+			part[w->tails.list[i].to] = true;
 	return part;
 }
 
@@ -34,17 +34,9 @@ static uint64_t place_of(const struct finding *x, const char *label, uint64_t no
  * its rows know the frame already. */
 static bool is_led_to(const struct work *w, uint64_t first, uint64_t last)
 {
-	size_t lo = 0, hi = w->edge_count;
+	size_t at = edges_from(&w->edges, first);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (w->edges[mid].target < first)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < w->edge_count && w->edges[lo].target <= last;
+	return at < w->edges.count && w->edges.list[at].target <= last;
 }
 
 static bool holds(const struct work *w, uint32_t piece, const struct finding *x, const bool *part)

@@ -338,46 +338,51 @@ out:
 	return err;
 }
 
-static int piece_order(const void *a, const void *b)
+/* Those from number `before` on, in order by themselves, to where they belong. */
+static bool pieces_merge(struct pieces *p, size_t before)
 {
-	const struct piece *x = a, *y = b;
+	size_t n = p->count - before, at = p->count;
+	struct piece *fresh = n ? malloc(n * sizeof(*fresh)) : NULL;
 
-	return x->start < y->start ? -1 : x->start > y->start;
+	if (!n)
+		return true;
+	if (!fresh)
+		return false;
+	memcpy(fresh, p->list + before, n * sizeof(*fresh));
+	while (n) /* from the back */
+		if (before && p->list[before - 1].start > fresh[n - 1].start)
+			p->list[--at] = p->list[--before];
+		else
+			p->list[--at] = fresh[--n];
+	free(fresh);
+	return true;
 }
 
 long pieces_add(struct pieces *p, const struct code_space *space, const uint64_t *addrs, size_t count,
                 struct error *e)
 {
-	struct flow_env env = {.pieces = p->list, .piece_count = p->count};
-	size_t before = p->count, i;
-	uint64_t *fresh = malloc((count + 1) * sizeof(*fresh));
-	size_t n = 0, k;
+	size_t before = p->count, added = 0, i, k = 0;
 
-	if (!fresh)
-		return error_set(e, "out of memory");
-	for (i = 0; i < count; i++)
-		if ((!n || addrs[i] != fresh[n - 1]) && space_at(space, addrs[i]) && !piece_at(&env, addrs[i]))
-			fresh[n++] = addrs[i];
-	for (i = k = 0; i < n; i++) {
-		const struct code_section *c = space_at(space, fresh[i]);
-		uint64_t end = c->addr + c->size;
+	for (i = 0; i < count; i++) {
+		const struct code_section *c;
+		uint64_t end;
 
-		while (k < before && p->list[k].start < fresh[i])
+		while (k < before && p->list[k].end <= addrs[i])
 			k++;
+		c = k < before && p->list[k].start <= addrs[i] ? NULL : space_at(space, addrs[i]);
+		if (!c || (added && addrs[i] == p->list[p->count - 1].start))
+			continue;
+		end = c->addr + c->size;
 		if (k < before && p->list[k].start < end)
 			end = p->list[k].start;
-		if (i + 1 < n && fresh[i + 1] < end)
-			end = fresh[i + 1];
-		if (!piece_push(p, (struct piece){.start = fresh[i], .end = end, .bytes = c->bytes + (fresh[i] - c->addr),
-		                                  .fde = -1, .stray = true, .open = true})) {
-			free(fresh);
+		if (added && p->list[p->count - 1].end > addrs[i])
+			p->list[p->count - 1].end = addrs[i];
+		if (!piece_push(p, (struct piece){.start = addrs[i], .end = end, .bytes = c->bytes + (addrs[i] - c->addr),
+		                                  .fde = -1, .stray = true, .open = true}))
 			return error_set(e, "out of memory");
-		}
+		added++;
 	}
-	free(fresh);
-	if (n)
-		qsort(p->list, p->count, sizeof(*p->list), piece_order);
-	return (long)n;
+	return pieces_merge(p, before) ? (long)added : error_set(e, "out of memory");
 }
 
 void pieces_free(struct pieces *p)

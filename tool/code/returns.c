@@ -151,42 +151,74 @@ int noreturn_names(struct work *w, struct error *e)
 	return noreturn_slots(w, e);
 }
 
-static int exit_order(const void *a, const void *b)
-{
-	const struct flow_exit *x = a, *y = b;
+/* Of calls of one place outside: with nothing behind them, with code that only they lead to. */
+struct tally {
+	uint64_t target;
+	uint32_t last, fresh; /* both 0: nothing here */
+};
 
-	if (x->target != y->target)
-		return x->target < y->target ? -1 : 1;
-	return x->kind < y->kind ? -1 : x->kind > y->kind;
+struct tallies {
+	struct tally *list; /* a hash */
+	size_t count, size;
+};
+
+static struct tally *tally_of(const struct tallies *t, uint64_t target)
+{
+	size_t mask = t->size - 1, h = (size_t)(target * 0x9e3779b97f4a7c15u >> 32) & mask;
+
+	while ((t->list[h].last || t->list[h].fresh) && t->list[h].target != target)
+		h = (h + 1) & mask;
+	return &t->list[h];
+}
+
+static bool tallies_grow(struct tallies *t)
+{
+	struct tallies more = {.size = t->size ? 2 * t->size : 1024, .count = t->count};
+	size_t i;
+
+	more.list = calloc(more.size, sizeof(*more.list));
+	for (i = 0; more.list && i < t->size; i++)
+		if (t->list[i].last || t->list[i].fresh)
+			*tally_of(&more, t->list[i].target) = t->list[i];
+	if (!more.list)
+		return false;
+	free(t->list);
+	*t = more;
+	return true;
+}
+
+static bool tally_add(struct tallies *t, const struct link *x)
+{
+	struct tally *at;
+
+	if (2 * t->count >= t->size && !tallies_grow(t))
+		return false;
+	at = tally_of(t, x->target);
+	t->count += !at->last && !at->fresh;
+	at->target = x->target;
+	at->last += x->kind == EXIT_LAST;
+	at->fresh += x->kind == EXIT_FRESH;
+	return true;
 }
 
 /* Functions of other files: one that code ends with a call of does not return,
  * unless as many calls of it are followed by code that nothing else leads to. */
 static int outside_judge(struct work *w, struct error *e)
 {
-	struct flow_exit *list = malloc((w->exit_count + 1) * sizeof(*list));
-	size_t n = 0, i, k;
+	struct tallies t = {0};
 	bool ok = true;
+	size_t i;
 
-	if (!list)
-		return error_set(e, "out of memory");
-	for (i = 0; i < w->exit_count; i++)
-		if ((w->exits[i].kind == EXIT_LAST || w->exits[i].kind == EXIT_FRESH) &&
-		    (w->exits[i].to == NO_PIECE || w->pieces.list[w->exits[i].to].plt))
-			list[n++] = w->exits[i];
-	if (n)
-		qsort(list, n, sizeof(*list), exit_order);
-	for (i = 0; i < n && ok; i = k) {
-		size_t last = 0, fresh = 0;
+	for (i = 0; i < w->calls.count && ok; i++) {
+		const struct link *x = &w->calls.list[i];
 
-		for (k = i; k < n && list[k].target == list[i].target; k++) {
-			last += list[k].kind == EXIT_LAST;
-			fresh += list[k].kind == EXIT_FRESH;
-		}
-		if (last > 0 && fresh <= 3 * last)
-			ok = noreturn_add(w, list[i].target);
+		if (x->outside && (x->kind == EXIT_LAST || x->kind == EXIT_FRESH))
+			ok = tally_add(&t, x);
 	}
-	free(list);
+	for (i = 0; i < t.size && ok; i++)
+		if (t.list[i].last > 0 && t.list[i].fresh <= 3 * (uint64_t)t.list[i].last)
+			ok = noreturn_add(w, t.list[i].target);
+	free(t.list);
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
@@ -200,21 +232,20 @@ static bool resumes(const struct piece *p) { return p->go && !strcmp(p->go, "run
  */
 static int inside_judge(struct work *w, struct error *e)
 {
-	struct flow_exit *tails = malloc((w->exit_count + 1) * sizeof(*tails));
+	const struct links *tails = &w->tails;
+	uint32_t *back = malloc((tails->count + 1) * sizeof(*back)); /* from where, by where to */
 	uint32_t *first = calloc(w->pieces.count + 2, sizeof(*first)), *todo;
 	bool *returns = calloc(w->pieces.count + 1, sizeof(*returns)), ok = true;
-	size_t n = 0, count = 0, i;
+	size_t count = 0, i;
 
 	todo = malloc((w->pieces.count + 1) * sizeof(*todo));
-	if (!tails || !first || !returns || !todo) {
+	if (!back || !first || !returns || !todo) {
 		ok = false;
 		goto out;
 	}
-	for (i = 0; i < w->exit_count; i++) { /* counted by where they lead */
-		const struct flow_exit *x = &w->exits[i];
+	for (i = 0; i < tails->count; i++) { /* counted by where they lead */
+		const struct link *x = &tails->list[i];
 
-		if (x->kind != EXIT_TAIL && x->kind != EXIT_PART)
-			continue;
 		if (x->to != NO_PIECE)
 			first[x->to + 1]++;
 		else if (!word_has(w->noreturn, w->noreturn_count, x->target))
@@ -222,14 +253,9 @@ static int inside_judge(struct work *w, struct error *e)
 	}
 	for (i = 0; i < w->pieces.count; i++)
 		first[i + 1] += first[i];
-	for (i = 0; i < w->exit_count; i++) {
-		const struct flow_exit *x = &w->exits[i];
-
-		if ((x->kind == EXIT_TAIL || x->kind == EXIT_PART) && x->to != NO_PIECE) {
-			tails[first[x->to]++] = *x;
-			n++;
-		}
-	}
+	for (i = 0; i < tails->count; i++)
+		if (tails->list[i].to != NO_PIECE)
+			back[first[tails->list[i].to]++] = tails->list[i].from;
 	for (i = 0; i < w->pieces.count; i++) {
 		bool known = w->state[i].noreturn ||
 		             (w->pieces.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->pieces.list[i].start));
@@ -243,9 +269,9 @@ static int inside_judge(struct work *w, struct error *e)
 		uint32_t to = todo[--count];
 
 		for (i = to ? first[to - 1] : 0; i < first[to]; i++) /* first[] has moved on by one */
-			if (!returns[tails[i].from] && !w->state[tails[i].from].noreturn) {
-				returns[tails[i].from] = true;
-				todo[count++] = tails[i].from;
+			if (!returns[back[i]] && !w->state[back[i]].noreturn) {
+				returns[back[i]] = true;
+				todo[count++] = back[i];
 			}
 	}
 	for (i = 0; i < w->pieces.count && ok; i++)
@@ -255,17 +281,31 @@ static int inside_judge(struct work *w, struct error *e)
 		}
 	noreturn_sort(w);
 out:
-	free(tails);
+	free(back);
 	free(first);
 	free(returns);
 	free(todo);
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
+/* Who calls what is new on the list, other than at its end, has code that is not reached by that call. */
+static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < w->calls.count; i++) {
+		const struct link *x = &w->calls.list[i];
+
+		if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) && noreturn_may_hold(&w->env, x->target) &&
+		    word_has(fresh, count, x->target))
+			w->state[x->from].run |= RUN_NEWS;
+	}
+}
+
 int noreturn_find(struct work *w, struct error *e)
 {
-	uint64_t *before = malloc((w->noreturn_count + 1) * sizeof(*before));
-	size_t n = w->noreturn_count, i;
+	size_t n = w->noreturn_count, fresh = 0, i;
+	uint64_t *before = malloc((n + 1) * sizeof(*before)), *list;
 
 	if (!before)
 		return error_set(e, "out of memory");
@@ -280,28 +320,13 @@ int noreturn_find(struct work *w, struct error *e)
 		free(before);
 		return -1;
 	}
-	free(w->noreturn_new);
-	w->noreturn_new = malloc((w->noreturn_count + 1) * sizeof(*w->noreturn_new));
-	if (!w->noreturn_new) {
-		free(before);
-		return error_set(e, "out of memory");
-	}
-	/* Who calls what is new on the list, other than at its end, has code that
-	 * is not reached by that call. */
-	if (w->noreturn_count > n) {
-		size_t fresh = 0;
-
-		for (i = 0; i < w->noreturn_count; i++) /* only what is new: few */
-			if (!word_has(before, n, w->noreturn[i]))
-				w->noreturn_new[fresh++] = w->noreturn[i];
-		for (i = 0; i < w->exit_count; i++) {
-			const struct flow_exit *x = &w->exits[i];
-
-			if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) &&
-			    word_has(w->noreturn_new, fresh, x->target))
-				w->state[x->from].run = true;
-		}
-	}
+	list = malloc((w->noreturn_count + 1) * sizeof(*list));
+	for (i = 0; list && i < w->noreturn_count; i++)
+		if (!word_has(before, n, w->noreturn[i]))
+			list[fresh++] = w->noreturn[i];
+	if (fresh)
+		callers_run(w, list, fresh);
 	free(before);
-	return 0;
+	free(list);
+	return list ? 0 : error_set(e, "out of memory");
 }

@@ -15,21 +15,6 @@
 /* Pieces a thread takes at a time: enough to be worth a lock. */
 #define CHUNK 64u
 
-static size_t edges_from(const struct work *w, uint64_t addr)
-{
-	size_t lo = 0, hi = w->edge_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (w->edges[mid].target < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /*
  * What nothing covers may be a table that looks like code: it has no say about the middle of
  * a function that .eh_frame describes.
@@ -41,38 +26,73 @@ static bool is_hearsay(const struct work *w, const struct piece *from, uint64_t 
 	return to && to->fde >= 0 && to->start != target;
 }
 
-static bool chunk_keep(struct work *w, struct chunk *c, const struct flow *f)
+/* What a worker has come by lately: most targets come again soon. */
+#define RECENT 4096u
+
+struct worker {
+	struct work *w;
+	struct flow flow;
+	struct emit emit;
+	struct flow_edge *in;      /* into the piece at hand */
+	size_t in_room;
+	uint64_t recent[RECENT];   /* strays */
+};
+
+static bool stray_keep(struct worker *o, struct chunk *c, uint64_t target)
 {
+	uint64_t *seen = &o->recent[(target * 0x9e3779b97f4a7c15u) >> 52];
+
+	if (*seen == target)
+		return true;
+	if (!room_make(&c->strays, &c->stray_room, c->stray_count, sizeof(*c->strays)))
+		return false;
+	c->strays[c->stray_count++] = *seen = target;
+	return true;
+}
+
+/* The edges out of a piece, their states in one block. */
+static bool edges_keep(struct worker *o, struct chunk *c)
+{
+	const struct flow *f = &o->flow;
+	uint8_t *states;
+	size_t size = 0, i;
+
+	for (i = 0; i < f->edge_count; i++)
+		size += state_pack(&f->edges[i].state, NULL);
+	if (!size)
+		return true;
+	states = o->w->state[f->number].says = malloc(size);
+	if (!states)
+		return false;
+	for (i = 0; i < f->edge_count; i++) {
+		const struct flow_edge *x = &f->edges[i];
+
+		if (!piece_at(&o->w->env, x->target) && !stray_keep(o, c, x->target))
+			return false;
+		if (is_hearsay(o->w, f->piece, x->target))
+			continue;
+		if (!edges_put(&c->edges, x, states))
+			return false;
+		states += state_pack(&x->state, states);
+	}
+	return true;
+}
+
+static bool chunk_keep(struct worker *o, struct chunk *c)
+{
+	const struct flow *f = &o->flow;
 	size_t i;
 
-	for (i = 0; i < f->edge_count; i++) {
-		if (is_hearsay(w, f->piece, f->edges[i].target))
-			continue;
-		if (!room_make(&c->edges, &c->edge_room, c->edge_count, sizeof(*c->edges)))
-			return false;
-		c->edges[c->edge_count++] = f->edges[i];
-	}
 	for (i = 0; i < f->exit_count; i++) {
-		uint64_t target = f->exits[i].target;
+		const struct flow_exit *x = &f->exits[i];
 
-		if (!room_make(&c->exits, &c->exit_room, c->exit_count, sizeof(*c->exits)))
+		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->env->pieces))
 			return false;
-		c->exits[c->exit_count++] = f->exits[i];
-		if (target & (FLOW_EXTERN | FLOW_SLOT) || f->exits[i].to != NO_PIECE)
-			continue;
-		if (!room_make(&c->strays, &c->stray_room, c->stray_count, sizeof(*c->strays)))
+		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_PIECE && !stray_keep(o, c, x->target))
 			return false;
-		c->strays[c->stray_count++] = target;
-	}
-	for (i = 0; i < f->edge_count; i++) {
-		if (piece_at(&w->env, f->edges[i].target))
-			continue;
-		if (!room_make(&c->strays, &c->stray_room, c->stray_count, sizeof(*c->strays)))
-			return false;
-		c->strays[c->stray_count++] = f->edges[i].target;
 	}
 	c->insns += f->fresh;
-	return true;
+	return edges_keep(o, c);
 }
 
 /* How a piece begins. What .eh_frame says counts most; but most parts of
@@ -176,116 +196,176 @@ static bool detail_add(struct work *w, struct flow *f)
 	return ok;
 }
 
+/* Edges into a piece. False: out of memory. */
+static bool edges_in(struct worker *o, const struct piece *p, size_t *count)
+{
+	const struct edges *l = &o->w->edges;
+	size_t from = edges_from(l, p->start), i;
+
+	for (i = from; i < l->count && l->list[i].target < p->end; i++) {
+		if (!room_make(&o->in, &o->in_room, i - from, sizeof(*o->in)))
+			return false;
+		o->in[i - from].target = l->list[i].target;
+		o->in[i - from].from = l->list[i].from;
+		state_unpack(l->list[i].state, &o->in[i - from].state);
+	}
+	*count = i - from;
+	return true;
+}
+
+/* Looks at a piece, as often as what is seen says that it was taken for something else. */
+static bool piece_look(struct worker *o, uint32_t number)
+{
+	struct work *w = o->w;
+	const struct piece *p = &w->pieces.list[number];
+	struct piece_state *s = &w->state[number];
+	struct flow *f = &o->flow;
+	bool ok = true, again, referred;
+	size_t in;
+
+	if (!edges_in(o, p, &in))
+		return false;
+	referred = is_referred(p, s, in);
+	f->pushed = 0;
+	do {
+		piece_rows_free(&s->rows);
+		ok = emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
+		f->cfi = o->emit.cfi;
+		f->cfi_count = o->emit.cfi_count;
+		ok = ok && flow_run(f, &w->env, number, o->in, in, piece_start(p, s, &o->emit)) && emit_rows(&o->emit, f, &s->rows);
+		again = ok && began_pushed(f, &o->emit);
+		if (ok && !again && referred && !s->fragment && is_dubious(w, f)) {
+			s->fragment = s->dubious = again = true;
+			f->pushed = 0;
+		}
+		again |= ok && !again && is_misled(p, s, f);
+	} while (again);
+	if (ok && w->options->observe && !referred) {
+		reached_take(&w->out->reached, &w->out->space, f);
+		ok = observe_piece(f, &s->rows.findings) && (!w->ibt || targets_observe(f, &s->rows.findings));
+	}
+	return ok && (!w->options->detail || detail_add(w, f));
+}
+
+/*
+ * A piece of which nothing says where it ends is run as far as it may reach, and ends where its flow did from
+ * then on. Would it be another piece, had it ended there from the start? Not if its last instruction ends it,
+ * nothing in it has asked what lies behind, and nothing that it has asked of other pieces may change.
+ */
+static bool is_firm(const struct flow *f)
+{
+	uint64_t size = f->piece->end - f->piece->start;
+	size_t i;
+
+	if (!f->piece->open || !f->hull || f->broken || f->edge_count || f->fixup_count)
+		return false;
+	for (i = 0; i < f->jump_count; i++)
+		if (f->jumps[i].table || !state_is_entry(&f->jumps[i].state))
+			return false;
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *in = &f->steps[i];
+		uint64_t end = f->step_at[i] + in->len, to = (uint64_t)in->imm - f->piece->start;
+
+		if ((f->seen[i] & FLOW_WALKED) && end == f->hull && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND &&
+		    in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
+			return false;
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->hull && to < size)
+			return false;
+	}
+	return true;
+}
+
+/* Nothing is new for a piece but that it ends where its flow did. */
+static bool is_settled(const struct work *w, uint32_t number)
+{
+	static const struct emit none;
+	const struct piece *p = &w->pieces.list[number];
+	const struct piece_state *s = &w->state[number];
+
+	return s->run == RUN_CUT && s->firm && s->reached == p->end && !w->options->observe && !w->options->detail &&
+	       s->began == piece_start(p, s, &none);
+}
+
+/* Its rows, up to there. */
+static void rows_cut(struct piece_rows *r, uint64_t end)
+{
+	uint32_t i;
+
+	while (r->count && r->rows[r->count - 1].addr >= end)
+		r->count--;
+	for (r->undefined = 0, i = 0; i < r->count; i++)
+		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
+			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
+}
+
+/* What has been seen of a piece. */
+static void piece_note(struct worker *o, uint32_t number)
+{
+	const struct piece *p = &o->w->pieces.list[number];
+	struct piece_state *s = &o->w->state[number];
+	struct flow *f = &o->flow;
+
+	if (p->open)
+		s->reached = reached_end(f);
+	s->empty = p->open && !f->hull;
+	s->returns = f->returns;
+	s->foreign = f->foreign && p->fde < 0 && !p->plt;
+	s->switches = f->switches;
+	s->firm = is_firm(f);
+	s->began = f->start;
+	if (piece_start(p, s, &o->emit) != START_PART) {
+		s->sound = f->ends && !f->unbalanced && !f->refuted;
+		s->refuted = !f->ends && f->refuted;
+	}
+}
+
+/* The next chunk, or one that is not there. */
+static size_t chunk_begin(struct work *w)
+{
+	size_t n;
+
+	pthread_mutex_lock(&w->lock);
+	n = w->failed ? w->chunk_count : w->chunk_next++;
+	if (w->options->progress)
+		progress_note(w->file->path, n * CHUNK < w->list_count ? n * CHUNK : w->list_count, w->list_count, "functions");
+	pthread_mutex_unlock(&w->lock);
+	return n;
+}
+
 static void *worker(void *arg)
 {
 	struct work *w = arg;
-	struct flow flow = {0};
-	struct emit emit = {0};
-	bool ok = true;
+	struct worker *o = calloc(1, sizeof(*o));
+	bool ok = o != NULL;
+	size_t n, i;
 
-	while (ok) {
-		size_t n, i;
-
-		pthread_mutex_lock(&w->lock);
-		n = w->chunk_next++;
-		ok = !w->failed;
-		if (w->options->progress)
-			progress_note(w->file->path, n * CHUNK < w->list_count ? n * CHUNK : w->list_count, w->list_count, "functions");
-		pthread_mutex_unlock(&w->lock);
-		if (n >= w->chunk_count)
-			break;
-		for (i = n * CHUNK; ok && i < w->list_count && i < (n + 1) * CHUNK; i++) {
-			uint32_t number = w->list[i];
-			const struct piece *p = &w->pieces.list[number];
-			struct piece_state *s = &w->state[number];
-			size_t from = edges_from(w, p->start), to = from;
-			bool again, referred;
-
-			while (to < w->edge_count && w->edges[to].target < p->end)
-				to++;
-			referred = is_referred(p, s, to - from);
-			flow.pushed = 0;
-			do {
-				piece_rows_free(&s->rows);
-				ok = emit_begin(&emit, &w->env, number, w->options->no_cfi);
-				flow.cfi = emit.cfi;
-				flow.cfi_count = emit.cfi_count;
-				ok = ok && flow_run(&flow, &w->env, number, w->edges + from, to - from, piece_start(p, s, &emit)) &&
-				     emit_rows(&emit, &flow, &s->rows);
-				again = ok && began_pushed(&flow, &emit);
-				if (ok && !again && referred && !s->fragment && is_dubious(w, &flow)) {
-					s->fragment = s->dubious = again = true;
-					flow.pushed = 0;
-				}
-				again |= ok && !again && is_misled(p, s, &flow);
-			} while (again);
-			if (ok && w->options->observe && !referred) {
-				reached_take(&w->out->reached, &w->out->space, &flow);
-				ok = observe_piece(&flow, &s->rows.findings) &&
-				     (!w->ibt || targets_observe(&flow, &s->rows.findings));
-			}
-			ok = ok && (!w->options->detail || detail_add(w, &flow));
-			ok = ok && chunk_keep(w, &w->chunks[n], &flow);
-			if (p->open)
-				s->reached = reached_end(&flow);
-			s->empty = p->open && !flow.hull;
-			s->returns = flow.returns;
-			s->foreign = flow.foreign && p->fde < 0 && !p->plt;
-			s->switches = flow.switches;
-			if (piece_start(p, s, &emit) != START_PART) {
-				s->sound = flow.ends && !flow.unbalanced && !flow.refuted;
-				s->refuted = !flow.ends && flow.refuted;
-			}
-		}
+	if (ok) {
+		o->w = w;
+		memset(o->recent, 0xff, sizeof(o->recent)); /* no address */
 	}
+	while (ok && (n = chunk_begin(w)) < w->chunk_count)
+		for (i = n * CHUNK; ok && i < w->list_count && i < (n + 1) * CHUNK; i++) {
+			ok = piece_look(o, w->list[i]) && chunk_keep(o, &w->chunks[n]);
+			piece_note(o, w->list[i]);
+		}
 	if (!ok) {
 		pthread_mutex_lock(&w->lock);
 		w->failed = true;
 		pthread_mutex_unlock(&w->lock);
 	}
-	flow_free(&flow);
-	emit_free(&emit);
+	if (o) {
+		flow_free(&o->flow);
+		emit_free(&o->emit);
+		free(o->in);
+	}
+	free(o);
 	return NULL;
 }
 
-static int edge_order(const void *a, const void *b)
-{
-	const struct flow_edge *x = a, *y = b;
-
-	if (x->target != y->target)
-		return x->target < y->target ? -1 : 1;
-	return x->from < y->from ? -1 : x->from > y->from;
-}
-
-/* What the pieces of this round said before no longer counts. */
-static void results_drop(struct work *w)
-{
-	size_t i, k;
-
-	for (i = k = 0; i < w->edge_count; i++)
-		if (!w->state[w->edges[i].from].run)
-			w->edges[k++] = w->edges[i];
-	w->edge_count = k;
-	for (i = k = 0; i < w->exit_count; i++)
-		if (!w->state[w->exits[i].from].run)
-			w->exits[k++] = w->exits[i];
-	w->exit_count = k;
-}
-
-static bool results_take(struct work *w, const struct chunk *c)
+static bool strays_take(struct work *w, const struct chunk *c)
 {
 	size_t i;
 
-	for (i = 0; i < c->edge_count; i++) {
-		if (!room_make(&w->edges, &w->edge_room, w->edge_count, sizeof(*w->edges)))
-			return false;
-		w->edges[w->edge_count++] = c->edges[i];
-	}
-	for (i = 0; i < c->exit_count; i++) {
-		if (!room_make(&w->exits, &w->exit_room, w->exit_count, sizeof(*w->exits)))
-			return false;
-		w->exits[w->exit_count++] = c->exits[i];
-	}
 	for (i = 0; i < c->stray_count; i++) {
 		if (!room_make(&w->strays, &w->stray_room, w->stray_count, sizeof(*w->strays)))
 			return false;
@@ -295,6 +375,20 @@ static bool results_take(struct work *w, const struct chunk *c)
 	return true;
 }
 
+static void chunks_free(struct work *w)
+{
+	size_t k;
+
+	for (k = 0; w->chunks && k < w->chunk_count; k++) {
+		free(w->chunks[k].edges.list);
+		free(w->chunks[k].calls.list);
+		free(w->chunks[k].tails.list);
+		free(w->chunks[k].strays);
+	}
+	free(w->chunks);
+	w->chunks = NULL;
+}
+
 int round_run(struct work *w, struct error *e)
 {
 	int jobs = w->options->jobs > 1 ? w->options->jobs : 1, started = 0, i;
@@ -302,11 +396,16 @@ int round_run(struct work *w, struct error *e)
 	bool ok;
 	size_t k;
 
+	free(w->list);
 	w->list = calloc(w->pieces.count + 1, sizeof(*w->list));
 	w->list_count = 0;
 	for (k = 0; w->list && k < w->pieces.count; k++)
-		if (w->state[k].run)
+		if (is_settled(w, (uint32_t)k)) {
+			rows_cut(&w->state[k].rows, w->pieces.list[k].end);
+			w->state[k].run = 0;
+		} else if (w->state[k].run) {
 			w->list[w->list_count++] = (uint32_t)k;
+		}
 	w->chunk_count = (w->list_count + CHUNK - 1) / CHUNK;
 	w->chunk_next = 0;
 	w->chunks = calloc(w->chunk_count + 1, sizeof(*w->chunks));
@@ -319,32 +418,13 @@ int round_run(struct work *w, struct error *e)
 		while (started)
 			pthread_join(threads[--started], NULL);
 		ok = !w->failed;
-		results_drop(w);
-		for (k = 0; k < w->chunk_count && ok; k++) /* in order: the same for any number of threads */
-			ok = results_take(w, &w->chunks[k]);
-		if (w->edge_count)
-			qsort(w->edges, w->edge_count, sizeof(*w->edges), edge_order);
+		for (k = 0; k < w->chunk_count && ok; k++)
+			ok = strays_take(w, &w->chunks[k]);
+		ok = ok && links_renew(w);
 	}
-	for (k = 0; w->chunks && k < w->chunk_count; k++) {
-		free(w->chunks[k].edges);
-		free(w->chunks[k].exits);
-		free(w->chunks[k].strays);
-	}
-	free(w->chunks);
-	free(w->list);
+	chunks_free(w);
 	free(threads);
-	w->chunks = NULL;
-	w->list = NULL;
 	return ok ? 0 : error_set(e, "out of memory");
-}
-
-static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
-{
-	const uint8_t *p = bytes;
-
-	while (size--)
-		sum = (sum ^ *p++) * 0x100000001b3u; /* FNV-1a */
-	return sum;
 }
 
 /* The row that a piece has for an address. */
@@ -363,31 +443,44 @@ static const struct row *row_of(const struct piece_rows *r, uint64_t addr)
 	return lo ? &r->rows[lo - 1] : NULL;
 }
 
+/* Do the rows of a piece know what the edges into it bring? */
+static bool edges_known(const struct piece_state *s, const struct edge *x, const struct edge *end)
+{
+	struct state state;
+
+	for (; x < end; x++) {
+		const struct row *row = row_of(&s->rows, x->target);
+
+		if (!row || row->source == ETCH_SOURCE_CFI)
+			return false;
+		state_unpack(x->state, &state);
+		if (state_witness(&state, &row->rule) != WITNESS_CONFIRMS)
+			return false;
+	}
+	return true;
+}
+
 /* Pieces that are jumped into with something that their rows do not know. */
 static void edges_apply(struct work *w)
 {
-	size_t i, k = 0;
+	const struct edge *list = w->edges.list;
+	size_t i, k = 0, n = w->edges.count;
 
 	for (i = 0; i < w->pieces.count; i++) {
 		const struct piece *p = &w->pieces.list[i];
 		struct piece_state *s = &w->state[i];
 		uint64_t sum = 0;
-		bool known = true;
+		size_t from;
 
-		while (k < w->edge_count && w->edges[k].target < p->start)
+		while (k < n && list[k].target < p->start)
 			k++;
-		for (; k < w->edge_count && w->edges[k].target < p->end; k++) {
-			const struct flow_edge *x = &w->edges[k];
-			const struct row *row = row_of(&s->rows, x->target);
-			struct etch_rule rule;
-
-			state_rule(&x->state, &rule);
-			sum = checksum(checksum(sum, &x->target, sizeof(x->target)), &rule, sizeof(rule));
-			known &= row && row->source != ETCH_SOURCE_CFI &&
-			         state_witness(&x->state, &row->rule) == WITNESS_CONFIRMS;
-		}
-		if (sum != s->edges_seen && (!known || s->fragment || s->run))
-			s->run = true;
+		for (from = k; k < n && list[k].target < p->end; k++)
+			sum = (sum ^ list[k].sum) * 0x100000001b3u;
+		if (sum == s->edges_seen && !s->run)
+			continue;
+		/* What it is run with is a state, of which the rule is a part only. */
+		if ((s->run && k > from) || (sum != s->edges_seen && (s->fragment || s->run || !edges_known(s, list + from, list + k))))
+			s->run |= RUN_NEWS;
 		if (s->run)
 			s->edges_seen = sum;
 	}
@@ -401,7 +494,7 @@ static void doubts_drop(struct work *w)
 	for (i = 0; i < w->pieces.count; i++)
 		if (w->state[i].dubious) {
 			w->state[i].fragment = w->state[i].dubious = false;
-			w->state[i].run = true;
+			w->state[i].run |= RUN_NEWS;
 		}
 }
 
@@ -422,11 +515,14 @@ int round_prepare(struct work *w, struct error *e)
 	int more;
 
 	for (i = 0; i < w->pieces.count; i++)
-		w->state[i].run = false;
+		w->state[i].run = 0;
 	if (open_trim(w, e) || strays_add(w, e))
 		return -1;
+	if (!ways_find(w))
+		return error_set(e, "out of memory");
 	called_find(w);
-	if (fragments_find(w, e) || noreturn_find(w, e))
+	fragments_find(w);
+	if (noreturn_find(w, e))
 		return -1;
 	edges_apply(w);
 	more = any_run(w, e);
@@ -439,6 +535,8 @@ int round_prepare(struct work *w, struct error *e)
 	}
 	if (!more && w->options->no_cfi && !w->judged) { /* all is known that can be: what is still without a sign */
 		w->judged = true;
+		if (!ways_find(w))
+			return error_set(e, "out of memory");
 		evidence_judge(w);
 		more = any_run(w, e);
 	}

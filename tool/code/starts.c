@@ -11,6 +11,14 @@
 #define SHT_RELR 19
 #endif
 
+static int index_renew(struct work *w, struct error *e)
+{
+	if (w->unindexed && !pieces_index(&w->env))
+		return error_set(e, "out of memory");
+	w->unindexed = false;
+	return 0;
+}
+
 int strays_add(struct work *w, struct error *e)
 {
 	struct pieces before = w->pieces;
@@ -21,7 +29,7 @@ int strays_add(struct work *w, struct error *e)
 
 	w->stray_count = words_unique(w->strays, w->stray_count);
 	if (!w->stray_count)
-		return 0;
+		return index_renew(w, e);
 	moved = calloc(before.count + 1, sizeof(*moved));
 	if (!moved)
 		return error_set(e, "out of memory");
@@ -47,7 +55,7 @@ int strays_add(struct work *w, struct error *e)
 	w->env.piece_count = w->pieces.count;
 	if (added <= 0) {
 		free(moved);
-		return (int)added;
+		return added ? -1 : index_renew(w, e);
 	}
 	state = calloc(w->pieces.count + 1, sizeof(*state));
 	if (!state) {
@@ -55,20 +63,18 @@ int strays_add(struct work *w, struct error *e)
 		return error_set(e, "out of memory");
 	}
 	for (i = 0; i < w->pieces.count; i++)
-		state[i].run = true;
+		state[i].run = RUN_NEWS;
 	for (i = 0; i < before.count; i++)
 		state[moved[i]] = w->state[i];
-	for (i = 0; i < w->edge_count; i++)
-		w->edges[i].from = moved[w->edges[i].from];
-	if (!pieces_index(&w->env)) {
+	w->unindexed = true;
+	if (index_renew(w, e)) {
 		free(state);
 		free(moved);
-		return error_set(e, "out of memory");
+		return -1;
 	}
-	for (i = 0; i < w->exit_count; i++) {
-		w->exits[i].from = moved[w->exits[i].from];
-		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
-	}
+	links_settle(w, moved);
+	free(w->ways);
+	w->ways = NULL;
 	free(w->state);
 	w->state = state;
 	w->state_count = w->pieces.count;
@@ -76,21 +82,27 @@ int strays_add(struct work *w, struct error *e)
 	return 0;
 }
 
-/* A target that lies in no piece. */
-static bool stray_note(struct work *w, uint64_t target)
+static bool stray_put(struct work *w, uint64_t target)
 {
-	if ((target & (FLOW_EXTERN | FLOW_SLOT)) || piece_at(&w->env, target) || !space_at(&w->out->space, target))
-		return true;
 	if (!room_make(&w->strays, &w->stray_room, w->stray_count, sizeof(*w->strays)))
 		return false;
 	w->strays[w->stray_count++] = target;
 	return true;
 }
 
+/* A target that lies in no piece. */
+static bool stray_note(struct work *w, uint64_t target)
+{
+	if ((target & (FLOW_EXTERN | FLOW_SLOT)) || piece_at(&w->env, target) || !space_at(&w->out->space, target))
+		return true;
+	return stray_put(w, target);
+}
+
 /* What relocations put into data. */
-static int data_note(struct work *w, struct error *e)
+static int data_read(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
+	size_t room = 0;
 	uint32_t i;
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
@@ -101,14 +113,22 @@ static int data_note(struct work *w, struct error *e)
 		if (f->sections[i].sh.sh_type != SHT_RELA || !(f->sections[i].sh.sh_flags & SHF_ALLOC))
 			continue;
 		n = elf_relocs(f, i, &r, e);
-		for (j = 0; j < n && ok; j++)
-			if (r[j].type == R_X86_64_RELATIVE || r[j].type == R_X86_64_IRELATIVE)
-				ok = stray_note(w, (uint64_t)r[j].addend);
+		for (j = 0; j < n && ok; j++) {
+			uint64_t addr = (uint64_t)r[j].addend;
+
+			if ((r[j].type != R_X86_64_RELATIVE && r[j].type != R_X86_64_IRELATIVE) || (addr & (FLOW_EXTERN | FLOW_SLOT)) ||
+			    !space_at(&w->out->space, addr))
+				continue;
+			ok = room_make(&w->data, &room, w->data_count, sizeof(*w->data));
+			if (ok)
+				w->data[w->data_count++] = addr;
+		}
 		if (n >= 0)
 			free(r);
 		if (!ok)
 			return error_set(e, "out of memory");
 	}
+	w->data_count = words_unique(w->data, w->data_count);
 	return 0;
 }
 
@@ -169,60 +189,122 @@ int strays_words(struct work *w, struct error *e)
 	if (words_note(w, e) || strays_add(w, e))
 		return -1;
 	for (i = 0; i < w->pieces.count; i++) /* no other is to be run yet */
-		w->state[i].word = w->state[i].run;
+		w->state[i].word = w->state[i].run != 0;
 	return 0;
 }
 
-int strays_data(struct work *w, struct error *e) { return data_note(w, e) || strays_add(w, e) ? -1 : 0; }
+int strays_data(struct work *w, struct error *e)
+{
+	size_t i;
+
+	if (data_read(w, e))
+		return -1;
+	for (i = 0; i < w->data_count; i++)
+		if (!stray_note(w, w->data[i]))
+			return error_set(e, "out of memory");
+	return strays_add(w, e);
+}
+
+/* The first of sorted words that is not below another. */
+static size_t words_from(const uint64_t *list, size_t n, uint64_t word)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (list[mid] < word)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* A piece ends earlier than it did; `was`: where pieces ended that have been cut before. */
+static void piece_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, unsigned run)
+{
+	if (!was[i])
+		was[i] = w->pieces.list[i].end;
+	w->pieces.list[i].end = end;
+	w->state[i].run |= (uint8_t)run;
+}
 
 /* A call into the middle of a piece of which nothing says where it ends: a function begins there, and
  * that piece ends. */
-static bool open_cut(struct work *w)
+static bool open_cut(struct work *w, uint64_t *was)
 {
+	const struct links *each[] = {&w->calls, &w->tails};
 	bool some = false;
-	size_t i;
+	size_t k, i;
 
-	for (i = 0; i < w->exit_count; i++) {
-		const struct flow_exit *x = &w->exits[i];
-		struct piece *p = x->to != NO_PIECE ? &w->pieces.list[x->to] : NULL;
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < each[k]->count; i++) {
+			const struct link *x = &each[k]->list[i];
+			const struct piece *p;
 
-		if (!p || !p->open || x->kind == EXIT_PART || x->kind == EXIT_REF || x->target <= p->start || x->target >= p->end)
-			continue;
-		p->end = x->target;
-		w->state[x->to].run = some = true;
-	}
+			if (x->start || x->to == NO_PIECE || x->kind == EXIT_PART || x->kind == EXIT_REF)
+				continue;
+			p = &w->pieces.list[x->to];
+			if (!p->open || x->target <= p->start || x->target >= p->end)
+				continue;
+			piece_cut(w, was, x->to, x->target, RUN_NEWS);
+			some = true;
+		}
 	return some;
+}
+
+/* What refers to where pieces have been cut off refers to no piece now. */
+static bool cuts_note(struct work *w, const uint64_t *was)
+{
+	struct links *each[] = {&w->calls, &w->tails};
+	size_t k, i, n;
+	bool ok = true;
+
+	for (k = 0; k < 2; k++)
+		for (i = 0; ok && i < each[k]->count; i++) {
+			struct link *x = &each[k]->list[i];
+
+			if (x->start || x->to == NO_PIECE || !was[x->to] || x->target < w->pieces.list[x->to].end)
+				continue; /* where it was */
+			link_lead(x, NO_PIECE, w->pieces.list);
+			ok = stray_put(w, x->target);
+		}
+	for (i = 0; ok && i < w->pieces.count; i++) {
+		uint64_t end = w->pieces.list[i].end;
+
+		if (!was[i])
+			continue;
+		for (n = edges_from(&w->edges, end); ok && n < w->edges.count && w->edges.list[n].target < was[i]; n++)
+			ok = stray_put(w, w->edges.list[n].target);
+		for (n = words_from(w->data, w->data_count, end); ok && n < w->data_count && w->data[n] < was[i]; n++)
+			ok = stray_put(w, w->data[n]);
+	}
+	return ok;
 }
 
 int open_trim(struct work *w, struct error *e)
 {
-	bool some = open_cut(w), ok = true;
-	size_t i;
+	uint64_t *was = calloc(w->pieces.count + 1, sizeof(*was));
+	bool some, ok;
+	size_t k;
 
-	for (i = 0; i < w->pieces.count; i++) {
-		struct piece *p = &w->pieces.list[i];
+	if (!was)
+		return error_set(e, "out of memory");
+	some = open_cut(w, was);
+	for (k = 0; k < w->list_count; k++) { /* of others nothing is new */
+		uint32_t i = w->list[k];
+		const struct piece *p = &w->pieces.list[i];
 
-		if (!p->open || w->state[i].reached <= p->start || w->state[i].reached >= p->end)
-			continue;
-		p->end = w->state[i].reached;
-		w->state[i].run = some = true;
+		if (p->open && w->state[i].reached > p->start && w->state[i].reached < p->end) {
+			piece_cut(w, was, i, w->state[i].reached, RUN_CUT);
+			some = true;
+		}
 	}
-	if (!some)
-		return 0;
-	ok = pieces_index(&w->env);
-	for (i = 0; ok && i < w->exit_count; i++) {
-		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
-		ok = stray_note(w, w->exits[i].target);
-	}
-	for (i = 0; ok && i < w->edge_count; i++)
-		ok = stray_note(w, w->edges[i].target);
-	return ok ? data_note(w, e) : error_set(e, "out of memory");
-}
-
-/* Does an exit lead to where a piece begins? */
-static bool is_start(const struct work *w, const struct flow_exit *x)
-{
-	return x->to != NO_PIECE && w->pieces.list[x->to].start == x->target;
+	w->unindexed |= some;
+	ok = !some || cuts_note(w, was);
+	free(was);
+	return ok ? 0 : error_set(e, "out of memory");
 }
 
 /* What flips between flow and none comes to an end. */
@@ -245,40 +327,32 @@ int open_extend(struct work *w, struct error *e)
 		if (i + 1 < w->pieces.count && p[1].start < p->end)
 			p->end = p[1].start;
 		s->empty = false;
+		s->run |= RUN_NEWS;
 		some = true;
 	}
 	if (!some)
 		return 0;
 	if (!pieces_index(&w->env))
 		return error_set(e, "out of memory");
-	for (i = 0; i < w->exit_count; i++)
-		w->exits[i].to = piece_number(&w->env, w->exits[i].target);
+	links_settle(w, NULL);
 	return 0;
 }
 
 void called_find(struct work *w)
 {
-	struct piece_state *s;
 	size_t i;
 
-	for (i = 0; i < w->exit_count; i++) {
-		const struct flow_exit *x = &w->exits[i];
+	for (i = 0; i < w->pieces.count; i++) {
+		struct piece_state *s = &w->state[i];
 
-		if (x->kind == EXIT_REF || !is_start(w, x))
-			continue;
-		s = &w->state[x->to];
-		s->called = true;
+		if (w->ways[i] & WAY_LED)
+			s->called = true;
 		/* What a call leads to is a function, whatever seemed to fall into it before. */
-		if (x->kind <= EXIT_FRESH && s->fragment && !s->unknown && !s->refuted) {
+		if ((w->ways[i] & WAY_CALLED && s->fragment && !s->unknown && !s->refuted) || (s->called && s->dubious)) {
 			s->fragment = s->dubious = false;
-			s->run = true;
+			s->run |= RUN_NEWS;
 		}
 	}
-	for (i = 0; i < w->pieces.count; i++)
-		if (w->state[i].called && w->state[i].dubious) {
-			w->state[i].fragment = w->state[i].dubious = false;
-			w->state[i].run = true;
-		}
 }
 
 /* Each pass marks at least one more, and most are found in the first few. */
@@ -292,12 +366,12 @@ void foreign_spread(struct work *w)
 
 	for (n = 0; more && n < SPREADS_MOST; n++) {
 		more = false;
-		for (i = 0; i < w->exit_count; i++) {
-			const struct flow_exit *x = &w->exits[i];
+		for (i = 0; i < w->tails.count; i++) {
+			const struct link *x = &w->tails.list[i];
 			struct piece_state *from = &w->state[x->from], *to;
 			const struct piece *a = &w->pieces.list[x->from], *b;
 
-			if ((x->kind != EXIT_TAIL && x->kind != EXIT_PART) || x->to == NO_PIECE)
+			if (x->to == NO_PIECE)
 				continue;
 			to = &w->state[x->to];
 			b = &w->pieces.list[x->to];
@@ -378,80 +452,67 @@ void evidence_judge(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; i < w->exit_count; i++)
-		if (w->exits[i].kind != EXIT_PART && is_start(w, &w->exits[i]))
-			w->state[w->exits[i].to].evident = true;
 	for (i = 0; i < w->pieces.count; i++) {
 		struct piece_state *s = &w->state[i];
 
+		if (w->ways[i] & WAY_TAKEN)
+			s->evident = true;
 		/* _dl_runtime_resolve: named, but entered with two words of the PLT's on the stack. */
 		if (w->pieces.list[i].plt || w->pieces.list[i].outermost)
 			continue;
 		if (!s->fragment && (s->refuted || (!s->evident && !s->sound && !w->pieces.list[i].named))) {
-			s->fragment = s->unknown = s->run = true;
+			s->fragment = s->unknown = true;
+			s->run |= RUN_NEWS;
 		} else if (s->evident && s->unknown && !s->refuted) { /* now it is */
 			s->fragment = s->unknown = false;
-			s->run = true;
+			s->run |= RUN_NEWS;
 		}
+	}
+}
+
+/* Marks the starts that others jump to with a frame of theirs. */
+static void entered_find(struct work *w)
+{
+	const struct edge *x = w->edges.list, *end = x + w->edges.count;
+	size_t i;
+
+	for (i = 0; i < w->pieces.count && x < end; i++) {
+		const struct piece *p = &w->pieces.list[i];
+
+		while (x < end && x->target < p->start)
+			x++;
+		for (; x < end && x->target == p->start; x++)
+			if (!x->entry && !p->named && !p->outermost)
+				w->ways[i] |= WAY_ENTERED;
 	}
 }
 
 /* A start that others jump to with a frame of theirs, that has no name and that
  * nobody calls: a part of them. What such a piece said while it was taken for a
  * function is void. */
-int fragments_find(struct work *w, struct error *e)
+void fragments_find(struct work *w)
 {
-	uint64_t *starts = malloc((w->edge_count + 1) * sizeof(*starts));
-	size_t n = 0, i, k;
-	bool *called;
+	size_t i, k;
 
-	if (!starts)
-		return error_set(e, "out of memory");
-	for (i = 0; i < w->edge_count; i++) {
-		const struct piece *p = piece_at(&w->env, w->edges[i].target);
-
-		if (p && p->start == w->edges[i].target && !p->named && !p->outermost &&
-		    !state_is_entry(&w->edges[i].state))
-			starts[n++] = p->start;
-	}
-	n = words_unique(starts, n);
-	called = calloc(n + 1, sizeof(*called));
-	if (!called) {
-		free(starts);
-		return error_set(e, "out of memory");
-	}
-	for (i = 0; i < w->exit_count && n; i++) {
-		const struct flow_exit *x = &w->exits[i];
-		const uint64_t *at;
-
-		if (x->kind == EXIT_PART || x->to == NO_PIECE || w->pieces.list[x->to].named)
-			continue;
-		at = bsearch(&x->target, starts, n, sizeof(*starts), word_order);
-		if (at)
-			called[at - starts] = true;
-	}
-	for (i = k = 0; i < w->pieces.count; i++) {
+	entered_find(w);
+	for (i = 0; i < w->pieces.count; i++) {
 		struct piece_state *s = &w->state[i];
-		bool fragment = false;
+		bool fragment = (w->ways[i] & (WAY_ENTERED | WAY_TAKEN)) == WAY_ENTERED &&
+		                !(s->evident && s->sound); /* data may be a jump table */
 
-		while (k < n && starts[k] < w->pieces.list[i].start)
-			k++;
-		if (k < n && starts[k] == w->pieces.list[i].start)
-			fragment = !called[k] && !(s->evident && s->sound); /* data may be a jump table */
 		/* Once a fragment, always one: that its edges are gone for a round means nothing. */
 		if (fragment && s->unknown)
 			s->unknown = false;
-		if (fragment && !s->fragment)
-			s->fragment = s->run = true;
+		if (fragment && !s->fragment) {
+			s->fragment = true;
+			s->run |= RUN_NEWS;
+		}
 	}
-	free(starts);
-	free(called);
 	if (w->judged)
 		evidence_judge(w);
 	/* Their edges go now, before they mislead others. */
-	for (i = k = 0; i < w->edge_count; i++)
-		if (!w->state[w->edges[i].from].run)
-			w->edges[k++] = w->edges[i];
-	w->edge_count = k;
-	return 0;
+	for (i = k = 0; i < w->edges.count; i++)
+		if (!w->state[w->edges.list[i].from].run)
+			w->edges.list[k++] = w->edges.list[i];
+	w->edges.count = k;
 }

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "code/emit.h"
+#include "code/links.h"
 #include "code/pieces.h"
 #include "code/vector.h"
 
@@ -16,6 +17,8 @@ struct piece_state {
 	struct piece_rows rows;
 	uint64_t reached;    /* end of what its flow reaches, of an open piece */
 	uint64_t edges_seen; /* checksum of the edges that it was run with */
+	uint8_t *said;       /* states of the edges out of it, packed */
+	uint8_t *says;       /* ... that this round has brought */
 	bool fragment;       /* its start is where others jump to in the middle of their work */
 	bool returns, noreturn;
 	bool switches;       /* a context made by hand begins there */
@@ -31,15 +34,20 @@ struct piece_state {
 	bool foreign;        /* code without frames of C's kind */
 	bool empty;          /* nothing has led there yet */
 	uint8_t extended;    /* so often has something led there after all */
-	bool run;            /* in the coming round */
+	bool firm;           /* ended where its flow does, it would be as it is */
+	uint8_t began;       /* enum flow_start: what it was taken for */
+	uint8_t run;         /* in the coming round: RUN_* */
+};
+
+enum {
+	RUN_NEWS = 1, /* something is new that it may ask about */
+	RUN_CUT = 2,  /* it ends where its flow did */
 };
 
 /* What a chunk of pieces has brought. */
 struct chunk {
-	struct flow_edge *edges;
-	size_t edge_count, edge_room;
-	struct flow_exit *exits;
-	size_t exit_count, exit_room;
+	struct edges edges;
+	struct links calls, tails;
 	uint64_t *strays;   /* targets that lie in no piece */
 	size_t stray_count, stray_room;
 	uint64_t insns;
@@ -55,19 +63,20 @@ struct work {
 	struct piece_state *state;  /* of each piece */
 	size_t state_count;         /* pieces that have one: not yet all, where there was no memory for it */
 	struct flow_env env;
+	bool unindexed;             /* pieces have been cut since env.index was made */
 	uint64_t *noreturn;         /* sorted */
 	size_t noreturn_count, noreturn_room;
-	uint64_t *noreturn_new;     /* since the last round */
 	char **names;               /* functions that DWARF says do not return, sorted */
 	size_t name_count, name_room;
-	struct flow_edge *edges;    /* sorted by target */
-	size_t edge_count, edge_room;
-	struct flow_exit *exits;
-	size_t exit_count, exit_room;
+	struct edges edges;         /* sorted by target */
+	struct links calls, tails;
+	uint8_t *ways;              /* WAY_* of each piece; null: links have changed since */
 	uint64_t *strays;
 	size_t stray_count, stray_room;
+	uint64_t *data;             /* addresses of code that relocations put into data, sorted */
+	size_t data_count;
 	/* the round */
-	uint32_t *list;             /* pieces to run */
+	uint32_t *list;             /* pieces to run, or that have been */
 	size_t list_count;
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
@@ -77,6 +86,20 @@ struct work {
 	bool worded;                /* strays_words() has been */
 	bool ibt;                   /* with observe: the file asks for branch tracking */
 };
+
+/* links.c: how the start of a piece is come to, by all that is known now. */
+enum {
+	WAY_ENTERED = 1, /* by a jump with a frame, where there is no name; fragments_find() says so */
+	WAY_CALLED = 2,
+	WAY_LED = 4,     /* called or jumped to */
+	WAY_TAKEN = 8,   /* called, jumped to as if to call it, or its address is taken */
+};
+/* Sets w->ways, if they are not known. False: out of memory. */
+bool ways_find(struct work *w);
+/* What the pieces of this round said before no longer counts: what they say now does. */
+bool links_renew(struct work *w);
+/* Links to no piece may lead to one now; and pieces may have other numbers (moved: or null). */
+void links_settle(struct work *w, const uint32_t *moved);
 
 /* rounds.c: runs the pieces marked `run`, by as many threads as asked for, and
  * takes what they bring. */
@@ -114,7 +137,7 @@ int evidence_data(struct work *w, struct error *e);
 /* Judges by all evidence, once there is no more to come. */
 void evidence_judge(struct work *w);
 /* Finds starts that are none, but where others jump to in the middle of their work. */
-int fragments_find(struct work *w, struct error *e);
+void fragments_find(struct work *w);
 
 /* returns.c: what does not come back. */
 /* By name: DWARF, known names; needs w->pieces. */
