@@ -97,6 +97,100 @@ def test_a_cold_part_that_does_not_come_back(etch, tmp_path):
     assert not r.wrong, r.places
 
 
+# As dav1d's assembly has it, of which only data says that it is there. Tables by the logarithm of a width have
+# no bound, and begin with what is another one's; each is jumped through with a frame of its own. A piece in the
+# middle, which goes on with what all share, is called, and changes rbp. `numbers` is referred to as well.
+ASSEMBLY = """
+	.text
+	.p2align 4
+widths:	.cfi_startproc
+	leaq	.Lwidths(%rip), %rax
+	tzcntl	%ecx, %ecx
+	movslq	(%rax,%rcx,4), %rcx
+	addq	%rax, %rcx
+	jmp	*%rcx
+.Lw4:	incl	%esi
+	ret
+.Lw8:	subq	$24, %rsp
+	.cfi_def_cfa_offset 32
+	jmp	2f
+1:	xorl	%edx, %edx
+	addq	$24, %rsp
+	.cfi_remember_state
+	.cfi_def_cfa_offset 8
+	ret
+2:	.cfi_restore_state
+	decl	%esi
+	jne	1b
+	leaq	.Lbase(%rip), %r8
+	movslq	.Lagain-.Lbase(%r8,%rdx,4), %rdx
+	leaq	.Lagain-.Lbase(%r8,%rdx), %rdx
+	jmp	*%rdx
+16:	incl	%esi
+	jmp	4f
+3:	addq	$24, %rsp
+	.cfi_remember_state
+	.cfi_def_cfa_offset 8
+	ret
+4:	.cfi_restore_state
+	jmp	3b
+	.cfi_endproc
+	.p2align 4
+numbers: .fill 4, 4, 0x5a827999
+	.fill 2, 4, 0x6ed9eba1
+	.p2align 4
+parts:	.cfi_startproc
+	leaq	numbers(%rip), %rax
+	pushq	%rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset 6, -16
+	call	5f
+	decl	%edi
+	jne	7f
+	popq	%rbp
+	.cfi_remember_state
+	.cfi_restore 6
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+5:	.cfi_startproc
+	movl	$3, %ebp
+	.cfi_undefined 6
+6:	decl	%ebp
+	jne	6b
+	ret
+	.cfi_endproc
+7:	.cfi_startproc
+	.cfi_def_cfa_offset 16
+	.cfi_offset 6, -16
+	call	5b
+	popq	%rbp
+	.cfi_restore 6
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.section .rodata
+	.p2align 2
+.Lbase:	.long 1, 2, 3
+.Lagain: .long 16b-.Lagain, 1b-.Lagain, 4b-.Lagain
+	.long	0x7fffffff, 0x7ffffff1
+.Lwidths: .long	0x70000000, 0x70000001, .Lw4-.Lwidths, .Lw8-.Lwidths
+	.long	0x7fffffff
+	.section .data.rel.ro,"aw"
+	.quad	widths, parts
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_assembly_that_only_data_refers_to(etch, tmp_path):
+    source, library = tmp_path / "a.s", tmp_path / "a.so"
+    source.write_text(ASSEMBLY)
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    r = no_cfi.look((etch, library, tmp_path))
+    assert not r.error and r.covered > 100
+    assert not r.wrong and not r.gaps and r.right == r.covered, (r.places, r.gaps)
+
+
 # GHC's way: Sp is rbp, code is entered by jumps, and *(rbp) is where it returns to. What rsp points
 # to is nobody's return address. `plain` is C's, in the same file.
 FOREIGN = """

@@ -59,6 +59,8 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 		return;
 	}
 	edge_add(f, target, s);
+	/* Numbers that look like code pop more than there is. */
+	f->refuted |= f->piece->stray && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
 	p = piece_at(f->env, target);
 	if (!p || p->start == target) /* where none is, one will be */
 		flow_exit_add(f, target, EXIT_PART);
@@ -133,7 +135,8 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		f->returns = true;
 		f->odd |= before->reg[ETCH_REG_RSP].kind != VALUE_CFA;
 		f->ends |= state_is_entry(before);
-		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before);
+		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before) &&
+		                 !(f->lenient && f->helpers && before->reg[ETCH_REG_RSP].off == -8);
 		f->refuted |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
 		return;
 	case FLOW_STOP:
@@ -149,9 +152,10 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 
 			for (i = 0; i < j->entries; i++) {
 				target = jump_table_target(f, &j->what, i);
-				if (!flow_inside(f, target))
+				if (!flow_inside(f, target) && j->what.most)
 					leave(f, target, before);
 			}
+			f->returns |= !j->what.most; /* not all that it can take is known */
 		} else if (target && state_is_entry(before)) {
 			flow_exit_add(f, target, EXIT_TAIL);
 		} else {
@@ -176,7 +180,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
 		target = flow_exit_target(&in);
-		if (target) {
+		if (target && !flow_is_helper(f, target)) {
 			uint32_t i = off + len < end - f->piece->start ? f->at[off + len] : 0;
 			bool last = flow_is_end(f, off + len);
 

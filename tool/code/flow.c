@@ -69,6 +69,7 @@ void flow_free(struct flow *f)
 	free(f->table_at);
 	free(f->table_sorted);
 	free(f->inner);
+	free(f->paths);
 	free(f->fresh_jumps);
 	free(f->dead);
 	free(f->edges);
@@ -764,6 +765,7 @@ static void walk_from(struct flow *f, uint32_t start)
 				struct state entry;
 
 				state_entry(&entry);
+				f->helpers = true;
 				follow(f, (uint64_t)in->imm, &entry);
 			}
 			/* fall through */
@@ -835,10 +837,13 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->agreed.some = f->agreed.differ = false;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = f->helpers = false;
 	f->fresh = 0;
 	f->hull = 0;
 	f->guesses = 0;
+	f->guessed = 0;
+	free(f->paths);
+	f->paths = NULL;
 	f->lifted = 0;
 	f->lowered = false;
 	if (f->edge_count)

@@ -104,6 +104,7 @@ struct flow_jump {
 	unsigned entries;    /* of the table that are followed */
 	bool table, noted;
 	bool fresh;          /* in flow.fresh_jumps */
+	uint16_t guess;      /* entries of a table without a bound, as far as they can be such */
 };
 
 /* A worker's memory, used again for each piece. */
@@ -139,6 +140,7 @@ struct flow {
 	struct flow_jump *jumps;   /* indirect */
 	size_t jump_count, jump_room;
 	uint32_t guesses;          /* entries of tables without a bound that have been read */
+	size_t guessed;            /* jumps that have been asked for such a table */
 	uint32_t *table_at;        /* of each, where its table begins, or 0; as large as `jumps` */
 	uint32_t *table_sorted;    /* the same in order, while many are followed; or null */
 	struct flow_inner { uint32_t start, end; } *inner; /* tables among the code, in order: no code is there */
@@ -152,8 +154,12 @@ struct flow {
 		bool some, differ;     /* there is one; not all have its rule */
 	} agreed;
 	bool jumps_agreed;         /* nothing has changed since jumps_agree() said yes */
+	int32_t *paths;            /* helpers.c: once it is asked for, of the piece; or null */
+	bool helpers;              /* calls what lies in the middle of it, by rules of its own */
 	bool dirty;                /* a leader was found where a state had passed already */
 	bool failed;               /* out of memory */
+	bool lenient;              /* set by the caller: a second look at what ends as no function of a compiler does; tables
+	                            * without a bound are followed, and what is called within keeps no registers */
 	int32_t pushed;            /* set by the caller of flow_run(): bytes under the return address at the start */
 	const struct etch_cfi_row *cfi; /* set by the caller too: what .eh_frame says of the piece */
 	size_t cfi_count;
@@ -163,7 +169,8 @@ struct flow {
 	bool lowered;              /* or not always */
 	bool switches;             /* begins by replacing rsp: where a context made by hand begins */
 	bool ends;                 /* returns somewhere as the function that it was taken for */
-	bool unbalanced;           /* returns with a frame left, or without a register; after flow_states() */
+	bool unbalanced;           /* returns with a frame left, or without a register (that is, unless from a
+	                            * helper of its own); after flow_states() */
 	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
 	bool odd;                  /* returns with rsp not known, or leaves the file in no state to do so; after flow_states() */
 	bool foreign;              /* leaves as no C function can: no frame of C's kind */

@@ -68,6 +68,9 @@ static inline void flow_advance(const struct step *in, struct state *s, uint32_t
 		flow_advance_slowly(in, s, off, c);
 }
 
+/* helpers.c: does a call of an address in the piece lead to a part of what it began as, none of its own? */
+bool flow_is_helper(struct flow *f, uint64_t target);
+
 /* jumps.c */
 /* A jump is not what it was. */
 static inline void flow_agreed_undo(struct flow *f, size_t jump)

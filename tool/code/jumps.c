@@ -296,14 +296,17 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	unsigned i;
 
 	j->fresh = false;
-	j->entries = is_inner(f, j) ? j->what.most : table_entries(f, j);
+	j->entries = is_inner(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
+	if (j->table && j->what.off && !j->what.most)
+		j->entries = j->guess;
 	flow_agreed_undo(f, (size_t)(j - f->jumps));
 	state_copy(&s, &j->state);
 	state_unlimit(&s);
+	s.weak |= !j->what.most;
 	for (i = 0; i < j->entries; i++) {
 		uint64_t target = jump_table_target(f, &j->what, i);
 
-		if (flow_inside(f, target))
+		if (flow_inside(f, target) && (j->what.most || !inside_step(f, target - f->piece->start)))
 			flow_enter(f, target, &s);
 	}
 }
@@ -362,12 +365,69 @@ static uint64_t looked_through(struct flow *f, const struct state *s)
 	return end;
 }
 
+/* The place of the next table behind one: of those of the piece. */
+static uint64_t next_table(const struct flow *f, uint64_t at)
+{
+	uint64_t next = UINT64_MAX;
+	size_t k;
+
+	for (k = 0; k < f->jump_count; k++)
+		if (f->table_at[k] > at && f->table_at[k] < next)
+			next = f->table_at[k];
+	return next;
+}
+
+/* An index that is the logarithm of a width begins with that of 4 or 8. */
+#define FIRST_MOST 3u
+
+/* Entries of a table without a bound that lead to where code of the piece may be; a few at its beginning
+ * that do not are counted with them. */
+static unsigned guessed_entries(struct flow *f, const struct value *t)
+{
+	uint64_t end = next_table(f, (uint32_t)t->off), at = (uint32_t)t->off;
+	unsigned i, good = 0;
+
+	f->guesses += (uint32_t)(f->jump_count / 16);
+	for (i = 0; at + t->reg <= end && i < UINT16_MAX && f->guesses < GUESS_MOST; i++, at += t->reg, f->guesses++) {
+		uint64_t target = jump_table_target(f, t, i);
+
+		if (flow_inside(f, target) && !inside_step(f, target - f->piece->start))
+			good = i + 1;
+		else if (good || i >= FIRST_MOST)
+			break;
+	}
+	return good;
+}
+
+/* Code that nothing covers has such tables, each with a frame of its own: they are followed, before all that they
+ * do not lead to is taken for what any jump may reach. */
+static void guesses_follow(struct flow *f)
+{
+	for (; f->lenient && f->piece->open && f->guessed < f->jump_count && !f->failed; f->guessed++) {
+		struct flow_jump *j = &f->jumps[f->guessed];
+
+		if (!j->table || !j->what.off || j->what.most || j->fresh)
+			continue;
+		j->guess = (uint16_t)guessed_entries(f, &j->what);
+		if (!j->guess)
+			continue;
+		if (!room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
+			f->failed = true;
+			return;
+		}
+		j->fresh = true;
+		f->fresh_jumps[f->fresh_jump_count++] = (uint32_t)f->guessed;
+		tables_follow(f);
+	}
+}
+
 void jumps_follow(struct flow *f)
 {
 	uint64_t off = 0, end = 0;
 	struct state s;
 
 	tables_follow(f);
+	guesses_follow(f);
 	while (f->jump_count && !f->failed) {
 		if (!f->jumps_agreed) {
 			if (!jumps_agree(f, &s))
@@ -382,6 +442,7 @@ void jumps_follow(struct flow *f)
 		flow_enter(f, f->piece->start + off, &s);
 		flow_walk(f);
 		tables_follow(f);
+		guesses_follow(f);
 		if (!flow_walked(f, off))
 			off++; /* out of memory, or nothing decodes */
 	}

@@ -160,6 +160,8 @@ static bool is_dubious(const struct work *w, const struct flow *f)
 
 	if (f->broken || f->odd || f->unbalanced || f->refuted)
 		return true;
+	if (w->state[f->number].extended && f->piece->end - f->piece->start == 1 && f->edge_count)
+		return true; /* it was so before, and the rest of it is nobody's now */
 	for (i = 0; i < f->edge_count; i++) {
 		const struct piece *to = piece_at(f->env, f->edges[i].target);
 		bool entry = state_is_entry(&f->edges[i].state);
@@ -227,6 +229,7 @@ static bool piece_look(struct worker *o, uint32_t number)
 		return false;
 	referred = is_referred(p, s, in);
 	f->pushed = 0;
+	f->lenient = s->lenient;
 	do {
 		piece_rows_free(&s->rows);
 		ok = emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
@@ -235,8 +238,10 @@ static bool piece_look(struct worker *o, uint32_t number)
 		ok = ok && flow_run(f, &w->env, number, o->in, in, piece_start(p, s, &o->emit)) && emit_rows(&o->emit, f, &s->rows);
 		again = ok && began_pushed(f, &o->emit);
 		if (ok && !again && referred && !s->fragment && is_dubious(w, f)) {
-			s->fragment = s->dubious = again = true;
+			s->fragment = s->dubious = f->lenient;
+			s->lenient = f->lenient = !f->lenient;
 			f->pushed = 0;
+			again = true;
 		}
 		again |= ok && !again && is_misled(p, s, f);
 	} while (again);

@@ -230,6 +230,31 @@ static void piece_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, u
 	w->state[i].run |= (uint8_t)run;
 }
 
+#define CALL_SIZE 5u /* of a direct one */
+
+/* Is there nothing in front of an address but padding, and a call before that? */
+static bool is_behind_call(const struct work *w, const struct piece *p, uint64_t addr)
+{
+	uint64_t at = addr - p->start, from, off;
+	struct step s;
+
+	for (from = at - 1; from >= CALL_SIZE && at - from < FUNCTION_ALIGN; from--) {
+		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding; off += s.len)
+			;
+		if (off == at && step_decode(NULL, p->bytes + from - CALL_SIZE, CALL_SIZE, p->start + from - CALL_SIZE, &s) &&
+		    s.flow == FLOW_CALL && space_at(&w->out->space, (uint64_t)s.imm))
+			return true;
+	}
+	return false;
+}
+
+/* Its address is taken, and it lies where functions do: the call in front of it does not come back. */
+static bool is_next_function(const struct work *w, const struct piece *p, const struct link *x)
+{
+	return x->kind == EXIT_REF && x->target > p->start && x->target < p->end && x->target % FUNCTION_ALIGN == 0 &&
+	       is_behind_call(w, p, x->target);
+}
+
 /* A call into the middle of a piece of which nothing says where it ends: a function begins there, and
  * that piece ends. */
 static bool open_cut(struct work *w, uint64_t *was)
@@ -243,10 +268,11 @@ static bool open_cut(struct work *w, uint64_t *was)
 			const struct link *x = &each[k]->list[i];
 			const struct piece *p;
 
-			if (x->start || x->to == NO_PIECE || x->kind == EXIT_PART || x->kind == EXIT_REF)
+			if (x->start || x->to == NO_PIECE || x->kind == EXIT_PART)
 				continue;
 			p = &w->pieces.list[x->to];
-			if (!p->open || x->target <= p->start || x->target >= p->end)
+			if (!p->open || x->target <= p->start || x->target >= p->end ||
+			    (x->kind == EXIT_REF && !is_next_function(w, p, x)))
 				continue;
 			piece_cut(w, was, x->to, x->target, RUN_NEWS);
 			some = true;

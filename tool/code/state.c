@@ -353,7 +353,9 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		s->reg[in->a] = any; /* a width is a bound too, but not one that a jump table is made for */
 		break;
 	case STEP_SUM:
-		s->reg[in->a] = table_target(s->reg[in->b], s->reg[in->index]);
+		v = s->reg[in->b];
+		w = s->reg[in->index];
+		s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
 		break;
 	case STEP_ENTRY:
 		s->reg[in->a] = table_entry(s, in, in->size);

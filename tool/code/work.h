@@ -33,6 +33,7 @@ struct piece_state {
 	bool judged;         /* ... or that it is not known what it is */
 	bool foreign;        /* code without frames of C's kind */
 	bool empty;          /* nothing has led there yet */
+	bool lenient;        /* only so it has been found to be a function */
 	uint8_t extended;    /* so often has something led there after all */
 	bool firm;           /* ended where its flow does, it would be as it is */
 	uint8_t began;       /* enum flow_start: what it was taken for */

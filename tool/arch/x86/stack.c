@@ -303,7 +303,7 @@ static void lea_set(unsigned ra, unsigned scale, bool plain, struct step *out)
 		out->op = STEP_ADDRESS;
 		out->a = (uint8_t)ra;
 		out->b = out->index;
-	} else if (out->b < 16 && out->index < 16 && scale == 1 && !out->disp) {
+	} else if (out->b < 16 && out->index < 16 && scale == 1) {
 		out->op = STEP_SUM;
 		out->a = (uint8_t)ra;
 	}

@@ -26,7 +26,7 @@ enum step_op {
 	STEP_LEAVE,
 	STEP_ENTER,   /* imm = bytes of locals; only nesting level 0 */
 	STEP_SWAP,    /* a <-> b */
-	STEP_SUM,     /* a = b + index */
+	STEP_SUM,     /* a = b + index + disp */
 	STEP_ADDREG,  /* a += b */
 	STEP_SUBREG,  /* a -= b */
 	STEP_CONST,   /* a = imm */
