@@ -5,12 +5,14 @@
 # in a blink, when all is there. Nothing is ever removed or upgraded.
 #
 #     scripts/deps.sh            # what make deps runs
+#     scripts/deps.sh build      # what `make` needs: compiler and libraries, no Python packages
 #     PYTHON=... scripts/deps.sh # another python3 than Debian's for .venv
 set -eu
 cd "$(dirname "$0")/.."
 
 # Build: the compiler, and the libraries that the tool links with.
 PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzma-dev libbz2-dev zlib1g-dev libzydis-dev libcapstone-dev libjson-c-dev libxxhash-dev"
+if [ "${1-}" != build ]; then
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
 PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg libssl-dev libunwind-dev musl-tools"
@@ -18,6 +20,7 @@ PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-
 PACKAGES="$PACKAGES autoconf automake cmake ccache meson ninja-build groff-base fish zsh"
 # .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
 PACKAGES="$PACKAGES ca-certificates python3 python3-venv tcl"
+fi
 
 missing=
 if command -v dpkg-query >/dev/null; then
@@ -30,7 +33,9 @@ if command -v dpkg-query >/dev/null; then
 	done
 else
 	# Not Debian: say which commands and headers are not there, install nothing.
-	for p in make pkg-config gcc g++ clang ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh; do
+	tools="make pkg-config gcc g++"
+	[ "${1-}" = build ] || tools="$tools clang ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh"
+	for p in $tools; do
 		command -v $p >/dev/null || missing="$missing $p"
 	done
 	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h json-c/json.h xxhash.h; do
@@ -52,6 +57,8 @@ if [ -n "$missing" ]; then
 	$sudo apt-get -q update || echo "deps: apt-get update failed, trying with the lists that are there" >&2
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing
 fi
+
+[ "${1-}" != build ] || exit 0
 
 # The stamp is a copy of the list that .venv was made from, written last.
 if ! cmp -s requirements.txt .venv/requirements.installed || ! .venv/bin/python -c '' 2>/dev/null; then

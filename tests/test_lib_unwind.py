@@ -10,7 +10,7 @@ import pytest
 from conftest import INCLUDE, TESTS, need, run
 
 LIB = INCLUDE.parent
-SOURCE = TESTS / "unwind" / "walks.c"
+SOURCES = [TESTS / "unwind" / name for name in ("walks.c", "walks_corrupt.c", "walks_remote.c")]
 PLUGIN = TESTS / "unwind" / "walks_plugin.c"
 
 # compiler, flags, options of etch rewrite
@@ -55,7 +55,7 @@ def walks(build, tmp_path_factory):
         shared = kind in ("shared", "no-dlfo")
         lib = [f"-L{build_}", "-letch", f"-Wl,-rpath,{build_}"] if shared else [build / "libetch.a"]
         run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", *flags, "-o", out,
-             SOURCE, *lib, "-pthread", "-ldl"])
+             *SOURCES, *lib, "-pthread", "-ldl"])
         if rewritten:
             run([build / "etch", "rewrite", "--only", "orc", *options, out])
         made[kind, rewritten] = out
@@ -109,7 +109,7 @@ def test_corrupt_asan(build_asan, tmp_path):
     """The same with the library under ASan and UBSan."""
     out = tmp_path / "walks"
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", f"-I{INCLUDE}", "-fsanitize=address,undefined",
-         "-fno-sanitize-recover=undefined", "-o", out, SOURCE, build_asan / "libetch.a", "-pthread", "-ldl"])
+         "-fno-sanitize-recover=undefined", "-o", out, *SOURCES, build_asan / "libetch.a", "-pthread", "-ldl"])
     run([build_asan / "etch", "rewrite", "--only", "orc", out])
     env = {**os.environ, "ASAN_OPTIONS": "detect_stack_use_after_return=0:detect_leaks=0"}
     done([out, "corrupt", "30000"], env=env)

@@ -126,14 +126,6 @@ widths:	.cfi_startproc
 	movslq	.Lagain-.Lbase(%r8,%rdx,4), %rdx
 	leaq	.Lagain-.Lbase(%r8,%rdx), %rdx
 	jmp	*%rdx
-16:	incl	%esi
-	jmp	4f
-3:	addq	$24, %rsp
-	.cfi_remember_state
-	.cfi_def_cfa_offset 8
-	ret
-4:	.cfi_restore_state
-	jmp	3b
 	.cfi_endproc
 	.p2align 4
 numbers: .fill 4, 4, 0x5a827999
@@ -172,7 +164,7 @@ parts:	.cfi_startproc
 	.section .rodata
 	.p2align 2
 .Lbase:	.long 1, 2, 3
-.Lagain: .long 16b-.Lagain, 1b-.Lagain, 4b-.Lagain
+.Lagain: .long 1b-.Lagain, 2b-.Lagain
 	.long	0x7fffffff, 0x7ffffff1
 .Lwidths: .long	0x70000000, 0x70000001, .Lw4-.Lwidths, .Lw8-.Lwidths
 	.long	0x7fffffff
@@ -187,7 +179,7 @@ def test_assembly_that_only_data_refers_to(etch, tmp_path):
     source.write_text(ASSEMBLY)
     run(["gcc", "-shared", "-nostdlib", "-o", library, source])
     r = no_cfi.look((etch, library, tmp_path))
-    assert not r.error and r.covered > 100
+    assert not r.error and r.covered > 90
     assert not r.wrong and not r.gaps and r.right == r.covered, (r.places, r.gaps)
 
 

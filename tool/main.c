@@ -27,7 +27,8 @@ static void usage(FILE *out)
 
 	fprintf(out, "Usage: etch COMMAND [OPTION...] FILE...\n"
 	             "Rewrites x86-64 ELF files after the compiler has run: reads of etched variables\n"
-	             "become immediates in the instruction stream, which libetch changes at run time.\n\n"
+	             "become immediates in the instruction stream, which libetch changes at run time.\n"
+	             "Gives any file unwind tables; checks files, shows them, compares builds.\n\n"
 	             "Commands:\n");
 	for (i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
@@ -38,8 +39,9 @@ static void usage(FILE *out)
 	             "  cc -c app.c && etch rewrite app.o\n"
 	             "  cc app.o -letch -o app && etch rewrite app\n"
 	             "  etch inspect summary app\n\n"
-	             "Exit status: 0 done; 1 findings (with --werror); 2 a file could not be used or\n"
-	             "written, or the command line is wrong.\n");
+	             "Exit status: 0 done; 1 findings (check, or rewrite --werror), a difference (diff), a\n"
+	             "command that failed (stat); 2 a file could not be used or written, or the command\n"
+	             "line is wrong.\n");
 }
 
 /* Descriptors 0 to 2 that are closed would be those of the next files that are opened, and messages

@@ -7,52 +7,19 @@
  *
  * Prints "done" when all was well; the first thing that is not ends it.
  */
-#include <dlfcn.h>
-#include <errno.h>
 #include <execinfo.h>
-#include <fcntl.h>
-#include <link.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/time.h>
-#include <sys/user.h>
 #include <sys/wait.h>
-#include <ucontext.h>
-#include <unistd.h>
 
-#include <etch/orc_lookup.h>
-#include <etch/unwind.h>
+#include "walks.h"
 
-#define MOST     400
-#define NOINLINE __attribute__((noinline))
-#define BARRIER  __asm__ __volatile__("" : : : "memory")
-
-static char **arguments;
-
-#define fail(...) \
-	do { \
-		printf("%s:%d: ", __func__, __LINE__); \
-		printf(__VA_ARGS__); \
-		putchar('\n'); \
-		fflush(stdout); \
-		_exit(1); \
-	} while (0)
-
-#define must(x) \
-	do { \
-		if (!(x)) \
-			fail("%s", #x); \
-	} while (0)
+char **arguments;
 
 static uint64_t seed = 88172645463325252u;
 
-static uint64_t rnd(void)
+uint64_t rnd(void)
 {
 	seed ^= seed << 13;
 	seed ^= seed >> 7;
@@ -68,7 +35,7 @@ static void show(const char *who, void **ips, int n)
 	backtrace_symbols_fd(ips, n, 1);
 }
 
-static void same(const char *what, void **a, int n, void **b, int m)
+void same(const char *what, void **a, int n, void **b, int m)
 {
 	int i = 0;
 
@@ -81,8 +48,7 @@ static void same(const char *what, void **a, int n, void **b, int m)
 	fail("%s: %d and %d frames, different at %d", what, n, m, i);
 }
 
-/* The rest of the trace that a cursor walks; its status. */
-static int cursor_rest(struct etch_cursor *c, void **ips, int *n)
+int cursor_rest(struct etch_cursor *c, void **ips, int *n)
 {
 	uint64_t ip, sp;
 	int ret;
@@ -181,7 +147,7 @@ static NOINLINE void check_context(const char *what, const ucontext_t *u)
 /* ---- functions of all kinds ---------------------------------------------------------- */
 
 static __thread const char *name;
-static void (*bottom)(void);
+void (*bottom)(void);
 
 static NOINLINE void with_check(void) { check_here(name); }
 
@@ -252,7 +218,7 @@ static int in_qsort(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-static NOINLINE void places(void)
+NOINLINE void places(void)
 {
 	int v[] = { 3, 1, 2, 5, 4 };
 
@@ -410,6 +376,14 @@ static NOINLINE void work(void)
 	getenv("HOME");
 	step_off();
 	must(strlen(text) > 10);
+}
+
+uint64_t code_address(void)
+{
+	static void *const some[] = { (void *)printf, (void *)qsort, (void *)frames, (void *)frames_vla, (void *)work,
+	                              (void *)snprintf, (void *)malloc, (void *)strtod, (void *)raise };
+
+	return (uint64_t)some[rnd() % (sizeof(some) / sizeof(*some))] + rnd() % 600;
 }
 
 static void case_step(void)
@@ -644,107 +618,6 @@ static void case_coroutine(void)
 	must(etch_unwind_strict(0) == 1);
 }
 
-/* ---- corrupt stacks --------------------------------------------------------------------------------------- */
-
-static int statuses[16];
-
-static void try_context(const ucontext_t *u, struct etch_walk *w)
-{
-	void *ips[MOST];
-	int n, status = 99;
-
-	n = etch_backtrace_from(u, ips, MOST, &status);
-	must(n >= 1 && n <= MOST && status != ETCH_UNWIND_OK && status <= 1 && status >= ETCH_UNWIND_LIMIT);
-	statuses[8 + status]++;
-	n = etch_backtrace_reuse(w, u, ips, MOST, &status);
-	must(n >= 1 && status != 99);
-}
-
-static uint64_t code_address(void)
-{
-	static void *const some[] = { (void *)printf, (void *)qsort, (void *)frames, (void *)frames_vla, (void *)work,
-	                              (void *)snprintf, (void *)malloc, (void *)strtod, (void *)raise };
-
-	return (uint64_t)some[rnd() % (sizeof(some) / sizeof(*some))] + rnd() % 600;
-}
-
-static void case_corrupt(void)
-{
-	long page = 4096, rounds = atol(arguments[0]);
-	/* Two pages to read, between two that are not. */
-	char *p = mmap(NULL, 4 * (size_t)page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t *words = (uint64_t *)(void *)(p + page), here = (uint64_t)words;
-	static struct etch_walk w;
-	ucontext_t u;
-
-	must(p != MAP_FAILED && !mprotect(p + page, 2 * (size_t)page, PROT_READ | PROT_WRITE));
-	must(!getcontext(&u));
-	for (long i = 0; i < rounds; i++) {
-		if (i % 64 == 0)
-			for (int k = 0; k < 1024; k++)
-				switch (rnd() % 8) {
-				case 0: words[k] = rnd(); break;
-				case 1: words[k] = rnd() % 64; break;
-				case 2:
-				case 3: words[k] = here + rnd() % (2 * (uint64_t)page + 64) - 32; break;
-				case 4: words[k] = (here + rnd() % (2 * (uint64_t)page)) & ~7ul; break;
-				default: words[k] = code_address();
-				}
-		for (int r = 0; r < 17; r++)
-			switch (rnd() % 6) {
-			case 0: u.uc_mcontext.gregs[r] = (greg_t)rnd(); break;
-			case 1: u.uc_mcontext.gregs[r] = (greg_t)(rnd() % 5000 - 100); break;
-			default: u.uc_mcontext.gregs[r] = (greg_t)(here + rnd() % (2 * (uint64_t)page + 64) - 32);
-			}
-		if (rnd() % 8)
-			u.uc_mcontext.gregs[REG_RSP] = (greg_t)((here + rnd() % (2 * (uint64_t)page)) & (rnd() % 4 ? ~7ul : ~0ul));
-		if (rnd() % 16)
-			u.uc_mcontext.gregs[REG_RIP] = (greg_t)code_address();
-		try_context(&u, &w);
-	}
-	/* Registers at the edges of what an address can be. */
-	for (int i = 0; i < 200; i++) {
-		static const uint64_t edges[] = { 0, 1, 7, 8, 4095, 4096, 1ul << 47, (1ul << 47) - 8, (1ul << 56) - 8, 1ul << 56,
-		                                  1ul << 63, (1ul << 63) - 1, ~0ul, ~0ul - 7, ~0ul - 4095, ~0ul << 47 };
-
-		for (int r = 0; r < 16; r++)
-			u.uc_mcontext.gregs[r] = (greg_t)edges[rnd() % 16];
-		u.uc_mcontext.gregs[REG_RIP] = (greg_t)(i % 2 ? code_address() : edges[rnd() % 16]);
-		try_context(&u, &w);
-	}
-	for (int i = 2; i <= 9; i++)
-		printf("%d: %d\n", i - 8, statuses[i]);
-}
-
-/* Frames that overwrite their own stack: the walk ends, and the program goes on. */
-static NOINLINE int smash(int n)
-{
-	uint64_t local[8], kept[64];
-	void *ips[MOST];
-	int r = 0, status;
-
-	__asm__ __volatile__("" : : "r"(local) : "memory");
-	if (n)
-		return smash(n - 1) + 1;
-	for (int i = 0; i < 2000; i++) {
-		uint64_t *at = (uint64_t *)__builtin_frame_address(0) + 1;
-
-		for (int k = 0; k < 64; k++)
-			kept[k] = at[k];
-		for (int k = 0; k < 64; k++)
-			if (rnd() % 4 == 0)
-				at[k] = rnd() % 2 ? rnd() : (uint64_t)&local + rnd() % 4096;
-		r += etch_backtrace_from(NULL, ips, MOST, &status);
-		r += etch_backtrace_reuse(&previous, NULL, ips, MOST, &status);
-		for (int k = 0; k < 64; k++)
-			at[k] = kept[k];
-	}
-	BARRIER;
-	return r;
-}
-
-static void case_smash(void) { must(smash(20)); }
-
 /* ---- modules that come and go --------------------------------------------------------------------------------- */
 
 typedef int call_fn(int depth, void (*f)(void));
@@ -881,196 +754,6 @@ static void case_fork(void)
 		}
 		must(waitpid(pid, &status, 0) == pid && status == 0);
 	}
-}
-
-/* ---- another process -------------------------------------------------------------------------------------------- */
-
-static struct etch_target_module targets[64];
-static size_t target_count;
-
-/* The tables of loaded modules, from their files or from sidecars in a directory. */
-static int target_add(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	struct etch_target_module *t = &targets[target_count];
-	const char *path = info->dlpi_name && *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
-	uint64_t address = 0, bytes = 0;
-	off_t length;
-	void *file;
-	int fd;
-
-	(void)size;
-	t->bias = info->dlpi_addr;
-	t->start = UINT64_MAX;
-	t->end = 0;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-
-		if (p->p_type != PT_LOAD)
-			continue;
-		if (t->bias + p->p_vaddr < t->start)
-			t->start = t->bias + p->p_vaddr;
-		if (t->bias + p->p_vaddr + p->p_memsz > t->end)
-			t->end = t->bias + p->p_vaddr + p->p_memsz;
-	}
-	fd = open(path, O_RDONLY);
-	if (fd < 0)
-		return 0;
-	length = lseek(fd, 0, SEEK_END);
-	file = mmap(NULL, (size_t)length, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	must(file != MAP_FAILED);
-	t->table = etch_table_in_file(file, (size_t)length, &bytes, &address);
-	if (!t->table && *(const char *)arg) {
-		char side[4096];
-
-		/* One sidecar a file, named by the test. */
-		snprintf(side, sizeof(side), "%s/%s", (const char *)arg, strrchr(path, '/') + 1);
-		fd = open(side, O_RDONLY);
-		if (fd >= 0) {
-			length = lseek(fd, 0, SEEK_END);
-			file = mmap(NULL, (size_t)length, PROT_READ, MAP_PRIVATE, fd, 0);
-			close(fd);
-			must(file != MAP_FAILED);
-			t->table = etch_table_in_file(file, (size_t)length, &bytes, &address);
-			must(t->table && !address);
-		}
-	}
-	t->size = bytes;
-	t->address = address;
-	target_count += t->table != NULL;
-	return 0;
-}
-
-static int by_start(const void *a, const void *b)
-{
-	const struct etch_target_module *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static int read_peek(void *arg, uint64_t at, uint64_t *word)
-{
-	errno = 0;
-	*word = (uint64_t)ptrace(PTRACE_PEEKDATA, *(pid_t *)arg, (void *)at, NULL);
-	return errno;
-}
-
-static struct shared {
-	int n;
-	void *ips[MOST];
-} *shared;
-
-static NOINLINE void stop_here(void)
-{
-	shared->n = etch_backtrace(shared->ips, MOST);
-	__asm__ __volatile__("int3");
-	BARRIER;
-}
-
-static void case_remote(void)
-{
-	const char *side = arguments[0] ? arguments[0] : "";
-	struct etch_target target = { .read = read_peek, .modules = targets };
-	struct user_regs_struct r;
-	struct etch_cursor c;
-	void *ips[MOST];
-	int status, n;
-	pid_t pid;
-
-	dl_iterate_phdr(target_add, (void *)side);
-	qsort(targets, target_count, sizeof(*targets), by_start);
-	must(target_count >= 1);
-	target.module_count = target_count;
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	must(shared != MAP_FAILED);
-	bottom = stop_here;
-	pid = fork();
-	if (!pid) {
-		must(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
-		places();
-		_exit(0);
-	}
-	target.arg = &pid;
-	for (n = 0; waitpid(pid, &status, 0) == pid && WIFSTOPPED(status); n++) {
-		uint64_t regs[17];
-		int m, end;
-
-		must(WSTOPSIG(status) == SIGTRAP && !ptrace(PTRACE_GETREGS, pid, NULL, &r));
-		regs[ETCH_RAX] = r.rax, regs[ETCH_RCX] = r.rcx, regs[ETCH_RDX] = r.rdx, regs[ETCH_RBX] = r.rbx;
-		regs[ETCH_RSP] = r.rsp, regs[ETCH_RBP] = r.rbp, regs[ETCH_RSI] = r.rsi, regs[ETCH_RDI] = r.rdi;
-		regs[ETCH_R8] = r.r8, regs[ETCH_R9] = r.r9, regs[ETCH_R10] = r.r10, regs[ETCH_R11] = r.r11;
-		regs[ETCH_R12] = r.r12, regs[ETCH_R13] = r.r13, regs[ETCH_R14] = r.r14, regs[ETCH_R15] = r.r15;
-		regs[ETCH_RIP] = r.rip;
-		must(!etch_cursor_init_target(&c, &target, regs));
-		end = cursor_rest(&c, ips, &m);
-		same("remote", ips + 1, m - 1, shared->ips + 1, shared->n - 1);
-		if (end != ETCH_UNWIND_END)
-			fail("%s", etch_unwind_strerror(end));
-		must(!ptrace(PTRACE_CONT, pid, NULL, NULL));
-	}
-	must(WIFEXITED(status) && WEXITSTATUS(status) == 0 && n > 30);
-	must(etch_cursor_init_target(&c, NULL, NULL) == ETCH_UNWIND_EINVAL);
-}
-
-/* Mutants of a file with a table: found or refused, and if found, safe to look up. */
-static int read_none(void *arg, uint64_t at, uint64_t *word)
-{
-	*word = code_address();
-	return arg != NULL || at % 64 == 0;
-}
-
-static void case_file(void)
-{
-	int fd = open(arguments[0], O_RDONLY);
-	size_t length = (size_t)lseek(fd, 0, SEEK_END), kept = 0;
-	uint8_t *file = malloc(length), *copy;
-	const Elf64_Ehdr *h = (const void *)file;
-	const struct etch_unwind *u;
-	uint64_t size, address, table;
-
-	must(fd >= 0 && file && pread(fd, file, length, 0) == (ssize_t)length);
-	u = etch_table_in_file(file, length, &size, &address);
-	must(u && address && (uint64_t)((const uint8_t *)u - file) + size <= length);
-	table = (uint64_t)((const uint8_t *)u - file);
-	for (int i = 0; i < atoi(arguments[1]); i++) {
-		size_t cut = rnd() % 8 ? length : rnd() % length;
-		struct etch_target_module m = { 0 };
-		struct etch_target t = { .read = read_none, .modules = &m, .module_count = 1 };
-		uint64_t regs[17];
-
-		copy = malloc(cut ? cut : 1);
-		must(copy);
-		memcpy(copy, file, cut);
-		for (int n = (int)(rnd() % 4) + 1; n--;) {
-			uint64_t at = rnd() % 4 == 0 ? rnd() % sizeof(*h)
-			              : rnd() % 3 == 0 ? h->e_phoff + rnd() % (h->e_phnum * sizeof(Elf64_Phdr))
-			              : rnd() % 2 ? table - 48 + rnd() % (48 + sizeof(*u))
-			                          : table + rnd() % size;
-
-			if (at < cut)
-				copy[at] = rnd() % 2 ? (uint8_t)rnd() : copy[at] ^ (uint8_t)(1u << rnd() % 8);
-		}
-		m.table = etch_table_in_file(copy, cut, &m.size, &m.address);
-		if (m.table) {
-			struct etch_cursor c;
-
-			kept++;
-			m.end = UINT64_MAX;
-			must((const uint8_t *)m.table >= copy && (const uint8_t *)m.table + m.size <= copy + cut);
-			for (int k = 0; k < 50; k++) {
-				for (int r = 0; r < 17; r++)
-					regs[r] = rnd();
-				regs[ETCH_RIP] = m.table->text + (m.table->text_size ? rnd() % m.table->text_size : 0);
-				must(!etch_cursor_init_target(&c, &t, regs));
-				for (int n = 0; n < 20 && !etch_step(&c);)
-					n++;
-			}
-		}
-		free(copy);
-	}
-	printf("%zu kept\n", kept);
-	must(kept > 0);
-	free(file);
 }
 
 /* ---- which tables ---------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * walks.h: what the files of walks share: failing, comparing, functions to walk out of.
+ */
+#ifndef TEST_WALKS_H
+#define TEST_WALKS_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <etch/unwind.h>
+
+#define MOST     400
+#define NOINLINE __attribute__((noinline))
+#define BARRIER  __asm__ __volatile__("" : : : "memory")
+
+#define fail(...) \
+	do { \
+		printf("%s:%d: ", __func__, __LINE__); \
+		printf(__VA_ARGS__); \
+		putchar('\n'); \
+		fflush(stdout); \
+		_exit(1); \
+	} while (0)
+
+#define must(x) \
+	do { \
+		if (!(x)) \
+			fail("%s", #x); \
+	} while (0)
+
+extern char **arguments;
+
+uint64_t rnd(void);
+/* Ends the program where the two traces differ. */
+void same(const char *what, void **a, int n, void **b, int m);
+/* The rest of the trace that a cursor walks; its status. */
+int cursor_rest(struct etch_cursor *c, void **ips, int *n);
+/* Calls `bottom` from below functions of all kinds. */
+void places(void);
+extern void (*bottom)(void);
+/* In some function. */
+uint64_t code_address(void);
+
+void case_corrupt(void);
+void case_smash(void);
+void case_remote(void);
+void case_file(void);
+
+#endif
