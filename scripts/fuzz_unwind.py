@@ -27,9 +27,10 @@ FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", 
          "-fno-sanitize-recover=undefined", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}", f"-I{ROOT / 'lib' / 'include'}"]
 COMMON = ["tool/code/space.c", "tool/elf/file.c", "tool/elf/bounds.c", "tool/report/error.c", "tool/report/plain.c"]
 DRIVERS = {
-    "tables": ["tests/unwind/tables.c", "tool/table/unwind_canonical.c", "tool/table/unwind_map.c",
-               "tool/table/unwind_numbered.c", "tool/table/unwind_tables.c", "tool/table/unwind_runs.c",
-               "tool/arch/x86/callsites.c", "tool/arch/x86/rule_text.c", "tool/arch/x86/decode.c", *COMMON],
+    "tables": ["tests/unwind/tables.c", "tests/unwind/tables_calls.c", "tests/unwind/tables_lookup.c",
+               "tests/unwind/tables_mutate.c", "tests/unwind/tables_sample.c", "tool/table/unwind_canonical.c",
+               "tool/table/unwind_map.c", "tool/table/unwind_numbered.c", "tool/table/unwind_tables.c",
+               "tool/table/unwind_runs.c", "tool/arch/x86/callsites.c", "tool/arch/x86/rule_text.c", "tool/arch/x86/decode.c", *COMMON],
     "cfi_fuzz": ["tests/unwind/cfi_fuzz.c", "lib/prepare.c", "tool/code/cfi_file.c", "tool/code/lsda.c", *COMMON],
 }
 # Driver and arguments, SEED standing for the number; a second or a few each.

@@ -10,7 +10,8 @@ import pytest
 
 from conftest import INCLUDE, ROOT, asan_env, run, tool_objects
 
-DRIVER = ROOT / "tests" / "unwind" / "tables.c"
+UNWIND = ROOT / "tests" / "unwind"
+DRIVER = sorted(UNWIND.glob("tables*.c"))
 # All that has the headers of the formats in it, and then the rest.
 HEADED = ["table/unwind_map.c", "table/unwind_numbered.c", "table/unwind_tables.c"]
 PARTS = [*HEADED, "table/unwind_canonical.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
@@ -37,7 +38,7 @@ def drive(program, *args, ok=0):
 @pytest.fixture(scope="module")
 def program(once, build_asan):
     def make(directory):
-        link(directory / "tables", [*command(), *ASAN], [DRIVER], tool_objects(build_asan, *PARTS, *OTHERS))
+        link(directory / "tables", [*command(), *ASAN], DRIVER, tool_objects(build_asan, *PARTS, *OTHERS))
     return once("tables", make) / "tables"
 
 
@@ -52,7 +53,7 @@ def test_every_byte_says_what_its_row_says(program, seed):
 
 
 def test_without_sanitizers_and_with_another_compiler(tmp_path, build):
-    program = link(tmp_path / "t", [*command("clang"), "-O3", "-march=x86-64"], [DRIVER, *(ROOT / "tool" / p for p in PARTS)],
+    program = link(tmp_path / "t", [*command("clang"), "-O3", "-march=x86-64"], [*DRIVER, *(ROOT / "tool" / p for p in PARTS)],
                    tool_objects(build, *OTHERS))
     n = drive(program, "lookup", 3, 80)
     assert n["lists"] == 80
@@ -201,7 +202,7 @@ def right(once):
     """Objects of what has no mistake."""
     def get(mode):
         def compile_all(directory):
-            run([*command(), *QUICK[mode], "-c", *(ROOT / "tool" / p for p in PARTS), DRIVER], cwd=directory)
+            run([*command(), *QUICK[mode], "-c", *(ROOT / "tool" / p for p in PARTS), *DRIVER], cwd=directory)
         return once(f"tables-{mode or 'plain'}", compile_all).glob("*.o")
     return get
 
@@ -217,7 +218,8 @@ def test_mistakes_are_noticed(tmp_path, build, name, right):
     assert text.count(old) >= 1, "the line is no more: update this test"
     target.write_text(text.replace(old, new))
     # Those that have the header in them, or the one file.
-    sources = [DRIVER, *(ROOT / "tool" / p for p in HEADED)] if header else [target]
+    which = UNWIND / f"tables_{mode.replace('accept', 'mutate')}.c"
+    sources = [which, *(ROOT / "tool" / p for p in HEADED)] if header else [target]
     objects = [o for o in right(kind) if o.stem not in {s.stem for s in sources}]
     program = link(tmp_path / "t", [*command(include=tmp_path), f"-I{INCLUDE}", *QUICK[kind], "-Wno-error"], sources,
                    [*objects, *tool_objects(build, *OTHERS)])
