@@ -892,12 +892,17 @@ static bool is_pad(const struct flow *f, uint64_t addr)
  * far up. */
 static bool is_elsewhere(const struct flow *f, uint64_t addr)
 {
-	size_t i;
+	size_t lo = 0, hi = f->cfi_count;
 
-	for (i = 0; i < f->cfi_count && f->cfi[i].start <= addr; i++)
-		if (addr < f->cfi[i].end)
-			return f->cfi[i].rule.kind == ETCH_RULE_UNDEF && f->cfi[i].why;
-	return false;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->cfi[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < f->cfi_count && f->cfi[lo].start <= addr && f->cfi[lo].rule.kind == ETCH_RULE_UNDEF && f->cfi[lo].why;
 }
 
 /* The return address is where a call has just put it. */

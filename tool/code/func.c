@@ -288,12 +288,20 @@ int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const 
 {
 	*c = (struct func_clobbers){.file = f, .list = l, .known = calloc(l->count + 1, 1),
 	                            .vague = calloc(l->count + 1, sizeof(bool)),
+	                            .lives = calloc(l->count + 1, sizeof(*c->lives)),
 	                            .mask = calloc(l->count + 1, sizeof(uint16_t))};
-	return c->known && c->vague && c->mask ? 0 : error_set(e, "out of memory");
+	return c->known && c->vague && c->mask && c->lives ? 0 : error_set(e, "out of memory");
 }
+
+static void lives_free(struct func_lives *l);
 
 void func_clobbers_free(struct func_clobbers *c)
 {
+	size_t i;
+
+	for (i = 0; c->lives && i < c->list->count; i++)
+		lives_free(c->lives[i]);
+	free(c->lives);
 	free(c->known);
 	free(c->vague);
 	free(c->mask);
@@ -386,32 +394,136 @@ static uint16_t live_before(const struct func_clobbers *c, const struct func *fn
 	}
 }
 
+/* Jumps within a function by where they lead to: those to instruction i are from[first[i]] up to from[first[i + 1]]. */
+struct arrivals {
+	uint32_t *first, *from;
+};
+
+static size_t leads_to(const struct func_clobbers *c, const struct func *fn, const struct func_code *code, size_t i)
+{
+	const struct insn *in = &code->insns[i];
+	bool pending = elf_is_object(c->file) && in->imm == 0;
+
+	if ((in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH) || pending || in->target < fn->start || in->target >= fn->end)
+		return SIZE_MAX;
+	return func_insn_at(code, in->target);
+}
+
+static bool arrivals_find(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
+                          struct arrivals *out)
+{
+	size_t i, to;
+
+	out->first = calloc(code->count + 2, sizeof(*out->first));
+	out->from = calloc(code->count + 1, sizeof(*out->from));
+	if (!out->first || !out->from)
+		return false;
+	for (i = 0; i < code->count; i++)
+		if ((to = leads_to(c, fn, code, i)) != SIZE_MAX)
+			out->first[to + 2]++;
+	for (i = 2; i < code->count + 2; i++)
+		out->first[i] += out->first[i - 1];
+	for (i = 0; i < code->count; i++)
+		if ((to = leads_to(c, fn, code, i)) != SIZE_MAX)
+			out->from[out->first[to + 1]++] = (uint32_t)i;
+	return true;
+}
+
+/* Live registers before each instruction: from the last to the first, and where one has more than was known,
+ * again what leads there. */
+static bool live_solve(const struct func_clobbers *c, const struct func *fn, const struct func_code *code, uint16_t *live)
+{
+	struct arrivals by = {0};
+	uint32_t *todo = calloc(code->count + 1, sizeof(*todo));
+	bool *queued = calloc(code->count + 1, sizeof(*queued)), ok;
+	size_t n = 0, i, k;
+
+	ok = todo && queued && arrivals_find(c, fn, code, &by);
+	for (i = 0; ok && i < code->count; i++) {
+		todo[n++] = (uint32_t)i;
+		queued[i] = true;
+	}
+	while (n) {
+		uint16_t mask;
+
+		i = todo[--n];
+		queued[i] = false;
+		mask = live[i] | live_before(c, fn, code, live, i);
+		if (mask == live[i])
+			continue;
+		live[i] = mask;
+		for (k = by.first[i]; k < by.first[i + 1]; k++)
+			if (!queued[by.from[k]]) {
+				queued[by.from[k]] = true;
+				todo[n++] = by.from[k];
+			}
+		if (i && !queued[i - 1]) {
+			queued[i - 1] = true;
+			todo[n++] = (uint32_t)i - 1;
+		}
+	}
+	free(todo);
+	free(queued);
+	free(by.first);
+	free(by.from);
+	return ok;
+}
+
+/* What func_live() has found out about a function. */
+struct func_lives {
+	size_t count;   /* 0: nothing is known */
+	uint32_t *at;   /* offsets of its instructions */
+	uint16_t *live; /* before them */
+};
+
+static void lives_free(struct func_lives *l)
+{
+	if (l) {
+		free(l->at);
+		free(l->live);
+	}
+	free(l);
+}
+
+static struct func_lives *lives_find(const struct func_clobbers *c, const struct func *fn, struct error *e)
+{
+	struct func_lives *l = calloc(1, sizeof(*l));
+	struct func_code code = {0};
+	bool ok = l != NULL;
+	size_t i;
+
+	if (ok && !func_decode(fn, &code, e) && code.whole && fn->end - fn->start <= UINT32_MAX) {
+		l->at = calloc(code.count + 1, sizeof(*l->at));
+		l->live = calloc(code.count + 1, sizeof(*l->live));
+		ok = l->at && l->live && live_solve(c, fn, &code, l->live);
+		for (i = 0; ok && i < code.count; i++)
+			l->at[i] = (uint32_t)(code.insns[i].addr - fn->start);
+		l->count = code.count;
+	}
+	func_code_free(&code);
+	if (ok)
+		return l;
+	lives_free(l);
+	error_set(e, "out of memory");
+	return NULL;
+}
+
 uint16_t func_live(const struct func_clobbers *c, int32_t number, uint64_t addr, struct error *e)
 {
 	const struct func *fn = &c->list->funcs[number];
-	struct func_code code = {0};
-	uint16_t *live, mask = 0xffff;
-	bool changed = true;
-	size_t i, at;
+	struct func_lives *l = c->lives[number];
+	size_t lo = 0, hi;
 
-	if (func_decode(fn, &code, e) || !code.whole || (at = func_insn_at(&code, addr)) == SIZE_MAX) {
-		func_code_free(&code);
-		return mask;
+	if (!l)
+		l = c->lives[number] = lives_find(c, fn, e);
+	hi = l ? l->count : 0;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (fn->start + l->at[mid] < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
 	}
-	live = calloc(code.count + 1, sizeof(*live));
-	if (!live)
-		error_set(e, "out of memory");
-	while (live && changed) { /* backwards, until nothing is added */
-		changed = false;
-		for (i = code.count; i-- > 0;) {
-			mask = live_before(c, fn, &code, live, i);
-			changed |= mask != live[i];
-			live[i] |= mask;
-		}
-	}
-	if (live)
-		mask = live[at];
-	free(live);
-	func_code_free(&code);
-	return mask;
+	return l && lo < l->count && fn->start + l->at[lo] == addr ? l->live[lo] : 0xffff;
 }

@@ -61,6 +61,7 @@ struct func_clobbers {
 	bool *vague;     /* the compiler, which knew the callee, may have known of fewer */
 	uint16_t *mask;
 	unsigned depth;
+	struct func_lives **lives; /* of each that func_live() was asked about */
 };
 int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e);
 void func_clobbers_free(struct func_clobbers *c);

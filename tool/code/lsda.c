@@ -56,7 +56,9 @@ long lsda_call_sites(const struct elf_file *f, const struct cfi_file *c, size_t 
 	if (in.bad || length > in.end - in.at)
 		return -1;
 	in.end = in.at + length;
-	while (in.at < in.end) {
+	/* Each is of some code: where there are more than bytes of that, it is a table that many functions share,
+	 * each of which would read all of it. */
+	while (in.at < in.end && (uint64_t)n < fde->end - fde->start) {
 		uint64_t start = etch_cfi_pointer(&in, enc, 0);
 		uint64_t size = etch_cfi_pointer(&in, enc, 0);
 		uint64_t pad = etch_cfi_pointer(&in, enc, 0);
