@@ -86,7 +86,7 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 	struct step s;
 
 	return e->agreed && addr == e->at && e->last < addr &&
-	       step_decode(e->cache, p->bytes + (e->last - p->start), addr - e->last, e->last, &s) &&
+	       step_decode(e->flow->cache, p->bytes + (e->last - p->start), addr - e->last, e->last, &s) &&
 	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
 }
 
@@ -132,7 +132,7 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	uint64_t x = at;
 	struct step s;
 
-	while (x < to && step_decode(e->cache, p->bytes + (x - p->start), to - x, x, &s) && s.padding)
+	while (x < to && step_decode(e->flow->cache, p->bytes + (x - p->start), to - x, x, &s) && s.padding)
 		x += s.len;
 	return x - at;
 }
@@ -219,17 +219,28 @@ static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, 
 	           : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end : e->cfi[e->cfi_at].start;
 }
 
+/* What it was not called for has the row of what is before it. */
+static inline void quiet_take(struct emit *e, const struct flow *f)
+{
+	if (f->quiet && f->quiet_end > e->at) {
+		e->at = f->quiet_end;
+		e->last = f->quiet_last;
+	}
+}
+
 static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
 
+	quiet_take(e, e->flow);
 	e->state = before;
 	if (!same || addr != e->at || addr + len > e->quiet) {
 		state_news(e, addr, len, before, same);
-		return;
+	} else {
+		e->at = addr + len;
+		e->last = addr;
 	}
-	e->at = addr + len;
-	e->last = addr;
+	e->flow->quiet = addr + len == e->at ? e->quiet : 0;
 }
 
 /* A signal's return: the registers are the kernel's, no code says where. */
@@ -274,6 +285,17 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 		cfi_add(e, &e->shared[lo]);
 }
 
+/* What .eh_frame says of the piece's start. */
+static enum flow_start start_of(const struct emit *e)
+{
+	struct state entry;
+
+	if (!e->cfi_count || e->cfi[0].start > e->piece->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
+		return START_ASSUMED;
+	state_entry(&entry);
+	return state_witness(&entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
+}
+
 bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi)
 {
 	e->piece = &env->pieces[piece];
@@ -288,17 +310,8 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 		plt_rows(e, env);
 	else if (e->piece->fde >= 0 && !no_cfi)
 		cfi_file_rows(env->cfi, (size_t)e->piece->fde, 0, cfi_add, e);
+	e->start = start_of(e);
 	return !e->failed;
-}
-
-enum flow_start emit_start(const struct emit *e)
-{
-	struct state entry;
-
-	if (!e->cfi_count || e->cfi[0].start > e->piece->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
-		return START_ASSUMED;
-	state_entry(&entry);
-	return state_witness(&entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
 }
 
 bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
@@ -307,10 +320,11 @@ bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out)
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
-	e->cache = f->cache;
+	e->flow = f;
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* state_add() then finds all done */
 	flow_states(f, state_add, e);
+	quiet_take(e, f);
 	fill(e, p->end);
 	if (e->failed)
 		return false;

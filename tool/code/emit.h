@@ -29,7 +29,7 @@ struct emit {
 	size_t shared_count, shared_room;
 	long shared_fde;
 	const struct piece *piece;
-	struct step_cache *cache; /* the flow's */
+	struct flow *flow;
 	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
 	bool agreed;              /* the state seen last knows what .eh_frame's row for it is worth */
 	uint64_t last;            /* the instruction seen last */
@@ -37,12 +37,11 @@ struct emit {
 	uint64_t quiet;           /* up to here .eh_frame has the row that it has at `at` */
 	struct etch_rule rule;    /* of the state seen last */
 	const struct state *state; /* of the instruction at hand */
+	enum flow_start start;    /* what .eh_frame says of the piece's start; START_ASSUMED where it says nothing */
 };
 
 /* Reads what .eh_frame says of a piece, or with no_cfi nothing. False: out of memory. */
 bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi);
-/* What .eh_frame says of the piece's start; START_ASSUMED where it says nothing. */
-enum flow_start emit_start(const struct emit *e);
 /* Rows of the piece that emit_begin() has been called for and `f` has just run
  * over; completes f's results. False: out of memory. */
 bool emit_rows(struct emit *e, struct flow *f, struct piece_rows *out);

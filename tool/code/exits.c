@@ -258,107 +258,147 @@ static void fault_note(struct flow *f, uint64_t addr, const struct step *in, con
 	leave(f, x->to, &fault);
 }
 
-/* Registers that an instruction changes, and nothing else; rsp where it changes more. */
-static unsigned changed_registers(const struct step *in)
+/* The next offset from `off` on at which an instruction has been decoded, or the piece's size. */
+static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t size)
 {
-	switch (in->op) {
-	case STEP_NONE:
-	case STEP_COMPARE:
-	case STEP_LIMIT:
-		return in->writes;
-	case STEP_MOVE:
-	case STEP_ADDRESS:
-	case STEP_ADD:
-	case STEP_LOAD:
-	case STEP_SUM:
-	case STEP_ADDREG:
-	case STEP_SUBREG:
-	case STEP_CONST:
-	case STEP_FETCH:
-	case STEP_ENTRY:
-	case STEP_EXTEND:
-		return in->writes | 1u << in->a;
-	default:
-		return 1u << ETCH_REG_RSP;
+	uint64_t i = off / 64, bits;
+
+	if (off >= size)
+		return size;
+	bits = f->starts[i] >> off % 64;
+	if (bits)
+		return off + (uint64_t)__builtin_ctzll(bits);
+	for (i++; i <= (size - 1) / 64; i++)
+		if (f->starts[i])
+			return 64 * i + (uint64_t)__builtin_ctzll(f->starts[i]);
+	return size;
+}
+
+/* The states of a block, in order of address, as far as somebody has asked for one. */
+struct block {
+	const struct state *s; /* before the instruction at `at` */
+	uint64_t at;
+	struct compared c;
+	struct state own;
+};
+
+static void block_begin(struct block *b, const struct state *s, uint64_t off)
+{
+	b->s = s;
+	b->at = off;
+	b->c = (struct compared){0};
+}
+
+/* Takes it on to an instruction of the block. */
+static const struct state *block_state(struct block *b, const struct flow *f, uint64_t off)
+{
+	if (b->at < off && b->s != &b->own) {
+		state_copy(&b->own, b->s);
+		b->s = &b->own;
 	}
+	while (b->at < off) {
+		const struct step *in = &f->steps[f->at[b->at] - 1];
+
+		flow_advance(in, &b->own, (uint32_t)b->at, &b->c);
+		b->at += in->len;
+	}
+	return b->s;
 }
 
-static bool any_rules(const struct state *s, unsigned mask)
+/*
+ * Has nothing that rules are made of changed behind an instruction of the block? As it was when it was walked; where
+ * nothing says where the piece ends, more may be known now of what comes back, and less have been walked.
+ */
+static bool block_same(struct block *b, const struct flow *f, uint32_t number, uint64_t off)
 {
-	for (; mask; mask &= mask - 1)
-		if (state_rules(s, (unsigned)__builtin_ctz(mask)))
-			return true;
-	return false;
-}
-
-/* flow_advance(); returns whether all that rules are made of has stayed as it is, which is so behind
- * most instructions. */
-static bool advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
-{
-	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
-	unsigned slots = s->slot_count, changed;
+	const struct step *in = &f->steps[number];
 	bool same;
 
-	if (in->flow == FLOW_BRANCH)
-		same = c->op != STEP_COMPARE && !in->writes;
-	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
-		same = !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED)); /* weak: see is_anchored() of emit.c */
-	else if (in->flow != FLOW_NEXT)
-		same = false;
-	else if (state_leaves(s, in))
-		same = true;
-	else if (in->op == STEP_STORE && !in->writes)
-		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
-	else {
-		changed = changed_registers(in);
-		same = !(changed & frame) && !any_rules(s, changed);
-		flow_advance(in, s, off, c);
-		return same && !any_rules(s, changed) && s->slot_count == slots;
+	if (!f->piece->open)
+		return !(f->seen[number] & FLOW_MOVES);
+	if (b->s != &b->own) {
+		state_copy(&b->own, block_state(b, f, off));
+		b->s = &b->own;
 	}
-	flow_advance(in, s, off, c);
-	return same && s->slot_count == slots;
+	block_state(b, f, off);
+	same = flow_advance_same(in, &b->own, (uint32_t)off, &b->c);
+	b->at = off + in->len;
+	return same;
+}
+
+/* Is the state before it of no consequence for how it leaves the piece? */
+static bool leaves_anyhow(const struct flow *f, const struct step *in)
+{
+	switch (in->flow) {
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		return !f->piece->open && flow_inside(f, (uint64_t)in->imm);
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		return !f->pad_count;
+	default:
+		return false;
+	}
+}
+
+/* What an instruction says besides its state. */
+static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool behind)
+{
+	uint64_t size = f->piece->end - f->piece->start, addr = f->piece->start + off;
+	struct step in = f->steps[number]; /* the list may move */
+	bool anyhow = leaves_anyhow(f, &in) && !f->fixup_count && off + in.len < size;
+	const struct state *s = anyhow ? b->s : block_state(b, f, off);
+
+	if (in.flow == FLOW_NEXT && takes_address(f, &in))
+		ref_note(f, (uint64_t)in.imm);
+	if (f->fixup_count)
+		fault_note(f, addr, &in, s);
+	if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
+		exits_note(f, addr, in.len, s, behind);
+}
+
+/* Has it nothing to say? */
+static inline bool is_plain(const struct flow *f, const struct step *in, uint64_t behind, uint64_t size)
+{
+	return in->flow == FLOW_NEXT && !f->fixup_count && (!in->imm || f->env->reloc_count) && behind < size &&
+	       flow_walked(f, behind);
 }
 
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 {
-	uint64_t size = f->piece->end - f->piece->start, off, next = UINT64_MAX;
-	struct compared c = {0};
-	struct state s;
+	uint64_t start = f->piece->start, size = f->piece->end - start, off, next = UINT64_MAX;
 	bool same = false, behind = false;
+	struct block b;
 
-	for (off = 0; off < size; off++) {
+	f->quiet = f->quiet_end = 0;
+	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
 		const struct step *in;
-		uint32_t i;
+		uint32_t i = f->at[off] - 1;
 
-		while (off < size && !f->at[off])
-			off++;
-		if (off == size)
-			break;
-		i = f->at[off] - 1;
 		if (!(f->seen[i] & FLOW_WALKED))
 			continue;
-		in = &f->steps[i];
 		if (f->leader[i]) {
 			if (!(f->state_live[f->leader[i] - 1] & LIVE))
 				continue;
-			state_copy(&s, &f->states[f->leader[i] - 1]);
+			block_begin(&b, &f->states[f->leader[i] - 1], off);
 			same = false;
-			c = (struct compared){0};
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
-		fn(ctx, f->piece->start + off, in->len, &s, same);
-		in = &f->steps[i]; /* who looks may decode more */
-		if (note && in->flow == FLOW_NEXT && takes_address(f, in))
-			ref_note(f, (uint64_t)in->imm);
-		if (note && f->fixup_count)
-			fault_note(f, f->piece->start + off, in, &s);
-		if (note && (in->flow != FLOW_NEXT || off + in->len >= size || !flow_walked(f, off + in->len)))
-			exits_note(f, f->piece->start + off, in->len, &s, behind);
+		in = &f->steps[i];
+		next = off + in->len;
+		if (same && start + next <= f->quiet) {
+			f->quiet_last = start + off;
+			f->quiet_end = start + next;
+		} else {
+			fn(ctx, start + off, in->len, block_state(&b, f, off), same);
+			in = &f->steps[i]; /* who looks may decode more */
+		}
+		if (note && !is_plain(f, in, next, size))
+			step_note(f, &b, off, i, behind);
 		in = &f->steps[i];
 		behind = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || (behind && in->padding);
-		next = off + in->len;
-		same = advance(in, &s, (uint32_t)off, &c);
+		same = block_same(&b, f, i, off);
 	}
 }
 

@@ -55,6 +55,7 @@ void flow_free(struct flow *f)
 {
 	step_cache_free(f->cache);
 	free(f->at);
+	free(f->starts);
 	free(f->steps);
 	free(f->step_at);
 	free(f->leader);
@@ -69,7 +70,6 @@ void flow_free(struct flow *f)
 	free(f->table_at);
 	free(f->table_sorted);
 	free(f->inner);
-	free(f->paths);
 	free(f->fresh_jumps);
 	free(f->dead);
 	free(f->edges);
@@ -172,40 +172,44 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number, piece_number(f->env, target)};
 }
 
-/* The step at an offset, decoded when first asked for. */
-uint32_t flow_step(struct flow *f, uint64_t off)
+/* What depends on where a direct call or jump leads. */
+static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 {
-	const struct piece *p = f->piece;
-	uint64_t size = p->end - p->start;
-	struct step *s;
-
-	if (off >= size)
-		return NO_STEP;
-	if (f->at[off])
-		return f->at[off] - 1;
-	if (f->step_count == f->step_room && !steps_grow(f)) {
-		f->failed = true;
-		return NO_STEP;
-	}
-	s = &f->steps[f->step_count];
-	if (!step_decode(f->cache, p->bytes + off, size - off, p->start + off, s))
-		return NO_STEP;
-	f->fresh++;
 	if (f->env->reloc_count)
-		step_relocate(f, s, p->start + off);
+		step_relocate(f, s, addr);
 	/* A call of what follows it is how position-independent code once asked where it is. */
-	if (s->flow == FLOW_CALL && (uint64_t)s->imm == p->start + off + s->len && off + s->len < size) {
+	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->piece->end) {
 		s->flow = FLOW_NEXT;
 		s->op = STEP_PUSH;
 		s->a = INSN_NO_REG;
 		s->imm = 8;
+		s->touches |= 1u << ETCH_REG_RSP;
 	}
-	s->touches = state_touches(s);
-	f->step_at[f->step_count] = (uint32_t)off;
-	f->leader[f->step_count] = 0;
-	f->seen[f->step_count] = 0;
-	f->at[off] = (uint32_t)f->step_count + 1;
-	return (uint32_t)f->step_count++;
+}
+
+uint32_t flow_step_new(struct flow *f, uint64_t off)
+{
+	uint64_t addr = f->piece->start + off;
+	size_t n = f->step_count;
+	struct step *s;
+
+	if (n == f->step_room && !steps_grow(f)) {
+		f->failed = true;
+		return NO_STEP;
+	}
+	s = &f->steps[n];
+	if (!step_decode_in(f->cache, f->piece->bytes + off, f->piece->end - addr, f->readable - off, addr, s))
+		return NO_STEP;
+	if (s->flow != FLOW_NEXT)
+		step_settle(f, s, addr);
+	f->step_at[n] = (uint32_t)off;
+	f->leader[n] = 0;
+	f->seen[n] = 0;
+	f->step_count = n + 1;
+	f->fresh++;
+	f->at[off] = (uint32_t)n + 1;
+	f->starts[off / 64] |= (uint64_t)1 << off % 64;
+	return (uint32_t)n;
 }
 
 /* How far back the block of an instruction is looked for. */
@@ -379,60 +383,79 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 
 /* ---- first pass: what is reached, and where paths meet ------------------------------- */
 
+/* Control may go to an address: paths meet there, if it is in the piece. */
+static void scan_later(struct flow *f, uint64_t addr)
+{
+	if (!flow_inside(f, addr))
+		return;
+	leader_make(f, addr - f->piece->start);
+	todo_add(f, addr - f->piece->start);
+}
+
+/* An exception, or a fault, goes on elsewhere. */
+static void scan_throws(struct flow *f, uint64_t addr)
+{
+	uint64_t pad = f->pad_count ? flow_pad_of(f, addr) : 0;
+	const struct fixup *fixup = f->fixup_count ? flow_fixup_of(f, addr) : NULL;
+
+	if (pad)
+		scan_later(f, pad);
+	if (fixup)
+		scan_later(f, fixup->to);
+}
+
+/* Where an instruction leads that does not just go on. False: not to the next one. */
+static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
+{
+	switch (in->flow) {
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		scan_later(f, (uint64_t)in->imm);
+		return in->flow == FLOW_BRANCH;
+	case FLOW_CALL:
+		if ((uint64_t)in->imm != f->piece->start)
+			scan_later(f, (uint64_t)in->imm); /* a function within */
+		/* fall through */
+	case FLOW_CALL_IND:
+		return flow_comes_back(f, in) && !(f->piece->open && flow_is_end(f, behind));
+	default:
+		return in->flow == FLOW_NEXT;
+	}
+}
+
+/* From an offset on, to where a path ends, or falls into what another has reached. */
+static void scan_from(struct flow *f, uint64_t off)
+{
+	bool throws = f->pad_count || f->fixup_count;
+
+	for (;;) {
+		uint32_t i = flow_step(f, off);
+		unsigned len;
+
+		if (i == NO_STEP)
+			return;
+		if (f->seen[i] & FLOW_SCANNED) {
+			leader_make(f, off);
+			return;
+		}
+		f->seen[i] |= FLOW_SCANNED;
+		len = f->steps[i].len;
+		if (throws)
+			scan_throws(f, f->piece->start + off);
+		if (f->steps[i].flow != FLOW_NEXT) {
+			struct step in = f->steps[i]; /* the list may move */
+
+			if (!scan_leaves(f, &in, off + len))
+				return;
+		}
+		off += len;
+	}
+}
+
 static void scan(struct flow *f)
 {
-	while (f->todo_count && !f->failed) {
-		uint64_t off = f->todo[--f->todo_count];
-
-		for (;;) {
-			uint32_t i = flow_step(f, off);
-			const struct fixup *fixup;
-			const struct step *s;
-			uint64_t pad;
-
-			if (i == NO_STEP)
-				break;
-			if (f->seen[i] & FLOW_SCANNED) { /* fell into what another path had reached */
-				leader_make(f, off);
-				break;
-			}
-			f->seen[i] |= FLOW_SCANNED;
-			s = &f->steps[i];
-			pad = f->pad_count ? flow_pad_of(f, f->piece->start + off) : 0;
-			if (pad && flow_inside(f, pad)) {
-				leader_make(f, pad - f->piece->start);
-				todo_add(f, pad - f->piece->start);
-				s = &f->steps[i];
-			}
-			fixup = f->fixup_count ? flow_fixup_of(f, f->piece->start + off) : NULL;
-			if (fixup && flow_inside(f, fixup->to)) {
-				leader_make(f, fixup->to - f->piece->start);
-				todo_add(f, fixup->to - f->piece->start);
-				s = &f->steps[i];
-			}
-			if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && flow_inside(f, (uint64_t)s->imm)) {
-				uint64_t to = (uint64_t)s->imm - f->piece->start;
-
-				leader_make(f, to);
-				todo_add(f, to);
-				s = &f->steps[i];
-			}
-			if (s->flow == FLOW_CALL && flow_inside(f, (uint64_t)s->imm) && (uint64_t)s->imm != f->piece->start) {
-				uint64_t to = (uint64_t)s->imm - f->piece->start;
-
-				leader_make(f, to); /* a function within */
-				todo_add(f, to);
-				s = &f->steps[i];
-			}
-			if (s->flow == FLOW_JUMP || s->flow == FLOW_JUMP_IND || s->flow == FLOW_RETURN || s->flow == FLOW_STOP)
-				break;
-			if ((s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) &&
-			    (!flow_comes_back(f, s) || (f->piece->open && flow_is_end(f, off + s->len))))
-				break;
-			s = &f->steps[i];
-			off += s->len;
-		}
-	}
+	while (f->todo_count && !f->failed)
+		scan_from(f, f->todo[--f->todo_count]);
 }
 
 /* ---- second pass: states ---------------------------------------------------------------- */
@@ -570,26 +593,73 @@ static bool may_learn(const struct compared *c, unsigned cond, const struct stat
 	return (cond != COND_EQUAL && cond != COND_NOT_EQUAL) || s->reg[c->a].kind == VALUE_BELOW;
 }
 
+/* What flow_idle() asks. */
+static void compared_watch(struct compared *c)
+{
+	c->memory = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG);
+	c->watch = 0;
+	if (c->op != STEP_NONE)
+		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
+}
+
+/* Behind an instruction that writes flags. */
+static void compared_set(struct compared *c, const struct step *in, const struct state *s)
+{
+	c->op = STEP_NONE;
+	if (in->op == STEP_COMPARE && (s->reg[in->a].kind == VALUE_CFA) == (s->reg[in->b].kind == VALUE_CFA))
+		return; /* nothing to be learned: see learn() */
+	if (in->op != STEP_COMPARE && in->op != STEP_LIMIT)
+		return;
+	c->op = in->op;
+	c->a = in->a;
+	c->b = in->b;
+	c->size = in->size;
+	c->disp = in->disp;
+	c->imm = in->imm;
+}
+
+/* A branch that is not taken. */
+static void advance_branch(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (c->op != STEP_NONE)
+		learn(c, in->cond, false, s);
+	if (c->op == STEP_LIMIT && c->a == INSN_NO_REG && (in->cond == COND_ABOVE || in->cond == COND_ABOVE_EQUAL)) {
+		c->bound.base = c->b;
+		c->bound.size = c->size;
+		c->bound.disp = c->disp;
+		c->bound.most = in->cond == COND_ABOVE ? c->imm : c->imm - 1;
+		c->memory = true;
+	}
+	if (in->writes) /* loop */
+		state_step(s, in, off);
+}
+
+/* What was compared, behind an instruction that may change it. */
+static void compared_advance(const struct step *in, const struct state *s, struct compared *c)
+{
+	if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
+		c->bound.size = 0;
+	if (in->cond)
+		compared_set(c, in, s);
+	else if (c->op != STEP_NONE && ((c->a < 16 && changes(in, c->a)) || (c->b < 16 && changes(in, c->b)) ||
+	                                (c->a == INSN_NO_REG && stores_at(in, c->b))))
+		c->op = STEP_NONE;
+	compared_watch(c);
+}
+
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (in->flow == FLOW_NEXT && in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
 		if (in->cond)
 			c->op = STEP_NONE;
+		compared_watch(c);
 	} else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
 		state_call(s);
 		c->op = STEP_NONE;
 		c->bound.size = 0;
+		compared_watch(c);
 	} else if (in->flow == FLOW_BRANCH) {
-		if (c->op != STEP_NONE)
-			learn(c, in->cond, false, s);
-		if (c->op == STEP_LIMIT && c->a == INSN_NO_REG && (in->cond == COND_ABOVE || in->cond == COND_ABOVE_EQUAL)) {
-			c->bound.base = c->b;
-			c->bound.size = c->size;
-			c->bound.disp = c->disp;
-			c->bound.most = in->cond == COND_ABOVE ? c->imm : c->imm - 1;
-		}
-		if (in->writes) /* loop */
-			state_step(s, in, off);
+		advance_branch(in, s, off, c);
 	} else {
 		bool bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
 		               in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
@@ -598,23 +668,68 @@ void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, s
 			state_step(s, in, off);
 		if (bounded)
 			state_limit(s, in->a, c->bound.most);
-		if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
-			c->bound.size = 0;
-		if (in->cond) {
-			c->op = STEP_NONE;
-			if (in->op != STEP_COMPARE && in->op != STEP_LIMIT)
-				return;
-			c->op = in->op;
-			c->a = in->a;
-			c->b = in->b;
-			c->size = in->size;
-			c->disp = in->disp;
-			c->imm = in->imm;
-		} else if (c->op != STEP_NONE && ((c->a < 16 && changes(in, c->a)) || (c->b < 16 && changes(in, c->b)) ||
-		                                  (c->a == INSN_NO_REG && stores_at(in, c->b)))) {
-			c->op = STEP_NONE;
-		}
+		if (in->cond || c->op != STEP_NONE || c->bound.size)
+			compared_advance(in, s, c);
 	}
+}
+
+/* Registers that an instruction changes, and nothing else; rsp where it changes more. */
+static unsigned changed_registers(const struct step *in)
+{
+	switch (in->op) {
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+		return in->writes;
+	case STEP_MOVE:
+	case STEP_ADDRESS:
+	case STEP_ADD:
+	case STEP_LOAD:
+	case STEP_SUM:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_CONST:
+	case STEP_FETCH:
+	case STEP_ENTRY:
+	case STEP_EXTEND:
+		return in->writes | 1u << in->a;
+	default:
+		return 1u << ETCH_REG_RSP;
+	}
+}
+
+static inline bool any_rules(const struct state *s, unsigned mask)
+{
+	for (; mask; mask &= mask - 1)
+		if (state_rules(s, (unsigned)__builtin_ctz(mask)))
+			return true;
+	return false;
+}
+
+bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	unsigned slots = s->slot_count, changed;
+	bool same;
+
+	if (in->flow == FLOW_BRANCH)
+		same = c->op != STEP_COMPARE && !in->writes;
+	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		same = !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED)); /* weak: see is_anchored() of emit.c */
+	else if (in->flow != FLOW_NEXT)
+		same = false;
+	else if (state_leaves(s, in))
+		same = true;
+	else if (in->op == STEP_STORE && !in->writes)
+		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
+	else {
+		changed = changed_registers(in);
+		same = !(changed & frame) && !any_rules(s, changed);
+		flow_advance(in, s, off, c);
+		return same && !any_rules(s, changed) && s->slot_count == slots;
+	}
+	flow_advance(in, s, off, c);
+	return same && s->slot_count == slots;
 }
 
 /* ... and where its branch is taken. */
@@ -691,100 +806,130 @@ static void dead_follow(struct flow *f)
 	}
 }
 
+/* Where a walk has come to. */
+struct walk {
+	uint32_t off;
+	bool called; /* by a call before it */
+	struct compared c;
+	struct state s;
+};
+
+/* It may go on at a landing pad, or at a fixup. */
+static void walk_throws(struct flow *f, const struct walk *w, const struct step *in)
+{
+	bool calls = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
+	uint64_t addr = f->piece->start + w->off, pad = f->pad_count && calls ? flow_pad_of(f, addr) : 0;
+	const struct fixup *fixup = f->fixup_count ? flow_fixup_of(f, addr) : NULL;
+	struct state there;
+
+	if (pad && f->pads_held) {
+		if (w->s.reg[ETCH_REG_RSP].kind == VALUE_CFA && w->s.reg[ETCH_REG_RSP].off > f->pad_depth)
+			f->pad_depth = w->s.reg[ETCH_REG_RSP].off;
+	} else if (pad) {
+		flow_land(f, &w->s, &there);
+		follow(f, pad, &there);
+	}
+	if (fixup && flow_inside(f, fixup->to)) {
+		flow_fault(fixup, in, &w->s, &there);
+		follow(f, fixup->to, &there);
+	}
+}
+
+static void walk_branch(struct flow *f, const struct walk *w, const struct step *in)
+{
+	struct state taken;
+
+	if (!in->writes && !may_learn(&w->c, in->cond, &w->s)) {
+		follow(f, (uint64_t)in->imm, &w->s);
+		return;
+	}
+	state_copy(&taken, &w->s);
+	branch(in, &taken, w->off, &w->c);
+	follow(f, (uint64_t)in->imm, &taken);
+}
+
+/* Does a call come back, to an instruction of the piece? */
+static bool walk_call(struct flow *f, const struct walk *w, const struct step *in)
+{
+	uint32_t behind = w->off + in->len;
+	struct state entry;
+
+	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->piece->start) {
+		state_entry(&entry);
+		f->helpers = true;
+		follow(f, (uint64_t)in->imm, &entry);
+	}
+	if (flow_comes_back(f, in))
+		return !(f->piece->open && flow_is_end(f, behind));
+	dead_note(f, behind, &w->s);
+	return false;
+}
+
+/* One instruction; false: the walk ends with it. */
+static bool walk_step(struct flow *f, struct walk *w, uint32_t number)
+{
+	struct step in = f->steps[number]; /* the list may move */
+
+	switch (in.flow) {
+	case FLOW_BRANCH:
+		walk_branch(f, w, &in);
+		break;
+	case FLOW_JUMP:
+		follow(f, (uint64_t)in.imm, &w->s);
+		return false;
+	case FLOW_JUMP_IND:
+		jump_note(f, number, &w->s);
+		return false;
+	case FLOW_RETURN:
+	case FLOW_STOP:
+		return false;
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		if (!walk_call(f, w, &in))
+			return false;
+		w->called = true;
+		break;
+	default:
+		break;
+	}
+	if (flow_is_exit(&in, &w->s))
+		return false;
+	if (!flow_advance_same(&in, &w->s, w->off, &w->c))
+		f->seen[number] |= FLOW_MOVES;
+	return true;
+}
+
+/* From where paths meet, to where the path ends, or meets others. */
 static void walk_from(struct flow *f, uint32_t start)
 {
-	struct compared c = {0};
-	struct state s;
-	uint32_t off = start;
-	bool called = false;
+	uint64_t size = f->piece->end - f->piece->start;
+	bool throws = f->pad_count || f->fixup_count, on = true;
+	struct walk w;
 
-	for (;;) {
-		uint32_t i = off < f->piece->end - f->piece->start && f->at[off] ? f->at[off] - 1 : NO_STEP;
-		const struct fixup *fixup;
-		const struct step *in;
-		uint64_t pad;
+	w.off = start;
+	w.called = false;
+	w.c = (struct compared){0};
+	while (on && w.off < size && f->at[w.off]) {
+		uint32_t i = f->at[w.off] - 1;
+		unsigned len = f->steps[i].len;
 
-		if (i == NO_STEP)
-			return;
-		if (f->leader[i]) {
-			if (off != start) {
-				if (!called || !clashes(f, i, &s))
-					reach(f, i, &s);
-				return;
-			}
-			state_copy(&s, &f->states[f->leader[i] - 1]);
-		}
-		f->seen[i] |= FLOW_WALKED;
-		in = &f->steps[i];
-		if (off + in->len > f->hull)
-			f->hull = off + in->len;
-		called = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
-		pad = f->pad_count && (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
-		              ? flow_pad_of(f, f->piece->start + off) : 0;
-		if (pad && f->pads_held) {
-			if (s.reg[ETCH_REG_RSP].kind == VALUE_CFA && s.reg[ETCH_REG_RSP].off > f->pad_depth)
-				f->pad_depth = s.reg[ETCH_REG_RSP].off;
-		} else if (pad) {
-			struct state landed;
-
-			flow_land(f, &s, &landed);
-			follow(f, pad, &landed);
-		}
-		fixup = f->fixup_count ? flow_fixup_of(f, f->piece->start + off) : NULL;
-		if (fixup && flow_inside(f, fixup->to)) {
-			struct state fault;
-
-			flow_fault(fixup, in, &s, &fault);
-			follow(f, fixup->to, &fault);
-		}
-		switch (in->flow) {
-		case FLOW_BRANCH: {
-			if (in->writes || may_learn(&c, in->cond, &s)) {
-				struct state taken;
-
-				state_copy(&taken, &s);
-				branch(in, &taken, off, &c);
-				follow(f, (uint64_t)in->imm, &taken);
-			} else {
-				follow(f, (uint64_t)in->imm, &s);
-			}
-			flow_advance(in, &s, off, &c);
+		if (f->leader[i] && w.off != start) {
+			if (!w.called || !clashes(f, i, &w.s))
+				reach(f, i, &w.s);
 			break;
 		}
-		case FLOW_JUMP:
-			follow(f, (uint64_t)in->imm, &s);
-			return;
-		case FLOW_JUMP_IND:
-			jump_note(f, i, &s);
-			return;
-		case FLOW_RETURN:
-		case FLOW_STOP:
-			return;
-		case FLOW_CALL:
-			if (flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->piece->start) {
-				struct state entry;
-
-				state_entry(&entry);
-				f->helpers = true;
-				follow(f, (uint64_t)in->imm, &entry);
-			}
-			/* fall through */
-		case FLOW_CALL_IND:
-			if (!flow_comes_back(f, in)) {
-				dead_note(f, off + in->len, &s);
-				return;
-			}
-			if (f->piece->open && flow_is_end(f, off + in->len))
-				return;
-			in = &f->steps[i];
-			/* fall through */
-		default:
-			if (flow_is_exit(in, &s))
-				return;
-			flow_advance(in, &s, off, &c);
-		}
-		off += in->len;
+		if (f->leader[i])
+			state_copy(&w.s, &f->states[f->leader[i] - 1]);
+		f->seen[i] = (uint8_t)((f->seen[i] | FLOW_WALKED) & ~FLOW_MOVES);
+		w.called = false;
+		if (throws)
+			walk_throws(f, &w, &f->steps[i]);
+		if (!flow_idle(&f->steps[i], &w.s, &w.c))
+			on = walk_step(f, &w, i);
+		w.off += len;
 	}
+	if (w.off != start && w.off > f->hull)
+		f->hull = w.off;
 }
 
 void flow_walk(struct flow *f)
@@ -819,6 +964,34 @@ void flow_enter(struct flow *f, uint64_t addr, const struct state *s)
 
 /* ---- a piece ------------------------------------------------------------------------------- */
 
+/* No step is known of so many bytes. False: out of memory. */
+static bool at_clear(struct flow *f, uint64_t size)
+{
+	uint64_t room = size + size / 2 + 64;
+
+	if (size > f->at_room) {
+		free(f->at);
+		free(f->starts);
+		f->at_room = 0;
+		f->at = malloc(room * sizeof(*f->at));
+		f->starts = malloc((room / 64 + 1) * sizeof(*f->starts));
+		if (!f->at || !f->starts)
+			return false;
+		f->at_room = room;
+	}
+	memset(f->at, 0, size * sizeof(*f->at));
+	memset(f->starts, 0, (size / 64 + 1) * sizeof(*f->starts));
+	return true;
+}
+
+/* How much can be read from there on: code lies in the file. */
+static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
+{
+	size_t at = (size_t)(bytes - f->bytes);
+
+	return bytes >= f->bytes && at < f->size ? f->size - at : 0;
+}
+
 static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 {
 	const struct piece *p = &env->pieces[number];
@@ -829,6 +1002,7 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->env = env;
 	f->piece = p;
 	f->number = number;
+	f->readable = readable_from(env->file, p->bytes);
 	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
 	f->dead_count = f->jump_count = f->fresh_jump_count = f->inner_count = f->exit_count = 0;
 	f->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->fixup_count) : NULL;
@@ -837,13 +1011,10 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->agreed.some = f->agreed.differ = false;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = f->helpers = false;
+	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = false;
 	f->fresh = 0;
 	f->hull = 0;
 	f->guesses = 0;
-	f->guessed = 0;
-	free(f->paths);
-	f->paths = NULL;
 	f->lifted = 0;
 	f->lowered = false;
 	if (f->edge_count)
@@ -851,15 +1022,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->edge_count = 0;
 	if (size >= UINT32_MAX)
 		return false;
-	if (size > f->at_room) {
-		free(f->at);
-		f->at_room = 0;
-		f->at = malloc((size + size / 2 + 64) * sizeof(*f->at));
-		if (!f->at)
-			return false;
-		f->at_room = size + size / 2 + 64;
-	}
-	memset(f->at, 0, size * sizeof(*f->at));
+	if (!at_clear(f, size))
+		return false;
 	if (p->fde >= 0 && !p->plt) {
 		lsda_call_sites(env->file, env->cfi, (size_t)p->fde, pad_add, f);
 		if (f->pad_count)

@@ -112,9 +112,11 @@ struct flow {
 	const struct flow_env *env;
 	const struct piece *piece;
 	uint32_t number;           /* of the piece */
+	size_t readable;           /* bytes from its start on that can be read: no fewer than it has */
 	struct step_cache *cache;
 	uint32_t *at;              /* per byte: number of the step that begins there, + 1 */
 	size_t at_room;
+	uint64_t *starts;          /* per byte a bit: a step begins there */
 	struct step *steps;        /* in order of discovery */
 	uint32_t *step_at;         /* their offsets */
 	uint32_t *leader;          /* number of the state before the step + 1, where paths meet */
@@ -164,6 +166,8 @@ struct flow {
 	const struct etch_cfi_row *cfi; /* set by the caller too: what .eh_frame says of the piece */
 	size_t cfi_count;
 	uint8_t start;             /* enum flow_start, as flow_run() was told */
+	uint64_t quiet;            /* flow_states(): up to here who is called need not be while nothing has changed; he sets it */
+	uint64_t quiet_last, quiet_end; /* the last instruction that he was not called for, and its end */
 	/* Results of the last piece. */
 	int32_t lifted;            /* how far above its start's rsp it leaves, always; 0; after flow_states() */
 	bool lowered;              /* or not always */
@@ -187,6 +191,7 @@ struct flow {
 };
 #define FLOW_SCANNED 1u
 #define FLOW_WALKED  2u
+#define FLOW_MOVES   4u /* behind it rules may be others, as of when it was walked last */
 
 enum flow_start {
 	START_FUNCTION, /* a function begins there: certain */

@@ -17,6 +17,8 @@
 struct compared {
 	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
 	uint8_t a, b, size;
+	bool memory; /* it has to do with memory: any store may be to there */
+	uint16_t watch; /* registers that it has to do with */
 	int32_t disp;
 	int64_t imm;
 	/* Memory at base + disp is known to hold at most `most`: gcc compares there
@@ -40,7 +42,13 @@ static inline bool flow_is_exit(const struct step *in, const struct state *s)
 	return in->op == STEP_SYSCALL && s->reg[in->a].kind == VALUE_CONST && STEP_IS_EXIT(s->reg[in->a].off);
 }
 /* The step at an offset, decoded when first asked for; NO_STEP. */
-uint32_t flow_step(struct flow *f, uint64_t off);
+uint32_t flow_step_new(struct flow *f, uint64_t off);
+static inline uint32_t flow_step(struct flow *f, uint64_t off)
+{
+	if (off >= f->piece->end - f->piece->start)
+		return NO_STEP;
+	return f->at[off] ? f->at[off] - 1 : flow_step_new(f, off);
+}
 /* Begins at an address with a state: finds all that it reaches; flow_walk() then
  * takes the states along. */
 void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
@@ -60,13 +68,23 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
 /* From the state before an instruction to the one behind it, where it goes on. */
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* Nothing is to be done for most: neither the state nor what was compared has to do with them. (What leaves a state
+ * changes no other registers than those that it touches.) */
+static inline bool flow_idle(const struct step *in, const struct state *s, const struct compared *c)
+{
+	const unsigned busy = 1u << STEP_COMPARE | 1u << STEP_LIMIT | 1u << STEP_SYSCALL;
+
+	return in->flow == FLOW_NEXT && !(in->touches & (s->known | c->watch)) && !(busy >> in->op & 1) && !c->memory &&
+	       !(c->op && in->cond);
+}
 static inline void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
-	/* Nothing to be done by most: neither the state nor what was compared has to do with them. */
-	if (in->flow != FLOW_NEXT || !state_leaves(s, in) || c->op != STEP_NONE || c->bound.size ||
-	    in->op == STEP_COMPARE || in->op == STEP_LIMIT)
+	if (!flow_idle(in, s, c))
 		flow_advance_slowly(in, s, off, c);
 }
+
+/* ... and returns whether all that rules are made of has stayed as it is, which is so behind most. */
+bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c);
 
 /* helpers.c: does a call of an address in the piece lead to a part of what it began as, none of its own? */
 bool flow_is_helper(struct flow *f, uint64_t target);

@@ -99,7 +99,7 @@ static bool chunk_keep(struct worker *o, struct chunk *c)
  * functions begin in the entry's state by its rows too. */
 static enum flow_start piece_start(const struct piece *p, const struct piece_state *s, const struct emit *e)
 {
-	enum flow_start start = emit_start(e);
+	enum flow_start start = e->start;
 
 	if (start != START_ASSUMED)
 		return start;
@@ -117,7 +117,7 @@ static enum flow_start piece_start(const struct piece *p, const struct piece_sta
  */
 static bool began_pushed(struct flow *flow, const struct emit *e)
 {
-	if (flow->pushed || flow->lowered || flow->lifted <= 0 || emit_start(e) != START_ASSUMED)
+	if (flow->pushed || flow->lowered || flow->lifted <= 0 || e->start != START_ASSUMED)
 		return false;
 	flow->pushed = flow->lifted;
 	return true;

@@ -220,40 +220,6 @@ bool state_table(const struct state *s, const struct step *jump, struct value *o
 
 static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
 
-uint16_t state_touches(const struct step *in)
-{
-	/* rsp is in state.known at all times, and its change is never nothing. */
-	uint16_t mask = in->writes | (in->a == RSP ? bit(RSP) : 0);
-
-	switch (in->op) {
-	case STEP_NONE:
-	case STEP_COMPARE:
-	case STEP_LIMIT:
-	case STEP_HALT:
-	case STEP_SYSCALL:
-		return mask;
-	case STEP_ADD:
-	case STEP_ALIGN:
-	case STEP_FETCH:
-		return mask | bit(in->a);
-	case STEP_STORE:
-		return mask | bit(in->b);
-	case STEP_MOVE:
-	case STEP_SWAP:
-	case STEP_ADDREG:
-	case STEP_SUBREG:
-	case STEP_EXTEND:
-	case STEP_LOAD:
-		return mask | bit(in->a) | bit(in->b);
-	case STEP_SUM:
-		return mask | bit(in->a) | bit(in->b) | bit(in->index);
-	case STEP_ADDRESS:
-		return in->b < 16 ? mask | bit(in->a) | bit(in->b) : mask | bit(RSP);
-	default: /* of anything a new value */
-		return mask | bit(RSP);
-	}
-}
-
 /* state.known, after an instruction. */
 static void known_set(struct state *s, const struct step *in)
 {

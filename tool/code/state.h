@@ -54,16 +54,20 @@ struct state {
 };
 
 void state_entry(struct state *s);
-/* Most states have few slots; assignment would copy them all. */
+/* Most states have few slots; assignment would copy them all, and one memcpy() of a length that is not known
+ * takes longer than these. */
 static inline void state_copy(struct state *to, const struct state *from)
 {
-	__builtin_memcpy(to, from, offsetof(struct state, slot) + from->slot_count * sizeof(struct slot));
+	unsigned i;
+
+	__builtin_memcpy(to, from, offsetof(struct state, slot));
+	for (i = 0; i < from->slot_count; i++)
+		to->slot[i] = from->slot[i];
 }
 /*
  * What an instruction does depends on what is known of some registers: where that is nothing,
  * the state stays as it is. Most load to, or compute in, registers that nothing is known of.
  */
-uint16_t state_touches(const struct step *in);
 static inline bool state_leaves(const struct state *s, const struct step *in) { return !(in->touches & s->known); }
 /* Do rules say anything of what a register holds? But of rbp, that it is the caller's. */
 static inline bool state_rules(const struct state *s, unsigned r)

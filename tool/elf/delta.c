@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/delta.h"
+#include "elf/memory.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -72,20 +73,27 @@ static uint64_t block_hash(const uint8_t *p)
 	return h;
 }
 
+#define AHEAD 32u
+
 static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 {
-	size_t count = size / BLOCK, i;
+	size_t count = size / BLOCK, i, k, n;
+	uint32_t *slots[AHEAD];
 	unsigned bits = 8;
 
 	while (bits < 30 && ((size_t)1 << bits) < count * 2)
 		bits++;
 	b->shift = 64 - bits;
-	b->at = calloc((size_t)1 << bits, sizeof(*b->at));
-	for (i = 0; b->at && i < count && i < UINT32_MAX; i++) {
-		uint32_t *slot = &b->at[block_hash(have + i * BLOCK) >> b->shift];
-
-		if (!*slot)
-			*slot = (uint32_t)(i + 1);
+	b->at = big_zero((size_t)1 << bits, sizeof(*b->at));
+	for (i = 0; b->at && i < count && i < UINT32_MAX; i += n) {
+		n = count - i < AHEAD ? count - i : AHEAD;
+		for (k = 0; k < n; k++) { /* all over memory: asked for together, they come together */
+			slots[k] = &b->at[block_hash(have + (i + k) * BLOCK) >> b->shift];
+			__builtin_prefetch(slots[k], 1);
+		}
+		for (k = 0; k < n; k++)
+			if (!*slots[k])
+				*slots[k] = (uint32_t)(i + k + 1);
 	}
 	return b->at;
 }

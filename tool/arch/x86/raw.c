@@ -84,14 +84,14 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 
 #define R(from, to) [from ... to]
 
-enum { NO, PLAIN, MODRM, RM = 4 }; /* RM: rm_decides(), of those here */
+enum { PLAIN = RAW_PLAIN, MODRM = RAW_MODRM, RM = 4 }; /* RM: rm_decides(), of those here */
 
 /*
  * Opcodes of the one-byte and the two-byte map (SDM vol. 2, appendix A): what follows; in the others
- * it is ModRM. NO: left to Zydis; it is rare, or no instruction, or what it is depends on more than
+ * it is ModRM. 0: left to Zydis; it is rare, or no instruction, or what it is depends on more than
  * raw_key() has.
  */
-static const uint8_t follows[2][256] = {{
+const uint8_t raw_follows[2][256] = {{
 	R(0x00, 0x03) = MODRM, R(0x04, 0x05) = PLAIN, R(0x08, 0x0b) = MODRM, R(0x0c, 0x0d) = PLAIN,
 	R(0x10, 0x13) = MODRM, R(0x14, 0x15) = PLAIN, R(0x18, 0x1b) = MODRM, R(0x1c, 0x1d) = PLAIN,
 	R(0x20, 0x23) = MODRM, R(0x24, 0x25) = PLAIN, R(0x28, 0x2b) = MODRM, R(0x2c, 0x2d) = PLAIN,
@@ -166,7 +166,7 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 			opcode = bytes[at++];
 		}
 	}
-	kind = map < 2 ? follows[map][opcode] : MODRM;
+	kind = map < 2 ? raw_follows[map][opcode] : MODRM;
 	if (!kind)
 		return 0;
 	if (kind & MODRM)

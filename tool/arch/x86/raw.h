@@ -47,6 +47,14 @@ void raw_of(const ZydisDecodedInstruction *z, struct raw *out);
 uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at);
 #define RAW_BYTES 16u
 
+/* What follows an opcode of the one-byte and the two-byte map. */
+enum {
+	RAW_NO,    /* not to be told so simply */
+	RAW_PLAIN, /* an immediate, or nothing */
+	RAW_MODRM, /* this bit: ModRM */
+};
+extern const uint8_t raw_follows[2][256];
+
 /* What decides which form an instruction has; 0: what is to be decoded in full. */
 uint32_t raw_key(const ZydisDecodedInstruction *z);
 

@@ -55,7 +55,7 @@ struct step {
 	int32_t disp;
 	uint32_t number; /* for the analysis to use; 0 */
 	uint16_t writes;  /* registers changed, wholly or in part, by more than what op says */
-	uint16_t touches; /* for the analysis to use; 0 */
+	uint16_t touches; /* registers that it changes, or that what it does depends on; rsp where that is not all */
 	uint8_t len, op, flow; /* flow: enum insn_flow */
 	uint8_t a, b, index;
 	uint8_t size;     /* bytes stored (255: more); of a jump table's entry; 0 */
@@ -63,6 +63,7 @@ struct step {
 	bool padding;     /* nop of any length, int3 */
 	bool deref;       /* indirect call or jump through memory at b + disp (+ index * 8) */
 	uint8_t direction; /* enum step_direction */
+	uint8_t zero;
 };
 
 /* What an instruction does to the direction flag. */
@@ -81,6 +82,9 @@ void step_cache_free(struct step_cache *c);
 /* Decodes one instruction at addr; cache may be null. False: no instruction.
  * The result is the same with and without a cache. */
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
+/* ... where more than that can be read: nearer to the end it is faster, then. */
+bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
+                    struct step *out);
 
 /* Does this system call not come back: exit, exit_group (asm/unistd_64.h)? */
 #define STEP_IS_EXIT(number) ((number) == 60 || (number) == 231)

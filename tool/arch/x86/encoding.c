@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include "arch/x86/encoding.h"
+
+#include <Zydis/Zydis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE_FIRST 256u
+#define SIZE_MOST  32768u /* filled, it begins anew: with what is met from there on */
+#define HEAD_MOST  8u    /* bytes of a key */
+#define PREFIXES   3u
+
+/* What step.imm is. */
+enum encoding_imm {
+	IMM_CONSTANT, /* the same for all */
+	IMM_SIGNED,   /* a field, the immediate */
+	IMM_UNSIGNED,
+	IMM_NEGATED,
+	IMM_RELATIVE, /* a field, the displacement too, counted from the end of the instruction */
+};
+
+/* ---- up to displacement and immediate ------------------------------------------ */
+
+/* What a byte is in front of an opcode. */
+enum { OPCODE, PREFIX, REX, ESCAPE, VEX3, VEX2 };
+
+static const uint8_t kinds[256] = {
+	[0x0f] = ESCAPE, [0x2e] = PREFIX, [0x3e] = PREFIX, [0x40 ... 0x4f] = REX, [0x64 ... 0x66] = PREFIX,
+	[0xc4] = VEX3, [0xc5] = VEX2, [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
+};
+
+/* How many bytes it has up to there; 0: it is left to others. */
+static inline unsigned head_length(const uint8_t *p)
+{
+	unsigned at = 0, follows = RAW_MODRM, modrm;
+
+	while (kinds[p[at]] == PREFIX)
+		if (++at > PREFIXES)
+			return 0;
+	at += kinds[p[at]] == REX;
+	switch (kinds[p[at]]) {
+	case OPCODE:
+		follows = raw_follows[0][p[at]];
+		break;
+	case ESCAPE:
+		at++;
+		if (p[at] == 0x38 || p[at] == 0x3a)
+			at++;
+		else
+			follows = raw_follows[1][p[at]];
+		break;
+	case VEX3:
+	case VEX2:
+		at += kinds[p[at]] == VEX3 ? 3 : 2;
+		follows = p[at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has none */
+		break;
+	default:
+		return 0;
+	}
+	at++;
+	if (!follows)
+		return 0;
+	if (follows != RAW_PLAIN) {
+		modrm = p[at++];
+		at += modrm < 0xc0 && (modrm & 7) == 4;
+	}
+	return at <= HEAD_MOST ? at : 0;
+}
+
+/* No head is the beginning of another, so that zeros behind it make none of them the same. */
+static inline uint64_t key_of(const uint8_t *p, unsigned head)
+{
+	uint64_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word & UINT64_MAX >> (64 - 8 * head);
+}
+
+#define REST offsetof(struct step, writes) /* where encoding.rest is of a step */
+_Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest),
+               "struct encoding has what is behind step.number");
+
+/* ---- those that have been met ---------------------------------------------------- */
+
+/* Where a key is, or is to be. */
+static inline struct encoding *place_of(const struct encodings *all, uint64_t key)
+{
+	size_t i = key * 0x9e3779b97f4a7c15u >> all->shift;
+
+	while (all->list[i].key != key && all->list[i].key)
+		i = (i + 1) & (all->size - 1);
+	return &all->list[i];
+}
+
+/* Room for one more. False: no memory; then no more are kept. */
+static bool make_room(struct encodings *all)
+{
+	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};
+	unsigned i;
+
+	if (all->count < all->size / 4 * 3)
+		return true;
+	if (more.size > SIZE_MOST) {
+		memset(all->list, 0, all->size * sizeof(*all->list));
+		all->count = 0;
+		return true;
+	}
+	more.list = calloc(more.size, sizeof(*more.list));
+	if (!more.list)
+		return false;
+	more.shift = 64 - (unsigned)__builtin_ctz(more.size);
+	more.count = all->count;
+	for (i = 0; i < all->size; i++)
+		if (all->list[i].key)
+			*place_of(&more, all->list[i].key) = all->list[i];
+	free(all->list);
+	*all = more;
+	return true;
+}
+
+void encodings_free(struct encodings *all)
+{
+	free(all->list);
+	memset(all, 0, sizeof(*all));
+}
+
+bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
+{
+	unsigned head = head_length(bytes);
+	const struct encoding *x;
+	uint64_t key, word;
+	int64_t imm;
+
+	if (!head || !all->size)
+		return false;
+	key = key_of(bytes, head);
+	x = place_of(all, key);
+	if (x->key != key || !key)
+		return false;
+	memcpy((uint8_t *)out + REST, x->rest, sizeof(x->rest));
+	out->number = 0;
+	out->disp = 0;
+	if (x->disp_shift) {
+		memcpy(&word, bytes + head, sizeof(word));
+		out->disp = (int32_t)((int64_t)(word << x->disp_shift) >> x->disp_shift);
+	}
+	out->imm = x->constant;
+	if (x->imm == IMM_CONSTANT)
+		return true;
+	memcpy(&word, bytes + x->imm_at, sizeof(word));
+	word <<= x->imm_shift;
+	imm = (int64_t)word >> x->imm_shift;
+	if (x->imm == IMM_RELATIVE)
+		imm += (int64_t)(addr + out->len);
+	else if (x->imm == IMM_NEGATED)
+		imm = -imm;
+	else if (x->imm == IMM_UNSIGNED)
+		imm = (int64_t)(word >> x->imm_shift);
+	out->imm = imm;
+	return true;
+}
+
+/* ---- one more ------------------------------------------------------------------------ */
+
+/* Bytes of the displacement behind a head (SDM vol. 2, 2.1.5). */
+static unsigned disp_size(const struct raw *raw)
+{
+	unsigned rm = raw->field[FIELD_RM] & 7;
+
+	if (raw->mod == 3)
+		return 0;
+	if (raw->mod == 1)
+		return 1;
+	return raw->mod == 2 || rm == 5 || (rm == 4 && (raw->base & 7) == 5) ? 4 : 0;
+}
+
+/* Does more than step.disp and step.imm depend on displacement and immediate? */
+static bool is_irregular(const struct form *f, const struct raw *raw)
+{
+	struct raw zero = *raw, ones = *raw;
+
+	zero.imm = 0;
+	ones.imm = -1;
+	return f->shape == SHAPE_AND || f->shape == SHAPE_ENTER || (f->shape == SHAPE_LEA && raw->scale == 1 && raw->mod) ||
+	       (f->stored && (stores_back(f->mnemonic, f->op, &zero) || stores_back(f->mnemonic, f->op, &ones)));
+}
+
+/* How step.imm is made: as form_apply() does it. -1: in another way. */
+static int imm_of(const struct form *f, const struct raw *raw, const struct step *s)
+{
+	bool field = f->quick && f->imm_size;
+	int number = f->imm_signed || f->imm_size == 8 ? IMM_SIGNED : IMM_UNSIGNED;
+	int other = s->b == INSN_PC_REG ? IMM_RELATIVE : IMM_CONSTANT;
+
+	if (s->padding)
+		return IMM_CONSTANT;
+	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL)
+		return field && f->imm_signed ? IMM_RELATIVE : -1;
+	if (f->done)
+		return s->flow == FLOW_JUMP_IND || s->flow == FLOW_CALL_IND ? other : IMM_CONSTANT;
+	switch (s->op) {
+	case STEP_PUSH:
+	case STEP_POP:
+		return IMM_CONSTANT;
+	case STEP_CONST:
+		if (f->shape == SHAPE_XOR)
+			return IMM_CONSTANT;
+		if (f->op[0].size == 32)
+			return field && f->imm_size == 4 ? IMM_UNSIGNED : -1;
+		return field ? number : -1;
+	case STEP_ADD:
+		return field && f->imm_signed ? (f->shape == SHAPE_SUB ? IMM_NEGATED : IMM_SIGNED) : -1;
+	case STEP_LIMIT:
+		return field ? number : -1;
+	case STEP_NONE:
+	case STEP_STORE:
+		if (raw->imm32)
+			return field && other == IMM_CONSTANT ? number : -1;
+		return other;
+	default:
+		return other;
+	}
+}
+
+void encoding_note(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,
+                   const struct step *step)
+{
+	unsigned head = head_length(bytes), disp = disp_size(raw), size = f->imm_size;
+	struct encoding x = {.head = (uint8_t)head};
+	int imm;
+
+	if (!head || head + disp + f->imm_size != raw->len || is_irregular(f, raw) || (imm = imm_of(f, raw, step)) < 0)
+		return;
+	x.key = key_of(bytes, head);
+	x.imm = (uint8_t)imm;
+	x.imm_at = (uint8_t)(head + disp);
+	if (imm == IMM_RELATIVE && step->b == INSN_PC_REG) { /* the displacement */
+		x.imm_at = (uint8_t)head;
+		size = disp;
+	}
+	if (imm != IMM_CONSTANT)
+		x.imm_shift = (uint8_t)(64 - 8 * size);
+	else if ((x.constant = (uint8_t)step->imm) != step->imm)
+		return;
+	if (disp && f->memory && f->follow && !step->padding)
+		x.disp_shift = (uint8_t)(64 - 8 * disp);
+	memcpy(x.rest, (const uint8_t *)step + REST, sizeof(x.rest));
+	if (!x.key || !make_room(all))
+		return;
+	all->count += !place_of(all, x.key)->key;
+	*place_of(all, x.key) = x;
+}
