@@ -44,7 +44,7 @@ def rows(etch, path, *args):
 def forms(tmp_path_factory):
     program = tmp_path_factory.mktemp("forms") / "forms"
     run(["gcc", "-O2", "-DETCH_CHECK_STEPS", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{TOOL}", f"-I{INCLUDE}",
-         "-o", program, ROOT / "tests" / "unwind" / "forms.c", TOOL / "arch/x86/stack.c", TOOL / "arch/x86/raw.c", TOOL / "code/space.c",
+         "-o", program, ROOT / "tests" / "unwind" / "forms.c", *(TOOL / "arch/x86" / f"{name}.c" for name in ("stack", "encoding", "form", "shape", "step_full", "raw")), TOOL / "code/space.c",
          TOOL / "elf/file.c", TOOL / "elf/bounds.c", TOOL / "report/error.c", TOOL / "report/plain.c", "-lZydis", "-lelf", "-lpthread"])
     return program
 
@@ -56,7 +56,7 @@ def test_an_instruction_is_the_same_with_and_without_its_form(forms):
 
 
 def test_every_encoding_is_read_as_by_zydis(forms):
-    """arch/x86/raw.c: all prefixes, opcodes and ModRM bytes of the maps, the rest at random."""
+    """arch/x86/raw.c, encoding.c: all prefixes, opcodes and ModRM bytes of the maps, the rest at random."""
     out = run([forms, "--all", "1"]).stdout
     compared, differ = (int(w) for w in out.split() if w.isdigit())
     assert compared > 1_000_000 and differ == 0, out

@@ -56,6 +56,13 @@ static void compare_form(struct step_cache *cache, const uint8_t *head, size_t n
 		if (random[0] & 1)
 			bytes[n + 1] = sib[random[0] >> 1 & 3];
 		compare(cache, bytes, random[1] & 7 ? 32 : n + (random[1] >> 3) % 12, 0x401000 + (random[2] & 0xffff), "all");
+		if (random[2] >> 60)
+			continue;
+		random[0] = random_word() & random_word(); /* met now, with another displacement and immediate */
+		memcpy(bytes + n + 2, random, sizeof(random) - 1);
+		compare(cache, bytes, 32, 0x401000 + (random[1] & 0xffff), "again");
+		memset(bytes + n + 2, random[1] & 8 ? 0xff : 0, sizeof(random) - 1);
+		compare(cache, bytes, 32, 0x401000, "again");
 	}
 }
 

@@ -70,6 +70,7 @@ void flow_free(struct flow *f)
 	free(f->table_at);
 	free(f->table_sorted);
 	free(f->inner);
+	free(f->paths);
 	free(f->fresh_jumps);
 	free(f->dead);
 	free(f->edges);
@@ -155,6 +156,8 @@ static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 	uint64_t field = addr + s->len - 4u;
 
 	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL) {
+		if (s->len <= sizeof(uint32_t))
+			return; /* it goes by a byte */
 		r = reloc_at(f, field);
 		if (r)
 			s->imm = (int64_t)r->target;
@@ -1011,10 +1014,13 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->agreed.some = f->agreed.differ = false;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = false;
+	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = f->helpers = false;
 	f->fresh = 0;
 	f->hull = 0;
 	f->guesses = 0;
+	f->guessed = 0;
+	free(f->paths);
+	f->paths = NULL;
 	f->lifted = 0;
 	f->lowered = false;
 	if (f->edge_count)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIZE_FIRST 256u
+#define SIZE_FIRST 64u
 #define SIZE_MOST  32768u /* filled, it begins anew: with what is met from there on */
 #define HEAD_MOST  8u    /* bytes of a key */
 #define PREFIXES   3u
@@ -124,7 +124,7 @@ void encodings_free(struct encodings *all)
 	memset(all, 0, sizeof(*all));
 }
 
-bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
+inline bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
 {
 	unsigned head = head_length(bytes);
 	const struct encoding *x;
@@ -160,6 +160,15 @@ bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t
 	return true;
 }
 
+bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
+                    struct step *out)
+{
+	if (!cache || readable < ENCODING_BYTES || !encoding_decode(&cache->encodings, bytes, addr, out) || out->len > avail)
+		return step_unmet(cache, bytes, avail, addr, out);
+	step_check(bytes, avail, addr, out);
+	return true;
+}
+
 /* ---- one more ------------------------------------------------------------------------ */
 
 /* Bytes of the displacement behind a head (SDM vol. 2, 2.1.5). */
@@ -181,7 +190,7 @@ static bool is_irregular(const struct form *f, const struct raw *raw)
 
 	zero.imm = 0;
 	ones.imm = -1;
-	return f->shape == SHAPE_AND || f->shape == SHAPE_ENTER || (f->shape == SHAPE_LEA && raw->scale == 1 && raw->mod) ||
+	return f->shape == SHAPE_AND || f->shape == SHAPE_ENTER ||
 	       (f->stored && (stores_back(f->mnemonic, f->op, &zero) || stores_back(f->mnemonic, f->op, &ones)));
 }
 

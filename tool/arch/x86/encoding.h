@@ -31,8 +31,26 @@ struct encodings {
 
 #define ENCODING_BYTES 24u /* that are read of an instruction */
 
+/* What a thread has met. */
+struct step_cache {
+	struct encodings encodings;
+	struct forms forms;
+};
+
 /* False: none that has been met. Its length may be more than there is. */
 bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out);
+/* stack.c: of an encoding that has not been met, or near the end of the code. */
+bool step_unmet(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
+/* Every step that was read without Zydis, read again with it (make asan). */
+void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found);
+static inline void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found)
+{
+#ifdef ETCH_CHECK_STEPS
+	step_check_again(bytes, avail, addr, found);
+#else
+	(void)bytes, (void)avail, (void)addr, (void)found;
+#endif
+}
 /* It is met now, as an instruction of a form. */
 void encoding_note(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,
                    const struct step *step);

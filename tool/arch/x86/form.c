@@ -171,7 +171,7 @@ void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct
 
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot)
 {
-	unsigned h = key * 0x9e3779b1u >> 19;
+	unsigned h = key * 0x9e3779b1u >> 20;
 
 	for (; all->slots[h]; h = (h + 1) & (FORM_SLOTS - 1))
 		if (all->list[all->slots[h] - 1].key == key)

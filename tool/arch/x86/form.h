@@ -24,8 +24,8 @@ struct form {
 };
 #define BYTE_REG 0x80u
 
-#define FORM_SLOTS 8192u
-#define FORMS_MOST 4096u /* more than there are */
+#define FORM_SLOTS 4096u
+#define FORMS_MOST 2048u /* more than a program has: then no more are kept */
 
 struct forms {
 	uint16_t slots[FORM_SLOTS]; /* by hash: number of a form + 1 */

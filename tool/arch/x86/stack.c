@@ -22,11 +22,6 @@ static void decoder_init(void)
 	ZydisDecoderEnableMode(&lengths, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 }
 
-struct step_cache {
-	struct forms forms;
-	struct encodings encodings;
-};
-
 struct step_cache *step_cache_new(void)
 {
 	return calloc(1, sizeof(struct step_cache));
@@ -110,19 +105,14 @@ static bool step_quick(struct step_cache *cache, const uint8_t *padded, size_t a
 	return true;
 }
 
-/* Every step that was read without Zydis, read again with it (make asan). */
-static void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found)
+void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found)
 {
-#ifdef ETCH_CHECK_STEPS
 	struct step truth;
 
 	if (step_decode(NULL, bytes, avail, addr, &truth) && !memcmp(&truth, found, sizeof(truth)))
 		return;
-	fprintf(stderr, "step_quick: %02x %02x %02x %02x ... is not what Zydis has\n", bytes[0], bytes[1], bytes[2], bytes[3]);
+	fprintf(stderr, "step_check: %02x %02x %02x %02x ... is not what Zydis has\n", bytes[0], bytes[1], bytes[2], bytes[3]);
 	abort();
-#else
-	(void)bytes, (void)avail, (void)addr, (void)found;
-#endif
 }
 
 /* With Zydis, no form: all of its operands. */
@@ -180,9 +170,7 @@ static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t a
 	return true;
 }
 
-/* Of an encoding that has not been met, or near the end of the code. */
-static __attribute__((noinline)) bool step_unmet(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr,
-                                                 struct step *out)
+bool step_unmet(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	const uint8_t *padded = bytes;
 	uint8_t copy[ENCODING_BYTES];
@@ -198,15 +186,6 @@ static __attribute__((noinline)) bool step_unmet(struct step_cache *cache, const
 	if (!(padded == copy && encoding_decode(&cache->encodings, padded, addr, out) && out->len <= avail) &&
 	    !step_quick(cache, padded, avail, addr, out, &fresh))
 		return step_slowly(cache, bytes, avail, padded, addr, fresh, out);
-	step_check(bytes, avail, addr, out);
-	return true;
-}
-
-bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
-                    struct step *out)
-{
-	if (!cache || readable < ENCODING_BYTES || !encoding_decode(&cache->encodings, bytes, addr, out) || out->len > avail)
-		return step_unmet(cache, bytes, avail, addr, out);
 	step_check(bytes, avail, addr, out);
 	return true;
 }
