@@ -262,7 +262,7 @@ static bool is_firm(const struct flow *f)
 	uint64_t size = f->piece->end - f->piece->start;
 	size_t i;
 
-	if (!f->piece->open || !f->hull || f->broken || f->edge_count || f->fixup_count)
+	if (!f->piece->open || !f->hull || f->broken || f->edge_count || f->fixup_count || f->lenient)
 		return false;
 	for (i = 0; i < f->jump_count; i++)
 		if (f->jumps[i].table || !state_is_entry(&f->jumps[i].state))
