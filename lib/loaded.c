@@ -31,6 +31,10 @@ static struct snapshot *snapshot;
  */
 static struct prepare_image program;
 
+/* The dynamic linker, which stays too. What it says of itself ends where it ended when it was linked:
+ * a segment that it has been given since lies behind. */
+static struct prepare_image linker;
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 /* libetch is compiled with -fno-plt: lazy binding has no business in a signal handler. */
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
@@ -107,6 +111,10 @@ int loaded_image(uint64_t at, struct prepare_image *im)
 
 	if (at - program.start < program.end - program.start) {
 		*im = program;
+		return 1;
+	}
+	if (at - linker.start < linker.end - linker.start) {
+		*im = linker;
 		return 1;
 	}
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -231,27 +239,35 @@ void loaded_again(void)
 		snapshot_make();
 }
 
-static int program_find(struct dl_phdr_info *info, size_t size, void *arg)
+static void staying(struct prepare_image *to, const struct dl_phdr_info *info)
 {
 	struct prepare_image im;
 
-	(void)size, (void)arg;
-	if ((unsigned long)info->dlpi_phdr != getauxval(AT_PHDR))
-		return 0;
 	loaded_from(info, &im);
-	if (im.start < im.end) {
-		program.bias = im.bias;
-		program.phdr = im.phdr;
-		program.phnum = im.phnum;
-		program.start = im.start;
-		/* Last: a signal handler may look. */
-		__atomic_store_n(&program.end, im.end, __ATOMIC_RELEASE);
-	}
-	return 1;
+	if (im.start >= im.end)
+		return;
+	to->bias = im.bias;
+	to->phdr = im.phdr;
+	to->phnum = im.phnum;
+	to->start = im.start;
+	/* Last: a signal handler may look. */
+	__atomic_store_n(&to->end, im.end, __ATOMIC_RELEASE);
+}
+
+static int staying_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	unsigned long base = getauxval(AT_BASE);
+
+	(void)size, (void)arg;
+	if ((unsigned long)info->dlpi_phdr == getauxval(AT_PHDR))
+		staying(&program, info);
+	else if (base && info->dlpi_addr == base)
+		staying(&linker, info);
+	return 0;
 }
 
 __attribute__((constructor(101))) static void loaded_start(void)
 {
-	dl_iterate_phdr(program_find, NULL);
+	dl_iterate_phdr(staying_find, NULL);
 	loaded_again();
 }

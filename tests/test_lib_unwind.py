@@ -4,6 +4,7 @@ glibc's backtrace(3), an interpreter of .eh_frame, at every place that it walks 
 
 import os
 import re
+import shutil
 import struct
 
 import pytest
@@ -207,6 +208,34 @@ def test_headers_that_moved(build, tmp_path):
     lines = run([program, plugin, apart, bss, gap, zeros, other]).stdout.split("\n")
     assert all(int(n) > 12 for line in lines[:3] for n in line.split()), lines
     assert lines[3:6] == ["2 2"] * 3, lines
+
+
+# A library's constructor: its stack begins in the dynamic linker, below what that calls.
+BEGINNING = """
+#include <etch/unwind.h>
+#include <stdio.h>
+__attribute__((constructor)) static void begin(void)
+{
+	void *ips[64];
+	int status = 0, n = etch_backtrace_from(NULL, ips, 64, &status);
+
+	printf("%d %d\\n", n > 3, status);
+}
+"""
+
+
+@pytest.mark.parametrize("rewritten", [True, False], ids=["rewritten", "as it is"])
+def test_the_dynamic_linkers_own_table(build, tmp_path, rewritten):
+    """It lies behind what the linker knows to be its own end; END is 1, no table -1."""
+    (tmp_path / "b.c").write_text(BEGINNING)
+    (tmp_path / "m.c").write_text("int main(void) { return 0; }\n")
+    library, program, linker = tmp_path / "libb.so", tmp_path / "m", tmp_path / "ld.so"
+    shutil.copy("/lib64/ld-linux-x86-64.so.2", linker)
+    run(["gcc", "-shared", "-fPIC", "-O2", f"-I{INCLUDE}", "-o", library, tmp_path / "b.c", build / "libetch.a", "-pthread"])
+    run(["gcc", "-o", program, tmp_path / "m.c", "-Wl,--no-as-needed", library, f"-Wl,--dynamic-linker={linker}"])
+    for path in [library, program, *([linker] if rewritten else [])]:
+        run([build / "etch", "rewrite", "--only", "orc", path])
+    assert run([program]).stdout.split() == (["1", "1"] if rewritten else ["0", "-1"])
 
 
 @pytest.mark.parametrize("kind", ["pie", "shared"])
