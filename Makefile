@@ -124,16 +124,16 @@ bench: deps	## the benchmarks as tables; a part with PARTS=cycles (see scripts/b
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	B=$(B) $(PYTHON) scripts/bench/run $(PARTS)
 
-soak: deps	## the stress test for long: SOAK_ROUNDS (4) of some minutes each
+soak: deps	## the stress tests for long: SOAK_MINUTES (20)
 	@$(MAKE) --no-print-directory -j$(JOBS) all
-	B=$(B) scripts/soak.sh $(SOAK_ROUNDS)
+	B=$(B) scripts/soak.sh $(SOAK_MINUTES)
 
 fuzz: deps	## libFuzzer's targets; mutants of files and of unwind tables: FUZZ_MINUTES (60) each
 	@$(MAKE) --no-print-directory -j$(JOBS) B=build-fuzz CC=clang WARN= CFLAGS='$(FUZZ_FLAGS)' build-fuzz/etch build-fuzz/fuzzer
-	$(PYTHON) scripts/fuzz_targets.py --minutes $(FUZZ_MINUTES) build-fuzz
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
-	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan
-	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) --keep build-asan/fuzz
+	status=0; $(PYTHON) scripts/fuzz_targets.py --minutes $(FUZZ_MINUTES) build-fuzz || status=1; \
+	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
+	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) build-asan || status=1; exit $$status
 
 # The run is of one core; what is not installed is left out (run.py --install).
 programs: deps	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'

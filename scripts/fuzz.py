@@ -6,9 +6,9 @@ job in ten, programs with the sanitized library in them, whose tables alone are 
 usage: fuzz.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
 
 BUILD is a build of etch with ASan and UBSan (make asan: build-asan), FILEs are
-good ones to start from: by default what it makes of tests/acceptance. Prints a line
-a minute and each problem once; mutants that crash or hang are kept in DIR. Exit 1 if
-there was any. `make fuzz` calls it.
+good ones to start from: by default what it makes of tests/acceptance, in that time too. Prints
+each problem once, with the file in DIR that shows it again. Exit 1 if there was any. `make fuzz`
+calls it.
 """
 import argparse
 import multiprocessing
@@ -24,6 +24,9 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path.insert(0, str(TESTS))
 import mutate  # noqa: E402
+from progress import Progress  # noqa: E402
+
+BATCH = 20  # mutants that are looked at before the clock is
 
 
 def environment():
@@ -38,8 +41,10 @@ def samples_make(build, directory):
     """Objects and linked files, before and after each step."""
     etch, sources, files = build / "etch", TESTS / "acceptance", []
 
-    def call(*argv):
-        subprocess.run([str(a) for a in argv], check=True, env=environment())
+    def call(*argv):  # what etch has to say of them is not asked for
+        p = subprocess.run([str(a) for a in argv], env=environment(), stderr=subprocess.PIPE, text=True)
+        if p.returncode:
+            sys.exit(f"{' '.join(str(a) for a in argv)}: exit status {p.returncode}\n{p.stderr}")
 
     for cc, cxx, tag in (("gcc", "g++", "g"), ("clang", "clang++", "c")):
         compile_flags = ["-O2", "-fPIC", "-I", TESTS.parent / "lib" / "include", "-c", "-o"]
@@ -102,26 +107,24 @@ def programs_make(build, directory):
 
 
 def work(job):
-    etch, path, seed, count = job
+    etch, path, seed, end = job
+    if time.monotonic() > end:
+        return path, seed, 0, 0, []
     if not etch:
-        refused, problems = mutate.library_problems(path, seed, count, environment())
-        return path, seed, refused, count - refused, problems
+        refused, problems = mutate.library_problems(path, seed, BATCH, environment())
+        return path, seed, refused, BATCH - refused, problems
     judge = mutate.Judge(etch, environment())
-    judge.batch(mutate.Mutator(Path(path).read_bytes(), seed), count, Path(path).name)
+    judge.batch(mutate.Mutator(Path(path).read_bytes(), seed), BATCH, Path(path).name)
     return path, seed, judge.refused, judge.accepted, judge.problems
 
 
-def jobs_make(options, end, slots):
+def jobs_make(options, slots):
     number = options.seed * 1_000_000
-    while time.monotonic() < end:
-        for path in options.programs:
-            number += 1
-            slots.acquire()
-            yield None, path, number, 50
-        for path in options.files:
+    while time.monotonic() < options.end:
+        for etch, path in [*((None, p) for p in options.programs), *((options.etch, p) for p in options.files)]:
             number += 1
             slots.acquire()  # imap would take the whole endless list at once
-            yield options.etch, path, number, 200
+            yield etch, path, number, options.end
 
 
 def main():
@@ -133,6 +136,7 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
+    options.end = time.monotonic() + 60 * options.minutes
     options.keep = options.keep or options.build / "fuzz"
     Path(options.keep).mkdir(parents=True, exist_ok=True)
     os.environ["ETCH_FUZZ_KEEP"] = str(Path(options.keep).resolve())
@@ -144,13 +148,12 @@ def main():
 
 
 def fuzz(options):
-    end = time.monotonic() + 60 * options.minutes
     total = refused = 0
     slots = threading.Semaphore(2 * options.jobs)
-    seen, said = set(), time.monotonic()
+    seen, progress = set(), Progress()
     print(f"seed {options.seed}, {len(options.files)} files, {options.jobs} jobs", flush=True)
     with multiprocessing.Pool(options.jobs) as pool:
-        for path, seed, no, yes, problems in pool.imap_unordered(work, jobs_make(options, end, slots)):
+        for path, seed, no, yes, problems in pool.imap_unordered(work, jobs_make(options, slots)):
             slots.release()
             total += no + yes
             refused += no
@@ -159,10 +162,10 @@ def fuzz(options):
                 key = "".join(line for line in problem.splitlines() if " in " in line or "runtime error" in line)
                 if key not in seen or not key:
                     seen.add(key)
+                    progress.end()
                     print(f"{path}, seed {seed}:\n{problem}", flush=True)
-            if time.monotonic() - said > 60:
-                said = time.monotonic()
-                print(f"{total} mutants, {refused} refused, {len(seen)} problems", flush=True)
+            progress(f"{total} mutants, {refused} refused, {len(seen)} problems, {(options.end - time.monotonic()) / 60:.0f} minutes left:", path)
+    progress.end()
     print(f"{total} mutants, {refused} refused, {len(seen)} problems")
     return 1 if seen else 0
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """libFuzzer's targets (tests/fuzz), one after the other.
 
-usage: fuzz_targets.py [--minutes N] [--jobs N] [--keep DIR] [--minimise] [--table FILE] BUILD [TARGET...]
+usage: fuzz_targets.py [--minutes N | --total N] [--jobs N] [--keep DIR] [--minimise] [--table FILE] BUILD [TARGET...]
 
 BUILD has the fuzzer (make B=build-fuzz ... build-fuzz/fuzzer; `make fuzz` does it) and an
 etch, which makes the files to begin with (tests/fuzz/seeds.py); those in fixtures/fuzz are taken
-too. Each target runs --minutes, --jobs of them at a time. What is new stays in DIR/TARGET, inputs
+too. Each target runs --minutes, --jobs of them at a time; or all of them --total minutes, in which those
+that run a command as a whole get more than the others. What is new stays in DIR/TARGET, inputs
 that fail in DIR/TARGET.failed; --minimise puts the fewest that reach all that was reached, the
 smallest first, into fixtures/fuzz. Prints a line a target: executions, seconds, edges and features
 covered, inputs; --table puts those into FILE (docs/security.md), between its two comments. With
@@ -20,14 +21,20 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+from progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures" / "fuzz"
 # An input of at most MAX bytes may ask for at most so much at once, and take so long. The
 # sanitizers and a busy machine cost a factor of ten.
 MAX, MALLOC_MB, RSS_MB, SECONDS = 32768, 64, 2000, 25
+FAILURES = 5  # of a target, after each of which it goes on
 FILES = 48  # of a target in fixtures/fuzz, at most
+# Shares of --total; the others' are 1.
+SHARES = {"rewrite": 4, "code": 4, "inspect": 3, "diff": 3, "check": 3, "module": 2}
 
 
 def targets():
@@ -49,8 +56,8 @@ class Figures:
 
         self.target, self.status, self.text = target, status, text
         self.edges, self.features, self.inputs = (last(p) for p in (r"cov: (\d+) ft:", r" ft: (\d+) corp", r"corp: (\d+)"))
-        self.runs = last(r"number_of_executed_units: (\d+)") or last(r"^#(\d+)\t")
-        self.seconds, self.all_edges = last(r"^Done \d+ runs in (\d+) second"), last(r"(\d+) inline 8-bit counters")
+        self.runs = sum(int(n) for n in re.findall(r"number_of_executed_units: (\d+)", text))
+        self.seconds, self.all_edges = last(r"^(\d+) seconds$"), last(r"(\d+) inline 8-bit counters")
 
 
 def table_write(path, figures):
@@ -66,20 +73,31 @@ def table_write(path, figures):
     path.write_text(text)
 
 
-def fuzz(options, target):
+def shared(options, names):
+    """--total: the longest first, so that all jobs end at about the same time. {target: minutes}"""
+    unit = options.total * min(options.jobs, len(names)) / sum(SHARES.get(t, 1) for t in names)
+    return {t: unit * SHARES.get(t, 1) for t in sorted(names, key=lambda t: -SHARES.get(t, 1))}
+
+
+def fuzz(options, target, minutes):
     corpus, failed = options.keep / target, options.keep / f"{target}.failed"
     for d in (corpus, failed):
         d.mkdir(parents=True, exist_ok=True)
-    argv = [options.build / "fuzzer", f"-max_total_time={int(60 * options.minutes)}", f"-max_len={MAX}", "-print_final_stats=1",
+    argv = [options.build / "fuzzer", f"-max_len={MAX}", "-print_final_stats=1",
             f"-malloc_limit_mb={MALLOC_MB}", f"-rss_limit_mb={RSS_MB}", f"-timeout={SECONDS}", f"-artifact_prefix={failed}/",
             "-verbosity=1", "-reload=0", corpus, options.keep / "seeds" / target]
     if (FIXTURES / target).is_dir():
         argv.append(FIXTURES / target)
-    log, status = options.keep / f"{target}.log", 0
-    if options.minutes:
-        with open(log, "w") as out:
-            status = subprocess.run([str(a) for a in argv], env=environment(target), stdout=out, stderr=subprocess.STDOUT).returncode
-    return Figures(target, status, log.read_text(errors="replace") if log.exists() else "")
+    log, status, begin, failures = options.keep / f"{target}.log", 0, time.monotonic(), 0
+    end = begin + 60 * minutes
+    with open(log, "w" if minutes else "a") as out:
+        while time.monotonic() < end and failures < FAILURES:
+            limit = f"-max_total_time={max(1, round(end - time.monotonic()))}"
+            one = subprocess.run([*map(str, argv), limit], env=environment(target), stdout=out, stderr=subprocess.STDOUT).returncode
+            status, failures = status or one, failures + (one != 0)
+        if minutes:
+            print(f"{time.monotonic() - begin:.0f} seconds", file=out)
+    return Figures(target, status, log.read_text(errors="replace"))
 
 
 def minimise(options, target):
@@ -107,9 +125,20 @@ def minimise(options, target):
         shutil.copyfile(p, out / p.name[:12])
 
 
+def report(options, f):
+    print(f"{f.target:10} {f.runs:11} {f.seconds:7} {f.edges:7} {f.features:9} {f.inputs:7}{'  FAILED' if f.status else ''}", flush=True)
+    if f.status:
+        print("\n".join(f.text.splitlines()[-60:]))
+        for path in re.findall(r"Test unit written to (\S+)", f.text):
+            print(f"again: ETCH_BOUNDS=none ETCH_FUZZ={f.target} {options.build / 'fuzzer'} {path}", flush=True)
+    if options.minimise:
+        minimise(options, f.target)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--total", type=float)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--minimise", action="store_true")
@@ -120,18 +149,21 @@ def main():
     options = parser.parse_args()
     options.keep = (options.keep or options.build / "corpus").resolve()
     subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "seeds.py", options.build, options.keep / "seeds"], check=True)
-    figures = []
+    names = options.targets or targets()
+    minutes = shared(options, names) if options.total else dict.fromkeys(names, options.minutes)
+    figures, progress = [], Progress()
     print("target      executions       s   edges  features  inputs", flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for f in pool.map(lambda t: fuzz(options, t), options.targets or targets()):
-            figures.append(f)
-            print(f"{f.target:10} {f.runs:11} {f.seconds:7} {f.edges:7} {f.features:9} {f.inputs:7}{'  FAILED' if f.status else ''}", flush=True)
-            if f.status:
-                print("\n".join(f.text.splitlines()[-60:]), flush=True)
-            if options.minimise:
-                minimise(options, f.target)
+        running = {pool.submit(fuzz, options, t, m) for t, m in minutes.items()}
+        while running:
+            progress(f"{len(figures)} of {len(names)} targets, {sum(minutes.values()) / options.jobs:.0f} minutes in all")
+            done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            progress.end()
+            for f in (d.result() for d in done):
+                figures.append(f)
+                report(options, f)
     if options.table:
-        table_write(options.table, figures)
+        table_write(options.table, sorted(figures, key=lambda f: names.index(f.target)))
     return 1 if any(f.status for f in figures) else 0
 
 

@@ -2,37 +2,32 @@
 # SPDX-License-Identifier: MIT
 """Damaged unwind tables and damaged .eh_frame under sanitizers until the time is up.
 
-usage: fuzz_unwind.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] [FILE...]
+usage: fuzz_unwind.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
 
-Builds tests/unwind/tables.c and cfi_fuzz.c with ASan and UBSan and runs them with one
-seed after the other: random rows through both encodings, mutants of the tables,
-random bytes for the list of return addresses, mutants of the .eh_frame of FILEs (by
-default small ones). A seed that fails is printed with what was
-said, and kept in DIR; the same command with that seed shows it again. Exit 1 if there
-was any. `make fuzz` calls it.
+BUILD is a build of etch with ASan and UBSan (make asan: build-asan). Builds tests/unwind/tables.c and
+cfi_fuzz.c with its objects, in DIR (BUILD/fuzz) and in that time too, and runs them with one seed
+after the other: random rows through both encodings, mutants of the tables,
+random bytes for the list of return addresses, mutants of the .eh_frame of FILEs (by default small
+ones, made in DIR). What fails is printed once, as the command that shows it again, and what it said
+is kept in DIR. Exit 1 if there was any. `make fuzz` calls it.
 """
 import argparse
 import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
+from progress import Progress
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests" / "unwind"
-FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=undefined", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}", f"-I{ROOT / 'lib' / 'include'}"]
-COMMON = ["tool/code/space.c", "tool/elf/file.c", "tool/elf/bounds.c", "tool/report/error.c", "tool/report/plain.c"]
-DRIVERS = {
-    "tables": ["tests/unwind/tables.c", "tests/unwind/tables_calls.c", "tests/unwind/tables_lookup.c",
-               "tests/unwind/tables_mutate.c", "tests/unwind/tables_sample.c", "tool/table/unwind_canonical.c",
-               "tool/table/unwind_map.c", "tool/table/unwind_numbered.c", "tool/table/unwind_tables.c",
-               "tool/table/unwind_runs.c", "tool/arch/x86/callsites.c", "tool/arch/x86/rule_text.c", "tool/arch/x86/decode.c", *COMMON],
-    "cfi_fuzz": ["tests/unwind/cfi_fuzz.c", "lib/prepare.c", "tool/code/cfi_file.c", "tool/code/lsda.c", *COMMON],
-}
+LIBRARIES = ["-lZydis", "-ldw", "-lelf", "-ljson-c", "-lxxhash", "-lm", "-ldl"]
+DRIVERS = {"tables": [], "cfi_fuzz": ["prepare"]}  # tests/unwind/NAME*.c, and what they need of libetch
 # Driver and arguments, SEED standing for the number; a second or a few each.
 ROUNDS = [
     ["tables", "mutate", "SEED", "40", "400"],
@@ -46,7 +41,9 @@ LIMIT = 600  # a round that takes longer hangs
 
 
 def work(job):
-    argv, env = job
+    argv, env, end = job
+    if time.monotonic() > end:
+        return argv, None, ""
     try:
         p = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT)
         return argv, p.returncode, p.stdout.decode("utf-8", "replace")
@@ -54,40 +51,56 @@ def work(job):
         return argv, "hang", ""
 
 
-def jobs_make(options, directory, end, slots):
+def jobs_make(options, slots):
     env = dict(os.environ, ASAN_OPTIONS="exitcode=99:detect_leaks=1:allocator_may_return_null=1",
                UBSAN_OPTIONS="halt_on_error=1:exitcode=99:print_stacktrace=1", LSAN_OPTIONS="exitcode=99")
     number = options.seed
-    while time.monotonic() < end:
+    while time.monotonic() < options.end:
         for driver, *args in ROUNDS:
             slots.acquire()  # imap would take the whole endless list at once
             filled = [options.files if a == "FILES" else [str(number) if a == "SEED" else a] for a in args]
-            yield [str(directory / driver), *sum(filled, [])], env
+            yield [str(options.keep / driver), *sum(filled, [])], env, options.end
         number += 1
 
 
-def fuzz(options, directory):
-    end, said = time.monotonic() + 60 * options.minutes, time.monotonic()
+def fuzz(options):
     slots = threading.Semaphore(2 * options.jobs)
-    rounds, seen = 0, set()
+    rounds, seen, progress = 0, set(), Progress()
     print(f"seed {options.seed}, {len(options.files)} files, {options.jobs} jobs", flush=True)
     with multiprocessing.Pool(options.jobs) as pool:
-        for argv, status, text in pool.imap_unordered(work, jobs_make(options, directory, end, slots)):
+        for argv, status, text in pool.imap_unordered(work, jobs_make(options, slots)):
             slots.release()
-            rounds += 1
-            if status != 0:
+            rounds += status is not None
+            if status not in (0, None):
                 where = [line for line in text.splitlines() if " in " in line or "runtime error" in line]
                 key = "".join(where[:3]) or text.strip()
                 if key not in seen:
                     seen.add(key)
                     name = f"{Path(argv[0]).name}-{'-'.join(a for a in argv[1:4] if '/' not in a)}.txt"
                     (options.keep / name).write_text(" ".join(argv) + "\n" + text)
+                    progress.end()
                     print(f"{' '.join(argv)}: {status}\n{text}", flush=True)
-            if time.monotonic() - said > 60:
-                said = time.monotonic()
-                print(f"{rounds} rounds, {len(seen)} problems", flush=True)
+            progress(f"{rounds} rounds, {len(seen)} problems, {(options.end - time.monotonic()) / 60:.0f} minutes left:", " ".join(argv[:4]))
+    progress.end()
     print(f"{rounds} rounds, {len(seen)} problems")
     return 1 if seen else 0
+
+
+def build(options):
+    archive = options.keep / "tool.a"  # of which the linker takes what is needed
+    archive.unlink(missing_ok=True)
+    subprocess.run(["ar", "rcs", archive, *(o for o in (options.build / "o" / "tool").rglob("*.o") if o.name != "main.o")], check=True)
+    for driver, parts in DRIVERS.items():
+        objects = [options.build / "o" / "lib" / f"{p}.o" for p in parts]
+        subprocess.run(["gcc", *FLAGS, "-o", options.keep / driver, *TESTS.glob(f"{driver}*.c"), *objects, archive, *LIBRARIES], check=True)
+    if options.files:
+        return
+    for cxx in ("g++", "clang++"):
+        obj, lib = options.keep / f"{cxx}.o", options.keep / f"{cxx}.so"
+        subprocess.run([cxx, "-O2", "-fPIC", "-c", TESTS / "cfi_objects.cc", "-o", obj], check=True)
+        subprocess.run([cxx, "-shared", obj, "-o", lib], check=True)
+        options.files += [str(obj), str(lib)]
+    options.files.append("/bin/true")
 
 
 def main():
@@ -95,23 +108,15 @@ def main():
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep", type=Path, default=ROOT / "build-asan" / "fuzz")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("build", type=Path)
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
+    options.end = time.monotonic() + 60 * options.minutes
+    options.keep = (options.keep or options.build / "fuzz").resolve()
     options.keep.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="etch-fuzz-") as name:
-        directory = Path(name)
-        for driver, sources in DRIVERS.items():
-            subprocess.run(["gcc", *FLAGS, "-o", directory / driver, *(ROOT / s for s in sources),
-                            "-lZydis", "-lelf", "-ldw", "-ldl"], check=True)
-        if not options.files:
-            for cxx in ("g++", "clang++"):
-                obj, lib = directory / f"{cxx}.o", directory / f"{cxx}.so"
-                subprocess.run([cxx, "-O2", "-fPIC", "-c", TESTS / "cfi_objects.cc", "-o", obj], check=True)
-                subprocess.run([cxx, "-shared", obj, "-o", lib], check=True)
-                options.files += [str(obj), str(lib)]
-            options.files.append("/bin/true")
-        return fuzz(options, directory)
+    build(options)
+    return fuzz(options)
 
 
 if __name__ == "__main__":

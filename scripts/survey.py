@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import pinned  # noqa: E402,F401
 import survey_rows  # noqa: E402
 from elftools.common.exceptions import ELFError  # noqa: E402
+from progress import Progress  # noqa: E402
 
 ROOTS = ["/usr/bin", "/usr/sbin", "/usr/lib"]
 # Large programs, and small ones by other compilers than Debian's gcc. By apt-get alone.
@@ -455,25 +456,6 @@ def table(title, counter):
     print(f"\n| {title} | files |\n|---|---|")
     for k, n in counter.most_common():
         print(f"| {k} | {n:,} |")
-
-
-class Progress:
-    """One line on a terminal, nothing elsewhere."""
-
-    def __init__(self):
-        self.on = sys.stderr.isatty()
-        self.width = 0
-
-    def __call__(self, what, path=""):
-        if self.on:
-            line = f"{what} {path}"[:shutil.get_terminal_size().columns - 1]
-            print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
-            self.width = len(line)
-
-    def end(self):
-        if self.on and self.width:
-            print("\r" + " " * self.width + "\r", end="", file=sys.stderr, flush=True)
-            self.width = 0
 
 
 def read_results(path, key=None):

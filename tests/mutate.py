@@ -4,6 +4,7 @@
 Half of the mutants change fields whose place and width are known (headers,
 relocations, symbols, dynamic entries, etch's own tables), by values that tend to
 hurt; the rest flip bytes anywhere, cut the file, or swap and clear pieces."""
+import hashlib
 import os
 import random
 import shutil
@@ -113,6 +114,16 @@ def work_directory():
     return Path(tempfile.mkdtemp(prefix="etch-mutants-", dir=base))
 
 
+def keep(data):
+    """The path of a mutant that is kept, where that is wanted: in directory ETCH_FUZZ_KEEP."""
+    if not os.environ.get("ETCH_FUZZ_KEEP"):
+        return ""
+    path = Path(os.environ["ETCH_FUZZ_KEEP"]) / f"mutant-{hashlib.sha256(data).hexdigest()[:12]}"
+    path.write_bytes(data)
+    path.chmod(0o755)
+    return path
+
+
 class Judge:
     """Runs the tool on batches of mutants. What must hold of each of them: exit 0
     or 2 (1 for findings), no signal, no sanitizer report, no hang; a file that is
@@ -175,10 +186,10 @@ class Judge:
                 self.problem(command, what, "refused, but changed", lines[:9], data)
         self.refused += refused
         if (status == 2) != (refused > 0):
-            self.problem(command, "batch", f"exit {status}, but {refused} files refused", [])
+            self.problem(command, "batch", f"exit {status}, but {refused} files refused", [], *(data for _, _, data in mutants))
         left = {p.name for p in mutants[0][0].parent.iterdir()} - {path.name for path, _, _ in mutants}
         if left:
-            self.problem(command, "batch", f"files left behind: {sorted(left)[:3]}", [])
+            self.problem(command, "batch", f"files left behind: {sorted(left)[:3]}", [], *(data for _, _, data in mutants))
 
     def single_out(self, command, mutants, status, errors):
         """A batch went wrong: which of its files is it?"""
@@ -191,13 +202,10 @@ class Judge:
                 if len(self.problems) - before >= 3:
                     return
         if len(self.problems) == before:
-            self.problem(command, "only as a batch", status, errors.splitlines()[-30:])
+            self.problem(command, "only as a batch", status, errors.splitlines()[-30:], *(data for _, _, data in mutants))
 
-    def problem(self, command, what, how, lines, data=None):
-        kept = ""
-        if data is not None and os.environ.get("ETCH_FUZZ_KEEP"):
-            kept = Path(os.environ["ETCH_FUZZ_KEEP"]) / f"mutant-{os.getpid()}-{len(self.problems)}"
-            kept.write_bytes(data)
+    def problem(self, command, what, how, lines, *mutants):
+        kept = " ".join(str(keep(data)) for data in mutants)
         self.problems.append(f"etch {' '.join(command)}: {how}: {what} {kept}\n" + "\n".join(f"    {x}" for x in lines))
 
 
@@ -223,7 +231,7 @@ def library_problems(program, seed, count, env):
                 status, said = "hang", ""
             refused += status == 1
             if status not in (0, 1):
-                problems.append(f"{program}: {what}: exit {status}\n{said[-3000:]}")
+                problems.append(f"{program}: {what}: exit {status} {keep(data)}\n{said[-3000:]}")
     finally:
         shutil.rmtree(directory)
     return refused, problems
