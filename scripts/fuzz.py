@@ -119,12 +119,15 @@ def work(job):
 
 
 def jobs_make(options, slots):
-    number = options.seed * 1_000_000
-    while time.monotonic() < options.end:
+    number, end = options.seed * 1_000_000, float("inf")  # one at least
+    while True:
         for etch, path in [*((None, p) for p in options.programs), *((options.etch, p) for p in options.files)]:
             number += 1
             slots.acquire()  # imap would take the whole endless list at once
-            yield etch, path, number, options.end
+            yield etch, path, number, end
+            end = options.end
+        if time.monotonic() > end:
+            return
 
 
 def main():

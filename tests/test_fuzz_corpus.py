@@ -4,6 +4,7 @@ begins with, under ASan and UBSan. Cases that failed once are the files named fo
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,17 @@ def test_replay_notices(build_asan, tmp_path):
     """What does not hold ends it."""
     assert run([build_asan / "replay", "nothing", "x"], ok=2).stderr == "replay: no target nothing\n"
     assert run([build_asan / "replay", "elf", tmp_path / "none"], ok=2).stderr
+
+
+def test_what_fails_is_kept(tmp_path, build):
+    """scripts/fuzz.py, with a tool that some bytes bring down: exit status 1, and the file that does it."""
+    tool, keep, good = tmp_path / "etch", tmp_path / "keep", tmp_path / "good.o"
+    tool.write_text("#!/bin/sh\nfor f; do [ -f \"$f\" ] || continue\n"
+                    "cmp -sn 16 \"$f\" " + str(good) + " || kill -SEGV $$\necho \"$f: 1 site\"; done\n")
+    tool.chmod(0o755)
+    run(["gcc", "-x", "c", "-c", "-o", good, "-"], input="int f(void) { return 1; }")
+    p = run([sys.executable, ROOT / "scripts" / "fuzz.py", "--minutes", "0.03", "--jobs", "1", "--seed", "1", "--keep", keep, tmp_path, good], ok=1)
+    kept = {str(path) for path in keep.iterdir()}
+    named = set(re.findall(r"\S+/mutant-\w+", p.stdout))
+    assert kept and named <= kept and "problems" in p.stdout.splitlines()[-1] and not p.stderr
+    assert all(Path(k).read_bytes()[:16] != good.read_bytes()[:16] for k in kept)
