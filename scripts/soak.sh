@@ -20,16 +20,16 @@ cd "$(dirname "$0")/.."
 B=$(cd "${B:-build}" && pwd)
 minutes=${1:-20}
 seed=${SEED:-$(date +%s)}
-begin=$(date +%s)
+end=$(($(date +%s) + minutes * 60))
 dir=$B/soak
 HANGS=900 # seconds; nothing here takes so long
 mkdir -p "$dir"
 
 # ---- time, and what is said ---------------------------------------------------------
 
-# Seconds that are left of the time's first $1 hundredths.
+# Seconds that are left of the first $1 hundredths of the time, once all is built.
 left() {
-	echo $((begin + minutes * 60 * $1 / 100 - $(date +%s)))
+	echo $((built + (end - built) * $1 / 100 - $(date +%s)))
 }
 
 part() {
@@ -107,6 +107,8 @@ done
 for name in model step; do
 	gcc -std=gnu11 -O2 -g -D_GNU_SOURCE -Ilib/include -o "$dir/copy-$name" "tests/copy/$name.c" "$B/libetch.a" -pthread
 done
+
+built=$(date +%s)
 
 # ---- copies: each step is one alignment of the other side in so many ------------------
 
