@@ -51,7 +51,7 @@ def counted(etch, path, tmp_path):
 
 
 @pytest.mark.parametrize("shape", [shapes.blocks, shapes.switch, shapes.switches, shapes.chain, shapes.landing_pads,
-                                   shapes.noreturn_links], ids=lambda s: s.__name__)
+                                   shapes.noreturn_links, shapes.shared_call_sites, shapes.entries, shapes.handed_on], ids=lambda s: s.__name__)
 def test_instructions_grow_as_the_code_does(etch, tmp_path, start, shape):
     few, many = 500, 2000
     a = counted(etch, assemble(shape(few), tmp_path / "1.o"), tmp_path) - start

@@ -3,6 +3,7 @@
 import math
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -152,48 +153,88 @@ def part_scale(args):
 
 # ---- growth -------------------------------------------------------------------------
 
-# Text from 10 KB to 100 MB, where installed.
+# Text from 10 KB to 240 MB, where installed.
 GROWTH = ["/usr/bin/true", "/bin/ls", "/bin/bash", "/usr/bin/perl", str(LIBS / "libc.so.6"), "/usr/bin/git", str(LIBS / "libcrypto.so.3"),
           "/usr/bin/python3.11", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus",
-          "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", str(LIBS / "libLLVM-14.so.1"), str(LIBS / "libLLVM-15.so.1"),
-          str(LIBS / "libnode.so.108"), "/usr/bin/node", "/usr/lib/firefox-esr/libxul.so", "/usr/lib/chromium/chromium"]
+          "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", str(LIBS / "libLLVM-15.so.1"),
+          str(LIBS / "libnode.so.108"), "/usr/bin/node", "/usr/lib/firefox-esr/libxul.so"]
+# Of these a copy is made that has neither .eh_frame nor symbols; chromium has them hardly.
+BARE = ["/bin/ls", "/bin/bash", "/usr/bin/perl", "/usr/bin/git", "/usr/bin/python3.11", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1",
+        str(LIBS / "libLLVM-15.so.1")]
+BARE_ALREADY = ["/usr/lib/chromium/chromium"]
 
 
 def text_of(path):
-    out = sh("readelf", "-SW", path)
-    sizes = [line[line.index("]") + 1:].split() for line in out.splitlines() if " AX " in line and "PROGBITS" in line]
-    return sum(int(c[4], 16) for c in sizes)
+    """Bytes of its sections of code (readelf's flags: X)."""
+    size = 0
+    for line in sh("readelf", "-SW", path).splitlines():
+        m = re.match(r"\s*\[ *\d+\] \S+ +PROGBITS +[0-9a-f]+ [0-9a-f]+ ([0-9a-f]+) [0-9a-f]+ +([A-Za-z]*)", line)
+        if m and "A" in m[2] and "X" in m[2]:
+            size += int(m[1], 16)
+    return size
+
+
+def bare(path):
+    """A copy that says nothing of where its functions are."""
+    out = DIR / f"{os.path.basename(path)}.bare"
+    if not out.exists():
+        sh("objcopy", "--strip-all", "-R", ".eh_frame", "-R", ".eh_frame_hdr", path, out)
+    return str(out)
 
 
 def fit(x, y):
-    """Least squares of log y over log x: the exponent, and how much of the spread it explains."""
+    """Least squares of log y over log x: the exponent, two standard errors of it, and how far one lies from the line at most."""
     x, y = [math.log(v) for v in x], [math.log(v) for v in y]
     mx, my = statistics.mean(x), statistics.mean(y)
-    sxy, sxx, syy = (sum((a - m) * (b - k) for a, b in zip(p, q)) for p, q, m, k in ((x, y, mx, my), (x, x, mx, mx), (y, y, my, my)))
-    return sxy / sxx, sxy * sxy / (sxx * syy)
+    sxx = sum((a - mx) ** 2 for a in x)
+    slope = sum((a - mx) * (b - my) for a, b in zip(x, y)) / sxx
+    off = [b - my - slope * (a - mx) for a, b in zip(x, y)]
+    error = math.sqrt(sum(d * d for d in off) / max(1, len(x) - 2) / sxx)
+    return slope, 2 * error, math.exp(max(map(abs, off)))
+
+
+def growth_of(each, path, floor, quick):
+    """One line: (text, CPU s, peak MiB), the last two without what any process takes."""
+    text = text_of(path)
+    times = 1 if quick or text > 2e7 else 3 if text > 2e6 else 15
+    runs = [run(each, [B / "etch", "rewrite"], [path]) for _ in range(times)]
+    used, most = min(r[0] for r in runs), max(r[2] for r in runs)
+    size = os.stat(path).st_size
+    row = [os.path.basename(path), f"{text / 1e6:,.3f}", f"{size / 1e6:,.1f}", f"{used:,.3f}", f"{used * 1e9 / text:,.0f}", f"{most:,.0f}",
+           f"{most * 2 ** 20 / size:,.1f}"]
+    return row, (text, max(used - floor[0], 1e-5), max(most - floor[1], 0.01))
+
+
+def growth_fit(what, points):
+    if len(points) < 4:
+        return
+    text, cpu, peak = zip(*points)
+    print(f"{what}: {len(points)} files, text from {min(text) / 1e3:,.0f} KB to {max(text) / 1e6:,.0f} MB. CPU time grows as text to the power "
+          "of {:.2f} +- {:.2f} (furthest from that: a factor of {:.2f}), ".format(*fit(text, cpu)) +
+          "peak memory of {:.2f} +- {:.2f} ({:.2f}).\n".format(*fit(text, peak)), flush=True)
 
 
 def part_growth(args):
     etch_needed()
     each, _ = tools()
-    out, sizes, cpu, peak = [], [], [], []
-    empty = run(each, [B / "etch", "rewrite"], ["/usr/bin/true"])
-    print("### growth\n\n`etch rewrite` of linked files, one process and one thread each; the fit leaves out what a process takes "
-          f"that does nothing ({empty[0] * 1000:.0f} ms, {empty[2]:.0f} MiB).\n")
-    for path in sorted((p for p in GROWTH if os.path.exists(p)), key=text_of):
-        text = text_of(path)
-        runs = [run(each, [B / "etch", "rewrite"], [path]) for _ in range(1 if args.quick or text > 5e6 else 3)]
-        used, most = min(r[0] for r in runs), max(r[2] for r in runs)
-        out.append([os.path.basename(path), f"{text / 1e6:,.2f}", f"{os.stat(path).st_size / 1e6:,.1f}", f"{used:,.3f}",
-                    f"{used * 1e9 / text:,.0f}", f"{most:,.0f}", f"{most * 2 ** 20 / os.stat(path).st_size:,.1f}"])
-        if text > 1e6:
-            sizes.append(text)
-            cpu.append(used)
-            peak.append(most)
-    table(["", "text, MB", "file, MB", "user + system, s", "ns a byte of text", "peak MiB", "times the file"], out)
-    if len(sizes) > 2:
-        print("From 1 MB of text on: CPU time grows as text to the power of {:.2f} (r2 {:.3f}), ".format(*fit(sizes, cpu)) +
-              "peak memory of {:.2f} (r2 {:.3f}).\n".format(*fit(sizes, peak)))
+    nothing = DIR / "nothing.o"
+    subprocess.run(["as", "-o", nothing, "-"], input=shapes.functions(1), text=True, check=True)
+    runs = [run(each, [B / "etch", "rewrite"], [nothing]) for _ in range(15)]
+    floor = min(r[0] for r in runs), min(r[2] for r in runs)
+    print("### growth\n\n`etch rewrite` of linked files, one process and one thread each. The fits are of what is more than an object of "
+          f"one function takes ({floor[0] * 1000:.1f} ms, {floor[1]:.1f} MiB); +-: two standard errors.\n")
+    known = sorted((p for p in GROWTH if os.path.exists(p)), key=text_of)
+    unknown = sorted([bare(p) for p in BARE if os.path.exists(p)] + [p for p in BARE_ALREADY if os.path.exists(p)], key=text_of)
+    fits = []
+    for what, paths in (("With .eh_frame", known), ("Without .eh_frame and symbols", unknown)):
+        lines = [growth_of(each, p, floor, args.quick) for p in paths]
+        print(f"{what}:\n")
+        table(["", "text, MB", "file, MB", "user + system, s", "ns a byte of text", "peak MiB", "times the file"], [r for r, _ in lines])
+        fits.append((what, [p for _, p in lines]))
+    for what, points in fits:
+        growth_fit(what, points)
+        growth_fit(f"{what}, from 1 MB of text on", [p for p in points if p[0] > 1e6])
+    growth_fit("All", [p for _, points in fits for p in points])
 
 
 def part_shapes(args):

@@ -4,6 +4,12 @@ tests/test_scale.py and scripts/bench/run shapes. Each returns the text of one o
 what there is many of."""
 
 
+LSDA = [".cfi_personality 0x9b,DW.ref.__gxx_personality_v0", ".cfi_lsda 0x1b,.Llsda"]
+PERSONALITY = [".hidden DW.ref.__gxx_personality_v0", ".weak DW.ref.__gxx_personality_v0",
+               '.section .data.rel.local.DW.ref.__gxx_personality_v0,"awG",@progbits,DW.ref.__gxx_personality_v0,comdat', ".balign 8",
+               "DW.ref.__gxx_personality_v0: .quad __gxx_personality_v0", ""]
+
+
 def blocks(n):
     """One function of n blocks, each jumping over the next."""
     lines = [".text", ".globl f", ".type f,@function", "f:", ".cfi_startproc"]
@@ -101,24 +107,64 @@ def relocations(n):
 
 def landing_pads(n):
     """One function of n calls, each with a landing pad of its own."""
-    lines = [".text", ".globl f", ".type f,@function", "f:", ".cfi_startproc", ".cfi_personality 0x9b,DW.ref.__gxx_personality_v0",
-             ".cfi_lsda 0x1b,.Llsda", "push %rbx", ".cfi_adjust_cfa_offset 8"]
+    lines = [".text", ".globl f", ".type f,@function", "f:", ".cfi_startproc", *LSDA, "push %rbx", ".cfi_adjust_cfa_offset 8"]
     lines += [f".Lb{i}: call g\n.Le{i}:" for i in range(n)]
     lines += ["pop %rbx", ".cfi_adjust_cfa_offset -8", "ret", ".cfi_adjust_cfa_offset 8"]
     lines += [f".Lp{i}: movq %rax, %rdi\ncall _Unwind_Resume" for i in range(n)]
     lines += [".cfi_endproc", ".size f,.-f", '.section .gcc_except_table,"a",@progbits', ".Llsda: .byte 0xff, 0xff, 0x01",
               ".uleb128 .Lend-.Lbegin", ".Lbegin:"]
     lines += [f".uleb128 .Lb{i}-f\n.uleb128 .Le{i}-.Lb{i}\n.uleb128 .Lp{i}-f\n.uleb128 0" for i in range(n)]
-    lines += [".Lend:", ".hidden DW.ref.__gxx_personality_v0", ".weak DW.ref.__gxx_personality_v0",
-              '.section .data.rel.local.DW.ref.__gxx_personality_v0,"awG",@progbits,DW.ref.__gxx_personality_v0,comdat', ".balign 8",
-              "DW.ref.__gxx_personality_v0: .quad __gxx_personality_v0", ""]
-    return "\n".join(lines)
+    return "\n".join(lines + [".Lend:"] + PERSONALITY)
 
 
 def frames(n):
     """Nested frames: n pushes, then as many pops."""
     return (".text\n.globl f\n.type f,@function\nf: .cfi_startproc\n" + f".rept {n}\npush %rbx\n.cfi_adjust_cfa_offset 8\n.endr\n"
             f".rept {n}\npop %rbx\n.cfi_adjust_cfa_offset -8\n.endr\nret\n.cfi_endproc\n.size f,.-f\n")
+
+
+def shared_call_sites(n):
+    """n functions that all lead to one table of n call sites."""
+    lines = [".text"]
+    for i in range(n):
+        lines += [f".type f{i},@function", f"f{i}: .cfi_startproc", *LSDA, "push %rbx", ".cfi_adjust_cfa_offset 8", "call g", "pop %rbx",
+                  ".cfi_adjust_cfa_offset -8", "ret", ".cfi_endproc", f".size f{i},.-f{i}"]
+    lines += ['.section .gcc_except_table,"a",@progbits', ".Llsda: .byte 0xff, 0xff, 0x01", ".uleb128 .Lend-.Lbegin", ".Lbegin:",
+              f".rept {n}", ".byte 1, 5, 6, 0", ".endr", ".Lend:"]
+    return "\n".join(lines + PERSONALITY)
+
+
+def entries(n):
+    """A function of n rows with n more symbols in it."""
+    lines = [".text", ".globl f", ".type f,@function", "f:", ".cfi_startproc"]
+    lines += [f"push %rbx\n.cfi_adjust_cfa_offset 8\n.globl e{i}\n.type e{i},@function\ne{i}: pop %rbx\n.cfi_adjust_cfa_offset -8" for i in range(n)]
+    return "\n".join([*lines, "ret", ".cfi_endproc", ".size f,.-f", ""])
+
+
+def crossed(n):
+    """n functions that each jump with a frame of their own into the middle of eight others."""
+    lines = [".text"]
+    for i in range(n):
+        frame = 16 + 16 * (i % 7)
+        lines.append(f".type c{i},@function\nc{i}: push %rbx\nsubq ${frame},%rsp")
+        lines += [f"testl %edi,%edi\nje m{(i * (k + 3) + k * k) % n}" for k in range(8)]
+        lines.append(f"addq ${frame},%rsp\nm{i}: addl $1,%eax\npop %rbx\nret\n.size c{i},.-c{i}")
+    return "\n".join([*lines, ""])
+
+
+def tail_calls(n):
+    """A chain of n tail calls to one that does not return."""
+    lines = [".text"]
+    lines += [f".type f{i},@function\nf{i}: .cfi_startproc\njmp f{i + 1}\n.cfi_endproc\n.size f{i},.-f{i}" for i in range(n)]
+    return "\n".join([*lines, f".type f{n},@function\nf{n}: ud2\n.size f{n},.-f{n}", ""])
+
+
+def handed_on(n):
+    """The address of an etched object is handed n times to a function of n jumps back: is it used there?"""
+    etched = ['.section etched_imv,"aw",@progbits', ".balign 8", ".globl o", ".type o,@object", ".size o,8", "o: .quad 5", ""]
+    return "\n".join([".text", ".globl f", ".type f,@function", "f: .cfi_startproc", f".rept {n}", "leaq o(%rip),%rdi\ncall g", ".endr", "ret",
+                      ".cfi_endproc", ".size f,.-f", ".type g,@function", "g: .cfi_startproc", f"jmp .L{n - 1}", ".L0: movl %edi,%eax\nret",
+                      *[f".L{i}: jmp .L{i - 1}" for i in range(1, n)], ".cfi_endproc", ".size g,.-g", *etched])
 
 
 # name: (source, how many in full)
@@ -138,4 +184,9 @@ SHAPES = {
     "100,000 relocations against one symbol": (relocations, 100000),
     "20,000 landing pads": (landing_pads, 20000),
     "100,000 pushes": (frames, 100000),
+    "20,000 functions of one table of call sites": (shared_call_sites, 20000),
+    "50,000 symbols and rows in one function": (entries, 50000),
+    "160,000 jumps into others' middles": (crossed, 20000),
+    "a chain of 100,000 tail calls": (tail_calls, 100000),
+    "20,000 times an address handed on": (handed_on, 20000),
 }
