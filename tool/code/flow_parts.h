@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the flow analysis share: flow.c (decoding, states), jumps.c
+ * What the files of the flow analysis share: flow.c (decoding, states), advance.c (one instruction), jumps.c
  * (jump tables and what only indirect jumps reach), exits.c (results). The way in is
  * flow.h.
  */
@@ -66,6 +66,7 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
+/* advance.c */
 /* From the state before an instruction to the one behind it, where it goes on. */
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
 /* Nothing is to be done for most: neither the state nor what was compared has to do with them. (What leaves a state
@@ -85,6 +86,10 @@ static inline void flow_advance(const struct step *in, struct state *s, uint32_t
 
 /* ... and returns whether all that rules are made of has stayed as it is, which is so behind most. */
 bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* ... and to where a branch leads. */
+void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c);
+/* May the outcome of a branch say anything of what was compared? */
+bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s);
 
 /* helpers.c: does a call of an address in the piece lead to a part of what it began as, none of its own? */
 bool flow_is_helper(struct flow *f, uint64_t target);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* From the state before an instruction to the one behind it: what was compared, what a branch says of
+ * that, and whether rules may be others there. */
+#include "code/flow_parts.h"
+
+/* Does an instruction change a register? */
+static bool changes(const struct step *in, unsigned r)
+{
+	switch (in->op) {
+	case STEP_PUSH:
+	case STEP_STORE:
+		return r == ETCH_REG_RSP || (in->writes >> r & 1);
+	case STEP_LEAVE:
+	case STEP_ENTER:
+		return true;
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+		return in->writes >> r & 1;
+	case STEP_FETCH:
+	case STEP_LOAD:
+	case STEP_MOVE:
+	case STEP_EXTEND:
+	case STEP_ADDRESS:
+		return in->a == r || (in->writes >> r & 1);
+	default:
+		return in->a == r || in->b == r || (in->writes >> r & 1);
+	}
+}
+
+/* May an instruction store to what `base` points near to? A compiler's spills do
+ * not, unless it is the stack too. */
+static bool stores_at(const struct step *in, unsigned base)
+{
+	return in->op == STEP_STORE && (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
+}
+
+/* What a branch's outcome says about what was compared. */
+static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
+{
+	static const uint8_t opposite[] = {
+		[COND_OTHER] = COND_OTHER, [COND_EQUAL] = COND_NOT_EQUAL, [COND_NOT_EQUAL] = COND_EQUAL,
+		[COND_ABOVE] = COND_BELOW_EQUAL, [COND_ABOVE_EQUAL] = COND_BELOW, [COND_BELOW] = COND_ABOVE_EQUAL,
+		[COND_BELOW_EQUAL] = COND_ABOVE,
+	};
+
+	if (!taken)
+		cond = opposite[cond];
+	if (c->op == STEP_COMPARE && cond == COND_EQUAL)
+		state_equal(s, c->a, c->b);
+	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && (cond == COND_BELOW_EQUAL || cond == COND_BELOW))
+		state_limit(s, c->a, cond == COND_BELOW ? c->imm - 1 : c->imm);
+	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && cond == COND_NOT_EQUAL && c->size >= 4)
+		state_not(s, c->a, c->imm);
+}
+
+bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s)
+{
+	if (c->op == STEP_COMPARE)
+		return (cond == COND_EQUAL || cond == COND_NOT_EQUAL) &&
+		       (s->reg[c->a].kind == VALUE_CFA) != (s->reg[c->b].kind == VALUE_CFA);
+	if (c->op != STEP_LIMIT || c->a == INSN_NO_REG || cond == COND_OTHER)
+		return false;
+	return (cond != COND_EQUAL && cond != COND_NOT_EQUAL) || s->reg[c->a].kind == VALUE_BELOW;
+}
+
+/* What flow_idle() asks. */
+static void compared_watch(struct compared *c)
+{
+	c->memory = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG);
+	c->watch = 0;
+	if (c->op != STEP_NONE)
+		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
+}
+
+/* Behind an instruction that writes flags. */
+static void compared_set(struct compared *c, const struct step *in, const struct state *s)
+{
+	c->op = STEP_NONE;
+	if (in->op == STEP_COMPARE && (s->reg[in->a].kind == VALUE_CFA) == (s->reg[in->b].kind == VALUE_CFA))
+		return; /* nothing to be learned: see learn() */
+	if (in->op != STEP_COMPARE && in->op != STEP_LIMIT)
+		return;
+	c->op = in->op;
+	c->a = in->a;
+	c->b = in->b;
+	c->size = in->size;
+	c->disp = in->disp;
+	c->imm = in->imm;
+}
+
+/* A branch that is not taken. */
+static void advance_branch(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (c->op != STEP_NONE)
+		learn(c, in->cond, false, s);
+	if (c->op == STEP_LIMIT && c->a == INSN_NO_REG && (in->cond == COND_ABOVE || in->cond == COND_ABOVE_EQUAL)) {
+		c->bound.base = c->b;
+		c->bound.size = c->size;
+		c->bound.disp = c->disp;
+		c->bound.most = in->cond == COND_ABOVE ? c->imm : c->imm - 1;
+		c->memory = true;
+	}
+	if (in->writes) /* loop */
+		state_step(s, in, off);
+}
+
+/* What was compared, behind an instruction that may change it. */
+static void compared_advance(const struct step *in, const struct state *s, struct compared *c)
+{
+	if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
+		c->bound.size = 0;
+	if (in->cond)
+		compared_set(c, in, s);
+	else if (c->op != STEP_NONE && ((c->a < 16 && changes(in, c->a)) || (c->b < 16 && changes(in, c->b)) ||
+	                                (c->a == INSN_NO_REG && stores_at(in, c->b))))
+		c->op = STEP_NONE;
+	compared_watch(c);
+}
+
+void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (in->flow == FLOW_NEXT && in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
+		if (in->cond)
+			c->op = STEP_NONE;
+		compared_watch(c);
+	} else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
+		state_call(s);
+		c->op = STEP_NONE;
+		c->bound.size = 0;
+		compared_watch(c);
+	} else if (in->flow == FLOW_BRANCH) {
+		advance_branch(in, s, off, c);
+	} else {
+		bool bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
+		               in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
+
+		if (!state_leaves(s, in))
+			state_step(s, in, off);
+		if (bounded)
+			state_limit(s, in->a, c->bound.most);
+		if (in->cond || c->op != STEP_NONE || c->bound.size)
+			compared_advance(in, s, c);
+	}
+}
+
+/* Registers that an instruction changes, and nothing else; rsp where it changes more. */
+static unsigned changed_registers(const struct step *in)
+{
+	switch (in->op) {
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT:
+		return in->writes;
+	case STEP_MOVE:
+	case STEP_ADDRESS:
+	case STEP_ADD:
+	case STEP_LOAD:
+	case STEP_SUM:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_CONST:
+	case STEP_FETCH:
+	case STEP_ENTRY:
+	case STEP_EXTEND:
+		return in->writes | 1u << in->a;
+	default:
+		return 1u << ETCH_REG_RSP;
+	}
+}
+
+static inline bool any_rules(const struct state *s, unsigned mask)
+{
+	for (; mask; mask &= mask - 1)
+		if (state_rules(s, (unsigned)__builtin_ctz(mask)))
+			return true;
+	return false;
+}
+
+bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	unsigned slots = s->slot_count, changed;
+	bool same;
+
+	if (in->flow == FLOW_BRANCH)
+		same = c->op != STEP_COMPARE && !in->writes;
+	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		same = !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED)); /* weak: see is_anchored() of emit.c */
+	else if (in->flow != FLOW_NEXT)
+		same = false;
+	else if (state_leaves(s, in))
+		same = true;
+	else if (in->op == STEP_STORE && !in->writes)
+		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
+	else {
+		changed = changed_registers(in);
+		same = !(changed & frame) && !any_rules(s, changed);
+		flow_advance(in, s, off, c);
+		return same && !any_rules(s, changed) && s->slot_count == slots;
+	}
+	flow_advance(in, s, off, c);
+	return same && s->slot_count == slots;
+}
+
+void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c)
+{
+	if (c->op != STEP_NONE)
+		learn(c, in->cond, true, s);
+	if (in->writes)
+		state_step(s, in, off);
+}
