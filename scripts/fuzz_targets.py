@@ -113,7 +113,7 @@ def minimise(options, target):
     seeds = {p.read_bytes() for p in (options.keep / "seeds" / target).iterdir()}
     out.mkdir(parents=True, exist_ok=True)
     for p in out.iterdir():
-        if not p.name.startswith("found-"):  # cases that failed once stay
+        if not p.name.startswith(("found-", "check-")):  # cases that failed once, or that show a check, stay
             p.unlink()
     room = options.room << 10
     for p in sorted(tmp.iterdir(), key=lambda p: p.stat().st_size)[:FILES]:
