@@ -364,7 +364,7 @@ E
         gcc -g -O0 -o w "$INPUT/work.c"
         printf '%s\n' 'set width 0' 'set debuginfod enabled off' 'break push if value > 40' 'run 30' 'backtrace' 'info args' 'finish' 'watch counter' 'continue' 'continue' 'print *list' 'print list->next->value * 3' 'ptype list' 'info line sum' 'disassemble /s compare' 'delete' \
             'python print(sum(range(10)), gdb.selected_frame().name())' 'print list->value + counter' 'info sharedlibrary nosuch' 'break compare' 'continue' 'up' 'info symbol main' 'delete' 'continue' 'run 5 fault' 'backtrace' 'info registers rip' 'kill' >cmds
-        gdb -q -nx -batch -x cmds w 2>&1 | grep -v 'in __GI_\|__libc_start\|msort\|qsort\|libthread_db\|Thread debugging' ''', needs="gdb gcc", traceable=False, more="/usr/lib/python3.11/lib-dynload/*.so /usr/lib/gcc/x86_64-linux-gnu/12/cc1 /usr/bin/as /usr/bin/ld /usr/bin/grep",
+        gdb -q -nx -batch -x cmds w 2>&1 | grep -v 'in __GI_\|__libc_start\|msort\|qsort\|libthread_db\|Thread debugging' ''', needs="gdb gcc", traceable=False, more="/usr/lib/x86_64-linux-gnu/libthread_db.so.1 /usr/lib/python3.11/lib-dynload/*.so /usr/lib/gcc/x86_64-linux-gnu/12/cc1 /usr/bin/as /usr/bin/ld /usr/bin/grep",
             # gdb expects each section of a file in its separate debug file too, which was made before ours.
             known=r"^warning: section \.(etch\.\w+|note\.etch) not found in /usr/lib/debug/.*\n"),
     Program("strace", "strace", r'''
