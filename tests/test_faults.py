@@ -172,7 +172,9 @@ def test_killed_before_every_call(case):
 
     with ThreadPoolExecutor(2) as pool:
         statuses = list(pool.map(one, enumerate(part(calls))))
-    assert len(statuses) > 20 and statuses.count(-signal.SIGKILL) + statuses.count(2) > len(statuses) * 0.9
+    # Of several processes not each comes to its nth call in every run: it is who is quick that makes it.
+    assert len(statuses) > 20 and statuses.count(-signal.SIGKILL) + statuses.count(2) > len(statuses) * \
+        (0.5 if "-j2" in case.args else 0.9)
 
 
 def really_failing(calls):

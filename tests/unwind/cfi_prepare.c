@@ -47,6 +47,16 @@ static int find(struct dl_phdr_info *info, size_t size, void *arg)
 	w->im.bias = info->dlpi_addr;
 	w->im.phdr = info->dlpi_phdr;
 	w->im.phnum = info->dlpi_phnum;
+	w->im.start = UINT64_MAX;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uint64_t start = info->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		w->im.start = start < w->im.start ? start : w->im.start;
+		w->im.end = start + p->p_memsz > w->im.end ? start + p->p_memsz : w->im.end;
+	}
 	return 1;
 }
 
