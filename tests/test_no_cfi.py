@@ -97,6 +97,74 @@ def test_a_cold_part_that_does_not_come_back(etch, tmp_path):
     assert not r.wrong, r.places
 
 
+# What clang makes of a loop behind a call: up to 15 bytes in front of it, which is as much as in front of a function.
+# Behind the one that does not come back there is one that begins with what it was handed.
+LOOPS = """
+	.text
+	.globl	first
+	.type	first,@function
+	.p2align 4
+first:	.cfi_startproc
+	pushq	%rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset 3, -16
+	movl	%edi, %ebx
+	leal	1(%rdi), %edi
+	xorl	%eax, %eax
+	movl	$7, %esi
+	call	work
+	.p2align 4,,15
+1:	addl	%eax, %ebx
+	decl	%eax
+	jne	1b
+	movl	%ebx, %eax
+	popq	%rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.p2align 4
+work:	.cfi_startproc
+	testl	%edi, %edi
+	je	2f
+	movl	%edi, %eax
+	ret
+2:	subq	$8, %rsp
+	.cfi_def_cfa_offset 16
+	nop
+	call	bug
+	.cfi_endproc
+	.p2align 4
+hidden:	.cfi_startproc
+	leaq	4(%rdi), %rax
+	movq	%rax, -8(%rsp)
+	ret
+	.cfi_endproc
+	.p2align 4
+	.globl	last
+	.type	last,@function
+last:	.cfi_startproc
+	leaq	hidden(%rip), %rax
+	ret
+	.cfi_endproc
+	.p2align 4
+bug:	.cfi_startproc
+	subq	$8, %rsp
+	.cfi_def_cfa_offset 16
+	call	abort@plt
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_a_loop_behind_much_padding(etch, tmp_path):
+    source, library = tmp_path / "l.s", tmp_path / "l.so"
+    source.write_text(LOOPS)
+    run(["gcc", "-shared", "-o", library, source])
+    r = no_cfi.look((etch, library, tmp_path))
+    assert not r.error and not r.wrong, r.places
+    assert r.right == r.covered, r
+
+
 # As dav1d's assembly has it, of which only data says that it is there. Tables by the logarithm of a width have
 # no bound, and begin with what is another one's; each is jumped through with a frame of its own. A piece in the
 # middle, which goes on with what all share, is called, and changes rbp. `numbers` is referred to as well.

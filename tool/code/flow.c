@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include "arch/x86/cet.h"
 #include "code/flow_parts.h"
 #include "code/vector.h"
 
@@ -284,43 +283,6 @@ bool flow_comes_back(const struct flow *f, const struct step *s)
 	/* What the entry point calls is not asked for: there is hlt behind it. */
 	return !target || f->piece->outermost || !noreturn_may_hold(f->env, target) ||
 	       !word_has(f->env->noreturn, f->env->noreturn_count, target);
-}
-
-/* More than compilers fill up in front of a loop (gcc's -falign-loops=16:11:8): a function begins behind. */
-#define PADDING_LOOP 11u
-
-/* As functions begin: endbr64, or a callee-saved register pushed, or room made on the stack. */
-static bool begins_function(struct flow *f, uint64_t off)
-{
-	const struct piece *p = f->piece;
-	uint32_t i = flow_step(f, off);
-	const struct step *s = i == NO_STEP ? NULL : &f->steps[i];
-
-	if (!s)
-		return false;
-	return insn_is_endbr(p->bytes + off, p->end - p->start - off) ||
-	       (s->op == STEP_PUSH && s->a < 16 && (STEP_CALLEE_SAVED >> s->a & 1)) ||
-	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0);
-}
-
-bool flow_is_end(struct flow *f, uint64_t off)
-{
-	uint64_t size = f->piece->end - f->piece->start, from = off;
-
-	while (off < size) {
-		uint32_t i = flow_step(f, off);
-
-		if (i == NO_STEP || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
-			return false;
-		if (!f->steps[i].padding)
-			break;
-		off += f->steps[i].len;
-	}
-	if (off >= size)
-		return true;
-	if (!f->piece->open || off == from || (f->piece->start + off) % FUNCTION_ALIGN)
-		return false;
-	return off - from >= PADDING_LOOP || begins_function(f, off);
 }
 
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)

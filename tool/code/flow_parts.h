@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the flow analysis share: flow.c (decoding, states), advance.c (one instruction), jumps.c
- * (jump tables and what only indirect jumps reach), exits.c (results). The way in is
- * flow.h.
+ * What the files of the flow analysis share: flow.c (decoding, states), advance.c (one instruction), ends.c
+ * (where a function ends of which nothing says where), jumps.c (jump tables and what only indirect jumps
+ * reach), exits.c (results). The way in is flow.h.
  */
 #ifndef CODE_FLOW_PARTS_H
 #define CODE_FLOW_PARTS_H
@@ -55,9 +55,6 @@ void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
 void flow_walk(struct flow *f);
 uint64_t flow_exit_target(const struct step *s);
 bool flow_comes_back(const struct flow *f, const struct step *s);
-/* Is there nothing of the piece behind a call but padding? Where nothing says where the piece ends, that is
- * padding in front of what begins as functions do. */
-bool flow_is_end(struct flow *f, uint64_t off);
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
@@ -90,6 +87,10 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c);
 /* May the outcome of a branch say anything of what was compared? */
 bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s);
+
+/* ends.c: is there nothing of the piece behind a call but padding? Where nothing says where the piece ends, that is
+ * padding in front of what begins as functions do. */
+bool flow_is_end(struct flow *f, uint64_t off);
 
 /* helpers.c: does a call of an address in the piece lead to a part of what it began as, none of its own? */
 bool flow_is_helper(struct flow *f, uint64_t target);
