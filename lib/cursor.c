@@ -136,8 +136,9 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 			/* A loaded CFA may belong to another stack. */
 			if (!(r->cfa & ETCH_CFA_DEREF))
 				return ETCH_UNWIND_NOPROGRESS;
-			if (c->switches++ == SWITCHES)
+			if (c->switches == SWITCHES)
 				return ETCH_UNWIND_LIMIT;
+			c->switches++;
 		}
 		if (word_read(c, cfa - 8, &ip))
 			return ETCH_UNWIND_MEMORY;

@@ -44,7 +44,7 @@ extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak)
  * Whether headers can be read: between a module's segments there are pages that cannot be, and a
  * segment may come without the right to. The kernel is asked, once for a place: what is remembered is
  * the first page | how many, in one word. It becomes wrong where a module has gone and one that has no
- * readable headers has come in just its place; what stack.c says of such a load holds of this one too.
+ * readable headers has come in just its place: such a load faults.
  */
 #define ASKED_SLOTS 128
 static uint64_t asked[ASKED_SLOTS];
@@ -109,11 +109,12 @@ int loaded_image(uint64_t at, struct prepare_image *im)
 {
 	const struct snapshot *s;
 
-	if (at - program.start < program.end - program.start) {
+	/* `end` is 0 for as long as the rest is not there. */
+	if (at >= program.start && at < program.end) {
 		*im = program;
 		return 1;
 	}
-	if (at - linker.start < linker.end - linker.start) {
+	if (at >= linker.start && at < linker.end) {
 		*im = linker;
 		return 1;
 	}

@@ -25,9 +25,14 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char sidecars[4096];
 static int sidecars_set;
 static uint64_t generation;       /* of what prepare works from, beside the modules */
+struct pass {
+	int missing, seen;
+};
+
 static struct {
 	unsigned long long adds, subs;
 	uint64_t generation;
+	const struct pass *pass; /* whose it is; of several threads the last one's counts */
 	int missing, done;
 } last;
 
@@ -128,10 +133,6 @@ static int image_prepare(const struct prepare_image *im)
 	return made_add(im, &id, u, size);
 }
 
-struct pass {
-	int missing, seen;
-};
-
 static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct pass *pass = arg;
@@ -147,6 +148,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 	} else {
 		if (!pass->seen) {
 			last.done = 0;
+			last.pass = pass;
 			if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs)) {
 				last.adds = info->dlpi_adds;
 				last.subs = info->dlpi_subs;
@@ -172,8 +174,10 @@ UNWIND_API int etch_unwind_prepare(void)
 	if (!pass.seen)
 		return ETCH_UNWIND_EINVAL;
 	pthread_mutex_lock(&mutex);
-	last.missing = pass.missing;
-	last.done = 1;
+	if (last.pass == &pass) {
+		last.missing = pass.missing;
+		last.done = 1;
+	}
 	pthread_mutex_unlock(&mutex);
 	return pass.missing;
 }

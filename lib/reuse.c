@@ -54,7 +54,7 @@ void reuse_window(struct reuse *r, const struct etch_walk *w, const struct windo
 	r->limit = now->lo <= w->lo && now->hi >= w->hi ? r->end : 0;
 }
 
-void reuse_keep(struct reuse *r, struct etch_walk *w, int status)
+void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked)
 {
 	r->settled = 1;
 	if (!r->count)
@@ -64,9 +64,11 @@ void reuse_keep(struct reuse *r, struct etch_walk *w, int status)
 	w->end = FRONT + r->count;
 	w->lo = r->window.lo;
 	w->hi = r->window.hi;
-	/* What ends a walk at the last of these frames ends it always. */
+	/* What ends a walk at the last of these frames ends it always. A full trace has one more
+	 * frame if somebody wanted to know. */
 	w->status = ETCH_UNWIND_OK;
-	if (r->recorded && (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED || status == ETCH_UNWIND_LIMIT))
+	if (r->recorded && (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED ||
+	                    (status == ETCH_UNWIND_LIMIT && asked)))
 		w->status = status;
 }
 
@@ -104,11 +106,10 @@ static void reuse_join(struct reuse *r, struct etch_walk *w)
 	w->first = r->at;
 }
 
-/* Too deep to be kept. */
+/* Too deep to be kept. It stays busy: the frame may have its rbp there. */
 static void reuse_give_up(struct trace *t)
 {
 	t->previous->first = t->previous->end = 0;
-	t->previous->busy = 0;
 	t->previous = NULL;
 }
 

@@ -33,8 +33,8 @@ void reuse_begin(struct reuse *r, struct etch_walk *w);
 void reuse_window(struct reuse *r, const struct etch_walk *w, const struct window *now);
 /* The next frame is one that the one before does not lead to by a plain rule. */
 void reuse_unlink(struct reuse *r);
-/* The fresh frames are what the next walk may meet. */
-void reuse_keep(struct reuse *r, struct etch_walk *w, int status);
+/* The fresh frames are what the next walk may meet. `asked`: for the status. */
+void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked);
 
 /*
  * Is this frame one of the previous walk's? r->at is then that one. Both walks go

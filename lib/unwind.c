@@ -147,7 +147,7 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *
 	struct trace t = { .ips = ips, .max = max, .status = !!status };
 	struct reuse r;
 	struct cursor c;
-	int ret;
+	int ret, mine = 0;
 
 	if (ucontext)
 		cursor_from(&c, ucontext);
@@ -157,14 +157,15 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *
 	if (!__atomic_load_n(&w->busy, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&w->busy, 1, __ATOMIC_RELAXED);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		mine = 1;
 		t.previous = w;
 		t.reuse = &r;
 		reuse_begin(&r, w);
 	}
 	ret = walk(&c, &t);
-	if (t.previous) {
-		if (!r.settled)
-			reuse_keep(&r, w, ret);
+	if (mine) {
+		if (t.previous && !r.settled)
+			reuse_keep(&r, w, ret, t.status);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		__atomic_store_n(&w->busy, 0, __ATOMIC_RELAXED);
 	}

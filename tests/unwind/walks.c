@@ -457,6 +457,11 @@ static NOINLINE void check_limits(void)
 			must(status == (max < n ? ETCH_UNWIND_LIMIT : want));
 			must(!ips[m] && (m < 2 || !memcmp(ips + 1, all + 1, (size_t)(m - 1) * sizeof(*ips))));
 			must(etch_backtrace_reuse(w, NULL, ips, max, NULL) == m);
+			/* A walk that nobody asks whether there is one more frame, and one that is asked. */
+			etch_walk_reset(w);
+			must(etch_backtrace_reuse(w, NULL, ips, max, NULL) == m);
+			must(etch_backtrace_reuse(w, NULL, ips, max, &status) == m);
+			must(status == (max < n ? ETCH_UNWIND_LIMIT : want));
 			must(etch_backtrace_reuse(w, NULL, ips, MOST - 1, &status) == n && status == want);
 			memset(ips, 0, sizeof(ips));
 		}
@@ -508,8 +513,9 @@ static NOINLINE int wander(int depth, int left)
 		}
 		m = rnd() % 8 ? MOST : (int)(rnd() % 100);
 		n = etch_backtrace_from(NULL, a, m, &sa);
+		sb = sa;
 		m = etch_backtrace_reuse(&w, NULL, b, m, rnd() % 4 ? &sb : NULL);
-		must(n == m);
+		must(n == m && sb == sa);
 		if (n)
 			same("reuse", b + 1, m - 1, a + 1, n - 1);
 		if (rnd() % 64 == 0)

@@ -94,4 +94,37 @@ static NOINLINE int smash(int n)
 	return r;
 }
 
-void case_smash(void) { must(smash(20)); }
+/* Frames whose CFA is what rsp points to: on another stack each time, if that is so. */
+__asm__(".text\n"
+        "circle:\t.cfi_startproc\n\t"
+        "mov\t(%rdi), %rsp\n\t"
+        ".cfi_escape 0x0f, 3, 0x77, 0, 6\n" /* def_cfa_expression: breg7 0, deref */
+        "in_circle:\tnop\n\t"
+        "nop\n\t"
+        "ret\n\t"
+        ".cfi_endproc\n");
+extern const char in_circle[] __attribute__((visibility("hidden")));
+
+/* A frame that is its own caller: the walk ends, and stays ended. */
+static void check_circle(void)
+{
+	uint64_t stack[2] = { (uint64_t)in_circle + 1, (uint64_t)&stack[1] };
+	static ucontext_t u;
+	struct etch_cursor c;
+	int steps = 0;
+
+	u.uc_mcontext.gregs[REG_RIP] = (greg_t)in_circle;
+	u.uc_mcontext.gregs[REG_RSP] = (greg_t)&stack[1];
+	must(!etch_cursor_init(&c, &u));
+	while (!etch_step(&c))
+		must(++steps < 1000);
+	must(steps > 10);
+	for (int i = 0; i < 3; i++)
+		must(etch_step(&c) == ETCH_UNWIND_LIMIT);
+}
+
+void case_smash(void)
+{
+	must(smash(20));
+	check_circle();
+}

@@ -114,12 +114,15 @@ static inline int64_t etch_cfi_s(struct etch_cfi_in *in, unsigned bytes)
 	return (int64_t)(etch_cfi_u(in, bytes) << shift) >> shift;
 }
 
-/* 7.6. A number that needs more than 64 bits is malformed. */
-static inline uint64_t etch_cfi_uleb(struct etch_cfi_in *in)
+/*
+ * 7.6, signed or not. A number that needs more than 64 bits is malformed: behind the first
+ * 63 all bits repeat the sign, and of an unsigned one the last is a bit of its own.
+ */
+static inline uint64_t etch_cfi_leb(struct etch_cfi_in *in, bool is_signed)
 {
 	uint64_t v = 0;
 	unsigned shift = 0;
-	uint8_t b;
+	uint8_t b, rest;
 
 	do {
 		if (in->at == in->end) {
@@ -127,41 +130,29 @@ static inline uint64_t etch_cfi_uleb(struct etch_cfi_in *in)
 			return 0;
 		}
 		b = in->cfi->bytes[in->at++];
-		if (shift > 63 ? b & 0x7f : shift == 63 && (b & 0x7e))
+		rest = b & 0x7f;
+		if (shift < 63) {
+			v |= (uint64_t)rest << shift;
+			shift += 7;
+			continue;
+		}
+		if (shift == 63) {
+			v |= (uint64_t)rest << 63;
+			shift += 7;
+			if (!is_signed)
+				rest &= 0x7e;
+		}
+		if (rest != (is_signed && v >> 63 ? 0x7f : 0))
 			in->bad = true;
-		if (shift < 64)
-			v |= (uint64_t)(b & 0x7f) << shift;
-		shift += 7;
 	} while (b & 0x80);
+	if (is_signed && shift < 64 && (b & 0x40))
+		v |= ~(uint64_t)0 << shift;
 	return v;
 }
 
-static inline int64_t etch_cfi_sleb(struct etch_cfi_in *in)
-{
-	uint64_t v = 0;
-	unsigned shift = 0;
-	uint8_t b;
+static inline uint64_t etch_cfi_uleb(struct etch_cfi_in *in) { return etch_cfi_leb(in, false); }
 
-	do {
-		if (in->at == in->end) {
-			in->bad = true;
-			return 0;
-		}
-		b = in->cfi->bytes[in->at++];
-		if (shift < 63)
-			v |= (uint64_t)(b & 0x7f) << shift;
-		else if ((b & 0x7f) != 0 && (b & 0x7f) != 0x7f)
-			in->bad = true;
-		else if (shift == 63)
-			v |= (uint64_t)b << 63;
-		else if ((v >> 63) != ((b >> 6) & 1u))
-			in->bad = true;
-		shift += 7;
-	} while (b & 0x80);
-	if (shift < 64 && (b & 0x40))
-		v |= ~(uint64_t)0 << shift;
-	return (int64_t)v;
-}
+static inline int64_t etch_cfi_sleb(struct etch_cfi_in *in) { return (int64_t)etch_cfi_leb(in, true); }
 
 #define ETCH_PE_OMIT     0xffu
 #define ETCH_PE_ALIGNED  0x50u

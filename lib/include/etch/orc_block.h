@@ -43,7 +43,7 @@ static inline unsigned etch_map_page_shift(unsigned map_shift)
 /*
  * Is a table of at most `size` bytes at `table` (8-byte aligned, readable) one that
  * lookups may be made in? Constant time; what the arrays hold is not looked at. With
- * ETCH_ENCODING_ORC the arrays lie elsewhere: see etch_orc_open().
+ * ETCH_ENCODING_ORC the arrays lie elsewhere: see etch_orc_valid().
  * 1 yes, 0 no.
  */
 static inline int etch_unwind_header_valid(const void *table, uint64_t size)
