@@ -98,10 +98,8 @@ def judge(r, path, place, fde, truth, mine, symbols, text):
 
 
 def compare(r, ours, path, frame, base, text):
-    symbols, done = None, 0
-    for start, end, cie, program in sorted(survey_rows.entries(frame, base), key=lambda f: f[:2]):
-        truth = [(max(s, done), e, t) for s, e, t in survey_rows.fde_rows(start, end, cie, program) if e > done]
-        done = max(done, end)
+    symbols = None
+    for start, end, truth in survey_rows.apart(frame, base):
         if not truth:
             continue
         n = truth[-1][1] - truth[0][0]

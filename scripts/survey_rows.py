@@ -482,17 +482,22 @@ def _unusual(v, path, fde, truth, ours, text, symbols):
             v.differ.append(f"{what} {start:x}-{end:x} {symbols[0].at(start)}: CFI {' '.join(t)} | ours {' '.join(o)}")
 
 
+def apart(frame, base):
+    """(start, end, rows) of each FDE, in order of address; of overlapping ones the first holds."""
+    done = 0
+    for start, end, cie, program in sorted(entries(frame, base), key=lambda f: f[:2]):
+        own = fde_rows(start, end, cie, program)
+        yield start, end, own if start >= done else [(max(s, done), e, r) for s, e, r in own if e > done]
+        done = max(done, end)
+
+
 def verify(etch, path, frame, base, text):
     """The table of the rewritten file `path` against its .eh_frame (bytes, and their address);
     text: bytes of code."""
-    v, ours, symbols, done = Verdict(), Ours.of(etch, path), [], 0
+    v, ours, symbols = Verdict(), Ours.of(etch, path), []
     v.sources = ours.bytes
-    for start, end, cie, program in sorted(entries(frame, base), key=lambda f: f[:2]):
+    for start, end, truth in apart(frame, base):
         v.fdes += 1
-        truth = fde_rows(start, end, cie, program)
-        if start < done:  # of overlapping FDEs the first holds
-            truth = [(max(s, done), e, r) for s, e, r in truth if e > done]
-        done = max(done, end)
         if not truth:
             continue
         n = truth[-1][1] - truth[0][0]

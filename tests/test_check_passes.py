@@ -53,6 +53,51 @@ def test_etched(flow):
     assert all(any(r in t for r in reasons) for t in loads.values())
 
 
+REFERENCES = """
+	.section etched, "aw", @progbits
+	.quad 0
+	.globl o
+	.type o, @object
+	.size o, 8
+o:	.quad 1
+	.text
+	.type narrow, @function
+narrow:	movw $o, %ax		# a relocation of two bytes
+	ret
+	.size narrow, . - narrow
+	.type before, @function
+before:	movl o-8(%rip), %eax	# nothing has a name there
+	ret
+	.size before, . - before
+	.type behind, @function
+behind:	movl $1, %eax		# and on, into what the linker puts there
+	.size behind, . - behind
+"""
+
+
+def test_references_that_are_none_of_a_load(etch, tmp_path):
+    obj = assemble(tmp_path, REFERENCES.replace(".globl o\n", "") + NOTE)
+    assert places(findings(etch, obj, "ETCH-I001", "ETCH-I003", "ETCH-F006")) == [("before", 0), ("behind", 0), ("narrow", 0)]
+    kinds = {x["id"]: function(x) for x in findings(etch, obj)}
+    assert kinds["ETCH-I001"] == "narrow" and kinds["ETCH-I003"] == "before" and kinds["ETCH-F006"] == "behind"
+
+
+def test_a_table_entry_without_its_load(flow_gcc):
+    """The object step has found a load, and something else has been put in its place since."""
+    obj = flow_gcc.compile("#include <etch/imv.h>\nETCHED int v = 1;\nint main(void) { return v - 1; }\n", ["-O2"])
+    flow_gcc.rewrite(obj)
+    exe = flow_gcc.link([obj], [], "replaced")
+    (site,) = flow_gcc.sites(exe)
+    elf = ELFFile(exe.open("rb"))
+    text = elf.get_section_by_name(".text")
+    data = bytearray(exe.read_bytes())
+    at = int(site["address"], 16) - text["sh_addr"] + text["sh_offset"]
+    data[at:at + 6] = bytes.fromhex("660f1f440000")  # a nop
+    exe.write_bytes(data)
+    said = run([flow_gcc.etch, "rewrite", exe]).stderr
+    assert said.count("ETCH-D003") == 1 and exe.read_bytes()[at:at + 6] == data[at:at + 6]
+
+
 # ---- C003, C004, N001 ----------------------------------------------------------------------------
 
 MIXED = """

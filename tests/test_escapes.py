@@ -119,6 +119,17 @@ def test_a_program_that_stores_in_odd_ways_goes_on(flow, what, flags):
     assert run([exe]).stdout == want
 
 
+def test_code_goes_on_behind_the_end_of_a_transaction(flow_gcc, etch):
+    """xend and xabort: Zydis calls them branches, and they lead nowhere else."""
+    body = "".join(f'void {name}(void) {{ __asm__ volatile("lea %0, %%rdi\\n\\t{insn}\\n\\tmovl $7, (%%rdi)" : : "m"(o.{name}) : "rdi"); }}\n'
+                   for name, insn in (("a", "xend"), ("b", "xabort $1")))
+    o = flow_gcc.compile("#include <etch/imv.h>\nETCHED struct { int a, b; } o;\n" + body + "int main(void) { return 0; }\n", ["-O2"])
+    exe = flow_gcc.link([o], ["-Wl,--export-dynamic"], "transactions")
+    flow_gcc.rewrite(exe)
+    rows = [line.split("\t") for line in run([etch, "inspect", "sites", "--format", "tsv", exe]).stdout.splitlines()[1:]]
+    assert [(r[2], r[4]) for r in rows] == [("store", "0"), ("store", "4")], rows
+
+
 RANDOM_FLAGS = [(["-O2"], []), (["-O3", "-fno-pie"], ["-no-pie"]), (["-O1", "-fPIC"], []), (["-Os"], [])]
 
 

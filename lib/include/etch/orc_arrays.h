@@ -173,6 +173,20 @@ static inline int etch_orc_valid(const struct etch_orc_table *t)
 	return 1;
 }
 
+/* The last row of [lo, hi] at or below an offset; lo where there is none. */
+static inline uint32_t etch_orc_last(const struct etch_orc_table *t, uint32_t lo, uint32_t hi, uint64_t offset)
+{
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo + 1) / 2;
+
+		if ((int64_t)etch_orc_offset(t, mid) <= (int64_t)offset)
+			lo = mid;
+		else
+			hi = mid - 1;
+	}
+	return lo;
+}
+
 /*
  * The row in force at a byte of text, given by its offset from `text`: its number in
  * the arrays, or -1 where there is none. Reads nothing outside the arrays whatever
@@ -189,15 +203,7 @@ static inline int64_t etch_orc_find(const struct etch_orc_table *t, uint64_t off
 	hi = etch_orc_word(t->lookup, b + 1);
 	if (ETCH_ODD(lo > hi) || ETCH_ODD(hi >= t->rows))
 		return -1;
-	/* The last row of [lo, hi] at or below offset. */
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo + 1) / 2;
-
-		if ((int64_t)etch_orc_offset(t, mid) <= (int64_t)offset)
-			lo = mid;
-		else
-			hi = mid - 1;
-	}
+	lo = etch_orc_last(t, lo, hi, offset);
 	return (int64_t)etch_orc_offset(t, lo) <= (int64_t)offset ? (int64_t)lo : -1;
 }
 

@@ -64,14 +64,7 @@ PROBE uint64_t probe(const struct shapes *s, uint64_t offset)
 		lo = s->odd_lookup[b];
 		hi = s->odd_lookup[b + 1];
 	}
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo + 1) / 2;
-
-		if ((int64_t)etch_orc_offset(t, mid) <= (int64_t)offset)
-			lo = mid;
-		else
-			hi = mid - 1;
-	}
+	lo = etch_orc_last(t, lo, hi, offset);
 #ifdef WIDE
 	const struct wide *o = &s->wide[lo];
 #else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "arch/x86/compare.h"
+#include "arch/x86/zydis.h"
 
-#include <Zydis/Zydis.h>
 #include <capstone/capstone.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define INSN_MOST 15u /* bytes (SDM 2, 2.3.11) */
 
 static struct {
-	ZydisDecoder decoder, light; /* light: lengths and fields, no operands */
+	ZydisDecoder light; /* lengths and fields, no operands */
 	ZydisFormatter formatter;
 	csh second;
 	cs_insn *insn; /* the second's result, used again */
@@ -21,8 +21,7 @@ static void both_open(void)
 {
 	if (both.ready)
 		return;
-	ZydisDecoderInit(&both.decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-	both.light = both.decoder;
+	both.light = *zydis_decoder();
 	ZydisDecoderEnableMode(&both.light, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 	ZydisFormatterInit(&both.formatter, ZYDIS_FORMATTER_STYLE_ATT);
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &both.second) != CS_ERR_OK ||
@@ -235,7 +234,7 @@ bool insn_views_agree(const uint8_t *bytes, size_t avail, uint64_t addr, struct 
 	uint64_t pc = addr;
 
 	both_open();
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&both.decoder, bytes, avail, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return true;
 	out->name = ZydisMnemonicGetString(z.mnemonic);
 	if (!cs_disasm_iter(both.second, &at, &left, &pc, both.insn))

@@ -1,34 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The first decoder: bytes -> struct insn, by Zydis. */
 #include "arch/x86/insn.h"
-#include "arch/x86/inline_jump.h"
+#include "arch/x86/zydis.h"
 
-#include <Zydis/Zydis.h>
 #include <etch/pv_forms.h>
 #include <stdio.h>
 #include <string.h>
-
-static const ZydisDecoder *decoder(void)
-{
-	static ZydisDecoder d;
-	static bool ready;
-
-	if (!ready) {
-		ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-		ready = true;
-	}
-	return &d;
-}
-
-/* Number of the general-purpose register that r is a part of, or INSN_NO_REG. */
-static unsigned gpr(ZydisRegister r)
-{
-	ZydisRegister full = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, r);
-
-	if (full >= ZYDIS_REGISTER_RAX && full <= ZYDIS_REGISTER_R15)
-		return (unsigned)(full - ZYDIS_REGISTER_RAX);
-	return INSN_NO_REG;
-}
 
 static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
 {
@@ -36,29 +13,9 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 
 	if (direct)
 		out->target = out->addr + z->length + (uint64_t)ops[0].imm.value.s;
-	switch (z->meta.category) {
-	case ZYDIS_CATEGORY_CALL:
-		out->flow = direct ? FLOW_CALL : FLOW_CALL_IND;
-		break;
-	case ZYDIS_CATEGORY_UNCOND_BR:
-		out->flow = insn_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
-		break;
-	case ZYDIS_CATEGORY_COND_BR:
-		out->flow = FLOW_BRANCH;
-		break;
-	case ZYDIS_CATEGORY_RET:
-		out->flow = FLOW_RETURN;
-		return;
-	default:
-		if (direct) /* xbegin */
-			out->flow = FLOW_BRANCH;
-		else if (z->mnemonic == ZYDIS_MNEMONIC_HLT || z->mnemonic == ZYDIS_MNEMONIC_UD0 ||
-		         z->mnemonic == ZYDIS_MNEMONIC_UD1 || z->mnemonic == ZYDIS_MNEMONIC_UD2 ||
-		         z->mnemonic == ZYDIS_MNEMONIC_INT3)
-			out->flow = FLOW_STOP;
-	}
+	out->flow = (uint8_t)zydis_flow(z, direct);
 	if ((out->flow == FLOW_CALL_IND || out->flow == FLOW_JUMP_IND) && ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER)
-		out->src = (uint8_t)gpr(ops[0].reg.value);
+		out->src = (uint8_t)zydis_gpr(ops[0].reg.value);
 }
 
 static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, struct insn *out)
@@ -74,8 +31,8 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 		out->mem = read && write ? MEM_UPDATE : write ? MEM_WRITE : MEM_READ;
 	out->mem_size = op->size / 8;
 	out->base = (uint8_t)(op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP
-	                              ? INSN_PC_REG : gpr(op->mem.base));
-	out->index = (uint8_t)gpr(op->mem.index);
+	                              ? INSN_PC_REG : zydis_gpr(op->mem.base));
+	out->index = (uint8_t)zydis_gpr(op->mem.index);
 	if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
 		out->index = out->base; /* vector index (gather): an index all the same */
 	out->disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
@@ -92,13 +49,13 @@ static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 
 	if (z->operand_count_visible < 2 || a->type != ZYDIS_OPERAND_TYPE_REGISTER)
 		return;
-	out->dst = (uint8_t)gpr(a->reg.value);
+	out->dst = (uint8_t)zydis_gpr(a->reg.value);
 	if (out->dst == INSN_NO_REG)
 		return;
 	if (z->mnemonic == ZYDIS_MNEMONIC_MOV && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    gpr(b->reg.value) != INSN_NO_REG) {
+	    zydis_gpr(b->reg.value) != INSN_NO_REG) {
 		out->move = MOVE_COPY;
-		out->src = (uint8_t)gpr(b->reg.value);
+		out->src = (uint8_t)zydis_gpr(b->reg.value);
 	} else if (z->mnemonic == ZYDIS_MNEMONIC_MOV && b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && a->size >= 32) {
 		out->move = MOVE_IMM;
 	} else if (z->mnemonic == ZYDIS_MNEMONIC_MOV && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_MEMORY) {
@@ -119,7 +76,7 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	unsigned i, r;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, avail, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return false;
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
@@ -137,13 +94,13 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
 			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT || op->mem.disp.has_displacement) {
 				memory_set(&z, op, out);
-			} else if (gpr(op->mem.base) != 4) { /* not the stack: string instructions */
+			} else if (zydis_gpr(op->mem.base) != 4) { /* not the stack: string instructions */
 				out->string = true;
-				if (gpr(op->mem.base) != INSN_NO_REG)
-					out->reads |= (uint16_t)(1u << gpr(op->mem.base));
+				if (zydis_gpr(op->mem.base) != INSN_NO_REG)
+					out->reads |= (uint16_t)(1u << zydis_gpr(op->mem.base));
 			}
 		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
-			r = gpr(op->reg.value);
+			r = zydis_gpr(op->reg.value);
 			if (r == INSN_NO_REG)
 				continue;
 			/* What may keep its value (cmov), or keeps a part of it (8 and 16
@@ -188,7 +145,7 @@ bool insn_accesses_memory(const uint8_t *bytes, size_t avail)
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	unsigned i;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, avail, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return false;
 	/* Hints never fault (SDM 2, PREFETCHh, CLDEMOTE); nops of any length access nothing. */
 	if (z.meta.category == ZYDIS_CATEGORY_PREFETCH || z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
@@ -282,7 +239,7 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
 		return "vector or x87 load has no immediate form";
 	if (z->meta.category == ZYDIS_CATEGORY_CONVERT)
 		return "conversion from floating point or vector has no immediate form";
-	if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && gpr(ops[0].reg.value) == INSN_NO_REG)
+	if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && zydis_gpr(ops[0].reg.value) == INSN_NO_REG)
 		return "vector or x87 load has no immediate form";
 	return "no immediate form of this instruction";
 }
@@ -297,7 +254,7 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	unsigned form, mode, i, reg = 0;
 	bool push;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, insn->len, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, insn->len, &z, ops)))
 		return "does not decode";
 	if (insn->index != INSN_NO_REG)
 		return "indexed: it does not read a fixed place";
@@ -315,7 +272,7 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
 		dst = &ops[1]; /* test commutes; the encoding has memory first */
 	if (!push) {
-		if (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || gpr(dst->reg.value) == INSN_NO_REG)
+		if (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(dst->reg.value) == INSN_NO_REG)
 			return no_form(&z, ops);
 		reg = z.raw.modrm.reg | z.raw.rex.R << 3;
 	}

@@ -73,11 +73,11 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 				continue;
 			f->memory = true;
 			f->follow = op->mem.segment != ZYDIS_REGISTER_FS && op->mem.segment != ZYDIS_REGISTER_GS &&
-			            (op->mem.index == ZYDIS_REGISTER_NONE || gpr(op->mem.index) != INSN_NO_REG);
+			            (op->mem.index == ZYDIS_REGISTER_NONE || zydis_gpr(op->mem.index) != INSN_NO_REG);
 			if (op->mem.type == ZYDIS_MEMOP_TYPE_MEM && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
 				f->stored = op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
 		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
-			r = gpr(op->reg.value);
+			r = zydis_gpr(op->reg.value);
 			if (r == INSN_NO_REG)
 				continue;
 			if (explicit) {

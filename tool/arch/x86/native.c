@@ -6,24 +6,12 @@
  * whose meaning depends on where it lies.
  */
 #include "arch/x86/insn.h"
+#include "arch/x86/zydis.h"
 
-#include <Zydis/Zydis.h>
 #include <etch/pv_forms.h>
 #include <string.h>
 
 #define SITE_MOST 9u /* bytes of a call site: etch_pv_valid() */
-
-static const ZydisDecoder *decoder(void)
-{
-	static ZydisDecoder d;
-	static bool ready;
-
-	if (!ready) {
-		ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-		ready = true;
-	}
-	return &d;
-}
 
 static ZydisRegister whole(ZydisRegister r)
 {
@@ -168,7 +156,7 @@ static bool can_be_padded(const uint8_t *bytes, unsigned len)
 	uint8_t padded[SITE_MOST];
 	unsigned n, i;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes, len, &z, x)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, len, &z, x)))
 		return false;
 	for (i = 0; i < z.raw.prefix_count; i++) /* of two overrides either may win */
 		if (strchr("\x2e\x36\x3e\x26\x64\x65", z.raw.prefixes[i].value))
@@ -176,7 +164,7 @@ static bool can_be_padded(const uint8_t *bytes, unsigned len)
 	for (n = len + 1; n <= SITE_MOST; n++) {
 		memset(padded, 0x2e, n - len);
 		memcpy(padded + (n - len), bytes, len);
-		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), padded, n, &p, y)) || p.length != n ||
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), padded, n, &p, y)) || p.length != n ||
 		    !same_operands(&z, x, &p, y) || !insn_same_operation(bytes, len, padded, n))
 			return false;
 	}
@@ -194,7 +182,7 @@ const char *insn_native_check(const uint8_t *bytes, unsigned len, bool *one)
 	if (len > ETCH_NATIVE_MOST)
 		return "it is too long";
 	while (at < len) {
-		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), bytes + at, len - at, &z, ops)))
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes + at, len - at, &z, ops)))
 			return "it does not decode into whole instructions";
 		if (!insn_same_length(bytes + at, z.length, 0))
 			return "the decoders disagree";

@@ -1,32 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "arch/x86/normal.h"
-#include "arch/x86/inline_jump.h"
-#include "arch/x86/insn.h"
+#include "arch/x86/zydis.h"
 
-#include <Zydis/Zydis.h>
-#include <pthread.h>
 #include <string.h>
-
-static ZydisDecoder decoder;
-static pthread_once_t decoder_once = PTHREAD_ONCE_INIT;
-
-static void decoder_init(void) { ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
-
-static unsigned flow_of(const ZydisDecodedInstruction *z, bool direct)
-{
-	switch (z->meta.category) {
-	case ZYDIS_CATEGORY_CALL:
-		return direct ? FLOW_CALL : FLOW_CALL_IND;
-	case ZYDIS_CATEGORY_UNCOND_BR:
-		return insn_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
-	case ZYDIS_CATEGORY_COND_BR:
-		return FLOW_BRANCH;
-	case ZYDIS_CATEGORY_RET:
-		return FLOW_RETURN;
-	default:
-		return direct ? FLOW_BRANCH : FLOW_NEXT; /* xbegin */
-	}
-}
 
 /* Prefixes and opcode, a jump of 8 bits as the one of 32: which of the two is there says
  * only how far its target is. */
@@ -48,16 +24,17 @@ bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct nor
 {
 	ZydisDecodedInstruction z;
 	ZydisDecoderContext context;
+	enum insn_flow flow;
 	bool direct;
 
-	pthread_once(&decoder_once, decoder_init);
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, &context, bytes, avail, &z)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(zydis_decoder(), &context, bytes, avail, &z)))
 		return false;
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
 	out->len = z.length;
 	direct = z.raw.imm[0].size && z.raw.imm[0].is_relative;
-	out->flow = (uint8_t)flow_of(&z, direct);
+	flow = zydis_flow(&z, direct);
+	out->flow = (uint8_t)(flow == FLOW_STOP ? FLOW_NEXT : flow); /* where else it goes is what counts */
 	if (z.raw.imm[0].size) {
 		out->imm = z.raw.imm[0].is_signed ? z.raw.imm[0].value.s : (int64_t)z.raw.imm[0].value.u;
 		out->imm_at = z.raw.imm[0].offset;
@@ -97,8 +74,7 @@ unsigned normal_access(const uint8_t *bytes, size_t avail)
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	unsigned i;
 
-	pthread_once(&decoder_once, decoder_init);
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)) ||
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)) ||
 	    z.meta.category == ZYDIS_CATEGORY_PREFETCH)
 		return 0;
 	for (i = 0; i < z.operand_count_visible; i++)

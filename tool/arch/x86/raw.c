@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "arch/x86/raw.h"
-#include "arch/x86/inline_jump.h"
+#include "arch/x86/zydis.h"
 
 #include <string.h>
 
@@ -55,7 +55,7 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 
 	if ((!legacy && z->encoding != ZYDIS_INSTRUCTION_ENCODING_VEX) || z->opcode_map > 3 ||
 	    (legacy && z->opcode_map == 0 && z->opcode >= 0xa0 && z->opcode <= 0xa3) || /* 64-bit addresses */
-	    insn_is_inline_jump(z))
+	    zydis_is_inline_jump(z))
 		return 0;
 	for (i = 0; i < z->raw.prefix_count; i++)
 		switch (z->raw.prefixes[i].value) {

@@ -11,14 +11,12 @@
 
 #define RSP 4u
 
-static ZydisDecoder decoder;
 static ZydisDecoder lengths; /* minimal mode: prefixes, opcode, ModRM, no operands */
-static pthread_once_t decoder_once = PTHREAD_ONCE_INIT;
+static pthread_once_t lengths_once = PTHREAD_ONCE_INIT;
 
-static void decoder_init(void)
+static void lengths_init(void)
 {
-	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-	ZydisDecoderInit(&lengths, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+	lengths = *zydis_decoder();
 	ZydisDecoderEnableMode(&lengths, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 }
 
@@ -121,8 +119,7 @@ static bool step_alone(const uint8_t *bytes, size_t avail, uint64_t addr, struct
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecodedInstruction z;
 
-	pthread_once(&decoder_once, decoder_init);
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return false;
 	memset(out, 0, sizeof(*out));
 	out->a = out->b = out->index = INSN_NO_REG;
@@ -144,8 +141,8 @@ static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t a
 	struct raw raw;
 	uint32_t key = 0;
 
-	pthread_once(&decoder_once, decoder_init);
 	if (!fresh_form) {
+		pthread_once(&lengths_once, lengths_init);
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, bytes, avail, &z)))
 			return false;
 		key = raw_key(&z);
@@ -156,7 +153,7 @@ static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t a
 		step_form(cache, known, &raw, padded, addr, out);
 		return true;
 	}
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, bytes, avail, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return false;
 	key = raw_key(&z);
 	if (!key || !form_make(&z, ops, &fresh))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "arch/x86/step_full.h"
-#include "arch/x86/inline_jump.h"
 #include "arch/x86/shape.h"
 
 #define RAX 0u
@@ -14,34 +13,13 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 
 	if (direct)
 		out->imm = (int64_t)(addr + z->length + (uint64_t)ops[0].imm.value.s);
-	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT) { /* goes on where no transaction is under way */
+	/* At xabort code goes on where no transaction is under way; the abort handler of xbegin finds rax changed. */
+	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_XBEGIN)
 		out->writes |= 1u << RAX;
-		return;
-	}
-	switch (z->meta.category) {
-	case ZYDIS_CATEGORY_CALL:
-		out->flow = direct ? FLOW_CALL : FLOW_CALL_IND;
-		break;
-	case ZYDIS_CATEGORY_UNCOND_BR:
-		out->flow = insn_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
-		break;
-	case ZYDIS_CATEGORY_COND_BR: /* xend too, for Zydis */
-		out->flow = direct ? FLOW_BRANCH : FLOW_NEXT;
-		break;
-	case ZYDIS_CATEGORY_RET:
-		out->flow = FLOW_RETURN;
-		break;
-	default:
-		if (direct) { /* xbegin: the abort handler finds rax changed */
-			out->flow = FLOW_BRANCH;
-			out->writes |= 1u << RAX;
-		} else if (z->mnemonic == ZYDIS_MNEMONIC_HLT) {
-			out->op = STEP_HALT;
-		} else if (z->mnemonic == ZYDIS_MNEMONIC_UD0 ||
-		           z->mnemonic == ZYDIS_MNEMONIC_UD1 || z->mnemonic == ZYDIS_MNEMONIC_UD2 ||
-		           z->mnemonic == ZYDIS_MNEMONIC_INT3) {
-			out->flow = FLOW_STOP;
-		}
+	out->flow = (uint8_t)zydis_flow(z, direct);
+	if (z->mnemonic == ZYDIS_MNEMONIC_HLT) {
+		out->op = STEP_HALT;
+		out->flow = FLOW_NEXT;
 	}
 	out->cond = COND_OTHER;
 	if (out->flow == FLOW_BRANCH) {
@@ -57,7 +35,7 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	}
 	if ((out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND) && z->operand_count) {
 		if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER)
-			out->a = (uint8_t)gpr(ops[0].reg.value);
+			out->a = (uint8_t)zydis_gpr(ops[0].reg.value);
 		out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
 	}
 }
@@ -71,7 +49,7 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (m->mem.disp.has_displacement &&
 	    (m->mem.disp.value < INT32_MIN || m->mem.disp.value > INT32_MAX))
 		return false;
-	if (m->mem.index != ZYDIS_REGISTER_NONE && gpr(m->mem.index) == INSN_NO_REG)
+	if (m->mem.index != ZYDIS_REGISTER_NONE && zydis_gpr(m->mem.index) == INSN_NO_REG)
 		return false; /* a vector of them */
 	out->disp = (int32_t)(m->mem.disp.has_displacement ? m->mem.disp.value : 0);
 	if (m->mem.base == ZYDIS_REGISTER_RIP) {
@@ -82,8 +60,8 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	}
 	if (z->address_width != 64)
 		return false;
-	out->b = (uint8_t)gpr(m->mem.base);
-	out->index = (uint8_t)gpr(m->mem.index);
+	out->b = (uint8_t)zydis_gpr(m->mem.base);
+	out->index = (uint8_t)zydis_gpr(m->mem.index);
 	return true;
 }
 
@@ -144,7 +122,7 @@ void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 			    out->index == INSN_NO_REG && out->b < 16)
 				out->size = op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
 		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
-			r = gpr(op->reg.value);
+			r = zydis_gpr(op->reg.value);
 			if (explicit) {
 				light[i].reg = (uint8_t)r;
 				light[i].high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;

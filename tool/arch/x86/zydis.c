@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "arch/x86/zydis.h"
+
+#include <pthread.h>
+
+static ZydisDecoder decoder;
+
+static void decoder_init(void) { ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64); }
+
+const ZydisDecoder *zydis_decoder(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, decoder_init);
+	return &decoder;
+}
+
+enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct)
+{
+	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT) /* goes on where no transaction is under way */
+		return FLOW_NEXT;
+	switch (z->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+		return direct ? FLOW_CALL : FLOW_CALL_IND;
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		return zydis_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
+	case ZYDIS_CATEGORY_COND_BR: /* xend too, for Zydis */
+		return direct ? FLOW_BRANCH : FLOW_NEXT;
+	case ZYDIS_CATEGORY_RET:
+		return FLOW_RETURN;
+	default:
+		break;
+	}
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_HLT:
+	case ZYDIS_MNEMONIC_UD0:
+	case ZYDIS_MNEMONIC_UD1:
+	case ZYDIS_MNEMONIC_UD2:
+	case ZYDIS_MNEMONIC_INT3:
+		return FLOW_STOP;
+	default:
+		return direct ? FLOW_BRANCH : FLOW_NEXT; /* xbegin */
+	}
+}

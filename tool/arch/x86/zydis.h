@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What all users of the first decoder share. */
+#ifndef X86_ZYDIS_H
+#define X86_ZYDIS_H
+
+#include <Zydis/Zydis.h>
+#include <stdbool.h>
+
+#include "arch/x86/insn.h"
+
+/* Of 64-bit code. For any thread. */
+const ZydisDecoder *zydis_decoder(void);
+
+/* How control goes on behind an instruction; direct: it has a relative target. */
+enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct);
+
+/*
+ * The jump of pv_call_inline, by its encoding: a near jump with a DS and a CS prefix, which nothing
+ * else emits, and which etch makes a nop: both ways are possible (etch/pv_forms.h, __pv_inline).
+ */
+static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
+{
+	return z->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z->opcode == 0xe9 && z->raw.prefix_count == 2 &&
+	       z->raw.prefixes[0].value == 0x3e && z->raw.prefixes[1].value == 0x2e;
+}
+
+/* Number of the general-purpose register that r is a part of, or INSN_NO_REG.
+ * Zydis lists each width in encoding order, but for ah ch dh bh behind bl. */
+static inline unsigned zydis_gpr(ZydisRegister r)
+{
+	if (r >= ZYDIS_REGISTER_RAX && r <= ZYDIS_REGISTER_R15)
+		return (unsigned)(r - ZYDIS_REGISTER_RAX);
+	if (r >= ZYDIS_REGISTER_EAX && r <= ZYDIS_REGISTER_R15D)
+		return (unsigned)(r - ZYDIS_REGISTER_EAX);
+	if (r >= ZYDIS_REGISTER_AX && r <= ZYDIS_REGISTER_R15W)
+		return (unsigned)(r - ZYDIS_REGISTER_AX);
+	if (r >= ZYDIS_REGISTER_AL && r <= ZYDIS_REGISTER_BL)
+		return (unsigned)(r - ZYDIS_REGISTER_AL);
+	if (r >= ZYDIS_REGISTER_AH && r <= ZYDIS_REGISTER_BH)
+		return (unsigned)(r - ZYDIS_REGISTER_AH);
+	if (r >= ZYDIS_REGISTER_SPL && r <= ZYDIS_REGISTER_R15B)
+		return (unsigned)(r - ZYDIS_REGISTER_SPL) + 4;
+	return INSN_NO_REG;
+}
+
+#endif
