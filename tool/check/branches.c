@@ -11,6 +11,7 @@
 #include "code/vector.h"
 #include "elf/dynamic.h"
 #include "elf/hardening.h"
+#include "elf/search.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -434,17 +435,7 @@ static int target_order(const void *a, const void *b)
 /* The number of the last word at or below addr, + 1. */
 static size_t word_below(const uint64_t *list, size_t n, uint64_t addr)
 {
-	size_t lo = 0, hi = n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (list[mid] <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(n, i, list[i] <= addr);
 }
 
 /* Does the function that holds an address jump by a register or a slot, tracked? */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/cfi_file.h"
+#include "elf/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -306,16 +307,8 @@ void cfi_file_close(struct cfi_file *c)
 
 long cfi_file_at(const struct cfi_file *c, uint64_t addr)
 {
-	size_t lo = 0, hi = c->count;
+	size_t lo = SEARCH(c->count, i, c->fdes[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->fdes[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < c->count && c->fdes[lo].start <= addr ? (long)lo : -1;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where instructions of an exception table go on, once all rows are known. */
 #include "code/work.h"
+#include "elf/search.h"
 
 #include "arch/x86/rule_text.h"
 
@@ -18,16 +19,8 @@ static int target_order(const void *a, const void *b)
 
 static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 {
-	size_t lo = 0, hi = l->count;
+	size_t lo = SEARCH(l->count, i, l->rows[i].addr <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->rows[mid].addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo && l->rows[lo - 1].rule.kind != ETCH_RULE_UNDEF ? &l->rows[lo - 1].rule : NULL;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/fixups.h"
+#include "elf/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,16 +36,8 @@ static const char *foreign(const struct elf_file *f, const struct elf_section *s
 
 static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint64_t offset)
 {
-	long lo = 0, hi = n;
+	long lo = SEARCH(n, i, r[i].offset < offset);
 
-	while (lo < hi) {
-		long mid = lo + (hi - lo) / 2;
-
-		if (r[mid].offset < offset)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < n && r[lo].offset == offset ? &r[lo] : NULL;
 }
 
@@ -200,17 +193,7 @@ void fixups_free(struct fixups *x)
 
 static size_t from(const struct fixup *list, size_t count, uint64_t addr)
 {
-	size_t lo = 0, hi = count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (list[mid].insn_in != PLACE_CODE || list[mid].insn < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(count, i, list[i].insn_in != PLACE_CODE || list[i].insn < addr);
 }
 
 const struct fixup *fixups_of(const struct fixups *x, uint64_t start, uint64_t end, size_t *count)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/func.h"
+#include "elf/search.h"
 
 #include "code/cfi_file.h"
 
@@ -173,17 +174,8 @@ void func_list_free(struct func_list *l)
 
 const struct func *func_find(const struct func_list *l, uint32_t section, uint64_t addr)
 {
-	size_t lo = 0, hi = l->count;
+	size_t lo = SEARCH(l->count, i, l->funcs[i].section < section || (l->funcs[i].section == section && l->funcs[i].end <= addr));
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct func *fn = &l->funcs[mid];
-
-		if (fn->section < section || (fn->section == section && fn->end <= addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (lo == l->count || l->funcs[lo].section != section || l->funcs[lo].start > addr)
 		return NULL;
 	return &l->funcs[lo];
@@ -191,16 +183,8 @@ const struct func *func_find(const struct func_list *l, uint32_t section, uint64
 
 size_t func_insn_over(const struct func_code *c, uint64_t addr)
 {
-	size_t lo = 0, hi = c->count;
+	size_t lo = SEARCH(c->count, i, c->insns[i].addr + c->insns[i].len <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->insns[mid].addr + c->insns[mid].len <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < c->count && c->insns[lo].addr <= addr ? lo : SIZE_MAX;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/work.h"
+#include "elf/search.h"
 
 #include <string.h>
 
@@ -176,17 +177,7 @@ bool edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
 
 size_t edges_from(const struct edges *l, uint64_t addr)
 {
-	size_t lo = 0, hi = l->count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->list[mid].target < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(l->count, i, l->list[i].target < addr);
 }
 
 static int edge_order(const void *a, const void *b)

@@ -9,6 +9,7 @@
  */
 #include "code/observe_parts.h"
 #include "code/vector.h"
+#include "elf/search.h"
 
 #include "arch/x86/rule_text.h"
 
@@ -55,16 +56,8 @@ static void cfi_take(void *ctx, const struct etch_cfi_row *row)
 
 const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
 {
-	size_t lo = 0, hi = o->cfi_count;
+	size_t lo = SEARCH(o->cfi_count, i, o->cfi[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (o->cfi[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < o->cfi_count && o->cfi[lo].start <= addr ? &o->cfi[lo] : NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From an address to the piece that holds it. */
 #include "code/flow.h"
+#include "elf/search.h"
 
 #include <stdlib.h>
 
@@ -26,18 +27,11 @@ static const struct piece *piece_in_index(const struct flow_env *env, uint32_t a
 
 const struct piece *piece_at(const struct flow_env *env, uint64_t addr)
 {
-	size_t lo = 0, hi = env->piece_count;
+	size_t lo;
 
 	if (env->index)
 		return addr - env->index_base < env->index_span ? piece_in_index(env, (uint32_t)(addr - env->index_base)) : NULL;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (env->pieces[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = SEARCH(env->piece_count, i, env->pieces[i].end <= addr);
 	return lo < env->piece_count && env->pieces[lo].start <= addr && addr < env->pieces[lo].end ? &env->pieces[lo]
 	                                                                                             : NULL;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/space.h"
+#include "elf/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,16 +81,8 @@ void space_free(struct code_space *s)
 
 const struct code_section *space_at(const struct code_space *s, uint64_t addr)
 {
-	size_t lo = 0, hi = s->count;
+	size_t lo = SEARCH(s->count, i, s->list[i].addr + s->list[i].size <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->list[mid].addr + s->list[mid].size <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < s->count && s->list[lo].addr <= addr ? &s->list[lo] : NULL;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/track.h"
+#include "elf/search.h"
 
 #include "code/vector.h"
 
@@ -200,33 +201,15 @@ static void leave_to(struct track *t, struct state *s, size_t i, uint16_t abi)
 /* Where a call at `addr` lands when it throws, or 0. */
 static uint64_t pad_of(const struct track *t, uint64_t addr)
 {
-	size_t lo = 0, hi = t->entries->pad_count;
+	size_t lo = SEARCH(t->entries->pad_count, i, t->entries->pads[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->entries->pads[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < t->entries->pad_count && t->entries->pads[lo].start <= addr ? t->entries->pads[lo].pad : 0;
 }
 
 /* The first fault of this function at or behind addr. */
 static size_t fault_from(const struct track_entries *x, uint64_t addr)
 {
-	size_t lo = 0, hi = x->fault_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->faults[mid].insn < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
 }
 
 /* An instruction that faults may go on in another function, with all registers. */
@@ -478,17 +461,7 @@ static void block_join(struct track *t, size_t b, const struct state *from)
 
 static size_t block_at(const struct track *t, size_t insn)
 {
-	size_t lo = 0, hi = t->block_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->blocks[mid].end <= insn)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(t->block_count, i, t->blocks[i].end <= insn);
 }
 
 /* May control arrive at this instruction from elsewhere? */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "diff/body.h"
+#include "elf/search.h"
 
 #include "arch/x86/insn.h"
 #include "report/plain.h"
@@ -252,17 +253,7 @@ int body_decode(const struct image *im, uint32_t func, struct body *b, struct er
 
 size_t body_token(const struct body *b, uint64_t addr)
 {
-	size_t lo = 0, hi = b->count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (b->insns[b->tokens[mid].insn].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(b->count, i, b->insns[b->tokens[i].insn].addr < addr);
 }
 
 /* The bytes of an instruction without those that say where an operand lies. */

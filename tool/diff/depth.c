@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "diff/depth.h"
+#include "elf/search.h"
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"
@@ -143,17 +144,7 @@ static uint64_t rule_code(uint64_t h, const struct etch_rule *r)
 /* The first row at or behind an address. */
 static size_t row_find(const struct row_list *l, uint64_t addr)
 {
-	size_t lo = 0, hi = l->count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->rows[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(l->count, i, l->rows[i].addr < addr);
 }
 
 /* Rows by the instruction that they begin at: two that differ only in where they come

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "diff/match.h"
+#include "elf/search.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -470,18 +471,11 @@ static int match_folded(struct matcher *m, unsigned side)
 		qsort(keys->list[!side], n, sizeof(struct key), key_order);
 	for (i = 0; i < im->func_count; i++) {
 		uint64_t value = im->funcs[i].name ? hash_text(im->funcs[i].name) : 0;
-		size_t lo = 0, hi = n;
+		size_t lo;
 
 		if (!is_free(im, i) || !im->funcs[i].name || im->funcs[i].local)
 			continue;
-		while (lo < hi) {
-			size_t mid = lo + (hi - lo) / 2;
-
-			if (keys->list[!side][mid].value < value)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
+		lo = SEARCH(n, j, keys->list[!side][j].value < value);
 		if (lo == n || keys->list[!side][lo].value != value)
 			continue;
 		im->funcs[i].pair = keys->list[!side][lo].func;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "diff/image.h"
+#include "elf/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,17 +142,9 @@ int place_order(const void *a, const void *b)
 
 uint32_t place_section(const struct image *im, uint64_t addr)
 {
-	size_t lo = 0, hi = im->places.loaded_count;
+	size_t lo = SEARCH(im->places.loaded_count, i, im->file.sections[im->places.loaded[i]].sh.sh_addr <= addr);
 	const Elf64_Shdr *sh;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (im->file.sections[im->places.loaded[mid]].sh.sh_addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (!lo)
 		return 0;
 	sh = &im->file.sections[im->places.loaded[lo - 1]].sh;
@@ -166,31 +159,15 @@ bool place_is_code(const struct image *im, uint32_t section)
 const struct elf_reloc *place_reloc(const struct image *im, uint32_t section, uint64_t from, uint64_t end)
 {
 	const struct place_relocs *r = im->places.relocs ? &im->places.relocs[section] : NULL;
-	size_t lo = 0, hi = r ? r->count : 0;
+	size_t lo = SEARCH(r ? r->count : 0, i, r->list[i].offset < from);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->list[mid].offset < from)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return r && lo < r->count && r->list[lo].offset < end ? &r->list[lo] : NULL;
 }
 
 const struct dynamic_reloc *place_dynamic(const struct image *im, uint64_t addr, uint64_t size)
 {
-	size_t lo = 0, hi = im->places.dynamic_count;
+	size_t lo = SEARCH(im->places.dynamic_count, i, im->places.dynamic[i].place < addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (im->places.dynamic[mid].place < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < im->places.dynamic_count && im->places.dynamic[lo].place - addr < size ? &im->places.dynamic[lo] : NULL;
 }
 

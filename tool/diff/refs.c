@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "diff/image.h"
+#include "elf/search.h"
 
 #include "arch/x86/normal.h"
 #include "arch/x86/stack.h"
@@ -237,16 +238,8 @@ static uint64_t limit_of(const struct image *im, struct place at)
 {
 	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
 	uint64_t end = (elf_is_object(&im->file) ? 0 : sh->sh_addr) + sh->sh_size;
-	size_t lo = 0, hi = im->places.used_count;
+	size_t lo = SEARCH(im->places.used_count, i, place_order(&im->places.used[i], &at) <= 0);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (place_order(&im->places.used[mid], &at) <= 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (lo < im->places.used_count && im->places.used[lo].section == at.section && im->places.used[lo].addr < end)
 		return im->places.used[lo].addr;
 	return end;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/pclntab.h"
+#include "elf/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,16 +89,8 @@ static bool base_in_data(const struct elf_file *f, const struct table *t, uint64
 
 static const struct dynamic_reloc *reloc_at(const struct dynamic_reloc *r, size_t count, uint64_t place)
 {
-	size_t low = 0, high = count;
+	size_t low = SEARCH(count, i, r[i].place < place);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (r[mid].place < place)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low < count && r[low].place == place && r[low].type == R_X86_64_RELATIVE ? &r[low] : NULL;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "elf/symbols.h"
+#include "elf/search.h"
 #include "report/plain.h"
 
 #include <inttypes.h>
@@ -77,18 +78,7 @@ void symbol_index_free(struct symbol_index *x)
 
 size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64_t addr)
 {
-	size_t lo = 0, hi = x->count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct elf_symbol *s = x->list[mid];
-
-		if (s->section < section || (s->section == section && s->value <= addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(x->count, i, x->list[i]->section < section || (x->list[i]->section == section && x->list[i]->value <= addr));
 }
 
 #define ENCLOSING_MOST 64 /* symbols that may begin between a start and a place behind it */

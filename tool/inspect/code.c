@@ -2,6 +2,7 @@
 /* etch inspect code: the instructions of a function, and all that is known of each: the row
  * in force, where the caller's registers are, what leads there, where it leads, its site. */
 #include "inspect/code.h"
+#include "elf/search.h"
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"
@@ -60,17 +61,7 @@ static const struct inline_row *inline_at(const struct view *v, uint64_t addr)
 /* The first site at or behind an address. */
 static size_t site_first(const struct scan *s, uint32_t section, uint64_t addr)
 {
-	size_t lo = 0, hi = s->site_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->sites[mid].section < section || (s->sites[mid].section == section && s->sites[mid].addr < addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(s->site_count, i, s->sites[i].section < section || (s->sites[i].section == section && s->sites[i].addr < addr));
 }
 
 static const struct site *site_at(const struct scan *s, uint32_t section, uint64_t addr)
@@ -122,16 +113,8 @@ static bool lines_make(struct code *c)
 
 static uint32_t line_of(const struct code *c, uint64_t addr)
 {
-	uint32_t lo = 0, hi = c->line_count;
+	uint32_t lo = SEARCH(c->line_count, i, c->lines[i].addr < addr);
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (c->lines[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < c->line_count && c->lines[lo].addr == addr ? lo : NO_LINE;
 }
 
@@ -203,16 +186,8 @@ static bool comers_find(struct code *c)
 const struct comer *code_comers(const struct code *c, const struct code_line *l, size_t *count)
 {
 	uint64_t at = c->base + l->addr;
-	size_t lo = 0, hi = c->comer_count, end;
+	size_t lo = SEARCH(c->comer_count, i, c->comers[i].to < at), end;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->comers[mid].to < at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (end = lo; end < c->comer_count && c->comers[end].to == at; end++)
 		;
 	*count = end - lo;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "inspect/operands.h"
+#include "elf/search.h"
 
 #include "arch/x86/stack.h"
 #include "elf/dynamic.h"
@@ -126,16 +127,8 @@ void operand_name(const struct operands *o, uint32_t section, uint64_t addr, cha
 /* What the dynamic linker puts into a slot: the name of a symbol, or null. */
 static const char *slot_name(const struct operands *o, uint64_t slot)
 {
-	size_t lo = 0, hi = o->slot_count;
+	size_t lo = SEARCH(o->slot_count, i, o->slots[i].place < slot);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (o->slots[mid].place < slot)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < o->slot_count && o->slots[lo].place == slot && o->slots[lo].symbol && o->slots[lo].symbol->name[0]
 	               ? o->slots[lo].symbol->name : NULL;
 }
@@ -194,17 +187,8 @@ static void string_take(const struct operands *o, struct reference *r)
 
 static const struct code_reloc *reloc_of(const struct operands *o, uint32_t section, const struct insn *in)
 {
-	size_t lo = 0, hi = o->reloc_count;
+	size_t lo = SEARCH(o->reloc_count, i, o->relocs[i].section < section || (o->relocs[i].section == section && o->relocs[i].at < in->addr));
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct code_reloc *r = &o->relocs[mid];
-
-		if (r->section < section || (r->section == section && r->at < in->addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < o->reloc_count && o->relocs[lo].section == section && o->relocs[lo].at < in->addr + in->len
 	               ? &o->relocs[lo] : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the references in tables and in code lead to. */
 #include "kernel/relocs.h"
+#include "elf/search.h"
 #include "report/plain.h"
 
 #include <inttypes.h>
@@ -98,16 +99,8 @@ const char *kernel_relocs_broken(struct kernel *k, uint32_t section)
 const struct elf_reloc *kernel_reloc_in(struct kernel *k, uint32_t section, uint64_t start, uint64_t end)
 {
 	const struct kernel_relocs *r = relocs_of(k, section);
-	size_t lo = 0, hi = r->count;
+	size_t lo = SEARCH(r->count, i, r->list[i].offset < start);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->list[mid].offset < start)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < r->count && r->list[lo].offset < end ? &r->list[lo] : NULL;
 }
 

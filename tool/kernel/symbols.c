@@ -2,6 +2,7 @@
 /* Symbols of the kernel by address: functions, objects and labels, from the file or from a
  * System.map. A vmlinux has 150,000 of them and a million look-ups. */
 #include "kernel/kernel.h"
+#include "elf/search.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -162,18 +163,9 @@ void kernel_symbols_free(struct kernel_symbols *s)
 const struct kernel_symbol *kernel_symbol_at(const struct kernel *k, uint32_t section, uint64_t addr)
 {
 	const struct kernel_symbols *s = &k->symbols;
-	size_t lo = 0, hi = s->count;
+	size_t lo = SEARCH(s->count, j, s->list[j].section < section || (s->list[j].section == section && s->list[j].value <= addr));
 	uint32_t i;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct kernel_symbol *y = &s->list[mid];
-
-		if (y->section < section || (y->section == section && y->value <= addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (i = (uint32_t)lo; i; i = s->list[i - 1].parent)
 		if (encloses(&s->list[i - 1], section, addr))
 			return &s->list[i - 1];

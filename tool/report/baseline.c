@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "report/baseline.h"
+#include "elf/search.h"
 #include "report/exchange.h"
 #include "report/listing.h"
 
@@ -171,17 +172,7 @@ static bool same_function(const char *known, const char *now)
 /* The first finding with a print that is not less. */
 static size_t lower_bound(const struct report *r, uint64_t print)
 {
-	size_t low = 0, high = r->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (r->list[middle].print < print)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return SEARCH(r->count, i, r->list[i].print < print);
 }
 
 const struct baseline_file *baseline_apply(struct baseline *b, size_t input, struct report *r)

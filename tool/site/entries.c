@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/entries.h"
+#include "elf/search.h"
 
 #include "code/fixups.h"
 #include "code/lsda.h"
@@ -78,17 +79,7 @@ static void places_sort(struct entries *x)
 static size_t place_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
 	struct entry key = {section, addr};
-	size_t lo = 0, hi = x->count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (place_order(&x->list[mid], &key) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(x->count, i, place_order(&x->list[i], &key) < 0);
 }
 
 static bool is_code(const struct builder *b, uint32_t section)
@@ -474,32 +465,12 @@ static int pads_build(struct builder *b)
 /* The first call of a section that lands somewhere and lies at or behind `addr`. */
 static size_t pads_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
-	size_t lo = 0, hi = x->pad_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->pads[mid].section < section || (x->pads[mid].section == section && x->pads[mid].start < addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(x->pad_count, i, x->pads[i].section < section || (x->pads[i].section == section && x->pads[i].start < addr));
 }
 
 static size_t faults_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
-	size_t lo = 0, hi = x->fault_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->faults[mid].section < section || (x->faults[mid].section == section && x->faults[mid].insn < addr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(x->fault_count, i, x->faults[i].section < section || (x->faults[i].section == section && x->faults[i].insn < addr));
 }
 
 int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,

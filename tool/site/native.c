@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/native.h"
+#include "elf/search.h"
 
 #include <etch/pv_forms.h>
 #include <stdio.h>
@@ -27,17 +28,10 @@ static const uint8_t *code_at(const struct elf_file *f, const struct place *p, u
 static int place_relocated(struct scan *s, const struct elf_file *f, const struct elf_reloc *r, long n, uint64_t at,
                            struct place *out)
 {
-	long lo = 0, hi = n, i;
+	long lo, i;
 
 	*out = (struct place){0, 0};
-	while (lo < hi) {
-		long mid = lo + (hi - lo) / 2;
-
-		if (r[mid].offset < at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = SEARCH(n, k, r[k].offset < at);
 	for (i = lo; i < n && r[i].offset == at; i++) {
 		const struct elf_symbol *y = &f->symbols[r[i].symbol];
 

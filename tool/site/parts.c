@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/parts.h"
+#include "elf/search.h"
 
 #include "elf/dynamic.h"
 #include "report/progress.h"
@@ -122,16 +123,8 @@ static int part_add(struct scan *s, uint32_t section, bool shared, uint64_t from
 /* From each place in [from, to), where no object is known, to the next one. */
 static int gap_take(struct places *p, uint32_t section, bool shared, uint64_t from, uint64_t to)
 {
-	size_t lo = 0, hi = p->count;
+	size_t lo = SEARCH(p->count, i, p->list[i] < from);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->list[mid] < from)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < p->count && p->list[lo] < to; lo++) {
 		uint64_t next = lo + 1 < p->count && p->list[lo + 1] < to ? p->list[lo + 1] : to;
 

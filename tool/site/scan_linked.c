@@ -3,6 +3,7 @@
  * instructions, dynamic relocations and data words refer to, and by the tables
  * that the object step left. */
 #include "report/progress.h"
+#include "elf/search.h"
 #include "site/linked.h"
 #include "site/parts.h"
 #include "site/site.h"
@@ -368,16 +369,8 @@ static int code_take(struct scan *s, const struct range *range)
 
 static struct site *site_at(struct scan *s, size_t count, enum site_kind kind, uint64_t addr)
 {
-	size_t lo = 0, hi = count;
+	size_t lo = SEARCH(count, i, s->sites[i].addr < addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->sites[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < count && s->sites[lo].addr == addr; lo++)
 		if (s->sites[lo].kind == kind)
 			return &s->sites[lo];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/site.h"
+#include "elf/search.h"
 
 #include <etch/pv_forms.h>
 #include <inttypes.h>
@@ -81,18 +82,9 @@ void scan_objects_sort(struct scan *s)
 int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too)
 {
 	const struct object_list *l = &s->objects;
-	size_t lo = 0, hi = l->defined;
+	size_t lo = SEARCH(l->defined, i, l->list[i].section < section || (l->list[i].section == section && l->list[i].addr <= at));
 	const struct object *o;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		o = &l->list[mid];
-		if (o->section < section || (o->section == section && o->addr <= at))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (!lo)
 		return -1;
 	o = &l->list[lo - 1];
@@ -170,16 +162,8 @@ void scan_sites_sort(struct scan *s)
 
 bool scan_is_relocated(const struct scan *s, uint64_t addr, uint64_t size)
 {
-	size_t lo = 0, hi = s->relocated_count;
+	size_t lo = SEARCH(s->relocated_count, i, s->relocated[i] + 8 <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->relocated[mid] + 8 <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < s->relocated_count && s->relocated[lo] < addr + size;
 }
 

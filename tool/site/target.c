@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "site/target.h"
+#include "elf/search.h"
 
 #include "arch/x86/insn.h"
 #include "site/site.h"
@@ -83,16 +84,8 @@ static const uint8_t *code_at(const struct elf_file *f, uint64_t addr, uint64_t 
 /* The first relocation that writes a byte of a slot, and how many do. */
 static const struct dynamic_reloc *slot_reloc(const struct targets *t, uint64_t slot, size_t *count)
 {
-	size_t lo = 0, hi = t->reloc_count, end;
+	size_t lo = SEARCH(t->reloc_count, i, t->relocs[i].place < slot && slot - t->relocs[i].place >= 8), end;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->relocs[mid].place < slot && slot - t->relocs[mid].place >= 8)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (end = lo; end < t->reloc_count && (t->relocs[end].place <= slot || t->relocs[end].place - slot < 8); end++)
 		;
 	*count = end - lo;
@@ -156,18 +149,10 @@ const char *target_import(const struct targets *t, uint64_t slot)
 
 bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *body)
 {
-	size_t lo = 0, hi = t->native_count;
+	size_t lo = SEARCH(t->native_count, i, t->natives[i].func < target);
 	uint64_t avail;
 	const uint8_t *code;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->natives[mid].func < target)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	if (lo < t->native_count && t->natives[lo].func == target) {
 		const struct native_row *x = &t->natives[lo];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "table/ex_table.h"
+#include "elf/search.h"
 
 #include "arch/x86/insn.h"
 #include "code/pieces.h"
@@ -60,18 +61,11 @@ struct sweep {
 static uint64_t sweep_start(const struct check *c, const struct code_section *code, uint64_t addr)
 {
 	const struct piece *p = piece_at(&c->env, addr);
-	size_t lo = 0, hi = c->pieces.count;
+	size_t lo;
 
 	if (p)
 		return p->start;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->pieces.list[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = SEARCH(c->pieces.count, i, c->pieces.list[i].end <= addr);
 	return lo && c->pieces.list[lo - 1].end > code->addr ? c->pieces.list[lo - 1].end : code->addr;
 }
 
