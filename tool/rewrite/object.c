@@ -3,6 +3,7 @@
  * that the linker carries along. Code bytes stay as they are. */
 #include "rewrite/rewrite.h"
 #include "elf/memory.h"
+#include "kernel/orc.h"
 #include "site/native.h"
 #include "table/object_tables.h"
 
@@ -146,6 +147,18 @@ static int orc_pass(const struct elf_file *f, struct object_orc *orc, size_t oth
 	return orc_pass_present(f, orc, emptied, e);
 }
 
+/* The kernel reads arrays of these names in a module, each release by numbers of its own, and
+ * objtool has written them: neither to be replaced nor to be added. */
+static int orc_of_kernel(const struct elf_file *f, struct error *e)
+{
+	if (kernel_orc_present(f))
+		return error_set(e, "has " ETCH_SEC_ORC " entries that are not etch's: --only imv leaves them alone");
+	if (elf_section_find(f, ".gnu.linkonce.this_module", 1))
+		return error_set(e, "is a kernel module, and the kernel would take " ETCH_SEC_ORC
+		                 " for its own: --only imv adds none");
+	return 0;
+}
+
 /*
  * The sections that have to be written: those of each table that differs from what
  * an earlier run left. References between new sections are of the sites' tables,
@@ -184,6 +197,8 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	s->file = f;
 	if (!emptied)
 		return error_set(e, "out of memory");
+	if (o->orc && orc_of_kernel(f, e))
+		goto out;
 	/* Find the objects and every instruction that touches one. */
 	if ((o->imv || o->pv) && scan_object_file(s, f, others)) {
 		*e = s->error;
