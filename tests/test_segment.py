@@ -349,6 +349,42 @@ def test_a_table_at_the_end_is_told(etch, tmp_path):
     assert Elf(name).phoff > 64 == Elf(plain).phoff
 
 
+BARE = """
+__asm__(".globl _start\\n_start: mov $231, %eax\\n mov n(%rip), %edi\\n syscall");
+int n = 7;
+"""
+
+
+@pytest.mark.parametrize("options", [["-fuse-ld=gold", "-Wl,-N"], []])
+def test_a_new_first_page_is_told(etch, tmp_path, options):
+    """What a program finds in its own file by offset is elsewhere then. With ld -N its segments are aligned to
+    less than a page, by which strip would put them."""
+    (tmp_path / "bare.c").write_text(BARE)
+    exe = tmp_path / "bare"
+    run(["gcc", "-O2", "-static", "-nostdlib", *options, "-o", exe, tmp_path / "bare.c"])
+    said = run([etch, "rewrite", exe]).stderr
+    assert said.count("\n") == 1 and " 4096 bytes further in the file " in said
+    assert run([etch, "rewrite", exe]).stderr == ""  # nothing more
+    run([exe], ok=7)
+    run(["strip", exe])
+    run([exe], ok=7)
+
+
+def test_no_room_at_the_top(etch, tmp_path):
+    """The last page that a program may have is the one before the last of 2^47 bytes."""
+    (tmp_path / "bare.c").write_text(BARE)
+    exe = tmp_path / "bare"
+    start = 0x7fffffff0000
+    for last, status in ((None, 0), (0x7fffffffd000, 0), (0x7fffffffe000, 2)):
+        start += last - top if last else 0
+        run(["gcc", "-O2", "-fPIE", "-static", "-nostdlib", f"-Wl,-Ttext-segment={start:#x}", "-o", exe, tmp_path / "bare.c"])
+        top = max(p["vaddr"] for p in Elf(exe).loads()) & ~0xfff
+        run([exe], ok=7)
+        p = run([etch, "rewrite", exe], ok=status)
+        assert not status or "no addresses left above the last segment" in p.stderr
+        run([exe], ok=7)
+
+
 @pytest.mark.parametrize("kind", ["so", "static", "static-pie"])
 @pytest.mark.parametrize("referred", [0, 1])
 @pytest.mark.parametrize("stripped", [False, True])

@@ -53,9 +53,13 @@ static void phdrs_shift(struct seg_file *f, uint64_t size)
 	front.p_vaddr = front.p_paddr = f->ph[first].p_vaddr - size;
 	if (sizeof f->eh + (n + 2) * sizeof *f->ph > SEGMENT_PAGE)
 		front.p_filesz = front.p_memsz = size;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		if (f->ph[i].p_type != PT_NULL && (f->ph[i].p_filesz || f->ph[i].p_offset))
 			f->ph[i].p_offset += size;
+		/* ld -N: GNU strip would move what is no longer the first page by less than a page. */
+		if (f->ph[i].p_type == PT_LOAD && f->ph[i].p_align < SEGMENT_PAGE)
+			f->ph[i].p_align = SEGMENT_PAGE;
+	}
 	memmove(&f->ph[first + 1], &f->ph[first], (n - first) * sizeof *f->ph);
 	f->ph[first] = front;
 	f->last_load++;

@@ -9,7 +9,7 @@
 #include "segment.h"
 #include "segment_slot.h"
 
-#define ADDRESS_END (1ull << 47) /* of user space with 4-level page tables */
+#define ADDRESS_END ((1ull << 47) - SEGMENT_PAGE) /* of user space with 4-level page tables */
 
 #define BAD(...) seg_fail(SEGMENT_EINPUT, err, errlen, __VA_ARGS__)
 

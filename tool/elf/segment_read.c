@@ -91,8 +91,10 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 			return BAD("program header %zu: contents outside of the file", i);
 		if (p->p_type != PT_LOAD)
 			continue;
-		if (p->p_memsz < p->p_filesz || p->p_vaddr > ADDRESS_END || p->p_memsz > ADDRESS_END - p->p_vaddr)
-			return BAD("program header %zu: impossible size or address", i);
+		if (p->p_memsz < p->p_filesz)
+			return BAD("program header %zu: impossible size", i);
+		if (p->p_vaddr > ADDRESS_END || p->p_memsz > ADDRESS_END - p->p_vaddr)
+			return BAD("program header %zu: not at an address of a program (a kernel is not)", i);
 		if ((p->p_vaddr ^ p->p_offset) & (SEGMENT_PAGE - 1))
 			return BAD("program header %zu: offset and address disagree about their page", i);
 		if (last && p->p_vaddr < last->p_vaddr + last->p_memsz)

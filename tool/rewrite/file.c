@@ -7,6 +7,7 @@
 #include "report/text.h"
 #include "rewrite/files.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,9 +197,27 @@ int undo_file(const char *path, const struct rewrite_command *opt)
 	return status;
 }
 
-/* Who strips such a file afterwards has to know. */
-static void say_table(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+/* How much further in the file its lowest segment lies now. */
+static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const Elf64_Ehdr *eh)
 {
+	const Elf64_Phdr *old = f->phdrs;
+	Elf64_Phdr p;
+	uint32_t i;
+
+	while (old < f->phdrs + f->phdr_count && old->p_type != PT_LOAD)
+		old++;
+	for (i = 0; i < eh->e_phnum && old < f->phdrs + f->phdr_count; i++) {
+		memcpy(&p, made + eh->e_phoff + i * sizeof(p), sizeof(p));
+		if (p.p_type == PT_LOAD && p.p_vaddr == old->p_vaddr)
+			return p.p_offset - old->p_offset;
+	}
+	return 0;
+}
+
+/* What who goes on with such a file has to know. */
+static void say_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+{
+	uint64_t by;
 	Elf64_Ehdr eh;
 
 	if (elf_is_object(f) || !done->bytes || done->size < sizeof(eh))
@@ -207,6 +226,10 @@ static void say_table(const char *path, const struct elf_file *f, const struct r
 	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
 		text_error(path, "note: its program headers are at its end now; GNU strip and objcopy damage such a file, "
 		           "eu-strip does not");
+	by = moved_by(f, done->bytes, &eh);
+	if (by)
+		text_error(path, "note: for its program headers, all of it is %" PRIu64 " bytes further in the file now (in "
+		           "memory it is where it was)", by);
 }
 
 int rewrite_file(const char *path, const struct rewrite_command *opt, const struct name_set *others)
@@ -244,7 +267,7 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 	                                             done.bytes ? done.size : source.raw_size,
 	                                             opt->output || opt->sidecar ? NULL : &seen, to.model))
 		goto out;
-	say_table(path, &f, &done);
+	say_headers(path, &f, &done);
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, &done);
