@@ -11,7 +11,7 @@ import pytest
 from conftest import INCLUDE, TESTS, need, run
 
 LIB = INCLUDE.parent
-SOURCES = [TESTS / "unwind" / name for name in ("walks.c", "walks_corrupt.c", "walks_remote.c")]
+SOURCES = [TESTS / "unwind" / name for name in ("walks.c", "walks_reuse.c", "walks_corrupt.c", "walks_remote.c")]
 PLUGIN = TESTS / "unwind" / "walks_plugin.c"
 
 # compiler, flags, options of etch rewrite

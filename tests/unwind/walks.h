@@ -47,9 +47,18 @@ int cursor_rest(struct etch_cursor *c, void **ips, int *n);
 /* Calls `bottom` from below functions of all kinds. */
 void places(void);
 extern void (*bottom)(void);
+/* ... from below some of one kind. */
+int frames(int n);
+/* The status of a complete walk, from there. */
+extern int want;
+void handle(int sig, void (*f)(int, siginfo_t *, void *), int flags);
 /* In some function. */
 uint64_t code_address(void);
 
+void case_limits(void);
+void case_notable(void);
+void case_reuse(void);
+void case_deep(void);
 void case_corrupt(void);
 void case_smash(void);
 void case_remote(void);
