@@ -6,6 +6,7 @@ CFA in a register that callees may change."""
 import collections
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +19,9 @@ sys.path.insert(0, str(TESTS / "run"))
 sys.path.insert(0, str(ROOT / "scripts" / "programs"))
 import enter  # noqa: E402
 import root as roots  # noqa: E402
+import sample  # noqa: E402
 import samples  # noqa: E402
+from program import Program  # noqa: E402
 
 HERE = TESTS / "run"
 PYTHON = os.path.realpath("/usr/bin/python3")
@@ -113,7 +116,8 @@ def test_python(sampled):
 
 def test_threads_and_children(sampled, tmp_path):
     exe = tmp_path / "work"
-    run(["g++", "-O2", "-o", exe, HERE / "work.cc", "-pthread"])
+    # At fixed addresses, with pages left out between its segments.
+    run(["g++", "-O2", "-no-pie", "-Wl,-Tdata=0x800000", "-o", exe, HERE / "work.cc", "-pthread"])
     text, s, rewritten = sampled.run([exe])
     assert text == run([exe]).stdout
     complete(s, rewritten)
@@ -129,6 +133,69 @@ def test_the_sampler_sees_what_is_missing(sampled):
     assert s.samples >= 100 and s.share == 0 and s.complete == 0 and s.jit == 0
     assert s.different == s.compared >= 5
     assert PYTHON in s.without_table
+
+
+# ---- what is another output due to? ---------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def disturbed(sampled):
+    """disturbed.c as it is, and the program that stands for what etch makes of it."""
+    out = []
+    for name, more in (("plain", []), ("instead", ["-DREWRITTEN"])):
+        exe = sampled.where / name / "disturbed"
+        exe.parent.mkdir()
+        run(["gcc", "-O1", *more, "-o", exe, HERE / "disturbed.c"])
+        out.append(exe)
+    if run([sys.executable, ROOT / "scripts/programs/enter.py", "-", "true"], ok=None).returncode:
+        pytest.skip("this machine allows no namespaces")
+    return out
+
+
+def look(sampled, exe, what, instead=None):
+    """What sample.py says of disturbed.c."""
+    program = Program("disturbed", "", f"{exe} {what}", needs=str(exe), traceable=False)
+    program.prepare(sampled.root)
+    copy = sampled.root.files / str(exe).lstrip("/")
+    if instead:
+        shutil.copy(instead, copy)
+    s, word, why = sample.Sampler(sampled.root, sampled.library, 8).look(program)
+    if instead:
+        copy.unlink()
+    return s, word, why
+
+
+@pytest.mark.parametrize("what", ["same", "loaded", "signals"])
+def test_the_sampler_alone(sampled, disturbed, what, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    s, word, why = look(sampled, disturbed[0], what)
+    assert word == what and bool(why) == (what != "same"), why
+    assert s.incomplete == 0 and not s.without_table or what != "same"
+
+
+@pytest.mark.parametrize(("what", "want"), [("other", "DIFFERS"), ("crash", "CRASHES")])
+def test_not_the_sampler_alone(sampled, disturbed, what, want, monkeypatch, tmp_path):
+    """Rewritten it does another thing: that is told from what signals do."""
+    if what == "crash" and os.getuid():
+        pytest.skip("who crashes is told to root")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    _, word, why = look(sampled, disturbed[0], what, instead=disturbed[1])
+    assert word == want and why, (word, why)
+    if what == "crash":
+        assert why[0] == "disturbed ended by SIGABRT, 1 times more"
+
+
+def test_a_program_that_confines_itself(sampled, disturbed, monkeypatch, tmp_path):
+    """It makes no system call of the sampler's: it ends as it does alone."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    _, word, why = look(sampled, disturbed[0], "confined")
+    assert word == "same", why
+
+
+def test_a_deep_stack(sampled, disturbed, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    s, word, _ = look(sampled, disturbed[0], "deep")
+    assert word == "same" and s.deepest > 400000 and s.complete >= 10
+    assert s.incomplete == s.deeper == 0
 
 
 # ---- what samples have found ----------------------------------------------------------------------

@@ -4,7 +4,8 @@
 Each has a script for sh -e, which runs in an empty directory with out/ in it. Its output,
 what it writes to stderr, its exit status and the contents of all files in out/ are compared
 byte for byte. `times` are the only things taken out before: what is a time, or a rate made
-of one. What programs are given is of this repository or made by the script: nothing depends
+of one. What a debugger or tracer runs does not get LD_PRELOAD: its system calls, addresses and
+memory are what they print (sample.py). What programs are given is of this repository or made by the script: nothing depends
 on what else is installed.
 
     import list
@@ -157,7 +158,7 @@ COMPILERS = [
               std::map<int, struct u> m; int f() { return m[3] + std::nosuch(); }' | $(g++ -print-prog-name=cc1plus) -quiet -imultiarch x86_64-linux-gnu -x c++ - -o /dev/null 2>&1 || echo "exit $?"''', needs="g++"),
     Program("g++", "g++", r'''
         for o in "-O0 -static" "-O1 -flto -no-pie"; do g++ $o -pthread -o w "$INPUT/work.cc"; cp w "out/w$(echo "$o" | tr -d ' ')"; ./w "$TEXT" || echo "exit $?"; done
-        g++ -O1 -g -fsanitize=address,undefined -o w "$INPUT/work.c" -x c++ -fpermissive -w && ./w 20''', needs="g++"),
+        g++ -O1 -g -fsanitize=address,undefined -o w "$INPUT/work.c" -x c++ -fpermissive -w && ASAN_OPTIONS="verify_asan_link_order=0:$ASAN_OPTIONS" ./w 20''', needs="g++"),
     Program("gfortran", "gfortran", r'''
         cat >w.f90 <<'E'
             program w
@@ -239,7 +240,9 @@ E
         rustc -g -o w w.rs; ./w; rustc -O --emit=obj -o out/w.o w.rs; echo 'fn main() { let x: i32 = "a"; }' | rustc - 2>&1 || echo "exit $?"''', needs="rustc"),
     Program("ghc", "ghc", r'''
         printf 'import qualified Data.Map as M\nimport Control.Exception\nimport Control.Concurrent\nmain :: IO ()\nmain = do\n  t <- readFile "text"\n  print (M.size (M.fromListWith (+) [(w, 1 :: Int) | w <- words t]))\n  print (sum (takeWhile (< 100000) (map (^ (2 :: Int)) [1 :: Integer ..])))\n  r <- try (evaluate (1 `div` (0 :: Int))) :: IO (Either ArithException Int)\n  print r\n  m <- newEmptyMVar\n  _ <- forkIO (putMVar m (length (show (3 ^ (5000 :: Int) :: Integer))))\n  takeMVar m >>= print\n' >w.hs
-        ghc -v0 -O1 -o w w.hs; ./w; cp w.o out; runghc w.hs''', needs="ghc"),
+        ghc -v0 -O1 -o w w.hs; ./w; cp w.o out; runghc w.hs''', needs="ghc",
+            # GHC's code keeps its frames on a stack that rbp points to, and rsp does not move: no unwinder of C walks that. w has its runtime, too.
+            apart=r"/libHS(?!rts)|/ghc-[\d.]+$|/ghc$|/w$"),
     Program("ldc2", "ldc", r'''printf 'import std.stdio, std.algorithm, std.range;\nvoid main() { writeln(iota(1, 1000).filter!(a => a %% 7 == 0).map!(a => a * a).sum); try { int[] a; a[a.length + 3] = 1; } catch (Throwable e) { writeln(e.classinfo.name); } }\n' >w.d
             ldc2 -O1 -of=w w.d; ./w; ldc2 -c -O2 -of=out/w.o w.d''', needs="ldc2"),
     Program("gdc", "gdc", r'''printf 'import std.stdio, std.algorithm, std.range;\nvoid main() { writeln(iota(1, 1000).filter!(a => a %% 7 == 0).map!(a => a * a).sum); try { throw new Exception("own"); } catch (Exception e) { writeln(e.msg); } }\n' >w.d
@@ -353,7 +356,7 @@ E
     Program("jq", "jq", r'''jq -R -s 'split("\n") | map(select(length > 0) | split("\t") | {n: .[0] | tonumber, w: .[1] | split(" ")}) | {total: (map(.n) | add), long: (map(.w | length) | max), top: (map(.w[]) | group_by(.) | map([.[0], length]) | sort_by(-.[1])[:4])}' "$TEXT"
         jq -n '[limit(5; range(1; 100) | select(. % 7 == 3))], (try error("own") catch .), ("a1b22" | [scan("\\d+")]), ({} | .a.b = 1 | paths)'; echo '{' | jq . 2>&1 || echo "exit $?"''', needs="jq"),
     Program("xmllint", "libxml2-utils xsltproc", r'''
-        { echo '<r>'; sed 's/&\|<//g; s/^\([0-9]*\)\t\(.*\)/<l n="\1">\2<\/l>/' "$TEXT"; echo '</r>'; } >w.xml; xmllint --c14n w.xml | sha256sum; xmllint --xpath 'count(//l[@n > 50000])' w.xml; xmllint --xpath 'string(//l[contains(., "the")][7])' w.xml
+        { echo '<r>'; sed 's/&\|<//g; s/^\([0-9]*\)\t\(.*\)/<l n="\1">\2<\/l>/' "$TEXT"; echo '</r>'; } >w.xml; xmllint --c14n w.xml >c; sha256sum <c; xmllint --xpath 'count(//l[@n > 50000])' w.xml; xmllint --xpath 'string(//l[contains(., "the")][7])' w.xml
         xmllint --stream --timing w.xml >/dev/null 2>&1; echo '<a><b></a>' | xmllint - 2>&1 || echo "exit $?"; echo '<p>x<br>y' | xmllint --html -''', needs="xmllint"),
     Program("vim", "vim", r'''
         cp "$TEXT" t; vim -u NONE -i NONE -n -es -c '%s/\v(\d+)\t(\w+)/\2=\1/' -c 'g/^a/m0' -c '%sort n' -c 'silent! normal ggyyGp' -c 'let @a = string(map(range(20), "v:val * v:val"))' -c '$put a' -c 'w! out/t' -c q t
@@ -362,16 +365,17 @@ E
     Program("file", "file", r'''cp "$TEXT" t; gzip -n -k t; cp "$INPUT"/* .; gcc -c -o w.o work.c; gcc -o w w.o; touch -d @0 *; file -b --mime *; file t t.gz w.o Work.java''', needs="file gcc"),
     Program("gdb", "gdb gcc", r'''
         gcc -g -O0 -o w "$INPUT/work.c"
-        printf '%s\n' 'set width 0' 'set debuginfod enabled off' 'break push if value > 40' 'run 30' 'backtrace' 'info args' 'finish' 'watch counter' 'continue' 'continue' 'print *list' 'print list->next->value * 3' 'ptype list' 'info line sum' 'disassemble /s compare' 'delete' \
+        printf '%s\n' 'set width 0' 'unset environment' 'set debuginfod enabled off' 'break push if value > 40' 'run 30' 'backtrace' 'info args' 'finish' 'watch counter' 'continue' 'continue' 'print *list' 'print list->next->value * 3' 'ptype list' 'info line sum' 'disassemble /s compare' 'delete' \
             'python print(sum(range(10)), gdb.selected_frame().name())' 'print list->value + counter' 'info sharedlibrary nosuch' 'break compare' 'continue' 'up' 'info symbol main' 'delete' 'continue' 'run 5 fault' 'backtrace' 'info registers rip' 'kill' >cmds
         gdb -q -nx -batch -x cmds w 2>&1 | grep -v 'in __GI_\|__libc_start\|msort\|qsort\|libthread_db\|Thread debugging' ''', needs="gdb gcc", traceable=False, more="/usr/lib/x86_64-linux-gnu/libthread_db.so.1 /usr/lib/python3.11/lib-dynload/*.so /usr/lib/gcc/x86_64-linux-gnu/12/cc1 /usr/bin/as /usr/bin/ld /usr/bin/grep",
             # gdb expects each section of a file in its separate debug file too, which was made before ours.
             known=r"^warning: section \.(etch\.\w+|note\.etch) not found in /usr/lib/debug/.*\n"),
     Program("strace", "strace", r'''
-        strace -f -qq -e trace=openat,execve,read,write,exit_group -e signal=none -o log -s 20 sh -c 'head -n 2 "$TEXT"; sort "$TEXT" | sed -n 5p; nosuch' 2>/dev/null || echo "exit $?"; grep -c 'openat(' log; grep -o 'execve("[^"]*"\|exit_group([0-9]*' log | sort
-        strace -c -e trace=write,read -o counts seq 5 >/dev/null; awk 'NR > 2 { print $NF }' counts | sort; strace -qq -e inject=write:error=ENOSPC -o log2 seq 3 2>&1 || echo "exit $?"; cat log2 | tail -n 4''', needs="strace", traceable=False, more="/usr/bin/head /usr/bin/sort /usr/bin/sed /usr/bin/grep /usr/bin/mawk /usr/bin/seq"),
+        strace -E LD_PRELOAD -f -qq -e trace=openat,execve,read,write,exit_group -e signal=none -o log -s 20 sh -c 'head -n 2 "$TEXT"; sort "$TEXT" | sed -n 5p; nosuch' 2>/dev/null || echo "exit $?"; grep -c 'openat(' log; grep -o 'execve("[^"]*"\|exit_group([0-9]*' log | sort
+        strace -E LD_PRELOAD -c -e trace=write,read -o counts seq 5 >/dev/null; awk 'NR > 2 { print $NF }' counts | sort; strace -E LD_PRELOAD -qq -e inject=write:error=ENOSPC -o log2 seq 3 2>&1 || echo "exit $?"; cat log2 | tail -n 4''', needs="strace", traceable=False, more="/usr/bin/head /usr/bin/sort /usr/bin/sed /usr/bin/grep /usr/bin/awk /usr/bin/seq"),
     Program("valgrind", "valgrind gcc libc6-dbg", r'''
         gcc -g -O1 -o w "$INPUT/work.c"
+        valgrind() { env -u LD_PRELOAD valgrind "$@"; }
         valgrind --leak-check=full --num-callers=4 ./w 12 beyond 2>&1 | grep -v 'Copyright\|Using Valgrind\|Command:\|0x4[0-9A-F]*:\|qsort\|msort\|Address 0x4'; valgrind -q --error-exitcode=9 ./w 9 fault 2>&1 | grep -v 0x4 || echo "exit $?"; valgrind -q --tool=none ./w 9
         valgrind --tool=helgrind -q ./w 9; valgrind --tool=massif --massif-out-file=m ./w 9 2>/dev/null; grep -c mem_heap m''', needs="valgrind gcc", more="/usr/libexec/valgrind/memcheck* /usr/libexec/valgrind/vgpreload_* /usr/libexec/valgrind/none* /usr/libexec/valgrind/helgrind* /usr/libexec/valgrind/massif*"),
     Program("busybox", "busybox-static", r'''busybox sh -c 'for i in 1 2 3; do echo $i | busybox md5sum; done; busybox awk "{ s += \$1 } END { print s }" "$TEXT"; busybox sort -n "$TEXT" | busybox sha256sum; busybox gzip -c "$TEXT" | busybox gunzip | busybox wc; busybox sed "s/a/b/g;5q" "$TEXT"; busybox vi --nosuch 2>&1; busybox nosuch 2>&1' || echo "exit $?"''', needs="busybox"),

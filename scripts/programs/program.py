@@ -2,6 +2,7 @@
 """A program with a command to try it by: run in a scratch root or in the system as it is,
 and all that can be seen of the run as bytes."""
 
+import collections
 import functools
 import glob
 import hashlib
@@ -51,6 +52,7 @@ class Output:
     text: bytes
     status: int
     seconds: float = 0.0
+    crashes: collections.Counter = None     # of its processes, by (command, signal); None: not known, who asks is not root
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Program:
     times: list = field(default_factory=list)   # (pattern, replacement): times in the output, and nothing else
     known: str = ""             # a pattern of lines that a rewritten run has more, told as such: list.py says why
     more: str = ""              # patterns of files that are rewritten too
+    apart: str = ""             # a pattern of modules whose code no unwinder can walk: list.py says why
     traceable: bool = True      # strace can run it: it traces nothing itself, and is not setuid
     short: bool = False         # on a fresh Debian with what scripts/deps.sh installs, in a second: for the tests
     ok: int = 0                 # the exit status
@@ -93,7 +96,8 @@ class Program:
             os.chmod(logs, 0o777)
             strace = ["strace", "-ff", "-qq", "-y", "-z", "-s", "4096", "--seccomp-bpf", "-e", "trace=execve,mmap",
                       "-o", f"{logs}/log"]
-            self.run(None, wrapper=strace)
+            # LeakSanitizer's tracer is not traced, gets ENOSYS for what strace's filter selects, and is waited for.
+            self.run(None, {"ASAN_OPTIONS": "detect_leaks=0"}, strace)
             return roots.traced(Path(logs).iterdir(), self._work())
 
     def prepare(self, root):
@@ -130,7 +134,9 @@ class Program:
         work = self._fill()
         variables = {**ENVIRONMENT, "HOME": str(work), "TMPDIR": str(work), "TEXT": str(work / "text"), **(env or {})}
         begin = time.monotonic()
-        argv = [sys.executable, str(HERE / "enter.py")]
+        ended = work.with_name(f"{self.name}.ended")
+        ended.touch()
+        argv = [sys.executable, str(HERE / "enter.py"), "--ended", str(ended)]
         for name, value in variables.items():
             argv += ["--env", f"{name}={value}"]
         argv += [str(root.files) if root else "-", *wrapper, "/bin/sh", "-e", "script"]
@@ -148,7 +154,8 @@ class Program:
         seconds = time.monotonic() - begin
         if status == enter.REFUSED:
             raise OSError((work / "stderr").read_text())
-        output = Output(self._collect(work, status), status, seconds)
+        output = Output(self._collect(work, status), status, seconds, enter.crashes(ended))
+        ended.unlink()
         shutil.rmtree(work, ignore_errors=True)
         return output
 

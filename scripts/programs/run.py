@@ -6,15 +6,17 @@
 
 Each program of list.py is run as it is; then the files that it loads are rewritten into
 DIR (build/programs), and it is run again with those. Where the outputs differ it is run
-a third time as it is, to see whether it ever gives one output twice. A program that is not installed is left out with a
-word; --install installs all of their packages by apt first. --list only lists them.
---keep writes both outputs of a program that differs to DIR/differs.
+a third time as it is, to see whether it ever gives one output twice. A process of it that crashes though it does not as
+it is (the kernel tells root so) is a difference, too. Outputs that differ are kept in DIR/differs.
+A program that is not installed is left out with a word; --install installs all of their
+packages by apt first. --list only lists them.
 Exit status 1 if an output differs, or a file of a program is refused.
 """
 
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import command
 from root import Root
@@ -47,11 +49,17 @@ def differences(before, after):
     return [f"{name} {line[:160].decode(errors='replace')}" for pair in lines for name, line in zip("-+", pair)]
 
 
-def keep(root, program, before, after):
+def crashes(before, after):
+    """Lines about processes that have crashed in the second run and not in the first."""
+    more = (after.crashes or Counter()) - (before.crashes or Counter())
+    return [f"{command} ended by {name}, {n} times more" for (command, name), n in sorted(more.items())]
+
+
+def keep(root, program, **outputs):
     where = root.path / "differs"
     where.mkdir(exist_ok=True)
-    (where / f"{program.name}.plain").write_bytes(before.text)
-    (where / f"{program.name}.rewritten").write_bytes(after.text)
+    for how, output in outputs.items():
+        (where / f"{program.name}.{how}").write_bytes(output.text)
 
 
 def look(program, root):
@@ -69,11 +77,15 @@ def look(program, root):
     after = program.run(root)
     result.seconds = [before.seconds, after.seconds]
     result.word = {"same": "same", "known": "same but for what is known", None: ""}[program.same(before, after)]
-    if not result.word:
-        keep(root, program, before, after)
+    result.why = crashes(before, after)
+    if not result.word or result.why:
+        keep(root, program, plain=before, rewritten=after)
         again = program.run()
-        result.word = "DIFFERS" if again.text == before.text else "not the same twice"
-        result.why = differences(before.text, after.text)
+        result.why = crashes(again, after) + differences(before.text, after.text)
+        if not result.word:
+            result.word = "DIFFERS" if again.text == before.text else "not the same twice"
+        elif result.why:
+            result.word = "CRASHES"
     refused = [f"{p}: {root.refused[p]}" for p in program.files(root) if p in root.refused]
     if refused:
         result.word += ", files refused"

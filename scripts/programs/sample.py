@@ -10,9 +10,14 @@ stack from wherever the process is. The table says how many walks were complete,
 ended where a row says that the stack ends (_start, a thread's first function), and of those
 that were not, where they stopped. `in JIT` are those that stopped at a frame of code that no
 loader has mapped; `share` leaves them out. Of one in N (16; 0: none) libunwind walks the same stack:
-`other` are those where it found another frame than libetch. --places prints so many places
-(5) where walks stop, each with the last frames of an example.
-Exit status 1 if a program's output is another one than without the sampler.
+`other` are those where it found another frame than libetch; of those that stop it walks all. --places
+prints so many places (5) where walks stop, each with the last frames of an example.
+
+`output` is `same` where the program puts out what it does without the sampler, and no process of
+it crashes that does not crash then. Where it is another, the program is run unrewritten with
+the library that only loads, and with its signals and no walks: `loaded` and `signals` say that
+this gives the same. All else (`DIFFERS`, `exit N`, `CRASHES`, `not the same twice`) is etch's until shown otherwise: the
+exit status is 1, and the outputs are kept in DIR/differs.
 """
 
 import shutil
@@ -22,6 +27,7 @@ import tempfile
 from pathlib import Path
 
 import command
+import run
 from root import Root
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
@@ -29,6 +35,9 @@ sys.path.insert(0, str(SOURCE / "tests" / "run"))
 import samples  # noqa: E402
 
 HEAD = ["program", "processes", "samples", "frames", "complete", "in JIT", "stopped", "share", "compared", "other", "output"]
+
+# Runs that tell what does it: unrewritten, with a part of what the sampler does.
+CONTROLS = {"loaded": "nothing", "signals": "signals"}
 
 
 def build_sampler(build, root):
@@ -40,14 +49,45 @@ def build_sampler(build, root):
     return library
 
 
-def sampled(program, root, library, compare):
-    """(sum of all processes, the sampled run, the run without)"""
-    program.prepare(root)
-    before = program.run(root)
-    with tempfile.TemporaryDirectory(prefix="etch-samples-") as directory:
-        env = samples.environment(directory, library, compare=compare)
-        after = program.run(root, env)
-        return samples.Sum(samples.read(directory)), after, before
+class Sampler:
+    """The library, and what programs are run with it."""
+
+    def __init__(self, root, library, compare):
+        self.root, self.library, self.compare = root, library, compare
+
+    def run(self, program, root, only=None):
+        """(sum of all processes, the run)"""
+        with tempfile.TemporaryDirectory(prefix="etch-samples-") as directory:
+            env = samples.environment(directory, self.library, compare=self.compare, only=only)
+            out = program.run(root, env)
+            return samples.Sum(samples.read(directory)), out
+
+    def control(self, program, after):
+        """The control that gives what a sampled run has given, or None."""
+        for name, only in CONTROLS.items():
+            control = self.run(program, None, only)[1]
+            if program.same(control, after) and not run.crashes(control, after):
+                return name
+        return None
+
+    def look(self, program):
+        """(sum of all processes, what to say of the output, more about it)"""
+        program.prepare(self.root)
+        before = program.run(self.root)
+        s, after = self.run(program, self.root)
+        crashes = run.crashes(before, after)
+        if after.text == before.text and not crashes:
+            return s, "same", []
+        run.keep(self.root, program, unsampled=before, sampled=after)
+        why = crashes + run.differences(before.text, after.text)
+        if name := self.control(program, after):
+            return s, name, why
+        if crashes:
+            return s, "CRASHES", why
+        if after.status != before.status:
+            return s, f"exit {after.status}", why
+        again = program.run(self.root)
+        return s, "DIFFERS" if again.text == before.text else "not the same twice", why
 
 
 def row(name, s, output):
@@ -61,23 +101,46 @@ def print_row(cells):
                            for i, (c, w) in enumerate(zip(cells, widths))) + " |", flush=True)
 
 
+def print_example(names, p):
+    for line in names.lines(p)[max(0, p.at - p.first - 2):p.at - p.first + 4]:
+        print(f"        {line}")
+
+
 def print_places(s, names, most):
     stopped = s.listed(lambda kind, where, *_: kind < 0 and where not in samples.JIT)
     for count, p in stopped[:most]:
         frame = names.at(p.module, p.offset, p.at > 0)
         print(f"    {count} stopped: {samples.STATUS[p.kind]}, in {p.where}: {frame}")
-        for line in names.lines(p)[max(0, p.at - p.first - 2):p.at - p.first + 4]:
-            print(f"        {line}")
+        print_example(names, p)
     for count, p in s.listed(lambda kind, *_: kind in (102, 103, 104))[:most]:
         if p.kind == 102 and stopped:
             continue    # of a walk that stopped
         print(f"    {count} {samples.DIFFER[p.kind]}: {p.frames} frames, libunwind {p.their_frames}")
-        for line in names.lines(p)[max(0, p.at - p.first - 2):p.at - p.first + 4]:
-            print(f"        {line}")
+        print_example(names, p)
+    if s.deeper:
+        print(f"    {s.deeper} of the stopped are of stacks deeper than the {s.deepest:,} frames that the sampler has room for")
     if s.lost or s.full:
         print(f"    {s.lost} samples without an array for their frames, {s.full} without a place to be counted at")
     if without := [n for n in s.without_table if "vdso" not in n and n]:
         print(f"    no table of its own: {' '.join(without)}")
+
+
+def print_apart(apart):
+    """apart: (program, number of stopped walks, libunwind went on, to an end)"""
+    for name, count, on, end in apart:
+        print(f"    {name}: {count:,} of the stopped are in code that has no frames of C's kind; "
+              f"libunwind goes on from {on:,} of them, and comes to an end of a stack in {end:,}")
+
+
+def print_totals(sums, apart):
+    everything = samples.total(sums)
+    print_row(row("all", everything, ""))
+    count = sum(n for _, n, _, _ in apart)
+    known = everything.complete + everything.incomplete - count
+    if count:
+        print_row(["without those", "", everything.samples - count, "", everything.complete, everything.jit, everything.incomplete - count,
+                   f"{100 * everything.complete / known:.3f}%", "", "", ""])
+        print_apart(apart)
 
 
 def options():
@@ -94,20 +157,24 @@ def main():
     if not shutil.which("gcc"):
         sys.exit("sample.py: no gcc")
     root = Root(args.root, args.build / "etch")
-    library = build_sampler(args.build, root)
-    names, everything, same = samples.Names(), [], True
+    sampler = Sampler(root, build_sampler(args.build, root), args.compare)
+    names, everything, apart, bad = samples.Names(), [], [], []
     print_row(HEAD)
     for program in programs:
         if program.missing():
             continue
-        s, after, before = sampled(program, root, library, args.compare)
-        output = "same" if after.text == before.text else "differs" if after.status == before.status else f"exit {after.status}"
-        same &= output == "same"
+        s, output, why = sampler.look(program)
         everything.append(s)
         print_row(row(program.name, s, output))
+        print("".join(f"    {line}\n" for line in why), end="")
         print_places(s, names, args.places)
-    print_row(row("all", samples.total(everything), ""))
-    return 0 if same else 1
+        if program.apart:
+            apart.append((program.name, *s.apart(program.apart)))
+        if output not in ("same", *CONTROLS):
+            bad.append(f"{program.name} ({output})")
+    print_totals(everything, apart)
+    print(f"{len(everything)} programs; not the same, nor for the sampler alone: {', '.join(bad) or 'none'}")
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

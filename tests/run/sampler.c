@@ -5,7 +5,11 @@
  * A timer interrupts each process of the program a thousand times a second; the handler
  * walks from the interrupted instruction with libetch and counts how the walk ended and
  * at which frame. Of every SAMPLER_COMPARE-th sample (16), and of the first walk that
- * ends somewhere, libunwind walks the same stack, and it is counted where the two differ.
+ * ends somewhere, libunwind walks the same stack, and it is counted where the two differ. Of
+ * each that stops it does, too, and it is counted how far it comes.
+ *
+ * SAMPLER_ONLY=signals leaves out the walks, and SAMPLER_ONLY=nothing the signals too: what a
+ * program does differently then it does because of them, and of no walk.
  *
  * SAMPLER_DIR=DIR turns it on. All counts are in a file DIR/PID.TICKS that is mapped
  * shared, so that a process may end in any way; tests/run/samples.py reads it. What
@@ -22,10 +26,13 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
@@ -37,12 +44,13 @@
 #include <etch/unwind.h>
 
 #define WALKS   4
-#define FRAMES  (1 << 18)
+#define FRAMES  (1 << 20) /* twice what 8 MB of stack hold in frames of 16 bytes */
 #define MODULES 512
 #define PLACES  1024
-#define RAN     100000 /* nanoseconds of CPU time since the signal before */
+#define RAN     100000 /* nanoseconds of CPU time since the sample before */
 #define SHOWN   40   /* frames of an example */
 #define BEFORE  12   /* of them before the one it is about */
+#define ON      1000 /* frames that libunwind may have more */
 
 /* How a sample of two walks differed. Other kinds of places are enum etch_unwind_status. */
 enum {
@@ -69,6 +77,7 @@ struct place {
 	uint32_t first, their_frames;
 	int32_t their_status;    /* what unw_step() said last */
 	uint32_t zero;
+	uint64_t theirs_on, theirs_end; /* of walks that stop here: libunwind went on, and to an end that a row knows */
 	uint64_t ours[SHOWN], theirs[SHOWN]; /* its frames from `first` on */
 };
 
@@ -104,23 +113,34 @@ static int (*unw_next)(unw_cursor_t *);
 static int (*unw_get)(unw_cursor_t *, int, unw_word_t *);
 
 static unsigned compare_every = 16;
+/* What of it is wanted: SAMPLER_ONLY. */
+static enum { WALKS_TOO, SIGNALS, NOTHING } only;
 
 #define COUNT(field, n) __atomic_fetch_add(&report->field, n, __ATOMIC_RELAXED)
 
 /* ---- what an address is in ---------------------------------------------------- */
 
 /* Does this module bring a table: a segment that begins with etch's note. */
-static int own_table(uint64_t start, uint64_t bias)
+static int own_table(uint64_t start, uint64_t bias, int program)
 {
 	const Elf64_Ehdr *h = (const Elf64_Ehdr *)start;
-	const Elf64_Phdr *p = (const Elf64_Phdr *)(start + h->e_phoff);
+	const Elf64_Phdr *p;
+	size_t n;
 
-	/* Of an ET_EXEC program glibc 2.36 may name another segment than the first. */
-	if (memcmp(h->e_ident, ELFMAG, SELFMAG))
+	/* Of a program whose segments leave pages out between them glibc names the segment that an
+	 * address is in, which need not begin with the ELF header. */
+	if (program) {
+		p = (const Elf64_Phdr *)getauxval(AT_PHDR);
+		n = getauxval(AT_PHNUM);
+	} else if (memcmp(h->e_ident, ELFMAG, SELFMAG)) {
 		return 0;
-	for (int i = h->e_phnum; i--;)
-		if (p[i].p_type == PT_LOAD && p[i].p_flags == PF_R && p[i].p_filesz >= 32 &&
-		    !memcmp((const char *)(bias + p[i].p_vaddr) + 12, "etch", 5))
+	} else {
+		p = (const Elf64_Phdr *)(start + h->e_phoff);
+		n = h->e_phnum;
+	}
+	while (n--)
+		if (p[n].p_type == PT_LOAD && p[n].p_flags == PF_R && p[n].p_filesz >= 32 &&
+		    !memcmp((const char *)(bias + p[n].p_vaddr) + 12, "etch", 5))
 			return 1;
 	return 0;
 }
@@ -129,12 +149,13 @@ static void module_fill(struct module *m, const struct dl_find_object *o)
 {
 	const char *name = o->dlfo_link_map->l_name;
 	uint64_t start = (uint64_t)o->dlfo_map_start;
+	int program = !name || !name[0];
 
 	m->start = start;
 	m->end = (uint64_t)o->dlfo_map_end;
 	m->bias = o->dlfo_link_map->l_addr;
-	m->own_table = (uint32_t)own_table(start, m->bias);
-	if (!name || !name[0])
+	m->own_table = (uint32_t)own_table(start, m->bias, program);
+	if (program)
 		name = report->program;
 	for (size_t i = 0; i + 1 < sizeof(m->name) && name[i]; i++)
 		m->name[i] = name[i];
@@ -258,11 +279,21 @@ static struct place *place_get(uint64_t address, int kind, int *new)
 	return NULL;
 }
 
+/* Has a walk ended here, at a row that says that the stack ends? */
+static int end_seen(uint64_t address)
+{
+	for (int i = 0; i < PLACES; i++)
+		if (report->place[i].address == address && report->place[i].kind == ETCH_UNWIND_END)
+			return 1;
+	return 0;
+}
+
 /* Where libunwind differs. */
 struct difference {
 	int kind;        /* 0: nowhere */
 	int at;          /* frame */
 	int frames, status;
+	uint64_t last;   /* libunwind's last frame */
 	uint64_t theirs[SHOWN];
 };
 
@@ -275,14 +306,16 @@ static void compare(struct difference *d, ucontext_t *u, const struct walk *w, i
 	d->kind = 0;
 	d->at = n - 1;
 	d->frames = 0;
+	d->last = 0;
 	d->status = unw_init(&c, (unw_context_t *)u, UNW_INIT_SIGNAL_FRAME);
 	if (d->status < 0)
 		return;
-	for (i = 0; i < n + SHOWN; i++) {
+	for (i = 0; i < n + ON; i++) {
 		unw_word_t ip;
 
 		if (unw_get(&c, UNW_REG_IP, &ip) < 0 || !ip)
 			break;
+		d->last = ip;
 		if (i >= first && i - first < SHOWN)
 			d->theirs[i - first] = ip;
 		d->frames = i + 1;
@@ -349,7 +382,7 @@ static void end_count(ucontext_t *u, struct walk *w, int n, int status, unsigned
 	uint64_t last = n ? (uint64_t)w->ours[n - 1] : 0, start = last;
 	int in = IN_MODULE, new;
 	struct place *p;
-	struct difference d;
+	struct difference d = { .kind = 0 };
 
 	if (status < 0 && module_of(last) < 0) {
 		in = mapping_of(last, w, &start);
@@ -358,11 +391,16 @@ static void end_count(ucontext_t *u, struct walk *w, int n, int status, unsigned
 	p = place_get(last ? last : 1, status, &new);
 	if (p) {
 		__atomic_fetch_add(&p->count, 1, __ATOMIC_RELAXED);
+		/* The first of a place, and each that stops. */
+		if (unw_next && in == IN_MODULE && n < 4096 && (new || status < 0))
+			compare(&d, u, w, n, status, first_shown(n - 1));
+		if (status < 0 && d.frames > n) {
+			__atomic_fetch_add(&p->theirs_on, 1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&p->theirs_end, end_seen(d.last), __ATOMIC_RELAXED);
+		}
 		if (new) {
 			p->in = (uint32_t)in;
-			if (unw_next && in == IN_MODULE)
-				compare(&d, u, w, n, status, first_shown(n - 1));
-			example(p, w, n, n - 1, first_shown(n - 1), unw_next && in == IN_MODULE ? &d : NULL);
+			example(p, w, n, n - 1, first_shown(n - 1), d.frames ? &d : NULL);
 		}
 	}
 	/* What JIT code has done with rbp is nobody's to guess. */
@@ -372,18 +410,25 @@ static void end_count(ucontext_t *u, struct walk *w, int n, int status, unsigned
 
 static uint64_t last_ran;
 
+/* How much the process has run since this was asked last, in nanoseconds. */
+static uint64_t ran_since(void)
+{
+	struct timespec t;
+	uint64_t now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return now - __atomic_exchange_n(&last_ran, now, __ATOMIC_RELAXED);
+}
+
 /*
  * Has the process hardly run since the last signal? One that waits shows the same stack
  * a thousand times a second.
  */
 static int idle(void)
 {
-	struct timespec t;
-	uint64_t now, ran;
+	uint64_t ran = ran_since();
 
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-	ran = now - __atomic_exchange_n(&last_ran, now, __ATOMIC_RELAXED);
 	return ran < RAN || ran > (uint64_t)1 << 62;
 }
 
@@ -394,6 +439,8 @@ static void sample(int sig, siginfo_t *info, void *context)
 	struct walk *w;
 
 	(void)sig, (void)info;
+	if (only)
+		return;
 	if (idle()) {
 		COUNT(idle, 1);
 		return;
@@ -412,6 +459,7 @@ static void sample(int sig, siginfo_t *info, void *context)
 		report->deepest = (uint64_t)n;
 	end_count(context, w, n, status, serial);
 	__atomic_store_n(&w->taken, 0, __ATOMIC_RELEASE);
+	ran_since(); /* what a walk of a deep stack takes is not the program's time */
 	errno = saved;
 }
 
@@ -456,19 +504,47 @@ static int report_begin(void)
  * thread that runs; it fires on the kernel's ticks, 100 to 1,000 a second. The other
  * one is exact, and meets system calls.
  */
+static timer_t timer[2];
+static int timers; /* a bit each: 0 is a timer, too */
+
 static void timers_begin(void)
 {
-	static const clockid_t clocks[] = { CLOCK_PROCESS_CPUTIME_ID, CLOCK_MONOTONIC };
+	static const clockid_t clocks[2] = { CLOCK_PROCESS_CPUTIME_ID, CLOCK_MONOTONIC };
 	struct itimerspec each = { { 0, 1000000 }, { 0, 1000000 } };
 	struct sigevent e;
-	timer_t t;
 
+	timers = 0;
+	if (only == NOTHING)
+		return;
 	memset(&e, 0, sizeof(e));
 	e.sigev_notify = SIGEV_SIGNAL;
 	e.sigev_signo = SIGPROF;
 	for (int i = 0; i < 2; i++)
-		if (!timer_create(clocks[i], &e, &t))
-			timer_settime(t, 0, &each, NULL);
+		if (!timer_create(clocks[i], &e, &timer[i])) {
+			timers |= 1 << i;
+			timer_settime(timer[i], 0, &each, NULL);
+		}
+}
+
+static int libc_sigaction(int sig, const struct sigaction *new, struct sigaction *old)
+{
+	static int (*next)(int, const struct sigaction *, struct sigaction *);
+
+	if (!next)
+		*(void **)&next = dlsym(RTLD_NEXT, "sigaction");
+	return next(sig, new, old);
+}
+
+/* No signal from here on, nor one that waits already. */
+static void timers_end(void)
+{
+	struct sigaction a = { .sa_handler = SIG_IGN };
+
+	for (int i = 0; i < 2; i++)
+		if (timers & 1 << i)
+			timer_delete(timer[i]);
+	timers = 0;
+	libc_sigaction(SIGPROF, &a, NULL);
 }
 
 static void child(void)
@@ -508,11 +584,7 @@ static void libunwind_begin(void)
  */
 __attribute__((visibility("default"))) int sigaction(int sig, const struct sigaction *new, struct sigaction *old)
 {
-	static int (*next)(int, const struct sigaction *, struct sigaction *);
-
-	if (!next)
-		*(void **)&next = dlsym(RTLD_NEXT, "sigaction");
-	return next(sig, sig == SIGPROF && sampling ? NULL : new, old);
+	return libc_sigaction(sig, sig == SIGPROF && sampling ? NULL : new, old);
 }
 
 __attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t handler)
@@ -524,15 +596,37 @@ __attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t
 	return sig == SIGPROF && sampling ? SIG_DFL : next(sig, handler);
 }
 
+/*
+ * A process that confines itself allows the system calls that it makes itself; the return from a
+ * signal handler need not be one of them, and then the kernel ends it (sshd's unprivileged child).
+ * From here on it is not sampled.
+ */
+__attribute__((visibility("default"))) int prctl(int option, ...)
+{
+	unsigned long arg[4];
+	va_list list;
+
+	va_start(list, option);
+	for (int i = 0; i < 4; i++)
+		arg[i] = va_arg(list, unsigned long);
+	va_end(list);
+	if (option == PR_SET_SECCOMP && sampling)
+		timers_end();
+	return (int)syscall(SYS_prctl, option, arg[0], arg[1], arg[2], arg[3]);
+}
+
 __attribute__((constructor)) static void start(void)
 {
+	const char *what = getenv("SAMPLER_ONLY");
 	struct sigaction a;
 
 	directory = getenv("SAMPLER_DIR");
 	if (!directory || report_begin())
 		return;
+	if (what)
+		only = strcmp(what, "signals") ? NOTHING : SIGNALS;
 	libunwind_begin();
-	if (getenv("SAMPLER_PREPARE"))
+	if (!only && getenv("SAMPLER_PREPARE"))
 		etch_unwind_prepare();
 	memset(&a, 0, sizeof(a));
 	a.sa_sigaction = sample;

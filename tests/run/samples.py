@@ -2,6 +2,7 @@
 """Builds sampler.c, and reads the files that it leaves behind."""
 import collections
 import os
+import re
 import struct
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-END = 1
+END, NO_RULE, LIMIT = 1, -2, -6
 STATUS = {1: "end", -1: "no table", -2: "no rule", -3: "register", -4: "memory", -5: "no progress", -6: "limit", -7: "argument"}
 DIFFER = {101: "libunwind short", 102: "libunwind goes on", 103: "libunwind past the end", 104: "callers differ"}
 IN = ["module", "jit", "file", "nothing"]
@@ -19,10 +20,10 @@ JIT = ("jit", "file")   # file: V8 maps its interpreter, a part of node, a secon
 _MODULES, _PLACES, _SHOWN = 512, 1024, 40
 _HEAD = struct.Struct("<11Q248s2Q")
 _MODULE = struct.Struct("<3Q2I232s")
-_PLACE = struct.Struct(f"<QiIQ4IiI{_SHOWN}Q{_SHOWN}Q")
+_PLACE = struct.Struct(f"<QiIQ4IiI2Q{_SHOWN}Q{_SHOWN}Q")
 _MAGIC = 0x31656c706d617365
 
-Place = collections.namedtuple("Place", "kind where module offset count frames at first their_frames their_status ours theirs")
+Place = collections.namedtuple("Place", "kind where module offset count frames at first their_frames their_status on to_end ours theirs")
 
 
 def compile_to(build, path):
@@ -33,15 +34,17 @@ def compile_to(build, path):
     return Path(path)
 
 
-def environment(directory, library, *, compare=16, prepare=True):
+def environment(directory, library, *, compare=16, prepare=True, only=None):
     """What a program's environment needs to be sampled into `directory`, which any user
     may write to. prepare: modules without a table get one from .eh_frame at start (the
-    vdso always needs it)."""
+    vdso always needs it). only: "signals" without walks, or "nothing" but the library."""
     os.makedirs(directory, exist_ok=True)
     os.chmod(directory, 0o1777)
     env = {"LD_PRELOAD": str(library), "SAMPLER_DIR": str(directory), "SAMPLER_COMPARE": str(compare)}
     if prepare:
         env["SAMPLER_PREPARE"] = "1"
+    if only:
+        env["SAMPLER_ONLY"] = only
     return env
 
 
@@ -66,11 +69,11 @@ class Report:
                 self.places.append(self._place(p))
 
     def _place(self, p):
-        address, kind, where, count, frames, about, first, their_frames, their_status, _ = p[:10]
-        ours = [self._frame(f) for f in p[10:10 + min(_SHOWN, max(frames - first, 0))]]
-        theirs = [self._frame(f) for f in p[10 + _SHOWN:10 + _SHOWN + min(_SHOWN, max(their_frames - first, 0))]]
+        address, kind, where, count, frames, about, first, their_frames, their_status, _, on, to_end = p[:12]
+        ours = [self._frame(f) for f in p[12:12 + min(_SHOWN, max(frames - first, 0))]]
+        theirs = [self._frame(f) for f in p[12 + _SHOWN:12 + _SHOWN + min(_SHOWN, max(their_frames - first, 0))]]
         module, offset = ours[about - first] if about - first < len(ours) else (None, address)
-        return Place(kind, IN[where], module, offset, count, frames, about, first, their_frames, their_status, ours, theirs)
+        return Place(kind, IN[where], module, offset, count, frames, about, first, their_frames, their_status, on, to_end, ours, theirs)
 
     def _frame(self, f):
         """(name of the module or None, offset or address)"""
@@ -107,10 +110,12 @@ class Sum:
         self.unfinished = [r for r in reports if not r.finished]
         self.without_table = sorted({n for r in reports for n, own in r.modules if not own})
         self.places = {}       # (kind, where, module, offset) -> [count, an example]
+        self.theirs = {}       # of walks that stop there: [libunwind went on, to an end]
         for r in reports:
             for p in r.places:
                 where = (p.kind, p.where, p.module, p.offset if p.where not in JIT else 0)
                 self.places.setdefault(where, [0, p])[0] += p.count
+                _add(self.theirs, where, (p.on, p.to_end))
 
     def count(self, test):
         return sum(n for where, (n, _) in self.places.items() if test(*where))
@@ -129,6 +134,18 @@ class Sum:
         return self.count(lambda kind, where, *_: kind < 0 and where not in JIT)
 
     @property
+    def deeper(self):
+        """... among them, of stacks with more frames than the sampler has room for."""
+        return self.count(lambda kind, *_: kind == LIMIT)
+
+    def apart(self, pattern):
+        """... among them, for want of a rule in modules of these names, and what libunwind did
+        there: (count, it went on, to an end)"""
+        there = [where for where in self.places
+                 if where[0] == NO_RULE and where[1] not in JIT and re.search(pattern, where[2] or "")]
+        return (sum(self.places[w][0] for w in there), *(sum(self.theirs[w][i] for w in there) for i in (0, 1)))
+
+    @property
     def different(self):
         """Of those compared: libunwind says something else, not only less."""
         return self.count(lambda kind, *_: kind in (102, 103, 104))
@@ -144,6 +161,10 @@ class Sum:
         return sorted((v for where, v in self.places.items() if test(*where)), key=lambda v: -v[0])
 
 
+def _add(to, key, numbers):
+    to[key] = [a + b for a, b in zip(to.get(key, (0, 0)), numbers)]
+
+
 def total(sums):
     """The sum of sums, without its examples."""
     out = Sum([])
@@ -153,6 +174,7 @@ def total(sums):
         out.deepest = max(out.deepest, s.deepest)
         for where, (n, example) in s.places.items():
             out.places.setdefault(where, [0, example])[0] += n
+            _add(out.theirs, where, s.theirs[where])
     return out
 
 
