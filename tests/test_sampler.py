@@ -184,10 +184,11 @@ def test_not_the_sampler_alone(sampled, disturbed, what, want, monkeypatch, tmp_
         assert why[0] == "disturbed ended by SIGABRT, 1 times more"
 
 
-def test_a_program_that_confines_itself(sampled, disturbed, monkeypatch, tmp_path):
-    """It makes no system call of the sampler's: it ends as it does alone."""
+@pytest.mark.parametrize("what", ["confined", "defaults"])
+def test_the_sampler_does_no_harm(sampled, disturbed, what, monkeypatch, tmp_path):
+    """To a program that may make few system calls, nor to one that takes its handler away."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    _, word, why = look(sampled, disturbed[0], "confined")
+    _, word, why = look(sampled, disturbed[0], what)
     assert word == "same", why
 
 

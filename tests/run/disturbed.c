@@ -7,6 +7,7 @@
  *	loaded    prints whether something is preloaded
  *	signals   prints whether a signal has come while it waited
  *	confined  allows itself read, write, exit and the return from a handler, and computes
+ *	defaults  has a child that asks the kernel for the default of each signal, and computes
  *	deep      computes below 400,000 frames
  * Compiled with -DREWRITTEN, in place of what etch makes of it: it does another thing
  * (`other`), or has a child that crashes (`crash`), where it is sampled with walks.
@@ -38,6 +39,21 @@ __attribute__((noinline, noclone)) static unsigned long deep(int n)
 	return 1;
 }
 
+static int defaults(void)
+{
+	struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } none = { 0 };
+	int status = 0;
+
+	if (!fork()) {
+		for (int i = 1; i < 32; i++)
+			syscall(SYS_rt_sigaction, i, &none, NULL, 8);
+		compute();
+		_exit(3);
+	}
+	wait(&status);
+	return status;
+}
+
 static void sampled(const char *what)
 {
 #ifdef REWRITTEN
@@ -67,6 +83,8 @@ int main(int argc, char **argv)
 		printf("%d\n", select(0, NULL, NULL, NULL, &t));
 	if (!strcmp(what, "confined") && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
 		compute();
+	if (!strcmp(what, "defaults") && defaults() != 3 << 8)
+		return 1;
 	if (!strcmp(what, "deep"))
 		sink = deep(400000);
 	if (write(1, "end\n", 4) != 4)

@@ -432,19 +432,12 @@ static int idle(void)
 	return ran < RAN || ran > (uint64_t)1 << 62;
 }
 
-static void sample(int sig, siginfo_t *info, void *context)
+static void count(ucontext_t *context)
 {
-	int saved = errno, n, status = 0, i = 0;
+	int n, status = 0, i = 0;
 	unsigned long serial;
 	struct walk *w;
 
-	(void)sig, (void)info;
-	if (only)
-		return;
-	if (idle()) {
-		COUNT(idle, 1);
-		return;
-	}
 	while (i < WALKS && __atomic_exchange_n(&walk[i].taken, 1, __ATOMIC_ACQUIRE))
 		i++;
 	if (i == WALKS) {
@@ -460,13 +453,49 @@ static void sample(int sig, siginfo_t *info, void *context)
 	end_count(context, w, n, status, serial);
 	__atomic_store_n(&w->taken, 0, __ATOMIC_RELEASE);
 	ran_since(); /* what a walk of a deep stack takes is not the program's time */
+}
+
+/* Timers of this process: of its time on CPUs, and of all time. */
+static timer_t timer[2];
+static int timers; /* a bit each: 0 is a timer, too */
+
+#define PERIOD      1000000 /* nanoseconds */
+#define PERIOD_MOST 64000000
+static long period = PERIOD; /* between two samples; longer while there is nothing to see */
+
+/*
+ * The timer of all time fires once, and again that long after the sample is done: where a walk and a
+ * signal take longer than a period the program goes on, and one that waits is woken seldom.
+ */
+static void timer_again(void)
+{
+	struct itimerspec once = { .it_value = { 0, period } };
+
+	if (timers & 2)
+		timer_settime(timer[1], 0, &once, NULL);
+}
+
+static void sample(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+
+	(void)sig, (void)info;
+	if (idle()) {
+		COUNT(idle, 1);
+		period = period < PERIOD_MOST / 2 ? 2 * period : PERIOD_MOST;
+	} else {
+		period = PERIOD;
+		if (!only)
+			count(context);
+	}
+	timer_again();
 	errno = saved;
 }
 
 /* ---- processes ---------------------------------------------------------------- */
 
 static const char *directory;
-static int sampling;
+static int sampling __attribute__((used));
 
 /* A report of this process, in place of what was there. */
 static int report_begin(void)
@@ -502,15 +531,12 @@ static int report_begin(void)
  * Timers of timer_create(2) are not inherited, nor kept by exec(2): a process that has
  * no handler is never signalled. One counts the process's time on CPUs and finds the
  * thread that runs; it fires on the kernel's ticks, 100 to 1,000 a second. The other
- * one is exact, and meets system calls.
+ * one is exact, and meets system calls (timer_again()).
  */
-static timer_t timer[2];
-static int timers; /* a bit each: 0 is a timer, too */
-
 static void timers_begin(void)
 {
 	static const clockid_t clocks[2] = { CLOCK_PROCESS_CPUTIME_ID, CLOCK_MONOTONIC };
-	struct itimerspec each = { { 0, 1000000 }, { 0, 1000000 } };
+	struct itimerspec each = { { 0, PERIOD }, { 0, PERIOD } };
 	struct sigevent e;
 
 	timers = 0;
@@ -522,8 +548,11 @@ static void timers_begin(void)
 	for (int i = 0; i < 2; i++)
 		if (!timer_create(clocks[i], &e, &timer[i])) {
 			timers |= 1 << i;
-			timer_settime(timer[i], 0, &each, NULL);
+			if (!i)
+				timer_settime(timer[i], 0, &each, NULL);
 		}
+	period = PERIOD;
+	timer_again();
 }
 
 static int libc_sigaction(int sig, const struct sigaction *new, struct sigaction *old)
@@ -560,8 +589,35 @@ static void child(void)
 	timers_begin();
 }
 
+/* Can a page be read? lib/stack.c says how this tells. */
+static int readable(uint64_t at)
+{
+	long ret;
+	register long size __asm__("r10") = 8;
+
+	__asm__ volatile("syscall" : "=a"(ret) : "0"(SYS_rt_sigprocmask), "D"(~0L), "S"(at & ~4095ul), "d"(0L), "r"(size)
+	                 : "rcx", "r11", "memory");
+	return ret == -EINVAL;
+}
+
+/*
+ * How libunwind reads memory. Of its own accord it asks whether it can by way of a pipe that it has
+ * opened: in a child that has closed all files (chromium's) that reads, and writes, what the
+ * program has opened since under these numbers.
+ */
+static int read_word(unw_addr_space_t as, unw_word_t at, unw_word_t *word, int write, void *arg)
+{
+	(void)as, (void)arg;
+	if (write || !readable(at) || !readable(at + 7))
+		return -UNW_EINVAL;
+	memcpy(word, (const void *)at, sizeof(*word));
+	return 0;
+}
+
 static void libunwind_begin(void)
 {
+	unw_accessors_t *(*accessors)(unw_addr_space_t);
+	unw_addr_space_t *local;
 	const char *every = getenv("SAMPLER_COMPARE");
 	void *lib;
 
@@ -573,6 +629,11 @@ static void libunwind_begin(void)
 	lib = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		return;
+	*(void **)&accessors = dlsym(lib, "_Ux86_64_get_accessors");
+	*(void **)&local = dlsym(lib, "_ULx86_64_local_addr_space");
+	if (!accessors || !local)
+		return;
+	accessors(*local)->access_mem = read_word;
 	*(void **)&unw_init = dlsym(lib, "_ULx86_64_init_local2");
 	*(void **)&unw_get = dlsym(lib, "_ULx86_64_get_reg");
 	*(void **)&unw_next = dlsym(lib, "_ULx86_64_step");
@@ -594,6 +655,26 @@ __attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t
 	if (!next)
 		*(void **)&next = dlsym(RTLD_NEXT, "signal");
 	return sig == SIGPROF && sampling ? SIG_DFL : next(sig, handler);
+}
+
+/*
+ * chromium's children ask the kernel for all defaults before they run a program, and a signal then ends
+ * them. As the C library's, but that SIGPROF stays as it is; in assembly, since a clone(2) by it
+ * returns on another stack.
+ */
+__asm__(".text\n.globl syscall\n.type syscall, @function\nsyscall:\n\t.cfi_startproc\n"
+	"cmpl $13, %edi\n\tjne 1f\n\tcmpl $27, %esi\n\tjne 1f\n\t" /* rt_sigaction, SIGPROF */
+	"cmpl $0, sampling(%rip)\n\tje 1f\n\txorl %edx, %edx\n"
+	"1:\tmovq %rdi, %rax\n\tmovq %rsi, %rdi\n\tmovq %rdx, %rsi\n\tmovq %rcx, %rdx\n\t"
+	"movq %r8, %r10\n\tmovq %r9, %r8\n\tmovq 8(%rsp), %r9\n\tsyscall\n\t"
+	"cmpq $-4095, %rax\n\tjae 2f\n\tret\n"
+	"2:\tnegl %eax\n\tmovl %eax, %edi\n\tjmp system_call_failed\n\t"
+	".cfi_endproc\n.size syscall, . - syscall");
+
+__attribute__((used)) static long system_call_failed(int error)
+{
+	errno = error;
+	return -1;
 }
 
 /*
