@@ -64,8 +64,16 @@ morestack:
 	.p2align 5, 0xcc
 goexit:
 	nop
+	and $-16, %rsp
 	call hidden
 	nop
+	.p2align 5, 0xcc
+mcall:
+	mov %rax, %rdx
+	mov 0x38(%r14), %rsp
+	push %rax
+	call *(%rdx)
+	hlt
 	.p2align 5, 0xcc
 over:
 	.section .gopclntab, "a"
@@ -73,12 +81,13 @@ over:
 table:
 	.long @MAGIC@
 	.byte 0, 0, 1, 8
-	.quad 5, 0, 0, names - table, names - table, names - table, names - table, functab - table
-names:	.asciz "main.hidden", "main.user", "runtime.gopanic", "runtime.morestack", "runtime.goexit"
+	.quad 6, 0, 0, names - table, names - table, names - table, names - table, functab - table
+names:	.asciz "main.hidden", "main.user", "runtime.gopanic", "runtime.morestack", "runtime.goexit", "runtime.mcall"
 	.p2align 2
 functab:
 	.long hidden - hidden, f0 - functab, user - hidden, f1 - functab, gopanic - hidden, f2 - functab
-	.long morestack - hidden, f3 - functab, goexit - hidden, f4 - functab, over - hidden
+	.long morestack - hidden, f3 - functab, goexit - hidden, f4 - functab
+	.long mcall - hidden, f5 - functab, over - hidden
 	.macro record label, entry, name, flag
 \label:	.long \entry - hidden, \name
 	.skip @FLAG@ - 8
@@ -89,6 +98,7 @@ functab:
 	record f2, gopanic, 22, 0
 	record f3, morestack, 38, 2
 	record f4, goexit, 56, 1
+	record f5, mcall, 71, 2
 	.section .go.module, "aw"
 	.p2align 3
 	.quad table
@@ -113,7 +123,7 @@ def rules(etch, program, at):
     """Of each function its rules in order, as CFA and kind."""
     run([etch, "rewrite", "--only", "orc", program])
     ours = rows.inspect_rows(etch, program)
-    names = sorted((a, n) for n, a in at.items() if n in ("hidden", "user", "gopanic", "morestack", "goexit", "over"))
+    names = sorted((a, n) for n, a in at.items() if n in ("hidden", "user", "gopanic", "morestack", "goexit", "mcall", "over"))
     return {n: [(r[2][0], r[2][3]) for r in ours if a < r[1] and r[0] < names[i + 1][0]]
             for i, (a, n) in enumerate(names[:-1])}
 
@@ -125,7 +135,9 @@ def test_functions_that_only_the_table_names(etch, tmp_path, kind, magic):
     r = rules(etch, program, at)
     assert r["hidden"][:3] == [("rsp+8", "call"), ("rsp+16", "call"), ("rbp+16", "call")]
     assert r["user"] == [("rsp+8", "call"), ("rsp+32", "call"), ("rsp+8", "call"), ("rsp+32", "call"), ("rsp+8", "call")]
-    assert r["goexit"][0][1] == "end"
+    assert {kind for _, kind in r["goexit"]} == {"end"}  # behind the and, too, where no CFA is known
+    assert r["morestack"] == [("rsp+8", "call"), ("undef", "undef")]
+    assert r["mcall"] == [("rsp+8", "call"), ("undef", "end")]  # from where it takes the other stack on
     check = run([etch, "check", "--fail-on", "never", "--level", "note", program]).stdout
     assert "ETCH-S005" not in check and "ETCH-D005" not in check and "ETCH-T" not in check
 

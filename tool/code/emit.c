@@ -65,11 +65,18 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 		e->cfi[e->cfi_count++] = r;
 }
 
-/* The rule of a state, for the kind of piece that it is in. */
+/*
+ * Go's mcall takes the stack of the thread, from where the scheduler left it, and does not come back: what it
+ * calls there is the first that this stack holds. (morestack and systemstack do so on behalf of a
+ * function whose frame is on another stack, where no rule finds it.)
+ */
+static bool begins_stack(const struct piece *p) { return p->go && !strcmp(p->go, "runtime.mcall"); }
+
+/* The rule of a state, for the kind of piece that it is in. Where a stack begins, nobody asks for a CFA. */
 static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
 {
 	state_rule(s, out);
-	if (e->piece->outermost && out->kind == ETCH_RULE_CALL) {
+	if (e->piece->outermost || (out->kind == ETCH_RULE_UNDEF && begins_stack(e->piece))) {
 		out->kind = ETCH_RULE_END;
 		out->ra = 0;
 	}
