@@ -251,6 +251,132 @@ def test_assembly_that_only_data_refers_to(etch, tmp_path):
     assert not r.wrong and not r.gaps and r.right == r.covered, (r.places, r.gaps)
 
 
+# clang's C++: functions that only a table of virtual ones refers to, and that hand their call on. In `walk` words
+# of data refer to what is none: labels, which leave in the same way, but for the register that is given back.
+# `early` seems at first to run into what is no code, for nothing says yet that `die` does not return; meanwhile the code
+# behind it is found to be other functions, one after the other.
+REFERRED = """
+	.text
+	.macro function name
+	.p2align 4, 0xcc
+	.type	\\name, @function
+\\name:	.cfi_startproc
+	.endm
+	.macro pushes register, offset
+	pushq	%\\register
+	.cfi_def_cfa_offset \\offset
+	.cfi_offset \\register, -\\offset
+	.endm
+	.macro pops register, offset
+	popq	%\\register
+	.cfi_def_cfa_offset \\offset
+	.cfi_restore \\register
+	.endm
+	.globl	known, walk
+	function known
+	pushes	rbx, 16
+	call	last
+	testl	%eax, %eax
+	je	1f
+	pops	rbx, 8
+	ret
+1:	.cfi_def_cfa_offset 16
+	.cfi_offset rbx, -16
+	call	die
+	.cfi_endproc
+	function walk
+	subq	$24, %rsp
+	.cfi_def_cfa_offset 32
+	leaq	labels(%rip), %rdx
+.Lone:	movzbl	(%rsi), %eax
+	jmp	*(%rdx,%rax,8)
+	.p2align 4
+.Ltwo:	pushq	%rdi
+	.cfi_adjust_cfa_offset 8
+	pushq	%rsi
+	.cfi_adjust_cfa_offset 8
+	call	*%rcx
+	addq	$16, %rsp
+	.cfi_adjust_cfa_offset -16
+	movzbl	(%rsi), %eax
+	jmp	*(%rdx,%rax,8)
+	.p2align 4
+.Lout:	addq	$24, %rsp
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	function handing
+	pushes	rbp, 16
+	movq	%rsp, %rbp
+	.cfi_def_cfa_register rbp
+	pushq	%rbx
+	.cfi_offset rbx, -24
+	pushq	%rax
+	movq	%rdi, %rbx
+	movq	16(%rdi), %rdi
+	movq	(%rdi), %rax
+	call	*0x88(%rax)
+	movq	(%rbx), %rax
+	movq	%rbx, %rdi
+	addq	$8, %rsp
+	popq	%rbx
+	.cfi_restore rbx
+	popq	%rbp
+	.cfi_def_cfa rsp, 8
+	.cfi_restore rbp
+	jmp	*0x80(%rax)
+	.cfi_endproc
+	function die
+	pushq	%rax
+	.cfi_def_cfa_offset 16
+	call	abort@plt
+	.cfi_endproc
+	function early
+	pushes	rbx, 16
+	call	next
+	pops	rbx, 8
+	ret
+	.cfi_endproc
+	function next
+	pushes	rbx, 16
+	testl	%edi, %edi
+	je	1f
+	pops	rbx, 8
+	ret
+1:	.cfi_def_cfa_offset 16
+	.cfi_offset rbx, -16
+	call	die
+	.cfi_endproc
+	.byte	6, 6
+	function inner
+	pushes	rbx, 16
+	pops	rbx, 8
+	ret
+	.cfi_endproc
+	function last
+	pushes	rbx, 16
+	call	inner
+	pops	rbx, 8
+	ret
+	.cfi_endproc
+	.section .data.rel.ro,"aw"
+	.p2align 3
+labels:	.quad	.Lone, .Ltwo, .Lout
+	.quad	0
+table:	.quad	0, 0, handing, early
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_functions_that_only_data_refers_to(etch, tmp_path):
+    source, library = tmp_path / "r.s", tmp_path / "r.so"
+    source.write_text(REFERRED)
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    r = no_cfi.look((etch, library, tmp_path))
+    assert not r.error and r.covered > 150
+    assert not r.wrong and not r.gaps, (r.places, r.gaps)
+
+
 # GHC's way: Sp is rbp, code is entered by jumps, and *(rbp) is where it returns to. What rsp points
 # to is nobody's return address. `plain` is C's, in the same file.
 FOREIGN = """

@@ -115,6 +115,40 @@ static bool is_foreign(const struct piece *p, const struct step *in, const struc
 	       s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
 }
 
+/* Instructions in front of a jump that may be of the end of a function. */
+#define EPILOGUE_MOST 16u
+
+/* The instruction in front of an offset, where the two have been reached; or null. */
+static const struct step *step_before(const struct flow *f, uint64_t off)
+{
+	uint64_t back;
+
+	for (back = 1; back <= off && back < 16; back++) {
+		uint32_t i = f->at[off - back];
+
+		if (i && f->steps[i - 1].len == back && (f->seen[i - 1] & FLOW_WALKED))
+			return &f->steps[i - 1];
+	}
+	return NULL;
+}
+
+/*
+ * In the state of a function's entry, with a register of the caller's just popped: a function hands its call
+ * on. A label of a computed goto may seem to be in that state, too, but gives nothing back.
+ */
+static bool hands_on(const struct flow *f, uint64_t off, const struct state *s)
+{
+	const struct step *in;
+	unsigned n;
+
+	if (!state_is_entry(s))
+		return false;
+	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)) && in->flow == FLOW_NEXT; n++, off -= in->len)
+		if (in->op == STEP_LEAVE || (in->op == STEP_POP && in->a < 16 && (STEP_CALLEE_SAVED >> in->a & 1)))
+			return true;
+	return false;
+}
+
 /* `behind`: nothing but padding lies between a call and this instruction. */
 static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before, bool behind)
 {
@@ -160,6 +194,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 			flow_exit_add(f, target, EXIT_TAIL);
 		} else {
 			lift_note(f, before, in.deref ? 16 : in.b);
+			f->ends |= f->piece->stray && hands_on(f, off, before);
 			f->returns = true;
 		}
 		return;

@@ -155,12 +155,13 @@ static bool is_referred(const struct piece *p, const struct piece_state *s, size
  */
 static bool is_dubious(const struct work *w, const struct flow *f)
 {
-	bool ends = f->ends, word = w->state[f->number].word;
+	const struct piece_state *s = &w->state[f->number];
+	bool ends = f->ends, word = s->word;
 	size_t i;
 
 	if (f->broken || f->odd || f->unbalanced || f->refuted)
 		return true;
-	if (w->state[f->number].extended && f->piece->end - f->piece->start == 1 && f->edge_count)
+	if (s->extended + s->held && f->piece->end - f->piece->start == 1 && f->edge_count)
 		return true; /* it was so before, and the rest of it is nobody's now */
 	for (i = 0; i < f->edge_count; i++) {
 		const struct piece *to = piece_at(f->env, f->edges[i].target);

@@ -336,19 +336,29 @@ int open_trim(struct work *w, struct error *e)
 /* What flips between flow and none comes to an end. */
 #define EXTENDED_MOST 2
 
+/* Will a piece have no flow in the coming round either? What is a part of something has it where others jump
+ * to. Labels of jump tables, as words of data are, had better not take what lies behind them once more. */
+static bool is_idle(const struct work *w, const struct piece *p, const struct piece_state *s)
+{
+	size_t n = s->fragment ? edges_from(&w->edges, p->start) : 0;
+
+	return s->fragment && (n == w->edges.count || w->edges.list[n].target >= p->end);
+}
+
 int open_extend(struct work *w, struct error *e)
 {
-	bool some = false;
+	bool some = false, words = has_words(w->file);
 	size_t i;
 
 	for (i = 0; i < w->pieces.count; i++) {
 		struct piece *p = &w->pieces.list[i];
 		struct piece_state *s = &w->state[i];
-		const struct code_section *c = s->run && s->empty && s->extended < EXTENDED_MOST ? space_at(&w->out->space, p->start) : NULL;
+		uint8_t *times = !words && is_idle(w, p, s) ? &s->held : &s->extended;
+		const struct code_section *c = s->run && s->empty && *times < EXTENDED_MOST ? space_at(&w->out->space, p->start) : NULL;
 
 		if (!c)
 			continue;
-		s->extended++;
+		(*times)++;
 		p->end = c->addr + c->size;
 		if (i + 1 < w->pieces.count && p[1].start < p->end)
 			p->end = p[1].start;

@@ -35,6 +35,7 @@ struct piece_state {
 	bool empty;          /* nothing has led there yet */
 	bool lenient;        /* only so it has been found to be a function */
 	uint8_t extended;    /* so often has something led there after all */
+	uint8_t held;        /* ... or has it been run all the same */
 	bool firm;           /* ended where its flow does, it would be as it is */
 	uint8_t began;       /* enum flow_start: what it was taken for */
 	uint8_t run;         /* in the coming round: RUN_* */
