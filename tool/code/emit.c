@@ -72,11 +72,16 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
  */
 static bool begins_stack(const struct piece *p) { return p->go && !strcmp(p->go, "runtime.mcall"); }
 
-/* The rule of a state, for the kind of piece that it is in. Where a stack begins, nobody asks for a CFA. */
+/*
+ * The rule of a state, for the kind of piece that it is in. Where a stack begins, nobody asks for a CFA; but where
+ * nothing says where that code ends, what has none may be other code behind it.
+ */
 static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
 {
+	const struct piece *p = e->piece;
+
 	state_rule(s, out);
-	if (e->piece->outermost || (out->kind == ETCH_RULE_UNDEF && begins_stack(e->piece))) {
+	if (out->kind == ETCH_RULE_UNDEF ? begins_stack(p) || (p->outermost && !p->open) : p->outermost) {
 		out->kind = ETCH_RULE_END;
 		out->ra = 0;
 	}
