@@ -461,7 +461,9 @@ static int timers; /* a bit each: 0 is a timer, too */
 
 #define PERIOD      1000000 /* nanoseconds */
 #define PERIOD_MOST 64000000
-static long period = PERIOD; /* between two samples; longer while there is nothing to see */
+#define WAITS       16 /* signals in a row: fewer may mean that others had the CPU */
+static long period = PERIOD; /* between two samples; longer while the process waits */
+static int waited;
 
 /*
  * The timer of all time fires once, and again that long after the sample is done: where a walk and a
@@ -482,8 +484,10 @@ static void sample(int sig, siginfo_t *info, void *context)
 	(void)sig, (void)info;
 	if (idle()) {
 		COUNT(idle, 1);
-		period = period < PERIOD_MOST / 2 ? 2 * period : PERIOD_MOST;
+		if (++waited > WAITS)
+			period = period < PERIOD_MOST / 2 ? 2 * period : PERIOD_MOST;
 	} else {
+		waited = 0;
 		period = PERIOD;
 		if (!only)
 			count(context);
