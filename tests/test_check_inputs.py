@@ -43,8 +43,15 @@ def test_directories(check, work):
     # What has been named is looked at, link or not.
     assert paths(check("--format", "json", "tree/link.o", ok=1)) == ["tree/link.o"]
     assert check("tree/b/text.txt", ok=2).stderr == "etch: tree/b/text.txt: is not an ELF file\n"
+    # Nothing in it, or nothing of ours: no clean bill for a build that went elsewhere.
     (work / "empty").mkdir()
-    assert check("empty").stdout == "no findings in 0 files\n"
+    (work / "texts").mkdir()
+    shutil.copy(tree / "b" / "text.txt", work / "texts")
+    (work / "list").write_text("texts\n")
+    for named, what in (("empty", "empty"), ("texts", "texts"), ("--files-from=list", "texts")):
+        p = check(named, ok=2)
+        assert p.stderr == f"etch: {what}: is a directory without an ELF file for x86-64\n"
+        assert totals(p).startswith("no findings in 0 files (1 file could not be used")
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -59,9 +66,10 @@ def test_bad_files(check, work, name):
     head = (work / "d" / "bad.o").read_bytes()[:20]
     ours = (len(head) == 20 and head[:4] == b"\x7fELF" and head[4:6] == b"\2\1" and head[18:20] == b"\x3e\0" and
             head[16] in (1, 2, 3) and not head[17])
+    shutil.copy(work / "clean.o", work / "d")
     p = check("d", ok=2 if ours else 0)
-    assert totals(p) == ("no findings in 0 files (1 file could not be used)" if ours else
-                         "no findings in 0 files (1 other file skipped)")
+    assert totals(p) == ("no findings in 1 file (1 file could not be used)" if ours else
+                         "no findings in 1 file (1 other file skipped)")
     run(["ar", "rc", "bad.a", "d/bad.o", "wrong.o"], cwd=work)
     p = check("bad.a", ok=2 if ours else 1)
     assert ids(p) == ["ETCH-C001"] and p.stderr.count("etch: bad.a(bad.o): ") == ours

@@ -132,7 +132,7 @@ static bool inputs_collect(struct run *r, char **names, int count)
 			complain("standard input", NULL, e.text);
 			return false;
 		}
-		if (strcmp(names[i], "-") && !inputs_add(&r->inputs, names[i]))
+		if (strcmp(names[i], "-") && !inputs_add_some(&r->inputs, names[i]))
 			good = false;
 	}
 	for (k = 0; k < r->opt->list_count && good; k++)

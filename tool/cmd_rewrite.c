@@ -120,15 +120,6 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 	return false;
 }
 
-/* Who names a directory expects that something is done. */
-static bool name_add(struct inputs *files, char *name)
-{
-	struct input in = {.path = name, .error = (char *)"is a directory without an ELF file for x86-64"};
-	size_t before = files->count;
-
-	return inputs_add(files, name) && (files->count > before || inputs_put(files, &in));
-}
-
 int cmd_rewrite(int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -210,7 +201,7 @@ int cmd_rewrite(int argc, char **argv)
 	if (opt.sidecar)
 		opt.make.imv = opt.make.pv = opt.make.ex = false;
 	for (i = 0; i < argc; i++)
-		if (!name_add(&files, argv[i])) {
+		if (!inputs_add_some(&files, argv[i])) {
 			fprintf(stderr, "etch: out of memory\n");
 			return EXIT_UNUSABLE;
 		}

@@ -394,6 +394,18 @@ bool inputs_add(struct inputs *l, const char *name)
 	return good;
 }
 
+bool inputs_add_some(struct inputs *l, const char *name)
+{
+	size_t before = l->count;
+	struct stat st;
+
+	if (!inputs_add(l, name))
+		return false;
+	if (l->count > before || stat(name, &st) || !S_ISDIR(st.st_mode))
+		return true;
+	return put_error(l, name, "is a directory without an ELF file for x86-64");
+}
+
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e)
 {
 	bool standard = !strcmp(path, "-"), good = true;
@@ -411,7 +423,7 @@ int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error 
 		if (n && strlen(line) != (size_t)n) {
 			good = false;
 			error_set(e, "a name in the list has a zero byte in it: -0 is for names that end with one");
-		} else if (n && !inputs_add(l, line)) {
+		} else if (n && !inputs_add_some(l, line)) {
 			good = false;
 			error_set(e, "out of memory");
 		}

@@ -36,7 +36,9 @@ struct inputs {
  * input with an error.
  */
 bool inputs_add(struct inputs *l, const char *name);
-/* Adds the names that a file has ("-": standard input), one a line, or separated by zero
+/* The same for who expects that something is done: a directory without an ELF file is an error. */
+bool inputs_add_some(struct inputs *l, const char *name);
+/* ... and so the names that a file has ("-": standard input), one a line, or separated by zero
  * bytes. 0, or -1 and a message. */
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e);
 /* Leaves out files that the list has already, whatever they are called there. False: out of memory. */
