@@ -36,6 +36,37 @@ static uint64_t touch(const struct elf_file *f)
 	return sum;
 }
 
+/* The same one by one. */
+static uint32_t first_holder(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if ((sh->sh_flags & SHF_ALLOC) && !(sh->sh_flags & SHF_TLS) && addr >= sh->sh_addr &&
+		    addr - sh->sh_addr < sh->sh_size)
+			return i;
+	}
+	return 0;
+}
+
+static void ask_for_holders(const struct elf_file *f)
+{
+	uint64_t end;
+	uint32_t i;
+	int k;
+
+	for (i = 0; i < f->section_count && i < 64; i++) {
+		end = f->sections[i].sh.sh_addr + f->sections[i].sh.sh_size;
+		for (k = -1; k <= 1; k++) {
+			must(elf_section_at(f, f->sections[i].sh.sh_addr + (uint64_t)k) ==
+			     first_holder(f, f->sections[i].sh.sh_addr + (uint64_t)k));
+			must(elf_section_at(f, end + (uint64_t)k) == first_holder(f, end + (uint64_t)k));
+		}
+	}
+}
+
 void fuzz_elf(const uint8_t *data, size_t size)
 {
 	struct elf_hardening hardening;
@@ -47,6 +78,7 @@ void fuzz_elf(const uint8_t *data, size_t size)
 
 	if (fuzz_open(&f, data, size)) {
 		touch(&f);
+		ask_for_holders(&f);
 		n = elf_build_id(&f, &id);
 		must(id >= f.bytes && id <= f.bytes + f.size && n <= (size_t)(f.bytes + f.size - id));
 		for (i = 0; i < f.phdr_count; i++) {

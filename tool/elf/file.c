@@ -2,6 +2,7 @@
 #include "elf/file.h"
 #include "elf/bounds.h"
 #include "elf/memory.h"
+#include "elf/section_at.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -313,7 +314,7 @@ int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t 
 	f->elf = elf_memory((char *)bytes, size);
 	if (!f->elf)
 		return error_set(e, "malformed ELF file: %s", elf_errmsg(-1));
-	if (sections_load(f, e) || phdrs_load(f, e))
+	if (sections_load(f, e) || elf_spans_build(f, e) || phdrs_load(f, e))
 		return -1;
 	for (i = 1; i < f->section_count; i++) {
 		if (!f->sections[i].data)
@@ -361,6 +362,7 @@ void elf_close(struct elf_file *f)
 	if (f->elf)
 		elf_end(f->elf);
 	free(f->sections);
+	free(f->spans);
 	free(f->phdrs);
 	free(f->symbols);
 	free(f->dynsyms);
@@ -446,20 +448,6 @@ const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size)
 			return f->bytes + p->p_offset + (addr - p->p_vaddr);
 	}
 	return NULL;
-}
-
-uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
-{
-	uint32_t i;
-
-	for (i = 1; i < f->section_count; i++) {
-		const Elf64_Shdr *sh = &f->sections[i].sh;
-
-		if ((sh->sh_flags & SHF_ALLOC) && !(sh->sh_flags & SHF_TLS) && addr >= sh->sh_addr &&
-		    addr - sh->sh_addr < sh->sh_size)
-			return i;
-	}
-	return 0;
 }
 
 bool elf_dynamic(const struct elf_file *f, int64_t tag, uint64_t *value)

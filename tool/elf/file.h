@@ -49,6 +49,8 @@ struct elf_file {
 	Elf64_Ehdr eh;
 	struct elf_section *sections;
 	uint32_t section_count;
+	struct elf_span *spans; /* elf_section_at */
+	size_t span_count;
 	Elf64_Phdr *phdrs;
 	uint32_t phdr_count;
 	struct elf_symbol *symbols; /* .symtab, or .dynsym where there is no .symtab */
