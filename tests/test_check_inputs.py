@@ -51,7 +51,7 @@ def test_directories(check, work):
     for named, what in (("empty", "empty"), ("texts", "texts"), ("--files-from=list", "texts")):
         p = check(named, ok=2)
         assert p.stderr == f"etch: {what}: is a directory without an ELF file for x86-64\n"
-        assert totals(p).startswith("no findings in 0 files (1 file could not be used")
+        assert totals(p).startswith("no findings in 0 files (") and "1 file could not be used" in totals(p)
 
 
 @pytest.mark.parametrize("name", BAD)
