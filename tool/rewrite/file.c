@@ -267,7 +267,8 @@ int rewrite_file(const char *path, const struct rewrite_command *opt, const stru
 	                                             done.bytes ? done.size : source.raw_size,
 	                                             opt->output || opt->sidecar ? NULL : &seen, to.model))
 		goto out;
-	say_headers(path, &f, &done);
+	if (!opt->sidecar) /* which is a table alone */
+		say_headers(path, &f, &done);
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, &done);
