@@ -19,7 +19,7 @@ PYTHON   := .venv/bin/python
 # What is made for the prefix: the names of files, from lib/NAME.in.
 SUBST    = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|'
 
-# A subset of the tests: make test T=tests/test_forms.py, or T='tests -k fork'.
+# A subset of the tests: make test T=tests/test_forms_encoding.py, or T='tests -k fork'.
 T        ?= tests
 # What else pytest is to know: make test T=... PYTEST_ARGS=-x
 PYTEST_ARGS ?=

@@ -324,6 +324,6 @@ def test_judge_notices(tmp_path, good):
         tool = tmp_path / f"tool{i}"
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
-        judge = mutate.Judge(tool, dict(os.environ), timeout=2)
+        judge = mutate.Judge(tool, dict(os.environ), timeout=0.5 if expected == "hang" else 120)
         judge.batch(mutate.Mutator(good["plain.o"].read_bytes(), 1), 1, "x.o", [["rewrite", "-v"]])
         assert judge.problems and str(expected) in judge.problems[0], script

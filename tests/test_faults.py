@@ -636,6 +636,7 @@ def test_ignored_signals_stay_ignored(etch, tree, meddle):
     p = subprocess.Popen([etch, "rewrite", "-j2", "."], cwd=tree, env=env,
                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     while len(stopped := [w for w in workers_of(tree) if process(w)[0] == "T"]) < 2:
+        assert p.poll() is None
         time.sleep(0.01)
     p.send_signal(signal.SIGHUP)
     time.sleep(0.05)

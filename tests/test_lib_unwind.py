@@ -33,36 +33,33 @@ KINDS = {
 
 
 @pytest.fixture(scope="session")
-def walks(build, tmp_path_factory):
+def walks(build, once):
     """The program of a kind; `rewritten` says whether it has a table of its own."""
-    made = {}
+    def library(kind, directory):
+        """How to link the library that it walks with."""
+        if kind != "no-dlfo":
+            return [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
+        header = directory / "no-dlfo.h"
+        header.write_text("#include <dlfcn.h>\n#undef DLFO_STRUCT_HAS_EH_DBASE\n")
+        other = [c for c in sorted(LIB.glob("*.c")) if "DLFO_STRUCT_HAS_EH_DBASE" in c.read_text()]
+        same = [o for o in sorted((build / "o" / "lib").glob("*.o")) if o.stem not in {c.stem for c in other}]
+        run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-shared", "-include", header,
+             f"-I{LIB}", f"-I{INCLUDE}", "-o", directory / "libetch.so", *other, *same, "-pthread"])
+        assert "_dl_find_object" not in run(["nm", "-D", directory / "libetch.so"]).stdout
+        return [f"-L{directory}", "-letch", f"-Wl,-rpath,{directory}"]
 
-    def make(kind, rewritten=True):
-        if (kind, rewritten) in made:
-            return made[kind, rewritten]
+    def get(kind, rewritten=True):
         cc, flags, options = KINDS[kind]
-        out = tmp_path_factory.mktemp("walks-" + kind) / "walks"
-        if kind == "no-dlfo":
-            header = out.with_name("no-dlfo.h")
-            header.write_text("#include <dlfcn.h>\n#undef DLFO_STRUCT_HAS_EH_DBASE\n")
-            other = [c for c in sorted(LIB.glob("*.c")) if "DLFO_STRUCT_HAS_EH_DBASE" in c.read_text()]
-            same = [o for o in sorted((build / "o" / "lib").glob("*.o")) if o.stem not in {c.stem for c in other}]
-            run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-shared", "-include", header,
-                 f"-I{LIB}", f"-I{INCLUDE}", "-o", out.with_name("libetch.so"), *other, *same, "-pthread"])
-            assert "_dl_find_object" not in run(["nm", "-D", out.with_name("libetch.so")]).stdout
-            build_ = out.parent
-        else:
-            build_ = build
-        shared = kind in ("shared", "no-dlfo")
-        lib = [f"-L{build_}", "-letch", f"-Wl,-rpath,{build_}"] if shared else [build / "libetch.a"]
-        run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", *flags, "-o", out,
-             *SOURCES, *lib, "-pthread", "-ldl"])
-        if rewritten:
-            run([build / "etch", "rewrite", "--only", "orc", *options, out])
-        made[kind, rewritten] = out
-        return out
 
-    return make
+        def make(directory):
+            out = directory / "walks"
+            run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", *flags, "-o", out,
+                 *SOURCES, *library(kind, directory), "-pthread", "-ldl"])
+            if rewritten:
+                run([build / "etch", "rewrite", "--only", "orc", *options, out])
+        return once(f"walks-{kind}" + ("" if rewritten else "-plain"), make) / "walks"
+
+    return get
 
 
 def done(argv, env=None):
@@ -271,13 +268,12 @@ def test_another_process(walks, etch, tmp_path, kind):
 
 class TestSidecars:
     @pytest.fixture
-    def side(self, walks, etch, tmp_path):
-        side = tmp_path / "side"
-        side.mkdir()
-        for lib in libc_of(walks("pie")):
-            run([etch, "rewrite", "--only", "orc", "--sidecar", side, lib])
-        assert len(list(side.iterdir())) == 2
-        return side
+    def side(self, walks, etch, once, tmp_path):
+        def make(directory):
+            for lib in libc_of(walks("pie")):
+                run([etch, "rewrite", "--only", "orc", "--sidecar", directory, lib])
+            assert len(list(directory.iterdir())) == 2
+        return shutil.copytree(once("sidecars", make), tmp_path / "side")
 
     def opened(self, program, side, tmp_path):
         """Sidecars that a run has opened."""

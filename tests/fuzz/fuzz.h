@@ -19,7 +19,7 @@
 struct fuzz_target {
 	const char *name;
 	void (*run)(const uint8_t *data, size_t size);
-	bool elf; /* takes an ELF file: mutate.c knows where its fields are */
+	bool elf; /* takes an ELF file: fuzzer.c knows where its fields are */
 };
 
 /* Ends with a null name. */
@@ -44,7 +44,7 @@ static inline uint8_t *fuzz_copy(const uint8_t *data, size_t size)
 	return size ? memcpy(p, data, size) : p;
 }
 
-/* False: refused. fuzz_close() in both cases. */
+/* False: refused. elf_close() in both cases. */
 static inline bool fuzz_open(struct elf_file *f, const uint8_t *data, size_t size)
 {
 	struct error e;

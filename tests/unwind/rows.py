@@ -75,14 +75,6 @@ def inspect_rows(etch, path, *args):
     return parse_tsv(p.stdout.splitlines())
 
 
-def write_tsv(rows, path):
-    """The same format, for what reads it (tests/unwind/walk.h)."""
-    with open(path, "w") as out:
-        out.write("\t".join(HEADER) + "\n")
-        for start, end, rule, source in rows:
-            out.write(f"{start:x}\t{end - start:x}\t" + "\t".join(rule) + f"\t{source}\n")
-
-
 # ---- DWARF expressions ----------------------------------------------------------
 
 def leb(data, at, signed=False):
@@ -394,7 +386,7 @@ def compare(truth, ours):
     return out
 
 
-# ---- for C: tests/unwind/walk.h ------------------------------------------------------
+# ---- for C: tests/unwind/step.c ------------------------------------------------------
 
 KIND = {"undef": 0, "call": 1, "signal": 2, "end": 3}
 _MEM = re.compile(r"\*\((r[a-z0-9]+)([+-]\d+)\)([+-]\d+)?$")

@@ -90,7 +90,7 @@ struct truth {
 	bool (*code)(void *ctx, uint64_t addr, uint8_t out[16]);
 	/* Called when rip is in no module; may add one. */
 	void (*unknown)(void *ctx, uint64_t addr);
-	/* Another unwinder to compare, or null: calls truth_expect() for each frame. */
+	/* Another unwinder, which compares what it finds with `frames`; or null. */
 	void (*library)(void *ctx, const struct regs *r);
 	void *ctx;
 	/* counts */

@@ -27,7 +27,8 @@ const char *site_kind_name(enum site_kind k)
 	return names[k];
 }
 
-void site_words(const struct image *im, const struct site *s, char *out, size_t size)
+/* "load of cfg+4" */
+static void site_words(const struct image *im, const struct site *s, char *out, size_t size)
 {
 	const char *name = im->subject.scan.objects.list[s->object].name;
 	const char *of = s->kind == SITE_CALL ? "by" : s->kind == SITE_STORE ? "to" : "of";

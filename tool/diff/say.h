@@ -28,8 +28,6 @@ int diff_show(const struct diff *d, const char *name, struct error *e);
 const char *change_kind_name(enum change_kind k);
 /* Changes in the order in which they are told; malloc'd. */
 const struct change **changes_sorted(const struct diff *d);
-/* "load of cfg+4"; for both kinds of output the same words. */
-void site_words(const struct image *im, const struct site *s, char *out, size_t size);
 void site_place(const struct image *im, const struct site *s, char *out, size_t size);
 const char *site_kind_name(enum site_kind k);
 const char *image_kind(const struct image *im);

@@ -192,20 +192,11 @@ const struct catalogue_entry catalogue[] = {
 };
 const size_t catalogue_count = sizeof(catalogue) / sizeof(catalogue[0]);
 
-static const char *const severities[] = {"note", "warning", "error"};
-
-const char *severity_name(enum severity s) { return severities[s]; }
-
-bool severity_parse(const char *name, enum severity *out)
+const char *severity_name(enum severity s)
 {
-	size_t i;
+	static const char *const names[] = {"note", "warning", "error"};
 
-	for (i = 0; i < sizeof(severities) / sizeof(severities[0]); i++)
-		if (!strcmp(name, severities[i])) {
-			*out = (enum severity)i;
-			return true;
-		}
-	return false;
+	return names[s];
 }
 
 const char *catalogue_group(const struct catalogue_entry *e)

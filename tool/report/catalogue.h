@@ -33,6 +33,5 @@ const char *catalogue_group(const struct catalogue_entry *e);
 /* By ID or by name; null: there is none. */
 const struct catalogue_entry *catalogue_find(const char *id);
 const char *severity_name(enum severity s); /* "note", "warning", "error" */
-bool severity_parse(const char *name, enum severity *out);
 
 #endif

@@ -147,7 +147,8 @@ const char *target_import(const struct targets *t, uint64_t slot)
 	return n == 1 && r->symbol && r->symbol->name[0] ? r->symbol->name : NULL;
 }
 
-bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *body)
+/* The instructions of a function that may stand in a call's place; false: none. */
+static bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *body)
 {
 	size_t lo = SEARCH(t->native_count, i, t->natives[i].func < target);
 	uint64_t avail;

@@ -46,9 +46,6 @@ bool target_is_null(const struct targets *t, uint64_t slot);
 /* For people: the dynamic symbol that a slot will be given the address of, or null. */
 const char *target_import(const struct targets *t, uint64_t slot);
 
-/* The instructions of a function that may stand in a call's place; false: none. */
-bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *body);
-
 struct call_image {
 	uint8_t bytes[16];
 	unsigned len;      /* of the one instruction, the site's; 0: the indirect form stays */
