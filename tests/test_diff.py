@@ -143,23 +143,26 @@ int FUNC(int i)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def built(once):
     """Objects of each compiler: (list, list with another function in front of one of them)."""
-    tmp = tmp_path_factory.mktemp("built")
-    (tmp / "twin.c").write_text(TWIN)
-    (tmp / "main.c").write_text(MAIN)
-    other = tmp / "elsewhere" / "deep"
-    other.mkdir(parents=True)
-    (other / "main.c").write_text(EXTRA + MAIN)
+    def make(tmp, cc):
+        (tmp / "twin.c").write_text(TWIN)
+        (tmp / "main.c").write_text(MAIN)
+        other = tmp / "elsewhere" / "deep"
+        other.mkdir(parents=True)
+        (other / "main.c").write_text(EXTRA + MAIN)
+        for name in LIB:
+            compile_c(cc, ROOT / "lib" / name, tmp / f"{name}.o", "-O2", "-fPIC", "-fno-plt")
+        for func, numbers in (("one", "1, 2, 3, 5, 8"), ("two", "9, 7, 3, 1, 4, 4, 4")):
+            compile_c(cc, tmp / "twin.c", tmp / f"{func}.o", "-O2", f"-DFUNC={func}", f'-DNAME="{func}"', f"-DNUMBERS={numbers}")
+        compile_c(cc, tmp / "main.c", tmp / "main.o", "-O2")
+        compile_c(cc, other / "main.c", tmp / "elsewhere" / "main.o", "-O2")
+
     found = {}
     for cc in ("gcc", "clang"):
-        objects = [compile_c(cc, ROOT / "lib" / name, tmp / cc / f"{name}.o", "-O2", "-fPIC", "-fno-plt") for name in LIB]
-        for func, numbers in (("one", "1, 2, 3, 5, 8"), ("two", "9, 7, 3, 1, 4, 4, 4")):
-            objects.append(compile_c(cc, tmp / "twin.c", tmp / cc / f"{func}.o", "-O2", f"-DFUNC={func}",
-                                     f'-DNAME="{func}"', f"-DNUMBERS={numbers}"))
-        main = compile_c(cc, tmp / "main.c", tmp / cc / "main.o", "-O2")
-        extra = compile_c(cc, other / "main.c", tmp / cc / "elsewhere" / "main.o", "-O2")
-        found[cc] = ([main, *objects], [extra, *reversed(objects)])
+        tmp = once(f"diff-{cc}", lambda directory: make(directory, cc))
+        objects = [*(tmp / f"{name}.o" for name in LIB), tmp / "one.o", tmp / "two.o"]
+        found[cc] = ([tmp / "main.o", *objects], [tmp / "elsewhere" / "main.o", *reversed(objects)])
     return found
 
 
