@@ -228,8 +228,8 @@ static void say_headers(const char *path, const struct elf_file *f, const struct
 		           "eu-strip does not");
 	by = moved_by(f, done->bytes, &eh);
 	if (by)
-		text_error(path, "note: for its program headers, all of it is %" PRIu64 " bytes further in the file now (in "
-		           "memory it is where it was)", by);
+		text_error(path, "note: for its program headers, all of it is %" PRIu64 " bytes further in the file now (at "
+		           "the same addresses)", by);
 }
 
 int rewrite_file(const char *path, const struct rewrite_command *opt, const struct name_set *others)
