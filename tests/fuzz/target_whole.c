@@ -30,12 +30,13 @@ static uint8_t *rewritten(const uint8_t *data, size_t size, const struct rewrite
 	struct rewrite_result done = {0};
 	struct name_set others = {0};
 	struct scan scan = {0};
-	uint8_t *out = NULL;
+	uint8_t *out = NULL, *opened = NULL;
 	struct elf_file f;
 	struct error e;
 	int r;
 
 	if (fuzz_open(&f, data, size)) {
+		opened = f.bytes;
 		r = elf_is_object(&f) ? rewrite_object(&f, o, &others, &scan, &done, &e) : rewrite_linked(&f, o, &scan, &done, &e);
 		if (!r && done.bytes) {
 			out = done.bytes;
@@ -45,6 +46,8 @@ static uint8_t *rewritten(const uint8_t *data, size_t size, const struct rewrite
 		rewrite_result_free(&done);
 		scan_free(&scan);
 	}
+	if (opened != f.bytes) /* elf_bytes_own() */
+		free(opened);
 	elf_close(&f);
 	return out;
 }

@@ -60,18 +60,8 @@ struct source {
 	struct undo undo;        /* with a record */
 	const uint8_t *original; /* what `etch rewrite --undo` is to give back */
 	size_t original_size;
-	const uint8_t *shared;   /* what the steps see, where it is the same memory; or null */
+	const uint8_t *shared;   /* what the steps see */
 };
-
-static bool is_object(const uint8_t *bytes, size_t size)
-{
-	Elf64_Ehdr eh;
-
-	if (size < sizeof(eh))
-		return false;
-	memcpy(&eh, bytes, sizeof(eh));
-	return eh.e_type == ET_REL;
-}
 
 /* *bytes becomes what the steps are to see. Where the file has been changed since, what it was
  * before cannot be told any more: it begins anew with what it is. */
@@ -88,15 +78,8 @@ static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct e
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
 	s->original = s->undo.original ? s->undo.original : begin;
 	s->original_size = s->undo.original ? s->undo.original_size : *size;
-	if (is_object(begin, *size)) { /* whoever changes one of its bytes copies it: elf_bytes_own() */
-		s->shared = begin;
-		*bytes = (uint8_t *)begin;
-		return 0;
-	}
-	*bytes = big_alloc(*size + 1); /* the steps work on them in place */
-	if (!*bytes)
-		return error_set(e, "out of memory");
-	memcpy(*bytes, begin, *size);
+	s->shared = begin; /* whoever changes one of its bytes copies it: elf_bytes_own() */
+	*bytes = (uint8_t *)begin;
 	return 0;
 }
 

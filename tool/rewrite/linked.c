@@ -260,7 +260,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	struct findings faults = {0};
 	struct linked_rows rows = {0};
 	struct linked_tables now;
-	uint8_t *before = NULL, *was;
+	const uint8_t *before = NULL, *was;
 	struct error why;
 	int err, r;
 
@@ -280,12 +280,9 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	}
 	err = -1;
 	if (sites || classic || ex) { /* bytes will change in place */
-		before = malloc(f->size + 1);
-		if (!before) {
-			error_set(e, "out of memory");
+		before = f->bytes;
+		if (elf_bytes_own(f, e))
 			goto out;
-		}
-		memcpy(before, f->bytes, f->size);
 	}
 	/* Start from what the linker wrote, so that twice is once. */
 	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e) || in_place_unbake(f, &now, e)))
@@ -337,6 +334,5 @@ out:
 	linked_unwind_free(&unwind);
 	linked_rows_free(&rows);
 	findings_free(&faults);
-	free(before);
 	return err;
 }
