@@ -139,7 +139,6 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
-    options.end = time.monotonic() + 60 * options.minutes
     options.keep = options.keep or options.build / "fuzz"
     Path(options.keep).mkdir(parents=True, exist_ok=True)
     os.environ["ETCH_FUZZ_KEEP"] = str(Path(options.keep).resolve())
@@ -147,6 +146,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="etch-fuzz-") as directory:
         options.programs = [] if options.files else programs_make(options.build.resolve(), Path(directory))
         options.files = options.files or samples_make(options.build.resolve(), Path(directory))
+        options.end = time.monotonic() + 60 * options.minutes
         return fuzz(options)
 
 
@@ -170,7 +170,7 @@ def fuzz(options):
             progress(f"{total} mutants, {refused} refused, {len(seen)} problems, {(options.end - time.monotonic()) / 60:.0f} minutes left:", path)
     progress.end()
     print(f"{total} mutants, {refused} refused, {len(seen)} problems")
-    return 1 if seen else 0
+    return 1 if seen or not total else 0
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def fuzz(options):
             progress(f"{rounds} rounds, {len(seen)} problems, {(options.end - time.monotonic()) / 60:.0f} minutes left:", " ".join(argv[:4]))
     progress.end()
     print(f"{rounds} rounds, {len(seen)} problems")
-    return 1 if seen else 0
+    return 1 if seen or not rounds else 0
 
 
 def build(options):
@@ -112,10 +112,10 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
-    options.end = time.monotonic() + 60 * options.minutes
     options.keep = (options.keep or options.build / "fuzz").resolve()
     options.keep.mkdir(parents=True, exist_ok=True)
     build(options)
+    options.end = time.monotonic() + 60 * options.minutes
     return fuzz(options)
 
 
