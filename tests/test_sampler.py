@@ -132,6 +132,7 @@ def test_the_sampler_sees_what_is_missing(sampled):
     _, s, _ = sampled.run([PYTHON, *COMMAND], rewritten=False, prepare=False)
     assert s.samples >= 100 and s.share == 0 and s.complete == 0 and s.jit == 0
     assert s.different == s.compared >= 5
+    assert sum(on for on, _ in s.theirs.values()) == s.samples
     assert PYTHON in s.without_table
 
 

@@ -38,6 +38,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <linux/seccomp.h>
+
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
@@ -695,7 +697,8 @@ __attribute__((visibility("default"))) int prctl(int option, ...)
 	for (int i = 0; i < 4; i++)
 		arg[i] = va_arg(list, unsigned long);
 	va_end(list);
-	if (option == PR_SET_SECCOMP && sampling)
+	/* Without a filter it only asks (firefox). */
+	if (option == PR_SET_SECCOMP && sampling && (arg[0] == SECCOMP_MODE_STRICT || arg[1]))
 		timers_end();
 	return (int)syscall(SYS_prctl, option, arg[0], arg[1], arg[2], arg[3]);
 }
