@@ -67,7 +67,8 @@ bool flow_may_learn(const struct compared *c, unsigned cond, const struct state 
 /* What flow_idle() asks. */
 static void compared_watch(struct compared *c)
 {
-	c->memory = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG);
+	c->stirred = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG) ? STIRS_ALL : 0;
+	c->stirred |= c->op != STEP_NONE ? STIRS_FLAGS : 0;
 	c->watch = 0;
 	if (c->op != STEP_NONE)
 		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
@@ -99,7 +100,7 @@ static void advance_branch(const struct step *in, struct state *s, uint32_t off,
 		c->bound.size = c->size;
 		c->bound.disp = c->disp;
 		c->bound.most = in->cond == COND_ABOVE ? c->imm : c->imm - 1;
-		c->memory = true;
+		c->stirred |= STIRS_ALL;
 	}
 	if (in->writes) /* loop */
 		state_step(s, in, off);
@@ -118,30 +119,43 @@ static void compared_advance(const struct step *in, const struct state *s, struc
 	compared_watch(c);
 }
 
-void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+static void advance_call(struct state *s, struct compared *c)
 {
-	if (in->flow == FLOW_NEXT && in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
+	state_call(s);
+	c->op = STEP_NONE;
+	c->bound.size = 0;
+	compared_watch(c);
+}
+
+/* One that goes on with the next. */
+static inline void advance_next(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	bool bounded;
+
+	if (in->op == STEP_NONE && !in->writes) { /* vectors, mostly */
 		if (in->cond)
 			c->op = STEP_NONE;
 		compared_watch(c);
-	} else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
-		state_call(s);
-		c->op = STEP_NONE;
-		c->bound.size = 0;
-		compared_watch(c);
-	} else if (in->flow == FLOW_BRANCH) {
-		advance_branch(in, s, off, c);
-	} else {
-		bool bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
-		               in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
-
-		if (!state_leaves(s, in))
-			state_step(s, in, off);
-		if (bounded)
-			state_limit(s, in->a, c->bound.most);
-		if (in->cond || c->op != STEP_NONE || c->bound.size)
-			compared_advance(in, s, c);
+		return;
 	}
+	bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
+	          in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
+	if (!state_leaves(s, in))
+		state_step(s, in, off);
+	if (bounded)
+		state_limit(s, in->a, c->bound.most);
+	if (in->cond | c->op | c->bound.size)
+		compared_advance(in, s, c);
+}
+
+void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (in->flow == FLOW_NEXT)
+		advance_next(in, s, off, c);
+	else if (in->flow == FLOW_BRANCH)
+		advance_branch(in, s, off, c);
+	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		advance_call(s, c);
 }
 
 /* Registers that an instruction changes, and nothing else; rsp where it changes more. */
@@ -180,27 +194,28 @@ static inline bool any_rules(const struct state *s, unsigned mask)
 bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
-	unsigned slots = s->slot_count, changed;
+	unsigned slots = s->slot_count, changed = 0;
 	bool same;
 
-	if (in->flow == FLOW_BRANCH)
-		same = c->op != STEP_COMPARE && !in->writes;
-	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
-		same = !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED)); /* weak: see is_anchored() of emit.c */
-	else if (in->flow != FLOW_NEXT)
-		same = false;
-	else if (state_leaves(s, in))
+	if (in->flow != FLOW_NEXT) {
+		if (in->flow == FLOW_BRANCH)
+			same = c->op != STEP_COMPARE && !in->writes;
+		else /* weak: see is_anchored() of emit.c */
+			same = (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !s->weak &&
+			       !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
+		flow_advance_slowly(in, s, off, c);
+		return same && s->slot_count == slots;
+	}
+	if (state_leaves(s, in)) {
 		same = true;
-	else if (in->op == STEP_STORE && !in->writes)
+	} else if (in->op == STEP_STORE && !in->writes) {
 		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
-	else {
+	} else {
 		changed = changed_registers(in);
 		same = !(changed & frame) && !any_rules(s, changed);
-		flow_advance(in, s, off, c);
-		return same && !any_rules(s, changed) && s->slot_count == slots;
 	}
-	flow_advance(in, s, off, c);
-	return same && s->slot_count == slots;
+	advance_next(in, s, off, c); /* who is idle is not asked: the walk has */
+	return same && s->slot_count == slots && !any_rules(s, changed);
 }
 
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c)

@@ -395,7 +395,7 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 /* Has it nothing to say? */
 static inline bool is_plain(const struct flow *f, const struct step *in, uint64_t behind, uint64_t size)
 {
-	return in->flow == FLOW_NEXT && !f->fixup_count && (!in->imm || f->env->reloc_count) && behind < size &&
+	return !((in->flow != FLOW_NEXT) | (f->fixup_count != 0) | ((in->imm != 0) & !f->env->reloc_count) | (behind >= size)) &&
 	       flow_walked(f, behind);
 }
 
@@ -432,7 +432,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		if (note && !is_plain(f, in, next, size))
 			step_note(f, &b, off, i, behind);
 		in = &f->steps[i];
-		behind = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || (behind && in->padding);
+		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
 	}
 }

@@ -134,7 +134,9 @@ static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 	} else if (i < n && list[i].addr == addr) {
 		return &list[i];
 	} else {
-		hi = i < n ? i : n;
+		for (hi = i < n ? i : n, step = 1; hi > step && list[hi - step].addr >= addr; step *= 2)
+			hi -= step;
+		lo = hi > step ? hi - step : 0;
 	}
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;

@@ -17,7 +17,7 @@
 struct compared {
 	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
 	uint8_t a, b, size;
-	bool memory; /* it has to do with memory: any store may be to there */
+	uint8_t stirred; /* STIRS_* of instructions that may change it; of memory, any store may be to there */
 	uint16_t watch; /* registers that it has to do with */
 	int32_t disp;
 	int64_t imm;
@@ -70,10 +70,7 @@ void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, s
  * changes no other registers than those that it touches.) */
 static inline bool flow_idle(const struct step *in, const struct state *s, const struct compared *c)
 {
-	const unsigned busy = 1u << STEP_COMPARE | 1u << STEP_LIMIT | 1u << STEP_SYSCALL;
-
-	return in->flow == FLOW_NEXT && !(in->touches & (s->known | c->watch)) && !(busy >> in->op & 1) && !c->memory &&
-	       !(c->op && in->cond);
+	return !((in->touches & (s->known | c->watch)) | (in->stirs & (c->stirred | STIRS_WAY)));
 }
 static inline void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {

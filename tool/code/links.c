@@ -144,6 +144,7 @@ void state_unpack(const uint8_t *packed, struct state *out)
 	out->weak = p.weak;
 	out->dead = p.dead;
 	out->slot_count = p.slot_count;
+	out->lowest = INT32_MIN; /* not said */
 	for (r = 0; r < 16; r++)
 		if (p.registers >> r & 1) {
 			memcpy(&out->reg[r], at, sizeof(out->reg[r]));

@@ -25,7 +25,7 @@ static inline bool value_same(struct value a, struct value b)
 }
 
 /* An address moved by n; not known when it leaves 32 bits: never wrapped. */
-static struct value value_moved(struct value v, int64_t n)
+static inline struct value value_moved(struct value v, int64_t n)
 {
 	int64_t off = v.off + n;
 
@@ -53,6 +53,7 @@ void state_entry(struct state *s)
 	for (r = 0; r < 16; r++)
 		s->reg[r] = value_of(VALUE_ENTRY, (uint8_t)r, 0);
 	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
+	s->lowest = -8;
 	s->slot[0] = (struct slot){-8, 0, {0}, value_of(VALUE_ENTRY, REG_RA, 0)};
 	s->slot_count = 1;
 	s->known = UINT16_MAX;
@@ -60,12 +61,24 @@ void state_entry(struct state *s)
 
 /* ---- slots ----------------------------------------------------------------- */
 
-static struct slot *slot_at(const struct state *s, struct value address)
+/* All that says where a slot is, as one number: one comparison. */
+static inline uint64_t slot_place(const struct slot *x)
 {
+	uint64_t place;
+
+	_Static_assert(offsetof(struct slot, value) == sizeof(place), "struct slot begins with where it is, and zeros");
+	memcpy(&place, x, sizeof(place));
+	return place;
+}
+
+static inline struct slot *slot_at(const struct state *s, struct value address)
+{
+	const struct slot wanted = {.at = address.off, .aligned = address.kind == VALUE_ALIGNED};
+	uint64_t place = slot_place(&wanted);
 	unsigned i;
 
 	for (i = 0; i < s->slot_count; i++)
-		if (s->slot[i].at == address.off && s->slot[i].aligned == (address.kind == VALUE_ALIGNED))
+		if (slot_place(&s->slot[i]) == place)
 			return (struct slot *)&s->slot[i];
 	return NULL;
 }
@@ -81,6 +94,8 @@ static void slots_overwrite(struct state *s, struct value address, unsigned size
 	bool aligned = address.kind == VALUE_ALIGNED;
 	unsigned i = 0;
 
+	if (!aligned && (int64_t)address.off + size <= s->lowest)
+		return;
 	while (i < s->slot_count)
 		if (s->slot[i].aligned == aligned && s->slot[i].at < (int64_t)address.off + size &&
 		    address.off < (int64_t)s->slot[i].at + 8)
@@ -103,8 +118,11 @@ static void slot_store(struct state *s, struct value address, struct value v, un
 	slots_overwrite(s, address, size);
 	if (v.kind == VALUE_ENTRY)
 		v.most = 0;
-	if (size == 8 && is_kept(v, address) && s->slot_count < STATE_SLOTS)
-		s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, {0}, v};
+	if (size != 8 || !is_kept(v, address) || s->slot_count == STATE_SLOTS)
+		return;
+	if (address.kind != VALUE_ALIGNED && address.off < s->lowest)
+		s->lowest = address.off;
+	s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, {0}, v};
 }
 
 /* What lies `below` bytes and more under rsp is no longer there. */
@@ -113,7 +131,7 @@ static void slots_trim(struct state *s, int64_t below)
 	struct value sp = s->reg[RSP];
 	unsigned i = 0;
 
-	if (!is_address(sp))
+	if (!is_address(sp) || (sp.kind != VALUE_ALIGNED && sp.off - below <= s->lowest))
 		return;
 	while (i < s->slot_count)
 		if (s->slot[i].aligned == (sp.kind == VALUE_ALIGNED) && s->slot[i].at < sp.off - below)
@@ -122,7 +140,7 @@ static void slots_trim(struct state *s, int64_t below)
 			i++;
 }
 
-static struct value slot_load(const struct state *s, struct value address)
+static inline struct value slot_load(const struct state *s, struct value address)
 {
 	const struct slot *at = is_address(address) ? slot_at(s, address) : NULL;
 
@@ -473,14 +491,16 @@ void state_unlimit(struct state *s)
 
 bool state_is_entry(const struct state *s)
 {
-	unsigned r;
+	unsigned r, mask;
+	bool other = false;
 
 	if (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off != -8)
 		return false;
-	for (r = 0; r < 16; r++)
-		if ((STEP_CALLEE_SAVED >> r & 1) && (s->reg[r].kind != VALUE_ENTRY || s->reg[r].reg != r))
-			return false;
-	return true;
+	for (mask = STEP_CALLEE_SAVED; mask; mask &= mask - 1) {
+		r = (unsigned)__builtin_ctz(mask);
+		other |= (s->reg[r].kind != VALUE_ENTRY) | (s->reg[r].reg != r);
+	}
+	return !other;
 }
 
 /* ---- rules --------------------------------------------------------------------- */

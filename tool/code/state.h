@@ -50,6 +50,7 @@ struct state {
 	bool weak;           /* a path to here is only what indirect jumps have in common, or the like */
 	bool dead;           /* every path to here is behind a call that does not come back */
 	uint8_t slot_count;
+	int32_t lowest;      /* no slot relative to the CFA is below it: most instructions need look at none */
 	struct slot slot[STATE_SLOTS];
 };
 

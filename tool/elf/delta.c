@@ -74,6 +74,7 @@ static uint64_t block_hash(const uint8_t *p)
 }
 
 #define AHEAD 32u
+#define LOOKED_UP 4u /* bytes ahead */
 
 static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 {
@@ -158,6 +159,8 @@ int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_
 				return -1;
 			}
 			slot = &m.blocks.at[block_hash(want + at) >> m.blocks.shift];
+			if (want_size - at >= BLOCK + LOOKED_UP) /* most are not found, and then it goes on with the next byte */
+				__builtin_prefetch(&m.blocks.at[block_hash(want + at + LOOKED_UP) >> m.blocks.shift]);
 			from = *slot ? (size_t)(*slot - 1) * BLOCK : have_size;
 			length = match(&m, from, at);
 		}

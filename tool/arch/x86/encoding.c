@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define SIZE_FIRST 64u
-#define SIZE_MOST  32768u /* filled, it begins anew: with what is met from there on */
+#define SIZE_MOST  65536u /* filled, it begins anew: with what is met from there on */
 #define HEAD_MOST  8u    /* bytes of a key */
 #define PREFIXES   3u
 

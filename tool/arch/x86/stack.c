@@ -71,12 +71,21 @@ static uint16_t touches(const struct step *in)
 	}
 }
 
+/* What it has to do with besides. */
+static uint8_t stirs(const struct step *in)
+{
+	bool way = in->flow != FLOW_NEXT || in->op == STEP_COMPARE || in->op == STEP_LIMIT || in->op == STEP_SYSCALL;
+
+	return STIRS_ALL | (in->cond ? STIRS_FLAGS : 0) | (way ? STIRS_WAY : 0);
+}
+
 /* An instruction of a form, which the next one may be the same as. */
 static void step_form(struct step_cache *cache, const struct form *f, const struct raw *raw, const uint8_t *padded,
                       uint64_t addr, struct step *out)
 {
 	form_apply(f, raw, addr, out);
 	out->touches = touches(out);
+	out->stirs = stirs(out);
 	encoding_note(&cache->encodings, padded, f, raw, out);
 }
 
@@ -126,6 +135,7 @@ static bool step_alone(const uint8_t *bytes, size_t avail, uint64_t addr, struct
 	out->len = z.length;
 	step_full(&z, ops, addr, out);
 	out->touches = touches(out);
+	out->stirs = stirs(out);
 	return true;
 }
 

@@ -63,7 +63,14 @@ struct step {
 	bool padding;     /* nop of any length, int3 */
 	bool deref;       /* indirect call or jump through memory at b + disp (+ index * 8) */
 	uint8_t direction; /* enum step_direction */
-	uint8_t zero;
+	uint8_t stirs;     /* STIRS_* */
+};
+
+/* What an instruction has to do with, besides registers: for who follows states, and looks at few of them. */
+enum {
+	STIRS_ALL = 1,   /* every instruction has it */
+	STIRS_FLAGS = 2, /* not a branch's: writes them */
+	STIRS_WAY = 4,   /* compares, or asks the system, or does not just go on */
 };
 
 /* What an instruction does to the direction flag. */
