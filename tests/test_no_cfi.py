@@ -377,6 +377,57 @@ def test_functions_that_only_data_refers_to(etch, tmp_path):
     assert not r.wrong and not r.gaps, (r.places, r.gaps)
 
 
+# A switch without a bound that the code shows: what nothing reaches, as far as its table seems to lead, begins in its
+# frame. `other`, which lies behind a return of it and whose address it takes, is a function.
+BEHIND = """
+	.text
+	.globl	switch
+	.type	switch, @function
+switch:	.cfi_startproc
+	subq	$24, %rsp
+	.cfi_def_cfa_offset 32
+	leaq	.Ltable(%rip), %rdx
+	movslq	(%rdx,%rdi,4), %rax
+	addq	%rdx, %rax
+	jmp	*%rax
+	.p2align 4
+.Lone:	leaq	other(%rip), %rax
+	addq	$24, %rsp
+	.cfi_remember_state
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_restore_state
+	.cfi_endproc
+	.p2align 4
+	.type	other, @function
+other:	.cfi_startproc
+	pushq	%rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset rbx, -16
+	call	*%rdi
+	popq	%rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.p2align 4
+.Lend:	ret
+	.section .rodata
+	.p2align 2
+.Ltable: .long .Lone-.Ltable, .Lend-.Ltable, .Lend-.Ltable
+	.long	0x7fffffff
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_a_function_behind_a_switch_whose_address_is_taken(etch, tmp_path):
+    source, library = tmp_path / "b.s", tmp_path / "b.so"
+    source.write_text(BEHIND)
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    r = no_cfi.look((etch, library, tmp_path))
+    assert not r.error and r.covered > 30
+    assert not r.wrong and not r.gaps, (r.places, r.gaps)
+
+
 # GHC's way: Sp is rbp, code is entered by jumps, and *(rbp) is where it returns to. What rsp points
 # to is nobody's return address. `plain` is C's, in the same file.
 FOREIGN = """

@@ -248,11 +248,26 @@ static bool is_behind_call(const struct work *w, const struct piece *p, uint64_t
 	return false;
 }
 
-/* Its address is taken, and it lies where functions do: the call in front of it does not come back. */
+/* ... or padding, and a return before that? */
+static bool is_behind_return(const struct piece *p, uint64_t addr)
+{
+	uint64_t at = addr - p->start, from, off;
+	struct step s;
+
+	for (from = at - 1; from >= 1 && at - from < FUNCTION_ALIGN; from--) {
+		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding; off += s.len)
+			;
+		if (off == at && step_decode(NULL, p->bytes + from - 1, 1, p->start + from - 1, &s) && s.flow == FLOW_RETURN)
+			return true;
+	}
+	return false;
+}
+
+/* Its address is taken, and it lies where functions do: the call in front of it does not come back, or a return is there. */
 static bool is_next_function(const struct work *w, const struct piece *p, const struct link *x)
 {
 	return x->kind == EXIT_REF && x->target > p->start && x->target < p->end && x->target % FUNCTION_ALIGN == 0 &&
-	       is_behind_call(w, p, x->target);
+	       (is_behind_call(w, p, x->target) || is_behind_return(p, x->target));
 }
 
 /* A call into the middle of a piece of which nothing says where it ends: a function begins there, and
