@@ -56,5 +56,5 @@ def test_instructions_grow_as_the_code_does(etch, tmp_path, start, shape):
     few, many = 500, 2000
     a = counted(etch, assemble(shape(few), tmp_path / "1.o"), tmp_path) - start
     b = counted(etch, assemble(shape(many), tmp_path / "2.o"), tmp_path) - start
-    # 4 and what sorting adds; quadratic would be 16.
-    assert 2.5 < b / a < 5.5, (start, a, b)
+    # 4, what sorting adds, and blocks of the record of --undo that meet by chance; quadratic would be 16.
+    assert 2.5 < b / a < 7, (start, a, b)
