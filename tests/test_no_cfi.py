@@ -18,6 +18,14 @@ FILES = [Path("/usr/bin/gzip"), Path("/lib/x86_64-linux-gnu/libz.so.1"), Path("/
 FILES = [p for p in FILES if p.exists()]
 
 
+def looked_at(etch, tmp_path, source, *flags):
+    """A library of this assembly, its rows made without .eh_frame compared with it."""
+    file, library = tmp_path / "a.s", tmp_path / "a.so"
+    file.write_text(source)
+    run(["gcc", "-shared", *flags, "-o", library, file])
+    return no_cfi.look((etch, library, tmp_path))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_rows_of_code_alone(etch, path, tmp_path):
     r = no_cfi.look((etch, path, tmp_path))
@@ -89,10 +97,7 @@ bug:	.cfi_startproc
 
 
 def test_a_cold_part_that_does_not_come_back(etch, tmp_path):
-    source, library = tmp_path / "c.s", tmp_path / "c.so"
-    source.write_text(COLD)
-    run(["gcc", "-shared", "-o", library, source])
-    r = no_cfi.look((etch, library, tmp_path))
+    r = looked_at(etch, tmp_path, COLD)
     assert not r.error and r.covered > 50
     assert not r.wrong, r.places
 
@@ -157,10 +162,7 @@ bug:	.cfi_startproc
 
 
 def test_a_loop_behind_much_padding(etch, tmp_path):
-    source, library = tmp_path / "l.s", tmp_path / "l.so"
-    source.write_text(LOOPS)
-    run(["gcc", "-shared", "-o", library, source])
-    r = no_cfi.look((etch, library, tmp_path))
+    r = looked_at(etch, tmp_path, LOOPS)
     assert not r.error and not r.wrong, r.places
     assert r.right == r.covered, r
 
@@ -243,10 +245,7 @@ parts:	.cfi_startproc
 
 
 def test_assembly_that_only_data_refers_to(etch, tmp_path):
-    source, library = tmp_path / "a.s", tmp_path / "a.so"
-    source.write_text(ASSEMBLY)
-    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
-    r = no_cfi.look((etch, library, tmp_path))
+    r = looked_at(etch, tmp_path, ASSEMBLY, "-nostdlib")
     assert not r.error and r.covered > 90
     assert not r.wrong and not r.gaps and r.right == r.covered, (r.places, r.gaps)
 
@@ -369,10 +368,7 @@ table:	.quad	0, 0, handing, early
 
 
 def test_functions_that_only_data_refers_to(etch, tmp_path):
-    source, library = tmp_path / "r.s", tmp_path / "r.so"
-    source.write_text(REFERRED)
-    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
-    r = no_cfi.look((etch, library, tmp_path))
+    r = looked_at(etch, tmp_path, REFERRED, "-nostdlib")
     assert not r.error and r.covered > 150
     assert not r.wrong and not r.gaps, (r.places, r.gaps)
 
@@ -420,11 +416,41 @@ other:	.cfi_startproc
 
 
 def test_a_function_behind_a_switch_whose_address_is_taken(etch, tmp_path):
-    source, library = tmp_path / "b.s", tmp_path / "b.so"
-    source.write_text(BEHIND)
-    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
-    r = no_cfi.look((etch, library, tmp_path))
+    r = looked_at(etch, tmp_path, BEHIND, "-nostdlib")
     assert not r.error and r.covered > 30
+    assert not r.wrong and not r.gaps, (r.places, r.gaps)
+
+
+# What was saved is written over while the register still has it, and then changes: the caller's is nowhere.
+LOST = """
+	.text
+	.globl	lost
+	.type	lost, @function
+lost:	.cfi_startproc
+	pushq	%rbx
+	.cfi_def_cfa_offset 16
+	pushq	%rbp
+	.cfi_def_cfa_offset 24
+	.cfi_offset rbp, -24
+	movq	$0, (%rsp)
+	.cfi_same_value rbp
+	call	*%rdi
+	xorl	%ebp, %ebp
+	.cfi_undefined rbp
+	call	*%rsi
+	addq	$8, %rsp
+	.cfi_def_cfa_offset 16
+	popq	%rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+def test_a_slot_that_is_written_over_is_no_save(etch, tmp_path):
+    r = looked_at(etch, tmp_path, LOST, "-nostdlib")
+    assert not r.error and r.covered > 15
     assert not r.wrong and not r.gaps, (r.places, r.gaps)
 
 
