@@ -154,6 +154,8 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 	memset(out, 0, sizeof(*out));
 	/* The code as the linker wrote it: the rows do not depend on what is baked. */
 	err = linked_tables_read(f, &now, e);
+	if (!err && elf_bytes_own(f, e)) /* bytes will change in place */
+		err = -1;
 	if (err >= 0)
 		err = sites_unbake(f, &now, e);
 	linked_tables_free(&now);

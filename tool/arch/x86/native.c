@@ -92,12 +92,9 @@ static const char *insn_refuse(const ZydisDecodedInstruction *z, const ZydisDeco
 	default:
 		break;
 	}
-	switch (z->mnemonic) {
-	case ZYDIS_MNEMONIC_HLT:
-	case ZYDIS_MNEMONIC_UD0:
-	case ZYDIS_MNEMONIC_UD1:
-	case ZYDIS_MNEMONIC_UD2:
+	if (zydis_flow(z, false) == FLOW_STOP)
 		return "it does not go on";
+	switch (z->mnemonic) {
 	case ZYDIS_MNEMONIC_XRSTOR:
 	case ZYDIS_MNEMONIC_XRSTOR64:
 	case ZYDIS_MNEMONIC_XRSTORS:
