@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds sampler.c, and reads the files that it leaves behind."""
+"""Builds the sampler (sampler.c), and reads the files that it leaves behind."""
 import collections
 import os
 import re
@@ -29,8 +29,8 @@ Place = collections.namedtuple("Place", "kind where module offset count frames a
 def compile_to(build, path):
     """sampler.so for libetch of this build directory; returns its path."""
     subprocess.run(["gcc", "-O2", "-g", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-                    "-I", str(ROOT / "lib" / "include"), "-o", str(path), str(HERE / "sampler.c"), "-Wl,--exclude-libs,ALL",
-                    str(Path(build) / "libetch.a"), "-pthread"], check=True)
+                    "-I", str(ROOT / "lib" / "include"), "-o", str(path), *map(str, sorted(HERE.glob("sampler*.c"))),
+                    "-Wl,--exclude-libs,ALL", str(Path(build) / "libetch.a"), "-pthread"], check=True)
     return Path(path)
 
 
