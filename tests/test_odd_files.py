@@ -264,6 +264,21 @@ def test_kernel_module(etch, tmp_path, row, why):
     assert (tmp_path / "k.ko").read_bytes() == before
 
 
+def test_data_behind_an_object(etch, tmp_path):
+    """The kernel finds a module's signature at the end of the file: it would be neither there nor valid."""
+    (tmp_path / "k.c").write_text("__attribute__((section(\"etched\"))) int v = 5;\nint f(void) { return v; }\n")
+    module = tmp_path / "k.ko"
+    run(["gcc", "-O2", "-c", "-o", module, tmp_path / "k.c"])
+    plain = module.read_bytes()
+    module.write_bytes(plain + b"signature~Module signature appended~\n")
+    refused(etch, module, f"data behind the last section (at offset {len(plain):#x}) that no header describes: "
+                          "rewrite it first, and sign it then")
+    module.write_bytes(plain + bytes(3))  # padding
+    run([etch, "rewrite", module])
+    run([etch, "rewrite", "--undo", module])
+    assert module.read_bytes() == plain + bytes(3)
+
+
 def many_sections(tmp_path, count):
     text = "".join(f'.section .text.f{i},"ax",@progbits\n.globl f{i}\n.type f{i},@function\nf{i}: lea {i}(%rdi),%eax\nret\n'
                    f".size f{i},.-f{i}\n" for i in range(count))

@@ -2,6 +2,7 @@
 #include "elf/object_write.h"
 #include "elf/memory.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -470,6 +471,22 @@ int object_write_room(const struct elf_file *f, size_t count, struct error *e)
 	return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
 }
 
+/* What lies behind all that headers describe (a signature: the kernel looks for one at the end of a
+ * module) would be lost. Zeros are no more than padding. */
+static int tail_check(const struct elf_file *f, struct error *e)
+{
+	uint64_t at = f->eh.e_shoff + (uint64_t)f->section_count * sizeof(Elf64_Shdr);
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].data && f->sections[i].sh.sh_offset + f->sections[i].sh.sh_size > at)
+			at = f->sections[i].sh.sh_offset + f->sections[i].sh.sh_size;
+	while (at < f->size && !f->bytes[at])
+		at++;
+	return at >= f->size ? 0 : error_set(e, "data behind the last section (at offset 0x%" PRIx64 ") that no header "
+	                                     "describes: rewrite it first, and sign it then", at);
+}
+
 int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
                  uint8_t **out, size_t *out_size, struct error *e)
 {
@@ -483,7 +500,7 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 	*out = NULL;
 	if (strndx == SHN_XINDEX)
 		strndx = f->sections[0].sh.sh_link;
-	if (object_write_room(f, count, e))
+	if (object_write_room(f, count, e) || tail_check(f, e))
 		return -1;
 	w.first_global = f->sections[f->symtab].sh.sh_info;
 	total = f->section_count + 2 * (uint32_t)count;
