@@ -115,6 +115,8 @@ def test_linked(etch, tmp_path, source, kind):
     if strips:
         run(["strip", bare])
         assert run([bare]).stdout == OUTPUT
+    if kind == "musl-static":  # no .eh_frame: without names less is known than when the table was made
+        assert "ETCH-T003" not in run([etch, "check", bare], ok=None).stdout
     run([etch, "rewrite", "--undo", exe])
     assert exe.read_bytes() == before
     if not strips:

@@ -142,6 +142,29 @@ def test_a_file_changed_since_is_not_undone(files, etch, tmp_path):
     assert path.read_bytes() == stripped
 
 
+@pytest.mark.parametrize("name", ["program", "object.o"])
+@pytest.mark.parametrize("place", ["ELF header", "section header"])
+def test_a_file_whose_headers_were_edited_is_rewritten_again(files, etch, place, name, tmp_path):
+    """As elfedit does (byte 7 is EI_OSABI), and patchelf, which leaves what etch has put to the file's end where it
+    is. What was edited stays so."""
+    path = tmp_path / name
+    data = bytearray(files[name][1].read_bytes())
+    at, new = 7, 9
+    if place == "section header":  # sh_addralign of the first one of strings (.comment, .debug_str)
+        shoff, = struct.unpack_from("<Q", data, 40)
+        at = next(i for i in range(shoff, len(data), 64) if struct.unpack_from("<Q", data, i + 8) == (0x30,)) + 48
+        new = 2
+    data[at] = new
+    path.write_bytes(data)
+    p = run([etch, "rewrite", "--undo", path], ok=2)
+    assert "was changed after etch rewrote it" in p.stderr and path.read_bytes() == data
+    run([etch, "rewrite", path])
+    once = path.read_bytes()
+    run([etch, "rewrite", path])
+    assert path.read_bytes() == once
+    assert not run(["readelf", "-aW", path]).stderr
+
+
 def test_linkers_drop_the_record(files, etch, tmp_path):
     _, after = files["comdat.o"]
     assert b".etch.undo" in after.read_bytes()

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "segment_layout.h"
+#include "undo.h"
 
 int seg_check_list(const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
@@ -229,6 +230,16 @@ static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, u
 		*next = off;
 }
 
+/* In front of the record of an earlier run lie the section names and headers that the file had
+ * without it, which no header describes. Nothing else: it came to the end of the file. */
+static uint64_t record_start(const struct seg_file *f, uint64_t end)
+{
+	for (size_t i = 1; i < f->sections; i++)
+		if (seg_is_unloaded(f, i) && !strcmp(seg_name(f, i), UNDO_SECTION))
+			return seg_max(end, f->sh[i].sh_offset);
+	return end;
+}
+
 /* What lies behind `end` and is described by no header is not ours to move or
  * drop: archives that unpack themselves, signatures. */
 int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t errlen)
@@ -240,7 +251,7 @@ int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t e
 		{l->old_base, l->old_size},
 	};
 
-	for (uint64_t at = end; at < l->f.size;) {
+	for (uint64_t at = record_start(&l->f, end); at < l->f.size;) {
 		uint64_t skip = 0, next = l->f.size; /* where something known starts */
 
 		for (size_t k = 0; k < 3; k++)

@@ -149,6 +149,7 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 	size_t again_at;
 	struct headers h;
 	uint8_t *again;
+	Elf64_Ehdr eh;
 	int differs = 0;
 
 	out->kept = malloc(r->kept_size);
@@ -156,7 +157,10 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 		return error_set(e, "out of memory");
 	out->kept_size = r->kept_size;
 	memcpy(out->kept, file, r->kept_size);
-	memcpy(out->kept, &r->header, sizeof(r->header));
+	memcpy(&eh, file, sizeof(eh)); /* what a tool has changed in it since is no word on section headers */
+	eh.e_shoff = r->header.e_shoff;
+	eh.e_shnum = r->header.e_shnum;
+	memcpy(out->kept, &eh, sizeof(eh));
 	if (!headers_read(out->kept, out->kept_size, &h)) {
 		error_set(e, stale);
 		return 1;
