@@ -245,6 +245,7 @@ struct compare {
 	struct difference last; /* not told yet; bytes 0: none */
 	size_t places, shown;
 	bool count_only;
+	bool cfi; /* `code` was made with .eh_frame */
 };
 
 static int last_tell(struct compare *c, struct error *e)
@@ -261,6 +262,13 @@ static int last_tell(struct compare *c, struct error *e)
 	return 0;
 }
 
+/* The table may have been made before strip took the names away, by which more is known of code
+ * that .eh_frame does not describe. */
+static bool names_missed(const struct compare *c, const struct row *code)
+{
+	return !c->s->file->symtab && (code->rule.kind == ETCH_RULE_UNDEF || (c->cfi && code->source == ETCH_SOURCE_CODE));
+}
+
 /* Both lists say what is in force; [start, end) has one rule in each. */
 static int stretch_look(struct compare *c, uint64_t start, uint64_t end, const struct row *table, const struct row *code,
                         struct error *e)
@@ -268,6 +276,8 @@ static int stretch_look(struct compare *c, uint64_t start, uint64_t end, const s
 	const struct elf_symbol *y;
 
 	if (start >= end || etch_rule_equal(&table->rule, &code->rule))
+		return 0;
+	if (names_missed(c, code))
 		return 0;
 	y = symbol_index_find(&c->symbols, elf_section_at(c->s->file, start), start);
 	if (c->last.bytes && y && y == c->last.function) {
@@ -328,11 +338,13 @@ static int other_way_differs(struct compare *c, const struct linked_unwind *u, b
 	err = frames_find(c->s->file, &how, &frames, e) || code_rows(&frames, u, &rows, e) ? -1 : 0;
 	if (!err) {
 		c->code = &rows;
+		c->cfi = !how.no_cfi;
 		c->count_only = true;
 		err = rows_compare(c, e);
 		*differs = c->places != 0;
 	}
 	c->code = code;
+	c->cfi = how.no_cfi;
 	row_list_free(&rows);
 	frames_free(&frames);
 	return err;
@@ -353,7 +365,8 @@ static int rows_tell(struct compare *c, struct error *e)
 static int rows_look(struct subject *s, const struct linked_unwind *u, struct error *e)
 {
 	struct row_list table = {0}, code = {0};
-	struct compare c = {.s = s, .table = &table, .code = &code, .count_only = true};
+	struct compare c = {.s = s, .table = &table, .code = &code, .count_only = true,
+	                    .cfi = !s->options->no_cfi};
 	bool sources, differs = true;
 	struct error why;
 	int err;
