@@ -21,7 +21,7 @@ from conftest import FIXTURES, ROOT, run
 GUIDES = ROOT / "docs" / "guides"
 # What a guide needs that make deps does not bring.
 NEEDS = {"cmake": ["cmake", "ninja"], "meson": ["meson", "ninja"], "ninja": ["ninja"],
-         "autotools": ["autoreconf", "automake"]}
+         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"]}
 PAGES = sorted(p.stem for p in GUIDES.glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.M | re.S)
 
@@ -77,7 +77,7 @@ def test_guide(guide, compiler, installed, tmp_path):
     missing = [tool for tool in NEEDS.get(guide, []) if not shutil.which(tool)]
     if missing:
         pytest.skip(f"not installed, and not needed to build etch: {' '.join(missing)}")
-    if compiler and guide in ("lto", "ninja"):
+    if compiler and guide in ("bolt", "lto", "ninja"):
         pytest.skip("this guide names its compilers itself")
     for f in (FIXTURES / "guides").iterdir():
         shutil.copy(f, tmp_path)

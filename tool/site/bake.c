@@ -203,9 +203,25 @@ static bool is_exported(const struct elf_file *f, const struct object *o)
 	return false;
 }
 
+/* BOLT moves code by the relocations that --emit-relocs leaves. It would put the address of an object where
+ * an immediate stands in place of its load, and the immediates that it moved no set would find. */
+static bool code_has_relocs(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (sh->sh_type == SHT_RELA && !(sh->sh_flags & SHF_ALLOC) && sh->sh_size && sh->sh_info < f->section_count &&
+		    (f->sections[sh->sh_info].sh.sh_flags & SHF_EXECINSTR))
+			return true;
+	}
+	return false;
+}
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
-	bool lib = has_libetch(s->file);
+	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
 	size_t i;
 
 	for (i = 0; i < s->objects.defined; i++) {
@@ -228,6 +244,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			o->unarmed = "no room in the tables of this file";
 		else if (!now->module_count)
 			o->unarmed = "no module descriptor: no file that includes <etch/imv.h> was linked";
+		else if (relocs)
+			o->unarmed = "the linker has left the relocations of the code in the file (--emit-relocs)";
 		else if (!lib)
 			o->unarmed = "libetch is not linked: nothing would protect it";
 		else
