@@ -222,6 +222,19 @@ def test_rows_of_both_ways(flow):
     assert len({r[0] for r in code.values()}) >= 3 and all(r[2] == "call" for r in code.values())
 
 
+def test_a_sidecar_of_either(flow_gcc):
+    """Where the jump is a nop, nothing leads to the call behind it: its rows are those of the jump all the same."""
+    tmp = flow_gcc.tmp
+    out = flow_gcc.link([flow_gcc.compile(SOURCE, ("-O2",))], ["-pthread", "-Wl,--build-id=0x01"])
+    made = []
+    for how in ("linked", "baked"):
+        (tmp / how).mkdir()
+        flow_gcc.rewrite(out, args=["--sidecar", tmp / how, "--no-cfi"])
+        made.append((tmp / how / "01").read_bytes())
+        flow_gcc.rewrite(out)
+    assert made[0] == made[1]
+
+
 def table_offset(path):
     with open(path, "rb") as f:
         s = ELFFile(f).get_section_by_name("__pv_inline")

@@ -103,7 +103,7 @@ static bool map_parse(const char *name, struct rewrite_options *make)
 }
 
 /* What does not go together. */
-static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, int files)
+static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
 {
 	if (opt->output && files > 1)
 		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
@@ -111,7 +111,7 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --sidecar names its file itself: leave -o out\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar is for unwind tables alone: leave --only out\n");
-	else if (opt->undo && (opt->sidecar || only || opt->no_undo))
+	else if (opt->undo && forward)
 		fprintf(stderr, "etch: --undo takes no other option but -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar has the block encoding: leave --encoding out\n");
@@ -140,10 +140,11 @@ int cmd_rewrite(int argc, char **argv)
 	struct rewrite_command opt = {.make = {.imv = true, .pv = true, .orc = true, .ex = true,
 	                                        .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
 	struct inputs files = {.closed = true};
-	bool good = true, only = false, orc_encoding = false;
+	bool good = true, only = false, orc_encoding = false, forward = false; /* of what is made: not with --undo */
 	int c, i, status;
 
 	while ((c = getopt_long(argc, argv, "o:j:vh", longs, NULL)) != -1) {
+		forward |= !strchr("ojvhU", c);
 		switch (c) {
 		case 'o':
 			opt.output = optarg;
@@ -196,7 +197,7 @@ int cmd_rewrite(int argc, char **argv)
 		fprintf(stderr, "etch: rewrite what? see etch rewrite --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (!options_agree(&opt, only, orc_encoding, argc))
+	if (!options_agree(&opt, only, orc_encoding, forward, argc))
 		return EXIT_UNUSABLE;
 	if (opt.sidecar)
 		opt.make.imv = opt.make.pv = opt.make.ex = false;

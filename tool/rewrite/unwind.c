@@ -4,6 +4,7 @@
 
 #include "arch/x86/callsites.h"
 #include "site/bake.h"
+#include "site/in_place.h"
 #include "table/linked_tables.h"
 
 #include <stdlib.h>
@@ -157,7 +158,7 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 	if (!err && elf_bytes_own(f, e)) /* bytes will change in place */
 		err = -1;
 	if (err >= 0)
-		err = sites_unbake(f, &now, e);
+		err = sites_unbake(f, &now, e) || in_place_unbake(f, &now, e);
 	linked_tables_free(&now);
 	if (err)
 		return -1;
