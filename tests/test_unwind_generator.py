@@ -280,3 +280,43 @@ def test_what_looks_at_code_does_not_change_its_rows(tmp_path, build):
         if Path(path).exists():
             run([build / "etch", "rewrite", "-o", tmp_path / "out", path])
             assert "ETCH-T0" not in run([build / "etch", "check", tmp_path / "out"], ok=(0, 1)).stdout, path
+
+
+# The second entry of the table leads behind the push of the first, which a branch leads to as well: that
+# it is a place where paths meet is known only once the path through it has been walked.
+BETWEEN = """
+	.globl	f
+	.type	f,@function
+f:	testl	%esi, %esi
+	je	1f
+	cmpl	$1, %edi
+	ja	9f
+	leaq	.Ltable(%rip), %rax
+	movslq	(%rax,%rdi,4), %rcx
+	addq	%rax, %rcx
+	jmp	*%rcx
+1:	pushq	%rbx
+	.fill	{far}, 1, 0xf8
+2:	cmc
+	popq	%rbx
+9:	ret
+	.size	f, .-f
+	.section .rodata
+	.p2align 2
+.Ltable: .long	9b-.Ltable, 2b-.Ltable
+	.text
+	.globl main
+main:	xorl	%eax, %eax
+	ret
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+@pytest.mark.parametrize("far", [3, 5000])
+def test_paths_that_meet_where_one_has_been(far, tmp_path, build):
+    source, program = tmp_path / "t.s", tmp_path / "t"
+    source.write_text(BETWEEN.replace("{far}", str(far)))
+    run(["gcc", "-o", program, source])
+    shown = json.loads(run([build / "etch", "inspect", "code", "f", "--no-cfi", "--json", program]).stdout)
+    code = {i["att"].split()[0]: i["cfa"] for i in (shown[0] if isinstance(shown, list) else shown)["code"]}
+    assert (code["pushq"], code["clc"], code["cmc"]) == ("rsp+8", "rsp+16", "undef")

@@ -1,101 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment_tool.c: runs tool/elf/segment.c and outfile.c by themselves, for
- * test_segment.py.
+ * segment_tool.c: runs tool/elf/segment.c by itself, for test_segment.py.
  *
  *   add IN OUT NAME:SIZE[:ALIGN[:u]]...   adds sections (u: not loaded); their contents
  *                                     start with their own address and follow from their name
  *   find FILE                         where the segment is
  *   fuzz FILE COUNT SEED              damages the file in COUNT ways
- *   write PATH SIZE [MODEL]           outfile_write with SIZE bytes of 'x'
  *
  * Exit status: 0, or 1 with the message of the module, or 3 when a promise of
- * segment.h is broken. SEGMENT_HOOK=NAME[@N] breaks the N-th system call of
- * outfile.c (linked with --wrap).
+ * segment.h is broken.
  */
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "elf/outfile.h"
 #include "elf/segment.h"
 
 #define MAX_SECS 16
-
-/* ---- broken system calls --------------------------------------------------- */
-
-ssize_t __real_write(int fd, const void *p, size_t n);
-ssize_t __wrap_write(int fd, const void *p, size_t n);
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-
-static bool hook(const char *name)
-{
-	static unsigned count;
-	const char *want = getenv("SEGMENT_HOOK");
-	size_t n = strlen(name);
-
-	if (!want || strncmp(want, name, n) || (want[n] && want[n] != '@'))
-		return false;
-	return !want[n] || ++count == (unsigned)atoi(want + n + 1);
-}
-
-ssize_t __wrap_write(int fd, const void *p, size_t n)
-{
-	if (hook("sigint"))
-		kill(getpid(), SIGINT);
-	if (hook("enospc")) {
-		errno = ENOSPC;
-		return -1;
-	}
-	return __real_write(fd, p, n);
-}
-
-int __wrap_open(const char *path, int flags, ...)
-{
-	va_list ap;
-	int mode = 0;
-
-	if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) {
-		va_start(ap, flags);
-		mode = va_arg(ap, int);
-		va_end(ap);
-	}
-	if ((flags & O_TMPFILE) == O_TMPFILE && getenv("SEGMENT_NO_TMPFILE")) {
-		errno = EOPNOTSUPP;
-		return -1;
-	}
-	return __real_open(path, flags, mode);
-}
-
-int __wrap_rename(const char *from, const char *to)
-{
-	if (hook("rename")) {
-		errno = EXDEV;
-		return -1;
-	}
-	return __real_rename(from, to);
-}
-
-int __wrap_fsync(int fd)
-{
-	if (hook("fsync")) {
-		errno = EIO;
-		return -1;
-	}
-	return __real_fsync(fd);
-}
 
 /* ---- helpers ----------------------------------------------------------------- */
 
@@ -372,23 +296,6 @@ static int cmd_fuzz(char **argv)
 	return 0;
 }
 
-static int cmd_write(int argc, char **argv)
-{
-	size_t size = strtoull(argv[1], NULL, 0);
-	char err[512] = "";
-	uint8_t *data = malloc(size + 1);
-	int r;
-
-	if (!data)
-		abort();
-	memset(data, 'x', size);
-	r = outfile_write(argv[0], data, size, argc > 2 ? argv[2] : NULL, err, sizeof err);
-	free(data);
-	if (r)
-		fprintf(stderr, "%s\n", err);
-	return r ? 1 : 0;
-}
-
 int main(int argc, char **argv)
 {
 	if (argc > 3 && !strcmp(argv[1], "add"))
@@ -397,7 +304,5 @@ int main(int argc, char **argv)
 		return cmd_find(argv + 2);
 	if (argc == 5 && !strcmp(argv[1], "fuzz"))
 		return cmd_fuzz(argv + 2);
-	if (argc > 3 && !strcmp(argv[1], "write"))
-		return cmd_write(argc - 2, argv + 2);
 	return 2;
 }
