@@ -48,6 +48,9 @@ def test_directories(check, work):
     (work / "texts").mkdir()
     shutil.copy(tree / "b" / "text.txt", work / "texts")
     (work / "list").write_text("texts\n")
+    # An archive without members is none of those: glibc's libpthread.a is one.
+    run(["ar", "rc", work / "none.a"])
+    assert check("none.a").stdout == "no findings in 0 files\n"
     for named, what in (("empty", "empty"), ("texts", "texts"), ("--files-from=list", "texts")):
         p = check(named, ok=2)
         assert p.stderr == f"etch: {what}: is a directory without an ELF file for x86-64\n"

@@ -105,7 +105,7 @@ static int header_check(const struct elf_file *f, struct error *e)
 	if (!f->size)
 		return error_set(e, "is empty");
 	if (f->size >= 8 && (!memcmp(b, "!<arch>\n", 8) || !memcmp(b, "!<thin>\n", 8)))
-		return error_set(e, "is an archive: run etch on its members before they go in");
+		return error_set(e, "is an archive: name a member of it, as in 'lib.a(x.o)'");
 	if (file_is_bitcode(b, f->size))
 		return error_set(e, "is LLVM bitcode: there is no machine code yet");
 	if (f->size < EI_NIDENT || memcmp(b, ELFMAG, SELFMAG))
