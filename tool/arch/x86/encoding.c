@@ -7,6 +7,7 @@
 
 #define SIZE_FIRST 64u
 #define SIZE_MOST  65536u /* filled, it begins anew: with what is met from there on */
+#define SIZE_NEAR  8192u
 #define HEAD_MOST  8u    /* bytes of a key */
 #define PREFIXES   3u
 
@@ -82,14 +83,37 @@ _Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest
 
 /* ---- those that have been met ---------------------------------------------------- */
 
+static inline size_t hash_of(uint64_t key, unsigned shift) { return key * 0x9e3779b97f4a7c15u >> shift; }
+
 /* Where a key is, or is to be. */
 static inline struct encoding *place_of(const struct encodings *all, uint64_t key)
 {
-	size_t i = key * 0x9e3779b97f4a7c15u >> all->shift;
+	size_t i = hash_of(key, all->shift);
 
 	while (all->list[i].key != key && all->list[i].key)
 		i = (i + 1) & (all->size - 1);
 	return &all->list[i];
+}
+
+/* A key that is not where it is looked for first. Null: it has not been met. */
+static __attribute__((noinline)) const struct encoding *find_far(struct encodings *all, uint64_t key)
+{
+	const struct encoding *x = place_of(all, key);
+
+	if (x->key != key)
+		return NULL;
+	if (all->near != all->list)
+		all->near[hash_of(key, all->near_shift)] = *x;
+	return x;
+}
+
+static bool near_make(struct encodings *all)
+{
+	unsigned size = all->size < SIZE_NEAR ? all->size : SIZE_NEAR;
+
+	all->near = all->size <= SIZE_NEAR ? all->list : calloc(size, sizeof(*all->near));
+	all->near_shift = 64 - (unsigned)__builtin_ctz(size);
+	return all->near;
 }
 
 /* Room for one more. False: no memory; then no more are kept. */
@@ -106,25 +130,29 @@ static bool make_room(struct encodings *all)
 		return true;
 	}
 	more.list = calloc(more.size, sizeof(*more.list));
-	if (!more.list)
+	if (!more.list || !near_make(&more)) {
+		free(more.list);
 		return false;
+	}
 	more.shift = 64 - (unsigned)__builtin_ctz(more.size);
 	more.count = all->count;
 	for (i = 0; i < all->size; i++)
 		if (all->list[i].key)
 			*place_of(&more, all->list[i].key) = all->list[i];
-	free(all->list);
+	encodings_free(all);
 	*all = more;
 	return true;
 }
 
 void encodings_free(struct encodings *all)
 {
+	if (all->near != all->list)
+		free(all->near);
 	free(all->list);
 	memset(all, 0, sizeof(*all));
 }
 
-inline bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
+inline bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
 {
 	unsigned head = head_length(bytes);
 	const struct encoding *x;
@@ -134,8 +162,8 @@ inline bool encoding_decode(const struct encodings *all, const uint8_t *bytes, u
 	if (!head || !all->size)
 		return false;
 	key = key_of(bytes, head);
-	x = place_of(all, key);
-	if (x->key != key || !key)
+	x = &all->near[hash_of(key, all->near_shift)];
+	if (!key || (x->key != key && !(x = find_far(all, key))))
 		return false;
 	memcpy((uint8_t *)out + REST, x->rest, sizeof(x->rest));
 	out->number = 0;

@@ -27,6 +27,10 @@ struct encodings {
 	struct encoding *list; /* by hash */
 	unsigned count, size;
 	unsigned shift;        /* of a hash, to an index */
+	/* Looked at first: what was asked for last, by the same hash. All of `list` is larger than a near cache, and
+	 * few of it are asked for again and again. While it is small, `list` itself. */
+	struct encoding *near;
+	unsigned near_shift;
 };
 
 #define ENCODING_BYTES 24u /* that are read of an instruction */
@@ -38,7 +42,7 @@ struct step_cache {
 };
 
 /* False: none that has been met. Its length may be more than there is. */
-bool encoding_decode(const struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out);
+bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out);
 /* stack.c: of an encoding that has not been met, or near the end of the code. */
 bool step_unmet(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
 /* Every step that was read without Zydis, read again with it (make asan). */
