@@ -8,6 +8,10 @@
 
 #define BLOCK 32u     /* of `have`, found again in `want` at any offset */
 #define SHORTEST 16u  /* copies of less cost more than they save */
+#define CHANGED_MOST 24u /* bytes: of a number, or of two near to each other */
+/* So many bytes are told as they are before it is asked where else they may be. */
+#define MISSED_SOME  64u
+#define MISSED_SHARE 1024u
 
 struct bytes {
 	uint8_t *data;
@@ -115,7 +119,9 @@ static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
 struct maker {
 	const uint8_t *have, *want;
 	size_t have_size, want_size;
-	struct blocks blocks; /* made when first needed */
+	struct blocks blocks; /* made when needed: it takes as long as all else */
+	const struct delta_guess *guess, *guess_end; /* the one for here; behind the last */
+	size_t missed; /* bytes that were at none of the likely places */
 	struct bytes out;
 	size_t told;   /* bytes of want that commands are there for */
 	size_t source; /* in have: where the last copy ended */
@@ -140,41 +146,81 @@ static size_t match(const struct maker *m, size_t from, size_t at)
 	return same(m->have + from, m->want + at, have < want ? have : want);
 }
 
-int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size, uint8_t **out, size_t *size)
+/* A number has changed, or two, what is behind it has not: how many bytes, or 0. */
+static size_t changed(const struct maker *m, size_t from, size_t at)
 {
-	struct maker m = {.have = have, .want = want, .have_size = have_size, .want_size = want_size};
+	size_t have = m->have_size > from ? m->have_size - from : 0, want = m->want_size - at, k;
+
+	for (k = 1; k <= CHANGED_MOST && k + SHORTEST <= have && k + SHORTEST <= want; k++)
+		if (!memcmp(m->have + from + k, m->want + at + k, SHORTEST))
+			return k;
+	return 0;
+}
+
+/* Where else want[at..] may be: at the same offset, or where it is guessed to be. */
+static size_t likely(struct maker *m, size_t at, size_t *from)
+{
+	size_t length = match(m, *from = at, at);
+
+	while (m->guess < m->guess_end && m->guess_end - m->guess > 1 && m->guess[1].want <= at)
+		m->guess++;
+	if (length < SHORTEST && m->guess < m->guess_end && m->guess->want <= at)
+		length = match(m, *from = m->guess->have + (at - m->guess->want), at);
+	return length;
+}
+
+/* Or anywhere. False: out of memory. */
+static bool found(struct maker *m, size_t at, size_t *from, size_t *length)
+{
+	const uint8_t *want = m->want + at;
+	const uint32_t *slot;
+
+	if (m->want_size - at < BLOCK || ++m->missed <= MISSED_SOME + m->want_size / MISSED_SHARE)
+		return true;
+	if (!m->blocks.at && !blocks_index(&m->blocks, m->have, m->have_size))
+		return false;
+	slot = &m->blocks.at[block_hash(want) >> m->blocks.shift];
+	if (m->want_size - at >= BLOCK + LOOKED_UP) /* most are not found, and then it goes on with the next byte */
+		__builtin_prefetch(&m->blocks.at[block_hash(want + LOOKED_UP) >> m->blocks.shift]);
+	*from = *slot ? (size_t)(*slot - 1) * BLOCK : m->have_size;
+	*length = match(m, *from, at);
+	return true;
+}
+
+static bool commands_make(struct maker *m)
+{
 	size_t at = 0;
 
-	while (at < want_size && !m.out.failed) {
-		size_t from = m.source + (at - m.told), length = match(&m, from, at);
-		const uint32_t *slot;
+	while (at < m->want_size && !m->out.failed) {
+		size_t from = m->source + (at - m->told), length = match(m, from, at), skip = 0; /* where it went on */
 
-		if (length < SHORTEST) { /* not where it went on: at the same offset, or anywhere */
-			from = at;
-			length = match(&m, from, at);
-		}
-		if (length < SHORTEST && want_size - at >= BLOCK) {
-			if (!m.blocks.at && !blocks_index(&m.blocks, have, have_size)) {
-				free(m.out.data);
-				return -1;
-			}
-			slot = &m.blocks.at[block_hash(want + at) >> m.blocks.shift];
-			if (want_size - at >= BLOCK + LOOKED_UP) /* most are not found, and then it goes on with the next byte */
-				__builtin_prefetch(&m.blocks.at[block_hash(want + at + LOOKED_UP) >> m.blocks.shift]);
-			from = *slot ? (size_t)(*slot - 1) * BLOCK : have_size;
-			length = match(&m, from, at);
-		}
-		if (length >= SHORTEST || (length && at + length == want_size)) {
-			copy_put(&m, from, at, length);
+		if (length < SHORTEST)
+			skip = changed(m, from, at);
+		if (length < SHORTEST && !skip)
+			length = likely(m, at, &from);
+		if (length < SHORTEST && !skip && !found(m, at, &from, &length))
+			return false;
+		if (!skip && (length >= SHORTEST || (length && at + length == m->want_size))) {
+			copy_put(m, from, at, length);
 			at += length;
 		} else {
-			at++;
+			at += skip ? skip : 1;
 		}
 	}
-	if (m.told < want_size)
-		copy_put(&m, m.source, want_size, 0);
+	if (m->told < m->want_size)
+		copy_put(m, m->source, m->want_size, 0);
+	return !m->out.failed;
+}
+
+int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size,
+               const struct delta_guess *guesses, size_t guess_count, uint8_t **out, size_t *size)
+{
+	struct maker m = {.have = have, .want = want, .have_size = have_size, .want_size = want_size,
+	                  .guess = guesses, .guess_end = guesses + guess_count};
+	bool made = commands_make(&m);
+
 	free(m.blocks.at);
-	if (m.out.failed) {
+	if (!made) {
 		free(m.out.data);
 		return -1;
 	}

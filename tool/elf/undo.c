@@ -250,6 +250,54 @@ static uint64_t described_end(const uint8_t *bytes, size_t size, const struct he
 	return end;
 }
 
+static int guess_order(const void *a, const void *b)
+{
+	const struct delta_guess *x = a, *y = b;
+
+	return x->want < y->want ? -1 : x->want > y->want;
+}
+
+/* Sections keep their numbers: where each was, and is. In front of its global symbols a symbol table may have got
+ * others. The caller frees it; null, and a count of 0: none. */
+static struct delta_guess *guesses_make(const struct headers *kept, const uint8_t *original, size_t size, size_t *count)
+{
+	struct delta_guess *list = NULL;
+	struct headers was;
+	uint64_t i, n = 0;
+
+	*count = 0;
+	if (headers_read(original, size, &was))
+		list = malloc((2 * was.count + 1) * sizeof(*list));
+	if (!list)
+		return NULL;
+	for (i = 0; i < was.count && i < kept->count; i++) {
+		Elf64_Shdr from = header_at(&was, i), to = header_at(kept, i);
+
+		if (from.sh_type == SHT_NOBITS || from.sh_type != to.sh_type)
+			continue;
+		list[n++] = (struct delta_guess){from.sh_offset, to.sh_offset};
+		if (from.sh_type == SHT_SYMTAB)
+			list[n++] = (struct delta_guess){from.sh_offset + from.sh_info * sizeof(Elf64_Sym),
+			                                 to.sh_offset + to.sh_info * sizeof(Elf64_Sym)};
+	}
+	list[n++] = (struct delta_guess){was.eh.e_shoff, kept->eh.e_shoff};
+	qsort(list, n, sizeof(*list), guess_order);
+	*count = n;
+	return list;
+}
+
+/* What the file was, told by what it is. */
+static int original_tell(const uint8_t *bytes, size_t size, const struct headers *h, const uint8_t *original,
+                         size_t original_size, uint8_t **delta, size_t *delta_size)
+{
+	size_t count;
+	struct delta_guess *guesses = guesses_make(h, original, original_size, &count);
+	int err = delta_make(bytes, size, original, original_size, guesses, count, delta, delta_size);
+
+	free(guesses);
+	return err;
+}
+
 int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e)
 {
 	struct record r = {.magic = MAGIC, .version = 1, .original_size = original_size, .kept_size = *size};
@@ -260,7 +308,7 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 
 	if (!headers_read(*bytes, *size, &h) || described_end(*bytes, *size, &h) < *size)
 		return 0;
-	if (delta_make(*bytes, *size, original, original_size, &delta, &delta_size))
+	if (original_tell(*bytes, *size, &h, original, original_size, &delta, &delta_size))
 		return error_set(e, "out of memory");
 	r.delta_size = (uint32_t)delta_size;
 	r.header = h.eh;
