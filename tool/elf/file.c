@@ -51,6 +51,7 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_nlink};
 	bounds_add(path, (uint64_t)st.st_size);
 	*bytes = big_alloc((size_t)st.st_size + 1);
+	big_heap(2 * (size_t)st.st_size); /* what is found out about a file has about its size, and was once as large again */
 	if (!*bytes) {
 		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
 		goto fail;
