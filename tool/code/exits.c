@@ -392,11 +392,56 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 		exits_note(f, addr, in.len, s, behind);
 }
 
-/* Has it nothing to say? */
-static inline bool is_plain(const struct flow *f, const struct step *in, uint64_t behind, uint64_t size)
+/* Has it nothing to say, as long as what is behind it has been walked? */
+static inline bool is_plain(const struct flow *f, const struct step *in)
 {
-	return !((in->flow != FLOW_NEXT) | (f->fixup_count != 0) | ((in->imm != 0) & !f->env->reloc_count) | (behind >= size)) &&
-	       flow_walked(f, behind);
+	if (f->fixup_count)
+		return false;
+	if (in->flow == FLOW_NEXT)
+		return !in->imm | (f->env->reloc_count != 0);
+	return in->flow == FLOW_BRANCH && leaves_anyhow(f, in);
+}
+
+/* How many steps begin in a stretch of code. */
+static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
+{
+	unsigned n = 0;
+
+	for (; off < end; off = (off / 64 + 1) * 64) {
+		uint64_t bits = f->starts[off / 64] >> off % 64;
+
+		if (end < (off / 64 + 1) * 64)
+			bits &= ((uint64_t)1 << (end - off)) - 1;
+		n += (unsigned)__builtin_popcountll(bits);
+	}
+	return n;
+}
+
+/*
+ * From an instruction on that has the rules of the one before it: passes those that neither who is called nor
+ * step_note() wants to see, as most are. Returns the offset of the first that they may.
+ */
+static uint64_t pass(struct flow *f, uint64_t off, uint64_t limit)
+{
+	uint64_t to = off, last = off, next;
+	uint32_t i = f->at[off] - 1, behind;
+	unsigned n;
+
+	for (n = 0; !f->leader[i] && (f->seen[i] & (FLOW_WALKED | FLOW_MOVES)) == FLOW_WALKED; n++) {
+		const struct step *in = &f->steps[i];
+
+		next = to + in->len;
+		if (next >= limit || !is_plain(f, in) || !(behind = f->at[next]) || !(f->seen[behind - 1] & FLOW_WALKED))
+			break;
+		last = to;
+		to = next;
+		i = behind - 1;
+	}
+	if (!n || starts_count(f, off, to) != n) /* some overlap */
+		return off;
+	f->quiet_last = f->piece->start + last;
+	f->quiet_end = f->piece->start + to;
+	return to;
 }
 
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
@@ -429,11 +474,15 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 			fn(ctx, start + off, in->len, block_state(&b, f, off), same);
 			in = &f->steps[i]; /* who looks may decode more */
 		}
-		if (note && !is_plain(f, in, next, size))
+		if (note && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
 			step_note(f, &b, off, i, behind);
 		in = &f->steps[i];
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
+		if (same && !behind && !f->piece->open && next < size && f->at[next] && f->quiet > start) {
+			next = pass(f, next, f->quiet - start < size ? f->quiet - start : size);
+			off = next - 1;
+		}
 	}
 }
 
