@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/cfi_file.h"
+#include "code/sort.h"
 #include "elf/search.h"
 
 #include <stdlib.h>
@@ -251,7 +252,7 @@ static void fdes_sort(struct cfi_file *c)
 
 	for (i = 1; i < c->count; i++) {
 		if (fde_order(&c->fdes[i - 1], &c->fdes[i]) > 0) {
-			qsort(c->fdes, c->count, sizeof(*c->fdes), fde_order);
+			sort_by_address(c->fdes, c->count, sizeof(*c->fdes), fde_order);
 			break;
 		}
 	}

@@ -127,6 +127,8 @@ static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 	const struct flow_reloc *list = f->env->relocs;
 	size_t i = f->reloc_near, n = f->env->reloc_count, lo = 0, hi = n, step;
 
+	if (i + 1 < n && list[i + 1].addr == addr)
+		return &list[f->reloc_near = i + 1];
 	if (i < n && list[i].addr < addr) {
 		for (lo = i, step = 1; lo + step < n && list[lo + step].addr < addr; step *= 2)
 			lo += step;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "code/sort.h"
 #include "code/work.h"
 #include "elf/search.h"
 
@@ -211,7 +212,7 @@ static bool edges_merge(struct edges *l, size_t old)
 	if (!fresh)
 		return false;
 	memcpy(fresh, l->list + old, n * sizeof(*fresh));
-	qsort(fresh, n, sizeof(*fresh), edge_order);
+	sort_by_address(fresh, n, sizeof(*fresh), edge_order);
 	while (n) /* from the back */
 		if (old && edge_order(&l->list[old - 1], &fresh[n - 1]) > 0)
 			l->list[--at] = l->list[--old];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/pieces.h"
+#include "code/sort.h"
 #include "code/vector.h"
 #include "elf/pclntab.h"
 
@@ -297,7 +298,7 @@ int pieces_build(const struct elf_file *f, const struct code_space *space, const
 	    range_add(&r, (struct range){f->eh.e_entry, 0, -1, 2, true, false, false, NULL}, e))
 		goto out;
 	if (r.count)
-		qsort(r.list, r.count, sizeof(*r.list), range_order);
+		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
 	out->entries = malloc((r.count + 1) * sizeof(*out->entries));
 	if (!out->entries) {
 		error_set(e, "out of memory");

@@ -38,36 +38,80 @@ static int symbol_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+/* Places that an index is for. */
+struct places {
+	const struct symbol_place *list; /* sorted; null: all that there are */
+	size_t count;
+};
+
+static int place_order(const void *a, const void *b)
+{
+	const struct symbol_place *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Does a symbol hold one? */
+static bool holds(const struct elf_symbol *s, const struct places *p)
+{
+	const struct symbol_place start = {s->section, s->value};
+	size_t first;
+
+	if (!p->list)
+		return true;
+	first = SEARCH(p->count, i, place_order(&p->list[i], &start) < 0);
+	return first < p->count && p->list[first].section == s->section &&
+	       (p->list[first].addr == s->value || p->list[first].addr - s->value < s->size);
+}
+
 static int index_build(const struct elf_file *f, const struct elf_symbol *list, uint32_t n, symbol_wanted *wanted,
-                       struct symbol_index *out, struct error *e)
+                       const struct places *places, struct symbol_index *out, struct error *e)
 {
 	uint32_t i;
 
 	*out = (struct symbol_index){0};
 	for (i = 1; i < n; i++)
-		out->count += wanted(f, &list[i]);
+		out->count += wanted(f, &list[i]) && holds(&list[i], places);
 	out->list = malloc((out->count + 1) * sizeof(*out->list));
 	if (!out->list)
 		return error_set(e, "out of memory");
 	out->count = 0;
 	for (i = 1; i < n; i++)
-		if (wanted(f, &list[i]))
+		if (wanted(f, &list[i]) && holds(&list[i], places))
 			out->list[out->count++] = &list[i];
 	if (out->count)
 		qsort(out->list, out->count, sizeof(*out->list), symbol_order);
 	return 0;
 }
 
-int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
+static int index_build_any(const struct elf_file *f, symbol_wanted *wanted, const struct places *places,
+                           struct symbol_index *out, struct error *e)
 {
 	if (!f->symbol_count)
-		return symbol_index_build_dynamic(f, wanted, out, e);
-	return index_build(f, f->symbols, f->symbol_count, wanted, out, e);
+		return index_build(f, f->dynsyms, f->dynsym_count, wanted, places, out, e);
+	return index_build(f, f->symbols, f->symbol_count, wanted, places, out, e);
+}
+
+int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
+{
+	return index_build_any(f, wanted, &(struct places){0}, out, e);
+}
+
+int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struct symbol_place *places, size_t count,
+                          struct symbol_index *out, struct error *e)
+{
+	*out = (struct symbol_index){0};
+	if (!count)
+		return 0;
+	qsort(places, count, sizeof(*places), place_order);
+	return index_build_any(f, wanted, &(struct places){places, count}, out, e);
 }
 
 int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
 {
-	return index_build(f, f->dynsyms, f->dynsym_count, wanted, out, e);
+	return index_build(f, f->dynsyms, f->dynsym_count, wanted, &(struct places){0}, out, e);
 }
 
 void symbol_index_free(struct symbol_index *x)

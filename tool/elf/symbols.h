@@ -21,6 +21,13 @@ bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s);
 int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e);
 /* Of the dynamic symbol table. */
 int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e);
+/* ... with those alone that hold one of some places: what is said of these is the same. */
+struct symbol_place {
+	uint32_t section; /* ET_REL: addr is an offset in it */
+	uint64_t addr;
+};
+int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struct symbol_place *places, size_t count,
+                          struct symbol_index *out, struct error *e);
 void symbol_index_free(struct symbol_index *x);
 
 /* How many are at an address (ET_REL: offset in `section`) or before it, in the order of the list. */

@@ -6,6 +6,7 @@
 #include "rewrite/rewrite.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FINDINGS_SHOWN 10 /* of the unwind rows, of one file, without -v */
@@ -62,16 +63,30 @@ static void say_frames(const struct sayer *s, const struct findings *l, bool all
 		text_error(s->path, "note: %zu more findings about unwind rows; -v shows them", l->count - i);
 }
 
+/* Without memory for names, places are said by their sections. */
+static void names_find(struct sayer *to, const struct findings *a, const struct findings *b)
+{
+	struct symbol_place *places = malloc((a->count + b->count) * sizeof(*places));
+	size_t n = 0, i;
+	struct error e;
+
+	for (i = 0; places && i < a->count; i++)
+		places[n++] = (struct symbol_place){a->list[i].section, a->list[i].addr};
+	for (i = 0; places && i < b->count; i++)
+		places[n++] = (struct symbol_place){b->list[i].section, b->list[i].addr};
+	if (symbol_index_build_of(to->file, symbol_is_place, places, n, &to->names, &e))
+		to->names = (struct symbol_index){0};
+	free(places);
+}
+
 size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
                             bool all)
 {
 	size_t count = s->findings.count + fr->findings.count, i;
 	struct sayer sayer = {.path = path, .file = f};
-	struct error e;
 
-	/* Without memory for names, places are said by their sections. */
-	if (!count || symbol_index_build(f, symbol_is_place, &sayer.names, &e))
-		sayer.names = (struct symbol_index){0};
+	if (count)
+		names_find(&sayer, &s->findings, &fr->findings);
 	sayer.lines = count ? lines_open(f) : NULL;
 	for (i = 0; i < s->findings.count; i++)
 		say_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);

@@ -158,6 +158,8 @@ static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t a
 		key = raw_key(&z);
 		known = key ? form_find(&cache->forms, key, &slot) : NULL;
 		raw_of(&z, &raw);
+		if (!key)
+			return step_alone(bytes, avail, addr, out);
 	}
 	if (known) {
 		step_form(cache, known, &raw, padded, addr, out);
