@@ -64,7 +64,6 @@ class Program:
     times: list = field(default_factory=list)   # (pattern, replacement): times in the output, and nothing else
     known: str = ""             # a pattern of lines that a rewritten run has more, told as such: list.py says why
     more: str = ""              # patterns of files that are rewritten too
-    apart: str = ""             # a pattern of modules whose code no unwinder can walk: list.py says why
     traceable: bool = True      # strace can run it: it traces nothing itself, and is not setuid
     short: bool = False         # on a fresh Debian with what scripts/deps.sh installs, in a second: for the tests
     ok: int = 0                 # the exit status

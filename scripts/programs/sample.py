@@ -59,6 +59,7 @@ class Sampler:
         """(sum of all processes, the run)"""
         with tempfile.TemporaryDirectory(prefix="etch-samples-") as directory:
             env = samples.environment(directory, self.library, compare=self.compare, only=only)
+            env["ETCH"] = str(self.root.etch)   # for what a program makes and runs
             out = program.run(root, env)
             return samples.Sum(samples.read(directory)), out
 
@@ -125,22 +126,8 @@ def print_places(s, names, most):
         print(f"    no table of its own: {' '.join(without)}")
 
 
-def print_apart(apart):
-    """apart: (program, number of stopped walks, libunwind went on, to an end)"""
-    for name, count, on, end in apart:
-        print(f"    {name}: {count:,} of the stopped are in code that has no frames of C's kind; "
-              f"libunwind goes on from {on:,} of them, and comes to an end of a stack in {end:,}")
-
-
-def print_totals(sums, apart):
-    everything = samples.total(sums)
-    print_row(row("all", everything, ""))
-    count = sum(n for _, n, _, _ in apart)
-    known = everything.complete + everything.incomplete - count
-    if count:
-        print_row(["without those", "", everything.samples - count, "", everything.complete, everything.jit, everything.incomplete - count,
-                   f"{100 * everything.complete / known:.3f}%", "", "", ""])
-        print_apart(apart)
+def print_totals(sums):
+    print_row(row("all", samples.total(sums), ""))
 
 
 def options():
@@ -158,7 +145,7 @@ def main():
         sys.exit("sample.py: no gcc")
     root = Root(args.root, args.build / "etch")
     sampler = Sampler(root, build_sampler(args.build, root), args.compare)
-    names, everything, apart, bad = samples.Names(), [], [], []
+    names, everything, bad = samples.Names(), [], []
     print_row(HEAD)
     for program in programs:
         if program.missing():
@@ -168,11 +155,9 @@ def main():
         print_row(row(program.name, s, output))
         print("".join(f"    {line}\n" for line in why), end="")
         print_places(s, names, args.places)
-        if program.apart:
-            apart.append((program.name, *s.apart(program.apart)))
         if output not in ("same", *CONTROLS):
             bad.append(f"{program.name} ({output})")
-    print_totals(everything, apart)
+    print_totals(everything)
     print(f"{len(everything)} programs; not the same, nor for the sampler alone: {', '.join(bad) or 'none'}")
     return 1 if bad else 0
 

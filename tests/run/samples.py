@@ -2,7 +2,6 @@
 """Builds the sampler (sampler.c), and reads the files that it leaves behind."""
 import collections
 import os
-import re
 import struct
 import subprocess
 from pathlib import Path
@@ -137,13 +136,6 @@ class Sum:
     def deeper(self):
         """... among them, of stacks with more frames than the sampler has room for."""
         return self.count(lambda kind, *_: kind == LIMIT)
-
-    def apart(self, pattern):
-        """... among them, for want of a rule in modules of these names, and what libunwind did
-        there: (count, it went on, to an end)"""
-        there = [where for where in self.places
-                 if where[0] == NO_RULE and where[1] not in JIT and re.search(pattern, where[2] or "")]
-        return (sum(self.places[w][0] for w in there), *(sum(self.theirs[w][i] for w in there) for i in (0, 1)))
 
     @property
     def different(self):

@@ -102,6 +102,9 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
 }
 
+/* What lies behind the jump of StgRun is where code of GHC comes back to, with rsp as it was. */
+static bool is_return(const struct emit *e) { return e->flow->run.kind != ETCH_RULE_UNDEF; }
+
 /* One stretch of code with one state and one row of .eh_frame, or none. */
 static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
@@ -120,7 +123,7 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 			e->failed = true;
 		e->silent = true;
 		/* What indirect jumps alone suggest is less than that. */
-		row_push(e, addr, e->state && e->state->weak ? &undefined : &e->rule, source);
+		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : &e->rule, source);
 		return;
 	}
 	w = state_witness(e->state, &cfi->rule);

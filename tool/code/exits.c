@@ -2,6 +2,7 @@
 /* What a piece is found to be: its states in order of address, and how control
  * leaves it. */
 #include "code/flow_parts.h"
+#include "code/haskell.h"
 #include "code/vector.h"
 
 #include <stdlib.h>
@@ -107,11 +108,12 @@ static void lift_note(struct flow *f, const struct state *before, unsigned targe
 /*
  * With the return address on top, callee-saved registers are the caller's again: no C function goes
  * where memory at one of them says. GHC's code returns so, to what Sp, rbp, points to; what rsp points
- * to is no return address there.
+ * to is no return address there. Nor does one go through memory at any other, with one of those changed.
  */
-static bool is_foreign(const struct piece *p, const struct step *in, const struct state *s)
+static bool is_foreign(bool haskell, const struct piece *p, const struct step *in, const struct state *s)
 {
-	return !p->go && in->deref && in->index == INSN_NO_REG && in->b < 16 && (STEP_CALLEE_SAVED >> in->b & 1) &&
+	return !p->go && in->deref && in->index == INSN_NO_REG && in->b < 16 &&
+	       ((STEP_CALLEE_SAVED >> in->b & 1) || (haskell && !state_is_entry(s))) &&
 	       s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
 }
 
@@ -154,6 +156,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 {
 	uint64_t off = addr - f->piece->start, end = f->piece->end, target, pad;
 	struct step in = f->steps[f->at[off] - 1];
+	struct etch_rule run;
 	struct state after;
 
 	if (before->dead)
@@ -165,6 +168,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 	switch (in.flow) {
 	case FLOW_RETURN:
+		f->returned |= !before->weak;
 		lift_note(f, before, 16);
 		f->returns = true;
 		f->odd |= before->reg[ETCH_REG_RSP].kind != VALUE_CFA;
@@ -178,7 +182,9 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	case FLOW_JUMP_IND:
 		/* With the return address gone, it was not one. */
 		f->refuted |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
-		f->foreign |= is_foreign(f->piece, &in, before);
+		f->foreign |= is_foreign(f->env->haskell, f->piece, &in, before);
+		if (haskell_is_run(&in, before, &run))
+			f->run = run;
 		target = flow_exit_target(&in);
 		if (in.number && f->jumps[in.number - 1].entries) {
 			const struct flow_jump *j = &f->jumps[in.number - 1];
@@ -248,9 +254,8 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	}
 }
 
-/* Can the number in an instruction be an address that it takes? What it loads from is none, and
- * where a file is not linked to its address, only what counts from rip. */
-static bool takes_address(const struct flow *f, const struct step *in)
+/* What it loads from is none, and where a file is not linked to its address, only what counts from rip. */
+bool flow_takes_address(const struct flow *f, const struct step *in)
 {
 	if (!in->imm || f->env->reloc_count)
 		return false;
@@ -384,7 +389,7 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 	bool anyhow = leaves_anyhow(f, &in) && !f->fixup_count && off + in.len < size;
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
 
-	if (in.flow == FLOW_NEXT && takes_address(f, &in))
+	if (in.flow == FLOW_NEXT && flow_takes_address(f, &in))
 		ref_note(f, (uint64_t)in.imm);
 	if (f->fixup_count)
 		fault_note(f, addr, &in, s);

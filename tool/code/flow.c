@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/flow_parts.h"
+#include "code/haskell.h"
 #include "code/vector.h"
 
 #include <stdlib.h>
@@ -770,7 +771,10 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->agreed.some = f->agreed.differ = false;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
-	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->jumps_agreed = f->helpers = false;
+	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->returned = f->jumps_agreed = f->helpers = false;
+	f->run.kind = ETCH_RULE_UNDEF;
+	f->haskell = env->haskell && haskell_may_be(p);
+	f->followed = 0;
 	f->fresh = 0;
 	f->hull = 0;
 	f->guesses = 0;
@@ -866,6 +870,8 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 		flow_walk(f);
 	}
 	jumps_follow(f);
+	for (i = 0; i < HASKELL_TIMES && haskell_follow(f); i++)
+		jumps_follow(f);
 	dead_follow(f);
 	f->switches = switches_stack(f);
 	return !f->failed;

@@ -80,6 +80,7 @@ struct flow_env {
 	struct piece_span { uint32_t start, end; } *spans; /* where they are, relative to index_base */
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
+	bool haskell;               /* the file has code of GHC: code/haskell.h */
 	struct symbol_index names;  /* for words about addresses; with observers only */
 	struct flow_reloc *relocs;  /* ET_REL: in code, sorted by address */
 	size_t reloc_count;
@@ -177,7 +178,11 @@ struct flow {
 	                            * helper of its own); after flow_states() */
 	bool refuted;              /* returns with a frame left, or with more taken than there was: never began so */
 	bool odd;                  /* returns with rsp not known, or leaves the file in no state to do so; after flow_states() */
+	bool haskell;              /* it may be code of GHC: haskell_may_be() */
+	size_t followed;           /* steps that haskell_follow() has seen */
 	bool foreign;              /* leaves as no C function can: no frame of C's kind */
+	bool returned;             /* has a return */
+	struct etch_rule run;      /* where it goes to code of GHC, as StgRun does; kind UNDEF: it does not */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	bool broken;               /* runs into what is no instruction; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */

@@ -58,6 +58,8 @@ bool flow_comes_back(const struct flow *f, const struct step *s);
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
+/* exits.c: can the number in an instruction be an address that it takes? */
+bool flow_takes_address(const struct flow *f, const struct step *in);
 /* The entry of an exception table for the instruction at an address, or null; and the
  * state in which it goes on where it says, when the instruction faults. */
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);

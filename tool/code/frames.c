@@ -198,6 +198,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		goto out;
 	}
 	w.state_count = w.pieces.count;
+	haskell_open(&w);
 	if (strays_data(&w, e))
 		goto out;
 	for (i = 0; i < w.pieces.count; i++)
@@ -214,6 +215,10 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	if (o->observe && observe_edges(&w, e))
 		goto out;
 	foreign_spread(&w);
+	if (!haskell_rows(&w)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
 	err = rows_join(&w, e) || fixups_compare(&w, e) ? -1 : 0;
 	findings_settle(&w);
 out:
@@ -236,6 +241,7 @@ out:
 	free(w.names);
 	pieces_index_free(&w.env);
 	free(w.env.relocs);
+	haskell_free(&w);
 	symbol_index_free(&w.env.names);
 	pieces_free(&w.pieces);
 	fixups_free(&w.fixups);

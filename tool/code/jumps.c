@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Indirect jumps: their tables, and the code that nothing else reaches. */
 #include "code/flow_parts.h"
+#include "code/haskell.h"
 #include "code/vector.h"
 
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static size_t inner_at(const struct flow *f, uint64_t off)
  * padding nor in a table; the piece's size when there is none. */
 static uint64_t unreached(struct flow *f, uint64_t off)
 {
-	uint64_t size = f->piece->end - f->piece->start;
+	uint64_t size = f->piece->end - f->piece->start, table;
 
 	while (off < size) {
 		size_t k = f->inner_count ? inner_at(f, off) : 0;
@@ -86,6 +87,10 @@ static uint64_t unreached(struct flow *f, uint64_t off)
 			continue;
 		}
 		i = flow_step(f, off);
+		if (f->haskell && (table = haskell_table(f, off)) != 0) {
+			off += table;
+			continue;
+		}
 		if (i != NO_STEP && !f->steps[i].padding)
 			return off;
 		off += i == NO_STEP ? 1 : f->steps[i].len;
@@ -348,7 +353,7 @@ static uint64_t looked_through(struct flow *f, const struct state *s)
 	size_t k;
 	unsigned i;
 
-	if (!f->piece->open || state_is_entry(s))
+	if (!f->piece->open || f->haskell || state_is_entry(s))
 		return f->piece->end - f->piece->start;
 	for (k = 0; k < f->jump_count; k++) {
 		const struct flow_jump *j = &f->jumps[k];
@@ -403,7 +408,7 @@ static unsigned guessed_entries(struct flow *f, const struct value *t)
  * do not lead to is taken for what any jump may reach. */
 static void guesses_follow(struct flow *f)
 {
-	for (; f->lenient && f->piece->open && f->guessed < f->jump_count && !f->failed; f->guessed++) {
+	for (; (f->haskell || (f->lenient && f->piece->open)) && f->guessed < f->jump_count && !f->failed; f->guessed++) {
 		struct flow_jump *j = &f->jumps[f->guessed];
 
 		if (!j->table || !j->what.off || j->what.most || j->fresh)
@@ -428,9 +433,11 @@ void jumps_follow(struct flow *f)
 
 	tables_follow(f);
 	guesses_follow(f);
+	if (f->haskell && !haskell_switches(f))
+		return;
 	while (f->jump_count && !f->failed) {
 		if (!f->jumps_agreed) {
-			if (!jumps_agree(f, &s))
+			if (!(f->haskell ? haskell_agree(f, &s) : jumps_agree(f, &s)))
 				break;
 			end = looked_through(f, &s);
 			f->jumps_agreed = true;

@@ -69,7 +69,7 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 
 		if (!piece_at(&o->w->env, x->target) && !stray_keep(o, c, x->target))
 			return false;
-		if (is_hearsay(o->w, f->piece, x->target))
+		if (is_hearsay(o->w, f->piece, x->target) || haskell_begins(f->env, x->target))
 			continue;
 		if (!edges_put(&c->edges, x, states))
 			return false;
@@ -97,13 +97,14 @@ static bool chunk_keep(struct worker *o, struct chunk *c)
 
 /* How a piece begins. What .eh_frame says counts most; but most parts of
  * functions begin in the entry's state by its rows too. */
-static enum flow_start piece_start(const struct piece *p, const struct piece_state *s, const struct emit *e)
+static enum flow_start piece_start(const struct flow_env *env, const struct piece *p, const struct piece_state *s,
+                                   const struct emit *e)
 {
 	enum flow_start start = e->start;
 
 	if (start != START_ASSUMED)
 		return start;
-	if (s->proven)
+	if (s->proven || (p->fde < 0 && !p->plt && haskell_begins(env, p->start)))
 		return START_FUNCTION;
 	if (p->named && !(s->fragment && s->refuted))
 		return START_FUNCTION;
@@ -236,9 +237,10 @@ static bool piece_look(struct worker *o, uint32_t number)
 		ok = emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
 		f->cfi = o->emit.cfi;
 		f->cfi_count = o->emit.cfi_count;
-		ok = ok && flow_run(f, &w->env, number, o->in, in, piece_start(p, s, &o->emit)) && emit_rows(&o->emit, f, &s->rows);
+		ok = ok && flow_run(f, &w->env, number, o->in, in, piece_start(&w->env, p, s, &o->emit)) &&
+		     emit_rows(&o->emit, f, &s->rows);
 		again = ok && began_pushed(f, &o->emit);
-		if (ok && !again && referred && !s->fragment && is_dubious(w, f)) {
+		if (ok && !again && referred && !s->fragment && !haskell_begins(&w->env, p->start) && is_dubious(w, f)) {
 			s->fragment = s->dubious = f->lenient;
 			s->lenient = f->lenient = !f->lenient;
 			f->pushed = 0;
@@ -246,8 +248,9 @@ static bool piece_look(struct worker *o, uint32_t number)
 		}
 		again |= ok && !again && is_misled(p, s, f);
 	} while (again);
-	if (ok && w->options->observe && !referred) {
+	if (ok && w->options->observe && !referred)
 		reached_take(&w->out->reached, &w->out->space, f);
+	if (ok && w->options->observe && !referred && !f->haskell) { /* whose stack is not C's */
 		ok = observe_piece(f, &s->rows.findings) && (!w->ibt || targets_observe(f, &s->rows.findings));
 	}
 	return ok && (!w->options->detail || detail_add(w, f));
@@ -289,7 +292,7 @@ static bool is_settled(const struct work *w, uint32_t number)
 	const struct piece_state *s = &w->state[number];
 
 	return s->run == RUN_CUT && s->firm && s->reached == p->end && !w->options->observe && !w->options->detail &&
-	       s->began == piece_start(p, s, &none);
+	       s->began == piece_start(&w->env, p, s, &none);
 }
 
 /* Its rows, up to there. */
@@ -304,6 +307,13 @@ static void rows_cut(struct piece_rows *r, uint64_t end)
 			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
 }
 
+static void run_take(struct work *w, const struct etch_rule *run)
+{
+	pthread_mutex_lock(&w->lock);
+	haskell_take(&w->haskell, run);
+	pthread_mutex_unlock(&w->lock);
+}
+
 /* What has been seen of a piece. */
 static void piece_note(struct worker *o, uint32_t number)
 {
@@ -315,11 +325,14 @@ static void piece_note(struct worker *o, uint32_t number)
 		s->reached = reached_end(f);
 	s->empty = p->open && !f->hull;
 	s->returns = f->returns;
-	s->foreign = f->foreign && p->fde < 0 && !p->plt;
+	s->foreign = (f->foreign || (f->haskell && haskell_begins(f->env, p->start))) && p->fde < 0 && !p->plt;
+	s->returned = f->returned;
+	if (f->run.kind != ETCH_RULE_UNDEF)
+		run_take(o->w, &f->run);
 	s->switches = f->switches;
 	s->firm = is_firm(f);
 	s->began = f->start;
-	if (piece_start(p, s, &o->emit) != START_PART) {
+	if (piece_start(f->env, p, s, &o->emit) != START_PART) {
 		s->sound = f->ends && !f->unbalanced && !f->refuted;
 		s->refuted = !f->ends && f->refuted;
 	}
@@ -522,7 +535,8 @@ int round_prepare(struct work *w, struct error *e)
 
 	for (i = 0; i < w->pieces.count; i++)
 		w->state[i].run = 0;
-	if (open_trim(w, e) || strays_add(w, e))
+	haskell_decide(w);
+	if (open_trim(w, e) || haskell_starts(w, e) || strays_add(w, e))
 		return -1;
 	if (!ways_find(w))
 		return error_set(e, "out of memory");

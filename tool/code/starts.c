@@ -82,7 +82,7 @@ int strays_add(struct work *w, struct error *e)
 	return 0;
 }
 
-static bool stray_put(struct work *w, uint64_t target)
+bool stray_put(struct work *w, uint64_t target)
 {
 	if (!room_make(&w->strays, &w->stray_room, w->stray_count, sizeof(*w->strays)))
 		return false;
@@ -202,7 +202,7 @@ int strays_data(struct work *w, struct error *e)
 	for (i = 0; i < w->data_count; i++)
 		if (!stray_note(w, w->data[i]))
 			return error_set(e, "out of memory");
-	return strays_add(w, e);
+	return haskell_starts(w, e) ? -1 : strays_add(w, e);
 }
 
 /* The first of sorted words that is not below another. */

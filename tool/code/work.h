@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "code/emit.h"
+#include "code/haskell.h"
 #include "code/links.h"
 #include "code/pieces.h"
 #include "code/vector.h"
@@ -32,6 +33,7 @@ struct piece_state {
 	bool proven;         /* how it returns shows that it is a function */
 	bool judged;         /* ... or that it is not known what it is */
 	bool foreign;        /* code without frames of C's kind */
+	bool returned;       /* flow.returned */
 	bool empty;          /* nothing has led there yet */
 	bool lenient;        /* only so it has been found to be a function */
 	uint8_t extended;    /* so often has something led there after all */
@@ -83,6 +85,7 @@ struct work {
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
+	struct haskell haskell;
 	bool failed;
 	bool judged;                /* evidence_judge() has been */
 	bool worded;                /* strays_words() has been */
@@ -119,6 +122,8 @@ int fixups_compare(struct work *w, struct error *e);
 int observe_edges(struct work *w, struct error *e);
 
 /* starts.c: where functions begin. */
+/* An address in no piece; strays_add() makes one there. False: out of memory. */
+bool stray_put(struct work *w, uint64_t target);
 /* Calls lead into code that is no piece yet: it is one now. */
 int strays_add(struct work *w, struct error *e);
 /* ... and so does data, before the first round. */

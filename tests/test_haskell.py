@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""Rows of GHC's code, which has one frame on the C stack: StgRun's (docs/correctness.md). A program
+that does as GHC's do (unwind/haskell.S) is unwound from each instruction, with a shadow stack as truth."""
+
+import bisect
+import sys
+
+import pytest
+
+from conftest import ROOT, TESTS, run
+
+sys.path[:0] = [str(ROOT / "scripts"), str(TESTS / "unwind")]
+import dynamic  # noqa: E402
+
+RESERVED = 16384
+FRAME = RESERVED + 56
+SOURCE = TESTS / "unwind" / "haskell.S"
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    out = tmp_path_factory.mktemp("tools")
+    dynamic.build(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory, etch):
+    """Rows by etch; those of libc are made once."""
+    return dynamic.Rows(tmp_path_factory.mktemp("rows"), etch, [])
+
+
+def code_library(tmp, name):
+    run(["gcc", "-DCODE", "-shared", f"-Wl,-soname,{name}", "-o", tmp / name, SOURCE])
+    return tmp / name
+
+
+def program(tmp, *flags, reserved=RESERVED, library=None):
+    """With the code in the program, or in a library of that name."""
+    out = tmp / "t"
+    more = [code_library(tmp, library), f"-Wl,-rpath,{tmp}", "-rdynamic"] if library else ["-DCODE"]
+    run(["gcc", "-fPIC", f"-DRESERVED={reserved}", "-DRUN", "-O2", *flags, "-o", out, SOURCE, TESTS / "unwind" / "haskell.c", *more])
+    return out
+
+
+def rows(etch, path, *args):
+    """(starts, rules): CFA and place of rbp by address."""
+    lines = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", *args, path]).stdout.splitlines()[1:]]
+    return [int(line[0], 16) for line in lines], [(line[2], line[3]) for line in lines]
+
+
+def at(table, addr):
+    return table[1][bisect.bisect_right(table[0], addr) - 1]
+
+
+def symbol(path, name):
+    for line in run(["nm", path]).stdout.splitlines():
+        if line.split()[-1] == name:
+            return int(line.split()[0], 16)
+    raise KeyError(name)
+
+
+def places(path):
+    """Each instruction of the code: its address, and the bytes by which rsp is below where run() has left it."""
+    first, last, down = symbol(path, "work_info"), symbol(path, "last"), 0
+    for line in run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=work_info", path]).stdout.splitlines():
+        addr, _, insn = line.partition(":\t")
+        try:
+            addr = int(addr, 16)
+        except ValueError:
+            continue
+        if not first <= addr <= last or insn.startswith("nop"):
+            continue
+        yield addr, down
+        if insn.startswith("sub ") and insn.endswith("%rsp"):
+            down += int(insn.split("$")[1].split(",")[0], 16)
+        if insn.startswith("add ") and insn.endswith("%rsp"):
+            down -= int(insn.split("$")[1].split(",")[0], 16)
+
+
+def step(tools, table, path):
+    """What it runs through that has no row."""
+    r = dynamic.over_ptrace(tools, table, [path], entry=True)
+    assert r.stdout.splitlines()[-1] == b"42" and r.walked > 2000
+    # Rows are right or none; the linker's lazy resolver keeps its frame in rbx.
+    wrong = [str(t) for t in r.trouble if t.what not in ("undef", "register", "no-table")]
+    assert not wrong, "\n".join(wrong[:20])
+    return [str(t) for t in r.trouble if t.what == "undef"]
+
+
+@pytest.mark.parametrize("flags", [["-pie"], ["-no-pie", "-s"]], ids=["pie", "stripped"])
+def test_program(tools, table, flags, tmp_path):
+    path = program(tmp_path, "-Wl,-z,now", *flags)
+    assert not step(tools, table, path)
+
+
+def test_library(tools, table, tmp_path):
+    path = program(tmp_path, "-Wl,-z,now", library="libHSt-1.0-ghc9.0.2.so")
+    assert not step(tools, table, path)
+
+
+def test_rows(etch, tmp_path):
+    """The rule itself, at each instruction of one function, also from code alone."""
+    path = program(tmp_path)
+    for args in ([], ["--no-cfi"]):
+        table = rows(etch, path, *args)
+        seen = {(at(table, addr), down) for addr, down in places(path)}
+        assert seen == {((f"rsp+{FRAME + down}", "cfa-48"), down) for down in (0, 8)}
+
+
+@pytest.mark.parametrize("name,known", [
+    ("libHSt-1.0-ghc7.4.1.so", True), ("libHSt-1.0-ghc7.2.2.so", False), ("libHSt-1.0_thr-ghc9.8.4.so", True),
+    ("libHSt-1.0-ghc9.10.1.so", False), ("libHSt-1.0.so", False), ("libt-ghc9.0.2.so", False),
+])
+def test_release(etch, name, known, tmp_path):
+    """A library says by its name alone which release of GHC it is of; later ones have another frame."""
+    library = code_library(tmp_path, name)
+    first = at(rows(etch, library), symbol(library, "work_info"))
+    assert (first == (f"rsp+{FRAME}", "cfa-48")) == known and (known or first[0] == "undef")
+
+
+def test_not_so(etch, tmp_path):
+    """What C calls, or what returns, may be C's: no row. Without StgRun's frame there is nothing to say at all."""
+    path = program(tmp_path)
+    table = rows(etch, path)
+    for name, rule in (("work_info", f"rsp+{FRAME}"), ("called_info", "undef"), ("returns_info", "undef"), ("outside", "rsp+8")):
+        assert at(table, symbol(path, name))[0] == rule
+    path = program(tmp_path, reserved=8192)
+    assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * As GHC's code is, by hand (test_haskell.py): a run-time system of two functions, and code with a stack of its own,
+ * which rbp points to, that is entered by jumps behind info tables.
+ *
+ * RUN:      with the run-time system; without, the code comes back through the symbol of another file
+ * CODE:     with the code
+ * RESERVED: bytes that run() makes room for
+ */
+	.text
+
+#ifdef RUN
+	.globl run, back
+	.type run, @function
+run:
+	.cfi_startproc
+	sub $48, %rsp
+	mov %rsp, %rax
+	sub $RESERVED, %rsp
+	mov %rbx, 0(%rax)
+	mov %rbp, 8(%rax)
+	mov %r12, 16(%rax)
+	mov %r13, 24(%rax)
+	mov %r14, 32(%rax)
+	mov %r15, 40(%rax)
+	/* From here on GHC says where rsp and all others were in a form that no row has. */
+	.cfi_def_cfa rsp, 0
+	.cfi_offset rbp, RESERVED + 8
+	.cfi_offset rip, RESERVED + 48
+	.cfi_escape 0x16, 7, 4, 0x77, 0xb8, 0x80, 0x01
+	mov %rsi, %r13
+	mov %rdi, %rax
+	jmp *%rax
+back:
+	mov %rbx, %rax
+	add $RESERVED, %rsp
+	mov 0(%rsp), %rbx
+	mov 8(%rsp), %rbp
+	mov 16(%rsp), %r12
+	mov 24(%rsp), %r13
+	mov 32(%rsp), %r14
+	mov 40(%rsp), %r15
+	add $48, %rsp
+	ret
+	.cfi_endproc
+	.size run, . - run
+#endif
+
+#ifdef CODE
+	.macro info name, type
+	.p2align 3
+	.quad 0
+	.long \type, 0
+\name:
+	.endm
+
+	/* The registers that r13 points to begin with a pointer to the stack. */
+	.globl work_info
+	.type work_info, @function
+	info work_info, 14
+	mov (%r13), %rbp
+	lea then_info(%rip), %rax
+	add $-16, %rbp
+	mov %rax, 0(%rbp)
+	mov $3, %ebx
+	mov %rbx, 64(%rsp)      /* a spill */
+	sub $8, %rsp
+	mov %rbp, %rdi
+	call outside@PLT
+	add $8, %rsp
+	mov 64(%rsp), %rbx
+	jmp *(%rbp)
+	.size work_info, . - work_info
+
+	/* Only the address that work_info takes says that there is something: a switch. */
+	info then_info, 30
+	mov %rbx, %rcx
+	and $3, %ecx
+	lea table(%rip), %rax
+	movslq (%rax, %rcx, 8), %rcx
+	add %rcx, %rax
+	jmp *%rax
+one:	add $1, %rbx
+	jmp both
+two:	push $5                 /* an argument on the stack, and one for alignment */
+	push $4
+	mov %rbp, %rdi
+	call outside@PLT
+	add $16, %rsp
+both:	add $16, %rbp
+	lea thunk_info(%rip), %rbx
+	and $-8, %rbx
+	jmp *%rbx
+
+	info thunk_info, 15
+	mov $7, %ebx
+	jmp last
+
+	/* Without an info table, and only jumped to. */
+	.p2align 3
+last:
+	add $35, %rbx
+	mov back@GOTPCREL(%rip), %rcx
+	jmp *%rcx
+
+	/* Like such code, but for one thing: C calls it, or it returns. */
+	.globl called_info, returns_info
+	.type called_info, @function
+	info called_info, 14
+	add $8, %rbp
+	jmp *(%rbp)
+	.size called_info, . - called_info
+	.type returns_info, @function
+	info returns_info, 14
+	test %rbx, %rbx
+	jz 1f
+	jmp *(%rbp)
+1:	ret
+	.size returns_info, . - returns_info
+
+	.section .rodata
+	.p2align 3
+table:
+	.long both - table, 0
+	.long one - table, 0
+	.long one - table, 0
+	.long two - table, 0
+#endif
+	.section .note.GNU-stack, "", @progbits
