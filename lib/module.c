@@ -114,6 +114,7 @@ struct object *module_fact_object(const struct module *m, uint64_t at)
 		return &m->object[i - 1];
 	return NULL;
 }
+
 /* Null where copy.c is not linked in. It has its pages to itself. */
 extern const char copy_ops[] __asm__("etch_copy_ops") __attribute__((weak, visibility("hidden")));
 __asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");

@@ -11,7 +11,8 @@
  * One site is one instruction inside one aligned 8-byte word, replaced by one
  * aligned store: AMD64 APM vol. 2, 7.6.1 promises that another processor then
  * executes the old or the new one.
- */#include "patch.h"
+ */
+#include "patch.h"
 #include "sys.h"
 
 /* ---- protection -------------------------------------------------------------- */
@@ -96,7 +97,8 @@ static void pages_close(const struct list *l, int text)
 	if (runs_protect(l, text, 0, SIZE_MAX, &done))
 		runs_protect(l, text, 0, SIZE_MAX, &done);
 }
-/* ---- the change --------------------------------------------------- */
+
+/* ---- the change --------------------------------------------------------------- */
 
 typedef uint16_t __attribute__((aligned(1), may_alias)) u16_any;
 typedef uint32_t __attribute__((aligned(1), may_alias)) u32_any;

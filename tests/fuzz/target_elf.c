@@ -57,7 +57,7 @@ static void ask_for_holders(const struct elf_file *f)
 	uint32_t i;
 	int k;
 
-	for (i = 0; i < f->section_count && i < 64; i++) {
+	for (i = 0; !elf_is_object(f) && i < f->section_count && i < 64; i++) {
 		end = f->sections[i].sh.sh_addr + f->sections[i].sh.sh_size;
 		for (k = -1; k <= 1; k++) {
 			must(elf_section_at(f, f->sections[i].sh.sh_addr + (uint64_t)k) ==

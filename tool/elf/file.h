@@ -112,7 +112,7 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 /* Linked files: the bytes at a virtual address, of which at least `size` are in
  * one loaded segment's file contents; null otherwise. */
 const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size);
-/* The section that holds a virtual address (SHF_ALLOC), or 0. */
+/* Linked files: the section that holds a virtual address (SHF_ALLOC), or 0. */
 uint32_t elf_section_at(const struct elf_file *f, uint64_t addr);
 
 /* ET_DYN that is a program: DF_1_PIE. */

@@ -82,10 +82,14 @@ static void sweep_run(struct sweep *s)
 int elf_spans_build(struct elf_file *f, struct error *e)
 {
 	size_t room = (size_t)f->section_count + 1;
-	struct sweep s = {.list = malloc(room * sizeof(*s.list)), .heap = malloc(room * sizeof(*s.heap)),
-	                  .out = malloc(2 * room * sizeof(*s.out))};
+	struct sweep s = {0};
 	uint32_t i;
 
+	if (elf_is_object(f))
+		return 0;
+	s.list = malloc(room * sizeof(*s.list));
+	s.heap = malloc(room * sizeof(*s.heap));
+	s.out = malloc(2 * room * sizeof(*s.out));
 	if (s.list && s.heap && s.out) {
 		for (i = 1; i < f->section_count; i++) {
 			const Elf64_Shdr *sh = &f->sections[i].sh;

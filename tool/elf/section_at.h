@@ -13,7 +13,7 @@ struct elf_span {
 	uint32_t section;
 };
 
-/* 0; or -1: out of memory. */
+/* 0; or -1: out of memory. Sections of an object have no addresses: there is no list of them. */
 int elf_spans_build(struct elf_file *f, struct error *e);
 
 #endif
