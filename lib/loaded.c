@@ -255,14 +255,27 @@ static void staying(struct prepare_image *to, const struct dl_phdr_info *info)
 	__atomic_store_n(&to->end, im.end, __ATOMIC_RELEASE);
 }
 
-static int staying_find(struct dl_phdr_info *info, size_t size, void *arg)
+/* The dynamic linker defines it (psABI, TLS). */
+extern void *__tls_get_addr(void *) __attribute__((weak));
+
+static int is_linker(const struct dl_phdr_info *info)
 {
 	unsigned long base = getauxval(AT_BASE);
+	struct prepare_image im;
 
+	if (base)
+		return info->dlpi_addr == base;
+	/* Where it was run as a program, the kernel has not loaded it for another. */
+	loaded_from(info, &im);
+	return __tls_get_addr && im.start < im.end && (uint64_t)(uintptr_t)__tls_get_addr - im.start < im.end - im.start;
+}
+
+static int staying_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
 	(void)size, (void)arg;
 	if ((unsigned long)info->dlpi_phdr == getauxval(AT_PHDR))
 		staying(&program, info);
-	else if (base && info->dlpi_addr == base)
+	else if (is_linker(info))
 		staying(&linker, info);
 	return 0;
 }
