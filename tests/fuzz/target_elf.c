@@ -160,7 +160,7 @@ void fuzz_undo(const uint8_t *data, size_t size)
 	int r;
 
 	r = undo_detach(data, size, &undo, &e);
-	must(r != 1 || (undo.original && undo.original_size <= 64 * size + 4096));
+	must(r != 1 || (undo.original && undo.original_size >= sizeof(Elf64_Ehdr) && undo.original_size <= 64 * size + 4096));
 	undo_free(&undo);
 	want = fuzz_copy(data, size / 2);
 	if (undo_attach(&out, &out_size, want, size / 2, &e) == 1) {

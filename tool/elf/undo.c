@@ -196,7 +196,7 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 	at = file + sh.sh_offset;
 	memcpy(&r, at, sizeof(r));
 	if (memcmp(r.magic, MAGIC, sizeof(r.magic)) || r.version != 1 || r.delta_size != sh.sh_size - sizeof(r) ||
-	    r.kept_size > sh.sh_offset || r.kept_size < sizeof(r.header) ||
+	    r.kept_size > sh.sh_offset || r.kept_size < sizeof(r.header) || r.original_size < sizeof(r.header) ||
 	    !size_is_likely(r.original_size, r.kept_size, r.delta_size))
 		return error_set(e, stale);
 	taken = kept_take(file, size, &r, sh.sh_offset, out, e);
