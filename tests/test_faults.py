@@ -6,6 +6,7 @@ Killed before each single system call; each single call failing once; disks that
 directories that cannot be written, files that change meanwhile. `make soak` (or
 ETCH_FAULTS=all) has every call of every case with every error; `make test` has every kill of
 the short cases and one error for each of their calls, and a part of the long ones."""
+import fcntl
 import os
 import re
 import resource
@@ -14,6 +15,7 @@ import signal
 import stat
 import struct
 import subprocess
+import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -617,6 +619,26 @@ def test_a_signal_while_workers_write(tmp_path, etch, tree, made, tokens, meddle
     assert sum(v != plain for v in now.values()) == 4
     if sig != "KILL":
         assert sorted(os.read(fd, 9)) == sorted(b"abc")
+
+
+def test_who_waits_holds_no_token(etch, tree, tokens, meddle):
+    """Five files and four workers: one of them is at a second file, and make has the other tokens back."""
+    fd, env = tokens
+    for name in sorted(os.listdir(tree))[5:]:
+        os.unlink(tree / name)
+    env.update(LD_PRELOAD=str(meddle), MEDDLE="linkat:2:stop", MEDDLE_FILE="")
+    p = subprocess.Popen([etch, "rewrite", "-j4", "."], cwd=tree, env=env)
+    deadline = time.monotonic() + 60
+    while True:
+        stopped = [w for w in workers_of(tree) if process(w)[0] == "T"]
+        back = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+        if stopped and back >= 2:
+            break
+        assert p.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(stopped[0], signal.SIGCONT)
+    assert p.wait(timeout=60) == 0
+    assert sorted(os.read(fd, 9)) == sorted(b"abc")
 
 
 def test_a_closed_pipe_gives_tokens_back(etch, tree, tokens):

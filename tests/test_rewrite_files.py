@@ -60,6 +60,13 @@ def test_what_cannot_be_used_costs_itself(tree, etch, tmp_path):
     assert f"etch: {tmp_path / 'none'}: No such file or directory" in lines
     assert [line for line in lines if line.startswith(f"etch: {tree / 'a.a'}: is an archive")]
     assert b".etch.unwind" in (tree / NAMES[1]).read_bytes()
+    # The worst of them is the status, whatever comes last.
+    uneven = tmp_path / "uneven"
+    (tmp_path / "t.s").write_text(".globl f\n.type f,@function\nf: .cfi_startproc\npush %rbx\nnop\npop %rbx\nret\n"
+                                  ".cfi_endproc\n.size f,.-f\n")
+    run(["gcc", "-c", "-o", uneven, tmp_path / "t.s"])
+    run([etch, "rewrite", "--werror", bad, uneven], ok=2)
+    run([etch, "rewrite", "--werror", tree / NAMES[1], uneven, tree / NAMES[2]], ok=1)
 
 
 def test_one_file_alone_has_an_output(tree, etch, tmp_path):
@@ -106,7 +113,7 @@ def test_makes_jobserver(tree, etch, tmp_path, style):
     os.mkfifo(fifo)
     fd = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     os.write(fd, b"ab")
-    env = dict(os.environ, MAKEFLAGS=f" -j3 --jobserver-auth=fifo:{fifo}")
+    env = dict(os.environ, MAKEFLAGS=f" -j3 --jobserver-auth=fifo:{tmp_path}/older --jobserver-auth=fifo:{fifo}")
     run(["strace", "-f", "-qq", "-o", tmp_path / "trace", "-e", "trace=clone,fork,vfork,clone3", etch, "rewrite", "-j8", tree], env=env)
     assert forks(tmp_path / "trace") == 3
     assert sorted(os.read(fd, 10)) == sorted(b"ab")
