@@ -20,6 +20,7 @@ import os
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,24 @@ def digest(path):
             hashlib.sha256(f.read()).hexdigest()
 
 
+RECORD = struct.Struct("<8sIIQQ16s16s64s")  # of what the file was (docs/formats.md): behind all else
+
+
+def kept_digest(path):
+    """Of a rewritten file without that record: what it was before that came to it."""
+    data = Path(path).read_bytes()
+    table, = struct.unpack_from("<Q", data, 0x28)
+    entry, count = struct.unpack_from("<HH", data, 0x3a)
+    if not table or entry != 64:
+        return hashlib.sha256(data).hexdigest()
+    count = count or struct.unpack_from("<Q", data, table + 0x20)[0]
+    at, = struct.unpack_from("<Q", data, table + (count - 1) * entry + 0x18)
+    if data[at:at + 8] != b"etchundo":
+        return hashlib.sha256(data).hexdigest()
+    *_, size, _, _, header = RECORD.unpack_from(data, at)
+    return hashlib.sha256(header + data[64:size]).hexdigest()
+
+
 def elflint(path):
     """Its complaints, as a multiset: the same one may be said twice."""
     _, out, err = said(["eu-elflint", "--gnu-ld", path])
@@ -223,10 +242,11 @@ FINDING = re.compile(r": (ETCH-[A-Z]\d+)\b")
 
 
 def same_outcome(before, out, file):
-    """Whether the result of an earlier etch is this one's too: it wrote these bytes, or refused in these words."""
-    keys = ("written", "refused", "findings", "notes")
+    """Whether the result of an earlier etch is this one's too: it wrote these bytes but for the record of what
+    they were, or refused in these words."""
+    keys = ("kept", "refused", "findings", "notes")
     return before and not before["bad"] and before["stamp"] == stamp(file.path) and \
-        all(k in before and before[k] == out.get(k) for k in keys)
+        all(before.get(k) == out.get(k) for k in keys)
 
 
 def look(job):
@@ -258,11 +278,11 @@ def look(job):
         out["dynamic"] = file.kind != 1 and is_dynamic(new)
         out["findings"] = dict(collections.Counter(FINDING.findall(err)))
         out["notes"] = [line.removeprefix(prefix) for line in err.splitlines() if line.startswith(prefix + "note:")]
-        out["written"] = digest(new)
+        out["written"], out["kept"] = digest(new), kept_digest(new)
         out["changed"] = out["written"] != was
         look_again(etch, new, was, out)
         if same_outcome(before, out, file):
-            out = dict(before, bad=out["bad"], rewrite=out["rewrite"])
+            out = dict(before, **{k: out[k] for k in ("bad", "rewrite", "written") if k in out})
         else:
             look_at_both(etch, file, new, out)
     if digest(file.path) != was:
