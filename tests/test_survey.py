@@ -115,7 +115,7 @@ def test_the_same_bytes_are_looked_at_once(etch, tmp_path, monkeypatch):
     first = dict(survey.look((str(etch), file, str(tmp_path))), stamp=survey.stamp(file.path), rows="these")
     assert not first["bad"] and len(seen) == 1
     assert survey.look((str(etch), file, str(tmp_path), first))["rows"] == "these" and len(seen) == 1
-    for other in ({"written": "0"}, {"stamp": [0, 0]}, {"bad": ["rows: no"]}, {"findings": {"ETCH-C001": 1}}):
+    for other in ({"kept": "0"}, {"stamp": [0, 0]}, {"bad": ["rows: no"]}, {"findings": {"ETCH-C001": 1}}):
         r = survey.look((str(etch), file, str(tmp_path), {**first, **other}))
         assert "rows" not in r and not r["bad"]
     assert len(seen) == 5

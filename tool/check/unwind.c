@@ -2,6 +2,8 @@
 /* ETCH-T003 and ETCH-T004 of unwind tables: are they well-formed, and of this text? */
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
+#include "code/cfi_file.h"
+#include "elf/search.h"
 #include "elf/symbols.h"
 #include "table/linked_unwind.h"
 
@@ -246,6 +248,7 @@ struct compare {
 	size_t places, shown;
 	bool count_only;
 	bool cfi; /* `code` was made with .eh_frame */
+	struct cfi_file described;
 };
 
 static int last_tell(struct compare *c, struct error *e)
@@ -262,11 +265,24 @@ static int last_tell(struct compare *c, struct error *e)
 	return 0;
 }
 
+/* Does .eh_frame describe any of it? */
+static bool is_described(const struct cfi_file *cfi, uint64_t start, uint64_t end)
+{
+	size_t i = SEARCH(cfi->count, k, cfi->fdes[k].end <= start);
+
+	return i < cfi->count && cfi->fdes[i].start < end;
+}
+
 /* The table may have been made before strip took the names away, by which more is known of code
  * that .eh_frame does not describe. */
-static bool names_missed(const struct compare *c, const struct row *code)
+static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, const struct row *code)
 {
-	return !c->s->file->symtab && (code->rule.kind == ETCH_RULE_UNDEF || (c->cfi && code->source == ETCH_SOURCE_CODE));
+	if (c->s->file->symtab)
+		return false;
+	if (!c->cfi)
+		return code->rule.kind == ETCH_RULE_UNDEF;
+	return (code->rule.kind == ETCH_RULE_UNDEF || code->source == ETCH_SOURCE_CODE) &&
+	       !is_described(&c->described, start, end);
 }
 
 /* Both lists say what is in force; [start, end) has one rule in each. */
@@ -277,7 +293,7 @@ static int stretch_look(struct compare *c, uint64_t start, uint64_t end, const s
 
 	if (start >= end || etch_rule_equal(&table->rule, &code->rule))
 		return 0;
-	if (names_missed(c, code))
+	if (names_missed(c, start, end, code))
 		return 0;
 	y = symbol_index_find(&c->symbols, elf_section_at(c->s->file, start), start);
 	if (c->last.bytes && y && y == c->last.function) {
@@ -376,13 +392,14 @@ static int rows_look(struct subject *s, const struct linked_unwind *u, struct er
 		return strcmp(why.text, "out of memory") && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text)
 		       ? 0 : no_memory(e);
 	}
-	err = code_rows(&s->frames, u, &code, e) ||
+	err = code_rows(&s->frames, u, &code, e) || cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
 	      symbol_index_build(s->file, symbol_is_function, &c.symbols, e) || rows_compare(&c, e) ? -1 : 0;
 	if (!err && c.places)
 		err = other_way_differs(&c, u, &differs, e);
 	if (!err && c.places && differs)
 		err = rows_tell(&c, e);
 	symbol_index_free(&c.symbols);
+	cfi_file_close(&c.described);
 	row_list_free(&table);
 	row_list_free(&code);
 	return err;
