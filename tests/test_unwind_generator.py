@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import INCLUDE, ROOT, run
+from conftest import INCLUDE, ROOT, asan_env, run
 
 sys.path.insert(0, str(ROOT / "tests" / "unwind"))
 import rows as unwind  # noqa: E402
@@ -320,3 +320,60 @@ def test_paths_that_meet_where_one_has_been(far, tmp_path, build):
     shown = json.loads(run([build / "etch", "inspect", "code", "f", "--no-cfi", "--json", program]).stdout)
     code = {i["att"].split()[0]: i["cfa"] for i in (shown[0] if isinstance(shown, list) else shown)["code"]}
     assert (code["pushq"], code["clc"], code["cmc"]) == ("rsp+8", "rsp+16", "undef")
+
+
+# What real code does seldom: a register that was compared with rsp changes before the branch; a bound of
+# memory outlives the flags, and the load that it is for goes to a register of which nothing is known; slots
+# are written over, or left behind above rsp, at the very end of what is looked at.
+PASSED_OVER = """
+	.macro	FUNCTION name
+	.globl	\\name
+	.type	\\name,@function
+\\name:
+	.endm
+	.macro	WATCH name, first, second
+	FUNCTION \\name
+	movzbl	(%rdi), %ecx
+	cmpq	\\first, \\second
+	movzbl	1(%rdi), %ecx
+	je	1f
+	ret
+1:	movq	%rcx, %rsp
+	ret
+	.endm
+	WATCH	watch_first, %rsp, %rcx
+	WATCH	watch_second, %rcx, %rsp
+	FUNCTION bound
+	movzbl	(%rsi), %eax
+	cmpl	$3, 8(%rdi)
+	ja	9f
+	subq	$8, %rsp
+	movl	8(%rdi), %eax
+	jmp	*table(,%rax,8)
+1:	addq	$8, %rsp
+9:	ret
+	FUNCTION over
+	pushq	%rbx
+	movq	$0, (%rsp)
+	popq	%rbx
+	ret
+	FUNCTION behind
+	pushq	%rbx
+	popq	%rbx
+	call	over
+	ret
+	.section .rodata
+table:	.quad 1b, 1b, 9b, 9b
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+@pytest.mark.parametrize("path", ["made", "/lib64/ld-linux-x86-64.so.2", "/bin/bash"])
+def test_what_is_passed_over_has_nothing_to_do(path, tmp_path, build_asan):
+    """Instructions and slots that the flow analysis does not look at, for they change nothing: this build does all
+    the same, and ends where something changes."""
+    if path == "made":
+        path = tmp_path / "made.o"
+        (tmp_path / "made.s").write_text(PASSED_OVER)
+        run(["gcc", "-c", tmp_path / "made.s", "-o", path])
+    run([build_asan / "etch", "inspect", "orc", "--no-cfi", path], env=asan_env())

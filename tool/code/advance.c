@@ -3,6 +3,9 @@
  * that, and whether rules may be others there. */
 #include "code/flow_parts.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 /* Does an instruction change a register? */
 static bool changes(const struct step *in, unsigned r)
 {
@@ -156,6 +159,27 @@ void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, s
 		advance_branch(in, s, off, c);
 	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
 		advance_call(s, c);
+}
+
+/* Do both say the same of what was compared? */
+static bool compared_same(const struct compared *x, const struct compared *y)
+{
+	return x->op == y->op && x->bound.size == y->bound.size &&
+	       (x->op == STEP_NONE || (x->a == y->a && x->b == y->b && x->size == y->size && x->disp == y->disp && x->imm == y->imm)) &&
+	       (!x->bound.size || (x->bound.base == y->bound.base && x->bound.disp == y->bound.disp && x->bound.most == y->bound.most));
+}
+
+void flow_idle_check(const struct step *in, const struct state *s, const struct compared *c)
+{
+	struct compared then = *c;
+	struct state done;
+
+	state_copy(&done, s);
+	flow_advance_slowly(in, &done, 0, &then);
+	if (in->flow == FLOW_NEXT && !flow_is_exit(in, s) && state_same(&done, s) && compared_same(&then, c))
+		return;
+	fprintf(stderr, "flow: an instruction of kind %u was to be passed over\n", in->op);
+	abort();
 }
 
 /* Registers that an instruction changes, and nothing else; rsp where it changes more. */

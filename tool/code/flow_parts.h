@@ -68,11 +68,19 @@ void flow_land(const struct flow *f, const struct state *call, struct state *out
 /* advance.c */
 /* From the state before an instruction to the one behind it, where it goes on. */
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* As state_leaves_check(): aborts where something is to be done all the same. */
+void flow_idle_check(const struct step *in, const struct state *s, const struct compared *c);
 /* Nothing is to be done for most: neither the state nor what was compared has to do with them. (What leaves a state
  * changes no other registers than those that it touches.) */
 static inline bool flow_idle(const struct step *in, const struct state *s, const struct compared *c)
 {
-	return !((in->touches & (s->known | c->watch)) | (in->stirs & (c->stirred | STIRS_WAY)));
+	bool idle = !((in->touches & (s->known | c->watch)) | (in->stirs & (c->stirred | STIRS_WAY)));
+
+#ifdef ETCH_CHECK_STEPS
+	if (idle)
+		flow_idle_check(in, s, c);
+#endif
+	return idle;
 }
 static inline void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {

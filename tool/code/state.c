@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/state.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RSP ETCH_REG_RSP
@@ -88,14 +90,32 @@ static inline void slot_drop(struct state *s, unsigned i)
 	s->slot[i] = s->slot[--s->slot_count];
 }
 
+/* As state_leaves_check(): are all slots where state.lowest says, and none at [from, to)? */
+static inline void slots_check(const struct state *s, int64_t from, int64_t to)
+{
+#ifdef ETCH_CHECK_STEPS
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++)
+		if (!s->slot[i].aligned && (s->slot[i].at < s->lowest || (s->slot[i].at < to && from < (int64_t)s->slot[i].at + 8))) {
+			fprintf(stderr, "state: a slot at CFA%+d is not looked at\n", s->slot[i].at);
+			abort();
+		}
+#else
+	(void)s, (void)from, (void)to;
+#endif
+}
+
 /* `size` bytes at an address now hold something else. */
 static void slots_overwrite(struct state *s, struct value address, unsigned size)
 {
 	bool aligned = address.kind == VALUE_ALIGNED;
 	unsigned i = 0;
 
-	if (!aligned && (int64_t)address.off + size <= s->lowest)
+	if (!aligned && (int64_t)address.off + size <= s->lowest) {
+		slots_check(s, address.off, (int64_t)address.off + size);
 		return;
+	}
 	while (i < s->slot_count)
 		if (s->slot[i].aligned == aligned && s->slot[i].at < (int64_t)address.off + size &&
 		    address.off < (int64_t)s->slot[i].at + 8)
@@ -131,8 +151,12 @@ static void slots_trim(struct state *s, int64_t below)
 	struct value sp = s->reg[RSP];
 	unsigned i = 0;
 
-	if (!is_address(sp) || (sp.kind != VALUE_ALIGNED && sp.off - below <= s->lowest))
+	if (!is_address(sp))
 		return;
+	if (sp.kind != VALUE_ALIGNED && sp.off - below <= s->lowest) {
+		slots_check(s, INT64_MIN, sp.off - below);
+		return;
+	}
 	while (i < s->slot_count)
 		if (s->slot[i].aligned == (sp.kind == VALUE_ALIGNED) && s->slot[i].at < sp.off - below)
 			slot_drop(s, i);
@@ -358,6 +382,22 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	} else if (s->reg[RSP].off > sp) {
 		slots_trim(s, RED_ZONE);
 	}
+}
+
+void state_leaves_check(const struct state *s, const struct step *in)
+{
+	bool known = true;
+	struct state done;
+	unsigned r;
+
+	for (r = 0; r < 16; r++)
+		known &= (s->known >> r & 1) || s->reg[r].kind == VALUE_ANY;
+	state_copy(&done, s);
+	state_step(&done, in, 0);
+	if (known && state_same(&done, s))
+		return;
+	fprintf(stderr, "state: an instruction of kind %u changes what it is said to leave\n", in->op);
+	abort();
 }
 
 void state_call(struct state *s)

@@ -65,11 +65,22 @@ static inline void state_copy(struct state *to, const struct state *from)
 	for (i = 0; i < from->slot_count; i++)
 		to->slot[i] = from->slot[i];
 }
+/* For builds that check what others take for granted (make asan): aborts where it does change. */
+void state_leaves_check(const struct state *s, const struct step *in);
 /*
  * What an instruction does depends on what is known of some registers: where that is nothing,
  * the state stays as it is. Most load to, or compute in, registers that nothing is known of.
  */
-static inline bool state_leaves(const struct state *s, const struct step *in) { return !(in->touches & s->known); }
+static inline bool state_leaves(const struct state *s, const struct step *in)
+{
+	bool leaves = !(in->touches & s->known);
+
+#ifdef ETCH_CHECK_STEPS
+	if (leaves)
+		state_leaves_check(s, in);
+#endif
+	return leaves;
+}
 /* Do rules say anything of what a register holds? But of rbp, that it is the caller's. */
 static inline bool state_rules(const struct state *s, unsigned r)
 {
