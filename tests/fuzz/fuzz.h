@@ -66,6 +66,7 @@ int fuzz_path(const uint8_t *data, size_t size, char path[32]);
 
 /* target_*.c */
 void fuzz_elf(const uint8_t *data, size_t size);
+void fuzz_segment(const uint8_t *data, size_t size);
 void fuzz_relocs(const uint8_t *data, size_t size);
 void fuzz_archive(const uint8_t *data, size_t size);
 void fuzz_undo(const uint8_t *data, size_t size);

@@ -9,6 +9,7 @@
 
 const struct fuzz_target fuzz_targets[] = {
 	{"elf", fuzz_elf, true},
+	{"segment", fuzz_segment, true},
 	{"relocs", fuzz_relocs, true},
 	{"archive", fuzz_archive, false},
 	{"undo", fuzz_undo, true},

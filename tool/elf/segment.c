@@ -274,6 +274,20 @@ static void contents_replace(const struct seg_layout *l, const struct segment_se
 	}
 }
 
+/* A second run has to find what this one has made: in a file of which a section claims to be where its
+ * program headers are, or that begins where new ones came to be, it would not. */
+static int result_check(uint8_t **out, size_t size, char *err, size_t errlen)
+{
+	struct segment_found found;
+	int r = segment_find(*out, size, &found, err, errlen);
+
+	if (r > 0)
+		return SEGMENT_OK;
+	free(*out);
+	*out = NULL;
+	return r ? r : BAD("its headers lie over what they are about");
+}
+
 static int layout_write(const struct seg_layout *l, const uint8_t *file, const struct segment_section *secs, size_t n,
                         uint8_t **out, size_t *out_size, char *err, size_t errlen)
 {
@@ -293,7 +307,7 @@ static int layout_write(const struct seg_layout *l, const uint8_t *file, const s
 	} else {
 		write_out(l, secs, n, *out);
 	}
-	return SEGMENT_OK;
+	return result_check(out, *out_size, err, errlen);
 }
 
 int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,

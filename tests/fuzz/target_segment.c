@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* The segment module alone, on bytes that no other reader of ELF files has looked at: it trusts none of them. */
+#include "fuzz.h"
+
+#include "elf/segment.h"
+
+#define SECTIONS 3
+
+/* Sizes by the last byte, so that a segment grows and shrinks from one file to the next. */
+static void sections_make(struct segment_section secs[SECTIONS], const uint8_t *contents, unsigned seed)
+{
+	secs[0] = (struct segment_section){.name = ".etch.a", .type = SHT_PROGBITS, .align = 64, .data = contents, .size = 1 + seed % 200};
+	secs[1] = (struct segment_section){.name = ".note.b", .type = SHT_NOTE, .align = 4, .data = contents, .size = 16};
+	secs[2] = (struct segment_section){.name = SEGMENT_UNLOADED "c", .type = SHT_PROGBITS, .align = 8, .data = contents,
+	                                   .size = 8 + seed / 16, .unloaded = true};
+}
+
+/* Sections of the name, with these contents at the address that was planned. */
+static void section_check(const uint8_t *out, size_t size, const struct segment_found *at, const struct segment_section *s)
+{
+	uint64_t offset = at->offset + (s->addr - at->addr);
+
+	must(s->addr > at->addr && s->addr - at->addr + s->size <= at->size);
+	must(offset + s->size <= size && !memcmp(out + offset, s->data, s->size));
+}
+
+/* What is made has its segment, is in proportion, stays the same when it is made again, and keeps the
+ * segment where it is when that grows. */
+void fuzz_segment(const uint8_t *data, size_t size)
+{
+	uint8_t *copy = fuzz_copy(data, size), *out = NULL, *again = NULL, contents[256];
+	struct segment_section secs[SECTIONS];
+	struct segment_found before, at, then;
+	unsigned seed = size ? data[size - 1] : 0;
+	size_t out_size, again_size;
+	char err[256] = "";
+	int had, r;
+
+	memset(contents, 0xa5, sizeof(contents));
+	sections_make(secs, contents, seed);
+	had = segment_find(copy, size, &before, err, sizeof(err));
+	must(had != 1 || (before.offset <= size && before.size <= size - before.offset && before.first <= before.size));
+	r = segment_build(copy, size, secs, SECTIONS, NULL, NULL, &out, &out_size, err, sizeof(err));
+	must(!r || (*err && r < 0 && r != SEGMENT_EINVAL));
+	if (!r) {
+		must(out_size <= 4 * size + (20u << 20)); /* MAX_FILL of tool/elf/segment_place.c */
+		must(segment_find(out, out_size, &at, err, sizeof(err)) == 1);
+		must(had != 1 || at.addr == before.addr);
+		section_check(out, out_size, &at, &secs[0]);
+		section_check(out, out_size, &at, &secs[1]);
+		must(!segment_add(out, out_size, secs, SECTIONS, &again, &again_size, err, sizeof(err)));
+		must(again_size == out_size && !memcmp(again, out, out_size));
+		free(again);
+		again = NULL;
+		sections_make(secs, contents, seed + 77);
+		if (!segment_build(out, out_size, secs, SECTIONS, NULL, NULL, &again, &again_size, err, sizeof(err)))
+			must(segment_find(again, again_size, &then, NULL, 0) == 1 && then.addr == at.addr);
+	}
+	free(again);
+	free(out);
+	free(copy);
+}
