@@ -194,7 +194,7 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
-uint32_t flow_step_new(struct flow *f, uint64_t off)
+static inline __attribute__((always_inline)) uint32_t step_make(struct flow *f, uint64_t off)
 {
 	uint64_t addr = f->piece->start + off;
 	size_t n = f->step_count;
@@ -218,6 +218,8 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	f->starts[off / 64] |= (uint64_t)1 << off % 64;
 	return (uint32_t)n;
 }
+
+uint32_t flow_step_new(struct flow *f, uint64_t off) { return step_make(f, off); }
 
 /* How far back the block of an instruction is looked for. */
 #define BLOCK_MOST 4096u
@@ -397,9 +399,10 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 static void scan_from(struct flow *f, uint64_t off)
 {
 	bool throws = f->pad_count || f->fixup_count;
+	uint64_t size = f->piece->end - f->piece->start;
 
-	for (;;) {
-		uint32_t i = flow_step(f, off);
+	while (off < size) {
+		uint32_t i = f->at[off] ? f->at[off] - 1 : step_make(f, off);
 		unsigned len;
 
 		if (i == NO_STEP)

@@ -39,10 +39,9 @@ struct writer {
 	struct error *e;
 };
 
-static void *keep(struct writer *w, size_t size)
+/* Memory for as long as the output is made. */
+static void *kept(struct writer *w, void *p)
 {
-	void *p = calloc(1, size ? size : 1);
-
 	if (w->owned_count == w->owned_room) {
 		size_t room = w->owned_room ? 2 * w->owned_room : 64;
 		void **q = realloc(w->owned, room * sizeof(*q));
@@ -62,6 +61,9 @@ static void *keep(struct writer *w, size_t size)
 	w->owned[w->owned_count++] = p;
 	return p;
 }
+
+/* ... of zeros. */
+static void *keep(struct writer *w, size_t size) { return kept(w, calloc(1, size ? size : 1)); }
 
 static uint32_t symbol_map(const struct writer *w, uint32_t s)
 {
@@ -132,7 +134,7 @@ static void *symtab_write(struct writer *w, const struct elf_section *s, uint64_
 	uint8_t *p;
 
 	*size = s->sh.sh_size + w->new_local_count * sizeof(Elf64_Sym);
-	p = keep(w, *size);
+	p = kept(w, big_alloc(*size));
 	if (!p)
 		return NULL;
 	memcpy(p, s->data, head);
