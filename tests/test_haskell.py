@@ -3,6 +3,7 @@
 that does as GHC's do (unwind/haskell.S) is unwound from each instruction, with a shadow stack as truth."""
 
 import bisect
+import shutil
 import sys
 
 import pytest
@@ -127,3 +128,35 @@ def test_not_so(etch, tmp_path):
         assert at(table, symbol(path, name))[0] == rule
     path = program(tmp_path, reserved=8192)
     assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"
+
+
+HASKELL = r"""import Control.Exception
+import Foreign
+import Foreign.C
+import qualified Data.Map as M
+foreign import ccall "wrapper" export :: (Ptr CInt -> Ptr CInt -> IO CInt) -> IO (FunPtr (Ptr CInt -> Ptr CInt -> IO CInt))
+foreign import ccall "qsort" sort :: Ptr CInt -> CSize -> CSize -> FunPtr (Ptr CInt -> Ptr CInt -> IO CInt) -> IO ()
+main :: IO ()
+main = do
+  order <- export (\a b -> fromIntegral . subtract 1 . fromEnum <$> (compare <$> peek a <*> peek b))
+  withArrayLen [x * 7 `mod` 31 | x <- [1 .. 20]] $ \n p -> sort p (fromIntegral n) 4 order >> peekArray n p >>= print
+  print (M.foldr (+) 0 (M.fromListWith (+) [(i `mod` 17, i * i) | i <- [1 .. 500 :: Integer]]))
+  r <- try (evaluate (1 `div` (0 :: Int)))
+  print (r :: Either ArithException Int)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flags", [[], ["-dynamic"], ["-threaded"]], ids=["static", "dynamic", "threaded"])
+def test_ghc(tools, table, flags, tmp_path):
+    """What GHC itself makes, where there is one: C sorts by Haskell, and a division fails."""
+    if not shutil.which("ghc"):
+        pytest.skip("no ghc here")
+    (tmp_path / "w.hs").write_text(HASKELL)
+    run(["ghc", "-v0", "-O1", *flags, "-o", tmp_path / "w", tmp_path / "w.hs"], cwd=tmp_path)
+    r = dynamic.in_process(tools, table, [tmp_path / "w"], steps=150_000, ok=False)
+    assert r.walked > 50_000 and r.calls > 1000
+    # qsort's callback comes by code that is made at run time.
+    wrong = [str(t) for t in r.trouble if t.what not in ("undef", "register", "no-table")]
+    assert not wrong, "\n".join(wrong[:20])
+    assert sum(t.count for t in r.trouble if t.what == "undef") < r.walked / 1000
