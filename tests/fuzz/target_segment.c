@@ -24,6 +24,27 @@ static void section_check(const uint8_t *out, size_t size, const struct segment_
 	must(offset + s->size <= size && !memcmp(out + offset, s->data, s->size));
 }
 
+/* A loader takes it: segments in the file, in order, apart, and each where its page is. */
+static void loads_check(const uint8_t *out, size_t size)
+{
+	uint64_t end = 0;
+	Elf64_Ehdr eh;
+	Elf64_Phdr p;
+	size_t i;
+
+	memcpy(&eh, out, sizeof(eh));
+	must(eh.e_phoff <= size && eh.e_phnum <= (size - eh.e_phoff) / sizeof(p));
+	for (i = 0; i < eh.e_phnum; i++) {
+		memcpy(&p, out + eh.e_phoff + i * sizeof(p), sizeof(p));
+		if (p.p_type != PT_LOAD)
+			continue;
+		must(p.p_vaddr >= end && p.p_memsz >= p.p_filesz && p.p_vaddr + p.p_memsz >= p.p_vaddr);
+		must(!p.p_filesz || (p.p_offset <= size && p.p_filesz <= size - p.p_offset));
+		must((p.p_vaddr - p.p_offset) % 4096 == 0);
+		end = p.p_vaddr + p.p_memsz;
+	}
+}
+
 /* What is made has its segment, is in proportion, stays the same when it is made again, and keeps the
  * segment where it is when that grows. */
 void fuzz_segment(const uint8_t *data, size_t size)
@@ -46,6 +67,7 @@ void fuzz_segment(const uint8_t *data, size_t size)
 		must(out_size <= 4 * size + (20u << 20)); /* MAX_FILL of tool/elf/segment_place.c */
 		must(segment_find(out, out_size, &at, err, sizeof(err)) == 1);
 		must(had != 1 || at.addr == before.addr);
+		loads_check(out, out_size);
 		section_check(out, out_size, &at, &secs[0]);
 		section_check(out, out_size, &at, &secs[1]);
 		must(!segment_add(out, out_size, secs, SECTIONS, &again, &again_size, err, sizeof(err)));
