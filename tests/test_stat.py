@@ -469,13 +469,25 @@ def test_failing_commands(etch, stat, bin):
 
 
 class Terminal:
-    """A command in a session of its own on a terminal."""
+    """A command on a terminal. When the first process of a session ends, what it wrote and nobody has read yet is gone:
+    that one is not the command, but waits for it, and then for the reader."""
 
     def __init__(self, argv, **env):
-        self.pid, self.fd = pty.fork()
-        if not self.pid:
-            os.environ.update(env)
-            os.execv(argv[0], [str(a) for a in argv])
+        told, tell = os.pipe()
+        self.leader, self.fd = pty.fork()
+        if not self.leader:
+            os.close(told)
+            pid = os.fork()
+            if not pid:
+                os.close(tell)
+                os.environ.update(env)
+                os.execv(argv[0], [str(a) for a in argv])
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.write(tell, b"%d" % os.waitpid(pid, 0)[1])
+            os.close(tell)
+            signal.pause()
+        os.close(tell)
+        self.told = told
         self.said = b""
 
     def until(self, what, timeout=60):
@@ -492,16 +504,20 @@ class Terminal:
             self.said += got
 
     def end(self):
-        while True:
-            try:
-                got = os.read(self.fd, 4096)
-            except OSError:
-                break
-            if not got:
-                break
-            self.said += got
+        quiet = False
+        while not quiet:
+            ready, _, _ = select.select([self.fd, self.told], [], [], 60)
+            if self.fd in ready:
+                self.said += os.read(self.fd, 4096)
+            else:
+                assert self.told in ready, self.said
+                quiet = not select.select([self.fd], [], [], 0.3)[0]
+        status = int(os.read(self.told, 16))
+        os.kill(self.leader, signal.SIGKILL)
+        os.waitpid(self.leader, 0)
         os.close(self.fd)
-        return os.waitpid(self.pid, 0)[1], self.said.decode().replace("\r\n", "\n")
+        os.close(self.told)
+        return status, self.said.decode().replace("\r\n", "\n")
 
 
 def test_interrupt(etch):
