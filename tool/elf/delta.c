@@ -216,7 +216,7 @@ int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_
                const struct delta_guess *guesses, size_t guess_count, uint8_t **out, size_t *size)
 {
 	struct maker m = {.have = have, .want = want, .have_size = have_size, .want_size = want_size,
-	                  .guess = guesses, .guess_end = guesses + guess_count};
+	                  .guess = guesses, .guess_end = guess_count ? guesses + guess_count : guesses};
 	bool made = commands_make(&m);
 
 	free(m.blocks.at);
