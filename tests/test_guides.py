@@ -8,7 +8,7 @@ A fenced block of these pages says in its info string what it is:
     ```text expect            how the standard output of the last run must end
 
 Guides run in a copy of fixtures/guides, with an installed etch; README.md where
-build/ and lib/ are those of the checkout.
+build/ and lib/ are those of the checkout, all of it in one shell.
 """
 import os
 import re
@@ -86,9 +86,21 @@ def test_guide(guide, compiler, installed, tmp_path):
 
 
 def test_readme(build, tmp_path):
+    """One block after the other pasted into one shell."""
     (tmp_path / "build").symlink_to(build)
     (tmp_path / "lib").symlink_to(ROOT / "lib")
-    assert follow(ROOT / "README.md", tmp_path, dict(os.environ))
+    runs, wants = [], {}
+    for info, text in blocks(ROOT / "README.md"):
+        assert info in ("run", "expect"), info
+        if info == "run":
+            runs.append(text)
+        else:
+            wants[len(runs) - 1] = text
+    env = {name: value for name, value in os.environ.items() if name != "ETCH"}
+    out = run(["sh", "-e"], input="echo =====\n".join(runs), cwd=tmp_path, env=env).stdout.split("=====\n")
+    assert len(out) == len(runs) > 3 and len(wants) > 1
+    for i, want in wants.items():
+        assert out[i].endswith(want), out[i]
 
 
 def test_links():

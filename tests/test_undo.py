@@ -178,6 +178,19 @@ def test_a_file_whose_headers_were_edited_is_rewritten_again(files, etch, place,
     run([etch, "rewrite", path])
     assert path.read_bytes() == once
     assert not run(["readelf", "-aW", path]).stderr
+    # Where there was nothing to do the old record is still there, and says so.
+    p = run([etch, "rewrite", "--undo", path], ok=2 if once == data else 0)
+    assert path.read_bytes() == data and ("was changed after" in p.stderr) == (once == data)
+
+
+@pytest.mark.parametrize("name", ["program", "object.o"])
+def test_where_the_record_has_gone(files, etch, name, tmp_path):
+    """As llvm-strip and eu-strip leave a file: nobody says that it was --no-undo."""
+    path = tmp_path / name
+    run(["objcopy", "-R", ".etch.undo", files[name][1], path])
+    data = path.read_bytes()
+    p = run([etch, "rewrite", "--undo", path], ok=2)
+    assert p.stderr.endswith("or with --no-undo, or strip has dropped it since\n") and path.read_bytes() == data
 
 
 def test_linkers_drop_the_record(files, etch, tmp_path):

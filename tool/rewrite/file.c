@@ -97,20 +97,22 @@ static void source_close(struct source *s, struct elf_file *f)
  * right as it is. */
 static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *done, struct error *e)
 {
-	bool same = !done->bytes;
 	int r;
 
-	/* Nothing to do, and no record in the file, or one that is as it should be. */
-	if (opt->sidecar || (same && (!s->undo.kept || (s->undo.original && !opt->no_undo))))
+	if (opt->sidecar)
 		return 0;
-	if (same) {
+	if (!done->bytes) {
+		/* Nothing to do. A record goes on: it is as it should be, or what chrpath, say, has changed since makes
+		 * it stale, which --undo can tell by nothing else. */
+		if (!s->undo.kept || !opt->no_undo)
+			return 0;
 		done->size = s->undo.kept_size;
 		done->bytes = malloc(done->size + 1);
 		if (!done->bytes)
 			return error_set(e, "out of memory");
 		memcpy(done->bytes, s->undo.kept, done->size);
 	}
-	if (opt->no_undo || (same && !s->undo.original))
+	if (opt->no_undo)
 		return 0;
 	r = undo_attach(&done->bytes, &done->size, s->original, s->original_size, e);
 	if (r <= 0)
@@ -164,7 +166,8 @@ int undo_file(const char *path, const struct rewrite_command *opt)
 	}
 	found = undo_detach(bytes, size, &undo, &e);
 	if (!found)
-		error_set(&e, "has no record of what it was: etch did not rewrite it, or with --no-undo");
+		error_set(&e, "has no record of what it was: etch did not rewrite it, or with --no-undo, or "
+		          "strip has dropped it since");
 	if (found <= 0)
 		text_error(path, "%s", e.text);
 	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size,
