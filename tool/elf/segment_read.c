@@ -142,7 +142,7 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 {
 	const Elf64_Shdr *str = &f->sh[f->names];
 
-	for (size_t i = 1; i < f->sections; i++) {
+	for (size_t i = 0; i < f->sections; i++) { /* the first one too: what leads to it is followed */
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (seg_has_bytes(s) && !inside(f, s->sh_offset, s->sh_size))
