@@ -8,6 +8,7 @@ import shutil
 import struct
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from conftest import INCLUDE, TESTS, need, run
 
 LIB = INCLUDE.parent
@@ -205,6 +206,39 @@ def test_headers_that_moved(build, tmp_path):
     lines = run([program, plugin, apart, bss, gap, zeros, other]).stdout.split("\n")
     assert all(int(n) > 12 for line in lines[:3] for n in line.split()), lines
     assert lines[3:6] == ["2 2"] * 3, lines
+
+
+def test_another_table_in_the_place_of_one(build, tmp_path):
+    """dlclose, and dlopen of a file of the same layout whose table says of itself that it is of a format to come, or is
+    cut off by its segment: what is known of the first is not used for it."""
+    source = TESTS / "unwind" / "headers.c"
+    program, plugin, later, short = (tmp_path / n for n in ("headers", "plugin.so", "later.so", "short.so"))
+    run(["gcc", "-O2", "-D_GNU_SOURCE", "-DCLOSE", f"-I{INCLUDE}", "-o", program, source, build / "libetch.a", "-pthread"])
+    run(["gcc", "-O2", "-fPIC", "-shared", "-DFRAME=40", PLUGIN, "-o", plugin])
+    for path in (program, plugin):
+        run([build / "etch", "rewrite", "--only", "orc", path])
+    with open(plugin, "rb") as f:
+        elf = ELFFile(f)
+        table = elf.get_section_by_name(".etch.unwind")["sh_offset"]
+        number, start = next((i, p["p_offset"]) for i, p in enumerate(elf.iter_segments())
+                             if p["p_type"] == "PT_LOAD" and 0 <= table - p["p_offset"] < p["p_filesz"])
+        filesz = elf["e_phoff"] + 56 * number + 32
+    data = plugin.read_bytes()
+    later.write_bytes(data[:table + 4] + b"\x09" + data[table + 5:])  # orc.h: version, behind magic; then size, and bytes
+    end = table + struct.unpack_from("<Q", data, table + 8)[0]
+    short.write_bytes(data[:filesz] + struct.pack("<Q", end - 1 - start) + data[filesz + 8:])
+    lines = run([program, plugin, later, plugin, short, plugin]).stdout.splitlines()
+    assert len({line.split()[1] for line in lines}) == 1, lines  # all at one address
+    counts = [int(line.split()[0]) for line in lines]
+    assert counts[0] > 12 and counts == [counts[0], 2, counts[0], 2, counts[0]], lines
+
+
+def test_a_register_that_the_callee_had_changed(build, tmp_path):
+    """rax is what a caller's CFA counts from, and .eh_frame does not say that its callee leaves it alone. Where it does
+    the trace goes on; where it does not, there is no return address at that place, and the trace ends there."""
+    program = tmp_path / "scratch"
+    run(["gcc", "-O2", "-D_GNU_SOURCE", f"-I{INCLUDE}", "-o", program, TESTS / "unwind" / "scratch.c", build / "libetch.a", "-pthread"])
+    assert run([program]).stdout == "kept: 1 frame, then main\nchanged: 1 frame, then status -3\n"
 
 
 # A library's constructor: its stack begins in the dynamic linker, below what that calls.

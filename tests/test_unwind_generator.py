@@ -23,6 +23,22 @@ __asm__(".text\n.globl f\n.type f,@function\nf:\n\tsub $8,%rsp\n\ttest %edi,%edi
 	"1:\tadd $8,%rsp\n\tret\n2:\tnop\n\tjmp 1b\n.size f,.-f\n");
 """
 
+# Behind the call of abort(), which does not come back, rsp is 16 lower than where the jump comes from.
+DEAD = """
+	.text
+	.globl f
+	.type f,@function
+f:	sub $24,%rsp
+	test %edi,%edi
+	je 1f
+	sub $16,%rsp
+	call abort@PLT
+	xor %ecx,%ecx
+1:	add $24,%rsp
+	ret
+	.size f,.-f
+"""
+
 RESTORER = """
 	.text
 	.globl restorer
@@ -72,6 +88,16 @@ def test_a_call_does_not_come_back_when_dwarf_says_so(tmp_path, build):
     # The end of f: `add` with one 8 bytes on the stack, `ret` with none.
     assert "undef" not in cfa["-g"] and cfa["-g"].count("rsp+16") >= 1, cfa
     assert cfa["-g"] != cfa["-g0"], cfa
+
+
+def test_code_behind_a_call_that_does_not_come_back_says_nothing_to_what_follows(tmp_path, build):
+    (tmp_path / "d.s").write_text(DEAD)
+    run(["gcc", "-c", tmp_path / "d.s", "-o", tmp_path / "d.o"])
+    lines = run(["objdump", "-d", "--no-show-raw-insn", tmp_path / "d.o"]).stdout
+    got = {int(r["address"], 16): r["cfa"] for r in rows(build / "etch", tmp_path / "d.o", "--at", "f")}
+    add, = (int(line.split(":")[0], 16) for line in lines.splitlines() if "add " in line)
+    last = max(at for at in got if at <= add)
+    assert got[last] == "rsp+32" and got[add + 4] == "rsp+8", (got, lines)
 
 
 def test_a_signal_restorer_needs_no_eh_frame(tmp_path, build):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `headers FILE...`: loads each, has its plugin_call() call back, and takes a trace there; with tables
- * made of .eh_frame too. Prints, of each, how many frames there were.
+ * made of .eh_frame too. Prints, of each, how many frames there were. -DCLOSE: closes each before the next, and prints
+ * where it was instead of the second.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,6 +30,11 @@ int main(int argc, char **argv)
 		}
 		call(9, trace);
 		printf("%d", frames);
+#ifdef CLOSE
+		printf(" %p\n", (void *)call);
+		dlclose(file);
+		continue;
+#endif
 		etch_unwind_prepare();
 		call(9, trace);
 		printf(" %d\n", frames);
