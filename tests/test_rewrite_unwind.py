@@ -221,6 +221,16 @@ def test_a_distribution_file(tmp_path, etch):
     assert run([tmp_path / "ls", "/"], env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout == run(["/bin/ls", "/"], env={}).stdout
 
 
+def test_places_inside_functions_have_names(tmp_path, etch):
+    """Of all symbols only those that hold a place are looked at: the one that begins before it, and is long enough."""
+    function = ".type {0},@function\n{0}:\t.cfi_startproc\n{1}\tret\n\t.cfi_endproc\n\t.size {0},.-{0}\n"
+    right, wrong = "\tnop\n", "\tnop\n\tpush %rbx\n\tnop\n\tpop %rbx\n"
+    (tmp_path / "t.s").write_text("".join(function.format(*x) for x in (("a", right), ("b", wrong), ("c", right), ("d", wrong))))
+    run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    said = run([etch, "rewrite", "-v", tmp_path / "t.o"]).stderr
+    assert "C001: b+0x2: " in said and "(2 places up to d+0x2)" in said, said
+
+
 def test_only_imv_leaves_others_alone(tmp_path, etch):
     out = tmp_path / "ls"
     shutil.copy("/bin/ls", out)

@@ -217,6 +217,17 @@ def test_library_survives(tool, inputs, tmp_path, linker):
     assert build_id(lib) == build_id(src)
 
 
+def test_a_word_before_a_large_symbol(tool, tmp_path):
+    """eu-elflint takes the size of what a relocation names for that of the word which it changes, and would find our
+    segment relocated."""
+    src = link(tmp_path / "in.so", "bfd", "so", "-DLARGE=0x40000")
+    out = add(tool, src, tmp_path / "out.so")
+    check_output(src, out)
+    assert lint(out) == lint(src)
+    large, word = (int(re.search(rf"(\w+) \w {n}\n", run(["nm", src]).stdout)[1], 16) for n in ("large", "large_pointer"))
+    assert large < word and Elf(out).loads()[-1]["vaddr"] > word + 0x40000
+
+
 @pytest.mark.parametrize("linker", LINKERS)
 def test_no_notes(tool, tmp_path, linker):
     """A library without notes has to give up another section's place."""
@@ -385,20 +396,35 @@ def test_no_room_at_the_top(etch, tmp_path):
         run([exe], ok=7)
 
 
+def property_closed(path):
+    """The note of PT_GNU_PROPERTY is not found by its PT_NOTE now: that way out is closed."""
+    data, elf = bytearray(path.read_bytes()), Elf(path)
+    for i, p in enumerate(elf.ph):
+        if p["type"] == 4 and p["align"] == 8:
+            struct.pack_into("<Q", data, elf.phoff + 56 * i + 48, 4)
+    path.write_bytes(data)
+    return path
+
+
 @pytest.mark.parametrize("kind", ["so", "static", "static-pie"])
 @pytest.mark.parametrize("referred", [0, 1])
 @pytest.mark.parametrize("stripped", [False, True])
 def test_note_that_code_reads_stays(tool, inputs, tmp_path, kind, referred, stripped):
     """Nothing but the code says that the note must not move; then the table does."""
-    src = link(tmp_path / "in", "bfd", kind, f"-DOWN_NOTE={referred}")
+    note_stays_or_moves(tool, inputs, tmp_path, kind, referred, stripped)
+
+
+def test_note_that_a_packed_relocation_leads_to_stays(tool, inputs, tmp_path):
+    """... and nothing but the last of 45 pointers, of which RELR has an address and then bits."""
+    note_stays_or_moves(tool, inputs, tmp_path, "so", 2, True, "-Wl,-z,pack-relative-relocs")
+    assert Elf(tmp_path / "in").section(".relr.dyn")["size"] < 45 * 8
+
+
+def note_stays_or_moves(tool, inputs, tmp_path, kind, referred, stripped, *flags):
+    src = link(tmp_path / "in", "bfd", kind, f"-DOWN_NOTE={referred}", *flags)
     if stripped:
         run(["strip", src])
-    # The note of PT_GNU_PROPERTY is not found by its PT_NOTE now: that way out is closed.
-    data, elf = bytearray(src.read_bytes()), Elf(src)
-    for i, p in enumerate(elf.ph):
-        if p["type"] == 4 and p["align"] == 8:
-            struct.pack_into("<Q", data, elf.phoff + 56 * i + 48, 4)
-    src.write_bytes(data)
+    property_closed(src)
     out = tmp_path / "out"
     add(tool, src, out)
     if referred:
@@ -413,6 +439,8 @@ def test_note_that_code_reads_stays(tool, inputs, tmp_path, kind, referred, stri
     assert build_id(out) == build_id(src)
     a, b = (Elf(f).section(".note.own")["addr"] for f in (src, out))
     assert a != b
+    if not stripped: # local symbols go along
+        assert int(re.search(r"(\w+) \w own_note_value", run(["nm", out]).stdout)[1], 16) == b + 16
     got = run([inputs("bfd", "pie"), out] if kind == "so" else [out]).stdout
     assert got == ("ok 0 1\n" if kind == "so" else "ok 1 0\n")
 

@@ -6,7 +6,8 @@
  *
  * -DLIBRARY builds the shared object, -DLINKED a program that needs it,
  * -DBIG_BSS=N adds N bytes of .bss, -DOWN_NOTE=1 a note that code refers to, =0
- * the same note, but the code does not.
+ * the same note, but the code does not, =2 one that only the last of many pointers
+ * in data refers to; -DLARGE=N a constant of N bytes, and a pointer to it.
  * argv[1]: a shared object to dlopen, or "self".
  */
 #define _GNU_SOURCE
@@ -22,6 +23,10 @@
 
 #ifdef BIG_BSS
 static char big[BIG_BSS];
+#endif
+#ifdef LARGE
+const char large[LARGE] = {1};
+const char *large_pointer = large;
 #endif
 static __thread int tls = 41;
 
@@ -41,9 +46,19 @@ struct seen {
 	uint64_t first;
 };
 
+#if defined OWN_NOTE && OWN_NOTE == 2
+static const uint32_t other_value = 7;
+/* Words apart: who counts bits and words by one too few or too many finds none of them. */
+static struct { const uint32_t *at; uint64_t no[2]; } note_pointers[45] = {[0 ... 43] = {.at = &other_value}, {.at = &own_note_value}};
+#endif
+
 static int note_is_there(void)
 {
-#if defined OWN_NOTE && OWN_NOTE
+#if defined OWN_NOTE && OWN_NOTE == 2
+	const uint32_t *const volatile *last = &note_pointers[44].at;
+
+	return **last == 0x1234567;
+#elif defined OWN_NOTE && OWN_NOTE
 	return *(const volatile uint32_t *)&own_note_value == 0x1234567;
 #else
 	return 1;
