@@ -381,6 +381,22 @@ def test_a_new_first_page_is_told(etch, tmp_path, options):
     run([exe], ok=7)
 
 
+def test_what_no_header_describes_is_not_moved(etch, tmp_path):
+    """A program finds it by its offset."""
+    (tmp_path / "bare.c").write_text(BARE)
+    exe = tmp_path / "bare"
+    run(["gcc", "-O2", "-static", "-nostdlib", "-o", exe, tmp_path / "bare.c"])
+    data = bytearray(exe.read_bytes())
+    text = Elf(exe).section(".text")
+    gap = (text["off"] + text["size"] + 7) & ~7
+    assert not any(data[gap:gap + 64])
+    data[gap:gap + 8] = b"payload!"
+    exe.write_bytes(data)
+    said = run([etch, "rewrite", exe], ok=2).stderr
+    assert said.startswith(f"etch: {exe}: data between sections (at offset {gap:#x}) that no header describes, and for one")
+    assert exe.read_bytes() == data
+
+
 def test_no_room_at_the_top(etch, tmp_path):
     """The last page that a program may have is the one before the last of 2^47 bytes."""
     (tmp_path / "bare.c").write_text(BARE)

@@ -111,6 +111,8 @@ static int slot_take(struct seg_layout *l, char *err, size_t errlen)
 
 	if (!r && l->slot.table)
 		l->front_size = seg_front_find(&l->f);
+	if (!r && l->front_size)
+		r = seg_front_check(&l->f, err, errlen);
 	if (!r && l->front_size) {
 		l->front_addr = l->f.ph[first_load(&l->f)].p_vaddr;
 		if (seg_front_make(&l->f, l->front_size, &l->front))

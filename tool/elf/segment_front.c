@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment_slot.h"
+#include "segment_layout.h"
 #include "elf/memory.h"
 
 #define LOWEST 0x10000u       /* vm.mmap_min_addr as kernels come */
@@ -40,6 +40,57 @@ uint64_t seg_front_find(const struct seg_file *f)
 			return !p->p_offset && p->p_vaddr >= LOWEST + size ? size : 0;
 	}
 	return 0;
+}
+
+struct extent {
+	uint64_t from, to;
+};
+
+static int extent_order(const void *a, const void *b)
+{
+	const struct extent *x = a, *y = b;
+
+	return (x->from > y->from) - (x->from < y->from);
+}
+
+/* What headers describe, in order. */
+static size_t described(const struct seg_file *f, struct extent *list)
+{
+	size_t n = 0;
+
+	list[n++] = (struct extent){0, sizeof f->eh};
+	list[n++] = (struct extent){f->eh.e_phoff, f->eh.e_phoff + f->eh.e_phnum * sizeof *f->ph};
+	list[n++] = (struct extent){f->eh.e_shoff, f->eh.e_shoff + f->sections * sizeof *f->sh};
+	for (size_t i = 0; i < f->eh.e_phnum; i++)
+		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz)
+			list[n++] = (struct extent){f->ph[i].p_offset, f->ph[i].p_offset + f->ph[i].p_filesz};
+	for (size_t i = 1; i < f->sections; i++)
+		if (seg_has_bytes(&f->sh[i]))
+			list[n++] = (struct extent){f->sh[i].sh_offset, f->sh[i].sh_offset + f->sh[i].sh_size};
+	qsort(list, n, sizeof *list, extent_order);
+	return n;
+}
+
+int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
+{
+	struct extent *list = malloc((3 + f->eh.e_phnum + f->sections) * sizeof *list);
+	uint64_t at = 0;
+	size_t n;
+	int r = SEGMENT_OK;
+
+	if (!list)
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+	n = described(f, list);
+	for (size_t i = 0; i < n && !r; i++) {
+		while (at < list[i].from && !f->data[at])
+			at++;
+		if (at < list[i].from)
+			r = seg_fail(SEGMENT_ENOSLOT, err, errlen, "data between sections (at offset 0x%llx) that no header describes, "
+			             "and for one more program header all of the file would move", (unsigned long long)at);
+		at = seg_max(at, list[i].to);
+	}
+	free(list);
+	return r;
 }
 
 static void phdrs_shift(struct seg_file *f, uint64_t size)

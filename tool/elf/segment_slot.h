@@ -67,6 +67,9 @@ int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, si
  * be one. */
 uint64_t seg_front_find(const struct seg_file *f);
 
+/* Is all that would move something that headers describe? Who finds anything else does so by its offset in the file. */
+int seg_front_check(const struct seg_file *f, char *err, size_t errlen);
+
 /* Puts it there: all that the headers say of offsets is changed, f->data becomes *bytes (to be
  * freed), in which the old file starts at `size`. -1: out of memory. */
 int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes);
