@@ -12,6 +12,7 @@ workers there are. Two variables of the environment say otherwise:
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,11 @@ def etch(build):
 def etch_asan(build_asan):
     """The tool under ASan and UBSan. Run it with env=asan_env()."""
     return build_asan / "etch"
+
+
+def build_id(path):
+    """In hexadecimal, as readelf has it."""
+    return re.search(r"Build ID: ([0-9a-f]+)", run(["readelf", "-nW", path]).stdout)[1]
 
 
 def tool_objects(build, *names):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import INCLUDE, TESTS, Flow, need, run
+from conftest import INCLUDE, TESTS, Flow, build_id, need, run
 
 ALL = os.environ.get("ETCH_FAULTS") == "all"
 ERRORS = ["EIO", "ENOMEM", "EINTR", "ENOSPC", "EDQUOT", "EACCES"]
@@ -140,10 +140,6 @@ CASES = {
     "many": lambda e, r, m: Case(e, r, {"d/f": m["true"], "d/g": m["program"], "d/h.o": m["object"], "d/i": m["true"]},
                                  ["rewrite", "-j2", "d"]),
 }
-
-
-def build_id(path):
-    return re.search(r"Build ID: ([0-9a-f]+)", run(["readelf", "-n", path]).stdout)[1]
 
 
 @pytest.fixture(params=CASES)

@@ -10,40 +10,13 @@ import struct
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import ROOT, Flow, asan_env, run
+from conftest import ROOT, TESTS, Flow, asan_env, run
 from kernel_views import document, orc, tables
 
 
 # ---- layouts of other versions ------------------------------------------------------------------
 
-BODY = """
-	.text
-	.globl f
-	.type f, @function
-f:	nop
-	push %rbp
-1:	lock incl (%rdi)
-2:	.byte 0x0f, 0x1f, 0x44, 0, 0
-3:	call g
-4:	mov (%rdi), %rax
-5:	pop %rbp
-	ret
-	.size f, . - f
-	.globl g
-	.type g, @function
-g:	ret
-	.size g, . - g
-	.section .altinstr_replacement, "ax"
-6:	popcnt %edi, %eax
-	.data
-	.balign 8
-	.type key, @object
-key:	.quad 0
-	.size key, 8
-	.section .rodata.str, "a"
-7:	.asciz "drivers/x.c"
-8:	.asciz "it is %d"
-"""
+BODY = (TESTS / "kernel" / "code.s").read_text()
 
 RELEASE = '\t.section .modinfo, "a"\n\t.asciz "vermagic=%s SMP mod_unload "\n'
 

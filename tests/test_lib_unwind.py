@@ -9,7 +9,7 @@ import struct
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from conftest import INCLUDE, TESTS, need, run
+from conftest import INCLUDE, TESTS, build_id, need, run
 
 LIB = INCLUDE.parent
 SOURCES = [TESTS / "unwind" / name for name in ("walks.c", "walks_reuse.c", "walks_corrupt.c", "walks_remote.c")]
@@ -282,10 +282,6 @@ def test_lazy_resolver(walks, tmp_path, kind):
 def libc_of(program):
     return [line.split()[2] if "=>" in line else line.split()[0]
             for line in run(["ldd", program]).stdout.splitlines() if "libc.so" in line or "ld-linux" in line]
-
-
-def build_id(path):
-    return re.search(r"Build ID: ([0-9a-f]+)", run(["readelf", "-n", path]).stdout)[1]
 
 
 @pytest.mark.parametrize("kind", ["pie", "static", "orc"])

@@ -367,12 +367,6 @@ table:	.quad	0, 0, handing, early
 """
 
 
-def test_functions_that_only_data_refers_to(etch, tmp_path):
-    r = looked_at(etch, tmp_path, REFERRED, "-nostdlib")
-    assert not r.error and r.covered > 150
-    assert not r.wrong and not r.gaps, (r.places, r.gaps)
-
-
 # A switch without a bound that the code shows: what nothing reaches, as far as its table seems to lead, begins in its
 # frame. `other`, which lies behind a return of it and whose address it takes, is a function.
 BEHIND = """
@@ -415,12 +409,6 @@ other:	.cfi_startproc
 """
 
 
-def test_a_function_behind_a_switch_whose_address_is_taken(etch, tmp_path):
-    r = looked_at(etch, tmp_path, BEHIND, "-nostdlib")
-    assert not r.error and r.covered > 30
-    assert not r.wrong and not r.gaps, (r.places, r.gaps)
-
-
 # What was saved is written over while the register still has it, and then changes: the caller's is nowhere.
 LOST = """
 	.text
@@ -448,9 +436,19 @@ lost:	.cfi_startproc
 """
 
 
-def test_a_slot_that_is_written_over_is_no_save(etch, tmp_path):
-    r = looked_at(etch, tmp_path, LOST, "-nostdlib")
-    assert not r.error and r.covered > 15
+# Name: the assembly, and of how many bytes of it at least there are rows.
+ALL_RIGHT = {
+    "functions_that_only_data_refers_to": (REFERRED, 150),
+    "a_function_behind_a_switch_whose_address_is_taken": (BEHIND, 30),
+    "a_slot_that_is_written_over_is_no_save": (LOST, 15),
+}
+
+
+@pytest.mark.parametrize("name", ALL_RIGHT)
+def test_nothing_is_wrong_or_missing(etch, tmp_path, name):
+    source, covered = ALL_RIGHT[name]
+    r = looked_at(etch, tmp_path, source, "-nostdlib")
+    assert not r.error and r.covered > covered
     assert not r.wrong and not r.gaps, (r.places, r.gaps)
 
 

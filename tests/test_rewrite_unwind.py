@@ -13,7 +13,7 @@ import subprocess
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import Flow, run
+from conftest import Flow, build_id, run
 from test_inspect_orc import rows
 
 SOURCE = """
@@ -78,11 +78,6 @@ def header(path):
     assert (magic, version) == (0x77757465, 1)
     return {"encoding": {1: "orc", 2: "block"}[encoding], "map": 1 << shift if shift else 0, "id": raw[size - 24:size - 4],
             "bytes": total}
-
-
-def build_id(path):
-    with open(path, "rb") as f:
-        return ELFFile(f).get_section_by_name(".note.gnu.build-id").data()[16:]
 
 
 def twice(flow, path, args=()):
@@ -161,7 +156,7 @@ def test_options(linked, tmp_path, args):
     h = header(out)
     assert h["encoding"] == ("orc" if "orc" in args else "block")
     assert h["map"] == (0 if {"orc", "none"} & set(args) else 128 if "128" in args else 64)
-    assert h["id"] == build_id(plain)
+    assert h["id"].hex() == build_id(plain)
     assert run([out]).stdout == OUTPUT
     twice(flow, out, args)
     p = run(["eu-elflint", "--gnu-ld", out], ok=None)
@@ -215,7 +210,7 @@ def test_a_distribution_file(tmp_path, etch):
         assert again.read_bytes() == out.read_bytes()
         p = run([etch, "rewrite", "-v", out])
         assert "(unchanged)" in p.stdout and again.read_bytes() == out.read_bytes()
-        assert header(out)["id"] == build_id(source)
+        assert header(out)["id"].hex() == build_id(source)
     run([etch, "rewrite", "-o", tmp_path / "libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6"])
     run([etch, "rewrite", "-o", tmp_path / "ls", "/bin/ls"])
     assert run([tmp_path / "ls", "/"], env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout == run(["/bin/ls", "/"], env={}).stdout
@@ -250,17 +245,17 @@ def test_sidecar(linked, tmp_path):
     side.mkdir()
     p = flow.rewrite(path, args=["-v", "--sidecar", side])
     assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino) == before
-    assert [f.name for f in side.iterdir()] == [build_id(plain).hex()]
+    assert [f.name for f in side.iterdir()] == [build_id(plain)]
     # Byte for byte what would be in the file.
     flow.rewrite(plain, args=["-o", inside])
     table = named(inside, ".etch.unwind")[0][4]
-    assert (side / build_id(plain).hex()).read_bytes() == table
+    assert (side / build_id(plain)).read_bytes() == table
     assert "unwind rows" in p.stdout and "(unchanged)" not in p.stdout and "note: " not in p.stderr
     # ... and the same of a file whose sites are immediates already.
     other = tmp_path / "other"
     other.mkdir()
     flow.rewrite(inside, args=["--sidecar", other])
-    assert (other / build_id(plain).hex()).read_bytes() == table
+    assert (other / build_id(plain)).read_bytes() == table
 
 
 def test_sidecar_refusals(tmp_path, build):
@@ -298,7 +293,7 @@ def test_no_place(linked, tmp_path):
     side = tmp_path / "side"
     side.mkdir()
     flow.rewrite(ls, args=["--sidecar", side])
-    assert [f.name for f in side.iterdir()] == [build_id("/bin/ls").hex()]
+    assert [f.name for f in side.iterdir()] == [build_id("/bin/ls")]
     path = tmp_path / "file"
     path.write_bytes(plain.read_bytes() + b"appended")
     path.chmod(0o755)

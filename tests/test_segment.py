@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, run, tool_objects
+from conftest import ROOT, build_id, run, tool_objects
 
 HERE = Path(__file__).resolve().parent / "elf"
 SECS = [".orc_unwind_ip:4000", ".orc_unwind:6002:2", ".etch.source:77:1:u", ".orc_lookup:1028:64"]
@@ -93,10 +93,6 @@ def lint(path):
     out = run(["eu-elflint", "--gnu-ld", path], ok=None, errors="replace").stdout
     # Sections that moved may be named by another address; indices stay.
     return sorted(re.sub(r"0x[0-9a-f]+", "N", x) for x in out.splitlines() if "No errors" not in x)
-
-
-def build_id(path):
-    return re.search(r"Build ID: (\w+)", run(["readelf", "-nW", path]).stdout).group(1)
 
 
 def pattern(name, size):

@@ -51,26 +51,7 @@ extern "C" int f() { S s; try { g(); } catch (int i) { return i; } return h(); }
 """
 
 # A module of the kernel's: its tables, those of objtool's rows among them.
-KERNEL = """
-	.text
-	.globl f
-	.type f, @function
-f:	nop
-	push %rbp
-1:	lock incl (%rdi)
-2:	.byte 0x0f, 0x1f, 0x44, 0, 0
-3:	call g
-4:	mov (%rdi), %rax
-5:	pop %rbp
-	ret
-	.size f, . - f
-g:	ret
-	.section .altinstr_replacement, "ax"
-6:	popcnt %edi, %eax
-	.data
-key:	.quad 0
-	.section .rodata.str, "a"
-7:	.asciz "drivers/x.c"
+KERNEL = (TESTS / "kernel" / "code.s").read_text() + """
 	.section .modinfo, "a"
 	.asciz "vermagic=6.1.0 SMP mod_unload "
 	.section .altinstructions, "a"

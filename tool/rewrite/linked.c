@@ -144,8 +144,8 @@ static void in_place_restore(struct elf_file *f, const uint8_t *before, const st
  * Where the tables cannot grow, the sites that the object step knew go on alone,
  * and the objects without a record stay unarmed.
  */
-static int room_make(struct scan *s, struct elf_file *f, const struct linked_tables *now,
-                     const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
+static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_tables *now,
+                      const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
 {
 	int room = rows_make(s, now, o, rows, e) ? -1 : linked_tables_room(f, now, rows, e);
 	size_t left;
@@ -209,7 +209,7 @@ static int sites_pass(struct elf_file *f, const struct rewrite_options *o, struc
 		*e = s->error;
 		return -1;
 	}
-	if ((o->pv && natives_flag(f, now, s, e)) || room_make(s, f, now, o, rows, e))
+	if ((o->pv && natives_flag(f, now, s, e)) || tables_fit(s, f, now, o, rows, e))
 		return -1;
 	/* An object that anything stores to, or whose address escapes, keeps its
 	 * loads and calls; the sites of the others get their first value. */

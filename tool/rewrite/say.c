@@ -60,7 +60,8 @@ static void say_frames(const struct sayer *s, const struct findings *l, bool all
 		say_finding(s, x, text);
 	}
 	if (i < l->count)
-		text_error(s->path, "note: %zu more findings about unwind rows; -v shows them", l->count - i);
+		text_error(s->path, "note: %zu more finding%s about unwind rows; -v shows them", l->count - i,
+		           l->count - i == 1 ? "" : "s");
 }
 
 /* Without memory for names, places are said by their sections. */
