@@ -124,3 +124,14 @@ def test_the_check_can_fail(plain_tools, etch, damage, tmp_path):
     r = dynamic.in_process(plain_tools, table, ["gzip", "-c", str(source)], steps=STEPS)
     what = {"cfa": "cfa", "slot": "rbp", "missing": "undef"}[damage]
     assert r.counts[what] > 0
+
+
+@pytest.mark.parametrize("how", ["NEXT", "AWAY", "HALT", "JUMP", "TIGHT"])
+def test_without_eh_frame(tools, etch, how, tmp_path):
+    """Assembly of which nothing says where functions are: a row may be missing, but is never wrong."""
+    run(["gcc", "-nostdlib", "-static", "-s", f"-D{how}", "-o", tmp_path / "t", TESTS / "unwind" / "bare.S"])
+    table = dynamic.Rows(tmp_path / "rows", etch, [])
+    r = dynamic.over_ptrace(tools, table, [tmp_path / "t"], entry=True)
+    assert r.steps > 60 and r.signals == 1 and r.library_frames >= r.checked > 60
+    # Who asks for the byte before what a handler returns to may be at the `ret` that lies there.
+    assert {t.what for t in r.trouble} <= ({"undef"} if how == "TIGHT" else set()), "\n".join(map(str, r.trouble))

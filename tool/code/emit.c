@@ -81,7 +81,7 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 	const struct piece *p = e->piece;
 
 	state_rule(s, out);
-	if (out->kind == ETCH_RULE_UNDEF ? begins_stack(p) || (p->outermost && !p->open) : p->outermost) {
+	if (out->kind == ETCH_RULE_UNDEF ? begins_stack(p) || (p->outermost && !p->open) : p->outermost || p->handed) {
 		out->kind = ETCH_RULE_END;
 		out->ra = 0;
 	}

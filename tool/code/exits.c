@@ -151,6 +151,17 @@ static bool hands_on(const struct flow *f, uint64_t off, const struct state *s)
 	return false;
 }
 
+/* Where a jump through a register leads, if that is known; or 0. */
+static uint64_t known_target(const struct flow *f, const struct step *in, const struct state *s)
+{
+	const struct value *v = in->deref || in->a >= 16 ? NULL : &s->reg[in->a];
+	unsigned type = f->env->file->eh.e_type;
+
+	if (!v || type == ET_REL || (v->kind != VALUE_PLACE && (v->kind != VALUE_CONST || type == ET_DYN)))
+		return 0;
+	return space_at(f->env->space, (uint32_t)v->off) ? (uint32_t)v->off : 0;
+}
+
 /* `behind`: nothing but padding lies between a call and this instruction. */
 static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before, bool behind)
 {
@@ -198,8 +209,11 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 			f->returns |= !j->what.most; /* not all that it can take is known */
 		} else if (target && state_is_entry(before)) {
 			flow_exit_add(f, target, EXIT_TAIL);
+		} else if (state_is_entry(before) && (target = known_target(f, &in, before)) != 0) {
+			f->ends = true;
+			flow_exit_add(f, target, EXIT_TAIL);
 		} else {
-			lift_note(f, before, in.deref ? 16 : in.b);
+			lift_note(f, before, in.deref ? 16 : in.a);
 			f->ends |= f->piece->stray && hands_on(f, off, before);
 			f->returns = true;
 		}
@@ -223,13 +237,13 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		target = flow_exit_target(&in);
 		if (target && !flow_is_helper(f, target)) {
 			uint32_t i = off + len < end - f->piece->start ? f->at[off + len] : 0;
-			bool last = flow_is_end(f, off + len);
+			bool last = flow_is_end(f, &in, off + len);
 
 			flow_exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
 		}
 		if (!flow_comes_back(f, &in))
 			return;
-		if (flow_is_end(f, off + len)) {
+		if (flow_is_end(f, &in, off + len)) {
 			/* Compilers end a function so only behind a call that does not come back. */
 			if (!target)
 				f->returns = true;

@@ -184,8 +184,13 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 {
 	if (f->env->reloc_count)
 		step_relocate(f, s, addr);
-	/* A call of what follows it is how position-independent code once asked where it is. */
-	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->piece->end) {
+	/* Behind what the entry point calls. Where nothing says where it ends, other code may be behind that. */
+	if (s->op == STEP_HALT && f->piece->outermost && f->piece->open)
+		s->flow = FLOW_STOP;
+	/* A call of what follows it is how position-independent code once asked where it is. (Or the function that
+	 * it calls lies there, if nothing says that it does not.) */
+	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->piece->end &&
+	    (!f->piece->open || flow_asks_where(f, addr + s->len - f->piece->start))) {
 		s->flow = FLOW_NEXT;
 		s->op = STEP_PUSH;
 		s->a = INSN_NO_REG;
@@ -207,7 +212,7 @@ static inline __attribute__((always_inline)) uint32_t step_make(struct flow *f, 
 	s = &f->steps[n];
 	if (!step_decode_in(f->cache, f->piece->bytes + off, f->piece->end - addr, f->readable - off, addr, s))
 		return NO_STEP;
-	if (s->flow != FLOW_NEXT)
+	if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
 		step_settle(f, s, addr);
 	f->step_at[n] = (uint32_t)off;
 	f->leader[n] = 0;
@@ -283,13 +288,17 @@ uint64_t flow_exit_target(const struct step *s)
 	return 0;
 }
 
-bool flow_comes_back(const struct flow *f, const struct step *s)
+bool flow_is_noreturn(const struct flow *f, const struct step *s)
 {
 	uint64_t target = flow_exit_target(s);
 
-	/* What the entry point calls is not asked for: there is hlt behind it. */
-	return !target || f->piece->outermost || !noreturn_may_hold(f->env, target) ||
-	       !word_has(f->env->noreturn, f->env->noreturn_count, target);
+	return target && noreturn_may_hold(f->env, target) && word_has(f->env->noreturn, f->env->noreturn_count, target);
+}
+
+/* What the entry point calls is not asked for: there is hlt behind it. */
+bool flow_comes_back(const struct flow *f, const struct step *s)
+{
+	return f->piece->outermost || !flow_is_noreturn(f, s);
 }
 
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
@@ -389,7 +398,7 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 			scan_later(f, (uint64_t)in->imm); /* a function within */
 		/* fall through */
 	case FLOW_CALL_IND:
-		return flow_comes_back(f, in) && !(f->piece->open && flow_is_end(f, behind));
+		return flow_comes_back(f, in) && !(f->piece->open && flow_is_end(f, in, behind));
 	default:
 		return in->flow == FLOW_NEXT;
 	}
@@ -623,7 +632,7 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 		follow(f, (uint64_t)in->imm, &entry);
 	}
 	if (flow_comes_back(f, in))
-		return !(f->piece->open && flow_is_end(f, behind));
+		return !(f->piece->open && flow_is_end(f, in, behind));
 	dead_note(f, behind, &w->s);
 	return false;
 }

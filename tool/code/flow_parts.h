@@ -55,6 +55,7 @@ void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
 void flow_walk(struct flow *f);
 uint64_t flow_exit_target(const struct step *s);
 bool flow_comes_back(const struct flow *f, const struct step *s);
+bool flow_is_noreturn(const struct flow *f, const struct step *s);
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
@@ -96,8 +97,12 @@ void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, con
 bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s);
 
 /* ends.c: is there nothing of the piece behind a call but padding? Where nothing says where the piece ends, that is
- * padding in front of what begins as functions do. */
-bool flow_is_end(struct flow *f, uint64_t off);
+ * padding in front of what begins as functions do, or the function that it calls. */
+bool flow_is_end(struct flow *f, const struct step *call, uint64_t off);
+/* Does the piece begin as functions do, where they do? */
+bool flow_begins(struct flow *f);
+/* Does code that a call of what follows it leads to look at what that has pushed, or drop it? */
+bool flow_asks_where(struct flow *f, uint64_t off);
 
 /* helpers.c: does a call of an address in the piece lead to a part of what it began as, none of its own? */
 bool flow_is_helper(struct flow *f, uint64_t target);

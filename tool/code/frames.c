@@ -91,6 +91,31 @@ static bool row_append(struct row_list *l, uint64_t addr, const struct etch_rule
 	return true;
 }
 
+/* Is a piece, of which .eh_frame says nothing, what a signal's handler returns to, from its first byte on? */
+static bool is_restorer(const struct piece *p, const struct piece_rows *r)
+{
+	struct step s;
+
+	return p->fde < 0 && r->count && r->rows[0].rule.kind == ETCH_RULE_SIGNAL && r->rows[0].addr == p->start &&
+	       step_decode(NULL, p->bytes, p->end - p->start, p->start, &s) && !s.padding;
+}
+
+/*
+ * No call has made its address a return address: who looks up the byte before finds what lies there. Where that is
+ * padding it can have the row; where it is the end of other code, it is not known who asks.
+ */
+static bool restorer_begin(struct work *w, size_t i)
+{
+	static const struct etch_rule none;
+	const struct piece *p = &w->pieces.list[i];
+	const struct row *first = w->state[i].rows.rows;
+	bool other = i && p[-1].end == p->start && w->state[i - 1].to_end;
+
+	if (space_at(&w->out->space, p->start)->addr == p->start)
+		return true;
+	return row_append(&w->out->rows, p->start - 1, other ? &none : &first->rule, first->source);
+}
+
 static int rows_join(struct work *w, struct error *e)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
@@ -119,6 +144,8 @@ static int rows_join(struct work *w, struct error *e)
 		/* Its first address is a return address that no call has made: who looks up
 		 * the byte before finds the end of the stack. */
 		if (w->state[i].switches && i && at < p->start && !row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE))
+			return error_set(e, "out of memory");
+		if (!w->state[i].foreign && is_restorer(p, r) && !restorer_begin(w, i))
 			return error_set(e, "out of memory");
 		for (k = 0; k < r->count; k++) {
 			uint64_t end = k + 1 < r->count ? r->rows[k + 1].addr : p->end;

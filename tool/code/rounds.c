@@ -5,6 +5,7 @@
  * to return.
  */
 #include "code/detail.h"
+#include "code/flow_parts.h"
 #include "code/observe.h"
 #include "code/targets.h"
 #include "code/work.h"
@@ -154,7 +155,7 @@ static bool is_referred(const struct piece *p, const struct piece_state *s, size
  * that it seems to do counts. A label of a jump table, which a word of data may be, is as one in the
  * state of its function's entry.
  */
-static bool is_dubious(const struct work *w, const struct flow *f)
+static bool is_dubious(const struct work *w, struct flow *f)
 {
 	const struct piece_state *s = &w->state[f->number];
 	bool ends = f->ends, word = s->word;
@@ -174,6 +175,9 @@ static bool is_dubious(const struct work *w, const struct flow *f)
 			return true;
 		ends |= entry && (!word || (to && w->state[to - f->env->pieces].called));
 	}
+	/* In calls that do not come back, or it goes round; or it is what a signal's handler returns to. */
+	ends |= !word && !f->returns && !f->edge_count &&
+	        (flow_begins(f) || code_is_sigreturn(f->piece->bytes, f->piece->end - f->piece->start));
 	return !ends;
 }
 
@@ -324,6 +328,7 @@ static void piece_note(struct worker *o, uint32_t number)
 	if (p->open)
 		s->reached = reached_end(f);
 	s->empty = p->open && !f->hull;
+	s->to_end = p->start + f->hull >= p->end;
 	s->returns = f->returns;
 	s->foreign = (f->foreign || (f->haskell && haskell_begins(f->env, p->start))) && p->fde < 0 && !p->plt;
 	s->returned = f->returned;
@@ -541,6 +546,7 @@ int round_prepare(struct work *w, struct error *e)
 	if (!ways_find(w))
 		return error_set(e, "out of memory");
 	called_find(w);
+	handed_find(w);
 	fragments_find(w);
 	if (noreturn_find(w, e))
 		return -1;

@@ -263,11 +263,15 @@ static bool is_behind_return(const struct piece *p, uint64_t addr)
 	return false;
 }
 
-/* Its address is taken, and it lies where functions do: the call in front of it does not come back, or a return is there. */
+/* Its address is taken, and it lies where functions do: the call in front of it does not come back, or a return is there;
+ * or it is what a signal's handler returns to. */
 static bool is_next_function(const struct work *w, const struct piece *p, const struct link *x)
 {
-	return x->kind == EXIT_REF && x->target > p->start && x->target < p->end && x->target % FUNCTION_ALIGN == 0 &&
-	       (is_behind_call(w, p, x->target) || is_behind_return(p, x->target));
+	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
+		return false;
+	if (x->target % FUNCTION_ALIGN == 0 && (is_behind_call(w, p, x->target) || is_behind_return(p, x->target)))
+		return true;
+	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
 }
 
 /* A call into the middle of a piece of which nothing says where it ends: a function begins there, and
@@ -289,7 +293,7 @@ static bool open_cut(struct work *w, uint64_t *was)
 			if (!p->open || x->target <= p->start || x->target >= p->end ||
 			    (x->kind == EXIT_REF && !is_next_function(w, p, x)))
 				continue;
-			piece_cut(w, was, x->to, x->target, RUN_NEWS);
+			piece_cut(w, was, x->to, x->target, RUN_NEWS | RUN_LESS);
 			some = true;
 		}
 	return some;
@@ -521,6 +525,12 @@ void evidence_judge(struct work *w)
 	}
 }
 
+/* The entry point has turned out to be shorter. It ends in a call, and what came behind that jumped with its stack. */
+static bool is_void(const struct work *w, uint32_t from)
+{
+	return w->pieces.list[from].outermost && (w->state[from].run & RUN_LESS);
+}
+
 /* Marks the starts that others jump to with a frame of theirs. */
 static void entered_find(struct work *w)
 {
@@ -533,7 +543,7 @@ static void entered_find(struct work *w)
 		while (x < end && x->target < p->start)
 			x++;
 		for (; x < end && x->target == p->start; x++)
-			if (!x->entry && !p->named && !p->outermost)
+			if (!x->entry && !p->named && !p->outermost && !is_void(w, x->from))
 				w->ways[i] |= WAY_ENTERED;
 	}
 }

@@ -34,10 +34,13 @@ struct piece_state {
 	bool judged;         /* ... or that it is not known what it is */
 	bool foreign;        /* code without frames of C's kind */
 	bool returned;       /* flow.returned */
+	bool first;          /* handed_find(): the entry point jumps there */
+	bool shared;         /* ... and others lead there: for good */
 	bool empty;          /* nothing has led there yet */
 	bool lenient;        /* only so it has been found to be a function */
 	uint8_t extended;    /* so often has something led there after all */
 	uint8_t held;        /* ... or has it been run all the same */
+	bool to_end;         /* its flow reaches its last byte */
 	bool firm;           /* ended where its flow does, it would be as it is */
 	uint8_t began;       /* enum flow_start: what it was taken for */
 	uint8_t run;         /* in the coming round: RUN_* */
@@ -46,6 +49,7 @@ struct piece_state {
 enum {
 	RUN_NEWS = 1, /* something is new that it may ask about */
 	RUN_CUT = 2,  /* it ends where its flow did */
+	RUN_LESS = 4, /* ... where another begins: what it said before may be of code that is not its */
 };
 
 /* What a chunk of pieces has brought. */
@@ -89,6 +93,7 @@ struct work {
 	bool failed;
 	bool judged;                /* evidence_judge() has been */
 	bool worded;                /* strays_words() has been */
+	bool handed;                /* a piece is */
 	bool ibt;                   /* with observe: the file asks for branch tracking */
 };
 
@@ -145,6 +150,9 @@ int evidence_data(struct work *w, struct error *e);
 void evidence_judge(struct work *w);
 /* Finds starts that are none, but where others jump to in the middle of their work. */
 void fragments_find(struct work *w);
+
+/* handed.c: marks what the entry point jumps to, and nobody else leads to. */
+void handed_find(struct work *w);
 
 /* returns.c: what does not come back. */
 /* By name: DWARF, known names; needs w->pieces. */

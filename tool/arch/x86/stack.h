@@ -93,8 +93,8 @@ bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, u
 bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
                     struct step *out);
 
-/* Does this system call not come back: exit, exit_group (asm/unistd_64.h)? */
-#define STEP_IS_EXIT(number) ((number) == 60 || (number) == 231)
+/* Does this system call not come back: rt_sigreturn, exit, exit_group (asm/unistd_64.h)? */
+#define STEP_IS_EXIT(number) ((number) == 15 || (number) == 60 || (number) == 231)
 
 /* Registers that keep their value over a call (System V psABI 3.2.1): rbx rbp r12-r15. */
 #define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
