@@ -188,9 +188,10 @@ def instructions(path):
     """(address, length, text) of each instruction; text without addresses of this file."""
     out = []
     for line in run(["objdump", "-dw", path]).stdout.splitlines():
-        m = re.match(r"\s*([0-9a-f]+):\t([0-9a-f ]+?)\s*\t(.*)", line)
-        if m:
-            out.append((int(m[1], 16), len(m[2].split()), re.sub(r"[0-9a-f]+ <.*", "", m[3]).strip()))
+        at, *rest = line.split("\t")
+        if len(rest) == 2:
+            text = re.sub(r"[0-9a-f]+ <.*", "", rest[1]) if "<" in rest[1] else rest[1]
+            out.append((int(at[:-1], 16), len(rest[0].split()), text.strip()))
     return out
 
 
@@ -212,12 +213,15 @@ def test_inline_assembly_is_assembled_as_it_was(tmp_path):
     assert len(lists[0]) > 40
 
 
-@pytest.mark.parametrize("options", [pytest.param("-O1 -fPIC", marks=pytest.mark.long), "-O0 -masm=intel"])
-def test_every_indirect_call_of_a_real_program_is_live(tmp_path, options):
+@pytest.mark.parametrize("options,until,least", [
+    pytest.param("-O1 -fPIC", None, 250, marks=pytest.mark.long),
+    ("-O0 -masm=intel", "/************** Begin file vdbe.c", 180),  # two thirds of the calls in one third of it
+], ids=["O1", "O0-intel"])
+def test_every_indirect_call_of_a_real_program_is_live(tmp_path, options, until, least):
     """SQLite's: none crosses a word, nothing else has changed, and it costs little."""
-    directory = fetch("sqlite")
+    text = (fetch("sqlite") / "sqlite3.c").read_text()
     source, lists = tmp_path / "t.c", []
-    source.write_text(f'#define _GNU_SOURCE\n#include <etch/pv.h>\n#include "{directory}/sqlite3.c"\n')
+    source.write_text("#define _GNU_SOURCE\n#include <etch/pv.h>\n" + text[:text.index(until) if until else None])
     run(["gcc", "-w", *options.split(), f"-I{INCLUDE}", "-S", "-o", tmp_path / "with.s", source])
     text, removed = re.subn(r"\t\.ifndef \.Letch_aligned\n(?s:.*?)\.endm\n(?s:.*?)\.endm\n\s*\.endif\n", "",
                             (tmp_path / "with.s").read_text())
@@ -228,7 +232,7 @@ def test_every_indirect_call_of_a_real_program_is_live(tmp_path, options):
         lists.append(instructions(tmp_path / f"{name}.o"))
     calls = [[(a, n, t) for a, n, t in some if is_indirect(t)] for some in lists]
     crossing = [[(a, n, t) for a, n, t in some if a % 8 + n > 8] for some in calls]
-    assert len(calls[0]) == len(calls[1]) > 250 and len(crossing[1]) > 30
+    assert len(calls[0]) == len(calls[1]) > least and len(crossing[1]) > 20
     if "intel" in options:  # but for calls through a register
         crossing[0] = [c for c in crossing[0] if not re.search(r"\*%\w+$", c[2])]
     assert not crossing[0]

@@ -3,6 +3,7 @@
 against plain lists of rows, damaged tables under sanitizers, and the list of
 possible return addresses against Zydis. See unwind/tables.c; scripts/fuzz_unwind.py
 runs the same for long."""
+import os
 import shutil
 from pathlib import Path
 
@@ -61,11 +62,12 @@ def test_without_sanitizers_and_with_another_compiler(tmp_path, build):
 
 
 def test_damaged_tables(program):
-    n = drive(program, "mutate", 1, 40, 400)
-    assert n["mutants"] == 40 * 400
+    tables = 40 if os.environ.get("ETCH_TESTS") == "all" else 20
+    n = drive(program, "mutate", 1, tables, 400)
+    assert n["mutants"] == tables * 400
     # Damage of each kind: seen in the header, harmless in a lookup, and such that
     # the table is only another one.
-    assert n["refused"] > 4000 and n["looked_up"] > 4000 and n["accepted"] > 400
+    assert n["refused"] > 100 * tables and n["looked_up"] > 100 * tables and n["accepted"] > 10 * tables
 
 
 def test_no_call_is_missed(program):
