@@ -215,21 +215,30 @@ static inline bool any_rules(const struct state *s, unsigned mask)
 	return false;
 }
 
+/* ... of one that does not just go on. */
+static __attribute__((noinline)) bool advance_way_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	unsigned slots = s->slot_count;
+	bool same;
+
+	if (in->flow == FLOW_BRANCH)
+		same = c->op != STEP_COMPARE && !in->writes;
+	else /* weak: see is_anchored() of emit.c */
+		same = (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !s->weak &&
+		       !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
+	flow_advance_slowly(in, s, off, c);
+	return same && s->slot_count == slots;
+}
+
 bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
 	unsigned slots = s->slot_count, changed = 0;
 	bool same;
 
-	if (in->flow != FLOW_NEXT) {
-		if (in->flow == FLOW_BRANCH)
-			same = c->op != STEP_COMPARE && !in->writes;
-		else /* weak: see is_anchored() of emit.c */
-			same = (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !s->weak &&
-			       !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
-		flow_advance_slowly(in, s, off, c);
-		return same && s->slot_count == slots;
-	}
+	if (in->flow != FLOW_NEXT)
+		return advance_way_same(in, s, off, c);
 	if (state_leaves(s, in)) {
 		same = true;
 	} else if (in->op == STEP_STORE && !in->writes) {

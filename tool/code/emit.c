@@ -126,7 +126,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : &e->rule, source);
 		return;
 	}
-	w = state_witness(e->state, &cfi->rule);
+	w = memcmp(&cfi->rule, &e->rule, sizeof(e->rule)) ? state_witness(e->state, &cfi->rule)
+	                                                   : state_witness_own(e->state, &cfi->rule);
 	if (w == WITNESS_DENIES && e->state->weak && !anchored)
 		w = WITNESS_SILENT;
 	e->agreed = w != WITNESS_SILENT;
@@ -303,12 +304,9 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 /* What .eh_frame says of the piece's start. */
 static enum flow_start start_of(const struct emit *e)
 {
-	struct state entry;
-
 	if (!e->cfi_count || e->cfi[0].start > e->piece->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
 		return START_ASSUMED;
-	state_entry(&entry);
-	return state_witness(&entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
+	return state_witness(&state_at_entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
 }
 
 bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool no_cfi)

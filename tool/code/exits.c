@@ -479,8 +479,8 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		if (f->leader[i]) {
 			if (!(f->state_live[f->leader[i] - 1] & LIVE))
 				continue;
+			same = same && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
 			block_begin(&b, &f->states[f->leader[i] - 1], off);
-			same = false;
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the flow analysis share: flow.c (decoding, states), advance.c (one instruction), ends.c
+ * What the files of the flow analysis share: flow.c (a piece), flow_reach.c (decoding), flow_walk.c (states),
+ * flow_queue.c (what is to be walked), advance.c (one instruction), ends.c
  * (where a function ends of which nothing says where), jumps.c (jump tables and what only indirect jumps
  * reach), exits.c (results). The way in is flow.h.
  */
@@ -12,6 +13,7 @@
 #define NO_STEP UINT32_MAX
 #define LIVE    1u /* flow.state_live: it has a value */
 #define QUEUED  2u /* it is in the heap */
+#define THROWS  4u /* a call that has a landing pad is behind it */
 
 /* The last compare, while the flags and what it compared are still its. */
 struct compared {
@@ -26,7 +28,6 @@ struct compared {
 	struct { uint8_t base, size; int32_t disp; int64_t most; } bound;
 };
 
-/* flow.c */
 static inline bool flow_inside(const struct flow *f, uint64_t addr)
 {
 	return addr >= f->piece->start && addr < f->piece->end;
@@ -41,6 +42,8 @@ static inline bool flow_is_exit(const struct step *in, const struct state *s)
 {
 	return in->op == STEP_SYSCALL && s->reg[in->a].kind == VALUE_CONST && STEP_IS_EXIT(s->reg[in->a].off);
 }
+
+/* flow_reach.c */
 /* The step at an offset, decoded when first asked for; NO_STEP. */
 uint32_t flow_step_new(struct flow *f, uint64_t off);
 static inline uint32_t flow_step(struct flow *f, uint64_t off)
@@ -49,23 +52,39 @@ static inline uint32_t flow_step(struct flow *f, uint64_t off)
 		return NO_STEP;
 	return f->at[off] ? f->at[off] - 1 : flow_step_new(f, off);
 }
+/* Paths meet at an offset. Returns the number of the step, or NO_STEP. */
+uint32_t flow_leader(struct flow *f, uint64_t off);
+/* Decodes all that is reached from an offset, and has not been. */
+void flow_reach(struct flow *f, uint64_t off);
+
+/* flow_queue.c: from a state on is to be walked; the offset that is next, of one or more. */
+void flow_queue(struct flow *f, uint32_t state);
+uint32_t flow_queue_next(struct flow *f);
+
+/* flow_walk.c */
 /* Begins at an address with a state: finds all that it reaches; flow_walk() then
  * takes the states along. */
 void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
 void flow_walk(struct flow *f);
+/* Where calls throw to, once it is known where they throw from; what only calls that do not come back lead to. */
+void flow_walk_pads(struct flow *f);
+void flow_dead_follow(struct flow *f);
+
+/* flow.c */
 uint64_t flow_exit_target(const struct step *s);
 bool flow_comes_back(const struct flow *f, const struct step *s);
 bool flow_is_noreturn(const struct flow *f, const struct step *s);
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
-/* exits.c: can the number in an instruction be an address that it takes? */
-bool flow_takes_address(const struct flow *f, const struct step *in);
 /* The entry of an exception table for the instruction at an address, or null; and the
  * state in which it goes on where it says, when the instruction faults. */
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
+/* exits.c: can the number in an instruction be an address that it takes? */
+bool flow_takes_address(const struct flow *f, const struct step *in);
+
 /* advance.c */
 /* From the state before an instruction to the one behind it, where it goes on. */
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);

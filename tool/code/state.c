@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "code/state.h"
+#include "code/state_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RSP ETCH_REG_RSP
-#define RBP ETCH_REG_RBP
 
 /* Bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
 #define RED_ZONE 128
@@ -14,29 +11,9 @@
 /* A constant below this is a number, from here on it may be an address of code. */
 #define CODE_LOWEST 4096
 
-static const struct value any;
-
-static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
-{
-	return (struct value){.off = off, .kind = kind, .reg = reg};
-}
-
 static inline bool value_same(struct value a, struct value b)
 {
 	return a.kind == b.kind && a.reg == b.reg && a.off == b.off && a.most == b.most;
-}
-
-/* An address moved by n; not known when it leaves 32 bits: never wrapped. */
-static inline struct value value_moved(struct value v, int64_t n)
-{
-	int64_t off = v.off + n;
-
-	if ((v.kind != VALUE_CFA && v.kind != VALUE_ALIGNED && v.kind != VALUE_CONST && v.kind != VALUE_PLACE) ||
-	    off < INT32_MIN || off > INT32_MAX || n < INT32_MIN || n > INT32_MAX ||
-	    ((v.kind == VALUE_CONST || v.kind == VALUE_PLACE) && off < 0))
-		return any;
-	v.off = (int32_t)off;
-	return v;
 }
 
 /* May it be an address of code? */
@@ -45,45 +22,20 @@ static inline bool is_place(struct value v)
 	return v.kind == VALUE_PLACE || (v.kind == VALUE_CONST && v.off >= CODE_LOWEST);
 }
 
-static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
+static const struct value any;
 
-void state_entry(struct state *s)
-{
-	unsigned r;
+#define HELD(r) [r] = {.kind = VALUE_ENTRY, .reg = (r)}
 
-	memset(s, 0, offsetof(struct state, slot));
-	for (r = 0; r < 16; r++)
-		s->reg[r] = value_of(VALUE_ENTRY, (uint8_t)r, 0);
-	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
-	s->lowest = -8;
-	s->slot[0] = (struct slot){-8, 0, {0}, value_of(VALUE_ENTRY, REG_RA, 0)};
-	s->slot_count = 1;
-	s->known = UINT16_MAX;
-}
+const struct state state_at_entry = {
+	.reg = {HELD(0), HELD(1), HELD(2), HELD(3), [RSP] = {.kind = VALUE_CFA, .off = -8}, HELD(5), HELD(6), HELD(7),
+	        HELD(8), HELD(9), HELD(10), HELD(11), HELD(12), HELD(13), HELD(14), HELD(15)},
+	.lowest = -8,
+	.slot = {{.at = -8, .value = {.kind = VALUE_ENTRY, .reg = REG_RA}}},
+	.slot_count = 1,
+	.known = UINT16_MAX,
+};
 
 /* ---- slots ----------------------------------------------------------------- */
-
-/* All that says where a slot is, as one number: one comparison. */
-static inline uint64_t slot_place(const struct slot *x)
-{
-	uint64_t place;
-
-	_Static_assert(offsetof(struct slot, value) == sizeof(place), "struct slot begins with where it is, and zeros");
-	memcpy(&place, x, sizeof(place));
-	return place;
-}
-
-static inline struct slot *slot_at(const struct state *s, struct value address)
-{
-	const struct slot wanted = {.at = address.off, .aligned = address.kind == VALUE_ALIGNED};
-	uint64_t place = slot_place(&wanted);
-	unsigned i;
-
-	for (i = 0; i < s->slot_count; i++)
-		if (slot_place(&s->slot[i]) == place)
-			return (struct slot *)&s->slot[i];
-	return NULL;
-}
 
 static inline void slot_drop(struct state *s, unsigned i)
 {
@@ -162,13 +114,6 @@ static void slots_trim(struct state *s, int64_t below)
 			slot_drop(s, i);
 		else
 			i++;
-}
-
-static inline struct value slot_load(const struct state *s, struct value address)
-{
-	const struct slot *at = is_address(address) ? slot_at(s, address) : NULL;
-
-	return at ? at->value : any;
 }
 
 /* A realigned base is forgotten, with all that is relative to it. */
@@ -260,8 +205,6 @@ bool state_table(const struct state *s, const struct step *jump, struct value *o
 	return true;
 }
 
-static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
-
 /* state.known, after an instruction. */
 static void known_set(struct state *s, const struct step *in)
 {
@@ -272,6 +215,26 @@ static void known_set(struct state *s, const struct step *in)
 	if (in->op == STEP_SWAP)
 		known |= bit(in->b);
 	s->known = known | bit(RSP) | (in->op == STEP_LEAVE || in->op == STEP_ENTER ? bit(RBP) : 0);
+}
+
+/* Behind one without STIRS_MORE. */
+static inline void known_set_one(struct state *s, const struct step *in, int32_t sp)
+{
+	if (in->a < 16)
+		s->known = (uint16_t)((s->known & ~(1u << in->a)) | (unsigned)(s->reg[in->a].kind != VALUE_ANY) << in->a);
+	s->known |= bit(RSP);
+#ifdef ETCH_CHECK_STEPS
+	struct state all;
+
+	state_copy(&all, s);
+	known_set(&all, in);
+	if (!in->writes && s->reg[RSP].off == sp && all.known == s->known)
+		return;
+	fprintf(stderr, "state: an instruction of kind %u changes more than it is said to\n", in->op);
+	abort();
+#else
+	(void)sp;
+#endif
 }
 
 void state_step(struct state *s, const struct step *in, uint32_t at)
@@ -368,6 +331,10 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 	case STEP_ENTRY:
 		s->reg[in->a] = table_entry(s, in, in->size);
 		break;
+	}
+	if (!(in->stirs & STIRS_MORE)) {
+		known_set_one(s, in, sp);
+		return;
 	}
 	for (writes = in->writes; writes; writes &= writes - 1)
 		s->reg[__builtin_ctz(writes)] = any;
@@ -541,194 +508,4 @@ bool state_is_entry(const struct state *s)
 		other |= (s->reg[r].kind != VALUE_ENTRY) | (s->reg[r].reg != r);
 	}
 	return !other;
-}
-
-/* ---- rules --------------------------------------------------------------------- */
-
-/* The slot that holds rbp of the caller. */
-static const struct slot *rbp_slot(const struct state *s)
-{
-	const struct slot *best = NULL;
-	unsigned i;
-
-	for (i = 0; i < s->slot_count; i++) {
-		const struct slot *x = &s->slot[i];
-
-		if (x->value.kind != VALUE_ENTRY || x->value.reg != RBP)
-			continue;
-		/* Of two, the one nearer to the CFA: it was there first. */
-		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
-			best = x;
-	}
-	return best;
-}
-
-static bool rule_bp(const struct state *s, struct etch_rule *out)
-{
-	const struct slot *x = rbp_slot(s);
-
-	/* Both the register and the slot may have it: the register, where it was loaded
-	 * back, or popped, for what is below rsp may be written to. */
-	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
-		out->bp = ETCH_BP_SAME;
-	} else if (x && !x->aligned) {
-		out->bp = ETCH_BP_CFA;
-		out->bp_off = x->at;
-	} else if (x && s->reg[RBP].kind == VALUE_ALIGNED) {
-		out->bp = ETCH_BP_RBP;
-		out->bp_off = x->at - s->reg[RBP].off;
-	} else if (x && s->reg[RSP].kind == VALUE_ALIGNED) {
-		out->bp = ETCH_BP_RSP;
-		out->bp_off = x->at - s->reg[RSP].off;
-	} else if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP) {
-		out->bp = ETCH_BP_SAME;
-	} else {
-		out->bp = ETCH_BP_UNDEF;
-	}
-	return out->bp != ETCH_BP_UNDEF;
-}
-
-/* CFA through a register; true when that is how. */
-static bool rule_register(const struct state *s, unsigned r, struct etch_rule *out)
-{
-	if (s->reg[r].kind != VALUE_CFA || s->reg[r].off == INT32_MIN)
-		return false;
-	out->cfa = (uint8_t)r;
-	out->cfa_off = -s->reg[r].off;
-	return true;
-}
-
-/* CFA through a slot that a register points near to. */
-static bool rule_slot(const struct state *s, unsigned r, struct etch_rule *out)
-{
-	unsigned i;
-
-	if (!is_address(s->reg[r]))
-		return false;
-	for (i = 0; i < s->slot_count; i++) {
-		const struct slot *x = &s->slot[i];
-
-		if (x->value.kind != VALUE_CFA || x->aligned != (s->reg[r].kind == VALUE_ALIGNED))
-			continue;
-		out->cfa = (uint8_t)(r | ETCH_CFA_DEREF);
-		out->cfa_off = x->at - s->reg[r].off;
-		out->cfa_add = -x->value.off;
-		return true;
-	}
-	return false;
-}
-
-/*
- * The frame pointer where there is a frame of its own (saved just below the
- * return address, as every compiler's push %rbp; mov %rsp,%rbp leaves it): that is
- * what .eh_frame uses there, and it stays right over alloca. Then rsp; then what
- * can be followed from a frame further in, where only rsp and rbp are known; then
- * any other register.
- */
-void state_rule(const struct state *s, struct etch_rule *out)
-{
-	static const uint8_t others[] = {11, 10, 0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15};
-	const struct slot *x;
-	unsigned i;
-
-	memset(out, 0, sizeof(*out));
-	x = s->reg[RBP].kind == VALUE_CFA && s->reg[RBP].off == -16 ? slot_at(s, value_of(VALUE_CFA, 0, -16)) : NULL;
-	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
-	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
-	    !rule_slot(s, RSP, out)) {
-		for (i = 0; i < sizeof(others); i++)
-			if (rule_register(s, others[i], out))
-				break;
-		if (i == sizeof(others))
-			return;
-	}
-	out->kind = ETCH_RULE_CALL;
-	rule_bp(s, out);
-	x = slot_at(s, value_of(VALUE_CFA, 0, -8));
-	if (x && s->reg[RSP].kind == VALUE_CFA && s->reg[RSP].off > -8)
-		x = NULL; /* popped: better where it was popped to, as vfork() does */
-	if (!x || x->value.kind != VALUE_ENTRY || x->value.reg != REG_RA) {
-		/* The return address was taken off the stack, or written over. */
-		for (i = 0; i < 16; i++)
-			if (s->reg[i].kind == VALUE_ENTRY && s->reg[i].reg == REG_RA)
-				break;
-		if (i < 16)
-			out->ra = (uint8_t)(ETCH_RA_REG | i);
-		else if (!s->align && !slot_at(s, value_of(VALUE_CFA, 0, -8)))
-			memset(out, 0, sizeof(*out));
-	}
-}
-
-static enum witness cfa_witness(const struct state *s, const struct etch_rule *rule)
-{
-	struct value v = s->reg[rule->cfa & 15u], w;
-
-	if (rule->cfa & ETCH_CFA_INDEX)
-		return WITNESS_SILENT; /* in an array of a length that is not known */
-	if (!(rule->cfa & ETCH_CFA_DEREF)) {
-		if (v.kind == VALUE_CFA)
-			return -(int64_t)v.off == rule->cfa_off ? WITNESS_CONFIRMS : WITNESS_DENIES;
-		return WITNESS_SILENT;
-	}
-	w = slot_load(s, value_moved(v, rule->cfa_off));
-	if (w.kind == VALUE_CFA)
-		return -(int64_t)w.off == rule->cfa_add ? WITNESS_CONFIRMS : WITNESS_DENIES;
-	return WITNESS_SILENT;
-}
-
-static enum witness bp_witness(const struct state *s, const struct etch_rule *rule)
-{
-	struct value at, v;
-
-	switch (rule->bp) {
-	case ETCH_BP_SAME:
-		if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
-			return WITNESS_CONFIRMS;
-		/* An address of this frame, or a constant, is not the caller's rbp. */
-		return s->reg[RBP].kind == VALUE_ANY || s->reg[RBP].kind == VALUE_BELOW ? WITNESS_SILENT : WITNESS_DENIES;
-	case ETCH_BP_CFA:
-		at = value_of(VALUE_CFA, 0, rule->bp_off);
-		break;
-	case ETCH_BP_RBP:
-		at = value_moved(s->reg[RBP], rule->bp_off);
-		break;
-	case ETCH_BP_RSP:
-		at = value_moved(s->reg[RSP], rule->bp_off);
-		break;
-	default:
-		return WITNESS_CONFIRMS; /* claims nothing */
-	}
-	v = slot_load(s, at);
-	if (v.kind == VALUE_ENTRY)
-		return v.reg == RBP ? WITNESS_CONFIRMS : WITNESS_DENIES;
-	return v.kind == VALUE_ANY ? WITNESS_SILENT : WITNESS_DENIES;
-}
-
-static enum witness ra_witness(const struct state *s, const struct etch_rule *rule)
-{
-	struct value v;
-
-	if (rule->ra & ETCH_RA_REG) {
-		v = s->reg[rule->ra & 15u];
-		return v.kind == VALUE_ENTRY && v.reg == REG_RA ? WITNESS_CONFIRMS : WITNESS_SILENT;
-	}
-	v = slot_load(s, value_of(VALUE_CFA, 0, -8));
-	return v.kind == VALUE_ENTRY && v.reg == REG_RA ? WITNESS_CONFIRMS
-	       : s->slot_count < STATE_SLOTS && v.kind != VALUE_ANY ? WITNESS_DENIES : WITNESS_SILENT;
-}
-
-enum witness state_witness(const struct state *s, const struct etch_rule *rule)
-{
-	enum witness cfa, bp, ra;
-
-	if (rule->kind != ETCH_RULE_CALL)
-		return WITNESS_SILENT;
-	cfa = cfa_witness(s, rule);
-	bp = bp_witness(s, rule);
-	ra = ra_witness(s, rule);
-	if (cfa == WITNESS_DENIES || bp == WITNESS_DENIES || ra == WITNESS_DENIES)
-		return WITNESS_DENIES;
-	return cfa == WITNESS_CONFIRMS && bp == WITNESS_CONFIRMS && ra == WITNESS_CONFIRMS ? WITNESS_CONFIRMS
-	                                                                                    : WITNESS_SILENT;
 }

@@ -54,7 +54,8 @@ struct state {
 	struct slot slot[STATE_SLOTS];
 };
 
-void state_entry(struct state *s);
+/* At a function's entry. */
+extern const struct state state_at_entry;
 /* Most states have few slots; assignment would copy them all, and one memcpy() of a length that is not known
  * takes longer than these. */
 static inline void state_copy(struct state *to, const struct state *from)
@@ -65,6 +66,7 @@ static inline void state_copy(struct state *to, const struct state *from)
 	for (i = 0; i < from->slot_count; i++)
 		to->slot[i] = from->slot[i];
 }
+static inline void state_entry(struct state *s) { state_copy(s, &state_at_entry); }
 /* For builds that check what others take for granted (make asan): aborts where it does change. */
 void state_leaves_check(const struct state *s, const struct step *in);
 /*
@@ -119,5 +121,9 @@ enum witness {
 };
 /* What the state has to say about a rule that somebody else made. */
 enum witness state_witness(const struct state *s, const struct etch_rule *rule);
+/* ... of one that is what state_rule() makes of it: not wrong, but its return address may not be known. */
+enum witness state_witness_own(const struct state *s, const struct etch_rule *rule);
+/* Have both the same to say of every rule? False: perhaps not. */
+bool state_rules_same(const struct state *a, const struct state *b);
 
 #endif

@@ -71,12 +71,26 @@ static uint16_t touches(const struct step *in)
 	}
 }
 
+static bool changes_more(const struct step *in)
+{
+	switch (in->op) {
+	case STEP_PUSH:
+	case STEP_POP:
+	case STEP_LEAVE:
+	case STEP_ENTER:
+	case STEP_SWAP:
+		return true;
+	default:
+		return in->writes || in->a == RSP;
+	}
+}
+
 /* What it has to do with besides. */
 static uint8_t stirs(const struct step *in)
 {
 	bool way = in->flow != FLOW_NEXT || in->op == STEP_COMPARE || in->op == STEP_LIMIT || in->op == STEP_SYSCALL;
 
-	return STIRS_ALL | (in->cond ? STIRS_FLAGS : 0) | (way ? STIRS_WAY : 0);
+	return STIRS_ALL | (in->cond ? STIRS_FLAGS : 0) | (way ? STIRS_WAY : 0) | (changes_more(in) ? STIRS_MORE : 0);
 }
 
 /* An instruction of a form, which the next one may be the same as. */

@@ -71,6 +71,7 @@ enum {
 	STIRS_ALL = 1,   /* every instruction has it */
 	STIRS_FLAGS = 2, /* not a branch's: writes them */
 	STIRS_WAY = 4,   /* compares, or asks the system, or does not just go on */
+	STIRS_MORE = 8,  /* changes more than register `a` or memory, or has to do with rsp otherwise than as an address */
 };
 
 /* What an instruction does to the direction flag. */

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files about states share: state.c (instructions, paths that meet) and state_rules.c (what a
+ * state says of rules).
+ */
+#ifndef CODE_STATE_PARTS_H
+#define CODE_STATE_PARTS_H
+
+#include "code/state.h"
+
+#include <string.h>
+
+#define RSP ETCH_REG_RSP
+#define RBP ETCH_REG_RBP
+
+#define VALUE_NONE ((struct value){0})
+
+static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
+
+static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
+{
+	return (struct value){.off = off, .kind = kind, .reg = reg};
+}
+
+/* An address moved by n; not known when it leaves 32 bits: never wrapped. */
+static inline struct value value_moved(struct value v, int64_t n)
+{
+	int64_t off = v.off + n;
+
+	if ((v.kind != VALUE_CFA && v.kind != VALUE_ALIGNED && v.kind != VALUE_CONST && v.kind != VALUE_PLACE) ||
+	    off < INT32_MIN || off > INT32_MAX || n < INT32_MIN || n > INT32_MAX ||
+	    ((v.kind == VALUE_CONST || v.kind == VALUE_PLACE) && off < 0))
+		return VALUE_NONE;
+	v.off = (int32_t)off;
+	return v;
+}
+
+static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
+
+/* All that says where a slot is, as one number: one comparison. */
+static inline uint64_t slot_place(const struct slot *x)
+{
+	uint64_t place;
+
+	_Static_assert(offsetof(struct slot, value) == sizeof(place), "struct slot begins with where it is, and zeros");
+	memcpy(&place, x, sizeof(place));
+	return place;
+}
+
+static inline struct slot *slot_at(const struct state *s, struct value address)
+{
+	const struct slot wanted = {.at = address.off, .aligned = address.kind == VALUE_ALIGNED};
+	uint64_t place = slot_place(&wanted);
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++)
+		if (slot_place(&s->slot[i]) == place)
+			return (struct slot *)&s->slot[i];
+	return NULL;
+}
+
+static inline struct value slot_load(const struct state *s, struct value address)
+{
+	const struct slot *at = is_address(address) ? slot_at(s, address) : NULL;
+
+	return at ? at->value : VALUE_NONE;
+}
+
+#endif
