@@ -116,11 +116,14 @@ CASES = [
     ("section 5 lies where the section headers are", lambda f: sh(DATA, off=f.shoff, addr=f.shoff, size=8)(f)),
     (OK, lambda f: sh(DATA, off=f.shoff, flags=0, addr=0, size=8)(f)),
     ("section 2 has code in the ELF header", sh(TEXT, off=56, addr=56, size=8)),
+    (OK, sh(DATA, off=0, addr=0, size=16)), (OK, sh(DATA, type=8, off=70)),
     ("the program begins inside its headers", eh(entry=63)), ("the program begins inside its headers", eh(entry=175)),
-    (OK, eh(entry=176)), (OK, eh(entry=0x9000)), (OK, both(eh(entry=0x3001), ph(1, type=6, vaddr=0x3000))),
+    (OK, eh(entry=176)), (OK, eh(entry=0x9000)), (OK, both(eh(entry=0x3001), ph(1, type=6, off=0, vaddr=0x3000))),
+    (OK, both(eh(entry=0x1046), ph(1, type=1, off=0, vaddr=0x1000, filesz=64, memsz=64))),
     # ---- and what is behind all that
     (OK, lambda f: f.sh.append(dict.fromkeys(SHDR, 0)) or f.eh.update(shnum=8)),
-    ("section 5 lies above all segments", sh(DATA, type=8, addr=0x1040)),
+    ("section 5 lies above all segments", sh(DATA, type=8, addr=0x1040)), (OK, sh(DATA, type=8, addr=0x1040, flags=0x403)),
+    (OK, sh(DATA, type=8, addr=0x1040, size=0)), (OK, sh(DATA, type=8, addr=0x1040, flags=1)),  # .tbss, nothing, not in memory
     ("no addresses left above the last segment", ph(0, vaddr=0x7fffffffe000, memsz=0x1000)),
 ]
 
