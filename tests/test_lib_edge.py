@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """libetch at its edges: errors, limits of the system, faults, fork. The program
-is tests/lib/edge.c, its tables are written by hand; each case runs in a process
+is tests/lib/edge*.c, its tables are written by hand; each case runs in a process
 of its own, for each kind of program that libetch serves."""
 
 import re
@@ -33,7 +33,7 @@ def edge(build, tmp_path_factory):
             out = tmp_path_factory.mktemp("edge") / "edge"
             lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
             run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}",
-                 *KINDS[kind], "-o", out, TESTS / "lib" / "edge.c", *lib, "-pthread"])
+                 *KINDS[kind], "-o", out, *sorted((TESTS / "lib").glob("edge*.c")), *lib, "-pthread"])
             made[kind] = out
         return made[kind]
 

@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * edge.c: libetch at its edges, with tables written by hand: `edge CASE` runs one
- * case and exits 0, or says what is not so. test_lib_edge.py has the list.
+ * case and exits 0, or says what is not so. test_lib_edge.py has the list. Here: the
+ * objects, and what becomes of sets where nothing is in the way but the bytes.
  */
-#include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 
-#include "site.h"
-
-#ifndef PR_SET_MDWE
-#define PR_SET_MDWE 65
-#endif
+#include "edge.h"
 
 /* ---- the objects ----------------------------------------------------------- */
 
@@ -41,7 +26,6 @@ OBJECT_RECORD("wide", 8, 0);
 READER64(read_wide, "wide")
 
 /* pair: two fields, and a load that takes both. */
-struct two { int a, b; };
 ETCHED __attribute__((used)) struct two pair = {1, 2};
 OBJECT_RECORD("pair", 8, 0);
 READER32(read_pair_a, "pair", 0)
@@ -75,9 +59,11 @@ __asm__(".text\n\t.balign 4096\n\t.globl far1\nfar1:\n"
         "771:\tmovl plain(%rip), %eax" SITE_ENTRY("plain", 3, 0, SHAPE6, 0) "ret\n\t"
         ".balign 4096");
 extern int far1(void), far2(void);
-extern const volatile uint8_t far1_bytes[] __asm__("far1"), far2_bytes[] __asm__("far2");
 
-static int sum_plain(void)
+int plain_read(void) { return read_plain(); }
+int stored_read(void) { return read_stored(); }
+
+int sum_plain(void)
 {
 	int v = read_plain();
 
@@ -89,7 +75,7 @@ static int sum_plain(void)
 	return v;
 }
 
-static void check_closed(void)
+void check_closed(void)
 {
 	CHECK_PERMS(read_plain_site, "r-xp");
 	CHECK_PERMS(far1_bytes, "r-xp");
@@ -98,81 +84,6 @@ static void check_closed(void)
 	CHECK_PERMS(&wide, "r--p");
 	CHECK_PERMS(&pair, "r--p");
 }
-
-/* ---- helpers ------------------------------------------------------------------- */
-
-/* A filter: `nr` fails with `error` (0: kills), if argument `arg` ANDed with mask
- * equals `value`. */
-static void deny(int nr, int error, unsigned arg, uint32_t mask, uint32_t value)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 4),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + 8 * arg)),
-		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, error ? SECCOMP_RET_ERRNO | (uint32_t)error : SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
-
-	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
-}
-
-static void deny_all(int nr, int error) { deny(nr, error, 0, 0, 0); }
-
-static atomic_int thread_stop, thread_wrong;
-
-static void *thread_read(void *arg)
-{
-	sigset_t all;
-
-	(void)arg;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	while (!thread_stop) {
-		int v = read_plain();
-
-		if (v < 0 || v > 1000000)
-			thread_wrong = 1;
-	}
-	return NULL;
-}
-
-static pthread_t thread_start(void)
-{
-	pthread_t t;
-
-	CHECK(!pthread_create(&t, NULL, thread_read, NULL));
-	return t;
-}
-
-/* pthread_join returns while the kernel still counts the thread: libetch asks the kernel. */
-static void thread_end(pthread_t t)
-{
-	struct stat st;
-
-	thread_stop = 1;
-	CHECK(!pthread_join(t, NULL));
-	CHECK(!thread_wrong);
-	do
-		CHECK(!stat("/proc/self/task", &st));
-	while (st.st_nlink > 3 && !usleep(1000));
-}
-
-/* A set that must fail with `error`, and change nothing. */
-static void check_refused(int error)
-{
-	int before = sum_plain();
-
-	CHECK_EQ(etch_set(&plain, before + 1), error);
-	CHECK_EQ(sum_plain(), before);
-	CHECK_EQ(etch_verify(NULL, NULL), 0);
-	check_closed();
-}
-
-/* ---- cases ------------------------------------------------------------------------ */
 
 static void case_basic(void)
 {
@@ -419,235 +330,6 @@ static void case_stale(void)
 	CHECK_EQ(sum_plain(), 98);
 }
 
-static void case_mdwe(void)
-{
-	CHECK(!prctl(PR_SET_MDWE, 1, 0, 0, 0));
-	check_refused(ETCH_EPERM);
-	CHECK_EQ(etch_release(&plain, sizeof(plain)), ETCH_EPERM);
-	CHECK_EQ(etch_sync(&stored, sizeof(stored)), ETCH_EPERM);
-	CHECK_PERMS(&stored, "rw-p");
-	check_refused(ETCH_EPERM);
-	CHECK_EQ(etch_set(&stored, 5), 0);
-	CHECK_EQ(read_stored(), 5);
-}
-
-/* The rest of a case that goes on in a fresh image under a limit: nothing could be
- * armed, so sets are stores. */
-static void case_unarmed(void)
-{
-	CHECK_EQ(info_now().armed, 0);
-	CHECK_EQ(info_now().readonly_pages, 0);
-	CHECK_PERMS(read_plain_site, "r-xp");
-	for (int v = 0; v < 10; v++) {
-		CHECK_EQ(etch_set(&plain, v), 0);
-		CHECK_EQ(sum_plain(), v);
-	}
-	CHECK_EQ(etch_verify(NULL, NULL), 0);
-}
-
-static void start_again(void)
-{
-	execl("/proc/self/exe", "edge", "unarmed", (char *)NULL);
-	CHECK(!"exec");
-}
-
-static void case_mdwe_start(void)
-{
-	CHECK(!prctl(PR_SET_MDWE, 1, 0, 0, 0)); /* kept by exec */
-	start_again();
-}
-
-static void case_membarrier_start(void)
-{
-	deny_all(SYS_membarrier, ENOSYS);
-	start_again();
-}
-
-static void case_mprotect_start(void)
-{
-	/* PROT_EXEC alone: ld.so must work. */
-	deny(SYS_mprotect, EPERM, 2, PROT_EXEC, PROT_EXEC);
-	start_again();
-}
-
-/* Single-threaded, no barrier is needed; with a thread it is. */
-static void case_membarrier(void)
-{
-	pthread_t t;
-
-	deny_all(SYS_membarrier, EPERM);
-	CHECK_EQ(etch_set(&plain, 8), 0);
-	CHECK_EQ(sum_plain(), 8);
-	t = thread_start();
-	check_refused(ETCH_ENOSYNC);
-	CHECK_EQ(etch_release(&plain, sizeof(plain)), ETCH_ENOSYNC);
-	CHECK_EQ(etch_sync(&stored, sizeof(stored)), ETCH_ENOSYNC);
-	CHECK_PERMS(&stored, "rw-p");
-	CHECK_EQ(read_stored_site[0], 0x8b);
-	check_closed();
-	thread_end(t);
-	CHECK_EQ(etch_set(&plain, 9), 0);
-	CHECK_EQ(sum_plain(), 9);
-}
-
-/* The kernel says it can, and then fails: the change is taken back. */
-static void case_membarrier_late(void)
-{
-	pthread_t t = thread_start();
-
-	deny(SYS_membarrier, EPERM, 0, 1 << 5, 1 << 5);
-	check_refused(ETCH_ENOSYNC);
-	CHECK_EQ(etch_sync(&stored, sizeof(stored)), ETCH_ENOSYNC);
-	CHECK_EQ(read_stored_site[0], 0x8b);
-	CHECK_PERMS(&stored, "rw-p");
-	thread_end(t);
-}
-
-static void refuse_mprotect(int error, int want)
-{
-	deny_all(SYS_mprotect, error);
-	check_refused(want);
-	CHECK_EQ(etch_release(&plain, sizeof(plain)), want);
-	CHECK_EQ(etch_sync(&stored, sizeof(stored)), want);
-	CHECK_PERMS(&stored, "rw-p");
-	check_refused(want);
-}
-
-static void case_mprotect_eperm(void) { refuse_mprotect(EPERM, ETCH_EPERM); }
-static void case_mprotect_eacces(void) { refuse_mprotect(EACCES, ETCH_EPERM); }
-/* What hugetlbfs text answers: a part of a huge page cannot be protected. */
-static void case_mprotect_einval(void) { refuse_mprotect(EINVAL, ETCH_EPERM); }
-/* Out of mappings. */
-static void case_mprotect_enomem(void) { refuse_mprotect(ENOMEM, ETCH_ENOMEM); }
-
-/* The last of several runs of pages fails: the earlier ones are closed again. */
-static void case_mprotect_second(void)
-{
-	uint32_t page = (uint32_t)(uintptr_t)far2_bytes;
-
-	deny(SYS_mprotect, EACCES, 0, 0xffffffff, page);
-	check_refused(ETCH_EPERM);
-	CHECK_EQ(etch_set(&wide, 6), 0);
-}
-
-/* Data opens, text does not. */
-static void case_mprotect_text(void)
-{
-	deny(SYS_mprotect, EACCES, 2, PROT_EXEC | PROT_WRITE, PROT_EXEC | PROT_WRITE);
-	check_refused(ETCH_EPERM);
-}
-
-/* A set that changes nothing asks the system for nothing. */
-static void case_same(void)
-{
-	int v = 7;
-	struct etch_change c[] = {ETCH_CHANGE(&plain, &v), ETCH_CHANGE(&plain, &v)};
-
-	deny_all(SYS_mprotect, 0);
-	deny_all(SYS_membarrier, 0);
-	CHECK_EQ(etch_set(&plain, 7), 0);
-	CHECK_EQ(etch_set_batch(c, 2), 0);
-	CHECK_EQ(etch_sync(&plain, sizeof(plain)), 0);
-	CHECK_EQ(etch_release(&stored, sizeof(stored)), 0);
-	CHECK_EQ(etch_set(&stored, 5), 0);
-	CHECK_EQ(read_stored(), 5);
-}
-
-/* Readers with every signal blocked see every value. */
-static void case_blocked(void)
-{
-	pthread_t t = thread_start();
-
-	for (int v = 0; v < 2000; v++) {
-		CHECK_EQ(etch_set(&plain, v), 0);
-		CHECK_EQ(sum_plain(), v);
-	}
-	thread_end(t);
-	check_closed();
-}
-
-static void wait_ok(pid_t pid)
-{
-	int status;
-
-	CHECK(pid > 0);
-	CHECK(waitpid(pid, &status, 0) == pid);
-	CHECK_EQ(status, 0);
-}
-
-static void case_fork(void)
-{
-	int to_child[2], from_child[2];
-	char byte = 0;
-	pid_t pid;
-
-	CHECK(!pipe(to_child) && !pipe(from_child));
-	CHECK_EQ(etch_set(&plain, 20), 0);
-	pid = fork();
-	if (!pid) {
-		CHECK_EQ(sum_plain(), 20);
-		CHECK_EQ(etch_set(&plain, 30), 0);
-		CHECK(write(from_child[1], &byte, 1) == 1 && read(to_child[0], &byte, 1) == 1);
-		CHECK_EQ(sum_plain(), 30); /* the parent has set 40 */
-		CHECK_EQ(etch_verify(NULL, NULL), 0);
-		check_closed();
-		_exit(0);
-	}
-	CHECK(read(from_child[0], &byte, 1) == 1);
-	CHECK_EQ(sum_plain(), 20); /* the child has set 30 */
-	CHECK_EQ(etch_set(&plain, 40), 0);
-	CHECK(write(to_child[1], &byte, 1) == 1);
-	wait_ok(pid);
-	CHECK_EQ(sum_plain(), 40);
-	CHECK_EQ(etch_verify(NULL, NULL), 0);
-}
-
-static void *thread_set(void *arg)
-{
-	(void)arg;
-	for (int v = 0; !thread_stop; v = (v + 1) % 1000)
-		if (etch_set(&plain, v) || read_plain() != v)
-			thread_wrong = 1;
-	return NULL;
-}
-
-/* A fork in the middle of another thread's sets: the child has a whole state and
- * a free lock. vfork and posix_spawn: the child is another program, untouched. */
-static void case_fork_set(void)
-{
-	static char *const args[] = {(char *)"edge", (char *)"basic", NULL};
-	extern char **environ;
-	pthread_t t;
-	pid_t pid;
-
-	CHECK(!pthread_create(&t, NULL, thread_set, NULL));
-	for (int i = 0; i < 200; i++) {
-		pid = fork();
-		if (!pid) {
-			int v = read_plain();
-
-			CHECK_EQ(sum_plain(), v);
-			CHECK_EQ(etch_verify(NULL, NULL), 0);
-			CHECK_EQ(etch_set(&plain, v + 1), 0);
-			CHECK_EQ(sum_plain(), v + 1);
-			_exit(0);
-		}
-		wait_ok(pid);
-		if (i % 20 == 0) {
-			pid = vfork();
-			if (!pid) {
-				execve("/proc/self/exe", args, environ);
-				_exit(1);
-			}
-			wait_ok(pid);
-			CHECK(!posix_spawn(&pid, "/proc/self/exe", NULL, NULL, args, environ));
-			wait_ok(pid);
-		}
-	}
-	thread_end(t);
-	CHECK_EQ(etch_verify(NULL, NULL), 0);
-}
-
 /* Text on huge pages, as programs that remap themselves have it: mprotect splits
  * them, or refuses. The 2 MiB that hold the sites are copied to such a page. */
 static void case_huge(void)
@@ -672,124 +354,6 @@ static void case_huge(void)
 	CHECK_EQ(sum_plain(), 77);
 	check_closed();
 }
-
-/* ---- faults ------------------------------------------------------------------- */
-
-ALONE void stray_store(int *p);
-void stray_store(int *p) { *(volatile int *)p = 1; }
-
-static void case_stray(void) { stray_store(hide(&plain)); }
-static void case_stray_field(void) { stray_store((int *)hide(&pair) + 1); }
-static void case_stray_memcpy(void)
-{
-	void *(*volatile copy)(void *, const void *, size_t) = memmove;
-	static const char bytes[8];
-
-	copy(hide(&wide), bytes, 8);
-}
-static void case_null(void) { stray_store(hide(NULL)); }
-static void case_read(void) { CHECK(mprotect((void *)((uintptr_t)&plain & ~4095UL), 4096, PROT_NONE) == 0); sum_plain(); }
-static void case_raise(void) { raise(SIGSEGV); }
-static void case_kill(void)
-{
-	kill(getpid(), SIGSEGV);
-	pause();
-}
-static void case_ignored(void)
-{
-	/* Ignored before libetch came (see early): a sent one still is. */
-	CHECK(!kill(getpid(), SIGSEGV));
-	CHECK(!kill(getpid(), SIGSEGV));
-	CHECK_EQ(etch_set(&plain, 9), 0);
-}
-
-static sigjmp_buf back;
-static volatile int handled, handled_code;
-static void *volatile handled_at;
-static volatile uintptr_t handled_ip;
-
-static void early_info(int sig, siginfo_t *info, void *context)
-{
-	(void)sig;
-	handled++;
-	handled_code = info->si_code;
-	handled_at = info->si_addr;
-	handled_ip = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
-	siglongjmp(back, 1);
-}
-
-static void early_plain(int sig)
-{
-	handled += sig == SIGSEGV;
-	siglongjmp(back, 1);
-}
-
-/* An earlier handler gets the faults that are not ours, each time; of a stray
- * store it gets the true address. */
-static void case_handler_info(void)
-{
-	for (volatile int i = 0; i < 3; i++)
-		if (!sigsetjmp(back, 1))
-			case_null();
-	CHECK_EQ(handled, 3);
-	CHECK(handled_at == NULL && handled_code == SEGV_MAPERR);
-	if (!sigsetjmp(back, 1))
-		case_stray();
-	CHECK_EQ(handled, 4);
-	CHECK(handled_at == (void *)&plain && handled_code == SEGV_ACCERR);
-	CHECK(handled_ip >= (uintptr_t)stray_store && handled_ip < (uintptr_t)stray_store + 16);
-	CHECK_EQ(etch_set(&plain, 9), 0);
-	CHECK_EQ(sum_plain(), 9);
-}
-
-static void case_handler_plain(void)
-{
-	for (volatile int i = 0; i < 3; i++)
-		if (!sigsetjmp(back, 1))
-			case_null();
-	if (!sigsetjmp(back, 1))
-		case_stray();
-	CHECK_EQ(handled, 4);
-}
-
-/* SA_RESETHAND: once, and then the default. */
-static void case_handler_once(void)
-{
-	struct sigaction now;
-
-	if (!sigsetjmp(back, 1))
-		case_null();
-	CHECK_EQ(handled, 1);
-	CHECK(!sigaction(SIGSEGV, NULL, &now) && now.sa_handler == SIG_DFL);
-	case_null();
-}
-
-/* Runs before libetch meets the module: the program's earlier disposition. */
-static void early(int argc, char **argv, char **envp)
-{
-	struct sigaction act;
-
-	(void)envp;
-	if (argc < 2)
-		return;
-	memset(&act, 0, sizeof(act));
-	if (!strcmp(argv[1], "handler_info")) {
-		act.sa_sigaction = early_info;
-		act.sa_flags = SA_SIGINFO;
-	} else if (!strcmp(argv[1], "handler_plain")) {
-		act.sa_handler = early_plain;
-		act.sa_flags = SA_NODEFER;
-	} else if (!strcmp(argv[1], "handler_once")) {
-		act.sa_handler = early_plain;
-		act.sa_flags = (int)SA_RESETHAND;
-	} else if (!strcmp(argv[1], "ignored")) {
-		act.sa_handler = SIG_IGN;
-	} else {
-		return;
-	}
-	sigaction(SIGSEGV, &act, NULL);
-}
-__attribute__((section(".preinit_array"), used)) static void (*early_)(int, char **, char **) = early;
 
 /* ---- what a batch costs in system calls ------------------------------------------ */
 
@@ -839,25 +403,22 @@ static void case_cost(void)
 		CHECK_EQ(count[i], 0);
 }
 
-#define CASE(name) {#name, case_##name}
-static const struct { const char *name; void (*run)(void); } cases[] = {
-	CASE(basic), CASE(facts), CASE(errors), CASE(wide), CASE(overlap), CASE(busy), CASE(code), CASE(stale),
-	CASE(mdwe), CASE(mdwe_start), CASE(membarrier), CASE(membarrier_late), CASE(membarrier_start),
-	CASE(mprotect_eperm), CASE(mprotect_eacces), CASE(mprotect_einval), CASE(mprotect_enomem),
-	CASE(mprotect_second), CASE(mprotect_text), CASE(mprotect_start), CASE(same), CASE(blocked), CASE(fork),
-	CASE(fork_set), CASE(huge), CASE(gdb), CASE(unarmed), CASE(cost),
-	CASE(stray), CASE(stray_field), CASE(stray_memcpy), CASE(null), CASE(read), CASE(raise), CASE(kill),
-	CASE(ignored), CASE(handler_info), CASE(handler_plain), CASE(handler_once),
+static const struct edge_case basic[] = {
+	CASE(basic), CASE(facts), CASE(errors), CASE(wide), CASE(overlap), CASE(busy), CASE(gdb), CASE(code), CASE(stale),
+	CASE(huge), CASE(cost), {0},
 };
 
 int main(int argc, char **argv)
 {
-	for (unsigned i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++)
-		if (!strcmp(argv[1], cases[i].name)) {
-			cases[i].run();
-			puts("done");
-			return 0;
-		}
+	static const struct edge_case *const lists[] = {basic, edge_limits, edge_threads, edge_faults};
+
+	for (unsigned i = 0; argc == 2 && i < sizeof(lists) / sizeof(lists[0]); i++)
+		for (const struct edge_case *c = lists[i]; c->name; c++)
+			if (!strcmp(argv[1], c->name)) {
+				c->run();
+				puts("done");
+				return 0;
+			}
 	fprintf(stderr, "usage: edge CASE\n");
 	return 2;
 }
