@@ -252,6 +252,36 @@ static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, 
 	return unwind_missing(s, e->text);
 }
 
+/* What is not to be done stays as the file had it. */
+static void rest_restore(struct elf_file *f, const uint8_t *before, const struct rewrite_options *o,
+                         const struct linked_tables *now, const struct linked_rows *rows)
+{
+	if (!o->imv)
+		rows_restore(f, before, rows->imv, rows->imv_count);
+	if (!o->pv) {
+		rows_restore(f, before, rows->pv, rows->pv_count);
+		in_place_restore(f, before, now);
+	}
+}
+
+/* Bytes that have changed in place are what is written where nothing else is; a file that comes out as it was is
+ * not written. `before`: null where none has changed in place. */
+static int output_settle(const struct elf_file *f, const uint8_t *before, const uint8_t *was, struct rewrite_result *out,
+                         struct error *e)
+{
+	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
+		out->bytes = malloc(f->size + 1);
+		if (!out->bytes)
+			return error_set(e, "out of memory");
+		out->size = f->size;
+		memcpy(out->bytes, f->bytes, f->size);
+	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {
+		free(out->bytes);
+		out->bytes = NULL;
+	}
+	return 0;
+}
+
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
                    struct error *e)
 {
@@ -297,12 +327,8 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	/* Sites, or those that are there. */
 	if (sites && want && sites_pass(f, o, &now, s, out, &rows, e))
 		goto out;
-	if (sites && !o->imv)
-		rows_restore(f, before, rows.imv, rows.imv_count);
-	if (sites && !o->pv) {
-		rows_restore(f, before, rows.pv, rows.pv_count);
-		in_place_restore(f, before, &now);
-	}
+	if (sites)
+		rest_restore(f, before, o, &now, &rows);
 	if (rewrite_ex_say(s, &faults))
 		goto out;
 	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
@@ -317,18 +343,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 		goto out;
 	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, (sites && want) || ex, out, e))
 		goto out;
-	err = 0;
-	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
-		out->bytes = malloc(f->size + 1);
-		out->size = f->size;
-		if (!out->bytes)
-			err = error_set(e, "out of memory");
-		else
-			memcpy(out->bytes, f->bytes, f->size);
-	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {
-		free(out->bytes);
-		out->bytes = NULL;
-	}
+	err = output_settle(f, before, was, out, e);
 out:
 	linked_tables_free(&now);
 	linked_unwind_free(&unwind);
