@@ -104,8 +104,10 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 	if (f->env->reloc_count)
 		step_relocate(f, s, addr);
 	/* Behind what the entry point calls. Where nothing says where it ends, other code may be behind that. */
-	if (s->op == STEP_HALT && f->piece->outermost && f->piece->open)
+	if (s->op == STEP_HALT && f->piece->outermost && f->piece->open) {
 		s->flow = FLOW_STOP;
+		s->stirs |= STIRS_WAY;
+	}
 	/* A call of what follows it is how position-independent code once asked where it is. (Or the function that
 	 * it calls lies there, if nothing says that it does not.) */
 	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->piece->end &&
