@@ -40,6 +40,24 @@ f:	sub $24,%rsp
 	.size f,.-f
 """
 
+# From 1 + 1 on, the bytes of two instructions are a push and others, of which the last ends inside the second.
+OVERLAP = """
+	.text
+	.globl over
+	.type over,@function
+over:	test %edi,%edi
+	jne 1f + 1
+	jmp 1f
+2:	ret
+	.skip 104,0x90
+1:	.byte 0xb8,0x50,0x90,0x90,0x04 # mov $imm,%eax; push %rax; nop; nop; ...
+	.byte 0xeb,0x90                # jmp 2b; add $0xeb,%al; nop
+	nop
+	add $8,%rsp
+	ret
+	.size over,.-over
+"""
+
 RESTORER = """
 	.text
 	.globl restorer
@@ -100,6 +118,17 @@ def test_code_behind_a_call_that_does_not_come_back_says_nothing_to_what_follows
     add, = (int(line.split(":")[0], 16) for line in lines.splitlines() if "add " in line)
     last = max(at for at in got if at <= add)
     assert got[last] == "rsp+32" and got[add + 4] == "rsp+8", (got, lines)
+
+
+def test_what_changes_inside_another_instruction_is_known_behind_it(tmp_path, build):
+    (tmp_path / "o.s").write_text(OVERLAP)
+    run(["gcc", "-c", "-o", tmp_path / "o.o", tmp_path / "o.s"])
+    size = 2 + 2 + 2 + 1 + 104 + 7 + 1 + 4 + 1
+    got = {}
+    for r in rows(build / "etch", tmp_path / "o.o", "--at", "over"):
+        for at in range(int(r["address"], 16), int(r["address"], 16) + int(r["size"], 16)):
+            got[at] = r["cfa"]
+    assert [got[at] for at in (size - 13, size - 6, size - 5, size - 1)] == ["rsp+8", "rsp+16", "rsp+16", "rsp+8"]
 
 
 def test_a_signal_restorer_needs_no_eh_frame(tmp_path, build):

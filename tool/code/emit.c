@@ -198,11 +198,15 @@ static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, 
                                                  bool same)
 {
 	uint64_t end = addr + len, at;
-	bool fresh = !same;
+	bool fresh = !same || e->stale;
 
-	if (addr < e->at)
-		return; /* an instruction inside another: the outer one has its row */
-	if (!same)
+	if (addr < e->at) { /* an instruction inside another: the outer one has its row */
+		e->stale = fresh;
+		e->quiet = 0;
+		return;
+	}
+	e->stale = false;
+	if (fresh)
 		rule_of(e, before, &e->rule);
 	if (addr > e->at) {
 		fill(e, addr);
@@ -314,7 +318,7 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 	e->piece = &env->pieces[piece];
 	findings_free(&e->findings);
 	e->count = e->cfi_count = e->cfi_at = 0;
-	e->failed = e->silent = e->agreed = false;
+	e->failed = e->silent = e->agreed = e->stale = false;
 	e->last = e->piece->start;
 	e->no_cfi = no_cfi;
 	e->at = e->piece->start;

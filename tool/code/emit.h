@@ -36,6 +36,7 @@ struct emit {
 	uint64_t at;              /* rows are made up to here */
 	uint64_t quiet;           /* up to here .eh_frame has the row that it has at `at` */
 	struct etch_rule rule;    /* of the state seen last */
+	bool stale;               /* it is not: rules have changed inside another instruction */
 	const struct state *state; /* of the instruction at hand */
 	enum flow_start start;    /* what .eh_frame says of the piece's start; START_ASSUMED where it says nothing */
 };

@@ -437,10 +437,10 @@ static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
 }
 
 /*
- * From an instruction on that has the rules of the one before it: passes those that neither who is called nor
- * step_note() wants to see, as most are. Returns the offset of the first that they may.
+ * Behind the instruction at `from`, from the one at `off` on, which has the same rules: passes those that neither
+ * who is called nor step_note() wants to see, as most are. Returns the offset of the first that they may.
  */
-static uint64_t pass(struct flow *f, uint64_t off, uint64_t limit)
+static uint64_t pass(struct flow *f, uint64_t from, uint64_t off, uint64_t limit)
 {
 	uint64_t to = off, last = off, next;
 	uint32_t i = f->at[off] - 1, behind;
@@ -456,7 +456,7 @@ static uint64_t pass(struct flow *f, uint64_t off, uint64_t limit)
 		to = next;
 		i = behind - 1;
 	}
-	if (!n || starts_count(f, off, to) != n) /* some overlap */
+	if (!n || starts_count(f, from, to) != n + 1) /* some overlap */
 		return off;
 	f->quiet_last = f->piece->start + last;
 	f->quiet_end = f->piece->start + to;
@@ -499,8 +499,10 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
 		if (same && !behind && !f->piece->open && next < size && f->at[next] && f->quiet > start) {
-			next = pass(f, next, f->quiet - start < size ? f->quiet - start : size);
-			off = next - 1;
+			uint64_t to = pass(f, off, next, f->quiet - start < size ? f->quiet - start : size);
+
+			if (to != next)
+				off = (next = to) - 1;
 		}
 	}
 }
