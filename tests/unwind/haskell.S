@@ -103,6 +103,23 @@ last:
 	mov back@GOTPCREL(%rip), %rcx
 	jmp *%rcx
 
+	/* Without an info table, and only C knows its address: as the run-time system's stg_returnToStackTop. */
+	.globl first
+	.type first, @function
+	.p2align 3
+first:
+	mov (%r13), %rbp
+	add $-8, %rbp
+	lea then_first_info(%rip), %rax
+	mov %rax, 0(%rbp)
+	mov $1, %ebx
+	jmp *0(%rbp)
+	.size first, . - first
+
+	info then_first_info, 30
+	add $8, %rbp
+	jmp work_info
+
 	/* Like such code, but for one thing: C calls it, or it returns. */
 	.globl called_info, returns_info
 	.type called_info, @function

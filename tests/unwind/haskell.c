@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 long run(void (*code)(void), void *registers);
-void work_info(void), called_info(void);
+void first(void), work_info(void), called_info(void);
 void outside(long *sp);
 
 static long stack[64];
@@ -31,6 +31,6 @@ int main(int argc, char **argv)
 	(void)argv;
 	if (argc > 1)
 		called_info();
-	printf("%ld\n", run(work_info, registers));
+	printf("%ld\n", run(first, registers));
 	return 0;
 }

@@ -105,8 +105,10 @@ void haskell_decide(struct work *w)
 
 		if (!haskell_may_be(&w->pieces.list[i]))
 			continue;
-		if (s->dubious)
+		if (s->dubious) {
 			s->fragment = s->dubious = false;
+			s->extended = s->held = 0;
+		}
 		s->run |= RUN_NEWS;
 	}
 }

@@ -51,6 +51,14 @@ static bool stray_keep(struct worker *o, struct chunk *c, uint64_t target)
 	return true;
 }
 
+/* It begins as code of GHC does, whoever leads there. */
+static bool is_known_start(const struct flow_env *env, uint64_t target)
+{
+	const struct piece *to = haskell_begins(env, target) ? piece_at(env, target) : NULL;
+
+	return to && to->start == target;
+}
+
 /* The edges out of a piece, their states in one block. */
 static bool edges_keep(struct worker *o, struct chunk *c)
 {
@@ -70,7 +78,7 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 
 		if (!piece_at(&o->w->env, x->target) && !stray_keep(o, c, x->target))
 			return false;
-		if (is_hearsay(o->w, f->piece, x->target) || haskell_begins(f->env, x->target))
+		if (is_hearsay(o->w, f->piece, x->target) || is_known_start(f->env, x->target))
 			continue;
 		if (!edges_put(&c->edges, x, states))
 			return false;
@@ -181,6 +189,12 @@ static bool is_dubious(const struct work *w, struct flow *f)
 	return !ends;
 }
 
+/* It leaves, or begins, as GHC's code does: no table among the code does so, whoever has taken its address. */
+static bool is_haskell(const struct flow *f)
+{
+	return f->haskell && (f->foreign || haskell_begins(f->env, f->piece->start));
+}
+
 /* Where the flow of a piece ends, and the padding behind it; its first byte where it has none. */
 static uint64_t reached_end(struct flow *f)
 {
@@ -244,7 +258,7 @@ static bool piece_look(struct worker *o, uint32_t number)
 		ok = ok && flow_run(f, &w->env, number, o->in, in, piece_start(&w->env, p, s, &o->emit)) &&
 		     emit_rows(&o->emit, f, &s->rows);
 		again = ok && began_pushed(f, &o->emit);
-		if (ok && !again && referred && !s->fragment && !haskell_begins(&w->env, p->start) && is_dubious(w, f)) {
+		if (ok && !again && referred && !s->fragment && !is_haskell(f) && is_dubious(w, f)) {
 			s->fragment = s->dubious = f->lenient;
 			s->lenient = f->lenient = !f->lenient;
 			f->pushed = 0;

@@ -413,6 +413,32 @@ void called_find(struct work *w)
 /* Each pass marks at least one more, and most are found in the first few. */
 #define SPREADS_MOST 64
 
+/* One of two that a jump joins is such code: so is the other. */
+static bool foreign_join(struct work *w, size_t from, size_t to)
+{
+	const struct piece *a = &w->pieces.list[from], *b = &w->pieces.list[to];
+
+	if (w->state[from].foreign == w->state[to].foreign || a->fde >= 0 || b->fde >= 0 || a->plt || b->plt)
+		return false;
+	w->state[from].foreign = w->state[to].foreign = true;
+	return true;
+}
+
+/* Jumps that have led into the middle of a piece, which has been cut there since, are no links. */
+static bool foreign_edges(struct work *w)
+{
+	bool more = false;
+	size_t i, k = 0;
+
+	for (i = 0; i < w->edges.count; i++) {
+		while (k + 1 < w->pieces.count && w->pieces.list[k + 1].start <= w->edges.list[i].target)
+			k++;
+		if (w->pieces.list[k].start <= w->edges.list[i].target && w->edges.list[i].target < w->pieces.list[k].end)
+			more |= foreign_join(w, w->edges.list[i].from, k);
+	}
+	return more;
+}
+
 void foreign_spread(struct work *w)
 {
 	bool more = true;
@@ -421,19 +447,11 @@ void foreign_spread(struct work *w)
 
 	for (n = 0; more && n < SPREADS_MOST; n++) {
 		more = false;
-		for (i = 0; i < w->tails.count; i++) {
-			const struct link *x = &w->tails.list[i];
-			struct piece_state *from = &w->state[x->from], *to;
-			const struct piece *a = &w->pieces.list[x->from], *b;
-
-			if (x->to == NO_PIECE)
-				continue;
-			to = &w->state[x->to];
-			b = &w->pieces.list[x->to];
-			if (from->foreign == to->foreign || a->fde >= 0 || b->fde >= 0 || a->plt || b->plt)
-				continue;
-			from->foreign = to->foreign = more = true;
-		}
+		for (i = 0; i < w->tails.count; i++)
+			if (w->tails.list[i].to != NO_PIECE)
+				more |= foreign_join(w, w->tails.list[i].from, w->tails.list[i].to);
+		if (w->env.haskell)
+			more |= foreign_edges(w);
 	}
 }
 
