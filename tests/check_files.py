@@ -128,9 +128,21 @@ def ar_member(name, data, fmag=b"`\n"):
     return name.ljust(16) + b"0           0     0     644     " + str(len(data)).encode().ljust(10) + fmag + data + b"\n" * (len(data) & 1)
 
 
+LONG_NAME = "a_name_that_is_longer_than_sixteen_bytes.o"
+
+
 @pytest.fixture
-def archives(work):
-    long = "a_name_that_is_longer_than_sixteen_bytes.o"
+def archives(work, made, once):
+    """Archives of all kinds in work, and the long name in them."""
+    def make(directory):
+        shutil.copytree(made, directory, dirs_exist_ok=True)
+        make_archives(directory)
+    shutil.copytree(once("archives", make), work, dirs_exist_ok=True)
+    return LONG_NAME
+
+
+def make_archives(work):
+    long = LONG_NAME
     shutil.copy(work / "wrong.o", work / long)
     (work / "sub").mkdir()
     shutil.copy(work / "past.o", work / "sub" / "wrong.o")
@@ -143,4 +155,3 @@ def archives(work):
     wrong = (work / "wrong.o").read_bytes()
     (work / "bsd.a").write_bytes(b"!<arch>\n" + ar_member(b"__.SYMDEF", b"\0" * 8) +
                                  ar_member(b"#1/20", b"a member's name.o\0\0\0" + wrong))
-    return long

@@ -245,19 +245,9 @@ def once(tmp_path_factory):
 
 
 # No red zones around globals: a damaged table may lie about its place inside the module's segments,
-# which are all that libetch can hold it to.
+# which are all that libetch can hold it to. So libetch, which has them, is linked as another module: build-asan's
+# libetch.so.
 SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param", "asan-globals=0"]
-
-
-@pytest.fixture(scope="session")
-def sanitized_library(once):
-    """libetch for programs with damaged tables, which are compiled as SANITIZED says."""
-    def make(directory):
-        lib = ROOT / "lib"
-        run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g1", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}",
-             f"-I{lib}", *SANITIZED, "-c", *sorted(lib.glob("*.[cS]"))], cwd=directory)
-        run(["ar", "rc", directory / "libetch.a", *sorted(directory.glob("*.o"))])
-    return once("sanitized", make) / "libetch.a"
 
 
 def need(*tools):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """libetch on tables made at run time (tests/lib/forms.c): every form under random
-sets against a model, and damaged tables. Also with the library itself compiled
-under ASan and UBSan."""
+sets against a model, and damaged tables. Also under ASan and UBSan,
+the library too."""
 
 import pytest
 from conftest import INCLUDE, ROOT, SANITIZED, TESTS, asan_env, run
@@ -12,12 +12,12 @@ COMMON = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-Wall
 
 
 @pytest.fixture(scope="module", params=["plain", "sanitized"])
-def forms(request, build, sanitized_library, tmp_path_factory):
+def forms(request, build, build_asan, tmp_path_factory):
     out = tmp_path_factory.mktemp("forms") / "forms"
     if request.param == "plain":
         run([*COMMON, "-O2", "-o", out, PROGRAM, build / "libetch.a"])
     else:
-        run([*COMMON, *SANITIZED, "-o", out, PROGRAM, sanitized_library])
+        run([*COMMON, *SANITIZED, "-o", out, PROGRAM, f"-L{build_asan}", "-letch", f"-Wl,-rpath,{build_asan}"])
     return out
 
 

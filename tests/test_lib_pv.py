@@ -15,13 +15,13 @@ COMMON = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", f"
 
 
 @pytest.fixture(scope="module", params=["plain", "sanitized"])
-def forms(request, build, sanitized_library, tmp_path_factory):
+def forms(request, build, build_asan, tmp_path_factory):
     out = tmp_path_factory.mktemp("pv") / "pv_forms"
     argv = ["gcc", *COMMON, "-DETCH_NO_MODULE", "-fno-pie", "-no-pie", "-o", out, FORMS]
     if request.param == "plain":
         run([*argv, "-O2", build / "libetch.a"])
     else:
-        run([*argv, *SANITIZED, sanitized_library])
+        run([*argv, *SANITIZED, f"-L{build_asan}", "-letch", f"-Wl,-rpath,{build_asan}"])
     return out
 
 
