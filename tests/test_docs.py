@@ -100,14 +100,19 @@ STUB = "#include <etch/imv.h>\nint f(void);\nint main(void) { return f(); }\n"
 
 
 def examples():
+    """Each by gcc and by clang; in make test by one of them, in turns."""
+    number = 0
     for entry in re.findall(r"^### (.*?)(?=^### |^## |\Z)", FINDINGS, flags=re.S | re.M):
         what = entry.splitlines()[0].strip("`")
         for n, (marks, lang, text) in enumerate(EXAMPLE.findall(entry)):
             words = marks.split()
             options = dict(w.split("=", 1) for w in words if "=" in w)
             ccs = [options["cc"]] if "cc" in options else ["gcc"] if lang == "asm" else ["gcc", "clang"]
-            for cc in ccs:
-                yield pytest.param(what, words, options, lang, text, cc, id=f"{what[:40]}-{n}-{cc}")
+            number += 1
+            for i, cc in enumerate(ccs):
+                other = len(ccs) > 1 and i != number % len(ccs)
+                yield pytest.param(what, words, options, lang, text, cc, id=f"{what[:40]}-{n}-{cc}",
+                                   marks=[pytest.mark.long] * other)
 
 
 def test_examples_are_found():

@@ -158,8 +158,9 @@ def test_hostile_tables(etch, build_asan, tmp_path):
         table, text = elf.get_section_by_name(".gopclntab"), elf.get_section_by_name(".text")
         at, size = table["sh_offset"], table["sh_size"]
     bad = tmp_path / "bad"
-    for place in [8, 32, 64, *range(72, size - 3, 4)]:
-        for value in (0x7FFFFFFF, text["sh_size"]):
+    values = (0x7FFFFFFF, text["sh_size"])
+    for i, place in enumerate([8, 32, 64, *range(72, size - 3, 4)]):
+        for value in values if os.environ.get("ETCH_TESTS") == "all" else values[i % 2:][:1]:
             bad.write_bytes(data[:at + place] + struct.pack("<I", value) + data[at + place + 4:])
             p = subprocess.run([build_asan / "etch", "rewrite", "-o", tmp_path / "out", bad], capture_output=True, text=True)
             assert p.returncode in (0, 1, 2) and "Sanitizer" not in p.stderr, (place, value, p.stderr)

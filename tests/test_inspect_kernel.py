@@ -134,6 +134,7 @@ def test_module_orc_is_what_objtool_prints(etch, linux, module):
     assert mine.keys() <= dump.keys()
 
 
+@pytest.mark.long
 def test_vmlinux_orc(etch, linux, vmlinux):
     want = [f"{vmlinux.sections[s][1] + off:x}\t{size:x}\t" + "\t".join(rule) + "\tobjtool"
             for s, off, size, rule in reader.orc_rows(vmlinux)]

@@ -3,6 +3,7 @@
 pyelftools say of the same file; JSON is of its schema and has what people see."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -277,7 +278,7 @@ def test_mutants(made, etch_asan, tmp_path):
     """What is malformed is refused or shown, never trusted."""
     flow, files = made
     rng = random.Random(6)
-    for n in range(14):
+    for n in range(14 if os.environ.get("ETCH_TESTS") == "all" else 8):
         data = bytearray(files["object" if n % 2 else "done"].read_bytes())
         with open(files["object" if n % 2 else "done"], "rb") as f:
             elf = ELFFile(f)

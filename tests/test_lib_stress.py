@@ -57,14 +57,15 @@ def test_every_form_is_there(programs, cc):
     assert any(s["object"] == "shared__imv" and s["live"] == "yes" for s in flow.sites(flow.tmp / "plugin.so"))
 
 
-@pytest.mark.parametrize("cc,stage", [("gcc", "linked"), pytest.param("clang", "object", marks=pytest.mark.long)])
+@pytest.mark.parametrize("cc,stage", [("gcc", "linked"), ("clang", "object")])
+@pytest.mark.long
 def test_stress(programs, cc, stage):
     """The full count: 10^8 reads and 10^5 sets."""
     out = stress(programs(cc, stage), 10**8, 10**5)
     assert int(out.split()[1]) > 60
 
 
-@pytest.mark.parametrize("cc,stage", [("gcc", "object"), ("clang", "object"), ("clang", "linked"), ("gcc", "plain"),
+@pytest.mark.parametrize("cc,stage", [("gcc", "object"), ("gcc", "linked"), ("clang", "object"), ("clang", "linked"), ("gcc", "plain"),
                                       ("clang", "plain")])
 def test_stress_short(programs, cc, stage):
     stress(programs(cc, stage), 10**7, 10**4)

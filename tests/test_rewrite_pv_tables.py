@@ -2,8 +2,10 @@
 """What etch inspect shows of call sites is so; tables of call sites that are none."""
 
 import json
+import os
 import re
 import struct
+import zlib
 
 import pytest
 
@@ -148,12 +150,15 @@ HOSTILE = {
 }
 
 
-def judge(etch, path, data, reason):
-    """Refused in one line and left as it was; or done, in peace."""
-    for command in COMMANDS:
+def judge(etch, path, data, reason, plain=None):
+    """Refused in one line and left as it was; or done, in peace. `plain`: the tool for all commands but two, which
+    change from file to file."""
+    two = zlib.crc32(path.name.encode()) % len(COMMANDS)
+    for i, command in enumerate(COMMANDS):
+        tool = plain if plain and (i - two) % len(COMMANDS) > 1 else etch
         path.write_bytes(data)
         path.chmod(0o755)
-        p = run([etch, *command, path], ok=(0, 2), env=asan_env())
+        p = run([tool, *command, path], ok=(0, 2), env=asan_env())
         lines = p.stderr.splitlines()
         if reason and command == ["inspect", "summary"] and p.returncode == 0:
             # A summary says what there is, and what is wrong with it.
@@ -168,7 +173,7 @@ def judge(etch, path, data, reason):
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("stage", ["done", "alone"])
-def test_hostile_entries(built, etch_asan, name, stage):
+def test_hostile_entries(built, etch, etch_asan, name, stage):
     b = built("pie", "gcc")
     t = Table(getattr(b, stage))
     wanted, change, reason = HOSTILE[name]
@@ -176,7 +181,8 @@ def test_hostile_entries(built, etch_asan, name, stage):
     data = bytearray(t.data)
     data[at:at + 12] = change(bytes(data[at:at + 12]))
     assert data != t.data
-    judge(etch_asan, b.flow.tmp / f"hostile-{name}", bytes(data), reason)
+    judge(etch_asan, b.flow.tmp / f"hostile-{name}", bytes(data), reason,
+          etch if os.environ.get("ETCH_TESTS") != "all" else None)
 
 
 def test_hostile_order(built, etch_asan):
