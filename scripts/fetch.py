@@ -21,7 +21,9 @@ With ETCH_FETCH=debian or =npm only that way is tried.
 older ones are taken away when there is a newer one. apt checks it against the signed lists.
 """
 
+import ctypes
 import fcntl
+import functools
 import hashlib
 import lzma
 import os
@@ -223,14 +225,27 @@ def lz4_block(data, out):
         out += (seen * (n // len(seen) + 1))[:n]
 
 
+def lz4_block_quick(library, data, out):
+    """The same by liblz4, in a hundredth of the time."""
+    room = ctypes.create_string_buffer(8 << 20)
+    n = library.LZ4_decompress_safe(bytes(data), room, len(data), len(room))
+    if n < 0:
+        raise IndexError("no LZ4 block")
+    out += memoryview(room)[:n]
+
+
 def lz4_legacy(data):
     """The format of `lz4 -l`: blocks of at most 8 MiB behind their sizes."""
+    try:
+        block = functools.partial(lz4_block_quick, ctypes.CDLL("liblz4.so.1"))
+    except OSError:
+        block = lz4_block
     out, i = bytearray(), 4
     while i + 4 <= len(data):
         n, i = int.from_bytes(data[i:i + 4], "little"), i + 4
         if not n or n > 9 << 20 or i + n > len(data):
             break
-        lz4_block(data[i:i + n], out)
+        block(data[i:i + n], out)
         i += n
     return bytes(out)
 

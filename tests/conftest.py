@@ -244,6 +244,17 @@ def once(tmp_path_factory):
     return get
 
 
+@pytest.fixture(scope="session")
+def stepper(build, once):
+    """stepper(library): the directory of the stepper and of the shadow stack (tests/unwind/dynamic.py); `library`: with
+    libetch, which they then compare beside."""
+    def get(library=False):
+        sys.path.insert(0, str(TESTS / "unwind"))
+        import dynamic
+        return once("stepper-etch" if library else "stepper", lambda out: dynamic.build(out, build if library else None))
+    return get
+
+
 # No red zones around globals: a damaged table may lie about its place inside the module's segments,
 # which are all that libetch can hold it to. So libetch, which has them, is linked as another module: build-asan's
 # libetch.so.
@@ -268,7 +279,7 @@ GRIDS = {"test_acceptance.py": 6, "test_acceptance.py::test_readers": 14, "test_
          "test_rewrite_unwind.py": 6, "test_pv_stress.py": 6, "test_pv_header.py": 4, "test_pv_inline.py": 4,
          "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 4, "test_segment.py": 4,
          "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_unwind_dynamic.py::test_signals": 3, "test_fault.py": 4, "test_extable_tool.py": 3,
-         "test_unwind_tables.py::test_mistakes_are_noticed": 6, "test_forms_encoding.py::test_mistakes_are_noticed": 5, "test_forms_encoding.py": 2,
+         "test_unwind_tables.py::test_mistakes_are_noticed": 9, "test_forms_encoding.py::test_mistakes_are_noticed": 5, "test_forms_encoding.py": 2,
          "test_pv_encoding.py::test_mistakes_are_noticed": 3, "test_diff.py::test_where_code_lies_is_no_difference": 3,
          "test_stat_noise.py::test_equal_commands_are_seldom_called_different": 3, "test_lib_forms.py": 3, "test_lib_pv.py": 3}
 

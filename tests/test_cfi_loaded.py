@@ -19,7 +19,8 @@ def prepared(tmp_path_factory, build):
                    build / "o" / "lib" / "prepare.o")
 
 
-@pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6", "libcrypto.so.3", "libgcrypt.so.20"])
+@pytest.mark.parametrize("name", ["libc.so.6", "libgcrypt.so.20", *(pytest.param(n, marks=pytest.mark.long) for n in
+                                                                    ("libstdc++.so.6", "libcrypto.so.3"))])
 def test_the_table_of_a_loaded_library(prepared, name):
     """Found at every address by the lookup of the block encoding."""
     path = LIBDIR / name

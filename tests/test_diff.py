@@ -21,7 +21,7 @@ from mutate import Mutator
 from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
-LIB = ["copy.c", "cursor.c", "imv.c", "module.c", "patch.c", "plan.c", "prepare.c", "pv.c", "stack.c"]
+LIB = ["copy.c", "cursor.c", "imv.c", "module.c", "patch.c", "plan.c", "index.c", "pv.c", "stack.c"]
 EXTRA = "int the_extra(int x) { return 77 * x + 1; }\n"
 
 
@@ -56,6 +56,16 @@ def compile_c(cc, source, out, *flags):
     run([cc, "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", f"-I{ROOT / 'lib'}", f"-I{INCLUDE}", *flags, "-c", "-o",
          out, source])
     return out
+
+
+@pytest.fixture
+def prepared(once):
+    """lib/prepare.c by gcc -O1 and -O2: (both objects); beside them what -fstack-usage says."""
+    def make(directory):
+        for level in ("-O1", "-O2"):
+            compile_c("gcc", ROOT / "lib" / "prepare.c", directory / level / "prepare.o", level, "-fstack-usage")
+    directory = once("diff-prepare", make)
+    return [directory / level / "prepare.o" for level in ("-O1", "-O2")]
 
 
 def text(tmp, name, source):
@@ -310,8 +320,8 @@ def flags_pairs():
 
 
 @pytest.mark.parametrize("name,a,b", flags_pairs())
-def test_what_objdump_says(etch, tmp_path, name, a, b):
-    old = compile_c("gcc", ROOT / "lib" / name, tmp_path / "old.o", *a)
+def test_what_objdump_says(etch, prepared, tmp_path, name, a, b):
+    old = prepared[1] if name == "prepare.c" else compile_c("gcc", ROOT / "lib" / name, tmp_path / "old.o", *a)
     new = compile_c("gcc", ROOT / "lib" / name, tmp_path / "new.o", *b)
     was, is_ = Truth(old), Truth(new)
     both = was.functions.keys() & is_.functions.keys()
@@ -334,15 +344,15 @@ def test_what_objdump_says(etch, tmp_path, name, a, b):
             assert c["new"]["instructions"] - c["old"]["instructions"] == c["instructions_new"] - c["instructions_gone"], n
 
 
-@pytest.mark.parametrize("extra", [[], ["-fno-omit-frame-pointer"]])
-def test_frames_are_those_of_stack_usage(etch, tmp_path, extra):
+@pytest.mark.parametrize("extra", [None, "-fno-omit-frame-pointer"])
+def test_frames_are_those_of_stack_usage(etch, prepared, tmp_path, extra):
     """gcc's own word on the depth of every frame."""
-    paths, usage = [], []
-    for level in ("-O1", "-O2"):
-        path = compile_c("gcc", ROOT / "lib" / "prepare.c", tmp_path / level / "prepare.o", level, "-fstack-usage", *extra)
-        paths.append(path)
-        usage.append({m[0]: int(m[1]) for m in re.findall(r":(\w[\w.]*)\t(\d+)\tstatic$",
-                                                         path.with_suffix(".su").read_text(), re.M)})
+    paths = prepared
+    if extra:
+        paths = [compile_c("gcc", ROOT / "lib" / "module.c", tmp_path / level / "module.o", level, "-fstack-usage", extra)
+                 for level in ("-O1", "-O2")]
+    usage = [{m[0]: int(m[1]) for m in re.findall(r":(\w[\w.]*)\t(\d+)\tstatic$", path.with_suffix(".su").read_text(), re.M)}
+             for path in paths]
     d = one(etch, *paths)
     checked = 0
     for c in d["functions"]["list"]:
@@ -520,9 +530,8 @@ def test_findings_new_and_gone(etch, tmp_path):
 
 # ---- formats, command line -----------------------------------------------------------------
 
-def test_show_is_the_script_that_is_counted(etch, tmp_path):
-    old = compile_c("gcc", ROOT / "lib" / "prepare.c", tmp_path / "old.o", "-O1")
-    new = compile_c("gcc", ROOT / "lib" / "prepare.c", tmp_path / "new.o", "-O2")
+def test_show_is_the_script_that_is_counted(etch, prepared):
+    old, new = prepared
     changed = listed(one(etch, old, new), "changed")
     assert len(changed) > 5
     for name, c in list(changed.items())[:6]:

@@ -65,10 +65,10 @@ def installed(build, tmp_path_factory):
 
 
 def with_compilers():
-    """Each guide with cc, and with clang; that of the slow build systems is left to make test-all."""
+    """Each guide with cc, and with clang; this for the slow build systems, and the slowest whole, is left to make test-all."""
     for guide in PAGES:
         for compiler in (None, "clang"):
-            slow = compiler and guide in ("autotools", "cmake", "meson")
+            slow = guide == "autotools" or compiler and guide in ("cmake", "meson")
             yield pytest.param(guide, compiler, marks=[pytest.mark.long] * bool(slow), id=f"{guide}-{compiler or 'cc'}")
 
 

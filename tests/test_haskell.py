@@ -19,10 +19,8 @@ SOURCE = TESTS / "unwind" / "haskell.S"
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory):
-    out = tmp_path_factory.mktemp("tools")
-    dynamic.build(out)
-    return out
+def tools(stepper):
+    return stepper()
 
 
 @pytest.fixture(scope="module")

@@ -223,7 +223,8 @@ def test_places(made):
 REGISTERS = {3: "rbx", 6: "rbp", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}
 
 
-@pytest.mark.parametrize("path", ["/usr/bin/ls", "/lib/x86_64-linux-gnu/libz.so.1", "/usr/bin/xz"])
+@pytest.mark.parametrize("path", ["/usr/bin/ls", "/lib/x86_64-linux-gnu/libz.so.1",
+                                  pytest.param("/usr/bin/xz", marks=pytest.mark.long)])
 def test_saved_registers(etch, path):
     """Where .eh_frame says that a register is saved, the code's state has it; it may know
     besides that it has been popped again, which .eh_frame need not say."""

@@ -27,8 +27,8 @@ def scratch(build, tmp_path_factory):
     return roots.Root(tmp_path_factory.mktemp("programs"), build / "etch")
 
 
-# One interpreter, a shell, what reads much and what computes; the other short ones take longer.
-QUICK = {"python3", "bash", "make", "grep", "tar-gzip", "openssl", "tcl"}
+# One interpreter, a shell, what reads much; the other short ones take longer.
+QUICK = {"python3", "bash", "make", "grep", "tar-gzip"}
 SHORT = [pytest.param(p, marks=[] if p.name in QUICK else [pytest.mark.long], id=p.name) for p in table.programs() if p.short]
 
 

@@ -84,23 +84,14 @@ def test_threads(stress, cc, kind, stage, sets):
 
 # ---- by other eyes ------------------------------------------------------------------
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory, build):
-    out = {}
-    for name, library in (("etch", build), ("cfi", None)):
-        out[name] = tmp_path_factory.mktemp(f"tools-{name}")
-        dynamic.build(out[name], library)
-    return out
-
-
 @pytest.mark.parametrize("source", ["etch", pytest.param("cfi", marks=pytest.mark.long)])
 @pytest.mark.parametrize("cc,kind,stage", [("gcc", "pie", "linked"), pytest.param("clang", "no-pie", "linked", marks=pytest.mark.long)])
-def test_unwinding_at_each_instruction(stress, tools, etch, tmp_path, cc, kind, stage, source):
+def test_unwinding_at_each_instruction(stress, stepper, etch, tmp_path, cc, kind, stage, source):
     """A shadow call stack against etch's rows and libetch, and against .eh_frame by
     pyelftools, from every instruction of every form at every target."""
     flow = stress(cc, kind, stage)
     table = dynamic.Rows(tmp_path / "rows", etch, [] if source == "etch" else "cfi")
-    r = dynamic.in_process(tools[source], table, [flow.tmp / "stress", "once"], library=source == "etch")
+    r = dynamic.in_process(stepper(library=source == "etch"), table, [flow.tmp / "stress", "once"], library=source == "etch")
     assert r.walked > 100_000 and r.calls > 2000 and r.odd_returns == 0
     assert source == "cfi" or r.library_frames >= r.checked
     # The stepper's own way out is hand-made; what .eh_frame does not cover has no row there.
@@ -282,7 +273,11 @@ def shared_run(flow, what, stage, compiled):
     return out
 
 
-@pytest.mark.parametrize("what", SHARED)
+# The others take like ways.
+USUAL = {"pic", "pie", "copy relocation", "own target", "symbolic", "protected", "hidden", "lld"}
+
+
+@pytest.mark.parametrize("what", [w if w in USUAL else pytest.param(w, marks=pytest.mark.long) for w in SHARED])
 def test_shared(build, tmp_path, cc, what):
     """A table of one shared library, called and set from another and from the program:
     also where another module's table or target takes the place of its own."""

@@ -50,8 +50,11 @@ def counted(etch, path, tmp_path):
     return int(re.search(r"I +refs: +([\d,]+)", p.stderr)[1].replace(",", ""))
 
 
-@pytest.mark.parametrize("shape", [shapes.blocks, shapes.switch, shapes.switches, shapes.chain, shapes.landing_pads,
-                                   shapes.noreturn_links, shapes.shared_call_sites, shapes.entries, shapes.handed_on], ids=lambda s: s.__name__)
+COUNTED = [shapes.blocks, shapes.switch, shapes.landing_pads, shapes.noreturn_links, shapes.handed_on]
+MORE = [shapes.switches, shapes.chain, shapes.shared_call_sites, shapes.entries]  # in full in the test above, too
+
+
+@pytest.mark.parametrize("shape", [*COUNTED, *(pytest.param(s, marks=pytest.mark.long) for s in MORE)], ids=lambda s: s.__name__)
 def test_instructions_grow_as_the_code_does(etch, tmp_path, start, shape):
     few, many = 500, 2000
     a = counted(etch, assemble(shape(few), tmp_path / "1.o"), tmp_path) - start

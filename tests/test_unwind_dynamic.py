@@ -21,18 +21,14 @@ STEPS = 40_000 if os.environ.get("ETCH_TESTS") == "all" else 15_000
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory, build):
+def tools(stepper):
     """step.c and shadow.c with libetch, which is compared beside the rows."""
-    out = tmp_path_factory.mktemp("tools")
-    dynamic.build(out, build)
-    return out
+    return stepper(library=True)
 
 
 @pytest.fixture(scope="module")
-def plain_tools(tmp_path_factory):
-    out = tmp_path_factory.mktemp("tools")
-    dynamic.build(out)
-    return out
+def plain_tools(stepper):
+    return stepper()
 
 
 @pytest.fixture(scope="module", params=["etch", "cfi"])

@@ -85,9 +85,10 @@ def forms(tmp_path_factory):
 
 
 def test_an_instruction_is_the_same_with_and_without_its_form(forms):
-    out = run([forms, *FILES]).stdout
+    every = os.environ.get("ETCH_TESTS") == "all"
+    out = run([forms, *FILES[:None if every else 1]]).stdout
     compared, differ = (int(w) for w in out.split() if w.isdigit())
-    assert compared > 1_000_000 and differ == 0, out
+    assert compared > (1_000_000 if every else 300_000) and differ == 0, out
 
 
 def test_every_encoding_is_read_as_by_zydis(forms):

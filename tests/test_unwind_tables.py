@@ -54,6 +54,7 @@ def test_every_byte_says_what_its_row_says(program, seed):
     assert n["answered"] > 0.9 * n["packable"]
 
 
+@pytest.mark.long
 def test_without_sanitizers_and_with_another_compiler(tmp_path, build):
     program = link(tmp_path / "t", [*command("clang"), "-O3", "-march=x86-64"], [*DRIVER, *(ROOT / "tool" / p for p in PARTS)],
                    tool_objects(build, *OTHERS))

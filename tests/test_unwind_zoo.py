@@ -86,22 +86,20 @@ def test_object(etch, cc, source, flags, tmp_path):
 
 @pytest.mark.parametrize("flags", [["-O0"], ["-O2"], ["-O3", "-mavx2", "-mstackrealign"],
                                    ["-O2", "-fstack-clash-protection"]], ids=name)
-def test_steps(etch, cc, flags, tmp_path):
+def test_steps(etch, stepper, cc, flags, tmp_path):
     """From every instruction of the program, --no-cfi rows for its own code."""
-    dynamic.build(tmp_path)
     table = dynamic.Rows(tmp_path / "rows", etch, ["--no-cfi"])
     program = build(cc, TESTS / "unwind" / "step_zoo.c", flags, tmp_path)
-    r = dynamic.in_process(tmp_path, table, [program], steps=60_000)
+    r = dynamic.in_process(stepper(), table, [program], steps=60_000)
     mine = [t for t in dynamic_truth.unexplained([r]) if t.file == str(program)]
     assert not mine, "\n".join(map(str, mine[:10]))
     assert r.checked > 20_000
 
 
-def test_steps_throw(etch, cc, tmp_path):
-    dynamic.build(tmp_path)
+def test_steps_throw(etch, stepper, cc, tmp_path):
     table = dynamic.Rows(tmp_path / "rows", etch, [])
     program = build(cc, TESTS / "unwind" / "step_throw.cc", ["-O2"], tmp_path)
-    r = dynamic.in_process(tmp_path, table, [program], steps=150_000)
+    r = dynamic.in_process(stepper(), table, [program], steps=150_000)
     wrong = dynamic_truth.unexplained([r])
     assert not wrong, "\n".join(map(str, wrong[:10]))
     assert r.eh_returns >= 8

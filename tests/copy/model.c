@@ -10,7 +10,7 @@
  * by STEP (with 64, at one that changes from case to case). bus_src, bus_dst: that side is
  * a mapped file that ends there. read_only: dst ends at a page that can only be read.
  * STEP 1 is every pair of alignments, and every byte up to 1500; calls that come to the
- * same loops as another one keep to 64. Prints the number of cases.
+ * same loops as another one keep to 64. 128 is 64 with every second byte. Prints the number of cases.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -112,10 +112,11 @@ static void plain(unsigned c, size_t n)
 static void faulting(unsigned c, size_t n, int dst, size_t step)
 {
 	/* All calls below 512 bytes are the first one, and no other is that from there on. */
-	size_t by = c == 0 || (calls[c].copy == etch_copy_nt && n >= 512) ? step : 64;
+	size_t by = (c == 0 || (calls[c].copy == etch_copy_nt && n >= 512)) && step < 64 ? step : 64;
 	size_t next = n <= 300 || (by == 1 && n <= 1500) ? 1 : 1 + n / 97;
+	size_t some = step > 64 ? step / 64 : 1;
 
-	for (size_t k = 0; k < n; k += next)
+	for (size_t k = n % some; k < n; k += next * some)
 		for (size_t b = (7 * n + 5 * k) % by; b < 64; b += by)
 			if (dst)
 				one(c, dst_end - k, src_end - ROOM + PAGE + b, n, k);
