@@ -31,7 +31,7 @@ _PREFIX = re.compile(r"^(?:(?:lock|rep|repz|repnz|notrack|bnd|data16|cs|ds|es|fs
 # Functions known by name not to return, as objdump shows a call to them.
 NORETURN = re.compile(r"^call.*<_*(cxa_throw|cxa_rethrow|Unwind_Resume|abort|exit|stack_chk_fail\w*|assert_fail|"
                       r"longjmp\w*|libc_start_main|ZSt\d+__throw_\w+|ZSt9terminatev|chk_fail|"
-                      r"caml_ml_array_bound_error)[@>]")
+                      r"caml_ml_array_bound_error|caml_(?:re)?raise_exn|caml_raise_exception)[@>]")
 _CMP = re.compile(r"cmp\s+%(r\w+),%(r\w+)$")
 CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 # What is written besides the last operand.

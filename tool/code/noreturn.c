@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* Sorted by strcmp. From the headers of glibc and libstdc++ (noreturn), the C++
- * ABI, the compilers' own runtimes, glib and OpenSSL; runtime.*: behind which Go's compiler ends a block
- * (cmd/compile/internal/ssagen). */
+ * ABI, the compilers' own runtimes, glib and OpenSSL; caml_*: of OCaml's runtime/amd64.S, which leave through
+ * rsp from memory; runtime.*: behind which Go's compiler ends a block (cmd/compile/internal/ssagen). */
 static const char *const names[] = {
 	"OPENSSL_die",
 	"_Exit",
@@ -61,6 +61,10 @@ static const char *const names[] = {
 	"_exit",
 	"_longjmp",
 	"abort",
+	"caml_ml_array_bound_error",
+	"caml_raise_exception",
+	"caml_raise_exn",
+	"caml_reraise_exn",
 	"err",
 	"errx",
 	"exit",
