@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Code as OCaml's compiler makes it, by hand: a trap frame is two words, and who raises takes them off."""
 
+import json
+
 import pytest
 
 from conftest import run
@@ -46,3 +48,65 @@ def test_handler(etch, tmp_path, raises, args):
     rows = {name: [r[2] for r in table if int(r[0], 16) <= at[name]][-1] for name in at}
     assert rows["inside"] == "rsp+48" and rows["handler"] == "rsp+32"
     assert "C001" not in run([etch, "check", path], ok=None).stdout
+
+
+# Such code keeps no register for its caller; C, and the run-time system's assembly, do.
+FUNCTION = """
+	.globl	{name}
+	.type	{name}, @function
+{name}:
+	.cfi_startproc
+	subq	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	movl	$1, %ebp
+	movq	%rdi, %rbx
+	call	caml_call_gc@PLT
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	testq	%rax, %rax
+	je	1f
+	ret
+1:	jmp	{name}_next@PLT
+	.cfi_endproc
+	.size	{name}, . - {name}
+	.globl	{name}_next
+	.type	{name}_next, @function
+{name}_next:
+	ret
+	.size	{name}_next, . - {name}_next
+"""
+
+
+def mark(module, sep, name):
+    return f"\t.globl\t{module}{sep}{name}\n{module}{sep}{name}:\n"
+
+
+def module(name, sep="__", section=".text"):
+    """Two functions between the marks; with sections of their own the marks lie in others, too."""
+    each = '\t.section {}, "ax", @progbits\n' if section != ".text" else "\t.text\n"
+    return (each.format(f"{section}{name}{sep}code_begin") + mark(name, sep, "code_begin") +
+            each.format(f"{section}{name}{sep}f_1") + FUNCTION.format(name=f"{name}{sep}f_1") +
+            each.format(f"{section}{name}{sep}code_end") + mark(name, sep, "code_end"))
+
+
+def found(etch, path):
+    out = {}
+    for x in json.loads(run([etch, "check", "--format", "json", "--fail-on", "never", path]).stdout)["files"][0]["findings"]:
+        if x["id"] in ("ETCH-S005", "ETCH-F004", "ETCH-C001"):
+            out.setdefault(x["place"]["function"], set()).add(x["id"])
+    return out
+
+
+ALL = {"ETCH-S005", "ETCH-F004", "ETCH-C001"}
+
+
+@pytest.mark.parametrize("args", [["-c"], ["-shared"], ["-shared", "-s"]], ids=["object", "library", "stripped"])
+def test_registers(etch, tmp_path, args):
+    names = "camlA", "camlB", "camlC", "caml_startup"
+    text = "\t.text\n" + FUNCTION.format(name="before") + module("camlA") + module("camlB", ".") + FUNCTION.format(name="camlX__between")
+    text += module("camlC", section=".text.caml.") + '\t.text\n' + FUNCTION.format(name="after")
+    text += module("caml_startup") + module("caml_system") + mark("camlLone", "__", "code_begin") + FUNCTION.format(name="lone")
+    path = assemble(tmp_path, text, *args)
+    functions = run(["nm", "-D" if "-s" in args else "-g", path]).stdout
+    assert all(f"{n}{'.' if n == 'camlB' else '__'}f_1" in functions for n in names)
+    assert found(etch, path) == {n: ALL for n in ("before", "camlX__between", "after", "caml_system__f_1", "lone")}

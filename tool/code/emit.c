@@ -48,6 +48,16 @@ static void disagreement_push(struct emit *e, uint64_t addr, const struct etch_r
 		e->failed = true;
 }
 
+/* Where no function keeps rbp, .eh_frame does not mean that this one does when it says nothing of it. */
+static bool is_rbp_alone(const struct emit *e, const struct etch_rule *cfi)
+{
+	struct etch_rule rule = e->rule;
+
+	rule.bp = cfi->bp;
+	rule.bp_off = cfi->bp_off;
+	return e->piece->ocaml && cfi->bp == ETCH_BP_SAME && !memcmp(&rule, cfi, sizeof(rule));
+}
+
 static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct emit *e = ctx;
@@ -132,7 +142,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		w = WITNESS_SILENT;
 	e->agreed = w != WITNESS_SILENT;
 	if (w == WITNESS_DENIES) {
-		disagreement_push(e, addr, &e->rule, &cfi->rule);
+		if (!is_rbp_alone(e, &cfi->rule))
+			disagreement_push(e, addr, &e->rule, &cfi->rule);
 		row_push(e, addr, &e->rule, source);
 		return;
 	}

@@ -31,6 +31,7 @@ struct piece {
 	bool plt;
 	bool outermost;   /* the file's entry point, or another function where a stack ends */
 	const char *go;   /* the name of a function of Go's, which keeps no register for its caller but rbp; or null */
+	bool ocaml;       /* of OCaml's compiler: a function keeps no register for its caller */
 	bool handed;      /* the entry point jumps there, and nobody else leads there: a stack ends in it, too */
 	bool stray;       /* found by what refers to it, in code that nothing covers */
 	bool open;        /* nothing says where it ends: at what comes next, or where its flow ends */

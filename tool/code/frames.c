@@ -4,6 +4,7 @@
  * that others jump into, and those that call what has turned out not to return;
  * until nothing is new.
  */
+#include "code/ocaml.h"
 #include "code/work.h"
 #include "elf/hardening.h"
 #include "elf/memory.h"
@@ -209,7 +210,8 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	memset(out, 0, sizeof(*out));
 	/* The code, what .eh_frame knows of it, and where it can be cut. */
 	if (space_build(f, &out->space, e) || cfi_file_open(f, &out->space, &w.cfi, e) ||
-	    fixups_read(f, &out->space, &w.fixups, e) || pieces_build(f, &out->space, &w.cfi, &w.pieces, e))
+	    fixups_read(f, &out->space, &w.fixups, e) || pieces_build(f, &out->space, &w.cfi, &w.pieces, e) ||
+	    ocaml_mark(f, &out->space, &w.pieces, e))
 		goto out;
 	w.env = (struct flow_env){.file = f, .cfi = &w.cfi, .pieces = w.pieces.list, .piece_count = w.pieces.count,
 	                          .entries = w.pieces.entries, .space = &out->space, .fixups = &w.fixups};

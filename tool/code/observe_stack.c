@@ -95,11 +95,12 @@ static bool is_other(struct value v, unsigned r)
 
 /*
  * A callee-saved register that does not have its value back; or 16. That of a function that
- * others can see, or one that was put aside: local helpers have conventions of their own.
+ * others can see, or one that was put aside: local helpers have conventions of their own, and so has OCaml.
  */
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
-	unsigned may = k->o->f->piece->exported ? STEP_CALLEE_SAVED : k->saved, r;
+	const struct piece *p = k->o->f->piece;
+	unsigned may = p->ocaml ? 0 : p->exported ? STEP_CALLEE_SAVED : k->saved, r;
 
 	for (r = 0; r < 16; r++)
 		if ((may >> r & 1) && is_other(s->reg[r], r))
