@@ -4,6 +4,7 @@ classified by objdump: NOPs, branches, calls. For the benchmarks and the demo.""
 import collections
 import re
 import subprocess
+import threading
 
 
 def _run(*command):
@@ -40,20 +41,27 @@ class Code:
     """The instructions of the files that a profile names, disassembled once."""
     def __init__(self):
         self.files = {}
+        self.lock = threading.Lock()
 
     def at(self, path, address):
         """The text of the instruction there and the address of the one before it."""
         if path not in self.files:
-            found, before = {}, None
-            for line in _run("objdump", "-d", "-w", "--no-show-raw-insn", path).splitlines():
-                m = re.match(r"\s*([0-9a-f]+):\t(.+)", line)
-                if m:
-                    found[int(m[1], 16)] = m[2], before
-                    before = int(m[1], 16)
-            self.files[path] = found
+            with self.lock:
+                if path not in self.files:
+                    self.files[path] = self.disassembled(path)
         if address not in self.files[path]:
             raise RuntimeError(f"{path}: objdump shows no instruction at {address:#x}")
         return self.files[path][address]
+
+    @staticmethod
+    def disassembled(path):
+        found, before = {}, None
+        for line in _run("objdump", "-d", "-w", "--no-show-raw-insn", path).splitlines():
+            m = re.match(r"\s*([0-9a-f]+):\t(.+)", line)
+            if m:
+                found[int(m[1], 16)] = m[2], before
+                before = int(m[1], 16)
+        return found
 
 
 def callgrind(program, arguments, function=None):

@@ -188,6 +188,12 @@ def complaints(argv, strip=()):
     return p.returncode, Counter(lines)
 
 
+# By default each kind by one compiler, in turns.
+ALL = os.environ.get("ETCH_TESTS") == "all"
+READ = PARAMS if ALL else [(kind, value[3][i % len(value[3])]) for i, (kind, value) in enumerate(KINDS.items())]
+
+
+@pytest.mark.parametrize("product", READ, ids="-".join, indirect=True)
 @pytest.mark.parametrize("judge", [["objdump", "-d"], ["objdump", "-x"], ["readelf", "-aW"], ["readelf", "-wiW"],
                                    ["llvm-readelf-14", "-a"], ["llvm-objdump-14", "-d"], ["eu-readelf", "-a"]],
                          ids=lambda j: "".join(j))
