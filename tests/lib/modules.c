@@ -218,7 +218,7 @@ static void case_churn(void)
 	pthread_t t;
 
 	CHECK(!pthread_create(&t, NULL, setter, NULL));
-	for (int i = 0; i < 400; i++) {
+	for (int i = 0; i < 200; i++) {
 		struct plugin p = plugin_open("plugin.so");
 		int a = home_flag(), b = p.flag(), c = home_flag();
 
