@@ -57,7 +57,7 @@ def test_model(program, variant, mode):
 
 def test_model_under_sanitizers(program):
     """Their own SIGSEGV handler was there first."""
-    assert int(runs(program("model", "asan"), "sse2+erms", "src", "64", env=asan_env())) > 200000
+    assert int(runs(program("model", "asan"), "sse2+erms", "src", "128", env=asan_env())) > 100000
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -30,7 +30,7 @@ def assemble(source, path):
 def test_in_a_moment(etch, tmp_path, name):
     source, n = shapes.SHAPES[name]
     if source not in (shapes.long_function, shapes.blocks, shapes.switch):
-        n //= 4  # scripts/bench/run shapes has all in full
+        n //= 8  # scripts/bench/run shapes has all in full
     path, out = assemble(source(n), tmp_path / "a.o"), tmp_path / "b.o"
     run([etch, "rewrite", "-o", out, path], preexec_fn=limit)
     assert b".orc_unwind" in out.read_bytes(), "no rows"

@@ -92,7 +92,7 @@ def test_from_the_first_instruction(tools, plain_tools, table):
     check(r, table)
 
 
-@pytest.mark.parametrize("damage", ["cfa", "slot", "missing"])
+@pytest.mark.parametrize("damage", ["cfa", *(pytest.param(d, marks=pytest.mark.long) for d in ("slot", "missing"))])
 def test_the_check_can_fail(plain_tools, etch, damage, tmp_path):
     """One row of libc's that malloc or strlen uses, changed: the walk must see it."""
     table = dynamic.Rows(tmp_path / "rows", etch, "cfi")
