@@ -83,7 +83,7 @@ static void compared_set(struct compared *c, const struct step *in, const struct
 	c->op = STEP_NONE;
 	if (in->op == STEP_COMPARE && (s->reg[in->a].kind == VALUE_CFA) == (s->reg[in->b].kind == VALUE_CFA))
 		return; /* nothing to be learned: see learn() */
-	if (in->op != STEP_COMPARE && in->op != STEP_LIMIT)
+	if (in->op != STEP_COMPARE && (in->op != STEP_LIMIT || !s->numbers))
 		return;
 	c->op = in->op;
 	c->a = in->a;

@@ -97,6 +97,9 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 	}
 }
 
+/* How many bytes can be read from an address of the piece on. */
+static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->readable - (addr - e->piece->start); }
+
 /*
  * A state that is only what indirect jumps have in common says nothing against .eh_frame; but
  * where the two have agreed, it knows as well as any what the instructions from there on do,
@@ -108,7 +111,7 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 	struct step s;
 
 	return e->agreed && addr == e->at && e->last < addr &&
-	       step_decode(e->flow->cache, p->bytes + (e->last - p->start), addr - e->last, e->last, &s) &&
+	       step_decode_in(e->flow->cache, p->bytes + (e->last - p->start), addr - e->last, readable(e, e->last), e->last, &s) &&
 	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
 }
 
@@ -140,6 +143,9 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 	                                                   : state_witness_own(e->state, &cfi->rule);
 	if (w == WITNESS_DENIES && e->state->weak && !anchored)
 		w = WITNESS_SILENT;
+	/* A number in rbp is not the caller's: to be looked at with numbers. */
+	e->asks |= w == WITNESS_SILENT && !e->state->numbers && cfi->rule.bp == ETCH_BP_SAME &&
+	           e->state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
 	e->agreed = w != WITNESS_SILENT;
 	if (w == WITNESS_DENIES) {
 		if (!is_rbp_alone(e, &cfi->rule))
@@ -159,7 +165,7 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	uint64_t x = at;
 	struct step s;
 
-	while (x < to && step_decode(e->flow->cache, p->bytes + (x - p->start), to - x, x, &s) && s.padding)
+	while (x < to && step_decode_in(e->flow->cache, p->bytes + (x - p->start), to - x, readable(e, x), x, &s) && s.padding)
 		x += s.len;
 	return x - at;
 }
@@ -329,7 +335,7 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t piece, bool
 	e->piece = &env->pieces[piece];
 	findings_free(&e->findings);
 	e->count = e->cfi_count = e->cfi_at = 0;
-	e->failed = e->silent = e->agreed = e->stale = false;
+	e->failed = e->silent = e->agreed = e->stale = e->asks = false;
 	e->last = e->piece->start;
 	e->no_cfi = no_cfi;
 	e->at = e->piece->start;

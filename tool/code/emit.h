@@ -31,6 +31,7 @@ struct emit {
 	const struct piece *piece;
 	struct flow *flow;
 	bool no_cfi, failed, silent; /* silent: the last disagreement has been told */
+	bool asks;                /* numbers would say more (flow.numbered) */
 	bool agreed;              /* the state seen last knows what .eh_frame's row for it is worth */
 	uint64_t last;            /* the instruction seen last */
 	uint64_t at;              /* rows are made up to here */

@@ -45,7 +45,10 @@ static void edge_add(struct flow *f, uint64_t target, const struct state *s)
 	}
 	f->edges[f->edge_count].target = target;
 	f->edges[f->edge_count].from = f->number;
-	state_copy(&f->edges[f->edge_count++].state, s);
+	state_copy(&f->edges[f->edge_count].state, s);
+	if (f->plain_edges)
+		state_plain(&f->edges[f->edge_count].state);
+	f->edge_count++;
 }
 
 /* A jump out of the piece. */

@@ -201,6 +201,8 @@ static bool prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	f->agreed.some = f->agreed.differ = false;
 	f->pads_held = true;
 	f->pad_depth = INT32_MIN;
+	f->plain = false;
+	f->asks = 0;
 	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->refuted = f->odd = f->ends = f->foreign = f->returned = f->jumps_agreed = f->helpers = false;
 	f->run.kind = ETCH_RULE_UNDEF;
 	f->haskell = env->haskell && haskell_may_be(p);
@@ -271,15 +273,25 @@ static bool is_called(const struct state *s)
 	return s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
 }
 
-bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
-              enum flow_start start)
+/* Most pieces ask for no numbers; following none of them is faster. */
+static void numbers_settle(struct flow *f, bool numbered)
+{
+	size_t i;
+
+	f->plain = !(numbered || f->numbered || f->haskell || f->fixup_count || flow_asks(f));
+	for (i = 0; f->plain && i < f->state_count; i++)
+		if (f->state_live[i] & LIVE)
+			state_plain(&f->states[i]);
+}
+
+static bool run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
+                bool numbered)
 {
 	struct state entry;
-	uint32_t i;
+	uint32_t i, start = f->start;
 
 	if (!prepare(f, env, number))
 		return false;
-	f->start = (uint8_t)start;
 	state_entry(&entry);
 	if (f->piece->plt && plt_is_first(f->piece->bytes, f->piece->end - f->piece->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
@@ -293,6 +305,7 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 		if (!f->piece->plt && (start != START_FUNCTION || in[i].target != f->piece->start) &&
 		    !(is_called(&in[i].state) && is_elsewhere(f, in[i].target)))
 			flow_enter(f, in[i].target, &in[i].state);
+	numbers_settle(f, numbered);
 	flow_walk(f);
 	if (f->pad_count)
 		flow_walk_pads(f);
@@ -302,4 +315,17 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 	flow_dead_follow(f);
 	f->switches = switches_stack(f);
 	return !f->failed;
+}
+
+bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
+              enum flow_start start)
+{
+	bool ok;
+
+	f->start = (uint8_t)start;
+	ok = run(f, env, number, in, in_count, false);
+	if (ok && f->plain && flow_asks(f)) /* not seen before it was walked */
+		ok = run(f, env, number, in, in_count, true);
+	f->plain_edges = !flow_asks(f);
+	return ok;
 }

@@ -162,6 +162,9 @@ struct flow {
 	int32_t *paths;            /* helpers.c: once it is asked for, of the piece; or null */
 	bool helpers;              /* calls what lies in the middle of it, by rules of its own */
 	bool dirty;                /* a leader was found where a state had passed already */
+	bool numbered;             /* set by the caller: numbers are followed (state.numbers) whether or not they matter */
+	bool plain;                /* they are not */
+	uint8_t asks;              /* with STIRS_ASKS: they matter */
 	bool failed;               /* out of memory */
 	bool lenient;              /* set by the caller: a second look at what ends as no function of a compiler does; tables
 	                            * without a bound are followed, and what is called within keeps no registers */
@@ -185,6 +188,7 @@ struct flow {
 	bool foreign;              /* leaves as no C function can: no frame of C's kind */
 	bool returned;             /* has a return */
 	struct etch_rule run;      /* where it goes to code of GHC, as StgRun does; kind UNDEF: it does not */
+	bool plain_edges;          /* its edges bring no numbers: they do not matter */
 	bool returns;              /* may come back to its caller; after flow_states() */
 	bool broken;               /* runs into what is no instruction; after flow_states() */
 	struct flow_edge *edges;   /* one a target; complete after flow_states() */

@@ -37,6 +37,8 @@ static inline bool flow_walked(const struct flow *f, uint64_t off)
 {
 	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
 }
+/* Do numbers matter in the piece? */
+static inline bool flow_asks(const struct flow *f) { return f->asks & STIRS_ASKS; }
 /* Does the program end here? */
 static inline bool flow_is_exit(const struct step *in, const struct state *s)
 {
@@ -94,7 +96,7 @@ void flow_idle_check(const struct step *in, const struct state *s, const struct 
  * changes no other registers than those that it touches.) */
 static inline bool flow_idle(const struct step *in, const struct state *s, const struct compared *c)
 {
-	bool idle = !((in->touches & (s->known | c->watch)) | (in->stirs & (c->stirred | STIRS_WAY)));
+	bool idle = !((in->touches & (s->known | c->watch)) | (in->stirs & (c->stirred | s->numbers | STIRS_WAY)));
 
 #ifdef ETCH_CHECK_STEPS
 	if (idle)

@@ -121,7 +121,7 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
-static inline __attribute__((always_inline)) uint32_t step_make(struct flow *f, uint64_t off)
+uint32_t flow_step_new(struct flow *f, uint64_t off)
 {
 	uint64_t addr = f->piece->start + off;
 	size_t n = f->step_count;
@@ -136,6 +136,7 @@ static inline __attribute__((always_inline)) uint32_t step_make(struct flow *f, 
 		return NO_STEP;
 	if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
 		step_settle(f, s, addr);
+	f->asks |= s->stirs;
 	f->step_at[n] = (uint32_t)off;
 	f->leader[n] = 0;
 	f->seen[n] = 0;
@@ -145,8 +146,6 @@ static inline __attribute__((always_inline)) uint32_t step_make(struct flow *f, 
 	f->starts[off / 64] |= (uint64_t)1 << off % 64;
 	return (uint32_t)n;
 }
-
-uint32_t flow_step_new(struct flow *f, uint64_t off) { return step_make(f, off); }
 
 /* How far back the block of an instruction is looked for. */
 #define BLOCK_MOST 4096u
@@ -227,6 +226,8 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		scan_later(f, (uint64_t)in->imm);
+		if (in->flow == FLOW_BRANCH && !flow_inside(f, (uint64_t)in->imm))
+			f->asks |= STIRS_ASKS; /* a part of the function may ask: see walk_outside() */
 		return in->flow == FLOW_BRANCH;
 	case FLOW_CALL:
 		if ((uint64_t)in->imm != f->piece->start)
@@ -239,6 +240,47 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 	}
 }
 
+/*
+ * Decodes from an offset on, as flow_step_new() does one instruction, to the first that does not just go on, or
+ * with `one` the first: true, and where that is. False: up to what has been decoded, or cannot be, or the end.
+ */
+static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
+{
+	const uint8_t *bytes = f->piece->bytes;
+	uint64_t start = f->piece->start, off = *from, *starts = f->starts;
+	size_t readable = f->readable, n = f->step_count;
+	uint32_t *at = f->at;
+	bool on = true;
+
+	while (off < size && !at[off]) {
+		struct step *s;
+
+		if (n == f->step_room && !steps_grow(f)) {
+			f->failed = true;
+			break;
+		}
+		s = &f->steps[n];
+		if (!step_decode_in(f->cache, bytes + off, size - off, readable - off, start + off, s))
+			break;
+		f->step_at[n] = (uint32_t)off;
+		f->leader[n] = 0;
+		f->seen[n] = FLOW_SCANNED;
+		at[off] = (uint32_t)++n;
+		starts[off / 64] |= (uint64_t)1 << off % 64;
+		if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
+			step_settle(f, s, start + off);
+		f->asks |= s->stirs;
+		on = !one && s->flow == FLOW_NEXT;
+		if (!on)
+			break;
+		off += s->len;
+	}
+	f->fresh += n - f->step_count;
+	f->step_count = n;
+	*from = off;
+	return !on;
+}
+
 /* From an offset on, to where a path ends, or falls into what another has reached. */
 static void scan_from(struct flow *f, uint64_t off)
 {
@@ -246,12 +288,14 @@ static void scan_from(struct flow *f, uint64_t off)
 	uint64_t size = f->piece->end - f->piece->start;
 
 	while (off < size) {
-		uint32_t i = f->at[off] ? f->at[off] - 1 : step_make(f, off);
+		bool fresh = !f->at[off] && run_decode(f, &off, size, throws);
 		unsigned len;
+		uint32_t i;
 
-		if (i == NO_STEP)
+		if (off >= size || !f->at[off] || f->failed)
 			return;
-		if (f->seen[i] & FLOW_SCANNED) {
+		i = f->at[off] - 1;
+		if (!fresh && (f->seen[i] & FLOW_SCANNED)) {
 			flow_leader(f, off);
 			return;
 		}

@@ -11,6 +11,8 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 
 	if (!(f->state_live[k] & LIVE)) {
 		state_copy(&f->states[k], s);
+		if (f->plain && f->states[k].numbers)
+			state_plain(&f->states[k]);
 		f->state_live[k] |= LIVE;
 		flow_queue(f, k);
 	} else if (s->dead && !f->states[k].dead) {
@@ -187,6 +189,13 @@ static inline bool walk_next(struct flow *f, struct walk *w, uint32_t number)
 	return true;
 }
 
+/* What a jump out of the piece that is no tail call leads to may ask for numbers: a part of the function. */
+static inline void walk_outside(struct flow *f, uint64_t target, const struct state *s)
+{
+	if (!flow_inside(f, target) && !flow_is_tail_call(f, target, s))
+		f->asks |= STIRS_ASKS;
+}
+
 /* One that may go elsewhere. */
 static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 {
@@ -197,6 +206,7 @@ static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 		walk_branch(f, w, &in);
 		break;
 	case FLOW_JUMP:
+		walk_outside(f, (uint64_t)in.imm, &w->s);
 		follow(f, (uint64_t)in.imm, &w->s);
 		return false;
 	case FLOW_JUMP_IND:
@@ -263,7 +273,7 @@ void flow_walk(struct flow *f)
 			if (f->state_live[i] & LIVE)
 				flow_queue(f, (uint32_t)i);
 	}
-	while (f->heap_count && !f->failed) {
+	while (f->heap_count && !f->failed && !(f->plain && flow_asks(f))) {
 		uint32_t off = flow_queue_next(f);
 
 		f->state_live[f->leader[f->at[off] - 1] - 1] &= (uint8_t)~QUEUED;

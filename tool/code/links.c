@@ -145,6 +145,7 @@ void state_unpack(const uint8_t *packed, struct state *out)
 	out->weak = p.weak;
 	out->dead = p.dead;
 	out->slot_count = p.slot_count;
+	out->numbers = STIRS_NUMBER;
 	out->lowest = INT32_MIN; /* not said */
 	for (r = 0; r < 16; r++)
 		if (p.registers >> r & 1) {

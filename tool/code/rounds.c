@@ -11,6 +11,8 @@
 #include "code/work.h"
 #include "report/progress.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Pieces a thread takes at a time: enough to be worth a lock. */
@@ -235,6 +237,58 @@ static bool edges_in(struct worker *o, const struct piece *p, size_t *count)
 	return true;
 }
 
+#ifdef ETCH_CHECK_STEPS
+static bool rows_same(const struct piece_rows *a, const struct piece_rows *b)
+{
+	uint32_t i;
+
+	for (i = 0; i < a->count && i < b->count; i++)
+		if (a->rows[i].addr != b->rows[i].addr || a->rows[i].source != b->rows[i].source ||
+		    memcmp(&a->rows[i].rule, &b->rows[i].rule, sizeof(a->rows[i].rule)))
+			return false;
+	return a->count == b->count && a->findings.count == b->findings.count;
+}
+
+/* What a piece has been found to be, as one number. */
+static uint64_t found(const struct flow *f)
+{
+	uint64_t flags = f->lowered | f->switches << 1 | f->ends << 2 | f->unbalanced << 3 | f->refuted << 4 | f->odd << 5 |
+	                 f->foreign << 6 | f->returned << 7 | f->returns << 8 | f->broken << 9;
+
+	return ((((flags * 31 + f->exit_count) * 31 + f->edge_count) * 31 + f->hull) * 31 + (uint32_t)f->lifted);
+}
+#endif
+
+/* For builds that check what others take for granted (make asan): with numbers a piece is as it is without. */
+static bool plain_check(struct worker *o, uint32_t number, size_t in)
+{
+#ifdef ETCH_CHECK_STEPS
+	struct piece_rows *s = &o->w->state[number].rows, plain = *s;
+	struct flow *f = &o->flow;
+	uint64_t was = found(f);
+	bool ok = true;
+
+	if (!f->plain)
+		return true;
+	for (f->numbered = true; ok; f->numbered = false) {
+		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
+		     flow_run(f, &o->w->env, number, o->in, in, f->start) && emit_rows(&o->emit, f, s);
+		if (ok && (!rows_same(s, &plain) || found(f) != was)) {
+			fprintf(stderr, "rounds: a piece at %#llx is another with numbers\n", (unsigned long long)f->piece->start);
+			abort();
+		}
+		piece_rows_free(s);
+		if (f->plain)
+			break; /* it is as it was */
+	}
+	*s = plain;
+	return ok;
+#else
+	(void)o, (void)number, (void)in;
+	return true;
+#endif
+}
+
 /* Looks at a piece, as often as what is seen says that it was taken for something else. */
 static bool piece_look(struct worker *o, uint32_t number)
 {
@@ -250,6 +304,7 @@ static bool piece_look(struct worker *o, uint32_t number)
 	referred = is_referred(p, s, in);
 	f->pushed = 0;
 	f->lenient = s->lenient;
+	f->numbered = w->options->observe || w->options->detail;
 	do {
 		piece_rows_free(&s->rows);
 		ok = emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
@@ -257,6 +312,10 @@ static bool piece_look(struct worker *o, uint32_t number)
 		f->cfi_count = o->emit.cfi_count;
 		ok = ok && flow_run(f, &w->env, number, o->in, in, piece_start(&w->env, p, s, &o->emit)) &&
 		     emit_rows(&o->emit, f, &s->rows);
+		if (ok && o->emit.asks && !f->numbered) {
+			f->numbered = again = true;
+			continue;
+		}
 		again = ok && began_pushed(f, &o->emit);
 		if (ok && !again && referred && !s->fragment && !is_haskell(f) && is_dubious(w, f)) {
 			s->fragment = s->dubious = f->lenient;
@@ -266,6 +325,7 @@ static bool piece_look(struct worker *o, uint32_t number)
 		}
 		again |= ok && !again && is_misled(p, s, f);
 	} while (again);
+	ok = ok && plain_check(o, number, in);
 	if (ok && w->options->observe && !referred)
 		reached_take(&w->out->reached, &w->out->space, f);
 	if (ok && w->options->observe && !referred && !f->haskell) { /* whose stack is not C's */

@@ -33,6 +33,7 @@ const struct state state_at_entry = {
 	.slot = {{.at = -8, .value = {.kind = VALUE_ENTRY, .reg = REG_RA}}},
 	.slot_count = 1,
 	.known = UINT16_MAX,
+	.numbers = STIRS_NUMBER,
 };
 
 /* ---- slots ----------------------------------------------------------------- */
@@ -237,6 +238,12 @@ static inline void known_set_one(struct state *s, const struct step *in, int32_t
 #endif
 }
 
+/* A constant, or a place in the file. */
+static inline struct value number_of(const struct state *s, uint8_t kind, int64_t n)
+{
+	return s->numbers && n >= 0 && n <= INT32_MAX ? value_of(kind, 0, (int32_t)n) : any;
+}
+
 void state_step(struct state *s, const struct step *in, uint32_t at)
 {
 	int32_t sp = s->reg[RSP].off;
@@ -264,7 +271,7 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		break;
 	case STEP_ADDRESS:
 		s->reg[in->a] = in->b < 16 ? value_moved(s->reg[in->b], in->disp)
-		                : in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_PLACE, 0, (int32_t)in->imm) : any;
+		                : number_of(s, VALUE_PLACE, in->imm);
 		break;
 	case STEP_ADD:
 		s->reg[in->a] = value_moved(s->reg[in->a], in->imm);
@@ -276,10 +283,8 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		if (in->op == STEP_ADDREG && (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE ||
 		                              (is_place(w) && !is_address(v))))
 			s->reg[in->a] = table_target(v, w);
-		else if (w.kind == VALUE_CONST)
+		else if (w.kind == VALUE_CONST && (in->a == RSP || !is_address(v)))
 			s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
-		else if (v.kind == VALUE_CONST && in->op == STEP_ADDREG && is_address(w))
-			s->reg[in->a] = value_moved(w, v.off);
 		else if (is_place(v) && !is_address(w))
 			s->reg[in->a] = value_of(VALUE_TARGET, 0, 0); /* a computed place in a row of equal pieces */
 		else
@@ -314,7 +319,7 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		s->reg[in->b] = v;
 		break;
 	case STEP_CONST:
-		s->reg[in->a] = in->imm >= 0 && in->imm <= INT32_MAX ? value_of(VALUE_CONST, 0, (int32_t)in->imm) : any;
+		s->reg[in->a] = number_of(s, VALUE_CONST, in->imm);
 		break;
 	case STEP_EXTEND:
 		v = s->reg[in->b];
@@ -329,7 +334,7 @@ void state_step(struct state *s, const struct step *in, uint32_t at)
 		s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
 		break;
 	case STEP_ENTRY:
-		s->reg[in->a] = table_entry(s, in, in->size);
+		s->reg[in->a] = s->numbers ? table_entry(s, in, in->size) : any;
 		break;
 	}
 	if (!(in->stirs & STIRS_MORE)) {
@@ -365,6 +370,21 @@ void state_leaves_check(const struct state *s, const struct step *in)
 		return;
 	fprintf(stderr, "state: an instruction of kind %u changes what it is said to leave\n", in->op);
 	abort();
+}
+
+void state_plain(struct state *s)
+{
+	unsigned mask;
+
+	for (mask = s->known & ~bit(RSP); mask; mask &= mask - 1) { /* rsp is looked at in any case */
+		unsigned r = (unsigned)__builtin_ctz(mask);
+
+		if (!value_is_plain(s->reg[r])) {
+			s->reg[r] = any;
+			s->known &= (uint16_t)~bit(r);
+		}
+	}
+	s->numbers = 0;
 }
 
 void state_call(struct state *s)
@@ -473,7 +493,7 @@ void state_limit(struct state *s, unsigned r, int64_t n)
 	struct value v = s->reg[r];
 
 	/* What the caller wants back is more worth knowing. */
-	if (n < 0 || n > INT32_MAX || (v.kind == VALUE_ENTRY && (STEP_CALLEE_SAVED >> r & 1)))
+	if (!s->numbers || n < 0 || n > INT32_MAX || (v.kind == VALUE_ENTRY && (STEP_CALLEE_SAVED >> r & 1)))
 		return;
 	if (v.kind == VALUE_ANY || v.kind == VALUE_ENTRY || (v.kind == VALUE_BELOW && v.off > n)) {
 		s->reg[r] = value_of(VALUE_BELOW, 0, (int32_t)n);

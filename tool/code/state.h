@@ -50,6 +50,7 @@ struct state {
 	bool weak;           /* a path to here is only what indirect jumps have in common, or the like */
 	bool dead;           /* every path to here is behind a call that does not come back */
 	uint8_t slot_count;
+	uint8_t numbers;     /* STIRS_NUMBER: constants, places in the file and bounds are followed; 0: they are not */
 	int32_t lowest;      /* no slot relative to the CFA is below it: most instructions need look at none */
 	struct slot slot[STATE_SLOTS];
 };
@@ -67,6 +68,8 @@ static inline void state_copy(struct state *to, const struct state *from)
 		to->slot[i] = from->slot[i];
 }
 static inline void state_entry(struct state *s) { state_copy(s, &state_at_entry); }
+/* Forgets all that is no address of the frame, and that no caller wants back; from then on numbers are not followed. */
+void state_plain(struct state *s);
 /* For builds that check what others take for granted (make asan): aborts where it does change. */
 void state_leaves_check(const struct state *s, const struct step *in);
 /*
@@ -75,7 +78,7 @@ void state_leaves_check(const struct state *s, const struct step *in);
  */
 static inline bool state_leaves(const struct state *s, const struct step *in)
 {
-	bool leaves = !(in->touches & s->known);
+	bool leaves = !((in->touches & s->known) | (in->stirs & s->numbers));
 
 #ifdef ETCH_CHECK_STEPS
 	if (leaves)

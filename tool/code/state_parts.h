@@ -37,6 +37,12 @@ static inline struct value value_moved(struct value v, int64_t n)
 
 static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
 
+/* Is it of the frame, or of the caller's? All else counts where numbers are followed, and rules are not made of it. */
+static inline bool value_is_plain(struct value v)
+{
+	return is_address(v) || (v.kind == VALUE_ENTRY && (v.reg == REG_RA || (STEP_CALLEE_SAVED >> v.reg & 1)));
+}
+
 /* All that says where a slot is, as one number: one comparison. */
 static inline uint64_t slot_place(const struct slot *x)
 {

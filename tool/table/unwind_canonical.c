@@ -24,19 +24,20 @@ static bool is_padding(const struct code_space *space, struct step_cache *cache,
 		const struct code_section *s = space_at(space, from);
 		const uint8_t *p;
 		struct step insn;
-		uint64_t left;
+		uint64_t left, readable;
 
 		if (!s) { /* between sections */
 			from++;
 			continue;
 		}
 		p = s->bytes + (from - s->addr);
-		left = s->addr + s->size < to ? s->addr + s->size - from : to - from;
+		readable = s->addr + s->size - from;
+		left = readable < to - from ? readable : to - from;
 		if (!*p) { /* linkers fill with zeros too; two of them would be an instruction that nobody writes */
 			from++;
 			continue;
 		}
-		if (!step_decode(cache, p, left, from, &insn) || !insn.padding)
+		if (!step_decode_in(cache, p, left, readable, from, &insn) || !insn.padding)
 			return false;
 		from += insn.len;
 	}

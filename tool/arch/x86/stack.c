@@ -44,11 +44,12 @@ static uint16_t touches(const struct step *in)
 
 	switch (in->op) {
 	case STEP_NONE:
-	case STEP_COMPARE:
 	case STEP_LIMIT:
 	case STEP_HALT:
 	case STEP_SYSCALL:
 		return mask;
+	case STEP_CONST:
+	case STEP_ENTRY:
 	case STEP_ADD:
 	case STEP_ALIGN:
 	case STEP_FETCH:
@@ -57,6 +58,7 @@ static uint16_t touches(const struct step *in)
 		return mask | bit(in->b);
 	case STEP_MOVE:
 	case STEP_SWAP:
+	case STEP_COMPARE:
 	case STEP_ADDREG:
 	case STEP_SUBREG:
 	case STEP_EXTEND:
@@ -65,7 +67,7 @@ static uint16_t touches(const struct step *in)
 	case STEP_SUM:
 		return mask | bit(in->a) | bit(in->b) | bit(in->index);
 	case STEP_ADDRESS:
-		return in->b < 16 ? mask | bit(in->a) | bit(in->b) : mask | bit(RSP);
+		return mask | bit(in->a) | bit(in->b);
 	default:
 		return mask | bit(RSP);
 	}
@@ -88,9 +90,14 @@ static bool changes_more(const struct step *in)
 /* What it has to do with besides. */
 static uint8_t stirs(const struct step *in)
 {
-	bool way = in->flow != FLOW_NEXT || in->op == STEP_COMPARE || in->op == STEP_LIMIT || in->op == STEP_SYSCALL;
+	bool way = in->flow != FLOW_NEXT || in->op == STEP_SYSCALL;
+	bool number = in->op == STEP_CONST || in->op == STEP_ENTRY || in->op == STEP_LIMIT ||
+	              (in->op == STEP_ADDRESS && in->b == INSN_PC_REG);
+	bool asks = in->flow == FLOW_JUMP_IND || in->op == STEP_SYSCALL ||
+	            (in->a == RSP && (in->op == STEP_ADDREG || in->op == STEP_SUBREG));
 
-	return STIRS_ALL | (in->cond ? STIRS_FLAGS : 0) | (way ? STIRS_WAY : 0) | (changes_more(in) ? STIRS_MORE : 0);
+	return STIRS_ALL | (in->cond ? STIRS_FLAGS : 0) | (way ? STIRS_WAY : 0) | (changes_more(in) ? STIRS_MORE : 0) |
+	       (number ? STIRS_NUMBER : 0) | (asks ? STIRS_ASKS : 0);
 }
 
 /* An instruction of a form, which the next one may be the same as. */

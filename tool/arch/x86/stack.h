@@ -70,8 +70,10 @@ struct step {
 enum {
 	STIRS_ALL = 1,   /* every instruction has it */
 	STIRS_FLAGS = 2, /* not a branch's: writes them */
-	STIRS_WAY = 4,   /* compares, or asks the system, or does not just go on */
+	STIRS_WAY = 4,   /* asks the system, or does not just go on */
 	STIRS_MORE = 8,  /* changes more than register `a` or memory, or has to do with rsp otherwise than as an address */
+	STIRS_NUMBER = 16, /* makes a number known: a constant, a place in the file, a bound */
+	STIRS_ASKS = 32, /* does something else for other numbers: jumps to one, asks the system for it, moves rsp by it */
 };
 
 /* What an instruction does to the direction flag. */
