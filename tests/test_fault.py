@@ -497,6 +497,7 @@ JNIEXPORT jint JNICALL Java_T_probe(JNIEnv *e, jclass c, jlong at)
 """
 
 
+@pytest.mark.long
 def test_java(build, tmp_path):
     """Null checks, safepoints and stack overflows of a Java VM are faults too."""
     if not shutil.which("javac") or not shutil.which("java"):

@@ -111,6 +111,48 @@ def test_a_call_does_not_come_back_when_dwarf_says_so(tmp_path, build):
     assert cfa["-g"] != cfa["-g0"], cfa
 
 
+# g() calls what is judged; where that comes back, two depths meet at 1.
+JUDGED = """
+	.text
+	.globl g
+	.type g, @function
+g:	test %edi, %edi
+	je 2f
+	sub $24, %rsp
+	call CALLED
+1:	lea 1(%rdi), %eax
+	jmp 1b
+2:	xor %edi, %edi
+	jmp 1b
+	.size g, . - g
+"""
+
+
+def comes_back(tmp_path, build, called, *functions):
+    """Whether a call of it does, as g()'s rows have it."""
+    source, obj = tmp_path / "j.s", tmp_path / "j.o"
+    source.write_text(JUDGED.replace("CALLED", called) + "".join(
+        f"\t.p2align 4\n\t.globl {n}\n\t.type {n}, @function\n{n}:\t{body}\n\t.size {n}, . - {n}\n" for n, body in functions))
+    run(["gcc", "-c", source, "-o", obj])
+    at = {r["cfa"] for r in rows(build / "etch", obj, "--at", "g")}
+    assert at in ({"rsp+8", "rsp+32"}, {"rsp+8", "rsp+32", "undef"})
+    return "undef" in at
+
+
+@pytest.mark.parametrize("last,fresh,back", [(0, 3, True), (1, 3, False), (1, 4, True), (2, 6, False), (2, 7, True)])
+def test_a_function_of_another_file_is_judged_by_what_lies_behind_its_calls(tmp_path, build, last, fresh, back):
+    """Nothing, in `last` functions; code that nothing else leads to, in three times as many at most."""
+    ends = [(f"last{i}", "sub $8, %rsp; call other") for i in range(last)]
+    goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh)]
+    assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
+
+
+@pytest.mark.parametrize("to,back", [("other", True), ("abort", False), ("middle", False), ("middle2", True)])
+def test_a_function_comes_back_where_what_it_jumps_to_does(tmp_path, build, to, back):
+    functions = [("f", f"jmp {to}"), ("middle", "jmp abort"), ("middle2", "test %eax, %eax; je abort; jmp other")]
+    assert comes_back(tmp_path, build, "f", *functions) == back
+
+
 def test_code_behind_a_call_that_does_not_come_back_says_nothing_to_what_follows(tmp_path, build):
     (tmp_path / "d.s").write_text(DEAD)
     run(["gcc", "-c", tmp_path / "d.s", "-o", tmp_path / "d.o"])
