@@ -434,7 +434,8 @@ static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
 
 		if (end < (off / 64 + 1) * 64)
 			bits &= ((uint64_t)1 << (end - off)) - 1;
-		n += (unsigned)__builtin_popcountll(bits);
+		for (; bits; bits &= bits - 1) /* few */
+			n++;
 	}
 	return n;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "code/noreturn.h"
 
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,7 +97,29 @@ static int name_order(const void *key, const void *item)
 	return strcmp(key, *(const char *const *)item);
 }
 
+/* Most names are none of these, which the first letters and the length of most tell. */
+#define BITS 1024u
+static uint64_t bits[BITS / 64];
+static pthread_once_t bits_once = PTHREAD_ONCE_INIT;
+
+static unsigned bit_of(const char *name)
+{
+	return name[0] ? ((uint8_t)name[0] * 31u + (uint8_t)name[1] * 7u + (unsigned)strlen(name)) % BITS : 0;
+}
+
+static void bits_make(void)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		bits[bit_of(names[i]) / 64] |= (uint64_t)1 << bit_of(names[i]) % 64;
+}
+
 bool noreturn_known(const char *name)
 {
-	return bsearch(name, names, sizeof(names) / sizeof(names[0]), sizeof(names[0]), name_order) != NULL;
+	unsigned bit = bit_of(name);
+
+	pthread_once(&bits_once, bits_make);
+	return (bits[bit / 64] >> bit % 64 & 1) &&
+	       bsearch(name, names, sizeof(names) / sizeof(names[0]), sizeof(names[0]), name_order) != NULL;
 }

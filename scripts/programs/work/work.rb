@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What ruby is tried by.
-require 'digest'
+require 'digest/md5'
+require 'digest/sha2'
 require 'json'
 require 'set'
 require 'socket'

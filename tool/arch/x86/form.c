@@ -171,7 +171,7 @@ void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct
 
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot)
 {
-	unsigned h = key * 0x9e3779b1u >> 20;
+	unsigned h = key * 0x9e3779b1u >> (32 - FORM_BITS);
 
 	for (; all->slots[h]; h = (h + 1) & (FORM_SLOTS - 1))
 		if (all->list[all->slots[h] - 1].key == key)
@@ -231,10 +231,15 @@ void form_judge(struct form *f, const ZydisDecodedInstruction *z, const uint8_t 
 	struct raw raw, truth;
 	unsigned imm_at;
 
+	if (f->judged)
+		return;
 	memcpy(copy, bytes, z->length);
 	f->imm_size = (uint8_t)(z->raw.imm[0].size / 8);
 	f->imm_signed = z->raw.imm[0].is_signed;
-	if (raw_read(copy, &raw, &imm_at) != f->key || z->raw.imm[1].size)
+	if (raw_read(copy, &raw, &imm_at) != f->key)
+		return;
+	f->judged = true;
+	if (z->raw.imm[1].size)
 		return;
 	form_finish(f, copy, imm_at, &raw);
 	raw_of(z, &truth);

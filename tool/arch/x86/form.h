@@ -18,14 +18,16 @@ struct form {
 	uint8_t written[3]; /* enum raw_field, | BYTE_REG: fields that name registers written */
 	bool done;         /* base has its op */
 	bool flags, memory, follow;
+	bool judged;       /* form_judge() has had an instruction that raw_read() reads: others have a lock in front */
 	bool quick;        /* raw_read() and the two below say how long it is */
 	uint8_t imm_size;
 	bool imm_signed;
 };
 #define BYTE_REG 0x80u
 
-#define FORM_SLOTS 4096u
-#define FORMS_MOST 2048u /* more than a program has: then no more are kept */
+#define FORM_BITS  14u
+#define FORM_SLOTS (1u << FORM_BITS)
+#define FORMS_MOST 8192u /* more than a program has: then no more are kept */
 
 struct forms {
 	uint16_t slots[FORM_SLOTS]; /* by hash: number of a form + 1 */

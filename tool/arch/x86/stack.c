@@ -183,6 +183,7 @@ static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t a
 			return step_alone(bytes, avail, addr, out);
 	}
 	if (known) {
+		form_judge(known, &z, bytes);
 		step_form(cache, known, &raw, padded, addr, out);
 		return true;
 	}
