@@ -477,3 +477,71 @@ def test_what_is_passed_over_has_nothing_to_do(path, tmp_path, build_asan):
         (tmp_path / "made.s").write_text(PASSED_OVER)
         run(["gcc", "-c", tmp_path / "made.s", "-o", path])
     run([build_asan / "etch", "inspect", "orc", "--no-cfi", path], env=asan_env())
+
+
+@pytest.mark.parametrize("put", ["movq %rdi, %rbp", "movl $5, %eax\n\tmovq %rax, %rbp", "movq 8(%rdi), %rbp"],
+                         ids=["an argument", "a constant", "from memory"])
+def test_what_is_in_rbp_is_known_to_be_not_the_callers(put, tmp_path, build):
+    """.eh_frame is wrong: as that of libgcrypt's assembly. Nothing else in f() asks what registers hold. What
+    comes from memory may be the caller's rbp, for all that the code shows."""
+    source, library = tmp_path / "t.s", tmp_path / "t.so"
+    source.write_text(f"""
+	.globl f
+	.type f,@function
+f:	.cfi_startproc
+	movq	%rbp, %xmm0
+	{put}
+	movl	(%rbp), %eax
+	movq	%xmm0, %rbp
+	ret
+	.cfi_endproc
+	.size f, .-f
+	.section .note.GNU-stack,"",@progbits
+""")
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    found = [(r["bp"], r["source"]) for r in rows(build / "etch", library, "--at", "f") if r["kind"] == "call"]
+    said = "ETCH-C001" in run([build / "etch", "rewrite", "-o", tmp_path / "out", library]).stderr
+    if "8(" in put:
+        assert found[1:] == [("same", "cfi")] and not said, found
+    else:
+        assert found[1][0] == "undef" and found[1][1] == "code" and said, found
+
+
+@pytest.mark.parametrize("leaves", ["je f.cold\n\tjmp 9f", "jne 9f\n\tjmp f.cold"], ids=["jcc", "jmp"])
+def test_a_part_jumps_by_what_the_function_has_compared(leaves, tmp_path, build):
+    """The bound and the table are in f(), which has no indirect jump; that is in the part."""
+    source, library = tmp_path / "t.s", tmp_path / "t.so"
+    source.write_text(f"""
+	.section .text.part,"ax",@progbits
+	.type f.cold,@function
+f.cold: jmp	*%rax
+	ud2
+	.size f.cold, .-f.cold
+	.text
+	.globl f
+	.type f,@function
+f:	pushq	%rbx
+	subq	$16, %rsp
+	cmpq	$1, %rdi
+	ja	8f
+	leaq	1f(%rip), %rdx
+	movslq	(%rdx,%rdi,4), %rax
+	addq	%rdx, %rax
+	testl	%esi, %esi
+	{leaves}
+2:	incl	%esi
+	jmp	9f
+3:	decl	%esi
+9:	movl	%esi, %eax
+8:	addq	$16, %rsp
+	popq	%rbx
+	ret
+	.size f, .-f
+	.section .rodata
+	.p2align 2
+1:	.long	2b-1b, 3b-1b
+	.section .note.GNU-stack,"",@progbits
+""")
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    found = [(r["cfa"], r["kind"]) for r in rows(build / "etch", library, "--at", "f")]
+    assert ("undef", "undef") not in found and ("rsp+32", "call") in found, found
