@@ -260,6 +260,37 @@ def test_weak_function_that_nobody_defines(etch, tmp_path):
     assert not [x for x in check(etch, out)[str(out)] if x["severity"] == "error"]
 
 
+MONO = """
+	.text
+	.globl	f
+	.type	f, @function
+f:	subq	$8, %rsp
+	testl	%edi, %edi
+	je	1f
+	addq	$8, %rsp
+	ret
+1:	call	{name}
+	.byte	0x00, 0xe0, 0x3f, 0xf0, 0x3f, 0x00, 0xff, 0xff
+	.size	f, . - f
+	.type	{name}, @function
+{name}:	jmp	*got(%rip)
+	.size	{name}, . - {name}
+	.data
+got:	.quad	0
+"""
+
+
+@pytest.mark.parametrize("name, raises", [
+    *((f"plt__jit_icall_mono_arch_{n}", True) for n in (
+        "throw_exception", "throw_corlib_exception", "rethrow_exception", "rethrow_preserve_exception")),
+    ("plt__jit_icall_mono_arch_set_exception", False)])
+def test_what_mono_raises_by(etch, tmp_path, name, raises):
+    """Its AOT compiler puts constants behind calls of them."""
+    obj = assemble(tmp_path, MONO.format(name=name))
+    found = {x["id"] for x in check(etch, obj)[str(obj)]}
+    assert ("ETCH-D005" not in found) == raises
+
+
 def test_facts_name_the_instructions(etch, tmp_path):
     obj = assemble(tmp_path, "\t.text\n\t.globl\tf\n\t.type\tf, @function\nf:\tpushq\t%rbx\n\tsubq\t$16, %rsp\n\tcall\tg\n"
                    "\taddq\t$16, %rsp\n\tret\n")

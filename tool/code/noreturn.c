@@ -8,7 +8,8 @@
 
 /* Sorted by strcmp. From the headers of glibc and libstdc++ (noreturn), the C++
  * ABI, the compilers' own runtimes, glib and OpenSSL; caml_*: of OCaml's runtime/amd64.S, which leave through
- * rsp from memory; runtime.*: behind which Go's compiler ends a block (cmd/compile/internal/ssagen). */
+ * rsp from memory; runtime.*: behind which Go's compiler ends a block (cmd/compile/internal/ssagen); plt__jit_icall_*: what
+ * Mono's AOT compiler calls its trampolines to mono_arch_throw_exception() and the like (mono/mini/aot-compiler.c). */
 static const char *const names[] = {
 	"OPENSSL_die",
 	"_Exit",
@@ -73,6 +74,10 @@ static const char *const names[] = {
 	"g_assertion_message",
 	"g_assertion_message_expr",
 	"longjmp",
+	"plt__jit_icall_mono_arch_rethrow_exception",
+	"plt__jit_icall_mono_arch_rethrow_preserve_exception",
+	"plt__jit_icall_mono_arch_throw_corlib_exception",
+	"plt__jit_icall_mono_arch_throw_exception",
 	"pthread_exit",
 	"quick_exit",
 	"runtime.block",
