@@ -479,6 +479,44 @@ def test_what_is_passed_over_has_nothing_to_do(path, tmp_path, build_asan):
     run([build_asan / "etch", "inspect", "orc", "--no-cfi", path], env=asan_env())
 
 
+@pytest.mark.parametrize("args", [[], ["--no-cfi"]], ids=["cfi", "nocfi"])
+def test_what_is_behind_a_probe_of_the_stack_is_not_told_of_its_first_round(args, tmp_path, build):
+    """As -fstack-clash-protection makes it: the loop ends where rsp is what %r11 is. Behind the first call another loop begins."""
+    source, library = tmp_path / "t.s", tmp_path / "t.so"
+    source.write_text("""
+	.globl f
+	.type f,@function
+f:	.cfi_startproc
+	pushq	%rbx
+	.cfi_adjust_cfa_offset 8
+	leaq	-0x7000(%rsp), %r11
+	.cfi_def_cfa 11, 28688
+1:	subq	$0x1000, %rsp
+	orb	$0, (%rsp)
+	cmpq	%r11, %rsp
+	jne	1b
+	.cfi_def_cfa 7, 28688
+	subq	$0x18, %rsp
+	.cfi_adjust_cfa_offset 24
+	call	g@PLT
+2:	decl	%ebx
+	jne	2b
+	addq	$0x7018, %rsp
+	.cfi_def_cfa_offset 16
+	popq	%rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.size f, .-f
+	.section .note.GNU-stack,"",@progbits
+""")
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    out = tmp_path / "out.so"
+    assert not run([build / "etch", "rewrite", *args, "-o", out, library]).stderr
+    found = [r["cfa"] for r in rows(build / "etch", out) if r["source"] != "plt"]
+    assert found == ["rsp+8", "rsp+16", "r11+28688", "rsp+28688", "rsp+28712", "rsp+16", "rsp+8"]
+
+
 @pytest.mark.parametrize("put", ["movq %rdi, %rbp", "movl $5, %eax\n\tmovq %rax, %rbp", "movq 8(%rdi), %rbp"],
                          ids=["an argument", "a constant", "from memory"])
 def test_what_is_in_rbp_is_known_to_be_not_the_callers(put, tmp_path, build):
