@@ -152,7 +152,7 @@ def _text(s, rip, signal):
         else:
             cfa = f"{rows.DWARF_REG[s.reg]}{s.off:+d}"
         ra = _slot(s.ra, rip)
-        if signal:
+        if signal and ra != "cfa-8":  # else it was called: OCaml marks frames of stacks that are not in order
             rule = (cfa, "same", "cfa-8", "signal")
         elif ra == "undef":
             rule = rows.END

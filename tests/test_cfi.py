@@ -328,19 +328,21 @@ def restorer(sp=160, ra=168, bp=120):
 
 
 def test_signal_frames(read):
-    """glibc's __restore_rt; and what only looks like it."""
+    """glibc's __restore_rt; and what only looks like it. An ordinary frame is one, whatever it is marked as."""
     f = Frame()
     cie = f.cie(b"zRS", program=b"")
     f.fde(cie, TEXT + 0xF, 0xA, restorer())
     f.fde(cie, TEXT + 0x20, 0x10, restorer(ra=176))
     f.fde(cie, TEXT + 0x30, 0x10, restorer(bp=128))
     f.fde(cie, TEXT + 0x40, 0x10, DEFAULT)
-    f.fde(f.cie(program=b""), TEXT + 0x50, 0x10, restorer())
+    f.fde(cie, TEXT + 0x50, 0x10, b"\x90\x01" + b"\x0f\x05\x77\x08\x06\x23\x08")  # of OCaml's caml_call_gc
+    f.fde(f.cie(program=b""), TEXT + 0x60, 0x10, restorer())
     undef = "undef undef undef undef"
     odd = (undef, "a signal frame of unknown form")
     assert read(f) == [(0x100F, 0x1019, "*(rsp+160)+0 same cfa-8 signal", "cfi"), (0x1020, 0x1030, *odd),
-                       (0x1030, 0x1040, *odd), (0x1040, 0x1050, *odd),
-                       (0x1050, 0x1060, undef, "an rsp that is not the CFA")]
+                       (0x1030, 0x1040, *odd), (0x1040, 0x1050, "rsp+8 same cfa-8 call", "cfi"),
+                       (0x1050, 0x1060, "*(rsp+8)+8 same cfa-8 call", "cfi"),
+                       (0x1060, 0x1070, undef, "an rsp that is not the CFA")]
 
 
 def test_terminators_bad_entries_and_cies_anywhere(read, dump):

@@ -210,9 +210,9 @@ def _slot_text(rule, rip):
 def _rule(line, rip, signal):
     try:
         cfa = _cfa_text(line["cfa"], rip)
-        if signal:
-            return (cfa, "same", "cfa-8", "signal")
         ra = _slot_text(line.get(RIP), rip)
+        if signal and ra != "cfa-8":  # else it was called: OCaml marks frames of stacks that are not in order
+            return (cfa, "same", "cfa-8", "signal")
         if ra == "undef":
             return END
         return (cfa, _slot_text(line.get(RBP), rip), ra, "call")

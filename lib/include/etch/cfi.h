@@ -176,6 +176,14 @@ static inline bool etch_cfi_is_slot(const struct etch_cfi *c, const struct etch_
 	return t.kind == ETCH_TERM_REG && t.reg == reg && t.add == off;
 }
 
+/* Is the return address where a call has pushed it? */
+static inline bool etch_cfi_is_pushed(const struct etch_cfi *c, const struct etch_cfi_reg *ra, struct etch_cfi_term cfa)
+{
+	int64_t off;
+
+	return etch_cfi_from_cfa(etch_cfi_location(c, ra), cfa, &off) && off == -8;
+}
+
 /* etch_cfi_rule() but for the rule's kind, which stays UNDEF on the way out early. */
 static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const struct etch_cfi_state *s,
                                             struct etch_rule *rule, struct etch_cfi_term *step,
@@ -184,8 +192,7 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 	static const uint8_t saved[5] = {ETCH_COL_RBX, ETCH_COL_R12, ETCH_COL_R13, ETCH_COL_R14, ETCH_COL_R15};
 	const struct etch_cfi *c = fde->cfi;
 	const struct etch_cfi_reg *ra = &s->cols[ETCH_COL_RA], *sp = &s->cols[ETCH_COL_RSP];
-	struct etch_cfi_term cfa = {ETCH_TERM_NONE, 0, 0, 0, 0}, t;
-	int64_t off = 0;
+	struct etch_cfi_term cfa = {ETCH_TERM_NONE, 0, 0, 0, 0};
 	unsigned i;
 
 	if (s->cfa_how == ETCH_HOW_NONE)
@@ -208,7 +215,8 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 	    (cfa.kind == ETCH_TERM_REG_STEP && !etch_cfi_i32(cfa.off + cfa.add)))
 		return "a CFA offset beyond 32 bits";
 	rule->cfa = etch_cfi_register(cfa.reg);
-	if (fde->cie.signal && ra->how != ETCH_HOW_UNDEF) {
+	/* Frames on stacks that are not in order are marked so, too, for gdb's sake (OCaml 5.2): ordinary ones, which were called. */
+	if (fde->cie.signal && ra->how != ETCH_HOW_UNDEF && !etch_cfi_is_pushed(c, ra, cfa)) {
 		/* struct sigcontext: rbp at 80, rsp at 120, rip at 128 (asm/sigcontext.h) */
 		if (cfa.kind != ETCH_TERM_DEREF || cfa.reg != 7 || cfa.add || !etch_cfi_is_slot(c, ra, 7, cfa.off + 8) ||
 		    !etch_cfi_is_slot(c, &s->cols[ETCH_COL_RBP], 7, cfa.off - 40) ||
@@ -223,10 +231,8 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 		return "an rsp that is not the CFA";
 	if (ra->how == ETCH_HOW_REGISTER && ra->reg < 16) {
 		rule->ra = (uint8_t)(ETCH_RA_REG | etch_cfi_register(ra->reg));
-	} else if (ra->how != ETCH_HOW_UNDEF) {
-		t = etch_cfi_location(c, ra);
-		if (!etch_cfi_from_cfa(t, cfa, &off) || off != -8)
-			return ra->how == ETCH_HOW_NONE ? "no rule for the return address" : "a return address in an unusual place";
+	} else if (ra->how != ETCH_HOW_UNDEF && !etch_cfi_is_pushed(c, ra, cfa)) {
+		return ra->how == ETCH_HOW_NONE ? "no rule for the return address" : "a return address in an unusual place";
 	}
 	rule->kind = ra->how == ETCH_HOW_UNDEF ? ETCH_RULE_END : ETCH_RULE_CALL;
 	if (cfa.kind == ETCH_TERM_DEREF || cfa.kind == ETCH_TERM_DEREF_INDEX) {
