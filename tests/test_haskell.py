@@ -122,7 +122,8 @@ def test_not_so(etch, tmp_path):
     """What C calls, or what returns, may be C's: no row. Without StgRun's frame there is nothing to say at all."""
     path = program(tmp_path)
     table = rows(etch, path)
-    for name, rule in (("work_info", f"rsp+{FRAME}"), ("called_info", "undef"), ("returns_info", "undef"), ("outside", "rsp+8")):
+    for name, rule in (("work_info", f"rsp+{FRAME}"), ("middle", f"rsp+{FRAME}"), ("called_info", "undef"),
+                       ("returns_info", "undef"), ("outside", "rsp+8")):
         assert at(table, symbol(path, name))[0] == rule
     path = program(tmp_path, reserved=8192)
     assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"

@@ -110,3 +110,17 @@ def test_registers(etch, tmp_path, args):
     functions = run(["nm", "-D" if "-s" in args else "-g", path]).stdout
     assert all(f"{n}{'.' if n == 'camlB' else '__'}f_1" in functions for n in names)
     assert found(etch, path) == {n: ALL for n in ("before", "camlX__between", "after", "caml_system__f_1", "lone")}
+
+
+def test_marks_that_are_none(etch, tmp_path):
+    """Of no module of OCaml's, of two, of one in another section, or both where a module begins: what lies between them
+    is C."""
+    text = "\t.text\n" + mark("camlJ", "__", "code_begin") + FUNCTION.format(name="section") + FUNCTION.format(name="section2")
+    text += '\t.section .elsewhere, "ax", @progbits\n' + FUNCTION.format(name="elsewhere") + mark("camlJ", "__", "code_end") + "\t.text\n"
+    text += mark("other", "__", "code_begin") + FUNCTION.format(name="prefix") + mark("other", "__", "code_end")
+    text += mark("camlD", "__", "code_begin") + FUNCTION.format(name="name") + mark("camlE", "__", "code_end")
+    text += mark("camlF", "__", "code_begin") + FUNCTION.format(name="length") + mark("camlFG", "__", "code_end")
+    text += mark("camlH", ".", "code_begin") + FUNCTION.format(name="twice") + module("camlH")
+    names = {"section", "section2", "elsewhere", "prefix", "name", "length", "twice"}
+    for args in (["-c"], ["-shared"]):
+        assert found(etch, assemble(tmp_path, text, *args)) == {n: ALL for n in names}

@@ -121,7 +121,7 @@ first:
 	jmp work_info
 
 	/* Like such code, but for one thing: C calls it, or it returns. */
-	.globl called_info, returns_info
+	.globl called_info, returns_info, spills_info
 	.type called_info, @function
 	info called_info, 14
 	add $8, %rbp
@@ -134,6 +134,23 @@ first:
 	jmp *(%rbp)
 1:	ret
 	.size returns_info, . - returns_info
+
+	/* Without an info table; code that has one jumps into its middle, with as much on the C stack. */
+	.globl middle
+	.type middle, @function
+	.p2align 3
+middle:
+	sub $8, %rsp
+1:	call outside@PLT
+	add $8, %rsp
+	mov back@GOTPCREL(%rip), %rcx
+	jmp *%rcx
+	.size middle, . - middle
+
+	info spills_info, 30
+	sub $8, %rsp
+	mov %rbp, %rdi
+	jmp 1b
 
 	.section .rodata
 	.p2align 3

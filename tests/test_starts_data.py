@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""Where functions begin that only data refers to, or that nothing but how they end says to be one, in files without symbols
+(tool/code/starts.c, rounds.c)."""
+
+import pytest
+
+from marked_rows import LIBRARY, PACKED, PROGRAM, wrong
+
+# Words of data: two functions; and tables of data among the code, which begin with what looks like `ret`. What lies beside
+# such a word leads to where no function begins.
+WORDS = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+hidden:	subq	$24, %rsp
+	row	32
+	call	*%rdi
+	addq	$24, %rsp
+	row	8
+	ret
+	.p2align 4, 0xcc
+other:	pushq	%rbx
+	row	16
+	call	*%rdi
+	popq	%rbx
+	ret
+	.p2align 4, 0xcc
+one:	row	undef
+	.byte	0xc3, 1, 2, 3, 4
+two:	.byte	5, 6
+	.p2align 4, 0xcc
+three:	row	undef
+	.byte	0xc3, 1, 2, 3, 4
+	.data
+	.p2align 3
+	.quad	hidden, other, 0, 0
+	.quad	one, two, 0, 0
+	.quad	two, three, 0, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
+def test_words_of_data(etch, tmp_path, flags):
+    assert not wrong(etch, tmp_path, WORDS, *flags)
+
+
+# Data refers to all of it; what a function is ends as one on all paths, or begins as one and goes on for ever. `called` is
+# one whatever it does, and so is what a jump with a frame leads to.
+DATA = """
+	.macro	begin name
+	.p2align 4, 0xcc
+\\name:
+	.endm
+	.globl	known
+	.type	known, @function
+known:	subq	$8, %rsp
+	row	16
+	testl	%edi, %edi
+	jne	part
+inside:	call	called
+	call	hop
+	call	leads
+	addq	$8, %rsp
+	row	8
+	ret
+	.size	known, .-known
+	begin	called
+	row	8
+	testl	%edi, %edi
+	je	1f
+	ret
+1:	incl	%edi
+	.byte	6
+	begin	part
+	row	16
+	testl	%esi, %esi
+	je	1f
+	addq	$8, %rsp
+	ret
+1:	incl	%edi
+	.byte	6
+	begin	hop
+	subq	$8, %rsp
+	call	shares
+	addq	$8, %rsp
+	ret
+	begin	shares
+	row	8
+	subq	$8, %rsp
+	row	16
+	jmp	inside
+	begin	leads
+	movl	$1, %esi
+	jmp	shares2
+	begin	shares2
+	row	8
+	subq	$8, %rsp
+	row	16
+	jmp	inside
+	begin	handing
+	row	8
+	incl	%edi
+	jmp	handed
+	begin	loops
+	pushq	%rbx
+	row	16
+1:	call	*%rdi
+	jmp	1b
+	begin	restorer
+	row	restorer
+	movq	$15, %rax
+	syscall
+	.macro	either
+	row	undef
+	testl	%edi, %edi
+	je	1f
+	ret
+1:
+	.endm
+	begin	broken
+	either
+	incl	%edi
+	.byte	6
+	begin	odd
+	either
+	movq	%rax, %rsp
+	ret
+	begin	unbalanced
+	either
+	movl	$5, %ebx
+	ret
+	begin	pops
+	either
+	popq	%rcx
+	popq	%rcx
+	jmp	*%rcx
+	begin	amidst
+	either
+	jmp	inside
+	begin	round
+	row	undef
+1:	incl	%ebx
+	jmp	1b
+	.section .elsewhere, "ax"
+	begin	handed
+	row	8
+	pushq	%rbx
+	row	16
+	popq	%rbx
+	ret
+	.data
+	.quad	called, part, shares, shares2, handing, loops, restorer
+	.quad	broken, odd, unbalanced, pops, amidst, round
+"""
+
+
+# Nothing but words of data refers to these. What ends in a jump to where no function is known to begin, or goes round for
+# ever, may be a label: no rows. `leads` hands on to what is called.
+WORD_LABELS = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	call	known
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+known:	subq	$8, %rsp
+	row	16
+	call	*%rdi
+	addq	$8, %rsp
+	ret
+	.macro	begin name
+	.p2align 4, 0xcc
+\\name:
+	.endm
+	begin	leads
+	row	8
+	incl	%edi
+	jmp	known
+	begin	inner
+	row	8
+	incl	%edi
+	pushq	%rbx
+	row	16
+	popq	%rbx
+	ret
+	begin	amidst
+	row	undef
+	testl	%edi, %edi
+	je	1f
+	ret
+1:	jmp	inner + 2
+	begin	odd
+	row	undef
+	testl	%edi, %edi
+	je	1f
+	ret
+1:	jmp	1f
+	begin	hands
+	row	undef
+	incl	%edi
+	jmp	nobody
+	begin	round
+	row	undef
+	pushq	%rbx
+1:	call	*%rdi
+	jmp	1b
+	.section .elsewhere, "ax"
+	begin	nobody
+	row	undef
+	incl	%edi
+	jmp	*%rdi
+	.byte	6, 6, 6
+1:	ret
+	.data
+	.p2align 3
+	.quad	leads, 0, inner, 0, amidst, 0, odd, 0, hands, 0, round, 0
+"""
+
+
+@pytest.mark.parametrize("source,flags", [(DATA, LIBRARY), (WORD_LABELS, PROGRAM)], ids=["addresses", "words"])
+def test_what_data_refers_to(etch, tmp_path, source, flags):
+    assert not wrong(etch, tmp_path, source, *flags)
+
+
+# From code alone, where .eh_frame's ranges are all that is known: what has a sign that a function begins there has rows, and a
+# part of a function, or code that takes off more than there is, has none. `part` and its like are labels of jump tables.
+JUDGED = """
+	.macro	begin name
+	.type	\\name, @function
+	.p2align 4
+\\name:	.cfi_startproc
+	.endm
+	.macro	finish name
+	.cfi_endproc
+	.size	\\name, .-\\name
+	.endm
+	.globl	_start, named, restores, exported
+_start:	hlt
+	begin	named
+	row	8
+	pushq	%rbx
+	row	16
+1:	call	*%rdi
+	jmp	1b
+	finish	named
+	begin	takes
+	row	8
+	leaq	taken(%rip), %rax
+.Lone:	incl	%edi
+.Ltwo:	ret
+	finish	takes
+	begin	taken
+	row	8
+	pushq	%rbx
+	row	16
+1:	call	*%rdi
+	jmp	1b
+	finish	taken
+	begin	referred
+	row	8
+	pushq	%rbx
+	row	16
+1:	call	*%rdi
+	jmp	1b
+	finish	referred
+	begin	sound
+	row	8
+	pushq	%rbx
+	row	16
+	popq	%rbx
+	ret
+	finish	sound
+	begin	restores
+	row	undef
+	testl	%edi, %edi
+	je	1f
+	popq	%rbx
+	ret
+1:	popq	%rbx
+	popq	%rbx
+	ret
+	finish	restores
+	begin	pushes
+	row	8
+	testl	%edi, %edi
+	js	1f
+	ret
+1:	leaq	2f(%rip), %rax
+	pushq	%rax
+	row	16
+	jmp	jumped
+2:	ret
+	finish	pushes
+	begin	jumped
+	row	8
+	pushq	%rbx
+	row	16
+	popq	%rbx
+	ret
+	finish	jumped
+	.macro	pops name, cfa
+	begin	\\name
+	row	\\cfa
+	testl	%edi, %edi
+	je	1f
+	row	\\cfa
+	ret
+1:	popq	%rcx
+	popq	%rcx
+	jmp	*%rcx
+	finish	\\name
+	.endm
+	.macro	part name
+	begin	\\name
+	row	undef
+1:	call	*%rdi
+	jmp	1b
+	finish	\\name
+	.endm
+	pops	exported, 8
+	pops	local, undef
+	part	left
+	part	right
+	part	nowhere
+	.data
+	.p2align 3
+	.quad	0, referred, 0, jumped, 0
+	.quad	.Lone, left, 0
+	.quad	0, right, .Ltwo
+	.quad	0, named, 0, exported, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [LIBRARY, [*LIBRARY, "-fuse-ld=lld"], PROGRAM], ids=["library", "relocations alone", "program"])
+def test_signs_of_a_function(etch, tmp_path, flags):
+    source = JUDGED if flags == PROGRAM else JUDGED[:JUDGED.index("\t.quad\t.Lone")]
+    assert not wrong(etch, tmp_path, source, *flags, args=["--no-cfi"])
