@@ -125,6 +125,9 @@ inside:	call	called
 	either
 	incl	%edi
 	.byte	6
+	begin	astray
+	either
+	.byte	6
 	begin	odd
 	either
 	movq	%rax, %rsp
@@ -154,7 +157,7 @@ inside:	call	called
 	ret
 	.data
 	.quad	called, part, shares, shares2, handing, loops, restorer
-	.quad	broken, odd, unbalanced, pops, amidst, round
+	.quad	broken, astray, odd, unbalanced, pops, amidst, round
 """
 
 

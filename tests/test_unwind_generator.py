@@ -147,9 +147,10 @@ def test_a_function_of_another_file_is_judged_by_what_lies_behind_its_calls(tmp_
     assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
 
 
-@pytest.mark.parametrize("to,back", [("other", True), ("abort", False), ("middle", False), ("middle2", True)])
+@pytest.mark.parametrize("to,back", [("other", True), ("abort", False), ("middle", False), ("middle2", True), ("unknown", True)])
 def test_a_function_comes_back_where_what_it_jumps_to_does(tmp_path, build, to, back):
-    functions = [("f", f"jmp {to}"), ("middle", "jmp abort"), ("middle2", "test %eax, %eax; je abort; jmp other")]
+    functions = [("f", f"jmp {to}"), ("middle", "jmp abort"), ("middle2", "test %eax, %eax; je abort; jmp other"),
+                 ("unknown", "test %eax, %eax; je 3f; call abort; 3: .byte 6; ret")]  # no instruction that anybody knows
     assert comes_back(tmp_path, build, "f", *functions) == back
 
 

@@ -31,6 +31,14 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 		reach(f, f->at[target] - 1, s);
 }
 
+/* A jump says where it leads. Where that does not decode: who knows. */
+static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
+{
+	follow(f, target, s);
+	if (flow_inside(f, target) && !f->at[target - f->piece->start] && !s->dead)
+		f->returns = f->broken = true;
+}
+
 /* A new indirect jump; its number + 1, or 0. */
 static uint32_t jump_make(struct flow *f)
 {
@@ -159,11 +167,11 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 	struct state taken;
 
 	if (!in->writes && !flow_may_learn(&w->c, in->cond, &w->s)) {
-		follow(f, (uint64_t)in->imm, &w->s);
+		follow_jump(f, (uint64_t)in->imm, &w->s);
 	} else {
 		state_copy(&taken, &w->s);
 		flow_branch_taken(in, &taken, w->off, &w->c);
-		follow(f, (uint64_t)in->imm, &taken);
+		follow_jump(f, (uint64_t)in->imm, &taken);
 	}
 	return !(f->state_live[w->from] & QUEUED);
 }
@@ -214,7 +222,7 @@ static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 		break;
 	case FLOW_JUMP:
 		walk_outside(f, (uint64_t)in.imm, &w->s);
-		follow(f, (uint64_t)in.imm, &w->s);
+		follow_jump(f, (uint64_t)in.imm, &w->s);
 		return false;
 	case FLOW_JUMP_IND:
 		jump_note(f, number, &w->s);
