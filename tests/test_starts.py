@@ -105,17 +105,31 @@ behind:	movq	$15, %rax
 """
 
 
-# cold, behind the end of first(), of which nothing says where that is: second() jumps there with its frame.
+# cold, behind the end of first(), of which nothing says where that is, and cold2, which lies in what a symbol says is sized():
+# second() jumps there with its frame.
 COLD = """
-	.globl	second, first
+	.globl	second, first, sized
 	.type	second, @function
 second:	subq	$24, %rsp
 	row	32
 	testl	%edi, %edi
 	jne	cold
+	js	cold2
 	addq	$24, %rsp
 	ret
 	.size	second, .-second
+	.type	sized, @function
+	.p2align 4
+sized:	pushq	%rbx
+	row	16
+	popq	%rbx
+	ret
+cold2:	row	32
+	call	*%rdi
+	addq	$24, %rsp
+	row	8
+	ret
+	.size	sized, .-sized
 	.type	first, @function
 	.p2align 4
 first:	pushq	%rbx
