@@ -50,6 +50,55 @@ def test_handler(etch, tmp_path, raises, args):
     assert "C001" not in run([etch, "check", path], ok=None).stdout
 
 
+# Until 4.13 a call puts the address of the handler on the stack, and the body behind it is in the frame that it was called
+# from: the word is part of the trap frame, and dropped.
+TRAP = """
+	.text
+	.globl	camlM__g
+	.type	camlM__g, @function
+camlM__g:
+	.cfi_startproc
+	subq	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	body
+handler:
+	movl	$1, %eax
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_adjust_cfa_offset 8
+body:
+	.cfi_adjust_cfa_offset 8
+	pushq	%r14
+	.cfi_adjust_cfa_offset 8
+inside:	movq	%rsp, %r14
+	movq	%rax, %rdi
+	call	other@PLT
+	popq	%r14
+	.cfi_adjust_cfa_offset -8
+popped:	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+after:	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+last:	ret
+	.cfi_endproc
+	.size	camlM__g, . - camlM__g
+"""
+
+
+@pytest.mark.parametrize("args", [["-c"], ["-shared"], ["-shared", "-s"]], ids=["object", "library", "stripped"])
+def test_trap_by_call(etch, tmp_path, args):
+    path = assemble(tmp_path, TRAP, *[a for a in args if a != "-s"])
+    at = {line.split()[2]: int(line.split()[0], 16) for line in run(["nm", path]).stdout.splitlines() if " t " in line}
+    if "-s" in args:
+        run(["strip", path])
+    table = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()[1:]]
+    rows = {name: [r[2] for r in table if int(r[0], 16) <= at[name]][-1] for name in at}
+    assert {n: rows[n] for n in ("handler", "body", "inside", "popped", "after", "last")} == {
+        "handler": "rsp+16", "body": "rsp+24", "inside": "rsp+32", "popped": "rsp+24", "after": "rsp+16", "last": "rsp+8"}
+    assert "C001" not in run([etch, "check", path], ok=None).stdout
+
+
 # Such code keeps no register for its caller; C, and the run-time system's assembly, do.
 FUNCTION = """
 	.globl	{name}

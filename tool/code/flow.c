@@ -249,10 +249,8 @@ static bool is_pad(const struct flow *f, uint64_t addr)
 	return false;
 }
 
-/* Where .eh_frame has what no row can say, it does not have a function's beginning, whatever
- * symbol is there or jump goes there: GHC's code comes back to C so, with the return address
- * far up. */
-static bool is_elsewhere(const struct flow *f, uint64_t addr)
+/* What .eh_frame says of an address of the piece, or null. */
+const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr)
 {
 	size_t lo = 0, hi = f->cfi_count;
 
@@ -264,7 +262,17 @@ static bool is_elsewhere(const struct flow *f, uint64_t addr)
 		else
 			hi = mid;
 	}
-	return lo < f->cfi_count && f->cfi[lo].start <= addr && f->cfi[lo].rule.kind == ETCH_RULE_UNDEF && f->cfi[lo].why;
+	return lo < f->cfi_count && f->cfi[lo].start <= addr ? &f->cfi[lo] : NULL;
+}
+
+/* Where .eh_frame has what no row can say, it does not have a function's beginning, whatever
+ * symbol is there or jump goes there: GHC's code comes back to C so, with the return address
+ * far up. */
+static bool is_elsewhere(const struct flow *f, uint64_t addr)
+{
+	const struct etch_cfi_row *row = flow_cfi_at(f, addr);
+
+	return row && row->rule.kind == ETCH_RULE_UNDEF && row->why;
 }
 
 /* The return address is where a call has just put it. */

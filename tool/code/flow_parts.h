@@ -45,6 +45,9 @@ static inline bool flow_is_exit(const struct step *in, const struct state *s)
 	return in->op == STEP_SYSCALL && s->reg[in->a].kind == VALUE_CONST && STEP_IS_EXIT(s->reg[in->a].off);
 }
 
+/* flow.c: what .eh_frame says of an address of the piece, or null. */
+const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr);
+
 /* flow_reach.c */
 /* The step at an offset, decoded when first asked for; NO_STEP. */
 uint32_t flow_step_new(struct flow *f, uint64_t off);

@@ -176,14 +176,39 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 	return !(f->state_live[w->from] & QUEUED);
 }
 
+/*
+ * A call within the piece may be there for the word that it pushes: OCaml, until 4.13, so puts the address of the handler
+ * behind it on the stack, and goes on at the target in the frame that it has. .eh_frame says which it is: the CFA at the
+ * target is that of the call, a word further from rsp, where a function's would be one word from it.
+ */
+static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
+{
+	const struct etch_cfi_row *row = flow_cfi_at(f, (uint64_t)in->imm);
+	const struct step push = {.op = STEP_PUSH, .a = INSN_NO_REG, .imm = 8, .stirs = STIRS_MORE};
+	struct etch_rule mine;
+
+	if (!row || row->rule.kind != ETCH_RULE_CALL || call->reg[ETCH_REG_RSP].kind != VALUE_CFA)
+		return false;
+	state_copy(out, call);
+	state_step(out, &push, 0);
+	state_rule(out, &mine);
+	return mine.kind == row->rule.kind && mine.cfa == row->rule.cfa && mine.cfa_off == row->rule.cfa_off &&
+	       row->rule.cfa == ETCH_REG_RSP;
+}
+
 /* Does a call come back, to an instruction of the piece? */
 static bool walk_call(struct flow *f, const struct walk *w, const struct step *in)
 {
 	uint32_t behind = w->off + in->len;
+	struct state there;
 
 	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->piece->start) {
-		f->helpers = true;
-		follow(f, (uint64_t)in->imm, &state_at_entry);
+		if (pushes_on(f, &w->s, in, &there)) {
+			follow(f, (uint64_t)in->imm, &there);
+		} else {
+			f->helpers = true;
+			follow(f, (uint64_t)in->imm, &state_at_entry);
+		}
 	}
 	if (flow_comes_back(f, in))
 		return !(f->piece->open && flow_is_end(f, in, behind));
