@@ -435,6 +435,7 @@ void jumps_follow(struct flow *f)
 	guesses_follow(f);
 	if (f->haskell && !haskell_switches(f))
 		return;
+	f->jumps_agreed = false; /* what they agree on is asked for in each call */
 	while (f->jump_count && !f->failed) {
 		if (!f->jumps_agreed) {
 			if (!(f->haskell ? haskell_agree(f, &s) : jumps_agree(f, &s)))
