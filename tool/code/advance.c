@@ -11,15 +11,16 @@ static bool changes(const struct step *in, unsigned r)
 {
 	switch (in->op) {
 	case STEP_PUSH:
-	case STEP_STORE:
 		return r == ETCH_REG_RSP || (in->writes >> r & 1);
 	case STEP_LEAVE:
 	case STEP_ENTER:
 		return true;
 	case STEP_NONE:
+	case STEP_STORE:
 	case STEP_COMPARE:
 	case STEP_LIMIT:
 		return in->writes >> r & 1;
+	case STEP_ENTRY:
 	case STEP_FETCH:
 	case STEP_LOAD:
 	case STEP_MOVE:
