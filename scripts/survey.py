@@ -150,7 +150,7 @@ def elflint(path):
     _, out, err = said(["eu-elflint", "--gnu-ld", path])
     text = (out + err).replace(str(path), "FILE")
     # One more program header comes before some, and what is behind a note may be part of the same segment.
-    text = re.sub(r"(program header entry |phdr\[)\d+|(?<= at offset )\d+$", r"\1N", text, flags=re.M)
+    text = re.sub(r"(program header entry |phdr\[|segment \[)\d+|(?<= at offset )\d+$", r"\1N", text, flags=re.M)
     return collections.Counter(line for line in text.splitlines() if line.strip() and line != "No errors")
 
 
