@@ -197,6 +197,9 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
     if what == "cfa" and end - start == 1 and 0 < i < len(code.addr) and code.addr[i] == start and \
             re.match(r"push +0x[0-9a-f]+\(%rip\)", code.text[i - 1]):
         return "the PLT's entry for TLS descriptors pushes a byte earlier than the CFI's formula has it"
+    if what == "cfa" and end - start == 1 and 1 < i < len(code.addr) and code.addr[i] == end and \
+            code.text[i - 2].startswith("endbr64") and re.match(r"push +0x[0-9a-f]+\(%rip\)", code.text[i - 1]):
+        return "the PLT's entry for TLS descriptors, with endbr64, pushes a byte later than the CFI's formula has it"
     if what == "cfa" and _is_ibt_plt(code, i, start, end) and ours[0] == f"rsp+{int(truth[0][4:]) + 8}":
         return "PLT with endbr64: the push ends earlier than the CFI's formula, made for one without, has it"
     if is_jumped_to(code, start, truth, ours):
