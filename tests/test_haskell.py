@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, TESTS, run
+from conftest import ROOT, TESTS, need, run
 
 sys.path[:0] = [str(ROOT / "scripts"), str(TESTS / "unwind")]
 import dynamic  # noqa: E402
@@ -29,8 +29,8 @@ def table(tmp_path_factory, etch):
     return dynamic.Rows(tmp_path_factory.mktemp("rows"), etch, [])
 
 
-def code_library(tmp, name):
-    run(["gcc", "-DCODE", "-shared", f"-Wl,-soname,{name}", "-o", tmp / name, SOURCE])
+def code_library(tmp, name, *flags):
+    run(["gcc", "-DCODE", *flags, "-shared", f"-Wl,-soname,{name}", "-o", tmp / name, SOURCE])
     return tmp / name
 
 
@@ -127,6 +127,17 @@ def test_not_so(etch, tmp_path):
         assert at(table, symbol(path, name))[0] == rule
     path = program(tmp_path, reserved=8192)
     assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"
+
+
+def test_looked_through_twice(etch, tmp_path):
+    """What is left where code has been found by an address begins in the state that the jumps agree on, also where they did
+    before and none is new: not with what was on the stack, of which valgrind knows."""
+    need("valgrind")
+    library = code_library(tmp_path, "libHSt-1.0-ghc9.0.2.so", "-DTWICE")
+    run(["valgrind", "-q", "--error-exitcode=9", etch, "inspect", "orc", library])
+    table = rows(etch, library)
+    for name in ("twice_info", "found_info", "held"):
+        assert at(table, symbol(library, name)) == (f"rsp+{FRAME}", "cfa-48")
 
 
 HASKELL = r"""import Control.Exception

@@ -5,6 +5,7 @@
  *
  * RUN:      with the run-time system; without, the code comes back through the symbol of another file
  * CODE:     with the code
+ * TWICE:    with code behind a switch that overlaps what its info table decodes as
  * RESERVED: bytes that run() makes room for
  */
 	.text
@@ -151,6 +152,29 @@ middle:
 	sub $8, %rsp
 	mov %rbp, %rdi
 	jmp 1b
+
+#ifdef TWICE
+	/*
+	 * What is behind the switch is looked through, one instruction after the other: the bytes of the info table, but for
+	 * the first, decode, and the last of them with those of found_info to where `2` is. Then the address that is taken is
+	 * followed. The code there makes no jump that is new; only now something begins at `held`, which nothing leads to.
+	 */
+	.globl twice_info
+	.type twice_info, @function
+	info twice_info, 14
+	lea found_info(%rip), %rax
+	mov %rax, 0(%rbp)
+	and $-8, %rbx
+	jmp *%rbx
+	.p2align 3
+	.quad 6                 /* no instruction begins with it */
+	.long 30, 0
+found_info:
+	jmp 2f                  /* 00 | eb 04 | 48 83 c5 08: 00 eb, 04 48, 83 c5 08 */
+held:	add $8, %rbp
+2:	jmp work_info@PLT
+	.size twice_info, . - twice_info
+#endif
 
 	.section .rodata
 	.p2align 3
