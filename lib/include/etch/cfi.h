@@ -179,7 +179,7 @@ static inline bool etch_cfi_is_slot(const struct etch_cfi *c, const struct etch_
 /* Is the return address where a call has pushed it? */
 static inline bool etch_cfi_is_pushed(const struct etch_cfi *c, const struct etch_cfi_reg *ra, struct etch_cfi_term cfa)
 {
-	int64_t off;
+	int64_t off = 0;
 
 	return etch_cfi_from_cfa(etch_cfi_location(c, ra), cfa, &off) && off == -8;
 }
