@@ -148,7 +148,7 @@ bool state_rules_same(const struct state *a, const struct state *b)
 	for (mask = (a->known | b->known) & ~frame; mask; mask &= mask - 1) {
 		unsigned r = (unsigned)__builtin_ctz(mask);
 
-		if (state_rules(a, r) | state_rules(b, r))
+		if (state_rules(a, r) || state_rules(b, r))
 			return false;
 	}
 	same_check(a, b);

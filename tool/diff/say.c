@@ -236,6 +236,15 @@ static void change_name(const struct diff *d, const struct change *x, char *out,
 	calls_words(x, out, size);
 }
 
+static void count_cell(struct listing *l, char sign, unsigned n)
+{
+	char text[16] = "";
+
+	if (n)
+		snprintf(text, sizeof(text), "%c%u", sign, n);
+	listing_add(l, "%s", text);
+}
+
 static void change_cells(const struct diff *d, const struct change *x, struct listing *l)
 {
 	static const char *const marks[] = {"~", "+", "-", "="};
@@ -249,8 +258,8 @@ static void change_cells(const struct diff *d, const struct change *x, struct li
 	delta(text, sizeof(text), was, is);
 	listing_add(l, "%s", a && b ? text : "");
 	listing_add(l, "%u", (b ? b : a)->insns);
-	listing_add(l, a && b && x->gone ? "-%u" : "", x->gone);
-	listing_add(l, a && b && x->come ? "+%u" : "", x->come);
+	count_cell(l, '-', a && b ? x->gone : 0);
+	count_cell(l, '+', a && b ? x->come : 0);
 	frame_words(a, b, text, sizeof(text));
 	listing_add(l, "%s", text);
 	number_words(a, b, a ? a->rows : 0, b ? b->rows : 0, text, sizeof(text));

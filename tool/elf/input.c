@@ -192,7 +192,7 @@ static bool expand_thin(struct expansion *x, const struct archive_member *m, con
 {
 	struct input in = {.path = (char *)x->path, .member = (char *)label, .holder = thin_path(x->path, m->name)};
 	struct error e;
-	uint64_t size;
+	uint64_t size = 0;
 	enum kind kind;
 	int fd;
 	bool good;

@@ -141,7 +141,7 @@ static const char *name_of(const struct table *t, uint64_t i)
 long go_functions_read(const struct elf_file *f, struct go_function **out, struct error *e)
 {
 	struct table t;
-	uint64_t base, i;
+	uint64_t base = 0, i;
 	int found;
 
 	*out = NULL;

@@ -191,7 +191,7 @@ static bool part_read(struct simulation *s, const char *name, bool note, struct 
 	FILE *f = file_open(s, name);
 	char *line = NULL;
 	size_t room = 0;
-	int at[EVENTS];
+	int at[EVENTS] = {0};
 	bool whole = false, events = false;
 
 	if (!f)
