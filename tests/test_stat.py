@@ -122,7 +122,7 @@ def test_without_perf(etch, bin, error):
     rows = {c["counter"]: c for c in valid(p.stdout)["counters"]}
     for name in ("task-clock", "context-switches", "page-faults"):
         assert rows[name]["source"] == "rusage" and rows[name]["difference"]
-    assert 2000 <= rows["page-faults"]["difference"]["delta"] < 2100
+    assert 1980 <= rows["page-faults"]["difference"]["delta"] < 2100  # of two processes whose own differ by a few
     assert rows["context-switches"]["difference"]["delta"] >= 29
     assert rows["task-clock"]["b"]["median"] >= 29
     for name in ["cpu-migrations", *HARDWARE]:
