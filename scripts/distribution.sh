@@ -18,6 +18,7 @@ esac
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$1" && pwd)
 etch=$(realpath "${2-$here/../build/etch}")
+[ -x "$etch" ] || { echo "distribution: $etch: no such program; make builds it" >&2; exit 2; }
 [ "$root" != / ] || { echo "distribution: not of the system that runs" >&2; exit 2; }
 out=$(mktemp -d)
 trap 'for d in dev proc; do umount "$root/$d" 2>/dev/null || true; done; rm -f "$root/root/etch-tour.sh"; rm -rf "$out"' EXIT
@@ -45,7 +46,9 @@ compare "programs, run twice as they are" "$out/tour" "$out/again"
 begin=$SECONDS
 "$etch" rewrite -j "$(nproc)" "$root/usr" >"$out/said" 2>&1 || true # what is for another machine is refused
 hashes >"$out/rewritten"
-echo "rewritten: $(diff "$out/files" "$out/rewritten" | grep -c '^>') files in $((SECONDS - begin)) s"
+count=$(diff "$out/files" "$out/rewritten" | grep -c '^>' || true)
+echo "rewritten: $count files in $((SECONDS - begin)) s"
+[ "$count" -gt 0 ] || differ=1 # else all that follows is the same for nothing
 grep -v -e ' ETCH-' -e ': note:' -e 'e_machine' -e 'debug file' -e 'not a 64-bit' "$out/said" || true
 tour >"$out/tour.rewritten"
 compare "programs, rewritten" "$out/tour" "$out/tour.rewritten"

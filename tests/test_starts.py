@@ -234,6 +234,17 @@ label:	row	32
 """
 
 
+# A call, and another: so many rounds before it is known what lies behind them.
+HOP = """	.p2align 4
+hop:	subq	$8, %rsp
+	row	16
+	call	hop2
+	addq	$8, %rsp
+	ret
+	.p2align 4
+hop2:	subq	$8, %rsp
+"""
+
 # The call in first() seems to come back, for nothing says yet that die() does not, and what lies behind it jumps on with
 # a frame. To `theirs`, which takes a part of it off, second() does so, too.
 MISLED = """
@@ -257,15 +268,7 @@ known:	subq	$24, %rsp
 	addq	$24, %rsp
 	ret
 	.size	known, .-known
-	.p2align 4
-hop:	subq	$8, %rsp
-	row	16
-	call	hop2
-	addq	$8, %rsp
-	ret
-	.p2align 4
-hop2:	subq	$8, %rsp
-	call	follows
+""" + HOP + """	call	follows
 	addq	$8, %rsp
 	row	8
 	ret
@@ -329,15 +332,7 @@ resolver: row	24
 	row	8
 	jmp	*%r11
 	.size	resolver, .-resolver
-	.p2align 4
-hop:	subq	$8, %rsp
-	row	16
-	call	hop2
-	addq	$8, %rsp
-	ret
-	.p2align 4
-hop2:	subq	$8, %rsp
-	call	again
+""" + HOP + """	call	again
 	testl	%eax, %eax
 	jne	1f
 	addq	$8, %rsp

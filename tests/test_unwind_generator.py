@@ -432,11 +432,11 @@ PASSED_OVER = """
 	.type	\\name,@function
 \\name:
 	.endm
-	.macro	WATCH name, first, second
+	.macro	WATCH name, first, second, between="movzbl 1(%rdi), %ecx"
 	FUNCTION \\name
 	movzbl	(%rdi), %ecx
 	cmpq	\\first, \\second
-	movzbl	1(%rdi), %ecx
+	\\between
 	je	1f
 	ret
 1:	movq	%rcx, %rsp
@@ -444,6 +444,8 @@ PASSED_OVER = """
 	.endm
 	WATCH	watch_first, %rsp, %rcx
 	WATCH	watch_second, %rcx, %rsp
+	WATCH	watch_store, %rsp, %rcx, "movq %rdx, 8(%rdi)"
+	WATCH	watch_entry, %rsp, %rcx, "movslq (%rsp,%rdx,4), %rax"
 	FUNCTION bound
 	movzbl	(%rsi), %eax
 	cmpl	$3, 8(%rdi)
