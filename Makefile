@@ -26,7 +26,7 @@ PYTEST_ARGS ?=
 FUZZ_MINUTES ?= 60
 
 WARN     := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes
-TOOL_INC := -Itool -Ilib/include
+TOOL_INC := -Itool -Ilib -Ilib/include
 LIB_INC  := -Ilib -Ilib/include
 # Archives where the system has them: a tool that is run once for each object must start fast.
 # Capstone is loaded when it is needed (tool/arch/x86/capstone.c); libm is not needed, square roots
@@ -35,10 +35,10 @@ archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1
 TOOL_LIBS := $(foreach lib,dw elf json-c xxhash lzma bz2 z,$(call archive,$(lib))) -lZydis -lm
 SANITIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
-TOOL_SRC := $(sort $(wildcard tool/*.c tool/*/*.c tool/arch/x86/*.c))
-LIB_SRC  := $(sort $(wildcard lib/*.c))
+TOOL_SRC := $(sort $(shell find tool -name '*.c'))
+LIB_SRC  := $(sort $(wildcard lib/*/*.c))
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o)
-LIB_ASM  := $(sort $(wildcard lib/*.S))
+LIB_ASM  := $(sort $(wildcard lib/*/*.S))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
@@ -75,7 +75,7 @@ $(B)/o/lib/%.o: lib/%.c
 
 # The library's own ops table goes the way of a program's: libetch.a holds what the object
 # step makes of it, libetch.so what the link step does.
-$(B)/o/lib/copy.o: lib/copy.c $(B)/etch
+$(B)/o/lib/faults/copy.o: lib/faults/copy.c $(B)/etch
 	@mkdir -p $(@D)
 	$(LIB_CC) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@.compiled $<
 	$(B)/etch rewrite --only pv,ex -o $@ $@.compiled
@@ -86,7 +86,7 @@ $(B)/o/lib/%.o: lib/%.S
 
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) \
-	$(B)/o/lib/table.o $(B)/o/lib/prepare.o $(B)/o/lib/chain.o
+	$(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/faults/chain.o
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=pointer-overflow
 
@@ -97,7 +97,10 @@ $(B)/o/tests/fuzz/%.o: tests/fuzz/%.c
 $(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(FUZZ_OBJ)
+$(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
+
+$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
 -include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
@@ -106,7 +109,7 @@ $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(FUZZ_OBJ)
 
 # Targets that need more than a compiler run make again, once deps has brought it.
 asan:	## a second build with ASan and UBSan, in build-asan
-	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all build-asan/replay
+	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all build-asan/replay build-asan/mutants
 
 test: deps	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
 	@$(MAKE) --no-print-directory -j$(JOBS) all
@@ -124,14 +127,18 @@ bench: deps	## the benchmarks as tables; a part with PARTS=cycles (see scripts/b
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	B=$(B) $(PYTHON) scripts/bench/run $(PARTS)
 
+format:	## the C sources as .clang-format says
+	find tool lib -name '*.[ch]' | xargs clang-format-14 -i
+
 soak: deps	## the stress tests for long: SOAK_MINUTES (20)
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	B=$(B) scripts/soak.sh $(SOAK_MINUTES)
 
-fuzz: deps	## libFuzzer's targets; mutants of files and of unwind tables: FUZZ_MINUTES (60) each
+fuzz: deps	## libFuzzer's targets; mutants of files, their structure and unwind tables: FUZZ_MINUTES (60) each
 	@$(MAKE) --no-print-directory -j$(JOBS) B=build-fuzz CC=clang WARN= CFLAGS='$(FUZZ_FLAGS)' build-fuzz/etch build-fuzz/fuzzer
 	@$(MAKE) --no-print-directory -j$(JOBS) asan
 	status=0; $(PYTHON) scripts/fuzz_targets.py --minutes $(FUZZ_MINUTES) build-fuzz || status=1; \
+	$(PYTHON) scripts/fuzz_structure.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
 	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) build-asan || status=1; exit $$status
 
@@ -181,4 +188,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test test-all demo bench soak fuzz sample programs survey no-cfi deps install clean help
+.PHONY: all asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install clean help

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Parses the arguments of options that several commands share (arguments.h). */
 #include "arguments.h"
 
 #include "report/text.h"

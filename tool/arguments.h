@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What options of several commands have in common. What is wrong is said here. */
+/* Parsers for the arguments of options that several commands share. They print the error message
+ * themselves. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
@@ -7,17 +8,19 @@
 
 #include "report/listing.h"
 
-/* "OPTION is a number from LEAST to MOST, not 'TEXT'" */
+/* Parses a number. Prints "OPTION is a number from LEAST to MOST, not 'TEXT'" and returns false on
+ * error. */
 bool argument_number(const char *option, const char *text, long least, long most, long *out);
 #define JOBS_MOST 1024
 
-/* -j */
+/* The argument of -j. */
 bool argument_jobs(const char *text, int *out);
-/* Which of the words, which end with a null, it is; -1: "OPTION is text, tsv or json, not 'TEXT'". */
+/* Index of `text` in `words`, a null-terminated list; or -1 and "OPTION is text, tsv or json, not
+ * 'TEXT'". */
 int argument_word(const char *option, const char *const *words, const char *text);
-/* --format text|tsv|json */
+/* The argument of --format: text, tsv or json. */
 bool argument_format(const char *text, enum format *out);
-/* Processors that this process may run on. */
+/* Number of processors that this process may run on. */
 int processors(void);
 
 #endif

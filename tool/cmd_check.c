@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* etch check: what is wrong with files, for CI and for people. docs/check.md is its guide. */
+/* The command `etch check`: checks inputs and prints findings. Guide: docs/check.md. */
 #include "arguments.h"
-#include "check_run.h"
-#include "check_say.h"
+#include "check/check_run.h"
+#include "check/check_print.h"
 #include "command.h"
-#include "elf/bounds.h"
+#include "support/bounds.h"
 #include "elf/outfile.h"
-#include "report/progress.h"
-#include "workers.h"
+#include "support/progress.h"
+#include "report/seen.h"
+#include "support/workers.h"
 
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SUPPRESSIONS "etch.supp" /* read where it is there */
-#define NEVER SEVERITIES         /* --fail-on never */
+#define SUPPRESSIONS "etch.supp" /* default file of suppressions, if it exists */
+#define NEVER        SEVERITIES  /* --fail-on never */
 
 struct options {
 	enum check_format format;
 	enum severity level;
 	bool level_given;
-	unsigned fail_on;         /* a severity, or NEVER */
+	unsigned fail_on;  /* a severity, or NEVER */
+	unsigned compiler; /* highest severity of a finding due to the compiler; NEVER: these are suppressed */
+	bool each;
 	const char *output, *suppressions, *baseline, *root, *docs;
-	const char **lists, **ignored; /* names of files with names; --ignore */
+	const char **lists, **ignored; /* --files-from; --ignore */
 	size_t list_count, ignored_count;
 	bool quiet, zero, fail_unused;
-	int jobs;                 /* 0: not said */
+	int jobs; /* 0: not given */
 	struct check_options check;
 };
 
-/* All that a run needs. */
+/* The state of a run. */
 struct run {
 	const struct options *opt;
 	struct inputs inputs;
@@ -38,6 +41,13 @@ struct run {
 	struct baseline baseline;
 	struct totals totals;
 	struct check_say say;
+	struct held *held; /* by input, if there are several: results are printed at the end */
+	struct seen_all seen;
+};
+
+struct held {
+	struct checked c;
+	const struct baseline_file *old;
 };
 
 static void help(void)
@@ -57,6 +67,10 @@ static void help(void)
 	       "                           what is shown (default: warning; of json note)\n"
 	       "      --fail-on error|warning|never\n"
 	       "                           what exit status 1 is for (default: warning)\n"
+	       "      --compiler error|warning|note|ignore\n"
+	       "                           what a finding is that a compiler has made so, and no source\n"
+	       "                           can mend (default: note)\n"
+	       "      --each               each place, not each function and language runtime\n"
 	       "  -q, --quiet              no line of totals\n"
 	       "\n"
 	       "      --ignore RULE        suppress findings: ID[:PATH[:FUNCTION]], all of them globs\n"
@@ -82,7 +96,7 @@ static void help(void)
 
 /* ---- the run ------------------------------------------------------------------------- */
 
-/* "etch: FILE: reason", whatever is in the name. */
+/* Prints "etch: FILE: reason", with unprintable bytes of the name escaped. */
 static void complain(const char *path, const char *member, const char *why)
 {
 	progress_end();
@@ -157,19 +171,29 @@ static bool baseline_prepare(struct run *r)
 	return baseline_match(&r->baseline, &r->inputs) || out_of_memory();
 }
 
-/* One input's result: marked, counted, told. False: out of memory, or it cannot be written. */
-static bool file_done(void *ctx, size_t input, struct checked *c)
+/* Applies --compiler to findings due to the compiler. False: out of memory. */
+static bool compiler_apply(const struct run *r, struct report *report)
 {
-	const struct baseline_file *old = NULL;
-	struct run *r = ctx;
+	size_t i;
+
+	for (i = 0; i < report->count; i++) {
+		struct report_finding *f = &report->list[i];
+
+		if (f->compiler && r->opt->compiler == NEVER && !f->suppressed)
+			f->suppressed = strdup("--compiler=ignore");
+		if (f->compiler && r->opt->compiler == NEVER && !f->suppressed)
+			return false;
+		if (f->compiler && f->severity > (r->opt->compiler == NEVER ? SEVERITY_NOTE : r->opt->compiler))
+			f->severity = r->opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)r->opt->compiler;
+	}
+	return true;
+}
+
+/* Counts and prints a result. False: out of memory, or it cannot be written. */
+static bool file_tell(struct run *r, const struct checked *c, const struct baseline_file *old)
+{
 	int i;
 
-	if (c->report.error)
-		complain(c->report.path, c->report.member, c->report.error);
-	else if (!suppressions_apply(&r->rules, &c->report))
-		return false;
-	else
-		old = baseline_apply(&r->baseline, input, &c->report);
 	totals_add(&r->totals, &c->report, r->opt->level);
 	for (i = 0; i < SEVERITIES; i++) {
 		r->totals.found[i] += c->dropped[i];
@@ -177,8 +201,55 @@ static bool file_done(void *ctx, size_t input, struct checked *c)
 	}
 	if (r->say.format == CHECK_TEXT && c->report.count)
 		progress_end();
-	/* ferror: nobody reads any more, or the disk is full. main.c says so. */
+	/* On a write error (closed pipe, full disk) stop here; main.c prints the message. */
 	return check_say_file(&r->say, &c->report, old, &r->totals) && !ferror(r->say.out);
+}
+
+/*
+ * Receives the result of one input. A finding that is in several files is printed once, with all of
+ * them, so the results of several inputs are kept until the last one is known.
+ */
+static bool file_done(void *ctx, size_t input, struct checked *c)
+{
+	const struct baseline_file *old = NULL;
+	struct run *r = ctx;
+
+	if (c->report.error)
+		complain(c->report.path, c->report.member, c->report.error);
+	else if (!suppressions_apply(&r->rules, &c->report))
+		return false;
+	else
+		old = baseline_apply(&r->baseline, input, &c->report);
+	if (!r->held)
+		return compiler_apply(r, &c->report) && file_tell(r, c, old);
+	r->held[input] = (struct held){*c, old};
+	c->report = (struct report){0};
+	return seen_add(&r->seen, &r->held[input].c.report);
+}
+
+static bool held_tell(struct run *r)
+{
+	bool good = true;
+	size_t i;
+
+	if (!r->held)
+		return true;
+	seen_join(&r->seen);
+	for (i = 0; i < r->inputs.count && good; i++)
+		good = compiler_apply(r, &r->held[i].c.report);
+	for (i = 0; i < r->inputs.count && good; i++)
+		good = file_tell(r, &r->held[i].c, r->held[i].old);
+	return good;
+}
+
+static void held_free(struct run *r)
+{
+	size_t i;
+
+	for (i = 0; r->held && i < r->inputs.count; i++)
+		report_free(&r->held[i].c.report);
+	free(r->held);
+	seen_free(&r->seen);
 }
 
 static int exit_code(const struct run *r)
@@ -212,19 +283,27 @@ static int output_write(struct run *r)
 static int run_all(struct run *r, char **names, int count)
 {
 	const struct options *opt = r->opt;
-	struct check_run run = {.inputs = &r->inputs, .options = opt->check, .jobs = opt->jobs, .done = file_done, .ctx = r};
+	struct check_run run = {
+		.inputs = &r->inputs, .options = opt->check, .jobs = opt->jobs, .done = file_done, .ctx = r};
 	size_t i;
 	int status;
 
 	bounds_memory_ends();
-	/* What is not shown and does not fail need not be resolved. */
+	/* Findings that are neither shown nor relevant to the exit status need no names and source lines. */
 	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
-	r->say = (struct check_say){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
+	run.compiler = opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)opt->compiler;
+	run.each = opt->each;
+	r->say =
+		(struct check_say){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
 	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
 		return EXIT_UNUSABLE;
 	if (!run.jobs)
 		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
-	if (!check_say_begin(&r->say, opt->root, opt->docs, opt->baseline, r->rules.count) || !check_run(&run)) {
+	if (r->inputs.count > 1)
+		r->held = calloc(r->inputs.count, sizeof(*r->held));
+	if ((r->inputs.count > 1 && !r->held) ||
+	    !check_say_begin(&r->say, opt->root, opt->docs, opt->baseline, r->rules.count || opt->compiler == NEVER) ||
+	    !check_run(&run) || !held_tell(r)) {
 		if (!r->say.out || !ferror(r->say.out))
 			out_of_memory();
 		return EXIT_UNUSABLE;
@@ -289,7 +368,17 @@ static bool fail_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
-/* -1: go on; else the exit status. */
+static bool compiler_parse(const char *name, struct options *opt)
+{
+	static const char *const words[] = {"error", "warning", "note", "ignore", NULL};
+	static const unsigned values[] = {SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, NEVER};
+	int i = argument_word("--compiler", words, name);
+
+	opt->compiler = i < 0 ? NEVER : values[i];
+	return i >= 0;
+}
+
+/* Applies one option. -1: continue; else the exit status. */
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {
@@ -297,6 +386,8 @@ static int option_take(int c, struct options *opt)
 	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
 	case 'l': return level_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'F': return fail_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'c': return compiler_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
+	case 'e': opt->each = true; break;
 	case 'o': opt->output = optarg; break;
 	case 'q': opt->quiet = true; break;
 	case '0': opt->zero = true; break;
@@ -313,9 +404,7 @@ static int option_take(int c, struct options *opt)
 	case 'E': return explain(optarg);
 	case 'L': return list();
 	case 'h': help(); return EXIT_CLEAN;
-	default:
-		fprintf(stderr, "etch: see etch check --help\n");
-		return EXIT_UNUSABLE;
+	default: fprintf(stderr, "etch: see etch check --help\n"); return EXIT_UNUSABLE;
 	}
 	return -1;
 }
@@ -328,6 +417,8 @@ static int options_take(int argc, char **argv, struct options *opt)
 		{"jobs", required_argument, NULL, 'j'},
 		{"level", required_argument, NULL, 'l'},
 		{"fail-on", required_argument, NULL, 'F'},
+		{"compiler", required_argument, NULL, 'c'},
+		{"each", no_argument, NULL, 'e'},
 		{"quiet", no_argument, NULL, 'q'},
 		{"ignore", required_argument, NULL, 'I'},
 		{"suppressions", required_argument, NULL, 'S'},
@@ -349,11 +440,11 @@ static int options_take(int argc, char **argv, struct options *opt)
 
 	while (status < 0 && (c = getopt_long(argc, argv, "o:j:q0h", longs, NULL)) != -1)
 		status = option_take(c, opt);
-	/* A document is for programs, and a baseline: it has all. */
+	/* JSON is for programs and baselines, so by default it has all findings. */
 	if (!opt->level_given)
 		opt->level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
 	if (status < 0 && optind == argc && !opt->list_count) {
-		fprintf(stderr, "etch: check what? see etch check --help\n");
+		fprintf(stderr, "etch: missing FILE operand; see etch check --help\n");
 		return EXIT_UNUSABLE;
 	}
 	return status;
@@ -361,7 +452,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 
 int cmd_check(int argc, char **argv)
 {
-	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING};
+	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING, .compiler = SEVERITY_NOTE};
 	struct run r = {.opt = &opt};
 	int status = EXIT_UNUSABLE;
 
@@ -374,6 +465,7 @@ int cmd_check(int argc, char **argv)
 	if (status < 0) {
 		status = run_all(&r, argv + optind, argc - optind);
 		check_say_free(&r.say);
+		held_free(&r);
 		baseline_free(&r.baseline);
 		suppressions_free(&r.rules);
 		inputs_free(&r.inputs);

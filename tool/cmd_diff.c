@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* etch diff: what changed between two builds. docs/diff.md is its guide. */
+/* The command `etch diff`: compares two builds. Guide: docs/diff.md. */
 #include "arguments.h"
 #include "command.h"
-#include "diff/say.h"
-#include "elf/bounds.h"
+#include "diff/diff_print.h"
+#include "support/bounds.h"
 #include "elf/input.h"
 #include "report/listing.h"
-#include "report/progress.h"
+#include "support/progress.h"
 #include "report/text.h"
 
 #include <getopt.h>
@@ -18,7 +18,7 @@
 #define ETCH_VERSION "unversioned"
 #endif
 
-#define MOST 20 /* functions of a kind that are listed */
+#define MOST 20 /* functions listed per kind of change, by default */
 
 struct options {
 	bool json, notes;
@@ -27,14 +27,14 @@ struct options {
 	struct check_options check;
 };
 
-/* One of the two: a file; or many, by names that both have. */
+/* One side of the comparison: a file, or many files (archive, directory) that are matched by name. */
 struct side {
 	const char *name;
 	struct inputs inputs;
 	bool many;
 };
 
-/* A file of one or both. */
+/* A pair of files with the same key; one of them may be null. */
 struct couple {
 	const char *key;
 	const struct input *old, *new;
@@ -99,7 +99,7 @@ static bool same_kind(const struct image *a, const struct image *b)
 	return elf_is_object(&a->file) == elf_is_object(&b->file);
 }
 
-/* The answer in the way that was asked for: an exit status. */
+/* Prints a comparison in the requested format. Returns an exit status. */
 static int diff_tell(struct run *r, const struct diff *d, const char *key)
 {
 	struct json_object *o;
@@ -131,7 +131,8 @@ static int images_compare(struct run *r, struct image *old, struct image *new, c
 	int status = EXIT_UNUSABLE;
 
 	if (!same_kind(old, new)) {
-		error_set(&e, "is %s, and %.200s is not", elf_is_object(&new->file) ? "an object file" : "linked", old->file.path);
+		error_set(&e, "is %s, and %.200s is not", elf_is_object(&new->file) ? "an object file" : "linked",
+		          old->file.path);
 		complain(new->file.path, &e);
 		return EXIT_UNUSABLE;
 	}
@@ -158,9 +159,9 @@ static int entry_compare(struct run *r, const struct couple *x)
 	return status;
 }
 
-/* ---- many of them --------------------------------------------------------------------------- */
+/* ---- archives and directories --------------------------------------------------------------- */
 
-/* What both sides call it: the member, or the path from the directory on. */
+/* The key by which files are matched: the member's name, or the path relative to the directory. */
 static const char *key_of(const struct side *s, const struct input *in)
 {
 	size_t n = strlen(s->name);
@@ -182,7 +183,8 @@ static int entry_order(const void *a, const void *b)
 	return c ? c : (x->old == NULL) - (y->old == NULL);
 }
 
-/* Archives below a directory: path and member, which are not one name. */
+/* Lists the inputs of one side. Members of an archive in a directory become errors: their key would need path and
+ * member. */
 static bool side_open(struct side *s, const char *name, struct error *e)
 {
 	size_t i;
@@ -193,9 +195,8 @@ static bool side_open(struct side *s, const char *name, struct error *e)
 	s->many = s->inputs.count != 1 || s->inputs.list[0].member || strcmp(s->inputs.list[0].path, name);
 	for (i = 0; i < s->inputs.count; i++)
 		if (s->inputs.list[i].member && strcmp(s->inputs.list[i].path, name))
-			s->inputs.list[i].error = s->inputs.list[i].error
-			                                  ? s->inputs.list[i].error
-			                                  : strdup("is in an archive: compare the archives");
+			s->inputs.list[i].error =
+				s->inputs.list[i].error ? s->inputs.list[i].error : strdup("is in an archive: compare the archives");
 	return true;
 }
 
@@ -332,40 +333,32 @@ static bool option_take(struct options *opt, int c, const char *arg)
 	long n;
 
 	switch (c) {
-	case 'f':
-		return format_parse(arg, opt);
-	case 'a':
-		opt->most = SAY_ALL;
-		return true;
+	case 'f': return format_parse(arg, opt);
+	case 'a': opt->most = SAY_ALL; return true;
 	case 't':
 		if (!argument_number("--top", arg, 0, 1 << 30, &n))
 			return false;
 		opt->most = (size_t)n;
 		return true;
-	case 'j':
-		return argument_jobs(arg, &opt->check.jobs);
-	case 'U':
-		opt->show = arg;
-		return true;
-	case 'n':
-		opt->notes = true;
-		return true;
-	case 'C':
-		opt->check.no_cfi = true;
-		return true;
-	default:
-		fprintf(stderr, "etch: see etch diff --help\n");
-		return false;
+	case 'j': return argument_jobs(arg, &opt->check.jobs);
+	case 'U': opt->show = arg; return true;
+	case 'n': opt->notes = true; return true;
+	case 'C': opt->check.no_cfi = true; return true;
+	default: fprintf(stderr, "etch: see etch diff --help\n"); return false;
 	}
 }
 
 int cmd_diff(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'}, {"functions", no_argument, NULL, 'a'},
-		{"top", required_argument, NULL, 't'},    {"show", required_argument, NULL, 'U'},
-		{"notes", no_argument, NULL, 'n'},        {"no-cfi", no_argument, NULL, 'C'},
-		{"jobs", required_argument, NULL, 'j'},   {"help", no_argument, NULL, 'h'},
+		{"format", required_argument, NULL, 'f'},
+		{"functions", no_argument, NULL, 'a'},
+		{"top", required_argument, NULL, 't'},
+		{"show", required_argument, NULL, 'U'},
+		{"notes", no_argument, NULL, 'n'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
 	struct options opt = {.most = MOST, .check = {.jobs = processors()}};

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect: what is in a file, and why. */
+/* The command `etch inspect`: shows sites, unwind rows, code and tables of files. Guide: docs/inspect.md. */
 #include "arguments.h"
 #include "command.h"
-#include "elf/bounds.h"
+#include "support/bounds.h"
 #include "inspect/inspect.h"
-#include "inspect/kernel.h"
+#include "inspect/view_kernel.h"
+#include "support/progress.h"
 #include "report/text.h"
+#include "support/workers.h"
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum what { SUMMARY, SITES, ORC, CODE, TABLES, WHATS };
 
@@ -92,14 +96,10 @@ static int show(const struct options *opt, const char *path, struct error *e)
 	if (r <= 0)
 		return r;
 	switch (opt->what) {
-	case ORC:
-		return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
-	case CODE:
-		return show_code(path, &code, e);
-	case SUMMARY:
-		return show_summary(path, opt->jobs, opt->format, e);
-	default:
-		return show_sites_of(opt, path, e);
+	case ORC: return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
+	case CODE: return show_code(path, &code, e);
+	case SUMMARY: return show_summary(path, opt->jobs, opt->format, e);
+	default: return show_sites_of(opt, path, e);
 	}
 }
 
@@ -113,7 +113,7 @@ static bool syntax_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
-/* The view's name comes first, FUNC of `code` second. */
+/* Takes the name of the view, and for `code` then FUNC, off the operands. */
 static void operands_take(struct options *opt, int *argc, char ***argv)
 {
 	int i;
@@ -132,7 +132,7 @@ static void operands_take(struct options *opt, int *argc, char ***argv)
 	}
 }
 
-/* -1: goes on; else the exit status. */
+/* Applies one option. -1: continue; else the exit status. */
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {
@@ -144,17 +144,13 @@ static int option_take(int c, struct options *opt)
 	case 'y': return syntax_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'b': opt->bytes = true; break;
 	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
-	case 'h':
-		help();
-		return EXIT_CLEAN;
-	default:
-		fprintf(stderr, "etch: see etch inspect --help\n");
-		return EXIT_UNUSABLE;
+	case 'h': help(); return EXIT_CLEAN;
+	default: fprintf(stderr, "etch: see etch inspect --help\n"); return EXIT_UNUSABLE;
 	}
 	return -1;
 }
 
-/* Options that only some views have. */
+/* Checks that the view has all options that were given. False: a message has been printed. */
 static bool options_fit(const struct options *opt)
 {
 	const char *odd = NULL, *views = "orc and inspect code";
@@ -174,43 +170,124 @@ static bool options_fit(const struct options *opt)
 	return !odd;
 }
 
-/* One document a command: of one file an object, of several an array of such. */
+static int show_one(const struct options *opt, const char *path)
+{
+	struct error e;
+
+	bounds_begin();
+	bounds_memory_ends();
+	if (!show(opt, path, &e))
+		return EXIT_CLEAN;
+	text_error(path, "%s", e.text);
+	return EXIT_UNUSABLE;
+}
+
+/* ---- several files ------------------------------------------------------------------- */
+
+/* Each file is shown by a worker process, so that a crash on one costs no other file its output. */
+struct several {
+	const struct options *opt;
+	char **paths;
+	int status;
+};
+
+/* First byte of a worker's answer: the rest is output, or an error message. */
+enum { ANSWER_SHOWN = 's', ANSWER_ERROR = 'e' };
+
+static char *answer_error(const char *text, size_t *size)
+{
+	char *answer;
+	int n = asprintf(&answer, "%c%s", ANSWER_ERROR, text);
+
+	*size = n < 0 ? 0 : (size_t)n;
+	return n < 0 ? NULL : answer;
+}
+
+/* Reads back everything that was written to a temporary file, as an answer. */
+static char *answer_read(FILE *f, size_t *size)
+{
+	long length = fflush(f) || ferror(f) ? -1 : ftell(f);
+	char *answer = length < 0 ? NULL : malloc((size_t)length + 1);
+
+	if (!answer)
+		return NULL;
+	*answer = ANSWER_SHOWN;
+	*size = (size_t)length + 1;
+	rewind(f);
+	if (fread(answer + 1, 1, (size_t)length, f) == (size_t)length)
+		return answer;
+	free(answer);
+	return NULL;
+}
+
+static bool file_work(void *ctx, size_t i, char **answer, size_t *size)
+{
+	const struct several *s = ctx;
+	int fd = memfd_create("etch", MFD_CLOEXEC);
+	FILE *to = fd < 0 ? NULL : fdopen(fd, "w+"), *out = stdout;
+	struct error e;
+	bool shown;
+
+	if (!to)
+		return false;
+	json_array_leave();
+	stdout = to; /* the descriptor 1 stays: isatty() of it decides about colours */
+	shown = !show(s->opt, s->paths[i], &e);
+	stdout = out;
+	*answer = shown ? answer_read(to, size) : answer_error(e.text, size);
+	fclose(to);
+	return *answer;
+}
+
+static bool file_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
+{
+	struct several *s = ctx;
+
+	if (answer && size && *answer == ANSWER_SHOWN) {
+		if (size > 1 && s->opt->format == FORMAT_JSON)
+			json_document_begin();
+		fwrite(answer + 1, 1, size - 1, stdout);
+		fflush(stdout);
+		return !ferror(stdout);
+	}
+	progress_end();
+	text_error(s->paths[i], "%.*s", answer ? (int)size - 1 : (int)strlen(why), answer ? answer + 1 : why);
+	s->status = EXIT_UNUSABLE;
+	return true;
+}
+
+static int show_several(const struct options *opt, int count, char **paths)
+{
+	struct several s = {opt, paths, EXIT_CLEAN};
+	struct workers_run run = {
+		.count = (size_t)count, .jobs = 1, .what = "inspect", .work = file_work, .done = file_done, .ctx = &s};
+
+	if (opt->format == FORMAT_JSON)
+		json_array_begin();
+	if (!workers_run(&run) && !ferror(stdout)) {
+		text_error(NULL, "out of memory");
+		s.status = EXIT_UNUSABLE;
+	}
+	progress_end();
+	if (opt->format == FORMAT_JSON)
+		json_array_end();
+	return s.status;
+}
+
+/* Shows all files. A command prints one JSON document: an object for one file, an array of them for several. */
 static int show_all(const struct options *opt, int count, char **paths)
 {
-	bool array = opt->format == FORMAT_JSON && count > 1;
-	int i, status = EXIT_CLEAN;
-
-	if (array)
-		json_array_begin();
-	for (i = 0; i < count; i++) {
-		struct error e;
-
-		fflush(stdout); /* a file that takes too long ends the process */
-		bounds_begin();
-		bounds_memory_ends();
-		if (show(opt, paths[i], &e)) {
-			text_error(paths[i], "%s", e.text);
-			status = EXIT_UNUSABLE;
-		}
-	}
-	if (array)
-		json_array_end();
-	return status;
+	return count > 1 ? show_several(opt, count, paths) : show_one(opt, *paths);
 }
 
 int cmd_inspect(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'},
-		{"json", no_argument, NULL, 'J'},
-		{"at", required_argument, NULL, 'a'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"symbols", required_argument, NULL, 'S'},
-		{"syntax", required_argument, NULL, 'y'},
-		{"bytes", no_argument, NULL, 'b'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"format", required_argument, NULL, 'f'},  {"json", no_argument, NULL, 'J'},
+		{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'C'},
+		{"symbols", required_argument, NULL, 'S'}, {"syntax", required_argument, NULL, 'y'},
+		{"bytes", no_argument, NULL, 'b'},         {"jobs", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
 	};
 	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = processors()};
 	int c, status;
@@ -222,7 +299,7 @@ int cmd_inspect(int argc, char **argv)
 	argc -= optind;
 	operands_take(&opt, &argc, &argv);
 	if (!argc) {
-		fprintf(stderr, "etch: inspect what? see etch inspect --help\n");
+		fprintf(stderr, "etch: missing FILE operand; see etch inspect --help\n");
 		return EXIT_UNUSABLE;
 	}
 	return options_fit(&opt) ? show_all(&opt, argc, argv) : EXIT_UNUSABLE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* etch rewrite: one verb. What to do is seen from the file. */
+/* The command `etch rewrite`. Whether a file takes the object step or the link step depends on its type. */
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
 #include "rewrite/files.h"
-#include "workers.h"
+#include "support/workers.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ static void help(void)
 	       "LLVM bitcode (clang -flto -c) is left alone: rewrite the linked program.\n"
 	       "Of a directory, all ELF files for x86-64 in it and below; symbolic links stay.\n"
 	       "\n"
-	       "  -o, --output OUT   write to OUT and leave FILE as it is (one FILE only)\n"
+	       "  -o, --output OUT   write to OUT and leave FILE as it is (one FILE only). An OUT that is\n"
+	       "                     there loses set-id bits and capabilities\n"
 	       "  -j, --jobs N       work on N files at a time; on one FILE with N threads. Under a make\n"
 	       "                     that shares its jobs (+ before the command) with its tokens, and\n"
 	       "                     then by default with as many as it gives\n"
@@ -56,7 +57,7 @@ static void help(void)
 	       "read, used or written: it is as it was, and the other files have been done.\n");
 }
 
-/* "imv,pv,orc,ex" */
+/* Parses the list of --only: "imv,pv,orc,ex". */
 static bool only_parse(const char *list, struct rewrite_options *make)
 {
 	const char *p = list;
@@ -102,7 +103,7 @@ static bool map_parse(const char *name, struct rewrite_options *make)
 	return i >= 0;
 }
 
-/* What does not go together. */
+/* Checks for options that exclude each other. False: a message has been printed. */
 static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
 {
 	if (opt->output && files > 1)
@@ -120,7 +121,15 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 	return false;
 }
 
-int cmd_rewrite(int argc, char **argv)
+/* The parsed options. */
+struct command_line {
+	struct rewrite_command opt;
+	bool only, orc_encoding;
+	bool forward; /* an option about the output was given: excludes --undo */
+};
+
+/* Parses the options. Returns the index of the first operand, 0 for --help, or -1 after a message. */
+static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
 		{"output", required_argument, NULL, 'o'},
@@ -137,89 +146,81 @@ int cmd_rewrite(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
 	};
-	struct rewrite_command opt = {.make = {.imv = true, .pv = true, .orc = true, .ex = true,
-	                                        .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
-	struct inputs files = {.closed = true};
-	bool good = true, only = false, orc_encoding = false, forward = false; /* of what is made: not with --undo */
-	int c, i, status;
+	bool good = true;
+	int c;
 
-	while ((c = getopt_long(argc, argv, "o:j:vh", longs, NULL)) != -1) {
-		forward |= !strchr("ojvhU", c);
+	while (good && (c = getopt_long(argc, argv, "o:j:vh", longs, NULL)) != -1) {
+		l->forward |= !strchr("ojvhU", c);
 		switch (c) {
-		case 'o':
-			opt.output = optarg;
-			break;
-		case 'j':
-			good = argument_jobs(optarg, &opt.jobs);
-			break;
+		case 'o': l->opt.output = optarg; break;
+		case 'j': good = argument_jobs(optarg, &l->opt.jobs); break;
 		case 'O':
-			only = true;
-			good = only_parse(optarg, &opt.make);
+			l->only = true;
+			good = only_parse(optarg, &l->opt.make);
 			break;
-		case 'C':
-			opt.make.no_cfi = true;
-			break;
+		case 'C': l->opt.make.no_cfi = true; break;
 		case 'E':
-			good = encoding_parse(optarg, &opt.make);
-			orc_encoding = opt.make.encoding == ETCH_ENCODING_ORC;
+			good = encoding_parse(optarg, &l->opt.make);
+			l->orc_encoding = l->opt.make.encoding == ETCH_ENCODING_ORC;
 			break;
-		case 'M':
-			good = map_parse(optarg, &opt.make);
-			break;
-		case 'S':
-			opt.sidecar = optarg;
-			break;
-		case 'U':
-			opt.undo = true;
-			break;
-		case 'N':
-			opt.no_undo = true;
-			break;
-		case 'W':
-			opt.werror = true;
-			break;
-		case 'v':
-			opt.verbose = true;
-			break;
-		case 'h':
-			help();
-			return EXIT_CLEAN;
-		default:
-			fprintf(stderr, "etch: see etch rewrite --help\n");
-			return EXIT_UNUSABLE;
+		case 'M': good = map_parse(optarg, &l->opt.make); break;
+		case 'S': l->opt.sidecar = optarg; break;
+		case 'U': l->opt.undo = true; break;
+		case 'N': l->opt.no_undo = true; break;
+		case 'W': l->opt.werror = true; break;
+		case 'v': l->opt.verbose = true; break;
+		case 'h': help(); return 0;
+		default: fprintf(stderr, "etch: see etch rewrite --help\n"); return -1;
 		}
-		if (!good)
-			return EXIT_UNUSABLE;
 	}
-	argv += optind;
-	argc -= optind;
-	if (!argc) {
-		fprintf(stderr, "etch: rewrite what? see etch rewrite --help\n");
-		return EXIT_UNUSABLE;
-	}
-	if (!options_agree(&opt, only, orc_encoding, forward, argc))
-		return EXIT_UNUSABLE;
-	if (opt.sidecar)
-		opt.make.imv = opt.make.pv = opt.make.ex = false;
-	for (i = 0; i < argc; i++)
-		if (!inputs_add_some(&files, argv[i])) {
+	return good ? optind : -1;
+}
+
+/* Lists the files of the operands, each once, whatever its names. False: a message has been printed. */
+static bool files_find(int count, char **operands, const char *output, struct inputs *out)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (!inputs_add_some(out, operands[i])) {
 			fprintf(stderr, "etch: out of memory\n");
-			return EXIT_UNUSABLE;
+			return false;
 		}
-	if (!inputs_once(&files)) {
+	if (!inputs_once(out)) {
 		fprintf(stderr, "etch: out of memory\n");
-		inputs_free(&files);
+		return false;
+	}
+	if (output && out->count != 1) {
+		fprintf(stderr, "etch: -o takes one FILE, and there are %zu\n", out->count);
+		return false;
+	}
+	return true;
+}
+
+int cmd_rewrite(int argc, char **argv)
+{
+	struct command_line l = {
+		.opt.make = {
+			.imv = true, .pv = true, .orc = true, .ex = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
+	struct inputs files = {.closed = true};
+	int first = options_parse(argc, argv, &l), status = EXIT_UNUSABLE;
+
+	if (first <= 0)
+		return first ? EXIT_UNUSABLE : EXIT_CLEAN;
+	if (first == argc) {
+		fprintf(stderr, "etch: missing FILE operand; see etch rewrite --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (opt.output && files.count != 1) {
-		fprintf(stderr, "etch: -o takes one FILE, and there are %zu\n", files.count);
-		inputs_free(&files);
+	if (!options_agree(&l.opt, l.only, l.orc_encoding, l.forward, argc - first))
 		return EXIT_UNUSABLE;
+	if (l.opt.sidecar)
+		l.opt.make.imv = l.opt.make.pv = l.opt.make.ex = false;
+	if (files_find(argc - first, argv + first, l.opt.output, &files)) {
+		/* Files run in parallel as make's jobserver allows; threads for a single file only with -j. */
+		if (!l.opt.jobs)
+			l.opt.jobs = files.count > 1 ? workers_jobs() : 1;
+		status = rewrite_files(&files, &l.opt);
 	}
-	/* make's jobs are for files; threads of one file are asked for. */
-	if (!opt.jobs)
-		opt.jobs = files.count > 1 ? workers_jobs() : 1;
-	status = rewrite_files(&files, &opt);
 	inputs_free(&files);
 	return status;
 }

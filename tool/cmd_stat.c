@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* etch stat: what one or two commands cost, and whether a difference is one. */
+/* The command `etch stat`: measures one or two commands, and tests a difference for significance. Guide: docs/stat.md.
+ */
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
 #include "stat/measure.h"
 #include "stat/output.h"
-#include "stat/show.h"
+#include "stat/stat_print.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RUNS     5 /* the fewest that can tell a difference from noise */
+#define RUNS     5 /* the fewest that can distinguish a difference from noise */
 #define RUNS_MAX 1000000
 
 struct options {
@@ -66,7 +67,8 @@ static void help(void)
 	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
 }
 
-/* The last CPU that may be used: interrupts often go to the first. -1: none, and why. */
+/* The CPU for --pin: `wanted`, or the last one allowed, since interrupts often go to the first. -1: none; a message has
+ * been printed. */
 static int cpu_choose(const char *wanted)
 {
 	cpu_set_t cpus;
@@ -89,7 +91,7 @@ static int cpu_choose(const char *wanted)
 	return (int)cpu;
 }
 
-/* One option. False: it is wrong, and why has been said. */
+/* Applies one option. False: it is wrong, and a message has been printed. */
 static bool option_take(int c, struct options *opt, const char **cpu)
 {
 	long n = 0;
@@ -110,39 +112,24 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 		opt->pin = true;
 		*cpu = optarg;
 		break;
-	case 'S':
-		opt->m.simulate = true;
-		break;
-	case 'i':
-		opt->m.run.input = optarg;
-		break;
-	case 'q':
-		opt->quiet = true;
-		break;
-	case 'o':
-		opt->output.path = optarg;
-		break;
+	case 'S': opt->m.simulate = true; break;
+	case 'i': opt->m.run.input = optarg; break;
+	case 'q': opt->quiet = true; break;
+	case 'o': opt->output.path = optarg; break;
 	case 'L':
 		if (!argument_number("--log-fd", optarg, 0, INT_MAX, &n))
 			return false;
 		opt->output.fd = (int)n;
 		break;
-	case 'T':
-		opt->separator = optarg;
-		break;
-	case 'F':
-		return argument_format(optarg, &opt->format);
-	case 'J':
-		opt->format = FORMAT_JSON;
-		break;
-	default:
-		fprintf(stderr, "etch: see etch stat --help\n");
-		return false;
+	case 'T': opt->separator = optarg; break;
+	case 'F': return argument_format(optarg, &opt->format);
+	case 'J': opt->format = FORMAT_JSON; break;
+	default: fprintf(stderr, "etch: see etch stat --help\n"); return false;
 	}
 	return true;
 }
 
-/* -1: go on; else the exit status. argv ends before the first --. */
+/* Parses the options. -1: continue; else the exit status. argv ends before the first --. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -183,7 +170,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	return opt->pin && opt->m.run.cpu < 0 ? EXIT_UNUSABLE : -1;
 }
 
-/* What comes after the first --: one command or two. */
+/* Splits the arguments after the first "--" into one or two commands. */
 static bool commands_take(struct options *opt, int argc, char **argv)
 {
 	const char *between = opt->separator ? opt->separator : "--";
@@ -219,7 +206,7 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 	return true;
 }
 
-/* Where the commands' standard output goes. -1: where etch's does. */
+/* The descriptor for the commands' standard output; -1: etch's own standard output. */
 static int commands_output(const struct options *opt)
 {
 	int null = opt->quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
@@ -266,7 +253,7 @@ static int run_and_show(struct options *opt)
 	if (!opt->warmup_given)
 		m->warmup = m->runs > 1 && !m->simulate;
 	m->run.out = commands_output(opt);
-	/* On the commands' terminal a line of ours would be in their way. */
+	/* No progress line if the commands write to the terminal. */
 	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
 	if (measure(m, &about, &e)) {
 		text_error(about ? about : "stat", "%s", e.text);
@@ -276,7 +263,7 @@ static int run_and_show(struct options *opt)
 	}
 	status = show(opt);
 	if (m->stopped && !fflush(stdout)) {
-		/* As whoever sent it expects: a shell's loop ends, too. */
+		/* End by the same signal, so that a shell ends its loop, too. */
 		signal(m->stopped, SIG_DFL);
 		raise(m->stopped);
 	}
@@ -285,7 +272,8 @@ static int run_and_show(struct options *opt)
 
 int cmd_stat(int argc, char **argv)
 {
-	struct options opt = {.format = FORMAT_TEXT, .output = {.fd = -1}, .m = {.runs = RUNS, .run = {.input_keep = true}}};
+	struct options opt = {
+		.format = FORMAT_TEXT, .output = {.fd = -1}, .m = {.runs = RUNS, .run = {.input_keep = true}}};
 	int status, first = 1;
 
 	while (first < argc && strcmp(argv[first], "--"))

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The command line of etch: dispatches to the commands, prints the help text and flushes the
+ * output. */
 #include "command.h"
 #include "report/text.h"
 
@@ -44,8 +46,9 @@ static void usage(FILE *out)
 	             "line is wrong.\n");
 }
 
-/* Descriptors 0 to 2 that are closed would be those of the next files that are opened, and messages
- * go into them. What reads or writes one of the three still fails. */
+/* Opens closed descriptors 0 to 2 on /dev/null: otherwise the next opened file would get the
+ * number, and messages would be written into it. Each is opened in the wrong direction, so that
+ * using it still fails. */
 static void standard_streams_open(void)
 {
 	int fd;
@@ -55,12 +58,12 @@ static void standard_streams_open(void)
 			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* A full disk behind standard output must not look like success. */
+/* Flushes standard output: a full disk must not look like success. */
 static int output_finish(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return status;
-	/* The reason may be an earlier write's: ask for it again. */
+	/* errno may be lost if an earlier write failed: write once more to get it. */
 	if (write(STDOUT_FILENO, "\n", 1) == 1)
 		errno = EIO;
 	text_error("standard output", "cannot write: %s", strerror(errno));
@@ -69,7 +72,7 @@ static int output_finish(int status)
 
 static int command_run(int argc, char **argv)
 {
-	char name[64]; /* as getopt_long() begins its messages */
+	char name[64]; /* the prefix of getopt_long()'s messages */
 	size_t i;
 
 	for (i = 0; i < COMMANDS; i++) {

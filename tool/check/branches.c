@@ -1,425 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-H004: where indirect calls and jumps can lead, of a file that asks for indirect
- * branch tracking: what data, code and the dynamic linker take the address of, where
- * exceptions land, where setjmp returns. (Jump tables: code/targets.c.)
+ * ETCH-H004: targets of indirect calls and jumps without an endbr64, in a file whose property note asks for indirect
+ * branch tracking. (Targets of jump tables: analysis/lint/jump_targets.c.)
  */
+#include "check/branch_targets.h"
+
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
-#include "check/check.h"
-#include "code/lsda.h"
-#include "code/vector.h"
-#include "elf/dynamic.h"
 #include "elf/hardening.h"
-#include "elf/search.h"
+#include "support/search.h"
+#include "support/vector.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TAKERS_SHOWN 3
-#define FILE_LEAST 64 /* places without an endbr64, and more than with one: the file's note is wrong */
-#define PLACES_SHOWN 8 /* of them */
-
-/* A place that is the target of an indirect branch, and what makes it one. Addresses
- * are those of the space. */
-struct target {
-	uint64_t at;
-	const char *how;  /* label of the fact */
-	const char *what; /* ... and its text, where there is no name */
-	uint32_t section; /* who takes it, as in struct finding; 0: nobody in particular */
-	uint64_t from;
-	bool inside;      /* counts where no function begins, too: */
-	bool always;      /* ... whatever the function there does, or only where it jumps by a register or table */
-};
-
-struct branches {
-	struct subject *s;
-	struct target *list;
-	size_t count, room;
-	uint64_t *starts;   /* of functions: sorted */
-	size_t start_count, start_room;
-	uint64_t *jumps;    /* indirect jumps that are tracked */
-	size_t jump_count, jump_room;
-	struct cfi_file cfi;
-	struct dynamic_reloc *relocs; /* linked: all, by place */
-	size_t reloc_count;
-	struct elf_reloc *code_relocs; /* ET_REL: of the section at hand */
-	long code_reloc_count, code_reloc_next;
-	bool failed;        /* out of memory */
-};
-
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
-static void word_add(struct branches *b, uint64_t **list, size_t *count, size_t *room, uint64_t word)
-{
-	if (room_make(list, room, *count, sizeof(**list)))
-		(*list)[(*count)++] = word;
-	else
-		b->failed = true;
-}
-
-static void target_add(struct branches *b, const struct target *t)
-{
-	if (!space_at(&b->s->frames.space, t->at))
-		return;
-	if (room_make(&b->list, &b->room, b->count, sizeof(*b->list)))
-		b->list[b->count++] = *t;
-	else
-		b->failed = true;
-}
-
-/* From the addresses of the space to those of findings, and back. */
-static uint64_t plain_addr(const struct branches *b, const struct code_section *c, uint64_t addr)
-{
-	return elf_is_object(b->s->file) ? addr - c->addr : addr;
-}
-
-static uint64_t space_addr(const struct branches *b, uint32_t section, uint64_t addr)
-{
-	const struct code_section *c = elf_is_object(b->s->file) ? space_of(&b->s->frames.space, section) : NULL;
-
-	return c ? c->addr + addr : elf_is_object(b->s->file) ? 0 : addr;
-}
-
-/* ---- where functions begin ----------------------------------------------------------- */
-
-static bool is_function(const struct elf_symbol *y)
-{
-	return y->section && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC);
-}
-
-static void starts_find(struct branches *b)
-{
-	const struct elf_file *f = b->s->file;
-	uint64_t addr;
-	uint32_t i;
-	size_t k;
-
-	for (i = 1; i < f->symbol_count + f->dynsym_count; i++) {
-		const struct elf_symbol *y = i < f->symbol_count ? &f->symbols[i] : &f->dynsyms[i - f->symbol_count];
-
-		addr = is_function(y) ? space_addr(b, y->section, y->value) : 0;
-		if (addr)
-			word_add(b, &b->starts, &b->start_count, &b->start_room, addr);
-	}
-	for (k = 0; k < b->cfi.count; k++)
-		word_add(b, &b->starts, &b->start_count, &b->start_room, b->cfi.fdes[k].start);
-	b->start_count = words_unique(b->starts, b->start_count);
-}
-
-/* ---- what data takes ------------------------------------------------------------------- */
-
-/* Sections whose addresses of code nobody jumps to. */
-static bool is_about_code(const char *name)
-{
-	static const char *const names[] = {".eh_frame", ".gcc_except_table", "__patchable_function_entries", "__mcount_loc",
-	                                    ETCH_SEC_ORC_IP, "__ex_table", ETCH_SEC_IMV, ETCH_SEC_PV, ETCH_SEC_NATIVE,
-	                                    ETCH_SEC_INLINE, ETCH_SEC_OBJ};
-	size_t i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(name, names[i]))
-			return true;
-	return !strncmp(name, ".gcc_except_table.", 18);
-}
-
-/* A word of data that the dynamic linker makes an address of code. */
-static void reloc_take(struct branches *b, const struct dynamic_reloc *r)
-{
-	const struct elf_file *f = b->s->file;
-	uint32_t section = elf_section_at(f, r->place);
-	struct target t = {.how = "taken by data", .section = section, .from = r->place, .inside = true};
-
-	if (section && is_about_code(f->sections[section].name))
-		return;
-	switch (r->type) {
-	case R_X86_64_RELATIVE:
-		t.at = r->addend;
-		break;
-	case R_X86_64_IRELATIVE:
-		t.at = r->addend;
-		t.how = "called by the dynamic linker";
-		break;
-	case R_X86_64_64:
-	case R_X86_64_GLOB_DAT:
-		if (!r->symbol || !r->symbol->section || r->symbol->type == STT_TLS)
-			return;
-		t.at = r->symbol->value + (r->type == R_X86_64_64 ? r->addend : 0);
-		break;
-	default:
-		return;
-	}
-	target_add(b, &t);
-}
-
-/* Programs that are not relocated: words of data where a function begins. */
-static void words_take(struct branches *b)
-{
-	const struct elf_file *f = b->s->file;
-	uint64_t k, word;
-	uint32_t i;
-
-	for (i = 1; i < f->section_count; i++) {
-		const struct elf_section *x = &f->sections[i];
-
-		if (!x->data || !(x->sh.sh_flags & SHF_ALLOC) || (x->sh.sh_flags & SHF_EXECINSTR) || is_about_code(x->name) ||
-		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY))
-			continue;
-		for (k = -x->sh.sh_addr & 7; k + 8 <= x->sh.sh_size; k += 8) {
-			memcpy(&word, x->data + k, 8);
-			if (word_has(b->starts, b->start_count, word))
-				target_add(b, &(struct target){.at = word, .how = "taken by data", .section = i,
-				           .from = x->sh.sh_addr + k});
-		}
-	}
-}
-
-static void dynamic_take(struct branches *b)
-{
-	static const struct {
-		int64_t tag;
-		const char *name;
-	} called[] = {{DT_INIT, "DT_INIT"}, {DT_FINI, "DT_FINI"}};
-	const struct elf_file *f = b->s->file;
-	bool program = false;
-	uint64_t at;
-	uint32_t i;
-
-	for (i = 0; i < 2; i++)
-		if (elf_dynamic(f, called[i].tag, &at))
-			target_add(b, &(struct target){.at = at, .how = "called by the dynamic linker", .inside = true,
-			           .always = true, .what = called[i].name});
-	for (i = 0; i < f->phdr_count; i++)
-		program |= f->phdrs[i].p_type == PT_INTERP;
-	if (program) /* the kernel does not branch; ld.so does */
-		target_add(b, &(struct target){.at = f->eh.e_entry, .how = "called by the dynamic linker", .inside = true,
-		           .always = true, .what = "the entry point of the program"});
-}
-
-/* What other modules can name they call through a slot. */
-static void exports_take(struct branches *b)
-{
-	const struct elf_file *f = b->s->file;
-	uint32_t i;
-
-	for (i = 1; i < f->dynsym_count; i++) {
-		const struct elf_symbol *y = &f->dynsyms[i];
-
-		if (is_function(y) && y->bind != STB_LOCAL)
-			target_add(b, &(struct target){.at = y->value, .how = "exported", .what = y->name});
-	}
-}
-
-static int linked_take(struct branches *b, struct error *e)
-{
-	size_t i;
-
-	if (dynamic_relocs_read(b->s->file, 0, UINT64_MAX, &b->relocs, &b->reloc_count, e))
-		return -1;
-	for (i = 0; i < b->reloc_count; i++)
-		reloc_take(b, &b->relocs[i]);
-	if (b->s->file->eh.e_type == ET_EXEC)
-		words_take(b);
-	dynamic_take(b);
-	exports_take(b);
-	return 0;
-}
-
-/* Object files: 8-byte addresses in data. */
-static int objects_take(struct branches *b, struct error *e)
-{
-	const struct elf_file *f = b->s->file;
-	struct elf_reloc *list;
-	uint32_t i;
-	long n, k;
-
-	for (i = 1; i < f->section_count; i++) {
-		uint32_t to = f->sections[i].sh.sh_info;
-
-		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->symtab ||
-		    !(f->sections[to].sh.sh_flags & SHF_ALLOC) || (f->sections[to].sh.sh_flags & SHF_EXECINSTR) ||
-		    is_about_code(f->sections[to].name))
-			continue;
-		n = elf_relocs(f, i, &list, e);
-		if (n < 0)
-			return -1;
-		for (k = 0; k < n; k++) {
-			const struct elf_symbol *y = &f->symbols[list[k].symbol];
-
-			if (list[k].type == R_X86_64_64 && y->section)
-				target_add(b, &(struct target){.at = space_addr(b, y->section, y->value + (uint64_t)list[k].addend),
-				           .how = "taken by data", .section = to, .from = list[k].offset, .inside = true});
-		}
-		free(list);
-	}
-	return 0;
-}
-
-/* ---- what code takes ---------------------------------------------------------------------- */
-
-static bool returns_twice(const char *name)
-{
-	static const char *const names[] = {"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp"};
-	size_t i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(name, names[i]))
-			return true;
-	return false;
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const uint64_t *x = a;
-	const struct dynamic_reloc *y = b;
-
-	return *x < y->place ? -1 : *x > y->place;
-}
-
-/* The function that a call of a linked file leads to, by name: through the PLT. */
-static const char *callee_name(const struct branches *b, uint64_t target)
-{
-	const struct elf_file *f = b->s->file;
-	const struct code_section *c = space_at(&b->s->frames.space, target);
-	const struct dynamic_reloc *r;
-	uint64_t slot;
-
-	if (!c || strncmp(f->sections[c->section].name, ".plt", 4))
-		return NULL;
-	slot = plt_slot(c->bytes + (target - c->addr), c->size - (target - c->addr), target);
-	r = slot && b->reloc_count ? bsearch(&slot, b->relocs, b->reloc_count, sizeof(*r), by_place) : NULL;
-	return r && r->symbol ? r->symbol->name : NULL;
-}
-
-static void insn_linked(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in)
-{
-	bool absolute = b->s->file->eh.e_type == ET_EXEC;
-	struct target t = {.how = "taken here", .section = c->section, .from = plain_addr(b, c, addr), .at = (uint64_t)in->imm};
-	const char *name;
-
-	if ((in->op == STEP_ADDRESS && in->b == INSN_PC_REG) ||
-	    (absolute && (in->op == STEP_CONST || in->op == STEP_STORE) && in->imm &&
-	     word_has(b->starts, b->start_count, t.at)))
-		target_add(b, &t);
-	if (in->flow != FLOW_CALL)
-		return;
-	name = callee_name(b, (uint64_t)in->imm);
-	if (name && returns_twice(name))
-		target_add(b, &(struct target){.at = addr + in->len, .how = "returned to by longjmp", .what = name,
-		           .inside = true, .always = true});
-}
-
-/* The relocation of an instruction of an object file. */
-static void insn_reloc(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in,
-                       const struct elf_reloc *r)
-{
-	const struct elf_symbol *y = &b->s->file->symbols[r->symbol];
-	uint64_t end = addr - c->addr + in->len, base = y->section ? space_addr(b, y->section, y->value) : 0;
-	struct target t = {.how = "taken here", .section = c->section, .from = addr - c->addr};
-
-	if (in->flow == FLOW_CALL && (r->type == R_X86_64_PLT32 || r->type == R_X86_64_PC32) && returns_twice(y->name))
-		target_add(b, &(struct target){.at = addr + in->len, .how = "returned to by longjmp", .what = y->name,
-		           .inside = true, .always = true});
-	if (!base || in->flow != FLOW_NEXT)
-		return;
-	switch (r->type) {
-	case R_X86_64_PC32:
-	case R_X86_64_PLT32: /* of a lea */
-		if (in->op != STEP_ADDRESS)
-			return;
-		t.at = base + (uint64_t)r->addend + (end - r->offset);
-		break;
-	case R_X86_64_32:
-	case R_X86_64_32S:
-	case R_X86_64_64:
-		t.at = base + (uint64_t)r->addend;
-		break;
-	case R_X86_64_GOTPCREL:
-	case R_X86_64_GOTPCRELX:
-	case R_X86_64_REX_GOTPCRELX:
-		t.at = base;
-		break;
-	default:
-		return;
-	}
-	target_add(b, &t);
-}
-
-static void insn_look(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in)
-{
-	uint64_t off = addr - c->addr;
-
-	if (in->flow == FLOW_JUMP_IND && !insn_is_notrack(c->bytes + off, in->len))
-		word_add(b, &b->jumps, &b->jump_count, &b->jump_room, addr);
-	if (!elf_is_object(b->s->file)) {
-		insn_linked(b, c, addr, in);
-		return;
-	}
-	while (b->code_reloc_next < b->code_reloc_count && b->code_relocs[b->code_reloc_next].offset < off)
-		b->code_reloc_next++;
-	/* Within one section the assembler needs no relocation. */
-	if (in->op == STEP_ADDRESS && in->b == INSN_PC_REG && (b->code_reloc_next == b->code_reloc_count ||
-	    b->code_relocs[b->code_reloc_next].offset >= off + in->len))
-		insn_linked(b, c, addr, in);
-	for (; b->code_reloc_next < b->code_reloc_count && b->code_relocs[b->code_reloc_next].offset < off + in->len;
-	     b->code_reloc_next++)
-		insn_reloc(b, c, addr, in, &b->code_relocs[b->code_reloc_next]);
-}
-
-static int code_take(struct branches *b, struct error *e)
-{
-	const struct code_space *space = &b->s->frames.space;
-	struct step_cache *cache = step_cache_new();
-	struct step in;
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < space->count && !b->failed && !err; i++) {
-		const struct code_section *c = &space->list[i];
-		uint32_t rela = elf_is_object(b->s->file) ? elf_section_rela(b->s->file, c->section, 1) : 0;
-		uint64_t at = c->addr;
-
-		b->code_relocs = NULL;
-		b->code_reloc_next = b->code_reloc_count = 0;
-		if (rela && b->s->file->sections[rela].sh.sh_link == b->s->file->symtab) {
-			b->code_reloc_count = elf_relocs(b->s->file, rela, &b->code_relocs, e);
-			err = b->code_reloc_count < 0;
-		}
-		while (!err && (at = reached_next(&b->s->frames.reached, space, i, at)) != UINT64_MAX) {
-			if (step_decode(cache, c->bytes + (at - c->addr), c->size - (at - c->addr), at, &in))
-				insn_look(b, c, at, &in);
-			at++;
-		}
-		free(b->code_relocs);
-	}
-	step_cache_free(cache);
-	return err ? -1 : 0;
-}
-
-/* ---- where exceptions land ------------------------------------------------------------------ */
-
-static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
-{
-	struct branches *b = ctx;
-	const struct code_section *c = space_at(&b->s->frames.space, start);
-
-	(void)end;
-	if (pad && c)
-		target_add(b, &(struct target){.at = pad, .how = "exceptions land here from", .section = c->section,
-		           .from = plain_addr(b, c, start), .inside = true, .always = true});
-}
-
-static void pads_take(struct branches *b)
-{
-	size_t i;
-
-	for (i = 0; i < b->cfi.count; i++)
-		if (b->cfi.fdes[i].lsda)
-			lsda_call_sites(b->s->file, &b->cfi, i, pad_take, b);
-}
-
-/* ---- the verdict ------------------------------------------------------------------------------- */
+#define FILE_LEAST   64 /* this many places without endbr64, if they are the majority: one finding, about the note */
+#define PLACES_SHOWN 8  /* places listed in that finding */
 
 static int target_order(const void *a, const void *b)
 {
@@ -432,13 +29,10 @@ static int target_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* The number of the last word at or below addr, + 1. */
-static size_t word_below(const uint64_t *list, size_t n, uint64_t addr)
-{
-	return SEARCH(n, i, list[i] <= addr);
-}
+/* Number of words at or below addr: the index of the last of them, + 1. */
+static size_t word_below(const uint64_t *list, size_t n, uint64_t addr) { return SEARCH(n, i, list[i] <= addr); }
 
-/* Does the function that holds an address jump by a register or a slot, tracked? */
+/* True if the function around an address contains a tracked indirect jump. */
 static bool jumps_around(const struct branches *b, uint64_t addr)
 {
 	size_t i = word_below(b->starts, b->start_count, addr);
@@ -452,11 +46,11 @@ static bool counts(const struct branches *b, const struct target *t)
 {
 	if (word_has(b->starts, b->start_count, t->at))
 		return true;
-	return t->inside && (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) &&
-	                                   jumps_around(b, t->at)));
+	return t->inside &&
+	       (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) && jumps_around(b, t->at)));
 }
 
-/* How many of one place's count; 0: nothing leads here. */
+/* How many of the n entries about one place count; 0: the place is not a target. */
 static size_t takers(const struct branches *b, const struct target *list, size_t n)
 {
 	size_t i, k = 0;
@@ -471,11 +65,11 @@ static bool has_endbr(const struct branches *b, uint64_t at)
 	const struct code_section *c = space_at(&b->s->frames.space, at);
 	uint64_t off = at - c->addr;
 
-	/* A signal's return is returned to. */
+	/* The code that calls sigreturn is entered by a signal handler's return, not by an indirect branch. */
 	return insn_is_endbr(c->bytes + off, c->size - off) || code_is_sigreturn(c->bytes + off, c->size - off);
 }
 
-/* All of one place. */
+/* Adds the finding about one place, from its n entries. */
 static bool place_tell(struct branches *b, const struct target *list, size_t n)
 {
 	const struct code_section *c = space_at(&b->s->frames.space, list->at);
@@ -495,12 +89,14 @@ static bool place_tell(struct branches *b, const struct target *list, size_t n)
 	return ok;
 }
 
-/* One finding for a file whose code was not compiled for what its note says. */
+/* Adds the one finding for a file whose code was not compiled for what its property note asks for. */
 static bool file_tell(struct branches *b, size_t missing, size_t all)
 {
 	struct findings *tables = &b->s->frames.findings;
-	struct finding *x = finding_add(&b->s->found, "ETCH-H004", 0, 0, "%zu of %zu places where an indirect branch can lead "
-	                                "have no endbr64: the code was not compiled for what the property note says", missing, all);
+	struct finding *x = finding_add(&b->s->found, "ETCH-H004", 0, 0,
+	                                "%zu of %zu places where an indirect branch can lead "
+	                                "have no endbr64: the code was not compiled for what the property note says",
+	                                missing, all);
 	size_t i, k, n = 0, told = 0;
 	bool ok = x;
 
@@ -514,7 +110,7 @@ static bool file_tell(struct branches *b, size_t missing, size_t all)
 		told++;
 		ok = finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for one", "%s", b->list[i].how);
 	}
-	for (i = 0; i < tables->count; i++) { /* those of jump tables say the same */
+	for (i = 0; i < tables->count; i++) { /* drop those about jump tables: this finding includes them */
 		if (strcmp(tables->list[i].id, "ETCH-H004"))
 			tables->list[n++] = tables->list[i];
 		else
@@ -561,22 +157,9 @@ int check_branches(struct subject *s, struct error *e)
 	elf_hardening_read(s->file, &hardening);
 	if (!hardening.ibt)
 		return 0;
-	err = cfi_file_open(s->file, &s->frames.space, &b.cfi, e);
-	if (!err) {
-		starts_find(&b);
-		err = elf_is_object(s->file) ? objects_take(&b, e) : linked_take(&b, e);
-	}
-	if (!err)
-		err = code_take(&b, e);
-	if (!err) {
-		pads_take(&b);
-		if (!targets_tell(&b) || b.failed)
-			err = no_memory(e);
-	}
-	cfi_file_close(&b.cfi);
-	free(b.list);
-	free(b.starts);
-	free(b.jumps);
-	free(b.relocs);
+	err = branches_collect(&b, e);
+	if (!err && (!targets_tell(&b) || b.failed))
+		err = error_set(e, "out of memory");
+	branches_free(&b);
 	return err;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A file, looked at by every check, as a list of passes. */
+/* Runs every check on a file: a list of passes. */
 #include "check/check.h"
 
 #include <string.h>
 
-/* Etched objects and the instructions that touch them, as the linker left them. */
+/* Finds etched objects and the instructions that access them, in the code as the linker left it. */
 static int sites_look(struct elf_file *f, struct subject *s, struct error *e)
 {
 	int err;
@@ -35,13 +35,13 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	    fixups_read(f, &s->frames.space, &s->fixups, e) ||
 	    ex_table_check(f, &s->frames.space, &s->fixups, &s->found, e))
 		return -1;
-	/* How the file is to be loaded, and what it is made of. */
+	/* Program headers, symbols and .eh_frame. */
 	if (check_hardening(s, e) || check_symbols(s, e) || check_cfi(s, e))
 		return -1;
-	/* Every instruction that was come to. */
+	/* Every instruction that the analysis reached. */
 	if (check_decoders(s, e) || check_branches(s, e) || check_speculation(s, e))
 		return -1;
-	/* What etch has made of it, or would. */
+	/* The tables of etch, and what a rewrite could make of the file. */
 	if (check_etched(s, e) || check_tables(s, e) || check_unwind(s, e))
 		return -1;
 	if (!findings_take(&s->found, &s->frames.findings) || !findings_take(&s->found, &s->scan.findings))

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-D004: where the two decoders do not see the same instruction. Each form (all but
- * register numbers and constants) is asked about once in the life of the process; with
- * options.both_decoders every instruction is. In a file what is the same about one
- * instruction's name is told of once.
+ * ETCH-D004: instructions that the two decoders decode differently. Each form (the encoding without
+ * register numbers and constants) is compared once per process, or with options.both_decoders
+ * every instruction. One finding per file, mnemonic and kind of difference.
  */
-#include "arch/x86/compare.h"
+#include "arch/x86/cross_check.h"
 #include "arch/x86/insn.h"
 #include "check/check.h"
-#include "code/vector.h"
+#include "support/vector.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,8 @@
 
 static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
 
-/* Forms that the decoders agree about. What does not fit is asked about again. */
-#define FORMS 32768u /* a power of two */
+/* Hash set of the forms on which the decoders agree. Once it is full, further forms are compared each time. */
+#define FORMS 32768u          /* a power of two */
 static uint64_t forms[FORMS]; /* 0 = empty */
 static size_t form_count;
 
@@ -42,10 +41,10 @@ static void form_learn(uint64_t key)
 	}
 }
 
-/* What there is to tell of one name. */
+/* A difference: mnemonic, kind, first place, number of places. */
 struct dispute {
 	const char *name, *about;
-	size_t section; /* in the space */
+	size_t section; /* index in the code space */
 	uint64_t at;
 	size_t count;
 };
@@ -83,8 +82,10 @@ static bool dispute_tell(struct subject *s, const struct dispute *d)
 
 	if (insn_views_agree(bytes, c->size - off, at, &v))
 		return true;
-	x = d->count > 1 ? finding_add(&s->found, "ETCH-D004", c->section, at, "the decoders disagree about %s, here and "
-	                               "at %zu more places of %s", v.about, d->count - 1, v.name)
+	x = d->count > 1 ? finding_add(&s->found, "ETCH-D004", c->section, at,
+	                               "the decoders disagree about %s, here and "
+	                               "at %zu more places of %s",
+	                               v.about, d->count - 1, v.name)
 	                 : finding_add(&s->found, "ETCH-D004", c->section, at, "the decoders disagree about %s", v.about);
 	if (insn_decode(bytes, c->size - off, at, &in))
 		for (i = 0; i < in.len; i++)
@@ -93,7 +94,7 @@ static bool dispute_tell(struct subject *s, const struct dispute *d)
 	       finding_fact(x, "bytes", "%s", hex);
 }
 
-/* One instruction; the address counts for the target of a branch alone. */
+/* Compares the decoders on one instruction. Its address only matters for the target of a branch. */
 static bool insn_look(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
 {
 	const struct code_section *c = &s->frames.space.list[section];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Joins findings about runs of neighbouring functions, and knows the start-up functions of gcc and glibc. */
 #include "check/runs.h"
 
 #include <string.h>
@@ -13,8 +14,8 @@ int runs_tell(struct subject *s, const char *id, const struct run_item *list, si
 		const struct elf_symbol *y = list[i].function;
 		struct finding *x;
 
-		for (k = i + 1; k < count && list[k].place == list[k - 1].place + 1 &&
-		                list[k].function->section == y->section; k++)
+		for (k = i + 1; k < count && list[k].place == list[k - 1].place + 1 && list[k].function->section == y->section;
+		     k++)
 			;
 		step = k - i > RUN_MOST ? k - i : 1;
 		text(&list[i], what, sizeof(what));
@@ -31,8 +32,14 @@ int runs_tell(struct subject *s, const char *id, const struct run_item *list, si
 
 bool function_is_startup(const struct elf_symbol *y)
 {
-	static const char *const names[] = {"_init", "_fini", "_start", "deregister_tm_clones", "register_tm_clones",
-	                                    "__do_global_dtors_aux", "__do_global_ctors_aux", "frame_dummy"};
+	static const char *const names[] = {"_init",
+	                                    "_fini",
+	                                    "_start",
+	                                    "deregister_tm_clones",
+	                                    "register_tm_clones",
+	                                    "__do_global_dtors_aux",
+	                                    "__do_global_ctors_aux",
+	                                    "frame_dummy"};
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Findings about functions of which whole rows say the same: stubs that a macro has made, the
- * code of an interpreter. Many neighbours get one finding, with their number.
+ * Findings about many neighbouring functions with the same problem, such as stubs that a macro
+ * generates, or an interpreter: more than RUN_MOST neighbours get one finding, with their number.
  */
 #ifndef CHECK_RUNS_H
 #define CHECK_RUNS_H
 
 #include "check/check.h"
 
-#define RUN_MOST 16 /* neighbours that get a finding each */
+#define RUN_MOST 16 /* up to this many neighbours get a finding each */
 
 struct run_item {
 	const struct elf_symbol *function;
-	size_t place;    /* among all functions, in order of address: neighbours follow each other */
-	uint64_t number; /* for `text` */
+	size_t place;    /* index among all functions by address: neighbours have consecutive ones */
+	uint64_t number; /* argument of run_text_fn */
 };
 
 typedef void run_text_fn(const struct run_item *x, char *out, size_t size);
 
-/* What `text` says of each, or of the first with the number of those behind it. */
+/* Adds a finding with the text of `text` for each item, or for the first of a run with the number of the others. */
 int runs_tell(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text,
               struct error *e);
 
-/* Is it of the start-up files of gcc and glibc, which have neither sizes nor .eh_frame? */
+/* True for functions of the start-up files of gcc and glibc, which have neither sizes nor .eh_frame. */
 bool function_is_startup(const struct elf_symbol *y);
 
 #endif

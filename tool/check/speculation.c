@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H005: is there an int3 behind each return and indirect jump? */
+/* ETCH-H005: returns and indirect jumps without an int3 behind them (straight-line speculation). */
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
 #include "check/check.h"
@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file was built with -mharden-sls where so many of its returns (or jumps) have one. */
-#define BUILT_LEAST 8
+/* A file counts as built with -mharden-sls if at least this many, and this share, of its returns (or jumps) have an
+ * int3. */
+#define BUILT_LEAST   8
 #define BUILT_PERCENT 75
 
 enum branch { BRANCH_RETURN, BRANCH_JUMP, BRANCH_KINDS };
@@ -20,7 +21,7 @@ struct kind_count {
 	size_t all, stopped;
 };
 
-/* Those without, of one function, one after the other. */
+/* Collects the branches of one function without an int3, for one finding per kind. */
 struct teller {
 	struct subject *s;
 	struct symbol_index symbols;
@@ -32,10 +33,10 @@ struct teller {
 	bool failed; /* out of memory */
 };
 
-/* False: enough. */
+/* Called for each branch; `stopped`: an int3 follows. Returns false to end the walk. */
 typedef bool branch_fn(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped);
 
-/* Every return and indirect jump that is reached; not those of the PLT, which is the linker's. */
+/* Calls `fn` for every reached return and indirect jump, except those of the PLT, which is the linker's code. */
 static void branches_walk(const struct subject *s, branch_fn *fn, void *ctx)
 {
 	const struct code_space *space = &s->frames.space;
@@ -65,7 +66,7 @@ out:
 	step_cache_free(cache);
 }
 
-/* Where the first returns have none, the others have none either: files are not built so. */
+/* Counts branches. Ends early if none of the first returns has an int3: then the file was not built with the option. */
 static bool branch_count(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
 {
 	struct kind_count *counts = ctx;
@@ -82,9 +83,10 @@ static void function_tell(struct teller *t)
 	int k;
 
 	for (k = 0; k < BRANCH_KINDS; k++) {
-		if (t->count[k] && !finding_add(&t->s->found, "ETCH-H005", t->section, t->first[k], t->count[k] > 1
-		                                ? "no int3 behind this %s and %zu more of the function"
-		                                : "no int3 behind this %s", names[k], t->count[k] - 1))
+		if (t->count[k] && !finding_add(&t->s->found, "ETCH-H005", t->section, t->first[k],
+		                                t->count[k] > 1 ? "no int3 behind this %s and %zu more of the function"
+		                                                : "no int3 behind this %s",
+		                                names[k], t->count[k] - 1))
 			t->failed = true;
 		t->count[k] = 0;
 	}
@@ -118,8 +120,8 @@ int check_speculation(struct subject *s, struct error *e)
 	if (!s->options->sls)
 		branches_walk(s, branch_count, counts);
 	for (k = 0; k < BRANCH_KINDS; k++) {
-		t.asked[k] = s->options->sls || (counts[k].all >= BUILT_LEAST &&
-		                                 counts[k].stopped * 100 >= counts[k].all * BUILT_PERCENT);
+		t.asked[k] = s->options->sls ||
+		             (counts[k].all >= BUILT_LEAST && counts[k].stopped * 100 >= counts[k].all * BUILT_PERCENT);
 		any |= t.asked[k] && (s->options->sls || counts[k].stopped < counts[k].all);
 	}
 	if (!any)

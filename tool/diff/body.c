@@ -1,194 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "diff/body.h"
-#include "elf/search.h"
+/* Decodes a function and replaces the addresses in its instructions by references. */
+#include "diff/address_fields.h"
+#include "diff/jump_tables.h"
+#include "support/search.h"
 
 #include "arch/x86/insn.h"
-#include "report/plain.h"
+#include "support/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OPERANDS_MOST 3 /* of one instruction that refer to something: two in fact */
-
-enum operand_how {
-	BY_PLACE,
-	BY_SYMBOL, /* a relocation's symbol and addend */
-	BY_THREAD, /* an offset from the thread pointer */
-};
-
-/* A field of an instruction that is no number but says where something lies. */
-struct operand {
-	uint8_t at, len; /* place in the bytes */
-	uint8_t how;
-	bool branch;
-	uint32_t class;  /* what the field is to hold: the address, its distance, that of a slot... */
-	const struct elf_symbol *symbol;
-	int64_t addend;  /* BY_THREAD: the offset */
-	struct place place;
-};
-
-#define CLASS_PC    1u
-#define CLASS_SLOT  2u
-#define CLASS_ABS   3u
-#define CLASS_OTHER 16u /* + relocation type */
-
-/* ---- operands: object files -------------------------------------------------------- */
-
-static unsigned reloc_size(uint32_t type)
-{
-	switch (type) {
-	case R_X86_64_TLSDESC_CALL: /* marks an instruction, fills nothing */
-	case R_X86_64_NONE:
-		return 0;
-	case R_X86_64_8:
-	case R_X86_64_PC8:
-		return 1;
-	case R_X86_64_16:
-	case R_X86_64_PC16:
-		return 2;
-	case R_X86_64_64:
-	case R_X86_64_PC64:
-	case R_X86_64_GOTOFF64:
-	case R_X86_64_GOT64:
-	case R_X86_64_GOTPCREL64:
-	case R_X86_64_GOTPC64:
-	case R_X86_64_GOTPLT64:
-	case R_X86_64_PLTOFF64:
-	case R_X86_64_SIZE64:
-	case R_X86_64_DTPOFF64:
-	case R_X86_64_TPOFF64:
-		return 8;
-	default:
-		return 4;
-	}
-}
-
-/* Class of a relocation; *pc: it counts from the field, not from 0. */
-static uint32_t reloc_class(uint32_t type, bool *pc)
-{
-	*pc = true;
-	switch (type) {
-	case R_X86_64_PC8:
-	case R_X86_64_PC16:
-	case R_X86_64_PC32:
-	case R_X86_64_PLT32:
-		return CLASS_PC;
-	case R_X86_64_GOTPCREL:
-	case R_X86_64_GOTPCRELX:
-	case R_X86_64_REX_GOTPCRELX:
-		return CLASS_SLOT;
-	case R_X86_64_GOTTPOFF:
-	case R_X86_64_TLSGD:
-	case R_X86_64_TLSLD:
-	case R_X86_64_GOTPC32:
-	case R_X86_64_GOTPC32_TLSDESC:
-		return CLASS_OTHER + type;
-	default:
-		*pc = false;
-		return type == R_X86_64_32 || type == R_X86_64_32S ? CLASS_ABS : CLASS_OTHER + type;
-	}
-}
-
-static unsigned operands_of_object(const struct image *im, const struct function *fn, const struct normal *n,
-                                   struct operand *out)
-{
-	const struct elf_reloc *r = place_reloc(im, fn->section, n->addr, n->addr + n->len);
-	const struct place_relocs *all = &im->places.relocs[fn->section];
-	unsigned count = 0;
-	bool filled = false, pc;
-
-	for (; r && r < all->list + all->count && r->offset < n->addr + n->len && count < OPERANDS_MOST; r++) {
-		unsigned at = (unsigned)(r->offset - n->addr), size = reloc_size(r->type);
-		struct operand *o = &out[count];
-
-		if (!size || at + size > n->len || r->symbol >= im->file.symbol_count)
-			continue;
-		*o = (struct operand){.at = (uint8_t)at, .len = (uint8_t)size, .how = BY_SYMBOL, .branch = n->branch,
-		                      .symbol = &im->file.symbols[r->symbol], .addend = r->addend};
-		o->class = reloc_class(r->type, &pc);
-		if (pc)
-			o->addend = (int64_t)((uint64_t)o->addend + n->len - at);
-		o->place = (struct place){o->symbol->section, o->symbol->value + (uint64_t)o->addend};
-		filled |= n->branch || at == n->disp_at;
-		count++;
-	}
-	if ((n->branch || n->pc) && !filled && count < OPERANDS_MOST) /* the assembler knew: the same section */
-		out[count++] = (struct operand){.at = n->branch ? n->imm_at : n->disp_at,
-		                                .len = n->branch ? n->imm_len : n->disp_len, .branch = n->branch,
-		                                .class = CLASS_PC, .place = {fn->section, n->target}};
-	return count;
-}
-
-/* ---- operands: linked files ---------------------------------------------------------- */
-
-/* In a file that is not relocatable any number may be an address. In code it is one only
- * where a function begins: flags and sizes look like the rest. */
-static bool number_is_place(const struct image *im, int64_t v, struct place *out)
-{
-	uint32_t fn;
-
-	*out = (struct place){v > 0 ? place_section(im, (uint64_t)v) : 0, (uint64_t)v};
-	if (!out->section && v > 1)
-		return place_section(im, (uint64_t)v - 1) != 0; /* the end of something */
-	if (!out->section || !place_is_code(im, out->section))
-		return out->section != 0;
-	fn = image_function(im, out->section, out->addr);
-	return fn != NO_FUNC && im->funcs[fn].start == out->addr;
-}
-
-static unsigned operands_of_linked(const struct image *im, const struct normal *n, struct operand *out)
-{
-	struct place at;
-	unsigned count = 0;
-
-	if (n->branch || n->pc) {
-		at = (struct place){place_section(im, n->target), n->target};
-		out[count++] = (struct operand){.at = n->branch ? n->imm_at : n->disp_at,
-		                                .len = n->branch ? n->imm_len : n->disp_len, .branch = n->branch,
-		                                .class = CLASS_PC, .place = at};
-	}
-	if (n->segment && n->disp_len == 4 && !n->based && n->disp < 0)
-		out[count++] = (struct operand){.at = n->disp_at, .len = 4, .how = BY_THREAD, .class = CLASS_ABS,
-		                                .addend = n->disp};
-	if (!im->places.fixed || n->branch)
-		return count;
-	if (n->disp_len == 4 && !n->pc && !n->segment && number_is_place(im, n->disp, &at))
-		out[count++] = (struct operand){.at = n->disp_at, .len = 4, .class = CLASS_ABS, .place = at};
-	if (n->imm_len >= 4 && count < OPERANDS_MOST && number_is_place(im, n->imm, &at))
-		out[count++] = (struct operand){.at = n->imm_at, .len = n->imm_len, .class = CLASS_ABS, .place = at};
-	return count;
-}
-
-static unsigned operands_find(const struct image *im, const struct function *fn, const struct normal *n,
-                              struct operand *out)
-{
-	return elf_is_object(&im->file) ? operands_of_object(im, fn, n, out) : operands_of_linked(im, n, out);
-}
-
-/* What an operand refers to; *text, unless null, gets it for people. */
-static void operand_ref(const struct image *im, uint32_t func, const struct body *b, const struct normal *n,
-                        const struct operand *o, struct xref *out, char *text, size_t size)
-{
-	const struct function *fn = &im->funcs[func];
-	struct ref_use use = {.func = func, .own = b->own, .own_count = b->own_count};
-
-	if (o->how == BY_THREAD) {
-		if (ref_thread(im, o->addend, out, text, size))
-			return;
-		*out = (struct xref){.kind = REF_NUMBER, .value = (uint64_t)o->addend};
-		if (text)
-			snprintf(text, size, "%" PRId64, o->addend);
-		return;
-	}
-	if (!o->branch && o->class != CLASS_SLOT && o->at == n->disp_at && n->disp_len && !n->based)
-		use.access = normal_access(fn->bytes + (n->addr - fn->start), n->len);
-	if (o->how == BY_SYMBOL)
-		ref_symbol(im, o->symbol, o->addend, &use, out, text, size);
-	else
-		ref_place(im, o->place, &use, out, text, size);
-}
 
 /* ---- decoding --------------------------------------------------------------------------- */
 
@@ -256,7 +78,7 @@ size_t body_token(const struct body *b, uint64_t addr)
 	return SEARCH(b->count, i, b->insns[b->tokens[i].insn].addr < addr);
 }
 
-/* The bytes of an instruction without those that say where an operand lies. */
+/* Copies the bytes of an instruction, with zeros for the fields of its operands. */
 static void code_mask(const struct normal *n, const struct operand *ops, unsigned count, uint8_t code[NORMAL_MOST])
 {
 	unsigned k;
@@ -266,8 +88,10 @@ static void code_mask(const struct normal *n, const struct operand *ops, unsigne
 		memset(code + ops[k].at, 0, ops[k].len);
 }
 
+/* Adds an instruction as a token, with the references of its operands. */
 static int token_add(const struct image *im, uint32_t func, struct body *b, uint32_t insn, struct error *e)
 {
+	const struct body_side side = {im, func, b};
 	const struct normal *n = &b->insns[insn];
 	struct operand ops[OPERANDS_MOST];
 	unsigned count = operands_find(im, &im->funcs[func], n, ops), k;
@@ -285,7 +109,7 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 	for (k = 0; k < count; k++) {
 		struct xref r;
 
-		operand_ref(im, func, b, n, &ops[k], &r, NULL, 0);
+		operand_ref(&side, n, &ops[k], &r, NULL, 0);
 		if (!list_grow((void **)&b->refs, b->ref_count, &b->ref_room, sizeof(*b->refs)))
 			return error_set(e, "out of memory");
 		r.insn = (uint32_t)(b->count - 1);
@@ -294,7 +118,7 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 	return 0;
 }
 
-/* Jumps inside by number; their refs go. */
+/* Sets the target index of jumps inside the function, and removes their references. */
 static void jumps_number(struct body *b)
 {
 	size_t i, n = 0;
@@ -310,43 +134,43 @@ static void jumps_number(struct body *b)
 	b->ref_count = n;
 }
 
-/* Entries of a jump table, by number. */
-static uint64_t table_code(const struct image *im, uint32_t func, const struct body *b, const struct xref *r, uint64_t h)
+#define ENTRIES_LEAST 1024u /* jump table entries to read per function, */
+#define ENTRIES_MORE  64u   /* and in addition per instruction */
+
+/* Hashes the targets of a jump table, as token indices. `*left` limits the entries read for single references; a
+ * larger table is read through the cache of diff/jump_tables.h. */
+static uint64_t table_code(const struct image *im, uint32_t func, const struct body *b, const struct xref *r,
+                           uint64_t h, size_t *left)
 {
 	unsigned width = r->more & 15;
 	size_t n = r->more >> 4, i;
-	struct place at = {0}, to;
+	struct place at = {r->section, r->value}, to;
 
-	at.addr = r->value;
-	for (i = 0; i < b->own_count; i++) /* its section */
-		if (b->own[i].addr == r->value)
-			at.section = b->own[i].section;
-	for (i = 0; i < n && at.section && place_entry(im, at, width, i, &to); i++)
+	if (n > *left)
+		return mix(h, jump_table_code(im, at, width, n, func, b));
+	*left -= n;
+	for (i = 0; i < n && place_entry(im, at, width, i, &to); i++)
 		h = mix(h, image_function(im, to.section, to.addr) == func ? body_token(b, to.addr) : UINT32_MAX);
 	return mix(h, n);
 }
 
-static uint64_t ref_code(const struct image *im, uint32_t func, const struct body *b, const struct xref *r, uint64_t h)
+static uint64_t ref_code(const struct image *im, uint32_t func, const struct body *b, const struct xref *r, uint64_t h,
+                         size_t *left)
 {
 	h = mix(h, r->kind);
 	switch (r->kind) {
-	case REF_INSIDE:
-		return mix(h, body_token(b, r->value));
-	case REF_TABLE:
-		return table_code(im, func, b, r, h);
-	case REF_FUNCTION:
-		return mix(h, r->more);
-	case REF_DATA:
-		return mix(h, ref_canon(im, r));
-	default:
-		return mix(mix(h, r->value), r->more);
+	case REF_INSIDE: return mix(h, body_token(b, r->value));
+	case REF_TABLE: return table_code(im, func, b, r, h, left);
+	case REF_FUNCTION: return mix(h, r->more);
+	case REF_DATA: return mix(h, ref_canon(im, r));
+	default: return mix(mix(h, r->value), r->more);
 	}
 }
 
-#define ABOUT_LEAST 3 /* names and constants that tell a function */
+#define CONTENT_LEAST 3 /* names and constants that identify a function */
 
-/* Names and constants outlive a change of compiler that leaves no instruction alone. */
-static uint64_t about(const struct body *b)
+/* Hash of names and constants: a change of compiler may change every instruction, but not these. 0: too few. */
+static uint64_t content(const struct body *b)
 {
 	uint64_t h = 0;
 	size_t i, n = 0;
@@ -356,12 +180,12 @@ static uint64_t about(const struct body *b)
 			h = mix(mix(h, b->refs[i].value), b->refs[i].more);
 			n++;
 		}
-	return n < ABOUT_LEAST ? 0 : h;
+	return n < CONTENT_LEAST ? 0 : h;
 }
 
 int body_make(const struct image *im, uint32_t func, struct body *b, struct error *e)
 {
-	size_t i;
+	size_t left[2], i;
 
 	b->count = b->ref_count = 0;
 	if (body_decode(im, func, b, e))
@@ -373,30 +197,26 @@ int body_make(const struct image *im, uint32_t func, struct body *b, struct erro
 	b->code = b->count;
 	for (i = 0; i < b->count; i++)
 		b->code = mix(mix(b->code, b->tokens[i].hash), (uint64_t)(int64_t)b->tokens[i].jump);
+	left[0] = left[1] = ENTRIES_LEAST + ENTRIES_MORE * b->count;
 	for (b->labels = i = 0; i < b->ref_count; i++) {
-		b->code = ref_code(im, func, b, &b->refs[i], mix(b->code, b->refs[i].insn));
+		b->code = ref_code(im, func, b, &b->refs[i], mix(b->code, b->refs[i].insn), &left[0]);
 		if (b->refs[i].kind == REF_TABLE || b->refs[i].kind == REF_INSIDE)
-			b->labels = ref_code(im, func, b, &b->refs[i], b->labels);
+			b->labels = ref_code(im, func, b, &b->refs[i], b->labels, &left[1]);
 	}
-	b->about = about(b);
+	b->content = content(b);
 	return 0;
 }
 
 uint64_t ref_canon(const struct image *im, const struct xref *r)
 {
 	switch (r->kind) {
-	case REF_FUNCTION:
-		return mix(im->funcs[r->value].canon, r->more);
-	case REF_NAMED:
-		return mix(r->value, r->more);
+	case REF_FUNCTION: return mix(im->funcs[r->value].canon, r->more);
+	case REF_NAMED: return mix(r->value, r->more);
 	case REF_DATA:
-		return mix(REF_DATA, r->more & PLACE_TLS ? 0 : hash_text(im->file.sections[r->more].name));
-	case REF_TABLE:
-		return mix(REF_TABLE, r->more);
-	case REF_INSIDE:
-		return REF_INSIDE;
-	default:
-		return mix(r->kind, r->value);
+		return mix(REF_DATA, r->more & PLACE_TLS ? 0 : name_hash(&im->names, im->file.sections[r->more].name));
+	case REF_TABLE: return mix(REF_TABLE, r->more);
+	case REF_INSIDE: return REF_INSIDE;
+	default: return mix(r->kind, r->value);
 	}
 }
 
@@ -411,11 +231,20 @@ void body_name(const struct image *im, struct body *b)
 	}
 }
 
-#define NEAR_MOST 16 /* bytes before something that a pointer may start at */
+static const struct normal *token_insn(const struct body *b, size_t token) { return &b->insns[b->tokens[token].insn]; }
 
-/* What begins `by` bytes further on, or 0; with 0: what is there, unless it is the start of
- * something with a name. */
-static uint64_t near_canon(const struct image *im, const struct operand *o, int by)
+static const struct function *side_function(const struct body_side *s) { return &s->im->funcs[s->func]; }
+
+static const uint8_t *insn_bytes(const struct body_side *s, const struct normal *n)
+{
+	return side_function(s)->bytes + (n->addr - side_function(s)->start);
+}
+
+#define NEAR_MOST 16 /* distance in bytes of a pointer before the start of something */
+
+/* by > 0: canonical hash of what begins `by` bytes after the operand's address, or 0. by = 0: nonzero unless a
+ * named object begins at the address itself. */
+static uint64_t neighbour_canon(const struct image *im, const struct operand *o, int by)
 {
 	static const struct ref_use any = {.func = NO_FUNC};
 	struct place at = {o->place.section, o->place.addr + (uint64_t)(int64_t)by};
@@ -431,12 +260,12 @@ static uint64_t near_canon(const struct image *im, const struct operand *o, int 
 	return r.kind == REF_CONTENT || (r.kind == REF_NAMED && !r.more) ? ref_canon(im, &r) : 0;
 }
 
-bool body_near(const struct image *old, uint32_t old_func, const struct body *a, size_t i, const struct image *new,
-               uint32_t new_func, const struct body *b, size_t k)
+bool body_neighbours(const struct body_side *old, size_t i, const struct body_side *new, size_t k)
 {
-	const struct normal *m = &a->insns[a->tokens[i].insn], *n = &b->insns[b->tokens[k].insn];
+	const struct normal *m = token_insn(old->body, i), *n = token_insn(new->body, k);
 	struct operand x[OPERANDS_MOST], y[OPERANDS_MOST];
-	unsigned p = operands_find(old, &old->funcs[old_func], m, x), q = operands_find(new, &new->funcs[new_func], n, y);
+	unsigned p = operands_find(old->im, side_function(old), m, x);
+	unsigned q = operands_find(new->im, side_function(new), n, y);
 	uint8_t code[2][NORMAL_MOST];
 	int by;
 
@@ -445,18 +274,17 @@ bool body_near(const struct image *old, uint32_t old_func, const struct body *a,
 		return false;
 	code_mask(m, x, 1, code[0]);
 	code_mask(n, y, 1, code[1]);
-	/* Only where an address is computed: what is accessed is in something. */
-	if (memcmp(code[0], code[1], m->code_len) ||
-	    (m->pc && normal_access(old->funcs[old_func].bytes + (m->addr - old->funcs[old_func].start), m->len)))
+	/* An accessed address is inside of an object: only computed addresses may be next to one. */
+	if (memcmp(code[0], code[1], m->code_len) || (m->pc && normal_access(insn_bytes(old, m), m->len)))
 		return false;
-	if (ref_bounds_meet(old, x[0].place.addr, new, y[0].place.addr))
+	if (ref_bounds_meet(old->im, x[0].place.addr, new->im, y[0].place.addr))
 		return true;
-	if (!near_canon(old, &x[0], 0) || !near_canon(new, &y[0], 0))
+	if (!neighbour_canon(old->im, &x[0], 0) || !neighbour_canon(new->im, &y[0], 0))
 		return false;
 	for (by = 1; by <= NEAR_MOST; by++) {
-		uint64_t canon = near_canon(old, &x[0], by);
+		uint64_t canon = neighbour_canon(old->im, &x[0], by);
 
-		if (canon && canon == near_canon(new, &y[0], by))
+		if (canon && canon == neighbour_canon(new->im, &y[0], by))
 			return true;
 	}
 	return false;
@@ -471,11 +299,11 @@ void body_free(struct body *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/* ---- for people ---------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-#define MARK 0x5e7c4001u /* stands for a field until its name is known; one more for each */
+#define MARK 0x5e7c4001u /* placeholder in the first operand field; + 1 for each further one */
 
-/* Replaces the mark of a field by its name. */
+/* Replaces the placeholder of a field by a name. */
 static void mark_replace(char *text, size_t size, unsigned which, const char *name)
 {
 	char mark[24], tail[600];
@@ -497,23 +325,21 @@ static void branch_text(char *text, size_t size, const char *to)
 	snprintf(text + n, size - n, " %s", to);
 }
 
-void body_text(const struct image *im, uint32_t func, const struct body *b, size_t token, const char *label, char *out,
-               size_t size)
+void body_text(const struct body_side *side, size_t token, const char *label, char *out, size_t size)
 {
-	const struct function *fn = &im->funcs[func];
-	const struct normal *n = &b->insns[b->tokens[token].insn];
+	const struct normal *n = token_insn(side->body, token);
 	struct operand ops[OPERANDS_MOST];
-	unsigned count = operands_find(im, fn, n, ops), k;
+	unsigned count = operands_find(side->im, side_function(side), n, ops), k;
 	uint8_t bytes[NORMAL_MOST];
 	char names[OPERANDS_MOST][440];
 
-	memcpy(bytes, fn->bytes + (n->addr - fn->start), n->len);
+	memcpy(bytes, insn_bytes(side, n), n->len);
 	for (k = 0; k < count; k++) {
 		uint64_t mark = MARK + k;
 		struct xref r;
 
 		names[k][0] = 0;
-		operand_ref(im, func, b, n, &ops[k], &r, names[k], sizeof(names[k]));
+		operand_ref(side, n, &ops[k], &r, names[k], sizeof(names[k]));
 		if (r.kind == REF_INSIDE)
 			snprintf(names[k], sizeof(names[k]), "%s", label);
 		if (!n->branch && ops[k].len >= 4)
@@ -528,16 +354,16 @@ void body_text(const struct image *im, uint32_t func, const struct body *b, size
 	plain(out);
 }
 
-bool body_callee(const struct image *im, uint32_t func, const struct body *b, size_t token, char *out, size_t size)
+bool body_callee(const struct body_side *side, size_t token, char *out, size_t size)
 {
-	const struct normal *n = &b->insns[b->tokens[token].insn];
+	const struct normal *n = token_insn(side->body, token);
 	struct operand ops[OPERANDS_MOST];
-	unsigned count = operands_find(im, &im->funcs[func], n, ops);
+	unsigned count = operands_find(side->im, side_function(side), n, ops);
 	struct xref r;
 
 	if (!count || n->flow == FLOW_NEXT || n->flow == FLOW_RETURN)
 		return false;
 	out[0] = 0;
-	operand_ref(im, func, b, n, &ops[0], &r, out, size);
+	operand_ref(side, n, &ops[0], &r, out, size);
 	return (r.kind == REF_FUNCTION || r.kind == REF_NAMED) && out[0];
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Normalised code: the instructions of one function without addresses. Alignment is not
- * part of it; a jump goes to the instruction of a number, an operand refers to what
- * diff/places.h says.
+ * Normalised code: the instructions of one function without addresses. Nops are not part of it; the target of a
+ * jump is the index of an instruction, and operands are references independent of addresses (diff/refs.h).
  */
 #ifndef DIFF_BODY_H
 #define DIFF_BODY_H
@@ -10,50 +9,57 @@
 #include "arch/x86/normal.h"
 #include "diff/image.h"
 
+/* An instruction as it is compared. */
 struct token {
-	uint64_t hash; /* of the instruction; after body_name() of what it refers to as well */
-	uint32_t insn; /* in body.insns */
-	int32_t jump;  /* number of the instruction that it jumps to, or -1 */
+	uint64_t hash; /* of the instruction; body_name() adds what the instruction refers to */
+	uint32_t insn; /* index in body.insns */
+	int32_t jump;  /* index of the token that it jumps to, or -1 */
 };
 
+/* The code of one function. */
 struct body {
-	struct normal *insns; /* all */
+	struct normal *insns; /* all instructions */
 	size_t insn_count, insn_room;
-	struct token *tokens; /* without nops */
+	struct token *tokens; /* the instructions but nops */
 	size_t count, token_room;
-	struct xref *refs;     /* by instruction; kinds but REF_INSIDE of a jump */
+	struct xref *refs; /* in order of instructions; without REF_INSIDE of jumps */
 	size_t ref_count, ref_room;
-	struct place *own;    /* data that it refers to, sorted */
+	struct place *own; /* data addresses in its operands, sorted */
 	size_t own_count, own_room;
-	uint64_t code;        /* see struct function */
-	uint64_t about;       /* likewise */
-	uint64_t labels;      /* hash of where jump tables and addresses of labels lead */
+	uint64_t code;    /* hash, see struct function */
+	uint64_t content; /* hash, see struct function */
+	uint64_t labels;  /* hash of the targets of jump tables and of labels whose address is taken */
 	bool whole;
 };
 
-/* Fills insns and own. Reuses what is in *b. */
+/* A function of one of the files, with its body. */
+struct body_side {
+	const struct image *im;
+	uint32_t func;
+	const struct body *body;
+};
+
+/* Fills insns, own and whole. *b may be a body from an earlier call, whose memory is reused. */
 int body_decode(const struct image *im, uint32_t func, struct body *b, struct error *e);
-/* ... and all the rest. */
+/* Fills all members; the hashes of tokens do not include references yet. */
 int body_make(const struct image *im, uint32_t func, struct body *b, struct error *e);
-/* Takes what instructions refer to into their hashes, by the canonical numbers of functions. */
+/* Adds references to the hashes of tokens, by canonical numbers of functions. Functions must be matched. */
 void body_name(const struct image *im, struct body *b);
 void body_free(struct body *b);
-/* Are two instructions of two files the same but for an address just before something that
- * both have? */
-bool body_near(const struct image *old, uint32_t old_func, const struct body *a, size_t i, const struct image *new,
-               uint32_t new_func, const struct body *b, size_t k);
+/* Two instructions of two files are equal but for an address just before something that both files have. */
+bool body_neighbours(const struct body_side *old, size_t i, const struct body_side *new, size_t k);
 
-/* Equal for what refers to the same thing in both files, as far as it has a name or contents. */
+/* A hash that is equal in both files for references to the same thing, as far as that has a name or known
+ * contents. */
 uint64_t ref_canon(const struct image *im, const struct xref *r);
 
-/* Number of the first token at or behind an address. */
+/* Index of the first token at or after an address. */
 size_t body_token(const struct body *b, uint64_t addr);
 
-/* One instruction as people read it, with names in the place of addresses; `label`
- * stands for the target of a jump inside the function. */
-void body_text(const struct image *im, uint32_t func, const struct body *b, size_t token, const char *label, char *out,
-               size_t size);
-/* Who is called, or jumped to outside, by name: false if the instruction is no such. */
-bool body_callee(const struct image *im, uint32_t func, const struct body *b, size_t token, char *out, size_t size);
+/* Disassembles one instruction, with names instead of addresses. `label` is printed for a target inside the
+ * function. */
+void body_text(const struct body_side *side, size_t token, const char *label, char *out, size_t size);
+/* Name of the callee of a call, or of the target of a jump out of the function. False: the instruction is neither. */
+bool body_callee(const struct body_side *side, size_t token, char *out, size_t size);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* A linear pass over a function that tracks rsp by its instructions, and by unwind rows where they have it. */
 #include "diff/depth.h"
-#include "elf/search.h"
+#include "support/search.h"
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"
@@ -8,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MOST (1u << 30) /* what is deeper is no frame */
+#define DEPTH_MOST (1u << 30) /* bytes; more is not a frame */
 
-/* Distances from the CFA; where they are not known, `known` is false. */
+/* State of the pass: distances from the CFA, valid if `known` (depth) and `framed` (frame). */
 struct at {
-	int64_t depth, frame; /* to rsp, to rbp */
+	int64_t depth, frame; /* from the CFA to rsp, and to rbp */
 	bool known, framed;
-	int64_t most, body;   /* deepest; that of the code behind the prologue */
-	bool settled;         /* the prologue is over */
+	int64_t most, body; /* maximum of depth; depth after the prologue */
+	bool settled;       /* after the prologue */
 	uint8_t flags;
 };
 
@@ -48,7 +49,7 @@ static void rsp_moves(struct at *a, int64_t by)
 		a->most = a->depth;
 }
 
-/* rsp = register + disp */
+/* rsp = from + disp */
 static void rsp_set(struct at *a, unsigned from, int64_t disp)
 {
 	if (insn_is_stack_register(from)) {
@@ -62,7 +63,7 @@ static void rsp_set(struct at *a, unsigned from, int64_t disp)
 	}
 }
 
-/* What a row says is so; it says nothing of rsp where the CFA is found by rbp. */
+/* Takes the distances of a row. A row whose CFA is relative to rbp has none for rsp. */
 static void row_take(struct at *a, const struct etch_rule *r)
 {
 	if (r->kind != ETCH_RULE_CALL)
@@ -77,14 +78,13 @@ static void row_take(struct at *a, const struct etch_rule *r)
 	}
 }
 
+/* Applies the effect of an instruction on rsp. */
 static void step_take(struct at *a, const struct step *s)
 {
 	bool sp = insn_is_stack_register(s->a);
 
 	switch (s->op) {
-	case STEP_PUSH:
-		rsp_moves(a, s->imm);
-		break;
+	case STEP_PUSH: rsp_moves(a, s->imm); break;
 	case STEP_POP:
 		rsp_moves(a, -s->imm);
 		if (sp)
@@ -107,9 +107,7 @@ static void step_take(struct at *a, const struct step *s)
 		if (sp)
 			a->flags |= FRAME_DYNAMIC;
 		break;
-	case STEP_ENTER:
-		rsp_moves(a, 8 + s->imm);
-		break;
+	case STEP_ENTER: rsp_moves(a, 8 + s->imm); break;
 	case STEP_LEAVE:
 		a->depth = a->frame - 8;
 		a->known = a->framed;
@@ -120,8 +118,8 @@ static void step_take(struct at *a, const struct step *s)
 	}
 }
 
-/* Behind a jump or return control comes from elsewhere: from code like that behind the
- * prologue, unless a row knows better. */
+/* Code after a jump or return is reached from elsewhere: its depth is taken to be that after the prologue,
+ * unless a row has it. */
 static void flow_take(struct at *a, const struct step *s)
 {
 	if (s->flow != FLOW_NEXT && !a->settled) {
@@ -141,14 +139,11 @@ static uint64_t rule_code(uint64_t h, const struct etch_rule *r)
 	return mix(mix(h, v[0]), v[1]);
 }
 
-/* The first row at or behind an address. */
-static size_t row_find(const struct row_list *l, uint64_t addr)
-{
-	return SEARCH(l->count, i, l->rows[i].addr < addr);
-}
+/* Index of the first row at or after an address. */
+static size_t row_find(const struct row_list *l, uint64_t addr) { return SEARCH(l->count, i, l->rows[i].addr < addr); }
 
-/* Rows by the instruction that they begin at: two that differ only in where they come
- * from are one. */
+/* Counts and hashes the rows of a function, each by the index of its instruction. Adjacent rows that differ only
+ * in their source are one. */
 static void rows_take(struct function *fn, const struct row_list *l, const struct body *b, uint64_t base)
 {
 	static const struct etch_rule none;
@@ -185,7 +180,7 @@ void depth_find(struct depth_finder *d, struct image *im, uint32_t func, const s
 	if (row < l->count && l->rows[row].addr == base + fn->start)
 		row++;
 	if (row && l->rows[row - 1].rule.cfa != ETCH_REG_RSP)
-		a.known = false; /* it begins with a frame, another function's */
+		a.known = false; /* begins inside another function's frame, e.g. a cold part */
 	if (row)
 		row_take(&a, &l->rows[row - 1].rule);
 	for (i = 0; i < b->insn_count; i++) {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* How deep a function's stack frame gets, and its unwind rows. */
+/* Computes the largest depth of a function's stack frame, and the number and hash of its unwind rows. */
 #ifndef DIFF_DEPTH_H
 #define DIFF_DEPTH_H
 
 #include "diff/body.h"
 
+/* Context for the functions of one file. */
 struct depth_finder {
 	struct step_cache *cache;
-	uint64_t *base; /* ET_REL: address of each section in the code space, or 0 */
+	uint64_t *base; /* ET_REL: address of each section in the code space; else zeros */
 };
 
 int depth_open(struct depth_finder *d, const struct image *im, struct error *e);
 void depth_close(struct depth_finder *d);
-/* Fills depth, flags, rows and row_code of a function whose body is at hand. */
+/* Sets depth, flags, rows and row_code of a function with the given body. */
 void depth_find(struct depth_finder *d, struct image *im, uint32_t func, const struct body *b);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
+/* Opens a file for comparison, finds its functions by symbols and FDEs, and hashes their code. */
 #include "diff/image.h"
 
-#include "code/cfi_file.h"
+#include "analysis/facts/cfi_file.h"
 #include "diff/body.h"
 #include "diff/depth.h"
-#include "report/plain.h"
-#include "report/progress.h"
+#include "support/plain.h"
+#include "support/progress.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -39,10 +40,11 @@ static bool is_digits(const char *p, size_t n)
 	return n > 0;
 }
 
-/* gcc's clones and parts, LLVM's promoted locals, link-time optimization's renamed ones. */
+/* Suffixes of gcc's clones and cold parts, of LLVM's promoted locals, and of symbols renamed by link-time
+ * optimization. */
 static bool is_suffix(const char *word, size_t n)
 {
-	static const char *const words[] = {"constprop", "isra",   "part", "cold",       "llvm", "lto_priv",
+	static const char *const words[] = {"constprop",  "isra",  "part",      "cold",     "llvm", "lto_priv",
 	                                    "localalias", "clone", "simdclone", "unlikely", "warm", "hot"};
 	size_t i;
 
@@ -81,14 +83,16 @@ void image_name(const struct image *im, uint32_t func, char *out, size_t size)
 	plain(out);
 }
 
-/* ---- where functions begin ----------------------------------------------------- */
+/* ---- starts of functions -------------------------------------------------------- */
 
+/* A possible start of a function. */
 struct start {
 	uint32_t section;
-	bool symbol;     /* else an FDE's */
+	bool symbol; /* of a symbol; false: of an FDE */
 	uint64_t addr, size;
 	const struct elf_symbol *from;
 	const char *file;
+	const struct names *names;
 };
 
 struct starts {
@@ -121,14 +125,16 @@ static int starts_of_symbols(const struct image *im, const struct elf_symbol *li
 			continue;
 		if (s->value - (elf_is_object(&im->file) ? 0 : in->sh.sh_addr) >= in->sh.sh_size)
 			continue;
-		if (start_add(out, &(struct start){s->section, true, s->value, s->size, s,
-		                                   s->bind == STB_LOCAL ? file : NULL}, e))
+		if (start_add(
+				out,
+				&(struct start){s->section, true, s->value, s->size, s, s->bind == STB_LOCAL ? file : NULL, &im->names},
+				e))
 			return -1;
 	}
 	return 0;
 }
 
-/* Of code without symbols .eh_frame says where functions begin and end. */
+/* Code without symbols: .eh_frame has the bounds of its functions. */
 static int starts_of_fdes(struct image *im, struct starts *out, struct error *e)
 {
 	struct cfi_file cfi;
@@ -140,14 +146,16 @@ static int starts_of_fdes(struct image *im, struct starts *out, struct error *e)
 		uint64_t base = c && elf_is_object(&im->file) ? c->addr : 0;
 
 		if (c && c->section && strncmp(im->file.sections[c->section].name, ".plt", 4))
-			err = start_add(out, &(struct start){c->section, false, cfi.fdes[i].start - base,
-			                                     cfi.fdes[i].end - cfi.fdes[i].start, NULL, NULL}, e);
+			err = start_add(out,
+			                &(struct start){c->section, false, cfi.fdes[i].start - base,
+			                                cfi.fdes[i].end - cfi.fdes[i].start, NULL, NULL, NULL},
+			                e);
 	}
 	cfi_file_close(&cfi);
 	return err;
 }
 
-/* Of one place the best name first: global, of the first of the alphabet; then FDEs. */
+/* At equal addresses: global symbols in alphabetical order, local symbols likewise, then FDEs. */
 static int start_order(const void *a, const void *b)
 {
 	const struct start *x = a, *y = b;
@@ -162,23 +170,28 @@ static int start_order(const void *a, const void *b)
 		return 0;
 	if ((x->from->bind == STB_LOCAL) != (y->from->bind == STB_LOCAL))
 		return x->from->bind == STB_LOCAL ? 1 : -1;
-	return strcmp(x->from->name, y->from->name);
+	return name_order(x->names, x->from->name, x->names, y->from->name);
 }
 
-/* One function of the starts [i, end), all at one place. */
+/* Makes a function of the starts [i, end), which have the same address. */
 static void function_make(struct image *im, const struct start *list, size_t i, size_t end)
 {
 	const struct elf_section *in = &im->file.sections[list[i].section];
-	uint64_t base = elf_is_object(&im->file) ? 0 : in->sh.sh_addr, size = 0, most = in->sh.sh_size - (list[i].addr - base);
+	uint64_t base = elf_is_object(&im->file) ? 0 : in->sh.sh_addr, size = 0;
+	uint64_t most = in->sh.sh_size - (list[i].addr - base);
 	struct function *fn = &im->funcs[im->func_count++];
 	size_t k;
 
-	*fn = (struct function){.section = list[i].section, .start = list[i].addr, .pair = NO_FUNC,
-	                        .bytes = in->data + (list[i].addr - base), .alias = (uint32_t)im->alias_count};
+	*fn = (struct function){.section = list[i].section,
+	                        .start = list[i].addr,
+	                        .pair = NO_FUNC,
+	                        .bytes = in->data + (list[i].addr - base),
+	                        .alias = (uint32_t)im->alias_count};
 	for (k = i; k < end; k++) {
 		if (list[k].size > size && (list[k].symbol || !size))
 			size = list[k].size;
-		if (!list[k].symbol || (k > i && !strcmp(list[k].from->name, list[k - 1].from->name)))
+		if (!list[k].symbol ||
+		    (k > i && !name_order(&im->names, list[k].from->name, &im->names, list[k - 1].from->name)))
 			continue;
 		if (!fn->name) {
 			fn->name = list[k].from->name;
@@ -192,8 +205,8 @@ static void function_make(struct image *im, const struct start *list, size_t i, 
 	fn->end = fn->start + (fn->sized ? size : most);
 }
 
-/* An FDE whose start is inside a function with a name says nothing new; one that begins
- * a byte before (glibc's __restore_rt) is about it. */
+/* False for an FDE that starts inside a named function, or one byte before a function (glibc's __restore_rt): it
+ * describes that function. */
 static bool start_is_new(const struct image *im, const struct start *list, size_t i, size_t count, uint64_t covered)
 {
 	if (list[i].symbol)
@@ -205,7 +218,7 @@ static bool start_is_new(const struct image *im, const struct start *list, size_
 
 static void functions_cut(struct image *im, const struct start *list, size_t count)
 {
-	uint64_t covered = 0; /* by sized functions of this section */
+	uint64_t covered = 0; /* end of the sized functions of this section */
 	size_t i, end;
 
 	for (i = 0; i < count; i = end) {
@@ -227,6 +240,7 @@ static void functions_cut(struct image *im, const struct start *list, size_t cou
 	}
 }
 
+/* Finds the functions of a file, and the first function of each section. */
 static int functions_find(struct image *im, struct error *e)
 {
 	const struct elf_file *f = &im->file;
@@ -274,9 +288,9 @@ uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
 	return lo > first && addr < im->funcs[lo - 1].end ? lo - 1 : NO_FUNC;
 }
 
-/* ---- what functions are made of ---------------------------------------------------- */
+/* ---- code of functions --------------------------------------------------------------- */
 
-/* Data that any code refers to: where one nameless thing ends at the latest. */
+/* Collects the data addresses in all code: data without a symbol ends at the next such address, at the latest. */
 static int used_find(struct image *im, struct body *b, struct error *e)
 {
 	struct places *p = &im->places;
@@ -318,6 +332,7 @@ static int refs_keep(struct image *im, struct function *fn, const struct body *b
 	return 0;
 }
 
+/* Decodes and hashes all functions. */
 static int functions_read(struct image *im, struct body *b, struct error *e)
 {
 	struct depth_finder d;
@@ -333,7 +348,7 @@ static int functions_read(struct image *im, struct body *b, struct error *e)
 		if (err)
 			break;
 		fn->code = b->code;
-		fn->about = b->about;
+		fn->content = b->content;
 		fn->insns = (uint32_t)b->count;
 		fn->whole = b->whole;
 		depth_find(&d, im, i, b);
@@ -343,16 +358,21 @@ static int functions_read(struct image *im, struct body *b, struct error *e)
 	return err;
 }
 
+struct twin {
+	struct function *func;
+	const struct names *names;
+};
+
 static int twin_order(const void *a, const void *b)
 {
-	const struct function *x = *(struct function *const *)a, *y = *(struct function *const *)b;
+	const struct twin *x = a, *y = b;
 
-	return strcmp(x->name, y->name);
+	return name_order(x->names, x->func->name, y->names, y->func->name);
 }
 
 static int twins_mark(struct image *im, struct error *e)
 {
-	struct function **list = malloc(((size_t)im->func_count + 1) * sizeof(*list));
+	struct twin *list = malloc(((size_t)im->func_count + 1) * sizeof(*list));
 	size_t n = 0, k;
 	uint32_t i;
 
@@ -360,12 +380,12 @@ static int twins_mark(struct image *im, struct error *e)
 		return error_set(e, "out of memory");
 	for (i = 0; i < im->func_count; i++)
 		if (im->funcs[i].name)
-			list[n++] = &im->funcs[i];
+			list[n++] = (struct twin){&im->funcs[i], &im->names};
 	if (n)
 		qsort(list, n, sizeof(*list), twin_order);
 	for (k = 1; k < n; k++)
-		if (!strcmp(list[k]->name, list[k - 1]->name))
-			list[k]->twin = list[k - 1]->twin = true;
+		if (!twin_order(&list[k], &list[k - 1]))
+			list[k].func->twin = list[k - 1].func->twin = true;
 	free(list);
 	return 0;
 }
@@ -376,8 +396,8 @@ int image_read(struct image *im, bool nameless, struct error *e)
 	int err = -1;
 
 	im->nameless = nameless;
-	if (!places_open(im, e) && !functions_find(im, e) && !twins_mark(im, e) && !used_find(im, &b, e) &&
-	    !functions_read(im, &b, e))
+	if (!names_open(&im->file, &im->names, e) && !places_open(im, e) && !functions_find(im, e) && !twins_mark(im, e) &&
+	    !used_find(im, &b, e) && !functions_read(im, &b, e))
 		err = 0;
 	body_free(&b);
 	return err;
@@ -388,7 +408,9 @@ int image_read(struct image *im, bool nameless, struct error *e)
 static int image_check(struct image *im, struct error *e)
 {
 	return check_file(&im->file, &im->options, &im->subject, e) ||
-	       report_make(&im->report, &im->file, &im->subject.found, e) ? -1 : 0;
+	               report_make(&im->report, &im->file, &im->subject.found, e)
+	           ? -1
+	           : 0;
 }
 
 int image_open(struct image *im, const char *path, const struct check_options *o, struct error *e)
@@ -412,6 +434,7 @@ void image_close(struct image *im)
 	free(im->starts_of);
 	free(im->aliases);
 	free(im->refs);
+	names_close(&im->names);
 	places_close(&im->places);
 	report_free(&im->report);
 	subject_free(&im->subject);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One of the two files that are compared: what all checks find in it (check/check.h), its
- * functions by name, and what an address in it means.
+ * One of the two files that are compared: the results of all checks on it (check/check.h), its functions, and the
+ * meaning of its addresses.
  */
 #ifndef DIFF_IMAGE_H
 #define DIFF_IMAGE_H
@@ -9,82 +9,86 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "diff/names.h"
 #include "diff/refs.h"
 #include "report/report.h"
 
 #define NO_FUNC UINT32_MAX
 
 enum frame_flags {
-	FRAME_DYNAMIC = 1,   /* rsp moves by what only the program knows: alloca, arrays of variable length */
-	FRAME_REALIGNED = 2, /* rsp is rounded down */
+	FRAME_DYNAMIC = 1,   /* rsp changes by an amount known only at run time: alloca, variable-length arrays */
+	FRAME_REALIGNED = 2, /* rsp is aligned by masking */
 };
 
-/* How two functions were found to be the same one. */
+/* How a function was matched with one of the other file. */
 enum matched {
 	MATCHED_NOT,
 	MATCHED_NAME,
-	MATCHED_SUFFIX, /* one name but for what compilers append: .constprop.0, .llvm.123 */
-	MATCHED_CODE,   /* the same code under another name, or none */
-	MATCHED_CONTENT, /* the same names and constants in it, in the same order */
-	MATCHED_CALLS,  /* what functions that are the same one call in the same place */
-	MATCHED_PLACE,  /* between the same neighbours, and alike */
-	MATCHED_FOLDED, /* one of several that share their code in the other file */
+	MATCHED_SUFFIX,  /* equal names but for suffixes added by compilers: .constprop.0, .llvm.123 */
+	MATCHED_CODE,    /* equal code, with another name or none */
+	MATCHED_CONTENT, /* equal names and constants, in the same order */
+	MATCHED_CALLS,   /* called at the same position of matched functions */
+	MATCHED_PLACE,   /* similar, and between the same neighbours */
+	MATCHED_FOLDED,  /* one of several functions that share their code in the other file */
 };
 
+/* A function of one file. */
 struct function {
-	const char *name;  /* null: none is known */
-	const char *file;  /* source of a local symbol (STT_FILE), or null */
+	const char *name; /* null: unknown */
+	const char *file; /* source file of a local symbol (STT_FILE), or null */
 	uint32_t section;
 	bool local;
-	bool whole;        /* decodes to its end */
-	bool sized;        /* its end is known, not only where the next one begins */
-	bool twin;         /* others of this file have its name too */
-	uint8_t how;       /* enum matched */
-	uint8_t flags;     /* enum frame_flags */
+	bool whole;          /* decodes to its end */
+	bool sized;          /* its size is known; false: it ends where the next one begins */
+	bool twin;           /* not the only function of this file with its name */
+	uint8_t how;         /* enum matched */
+	uint8_t flags;       /* enum frame_flags */
 	uint64_t start, end; /* addresses; ET_REL: offsets in the section */
 	const uint8_t *bytes;
-	uint64_t code;     /* hash of the normalised code without what `refs` are to */
-	uint64_t about;    /* hash of the names and constants in it, in order; 0: too few */
-	uint64_t row_code; /* hash of its unwind rows, by instruction */
+	uint64_t code;     /* hash of the normalised code, without the targets of `refs` */
+	uint64_t content;  /* hash of its names and constants in order; 0: too few */
+	uint64_t row_code; /* hash of its unwind rows by instruction */
 	uint32_t insns, rows;
-	uint32_t depth;    /* the deepest known distance from CFA to rsp; 0: nothing is known */
-	uint32_t pair;     /* the same function in the other file, or NO_FUNC */
-	uint32_t alias, alias_count; /* in image.aliases: all its names */
-	size_t ref, ref_count; /* in image.refs */
-	uint64_t canon;    /* equal in both files of what is the same function */
+	uint32_t depth;              /* largest known distance from the CFA to rsp, in bytes; 0: unknown */
+	uint32_t pair;               /* index of the matched function in the other file, or NO_FUNC */
+	uint32_t alias, alias_count; /* range in image.aliases: all its names */
+	size_t ref, ref_count;       /* range in image.refs */
+	uint64_t canon;              /* equal in both files for matched functions */
 };
 
+/* A file with all that is compared of it. */
 struct image {
 	struct elf_file file;
 	struct subject subject;
 	struct report report;
 	struct check_options options;
-	bool nameless;      /* local symbols are not looked at: the other file has none */
+	bool nameless; /* .symtab is ignored, since the other file has none */
+	struct names names;
 	struct places places;
-	struct function *funcs; /* by (section, start); none overlap */
+	struct function *funcs; /* sorted by (section, start), without overlaps */
 	uint32_t func_count;
-	uint32_t *starts_of; /* first function of each section, section_count + 1 */
+	uint32_t *starts_of; /* index of the first function of each section, section_count + 1 of them */
 	const char **aliases;
 	size_t alias_count;
-	struct xref *refs;   /* kinds REF_FUNCTION and REF_DATA, by function */
+	struct xref *refs; /* of kinds REF_FUNCTION and REF_DATA, in order of functions */
 	size_t ref_count, ref_room;
 };
 
-/* Opens, checks and reports on a file. image_close() also after a failure. */
+/* Opens a file, runs the checks and makes the report. image_close() must be called also after a failure. */
 int image_open(struct image *im, const char *path, const struct check_options *o, struct error *e);
-/* The same for bytes, which it takes over. */
+/* Like image_open() for bytes in memory, of which it takes ownership. */
 int image_open_bytes(struct image *im, const char *path, uint8_t *bytes, size_t size, const struct check_options *o,
                      struct error *e);
-/* Finds functions and what they are made of. */
+/* Finds the functions, and decodes them. */
 int image_read(struct image *im, bool nameless, struct error *e);
 void image_close(struct image *im);
 
-/* Number of the function that holds an address, or NO_FUNC. */
+/* Index of the function that contains an address, or NO_FUNC. */
 uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr);
-/* "parse", "parse (file.c)" where several have that name, "at 1234"; for people. */
+/* Name for output: "parse", "parse (file.c)" if several functions have this name, ".text+0x40" without a name. */
 void image_name(const struct image *im, uint32_t func, char *out, size_t size);
 
-/* Length of a name without what compilers append to it. */
+/* Length of a name without the suffixes that compilers add. */
 size_t name_base(const char *name);
 
 static inline uint64_t mix(uint64_t h, uint64_t v)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* docs/schemas/diff.json is the schema of what is made here. */
-#include "diff/say.h"
+/* Makes the JSON of a comparison (docs/schemas/diff.json). */
+#include "diff/diff_print.h"
 
 #include "report/exchange.h"
 #include "report/listing.h"
@@ -36,7 +36,7 @@ static struct json_object *size_json(const struct size_row *r)
 	return o;
 }
 
-/* One side of a function, or null. */
+/* A function of one of the files, or null. */
 static struct json_object *function_json(const struct image *im, uint32_t func)
 {
 	const struct function *fn = func == NO_FUNC ? NULL : &im->funcs[func];
@@ -90,8 +90,8 @@ static struct json_object *change_json(const struct diff *d, const struct change
 	add(o, "differs", what);
 	add(o, "old", function_json(d->old, x->old));
 	add(o, "new", function_json(d->new, x->new));
-	add_number(o, "instructions_gone", x->gone);
-	add_number(o, "instructions_new", x->come);
+	add_number(o, "instructions_gone", x->removed);
+	add_number(o, "instructions_new", x->inserted);
 	add(o, "calls", calls);
 	return o;
 }
@@ -116,7 +116,7 @@ static struct json_object *functions_json(const struct diff *d)
 	return o;
 }
 
-/* "live": null where that is not asked (stores, escapes). */
+/* "live" is null for kinds that are never patched (stores, escapes). */
 static struct json_object *site_json(const struct image *im, const struct site *s, const char *why)
 {
 	struct json_object *o = s ? json_object_new_object() : NULL;
@@ -164,7 +164,7 @@ static struct json_object *findings_json(const struct diff *d)
 		const struct report_finding *f = d->findings[i].finding;
 		struct json_object *o = json_object_new_object();
 
-		add(o, "change", json_object_new_string(d->findings[i].gone ? "gone" : "new"));
+		add(o, "change", json_object_new_string(d->findings[i].removed ? "gone" : "new"));
 		add(o, "id", json_object_new_string(f->entry->id));
 		add(o, "severity", json_object_new_string(severity_name(f->entry->severity)));
 		add(o, "text", json_name(f->text));
@@ -176,7 +176,8 @@ static struct json_object *findings_json(const struct diff *d)
 
 struct json_object *diff_json(const struct diff *d)
 {
-	struct json_object *o = json_object_new_object(), *sizes = json_object_new_array(), *counts = json_object_new_array();
+	struct json_object *o = json_object_new_object(), *sizes = json_object_new_array();
+	struct json_object *counts = json_object_new_array();
 	size_t i;
 
 	for (i = 0; i < d->size_count; i++)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Which function of one file is which of the other. */
+/* Matches the functions of two files. */
 #ifndef DIFF_MATCH_H
 #define DIFF_MATCH_H
 
 #include "diff/image.h"
 
 /*
- * Sets pair, how and canon of all functions. By name where there is one; then by code, by
- * what functions that have been found call, and by place. 0, or -1 and a message.
+ * Sets pair, how and canon of all functions. Matches by name where there is one; then by code, by calls of matched
+ * functions, and by position. 0, or -1 and a message.
  */
 int match_functions(struct image *old, struct image *new, struct error *e);
 

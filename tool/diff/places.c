@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads symbols, relocations and section addresses for lookups by place. */
 #include "diff/image.h"
-#include "elf/search.h"
+#include "diff/jump_tables.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- opening ----------------------------------------------------------------- */
 
-/* Data with a name and a size: a label without one (_end, __bss_start) says nothing of what is there. */
+/* Data symbols with a size; a label without a size (_end, __bss_start) does not describe what is there. */
 static bool is_sized(const struct elf_file *f, const struct elf_symbol *s)
 {
 	return s->section && s->size && s->name[0] && !(f->sections[s->section].sh.sh_flags & SHF_EXECINSTR);
@@ -15,7 +17,8 @@ static bool is_sized(const struct elf_file *f, const struct elf_symbol *s)
 
 static bool is_object(const struct elf_file *f, const struct elf_symbol *s)
 {
-	return is_sized(f, s) && (s->type == STT_OBJECT || s->type == STT_NOTYPE || (s->type == STT_TLS && elf_is_object(f)));
+	return is_sized(f, s) &&
+	       (s->type == STT_OBJECT || s->type == STT_NOTYPE || (s->type == STT_TLS && elf_is_object(f)));
 }
 
 static bool is_thread_local(const struct elf_file *f, const struct elf_symbol *s)
@@ -42,7 +45,7 @@ static int objects_read(struct image *im, struct error *e)
 	return 0;
 }
 
-/* Relocations by the section that they are for. */
+/* Reads the relocations of each loaded section. */
 static int relocs_read(struct image *im, struct error *e)
 {
 	const struct elf_file *f = &im->file;
@@ -81,6 +84,7 @@ static int loaded_order(const void *a, const void *b)
 	return x->section < y->section ? -1 : 1;
 }
 
+/* Sorts the loaded sections of a linked file by address, and reads its dynamic relocations. */
 static int loaded_read(struct image *im, struct error *e)
 {
 	const struct elf_file *f = &im->file;
@@ -111,6 +115,9 @@ int places_open(struct image *im, struct error *e)
 	struct places *p = &im->places;
 
 	p->fixed = im->file.eh.e_type == ET_EXEC;
+	p->tables = jump_tables_new();
+	if (!p->tables)
+		return error_set(e, "out of memory");
 	return objects_read(im, e) || (elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e)) ? -1 : 0;
 }
 
@@ -126,10 +133,11 @@ void places_close(struct places *p)
 	free(p->loaded);
 	free(p->dynamic);
 	free(p->used);
+	jump_tables_free(p->tables);
 	*p = (struct places){0};
 }
 
-/* ---- finding ------------------------------------------------------------------ */
+/* ---- lookups ------------------------------------------------------------------ */
 
 int place_order(const void *a, const void *b)
 {
@@ -173,10 +181,9 @@ const struct dynamic_reloc *place_dynamic(const struct image *im, uint64_t addr,
 
 const uint8_t *place_bytes(const struct image *im, struct place at, uint64_t size)
 {
-	const struct elf_section *s = &im->file.sections[at.section];
-	uint64_t off = at.addr - (elf_is_object(&im->file) ? 0 : s->sh.sh_addr);
+	struct elf_held held = elf_held(&im->file, at.section, at.addr);
 
-	return s->data && off <= s->sh.sh_size && size <= s->sh.sh_size - off ? s->data + off : NULL;
+	return size <= held.size ? held.bytes : NULL;
 }
 
 bool place_is_relocated(const struct image *im, struct place at, uint64_t size)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes references: functions, symbols, contents of constants, jump tables, GOT slots, section bounds. */
 #include "diff/image.h"
-#include "elf/search.h"
+#include "diff/jump_tables.h"
+#include "support/search.h"
 
 #include "arch/x86/normal.h"
 #include "arch/x86/stack.h"
@@ -10,22 +12,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRING_MOST 65536u /* longer ones are told by their start */
-#define TABLE_MOST  65536u /* entries of a jump table */
-#define THERE_MOST  4u     /* instructions that tell a place inside another function */
+#define STRING_MOST    65536u /* bytes; of longer strings only the start is compared */
+#define CODE_HASH_MOST 4u     /* instructions that identify a place inside another function */
 
 /* ---- code -------------------------------------------------------------------- */
 
-/* The code at a place, said by its first instructions: their bytes, less all addresses. */
-static uint32_t code_there(const struct image *im, struct place at)
+/* Identifies a place in code by a hash of its first instructions without addresses. */
+static uint32_t code_hash_at(const struct image *im, struct place at)
 {
-	const struct elf_section *s = &im->file.sections[at.section];
-	uint64_t base = elf_is_object(&im->file) ? 0 : s->sh.sh_addr, off = at.addr - base, h = 1;
+	struct elf_held held = elf_held(&im->file, at.section, at.addr);
+	uint64_t off = 0, h = 1;
 	struct normal n;
 	unsigned i;
 
-	for (i = 0; i < THERE_MOST && off < s->sh.sh_size; i++) {
-		if (!normal_decode(s->data + off, s->sh.sh_size - off, base + off, &n))
+	for (i = 0; i < CODE_HASH_MOST && off < held.size; i++) {
+		if (!normal_decode(held.bytes + off, held.size - off, at.addr + off, &n))
 			break;
 		h = mix(h, hash_bytes(n.code, n.code_len));
 		off += n.len;
@@ -33,19 +34,19 @@ static uint32_t code_there(const struct image *im, struct place at)
 	return (uint32_t)(h ^ h >> 32) | 1;
 }
 
-/* What fills the slot that an entry of the PLT jumps through, or null. */
+/* The dynamic relocation of the slot that a PLT entry jumps through, or null. */
 static const struct dynamic_reloc *plt_reloc(const struct image *im, struct place at)
 {
-	const uint8_t *p = place_bytes(im, at, 1);
-	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
+	struct elf_held entry = elf_held(&im->file, at.section, at.addr);
 	uint64_t slot;
 
-	if (elf_is_object(&im->file) || !p || strncmp(im->file.sections[at.section].name, ".plt", 4))
+	if (elf_is_object(&im->file) || !entry.size || strncmp(im->file.sections[at.section].name, ".plt", 4))
 		return NULL;
-	slot = plt_slot(p, sh->sh_size - (at.addr - sh->sh_addr), at.addr);
+	slot = plt_slot(entry.bytes, entry.size, at.addr);
 	return slot ? place_dynamic(im, slot, 1) : NULL;
 }
 
+/* Makes a reference to a place in a section of code. */
 static void code_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
                      size_t size)
 {
@@ -53,22 +54,22 @@ static void code_ref(const struct image *im, struct place at, const struct ref_u
 	uint32_t fn;
 
 	if (plt && plt->type == R_X86_64_IRELATIVE && place_section(im, plt->addend))
-		at = (struct place){place_section(im, plt->addend), plt->addend}; /* the function that chooses one */
+		at = (struct place){place_section(im, plt->addend), plt->addend}; /* the resolver of an IFUNC */
 	fn = place_is_code(im, at.section) ? image_function(im, at.section, at.addr) : NO_FUNC;
 	if (plt && plt->symbol && plt->symbol->name[0]) {
-		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(plt->symbol->name)};
+		*out = (struct xref){.kind = REF_NAMED, .value = name_hash(&im->names, plt->symbol->name)};
 		if (text)
-			snprintf(text, size, "%s", plt->symbol->name);
+			snprintf(text, size, "%.*s", (int)size, plt->symbol->name);
 	} else if (fn == NO_FUNC) {
 		*out = (struct xref){.kind = REF_DATA, .value = at.addr, .more = at.section};
 		if (text)
-			snprintf(text, size, "%s", im->file.sections[at.section].name);
+			snprintf(text, size, "%.*s", (int)size, im->file.sections[at.section].name);
 	} else if (use && fn == use->func) {
 		*out = (struct xref){.kind = REF_INSIDE, .value = at.addr};
 	} else {
 		bool start = im->funcs[fn].start == at.addr;
 
-		*out = (struct xref){.kind = REF_FUNCTION, .value = fn, .more = start ? 0 : code_there(im, at)};
+		*out = (struct xref){.kind = REF_FUNCTION, .value = fn, .more = start ? 0 : code_hash_at(im, at)};
 		if (text) {
 			image_name(im, fn, text, size);
 			if (!start && strlen(text) + 4 < size)
@@ -79,7 +80,7 @@ static void code_ref(const struct image *im, struct place at, const struct ref_u
 
 /* ---- data -------------------------------------------------------------------- */
 
-/* Is there a place of the function inside [lo, hi)? */
+/* An operand of the function refers to an address in [lo, hi). */
 static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint64_t hi)
 {
 	size_t a = 0, b = use->own_count;
@@ -96,8 +97,8 @@ static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint6
 	return a < use->own_count && use->own[a].section == section && use->own[a].addr < hi;
 }
 
-/* An address right behind an object, of which the function uses other addresses: the end
- * of a loop over it, whatever the linker has put there. */
+/* An object that ends at `at`, if the function also refers to addresses inside of it: the operand then is the
+ * end of a loop over the object, not what follows it. */
 static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct ref_use *use,
                                               const struct elf_symbol *here)
 {
@@ -113,8 +114,8 @@ static const struct elf_symbol *object_before(const struct image *im, struct pla
 	return s && uses(use, at.section, s->value, at.addr) ? s : NULL;
 }
 
-/* Sections that linkers give a start and an end symbol: what is in them is for those who
- * go over it from end to end, and tables of etch's own, which a rewrite changes, are such. */
+/* Sections with start and end symbols, which code iterates over; their contents are not compared. Also etch's
+ * own tables, which a rewrite changes. */
 static bool is_set(const struct elf_section *s)
 {
 	const char *p = s->name;
@@ -126,36 +127,55 @@ static bool is_set(const struct elf_section *s)
 	return p > s->name && !*p;
 }
 
-static void bound_ref(const struct elf_section *s, bool end, struct xref *out, char *text, size_t size)
+static void bound_ref(const struct image *im, const struct elf_section *s, bool end, struct xref *out, char *text,
+                      size_t size)
 {
-	*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = end ? UINT32_MAX : UINT32_MAX - 1};
+	*out = (struct xref){
+		.kind = REF_NAMED, .value = name_hash(&im->names, s->name), .more = end ? UINT32_MAX : UINT32_MAX - 1};
 	if (text)
-		snprintf(text, size, "%s of %s", end ? "end" : "start", s->name);
+		snprintf(text, size, "%s of %.*s", end ? "end" : "start", (int)size, s->name);
 }
 
-/* The section that ends at an address, of which the function uses addresses; or null. With
- * `any` it need not. */
-static const struct elf_section *section_before(const struct image *im, uint64_t addr, const struct ref_use *use, bool any)
+/* The loaded section that ends at an address, or 0. */
+static uint32_t loaded_before(const struct image *im, uint64_t addr)
 {
 	const struct places *p = &im->places;
-	const struct elf_section *found = NULL;
-	size_t i;
+	size_t k = SEARCH(p->loaded_count, i, im->file.sections[p->loaded[i]].sh.sh_addr < addr);
+	const Elf64_Shdr *sh = k ? &im->file.sections[p->loaded[k - 1]].sh : NULL;
 
-	for (i = 0; i < p->loaded_count; i++) {
-		const struct elf_section *s = &im->file.sections[p->loaded[i]];
-
-		if (s->sh.sh_addr + s->sh.sh_size != addr)
-			continue;
-		if (uses(use, p->loaded[i], s->sh.sh_addr, addr))
-			return s;
-		found = any ? s : NULL;
-	}
-	return found;
+	return sh && sh->sh_addr + sh->sh_size == addr ? p->loaded[k - 1] : 0;
 }
 
-/* Starts and ends of sections: the end of .fini_array is where another section begins. */
-static bool section_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
-                        size_t size)
+/* The loaded section that begins at an address, or 0. */
+static uint32_t loaded_at(const struct image *im, uint64_t addr)
+{
+	const struct places *p = &im->places;
+	size_t k = SEARCH(p->loaded_count, i, im->file.sections[p->loaded[i]].sh.sh_addr < addr);
+
+	return k < p->loaded_count && im->file.sections[p->loaded[k]].sh.sh_addr == addr ? p->loaded[k] : 0;
+}
+
+static bool same_set(const struct image *old, uint32_t a, const struct image *new, uint32_t b)
+{
+	const struct elf_section *s = &old->file.sections[a], *t = &new->file.sections[b];
+
+	return a && b && is_set(s) && !name_order(&old->names, s->name, &new->names, t->name);
+}
+
+/* The section that ends at an address, or null. Unless `any`, the function must refer to addresses inside of it. */
+static const struct elf_section *section_before(const struct image *im, uint64_t addr, const struct ref_use *use,
+                                                bool any)
+{
+	uint32_t i = loaded_before(im, addr);
+	const struct elf_section *s = &im->file.sections[i];
+
+	return i && (any || uses(use, i, s->sh.sh_addr, addr)) ? s : NULL;
+}
+
+/* Makes a reference to the start or end of a section. The end of one (.fini_array) may be the start of the next
+ * one. */
+static bool section_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out,
+                        char *text, size_t size)
 {
 	const struct elf_section *here = &im->file.sections[at.section], *before;
 
@@ -164,18 +184,18 @@ static bool section_ref(const struct image *im, struct place at, const struct re
 	before = section_before(im, at.addr, use, false);
 	if (!before && !is_set(here))
 		return false;
-	bound_ref(before ? before : here, before, out, text, size);
+	bound_ref(im, before ? before : here, before, out, text, size);
 	return true;
 }
 
-/* Linked: an address that is in no section. */
+/* Linked: an address outside of all sections. */
 static void outside_ref(const struct image *im, uint64_t addr, const struct ref_use *use, struct xref *out, char *text,
                         size_t size)
 {
 	const struct elf_section *before = elf_is_object(&im->file) ? NULL : section_before(im, addr, use, true);
 
 	if (before) {
-		bound_ref(before, true, out, text, size);
+		bound_ref(im, before, true, out, text, size);
 		return;
 	}
 	*out = (struct xref){.kind = REF_DATA, .value = addr};
@@ -185,30 +205,17 @@ static void outside_ref(const struct image *im, uint64_t addr, const struct ref_
 
 bool ref_bounds_meet(const struct image *old, uint64_t a, const struct image *new, uint64_t b)
 {
-	const struct places *p = &old->places, *q = &new->places;
-	size_t i, k;
-
-	for (i = 0; i < p->loaded_count; i++) {
-		const struct elf_section *s = &old->file.sections[p->loaded[i]];
-		bool start = s->sh.sh_addr == a, end = s->sh.sh_addr + s->sh.sh_size == a;
-
-		for (k = 0; k < q->loaded_count && (start || end) && is_set(s); k++) {
-			const struct elf_section *t = &new->file.sections[q->loaded[k]];
-
-			if (!strcmp(s->name, t->name) &&
-			    ((start && t->sh.sh_addr == b) || (end && t->sh.sh_addr + t->sh.sh_size == b)))
-				return true;
-		}
-	}
-	return false;
+	return same_set(old, loaded_at(old, a), new, loaded_at(new, b)) ||
+	       same_set(old, loaded_before(old, a), new, loaded_before(new, b));
 }
 
-/* "CSWTCH.12", "buf.0": the number is the compiler's, and another one in the next build. */
+/* Length of a name without the number in "CSWTCH.12" or "buf.0": compilers number such objects, differently in
+ * each build. */
 static size_t object_base(const struct elf_symbol *s)
 {
-	size_t n = strlen(s->name), k = n;
+	size_t n = strnlen(s->name, NAME_SHORT + 1), k = n;
 
-	if (s->bind != STB_LOCAL)
+	if (s->bind != STB_LOCAL || n > NAME_SHORT)
 		return n;
 	while (k > 0 && isdigit((unsigned char)s->name[k - 1]))
 		k--;
@@ -220,10 +227,13 @@ static void object_ref(const struct image *im, const struct elf_symbol *s, int64
 {
 	size_t base = object_base(s);
 	struct place at = {s->section, s->value};
-	const uint8_t *p = base < strlen(s->name) ? place_bytes(im, at, s->size) : NULL;
+	bool whole = base > NAME_SHORT || !s->name[base];
+	const uint8_t *p = whole ? NULL : place_bytes(im, at, s->size);
 
-	*out = (struct xref){.kind = REF_NAMED, .value = hash_bytes(s->name, base), .more = (uint32_t)offset};
-	/* A constant with a made-up name is what it holds. */
+	*out = (struct xref){.kind = REF_NAMED,
+	                     .value = whole ? name_hash(&im->names, s->name) : hash_bytes(s->name, base),
+	                     .more = (uint32_t)offset};
+	/* A constant with a compiler-made name is identified by its contents. */
 	if (p && !(im->file.sections[s->section].sh.sh_flags & SHF_WRITE) && s->size <= STRING_MOST &&
 	    !place_is_relocated(im, at, s->size))
 		*out = (struct xref){.kind = REF_CONTENT, .value = mix(hash_bytes(p, s->size), (uint64_t)offset)};
@@ -233,7 +243,8 @@ static void object_ref(const struct image *im, const struct elf_symbol *s, int64
 		snprintf(text, size, "%.*s", (int)base, s->name);
 }
 
-/* Where what begins at a place ends at the latest, for it is where something else begins. */
+/* Upper bound for the end of what begins at a place: the next data address in operands of code, or the end of
+ * the section. */
 static uint64_t limit_of(const struct image *im, struct place at)
 {
 	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
@@ -245,10 +256,15 @@ static uint64_t limit_of(const struct image *im, struct place at)
 	return end;
 }
 
-/* Bytes of the character at p, of which there is a zero behind; 0: it is none of a text. */
+/* Length of the UTF-8 character at p, in a zero-terminated buffer; 0: not a character of text. */
 static size_t character(const uint8_t *p)
 {
-	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0, i;
+	size_t n = *p < 0x80                 ? 1
+	           : *p >= 0xc2 && *p < 0xe0 ? 2
+	           : *p >= 0xe0 && *p < 0xf0 ? 3
+	           : *p >= 0xf0 && *p < 0xf5 ? 4
+	                                     : 0,
+		   i;
 
 	if (*p < 0x20 && !(*p >= 7 && *p <= 13) && *p != 0x1b)
 		return 0;
@@ -258,14 +274,13 @@ static size_t character(const uint8_t *p)
 	return n;
 }
 
-/* Length of the text at a place with its end, 0 if there is none. */
+/* Length of the string at a place with its terminator, or 0. */
 static size_t string_at(const struct image *im, struct place at)
 {
-	const struct elf_section *s = &im->file.sections[at.section];
-	const uint8_t *p = place_bytes(im, at, 1);
-	uint64_t most = s->sh.sh_size - (at.addr - (elf_is_object(&im->file) ? 0 : s->sh.sh_addr));
-	bool known = s->sh.sh_flags & SHF_STRINGS;
-	const uint8_t *end = p ? memchr(p, 0, most < STRING_MOST ? most : STRING_MOST) : NULL;
+	struct elf_held held = elf_held(&im->file, at.section, at.addr);
+	const uint8_t *p = held.bytes;
+	bool known = im->file.sections[at.section].sh.sh_flags & SHF_STRINGS;
+	const uint8_t *end = p ? memchr(p, 0, held.size < STRING_MOST ? held.size : STRING_MOST) : NULL;
 	size_t n, step;
 
 	if (!end)
@@ -296,11 +311,11 @@ static void string_text(const uint8_t *p, size_t n, char *text, size_t size)
 	k += (size_t)snprintf(text + k, size - k, "%s", i < n && p[i] ? "\".." : "\"");
 }
 
-/* The file's own value of read-only bytes. */
+/* Makes a reference to n constant bytes. False: not constant, or too many. */
 static bool content_ref(const struct image *im, struct place at, unsigned n, struct xref *out, char *text, size_t size)
 {
-	const uint8_t *p = n && n <= 64 && !(im->file.sections[at.section].sh.sh_flags & SHF_WRITE)
-	                           ? place_bytes(im, at, n) : NULL;
+	const uint8_t *p =
+		n && n <= 64 && !(im->file.sections[at.section].sh.sh_flags & SHF_WRITE) ? place_bytes(im, at, n) : NULL;
 	unsigned i;
 
 	if (!p || place_is_relocated(im, at, n))
@@ -317,25 +332,18 @@ static bool content_ref(const struct image *im, struct place at, unsigned n, str
 
 static bool table_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
 {
-	uint64_t limit = limit_of(im, at);
 	unsigned width;
-	struct place to;
-	size_t n;
+	size_t n = jump_table_at(im, at, limit_of(im, at) - at.addr, &width);
 
-	for (width = 4; width <= 8; width += 4) {
-		for (n = 0; n < TABLE_MOST && (n + 1) * width <= limit - at.addr && place_entry(im, at, width, n, &to);)
-			n++;
-		if (n < 2)
-			continue;
-		*out = (struct xref){.kind = REF_TABLE, .value = at.addr, .more = (uint32_t)n << 4 | width};
-		if (text)
-			snprintf(text, size, "(table of %zu)", n);
-		return true;
-	}
-	return false;
+	if (!n)
+		return false;
+	*out = (struct xref){.kind = REF_TABLE, .value = at.addr, .more = (uint32_t)n << 4 | width, .section = at.section};
+	if (text)
+		snprintf(text, size, "(table of %zu)", n);
+	return true;
 }
 
-/* Data that no symbol is about. */
+/* Makes a reference to data without a symbol. */
 static void nameless_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out,
                          char *text, size_t size)
 {
@@ -358,10 +366,10 @@ static void nameless_ref(const struct image *im, struct place at, const struct r
 	}
 	*out = (struct xref){.kind = REF_DATA, .value = at.addr, .more = at.section};
 	if (text)
-		snprintf(text, size, "%s", s->name);
+		snprintf(text, size, "%.*s", (int)size, s->name);
 }
 
-/* A slot of the GOT: what is in it once the program runs. */
+/* Makes a reference to what a GOT slot will hold at run time. False: not a slot, or not known. */
 static bool slot_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
 {
 	static const struct ref_use any = {.func = NO_FUNC};
@@ -373,9 +381,9 @@ static bool slot_ref(const struct image *im, struct place at, struct xref *out, 
 	if (elf_is_object(&im->file) || strncmp(im->file.sections[at.section].name, ".got", 4))
 		return false;
 	if (r && r->symbol && r->symbol->name[0]) {
-		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(r->symbol->name)};
+		*out = (struct xref){.kind = REF_NAMED, .value = name_hash(&im->names, r->symbol->name)};
 		if (text)
-			snprintf(text, size, "%s", r->symbol->name);
+			snprintf(text, size, "%.*s", (int)size, r->symbol->name);
 		return true;
 	}
 	if (r && r->type == R_X86_64_TPOFF64)
@@ -383,7 +391,8 @@ static bool slot_ref(const struct image *im, struct place at, struct xref *out, 
 	if (!r && p)
 		memcpy(&v, p, 8);
 	section = r && r->type != R_X86_64_RELATIVE && r->type != R_X86_64_IRELATIVE ? 0 : place_section(im, v);
-	/* Not what could lead back here; nor what may be the end of something, where another section begins. */
+	/* Not another GOT slot, which could recurse without end; nor the start of a data section, which may be the
+	 * end of the section before. */
 	if (!section || !strncmp(im->file.sections[section].name, ".got", 4) ||
 	    (v == im->file.sections[section].sh.sh_addr && !place_is_code(im, section)))
 		return false;
@@ -410,7 +419,7 @@ void ref_place(const struct image *im, struct place at, const struct ref_use *us
 	if (!(s && s->value == at.addr) && section_ref(im, at, use, out, text, size))
 		return;
 	before = object_before(im, at, use, s);
-	/* What is behind an array may be a jump table of the same function. */
+	/* After an array there may be a jump table of the same function. */
 	if (before && !s && table_ref(im, at, out, text, size))
 		return;
 	if (before)
@@ -424,7 +433,7 @@ void ref_place(const struct image *im, struct place at, const struct ref_use *us
 void ref_symbol(const struct image *im, const struct elf_symbol *s, int64_t addend, const struct ref_use *use,
                 struct xref *out, char *text, size_t size)
 {
-	/* By its own name, also where the place is the end of it. */
+	/* Use the symbol of the relocation, also if the address is the end of its object. */
 	bool own = s->name[0] && s->type != STT_SECTION &&
 	           (!s->section || (!place_is_code(im, s->section) && (s->size || s->bind != STB_LOCAL)));
 
@@ -433,11 +442,11 @@ void ref_symbol(const struct image *im, const struct elf_symbol *s, int64_t adde
 	} else if (s->section && s->size) {
 		object_ref(im, s, addend, out, text, size);
 	} else {
-		*out = (struct xref){.kind = REF_NAMED, .value = hash_text(s->name), .more = (uint32_t)addend};
+		*out = (struct xref){.kind = REF_NAMED, .value = name_hash(&im->names, s->name), .more = (uint32_t)addend};
 		if (text && addend)
-			snprintf(text, size, "%s%+" PRId64, s->name, addend);
+			snprintf(text, size, "%.*s%+" PRId64, (int)size, s->name, addend);
 		else if (text)
-			snprintf(text, size, "%s", s->name);
+			snprintf(text, size, "%.*s", (int)size, s->name);
 	}
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What differs besides functions: sites, findings, sizes. */
-#include "diff/compare.h"
+/* Compares sites, findings and sizes of two files. */
+#include "diff/pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Something of one file, by what is the same in the other file's. */
+/* An element of a list of one file, with a key that is equal in the other file. */
 struct item {
 	uint64_t key;
-	size_t number; /* in its list */
+	size_t number; /* index in its list */
 };
 
 static int item_order(const void *a, const void *b)
@@ -20,7 +20,7 @@ static int item_order(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Called with what is in both; or with one of them null. */
+/* Called for each item: with both if the keys are equal, or with the other one null. */
 typedef int item_fn(void *ctx, const struct item *old, const struct item *new);
 
 static int items_join(struct item *a, size_t na, struct item *b, size_t nb, item_fn *fn, void *ctx)
@@ -41,12 +41,12 @@ static int items_join(struct item *a, size_t na, struct item *b, size_t nb, item
 	return err;
 }
 
-/* The function at a place; of no function: its section. */
+/* Canonical number of the function at a place; outside of functions, a hash of the section's name. */
 static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t addr)
 {
 	uint32_t fn = image_function(im, section, addr);
 
-	return fn != NO_FUNC ? im->funcs[fn].canon : hash_text(im->file.sections[section].name);
+	return fn != NO_FUNC ? im->funcs[fn].canon : name_hash(&im->names, im->file.sections[section].name);
 }
 
 /* ---- sites ------------------------------------------------------------------------------ */
@@ -56,7 +56,7 @@ struct site_context {
 	struct error *error;
 };
 
-/* Null: it can be changed live, or that is not asked; else why not. */
+/* Why a site is not live. Null: it is, or its kind is never patched. */
 static const char *site_why_not(const struct image *im, const struct site *s)
 {
 	const char *why = NULL;
@@ -97,7 +97,7 @@ static struct item *sites_list(const struct image *im, struct error *e)
 		error_set(e, "out of memory");
 	for (i = 0; i < s->site_count && out; i++) {
 		const struct site *x = &s->sites[i];
-		uint64_t key = mix(hash_text(s->objects.list[x->object].name), (uint64_t)x->kind);
+		uint64_t key = mix(name_hash(&im->names, s->objects.list[x->object].name), (uint64_t)x->kind);
 
 		key = mix(key, x->off_known ? (uint64_t)x->off : UINT64_MAX);
 		out[i] = (struct item){mix(key, place_canon(im, x->section, x->addr)), i};
@@ -109,8 +109,9 @@ int compare_sites(struct diff *d, struct error *e)
 {
 	struct item *a = sites_list(d->old, e), *b = sites_list(d->new, e);
 	struct site_context c = {d, e};
-	int err = !a || !b ? -1 : items_join(a, d->old->subject.scan.site_count, b, d->new->subject.scan.site_count,
-	                                     site_change_add, &c);
+	int err = !a || !b ? -1
+	                   : items_join(a, d->old->subject.scan.site_count, b, d->new->subject.scan.site_count,
+	                                site_change_add, &c);
 
 	free(a);
 	free(b);
@@ -119,10 +120,11 @@ int compare_sites(struct diff *d, struct error *e)
 
 /* ---- findings ----------------------------------------------------------------------------- */
 
+/* Context for comparing findings. */
 struct finding_context {
 	struct diff *d;
 	struct error *error;
-	struct item *rest[2]; /* what has no match by its print */
+	struct item *rest[2]; /* findings whose fingerprint is only in one file */
 	size_t rest_count[2];
 };
 
@@ -160,23 +162,23 @@ static struct item *findings_list(const struct image *im, bool notes, size_t *co
 		error_set(e, "out of memory");
 	for (i = 0; i < im->report.count && out; i++)
 		if (notes || im->report.list[i].entry->severity != SEVERITY_NOTE)
-			out[(*count)++] = (struct item){im->report.list[i].print, i};
+			out[(*count)++] = (struct item){im->report.list[i].fingerprint, i};
 	return out;
 }
 
-/* Where the function has another name in the other file, or none, the ID and which function
- * it is have to do. */
+/* If the function has another name, or none, in the other file, its finding is matched by ID and function. */
 static void finding_rekey(const struct image *im, const struct image *other, struct item *x)
 {
 	const struct report_finding *f = &im->report.list[x->number];
 	const struct report_place *p = &f->place;
-	uint32_t section = !p->section ? 0 : elf_is_object(&im->file) ? elf_section_find(&im->file, p->section, 1)
-	                                                              : place_section(im, p->addr);
+	uint32_t section = !p->section                ? 0
+	                   : elf_is_object(&im->file) ? elf_section_find(&im->file, p->section, 1)
+	                                              : place_section(im, p->addr);
 	uint32_t fn = section ? image_function(im, section, p->addr) : NO_FUNC, pair;
 
 	pair = fn == NO_FUNC ? NO_FUNC : im->funcs[fn].pair;
-	if (pair == NO_FUNC ||
-	    (!im->nameless && im->funcs[fn].name && other->funcs[pair].name && !strcmp(im->funcs[fn].name, other->funcs[pair].name)))
+	if (pair == NO_FUNC || (!im->nameless && im->funcs[fn].name && other->funcs[pair].name &&
+	                        !name_order(&im->names, im->funcs[fn].name, &other->names, other->funcs[pair].name)))
 		return;
 	x->key = mix(hash_text(f->entry->id), im->funcs[fn].canon);
 }
@@ -212,7 +214,7 @@ out:
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-/* Sections that have a row of their own; several of one row. */
+/* Sections that are not counted by their type, and the size row of each; several may share a row. */
 static const struct {
 	const char *section, *row;
 	bool table;
@@ -230,14 +232,14 @@ static const struct {
 	{ETCH_SEC_EXTABLE, ETCH_SEC_EXTABLE, true},
 };
 
-/* The row that a section counts in, or null. */
+/* The size row of a section, or null. */
 static const char *section_row(const struct elf_section *s, bool *table)
 {
 	size_t i;
 
 	*table = false;
 	for (i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
-		/* -ffunction-sections: .gcc_except_table.name */
+		/* also ".gcc_except_table.name" of -ffunction-sections */
 		size_t n = strlen(named[i].section);
 
 		if (strncmp(s->name, named[i].section, n) || (s->name[n] && s->name[n] != '.'))
@@ -304,8 +306,8 @@ void compare_sizes(struct diff *d)
 	sizes_of(d, d->new, false);
 	d->counts[0] = (struct size_row){"functions", d->old->func_count, d->new->func_count, false};
 	d->counts[1] = (struct size_row){"instructions", insns_of(d->old), insns_of(d->new), false};
-	d->counts[2] = (struct size_row){"unwind rows", d->old->subject.frames.rows.count,
-	                                 d->new->subject.frames.rows.count, false};
-	d->counts[3] = (struct size_row){"bytes with a row", d->old->subject.frames.covered,
-	                                 d->new->subject.frames.covered, false};
+	d->counts[2] =
+		(struct size_row){"unwind rows", d->old->subject.frames.rows.count, d->new->subject.frames.rows.count, false};
+	d->counts[3] =
+		(struct size_row){"bytes with a row", d->old->subject.frames.covered, d->new->subject.frames.covered, false};
 }

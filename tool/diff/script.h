@@ -1,31 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* What has to be taken out of and put into one sequence to get another. */
+/* The edit script between two bodies: which tokens to remove and to insert. */
 #ifndef DIFF_SCRIPT_H
 #define DIFF_SCRIPT_H
 
 #include "diff/body.h"
 
+/* An edit script, with the work space for the next one. */
 struct script {
-	bool *gone, *come; /* by token of the old and of the new body */
-	size_t gone_count, come_count;
-	/* for script.c: */
-	int64_t *to; /* by token of one: the same in the other, or -1 */
+	bool *removed, *inserted; /* by token of the old and of the new body: removed, inserted */
+	size_t removed_count, inserted_count;
+	/* private to script.c: */
+	int64_t *to; /* by token of one body: the equal token of the other, or -1 */
 	int64_t *diagonals;
 	size_t room[2], to_room, diagonal_room;
 };
 
-/* A function and its body, which body_name() has been over. */
-struct script_side {
-	const struct image *im;
-	uint32_t func;
-	const struct body *body;
-};
-
 /*
- * The shortest script between two bodies, or a short one where that would take long.
- * A jump is the same where its targets are. Reuses what is in *s.
+ * Computes a shortest script between two bodies, after body_name(), or a longer one if that would take too much time.
+ * Jumps are equal if their targets are. *s may be a script from an earlier call, whose memory is reused.
  */
-int script_make(struct script *s, const struct script_side *old, const struct script_side *new, struct error *e);
+int script_make(struct script *s, const struct body_side *old, const struct body_side *new, struct error *e);
 void script_free(struct script *s);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Walks the headers of an ar(1) archive and hands each member's name and place to a callback. */
 #include "elf/archive.h"
 
 #include <ar.h>
@@ -8,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define THIN_MAGIC "!<thin>\n"
-#define NAME_MAX_LENGTH 4096 /* of a member: longer than any path */
+#define THIN_MAGIC      "!<thin>\n"
+#define NAME_MAX_LENGTH 4096 /* bytes of a member's name; PATH_MAX */
 
 struct reader {
 	int fd;
-	uint64_t start, end;   /* of the archive in the file */
-	uint64_t names, names_size; /* its table of long names */
+	uint64_t start, end;        /* of the archive in the file */
+	uint64_t names, names_size; /* the archive's table of long names ("//") */
 	bool thin;
 	char name[NAME_MAX_LENGTH];
 };
@@ -24,7 +25,7 @@ bool archive_is(const uint8_t *bytes, size_t size)
 	return size >= SARMAG && (!memcmp(bytes, ARMAG, SARMAG) || !memcmp(bytes, THIN_MAGIC, SARMAG));
 }
 
-/* True: all of it. */
+/* True: all `size` bytes were read. */
 static bool read_at(int fd, void *out, size_t size, uint64_t offset)
 {
 	size_t got = 0;
@@ -41,7 +42,7 @@ static bool read_at(int fd, void *out, size_t size, uint64_t offset)
 	return true;
 }
 
-/* A decimal number in a field that spaces fill up. False: something else. */
+/* A decimal number in a field padded with spaces. False: the field holds something else. */
 static bool field_number(const char *p, size_t size, uint64_t *out)
 {
 	size_t i = 0;
@@ -65,7 +66,7 @@ static int header_read(const struct reader *r, uint64_t at, struct ar_hdr *h, ui
 	return 0;
 }
 
-/* Up to the newline or zero that ends it, and without ar's slash before that. */
+/* Reads the name at offset `at` of the table of long names, which a newline or zero ends, without ar's slash. */
 static int long_name(struct reader *r, uint64_t at, struct error *e)
 {
 	size_t size = sizeof(r->name) - 1, n;
@@ -84,7 +85,7 @@ static int long_name(struct reader *r, uint64_t at, struct error *e)
 	return 0;
 }
 
-/* "#1/20": so many bytes of name stand before the member's own. */
+/* BSD "#1/20": the first 20 bytes of the member's contents are its name. */
 static int bsd_name(struct reader *r, const struct ar_hdr *h, struct archive_member *m, struct error *e)
 {
 	uint64_t n;
@@ -98,7 +99,8 @@ static int bsd_name(struct reader *r, const struct ar_hdr *h, struct archive_mem
 	return 0;
 }
 
-/* "/12", or "/12:3456" in a thin archive that has another one's members. */
+/* GNU "/12": offset in the table of long names. "/12:3456", in a thin archive: the name is that of another archive,
+ * which has the member's header at offset 3456. */
 static int gnu_name(struct reader *r, const struct ar_hdr *h, struct archive_member *m, struct error *e)
 {
 	const char *p = h->ar_name + 1, *end = h->ar_name + sizeof(h->ar_name);
@@ -133,7 +135,7 @@ static int member_name(struct reader *r, const struct ar_hdr *h, struct archive_
 	return 0;
 }
 
-/* "/", "/SYM64/", "//": with contents in a thin archive too. */
+/* The symbol index ("/", "/SYM64/") or the table of long names ("//"), whose contents even a thin archive stores. */
 static bool table_is(const struct ar_hdr *h)
 {
 	return h->ar_name[0] == '/' && !(h->ar_name[1] >= '0' && h->ar_name[1] <= '9');

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes and applies deltas (see delta.h), by greedy matching with an index of the blocks of `have`. */
 #include "elf/delta.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 32u     /* of `have`, found again in `want` at any offset */
-#define SHORTEST 16u  /* copies of less cost more than they save */
-#define CHANGED_MOST 24u /* bytes: of a number, or of two near to each other */
-/* So many bytes are told as they are before it is asked where else they may be. */
+#define BLOCK        32u /* bytes of `have` that are indexed together; found at any offset of `want` */
+#define SHORTEST     16u /* bytes: a shorter copy costs more than it saves */
+#define CHANGED_MOST 24u /* bytes that may differ between two copies: one number, or two close to each other */
+/* The index of blocks is used only after this many bytes of `want` (and this share of them) had no match at the
+ * likely places: building it takes as long as everything else. */
 #define MISSED_SOME  64u
 #define MISSED_SHARE 1024u
 
@@ -53,16 +55,16 @@ static void put_signed(struct bytes *b, int64_t n)
 
 	while (more) {
 		byte = n & 0x7f;
-		n >>= 7; /* arithmetic */
+		n >>= 7; /* an arithmetic shift */
 		more = !((n == 0 && !(byte & 0x40)) || (n == -1 && (byte & 0x40)));
 		byte |= more ? 0x80 : 0;
 		put(b, &byte, 1);
 	}
 }
 
-/* Blocks of `have` by what they hold: a table of one entry a bucket, the first comer's. */
+/* Hash table of the blocks of `have` by contents: one entry per bucket, for the first block that hashes to it. */
 struct blocks {
-	uint32_t *at; /* number of the block + 1 */
+	uint32_t *at; /* block number + 1; 0: empty */
 	unsigned shift;
 };
 
@@ -77,8 +79,9 @@ static uint64_t block_hash(const uint8_t *p)
 	return h;
 }
 
-#define AHEAD 32u
-#define LOOKED_UP 4u /* bytes ahead */
+/* Prefetch distances: blocks when the index is built, bytes when it is searched. */
+#define AHEAD     32u
+#define LOOKED_UP 4u
 
 static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 {
@@ -92,7 +95,7 @@ static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 	b->at = big_zero((size_t)1 << bits, sizeof(*b->at));
 	for (i = 0; b->at && i < count && i < UINT32_MAX; i += n) {
 		n = count - i < AHEAD ? count - i : AHEAD;
-		for (k = 0; k < n; k++) { /* all over memory: asked for together, they come together */
+		for (k = 0; k < n; k++) { /* random accesses: prefetching overlaps their misses */
 			slots[k] = &b->at[block_hash(have + (i + k) * BLOCK) >> b->shift];
 			__builtin_prefetch(slots[k], 1);
 		}
@@ -119,12 +122,12 @@ static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
 struct maker {
 	const uint8_t *have, *want;
 	size_t have_size, want_size;
-	struct blocks blocks; /* made when needed: it takes as long as all else */
-	const struct delta_guess *guess, *guess_end; /* the one for here; behind the last */
-	size_t missed; /* bytes that were at none of the likely places */
+	struct blocks blocks;                        /* built on first use: that takes as long as all else */
+	const struct delta_guess *guess, *guess_end; /* the guess for the current offset; the end */
+	size_t missed;                               /* bytes without a match at the likely places */
 	struct bytes out;
-	size_t told;   /* bytes of want that commands are there for */
-	size_t source; /* in have: where the last copy ended */
+	size_t told;   /* bytes of `want` that the commands so far produce */
+	size_t source; /* offset in `have` at which the last copy ended */
 };
 
 static void copy_put(struct maker *m, size_t from, size_t at, size_t length)
@@ -138,7 +141,7 @@ static void copy_put(struct maker *m, size_t from, size_t at, size_t length)
 	m->source = from + length;
 }
 
-/* How much of want[at..] is at have[from..]. */
+/* Length of the common prefix of want[at..] and have[from..]. */
 static size_t match(const struct maker *m, size_t from, size_t at)
 {
 	size_t have = m->have_size > from ? m->have_size - from : 0, want = m->want_size - at;
@@ -146,7 +149,7 @@ static size_t match(const struct maker *m, size_t from, size_t at)
 	return same(m->have + from, m->want + at, have < want ? have : want);
 }
 
-/* A number has changed, or two, what is behind it has not: how many bytes, or 0. */
+/* Number of differing bytes, up to CHANGED_MOST, after which the two agree again for SHORTEST bytes; 0: they do not. */
 static size_t changed(const struct maker *m, size_t from, size_t at)
 {
 	size_t have = m->have_size > from ? m->have_size - from : 0, want = m->want_size - at, k;
@@ -157,7 +160,7 @@ static size_t changed(const struct maker *m, size_t from, size_t at)
 	return 0;
 }
 
-/* Where else want[at..] may be: at the same offset, or where it is guessed to be. */
+/* Tries want[at..] at the same offset of `have`, then at the caller's guess. Returns the length of the match. */
 static size_t likely(struct maker *m, size_t at, size_t *from)
 {
 	size_t length = match(m, *from = at, at);
@@ -169,7 +172,7 @@ static size_t likely(struct maker *m, size_t at, size_t *from)
 	return length;
 }
 
-/* Or anywhere. False: out of memory. */
+/* Looks want[at..] up in the index of blocks. False: out of memory. */
 static bool found(struct maker *m, size_t at, size_t *from, size_t *length)
 {
 	const uint8_t *want = m->want + at;
@@ -180,7 +183,7 @@ static bool found(struct maker *m, size_t at, size_t *from, size_t *length)
 	if (!m->blocks.at && !blocks_index(&m->blocks, m->have, m->have_size))
 		return false;
 	slot = &m->blocks.at[block_hash(want) >> m->blocks.shift];
-	if (m->want_size - at >= BLOCK + LOOKED_UP) /* most are not found, and then it goes on with the next byte */
+	if (m->want_size - at >= BLOCK + LOOKED_UP) /* most lookups fail, and the next bytes follow */
 		__builtin_prefetch(&m->blocks.at[block_hash(want + LOOKED_UP) >> m->blocks.shift]);
 	*from = *slot ? (size_t)(*slot - 1) * BLOCK : m->have_size;
 	*length = match(m, *from, at);
@@ -192,7 +195,8 @@ static bool commands_make(struct maker *m)
 	size_t at = 0;
 
 	while (at < m->want_size && !m->out.failed) {
-		size_t from = m->source + (at - m->told), length = match(m, from, at), skip = 0; /* where it went on */
+		/* The first guess: the last copy goes on. */
+		size_t from = m->source + (at - m->told), length = match(m, from, at), skip = 0;
 
 		if (length < SHORTEST)
 			skip = changed(m, from, at);
@@ -215,8 +219,12 @@ static bool commands_make(struct maker *m)
 int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size,
                const struct delta_guess *guesses, size_t guess_count, uint8_t **out, size_t *size)
 {
-	struct maker m = {.have = have, .want = want, .have_size = have_size, .want_size = want_size,
-	                  .guess = guesses, .guess_end = guess_count ? guesses + guess_count : guesses};
+	struct maker m = {.have = have,
+	                  .want = want,
+	                  .have_size = have_size,
+	                  .want_size = want_size,
+	                  .guess = guesses,
+	                  .guess_end = guess_count ? guesses + guess_count : guesses};
 	bool made = commands_make(&m);
 
 	free(m.blocks.at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One sequence of bytes told by another: what to copy from it, and what else there is.
- * Made for files of which the one came out of the other by small changes.
+ * Delta encoding: a sequence of bytes as copies from another one, and literals for the rest.
+ * Meant for two files that differ by small changes; etch.undo stores the original file this way.
  */
 #ifndef ELF_DELTA_H
 #define ELF_DELTA_H
@@ -9,23 +9,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From `want` on, up to where the next one begins, the bytes may be those from `have` on. A guess: where it is
- * wrong, others are made. */
+/* The bytes of the output from offset `want` up to the next guess may be those of the input from offset `have`. A wrong
+ * guess costs size, not correctness. */
 struct delta_guess {
 	size_t want, have;
 };
 
 /*
- * `want` as a list of commands on `have`, malloc'd in *out: pairs of
+ * Encodes `want` as a list of commands on `have`, malloc'd in *out: pairs of
  *     length of a literal, its bytes; length of a copy, and unless that is 0 the distance of
- *     its start from where the copy before ended
+ *     its start from the end of the previous copy
  * until `want` is complete. Numbers are LEB128, distances signed (DWARF 5, 7.6). Time and
- * memory are linear. `guesses`: in order of `want`; may be none. 0; -1: out of memory.
+ * memory are linear. `guesses`: sorted by `want`; may be none. 0; -1: out of memory.
  */
 int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size,
                const struct delta_guess *guesses, size_t guess_count, uint8_t **out, size_t *size);
 
-/* The other way: fills want[0..want_size). -1: the commands are not for these two sizes. */
+/* Decodes: fills want[0..want_size). -1: the commands do not fit these two sizes. */
 int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, size_t delta_size, uint8_t *want,
                 size_t want_size);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads the SHT_RELA and SHT_RELR sections of a linked file into one list of dynamic relocations, sorted by place. */
 #include "elf/dynamic.h"
 
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static int relative_add(struct list *l, const struct elf_file *f, uint64_t place
 	return add(l, &r, e);
 }
 
-/* An address, then bitmaps of the 63 words after the last one (gABI, "Relative
+/* SHT_RELR: an address, then bitmaps, each of the 63 words that follow those of the previous entry (gABI, "Relative
  * relocation table"). */
 static int relr_read(struct list *l, const struct elf_file *f, const struct elf_section *rel, struct error *e)
 {

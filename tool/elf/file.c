@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads an ELF file, checks headers, sections, symbols and relocations once, and unpacks them into the arrays of
+ * file.h. */
 #include "elf/file.h"
-#include "elf/bounds.h"
-#include "elf/memory.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 #include "elf/section_at.h"
 
 #include <errno.h>
@@ -48,10 +50,12 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 		error_set(e, "%s", S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
 		goto fail;
 	}
-	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_nlink};
+	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino,
+	                           (uint64_t)st.st_nlink};
 	bounds_add(path, (uint64_t)st.st_size);
 	*bytes = big_alloc((size_t)st.st_size + 1);
-	big_heap(2 * (size_t)st.st_size); /* what is found out about a file has about its size, and was once as large again */
+	/* The results of an analysis take about as much memory as the file, its intermediate data as much again. */
+	big_heap(2 * (size_t)st.st_size);
 	if (!*bytes) {
 		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
 		goto fail;
@@ -97,7 +101,7 @@ bool elf_is_slim_lto(const struct elf_file *f)
 	return false;
 }
 
-/* What the first bytes say the file is, for the one line that refuses it. */
+/* Checks e_ident, machine and type. The message of a refused file names the kind of file it is. */
 static int header_check(const struct elf_file *f, struct error *e)
 {
 	const uint8_t *b = f->bytes;
@@ -133,8 +137,8 @@ static int header_check(const struct elf_file *f, struct error *e)
 	return 0;
 }
 
-/* Contents of different sections lie apart, whoever wrote the file. What is done for each byte
- * of each section would else be done as often as there are headers. */
+/* Bounds the time that work per byte of each section takes: well-formed sections do not overlap, but a hostile file
+ * could have all its section headers describe the same bytes. */
 static int sections_apart(const struct elf_file *f, struct error *e)
 {
 	uint64_t sum = 0;
@@ -143,14 +147,33 @@ static int sections_apart(const struct elf_file *f, struct error *e)
 	for (i = 1; i < f->section_count; i++)
 		sum += f->sections[i].data ? f->sections[i].sh.sh_size : 0;
 	if (sum > 2 * (uint64_t)f->size)
-		return error_set(e, "malformed section headers: they describe %" PRIu64 " bytes of contents in a file of %zu", sum,
-		                 f->size);
+		return error_set(e, "malformed section headers: they describe %" PRIu64 " bytes of contents in a file of %zu",
+		                 sum, f->size);
 	return 0;
+}
+
+/* Bounds the time to compare and copy names. Symbols can share one name, or the tail of one: n symbols with names of n
+ * bytes take only 25 n bytes of file. The long names may together have NAMES_MOST bytes. */
+#define NAME_SHORT    ((size_t)4096)
+#define NAMES_MOST(f) (16 * (uint64_t)(f)->size + ((uint64_t)1 << 20))
+
+static bool name_taken(const char *name, uint64_t *left)
+{
+	size_t n;
+
+	if (strnlen(name, NAME_SHORT) < NAME_SHORT)
+		return true;
+	n = strnlen(name, (size_t)*left + 1);
+	if (n > *left)
+		return false;
+	*left -= n;
+	return true;
 }
 
 static int sections_load(struct elf_file *f, struct error *e)
 {
 	size_t count, strndx, i;
+	uint64_t names = NAMES_MOST(f);
 	Elf *elf = f->elf;
 
 	if (elf_getshdrnum(elf, &count) < 0 || elf_getshdrstrndx(elf, &strndx) < 0)
@@ -169,15 +192,17 @@ static int sections_load(struct elf_file *f, struct error *e)
 
 		if (!raw)
 			return error_set(e, "section %zu: malformed header: %s", i, elf_errmsg(-1));
-		memcpy(&s->sh, raw, sizeof(s->sh)); /* libelf may point into the file, at an odd address */
+		memcpy(&s->sh, raw, sizeof(s->sh)); /* libelf may point into the file, unaligned */
 		s->name = i ? elf_strptr(elf, strndx, sh->sh_name) : "";
 		if (!s->name)
 			return error_set(e, "section %zu: its name is outside the string table", i);
+		if (!name_taken(s->name, &names))
+			return error_set(e, "section %zu: the names of sections are many times the file", i);
 		if (!i || sh->sh_type == SHT_NOBITS || sh->sh_type == SHT_NULL || !sh->sh_size)
 			continue;
 		if (sh->sh_offset > f->size || sh->sh_size > f->size - sh->sh_offset)
-			return error_set(e, "is truncated: section %s needs %" PRIu64 " bytes at %#" PRIx64,
-			                 s->name, sh->sh_size, sh->sh_offset);
+			return error_set(e, "is truncated: section %s needs %" PRIu64 " bytes at %#" PRIx64, s->name, sh->sh_size,
+			                 sh->sh_offset);
 		s->data = f->bytes + sh->sh_offset;
 	}
 	for (i = 0; i < count; i++) {
@@ -188,8 +213,8 @@ static int sections_load(struct elf_file *f, struct error *e)
 		if ((sh->sh_type == SHT_RELA || sh->sh_type == SHT_REL) && sh->sh_info >= count)
 			return error_set(e, "section %s: sh_info %u is out of range", f->sections[i].name, sh->sh_info);
 		if (sh->sh_addralign & (sh->sh_addralign - 1))
-			return error_set(e, "section %s: alignment %" PRIu64 " is no power of two",
-			                 f->sections[i].name, sh->sh_addralign);
+			return error_set(e, "section %s: alignment %" PRIu64 " is no power of two", f->sections[i].name,
+			                 sh->sh_addralign);
 	}
 	return sections_apart(f, e);
 }
@@ -199,11 +224,15 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 {
 	const struct elf_section *s = &f->sections[index], *str, *x = NULL;
 	uint64_t count = s->sh.sh_size / sizeof(Elf64_Sym), i;
+	uint64_t names = NAMES_MOST(f);
 	struct elf_symbol *syms;
 
 	if (s->sh.sh_size % sizeof(Elf64_Sym) || s->sh.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(e, "section %s: not a whole number of symbols", s->name);
 	str = &f->sections[s->sh.sh_link];
+	/* A section of another type may be one of etch's own tables, whose contents a rewrite replaces. */
+	if (str->sh.sh_type != SHT_STRTAB)
+		return error_set(e, "section %s: its string table %s is none", s->name, str->name);
 	if (!str->data || str->data[str->sh.sh_size - 1] != 0)
 		return error_set(e, "section %s: its string table %s is empty or has no end", s->name, str->name);
 	if (s->sh.sh_info > count)
@@ -226,6 +255,8 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 		if (sym.st_name >= str->sh.sh_size)
 			return error_set(e, "section %s: symbol %" PRIu64 " has its name outside %s", s->name, i, str->name);
 		syms[i].name = (const char *)str->data + sym.st_name;
+		if (!name_taken(syms[i].name, &names))
+			return error_set(e, "section %s: the names of its symbols are many times the file", s->name);
 		syms[i].value = sym.st_value;
 		syms[i].size = sym.st_size;
 		syms[i].type = ELF64_ST_TYPE(sym.st_info);
@@ -239,7 +270,7 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 			continue;
 		}
 		if (shndx && s->sh.sh_type == SHT_DYNSYM) {
-			/* strip leaves the section numbers of .dynsym as they were */
+			/* strip does not renumber the sections in .dynsym: the address decides. */
 			syms[i].section = elf_section_at(f, sym.st_value);
 			if (!syms[i].section)
 				syms[i].special = SHN_ABS;
@@ -290,12 +321,29 @@ static int phdrs_load(struct elf_file *f, struct error *e)
 	for (size_t i = 0; i < n; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
-		if (p->p_type == PT_LOAD &&
-		    (p->p_offset > f->size || p->p_filesz > f->size - p->p_offset || p->p_filesz > p->p_memsz ||
-		     p->p_vaddr + p->p_memsz < p->p_vaddr))
+		if (p->p_type == PT_LOAD && (p->p_offset > f->size || p->p_filesz > f->size - p->p_offset ||
+		                             p->p_filesz > p->p_memsz || p->p_vaddr + p->p_memsz < p->p_vaddr))
 			return elf_is_debug(f) ? error_set(e, ELF_DEBUG_FILE)
-			       : error_set(e, "is truncated: segment %zu needs %" PRIu64 " bytes at %#" PRIx64, i,
-			                 p->p_filesz, p->p_offset);
+			                       : error_set(e, "is truncated: segment %zu needs %" PRIu64 " bytes at %#" PRIx64, i,
+			                                   p->p_filesz, p->p_offset);
+	}
+	return 0;
+}
+
+static int relas_index(struct elf_file *f, struct error *e)
+{
+	uint32_t i;
+
+	f->relas = calloc(2 * (size_t)f->section_count + 1, sizeof(*f->relas));
+	if (!f->relas)
+		return error_set(e, "out of memory");
+	for (i = f->section_count; i-- > 1;) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (sh->sh_type != SHT_RELA || sh->sh_info >= f->section_count)
+			continue;
+		f->relas[f->section_count + i] = f->relas[sh->sh_info];
+		f->relas[sh->sh_info] = i;
 	}
 	return 0;
 }
@@ -315,7 +363,7 @@ int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t 
 	f->elf = elf_memory((char *)bytes, size);
 	if (!f->elf)
 		return error_set(e, "malformed ELF file: %s", elf_errmsg(-1));
-	if (sections_load(f, e) || elf_spans_build(f, e) || phdrs_load(f, e))
+	if (sections_load(f, e) || relas_index(f, e) || elf_spans_build(f, e) || phdrs_load(f, e))
 		return -1;
 	for (i = 1; i < f->section_count; i++) {
 		if (!f->sections[i].data)
@@ -364,6 +412,7 @@ void elf_close(struct elf_file *f)
 		elf_end(f->elf);
 	free(f->sections);
 	free(f->spans);
+	free(f->relas);
 	free(f->phdrs);
 	free(f->symbols);
 	free(f->dynsyms);
@@ -383,12 +432,17 @@ uint32_t elf_section_find(const struct elf_file *f, const char *name, uint32_t f
 
 uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t from)
 {
+	const Elf64_Shdr *before = from > 1 && from <= f->section_count ? &f->sections[from - 1].sh : NULL;
 	uint32_t i;
 
-	for (i = from ? from : 1; i < f->section_count; i++)
-		if (f->sections[i].sh.sh_type == SHT_RELA && f->sections[i].sh.sh_info == target)
-			return i;
-	return 0;
+	if (target >= f->section_count)
+		return 0;
+	/* A caller that iterates resumes behind the section found last, in constant time. */
+	i = before && before->sh_type == SHT_RELA && before->sh_info == target ? f->relas[f->section_count + from - 1]
+	                                                                       : f->relas[target];
+	while (i && i < from)
+		i = f->relas[f->section_count + i];
+	return i;
 }
 
 static int reloc_order(const void *a, const void *b)
@@ -423,8 +477,8 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 		r[i].type = (uint32_t)ELF64_R_TYPE(rela.r_info);
 		r[i].symbol = (uint32_t)ELF64_R_SYM(rela.r_info);
 		if (r[i].symbol && r[i].symbol >= symbols) {
-			error_set(e, "section %s: relocation %" PRIu64 " names symbol %u of %" PRIu64, s->name, i,
-			          r[i].symbol, symbols);
+			error_set(e, "section %s: relocation %" PRIu64 " names symbol %u of %" PRIu64, s->name, i, r[i].symbol,
+			          symbols);
 			free(r);
 			return -1;
 		}
@@ -435,6 +489,14 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 		qsort(r, n, sizeof(*r), reloc_order);
 	*out = r;
 	return (long)n;
+}
+
+struct elf_held elf_held(const struct elf_file *f, uint32_t section, uint64_t addr)
+{
+	const struct elf_section *s = &f->sections[section];
+	uint64_t at = addr - (elf_is_object(f) ? 0 : s->sh.sh_addr);
+
+	return s->data && at < s->sh.sh_size ? (struct elf_held){s->data + at, s->sh.sh_size - at} : (struct elf_held){0};
 }
 
 const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size)
@@ -449,6 +511,29 @@ const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size)
 			return f->bytes + p->p_offset + (addr - p->p_vaddr);
 	}
 	return NULL;
+}
+
+static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
+{
+	return a_size && b_size && (a > b ? a - b < b_size : b - a < a_size);
+}
+
+int elf_section_alone(const struct elf_file *f, uint32_t section, struct error *e)
+{
+	const struct elf_section *s = &f->sections[section];
+	uint64_t at = s->sh.sh_offset, size = s->data ? s->sh.sh_size : 0;
+	uint32_t i;
+
+	if (size && !elf_is_object(f) && elf_at(f, s->sh.sh_addr, size) != s->data)
+		return error_set(e, "section %s: not where its segment has it", s->name);
+	if (overlap(at, size, 0, sizeof(f->eh)) || overlap(at, size, f->eh.e_phoff, f->phdr_count * sizeof(Elf64_Phdr)) ||
+	    overlap(at, size, f->eh.e_shoff, f->section_count * sizeof(Elf64_Shdr)))
+		return error_set(e, "section %s: its contents are headers", s->name);
+	for (i = 1; i < f->section_count; i++)
+		if (i != section && f->sections[i].data &&
+		    overlap(at, size, f->sections[i].sh.sh_offset, f->sections[i].sh.sh_size))
+			return error_set(e, "section %s: its contents are in section %s, too", s->name, f->sections[i].name);
+	return 0;
 }
 
 bool elf_dynamic(const struct elf_file *f, int64_t tag, uint64_t *value)
@@ -484,8 +569,8 @@ bool elf_is_pie(const struct elf_file *f)
 	return elf_dynamic(f, DT_FLAGS_1, &flags) && (flags & DF_1_PIE);
 }
 
-/* Notes: three words, the owner's name and the contents, each padded to a word (gABI,
- * "Note Section"). */
+/* Finds the build-id among notes: three words, the owner's name and the contents, each padded to a word (gABI,
+ * "Note Section"). Returns its size; 0: none. */
 static size_t build_id_in(const uint8_t *p, uint64_t size, const uint8_t **id)
 {
 	while (size >= sizeof(Elf64_Nhdr)) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An ELF file in memory: checked once, then plain arrays. The only other users
- * of libelf and libdw are the files of this folder.
+ * An ELF file in memory, checked once and unpacked into arrays. Only the files
+ * of this folder use libelf and libdw.
  *
- * Everything handed out here is inside the file: a section's data has sh_size
- * bytes, a symbol's name ends, a section index is valid. What the ELF
- * specification leaves open (values of symbols, offsets of relocations) is for
- * the reader to check.
+ * All pointers and indices given out here are valid: a section's data has sh_size
+ * bytes or is null, a symbol's name is terminated, a section index exists. Values
+ * of symbols and offsets of relocations may be anything, and the caller has to
+ * check them: elf_held() does it for an address in a section, elf_at() for one
+ * in a segment.
  */
 #ifndef ELF_FILE_H
 #define ELF_FILE_H
@@ -18,7 +19,7 @@
 
 #include <time.h>
 
-#include "report/error.h"
+#include "support/error.h"
 
 struct elf_section {
 	const char *name;
@@ -27,11 +28,11 @@ struct elf_section {
 };
 
 struct elf_symbol {
-	const char *name;  /* never null */
+	const char *name; /* never null */
 	uint64_t value;
 	uint64_t size;
-	uint32_t section;  /* real section index, also beyond SHN_LORESERVE; 0 = undefined */
-	uint16_t special;  /* SHN_ABS, SHN_COMMON..., or 0 */
+	uint32_t section; /* real section index, also beyond SHN_LORESERVE; 0 = undefined */
+	uint16_t special; /* SHN_ABS, SHN_COMMON..., or 0 */
 	uint8_t type, bind, visibility;
 };
 
@@ -49,8 +50,11 @@ struct elf_file {
 	Elf64_Ehdr eh;
 	struct elf_section *sections;
 	uint32_t section_count;
-	struct elf_span *spans; /* elf_section_at */
+	struct elf_span *spans; /* sections by address, for elf_section_at() */
 	size_t span_count;
+	/* For elf_section_rela(): relas[target] is the first section that relocates `target`, relas[section_count + rela]
+	 * the next one behind `rela` with the same target; 0: none. */
+	uint32_t *relas;
 	Elf64_Phdr *phdrs;
 	uint32_t phdr_count;
 	struct elf_symbol *symbols; /* .symtab, or .dynsym where there is no .symtab */
@@ -58,8 +62,8 @@ struct elf_file {
 	uint32_t symtab;            /* its section; 0 = none */
 	struct elf_symbol *dynsyms; /* .dynsym */
 	uint32_t dynsym_count;
-	uint32_t dynsym;            /* its section; 0 = none */
-	void *elf;                  /* libelf's handle */
+	uint32_t dynsym; /* its section; 0 = none */
+	void *elf;       /* libelf's handle */
 };
 
 /*
@@ -68,31 +72,31 @@ struct elf_file {
  * program or library, truncated, or malformed. elf_close() also after a failure.
  */
 int elf_open(struct elf_file *f, const char *path, struct error *e);
-/* The same for bytes already in memory, which it takes over. */
+/* The same for bytes in memory (malloc'd); takes ownership of them. */
 int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t size, struct error *e);
 void elf_close(struct elf_file *f);
-/* From now on f->bytes, and sections' data in them, are a copy that may be changed; what was
- * there before, which names of symbols go on pointing into, is the caller's. */
+/* Replaces f->bytes, and the sections' data in it, by a copy that may be changed. The previous bytes become the
+ * caller's, and must live as long as `f`: names of symbols still point into them. */
 int elf_bytes_own(struct elf_file *f, struct error *e);
 
-/* By this a file that was read is known again. Nothing but its contents is meant: other names,
- * permissions, or a file system that numbers its files anew make no other file of it. */
+/* What a file was when it was read, to detect that it has been written or replaced since. Fields that do not depend on
+ * the contents (names, permissions, time of the last status change) are left out on purpose. */
 struct file_mark {
 	uint64_t size;
 	struct timespec written;
 	uint64_t device, number;
-	uint64_t names; /* hard links; no part of the likeness */
+	uint64_t names; /* number of hard links; not compared */
 };
 
-/* Reads all of a regular file; a file that is written meanwhile is an error. */
+/* Reads all of a regular file into *bytes (malloc'd); a file that is written meanwhile is an error. */
 int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e);
 int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e);
 
 /* True for LLVM bitcode, raw or wrapped: what clang -flto writes instead of ELF. */
 bool file_is_bitcode(const uint8_t *bytes, size_t size);
 
-/* A file of debug information alone (objcopy --only-keep-debug, eu-strip -f): its code has an
- * address and a size, and is elsewhere. */
+/* True for a file of debug information alone (objcopy --only-keep-debug, eu-strip -f): its code sections have
+ * an address and a size, but no contents. */
 bool elf_is_debug(const struct elf_file *f);
 #define ELF_DEBUG_FILE "is a debug file: the code is in the file that it is about"
 /* True for an object of gcc -flto that has no machine code yet. */
@@ -112,19 +116,37 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 /* Linked files: the bytes at a virtual address, of which at least `size` are in
  * one loaded segment's file contents; null otherwise. */
 const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size);
-/* Linked files: the section that holds a virtual address (SHF_ALLOC), or 0. */
+/* Linked files: the section (SHF_ALLOC) whose header covers a virtual address, or 0. Whether the file has
+ * contents for that address is for elf_held() to say (SHT_NOBITS). */
 uint32_t elf_section_at(const struct elf_file *f, uint64_t addr);
 
-/* ET_DYN that is a program: DF_1_PIE. */
+/* A part of the file's contents. */
+struct elf_held {
+	const uint8_t *bytes; /* null where size is 0 */
+	uint64_t size;
+};
+
+/* A section's contents from an address (ET_REL: an offset) to the section's end. Empty for SHT_NOBITS, whose
+ * sh_size counts bytes that are in no file; for an address outside of the section; for section 0. */
+struct elf_held elf_held(const struct elf_file *f, uint32_t section, uint64_t addr);
+
+/* Checks that a section's contents may be changed in place: no other section and no header shares the bytes, and in a
+ * linked file its segment maps these bytes at its address. 0, or -1 and a message. */
+int elf_section_alone(const struct elf_file *f, uint32_t section, struct error *e);
+/* 1: no byte of the file, and in a linked file no address, is in two sections, as linkers guarantee; 0: one is;
+ * -1: out of memory. */
+int elf_sections_apart(const struct elf_file *f, struct error *e);
+
+/* True for an ET_DYN that is a program (DF_1_PIE). */
 bool elf_is_pie(const struct elf_file *f);
-/* The first value of a tag in the dynamic segment; false, and 0: it has none. */
+/* The first value of a tag in the dynamic segment; false, and *value 0: no such entry. */
 bool elf_dynamic(const struct elf_file *f, int64_t tag, uint64_t *value);
 
 /* The build-id (NT_GNU_BUILD_ID), in the file's bytes; returns its size, 0 for none. */
 size_t elf_build_id(const struct elf_file *f, const uint8_t **id);
 
 /* "name+0x12" of the function symbol that holds an address (in ET_REL: offset in
- * `section`), or "section+0x12". For people; truncated to fit. */
+ * `section`), or "section+0x12". For messages; truncated to out_size. */
 void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size);
 
 #endif

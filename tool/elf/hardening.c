@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads program headers, dynamic section and property note into struct elf_hardening, for `etch check`. */
 #include "elf/hardening.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ static uint32_t word(const uint8_t *p)
 	return w;
 }
 
-/* The properties of one note: type and size, then so many bytes, padded to 8. */
+/* The properties of one note: each has a type, a size and `size` bytes, padded to 8. */
 static void properties_read(const uint8_t *p, uint64_t size, struct elf_hardening *out)
 {
 	while (size >= 8) {
@@ -30,7 +31,7 @@ static void properties_read(const uint8_t *p, uint64_t size, struct elf_hardenin
 	}
 }
 
-/* Notes of this section are padded to 8 bytes (psABI), so are the names, which are 4 bytes. */
+/* In .note.gnu.property notes are padded to 8 bytes (psABI); the 12-byte header and the 4-byte owner "GNU" make 16. */
 static void property_note_read(const uint8_t *p, uint64_t size, struct elf_hardening *out)
 {
 	while (size >= sizeof(Elf64_Nhdr) + 4) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How a file asks to be loaded and run, as far as that protects it: program headers, dynamic
- * section and the property note (gABI; x86-64 psABI, "Program Property"). */
+/* The hardening that a file asks its loader for, from program headers, dynamic section and
+ * the property note (gABI; x86-64 psABI, "Program Property"). */
 #ifndef ELF_HARDENING_H
 #define ELF_HARDENING_H
 
@@ -8,22 +8,22 @@
 
 enum elf_relro {
 	RELRO_NONE,
-	RELRO_PARTIAL, /* but slots of the PLT are written while it runs */
+	RELRO_PARTIAL, /* .got.plt stays writable, for lazy binding */
 	RELRO_FULL,
 };
 
 enum elf_stack {
-	STACK_UNMARKED, /* the file does not say: loaders differ */
+	STACK_UNMARKED, /* no PT_GNU_STACK: the loader decides */
 	STACK_PLAIN,
 	STACK_EXECUTABLE,
 };
 
 struct elf_hardening {
-	enum elf_relro relro; /* linked files */
+	enum elf_relro relro; /* linked files only */
 	enum elf_stack stack;
-	bool pie;             /* a program that can be loaded anywhere */
-	bool is_static;       /* a program that asks for no dynamic linker */
-	bool ibt, shstk;      /* says so in its property note: control-flow enforcement (CET) */
+	bool pie;        /* position-independent program */
+	bool is_static;  /* program without PT_INTERP */
+	bool ibt, shstk; /* control-flow enforcement (CET), from the property note */
 };
 
 void elf_hardening_read(const struct elf_file *f, struct elf_hardening *out);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes the list of inputs of a command line (see input.h): walks directories, opens archives, reads lists of names. */
 #include "elf/input.h"
 #include "elf/archive.h"
-#include "elf/bounds.h"
+#include "support/bounds.h"
 #include "elf/file.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PEEK 20 /* bytes that say what a file is: up to e_machine, or an archive's magic */
-#define NESTED_MAX 8
+#define PEEK       20 /* bytes that tell the kind of a file: up to e_machine, or an archive's magic */
+#define NESTED_MAX 8  /* depth of archives in archives */
 
 bool inputs_put(struct inputs *l, const struct input *in)
 {
@@ -50,12 +51,8 @@ void inputs_free(struct inputs *l)
 {
 	size_t i;
 
-	for (i = 0; i < l->count; i++) {
-		free(l->list[i].path);
-		free(l->list[i].member);
-		free(l->list[i].holder);
-		free(l->list[i].error);
-	}
+	for (i = 0; i < l->count; i++)
+		input_clear(&l->list[i]);
 	free(l->list);
 	memset(l, 0, sizeof(*l));
 }
@@ -69,7 +66,7 @@ char *input_name(const struct input *in)
 	return asprintf(&out, "%s(%s)", in->path, in->member) < 0 ? NULL : out;
 }
 
-/* ---- names that have come already ---------------------------------------------- */
+/* ---- counts of names ----------------------------------------------------------- */
 
 struct noted {
 	size_t count;
@@ -99,14 +96,11 @@ size_t names_note(void **names, const char *name)
 	return ++(*found)->count;
 }
 
-void names_free(void *names)
-{
-	tdestroy(names, free);
-}
+void names_free(void *names) { tdestroy(names, free); }
 
-/* ---- what is it ------------------------------------------------------------------ */
+/* ---- kinds of files --------------------------------------------------------------- */
 
-enum kind { KIND_OTHER, KIND_ELF, KIND_ARCHIVE, KIND_UNREAD /* and errno says why */ };
+enum kind { KIND_OTHER, KIND_ELF, KIND_ARCHIVE, KIND_UNREAD /* errno has the reason */ };
 
 static enum kind kind_of(const uint8_t *b, size_t size)
 {
@@ -132,15 +126,18 @@ static enum kind kind_at(int fd, uint64_t offset, uint64_t size)
 	return n < 0 ? KIND_UNREAD : kind_of(b, (size_t)n);
 }
 
-static int open_regular(const char *path, uint64_t *size)
+/* Returns a descriptor; or -1 and a reason: the file cannot be opened, or is not a regular file. */
+static int open_regular(const char *path, uint64_t *size, const char **why)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
+	*why = fd < 0 || fstat(fd, &st) ? strerror(errno)
+	       : !S_ISREG(st.st_mode)   ? S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file"
+	                                : NULL;
+	if (*why) {
+		if (fd >= 0)
+			close(fd);
 		return -1;
 	}
 	*size = (uint64_t)st.st_size;
@@ -151,16 +148,16 @@ static int open_regular(const char *path, uint64_t *size)
 
 struct expansion {
 	struct inputs *l;
-	const char *path;     /* of the outermost archive */
-	const char *inside;   /* "inner.a" of a nested one; null */
+	const char *path;   /* of the outermost archive */
+	const char *inside; /* "inner.a" while in a nested archive; else null */
 	int fd, depth;
 	void **names;
 	bool out_of_memory;
-	struct error error;   /* of a nested archive */
+	struct error error; /* of a nested archive */
 	bool malformed;
 };
 
-/* "inner.a(printf.o)", "printf.o#2" */
+/* The member's name in reports, malloc'd: "inner.a(printf.o)" if nested, "printf.o#2" for the second of that name. */
 static char *member_label(struct expansion *x, const char *name)
 {
 	char *label = NULL, *numbered = NULL;
@@ -177,7 +174,7 @@ static char *member_label(struct expansion *x, const char *name)
 	return numbered;
 }
 
-/* A thin archive names its members' files from its own directory on. */
+/* The path of a thin archive's member, whose name is relative to the archive's directory. */
 static char *thin_path(const char *archive, const char *name)
 {
 	const char *slash = strrchr(archive, '/');
@@ -192,6 +189,7 @@ static bool expand_thin(struct expansion *x, const struct archive_member *m, con
 {
 	struct input in = {.path = (char *)x->path, .member = (char *)label, .holder = thin_path(x->path, m->name)};
 	struct error e;
+	const char *why;
 	uint64_t size = 0;
 	enum kind kind;
 	int fd;
@@ -199,10 +197,10 @@ static bool expand_thin(struct expansion *x, const struct archive_member *m, con
 
 	if (!in.holder)
 		return false;
-	fd = open_regular(in.holder, &size);
+	fd = open_regular(in.holder, &size, &why);
 	e.text[0] = 0;
 	if (fd < 0)
-		error_set(&e, "its file %s cannot be read: %s", in.holder, strerror(errno));
+		error_set(&e, "its file %s cannot be read: %s", in.holder, why);
 	else if (m->origin && archive_member_at(fd, m->origin, size, &in.offset, &in.size, &e))
 		error_set(&e, "its archive %s has no member there", in.holder);
 	kind = e.text[0] ? KIND_ELF : kind_at(fd, in.offset, m->origin ? in.size : size);
@@ -254,17 +252,12 @@ static bool expand_member(void *ctx, const struct archive_member *m)
 		good = expand_thin(x, m, label);
 	else if (good)
 		switch (kind_at(x->fd, m->offset, m->size)) {
-		case KIND_ARCHIVE:
-			good = expand_nested(x, m, label);
-			break;
+		case KIND_ARCHIVE: good = expand_nested(x, m, label); break;
 		case KIND_UNREAD:
 			in.error = strerror(errno);
 			/* fallthrough */
-		case KIND_ELF:
-			good = inputs_put(x->l, &in);
-			break;
-		case KIND_OTHER:
-			x->l->skipped++;
+		case KIND_ELF: good = inputs_put(x->l, &in); break;
+		case KIND_OTHER: x->l->skipped++;
 		}
 	free(label);
 	x->out_of_memory = !good;
@@ -290,42 +283,34 @@ static bool add_archive(struct inputs *l, const char *path, int fd, uint64_t siz
 static bool add_found(struct inputs *l, const char *path)
 {
 	struct input in = {.path = (char *)path};
+	const char *why;
 	uint64_t size;
-	int fd = open_regular(path, &size);
+	int fd = open_regular(path, &size, &why);
 	bool good = true;
 
 	if (fd < 0)
-		return put_error(l, path, strerror(errno));
+		return put_error(l, path, why);
 	switch (kind_at(fd, 0, size)) {
 	case KIND_UNREAD:
 		in.error = strerror(errno);
 		/* fallthrough */
-	case KIND_ELF:
-		good = inputs_put(l, &in);
-		break;
+	case KIND_ELF: good = inputs_put(l, &in); break;
 	case KIND_ARCHIVE:
 		if (!l->closed) {
 			good = add_archive(l, path, fd, size);
 			break;
 		}
 		/* fallthrough */
-	case KIND_OTHER:
-		l->skipped++;
+	case KIND_OTHER: l->skipped++;
 	}
 	close(fd);
 	return good;
 }
 
-/* By bytes, whatever the locale. */
-static int name_order(const struct dirent **a, const struct dirent **b)
-{
-	return strcmp((*a)->d_name, (*b)->d_name);
-}
+/* By bytes, so that the order does not depend on the locale. */
+static int name_order(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-static int name_wanted(const struct dirent *d)
-{
-	return strcmp(d->d_name, ".") && strcmp(d->d_name, "..");
-}
+static int name_wanted(const struct dirent *d) { return strcmp(d->d_name, ".") && strcmp(d->d_name, ".."); }
 
 static bool add_directory(struct inputs *l, const char *path)
 {
@@ -368,11 +353,12 @@ bool inputs_add(struct inputs *l, const char *name)
 {
 	struct input in = {.path = (char *)name};
 	struct stat st;
+	const char *why;
 	uint64_t size;
 	bool good;
 	int fd;
 
-	/* What cannot be opened says why when it is its turn. */
+	/* A file that cannot be opened is listed all the same: the error is reported when it is read. */
 	if (!*name)
 		return put_error(l, name, strerror(ENOENT));
 	if (stat(name, &st))
@@ -381,7 +367,7 @@ bool inputs_add(struct inputs *l, const char *name)
 		return add_directory(l, name);
 	if (S_ISREG(st.st_mode) && ends_with(name, ".json"))
 		return inputs_add_database(l, name);
-	fd = open_regular(name, &size);
+	fd = open_regular(name, &size, &why);
 	if (fd < 0)
 		return inputs_put(l, &in);
 	if (kind_at(fd, 0, size) != KIND_ARCHIVE)
@@ -441,8 +427,9 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 {
 	const char *path = in->holder ? in->holder : in->path;
 	uint64_t file_size;
+	const char *why;
 	size_t got = 0;
-	int fd;
+	int fd, error = 0;
 
 	*bytes = NULL;
 	*size = 0;
@@ -450,9 +437,9 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 		return error_set(e, "%s", in->error);
 	if (!in->size)
 		return file_read(path, bytes, size, e);
-	fd = open_regular(path, &file_size);
+	fd = open_regular(path, &file_size, &why);
 	if (fd < 0)
-		return error_set(e, "cannot be read any more");
+		return error_set(e, "cannot be read any more: %s", why);
 	bounds_add(path, in->size);
 	*bytes = big_alloc(in->size);
 	while (*bytes && got < in->size) {
@@ -460,6 +447,7 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		error = n < 0 ? errno : 0;
 		if (n <= 0)
 			break;
 		got += (size_t)n;
@@ -469,7 +457,10 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 		*size = got;
 		return 0;
 	}
-	error_set(e, *bytes ? "has become shorter" : "out of memory for %zu bytes", (size_t)in->size);
+	if (error)
+		error_set(e, "cannot read: %s", strerror(error));
+	else
+		error_set(e, *bytes ? "has become shorter" : "out of memory for %zu bytes", (size_t)in->size);
 	free(*bytes);
 	*bytes = NULL;
 	return -1;

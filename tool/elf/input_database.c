@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One word of a command as a shell reads it, malloc'd; *p goes on behind it. Null: the end. */
+/* Reads one word with a shell's quoting, malloc'd, and advances *p behind it. Null: the end. */
 static char *shell_word(const char **p)
 {
 	char *out = malloc(strlen(*p) + 1), quote = 0;
@@ -53,10 +53,11 @@ static const char *string_of(struct json_object *entry, const char *key)
 	struct json_object *v;
 
 	return json_object_object_get_ex(entry, key, &v) && json_object_is_type(v, json_type_string)
-	               ? json_object_get_string(v) : NULL;
+	           ? json_object_get_string(v)
+	           : NULL;
 }
 
-/* What the command writes: the last -o; without, what -c writes by itself. malloc'd; null: nothing is said. */
+/* The output of a command: of the last -o, or else the default of -c. malloc'd; null: not known. */
 static char *words_output(struct json_object *words, const char *source)
 {
 	size_t n = json_object_array_length(words), i;
@@ -103,7 +104,7 @@ static char *entry_output(struct json_object *entry)
 	return out;
 }
 
-/* It would be read as one: for ever, if it is this one. */
+/* A database as the output of a command would be read in turn: endlessly, if it is the same one. */
 static bool is_database(const char *path)
 {
 	size_t n = strlen(path);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* One file under several names: the same name twice, a symbolic link to it, another way there. */
+/* Finds inputs that are the same file: the same name twice, a symbolic link, another path. Hard links stay recorded,
+ * since `etch rewrite` has to replace each of them. */
 #include "elf/input.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,8 +12,8 @@
 struct named {
 	dev_t device;
 	ino_t number;
-	size_t at;  /* in the list */
-	char *real; /* where it is; null: nothing else has its number */
+	size_t at;  /* index in the list of inputs */
+	char *real; /* its realpath(); null: no other input has the same inode */
 };
 
 static int by_number(const void *a, const void *b)
@@ -33,11 +35,36 @@ static int by_place(const void *a, const void *b)
 	return c ? c : x->at < y->at ? -1 : 1;
 }
 
-/* Of those with one number: hard links are one file by number, and as many that are written. False: out of
- * memory. */
-static bool group_mark(const struct inputs *l, struct named *n, size_t count, bool *drop)
+/* The inputs of one inode that are not dropped yet have different real paths: the first in the list gets the others as
+ * its links, which are dropped. */
+static bool links_take(struct inputs *l, const struct named *n, size_t count, bool *drop)
+{
+	size_t first = SIZE_MAX, k;
+	struct input *in;
+
+	for (k = 0; k < count; k++)
+		if (!drop[n[k].at] && n[k].at < first)
+			first = n[k].at;
+	for (k = 0; k < count; k++) {
+		if (drop[n[k].at] || n[k].at == first)
+			continue;
+		in = &l->list[first];
+		if (!in->links)
+			in->links = calloc(count, sizeof(*in->links));
+		if (!in->links)
+			return false;
+		in->links[in->link_count++] = l->list[n[k].at].path;
+		l->list[n[k].at].path = NULL;
+		drop[n[k].at] = true;
+	}
+	return true;
+}
+
+/* Marks the duplicates among inputs with the same inode. False: out of memory. */
+static bool group_mark(struct inputs *l, struct named *n, size_t count, bool *drop)
 {
 	size_t i, known = 0;
+	bool good;
 
 	for (i = 0; i < count; i++) {
 		n[known] = n[i];
@@ -51,9 +78,23 @@ static bool group_mark(const struct inputs *l, struct named *n, size_t count, bo
 		qsort(n, known, sizeof(*n), by_place);
 	for (size_t k = 1; i == count && k < known; k++)
 		drop[n[k].at] = !strcmp(n[k].real, n[k - 1].real);
+	good = i == count && links_take(l, n, known, drop);
 	for (size_t k = 0; k < known; k++)
 		free(n[k].real);
-	return i == count;
+	return good;
+}
+
+void input_clear(struct input *in)
+{
+	size_t i;
+
+	for (i = 0; i < in->link_count; i++)
+		free(in->links[i]);
+	free(in->links);
+	free(in->path);
+	free(in->member);
+	free(in->holder);
+	free(in->error);
 }
 
 static void drop_all(struct inputs *l, const bool *drop)
@@ -64,10 +105,7 @@ static void drop_all(struct inputs *l, const bool *drop)
 		struct input *in = &l->list[i];
 
 		if (drop[i]) {
-			free(in->path);
-			free(in->member);
-			free(in->holder);
-			free(in->error);
+			input_clear(in);
 		} else {
 			l->list[count++] = *in;
 		}
@@ -97,4 +135,58 @@ bool inputs_once(struct inputs *l)
 	free(drop);
 	free(n);
 	return good;
+}
+
+struct bytes {
+	dev_t device;
+	ino_t number;
+	uint64_t offset, size;
+	size_t at; /* index in the list of inputs */
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct bytes *x = a, *y = b;
+
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return x->size < y->size ? -1 : x->size > y->size;
+}
+
+static int by_bytes_and_place(const void *a, const void *b)
+{
+	const struct bytes *x = a, *y = b;
+	int c = by_bytes(a, b);
+
+	return c ? c : x->at < y->at ? -1 : x->at > y->at;
+}
+
+size_t *inputs_first(const struct inputs *l)
+{
+	struct bytes *list = calloc(l->count + 1, sizeof(*list));
+	size_t *first = calloc(l->count + 1, sizeof(*first)), count = 0, i;
+	struct stat st;
+
+	for (i = 0; list && first && i < l->count; i++) {
+		const struct input *in = &l->list[i];
+
+		first[i] = i;
+		if (!in->error && !stat(in->holder ? in->holder : in->path, &st))
+			list[count++] = (struct bytes){st.st_dev, st.st_ino, in->offset, in->size, i};
+	}
+	if (count)
+		qsort(list, count, sizeof(*list), by_bytes_and_place);
+	for (i = 1; first && i < count; i++)
+		if (!by_bytes(&list[i - 1], &list[i]))
+			first[list[i].at] = first[list[i - 1].at];
+	if (!list) {
+		free(first);
+		first = NULL;
+	}
+	free(list);
+	return first;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* Source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the file. */
 #include "elf/lines.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -12,12 +13,31 @@
 struct lines {
 	Dwfl *dwfl;
 	Dwfl_Module *module;
-	bool object; /* ET_REL: libdwfl gives each section an address of its own, and relocates its DWARF */
-	char *copy;  /* what libdwfl has of the file */
+	bool object;            /* ET_REL: libdwfl gives each section an address of its own, and relocates its DWARF */
+	char *copy;             /* the file's bytes that libdwfl reads and relocates */
+	struct range *compiled; /* ranges of compiled functions, sorted; read on first use */
+	size_t compiled_count, compiled_room;
+	struct of_unit *units; /* ranges of units, by start; read when libdwfl does not find a line */
+	size_t unit_count, unit_room;
+	bool units_read;
+	size_t ranges_most; /* how many ranges may be read: DIEs of a hostile file can share one list of ranges */
+	bool compiled_read;
 };
 
-/* No other file is opened because this one names it: it may be anybody's, and name a pipe, a
- * device, or something that a server is asked for (debuginfod). */
+struct range {
+	Dwarf_Addr start, end; /* libdwfl's addresses */
+};
+
+struct of_unit {
+	Dwarf_Addr start, end; /* libdwfl's addresses */
+	Dwarf_Addr reach;      /* the greatest end of this range and those before it */
+	size_t number;         /* of the unit; where units overlap, the lowest number wins */
+	Dwarf_Addr bias;
+	Dwarf_Die die;
+};
+
+/* Never opens a debug file that the input names: the input is not trusted, and could name a pipe, a
+ * device, or something to be fetched from a server (debuginfod). */
 static int find_nothing(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr base, const char *file,
                         const char *link, GElf_Word crc, char **found)
 {
@@ -31,7 +51,7 @@ static const Dwfl_Callbacks callbacks = {
 	.section_address = dwfl_offline_section_address,
 };
 
-/* libdw itself opens what .gnu_debugaltlink names, but not where that section is empty. */
+/* libdw opens the file named in .gnu_debugaltlink without asking the callbacks, but not if the section is empty. */
 static void links_hide(const struct elf_file *f, char *copy)
 {
 	const Elf64_Word empty = SHT_NOBITS;
@@ -55,6 +75,7 @@ struct lines *lines_open(const struct elf_file *f)
 	if (!l)
 		return NULL;
 	l->object = elf_is_object(f);
+	l->ranges_most = f->size / 8;
 	l->copy = big_alloc(f->size);
 	l->dwfl = dwfl_begin(&callbacks);
 	if (l->copy && l->dwfl) {
@@ -76,45 +97,118 @@ void lines_close(struct lines *l)
 		return;
 	if (l->dwfl)
 		dwfl_end(l->dwfl);
+	free(l->compiled);
+	free(l->units);
 	free(l->copy);
 	free(l);
 }
 
-/* clang writes no .debug_aranges, by which libdwfl finds the unit of an address:
- * ask each unit for its own ranges. */
+static bool unit_add(struct lines *l, const struct of_unit *u)
+{
+	struct of_unit *grown;
+
+	if (u->start >= u->end)
+		return true;
+	if (l->unit_count == l->unit_room) {
+		grown = realloc(l->units, (2 * l->unit_room + 64) * sizeof(*grown));
+		if (!grown)
+			return false;
+		l->units = grown;
+		l->unit_room = 2 * l->unit_room + 64;
+	}
+	l->units[l->unit_count++] = *u;
+	return true;
+}
+
+static int unit_order(const void *a, const void *b)
+{
+	const struct of_unit *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Reads the ranges of all units. Units can share a list of ranges, so their number is bounded (ranges_most): above it,
+ * or out of memory, no line is found. */
+static void units_read(struct lines *l)
+{
+	struct of_unit u = {0};
+	size_t most = l->ranges_most;
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr base, start, end;
+	bool good = true;
+
+	l->units_read = true;
+	for (; good && (unit = dwfl_module_nextcu(l->module, unit, &u.bias)) != NULL; u.number++) {
+		u.die = *unit;
+		for (ptrdiff_t at = 0; good && (at = dwarf_ranges(unit, at, &base, &start, &end)) > 0;) {
+			u.start = start + u.bias;
+			u.end = end + u.bias;
+			good = most-- && unit_add(l, &u);
+		}
+	}
+	if (!good)
+		l->unit_count = 0;
+	if (l->unit_count)
+		qsort(l->units, l->unit_count, sizeof(*l->units), unit_order);
+	for (size_t i = 0; i < l->unit_count; i++)
+		l->units[i].reach = i && l->units[i - 1].reach > l->units[i].end ? l->units[i - 1].reach : l->units[i].end;
+}
+
+/* Ranges looked at for one address. Compilers do not write overlapping ranges, a hostile file may. */
+#define UNITS_ASKED 64
+
+/* The source file and line of an address by the ranges in the units themselves, for files without .debug_aranges
+ * (clang), by which libdwfl finds the unit. */
 static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
 {
-	Dwarf_Die *unit = NULL;
-	Dwarf_Addr bias;
+	size_t low = 0, high, asked = 0;
+	struct of_unit *found = NULL;
 	Dwarf_Line *line;
 
-	while ((unit = dwfl_module_nextcu(l->module, unit, &bias)) != NULL)
-		if (dwarf_haspc(unit, at - bias) > 0) {
-			line = dwarf_getsrc_die(unit, at - bias);
-			return line && !dwarf_lineno(line, number) ? dwarf_linesrc(line, NULL, NULL) : NULL;
-		}
-	return NULL;
+	if (!l->units_read)
+		units_read(l);
+	for (high = l->unit_count; low < high;) {
+		size_t mid = low + (high - low) / 2;
+
+		if (l->units[mid].start <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	while (low-- && l->units[low].reach > at && asked++ < UNITS_ASKED)
+		if (l->units[low].end > at && (!found || l->units[low].number < found->number))
+			found = &l->units[low];
+	line = found ? dwarf_getsrc_die(&found->die, at - found->bias) : NULL;
+	return line && !dwarf_lineno(line, number) ? dwarf_linesrc(line, NULL, NULL) : NULL;
+}
+
+/* Converts an address (ET_REL: an offset in `section`) to libdwfl's. */
+static bool address_of(struct lines *l, uint32_t section, uint64_t addr, Dwarf_Addr *out)
+{
+	Dwarf_Addr bias = 0;
+	Elf *elf = dwfl_module_getelf(l->module, &bias);
+	Elf_Scn *scn;
+	GElf_Shdr sh;
+
+	*out = addr + bias;
+	if (!l->object)
+		return true;
+	scn = elf ? elf_getscn(elf, section) : NULL;
+	if (!scn || !gelf_getshdr(scn, &sh))
+		return false;
+	*out += sh.sh_addr;
+	return true;
 }
 
 const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *number)
 {
-	Dwarf_Addr at = addr, bias = 0;
 	Dwfl_Line *line;
+	Dwarf_Addr at;
 
-	if (!l)
+	if (!l || !address_of(l, section, addr, &at))
 		return NULL;
-	if (l->object) {
-		Elf *elf = dwfl_module_getelf(l->module, &bias);
-		Elf_Scn *scn = elf ? elf_getscn(elf, section) : NULL;
-		GElf_Shdr sh;
-
-		if (!scn || !gelf_getshdr(scn, &sh))
-			return NULL;
-		at = sh.sh_addr + addr + bias;
-	} else {
-		dwfl_module_getelf(l->module, &bias);
-		at = addr + bias;
-	}
 	line = dwfl_module_getsrc(l->module, at);
 	return line ? dwfl_lineinfo(line, NULL, number, NULL, NULL, NULL) : unit_find(l, at, number);
 }
@@ -132,7 +226,7 @@ void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, siz
 	snprintf(out, out_size, "%.200s:%d", slash ? slash + 1 : file, number);
 }
 
-/* Classes and namespaces in each other; C++ has no deeper ones. */
+/* Depth of nested classes and namespaces that is searched: enough for any C++. */
 #define SCOPES_MOST 32
 
 static void scope_noreturn(Dwarf_Die *scope, unsigned depth, void (*fn)(void *ctx, const char *name), void *ctx)
@@ -156,11 +250,8 @@ static void scope_noreturn(Dwarf_Die *scope, unsigned depth, void (*fn)(void *ct
 			break;
 		case DW_TAG_namespace:
 		case DW_TAG_class_type:
-		case DW_TAG_structure_type:
-			scope_noreturn(&die, depth + 1, fn, ctx);
-			break;
-		default:
-			break;
+		case DW_TAG_structure_type: scope_noreturn(&die, depth + 1, fn, ctx); break;
+		default: break;
 		}
 	} while (!dwarf_siblingof(&die, &die));
 }
@@ -172,4 +263,100 @@ void lines_noreturn(struct lines *l, void (*fn)(void *ctx, const char *name), vo
 
 	while (l && (unit = dwfl_module_nextcu(l->module, unit, &bias)) != NULL)
 		scope_noreturn(unit, 0, fn, ctx);
+}
+
+/* ---- compiled functions -------------------------------------------------------------- */
+
+static bool range_add(struct lines *l, Dwarf_Addr start, Dwarf_Addr end)
+{
+	struct range *grown;
+
+	if (!l->ranges_most--)
+		return false;
+	if (start >= end)
+		return true;
+	if (l->compiled_count == l->compiled_room) {
+		grown = realloc(l->compiled, (2 * l->compiled_room + 64) * sizeof(*grown));
+		if (!grown)
+			return false;
+		l->compiled = grown;
+		l->compiled_room = 2 * l->compiled_room + 64;
+	}
+	l->compiled[l->compiled_count++] = (struct range){start, end};
+	return true;
+}
+
+static bool scope_ranges(struct lines *l, Dwarf_Die *scope, Dwarf_Addr bias, unsigned depth)
+{
+	Dwarf_Addr base, start, end;
+	ptrdiff_t at;
+	Dwarf_Die die;
+	bool good = true;
+
+	if (depth == SCOPES_MOST || dwarf_child(scope, &die))
+		return true;
+	do {
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_subprogram:
+			for (at = 0; good && (at = dwarf_ranges(&die, at, &base, &start, &end)) > 0;)
+				good = range_add(l, start + bias, end + bias);
+			break;
+		case DW_TAG_namespace:
+		case DW_TAG_class_type:
+		case DW_TAG_structure_type: good = scope_ranges(l, &die, bias, depth + 1); break;
+		default: break;
+		}
+	} while (good && !dwarf_siblingof(&die, &die));
+	return good;
+}
+
+static int range_order(const void *a, const void *b)
+{
+	const struct range *x = a, *y = b;
+
+	return x->start != y->start ? (x->start < y->start ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
+}
+
+/* Reads the ranges of all functions not written in assembly. Out of memory, or with too many ranges, the list is empty,
+ * as for a file without DWARF. */
+static void ranges_read(struct lines *l)
+{
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr bias;
+	bool good = true;
+	int language;
+
+	l->compiled_read = true;
+	while (good && (unit = dwfl_module_nextcu(l->module, unit, &bias)) != NULL) {
+		language = dwarf_srclang(unit);
+		if (language > 0 && language != DW_LANG_Mips_Assembler)
+			good = scope_ranges(l, unit, bias, 0);
+	}
+	if (!good)
+		l->compiled_count = 0;
+	if (l->compiled_count)
+		qsort(l->compiled, l->compiled_count, sizeof(*l->compiled), range_order);
+}
+
+bool lines_compiled(struct lines *l, uint32_t section, uint64_t addr, uint64_t *start)
+{
+	size_t low = 0, high;
+	Dwarf_Addr at;
+
+	if (!l || !address_of(l, section, addr, &at))
+		return false;
+	if (!l->compiled_read)
+		ranges_read(l);
+	for (high = l->compiled_count; low < high;) {
+		size_t mid = low + (high - low) / 2;
+
+		if (l->compiled[mid].start <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (!low || at >= l->compiled[low - 1].end)
+		return false;
+	*start = addr - (at - l->compiled[low - 1].start);
+	return true;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes an object file with added sections (see object_write.h): numbers the sections, adds section symbols, renumbers
+ * symbols in relocations and groups, and lays everything out again. */
 #include "elf/object_write.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,9 +16,9 @@
 /* A section of the output. */
 struct part {
 	Elf64_Shdr sh;
-	const void *bytes; /* sh.sh_size of them; null: none, or those of `renumber` or `added` */
-	const struct elf_section *renumber; /* relocations, whose symbols get their new numbers */
-	const struct new_section *added;    /* ... or are those of this one */
+	const void *bytes;                  /* the contents, sh.sh_size bytes; null: none, or one of the next two is set */
+	const struct elf_section *renumber; /* input relocations, to be written with the new symbol numbers */
+	const struct new_section *added;    /* new section whose relocations this part has */
 };
 
 struct writer {
@@ -25,21 +27,21 @@ struct writer {
 	size_t count;
 	const bool *emptied;
 	uint32_t *symbol_of;  /* per input section: its section symbol in the output, or 0 */
-	uint32_t *new_locals; /* sections that get a section symbol */
+	uint32_t *new_locals; /* input sections that get a new section symbol */
 	uint32_t new_local_count;
-	uint32_t first_global; /* of the input */
+	uint32_t first_global; /* number of the input's first global symbol */
 	uint32_t *index_of;    /* output index of each new section */
 	uint32_t *group_of;    /* per input section: its SHT_GROUP section, or 0 */
 	uint32_t *joins;       /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */
 	uint32_t *next_join;   /* per new section: the next one that joins the same group, + 1 */
 	struct part *parts;    /* all sections, by output index */
 	uint32_t part_count;
-	void **owned;          /* buffers that parts point into until the end */
+	void **owned; /* buffers that parts point into until the end */
 	size_t owned_count, owned_room;
 	struct error *e;
 };
 
-/* Memory for as long as the output is made. */
+/* Takes ownership of `p` until the output is written. Returns p; null: out of memory. */
 static void *kept(struct writer *w, void *p)
 {
 	if (w->owned_count == w->owned_room) {
@@ -62,7 +64,7 @@ static void *kept(struct writer *w, void *p)
 	return p;
 }
 
-/* ... of zeros. */
+/* Zeroed memory that lives until the output is written. */
 static void *keep(struct writer *w, size_t size) { return kept(w, calloc(1, size ? size : 1)); }
 
 static uint32_t symbol_map(const struct writer *w, uint32_t s)
@@ -72,7 +74,7 @@ static uint32_t symbol_map(const struct writer *w, uint32_t s)
 
 static uint32_t new_index(const struct writer *w, size_t k) { return w->index_of[k]; }
 
-/* Each new section with relocations is followed by them. */
+/* Numbers the new sections: each is followed by its SHT_RELA section, if it has one. */
 static void new_indices(struct writer *w)
 {
 	uint32_t n = w->f->section_count;
@@ -100,8 +102,8 @@ static int section_symbols(struct writer *w)
 	uint32_t s;
 
 	for (i = 1; i < f->symbol_count; i++)
-		if (f->symbols[i].type == STT_SECTION && f->symbols[i].section && i < w->first_global &&
-		    !f->symbols[i].value && !w->symbol_of[f->symbols[i].section])
+		if (f->symbols[i].type == STT_SECTION && f->symbols[i].section && i < w->first_global && !f->symbols[i].value &&
+		    !w->symbol_of[f->symbols[i].section])
 			w->symbol_of[f->symbols[i].section] = (uint32_t)i;
 	for (k = 0; k < w->count; k++) {
 		const struct new_section *a = &w->added[k];
@@ -119,7 +121,7 @@ static int section_symbols(struct writer *w)
 	return 0;
 }
 
-/* The next section of the output. */
+/* Appends a section to the output. */
 static struct part *part_add(struct writer *w, const Elf64_Shdr *sh)
 {
 	struct part *p = &w->parts[w->part_count++];
@@ -172,7 +174,7 @@ static void relocs_renumber(const struct writer *w, const struct elf_section *s,
 
 	memcpy(to, s->data, s->sh.sh_size);
 	for (i = 0; w->new_local_count && i + step <= s->sh.sh_size; i += step) {
-		memcpy(&info, to + i + 8, 8); /* r_info is second in both */
+		memcpy(&info, to + i + 8, 8); /* r_info is the second field of Rel and Rela */
 		info = ELF64_R_INFO((uint64_t)symbol_map(w, (uint32_t)ELF64_R_SYM(info)), ELF64_R_TYPE(info));
 		memcpy(to + i + 8, &info, 8);
 	}
@@ -190,7 +192,7 @@ static void relocs_write(const struct writer *w, const struct new_section *a, ui
 	for (i = 0; !a->places && i < a->reloc_count; i++) {
 		const struct new_reloc *r = &a->relocs[i];
 		uint64_t symbol = r->to == TO_SYMBOL ? symbol_map(w, r->index)
-		                  : w->symbol_of[r->to == TO_NEW ? new_index(w, r->index) : r->index];
+		                                     : w->symbol_of[r->to == TO_NEW ? new_index(w, r->index) : r->index];
 		Elf64_Rela x = {r->offset, ELF64_R_INFO(symbol, (uint64_t)r->type), r->addend};
 
 		memcpy(to + i * sizeof(x), &x, sizeof(x));
@@ -224,7 +226,7 @@ static void *addrsig_renumber(struct writer *w, const struct elf_section *s, uin
 	return p;
 }
 
-/* Section numbers of the group, then those of new sections that join it. */
+/* The contents of an SHT_GROUP section, with the new sections that join the group appended. */
 static void *group_write(struct writer *w, uint32_t index, uint64_t *size)
 {
 	const struct elf_section *s = &w->f->sections[index];
@@ -276,10 +278,10 @@ static void *names_write(struct writer *w, const struct elf_section *s, uint64_t
 	return p;
 }
 
-/* Offsets are aligned as sections are: a file without such offsets lies about them, and
- * the holes would fill the disk. */
-#define ALIGN_MAX (1u << 20)
-#define ALIGN_PAGE 4096u /* holes of up to so much are not counted */
+/* The output aligns file offsets to sh_addralign. A hostile file could claim alignments that its own offsets do not
+ * have, and the output would consist of gigabytes of holes. */
+#define ALIGN_MAX  (1u << 20)
+#define ALIGN_PAGE 4096u /* alignments up to this are not counted */
 
 static int alignments_check(const struct writer *w)
 {
@@ -302,6 +304,41 @@ static int alignments_check(const struct writer *w)
 	return 0;
 }
 
+/*
+ * Refuses relocations with a symbol number out of range, which renumbering could make valid, or with an offset
+ * outside of their section. Linkers refuse such files for the same reasons.
+ */
+static int relocs_check(const struct writer *w)
+{
+	const struct elf_file *f = w->f;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i], *target;
+		uint64_t step = s->sh.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel), k, field[2];
+
+		if ((s->sh.sh_type != SHT_RELA && s->sh.sh_type != SHT_REL) || !s->data || s->sh.sh_link != f->symtab ||
+		    (w->emptied && w->emptied[i]))
+			continue;
+		if (s->sh.sh_size % step)
+			return error_set(w->e, "section %s: not a whole number of relocations", s->name);
+		/* Offsets in a compressed section (-gz) refer to the uncompressed bytes. Such a section is never SHF_ALLOC. */
+		target = &f->sections[s->sh.sh_info];
+		for (k = 0; k < s->sh.sh_size; k += step) {
+			memcpy(field, s->data + k, sizeof(field)); /* r_offset, r_info */
+			if (ELF64_R_SYM(field[1]) && ELF64_R_SYM(field[1]) >= f->symbol_count)
+				return error_set(w->e, "section %s: relocation %" PRIu64 " names symbol %" PRIu64 " of %u", s->name,
+				                 k / step, (uint64_t)ELF64_R_SYM(field[1]), f->symbol_count);
+			if ((target->sh.sh_flags & SHF_ALLOC) && field[0] > target->sh.sh_size)
+				return error_set(w->e,
+				                 "section %s: relocation %" PRIu64 " is of offset %#" PRIx64 " in a section of %" PRIu64
+				                 " bytes",
+				                 s->name, k / step, field[0], (uint64_t)target->sh.sh_size);
+		}
+	}
+	return 0;
+}
+
 static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
 	const struct elf_file *f = w->f;
@@ -319,7 +356,7 @@ static int old_sections(struct writer *w, uint32_t strndx, uint32_t *name_offset
 			*size = 0;
 			p->bytes = NULL;
 		} else if (!s->data) {
-			if (type != SHT_NOBITS) /* else it has a size and no bytes */
+			if (type != SHT_NOBITS && type != SHT_NULL) /* these two may have a size without contents */
 				*size = 0;
 		} else if (i == f->symtab) {
 			p->bytes = symtab_write(w, s, size);
@@ -350,16 +387,24 @@ static void new_sections(struct writer *w, const uint32_t *name_offsets)
 	for (k = 0; k < w->count; k++) {
 		const struct new_section *a = &w->added[k];
 		uint64_t group = a->about && w->group_of[a->about] ? SHF_GROUP : 0;
-		Elf64_Shdr sh = {.sh_name = name_offsets[2 * k], .sh_type = SHT_PROGBITS, .sh_size = a->size,
-		                 .sh_flags = a->flags | (a->about ? SHF_LINK_ORDER : 0) | group, .sh_link = a->about,
+		Elf64_Shdr sh = {.sh_name = name_offsets[2 * k],
+		                 .sh_type = SHT_PROGBITS,
+		                 .sh_size = a->size,
+		                 .sh_flags = a->flags | (a->about ? SHF_LINK_ORDER : 0) | group,
+		                 .sh_link = a->about,
 		                 .sh_addralign = a->align};
 
 		part_add(w, &sh)->bytes = a->data;
 		if (!a->reloc_count)
 			continue;
-		sh = (Elf64_Shdr){.sh_name = name_offsets[2 * k + 1], .sh_type = SHT_RELA, .sh_flags = SHF_INFO_LINK | group,
-		                  .sh_link = w->f->symtab, .sh_info = new_index(w, k), .sh_addralign = 8,
-		                  .sh_size = a->reloc_count * sizeof(Elf64_Rela), .sh_entsize = sizeof(Elf64_Rela)};
+		sh = (Elf64_Shdr){.sh_name = name_offsets[2 * k + 1],
+		                  .sh_type = SHT_RELA,
+		                  .sh_flags = SHF_INFO_LINK | group,
+		                  .sh_link = w->f->symtab,
+		                  .sh_info = new_index(w, k),
+		                  .sh_addralign = 8,
+		                  .sh_size = a->reloc_count * sizeof(Elf64_Rela),
+		                  .sh_entsize = sizeof(Elf64_Rela)};
 		part_add(w, &sh)->added = a;
 	}
 }
@@ -378,12 +423,11 @@ static int groups_find(struct writer *w)
 		for (k = 4; k + 4 <= s->sh.sh_size; k += 4) {
 			memcpy(&member, s->data + k, 4);
 			if (member >= w->f->section_count)
-				return error_set(w->e, "section group %u names section %u of %u", i, member,
-				                 w->f->section_count);
+				return error_set(w->e, "section group %u names section %u of %u", i, member, w->f->section_count);
 			w->group_of[member] = i;
 		}
 	}
-	for (m = w->count; m--;) { /* from the back: each list ascends */
+	for (m = w->count; m--;) { /* backwards, so that each list is in ascending order */
 		i = w->added[m].about ? w->group_of[w->added[m].about] : 0;
 		if (i) {
 			w->next_join[m] = w->joins[i];
@@ -393,8 +437,8 @@ static int groups_find(struct writer *w)
 	return 0;
 }
 
-/* Each section at the next offset that its alignment allows, the section headers behind them.
- * Returns how large the file becomes. */
+/* Places each section at the next offset that its alignment allows, and the section headers behind them.
+ * Returns the size of the output. */
 static uint64_t parts_place(struct writer *w, uint64_t *headers)
 {
 	uint64_t at = sizeof(Elf64_Ehdr);
@@ -406,7 +450,7 @@ static uint64_t parts_place(struct writer *w, uint64_t *headers)
 		sh->sh_addralign = sh->sh_addralign ? sh->sh_addralign : 1;
 		at = (at + sh->sh_addralign - 1) & ~(sh->sh_addralign - 1);
 		sh->sh_offset = at;
-		if (sh->sh_type != SHT_NOBITS)
+		if (sh->sh_type != SHT_NOBITS && sh->sh_type != SHT_NULL)
 			at += sh->sh_size;
 	}
 	*headers = (at + 7) & ~(uint64_t)7;
@@ -427,7 +471,7 @@ static void parts_write(const struct writer *w, uint8_t *out, uint64_t headers)
 			continue;
 		memset(out + end, 0, p->sh.sh_offset - end);
 		end = p->sh.sh_offset;
-		if (p->sh.sh_type == SHT_NOBITS)
+		if (p->sh.sh_type == SHT_NOBITS || p->sh.sh_type == SHT_NULL)
 			continue;
 		if (p->renumber)
 			relocs_renumber(w, p->renumber, to);
@@ -440,7 +484,7 @@ static void parts_write(const struct writer *w, uint8_t *out, uint64_t headers)
 	memset(out + end, 0, headers - end);
 }
 
-/* Numbers that do not fit the ELF header are in the first section header. */
+/* Writes the ELF header. Numbers that do not fit it go to the first section header. */
 static void header_write(struct writer *w, uint8_t *out, uint64_t headers, uint32_t strndx)
 {
 	Elf64_Ehdr eh = w->f->eh;
@@ -466,15 +510,15 @@ int object_write_room(const struct elf_file *f, size_t count, struct error *e)
 		return error_set(e, "has no symbol table");
 	if (f->section_count + 2 * count < SHN_LORESERVE)
 		return 0;
-	/* Possible through SHT_SYMTAB_SHNDX; refused where that table is missing. */
+	/* From SHN_LORESERVE sections on, symbols need an SHT_SYMTAB_SHNDX table. None is added to a file without it. */
 	for (k = 1; k < f->section_count; k++)
 		if (f->sections[k].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[k].sh.sh_link == f->symtab)
 			return 0;
 	return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
 }
 
-/* What lies behind all that headers describe (a signature: the kernel looks for one at the end of a
- * module) would be lost. Zeros are no more than padding. */
+/* Refuses a file with data behind all that its headers describe, which would be lost: the kernel, for one, looks for a
+ * module's signature at the end of the file. Zeros are padding. */
 static int tail_check(const struct elf_file *f, struct error *e)
 {
 	uint64_t at = f->eh.e_shoff + (uint64_t)f->section_count * sizeof(Elf64_Shdr);
@@ -485,8 +529,11 @@ static int tail_check(const struct elf_file *f, struct error *e)
 			at = f->sections[i].sh.sh_offset + f->sections[i].sh.sh_size;
 	while (at < f->size && !f->bytes[at])
 		at++;
-	return at >= f->size ? 0 : error_set(e, "data behind the last section (at offset 0x%" PRIx64 ") that no header "
-	                                     "describes: rewrite it first, and sign it then", at);
+	return at >= f->size ? 0
+	                     : error_set(e,
+	                                 "data behind the last section (at offset 0x%" PRIx64 ") that no header "
+	                                 "describes: rewrite it first, and sign it then",
+	                                 at);
 }
 
 int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
@@ -518,7 +565,8 @@ int object_write(const struct elf_file *f, const struct new_section *added, size
 		goto out;
 	new_indices(&w);
 	part_add(&w, &first);
-	if (alignments_check(&w) || groups_find(&w) || section_symbols(&w) || old_sections(&w, strndx, names))
+	if (alignments_check(&w) || relocs_check(&w) || groups_find(&w) || section_symbols(&w) ||
+	    old_sections(&w, strndx, names))
 		goto out;
 	new_sections(&w, names);
 	*out_size = parts_place(&w, &headers);

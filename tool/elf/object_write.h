@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes an object file (ET_REL) again with sections added. Existing sections
- * keep their index and their bytes; only what holds symbol numbers changes where
- * section symbols have to be added.
+ * Writes an object file (ET_REL) with additional sections. Existing sections keep
+ * their index and their bytes. Only if section symbols have to be added, the
+ * sections that contain symbol numbers change.
  */
 #ifndef ELF_OBJECT_WRITE_H
 #define ELF_OBJECT_WRITE_H
@@ -12,7 +12,7 @@
 enum new_reloc_to {
 	TO_SECTION, /* index: a section of the input */
 	TO_SYMBOL,  /* index: a symbol of the input */
-	TO_NEW,     /* index: a section of the same call */
+	TO_NEW,     /* index: one of the sections added by the same call */
 };
 
 struct new_reloc {
@@ -25,17 +25,17 @@ struct new_reloc {
 
 struct new_section {
 	const char *name;
-	uint64_t flags;    /* SHF_*; SHF_LINK_ORDER and SHF_GROUP are added as `about` asks */
+	uint64_t flags; /* SHF_*; SHF_LINK_ORDER and SHF_GROUP are added according to `about` */
 	uint64_t align;
-	uint32_t about;    /* section that it is SHF_LINK_ORDER to, joining its group; 0 = none */
+	uint32_t about; /* input section: the sh_link of SHF_LINK_ORDER, and its group is joined; 0 = none */
 	uint8_t *data;
 	uint64_t size;
 	struct new_reloc *relocs;
-	uint64_t *places;  /* instead of those: word i is, relative to itself, this offset of section `about` */
+	uint64_t *places; /* instead of `relocs`: word i is the PC-relative address of offset places[i] in `about` */
 	size_t reloc_count;
 };
 
-/* Can the file hold `count` more sections, with relocations each? 0, or -1 and why not. */
+/* Checks that the file can hold `count` more sections, each with relocations. 0, or -1 and a message. */
 int object_write_room(const struct elf_file *f, size_t count, struct error *e);
 
 /*

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* outfile.c: see outfile.h. */
+/* Atomic output: temporary file, fsync, rename; or a plain write to what is no regular file. The contract is outfile.h.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "elf/bounds.h"
-#include "outfile.h"
+#include "support/bounds.h"
+#include "elf/outfile.h"
 
-#define CHUNK    (1u << 20) /* bytes between two looks at pending signals */
-#define MAX_LINK 40         /* as the kernel's own limit */
+#define CHUNK    (1u << 20) /* bytes written between two checks for pending signals */
+#define MAX_LINK 40         /* symbolic links followed, as in the kernel */
 #define ACL      "system.posix_acl_access"
 
 static int fail(int error, const char *path, const char *what, char *err, size_t errlen)
@@ -29,8 +30,8 @@ static int fail(int error, const char *path, const char *what, char *err, size_t
 	return error;
 }
 
-/* Signals that end a program while it writes; SIGXFSZ is the file size limit,
- * which write(2) reports as EFBIG, too. */
+/* The signals blocked during a write: those that would kill the process and leave the temporary file. SIGXFSZ is the
+ * file size limit, which write(2) reports as EFBIG, too. */
 static void stop_signals(sigset_t *set)
 {
 	sigemptyset(set);
@@ -52,12 +53,9 @@ static bool stop_is_pending(void)
 	return false;
 }
 
-static bool is_zero(const uint8_t *data, size_t size)
-{
-	return !size || (!*data && !memcmp(data, data + 1, size - 1));
-}
+static bool is_zero(const uint8_t *data, size_t size) { return !size || (!*data && !memcmp(data, data + 1, size - 1)); }
 
-/* `sparse`: whole chunks of zeros become holes; the last byte is written. */
+/* `sparse`: whole chunks of zeros become holes, but the last byte is always written, for the size. */
 static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
 {
 	while (size) {
@@ -80,7 +78,7 @@ static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
 	return stop_is_pending() ? EINTR : 0;
 }
 
-/* Follows symbolic links by hand: the last one may lead to a file that is not there yet. */
+/* Follows symbolic links without realpath(3): the last one may lead to a file that does not exist yet. */
 static int resolve(const char *path, char *real)
 {
 	char link[PATH_MAX], joined[PATH_MAX];
@@ -105,9 +103,9 @@ static int resolve(const char *path, char *real)
 	}
 }
 
-/* security.ima and security.evm are signatures of the old contents. The access control list
- * is kept, or it is an error; the others where possible. */
-static int copy_xattrs(const char *from, int to, bool owner_kept)
+/* Copies extended attributes, but for security.ima and security.evm: signatures of the old contents. Failing to copy
+ * the access control list is an error; the others are copied where possible. */
+static int copy_xattrs(const char *from, int to, bool privileged)
 {
 	char names[65536], value[65536];
 	ssize_t n = llistxattr(from, names, sizeof names);
@@ -118,7 +116,7 @@ static int copy_xattrs(const char *from, int to, bool owner_kept)
 		ssize_t len;
 
 		if (!strcmp(name, "security.ima") || !strcmp(name, "security.evm") ||
-		    (!strcmp(name, "security.capability") && !owner_kept))
+		    (!strcmp(name, "security.capability") && !privileged))
 			continue;
 		len = lgetxattr(from, name, value, sizeof value);
 		if ((len < 0 || fsetxattr(to, name, value, (size_t)len, 0)) && !strcmp(name, ACL))
@@ -127,7 +125,13 @@ static int copy_xattrs(const char *from, int to, bool owner_kept)
 	return 0;
 }
 
-static int set_attributes(int fd, const char *target, bool exists, const struct stat *old, const char *model)
+/*
+ * `privileged`: the output was made from the file that it replaces, and keeps its set-id bits and capabilities. Any
+ * other file that is overwritten had been given them for other contents, and they are dropped, as by other tools:
+ * cp(1) writes into the existing file, which clears both unless root does it; ld, objcopy and install make a new one.
+ */
+static int set_attributes(int fd, const char *target, bool exists, const struct stat *old, const char *model,
+                          bool privileged)
 {
 	struct stat st;
 	mode_t mask, mode = 0666;
@@ -143,18 +147,19 @@ static int set_attributes(int fd, const char *target, bool exists, const struct 
 	owner_kept = !fchown(fd, old->st_uid, old->st_gid);
 	if (!owner_kept && !fstat(fd, &st))
 		owner_kept = st.st_uid == old->st_uid && st.st_gid == old->st_gid;
-	/* The group alone may be possible, and its permissions mean it. */
+	/* Without CAP_CHOWN the group may still be settable, and the group's permission bits apply to that group. */
 	if (!owner_kept)
 		(void)!fchown(fd, (uid_t)-1, old->st_gid);
-	/* What a new file gets by the directory's default list is not the old file's. */
+	/* The new file may have an access control list from the directory's default, which the old one did not have. */
 	(void)fremovexattr(fd, ACL);
 	/* After fchown, which clears set-id bits and capabilities. */
-	if (fchmod(fd, old->st_mode & (owner_kept ? 07777 : 0777)))
+	privileged = privileged && owner_kept;
+	if (fchmod(fd, old->st_mode & (privileged ? 07777 : 0777)))
 		return errno;
-	return copy_xattrs(target, fd, owner_kept);
+	return copy_xattrs(target, fd, privileged);
 }
 
-/* A name beside the target, which no other process picks at the same time. */
+/* A name in the target's directory that no other process picks at the same time. */
 static int temp_name(const char *target, char *name, unsigned attempt)
 {
 	const char *slash = strrchr(target, '/');
@@ -162,11 +167,13 @@ static int temp_name(const char *target, char *name, unsigned attempt)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return snprintf(name, PATH_MAX, "%.*s.etch-%lx-%lx-%x", dir, target, (long)getpid(),
-	                (unsigned long)now.tv_nsec, attempt) >= PATH_MAX ? ENAMETOOLONG : 0;
+	return snprintf(name, PATH_MAX, "%.*s.etch-%lx-%lx-%x", dir, target, (long)getpid(), (unsigned long)now.tv_nsec,
+	                attempt) >= PATH_MAX
+	           ? ENAMETOOLONG
+	           : 0;
 }
 
-/* A file without a name cannot be left behind. */
+/* Prefers a nameless file (O_TMPFILE), which cannot be left behind. */
 static int open_temp(const char *target, char *name, bool *named)
 {
 	const char *slash = strrchr(target, '/');
@@ -206,7 +213,7 @@ static int give_name(int fd, const char *target, char *name)
 	return EEXIST;
 }
 
-/* So that the rename itself survives a crash. Not every file system can. */
+/* Makes the rename itself survive a crash. Errors are ignored: not every file system can sync a directory. */
 static void sync_directory(const char *target)
 {
 	const char *slash = strrchr(target, '/');
@@ -233,13 +240,15 @@ struct order {
 	const char *path, *model;
 	const void *data;
 	size_t size;
-	const struct file_mark *seen;
+	const struct file_mark *seen; /* the target when it was read; null: not checked */
+	char *const *links;           /* hard links to it that are replaced, too */
+	size_t link_count;
 	char target[PATH_MAX]; /* where the path leads */
 	bool exists;
 	struct stat old;
 };
 
-/* Has what it is made from holes? */
+/* Has the target, or else the model, holes? */
 static bool is_sparse(const struct order *o)
 {
 	struct stat st = o->old;
@@ -251,9 +260,82 @@ static bool is_sparse(const struct order *o)
 
 #define CHANGED "has been changed since etch read it, and is left as it is now"
 
-static int replace(const struct order *o, char *err, size_t errlen)
+/* A hard link to be replaced: `name` is a temporary link to the new file, to be renamed to `target`. */
+struct other {
+	char target[PATH_MAX], name[PATH_MAX];
+	bool made; /* `name` exists */
+};
+
+/* Links the file `from` to a temporary name in the directory of l->target. 0, or an errno value. */
+static int temp_link(const char *from, int fd, struct other *l)
 {
-	const char *what = "cannot create a temporary file beside it", *target = o->target;
+	struct stat want, got;
+	int e = EEXIST;
+
+	for (unsigned k = 0; e == EEXIST && k < 100; k++) {
+		e = temp_name(l->target, l->name, k);
+		if (!e)
+			e = linkat(AT_FDCWD, from, AT_FDCWD, l->name, 0) ? errno : 0;
+	}
+	if (e)
+		return e;
+	l->made = true;
+	/* Another process may have replaced `from` meanwhile: check that the link is to our file. */
+	return !fstat(fd, &want) && !lstat(l->name, &got) && want.st_dev == got.st_dev && want.st_ino == got.st_ino
+	           ? 0
+	           : ESTALE;
+}
+
+/* Makes the temporary links of all further names, before any target is replaced. A name for which the file system
+ * allows no link to the new file becomes a separate copy. */
+static int links_make(const struct order *o, const char *from, int fd, struct other *list, const char **who,
+                      const char **what)
+{
+	struct stat now;
+	int e = 0;
+
+	for (size_t i = 0; i < o->link_count && !e; i++) {
+		*who = o->links[i];
+		*what = "cannot follow";
+		e = resolve(o->links[i], list[i].target);
+		if (!e && (lstat(list[i].target, &now) || !is_as_seen(&now, o->seen))) {
+			*what = CHANGED;
+			e = ECANCELED;
+		}
+		if (e)
+			break;
+		*what = "cannot link";
+		e = temp_link(from, fd, &list[i]);
+		if (e == EXDEV || e == EPERM || e == EACCES || e == EMLINK)
+			e = 0;
+	}
+	return e;
+}
+
+static int links_rename(const struct order *o, struct other *list, const char **who, const char **what)
+{
+	struct stat now;
+
+	for (size_t i = 0; i < o->link_count; i++) {
+		if (!list[i].made)
+			continue;
+		*who = o->links[i];
+		*what = CHANGED;
+		if (lstat(list[i].target, &now) || !is_as_seen(&now, o->seen))
+			return ECANCELED;
+		*what = "cannot replace";
+		if (rename(list[i].name, list[i].target))
+			return errno;
+		list[i].made = false;
+		*list[i].name = 0;
+		sync_directory(list[i].target);
+	}
+	return 0;
+}
+
+static int replace(const struct order *o, struct other *links, char *err, size_t errlen)
+{
+	const char *what = "cannot create a temporary file beside it", *target = o->target, *who = o->path;
 	char name[PATH_MAX];
 	struct stat now;
 	bool named;
@@ -265,7 +347,7 @@ static int replace(const struct order *o, char *err, size_t errlen)
 	e = write_all(fd, o->data, o->size, is_sparse(o));
 	if (!e) {
 		what = "cannot set its permissions";
-		e = set_attributes(fd, target, o->exists, &o->old, o->model);
+		e = set_attributes(fd, target, o->exists, &o->old, o->model, o->seen);
 	}
 	if (!e) {
 		what = "cannot write";
@@ -275,6 +357,8 @@ static int replace(const struct order *o, char *err, size_t errlen)
 		e = give_name(fd, target, name);
 		named = !e;
 	}
+	if (!e)
+		e = links_make(o, name, fd, links, &who, &what);
 	if (close(fd) && !e)
 		e = errno;
 	if (!e && stop_is_pending())
@@ -289,10 +373,14 @@ static int replace(const struct order *o, char *err, size_t errlen)
 	}
 	if (e && named)
 		unlink(name);
-	if (e)
-		return fail(e, o->path, what, err, errlen);
-	sync_directory(target);
-	return 0;
+	if (!e) {
+		sync_directory(target);
+		e = links_rename(o, links, &who, &what);
+	}
+	for (size_t i = 0; i < o->link_count && e; i++)
+		if (links[i].made)
+			unlink(links[i].name);
+	return e ? fail(e, who, what, err, errlen) : 0;
 }
 
 static int write_through(const struct order *o, char *err, size_t errlen)
@@ -302,7 +390,7 @@ static int write_through(const struct order *o, char *err, size_t errlen)
 
 	if (fd < 0)
 		return fail(errno, o->path, "cannot open for writing", err, errlen);
-	/* A file that has come in its place is nothing to be written over. */
+	/* A regular file that has taken its place meanwhile must not be overwritten in place. */
 	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
 	if (!e)
 		e = write_all(fd, o->data, o->size, false);
@@ -311,7 +399,7 @@ static int write_through(const struct order *o, char *err, size_t errlen)
 	return e ? fail(e, o->path, "cannot write", err, errlen) : 0;
 }
 
-/* Where the path leads, and what is there. */
+/* Sets o->target, where the path leads, and o->exists and o->old, what is there. */
 static int find_target(struct order *o, char *err, size_t errlen)
 {
 	int e = resolve(o->path, o->target);
@@ -320,8 +408,8 @@ static int find_target(struct order *o, char *err, size_t errlen)
 		e = ENOENT;
 	if (e)
 		return fail(e, o->path, "cannot follow", err, errlen);
-	/* A link that is there now was not a moment ago. /proc/self/fd/N of a pipe is a link to no
-	 * file: the path itself opens it. */
+	/* resolve() followed all links: one that is there now was made since. /proc/self/fd/N of a pipe is a link to no
+	 * file name, and the path itself opens the pipe. */
 	o->exists = !lstat(o->target, &o->old);
 	if (o->exists && S_ISLNK(o->old.st_mode))
 		return fail(ELOOP, o->path, "cannot follow", err, errlen);
@@ -333,7 +421,7 @@ static int find_target(struct order *o, char *err, size_t errlen)
 		return fail(errno, o->path, "cannot write", err, errlen);
 	if (o->exists && S_ISDIR(o->old.st_mode))
 		return fail(EISDIR, o->path, "cannot write", err, errlen);
-	/* Before anything of it is taken over: its owner, its permissions. */
+	/* Checked before owner and permissions are taken from it. */
 	if (o->seen && (!o->exists || !is_as_seen(&o->old, o->seen)))
 		return fail(ECANCELED, o->path, CHANGED, err, errlen);
 	return 0;
@@ -343,6 +431,7 @@ static int execute(struct order *o, char *err, size_t errlen)
 {
 	const struct timespec no_time = {0, 0};
 	sigset_t block, before, too_large;
+	struct other *links = NULL;
 	bool through;
 	int e;
 
@@ -350,7 +439,14 @@ static int execute(struct order *o, char *err, size_t errlen)
 	e = find_target(o, err, errlen);
 	if (e)
 		return e;
-	/* What is written through leaves nothing behind, and may wait for ever: a pipe without a reader. */
+	if (o->link_count)
+		links = calloc(o->link_count, sizeof *links);
+	if (o->link_count && !links) {
+		snprintf(err, errlen, "%s: out of memory", o->path);
+		return ENOMEM;
+	}
+	/* A target written in place needs no temporary file, so signals may interrupt it: a pipe without a reader blocks
+	 * for ever. */
 	through = o->exists && !S_ISREG(o->old.st_mode);
 	sigemptyset(&block);
 	if (!through)
@@ -359,10 +455,14 @@ static int execute(struct order *o, char *err, size_t errlen)
 	sigaddset(&too_large, SIGXFSZ);
 	sigaddset(&block, SIGXFSZ);
 	pthread_sigmask(SIG_BLOCK, &block, &before);
-	e = through ? write_through(o, err, errlen) : replace(o, err, errlen);
+	e = through ? write_through(o, err, errlen) : replace(o, links, err, errlen);
 	if (e == EFBIG && !sigismember(&before, SIGXFSZ))
 		sigtimedwait(&too_large, NULL, &no_time);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	for (size_t i = 0; i < o->link_count && !e; i++)
+		if (*links[i].name && !links[i].made)
+			e = outfile_replace(o->links[i], NULL, 0, o->data, o->size, o->seen, err, errlen);
+	free(links);
 	return e;
 }
 
@@ -373,10 +473,10 @@ int outfile_write(const char *path, const void *data, size_t size, const char *m
 	return execute(&o, err, errlen);
 }
 
-int outfile_replace(const char *path, const void *data, size_t size, const struct file_mark *seen, char *err,
-                    size_t errlen)
+int outfile_replace(const char *path, char *const *links, size_t link_count, const void *data, size_t size,
+                    const struct file_mark *seen, char *err, size_t errlen)
 {
-	struct order o = {.path = path, .data = data, .size = size, .seen = seen};
+	struct order o = {.path = path, .links = links, .link_count = link_count, .data = data, .size = size, .seen = seen};
 
 	return execute(&o, err, errlen);
 }

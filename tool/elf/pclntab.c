@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads the Go runtime's function table (see pclntab.h). */
 #include "elf/pclntab.h"
-#include "elf/search.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +9,19 @@
 #include "elf/dynamic.h"
 
 #define MAGIC_1_18 0xfffffff0u
-#define MAGIC_1_20 0xfffffff1u /* a function has its first line, too */
+#define MAGIC_1_20 0xfffffff1u /* function records also have startLine, which moves the flag byte */
 #define HEADER     72u
 /* Words of moduledata before minpc: pcHeader, six slices, findfunctab. */
-#define MINPC      (8u * (1 + 6 * 3 + 1))
-#define TOP_FRAME  1u
+#define MINPC     (8u * (1 + 6 * 3 + 1))
+#define TOP_FRAME 1u
 
 struct table {
 	const uint8_t *bytes; /* of the section, from its header on */
 	uint64_t addr, size;
-	uint64_t functions;   /* offset of functab; the offsets in it are from there */
+	uint64_t functions; /* offset of functab; the offsets in it are from there */
 	uint64_t names;
 	uint64_t count;
-	unsigned flag;        /* of its flags in a function's record */
+	unsigned flag; /* offset of the flag byte in a function's record */
 };
 
 static uint32_t word32(const uint8_t *p)
@@ -49,20 +50,25 @@ static bool table_open(const struct elf_file *f, struct table *t)
 	if (!i || !s->data || s->sh.sh_size < HEADER)
 		return false;
 	magic = word32(s->data);
-	/* No instruction is shorter than 1; pointers have 8 bytes. */
+	/* x86-64: the instruction size quantum is 1, pointers have 8 bytes. */
 	if ((magic != MAGIC_1_18 && magic != MAGIC_1_20) || s->data[6] != 1 || s->data[7] != 8)
 		return false;
-	*t = (struct table){.bytes = s->data, .addr = s->sh.sh_addr, .size = s->sh.sh_size,
-	                    .functions = word64(s->data + 64), .names = word64(s->data + 32), .count = word64(s->data + 8),
+	*t = (struct table){.bytes = s->data,
+	                    .addr = s->sh.sh_addr,
+	                    .size = s->sh.sh_size,
+	                    .functions = word64(s->data + 64),
+	                    .names = word64(s->data + 32),
+	                    .count = word64(s->data + 8),
 	                    .flag = magic == MAGIC_1_20 ? 41 : 37};
-	/* A pair of words for each, and the end of the last one. */
+	/* functab: a pair of words per function, and the end of the last one. */
 	return t->count && t->functions <= t->size && t->size - t->functions >= 4 &&
 	       t->count <= (t->size - t->functions - 4) / 8;
 }
 
 static uint64_t offset_of(const struct table *t, uint64_t i) { return word32(t->bytes + t->functions + 8 * i); }
 
-/* Is there, at `place`, moduledata of this table? Its minpc and maxpc say where the code is. */
+/* True if these minpc and maxpc of a moduledata candidate agree with the table. *base: address that the table's offsets
+ * are relative to. */
 static bool module_confirms(const struct table *t, uint64_t minpc, uint64_t maxpc, uint64_t *base)
 {
 	*base = minpc - offset_of(t, 0);
@@ -94,7 +100,7 @@ static const struct dynamic_reloc *reloc_at(const struct dynamic_reloc *r, size_
 	return low < count && r[low].place == place && r[low].type == R_X86_64_RELATIVE ? &r[low] : NULL;
 }
 
-/* 1: found; 0; -1. */
+/* Looks for moduledata by its relocations: 1 and *base; 0: none; -1 and a message. */
 static int base_in_relocs(const struct elf_file *f, const struct table *t, uint64_t *base, struct error *e)
 {
 	struct dynamic_reloc *r;
@@ -157,7 +163,7 @@ long go_functions_read(const struct elf_file *f, struct go_function **out, struc
 	if (!*out)
 		return error_set(e, "out of memory");
 	for (i = 0; i < t.count; i++)
-		(*out)[i] = (struct go_function){base + offset_of(&t, i), base + offset_of(&t, i + 1),
-		                                 is_top(&t, i), name_of(&t, i)};
+		(*out)[i] =
+			(struct go_function){base + offset_of(&t, i), base + offset_of(&t, i + 1), is_top(&t, i), name_of(&t, i)};
 	return (long)t.count;
 }

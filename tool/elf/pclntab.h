@@ -10,14 +10,14 @@
 #include "elf/file.h"
 
 struct go_function {
-	uint64_t start, end; /* end: where the next one starts; there may be padding before it */
-	bool top;            /* the runtime's mark for where a stack ends (abi.FuncFlagTopFrame) */
+	uint64_t start, end; /* end: start of the next function, so it includes padding */
+	bool top;            /* the runtime marks it as the outermost frame (abi.FuncFlagTopFrame) */
 	const char *name;    /* in the file's bytes */
 };
 
 /*
- * By start; malloc'd. Returns their number; 0 where the file has no such table, or one that
- * is malformed or that the module data of the runtime does not confirm; -1: out of memory.
+ * The functions sorted by start; malloc'd. Returns their number; 0: the file has no such table, or one that
+ * is malformed or that the runtime's moduledata does not confirm; -1 and a message.
  */
 long go_functions_read(const struct elf_file *f, struct go_function **out, struct error *e);
 

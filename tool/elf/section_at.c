@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which section holds an address. Where headers lie and several do, it is the first of them: a
- * sweep over the addresses, with those sections that have begun in a heap, first ones on top.
+ * Builds the list of spans for elf_section_at(). Where sections of a malformed file overlap, the one with
+ * the lowest number wins: a sweep over the addresses, with the open sections in a heap by number.
  */
 #include "elf/section_at.h"
-#include "elf/search.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 
 struct sweep {
 	struct elf_span *list; /* the sections, by address */
 	size_t count;
-	struct elf_span *heap; /* by number; those that have ended are taken out when they come to the top */
+	struct elf_span *heap; /* open sections, lowest number on top; ended ones are removed once they are on top */
 	size_t open;
 	struct elf_span *out;
 	size_t made;
@@ -27,6 +27,14 @@ static int by_start(const void *a, const void *b)
 	const struct elf_span *x = a, *y = b;
 
 	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* The span of a section that starts at `at`: its address, or its file offset. */
+static struct elf_span span_of(const Elf64_Shdr *sh, uint64_t at, uint32_t section)
+{
+	uint64_t more = sh->sh_size - 1, most = UINT64_MAX - at;
+
+	return (struct elf_span){at, at + (more < most ? more : most), section};
 }
 
 static void heap_add(struct sweep *s, struct elf_span x)
@@ -53,8 +61,8 @@ static void heap_drop(struct sweep *s)
 	s->heap[i] = x;
 }
 
-/* Room for twice as many spans as there are sections is enough: each begins where one begins or
- * behind where one ends. */
+/* Makes at most two spans per section: each span begins where a section begins, or behind the end
+ * of one. */
 static void sweep_run(struct sweep *s)
 {
 	uint64_t at = 0, last;
@@ -93,10 +101,9 @@ int elf_spans_build(struct elf_file *f, struct error *e)
 	if (s.list && s.heap && s.out) {
 		for (i = 1; i < f->section_count; i++) {
 			const Elf64_Shdr *sh = &f->sections[i].sh;
-			uint64_t more = sh->sh_size - 1, most = UINT64_MAX - sh->sh_addr;
 
 			if (holds_addresses(sh))
-				s.list[s.count++] = (struct elf_span){sh->sh_addr, sh->sh_addr + (more < most ? more : most), i};
+				s.list[s.count++] = span_of(sh, sh->sh_addr, i);
 		}
 		qsort(s.list, s.count, sizeof(*s.list), by_start);
 		sweep_run(&s);
@@ -115,4 +122,35 @@ uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
 	size_t i = SEARCH(f->span_count, k, f->spans[k].last < addr);
 
 	return i < f->span_count && f->spans[i].start <= addr ? f->spans[i].section : 0;
+}
+
+static bool spans_apart(struct elf_span *list, size_t count)
+{
+	size_t i;
+
+	qsort(list, count, sizeof(*list), by_start);
+	for (i = 1; i < count && list[i].start > list[i - 1].last; i++)
+		;
+	return i >= count;
+}
+
+int elf_sections_apart(const struct elf_file *f, struct error *e)
+{
+	struct elf_span *list = malloc(((size_t)f->section_count + 1) * sizeof(*list));
+	size_t held = 0, loaded = 0;
+	bool apart;
+	uint32_t i;
+
+	if (!list)
+		return error_set(e, "out of memory");
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].data)
+			list[held++] = span_of(&f->sections[i].sh, f->sections[i].sh.sh_offset, i);
+	apart = spans_apart(list, held);
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++)
+		if (holds_addresses(&f->sections[i].sh))
+			list[loaded++] = span_of(&f->sections[i].sh, f->sections[i].sh.sh_addr, i);
+	apart = apart && spans_apart(list, loaded);
+	free(list);
+	return apart;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * section_at.h: inside of the ELF reader: addresses of a linked file and the sections that hold
- * them, as a list to search. There may be 64 Ki sections, asked about for each of as many symbols.
+ * Private to the ELF reader: a searchable list of the sections of a linked file by address. It keeps
+ * lookups fast in a file with 64 Ki sections and a lookup for each of as many symbols.
  */
 #ifndef ELF_SECTION_AT_H
 #define ELF_SECTION_AT_H
@@ -9,11 +9,11 @@
 #include "elf/file.h"
 
 struct elf_span {
-	uint64_t start, last; /* both inside */
+	uint64_t start, last; /* inclusive */
 	uint32_t section;
 };
 
-/* 0; or -1: out of memory. Sections of an object have no addresses: there is no list of them. */
+/* Builds f->spans. An object file has no addresses, and gets no list. 0; or -1: out of memory. */
 int elf_spans_build(struct elf_file *f, struct error *e);
 
 #endif

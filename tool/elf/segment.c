@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment.c: layout and output of a linked file with one more PT_LOAD.
+ * Layout and output of a linked file with one more PT_LOAD.
  *
  * The file becomes
- *     [all that was there] [segment: note, moved sections, new sections]
+ *     [previous contents] [segment: note, moved sections, new sections]
  *     [new sections that are not loaded] [.shstrtab] [section headers]
- * where the old .shstrtab and headers, which normally end a file, give way.
- * All of it is derived from what else is in the file, so that a second run
- * arrives at the same place.
+ * and the old .shstrtab and section headers, which normally end a file, are dropped.
+ * The layout depends only on the rest of the file, so that a second run
+ * arrives at the same one.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment.h"
-#include "segment_layout.h"
-#include "elf/memory.h"
+#include "elf/segment.h"
+#include "elf/segment_layout.h"
+#include "support/memory.h"
 
 static int layout_files(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
@@ -26,7 +26,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 
 	if (r)
 		return r;
-	/* strip and objcopy put .comment and the like behind the segment. */
+	/* strip and objcopy put .comment and the like behind the segment: it stays in place as long as it fits there. */
 	if (l->ours && l->old_base + l->size <= seg_old_room_end(l))
 		l->base = l->old_base;
 	for (size_t i = 0; i < n; i++)
@@ -103,8 +103,8 @@ static size_t first_load(const struct seg_file *f)
 	return i;
 }
 
-/* Room for the program header. A new first page has some, and is preferred to a table
- * elsewhere: segment.h. */
+/* Finds room for the program header. If only moving the table is left, a new first page is
+ * tried before: segment.h has the order and its reasons. */
 static int slot_take(struct seg_layout *l, char *err, size_t errlen)
 {
 	int r = seg_slot_find(&l->f, &l->slot, err, errlen);
@@ -124,9 +124,9 @@ static int slot_take(struct seg_layout *l, char *err, size_t errlen)
 	return r;
 }
 
-/* Everything but the bytes. To be freed in any case. */
-static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, struct segment_section *secs,
-                       size_t n, char *err, size_t errlen)
+/* Decides everything but the bytes. *l is to be freed in any case. */
+static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
+                       char *err, size_t errlen)
 {
 	uint64_t first = 0;
 	int r;
@@ -150,14 +150,14 @@ static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, s
 		return r;
 	l->keep = seg_kept_end(l);
 	if (l->ours && l->keep < l->old_base)
-		l->keep = l->old_base; /* what was kept before the segment once is kept */
+		l->keep = l->old_base; /* an earlier run kept all bytes before its segment */
 	r = seg_place(l, secs, n, err, errlen);
 	return r ? r : layout_files(l, secs, n, err, errlen);
 }
 
 /* ---- output ---------------------------------------------------------------- */
 
-/* Local symbols of moved sections (others kept them from moving). */
+/* Updates the local symbols of moved sections. (A global symbol would have kept its section from moving.) */
 static void symbols_follow(const struct seg_layout *l, uint8_t *out)
 {
 	for (size_t i = 1; i < l->f.sections; i++) {
@@ -219,7 +219,7 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	memcpy(out + f->eh.e_shoff, f->sh, f->sections * sizeof *f->sh);
 	memcpy(out + f->eh.e_phoff, f->ph, f->eh.e_phnum * sizeof *f->ph);
 	memcpy(out, &f->eh, sizeof f->eh);
-	if (l->front) { /* code that knows the old header by __ehdr_start finds the table from there */
+	if (l->front) { /* __ehdr_start is the old header: let it lead to the new table */
 		Elf64_Ehdr old = f->eh;
 
 		old.e_phoff -= l->front_size;
@@ -228,8 +228,8 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	}
 }
 
-/* Are the headers that would be written those that the file has, wherever in the
- * file they lie? Then it stays as it is, but for the contents of the sections. */
+/* True if the file already has the headers that would be written, at whatever offset.
+ * Then only the contents of sections are replaced. */
 static bool same_headers(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
@@ -243,7 +243,7 @@ static bool same_headers(const struct seg_layout *l)
 
 		memcpy(&b, f->data + eh.e_shoff + i * sizeof b, sizeof b);
 		a.sh_offset = b.sh_offset;
-		/* The table of names only grows: an offset of the old one is one of the new. */
+		/* The new .shstrtab begins with the old one, so old name offsets are valid in it. */
 		if (strcmp(l->str + a.sh_name, l->str + b.sh_name))
 			return false;
 		a.sh_name = b.sh_name;
@@ -253,8 +253,7 @@ static bool same_headers(const struct seg_layout *l)
 	return true;
 }
 
-int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
-                 char *err, size_t errlen)
+int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	struct seg_layout l;
 	int r = layout_make(&l, file, size, secs, n, err, errlen);
@@ -263,7 +262,7 @@ int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs,
 	return r;
 }
 
-/* The contents of the caller's sections, in a file that has room for them. */
+/* Writes the contents of the caller's sections into a file that already has these sections. */
 static void contents_replace(const struct seg_layout *l, const struct segment_section *secs, size_t n, uint8_t *out)
 {
 	Elf64_Ehdr eh;
@@ -276,8 +275,8 @@ static void contents_replace(const struct seg_layout *l, const struct segment_se
 	}
 }
 
-/* A second run has to find what this one has made: in a file of which a section claims to be where its
- * program headers are, or that begins where new ones came to be, it would not. */
+/* Checks that a second run will find the segment. It would not in a malformed file, where a section covers the
+ * program headers, or the place where the new ones were put. */
 static int result_check(uint8_t **out, size_t size, char *err, size_t errlen)
 {
 	struct segment_found found;
@@ -295,7 +294,7 @@ static int layout_write(const struct seg_layout *l, const uint8_t *file, const s
 {
 	bool same = same_headers(l);
 
-	if (l->front) /* what the caller did to the file since */
+	if (l->front) /* the caller may have changed bytes since the layout was made */
 		memcpy(l->front + l->front_size, file, l->f.size - l->front_size);
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_alloc(*out_size);
@@ -312,9 +311,8 @@ static int layout_write(const struct seg_layout *l, const uint8_t *file, const s
 	return result_check(out, *out_size, err, errlen);
 }
 
-int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
-                  int (*fill)(void *context), void *context,
-                  uint8_t **out, size_t *out_size, char *err, size_t errlen)
+int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, int (*fill)(void *context),
+                  void *context, uint8_t **out, size_t *out_size, char *err, size_t errlen)
 {
 	struct seg_layout l;
 	int r = layout_make(&l, file, size, secs, n, err, errlen);
@@ -330,8 +328,8 @@ int segment_build(const uint8_t *file, size_t size, struct segment_section *secs
 	return r;
 }
 
-int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n,
-                uint8_t **out, size_t *out_size, char *err, size_t errlen)
+int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n, uint8_t **out,
+                size_t *out_size, char *err, size_t errlen)
 {
 	struct segment_section *planned = malloc((n ? n : 1) * sizeof *planned);
 	struct seg_layout l;

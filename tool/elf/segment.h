@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment.h: adds read-only data to a linked ELF file (ET_EXEC, ET_DYN,
+ * Adds read-only data to a linked ELF file (ET_EXEC, ET_DYN,
  * x86-64) in one new PT_LOAD, above every other, with section headers of its
  * own.  No address that code or data refer to changes.
  *
@@ -13,7 +13,7 @@
  *   1. a PT_NULL entry;
  *   2. unused zero bytes behind the program header table;
  *   3. PT_GNU_PROPERTY, where a PT_NOTE with 8-byte alignment covers the same
- *      note: that is where glibc looks next, and the x86 kernel reads neither;
+ *      note: glibc then reads the PT_NOTE, and the x86 kernel reads neither;
  *   4. PT_PHDR, where there is no PT_INTERP (shared objects, static programs):
  *      the loaders then take the table from AT_PHDR or the ELF header;
  *   5. room behind the table, made by moving what only headers or DT_ entries
@@ -23,12 +23,12 @@
  *      makes room.  Symbols, relocations, data and (by a scan for operands) code
  *      must not refer to what moves;
  *   6. a new first page, below all others, with the ELF header and the table, in a
- *      program at fixed addresses: all else moves in the file, by the alignment of its
- *      segments, and stays where it is in memory. The old ELF header, which code may know
- *      by the name of __ehdr_start, leads to the new table;
+ *      program at fixed addresses: all else moves in the file, by a multiple of its segments'
+ *      alignment, and keeps its address. The old ELF header, which code may refer to as
+ *      __ehdr_start, leads to the new table;
  *   7. the table itself goes into the new segment.
- * The last is the last because GNU strip and objcopy always write the table directly
- * behind the ELF header, and what they make of one that was elsewhere does not start.
+ * 7 is the last resort because GNU strip and objcopy always write the table directly
+ * behind the ELF header, and break a file whose table was elsewhere.
  * (eu-strip keeps it, thanks to section SEGMENT_TABLE.)
  */
 #ifndef ETCH_TOOL_ELF_SEGMENT_H
@@ -38,26 +38,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Results. All but SEGMENT_OK leave a sentence in `err`, without the file's name
+/* Results. All but SEGMENT_OK leave a message in `err`, without the file's name
  * and without a newline. */
 enum segment_result {
 	SEGMENT_OK = 0,
-	SEGMENT_EINPUT = -1,  /* not a linked x86-64 ELF file that this can read */
-	SEGMENT_ENOSLOT = -2, /* a good file, but no place for one more program header */
+	SEGMENT_EINPUT = -1,  /* not a linked x86-64 ELF file, or one that cannot be rewritten */
+	SEGMENT_ENOSLOT = -2, /* no room for one more program header */
 	SEGMENT_ENOMEM = -3,
-	SEGMENT_EINVAL = -4,  /* the caller's list of sections is not usable */
+	SEGMENT_EINVAL = -4, /* the caller's list of sections is not usable */
 };
 
 /*
  * The first bytes of the segment: an ELF note (so that a runtime that walks
  * dl_iterate_phdr can tell the segment from its PT_LOAD alone; there is no
  * PT_NOTE for it, which would take a second program header), in section
- * SEGMENT_SECTION.  That one is SHT_PROGBITS: eu-elflint reports every SHT_NOTE
+ * SEGMENT_SECTION.  The section is SHT_PROGBITS: eu-elflint reports every SHT_NOTE
  * whose owner it does not know.
  */
 #define SEGMENT_SECTION   ".etch.segment"
-#define SEGMENT_TABLE     ".etch.phdrs" /* over the program headers, where they lie in the segment */
-#define SEGMENT_FRONT     ".etch.ehdr"  /* over the old ELF header, behind a new first page */
+#define SEGMENT_TABLE     ".etch.phdrs" /* covers the program headers, if they are in the segment */
+#define SEGMENT_FRONT     ".etch.ehdr"  /* covers the old ELF header, if there is a new first page */
 #define SEGMENT_UNLOADED  ".etch."
 #define SEGMENT_NOTE_TYPE 0x67657365u /* "eseg" */
 #define SEGMENT_VERSION   1u
@@ -69,58 +69,58 @@ struct segment_note {
 	char name[8];     /* "etch" */
 	uint32_t version; /* SEGMENT_VERSION */
 	uint32_t first;   /* offset of the caller's first section from the start of the segment;
-	                   * between this note and that, sections of the file that had to move */
+	                   * sections of the file that had to move lie between the note and it */
 	uint32_t zero;
 };
 
 struct segment_section {
 	const char *name;
-	uint32_t type;    /* SHT_PROGBITS or another type that has contents */
-	uint64_t flags;   /* SHF_MERGE, SHF_STRINGS; SHF_ALLOC is added unless `unloaded` */
-	uint64_t align;   /* a power of two up to 4096; 0 is 1 */
+	uint32_t type;  /* SHT_PROGBITS or another type that has contents */
+	uint64_t flags; /* SHF_MERGE, SHF_STRINGS; SHF_ALLOC is added unless `unloaded` */
+	uint64_t align; /* a power of two up to 4096; 0 is 1 */
 	uint64_t entsize;
-	const void *data; /* not looked at by segment_plan */
+	const void *data; /* not used by segment_plan */
 	uint64_t size;    /* bytes, not 0 */
 	uint64_t addr;    /* set by segment_plan: virtual address of the contents */
-	bool unloaded;    /* not part of the segment: behind it in the file, without an address, for
-	                   * tools to read and strip to drop. Its name starts with SEGMENT_UNLOADED */
+	bool unloaded;    /* not part of the segment, but behind it in the file, without an address:
+	                   * strip may drop it. The name must start with SEGMENT_UNLOADED */
 };
 
 /*
- * Where each of the n sections will lie: sets secs[].addr. Depends on names,
- * sizes and alignments, not on contents, which may therefore refer to their own
+ * Sets secs[].addr, where each of the n sections will lie. This depends on names,
+ * sizes and alignments, but not on contents, which may therefore contain these
  * addresses. With a .bss of gigabytes the segment may be more than 2 GiB away
  * from the code: a caller with 32-bit references has to check them.
  */
-int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
-                 char *err, size_t errlen);
+int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, char *err, size_t errlen);
 
 /*
- * The file with these sections in it, at the addresses that segment_plan gave
+ * Makes the file with these sections, at the addresses that segment_plan gave
  * for the same list (SEGMENT_EINVAL otherwise), in *out, to be freed by the
- * caller. Sections of an etch segment that is there already are replaced by the
- * list as a whole; when the list is the same as theirs, only contents change.
- * Section indices of all other sections stay as they are.
+ * caller. The sections of an existing etch segment are replaced by the list as a
+ * whole; if names and sizes are the same, only contents change.
+ * All other sections keep their index.
  */
-int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n,
-                uint8_t **out, size_t *out_size, char *err, size_t errlen);
+int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n, uint8_t **out,
+                size_t *out_size, char *err, size_t errlen);
 
 /*
  * segment_plan, then `fill` (may be null) to write contents that depend on the
- * addresses, then segment_add: with one search for a place instead of two. What
- * `fill` returns is returned when it is not 0, and `err` is then its business.
+ * addresses, then segment_add, but the layout is made only once. If `fill` does
+ * not return 0, its result is returned, and it has to set `err` itself.
  */
-int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
-                  int (*fill)(void *context), void *context,
-                  uint8_t **out, size_t *out_size, char *err, size_t errlen);
+int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, int (*fill)(void *context),
+                  void *context, uint8_t **out, size_t *out_size, char *err, size_t errlen);
 
 /*
- * The etch segment of a file: 1 and where its bytes lie in the file, or 0 if
- * there is none, or a negative result. `first` is that of struct segment_note.
+ * Finds the etch segment of a file: 1 and *found, 0 if there is none, or a
+ * negative result. `offset` is in the file; `first` as in struct segment_note.
  */
 struct segment_found {
 	uint64_t offset, addr, size, first;
 };
 int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen);
+/* True if these bytes begin with the note of an etch segment, of any version. */
+bool segment_begins(const uint8_t *bytes, size_t size);
 
 #endif

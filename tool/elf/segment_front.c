@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment_front.c: a new first page for a program at fixed addresses, with its ELF header and
- * program headers: as a linker would have laid it out that knew of more of them.  Why it is the
- * first and not the last page is in segment.h.
+ * A new first page with ELF header and program headers for a program at fixed addresses: the layout
+ * that a linker would have made with room for more program headers.  segment.h says why they
+ * are not put at the end of the file.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment_layout.h"
-#include "elf/memory.h"
+#include "elf/segment_layout.h"
+#include "support/memory.h"
 
-#define LOWEST 0x10000u       /* vm.mmap_min_addr as kernels come */
-#define MOST (2ull << 20)     /* bytes that the file may grow by */
+#define LOWEST 0x10000u     /* the default of vm.mmap_min_addr */
+#define MOST   (2ull << 20) /* bytes that the file may grow by */
 
-/* How far everything moves in the file: by a multiple of each PT_LOAD's alignment, which ld.so
- * wants to be that of the distance between offset and address. */
+/* The distance by which everything moves in the file: a multiple of each PT_LOAD's alignment, since offset and
+ * address must be congruent modulo the alignment. 0: the alignment is too large, or not a power of two. */
 static uint64_t front_size(const struct seg_file *f)
 {
 	uint64_t need = sizeof f->eh + ((uint64_t)f->eh.e_phnum + 2) * sizeof *f->ph, align = SEGMENT_PAGE;
@@ -53,7 +53,7 @@ static int extent_order(const void *a, const void *b)
 	return (x->from > y->from) - (x->from < y->from);
 }
 
-/* What headers describe, in order. */
+/* Lists the extents of the file that headers describe, sorted. Returns their number. */
 static size_t described(const struct seg_file *f, struct extent *list)
 {
 	size_t n = 0;
@@ -85,8 +85,10 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 		while (at < list[i].from && !f->data[at])
 			at++;
 		if (at < list[i].from)
-			r = seg_fail(SEGMENT_ENOSLOT, err, errlen, "data between sections (at offset 0x%llx) that no header describes, "
-			             "and for one more program header all of the file would move", (unsigned long long)at);
+			r = seg_fail(SEGMENT_ENOSLOT, err, errlen,
+			             "data between sections (at offset 0x%llx) that no header describes, "
+			             "and for one more program header all of the file would move",
+			             (unsigned long long)at);
 		at = seg_max(at, list[i].to);
 	}
 	free(list);
@@ -95,8 +97,8 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 
 static void phdrs_shift(struct seg_file *f, uint64_t size)
 {
-	Elf64_Phdr front = {.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = SEGMENT_PAGE, .p_memsz = SEGMENT_PAGE,
-	                    .p_align = SEGMENT_PAGE};
+	Elf64_Phdr front = {
+		.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = SEGMENT_PAGE, .p_memsz = SEGMENT_PAGE, .p_align = SEGMENT_PAGE};
 	size_t first = 0, n = f->eh.e_phnum;
 
 	while (f->ph[first].p_type != PT_LOAD)
@@ -107,7 +109,7 @@ static void phdrs_shift(struct seg_file *f, uint64_t size)
 	for (size_t i = 0; i < n; i++) {
 		if (f->ph[i].p_type != PT_NULL && (f->ph[i].p_filesz || f->ph[i].p_offset))
 			f->ph[i].p_offset += size;
-		/* ld -N: GNU strip would move what is no longer the first page by less than a page. */
+		/* ld -N: with less than page alignment GNU strip would move the former first page by less than a page. */
 		if (f->ph[i].p_type == PT_LOAD && f->ph[i].p_align < SEGMENT_PAGE)
 			f->ph[i].p_align = SEGMENT_PAGE;
 	}

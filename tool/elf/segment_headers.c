@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* segment_headers.c: section headers, program headers and names, as they will be. */
+/* Makes the section headers, program headers and section names of the output. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment_layout.h"
+#include "elf/segment_layout.h"
 
-/* Offset of a name in the new .shstrtab, which has room for it. */
+/* Offset of a name in the new .shstrtab, to which it is appended if necessary. The caller made room. */
 static uint32_t str_add(struct seg_layout *l, const char *name)
 {
 	size_t n = strlen(name) + 1;
@@ -24,10 +24,9 @@ static uint32_t str_add(struct seg_layout *l, const char *name)
 	return (uint32_t)(l->str_size - n);
 }
 
-/* Section headers of the list: those of the same name, then unused ones of the
- * old segment, then new ones at the end. Old ones without use become SHT_NULL. */
-int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n,
-                          char *err, size_t errlen)
+/* Assigns a section header to each of the caller's sections: that of the same name, else an unused one of
+ * the old segment, else a new one at the end. Unused old ones become SHT_NULL. */
+int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	struct seg_file *f = &l->f;
 	size_t old = f->sections, end = old;
@@ -78,7 +77,8 @@ int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs,
 	return SEGMENT_OK;
 }
 
-/* The number of sections where readers look for it: gABI, "Special Section Indexes". */
+/* Stores the number of sections in e_shnum, or from SHN_LORESERVE on in section header 0 (gABI, "Special Section
+ * Indexes"). */
 void seg_headers_count(struct seg_file *f)
 {
 	bool many = f->sections >= SHN_LORESERVE;
@@ -96,32 +96,50 @@ void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, 
 	Elf64_Shdr *sh = l->f.sh;
 
 	sh[l->note_sec] = (Elf64_Shdr){
-		.sh_name = str_add(l, SEGMENT_SECTION), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
-		.sh_addr = l->addr, .sh_offset = l->base, .sh_size = sizeof seg_note, .sh_addralign = 4,
+		.sh_name = str_add(l, SEGMENT_SECTION),
+		.sh_type = SHT_PROGBITS,
+		.sh_flags = SHF_ALLOC,
+		.sh_addr = l->addr,
+		.sh_offset = l->base,
+		.sh_size = sizeof seg_note,
+		.sh_addralign = 4,
 	};
-	/* strip zeroes what lies between sections. */
+	/* The table gets a section of its own, since strip zeroes bytes that are in none. */
 	if (l->table_sec)
 		sh[l->table_sec] = (Elf64_Shdr){
-			.sh_name = str_add(l, SEGMENT_TABLE), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
-			.sh_addr = l->addr + l->table, .sh_offset = l->base + l->table,
-			.sh_size = (l->f.eh.e_phnum + 1) * sizeof(Elf64_Phdr), .sh_addralign = 8,
+			.sh_name = str_add(l, SEGMENT_TABLE),
+			.sh_type = SHT_PROGBITS,
+			.sh_flags = SHF_ALLOC,
+			.sh_addr = l->addr + l->table,
+			.sh_offset = l->base + l->table,
+			.sh_size = (l->f.eh.e_phnum + 1) * sizeof(Elf64_Phdr),
+			.sh_addralign = 8,
 		};
 	if (l->front_sec)
 		sh[l->front_sec] = (Elf64_Shdr){
-			.sh_name = str_add(l, SEGMENT_FRONT), .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
-			.sh_addr = l->front_addr, .sh_offset = l->front_size, .sh_size = sizeof(Elf64_Ehdr), .sh_addralign = 8,
+			.sh_name = str_add(l, SEGMENT_FRONT),
+			.sh_type = SHT_PROGBITS,
+			.sh_flags = SHF_ALLOC,
+			.sh_addr = l->front_addr,
+			.sh_offset = l->front_size,
+			.sh_size = sizeof(Elf64_Ehdr),
+			.sh_addralign = 8,
 		};
 	for (size_t i = 0; i < n; i++)
 		sh[l->sec_of[i]] = (Elf64_Shdr){
-			.sh_name = str_add(l, secs[i].name), .sh_type = secs[i].type,
-			.sh_flags = secs[i].flags | (secs[i].unloaded ? 0 : SHF_ALLOC), .sh_addr = secs[i].addr,
-			.sh_offset = l->off_of[i], .sh_size = secs[i].size,
-			.sh_addralign = secs[i].align ? secs[i].align : 1, .sh_entsize = secs[i].entsize,
+			.sh_name = str_add(l, secs[i].name),
+			.sh_type = secs[i].type,
+			.sh_flags = secs[i].flags | (secs[i].unloaded ? 0 : SHF_ALLOC),
+			.sh_addr = secs[i].addr,
+			.sh_offset = l->off_of[i],
+			.sh_size = secs[i].size,
+			.sh_addralign = secs[i].align ? secs[i].align : 1,
+			.sh_entsize = secs[i].entsize,
 		};
 }
 
-/* PT_INTERP, PT_NOTE and PT_GNU_PROPERTY follow their sections. Of a PT_NOTE
- * whose sections were parted, those that stayed in the first segment count. */
+/* Updates PT_INTERP, PT_NOTE and PT_GNU_PROPERTY for moved sections. A PT_NOTE of which
+ * some sections went to the new segment covers those that stayed. */
 void seg_phdrs_follow(struct seg_layout *l)
 {
 	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {
@@ -135,8 +153,7 @@ void seg_phdrs_follow(struct seg_layout *l)
 		for (size_t k = 0; k < l->items; k++) {
 			const struct seg_item *it = &l->item[k];
 
-			if (!seg_overlap(it->off, it->size, p->p_offset, p->p_filesz) ||
-			    (from && !from->evicted && it->evicted))
+			if (!seg_overlap(it->off, it->size, p->p_offset, p->p_filesz) || (from && !from->evicted && it->evicted))
 				continue;
 			if (!from || (from->evicted && !it->evicted) || it->new_off < from->new_off)
 				from = it;
@@ -151,7 +168,7 @@ void seg_phdrs_follow(struct seg_layout *l)
 	}
 }
 
-/* The PT_LOAD itself: behind the last one, so that they ascend as the gABI asks. */
+/* Inserts the new PT_LOAD behind the last one: the gABI requires ascending addresses. */
 void seg_phdr_insert(struct seg_layout *l)
 {
 	struct seg_file *f = &l->f;
@@ -173,7 +190,7 @@ void seg_phdr_insert(struct seg_layout *l)
 			f->ph[i].p_filesz = f->ph[i].p_memsz = (n + 1) * sizeof *f->ph;
 }
 
-/* The table where it lies in the segment. What it was stays behind the ELF header, unused. */
+/* Points e_phoff and PT_PHDR to the table in the segment. The old one stays behind the ELF header, unused. */
 void seg_table_follow(struct seg_layout *l)
 {
 	struct seg_file *f = &l->f;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* segment_place.c: where the segment and its sections lie, in memory and in the file. */
+/* Decides the place of the segment and its sections, in memory and in the file. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment_layout.h"
-#include "undo.h"
+#include "elf/segment_layout.h"
+#include "elf/undo.h"
 
 int seg_check_list(const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
@@ -13,14 +13,13 @@ int seg_check_list(const struct segment_section *secs, size_t n, char *err, size
 	for (size_t i = 0; i < n; i++) {
 		const struct segment_section *s = &secs[i];
 
-		if (!s->name || !*s->name || !strcmp(s->name, SEGMENT_SECTION) ||
-		    !strcmp(s->name, SEGMENT_TABLE) || !strcmp(s->name, SEGMENT_FRONT) || !s->size ||
-		    s->size > ADDRESS_END || s->type == SHT_NULL || s->type == SHT_NOBITS ||
-		    (s->flags & ~(uint64_t)(SHF_ALLOC | SHF_MERGE | SHF_STRINGS)) || s->align > SEGMENT_PAGE ||
-		    (s->align & (s->align - 1)) ||
+		if (!s->name || !*s->name || !strcmp(s->name, SEGMENT_SECTION) || !strcmp(s->name, SEGMENT_TABLE) ||
+		    !strcmp(s->name, SEGMENT_FRONT) || !s->size || s->size > ADDRESS_END || s->type == SHT_NULL ||
+		    s->type == SHT_NOBITS || (s->flags & ~(uint64_t)(SHF_ALLOC | SHF_MERGE | SHF_STRINGS)) ||
+		    s->align > SEGMENT_PAGE || (s->align & (s->align - 1)) ||
 		    (s->unloaded && strncmp(s->name, SEGMENT_UNLOADED, sizeof SEGMENT_UNLOADED - 1)))
-			return seg_fail(SEGMENT_EINVAL, err, errlen, "section %zu (%s) cannot be in a read-only segment",
-			                i, s->name ? s->name : "no name");
+			return seg_fail(SEGMENT_EINVAL, err, errlen, "section %zu (%s) cannot be in a read-only segment", i,
+			                s->name ? s->name : "no name");
 		for (size_t k = 0; k < i; k++)
 			if (!strcmp(s->name, secs[k].name))
 				return seg_fail(SEGMENT_EINVAL, err, errlen, "section %s given twice", s->name);
@@ -28,7 +27,7 @@ int seg_check_list(const struct segment_section *secs, size_t n, char *err, size
 	return SEGMENT_OK;
 }
 
-/* The sections that an earlier run moved into the segment stay at their addresses. */
+/* Fills l->item with the sections that an earlier run moved into the segment: they keep their addresses. */
 int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen)
 {
 	const Elf64_Phdr *p = &l->f.ph[l->load];
@@ -66,17 +65,22 @@ int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen
 		if (i == l->note_sec || !seg_is_mapped_in(s, p->p_vaddr, first))
 			continue;
 		l->item[l->items++] = (struct seg_item){
-			.sec = i, .off = s->sh_offset, .addr = s->sh_addr, .size = s->sh_size,
-			.new_addr = s->sh_addr, .evicted = true, .phdr = -1,
+			.sec = i,
+			.off = s->sh_offset,
+			.addr = s->sh_addr,
+			.size = s->sh_size,
+			.new_addr = s->sh_addr,
+			.evicted = true,
+			.phdr = -1,
 		};
 	}
 	return SEGMENT_OK;
 }
 
 /*
- * eu-elflint takes the size of a relocation's symbol for the size of the word
- * that it changes, and reports one in a read-only segment that follows closer
- * than that. Addresses cost nothing: a gap of up to MAX_GAP is left instead.
+ * eu-elflint takes the size of a relocation's symbol for the number of bytes that the
+ * relocation writes, and reports the read-only segment if these bytes would reach into
+ * it. Addresses cost nothing: a gap of up to MAX_GAP avoids the report.
  */
 #define MAX_GAP (256ull << 20)
 
@@ -107,11 +111,11 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 }
 
 /*
- * Where the segment starts, if not where an earlier run put it: at the first page that is free in
- * memory, and at the first one behind what the file has.  With the program headers in it
- * the distance of the two has to be that of the first PT_LOAD: Linux before 5.18 takes
- * AT_PHDR for that much more than e_phoff, and so do readers of memory that look from the
- * ELF header on. Addresses cost nothing, bytes of the file up to MAX_FILL.
+ * Sets address and file offset of the segment: the first free page in memory (or the address of an
+ * earlier run) and the first page behind the kept bytes of the file.  If the segment contains the program headers,
+ * its address - offset has to equal that of the first PT_LOAD: Linux before 5.18 computes AT_PHDR as
+ * e_phoff plus that difference, and so do debuggers that start from the ELF header in memory.
+ * Either one is increased: addresses cost nothing, bytes of the file are spent up to MAX_FILL.
  */
 #define MAX_FILL (16ull << 20)
 
@@ -135,7 +139,7 @@ static void place_start(struct seg_layout *l)
 		l->addr += l->base - want;
 }
 
-/* Addresses of the segment, of what moves into it, and of the new sections. */
+/* Sets the addresses of the segment, of sections that move into it, and of the new sections. */
 int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	uint64_t at = sizeof seg_note;
@@ -150,7 +154,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 
 		if (!it->evicted)
 			continue;
-		/* By multiples of 8, as in items_pack(): sections of one PT_NOTE stay together. */
+		/* Sections of one PT_NOTE move by the same distance (a multiple of 8, as in items_pack()) and stay together. */
 		if (!l->ours && i && it->phdr >= 0 && it[-1].evicted && it->phdr == it[-1].phdr)
 			it->new_addr = it->addr + (it[-1].new_addr - it[-1].addr);
 		else if (!l->ours)
@@ -190,19 +194,19 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 	return SEGMENT_OK;
 }
 
-/* Is this byte range of the file part of the old segment? */
+/* True if this byte range of the file is in the old segment. */
 bool seg_in_old(const struct seg_layout *l, uint64_t off, uint64_t n)
 {
 	return l->ours && off >= l->old_base && off + n <= l->old_base + l->old_size;
 }
 
-/* Is this section one that is replaced? */
+/* True for a section of an earlier run, which is replaced. */
 static bool is_old(const struct seg_layout *l, size_t i)
 {
 	return seg_in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || seg_is_unloaded(&l->f, i);
 }
 
-/* End of all that has to stay where it is in the file: not the old segment, the
+/* File offset behind everything that has to keep its offset: all but the old segment, the
  * section names and the section headers. */
 uint64_t seg_kept_end(const struct seg_layout *l)
 {
@@ -212,8 +216,7 @@ uint64_t seg_kept_end(const struct seg_layout *l)
 	uint64_t end = seg_in_old(l, f->eh.e_phoff, table) ? 0 : f->eh.e_phoff + table;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
-		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz &&
-		    !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
+		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz && !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
 			end = seg_max(end, f->ph[i].p_offset + f->ph[i].p_filesz);
 	for (size_t i = 1; i < f->sections; i++)
 		if (seg_has_bytes(&f->sh[i]) && i != f->names && !is_old(l, i))
@@ -221,7 +224,8 @@ uint64_t seg_kept_end(const struct seg_layout *l)
 	return end;
 }
 
-/* From `at`, how far to skip over these bytes, or where they start. */
+/* For the known extent [off, off + size): if `at` is in it, raises *skip to the bytes left of it; if it starts
+ * behind `at`, lowers *next to its start. */
 static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, uint64_t *next)
 {
 	if (at >= off && at - off < size)
@@ -230,8 +234,9 @@ static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, u
 		*next = off;
 }
 
-/* In front of the record of an earlier run lie the section names and headers that the file had
- * without it, which no header describes. Nothing else: it came to the end of the file. */
+/* The offset from which to look for data that no header describes: that of the undo record, if the file has one, else
+ * `end`. In front of a record the only such bytes are the section names and headers that the file had without it, since
+ * undo_attach() refuses a file with other data at its end. */
 static uint64_t record_start(const struct seg_file *f, uint64_t end)
 {
 	for (size_t i = 1; i < f->sections; i++)
@@ -240,19 +245,21 @@ static uint64_t record_start(const struct seg_file *f, uint64_t end)
 	return end;
 }
 
-/* What lies behind `end` and is described by no header is not ours to move or
- * drop: archives that unpack themselves, signatures. */
+/* Data behind `end` that no header describes must neither move nor be dropped:
+ * self-extracting archives, signatures. */
 int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t errlen)
 {
 	const Elf64_Shdr *str = &l->f.sh[l->f.names];
-	const struct { uint64_t off, size; } known[3] = {
+	const struct {
+		uint64_t off, size;
+	} known[3] = {
 		{str->sh_offset, str->sh_size},
 		{l->f.eh.e_shoff, l->f.sections * sizeof *l->f.sh},
 		{l->old_base, l->old_size},
 	};
 
 	for (uint64_t at = record_start(&l->f, end); at < l->f.size;) {
-		uint64_t skip = 0, next = l->f.size; /* where something known starts */
+		uint64_t skip = 0, next = l->f.size; /* where the next known extent starts */
 
 		for (size_t k = 0; k < 3; k++)
 			known_at(known[k].off, known[k].size, at, &skip, &next);
@@ -269,7 +276,7 @@ int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t e
 	return SEGMENT_OK;
 }
 
-/* Offset of the first thing behind the old segment. */
+/* File offset of whatever follows the old segment: how far the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
@@ -283,8 +290,8 @@ uint64_t seg_old_room_end(const struct seg_layout *l)
 		if (seg_has_bytes(&f->sh[i]) && f->sh[i].sh_offset >= l->old_base && f->sh[i].sh_offset < end && !is_old(l, i))
 			end = f->sh[i].sh_offset;
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
-		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz && f->ph[i].p_offset >= l->old_base && f->ph[i].p_offset < end &&
-		    !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
+		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz && f->ph[i].p_offset >= l->old_base &&
+		    f->ph[i].p_offset < end && !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
 			end = f->ph[i].p_offset;
 	return end;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* segment_read.c: the headers of a linked file, checked once; the segment of an earlier run. */
+/* Reads and checks the headers of a linked file, and finds the segment of an earlier run. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment_layout.h"
+#include "elf/segment_layout.h"
 
 int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...)
 {
@@ -18,18 +18,12 @@ int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...)
 	return result;
 }
 
-static bool inside(const struct seg_file *f, uint64_t off, uint64_t n)
-{
-	return off <= f->size && n <= f->size - off;
-}
+static bool inside(const struct seg_file *f, uint64_t off, uint64_t n) { return off <= f->size && n <= f->size - off; }
 
-bool seg_has_bytes(const Elf64_Shdr *s)
-{
-	return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_size;
-}
+bool seg_has_bytes(const Elf64_Shdr *s) { return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_size; }
 
-/* Is this section in memory at [addr, addr+n)?  .tbss has an address but takes no
- * room there, and an empty section at the end of .bss is not in what follows. */
+/* True if this section occupies memory at [addr, addr+n).  .tbss has an address but occupies no
+ * memory, and an empty section at the end of .bss is not in the range behind it. */
 bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n)
 {
 	return (s->sh_flags & SHF_ALLOC) && s->sh_size && s->sh_addr - addr < n &&
@@ -42,8 +36,7 @@ static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
 
 	if (f->size < sizeof *eh || memcmp(f->data, ELFMAG, SELFMAG))
 		return BAD("not an ELF file");
-	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_ident[EI_DATA] != ELFDATA2LSB ||
-	    eh->e_machine != EM_X86_64)
+	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_ident[EI_DATA] != ELFDATA2LSB || eh->e_machine != EM_X86_64)
 		return BAD("not a 64-bit x86 ELF file");
 	if (eh->e_type != ET_EXEC && eh->e_type != ET_DYN)
 		return BAD("not a linked program or shared object (e_type %u)", (unsigned)eh->e_type);
@@ -56,7 +49,7 @@ static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
-/* How many sections there are, and which has their names: from 65,280 on section 0 says so. */
+/* Sets f->sections and f->names. From SHN_LORESERVE (65,280) sections on both are in section header 0. */
 static int count_sections(struct seg_file *f, char *err, size_t errlen)
 {
 	const Elf64_Ehdr *eh = &f->eh;
@@ -107,8 +100,8 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
-/* What a run writes anew is nothing else too: the program headers, in which a section may say that they
- * are there (SEGMENT_TABLE), the section headers, and the ELF header. */
+/* Refuses a file whose ELF header, program headers or section headers, which are written anew, are also something
+ * else, such as code. A section that covers all program headers (SEGMENT_TABLE) is allowed. */
 static int check_apart(const struct seg_file *f, char *err, size_t errlen)
 {
 	uint64_t table = (uint64_t)f->eh.e_phnum * sizeof *f->ph, headers = f->sections * sizeof *f->sh;
@@ -142,7 +135,7 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 {
 	const Elf64_Shdr *str = &f->sh[f->names];
 
-	for (size_t i = 0; i < f->sections; i++) { /* the first one too: what leads to it is followed */
+	for (size_t i = 0; i < f->sections; i++) { /* section 0 too: references to it are followed */
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (seg_has_bytes(s) && !inside(f, s->sh_offset, s->sh_size))
@@ -186,7 +179,7 @@ const char *seg_name(const struct seg_file *f, size_t i)
 	return (const char *)f->data + f->sh[f->names].sh_offset + f->sh[i].sh_name;
 }
 
-/* A section of an earlier run that is not in memory: replaced like the segment. */
+/* True for a section that an earlier run added outside of the segment: it is replaced like the segment. */
 bool seg_is_unloaded(const struct seg_file *f, size_t i)
 {
 	const Elf64_Shdr *s = &f->sh[i];
@@ -196,10 +189,19 @@ bool seg_is_unloaded(const struct seg_file *f, size_t i)
 }
 
 const struct segment_note seg_note = {
-	.namesz = 5, .descsz = 12, .type = SEGMENT_NOTE_TYPE, .name = "etch", .version = SEGMENT_VERSION,
+	.namesz = 5,
+	.descsz = 12,
+	.type = SEGMENT_NOTE_TYPE,
+	.name = "etch",
+	.version = SEGMENT_VERSION,
 };
 
-/* Finds the segment of an earlier run: 1, 0 or a negative result. */
+bool segment_begins(const uint8_t *bytes, size_t size)
+{
+	return size >= sizeof seg_note && !memcmp(bytes, &seg_note, offsetof(struct segment_note, version));
+}
+
+/* Finds the segment of an earlier run: 1; 0: none; or a negative result. */
 int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint64_t *first, char *err, size_t errlen)
 {
 	struct segment_note note, want = seg_note;
@@ -215,8 +217,7 @@ int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint
 			if (p->p_type != PT_LOAD || p->p_vaddr != s->sh_addr)
 				continue;
 			if (p->p_flags != PF_R || p->p_offset != s->sh_offset || p->p_filesz != p->p_memsz ||
-			    s->sh_size != sizeof note || p->p_filesz < sizeof note ||
-			    (p->p_vaddr & (SEGMENT_PAGE - 1)))
+			    s->sh_size != sizeof note || p->p_filesz < sizeof note || (p->p_vaddr & (SEGMENT_PAGE - 1)))
 				break;
 			memcpy(&note, f->data + p->p_offset, sizeof note);
 			want.first = note.first;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment_slot.c: where one more program header can come from.  The order of
- * preference and its reasons are in segment.h.
+ * Finds room for one more program header.  The order of preference and its
+ * reasons are in segment.h.
  */
 #include <string.h>
 
-#include "segment.h"
-#include "segment_slot.h"
+#include "elf/segment.h"
+#include "elf/segment_slot.h"
 #include "arch/x86/rip_scan.h"
 
-/* Newer than some <elf.h>. */
+/* Missing in older <elf.h>. */
 #ifndef SHT_RELR
 #define SHT_RELR 19
 #endif
@@ -19,7 +19,7 @@ static uint64_t table_end(const struct seg_file *f)
 	return f->eh.e_phoff + (uint64_t)f->eh.e_phnum * sizeof(Elf64_Phdr);
 }
 
-/* PT_GNU_PROPERTY says nothing new where a PT_NOTE with the alignment of 64-bit
+/* PT_GNU_PROPERTY is redundant if a PT_NOTE with the alignment of 64-bit
  * property notes covers it: glibc's sysdeps/x86/dl-prop.h reads either. */
 static bool property_is_redundant(const struct seg_file *f, const Elf64_Phdr *p)
 {
@@ -47,8 +47,7 @@ static const Elf64_Phdr *table_load(const struct seg_file *f)
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
 		const Elf64_Phdr *p = &f->ph[i];
 
-		if (p->p_type == PT_LOAD && p->p_offset <= f->eh.e_phoff &&
-		    p->p_offset + p->p_filesz >= table_end(f))
+		if (p->p_type == PT_LOAD && p->p_offset <= f->eh.e_phoff && p->p_offset + p->p_filesz >= table_end(f))
 			return p;
 	}
 	return NULL;
@@ -56,8 +55,8 @@ static const Elf64_Phdr *table_load(const struct seg_file *f)
 
 /* ---- does anything refer to a section by its address? --------------------- */
 
-/* Addresses lo, lo + 4, ... below hi: the fields of a note are words, and of any
- * other section only its start is worth naming. */
+/* A section's addresses that a reference may name, lo, lo + 4, ... below hi: the words of a note; of any
+ * other section only the start. */
 struct ref_range {
 	uint64_t lo, hi;
 	bool hit;
@@ -75,8 +74,7 @@ static bool file_word(const struct seg_file *f, uint64_t addr, uint64_t *word)
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
 		const Elf64_Phdr *p = &f->ph[i];
 
-		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && p->p_filesz >= 8 &&
-		    addr - p->p_vaddr <= p->p_filesz - 8) {
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && p->p_filesz >= 8 && addr - p->p_vaddr <= p->p_filesz - 8) {
 			memcpy(word, f->data + p->p_offset + (addr - p->p_vaddr), 8);
 			return true;
 		}
@@ -110,7 +108,7 @@ static void refs_in_rela(const struct seg_file *f, const Elf64_Shdr *s, struct r
 	Elf64_Rela rela;
 	Elf64_Sym sym;
 
-	/* --emit-relocs: those of debug sections change nothing that runs. */
+	/* --emit-relocs: relocations of debug sections do not matter at run time. */
 	if (!alloc && (s->sh_info >= f->sections || !(f->sh[s->sh_info].sh_flags & SHF_ALLOC)))
 		return;
 	for (uint64_t k = 0; k + sizeof rela <= s->sh_size; k += sizeof rela) {
@@ -118,15 +116,14 @@ static void refs_in_rela(const struct seg_file *f, const Elf64_Shdr *s, struct r
 
 		memcpy(&rela, f->data + s->sh_offset + k, sizeof rela);
 		at = ELF64_R_SYM(rela.r_info) * sizeof sym;
-		if (ELF64_R_SYM(rela.r_info) && syms &&
-		    (syms->sh_type == SHT_SYMTAB || syms->sh_type == SHT_DYNSYM) &&
+		if (ELF64_R_SYM(rela.r_info) && syms && (syms->sh_type == SHT_SYMTAB || syms->sh_type == SHT_DYNSYM) &&
 		    at + sizeof sym <= syms->sh_size) {
 			memcpy(&sym, f->data + syms->sh_offset + at, sizeof sym);
 			if (sym.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(sym.st_info) == STT_TLS)
 				continue;
 			base = sym.st_value;
 		}
-		/* A pc-relative addend is 4 to 8 short of what it means. */
+		/* The addend of a PC-relative relocation is 4 to 8 less than the offset of its target. */
 		for (unsigned pc = 0; pc <= (alloc ? 0 : 8); pc++)
 			ref_note(r, n, base + (uint64_t)rela.r_addend + pc);
 		ref_note(r, n, rela.r_offset);
@@ -139,19 +136,18 @@ static void refs_in_symbols(const struct seg_file *f, const Elf64_Shdr *s, struc
 
 	for (uint64_t k = sizeof sym; k + sizeof sym <= s->sh_size; k += sizeof sym) {
 		memcpy(&sym, f->data + s->sh_offset + k, sizeof sym);
-		/* Local names, such as crt1.o's __abi_tag, say nothing about use; the
-		 * scan of the code does. */
-		if (sym.st_shndx != SHN_UNDEF && sym.st_shndx < SHN_LORESERVE &&
-		    ELF64_ST_TYPE(sym.st_info) != STT_TLS && ELF64_ST_BIND(sym.st_info) != STB_LOCAL)
+		/* A local symbol, such as crt1.o's __abi_tag, does not mean that the section is
+		 * used; the scan of the code finds uses. */
+		if (sym.st_shndx != SHN_UNDEF && sym.st_shndx < SHN_LORESERVE && ELF64_ST_TYPE(sym.st_info) != STT_TLS &&
+		    ELF64_ST_BIND(sym.st_info) != STB_LOCAL)
 			ref_note(r, n, sym.st_value);
 	}
 }
 
 /*
- * What may be a disp32(%rip), with the end of the instruction 0, 1, 2 or 4 bytes
- * behind it; in a file at fixed addresses any four bytes that are such an address.
- * Not a disassembly: one too many is found at times, and then the section stays
- * where it is.
+ * Notes every four bytes that may be a disp32(%rip), with the end of the instruction 0, 1, 2
+ * or 4 bytes behind them; in a file at fixed addresses also those that are an absolute address.
+ * This is no disassembly: a false match is possible, and only keeps the section where it is.
  */
 static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
 {
@@ -196,7 +192,7 @@ static void refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
-		if (!s->sh_size) /* its offset may be anything */
+		if (!s->sh_size) /* the offset of an empty section may be anything */
 			continue;
 		if (s->sh_type == SHT_RELA)
 			refs_in_rela(f, s, r, n);
@@ -208,9 +204,9 @@ static void refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 			continue;
 		else if (s->sh_flags & SHF_EXECINSTR)
 			refs_in_code(f, s, r, n);
-		/* Pointers of a file at fixed addresses have no relocation. In the
-		 * others they have one, and their addresses are small integers that
-		 * data is full of. */
+		/* In a file at fixed addresses pointers have no relocation. In other
+		 * files they have one, and addresses are small integers, which are
+		 * common in data. */
 		else if (f->eh.e_type == ET_EXEC)
 			refs_in_data(f, s, r, n);
 	}
@@ -234,7 +230,7 @@ static bool dynamic_holds(const struct seg_file *f, int64_t tag, uint64_t value)
 	return found == 1;
 }
 
-/* The kind of the first note in a section, of owner "GNU". */
+/* True if the first note of a section is of owner "GNU" and this type. */
 static bool first_note_is(const struct seg_file *f, const Elf64_Shdr *s, uint32_t type)
 {
 	Elf64_Nhdr nh;
@@ -242,14 +238,17 @@ static bool first_note_is(const struct seg_file *f, const Elf64_Shdr *s, uint32_
 	if (s->sh_size < sizeof nh + 4)
 		return false;
 	memcpy(&nh, f->data + s->sh_offset, sizeof nh);
-	return nh.n_type == type && nh.n_namesz == 4 &&
-	       !memcmp(f->data + s->sh_offset + sizeof nh, ELF_NOTE_GNU, 4);
+	return nh.n_type == type && nh.n_namesz == 4 && !memcmp(f->data + s->sh_offset + sizeof nh, ELF_NOTE_GNU, 4);
 }
 
-/* Fills `it` if this section may move as far as headers tell. */
+/* Fills `it` and returns true if the headers allow this section to move. */
 static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *load, struct seg_item *it)
 {
-	static const struct { uint32_t type; int64_t tag; unsigned cost; } dynamic[] = {
+	static const struct {
+		uint32_t type;
+		int64_t tag;
+		unsigned cost;
+	} dynamic[] = {
 		{SHT_GNU_HASH, DT_GNU_HASH, 8},
 		{SHT_HASH, DT_HASH, 8},
 		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers guess the count from .dynstr behind it */
@@ -257,8 +256,12 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 	const Elf64_Shdr *s = &f->sh[sec];
 	bool interp = false;
 
-	*it = (struct seg_item){.sec = sec, .off = s->sh_offset, .addr = s->sh_addr, .size = s->sh_size,
-	                        .align = seg_max(s->sh_addralign, 8), .phdr = -1};
+	*it = (struct seg_item){.sec = sec,
+	                        .off = s->sh_offset,
+	                        .addr = s->sh_addr,
+	                        .size = s->sh_size,
+	                        .align = seg_max(s->sh_addralign, 8),
+	                        .phdr = -1};
 	it->new_off = it->off;
 	it->new_addr = it->addr;
 	if (s->sh_flags != SHF_ALLOC || it->align > SEGMENT_PAGE || (it->align & (it->align - 1)) ||
@@ -271,8 +274,8 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 			continue;
 		if (p->p_type == PT_INTERP && p->p_offset == s->sh_offset && p->p_filesz == s->sh_size)
 			interp = true;
-		else if (p->p_type == PT_GNU_PROPERTY && s->sh_type == SHT_NOTE &&
-		         p->p_offset == s->sh_offset && p->p_filesz == s->sh_size)
+		else if (p->p_type == PT_GNU_PROPERTY && s->sh_type == SHT_NOTE && p->p_offset == s->sh_offset &&
+		         p->p_filesz == s->sh_size)
 			continue;
 		else if (p->p_type != PT_NOTE || s->sh_type != SHT_NOTE || it->phdr >= 0)
 			return false;
@@ -314,7 +317,7 @@ static size_t next_section(const struct seg_file *f, uint64_t at)
 	return best;
 }
 
-/* A PT_NOTE can follow its sections only if it is made of them alone. */
+/* A PT_NOTE can follow its sections only if it consists of nothing else. */
 static bool notes_are_whole(const struct seg_file *f, const struct seg_item *it, size_t n, size_t which)
 {
 	uint64_t lo = UINT64_MAX, hi = 0;
@@ -325,16 +328,14 @@ static bool notes_are_whole(const struct seg_file *f, const struct seg_item *it,
 			hi = seg_max(hi, it[i].off + it[i].size);
 		}
 	}
-	return it[which].phdr < 0 || (f->ph[it[which].phdr].p_offset == lo &&
-	                              f->ph[it[which].phdr].p_filesz == hi - lo);
+	return it[which].phdr < 0 || (f->ph[it[which].phdr].p_offset == lo && f->ph[it[which].phdr].p_filesz == hi - lo);
 }
 
 /*
- * Collects the movable sections that follow the table without a gap that
- * belongs to something else, and the offset at which they end.
+ * Collects the movable sections behind the table, up to the first thing that cannot
+ * move, whose offset is *limit. Returns their number.
  */
-static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it,
-                            uint64_t *limit)
+static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it, uint64_t *limit)
 {
 	struct ref_range refs[SLOT_ITEMS];
 	uint64_t at = table_end(f);
@@ -344,8 +345,7 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
-		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_offset < at &&
-		    s->sh_offset + s->sh_size > at) {
+		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_offset < at && s->sh_offset + s->sh_size > at) {
 			*limit = at;
 			return 0;
 		}
@@ -378,10 +378,10 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 			break;
 		}
 	}
-	/* Those that come before may have been part of the same PT_NOTE. */
+	/* The sections before a dropped one may belong to the same PT_NOTE: then they cannot move either. */
 	while (keep && !notes_are_whole(f, it, keep, keep - 1))
 		*limit = it[--keep].off;
-	/* Overlapping sections: nothing behind the first of them is certain. */
+	/* Where sections overlap, none from the first of them on is moved. */
 	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
@@ -397,12 +397,12 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 }
 
 /*
- * Lays out the items with those in `mask` evicted. Returns what it costs, or 0
+ * Lays out the items with those in `mask` evicted. Returns the cost of the layout, or 0
  * if it does not fit. All moves are by multiples of 8 (or the alignment), so
- * that a PT_NOTE of several sections moves as one.
+ * that a PT_NOTE of several sections stays contiguous.
  */
-static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t n, unsigned mask,
-                           uint64_t from, uint64_t limit)
+static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t n, unsigned mask, uint64_t from,
+                           uint64_t limit)
 {
 	unsigned cost = 1;
 	uint64_t at = from;
@@ -432,9 +432,9 @@ static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t
 		for (size_t k = 0; k < n; k++) {
 			if (it[i].phdr < 0 || it[i].phdr != it[k].phdr || !it[i].evicted || it[k].evicted)
 				continue;
-			/* Part of a PT_NOTE stays: the rest is left to its section header.
-			 * Nobody misses that for the ABI tag of a program (ld.so reads the
-			 * tag of shared objects only). Those that stay must be neighbours. */
+			/* The PT_NOTE covers the sections that stay; an evicted one is found by its
+			 * section header alone. Only the ABI tag of a program can do without
+			 * (ld.so reads the tag of shared objects only). Those that stay must be neighbours. */
 			if (!it[i].abi_tag || !find_phdr(f, PT_INTERP))
 				return 0;
 			for (size_t m = 0; m < n; m++)
@@ -447,7 +447,7 @@ static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t
 	return cost;
 }
 
-/* Is there nothing between the table and `end` but these sections and padding? */
+/* True if there are only these sections and zeros between the table and `end`. */
 static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, size_t n, uint64_t end)
 {
 	uint64_t at = table_end(f);
@@ -462,7 +462,7 @@ static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, s
 	return true;
 }
 
-/* Room for one more entry behind the table, made by moving sections. */
+/* Makes room for one more entry behind the table by moving sections: case 5 of segment.h. */
 static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 {
 	const Elf64_Phdr *load = table_load(f);
@@ -490,7 +490,7 @@ static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 	return true;
 }
 
-/* Room for one more entry that nothing uses. */
+/* True if the table is followed by unused zeros for one more entry: case 2 of segment.h. */
 static bool slot_is_free(const struct seg_file *f)
 {
 	uint64_t at = table_end(f), n = sizeof(Elf64_Phdr);

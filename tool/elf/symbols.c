@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* Builds and searches sorted indexes of symbols (see symbols.h). */
 #include "elf/symbols.h"
-#include "elf/search.h"
-#include "report/plain.h"
+#include "support/search.h"
+#include "support/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s)
 	return symbol_is_function(f, s) || (s->section && s->name[0] && s->type == STT_OBJECT);
 }
 
-/* A type says more than none, a size more than none, and a global name than a local one. */
+/* Of symbols at one address the highest rank names it: one with a type, then with a size, then not local. */
 static unsigned rank(const struct elf_symbol *s)
 {
 	return (s->type != STT_NOTYPE ? 4u : 0) + (s->size ? 2u : 0) + (s->bind != STB_LOCAL ? 1u : 0);
@@ -38,9 +39,9 @@ static int symbol_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Places that an index is for. */
+/* The places that an index is restricted to. */
 struct places {
-	const struct symbol_place *list; /* sorted; null: all that there are */
+	const struct symbol_place *list; /* sorted; null: no restriction */
 	size_t count;
 };
 
@@ -53,7 +54,7 @@ static int place_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Does a symbol hold one? */
+/* True if the symbol's range contains one of the places. */
 static bool holds(const struct elf_symbol *s, const struct places *p)
 {
 	const struct symbol_place start = {s->section, s->value};
@@ -109,7 +110,8 @@ int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struc
 	return index_build_any(f, wanted, &(struct places){places, count}, out, e);
 }
 
-int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
+int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out,
+                               struct error *e)
 {
 	return index_build(f, f->dynsyms, f->dynsym_count, wanted, &(struct places){0}, out, e);
 }
@@ -122,17 +124,18 @@ void symbol_index_free(struct symbol_index *x)
 
 size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64_t addr)
 {
-	return SEARCH(x->count, i, x->list[i]->section < section || (x->list[i]->section == section && x->list[i]->value <= addr));
+	return SEARCH(x->count, i,
+	              x->list[i]->section < section || (x->list[i]->section == section && x->list[i]->value <= addr));
 }
 
-#define ENCLOSING_MOST 64 /* symbols that may begin between a start and a place behind it */
+#define ENCLOSING_MOST 64 /* symbols looked at, backwards from an address: bounds the time in a hostile file */
 
 const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr)
 {
 	const struct elf_symbol *best = NULL;
 	size_t i = symbol_index_above(x, section, addr), seen;
 
-	/* Backwards: the nearest start that reaches this far; of one start the best name. */
+	/* Backwards to the nearest symbol that contains the address; of several with one start, the best name. */
 	for (seen = 0; i > 0 && seen < ENCLOSING_MOST; seen++) {
 		const struct elf_symbol *s = x->list[--i];
 

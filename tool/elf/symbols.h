@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* Symbols by address, for many look-ups in one file: elf_describe() goes through all symbols each time. */
+/* An index of symbols by address, for many look-ups in one file: elf_describe() searches all symbols each time. */
 #ifndef ELF_SYMBOLS_H
 #define ELF_SYMBOLS_H
 
 #include "elf/file.h"
 
 struct symbol_index {
-	const struct elf_symbol **list; /* by (section, value); of one place the best name first */
+	const struct elf_symbol **list; /* by (section, value); at one address the best name first */
 	size_t count;
 };
 
-/* What an index is about. */
+/* Selects the symbols of an index. */
 typedef bool symbol_wanted(const struct elf_file *f, const struct elf_symbol *s);
 /* A function that is defined here and has a name. */
 bool symbol_is_function(const struct elf_file *f, const struct elf_symbol *s);
-/* That, or an object. */
+/* A function or data object that is defined here and has a name. */
 bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s);
 
-/* Of the symbol table, or where there is none of the dynamic one. */
+/* From .symtab, or where there is none from .dynsym. 0, or -1 and a message. */
 int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e);
-/* Of the dynamic symbol table. */
-int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e);
-/* ... with those alone that hold one of some places: what is said of these is the same. */
+/* From .dynsym. */
+int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out,
+                               struct error *e);
+/* As symbol_index_build(), but only with symbols that contain one of `places`: look-ups of these give the same result
+ * as in the full index. Sorts `places`. */
 struct symbol_place {
 	uint32_t section; /* ET_REL: addr is an offset in it */
 	uint64_t addr;
@@ -30,13 +32,13 @@ int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struc
                           struct symbol_index *out, struct error *e);
 void symbol_index_free(struct symbol_index *x);
 
-/* How many are at an address (ET_REL: offset in `section`) or before it, in the order of the list. */
+/* Number of symbols in the list at or before an address (ET_REL: offset in `section`). */
 size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64_t addr);
-/* The nearest before an address that holds it, or null. */
+/* The symbol nearest before an address that contains it, or null. */
 const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr);
-/* "main", "main+0x4"; else "". */
+/* Writes "main" or "main+0x4"; "" where no symbol contains the address. */
 void symbol_index_name(const struct symbol_index *x, uint32_t section, uint64_t addr, char *out, size_t size);
-/* ... else ".text+0x12", as elf_describe() says it. */
+/* The same, with ".text+0x12" where no symbol contains the address, as elf_describe() does. */
 void symbol_index_describe(const struct symbol_index *x, const struct elf_file *f, uint32_t section, uint64_t addr,
                            char *out, size_t size);
 

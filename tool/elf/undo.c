@@ -2,14 +2,15 @@
 /*
  *     [the rewritten file] [section names] [section headers] [record]
  *
- * The rewritten file keeps its own section headers and names: dead bytes of some kilobytes, for
- * which taking the record off is cutting the file and putting the ELF header back.
+ * The layout of a file with a record (docs/formats.md). The section headers and names of the rewritten file stay in it
+ * as some kilobytes of dead bytes, so that removing the record only truncates the file and restores the ELF header.
  */
 #include "elf/undo.h"
 
 #include "elf/delta.h"
 
 #include <elf.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,10 @@
 struct record {
 	char magic[8];
 	uint32_t version;    /* 1 */
-	uint32_t delta_size; /* behind this */
+	uint32_t delta_size; /* of the delta that follows the record */
 	uint64_t original_size, kept_size;
-	uint8_t original_hash[16], kept_hash[16]; /* XXH3, 128 bits, canonical order */
-	Elf64_Ehdr header;   /* the kept file's */
+	uint8_t original_hash[16], kept_hash[16]; /* XXH3, 128 bits, canonical (big-endian) form */
+	Elf64_Ehdr header;                        /* ELF header of the kept file */
 };
 
 static void hash(const void *data, size_t size, uint8_t out[16])
@@ -51,8 +52,8 @@ static Elf64_Shdr header_at(const struct headers *h, uint64_t i)
 	return sh;
 }
 
-/* With the numbers that do not fit the ELF header in the first section header (ELF
- * specification, section 4). False: no section headers, or none that can be used. */
+/* Reads the place of the section headers; numbers that do not fit the ELF header are in the first section header (gABI,
+ * "Sections"). False: there are no section headers, or they are malformed. */
 static bool headers_read(const uint8_t *file, size_t size, struct headers *h)
 {
 	Elf64_Shdr first;
@@ -73,7 +74,7 @@ static bool headers_read(const uint8_t *file, size_t size, struct headers *h)
 	return h->names.sh_offset <= size && h->names.sh_size <= size - h->names.sh_offset && h->names.sh_size;
 }
 
-/* The section of a record; the last one, where a linker has put several together. */
+/* Finds the section of the record; the last one, if a linker has combined several files with records. */
 static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
 {
 	struct headers h;
@@ -91,8 +92,8 @@ static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
 }
 
 /*
- * Section names and headers behind the file, and room for `length` bytes more, in *bytes, which
- * grows. What the headers at its front say moves with them: *h is read anew.
+ * Appends section names and headers, with one for the record, and `length` zero bytes for it. *bytes is
+ * reallocated, and *h, which points into it, is read again.
  */
 static bool append(uint8_t **bytes, size_t size, struct headers *h, size_t length, size_t *record_at)
 {
@@ -116,9 +117,13 @@ static bool append(uint8_t **bytes, size_t size, struct headers *h, size_t lengt
 	sh.sh_offset = names;
 	sh.sh_size = names_size;
 	memcpy(out + table + h->names_index * sizeof(sh), &sh, sizeof(sh));
-	/* A linker is to drop it: what it says is of this file alone. */
-	sh = (Elf64_Shdr){.sh_name = (Elf64_Word)h->names.sh_size, .sh_type = SHT_PROGBITS, .sh_offset = *record_at,
-	                  .sh_size = length, .sh_addralign = 8, .sh_flags = h->eh.e_type == ET_REL ? SHF_EXCLUDE : 0};
+	/* SHF_EXCLUDE makes a linker drop the record, which is about this object file alone. */
+	sh = (Elf64_Shdr){.sh_name = (Elf64_Word)h->names.sh_size,
+	                  .sh_type = SHT_PROGBITS,
+	                  .sh_offset = *record_at,
+	                  .sh_size = length,
+	                  .sh_addralign = 8,
+	                  .sh_flags = h->eh.e_type == ET_REL ? SHF_EXCLUDE : 0};
 	memcpy(out + table + h->count * sizeof(sh), &sh, sizeof(sh));
 	h->eh.e_shoff = table;
 	if (count < SHN_LORESERVE) {
@@ -133,16 +138,13 @@ static bool append(uint8_t **bytes, size_t size, struct headers *h, size_t lengt
 	return true;
 }
 
-/* More would be no rewritten file's, and a hostile one's way to ask for memory. */
-static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta)
-{
-	return original / 4 <= kept + delta;
-}
+/* Bounds the memory that a hostile record can ask for: a real original is not that much larger. */
+static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { return original / 4 <= kept + delta; }
 
 static const char stale[] = "was changed after etch rewrote it: it cannot be undone";
 
-/* Takes the record off a file that is put together as undo_attach() does it: kept and its size.
- * What is behind it must be all that goes with it, and nothing else. */
+/* Removes the record: sets out->kept and its size. Appending a record of the same size to out->kept must give `file`
+ * again; otherwise something has changed it since. */
 static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
                      struct error *e)
 {
@@ -157,7 +159,7 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 		return error_set(e, "out of memory");
 	out->kept_size = r->kept_size;
 	memcpy(out->kept, file, r->kept_size);
-	memcpy(&eh, file, sizeof(eh)); /* what a tool has changed in it since is no word on section headers */
+	memcpy(&eh, file, sizeof(eh)); /* keep what a tool changed in the header, except section headers */
 	eh.e_shoff = r->header.e_shoff;
 	eh.e_shnum = r->header.e_shnum;
 	memcpy(out->kept, &eh, sizeof(eh));
@@ -191,7 +193,8 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 	*out = (struct undo){0};
 	if (!section_find(file, size, &sh))
 		return 0;
-	if (sh.sh_type != SHT_PROGBITS || sh.sh_offset > size || sh.sh_size != size - sh.sh_offset || sh.sh_size < sizeof(r))
+	if (sh.sh_type != SHT_PROGBITS || sh.sh_offset > size || sh.sh_size != size - sh.sh_offset ||
+	    sh.sh_size < sizeof(r))
 		return error_set(e, stale);
 	at = file + sh.sh_offset;
 	memcpy(&r, at, sizeof(r));
@@ -227,11 +230,11 @@ void undo_free(struct undo *u)
 	*u = (struct undo){0};
 }
 
-/* Where the last thing ends that a header describes. Behind it there may be data that a program
- * looks for at the end of its file, and that has to stay there. */
+/* The end of everything that headers describe; `size` if only zeros follow. Other data behind it may be something that
+ * a program looks for at the end of its file, where it has to stay. */
 static uint64_t described_end(const uint8_t *bytes, size_t size, const struct headers *h)
 {
-	uint64_t end = h->eh.e_shoff + h->count * sizeof(Elf64_Shdr), i;
+	uint64_t end = h->eh.e_shoff + h->count * sizeof(Elf64_Shdr), i, at;
 
 	for (i = 0; i < h->count; i++) {
 		Elf64_Shdr sh = header_at(h, i);
@@ -240,14 +243,17 @@ static uint64_t described_end(const uint8_t *bytes, size_t size, const struct he
 		    sh.sh_size <= size - sh.sh_offset && sh.sh_offset + sh.sh_size > end)
 			end = sh.sh_offset + sh.sh_size;
 	}
-	for (i = 0; i < h->eh.e_phnum && h->eh.e_phoff <= size && size - h->eh.e_phoff >= (i + 1) * sizeof(Elf64_Phdr); i++) {
+	for (i = 0; i < h->eh.e_phnum && h->eh.e_phoff <= size && size - h->eh.e_phoff >= (i + 1) * sizeof(Elf64_Phdr);
+	     i++) {
 		Elf64_Phdr ph;
 
 		memcpy(&ph, bytes + h->eh.e_phoff + i * sizeof(ph), sizeof(ph));
 		if (ph.p_offset <= size && ph.p_filesz <= size - ph.p_offset && ph.p_offset + ph.p_filesz > end)
 			end = ph.p_offset + ph.p_filesz;
 	}
-	return end;
+	for (at = end; at < size && !bytes[at];)
+		at++;
+	return at < size ? end : size;
 }
 
 static int guess_order(const void *a, const void *b)
@@ -257,8 +263,8 @@ static int guess_order(const void *a, const void *b)
 	return x->want < y->want ? -1 : x->want > y->want;
 }
 
-/* Sections keep their numbers: where each was, and is. In front of its global symbols a symbol table may have got
- * others. The caller frees it; null, and a count of 0: none. */
+/* Guesses for the delta: each section's old and new offset (sections keep their numbers), and those of the global
+ * symbols, since a symbol table may have new local symbols before them. malloc'd; null, and a count of 0: none. */
 static struct delta_guess *guesses_make(const struct headers *kept, const uint8_t *original, size_t size, size_t *count)
 {
 	struct delta_guess *list = NULL;
@@ -286,7 +292,7 @@ static struct delta_guess *guesses_make(const struct headers *kept, const uint8_
 	return list;
 }
 
-/* What the file was, told by what it is. */
+/* Makes the delta that gives `original` back from `bytes`. -1: out of memory. */
 static int original_tell(const uint8_t *bytes, size_t size, const struct headers *h, const uint8_t *original,
                          size_t original_size, uint8_t **delta, size_t *delta_size)
 {
@@ -304,10 +310,23 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 	size_t delta_size, at;
 	struct headers h;
 	uint8_t *delta;
+	uint64_t end;
 	bool done;
 
-	if (!headers_read(*bytes, *size, &h) || described_end(*bytes, *size, &h) < *size)
+	if (!headers_read(*bytes, *size, &h)) {
+		error_set(
+			e, "no record of what it was can be put into it, as it has no names of sections (--no-undo goes without)");
 		return 0;
+	}
+	end = described_end(*bytes, *size, &h);
+	if (end < *size) {
+		error_set(
+			e,
+			"data behind the last section (at offset %#" PRIx64 ") that no header describes, and that may be "
+			"looked for at the end of the file, where the record of what it was would be (--no-undo goes without)",
+			end);
+		return 0;
+	}
 	if (original_tell(*bytes, *size, &h, original, original_size, &delta, &delta_size))
 		return error_set(e, "out of memory");
 	r.delta_size = (uint32_t)delta_size;
@@ -316,6 +335,7 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 	hash(*bytes, *size, r.kept_hash);
 	if (delta_size > UINT32_MAX || !size_is_likely(original_size, *size, delta_size)) {
 		free(delta);
+		error_set(e, "the record of what it was would be larger than any (--no-undo goes without)");
 		return 0;
 	}
 	done = append(bytes, *size, &h, sizeof(r) + delta_size, &at);

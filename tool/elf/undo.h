@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a rewritten file was before: a section `.etch.undo`, not loaded, that gives the original
- * bytes back (docs/formats.md). It is put behind everything else, and nothing but the
- * ELF header's word on where the section headers are changes for it, so that it can be taken
- * off again exactly.
+ * The undo record: a section `.etch.undo`, not loaded, from which the original bytes of a rewritten
+ * file can be restored (docs/formats.md). It is appended to the file, and of the rest only the
+ * fields of the ELF header about section headers change, so that it can be removed without a trace.
  */
 #ifndef ELF_UNDO_H
 #define ELF_UNDO_H
@@ -11,27 +10,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/error.h"
+#include "support/error.h"
 
 #define UNDO_SECTION ".etch.undo"
 
-/* The bytes of a file without its record, and those that it had before. Owned; may be null. */
+/* A file's bytes without its record, and the original bytes from before it was rewritten. Owned; may be null. */
 struct undo {
 	uint8_t *kept, *original;
 	size_t kept_size, original_size;
 };
 
 /*
- * `file` as undo_attach() made it. 1; 0: it has no record; -1 and a message: it has one, but
- * has been changed since, or out of memory. `original` is null then; `kept` is there where the
- * record could be taken off, which is not so when strip, say, has written the file anew.
+ * Reads a file that undo_attach() made. 1; 0: it has no record; -1 and a message: it has one, but
+ * has been changed since, or out of memory. Then `original` is null, and `kept` is set if the
+ * record could be removed all the same, which it cannot after strip, for example.
  */
 int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error *e);
 void undo_free(struct undo *u);
 
 /*
- * Puts a record of `original` behind the rewritten bytes: malloc'd in *out. 1: done; 0: not a
- * file that can hold one: without section headers, or with data behind all that headers
+ * Appends a record of `original` to the rewritten file *bytes, which is reallocated. 1: done; 0 and a message: the
+ * file cannot have one, as it has no section headers, or data behind all that headers
  * describe; -1 and a message: out of memory.
  */
 int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Lays out arrows in lanes and draws them. */
 #include "inspect/arrows.h"
 
 #include <stdio.h>
@@ -7,25 +8,26 @@
 
 #define NO_LANE UINT32_MAX
 
-/* All jumps to one line. */
+/* All jumps to one line; they share one vertical line. */
 struct bundle {
-	uint32_t to, top, bottom; /* lines */
-	uint32_t lane;            /* 0: next to the code */
-	size_t first, count;      /* in arrows.jumps */
+	uint32_t to, top, bottom; /* line numbers */
+	uint32_t lane;            /* 0 is next to the code */
+	size_t first, count;      /* range in arrows.jumps */
 };
 
+/* The layout of all arrows of a listing. */
 struct arrows {
-	struct jump *jumps;       /* by target, then source */
-	struct bundle *bundles;   /* by target */
+	struct jump *jumps;     /* sorted by target, then source */
+	struct bundle *bundles; /* sorted by target */
 	size_t bundle_count;
 	uint32_t lines;
-	unsigned lanes;           /* used */
-	uint32_t *at;             /* [line * lanes + lane]: bundle + 1 that is there; 0 */
-	uint8_t *marks;           /* by line: MARK_* */
+	unsigned lanes; /* number of lanes in use */
+	uint32_t *at;   /* [lane * lines + line]: index + 1 of the bundle there, or 0 */
+	uint8_t *marks; /* per line: MARK_* */
 };
 #define MARK_SOURCE 1u
 #define MARK_TARGET 2u
-#define MARK_DOWN   4u /* jumps there without a lane */
+#define MARK_DOWN   4u /* source of a jump without a lane */
 #define MARK_UP     8u
 
 static int jump_order(const void *a, const void *b)
@@ -37,7 +39,7 @@ static int jump_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* The shortest first, then from the top. */
+/* Shorter bundles first, then by line. */
 static int bundle_order(const void *a, const void *b)
 {
 	const struct bundle *x = *(struct bundle *const *)a, *y = *(struct bundle *const *)b;
@@ -66,27 +68,42 @@ static void bundles_find(struct arrows *a, size_t count)
 	}
 }
 
-static bool is_free(const uint32_t *column, const struct bundle *b)
+/* Per lane, a binary indexed tree over lines that counts where bundles begin and end. */
+static uint32_t ends_before(const uint32_t *tree, uint32_t line)
 {
-	uint32_t line;
+	uint32_t n = 0;
 
-	for (line = b->top; line <= b->bottom; line++)
-		if (column[line])
-			return false;
-	return true;
+	for (; line; line &= line - 1)
+		n += tree[line];
+	return n;
 }
 
-/* Each in the innermost lane that is free all along. */
+static void ends_add(uint32_t *tree, uint32_t lines, uint32_t line)
+{
+	for (line++; line <= lines; line += line & -line)
+		tree[line]++;
+}
+
+/* The lane is free for b. Bundles are placed in order of length, so one that overlaps b begins or ends inside of
+ * it. */
+static bool is_free(const uint32_t *tree, const struct bundle *b)
+{
+	return ends_before(tree, b->bottom + 1) == ends_before(tree, b->top);
+}
+
+/* Puts each bundle in the innermost lane that is free from top to bottom. False: out of memory. */
 static bool lanes_assign(struct arrows *a, unsigned most)
 {
 	struct bundle **order = malloc((a->bundle_count + 1) * sizeof(*order));
 	uint32_t *columns = calloc((size_t)most * a->lines + 1, sizeof(*columns));
+	uint32_t *trees = calloc((size_t)most * ((size_t)a->lines + 1) + 1, sizeof(*trees));
 	size_t i;
 	uint32_t line, lane;
 
-	if (!order || !columns) {
+	if (!order || !columns || !trees) {
 		free(order);
 		free(columns);
+		free(trees);
 		return false;
 	}
 	for (i = 0; i < a->bundle_count; i++)
@@ -97,10 +114,12 @@ static bool lanes_assign(struct arrows *a, unsigned most)
 		struct bundle *b = order[i];
 
 		for (lane = 0; lane < most; lane++) {
-			uint32_t *column = columns + (size_t)lane * a->lines;
+			uint32_t *column = columns + (size_t)lane * a->lines, *tree = trees + (size_t)lane * ((size_t)a->lines + 1);
 
-			if (!is_free(column, b))
+			if (!is_free(tree, b))
 				continue;
+			ends_add(tree, a->lines, b->top);
+			ends_add(tree, a->lines, b->bottom);
 			for (line = b->top; line <= b->bottom; line++)
 				column[line] = (uint32_t)(b - a->bundles) + 1;
 			b->lane = lane;
@@ -109,6 +128,7 @@ static bool lanes_assign(struct arrows *a, unsigned most)
 		}
 	}
 	free(order);
+	free(trees);
 	a->at = columns;
 	return true;
 }
@@ -123,7 +143,9 @@ static void marks_set(struct arrows *a)
 		if (b->lane != NO_LANE)
 			a->marks[b->to] |= MARK_TARGET;
 		for (k = b->first; k < b->first + b->count; k++)
-			a->marks[a->jumps[k].from] |= b->lane != NO_LANE ? MARK_SOURCE : b->to > a->jumps[k].from ? MARK_DOWN : MARK_UP;
+			a->marks[a->jumps[k].from] |= b->lane != NO_LANE         ? MARK_SOURCE
+			                              : b->to > a->jumps[k].from ? MARK_DOWN
+			                                                         : MARK_UP;
 	}
 }
 
@@ -165,10 +187,10 @@ void arrows_free(struct arrows *a)
 	free(a);
 }
 
-/* A lane each, and the head. */
+/* One column per lane, the arrowhead, and a blank. */
 unsigned arrows_width(const struct arrows *a) { return a->bundle_count ? a->lanes + 2 : 0; }
 
-/* Does the line of a target begin or end here, and not only go by? */
+/* A jump of the bundle begins or ends at this line; otherwise its vertical line passes. */
 static bool ends_here(const struct arrows *a, const struct bundle *b, uint32_t line)
 {
 	const struct jump key = {line, b->to};
@@ -176,18 +198,18 @@ static bool ends_here(const struct arrows *a, const struct bundle *b, uint32_t l
 	return b->to == line || bsearch(&key, a->jumps + b->first, b->count, sizeof(key), jump_order);
 }
 
-enum piece { BLANK, VERTICAL, HORIZONTAL, TOP, BOTTOM, MIDDLE, TOP_ACROSS, BOTTOM_ACROSS, MIDDLE_ACROSS, PIECES };
+enum glyph { BLANK, VERTICAL, HORIZONTAL, TOP, BOTTOM, MIDDLE, TOP_ACROSS, BOTTOM_ACROSS, MIDDLE_ACROSS, GLYPHS };
 
-static const char *piece_text(enum piece p, bool unicode)
+static const char *glyph_text(enum glyph p, bool unicode)
 {
-	static const char *const plain[PIECES] = {" ", "|", "-", "/", "\\", "+", "+", "+", "+"};
-	static const char *const drawn[PIECES] = {" ", "│", "─", "╭", "╰", "├", "┬", "┴", "┼"};
+	static const char *const plain[GLYPHS] = {" ", "|", "-", "/", "\\", "+", "+", "+", "+"};
+	static const char *const drawn[GLYPHS] = {" ", "│", "─", "╭", "╰", "├", "┬", "┴", "┼"};
 
 	return unicode ? drawn[p] : plain[p];
 }
 
-/* One lane of a line; *across: something comes from a lane further out. */
-static enum piece lane_piece(const struct arrows *a, uint32_t line, uint32_t lane, bool *across)
+/* What to draw in one lane of a line. *across: a horizontal line comes from a lane further out. */
+static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lane, bool *across)
 {
 	uint32_t n = a->at[(size_t)lane * a->lines + line];
 	const struct bundle *b = n ? &a->bundles[n - 1] : NULL;
@@ -196,7 +218,7 @@ static enum piece lane_piece(const struct arrows *a, uint32_t line, uint32_t lan
 	if (!b)
 		return before ? HORIZONTAL : BLANK;
 	if (!ends_here(a, b, line))
-		return VERTICAL; /* what comes across passes under it */
+		return VERTICAL; /* the horizontal line passes under it */
 	*across = true;
 	if (b->top == b->bottom)
 		return HORIZONTAL;
@@ -218,10 +240,14 @@ void arrows_line(const struct arrows *a, uint32_t line, bool unicode, char *out,
 	if (!a->bundle_count)
 		return;
 	for (lane = a->lanes; lane-- > 0 && n < size;)
-		n += (size_t)snprintf(out + n, size - n, "%s", piece_text(lane_piece(a, line, lane, &across), unicode));
+		n += (size_t)snprintf(out + n, size - n, "%s", glyph_text(lane_glyph(a, line, lane, &across), unicode));
 	if (n < size)
-		snprintf(out + n, size - n, "%s", mark & MARK_TARGET ? ">" : mark & MARK_SOURCE ? piece_text(HORIZONTAL, unicode)
-		         : mark & MARK_DOWN ? "v" : mark & MARK_UP ? "^" : " ");
+		snprintf(out + n, size - n, "%s",
+		         mark & MARK_TARGET   ? ">"
+		         : mark & MARK_SOURCE ? glyph_text(HORIZONTAL, unicode)
+		         : mark & MARK_DOWN   ? "v"
+		         : mark & MARK_UP     ? "^"
+		                              : " ");
 	n = strlen(out);
 	if (n < size)
 		snprintf(out + n, size - n, " ");

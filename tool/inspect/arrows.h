@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jumps within a listing of code as arrows in a gutter: one vertical line a target, in
- * lanes, the shortest next to the code. Lines cross only where jumps do.
+ * Draws the jumps within a listing of code as arrows in a gutter: one vertical line per target, in lanes, the
+ * shortest next to the code. Lines cross only where jumps do.
  */
 #ifndef INSPECT_ARROWS_H
 #define INSPECT_ARROWS_H
@@ -10,20 +10,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From one line of the listing to another, by number. */
+/* A jump between two lines of the listing, by line number. */
 struct jump {
 	uint32_t from, to;
 };
 
 struct arrows;
 
-/* At most `lanes` of them; what does not fit is left out of the gutter (its line has v or ^
- * there). Null: out of memory. */
+/* Lays out the arrows of a listing of `lines` lines, in at most `lanes` lanes. A jump that does not fit has no
+ * arrow; its line has v or ^ in the gutter. Null: out of memory. */
 struct arrows *arrows_make(const struct jump *jumps, size_t count, uint32_t lines, unsigned lanes);
 void arrows_free(struct arrows *a);
-/* Columns that arrows_line() fills. */
+/* Number of columns that arrows_line() fills. */
 unsigned arrows_width(const struct arrows *a);
-/* The gutter of a line, as so many columns of text: ASCII, or UTF-8 with `unicode`. */
+/* The gutter of a line, arrows_width() columns of ASCII, or of UTF-8 with `unicode`. */
 void arrows_line(const struct arrows *a, uint32_t line, bool unicode, char *out, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect code for scripts and other tools. docs/schemas/inspect-code.json. */
-#include "inspect/code.h"
+/* Prints etch inspect code as TSV and JSON (docs/schemas/inspect-code.json). */
+#include "inspect/view_code.h"
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"
@@ -9,22 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- TSV: what came later stands behind what scripts have read by its place ------ */
+/* ---- TSV: columns are only ever added at the end, since scripts read them by position -- */
 
 static const struct column code_columns[] = {
-	{"address", false, false}, {"length", true, false}, {"changed", false, false}, {"cfa", false, false},
-	{"bp", false, false},      {"ra", false, false},    {"kind", false, false},    {"source", false, false},
-	{"instruction", false, false}, {"site", false, false}, {"bytes", false, false}, {"flow", false, false},
-	{"target", false, false},  {"name", false, false},  {"refers", false, false},  {"saved", false, false},
+	{"address", false, false},     {"length", true, false}, {"changed", false, false}, {"cfa", false, false},
+	{"bp", false, false},          {"ra", false, false},    {"kind", false, false},    {"source", false, false},
+	{"instruction", false, false}, {"site", false, false},  {"bytes", false, false},   {"flow", false, false},
+	{"target", false, false},      {"name", false, false},  {"refers", false, false},  {"saved", false, false},
 	{"line", false, false},
 };
 
+/* The columns of an unwind row. */
 struct row_texts {
 	char cfa[64], bp[64], ra[64];
 	const char *kind, *source;
 };
 
-static void row_say(const struct code_line *l, struct row_texts *t)
+static void row_text_make(const struct code_line *l, struct row_texts *t)
 {
 	strcpy(t->cfa, "undef");
 	strcpy(t->bp, "undef");
@@ -38,7 +39,7 @@ static void row_say(const struct code_line *l, struct row_texts *t)
 	rule_ra_text(&l->row->rule, t->ra, sizeof(t->ra));
 }
 
-static void bytes_say(const struct code_line *l, char *out, size_t size)
+static void bytes_text(const struct code_line *l, char *out, size_t size)
 {
 	unsigned i;
 
@@ -47,7 +48,7 @@ static void bytes_say(const struct code_line *l, char *out, size_t size)
 		snprintf(out + 2 * i, 3, "%02x", l->bytes[i]);
 }
 
-static void later_add(const struct code *c, const struct code_line *l, struct listing *list)
+static void added_columns_add(const struct code *c, const struct code_line *l, struct listing *list)
 {
 	struct reference target = {0}, refers = {0};
 	char bytes[32], saved[256], source[256];
@@ -56,7 +57,7 @@ static void later_add(const struct code *c, const struct code_line *l, struct li
 		operand_target(c->operands, c->place.section, &l->in, &target);
 		operand_memory(c->operands, c->place.section, &l->in, &refers);
 	}
-	bytes_say(l, bytes, sizeof(bytes));
+	bytes_text(l, bytes, sizeof(bytes));
 	code_saved_text(l, saved, sizeof(saved));
 	lines_find(c->sources, c->place.section, l->addr, source, sizeof(source));
 	listing_add(list, "%s", bytes);
@@ -79,7 +80,7 @@ void code_tsv(const struct code *c)
 		char text[256], site[600];
 		struct row_texts row;
 
-		row_say(l, &row);
+		row_text_make(l, &row);
 		code_insn_text(l, c->options->intel ? SYNTAX_INTEL : SYNTAX_ATT, text, sizeof(text));
 		code_site_text(c, l, site, sizeof(site));
 		listing_add(&list, "%" PRIx64, l->addr);
@@ -92,7 +93,7 @@ void code_tsv(const struct code *c)
 		listing_add(&list, "%s", row.source);
 		listing_add(&list, "%s", text);
 		listing_add(&list, "%s", site);
-		later_add(c, l, &list);
+		added_columns_add(c, l, &list);
 	}
 	listing_print(&list, FORMAT_TSV);
 	listing_free(&list);
@@ -140,7 +141,7 @@ static struct json_object *reference_json(const struct code *c, const struct ref
 	return o;
 }
 
-/* What the flow analysis knows; null where it never came. */
+/* The state by the flow analysis; null where control flow does not reach. */
 static struct json_object *state_json(const struct code_line *l)
 {
 	struct json_object *o, *saved;
@@ -225,7 +226,7 @@ static struct json_object *fault_json(const struct code *c, const struct fixup *
 	return o;
 }
 
-/* The table that an indirect jump goes by, and where its entries lead. */
+/* The jump table of an indirect jump, with the targets of its entries. */
 static struct json_object *table_json(const struct code *c, const struct code_line *l)
 {
 	const struct detail_jump *j = detail_jump_at(&c->detail, c->base + l->addr);
@@ -251,29 +252,32 @@ static struct json_object *table_json(const struct code *c, const struct code_li
 		json_object_array_add(targets, json_object_new_string(text));
 	}
 	json_object_object_add(o, "targets", targets);
+	if (!j->listed)
+		put_bool(o, "listed", false);
 	return o;
 }
 
-/* What leads here other than the instruction before: three lists. */
-static void comers_json(const struct code *c, const struct code_line *l, struct json_object *o)
+/* Adds what leads to a line other than its predecessor and direct jumps, as three lists. */
+static void incoming_json(const struct code *c, const struct code_line *l, struct json_object *o)
 {
-	struct json_object *tables = json_object_new_array(), *pads = json_object_new_array(), *fixups = json_object_new_array();
+	struct json_object *tables = json_object_new_array(), *pads = json_object_new_array();
+	struct json_object *fixups = json_object_new_array();
 	size_t count, i;
-	const struct comer *x = code_comers(c, l, &count);
+	const struct incoming *x = code_incoming(c, l, &count);
 
 	for (i = 0; i < count; i++) {
 		struct json_object *one = json_object_new_object();
 
-		if (x[i].kind == COMER_PAD) {
+		if (x[i].kind == INCOMING_PAD) {
 			put_addr(one, "start", x[i].from - c->base);
 			put_addr(one, "end", x[i].from + x[i].index - c->base);
 			json_object_array_add(pads, one);
 			continue;
 		}
-		put_addr(one, x[i].kind == COMER_TABLE ? "jump" : "instruction", x[i].from - c->base);
-		if (x[i].kind == COMER_TABLE)
+		put_addr(one, x[i].kind == INCOMING_TABLE ? "jump" : "instruction", x[i].from - c->base);
+		if (x[i].kind == INCOMING_TABLE)
 			put(one, "entry", x[i].index);
-		json_object_array_add(x[i].kind == COMER_TABLE ? tables : fixups, one);
+		json_object_array_add(x[i].kind == INCOMING_TABLE ? tables : fixups, one);
 	}
 	json_object_object_add(o, "entry_of", tables);
 	json_object_object_add(o, "landing_pad_of", pads);
@@ -301,7 +305,7 @@ static void flow_json(const struct code *c, const struct code_line *l, struct js
 		put_addr(o, "landing_pad", pad->pad - c->base);
 	else
 		json_object_object_add(o, "landing_pad", NULL);
-	comers_json(c, l, o);
+	incoming_json(c, l, o);
 }
 
 static struct json_object *line_json(const struct code *c, const struct code_line *l)
@@ -312,8 +316,8 @@ static struct json_object *line_json(const struct code *c, const struct code_lin
 	const char *file;
 	int number = 0;
 
-	row_say(l, &row);
-	bytes_say(l, bytes, sizeof(bytes));
+	row_text_make(l, &row);
+	bytes_text(l, bytes, sizeof(bytes));
 	put_addr(o, "address", l->addr);
 	put(o, "length", l->len);
 	put_text(o, "bytes", bytes);
@@ -330,8 +334,10 @@ static struct json_object *line_json(const struct code *c, const struct code_lin
 	json_object_object_add(o, "state", state_json(l));
 	flow_json(c, l, o);
 	json_object_object_add(o, "fault", l->fixup ? fault_json(c, l->fixup) : NULL);
-	json_object_object_add(o, "site", l->site ? site_json(&c->view, l->site)
-	                       : l->inline_row ? inline_json(c, l->inline_row) : NULL);
+	json_object_object_add(o, "site",
+	                       l->site         ? site_json(&c->view, l->site)
+	                       : l->inline_row ? inline_json(c, l->inline_row)
+	                                       : NULL);
 	file = lines_source(c->sources, c->place.section, l->addr, &number);
 	put_text(o, "file", file);
 	json_object_object_add(o, "line", file && number > 0 ? json_object_new_int(number) : NULL);

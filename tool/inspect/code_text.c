@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch inspect code for people:
+ * Prints etch inspect code as text, one line per instruction:
  *
- *     address  CFA     from   arrows  instruction             ; what is to be said of it
+ *      address  CFA     source  arrows  instruction             ; notes
  *
- * and a line of its own where the source line changes.
+ * and the source line on a line of its own where it changes.
  */
-#include "inspect/code.h"
+#include "inspect/view_code.h"
 
 #include "arch/x86/rule_text.h"
 #include "elf/symbols.h"
-#include "inspect/pen.h"
+#include "inspect/term_writer.h"
 #include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LANES_MOST 12u
-#define ENTRIES_SHOWN 8 /* of a jump table, at one of its targets */
+#define LANES_MOST    12u
+#define ENTRIES_SHOWN 8 /* entries of a jump table that are shown at one of its targets */
 
-/* Where columns begin. */
+/* Layout of the columns. */
 struct margins {
-	unsigned address, cfa, insn, note; /* widths of the first two; columns */
+	unsigned address, cfa, insn, note; /* address, cfa: widths; insn, note: first columns */
 	unsigned bytes;
 };
 
@@ -56,30 +56,31 @@ static void margins_measure(const struct code *c, const struct arrows *a, enum i
 	m->note = m->insn + (longest < 44 ? longest : 44) + 2;
 }
 
-/* One note behind an instruction, each with a mark before it. */
-static void note(struct pen *p, const struct margins *m, bool *any, const char *text)
+/* Prints a note after an instruction, after a "; ". */
+static void note(struct writer *p, const struct margins *m, bool *any, const char *text)
 {
 	if (!*any)
-		pen_to(p, m->note);
-	pen_put(p, STYLE_NOTE, "; %s", text);
+		writer_column(p, m->note);
+	writer_put(p, STYLE_NOTE, "; %s", text);
 	*any = true;
 }
 
-/* "case 0, 3-5 of the jump at 1234" */
-static size_t table_say(const struct code *c, const struct comer *x, size_t count, char *out, size_t size)
+/* Formats "entry 0, 3-5 of the jump at 1234"; returns how many of x it has described. */
+static size_t table_entries_text(const struct code *c, const struct incoming *x, size_t count, char *out, size_t size)
 {
 	size_t i = 0, n = 0, shown = 0;
 	char at[32];
 
 	n += (size_t)snprintf(out, size, "entry");
-	while (i < count && x[i].kind == COMER_TABLE && x[i].from == x[0].from) {
+	while (i < count && x[i].kind == INCOMING_TABLE && x[i].from == x[0].from) {
 		size_t last = i;
 
-		while (last + 1 < count && x[last + 1].kind == COMER_TABLE && x[last + 1].from == x[0].from &&
+		while (last + 1 < count && x[last + 1].kind == INCOMING_TABLE && x[last + 1].from == x[0].from &&
 		       x[last + 1].index == x[last].index + 1)
 			last++;
 		if (shown++ < ENTRIES_SHOWN && n < size)
-			n += (size_t)(last > i ? snprintf(out + n, size - n, "%s %" PRIu64 "-%" PRIu64, i ? "," : "", x[i].index, x[last].index)
+			n += (size_t)(last > i ? snprintf(out + n, size - n, "%s %" PRIu64 "-%" PRIu64, i ? "," : "", x[i].index,
+			                                  x[last].index)
 			                       : snprintf(out + n, size - n, "%s %" PRIu64, i ? "," : "", x[i].index));
 		i = last + 1;
 	}
@@ -89,16 +90,17 @@ static size_t table_say(const struct code *c, const struct comer *x, size_t coun
 	return i;
 }
 
-static void comers_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+static void incoming_print(const struct code *c, const struct code_line *l, struct writer *p, const struct margins *m,
+                           bool *any)
 {
 	size_t count, i = 0;
-	const struct comer *x = code_comers(c, l, &count);
+	const struct incoming *x = code_incoming(c, l, &count);
 	char text[512];
 
 	while (i < count) {
-		if (x[i].kind == COMER_TABLE) {
-			i += table_say(c, x + i, count - i, text, sizeof(text));
-		} else if (x[i].kind == COMER_PAD) {
+		if (x[i].kind == INCOMING_TABLE) {
+			i += table_entries_text(c, x + i, count - i, text, sizeof(text));
+		} else if (x[i].kind == INCOMING_PAD) {
 			snprintf(text, sizeof(text), "landing pad of %" PRIx64 "..%" PRIx64, x[i].from - c->base,
 			         x[i].from + x[i].index - c->base);
 			i++;
@@ -110,7 +112,7 @@ static void comers_say(const struct code *c, const struct code_line *l, struct p
 	}
 }
 
-/* "2014", or ".rodata+0x14" of an object file. */
+/* "2014", or in an object file ".rodata+0x14". */
 static void table_place(const struct code *c, const struct detail_jump *j, char *out, size_t size)
 {
 	if (j->section)
@@ -119,7 +121,8 @@ static void table_place(const struct code *c, const struct detail_jump *j, char 
 		snprintf(out, size, "%" PRIx64, j->table);
 }
 
-static void jump_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+static void jump_print(const struct code *c, const struct code_line *l, struct writer *p, const struct margins *m,
+                       bool *any)
 {
 	const struct detail_jump *j = detail_jump_at(&c->detail, c->base + l->addr);
 	char text[400], at[256];
@@ -127,7 +130,10 @@ static void jump_say(const struct code *c, const struct code_line *l, struct pen
 	if (!j)
 		return;
 	table_place(c, j, at, sizeof(at));
-	if (j->followed)
+	if (!j->listed)
+		snprintf(text, sizeof(text), "jump table at %s, %u entries, too many to list", at,
+		         j->most ? j->most : j->entries);
+	else if (j->followed)
 		snprintf(text, sizeof(text), "jump table at %s, %u entries", at, j->most);
 	else if ((j->table || j->section) && j->most)
 		snprintf(text, sizeof(text), "jump table at %s, %u entries, some of which lead nowhere", at, j->most);
@@ -145,7 +151,8 @@ static bool is_call(const struct code_line *l)
 	return l->good && (l->in.flow == FLOW_CALL || l->in.flow == FLOW_CALL_IND);
 }
 
-static void flow_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+static void flow_print(const struct code *c, const struct code_line *l, struct writer *p, const struct margins *m,
+                       bool *any)
 {
 	const struct detail_pad *pad = is_call(l) ? detail_pad_of(&c->detail, c->base + l->addr) : NULL;
 	char text[300], name[256];
@@ -161,9 +168,9 @@ static void flow_say(const struct code *c, const struct code_line *l, struct pen
 		note(p, m, any, "not reached");
 }
 
-/* What the code shows and the row does not. */
-static void state_say(const struct code_line *l, const struct code_line *before, struct pen *p, const struct margins *m,
-                      bool *any)
+/* Prints what the analysis knows and the row does not show: saved registers, and a CFA that differs. */
+static void state_print(const struct code_line *l, const struct code_line *before, struct writer *p,
+                        const struct margins *m, bool *any)
 {
 	char saved[256], was[256] = "", cfa[64], own[64], text[128];
 
@@ -184,7 +191,8 @@ static void state_say(const struct code_line *l, const struct code_line *before,
 	}
 }
 
-static void refers_say(const struct code *c, const struct code_line *l, struct pen *p, const struct margins *m, bool *any)
+static void refers_print(const struct code *c, const struct code_line *l, struct writer *p, const struct margins *m,
+                         bool *any)
 {
 	struct reference r;
 	char text[400];
@@ -201,7 +209,7 @@ static void refers_say(const struct code *c, const struct code_line *l, struct p
 	note(p, m, any, text);
 }
 
-static void notes_say(const struct code *c, uint32_t i, struct pen *p, const struct margins *m)
+static void notes_print(const struct code *c, uint32_t i, struct writer *p, const struct margins *m)
 {
 	const struct code_line *l = &c->lines[i];
 	char text[600];
@@ -210,28 +218,28 @@ static void notes_say(const struct code *c, uint32_t i, struct pen *p, const str
 	code_site_text(c, l, text, sizeof(text));
 	if (strcmp(text, "-") && strcmp(text, "fixup"))
 		note(p, m, &any, text);
-	refers_say(c, l, p, m, &any);
-	jump_say(c, l, p, m, &any);
-	comers_say(c, l, p, m, &any);
-	flow_say(c, l, p, m, &any);
-	state_say(l, i ? &c->lines[i - 1] : NULL, p, m, &any);
+	refers_print(c, l, p, m, &any);
+	jump_print(c, l, p, m, &any);
+	incoming_print(c, l, p, m, &any);
+	flow_print(c, l, p, m, &any);
+	state_print(l, i ? &c->lines[i - 1] : NULL, p, m, &any);
 }
 
-static void insn_say(const struct code *c, const struct code_line *l, enum insn_syntax syntax, struct pen *p)
+static void insn_print(const struct code *c, const struct code_line *l, enum insn_syntax syntax, struct writer *p)
 {
 	struct reference r;
 	char text[256];
 
 	code_insn_text(l, syntax, text, sizeof(text));
-	pen_put(p, c->asked == l->addr && c->asked != c->place.start ? STYLE_STRONG : STYLE_PLAIN, "%s", text);
+	writer_put(p, c->asked == l->addr && c->asked != c->place.start ? STYLE_STRONG : STYLE_PLAIN, "%s", text);
 	if (!l->good)
 		return;
 	operand_target(c->operands, c->place.section, &l->in, &r);
 	if (r.known && r.name[0])
-		pen_put(p, STYLE_NAME, " <%s>", r.name);
+		writer_put(p, STYLE_NAME, " <%s>", r.name);
 }
 
-static void source_say(const struct code *c, const struct code_line *l, struct pen *p, char *last, size_t size)
+static void source_print(const struct code *c, const struct code_line *l, struct writer *p, char *last, size_t size)
 {
 	char source[256];
 
@@ -239,40 +247,42 @@ static void source_say(const struct code *c, const struct code_line *l, struct p
 	if (!strcmp(source, "-") || !strcmp(source, last))
 		return;
 	snprintf(last, size, "%s", source);
-	pen_put(p, STYLE_NAME, "%s:", source);
-	pen_newline(p);
+	writer_put(p, STYLE_NAME, "%s:", source);
+	writer_newline(p);
 }
 
-static void line_say(const struct code *c, uint32_t i, const struct arrows *a, const struct margins *m, struct pen *p)
+static void line_print(const struct code *c, uint32_t i, const struct arrows *a, const struct margins *m,
+                       struct writer *p)
 {
 	enum insn_syntax syntax = c->options->intel ? SYNTAX_INTEL : SYNTAX_ATT;
 	const struct code_line *l = &c->lines[i];
 	char cfa[64], gutter[8 * (LANES_MOST + 2)];
 	unsigned k;
 
-	pen_put(p, c->asked == l->addr && c->asked != c->place.start ? STYLE_STRONG : STYLE_DIM, "  %*" PRIx64 "  ",
-	        (int)m->address, l->addr);
+	writer_put(p, c->asked == l->addr && c->asked != c->place.start ? STYLE_STRONG : STYLE_DIM, "  %*" PRIx64 "  ",
+	           (int)m->address, l->addr);
 	for (k = 0; k < m->bytes; k++)
 		if (k < l->len)
-			pen_put(p, STYLE_DIM, "%02x ", l->bytes[k]);
+			writer_put(p, STYLE_DIM, "%02x ", l->bytes[k]);
 		else
-			pen_put(p, STYLE_PLAIN, "   ");
+			writer_put(p, STYLE_PLAIN, "   ");
 	if (m->bytes)
-		pen_put(p, STYLE_PLAIN, " ");
+		writer_put(p, STYLE_PLAIN, " ");
 	cfa_of(l, cfa, sizeof(cfa));
-	pen_put(p, l->changed ? STYLE_PLAIN : STYLE_DIM, "%-*s  %-4s  ", (int)m->cfa, cfa,
-	        !l->row || (!c->generated && !c->table.sources) ? "-" : row_source_text(l->row->source));
+	writer_put(p, l->changed ? STYLE_PLAIN : STYLE_DIM, "%-*s  %-4s  ", (int)m->cfa, cfa,
+	           !l->row || (!c->generated && !c->table.sources) ? "-" : row_source_text(l->row->source));
 	arrows_line(a, i, p->unicode, gutter, sizeof(gutter));
-	pen_put(p, STYLE_LINE, "%s", gutter);
-	insn_say(c, l, syntax, p);
-	notes_say(c, i, p, m);
-	pen_newline(p);
+	writer_put(p, STYLE_LINE, "%s", gutter);
+	insn_print(c, l, syntax, p);
+	notes_print(c, i, p, m);
+	writer_newline(p);
 }
 
-#define OTHERS_MOST 8 /* of the same name that are listed */
+#define NAMESAKES_MOST 8 /* functions of the same name to list */
 
-/* Functions of files may share a name, and versions of one symbol do: what else may have been meant. */
-static void others_say(const struct code *c)
+/* Lists other functions of the same name: local functions of several files, and versions of a symbol, may share
+ * one. */
+static void namesakes_print(const struct code *c)
 {
 	const struct elf_file *f = &c->file;
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -282,7 +292,7 @@ static void others_say(const struct code *c)
 		if (!symbol_is_function(f, &list[i]) || strcmp(list[i].name, c->options->at) ||
 		    (list[i].section == c->place.section && list[i].value == c->place.start))
 			continue;
-		if (others++ < OTHERS_MOST) {
+		if (others++ < NAMESAKES_MOST) {
 			printf("%s", others == 1 ? "; others of this name: " : ", ");
 			if (elf_is_object(f)) {
 				text_clean(stdout, f->sections[list[i].section].name);
@@ -291,21 +301,23 @@ static void others_say(const struct code *c)
 			printf("%" PRIx64, list[i].value);
 		}
 	}
-	if (others > OTHERS_MOST)
-		printf(" and %u more", others - OTHERS_MOST);
+	if (others > NAMESAKES_MOST)
+		printf(" and %u more", others - NAMESAKES_MOST);
 }
 
-static void head_say(const struct code *c)
+static void head_print(const struct code *c)
 {
 	char where[256];
 
 	elf_describe(&c->file, c->place.section, c->place.start, where, sizeof(where));
 	text_clean(stdout, c->path);
 	printf(": %s, %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ", where,
-	       !c->generated ? "rows of its table" : c->options->no_cfi ? "rows generated, .eh_frame not asked"
-	       : "no table in the file; rows generated", c->place.start, c->place.end, c->place.end - c->place.start);
+	       !c->generated        ? "rows of its table"
+	       : c->options->no_cfi ? "rows generated, .eh_frame not asked"
+	                            : "no table in the file; rows generated",
+	       c->place.start, c->place.end, c->place.end - c->place.start);
 	text_clean(stdout, c->file.sections[c->place.section].name);
-	others_say(c);
+	namesakes_print(c);
 	putchar('\n');
 }
 
@@ -313,19 +325,19 @@ void code_text(const struct code *c)
 {
 	struct margins m;
 	struct arrows *a;
-	struct pen p;
+	struct writer p;
 	char last[256] = "";
 	uint32_t i;
 
-	pen_init(&p);
+	writer_init(&p);
 	a = arrows_make(c->jumps, c->jump_count, c->line_count, p.width && p.width < 100 ? 6 : LANES_MOST);
 	if (!a)
 		return;
-	head_say(c);
+	head_print(c);
 	margins_measure(c, a, c->options->intel ? SYNTAX_INTEL : SYNTAX_ATT, &m);
 	for (i = 0; i < c->line_count; i++) {
-		source_say(c, &c->lines[i], &p, last, sizeof(last));
-		line_say(c, i, a, &m, &p);
+		source_print(c, &c->lines[i], &p, last, sizeof(last));
+		line_print(c, i, a, &m, &p);
 	}
 	arrows_free(a);
 }

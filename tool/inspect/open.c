@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file as it is named on the command line: itself, or "libc.a(printf.o)". */
+/* Opens a file by its name on the command line: a file, or a member of an archive, "libc.a(printf.o)". */
 #include "inspect/inspect.h"
 
 #include "elf/input.h"
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The member of that name, or null. */
+/* The member of this name, or null. */
 static const struct input *member_find(const struct inputs *l, const char *name, size_t length)
 {
 	size_t i;
@@ -21,6 +21,7 @@ static const struct input *member_find(const struct inputs *l, const char *name,
 	return NULL;
 }
 
+/* Opens a member of an archive; `member` ends with the closing parenthesis. */
 static int member_open(struct elf_file *f, const char *path, const char *archive, const char *member, struct error *e)
 {
 	struct inputs inputs = {0};

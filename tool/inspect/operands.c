@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: MIT */
+/* Resolves operands by relocations, symbols, PLT entries and GOT slots. */
 #include "inspect/operands.h"
-#include "elf/search.h"
+#include "support/search.h"
 
 #include "arch/x86/stack.h"
 #include "elf/dynamic.h"
 #include "elf/symbols.h"
-#include "report/plain.h"
+#include "support/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A relocation of code. */
+/* A relocation in code. */
 struct code_reloc {
 	uint32_t section;
 	uint64_t at;
 	struct elf_reloc reloc;
 };
 
+/* Lookup tables of one file. */
 struct operands {
 	const struct elf_file *file;
 	struct symbol_index symbols;
-	struct code_reloc *relocs;         /* ET_REL: by place */
+	struct code_reloc *relocs; /* ET_REL: sorted by section and offset */
 	size_t reloc_count;
-	struct dynamic_reloc *slots;       /* linked: by place */
+	struct dynamic_reloc *slots; /* linked: sorted by address */
 	size_t slot_count;
 };
 
 /* ---- reading ---------------------------------------------------------------- */
 
-/* What an operand may be named after. */
+/* Symbols that may name an operand. */
 static bool is_named(const struct elf_file *f, const struct elf_symbol *s)
 {
 	(void)f;
@@ -46,7 +48,7 @@ static int reloc_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Of one section of code. */
+/* Adds the relocations of one section of code. */
 static int section_relocs_read(struct operands *o, uint32_t section, struct error *e)
 {
 	uint32_t rel = 0;
@@ -124,25 +126,26 @@ void operand_name(const struct operands *o, uint32_t section, uint64_t addr, cha
 	plain(out);
 }
 
-/* What the dynamic linker puts into a slot: the name of a symbol, or null. */
+/* Name of the symbol whose address the dynamic linker writes to a slot, or null. */
 static const char *slot_name(const struct operands *o, uint64_t slot)
 {
 	size_t lo = SEARCH(o->slot_count, i, o->slots[i].place < slot);
 
 	return lo < o->slot_count && o->slots[lo].place == slot && o->slots[lo].symbol && o->slots[lo].symbol->name[0]
-	               ? o->slots[lo].symbol->name : NULL;
+	           ? o->slots[lo].symbol->name
+	           : NULL;
 }
 
-/* "printf@plt": an entry that jumps through the slot of a symbol. */
+/* "printf@plt" for a PLT entry, which jumps through the slot of a symbol. False: it is none. */
 static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size)
 {
-	const struct elf_section *s = &o->file->sections[section];
+	struct elf_held entry = elf_held(o->file, section, addr);
 	const char *name;
 	uint64_t slot;
 
-	if (!section || !s->data || strncmp(s->name, ".plt", 4))
+	if (!entry.size || strncmp(o->file->sections[section].name, ".plt", 4))
 		return false;
-	slot = plt_slot(s->data + (addr - s->sh.sh_addr), s->sh.sh_size - (addr - s->sh.sh_addr), addr);
+	slot = plt_slot(entry.bytes, entry.size, addr);
 	name = slot ? slot_name(o, slot) : NULL;
 	if (!name)
 		return false;
@@ -151,19 +154,19 @@ static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, 
 	return true;
 }
 
-/* A string of a section that holds strings, or of read-only data, if it looks like one. */
+/* Sets r->text if the target is in read-only data and looks like a string. */
 static void string_take(const struct operands *o, struct reference *r)
 {
 	const struct elf_section *s = &o->file->sections[r->section];
-	uint64_t at = r->addr - (elf_is_object(o->file) ? 0 : s->sh.sh_addr), i;
+	struct elf_held held = elf_held(o->file, r->section, r->addr);
+	uint64_t i;
 	size_t n = 0;
 
 	r->text[0] = 0;
-	if (!r->section || !s->data || (s->sh.sh_flags & (SHF_WRITE | SHF_EXECINSTR)) || at >= s->sh.sh_size ||
-	    strncmp(s->name, ".rodata", 7))
+	if (!held.size || (s->sh.sh_flags & (SHF_WRITE | SHF_EXECINSTR)) || strncmp(s->name, ".rodata", 7))
 		return;
-	for (i = at; i < s->sh.sh_size && s->data[i]; i++) {
-		unsigned char c = s->data[i];
+	for (i = 0; i < held.size && held.bytes[i]; i++) {
+		unsigned char c = held.bytes[i];
 		bool escaped = c == '\n' || c == '\t' || c == '\r' || c == '"' || c == '\\';
 
 		if ((c < 0x20 && !escaped) || c >= 0x7f) {
@@ -179,20 +182,24 @@ static void string_take(const struct operands *o, struct reference *r)
 		r->text[n++] = c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c;
 		r->text[n] = 0;
 	}
-	if (i == s->sh.sh_size || i - at < 2)
-		r->text[0] = 0; /* no end, or too short to say that it is one */
+	if (i == held.size || i < 2)
+		r->text[0] = 0; /* not terminated, or too short to be taken for a string */
 }
 
 /* ---- object files ------------------------------------------------------------- */
 
 static const struct code_reloc *reloc_of(const struct operands *o, uint32_t section, const struct insn *in)
 {
-	size_t lo = SEARCH(o->reloc_count, i, o->relocs[i].section < section || (o->relocs[i].section == section && o->relocs[i].at < in->addr));
+	size_t lo =
+		SEARCH(o->reloc_count, i,
+	           o->relocs[i].section < section || (o->relocs[i].section == section && o->relocs[i].at < in->addr));
 
 	return lo < o->reloc_count && o->relocs[lo].section == section && o->relocs[lo].at < in->addr + in->len
-	               ? &o->relocs[lo] : NULL;
+	           ? &o->relocs[lo]
+	           : NULL;
 }
 
+/* Suffix that shows the kind of a relocation, as in assembly; "" for plain ones. */
 static const char *reloc_suffix(uint32_t type)
 {
 	switch (type) {
@@ -200,25 +207,18 @@ static const char *reloc_suffix(uint32_t type)
 	case R_X86_64_GOTPCRELX:
 	case R_X86_64_REX_GOTPCRELX:
 	case R_X86_64_GOT32:
-	case R_X86_64_GOT64:
-		return "@got";
-	case R_X86_64_GOTTPOFF:
-		return "@gottpoff";
+	case R_X86_64_GOT64: return "@got";
+	case R_X86_64_GOTTPOFF: return "@gottpoff";
 	case R_X86_64_TPOFF32:
-	case R_X86_64_TPOFF64:
-		return "@tpoff";
-	case R_X86_64_TLSGD:
-		return "@tlsgd";
-	case R_X86_64_TLSLD:
-		return "@tlsld";
-	case R_X86_64_DTPOFF32:
-		return "@dtpoff";
-	default:
-		return "";
+	case R_X86_64_TPOFF64: return "@tpoff";
+	case R_X86_64_TLSGD: return "@tlsgd";
+	case R_X86_64_TLSLD: return "@tlsld";
+	case R_X86_64_DTPOFF32: return "@dtpoff";
+	default: return "";
 	}
 }
 
-/* Distances count from the field, an instruction's operands from its end. */
+/* Relocations that are relative to the relocated field; operands are relative to the end of the instruction. */
 static bool is_distance(uint32_t type)
 {
 	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64 || type == R_X86_64_GOTPCREL ||
@@ -226,13 +226,16 @@ static bool is_distance(uint32_t type)
 	       type == R_X86_64_PC8 || type == R_X86_64_PC16 || type == R_X86_64_TLSGD || type == R_X86_64_TLSLD;
 }
 
-static void reloc_take(const struct operands *o, const struct code_reloc *r, const struct insn *in, struct reference *out)
+/* Makes a reference from a relocation of an instruction. */
+static void reloc_take(const struct operands *o, const struct code_reloc *r, const struct insn *in,
+                       struct reference *out)
 {
 	const struct elf_symbol *y = &o->file->symbols[r->reloc.symbol];
 	int64_t addend = r->reloc.addend;
 
 	if (is_distance(r->reloc.type))
-		addend = (int64_t)((uint64_t)addend + (in->addr + in->len - r->at)); /* any number may stand there */
+		/* unsigned arithmetic: a malformed file may have any addend */
+		addend = (int64_t)((uint64_t)addend + (in->addr + in->len - r->at));
 	out->known = true;
 	if (y->section && !reloc_suffix(r->reloc.type)[0]) {
 		out->placed = true;

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the operands of instructions refer to, by name: the function that a call goes to,
- * the variable behind a rip-relative address; in object files what the relocation says, in
- * linked ones symbols, entries of the PLT and slots of the GOT.
+ * Names what the operands of instructions refer to: the function that a call targets, the variable of a
+ * rip-relative address. In object files by relocations; in linked files by symbols, PLT entries and GOT slots.
  */
 #ifndef INSPECT_OPERANDS_H
 #define INSPECT_OPERANDS_H
 
 #include "arch/x86/insn.h"
-#include "code/space.h"
+#include "analysis/facts/space.h"
 
 struct operands;
 
-/* Null and a message: out of memory, or relocations are malformed. */
+/* Null and a message: out of memory, or malformed relocations. */
 struct operands *operands_open(const struct elf_file *f, const struct code_space *space, struct error *e);
 void operands_close(struct operands *o);
 
+/* What an operand refers to. */
 struct reference {
-	bool known;       /* there is one */
-	bool placed;      /* it is in this file: */
-	uint32_t section; /* ... 0: in none */
+	bool known;       /* the operand refers to something */
+	bool placed;      /* the target is in this file, at `section` and `addr` */
+	uint32_t section; /* 0: in no section */
 	uint64_t addr;    /* linked: virtual address; ET_REL: offset in section */
-	char name[256];   /* "printf", "printf@plt", "environ@got", ".rodata+0x10"; "" */
-	char text[64];    /* the string that begins there, escaped as in C, cut; "" */
+	char name[256];   /* "printf", "printf@plt", "environ@got", ".rodata+0x10"; "": none */
+	char text[64];    /* the string at the target, escaped as in C, truncated; "": none */
 };
 
-/* Where a direct call, jump or branch goes. `section`: of the instruction. */
+/* The target of a direct call, jump or branch. `section`: of the instruction. */
 void operand_target(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out);
-/* What another operand refers to. */
+/* The target of any other operand. */
 void operand_memory(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out);
-/* "name", "name+0x12", "section+0x12" of a place; "" for none. */
+/* Name of a place: "name", "name+0x12", "section+0x12"; "" for none. */
 void operand_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size);
 
 #endif

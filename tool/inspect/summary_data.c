@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect summary for scripts and other tools. docs/schemas/inspect-summary.json. */
-#include "inspect/summary.h"
+/* Prints etch inspect summary as TSV and JSON (docs/schemas/inspect-summary.json). */
+#include "inspect/view_summary.h"
 #include "report/text.h"
 
 #include <inttypes.h>
@@ -214,7 +214,7 @@ static void sites_tsv(const struct summary *s)
 		printf("stay_call: %s\t%zu\n", s->calls.kept[i].what, s->calls.kept[i].count);
 }
 
-/* What came later stands behind what scripts have read by its place. */
+/* New lines are only added at the end, since scripts may read lines by position. */
 void summary_tsv(const struct summary *s)
 {
 	const struct coverage *c = &s->code;

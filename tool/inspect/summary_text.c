@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect summary for people. */
-#include "inspect/summary.h"
+/* Prints etch inspect summary as text. */
+#include "inspect/view_summary.h"
 #include "report/text.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static void coverage_line(uint64_t bytes, const struct coverage *c, const char *
 	printf("    %10" PRIu64 "  %6.2f%%  %-10s %s\n", bytes, percent(bytes, c->text), source, what);
 }
 
-/* What the code gives, whatever table the file has. */
+/* The unwind rows that the code gives, whether or not the file has a table. */
 static void code_text(const struct summary *s)
 {
 	static const char *const what[] = {

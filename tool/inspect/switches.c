@@ -1,25 +1,47 @@
 /* SPDX-License-Identifier: MIT */
-/* Jump tables of an object file: the flow analysis sees that there is one, but both its
- * address and its entries are relocations yet. */
-#include "inspect/code.h"
+/* Jump tables of object files. The flow analysis finds the indirect jumps; the address and the entries of a
+ * table are still relocations, which are resolved here. */
+#include "inspect/view_code.h"
 
-#include "code/vector.h"
+#include "support/vector.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 
-/* The instruction that the table's address is from: the jump itself, or the lea that the
- * analysis, which asks no relocations of data, takes for the address behind it. */
+/* The instruction with the relocation of the table's address: the jump itself, or the lea. The flow analysis
+ * does not apply relocations of data operands, so it takes the address after the lea for the table. */
 static const struct code_line *origin(const struct code *c, const struct detail_jump *j)
 {
-	uint32_t i;
+	uint64_t at = j->table ? j->table : j->addr;
+	/* Lines are contiguous. */
+	uint32_t n = SEARCH(c->line_count, i, c->base + c->lines[i].addr + (j->table ? c->lines[i].len : 0) < at);
+	const struct code_line *l = n < c->line_count ? &c->lines[n] : NULL;
 
-	for (i = 0; i < c->line_count; i++) {
-		const struct code_line *l = &c->lines[i];
+	return l && c->base + l->addr + (j->table ? l->len : 0) == at ? l : NULL;
+}
 
-		if (c->base + l->addr == (j->table ? j->table - l->len : j->addr))
-			return l;
-	}
-	return NULL;
+/* Cached relocations of the section of the last table: most tables share a section. */
+struct table_relocs {
+	uint32_t section;
+	struct elf_reloc *list;
+	size_t count;
+};
+
+static void relocs_of(struct code *c, uint32_t section, struct table_relocs *r)
+{
+	uint32_t rela;
+	struct error e;
+	long n = -1;
+
+	if (r->section == section)
+		return;
+	free(r->list);
+	*r = (struct table_relocs){.section = section};
+	rela = elf_section_rela(&c->file, section, 1);
+	if (rela)
+		n = elf_relocs(&c->file, rela, &r->list, &e);
+	r->count = n < 0 ? 0 : (size_t)n;
+	r->list = n < 0 ? NULL : r->list;
 }
 
 static int reloc_order(const void *a, const void *b)
@@ -30,40 +52,38 @@ static int reloc_order(const void *a, const void *b)
 	return *at < r->offset ? -1 : *at > r->offset;
 }
 
-/* Where entry i leads: an offset in the function's section. False: not known. */
-static bool entry_target(const struct code *c, const struct detail_jump *j, const struct elf_reloc *relocs, size_t count,
+/* The target of entry i, an offset in the function's section. False: unknown. */
+static bool entry_target(const struct code *c, const struct detail_jump *j, const struct table_relocs *relocs,
                          uint64_t table, unsigned i, uint64_t *target)
 {
 	uint64_t at = table + (uint64_t)i * j->bytes;
-	const struct elf_reloc *r = count ? bsearch(&at, relocs, count, sizeof(*relocs), reloc_order) : NULL;
+	const struct elf_reloc *r =
+		relocs->count ? bsearch(&at, relocs->list, relocs->count, sizeof(*r), reloc_order) : NULL;
 	const struct elf_symbol *y;
 
 	if (!r || r->symbol >= c->file.symbol_count || r->type != (j->bytes == 4 ? R_X86_64_PC32 : R_X86_64_64))
 		return false;
 	y = &c->file.symbols[r->symbol];
-	/* A distance counts from its own place, and is added to the table's. */
+	/* A PC-relative relocation is relative to the entry; the jump adds the value to the address of the table. */
 	*target = y->value + (uint64_t)r->addend - (j->bytes == 4 ? (uint64_t)i * 4 : 0);
 	return y->section == c->place.section;
 }
 
-/* False: out of memory. */
-static bool targets_find(struct code *c, struct detail_jump *j, const struct reference *table)
+/* Adds the targets of a table's entries. False: out of memory. */
+static bool targets_find(struct code *c, struct detail_jump *j, const struct table_relocs *r, uint64_t table)
 {
-	uint32_t section = elf_section_rela(&c->file, table->section, 1);
 	struct detail *d = &c->detail;
 	size_t before = d->target_count;
-	struct elf_reloc *relocs;
-	struct error e;
-	long n = section ? elf_relocs(&c->file, section, &relocs, &e) : -1;
 	unsigned i;
 	bool ok = true;
 
-	if (n < 0)
+	j->listed = before + j->most <= detail_targets_most(d);
+	if (!j->listed)
 		return true;
 	for (i = 0; i < j->most && ok; i++) {
 		uint64_t target;
 
-		if (!entry_target(c, j, relocs, (size_t)n, table->addr, i, &target))
+		if (!entry_target(c, j, r, table, i, &target))
 			break;
 		ok = room_make(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets));
 		if (ok)
@@ -72,15 +92,16 @@ static bool targets_find(struct code *c, struct detail_jump *j, const struct ref
 	j->followed = j->most && i == j->most;
 	if (!j->followed)
 		d->target_count = before;
-	free(relocs);
 	return ok;
 }
 
 bool switches_find(struct code *c)
 {
+	struct table_relocs relocs = {0};
+	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < c->detail.jump_count; i++) {
+	for (i = 0; i < c->detail.jump_count && ok; i++) {
 		struct detail_jump *j = &c->detail.jumps[i];
 		const struct code_line *l = origin(c, j);
 		struct reference table = {0};
@@ -89,8 +110,12 @@ bool switches_find(struct code *c)
 			operand_memory(c->operands, c->place.section, &l->in, &table);
 		j->table = table.placed ? table.addr : 0;
 		j->section = table.placed ? table.section : 0;
-		if (table.placed && (j->bytes == 4 || j->bytes == 8) && !targets_find(c, j, &table))
-			return false;
+		if (table.placed && (j->bytes == 4 || j->bytes == 8)) {
+			relocs_of(c, table.section, &relocs);
+			ok = !relocs.list || targets_find(c, j, &relocs, table.addr);
+		}
 	}
-	return true;
+	free(relocs.list);
+	detail_targets_sort(&c->detail);
+	return ok;
 }

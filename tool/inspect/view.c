@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file as a developer wants to see it: opened, its tables read, its sites found. */
+/* Loads a file for the views of etch inspect: reads its tables, and finds its sites. */
 #include "inspect/inspect.h"
 
 #include "arch/x86/insn.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A word of an etched object that a relocation fills. */
+/* A word of an etched object that has a relocation. */
 struct view_slot {
 	uint32_t section;
 	uint64_t addr;
@@ -33,8 +33,8 @@ static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 			v->baked[v->baked_count++] = rows[i].site;
 }
 
-/* Which of the calls compiled in place are so now. */
-static int in_place_look(struct view *v, struct error *e)
+/* Reads which sites of pv_call_inline are nops. */
+static int in_place_read(struct view *v, struct error *e)
 {
 	const struct linked_tables *t = &v->tables;
 	size_t i;
@@ -50,8 +50,8 @@ static int in_place_look(struct view *v, struct error *e)
 	return 0;
 }
 
-/* What the tables of a linked file say, and what stands at its sites now. */
-static int tables_look(struct view *v, struct error *e)
+/* Reads the tables of a linked file and the present state of its sites. */
+static int tables_read(struct view *v, struct error *e)
 {
 	if (linked_tables_read(&v->file, &v->tables, e) < 0)
 		return -1;
@@ -62,7 +62,7 @@ static int tables_look(struct view *v, struct error *e)
 	baked_add(v, v->tables.pv, v->tables.pv_count);
 	if (v->baked_count)
 		qsort(v->baked, v->baked_count, sizeof(*v->baked), word_order);
-	return in_place_look(v, e);
+	return in_place_read(v, e);
 }
 
 static int sites_judge(struct view *v, struct error *e)
@@ -75,8 +75,8 @@ static int sites_judge(struct view *v, struct error *e)
 
 static int view_load_linked(struct view *v, struct error *e)
 {
-	/* Looked at as the linker wrote it, like the link step does. */
-	if (tables_look(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
+	/* Scanned with all sites restored, as the link step does. */
+	if (tables_read(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
 		return -1;
 	if (scan_linked_file(&v->scan, &v->file, &v->tables)) {
 		*e = v->scan.error;
@@ -94,7 +94,7 @@ static int slot_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* What the relocations of an object file's etched sections say. */
+/* Reads the relocations in an object file's etched sections. */
 static int slots_read(struct view *v, struct error *e)
 {
 	const struct elf_file *f = &v->file;
@@ -117,8 +117,7 @@ static int slots_read(struct view *v, struct error *e)
 			v->slots = p;
 			for (k = 0; k < n; k++)
 				if (r[k].type == R_X86_64_64 && r[k].symbol < f->symbol_count)
-					p[v->slot_count++] = (struct view_slot){i, r[k].offset, &f->symbols[r[k].symbol],
-					                                        r[k].addend};
+					p[v->slot_count++] = (struct view_slot){i, r[k].offset, &f->symbols[r[k].symbol], r[k].addend};
 			free(r);
 		}
 	}
@@ -132,8 +131,7 @@ int view_load(struct view *v, const char *path, struct error *e)
 	memset(v, 0, sizeof(*v));
 	v->path = path;
 	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e) ||
-	    space_build(&v->file, &v->space, e) ||
-	    fixups_read(&v->file, &v->space, &v->fixups, e))
+	    space_build(&v->file, &v->space, e) || fixups_read(&v->file, &v->space, &v->fixups, e))
 		return -1;
 	if (!elf_is_object(&v->file))
 		return view_load_linked(v, e);
@@ -144,7 +142,7 @@ int view_load(struct view *v, const char *path, struct error *e)
 	return slots_read(v, e);
 }
 
-/* Takes over what the checks have read and found. */
+/* Moves to the view what the checks have read and found. */
 static void subject_take(struct view *v, struct subject *s)
 {
 	v->fixups = s->fixups;
@@ -167,13 +165,12 @@ int view_load_checked(struct view *v, const char *path, int jobs, struct error *
 	memset(v, 0, sizeof(*v));
 	v->path = path;
 	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e) ||
-	    space_build(&v->file, &v->space, e) ||
-	    (!elf_is_object(&v->file) && tables_look(v, e)))
+	    space_build(&v->file, &v->space, e) || (!elf_is_object(&v->file) && tables_read(v, e)))
 		return -1;
 	err = check_file(&v->file, &options, &subject, e);
 	if (!err) {
 		subject_take(v, &subject);
-		/* Of a file without tables nothing can be patched, and the checks leave it alone. */
+		/* The checks do not scan a file without tables. */
 		if (!v->scan.file && scan_linked_file(&v->scan, &v->file, &v->tables)) {
 			*e = v->scan.error;
 			err = -1;
@@ -206,7 +203,7 @@ bool view_is_baked(const struct view *v, uint64_t addr)
 	return v->baked_count && bsearch(&addr, v->baked, v->baked_count, sizeof(*v->baked), word_order);
 }
 
-/* The slot of a call site of this file. */
+/* Address of the slot of a call site. */
 static uint64_t slot_of(const struct view *v, const struct site *s)
 {
 	return v->scan.objects.list[s->object].addr + (uint64_t)s->off;
@@ -282,6 +279,8 @@ void site_form_name(const struct etch_imv *entry, char *out, size_t size)
 
 const char *file_kind(const struct elf_file *f)
 {
-	return elf_is_object(f) ? "object" : f->eh.e_type == ET_EXEC ? "program"
-	       : elf_is_pie(f) ? "program (PIE)" : "shared object";
+	return elf_is_object(f)          ? "object"
+	       : f->eh.e_type == ET_EXEC ? "program"
+	       : elf_is_pie(f)           ? "program (PIE)"
+	                                 : "shared object";
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Opens kernel files (kernel.h): recognizes them by their sections and finds their release. */
 #include "kernel/kernel.h"
 #include "kernel/relocs.h"
 
@@ -8,18 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sections of programs that include etch/imv.h, and of objects of etch's. */
+/* Sections of programs that include etch/imv.h, and of objects processed by etch. */
 static const char *const etch_sections[] = {ETCH_SEC_MODULE, ETCH_SEC_IMV, ETCH_SEC_OBJ, ETCH_SEC_PV};
 
-/* Sections of modules and of vmlinux. */
+/* Sections that identify modules and vmlinux. */
 static const char *const kernel_sections[] = {
-	".modinfo", ".gnu.linkonce.this_module", "__ksymtab", "__ksymtab_gpl", "__ksymtab_strings", "__bug_table", ".orc_header",
+	".modinfo",    ".gnu.linkonce.this_module", "__ksymtab", "__ksymtab_gpl", "__ksymtab_strings", "__bug_table",
+	".orc_header",
 };
 
-/* Of objects on their way there: a program may use one of these names for its own. */
+/* Sections that identify the objects of the kernel's build: a program may use one of these names,
+ * too. */
 static const char *const object_sections[] = {
-	".altinstructions", ".parainstructions", ".smp_locks",  ".static_call_sites", ".retpoline_sites",
-	".return_sites",    ".call_sites",       ".cfi_sites",  ".ibt_endbr_seal",    "__jump_table",
+	".altinstructions", ".parainstructions", ".smp_locks", ".static_call_sites", ".retpoline_sites",
+	".return_sites",    ".call_sites",       ".cfi_sites", ".ibt_endbr_seal",    "__jump_table",
 };
 
 static const char *first_of(const struct elf_file *f, const char *const *names, size_t count)
@@ -53,7 +56,7 @@ const char *kernel_kind(const struct kernel *k)
 
 /* ---- the release -------------------------------------------------------------- */
 
-/* Takes a release that starts with two numbers, up to the next space. */
+/* Copies a release, which starts with two numbers, up to the next space. False if it is none. */
 static bool release_take(struct kernel *k, const char *from, const uint8_t *p, size_t left)
 {
 	unsigned major, minor;
@@ -88,8 +91,8 @@ static bool release_find(struct kernel *k, uint32_t section, const char *before,
 }
 
 /*
- * A module's vermagic (include/linux/vermagic.h); the banner that a kernel prints first
- * (init/version.c), which is constant data.
+ * Reads the release from a module's vermagic (include/linux/vermagic.h), or from the banner that a
+ * kernel prints at boot (init/version.c), which is constant data.
  */
 static void release_read(struct kernel *k)
 {
@@ -102,8 +105,7 @@ static void release_read(struct kernel *k)
 			return;
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++)
 		if (f->sections[i].data && (f->sections[i].sh.sh_flags & SHF_ALLOC) &&
-		    !(f->sections[i].sh.sh_flags & SHF_EXECINSTR) &&
-		    release_find(k, i, "Linux version ", "its banner"))
+		    !(f->sections[i].sh.sh_flags & SHF_EXECINSTR) && release_find(k, i, "Linux version ", "its banner"))
 			return;
 }
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Relocations of a section, kept once they have been read. */
+/* The relocations of each section of a kernel file, read on first use and cached. */
 #ifndef KERNEL_RELOCS_H
 #define KERNEL_RELOCS_H
 
 #include "kernel/kernel.h"
 
 struct kernel_relocs {
-	uint32_t first, next;   /* of this section the first to relocate it; the next one of its target */
+	uint32_t first, next; /* index of the first section that relocates this one; of the next one with the
+	                       * same target */
 	bool read;
-	struct elf_reloc *list; /* by offset */
+	struct elf_reloc *list; /* sorted by offset */
 	size_t count;
-	struct error *broken;   /* why they cannot be read; null: they can */
+	struct error *broken; /* why they cannot be read; null: they can be read */
 };
 
 int kernel_relocs_open(struct kernel *k);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads a baseline and matches its files and findings with those of this run. */
 #include "report/baseline.h"
-#include "elf/search.h"
+#include "support/search.h"
 #include "report/exchange.h"
 #include "report/listing.h"
 
@@ -12,30 +13,30 @@
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-static int print_order(const void *a, const void *b)
+static int fingerprint_order(const void *a, const void *b)
 {
 	const struct report_finding *x = a, *y = b;
 
-	return x->print < y->print ? -1 : x->print > y->print;
+	return x->fingerprint < y->fingerprint ? -1 : x->fingerprint > y->fingerprint;
 }
 
 static int file_add(struct baseline_file *f, struct json_object *o, struct error *e)
 {
 	if (report_from_json(&f->report, o, e))
 		return -1;
-	qsort(f->report.list, f->report.count, sizeof(*f->report.list), print_order);
+	qsort(f->report.list, f->report.count, sizeof(*f->report.list), fingerprint_order);
 	f->matched = calloc(f->report.count + 1, sizeof(*f->matched));
 	return f->matched ? 0 : error_set(e, "out of memory");
 }
 
-/* The document's kind and version: one that is not ours must not pass for an empty baseline. */
+/* Checks kind and version of the document: any other file must not pass for an empty baseline. */
 static bool is_ours(struct json_object *root)
 {
 	struct json_object *kind, *version;
 
 	return json_object_object_get_ex(root, "format", &kind) && json_object_is_type(kind, json_type_string) &&
-	       !strcmp(json_object_get_string(kind), "etch-check") && json_object_object_get_ex(root, "version", &version) &&
-	       json_object_get_int(version) == 1;
+	       !strcmp(json_object_get_string(kind), "etch-check") &&
+	       json_object_object_get_ex(root, "version", &version) && json_object_get_int(version) == 1;
 }
 
 int baseline_read(struct baseline *b, const char *path, struct error *e)
@@ -65,10 +66,10 @@ out:
 	return err;
 }
 
-/* ---- which file is which -------------------------------------------------------------- */
+/* ---- matching files ------------------------------------------------------------------ */
 
-/* The last `parts` parts of a path (0: all of it) and the member, as a document has them.
- * Null: the path has fewer; or out of memory, when all of it was asked for. */
+/* The last `parts` components of a path (0: the whole path) and the member, in the encoding of a document. Null:
+ * the path has fewer components; or out of memory. */
 static char *file_key(const char *path, const char *member, size_t parts)
 {
 	const char *p = path + strlen(path);
@@ -91,8 +92,8 @@ static char *file_key(const char *path, const char *member, size_t parts)
 	return out;
 }
 
-/* Pairs inputs with files whose last parts are the same, in their order. `next` chains files
- * of one key: 1 + the index. */
+/* Pairs inputs with files whose last `parts` components are equal, in their order. `next` links files with equal
+ * keys: 1 + the index of the next one. False: out of memory. */
 static bool match_parts(struct baseline *b, const struct inputs *l, size_t parts, size_t *next, size_t *unmatched)
 {
 	struct json_object *first = json_object_new_object(), *at;
@@ -124,7 +125,7 @@ static bool match_parts(struct baseline *b, const struct inputs *l, size_t parts
 	return first;
 }
 
-/* How many parts the longest path has. */
+/* Number of components of the longest path. */
 static size_t parts_most(const struct inputs *l)
 {
 	size_t most = 0, i;
@@ -153,9 +154,9 @@ bool baseline_match(struct baseline *b, const struct inputs *l)
 	return good;
 }
 
-/* ---- which finding is which -------------------------------------------------------------- */
+/* ---- matching findings ------------------------------------------------------------------- */
 
-/* A name may have been made UTF-8 on its way into the document. */
+/* Compares with a name from a document, in which bytes that are not UTF-8 were replaced. */
 static bool same_function(const char *known, const char *now)
 {
 	struct json_object *o;
@@ -169,29 +170,49 @@ static bool same_function(const char *known, const char *now)
 	return same;
 }
 
-/* The first finding with a print that is not less. */
-static size_t lower_bound(const struct report *r, uint64_t print)
+static bool is_known(const struct report_finding *known, const struct report_finding *now)
 {
-	return SEARCH(r->count, i, r->list[i].print < print);
+	return known->entry == now->entry && same_function(known->place.function, now->place.function);
+}
+
+/* Index of the first finding whose fingerprint is not less. */
+static size_t lower_bound(const struct report *r, uint64_t fingerprint)
+{
+	return SEARCH(r->count, i, r->list[i].fingerprint < fingerprint);
+}
+
+/*
+ * If the baseline has enough unmatched places for all places of a finding, marks them as matched and returns true.
+ * A finding of several places thus matches as many findings of one place, and vice versa.
+ */
+static bool known_take(struct baseline_file *old, const struct report_finding *f)
+{
+	size_t first = lower_bound(&old->report, f->fingerprint), has = 0, want = f->places, k;
+
+	for (k = first; k < old->report.count && old->report.list[k].fingerprint == f->fingerprint && has < want; k++)
+		has += is_known(&old->report.list[k], f) ? old->report.list[k].places : 0;
+	if (has < want)
+		return false;
+	for (k = first; want; k++) {
+		struct report_finding *x = &old->report.list[k];
+		size_t n = x->places < want ? x->places : want;
+
+		if (!n || !is_known(x, f))
+			continue;
+		old->matched[k] = true;
+		x->places -= n;
+		want -= n;
+	}
+	return true;
 }
 
 const struct baseline_file *baseline_apply(struct baseline *b, size_t input, struct report *r)
 {
 	struct baseline_file *old = b->of_input && b->of_input[input] ? &b->files[b->of_input[input] - 1] : NULL;
-	size_t i, k;
+	size_t i;
 
-	for (i = 0; old && i < r->count; i++) {
-		struct report_finding *f = &r->list[i];
-
-		for (k = lower_bound(&old->report, f->print); k < old->report.count && old->report.list[k].print == f->print; k++) {
-			const struct report_finding *x = &old->report.list[k];
-
-			if (old->matched[k] || x->entry != f->entry || !same_function(x->place.function, f->place.function))
-				continue;
-			old->matched[k] = f->known = true;
-			break;
-		}
-	}
+	for (i = 0; old && i < r->count; i++)
+		r->list[i].known = known_take(old, &r->list[i]);
 	return old;
 }
 

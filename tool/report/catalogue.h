@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All findings that etch knows: what is the same for every one of an ID. An ID never
- * changes its meaning and is never used again. docs/findings.md has an entry for each, with
- * an example that triggers it and one that does not; tests hold the two together.
+ * The catalogue of all findings: what all findings of an ID have in common. An ID never changes its meaning and is
+ * never reused. docs/findings.md describes each, with an example that triggers it and one that does not; tests
+ * compare the two.
  */
 #ifndef REPORT_CATALOGUE_H
 #define REPORT_CATALOGUE_H
@@ -11,26 +11,27 @@
 #include <stddef.h>
 
 enum severity {
-	SEVERITY_NOTE,    /* worth knowing when one looks; not shown unless asked for */
-	SEVERITY_WARNING, /* it may be meant so, or it costs something */
-	SEVERITY_ERROR,   /* it is wrong, and known to be: a claim that must hold when examined by hand */
+	SEVERITY_NOTE,    /* informative; hidden by default */
+	SEVERITY_WARNING, /* may be intended, or has a cost */
+	SEVERITY_ERROR,   /* certainly wrong: must hold when the code is examined by hand */
 };
 
+/* What all findings of an ID have in common. */
 struct catalogue_entry {
-	const char *id;    /* "ETCH-S001" */
-	const char *name;  /* "stack-state-mismatch": for --ignore too, and the rule's name in SARIF */
+	const char *id;   /* "ETCH-S001" */
+	const char *name; /* "stack-state-mismatch": also for --ignore, and the rule name in SARIF */
 	enum severity severity;
-	const char *title; /* one line, starts large, no period */
-	const char *why;   /* what it means and why it matters: sentences */
-	const char *fix;   /* the remedy: sentences */
+	const char *title; /* one line, with a capital, without a period */
+	const char *why;   /* meaning and consequences: sentences */
+	const char *fix;   /* remedy: sentences */
 };
 
 extern const struct catalogue_entry catalogue[];
 extern const size_t catalogue_count;
 
-/* "input", "decode", "flow"...: by the letter of the ID. */
+/* "input", "decode", "flow", ...: by the letter in the ID. */
 const char *catalogue_group(const struct catalogue_entry *e);
-/* By ID or by name; null: there is none. */
+/* Finds an entry by ID or name; null: none. */
 const struct catalogue_entry *catalogue_find(const char *id);
 const char *severity_name(enum severity s); /* "note", "warning", "error" */
 

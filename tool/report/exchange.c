@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* JSON encoding and decoding of reports. */
 #include "report/exchange.h"
 #include "report/listing.h"
+#include "report/seen.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,6 +66,41 @@ static struct json_object *facts_to_json(const struct report_finding *f, enum ex
 	return list;
 }
 
+static struct json_object *also_to_json(const struct report_finding *f, enum exchange how)
+{
+	struct json_object *list = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < f->also_count; i++)
+		json_object_array_add(list, place_to_json(&f->also[i], how));
+	return list;
+}
+
+static struct json_object *file_to_json(const struct report *r, enum exchange how)
+{
+	struct json_object *o = json_object_new_object();
+
+	put_text(o, "path", r->path, how);
+	put_text(o, "member", r->member, how);
+	return o;
+}
+
+/* The first sighting lists the other files; each of these refers to the file of the first. */
+static void put_seen(struct json_object *o, const struct report_finding *f, enum exchange how)
+{
+	struct json_object *list;
+	size_t i;
+
+	if (f->repeated) {
+		json_object_object_add(o, "same_as", file_to_json(f->seen->list[0].report, how));
+		return;
+	}
+	list = json_object_new_array();
+	for (i = 1; i < f->seen->count; i++)
+		json_object_array_add(list, file_to_json(f->seen->list[i].report, how));
+	json_object_object_add(o, "also_in", list);
+}
+
 static struct json_object *finding_to_json(const struct report_finding *f, enum exchange how)
 {
 	struct json_object *o = json_object_new_object();
@@ -71,12 +108,22 @@ static struct json_object *finding_to_json(const struct report_finding *f, enum 
 	put_text(o, "id", f->entry->id, how);
 	if (how == EXCHANGE_DOCUMENT) {
 		put_text(o, "name", f->entry->name, how);
-		put_text(o, "severity", severity_name(f->entry->severity), how);
+		put_text(o, "severity", severity_name(f->severity), how);
 	}
 	put_text(o, "text", f->text, how);
 	json_object_object_add(o, "place", place_to_json(&f->place, how));
 	json_object_object_add(o, "facts", facts_to_json(f, how));
-	json_object_object_add(o, "print", json_hex(f->print, 16));
+	if (f->compiler)
+		json_object_object_add(o, "origin", json_object_new_string("compiler"));
+	if (f->places > 1) {
+		json_object_object_add(o, "places", json_object_new_uint64(f->places));
+		json_object_object_add(o, "also", also_to_json(f, how));
+	}
+	if (how == EXCHANGE_EXACT)
+		json_object_object_add(o, "key", json_hex(f->key, 16));
+	else if (f->seen)
+		put_seen(o, f, how);
+	json_object_object_add(o, "print", json_hex(f->fingerprint, 16));
 	put_text(o, "suppressed", f->suppressed, how);
 	if (f->known)
 		json_object_object_add(o, "baseline", json_object_new_boolean(true));
@@ -96,6 +143,8 @@ struct json_object *report_to_json(const struct report *r, enum exchange how)
 	put_text(o, "path", r->path, how);
 	put_text(o, "member", r->member, how);
 	put_text(o, "error", r->error, how);
+	if (how == EXCHANGE_EXACT && r->linked)
+		json_object_object_add(o, "linked", json_object_new_boolean(true));
 	json_object_object_add(o, "functions", json_object_new_uint64(r->functions));
 	json_object_object_add(o, "instructions", json_object_new_uint64(r->insns));
 	for (i = 0; i < r->count; i++)
@@ -104,9 +153,9 @@ struct json_object *report_to_json(const struct report *r, enum exchange how)
 	return o;
 }
 
-/* ---- and back -------------------------------------------------------------------- */
+/* ---- from JSON --------------------------------------------------------------------- */
 
-/* What a member of an object is wanted to be; missing is well. */
+/* A member of an object; null if it is missing, or if its type is wrong: *wrong is then its key. */
 static struct json_object *member(struct json_object *o, const char *key, enum json_type type, const char **wrong)
 {
 	struct json_object *v;
@@ -148,7 +197,7 @@ static uint64_t hex_from(struct json_object *o, const char *key, const char **wr
 
 static void place_from(struct report_place *p, struct json_object *o, const char **wrong)
 {
-	if (!o)
+	if (!o || !json_object_is_type(o, json_type_object))
 		return;
 	p->section = text_from(o, "section", wrong);
 	p->addr = hex_from(o, "address", wrong);
@@ -182,14 +231,32 @@ static void facts_from(struct report_finding *f, struct json_object *list, const
 	}
 }
 
+static void also_from(struct report_finding *f, struct json_object *list, const char **wrong)
+{
+	size_t n = list ? json_object_array_length(list) : 0;
+
+	f->also = n ? calloc(n, sizeof(*f->also)) : NULL;
+	if (n && !f->also)
+		*wrong = "memory";
+	for (; f->also && f->also_count < n; f->also_count++)
+		place_from(&f->also[f->also_count], json_object_array_get_idx(list, f->also_count), wrong);
+}
+
 static void finding_from(struct report_finding *f, struct json_object *o, const char **wrong)
 {
 	struct json_object *known = member(o, "baseline", json_type_boolean, wrong);
+	struct json_object *origin = member(o, "origin", json_type_string, wrong);
 
+	f->severity = f->entry->severity;
+	f->compiler = origin && !strcmp(json_object_get_string(origin), "compiler");
+	f->places = number_from(o, "places", wrong);
+	f->places += !f->places;
+	f->key = hex_from(o, "key", wrong);
+	also_from(f, member(o, "also", json_type_array, wrong), wrong);
 	f->text = text_from(o, "text", wrong);
 	place_from(&f->place, member(o, "place", json_type_object, wrong), wrong);
 	facts_from(f, member(o, "facts", json_type_array, wrong), wrong);
-	f->print = hex_from(o, "print", wrong);
+	f->fingerprint = hex_from(o, "print", wrong);
 	f->suppressed = text_from(o, "suppressed", wrong);
 	f->known = known && json_object_get_boolean(known);
 	if (!f->text)
@@ -199,7 +266,7 @@ static void finding_from(struct report_finding *f, struct json_object *o, const 
 int report_from_json(struct report *r, struct json_object *o, struct error *e)
 {
 	const char *wrong = NULL;
-	struct json_object *list;
+	struct json_object *list, *linked;
 	size_t n, i;
 
 	memset(r, 0, sizeof(*r));
@@ -208,6 +275,8 @@ int report_from_json(struct report *r, struct json_object *o, struct error *e)
 	r->path = text_from(o, "path", &wrong);
 	r->member = text_from(o, "member", &wrong);
 	r->error = text_from(o, "error", &wrong);
+	linked = member(o, "linked", json_type_boolean, &wrong);
+	r->linked = linked && json_object_get_boolean(linked);
 	r->functions = number_from(o, "functions", &wrong);
 	r->insns = number_from(o, "instructions", &wrong);
 	list = member(o, "findings", json_type_array, &wrong);

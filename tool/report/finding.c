@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Lists of findings. */
 #include "report/finding.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ struct finding *finding_add(struct findings *l, const char *id, uint32_t section
 	return f;
 }
 
-/* Takes the text over. */
+/* Takes ownership of `text`, also on failure. */
 static bool fact_add(struct finding *f, const struct fact *where, const char *label, char *text)
 {
 	struct fact *grown = f && text ? realloc(f->facts, (f->fact_count + 1) * sizeof(*grown)) : NULL;
@@ -141,6 +142,7 @@ void finding_free(struct finding *f)
 		free(f->facts[i].text);
 	}
 	free(f->facts);
+	free(f->also);
 	free(f->text);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A finding as a value: made where the facts are known, in any layer, like struct error.
- * What is the same for all findings of an ID (severity, title, remedy) is in
- * report/catalogue.h; where in the source it is, report/report.h finds out.
+ * A finding as a value, created in any layer, like struct error. What all findings of an ID have in common
+ * (severity, title, remedy) is in report/catalogue.h; report/report.h resolves the source location.
  */
 #ifndef REPORT_FINDING_H
 #define REPORT_FINDING_H
@@ -12,45 +11,53 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One thing that was found: "one path", "the other path", "the code", ".eh_frame"... */
+/* A detail of a finding, with a label such as "one path", "the other path", "the code", ".eh_frame". */
 struct fact {
 	char *label;      /* a few words, lower case; owned */
 	char *text;       /* one line; owned */
-	bool placed;      /* it is about an instruction: */
-	uint32_t section; /* ... there, as in struct finding */
+	bool placed;      /* it refers to the instruction at section and addr */
+	uint32_t section; /* as in struct finding */
 	uint64_t addr;
 };
 
+/* A finding at one place, or at several of one function. */
 struct finding {
-	const char *id;   /* "ETCH-S001", of the catalogue; static */
-	uint32_t section; /* 0: the file as a whole */
-	uint64_t addr;    /* ET_REL: offset in section; linked: virtual address */
-	char *text;       /* what is so here: one line, starts small, no period; owned */
-	struct fact *facts; /* in the order in which a person wants them; owned */
+	const char *id;     /* static, from the catalogue: "ETCH-S001" */
+	uint32_t section;   /* 0: the file as a whole */
+	uint64_t addr;      /* ET_REL: offset in section; linked: virtual address */
+	char *text;         /* the finding in one line, without capital and period; owned */
+	struct fact *facts; /* in order of output; owned */
 	size_t fact_count;
+	/* Set by check_origin() and check_fold() (check/check.h): */
+	bool compiler;  /* caused by a compiler or linker: no change to the source removes it */
+	size_t places;  /* number of places it stands for; 0 means 1 */
+	uint64_t *also; /* addresses of the first further places, at most ALSO_MOST, and of the last one; owned */
+	size_t also_count;
+	uint64_t key; /* equal in every file that contains this code; 0: unknown */
 };
+#define ALSO_MOST 8
 
 struct findings {
 	struct finding *list;
 	size_t count, room;
 };
 
-/* Adds one; null when out of memory. The pointer is good until the next is added. */
+/* Adds a finding; null: out of memory. The pointer is valid until the next one is added. */
 struct finding *finding_add(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
                             ...) __attribute__((format(printf, 5, 6)));
 struct finding *finding_addv(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
                              va_list args) __attribute__((format(printf, 5, 0)));
-/* Adds a fact to one. False: out of memory. f may be null, which is out of memory too. */
+/* Adds a fact to a finding. False: out of memory. f may be null, after a failed finding_add(). */
 bool finding_fact(struct finding *f, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* ... about the instruction at a place. */
+/* Like finding_fact(), for a fact about the instruction at an address. */
 bool finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const char *label, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* Moves all of `from` behind those of `to`. False: out of memory, and `from` is as it was. */
+/* Moves all findings of `from` to the end of `to`. False: out of memory, `from` is unchanged. */
 bool findings_take(struct findings *to, struct findings *from);
-/* By section, address, ID, text: the order in which they are told. */
+/* Sorts by section, address, ID and text: the order of output. */
 void findings_sort(struct findings *l);
 void findings_free(struct findings *l);
-/* What one of them owns. */
+/* Frees what a finding owns, not the finding itself. */
 void finding_free(struct finding *f);
 
 #endif

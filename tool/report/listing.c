@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* Collects the cells of a table and prints them; prints JSON documents. */
 #include "report/listing.h"
-#include "report/plain.h"
+#include "support/plain.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -105,15 +106,16 @@ void listing_write(const struct listing *l, enum format format, FILE *out)
 		print_text(l, out);
 }
 
-void listing_print(const struct listing *l, enum format format)
-{
-	listing_write(l, format, stdout);
-}
+void listing_print(const struct listing *l, enum format format) { listing_write(l, format, stdout); }
 
 size_t utf8_length(const unsigned char *p)
 {
-	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3
-	           : *p >= 0xf0 && *p < 0xf5 ? 4 : 0, i;
+	size_t n = *p < 0x80                 ? 1
+	           : *p >= 0xc2 && *p < 0xe0 ? 2
+	           : *p >= 0xe0 && *p < 0xf0 ? 3
+	           : *p >= 0xf0 && *p < 0xf5 ? 4
+	                                     : 0,
+		   i;
 
 	for (i = 1; i < n; i++)
 		if ((p[i] & 0xc0) != 0x80)
@@ -134,7 +136,7 @@ struct json_object *json_name(const char *name)
 	if (!out)
 		return NULL;
 	while (*p) {
-		size_t k = utf8_length(p);
+		size_t k = *p == 0x7f ? 0 : utf8_length(p); /* JSON escapes all other control characters */
 
 		if (k) {
 			memcpy(out + n, p, k);
@@ -162,9 +164,9 @@ struct json_object *listing_json(const struct listing *l)
 
 		for (c = 0; c < l->column_count; c++) {
 			const char *cell = l->cells[i + c];
-			struct json_object *v = !strcmp(cell, "-") ? NULL
+			struct json_object *v = !strcmp(cell, "-")     ? NULL
 			                        : l->columns[c].number ? json_object_new_int64(strtoll(cell, NULL, 10))
-			                        : json_name(cell);
+			                                               : json_name(cell);
 
 			json_object_object_add(row, l->columns[c].name, v);
 		}
@@ -173,7 +175,7 @@ struct json_object *listing_json(const struct listing *l)
 	return rows;
 }
 
-static long documents = -1; /* of the array; -1: there is none */
+static long documents = -1; /* printed in the array; -1: no array */
 
 void json_array_begin(void) { documents = 0; }
 
@@ -189,10 +191,12 @@ void json_array_end(void)
 	documents = -1;
 }
 
+void json_array_leave(void) { documents = -1; }
+
 void json_print(struct json_object *o)
 {
 	json_document_begin();
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-	                                               JSON_C_TO_STRING_NOSLASHESCAPE));
+	                                           JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }

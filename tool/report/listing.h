@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table of rows, printed for people (aligned), for scripts (tab-separated,
- * one row a line, a header line) or as JSON. One way out for all that
- * `etch inspect` shows.
+ * A table of rows, for output as aligned text, as tab-separated values (a header line, then one row per line) or as
+ * JSON. All views of `etch inspect` but those of rows use it.
  */
 #ifndef REPORT_LISTING_H
 #define REPORT_LISTING_H
@@ -20,42 +19,44 @@ enum format {
 	FORMAT_JSON,
 };
 
+/* A column of a listing. */
 struct column {
 	const char *name;
-	bool number;      /* right-aligned for people, a number in JSON; "-" is null */
-	bool people_only; /* not in TSV, whose columns scripts count on */
+	bool number;      /* right-aligned in text, a number in JSON, where "-" is null */
+	bool people_only; /* not in TSV, whose columns are fixed */
 };
 
 struct listing {
 	const struct column *columns;
 	size_t column_count;
-	char **cells; /* column_count a row; owned */
+	char **cells; /* in order of rows, column_count per row; owned */
 	size_t cell_count, room;
 };
 
 void listing_init(struct listing *l, const struct column *columns, size_t count);
-/* Adds a cell; a row is full after column_count of them. False: out of memory. */
+/* Adds a cell; each column_count cells are a row. False: out of memory. */
 bool listing_add(struct listing *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void listing_free(struct listing *l);
 
-/* Text and TSV to standard output. */
+/* Prints as text or TSV to standard output. */
 void listing_print(const struct listing *l, enum format format);
-/* ... to another stream. */
+/* Prints as text or TSV to a stream. */
 void listing_write(const struct listing *l, enum format format, FILE *out);
-/* An array of objects, keyed by column name. */
+/* An array of objects with column names as keys. */
 struct json_object *listing_json(const struct listing *l);
 
-/* Length of the UTF-8 sequence at p, 0 if there is none. */
+/* Length of the UTF-8 sequence at p; 0: invalid. */
 size_t utf8_length(const unsigned char *p);
-/* A JSON string of a name from a file, whatever bytes it has: what is not UTF-8
- * becomes U+FFFD. */
+/* A JSON string for a name with arbitrary bytes: bytes that are not UTF-8 become U+FFFD. */
 struct json_object *json_name(const char *name);
-/* Documents that are printed from now on are elements of one array, up to json_array_end(). */
+/* Begins an array: documents printed until json_array_end() are its elements. */
 void json_array_begin(void);
 void json_array_end(void);
-/* Before a document is printed by other means than json_print(). */
+/* For a forked process whose parent prints the array: its documents are no elements. */
+void json_array_leave(void);
+/* Must be called before a document is printed other than by json_print(). */
 void json_document_begin(void);
-/* Prints a JSON value and a newline; takes it over. */
+/* Prints a JSON value and a newline; takes ownership. */
 void json_print(struct json_object *o);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Resolves the places of findings and computes their fingerprints. */
 #include "report/report.h"
 
 #include "elf/lines.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What places are resolved with. */
+/* Context for resolving places. */
 struct resolver {
 	const struct elf_file *file;
 	struct symbol_index symbols;
@@ -52,9 +53,9 @@ static void place_make(struct resolver *r, uint32_t section, uint64_t addr, stru
 
 static uint64_t hash_byte(uint64_t h, char c) { return (h ^ (unsigned char)c) * 0x100000001b3; } /* FNV-1a */
 
-/* The same in a build in which only other code has moved this: numbers after 0x or + and
- * in the text in general say where, or how much, and are left out. */
-static uint64_t print_of(const struct report_finding *f)
+/* The fingerprint of a finding: equal in builds in which only other code has changed. Numbers in the text,
+ * mostly addresses and sizes, are left out. */
+static uint64_t fingerprint_of(const struct report_finding *f)
 {
 	uint64_t h = 0xcbf29ce484222325;
 	const char *p;
@@ -96,18 +97,26 @@ static void finding_make(struct resolver *r, struct finding *from, struct report
 {
 	size_t i;
 
-	*to = (struct report_finding){.entry = catalogue_find(from->id), .text = from->text};
+	*to = (struct report_finding){.entry = catalogue_find(from->id),
+	                              .text = from->text,
+	                              .compiler = from->compiler,
+	                              .places = from->places ? from->places : 1,
+	                              .key = from->key};
+	to->severity = to->entry->severity;
 	from->text = NULL;
 	place_make(r, from->section, from->addr, &to->place);
 	to->facts = calloc(from->fact_count + 1, sizeof(*to->facts));
-	if (!to->facts) {
+	to->also = from->also_count ? calloc(from->also_count, sizeof(*to->also)) : NULL;
+	if (!to->facts || (from->also_count && !to->also)) {
 		r->failed = true;
 		return;
 	}
 	for (i = 0; i < from->fact_count; i++)
 		fact_make(r, &from->facts[i], &to->facts[i]);
 	to->fact_count = from->fact_count;
-	to->print = print_of(to);
+	for (; to->also_count < from->also_count; to->also_count++)
+		place_make(r, from->section, from->also[to->also_count], &to->also[to->also_count]);
+	to->fingerprint = fingerprint_of(to);
 }
 
 int report_make(struct report *r, const struct elf_file *f, struct findings *from, struct error *e)
@@ -155,6 +164,9 @@ void report_free(struct report *r)
 			free(f->facts[k].place);
 		}
 		free(f->facts);
+		for (k = 0; k < f->also_count; k++)
+			place_free(&f->also[k]);
+		free(f->also);
 		free(f->text);
 		free(f->suppressed);
 		place_free(&f->place);

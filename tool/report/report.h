@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of one file, as all that show, count or compare them want them: places are
- * function+offset and source line, the entry of the catalogue is at hand. Nothing here
- * refers to the file any more, so that a report can be kept, passed on between processes
- * (report/exchange.h) and read back from JSON.
+ * The findings of one file in the form in which they are printed, counted and compared: places as function + offset
+ * and source line, with their catalogue entry. A report does not refer to the file, so it can be kept, sent between
+ * processes (report/exchange.h) and read back from JSON.
  */
 #ifndef REPORT_REPORT_H
 #define REPORT_REPORT_H
@@ -13,46 +12,59 @@
 #include <stdint.h>
 
 #include "report/catalogue.h"
-#include "report/error.h"
+#include "support/error.h"
 #include "report/finding.h"
 
+/* A resolved place. */
 struct report_place {
 	char *section;   /* ".text"; null: the file as a whole */
 	uint64_t addr;   /* ET_REL: offset in section; linked: virtual address */
-	char *function;  /* null: in none */
-	uint64_t offset; /* from the function's start, else the section's */
-	char *source;    /* "dir/file.c", from DWARF; null */
-	unsigned line;   /* 0: not known */
+	char *function;  /* null: in no function */
+	uint64_t offset; /* from the start of the function, else of the section */
+	char *source;    /* "dir/file.c", from DWARF; null: unknown */
+	unsigned line;   /* 0: unknown */
 };
 
 struct report_fact {
 	char *label, *text;
-	struct report_place *place; /* null: about no instruction */
+	struct report_place *place; /* null: not about an instruction */
 };
 
+/* A finding with resolved places. */
 struct report_finding {
 	const struct catalogue_entry *entry;
+	enum severity severity; /* that of `entry`, or a lower one that etch check gives to findings caused by a compiler */
+	bool compiler;          /* caused by a compiler or linker: no change to the source removes it */
 	struct report_place place;
 	char *text;
 	struct report_fact *facts;
 	size_t fact_count;
-	uint64_t print;         /* of ID, function and text without numbers that move with each build: baselines */
-	char *suppressed;       /* reason; null: it counts */
-	bool known;             /* in the baseline */
+	size_t places;             /* number of places it stands for: 1, or several of one function */
+	struct report_place *also; /* the first further places, and the last one */
+	size_t also_count;
+	uint64_t key;            /* equal in every file that contains this code (struct finding); 0: unknown */
+	const struct seen *seen; /* the files that have it (report/seen.h); null: only this one */
+	bool repeated;           /* `seen` is set, and a file before this one has it */
+	/* fingerprint for baselines: ID, function, and text without numbers that change with each build */
+	uint64_t fingerprint;
+	char *suppressed; /* reason of its suppression; null: not suppressed */
+	bool known;       /* in the baseline */
 };
 
+/* The findings of one file. */
 struct report {
-	char *path;   /* of the file, or of the archive */
-	char *member; /* in an archive: "printf.o"; else null */
-	char *error;  /* it could not be used, and why; else null */
+	char *path;   /* of the file or the archive */
+	char *member; /* of an archive: "printf.o"; else null */
+	char *error;  /* why the file could not be read; else null */
+	bool linked;  /* a program or library; false: an object file */
 	struct report_finding *list;
 	size_t count;
-	uint64_t functions, insns; /* looked at */
+	uint64_t functions, insns; /* numbers analysed */
 };
 
 struct elf_file;
 
-/* Takes the findings over, sorted. 0, or -1 and a message. */
+/* Makes a report of findings, which it sorts and frees. 0, or -1 and a message. */
 int report_make(struct report *r, const struct elf_file *f, struct findings *from, struct error *e);
 void report_free(struct report *r);
 /* "printf+0x12", ".text+0x12", "-". */

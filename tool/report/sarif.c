@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "report/sarif.h"
+/* The results of a SARIF run: messages, locations, code flows, fingerprints. */
+#include "report/sarif_internal.h"
 #include "report/exchange.h"
-#include "report/listing.h"
+#include "report/seen.h"
 #include "report/uri.h"
 
 #include <inttypes.h>
@@ -9,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define ROOT_ID "%SRCROOT%" /* the name that services give the directory of the sources */
-
-#ifndef ETCH_VERSION
-#define ETCH_VERSION "0.0.0"
-#endif
 
 bool sarif_init(struct sarif *s, const char *root)
 {
@@ -44,12 +39,7 @@ void sarif_free(struct sarif *s)
 
 /* ---- messages (3.11) -------------------------------------------------------------- */
 
-static void put_string(struct json_object *o, const char *key, const char *value)
-{
-	json_object_object_add(o, key, json_name(value));
-}
-
-/* Text in which nothing is a placeholder (3.11.5) or an embedded link (3.11.6). */
+/* Escapes text so that it has no placeholders (3.11.5) and no embedded links (3.11.6). */
 static void write_plain(FILE *out, const char *text)
 {
 	bool link = strstr(text, "](");
@@ -79,7 +69,7 @@ static struct json_object *message_of(const char *text)
 	return o;
 }
 
-/* The text, and a line for each fact, linked to its related location. */
+/* The text of a finding and a line for each fact, with a link to the fact's related location. */
 static struct json_object *result_message(const struct report_finding *f)
 {
 	struct json_object *o = json_object_new_object();
@@ -110,9 +100,9 @@ static struct json_object *result_message(const struct report_finding *f)
 	return o;
 }
 
-/* ---- places -------------------------------------------------------------------------- */
+/* ---- locations ----------------------------------------------------------------------- */
 
-/* 3.4: relative to the root where it is below it. `base`: what a relative name is relative to. */
+/* 3.4: a URI relative to the root if the file is below it. `base`: directory of a relative path. */
 static struct json_object *artifact_location(const struct sarif *s, const char *base, const char *path)
 {
 	struct json_object *o = json_object_new_object();
@@ -129,7 +119,7 @@ static struct json_object *artifact_location(const struct sarif *s, const char *
 	return o;
 }
 
-/* The file that was looked at, an entry of run.artifacts (3.14.15). */
+/* The analysed file, as an element of run.artifacts (3.14.15). */
 static struct json_object *target_location(struct sarif *s, const char *path)
 {
 	struct json_object *o = artifact_location(s, s->here, path), *uri, *index, *artifact, *roles;
@@ -150,7 +140,7 @@ static struct json_object *target_location(struct sarif *s, const char *path)
 	return o;
 }
 
-/* 3.29: the line of the source, or else the file that was looked at; and the address there (3.32). */
+/* 3.29: the source line, or else the analysed file; with the address in the file (3.32). */
 static struct json_object *physical_location(struct sarif *s, const struct report *r, const struct report_place *p)
 {
 	struct json_object *o = json_object_new_object(), *region, *address;
@@ -218,7 +208,7 @@ static struct json_object *fact_location(struct sarif *s, const struct report *r
 
 /* ---- results (3.27) ------------------------------------------------------------------ */
 
-/* The way from a fact about a path to the place of the finding (3.36 to 3.38). */
+/* A code flow (3.36 to 3.38) from the place of a fact about a path to the place of the finding. */
 static struct json_object *code_flow(struct sarif *s, const struct report *r, const struct report_finding *f,
                                      const struct report_fact *x)
 {
@@ -239,6 +229,7 @@ static struct json_object *code_flow(struct sarif *s, const struct report *r, co
 	return flow;
 }
 
+/* Adds related locations and code flows: of facts, of further places, and of other files with the finding. */
 static void add_facts(struct sarif *s, struct json_object *result, const struct report *r,
                       const struct report_finding *f)
 {
@@ -254,6 +245,18 @@ static void add_facts(struct sarif *s, struct json_object *result, const struct 
 		if (strstr(f->facts[i].label, "path"))
 			json_object_array_add(flows, code_flow(s, r, f, &f->facts[i]));
 	}
+	for (i = 0; i < f->also_count; i++) {
+		o = location_of(s, r, &f->also[i]);
+		json_object_object_add(o, "message", message_of("the same"));
+		json_object_object_add(o, "id", json_object_new_uint64(++id));
+		json_object_array_add(related, o);
+	}
+	for (i = 1; f->seen && i < f->seen->count; i++) {
+		o = location_of(s, f->seen->list[i].report, &f->seen->list[i].finding->place);
+		json_object_object_add(o, "message", message_of("the same in another file"));
+		json_object_object_add(o, "id", json_object_new_uint64(++id));
+		json_object_array_add(related, o);
+	}
 	if (json_object_array_length(related))
 		json_object_object_add(result, "relatedLocations", json_object_get(related));
 	if (json_object_array_length(flows))
@@ -262,15 +265,27 @@ static void add_facts(struct sarif *s, struct json_object *result, const struct 
 	json_object_put(flows);
 }
 
-/* The nth finding of that print in its file: a service tells two of them apart. */
-static void add_print(struct json_object *result, const struct report_finding *f, size_t nth)
+/* A fingerprint and the number of the finding among those with the same one in its file: services merge results
+ * with equal fingerprints. */
+static void add_fingerprint(struct json_object *result, const struct report_finding *f, size_t nth)
 {
 	struct json_object *o = json_object_new_object();
 	char text[48];
 
-	snprintf(text, sizeof(text), "%016" PRIx64 ":%zu", f->print, nth);
+	snprintf(text, sizeof(text), "%016" PRIx64 ":%zu", f->fingerprint, nth);
 	put_string(o, "etchFinding/v1", text);
 	json_object_object_add(result, "partialFingerprints", o);
+}
+
+static void add_properties(struct json_object *result, const struct report_finding *f)
+{
+	struct json_object *o = json_object_new_object();
+
+	if (f->compiler)
+		put_string(o, "origin", "compiler");
+	if (f->places > 1)
+		json_object_object_add(o, "places", json_object_new_uint64(f->places));
+	json_object_object_add(result, "properties", o);
 }
 
 static struct json_object *result_of(struct sarif *s, const struct report *r, const struct report_finding *f,
@@ -280,13 +295,15 @@ static struct json_object *result_of(struct sarif *s, const struct report *r, co
 
 	put_string(o, "ruleId", f->entry->id);
 	json_object_object_add(o, "ruleIndex", json_object_new_int64(f->entry - catalogue));
-	put_string(o, "level", severity_name(f->entry->severity));
+	put_string(o, "level", severity_name(f->severity));
 	json_object_object_add(o, "message", result_message(f));
 	json_object_array_add(list, location_of(s, r, &f->place));
 	json_object_object_add(o, "locations", list);
 	json_object_object_add(o, "analysisTarget", target_location(s, r->path));
 	add_facts(s, o, r, f);
-	add_print(o, f, nth);
+	add_fingerprint(o, f, nth);
+	if (f->compiler || f->places > 1)
+		add_properties(o, f);
 	if (s->suppressions) {
 		list = json_object_new_array();
 		if (f->suppressed) {
@@ -331,11 +348,11 @@ void sarif_add(struct sarif *s, const struct report *r, enum severity level)
 		size_t nth = 1;
 		char key[24];
 
-		snprintf(key, sizeof(key), "%016" PRIx64, f->print);
+		snprintf(key, sizeof(key), "%016" PRIx64, f->fingerprint);
 		if (json_object_object_get_ex(seen, key, &count))
 			nth = json_object_get_uint64(count) + 1;
 		json_object_object_add(seen, key, json_object_new_uint64(nth));
-		if (f->entry->severity >= level)
+		if (f->entry->severity >= level && !f->repeated)
 			json_object_array_add(s->results, result_of(s, r, f, nth, f->known ? "unchanged" : "new"));
 	}
 	json_object_put(seen);
@@ -346,136 +363,4 @@ void sarif_add_gone(struct sarif *s, const struct report *r, const struct report
 	json_object_array_add(s->results, result_of(s, r, f, 1, "absent"));
 }
 
-void sarif_note(struct sarif *s, const char *text)
-{
-	add_notice(s->settings, "note", text, NULL);
-}
-
-/* ---- the run (3.14) ------------------------------------------------------------------- */
-
-static struct json_object *text_object(const char *text)
-{
-	struct json_object *o = json_object_new_object();
-
-	put_string(o, "text", text);
-	return o;
-}
-
-static struct json_object *rule_help(const struct catalogue_entry *e)
-{
-	struct json_object *o = json_object_new_object();
-	char *text;
-
-	if (asprintf(&text, "%s %s", e->why, e->fix) >= 0) {
-		put_string(o, "text", text);
-		free(text);
-	}
-	if (asprintf(&text, "**%s.** %s\n\n**What to do:** %s\n", e->title, e->why, e->fix) >= 0) {
-		put_string(o, "markdown", text);
-		free(text);
-	}
-	return o;
-}
-
-/* What tags and severity are for a service is for it to say; these names are those that are in use. */
-static struct json_object *rule_properties(const struct catalogue_entry *e)
-{
-	struct json_object *o = json_object_new_object(), *tags = json_object_new_array();
-
-	json_object_array_add(tags, json_object_new_string(catalogue_group(e)));
-	json_object_object_add(o, "tags", tags);
-	put_string(o, "problem.severity", e->severity == SEVERITY_NOTE ? "recommendation" : severity_name(e->severity));
-	put_string(o, "precision", e->severity == SEVERITY_ERROR ? "very-high" : "high");
-	return o;
-}
-
-/* docs/findings.md has a heading for each ID. */
-static void add_help_uri(struct json_object *rule, const char *docs, const char *id)
-{
-	char *uri, *p;
-
-	if (!docs || asprintf(&uri, "%s#%s", docs, id) < 0)
-		return;
-	for (p = uri + strlen(docs); *p; p++)
-		if (*p >= 'A' && *p <= 'Z')
-			*p = (char)(*p - 'A' + 'a');
-	put_string(rule, "helpUri", uri);
-	free(uri);
-}
-
-/* 3.49 */
-static struct json_object *rule_of(const struct catalogue_entry *e, const char *docs)
-{
-	struct json_object *o = json_object_new_object(), *configuration = json_object_new_object();
-
-	put_string(o, "id", e->id);
-	put_string(o, "name", e->name);
-	json_object_object_add(o, "shortDescription", text_object(e->title));
-	json_object_object_add(o, "fullDescription", text_object(e->why));
-	json_object_object_add(o, "help", rule_help(e));
-	add_help_uri(o, docs, e->id);
-	put_string(configuration, "level", severity_name(e->severity));
-	json_object_object_add(o, "defaultConfiguration", configuration);
-	json_object_object_add(o, "properties", rule_properties(e));
-	return o;
-}
-
-static struct json_object *driver_of(const struct sarif *s)
-{
-	struct json_object *o = json_object_new_object(), *rules = json_object_new_array();
-	size_t i;
-
-	put_string(o, "name", "etch");
-	put_string(o, "version", ETCH_VERSION);
-	put_string(o, "semanticVersion", ETCH_VERSION);
-	for (i = 0; i < catalogue_count; i++)
-		json_object_array_add(rules, rule_of(&catalogue[i], s->docs));
-	json_object_object_add(o, "rules", rules);
-	return o;
-}
-
-static struct json_object *directory_location(const char *path)
-{
-	struct json_object *o = json_object_new_object();
-	char *uri = uri_directory(path);
-
-	if (uri)
-		json_object_object_add(o, "uri", json_object_new_string(uri));
-	free(uri);
-	return o;
-}
-
-/* 3.20; no times, so that the same run gives the same bytes */
-static struct json_object *invocation_of(struct sarif *s, int exit_code)
-{
-	struct json_object *o = json_object_new_object();
-
-	json_object_object_add(o, "executionSuccessful", json_object_new_boolean(!json_object_array_length(s->notices)));
-	json_object_object_add(o, "exitCode", json_object_new_int(exit_code));
-	json_object_object_add(o, "workingDirectory", directory_location(s->here));
-	json_object_object_add(o, "toolExecutionNotifications", json_object_get(s->notices));
-	json_object_object_add(o, "toolConfigurationNotifications", json_object_get(s->settings));
-	return o;
-}
-
-struct json_object *sarif_finish(struct sarif *s, int exit_code)
-{
-	struct json_object *root = json_object_new_object(), *runs = json_object_new_array();
-	struct json_object *run = json_object_new_object(), *tool = json_object_new_object();
-	struct json_object *bases = json_object_new_object(), *invocations = json_object_new_array();
-
-	put_string(root, "$schema", "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json");
-	put_string(root, "version", "2.1.0");
-	json_object_object_add(tool, "driver", driver_of(s));
-	json_object_object_add(run, "tool", tool);
-	json_object_array_add(invocations, invocation_of(s, exit_code));
-	json_object_object_add(run, "invocations", invocations);
-	json_object_object_add(bases, ROOT_ID, directory_location(s->root));
-	json_object_object_add(run, "originalUriBaseIds", bases);
-	put_string(run, "columnKind", "utf16CodeUnits");
-	json_object_object_add(run, "artifacts", json_object_get(s->artifacts));
-	json_object_object_add(run, "results", json_object_get(s->results));
-	json_object_array_add(runs, run);
-	json_object_object_add(root, "runs", runs);
-	return root;
-}
+void sarif_note(struct sarif *s, const char *text) { add_notice(s->settings, "note", text, NULL); }

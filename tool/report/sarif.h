@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), which services
- * that scan code read. The numbers in sarif.c are sections of that specification.
+ * Reports as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), the input of code scanning services.
+ * Numbers in the comments of sarif.c and sarif_run.c are sections of that specification.
  */
 #ifndef REPORT_SARIF_H
 #define REPORT_SARIF_H
@@ -10,24 +10,25 @@
 
 #include "report/report.h"
 
+/* A SARIF run while it is built; owns its JSON values. */
 struct sarif {
-	char *here, *root;  /* directories: where names on the command line, and sources, are relative to; owned */
-	const char *docs;   /* where docs/findings.md can be read; null */
-	bool baseline;      /* results are said to be new or not */
-	bool suppressions;  /* results are said to be suppressed or not */
+	char *here, *root; /* directories, owned: base of names on the command line; base of source names */
+	const char *docs;  /* URL of docs/findings.md; null: none */
+	bool baseline;     /* results have a baselineState */
+	bool suppressions; /* results have suppressions */
 	struct json_object *artifacts, *results, *notices, *settings;
-	struct json_object *index_of; /* of a file's URI in artifacts */
+	struct json_object *index_of; /* index in `artifacts`, by URI */
 };
 
-/* root: null for the working directory. False: out of memory. */
+/* root: null for the working directory. False: out of memory; sarif_free() must be called in either case. */
 bool sarif_init(struct sarif *s, const char *root);
-/* The findings from a severity on. */
+/* Adds the findings of at least a severity. */
 void sarif_add(struct sarif *s, const struct report *r, enum severity level);
-/* One of the baseline that is no more. */
+/* Adds a finding of the baseline that is gone. */
 void sarif_add_gone(struct sarif *s, const struct report *r, const struct report_finding *f);
-/* Something about the run's settings. */
+/* Adds a notification about the configuration of the run. */
 void sarif_note(struct sarif *s, const char *text);
-/* The document; s is left to be freed. */
+/* Makes the document; s must still be freed. */
 struct json_object *sarif_finish(struct sarif *s, int exit_code);
 void sarif_free(struct sarif *s);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads suppression rules and applies them to reports. */
 #include "report/suppress.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@ static bool id_matches(const struct suppression *s, const struct catalogue_entry
 	return !fnmatch(s->id, e->id, 0) || !fnmatch(s->id, e->name, 0);
 }
 
-/* Up to the next colon that no backslash precedes; *p goes on behind it, or becomes null. */
+/* A copy of the text before the next colon without a backslash; *p is set to the text after it, or null. */
 static char *part(const char **p)
 {
 	const char *s = *p, *end = s;
@@ -74,7 +75,7 @@ int suppressions_add(struct suppressions *s, const char *rule, const char *reaso
 	return -1;
 }
 
-/* Cuts the white space at both ends. */
+/* Removes white space at both ends, in place. */
 static char *trim(char *s)
 {
 	char *end;
@@ -86,7 +87,7 @@ static char *trim(char *s)
 	return s;
 }
 
-/* Where the reason begins: at a # behind white space, or in front. */
+/* Start of the reason: a # at the start of the line or after white space. */
 static char *reason_of(char *line)
 {
 	char *p;
@@ -136,7 +137,7 @@ int suppressions_read(struct suppressions *s, const char *path, struct error *e)
 	return err;
 }
 
-/* All of a name, or what is behind one of its slashes. */
+/* The glob matches the whole name, or the part after one of its slashes. */
 static bool name_matches(const char *glob, const char *name)
 {
 	bool matches = !fnmatch(glob, name, 0);
@@ -166,7 +167,7 @@ bool suppressions_apply(struct suppressions *s, struct report *r)
 		struct report_finding *f = &r->list[i];
 		const char *function = f->place.function ? f->place.function : "";
 
-		/* Every rule that fits counts as used; the first one's reason is told. */
+		/* Every rule that matches counts as used; the reason is that of the first. */
 		for (k = 0; k < s->count; k++) {
 			struct suppression *x = &s->list[k];
 

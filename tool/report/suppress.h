@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Findings that somebody has looked at and does not want to hear of again, and why:
- * etch.supp and --ignore. docs/check.md has the format.
+ * Suppressions: findings that the user has examined and accepted, with the reason, from etch.supp and --ignore.
+ * Format: docs/check.md.
  */
 #ifndef REPORT_SUPPRESS_H
 #define REPORT_SUPPRESS_H
 
 #include "report/report.h"
 
+/* A rule. */
 struct suppression {
-	char *rule;   /* as it was written */
-	char *id;     /* glob of IDs or names */
-	char *path;   /* glob; null: everywhere */
-	char *function; /* glob; null: all */
+	char *rule;     /* as written by the user */
+	char *id;       /* glob for IDs or names */
+	char *path;     /* glob; null: all paths */
+	char *function; /* glob; null: all functions */
 	char *reason;
 	char *origin; /* "etch.supp:3", "--ignore" */
 	bool used;
@@ -23,13 +24,13 @@ struct suppressions {
 	size_t count;
 };
 
-/* ID[:PATH[:FUNCTION]]. 0, or -1 and a message. */
+/* Adds a rule, ID[:PATH[:FUNCTION]]. 0, or -1 and a message. */
 int suppressions_add(struct suppressions *s, const char *rule, const char *reason, const char *origin, struct error *e);
-/* A file of them. 0, or -1 and a message. */
+/* Reads a file of rules. 0, or -1 and a message. */
 int suppressions_read(struct suppressions *s, const char *path, struct error *e);
-/* Marks the findings of a report. False: out of memory. */
+/* Sets `suppressed` in the findings of a report. False: out of memory. */
 bool suppressions_apply(struct suppressions *s, struct report *r);
-/* It has had no effect, and is about findings of such a severity. */
+/* The rule has had no effect, although findings of at least this severity could match it. */
 bool suppression_unused(const struct suppression *s, enum severity level);
 void suppressions_free(struct suppressions *s);
 

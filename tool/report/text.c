@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
+/* Prints findings as text, with colours on request. */
 #include "report/text.h"
 #include "report/listing.h"
+#include "report/seen.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR  64  /* bytes between findings that share a block */
-#define WIDTH 100 /* of lines that are broken */
+#define NEAR       64  /* largest distance in bytes between findings in one block */
+#define ALSO_SHOWN 5   /* further places or files to list */
+#define WIDTH      100 /* columns of wrapped text */
 
 #define BOLD  "\033[1m"
 #define DIM   "\033[2m"
@@ -18,20 +21,17 @@ static const char *const severity_color[] = {"\033[36m", "\033[35m", "\033[31m"}
 bool text_init(struct text_printer *t, FILE *out, bool color, enum severity level)
 {
 	*t = (struct text_printer){.out = out, .color = color, .level = level};
-	t->told = calloc(catalogue_count, sizeof(*t->told));
-	return t->told;
+	t->remedy_printed = calloc(catalogue_count, sizeof(*t->remedy_printed));
+	return t->remedy_printed;
 }
 
-void text_free(struct text_printer *t)
-{
-	free(t->told);
-}
+void text_free(struct text_printer *t) { free(t->remedy_printed); }
 
-/* ---- words ------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------- */
 
-/* Characters that change what a reader sees of the others: the second set of control
- * characters, marks of direction, and those without width (Unicode's Cc, Cf, Zl, Zp). */
-static bool harmful(const unsigned char *p, size_t length)
+/* Characters that change how others are displayed: C1 controls, direction marks, and characters without width
+ * (Unicode categories Cc, Cf, Zl, Zp). */
+static bool changes_display(const unsigned char *p, size_t length)
 {
 	unsigned c;
 
@@ -48,7 +48,7 @@ size_t text_shown(const unsigned char *p)
 {
 	size_t n = utf8_length(p);
 
-	return *p < 0x20 || *p == 0x7f || harmful(p, n) ? 0 : n;
+	return *p < 0x20 || *p == 0x7f || changes_display(p, n) ? 0 : n;
 }
 
 void text_clean(FILE *out, const char *text)
@@ -75,7 +75,7 @@ void text_clean_name(FILE *out, const char *path, const char *member)
 	}
 }
 
-/* In one piece: other processes write to the same place. */
+/* Writes the line at once: other processes write to the same stream. */
 void text_error(const char *what, const char *format, ...)
 {
 	char *text = NULL, *line = NULL;
@@ -100,8 +100,8 @@ void text_error(const char *what, const char *format, ...)
 	free(text);
 }
 
-/* Sentences, broken at spaces, the first line behind a label. */
-static void wrapped(FILE *out, const char *label, const char *text)
+/* Prints sentences, wrapped at spaces and indented by the width of the label. */
+static void print_wrapped(FILE *out, const char *label, const char *text)
 {
 	size_t indent = strlen(label), at = indent;
 
@@ -123,13 +123,10 @@ static void wrapped(FILE *out, const char *label, const char *text)
 	fputc('\n', out);
 }
 
-static const char *paint(const struct text_printer *t, const char *how)
-{
-	return t->color ? how : "";
-}
+static const char *sgr(const struct text_printer *t, const char *how) { return t->color ? how : ""; }
 
-/* "printf+0x12 (stdio.c:34)" */
-static void say_place(const struct text_printer *t, const struct report_place *p)
+/* Prints "printf+0x12 (stdio.c:34)". */
+static void print_place(const struct text_printer *t, const struct report_place *p)
 {
 	char where[256];
 
@@ -146,17 +143,14 @@ static void say_place(const struct text_printer *t, const struct report_place *p
 
 /* ---- findings ------------------------------------------------------------------------ */
 
-static bool shown(const struct text_printer *t, const struct report_finding *f)
+static bool is_shown(const struct text_printer *t, const struct report_finding *f)
 {
 	return finding_counts(f) && f->entry->severity >= t->level;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* All but the places. */
+/* Equal but for their places. */
 static bool same_finding(const struct report_finding *a, const struct report_finding *b)
 {
 	size_t i;
@@ -171,31 +165,32 @@ static bool same_finding(const struct report_finding *a, const struct report_fin
 	return true;
 }
 
-/* Places one behind the other of which the same is to be said share a block. */
+/* Number of findings from `first` on that are printed as one block: adjacent places with the same text. */
 static size_t run_length(const struct text_printer *t, const struct report *r, size_t first)
 {
 	const struct report_finding *f = &r->list[first];
 	size_t n = 1;
 
-	while (first + n < r->count && f[n].place.addr - f[n - 1].place.addr <= NEAR && shown(t, &f[n]) &&
+	while (first + n < r->count && f->places == 1 && f[n].places == 1 && !f->seen && !f[n].seen &&
+	       f->compiler == f[n].compiler && f[n].place.addr - f[n - 1].place.addr <= NEAR && is_shown(t, &f[n]) &&
 	       f->place.section && same_finding(f, &f[n]))
 		n++;
 	return n;
 }
 
-static void say_facts(const struct text_printer *t, const struct report_finding *f)
+static void print_facts(const struct text_printer *t, const struct report_finding *f)
 {
 	size_t i;
 
 	for (i = 0; i < f->fact_count; i++) {
 		const struct report_fact *x = &f->facts[i];
 
-		fprintf(t->out, "    %s", paint(t, DIM));
+		fprintf(t->out, "    %s", sgr(t, DIM));
 		text_clean(t->out, x->label);
-		fprintf(t->out, ":%s ", paint(t, PLAIN));
+		fprintf(t->out, ":%s ", sgr(t, PLAIN));
 		if (x->place) {
 			fputs("at ", t->out);
-			say_place(t, x->place);
+			print_place(t, x->place);
 			fputs(": ", t->out);
 		}
 		text_clean(t->out, x->text);
@@ -203,42 +198,69 @@ static void say_facts(const struct text_printer *t, const struct report_finding 
 	}
 }
 
-/* What is the same for every finding of the ID: behind the first one. */
-static void say_remedy(struct text_printer *t, const struct catalogue_entry *e)
+/* Prints the further places in the function, and the other files with the same finding. */
+static void print_others(const struct text_printer *t, const struct report_finding *f)
 {
-	bool *told = &t->told[e - catalogue];
+	size_t i, files = f->seen ? f->seen->count - 1 : 0;
 
-	if (*told)
-		return;
-	*told = true;
-	wrapped(t->out, "    why: ", e->why);
-	wrapped(t->out, "    fix: ", e->fix);
+	if (f->places > 1) {
+		fprintf(t->out, "    %salso:%s", sgr(t, DIM), sgr(t, PLAIN));
+		for (i = 0; i < f->also_count && i < ALSO_SHOWN; i++) {
+			fputs(i ? ", " : " at ", t->out);
+			print_place(t, &f->also[i]);
+		}
+		fprintf(t->out, f->places - 1 > i ? " and %zu more\n" : "\n", f->places - 1 - i);
+	}
+	if (files) {
+		fprintf(t->out, "    %salso in:%s ", sgr(t, DIM), sgr(t, PLAIN));
+		for (i = 0; i < files && i < ALSO_SHOWN; i++) {
+			fputs(i ? ", " : "", t->out);
+			text_clean_name(t->out, f->seen->list[i + 1].report->path, f->seen->list[i + 1].report->member);
+		}
+		fprintf(t->out, files > i ? " and %zu more\n" : "\n", files - i);
+	}
 }
 
-static void say_finding(struct text_printer *t, const struct report *r, const struct report_finding *f, size_t places)
+/* Prints the remedy of an ID with its first finding. */
+static void print_remedy(struct text_printer *t, const struct catalogue_entry *e)
 {
-	enum severity s = f->entry->severity;
+	bool *remedy_printed = &t->remedy_printed[e - catalogue];
+
+	if (*remedy_printed)
+		return;
+	*remedy_printed = true;
+	print_wrapped(t->out, "    why: ", e->why);
+	print_wrapped(t->out, "    fix: ", e->fix);
+}
+
+static void print_finding(struct text_printer *t, const struct report *r, const struct report_finding *f, size_t places)
+{
+	enum severity s = f->severity;
 	char last[256];
 
-	fputs(paint(t, BOLD), t->out);
+	fputs(sgr(t, BOLD), t->out);
 	text_clean_name(t->out, r->path, r->member);
 	fputs(": ", t->out);
 	if (f->place.section) {
-		say_place(t, &f->place);
+		print_place(t, &f->place);
 		fputs(": ", t->out);
 	}
-	fprintf(t->out, "%s%s%s%s:%s ", paint(t, PLAIN), paint(t, BOLD), paint(t, severity_color[s]), severity_name(s),
-	        paint(t, PLAIN));
+	fprintf(t->out, "%s%s%s%s:%s ", sgr(t, PLAIN), sgr(t, BOLD), sgr(t, severity_color[s]), severity_name(s),
+	        sgr(t, PLAIN));
 	text_clean(t->out, f->text);
 	if (places > 1) {
 		report_place_text(&f[places - 1].place, last, sizeof(last));
 		fprintf(t->out, " (%zu places up to ", places);
 		text_clean(t->out, last);
 		fputc(')', t->out);
+	} else if (f->places > 1) {
+		fprintf(t->out, " (and at %zu more places)", f->places - 1);
 	}
-	fprintf(t->out, " %s[%s %s]%s\n", paint(t, DIM), f->entry->id, f->entry->name, paint(t, PLAIN));
-	say_facts(t, f);
-	say_remedy(t, f->entry);
+	fputs(f->compiler ? " (the compiler's)" : "", t->out);
+	fprintf(t->out, " %s[%s %s]%s\n", sgr(t, DIM), f->entry->id, f->entry->name, sgr(t, PLAIN));
+	print_facts(t, f);
+	print_others(t, f);
+	print_remedy(t, f->entry);
 }
 
 void text_report(struct text_printer *t, const struct report *r)
@@ -247,16 +269,16 @@ void text_report(struct text_printer *t, const struct report *r)
 
 	for (i = 0; i < r->count; i += n) {
 		n = 1;
-		if (!shown(t, &r->list[i]))
+		if (!is_shown(t, &r->list[i]))
 			continue;
 		n = run_length(t, r, i);
-		say_finding(t, r, &r->list[i], n);
+		print_finding(t, r, &r->list[i], n);
 	}
 }
 
-/* ---- the end ---------------------------------------------------------------------------- */
+/* ---- totals ------------------------------------------------------------------------------ */
 
-static void say_count(FILE *out, const char **separator, size_t n, const char *one, const char *many)
+static void print_count(FILE *out, const char **separator, size_t n, const char *one, const char *many)
 {
 	if (!n)
 		return;
@@ -264,20 +286,20 @@ static void say_count(FILE *out, const char **separator, size_t n, const char *o
 	*separator = ", ";
 }
 
-static void say_besides(FILE *out, const struct totals *n)
+static void print_uncounted(FILE *out, const struct totals *n)
 {
 	static const char *const one[] = {"note not shown", "warning not shown", "error not shown"};
 	static const char *const many[] = {"notes not shown", "warnings not shown", "errors not shown"};
 	const char *separator = " (";
 	int s;
 
-	say_count(out, &separator, n->suppressed, "suppressed", "suppressed");
-	say_count(out, &separator, n->known, "in the baseline", "in the baseline");
-	say_count(out, &separator, n->gone, "of the baseline gone", "of the baseline gone");
+	print_count(out, &separator, n->suppressed, "suppressed", "suppressed");
+	print_count(out, &separator, n->known, "in the baseline", "in the baseline");
+	print_count(out, &separator, n->gone, "of the baseline gone", "of the baseline gone");
 	for (s = SEVERITIES - 1; s >= 0; s--)
-		say_count(out, &separator, n->hidden[s], one[s], many[s]);
-	say_count(out, &separator, n->skipped, "other file skipped", "other files skipped");
-	say_count(out, &separator, n->unusable, "file could not be used", "files could not be used");
+		print_count(out, &separator, n->hidden[s], one[s], many[s]);
+	print_count(out, &separator, n->skipped, "other file skipped", "other files skipped");
+	print_count(out, &separator, n->unusable, "file could not be used", "files could not be used");
 	if (*separator == ',')
 		fputc(')', out);
 }
@@ -290,16 +312,16 @@ void text_totals(struct text_printer *t, const struct totals *n)
 	int s;
 
 	for (s = SEVERITIES - 1; s >= 0; s--)
-		say_count(t->out, &separator, n->found[s] - n->hidden[s], one[s], many[s]);
+		print_count(t->out, &separator, n->found[s] - n->hidden[s], one[s], many[s]);
 	fprintf(t->out, "%s in %zu %s", *separator ? "" : "no findings", n->files, n->files == 1 ? "file" : "files");
-	say_besides(t->out, n);
+	print_uncounted(t->out, n);
 	fputc('\n', t->out);
 }
 
 void text_explain(FILE *out, const struct catalogue_entry *e)
 {
 	fprintf(out, "%s %s (%s, %s)\n%s.\n\n", e->id, e->name, severity_name(e->severity), catalogue_group(e), e->title);
-	wrapped(out, "Why: ", e->why);
-	wrapped(out, "Fix: ", e->fix);
+	print_wrapped(out, "Why: ", e->why);
+	print_wrapped(out, "Fix: ", e->fix);
 	fprintf(out, "\nExamples: docs/findings.md, \"%s\".\n", e->id);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports for people: a block a finding, a line at the end. Names in it come from files that
- * anybody may have made: bytes that a terminal would act on are written as \xNN.
+ * Prints reports as text: a block per finding, and a line of totals. Names come from untrusted files: bytes that a
+ * terminal could interpret are printed as \xNN.
  */
 #ifndef REPORT_TEXT_H
 #define REPORT_TEXT_H
@@ -14,27 +14,27 @@
 struct text_printer {
 	FILE *out;
 	bool color;
-	enum severity level; /* from which on findings are shown */
-	bool *told;          /* catalogue_count: the remedy has been said; owned */
+	enum severity level;  /* lowest severity to print */
+	bool *remedy_printed; /* per catalogue entry: its remedy has been printed; owned */
 };
 
 /* False: out of memory. */
 bool text_init(struct text_printer *t, FILE *out, bool color, enum severity level);
 void text_free(struct text_printer *t);
 
-/* Findings that count, no matter whether there are any. */
+/* Prints the findings of a report that count. */
 void text_report(struct text_printer *t, const struct report *r);
-/* "3 errors, 2 warnings in 12 files (4 suppressed)" */
+/* Prints "3 errors, 2 warnings in 12 files (4 suppressed)". */
 void text_totals(struct text_printer *t, const struct totals *n);
-/* All that the catalogue has of an ID. */
+/* Prints the catalogue entry of an ID. */
 void text_explain(FILE *out, const struct catalogue_entry *e);
 
-/* Length of the character at p, 0 if it is none or would change what a reader sees. */
+/* Length of the character at p; 0: invalid, or a character that changes how others are displayed. */
 size_t text_shown(const unsigned char *p);
 void text_clean(FILE *out, const char *text);
-/* The same, as "path(member)". */
+/* Like text_clean(), "path(member)" if member is not null. */
 void text_clean_name(FILE *out, const char *path, const char *member);
-/* A line on standard error: "etch: WHAT: ...", or with `what` null "etch: ...". */
+/* Prints a line to standard error: "etch: WHAT: ...", or "etch: ..." if `what` is null. */
 void text_error(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

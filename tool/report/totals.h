@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a run of etch check comes to, in numbers. */
+/* Numbers of a run of etch check. */
 #ifndef REPORT_TOTALS_H
 #define REPORT_TOTALS_H
 
@@ -7,21 +7,22 @@
 
 #define SEVERITIES 3
 
+/* Numbers of files and findings. */
 struct totals {
-	size_t files;             /* looked at */
-	size_t unusable;          /* could not be */
-	size_t skipped;           /* found beside them, and none of ours */
-	size_t found[SEVERITIES]; /* findings that count, by severity */
-	size_t hidden[SEVERITIES]; /* of those, not shown: below --level */
-	size_t suppressed, known; /* findings that do not count: suppressed; in the baseline */
-	size_t gone;              /* in the baseline, and no more */
-	size_t unused;            /* suppressions without effect */
+	size_t files;              /* files checked */
+	size_t unusable;           /* files that could not be read */
+	size_t skipped;            /* files and archive members that are not ELF files */
+	size_t found[SEVERITIES];  /* findings that count, by severity */
+	size_t hidden[SEVERITIES]; /* of these, not printed: below --level */
+	size_t suppressed, known;  /* findings that do not count */
+	size_t gone;               /* findings of the baseline that no longer occur */
+	size_t unused;             /* suppressions without effect */
 };
 
-/* It counts: nobody has suppressed it, and no baseline has it. */
+/* The finding counts: it is not suppressed, not in the baseline, and not a repetition of one in an earlier file. */
 static inline bool finding_counts(const struct report_finding *f)
 {
-	return !f->suppressed && !f->known;
+	return !f->suppressed && !f->known && !f->repeated;
 }
 
 static inline void totals_add(struct totals *n, const struct report *r, enum severity level)
@@ -35,8 +36,8 @@ static inline void totals_add(struct totals *n, const struct report *r, enum sev
 
 		n->suppressed += !!f->suppressed;
 		n->known += !f->suppressed && f->known;
-		n->found[f->entry->severity] += finding_counts(f);
-		n->hidden[f->entry->severity] += finding_counts(f) && f->entry->severity < level;
+		n->found[f->severity] += finding_counts(f);
+		n->hidden[f->severity] += finding_counts(f) && f->entry->severity < level;
 	}
 }
 

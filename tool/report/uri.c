@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Normalizes paths by name and encodes them as URIs. */
 #include "report/uri.h"
 
 #include <stdio.h>
@@ -57,12 +58,9 @@ char *uri_make(const char *root, const char *path, bool *relative)
 {
 	size_t n = strlen(root);
 
-	n -= n == 1; /* "/" */
+	n -= n == 1; /* for "/" itself */
 	*relative = !strncmp(root, path, n) && path[n] == '/' && path[n + 1];
 	return *relative ? encode("", path + n + 1, "") : encode("file://", path, "");
 }
 
-char *uri_directory(const char *root)
-{
-	return encode("file://", root, root[1] ? "/" : "");
-}
+char *uri_directory(const char *root) { return encode("file://", root, root[1] ? "/" : ""); }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* etch rewrite, many files: each by itself, by as many processes as allowed. */
-#include "command.h"
-#include "elf/bounds.h"
-#include "report/progress.h"
+/* `etch rewrite` for several files: each one independently, in worker processes. */
+#include "support/exit_code.h"
+#include "support/bounds.h"
+#include "support/progress.h"
 #include "report/text.h"
 #include "rewrite/files.h"
-#include "workers.h"
+#include "support/workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Objects that one file of the command defines are known in the others. Files
- * that cannot be read are left for rewrite_file to complain about. */
+/* Collects the etched objects that each file of the command defines, for references in the others. Files that
+ * cannot be read are skipped: rewrite_file() reports them. */
 static int names_collect(const struct inputs *files, struct name_set *names)
 {
 	struct elf_file f;
@@ -48,11 +48,11 @@ static int one(const struct run *r, size_t i)
 		text_error(in->path, "%s", in->error);
 		return EXIT_UNUSABLE;
 	}
-	return r->opt->undo ? undo_file(in->path, r->opt) : rewrite_file(in->path, r->opt, &r->names);
+	return r->opt->undo ? undo_file(in, r->opt) : rewrite_file(in, r->opt, &r->names);
 }
 
-/* An answer: the status, the size of what goes to standard output, that, and what goes to
- * standard error. */
+/* A worker's answer: this header, `out` bytes for standard output, and the rest for standard
+ * error. */
 struct head {
 	int status;
 	size_t out;
@@ -109,8 +109,8 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 {
 	struct rewrite_command each = *opt;
 	struct run r = {.files = files, .opt = &each};
-	struct workers_run workers = {.count = files->count, .jobs = opt->jobs, .what = "rewrite", .work = work,
-	                              .done = done, .ctx = &r};
+	struct workers_run workers = {
+		.count = files->count, .jobs = opt->jobs, .what = "rewrite", .work = work, .done = done, .ctx = &r};
 
 	each.make.jobs = files->count == 1 ? opt->jobs : 1;
 	if (files->count == 1) {

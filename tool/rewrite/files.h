@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `etch rewrite` does with files: one (file.c), and many (files.c). */
+/* `etch rewrite` on files: one (rewrite_file.c), or many (files.c). */
 #ifndef REWRITE_FILES_H
 #define REWRITE_FILES_H
 
@@ -9,14 +9,14 @@
 struct rewrite_command {
 	const char *output, *sidecar;
 	bool werror, verbose, undo, no_undo;
-	int jobs; /* processes; with one file, threads */
+	int jobs; /* processes; threads for a single file */
 	struct rewrite_options make;
 };
 
-/* All print what there is to say, and return an exit status. `others`: what other files of
- * the command define. */
-int rewrite_file(const char *path, const struct rewrite_command *opt, const struct name_set *others);
-int undo_file(const char *path, const struct rewrite_command *opt);
+/* All print messages and results themselves, and return an exit status. `others`: etched objects
+ * that other files of the command define. */
+int rewrite_file(const struct input *in, const struct rewrite_command *opt, const struct name_set *others);
+int undo_file(const struct input *in, const struct rewrite_command *opt);
 int rewrite_files(const struct inputs *files, const struct rewrite_command *opt);
 
 #endif

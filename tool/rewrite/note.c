@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The note of the change: section .note.etch, a note of type NT_VERSION, whose owner's name is
- * the text and which has no descriptor (gABI, "Note Section"; elf.h). readelf -n shows it, and
- * eu-elflint knows that type of any owner.
+ * The note about the rewrite: section .note.etch, a note of type NT_VERSION without a descriptor, whose
+ * text is in the owner's name (gABI, "Note Section"; elf.h). readelf -n shows it, and
+ * eu-elflint accepts that type from any owner.
  */
 #include "rewrite/rewrite.h"
 
@@ -14,7 +14,7 @@
 
 #define WAS ", was XXH3 "
 
-/* The hash that the note of an earlier run names, or that of the file. */
+/* Writes the hash of the original file: from the note of an earlier run, or else of `was`. */
 static void hash_say(const struct elf_file *f, const uint8_t *was, char hash[17])
 {
 	uint32_t i = elf_section_find(f, NOTE_SECTION, 1);
@@ -44,7 +44,7 @@ int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *w
 		return error_set(e, "out of memory");
 	memcpy(data, &head, sizeof(head));
 	memcpy(data + sizeof(head), text, head.n_namesz);
-	u->sections[u->count++] = (struct segment_section){.name = NOTE_SECTION, .type = SHT_NOTE, .align = 4,
-	                                                   .data = data, .size = size};
+	u->sections[u->count++] =
+		(struct segment_section){.name = NOTE_SECTION, .type = SHT_NOTE, .align = 4, .data = data, .size = size};
 	return 0;
 }

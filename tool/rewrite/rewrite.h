@@ -1,83 +1,84 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of `etch rewrite`, from bytes to bytes. */
+/* The steps of `etch rewrite`, on files in memory. */
 #ifndef REWRITE_H
 #define REWRITE_H
 
-#include "code/frames.h"
+#include "analysis/interproc/frames.h"
 #include "site/bake.h"
 #include "table/ex_table.h"
 #include "table/linked_unwind.h"
 #include "table/object_orc.h"
 
 struct rewrite_options {
-	bool imv, pv, orc;  /* tables to make */
-	bool ex;            /* exception table: check it, and sort it */
+	bool imv, pv, orc; /* tables to make */
+	bool ex;           /* check the exception table, and sort it in a linked file */
 	bool no_cfi;
-	unsigned encoding;  /* of a linked file: ETCH_ENCODING_* */
-	unsigned map_shift; /* 0, 6 or 7 */
-	int jobs;           /* threads of the generator */
+	unsigned encoding;  /* of the unwind table of a linked file: ETCH_ENCODING_* */
+	unsigned map_shift; /* return-address map: log2 of the bytes of text per byte of it, 6 or 7; 0: none */
+	int jobs;           /* threads of the analysis */
 };
 
-/* Loads, or calls and jumps through slots. */
+/* Counts of sites of one kind: loads, or calls and jumps through slots. */
 struct rewrite_counts {
-	size_t sites; /* with a form */
-	size_t live;  /* of those (linked), can be patched while threads run */
-	size_t kept;  /* without a form: they stay as they are */
-	struct bake_counts baked; /* of those (linked), what stands there now */
+	size_t sites;             /* with a form: can become an immediate or a direct call */
+	size_t live;              /* linked: of those, can be patched while threads run */
+	size_t kept;              /* without a form: left unchanged */
+	struct bake_counts baked; /* linked: of those, what is in the code now */
 };
 
 struct rewrite_result {
-	uint8_t *bytes; /* the new file, malloc'd; null: the file is right as it is */
+	uint8_t *bytes; /* the new file, malloc'd; null: nothing changed */
 	size_t size;
 	struct rewrite_counts loads, calls;
-	size_t in_place, in_place_baked; /* linked: calls compiled in place; of those, nops now */
-	struct frames frames;     /* with orc */
-	uint64_t text;            /* bytes of code */
-	size_t rows;              /* of the table that was made */
-	uint64_t unwind_bytes;    /* of it, as loaded */
-	size_t lost;              /* rows that do not fit the orc encoding: UNDEFINED in it */
-	size_t orc_sorted;        /* linked: entries of the classic arrays */
-	size_t ex_entries, ex_dropped; /* of the exception table; linked, of code that is not there */
+	size_t in_place, in_place_baked; /* linked: calls compiled in place; how many of them are nops now */
+	struct frames frames;            /* with options.orc: the analysis */
+	uint64_t text;                   /* bytes of code */
+	size_t rows;                     /* rows of the new unwind table */
+	uint64_t unwind_bytes;           /* its size in memory */
+	size_t lost;                     /* rows that do not fit the orc encoding: UNDEFINED in it */
+	size_t orc_sorted;               /* linked: sorted entries of the classic arrays */
+	size_t ex_entries, ex_dropped;   /* entries of the exception table; linked: dropped, as their code is gone */
 };
 
-int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others,
-                   struct scan *s, struct rewrite_result *out, struct error *e);
+int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others, struct scan *s,
+                   struct rewrite_result *out, struct error *e);
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
                    struct error *e);
-/* The bytes of a sidecar file instead; f's own bytes change in memory only. */
+/* Makes the bytes of a sidecar file instead; f's bytes change, but only in memory. */
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
 void rewrite_result_free(struct rewrite_result *r);
 
 /*
- * The note of the change, as one more section of the segment: which etch, and the XXH3 hash
- * (64 bits) of the file as it was before it was rewritten first. `was`: f's bytes as they came.
+ * Adds the note about the rewrite to the sections of the segment: the version of etch, and the XXH3 hash
+ * (64 bits) of the file before its first rewrite. `was`: f's bytes as they were read.
  */
 #define NOTE_SECTION ".note.etch"
 int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, struct error *e);
 
-/* Is there an exception table? Checks it; sorts it, in f's own bytes, in a linked file. */
 bool rewrite_has_ex(const struct elf_file *f);
+/* Checks the exception table; in a linked file also sorts it, in f's own bytes. 0, or -1 and a message. */
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);
-/* What it found becomes findings of s: once s has been scanned for. */
+/* Moves the findings of rewrite_ex() to s, after the scan has filled s. */
 int rewrite_ex_say(struct scan *s, struct findings *x);
 
-/* Findings to standard error, one line each; those of unwind rows cut off after some
- * unless `all`. Returns how many there are. */
+/* Prints findings to standard error, one line each; of those about unwind rows only the first
+ * few unless `all`. Returns the number of all findings. */
 size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
                             bool all);
-/* One line to standard output. */
+/* Prints the summary of a file, one line, to standard output. */
 void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r);
 
-/* Unwind rows of a file, put down in *out, as what its kind of file wants of them. */
+/* Makes the unwind rows of an object file, or the unwind table of a linked one, and fills the counts in *out. */
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct object_orc *orc, struct error *e);
-/* 0; -1 and a message; 1 and a message when no table can be made of the file. */
+/* 0; -1 and a message; 1 and a message: no table can be made for this file. */
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e);
-/* The finding about rows that were lost, if there are any. */
+/* Adds the finding about rows that do not fit the orc encoding, if there are any. */
 int unwind_say_lost(struct scan *s, const struct rewrite_result *r);
-/* A segment with a table alone. SEGMENT_OK, or what segment_build() returns. */
-int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e);
+/* Makes the file with a segment for the unwind table alone. Returns a segment_result. */
+int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size,
+                   struct error *e);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes and removes the immediates and direct calls in the code of a linked file; decides which objects are
+ * armed. */
 #include "site/bake.h"
 
 #include <etch/forms.h>
@@ -6,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `size` bytes of memory as they are before the first instruction: the file's,
- * then zeros. */
+/* Reads `size` bytes of the initial memory image: file contents, then zeros. False: no segment has the address. */
 static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size, uint8_t *out)
 {
 	uint32_t i;
@@ -27,7 +28,7 @@ static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size
 	return false;
 }
 
-/* Both forms of a baked load, by the file; false when there are none. */
+/* The baked and the plain form of a load, with the value from the file. False: the entry describes no such forms. */
 static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint8_t imm[16], uint8_t load[16])
 {
 	unsigned len = etch_imv_len(&row->entry);
@@ -48,14 +49,14 @@ static bool call_forms(const struct targets *t, const struct imv_row *row, uint8
 	       etch_pv_load(&row->entry, row->site, row->obj, call) == now.len;
 }
 
-/* What is told of odd sites; `fn` null: the first ends it all. */
-struct odd_teller {
+/* Receives mismatches; with `fn` null, the first one is an error. */
+struct mismatch_sink {
 	site_odd_fn *fn;
 	void *ctx;
 	struct error *e;
 };
 
-static int odd_tell(const struct odd_teller *to, const struct elf_file *f, const struct site_odd *odd)
+static int mismatch_report(const struct mismatch_sink *to, const struct elf_file *f, const struct site_odd *odd)
 {
 	char where[200];
 
@@ -66,7 +67,7 @@ static int odd_tell(const struct odd_teller *to, const struct elf_file *f, const
 	                 where, odd->row->site);
 }
 
-/* Code of this entry has been dropped by the linker. */
+/* The linker has discarded the code of this entry. */
 static bool is_dropped(const struct elf_file *f, const struct imv_row *row)
 {
 	uint32_t s = elf_section_at(f, row->site);
@@ -74,9 +75,10 @@ static bool is_dropped(const struct elf_file *f, const struct imv_row *row)
 	return !s || !(f->sections[s].sh.sh_flags & SHF_EXECINSTR);
 }
 
-/* `t`: null for loads. `check`: sites that are not baked too. Odd rows are left out. */
+/* Restores the sites of a table. `t`: null for loads. `check`: compares sites that are not baked, too.
+ * Mismatching rows are removed. */
 static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, const struct targets *t, bool check,
-                       const struct odd_teller *to)
+                       const struct mismatch_sink *to)
 {
 	size_t i, n = 0;
 
@@ -97,7 +99,7 @@ static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, 
 		if (!p || !known || memcmp(p, was ? baked : plain, len)) {
 			struct site_odd odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
 
-			if (odd_tell(to, f, &odd))
+			if (mismatch_report(to, f, &odd))
 				return -1;
 			continue;
 		}
@@ -109,7 +111,7 @@ static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, 
 	return 0;
 }
 
-static int tables_unbake(struct elf_file *f, struct linked_tables *t, bool check, const struct odd_teller *to)
+static int tables_unbake(struct elf_file *f, struct linked_tables *t, bool check, const struct mismatch_sink *to)
 {
 	struct targets targets;
 	int err;
@@ -125,14 +127,14 @@ static int tables_unbake(struct elf_file *f, struct linked_tables *t, bool check
 
 int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
 {
-	const struct odd_teller to = {NULL, NULL, e};
+	const struct mismatch_sink to = {NULL, NULL, e};
 
 	return tables_unbake(f, t, false, &to);
 }
 
 int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_odd_fn *odd, void *ctx, struct error *e)
 {
-	const struct odd_teller to = {odd, ctx, e};
+	const struct mismatch_sink to = {odd, ctx, e};
 
 	return tables_unbake(f, t, t->flags & ETCH_MODULE_LINKED, &to);
 }
@@ -184,11 +186,11 @@ static bool has_libetch(const struct elf_file *f)
 		for (i = 1; i < counts[k]; i++)
 			if (!strncmp(lists[k][i].name, "etch_module_load_v", 18))
 				return true;
-	/* Neither here nor there can also mean stripped and static. */
+	/* A static, stripped file may contain libetch without its symbol. */
 	return !f->symbol_count;
 }
 
-/* Can another module name it? */
+/* Another module can refer to the object by name. */
 static bool is_exported(const struct elf_file *f, const struct object *o)
 {
 	uint32_t i;
@@ -203,8 +205,8 @@ static bool is_exported(const struct elf_file *f, const struct object *o)
 	return false;
 }
 
-/* BOLT moves code by the relocations that --emit-relocs leaves. It would put the address of an object where
- * an immediate stands in place of its load, and the immediates that it moved no set would find. */
+/* BOLT moves code with the help of the relocations kept by --emit-relocs. Applying one to a baked site would
+ * write the address of the object into the immediate, and a later etch_set() would not find the moved immediate. */
 static bool code_has_relocs(const struct elf_file *f)
 {
 	uint32_t i;
@@ -229,11 +231,12 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
 		if (o->facts & ETCH_OBJ_STORED)
-			o->unarmed = o->facts & ETCH_OBJ_ESCAPED ? "stored to plainly, and its address escapes"
-			                                          : "stored to plainly";
+			o->unarmed =
+				o->facts & ETCH_OBJ_ESCAPED ? "stored to plainly, and its address escapes" : "stored to plainly";
 		else if (o->facts & ETCH_OBJ_ESCAPED)
-			o->unarmed = o->suspect ? "an address in its section escapes, and symbols that would say of what are stripped"
-			                        : "its address escapes";
+			o->unarmed = o->suspect
+			                 ? "an address in its section escapes, and symbols that would say of what are stripped"
+			                 : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
 		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
@@ -263,24 +266,26 @@ bool site_is_live(const struct scan *s, const struct site *site, const char **wh
 		*why = site->reason;
 	else if (elf_is_object(s->file))
 		*why = s->file->sections[site->section].sh.sh_addralign < 8
-		               ? "decided by the linker: its section is not aligned to 8 bytes"
-		       : !etch_site_is_live(site->addr, site->len) ? "crosses an 8-byte word" : NULL;
+		           ? "decided by the linker: its section is not aligned to 8 bytes"
+		       : !etch_site_is_live(site->addr, site->len) ? "crosses an 8-byte word"
+		                                                   : NULL;
 	else if (!etch_site_is_live(site->addr, site->len))
 		*why = "crosses an 8-byte word";
 	return !*why;
 }
 
-/* The immediate of a load, from the file; 0 where it stays a load. */
+/* The immediate form of a load, with the initial value; 0: no known value, the load stays. */
 static unsigned imm_image(const struct scan *s, const struct site *site, const struct elf_file *f, uint8_t imm[16])
 {
 	uint64_t from = s->objects.list[site->object].addr + (uint64_t)site->off;
 	uint8_t value[8];
 
 	return !scan_is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
-	       ? etch_form_imm(&site->entry, value, imm) : 0;
+	           ? etch_form_imm(&site->entry, value, imm)
+	           : 0;
 }
 
-/* One instruction, of this length, and nothing that could not stand there. */
+/* The image is one instruction of this length, of the kind that may be baked here. */
 static bool image_is_good(const struct site *site, const uint8_t *image, unsigned len, const struct call_image *call)
 {
 	struct insn in;
@@ -290,7 +295,7 @@ static bool image_is_good(const struct site *site, const uint8_t *image, unsigne
 	if (!call)
 		return in.mem == MEM_NONE;
 	return call->state == CALL_DIRECT ? in.target == call->target
-	       : in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
+	                                  : in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
 }
 
 static void bake_count(struct bake_counts *c, const struct call_image *call)
@@ -301,6 +306,7 @@ static void bake_count(struct bake_counts *c, const struct call_image *call)
 	c->bodies += call && (call->state == CALL_MOVE || call->state == CALL_BODY);
 }
 
+/* Bakes one site. `t`: null for loads. 0 also if the site stays as it is. */
 static int site_bake(struct scan *s, struct site *site, struct elf_file *f, const struct targets *t,
                      struct bake_counts *counts, struct error *e)
 {
@@ -318,7 +324,7 @@ static int site_bake(struct scan *s, struct site *site, struct elf_file *f, cons
 		len = imm_image(s, site, f, image);
 	}
 	if (len != site->len)
-		return 0; /* stays as it is until a value that fits is set */
+		return 0; /* unchanged until libetch sets a value that fits */
 	p = (uint8_t *)elf_at(f, site->addr, len);
 	if (!p)
 		return error_set(e, "code at %#" PRIx64 " is not in the file", site->addr);
@@ -338,14 +344,21 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 	struct targets targets = {0};
 	bool calls = kind == SITE_CALL;
 	int err = calls && targets_open(&targets, f, now, e) ? -1 : 0;
+	uint32_t alone = 0;
 	const char *why;
 	size_t i;
 
 	for (i = 0; i < s->site_count && !err; i++) {
 		struct site *site = &s->sites[i];
 
-		if (site->kind == kind && site_is_live(s, site, &why) && s->objects.list[site->object].armed &&
-		    !(site->entry.flags & ETCH_IMV_GOT))
+		if (site->kind != kind || !site_is_live(s, site, &why) || !s->objects.list[site->object].armed ||
+		    (site->entry.flags & ETCH_IMV_GOT))
+			continue;
+		/* Sites were found in section contents, but segment contents are written: they must be the same bytes. */
+		if (site->section != alone)
+			err = elf_section_alone(f, site->section, e);
+		alone = site->section;
+		if (!err)
 			err = site_bake(s, site, f, calls ? &targets : NULL, counts, e);
 	}
 	targets_close(&targets);

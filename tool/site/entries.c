@@ -1,41 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-#include "site/entries.h"
-#include "elf/search.h"
-
-#include "code/fixups.h"
-#include "code/lsda.h"
+/* Collects the entries of functions from operands, jump tables and data words. */
+#include "site/entries_internal.h"
+#include "support/search.h"
 
 #include <etch/format.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct builder {
-	struct entries *out;
-	const struct elf_file *f;
-	const struct func_list *funcs;
-	uint64_t got;         /* linked: what _GLOBAL_OFFSET_TABLE_ is; 0 = none */
-	struct entries bases; /* data that code refers to: where jump tables may begin */
-	struct error *e;
-};
-
 /*
- * Code that takes the address of a label may reckon with it: goto *(&&a + table[i]), the
- * table having constants in it. Then any place of the function is an entry.
+ * Code may do arithmetic on the address of a label: goto *(&&a + table[i]) with constants in the table. Then every
+ * instruction of the function is an entry.
  */
-static int loose_add(struct builder *b, uint32_t section, uint64_t addr)
+static int label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 {
 	struct entries *x = b->out;
 
-	if (x->loose_count == x->loose_room) {
-		size_t room = x->loose_room ? 2 * x->loose_room : 16;
-		struct entry *p = realloc(x->loose, room * sizeof(*p));
+	if (x->label_func_count == x->label_func_room) {
+		size_t room = x->label_func_room ? 2 * x->label_func_room : 16;
+		struct entry *p = realloc(x->label_funcs, room * sizeof(*p));
 
 		if (!p)
 			return error_set(b->e, "out of memory");
-		x->loose = p;
-		x->loose_room = room;
+		x->label_funcs = p;
+		x->label_func_room = room;
 	}
-	x->loose[x->loose_count++] = (struct entry){section, addr};
+	x->label_funcs[x->label_func_count++] = (struct entry){section, addr};
 	return 0;
 }
 
@@ -75,7 +64,7 @@ static void places_sort(struct entries *x)
 	x->count = n;
 }
 
-/* The first place of x that is not before (section, addr). */
+/* Index of the first entry of x at or after (section, addr). */
 static size_t place_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
 	struct entry key = {section, addr};
@@ -87,15 +76,14 @@ static bool is_code(const struct builder *b, uint32_t section)
 	return section && (b->f->sections[section].sh.sh_flags & SHF_EXECINSTR);
 }
 
-/* Something leads to (section, addr): an entry where that is inside of a function. */
-static int entry_add(struct builder *b, uint32_t section, uint64_t addr)
+int entry_add(struct builder *b, uint32_t section, uint64_t addr)
 {
 	const struct func *fn = is_code(b, section) ? func_find(b->funcs, section, addr) : NULL;
 
 	return fn && fn->start != addr ? place_add(b, b->out, section, addr) : 0;
 }
 
-/* An operand of `own` refers to (section, addr). */
+/* Handles an operand in function `own` that refers to (section, addr). */
 static int operand_add(struct builder *b, const struct func *own, uint32_t section, uint64_t addr)
 {
 	const struct func *fn;
@@ -103,16 +91,16 @@ static int operand_add(struct builder *b, const struct func *own, uint32_t secti
 	if (!is_code(b, section))
 		return section ? place_add(b, &b->bases, section, addr) : 0;
 	if (!strncmp(b->f->sections[section].name, ".plt", 4))
-		return 0; /* a function of another module, no label */
+		return 0; /* a PLT entry is a function, not a label */
 	fn = func_find(b->funcs, section, addr);
 	if (!fn || fn->start == addr)
 		return 0;
-	if (loose_add(b, fn->section, fn->start) || (fn != own && loose_add(b, own->section, own->start)))
+	if (label_func_add(b, fn->section, fn->start) || (fn != own && label_func_add(b, own->section, own->start)))
 		return -1;
 	return entry_add(b, section, addr);
 }
 
-/* A direct jump, branch or call of `fn`. */
+/* Handles a direct jump, branch or call in `fn`. */
 static int jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
 {
 	if (in->flow != FLOW_CALL && section == fn->section && to >= fn->start && to < fn->end)
@@ -125,12 +113,12 @@ static bool is_direct(const struct insn *in)
 	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
 }
 
-/* Tables of addresses that no jump goes by, and that etch itself changes. */
+/* Tables of addresses that no jump uses, or that etch itself changes. */
 static bool is_other_table(const char *name)
 {
-	static const char *const begin[] = {"__etch_", ".etch", ".orc", ".eh_frame", ".gcc_except_table", "__ex_table",
-	                                    ETCH_SEC_IMV, ETCH_SEC_PV, ETCH_SEC_NATIVE, ETCH_SEC_INLINE,
-	                                    ETCH_SEC_OBJECT};
+	static const char *const begin[] = {"__etch_",           ".etch",         ".orc",         ".eh_frame",
+	                                    ".gcc_except_table", "__ex_table",    ETCH_SEC_IMV,   ETCH_SEC_PV,
+	                                    ETCH_SEC_NATIVE,     ETCH_SEC_INLINE, ETCH_SEC_OBJECT};
 	size_t i;
 
 	for (i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
@@ -141,6 +129,7 @@ static bool is_other_table(const char *name)
 
 /* ---- linked files -------------------------------------------------------- */
 
+/* Takes the entries that an instruction of a linked file refers to. */
 static int linked_insn(struct builder *b, const struct func *fn, const struct insn *in)
 {
 	const struct elf_section *own = &b->f->sections[fn->section];
@@ -150,28 +139,30 @@ static int linked_insn(struct builder *b, const struct func *fn, const struct in
 	if (is_direct(in)) {
 		if (in->target >= fn->start && in->target < fn->end && in->flow != FLOW_CALL)
 			return 0;
-		return jump_add(b, fn, in, in->target - own->sh.sh_addr < own->sh.sh_size
-		                ? fn->section : elf_section_at(b->f, in->target), in->target);
+		return jump_add(b, fn, in,
+		                in->target - own->sh.sh_addr < own->sh.sh_size ? fn->section : elf_section_at(b->f, in->target),
+		                in->target);
 	}
 	if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment && (in->base == INSN_PC_REG || absolute)) {
 		at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : (uint64_t)in->disp;
 		if (operand_add(b, fn, elf_section_at(b->f, at), at))
 			return -1;
 	}
-	/* The large code model has places relative to the GOT. */
+	/* In the large code model, addresses are 64-bit immediates relative to the GOT. */
 	if (in->imm_len == 8 && b->got) {
 		at = (uint64_t)in->imm + b->got;
 		if (operand_add(b, fn, elf_section_at(b->f, at), at))
 			return -1;
 	}
-	/* What a mask or a compare has in it is no address. */
+	/* Immediates of masks and compares are no addresses. */
 	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
 	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
 		return operand_add(b, fn, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 	return 0;
 }
 
-/* Entries of `width` bytes that are relative to the table. Absolute ones are words. */
+/* Reads jump tables with entries of `width` bytes relative to the table. Absolute entries are among the data
+ * words. */
 static int linked_tables(struct builder *b, unsigned width)
 {
 	size_t i;
@@ -242,7 +233,7 @@ static bool is_absolute(uint32_t type)
 	return type == R_X86_64_GOTOFF64 || type == R_X86_64_64 || type == R_X86_64_32 || type == R_X86_64_32S;
 }
 
-/* One instruction; its relocations are [r, end). */
+/* Handles one instruction; [r, end) starts at its relocations. */
 static int object_insn(struct builder *b, const struct func *fn, const struct insn *in, const struct elf_reloc *r,
                        const struct elf_reloc *end)
 {
@@ -255,9 +246,10 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 		pending = true;
 		if (!y->section)
 			continue;
-		if (is_direct(in) ? jump_add(b, fn, in, y->section, at + by)
+		if (is_direct(in)          ? jump_add(b, fn, in, y->section, at + by)
 		    : is_relative(r->type) ? operand_add(b, fn, y->section, at + by)
-		    : is_absolute(r->type) ? operand_add(b, fn, y->section, at) : 0)
+		    : is_absolute(r->type) ? operand_add(b, fn, y->section, at)
+		                           : 0)
 			return -1;
 	}
 	if (pending)
@@ -291,8 +283,8 @@ static int object_code(struct builder *b, uint32_t section, const struct elf_rel
 	return err;
 }
 
-/* Addresses of code in data. One that is relative is so to its place, or, in a jump
- * table, to the table's start: symbol + addend is the target and the way from there. */
+/* Collects addresses of code in data. A relative word is relative to its own address or, in a jump table, to the
+ * start of the table; in a table, symbol + addend is the target plus the word's offset in the table. */
 static int object_data(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
 {
 	for (; r < end; r++) {
@@ -311,6 +303,7 @@ static int object_data(struct builder *b, uint32_t section, const struct elf_rel
 	return 0;
 }
 
+/* Handles all sections of an object file: those of code, or those of data. */
 static int object_sections(struct builder *b, bool code)
 {
 	uint32_t i;
@@ -339,139 +332,7 @@ static int object_sections(struct builder *b, bool code)
 	return 0;
 }
 
-/* ---- both ---------------------------------------------------------------- */
-
-/* From the address space back to a place in the file. */
-static bool place_of(const struct builder *b, const struct code_space *space, uint64_t addr, struct entry *out)
-{
-	const struct code_section *code = space_at(space, addr);
-
-	if (!code)
-		return false;
-	out->section = code->section;
-	out->addr = addr - code->addr + (elf_is_object(b->f) ? 0 : b->f->sections[code->section].sh.sh_addr);
-	return true;
-}
-
-struct pads {
-	struct builder *b;
-	const struct code_space *space;
-	int err;
-};
-
-static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
-{
-	struct pads *p = ctx;
-	struct entries *x = p->b->out;
-	const struct func *from_in, *to_in;
-	struct entry from, to;
-
-	if (!pad || p->err || !place_of(p->b, p->space, start, &from) || !place_of(p->b, p->space, pad, &to))
-		return;
-	if (x->pad_count == x->pad_room) {
-		size_t room = x->pad_room ? 2 * x->pad_room : 256;
-		struct track_pad *list = realloc(x->pads, room * sizeof(*list));
-
-		if (!list) {
-			p->err = error_set(p->b->e, "out of memory");
-			return;
-		}
-		x->pads = list;
-		x->pad_room = room;
-	}
-	/* In the cold part, mostly: an address that is not in the function says "outside". */
-	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
-	                                             from.section == to.section ? to.addr : UINT64_MAX};
-	from_in = func_find(p->b->funcs, from.section, from.addr);
-	to_in = func_find(p->b->funcs, to.section, to.addr);
-	if (from_in != to_in)
-		p->err = entry_add(p->b, to.section, to.addr);
-}
-
-static int pad_order(const void *a, const void *b)
-{
-	const struct track_pad *x = a, *y = b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->end != y->end)
-		return x->end < y->end ? -1 : 1;
-	return x->pad < y->pad ? -1 : x->pad > y->pad;
-}
-
-static int fault_order(const void *a, const void *b)
-{
-	const struct track_fault *x = a, *y = b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	if (x->insn != y->insn)
-		return x->insn < y->insn ? -1 : 1;
-	return x->to < y->to ? -1 : x->to > y->to;
-}
-
-/* A fixup is an entry too: a register may hold the error by then. */
-static int faults_build(struct builder *b, const struct code_space *space)
-{
-	struct entries *x = b->out;
-	struct fixups fix = {0};
-	struct error ignored;
-	struct entry from, to;
-	int err = 0;
-	size_t i;
-
-	if (fixups_read(b->f, space, &fix, &ignored)) { /* no table of etch's */
-		fixups_free(&fix);
-		return 0;
-	}
-	x->faults = calloc(fix.count + 1, sizeof(*x->faults));
-	if (!x->faults)
-		err = error_set(b->e, "out of memory");
-	for (i = 0; i < fix.count && !err; i++) {
-		if (fix.list[i].insn_in != PLACE_CODE || fix.list[i].to_in != PLACE_CODE ||
-		    !place_of(b, space, fix.list[i].insn, &from) || !place_of(b, space, fix.list[i].to, &to))
-			continue;
-		x->faults[x->fault_count++] = (struct track_fault){
-			from.section, from.addr, from.section == to.section ? to.addr : UINT64_MAX};
-		err = entry_add(b, to.section, to.addr);
-	}
-	fixups_free(&fix);
-	if (x->fault_count)
-		qsort(x->faults, x->fault_count, sizeof(*x->faults), fault_order);
-	return err;
-}
-
-static int pads_build(struct builder *b)
-{
-	struct code_space space = {0};
-	struct cfi_file cfi = {0};
-	struct pads p = {b, &space, 0};
-	size_t i;
-
-	p.err = space_build(b->f, &space, b->e) || cfi_file_open(b->f, &space, &cfi, b->e) ? -1 : 0;
-	for (i = 0; i < cfi.count && !p.err; i++)
-		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
-	if (!p.err)
-		p.err = faults_build(b, &space);
-	cfi_file_close(&cfi);
-	space_free(&space);
-	if (b->out->pad_count)
-		qsort(b->out->pads, b->out->pad_count, sizeof(*b->out->pads), pad_order);
-	return p.err;
-}
-
-/* The first call of a section that lands somewhere and lies at or behind `addr`. */
-static size_t pads_from(const struct entries *x, uint32_t section, uint64_t addr)
-{
-	return SEARCH(x->pad_count, i, x->pads[i].section < section || (x->pads[i].section == section && x->pads[i].start < addr));
-}
-
-static size_t faults_from(const struct entries *x, uint32_t section, uint64_t addr)
-{
-	return SEARCH(x->fault_count, i, x->faults[i].section < section || (x->faults[i].section == section && x->faults[i].insn < addr));
-}
+/* ---- both kinds of files ------------------------------------------------------ */
 
 int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,
                   size_t word_count, struct error *e)
@@ -486,8 +347,8 @@ int entries_build(struct entries *x, const struct elf_file *f, const struct func
 	if (err || pads_build(&b))
 		return -1;
 	places_sort(x);
-	if (x->loose_count)
-		qsort(x->loose, x->loose_count, sizeof(*x->loose), place_order);
+	if (x->label_func_count)
+		qsort(x->label_funcs, x->label_func_count, sizeof(*x->label_funcs), place_order);
 	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
 	if (!x->addrs)
 		return error_set(e, "out of memory");
@@ -503,7 +364,7 @@ struct track_entries entries_of(const struct entries *x, const struct func *fn, 
 	struct track_entries t = {.anywhere = !code->whole};
 	size_t first = place_from(x, fn->section, fn->start + 1);
 
-	t.anywhere |= x->loose_count && bsearch(&key, x->loose, x->loose_count, sizeof(key), place_order);
+	t.anywhere |= x->label_func_count && bsearch(&key, x->label_funcs, x->label_func_count, sizeof(key), place_order);
 	t.list = x->addrs + first;
 	t.count = place_from(x, fn->section, fn->end) - first;
 	first = pads_from(x, fn->section, fn->start);
@@ -521,6 +382,6 @@ void entries_free(struct entries *x)
 	free(x->addrs);
 	free(x->pads);
 	free(x->faults);
-	free(x->loose);
+	free(x->label_funcs);
 	memset(x, 0, sizeof(*x));
 }

@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places inside of functions that control may come to by another way than the
- * function's own direct jumps: from a cold part or another function, through a jump
- * table, to a label whose address is taken. There, nothing is known of the registers.
- * And landing pads, which calls come to that throw, and fixups of faults.
+ * Addresses inside functions that control may reach other than by the function's own direct jumps: from a cold part
+ * or another function, through a jump table, or by the address of a label. The state of registers is unknown there.
+ * Also landing pads of calls that throw, and fixups of faulting instructions.
  *
- * Found is what leads there, never too little of it as compilers write it: a number
- * that only looks like an entry of a jump table costs a site, no more.
+ * The set is conservative for code that compilers write: a number that only looks like a jump table entry costs a
+ * site, but no entry is missed.
  */
 #ifndef SITE_ENTRIES_H
 #define SITE_ENTRIES_H
 
-#include "code/track.h"
+#include "analysis/addresses/track.h"
 #include "elf/file.h"
 
+/* All entries of a file. */
 struct entries {
 	struct entry {
 		uint32_t section;
 		uint64_t addr; /* ET_REL: offset in section */
-	} *list; /* sorted once built */
-	uint64_t *addrs; /* their addresses alone */
+	} * list;          /* sorted once built */
+	uint64_t *addrs;   /* the addresses of `list` */
 	size_t count, room;
-	struct entry *loose; /* starts of functions with a label whose address is computed with, sorted */
-	size_t loose_count, loose_room;
-	struct track_pad *pads; /* calls that throw: sorted by section and start */
+	struct entry *label_funcs; /* functions with a label whose address may be used in arithmetic, sorted by start */
+	size_t label_func_count, label_func_room;
+	struct track_pad *pads; /* call sites with a landing pad, sorted by section and start */
 	size_t pad_count, pad_room;
-	struct track_fault *faults; /* of __ex_table: sorted by section and instruction */
+	struct track_fault *faults; /* from __ex_table, sorted by section and instruction */
 	size_t fault_count;
 	bool built;
 };
 
-/* `words`: linked, values of data words that the dynamic linker relocates, or that
- * could be addresses. -1: out of memory, or a malformed relocation section. */
+/* `words`: values of data words of a linked file that are relocated or may be addresses of code. -1: out of
+ * memory, or a malformed relocation section. */
 int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,
                   size_t word_count, struct error *e);
-/* Those of one function; `code` as decoded. */
+/* The entries inside one function; `code` is its decoded code. */
 struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code);
 void entries_free(struct entries *x);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Bakes and restores the sites of pv_call_inline. */
 #include "site/in_place.h"
 #include "site/linked.h"
 
@@ -29,8 +30,9 @@ int in_place_unbake(struct elf_file *f, const struct linked_tables *t, struct er
 			continue;
 		if (etch_inline_state(p) < 0) {
 			elf_describe(f, elf_section_at(f, t->inlines[i].site), t->inlines[i].site, where, sizeof(where));
-			return error_set(e, "its code and its tables are out of step at %s (%#" PRIx64
-			                 "): changed after etch rewrite?", where, t->inlines[i].site);
+			return error_set(
+				e, "its code and its tables are out of step at %s (%#" PRIx64 "): changed after etch rewrite?", where,
+				t->inlines[i].site);
 		}
 		etch_inline_head(0, p);
 	}
@@ -58,8 +60,8 @@ static int site_bake(const struct scan *s, struct elf_file *f, const struct targ
 	return 0;
 }
 
-int in_place_bake(const struct scan *s, struct elf_file *f, const struct linked_tables *t, size_t *count,
-                  size_t *baked, struct error *e)
+int in_place_bake(const struct scan *s, struct elf_file *f, const struct linked_tables *t, size_t *count, size_t *baked,
+                  struct error *e)
 {
 	struct targets targets;
 	size_t i;

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls whose case of one function is compiled in place (pv_call_inline): a jump to
- * where the slot is called, in a linked file's own bytes.
+ * Sites of pv_call_inline, where the case of one function is compiled in place: a jump to the code that calls
+ * through the slot, which becomes a nop when the slot holds that function. In the bytes of a linked file.
  */
 #ifndef SITE_IN_PLACE_H
 #define SITE_IN_PLACE_H
 
 #include "site/site.h"
-#include "site/target.h"
+#include "site/slot_target.h"
 
 /*
- * Puts every such site back to the jump that the compiler wrote. -1 and a message when
- * the bytes of one are neither that nor the nop.
+ * Restores the compiler's jump at every such site. -1 and a message if the bytes are neither the jump nor the nop.
  */
 int in_place_unbake(struct elf_file *f, const struct linked_tables *t, struct error *e);
 
 /*
- * Makes a nop of each whose object is armed and whose slot holds its function from the
- * start. Both decoders must agree. Counts what there is, and what was made.
+ * Writes the nop at each site whose object is armed and whose slot initially holds its function. Both decoders must
+ * agree. *count: sites in the file; *baked: nops written.
  */
-int in_place_bake(const struct scan *s, struct elf_file *f, const struct linked_tables *t, size_t *count,
-                  size_t *baked, struct error *e);
+int in_place_bake(const struct scan *s, struct elf_file *f, const struct linked_tables *t, size_t *count, size_t *baked,
+                  struct error *e);
 
-/* Is the code of an entry in the file, or has the linker dropped it? */
+/* The linker has discarded the code of an entry. */
 bool in_place_is_dropped(const struct elf_file *f, const struct inline_row *row);
 
 #endif

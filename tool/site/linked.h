@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the files that look at linked files: scan_linked.c and words.c. */
+/* Interface between the files that scan a linked file: scan_linked.c, scan_tables.c, data_pointers.c and
+ * inferred_objects.c. */
 #ifndef SITE_LINKED_H
 #define SITE_LINKED_H
 
 #include "site/site.h"
 
-/* Bounds of all etched objects, for the quick answer "no"; lo >= hi: there is none. */
+/* Address bounds of all etched sections, for a quick rejection; lo >= hi: none. */
 struct range {
 	uint64_t lo, hi;
 };
 
 static inline bool in_range(const struct range *r, uint64_t addr) { return addr >= r->lo && addr <= r->hi; }
 
-/* The address in the memory operand of an instruction; 0: none. `absolute`: of a file that
- * is loaded where it was linked, whose displacements can be addresses. */
+/* Address of the memory operand of an instruction; 0: none, or not constant. `absolute`: the file is loaded at
+ * its link address, so displacements can be addresses. */
 static inline uint64_t insn_place(const struct insn *in, bool absolute)
 {
 	if (in->mem == MEM_NONE || in->segment)
@@ -23,17 +24,20 @@ static inline uint64_t insn_place(const struct insn *in, bool absolute)
 	return absolute && in->disp_len >= 4 ? (uint64_t)in->disp : 0;
 }
 
-/* The object at an address, or -1. `end_too`: also one that ends there. */
+/* Index of the object at an address, or -1. `end_too`: also matches an object that ends there. */
 int32_t object_at(const struct scan *s, uint64_t addr, bool end_too);
 
-/* Is this address in a GOT section? */
+/* The address is in a GOT section. */
 bool slot_is_got(const struct elf_file *f, uint64_t addr);
-/* The slot at an address, or null; slots must be sorted. */
+/* The slot at an address, or null. slots_sort() must have been called. */
 const struct slot *slot_at(const struct scan *s, uint64_t addr);
 int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off);
 void slots_sort(struct scan *s);
 
-/* Fills slots and relocated, adds the escapes through data. */
+/* Fills s->slots and s->relocated, and adds the escapes through data words. */
 int words_take(struct scan *s, const struct range *range);
+
+/* Adds the sites and facts of the tables, after those found in the code; sorts s->sites by address. */
+int tables_take(struct scan *s, const struct linked_tables *now);
 
 #endif

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Etched objects and their uses in an object file (ET_REL): every relocation
- * against an etched symbol, in code and in data. */
+/* Finds etched objects and their uses in an object file (ET_REL): every relocation against an etched symbol, in
+ * code and data. */
 #include "site/site.h"
+
+#include <etch/orc.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Per symbol: is it, or may it be, a way to an etched object? */
+/* Per symbol: the etched object that it refers to, or may refer to. */
 struct symbols {
-	int32_t *object; /* index of the object a named symbol stands for, or -1 */
-	bool *etched;    /* defined in an etched section (named or section symbol), or declared */
+	int32_t *object; /* index of the object of a named symbol, or -1 */
+	bool *etched;    /* defined in an etched section (named or section symbol), or declared as etched */
 };
 
-/* Names of objects that the file says are etched elsewhere. */
+/* Names of objects that the file declares as etched and defined elsewhere. */
 static int declared_names(const struct elf_file *f, struct name_set *out, struct error *e)
 {
 	uint32_t i = 0;
@@ -35,6 +37,7 @@ static int declared_names(const struct elf_file *f, struct name_set *out, struct
 	return 0;
 }
 
+/* Collects the etched objects that the file defines, or declares and uses. */
 static int objects_find(struct scan *s, const struct elf_file *f, const struct name_set *others,
                         const struct name_set *declared)
 {
@@ -57,7 +60,7 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 			o.addr = y->value;
 			o.size = y->size;
 		} else if (y->special || y->bind == STB_LOCAL ||
-		           y->bind == STB_WEAK /* its address may be null: the link step knows */ ||
+		           y->bind == STB_WEAK /* its address may be null, which only the link step knows */ ||
 		           (!name_set_has(declared, y->name) && !name_set_has(others, y->name))) {
 			continue;
 		}
@@ -69,6 +72,7 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 	return 0;
 }
 
+/* Maps symbols to objects. */
 static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols *m)
 {
 	uint32_t i;
@@ -96,7 +100,7 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 	return 0;
 }
 
-/* What symbol + addend (already corrected for the operand's place) refers to. */
+/* Resolves symbol + addend, where the addend is already relative to the end of the instruction. */
 static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_t symbol, uint64_t addend)
 {
 	const struct elf_symbol *y = &s->file->symbols[symbol];
@@ -108,13 +112,12 @@ static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_
 		r.object = scan_object_find(s, y->section, at, true);
 	if (r.object < 0)
 		return r;
-	r.off = s->objects.list[r.object].section ? (int64_t)(at - s->objects.list[r.object].addr)
-	                                             : (int64_t)addend;
+	r.off = s->objects.list[r.object].section ? (int64_t)(at - s->objects.list[r.object].addr) : (int64_t)addend;
 	return r;
 }
 
-/* An escape through a reference that was not understood: of the symbol's object,
- * or of all that its section symbol may stand for. */
+/* Adds an escape for a reference that is not understood: of the symbol's object, or of every object in its
+ * section. */
 static int suspect(struct scan *s, const struct symbols *m, uint32_t symbol, uint32_t code, uint64_t addr, uint8_t len)
 {
 	struct site site = {.section = code, .addr = addr, .kind = SITE_ESCAPE, .object = m->object[symbol], .len = len};
@@ -129,8 +132,8 @@ static bool is_got_type(uint32_t t)
 	return t == R_X86_64_GOTPCREL || t == R_X86_64_GOTPCRELX || t == R_X86_64_REX_GOTPCRELX;
 }
 
-/* A call or jump whose relocation says that it goes into a function of this file.
- * A jump inside its own function gets its target. */
+/* Sets the callee of a call or jump whose relocation leads to a function of this file. A jump inside its own
+ * function gets its target instead. */
 static void callee_set(const struct scan *s, const struct func *own, struct insn *in, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = &s->file->symbols[r->symbol];
@@ -145,68 +148,80 @@ static void callee_set(const struct scan *s, const struct func *own, struct insn
 	}
 }
 
-/* Fills mem[] and imm[] from the relocations that lie in the function. */
-static int refs_fill(struct scan *s, const struct symbols *m, const struct func *fn, struct func_code *code,
-                     const struct elf_reloc *r, const struct elf_reloc *end, struct ref *mem, struct ref *imm)
+/* A function whose operands are being resolved. */
+struct operand_scan {
+	struct scan *s;
+	const struct symbols *m;
+	const struct func *fn;
+	struct func_code *code;
+	struct ref *mem, *imm; /* per instruction */
+};
+
+/* Resolves the field of instruction i that a relocation applies to. False: an unknown kind of reference. */
+static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
 {
-	for (; r < end && r->offset < fn->end; r++) {
-		size_t i = func_insn_over(code, r->offset);
-		struct insn *in;
-		unsigned at;
-		bool pc;
+	const struct insn *in = &c->code->insns[i];
+	unsigned at = (unsigned)(r->offset - in->addr);
+	bool pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
+	bool absolute = r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64;
 
-		if (i == SIZE_MAX) {
-			if (m->etched[r->symbol] &&
-			    (scan_finding_add(s, "ETCH-D002", fn->section, r->offset,
-			                      "refers to an etched object in bytes that do not decode") ||
-			     suspect(s, m, r->symbol, fn->section, r->offset, 0)))
-				return -1;
-			continue;
-		}
-		in = &code->insns[i];
-		at = (unsigned)(r->offset - in->addr);
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && in->imm_len &&
-		    at == in->imm_at) {
-			in->target = UINT64_MAX; /* the relocation decides where it goes */
-			in->callee = -1;
-			callee_set(s, fn, in, r);
-		}
-		if (!m->etched[r->symbol])
-			continue;
-		pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
-		if (in->disp_len == 4 && at == in->disp_at && is_got_type(r->type) && in->base == INSN_PC_REG) {
-			mem[i] = resolve(s, m, r->symbol, 0);
-			mem[i].got = true;
-		} else if (in->disp_len == 4 && at == in->disp_at && pc && in->base == INSN_PC_REG) {
-			mem[i] = resolve(s, m, r->symbol, (uint64_t)r->addend + in->len - in->disp_at);
-		} else if (in->disp_len && at == in->disp_at &&
-		           (r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64) &&
-		           in->base != INSN_PC_REG) {
-			mem[i] = resolve(s, m, r->symbol, (uint64_t)r->addend);
-		} else if (in->imm_len >= 4 && at == in->imm_at &&
-		           (r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64)) {
-			imm[i] = resolve(s, m, r->symbol, (uint64_t)r->addend);
-		} else {
-			/* Not a guess: named, and the object starts unarmed. */
-			int32_t o = m->object[r->symbol];
-
-			if (scan_finding_add(s, "ETCH-I001", fn->section, in->addr,
-			                     "unexpected relocation type %u against etched %s at byte %u of the instruction",
-			                     r->type, o < 0 ? "section" : s->objects.list[o].name, at) ||
-			    suspect(s, m, r->symbol, fn->section, in->addr, in->len))
-				return -1;
-			continue;
-		}
-		if (mem[i].object >= 0 || imm[i].object >= 0)
-			continue;
-		/* Before the first element of an array, say: arr[i - 1]. */
-		if ((in->index == INSN_NO_REG && in->base >= INSN_PC_REG &&
-		     scan_finding_add(s, "ETCH-I003", fn->section, in->addr,
-		                      "refers to an etched section where the symbol table has no object")) ||
-		    suspect(s, m, r->symbol, fn->section, in->addr, in->len))
-			return -1;
+	if (in->disp_len == 4 && at == in->disp_at && is_got_type(r->type) && in->base == INSN_PC_REG) {
+		c->mem[i] = resolve(c->s, c->m, r->symbol, 0);
+		c->mem[i].got = true;
+	} else if (in->disp_len == 4 && at == in->disp_at && pc && in->base == INSN_PC_REG) {
+		c->mem[i] = resolve(c->s, c->m, r->symbol, (uint64_t)r->addend + in->len - in->disp_at);
+	} else if (in->disp_len && at == in->disp_at && absolute && in->base != INSN_PC_REG) {
+		c->mem[i] = resolve(c->s, c->m, r->symbol, (uint64_t)r->addend);
+	} else if (in->imm_len >= 4 && at == in->imm_at && absolute) {
+		c->imm[i] = resolve(c->s, c->m, r->symbol, (uint64_t)r->addend);
+	} else {
+		return false;
 	}
-	return 0;
+	return true;
+}
+
+/* Applies one relocation to the instruction that contains it. */
+static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
+{
+	const struct func *fn = c->fn;
+	size_t i = func_insn_over(c->code, r->offset);
+	int32_t o = c->m->object[r->symbol];
+	struct insn *in;
+	unsigned at;
+
+	if (i == SIZE_MAX)
+		return c->m->etched[r->symbol] && (scan_finding_add(c->s, "ETCH-D002", fn->section, r->offset,
+		                                                    "refers to an etched object in bytes that do not decode") ||
+		                                   suspect(c->s, c->m, r->symbol, fn->section, r->offset, 0))
+		           ? -1
+		           : 0;
+	in = &c->code->insns[i];
+	at = (unsigned)(r->offset - in->addr);
+	if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && in->imm_len &&
+	    at == in->imm_at) {
+		in->target = UINT64_MAX; /* the target comes from the relocation */
+		in->callee = -1;
+		callee_set(c->s, fn, in, r);
+	}
+	if (!c->m->etched[r->symbol])
+		return 0;
+	/* An unknown relocation is reported, and the object stays unarmed. */
+	if (!operand_resolve(c, r, i))
+		return scan_finding_add(c->s, "ETCH-I001", fn->section, in->addr,
+		                        "unexpected relocation type %u against etched %s at byte %u of the instruction",
+		                        r->type, o < 0 ? "section" : c->s->objects.list[o].name, at) ||
+		               suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len)
+		           ? -1
+		           : 0;
+	if (c->mem[i].object >= 0 || c->imm[i].object >= 0)
+		return 0;
+	/* An address outside of every object, such as arr[i - 1] for the first element. */
+	return (in->index == INSN_NO_REG && in->base >= INSN_PC_REG &&
+	        scan_finding_add(c->s, "ETCH-I003", fn->section, in->addr,
+	                         "refers to an etched section where the symbol table has no object")) ||
+	               suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len)
+	           ? -1
+	           : 0;
 }
 
 static bool any_etched(const struct symbols *m, const struct elf_reloc *r, const struct elf_reloc *end, uint64_t stop)
@@ -217,11 +232,13 @@ static bool any_etched(const struct symbols *m, const struct elf_reloc *r, const
 	return false;
 }
 
+/* Scans the functions of one section that have relocations against etched symbols. */
 static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *relocs,
                      size_t count)
 {
-	const struct elf_reloc *r = relocs, *end = relocs + count;
+	const struct elf_reloc *r = relocs, *end = relocs + count, *at;
 	struct func_code code = {0};
+	struct operand_scan c;
 	struct ref *refs = NULL;
 	size_t k, j;
 	int err = 0;
@@ -251,7 +268,9 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 		for (j = 0; j < code.count; j++) {
 			scan_callee(s, fn, section, &code.insns[j]);
 		}
-		err = refs_fill(s, m, fn, &code, r, end, refs, refs + code.count);
+		c = (struct operand_scan){s, m, fn, &code, refs, refs + code.count};
+		for (at = r; at < end && at->offset < fn->end && !err; at++)
+			err = reloc_take(&c, at);
 		if (!err)
 			err = scan_function(s, fn, &code, refs, refs + code.count);
 	}
@@ -260,7 +279,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 	return err;
 }
 
-/* A data word that holds the address of an etched object lets it escape. */
+/* A data word with the address of an etched object lets the object escape. */
 static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r, size_t count)
 {
 	size_t i;
@@ -284,11 +303,12 @@ static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, 
 	return 0;
 }
 
-/* The tables of an earlier run, and those of pv_call_inline, refer to objects lawfully. */
+/* Tables whose references to objects do not count: those of an earlier run and of pv_call_inline; and unwind
+ * tables, which refer to code only, and are replaced if damage makes them refer to an object. */
 static bool is_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
-	       !strcmp(name, ETCH_SEC_INLINE);
+	       !strcmp(name, ETCH_SEC_INLINE) || !strcmp(name, ETCH_SEC_ORC_IP) || !strcmp(name, ETCH_SEC_ORC);
 }
 
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others)

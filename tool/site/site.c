@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* Lists of objects and sites, shared by both scanners, and the classification of the uses that the tracker
+ * reports. */
 #include "site/site.h"
-#include "elf/search.h"
+#include "support/search.h"
 
 #include <etch/pv_forms.h>
 #include <inttypes.h>
@@ -63,8 +65,8 @@ void scan_objects_sort(struct scan *s)
 
 	if (l->count)
 		qsort(l->list, l->count, sizeof(*l->list), object_order);
-	/* Aliases of one place are one object, called by the first name; and the
-	 * object step may have recorded what the symbol table says too. */
+	/* Merge aliases, which get the first name; and objects that both the object step's record and the symbol
+	 * table describe. */
 	for (i = 0; i < l->count; i++) {
 		if (n && l->list[i].section && l->list[i].section == l->list[n - 1].section &&
 		    l->list[i].addr < l->list[n - 1].addr + l->list[n - 1].size) {
@@ -82,7 +84,8 @@ void scan_objects_sort(struct scan *s)
 int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too)
 {
 	const struct object_list *l = &s->objects;
-	size_t lo = SEARCH(l->defined, i, l->list[i].section < section || (l->list[i].section == section && l->list[i].addr <= at));
+	size_t lo =
+		SEARCH(l->defined, i, l->list[i].section < section || (l->list[i].section == section && l->list[i].addr <= at));
 	const struct object *o;
 
 	if (!lo)
@@ -195,16 +198,13 @@ bool object_is_imv(const struct object *o)
 {
 	const char *at = strstr(o->name, "__imv");
 
-	/* Compilers may add to it: a C++ scope before, ".0" or ".lto_priv.0" behind. */
+	/* Compilers add a C++ scope before the name, and ".0" or ".lto_priv.0" after it. */
 	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
 /* ---- names --------------------------------------------------------------- */
 
-static int name_order(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 bool name_set_has(const struct name_set *s, const char *name)
 {
@@ -264,7 +264,7 @@ void scan_callee(const struct scan *s, const struct func *own, uint32_t section,
 	if (in->flow != FLOW_CALL && in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH)
 		return;
 	if (!strncmp(s->file->sections[section].name, ".plt", 4))
-		return; /* on to another module: by the ABI */
+		return; /* calls another module, which follows the ABI */
 	fn = func_find(&s->funcs, section, in->target);
 	if (!fn || (fn == own && in->flow != FLOW_CALL))
 		return;
@@ -280,7 +280,7 @@ struct function_scan {
 	const struct func_code *code;
 };
 
-/* Gives a load its form, or the reason why it has none. */
+/* Sets the form of a load, or the reason why it has none. */
 static int load_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->code->insns[u->insn];
@@ -305,10 +305,10 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
 		site->reason = "reads past the end of its object";
 		if (o->part)
-			return 0; /* where that ends is not known */
+			return 0; /* the end of the object is unknown */
 		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
-		                        "reads %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, in->mem_size,
-		                        u->off, o->name, o->size);
+		                        "reads %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, in->mem_size, u->off,
+		                        o->name, o->size);
 	}
 	if (o->section && o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
 	    o->addr + (uint64_t)u->off + in->mem_size > o[1].addr) {
@@ -319,12 +319,13 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 		site->reason = "the decoders disagree";
 		return scan_finding_add(c->scan, "ETCH-D001", c->fn->section, in->addr, "%s", why);
 	}
-	/* Accepted only if the load can be regenerated exactly. The place of a
-	 * %rip-relative operand is taken from the bytes here: relocations may
-	 * still be pending. */
+	/* A load is accepted only if it can be regenerated exactly. The address of a rip-relative operand is taken
+	 * from the bytes, since its relocation may be pending. */
 	n = etch_form_load(&site->entry, in->addr,
-	                   in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp
-	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp : 0, again);
+	                   in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
+	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp
+	                                             : 0,
+	                   again);
 	if (n != in->len || memcmp(again, bytes, n) || etch_form_size(site->entry.form) != in->mem_size) {
 		site->reason = "an unusual encoding of its load";
 		memset(&site->entry, 0, sizeof(site->entry));
@@ -338,18 +339,14 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 static const char *doubt_reason(unsigned doubt)
 {
 	switch (doubt) {
-	case DOUBT_STALE:
-		return "the pointer is kept while the slot may be set: by a call, or after a barrier";
-	case DOUBT_PLACE:
-		return "the pointer was read from a place that is not the same on all paths";
-	case DOUBT_CHANGED:
-		return "the pointer was computed with after it was read";
-	default:
-		return "the pointer is not from the same slot on all paths";
+	case DOUBT_STALE: return "the pointer is kept while the slot may be set: by a call, or after a barrier";
+	case DOUBT_PLACE: return "the pointer was read from a place that is not the same on all paths";
+	case DOUBT_CHANGED: return "the pointer was computed with after it was read";
+	default: return "the pointer is not from the same slot on all paths";
 	}
 }
 
-/* The same for a call or jump through a slot of an object. */
+/* Sets the form of a call or jump through a slot of an object, or the reason why it has none. */
 static int call_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->code->insns[u->insn];
@@ -381,13 +378,15 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 	}
 	if (!site->reason) {
 		n = etch_pv_load(&site->entry, in->addr,
-		                 in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp
-		                 : in->base == INSN_NO_REG ? (uint64_t)in->disp : 0, again);
+		                 in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
+		                 : in->base == INSN_NO_REG ? (uint64_t)in->disp
+		                                           : 0,
+		                 again);
 		if (n != in->len || memcmp(again, bytes, n))
 			site->reason = "an unusual encoding of its call";
 	}
 	if (!site->reason && u->got && u->in_register) {
-		/* The slot is found behind what the GOT slot holds. */
+		/* The address of the slot is the content of the GOT slot plus an offset, which the entry must hold. */
 		if (!u->pointer && u->off != in->disp)
 			site->reason = "its table is inside an object reached through the GOT: no room for its offset";
 		else if (!etch_pv_set(&site->entry, etch_pv_reg(&site->entry), u->off))
@@ -399,7 +398,7 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 	return 0;
 }
 
-/* An address that was followed from one part of an object may lead to another one. */
+/* An address derived from one part of an object may be in another part: moves the use there. */
 static struct use use_in_part(const struct scan *s, const struct use *u)
 {
 	const struct object *o = &s->objects.list[u->object];
@@ -417,6 +416,7 @@ static struct use use_in_part(const struct scan *s, const struct use *u)
 	return out;
 }
 
+/* Adds a use that the tracker has found as a site. */
 static int use_take(void *arg, const struct use *use)
 {
 	static const enum site_kind kinds[] = {SITE_LOAD, SITE_STORE, SITE_ESCAPE, SITE_CALL};
@@ -433,7 +433,9 @@ static int use_take(void *arg, const struct use *use)
 		.len = in->len,
 		.size = u->kind == USE_CALL ? 8 : in->mem_size,
 	};
-	int err = site.kind == SITE_LOAD ? load_classify(c, u, &site) : site.kind == SITE_CALL ? call_classify(c, u, &site) : 0;
+	int err = site.kind == SITE_LOAD   ? load_classify(c, u, &site)
+	          : site.kind == SITE_CALL ? call_classify(c, u, &site)
+	                                   : 0;
 
 	if (err)
 		return -1;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Counters of the kernel and the processor for a command: perf_event_open(2), with wait4(2) as a
+ * fallback. */
 #include "stat/counters.h"
 
 #include <errno.h>
@@ -12,9 +14,9 @@
 enum kind { TASK_CLOCK, MIGRATIONS, SWITCHES, FAULTS, HARDWARE, ELAPSED };
 
 /*
- * Groups: events of one are on the processor's counters at the same times, so that they can
- * be set against each other where there are too few counters for all. Four and two fit any
- * x86-64 processor of the last decade.
+ * Events of one group are on the processor's counters at the same time, so that they can be
+ * compared if there are too few counters for all. Groups of four and two fit the counters of
+ * current x86-64 processors.
  */
 static const struct event {
 	const char *key, *title, *unit;
@@ -48,13 +50,13 @@ static int event_open(const struct event *ev, bool user_only, pid_t pid, int lea
 	attr.config = ev->config;
 	attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
 	attr.inherit = 1;
-	/* The others of a group run when its leader does. */
+	/* The other events of a group run when the leader does. */
 	attr.disabled = attr.enable_on_exec = leader < 0;
 	attr.exclude_kernel = user_only;
 	return (int)syscall(SYS_perf_event_open, &attr, pid, -1, leader, PERF_FLAG_FD_CLOEXEC);
 }
 
-static void say_missing(struct row *r, int error)
+static void missing_set(struct row *r, int error)
 {
 	const char *why;
 	int level = 0;
@@ -71,29 +73,23 @@ static void say_missing(struct row *r, int error)
 		if (f)
 			fclose(f);
 		break;
-	case EPERM: /* a filter of system calls, as containers have it */
-		why = "not allowed by a filter of system calls";
-		break;
-	case ENOSYS:
-		why = "not supported by this kernel";
-		break;
+	case EPERM: /* a system call filter, as in containers */ why = "not allowed by a filter of system calls"; break;
+	case ENOSYS: why = "not supported by this kernel"; break;
 	case ENOENT:
 	case ENODEV:
 	case ENXIO:
 	case EOPNOTSUPP:
-	case EINVAL:
-		why = "not supported by this machine";
-		break;
-	default:
-		why = strerror(error);
+	case EINVAL: why = "not supported by this machine"; break;
+	default: why = strerror(error);
 	}
 	if (why)
 		snprintf(r->missing, sizeof(r->missing), "%s", why);
 }
 
 /*
- * Software events are the kernel's doing: without it there are no context switches to see.
- * Where they are not allowed, wait4() tells the same of the command and what it waited for.
+ * Plans a software event. These count the kernel's work: with user mode only there are no context
+ * switches to count. If they are not permitted, wait4() gives the same for the command and the
+ * children that it waited for.
  */
 static void software_plan(const struct event *ev, struct row *r)
 {
@@ -105,11 +101,11 @@ static void software_plan(const struct event *ev, struct row *r)
 	} else if (ev->kind != MIGRATIONS) {
 		r->source = SOURCE_RUSAGE;
 	} else {
-		say_missing(r, errno);
+		missing_set(r, errno);
 	}
 }
 
-/* Returns the descriptor, for the others of the group. */
+/* Plans a hardware event. Returns the descriptor, the leader for the other events of the group. */
 static int hardware_plan(const struct event *ev, struct row *r, int leader)
 {
 	int fd = event_open(ev, false, 0, leader), error;
@@ -120,7 +116,7 @@ static int hardware_plan(const struct event *ev, struct row *r, int leader)
 	}
 	if (fd >= 0 || leader < 0)
 		goto out;
-	/* Too many for this processor at once? */
+	/* The group may be too large for this processor: try the event alone. */
 	fd = event_open(ev, r->user_only, 0, -1);
 	if (fd >= 0)
 		r->group = 0;
@@ -131,7 +127,7 @@ out:
 	} else {
 		r->user_only = false;
 		r->group = 0;
-		say_missing(r, error);
+		missing_set(r, error);
 	}
 	return fd;
 }
@@ -185,9 +181,9 @@ void counters_open(struct counters *c, const struct row *rows, size_t count, pid
 }
 
 /*
- * An event that had to share the processor's counters with others was counted for a part
- * of the time: its value is scaled to the whole, as if it went on alike. One that was never
- * on a counter has no value.
+ * Reads a counter. An event that shared the processor's counters was counted for a part of the
+ * time: its value is scaled up to the whole run. An event that was never on a counter has no
+ * value.
  */
 static void perf_read(int fd, const struct event *ev, size_t i, struct reading *out)
 {
@@ -205,13 +201,10 @@ static void perf_read(int fd, const struct event *ev, size_t i, struct reading *
 		out->value[i] = (double)(uint64_t)((double)got.value / out->share[i] + 0.5);
 }
 
-static double milliseconds(struct timeval t)
-{
-	return 1e3 * (double)t.tv_sec + 1e-3 * (double)t.tv_usec;
-}
+static double milliseconds(struct timeval t) { return 1e3 * (double)t.tv_sec + 1e-3 * (double)t.tv_usec; }
 
-void counters_read(struct counters *c, const struct row *rows, size_t count, const struct rusage *usage,
-                   double elapsed, struct reading *out)
+void counters_read(struct counters *c, const struct row *rows, size_t count, const struct rusage *usage, double elapsed,
+                   struct reading *out)
 {
 	size_t i;
 

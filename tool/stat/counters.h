@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The counters of the system for one process and all that it starts. */
+/* Counters of the system for one process and its descendants. */
 #ifndef STAT_COUNTERS_H
 #define STAT_COUNTERS_H
 
@@ -8,19 +8,20 @@
 
 #include "stat/row.h"
 
-/* Those of one run: file descriptors, -1 where the row is not counted so. */
+/* The counters of one run: file descriptors, -1 for rows of another source. */
 struct counters {
 	int fd[ROWS_MAX];
 };
 
-/* Fills the rows that there are and finds out how each can be counted here. Their number. */
+/* Fills in the rows and determines how each can be counted on this machine. Returns their number. */
 size_t counters_plan(struct row *rows);
 
-/* For a process that is about to exec: they begin with that. */
+/* Opens the counters for a process that is about to exec; they start at its exec. */
 void counters_open(struct counters *c, const struct row *rows, size_t count, pid_t pid);
-/* After its end; usage and elapsed (ms) are for the rows that are not perf's. Closes them. */
-void counters_read(struct counters *c, const struct row *rows, size_t count, const struct rusage *usage,
-                   double elapsed, struct reading *out);
+/* Reads the counters after the process has ended, and closes them. usage and elapsed (ms) are for
+ * the rows of other sources than perf. */
+void counters_read(struct counters *c, const struct row *rows, size_t count, const struct rusage *usage, double elapsed,
+                   struct reading *out);
 void counters_close(struct counters *c);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
+/* Runs one or two commands alternately and collects the values of each run (measure.h). */
 #include "stat/measure.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "report/progress.h"
+#include "support/progress.h"
 #include "stat/counters.h"
 
 struct progress {
@@ -37,7 +38,7 @@ static int take(struct measurement *m, size_t side, const struct reading *got, s
 	return 0;
 }
 
-static void take_ending(struct endings *to, int status)
+static void ending_record(struct endings *to, int status)
 {
 	to->runs++;
 	if (WIFSIGNALED(status))
@@ -47,7 +48,7 @@ static void take_ending(struct endings *to, int status)
 	to->failed += status != 0;
 }
 
-/* A simulated command that was killed leaves no counts; that is no reason to stop. */
+/* A simulated command that was killed leaves no counts; that does not stop the measurement. */
 static int simulated_read(struct measurement *m, const struct run *r, const struct run_end *end, struct reading *got,
                           struct error *e)
 {
@@ -83,11 +84,11 @@ static int one_run(struct measurement *m, size_t side, bool keep, struct progres
 	m->stopped = runs_stopped();
 	if (err)
 		return err;
-	/* A run that was cut short is better than none. */
+	/* A run that was cut short is kept if there is no other. */
 	if (m->stopped ? m->end[side].runs : !keep)
 		return 0;
 	m->end[side].cut_short = m->stopped;
-	take_ending(&m->end[side], end.status);
+	ending_record(&m->end[side], end.status);
 	return take(m, side, &got, e);
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes the output of `etch stat` to its destination (output.h). */
 #include "stat/output.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ bool output_put(const struct output *o, const char *text, size_t size)
 	if (o->path) {
 		if (!outfile_write(o->path, text, size, NULL, err, sizeof(err)))
 			return true;
-		/* They may have run for hours. */
+		/* The results are printed even if the file failed: the runs may have taken hours. */
 		text_error(NULL, "%s", err);
 		fputs(text, stderr);
 		return false;
@@ -68,6 +69,6 @@ bool output_put(const struct output *o, const char *text, size_t size)
 		fprintf(stderr, "etch: descriptor %d: cannot write: %s\n", o->fd, strerror(errno));
 		return false;
 	}
-	fwrite(text, 1, size, stdout); /* errors are main()'s */
+	fwrite(text, 1, size, stdout); /* main() checks standard output */
 	return true;
 }

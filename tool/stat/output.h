@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the table goes. */
+/* The destination of the output of `etch stat`. */
 #ifndef STAT_OUTPUT_H
 #define STAT_OUTPUT_H
 
@@ -7,13 +7,14 @@
 #include <stddef.h>
 
 struct output {
-	const char *path; /* a file, written as a whole or not at all; or null */
-	int fd;           /* an open descriptor; -1 */
-};                        /* neither: standard output */
+	const char *path; /* a file, replaced as a whole or not at all; or null */
+	int fd;           /* an open descriptor; or -1 */
+};                    /* without either: standard output */
 
-/* Will it be possible? Better said before the runs than after them. False: why not is said. */
+/* Checks before the runs that the output can be written. Prints the reason and returns false if
+ * not. */
 bool output_check(const struct output *o);
-/* False: it was not possible, and why has been said. */
+/* Writes the output. Prints the reason and returns false on error. */
 bool output_put(const struct output *o, const char *text, size_t size);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Compares the two sides of a row (row.h). */
 #include "stat/row.h"
 
 #include <string.h>

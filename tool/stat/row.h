@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One line of the table of `etch stat`: what is counted, and by what means. */
+/* One row of the table of `etch stat`: what is counted, and by which source. */
 #ifndef STAT_ROW_H
 #define STAT_ROW_H
 
@@ -8,55 +8,55 @@
 
 #include "stat/samples.h"
 
-#define ROWS_MAX 12
+#define ROWS_MAX  12
 #define SIDES_MAX 2
 
 enum source {
-	SOURCE_NONE,      /* not counted; `missing` says why */
-	SOURCE_PERF,      /* perf_event_open(2) */
-	SOURCE_RUSAGE,    /* wait4(2) */
+	SOURCE_NONE,   /* not counted; `missing` is the reason */
+	SOURCE_PERF,   /* perf_event_open(2) */
+	SOURCE_RUSAGE, /* wait4(2) */
 	SOURCE_CLOCK,
-	SOURCE_CALLGRIND, /* simulated */
+	SOURCE_CALLGRIND, /* simulated by valgrind */
 };
 
-/* What one command's runs gave. */
+/* The results of one command's runs. */
 struct side {
 	struct samples samples;
-	double share; /* the smallest part of a run's time in which it was counted; 1: always */
+	double share; /* the smallest share of a run's time in which it was counted; 1: all */
 };
 
 struct row {
 	const char *key;   /* "task-clock" */
 	const char *title; /* "task clock" */
-	const char *unit;  /* "ms"; null: a number of things */
+	const char *unit;  /* "ms"; null: a count */
 	enum source source;
-	bool user_only;    /* what the kernel does for the command is not in it */
-	unsigned group;    /* rows of one group are counted at the same times; 0: alone */
+	bool user_only; /* excludes the kernel's work for the command */
+	unsigned group; /* rows of one group are counted at the same time; 0: alone */
 	char missing[100];
 	struct side side[SIDES_MAX];
 };
 
 enum verdict {
-	VERDICT_NONE,    /* nothing to compare */
-	VERDICT_FEW,     /* too few runs to tell */
-	VERDICT_WITHIN,  /* the noise explains the difference */
-	VERDICT_BEYOND,  /* it does not */
+	VERDICT_NONE,   /* nothing to compare */
+	VERDICT_FEW,    /* too few runs */
+	VERDICT_WITHIN, /* within the noise */
+	VERDICT_BEYOND, /* beyond the noise */
 };
 
-/* A row, summed up. */
+/* The summary of a row. */
 struct comparison {
 	bool have[SIDES_MAX];
 	struct spread spread[SIDES_MAX];
-	bool has_percent;  /* the first is not 0 */
-	double delta;      /* second median less first */
-	double percent;    /* ... of the first */
-	struct shift shift; /* with VERDICT_WITHIN, VERDICT_BEYOND */
+	bool has_percent;   /* the first median is not 0 */
+	double delta;       /* second median minus first */
+	double percent;     /* the difference in percent of the first median */
+	struct shift shift; /* with VERDICT_WITHIN and VERDICT_BEYOND */
 	enum verdict verdict;
 };
 
 void row_compare(const struct row *r, struct comparison *out);
 
-/* What one run gave, row by row. */
+/* The values of one run, by row. */
 struct reading {
 	bool have[ROWS_MAX];
 	double value[ROWS_MAX];

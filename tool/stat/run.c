@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Starts a command, waits for it, and forwards signals to it (run.h). */
 #include "stat/run.h"
 
 #include <errno.h>
@@ -19,13 +20,13 @@
 static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define STOPS (sizeof(stops) / sizeof(stops[0]))
 
-/* As they were when etch began: the command gets them so. */
+/* The signal mask and actions from before, which the command inherits. */
 static sigset_t mask;
 static struct sigaction on_child;
 
-static sigset_t awaited; /* what run_go() waits for */
+static sigset_t awaited; /* signals that run_go() waits for */
 static int stopped;
-static off_t input_at = -1; /* standard input can be read again from here */
+static off_t input_at = -1; /* position that standard input is rewound to; -1: not seekable */
 
 void runs_begin(void)
 {
@@ -34,12 +35,13 @@ void runs_begin(void)
 
 	sigemptyset(&awaited);
 	sigaddset(&awaited, SIGCHLD);
-	/* What etch was told to ignore (nohup, a shell's background) it still ignores. */
+	/* A signal that etch was started with as ignored (nohup, a shell's background job) remains
+	 * ignored. */
 	for (i = 0; i < STOPS; i++)
 		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaddset(&awaited, stops[i]);
 	sigprocmask(SIG_BLOCK, &awaited, &mask);
-	/* Ignored, it would take the end of the command away from wait4(). */
+	/* If SIGCHLD were ignored, wait4() would not get the command's status. */
 	sigaction(SIGCHLD, &plain, &on_child);
 	input_at = isatty(STDIN_FILENO) ? -1 : lseek(STDIN_FILENO, 0, SEEK_CUR);
 }
@@ -48,7 +50,7 @@ void runs_end(void)
 {
 	struct timespec none = {0, 0};
 
-	/* A second ^C is no other than the first: what there is is to be shown. */
+	/* Discards further ^C: the results so far are to be printed. */
 	while (sigtimedwait(&awaited, NULL, &none) > 0)
 		;
 	sigaction(SIGCHLD, &on_child, NULL);
@@ -62,8 +64,8 @@ bool runs_share_input(void)
 	return input_at >= 0 || fstat(STDIN_FILENO, &st) || S_ISCHR(st.st_mode);
 }
 
-/* Waits for one of `awaited`, at most so long. `pid`: the command to pass it on to, or 0.
- * True: it may have ended. */
+/* Waits for a signal of `awaited`, at most `nanoseconds`. `pid`: the command to forward it to, or
+ * 0. Returns true if the command may have ended. */
 static bool signal_take(pid_t pid, long nanoseconds)
 {
 	struct timespec limit = {0, nanoseconds};
@@ -75,7 +77,7 @@ static bool signal_take(pid_t pid, long nanoseconds)
 	if (got == SIGCHLD)
 		return true;
 	stopped = got;
-	/* From the kernel it went to the whole group. */
+	/* A signal from the kernel (the terminal) went to the whole process group. */
 	if (pid && info.si_code <= 0)
 		kill(pid, got);
 	return false;
@@ -97,7 +99,7 @@ static int full_open(const char *path, int flags, int to)
 	return fd == to ? fcntl(fd, F_SETFD, 0) : dup2(fd, to);
 }
 
-/* In the child: all that is to be so when the command begins. -1 and errno. */
+/* Sets up the child before exec. 0, or -1 and errno. */
 static int child_prepare(const struct run_options *o)
 {
 	cpu_set_t cpus;
@@ -131,7 +133,7 @@ static void child(char **argv, const struct run_options *o, int go, int failed)
 
 	if (!child_prepare(o)) {
 		if (read(go, &byte, 1) != 1)
-			_exit(127); /* etch is gone */
+			_exit(127); /* etch has ended */
 		execvp(argv[0], argv);
 	}
 	error = errno;
@@ -186,7 +188,8 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 	pid_t got = 0;
 	int error = 0;
 
-	/* A child that is gone already breaks the pipe: it has said why, or was killed. */
+	/* If the child has already ended, writing gives EPIPE: it has reported the error, or was
+	 * killed. */
 	sigaction(SIGPIPE, &ignore, &on_pipe);
 	if (write(r->go, "", 1) < 0)
 		error = errno;

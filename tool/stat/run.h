@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One run of a command: started in two steps, so that counters can be opened for a process
- * that has not begun.
+ * Runs a command once, in two steps, so that counters can be opened for a process that has not
+ * started yet.
  *
- * The command is in etch's process group, as under perf: ^C reaches both, and the terminal
- * is the command's. Signals that would end etch are taken while it waits: one that a
- * terminal sent has the command, too; one that was sent to etch alone is passed on.
+ * The command is in etch's process group, as under perf: ^C reaches both, and the command owns
+ * the terminal. While etch waits, signals that would end it are caught: a signal from the
+ * terminal has reached the command too; a signal sent to etch alone is forwarded.
  */
 #ifndef STAT_RUN_H
 #define STAT_RUN_H
@@ -14,41 +14,41 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include "report/error.h"
+#include "support/error.h"
 
 struct run_options {
-	int cpu;           /* the command runs there only; -1: anywhere */
-	int out;           /* its standard output; -1: etch's */
-	const char *input; /* file of its standard input; null: see input_keep */
-	bool input_keep;   /* etch's standard input, from where it was before the first run; else nothing */
+	int cpu;           /* run the command on this processor only; -1: on any */
+	int out;           /* its standard output; -1: inherit etch's */
+	const char *input; /* file for its standard input; null: see input_keep */
+	bool input_keep;   /* inherit etch's standard input, from its position before the first run; else /dev/null */
 };
 
 struct run {
 	pid_t pid;
-	int go, failed; /* pipes: the command begins; why it could not */
+	int go, failed; /* pipes: `go` starts the command; `failed` reports why it could not start */
 };
 
 struct run_end {
-	int status;           /* as of wait4() */
+	int status; /* wait status, as from wait4() */
 	struct rusage usage;
-	double elapsed;       /* ms */
+	double elapsed; /* ms */
 };
 
-/* Before the first run and after the last: signals, and what standard input is. */
+/* Call before the first run and after the last one: sets up signals and standard input. */
 void runs_begin(void);
 void runs_end(void);
-/* The signal that asks etch to stop, 0 if none has come. */
+/* The signal that asked etch to stop, or 0. */
 int runs_stopped(void);
-/* Standard input can be read by every run: it is a terminal, a file or nothing. */
+/* Can every run read standard input? Yes if it is a terminal, a file or /dev/null. */
 bool runs_share_input(void);
 
-/* A process that waits for run_go(). 0, or -1 and a message. */
+/* Creates a process that waits for run_go(). 0, or -1 and a message. */
 int run_start(struct run *r, char **argv, const struct run_options *o, struct error *e);
-/* Lets it begin and waits for its end; `tick` is called now and then. 0, or -1 and a message:
- * the command could not be executed. */
+/* Starts the command and waits for its end; `tick` is called periodically. 0, or -1 and a message
+ * if the command could not be executed. */
 int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *context, struct error *e);
 
-/* Is there such a command? 0, or -1 and the reason. */
+/* Does the command exist? 0, or -1 and the reason. */
 int command_check(const char *name, struct error *e);
 
 #endif

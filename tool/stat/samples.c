@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Median, spread and shift of samples (samples.h). The shift is by a Mann-Whitney rank test. */
 #include "stat/samples.h"
 
 #include <math.h>
@@ -6,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXACT 50           /* up to so many runs the distribution is worked out, above it is normal */
-#define NORMAL_TAIL 2.5758293035489004 /* of SHIFT_ERROR, on both sides */
+#define EXACT                                                                                                          \
+	50                                 /* up to this many runs the exact distribution is computed, above it the normal \
+	                                    * approximation */
+#define NORMAL_TAIL 2.5758293035489004 /* quantile of the normal distribution for SHIFT_ERROR, two-sided */
 
 bool samples_add(struct samples *s, double value)
 {
@@ -49,10 +52,7 @@ static double *sorted(const struct samples *s)
 	return list;
 }
 
-static double middle(const double *list, size_t n)
-{
-	return n & 1 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2;
-}
+static double middle(const double *list, size_t n) { return n & 1 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2; }
 
 bool samples_spread(const struct samples *s, struct spread *out)
 {
@@ -76,11 +76,11 @@ bool samples_spread(const struct samples *s, struct spread *out)
 }
 
 /*
- * U is the number of pairs in which b is the smaller one. Where both commands are equal,
- * every order of the n + m runs is as likely as any other, and the last of them is one of a
- * (which has all m of b below it) or one of b:
+ * The distribution of U, the number of pairs in which b is the smaller one, for equal
+ * commands. Every order of the n + m runs is then equally likely, and the last of them
+ * is one of a (which has all m of b below it) or one of b:
  *     P(n, m, u) = n/(n+m) P(n-1, m, u-m) + m/(n+m) P(n, m-1, u).
- * p holds P(n, j, u) for j up to m; one n after the other.
+ * p holds P(n, j, u) for j up to m; computed for one n after the other.
  */
 static void u_distribution(double *p, size_t n, size_t m)
 {
@@ -128,7 +128,7 @@ size_t shift_rank(size_t a, size_t b)
 	return rank < 1 ? 0 : (size_t)rank;
 }
 
-/* Doubles as integers in the same order, and back. */
+/* Maps doubles to integers in the same order, and back. */
 static uint64_t key_of(double d)
 {
 	uint64_t bits;
@@ -146,7 +146,7 @@ static double of_key(uint64_t key)
 	return d;
 }
 
-/* How many of all differences b - a are at most d; both sorted. */
+/* How many of all differences b - a are at most d? Both lists are sorted. */
 static size_t differences_up_to(const double *a, size_t n, const double *b, size_t m, double d)
 {
 	size_t i, j = 0, count = 0;
@@ -160,8 +160,8 @@ static size_t differences_up_to(const double *a, size_t n, const double *b, size
 }
 
 /*
- * The k-th smallest difference, k from 1. There may be 10^10 of them, so it is searched for
- * among all numbers between the smallest and the largest.
+ * The k-th smallest difference, k from 1. There may be 10^10 differences, so the result is found
+ * by bisection of the values between the smallest and the largest.
  */
 static double difference_at(const double *a, size_t n, const double *b, size_t m, size_t k)
 {
@@ -175,7 +175,7 @@ static double difference_at(const double *a, size_t n, const double *b, size_t m
 		else
 			low = mid + 1;
 	}
-	return of_key(low) + 0.0; /* no -0 */
+	return of_key(low) + 0.0; /* turns -0 into 0 */
 }
 
 bool samples_shift(const struct samples *a, const struct samples *b, struct shift *out)

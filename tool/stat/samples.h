@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers of several runs: their median and spread, and whether those of two commands
- * differ by more than they vary by themselves.
+ * Samples of several runs: their median and spread, and whether two commands differ by more than
+ * the noise of their runs.
  */
 #ifndef STAT_SAMPLES_H
 #define STAT_SAMPLES_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A row of two equal commands is called different in at most so many of all tables. */
+/* Two equal commands are reported as different in at most this share of rows. */
 #define SHIFT_ERROR 0.01
 
 struct samples {
@@ -17,33 +17,33 @@ struct samples {
 	size_t count, room;
 };
 
-/* False: out of memory. */
+/* Returns false if out of memory. */
 bool samples_add(struct samples *s, double value);
 void samples_free(struct samples *s);
 
 struct spread {
 	double median, min, max;
-	double mad; /* median of the distances from the median: half of the runs are within it */
+	double mad; /* median absolute deviation: half of the runs are within it */
 };
 
-/* False: there are none, or out of memory. */
+/* Returns false if there are no samples, or out of memory. */
 bool samples_spread(const struct samples *s, struct spread *out);
 
-/* By how much those of b are above those of a, as far as it is known. */
+/* How far the values of b lie above those of a: a confidence interval. */
 struct shift {
 	double low, high;
 };
 
 /*
- * The interval of the shift that a rank test at SHIFT_ERROR cannot deny (docs/stat.md has
- * the rule). False: out of memory, or too few runs for any interval; five of each are
- * enough. The difference exceeds the noise where 0 is outside of [low, high].
+ * The interval of shifts that a rank test at SHIFT_ERROR does not reject (docs/stat.md has the
+ * rule). False: out of memory, or too few runs for any interval; five of each are enough. The
+ * difference exceeds the noise if 0 is outside of [low, high].
  */
 bool samples_shift(const struct samples *a, const struct samples *b, struct shift *out);
 
 /*
- * The shift's ends are the k-th smallest and the k-th largest of all differences. 0: there
- * are too few of them.
+ * The ends of the interval are the k-th smallest and the k-th largest of all pairwise differences.
+ * Returns k; 0 if there are too few runs.
  */
 size_t shift_rank(size_t a, size_t b);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Callgrind has cachegrind's caches and branch predictor. Of the two it is the one that can
- * tell a forked child's counts from its parent's: both copy what the parent has counted so
- * far, but callgrind can write that out, and begin at 0 again, before a function: fork().
+ * Runs commands under callgrind, which has cachegrind's caches and branch predictor. Callgrind is
+ * used since it can separate a forked child's counts from its parent's: in both tools the child
+ * starts with a copy of the parent's counts, but callgrind can dump and reset them before a given
+ * function: fork().
  */
 #include "stat/simulate.h"
 
@@ -21,10 +22,10 @@
 
 enum event { IR, DR, DW, I1MR, D1MR, D1MW, ILMR, DLMR, DLMW, BC, BCM, BI, BIM, EVENTS };
 
-static const char *const event_names[EVENTS] = {"Ir",   "Dr",   "Dw",   "I1mr", "D1mr", "D1mw", "ILmr",
-                                                "DLmr", "DLmw", "Bc",   "Bcm",  "Bi",   "Bim"};
+static const char *const event_names[EVENTS] = {"Ir",   "Dr",   "Dw", "I1mr", "D1mr", "D1mw", "ILmr",
+                                                "DLmr", "DLmw", "Bc", "Bcm",  "Bi",   "Bim"};
 
-/* Each row is a sum of events. */
+/* Each row is a sum of callgrind's events. */
 static const struct {
 	const char *key, *title;
 	uint32_t events;
@@ -40,12 +41,12 @@ static const struct {
 };
 #define SUMS (sizeof(sums) / sizeof(sums[0]))
 
-#define PARTS_MOST 65536 /* of one process; each is a file */
+#define PARTS_MAX 65536 /* profiles of one process; each is a file */
 
-/* One profile: of a process from its start, or since the one before. */
+/* One profile: the counts of a process since its start, or since the profile before. */
 struct part {
 	uint64_t counts[EVENTS];
-	unsigned long number; /* from 1 */
+	unsigned long number; /* its number, from 1 */
 };
 
 size_t simulation_plan(struct row *rows)
@@ -102,8 +103,9 @@ static char *file_option(const struct simulation *s, const char *option, const c
 char **simulation_command(struct simulation *s, char **argv)
 {
 	static const char *const options[] = {
-		"valgrind", "--tool=callgrind", "--trace-children=yes", "--vgdb=no", "--cache-sim=yes",
-		"--branch-sim=yes", "--dump-line=no", "--dump-before=fork*", "--dump-before=vfork*",
+		"valgrind",       "--tool=callgrind",    "--trace-children=yes",
+		"--vgdb=no",      "--cache-sim=yes",     "--branch-sim=yes",
+		"--dump-line=no", "--dump-before=fork*", "--dump-before=vfork*",
 	};
 	enum { OPTIONS = sizeof(options) / sizeof(options[0]) };
 	static char *out, *log; /* the same for all runs */
@@ -130,7 +132,7 @@ char **simulation_command(struct simulation *s, char **argv)
 	return list;
 }
 
-/* ---- what a run has left -------------------------------------------------------- */
+/* ---- the files of a run ---------------------------------------------------------- */
 
 static FILE *file_open(const struct simulation *s, const char *name)
 {
@@ -142,7 +144,7 @@ static FILE *file_open(const struct simulation *s, const char *name)
 	return fd < 0 ? NULL : fdopen(fd, "r");
 }
 
-/* "events: Ir Dr ...": where each stands; those that are not there are not counted. */
+/* Parses "events: Ir Dr ...": the column of each event; an event not listed has no counts. */
 static void events_parse(char *line, int *at)
 {
 	char *word, *rest = line;
@@ -156,7 +158,7 @@ static void events_parse(char *line, int *at)
 				at[i] = n;
 }
 
-/* "totals: 12 3": zeros at the end are left out. */
+/* Parses "totals: 12 3"; trailing zeros are omitted in the file. */
 static void totals_parse(const char *line, const int *at, uint64_t *counts)
 {
 	char *end;
@@ -174,7 +176,7 @@ static void totals_parse(const char *line, const int *at, uint64_t *counts)
 	}
 }
 
-/* "desc: LL cache: 8388608 B, 64 B, 16-way associative" */
+/* Parses "desc: LL cache: 8388608 B, 64 B, 16-way associative". */
 static void cache_note(struct simulation *s, const char *line)
 {
 	size_t at = strlen(s->caches);
@@ -185,7 +187,7 @@ static void cache_note(struct simulation *s, const char *line)
 		         (int)strcspn(colon + 8, "\n"), colon + 8);
 }
 
-/* False: it is not whole, and its process did not end well. */
+/* Reads a profile. False if it is incomplete: its process was killed. */
 static bool part_read(struct simulation *s, const char *name, bool note, struct part *out)
 {
 	FILE *f = file_open(s, name);
@@ -224,9 +226,9 @@ static void counts_add(uint64_t *to, const uint64_t *from)
 }
 
 /*
- * A forked process that began with its parent's counts: its log says that it has collected
- * what its profiles hold. Where fork() was seen, what it has collected is more than that.
- * (Only what was executed has the line about control.)
+ * Do a forked process's counts include its parent's? Yes if its log reports as many collected
+ * instructions as its profiles hold; if callgrind has reset the counts at fork(), the log reports
+ * more. (Only a process that has called exec has the line about control.)
  */
 static bool is_doubled(const struct simulation *s, const char *pid, uint64_t instructions)
 {
@@ -250,9 +252,9 @@ static bool is_doubled(const struct simulation *s, const char *pid, uint64_t ins
 	return !executed && same;
 }
 
-/* All profiles of one process: the last, out.PID, and those before each fork, out.PID.N.
- * Of what it was before it executed something else files may be left: they have a number
- * that the last one has not reached, or are written over. */
+/* Sums all profiles of one process: the last one, out.PID, and those before each fork, out.PID.N.
+ * If the process has called exec, profiles of the program before may remain: their numbers are
+ * above that of the last profile, or they have been overwritten. */
 static bool process_read(struct simulation *s, const char *pid, uint64_t *counts)
 {
 	uint64_t mine[EVENTS] = {0};
@@ -263,7 +265,7 @@ static bool process_read(struct simulation *s, const char *pid, uint64_t *counts
 	snprintf(name, sizeof(name), "out.%s", pid);
 	if (!part_read(s, name, !s->caches[0], &last))
 		return false;
-	if (last.number > PARTS_MOST)
+	if (last.number > PARTS_MAX)
 		return false;
 	counts_add(mine, last.counts);
 	for (i = 1; i < last.number; i++) {
@@ -276,7 +278,7 @@ static bool process_read(struct simulation *s, const char *pid, uint64_t *counts
 	return true;
 }
 
-/* Why valgrind did not run the command: the last line of its log that says something. */
+/* The reason why valgrind did not run the command: the last non-empty line of its log. */
 static int log_error(const struct simulation *s, pid_t pid, struct error *e)
 {
 	char name[64], last[200] = "", *line = NULL;

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counts of a processor that valgrind simulates, for machines without hardware counters,
- * and for counts that do not depend on what else the machine does.
+ * Event counts from a processor simulated by valgrind, for machines without hardware counters, and
+ * for counts that do not depend on the load of the machine.
  */
 #ifndef STAT_SIMULATE_H
 #define STAT_SIMULATE_H
 
 #include <sys/types.h>
 
-#include "report/error.h"
+#include "support/error.h"
 #include "stat/row.h"
 
 struct simulation {
-	char directory[4096]; /* valgrind's files of one run */
+	char directory[4096]; /* holds valgrind's files of one run */
 	char caches[300];     /* "I1 32768 B, 64 B, 8-way associative; D1 ..." */
-	size_t doubled;       /* forked processes whose counts hold their parent's too */
-	size_t lost;          /* processes that left no counts */
+	size_t doubled;       /* forked processes whose counts include their parent's */
+	size_t lost;          /* processes without counts */
 };
 
-/* Fills the rows that there are; their number. */
+/* Fills in the rows. Returns their number. */
 size_t simulation_plan(struct row *rows);
-/* 0, or -1 and a message: no valgrind, no place for its files. */
+/* Creates the directory. 0, or -1 and a message: no valgrind, or no place for its files. */
 int simulation_begin(struct simulation *s, struct error *e);
-/* The command, run by valgrind: a list to be freed (its words are not). Null: out of memory. */
+/* The command line that runs the command under valgrind; free the list, not its words. Null: out
+ * of memory. */
 char **simulation_command(struct simulation *s, char **argv);
-/* Reads what a run has left and removes it. pid: the command itself, without whose counts
- * the reading is empty. 0, or -1 and what valgrind says. */
+/* Reads and removes the files of a run. pid: the command itself; without its counts the reading is
+ * empty. 0, or -1 and valgrind's error. */
 int simulation_read(struct simulation *s, pid_t pid, struct reading *out, struct error *e);
 void simulation_end(struct simulation *s);
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
+/* Checks of exception table entries against the code, and sorting of the tables in linked files. */
 #include "table/ex_table.h"
-#include "elf/search.h"
+#include "support/search.h"
 
 #include "arch/x86/insn.h"
-#include "code/pieces.h"
-#include "code/vector.h"
+#include "analysis/discover/ranges.h"
+#include "analysis/flow/flow.h"
+#include "analysis/flow/flow.h"
+#include "support/vector.h"
 #include "elf/dynamic.h"
 
 #include <inttypes.h>
@@ -13,16 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSN_MOST 15u /* bytes of an instruction (SDM 2, 2.3.11) */
+#define INSN_MOST 15u /* bytes (SDM vol. 2, 2.3.11) */
 
-/* An address that an entry names, and what is there. */
-struct spot {
+/* An address in an entry, and the instruction there. */
+struct probe {
 	uint64_t addr;
-	const char *why; /* no instruction begins there; null: one does */
-	bool accesses;   /* it reads or writes memory */
-	char text[96];   /* it, for people; where it does not access memory */
+	const char *why; /* why no instruction begins there; null: one does */
+	bool accesses;   /* the instruction reads or writes memory */
+	char text[96];   /* its disassembly, set if it does not access memory */
 };
 
+/* Context of the checks. */
 struct check {
 	const struct elf_file *f;
 	const struct code_space *space;
@@ -30,11 +34,11 @@ struct check {
 	struct findings *out;
 	struct error *e;
 	struct cfi_file cfi;
-	struct pieces pieces;
-	struct flow_env env; /* for piece_at() */
-	struct spot *spots;  /* by address */
-	size_t spot_count;
-	uint64_t *called;    /* sorted; found when first asked for */
+	struct code_ranges ranges;
+	struct flow_env env;  /* for range_at() only */
+	struct probe *probes; /* sorted by address, unique */
+	size_t probe_count;
+	uint64_t *called; /* sorted targets of direct calls; computed on first use */
 	size_t called_count;
 	bool called_known;
 };
@@ -49,27 +53,28 @@ const char *ex_type_name(uint32_t data)
 
 /* ---- instructions ---------------------------------------------------------------- */
 
-/* Decoding, from what begins a function on. */
+/* A linear decode from the start of a code range. */
 struct sweep {
 	uint64_t start, at;
-	uint64_t last[INSN_MOST]; /* where the instructions before `at` begin */
-	size_t count;             /* of them, ever */
-	bool lost;                /* there were bytes that are no instruction: data, perhaps */
+	uint64_t last[INSN_MOST]; /* starts of the instructions before `at`, a ring buffer */
+	size_t count;             /* instructions decoded so far */
+	bool lost;                /* some bytes did not decode: data, perhaps */
 };
 
-/* Where code begins of which addr is a part: a piece, or what lies behind one. */
+/* Start of the code that contains addr: of a code range, or of the gap after one. */
 static uint64_t sweep_start(const struct check *c, const struct code_section *code, uint64_t addr)
 {
-	const struct piece *p = piece_at(&c->env, addr);
+	const struct code_range *p = range_at(&c->env, addr);
 	size_t lo;
 
 	if (p)
 		return p->start;
-	lo = SEARCH(c->pieces.count, i, c->pieces.list[i].end <= addr);
-	return lo && c->pieces.list[lo - 1].end > code->addr ? c->pieces.list[lo - 1].end : code->addr;
+	lo = SEARCH(c->ranges.count, i, c->ranges.list[i].end <= addr);
+	return lo && c->ranges.list[lo - 1].end > code->addr ? c->ranges.list[lo - 1].end : code->addr;
 }
 
-static const char *spot_boundary(struct sweep *w, const struct code_section *code, uint64_t addr)
+/* Why no instruction begins at addr; null: one does, or undecoded bytes before it leave that open. */
+static const char *probe_boundary(struct sweep *w, const struct code_section *code, uint64_t addr)
 {
 	struct insn in;
 	size_t i;
@@ -89,7 +94,8 @@ static const char *spot_boundary(struct sweep *w, const struct code_section *cod
 	}
 	if (w->at != addr)
 		return w->lost ? NULL : "it is inside of an instruction";
-	for (i = 0; i < w->count && i < INSN_MOST && !w->lost; i++) { /* the second decoder goes past it? */
+	/* does an instruction of the second decoder span addr? */
+	for (i = 0; i < w->count && i < INSN_MOST && !w->lost; i++) {
 		uint64_t off = w->last[i] - code->addr;
 
 		if (addr - w->last[i] < INSN_MOST &&
@@ -99,69 +105,69 @@ static const char *spot_boundary(struct sweep *w, const struct code_section *cod
 	return NULL;
 }
 
-static void spot_judge(const struct check *c, struct sweep *w, struct spot *spot)
+static void probe_check(const struct check *c, struct sweep *w, struct probe *probe)
 {
-	const struct code_section *code = space_at(c->space, spot->addr);
-	uint64_t start = sweep_start(c, code, spot->addr), off = spot->addr - code->addr;
+	const struct code_section *code = space_at(c->space, probe->addr);
+	uint64_t start = sweep_start(c, code, probe->addr), off = probe->addr - code->addr;
 	const uint8_t *bytes = code->bytes + off;
 	struct insn in;
 
-	if (start != w->start || spot->addr < w->at)
+	if (start != w->start || probe->addr < w->at)
 		*w = (struct sweep){.start = start, .at = start};
-	spot->why = spot_boundary(w, code, spot->addr);
-	if (spot->why)
+	probe->why = probe_boundary(w, code, probe->addr);
+	if (probe->why)
 		return;
-	if (!insn_decode(bytes, code->size - off, spot->addr, &in))
-		spot->why = "there is no instruction";
-	else if (insn_second_length(bytes, code->size - off, spot->addr) != in.len)
-		spot->why = "the decoders disagree about the instruction there";
+	if (!insn_decode(bytes, code->size - off, probe->addr, &in))
+		probe->why = "there is no instruction";
+	else if (insn_second_length(bytes, code->size - off, probe->addr) != in.len)
+		probe->why = "the decoders disagree about the instruction there";
 	else if (insn_accesses_memory(bytes, in.len))
-		spot->accesses = true;
+		probe->accesses = true;
 	else
-		insn_text(bytes, in.len, spot->addr, spot->text, sizeof(spot->text));
+		insn_text(bytes, in.len, probe->addr, probe->text, sizeof(probe->text));
 }
 
-static int spot_order(const void *a, const void *b)
+static int probe_order(const void *a, const void *b)
 {
-	const struct spot *x = a, *y = b;
+	const struct probe *x = a, *y = b;
 
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-static int spots_find(struct check *c)
+static int probes_find(struct check *c)
 {
 	struct sweep w = {.start = UINT64_MAX};
 	size_t i, n = 0;
 
-	c->spots = calloc(2 * c->x->count + 1, sizeof(*c->spots));
-	if (!c->spots)
+	c->probes = calloc(2 * c->x->count + 1, sizeof(*c->probes));
+	if (!c->probes)
 		return error_set(c->e, "out of memory");
 	for (i = 0; i < c->x->count; i++) {
 		if (c->x->list[i].insn_in == PLACE_CODE)
-			c->spots[n++].addr = c->x->list[i].insn;
+			c->probes[n++].addr = c->x->list[i].insn;
 		if (c->x->list[i].to_in == PLACE_CODE)
-			c->spots[n++].addr = c->x->list[i].to;
+			c->probes[n++].addr = c->x->list[i].to;
 	}
 	if (n)
-		qsort(c->spots, n, sizeof(*c->spots), spot_order);
+		qsort(c->probes, n, sizeof(*c->probes), probe_order);
 	for (i = 0; i < n; i++)
-		if (!i || c->spots[i].addr != c->spots[c->spot_count - 1].addr)
-			c->spots[c->spot_count++] = c->spots[i];
-	for (i = 0; i < c->spot_count; i++)
-		spot_judge(c, &w, &c->spots[i]);
+		if (!i || c->probes[i].addr != c->probes[c->probe_count - 1].addr)
+			c->probes[c->probe_count++] = c->probes[i];
+	for (i = 0; i < c->probe_count; i++)
+		probe_check(c, &w, &c->probes[i]);
 	return 0;
 }
 
-static const struct spot *spot_of(const struct check *c, uint64_t addr)
+static const struct probe *probe_of(const struct check *c, uint64_t addr)
 {
-	struct spot key = {.addr = addr};
+	struct probe key = {.addr = addr};
 
-	return bsearch(&key, c->spots, c->spot_count, sizeof(key), spot_order);
+	return bsearch(&key, c->probes, c->probe_count, sizeof(key), probe_order);
 }
 
 /* ---- entries --------------------------------------------------------------------- */
 
-/* An address as people know it. */
+/* An address as text, with symbol or section. */
 static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out, size_t size)
 {
 	const struct code_section *code = in == PLACE_CODE ? space_at(c->space, addr) : NULL;
@@ -174,8 +180,8 @@ static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out
 		snprintf(out, size, "0x%" PRIx64, addr);
 }
 
-__attribute__((format(printf, 5, 6)))
-static int finding(struct check *c, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
+__attribute__((format(printf, 5, 6))) static int finding(struct check *c, const char *id, uint32_t section,
+                                                         uint64_t addr, const char *format, ...)
 {
 	struct finding *x;
 	va_list args;
@@ -186,8 +192,8 @@ static int finding(struct check *c, const char *id, uint32_t section, uint64_t a
 	return x ? 0 : error_set(c->e, "out of memory");
 }
 
-/* About an entry: at its instruction. */
-static int say(struct check *c, const struct fixup *x, const char *id, const char *text)
+/* Adds a finding about an entry, at the address of its instruction. */
+static int entry_finding(struct check *c, const struct fixup *x, const char *id, const char *text)
 {
 	const struct code_section *code = x->insn_in == PLACE_CODE ? space_at(c->space, x->insn) : NULL;
 
@@ -196,17 +202,17 @@ static int say(struct check *c, const struct fixup *x, const char *id, const cha
 	return finding(c, id, c->x->tables[x->table].section, x->at, "%s", text);
 }
 
-static int say_to(struct check *c, const struct fixup *x, const char *id, const char *format, const char *why)
+static int target_finding(struct check *c, const struct fixup *x, const char *id, const char *format, const char *why)
 {
 	char text[256], to[160];
 
 	describe(c, x->to, x->to_in, to, sizeof(to));
 	snprintf(text, sizeof(text), format, to, why);
-	return say(c, x, id, text);
+	return entry_finding(c, x, id, text);
 }
 
-/* What is called by a direct call; where instructions begin is not looked at, so that it
- * is too much rather than too little. */
+/* Collects the targets of all direct calls. Every byte is taken as a possible start of an instruction, so the
+ * set may have more addresses but misses none. */
 static int calls_find(struct check *c)
 {
 	size_t room = 0, i;
@@ -229,64 +235,68 @@ static int calls_find(struct check *c)
 	return 0;
 }
 
-/* Is the fixup in the function of the instruction, in a part of one, or in code that is
- * nothing but a fixup? -1: out of memory. */
+/* 1: the fixup is in the function of the instruction, in a part of a function, or in code that only is a fixup.
+ * 0: it is inside of another function. -1: out of memory. */
 static int is_own(struct check *c, const struct fixup *x)
 {
-	const struct piece *from = piece_at(&c->env, x->insn), *to = piece_at(&c->env, x->to);
+	const struct code_range *from = range_at(&c->env, x->insn), *to = range_at(&c->env, x->to);
 
 	if (!to || !from || to == from || !to->named)
 		return 1;
-	if (x->to != to->start || elf_is_object(c->f)) /* whose calls are relocations */
+	if (x->to != to->start || elf_is_object(c->f)) /* in object files, calls are relocations */
 		return x->to == to->start;
 	if (!c->called_known && calls_find(c))
 		return -1;
 	return !word_has(c->called, c->called_count, x->to);
 }
 
+/* Checks one entry; `before` is the entry before it in address order, or null. */
 static int entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
 {
 	struct etch_ex raw = {.data = x->data};
-	const struct spot *insn, *to;
+	const struct probe *insn, *to;
 	char text[256];
 	int own;
 
 	if (x->insn_in == PLACE_NONE || !etch_ex_valid(&raw))
 		return 0;
 	if (x->insn_in == PLACE_DATA)
-		return say(c, x, "ETCH-X003", "the instruction that may fault is none: it is data");
-	insn = spot_of(c, x->insn);
+		return entry_finding(c, x, "ETCH-X003", "the instruction that may fault is none: it is data");
+	insn = probe_of(c, x->insn);
 	if (insn->why) {
 		snprintf(text, sizeof(text), "the instruction that may fault is none: %s", insn->why);
-		return say(c, x, "ETCH-X003", text);
+		return entry_finding(c, x, "ETCH-X003", text);
 	}
 	if (!insn->accesses) {
 		snprintf(text, sizeof(text), "the instruction that may fault accesses no memory: %s", insn->text);
-		if (say(c, x, "ETCH-X004", text))
+		if (entry_finding(c, x, "ETCH-X004", text))
 			return -1;
 	}
 	if (before && before->insn_in == PLACE_CODE && before->insn == x->insn &&
-	    say_to(c, x, "ETCH-X007", "a second entry for the same instruction, to %s: %s",
-	           before->to == x->to && before->data == x->data ? "the same as the first" : "the first one counts"))
+	    target_finding(c, x, "ETCH-X007", "a second entry for the same instruction, to %s: %s",
+	                   before->to == x->to && before->data == x->data ? "the same as the first"
+	                                                                  : "the first one counts"))
 		return -1;
 	if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN && insn_is_stack_register(etch_ex_reg(&raw)) &&
-	    say(c, x, "ETCH-X006", "the entry changes or reads the stack pointer as if it were a value"))
+	    entry_finding(c, x, "ETCH-X006", "the entry changes or reads the stack pointer as if it were a value"))
 		return -1;
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
-		return 0; /* defined elsewhere: the link step sees it */
+		return 0; /* defined in another file: checked by the link step */
 	if (x->to_in != PLACE_CODE)
-		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", "there is no code, and libetch takes none of the table");
-	to = spot_of(c, x->to);
+		return target_finding(c, x, "ETCH-X005", "goes on at %s: %s",
+		                      "there is no code, and libetch takes none of the table");
+	to = probe_of(c, x->to);
 	if (to->why)
-		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", to->why);
+		return target_finding(c, x, "ETCH-X005", "goes on at %s: %s", to->why);
 	if (x->to == x->insn)
-		return say_to(c, x, "ETCH-X005", "goes on at %s: %s", "that is where it faulted, it would never end");
+		return target_finding(c, x, "ETCH-X005", "goes on at %s: %s", "that is where it faulted, it would never end");
 	own = is_own(c, x);
-	return own ? own > 0 ? 0 : -1 : say_to(c, x, "ETCH-X005", "goes on at %s: %s", "that is inside of another function");
+	return own ? own > 0 ? 0 : -1
+	           : target_finding(c, x, "ETCH-X005", "goes on at %s: %s", "that is inside of another function");
 }
 
-/* A table that lies once is not searched: one finding will do. */
-static int bad_say(struct check *c, uint32_t table)
+/* Reports one finding for a malformed table: libetch searches no entry of it. */
+static int malformed_finding(struct check *c, uint32_t table)
 {
 	char text[256];
 	size_t i;
@@ -296,9 +306,11 @@ static int bad_say(struct check *c, uint32_t table)
 
 		if (c->x->list[i].table != table || etch_ex_valid(&raw))
 			continue;
-		snprintf(text, sizeof(text), "libetch takes no entry of this exception table, and it is not sorted: %zu of %zu are "
-		         "malformed, the first of them has data 0x%x", c->x->tables[table].bad, c->x->tables[table].count, raw.data);
-		return say(c, &c->x->list[i], "ETCH-X001", text);
+		snprintf(text, sizeof(text),
+		         "libetch takes no entry of this exception table, and it is not sorted: %zu of %zu are "
+		         "malformed, the first of them has data 0x%x",
+		         c->x->tables[table].bad, c->x->tables[table].count, raw.data);
+		return entry_finding(c, &c->x->list[i], "ETCH-X001", text);
 	}
 	return 0;
 }
@@ -314,15 +326,15 @@ static int tables_check(struct check *c)
 		int err = 0;
 
 		if (t->bad)
-			err = bad_say(c, i);
+			err = malformed_finding(c, i);
 		else if (t->foreign)
-			err = finding(c, "ETCH-X002", 0, 0, "section %s is not etch's and stays as it is: %s", sec->name,
-			                       t->foreign);
+			err =
+				finding(c, "ETCH-X002", 0, 0, "section %s is not etch's and stays as it is: %s", sec->name, t->foreign);
 		else if (why)
 			err = finding(c, "ETCH-X002", 0, 0, "section %s stays as it is: %s", sec->name, why);
 		else if (!elf_is_object(c->f) && (sec->sh.sh_addr & 3))
 			err = finding(c, "ETCH-X001", t->section, sec->sh.sh_addr,
-			                       "the exception table is not aligned to 4 bytes: libetch takes none of it");
+			              "the exception table is not aligned to 4 bytes: libetch takes none of it");
 		if (err)
 			return -1;
 	}
@@ -338,15 +350,15 @@ int ex_table_check(const struct elf_file *f, const struct code_space *space, con
 
 	if (err || !x->count)
 		return err;
-	err = cfi_file_open(f, space, &c.cfi, e) || pieces_build(f, space, &c.cfi, &c.pieces, e) ? -1 : 0;
-	c.env = (struct flow_env){.pieces = c.pieces.list, .piece_count = c.pieces.count};
+	err = cfi_file_open(f, space, &c.cfi, e) || ranges_build(f, space, &c.cfi, &c.ranges, e) ? -1 : 0;
+	c.env = (struct flow_env){.ranges = c.ranges.list, .range_count = c.ranges.count};
 	if (!err)
-		err = spots_find(&c);
+		err = probes_find(&c);
 	for (i = 0; i < x->count && !err; i++)
 		err = entry_check(&c, &x->list[i], i ? &x->list[i - 1] : NULL);
-	free(c.spots);
+	free(c.probes);
 	free(c.called);
-	pieces_free(&c.pieces);
+	ranges_free(&c.ranges);
 	cfi_file_close(&c.cfi);
 	return err;
 }
@@ -381,6 +393,7 @@ static int live_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
+/* Sorts one table in place. */
 static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index, size_t *dropped, struct error *e)
 {
 	const struct fixup_table *t = &x->tables[index];
@@ -388,8 +401,13 @@ static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index
 	struct fixup *live = calloc(t->count + 1, sizeof(*live));
 	struct etch_ex *out = calloc(t->count + 1, sizeof(*out));
 	size_t n = 0, i, gap = 0, dead;
-	int err = 0;
+	int err = elf_section_alone(f, t->section, e);
 
+	if (err) {
+		free(live);
+		free(out);
+		return -1;
+	}
 	if (!live || !out) {
 		free(live);
 		free(out);
@@ -402,7 +420,7 @@ static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index
 		qsort(live, n, sizeof(*live), live_order);
 	dead = t->count - n;
 	while (gap < n && live[gap].insn < s->sh.sh_addr)
-		gap++; /* an empty entry's own address comes here */
+		gap++; /* empty entries are placed where their own address is in the order */
 	for (i = 0; i < n && !err; i++) {
 		uint64_t at = s->sh.sh_addr + (i < gap ? i : i + dead) * sizeof(*out);
 		struct etch_ex *p = &out[i < gap ? i : i + dead];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables of a linked file: found through the module descriptor or by their
- * section names, checked, and handed out with absolute addresses; and written
- * back, in place where there is room, else in a segment of their own.
+ * The tables of a linked file. Reading finds them through the module descriptor or by section name, checks them,
+ * and returns them with absolute addresses. Writing is in place where there is room, else in a segment of their
+ * own.
  */
 #ifndef TABLE_LINKED_TABLES_H
 #define TABLE_LINKED_TABLES_H
@@ -15,21 +15,22 @@
 /* An entry of __imv or __pv_sites. */
 struct imv_row {
 	uint64_t site;
-	uint64_t obj;  /* or the slot, with ETCH_IMV_GOT */
-	struct etch_imv entry; /* its references are not used */
+	uint64_t obj;          /* address of the object; with ETCH_IMV_GOT of its GOT slot */
+	struct etch_imv entry; /* its references are not valid, see `site` and `obj` */
 };
 
+/* A record of __etch_obj. */
 struct obj_row {
 	uint64_t addr;
-	uint64_t ref;  /* object: its name; fact: where */
+	uint64_t ref; /* object: address of its name; fact: address of the use */
 	uint64_t size;
 	uint8_t kind, flags;
-	const char *name; /* object, in the file's bytes (or, to be written: anywhere) */
+	const char *name; /* object: in the file's bytes; in rows to be written, any memory */
 };
 
 /* A record of __pv_native. */
 struct native_row {
-	uint64_t at;   /* address of the record */
+	uint64_t at; /* address of the record */
 	uint64_t func, code;
 	uint8_t len, flags;
 };
@@ -39,53 +40,49 @@ struct inline_row {
 	uint64_t site, slot, func;
 };
 
+/* All tables of a file, with absolute addresses. */
 struct linked_tables {
-	uint64_t *modules; /* addresses of every copy of the descriptor */
+	uint64_t *modules; /* addresses of all copies of the descriptor */
 	size_t module_count;
-	uint32_t flags;    /* ETCH_MODULE_* of the descriptors */
+	uint32_t flags; /* ETCH_MODULE_* of the first descriptor */
 	struct imv_row *imv, *pv;
 	size_t imv_count, pv_count;
 	struct obj_row *obj;
 	size_t obj_count;
-	struct native_row *natives; /* in the order of the file; never moved */
+	struct native_row *natives; /* in file order; never moved */
 	size_t native_count;
-	struct inline_row *inlines; /* likewise */
+	struct inline_row *inlines; /* in file order; never moved */
 	size_t inline_count;
-	uint64_t imv_addr, imv_room; /* the tables that count now; room in entries */
+	uint64_t imv_addr, imv_room; /* the tables in use; room in entries */
 	uint64_t pv_addr, pv_room;
 	uint64_t obj_addr, obj_room;
-	bool moved;        /* they lie in the etch segment */
+	bool moved; /* the tables in use are in the etch segment */
 };
 
-/* What is to be written. */
+/* The rows to write. */
 struct linked_rows {
 	struct imv_row *imv, *pv;
 	struct obj_row *obj;
 	size_t imv_count, pv_count, obj_count;
 };
 
-/* 0; 1 when the file has no tables and no descriptor at all; -1 and a message
- * when something in them is malformed. */
+/* Reads the tables. 0: read; 1: the file has neither tables nor a descriptor; -1 and a message: malformed. */
 int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct error *e);
 void linked_tables_free(struct linked_tables *t);
 
-/*
- * Is there room for these rows: 1 in place or in a segment; 0 nowhere, and `e`
- * says why; -1 on an error.
- */
+/* Is there room for these rows? 1: in place or in a segment; 0: no, and `e` is the reason; -1 on an error. */
 int linked_tables_room(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
                        struct error *e);
 
 /*
- * Writes rows (sorted here), flags ETCH_MODULE_LINKED, into f's bytes where all
- * tables fit; else returns a new file with a segment in *out, which begins with
- * the sections of `unwind`. References of names: rows with `name` inside the file
- * keep it, others get a copy.
+ * Sorts and writes the rows, and sets ETCH_MODULE_LINKED. If all tables fit in place, f's bytes are changed and
+ * *out is null; else *out is a new file with a segment that begins with the sections of `unwind`. Written in place,
+ * names must already be in the file (ref != 0); a segment gets copies of all names.
  */
 int linked_tables_write(struct elf_file *f, const struct linked_tables *now, struct linked_rows *rows,
                         struct linked_unwind *unwind, uint8_t **out, size_t *out_size, struct error *e);
 
-/* Writes the flags of natives[i] into its record in f's bytes. */
+/* Writes the flags of natives[i] to its record in f's bytes. */
 void linked_native_flag(struct elf_file *f, struct linked_tables *now, size_t i, uint8_t flags);
 
 void linked_rows_free(struct linked_rows *r);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes, reads and fills the unwind table of a linked file, in the block or the orc encoding. */
 #include "table/linked_unwind.h"
 
 #include <etch/orc_lookup.h>
@@ -8,7 +9,7 @@
 
 #define BLOCK ((uint64_t)1 << ETCH_BLOCK_SHIFT)
 
-enum { SEC_HEADER, SEC_IP, SEC_ORC, SEC_LOOKUP }; /* of the orc encoding */
+enum { SEC_HEADER, SEC_IP, SEC_ORC, SEC_LOOKUP }; /* sections of the orc encoding */
 
 static const struct segment_section loaded = {.type = SHT_PROGBITS};
 
@@ -56,7 +57,7 @@ static int make_block(const struct row_list *rows, const uint64_t *calls, size_t
 	return 0;
 }
 
-/* lookup[i]: the last row that begins at or below block i, or the first row. */
+/* lookup[i] is the last row that begins at or before block i, or the first row. */
 static void lookup_make(const struct row_list *rows, uint64_t text, uint64_t blocks, uint32_t *lookup)
 {
 	uint64_t i;
@@ -69,6 +70,7 @@ static void lookup_make(const struct row_list *rows, uint64_t text, uint64_t blo
 	}
 }
 
+/* Makes the sections of the orc encoding. */
 static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t *lost, struct error *e)
 {
 	uint64_t text = rows->rows[0].addr & ~(BLOCK - 1), end = rows->rows[rows->count - 1].addr;
@@ -103,7 +105,8 @@ static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t
 	return 0;
 }
 
-/* A table has some bytes for each 256 of the text, whether there is code or not: for a gap, so many. */
+/* A table takes some bytes per 256 bytes of address range, also for gaps: refuses ranges that would take far
+ * more than the file's size. */
 static bool is_spread(const struct elf_file *f, const struct row_list *rows)
 {
 	uint64_t size = rows->rows[rows->count - 1].addr - rows->rows[0].addr;
@@ -111,9 +114,8 @@ static bool is_spread(const struct elf_file *f, const struct row_list *rows)
 	return size / 32 > 4 * (uint64_t)f->size + (16u << 20);
 }
 
-int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls,
-                       size_t call_count, unsigned encoding, unsigned map_shift, struct linked_unwind *out,
-                       size_t *lost, struct error *e)
+int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls, size_t call_count,
+                       unsigned encoding, unsigned map_shift, struct linked_unwind *out, size_t *lost, struct error *e)
 {
 	const uint8_t *id;
 	size_t id_size = elf_build_id(f, &id);
@@ -123,8 +125,10 @@ int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, co
 	if (!rows->count)
 		return 0;
 	if (is_spread(f, rows))
-		return error_set(e, "its code is spread over %" PRIu64 " MB of addresses: too many for an unwind table of a file of "
-		                 "its size", (rows->rows[rows->count - 1].addr - rows->rows[0].addr) >> 20);
+		return error_set(e,
+		                 "its code is spread over %" PRIu64 " MB of addresses: too many for an unwind table of a "
+		                 "file of its size",
+		                 (rows->rows[rows->count - 1].addr - rows->rows[0].addr) >> 20);
 	memcpy(out->header.build_id, id, id_size < sizeof(out->header.build_id) ? id_size : sizeof(out->header.build_id));
 	return encoding == ETCH_ENCODING_BLOCK ? make_block(rows, calls, call_count, map_shift, out, e)
 	                                       : make_orc(rows, out, lost, e);
@@ -178,7 +182,7 @@ void linked_unwind_free(struct linked_unwind *u)
 
 /* ---- reading --------------------------------------------------------------- */
 
-/* A section that lies in the etch segment, or (not loaded) behind it. */
+/* Copies a section of an earlier run, in the etch segment or (not loaded) after it. */
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
@@ -220,8 +224,13 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 			return error_set(e, "its unwind table is malformed: section %s is not what the header says", names[i]);
 	}
 	table = (struct etch_orc_table){
-		.ip = u->sections[SEC_IP].data, .orc = u->sections[SEC_ORC].data, .lookup = u->sections[SEC_LOOKUP].data,
-		.rows = u->header.rows, .ip_addr = u->header.orc_ip, .text = u->header.text, .text_size = u->header.text_size,
+		.ip = u->sections[SEC_IP].data,
+		.orc = u->sections[SEC_ORC].data,
+		.lookup = u->sections[SEC_LOOKUP].data,
+		.rows = u->header.rows,
+		.ip_addr = u->header.orc_ip,
+		.text = u->header.text,
+		.text_size = u->header.text_size,
 	};
 	return etch_orc_valid(&table) ? 1 : error_set(e, "its unwind table is malformed");
 }
@@ -242,9 +251,9 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 		return error_set(e, "section " ETCH_SEC_UNWIND ": not the first of the etch segment");
 	memcpy(&out->header, out->sections[0].data, sizeof(out->header));
 	if (out->header.magic != ETCH_UNWIND_MAGIC || out->header.version < ETCH_UNWIND_VERSION ||
-	    out->header.version > ETCH_UNWIND_VERSION_INDEX)
+	    out->header.version > ETCH_UNWIND_VERSION_LAST)
 		return error_set(e, "its unwind table is malformed or of another version (%u, this etch writes %u and %u)",
-		                 out->header.version, ETCH_UNWIND_VERSION, ETCH_UNWIND_VERSION_INDEX);
+		                 out->header.version, ETCH_UNWIND_VERSION, ETCH_UNWIND_VERSION_LAST);
 	if (!etch_unwind_valid(out->sections[0].data, out->sections[0].size))
 		return error_set(e, "its unwind table is malformed");
 	if (out->header.encoding == ETCH_ENCODING_ORC)
@@ -291,16 +300,17 @@ int linked_unwind_rows(const struct linked_unwind *u, struct row_list *out, bool
 
 /* ---- arrays of the object step --------------------------------------------- */
 
-struct classic {
+/* An entry of the ORC arrays, with its address. */
+struct orc_entry {
 	uint64_t addr;
 	struct etch_orc orc;
 };
 
-/* A terminator of the code before goes before the first row of the code that
- * follows at once: lookups take the last of equals. */
-static int classic_order(const void *a, const void *b)
+/* At equal addresses, the terminator of the preceding code sorts before the first row of the next code: lookups
+ * use the last of equal addresses. */
+static int orc_entry_order(const void *a, const void *b)
 {
-	const struct classic *x = a, *y = b;
+	const struct orc_entry *x = a, *y = b;
 	bool u = !(x->orc.bits >> 8 & 7), v = !(y->orc.bits >> 8 & 7);
 
 	if (x->addr != y->addr)
@@ -310,7 +320,7 @@ static int classic_order(const void *a, const void *b)
 	return memcmp(&x->orc, &y->orc, sizeof(x->orc));
 }
 
-/* Where code is: the ends count too, which terminators name. */
+/* The address is in code or at the end of it, where terminators are. *top: the highest end of code. */
 static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
 {
 	bool found = false;
@@ -329,16 +339,19 @@ static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
 	return found;
 }
 
-static int classic_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *rows, struct error *e)
+/* Sorts a pair of ORC arrays in place. */
+static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *rows, struct error *e)
 {
 	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
 	uint64_t n = s->sh.sh_size / 4, top;
-	struct classic *list;
+	struct orc_entry *list;
 	int64_t d;
 	int32_t field;
 	size_t i;
 	int err = 0;
 
+	if (elf_section_alone(f, ip, e) || elf_section_alone(f, orc, e))
+		return -1;
 	if (s->sh.sh_size != n * 4 || t->sh.sh_size != n * sizeof(struct etch_orc))
 		return error_set(e, "sections %s and %s have %" PRIu64 " and %" PRIu64 " bytes: not the same number of rows",
 		                 s->name, t->name, s->sh.sh_size, t->sh.sh_size);
@@ -349,12 +362,12 @@ static int classic_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *r
 		memcpy(&field, s->data + 4 * i, 4);
 		memcpy(&list[i].orc, t->data + sizeof(list->orc) * i, sizeof(list->orc));
 		list[i].addr = s->sh.sh_addr + 4 * i + (uint64_t)(int64_t)field;
-		if (!is_code(f, list[i].addr, &top)) { /* dropped by the linker */
+		if (!is_code(f, list[i].addr, &top)) { /* discarded by the linker */
 			list[i].addr = top;
 			memset(&list[i].orc, 0, sizeof(list[i].orc));
 		}
 	}
-	qsort(list, n, sizeof(*list), classic_order);
+	qsort(list, n, sizeof(*list), orc_entry_order);
 	for (i = 0; i < n && !err; i++) {
 		d = (int64_t)(list[i].addr - (s->sh.sh_addr + 4 * i));
 		field = (int32_t)d;
@@ -368,8 +381,8 @@ static int classic_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *r
 	return err;
 }
 
-/* In the file as linked: what lies in the etch segment is sorted as it is. */
-static uint32_t classic_find(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
+/* Finds an array as linked; those in the etch segment are sorted already. */
+static uint32_t array_find(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
 {
 	uint32_t i = from;
 
@@ -394,11 +407,11 @@ int linked_orc_sort(struct elf_file *f, size_t *rows, struct error *e)
 		return 0;
 	if (segment_find(f->bytes, f->size, &at, e->text, sizeof(e->text)) < 0)
 		return -1;
-	while ((ip = classic_find(f, &at, ETCH_SEC_ORC_IP, ip + 1))) {
-		orc = classic_find(f, &at, ETCH_SEC_ORC, orc + 1);
+	while ((ip = array_find(f, &at, ETCH_SEC_ORC_IP, ip + 1))) {
+		orc = array_find(f, &at, ETCH_SEC_ORC, orc + 1);
 		if (!orc)
 			return error_set(e, "has section " ETCH_SEC_ORC_IP " without " ETCH_SEC_ORC);
-		if (classic_sort(f, ip, orc, rows, e))
+		if (arrays_sort(f, ip, orc, rows, e))
 			return -1;
 	}
 	return 0;

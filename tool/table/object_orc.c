@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes the ORC arrays of an object file, and compares them with those it already has. */
 #include "table/object_orc.h"
 
 #include <etch/orc_lookup.h>
@@ -8,6 +9,7 @@
 
 /* ---- making --------------------------------------------------------------- */
 
+/* The entries of one section while they are made. */
 struct maker {
 	const struct code_section *section;
 	struct etch_orc *orc;
@@ -17,7 +19,7 @@ struct maker {
 
 static bool entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 {
-	/* Neighbours that are the same as entries need one. */
+	/* Adjacent rows with the same entry are merged. */
 	if (m->count && !memcmp(&m->orc[m->count - 1], orc, sizeof(*orc)))
 		return true;
 	if (m->count == m->room) {
@@ -36,7 +38,7 @@ static bool entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 	return true;
 }
 
-/* The rows in force in one section; *row is the last that begins at or before it. */
+/* Adds the rows that apply to one section; *row is the last one that begins at or before the section. */
 static int section_make(struct maker *m, const struct row_list *rows, size_t *row, struct object_orc *out)
 {
 	uint64_t start = m->section->addr, end = start + m->section->size;
@@ -92,12 +94,22 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 		}
 		out->rows += m.count;
 		out->sections[out->count++] = (struct new_section){
-			.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 4, .about = m.section->section,
-			.data = ip, .size = 4 * m.count, .places = m.places, .reloc_count = m.count,
+			.name = ETCH_SEC_ORC_IP,
+			.flags = SHF_ALLOC,
+			.align = 4,
+			.about = m.section->section,
+			.data = ip,
+			.size = 4 * m.count,
+			.places = m.places,
+			.reloc_count = m.count,
 		};
 		out->sections[out->count++] = (struct new_section){
-			.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 2, .about = m.section->section,
-			.data = (uint8_t *)m.orc, .size = sizeof(*m.orc) * m.count,
+			.name = ETCH_SEC_ORC,
+			.flags = SHF_ALLOC,
+			.align = 2,
+			.about = m.section->section,
+			.data = (uint8_t *)m.orc,
+			.size = sizeof(*m.orc) * m.count,
 		};
 	}
 	return 0;
@@ -109,23 +121,23 @@ void object_orc_free(struct object_orc *t)
 	memset(t, 0, sizeof(*t));
 }
 
-/* ---- what is there already ------------------------------------------------ */
+/* ---- existing arrays ------------------------------------------------------- */
 
 /* An entry with its reference resolved. */
-struct flat {
+struct resolved {
 	uint64_t section, offset;
 	struct etch_orc orc;
 	uint16_t zero;
 };
 
-struct flat_list {
-	struct flat *list;
+struct resolved_list {
+	struct resolved *list;
 	size_t count;
 };
 
-static int flat_order(const void *a, const void *b)
+static int resolved_order(const void *a, const void *b)
 {
-	const struct flat *x = a, *y = b;
+	const struct resolved *x = a, *y = b;
 
 	if (x->section != y->section)
 		return x->section < y->section ? -1 : 1;
@@ -134,9 +146,9 @@ static int flat_order(const void *a, const void *b)
 	return memcmp(x, y, sizeof(*x));
 }
 
-static bool flat_grow(struct flat_list *l, size_t more)
+static bool resolved_grow(struct resolved_list *l, size_t more)
 {
-	struct flat *p = realloc(l->list, (l->count + more + 1) * sizeof(*p));
+	struct resolved *p = realloc(l->list, (l->count + more + 1) * sizeof(*p));
 
 	if (!p)
 		return false;
@@ -145,13 +157,13 @@ static bool flat_grow(struct flat_list *l, size_t more)
 	return true;
 }
 
-/* The entries of one pair of arrays. 1; 0 when they make no pair or lack
- * relocations; -1. */
-static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct flat_list *l, struct error *e)
+/* Reads the entries of one pair of arrays. 1: read; 0: they are no pair, or lack relocations; -1 and a message. */
+static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, struct resolved_list *l,
+                           struct error *e)
 {
 	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
 	uint64_t n = s->sh.sh_size / 4;
-	uint32_t rel = elf_section_rela(f, ip, ip); /* next to it, as a rule */
+	uint32_t rel = elf_section_rela(f, ip, ip); /* usually the next section */
 	struct etch_rule rule;
 	struct elf_reloc *r;
 	long count, i;
@@ -162,7 +174,7 @@ static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct f
 	count = elf_relocs(f, rel, &r, e);
 	if (count < 0)
 		return -1;
-	if (!flat_grow(l, n)) {
+	if (!resolved_grow(l, n)) {
 		free(r);
 		return error_set(e, "out of memory");
 	}
@@ -171,7 +183,7 @@ static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct f
 		return 0;
 	}
 	for (i = 0; i < count; i++) {
-		struct flat *x = &l->list[l->count + (size_t)i];
+		struct resolved *x = &l->list[l->count + (size_t)i];
 		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
 
 		if (r[i].offset != 4 * (uint64_t)i || r[i].type != R_X86_64_PC32 || !y || !y->section) {
@@ -181,7 +193,7 @@ static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct f
 		x->section = y->section;
 		x->offset = y->value + (uint64_t)r[i].addend;
 		memcpy(&x->orc, t->data + sizeof(x->orc) * (size_t)i, sizeof(x->orc));
-		/* The kernel's objtool, say: there the numbers of types differ by version. */
+		/* E.g. of the kernel's objtool, whose numbers of types depend on the version. */
 		if (!etch_orc_unpack(&x->orc, &rule)) {
 			free(r);
 			return error_set(e, "has " ETCH_SEC_ORC " entries that are not etch's: --only imv leaves them alone");
@@ -192,8 +204,8 @@ static int flatten(const struct elf_file *f, uint32_t ip, uint32_t orc, struct f
 	return 1;
 }
 
-/* The k-th of the one belongs to the k-th of the other: the linker, strip and
- * objcopy keep them in order. */
+/* The next array of a name. The k-th .orc_unwind_ip and the k-th .orc_unwind are a pair: the linker, strip and
+ * objcopy keep the order. */
 static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t from)
 {
 	uint32_t i = from;
@@ -204,7 +216,9 @@ static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t 
 	return 0;
 }
 
-static int flatten_all(const struct elf_file *f, struct flat_list *l, bool *emptied, struct error *e)
+/* Reads all pairs of arrays, and marks their sections in `emptied`, which may be null. Returns as
+ * entries_resolve(). */
+static int arrays_resolve(const struct elf_file *f, struct resolved_list *l, bool *emptied, struct error *e)
 {
 	uint32_t ip = 0, orc = 0, i;
 	int r = 1;
@@ -220,13 +234,13 @@ static int flatten_all(const struct elf_file *f, struct flat_list *l, bool *empt
 			emptied[orc] = true;
 		if (!ip || !orc) {
 			r = 0;
-			/* Past the last of the one: go on with the other alone. */
+			/* One of the lists has ended: continue with the other one alone. */
 			ip = ip ? ip : f->section_count;
 			orc = orc ? orc : f->section_count;
 			continue;
 		}
 		if (r > 0) {
-			r = flatten(f, ip, orc, l, e);
+			r = entries_resolve(f, ip, orc, l, e);
 			if (r < 0)
 				return -1;
 		}
@@ -240,8 +254,8 @@ static int flatten_all(const struct elf_file *f, struct flat_list *l, bool *empt
 
 int object_orc_present(const struct elf_file *f, const struct object_orc *wanted, bool *emptied, struct error *e)
 {
-	struct flat_list have = {0}, want = {0};
-	int same = flatten_all(f, &have, emptied, e);
+	struct resolved_list have = {0}, want = {0};
+	int same = arrays_resolve(f, &have, emptied, e);
 	size_t k, i, total = 0;
 
 	for (k = 0; k < wanted->count; k += 2)
@@ -251,12 +265,12 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 	for (k = 0; k < wanted->count && same > 0; k += 2) {
 		const struct new_section *ip = &wanted->sections[k], *orc = &wanted->sections[k + 1];
 
-		if (!flat_grow(&want, ip->reloc_count)) {
+		if (!resolved_grow(&want, ip->reloc_count)) {
 			same = error_set(e, "out of memory");
 			break;
 		}
 		for (i = 0; i < ip->reloc_count; i++) {
-			struct flat *x = &want.list[want.count++];
+			struct resolved *x = &want.list[want.count++];
 
 			x->section = ip->about;
 			x->offset = ip->places[i];
@@ -264,8 +278,8 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 		}
 	}
 	if (same > 0 && have.count) {
-		qsort(have.list, have.count, sizeof(*have.list), flat_order);
-		qsort(want.list, want.count, sizeof(*want.list), flat_order);
+		qsort(have.list, have.count, sizeof(*have.list), resolved_order);
+		qsort(want.list, want.count, sizeof(*want.list), resolved_order);
 		same = !memcmp(have.list, want.list, have.count * sizeof(*have.list));
 	}
 	free(have.list);
@@ -275,8 +289,8 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 
 int object_orc_rows(const struct elf_file *f, const struct code_space *space, struct row_list *out, struct error *e)
 {
-	struct flat_list have = {0};
-	int r = flatten_all(f, &have, NULL, e);
+	struct resolved_list have = {0};
+	int r = arrays_resolve(f, &have, NULL, e);
 	const struct code_section *c = NULL;
 	size_t i;
 
@@ -291,10 +305,10 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 		free(have.list);
 		return error_set(e, "out of memory");
 	}
-	/* Addresses of a space ascend as section numbers do. */
-	qsort(have.list, have.count, sizeof(*have.list), flat_order);
+	/* In a code space, addresses ascend with section numbers. */
+	qsort(have.list, have.count, sizeof(*have.list), resolved_order);
 	for (i = 0; i < have.count && r >= 0; i++) {
-		const struct flat *x = &have.list[i];
+		const struct resolved *x = &have.list[i];
 		struct row *row = &out->rows[out->count];
 
 		if (!c || c->section != x->section)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The unwind rows of an object file as .orc_unwind_ip and .orc_unwind: one of each
- * per section of code, SHF_LINK_ORDER to it and in its COMDAT group, so that the
- * linker keeps, drops and orders them together. Formats: docs/formats.md.
+ * The unwind rows of an object file as .orc_unwind_ip and .orc_unwind: one pair per section of code, with
+ * SHF_LINK_ORDER to it and in its COMDAT group, so that the linker keeps, discards and orders them together.
+ * Formats: docs/formats.md.
  */
 #ifndef TABLE_OBJECT_ORC_H
 #define TABLE_OBJECT_ORC_H
 
-#include "code/space.h"
+#include "analysis/facts/space.h"
 #include "elf/object_write.h"
 #include "table/unwind_tables.h"
 
@@ -17,20 +17,19 @@ struct object_orc {
 	size_t rows, lost; /* lost: rules that do not fit an entry, written as UNDEFINED */
 };
 
-/* An UNDEFINED row ends each section. Sections of which nothing is known get none. */
+/* Makes the sections. Each pair ends with an UNDEFINED row; a section of code without rules gets none. */
 int object_orc_build(const struct code_space *space, const struct row_list *rows, struct object_orc *out,
                      struct error *e);
 void object_orc_free(struct object_orc *t);
 
 /*
- * What arrays an object file has already: marks their sections (and those of their
- * relocations) in `emptied`, one bool per section. Returns 1 when they say exactly what
- * `wanted` says; 0 when not; -1 and a message when they are another tool's.
+ * Finds the arrays of an object file and marks their sections, and those of their relocations, in `emptied`, one
+ * bool per section. 1: they are equal to `wanted`; 0: they are not; -1 and a message: they are another tool's.
  */
 int object_orc_present(const struct elf_file *f, const struct object_orc *wanted, bool *emptied, struct error *e);
 
-/* The rows that an object file's arrays hold, in the addresses of `space`: 1, 0 when it
- * has none, -1 and a message when they are malformed. */
+/* Reads the rows of an object file's arrays, in addresses of `space`. 1: read; 0: there are none; -1 and a
+ * message: malformed. */
 int object_orc_rows(const struct elf_file *f, const struct code_space *space, struct row_list *out, struct error *e);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes the tables of an object file, and compares them with those it already has. */
 #include "table/object_tables.h"
 
 #include <etch/pv_forms.h>
@@ -85,20 +86,20 @@ bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, 
 bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, uint32_t size, uint8_t flags,
                           const char *name)
 {
-	/* The names go first, so that records can refer to them by number. */
+	/* The section of names is created first: records refer to it by index. */
 	struct new_section *names = section_for(t, ETCH_SEC_NAMES, 0, 1), *sec = section_for(t, ETCH_SEC_OBJ, section, 4);
 	struct etch_obj x = {.kind = ETCH_OBJ_OBJECT, .flags = flags, .size = size};
 	uint64_t here, name_at;
 
 	if (!names || !sec)
 		return false;
-	names = section_for(t, ETCH_SEC_NAMES, 0, 1); /* the list may have moved */
+	names = section_for(t, ETCH_SEC_NAMES, 0, 1); /* section_for() may have moved the list */
 	here = sec->size;
 	name_at = names->size;
 	return append(sec, &x, sizeof(x)) &&
 	       reloc_add(sec, here + offsetof(struct etch_obj, addr), R_X86_64_PC32, TO_SECTION, section, (int64_t)at) &&
-	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_NEW,
-	                 (uint32_t)(names - t->sections), (int64_t)name_at) &&
+	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_NEW, (uint32_t)(names - t->sections),
+	                 (int64_t)name_at) &&
 	       append(names, name, strlen(name) + 1);
 }
 
@@ -108,21 +109,20 @@ void object_tables_free(struct object_tables *t)
 	memset(t, 0, sizeof(*t));
 }
 
-/* ---- what is there already ----------------------------------------------- */
+/* ---- existing tables ----------------------------------------------------- */
 
-/* One record with its references resolved, so that two tables can be compared
- * whatever symbols and sections they are made of. */
-struct flat {
-	uint64_t place[2][2]; /* per reference: section (or symbol | 1 << 63), offset */
-	uint8_t rest[16];     /* the record's bytes, references zeroed */
+/* A record with its references resolved: comparable whatever symbols and sections its relocations use. */
+struct resolved {
+	uint64_t place[2][2]; /* of each reference: section (or symbol | 1 << 63), offset */
+	uint8_t rest[16];     /* bytes of the record, with zeros for the references */
 };
 
-struct flat_list {
-	struct flat *list;
+struct resolved_list {
+	struct resolved *list;
 	size_t count;
 };
 
-static int flat_order(const void *a, const void *b) { return memcmp(a, b, sizeof(struct flat)); }
+static int resolved_order(const void *a, const void *b) { return memcmp(a, b, sizeof(struct resolved)); }
 
 static void place_set(const struct elf_file *f, uint64_t place[2], uint32_t symbol, uint32_t type, int64_t addend)
 {
@@ -137,18 +137,19 @@ static void place_set(const struct elf_file *f, uint64_t place[2], uint32_t symb
 	}
 }
 
-/* Adds the records of one table section; relocs sorted by offset. */
-static bool flatten(struct flat_list *l, const uint8_t *data, uint64_t size, size_t record, uint64_t (*places)[2])
+/* Adds the records of one table; places[2 * i] and [2 * i + 1] are the references of record i. */
+static bool records_resolve(struct resolved_list *l, const uint8_t *data, uint64_t size, size_t record,
+                            uint64_t (*places)[2])
 {
 	uint64_t n = size / record, i;
-	struct flat *p = realloc(l->list, (l->count + n + 1) * sizeof(*p));
+	struct resolved *p = realloc(l->list, (l->count + n + 1) * sizeof(*p));
 	size_t second = record == sizeof(struct etch_imv) ? offsetof(struct etch_imv, obj) : offsetof(struct etch_obj, ref);
 
 	if (!p)
 		return false;
 	l->list = p;
 	for (i = 0; i < n; i++) {
-		struct flat *x = &p[l->count++];
+		struct resolved *x = &p[l->count++];
 
 		memset(x, 0, sizeof(*x));
 		memcpy(x->rest, data + i * record, record);
@@ -157,12 +158,12 @@ static bool flatten(struct flat_list *l, const uint8_t *data, uint64_t size, siz
 		memcpy(x->place[0], places[2 * i], 16);
 		memcpy(x->place[1], places[2 * i + 1], 16);
 		if (record == sizeof(struct etch_obj) && x->rest[offsetof(struct etch_obj, kind)] == ETCH_OBJ_OBJECT)
-			memset(x->place[1], 0, 16); /* where its name lies does not matter */
+			memset(x->place[1], 0, 16); /* the address of its name does not matter */
 	}
 	return true;
 }
 
-/* Of a section that is one of the tables made; else 0. */
+/* Record size of a section that is one of the tables made; else 0. */
 static size_t record_size(const struct object_tables *t, const char *name)
 {
 	if ((t->imv && !strcmp(name, ETCH_SEC_IMV)) || (t->pv && !strcmp(name, ETCH_SEC_PV)))
@@ -170,7 +171,9 @@ static size_t record_size(const struct object_tables *t, const char *name)
 	return !strcmp(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
 }
 
-static int flatten_present(const struct elf_file *f, uint32_t index, size_t record, struct flat_list *l, struct error *e)
+/* Adds the records of a table in the file. */
+static int present_resolve(const struct elf_file *f, uint32_t index, size_t record, struct resolved_list *l,
+                           struct error *e)
 {
 	const struct elf_section *s = &f->sections[index];
 	uint64_t n = s->sh.sh_size / record, (*places)[2];
@@ -200,12 +203,12 @@ static int flatten_present(const struct elf_file *f, uint32_t index, size_t reco
 		}
 		free(r);
 	}
-	ok = flatten(l, s->data, s->sh.sh_size, record, places);
+	ok = records_resolve(l, s->data, s->sh.sh_size, record, places);
 	free(places);
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
-static int flatten_wanted(const struct elf_file *f, const struct new_section *s, size_t record, struct flat_list *l,
+static int wanted_resolve(const struct elf_file *f, const struct new_section *s, size_t record, struct resolved_list *l,
                           struct error *e)
 {
 	uint64_t n = s->size / record, (*places)[2] = calloc(2 * n + 1, sizeof(*places));
@@ -225,14 +228,14 @@ static int flatten_wanted(const struct elf_file *f, const struct new_section *s,
 			place[1] = (uint64_t)r->addend;
 		}
 	}
-	ok = flatten(l, s->data, s->size, record, places);
+	ok = records_resolve(l, s->data, s->size, record, places);
 	free(places);
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
 int object_tables_present(const struct elf_file *f, const struct object_tables *wanted, bool *emptied, struct error *e)
 {
-	struct flat_list have = {0}, want = {0};
+	struct resolved_list have = {0}, want = {0};
 	int same = -1;
 	uint32_t i;
 	size_t k;
@@ -246,19 +249,19 @@ int object_tables_present(const struct elf_file *f, const struct object_tables *
 		emptied[i] = true;
 		while ((rel = elf_section_rela(f, i, rel + 1)))
 			emptied[rel] = true;
-		if (flatten_present(f, i, record, &have, e))
+		if (present_resolve(f, i, record, &have, e))
 			goto out;
 	}
 	for (k = 0; k < wanted->count; k++) {
 		size_t record = record_size(wanted, wanted->sections[k].name);
 
-		if (record && flatten_wanted(f, &wanted->sections[k], record, &want, e))
+		if (record && wanted_resolve(f, &wanted->sections[k], record, &want, e))
 			goto out;
 	}
 	same = have.count == want.count;
 	if (same && have.count) {
-		qsort(have.list, have.count, sizeof(*have.list), flat_order);
-		qsort(want.list, want.count, sizeof(*want.list), flat_order);
+		qsort(have.list, have.count, sizeof(*have.list), resolved_order);
+		qsort(want.list, want.count, sizeof(*want.list), resolved_order);
 		same = !memcmp(have.list, want.list, have.count * sizeof(*have.list));
 	}
 out:

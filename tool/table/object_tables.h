@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables of an object file: sections with relocations, one of each kind per
- * section of code or data that its entries are about, so that the linker keeps
- * and drops them together. Formats: docs/formats.md.
+ * The tables of an object file: sections with relocations, one of each kind per section of code or data that the
+ * entries describe, so that the linker keeps and discards them together. Formats: docs/formats.md.
  */
 #ifndef TABLE_OBJECT_TABLES_H
 #define TABLE_OBJECT_TABLES_H
@@ -12,24 +11,24 @@
 #include <etch/format.h>
 
 struct object_tables {
-	bool imv, pv; /* of these two tables of sites, which are made; __etch_obj always is */
+	bool imv, pv; /* which tables of sites are made; __etch_obj is always made */
 	struct new_section *sections;
 	size_t count;
 };
 
-/* What a table field refers to. */
+/* Target of a reference in a table. */
 struct table_ref {
 	enum {
 		REF_SECTION, /* section `index` + off */
-		REF_SYMBOL,  /* symbol `index` + off: another definition may win, or there is none here */
+		REF_SYMBOL,  /* symbol `index` + off: undefined here, or may be preempted */
 		REF_SLOT,    /* the GOT slot of symbol `index` */
 	} kind;
 	uint32_t index;
 	int64_t off;
 };
 
-/* All return false when memory is out. `section` is the code or data that the
- * entry is about, `at` an offset in it. A site goes to the table of its form. */
+/* Add an entry; false: out of memory. `section` is the code or data that the entry describes, `at` an offset in
+ * it. The form of a site decides which table it goes to. */
 bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct table_ref *object);
 bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, uint32_t size, uint8_t flags,
@@ -39,12 +38,10 @@ bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, 
 void object_tables_free(struct object_tables *t);
 
 /*
- * What tables of those that are made an object file already has: marks their
- * sections (and those of their relocations) in `emptied`, one bool per section.
- * Returns 1 when they say exactly what `wanted` says, so that there is nothing to
- * do; 0 when not; -1 and a message when they are malformed.
+ * Finds the tables of an object file, of the kinds that are made, and marks their sections, and those of their
+ * relocations, in `emptied`, one bool per section. 1: they are equal to `wanted`; 0: they are not; -1 and a
+ * message: malformed.
  */
-int object_tables_present(const struct elf_file *f, const struct object_tables *wanted, bool *emptied,
-                          struct error *e);
+int object_tables_present(const struct elf_file *f, const struct object_tables *wanted, bool *emptied, struct error *e);
 
 #endif

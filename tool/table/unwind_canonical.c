@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The rows that a block table is to have: as few as they can be.
- */
+/* Reduces rows to the fewest that a block table needs. */
 #include "table/unwind_numbered.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +16,7 @@ void row_list_free(struct row_list *l)
 	memset(l, 0, sizeof(*l));
 }
 
+/* [from, to) has nothing but padding instructions, zeros, and gaps between sections. */
 static bool is_padding(const struct code_space *space, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	while (from < to) {
@@ -33,7 +32,7 @@ static bool is_padding(const struct code_space *space, struct step_cache *cache,
 		p = s->bytes + (from - s->addr);
 		readable = s->addr + s->size - from;
 		left = readable < to - from ? readable : to - from;
-		if (!*p) { /* linkers fill with zeros too; two of them would be an instruction that nobody writes */
+		if (!*p) { /* linkers also fill gaps with zeros; 00 00 is an instruction, but no compiler emits it */
 			from++;
 			continue;
 		}
@@ -44,7 +43,7 @@ static bool is_padding(const struct code_space *space, struct step_cache *cache,
 	return true;
 }
 
-/* Is there a gap before row i that holds nothing but padding? */
+/* There is a gap before row i with nothing but padding. */
 static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space,
                               struct step_cache *cache)
 {
@@ -69,13 +68,13 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 	out->rows = big_alloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
 		return error_set(e, "out of memory");
-	cache = step_cache_new(); /* without one it works too */
+	cache = step_cache_new(); /* null is allowed, only slower */
 	if (in->count && (in->rows[0].addr & 255))
-		out->rows[n++] = (struct row){ .addr = in->rows[0].addr & ~255ull };
+		out->rows[n++] = (struct row){.addr = in->rows[0].addr & ~255ull};
 	for (i = 0; i < in->count; i++) {
 		const struct row *r = &in->rows[i];
 		struct row *last = n ? &out->rows[n - 1] : NULL;
-		bool end = i + 1 == in->count; /* stays, whatever is before it */
+		bool end = i + 1 == in->count; /* the last row is always kept */
 
 		if (!end && last && r->rule.kind == ETCH_RULE_UNDEF && last->rule.kind != ETCH_RULE_UNDEF) {
 			size_t next = i + 1;
@@ -94,7 +93,7 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 		out->rows[n++] = *r;
 		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space, cache)) {
 			if (last->addr == r->addr - 1)
-				n--; /* the whole gap */
+				n--; /* the gap is one byte: its row is replaced */
 			out->rows[n - 1] = *r;
 			out->rows[n - 1].addr--;
 		}

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The map of return addresses: which byte of it leads to which rule.
- */
+/* Encodes the map of return addresses: which byte selects which rule. */
 #include "table/unwind_map.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +10,11 @@
 
 #define NO_RULE UINT32_MAX
 
-/* Candidates of one granule that have the same rule. */
+/* Adjacent return addresses of one granule with the same rule. */
 struct run {
 	uint32_t granule;
-	uint32_t rule;  /* in the palette of rows; NO_RULE: one that only the full table can tell */
-	uint32_t split; /* offset in the granule of the first address that may be its */
+	uint32_t rule;  /* index in the palette of rows; NO_RULE: only the full table has it */
+	uint32_t split; /* offset in the granule of the first address with this rule */
 };
 
 void map_free(struct map *m)
@@ -27,6 +25,7 @@ void map_free(struct map *m)
 	free(m->palette);
 }
 
+/* Makes the runs of all return addresses; returns their number. */
 static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift,
                          struct run *runs)
 {
@@ -49,8 +48,8 @@ static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t
 			r.rule = NO_RULE;
 		if (count && runs[count - 1].granule == r.granule && runs[count - 1].rule == r.rule)
 			continue;
-		/* The rule changes behind the row's first byte: a return address is looked up by
-		 * the byte before it. */
+		/* The rule changes after the first byte of the row, since a return address is looked up by the byte
+		 * before it. */
 		start = n->rows[row].addr + 1 - n->text;
 		r.split = start >> shift == r.granule ? (uint32_t)(start & ((1u << shift) - 1)) : 0;
 		runs[count++] = r;
@@ -58,7 +57,7 @@ static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t
 	return (int64_t)count;
 }
 
-/* Frequency of a rule among runs, for choosing the map's palette. */
+/* How many runs have a rule, to choose the map's palette. */
 struct use {
 	uint32_t count, rule;
 };
@@ -72,7 +71,7 @@ static int use_compare(const void *a, const void *b)
 	return x->rule < y->rule ? -1 : x->rule > y->rule;
 }
 
-/* code[rule]: its number in the map, or ETCH_MAP_FULL. */
+/* Makes the palette of the map; code[rule] is the rule's index in it, or ETCH_MAP_FULL. */
 static int map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
                             uint8_t *code)
 {
@@ -92,7 +91,7 @@ static int map_palette_make(const struct numbered *n, const struct run *runs, si
 			use[runs[r].rule].count++;
 	qsort(use, rules, sizeof(*use), use_compare);
 	memset(code, ETCH_MAP_FULL, rules);
-	/* Those that count from rsp first: the map byte then tells which register it is. */
+	/* Rules relative to rsp come first: the map byte alone then tells the register. */
 	for (reg = ETCH_REG_RSP; reg <= ETCH_REG_RBP; reg++) {
 		m->rbp = m->palette_count;
 		for (i = 0; i < rules && i < ETCH_MAP_CODES && use[i].count; i++) {
@@ -108,7 +107,7 @@ static int map_palette_make(const struct numbered *n, const struct run *runs, si
 	return 0;
 }
 
-/* Granules in reach of a row that is entered by a return use the full table. */
+/* True for granules near a row that is entered by a return; they use the full table. */
 static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64_t granule, unsigned shift)
 {
 	uint64_t lo = n->text + (granule << shift), hi = lo + (1ull << shift);
@@ -123,7 +122,7 @@ static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64
 	return false;
 }
 
-/* Exception units of a granule's runs, at most ETCH_MAP_CHAIN; returns the map byte. */
+/* Writes the exception units of a granule's runs, at most ETCH_MAP_CHAIN; returns the map byte. */
 static uint8_t granule_encode(struct map *m, const struct run *runs, size_t count, const uint8_t *code,
                               uint32_t page_unit)
 {
@@ -179,7 +178,7 @@ int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count,
 		return error_set(e, "out of memory");
 	}
 
-	/* Where there is no candidate the full table is right for whatever comes. */
+	/* Granules without a return address refer to the full table, which is right for any address. */
 	memset(m->bytes, ETCH_MAP_FULL, m->granules);
 	for (page = 0; page < m->pages; page++) {
 		m->page[page] = m->units;

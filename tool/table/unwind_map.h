@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The map of return addresses of a block table.
- */
+/* The map of return addresses in a block table (etch/orc.h): a byte per granule that selects the rule. */
 #ifndef TABLE_UNWIND_MAP_H
 #define TABLE_UNWIND_MAP_H
 
 #include "table/unwind_numbered.h"
 
+/* The arrays of the map, as in struct etch_unwind. */
 struct map {
 	unsigned shift;
 	uint8_t *bytes;
@@ -17,10 +16,10 @@ struct map {
 	uint32_t units;
 	struct etch_map_rule *palette;
 	uint32_t palette_count;
-	uint32_t rbp; /* first rule of the palette that counts from rbp */
+	uint32_t rbp; /* index of the first rule of the palette whose CFA is relative to rbp */
 };
 
-/* `calls` as for unwind_block_encode(). -1: out of memory. */
+/* Makes the map; `calls` as for unwind_block_encode(). -1: out of memory. */
 int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m,
              struct error *e);
 void map_free(struct map *m);

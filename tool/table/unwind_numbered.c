@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Rows of a block table, checked, and their rules, numbered: the most frequent first.
- */
+/* Checks the rows of a block table and numbers their rules, the most frequent first. */
 #include "table/unwind_numbered.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +56,7 @@ static int palette_grow(struct palette *p)
 	return 0;
 }
 
-/* The number of a rule; -1: out of memory. */
+/* Index of a rule, added if it is new. -1: out of memory. */
 static int64_t palette_add(struct palette *p, const struct etch_rule *r)
 {
 	uint32_t at;
@@ -81,7 +79,7 @@ struct ranked {
 	uint32_t uses, was;
 };
 
-/* The most frequent first; ties by bytes, so that the result follows from the rows alone. */
+/* By descending use, then by bytes: the result depends on the rows alone. */
 static int ranked_compare(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
@@ -91,7 +89,7 @@ static int ranked_compare(const void *a, const void *b)
 	return memcmp(&x->rule, &y->rule, sizeof(x->rule));
 }
 
-/* Sorts the palette; *order[i] is the new number of what was i. */
+/* Sorts the palette; (*order)[i] is the new index of rule i. */
 static int palette_sort(struct palette *p, uint32_t **order)
 {
 	struct ranked *r = malloc((p->count + 1) * sizeof(*r));
@@ -103,7 +101,7 @@ static int palette_sort(struct palette *p, uint32_t **order)
 		return -1;
 	}
 	for (i = 0; i < p->count; i++)
-		r[i] = (struct ranked){ p->list[i], p->uses[i], i };
+		r[i] = (struct ranked){p->list[i], p->uses[i], i};
 	qsort(r, p->count, sizeof(*r), ranked_compare);
 	for (i = 0; i < p->count; i++) {
 		p->list[i] = r[i].rule;
@@ -123,7 +121,7 @@ void numbered_free(struct numbered *n)
 	unwind_runs_free(&n->runs);
 }
 
-/* Chooses runs, and gives rules their final numbers. */
+/* Chooses runs, and gives the rules their final indices. */
 static int numbered_sort(struct numbered *n)
 {
 	const struct unwind_run *run;
@@ -138,7 +136,8 @@ static int numbered_sort(struct numbered *n)
 			n->palette.uses[n->rule[i]]++;
 	for (k = 0; k < n->runs.count; k++)
 		for (i = 0; i < n->runs.list[k].n; i++)
-			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31; /* must have an idx byte */
+			/* sorts first: a rule of a run must have an idx byte */
+			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31;
 	if (palette_sort(&n->palette, &order))
 		return -1;
 	for (i = 0; i < n->count; i++)

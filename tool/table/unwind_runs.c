@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A dictionary of runs, chosen greedily: of all parts of all sequences of short rows,
- * the one that saves most is taken, the sequences are cut where it occurs, and again.
- * Sequences are kept once, with the number of times that they occur; there are few
- * different ones.
+ * A dictionary of runs, chosen greedily: of all subsequences (grams) of all sequences of short rows, take the one
+ * that saves most bytes, cut the sequences where it occurs, and repeat. Equal sequences are stored once with their
+ * number of occurrences, since few are different.
  */
 #include "table/unwind_runs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ROW  15u  /* bytes of a row that may be in a run */
+#define MAX_ROW  15u /* largest row in a run, in bytes */
 #define MAX_RUNS 200u
 #define COST     ((uint32_t)sizeof(struct etch_run))
 
+/* A row in a sequence. */
 struct token {
 	uint32_t rule;
-	uint16_t owner; /* 0 free, else 1 + run that starts here, or INSIDE one */
-	uint8_t gap;    /* from the token before in its sequence */
+	uint16_t owner; /* 0: free; 1 + index of the run that starts here; or INSIDE of one */
+	uint8_t gap;    /* bytes since the previous token of its sequence */
 };
 
 #define INSIDE 0xffffu
 
+/* Consecutive short rows of one block. */
 struct sequence {
-	uint32_t at, n, weight; /* its tokens; how often it occurs */
-	uint64_t rules;         /* rules in it, by their last six bits: most are ruled out by it */
+	uint32_t at, n, weight; /* first token, length, number of occurrences */
+	uint64_t rules;         /* bit set of its rules modulo 64, to reject most grams early */
 };
 
+/* Where a sequence occurs: its first row. */
 struct instance {
 	uint32_t row, sequence;
 };
 
-/* A part of 2 to ETCH_RUN_ROWS tokens of some sequence. */
+/* A subsequence of 2 to ETCH_RUN_ROWS tokens. */
 struct gram {
 	uint32_t at, n, hash;
-	uint32_t count; /* occurrences in free tokens; overlapping ones count too */
+	uint32_t count; /* occurrences in free tokens, overlapping ones included */
 };
 
+/* Context of the search. */
 struct finder {
 	struct token *tokens;
 	size_t token_count;
@@ -46,9 +49,9 @@ struct finder {
 	size_t instance_count;
 	struct gram *grams;
 	size_t gram_count, gram_room;
-	uint32_t *slots; /* hash of grams: index + 1 */
+	uint32_t *slots; /* hash table of grams: index + 1 */
 	size_t mask;
-	uint64_t *heap;  /* what a gram saves << 32 | ~index: the largest first, then the older one */
+	uint64_t *heap; /* max-heap of (bytes saved << 32 | ~index): ties go to the lower index */
 	size_t heap_count;
 };
 
@@ -80,7 +83,7 @@ static uint64_t rules_in(const struct finder *f, uint32_t at, uint32_t n)
 	return rules;
 }
 
-/* A hash of sequences; it stays small, since few are different. */
+/* Hash table of the different sequences. */
 struct sequence_hash {
 	uint32_t *slots; /* index + 1 */
 	size_t mask;
@@ -113,7 +116,7 @@ static int sequence_hash_grow(const struct finder *f, struct sequence_hash *h)
 	return 0;
 }
 
-/* The sequence of the last n tokens: one that is there already, or theirs. */
+/* Index of the sequence of the last n tokens; if it exists already, the tokens are removed. -1: out of memory. */
 static int64_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t n)
 {
 	uint32_t at = (uint32_t)f->token_count - n;
@@ -130,14 +133,15 @@ static int64_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t 
 			return h->slots[s] - 1;
 		}
 	}
-	f->sequences[f->sequence_count] = (struct sequence){ at, n, 1, rules_in(f, at, n) };
+	f->sequences[f->sequence_count] = (struct sequence){at, n, 1, rules_in(f, at, n)};
 	h->slots[s] = (uint32_t)++f->sequence_count;
 	return h->slots[s] - 1;
 }
 
+/* Collects the sequences of short rows. */
 static int sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
 {
-	struct sequence_hash hash = { NULL, 1023 };
+	struct sequence_hash hash = {NULL, 1023};
 	int64_t sequence = 0;
 	size_t i, end, k;
 
@@ -150,21 +154,22 @@ static int sequences_find(struct finder *f, const struct row *rows, size_t count
 		uint64_t block = rows[i].addr >> ETCH_BLOCK_SHIFT;
 
 		for (end = i; end < count && rows[end + 1].addr - rows[end].addr <= MAX_ROW &&
-		              rows[end].addr >> ETCH_BLOCK_SHIFT == block; end++)
+		              rows[end].addr >> ETCH_BLOCK_SHIFT == block;
+		     end++)
 			;
 		if (end < i + 2)
 			continue;
 		for (k = i; k < end; k++)
 			f->tokens[f->token_count++] =
-				(struct token){ rule[k], 0, (uint8_t)(k > i ? rows[k].addr - rows[k - 1].addr : 0) };
+				(struct token){rule[k], 0, (uint8_t)(k > i ? rows[k].addr - rows[k - 1].addr : 0)};
 		sequence = sequence_add(f, &hash, (uint32_t)(end - i));
-		f->instances[f->instance_count++] = (struct instance){ (uint32_t)i, (uint32_t)sequence };
+		f->instances[f->instance_count++] = (struct instance){(uint32_t)i, (uint32_t)sequence};
 	}
 	free(hash.slots);
 	return sequence < 0 ? -1 : 0;
 }
 
-/* ---- their parts -------------------------------------------------------------------- */
+/* ---- grams -------------------------------------------------------------------------- */
 
 static int grams_grow(struct finder *f)
 {
@@ -190,7 +195,7 @@ static int grams_grow(struct finder *f)
 	return 0;
 }
 
-/* Adds `weight` to every part of the free tokens [from, to). */
+/* Adds `weight` to the count of every gram in the free tokens [from, to). */
 static int grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t weight)
 {
 	uint32_t at, n;
@@ -212,7 +217,7 @@ static int grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t we
 			}
 			if (!g) {
 				g = &f->grams[f->gram_count];
-				*g = (struct gram){ at, n, h, 0 };
+				*g = (struct gram){at, n, h, 0};
 				f->slots[s] = (uint32_t)++f->gram_count;
 			}
 			g->count += weight;
@@ -223,7 +228,7 @@ static int grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t we
 	return 0;
 }
 
-/* ---- the best of them ------------------------------------------------------------------ */
+/* ---- the gram that saves most ---------------------------------------------------------- */
 
 static uint32_t saving(const struct gram *g)
 {
@@ -262,7 +267,8 @@ static int heap_make(struct finder *f)
 	return 0;
 }
 
-/* The gram that saves most, or null. What a gram saves only gets less. */
+/* Removes the gram that saves most, or returns null. Savings only decrease, so outdated heap entries are
+ * re-inserted. */
 static struct gram *heap_pop(struct finder *f)
 {
 	while (f->heap_count) {
@@ -281,10 +287,10 @@ static struct gram *heap_pop(struct finder *f)
 	return NULL;
 }
 
-/* Gives the tokens of every occurrence of *g to run number `run`. */
+/* Assigns the tokens of every occurrence of *g to run `run`. */
 static int sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
 {
-	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at; /* *g may move */
+	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at; /* copies: grams_count() may move *g */
 	const uint64_t rules = rules_in(f, g->at, g->n);
 	size_t i;
 
@@ -329,6 +335,7 @@ static int descending(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
+/* Chooses runs until no gram saves enough, or the idx bytes are used up. */
 static int runs_choose(struct finder *f, const uint32_t *rule, size_t count, uint32_t rules, struct unwind_runs *out)
 {
 	uint32_t *uses = calloc(rules + 256, sizeof(*uses)), different = 0, k, added;
@@ -346,14 +353,13 @@ static int runs_choose(struct finder *f, const uint32_t *rule, size_t count, uin
 	while (out->count < MAX_RUNS && (g = heap_pop(f))) {
 		struct unwind_run *r = &out->list[out->count];
 
-		/* A run takes an idx byte from the rule that could just have one: an escape for
-		 * each of its uses. */
+		/* A run takes the idx byte of the least used rule that has one, which then needs an escape for each use. */
 		if (saving(g) <= COST + (uint64_t)uses[ETCH_IDX_ESCAPE - 1 - out->count] * sizeof(struct etch_escape))
 			break;
 		for (k = added = 0; k < g->n; k++) {
 			r->rule[k] = f->tokens[g->at + k].rule;
 			r->off[k] = (uint8_t)(k ? r->off[k - 1] + f->tokens[g->at + k].gap : 0);
-			added += !in_run[r->rule[k]]; /* twice the same counts twice: never too few */
+			added += !in_run[r->rule[k]]; /* a rule twice in a run counts twice: an upper bound */
 		}
 		if (different + added + out->count + 1 > ETCH_IDX_ESCAPE)
 			continue;
@@ -385,7 +391,7 @@ void unwind_runs_free(struct unwind_runs *r)
 int unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
                      struct unwind_runs *out)
 {
-	struct finder f = { 0 };
+	struct finder f = {0};
 	int status = -1;
 	size_t i;
 

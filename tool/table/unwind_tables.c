@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The block table (etch/orc.h) from rows and back.
- */
+/* Encodes and decodes the block table (etch/orc.h). */
 #include "table/unwind_tables.h"
-#include "elf/memory.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +10,7 @@
 
 #include "table/unwind_map.h"
 
-static int no_memory(struct error *e)
-{
-	return error_set(e, "out of memory");
-}
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
 
 static uint64_t place(uint64_t *end, uint64_t bytes, unsigned align)
 {
@@ -25,7 +20,7 @@ static uint64_t place(uint64_t *end, uint64_t bytes, unsigned align)
 	return at;
 }
 
-/* Gives every array its place; -1 when that would be over 4 GiB. */
+/* Lays out the arrays of a table; -1 if it would exceed 4 GiB. */
 static int layout_make(const struct numbered *n, const struct map *m, uint32_t escapes, struct etch_unwind *u)
 {
 	uint64_t blocks = (n->size + 255) >> ETCH_BLOCK_SHIFT, end = sizeof(*u), entries = 0, at[10];
@@ -84,12 +79,12 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 	return 0;
 }
 
-/* The idx byte of a rule at `at`, with an escape where it needs one. */
+/* Writes the idx byte of a rule at `at`, and an escape if the rule has no idx byte. */
 static void idx_put(const struct numbered *n, uint8_t *pool, uint32_t at, uint32_t rule, struct etch_escape **escape)
 {
 	pool[at] = (uint8_t)(rule < n->direct ? rule : ETCH_IDX_ESCAPE);
 	if (rule >= n->direct)
-		*(*escape)++ = (struct etch_escape){ at, rule };
+		*(*escape)++ = (struct etch_escape){at, rule};
 }
 
 static void runs_write(const struct numbered *n, struct etch_run *out)
@@ -105,6 +100,7 @@ static void runs_write(const struct numbered *n, struct etch_run *out)
 	}
 }
 
+/* Writes the records of all blocks, their index, and the escapes. */
 static void records_write(const struct numbered *n, uint8_t *table, const struct etch_unwind *u)
 {
 	uint64_t blocks = (n->size + 255) >> ETCH_BLOCK_SHIFT, b;
@@ -166,7 +162,7 @@ static int table_make(const struct numbered *n, const struct map *m, uint8_t **o
 int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
                         uint8_t **out, size_t *size, struct error *e)
 {
-	struct map map = { 0 };
+	struct map map = {0};
 	struct numbered n;
 	int status = 0;
 
@@ -186,7 +182,7 @@ int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size
 int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e)
 {
 	size_t count = rows->count ? rows->count - 1 : 0, i;
-	size_t lead = !count || (rows->rows[0].addr & 255); /* as in numbered_make() */
+	size_t lead = !count || (rows->rows[0].addr & 255); /* the same row as `lead` of numbered_make() */
 
 	*size = (count + lead + 3) / 4;
 	*out = calloc(1, *size);
@@ -219,31 +215,31 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 	out->rows = malloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
 		return no_memory(e);
-	out->rows[n++] = (struct row){ .addr = u->text, .rule = *etch_block_rule(&t, 0, 0) };
+	out->rows[n++] = (struct row){.addr = u->text, .rule = *etch_block_rule(&t, 0, 0)};
 	for (b = 0; b < blocks; b++) {
 		uint32_t s = etch_block_record(&t, b), c = (etch_block_record(&t, b + 1) - s) / 2, k;
 
 		for (i = 0; i < c; i++) {
 			uint32_t idx = t.pool[s + c + i], more = 1;
 			uint64_t addr = u->text + (b << ETCH_BLOCK_SHIFT) + t.pool[s + i];
-			const uint8_t *off = (const uint8_t[]){ 0 };
+			const uint8_t *off = (const uint8_t[]){0};
 
 			if (idx >= t.first_run && idx != ETCH_IDX_ESCAPE) {
 				off = t.run[idx - t.first_run].off;
 				more = etch_run_rows(&t, idx - t.first_run);
 			}
 			for (k = 0; k < more && n < u->rows; k++)
-				out->rows[n++] = (struct row){ .addr = addr + off[k],
-				                               .rule = *etch_block_rule(&t, s + c + (uint32_t)i, off[k]) };
+				out->rows[n++] =
+					(struct row){.addr = addr + off[k], .rule = *etch_block_rule(&t, s + c + (uint32_t)i, off[k])};
 		}
 	}
 	if (sources)
 		for (i = 0; i < n && i / 4 < sources_size; i++)
 			out->rows[i].source = sources[i / 4] >> (i % 4 * 2) & 3;
-	/* An empty text has a byte before its records and no row. */
+	/* The table of an empty text has a rule before its records, but no row. */
 	if (!u->text_size)
 		n = 0;
-	out->rows[n++] = (struct row){ .addr = u->text + u->text_size };
+	out->rows[n++] = (struct row){.addr = u->text + u->text_size};
 	out->count = n;
 	return 0;
 }

@@ -1,42 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Unwind rows as tables and back. Formats: etch/orc.h, docs/formats.md.
- */
+/* Converts unwind rows to tables and back. Formats: etch/orc.h, docs/formats.md. */
 #ifndef TABLE_UNWIND_TABLES_H
 #define TABLE_UNWIND_TABLES_H
 
 #include "arch/x86/rule_text.h"
-#include "code/rows.h"
-#include "code/space.h"
-#include "report/error.h"
+#include "analysis/unwind/rows.h"
+#include "analysis/facts/space.h"
+#include "support/error.h"
 
 /*
- * The rows that a block table is to have: gaps that hold nothing but padding, which
- * never runs, go to the row before, as far as they are shorter than
- * UNWIND_PADDING bytes; neighbours with the same rule and source become one row; the first
- * row begins at a multiple of 256; rows of kind SIGNAL and END behind a gap begin one byte
- * early, for return addresses that no call pushed. `space` has the bytes; null: no gap is padding.
+ * The rows for a block table. A gap of less than UNWIND_PADDING bytes with nothing but padding, which never runs,
+ * is merged with the row before it. Adjacent rows with equal rule and source are merged. The first row begins at a
+ * multiple of 256. A row of kind SIGNAL or END after a gap begins one byte early, for return addresses that no call
+ * has pushed. `space` has the bytes of the code; null: no gap is padding.
  */
 #define UNWIND_PADDING 16
 int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
                           struct error *e);
 
 /*
- * The block encoding of rows, each as it is: a struct etch_unwind and all behind it in
- * one malloc'd buffer; build_id is left 0. `calls`: the sorted addresses that follow a
- * call (arch/x86/callsites.h), for the map; not used with map_shift 0. Deterministic.
- * -1: out of memory, text or table over 4 GiB, rows out of order, a rule that is none.
+ * Encodes rows, unchanged, as a block table: one malloc'd buffer that begins with a struct etch_unwind, whose
+ * build_id is zero. `calls`: the sorted addresses that follow a call (arch/x86/callsites.h), for the map; unused if
+ * map_shift is 0. Deterministic. -1: out of memory, text or table over 4 GiB, rows out of order, or an invalid
+ * rule.
  */
 int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
                         uint8_t **out, size_t *size, struct error *e);
-/* 2 bits a row of the same list, but the last one, for ETCH_SEC_SOURCE. */
+/* Encodes the sources of rows, 2 bits for each row but the last, for ETCH_SEC_SOURCE. */
 int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e);
 
-/* A rule as a 6-byte entry; false when it does not fit: *out is then UNDEFINED. */
+/* Encodes a rule as a 6-byte entry. False: it does not fit; *out is UNDEFINED. */
 bool unwind_orc_pack(const struct etch_rule *rule, unsigned source, struct etch_orc *out);
 
-/* Back to rows from a table that etch_unwind_valid() has accepted. `sources`
- * (ETCH_SEC_SOURCE) may be null: all rows then say CODE. */
+/* Decodes a table that etch_unwind_valid() has accepted. `sources` (ETCH_SEC_SOURCE) may be null: all rows then
+ * are CODE. */
 int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *sources, size_t sources_size,
                         struct row_list *out, struct error *e);
 

@@ -2,10 +2,9 @@
 /*
  * etch/format.h: the tables that the tool writes and libetch reads.
  *
- * This header is the whole contract between the two: record layouts, their
- * encoders and decoders, and nothing that needs libc.  docs/formats.md says the
- * same in prose, to the bit.  The instruction encodings of the sites are in
- * etch/forms.h.
+ * This header is the whole contract between tool and library: record layouts, their encoders and
+ * decoders, and nothing that needs libc. docs/formats.md says the same in prose, to the bit. The
+ * instruction encodings of the sites are in etch/forms.h.
  *
  * Every reference is 32 bits, relative to the address of the field that holds
  * it, so that no table needs a dynamic relocation in a PIE or a shared object.
@@ -22,18 +21,19 @@ extern "C" {
 
 /* ---- section names ------------------------------------------------------ */
 
-#define ETCH_SEC_OBJECT  "etched"      /* ETCHED objects: each on pages of its own */
-#define ETCH_SEC_SCALAR  "etched_imv"  /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
-#define ETCH_SEC_IMV     "__imv"       /* struct etch_imv[] */
-#define ETCH_SEC_PV      "__pv_sites"  /* struct etch_imv[], of the forms of etch/pv_forms.h */
-#define ETCH_SEC_NATIVE  "__pv_native" /* struct etch_native[] */
-#define ETCH_SEC_INLINE  "__pv_inline" /* struct etch_inline[] */
-#define ETCH_SEC_OBJ     "__etch_obj"  /* struct etch_obj[] */
-#define ETCH_SEC_MODULE  "__etch_mod"  /* struct etch_module, one per translation unit, the first one counts */
-#define ETCH_SEC_NAMES   ".rodata.etch" /* NUL-terminated object names */
-#define ETCH_SEC_DECLARE ".etch.declare" /* NUL-terminated symbol names declared etched elsewhere; never linked in */
+#define ETCH_SEC_OBJECT "etched"       /* ETCHED objects: each on pages of its own */
+#define ETCH_SEC_SCALAR "etched_imv"   /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
+#define ETCH_SEC_IMV    "__imv"        /* struct etch_imv[] */
+#define ETCH_SEC_PV     "__pv_sites"   /* struct etch_imv[], of the forms of etch/pv_forms.h */
+#define ETCH_SEC_NATIVE "__pv_native"  /* struct etch_native[] */
+#define ETCH_SEC_INLINE "__pv_inline"  /* struct etch_inline[] */
+#define ETCH_SEC_OBJ    "__etch_obj"   /* struct etch_obj[] */
+#define ETCH_SEC_MODULE "__etch_mod"   /* struct etch_module, one per translation unit; the first one counts */
+#define ETCH_SEC_NAMES  ".rodata.etch" /* NUL-terminated object names */
+/* NUL-terminated names of symbols declared with ETCH_DECLARE; not linked in. */
+#define ETCH_SEC_DECLARE ".etch.declare"
 
-#define ETCH_PAGE 4096u                /* x86-64 base page: the grain of protection */
+#define ETCH_PAGE 4096u /* x86-64 base page: the granularity of mprotect(2) */
 
 /* ---- __imv: load sites --------------------------------------------------- */
 
@@ -71,24 +71,20 @@ static inline unsigned etch_imv_reg(const struct etch_imv *e) { return e->regs &
 static inline unsigned etch_imv_base(const struct etch_imv *e) { return e->regs >> 4; }
 
 /*
- * Rule 3: may this instruction be replaced while threads run?  True when all of
- * it lies inside one naturally aligned 8-byte word, so that one store replaces
- * it (AMD64 APM vol. 2, 7.6.1).
+ * Can this instruction be replaced while threads run? Yes if all of it lies inside one naturally
+ * aligned 8-byte word, so that one store replaces it (AMD64 APM vol. 2, 7.6.1).
  */
-static inline int etch_site_is_live(uint64_t site, unsigned len)
-{
-	return len >= 1 && (site & 7u) + len <= 8;
-}
+static inline int etch_site_is_live(uint64_t site, unsigned len) { return len >= 1 && (site & 7u) + len <= 8; }
 
-/* ---- __pv_native: sequences that may stand in a call's place ---------------- */
+/* ---- __pv_native: sequences that may replace a call ------------------------- */
 
-#define ETCH_NATIVE_MOST 15u       /* bytes of a sequence that is worth recording */
+#define ETCH_NATIVE_MOST    15u   /* bytes of the longest sequence that is recorded */
 #define ETCH_NATIVE_CHECKED 0x01u /* set by the tool: both decoders agree, the calling convention is kept */
-#define ETCH_NATIVE_ONE     0x02u /* ... and it is one instruction, which prefixes may pad */
+#define ETCH_NATIVE_ONE     0x02u /* CHECKED, and it is one instruction, which prefixes may pad */
 
 /*
- * A function that PV_NATIVE made: its instructions, without the endbr64 before and
- * the ret behind them. Nothing is inlined that is not CHECKED. 12 bytes, 4-byte aligned.
+ * A function made by PV_NATIVE: its instructions, without the endbr64 before and the ret behind
+ * them. Only CHECKED sequences are inlined. 12 bytes, 4-byte aligned.
  */
 struct etch_native {
 	int32_t func;  /* the function, relative to &func */
@@ -101,10 +97,10 @@ struct etch_native {
 /* ---- __pv_inline: cases that are compiled in place --------------------------- */
 
 /*
- * A jump to where a slot is called, which does nothing while the slot holds `func`:
- * the program goes on with what the compiler made of the same function there. The
- * compiler writes the entry (pv_call_inline), the tool leaves it where it is. An entry
- * whose code the linker has dropped refers to no code. 12 bytes, 4-byte aligned.
+ * A jump to an indirect call through `slot`; replaced by a nop while the slot holds `func`, so
+ * that execution falls through to the same function's effect as compiled in place. The compiler
+ * writes the entry (pv_call_inline), the tool leaves it unchanged. An entry whose code was dropped
+ * by the linker refers to no code. 12 bytes, 4-byte aligned.
  */
 struct etch_inline {
 	int32_t site; /* first byte of the jump, relative to &site */
@@ -117,34 +113,34 @@ struct etch_inline {
 enum etch_obj_kind {
 	ETCH_OBJ_NONE = 0,   /* empty: all sixteen bytes are zero */
 	ETCH_OBJ_OBJECT = 1, /* an etched object: addr, size, name */
-	ETCH_OBJ_STORE = 2,  /* fact: the instruction at `ref` stores plainly to addr */
+	ETCH_OBJ_STORE = 2,  /* fact: the instruction at `ref` is a plain store to addr */
 	ETCH_OBJ_ESCAPE = 3, /* fact: the instruction or data word at `ref` lets addr escape */
 };
 
-/* Flags of an ETCH_OBJ_OBJECT record.  The first two are set by the link step
- * (facts folded in), the third is its verdict. */
-#define ETCH_OBJ_STORED  0x01u /* something in the linked file stores plainly to it */
-#define ETCH_OBJ_ESCAPED 0x02u /* something in the linked file takes its address */
+/* Flags of an ETCH_OBJ_OBJECT record. STORED and ESCAPED are set by the link step (facts folded
+ * in); ARMED is its verdict. */
+#define ETCH_OBJ_STORED  0x01u /* the linked file contains a plain store to it */
+#define ETCH_OBJ_ESCAPED 0x02u /* the linked file takes its address */
 #define ETCH_OBJ_ARMED   0x04u /* its live sites hold immediates from the start */
 #define ETCH_OBJ_SHARED  0x08u /* lives in ETCH_SEC_SCALAR: shares its pages with others */
-/* Set by the object step: other files of the link can name it and store to it, so
- * that only the link step can tell. Clear for static objects, and for DEFINE_IMV,
- * whose names (NAME__imv) are etch's own. */
-#define ETCH_OBJ_OPEN    0x10u
-/* Set by the link step: the file was stripped of symbols, and this is a part of an object, or
- * all of it; what one call sets may go over several. */
-#define ETCH_OBJ_PART    0x20u
+/* Set by the object step: other files of the link can name the object and store to it, so only the
+ * link step can decide. Clear for static objects, and for DEFINE_IMV, whose names (NAME__imv) are
+ * reserved for etch. */
+#define ETCH_OBJ_OPEN 0x10u
+/* Set by the link step: the file was stripped of symbols, and this record covers an object or a
+ * part of one. A range that one call sets may span several such records. */
+#define ETCH_OBJ_PART 0x20u
 /* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
-#define ETCH_OBJ_GOT     0x80u
+#define ETCH_OBJ_GOT 0x80u
 
 /* 16 bytes, 4-byte aligned. Sorted by the link step: objects by address, then
  * facts that could not be folded into an object of this file, then empty ones. */
 struct etch_obj {
-	int32_t addr;   /* first byte of the object (fact: the byte concerned), relative to &addr */
-	uint32_t size;  /* bytes; 0 in a fact */
-	int32_t ref;    /* object: its name, NUL-terminated; fact: where; relative to &ref */
-	uint8_t kind;   /* enum etch_obj_kind */
-	uint8_t flags;  /* ETCH_OBJ_* */
+	int32_t addr;  /* first byte of the object (fact: the byte concerned), relative to &addr */
+	uint32_t size; /* bytes; 0 in a fact */
+	int32_t ref;   /* object: its name, NUL-terminated; fact: where; relative to &ref */
+	uint8_t kind;  /* enum etch_obj_kind */
+	uint8_t flags; /* ETCH_OBJ_* */
 	uint16_t zero;
 };
 
@@ -156,32 +152,32 @@ struct etch_obj {
 #define ETCH_MODULE_MOVED   0x02u /* imv/obj below locate the tables, not __start_/__stop_ symbols */
 
 /*
- * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant;
- * the linker keeps one definition per module.  The link step edits every copy
- * alike.  64 bytes, 8-byte aligned.
+ * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant; the linker keeps
+ * one definition per module. The link step edits every copy in the same way. 64 bytes, 8-byte
+ * aligned.
  */
 struct etch_module {
-	uint32_t magic;     /* ETCH_MODULE_MAGIC */
-	uint16_t version;   /* ETCH_MODULE_VERSION */
-	uint16_t size;      /* sizeof(struct etch_module) */
-	uint32_t flags;     /* ETCH_MODULE_* */
+	uint32_t magic;   /* ETCH_MODULE_MAGIC */
+	uint16_t version; /* ETCH_MODULE_VERSION */
+	uint16_t size;    /* sizeof(struct etch_module) */
+	uint32_t flags;   /* ETCH_MODULE_* */
 	uint32_t zero;
 	int64_t imv;        /* with MOVED: table of __imv, relative to &imv */
 	uint64_t imv_count; /* entries */
 	int64_t obj;        /* with MOVED: table of etch_obj, relative to &obj */
 	uint64_t obj_count;
-	int64_t pv;         /* with MOVED: table of __pv_sites, relative to &pv */
+	int64_t pv; /* with MOVED: table of __pv_sites, relative to &pv */
 	uint64_t pv_count;
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 &&
-              sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 &&
-              sizeof(struct etch_module) == 64, "table layouts are fixed");
+static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
+                  sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
+              "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 &&
-              sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 &&
-               sizeof(struct etch_module) == 64, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
+                   sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
+               "table layouts are fixed");
 #endif
 
 /* Address that a self-relative field refers to, in the same address space as `at`,

@@ -23,50 +23,49 @@ extern "C" {
 #endif
 
 /*
- * The number of a form is its place in a table file: never reuse or renumber.
- * 0x80 and above are kept for sites whose patch is a branch.
+ * The number of a form is stored in table files: never reuse or renumber. 0x80 and above are
+ * reserved for sites that are patched with a branch.
  */
 enum etch_form {
 	ETCH_FORM_NONE = 0,
 	/* dst <- memory */
-	ETCH_FORM_MOV8 = 1,       /* 8a /r; upper bits of the register are kept */
-	ETCH_FORM_MOV16 = 2,      /* 66 8b /r; upper bits kept */
-	ETCH_FORM_MOV32 = 3,      /* 8b /r; zero-extends to 64 bits */
-	ETCH_FORM_MOV64 = 4,      /* REX.W 8b /r */
-	ETCH_FORM_MOVZX8_16 = 5,  /* 66 0f b6 /r */
-	ETCH_FORM_MOVZX8_32 = 6,  /* 0f b6 /r */
-	ETCH_FORM_MOVZX8_64 = 7,  /* REX.W 0f b6 /r */
-	ETCH_FORM_MOVZX16_32 = 8, /* 0f b7 /r */
-	ETCH_FORM_MOVZX16_64 = 9, /* REX.W 0f b7 /r */
-	ETCH_FORM_MOVSX8_16 = 10, /* 66 0f be /r */
-	ETCH_FORM_MOVSX8_32 = 11, /* 0f be /r */
-	ETCH_FORM_MOVSX8_64 = 12, /* REX.W 0f be /r */
+	ETCH_FORM_MOV8 = 1,        /* 8a /r; upper bits of the register are kept */
+	ETCH_FORM_MOV16 = 2,       /* 66 8b /r; upper bits kept */
+	ETCH_FORM_MOV32 = 3,       /* 8b /r; zero-extends to 64 bits */
+	ETCH_FORM_MOV64 = 4,       /* REX.W 8b /r */
+	ETCH_FORM_MOVZX8_16 = 5,   /* 66 0f b6 /r */
+	ETCH_FORM_MOVZX8_32 = 6,   /* 0f b6 /r */
+	ETCH_FORM_MOVZX8_64 = 7,   /* REX.W 0f b6 /r */
+	ETCH_FORM_MOVZX16_32 = 8,  /* 0f b7 /r */
+	ETCH_FORM_MOVZX16_64 = 9,  /* REX.W 0f b7 /r */
+	ETCH_FORM_MOVSX8_16 = 10,  /* 66 0f be /r */
+	ETCH_FORM_MOVSX8_32 = 11,  /* 0f be /r */
+	ETCH_FORM_MOVSX8_64 = 12,  /* REX.W 0f be /r */
 	ETCH_FORM_MOVSX16_32 = 13, /* 0f bf /r */
 	ETCH_FORM_MOVSX16_64 = 14, /* REX.W 0f bf /r */
 	ETCH_FORM_MOVSX32_64 = 15, /* REX.W 63 /r */
 	/* dst <- dst op memory; form = ALU + 4 * op + log2(width in bytes) */
-	ETCH_FORM_ALU = 16,       /* op: add or adc sbb and sub xor cmp, in the order of the opcode map */
+	ETCH_FORM_ALU = 16, /* op: add or adc sbb and sub xor cmp, in the order of the opcode map */
 	ETCH_FORM_ALU_LAST = 47,
 	/* flags <- dst & memory; + log2(width) */
-	ETCH_FORM_TEST8 = 48,     /* 84 /r */
-	ETCH_FORM_TEST64 = 51,    /* REX.W 85 /r */
+	ETCH_FORM_TEST8 = 48,  /* 84 /r */
+	ETCH_FORM_TEST64 = 51, /* REX.W 85 /r */
 	/* dst <- dst * memory; + log2(width), no 8-bit form */
-	ETCH_FORM_IMUL16 = 53,    /* 66 0f af /r */
-	ETCH_FORM_IMUL64 = 55,    /* REX.W 0f af /r */
-	ETCH_FORM_PUSH64 = 56,    /* ff /6 */
+	ETCH_FORM_IMUL16 = 53, /* 66 0f af /r */
+	ETCH_FORM_IMUL64 = 55, /* REX.W 0f af /r */
+	ETCH_FORM_PUSH64 = 56, /* ff /6 */
 	ETCH_FORM_LAST = 56,
 };
 
-/* How the new value is carried by the immediate. */
+/* How the immediate form holds the new value. */
 enum etch_imm_kind {
 	ETCH_IMM_KEEP,  /* as wide as the operand: 8 and 16 bits */
 	ETCH_IMM_32,    /* 32-bit result */
-	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits: a value outside it keeps the load */
+	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits: for a value out of range the site keeps its load */
 	ETCH_IMM_MOV64, /* REX.W mov with simm32, or a 32-bit mov (which zero-extends) */
 };
 
-/* What a form is, decoded from its number.  Internal to the two encoders below
- * and to listings. */
+/* A form decoded from its number. Internal to the two encoders below and to listings. */
 struct etch_form_info {
 	uint8_t mem;     /* bytes read from memory: 1, 2, 4 or 8; 0 = no such form */
 	uint8_t width;   /* operand width in bytes */
@@ -81,12 +80,13 @@ struct etch_form_info {
 static inline struct etch_form_info etch_form_info(unsigned form)
 {
 	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0};
-	static const struct { uint8_t mem, width, sign, escape, opcode; } mov[16] = {
-		{0, 0, 0, 0, 0},
-		{1, 1, 0, 0, 0x8a}, {2, 2, 0, 0, 0x8b}, {4, 4, 0, 0, 0x8b}, {8, 8, 0, 0, 0x8b},
-		{1, 2, 0, 1, 0xb6}, {1, 4, 0, 1, 0xb6}, {1, 8, 0, 1, 0xb6}, {2, 4, 0, 1, 0xb7},
-		{2, 8, 0, 1, 0xb7}, {1, 2, 1, 1, 0xbe}, {1, 4, 1, 1, 0xbe}, {1, 8, 1, 1, 0xbe},
-		{2, 4, 1, 1, 0xbf}, {2, 8, 1, 1, 0xbf}, {4, 8, 1, 0, 0x63},
+	static const struct {
+		uint8_t mem, width, sign, escape, opcode;
+	} mov[16] = {
+		{0, 0, 0, 0, 0},    {1, 1, 0, 0, 0x8a}, {2, 2, 0, 0, 0x8b}, {4, 4, 0, 0, 0x8b},
+		{8, 8, 0, 0, 0x8b}, {1, 2, 0, 1, 0xb6}, {1, 4, 0, 1, 0xb6}, {1, 8, 0, 1, 0xb6},
+		{2, 4, 0, 1, 0xb7}, {2, 8, 0, 1, 0xb7}, {1, 2, 1, 1, 0xbe}, {1, 4, 1, 1, 0xbe},
+		{1, 8, 1, 1, 0xbe}, {2, 4, 1, 1, 0xbf}, {2, 8, 1, 1, 0xbf}, {4, 8, 1, 0, 0x63},
 	};
 	unsigned k;
 
@@ -133,10 +133,9 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 static inline unsigned etch_form_size(unsigned form) { return etch_form_info(form).mem; }
 
 /*
- * The load form of a site at address `site` that reads from address `obj`.
- * Writes at most 16 bytes to out and returns the length; 0 when the entry is
- * malformed or obj is out of reach.  Equal to etch_imv_len(e) for every entry
- * that the tool accepted.
+ * The load form of a site at address `site` that reads from address `obj`. Writes at most 16 bytes
+ * to out and returns the length; 0 when the entry is malformed or obj is out of range. Equals
+ * etch_imv_len(e) for every entry that the tool accepted.
  */
 static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, uint64_t obj, uint8_t out[16])
 {
@@ -161,7 +160,7 @@ static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, u
 	if (mode == ETCH_ADDR_BASE && base == 4)
 		return 0; /* the stack pointer: never accepted as a site */
 	if (rex && !etch_imv_rex(e))
-		return 0; /* register 4 of a byte form would be spl here and ah in etch_form_imm() */
+		return 0; /* malformed: register 4 of a byte form would be spl here but ah in etch_form_imm() */
 	if (etch_imv_rex(e))
 		out[n++] = (uint8_t)(0x40 | rex);
 	if (f.escape)
@@ -248,8 +247,8 @@ static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *by
 }
 
 /*
- * Is an entry of __imv well formed, by itself? What it refers to is for the reader
- * to check. An empty entry is all zero. One definition for tool and library.
+ * Is an entry of __imv well formed, by itself? Whether its references are valid is for the reader
+ * to check. An empty entry is all zero. Shared by tool and library.
  */
 static inline int etch_imv_valid(const struct etch_imv *e)
 {
@@ -263,12 +262,12 @@ static inline int etch_imv_valid(const struct etch_imv *e)
 		return 0;
 	if (mode != ETCH_ADDR_BASE && etch_imv_base(e))
 		return 0;
-	/* What goes through a slot has its address in a register, and its value is
-	 * not known before the program is loaded. */
+	/* With a GOT slot the address is in a register, and the value is unknown before the
+	 * program is loaded. */
 	return !(e->flags & ETCH_IMV_GOT) || (mode == ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 
-/* The same for a record of __etch_obj; `linked`: ETCH_MODULE_LINKED is set. */
+/* Is a record of __etch_obj well formed, by itself? `linked`: ETCH_MODULE_LINKED is set. */
 static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 {
 	if (o->kind == ETCH_OBJ_NONE)
@@ -278,7 +277,7 @@ static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 	if (o->kind != ETCH_OBJ_OBJECT)
 		return !(o->flags & ~ETCH_OBJ_GOT);
 	return !(o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED | ETCH_OBJ_OPEN |
-	                     ETCH_OBJ_PART)) &&
+	                      ETCH_OBJ_PART)) &&
 	       (linked || !(o->flags & ETCH_OBJ_ARMED));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/orc_arrays.h: the classic encoding of etch/orc.h, parallel arrays.
- * What etch/orc_lookup.h says of signals, threads and hostile tables holds.
+ * etch/orc_arrays.h: lookups and checks of the orc encoding (etch/orc.h), parallel arrays.
+ * Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
  */
 #ifndef ETCH_ORC_ARRAYS_H
 #define ETCH_ORC_ARRAYS_H
@@ -12,11 +12,26 @@
 extern "C" {
 #endif
 
-/* Register of struct etch_orc to register of a rule and back; 0xff: none. */
+/* Converts a register number of struct etch_orc to the `cfa` byte of a rule; 0xff: no such
+ * register. */
 static inline uint8_t etch_orc_reg_rule(unsigned reg)
 {
-	static const uint8_t of[16] = { 0xff, 0xff, 2, 7, ETCH_REG_RBP, ETCH_REG_RSP, 10, 13,
-	                                ETCH_REG_RBP | ETCH_CFA_DEREF, ETCH_REG_RSP | ETCH_CFA_DEREF, 0, 11, 1, 3, 6, 0xff };
+	static const uint8_t of[16] = {0xff,
+	                               0xff,
+	                               2,
+	                               7,
+	                               ETCH_REG_RBP,
+	                               ETCH_REG_RSP,
+	                               10,
+	                               13,
+	                               ETCH_REG_RBP | ETCH_CFA_DEREF,
+	                               ETCH_REG_RSP | ETCH_CFA_DEREF,
+	                               0,
+	                               11,
+	                               1,
+	                               3,
+	                               6,
+	                               0xff};
 
 	return of[reg & 15];
 }
@@ -31,13 +46,13 @@ static inline unsigned etch_orc_reg_of(uint8_t cfa)
 	return ETCH_ORC_UNDEFINED;
 }
 
-/* A rule and an enum etch_row_source as an entry. 0 when it does not fit: *out then
- * says UNDEFINED. */
+/* Packs a rule and an enum etch_row_source. Returns 1, or 0 when the rule does not fit: *out is
+ * then UNDEFINED. */
 static inline int etch_orc_pack(const struct etch_rule *r, unsigned source, struct etch_orc *out)
 {
-	static const uint8_t bp_of[] = { ETCH_ORC_UNDEFINED, ETCH_ORC_PREV_SP, ETCH_ORC_BP, ETCH_ORC_SP, ETCH_ORC_LOST };
-	static const uint8_t type_of[] = { ETCH_ORC_TYPE_UNDEFINED, ETCH_ORC_TYPE_CALL, ETCH_ORC_TYPE_REGS,
-	                                   ETCH_ORC_TYPE_END };
+	static const uint8_t bp_of[] = {ETCH_ORC_UNDEFINED, ETCH_ORC_PREV_SP, ETCH_ORC_BP, ETCH_ORC_SP, ETCH_ORC_LOST};
+	static const uint8_t type_of[] = {ETCH_ORC_TYPE_UNDEFINED, ETCH_ORC_TYPE_CALL, ETCH_ORC_TYPE_REGS,
+	                                  ETCH_ORC_TYPE_END};
 	int32_t sp = r->cfa_off;
 	unsigned reg;
 
@@ -54,7 +69,7 @@ static inline int etch_orc_pack(const struct etch_rule *r, unsigned source, stru
 		else
 			sp = sp / 8 * 64 + r->cfa_add / 8;
 	}
-	/* An END rule may have nothing but its kind. */
+	/* An END rule may carry nothing but its kind. */
 	if (r->kind == ETCH_RULE_END && !r->cfa && !sp)
 		reg = ETCH_ORC_UNDEFINED;
 	else if (reg == ETCH_ORC_UNDEFINED)
@@ -68,10 +83,11 @@ static inline int etch_orc_pack(const struct etch_rule *r, unsigned source, stru
 	return 1;
 }
 
-/* An entry as a rule; 0, and an UNDEF rule, when it is none that etch_orc_pack() makes. */
+/* Unpacks an entry. Returns 1, or 0 with an UNDEF rule when etch_orc_pack() cannot have written
+ * the entry. */
 static inline int etch_orc_unpack(const struct etch_orc *o, struct etch_rule *out)
 {
-	static const uint8_t kind_of[] = { ETCH_RULE_UNDEF, ETCH_RULE_END, ETCH_RULE_CALL, ETCH_RULE_SIGNAL };
+	static const uint8_t kind_of[] = {ETCH_RULE_UNDEF, ETCH_RULE_END, ETCH_RULE_CALL, ETCH_RULE_SIGNAL};
 	unsigned type = o->bits >> 8 & 7, signal = o->bits >> 11 & 1;
 
 	*out = etch_rule_undef;
@@ -80,23 +96,12 @@ static inline int etch_orc_unpack(const struct etch_orc *o, struct etch_rule *ou
 	if (type == ETCH_ORC_TYPE_UNDEFINED)
 		return !o->sp_offset && !o->bp_offset && !(o->bits & 0xff);
 	switch (o->bits >> 4 & 15) {
-	case ETCH_ORC_UNDEFINED:
-		out->bp = ETCH_BP_SAME;
-		break;
-	case ETCH_ORC_PREV_SP:
-		out->bp = ETCH_BP_CFA;
-		break;
-	case ETCH_ORC_BP:
-		out->bp = ETCH_BP_RBP;
-		break;
-	case ETCH_ORC_SP:
-		out->bp = ETCH_BP_RSP;
-		break;
-	case ETCH_ORC_LOST:
-		out->bp = ETCH_BP_UNDEF;
-		break;
-	default:
-		return 0;
+	case ETCH_ORC_UNDEFINED: out->bp = ETCH_BP_SAME; break;
+	case ETCH_ORC_PREV_SP: out->bp = ETCH_BP_CFA; break;
+	case ETCH_ORC_BP: out->bp = ETCH_BP_RBP; break;
+	case ETCH_ORC_SP: out->bp = ETCH_BP_RSP; break;
+	case ETCH_ORC_LOST: out->bp = ETCH_BP_UNDEF; break;
+	default: return 0;
 	}
 	out->kind = kind_of[type];
 	out->cfa = etch_orc_reg_rule(o->bits & 15);
@@ -105,7 +110,8 @@ static inline int etch_orc_unpack(const struct etch_orc *o, struct etch_rule *ou
 	out->cfa_off = o->sp_offset;
 	out->bp_off = o->bp_offset;
 	if (out->cfa != 0xff && (out->cfa & ETCH_CFA_DEREF)) {
-		/* Arithmetic shift without relying on it. */
+		/* Arithmetic shift right by 6, without relying on the compiler's >> of negative
+		 * numbers. */
 		out->cfa_add = (o->sp_offset & 63) * 8;
 		out->cfa_off = (o->sp_offset - (o->sp_offset & 63)) / 8;
 	}
@@ -116,19 +122,19 @@ static inline int etch_orc_unpack(const struct etch_orc *o, struct etch_rule *ou
 }
 
 /*
- * The arrays of an orc table. Pointers to where they are now; addresses, text and ip_addr,
- * are link-time ones, so that the same code reads them in a file and in memory.
+ * The arrays of an orc table. The pointers say where the arrays are now; text and ip_addr are
+ * link-time addresses, so that the same code reads a file's bytes and loaded memory.
  */
 struct etch_orc_table {
 	const int32_t *ip;
 	const struct etch_orc *orc;
 	const uint32_t *lookup;
 	uint32_t rows;
-	uint64_t ip_addr; /* of ip[0] */
+	uint64_t ip_addr; /* link-time address of ip[0] */
 	uint64_t text, text_size;
 };
 
-/* Word i of an array, which a damaged header may put anywhere. */
+/* Word i of an array that may be unaligned: a damaged header can place it anywhere. */
 static inline uint32_t etch_orc_word(const void *array, uint64_t i)
 {
 	uint32_t word;
@@ -137,16 +143,16 @@ static inline uint32_t etch_orc_word(const void *array, uint64_t i)
 	return word;
 }
 
-/* Offset from `text` of row i; a number beyond 2^63 is one below text. */
+/* Offset of row i from `text`. Above 2^63: the row lies below text. */
 static inline uint64_t etch_orc_offset(const struct etch_orc_table *t, uint32_t i)
 {
 	return t->ip_addr + 4 * (uint64_t)i + (uint64_t)(int64_t)(int32_t)etch_orc_word(t->ip, i) - t->text;
 }
 
 /*
- * The three arrays are what etch_orc_find() may use: rows ascend (of several at one
- * address the last one counts), entries are lawful, and lookup[b] is the last row at or
- * below the start of block b, or 0 where there is none. Linear time. 1 yes, 0 no.
+ * Checks the three arrays for etch_orc_find(): rows ascend (of several at one address the last one
+ * counts), entries are well formed, and lookup[b] is the last row at or below the start of block
+ * b, or 0 where there is none. Linear time. Returns 1 if valid, else 0.
  */
 static inline int etch_orc_valid(const struct etch_orc_table *t)
 {
@@ -173,7 +179,7 @@ static inline int etch_orc_valid(const struct etch_orc_table *t)
 	return 1;
 }
 
-/* The last row of [lo, hi] at or below an offset; lo where there is none. */
+/* The last row of [lo, hi] at or below `offset`; lo if there is none. */
 static inline uint32_t etch_orc_last(const struct etch_orc_table *t, uint32_t lo, uint32_t hi, uint64_t offset)
 {
 	while (lo < hi) {
@@ -188,9 +194,8 @@ static inline uint32_t etch_orc_last(const struct etch_orc_table *t, uint32_t lo
 }
 
 /*
- * The row in force at a byte of text, given by its offset from `text`: its number in
- * the arrays, or -1 where there is none. Reads nothing outside the arrays whatever
- * they hold.
+ * The index of the row in force at `offset` bytes from `text`, or -1 if there is none. Reads
+ * nothing outside the arrays, whatever they hold.
  */
 static inline int64_t etch_orc_find(const struct etch_orc_table *t, uint64_t offset)
 {
@@ -201,7 +206,7 @@ static inline int64_t etch_orc_find(const struct etch_orc_table *t, uint64_t off
 		return -1;
 	lo = etch_orc_word(t->lookup, b);
 	hi = etch_orc_word(t->lookup, b + 1);
-	if (ETCH_ODD(lo > hi) || ETCH_ODD(hi >= t->rows))
+	if (ETCH_UNLIKELY(lo > hi) || ETCH_UNLIKELY(hi >= t->rows))
 		return -1;
 	lo = etch_orc_last(t, lo, hi, offset);
 	return (int64_t)etch_orc_offset(t, lo) <= (int64_t)offset ? (int64_t)lo : -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * etch/orc_block.h: the block encoding of etch/orc.h and its map of return addresses.
- * What etch/orc_lookup.h says of signals, threads and hostile tables holds.
+ * Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
  */
 #ifndef ETCH_ORC_BLOCK_H
 #define ETCH_ORC_BLOCK_H
@@ -14,12 +14,12 @@
 extern "C" {
 #endif
 
-#define ETCH_POOL_TAIL   32u  /* bytes behind the last record */
-#define ETCH_MAP_CODES   224u /* map bytes below: rules; from here to 254: exception units */
-#define ETCH_MAP_UNIT    254u /* map byte of a page's first exception unit; in a unit: go on */
-#define ETCH_MAP_FULL    255u /* the full table has the answer */
-#define ETCH_MAP_CHAIN   8u   /* exception units of one granule, at most */
-#define ETCH_UNIT_SIZE   3u   /* uint8_t split, below, above */
+#define ETCH_POOL_TAIL 32u  /* readable bytes behind the last record */
+#define ETCH_MAP_CODES 224u /* lower map bytes are rules; from here to 254: exception units */
+#define ETCH_MAP_UNIT  254u /* in the map: the page's first exception unit; in a unit: the next unit */
+#define ETCH_MAP_FULL  255u /* look up the full table */
+#define ETCH_MAP_CHAIN 8u   /* maximum number of exception units of one granule */
+#define ETCH_UNIT_SIZE 3u   /* three uint8_t: split, below, above */
 
 /* ---- headers ---------------------------------------------------------------- */
 
@@ -29,22 +29,15 @@ static inline int etch_unwind_inside(const struct etch_unwind *u, uint32_t at, u
 	return !(at & (align - 1)) && at >= sizeof(*u) && at <= u->bytes && count <= (u->bytes - at) / each;
 }
 
-/* Bytes of the map, and granules of a page of the map (as a shift). */
-static inline uint64_t etch_map_bytes(const struct etch_unwind *u)
-{
-	return (u->text_size >> u->map_shift) + 1;
-}
+/* Size of the map in bytes; log2 of the granules per page of the map. */
+static inline uint64_t etch_map_bytes(const struct etch_unwind *u) { return (u->text_size >> u->map_shift) + 1; }
 
-static inline unsigned etch_map_page_shift(unsigned map_shift)
-{
-	return map_shift == 6 ? 6 : 4;
-}
+static inline unsigned etch_map_page_shift(unsigned map_shift) { return map_shift == 6 ? 6 : 4; }
 
 /*
- * Is a table of at most `size` bytes at `table` (8-byte aligned, readable) one that
- * lookups may be made in? Constant time; what the arrays hold is not looked at. With
- * ETCH_ENCODING_ORC the arrays lie elsewhere: see etch_orc_valid().
- * 1 yes, 0 no.
+ * Can lookups be made in the table of at most `size` bytes at `table` (8-byte aligned, readable)?
+ * Constant time; the contents of the arrays are not examined. With ETCH_ENCODING_ORC the arrays
+ * lie elsewhere: see etch_orc_valid(). Returns 1 or 0.
  */
 static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 {
@@ -52,15 +45,15 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 	uint64_t blocks;
 
 	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version < ETCH_UNWIND_VERSION ||
-	    u->version > ETCH_UNWIND_VERSION_INDEX || u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size || u->bytes > UINT32_MAX || u->zero ||
-	    u->zero2)
+	    u->version > ETCH_UNWIND_VERSION_LAST || u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size ||
+	    u->bytes > UINT32_MAX || u->zero || u->zero2)
 		return 0;
 	if ((u->text & 255) || u->text_size > UINT32_MAX || u->text + u->text_size < u->text)
 		return 0;
 	if (u->encoding == ETCH_ENCODING_ORC)
-		return u->version == ETCH_UNWIND_VERSION && !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size && !u->palette &&
-		       !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count && !u->map &&
-		       !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
+		return u->version == ETCH_UNWIND_VERSION && !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size &&
+		       !u->palette && !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count &&
+		       !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
 		       !u->map_palette_count && !u->map_rbp && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
 	if (u->encoding != ETCH_ENCODING_BLOCK || u->orc_ip || u->orc || u->orc_lookup)
 		return 0;
@@ -76,8 +69,8 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 		return 0;
 
 	if (!u->map_shift)
-		return !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count &&
-		       !u->map_palette && !u->map_palette_count && !u->map_rbp;
+		return !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
+		       !u->map_palette_count && !u->map_rbp;
 	if (u->map_shift != 6 && u->map_shift != 7)
 		return 0;
 	return etch_unwind_inside(u, u->map, etch_map_bytes(u), 1, 1) &&
@@ -90,7 +83,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 /* ---- block ------------------------------------------------------------------- */
 
-/* A block table, its arrays as pointers. */
+/* A block table with its arrays as pointers. */
 struct etch_block {
 	const uint16_t *hd;
 	const uint32_t *base;
@@ -98,21 +91,22 @@ struct etch_block {
 	const struct etch_rule *palette;
 	const struct etch_escape *escape;
 	const struct etch_run *run;
-	const uint8_t *map; /* null: no map */
+	const uint8_t *map; /* null: the table has no map */
 	const uint32_t *map_page;
 	const uint8_t *map_unit;
 	const struct etch_map_rule *map_palette;
 	uint64_t text_size;
 	uint32_t pool_end;  /* offset of the byte behind the last record */
-	uint32_t direct;    /* idx bytes below are palette indices */
+	uint32_t direct;    /* lower idx bytes are palette indices */
 	uint32_t first_run; /* idx bytes from here to 254 are runs */
 	uint32_t palette_count, escape_count;
 	uint32_t map_unit_count, map_palette_count;
-	uint32_t map_rbp;   /* map codes from here to map_palette_count count from rbp, those below from rsp */
+	uint32_t map_rbp; /* map codes from here to map_palette_count have a CFA relative to rbp, those below
+	                   * relative to rsp */
 	uint8_t map_shift, map_page_shift;
 };
 
-/* Of a table with ETCH_ENCODING_BLOCK that etch_unwind_header_valid() accepts. */
+/* Fills *t from a table of ETCH_ENCODING_BLOCK that etch_unwind_header_valid() accepts. */
 static inline void etch_block_open(const struct etch_unwind *u, struct etch_block *t)
 {
 	const uint8_t *p = (const uint8_t *)u;
@@ -141,8 +135,8 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 }
 
 /*
- * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of
- * its row. 255 is behind every row of a run: what the next block inherits.
+ * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of its row.
+ * after = 255: behind every row of a run, the rule that the next block inherits.
  */
 static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
 {
@@ -172,14 +166,14 @@ static inline const struct etch_rule *etch_block_rule(const struct etch_block *t
 	return &t->palette[t->escape[lo].rule];
 }
 
-/* Offset in the pool of the record of block b; b up to and with the number of blocks. */
+/* Offset in the pool of the record of block b. b may be the number of blocks: the pool's end. */
 static inline uint32_t etch_block_record(const struct etch_block *t, uint64_t b)
 {
 	return t->base[b >> ETCH_GROUP_SHIFT] + t->hd[b];
 }
 
-/* What is left of etch_block_find_in() for an offset in text whose block has the record
- * of c entries at offset s of the pool: all there is, slowly. */
+/* The slow path of etch_block_find_in(): scans all c entries of the record at offset s of the
+ * pool, that of the block in which `offset` lies. */
 static __attribute__((noinline, cold, unused)) const struct etch_rule *
 etch_block_find_rest(const struct etch_block *t, uint64_t offset, uint32_t s, uint32_t c)
 {
@@ -191,45 +185,44 @@ etch_block_find_rest(const struct etch_block *t, uint64_t offset, uint32_t s, ui
 }
 
 /*
- * The rule in force at a byte of text, given by its offset from etch_unwind.text.
- * Never null: outside of text, and where a table contradicts itself, it is a rule of
- * kind UNDEF. For a return address look up the byte before it.
+ * The rule in force at `offset` bytes from etch_unwind.text. Never null: outside of text, and
+ * where a table contradicts itself, it is a rule of kind UNDEF. For a return address look up the
+ * byte before it.
  */
-static inline __attribute__((always_inline)) const struct etch_rule *
-etch_block_find_in(const struct etch_block *t, uint64_t offset)
+static inline __attribute__((always_inline)) const struct etch_rule *etch_block_find_in(const struct etch_block *t,
+                                                                                        uint64_t offset)
 {
 	uint64_t b = offset >> ETCH_BLOCK_SHIFT;
 	uint32_t s, e, c, k, at, idx;
 	__m128i a, v;
 
-	if (ETCH_ODD(offset >= t->text_size))
+	if (ETCH_UNLIKELY(offset >= t->text_size))
 		return &etch_rule_undef;
 	s = etch_block_record(t, b);
 	e = etch_block_record(t, b + 1);
-	if (ETCH_ODD(s - 1 >= e) || ETCH_ODD(e > t->pool_end)) /* the first: s == 0 too */
+	if (ETCH_UNLIKELY(s - 1 >= e) || ETCH_UNLIKELY(e > t->pool_end)) /* s - 1: the first entry too, as s may be 0 */
 		return &etch_rule_undef;
 	c = (e - s) / 2;
-	/* Bytes of off[] at or below the offset; they ascend. What is read behind them, up
-	 * to the pool's tail, is cut off by c. */
+	/* Counts the bytes of off[] at or below the offset; they ascend. Bytes read behind them,
+	 * up to the pool's tail, are cut off by the limit c. */
 	a = _mm_set1_epi8((char)offset);
 	v = _mm_loadu_si128((const __m128i *)(const void *)(t->pool + s));
 	v = _mm_cmpeq_epi8(_mm_min_epu8(v, a), v);
 	k = (uint32_t)__builtin_ctz(~(uint32_t)_mm_movemask_epi8(v));
 	/*
-	 * Branches, not conditional moves: where they are predicted the processor does not
-	 * wait for the comparison, and where not they cost no more (8 against 14-20 ns with
-	 * 48 addresses, 17 against 28 with 65,536 random ones in libc).
+	 * Branches, not conditional moves: where they are predicted the processor does not wait
+	 * for the comparison, and a misprediction costs no more than the wait.
 	 */
-	if (ETCH_ODD(k > c)) {
+	if (ETCH_UNLIKELY(k > c)) {
 		k = c;
 		__asm__("");
 	}
-	/* k == 0: what the block inherits is the idx byte before its record. */
+	/* k == 0: the rule inherited from the block before is the idx byte before the record. */
 	at = s - 1;
-	if (!ETCH_ODD(k == 0))
+	if (!ETCH_UNLIKELY(k == 0))
 		at += c + k;
 	idx = t->pool[at];
-	if (ETCH_ODD(k == 16) || ETCH_ODD(idx >= t->direct))
+	if (ETCH_UNLIKELY(k == 16) || ETCH_UNLIKELY(idx >= t->direct))
 		return etch_block_find_rest(t, offset, s, c);
 	return &t->palette[idx];
 }
@@ -242,7 +235,7 @@ static inline const struct etch_rule *etch_block_find(const struct etch_unwind *
 	return etch_block_find_in(&t, offset);
 }
 
-/* The same without SSE2: for reading, and to test the other against. */
+/* etch_block_find_in() without SSE2: a readable reference, to test the SSE2 version against. */
 static inline const struct etch_rule *etch_block_find_scalar(const struct etch_unwind *u, uint64_t offset)
 {
 	struct etch_block t;
@@ -261,8 +254,8 @@ static inline const struct etch_rule *etch_block_find_scalar(const struct etch_u
 /* ---- the return-address map ---------------------------------------------------- */
 
 /*
- * The rest of etch_map_find_in() for a map byte `code` of ETCH_MAP_CODES or more, or
- * one that is no rule. Null: use the full table.
+ * The slow path of etch_map_find_in(), for a map byte `code` of ETCH_MAP_CODES or more, or one
+ * without a rule. Null: use the full table.
  */
 static inline const struct etch_map_rule *etch_map_exception(const struct etch_block *t, uint64_t offset, uint32_t code)
 {
@@ -283,23 +276,23 @@ static inline const struct etch_map_rule *etch_map_exception(const struct etch_b
 }
 
 /*
- * The rule of a return address, given by its own offset from etch_unwind.text (1 to
- * text_size), in a table with a map. It must be an address that a call pushed: the map
- * knows no other. Null: look at etch_block_find_in(t, offset - 1).
+ * The rule of a return address, given by its own offset from etch_unwind.text (1 to text_size), in
+ * a table with a map. The address must have been pushed by a call: the map covers no others. Null:
+ * use etch_block_find_in(t, offset - 1).
  */
 static inline const struct etch_map_rule *etch_map_find_in(const struct etch_block *t, uint64_t offset)
 {
 	uint32_t code;
 
-	if (ETCH_ODD(offset > t->text_size))
+	if (ETCH_UNLIKELY(offset > t->text_size))
 		return NULL;
 	code = t->map[offset >> t->map_shift];
-	if (!ETCH_ODD(code >= t->map_palette_count))
+	if (!ETCH_UNLIKELY(code >= t->map_palette_count))
 		return &t->map_palette[code];
 	return etch_map_exception(t, offset, code);
 }
 
-/* The same; null also where the table has no map. */
+/* As etch_map_find_in(), from the header; null also if the table has no map. */
 static inline const struct etch_map_rule *etch_map_find(const struct etch_unwind *u, uint64_t offset)
 {
 	struct etch_block t;
@@ -310,7 +303,7 @@ static inline const struct etch_map_rule *etch_map_find(const struct etch_unwind
 	return etch_map_find_in(&t, offset);
 }
 
-/* A rule as the map has it; 0 where it cannot. */
+/* Packs a rule for the map. Returns 1, or 0 if the rule does not fit. */
 static inline int etch_map_rule_pack(const struct etch_rule *r, struct etch_map_rule *out)
 {
 	if (r->kind != ETCH_RULE_CALL || (r->cfa != ETCH_REG_RSP && r->cfa != ETCH_REG_RBP) || r->ra != ETCH_RA_CFA)
@@ -324,7 +317,7 @@ static inline int etch_map_rule_pack(const struct etch_rule *r, struct etch_map_
 	return 1;
 }
 
-/* And back. */
+/* The inverse of etch_map_rule_pack(). */
 static inline void etch_map_rule_unpack(const struct etch_map_rule *m, struct etch_rule *out)
 {
 	memset(out, 0, sizeof(*out));

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/orc_lookup.h: reading the tables of etch/orc.h. The tool and libetch share it.
+ * etch/orc_lookup.h: lookups in, and validation of, the tables of etch/orc.h. Shared by the tool
+ * and libetch.
  *
  * Every function is async-signal-safe and thread-safe: no state, no libc but memcpy,
  * no write outside its arguments, bounded work.
  *
- * What keeps a hostile table harmless: etch_unwind_header_valid() costs the same for
- * every table and promises that all arrays lie inside it; each lookup then compares
- * the numbers that it takes from an array before it uses them. Those branches are
- * never taken in a good table and not part of the chain of loads that a lookup waits
- * for. So nothing has to read a whole table at load time. etch_unwind_valid() does
- * read it all, and says that the table is one that the tool could have written.
+ * Safety against hostile tables: etch_unwind_header_valid() takes constant time and guarantees
+ * that all arrays lie inside the table; each lookup then checks every number that it takes from
+ * an array before using it. In a well-formed table these branches are never taken, and they are
+ * not part of a lookup's chain of dependent loads, so no table has to be read as a whole at load
+ * time. etch_unwind_valid() does read the whole table, and accepts only what the tool could have
+ * written.
  */
 #ifndef ETCH_ORC_LOOKUP_H
 #define ETCH_ORC_LOOKUP_H
@@ -22,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Rows of a run, 2 to ETCH_RUN_ROWS; 0: malformed. */
+/* Rows of run number `run`, 2 to ETCH_RUN_ROWS; 0: the run is malformed. */
 static inline uint32_t etch_run_rows(const struct etch_block *t, uint32_t run)
 {
 	const struct etch_run *r = &t->run[run];
@@ -37,8 +38,9 @@ static inline uint32_t etch_run_rows(const struct etch_block *t, uint32_t run)
 	return n < 2 ? 0 : n;
 }
 
-/* Entry i of c of the record at `at`: its rows, 0 when it is malformed. `left`: bytes of
- * text from the block's start on. */
+/* Checks entry i of the c entries in the record at `at`. Returns the number of rows that the entry
+ * stands for, or 0 if it is malformed. `left`: bytes of text from the block's start to the end of
+ * text. */
 static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, uint32_t i, uint32_t c, uint64_t left,
                                        uint32_t *escape)
 {
@@ -57,7 +59,7 @@ static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, 
 	} else if (idx >= t->direct) {
 		return 0;
 	}
-	/* All of it before the next entry, inside the block and the text. */
+	/* All rows of a run lie before the next entry, inside the block and inside the text. */
 	if (off > 255 || off >= left || (i + 1 < c && off >= t->pool[at + i + 1]))
 		return 0;
 	return n;
@@ -76,15 +78,16 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 	for (i = 0; i < u->run_count; i++)
 		if (!etch_run_rows(t, i))
 			return 0;
-	/* The byte before the first record is no run. Records lie one behind the other and
-	 * fill the pool. */
+	/* The byte before the first record is the rule inherited by block 0 and cannot be a run.
+	 * Records are contiguous and fill the pool. */
 	if (t->pool[0] >= t->direct) {
-		if (t->pool[0] != ETCH_IDX_ESCAPE || !t->escape_count || t->escape[0].at || t->escape[0].rule >= t->palette_count)
+		if (t->pool[0] != ETCH_IDX_ESCAPE || !t->escape_count || t->escape[0].at ||
+		    t->escape[0].rule >= t->palette_count)
 			return 0;
 		escape = 1;
 	}
 	if (etch_block_record(t, 0) != at || (blocks && etch_block_record(t, 1) > at && !t->pool[at]))
-		return 0; /* the row at `text` is that byte */
+		return 0; /* the row at `text` is the byte before the first record */
 	for (b = 0; b < blocks; b++) {
 		uint32_t next = etch_block_record(t, b + 1), c = (next - at) / 2;
 
@@ -140,8 +143,9 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 }
 
 /*
- * All of a block table, or the header of an orc table (its arrays: etch_orc_valid()).
- * Linear time. 1: a table as the tool writes them. 0: malformed.
+ * Validates a whole block table, or the header of an orc table (for its arrays call
+ * etch_orc_valid()). Linear time. Returns 1 for a table as the tool writes it, 0 for a malformed
+ * one.
  */
 static inline int etch_unwind_valid(const void *table, uint64_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/orc_rule.h: the rules of rows (etch/orc.h), whatever encodes them.
- * What etch/orc_lookup.h says of signals, threads and hostile tables holds.
+ * etch/orc_rule.h: validity and comparison of unwind rules (etch/orc.h), for both encodings.
+ * Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
  */
 #ifndef ETCH_ORC_RULE_H
 #define ETCH_ORC_RULE_H
@@ -16,12 +16,12 @@
 extern "C" {
 #endif
 
-#define ETCH_ODD(x) __builtin_expect(!!(x), 0)
+#define ETCH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* What a lookup says where there is no row. */
-static const struct etch_rule etch_rule_undef = { 0, 0, 0, 0, 0, ETCH_RULE_UNDEF, 0 };
+/* The result of a lookup where there is no row. */
+static const struct etch_rule etch_rule_undef = {0, 0, 0, 0, 0, ETCH_RULE_UNDEF, 0};
 
-/* 1 when *r is a rule as etch/orc.h has them, unused fields zero; else 0. */
+/* Is *r a rule as defined in etch/orc.h, with unused fields zero? 1 or 0. */
 static inline int etch_rule_valid(const struct etch_rule *r)
 {
 	int used = r->cfa || r->cfa_off || r->cfa_add || r->bp || r->bp_off;
@@ -32,7 +32,8 @@ static inline int etch_rule_valid(const struct etch_rule *r)
 		return !used && !r->ra;
 	if (r->kind == ETCH_RULE_SIGNAL)
 		return r->cfa == (ETCH_REG_RSP | ETCH_CFA_DEREF) && !r->cfa_add && !r->bp && !r->bp_off && !r->ra;
-	if ((r->cfa & ~(ETCH_CFA_INDEX | ETCH_CFA_DEREF | 15u)) || (!(r->cfa & ETCH_CFA_DEREF) && r->cfa_add))
+	if ((r->cfa & ~(ETCH_CFA_INDEX | ETCH_CFA_DEREF | 15u)) ||
+	    (!(r->cfa & ETCH_CFA_DEREF) && r->ra != ETCH_RA_SLOT && r->cfa_add))
 		return 0;
 	if ((r->cfa & ETCH_CFA_INDEX) && (!(r->cfa & ETCH_CFA_DEREF) || (r->cfa & 15u) == ETCH_REG_RSP))
 		return 0;
@@ -40,6 +41,8 @@ static inline int etch_rule_valid(const struct etch_rule *r)
 		return 0;
 	if (r->kind == ETCH_RULE_END)
 		return !r->ra;
+	if (r->ra == ETCH_RA_SLOT)
+		return !(r->cfa & ETCH_CFA_DEREF) && r->cfa_add != -8;
 	return r->ra == ETCH_RA_CFA || (r->ra & ~15u) == ETCH_RA_REG;
 }
 
@@ -48,15 +51,19 @@ static inline int etch_rule_equal(const struct etch_rule *a, const struct etch_r
 	return !memcmp(a, b, sizeof(*a));
 }
 
-/* The version of a table with these rules. */
+/* The lowest table version that can hold these rules. */
 static inline uint16_t etch_rules_version(const struct etch_rule *rules, uint32_t count)
 {
+	uint16_t version = ETCH_UNWIND_VERSION;
 	uint32_t i;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
+		if (rules[i].ra == ETCH_RA_SLOT)
+			return ETCH_UNWIND_VERSION_SLOT;
 		if (rules[i].cfa & ETCH_CFA_INDEX)
-			return ETCH_UNWIND_VERSION_INDEX;
-	return ETCH_UNWIND_VERSION;
+			version = ETCH_UNWIND_VERSION_INDEX;
+	}
+	return version;
 }
 
 #ifdef __cplusplus

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/pv_forms.h: the x86-64 encodings of call sites, both ways: the indirect
- * call or jump that the compiler wrote, and what may stand in its place, of the
- * same length.
+ * etch/pv_forms.h: the x86-64 encodings of call sites, both ways: the indirect call or jump that
+ * the compiler wrote, and its replacement of the same length.
  *
- * Entries of __pv_sites have the layout of struct etch_imv (etch/format.h), so
- * that both tables are sorted, searched and changed by the same code; regs, shape
- * and flags are read by the functions below. The object is the slot: the eight
- * bytes that hold the function pointer.
+ * Entries of __pv_sites have the layout of struct etch_imv (etch/format.h), so that the same
+ * code sorts, searches and changes both tables; regs, shape and flags are decoded by the
+ * functions below. The object is the slot: the eight bytes that hold the function pointer.
  *
- * Shared by the tool and libetch, as etch/forms.h is. No libc, no allocation,
- * async-signal-safe. Encodings: Intel SDM vol. 2, CALL, JMP, NOP; AMD64 APM
- * vol. 3. Padding is by prefixes without a meaning there: 0x67 before a direct
- * call (as linkers write it: psABI B.2), 0x2e elsewhere.
+ * Shared by the tool and libetch, as etch/forms.h is. No libc, no allocation, async-signal-safe.
+ * Encodings: Intel SDM vol. 2, CALL, JMP, NOP; AMD64 APM vol. 3. Padding is by prefixes without
+ * effect on these instructions: 0x67 before a direct call (as linkers write it: psABI B.2), 0x2e
+ * elsewhere.
  */
 #ifndef ETCH_PV_FORMS_H
 #define ETCH_PV_FORMS_H
@@ -23,38 +21,36 @@
 extern "C" {
 #endif
 
-/* Continues enum etch_form: a number is its place in a table file. */
+/* Continues enum etch_form: a number is stored in table files and never reused. */
 enum etch_pv_form {
 	ETCH_FORM_CALL = 64, /* ff /2 */
 	ETCH_FORM_JMP = 65,  /* ff /4: a tail call */
 };
 
-/* A fourth way to address (bits 4-5 of shape, after enum etch_addressing): the
- * pointer is in a register, which was loaded from the slot on every path here. */
+/* A fourth addressing mode (bits 4-5 of shape, after enum etch_addressing): the pointer is in a
+ * register, which was loaded from the slot on every path to the site. */
 #define ETCH_ADDR_REG 3u
 
-#define ETCH_PV_NOTRACK 0x80u /* in shape: a 3e prefix (notrack) before the opcode */
+#define ETCH_PV_NOTRACK 0x80u /* in shape: a 3e prefix (notrack) precedes the opcode */
 
 static inline int etch_form_is_pv(unsigned form) { return form == ETCH_FORM_CALL || form == ETCH_FORM_JMP; }
 
 /*
  * Fields of an entry of __pv_sites:
  *   regs   bits 0-3 the register: base (ETCH_ADDR_BASE) or target (ETCH_ADDR_REG), else 0;
- *          bits 4-7 low half of the displacement over 8
+ *          bits 4-7 low half of the displacement / 8
  *   shape  bits 0-3 length, 4-5 addressing, 6 REX prefix, 7 ETCH_PV_NOTRACK
- *   flags  bits 0-1 ETCH_IMV_BAKED, ETCH_IMV_GOT; bits 4-7 high half of the displacement over 8
- * The displacement, of ETCH_ADDR_BASE only, is a signed byte times 8; encoded in no
- * byte, one or four: the length tells. With ETCH_IMV_GOT `obj` is a GOT slot, and the
- * function pointer lies the displacement after what that holds: of ETCH_ADDR_BASE the base
- * register holds it; of ETCH_ADDR_REG the displacement is in no instruction's bytes here.
+ *   flags  bits 0-1 ETCH_IMV_BAKED, ETCH_IMV_GOT; bits 4-7 high half of the displacement / 8
+ * The displacement, with ETCH_ADDR_BASE only, is a signed byte times 8. The instruction has
+ * no displacement byte, one or four: its length tells. With ETCH_IMV_GOT `obj` is a GOT slot,
+ * and the function pointer lies at the slot's contents plus the displacement: with
+ * ETCH_ADDR_BASE the base register holds these contents; with ETCH_ADDR_REG the displacement
+ * is not encoded in the site's bytes.
  */
 static inline unsigned etch_pv_reg(const struct etch_imv *e) { return e->regs & 15u; }
-static inline int etch_pv_disp(const struct etch_imv *e)
-{
-	return (int8_t)((e->regs >> 4) | (e->flags & 0xf0)) * 8;
-}
+static inline int etch_pv_disp(const struct etch_imv *e) { return (int8_t)((e->regs >> 4) | (e->flags & 0xf0)) * 8; }
 
-/* Sets register and displacement; false: there is no room for this displacement. */
+/* Sets register and displacement. False if the displacement cannot be encoded. */
 static inline int etch_pv_set(struct etch_imv *e, unsigned reg, int64_t disp)
 {
 	if (disp % 8 || disp < -1024 || disp > 1016)
@@ -64,7 +60,7 @@ static inline int etch_pv_set(struct etch_imv *e, unsigned reg, int64_t disp)
 	return 1;
 }
 
-/* One entry, by itself, as etch_imv_valid(). */
+/* Is an entry of __pv_sites well formed, by itself? As etch_imv_valid(). */
 static inline int etch_pv_valid(const struct etch_imv *e)
 {
 	unsigned mode = etch_imv_addressing(e), len = etch_imv_len(e);
@@ -77,15 +73,15 @@ static inline int etch_pv_valid(const struct etch_imv *e)
 		return 0;
 	if (mode != ETCH_ADDR_BASE && mode != ETCH_ADDR_REG && etch_pv_reg(e))
 		return 0;
-	/* Through a GOT slot: by its base register, or by a register loaded so. */
+	/* An entry with a GOT slot: the base register, or the target register, was loaded through
+	 * the slot. */
 	return !(e->flags & ETCH_IMV_GOT) || (mode >= ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 
 /*
- * The indirect form of a site at address `site` whose function pointer lies at
- * `slot`. Writes at most 16 bytes and returns the length; 0 when the entry is
- * malformed or slot is out of reach. Equal to etch_imv_len(e) for every entry that
- * the tool accepted.
+ * The indirect form of a site at address `site` whose function pointer lies at `slot`. Writes at
+ * most 16 bytes and returns the length; 0 when the entry is malformed or slot is out of range.
+ * Equals etch_imv_len(e) for every entry that the tool accepted.
  */
 static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16])
 {
@@ -119,7 +115,7 @@ static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uin
 		unsigned sib = (reg & 7) == 4;
 
 		disp = etch_pv_disp(e);
-		left = len - n - 1 - sib; /* bytes of displacement */
+		left = len - n - 1 - sib; /* bytes left for the displacement */
 		if (len < n + 1 + sib || (left && left != 1 && left != 4))
 			return 0;
 		if ((!left && (disp || (reg & 7) == 5)) || (left == 1 && disp != (int8_t)disp))
@@ -135,22 +131,24 @@ static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uin
 	return n;
 }
 
-/* What a function does, where that is short enough to stand in a call's place. */
+/* The effect of a function that is short enough to replace a call. */
 struct etch_pv_body {
-	uint8_t len;   /* bytes; 0 = nothing */
-	uint8_t one;   /* at most one instruction, which a 0x2e prefix does not change */
+	uint8_t len; /* bytes; 0: the function does nothing */
+	uint8_t one; /* at most one instruction, whose meaning a 0x2e prefix does not change */
 	uint8_t bytes[ETCH_NATIVE_MOST];
 };
 
 /*
- * Recognizes, by its first bytes, a function that does nothing, returns its first
- * argument, or returns a constant: what a stub of an ops table compiles to. Nothing
- * that touches memory, so that no fault is seen in another function than before;
- * for more there is PV_NATIVE. `avail` bytes can be read. True and *body, or false.
+ * Recognizes, by its first bytes, a function that does nothing, returns its first argument, or
+ * returns a constant: what a stub of an ops table compiles to. No function that accesses memory is
+ * recognized, since its faults would then appear in another function; use PV_NATIVE for these.
+ * `avail`: bytes readable at `at`. True and *body, or false.
  */
 static inline int etch_pv_tiny(const uint8_t *at, uint64_t avail, struct etch_pv_body *body)
 {
-	static const struct { uint8_t len, code[3]; } known[] = {
+	static const struct {
+		uint8_t len, code[3];
+	} known[] = {
 		{0, {0}},
 		{2, {0x31, 0xc0}},       /* xor %eax,%eax */
 		{2, {0x89, 0xf8}},       /* mov %edi,%eax */
@@ -209,13 +207,13 @@ static inline void etch_pv_nop_bytes(unsigned len, uint8_t *out)
 }
 
 /*
- * What stands at the site while its slot holds `target`, padded to the site's
- * length: with a body its instructions (or a nop; a jump site: a return for a body
- * that does nothing), else a direct call or jump. Returns the length, or 0 where
- * the indirect form stays: a null target, one that is out of reach, a site too short.
+ * The bytes of the site while its slot holds `target`, padded to the site's length. With a body:
+ * its instructions (a nop for an empty one; at a jump site a ret for an empty one). Without: a
+ * direct call or jump. Returns the length, or 0 where the indirect form stays: a null target, a
+ * target out of range, a site too short.
  *
- * *count: instructions written. One may be stored while threads run when the site
- * is live; with more, only while the process has one thread.
+ * *count: instructions written. One instruction may be stored while threads run if the site is
+ * live; more than one only while the process has one thread.
  */
 static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, uint64_t target,
                                      const struct etch_pv_body *body, uint8_t out[16], unsigned *count)
@@ -258,7 +256,7 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 	rel = (int64_t)(target - (site + len));
 	if (rel != (int32_t)rel)
 		return 0;
-	/* The return address is that of the indirect form. */
+	/* Keeps the return address of the indirect form. */
 	for (; n < len - 5; n++)
 		out[n] = jump ? 0x2e : 0x67;
 	out[n++] = jump ? 0xe9 : 0xe8;
@@ -268,11 +266,11 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 }
 
 /*
- * Sites of __pv_inline: a jump with the prefixes 3e 2e, which nothing else emits, and a nop
- * whose operand has the jump's displacement. Seven bytes in one aligned 8-byte word, of
+ * Sites of __pv_inline: a jump with the prefixes 3e 2e, which no compiler or assembler emits, or a
+ * nop whose operand holds the jump's displacement. Seven bytes in one aligned 8-byte word, of
  * which the first three change.
  */
-#define ETCH_INLINE_LEN 7u
+#define ETCH_INLINE_LEN  7u
 #define ETCH_INLINE_HEAD 3u
 static inline void etch_inline_head(int in_place, uint8_t out[3])
 {
@@ -280,7 +278,7 @@ static inline void etch_inline_head(int in_place, uint8_t out[3])
 	out[1] = in_place ? 0x1f : 0x2e;
 	out[2] = in_place ? 0x80 : 0xe9; /* nopl disp32(%rax); jmp rel32 */
 }
-/* 1 in place, 0 a jump, -1 neither. */
+/* 1: the case in place (a nop), 0: a jump, -1: neither. */
 static inline int etch_inline_state(const uint8_t *bytes)
 {
 	if (bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x80)
@@ -288,8 +286,9 @@ static inline int etch_inline_state(const uint8_t *bytes)
 	return bytes[0] == 0x3e && bytes[1] == 0x2e && bytes[2] == 0xe9 ? 0 : -1;
 }
 
-/* One record of __pv_native, by itself. A sequence of any length may be written down
- * (etch/pv.h has no way to tell); the tool checks, and so marks, the short ones. */
+/* Is a record of __pv_native well formed, by itself? The compiler may record a sequence of any
+ * length (etch/pv.h cannot check it); the tool checks the short ones and marks them
+ * ETCH_NATIVE_CHECKED. */
 static inline int etch_native_valid(const struct etch_native *x)
 {
 	return !x->zero && (x->len <= ETCH_NATIVE_MOST || !x->flags) &&

@@ -2,17 +2,15 @@
 /*
  * etch/unwind.h: stack traces from etch's unwind tables.
  *
- * `etch rewrite` adds a table to a program or a shared object; these functions walk
- * the stack with it, from any instruction, also inside a signal handler. Modules that
- * have no table get one from a sidecar file or from their .eh_frame when the program
- * calls etch_unwind_prepare(); a walk that meets a module without any ends there, and
- * its status says so.
+ * `etch rewrite` adds a table to a program or a shared object; these functions use it to walk
+ * the stack from any instruction, also inside a signal handler. Modules without a table get one
+ * from a sidecar file or from their .eh_frame when the program calls etch_unwind_prepare(); a
+ * walk that reaches a module without a table ends there with ETCH_UNWIND_NOTABLE.
  *
- * But for etch_unwind_prepare(), etch_unwind_sidecars() and etch_table_in_file(), all
- * functions are async-signal-safe and thread-safe: no malloc, no lock, no errno, work
- * that is bounded. A corrupt stack ends a walk with a status: memory is read only
- * where the kernel has said that it is readable (docs/unwinding.md says when it is
- * asked, and what remains).
+ * All functions but etch_unwind_prepare(), etch_unwind_sidecars() and etch_table_in_file() are
+ * async-signal-safe and thread-safe: no malloc, no lock, no errno, bounded work. A corrupt stack
+ * ends a walk with a status: only memory that the kernel has confirmed as readable is read
+ * (docs/unwinding.md says when it is asked, and what risk remains).
  */
 #ifndef ETCH_UNWIND_H
 #define ETCH_UNWIND_H
@@ -26,45 +24,44 @@ extern "C" {
 
 struct etch_unwind; /* a table: etch/orc.h */
 
-/* Why a walk is where it is. Positive: complete; 0: it goes on; negative: incomplete. */
+/* The state of a walk. Positive: ended, complete; 0: can go on; negative: ended, incomplete. */
 enum etch_unwind_status {
 	ETCH_UNWIND_OK = 0,
-	ETCH_UNWIND_END = 1,         /* this was the outermost frame */
-	ETCH_UNWIND_NOTABLE = -1,    /* no table knows the code at this address */
-	ETCH_UNWIND_UNDEFINED = -2,  /* a table does, but has no rule for it */
-	ETCH_UNWIND_REGISTER = -3,   /* the rule needs a register that is not known this far out */
+	ETCH_UNWIND_END = 1,         /* this is the outermost frame */
+	ETCH_UNWIND_NOTABLE = -1,    /* no table covers the code at this address */
+	ETCH_UNWIND_UNDEFINED = -2,  /* a table covers it, but has no rule for it */
+	ETCH_UNWIND_REGISTER = -3,   /* the rule needs a register whose value is unknown in this frame */
 	ETCH_UNWIND_MEMORY = -4,     /* the rule needs memory that cannot be read */
-	ETCH_UNWIND_NOPROGRESS = -5, /* the caller's frame would not lie above: the stack is corrupt */
-	ETCH_UNWIND_LIMIT = -6,      /* `max` frames, or too many frames or switches of stack */
-	ETCH_UNWIND_EINVAL = -7,     /* an argument is none */
+	ETCH_UNWIND_NOPROGRESS = -5, /* the caller's frame would not lie above this one: the stack is corrupt */
+	ETCH_UNWIND_LIMIT = -6,      /* `max` frames reached, or too many frames or switches of stack */
+	ETCH_UNWIND_EINVAL = -7,     /* invalid argument */
 };
 
-/* An English sentence without a newline for a status; never null. */
+/* The English sentence for a status, without a newline; never null. */
 const char *etch_unwind_strerror(int status);
 
-/* ---- the whole stack at once ------------------------------------------------- */
+/* ---- the whole stack in one call ---------------------------------------------- */
 
 /*
- * The return addresses of the calling thread's stack, the innermost first: ips[0] is
- * where this call returns to. At most `max` (0 and less: none). Returns how many.
+ * Stores the return addresses of the calling thread's stack, innermost first: ips[0] is the
+ * address that this call returns to. At most `max` (0 or less: none). Returns the number stored.
  */
 int etch_backtrace(void **ips, int max);
 
 /*
- * The same from a signal handler's third argument, a ucontext_t: ips[0] is the
- * interrupted instruction, and no frame of the handler is in the trace. With null it
+ * As etch_backtrace(), from a signal handler's third argument, a ucontext_t: ips[0] is the
+ * interrupted instruction, and the handler's frames are not in the trace. With a null ucontext it
  * is etch_backtrace(). *status (may be null) gets an enum etch_unwind_status, never
- * ETCH_UNWIND_OK: ETCH_UNWIND_LIMIT when there is more than `max`.
+ * ETCH_UNWIND_OK: ETCH_UNWIND_LIMIT if there are more than `max` frames.
  */
 int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
 
 /*
- * What the last walk of a thread found, to make the next one faster: where frames are
- * the same as in that walk, only the stack is compared. For samplers, whose stacks
- * change at their inner end. 33 KB, zeroed at first; one for each thread. A signal
- * handler that interrupts a walk and passes the same one walks without it.
- * etch_walk_reset() after a dlclose(3) that may have replaced code at an address that
- * was on the stack. The fields are the library's.
+ * The frames of a thread's last walk, which speed up the next one: for frames that are unchanged
+ * only the stack is compared. For samplers, whose stacks change at the inner end. 33 KB, initially
+ * zeroed; one per thread. A signal handler that interrupts a walk and passes the same state walks
+ * without it. Call etch_walk_reset() after a dlclose(3) that may have replaced code at an address
+ * that was on the stack. The fields are private to the library.
  */
 #define ETCH_WALK_FRAMES 512
 struct etch_walk {
@@ -74,110 +71,125 @@ struct etch_walk {
 	uint64_t lo, hi, rbp, self;
 	struct etch_walk_frame {
 		uint64_t ip;   /* return address */
-		uint64_t sp;   /* rsp of the frame then */
-		uint64_t slot; /* where its rbp is */
-		uint64_t bp;   /* and what it is */
+		uint64_t sp;   /* rsp of this frame in the last walk */
+		uint64_t slot; /* address where the frame's rbp is saved */
+		uint64_t bp;   /* the value saved there */
 	} frame[2][ETCH_WALK_FRAMES];
 };
 
-/* etch_backtrace() and etch_backtrace_from() with such a state. */
+/* etch_backtrace() and etch_backtrace_from() with a struct etch_walk. */
 int etch_backtrace_reuse(struct etch_walk *walk, const void *ucontext, void **ips, int max, int *status);
 void etch_walk_reset(struct etch_walk *walk);
 
 /* ---- frame by frame ------------------------------------------------------------- */
 
-/* Registers by number: the order of instruction encodings, and rip. */
+/* Register numbers in the order of instruction encodings, then rip. */
 enum etch_reg {
-	ETCH_RAX, ETCH_RCX, ETCH_RDX, ETCH_RBX, ETCH_RSP, ETCH_RBP, ETCH_RSI, ETCH_RDI,
-	ETCH_R8, ETCH_R9, ETCH_R10, ETCH_R11, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15,
+	ETCH_RAX,
+	ETCH_RCX,
+	ETCH_RDX,
+	ETCH_RBX,
+	ETCH_RSP,
+	ETCH_RBP,
+	ETCH_RSI,
+	ETCH_RDI,
+	ETCH_R8,
+	ETCH_R9,
+	ETCH_R10,
+	ETCH_R11,
+	ETCH_R12,
+	ETCH_R13,
+	ETCH_R14,
+	ETCH_R15,
 	ETCH_RIP,
 };
 
-/* A walk. The caller's memory, of any thread; may be copied and dropped at any time. */
+/* A walk in progress. In the caller's memory; any thread may use it; may be copied and dropped at
+ * any time. */
 struct etch_cursor {
 	uint64_t opaque[64];
 };
 
 /*
- * At the frame that a ucontext_t describes (frame 0: the interrupted function), or with
- * null at the caller's frame, which must not return while the cursor is used. Returns
- * ETCH_UNWIND_OK.
+ * Positions the cursor at the frame that a ucontext_t describes (frame 0: the interrupted
+ * function), or with null at the caller's frame, which must not return while the cursor is used.
+ * Returns ETCH_UNWIND_OK.
  */
 int etch_cursor_init(struct etch_cursor *cursor, const void *ucontext);
 
 /*
- * To the caller's frame. ETCH_UNWIND_OK, or why not: the cursor then stays at its
- * frame, and stays so.
+ * Moves the cursor to the caller's frame. Returns ETCH_UNWIND_OK, or the reason why it cannot: the
+ * cursor then stays at its frame, and later calls return the same.
  */
 int etch_step(struct etch_cursor *cursor);
 
 /*
- * A register (enum etch_reg) as it is in the cursor's frame. rip and rsp always; rbp
- * unless a rule says it is lost; the others in frame 0 of a ucontext_t and in frames
- * that a signal interrupted, else ETCH_UNWIND_REGISTER.
+ * Reads a register (enum etch_reg) of the cursor's frame. rip and rsp are always known; rbp unless
+ * a rule says it is lost; the others in frame 0 of a ucontext_t and in frames that a signal
+ * interrupted. Else returns ETCH_UNWIND_REGISTER.
  */
 int etch_get_reg(const struct etch_cursor *cursor, int reg, uint64_t *value);
 
-/* Is rip of this frame an instruction that was interrupted (1), or the address that a
- * call returns to (0)? Names and lines of the latter are those of rip - 1. */
+/* Is rip of this frame an interrupted instruction (1) or a return address (0)? For a return
+ * address look up symbols and lines at rip - 1. */
 int etch_interrupted(const struct etch_cursor *cursor);
 
 /* ---- another process, or a core file ------------------------------------------------ */
 
 struct etch_target_module {
-	uint64_t start, end; /* addresses in the target: all of the mapped module */
-	uint64_t bias;       /* address in the target less link-time address */
+	uint64_t start, end;             /* addresses in the target: the whole mapped module */
+	uint64_t bias;                   /* address in the target minus link-time address */
 	const struct etch_unwind *table; /* in this process's memory, 8-byte aligned */
-	uint64_t size;       /* bytes that may be read at `table` */
-	uint64_t address;    /* link-time address of `table`; only used with the orc encoding */
+	uint64_t size;                   /* bytes readable at `table` */
+	uint64_t address;                /* link-time address of `table`; only used with the orc encoding */
 };
 
 struct etch_target {
-	/* Reads the 8 bytes at an address of the target. 0, or anything else if it cannot. */
+	/* Reads the 8 bytes at an address of the target. Returns 0, or nonzero on failure. */
 	int (*read)(void *arg, uint64_t address, uint64_t *word);
 	void *arg;
-	const struct etch_target_module *modules; /* sorted by start, none overlap */
+	const struct etch_target_module *modules; /* sorted by start, without overlap */
 	size_t module_count;
 };
 
 /*
- * A cursor in another process. regs[ETCH_RAX..ETCH_RIP] are frame 0's. `target` and
- * what it points to must stay as long as the cursor is used; signal safety is that of
- * its read().
+ * Positions a cursor in another process. regs[ETCH_RAX..ETCH_RIP] are the registers of frame 0.
+ * `target` and what it points to must remain valid while the cursor is used. Signal-safe if read()
+ * is.
  */
 int etch_cursor_init_target(struct etch_cursor *cursor, const struct etch_target *target, const uint64_t regs[17]);
 
 /*
- * The table inside an ELF file whose bytes are in memory (8-byte aligned), or in a
- * sidecar file; null if there is none. *size: bytes that may be read there; *address:
- * its link-time address, 0 for a sidecar. All of the table has been validated.
+ * The table inside an ELF file whose bytes are in memory (8-byte aligned), or in a sidecar file;
+ * null if there is none. *size: bytes readable from the table on; *address: its link-time address,
+ * 0 for a sidecar. The whole table has been validated.
  */
 const struct etch_unwind *etch_table_in_file(const void *file, size_t file_size, uint64_t *size, uint64_t *address);
 
 /* ---- modules without a table --------------------------------------------------------- */
 
 /*
- * Makes tables for the loaded modules that have none: from DIR/<build-id in hex> where
- * a directory of sidecar files is set, else from .eh_frame. Call it after start and
- * after dlopen(3); when nothing was loaded since, it costs next to nothing. Any thread
- * at any time, but not in signal handlers. Returns the number of modules that have no
- * table still, or ETCH_UNWIND_EINVAL where the system cannot list them.
+ * Makes tables for the loaded modules that have none: from DIR/<build-id in hex> if a directory of
+ * sidecar files is set, else from .eh_frame. Call it after start-up and after dlopen(3); it costs
+ * next to nothing when nothing was loaded since the last call. May be called from any thread at
+ * any time, but not in signal handlers. Returns the number of modules that still have no table, or
+ * ETCH_UNWIND_EINVAL if the system cannot list the modules. Not a cancellation point; a thread
+ * canceled inside completes the call first. Takes more than 12 KiB of stack.
  */
 int etch_unwind_prepare(void);
 
 /*
- * Sets the directory of sidecar files for the next etch_unwind_prepare(); null: none.
- * The string is copied. At first it is the environment's ETCH_SIDECAR_DIR (not in
- * set-user-ID programs). Not in signal handlers. 0, or ETCH_UNWIND_EINVAL when it is
- * too long.
+ * Sets the directory of sidecar files for the next etch_unwind_prepare(); null: none. The string
+ * is copied. The default is the environment variable ETCH_SIDECAR_DIR (ignored in set-user-ID
+ * programs). Not in signal handlers. Returns 0, or ETCH_UNWIND_EINVAL if the path is too long.
  */
 int etch_unwind_sidecars(const char *directory);
 
 /*
- * With `on`, nothing that was found readable in one call is trusted in the next: a
- * system call a page and walk. For programs that unmap stacks of coroutines and map
- * smaller ones in their place, and have not called etch_fault_init() (etch/extable.h),
- * after which a page that is gone ends the trace. Returns what it was.
+ * With `on`, a walk does not rely on the pages that an earlier walk found readable: one system
+ * call per page and walk. For programs that unmap stacks of coroutines and map smaller ones in
+ * their place, and have not called etch_fault_init() (etch/extable.h), after which an unmapped
+ * page ends the trace. Returns the previous setting.
  */
 int etch_unwind_strict(int on);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds possible return addresses by the bytes alone, with SSE2 over the bytes that cannot start a call. */
 #include "arch/x86/callsites.h"
 
 #include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes from an FF with /2 to its end: ModRM, SIB, displacement (SDM 2, 2.1.5, tables
- * 2-2 and 2-3). 0: not /2, or not whole. Prefixes come before it and do not matter. */
+/* Length of FF /2 from the FF on: opcode, ModRM, SIB, displacement (SDM vol. 2, 2.1.5, tables 2-2 and 2-3). 0:
+ * not /2, or truncated. Prefixes precede the opcode and do not change where the call ends. */
 static unsigned indirect_length(const uint8_t *p, size_t avail)
 {
 	unsigned modrm, mod, rm, n = 2;
@@ -34,7 +35,7 @@ static unsigned indirect_length(const uint8_t *p, size_t avail)
 	return n <= avail ? n : 0;
 }
 
-/* Bytes of the call that starts with p[0], or 0. */
+/* Length of the call that starts at p[0], or 0. */
 static unsigned call_length(const uint8_t *p, size_t avail, uint64_t addr, uint64_t lo, uint64_t hi)
 {
 	int32_t rel;
@@ -69,7 +70,7 @@ int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo
 		}
 		if (i == size)
 			break;
-		while (!(ends & ~1u) && size - i > 16) { /* most bytes start nothing */
+		while (!(ends & ~1u) && size - i > 16) { /* skip bytes that start no call */
 			__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(bytes + i));
 			int hits = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, e8), _mm_cmpeq_epi8(v, ff)));
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Addresses that can be return addresses because a call may end there.
- */
+/* Possible return addresses: every address directly after bytes that encode a call. */
 #ifndef X86_CALLSITES_H
 #define X86_CALLSITES_H
 
@@ -9,12 +7,11 @@
 #include <stdint.h>
 
 /*
- * Appends, ascending, every address behind bytes that are a call when they are
- * executed from somewhere: E8 rel32 into [lo, hi), the file's executable range, and
- * FF /2, at any byte of `bytes` (at address addr). No call is missed, whatever is code
- * and whatever is data; bytes that only look like one are in too. *out is malloc'd
- * and grows; start with null and 0, and go through sections by address. -1: out of
- * memory.
+ * Appends in ascending order each address that follows a byte sequence encoding a call: E8 rel32 with a target in
+ * [lo, hi), the executable address range of the file, or FF /2. The sequence may start at any byte of `bytes`,
+ * which lies at address `addr`. The result is complete whatever is code and whatever is data, so it also has
+ * addresses after bytes that only look like a call. *out is malloc'd and grows; start with null and 0, and pass
+ * sections in ascending order of their addresses. -1: out of memory.
  */
 int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo, uint64_t hi, uint64_t **out,
                    size_t *count);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Capstone's functions, loaded when the first of them is called. Its tables take 77,000
- * relocations, which would double the time that etch takes to start; a file in which nothing is
- * etched needs no second opinion.
+ * Capstone's functions, loaded with dlopen() at the first cs_open(). Its tables need about 77,000 relocations,
+ * which would double the start time of etch; a file with nothing to rewrite never needs the second decoder.
  */
 #include <capstone/capstone.h>
 #include <dlfcn.h>
@@ -13,7 +12,7 @@
 
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
-#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* that of the header */
+#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* the version of the header */
 
 static struct {
 	__typeof__(&cs_open) open;
@@ -34,13 +33,13 @@ static void *function(void *library, const char *name)
 
 	if (at)
 		return at;
-	/* stderr may be a worker's (workers.h), which is not heard any more. */
+	/* stdio's stderr may belong to a worker (workers.h) whose output is discarded. */
 	dprintf(STDERR_FILENO, "etch: cannot load " SONAME ", the second decoder: %s\n", dlerror());
 	_exit(2);
 }
 
-/* Capstone takes memory for granted, or says that there is no instruction: without it an opinion
- * would be a wrong one. Nothing has been written yet when it is asked. */
+/* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion:
+ * so an allocation failure ends the process. No output file has been written when Capstone is called. */
 static void *memory(void *p)
 {
 	static const char text[] = "etch: out of memory\n";
@@ -79,7 +78,7 @@ cs_err cs_open(cs_arch arch, cs_mode mode, csh *handle)
 	return capstone.open(arch, mode, handle);
 }
 
-/* The others have a handle, and so there was an open. */
+/* The functions below take a handle, so cs_open() has loaded the library. */
 cs_err cs_close(csh *handle) { return capstone.close(handle); }
 
 cs_err cs_option(csh handle, cs_opt_type type, size_t value) { return capstone.option(handle, type, value); }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Byte patterns of endbr64, notrack and int3. */
 #include "arch/x86/cet.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@ bool insn_is_endbr(const uint8_t *bytes, size_t avail)
 	return avail >= sizeof(endbr64) && !memcmp(bytes, endbr64, sizeof(endbr64));
 }
 
-/* A ds prefix before the opcode ff, in any order with others. */
+/* notrack is a DS prefix (3e) before the opcode ff, in any order with other prefixes. */
 bool insn_is_notrack(const uint8_t *bytes, size_t len)
 {
 	size_t i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions of control-flow enforcement (SDM vol. 1, 17.3) and against straight-line
- * speculation, by their bytes. */
+/* Recognizes, by their bytes, instructions of control-flow enforcement (SDM vol. 1, 17.3) and of
+ * straight-line-speculation hardening. */
 #ifndef X86_CET_H
 #define X86_CET_H
 
@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* endbr64: where an indirect call or jump may lead. */
+/* endbr64: a valid target of tracked indirect calls and jumps. */
 bool insn_is_endbr(const uint8_t *bytes, size_t avail);
-/* An indirect call or jump of this length that is not tracked: its target needs no endbr64. */
+/* An indirect call or jump of `len` bytes with a notrack prefix: its target needs no endbr64. */
 bool insn_is_notrack(const uint8_t *bytes, size_t len);
-/* int3, which speculation does not go past. */
+/* int3: stops straight-line speculation. */
 bool insn_is_int3(const uint8_t *bytes, size_t avail);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The second decoder: agreement on sites, and disassembly shown to people, by
- * Capstone. Rule 2: no byte is rewritten unless both decoders agree. */
+/* The second decoder, Capstone: confirms sites and prints disassembly. Rule 2 of the design: no byte is
+ * rewritten unless both decoders agree. */
 #include "arch/x86/insn.h"
 
 #include <capstone/capstone.h>
@@ -27,7 +27,7 @@ static void key_make(void)
 	}
 }
 
-/* One a thread: a handle must not be shared. */
+/* One handle per thread: Capstone handles must not be shared. */
 static csh handle(void)
 {
 	csh *h;
@@ -46,7 +46,7 @@ static csh handle(void)
 	return *h;
 }
 
-/* Number of a 64-bit base or index register, as struct insn counts them. */
+/* Number of a 64-bit base or index register in the numbering of struct insn. */
 static unsigned number(x86_reg r)
 {
 	static const x86_reg order[16] = {
@@ -63,16 +63,17 @@ static unsigned number(x86_reg r)
 	return INSN_NO_REG;
 }
 
-/* The one operand of an indirect branch: the same register, or else memory. */
+/* Both decoders see an indirect call or jump, through memory or through the same register. The memory operand
+ * itself is compared by insn_confirm(). */
 static bool same_branch(const cs_insn *c, const struct insn *in)
 {
 	const cs_x86 *x = &c->detail->x86;
 
 	if (c->id != (in->flow == FLOW_CALL_IND ? X86_INS_CALL : X86_INS_JMP) || x->op_count != 1)
 		return false;
-	return in->mem != MEM_NONE ? x->operands[0].type == X86_OP_MEM
-	       : x->operands[0].type == X86_OP_REG && x->operands[0].size == 8 &&
-	         number(x->operands[0].reg) == in->src;
+	return in->mem != MEM_NONE
+	           ? x->operands[0].type == X86_OP_MEM
+	           : x->operands[0].type == X86_OP_REG && x->operands[0].size == 8 && number(x->operands[0].reg) == in->src;
 }
 
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *in, char *why, size_t why_size)
@@ -100,8 +101,7 @@ bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *in, cha
 		agree = true;
 	else if (!mem)
 		snprintf(why, why_size, "Capstone sees no memory operand (%s %s)", c->mnemonic, c->op_str);
-	else if (number(mem->mem.base) != in->base || number(mem->mem.index) != in->index ||
-	         mem->mem.disp != in->disp)
+	else if (number(mem->mem.base) != in->base || number(mem->mem.index) != in->index || mem->mem.disp != in->disp)
 		snprintf(why, why_size, "the decoders see different addresses (Capstone: %s %s)", c->mnemonic, c->op_str);
 	else if (mem->size != in->mem_size)
 		snprintf(why, why_size, "Zydis sees %u bytes read, Capstone sees %u (%s %s)", in->mem_size, mem->size,
@@ -128,7 +128,8 @@ bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr)
 unsigned insn_second_length(const uint8_t *bytes, size_t avail, uint64_t addr)
 {
 	cs_insn *c;
-	size_t n = cs_disasm(handle(), bytes, avail > 15 ? 15 : avail, addr, 1, &c); /* SDM 2, 2.3.11 */
+	/* an instruction has at most 15 bytes (SDM vol. 2, 2.3.11) */
+	size_t n = cs_disasm(handle(), bytes, avail > 15 ? 15 : avail, addr, 1, &c);
 	unsigned length = n ? c->size : 0;
 
 	if (n)
@@ -141,17 +142,13 @@ static bool same_operand(const cs_x86_op *x, const cs_x86_op *y)
 	if (x->type != y->type || x->size != y->size)
 		return false;
 	switch (x->type) {
-	case X86_OP_REG:
-		return x->reg == y->reg;
-	case X86_OP_IMM:
-		return x->imm == y->imm;
+	case X86_OP_REG: return x->reg == y->reg;
+	case X86_OP_IMM: return x->imm == y->imm;
 	case X86_OP_MEM:
 		return x->mem.base == y->mem.base && x->mem.index == y->mem.index && x->mem.scale == y->mem.scale &&
-		       x->mem.disp == y->mem.disp &&
-		       (x->mem.segment == X86_REG_FS) == (y->mem.segment == X86_REG_FS) &&
+		       x->mem.disp == y->mem.disp && (x->mem.segment == X86_REG_FS) == (y->mem.segment == X86_REG_FS) &&
 		       (x->mem.segment == X86_REG_GS) == (y->mem.segment == X86_REG_GS);
-	default:
-		return false;
+	default: return false;
 	}
 }
 
@@ -172,7 +169,8 @@ bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, uns
 	return same;
 }
 
-void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size)
+void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out,
+                  size_t out_size)
 {
 	csh h = handle();
 	cs_insn *c;

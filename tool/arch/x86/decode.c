@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The first decoder: bytes -> struct insn, by Zydis. */
+/* The first decoder, Zydis: bytes -> struct insn, and the site forms of an instruction (etch/forms.h,
+ * etch/pv_forms.h). */
 #include "arch/x86/insn.h"
 #include "arch/x86/zydis.h"
 
@@ -24,17 +25,17 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	bool write = op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE;
 
 	if (op->mem.type == ZYDIS_MEMOP_TYPE_AGEN || z->meta.category == ZYDIS_CATEGORY_PREFETCH ||
-	    z->meta.category == ZYDIS_CATEGORY_WIDENOP || z->mnemonic == ZYDIS_MNEMONIC_NOP ||
-	    (!read && !write))
+	    z->meta.category == ZYDIS_CATEGORY_WIDENOP || z->mnemonic == ZYDIS_MNEMONIC_NOP || (!read && !write))
 		out->mem = MEM_ADDRESS;
 	else
 		out->mem = read && write ? MEM_UPDATE : write ? MEM_WRITE : MEM_READ;
 	out->mem_size = op->size / 8;
-	out->base = (uint8_t)(op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP
-	                              ? INSN_PC_REG : zydis_gpr(op->mem.base));
+	out->base =
+		(uint8_t)(op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP ? INSN_PC_REG
+	                                                                                       : zydis_gpr(op->mem.base));
 	out->index = (uint8_t)zydis_gpr(op->mem.index);
 	if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
-		out->index = out->base; /* vector index (gather): an index all the same */
+		out->index = out->base; /* a vector index (gather): any value but INSN_NO_REG marks the operand as indexed */
 	out->disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
 	out->segment = op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS;
 	if (z->raw.disp.size) {
@@ -70,11 +71,41 @@ static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	}
 }
 
+/* Sets the memory operand and the masks of registers read and written. */
+static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
+{
+	unsigned i, r;
+
+	for (i = 0; i < z->operand_count; i++) {
+		const ZydisDecodedOperand *op = &ops[i];
+
+		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT || op->mem.disp.has_displacement) {
+				memory_set(z, op, out);
+			} else if (zydis_gpr(op->mem.base) != 4) { /* string instructions; base 4 is the stack */
+				out->string = true;
+				if (zydis_gpr(op->mem.base) != INSN_NO_REG)
+					out->reads |= (uint16_t)(1u << zydis_gpr(op->mem.base));
+			}
+		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
+			r = zydis_gpr(op->reg.value);
+			if (r == INSN_NO_REG)
+				continue;
+			/* A conditional write (cmov) or a write of 8 or 16 bits keeps the old value or a part of it: it
+			 * reads the register, too. */
+			if ((op->actions & ZYDIS_OPERAND_ACTION_MASK_READ) || (op->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) ||
+			    ((op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && op->size < 32))
+				out->reads |= (uint16_t)(1u << r);
+			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
+				out->writes |= (uint16_t)(1u << r);
+		}
+	}
+}
+
 bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
-	unsigned i, r;
 
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return false;
@@ -88,37 +119,13 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 		out->imm_at = z.raw.imm[0].offset;
 		out->imm_len = z.raw.imm[0].size / 8;
 	}
-	for (i = 0; i < z.operand_count; i++) {
-		const ZydisDecodedOperand *op = &ops[i];
-
-		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT || op->mem.disp.has_displacement) {
-				memory_set(&z, op, out);
-			} else if (zydis_gpr(op->mem.base) != 4) { /* not the stack: string instructions */
-				out->string = true;
-				if (zydis_gpr(op->mem.base) != INSN_NO_REG)
-					out->reads |= (uint16_t)(1u << zydis_gpr(op->mem.base));
-			}
-		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
-			r = zydis_gpr(op->reg.value);
-			if (r == INSN_NO_REG)
-				continue;
-			/* What may keep its value (cmov), or keeps a part of it (8 and 16
-			 * bits), goes into the result. */
-			if ((op->actions & ZYDIS_OPERAND_ACTION_MASK_READ) ||
-			    (op->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) ||
-			    ((op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && op->size < 32))
-				out->reads |= (uint16_t)(1u << r);
-			if (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE)
-				out->writes |= (uint16_t)(1u << r);
-		}
-	}
+	operands_set(&z, ops, out);
 	if (z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT)
 		out->reads |= insn_syscall_arguments();
 	out->barrier = z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT ||
 	               (z.attributes & ZYDIS_ATTRIB_HAS_LOCK) || z.mnemonic == ZYDIS_MNEMONIC_MFENCE ||
 	               (z.mnemonic == ZYDIS_MNEMONIC_XCHG && out->mem != MEM_NONE);
-	/* xor %r,%r and sub %r,%r read nothing */
+	/* xor %r,%r and sub %r,%r depend on no input. */
 	if ((z.mnemonic == ZYDIS_MNEMONIC_XOR || z.mnemonic == ZYDIS_MNEMONIC_SUB) &&
 	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	    ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32)
@@ -127,12 +134,13 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	move_set(&z, ops, out);
 	out->padding = z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_INT3 ||
 	               z.meta.category == ZYDIS_CATEGORY_WIDENOP;
-	if (out->padding) { /* its operands are there to be long */
+	if (out->padding) { /* the operands of a nop are neither read nor written */
 		out->reads = out->writes = 0;
 		out->mem = MEM_NONE;
 		out->move = MOVE_NONE;
 	}
-	/* ds lea; and ds mov from the GOT, which linkers make a lea or an immediate of */
+	/* A lea with a DS prefix; or a mov with one from the GOT, which linkers relax to lea or to a mov of an
+	 * immediate. */
 	out->lawful = bytes[0] == 0x3e && z.length >= 4 && (bytes[1] & 0xf8) == 0x48 &&
 	              (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
 	               (bytes[2] == 0xc7 && out->move == MOVE_IMM));
@@ -147,7 +155,7 @@ bool insn_accesses_memory(const uint8_t *bytes, size_t avail)
 
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
 		return false;
-	/* Hints never fault (SDM 2, PREFETCHh, CLDEMOTE); nops of any length access nothing. */
+	/* Hints never fault (SDM vol. 2, PREFETCHh, CLDEMOTE); nops of any length access no memory. */
 	if (z.meta.category == ZYDIS_CATEGORY_PREFETCH || z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
 	    z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_CLDEMOTE)
 		return false;
@@ -172,11 +180,11 @@ bool insn_is_stack_register(unsigned reg) { return reg == 4; }
 
 /* ---- site forms ---------------------------------------------------------- */
 
-/* The form of an opcode, by mnemonic and sizes; ETCH_FORM_NONE if there is none. */
+/* The ETCH_FORM_* of an instruction by mnemonic and operand sizes, or ETCH_FORM_NONE. */
 static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	static const ZydisMnemonic alu[8] = {
-		ZYDIS_MNEMONIC_ADD, ZYDIS_MNEMONIC_OR, ZYDIS_MNEMONIC_ADC, ZYDIS_MNEMONIC_SBB,
+		ZYDIS_MNEMONIC_ADD, ZYDIS_MNEMONIC_OR,  ZYDIS_MNEMONIC_ADC, ZYDIS_MNEMONIC_SBB,
 		ZYDIS_MNEMONIC_AND, ZYDIS_MNEMONIC_SUB, ZYDIS_MNEMONIC_XOR, ZYDIS_MNEMONIC_CMP,
 	};
 	unsigned width = ops[0].size, mem = 0, log, i;
@@ -188,8 +196,7 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 			mem = ops[i].size;
 	log = width == 8 ? 0 : width == 16 ? 1 : width == 32 ? 2 : 3;
 	switch (z->mnemonic) {
-	case ZYDIS_MNEMONIC_MOV:
-		return ETCH_FORM_MOV8 + log;
+	case ZYDIS_MNEMONIC_MOV: return ETCH_FORM_MOV8 + log;
 	case ZYDIS_MNEMONIC_MOVZX:
 		if (mem == 8)
 			return width == 16 ? ETCH_FORM_MOVZX8_16 : width == 32 ? ETCH_FORM_MOVZX8_32 : ETCH_FORM_MOVZX8_64;
@@ -198,12 +205,9 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 		if (mem == 8)
 			return width == 16 ? ETCH_FORM_MOVSX8_16 : width == 32 ? ETCH_FORM_MOVSX8_32 : ETCH_FORM_MOVSX8_64;
 		return width == 32 ? ETCH_FORM_MOVSX16_32 : width == 64 ? ETCH_FORM_MOVSX16_64 : ETCH_FORM_NONE;
-	case ZYDIS_MNEMONIC_MOVSXD:
-		return width == 64 ? ETCH_FORM_MOVSX32_64 : ETCH_FORM_NONE;
-	case ZYDIS_MNEMONIC_TEST:
-		return ETCH_FORM_TEST8 + log;
-	case ZYDIS_MNEMONIC_IMUL:
-		return log ? ETCH_FORM_IMUL16 + log - 1 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_MOVSXD: return width == 64 ? ETCH_FORM_MOVSX32_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_TEST: return ETCH_FORM_TEST8 + log;
+	case ZYDIS_MNEMONIC_IMUL: return log ? ETCH_FORM_IMUL16 + log - 1 : ETCH_FORM_NONE;
 	default:
 		for (i = 0; i < 8; i++)
 			if (z->mnemonic == alu[i])
@@ -212,21 +216,17 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 	}
 }
 
-/* Why an instruction without a form has none, for people. */
+/* The reason, for messages, why an instruction has no form. */
 static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	switch (z->mnemonic) {
-	case ZYDIS_MNEMONIC_BT:
-		return "bit test in memory has no immediate form of the same length";
+	case ZYDIS_MNEMONIC_BT: return "bit test in memory has no immediate form of the same length";
 	case ZYDIS_MNEMONIC_DIV:
 	case ZYDIS_MNEMONIC_IDIV:
 	case ZYDIS_MNEMONIC_MUL:
-	case ZYDIS_MNEMONIC_IMUL:
-		return "multiply or divide through fixed registers has no immediate form";
-	case ZYDIS_MNEMONIC_MOV:
-		return "segment or control register load";
-	default:
-		break;
+	case ZYDIS_MNEMONIC_IMUL: return "multiply or divide through fixed registers has no immediate form";
+	case ZYDIS_MNEMONIC_MOV: return "segment or control register load";
+	default: break;
 	}
 	if (z->meta.category == ZYDIS_CATEGORY_CMOV)
 		return "conditional move has no immediate form";
@@ -270,7 +270,7 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	push = z.mnemonic == ZYDIS_MNEMONIC_PUSH;
 	dst = &ops[0];
 	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
-		dst = &ops[1]; /* test commutes; the encoding has memory first */
+		dst = &ops[1]; /* test is commutative; its encoding has the memory operand first */
 	if (!push) {
 		if (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(dst->reg.value) == INSN_NO_REG)
 			return no_form(&z, ops);
@@ -345,9 +345,8 @@ const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct e
 void insn_form_name(unsigned form, char *out, size_t size)
 {
 	static const char *const mov[16] = {
-		"none", "mov8", "mov16", "mov32", "mov64", "movzx8_16", "movzx8_32", "movzx8_64",
-		"movzx16_32", "movzx16_64", "movsx8_16", "movsx8_32", "movsx8_64", "movsx16_32",
-		"movsx16_64", "movsx32_64",
+		"none",       "mov8",       "mov16",     "mov32",     "mov64",     "movzx8_16",  "movzx8_32",  "movzx8_64",
+		"movzx16_32", "movzx16_64", "movsx8_16", "movsx8_32", "movsx8_64", "movsx16_32", "movsx16_64", "movsx32_64",
 	};
 	static const char *const alu[8] = {"add", "or", "adc", "sbb", "and", "sub", "xor", "cmp"};
 
@@ -367,10 +366,10 @@ void insn_form_name(unsigned form, char *out, size_t size)
 
 /* rax rcx rdx rsi rdi r8-r11 */
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
-/* rdi rsi rdx rcx r8 r9, and r10 (static chain) */
+/* rdi rsi rdx rcx r8 r9, and r10 (static chain pointer) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
-uint16_t insn_pointer_arguments(void) { return insn_call_arguments() & (uint16_t)~(1u << 10); }
-/* rdi rsi rdx r10 r8 r9: what the kernel takes (psABI A.2.1) */
+uint16_t insn_pointer_arguments(void) { return insn_call_arguments() & (uint16_t) ~(1u << 10); }
+/* rdi rsi rdx r10 r8 r9: arguments of a system call (psABI A.2.1) */
 uint16_t insn_syscall_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 0x700u; }
 /* rax rdx */
 uint16_t insn_return_values(void) { return 1u << 0 | 1u << 2; }

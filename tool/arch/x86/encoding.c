@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The cache of decoded instructions by their first bytes: a hash table with a small direct-mapped table in front. */
 #include "arch/x86/encoding.h"
 
 #include <Zydis/Zydis.h>
@@ -6,31 +7,31 @@
 #include <string.h>
 
 #define SIZE_FIRST 64u
-#define SIZE_MOST  65536u /* filled, it begins anew: with what is met from there on */
+#define SIZE_MOST  65536u /* when full, the table is emptied */
 #define SIZE_NEAR  8192u
-#define HEAD_MOST  8u    /* bytes of a key */
+#define HEAD_MOST  8u /* bytes of a key at most */
 #define PREFIXES   3u
 
-/* What step.imm is. */
+/* How step.imm is computed. */
 enum encoding_imm {
-	IMM_CONSTANT, /* the same for all */
-	IMM_SIGNED,   /* a field, the immediate */
+	IMM_CONSTANT, /* equal for all instructions with this key */
+	IMM_SIGNED,   /* the immediate field, sign-extended */
 	IMM_UNSIGNED,
 	IMM_NEGATED,
-	IMM_RELATIVE, /* a field, the displacement too, counted from the end of the instruction */
+	IMM_RELATIVE, /* the immediate or displacement field, relative to the end of the instruction */
 };
 
-/* ---- up to displacement and immediate ------------------------------------------ */
+/* ---- the key bytes ------------------------------------------------------------- */
 
-/* What a byte is in front of an opcode. */
+/* Class of a byte before or at the opcode. */
 enum { OPCODE, PREFIX, REX, ESCAPE, VEX3, VEX2 };
 
 static const uint8_t kinds[256] = {
-	[0x0f] = ESCAPE, [0x2e] = PREFIX, [0x3e] = PREFIX, [0x40 ... 0x4f] = REX, [0x64 ... 0x66] = PREFIX,
-	[0xc4] = VEX3, [0xc5] = VEX2, [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
+	[0x0f] = ESCAPE, [0x2e] = PREFIX, [0x3e] = PREFIX, [0x40 ... 0x4f] = REX,    [0x64 ... 0x66] = PREFIX,
+	[0xc4] = VEX3,   [0xc5] = VEX2,   [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
 };
 
-/* How many bytes it has up to there; 0: it is left to others. */
+/* Number of bytes before displacement and immediate; 0: not cached, the other decoders handle it. */
 static inline unsigned head_length(const uint8_t *p)
 {
 	unsigned at = 0, follows = RAW_MODRM, modrm;
@@ -40,9 +41,7 @@ static inline unsigned head_length(const uint8_t *p)
 			return 0;
 	at += kinds[p[at]] == REX;
 	switch (kinds[p[at]]) {
-	case OPCODE:
-		follows = raw_follows[0][p[at]];
-		break;
+	case OPCODE: follows = raw_follows[0][p[at]]; break;
 	case ESCAPE:
 		at++;
 		if (p[at] == 0x38 || p[at] == 0x3a)
@@ -53,10 +52,9 @@ static inline unsigned head_length(const uint8_t *p)
 	case VEX3:
 	case VEX2:
 		at += kinds[p[at]] == VEX3 ? 3 : 2;
-		follows = p[at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has none */
+		follows = p[at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has no ModRM */
 		break;
-	default:
-		return 0;
+	default: return 0;
 	}
 	at++;
 	if (!follows)
@@ -68,7 +66,7 @@ static inline unsigned head_length(const uint8_t *p)
 	return at <= HEAD_MOST ? at : 0;
 }
 
-/* No head is the beginning of another, so that zeros behind it make none of them the same. */
+/* The key bytes as a number, zero-padded. No key is a prefix of another one, so the padding causes no collisions. */
 static inline uint64_t key_of(const uint8_t *p, unsigned head)
 {
 	uint64_t word;
@@ -77,16 +75,16 @@ static inline uint64_t key_of(const uint8_t *p, unsigned head)
 	return word & UINT64_MAX >> (64 - 8 * head);
 }
 
-#define REST offsetof(struct step, writes) /* where encoding.rest is of a step */
+#define REST offsetof(struct step, writes) /* offset in struct step of what encoding.rest holds */
 _Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest),
                "struct encoding has what is behind step.number");
 
-/* ---- those that have been met ---------------------------------------------------- */
+/* ---- the hash table ------------------------------------------------------------- */
 
 static inline size_t hash_of(uint64_t key, unsigned shift) { return key * 0x9e3779b97f4a7c15u >> shift; }
 
-/* Where a key is, or is to be. */
-static inline struct encoding *place_of(const struct encodings *all, uint64_t key)
+/* The slot of a key, or the empty slot where it belongs. */
+static inline struct encoding *slot_of(const struct encodings *all, uint64_t key)
 {
 	size_t i = hash_of(key, all->shift);
 
@@ -95,10 +93,10 @@ static inline struct encoding *place_of(const struct encodings *all, uint64_t ke
 	return &all->list[i];
 }
 
-/* A key that is not where it is looked for first. Null: it has not been met. */
-static __attribute__((noinline)) const struct encoding *find_far(struct encodings *all, uint64_t key)
+/* Looks a key up in `list` after a miss in `near`. Null: not cached. */
+static __attribute__((noinline)) const struct encoding *find_in_list(struct encodings *all, uint64_t key)
 {
-	const struct encoding *x = place_of(all, key);
+	const struct encoding *x = slot_of(all, key);
 
 	if (x->key != key)
 		return NULL;
@@ -116,7 +114,7 @@ static bool near_make(struct encodings *all)
 	return all->near;
 }
 
-/* Room for one more. False: no memory; then no more are kept. */
+/* Makes room for one more entry. False: out of memory; the caller then adds none. */
 static bool make_room(struct encodings *all)
 {
 	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};
@@ -138,7 +136,7 @@ static bool make_room(struct encodings *all)
 	more.count = all->count;
 	for (i = 0; i < all->size; i++)
 		if (all->list[i].key)
-			*place_of(&more, all->list[i].key) = all->list[i];
+			*slot_of(&more, all->list[i].key) = all->list[i];
 	encodings_free(all);
 	*all = more;
 	return true;
@@ -163,7 +161,7 @@ inline bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_
 		return false;
 	key = key_of(bytes, head);
 	x = &all->near[hash_of(key, all->near_shift)];
-	if (!key || (x->key != key && !(x = find_far(all, key))))
+	if (!key || (x->key != key && !(x = find_in_list(all, key))))
 		return false;
 	memcpy((uint8_t *)out + REST, x->rest, sizeof(x->rest));
 	out->number = 0;
@@ -191,15 +189,16 @@ inline bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_
 bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
                     struct step *out)
 {
-	if (!cache || readable < ENCODING_BYTES || !encoding_decode(&cache->encodings, bytes, addr, out) || out->len > avail)
-		return step_unmet(cache, bytes, avail, addr, out);
+	if (!cache || readable < ENCODING_BYTES || !encoding_decode(&cache->encodings, bytes, addr, out) ||
+	    out->len > avail)
+		return step_uncached(cache, bytes, avail, addr, out);
 	step_check(bytes, avail, addr, out);
 	return true;
 }
 
-/* ---- one more ------------------------------------------------------------------------ */
+/* ---- adding an entry ------------------------------------------------------------- */
 
-/* Bytes of the displacement behind a head (SDM vol. 2, 2.1.5). */
+/* Size in bytes of the displacement after the key bytes (SDM vol. 2, 2.1.5). */
 static unsigned disp_size(const struct raw *raw)
 {
 	unsigned rm = raw->field[FIELD_RM] & 7;
@@ -211,7 +210,7 @@ static unsigned disp_size(const struct raw *raw)
 	return raw->mod == 2 || rm == 5 || (rm == 4 && (raw->base & 7) == 5) ? 4 : 0;
 }
 
-/* Does more than step.disp and step.imm depend on displacement and immediate? */
+/* Displacement or immediate affect more than step.disp and step.imm, so the instruction cannot be cached. */
 static bool is_irregular(const struct form *f, const struct raw *raw)
 {
 	struct raw zero = *raw, ones = *raw;
@@ -222,7 +221,7 @@ static bool is_irregular(const struct form *f, const struct raw *raw)
 	       (f->stored && (stores_back(f->mnemonic, f->op, &zero) || stores_back(f->mnemonic, f->op, &ones)));
 }
 
-/* How step.imm is made: as form_apply() does it. -1: in another way. */
+/* The enum encoding_imm by which form_apply() computes step.imm; -1: none describes it. */
 static int imm_of(const struct form *f, const struct raw *raw, const struct step *s)
 {
 	bool field = f->quick && f->imm_size;
@@ -237,30 +236,26 @@ static int imm_of(const struct form *f, const struct raw *raw, const struct step
 		return s->flow == FLOW_JUMP_IND || s->flow == FLOW_CALL_IND ? other : IMM_CONSTANT;
 	switch (s->op) {
 	case STEP_PUSH:
-	case STEP_POP:
-		return IMM_CONSTANT;
+	case STEP_POP: return IMM_CONSTANT;
 	case STEP_CONST:
 		if (f->shape == SHAPE_XOR)
 			return IMM_CONSTANT;
 		if (f->op[0].size == 32)
 			return field && f->imm_size == 4 ? IMM_UNSIGNED : -1;
 		return field ? number : -1;
-	case STEP_ADD:
-		return field && f->imm_signed ? (f->shape == SHAPE_SUB ? IMM_NEGATED : IMM_SIGNED) : -1;
-	case STEP_LIMIT:
-		return field ? number : -1;
+	case STEP_ADD: return field && f->imm_signed ? (f->shape == SHAPE_SUB ? IMM_NEGATED : IMM_SIGNED) : -1;
+	case STEP_LIMIT: return field ? number : -1;
 	case STEP_NONE:
 	case STEP_STORE:
 		if (raw->imm32)
 			return field && other == IMM_CONSTANT ? number : -1;
 		return other;
-	default:
-		return other;
+	default: return other;
 	}
 }
 
-void encoding_note(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,
-                   const struct step *step)
+void encoding_add(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,
+                  const struct step *step)
 {
 	unsigned head = head_length(bytes), disp = disp_size(raw), size = f->imm_size;
 	struct encoding x = {.head = (uint8_t)head};
@@ -271,7 +266,7 @@ void encoding_note(struct encodings *all, const uint8_t *bytes, const struct for
 	x.key = key_of(bytes, head);
 	x.imm = (uint8_t)imm;
 	x.imm_at = (uint8_t)(head + disp);
-	if (imm == IMM_RELATIVE && step->b == INSN_PC_REG) { /* the displacement */
+	if (imm == IMM_RELATIVE && step->b == INSN_PC_REG) { /* step.imm is made of the displacement */
 		x.imm_at = (uint8_t)head;
 		size = disp;
 	}
@@ -284,6 +279,6 @@ void encoding_note(struct encodings *all, const uint8_t *bytes, const struct for
 	memcpy(x.rest, (const uint8_t *)step + REST, sizeof(x.rest));
 	if (!x.key || !make_room(all))
 		return;
-	all->count += !place_of(all, x.key)->key;
-	*place_of(all, x.key) = x;
+	all->count += !slot_of(all, x.key)->key;
+	*slot_of(all, x.key) = x;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instructions that have been met, by the bytes up to displacement and immediate: those with the
- * same ones are the same but for these two. Most of a program's are; of the others, arch/x86/form.h
- * knows the rest.
+ * A cache of decoded instructions, keyed by the bytes before displacement and immediate: instructions with equal
+ * key bytes differ only in these two fields. It serves most instructions of a program; the others are decoded by
+ * form (arch/x86/form.h) or in full.
  */
 #ifndef X86_ENCODING_H
 #define X86_ENCODING_H
@@ -10,42 +10,43 @@
 #include "arch/x86/form.h"
 
 /*
- * An instruction, and how another one with its first bytes is made of it. Most of the time goes into
- * waiting for it to come from memory: it is small, and one line of a cache has two.
+ * A cached instruction, and how the struct step of another instruction with the same key bytes is made from it.
+ * Lookups are bound by memory latency, so an entry is small: two of them fit in one cache line.
  */
 struct encoding {
-	uint64_t key;       /* its first bytes; 0: none */
-	uint8_t rest[16];   /* of struct step: all behind `number`; its len says how long all of them are */
-	uint8_t constant;   /* step.imm, where it is the same for all */
-	uint8_t disp_shift; /* 64 - bits of the displacement, behind the head; 0: step.disp is 0 */
-	uint8_t head;       /* bytes of the key */
-	uint8_t imm;        /* enum encoding_imm */
-	uint8_t imm_at, imm_shift; /* what step.imm is made of */
+	uint64_t key;              /* the key bytes; 0: an empty slot */
+	uint8_t rest[16];          /* the members of struct step after `number`; `len` among them is the full length */
+	uint8_t constant;          /* step.imm, with IMM_CONSTANT */
+	uint8_t disp_shift;        /* 64 - bits of the displacement, which follows the key bytes; 0: step.disp is 0 */
+	uint8_t head;              /* number of key bytes */
+	uint8_t imm;               /* enum encoding_imm */
+	uint8_t imm_at, imm_shift; /* offset in the instruction, and 64 - bits, of the field that step.imm is made of */
 };
 
+/* The cache. */
 struct encodings {
-	struct encoding *list; /* by hash */
+	struct encoding *list; /* hash table, linear probing */
 	unsigned count, size;
-	unsigned shift;        /* of a hash, to an index */
-	/* Looked at first: what was asked for last, by the same hash. All of `list` is larger than a near cache, and
-	 * few of it are asked for again and again. While it is small, `list` itself. */
+	unsigned shift; /* hash >> shift is the index in `list` */
+	/* A direct-mapped cache of recently used entries, looked up before `list`: `list` is larger than the L1
+	 * cache, and few of its entries are used again and again. The same memory as `list` while that is small. */
 	struct encoding *near;
 	unsigned near_shift;
 };
 
-#define ENCODING_BYTES 24u /* that are read of an instruction */
+#define ENCODING_BYTES 24u /* read from the address of each instruction */
 
-/* What a thread has met. */
+/* The caches of one thread. */
 struct step_cache {
 	struct encodings encodings;
 	struct forms forms;
 };
 
-/* False: none that has been met. Its length may be more than there is. */
+/* False: not in the cache. Otherwise out->len may exceed the bytes that are left: the caller must check. */
 bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out);
-/* stack.c: of an encoding that has not been met, or near the end of the code. */
-bool step_unmet(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
-/* Every step that was read without Zydis, read again with it (make asan). */
+/* In stack.c: decodes an instruction that is not in the cache, or close to the end of the code. */
+bool step_uncached(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
+/* Decodes again with Zydis each step that was made without it, and aborts on a difference (make asan). */
 void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found);
 static inline void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found)
 {
@@ -55,9 +56,9 @@ static inline void step_check(const uint8_t *bytes, size_t avail, uint64_t addr,
 	(void)bytes, (void)avail, (void)addr, (void)found;
 #endif
 }
-/* It is met now, as an instruction of a form. */
-void encoding_note(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,
-                   const struct step *step);
+/* Adds an instruction of a form to the cache. */
+void encoding_add(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,
+                  const struct step *step);
 void encodings_free(struct encodings *all);
 
 #endif

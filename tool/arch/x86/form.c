@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes a form of an instruction that Zydis has decoded, and struct step of the raw fields of others of the same
+ * form. */
 #include "arch/x86/form.h"
 #include "arch/x86/step_full.h"
 
@@ -10,7 +12,7 @@
 #define RSP 4u
 #define R11 11u
 
-/* The general-purpose register in a field. */
+/* Number of the general-purpose register in a field; without REX, fields 4-7 of byte operands are ah ch dh bh. */
 static inline unsigned field_reg(const struct raw *z, unsigned field, bool byte)
 {
 	unsigned r = z->field[field];
@@ -21,17 +23,22 @@ static inline unsigned field_reg(const struct raw *z, unsigned field, bool byte)
 static unsigned field_of(unsigned encoding)
 {
 	switch (encoding) {
-	case ZYDIS_OPERAND_ENCODING_MODRM_REG:
-		return FIELD_REG;
-	case ZYDIS_OPERAND_ENCODING_MODRM_RM:
-		return FIELD_RM;
-	case ZYDIS_OPERAND_ENCODING_OPCODE:
-		return FIELD_OPCODE;
-	case ZYDIS_OPERAND_ENCODING_NDSNDD:
-		return FIELD_VVVV;
-	default:
-		return FIELD_NONE;
+	case ZYDIS_OPERAND_ENCODING_MODRM_REG: return FIELD_REG;
+	case ZYDIS_OPERAND_ENCODING_MODRM_RM: return FIELD_RM;
+	case ZYDIS_OPERAND_ENCODING_OPCODE: return FIELD_OPCODE;
+	case ZYDIS_OPERAND_ENCODING_NDSNDD: return FIELD_VVVV;
+	default: return FIELD_NONE;
 	}
+}
+
+/* Takes what a form keeps of an explicit memory operand. */
+static void form_memory(struct form *f, const ZydisDecodedOperand *op)
+{
+	f->memory = true;
+	f->follow = op->mem.segment != ZYDIS_REGISTER_FS && op->mem.segment != ZYDIS_REGISTER_GS &&
+	            (op->mem.index == ZYDIS_REGISTER_NONE || zydis_gpr(op->mem.index) != INSN_NO_REG);
+	if (op->mem.type == ZYDIS_MEMOP_TYPE_MEM && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+		f->stored = op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
 }
 
 bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct form *f)
@@ -51,16 +58,16 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	}
 	full_flow(z, ops, 0, &flow);
 	f->base.flow = flow.flow;
-	f->base.op = flow.op; /* hlt */
+	f->base.op = flow.op; /* STEP_HALT, or STEP_NONE */
 	f->base.cond = flow.cond;
 	f->base.writes = flow.writes;
 	f->base.direction = full_direction(z->mnemonic);
-	/* The kernel returns its result in rax (psABI A.2.1). */
+	/* The kernel returns its result in rax, and syscall changes rcx and r11 (psABI A.2.1). */
 	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
 		f->base.writes |= 1u << RAX | 1u << RCX | 1u << R11;
 	f->done = flow.flow != FLOW_NEXT || flow.op == STEP_HALT || full_syscall(z->mnemonic, &f->base);
-	f->flags = z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 |
-	                            z->cpu_flags->undefined);
+	f->flags =
+		z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 | z->cpu_flags->undefined);
 	calls = flow.flow == FLOW_CALL || flow.flow == FLOW_CALL_IND || flow.flow == FLOW_RETURN;
 	for (i = 0; i < z->operand_count; i++) {
 		const ZydisDecodedOperand *op = &ops[i];
@@ -69,13 +76,8 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 		if (explicit)
 			f->op[i] = (struct operand){(uint8_t)op->type, INSN_NO_REG, 0, false, op->size};
 		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-			if (op->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT)
-				continue;
-			f->memory = true;
-			f->follow = op->mem.segment != ZYDIS_REGISTER_FS && op->mem.segment != ZYDIS_REGISTER_GS &&
-			            (op->mem.index == ZYDIS_REGISTER_NONE || zydis_gpr(op->mem.index) != INSN_NO_REG);
-			if (op->mem.type == ZYDIS_MEMOP_TYPE_MEM && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
-				f->stored = op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
+			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT)
+				form_memory(f, op);
 		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
 			r = zydis_gpr(op->reg.value);
 			if (r == INSN_NO_REG)
@@ -100,7 +102,7 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	return true;
 }
 
-/* Base, index and displacement as the ModRM and SIB bytes have them (SDM vol. 2, 2.1.5). */
+/* Base, index and displacement by the ModRM and SIB bytes (SDM vol. 2, 2.1.5). */
 static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 {
 	unsigned rm = z->field[FIELD_RM];
@@ -122,7 +124,7 @@ static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *o
 	}
 }
 
-/* An operand of a form, with the register that an instruction has there. */
+/* Copies an operand of a form and sets the register that the instruction has in its field. */
 static inline void operand_fill(const struct operand *of, const struct raw *z, struct operand *out)
 {
 	*out = *of;
@@ -164,9 +166,9 @@ void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct
 	}
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT || f->flags;
 	if (out->op == STEP_NONE && out->size)
-		out->op = STEP_STORE; /* of some value: a is INSN_NO_REG */
+		out->op = STEP_STORE; /* of an unknown value: a is INSN_NO_REG */
 	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->imm32 && !out->imm)
-		out->imm = z->imm; /* it may be an address */
+		out->imm = z->imm; /* a 32-bit immediate may be an address */
 }
 
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot)
@@ -202,19 +204,11 @@ static inline int64_t imm_read(const uint8_t *p, const struct form *f)
 	int64_t imm;
 
 	switch (f->imm_size) {
-	case 0:
-		return 0;
-	case 1:
-		return f->imm_signed ? (int8_t)*p : *p;
-	case 4:
-		memcpy(&word, p, sizeof(word));
-		return f->imm_signed ? word : (int64_t)(uint32_t)word;
-	case 8:
-		memcpy(&imm, p, sizeof(imm));
-		return imm;
-	default: /* 2 */
-		imm = p[0] | p[1] << 8;
-		return f->imm_signed ? (int16_t)imm : imm;
+	case 0: return 0;
+	case 1: return f->imm_signed ? (int8_t)*p : *p;
+	case 4: memcpy(&word, p, sizeof(word)); return f->imm_signed ? word : (int64_t)(uint32_t)word;
+	case 8: memcpy(&imm, p, sizeof(imm)); return imm;
+	default: /* 2 */ imm = p[0] | p[1] << 8; return f->imm_signed ? (int16_t)imm : imm;
 	}
 }
 
@@ -225,20 +219,20 @@ void form_finish(const struct form *f, const uint8_t *bytes, unsigned imm_at, st
 	raw->len = (uint8_t)(imm_at + f->imm_size);
 }
 
-void form_judge(struct form *f, const ZydisDecodedInstruction *z, const uint8_t *bytes)
+void form_compare(struct form *f, const ZydisDecodedInstruction *z, const uint8_t *bytes)
 {
 	uint8_t copy[RAW_BYTES] = {0};
 	struct raw raw, truth;
 	unsigned imm_at;
 
-	if (f->judged)
+	if (f->compared)
 		return;
 	memcpy(copy, bytes, z->length);
 	f->imm_size = (uint8_t)(z->raw.imm[0].size / 8);
 	f->imm_signed = z->raw.imm[0].is_signed;
 	if (raw_read(copy, &raw, &imm_at) != f->key)
 		return;
-	f->judged = true;
+	f->compared = true;
 	if (z->raw.imm[1].size)
 		return;
 	form_finish(f, copy, imm_at, &raw);

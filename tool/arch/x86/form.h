@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instructions of one form differ in register numbers, displacements and immediates: the operands
- * of a form are decoded once, by Zydis.
+ * Instruction forms. Instructions of one form differ only in register numbers, displacements and immediates, so
+ * Zydis decodes the operands once per form; struct step of the others follows from their raw fields
+ * (arch/x86/raw.h).
  */
 #ifndef X86_FORM_H
 #define X86_FORM_H
 
 #include "arch/x86/shape.h"
 
+/* What all instructions of a form have in common. */
 struct form {
 	uint32_t key;
 	uint16_t mnemonic; /* ZydisMnemonic */
 	uint8_t shape;     /* enum shape */
-	uint8_t stored;    /* bytes written to the explicit memory operand */
-	struct step base;  /* as far as it is the same for all of them */
+	uint8_t stored;    /* bytes written to the explicit memory operand; 255: more */
+	struct step base;  /* the members that are equal for all instructions of the form */
 	struct operand op[2];
-	uint8_t written[3]; /* enum raw_field, | BYTE_REG: fields that name registers written */
-	bool done;         /* base has its op */
+	uint8_t written[3]; /* fields that name written registers: enum raw_field, | BYTE_REG for 8-bit ones */
+	bool done;          /* base.op is final: no shape applies */
 	bool flags, memory, follow;
-	bool judged;       /* form_judge() has had an instruction that raw_read() reads: others have a lock in front */
-	bool quick;        /* raw_read() and the two below say how long it is */
+	/* form_compare() has compared one that raw_read() can read; instructions with a lock prefix cannot be */
+	bool compared;
+	bool quick; /* raw_read() and form_finish() give the same fields as Zydis */
 	uint8_t imm_size;
 	bool imm_signed;
 };
@@ -27,26 +30,27 @@ struct form {
 
 #define FORM_BITS  14u
 #define FORM_SLOTS (1u << FORM_BITS)
-#define FORMS_MOST 8192u /* more than a program has: then no more are kept */
+#define FORMS_MOST 8192u /* more than a program uses; no more are added then */
 
+/* All forms that a thread has seen. */
 struct forms {
-	uint16_t slots[FORM_SLOTS]; /* by hash: number of a form + 1 */
+	uint16_t slots[FORM_SLOTS]; /* hash table: index in `list` + 1; 0 = empty */
 	struct form *list;
 	unsigned count, room;
 };
 
-/* The form of a fully decoded instruction. False: it has too much for one. */
+/* Makes the form of a fully decoded instruction. False: it writes more registers than a form can describe. */
 bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct form *f);
-/* An instruction of a form, with its registers, displacement and immediate. */
+/* Fills *out for an instruction of a form with the given registers, displacement and immediate. */
 void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct step *out);
-/* Can the next one of this form be read without Zydis? Says so in f->quick. */
-void form_judge(struct form *f, const ZydisDecodedInstruction *z, const uint8_t *bytes);
-/* The immediate of what raw_read() has read, and so its length. */
+/* Sets f->quick if later instructions of the form can be read without Zydis. */
+void form_compare(struct form *f, const ZydisDecodedInstruction *z, const uint8_t *bytes);
+/* Completes what raw_read() has read by the immediate at imm_at, and by the length. */
 void form_finish(const struct form *f, const uint8_t *bytes, unsigned imm_at, struct raw *raw);
 
-/* The form of a key; or null, and *slot is where its number is to be. */
+/* The form with a key; or null, and *slot is the empty slot where it belongs. */
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot);
-/* A new one; null: no room. */
+/* Adds a form in an empty slot. Null: out of memory, or FORMS_MOST reached. */
 struct form *form_add(struct forms *all, const struct form *f, unsigned slot);
 
 #endif

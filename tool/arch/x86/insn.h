@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the rest of the tool knows about an x86-64 instruction: a plain record,
- * registers as numbers 0-15 in the encoding's order. Nothing outside this
- * folder names a register or an opcode.
+ * The view of an x86-64 instruction that the rest of the tool has: a plain record with register numbers 0-15 in
+ * encoding order. No file outside this folder names a register or an opcode.
  */
 #ifndef X86_INSN_H
 #define X86_INSN_H
@@ -13,26 +12,28 @@
 
 #include <etch/format.h>
 
+/* Where execution continues after an instruction. */
 enum insn_flow {
 	FLOW_NEXT,
-	FLOW_JUMP,     /* always, to target */
-	FLOW_BRANCH,   /* to target or the next instruction */
-	FLOW_JUMP_IND, /* to somewhere */
-	FLOW_CALL,     /* comes back */
+	FLOW_JUMP,     /* always to `target` */
+	FLOW_BRANCH,   /* to `target` or the next instruction */
+	FLOW_JUMP_IND, /* to a computed address */
+	FLOW_CALL,     /* continues after the callee has returned */
 	FLOW_CALL_IND,
 	FLOW_RETURN,
-	FLOW_STOP,     /* hlt, ud2, int3: does not go on */
+	FLOW_STOP, /* hlt, ud2, int3: execution does not continue */
 };
 
+/* How the explicit memory operand is used. */
 enum insn_mem {
 	MEM_NONE,
-	MEM_ADDRESS, /* the address is computed, not accessed: lea; nop and prefetch too */
+	MEM_ADDRESS, /* only the address is computed: lea, nop, prefetch */
 	MEM_READ,
 	MEM_WRITE,
-	MEM_UPDATE,  /* reads and writes */
+	MEM_UPDATE, /* reads and writes */
 };
 
-/* Moves of whole pointers that a value can be followed through. */
+/* Moves of whole pointers, through which a value can be traced. */
 enum insn_move {
 	MOVE_NONE,
 	MOVE_COPY,    /* dst = src */
@@ -43,62 +44,61 @@ enum insn_move {
 };
 
 #define INSN_NO_REG 0xffu
-#define INSN_PC_REG 0x10u /* base of an instruction-relative operand */
+#define INSN_PC_REG 0x10u /* base of a rip-relative operand */
 
+/* A decoded instruction. */
 struct insn {
 	uint64_t addr;
-	uint64_t target;   /* of a direct jump, branch or call */
-	int32_t callee;    /* function of the same file that a call, or a jump out of its own
-	                    * function, goes to, by number; -1 = not known */
-	uint64_t entry;    /* ... and where in it */
-	int64_t disp;      /* displacement of the memory operand as encoded, sign-extended */
+	uint64_t target; /* of a direct jump, branch or call */
+	/* index of the function in the same file that a call, or a jump out of its function, targets; -1 = unknown */
+	int32_t callee;
+	uint64_t entry; /* the address in `callee` that it targets */
+	int64_t disp;   /* displacement of the memory operand as encoded, sign-extended */
 	int64_t imm;
-	uint16_t reads;    /* registers whose value is used as data: not as base or index */
-	uint16_t writes;   /* registers changed, wholly or in part */
+	uint16_t reads;    /* registers read as data, not as base or index */
+	uint16_t writes;   /* registers written, wholly or in part */
 	uint16_t mem_size; /* bytes accessed */
 	uint8_t len;
-	uint8_t flow;      /* enum insn_flow */
-	uint8_t mem;       /* enum insn_mem, of the explicit memory operand */
-	uint8_t base, index; /* register, INSN_PC_REG or INSN_NO_REG */
-	uint8_t disp_at, disp_len; /* place of the displacement in the bytes; len 0 = none */
+	uint8_t flow;              /* enum insn_flow */
+	uint8_t mem;               /* enum insn_mem, of the explicit memory operand */
+	uint8_t base, index;       /* register, INSN_PC_REG or INSN_NO_REG */
+	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0 = none */
 	uint8_t imm_at, imm_len;
-	uint8_t move, dst, src; /* src: also the register that an indirect call or jump goes by */
-	bool lawful;       /* the ds-prefixed lea of ETCH_ADDR, or the mov from a GOT slot of the bounds */
-	bool segment;      /* fs or gs: not a plain address */
-	bool string;       /* accesses memory through implicit registers (rep movs...) */
-	bool padding;      /* does nothing: nop of any length, int3 */
-	bool barrier;      /* orders memory or enters the kernel: what was read before may have changed after */
+	uint8_t move, dst, src; /* src: also the register operand of an indirect call or jump */
+	bool lawful;            /* the lea with a DS prefix of ETCH_ADDR, or the mov from a GOT slot of the bounds */
+	bool segment;           /* relative to fs or gs: no plain address */
+	bool string;            /* accesses memory through implicit registers (rep movs...) */
+	bool padding;           /* no effect: nop of any length, int3 */
+	bool barrier;           /* orders memory or enters the kernel: values read before may be outdated after it */
 };
 
-/* Decodes one instruction (Zydis). False: the bytes are none, or more than avail. */
+/* Decodes one instruction with Zydis. False: the bytes are no instruction, or it is longer than avail. */
 bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out);
 
 /*
- * The second opinion (Capstone), asked before an instruction is accepted as a
- * site: does it see the same length, and one memory operand of the same base, index,
- * displacement and size; of an indirect call or jump also that it is one, by the same
- * register or memory? On false, `why` has what each decoder said.
+ * Asks the second decoder (Capstone) before an instruction is accepted as a site. True: it has the same length, and
+ * one memory operand with the same base, index, displacement and size; for an indirect call or jump also the same
+ * kind, through the same register or memory. False: `why` describes the difference.
  */
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, char *why, size_t why_size);
 
-/* An instruction whose first byte a jump may leave out: a lock prefix, which glibc skips while
- * there is one thread. */
+/* The instruction has a lock prefix, a first byte that a jump may skip: glibc does while the process has one
+ * thread. */
 bool insn_is_locked(const uint8_t *bytes);
 
-/* The second decoder sees one instruction of exactly len bytes here. */
+/* Capstone decodes one instruction of exactly len bytes. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
 
-/* How many bytes the second decoder sees one instruction have; 0: none. */
+/* Length of the instruction that Capstone decodes; 0: none. */
 unsigned insn_second_length(const uint8_t *bytes, size_t avail, uint64_t addr);
 
-/* The second decoder sees the same operation on the same operands in both, each of
- * exactly its length; segments other than fs and gs do not count. */
+/* Capstone decodes the same operation on the same operands from both, each of exactly its length. Segment
+ * overrides other than fs and gs are ignored. */
 bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, unsigned b_len);
 
 /*
- * May a sequence of `len` bytes stand in a call's place (PV_NATIVE)? Null, or why
- * not, a phrase for people. *one: it is at most one instruction, which 0x2e prefixes
- * may pad to any length of a call site.
+ * May `len` bytes replace a call (PV_NATIVE)? Null: they may. Otherwise the reason, a phrase for messages. *one:
+ * the bytes are at most one instruction, which 0x2e prefixes may pad to any length of a call site.
  */
 const char *insn_native_check(const uint8_t *bytes, unsigned len, bool *one);
 
@@ -107,38 +107,38 @@ enum insn_syntax {
 	SYNTAX_INTEL,
 };
 
-/* Disassembly for people (Capstone), in AT&T syntax: "mov 0x10(%rip), %eax". */
-void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
+/* Disassembly for output (Capstone): "mov 0x10(%rip), %eax"; insn_text() is in AT&T syntax. */
+void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out,
+                  size_t out_size);
 void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
 
 /*
- * The site form of an instruction that reads memory: fills form, regs and shape
- * of *out and returns null; or returns why there is no immediate form, a phrase
- * for people that starts small and does not end in a period.
+ * The site form of an instruction that reads memory. Null: form, regs and shape of *out are filled. Otherwise the
+ * reason why there is no immediate form: a phrase for messages, without capital and period.
  */
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out);
 
 /*
- * The same for an indirect call or jump (FLOW_CALL_IND, FLOW_JUMP_IND), whose form is
- * one of etch/pv_forms.h: fills form, regs, shape and the displacement in flags.
+ * Like insn_site_form() for an indirect call or jump (FLOW_CALL_IND, FLOW_JUMP_IND), whose form is one of
+ * etch/pv_forms.h: fills form, regs, shape and the displacement in flags.
  */
 const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out);
 
-/* Name of a form, "mov32", "movzx8_32", "add64", "test8": docs/formats.md. */
+/* Name of a form: "mov32", "movzx8_32", "add64", "test8" (docs/formats.md). */
 void insn_form_name(unsigned form, char *out, size_t out_size);
 
-/* Can an instruction fault for what it reads or writes: not lea, nop, prefetch. The stack
- * and what string instructions go over is memory too. */
+/* The instruction may fault on a memory access: false for lea, nop, prefetch; true also for accesses to the
+ * stack and for string instructions. */
 bool insn_accesses_memory(const uint8_t *bytes, size_t avail);
-/* The target of a direct call that may begin at bytes[0], of which 5 are there; or 0. */
+/* Target of a direct call at bytes[0], of which 5 bytes must be readable; 0: no call. */
 uint64_t insn_call_target(const uint8_t *bytes, uint64_t addr);
 bool insn_is_stack_register(unsigned reg);
 
-/* Registers that a call may change, and those that may carry its arguments or a
- * function's result (System V psABI 3.2.1, 3.2.3). */
+/* Register masks: what a call may change, what may hold its arguments, and a function's result (System V psABI
+ * 3.2.1, 3.2.3). */
 uint16_t insn_call_clobbers(void);
-uint16_t insn_call_arguments(void); /* the static chain register too */
-uint16_t insn_pointer_arguments(void); /* ... which a call by a pointer has not: a trampoline sets it */
+uint16_t insn_call_arguments(void);    /* with the static chain register */
+uint16_t insn_pointer_arguments(void); /* without it: in a call by pointer the trampoline sets it */
 uint16_t insn_return_values(void);
 uint16_t insn_syscall_arguments(void);
 

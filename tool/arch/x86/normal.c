@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
+/* Decodes an instruction and clears what depends on addresses. */
 #include "arch/x86/normal.h"
 #include "arch/x86/zydis.h"
 
 #include <string.h>
 
-/* Prefixes and opcode, a jump of 8 bits as the one of 32: which of the two is there says
- * only how far its target is. */
+/* Prefixes and opcode of a direct branch. A jump with an 8-bit displacement gets the opcode of the 32-bit form:
+ * which of the two a compiler uses depends only on the distance. */
 static void branch_code(const ZydisDecodedInstruction *z, const uint8_t *bytes, struct normal *out)
 {
 	unsigned n = z->raw.imm[0].offset;
@@ -34,7 +35,8 @@ bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct nor
 	out->len = z.length;
 	direct = z.raw.imm[0].size && z.raw.imm[0].is_relative;
 	flow = zydis_flow(&z, direct);
-	out->flow = (uint8_t)(flow == FLOW_STOP ? FLOW_NEXT : flow); /* where else it goes is what counts */
+	/* a stop has no other successors, like any other instruction */
+	out->flow = (uint8_t)(flow == FLOW_STOP ? FLOW_NEXT : flow);
 	if (z.raw.imm[0].size) {
 		out->imm = z.raw.imm[0].is_signed ? z.raw.imm[0].value.s : (int64_t)z.raw.imm[0].value.u;
 		out->imm_at = z.raw.imm[0].offset;

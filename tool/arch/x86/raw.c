@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The raw fields of an encoding: from Zydis, or read directly from the bytes of common instructions. */
 #include "arch/x86/raw.h"
 #include "arch/x86/zydis.h"
 
@@ -41,7 +42,7 @@ void raw_of(const ZydisDecodedInstruction *z, struct raw *out)
 		out->narrow |= z->raw.prefixes[i].value == 0x66;
 }
 
-/* Does the rm field, or REX.B, make another instruction of it? */
+/* The rm field, or REX.B, selects the instruction. */
 static inline bool rm_decides(unsigned map, unsigned opcode)
 {
 	return (map == 1 && (opcode == 0x01 || opcode == 0x1e || opcode == 0xae || opcode == 0xc7)) ||
@@ -54,7 +55,7 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 	unsigned prefix = 0, w, l = 0, rm = 0, i;
 
 	if ((!legacy && z->encoding != ZYDIS_INSTRUCTION_ENCODING_VEX) || z->opcode_map > 3 ||
-	    (legacy && z->opcode_map == 0 && z->opcode >= 0xa0 && z->opcode <= 0xa3) || /* 64-bit addresses */
+	    (legacy && z->opcode_map == 0 && z->opcode >= 0xa0 && z->opcode <= 0xa3) || /* moffs64: 64-bit addresses */
 	    zydis_is_inline_jump(z))
 		return 0;
 	for (i = 0; i < z->raw.prefix_count; i++)
@@ -62,12 +63,13 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 		case 0x66: prefix |= PREFIX_66; break;
 		case 0xf2: prefix |= PREFIX_F2; break;
 		case 0xf3: prefix |= PREFIX_F3; break;
-		case 0x64: case 0x65: prefix |= PREFIX_SEGMENT; break;
+		case 0x64:
+		case 0x65: prefix |= PREFIX_SEGMENT; break;
 		case 0x67: return 0;
 		default: break;
 		}
 	if ((prefix & PREFIX_F2) && (prefix & PREFIX_F3))
-		return 0; /* the last one counts */
+		return 0; /* the last prefix wins, but the key has no order */
 	w = legacy ? z->raw.rex.W : z->raw.vex.W;
 	if (!legacy) {
 		l = z->raw.vex.L;
@@ -77,42 +79,75 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 		rm = z->raw.rex.B;
 	else if (z->raw.modrm.mod == 3 && rm_decides(z->opcode_map, z->opcode))
 		rm = z->raw.modrm.rm;
-	/* A byte register 4-7 is ah-bh without REX, spl-dil with: field_reg() sees to that. */
-	return 1u << 31 | (uint32_t)legacy << 30 | (uint32_t)z->opcode_map << 28 | (uint32_t)z->opcode << 20 | prefix << 16 |
-	       w << 15 | l << 14 | (uint32_t)(z->raw.modrm.mod == 3) << 13 | (uint32_t)z->raw.modrm.reg << 10 | rm << 7;
+	/* Byte registers 4-7 are ah ch dh bh without REX, spl to dil with it: field_reg() decides, not the key. */
+	return 1u << 31 | (uint32_t)legacy << 30 | (uint32_t)z->opcode_map << 28 | (uint32_t)z->opcode << 20 |
+	       prefix << 16 | w << 15 | l << 14 | (uint32_t)(z->raw.modrm.mod == 3) << 13 |
+	       (uint32_t)z->raw.modrm.reg << 10 | rm << 7;
 }
 
-#define R(from, to) [from ... to]
+#define R(from, to) [from... to]
 
-enum { PLAIN = RAW_PLAIN, MODRM = RAW_MODRM, RM = 4 }; /* RM: rm_decides(), of those here */
+enum { PLAIN = RAW_PLAIN, MODRM = RAW_MODRM, RM = 4 }; /* RM: rm_decides() is true */
 
 /*
- * Opcodes of the one-byte and the two-byte map (SDM vol. 2, appendix A): what follows; in the others
- * it is ModRM. 0: left to Zydis; it is rare, or no instruction, or what it is depends on more than
- * raw_key() has.
+ * What follows each opcode of the one-byte and the two-byte map (SDM vol. 2, appendix A); in the other maps ModRM
+ * always follows. 0: Zydis decodes it, since it is rare, or no instruction, or depends on more than raw_key() has.
  */
-const uint8_t raw_follows[2][256] = {{
-	R(0x00, 0x03) = MODRM, R(0x04, 0x05) = PLAIN, R(0x08, 0x0b) = MODRM, R(0x0c, 0x0d) = PLAIN,
-	R(0x10, 0x13) = MODRM, R(0x14, 0x15) = PLAIN, R(0x18, 0x1b) = MODRM, R(0x1c, 0x1d) = PLAIN,
-	R(0x20, 0x23) = MODRM, R(0x24, 0x25) = PLAIN, R(0x28, 0x2b) = MODRM, R(0x2c, 0x2d) = PLAIN,
-	R(0x30, 0x33) = MODRM, R(0x34, 0x35) = PLAIN, R(0x38, 0x3b) = MODRM, R(0x3c, 0x3d) = PLAIN,
-	R(0x50, 0x5f) = PLAIN, [0x63] = MODRM, [0x68] = PLAIN, [0x69] = MODRM, [0x6a] = PLAIN, [0x6b] = MODRM,
-	R(0x70, 0x7f) = PLAIN, R(0x80, 0x8b) = MODRM, [0x8d] = MODRM, R(0x90, 0x99) = PLAIN, R(0xa4, 0xbf) = PLAIN,
-	R(0xc0, 0xc1) = MODRM, R(0xc2, 0xc3) = PLAIN, R(0xc6, 0xc7) = MODRM | RM, [0xc9] = PLAIN, [0xcc] = PLAIN,
-	R(0xd0, 0xd3) = MODRM | RM, R(0xd8, 0xdf) = MODRM | RM, R(0xe8, 0xe9) = PLAIN, [0xeb] = PLAIN, [0xf4] = PLAIN,
-	R(0xf6, 0xf7) = MODRM, R(0xfe, 0xff) = MODRM,
-}, {
-	[0x05] = PLAIN, [0x0b] = PLAIN, R(0x10, 0x17) = MODRM, [0x1e] = MODRM | RM, [0x1f] = MODRM, R(0x28, 0x2f) = MODRM,
-	R(0x40, 0x4f) = MODRM, R(0x50, 0x76) = MODRM, R(0x7c, 0x7f) = MODRM, R(0x80, 0x8f) = PLAIN, R(0x90, 0x9f) = MODRM,
-	[0xa2] = PLAIN, R(0xa3, 0xa5) = MODRM, R(0xab, 0xad) = MODRM, R(0xaf, 0xb1) = MODRM, [0xb3] = MODRM,
-	R(0xb6, 0xb7) = MODRM, R(0xba, 0xc6) = MODRM, R(0xc8, 0xcf) = PLAIN, R(0xd0, 0xfe) = MODRM,
-}};
+const uint8_t raw_follows[2][256] = {
+	{
+		R(0x00, 0x03) = MODRM,
+		R(0x04, 0x05) = PLAIN,
+		R(0x08, 0x0b) = MODRM,
+		R(0x0c, 0x0d) = PLAIN,
+		R(0x10, 0x13) = MODRM,
+		R(0x14, 0x15) = PLAIN,
+		R(0x18, 0x1b) = MODRM,
+		R(0x1c, 0x1d) = PLAIN,
+		R(0x20, 0x23) = MODRM,
+		R(0x24, 0x25) = PLAIN,
+		R(0x28, 0x2b) = MODRM,
+		R(0x2c, 0x2d) = PLAIN,
+		R(0x30, 0x33) = MODRM,
+		R(0x34, 0x35) = PLAIN,
+		R(0x38, 0x3b) = MODRM,
+		R(0x3c, 0x3d) = PLAIN,
+		R(0x50, 0x5f) = PLAIN,
+		[0x63] = MODRM,
+		[0x68] = PLAIN,
+		[0x69] = MODRM,
+		[0x6a] = PLAIN,
+		[0x6b] = MODRM,
+		R(0x70, 0x7f) = PLAIN,
+		R(0x80, 0x8b) = MODRM,
+		[0x8d] = MODRM,
+		R(0x90, 0x99) = PLAIN,
+		R(0xa4, 0xbf) = PLAIN,
+		R(0xc0, 0xc1) = MODRM,
+		R(0xc2, 0xc3) = PLAIN,
+		R(0xc6, 0xc7) = MODRM | RM,
+		[0xc9] = PLAIN,
+		[0xcc] = PLAIN,
+		R(0xd0, 0xd3) = MODRM | RM,
+		R(0xd8, 0xdf) = MODRM | RM,
+		R(0xe8, 0xe9) = PLAIN,
+		[0xeb] = PLAIN,
+		[0xf4] = PLAIN,
+		R(0xf6, 0xf7) = MODRM,
+		R(0xfe, 0xff) = MODRM,
+	},
+	{
+		[0x05] = PLAIN,        [0x0b] = PLAIN,        R(0x10, 0x17) = MODRM, [0x1e] = MODRM | RM,
+		[0x1f] = MODRM,        R(0x28, 0x2f) = MODRM, R(0x40, 0x4f) = MODRM, R(0x50, 0x76) = MODRM,
+		R(0x7c, 0x7f) = MODRM, R(0x80, 0x8f) = PLAIN, R(0x90, 0x9f) = MODRM, [0xa2] = PLAIN,
+		R(0xa3, 0xa5) = MODRM, R(0xab, 0xad) = MODRM, R(0xaf, 0xb1) = MODRM, [0xb3] = MODRM,
+		R(0xb6, 0xb7) = MODRM, R(0xba, 0xc6) = MODRM, R(0xc8, 0xcf) = PLAIN, R(0xd0, 0xfe) = MODRM,
+	}};
 
 static const uint8_t prefixes[256] = {
 	[0x66] = PREFIX_66, [0xf2] = PREFIX_F2, [0xf3] = PREFIX_F3, [0x64] = PREFIX_SEGMENT, [0x65] = PREFIX_SEGMENT,
 };
 
-/* ModRM, SIB and displacement; returns where they end. */
+/* Reads ModRM, SIB and displacement at offset `at`; returns the offset after them. */
 static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned rex, struct raw *out)
 {
 	unsigned modrm = bytes[at++], rm = modrm & 7, base = rm;
@@ -171,7 +206,7 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 		return 0;
 	if (kind & MODRM)
 		at = modrm_read(bytes, at, rex, out);
-	else /* as Zydis has it: the bits of REX, where no field is */
+	else /* without ModRM, Zydis sets these fields to the bits of REX */
 		out->field[FIELD_REG] = (uint8_t)(rex << 1 & 8), out->field[FIELD_RM] = (uint8_t)(rex << 3 & 8);
 	if (!map && opcode == 0x90)
 		rm = rex & 1;

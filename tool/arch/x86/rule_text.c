@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules as text: the names of registers are here, so it is in this folder. */
+/* Unwind rules as text. In this folder because it names registers. */
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "arch/x86/rule_text.h"
 
-static const char *const names[16] = { "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15" };
+static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+                                      "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
-/* Nothing is known, or an END rule that has nothing but its kind. */
+/* A rule without CFA and rbp: UNDEF, or an END rule of which only the kind is set. */
 static bool is_bare(const struct etch_rule *r)
 {
-	return r->kind == ETCH_RULE_UNDEF ||
-	       (r->kind == ETCH_RULE_END && !r->cfa && !r->cfa_off && !r->bp && !r->bp_off);
+	return r->kind == ETCH_RULE_UNDEF || (r->kind == ETCH_RULE_END && !r->cfa && !r->cfa_off && !r->bp && !r->bp_off);
 }
 
 void rule_cfa_text(const struct etch_rule *r, char *out, size_t size)
@@ -29,7 +28,7 @@ void rule_cfa_text(const struct etch_rule *r, char *out, size_t size)
 
 void rule_bp_text(const struct etch_rule *r, char *out, size_t size)
 {
-	/* A signal frame has the interrupted rbp 40 bytes before rsp (etch/orc.h). */
+	/* In a signal frame the interrupted rbp is 40 bytes below the slot of rsp (etch/orc.h). */
 	if (r->kind == ETCH_RULE_SIGNAL)
 		snprintf(out, size, "*(rsp%+d)", r->cfa_off - 40);
 	else if (is_bare(r) || r->bp == ETCH_BP_UNDEF)
@@ -48,6 +47,8 @@ void rule_ra_text(const struct etch_rule *r, char *out, size_t size)
 		snprintf(out, size, "*(rsp%+d)", r->cfa_off + 8);
 	else if (r->kind != ETCH_RULE_CALL)
 		snprintf(out, size, "undef");
+	else if (r->ra == ETCH_RA_SLOT)
+		snprintf(out, size, "cfa%+d", r->cfa_add);
 	else if (r->ra & ETCH_RA_REG)
 		snprintf(out, size, "%s", names[r->ra & 15]);
 	else
@@ -56,14 +57,14 @@ void rule_ra_text(const struct etch_rule *r, char *out, size_t size)
 
 const char *rule_kind_text(const struct etch_rule *r)
 {
-	static const char *const text[] = { "undef", "call", "signal", "end" };
+	static const char *const text[] = {"undef", "call", "signal", "end"};
 
 	return text[r->kind & 3];
 }
 
 const char *row_source_text(unsigned source)
 {
-	static const char *const text[] = { "code", "cfi", "both", "plt" };
+	static const char *const text[] = {"code", "cfi", "both", "plt"};
 
 	return text[source & 3];
 }

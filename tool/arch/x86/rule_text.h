@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Unwind rules as people read them. */
+/* Unwind rules as text for output. */
 #ifndef X86_RULE_TEXT_H
 #define X86_RULE_TEXT_H
 
@@ -7,13 +7,14 @@
 
 #include <etch/orc.h>
 
-/* "rsp+16", "*(rsp+160)+0"; "same", "cfa-16", "*(rbp+0)", "undef"; "cfa-8", "rdx". */
+/* The columns of a rule: CFA "rsp+16", "*(rsp+160)+0"; rbp "same", "cfa-16", "*(rbp+0)", "undef"; return address
+ * "cfa-8", "rdx". */
 void rule_cfa_text(const struct etch_rule *r, char *out, size_t size);
 void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
 void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
 const char *rule_kind_text(const struct etch_rule *r);
 const char *row_source_text(unsigned source);
-/* "rbx": of registers 0-15. */
+/* Name of register 0-15: "rbx". */
 const char *reg_text(unsigned r);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Instructions that the analysis models: from mnemonic and operands to enum step_op. */
 #include "arch/x86/shape.h"
 
 #include <Zydis/Zydis.h>
@@ -10,7 +11,8 @@ bool stores_back(unsigned mnemonic, const struct operand *ops, const struct raw 
 {
 	return ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
 	       (((mnemonic == ZYDIS_MNEMONIC_OR || mnemonic == ZYDIS_MNEMONIC_ADD || mnemonic == ZYDIS_MNEMONIC_SUB ||
-	          mnemonic == ZYDIS_MNEMONIC_XOR) && z->imm == 0) ||
+	          mnemonic == ZYDIS_MNEMONIC_XOR) &&
+	         z->imm == 0) ||
 	        (mnemonic == ZYDIS_MNEMONIC_AND && z->imm == -1));
 }
 
@@ -38,43 +40,35 @@ enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 	bool imm = b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE, memory = b->type == ZYDIS_OPERAND_TYPE_MEMORY;
 
 	switch (mnemonic) {
-	case ZYDIS_MNEMONIC_PUSH:
-		return SHAPE_PUSH;
+	case ZYDIS_MNEMONIC_PUSH: return SHAPE_PUSH;
 	case ZYDIS_MNEMONIC_PUSHF:
-	case ZYDIS_MNEMONIC_PUSHFQ:
-		return SHAPE_PUSHF;
-	case ZYDIS_MNEMONIC_POP:
-		return SHAPE_POP;
+	case ZYDIS_MNEMONIC_PUSHFQ: return SHAPE_PUSHF;
+	case ZYDIS_MNEMONIC_POP: return SHAPE_POP;
 	case ZYDIS_MNEMONIC_POPF:
-	case ZYDIS_MNEMONIC_POPFQ:
-		return SHAPE_POPF;
-	case ZYDIS_MNEMONIC_LEAVE:
-		return SHAPE_LEAVE;
-	case ZYDIS_MNEMONIC_ENTER:
-		return SHAPE_ENTER;
-	case ZYDIS_MNEMONIC_MOV:
-		return shape_of_mov(a, b);
+	case ZYDIS_MNEMONIC_POPFQ: return SHAPE_POPF;
+	case ZYDIS_MNEMONIC_LEAVE: return SHAPE_LEAVE;
+	case ZYDIS_MNEMONIC_ENTER: return SHAPE_ENTER;
+	case ZYDIS_MNEMONIC_MOV: return shape_of_mov(a, b);
 	case ZYDIS_MNEMONIC_MOVZX:
 		return ra && rb && a->size >= 32 ? SHAPE_EXTEND_BYTE : ra && a->size >= 32 && memory ? SHAPE_FETCH : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_MOVSXD:
 		return wide && ra && rb ? SHAPE_SIGNED : wide && ra && memory ? SHAPE_SIGNED_LOAD : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_LEA:
-		return wide && ra ? SHAPE_LEA : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_ADD:
-		return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_ADD : rb ? SHAPE_ADD_REG : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_SUB:
-		return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_SUB : rb ? SHAPE_SUB_REG : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_AND:
-		return wide && ra && imm ? SHAPE_AND : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_LEA: return wide && ra ? SHAPE_LEA : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_ADD: return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_ADD : rb ? SHAPE_ADD_REG : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_SUB: return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_SUB : rb ? SHAPE_SUB_REG : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_AND: return wide && ra && imm ? SHAPE_AND : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_XCHG:
-		return wide && ra && rb ? SHAPE_SWAP : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_XOR:
-		return ra && rb && a->size >= 32 ? SHAPE_XOR : SHAPE_NONE;
+		return !wide || !rb                           ? SHAPE_NONE
+		       : ra                                   ? SHAPE_SWAP
+		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY ? SHAPE_EXCHANGE
+		                                              : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_XOR: return ra && rb && a->size >= 32 ? SHAPE_XOR : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_CMP:
-		return ra && rb && wide ? SHAPE_COMPARE : ra && imm ? SHAPE_LIMIT
-		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY && imm ? SHAPE_LIMIT_MEMORY : SHAPE_NONE;
-	default:
-		return SHAPE_NONE;
+		return ra && rb && wide                              ? SHAPE_COMPARE
+		       : ra && imm                                   ? SHAPE_LIMIT
+		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY && imm ? SHAPE_LIMIT_MEMORY
+		                                                     : SHAPE_NONE;
+	default: return SHAPE_NONE;
 	}
 }
 
@@ -100,7 +94,7 @@ static inline void two_set(struct step *out, unsigned op, unsigned a, unsigned b
 	out->b = (uint8_t)b;
 }
 
-/* A load: plain, or a jump table's entry of that size. */
+/* A plain load (base + disp), or the load of a jump table entry of `size` bytes. */
 static inline void load_set(struct step *out, unsigned op, unsigned a, bool plain, bool entry, unsigned size)
 {
 	if (plain && op != STEP_ENTRY) {
@@ -114,7 +108,7 @@ static inline void load_set(struct step *out, unsigned op, unsigned a, bool plai
 	out->a = (uint8_t)a;
 }
 
-/* What the op of a step says is changed, `writes` need not say. */
+/* Removes from `writes` the registers whose change the op itself describes. */
 static inline void writes_clear(struct step *out)
 {
 	uint16_t a = out->a < 16 ? (uint16_t)(1u << out->a) : 0;
@@ -123,35 +117,23 @@ static inline void writes_clear(struct step *out)
 	case STEP_NONE:
 	case STEP_STORE:
 	case STEP_COMPARE:
-	case STEP_LIMIT:
-		return;
-	case STEP_PUSH:
-		out->writes &= (uint16_t)~(1u << RSP);
-		return;
-	case STEP_POP:
-		out->writes &= (uint16_t)~(1u << RSP | a);
-		return;
+	case STEP_LIMIT: return;
+	case STEP_PUSH: out->writes &= (uint16_t) ~(1u << RSP); return;
+	case STEP_POP: out->writes &= (uint16_t) ~(1u << RSP | a); return;
 	case STEP_LEAVE:
-	case STEP_ENTER:
-		out->writes &= (uint16_t)~(1u << RSP | 1u << RBP | a);
-		return;
-	case STEP_SWAP:
-		out->writes &= (uint16_t)~(a | 1u << out->b);
-		return;
-	default:
-		out->writes &= (uint16_t)~a;
+	case STEP_ENTER: out->writes &= (uint16_t) ~(1u << RSP | 1u << RBP | a); return;
+	case STEP_SWAP: out->writes &= (uint16_t) ~(a | 1u << out->b); return;
+	default: out->writes &= (uint16_t)~a;
 	}
 }
 
-void shape_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
+/* Pushes and pops, with the frame instructions. */
+static void stack_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
-	const struct operand *a = &ops[0], *b = &ops[1];
-	unsigned ra = a->reg, rb = b->reg;
-	bool plain = out->index == INSN_NO_REG && out->b != INSN_NO_REG; /* base + disp */
+	const struct operand *a = &ops[0];
+	unsigned ra = a->reg;
 
 	switch (shape) {
-	case SHAPE_NONE:
-		return;
 	case SHAPE_PUSH:
 		out->op = STEP_PUSH;
 		out->a = (uint8_t)(a->size == 64 ? ra : INSN_NO_REG);
@@ -172,26 +154,32 @@ void shape_apply(enum shape shape, const struct operand *ops, const struct raw *
 		out->op = STEP_POP;
 		out->imm = z->narrow ? 2 : 8;
 		break;
-	case SHAPE_LEAVE:
-		out->op = STEP_LEAVE;
-		break;
+	case SHAPE_LEAVE: out->op = STEP_LEAVE; break;
 	case SHAPE_ENTER:
 		if (!z->imm2) {
 			out->op = STEP_ENTER;
 			out->imm = z->imm;
 		}
 		break;
-	case SHAPE_MOVE:
-		two_set(out, STEP_MOVE, ra, rb);
-		break;
+	default: break;
+	}
+}
+
+/* Moves, loads, stores and address computations. */
+static void move_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
+{
+	const struct operand *a = &ops[0], *b = &ops[1];
+	unsigned ra = a->reg, rb = b->reg;
+	bool plain = out->index == INSN_NO_REG && out->b != INSN_NO_REG; /* base + disp */
+
+	switch (shape) {
+	case SHAPE_MOVE: two_set(out, STEP_MOVE, ra, rb); break;
 	case SHAPE_CONST:
 		out->op = STEP_CONST;
 		out->a = (uint8_t)ra;
 		out->imm = a->size == 32 ? (int64_t)(uint32_t)z->imm : z->imm;
 		break;
-	case SHAPE_LOAD:
-		load_set(out, STEP_LOAD, ra, plain, z->scale == 8, 8);
-		break;
+	case SHAPE_LOAD: load_set(out, STEP_LOAD, ra, plain, z->scale == 8, 8); break;
 	case SHAPE_STORE:
 		if (plain) {
 			out->op = STEP_STORE;
@@ -217,12 +205,20 @@ void shape_apply(enum shape shape, const struct operand *ops, const struct raw *
 		two_set(out, STEP_EXTEND, ra, rb);
 		out->size = 4;
 		break;
-	case SHAPE_SIGNED_LOAD:
-		load_set(out, STEP_ENTRY, ra, plain, z->scale == 4, 4);
-		break;
-	case SHAPE_LEA:
-		lea_set(ra, z->scale, plain, out);
-		break;
+	case SHAPE_SIGNED_LOAD: load_set(out, STEP_ENTRY, ra, plain, z->scale == 4, 4); break;
+	case SHAPE_LEA: lea_set(ra, z->scale, plain, out); break;
+	default: break;
+	}
+}
+
+/* Arithmetic, exchanges and compares. */
+static void arithmetic_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
+{
+	const struct operand *a = &ops[0], *b = &ops[1];
+	unsigned ra = a->reg, rb = b->reg;
+	bool plain = out->index == INSN_NO_REG && out->b != INSN_NO_REG; /* base + disp */
+
+	switch (shape) {
 	case SHAPE_ADD:
 	case SHAPE_SUB:
 		out->op = STEP_ADD;
@@ -230,9 +226,7 @@ void shape_apply(enum shape shape, const struct operand *ops, const struct raw *
 		out->imm = shape == SHAPE_ADD ? z->imm : -z->imm;
 		break;
 	case SHAPE_ADD_REG:
-	case SHAPE_SUB_REG:
-		two_set(out, shape == SHAPE_ADD_REG ? STEP_ADDREG : STEP_SUBREG, ra, rb);
-		break;
+	case SHAPE_SUB_REG: two_set(out, shape == SHAPE_ADD_REG ? STEP_ADDREG : STEP_SUBREG, ra, rb); break;
 	case SHAPE_AND:
 		if (z->imm < 0 && (-z->imm & (-z->imm - 1)) == 0) {
 			out->op = STEP_ALIGN;
@@ -240,8 +234,12 @@ void shape_apply(enum shape shape, const struct operand *ops, const struct raw *
 			out->imm = z->imm;
 		}
 		break;
-	case SHAPE_SWAP:
-		two_set(out, STEP_SWAP, ra, rb);
+	case SHAPE_SWAP: two_set(out, STEP_SWAP, ra, rb); break;
+	case SHAPE_EXCHANGE:
+		if (plain) {
+			out->op = STEP_EXCHANGE;
+			out->a = (uint8_t)rb;
+		}
 		break;
 	case SHAPE_XOR:
 		if (ra == rb) {
@@ -250,9 +248,7 @@ void shape_apply(enum shape shape, const struct operand *ops, const struct raw *
 			out->imm = 0;
 		}
 		break;
-	case SHAPE_COMPARE:
-		two_set(out, STEP_COMPARE, ra, rb);
-		break;
+	case SHAPE_COMPARE: two_set(out, STEP_COMPARE, ra, rb); break;
 	case SHAPE_LIMIT:
 		out->op = STEP_LIMIT;
 		out->a = (uint8_t)ra;
@@ -266,6 +262,19 @@ void shape_apply(enum shape shape, const struct operand *ops, const struct raw *
 			out->size = (uint8_t)(a->size / 8);
 		}
 		break;
+	default: break;
 	}
+}
+
+void shape_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
+{
+	if (shape == SHAPE_NONE)
+		return;
+	if (shape < SHAPE_MOVE)
+		stack_apply(shape, ops, z, out);
+	else if (shape < SHAPE_ADD)
+		move_apply(shape, ops, z, out);
+	else
+		arithmetic_apply(shape, ops, z, out);
 	writes_clear(out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The instructions that the analysis follows, by what their operands are: struct step of one,
- * once its fields are known.
+ * Shapes: the kinds of instructions that the analysis models, by mnemonic and operand types. A shape and the raw
+ * fields of an instruction give its struct step.
  */
 #ifndef X86_SHAPE_H
 #define X86_SHAPE_H
@@ -9,15 +9,16 @@
 #include "arch/x86/raw.h"
 #include "arch/x86/stack.h"
 
-/* What is to be known of an explicit operand. */
+/* What a shape needs to know of an explicit operand. */
 struct operand {
-	uint8_t type; /* ZydisOperandType; 0 = there is none */
-	uint8_t reg;  /* INSN_NO_REG: none, or not a general-purpose one */
-	uint8_t field; /* enum raw_field: has the register */
-	bool high;    /* ah ch dh bh */
+	uint8_t type;  /* ZydisOperandType; 0 = no operand */
+	uint8_t reg;   /* INSN_NO_REG: no general-purpose register */
+	uint8_t field; /* enum raw_field that holds the register */
+	bool high;     /* ah ch dh bh */
 	uint16_t size; /* bits */
 };
 
+/* In three groups, which shape_apply() relies on: the stack, moves (from SHAPE_MOVE), arithmetic (from SHAPE_ADD). */
 enum shape {
 	SHAPE_NONE,
 	SHAPE_PUSH,
@@ -31,10 +32,10 @@ enum shape {
 	SHAPE_LOAD,        /* 64 bits from memory */
 	SHAPE_STORE,       /* 64 bits to memory */
 	SHAPE_FETCH,       /* 32 bits or fewer from memory, zero-extended */
-	SHAPE_EXTEND,      /* ... from a register */
-	SHAPE_EXTEND_BYTE, /* of which ah ch dh bh is not one */
-	SHAPE_SIGNED,      /* 32 bits sign-extended from a register: an index that has been compared is not negative */
-	SHAPE_SIGNED_LOAD, /* ... from memory */
+	SHAPE_EXTEND,      /* 32 bits or fewer from a register, zero-extended */
+	SHAPE_EXTEND_BYTE, /* 8 or 16 bits from a register, zero-extended; nothing for ah ch dh bh */
+	SHAPE_SIGNED,      /* 32 bits from a register, sign-extended: an index with a checked bound is not negative */
+	SHAPE_SIGNED_LOAD, /* 32 bits from memory, sign-extended */
 	SHAPE_LEA,
 	SHAPE_ADD,
 	SHAPE_SUB,
@@ -42,17 +43,18 @@ enum shape {
 	SHAPE_SUB_REG,
 	SHAPE_AND,
 	SHAPE_SWAP,
-	SHAPE_XOR,         /* nothing but where both are one register */
+	SHAPE_EXCHANGE,
+	SHAPE_XOR, /* modelled only if both operands are the same register */
 	SHAPE_COMPARE,
-	SHAPE_LIMIT,       /* a register with a number */
+	SHAPE_LIMIT, /* compares a register with an immediate */
 	SHAPE_LIMIT_MEMORY,
 };
 
-/* The same for all instructions of a form. */
+/* The shape, equal for all instructions of a form. */
 enum shape shape_of(unsigned mnemonic, const struct operand *ops);
-/* One instruction of a shape; *out has its memory operand, and in `writes` its registers too. */
+/* Sets op and operands of one instruction. *out must have its memory operand and the mask of written registers. */
 void shape_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out);
-/* Does it leave what it stores to as it was: fences and stack probes, lock orq $0,(%rsp)? */
+/* The memory operand keeps its value: fences and stack probes such as lock orq $0,(%rsp). */
 bool stores_back(unsigned mnemonic, const struct operand *ops, const struct raw *z);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes -> struct step: by what is known of encodings that have been met, of forms, and by Zydis. */
+/* Bytes -> struct step: by the cache of encodings, by the form, or in full by Zydis, in this order. */
 #include "arch/x86/stack.h"
 #include "arch/x86/encoding.h"
 #include "arch/x86/step_full.h"
@@ -11,7 +11,7 @@
 
 #define RSP 4u
 
-static ZydisDecoder lengths; /* minimal mode: prefixes, opcode, ModRM, no operands */
+static ZydisDecoder lengths; /* minimal mode: prefixes, opcode and ModRM, no operands */
 static pthread_once_t lengths_once = PTHREAD_ONCE_INIT;
 
 static void lengths_init(void)
@@ -20,10 +20,7 @@ static void lengths_init(void)
 	ZydisDecoderEnableMode(&lengths, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 }
 
-struct step_cache *step_cache_new(void)
-{
-	return calloc(1, sizeof(struct step_cache));
-}
+struct step_cache *step_cache_new(void) { return calloc(1, sizeof(struct step_cache)); }
 
 void step_cache_free(struct step_cache *c)
 {
@@ -36,8 +33,8 @@ void step_cache_free(struct step_cache *c)
 
 static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
 
-/* Registers that its effect depends on, or that it changes. rsp too where it makes a new value of anything: of rsp
- * something is always known. */
+/* struct step's `touches`: registers read or changed. rsp is in it where it is changed, and for every op not
+ * listed here: something is always known of rsp, so these instructions are never skipped. */
 static uint16_t touches(const struct step *in)
 {
 	uint16_t mask = in->writes | (in->a == RSP ? bit(RSP) : 0);
@@ -46,16 +43,13 @@ static uint16_t touches(const struct step *in)
 	case STEP_NONE:
 	case STEP_LIMIT:
 	case STEP_HALT:
-	case STEP_SYSCALL:
-		return mask;
+	case STEP_SYSCALL: return mask;
 	case STEP_CONST:
 	case STEP_ENTRY:
 	case STEP_ADD:
 	case STEP_ALIGN:
-	case STEP_FETCH:
-		return mask | bit(in->a);
-	case STEP_STORE:
-		return mask | bit(in->b);
+	case STEP_FETCH: return mask | bit(in->a);
+	case STEP_STORE: return mask | bit(in->b);
 	case STEP_MOVE:
 	case STEP_SWAP:
 	case STEP_COMPARE:
@@ -63,13 +57,10 @@ static uint16_t touches(const struct step *in)
 	case STEP_SUBREG:
 	case STEP_EXTEND:
 	case STEP_LOAD:
-		return mask | bit(in->a) | bit(in->b);
-	case STEP_SUM:
-		return mask | bit(in->a) | bit(in->b) | bit(in->index);
-	case STEP_ADDRESS:
-		return mask | bit(in->a) | bit(in->b);
-	default:
-		return mask | bit(RSP);
+	case STEP_EXCHANGE: return mask | bit(in->a) | bit(in->b);
+	case STEP_SUM: return mask | bit(in->a) | bit(in->b) | bit(in->index);
+	case STEP_ADDRESS: return mask | bit(in->a) | bit(in->b);
+	default: return mask | bit(RSP);
 	}
 }
 
@@ -80,15 +71,13 @@ static bool changes_more(const struct step *in)
 	case STEP_POP:
 	case STEP_LEAVE:
 	case STEP_ENTER:
-	case STEP_SWAP:
-		return true;
-	default:
-		return in->writes || in->a == RSP;
+	case STEP_SWAP: return true;
+	default: return in->writes || in->a == RSP;
 	}
 }
 
-/* What it has to do with besides. */
-static uint8_t stirs(const struct step *in)
+/* struct step's `effects`: EFFECT_*. */
+static uint8_t effects(const struct step *in)
 {
 	bool way = in->flow != FLOW_NEXT || in->op == STEP_SYSCALL;
 	bool number = in->op == STEP_CONST || in->op == STEP_ENTRY || in->op == STEP_LIMIT ||
@@ -96,27 +85,27 @@ static uint8_t stirs(const struct step *in)
 	bool asks = in->flow == FLOW_JUMP_IND || in->op == STEP_SYSCALL ||
 	            (in->a == RSP && (in->op == STEP_ADDREG || in->op == STEP_SUBREG));
 
-	return STIRS_ALL | (in->cond ? STIRS_FLAGS : 0) | (way ? STIRS_WAY : 0) | (changes_more(in) ? STIRS_MORE : 0) |
-	       (number ? STIRS_NUMBER : 0) | (asks ? STIRS_ASKS : 0);
+	return EFFECT_ALL | (in->cond ? EFFECT_FLAGS : 0) | (way ? EFFECT_CONTROL : 0) |
+	       (changes_more(in) ? EFFECT_OTHER : 0) | (number ? EFFECT_CONSTANT : 0) | (asks ? EFFECT_NEEDS_CONSTANT : 0);
 }
 
-/* An instruction of a form, which the next one may be the same as. */
-static void step_form(struct step_cache *cache, const struct form *f, const struct raw *raw, const uint8_t *padded,
-                      uint64_t addr, struct step *out)
+/* Makes the step of an instruction of a form, and caches its encoding. */
+static void step_of_form(struct step_cache *cache, const struct form *f, const struct raw *raw, const uint8_t *padded,
+                         uint64_t addr, struct step *out)
 {
 	form_apply(f, raw, addr, out);
 	out->touches = touches(out);
-	out->stirs = stirs(out);
-	encoding_note(&cache->encodings, padded, f, raw, out);
+	out->effects = effects(out);
+	encoding_add(&cache->encodings, padded, f, raw, out);
 }
 
 /*
- * Without Zydis: an instruction of a form that has been met, of which raw_read() has got
- * every field as Zydis did. Then it does of all of the form: where fields are depends on what
- * raw_key() has, and on those before.
+ * Decodes without Zydis an instruction of a known form for which raw_read() was found to give the same fields as
+ * Zydis. That then holds for the whole form: the positions of the fields depend only on what is in raw_key(), and
+ * on the fields before them.
  */
-static bool step_quick(struct step_cache *cache, const uint8_t *padded, size_t avail, uint64_t addr, struct step *out,
-                       bool *fresh)
+static bool step_by_form(struct step_cache *cache, const uint8_t *padded, size_t avail, uint64_t addr, struct step *out,
+                         bool *fresh)
 {
 	unsigned imm_at, slot;
 	const struct form *f;
@@ -129,7 +118,7 @@ static bool step_quick(struct step_cache *cache, const uint8_t *padded, size_t a
 	if (!f || !f->quick || imm_at + f->imm_size > avail)
 		return false;
 	form_finish(f, padded, imm_at, &raw);
-	step_form(cache, f, &raw, padded, addr, out);
+	step_of_form(cache, f, &raw, padded, addr, out);
 	return true;
 }
 
@@ -139,12 +128,13 @@ void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const s
 
 	if (step_decode(NULL, bytes, avail, addr, &truth) && !memcmp(&truth, found, sizeof(truth)))
 		return;
-	fprintf(stderr, "step_check: %02x %02x %02x %02x ... is not what Zydis has\n", bytes[0], bytes[1], bytes[2], bytes[3]);
+	fprintf(stderr, "step_check: %02x %02x %02x %02x ... is not what Zydis has\n", bytes[0], bytes[1], bytes[2],
+	        bytes[3]);
 	abort();
 }
 
-/* With Zydis, no form: all of its operands. */
-static bool step_alone(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+/* Decodes all operands with Zydis, without a form. */
+static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecodedInstruction z;
@@ -156,13 +146,20 @@ static bool step_alone(const uint8_t *bytes, size_t avail, uint64_t addr, struct
 	out->len = z.length;
 	step_full(&z, ops, addr, out);
 	out->touches = touches(out);
-	out->stirs = stirs(out);
+	out->effects = effects(out);
 	return true;
 }
 
-/* With Zydis: the operands where the form is new. */
-static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t avail, const uint8_t *padded, uint64_t addr,
-                        bool fresh_form, struct step *out)
+/* The bytes of an instruction, and the same with zeros up to ENCODING_BYTES if fewer are available. */
+struct code_bytes {
+	const uint8_t *bytes;
+	size_t avail;
+	const uint8_t *padded;
+};
+
+/* Decodes with Zydis: the raw fields if the form is known, the operands too if it is new. */
+static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *code, uint64_t addr, bool fresh_form,
+                          struct step *out)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
@@ -174,49 +171,49 @@ static bool step_slowly(struct step_cache *cache, const uint8_t *bytes, size_t a
 
 	if (!fresh_form) {
 		pthread_once(&lengths_once, lengths_init);
-		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, bytes, avail, &z)))
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, code->bytes, code->avail, &z)))
 			return false;
 		key = raw_key(&z);
 		known = key ? form_find(&cache->forms, key, &slot) : NULL;
 		raw_of(&z, &raw);
 		if (!key)
-			return step_alone(bytes, avail, addr, out);
+			return step_in_full(code->bytes, code->avail, addr, out);
 	}
 	if (known) {
-		form_judge(known, &z, bytes);
-		step_form(cache, known, &raw, padded, addr, out);
+		form_compare(known, &z, code->bytes);
+		step_of_form(cache, known, &raw, code->padded, addr, out);
 		return true;
 	}
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), code->bytes, code->avail, &z, ops)))
 		return false;
 	key = raw_key(&z);
 	if (!key || !form_make(&z, ops, &fresh))
-		return step_alone(bytes, avail, addr, out);
+		return step_in_full(code->bytes, code->avail, addr, out);
 	fresh.key = key;
-	form_judge(&fresh, &z, bytes);
+	form_compare(&fresh, &z, code->bytes);
 	raw_of(&z, &raw);
-	step_form(cache, &fresh, &raw, padded, addr, out);
+	step_of_form(cache, &fresh, &raw, code->padded, addr, out);
 	if (!form_find(&cache->forms, key, &slot))
 		form_add(&cache->forms, &fresh, slot);
 	return true;
 }
 
-bool step_unmet(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+bool step_uncached(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	const uint8_t *padded = bytes;
 	uint8_t copy[ENCODING_BYTES];
 	bool fresh = false;
 
 	if (!cache)
-		return step_alone(bytes, avail, addr, out);
+		return step_in_full(bytes, avail, addr, out);
 	if (avail < ENCODING_BYTES) {
 		memset(copy, 0, sizeof(copy));
 		memcpy(copy, bytes, avail);
 		padded = copy;
 	}
 	if (!(padded == copy && encoding_decode(&cache->encodings, padded, addr, out) && out->len <= avail) &&
-	    !step_quick(cache, padded, avail, addr, out, &fresh))
-		return step_slowly(cache, bytes, avail, padded, addr, fresh, out);
+	    !step_by_form(cache, padded, avail, addr, out, &fresh))
+		return step_by_zydis(cache, &(struct code_bytes){bytes, avail, padded}, addr, fresh, out);
 	step_check(bytes, avail, addr, out);
 	return true;
 }
@@ -257,7 +254,7 @@ bool code_is_sigreturn(const uint8_t *bytes, size_t size)
 
 	int i;
 
-	for (i = 0; i < 2 && size; i++, bytes++, size--) /* glibc begins the FDE one byte before */
+	for (i = 0; i < 2 && size; i++, bytes++, size--) /* in glibc the FDE begins one byte before the code */
 		if ((size >= sizeof(wide) && !memcmp(bytes, wide, sizeof(wide))) ||
 		    (size >= sizeof(narrow) && !memcmp(bytes, narrow, sizeof(narrow))))
 			return true;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* struct step from a complete decode by Zydis; the reference for the faster paths of form.c and encoding.c. */
 #include "arch/x86/step_full.h"
 #include "arch/x86/shape.h"
 
@@ -13,7 +14,7 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 
 	if (direct)
 		out->imm = (int64_t)(addr + z->length + (uint64_t)ops[0].imm.value.s);
-	/* At xabort code goes on where no transaction is under way; the abort handler of xbegin finds rax changed. */
+	/* xabort continues where no transaction is active; the abort handler of xbegin gets a status in rax. */
 	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_XBEGIN)
 		out->writes |= 1u << RAX;
 	out->flow = (uint8_t)zydis_flow(z, direct);
@@ -40,17 +41,15 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	}
 }
 
-/* Base, index and displacement of a memory operand. False: nothing to follow. */
-static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *m, uint64_t addr,
-                       struct step *out)
+/* Sets base, index and displacement of a memory operand. False: the analysis does not model the address. */
+static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *m, uint64_t addr, struct step *out)
 {
 	if (m->mem.segment == ZYDIS_REGISTER_FS || m->mem.segment == ZYDIS_REGISTER_GS)
 		return false;
-	if (m->mem.disp.has_displacement &&
-	    (m->mem.disp.value < INT32_MIN || m->mem.disp.value > INT32_MAX))
+	if (m->mem.disp.has_displacement && (m->mem.disp.value < INT32_MIN || m->mem.disp.value > INT32_MAX))
 		return false;
 	if (m->mem.index != ZYDIS_REGISTER_NONE && zydis_gpr(m->mem.index) == INSN_NO_REG)
-		return false; /* a vector of them */
+		return false; /* a vector of indices */
 	out->disp = (int32_t)(m->mem.disp.has_displacement ? m->mem.disp.value : 0);
 	if (m->mem.base == ZYDIS_REGISTER_RIP) {
 		out->b = INSN_PC_REG;
@@ -68,15 +67,11 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 uint8_t full_direction(unsigned mnemonic)
 {
 	switch (mnemonic) {
-	case ZYDIS_MNEMONIC_CLD:
-		return DIRECTION_UP;
-	case ZYDIS_MNEMONIC_STD:
-		return DIRECTION_DOWN;
+	case ZYDIS_MNEMONIC_CLD: return DIRECTION_UP;
+	case ZYDIS_MNEMONIC_STD: return DIRECTION_DOWN;
 	case ZYDIS_MNEMONIC_POPF:
-	case ZYDIS_MNEMONIC_POPFQ:
-		return DIRECTION_ANY;
-	default:
-		return DIRECTION_KEPT;
+	case ZYDIS_MNEMONIC_POPFQ: return DIRECTION_ANY;
+	default: return DIRECTION_KEPT;
 	}
 }
 
@@ -91,12 +86,13 @@ bool full_syscall(unsigned mnemonic, struct step *out)
 
 bool full_is_padding(const ZydisDecodedInstruction *z)
 {
-	return z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 || z->meta.category == ZYDIS_CATEGORY_WIDENOP;
+	return z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
+	       z->meta.category == ZYDIS_CATEGORY_WIDENOP;
 }
 
 void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out)
 {
-	struct operand light[2] = {{.reg = INSN_NO_REG}, {.reg = INSN_NO_REG}};
+	struct operand explicit_ops[2] = {{.reg = INSN_NO_REG}, {.reg = INSN_NO_REG}};
 	unsigned i, r;
 	struct raw raw;
 	bool calls;
@@ -114,7 +110,7 @@ void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 		bool explicit = i < z->operand_count_visible && i < 2;
 
 		if (explicit)
-			light[i] = (struct operand){(uint8_t)op->type, INSN_NO_REG, FIELD_NONE, false, op->size};
+			explicit_ops[i] = (struct operand){(uint8_t)op->type, INSN_NO_REG, FIELD_NONE, false, op->size};
 		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
 			if (op->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT || !memory_set(z, op, addr, out))
 				continue;
@@ -124,14 +120,14 @@ void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
 			r = zydis_gpr(op->reg.value);
 			if (explicit) {
-				light[i].reg = (uint8_t)r;
-				light[i].high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
+				explicit_ops[i].reg = (uint8_t)r;
+				explicit_ops[i].high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
 			}
 			if (r != INSN_NO_REG && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && !(calls && r == RSP))
 				out->writes |= (uint16_t)(1u << r);
 		}
 	}
-	/* The kernel returns its result in rax (psABI A.2.1). */
+	/* The kernel returns its result in rax, and syscall changes rcx and r11 (psABI A.2.1). */
 	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
 		out->writes |= 1u << RAX | 1u << RCX | 1u << R11;
 	if (out->flow != FLOW_NEXT || out->op == STEP_HALT)
@@ -139,14 +135,14 @@ void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	if (full_syscall(z->mnemonic, out))
 		return;
 	raw_of(z, &raw);
-	if (stores_back(z->mnemonic, light, &raw))
+	if (stores_back(z->mnemonic, explicit_ops, &raw))
 		out->size = 0;
-	shape_apply(shape_of(z->mnemonic, light), light, &raw, out);
+	shape_apply(shape_of(z->mnemonic, explicit_ops), explicit_ops, &raw, out);
 	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT ||
-	            (z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 |
-	                              z->cpu_flags->undefined));
+	            (z->cpu_flags &&
+	             (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 | z->cpu_flags->undefined));
 	if (out->op == STEP_NONE && out->size)
-		out->op = STEP_STORE; /* of some value: a is INSN_NO_REG */
+		out->op = STEP_STORE; /* of an unknown value: a is INSN_NO_REG */
 	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->raw.imm[0].size == 32 && !out->imm)
-		out->imm = (int64_t)z->raw.imm[0].value.u; /* it may be an address */
+		out->imm = (int64_t)z->raw.imm[0].value.u; /* a 32-bit immediate may be an address */
 }

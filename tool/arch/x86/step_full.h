@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* struct step of an instruction of which Zydis has decoded every operand; and of it what is the
- * same for all of a form. */
+/* Makes struct step of an instruction of which Zydis has decoded every operand, and provides the parts that are
+ * equal for all instructions of a form (arch/x86/form.h). */
 #ifndef X86_STEP_FULL_H
 #define X86_STEP_FULL_H
 
 #include "arch/x86/stack.h"
 #include "arch/x86/zydis.h"
 
-/* *out is all 0, but for its length and registers that are INSN_NO_REG. */
+/* *out must be zero, but for its length and for a, b and index, which are INSN_NO_REG. */
 void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out);
 
-/* Where it goes on, and the target of a direct jump. */
+/* Sets flow, condition, and the target of a direct jump, branch or call. */
 void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out);
 /* enum step_direction */
 uint8_t full_direction(unsigned mnemonic);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The shared Zydis decoder and the control flow of an instruction. */
 #include "arch/x86/zydis.h"
 
 #include <pthread.h>
@@ -17,28 +18,21 @@ const ZydisDecoder *zydis_decoder(void)
 
 enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct)
 {
-	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT) /* goes on where no transaction is under way */
+	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT) /* continues if no transaction is active */
 		return FLOW_NEXT;
 	switch (z->meta.category) {
-	case ZYDIS_CATEGORY_CALL:
-		return direct ? FLOW_CALL : FLOW_CALL_IND;
-	case ZYDIS_CATEGORY_UNCOND_BR:
-		return zydis_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
-	case ZYDIS_CATEGORY_COND_BR: /* xend too, for Zydis */
-		return direct ? FLOW_BRANCH : FLOW_NEXT;
-	case ZYDIS_CATEGORY_RET:
-		return FLOW_RETURN;
-	default:
-		break;
+	case ZYDIS_CATEGORY_CALL: return direct ? FLOW_CALL : FLOW_CALL_IND;
+	case ZYDIS_CATEGORY_UNCOND_BR: return zydis_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
+	case ZYDIS_CATEGORY_COND_BR: /* Zydis counts xend among them */ return direct ? FLOW_BRANCH : FLOW_NEXT;
+	case ZYDIS_CATEGORY_RET: return FLOW_RETURN;
+	default: break;
 	}
 	switch (z->mnemonic) {
 	case ZYDIS_MNEMONIC_HLT:
 	case ZYDIS_MNEMONIC_UD0:
 	case ZYDIS_MNEMONIC_UD1:
 	case ZYDIS_MNEMONIC_UD2:
-	case ZYDIS_MNEMONIC_INT3:
-		return FLOW_STOP;
-	default:
-		return direct ? FLOW_BRANCH : FLOW_NEXT; /* xbegin */
+	case ZYDIS_MNEMONIC_INT3: return FLOW_STOP;
+	default: return direct ? FLOW_BRANCH : FLOW_NEXT; /* xbegin */
 	}
 }

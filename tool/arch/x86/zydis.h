@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all users of the first decoder share. */
+/* What the users of the first decoder, Zydis, share. */
 #ifndef X86_ZYDIS_H
 #define X86_ZYDIS_H
 
@@ -8,15 +8,15 @@
 
 #include "arch/x86/insn.h"
 
-/* Of 64-bit code. For any thread. */
+/* The decoder for 64-bit code. Thread-safe. */
 const ZydisDecoder *zydis_decoder(void);
 
-/* How control goes on behind an instruction; direct: it has a relative target. */
+/* Control flow after an instruction; direct: it has a relative target. */
 enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct);
 
 /*
- * The jump of pv_call_inline, by its encoding: a near jump with a DS and a CS prefix, which nothing
- * else emits, and which etch makes a nop: both ways are possible (etch/pv_forms.h, __pv_inline).
+ * The jump of pv_call_inline, by its encoding: a near jump with a DS and a CS prefix, which no compiler emits. etch
+ * may replace it by a nop, so both paths are possible (etch/pv_forms.h, __pv_inline).
  */
 static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 {
@@ -24,8 +24,8 @@ static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 	       z->raw.prefixes[0].value == 0x3e && z->raw.prefixes[1].value == 0x2e;
 }
 
-/* Number of the general-purpose register that r is a part of, or INSN_NO_REG.
- * Zydis lists each width in encoding order, but for ah ch dh bh behind bl. */
+/* Number of the general-purpose register that contains r, or INSN_NO_REG. Zydis lists each width in encoding
+ * order, with ah ch dh bh after bl. */
 static inline unsigned zydis_gpr(ZydisRegister r)
 {
 	if (r >= ZYDIS_REGISTER_RAX && r <= ZYDIS_REGISTER_R15)

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internal.h: interfaces between the files of libetch.
+ *
+ * Dependencies: imv.c (the functions of etch/imv.h) and module.c (the loaded modules) use
+ * patch.c and its helpers (changes as a transaction, patch.h), pv.c (the target of a call),
+ * table_check.c (validation of tables) and trap.c (the fault handler). All state is protected by
+ * one lock, except what the fault handler reads; see trap.c.
+ */
+#ifndef ETCH_LIB_PATCH_INTERNAL_H
+#define ETCH_LIB_PATCH_INTERNAL_H
+
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include <etch/forms.h>
+#include <etch/imv.h>
+#include <etch/pv_forms.h>
+
+#define ETCH_API __attribute__((visibility("default")))
+
+#define PAGE_OF(at) ((uint64_t)(at) & ~(uint64_t)(ETCH_PAGE - 1))
+#define PAGE_UP(at) PAGE_OF((uint64_t)(at) + ETCH_PAGE - 1)
+
+/* ---- an ELF image in memory ---------------------------------------------- */
+
+/* More PT_LOAD segments than any linker emits; a file with more is refused. */
+#define IMAGE_SEGMENTS 32
+
+struct segment {
+	uint64_t start, end; /* end: of the last existing byte, not of its page */
+	int prot;            /* PROT_*, from its program header */
+};
+
+struct image {
+	uint64_t start, end; /* range that spans the segments */
+	uint64_t bias;
+	uint64_t dynamic; /* PT_DYNAMIC, 0 if there is none */
+	unsigned segments;
+	int program;           /* the main program, which is never unloaded */
+	int too_many_segments; /* more than IMAGE_SEGMENTS segments: the module is ignored */
+	struct segment segment[IMAGE_SEGMENTS];
+};
+
+/* The segment that contains all of [at, at+size), or null. */
+const struct segment *image_segment(const struct image *im, uint64_t at, uint64_t size);
+
+/* ---- modules ------------------------------------------------------------- */
+
+#define OBJECT_ARMED    1u  /* its live sites hold immediates */
+#define OBJECT_FACT     2u  /* code stores to it plainly, or its address escapes */
+#define OBJECT_CHANGING 4u  /* ARMED is about to be set; used inside one call */
+#define OBJECT_SEALED   8u  /* the sites that are not live are armed too: etch_seal */
+#define OBJECT_SEALING  16u /* SEALED is about to be set */
+
+/* 16 bytes: the main memory cost of a module with many objects. */
+struct object {
+	uint64_t addr;
+	uint32_t size;
+	uint32_t flags : 5;   /* OBJECT_* */
+	uint32_t record : 27; /* index of its first record in the object table */
+};
+#define RECORDS_MAX ((uint32_t)1 << 27) /* that many records exceed the range of 32-bit references */
+
+/* One row of an index, sorted by `key`. */
+struct pair {
+	uint64_t key;   /* address of an object's byte */
+	uint64_t value; /* index in a table; PAIR_* says which one */
+};
+#define PAIR_FACT ((uint64_t)1 << 63) /* in the object table */
+#define PAIR_CALL ((uint64_t)1 << 62) /* in __pv_sites; without either flag: in __imv */
+
+/* A table of sites, with the index of those that refer to their object directly. */
+struct sites {
+	const struct etch_imv *entry;
+	size_t count;
+	size_t own_count; /* linked: number of direct entries, which come first */
+	struct pair *own; /* not linked: direct entries by object address */
+};
+enum { SITES_LOAD, SITES_CALL, SITES_KINDS }; /* __imv, __pv_sites */
+
+struct bounds {
+	uint64_t start, stop;
+};
+
+struct module {
+	struct module *next;
+	uint64_t capacity; /* size of this block: blocks are reused */
+	const struct etch_module *desc;
+	struct image image;
+	int bad;     /* malformed: ignored, and its addresses give ETCH_EFORMAT */
+	int checked; /* all entries of the tables have been checked */
+	int linked;  /* the link step has sorted and baked the tables */
+	struct sites sites[SITES_KINDS];
+	const struct etch_obj *obj;
+	const struct etch_native *native;
+	const struct etch_inline *inlines;
+	size_t obj_count, native_count, inline_count;
+	struct pair *far; /* by object address: sites through the GOT, and facts about objects of other modules */
+	size_t far_count;
+	struct object *object; /* by address, without overlap */
+	size_t object_count;
+	struct bounds etched[2]; /* of the etched sections */
+	uint64_t page;           /* first page of the etched objects */
+	size_t pages;
+	uint8_t *readonly; /* one bit per page: read-only outside a set */
+	const char *path;  /* for messages if /proc is missing; "" = the program */
+};
+
+/* The arguments that the constructor passes. */
+struct module_arguments {
+	const struct etch_module *desc;
+	struct bounds imv, obj, etched, scalar, pv, native, in_place;
+};
+
+/* All loaded modules, newest first. Changed under the lock. */
+extern struct module *module_list;
+/* Number of sites that libetch changed while modules were loaded. */
+extern unsigned long module_patched;
+
+void etch_lock(void);
+void etch_unlock(void);
+
+/* The registered module whose image spans this address; or null. */
+struct module *module_at(uint64_t at);
+/* The object of the module that contains this address; or null. */
+struct object *module_object(const struct module *m, uint64_t at);
+/* Index of the first object that ends behind this address. */
+size_t module_object_from(const struct module *m, uint64_t at);
+/* The object that contains this address, and its module, of all modules that are not `bad`. */
+struct object *module_object_anywhere(uint64_t at, struct module **owner);
+/* The object of this module that a fact about this byte concerns: the one that contains the byte
+ * or, since `&array[n]` and trailing padding may be referred to as well, the object before it in
+ * the etched sections. */
+struct object *module_fact_object(const struct module *m, uint64_t at);
+/* Checks all sites of a linked module, once. 0, or ETCH_EFORMAT and the module is ignored from
+ * then on. */
+int module_check(struct module *m);
+/* Is this byte in the ops table of libetch's own copies (copy.c), which is hidden from programs? */
+int module_own_table(uint64_t at);
+/* Is the page of this address read-only outside a set? */
+int module_page_readonly(const struct module *m, uint64_t at);
+/* Sets the pages of [from, to) to the protection that follows from their objects. 0 or an
+ * etch_error; after an error some pages keep their previous protection. */
+int module_protect(struct module *m, uint64_t from, uint64_t to);
+/* The main program's headers; the program need not be a module. */
+extern struct program_image {
+	uint64_t dynamic, bias, start;
+} module_program;
+
+/* Creates a module of this image, with its indexes; marked bad if it is malformed. Null without
+ * memory. (index.c) */
+struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path);
+/* Releases a module's block for reuse. */
+void module_free(struct module *m);
+/* Folds facts and arms the objects without facts, for a module in the list. (arm.c) */
+void module_arm(struct module *m);
+/* Is [at, at+size) inside a variable that the program copied from an etched object of a shared
+ * object (R_X86_64_COPY, copied.c)? 1, 0, or -1 if it extends past the variable's end. */
+int module_copied(uint64_t at, uint64_t size);
+
+/* ---- tables (table_check.c) ---------------------------------------------------- */
+
+/* Locates the tables, from the descriptor or the arguments. 1 = well-formed. */
+int table_locate(struct module *m, const struct module_arguments *args);
+/* Is an entry of __imv, or with `call` of __pv_sites, valid: every field well formed, and every
+ * address inside the image? */
+int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
+/* The same for a record of __pv_native. */
+int table_native_ok(const struct module *m, const struct etch_native *n);
+int table_natives_ok(const struct module *m);
+/* The same for the whole __pv_inline table (inline.c). */
+int inlines_ok(const struct module *m);
+/* The same for a record of __etch_obj. */
+int table_object_ok(const struct module *m, const struct etch_obj *o);
+/* Validates all entries of a linked module's sites, and their order. */
+int table_linked_ok(const struct module *m);
+
+static inline uint64_t site_address(const struct etch_imv *e)
+{
+	return etch_ref((uint64_t)(uintptr_t)&e->site, e->site);
+}
+
+/* The first byte that the site reads; the entry must have passed table_site_ok(). */
+static inline uint64_t site_object(const struct etch_imv *e)
+{
+	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+
+	if (!(e->flags & ETCH_IMV_GOT))
+		return at;
+	at = *(const uint64_t *)(uintptr_t)at;
+	return etch_form_is_pv(e->form) ? at + (uint64_t)(int64_t)etch_pv_disp(e) : at;
+}
+
+/* Number of bytes that the site reads. */
+static inline unsigned site_size(const struct etch_imv *e)
+{
+	return etch_form_is_pv(e->form) ? 8 : etch_form_size(e->form);
+}
+
+static inline const struct etch_imv *pair_site(const struct module *m, uint64_t value)
+{
+	return &m->sites[value & PAIR_CALL ? SITES_CALL : SITES_LOAD].entry[value & ~PAIR_CALL];
+}
+
+static inline uint64_t record_object(const struct etch_obj *o)
+{
+	uint64_t at = etch_ref((uint64_t)(uintptr_t)&o->addr, o->addr);
+
+	return o->flags & ETCH_OBJ_GOT ? *(const uint64_t *)(uintptr_t)at : at;
+}
+
+/* Converts a negative errno of mprotect(2) to an etch_error. */
+int errno_to_etch(long negative);
+
+/* ---- the fault handler (trap.c) ------------------------------------------ */
+
+void trap_install(void);
+
+#endif

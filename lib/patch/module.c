@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * module.c: the loaded modules (the program and its shared objects), their tables, and which of
+ * their objects are armed.
+ *
+ * A module processed by the link step is used as it is: its __imv is searched in place, its
+ * armed objects are armed. For any other module an index is built (index.c), facts are folded,
+ * and objects without facts are armed (arm.c), before threads can execute its code. Both kinds
+ * may reach objects of other modules through the GOT, and contribute facts about them; load
+ * order does not matter.
+ *
+ * Nothing here calls the dynamic linker under libetch's lock: a thread in dlopen(3) holds the
+ * dynamic linker's lock and waits for libetch's in the constructor.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "common/cancel.h"
+#include "patch/internal.h"
+#include "patch/patch.h"
+#include "common/sys.h"
+
+struct module *module_list;
+unsigned long module_patched;
+
+struct program_image module_program;
+
+/* ---- the lock ---------------------------------------------------------------- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* The number of waiting forks and loaders. Threads that set in a tight loop would otherwise take
+ * the mutex again before a waiter has woken up, and could delay a dlopen(3) for a second. */
+static uint32_t urgent;
+
+/*
+ * Cancellation is disabled before a thread takes the mutex or is counted in `urgent`, and restored
+ * after: a thread canceled in between would block all others. This is the cancellation state of
+ * the thread that holds the mutex. Both calls are made outside the mutex, as they may bind a
+ * symbol.
+ */
+static struct cancel canceling;
+
+void etch_lock(void)
+{
+	struct cancel was = cancel_off();
+	uint32_t n;
+
+	while ((n = __atomic_load_n(&urgent, __ATOMIC_RELAXED)))
+		sys_call6(SYS_futex, (long)&urgent, FUTEX_WAIT_PRIVATE, (long)n, 0, 0, 0);
+	pthread_mutex_lock(&mutex);
+	canceling = was;
+}
+
+static void lock_first(void)
+{
+	struct cancel was = cancel_off();
+
+	__atomic_add_fetch(&urgent, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&mutex);
+	canceling = was;
+	if (!__atomic_sub_fetch(&urgent, 1, __ATOMIC_RELAXED))
+		sys_call3(SYS_futex, (long)&urgent, FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+void etch_unlock(void)
+{
+	struct cancel was = canceling;
+
+	pthread_mutex_unlock(&mutex);
+	cancel_restore(was);
+}
+
+/* A fork waits for the set in progress; the child starts with a new lock. */
+static void fork_child(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	memcpy(&mutex, &fresh, sizeof(mutex));
+	urgent = 0;
+	list_fork();
+	cancel_restore(canceling);
+}
+
+static void fork_register(void) { pthread_atfork(lock_first, etch_unlock, fork_child); }
+
+/* ---- lookups ----------------------------------------------------------------- */
+
+struct module *module_at(uint64_t at)
+{
+	for (struct module *m = module_list; m; m = m->next)
+		if (at >= m->image.start && at < m->image.end && image_segment(&m->image, at, 1))
+			return m;
+	return NULL;
+}
+
+size_t module_object_from(const struct module *m, uint64_t at)
+{
+	size_t low = 0, high = m->object_count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (m->object[mid].addr + m->object[mid].size <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct object *module_object(const struct module *m, uint64_t at)
+{
+	size_t i = module_object_from(m, at);
+
+	return i < m->object_count && m->object[i].addr <= at ? &m->object[i] : NULL;
+}
+
+struct object *module_object_anywhere(uint64_t at, struct module **owner)
+{
+	struct module *m = module_at(at);
+
+	*owner = m;
+	return m && !m->bad ? module_object(m, at) : NULL;
+}
+
+struct object *module_fact_object(const struct module *m, uint64_t at)
+{
+	size_t i = module_object_from(m, at);
+
+	if (i < m->object_count && m->object[i].addr <= at)
+		return &m->object[i];
+	if (i && PAGE_UP(m->object[i - 1].addr + m->object[i - 1].size) >= at)
+		return &m->object[i - 1];
+	return NULL;
+}
+
+/* Null if copy.c is not linked in. The object is alone on its pages. */
+extern const char copy_ops[] __asm__("etch_copy_ops") __attribute__((weak, visibility("hidden")));
+__asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");
+
+int module_own_table(uint64_t at) { return copy_ops && PAGE_OF(at) == (uint64_t)(uintptr_t)copy_ops; }
+
+/* ---- protection of data ------------------------------------------------------------ */
+
+int errno_to_etch(long negative) { return negative == -ENOMEM ? ETCH_ENOMEM : ETCH_EPERM; }
+
+int module_page_readonly(const struct module *m, uint64_t at)
+{
+	uint64_t i;
+
+	if (at < m->page)
+		return 0;
+	i = (at - m->page) / ETCH_PAGE;
+	return i < m->pages && (m->readonly[i / 8] >> (i % 8) & 1);
+}
+
+/* Does the whole page belong to etched sections? The sections' bounds tell; without bounds (a
+ * custom linker script) the padding of etch/imv.h guarantees it. */
+static int page_is_etched(const struct module *m, uint64_t page)
+{
+	uint64_t have = 0;
+
+	if (m->etched[0].start == m->etched[0].stop && m->etched[1].start == m->etched[1].stop)
+		return 1;
+	for (int i = 0; i < 2; i++) {
+		uint64_t from = m->etched[i].start, to = m->etched[i].stop;
+
+		if (from < page)
+			from = page;
+		if (to > page + ETCH_PAGE)
+			to = page + ETCH_PAGE;
+		if (from < to)
+			have += to - from;
+	}
+	return have == ETCH_PAGE;
+}
+
+/* A page is read-only if and only if every object on it is armed. */
+static int page_wanted_readonly(const struct module *m, uint64_t page)
+{
+	size_t i = module_object_from(m, page), some = 0;
+
+	for (; i < m->object_count && m->object[i].addr < page + ETCH_PAGE; i++) {
+		if (!(m->object[i].flags & OBJECT_ARMED))
+			return 0;
+		some = 1;
+	}
+	return some && page_is_etched(m, page);
+}
+
+int module_protect(struct module *m, uint64_t from, uint64_t to)
+{
+	uint64_t page, end, next;
+	int err = 0;
+
+	for (page = PAGE_OF(from); page < to; page = end) {
+		int want = page_wanted_readonly(m, page), have = module_page_readonly(m, page);
+		const struct segment *s = image_segment(&m->image, page < from ? from : page, 1);
+		long ret;
+
+		end = page + ETCH_PAGE;
+		if (want == have || !s)
+			continue;
+		for (; end < to && end < s->end; end += ETCH_PAGE)
+			if (page_wanted_readonly(m, end) != want || module_page_readonly(m, end) != have)
+				break;
+		/* In a program without etched objects of its own, libetch installs no SIGSEGV
+		 * handler. */
+		if (want && !(module_own_table(page) && end - page == ETCH_PAGE))
+			trap_install();
+		ret = sys_mprotect(page, end - page, want ? s->prot & ~PROT_WRITE : s->prot);
+		if (ret < 0) {
+			err = errno_to_etch(ret);
+			continue;
+		}
+		for (next = page; next < end; next += ETCH_PAGE) {
+			uint64_t i = (next - m->page) / ETCH_PAGE;
+
+			m->readonly[i / 8] = (uint8_t)((m->readonly[i / 8] & ~(1u << (i % 8))) | (unsigned)want << (i % 8));
+		}
+	}
+	return err;
+}
+
+int module_check(struct module *m)
+{
+	if (m->bad)
+		return ETCH_EFORMAT;
+	if (m->checked)
+		return 0;
+	m->checked = 1;
+	if (table_linked_ok(m) && table_natives_ok(m) && inlines_ok(m))
+		return 0;
+	m->bad = 1;
+	for (size_t i = 0; i < m->object_count; i++)
+		m->object[i].flags &= ~OBJECT_ARMED;
+	if (m->pages)
+		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
+	return ETCH_EFORMAT;
+}
+
+/* ---- loading and unloading ---------------------------------------------------------------------- */
+
+struct search {
+	uint64_t address;
+	struct image image;
+	const char *path;
+	int found, first;
+};
+
+static int search_image(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *s = arg;
+	struct image im = {.bias = info->dlpi_addr, .program = s->first};
+	int hit = 0;
+
+	(void)size;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uint64_t start = im.bias + p->p_vaddr, end = start + p->p_memsz;
+
+		if (p->p_type == PT_DYNAMIC)
+			im.dynamic = start;
+		if (p->p_type != PT_LOAD || !p->p_memsz)
+			continue;
+		if (!im.segments || start < im.start)
+			im.start = start;
+		if (end > im.end)
+			im.end = end;
+		if (s->address >= start && s->address < end)
+			hit = 1;
+		if (im.segments++ < IMAGE_SEGMENTS)
+			im.segment[im.segments - 1] =
+				(struct segment){start, end,
+			                     (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
+			                         (p->p_flags & PF_X ? PROT_EXEC : 0)};
+	}
+	if (s->first) {
+		s->first = 0;
+		module_program = (struct program_image){im.dynamic, im.bias, im.start};
+	}
+	if (!hit)
+		return 0;
+	if (im.segments > IMAGE_SEGMENTS) {
+		im.segments = IMAGE_SEGMENTS;
+		im.too_many_segments = 1;
+	}
+	s->image = im;
+	s->path = info->dlpi_name ? info->dlpi_name : "";
+	s->found = 1;
+	return 1;
+}
+
+static struct module *module_of(const struct etch_module *desc)
+{
+	struct module *m;
+
+	for (m = module_list; m && m->desc != desc; m = m->next)
+		;
+	return m;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static struct bounds bounds_of(const void *start, const void *stop)
+{
+	return (struct bounds){(uint64_t)(uintptr_t)start, (uint64_t)(uintptr_t)stop};
+}
+
+static void module_load(const struct module_arguments *args)
+{
+	const struct etch_module *desc = args->desc;
+	struct search s = {.address = (uint64_t)(uintptr_t)desc, .first = 1};
+	struct module *m;
+	int known;
+
+	lock_first();
+	known = module_of(desc) != NULL;
+	etch_unlock();
+	if (known)
+		return;
+	pthread_once(&once, fork_register);
+	if (!dl_iterate_phdr(search_image, &s))
+		return;
+
+	lock_first();
+	if (!module_of(desc)) {
+		m = module_new(&s.image, args, s.path);
+		if (m) {
+			m->next = module_list;
+			__atomic_store_n(&module_list, m, __ATOMIC_RELEASE);
+			if (!m->bad)
+				module_arm(m);
+		}
+	}
+	etch_unlock();
+}
+
+ETCH_API void etch_module_load_v2(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
+{
+	struct bounds b[7] = {{0, 0}};
+
+	for (unsigned i = 0; i < count && i < 7; i++)
+		b[i] = bounds_of(bounds[i].start, bounds[i].stop);
+	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6]});
+}
+
+ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,
+                                  const void *obj_start, const void *obj_stop, const void *etched_start,
+                                  const void *etched_stop, const void *scalar_start, const void *scalar_stop)
+{
+	module_load(&(struct module_arguments){.desc = desc,
+	                                       .imv = bounds_of(imv_start, imv_stop),
+	                                       .obj = bounds_of(obj_start, obj_stop),
+	                                       .etched = bounds_of(etched_start, etched_stop),
+	                                       .scalar = bounds_of(scalar_start, scalar_stop)});
+}
+
+ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
+{
+	struct module **p, *m;
+
+	lock_first();
+	for (p = &module_list; (m = *p); p = &m->next)
+		if (m->desc == desc) {
+			/* The program's text and data outlive its destructors, and threads may
+			 * still set. */
+			if (m->image.program)
+				break;
+			__atomic_store_n(p, m->next, __ATOMIC_RELEASE);
+			module_free(m);
+			break;
+		}
+	etch_unlock();
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
+ * dependency, users first: patch.c (the change), plan.c, inline.c, pv.c, site_bytes.c,
+ * sync.c, patch_list.c.
+ */
+#ifndef ETCH_LIB_PATCH_PATCH_H
+#define ETCH_LIB_PATCH_PATCH_H
+
+#include <string.h>
+
+#include "patch/internal.h"
+
+/* ---- lists of words (patch_list.c) ---------------------------------------------- */
+
+/* A change inside one aligned 8-byte word, of data or of text. */
+struct word {
+	uint64_t at;
+	uint64_t old, new; /* whole words; only the bytes of mask change */
+	uint64_t mask;
+};
+
+/* Words that need no mapping; enough for a batch of 100 variables. */
+#define LIST_FIXED 128
+/* Data words on the caller's stack, of which etch/imv.h promises to use little. */
+#define LIST_STACK 16
+
+struct list {
+	struct word *word;
+	struct word *fixed; /* the initial room, not mapped */
+	size_t count, capacity;
+};
+
+/* fixed: the initial room, or null. */
+void list_begin(struct list *l, struct word *fixed, size_t capacity);
+/* Releases the room; the mapping of the text list is kept. Text lists are used under the lock. */
+void list_end(struct list *l);
+/* Quadruples the room. 0 or ETCH_ENOMEM. */
+int list_grow(struct list *l, int text);
+/* Makes room for `count` words of text, if memory allows. */
+void list_reserve(struct list *l, size_t count);
+/* Sorts by address; stable. 0 or ETCH_ENOMEM. */
+int list_sort(struct list *l);
+/* In the child of a fork(2): no other thread uses a list. */
+void list_fork(void);
+
+static inline int list_add(struct list *l, struct word w, int text)
+{
+	if (l->count == l->capacity) {
+		int err = list_grow(l, text);
+
+		if (err)
+			return err;
+	}
+	l->word[l->count++] = w;
+	return 0;
+}
+
+/* ---- memory, a word at a time ------------------------------------------------ */
+
+/* An aligned word may have more bytes than the object: AddressSanitizer would report these. */
+static inline __attribute__((no_sanitize("address"))) uint64_t word_load(uint64_t at)
+{
+	return __atomic_load_n((const uint64_t *)(uintptr_t)at, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t byte_mask(unsigned count)
+{
+	return count >= 8 ? ~(uint64_t)0 : ((uint64_t)1 << (8 * count)) - 1;
+}
+
+/* The value of [at, at+size) from two aligned words, the first of which contains `at`. */
+static inline uint64_t value_in(const uint64_t word[2], uint64_t at, unsigned size)
+{
+	unsigned shift = (at & 7) * 8;
+
+	return (shift ? word[0] >> shift | word[1] << (64 - shift) : word[0]) & byte_mask(size);
+}
+
+/* The value in memory at [at, at+size). size <= 8. */
+static inline uint64_t memory_value(uint64_t at, unsigned size)
+{
+	uint64_t first = at & ~(uint64_t)7, word[2] = {word_load(first), 0};
+
+	if ((at & 7) + size > 8)
+		word[1] = word_load(first + 8);
+	return value_in(word, at, size);
+}
+
+/* The bytes of a live site. */
+static inline uint64_t site_bytes(uint64_t site, unsigned len)
+{
+	return (word_load(site & ~(uint64_t)7) >> ((site & 7) * 8)) & byte_mask(len);
+}
+
+static inline int same_bytes(const uint8_t *a, const uint8_t *b, unsigned n) { return !memcmp(a, b, n); }
+
+/* ---- the bytes at a site (site_bytes.c) ----------------------------------------------- */
+
+/* The state of the bytes at a site. */
+enum site_state {
+	SITE_LOAD,      /* or an indirect call */
+	SITE_IMMEDIATE, /* for the value in memory; a direct call to it */
+	SITE_INLINE,    /* the body of the function in memory's slot, as far as is known */
+	SITE_STALE,     /* an immediate or a call for another value */
+	SITE_BUSY,      /* 0xcc, a breakpoint */
+	SITE_UNKNOWN,
+};
+enum site_state site_state(const struct etch_imv *e, uint64_t object);
+/* As site_state(), for these bytes instead of the site's. */
+enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
+
+/* Encodes the immediate form for a value. Returns its length, 0 if there is none. */
+unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16]);
+/* Are these bytes the immediate form of any value? */
+int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes);
+
+/* ---- plans (plan.c) ------------------------------------------------------------ */
+
+/* Both images of the site planned last: neighbours in a table are often alike. */
+struct memo {
+	uint64_t object;
+	uint32_t shape;
+	unsigned old_length, new_length; /* 0 = no immediate form for this value */
+	uint64_t old, new;
+};
+
+/* The function called at a call site, and its body. */
+struct target {
+	uint64_t at;
+	int known; /* `body` is the effect of its code */
+	struct etch_pv_body body;
+};
+
+/* Both values of the slot planned last, which many sites may call through. */
+struct slot {
+	uint64_t at;
+	struct target old, new;
+};
+
+struct txn {
+	struct list data, text;
+	size_t run, run_end; /* range of data words whose sites are being planned */
+	struct memo memo;
+	struct slot slot;
+	int alone;                     /* is this the only thread? -1: not determined yet */
+	int needs_alone;               /* some planned change requires a single thread */
+	struct word fixed[LIST_STACK]; /* initial room of the data list */
+};
+
+enum plan {
+	PLAN_SET,  /* memory changes: armed sites follow */
+	PLAN_ARM,  /* sites become immediates of the values in memory */
+	PLAN_LOAD, /* sites become loads */
+};
+
+void txn_begin(struct txn *t);
+/* Called under the lock. */
+void txn_end(struct txn *t);
+/* Makes room for changes of this many sites, if memory allows, which makes adding them cheaper.
+ * Called under the lock. */
+void txn_reserve(struct txn *t, size_t sites);
+/* Adds a store of `size` bytes. Call before taking the lock. 0 or ETCH_ENOMEM. */
+int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
+/* Sorts the stores, reads memory, drops stores that change nothing, and plans every armed site
+ * that they touch. Called under the lock. 0 or an etch_error. */
+int txn_plan_stores(struct txn *t);
+/* Plans all sites of one object. own: null, or, for objects in ascending order, the positions in
+ * the module's sites to continue from, initially 0. 0 or an etch_error. */
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
+/* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
+int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
+/* The value of an 8-byte slot after the stores of this transaction. */
+uint64_t txn_value(const struct txn *t, uint64_t slot);
+/* Adds the words that change these bytes of text. */
+int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
+
+/* ---- the change (patch.c) -------------------------------------------------------- */
+
+/* Makes the changes. 0, or an etch_error after undoing all of them. */
+int txn_commit(struct txn *t);
+/* ---- synchronization (sync.c) ---------------------------------------------------- */
+
+/* Can membarrier(2) synchronize other threads, now? */
+int sync_available(void);
+/* Is this the only thread of the process, as far as is known? */
+int sync_alone(void);
+/* Makes all threads execute a serializing instruction before they continue. 0 or ETCH_ENOSYNC. */
+int sync_cores(void);
+/* The same for this thread only. */
+void sync_self(void);
+/* Tells valgrind that the code in [from, to) has changed: it caches translations of code mapped
+ * from files. */
+void sync_valgrind(uint64_t from, uint64_t to);
+
+/* ---- calls compiled in place (inline.c) -------------------------------------- */
+
+/* Plans the calls whose slot has a byte in [from, to); with PLAN_SET only if its object is armed. */
+int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
+/* For etch_verify and etch_info. */
+long inlines_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
+void inlines_info(const struct module *m, struct etch_info *info);
+
+/* ---- the target of a call (pv.c) -------------------------------------------- */
+
+/* Determines the body of the function at t->at, if it may be inlined. `use`: its bytes are about
+ * to be written. Called under the lock. */
+void pv_target(struct target *t, int use);
+/* Is the function's code unknown: in no registered module, or with a breakpoint? */
+int pv_unknown(uint64_t target);
+/* Are the bytes at this site etch's form of some function's body? Returns the number of
+ * instructions (a nop is one), or 0. */
+unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *bytes);
+/* Are the bytes a direct call or jump to any address? */
+int pv_some_direct(const struct etch_imv *e, const uint8_t *bytes);
+
+#endif

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * plan.c: plans a transaction: each store becomes a word of data, each site that has to
+ * follow becomes a word of text, with the bytes expected there.
+ */
+#include <string.h>
+
+#include "patch/patch.h"
+
+void txn_begin(struct txn *t)
+{
+	list_begin(&t->data, t->fixed, LIST_STACK);
+	list_begin(&t->text, NULL, 0);
+	t->run = t->run_end = 0;
+	t->memo.shape = 0;
+	t->memo.object = 0;
+	t->slot.at = 0;
+	t->alone = -1;
+	t->needs_alone = 0;
+}
+
+void txn_reserve(struct txn *t, size_t sites) { list_reserve(&t->text, sites); }
+
+void txn_end(struct txn *t)
+{
+	list_end(&t->data);
+	list_end(&t->text);
+}
+
+int txn_store(struct txn *t, uint64_t at, const void *value, size_t size)
+{
+	const uint8_t *from = value;
+	int err;
+
+	while (size) {
+		unsigned skip = at & 7, n = 8 - skip;
+		uint64_t bytes = 0;
+
+		if (n > size)
+			n = (unsigned)size;
+		memcpy(&bytes, from, n);
+		err =
+			list_add(&t->data,
+		             (struct word){.at = at - skip, .new = bytes << (8 * skip), .mask = byte_mask(n) << (8 * skip)}, 0);
+		if (err)
+			return err;
+		at += n;
+		from += n;
+		size -= n;
+	}
+	return 0;
+}
+
+/* The value of [at, at+size) after the transaction. size <= 8. */
+static uint64_t value_after(const struct txn *t, uint64_t at, unsigned size)
+{
+	uint64_t word[2] = {0, 0}, first = at & ~(uint64_t)7;
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t w = first + 8 * i;
+
+		if (i && (at & 7) + size <= 8)
+			break;
+		if (t->run < t->run_end && w >= t->data.word[t->run].at && w <= t->data.word[t->run_end - 1].at)
+			word[i] = t->data.word[t->run + ((w - t->data.word[t->run].at) >> 3)].new;
+		else
+			word[i] = word_load(w);
+	}
+	return value_in(word, at, size);
+}
+
+uint64_t txn_value(const struct txn *t, uint64_t slot) { return value_after(t, slot, 8); }
+
+static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64_t *image)
+{
+	uint8_t out[16] = {0};
+	unsigned n = immediate_form(e, value, out);
+
+	memcpy(image, out, 8);
+	return n;
+}
+
+static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, uint32_t shape)
+{
+	struct memo *k = &t->memo;
+	unsigned size = etch_form_size(e->form);
+	uint64_t old = memory_value(object, size), new = value_after(t, object, size);
+
+	k->object = object;
+	k->shape = shape;
+	k->old_length = immediate_image(e, old, &k->old);
+	if (new == old) {
+		k->new_length = k->old_length;
+		k->new = k->old;
+	} else {
+		k->new_length = immediate_image(e, new, &k->new);
+	}
+}
+
+int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
+{
+	int err = 0;
+
+	while (len && !err) {
+		unsigned skip = site & 7, n = 8 - skip < len ? 8 - skip : len;
+		uint64_t old = 0, new = 0;
+
+		memcpy(&old, have, n);
+		memcpy(&new, want, n);
+		err = list_add(&t->text,
+		               (struct word){.at = site - skip,
+		                             .old = old << (8 * skip),
+		                             .new = new << (8 * skip),
+		                             .mask = byte_mask(n) << (8 * skip)},
+		               1);
+		site += n;
+		have += n;
+		want += n;
+		len -= n;
+	}
+	return err;
+}
+
+static int txn_alone(struct txn *t)
+{
+	if (t->alone < 0)
+		t->alone = sync_alone();
+	return t->alone;
+}
+
+/* Plans a load of a sealed object whose site is not live. */
+static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
+{
+	unsigned len = etch_imv_len(e), size = etch_form_size(e->form);
+	uint64_t site = site_address(e);
+	uint8_t have[16], load[16], old[16], new[16];
+	const uint8_t *want = new;
+	int is_load;
+
+	memcpy(have, (const void *)(uintptr_t)site, len);
+	if (etch_form_load(e, site, object, load) != len)
+		return ETCH_EFORMAT;
+	is_load = same_bytes(have, load, len);
+	if (!is_load && (immediate_form(e, memory_value(object, size), old) != len || !same_bytes(have, old, len))) {
+		if (have[0] == 0xcc)
+			return ETCH_EBUSY;
+		if (plan == PLAN_SET || !immediate_of_some_value(e, have))
+			return ETCH_ECODE;
+	}
+	if (plan == PLAN_LOAD || immediate_form(e, value_after(t, object, size), new) != len)
+		want = load;
+	if (same_bytes(have, want, len))
+		return 0;
+	if (!txn_alone(t))
+		return is_load ? 0 : ETCH_ETHREADS;
+	t->needs_alone = 1;
+	return txn_bytes(t, site, len, have, want);
+}
+
+static void slot_fill(struct txn *t, uint64_t at)
+{
+	struct slot *k = &t->slot;
+
+	k->at = at;
+	k->old = (struct target){.at = memory_value(at, 8)};
+	k->new = (struct target){.at = value_after(t, at, 8)};
+	pv_target(&k->new, 1);
+	if (k->new.at == k->old.at)
+		k->old = k->new;
+	else
+		pv_target(&k->old, 0);
+}
+
+/* Encodes the site's form for a target, with at most `most` instructions. */
+static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct target *to, unsigned most,
+                           uint8_t out[16], unsigned *count)
+{
+	unsigned n = etch_pv_image(e, site, to->at, to->known ? &to->body : NULL, out, count);
+
+	return n && *count > most ? etch_pv_image(e, site, to->at, NULL, out, count) : n;
+}
+
+/* The bytes at a site are neither the indirect form nor what this transaction would write for the
+ * old value. Could etch have written them? Yes for a direct call, written when the function's body
+ * was unknown or not wanted; and for the body of a function that is now unloaded or contains a
+ * breakpoint. */
+static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, const uint8_t *have, enum plan plan,
+                         unsigned *count)
+{
+	unsigned len = etch_imv_len(e);
+	uint8_t out[16];
+
+	if (have[0] == 0xcc)
+		return ETCH_EBUSY;
+	if (etch_pv_image(e, site, old, NULL, out, count) == len && same_bytes(have, out, len))
+		return 0;
+	*count = pv_some_body(e, site, have);
+	if (*count)
+		return 0;
+	*count = 1;
+	return plan != PLAN_SET && pv_some_direct(e, have) ? 0 : ETCH_ECODE;
+}
+
+/*
+ * Plans a call or a tail jump. While other threads run, one instruction may only be replaced by
+ * one: for a longer body a direct call is used, and a sealed site that holds several instructions
+ * cannot be changed.
+ */
+static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int sealed, enum plan plan)
+{
+	uint64_t site = site_address(e);
+	unsigned len = etch_imv_len(e), live = (unsigned)etch_site_is_live(site, len);
+	unsigned most = sealed ? ETCH_NATIVE_MOST : 1, was, count = 1, is_load = 0, n = 0;
+	uint8_t have[16], load[16], image[16];
+	const uint8_t *want = image;
+	int err;
+
+	if (t->slot.at != at)
+		slot_fill(t, at);
+	memcpy(have, (const void *)(uintptr_t)site, len);
+	if (call_image(e, site, &t->slot.old, most, image, &was) != len || !same_bytes(have, image, len)) {
+		was = 1;
+		if (etch_pv_load(e, site, at, load) != len)
+			return ETCH_EFORMAT;
+		is_load = (unsigned)same_bytes(have, load, len);
+		err = is_load ? 0 : call_expected(e, site, t->slot.old.at, have, plan, &was);
+		if (err)
+			return err;
+	}
+	if (plan != PLAN_LOAD)
+		n = call_image(e, site, &t->slot.new, most, image, &count);
+	if (n == len && same_bytes(have, image, len))
+		return 0;
+	if (n == len && (!live || was > 1 || count > 1) && !txn_alone(t)) {
+		if (!live && is_load)
+			return 0; /* already correct */
+		if (live && count > 1)
+			n = call_image(e, site, &t->slot.new, 1, image, &count);
+	}
+	if (n != len) {
+		count = 1;
+		want = load;
+		if (etch_pv_load(e, site, at, load) != len)
+			return ETCH_EFORMAT;
+	}
+	if (same_bytes(have, want, len))
+		return 0;
+	if (!live || was > 1 || count > 1) {
+		if (!txn_alone(t))
+			return ETCH_ETHREADS;
+		t->needs_alone = 1;
+	}
+	return txn_bytes(t, site, len, have, want);
+}
+
+/* Plans a load whose site is live. */
+static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
+{
+	uint64_t site = site_address(e), bytes, want, load = 0;
+	unsigned len = etch_imv_len(e), shift = (site & 7) * 8, have_load = 0;
+	uint32_t shape;
+	uint8_t out[16] = {0};
+
+	memcpy(&shape, &e->form, sizeof(shape));
+	shape &= 0x00ffffff; /* without the flags */
+	if (shape != t->memo.shape || object != t->memo.object)
+		memo_fill(t, e, object, shape);
+
+	bytes = site_bytes(site, len);
+	if (bytes != t->memo.old || t->memo.old_length != len || plan == PLAN_LOAD || t->memo.new_length != len) {
+		have_load = 1;
+		if (etch_form_load(e, site, object, out) != len)
+			return ETCH_EFORMAT;
+		memcpy(&load, out, 8);
+	}
+	if (!(t->memo.old_length == len && bytes == t->memo.old) && !(have_load && bytes == load)) {
+		if ((bytes & 0xff) == 0xcc)
+			return ETCH_EBUSY;
+		memcpy(out, &bytes, 8);
+		if (plan == PLAN_SET || !immediate_of_some_value(e, out))
+			return ETCH_ECODE;
+	}
+	want = plan == PLAN_LOAD || t->memo.new_length != len ? load : t->memo.new;
+	if (want == bytes)
+		return 0;
+	return list_add(
+		&t->text,
+		(struct word){
+			.at = site & ~(uint64_t)7, .old = bytes << shift, .new = want << shift, .mask = byte_mask(len) << shift},
+		1);
+}
+
+int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)
+{
+	int sealed = !!(o->flags & OBJECT_SEALED), live = etch_site_is_live(site_address(e), etch_imv_len(e));
+
+	if (!live && !sealed)
+		return 0; /* must remain a load */
+	if (etch_form_is_pv(e->form))
+		return plan_call(t, e, at, sealed, plan);
+	return live ? plan_load(t, e, at, plan) : plan_wide(t, e, at, plan);
+}
+
+/* May this site, which starts in object o of module m, be armed? Not if it also reads bytes of the
+ * next object, which is stored to independently. */
+static int site_may_arm(const struct module *m, const struct object *o, uint64_t at, unsigned size)
+{
+	return o + 1 == m->object + m->object_count || at + size <= o[1].addr;
+}
+
+/* An iterator over the sites of one module that read from `at` on. */
+struct walk {
+	const struct module *m;
+	const struct etch_imv *entry; /* in a linked table; null: by index pair */
+	const struct pair *pair;
+	size_t at, end;
+};
+
+static size_t pair_from(const struct pair *p, size_t n, uint64_t key)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (p[mid].key < key)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* kind: SITES_*. at: a position in the sites at or before `from`; null if unknown. */
+static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
+{
+	const struct sites *s = &m->sites[kind];
+	struct walk w = {.m = m, .entry = m->linked ? s->entry : NULL, .pair = s->own, .end = s->own_count};
+
+	if (at) {
+		w.at = *at;
+	} else if (!w.entry) {
+		w.at = pair_from(s->own, s->own_count, from);
+	} else {
+		size_t low = 0, high = s->own_count;
+
+		while (low < high) {
+			size_t mid = low + (high - low) / 2;
+
+			if (site_object(&s->entry[mid]) < from)
+				low = mid + 1;
+			else
+				high = mid;
+		}
+		w.at = low;
+	}
+	return w;
+}
+
+static struct walk walk_far(const struct module *m, uint64_t from)
+{
+	return (struct walk){.m = m, .pair = m->far, .end = m->far_count, .at = pair_from(m->far, m->far_count, from)};
+}
+
+/* The next site, and the first byte that it reads; null at the end. */
+static inline const struct etch_imv *walk_next(struct walk *w, uint64_t *object)
+{
+	const struct etch_imv *e;
+
+	for (; w->at < w->end; w->at++) {
+		if (w->entry) {
+			e = &w->entry[w->at++];
+			*object = site_object(e);
+			return e;
+		}
+		if (w->pair[w->at].value & PAIR_FACT)
+			continue;
+		e = pair_site(w->m, w->pair[w->at].value);
+		*object = w->pair[w->at++].key;
+		return e;
+	}
+	return NULL;
+}
+
+/* Plans the sites of one walk that read any byte of [from, to) and whose object is armed. */
+static int plan_stores_walk(struct txn *t, const struct module *owner, struct walk w, uint64_t from, uint64_t to)
+{
+	const struct object *o = NULL;
+	const struct etch_imv *e;
+	uint64_t at;
+	int err;
+
+	while ((e = walk_next(&w, &at)) && at < to) {
+		unsigned size = site_size(e);
+
+		if (at + size <= from)
+			continue;
+		if (!o || at < o->addr || at - o->addr >= o->size) {
+			o = module_object(owner, at);
+			if (!o)
+				continue;
+		}
+		if (!(o->flags & OBJECT_ARMED) || !site_may_arm(owner, o, at, size))
+			continue;
+		err = txn_plan_site(t, e, at, o, PLAN_SET);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Plans the stores of the contiguous data words [first, end). */
+static int plan_stores_run(struct txn *t, size_t first, size_t end)
+{
+	uint64_t from = t->data.word[first].at, to = t->data.word[end - 1].at + 8;
+	struct module *owner = module_at(from), *m;
+	int err;
+
+	if (!owner || !owner->object_count)
+		return 0;
+	t->run = first;
+	t->run_end = end;
+	t->memo.shape = 0; /* its images were for other values */
+	t->slot.at = 0;
+	err = module_check(owner);
+	/* No form reads more than 8 bytes, so sites that start up to 7 bytes before count. */
+	for (int kind = 0; kind < SITES_KINDS && !err; kind++)
+		err = plan_stores_walk(t, owner, walk_own(owner, kind, from - 7, NULL), from, to);
+	if (!err)
+		err = txn_plan_inlines(t, owner, from, to, PLAN_SET);
+	for (m = module_list; m && !err; m = m->next)
+		if (m->far_count)
+			err = plan_stores_walk(t, owner, walk_far(m, from - 7), from, to);
+	return err;
+}
+
+int txn_plan_stores(struct txn *t)
+{
+	struct list *l = &t->data;
+	struct word *w = l->word;
+	size_t i, n = 0, first;
+	int err = list_sort(l);
+
+	if (err)
+		return err;
+	for (i = 0; i < l->count; i++) {
+		if (n && w[n - 1].at == w[i].at) { /* the later one wins */
+			w[n - 1].new = (w[n - 1].new & ~w[i].mask) | w[i].new;
+			w[n - 1].mask |= w[i].mask;
+		} else {
+			w[n++] = w[i];
+		}
+	}
+	l->count = n;
+	for (i = n = 0; i < l->count; i++) {
+		w[i].old = word_load(w[i].at);
+		w[i].new |= w[i].old & ~w[i].mask;
+		if (w[i].old != w[i].new)
+			w[n++] = w[i];
+	}
+	l->count = n;
+	for (first = 0; first < n; first = i) {
+		for (i = first + 1; i < n && w[i].at == w[i - 1].at + 8; i++)
+			;
+		err = plan_stores_run(t, first, i);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Plans the sites of one walk that start in the object. */
+static int plan_object_walk(struct txn *t, const struct module *owner, const struct object *o, struct walk *w,
+                            enum plan plan)
+{
+	const struct etch_imv *e;
+	uint64_t at;
+	int err;
+
+	while ((e = walk_next(w, &at))) {
+		if (at < o->addr)
+			continue;
+		if (at - o->addr >= o->size) {
+			w->at--;
+			break;
+		}
+		if (!site_may_arm(owner, o, at, site_size(e)))
+			continue;
+		err = txn_plan_site(t, e, at, o, plan);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS])
+{
+	struct module *owner = module_at(o->addr), *m;
+	struct walk w;
+	int err;
+
+	t->run = t->run_end = 0;
+	err = module_check(owner);
+	if (err)
+		return err;
+	for (int kind = 0; kind < SITES_KINDS && !err; kind++) {
+		w = walk_own(owner, kind, o->addr, own ? &own[kind] : NULL);
+		err = plan_object_walk(t, owner, o, &w, plan);
+		if (own)
+			own[kind] = w.at;
+	}
+	if (!err)
+		err = txn_plan_inlines(t, owner, o->addr, o->addr + o->size, plan);
+	for (m = module_list; m && !err; m = m->next)
+		if (m->far_count) {
+			w = walk_far(m, o->addr);
+			err = plan_object_walk(t, owner, o, &w, plan);
+		}
+	return err;
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * trap.c: the SIGSEGV handler that reports a plain store to a read-only etched object.
+ *
+ * RULES OF THIS FILE. All but trap_install() runs in signal context, on a thread stopped
+ * anywhere, perhaps inside libetch with its lock held. So: no malloc, no lock, no thread-local
+ * storage, no call but to this file, sys.h and chain.h. Of other files it reads only module_list
+ * and the blocks that it links, which are published with a release store and never unmapped
+ * (module.c). It does not change what happens to the program: it prints, and forwards to the
+ * previous handler or the default action, so that the process dies, or goes on, as if libetch
+ * had no handler. Do not introduce any other dependency here.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <ucontext.h>
+
+#include "faults/chain.h"
+#include "patch/internal.h"
+#include "common/sys.h"
+
+static struct chain before;
+static int installed;
+
+/* Plain loops instead of libc calls, which may not be bound yet. */
+static int same(const void *a, const void *b, size_t n)
+{
+	const uint8_t *x = a, *y = b;
+
+	while (n && *x == *y)
+		n--, x++, y++;
+	return !n;
+}
+
+static const char *find_char(const char *s, char c, size_t n)
+{
+	for (; n; n--, s++)
+		if (*s == c)
+			return s;
+	return NULL;
+}
+
+/* ---- text, without libc ------------------------------------------------------- */
+
+/* One message at a time; the buffers are static because an alternate signal stack may have only 2
+ * KiB. */
+static int reporting;
+static char message[8192];
+static size_t used;
+static char maps[4096];
+
+static void put(const char *s, size_t most)
+{
+	while (*s && most-- && used < sizeof(message))
+		message[used++] = *s++;
+}
+
+static void put_string(const char *s) { put(s, SIZE_MAX); }
+
+static void put_hex(uint64_t v)
+{
+	int shift = 60;
+
+	put_string("0x");
+	while (shift && !(v >> shift & 15))
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		put(&"0123456789abcdef"[v >> shift & 15], 1);
+}
+
+/* ---- the object that was stored to --------------------------------------------------- */
+
+static const struct module *module_of_page(uint64_t at)
+{
+	const struct module *m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
+
+	/* Limited, as a list that is being changed could contain a cycle for this reader. */
+	for (unsigned most = 100000; m && most; most--, m = m->next)
+		if (!m->bad && module_page_readonly(m, at))
+			return m;
+	return NULL;
+}
+
+static void put_object(const struct module *m, uint64_t at)
+{
+	size_t i = module_object_from(m, at);
+	const struct object *o = i < m->object_count ? &m->object[i] : NULL;
+	const struct segment *s = NULL;
+	const struct etch_obj *r;
+	uint64_t name = 0;
+
+	if ((!o || o->addr > at) && i)
+		o = &m->object[i - 1]; /* the padding after an object */
+	if (!o) {
+		put_hex(at);
+		return;
+	}
+	r = m->obj + o->record;
+	if (image_segment(&m->image, (uint64_t)(uintptr_t)r, sizeof(*r))) {
+		name = etch_ref((uint64_t)(uintptr_t)&r->ref, r->ref);
+		s = image_segment(&m->image, name, 1);
+	}
+	if (s)
+		put((const char *)(uintptr_t)name, s->end - name < 512 ? s->end - name : 512);
+	put_string("+");
+	put_hex(at - o->addr);
+}
+
+/* ---- the function that stored -------------------------------------------------------- */
+
+/* A mapped ELF file; every read is checked against its size. */
+struct file {
+	const uint8_t *at;
+	uint64_t size;
+};
+
+static const void *file_range(const struct file *f, uint64_t offset, uint64_t size, uint64_t count)
+{
+	if (count && size > UINT64_MAX / count)
+		return NULL;
+	size *= count;
+	return offset <= f->size && size <= f->size - offset ? f->at + offset : NULL;
+}
+
+/* The name of the function at this virtual address, from one symbol table. */
+static const char *symbol_find(const struct file *f, const Elf64_Shdr *table, const Elf64_Shdr *strings,
+                               uint64_t address, uint64_t *start)
+{
+	const Elf64_Sym *s = file_range(f, table->sh_offset, table->sh_size, 1);
+	const char *names = file_range(f, strings->sh_offset, strings->sh_size, 1), *best = NULL;
+
+	for (uint64_t i = 0; s && names && i < table->sh_size / sizeof(*s); i++) {
+		unsigned type = ELF64_ST_TYPE(s[i].st_info);
+
+		if ((type != STT_FUNC && type != STT_GNU_IFUNC) || s[i].st_shndx == SHN_UNDEF)
+			continue;
+		if (address < s[i].st_value || address - s[i].st_value >= s[i].st_size)
+			continue;
+		/* Only a name that ends inside the string table. */
+		if (s[i].st_name >= strings->sh_size || !find_char(names + s[i].st_name, 0, strings->sh_size - s[i].st_name))
+			continue;
+		best = names + s[i].st_name;
+		*start = s[i].st_value;
+	}
+	return best;
+}
+
+static int put_function_of(const struct file *f, uint64_t offset)
+{
+	const Elf64_Ehdr *h = file_range(f, 0, sizeof(*h), 1);
+	const Elf64_Phdr *p;
+	const Elf64_Shdr *sh;
+	const char *name;
+	uint64_t address = 0, start = 0;
+	int known = 0;
+
+	if (!h || !same(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phentsize != sizeof(*p))
+		return 0;
+	p = file_range(f, h->e_phoff, sizeof(*p), h->e_phnum);
+	for (unsigned i = 0; p && i < h->e_phnum && !known; i++)
+		if (p[i].p_type == PT_LOAD && offset >= p[i].p_offset && offset - p[i].p_offset < p[i].p_filesz) {
+			address = p[i].p_vaddr + (offset - p[i].p_offset);
+			known = 1;
+		}
+	if (!known)
+		return 0;
+	sh = h->e_shentsize == sizeof(*sh) ? file_range(f, h->e_shoff, sizeof(*sh), h->e_shnum) : NULL;
+	for (uint32_t type = SHT_SYMTAB; sh && type; type = type == SHT_SYMTAB ? SHT_DYNSYM : 0)
+		for (unsigned i = 0; i < h->e_shnum; i++) {
+			if (sh[i].sh_type != type || sh[i].sh_link >= h->e_shnum)
+				continue;
+			name = symbol_find(f, &sh[i], &sh[sh[i].sh_link], address, &start);
+			if (name) {
+				put(name, 1024);
+				put_string("+");
+				put_hex(address - start);
+				return 1;
+			}
+		}
+	put_string("code at ");
+	put_hex(address);
+	return 1;
+}
+
+static int put_function_in(const char *path, uint64_t offset)
+{
+	struct stat st;
+	struct file f;
+	long fd, at;
+	int ret = 0;
+
+	fd = sys_call3(SYS_open, (long)path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	if (sys_call3(SYS_fstat, fd, (long)&st, 0) == 0 && st.st_size > 0) {
+		at = sys_call6(SYS_mmap, 0, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (at > 0 || at < -4095) {
+			f.at = (const uint8_t *)at;
+			f.size = (uint64_t)st.st_size;
+			ret = put_function_of(&f, offset);
+			sys_munmap((void *)at, f.size);
+		}
+	}
+	sys_call3(SYS_close, fd, 0, 0);
+	return ret;
+}
+
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+static const char *hex_read(const char *s, uint64_t *v)
+{
+	for (*v = 0; hex_digit(*s) >= 0; s++)
+		*v = *v << 4 | (uint64_t)hex_digit(*s);
+	return s;
+}
+
+/* Parses a line of /proc/self/maps: start-end perms offset dev inode path (proc(5)). Returns the
+ * path of the mapping that contains `at`, and the file offset of `at`; else null. */
+static const char *maps_line(const char *s, uint64_t at, uint64_t *offset)
+{
+	uint64_t start, end, from;
+
+	s = hex_read(s, &start);
+	if (*s++ != '-')
+		return NULL;
+	s = hex_read(s, &end);
+	if (at < start || at >= end)
+		return NULL;
+	while (*s && *s != ' ')
+		s++;
+	while (*s == ' ')
+		s++;
+	while (*s && *s != ' ')
+		s++; /* perms */
+	while (*s == ' ')
+		s++;
+	hex_read(s, &from);
+	*offset = from + (at - start);
+	while (*s && *s != '/')
+		s++;
+	return *s ? s : NULL;
+}
+
+/* The path of the file mapped at this address. Lines longer than the buffer are skipped (a path of
+ * over 4000 characters). */
+static const char *maps_find(uint64_t at, uint64_t *offset)
+{
+	long fd = sys_call3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0), n;
+	const char *found = NULL;
+	size_t have = 0;
+
+	if (fd < 0)
+		return NULL;
+	while (!found && (n = sys_call3(SYS_read, fd, (long)(maps + have), (long)(sizeof(maps) - 1 - have))) > 0) {
+		const char *line = maps, *end;
+
+		have += (size_t)n;
+		maps[have] = 0;
+		while ((end = find_char(line, '\n', have - (size_t)(line - maps)))) {
+			maps[end - maps] = 0;
+			found = maps_line(line, at, offset);
+			if (found)
+				break;
+			line = end + 1;
+		}
+		if (found)
+			break;
+		have -= (size_t)(line - maps);
+		if (have == sizeof(maps) - 1)
+			have = 0;
+		for (size_t i = 0; i < have; i++) /* copies downwards: the ranges may overlap */
+			maps[i] = line[i];
+	}
+	sys_call3(SYS_close, fd, 0, 0);
+	return found;
+}
+
+static void put_function(uint64_t at)
+{
+	uint64_t offset = 0;
+	const char *path = maps_find(at, &offset);
+	const struct module *m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
+	size_t mark = used;
+
+	if (path) {
+		if (!put_function_in(path, offset)) {
+			put_string("code at file offset ");
+			put_hex(offset);
+		}
+		put_string(" (");
+		put(path, 4096);
+		put_string(")");
+		return;
+	}
+	/* Without /proc: the path that the module had when it was loaded. */
+	for (unsigned most = 100000; m && most; most--, m = m->next)
+		if (image_segment(&m->image, at, 1)) {
+			put_string("code at ");
+			put_hex(at - m->image.bias);
+			put_string(" (");
+			put_string(*m->path ? m->path : "the program");
+			put_string(")");
+			return;
+		}
+	used = mark;
+	put_string("code at ");
+	put_hex(at);
+}
+
+/* ---- the handler ------------------------------------------------------------------------ */
+
+static void report(const struct module *m, uint64_t at, uint64_t rip)
+{
+	size_t done = 0;
+	long sent;
+
+	used = 0;
+	put_string("etch: stray store: ");
+	put_function(rip);
+	put_string(" stores to the etched object ");
+	put_object(m, at);
+	put_string(", whose value is in the code; its memory is read-only\n"
+	           "etch: set it with etch_set or imv_set, or call etch_release before a phase of plain stores"
+	           " (ETCH-I101, docs/findings.md)\n");
+	while (done < used) {
+		sent = sys_call3(SYS_write, 2, (long)(message + done), (long)(used - done));
+		if (sent > 0)
+			done += (size_t)sent;
+		else if (sent != -EINTR)
+			break;
+	}
+}
+
+static void handler(int sig, siginfo_t *info, void *context)
+{
+	const ucontext_t *u = context;
+	const struct module *m;
+	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
+
+	(void)sig;
+	/* Bit 1 of a page fault's error code: a write (Intel SDM vol. 3, 4.7). */
+	if (info->si_code == SEGV_ACCERR && (u->uc_mcontext.gregs[REG_ERR] & 2)) {
+		m = module_of_page(at);
+		if (m) {
+			/* Only one report. A second thread gives the first one time to finish it
+			 * before the process dies. */
+			if (!__atomic_exchange_n(&reporting, 1, __ATOMIC_ACQUIRE)) {
+				report(m, at, (uint64_t)u->uc_mcontext.gregs[REG_RIP]);
+				__atomic_store_n(&reporting, 2, __ATOMIC_RELEASE);
+			}
+			for (unsigned i = 0; i < 1u << 24 && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) == 1; i++)
+				__asm__ __volatile__("pause");
+		}
+	}
+	chain_forward(&before, info, context);
+}
+
+/*
+ * Installed before the first page becomes read-only. A handler that the program installs later
+ * replaces this one: it then receives plain stores to etched objects as ordinary faults.
+ */
+void trap_install(void)
+{
+	if (!installed)
+		chain_install(&before, SIGSEGV, handler);
+	installed = 1;
+}
+
+/* If libetch.a is part of a shared object, its unloading must remove the handler. libetch.so
+ * itself is never unloaded (-z nodelete). */
+__attribute__((destructor)) static void trap_remove(void) { chain_remove(&before); }

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cursor.c: steps over any kind of frame, one at a time, with register values: the slow path of
+ * walks.
+ *
+ * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc,
+ * no lock, no thread-local storage, no libc. Do not introduce any dependency there. Every word
+ * of the stack is read inside a window of pages that the kernel has confirmed as readable
+ * (stack_bounds.c), by a load that may fault, in case the pages were unmapped since
+ * (memory_load()). On one stack the frames must ascend, and a walk switches stacks at most
+ * SWITCHES times.
+ */
+#include <signal.h>
+#include <ucontext.h>
+
+#include "unwind/cursor.h"
+#include "unwind/recover.h"
+
+/* Maximum number of steps that may lead to another stack: signal frames, and CFAs that are loaded
+ * or relative to a register other than rsp and rbp. */
+#define SWITCHES 64
+/* Maximum number of frames of one walk: 16 bytes each on a stack of 1 GiB. */
+#define FRAMES (1u << 26)
+/* Bytes below rsp that signal handlers do not touch (psABI 3.2.2). */
+#define RED_ZONE 128
+/* rbx rbp r12-r15 (psABI 3.2.1) */
+#define CALLEE_SAVED (1u << ETCH_RBX | 1u << ETCH_RBP | 0xf000u)
+
+NO_ASAN static int word_read(struct cursor *c, uint64_t at, uint64_t *v)
+{
+	struct window w;
+
+	if (c->target)
+		return c->target->read(c->target->arg, at, v) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
+	if (!window_has(&c->window, at)) {
+		if (stack_window(at, &w))
+			return ETCH_UNWIND_MEMORY;
+		c->window = w;
+	}
+	return memory_read(at, v) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
+}
+
+/* The order in which the kernel saves the interrupted registers: struct sigcontext has r8-r15,
+ * rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (asm/sigcontext.h); gregset_t is the same. */
+static const uint8_t saved_order[17] = {
+	ETCH_R8,  ETCH_R9,  ETCH_R10, ETCH_R11, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15, ETCH_RDI,
+	ETCH_RSI, ETCH_RBP, ETCH_RBX, ETCH_RDX, ETCH_RAX, ETCH_RCX, ETCH_RSP, ETCH_RIP,
+};
+#define SAVED_RSP 15
+
+const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
+{
+	const struct unwind_module *m = c->shared ? c->shared : &c->room;
+
+	if (at - m->text < m->text_size)
+		return m;
+	m = c->target ? lookup_target(c->target, at, &c->room) : lookup_module(at, &c->room);
+	c->shared = m == &c->room ? NULL : m;
+	if (!m)
+		c->room.text_size = 0;
+	return m;
+}
+
+NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
+{
+	uint64_t at = c->reg[ETCH_RSP] + (uint64_t)(int64_t)r->cfa_off - 8 * SAVED_RSP, reg[17];
+
+	for (int i = 0; i < 17; i++)
+		if (word_read(c, at + 8 * (uint64_t)i, &reg[saved_order[i]]))
+			return ETCH_UNWIND_MEMORY;
+	if (c->switches == SWITCHES)
+		return ETCH_UNWIND_LIMIT;
+	c->switches++;
+	for (int i = 0; i < 17; i++)
+		c->reg[i] = reg[i];
+	c->known = KNOWN_ALL;
+	c->interrupted = 1;
+	c->saved = (const word *)(uintptr_t)at;
+	return ETCH_UNWIND_OK;
+}
+
+/*
+ * Recovers a register that a rule of an outer frame needs but the tables do not track: the dynamic
+ * linker's lazy resolver has its CFA in rbx. Walks again by .eh_frame from the last frame whose
+ * registers are all known; if no frame was interrupted, from this function.
+ */
+NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, unsigned reg)
+{
+	uint64_t from[17] = {0};
+
+	if (c->target || c->interrupted || (!c->saved && (RECOVER_SCRATCH >> reg & 1)))
+		return ETCH_UNWIND_REGISTER;
+	if (c->saved)
+		for (int i = 0; i < 17; i++)
+			from[saved_order[i]] = c->saved[i];
+	else
+		__asm__ __volatile__("mov %%rbx, 3*8(%0)\n\t"
+		                     "mov %%rsp, 4*8(%0)\n\t"
+		                     "mov %%rbp, 5*8(%0)\n\t"
+		                     "mov %%r12, 12*8(%0)\n\t"
+		                     "mov %%r13, 13*8(%0)\n\t"
+		                     "mov %%r14, 14*8(%0)\n\t"
+		                     "mov %%r15, 15*8(%0)\n\t"
+		                     "lea 0f(%%rip), %%rcx\n"
+		                     "0:\tmov %%rcx, 16*8(%0)"
+		                     :
+		                     : "r"(from)
+		                     : "rcx", "memory");
+	if (recover_register(from, c->reg[ETCH_RIP], c->reg[ETCH_RSP], reg, loaded_image, &c->reg[reg]))
+		return ETCH_UNWIND_REGISTER;
+	c->known |= KNOWN(reg);
+	return ETCH_UNWIND_OK;
+}
+
+/*
+ * Finds a return address that is not in the slot where the call pushed it, but in another slot or
+ * in a register. In a frame that has called another function only a callee-saved register can hold
+ * it.
+ */
+NO_ASAN static int ra_moved(struct cursor *c, const struct etch_rule *r, uint64_t cfa, uint64_t sp, uint64_t *ip)
+{
+	uint64_t at = cfa + (uint64_t)(int64_t)r->cfa_add;
+	unsigned reg = r->ra & 15;
+
+	if (cfa < sp)
+		return ETCH_UNWIND_NOPROGRESS;
+	if (cfa == sp && !c->interrupted) {
+		/* The frame is empty: it made a call after popping its own return address. */
+		if (c->switches == SWITCHES)
+			return ETCH_UNWIND_LIMIT;
+		c->switches++;
+	}
+	if (r->ra == ETCH_RA_SLOT) {
+		/* An interrupted frame may use the red zone below rsp; all other slots lie above
+		 * rsp. */
+		if ((int64_t)(at - sp) < (c->interrupted ? -RED_ZONE : 0))
+			return ETCH_UNWIND_NOPROGRESS;
+		return word_read(c, at, ip) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
+	}
+	if (!c->interrupted && !(CALLEE_SAVED >> reg & 1))
+		return ETCH_UNWIND_REGISTER;
+	if (!(c->known & KNOWN(reg)) && register_recover(c, reg))
+		return ETCH_UNWIND_REGISTER;
+	*ip = c->reg[reg];
+	return ETCH_UNWIND_OK;
+}
+
+/* Replaces *bp, this frame's rbp, which is `known` or not, by the caller's. Returns 1, or 0 if that is
+ * unknown. If rbp's slot is unreadable, rbp is unknown and the walk goes on. */
+NO_ASAN static int caller_bp(struct cursor *c, const struct etch_rule *r, uint64_t cfa, int known, uint64_t *bp)
+{
+	uint64_t at;
+
+	switch (r->bp) {
+	case ETCH_BP_SAME: return known;
+	case ETCH_BP_CFA: at = cfa; break;
+	case ETCH_BP_RBP:
+		if (!known)
+			return 0;
+		at = *bp;
+		break;
+	case ETCH_BP_RSP: at = c->reg[ETCH_RSP]; break;
+	default: return 0;
+	}
+	return !word_read(c, at + (uint64_t)(int64_t)r->bp_off, bp);
+}
+
+/* Steps to the caller's frame by the rule *r. */
+NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
+{
+	unsigned reg = r->cfa & 15;
+	uint64_t cfa, ip, bp, sp = c->reg[ETCH_RSP];
+	int bp_known, trusted = 1, ret;
+
+	/* Only the table's header has been validated: the rule may be malformed or of a later
+	 * format. */
+	if (r->kind == ETCH_RULE_UNDEF || !etch_rule_valid(r))
+		return ETCH_UNWIND_UNDEFINED;
+	if (r->kind == ETCH_RULE_END)
+		return ETCH_UNWIND_END;
+	if (r->kind == ETCH_RULE_SIGNAL)
+		return step_signal(c, r);
+	if (!(c->known & KNOWN(reg))) {
+		if (register_recover(c, reg))
+			return ETCH_UNWIND_REGISTER;
+		trusted = !(RECOVER_SCRATCH >> reg & 1);
+	}
+	bp = c->reg[ETCH_RBP];
+	bp_known = !!(c->known & KNOWN(ETCH_RBP));
+	cfa = (r->cfa & ETCH_CFA_INDEX ? sp + 8 * c->reg[reg] : c->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
+	if (r->cfa & ETCH_CFA_DEREF) {
+		if (word_read(c, cfa, &cfa))
+			return ETCH_UNWIND_MEMORY;
+		cfa += (uint64_t)(int64_t)r->cfa_add;
+	}
+	if (r->ra == ETCH_RA_CFA) {
+		if (cfa - 8 < sp || cfa < 8) {
+			if (!rule_may_switch(r))
+				return ETCH_UNWIND_NOPROGRESS;
+			if (c->switches == SWITCHES)
+				return ETCH_UNWIND_LIMIT;
+			c->switches++;
+		}
+		if (word_read(c, cfa - 8, &ip))
+			return ETCH_UNWIND_MEMORY;
+		/* The register may have been changed by the callee; if so, this is hardly a return
+		 * address. */
+		if (!trusted && !cursor_enter(c, ip - 1))
+			return ETCH_UNWIND_REGISTER;
+	} else {
+		ret = ra_moved(c, r, cfa, sp, &ip);
+		if (ret != ETCH_UNWIND_OK)
+			return ret;
+	}
+	bp_known = caller_bp(c, r, cfa, bp_known, &bp);
+	c->reg[ETCH_RIP] = ip;
+	c->reg[ETCH_RSP] = cfa;
+	c->reg[ETCH_RBP] = bp;
+	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (bp_known ? KNOWN(ETCH_RBP) : 0);
+	c->interrupted = 0;
+	return ETCH_UNWIND_OK;
+}
+
+int cursor_step(struct cursor *c)
+{
+	/* A return address belongs to the call before it, which may be the last instruction of its
+	 * function. */
+	uint64_t at = c->reg[ETCH_RIP] - !c->interrupted;
+	const struct unwind_module *m = cursor_enter(c, at);
+	struct etch_rule r;
+	int ret;
+
+	if (!m)
+		return ETCH_UNWIND_NOTABLE;
+	if (c->frames == FRAMES)
+		return ETCH_UNWIND_LIMIT;
+	module_rule(m, at, &r);
+	ret = step_rule(c, &r);
+	if (ret == ETCH_UNWIND_OK)
+		c->frames++;
+	return ret;
+}
+
+/* ---- the first frame of a walk ------------------------------------------------------- */
+
+void cursor_start(struct cursor *c)
+{
+	c->frames = c->switches = 0;
+	c->target = NULL;
+	c->saved = NULL;
+	c->window.lo = c->window.hi = 0;
+	c->shared = NULL;
+	c->room.text = c->room.text_size = 0;
+	stack_begin();
+}
+
+void cursor_from(struct cursor *c, const void *ucontext)
+{
+	const ucontext_t *u = ucontext;
+
+	cursor_start(c);
+	c->saved = (const word *)(const void *)u->uc_mcontext.gregs;
+	for (int i = 0; i < 17; i++)
+		c->reg[saved_order[i]] = c->saved[i];
+	c->known = KNOWN_ALL;
+	c->interrupted = 1;
+}
+
+/* ---- etch/unwind.h -------------------------------------------------------------------- */
+
+UNWIND_API const char *etch_unwind_strerror(int status)
+{
+	switch (status) {
+	case ETCH_UNWIND_OK: return "a frame was found";
+	case ETCH_UNWIND_END: return "outermost frame: the trace is complete";
+	case ETCH_UNWIND_NOTABLE: return "no unwind table for this address";
+	case ETCH_UNWIND_UNDEFINED: return "the unwind table has no rule for this address";
+	case ETCH_UNWIND_REGISTER: return "a register is needed that is not known in this frame";
+	case ETCH_UNWIND_MEMORY: return "memory that is needed cannot be read";
+	case ETCH_UNWIND_NOPROGRESS: return "the caller's frame would not lie above: the stack is corrupt";
+	case ETCH_UNWIND_LIMIT: return "more frames than were asked for, or than a walk may have";
+	case ETCH_UNWIND_EINVAL: return "invalid argument";
+	}
+	return "unknown status";
+}
+
+UNWIND_API __attribute__((noinline)) int etch_cursor_init(struct etch_cursor *cursor, const void *ucontext)
+{
+	struct cursor *c = (struct cursor *)cursor;
+
+	if (ucontext)
+		cursor_from(c, ucontext);
+	else
+		cursor_here(c, __builtin_frame_address(0));
+	return ETCH_UNWIND_OK;
+}
+
+UNWIND_API int etch_cursor_init_target(struct etch_cursor *cursor, const struct etch_target *target,
+                                       const uint64_t regs[17])
+{
+	struct cursor *c = (struct cursor *)cursor;
+
+	if (!target || !target->read)
+		return ETCH_UNWIND_EINVAL;
+	cursor_start(c);
+	for (int i = 0; i < 17; i++)
+		c->reg[i] = regs[i];
+	c->known = KNOWN_ALL;
+	c->interrupted = 1;
+	c->target = target;
+	return ETCH_UNWIND_OK;
+}
+
+UNWIND_API int etch_step(struct etch_cursor *cursor) { return cursor_step((struct cursor *)cursor); }
+
+UNWIND_API int etch_get_reg(const struct etch_cursor *cursor, int reg, uint64_t *value)
+{
+	const struct cursor *c = (const struct cursor *)cursor;
+
+	if (reg < 0 || reg > ETCH_RIP)
+		return ETCH_UNWIND_EINVAL;
+	if (!(c->known & KNOWN(reg)))
+		return ETCH_UNWIND_REGISTER;
+	*value = c->reg[reg];
+	return ETCH_UNWIND_OK;
+}
+
+UNWIND_API int etch_interrupted(const struct etch_cursor *cursor)
+{
+	return ((const struct cursor *)cursor)->interrupted;
+}

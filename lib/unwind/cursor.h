@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cursor.h: a frame of a walk with the values of its registers (cursor.c).
+ */
+#ifndef ETCH_LIB_UNWIND_CURSOR_H
+#define ETCH_LIB_UNWIND_CURSOR_H
+
+#include "unwind/unwind_internal.h"
+
+struct cursor {
+	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
+	uint32_t known;
+	uint32_t frames;
+	uint32_t switches;
+	int interrupted;                  /* rip is an interrupted instruction: look it up itself, not rip - 1 */
+	const struct etch_target *target; /* null: this process */
+	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
+	struct window window;
+	const struct unwind_module *shared; /* the module that rip was in last; null: the module is in `room` */
+	struct unwind_module room;          /* text_size 0: empty */
+};
+
+#define KNOWN(r)  (1u << (r))
+#define KNOWN_ALL 0x1ffffu
+
+_Static_assert(sizeof(struct cursor) <= sizeof(struct etch_cursor), "a cursor fits");
+
+/* Completes the cursor for the frame of a ucontext_t. For a caller's frame: cursor_here(). */
+void cursor_start(struct cursor *c);
+void cursor_from(struct cursor *c, const void *ucontext);
+
+/* Positions the cursor at the frame of the public function's caller. `frame`:
+ * __builtin_frame_address(0) of the public function. */
+NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cursor *c, const uint64_t *frame)
+{
+	cursor_start(c);
+	c->reg[ETCH_RBP] = frame[0];
+	c->reg[ETCH_RIP] = frame[1];
+	c->reg[ETCH_RSP] = (uint64_t)(uintptr_t)(frame + 2);
+	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | KNOWN(ETCH_RBP);
+	c->interrupted = 0;
+}
+
+/* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
+int cursor_step(struct cursor *c);
+
+/* The module whose table covers this address, or null. Do not keep the pointer: it may point into
+ * the cursor, which may be copied. */
+const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * loaded.c: finds the loaded module of an address, and which parts of it are readable.
+ *
+ * RULES OF THIS FILE. loaded_image() and loaded_readable() run in signal context: no malloc, no
+ * lock, no thread-local storage, no libc but _dl_find_object(3), which is async-signal-safe and
+ * called without the PLT. Do not introduce any dependency there.
+ */
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include "unwind/loaded.h"
+#include "common/sys.h"
+#include "unwind/unwind_internal.h"
+
+#define PAGE_DOWN(x) ((x) & ~(uint64_t)4095)
+
+/* Used where libc lacks _dl_find_object: the modules that dl_iterate_phdr(3) listed at start and
+ * at the last etch_unwind_prepare(). Never freed. */
+struct snapshot {
+	size_t count;
+	struct prepare_image image[];
+};
+static struct snapshot *snapshot;
+
+/*
+ * The main program, which is never unloaded. glibc's _dl_find_object knows only the first segment
+ * of a static program (2.36).
+ */
+static struct prepare_image program;
+
+/* The dynamic linker, which is never unloaded either. The end that _dl_find_object gives for it is
+ * that of its linked image: segments added to the file later lie behind it. */
+static struct prepare_image linker;
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+/* libetch is compiled with -fno-plt: no lazy binding in a signal handler. */
+extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+#endif
+
+/*
+ * Cache of readable headers. A module may have unreadable pages between its segments, and a
+ * segment may lack PF_R, so the kernel is asked once per place. One entry in one word: address of
+ * the first page | number of further pages. An entry becomes wrong if its module is unloaded and a
+ * module without readable headers is mapped at the same place: such a load faults.
+ */
+#define ASKED_SLOTS 128
+static uint64_t asked[ASKED_SLOTS];
+
+static int headers_readable(uint64_t at, uint64_t size)
+{
+	uint64_t page = PAGE_DOWN(at), key = page | (PAGE_DOWN(at + size - 1) - page) >> 12;
+	uint64_t *slot = &asked[(page >> 12) * 0x9e3779b97f4a7c15u >> 57];
+
+	if (__atomic_load_n(slot, __ATOMIC_RELAXED) == key)
+		return 1;
+	for (uint64_t p = page; p < at + size; p += 4096)
+		if (!stack_page_readable(p))
+			return 0;
+	__atomic_store_n(slot, key, __ATOMIC_RELAXED);
+	return 1;
+}
+
+/*
+ * Are the mapped bytes at file offset `off` from the module's start its program headers? In the
+ * first page they are, as the ELF header is. Further on, a tool that has moved them (patchelf, for
+ * one) may have put them at another distance in memory; im->phdr then points to arbitrary bytes,
+ * which do not describe themselves as loaded here.
+ */
+static int headers_are_here(const struct prepare_image *im, uint64_t off)
+{
+	uint64_t size = im->phnum * sizeof(*im->phdr);
+
+	if (off + size <= 4096)
+		return 1;
+	if (!headers_readable(im->start + off, size))
+		return 0;
+	for (unsigned i = im->phnum; i--;) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && off >= p->p_offset && size <= p->p_filesz &&
+		    off - p->p_offset <= p->p_filesz - size)
+			return im->bias + p->p_vaddr + (off - p->p_offset) == im->start + off;
+	}
+	return 0;
+}
+
+/* Reads the ELF header and the program headers of a mapped module. Returns 1, or 0. */
+static int image_headers(struct prepare_image *im)
+{
+	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(uintptr_t)im->start;
+	uint32_t magic;
+
+	if (im->end - im->start < sizeof(*h) || !headers_readable(im->start, sizeof(*h)))
+		return 0;
+	memcpy(&magic, h->e_ident, 4);
+	if (magic != 0x464c457fu || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phentsize != sizeof(Elf64_Phdr) ||
+	    !h->e_phnum || h->e_phnum >= PN_XNUM || (h->e_phoff & 7) || h->e_phoff > im->end - im->start ||
+	    h->e_phnum > (im->end - im->start - h->e_phoff) / sizeof(Elf64_Phdr))
+		return 0;
+	im->phdr = (const Elf64_Phdr *)(uintptr_t)(im->start + h->e_phoff);
+	im->phnum = h->e_phnum;
+	return headers_are_here(im, h->e_phoff);
+}
+
+int loaded_image(uint64_t at, struct prepare_image *im)
+{
+	const struct snapshot *s;
+
+	/* `end` remains 0 until the other fields are set. */
+	if (at >= program.start && at < program.end) {
+		*im = program;
+		return 1;
+	}
+	if (at >= linker.start && at < linker.end) {
+		*im = linker;
+		return 1;
+	}
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	struct dl_find_object o;
+
+	if (_dl_find_object) {
+		if (_dl_find_object((void *)(uintptr_t)at, &o))
+			return 0;
+		im->start = (uint64_t)(uintptr_t)o.dlfo_map_start;
+		im->end = (uint64_t)(uintptr_t)o.dlfo_map_end;
+		im->bias = o.dlfo_link_map->l_addr;
+		return image_headers(im);
+	}
+#endif
+	s = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
+	for (size_t i = 0; s && i < s->count; i++)
+		if (at - s->image[i].start < s->image[i].end - s->image[i].start) {
+			*im = s->image[i];
+			/* Such a libc may have unmapped the module since. */
+			return stack_page_readable(im->start) && stack_page_readable((uint64_t)(uintptr_t)im->phdr);
+		}
+	return 0;
+}
+
+int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size)
+{
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t start = im->bias + p->p_vaddr;
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && at >= start && at - start <= p->p_memsz &&
+		    size <= p->p_memsz - (at - start))
+			return loaded_inside(im, at, size);
+	}
+	return 0;
+}
+
+bool loaded_is_program(const struct prepare_image *im) { return im->start == program.start; }
+
+void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im)
+{
+	im->bias = info->dlpi_addr;
+	im->phdr = info->dlpi_phdr;
+	im->phnum = info->dlpi_phnum;
+	im->start = UINT64_MAX;
+	im->end = 0;
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type != PT_LOAD || p->p_memsz > UINT64_MAX / 2)
+			continue;
+		if (im->bias + PAGE_DOWN(p->p_vaddr) < im->start)
+			im->start = im->bias + PAGE_DOWN(p->p_vaddr);
+		if (im->bias + p->p_vaddr + p->p_memsz > im->end)
+			im->end = im->bias + p->p_vaddr + p->p_memsz;
+	}
+}
+
+/* ---- without _dl_find_object ------------------------------------------------------ */
+
+struct snapshot_request {
+	struct snapshot *snapshot;
+	size_t room; /* capacity in modules */
+};
+
+static int snapshot_add(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct snapshot_request *snapshot_request = arg;
+	struct prepare_image im;
+
+	(void)size;
+	loaded_from(info, &im);
+	if (im.start >= im.end)
+		return 0;
+	if (snapshot_request->snapshot->count < snapshot_request->room)
+		snapshot_request->snapshot->image[snapshot_request->snapshot->count] = im;
+	snapshot_request->snapshot->count++;
+	return 0;
+}
+
+static void snapshot_make(void)
+{
+	struct snapshot_request snapshot_request = {.room = 64};
+	struct snapshot *now = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		uint64_t size = sizeof(struct snapshot) + snapshot_request.room * sizeof(struct prepare_image);
+
+		snapshot_request.snapshot = sys_map(size, 0);
+		if (!snapshot_request.snapshot)
+			return;
+		dl_iterate_phdr(snapshot_add, &snapshot_request);
+		if (snapshot_request.snapshot->count > snapshot_request.room) {
+			snapshot_request.room = 2 * snapshot_request.snapshot->count;
+			munmap(snapshot_request.snapshot, size);
+			continue;
+		}
+		if (now && now->count == snapshot_request.snapshot->count &&
+		    !memcmp(now->image, snapshot_request.snapshot->image, now->count * sizeof(struct prepare_image)))
+			munmap(snapshot_request.snapshot, size);
+		else
+			__atomic_store_n(&snapshot, snapshot_request.snapshot, __ATOMIC_RELEASE);
+		return;
+	}
+}
+
+static int snapshot_used(void)
+{
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	return !_dl_find_object;
+#else
+	return 1;
+#endif
+}
+
+void loaded_refresh(void)
+{
+	if (snapshot_used())
+		snapshot_make();
+}
+
+static void permanent_set(struct prepare_image *to, const struct dl_phdr_info *info)
+{
+	struct prepare_image im;
+
+	loaded_from(info, &im);
+	if (im.start >= im.end)
+		return;
+	to->bias = im.bias;
+	to->phdr = im.phdr;
+	to->phnum = im.phnum;
+	to->start = im.start;
+	/* `end` is published last: a signal handler may read concurrently. */
+	__atomic_store_n(&to->end, im.end, __ATOMIC_RELEASE);
+}
+
+/* Defined by the dynamic linker (psABI, TLS); its address identifies the linker's module. */
+extern void *__tls_get_addr(void *) __attribute__((weak));
+
+static int is_linker(const struct dl_phdr_info *info)
+{
+	unsigned long base = getauxval(AT_BASE);
+	struct prepare_image im;
+
+	if (base)
+		return info->dlpi_addr == base;
+	/* If the dynamic linker was run as a program, no other copy of it is loaded. */
+	loaded_from(info, &im);
+	return __tls_get_addr && im.start < im.end && (uint64_t)(uintptr_t)__tls_get_addr - im.start < im.end - im.start;
+}
+
+static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size, (void)arg;
+	if ((unsigned long)info->dlpi_phdr == getauxval(AT_PHDR))
+		permanent_set(&program, info);
+	else if (is_linker(info))
+		permanent_set(&linker, info);
+	return 0;
+}
+
+__attribute__((constructor(101))) static void loaded_start(void)
+{
+	dl_iterate_phdr(permanent_find, NULL);
+	loaded_refresh();
+}

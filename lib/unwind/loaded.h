@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * loaded.h: the loaded modules (loaded.c). Everything but loaded_refresh() is
+ * async-signal-safe.
+ */
+#ifndef ETCH_LIB_UNWIND_LOADED_H
+#define ETCH_LIB_UNWIND_LOADED_H
+
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A loaded module. */
+struct prepare_image {
+	uint64_t bias;       /* run-time address minus link-time address */
+	uint64_t start, end; /* run-time range that spans its PT_LOADs */
+	const Elf64_Phdr *phdr;
+	unsigned phnum;
+};
+
+/* Finds the module of an address: 1, or 0. */
+int loaded_image(uint64_t at, struct prepare_image *im);
+/* Is it the main program, which is never unloaded? */
+bool loaded_is_program(const struct prepare_image *im);
+
+/* Is the whole range inside the module? */
+static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uint64_t size)
+{
+	return at >= im->start && at <= im->end && size <= im->end - at;
+}
+
+/* Is the whole range inside one readable segment of the module? */
+int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size);
+/* Fills *im from an entry of dl_iterate_phdr(3); start >= end: no segment is mapped. */
+void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im);
+/* Takes a new snapshot of the loaded modules, which is used where _dl_find_object is missing. */
+void loaded_refresh(void);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lookup.c: finds the unwind table of the module that an address is in.
+ *
+ * RULES OF THIS FILE. lookup_module() runs in signal context: no malloc, no lock, no
+ * thread-local storage, no libc. Do not introduce any dependency there.
+ *
+ * For a module with a table of its own only the pointers to the table's arrays are cached. They
+ * follow from the table's address and header; so a lookup asks the dynamic linker which module
+ * is mapped there now, and uses the cached pointers if that module has the same program header
+ * for the table's segment and the same bytes in the table's header. A dlclose(3) followed by a
+ * dlopen(3) at the same place cannot make them wrong.
+ */
+#include "unwind/table_cache.h"
+#include "common/segment_note.h"
+
+const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size)
+{
+	/* Backwards: the tool puts its segment above all others. */
+	for (unsigned i = im->phnum; i--;) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t at = im->bias + p->p_vaddr;
+		struct segment_note n;
+
+		if (!segment_note_may(p) || !loaded_inside(im, at, p->p_filesz) ||
+		    !segment_note_read((const void *)(uintptr_t)at, &n))
+			continue;
+		if (n.first > p->p_filesz || ((at + n.first) & 7))
+			return NULL;
+		*index = i;
+		*size = p->p_filesz - n.first;
+		return (const struct etch_unwind *)(uintptr_t)(at + n.first);
+	}
+	return NULL;
+}
+
+static int orc_open(const struct prepare_image *im, const struct etch_unwind *u, struct etch_orc_table *t)
+{
+	uint64_t lookups = ((u->text_size + 255) >> 8) + 1;
+
+	if (!u->rows || !loaded_readable(im, im->bias + u->orc_ip, (uint64_t)u->rows * 4) ||
+	    !loaded_readable(im, im->bias + u->orc, (uint64_t)u->rows * sizeof(struct etch_orc)) ||
+	    !loaded_readable(im, im->bias + u->orc_lookup, lookups * 4))
+		return 0;
+	t->ip = (const int32_t *)(uintptr_t)(im->bias + u->orc_ip);
+	t->orc = (const struct etch_orc *)(uintptr_t)(im->bias + u->orc);
+	t->lookup = (const uint32_t *)(uintptr_t)(im->bias + u->orc_lookup);
+	t->rows = u->rows;
+	t->ip_addr = u->orc_ip;
+	t->text = u->text;
+	t->text_size = u->text_size;
+	return 1;
+}
+
+/* ---- tables in modules --------------------------------------------------------- */
+
+#define HEADER_WORDS (sizeof(struct etch_unwind) / 8)
+_Static_assert(sizeof(struct etch_unwind) % 8 == 0, "headers are compared by words");
+
+/* An opened table, with what identifies it. Written once. */
+struct opened {
+	uint64_t start, end;
+	uint64_t index; /* of the segment's program header */
+	Elf64_Phdr phdr;
+	const struct etch_unwind *table;
+	struct etch_unwind header;
+	struct unwind_module module;
+};
+
+/* Slots are filled in signal context too and never freed. Further modules, and those whose slot is
+ * taken, are opened at each lookup. */
+#define OPENED_PLACES 64
+#define OPENED_SLOTS  128
+static struct opened opened_place[OPENED_PLACES];
+static unsigned opened_count;
+static struct opened *opened[OPENED_SLOTS];
+
+static struct opened **opened_slot(uint64_t start) { return &opened[(start >> 12) * 0x9e3779b97f4a7c15u >> 57]; }
+
+static const struct unwind_module *opened_find(const struct prepare_image *im)
+{
+	const struct opened *o = __atomic_load_n(opened_slot(im->start), __ATOMIC_ACQUIRE);
+
+	if (o && o->start == im->start && o->end == im->end && o->index < im->phnum &&
+	    same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
+	    same_words(&o->header, o->table, HEADER_WORDS))
+		return &o->module;
+	return NULL;
+}
+
+static void opened_add(const struct prepare_image *im, const struct etch_unwind *u, unsigned index,
+                       const struct unwind_module *m)
+{
+	struct opened **slot = opened_slot(im->start), *o, *none = NULL;
+	unsigned n = __atomic_load_n(&opened_count, __ATOMIC_RELAXED);
+
+	if (n >= OPENED_PLACES || __atomic_load_n(slot, __ATOMIC_RELAXED))
+		return;
+	n = __atomic_fetch_add(&opened_count, 1, __ATOMIC_RELAXED);
+	if (n >= OPENED_PLACES) {
+		__atomic_store_n(&opened_count, OPENED_PLACES, __ATOMIC_RELAXED);
+		return;
+	}
+	o = &opened_place[n];
+	o->start = im->start;
+	o->end = im->end;
+	o->index = index;
+	o->phdr = im->phdr[index];
+	o->table = u;
+	o->header = *u;
+	o->module = *m;
+	__atomic_compare_exchange_n(slot, &none, o, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+/* ---- lookups ------------------------------------------------------------------------- */
+
+static const struct unwind_module *image_open(const struct prepare_image *im, struct unwind_module *room)
+{
+	const struct unwind_module *m = opened_find(im);
+	const struct etch_unwind *u;
+	const struct cached_table *e;
+	unsigned index;
+	uint64_t size;
+
+	if (m)
+		return m;
+	u = lookup_table(im, &index, &size);
+	if (!u) {
+		e = cache_find(im);
+		return e ? &e->module : NULL;
+	}
+	if (!etch_unwind_header_valid(u, size) || (u->encoding == ETCH_ENCODING_ORC && !orc_open(im, u, &room->orc)))
+		return NULL;
+	module_open(room, u, im->bias);
+	if (u->encoding == ETCH_ENCODING_BLOCK)
+		opened_add(im, u, index, room);
+	return room;
+}
+
+const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room)
+{
+	const struct unwind_module *m;
+	struct prepare_image im;
+
+	if (!loaded_image(at, &im))
+		return NULL;
+	m = image_open(&im, room);
+	return m && at - m->text < m->text_size ? m : NULL;
+}

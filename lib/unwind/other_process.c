@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * other_process.c: lookups in the tables of another process, and tables in files.
+ *
+ * RULES OF THIS FILE. lookup_target() runs in signal context: no malloc, no lock, no
+ * thread-local storage, no libc. Do not introduce any dependency there.
+ */
+#include <string.h>
+
+#include "common/segment_note.h"
+#include "unwind/unwind_internal.h"
+
+/* The place in this process of a target's orc array with the given link-time address; null if
+ * outside. */
+static const void *target_array(const struct etch_target_module *t, uint64_t address, uint64_t size)
+{
+	uint64_t at = address - t->address;
+
+	if (address < t->address || at > t->size || size > t->size - at)
+		return NULL;
+	return (const uint8_t *)t->table + at;
+}
+
+static int target_orc_open(const struct etch_target_module *t, struct etch_orc_table *o)
+{
+	const struct etch_unwind *u = t->table;
+
+	o->rows = u->rows;
+	o->ip_addr = u->orc_ip;
+	o->text = u->text;
+	o->text_size = u->text_size;
+	o->ip = target_array(t, u->orc_ip, (uint64_t)u->rows * 4);
+	o->orc = target_array(t, u->orc, (uint64_t)u->rows * sizeof(struct etch_orc));
+	o->lookup = target_array(t, u->orc_lookup, (((u->text_size + 255) >> 8) + 1) * 4);
+	return u->rows && o->ip && o->orc && o->lookup;
+}
+
+const struct unwind_module *lookup_target(const struct etch_target *target, uint64_t at, struct unwind_module *room)
+{
+	const struct etch_target_module *t;
+	size_t lo = 0, hi = target->module_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (target->modules[mid].end <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == target->module_count)
+		return NULL;
+	t = &target->modules[lo];
+	if (at < t->start || !t->table || !etch_unwind_header_valid(t->table, t->size) ||
+	    (t->table->encoding == ETCH_ENCODING_ORC && !target_orc_open(t, &room->orc)))
+		return NULL;
+	module_open(room, t->table, t->bias);
+	return at - room->text < room->text_size ? room : NULL;
+}
+
+UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t file_size, uint64_t *size,
+                                                        uint64_t *address)
+{
+	const Elf64_Ehdr *h = file;
+	const Elf64_Phdr *phdr;
+	const struct etch_unwind *u = file;
+
+	*size = file_size;
+	*address = 0;
+	if (file_size < sizeof(*h) || ((uintptr_t)file & 7))
+		return NULL;
+	if (memcmp(h->e_ident, ELFMAG, SELFMAG))
+		return etch_unwind_valid(u, file_size) && u->encoding == ETCH_ENCODING_BLOCK ? u : NULL;
+	if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != EM_X86_64 ||
+	    h->e_phentsize != sizeof(*phdr) || (h->e_phoff & 7) || h->e_phoff > file_size ||
+	    h->e_phnum > (file_size - h->e_phoff) / sizeof(*phdr))
+		return NULL;
+	phdr = (const Elf64_Phdr *)(const void *)((const uint8_t *)file + h->e_phoff);
+	for (unsigned i = h->e_phnum; i--;) {
+		const Elf64_Phdr *p = &phdr[i];
+		struct segment_note n;
+
+		if (!segment_note_may(p) || p->p_offset > file_size || p->p_filesz > file_size - p->p_offset ||
+		    !segment_note_read((const uint8_t *)file + p->p_offset, &n))
+			continue;
+		if (n.first > p->p_filesz || ((p->p_offset + n.first) & 7))
+			return NULL;
+		u = (const struct etch_unwind *)(const void *)((const uint8_t *)file + p->p_offset + n.first);
+		*size = p->p_filesz - n.first;
+		*address = p->p_vaddr + n.first;
+		if (!etch_unwind_valid(u, *size))
+			return NULL;
+		if (u->encoding == ETCH_ENCODING_ORC) {
+			struct etch_target_module t = {.table = u, .size = *size, .address = *address};
+			struct etch_orc_table o;
+
+			if (!target_orc_open(&t, &o) || !etch_orc_valid(&o))
+				return NULL;
+		}
+		return u;
+	}
+	return NULL;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * prepare_modules.c: etch_unwind_prepare(), which makes a table for each loaded module
+ * without one. Normal context, under a mutex.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cancel.h"
+#include "unwind/table_cache.h"
+#include "common/sys.h"
+
+/*
+ * Taken inside dl_iterate_phdr's callback only, so that the lock order is always the dynamic
+ * linker's lock first: a constructor that calls etch_unwind_prepare() already holds it.
+ */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static char sidecars[4096];
+static int sidecars_set;
+static uint64_t generation; /* counts changes of the inputs other than the modules */
+struct pass {
+	int missing, seen;
+};
+
+static struct {
+	unsigned long long adds, subs;
+	uint64_t generation;
+	const struct pass *pass; /* the pass that these counts belong to; with several threads the last one wins */
+	int missing, done;
+} last;
+
+/* Runs in the child of a fork(2): another thread of the parent may have held the mutex. */
+static void fork_child(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	memcpy(&mutex, &fresh, sizeof(mutex));
+	last.done = 0;
+}
+
+/* Reads a whole file into private memory: a validated table must not change, but a mapped file
+ * may. */
+static uint8_t *file_read(const char *path, uint64_t *size)
+{
+	uint8_t *p = NULL;
+	uint64_t have = 0;
+	struct stat st;
+	ssize_t n = 1;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct etch_unwind) &&
+	    st.st_size <= (off_t)UINT32_MAX && (p = sys_map((uint64_t)st.st_size, 0))) {
+		*size = (uint64_t)st.st_size;
+		while (have < *size && n > 0) {
+			n = read(fd, p + have, *size - have);
+			if (n > 0)
+				have += (uint64_t)n;
+			else if (n < 0 && errno == EINTR)
+				n = 1;
+		}
+		if (have < *size) {
+			munmap(p, *size);
+			p = NULL;
+		}
+	}
+	close(fd);
+	return p;
+}
+
+static const struct etch_unwind *sidecar_read(const struct identity *id, uint64_t *size)
+{
+	char path[sizeof(sidecars) + 2 * sizeof(id->id) + 2];
+	size_t n = strlen(sidecars);
+	const struct etch_unwind *u;
+
+	if (!n || !id->id_size)
+		return NULL;
+	memcpy(path, sidecars, n);
+	path[n++] = '/';
+	for (uint32_t i = 0; i < id->id_size; i++) {
+		path[n++] = "0123456789abcdef"[id->id[i] >> 4];
+		path[n++] = "0123456789abcdef"[id->id[i] & 15];
+	}
+	path[n] = 0;
+	u = (const struct etch_unwind *)(const void *)file_read(path, size);
+	if (!u)
+		return NULL;
+	n = id->id_size < sizeof(u->build_id) ? id->id_size : sizeof(u->build_id);
+	if (etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK && !memcmp(u->build_id, id->id, n)) {
+		mprotect((void *)(uintptr_t)u, *size, PROT_READ);
+		return u;
+	}
+	munmap((void *)(uintptr_t)u, *size);
+	return NULL;
+}
+
+/* Makes a table if the module has none. Returns 1 if it has one now. Called under the mutex. */
+static int image_prepare(const struct prepare_image *im)
+{
+	const struct etch_unwind *u;
+	const struct cached_table *other;
+	struct identity id;
+	unsigned index;
+	uint64_t size = 0;
+
+	u = lookup_table(im, &index, &size);
+	if (u)
+		return etch_unwind_header_valid(u, size);
+	if (cache_find(im))
+		return 1;
+	if (!cache_identity(im, &id))
+		return 0;
+	other = cache_find_file(&id);
+	if (other) {
+		u = other->table;
+		size = other->size;
+	} else {
+		u = sidecar_read(&id, &size);
+		if (!u)
+			u = prepare_table(im, &size);
+		if (!u || !etch_unwind_header_valid(u, size))
+			return 0;
+	}
+	return cache_add(im, &id, u, size);
+}
+
+static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct pass *pass = arg;
+	struct prepare_image im, found;
+	int unchanged;
+
+	pthread_mutex_lock(&mutex);
+	unchanged = !pass->seen && last.done && last.generation == generation &&
+	            size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs) &&
+	            last.adds == info->dlpi_adds && last.subs == info->dlpi_subs;
+	if (unchanged) {
+		pass->missing = last.missing;
+	} else {
+		if (!pass->seen) {
+			last.done = 0;
+			last.pass = pass;
+			if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(info->dlpi_subs)) {
+				last.adds = info->dlpi_adds;
+				last.subs = info->dlpi_subs;
+			}
+			last.generation = generation;
+		}
+		loaded_from(info, &im);
+		/* The bounds that a walk's lookup will find. */
+		if (im.start < im.end && loaded_image(im.start, &found) && !image_prepare(&found))
+			pass->missing++;
+	}
+	pass->seen = 1;
+	pthread_mutex_unlock(&mutex);
+	return unchanged;
+}
+
+UNWIND_API int etch_unwind_prepare(void)
+{
+	struct pass pass = {0};
+	/* Reading a sidecar has cancellation points (open(2), read(2)), under both locks. */
+	struct cancel was = cancel_off();
+
+	loaded_refresh();
+	dl_iterate_phdr(prepare_one, &pass);
+	pthread_mutex_lock(&mutex);
+	if (pass.seen && last.pass == &pass) {
+		last.missing = pass.missing;
+		last.done = 1;
+	}
+	pthread_mutex_unlock(&mutex);
+	cancel_restore(was);
+	return pass.seen ? pass.missing : ETCH_UNWIND_EINVAL;
+}
+
+UNWIND_API int etch_unwind_sidecars(const char *directory)
+{
+	size_t n = directory ? strlen(directory) : 0;
+	struct cancel was;
+
+	if (n >= sizeof(sidecars))
+		return ETCH_UNWIND_EINVAL;
+	was = cancel_off();
+	pthread_mutex_lock(&mutex);
+	if (n)
+		memcpy(sidecars, directory, n);
+	sidecars[n] = 0;
+	sidecars_set = 1;
+	generation++;
+	pthread_mutex_unlock(&mutex);
+	cancel_restore(was);
+	return 0;
+}
+
+__attribute__((constructor(101))) static void prepare_start(void)
+{
+	const char *directory = secure_getenv("ETCH_SIDECAR_DIR");
+
+	if (directory && !sidecars_set)
+		etch_unwind_sidecars(directory);
+	pthread_atfork(NULL, NULL, fork_child);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recover.c: recovers registers of outer frames that the tables do not track: rbx and r12-r15.
+ *
+ * Few frames need one: in usual programs the dynamic linker's lazy resolver (its CFA is rbx +
+ * 32) and a few hand-written functions. Then the frames from the last one with all registers
+ * known are walked again by .eh_frame, which says where each callee-saved register is.
+ *
+ * Runs in signal context: no malloc, no lock, no libc beyond memcpy; bounded; 2 KiB of stack.
+ * Slow compared with a table lookup.
+ */
+#define ETCH_CFI_DEPTH 8 /* maximum depth of remember_state; 200 bytes each */
+
+#include "unwind/eh_frame.h"
+#include "unwind/recover.h"
+
+/* Maximum number of frames walked: the need arises close to the frame whose registers are known. */
+#define FRAMES 512
+
+NO_ASAN static bool word_read(struct window *w, uint64_t at, uint64_t *v)
+{
+	struct window new;
+
+	if (!window_has(w, at)) {
+		if (stack_window(at, &new))
+			return false;
+		*w = new;
+	}
+	return !memory_read(at, v);
+}
+
+struct wanted {
+	uint64_t at;
+	struct etch_cfi_row row;
+};
+
+static void row_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct wanted *w = ctx;
+
+	if (w->at - row->start < row->end - row->start)
+		w->row = *row;
+}
+
+/* Finds the row of .eh_frame for an address; false if there is none. */
+static bool row_find(recover_image_fn *image, uint64_t at, struct etch_cfi_row *out)
+{
+	struct prepare_image im;
+	struct etch_cfi_hdr h;
+	struct etch_cfi cfi;
+	struct etch_fde fde;
+	struct wanted w;
+	uint64_t lo = 0, hi;
+
+	if (!image(at, &im) || !eh_frame_open(&im, &h, &cfi))
+		return false;
+	w.at = at - im.bias;
+	w.row.rule.kind = ETCH_RULE_UNDEF;
+	for (hi = h.count; lo < hi;) { /* the first entry that starts above the address */
+		uint64_t mid = lo + (hi - lo) / 2;
+
+		if (etch_cfi_hdr_start(&h, mid) <= w.at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || !etch_cfi_at(&cfi, etch_cfi_hdr_fde(&h, lo - 1) - h.eh_frame, &fde) || w.at < fde.start ||
+	    w.at >= fde.end)
+		return false;
+	fde.end = w.at + 1; /* later rows are not needed */
+	etch_cfi_rows(&fde, ETCH_CFI_SAVES, row_take, &w);
+	*out = w.row;
+	return out->rule.kind == ETCH_RULE_CALL;
+}
+
+struct frame {
+	uint64_t reg[17];
+	uint32_t known;
+	bool interrupted;
+	struct window window;
+};
+
+#define KNOWN(r) (1u << (r))
+
+static bool slot_read(struct frame *f, uint64_t cfa, unsigned how, int32_t off, unsigned reg, uint64_t *v)
+{
+	uint64_t base = cfa;
+
+	if (how == ETCH_BP_SAME) {
+		*v = f->reg[reg];
+		return f->known & KNOWN(reg);
+	}
+	if (how == ETCH_BP_RBP) {
+		if (!(f->known & KNOWN(ETCH_RBP)))
+			return false;
+		base = f->reg[ETCH_RBP];
+	} else if (how == ETCH_BP_RSP) {
+		base = f->reg[ETCH_RSP];
+	} else if (how != ETCH_BP_CFA) {
+		return false;
+	}
+	return word_read(&f->window, base + (uint64_t)(int64_t)off, v);
+}
+
+/* Steps to the caller's frame. */
+static bool frame_step(struct frame *f, recover_image_fn *image)
+{
+	static const uint8_t saved[5] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15};
+	struct etch_cfi_row row;
+	const struct etch_rule *r = &row.rule;
+	uint64_t cfa, v[5] = {0}, bp = 0, ip, ip_at;
+	uint32_t known = KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP);
+	unsigned i, reg;
+
+	if (!row_find(image, f->reg[ETCH_RIP] - !f->interrupted, &row))
+		return false;
+	reg = r->cfa & 15;
+	if (!(f->known & KNOWN(reg)))
+		return false;
+	cfa = (r->cfa & ETCH_CFA_INDEX ? f->reg[ETCH_RSP] + 8 * f->reg[reg] : f->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
+	if (r->cfa & ETCH_CFA_DEREF) {
+		if (!word_read(&f->window, cfa, &cfa))
+			return false;
+		cfa += (uint64_t)(int64_t)r->cfa_add;
+	}
+	if (r->ra & ETCH_RA_REG) {
+		if (!f->interrupted || cfa < f->reg[ETCH_RSP])
+			return false;
+		ip = f->reg[r->ra & 15];
+	} else if (r->ra == ETCH_RA_SLOT) {
+		ip_at = cfa + (uint64_t)(int64_t)r->cfa_add;
+		if (cfa <= f->reg[ETCH_RSP] || ip_at < f->reg[ETCH_RSP] || !word_read(&f->window, ip_at, &ip))
+			return false;
+	} else if (cfa < 8 || (cfa - 8 < f->reg[ETCH_RSP] && !rule_may_switch(r)) || !word_read(&f->window, cfa - 8, &ip)) {
+		return false;
+	}
+	if (slot_read(f, cfa, r->bp, r->bp_off, ETCH_RBP, &bp))
+		known |= KNOWN(ETCH_RBP);
+	for (i = 0; i < 5; i++)
+		if (slot_read(f, cfa, row.saves.how[i], row.saves.off[i], saved[i], &v[i]))
+			known |= KNOWN(saved[i]);
+	for (i = 0; i < 5; i++)
+		if (known & KNOWN(saved[i]))
+			f->reg[saved[i]] = v[i];
+	if (known & KNOWN(ETCH_RBP))
+		f->reg[ETCH_RBP] = bp;
+	/*
+	 * .eh_frame has no rules for scratch registers. All other readers take them as unchanged,
+	 * and OpenSSL's assembly relies on it: a function with its CFA in rax calls a local
+	 * function that preserves rax. Allowed for one step only.
+	 */
+	if (f->interrupted)
+		known |= RECOVER_SCRATCH;
+	f->reg[ETCH_RSP] = cfa;
+	f->reg[ETCH_RIP] = ip;
+	f->known = known;
+	f->interrupted = false;
+	return true;
+}
+
+int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigned want, recover_image_fn *image,
+                     uint64_t *value)
+{
+	struct frame f;
+	unsigned i;
+
+	if (want > ETCH_R15)
+		return -1;
+	memcpy(f.reg, reg, sizeof(f.reg));
+	f.known = 0x1ffff;
+	f.interrupted = true;
+	f.window.lo = f.window.hi = 0;
+	for (i = 0; i < FRAMES; i++) {
+		if (!frame_step(&f, image)) /* frames further out may be on another stack than the one looked for */
+			return -1;
+		if (f.reg[ETCH_RSP] == rsp && f.reg[ETCH_RIP] == rip) {
+			*value = f.reg[want];
+			return f.known & KNOWN(want) ? 0 : -1;
+		}
+	}
+	return -1;
+}

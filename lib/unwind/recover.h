@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recover.h: recovers callee-saved registers of outer frames (recover.c).
+ */
+#ifndef ETCH_LIB_UNWIND_RECOVER_H
+#define ETCH_LIB_UNWIND_RECOVER_H
+
+#include "unwind/unwind_internal.h"
+
+/* Finds the module of an address: 1, or 0. Async-signal-safe. */
+typedef int recover_image_fn(uint64_t at, struct prepare_image *im);
+
+/* Registers that a callee may change. */
+#define RECOVER_SCRATCH                                                                                   \
+	(1u << ETCH_RAX | 1u << ETCH_RCX | 1u << ETCH_RDX | 1u << ETCH_RSI | 1u << ETCH_RDI | 1u << ETCH_R8 | \
+	 1u << ETCH_R9 | 1u << ETCH_R10 | 1u << ETCH_R11)
+
+/*
+ * May the caller's frame be on another stack? Yes if the CFA is loaded from memory, or relative to
+ * a register in which a function that switches stacks keeps its own rsp, as OCaml 5 does when it
+ * calls C.
+ */
+static inline bool rule_may_switch(const struct etch_rule *r)
+{
+	unsigned reg = r->cfa & 15u;
+
+	return (r->cfa & ETCH_CFA_DEREF) || (reg != ETCH_REG_RSP && reg != ETCH_REG_RBP);
+}
+
+/*
+ * Recovers a register of the frame (rip, rsp) of this process. reg: all registers (enum etch_reg) of
+ * an interrupted frame that this frame has called, directly or not. A register of RECOVER_SCRATCH is
+ * recovered only if it was called directly, and is only as reliable as .eh_frame: the caller has to
+ * check the result. Returns 0, or -1 if .eh_frame has no rule for the register. Async-signal-safe;
+ * 2 KiB of stack.
+ */
+int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigned want, recover_image_fn *image,
+                     uint64_t *value);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack_bounds.c: determines which memory the unwinder may read.
+ *
+ * RULES OF THIS FILE. All of it runs in signal context: no malloc, no lock, no lazy
+ * TLS (initial-exec only), no libc, no errno. Do not introduce any dependency here.
+ *
+ * There is no cheap way to find the end of the current stack: it may be the main stack, a
+ * thread's, an alternate signal stack or a coroutine's. So the kernel is asked, one page at a
+ * time, and each thread caches the pages found readable as two runs, usually the stack and a
+ * signal stack. A walk inside these runs makes no system call.
+ *
+ * The cache can become wrong in one way: the thread unmaps a stack that it has walked, later
+ * runs on a smaller one that overlaps it, and a corrupt frame there leads into the unmapped
+ * pages. Such a load faults: after etch_fault_init() it resumes (memory_load()); programs that
+ * do not call it use etch_unwind_strict().
+ *
+ * Asking the kernel is necessary even with the fault handler: a thread that blocks SIGSEGV, as a
+ * SIGSEGV handler does, does not survive a fault; the program may have replaced libetch's
+ * handler; and one system call per page is not noticeable.
+ */
+#include <errno.h>
+
+#include "common/sys.h"
+#include "unwind/unwind_internal.h"
+
+#define PAGE_SHIFT 12
+#define PAGE       ((uint64_t)1 << PAGE_SHIFT)
+/* User addresses have 56 bits with five levels of page tables (Intel SDM vol. 1, 3.3.7.1). */
+#define USER_BITS 56
+/* Maximum gap, in pages, between an address and a run that is closed by extending the run: a large
+ * frame, not another stack. */
+#define NEAR 64
+
+/*
+ * A run of pages in one word, so that a signal handler sees either the old or the new one: first
+ * page << 16 | pages - 1; 0 is empty (page 0 is not a stack).
+ */
+static __thread uint64_t runs[2] __attribute__((tls_model("initial-exec")));
+static int strict;
+
+UNWIND_API int etch_unwind_strict(int on) { return __atomic_exchange_n(&strict, !!on, __ATOMIC_RELAXED); }
+
+void stack_begin(void)
+{
+	if (__builtin_expect(__atomic_load_n(&strict, __ATOMIC_RELAXED), 0))
+		runs[0] = runs[1] = 0;
+}
+
+/*
+ * Asks the kernel whether 8 bytes are readable. rt_sigprocmask(2) copies the new mask from user
+ * memory before it validates `how`: EFAULT if the mask is unreadable, else EINVAL, and no effect
+ * in either case. Cheaper than process_vm_readv(2), and not forbidden by sandboxes. A kernel that
+ * validates `how` first would report all memory as readable, so a known unreadable address is
+ * tried before the first answer is used.
+ */
+static long probe(uint64_t at) { return sys_call6(SYS_rt_sigprocmask, ~0, (long)at, 0, 8, 0, 0); }
+
+static long probe_other(uint64_t at)
+{
+	uint64_t word;
+	struct {
+		uint64_t at, size;
+	} here = {(uint64_t)(uintptr_t)&word, 8}, there = {at, 8};
+	long pid = sys_call3(SYS_getpid, 0, 0, 0);
+
+	return sys_call6(SYS_process_vm_readv, pid, (long)&here, 1, (long)&there, 1, 0);
+}
+
+int stack_page_readable(uint64_t at)
+{
+	static int kind;
+	int k = __atomic_load_n(&kind, __ATOMIC_RELAXED);
+
+	if (__builtin_expect(!k, 0)) {
+		k = probe(UINT64_MAX - 4095) == -EFAULT ? 1 : 2;
+		__atomic_store_n(&kind, k, __ATOMIC_RELAXED);
+	}
+	at &= ~(PAGE - 1);
+	return k == 1 ? probe(at) == -EINVAL : probe_other(at) == 8;
+}
+
+static int pages_readable(uint64_t first, uint64_t last)
+{
+	for (; first <= last; first++)
+		if (!stack_page_readable(first << PAGE_SHIFT))
+			return 0;
+	return 1;
+}
+
+int stack_window(uint64_t at, struct window *w)
+{
+	uint64_t first = at >> PAGE_SHIFT, last = (at + 7) >> PAGE_SHIFT;
+
+	if (at >> USER_BITS || !first)
+		return -1;
+	for (int i = 0; i < 2; i++) {
+		uint64_t run = runs[i], from = run >> 16, to = from + (run & 0xffff);
+
+		if (!run || first + NEAR < from || last > to + NEAR)
+			continue;
+		if (first < from || last > to) {
+			uint64_t lo = first < from ? first : from, hi = last > to ? last : to;
+
+			if (hi - lo > 0xffff || (lo < from && !pages_readable(lo, from - 1)) ||
+			    (hi > to && !pages_readable(to + 1, hi)))
+				continue;
+			from = lo;
+			to = hi;
+			runs[i] = from << 16 | (to - from);
+		}
+		w->lo = from << PAGE_SHIFT;
+		w->hi = (to + 1) << PAGE_SHIFT;
+		return 0;
+	}
+	if (!pages_readable(first, last))
+		return -1;
+	runs[1] = runs[0];
+	runs[0] = first << 16 | (last - first);
+	w->lo = first << PAGE_SHIFT;
+	w->hi = (last + 1) << PAGE_SHIFT;
+	return 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * table_cache.c: the tables made for modules that have none of their own, from .eh_frame or from
+ * sidecar files.
+ *
+ * RULES OF THIS FILE. cache_find() runs in signal context: no malloc, no lock, no
+ * thread-local storage, no libc. Do not introduce any dependency there.
+ *
+ * Entries are kept forever, found by the module's address, and valid only if the module mapped
+ * there now is the one that the table was made for: the same ELF header (which has the file's
+ * section header offset) and the same build-id, or without a build-id the same .eh_frame. They
+ * are published with release stores and never changed or freed, so readers need no lock. The
+ * same file loaded at another address shares the table.
+ */
+#include <string.h>
+
+#include "unwind/eh_frame.h"
+#include "unwind/table_cache.h"
+#include "common/sys.h"
+
+#define CACHE_BUCKETS 64
+static struct cached_table *cache[CACHE_BUCKETS];
+
+static struct cached_table **cache_bucket(uint64_t start) { return &cache[(start >> 12) * 0x9e3779b97f4a7c15u >> 58]; }
+
+static uint64_t sum_add(uint64_t sum, const void *p, uint64_t size)
+{
+	uint64_t lane[4] = {sum, 1, 2, 3}, word;
+
+	for (uint64_t i = 0; i + 32 <= size; i += 32)
+		for (unsigned k = 0; k < 4; k++) {
+			memcpy(&word, (const uint8_t *)p + i + 8 * k, 8);
+			lane[k] = (lane[k] ^ word) * 0x9e3779b97f4a7c15u;
+			lane[k] ^= lane[k] >> 32;
+		}
+	for (uint64_t i = size & ~(uint64_t)31; i < size; i++)
+		lane[0] = (lane[0] ^ ((const uint8_t *)p)[i]) * 0x9e3779b97f4a7c15u;
+	for (unsigned k = 1; k < 4; k++)
+		lane[0] = (lane[0] ^ lane[k]) * 0x9e3779b97f4a7c15u;
+	return lane[0];
+}
+
+/*
+ * Checksum of program headers, .eh_frame_hdr and .eh_frame, from which a table is made. Computed
+ * at each lookup, since a file without a build-id may have been replaced by one with the same
+ * layout. A module with more than SUM_MAX bytes gets no table, unless it is the program, which is
+ * never unloaded.
+ */
+#define SUM_MAX (1u << 20)
+
+static int image_sum(const struct prepare_image *im, uint64_t *out)
+{
+	struct etch_cfi_hdr h;
+	struct etch_cfi cfi;
+	uint64_t sum = sum_add(0, im->phdr, im->phnum * sizeof(*im->phdr));
+
+	*out = sum;
+	if (loaded_is_program(im))
+		return 1;
+	if (!eh_frame_open(im, &h, &cfi) || cfi.size > SUM_MAX)
+		return 0;
+	sum = sum_add(sum, h.table, 8 * h.count);
+	*out = sum_add(sum, cfi.bytes, cfi.size);
+	return 1;
+}
+
+static int image_is(const struct prepare_image *im, const struct identity *id)
+{
+	uint64_t at, sum;
+
+	if (!same_words((const void *)(uintptr_t)im->start, &id->header, sizeof(id->header) / 8))
+		return 0;
+	if (!id->id_size)
+		return image_sum(im, &sum) && sum == id->sum;
+	/* Equal ELF headers: the number of program headers is the same. */
+	if (!same_words(&im->phdr[id->note_index], &id->note, sizeof(id->note) / 8))
+		return 0;
+	at = im->bias + id->note.p_vaddr;
+	if (!loaded_inside(im, at, id->note.p_memsz))
+		return 0;
+	for (uint32_t i = 0; i < id->id_size; i++)
+		if (((const uint8_t *)(uintptr_t)(at + id->id_offset))[i] != id->id[i])
+			return 0;
+	return 1;
+}
+
+const struct cached_table *cache_find(const struct prepare_image *im)
+{
+	const struct cached_table *e = __atomic_load_n(cache_bucket(im->start), __ATOMIC_ACQUIRE);
+
+	for (; e; e = e->next)
+		if (e->start == im->start && e->end == im->end && image_is(im, &e->identity))
+			return e;
+	return NULL;
+}
+
+/* ---- making ---------------------------------------------------------------------- */
+
+/* Allocates small blocks that are never freed. Not thread-safe. */
+static void *permanent_alloc(uint64_t size)
+{
+	static uint8_t *room;
+	static uint64_t left;
+	void *p;
+
+	size = (size + 15) & ~(uint64_t)15;
+	if (size > left) {
+		left = size < 65536 ? 65536 : size;
+		room = sys_map(left, 0);
+		if (!room) {
+			left = 0;
+			return NULL;
+		}
+	}
+	p = room;
+	room += size;
+	left -= size;
+	return p;
+}
+
+/* Stores a module's build-id note (gABI "Note Section") in *id. */
+static void image_build_id(const struct prepare_image *im, struct identity *id)
+{
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t align = p->p_align == 8 ? 8 : 4, at = im->bias + p->p_vaddr, left = p->p_memsz, next;
+		Elf64_Nhdr n;
+
+		if (p->p_type != PT_NOTE || (at & 3) || !loaded_readable(im, at, left))
+			continue;
+		while (left >= sizeof(n)) {
+			memcpy(&n, (const void *)(uintptr_t)at, sizeof(n));
+			next = sizeof(n) + (((uint64_t)n.n_namesz + align - 1) & ~(align - 1));
+			if (next > left || n.n_descsz > left - next)
+				break;
+			if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 &&
+			    !memcmp((const void *)(uintptr_t)(at + sizeof(n)), "GNU", 4) && n.n_descsz >= 4 &&
+			    n.n_descsz <= sizeof(id->id) && !(n.n_descsz & 3)) {
+				id->note = *p;
+				id->note_index = i;
+				id->id_offset = (uint32_t)(at + next - (im->bias + p->p_vaddr));
+				id->id_size = n.n_descsz;
+				memcpy(id->id, (const void *)(uintptr_t)(at + next), n.n_descsz);
+				return;
+			}
+			next += ((uint64_t)n.n_descsz + align - 1) & ~(align - 1);
+			if (next > left)
+				break;
+			at += next;
+			left -= next;
+		}
+	}
+}
+
+int cache_identity(const struct prepare_image *im, struct identity *id)
+{
+	if (!loaded_inside(im, im->start, sizeof(id->header)))
+		return 0;
+	memset(id, 0, sizeof(*id));
+	memcpy(&id->header, (const void *)(uintptr_t)im->start, sizeof(id->header));
+	/* image_is() relies on it that equal ELF headers mean the same number of program headers. */
+	if ((uint64_t)(uintptr_t)im->phdr != im->start + id->header.e_phoff || im->phnum != id->header.e_phnum)
+		return 0;
+	image_build_id(im, id);
+	return id->id_size || image_sum(im, &id->sum);
+}
+
+const struct cached_table *cache_find_file(const struct identity *id)
+{
+	for (unsigned i = 0; i < CACHE_BUCKETS; i++)
+		for (const struct cached_table *e = cache[i]; e; e = e->next)
+			if (!memcmp(&e->identity, id, sizeof(*id)))
+				return e;
+	return NULL;
+}
+
+int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size)
+{
+	struct cached_table **bucket = cache_bucket(im->start), *e = permanent_alloc(sizeof(*e));
+
+	if (!e)
+		return 0;
+	e->start = im->start;
+	e->end = im->end;
+	e->identity = *id;
+	e->table = u;
+	e->size = size;
+	module_open(&e->module, u, im->bias);
+	e->next = *bucket;
+	__atomic_store_n(bucket, e, __ATOMIC_RELEASE);
+	return 1;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * table_cache.h: the tables of modules that have none of their own (table_cache.c).
+ */
+#ifndef ETCH_LIB_UNWIND_TABLE_CACHE_H
+#define ETCH_LIB_UNWIND_TABLE_CACHE_H
+
+#include "unwind/unwind_internal.h"
+
+/* Identifies the file that a module was loaded from. */
+struct identity {
+	Elf64_Ehdr header;
+	Elf64_Phdr note; /* the PT_NOTE with the build-id; all zero: none */
+	uint32_t note_index, id_offset, id_size;
+	uint8_t id[32];
+	uint64_t sum; /* without a build-id: checksum of program headers and .eh_frame */
+};
+
+struct cached_table {
+	struct cached_table *next;
+	uint64_t start, end;
+	struct identity identity;
+	const struct etch_unwind *table;
+	uint64_t size;
+	struct unwind_module module;
+};
+
+/* The cached table of this module, if it is still the module that the table was made for.
+ * Async-signal-safe. */
+const struct cached_table *cache_find(const struct prepare_image *im);
+
+/* The following functions are not thread-safe. */
+
+/* Computes a module's identity: 1, or 0 if it has none. */
+int cache_identity(const struct prepare_image *im, struct identity *id);
+/* The table of the same file at another address; or null. */
+const struct cached_table *cache_find_file(const struct identity *id);
+/* Adds a table, which is kept forever: 1, or 0 without memory. */
+int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * unwind_internal.h: interfaces between the files of the unwinder.
+ *
+ * Dependencies: walks -> lookup.c, other_process.c (address to table) -> table_cache.c ->
+ * loaded.c (address to module); stack_bounds.c says which memory is readable. prepare_modules.c,
+ * which no walk calls, fills the cache of table_cache.c with tables that prepare.c makes from
+ * .eh_frame.
+ */
+#ifndef ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
+#define ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <etch/extable.h>
+#include <etch/orc_lookup.h>
+#include <etch/unwind.h>
+
+#include "unwind/loaded.h"
+
+#define UNWIND_API __attribute__((visibility("default")))
+
+/* The unwinder reads stack memory that contains ASan's red zones. All functions that are inlined
+ * into each other need the same attribute. */
+#define NO_ASAN __attribute__((no_sanitize("address")))
+
+/* ---- memory (stack_bounds.c) ------------------------------------------------------- */
+
+/* A range of whole pages known to be readable. Empty: hi 0. */
+struct window {
+	uint64_t lo, hi;
+};
+
+/*
+ * Finds the readable window around the 8 bytes at this address. Returns 0, or -1 if they are
+ * unreadable. A page that this thread has not asked for before costs one system call.
+ */
+int stack_window(uint64_t at, struct window *w);
+/* Begins a walk: with etch_unwind_strict(), drops the cached pages. */
+void stack_begin(void);
+/* Asks the kernel whether the page is readable. */
+int stack_page_readable(uint64_t at);
+
+/*
+ * Loads that may fault (etch/extable.h), since a window can become outdated. After
+ * etch_fault_init() a load from unmapped memory yields zero, or an error. No cost while the memory
+ * is mapped.
+ */
+/* Unaligned, since a corrupt stack may lead anywhere. */
+typedef uint64_t __attribute__((aligned(1), may_alias)) word;
+
+static inline __attribute__((always_inline)) uint64_t memory_load(uint64_t at)
+{
+	uint64_t v;
+
+	__asm__("2: movq %1, %0\n3:\n\t" ETCH_EX_ZERO("2b", "3b", "%0") : "=r"(v) : "m"(*(const word *)(uintptr_t)at));
+	return v;
+}
+
+/* Returns 0, or -EFAULT and *v is 0. */
+static inline long memory_read(uint64_t at, uint64_t *v)
+{
+	uint64_t got = 0;
+	long err = 0;
+
+	__asm__("2: movq %2, %1\n3:\n\t" ETCH_EX_EFAULT("2b", "3b", "%0")
+	        : "+r"(err), "+r"(got)
+	        : "m"(*(const word *)(uintptr_t)at));
+	*v = got;
+	return err;
+}
+
+static inline int window_has(const struct window *w, uint64_t at)
+{
+	/* hi is a multiple of the page size and at least lo + 8; or 0, and then no address lies in
+	 * [lo, 2^64 - 8]. */
+	return at >= w->lo && at <= w->hi - 8 && w->hi;
+}
+
+/* ---- modules (lookup.c, other_process.c) ---------------------------------------------- */
+
+/* The table of a module, opened for lookups. */
+struct unwind_module {
+	uint64_t text, text_size; /* run-time address of the first byte covered; size in bytes */
+	int encoding;
+	union {
+		struct etch_block block;
+		struct etch_orc_table orc;
+	};
+};
+
+/*
+ * The module of this process whose table covers this address, or null. Async-signal-safe. The
+ * result is `room`, or lies in memory that is never freed or changed. It may be used while the
+ * module cannot be unloaded, which holds for a module with a frame on the caller's stack.
+ */
+const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room);
+/* As lookup_module(), for a target process. */
+const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *room);
+
+/* Opens a table whose header is valid. The caller sets the orc arrays. */
+static inline void module_open(struct unwind_module *m, const struct etch_unwind *u, uint64_t bias)
+{
+	m->text = bias + u->text;
+	m->text_size = u->text_size;
+	m->encoding = u->encoding;
+	if (u->encoding == ETCH_ENCODING_BLOCK)
+		etch_block_open(u, &m->block);
+}
+
+/* The table inside a module, or null; the index of the program header of its segment, and the
+ * bytes readable there. */
+const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size);
+
+static inline __attribute__((always_inline)) int same_words(const void *a, const void *b, size_t count)
+{
+	const uint64_t *x = a, *y = b;
+	uint64_t differ = 0;
+
+	for (size_t i = 0; i < count; i++)
+		differ |= x[i] ^ y[i];
+	return !differ;
+}
+
+/* Looks up the rule for an address inside m's text. */
+static inline void module_rule(const struct unwind_module *m, uint64_t at, struct etch_rule *r)
+{
+	int64_t row;
+
+	if (m->encoding == ETCH_ENCODING_BLOCK) {
+		*r = *etch_block_find_in(&m->block, at - m->text);
+		return;
+	}
+	row = etch_orc_find(&m->orc, at - m->text);
+	if (row < 0)
+		*r = etch_rule_undef;
+	else
+		etch_orc_unpack(&m->orc.orc[row], r);
+}
+
+/* ---- tables from .eh_frame (prepare.c) ------------------------------------------- */
+
+/*
+ * Makes a table (block encoding) in newly mapped memory, or returns null: no usable .eh_frame, or
+ * out of memory. Its addresses are link-time addresses. *size: bytes readable. Call in normal
+ * context, where the module cannot be unloaded.
+ */
+const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size);
+void prepare_table_free(const struct etch_unwind *t, uint64_t size);
+
+#endif

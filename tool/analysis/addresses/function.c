@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* Cuts executable sections into functions at symbols and FDEs, and decodes single functions. */
+#include "analysis/addresses/function.h"
+#include "support/search.h"
+
+#include "analysis/facts/cfi_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct start {
+	uint32_t section;
+	bool fde; /* an FDE begins there */
+	uint64_t addr;
+};
+
+struct starts {
+	struct start *list;
+	size_t count, room;
+};
+
+static int start_add(struct starts *s, uint32_t section, uint64_t addr, bool fde, struct error *e)
+{
+	if (s->count == s->room) {
+		size_t room = s->room ? 2 * s->room : 256;
+		struct start *p = realloc(s->list, room * sizeof(*p));
+
+		if (!p)
+			return error_set(e, "out of memory");
+		s->list = p;
+		s->room = room;
+	}
+	s->list[s->count++] = (struct start){section, fde, addr};
+	return 0;
+}
+
+static int start_order(const void *a, const void *b)
+{
+	const struct start *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->fde - y->fde; /* func_list_build() keeps the last one of an address: with FDE */
+}
+
+static bool is_code(const struct elf_section *s)
+{
+	return (s->sh.sh_flags & SHF_EXECINSTR) && (s->sh.sh_flags & SHF_ALLOC) && s->data;
+}
+
+static int starts_from_symbols(const struct elf_file *f, const struct elf_symbol *list, uint32_t n, struct starts *out,
+                               struct error *e)
+{
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *s = &list[i];
+
+		if ((s->type != STT_FUNC && s->type != STT_GNU_IFUNC) || !s->section || !is_code(&f->sections[s->section]))
+			continue;
+		if (start_add(out, s->section, s->value, false, e))
+			return -1;
+	}
+	return 0;
+}
+
+static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, struct error *e)
+{
+	struct code_space space = {0};
+	struct cfi_file cfi = {0};
+	int err = space_build(f, &space, e) || cfi_file_open(f, &space, &cfi, e) ? -1 : 0;
+	size_t i;
+
+	for (i = 0; i < cfi.count && !err; i++) {
+		uint64_t addr = cfi.fdes[i].start;
+		uint32_t section = elf_section_at(f, addr);
+
+		if (section && is_code(&f->sections[section]))
+			err = start_add(out, section, addr, true, e);
+	}
+	cfi_file_close(&cfi);
+	space_free(&space);
+	return err;
+}
+
+/* Adds the starts in .eh_frame_hdr's search table: pairs of (start of function, FDE), 4 bytes each, relative to the
+ * section (LSB core, "exception frame header"). Only the encoding that all linkers write is read. Static programs have
+ * no such section: there, .eh_frame itself is read. */
+static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct error *e)
+{
+	uint32_t index = elf_section_find(f, ".eh_frame_hdr", 1), count, i, section;
+	const struct elf_section *s = &f->sections[index];
+	uint64_t addr;
+	int32_t rel;
+
+	if (!index || !s->data || s->sh.sh_size < 12)
+		return starts_from_eh_frame(f, out, e);
+	if (s->data[0] != 1 || s->data[1] != 0x1b || s->data[2] != 0x03 || s->data[3] != 0x3b)
+		return 0;
+	memcpy(&count, s->data + 8, 4);
+	if (count > (s->sh.sh_size - 12) / 8)
+		return 0;
+	for (i = 0; i < count; i++) {
+		memcpy(&rel, s->data + 12 + 8 * (size_t)i, 4);
+		addr = s->sh.sh_addr + (uint64_t)(int64_t)rel;
+		section = elf_section_at(f, addr);
+		if (section && is_code(&f->sections[section]) && start_add(out, section, addr, true, e))
+			return -1;
+	}
+	return 0;
+}
+
+bool func_symbols_lost(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->symbol_count; i++)
+		if (f->symbols[i].bind == STB_LOCAL && f->symbols[i].section &&
+		    (f->symbols[i].type == STT_OBJECT || f->symbols[i].type == STT_FUNC))
+			return false;
+	return !elf_is_object(f);
+}
+
+int func_list_build(const struct elf_file *f, struct func_list *out, struct error *e)
+{
+	struct starts s = {0};
+	bool rel = elf_is_object(f), lost = func_symbols_lost(f);
+	uint32_t i;
+	size_t k;
+	int err = -1;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 1; i < f->section_count; i++)
+		if (is_code(&f->sections[i]) && start_add(&s, i, rel ? 0 : f->sections[i].sh.sh_addr, false, e))
+			goto done;
+	if (starts_from_symbols(f, f->symbols, f->symbol_count, &s, e) ||
+	    starts_from_symbols(f, f->dynsyms, f->dynsym_count, &s, e) || (!rel && starts_from_fdes(f, &s, e)))
+		goto done;
+	if (s.count)
+		qsort(s.list, s.count, sizeof(*s.list), start_order);
+	out->funcs = calloc(s.count + 1, sizeof(*out->funcs));
+	if (!out->funcs) {
+		error_set(e, "out of memory");
+		goto done;
+	}
+	for (k = 0; k < s.count; k++) {
+		struct elf_held held = elf_held(f, s.list[k].section, s.list[k].addr);
+		uint64_t end = s.list[k].addr + held.size;
+		struct func *fn = &out->funcs[out->count];
+
+		if (!held.size || end <= s.list[k].addr)
+			continue; /* a symbol outside of its section, or a section that wraps around the address space */
+		if (k + 1 < s.count && s.list[k + 1].section == s.list[k].section && s.list[k + 1].addr < end)
+			end = s.list[k + 1].addr;
+		if (end == s.list[k].addr)
+			continue; /* the same start again */
+		fn->section = s.list[k].section;
+		fn->start = s.list[k].addr;
+		fn->end = end;
+		fn->bytes = held.bytes;
+		fn->vague = lost && !s.list[k].fde;
+		out->count++;
+	}
+	err = 0;
+done:
+	free(s.list);
+	return err;
+}
+
+void func_list_free(struct func_list *l)
+{
+	free(l->funcs);
+	memset(l, 0, sizeof(*l));
+}
+
+const struct func *func_find(const struct func_list *l, uint32_t section, uint64_t addr)
+{
+	size_t lo = SEARCH(l->count, i,
+	                   l->funcs[i].section < section || (l->funcs[i].section == section && l->funcs[i].end <= addr));
+
+	if (lo == l->count || l->funcs[lo].section != section || l->funcs[lo].start > addr)
+		return NULL;
+	return &l->funcs[lo];
+}
+
+size_t func_insn_over(const struct func_code *c, uint64_t addr)
+{
+	size_t lo = SEARCH(c->count, i, c->insns[i].addr + c->insns[i].len <= addr);
+
+	return lo < c->count && c->insns[lo].addr <= addr ? lo : SIZE_MAX;
+}
+
+size_t func_insn_at(const struct func_code *c, uint64_t addr)
+{
+	size_t i = func_insn_over(c, addr);
+
+	return i != SIZE_MAX && c->insns[i].addr == addr ? i : SIZE_MAX;
+}
+
+/* Are the bytes from `at` to the function's end zeros that control cannot reach? gold fills gaps with zeros. */
+static bool is_filling(const struct func *fn, uint64_t at, const struct func_code *code)
+{
+	size_t last = code->count;
+
+	while (last && code->insns[last - 1].padding)
+		last--;
+	if (!last || (code->insns[last - 1].flow != FLOW_JUMP && code->insns[last - 1].flow != FLOW_RETURN))
+		return false;
+	while (at < fn->end - fn->start && !fn->bytes[at])
+		at++;
+	return at == fn->end - fn->start;
+}
+
+/* Does a jump lead to the start of an instruction? A target behind a lock prefix is changed to that instruction. */
+static bool target_settle(const struct func *fn, const struct func_code *code, struct insn *in)
+{
+	size_t k = func_insn_over(code, in->target);
+
+	if (k == SIZE_MAX)
+		return false;
+	if (code->insns[k].addr + 1 == in->target && insn_is_locked(fn->bytes + (code->insns[k].addr - fn->start)))
+		in->target = code->insns[k].addr;
+	return code->insns[k].addr == in->target;
+}
+
+int func_decode(const struct func *fn, struct func_code *out, struct error *e)
+{
+	uint64_t size = fn->end - fn->start, at = 0;
+	size_t room = size / 3 + 16, i;
+	struct insn *p = realloc(out->insns, room * sizeof(*p));
+
+	if (!p)
+		return error_set(e, "out of memory");
+	out->insns = p;
+	out->count = 0;
+	out->whole = true;
+	while (at < size) {
+		if (out->count == room) {
+			room *= 2;
+			p = realloc(out->insns, room * sizeof(*p));
+			if (!p)
+				return error_set(e, "out of memory");
+			out->insns = p;
+		}
+		if (!fn->bytes[at] && is_filling(fn, at, out))
+			break;
+		if (!insn_decode(fn->bytes + at, size - at, fn->start + at, &out->insns[out->count])) {
+			out->whole = false;
+			break;
+		}
+		at += out->insns[out->count++].len;
+	}
+	for (i = 0; i < out->count; i++) {
+		struct insn *in = &out->insns[i];
+
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->target >= fn->start && in->target < fn->end)
+			out->whole &= target_settle(fn, out, in);
+	}
+	return 0;
+}
+
+void func_code_free(struct func_code *c)
+{
+	free(c->insns);
+	memset(c, 0, sizeof(*c));
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Code as functions, for the tracking of object addresses: where each begins and ends, and its instructions.
+ *
+ * An executable section is cut at every known start (function symbols, FDEs of .eh_frame_hdr), so that each byte
+ * belongs to one function, and padding to the function before it. A function that does not decode to its end, or in
+ * which a branch lands inside an instruction, is not `whole`; this does not affect the others.
+ */
+#ifndef ANALYSIS_ADDRESSES_FUNCTION_H
+#define ANALYSIS_ADDRESSES_FUNCTION_H
+
+#include "arch/x86/insn.h"
+#include "elf/file.h"
+
+struct func {
+	uint32_t section;
+	uint64_t start, end;  /* virtual addresses; in ET_REL offsets in the section */
+	const uint8_t *bytes; /* end - start bytes, in the file's memory */
+	bool vague;           /* it may hold other functions: symbols are stripped, and no FDE begins here */
+};
+
+struct func_list {
+	struct func *funcs; /* sorted by (section, start) */
+	size_t count;
+};
+
+/* The instructions of one function. */
+struct func_code {
+	struct insn *insns;
+	size_t count;
+	bool whole; /* decodes to its end, and every branch inside lands on an instruction */
+};
+
+/* Are the symbols of local functions and objects stripped? Every program and library otherwise has some, from the
+ * compiler's start-up files. */
+bool func_symbols_lost(const struct elf_file *f);
+/* Returns 0, or -1 and a message. func_list_free() in both cases; the list refers to the file's bytes. */
+int func_list_build(const struct elf_file *f, struct func_list *out, struct error *e);
+void func_list_free(struct func_list *l);
+/* The function that holds an address, or null. */
+const struct func *func_find(const struct func_list *l, uint32_t section, uint64_t addr);
+
+/* Decodes a function into *out, which must be zeroed or from an earlier call: its array is reused. Returns 0, or -1 and
+ * a message when out of memory. */
+int func_decode(const struct func *fn, struct func_code *out, struct error *e);
+void func_code_free(struct func_code *c);
+/* Index of the instruction at `addr`, or SIZE_MAX when none begins there. */
+size_t func_insn_at(const struct func_code *c, uint64_t addr);
+/* Index of the instruction that holds the byte at `addr`, or SIZE_MAX. */
+size_t func_insn_over(const struct func_code *c, uint64_t addr);
+
+#endif

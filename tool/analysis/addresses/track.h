@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Follows the addresses of etched objects through one function: from the instruction that brings an address into a
+ * register (a lea, the GOT, an immediate), over copies and constant offsets, to every load, store and escape.
+ *
+ * A forward dataflow analysis with one abstract value per register. It errs on the safe side: what it cannot follow (a
+ * push, a call argument, arithmetic, a jump out of the function with the address in a register) is an escape.
+ *
+ * It also follows function pointers: eight bytes loaded from an object, to the calls and jumps through them. A call
+ * site will be patched to follow the slot, so the pointer counts only while the slot certainly still holds it: `old =
+ * ops.f; etch_set(&ops.f, new); old();` must call the old function.
+ */
+#ifndef ANALYSIS_ADDRESSES_TRACK_H
+#define ANALYSIS_ADDRESSES_TRACK_H
+
+#include "analysis/addresses/clobbers.h"
+
+/* The object that an operand of an instruction refers to; set from relocations or addresses before tracking. */
+struct ref {
+	int32_t object; /* number of the etched object, or -1 */
+	bool got;       /* the operand is a GOT slot that holds the object's address */
+	int64_t off;    /* bytes from the start of the object */
+};
+
+enum use_kind {
+	USE_READ,   /* a load from the object */
+	USE_STORE,  /* a store to the object */
+	USE_ESCAPE, /* its address gets out of what is followed */
+	USE_CALL,   /* a call or jump through a function pointer in the object */
+};
+
+/* Why a call through a register is not certain to call what the slot holds. */
+enum use_doubt {
+	DOUBT_NONE,
+	DOUBT_STALE,   /* the slot may have been set since the load: by a call, another thread, a store */
+	DOUBT_PLACE,   /* the slot's offset is unknown */
+	DOUBT_CHANGED, /* the value is the result of arithmetic */
+	DOUBT_PATHS,   /* loaded only on some paths, or from different slots */
+};
+
+struct use {
+	size_t insn; /* index in func_code */
+	enum use_kind kind;
+	int32_t object;
+	int64_t off;      /* of the first byte accessed, from the object's start; valid if off_known */
+	bool off_known;   /* the same offset on every path and in every execution */
+	bool got;         /* the address came from a GOT slot */
+	bool in_register; /* the operand is relative to a register that holds the address */
+	bool pointer;     /* USE_CALL through a register that was loaded from `off` */
+	uint8_t doubt;    /* enum use_doubt; only with `pointer` */
+};
+
+/* An edge from the calls in [start, end) to a landing pad. Callee-saved registers keep their values. */
+struct track_pad {
+	uint32_t section;
+	uint64_t start, end, pad;
+};
+
+/* An edge from an instruction that may fault to its fixup (etch/extable.h), with the registers as before it. */
+struct track_fault {
+	uint32_t section;
+	uint64_t insn, to;
+};
+
+/* Where control may enter a function other than at its start and by its own direct jumps, with any values in the
+ * registers; and its exceptional edges. */
+struct track_entries {
+	const uint64_t *list; /* sorted addresses; may include those of other functions */
+	size_t count;
+	bool anywhere;                /* control may enter at any instruction */
+	const struct track_pad *pads; /* of this function, sorted by start */
+	size_t pad_count;
+	const struct track_fault *faults; /* of this function, sorted by insn */
+	size_t fault_count;
+};
+
+/* Callback for one use. A return value other than 0 stops track_uses(). */
+typedef int use_fn(void *arg, const struct use *use);
+
+/*
+ * Reports all uses of etched objects in a function. mem[i] and imm[i]: what the memory operand and the immediate of
+ * instruction i refer to. `clobbers` may be null: calls then clobber what the ABI allows. In `code`, a direct jump with
+ * a relocated, unknown target has target UINT64_MAX. Calls `report` once per use, in order of address, except for
+ * escapes found at joins, which come last. Returns 0, the first value of `report` that is not 0, or -1 when out of
+ * memory.
+ */
+int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
+               const struct track_entries *entries, struct func_clobbers *clobbers, use_fn *report, void *arg,
+               struct error *e);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by the files of address tracking: track_solve.c (basic blocks, fixpoint) and track_transfer.c (transfer
+ * function). The interface is track.h. */
+#ifndef ANALYSIS_ADDRESSES_TRACK_INTERNAL_H
+#define ANALYSIS_ADDRESSES_TRACK_INTERNAL_H
+
+#include "analysis/addresses/track.h"
+
+#define REGS 16
+
+/* Lattice value of a register: the address of an object that it may hold. */
+struct addr_value {
+	int32_t object; /* -1: no object's address */
+	bool exact;     /* object + off on every path; else perhaps an address in the object */
+	bool got;       /* the address came from a GOT slot */
+	int64_t off;    /* bytes from the object's start; valid if `exact` */
+};
+
+/* Lattice value of a register: the function pointer in an object that was loaded into it. */
+struct loaded {
+	int32_t object; /* -1: no such pointer */
+	uint8_t doubt;  /* enum use_doubt */
+	bool got;       /* the object's address came from a GOT slot */
+	int64_t off;
+};
+
+struct addr_state {
+	struct addr_value reg[REGS];
+	struct loaded ptr[REGS];
+	bool reached; /* some path leads here */
+};
+
+struct addr_block {
+	size_t first, end;    /* instructions [first, end) */
+	struct addr_state in; /* before the first instruction */
+	bool queued;          /* is in the worklist */
+};
+
+struct track {
+	const struct func *fn;
+	const struct func_code *code;
+	const struct ref *mem, *imm;
+	const struct track_entries *entries;
+	struct func_clobbers *clobbers;
+	size_t last; /* index of the last instruction that is not padding */
+	struct addr_block *blocks;
+	size_t block_count;
+	size_t *queue; /* worklist of blocks, a stack */
+	size_t queued;
+	bool opaque;    /* there is code without known predecessors: callee-saved registers may be used there */
+	bool reporting; /* at the fixpoint: report uses */
+	use_fn *report;
+	void *arg;
+	int stopped;     /* result of `report`, or -1 when out of memory; not 0 ends the analysis */
+	struct use *met; /* escapes found at joins, one per object */
+	size_t met_count, met_room;
+};
+
+static const struct addr_value nothing = {-1, false, false, 0};
+static const struct loaded no_pointer = {-1, DOUBT_NONE, false, 0};
+
+/* track_transfer.c */
+/* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */
+void track_pointers_age(struct addr_state *s, int32_t object);
+/* The landing pad of the call at an address, or 0. */
+uint64_t track_pad_of(const struct track *t, uint64_t addr);
+/* Index of the first element of x->faults at or behind an address. */
+size_t track_fault_from(const struct track_entries *x, uint64_t addr);
+/* Transforms the state before instruction i into that after it; reports its uses if t->reporting. */
+void track_insn(struct track *t, struct addr_state *s, size_t i);
+
+#endif

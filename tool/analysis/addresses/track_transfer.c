@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* The transfer function: what one instruction does to the addresses and loaded values in the registers. */
+#include "analysis/addresses/track_internal.h"
+
+#include "support/search.h"
+
+/* Reports a use of the object in v, if there is one. */
+static void use_report(struct track *t, size_t insn, enum use_kind kind, const struct addr_value *v, bool in_register)
+{
+	struct use u = {insn, kind, v->object, v->off, v->exact, v->got, in_register, false, DOUBT_NONE};
+
+	if (t->reporting && !t->stopped && v->object >= 0)
+		t->stopped = t->report(t->arg, &u);
+}
+
+/* Reports a call or jump through a register with a loaded pointer. Returns whether it certainly calls what the slot
+ * holds. */
+static bool call_report(struct track *t, const struct addr_state *s, size_t i)
+{
+	const struct insn *in = &t->code->insns[i];
+	const struct loaded *p;
+	struct use u = {.insn = i, .kind = USE_CALL, .in_register = true, .pointer = true};
+
+	if ((in->flow != FLOW_CALL_IND && in->flow != FLOW_JUMP_IND) || in->mem != MEM_NONE || in->src >= REGS)
+		return false;
+	p = &s->ptr[in->src];
+	if (p->object < 0)
+		return false;
+	u.object = p->object;
+	u.off = p->off;
+	u.off_known = p->doubt != DOUBT_PLACE && p->doubt != DOUBT_PATHS;
+	u.got = p->got;
+	u.doubt = p->doubt;
+	if (t->reporting && !t->stopped)
+		t->stopped = t->report(t->arg, &u);
+	return p->doubt == DOUBT_NONE;
+}
+
+void track_pointers_age(struct addr_state *s, int32_t object)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((object < 0 || s->ptr[r].object == object) && s->ptr[r].doubt == DOUBT_NONE)
+			s->ptr[r].doubt = DOUBT_STALE;
+}
+
+/* Updates the loaded pointers in the registers. v: what the memory operand refers to; slot: that is a GOT slot. */
+static void pointers_apply(struct addr_state *s, const struct insn *in, const struct addr_value *v, bool slot)
+{
+	struct loaded result = no_pointer;
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((in->reads >> r & 1) && s->ptr[r].object >= 0) {
+			result = s->ptr[r];
+			result.doubt = DOUBT_CHANGED;
+		}
+	if (in->move == MOVE_COPY) {
+		result = s->ptr[in->src];
+	} else if (in->move == MOVE_ADDRESS && in->base < REGS && s->ptr[in->base].object >= 0) {
+		result = s->ptr[in->base];
+		result.doubt = DOUBT_CHANGED;
+	} else if (in->move == MOVE_LOAD) {
+		result = no_pointer;
+		if (v->object >= 0 && !slot && in->mem == MEM_READ && in->mem_size == 8)
+			result = (struct loaded){v->object, v->exact && !in->segment ? DOUBT_NONE : DOUBT_PLACE, v->got, v->off};
+	} else if (in->move == MOVE_IMM) {
+		result = no_pointer;
+	}
+	for (r = 0; r < REGS; r++)
+		if (in->writes >> r & 1)
+			s->ptr[r] = r == 4 ? no_pointer : result;
+	if (in->move != MOVE_NONE && in->dst < REGS)
+		s->ptr[in->dst] = result;
+	if (v->object >= 0 && !slot && (in->mem == MEM_WRITE || in->mem == MEM_UPDATE))
+		track_pointers_age(s, v->object);
+	if (in->barrier || in->string)
+		track_pointers_age(s, -1);
+}
+
+/* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
+static int64_t moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
+
+/* ---- one instruction ----------------------------------------------------- */
+
+/* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
+static struct addr_value operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register)
+{
+	const struct insn *in = &t->code->insns[i];
+	const struct ref *m = &t->mem[i];
+	struct addr_value v = nothing;
+
+	*in_register = false;
+	if (in->mem == MEM_NONE)
+		return v;
+	if (m->object >= 0) {
+		v.object = m->object;
+		v.off = m->off;
+		v.exact = in->index == INSN_NO_REG && (in->base == INSN_PC_REG || in->base == INSN_NO_REG);
+		return v;
+	}
+	if (in->base < REGS && s->reg[in->base].object >= 0) {
+		v = s->reg[in->base];
+		v.off = moved(v.off, in->disp);
+		v.exact = v.exact && in->index == INSN_NO_REG;
+		*in_register = true;
+	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
+		v = s->reg[in->index];
+		v.exact = false;
+		*in_register = true;
+	}
+	return v;
+}
+
+/* Reports escapes of the addresses in a mask of registers. */
+static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((regs >> r & 1) && s->reg[r].object >= 0)
+			use_report(t, i, USE_ESCAPE, &s->reg[r], true);
+}
+
+/* Reports escapes at a jump out of the function, or a call: of registers that are live at the target, if that is in the
+ * file, else of those in `abi`. */
+static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
+{
+	const struct insn *in = &t->code->insns[i];
+	struct error e = {""};
+	uint16_t mask = abi;
+	unsigned r;
+
+	for (r = 0; r < REGS && s->reg[r].object < 0; r++)
+		;
+	if (r == REGS)
+		return; /* the usual case */
+	if (in->callee >= 0 && t->clobbers)
+		mask = func_live(t->clobbers, in->callee, in->entry, &e);
+	/* Callee-saved registers are live in a callee only because it saves them. */
+	if (in->flow == FLOW_CALL)
+		mask &= insn_call_clobbers();
+	leave(t, s, i, mask);
+}
+
+uint64_t track_pad_of(const struct track *t, uint64_t addr)
+{
+	size_t lo = SEARCH(t->entries->pad_count, i, t->entries->pads[i].end <= addr);
+
+	return lo < t->entries->pad_count && t->entries->pads[lo].start <= addr ? t->entries->pads[lo].pad : 0;
+}
+
+size_t track_fault_from(const struct track_entries *x, uint64_t addr)
+{
+	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
+}
+
+/* Reports escapes through fixups in other functions, which get all registers. */
+static void faults_leave(struct track *t, struct addr_state *s, size_t i)
+{
+	const struct track_entries *x = t->entries;
+	uint64_t addr = t->code->insns[i].addr;
+	size_t k;
+
+	for (k = track_fault_from(x, addr); k < x->fault_count && x->faults[k].insn == addr; k++)
+		if (x->faults[k].to < t->fn->start || x->faults[k].to >= t->fn->end)
+			leave(t, s, i, 0xffff);
+}
+
+/* Control may have entered here from elsewhere: weakens what is known of all registers. */
+static void state_doubt(struct addr_state *s)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++) {
+		s->reg[r].exact = false;
+		if (s->ptr[r].object >= 0)
+			s->ptr[r].doubt = DOUBT_PATHS;
+	}
+}
+
+/* The effect of a call on registers. A compiler that sees the callee may rely on registers that it does not change
+ * (gcc's -fipa-ra), although the ABI allows it to. */
+static void call_clobber(struct track *t, struct addr_state *s, const struct insn *in)
+{
+	bool known = in->callee >= 0 && t->clobbers, vague = false;
+	uint16_t clobbered = insn_call_clobbers();
+	struct error err = {""};
+	unsigned r;
+
+	if (known) {
+		uint16_t mask = func_clobbers(t->clobbers, in->callee, &err);
+
+		vague = t->clobbers->vague[in->callee];
+		if (func_is_start(t->clobbers, in->callee, in->entry))
+			clobbered &= mask;
+	}
+	for (r = 0; r < REGS; r++) {
+		if (!(clobbered >> r & 1))
+			continue;
+		if (!vague) {
+			s->reg[r] = nothing;
+			s->ptr[r] = no_pointer;
+			continue;
+		}
+		s->reg[r].exact = false;
+		if (s->ptr[r].object >= 0)
+			s->ptr[r].doubt = DOUBT_PATHS;
+	}
+	if (err.text[0])
+		t->stopped = -1;
+}
+
+void track_insn(struct track *t, struct addr_state *s, size_t i)
+{
+	const struct insn *in = &t->code->insns[i];
+	bool via, slot = t->mem[i].object >= 0 && t->mem[i].got;
+	struct addr_value v, result = nothing, imm = nothing;
+	uint16_t data = in->reads;
+	bool through;
+	uint64_t pad;
+	unsigned r;
+
+	if (t->entries->anywhere)
+		state_doubt(s);
+	v = operand(t, s, i, &via);
+	through = call_report(t, s, i);
+	faults_leave(t, s, i);
+	if (t->imm[i].object >= 0)
+		imm = (struct addr_value){t->imm[i].object, true, false, t->imm[i].off};
+	if (slot) {
+		v.exact = !v.off; /* the GOT slot of another symbol inside the object: at an offset */
+		v.off = 0;
+		v.got = true;
+		if (in->lawful)
+			;
+		else if (in->move == MOVE_LOAD)
+			result = v;
+		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
+			use_report(t, i, USE_ESCAPE, &v, false);
+	} else if (v.object >= 0) {
+		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+			use_report(t, i, USE_CALL, &v, via);
+		else if (in->mem == MEM_READ)
+			use_report(t, i, USE_READ, &v, via);
+		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
+			use_report(t, i, USE_STORE, &v, via);
+		else if (in->move == MOVE_ADDRESS && !in->lawful)
+			result = v;
+		else if (!in->padding && !in->lawful && in->writes)
+			use_report(t, i, USE_ESCAPE, &v, via); /* a truncating lea, of fewer than 64 bits */
+	}
+	switch (in->move) {
+	case MOVE_COPY:
+		result = s->reg[in->src];
+		data &= (uint16_t) ~(1u << in->src);
+		break;
+	case MOVE_ADD:
+		if (imm.object >= 0) {
+			result = imm; /* the address of an array plus an index */
+			result.exact = false;
+		} else {
+			result = s->reg[in->dst];
+			result.off = moved(result.off, in->imm);
+			data &= (uint16_t) ~(1u << in->dst);
+		}
+		break;
+	case MOVE_IMM:
+		if (!in->lawful)
+			result = imm;
+		break;
+	default: use_report(t, i, USE_ESCAPE, &imm, false);
+	}
+	leave(t, s, i, data);
+	pointers_apply(s, in, &v, slot);
+	for (r = 0; r < REGS; r++)
+		if (in->writes >> r & 1)
+			s->reg[r] = nothing;
+	if (in->move != MOVE_NONE && in->dst < REGS)
+		s->reg[in->dst] = result;
+
+	switch (in->flow) {
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
+		/* Landing pads outside of the function, or unknown ones, get the callee-saved registers. */
+		pad = track_pad_of(t, in->addr);
+		if (t->opaque || (pad && (pad < t->fn->start || pad >= t->fn->end)))
+			leave(t, s, i, (uint16_t)~insn_call_clobbers());
+		call_clobber(t, s, in);
+		track_pointers_age(s, -1);
+		break;
+	case FLOW_RETURN: leave(t, s, i, insn_return_values()); break;
+	case FLOW_JUMP_IND:
+		/* Through a pointer in an object: a tail call. Otherwise perhaps a jump inside this function. */
+		leave(t, s, i,
+		      through || (v.object >= 0 && !slot && in->index == INSN_NO_REG)
+		          ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers()
+		          : 0xffff);
+		break;
+	case FLOW_JUMP:
+		/* Out of the function: a tail call, which gets arguments and callee-saved registers. */
+		if (in->target < t->fn->start || in->target >= t->fn->end)
+			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
+		break;
+	case FLOW_BRANCH:
+		/* Out of the function: mostly to its cold part, where any register may be used. */
+		if (in->target < t->fn->start || in->target >= t->fn->end)
+			leave_to(t, s, i, 0xffff);
+		break;
+	default: break;
+	}
+	/* Control falls into the next function: assembly with two entries. */
+	if (i == t->last && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH))
+		leave(t, s, i, 0xffff);
+}

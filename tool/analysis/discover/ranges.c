@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* Collects candidates for code ranges from all sources, sorts them, and cuts each section of the code space by rank. */
+#include "analysis/discover/ranges.h"
+#include "arch/x86/stack.h"
+#include "support/sort.h"
+#include "support/vector.h"
+#include "elf/pclntab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct candidate {
+	uint64_t start, end; /* end 0: unknown, up to the next candidate */
+	long fde;
+	int rank; /* of overlapping candidates, the lowest rank wins */
+	bool named, plt, exported;
+	const struct go_function *go; /* its entry in Go's function table, or null */
+};
+
+struct candidates {
+	struct candidate *list;
+	size_t count, room;
+};
+
+static int candidate_add(struct candidates *r, struct candidate x, struct error *e)
+{
+	if (r->count == r->room) {
+		size_t room = r->room ? 2 * r->room : 256;
+		struct candidate *p = realloc(r->list, room * sizeof(*p));
+
+		if (!p)
+			return error_set(e, "out of memory");
+		r->list = p;
+		r->room = room;
+	}
+	r->list[r->count++] = x;
+	return 0;
+}
+
+static int range_order(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return y->named - x->named; /* named ones first */
+}
+
+/* Entry size of a PLT section (.plt, .plt.got, .plt.sec, .iplt), or 0 for other sections. Linkers write entries of 16
+ * bytes, except in a .plt.got without IBT: 8. */
+static uint64_t plt_entry(const struct elf_file *f, const struct code_section *c)
+{
+	const struct elf_section *s = &f->sections[c->section];
+
+	if (!c->section || elf_is_object(f) || (strncmp(s->name, ".plt", 4) && strcmp(s->name, ".iplt")))
+		return 0;
+	return s->sh.sh_entsize == 8 ? 8 : 16;
+}
+
+/* Is a symbol the cold part of a function, by the names of gcc and clang: .cold, .cold.0? */
+static bool is_part(const char *name)
+{
+	const char *dot = strstr(name, ".cold");
+
+	return dot && (!dot[5] || dot[5] == '.');
+}
+
+/* Adds the function symbols of one symbol table. */
+static int symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
+                       uint32_t n, struct candidates *out, struct error *e)
+{
+	const struct code_section *c = NULL;
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *y = &list[i];
+		uint64_t at;
+
+		if ((y->type != STT_FUNC && y->type != STT_GNU_IFUNC && !(y->type == STT_NOTYPE && y->bind != STB_LOCAL)) ||
+		    !y->section)
+			continue;
+		if (!c || c->section != y->section)
+			c = space_of(space, y->section);
+		if (!c)
+			continue;
+		at = elf_is_object(f) ? c->addr + y->value : y->value;
+		if (at < c->addr || at >= c->addr + c->size)
+			continue;
+		if (candidate_add(out,
+		                  (struct candidate){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1, 2,
+		                                     y->type != STT_NOTYPE && !is_part(y->name), false,
+		                                     y->bind != STB_LOCAL && y->type != STT_NOTYPE &&
+		                                         (y->visibility == STV_DEFAULT || y->visibility == STV_PROTECTED),
+		                                     NULL},
+		                  e))
+			return -1;
+	}
+	return 0;
+}
+
+/* Linkers write one array of each kind: .preinit_array, .init_array, .fini_array. */
+#define ARRAYS_MOST 8u
+
+static bool is_array(const struct elf_section *s)
+{
+	return s->sh.sh_type == SHT_INIT_ARRAY || s->sh.sh_type == SHT_FINI_ARRAY || s->sh.sh_type == SHT_PREINIT_ARRAY;
+}
+
+/* Adds the functions of the init and fini arrays, by R_X86_64_RELATIVE relocations or words in the file. In a stripped
+ * file nothing else shows the functions of crtbegin.o, which have no FDE. */
+static int arrays_add(const struct elf_file *f, const struct code_space *space, struct candidates *out, struct error *e)
+{
+	const struct elf_section *array[ARRAYS_MOST];
+	uint32_t arrays = 0, i;
+
+	for (i = 1; i < f->section_count && arrays < ARRAYS_MOST; i++)
+		if (is_array(&f->sections[i]))
+			array[arrays++] = &f->sections[i];
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint64_t at, word;
+
+		if (s->sh.sh_type == SHT_RELA && (s->sh.sh_flags & SHF_ALLOC)) {
+			struct elf_reloc *r;
+			long n = elf_relocs(f, i, &r, e), j;
+			int failed = 0;
+
+			for (j = 0; j < n && !failed; j++) {
+				uint32_t k;
+
+				if (r[j].type != R_X86_64_RELATIVE || !space_at(space, (uint64_t)r[j].addend))
+					continue;
+				for (k = 0; k < arrays; k++)
+					if (r[j].offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
+						break;
+				if (k < arrays)
+					failed = candidate_add(
+						out, (struct candidate){(uint64_t)r[j].addend, 0, -1, 2, true, false, false, NULL}, e);
+			}
+			if (n >= 0)
+				free(r);
+			if (failed)
+				return -1;
+		}
+		if (!is_array(s) || !s->data)
+			continue;
+		for (at = 0; at + 8 <= s->sh.sh_size; at += 8) {
+			memcpy(&word, s->data + at, 8);
+			if (space_at(space, word) &&
+			    candidate_add(out, (struct candidate){word, 0, -1, 2, true, false, false, NULL}, e))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+/* Adds the functions of Go's own table: they have no .eh_frame and seldom symbols. */
+static int go_add(const struct code_space *space, const struct go_function *list, long n, struct candidates *out,
+                  struct error *e)
+{
+	long i;
+
+	for (i = 0; i < n; i++) {
+		const struct code_section *c = space_at(space, list[i].start);
+		uint64_t end = list[i].end;
+
+		if (!c || end > c->addr + c->size)
+			continue;
+		if (end > list[i].start &&
+		    candidate_add(out, (struct candidate){list[i].start, end, -1, 2, true, false, false, &list[i]}, e))
+			return -1;
+	}
+	return 0;
+}
+
+static bool range_push(struct code_ranges *p, struct code_range x)
+{
+	if (p->count == p->room) {
+		size_t room = p->room ? 2 * p->room : 256;
+		struct code_range *list = realloc(p->list, room * sizeof(*list));
+
+		if (!list)
+			return false;
+		p->list = list;
+		p->room = room;
+	}
+	p->list[p->count++] = x;
+	return true;
+}
+
+/* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Of overlapping ones, that of the lowest
+ * rank keeps all of its bytes. */
+static int ranges_cut(struct code_ranges *p, const struct code_section *c, const struct candidate *r, size_t n,
+                      struct error *e)
+{
+	uint64_t limit = c->addr + c->size, taken_until = c->addr;
+	size_t i, k;
+
+	/* FDEs and PLT entries keep what they cover; symbols fill the gaps. */
+	for (i = 0; i < n; i++) {
+		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
+		bool named = r[i].named, exported = r[i].exported;
+		const struct go_function *go = r[i].go;
+
+		if (start < taken_until) { /* inside the previous range: a symbol is an entry of that */
+			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start)
+				p->entries[p->entry_count++] = start;
+			continue;
+		}
+		if (end > limit)
+			end = limit;
+		for (k = i + 1; k < n && r[k].start < end; k++) {
+			named |= r[k].start == start && r[k].rank == 2 && r[k].named;
+			exported |= r[k].start == start && r[k].exported;
+			if (r[k].start == start && r[k].go)
+				go = r[k].go;
+			if (r[k].start > start && (r[k].rank < r[i].rank || (r[i].rank == 2 && !r[i].end))) {
+				end = r[k].start;
+				break;
+			}
+			if (r[k].start > start && r[k].rank == r[i].rank) { /* the next symbol begins a range of its own */
+				end = r[k].start;
+				break;
+			}
+		}
+		if (end <= start)
+			continue;
+		if (!range_push(p, (struct code_range){.start = start,
+		                                       .end = end,
+		                                       .bytes = c->bytes + (start - c->addr),
+		                                       .fde = r[i].fde,
+		                                       .open = !r[i].end,
+		                                       .named = named,
+		                                       .exported = exported,
+		                                       .plt = r[i].plt,
+		                                       .convention = go ? &convention_go : NULL,
+		                                       .function = go ? go->name : NULL,
+		                                       .outermost = go && go->top}))
+			return error_set(e, "out of memory");
+		taken_until = end;
+	}
+	return 0;
+}
+
+/* Does a file have DT_NEEDED entries? */
+static bool needs(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+		const uint8_t *bytes = p->p_type == PT_DYNAMIC ? elf_at(f, p->p_vaddr, p->p_filesz) : NULL;
+		uint64_t at;
+		int64_t tag;
+
+		for (at = 0; bytes && at + sizeof(Elf64_Dyn) <= p->p_filesz; at += sizeof(Elf64_Dyn)) {
+			memcpy(&tag, bytes + at, sizeof(tag));
+			if (tag == DT_NEEDED)
+				return true;
+		}
+	}
+	return false;
+}
+
+int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                 struct code_ranges *out, struct error *e)
+{
+	bool outermost = f->eh.e_entry && f->eh.e_type == ET_EXEC, interpreted = false;
+	struct go_function *go = NULL;
+	struct candidates r = {0};
+	size_t i, k, at = 0;
+	long go_count;
+	int err = -1;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < f->phdr_count; i++)
+		interpreted |= f->phdrs[i].p_type == PT_INTERP;
+	/* Is e_entry an outermost frame? In programs and the dynamic linker; not in libraries that can be run to print
+	 * their version, as libc.so, nor where an old linker has filled it in for a library. */
+	outermost |= f->eh.e_entry && f->eh.e_type == ET_DYN && (elf_is_pie(f) || (!interpreted && !needs(f)));
+	/* Old linkers set e_entry of a library without an entry point to the start of .text. */
+	if (outermost && !interpreted && !elf_is_pie(f) && f->eh.e_type == ET_DYN) {
+		const struct code_section *c = space_at(space, f->eh.e_entry);
+
+		outermost = c && c->addr != f->eh.e_entry;
+	}
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+		const char *name = c->section ? f->sections[c->section].name : "";
+		uint64_t unit = plt_entry(f, c), a;
+
+		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
+			if (candidate_add(&r,
+			                  (struct candidate){a, a + unit, cfi_file_at(cfi, a), 0,
+			                                     plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0,
+			                                     true, false, NULL},
+			                  e))
+				goto out;
+		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
+			if (candidate_add(&r, (struct candidate){c->addr, c->addr + c->size, -1, 3, true, false, false, NULL}, e))
+				goto out;
+	}
+	for (i = 0; i < cfi->count; i++)
+		if (candidate_add(
+				&r, (struct candidate){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL}, e))
+			goto out;
+	if (symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
+	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e))
+		goto out;
+	if (!elf_is_object(f) && arrays_add(f, space, &r, e))
+		goto out;
+	go_count = go_functions_read(f, &go, e);
+	if (go_count < 0 || go_add(space, go, go_count, &r, e))
+		goto out;
+	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
+	    candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL}, e))
+		goto out;
+	if (r.count)
+		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
+	out->entries = malloc((r.count + 1) * sizeof(*out->entries));
+	if (!out->entries) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		while (at < r.count && r.list[at].start < c->addr)
+			at++;
+		for (k = at; k < r.count && r.list[k].start < c->addr + c->size; k++)
+			;
+		if (ranges_cut(out, c, r.list + at, k - at, e))
+			goto out;
+		at = k;
+	}
+	if (out->entry_count)
+		qsort(out->entries, out->entry_count, sizeof(*out->entries), word_order);
+	for (i = k = 0; i < out->entry_count; i++)
+		if (!k || out->entries[i] != out->entries[k - 1])
+			out->entries[k++] = out->entries[i];
+	out->entry_count = k;
+	for (i = k = 0; i < out->count; i++) {
+		struct code_range *p = &out->list[i];
+
+		while (k < out->entry_count && out->entries[k] < p->start)
+			k++;
+		p->entry = (uint32_t)k;
+		while (k < out->entry_count && out->entries[k] < p->end)
+			k++;
+		p->entry_count = (uint32_t)k - p->entry;
+		p->outermost |= outermost && p->start == f->eh.e_entry;
+	}
+	err = 0;
+out:
+	free(r.list);
+	free(go);
+	return err;
+}
+
+/* Merges the sorted ranges from index `before` on into the sorted ones before. False: out of memory. */
+static bool ranges_merge(struct code_ranges *p, size_t before)
+{
+	size_t n = p->count - before, at = p->count;
+	struct code_range *fresh = n ? malloc(n * sizeof(*fresh)) : NULL;
+
+	if (!n)
+		return true;
+	if (!fresh)
+		return false;
+	memcpy(fresh, p->list + before, n * sizeof(*fresh));
+	while (n) /* from the back, in place */
+		if (before && p->list[before - 1].start > fresh[n - 1].start)
+			p->list[--at] = p->list[--before];
+		else
+			p->list[--at] = fresh[--n];
+	free(fresh);
+	return true;
+}
+
+long ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
+                struct error *e)
+{
+	size_t before = p->count, added = 0, i, k = 0;
+
+	for (i = 0; i < count; i++) {
+		const struct code_section *c;
+		uint64_t end;
+
+		while (k < before && p->list[k].end <= addrs[i])
+			k++;
+		c = k < before && p->list[k].start <= addrs[i] ? NULL : space_at(space, addrs[i]);
+		if (!c || (added && addrs[i] == p->list[p->count - 1].start))
+			continue;
+		end = c->addr + c->size;
+		if (k < before && p->list[k].start < end)
+			end = p->list[k].start;
+		if (added && p->list[p->count - 1].end > addrs[i])
+			p->list[p->count - 1].end = addrs[i];
+		if (!range_push(p, (struct code_range){.start = addrs[i],
+		                                       .end = end,
+		                                       .bytes = c->bytes + (addrs[i] - c->addr),
+		                                       .fde = -1,
+		                                       .inferred = true,
+		                                       .open = true}))
+			return error_set(e, "out of memory");
+		added++;
+	}
+	return ranges_merge(p, before) ? (long)added : error_set(e, "out of memory");
+}
+
+void ranges_free(struct code_ranges *p)
+{
+	free(p->list);
+	free(p->entries);
+	memset(p, 0, sizeof(*p));
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cuts the code of a file into code ranges. By precedence: PLT entries; FDEs; function symbols, init and fini arrays,
+ * Go's function table and the entry point; the sections .init and .fini.
+ */
+#ifndef ANALYSIS_DISCOVER_RANGES_H
+#define ANALYSIS_DISCOVER_RANGES_H
+
+#include "analysis/discover/code_range.h"
+#include "analysis/facts/cfi_file.h"
+#include "support/error.h"
+
+struct code_ranges {
+	struct code_range *list; /* sorted by start, none overlap */
+	size_t count, room;
+	uint64_t *entries; /* addresses of function symbols inside code ranges, sorted */
+	size_t entry_count;
+};
+
+/* Returns 0, or -1 and a message when out of memory or a section of relocations is malformed. Call ranges_free() in
+ * both cases. */
+int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                 struct code_ranges *out, struct error *e);
+/*
+ * Adds an open code range for each of the addresses (sorted) that lies in none. It ends at the next code range, the
+ * next address, or the section's end. Returns the number of ranges added, or -1 and a message.
+ */
+long ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
+                struct error *e);
+void ranges_free(struct code_ranges *p);
+
+#endif

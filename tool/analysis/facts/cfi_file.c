@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds the .eh_frame sections of a file, in object files with relocations applied to a copy, and lists their FDEs. */
+#include "analysis/facts/cfi_file.h"
+#include "support/sort.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SHT_UNWIND 0x70000001u /* SHT_X86_64_UNWIND: the type of .eh_frame by clang and lld */
+
+static bool is_eh_frame(const struct elf_section *s)
+{
+	return s->data && (s->sh.sh_flags & SHF_ALLOC) && (s->sh.sh_type == SHT_PROGBITS || s->sh.sh_type == SHT_UNWIND) &&
+	       !strcmp(s->name, ".eh_frame");
+}
+
+static bool is_lsda(const struct elf_section *s)
+{
+	return s->data && (s->sh.sh_flags & SHF_ALLOC) && !strncmp(s->name, ".gcc_except_table", 17);
+}
+
+/* From each section to its SHT_RELA sections: linked lists, since there may be thousands of both. */
+struct relas {
+	uint32_t *first; /* per section: its first SHT_RELA, or 0 */
+	uint32_t *next;  /* per SHT_RELA: the next one of the same section, or 0 */
+};
+
+static bool relas_find(const struct elf_file *f, struct relas *out)
+{
+	uint32_t i;
+
+	out->first = calloc(2 * ((size_t)f->section_count + 1), sizeof(*out->first));
+	if (!out->first)
+		return false;
+	out->next = out->first + f->section_count + 1;
+	for (i = f->section_count; i-- > 1;) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (sh->sh_type != SHT_RELA)
+			continue;
+		out->next[i] = out->first[sh->sh_info];
+		out->first[sh->sh_info] = i;
+	}
+	return true;
+}
+
+/* Applies a section's relocations to its copy. A field whose symbol is undefined, or that the value does not fit,
+ * becomes 0: no code has that address. */
+static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const struct relas *relas, struct cfi_part *p,
+                         struct error *e)
+{
+	uint32_t rela;
+
+	for (rela = relas->first[p->section]; rela; rela = relas->next[rela]) {
+		struct elf_reloc *list = NULL;
+		long n = f->symtab && f->sections[rela].sh.sh_link == f->symtab ? elf_relocs(f, rela, &list, e) : -1, i;
+
+		if (n < 0)
+			return -1;
+		for (i = 0; i < n; i++) {
+			const struct elf_reloc *r = &list[i];
+			const struct elf_symbol *sym = &f->symbols[r->symbol];
+			uint64_t base = r->symbol ? addrs[sym->section] : 0, value = base + sym->value + (uint64_t)r->addend;
+			unsigned bytes = 4;
+
+			if (r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32 || r->type == R_X86_64_PC64)
+				value -= p->addr + r->offset;
+			else if (r->type != R_X86_64_64 && r->type != R_X86_64_32 && r->type != R_X86_64_32S)
+				continue;
+			if (r->type == R_X86_64_64 || r->type == R_X86_64_PC64)
+				bytes = 8;
+			if (r->offset > p->size || bytes > p->size - r->offset)
+				continue;
+			if (!base || (bytes == 4 && (int64_t)value != (int32_t)value))
+				value = 0;
+			memcpy(p->owned + r->offset, &value, bytes);
+		}
+		free(list);
+	}
+	return 0;
+}
+
+/* ET_REL: gives .eh_frame and LSDA sections addresses behind the code, and relocates copies of them. */
+static int parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
+{
+	uint64_t *addrs = calloc(f->section_count + 1, sizeof(*addrs)), next = 0;
+	struct relas relas = {0};
+	int err = -1;
+	uint32_t i;
+	size_t k;
+
+	if (!addrs || !relas_find(f, &relas)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	for (k = 0; k < space->count; k++) {
+		addrs[space->list[k].section] = space->list[k].addr;
+		next = space->list[k].addr + space->list[k].size;
+	}
+	for (i = 0; i < c->part_count + c->lsda_count; i++) {
+		struct cfi_part *p = i < c->part_count ? &c->parts[i] : &c->lsdas[i - c->part_count];
+
+		next = (next + 0xfff) & ~(uint64_t)0xfff;
+		addrs[p->section] = p->addr = next;
+		next += p->size;
+	}
+	for (i = 0; i < c->part_count + c->lsda_count; i++) {
+		struct cfi_part *p = i < c->part_count ? &c->parts[i] : &c->lsdas[i - c->part_count];
+
+		p->owned = malloc(p->size);
+		if (!p->owned) {
+			error_set(e, "out of memory");
+			goto out;
+		}
+		memcpy(p->owned, p->bytes, p->size);
+		p->bytes = p->owned;
+		e->text[0] = 0;
+		if (part_relocate(f, addrs, &relas, p, e)) {
+			if (error_no_memory(e))
+				goto out;
+			c->bad++;
+			p->size = 0; /* its addresses are unknown */
+		}
+	}
+	err = 0;
+out:
+	free(addrs);
+	free(relas.first);
+	return err;
+}
+
+static int parts_find(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
+{
+	uint32_t frames = 0, lsdas = 0, i;
+
+	for (i = 1; i < f->section_count; i++) {
+		frames += is_eh_frame(&f->sections[i]);
+		lsdas += is_lsda(&f->sections[i]);
+	}
+	c->parts = calloc(frames + 1, sizeof(*c->parts));
+	c->lsdas = calloc(lsdas + 1, sizeof(*c->lsdas));
+	if (!c->parts || !c->lsdas)
+		return error_set(e, "out of memory");
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		struct cfi_part p = {s->data, s->sh.sh_size, s->sh.sh_addr, NULL, i};
+
+		if (is_eh_frame(s))
+			c->parts[c->part_count++] = p;
+		else if (is_lsda(s) && elf_is_object(f))
+			c->lsdas[c->lsda_count++] = p;
+	}
+	return elf_is_object(f) ? parts_place(f, space, c, e) : 0;
+}
+
+static int fde_add(struct cfi_file *c, size_t *room, const struct code_space *space, uint32_t part,
+                   const struct etch_fde *fde, struct error *e)
+{
+	const struct code_section *s = fde->end > fde->start ? space_at(space, fde->start) : NULL;
+	uint64_t end = fde->end;
+
+	if (!s) {
+		c->dropped++;
+		return 0;
+	}
+	if (end > s->addr + s->size)
+		end = s->addr + s->size;
+	if (c->count == *room) {
+		struct cfi_fde *more;
+
+		*room = *room ? *room * 2 : 256;
+		more = realloc(c->fdes, *room * sizeof(*more));
+		if (!more)
+			return error_set(e, "out of memory");
+		c->fdes = more;
+	}
+	c->fdes[c->count++] = (struct cfi_fde){fde->start, end, fde->lsda, fde->at, part, fde->cie.signal};
+	return 0;
+}
+
+/* Adds the FDEs of a linked file whose section headers name no .eh_frame, by PT_GNU_EH_FRAME. */
+static int fdes_by_header(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, size_t *room,
+                          struct error *e)
+{
+	const uint8_t *hdr = NULL, *bytes = NULL;
+	struct etch_cfi_hdr h;
+	struct etch_cfi cfi;
+	struct etch_fde fde;
+	uint64_t i;
+
+	for (i = 0; i < f->phdr_count && !hdr; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type != PT_GNU_EH_FRAME)
+			continue;
+		hdr = elf_at(f, p->p_vaddr, p->p_filesz);
+		if (!hdr || !etch_cfi_hdr(hdr, p->p_filesz, p->p_vaddr, &h)) {
+			c->bad++;
+			return 0;
+		}
+	}
+	if (!hdr)
+		return 0;
+	for (i = 0; i < f->phdr_count && !bytes; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD && h.eh_frame >= p->p_vaddr && h.eh_frame - p->p_vaddr < p->p_filesz) {
+			uint64_t skip = h.eh_frame - p->p_vaddr;
+
+			bytes = f->bytes + p->p_offset + skip;
+			c->parts[c->part_count++] = (struct cfi_part){bytes, p->p_filesz - skip, h.eh_frame, NULL, 0};
+		}
+	}
+	if (!bytes) {
+		c->bad++;
+		return 0;
+	}
+	etch_cfi_open(&cfi, bytes, c->parts[0].size, h.eh_frame);
+	cfi.stop = true;
+	for (i = 0; i < h.count; i++) {
+		if (!etch_cfi_at(&cfi, etch_cfi_hdr_fde(&h, i) - h.eh_frame, &fde)) {
+			c->bad++;
+			continue;
+		}
+		cfi.cie = fde.cie;
+		if (fde_add(c, room, space, 0, &fde, e))
+			return -1;
+	}
+	while (!h.count && etch_cfi_next(&cfi, &fde))
+		if (fde_add(c, room, space, 0, &fde, e))
+			return -1;
+	c->bad += cfi.bad;
+	return 0;
+}
+
+static int fde_order(const void *a, const void *b)
+{
+	const struct cfi_fde *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->part != y->part)
+		return x->part < y->part ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Sorts the FDEs and makes them disjoint: one is cut where the next starts, since unwinders take the last FDE that
+ * starts at or before an address. Of several with the same start, the first is kept. */
+static void fdes_sort(struct cfi_file *c)
+{
+	size_t i, n = 0;
+
+	for (i = 1; i < c->count; i++) {
+		if (fde_order(&c->fdes[i - 1], &c->fdes[i]) > 0) {
+			sort_by_address(c->fdes, c->count, sizeof(*c->fdes), fde_order);
+			break;
+		}
+	}
+	for (i = 0; i < c->count; i++) {
+		if (n && c->fdes[n - 1].start == c->fdes[i].start) {
+			c->bad++;
+			continue;
+		}
+		if (n && c->fdes[n - 1].end > c->fdes[i].start)
+			c->fdes[n - 1].end = c->fdes[i].start;
+		c->fdes[n++] = c->fdes[i];
+	}
+	c->count = n;
+}
+
+int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e)
+{
+	size_t room = 0;
+	uint32_t i;
+
+	memset(out, 0, sizeof(*out));
+	if (parts_find(f, space, out, e))
+		return -1;
+	for (i = 0; i < out->part_count; i++) {
+		struct etch_cfi cfi;
+		struct etch_fde fde;
+
+		etch_cfi_open(&cfi, out->parts[i].bytes, out->parts[i].size, out->parts[i].addr);
+		while (etch_cfi_next(&cfi, &fde))
+			if (fde_add(out, &room, space, i, &fde, e))
+				return -1;
+		out->bad += cfi.bad;
+	}
+	if (!out->part_count && !elf_is_object(f) && fdes_by_header(f, space, out, &room, e))
+		return -1;
+	fdes_sort(out);
+	return 0;
+}
+
+void cfi_file_close(struct cfi_file *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->part_count; i++)
+		free(c->parts[i].owned);
+	for (i = 0; i < c->lsda_count; i++)
+		free(c->lsdas[i].owned);
+	free(c->parts);
+	free(c->lsdas);
+	free(c->fdes);
+	memset(c, 0, sizeof(*c));
+}
+
+long cfi_file_at(const struct cfi_file *c, uint64_t addr)
+{
+	size_t lo = SEARCH(c->count, i, c->fdes[i].end <= addr);
+
+	return lo < c->count && c->fdes[lo].start <= addr ? (long)lo : -1;
+}
+
+void cfi_file_rows(const struct cfi_file *c, size_t i, unsigned flags, etch_cfi_row_fn *fn, void *ctx)
+{
+	const struct cfi_part *p = &c->parts[c->fdes[i].part];
+	struct etch_cfi cfi;
+	struct etch_fde fde;
+
+	etch_cfi_open(&cfi, p->bytes, p->size, p->addr);
+	if (!etch_cfi_at(&cfi, c->fdes[i].at, &fde))
+		return;
+	fde.end = c->fdes[i].end;
+	etch_cfi_rows(&fde, flags, fn, ctx);
+}

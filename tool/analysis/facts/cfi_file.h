@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All FDEs of a file, sorted, with addresses of the code space (analysis/facts/space.h). CIEs, FDEs and their
+ * instructions are decoded by shared/cfi.h.
+ */
+#ifndef ANALYSIS_FACTS_CFI_FILE_H
+#define ANALYSIS_FACTS_CFI_FILE_H
+
+#include "shared/cfi.h"
+
+#include "analysis/facts/space.h"
+
+struct cfi_fde {
+	uint64_t start, end; /* within one section of the space; cut where the next FDE starts */
+	uint64_t lsda;       /* address of the LSDA, 0 = none; see analysis/facts/lsda.h */
+	uint64_t at;         /* offset of the entry in its .eh_frame */
+	uint32_t part;       /* index in cfi_file.parts */
+	bool signal;         /* augmentation 'S': a signal frame */
+};
+
+/* The bytes of a section, relocated to the addresses of the code space. */
+struct cfi_part {
+	const uint8_t *bytes;
+	uint64_t size;
+	uint64_t addr;
+	uint8_t *owned;   /* relocated copy (ET_REL), or null */
+	uint32_t section; /* index in the file; 0: found by PT_GNU_EH_FRAME */
+};
+
+struct cfi_file {
+	struct cfi_fde *fdes; /* sorted by start, no two overlap */
+	size_t count;
+	size_t bad;             /* number of malformed entries, which are left out */
+	size_t dropped;         /* number of entries for no code of this file: of dropped sections or undefined symbols */
+	struct cfi_part *parts; /* all .eh_frame sections */
+	uint32_t part_count;
+	struct cfi_part *lsdas; /* ET_REL: the sections that LSDA pointers refer to */
+	uint32_t lsda_count;
+};
+
+/*
+ * Reads all FDEs; count 0 without .eh_frame. Returns 0, or -1 and a message when out of memory: malformed entries are
+ * left out and counted. Call cfi_file_close() after a failure, too. `out` is read-only afterwards, so threads may share
+ * it.
+ */
+int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e);
+void cfi_file_close(struct cfi_file *c);
+
+/* Index of the FDE that covers an address, or -1. */
+long cfi_file_at(const struct cfi_file *c, uint64_t addr);
+
+/* Calls fn for the rows of fdes[i] as etch_cfi_rows() does: in order, without gaps, from its start to its end. flags:
+ * ETCH_CFI_SAVES or 0. */
+void cfi_file_rows(const struct cfi_file *c, size_t i, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads etch's exception tables from linked files and, by their relocations, from object files. */
+#include "analysis/facts/fixups.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t SIZE = sizeof(struct etch_ex);
+
+/* Is the file a Linux kernel or module? Their exception table has the same name and entry size, but other types of
+ * entries. */
+static bool is_kernel(const struct elf_file *f)
+{
+	static const char *const names[] = {".modinfo", "__ksymtab", "__bug_table"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (elf_section_find(f, names[i], 1))
+			return true;
+	return false;
+}
+
+/* Why a section with the name of the table is not etch's, or null. */
+static const char *foreign(const struct elf_file *f, const struct elf_section *s)
+{
+	if (is_kernel(f))
+		return "it is the Linux kernel's";
+	if (!(s->sh.sh_flags & SHF_ALLOC))
+		return "it is not loaded";
+	if (s->sh.sh_flags & (SHF_WRITE | SHF_EXECINSTR | SHF_TLS | SHF_MERGE | SHF_COMPRESSED))
+		return "its section has other flags";
+	if (s->sh.sh_entsize && s->sh.sh_entsize != SIZE)
+		return "its entries have another size";
+	return NULL;
+}
+
+static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint64_t offset)
+{
+	long lo = SEARCH(n, i, r[i].offset < offset);
+
+	return lo < n && r[lo].offset == offset ? &r[lo] : NULL;
+}
+
+/* ET_REL: what the field at `offset` refers to by its relocation; *addr: address of the code space, or offset. */
+static uint8_t relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r, long n,
+                         uint64_t offset, uint64_t *addr)
+{
+	const struct elf_reloc *x = reloc_at(r, n, offset);
+	const struct elf_symbol *y = x && x->symbol < f->symbol_count ? &f->symbols[x->symbol] : NULL;
+	const struct code_section *c;
+
+	*addr = 0;
+	if (!y || !y->section)
+		return PLACE_NONE;
+	*addr = y->value + (uint64_t)x->addend;
+	c = space_of(space, y->section);
+	if (!c || *addr >= c->size)
+		return PLACE_DATA;
+	*addr += c->addr;
+	return PLACE_CODE;
+}
+
+/* Are all relocations like those of extable.h's macros: pc-relative, on one of the two address fields? */
+static bool relocs_are_ours(const struct elf_reloc *r, long n)
+{
+	long i;
+
+	for (i = 0; i < n; i++)
+		if ((r[i].type != R_X86_64_PC32 && r[i].type != R_X86_64_PLT32) ||
+		    (r[i].offset % SIZE != offsetof(struct etch_ex, insn) &&
+		     r[i].offset % SIZE != offsetof(struct etch_ex, fixup)))
+			return false;
+	return true;
+}
+
+/* Linked files: what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty entry are
+ * 0, so refer to themselves. */
+static uint8_t linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
+                      uint64_t addr)
+{
+	if (space_at(space, addr))
+		return PLACE_CODE;
+	if (addr - table->sh.sh_addr < table->sh.sh_size)
+		return PLACE_NONE;
+	return elf_section_at(f, addr) ? PLACE_DATA : PLACE_NONE;
+}
+
+/* Reads one section into out->list and *t. -1 and a message as of fixups_read(). */
+static int table_read(const struct elf_file *f, const struct code_space *space, struct fixups *out,
+                      struct fixup_table *t, struct error *e)
+{
+	const struct elf_section *s = &f->sections[t->section];
+	uint32_t rel = elf_is_object(f) ? elf_section_rela(f, t->section, 1) : 0;
+	uint64_t base = elf_is_object(f) ? 0 : s->sh.sh_addr, before = 0;
+	struct elf_reloc *r = NULL;
+	struct fixup *list;
+	long relocs = 0;
+	size_t i;
+
+	t->foreign = foreign(f, s);
+	if (!t->foreign && s->sh.sh_size % SIZE)
+		return error_set(e, "section %s: size %llu is not a multiple of %zu", s->name,
+		                 (unsigned long long)s->sh.sh_size, SIZE);
+	if (!t->foreign && rel && (relocs = elf_relocs(f, rel, &r, e)) < 0)
+		return -1;
+	if (!t->foreign && !relocs_are_ours(r, relocs))
+		t->foreign = "its references are none to code from where they stand";
+	if (t->foreign) {
+		free(r);
+		return 0;
+	}
+	t->count = s->sh.sh_size / SIZE;
+	list = realloc(out->list, (out->count + t->count + 1) * sizeof(*list));
+	if (!list) {
+		free(r);
+		return error_set(e, "out of memory");
+	}
+	out->list = list;
+	t->sorted = true;
+	for (i = 0; i < t->count; i++) {
+		struct fixup *x = &list[out->count++];
+		struct etch_ex raw;
+
+		memcpy(&raw, s->data + i * SIZE, SIZE);
+		*x = (struct fixup){.at = base + i * SIZE, .table = (uint32_t)(t - out->tables), .data = raw.data};
+		t->bad += !etch_ex_valid(&raw);
+		if (elf_is_object(f)) {
+			x->insn_in = relocated(f, space, r, relocs, i * SIZE + offsetof(struct etch_ex, insn), &x->insn);
+			x->to_in = relocated(f, space, r, relocs, i * SIZE + offsetof(struct etch_ex, fixup), &x->to);
+			continue;
+		}
+		x->insn = x->at + (uint64_t)(int64_t)raw.insn;
+		x->to = x->at + offsetof(struct etch_ex, fixup) + (uint64_t)(int64_t)raw.fixup;
+		x->insn_in = linked(f, space, s, x->insn);
+		x->to_in = linked(f, space, s, x->to);
+		t->sorted &= x->insn >= before && (x->insn_in != PLACE_NONE || (!raw.insn && !raw.fixup && !raw.data));
+		before = x->insn;
+	}
+	free(r);
+	if (t->count && t->bad == t->count) {
+		out->count -= t->count;
+		t->count = t->bad = 0;
+		t->foreign = "none of its entries has etch's form";
+	}
+	return 0;
+}
+
+static int fixup_order(const void *a, const void *b)
+{
+	const struct fixup *x = a, *y = b;
+	uint64_t i = x->insn_in == PLACE_CODE ? x->insn : 0, k = y->insn_in == PLACE_CODE ? y->insn : 0;
+
+	if (i != k)
+		return i < k ? -1 : 1;
+	if (x->table != y->table)
+		return x->table < y->table ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+int fixups_read(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e)
+{
+	uint32_t i, n = 0;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 1; i < f->section_count; i++)
+		n += !strcmp(f->sections[i].name, ETCH_SEC_EXTABLE);
+	if (!n)
+		return 0;
+	out->tables = calloc(n, sizeof(*out->tables));
+	if (!out->tables)
+		return error_set(e, "out of memory");
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+
+		/* SHT_NOBITS: in a file of separate debug information. */
+		if (strcmp(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
+			continue;
+		out->tables[out->table_count].section = i;
+		if (table_read(f, space, out, &out->tables[out->table_count++], e)) {
+			fixups_free(out);
+			return -1;
+		}
+	}
+	if (out->count)
+		qsort(out->list, out->count, sizeof(*out->list), fixup_order);
+	return 0;
+}
+
+void fixups_free(struct fixups *x)
+{
+	free(x->tables);
+	free(x->list);
+	memset(x, 0, sizeof(*x));
+}
+
+static size_t from(const struct fixup *list, size_t count, uint64_t addr)
+{
+	return SEARCH(count, i, list[i].insn_in != PLACE_CODE || list[i].insn < addr);
+}
+
+const struct fixup *fixups_of(const struct fixups *x, uint64_t start, uint64_t end, size_t *count)
+{
+	size_t lo = from(x->list, x->count, start);
+
+	*count = from(x->list, x->count, end) - lo;
+	return *count ? &x->list[lo] : NULL;
+}
+
+const struct fixup *fixup_find(const struct fixup *list, size_t count, uint64_t addr)
+{
+	size_t i = from(list, count, addr);
+
+	return i < count && list[i].insn == addr ? &list[i] : NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Exception tables (etch/extable.h): instructions that may fault, and the address of the fixup where they continue. For
+ * an analysis of code, each is an edge that no jump shows, with the state before the faulting instruction.
+ */
+#ifndef ANALYSIS_FACTS_FIXUPS_H
+#define ANALYSIS_FACTS_FIXUPS_H
+
+#define ETCH_NO_MODULE /* the tool itself has no exception table */
+#include <etch/extable.h>
+
+#include "analysis/facts/space.h"
+
+/* What a field of an entry refers to. */
+enum fixup_place {
+	PLACE_NONE, /* nothing in this file: dropped by the linker, or (ET_REL) defined elsewhere */
+	PLACE_DATA, /* a loaded section without code */
+	PLACE_CODE,
+};
+
+struct fixup {
+	uint64_t insn, to; /* PLACE_CODE: addresses of the code space; else the unchecked address */
+	uint64_t at;       /* address of the entry; ET_REL: offset in its section */
+	uint32_t table;    /* index in fixups.tables */
+	uint32_t data;
+	uint8_t insn_in, to_in; /* enum fixup_place */
+};
+
+/* One section with the name of the exception table. */
+struct fixup_table {
+	uint32_t section;
+	size_t count;        /* number of entries; 0 if `foreign` */
+	size_t bad;          /* number of malformed entries; libetch rejects a table with any */
+	bool sorted;         /* sorted as libetch's binary search needs it */
+	const char *foreign; /* why the table is not etch's, a phrase for messages; null: it is */
+};
+
+struct fixups {
+	struct fixup_table *tables;
+	uint32_t table_count;
+	struct fixup *list; /* sorted by (insn, table, at); entries with insn not in code first */
+	size_t count;
+};
+
+/* Returns 0, or -1 and a message: out of memory, unreadable relocations, or a size that is no multiple of an entry. */
+int fixups_read(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e);
+void fixups_free(struct fixups *x);
+
+/* Does libetch use this entry? */
+static inline bool fixup_counts(const struct fixups *x, const struct fixup *e)
+{
+	return e->insn_in == PLACE_CODE && e->to_in == PLACE_CODE && !x->tables[e->table].bad;
+}
+
+/* The entries with insn in [start, end): returns the first, or null; *count: their number. */
+const struct fixup *fixups_of(const struct fixups *x, uint64_t start, uint64_t end, size_t *count);
+/* The first entry for the instruction at addr in a list from fixups_of(), or null. */
+const struct fixup *fixup_find(const struct fixup *list, size_t count, uint64_t addr);
+
+#endif

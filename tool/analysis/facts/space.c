@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* Builds the code space of space.h from section headers, or from program headers where a file has no sections. */
+#include "analysis/facts/space.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Address of an object file's first section. Not 0, the value of an unrelocated field. */
+#define OBJECT_BASE 0x100000u
+
+static int section_order(const void *a, const void *b)
+{
+	const struct code_section *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static bool is_code(const struct elf_section *s)
+{
+	return (s->sh.sh_flags & SHF_EXECINSTR) && (s->sh.sh_flags & SHF_ALLOC) && s->data && s->sh.sh_size;
+}
+
+int space_build(const struct elf_file *f, struct code_space *out, struct error *e)
+{
+	uint64_t next = OBJECT_BASE;
+	bool rel = elf_is_object(f);
+	size_t n = 0;
+	uint32_t i;
+
+	memset(out, 0, sizeof(*out));
+	out->list = calloc((size_t)f->section_count + f->phdr_count + 1, sizeof(*out->list));
+	if (!out->list)
+		return error_set(e, "out of memory");
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint64_t addr = s->sh.sh_addr;
+
+		if (!is_code(s))
+			continue;
+		if (rel) {
+			uint64_t align = s->sh.sh_addralign > 64 && s->sh.sh_addralign <= 4096 ? s->sh.sh_addralign : 64;
+
+			addr = (next + align - 1) & ~(align - 1);
+			next = addr + s->sh.sh_size + 64;
+		} else if (addr + s->sh.sh_size < addr) {
+			continue;
+		}
+		out->list[n++] = (struct code_section){i, addr, s->sh.sh_size, s->data};
+	}
+	for (i = 0; !n && !rel && i < f->phdr_count; i++) { /* no section with code: take executable segments */
+		const Elf64_Phdr *p = &f->phdrs[i];
+		const uint8_t *bytes;
+
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_X) || !p->p_filesz)
+			continue;
+		bytes = elf_at(f, p->p_vaddr, p->p_filesz);
+		if (bytes)
+			out->list[n++] = (struct code_section){0, p->p_vaddr, p->p_filesz, bytes};
+	}
+	qsort(out->list, n, sizeof(*out->list), section_order);
+	for (i = 0; i < n; i++) /* of overlapping sections, keep the first */
+		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)
+			out->list[out->count++] = out->list[i];
+	out->sections = f->section_count;
+	out->at = calloc((size_t)f->section_count + 1, sizeof(*out->at));
+	if (!out->at)
+		return error_set(e, "out of memory");
+	for (i = 0; i < out->count; i++)
+		if (out->list[i].section)
+			out->at[out->list[i].section] = (uint32_t)i + 1;
+	return 0;
+}
+
+void space_free(struct code_space *s)
+{
+	free(s->list);
+	free(s->at);
+	memset(s, 0, sizeof(*s));
+}
+
+const struct code_section *space_at(const struct code_space *s, uint64_t addr)
+{
+	size_t lo = SEARCH(s->count, i, s->list[i].addr + s->list[i].size <= addr);
+
+	return lo < s->count && s->list[lo].addr <= addr ? &s->list[lo] : NULL;
+}
+
+const struct code_section *space_of(const struct code_space *s, uint32_t section)
+{
+	return section < s->sections && s->at[section] ? &s->list[s->at[section] - 1] : NULL;
+}

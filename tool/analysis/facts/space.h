@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The code space: all code of a file in one address space, so that the analysis treats linked files and object files
+ * alike. In linked files these are link-time addresses; in ET_REL, whose sections all begin at 0, the sections are laid
+ * out one behind the other at synthetic addresses.
+ */
+#ifndef ANALYSIS_FACTS_SPACE_H
+#define ANALYSIS_FACTS_SPACE_H
+
+#include "elf/file.h"
+
+struct code_section {
+	uint32_t section; /* index in the file */
+	uint64_t addr, size;
+	const uint8_t *bytes;
+};
+
+struct code_space {
+	struct code_section *list; /* executable sections with contents (or segments, without sections), sorted, disjoint */
+	size_t count;
+	uint32_t *at;      /* per section of the file: index in the list + 1; 0 = not in it */
+	uint32_t sections; /* number of elements of `at` */
+};
+
+/* Returns 0, or -1 and a message when out of memory. Call space_free() in both cases. */
+int space_build(const struct elf_file *f, struct code_space *out, struct error *e);
+void space_free(struct code_space *s);
+/* The section that holds an address, or null. */
+const struct code_section *space_at(const struct code_space *s, uint64_t addr);
+/* The element for section number `section` of the file, or null. */
+const struct code_section *space_of(const struct code_space *s, uint32_t section);
+
+#endif

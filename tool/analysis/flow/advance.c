@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* The transfer function of one instruction, around state_transfer(): it also tracks the last compare, applies what a
+ * branch's outcome proves of the compared values, and tells whether the unwind rule may have changed. */
+#include "analysis/flow/flow_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* May the instruction change register r? */
+static bool changes(const struct step *in, unsigned r)
+{
+	switch (in->op) {
+	case STEP_PUSH: return r == ETCH_REG_RSP || (in->writes >> r & 1);
+	case STEP_LEAVE:
+	case STEP_ENTER: return true;
+	case STEP_NONE:
+	case STEP_STORE:
+	case STEP_COMPARE:
+	case STEP_LIMIT: return in->writes >> r & 1;
+	case STEP_ENTRY:
+	case STEP_FETCH:
+	case STEP_LOAD:
+	case STEP_MOVE:
+	case STEP_EXTEND:
+	case STEP_ADDRESS: return in->a == r || (in->writes >> r & 1);
+	default: return in->a == r || in->b == r || (in->writes >> r & 1);
+	}
+}
+
+/* May the instruction overwrite memory near the address in `base`? Stores relative to rsp are taken for spills, which
+ * overlap only memory that is itself addressed by rsp or rbp. */
+static bool stores_at(const struct step *in, unsigned base)
+{
+	return (in->op == STEP_STORE || in->op == STEP_EXCHANGE) &&
+	       (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
+}
+
+/* Refines the state by the outcome of a branch on the last compare. */
+static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
+{
+	static const uint8_t opposite[] = {
+		[COND_OTHER] = COND_OTHER,       [COND_EQUAL] = COND_NOT_EQUAL,   [COND_NOT_EQUAL] = COND_EQUAL,
+		[COND_ABOVE] = COND_BELOW_EQUAL, [COND_ABOVE_EQUAL] = COND_BELOW, [COND_BELOW] = COND_ABOVE_EQUAL,
+		[COND_BELOW_EQUAL] = COND_ABOVE,
+	};
+
+	if (!taken)
+		cond = opposite[cond];
+	if (c->op == STEP_COMPARE && cond == COND_EQUAL)
+		state_equal(s, c->a, c->b);
+	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && (cond == COND_BELOW_EQUAL || cond == COND_BELOW))
+		state_limit(s, c->a, cond == COND_BELOW ? c->imm - 1 : c->imm);
+	else if (c->op == STEP_LIMIT && c->a != INSN_NO_REG && cond == COND_NOT_EQUAL && c->size >= 4)
+		state_not(s, c->a, c->imm);
+}
+
+bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s)
+{
+	if (c->op == STEP_COMPARE)
+		return (cond == COND_EQUAL || cond == COND_NOT_EQUAL) &&
+		       (s->reg[c->a].kind == VALUE_CFA) != (s->reg[c->b].kind == VALUE_CFA);
+	if (c->op != STEP_LIMIT || c->a == INSN_NO_REG || cond == COND_OTHER)
+		return false;
+	return (cond != COND_EQUAL && cond != COND_NOT_EQUAL) || s->reg[c->a].kind == VALUE_BELOW;
+}
+
+/* Recomputes killed_by and watch, by which flow_idle() decides; after each change of op or bound. */
+static void compared_watch(struct compared *c)
+{
+	c->killed_by = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG) ? EFFECT_ALL : 0;
+	c->killed_by |= c->op != STEP_NONE ? EFFECT_FLAGS : 0;
+	c->watch = 0;
+	if (c->op != STEP_NONE)
+		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
+}
+
+/* Records the compare after an instruction that writes flags, if its outcome can refine a state. */
+static void compared_set(struct compared *c, const struct step *in, const struct state *s)
+{
+	c->op = STEP_NONE;
+	if (in->op == STEP_COMPARE && (s->reg[in->a].kind == VALUE_CFA) == (s->reg[in->b].kind == VALUE_CFA))
+		return; /* learn() needs exactly one CFA-relative operand */
+	if (in->op != STEP_COMPARE && (in->op != STEP_LIMIT || !s->constants))
+		return;
+	c->op = in->op;
+	c->a = in->a;
+	c->b = in->b;
+	c->size = in->size;
+	c->disp = in->disp;
+	c->imm = in->imm;
+}
+
+/* The fall-through edge of a branch. */
+static void advance_branch(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (c->op != STEP_NONE)
+		learn(c, in->cond, false, s);
+	if (c->op == STEP_LIMIT && c->a == INSN_NO_REG && (in->cond == COND_ABOVE || in->cond == COND_ABOVE_EQUAL)) {
+		c->bound.base = c->b;
+		c->bound.size = c->size;
+		c->bound.disp = c->disp;
+		c->bound.most = in->cond == COND_ABOVE ? c->imm : c->imm - 1;
+		c->killed_by |= EFFECT_ALL;
+	}
+	if (in->writes) /* LOOP counts in rcx */
+		state_transfer(s, in, off);
+}
+
+/* Forgets the last compare, or the bound of memory, where the instruction may change its operands. */
+static void compared_advance(const struct step *in, const struct state *s, struct compared *c)
+{
+	if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
+		c->bound.size = 0;
+	if (in->cond)
+		compared_set(c, in, s);
+	else if (c->op != STEP_NONE && ((c->a < 16 && changes(in, c->a)) || (c->b < 16 && changes(in, c->b)) ||
+	                                (c->a == INSN_NO_REG && stores_at(in, c->b))))
+		c->op = STEP_NONE;
+	compared_watch(c);
+}
+
+static void advance_call(struct state *s, struct compared *c)
+{
+	state_call(s);
+	c->op = STEP_NONE;
+	c->bound.size = 0;
+	compared_watch(c);
+}
+
+/* The transfer function of an instruction with FLOW_NEXT. */
+static inline void advance_next(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	bool bounded;
+
+	if (in->op == STEP_NONE && !in->writes) { /* vector instructions, mostly */
+		if (in->cond)
+			c->op = STEP_NONE;
+		compared_watch(c);
+		return;
+	}
+	bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
+	          in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
+	if (!state_leaves(s, in))
+		state_transfer(s, in, off);
+	if (bounded)
+		state_limit(s, in->a, c->bound.most);
+	if (in->cond | c->op | c->bound.size)
+		compared_advance(in, s, c);
+}
+
+void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (in->flow == FLOW_NEXT)
+		advance_next(in, s, off, c);
+	else if (in->flow == FLOW_BRANCH)
+		advance_branch(in, s, off, c);
+	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		advance_call(s, c);
+}
+
+/* Are both the same compare, with the same bound of memory? */
+static bool compared_same(const struct compared *x, const struct compared *y)
+{
+	return x->op == y->op && x->bound.size == y->bound.size &&
+	       (x->op == STEP_NONE ||
+	        (x->a == y->a && x->b == y->b && x->size == y->size && x->disp == y->disp && x->imm == y->imm)) &&
+	       (!x->bound.size ||
+	        (x->bound.base == y->bound.base && x->bound.disp == y->bound.disp && x->bound.most == y->bound.most));
+}
+
+void flow_idle_check(const struct step *in, const struct state *s, const struct compared *c)
+{
+	struct compared then = *c;
+	struct state done;
+
+	state_copy(&done, s);
+	flow_advance_slowly(in, &done, 0, &then);
+	if (in->flow == FLOW_NEXT && !flow_is_exit(in, s) && state_same(&done, s) && compared_same(&then, c))
+		return;
+	fprintf(stderr, "flow: an instruction of kind %u was to be passed over\n", in->op);
+	abort();
+}
+
+/* The registers that an instruction changes, if it changes nothing else of the state; otherwise rsp, which makes the
+ * caller assume that the rule changes. */
+static unsigned changed_registers(const struct step *in)
+{
+	switch (in->op) {
+	case STEP_NONE:
+	case STEP_COMPARE:
+	case STEP_LIMIT: return in->writes;
+	case STEP_MOVE:
+	case STEP_ADDRESS:
+	case STEP_ADD:
+	case STEP_LOAD:
+	case STEP_SUM:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_CONST:
+	case STEP_FETCH:
+	case STEP_ENTRY:
+	case STEP_EXTEND: return in->writes | 1u << in->a;
+	default: return 1u << ETCH_REG_RSP;
+	}
+}
+
+static inline bool any_rules(const struct state *s, unsigned mask)
+{
+	for (; mask; mask &= mask - 1)
+		if (state_rules(s, (unsigned)__builtin_ctz(mask)))
+			return true;
+	return false;
+}
+
+/* flow_advance_same() for instructions other than FLOW_NEXT. */
+static __attribute__((noinline)) bool advance_way_same(const struct step *in, struct state *s, uint32_t off,
+                                                       struct compared *c)
+{
+	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	unsigned slots = s->slot_count;
+	bool same;
+
+	if (in->flow == FLOW_BRANCH)
+		same = c->op != STEP_COMPARE && !in->writes;
+	else /* weak states: is_anchored() of unwind/emit.c treats rows behind calls differently */
+		same = (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !s->weak &&
+		       !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
+	flow_advance_slowly(in, s, off, c);
+	return same && s->slot_count == slots;
+}
+
+bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	unsigned slots = s->slot_count, changed = 0;
+	bool same;
+
+	if (in->flow != FLOW_NEXT)
+		return advance_way_same(in, s, off, c);
+	if (state_leaves(s, in)) {
+		same = true;
+	} else if (in->op == STEP_STORE && !in->writes) {
+		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
+	} else {
+		changed = changed_registers(in);
+		same = !(changed & frame) && !any_rules(s, changed);
+	}
+	advance_next(in, s, off, c); /* not flow_advance(): the walk has tested flow_idle() */
+	return same && s->slot_count == slots && !any_rules(s, changed);
+}
+
+void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c)
+{
+	if (c->op != STEP_NONE)
+		learn(c, in->cond, true, s);
+	if (in->writes)
+		state_transfer(s, in, off);
+}

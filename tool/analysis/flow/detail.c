@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/* Collects the details of detail.h: one detail_part per code range, replaced each time that the range is analysed, and
+ * merged into one sorted struct detail at the end. */
+#include "analysis/flow/detail.h"
+
+#include "analysis/flow/flow_internal.h"
+#include "support/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
+#define RED_ZONE 128
+
+/* The results of one analysis of a code range. */
+struct detail_part {
+	struct detail_insn *insns;
+	size_t insn_count, insn_room;
+	struct detail_jump *jumps;
+	size_t jump_count, jump_room;
+	struct detail_pad *pads;
+	size_t pad_count, pad_room;
+};
+
+struct taker {
+	const struct detail *detail;
+	struct detail_part *part;
+	struct flow *flow;
+	bool failed;
+};
+
+/* The slot that holds the entry value of r, or null; of several the highest, since the others are copies or stale. */
+static const struct slot *slot_of(const struct state *s, unsigned r)
+{
+	const struct slot *best = NULL;
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+
+		if (x->value.kind == VALUE_ENTRY && x->value.reg == r && (!best || x->at > best->at))
+			best = x;
+	}
+	return best;
+}
+
+/* Does a slot lie in the live part of the stack? After a pop the memory still holds the value, but signal handlers may
+ * overwrite it (below the red zone, if the value is in no register). */
+static bool is_on_stack(const struct state *s, const struct slot *x, bool in_register)
+{
+	struct value sp = s->reg[ETCH_REG_RSP];
+
+	if ((sp.kind == VALUE_ALIGNED) != x->aligned || (sp.kind != VALUE_CFA && sp.kind != VALUE_ALIGNED))
+		return true;
+	return x->at >= sp.off - (in_register ? 0 : RED_ZONE);
+}
+
+static void saved_find(const struct state *s, unsigned r, struct detail_insn *out)
+{
+	bool same = s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r;
+	const struct slot *x = slot_of(s, r);
+	unsigned i;
+
+	if (x && is_on_stack(s, x, same)) {
+		unsigned base = s->reg[ETCH_REG_RBP].kind == VALUE_ALIGNED ? ETCH_REG_RBP : ETCH_REG_RSP;
+
+		if (!x->aligned) {
+			out->where[r] = WHERE_CFA;
+			out->off[r] = x->at;
+			return;
+		}
+		if (s->reg[base].kind == VALUE_ALIGNED) {
+			out->where[r] = base == ETCH_REG_RBP ? WHERE_RBP : WHERE_RSP;
+			out->off[r] = x->at - s->reg[base].off;
+			return;
+		}
+	}
+	if (same) {
+		out->where[r] = WHERE_SAME;
+		return;
+	}
+	for (i = 0; i < 16; i++)
+		if (s->reg[i].kind == VALUE_ENTRY && s->reg[i].reg == r) {
+			out->where[r] = WHERE_REGISTER;
+			out->off[r] = (int32_t)i;
+			return;
+		}
+}
+
+static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct taker *t = ctx;
+	struct detail_part *d = t->part;
+	const struct flow *f = t->flow;
+	const struct step *in = &f->steps[f->at[addr - f->range->start] - 1];
+	struct detail_insn *x;
+	unsigned r;
+
+	(void)len;
+	(void)same;
+	if (addr < t->detail->from || addr >= t->detail->to)
+		return;
+	if (!room_make(&d->insns, &d->insn_room, d->insn_count, sizeof(*d->insns))) {
+		t->failed = true;
+		return;
+	}
+	x = &d->insns[d->insn_count++];
+	memset(x, 0, sizeof(*x));
+	x->addr = addr;
+	x->weak = before->weak;
+	x->dead = before->dead;
+	x->ends =
+		((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !flow_comes_back(f, in)) || flow_is_exit(in, before);
+	state_rule(before, &x->rule);
+	for (r = 0; r < 16; r++)
+		if (STEP_CALLEE_SAVED >> r & 1)
+			saved_find(before, r, x);
+}
+
+static bool jump_take(struct detail_part *d, const struct flow *f, uint64_t addr, const struct flow_jump *j)
+{
+	if (!j->table)
+		return true;
+	if (!room_make(&d->jumps, &d->jump_room, d->jump_count, sizeof(*d->jumps)))
+		return false;
+	d->jumps[d->jump_count++] = (struct detail_jump){.addr = addr,
+	                                                 .table = (uint64_t)(uint32_t)j->what.off,
+	                                                 .bytes = j->what.reg,
+	                                                 .most = j->what.most,
+	                                                 .followed = j->entries != 0,
+	                                                 .listed = true,
+	                                                 .entries = j->entries,
+	                                                 .start = f->range->start,
+	                                                 .end = f->range->end,
+	                                                 .code = f->range->bytes};
+	return true;
+}
+
+static bool is_asked(const struct detail *d, uint64_t start, uint64_t end)
+{
+	return d->vague ? d->at >= start && d->at < end : start < d->to && end > d->from;
+}
+
+bool detail_take(const struct detail *d, struct detail_part **part, struct flow *f)
+{
+	const struct code_range *p = f->range;
+	struct taker t = {.detail = d, .flow = f};
+	size_t i;
+
+	detail_part_free(part);
+	if (!is_asked(d, p->start, p->end))
+		return true;
+	t.part = *part = calloc(1, sizeof(*t.part));
+	if (!t.part)
+		return false;
+	flow_look(f, insn_take, &t);
+	for (i = 0; i < f->step_count && !t.failed; i++) {
+		uint64_t addr = p->start + f->step_at[i];
+
+		if (f->steps[i].flow == FLOW_JUMP_IND && f->steps[i].number && addr >= d->from && addr < d->to)
+			t.failed = !jump_take(t.part, f, addr, &f->jumps[f->steps[i].number - 1]);
+	}
+	for (i = 0; i < f->pad_count && !t.failed; i++) {
+		if (f->pads[i].start >= d->to || f->pads[i].end <= d->from)
+			continue;
+		t.failed = !room_make(&t.part->pads, &t.part->pad_room, t.part->pad_count, sizeof(*t.part->pads));
+		if (!t.failed)
+			t.part->pads[t.part->pad_count++] = (struct detail_pad){f->pads[i].start, f->pads[i].end, f->pads[i].pad};
+	}
+	return !t.failed;
+}
+
+void detail_part_free(struct detail_part **part)
+{
+	if (*part) {
+		free((*part)->insns);
+		free((*part)->jumps);
+		free((*part)->pads);
+	}
+	free(*part);
+	*part = NULL;
+}
+
+/* Appends `count` elements of `size` bytes to an array. */
+static bool append(void *array, size_t *room, size_t *have, const void *more, size_t count, size_t size)
+{
+	void **p = array;
+
+	if (*have + count > *room) {
+		size_t want = *have + count + *room / 2;
+		void *grown = realloc(*p, want * size);
+
+		if (!grown)
+			return false;
+		*p = grown;
+		*room = want;
+	}
+	if (count)
+		memcpy((char *)*p + *have * size, more, count * size);
+	*have += count;
+	return true;
+}
+
+bool detail_add(struct detail *d, const struct detail_part *part)
+{
+	return !part ||
+	       (append(&d->insns, &d->insn_room, &d->insn_count, part->insns, part->insn_count, sizeof(*d->insns)) &&
+	        append(&d->jumps, &d->jump_room, &d->jump_count, part->jumps, part->jump_count, sizeof(*d->jumps)) &&
+	        append(&d->pads, &d->pad_room, &d->pad_count, part->pads, part->pad_count, sizeof(*d->pads)));
+}
+
+static int insn_order(const void *a, const void *b)
+{
+	const struct detail_insn *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static int jump_order(const void *a, const void *b)
+{
+	const struct detail_jump *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static int target_order(const void *a, const void *b)
+{
+	const struct detail_target *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static int pad_order(const void *a, const void *b)
+{
+	const struct detail_pad *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Lists the targets of all jump tables. Tables may be shared or overlap, so detail_targets_most() bounds the total in
+ * proportion to the code. */
+static bool targets_find(struct detail *d, const struct elf_file *file)
+{
+	uint64_t most = detail_targets_most(d), i;
+	size_t k;
+
+	for (k = 0; k < d->jump_count; k++) {
+		struct detail_jump *j = &d->jumps[k];
+		const struct code_range range = {.start = j->start, .end = j->end, .bytes = j->code};
+		const struct value what = {.reg = (uint8_t)j->bytes, .off = (int32_t)j->table};
+
+		j->listed = j->entries <= most;
+		most -= j->listed ? j->entries : 0;
+		for (i = 0; i < j->entries && j->listed; i++) {
+			if (!room_make(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets)))
+				return false;
+			d->targets[d->target_count++] =
+				(struct detail_target){j->addr, jump_table_entry(file, &range, &what, (unsigned)i), (unsigned)i};
+		}
+	}
+	return true;
+}
+
+bool detail_sort(struct detail *d, const struct elf_file *file)
+{
+	if (d->insn_count)
+		qsort(d->insns, d->insn_count, sizeof(*d->insns), insn_order);
+	if (d->jump_count)
+		qsort(d->jumps, d->jump_count, sizeof(*d->jumps), jump_order);
+	if (d->pad_count)
+		qsort(d->pads, d->pad_count, sizeof(*d->pads), pad_order);
+	return targets_find(d, file);
+}
+
+void detail_targets_sort(struct detail *d)
+{
+	if (d->target_count)
+		qsort(d->targets, d->target_count, sizeof(*d->targets), target_order);
+}
+
+const struct detail_insn *detail_at(const struct detail *d, uint64_t addr)
+{
+	const struct detail_insn key = {.addr = addr};
+
+	return d->insn_count ? bsearch(&key, d->insns, d->insn_count, sizeof(key), insn_order) : NULL;
+}
+
+const struct detail_jump *detail_jump_at(const struct detail *d, uint64_t addr)
+{
+	const struct detail_jump key = {.addr = addr};
+
+	return d->jump_count ? bsearch(&key, d->jumps, d->jump_count, sizeof(key), jump_order) : NULL;
+}
+
+const struct detail_target *detail_targets_of(const struct detail *d, uint64_t addr)
+{
+	const struct detail_target key = {.addr = addr};
+
+	return d->target_count ? bsearch(&key, d->targets, d->target_count, sizeof(key), target_order) : NULL;
+}
+
+/* Binary search: the call sites of an LSDA do not overlap. */
+const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr)
+{
+	size_t lo = 0, hi = d->pad_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (d->pads[mid].start <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && addr < d->pads[lo - 1].end ? &d->pads[lo - 1] : NULL;
+}
+
+void detail_free(struct detail *d)
+{
+	free(d->insns);
+	free(d->jumps);
+	free(d->targets);
+	free(d->pads);
+	*d = (struct detail){0};
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-instruction results of the flow analysis for an address interval, for display beside the code (etch inspect
+ * code). Requested by frames_options.detail; the unwind rows are the condensed form of the same states.
+ */
+#ifndef ANALYSIS_FLOW_DETAIL_H
+#define ANALYSIS_FLOW_DETAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <etch/orc.h>
+
+/* Where the value that a register held at the function's entry is now. */
+enum detail_where {
+	WHERE_LOST,     /* not known */
+	WHERE_SAME,     /* in the register */
+	WHERE_CFA,      /* in memory at CFA + off */
+	WHERE_RSP,      /* in memory at rsp + off; the distance from rsp to the CFA is unknown */
+	WHERE_RBP,      /* in memory at rbp + off, likewise */
+	WHERE_REGISTER, /* in register `off` */
+};
+
+struct detail_insn {
+	uint64_t addr;
+	struct etch_rule rule; /* the rule that the code proves; kind UNDEF: none */
+	int32_t off[16];       /* per register: see enum detail_where */
+	uint8_t where[16];     /* per register: enum detail_where; set for callee-saved registers other than rsp */
+	bool weak;             /* the state is weak: see struct state */
+	bool dead;             /* reached only by returns of noreturn calls */
+	bool ends;             /* a noreturn call, or a system call that exits */
+};
+
+/* An indirect jump through a table. */
+struct detail_jump {
+	uint64_t addr;
+	uint64_t table;   /* its address, 0: unknown; ET_REL: the operand before relocation */
+	uint32_t section; /* ET_REL: the section that `table` is an offset in, set by the reader of relocations; else 0 */
+	unsigned bytes, most; /* bytes per entry; number of entries by the bound in the code, 0: no bound */
+	bool followed;        /* all entries lead into code; see detail.targets */
+	bool listed;          /* its targets are in detail.targets: false beyond detail_targets_most() */
+	unsigned entries;     /* entries that the analysis follows */
+	uint64_t start, end;  /* of the code range */
+	const uint8_t *code;  /* bytes of the code range, in which the table may lie */
+};
+
+/* Entry `index` of the table of the jump at `addr`. */
+struct detail_target {
+	uint64_t addr;
+	uint64_t target;
+	unsigned index;
+};
+
+/* Exceptions thrown in [start, end) land at `pad`. */
+struct detail_pad {
+	uint64_t start, end, pad;
+};
+
+struct flow;
+struct code_range;
+struct elf_file;
+
+struct detail {
+	uint64_t from, to; /* requested interval; all addresses here are those of struct code_space */
+	bool vague;        /* function starts in the interval are unknown: take only the code range that holds `at` */
+	uint64_t at;
+	struct detail_insn *insns; /* sorted by address; reached instructions only */
+	size_t insn_count, insn_room;
+	struct detail_jump *jumps;
+	size_t jump_count, jump_room;
+	struct detail_target *targets;
+	size_t target_count, target_room;
+	struct detail_pad *pads;
+	size_t pad_count, pad_room;
+};
+
+/* The results for one code range. A later round replaces those of an earlier one. */
+struct detail_part;
+/* Replaces *part by the results of the code range that flow_run() and flow_states() have just analysed; null if it is
+ * outside of the interval. False: out of memory. */
+bool detail_take(const struct detail *d, struct detail_part **part, struct flow *f);
+void detail_part_free(struct detail_part **part);
+/* Appends the results of one code range, once its last round is over. False: out of memory. */
+bool detail_add(struct detail *d, const struct detail_part *part);
+/* Sorts all lists by address and reads the targets of the jump tables. False: out of memory. */
+bool detail_sort(struct detail *d, const struct elf_file *file);
+/* The most targets that are listed, over all jumps. */
+static inline uint64_t detail_targets_most(const struct detail *d) { return 65536 + 4 * (d->to - d->from); }
+/* Call after adding to detail.targets, before detail_targets_of(). */
+void detail_targets_sort(struct detail *d);
+const struct detail_insn *detail_at(const struct detail *d, uint64_t addr);
+/* The jump at an address, and the first of its targets; or null. */
+const struct detail_jump *detail_jump_at(const struct detail *d, uint64_t addr);
+const struct detail_target *detail_targets_of(const struct detail *d, uint64_t addr);
+/* The call site that covers an address, or null. */
+const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr);
+void detail_free(struct detail *d);
+
+#endif

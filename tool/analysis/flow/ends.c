@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* Heuristics for open code ranges, whose end no symbol or FDE gives: whether a call is the function's last instruction,
+ * judged by the padding behind it, and whether code begins as functions begin. */
+#include "arch/x86/cet.h"
+#include "analysis/flow/flow_internal.h"
+
+/* More padding than gcc puts in front of a loop (-falign-loops=16:11:8); clang puts up to 15 bytes there. */
+#define PADDING_LOOP 11u
+#define BEGINNING    8u /* instructions examined from a presumed start on */
+
+/* Does code look like a prologue: endbr64, a push of a callee-saved register, or an allocation on the stack? */
+static bool begins_function(struct flow *f, uint64_t off)
+{
+	const struct code_range *p = f->range;
+	uint32_t i = flow_step(f, off);
+	const struct step *s = i == NO_STEP ? NULL : &f->steps[i];
+
+	if (!s)
+		return false;
+	return insn_is_endbr(p->bytes + off, p->end - p->start - off) ||
+	       (s->op == STEP_PUSH && s->a < 16 && (STEP_CALLEE_SAVED >> s->a & 1)) ||
+	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0);
+}
+
+/* Is code not the start of a function: does it use a callee-saved register that it has not saved? */
+static bool is_amidst(struct flow *f, uint64_t off)
+{
+	uint16_t saved = 0;
+	unsigned n;
+
+	for (n = 0; n < BEGINNING; n++) {
+		uint32_t i = flow_step(f, off);
+		const struct step *s = i == NO_STEP ? NULL : &f->steps[i];
+
+		if (!s)
+			return false;
+		if ((s->op == STEP_PUSH || s->op == STEP_STORE) && s->a < 16)
+			saved |= (uint16_t)(1u << s->a);
+		if (s->touches & STEP_CALLEE_SAVED & ~saved)
+			return true;
+		if (s->flow != FLOW_NEXT)
+			return false;
+		off += s->len;
+	}
+	return false;
+}
+
+bool flow_begins(struct flow *f)
+{
+	const struct code_range *p = f->range;
+	uint64_t off = 0;
+	unsigned n;
+
+	if (is_amidst(f, 0) || (p->start % FUNCTION_ALIGN && !insn_is_endbr(p->bytes, p->end - p->start)))
+		return false;
+	for (n = 0; n < BEGINNING && !begins_function(f, off); n++) {
+		uint32_t i = flow_step(f, off);
+
+		if (i == NO_STEP || f->steps[i].flow != FLOW_NEXT)
+			return false;
+		off += f->steps[i].len;
+	}
+	return n < BEGINNING;
+}
+
+/* Instructions examined behind a call of the next instruction, for uses of the pushed return address. */
+#define ASKED_MOST 8u
+
+/* Does an instruction with this op access memory at b + disp? */
+static bool is_access(unsigned op)
+{
+	return op == STEP_NONE || op == STEP_LOAD || op == STEP_STORE || op == STEP_FETCH || op == STEP_LIMIT ||
+	       op == STEP_EXCHANGE;
+}
+
+bool flow_uses_return_address(struct flow *f, uint64_t off)
+{
+	const struct code_range *p = f->range;
+	int64_t above = 0; /* bytes pushed since, below the return address */
+	struct step s;
+	unsigned n;
+
+	for (n = 0; n < ASKED_MOST; n++, off += s.len) {
+		if (!step_decode(f->cache, p->bytes + off, p->end - p->start - off, p->start + off, &s) || s.flow != FLOW_NEXT)
+			return false;
+		if (s.op == STEP_PUSH)
+			above += s.imm;
+		else if (s.op == STEP_POP)
+			above -= s.imm;
+		else if (s.op == STEP_ADD && s.a == ETCH_REG_RSP)
+			above -= s.imm;
+		else if (s.op == STEP_ADDRESS && s.a == ETCH_REG_RSP && s.b == ETCH_REG_RSP)
+			above -= s.disp;
+		else if (s.b == ETCH_REG_RSP && s.disp == above && is_access(s.op))
+			return true;
+		else if (s.a == ETCH_REG_RSP || s.writes >> ETCH_REG_RSP & 1)
+			return false;
+		if (above < 0)
+			return true;
+	}
+	return false;
+}
+
+bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
+{
+	uint64_t size = f->range->end - f->range->start, from = off;
+
+	if (f->range->open && call->flow == FLOW_CALL && (uint64_t)call->imm == f->range->start + off)
+		return true;
+	if (f->range->open && f->range->outermost && flow_is_noreturn(f, call)) {
+		uint32_t i = flow_step(f, off);
+
+		return i == NO_STEP || f->steps[i].op != STEP_HALT;
+	}
+	while (off < size) {
+		uint32_t i = flow_step(f, off);
+
+		if (i == NO_STEP || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
+			return false;
+		if (!f->steps[i].padding)
+			break;
+		off += f->steps[i].len;
+	}
+	if (off >= size)
+		return true;
+	if (!f->range->open || off == from || (f->range->start + off) % FUNCTION_ALIGN)
+		return false;
+	return begins_function(f, off) || (off - from >= PADDING_LOOP && !is_amidst(f, off));
+}
+
+/* Instructions examined from the start of a code range on, for uses of its caller's registers. */
+#define FRAMED_MOST 64u
+
+/* Does the instruction overwrite or save register r, so that later uses say nothing about the caller? */
+static bool settles(const struct step *s, unsigned r)
+{
+	if (s->writes >> r & 1 || (r == ETCH_REG_RBP && (s->op == STEP_LEAVE || s->op == STEP_ENTER)))
+		return true;
+	if (s->op == STEP_SWAP && s->b == r)
+		return true;
+	return s->a == r && s->op != STEP_NONE && s->op != STEP_COMPARE && s->op != STEP_LIMIT;
+}
+
+/* Does the instruction access memory at the address in register r? */
+static bool uses_memory(const struct step *s, unsigned r)
+{
+	return (s->b == r && (is_access(s->op) || s->op == STEP_ENTRY || s->deref)) ||
+	       (s->index == r && s->op != STEP_ADDRESS && s->op != STEP_SUM);
+}
+
+/* Does the instruction compute with the value of register r? A plain copy does not count: it may save the register. */
+static bool uses_number(const struct step *s, unsigned r)
+{
+	switch (s->op) {
+	case STEP_COMPARE: return s->a == r || s->b == r;
+	case STEP_LIMIT:
+	case STEP_ADD:
+	case STEP_ALIGN: return s->a == r;
+	case STEP_ADDREG:
+	case STEP_SUBREG: return s->a != s->b && (s->a == r || s->b == r);
+	case STEP_ADDRESS:
+	case STEP_EXTEND: return s->b == r;
+	case STEP_SUM: return s->b == r || s->index == r;
+	default: return false;
+	}
+}
+
+/* Does the instruction use a register in `left` (`memory`: as an address)? Removes from `left` those it settles. */
+static bool uses_any(const struct step *s, bool memory, unsigned *left)
+{
+	unsigned mask;
+
+	for (mask = *left; mask; mask &= mask - 1) {
+		unsigned r = (unsigned)__builtin_ctz(mask);
+
+		if (uses_memory(s, r) || (!memory && uses_number(s, r)))
+			return true;
+		if (settles(s, r))
+			*left &= ~(1u << r);
+	}
+	return false;
+}
+
+/* Does the instruction access the return address or the caller's frame above it, relative to rsp? */
+static bool uses_stack(const struct step *s)
+{
+	return s->b == ETCH_REG_RSP && s->disp >= 0 && (is_access(s->op) || s->deref);
+}
+
+static bool moves_stack(const struct step *s)
+{
+	return s->a == ETCH_REG_RSP || s->op == STEP_PUSH || s->op == STEP_POP || settles(s, ETCH_REG_RSP);
+}
+
+/* r10 and r11: neither preserved over calls nor argument registers of C (psABI 3.2.3). */
+#define SCRATCH (3u << 10)
+
+/*
+ * No language passes an argument in rbp, but some pass one or two in the other registers (OCaml, Swift, nested
+ * functions of C). Such functions return, or restore a register before a tail call (flow.gives), as nearly all
+ * functions with stack arguments do; the handlers of an interpreter do neither. So with `gives` only rbp counts, and
+ * only as an address.
+ */
+bool flow_begins_framed(struct flow *f)
+{
+	unsigned left = f->gives ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | SCRATCH, n;
+	bool stack = !f->gives; /* rsp is unchanged, and accesses relative to it count */
+	uint64_t off = 0;
+
+	for (n = 0; n < FRAMED_MOST && left; n++) {
+		uint32_t i = flow_step(f, off);
+		struct step s;
+
+		if (i == NO_STEP)
+			return false;
+		s = f->steps[i]; /* the list may move */
+		off += s.len;
+		if (s.padding)
+			continue;
+		if (uses_any(&s, f->gives, &left) || (stack && uses_stack(&s)))
+			return true;
+		stack = stack && !moves_stack(&s);
+		if (s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND) {
+			if (!flow_comes_back(f, &s) || flow_is_end(f, &s, off))
+				return false;
+			left &= ~SCRATCH;
+		} else if (s.flow != FLOW_NEXT && s.flow != FLOW_BRANCH) {
+			return false;
+		}
+	}
+	return false;
+}

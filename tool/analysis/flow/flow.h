@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dataflow analysis of one code range: every instruction that is reachable from its entries, and the abstract state
+ * (state.h) before each, computed by a worklist to the fixpoint. A failure concerns one code range only.
+ *
+ * Jump tables that cannot be read do no harm: an indirect jump changes no stack state, so where the states at all
+ * indirect jumps of a code range agree, otherwise unreached code begins with that state. A landing pad begins with the
+ * frame of the call site that throws, a fixup with that of the instruction that faults.
+ */
+#ifndef ANALYSIS_FLOW_FLOW_H
+#define ANALYSIS_FLOW_FLOW_H
+
+#include "analysis/discover/code_range.h"
+#include "analysis/facts/fixups.h"
+#include "analysis/facts/lsda.h"
+#include "analysis/flow/state.h"
+#include "elf/symbols.h"
+#include "support/error.h"
+
+/* An edge from one code range to another that is neither a call nor a tail call; `state` holds at the target. */
+struct flow_edge {
+	uint64_t target;
+	uint32_t from; /* code range */
+	struct state state;
+};
+
+enum flow_exit_kind {
+	EXIT_CALL = 0,
+	EXIT_LAST = 1,  /* a call with only padding behind it in its code range: perhaps noreturn */
+	EXIT_FRESH = 2, /* a call whose next instruction has no other known predecessor */
+	EXIT_TAIL = 3,  /* a tail call: a jump to a function's start in the state of an entry */
+	EXIT_PART = 4,  /* a jump to the start of another code range with this one's frame still there */
+	EXIT_REF = 5,   /* an address taken in code, perhaps of a function */
+};
+
+struct flow_exit {
+	uint64_t target; /* address, or FLOW_EXTERN | symbol number, or FLOW_SLOT | address of a GOT slot */
+	uint32_t kind;
+	uint32_t from; /* code range */
+	uint32_t to;   /* code range that holds the target, or NO_RANGE */
+};
+#define NO_RANGE       UINT32_MAX
+#define FUNCTION_ALIGN 16u /* alignment of functions by most compilers, in bytes */
+#define FLOW_EXTERN    ((uint64_t)1 << 62)
+#define FLOW_SLOT      ((uint64_t)1 << 61)
+
+struct flow;
+
+/*
+ * Hooks for the code of a language runtime that keeps its frames on a stack of its own and returns by jumps, as GHC's.
+ * All but `enters` are called only for files that may have such code (flow_env.own_stack).
+ */
+struct flow_runtime {
+	/* May a range be such code? */
+	bool (*may_be)(const struct code_range *p);
+	/* Is an indirect jump, in state s, the one by which C enters such code? Then *out is the rule of all such code. */
+	bool (*enters)(const struct step *in, const struct state *s, struct etch_rule *out);
+	/* Walks from the addresses that the code of the range returns to. True: there were new ones; call it again, at most
+	 * follow_most times. */
+	bool (*follow)(struct flow *f);
+	unsigned follow_most;
+	/* Does the range have a jump table whose targets are not all known? */
+	bool (*switches)(const struct flow *f);
+	/* Do the states at its indirect jumps have the same rsp? Then *out is a state with only that. */
+	bool (*agree)(struct flow *f, struct state *out);
+	/* Size of the data at an offset, in front of reached code; 0: there is none. */
+	uint64_t (*table)(const struct flow *f, uint64_t off);
+};
+
+/* Bits of the filter in front of flow_env.noreturn: most calls return, and it settles most lookups. */
+#define NORETURN_BITS 16384u
+
+/* What the analyses of all code ranges share; read-only while workers run. */
+struct flow_env {
+	const struct elf_file *file;
+	const struct cfi_file *cfi;
+	const struct code_range *ranges; /* sorted by start, none overlap */
+	size_t range_count;
+	const uint64_t *entries;  /* addresses of symbols inside code ranges, sorted: code_range.entry indexes it */
+	const uint64_t *noreturn; /* targets (as flow_exit.target) of noreturn calls, sorted */
+	size_t noreturn_count;
+	uint64_t noreturn_bits[NORETURN_BITS / 64]; /* by noreturn_hash(): a bit of 0 means not in `noreturn` */
+	const bool *stops; /* per code range: found to be noreturn since that list was made; or null */
+	const struct code_space *space;
+	uint32_t *index; /* from address to code range: made by ranges_index() */
+	struct range_span {
+		uint32_t start, end;
+	} * spans; /* of the code ranges, relative to index_base */
+	uint64_t index_base, index_span;
+	const struct fixups *fixups; /* may be null */
+	const struct flow_runtime *runtime;
+	bool own_stack;            /* the file may have code of `runtime` */
+	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
+	struct flow_reloc *relocs; /* ET_REL: relocations of code, sorted by address */
+	size_t reloc_count;
+};
+
+static inline unsigned noreturn_hash(uint64_t target) { return (unsigned)(target * 0x9e3779b97f4a7c15u >> 50); }
+static inline bool noreturn_may_hold(const struct flow_env *env, uint64_t target)
+{
+	return env->noreturn_bits[noreturn_hash(target) / 64] >> noreturn_hash(target) % 64 & 1;
+}
+
+/* ET_REL: the field at `addr` refers to `target`. */
+struct flow_reloc {
+	uint64_t addr;
+	uint64_t target; /* address of the space, or FLOW_EXTERN | symbol; addend included where an address */
+};
+
+/* An indirect jump, and the table that it takes its target from, if any. */
+struct flow_jump {
+	struct state state;
+	struct value what; /* the table's address and size, by state_table() */
+	unsigned entries;  /* number of entries that are followed */
+	bool table, noted; /* `what` is valid; `state` is valid */
+	bool fresh;        /* is in flow.fresh_jumps */
+	uint16_t guess;    /* plausible entries of a table without a bound, by guessed_entries() */
+};
+
+/* The analysis of one code range. Each worker has one and reuses its memory for the next. */
+struct flow {
+	const struct flow_env *env;
+	const struct code_range *range;
+	uint32_t number; /* of the code range in env->ranges */
+	size_t readable; /* bytes of the file from the range's start on: at least its size */
+	struct step_cache *cache;
+	uint32_t *at; /* per byte of the range: index of the step that begins there + 1; 0: none */
+	size_t at_room;
+	uint64_t *starts;   /* bitmap, a bit per byte: a step begins there */
+	struct step *steps; /* decoded instructions, in order of discovery */
+	uint32_t *step_at;  /* per step: its offset in the range */
+	uint32_t *leader;   /* per step that begins a basic block: index of its state + 1; else 0 */
+	uint8_t *seen;      /* per step: FLOW_* below */
+	size_t step_count, step_room;
+	struct state *states;    /* before the first instruction of each basic block */
+	uint8_t *state_live;     /* per state: LIVE, QUEUED, THROWS of flow_internal.h */
+	uint32_t *step_of_state; /* per state: its step */
+	size_t state_count, state_room;
+	uint32_t *heap; /* worklist: offsets of blocks whose state changed */
+	size_t heap_count, heap_room;
+	uint32_t *todo; /* offsets to decode from */
+	size_t todo_count, todo_room;
+	size_t reloc_near; /* index in env->relocs of the last lookup */
+	struct flow_pad {
+		uint64_t start, end, pad;
+	} * pads; /* call sites of the LSDA, sorted */
+	size_t pad_count, pad_room;
+	bool pads_held;             /* first walk: landing pads wait until pad_depth is known */
+	const struct fixup *fixups; /* of instructions of the code range */
+	size_t fixup_count;
+	int32_t pad_depth; /* highest rsp - CFA over all calls that throw */
+	struct flow_dead {
+		uint32_t off;
+		struct state state;
+	} * dead; /* code behind noreturn calls, with the state at the call */
+	size_t dead_count, dead_room;
+	struct flow_jump *jumps; /* indirect jumps */
+	size_t jump_count, jump_room;
+	uint32_t guesses;       /* entries read so far from tables without a bound */
+	size_t guessed;         /* jumps before this index have been examined for such a table */
+	uint32_t *table_at;     /* per jump: low 32 bits of its table's address, or 0; same room as `jumps` */
+	uint32_t *table_sorted; /* table_at, sorted, while tables_follow() has many; or null */
+	struct flow_inner {
+		uint32_t start, end;
+	} * inner; /* jump tables inside the range, sorted and disjoint: not decoded as code */
+	size_t inner_count, inner_room;
+	uint32_t *fresh_jumps; /* indexes of jumps whose tables are still to be followed */
+	size_t fresh_jump_count, fresh_jump_room;
+	struct flow_agreed { /* join over the open jumps (is_open()) among the first `upto` */
+		size_t upto;
+		struct state state;
+		struct etch_rule rule; /* of the first open jump */
+		bool some, differ;     /* there is an open jump; not all have the rule of the first */
+	} agreed;
+	bool jumps_agreed;    /* jumps_agree() returned true and no jump has changed since */
+	int32_t *paths;       /* helpers.c: jumps over each offset, made on demand; or null */
+	bool helpers;         /* has calls of targets inside of it */
+	bool dirty;           /* a block was split after a walk had passed; all blocks must be walked again */
+	bool force_constants; /* set by the caller: follow constants (state.constants) even if not needed */
+	bool no_constants;    /* constants are not followed */
+	uint8_t effects_seen; /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
+	bool failed;          /* out of memory */
+	bool relaxed;         /* set by the caller: second analysis of code that did not end like compiled code; follows
+	                       * tables without a bound, and lets local helpers change registers */
+	bool framed;          /* set by the caller: the range begins in an unknown frame */
+	int32_t pushed;       /* set by the caller: bytes already pushed below the return address at the start */
+	const struct etch_cfi_row *cfi; /* set by the caller: rows of .eh_frame for the range, sorted */
+	size_t cfi_count;
+	uint8_t start;                /* enum flow_start, the argument of flow_run() */
+	uint64_t skip_below;          /* flow_states() may skip the callback for instructions that end at or below this
+	                               * address while rules do not change; set by the callback */
+	uint64_t skip_last, skip_end; /* address and end of the last instruction that was skipped */
+	/* Results of the last code range. */
+	int32_t lifted;          /* rsp at all exits minus rsp expected at a return; 0: none; after flow_states() */
+	bool lowered;            /* some exit has rsp elsewhere or unknown, so `lifted` does not count */
+	bool switches;           /* its first instruction replaces rsp, as where makecontext() contexts begin */
+	bool ends;               /* some exit is a return or tail call in the state of an entry */
+	bool gives;              /* has a return with rsp as at entry, or a tail call behind the restore of a register;
+	                          * after flow_states() */
+	bool unbalanced;         /* returns with a frame left or a callee-saved register lost, unless from a local
+	                          * helper; after flow_states() */
+	bool exit_sp_mismatch;   /* leaves with a frame left or more popped than pushed: not begun as a function */
+	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
+	bool own_stack;          /* the range may be code of env->runtime */
+	size_t followed;         /* steps before this index have been seen by env->runtime->follow() */
+	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
+	bool returned;           /* has a return that is reached in a state not weak */
+	struct etch_rule run;    /* the rule by runtime->enters(), as in StgRun of GHC; kind UNDEF: none */
+	bool edges_no_constants; /* constants are dropped from its edges: not needed */
+	bool returns;            /* may return to its caller; after flow_states() */
+	bool broken;             /* runs into bytes that do not decode; after flow_states() */
+	struct flow_edge *edges; /* one per target; complete after flow_states() */
+	size_t edge_count, edge_room;
+	uint32_t *edge_hash;
+	size_t edge_hash_size;
+	struct flow_exit *exits; /* complete after flow_states() */
+	size_t exit_count, exit_room;
+	uint64_t fresh;  /* number of instructions decoded */
+	uint64_t extent; /* end of the last reached instruction, as an offset */
+};
+#define FLOW_SCANNED 1u /* decoded as reachable */
+#define FLOW_WALKED  2u /* a state has reached it */
+#define FLOW_MOVES   4u /* it may change the unwind rule, by the last walk */
+
+enum flow_start {
+	START_FUNCTION, /* a function begins there: certain */
+	START_ASSUMED,  /* assumed, for want of evidence */
+	START_PART,     /* only where edges lead, with the state that they bring */
+	START_NOWHERE,  /* no path leads into it */
+};
+
+/* Analyses a code range. `in`: edges from other code ranges into it, sorted by target. Results in *f. False: out of
+ * memory, or the range is 4 GiB or larger. */
+bool flow_run(struct flow *f, const struct flow_env *env, uint32_t range, const struct flow_edge *in, size_t in_count,
+              enum flow_start start);
+
+/*
+ * Callback for each reached instruction, in order of address, with the state before it. `same`: the unwind rule is that
+ * of the last call, which was for the instruction just before.
+ */
+typedef void flow_state_fn(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same);
+/* Reports the states of the code range of the last flow_run(), and completes the results in *f: exits, edges, flags. */
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/* Reports the states again, without touching the results. */
+void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/*
+ * May a code range return to its caller? By reachability alone, from its start, its symbols and the addresses `in` that
+ * others jump to; true where deciding would take states.
+ */
+bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, const uint64_t *in, size_t in_count);
+
+/* The code range that holds an address, or null. */
+const struct code_range *range_at(const struct flow_env *env, uint64_t addr);
+/* Index of that code range, or NO_RANGE; addr may be a flow_exit.target. */
+uint32_t range_number(const struct flow_env *env, uint64_t addr);
+
+/* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. False: out of memory. */
+bool ranges_index(struct flow_env *env);
+void ranges_index_free(struct flow_env *env);
+
+void flow_free(struct flow *f);
+
+#endif

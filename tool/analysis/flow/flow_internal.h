@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shared by the files of the flow analysis; its interface is flow.h. flow_run.c drives the analysis of a code range:
+ * flow_reach.c decodes what is reachable, flow_walk.c propagates states with the worklist of flow_queue.c, advance.c is
+ * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, exits.c makes the
+ * results.
+ */
+#ifndef ANALYSIS_FLOW_FLOW_INTERNAL_H
+#define ANALYSIS_FLOW_FLOW_INTERNAL_H
+
+#include "analysis/flow/flow.h"
+
+#define NO_STEP UINT32_MAX
+#define LIVE    1u /* flow.state_live: the state has a value */
+#define QUEUED  2u /* the state is in the worklist */
+#define THROWS  4u /* its block has a call with a landing pad */
+
+/* The last compare, while the flags and the compared operands are unchanged. */
+struct compared {
+	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
+	uint8_t a, b, size;
+	uint8_t killed_by; /* EFFECT_* of instructions that may invalidate it; with a memory operand, of all */
+	uint16_t watch;    /* mask of registers that it depends on */
+	int32_t disp;
+	int64_t imm;
+	/* Memory at base + disp holds at most `most`, unsigned: gcc compares in memory what it loads afterwards. size in
+	 * bytes; 0: no bound. */
+	struct {
+		uint8_t base, size;
+		int32_t disp;
+		int64_t most;
+	} bound;
+};
+
+static inline bool flow_inside(const struct flow *f, uint64_t addr)
+{
+	return addr >= f->range->start && addr < f->range->end;
+}
+/* Has a state reached the instruction at an offset? */
+static inline bool flow_walked(const struct flow *f, uint64_t off)
+{
+	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
+}
+/* Does the code range need constants, as for a jump table? */
+static inline bool flow_needs_constants(const struct flow *f) { return f->effects_seen & EFFECT_NEEDS_CONSTANT; }
+/* Is the instruction a system call that ends the thread or process? */
+static inline bool flow_is_exit(const struct step *in, const struct state *s)
+{
+	return in->op == STEP_SYSCALL && s->reg[in->a].kind == VALUE_CONST && STEP_IS_EXIT(s->reg[in->a].off);
+}
+
+/* flow_run.c: the row of .eh_frame for an address of the code range, or null. */
+const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr);
+
+/* flow_run.c: resets *f for a code range. False: out of memory, or the range is 4 GiB or larger. */
+bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number);
+
+/* flow_reach.c */
+/* flow_step(): index of the step at an offset, decoded on demand; NO_STEP: it does not decode, or out of memory. */
+uint32_t flow_step_new(struct flow *f, uint64_t off);
+static inline uint32_t flow_step(struct flow *f, uint64_t off)
+{
+	if (off >= f->range->end - f->range->start)
+		return NO_STEP;
+	return f->at[off] ? f->at[off] - 1 : flow_step_new(f, off);
+}
+/* Makes the instruction at an offset the leader of a basic block. Returns the index of its step, or NO_STEP. */
+uint32_t flow_leader(struct flow *f, uint64_t off);
+/* Decodes all that is reachable from an offset and not yet decoded. */
+void flow_reach(struct flow *f, uint64_t off);
+
+/* flow_queue.c: puts a state's block into the worklist; takes the lowest offset out of the worklist, which must not be
+ * empty. */
+void flow_queue(struct flow *f, uint32_t state);
+uint32_t flow_queue_next(struct flow *f);
+
+/* flow_walk.c */
+/* Adds an entry of the code range with a state, and decodes what it reaches; flow_walk() then propagates states to the
+ * fixpoint. */
+void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
+void flow_walk(struct flow *f);
+/* Walks the landing pads, once pad_depth is known; the code that only follows noreturn calls. */
+void flow_walk_pads(struct flow *f);
+void flow_dead_follow(struct flow *f);
+
+/* flow_run.c */
+uint64_t flow_exit_target(const struct step *s);
+bool flow_comes_back(const struct flow *f, const struct step *s);
+bool flow_is_noreturn(const struct flow *f, const struct step *s);
+uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
+bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
+void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
+/* The entry of etch's exception table for the instruction at an address, or null. flow_fault() makes the state at its
+ * fixup; flow_land() that at a call's landing pad. */
+const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
+void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
+void flow_land(const struct flow *f, const struct state *call, struct state *out);
+/* exits.c: may the immediate or rip-relative displacement of an instruction be an address that it takes? */
+bool flow_takes_address(const struct flow *f, const struct step *in);
+
+/* advance.c */
+/* Transforms the state before the instruction at `off` into the one behind it, on the fall-through edge. */
+void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* Checks flow_idle() in builds with ETCH_CHECK_STEPS: aborts if the instruction does change something. */
+void flow_idle_check(const struct step *in, const struct state *s, const struct compared *c);
+/* Can the instruction be skipped? True for most: neither the state nor the last compare depends on what it touches.
+ * (The registers that it writes are among in->touches.) */
+static inline bool flow_idle(const struct step *in, const struct state *s, const struct compared *c)
+{
+	bool idle =
+		!((in->touches & (s->known | c->watch)) | (in->effects & (c->killed_by | s->constants | EFFECT_CONTROL)));
+
+#ifdef ETCH_CHECK_STEPS
+	if (idle)
+		flow_idle_check(in, s, c);
+#endif
+	return idle;
+}
+static inline void flow_advance(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+	if (!flow_idle(in, s, c))
+		flow_advance_slowly(in, s, off, c);
+}
+
+/* flow_advance(), which also returns whether the unwind rule is certainly the same as before. */
+bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* Transforms the state before a branch into that on its taken edge. */
+void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c);
+/* May the outcome of a branch with condition `cond` refine the state? */
+bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s);
+
+/* ends.c: is a call the last instruction of its function, with only padding behind it (at `off`)? In an open code
+ * range: padding in front of what looks like a function's start, or directly in front of the callee. */
+bool flow_is_end(struct flow *f, const struct step *call, uint64_t off);
+/* Does the code range begin with a prologue, at an address that is aligned for functions? */
+bool flow_begins(struct flow *f);
+/*
+ * Does the code range begin by using a value in a callee-saved register, r10, r11 or the stack that it has not set? A
+ * function's entry must not (psABI 3.2.1); the targets of an interpreter's computed goto and parts of other functions
+ * do, since they run in a frame that they have not set up. Call after flow_states().
+ */
+bool flow_begins_framed(struct flow *f);
+/* Does the code at an offset read or pop the return address that a call of this very offset, just before, has pushed?
+ * Then that call only obtains its own address. */
+bool flow_uses_return_address(struct flow *f, uint64_t off);
+
+/* helpers.c: is a call target inside an open code range a helper in the middle of the calling function? */
+bool flow_is_helper(struct flow *f, uint64_t target);
+
+/* traps.c: the address of the exception handler that the instruction at an offset links into the runtime's list, or 0;
+ * and the state at that handler, from the state before this instruction. */
+uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off);
+void flow_trap_state(const struct state *head, struct state *out);
+
+/* jumps.c */
+/* Restarts the join over indirect jumps, if it includes this jump, whose state has changed. */
+static inline void flow_agreed_undo(struct flow *f, size_t jump)
+{
+	if (jump < f->agreed.upto) {
+		f->agreed.upto = 0;
+		f->agreed.some = f->agreed.differ = false;
+	}
+}
+/* Follows jump tables, then the code that only indirect jumps reach. */
+void jumps_follow(struct flow *f);
+/* Target of entry i of a jump table of this code range; 0: the entry is not in the file. */
+uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);
+/* Likewise, for a jump in code range `p`, without a struct flow. */
+uint64_t jump_table_entry(const struct elf_file *file, const struct code_range *p, const struct value *t, unsigned i);
+
+#endif

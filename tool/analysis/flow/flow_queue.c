@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* The worklist of flow_walk(): a heap of block leaders, lowest offset first, since most edges go forward. */
+#include "analysis/flow/flow_internal.h"
+#include "support/vector.h"
+
+static void heap_push(struct flow *f, uint32_t off)
+{
+	size_t i, up;
+
+	if (!room_make(&f->heap, &f->heap_room, f->heap_count, sizeof(*f->heap))) {
+		f->failed = true;
+		return;
+	}
+	for (i = f->heap_count++; i && f->heap[up = (i - 1) / 2] > off; i = up)
+		f->heap[i] = f->heap[up];
+	f->heap[i] = off;
+}
+
+uint32_t flow_queue_next(struct flow *f)
+{
+	uint32_t top = f->heap[0], last = f->heap[--f->heap_count];
+	size_t i = 0, down;
+
+	while ((down = 2 * i + 1) < f->heap_count) {
+		down += down + 1 < f->heap_count && f->heap[down + 1] < f->heap[down];
+		if (f->heap[down] >= last)
+			break;
+		f->heap[i] = f->heap[down];
+		i = down;
+	}
+	if (f->heap_count)
+		f->heap[i] = last;
+	return top;
+}
+
+void flow_queue(struct flow *f, uint32_t state)
+{
+	if (f->state_live[state] & QUEUED)
+		return;
+	f->state_live[state] |= QUEUED;
+	heap_push(f, f->step_at[f->step_of_state[state]]);
+}

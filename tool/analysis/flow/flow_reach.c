@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+/* The first pass over a code range: decodes all reachable instructions and marks the leaders of basic blocks. Also
+ * flow_gets_out(), which answers by reachability alone. */
+#include "analysis/flow/flow_internal.h"
+#include "support/vector.h"
+
+#include <stdlib.h>
+
+static bool steps_grow(struct flow *f)
+{
+	size_t want = f->step_room ? 2 * f->step_room : 1024;
+	void *a = realloc(f->steps, want * sizeof(*f->steps));
+	void *b, *c, *d;
+
+	if (a)
+		f->steps = a;
+	b = realloc(f->step_at, want * sizeof(*f->step_at));
+	if (b)
+		f->step_at = b;
+	c = realloc(f->leader, want * sizeof(*f->leader));
+	if (c)
+		f->leader = c;
+	d = realloc(f->seen, want);
+	if (d)
+		f->seen = d;
+	if (!a || !b || !c || !d)
+		return false;
+	f->step_room = want;
+	return true;
+}
+
+static bool states_grow(struct flow *f)
+{
+	size_t want = f->state_room ? 2 * f->state_room : 128;
+	void *a = realloc(f->states, want * sizeof(*f->states));
+	void *b, *c;
+
+	if (a)
+		f->states = a;
+	b = realloc(f->state_live, want);
+	if (b)
+		f->state_live = b;
+	c = realloc(f->step_of_state, want * sizeof(*f->step_of_state));
+	if (c)
+		f->step_of_state = c;
+	if (!a || !b || !c)
+		return false;
+	f->state_room = want;
+	return true;
+}
+
+/* The relocation at an address, or null. Lookups come mostly in order of address, so the search starts at the last
+ * result and widens exponentially. */
+static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
+{
+	const struct flow_reloc *list = f->env->relocs;
+	size_t i = f->reloc_near, n = f->env->reloc_count, lo = 0, hi = n, step;
+
+	if (i + 1 < n && list[i + 1].addr == addr)
+		return &list[f->reloc_near = i + 1];
+	if (i < n && list[i].addr < addr) {
+		for (lo = i, step = 1; lo + step < n && list[lo + step].addr < addr; step *= 2)
+			lo += step;
+		hi = lo + step < n ? lo + step + 1 : n;
+	} else if (i < n && list[i].addr == addr) {
+		return &list[i];
+	} else {
+		for (hi = i < n ? i : n, step = 1; hi > step && list[hi - step].addr >= addr; step *= 2)
+			hi -= step;
+		lo = hi > step ? hi - step : 0;
+	}
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (list[mid].addr < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	f->reloc_near = lo;
+	return lo < n && list[lo].addr == addr ? &list[lo] : NULL;
+}
+
+/* ET_REL: the target of a direct jump or call, or the GOT slot of an indirect one, is that of its relocation. */
+static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
+{
+	const struct flow_reloc *r;
+	uint64_t field = addr + s->len - 4u;
+
+	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL) {
+		if (s->len <= sizeof(uint32_t))
+			return; /* an 8-bit displacement, resolved by the assembler */
+		r = reloc_at(f, field);
+		if (r)
+			s->imm = (int64_t)r->target;
+	} else if ((s->flow == FLOW_JUMP_IND || s->flow == FLOW_CALL_IND) && s->deref && s->b == INSN_PC_REG) {
+		r = reloc_at(f, field);
+		s->imm = r && (r->target & FLOW_EXTERN) ? (int64_t)r->target : 0;
+	}
+}
+
+/* Adjusts a decoded step to its context: relocations, hlt behind the entry point's call, calls of the next address. */
+static void step_settle(struct flow *f, struct step *s, uint64_t addr)
+{
+	if (f->env->reloc_count)
+		step_relocate(f, s, addr);
+	/* hlt behind the call of main in an entry point: in an open code range, other code may follow. */
+	if (s->op == STEP_HALT && f->range->outermost && f->range->open) {
+		s->flow = FLOW_STOP;
+		s->effects |= EFFECT_CONTROL;
+	}
+	/* A call of the next instruction obtains rip in old position-independent code: it counts as a push. In an open code
+	 * range the callee may also be a function that begins there, unless it uses the pushed word. */
+	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->range->end &&
+	    (!f->range->open || flow_uses_return_address(f, addr + s->len - f->range->start))) {
+		s->flow = FLOW_NEXT;
+		s->op = STEP_PUSH;
+		s->a = INSN_NO_REG;
+		s->imm = 8;
+		s->touches |= 1u << ETCH_REG_RSP;
+		s->effects |= EFFECT_OTHER;
+	}
+}
+
+uint32_t flow_step_new(struct flow *f, uint64_t off)
+{
+	uint64_t addr = f->range->start + off;
+	size_t n = f->step_count;
+	struct step *s;
+
+	if (n == f->step_room && !steps_grow(f)) {
+		f->failed = true;
+		return NO_STEP;
+	}
+	s = &f->steps[n];
+	if (!step_decode_in(f->cache, f->range->bytes + off, f->range->end - addr, f->readable - off, addr, s))
+		return NO_STEP;
+	if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
+		step_settle(f, s, addr);
+	f->effects_seen |= s->effects;
+	f->step_at[n] = (uint32_t)off;
+	f->leader[n] = 0;
+	f->seen[n] = 0;
+	f->step_count = n + 1;
+	f->fresh++;
+	f->at[off] = (uint32_t)n + 1;
+	f->starts[off / 64] |= (uint64_t)1 << off % 64;
+	return (uint32_t)n;
+}
+
+/* Bytes searched backward for the leader of an instruction's block. */
+#define BLOCK_MOST 4096u
+
+/* A new leader splits a block that has been walked: queues the block that it was part of, or sets flow.dirty, which
+ * queues all blocks, if that is not found. */
+static void walked_again(struct flow *f, uint64_t off)
+{
+	uint64_t from, at, least = off > BLOCK_MOST ? off - BLOCK_MOST : 0;
+
+	for (from = off; from-- > least;) {
+		uint32_t i = f->at[from] ? f->at[from] - 1 : NO_STEP;
+
+		if (i == NO_STEP || !f->leader[i] || !(f->state_live[f->leader[i] - 1] & LIVE))
+			continue;
+		for (at = from; at < off && f->at[at]; at += f->steps[f->at[at] - 1].len)
+			;
+		if (at == off) {
+			flow_queue(f, f->leader[i] - 1);
+			return;
+		}
+	}
+	f->dirty = true;
+}
+
+uint32_t flow_leader(struct flow *f, uint64_t off)
+{
+	uint32_t i = flow_step(f, off);
+
+	if (i == NO_STEP || f->leader[i])
+		return i;
+	if (f->state_count == f->state_room && !states_grow(f)) {
+		f->failed = true;
+		return NO_STEP;
+	}
+	if (f->seen[i] & FLOW_WALKED)
+		walked_again(f, off);
+	f->state_live[f->state_count] = 0;
+	f->step_of_state[f->state_count] = i;
+	f->leader[i] = (uint32_t)++f->state_count;
+	return i;
+}
+
+static void todo_add(struct flow *f, uint64_t off)
+{
+	if (!room_make(&f->todo, &f->todo_room, f->todo_count, sizeof(*f->todo)))
+		f->failed = true;
+	else
+		f->todo[f->todo_count++] = (uint32_t)off;
+}
+
+/* Adds a jump target: if it is in the code range, it begins a block and is decoded from later. */
+static void scan_later(struct flow *f, uint64_t addr)
+{
+	if (!flow_inside(f, addr))
+		return;
+	flow_leader(f, addr - f->range->start);
+	todo_add(f, addr - f->range->start);
+}
+
+/* Adds the landing pad and the fixup of the instruction at an address, if it has any. */
+static void scan_throws(struct flow *f, uint64_t addr)
+{
+	uint64_t pad = f->pad_count ? flow_pad_of(f, addr) : 0;
+	const struct fixup *fixup = f->fixup_count ? flow_fixup_of(f, addr) : NULL;
+
+	if (pad)
+		scan_later(f, pad);
+	if (fixup)
+		scan_later(f, fixup->to);
+}
+
+/* Adds the targets of a control-flow instruction. Returns whether control may also reach the next instruction. */
+static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
+{
+	switch (in->flow) {
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		scan_later(f, (uint64_t)in->imm);
+		if (in->flow == FLOW_BRANCH && !flow_inside(f, (uint64_t)in->imm))
+			f->effects_seen |= EFFECT_NEEDS_CONSTANT; /* its target may need constants: see walk_outside() */
+		return in->flow == FLOW_BRANCH;
+	case FLOW_CALL:
+		if ((uint64_t)in->imm != f->range->start)
+			scan_later(f, (uint64_t)in->imm); /* a local helper */
+											  /* fall through */
+	case FLOW_CALL_IND: return flow_comes_back(f, in) && !(f->range->open && flow_is_end(f, in, behind));
+	default: return in->flow == FLOW_NEXT;
+	}
+}
+
+/*
+ * flow_step_new() for a straight run: decodes from *from on. True: stopped at a control-flow instruction, or with `one`
+ * at the first instruction, and *from is its offset. False: *from is decoded already, does not decode, or is the end.
+ */
+static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
+{
+	const uint8_t *bytes = f->range->bytes;
+	uint64_t start = f->range->start, off = *from, *starts = f->starts;
+	size_t readable = f->readable, n = f->step_count;
+	uint32_t *at = f->at;
+	bool on = true;
+
+	while (off < size && !at[off]) {
+		struct step *s;
+
+		if (n == f->step_room && !steps_grow(f)) {
+			f->failed = true;
+			break;
+		}
+		s = &f->steps[n];
+		if (!step_decode_in(f->cache, bytes + off, size - off, readable - off, start + off, s))
+			break;
+		f->step_at[n] = (uint32_t)off;
+		f->leader[n] = 0;
+		f->seen[n] = FLOW_SCANNED;
+		at[off] = (uint32_t)++n;
+		starts[off / 64] |= (uint64_t)1 << off % 64;
+		if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
+			step_settle(f, s, start + off);
+		f->effects_seen |= s->effects;
+		on = !one && s->flow == FLOW_NEXT;
+		if (!on)
+			break;
+		off += s->len;
+	}
+	f->fresh += n - f->step_count;
+	f->step_count = n;
+	*from = off;
+	return !on;
+}
+
+/* Decodes from an offset on until control cannot go on, or reaches instructions scanned before. */
+static void scan_from(struct flow *f, uint64_t off)
+{
+	bool throws = f->pad_count || f->fixup_count;
+	uint64_t size = f->range->end - f->range->start;
+
+	while (off < size) {
+		bool fresh = !f->at[off] && run_decode(f, &off, size, throws);
+		unsigned len;
+		uint32_t i;
+
+		if (off >= size || !f->at[off] || f->failed)
+			return;
+		i = f->at[off] - 1;
+		if (!fresh && (f->seen[i] & FLOW_SCANNED)) {
+			flow_leader(f, off);
+			return;
+		}
+		f->seen[i] |= FLOW_SCANNED;
+		len = f->steps[i].len;
+		if (throws)
+			scan_throws(f, f->range->start + off);
+		if (f->steps[i].flow != FLOW_NEXT) {
+			struct step in = f->steps[i]; /* the list may move */
+
+			if (!scan_leaves(f, &in, off + len))
+				return;
+		}
+		off += len;
+	}
+}
+
+void flow_reach(struct flow *f, uint64_t off)
+{
+	todo_add(f, off);
+	while (f->todo_count && !f->failed)
+		scan_from(f, f->todo[--f->todo_count]);
+}
+
+/* ---- is there a way out? ----------------------------------------------------------------- */
+
+/* May an instruction lead back to the caller, judged by itself? True where its target is unknown. */
+static bool leads_out(const struct flow *f, const struct step *in)
+{
+	struct step to = *in;
+
+	switch (in->flow) {
+	case FLOW_RETURN:
+	case FLOW_JUMP_IND: return true;
+	case FLOW_JUMP:
+	case FLOW_BRANCH: to.flow = FLOW_JUMP; return !flow_inside(f, (uint64_t)in->imm) && !flow_is_noreturn(f, &to);
+	default: /* an address taken inside the range may be jumped to */
+		return in->op == STEP_ADDRESS && in->b == INSN_PC_REG && flow_inside(f, (uint64_t)in->imm);
+	}
+}
+
+/* Is step i a call, not known to be noreturn, that ends its function? */
+static bool ends_in(struct flow *f, uint32_t i)
+{
+	struct step in = f->steps[i]; /* the list may move */
+
+	return (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) && flow_comes_back(f, &in) &&
+	       flow_is_end(f, &in, f->step_at[i] + in.len);
+}
+
+/*
+ * After all reachable code is decoded: does control fall out of the code range, or into bytes that do not decode? As in
+ * exits_note(), a direct call with only padding behind it counts as noreturn.
+ */
+static bool falls_out(struct flow *f)
+{
+	uint64_t size = f->range->end - f->range->start, padding = size; /* lowest offset behind such a call */
+	uint32_t i, n = (uint32_t)f->step_count;
+
+	for (i = 0; i < n; i++) {
+		uint64_t next = f->step_at[i] + f->steps[i].len;
+
+		if (!(f->seen[i] & FLOW_SCANNED) || !ends_in(f, i))
+			continue;
+		if (!flow_exit_target(&f->steps[i]))
+			return true;
+		if (!f->range->open && next < padding)
+			padding = next;
+	}
+	for (i = 0; i < n; i++) {
+		uint64_t next = f->step_at[i] + f->steps[i].len;
+		const struct step *in = &f->steps[i];
+
+		if (!(f->seen[i] & FLOW_SCANNED) || in->flow == FLOW_JUMP || in->flow == FLOW_STOP ||
+		    (in->padding && f->step_at[i] >= padding) || (in->op == STEP_HALT && next >= size))
+			continue;
+		if ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && (!flow_comes_back(f, in) || ends_in(f, i)))
+			continue;
+		if (next >= size || !f->at[next])
+			return true;
+	}
+	return false;
+}
+
+bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, const uint64_t *in, size_t in_count)
+{
+	const struct code_range *p = &env->ranges[range];
+	size_t i, seen = 0;
+
+	if (p->plt || p->outermost || !flow_prepare(f, env, range) || f->own_stack || f->fixup_count)
+		return true;
+	f->relaxed = false;
+	for (i = 0; i < in_count; i++)
+		scan_later(f, in[i]);
+	for (i = 0; i < p->entry_count; i++)
+		scan_later(f, env->entries[p->entry + i]);
+	scan_later(f, p->start);
+	while (f->todo_count && !f->failed) {
+		scan_from(f, f->todo[--f->todo_count]);
+		for (; seen < f->step_count; seen++) /* including steps that were decoded only by lookahead */
+			if (leads_out(f, &f->steps[seen]))
+				return true;
+	}
+	return f->failed || falls_out(f);
+}

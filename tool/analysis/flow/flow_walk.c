@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* The second pass over a code range: propagates states along the edges between basic blocks, to the fixpoint. */
+#include "analysis/flow/flow_internal.h"
+#include "support/vector.h"
+
+#include <string.h>
+
+/*
+ * Does a block keep its state against a weak one? Yes, where a symbol marks a function's entry with the state of an
+ * entry: a weak path may fall into it from data in front of it, or from an unknown entry (Dart).
+ */
+static bool is_firm(const struct flow *f, uint32_t i, const struct state *there)
+{
+	const struct code_range *p = f->range;
+
+	return p->entry_count && !there->weak &&
+	       word_has(f->env->entries + p->entry, p->entry_count, p->start + f->step_at[i]) && state_is_entry(there);
+}
+
+/* Joins a state into the block that step i begins; queues the block if its state changes. */
+static void reach(struct flow *f, uint32_t i, const struct state *s)
+{
+	uint32_t k = f->leader[i] - 1;
+
+	if (!(f->state_live[k] & LIVE)) {
+		state_copy(&f->states[k], s);
+		if (f->no_constants && f->states[k].constants)
+			state_drop_constants(&f->states[k]);
+		f->state_live[k] |= LIVE;
+		flow_queue(f, k);
+	} else if (s->dead && !f->states[k].dead) {
+		return; /* a dead path adds nothing to live code */
+	} else if (s->weak && is_firm(f, i, &f->states[k])) {
+		return;
+	} else if (state_join(&f->states[k], s)) {
+		flow_queue(f, k);
+	}
+}
+
+/* Propagates a state along an edge to an address of the code range. */
+static void follow(struct flow *f, uint64_t target, const struct state *s)
+{
+	if (!flow_inside(f, target))
+		return; /* edges out of the range are made by exits.c, at the fixpoint */
+	target -= f->range->start;
+	if (target < f->at_room && f->at[target] && f->leader[f->at[target] - 1])
+		reach(f, f->at[target] - 1, s);
+}
+
+/* follow() for a direct jump; a target that does not decode makes the results uncertain. */
+static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
+{
+	follow(f, target, s);
+	if (flow_inside(f, target) && !f->at[target - f->range->start] && !s->dead)
+		f->returns = f->broken = true;
+}
+
+/* Adds an indirect jump. Returns its index + 1, or 0 when out of memory. */
+static uint32_t jump_make(struct flow *f)
+{
+	size_t room = f->jump_room;
+
+	if (!room_make(&f->jumps, &f->jump_room, f->jump_count, sizeof(*f->jumps)) ||
+	    (room != f->jump_room && !room_make(&f->table_at, &room, room, sizeof(*f->table_at)))) {
+		f->failed = true;
+		return 0;
+	}
+	memset(&f->jumps[f->jump_count], 0, sizeof(*f->jumps));
+	return (uint32_t)++f->jump_count;
+}
+
+/* Records the state at an indirect jump and its table; a change makes jumps_follow() look at it again. */
+static void jump_note(struct flow *f, uint32_t step, const struct state *s)
+{
+	struct step *in = &f->steps[step];
+	size_t i = in->number ? in->number : (in->number = jump_make(f));
+
+	if (!i--)
+		return;
+	if (f->jumps[i].noted && state_same(&f->jumps[i].state, s))
+		return;
+	f->jumps_agreed = false;
+	flow_agreed_undo(f, i);
+	if (!f->jumps[i].fresh &&
+	    !room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
+		f->failed = true;
+		return;
+	}
+	if (!f->jumps[i].fresh)
+		f->fresh_jumps[f->fresh_jump_count++] = (uint32_t)i;
+	f->jumps[i].noted = f->jumps[i].fresh = true;
+	state_copy(&f->jumps[i].state, s);
+	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
+	f->table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;
+}
+
+/*
+ * Does the state behind a call contradict the known rsp of the block that it falls into? Then the call is noreturn:
+ * otherwise one of the paths would be incorrect code.
+ */
+static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
+{
+	uint32_t k = f->leader[step] - 1;
+	struct value mine = s->reg[ETCH_REG_RSP], its = f->states[k].reg[ETCH_REG_RSP];
+
+	return (f->state_live[k] & LIVE) && mine.kind == VALUE_CFA && its.kind == VALUE_CFA && mine.off != its.off;
+}
+
+static void dead_note(struct flow *f, uint32_t off, const struct state *call)
+{
+	if (off >= f->range->end - f->range->start)
+		return;
+	if (!room_make(&f->dead, &f->dead_room, f->dead_count, sizeof(*f->dead))) {
+		f->failed = true;
+		return;
+	}
+	f->dead[f->dead_count].off = off;
+	state_copy(&f->dead[f->dead_count++].state, call);
+}
+
+/*
+ * Walks code that only follows noreturn calls, such as clang's jump behind a throw, in the state of a return of that
+ * call: the only way to get there. Dead states never change live ones. Not in open code ranges, where such code may be
+ * another function.
+ */
+void flow_dead_follow(struct flow *f)
+{
+	size_t i;
+
+	for (i = f->range->open ? 0 : f->dead_count;
+	     i-- > 0 && !f->failed;) { /* the last walk past a call has its final state */
+		struct state s;
+		uint32_t k;
+
+		if (flow_walked(f, f->dead[i].off))
+			continue;
+		k = flow_step(f, f->dead[i].off);
+		if (k == NO_STEP || f->steps[k].padding)
+			continue;
+		state_copy(&s, &f->dead[i].state);
+		state_call(&s);
+		s.weak = s.dead = true;
+		flow_enter(f, f->range->start + f->dead[i].off, &s);
+		flow_walk(f);
+	}
+}
+
+/* The position and state of a walk through a basic block. */
+struct walk {
+	uint32_t off, from; /* current offset; index of the block's state */
+	bool called;        /* the previous instruction is a call */
+	struct compared c;
+	struct state s;
+};
+
+/* The exceptional edges of an instruction: to its landing pad and to its fixup. */
+static void walk_throws(struct flow *f, const struct walk *w, const struct step *in)
+{
+	bool calls = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
+	uint64_t addr = f->range->start + w->off, pad = f->pad_count && calls ? flow_pad_of(f, addr) : 0;
+	const struct fixup *fixup = f->fixup_count ? flow_fixup_of(f, addr) : NULL;
+	struct state there;
+
+	if (pad && f->pads_held) {
+		f->state_live[w->from] |= THROWS;
+		if (w->s.reg[ETCH_REG_RSP].kind == VALUE_CFA && w->s.reg[ETCH_REG_RSP].off > f->pad_depth)
+			f->pad_depth = w->s.reg[ETCH_REG_RSP].off;
+	} else if (pad) {
+		flow_land(f, &w->s, &there);
+		follow(f, pad, &there);
+	}
+	if (fixup && flow_inside(f, fixup->to)) {
+		flow_fault(fixup, in, &w->s, &there);
+		follow(f, fixup->to, &there);
+	}
+}
+
+/*
+ * Propagates along a branch's taken edge. False, to end the walk, if that has changed the state of the block being
+ * walked: it is walked again, and code behind the loop must not get the state of the first iteration only. In a loop
+ * that probes the stack by pages (-fstack-clash-protection), rsp differs per iteration, and only the final compare,
+ * applied to the joined state, gives rsp behind it.
+ */
+static bool walk_branch(struct flow *f, const struct walk *w, const struct step *in)
+{
+	struct state taken;
+
+	if (!in->writes && !flow_may_learn(&w->c, in->cond, &w->s)) {
+		follow_jump(f, (uint64_t)in->imm, &w->s);
+	} else {
+		state_copy(&taken, &w->s);
+		flow_branch_taken(in, &taken, w->off, &w->c);
+		follow_jump(f, (uint64_t)in->imm, &taken);
+	}
+	return !(f->state_live[w->from] & QUEUED);
+}
+
+/*
+ * Is a call inside the code range a push? OCaml, until 4.13, so puts the address of the exception handler behind the
+ * call on the stack, and continues at the target in the same frame. .eh_frame tells: then the CFA at the target is that
+ * of the call, rsp being one word lower; at a function it would be rsp + 8. *out: the state at the target.
+ */
+static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
+{
+	const struct etch_cfi_row *row = flow_cfi_at(f, (uint64_t)in->imm);
+	const struct step push = {.op = STEP_PUSH, .a = INSN_NO_REG, .imm = 8, .effects = EFFECT_OTHER};
+	struct etch_rule mine;
+
+	if (!row || row->rule.kind != ETCH_RULE_CALL || call->reg[ETCH_REG_RSP].kind != VALUE_CFA)
+		return false;
+	state_copy(out, call);
+	state_transfer(out, &push, 0);
+	state_rule(out, &mine);
+	return mine.kind == row->rule.kind && mine.cfa == row->rule.cfa && mine.cfa_off == row->rule.cfa_off &&
+	       row->rule.cfa == ETCH_REG_RSP;
+}
+
+/* Propagates along a call inside the code range. Returns whether the call returns to the next instruction. */
+static bool walk_call(struct flow *f, const struct walk *w, const struct step *in)
+{
+	uint32_t behind = w->off + in->len;
+	struct state there;
+
+	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->range->start) {
+		if (pushes_on(f, &w->s, in, &there)) {
+			follow(f, (uint64_t)in->imm, &there);
+		} else {
+			f->helpers = true;
+			follow(f, (uint64_t)in->imm, &state_at_entry);
+		}
+	}
+	if (flow_comes_back(f, in))
+		return !(f->range->open && flow_is_end(f, in, behind));
+	dead_note(f, behind, &w->s);
+	return false;
+}
+
+/* An instruction that saves rsp may install an exception handler (traps.c): enters that. */
+static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
+{
+	uint64_t handler = flow_trap(f, &f->steps[number], w->off);
+	struct state s;
+
+	if (!handler || w->s.reg[ETCH_REG_RSP].kind != VALUE_CFA)
+		return;
+	flow_trap_state(&w->s, &s);
+	flow_enter(f, handler, &s);
+}
+
+/* Walks over an instruction with FLOW_NEXT; false: it ends the thread or process. */
+static inline bool walk_next(struct flow *f, struct walk *w, uint32_t number)
+{
+	const struct step *in = &f->steps[number];
+	bool copies_sp = in->a == ETCH_REG_RSP && in->op == STEP_STORE;
+
+	if (flow_is_exit(in, &w->s))
+		return false;
+	copies_sp |= in->op == STEP_MOVE && in->b == ETCH_REG_RSP;
+	if (!flow_advance_same(in, &w->s, w->off, &w->c))
+		f->seen[number] |= FLOW_MOVES;
+	if (copies_sp)
+		walk_trap(f, w, number);
+	return true;
+}
+
+/* A jump out of the code range that is no tail call leads to a part of the function, which may need constants. */
+static inline void walk_outside(struct flow *f, uint64_t target, const struct state *s)
+{
+	if (!flow_inside(f, target) && !flow_is_tail_call(f, target, s))
+		f->effects_seen |= EFFECT_NEEDS_CONSTANT;
+}
+
+/* Walks over a control-flow instruction; false: the walk ends with it. */
+static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
+{
+	struct step in = f->steps[number]; /* the list may move */
+
+	switch (in.flow) {
+	case FLOW_BRANCH:
+		if (!walk_branch(f, w, &in))
+			return false;
+		break;
+	case FLOW_JUMP:
+		walk_outside(f, (uint64_t)in.imm, &w->s);
+		follow_jump(f, (uint64_t)in.imm, &w->s);
+		return false;
+	case FLOW_JUMP_IND: jump_note(f, number, &w->s); return false;
+	case FLOW_RETURN:
+	case FLOW_STOP: return false;
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		if (!walk_call(f, w, &in))
+			return false;
+		w->called = true;
+		break;
+	default: break;
+	}
+	if (!flow_advance_same(&in, &w->s, w->off, &w->c))
+		f->seen[number] |= FLOW_MOVES;
+	return true;
+}
+
+/* Walks one basic block from its leader, and joins its final state into the next block. */
+static void walk_from(struct flow *f, uint32_t start)
+{
+	uint64_t size = f->range->end - f->range->start;
+	bool throws = f->pad_count || f->fixup_count, on = true;
+	struct walk w;
+
+	w.off = start;
+	w.from = f->leader[f->at[start] - 1] - 1;
+	w.called = false;
+	w.c = (struct compared){0};
+	while (on && w.off < size && f->at[w.off]) {
+		uint32_t i = f->at[w.off] - 1;
+		unsigned len = f->steps[i].len;
+
+		if (f->leader[i] && w.off != start) {
+			if (!w.called || !clashes(f, i, &w.s))
+				reach(f, i, &w.s);
+			break;
+		}
+		if (f->leader[i])
+			state_copy(&w.s, &f->states[w.from]);
+		f->seen[i] = (uint8_t)((f->seen[i] | FLOW_WALKED) & ~FLOW_MOVES);
+		w.called = false;
+		if (throws)
+			walk_throws(f, &w, &f->steps[i]);
+		if (!flow_idle(&f->steps[i], &w.s, &w.c))
+			on = f->steps[i].flow == FLOW_NEXT ? walk_next(f, &w, i) : walk_way(f, &w, i);
+		w.off += len;
+	}
+	if (w.off != start && w.off > f->extent)
+		f->extent = w.off;
+}
+
+void flow_walk(struct flow *f)
+{
+	size_t i;
+
+	if (f->dirty) { /* see walked_again() */
+		f->dirty = false;
+		for (i = 0; i < f->state_count; i++)
+			if (f->state_live[i] & LIVE)
+				flow_queue(f, (uint32_t)i);
+	}
+	while (f->heap_count && !f->failed && !(f->no_constants && flow_needs_constants(f))) {
+		uint32_t off = flow_queue_next(f);
+
+		f->state_live[f->leader[f->at[off] - 1] - 1] &= (uint8_t)~QUEUED;
+		walk_from(f, off);
+	}
+}
+
+/* Walks the blocks with throwing calls again, now that pad_depth is final. */
+void flow_walk_pads(struct flow *f)
+{
+	size_t i;
+
+	f->pads_held = false;
+	for (i = 0; i < f->state_count; i++)
+		if (f->state_live[i] & THROWS)
+			flow_queue(f, (uint32_t)i);
+	flow_walk(f);
+}
+
+void flow_enter(struct flow *f, uint64_t addr, const struct state *s)
+{
+	uint32_t i = flow_leader(f, addr - f->range->start);
+
+	if (i == NO_STEP)
+		return;
+	flow_reach(f, addr - f->range->start);
+	if (!f->failed)
+		reach(f, i, s);
+}

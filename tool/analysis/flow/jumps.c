@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/* Indirect jumps: follows jump tables whose entries can be read, and enters the code that nothing else reaches in the
+ * state that the other indirect jumps agree on. */
+#include "analysis/flow/flow_internal.h"
+#include "support/vector.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Is an indirect jump open: may it reach code of this range that is not known as its target? Not if all of its table's
+ * entries are known, nor if it is a tail call: a jump with the return address on top and no table.
+ */
+static bool is_open(const struct flow *f, const struct flow_jump *j)
+{
+	struct etch_rule rule;
+
+	if (j->what.most && j->entries == j->what.most)
+		return false; /* all of its targets are known */
+	if (j->table || f->range->plt)
+		return true;
+	/* rsp alone decides, not state_is_entry(): OCaml's code preserves no callee-saved register. */
+	if (j->state.reg[ETCH_REG_RSP].kind == VALUE_CFA && j->state.reg[ETCH_REG_RSP].off == -8)
+		return false;
+	state_rule(&j->state, &rule);
+	return rule.kind != ETCH_RULE_UNDEF;
+}
+
+/* Do all open jumps prove one rule? Then *out is the join of their states. Incremental: continues the last join, unless
+ * flow_agreed_undo() has reset it. */
+static bool jumps_agree(struct flow *f, struct state *out)
+{
+	struct flow_agreed *a = &f->agreed;
+	struct etch_rule rule;
+
+	for (; a->upto < f->jump_count; a->upto++) {
+		const struct flow_jump *j = &f->jumps[a->upto];
+
+		if (!is_open(f, j))
+			continue;
+		state_rule(&j->state, &rule);
+		if (!a->some) {
+			state_copy(&a->state, &j->state);
+			a->rule = rule;
+		} else {
+			state_join(&a->state, &j->state);
+			a->differ |= memcmp(&rule, &a->rule, sizeof(rule)) != 0;
+		}
+		a->some = true;
+	}
+	if (!a->some || a->differ)
+		return false;
+	state_copy(out, &a->state);
+	state_rule(out, &rule);
+	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
+}
+
+/* Index of the first of flow.inner that ends behind an offset. */
+static size_t inner_at(const struct flow *f, uint64_t off)
+{
+	size_t lo = 0, hi = f->inner_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->inner[mid].end <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Offset of the first unreached instruction from `off` on that is neither padding nor in a jump table; the code range's
+ * size if there is none. */
+static uint64_t unreached(struct flow *f, uint64_t off)
+{
+	uint64_t size = f->range->end - f->range->start, table;
+
+	while (off < size) {
+		size_t k = f->inner_count ? inner_at(f, off) : 0;
+		uint32_t i;
+
+		if (k < f->inner_count && f->inner[k].start <= off) {
+			off = f->inner[k].end;
+			continue;
+		}
+		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
+			off += f->steps[f->at[off] - 1].len;
+			continue;
+		}
+		i = flow_step(f, off);
+		if (f->own_stack && (table = f->env->runtime->table(f, off)) != 0) {
+			off += table;
+			continue;
+		}
+		if (i != NO_STEP && !f->steps[i].padding)
+			return off;
+		off += i == NO_STEP ? 1 : f->steps[i].len;
+	}
+	return size;
+}
+
+/*
+ * Bytes that decode linearly across the start of a function are data, as Dart has in front of its code. Returns the
+ * offset of that function, or 0 if the bytes at `off` are not such data.
+ */
+static uint64_t data_until(const struct flow *f, uint64_t off)
+{
+	const struct code_range *p = f->range;
+	const uint64_t *entry = f->env->entries + p->entry;
+	size_t i = SEARCH(p->entry_count, k, entry[k] <= p->start + off);
+	uint64_t to = i < p->entry_count ? entry[i] - p->start : 0;
+	struct step s;
+
+	while (off < to &&
+	       step_decode_in(f->cache, p->bytes + off, p->end - p->start - off, f->readable - off, p->start + off, &s) &&
+	       s.flow == FLOW_NEXT)
+		off += s.len;
+	return off > to ? to : 0;
+}
+
+/* Target of the table entry at `bytes`: an address, or 4 bytes relative to the table. */
+static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
+{
+	uint64_t target;
+	int32_t rel;
+
+	if (t->reg == 8) {
+		memcpy(&target, bytes, 8);
+		return target;
+	}
+	memcpy(&rel, bytes, 4);
+	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
+}
+
+uint64_t jump_table_entry(const struct elf_file *file, const struct code_range *p, const struct value *t, unsigned i)
+{
+	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg;
+	const uint8_t *bytes =
+		at >= p->start && at < p->end && p->end - at >= t->reg ? p->bytes + (at - p->start) : elf_at(file, at, t->reg);
+
+	return bytes ? entry_target(t, bytes) : 0;
+}
+
+uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i)
+{
+	return jump_table_entry(f->env->file, f->range, t, i);
+}
+
+/* Is an offset inside a walked instruction, not at its start? */
+static bool inside_step(const struct flow *f, uint64_t off)
+{
+	unsigned back;
+
+	if (f->at[off])
+		return false;
+	for (back = 1; back < 15 && back <= off; back++) {
+		uint32_t i = f->at[off - back];
+
+		if (i && (f->seen[i - 1] & FLOW_WALKED))
+			return f->steps[i - 1].len > back;
+	}
+	return false;
+}
+
+static int word32_order(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Up to this many new jumps, each searches flow.table_at linearly; with more, the list is sorted first. */
+#define FRESH_FEW 16u
+
+/* Makes flow.table_sorted. False: out of memory. */
+static bool starts_sort(struct flow *f)
+{
+	uint32_t *list = f->jump_count ? malloc(f->jump_count * sizeof(*list)) : NULL;
+
+	if (!list)
+		return false;
+	memcpy(list, f->table_at, f->jump_count * sizeof(*list));
+	qsort(list, f->jump_count, sizeof(*list), word32_order);
+	free(f->table_sorted);
+	f->table_sorted = list;
+	return true;
+}
+
+/* Does another table of the code range begin among the entries of this one? Then its bound is too high. */
+static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
+{
+	uint64_t at = (uint32_t)j->what.off, end = at + (uint64_t)j->what.most * j->what.reg;
+	size_t lo = 0, hi = f->jump_count;
+
+	for (; !f->table_sorted && lo < hi; lo++)
+		if (f->table_at[lo] > at && f->table_at[lo] < end)
+			return true;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->table_sorted[mid] <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < f->jump_count && f->table_sorted[lo] < end;
+}
+
+/* lands_wrong(): does the row of .eh_frame at `addr` contradict the state? */
+struct landing {
+	const struct state *state;
+	uint64_t addr;
+	bool denied;
+};
+
+static void landing_row(void *ctx, const struct etch_cfi_row *row)
+{
+	struct landing *l = ctx;
+
+	if (l->addr >= row->start && l->addr < row->end && row->rule.kind == ETCH_RULE_CALL)
+		l->denied = state_witness(l->state, &row->rule) == WITNESS_DENIES;
+}
+
+/* Does .eh_frame contradict the jump's state at a target in another code range? Then the entry lies beyond the table's
+ * end. (In the cold part of the same function, both agree.) */
+static bool lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t target)
+{
+	struct landing l = {.state = &j->state, .addr = target};
+	long fde = f->env->cfi ? cfi_file_at(f->env->cfi, target) : -1;
+
+	if (fde >= 0)
+		cfi_file_rows(f->env->cfi, (size_t)fde, 0, landing_row, &l);
+	return l.denied;
+}
+
+/* Does any of these bytes belong to a reached instruction? */
+static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
+{
+	for (; size--; off++)
+		if ((f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) || inside_step(f, off))
+			return true;
+	return false;
+}
+
+/*
+ * Number of entries of a table inside the code range for which the code shows no bound: it ends at reached code, at the
+ * lowest of its own targets behind it, or at the first entry that is not a plausible target.
+ */
+static unsigned inner_entries(const struct flow *f, const struct value *t)
+{
+	uint64_t size = f->range->end - f->range->start, start = (uint32_t)t->off - f->range->start;
+	uint64_t off = start, end = size;
+	unsigned i;
+
+	for (i = 0; i < UINT16_MAX && end - off >= t->reg && !any_reached(f, off, t->reg); i++, off += t->reg) {
+		uint64_t target = entry_target(t, f->range->bytes + off) - f->range->start;
+
+		if (target >= size || (target >= start && target < off + t->reg) || inside_step(f, target))
+			break;
+		if (target >= start && target < end)
+			end = target;
+	}
+	return i;
+}
+
+/* Adds [start, end) to flow.inner, merged with what it overlaps, so that unreached() skips it. */
+static void inner_add(struct flow *f, uint64_t start, uint64_t end)
+{
+	size_t k = inner_at(f, start), more = 0;
+
+	if (k < f->inner_count && f->inner[k].start < start)
+		start = f->inner[k].start;
+	while (k + more < f->inner_count && f->inner[k + more].start < end) {
+		if (f->inner[k + more].end > end)
+			end = f->inner[k + more].end;
+		more++;
+	}
+	if (!more) {
+		if (!room_make(&f->inner, &f->inner_room, f->inner_count, sizeof(*f->inner))) {
+			f->failed = true;
+			return;
+		}
+		memmove(f->inner + k + 1, f->inner + k, (f->inner_count++ - k) * sizeof(*f->inner));
+	} else if (more > 1) {
+		memmove(f->inner + k + 1, f->inner + k + more, (f->inner_count - k - more) * sizeof(*f->inner));
+		f->inner_count -= more - 1;
+	}
+	f->inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
+}
+
+/* Is a jump's table inside the code range, without a bound? Then what.most is set: all of its entries are known. */
+static bool is_inner(struct flow *f, struct flow_jump *j)
+{
+	uint64_t start = (uint32_t)j->what.off - f->range->start;
+
+	if (!j->table || !j->what.off || j->what.most || !flow_inside(f, (uint32_t)j->what.off))
+		return false;
+	j->what.most = (uint16_t)inner_entries(f, &j->what);
+	if (j->what.most)
+		inner_add(f, start, start + (uint64_t)j->what.most * j->what.reg);
+	return j->what.most != 0;
+}
+
+/* Number of entries of a jump's table, if the code shows a bound and all entries lead to instructions; else 0. A bound
+ * above the table's size, since the compiler knew a lower one, thus counts as none. */
+static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
+{
+	unsigned i;
+
+	if (!j->table || !j->what.off || elf_is_object(f->env->file) || table_is_cut(f, j))
+		return 0;
+	for (i = 0; i < j->what.most; i++) {
+		uint64_t target = jump_table_target(f, &j->what, i);
+
+		if (flow_inside(f, target) ? inside_step(f, target - f->range->start)
+		                           : !range_at(f->env, target) || lands_wrong(f, j, target))
+			return 0;
+	}
+	return i;
+}
+
+/* Determines the entries of a jump's table and enters their targets inside the code range. */
+static void table_follow(struct flow *f, struct flow_jump *j)
+{
+	struct state s;
+	unsigned i;
+
+	j->fresh = false;
+	j->entries = is_inner(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
+	if (j->table && j->what.off && !j->what.most)
+		j->entries = j->guess;
+	flow_agreed_undo(f, (size_t)(j - f->jumps));
+	state_copy(&s, &j->state);
+	state_unlimit(&s);
+	s.weak |= !j->what.most;
+	for (i = 0; i < j->entries; i++) {
+		uint64_t target = jump_table_target(f, &j->what, i);
+
+		if (flow_inside(f, target) && (j->what.most || !inside_step(f, target - f->range->start)))
+			flow_enter(f, target, &s);
+	}
+}
+
+/* Follows the tables of all jumps that are new or have a new state, to the fixpoint. The walk, which may add such
+ * jumps, runs after each batch. */
+static void tables_follow(struct flow *f)
+{
+	while (f->fresh_jump_count && !f->failed) {
+		uint32_t *fresh = f->fresh_jumps;
+		size_t count = f->fresh_jump_count, k;
+
+		f->fresh_jumps = NULL;
+		f->fresh_jump_count = f->fresh_jump_room = 0;
+		qsort(fresh, count, sizeof(*fresh), word32_order);
+		if (count > FRESH_FEW && !starts_sort(f))
+			f->failed = true;
+		for (k = 0; k < count && !f->failed; k++)
+			table_follow(f, &f->jumps[fresh[k]]);
+		free(fresh);
+		free(f->table_sorted);
+		f->table_sorted = NULL;
+		flow_walk(f);
+	}
+}
+
+/* The most entries that are read from tables without a bound, per code range. */
+#define GUESS_MOST 65536u
+
+/*
+ * Offset up to which a code range is searched for code that only its indirect jumps reach. In an open code range, which
+ * other functions may follow: as far as reached code and the targets of tables without a bound go. If the agreed state
+ * is that of an entry, all of the range, since other functions begin in that state, too.
+ */
+static uint64_t looked_through(struct flow *f, const struct state *s)
+{
+	uint64_t end = f->extent;
+	size_t k;
+	unsigned i;
+
+	if (!f->range->open || f->own_stack || state_is_entry(s))
+		return f->range->end - f->range->start;
+	for (k = 0; k < f->jump_count; k++) {
+		const struct flow_jump *j = &f->jumps[k];
+
+		for (i = 0; j->table && j->what.off && !j->what.most && f->guesses < GUESS_MOST; i++, f->guesses++) {
+			uint64_t target = jump_table_target(f, &j->what, i);
+
+			if (!flow_inside(f, target) || inside_step(f, target - f->range->start))
+				break;
+			if (target - f->range->start >= end)
+				end = target - f->range->start + 1;
+		}
+	}
+	return end;
+}
+
+/* Address of the next table of the code range behind `at`, or UINT64_MAX. */
+static uint64_t next_table(const struct flow *f, uint64_t at)
+{
+	uint64_t next = UINT64_MAX;
+	size_t k;
+
+	for (k = 0; k < f->jump_count; k++)
+		if (f->table_at[k] > at && f->table_at[k] < next)
+			next = f->table_at[k];
+	return next;
+}
+
+/* Leading entries that may be unused: an index that is the logarithm of a width begins at 2 or 3, for 4 or 8 bytes. */
+#define FIRST_MOST 3u
+
+/* Number of entries of a table without a bound, up to the last plausible target inside the code range. Up to FIRST_MOST
+ * implausible ones at its beginning are included. */
+static unsigned guessed_entries(struct flow *f, const struct value *t)
+{
+	uint64_t end = next_table(f, (uint32_t)t->off), at = (uint32_t)t->off;
+	unsigned i, good = 0;
+
+	f->guesses += (uint32_t)(f->jump_count / 16);
+	for (i = 0; at + t->reg <= end && i < UINT16_MAX && f->guesses < GUESS_MOST; i++, at += t->reg, f->guesses++) {
+		uint64_t target = jump_table_target(f, t, i);
+
+		if (flow_inside(f, target) && !inside_step(f, target - f->range->start))
+			good = i + 1;
+		else if (good || i >= FIRST_MOST)
+			break;
+	}
+	return good;
+}
+
+/* Follows tables without a bound in code without symbols and FDEs, where each jump may have another frame. This comes
+ * before the remaining code is given the state that all jumps agree on. */
+static void guesses_follow(struct flow *f)
+{
+	for (; (f->own_stack || (f->relaxed && f->range->open)) && f->guessed < f->jump_count && !f->failed; f->guessed++) {
+		struct flow_jump *j = &f->jumps[f->guessed];
+
+		if (!j->table || !j->what.off || j->what.most || j->fresh)
+			continue;
+		j->guess = (uint16_t)guessed_entries(f, &j->what);
+		if (!j->guess)
+			continue;
+		if (!room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
+			f->failed = true;
+			return;
+		}
+		j->fresh = true;
+		f->fresh_jumps[f->fresh_jump_count++] = (uint32_t)f->guessed;
+		tables_follow(f);
+	}
+}
+
+void jumps_follow(struct flow *f)
+{
+	uint64_t off = 0, end = 0, to;
+	struct state s;
+
+	tables_follow(f);
+	guesses_follow(f);
+	if (f->own_stack && !f->env->runtime->switches(f))
+		return;
+	f->jumps_agreed = false; /* computed anew in each call */
+	while (f->jump_count && !f->failed) {
+		if (!f->jumps_agreed) {
+			if (!(f->own_stack ? f->env->runtime->agree(f, &s) : jumps_agree(f, &s)))
+				break;
+			end = looked_through(f, &s);
+			f->jumps_agreed = true;
+			s.weak = true;
+		}
+		off = unreached(f, off);
+		if (off >= end && off >= f->extent)
+			break;
+		to = f->range->entry_count ? data_until(f, off) : 0;
+		if (to) {
+			off = to;
+			continue;
+		}
+		flow_enter(f, f->range->start + off, &s);
+		flow_walk(f);
+		tables_follow(f);
+		guesses_follow(f);
+		if (!flow_walked(f, off))
+			off++; /* out of memory, or it does not decode */
+	}
+}

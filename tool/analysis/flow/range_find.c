@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Lookup of the code range that holds an address: binary search within a 256-byte block of an index. */
+#include "analysis/flow/flow.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+
+#define INDEX_SHIFT 8u
+
+/* range_at() by offset from index_base. Searches `spans`, which is denser in cache than the code ranges. */
+static const struct code_range *range_in_index(const struct flow_env *env, uint32_t at)
+{
+	size_t lo = env->index[at >> INDEX_SHIFT], hi = env->index[(at >> INDEX_SHIFT) + 1] + 1u;
+
+	if (hi > env->range_count)
+		hi = env->range_count;
+	while (lo < hi) { /* mostly one or a few candidates */
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (env->spans[mid].end <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < env->range_count && env->spans[lo].start <= at && at < env->spans[lo].end ? &env->ranges[lo] : NULL;
+}
+
+const struct code_range *range_at(const struct flow_env *env, uint64_t addr)
+{
+	size_t lo;
+
+	if (env->index)
+		return addr - env->index_base < env->index_span ? range_in_index(env, (uint32_t)(addr - env->index_base))
+		                                                : NULL;
+	lo = SEARCH(env->range_count, i, env->ranges[i].end <= addr);
+	return lo < env->range_count && env->ranges[lo].start <= addr && addr < env->ranges[lo].end ? &env->ranges[lo]
+	                                                                                            : NULL;
+}
+
+uint32_t range_number(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_range *p = addr & (FLOW_EXTERN | FLOW_SLOT) ? NULL : range_at(env, addr);
+
+	return p ? (uint32_t)(p - env->ranges) : NO_RANGE;
+}
+
+void ranges_index_free(struct flow_env *env)
+{
+	free(env->index);
+	free(env->spans);
+	env->index = NULL;
+	env->spans = NULL;
+	env->index_span = 0;
+}
+
+bool ranges_index(struct flow_env *env)
+{
+	size_t n, i, k = 0;
+
+	ranges_index_free(env);
+	if (!env->range_count)
+		return true;
+	env->index_base = env->ranges[0].start;
+	env->index_span = env->ranges[env->range_count - 1].end - env->index_base;
+	n = (env->index_span >> INDEX_SHIFT) + 2;
+	if (n > 64 * env->range_count + 4096) { /* sparse: the index would be larger than the list, search that */
+		env->index_span = 0;
+		return true;
+	}
+	if (env->index_span > UINT32_MAX)
+		return true;
+	env->index = malloc(n * sizeof(*env->index));
+	env->spans = malloc(env->range_count * sizeof(*env->spans));
+	if (!env->index || !env->spans)
+		return false;
+	for (i = 0; i < env->range_count; i++)
+		env->spans[i] = (struct range_span){(uint32_t)(env->ranges[i].start - env->index_base),
+		                                    (uint32_t)(env->ranges[i].end - env->index_base)};
+	for (i = 0; i < n; i++) { /* the first code range that ends after the start of block i */
+		while (k < env->range_count && env->spans[k].end <= (uint64_t)i << INDEX_SHIFT)
+			k++;
+		env->index[i] = (uint32_t)k;
+	}
+	return true;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The instructions of a file that the flow analysis has reached: one bit per byte of code, set at their first byte. */
+#ifndef ANALYSIS_FLOW_REACHED_H
+#define ANALYSIS_FLOW_REACHED_H
+
+#include "analysis/facts/space.h"
+
+struct reached {
+	uint8_t **bits; /* per section of the code space; null: no results */
+	size_t count;
+};
+
+struct flow;
+
+int reached_init(struct reached *r, const struct code_space *space, struct error *e);
+void reached_free(struct reached *r);
+/* Replaces the bits of a code range by the results of flow_run(). Threads may call this at once for different code
+ * ranges. */
+void reached_take(struct reached *r, const struct code_space *space, const struct flow *f);
+/* The first instruction at or behind addr in list[section] of the space; UINT64_MAX: none. */
+uint64_t reached_next(const struct reached *r, const struct code_space *space, size_t section, uint64_t addr);
+/* Does a reached instruction begin at an address? */
+bool reached_at(const struct reached *r, const struct code_space *space, uint64_t addr);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The abstract state of the flow analysis (analysis/flow/flow.h) before one instruction: which registers and stack
+ * slots hold an address relative to the CFA, or a value that the caller needs back. States form a lattice; the join
+ * keeps what both states know.
+ */
+#ifndef ANALYSIS_FLOW_STATE_H
+#define ANALYSIS_FLOW_STATE_H
+
+#include <etch/orc.h>
+
+#include "arch/x86/stack.h"
+
+enum value_kind {
+	VALUE_ANY = 0,  /* unknown */
+	VALUE_CFA,      /* CFA + off */
+	VALUE_ENTRY,    /* what register `reg` held at entry; REG_RA: the return address */
+	VALUE_ALIGNED,  /* base of the realigned frame (see state.align) + off */
+	VALUE_CONST,    /* the number off, zero-extended */
+	VALUE_PLACE,    /* the link-time address off, plus the load bias */
+	VALUE_BELOW,    /* unsigned, at most off: the index of a jump table */
+	VALUE_DISTANCE, /* a 4-byte entry of the jump table at address off; 0 = unknown table */
+	VALUE_TARGET,   /* a target from the jump table at address off; reg: bytes per entry */
+};
+
+#define REG_RA 16u
+
+struct value {
+	int32_t off;
+	uint8_t kind, reg;
+	uint16_t most; /* jump table: number of entries, 0 = unknown; VALUE_ENTRY: 1 = reloaded from a slot */
+};
+
+/* 8 bytes of stack at a known address, and their value. */
+struct slot {
+	int32_t at;
+	uint8_t aligned; /* `at` is relative to the realigned base, else to the CFA */
+	uint8_t zero[3];
+	struct value value;
+};
+
+/* Room for all saved registers and some copies of the CFA. */
+#define STATE_SLOTS 16u
+
+struct state {
+	struct value reg[16];
+	uint32_t align; /* offset + 1 of the instruction that realigned rsp; 0 = none */
+	uint16_t known; /* mask of registers that may not be VALUE_ANY */
+	bool weak;      /* some path here is inferred, as from indirect jumps: alone it does not overrule .eh_frame */
+	bool dead;      /* every path here follows a noreturn call */
+	uint8_t slot_count;
+	uint8_t constants; /* EFFECT_CONSTANT: constants, addresses in the file and bounds are followed; 0: not */
+	int32_t lowest;    /* lower bound of all slots relative to the CFA: lets most stores skip the list */
+	struct slot slot[STATE_SLOTS];
+};
+
+/* At a function's entry. */
+extern const struct state state_at_entry;
+/* Copies only the few slots in use. A loop is faster here than assignment or a memcpy() of variable length. */
+static inline void state_copy(struct state *to, const struct state *from)
+{
+	unsigned i;
+
+	__builtin_memcpy(to, from, offsetof(struct state, slot));
+	for (i = 0; i < from->slot_count; i++)
+		to->slot[i] = from->slot[i];
+}
+static inline void state_entry(struct state *s) { state_copy(s, &state_at_entry); }
+/* Stops following constants: forgets all values except addresses of the frame and those that the caller needs back. */
+void state_drop_constants(struct state *s);
+/* Checks state_leaves() in builds with ETCH_CHECK_STEPS (make asan): aborts if the instruction changes the state. */
+void state_leaves_check(const struct state *s, const struct step *in);
+/*
+ * Does an instruction leave the state as it is? True for most: they only touch registers of which nothing is known.
+ */
+static inline bool state_leaves(const struct state *s, const struct step *in)
+{
+	bool leaves = !((in->touches & s->known) | (in->effects & s->constants));
+
+#ifdef ETCH_CHECK_STEPS
+	if (leaves)
+		state_leaves_check(s, in);
+#endif
+	return leaves;
+}
+/* May a rule be made of a register's value? (Not counted: rbp with its entry value.) */
+static inline bool state_rules(const struct state *s, unsigned r)
+{
+	return s->reg[r].kind == VALUE_CFA || s->reg[r].kind == VALUE_ALIGNED ||
+	       (s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == REG_RA);
+}
+/* The effect of one instruction at offset `at`; the effect of a call that returns. */
+void state_transfer(struct state *s, const struct step *in, uint32_t at);
+void state_call(struct state *s);
+/* Joins `other` into *s. True: *s changed. */
+bool state_join(struct state *s, const struct state *other);
+bool state_same(const struct state *a, const struct state *b);
+/* Refines the state: registers a and b are equal. */
+void state_equal(struct state *s, unsigned a, unsigned b);
+/* Refines the state: register r is at most n, unsigned. */
+void state_limit(struct state *s, unsigned r, int64_t n);
+/* Refines the state: register r is not n. Lowers a bound of n by one. */
+void state_not(struct state *s, unsigned r, int64_t n);
+/* Forgets bounds, at the targets of a jump table: there the index has only some of the values below its bound, and the
+ * next table by the same index may have fewer entries than the bound says. */
+void state_unlimit(struct state *s);
+/* The jump table of an indirect jump, as a VALUE_TARGET: address `off` (0: unknown), bytes per entry
+ * `reg`, number of entries `most` (0: unknown). False: the jump takes its target from no table. */
+bool state_table(const struct state *s, const struct step *jump, struct value *out);
+/* Is the state that of a function's entry: the return address on top, callee-saved registers unchanged? A jump in this
+ * state is a tail call. */
+bool state_is_entry(const struct state *s);
+/* Is the return address on top of the stack? */
+bool state_returns(const struct state *s);
+
+/* The rule that the state proves; kind UNDEF when it proves no CFA. */
+void state_rule(const struct state *s, struct etch_rule *out);
+
+enum witness {
+	WITNESS_SILENT,   /* the state neither proves nor contradicts the rule */
+	WITNESS_CONFIRMS, /* all parts of the rule are proven */
+	WITNESS_DENIES,   /* a part of the rule is proven wrong */
+};
+/* Judges a rule from another source, such as .eh_frame, by the state. */
+enum witness state_witness(const struct state *s, const struct etch_rule *rule);
+/* The same for a rule equal to that of state_rule(), faster: only its return address needs a look. */
+enum witness state_witness_own(const struct state *s, const struct etch_rule *rule);
+/* Do both states give the same result for every rule? False: perhaps not. */
+bool state_rules_same(const struct state *a, const struct state *b);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by state_step.c (transfer function, join) and state_rules.c (rules from states, judging rules). */
+#ifndef ANALYSIS_FLOW_STATE_INTERNAL_H
+#define ANALYSIS_FLOW_STATE_INTERNAL_H
+
+#include "analysis/flow/state.h"
+
+#include <string.h>
+
+#define RSP ETCH_REG_RSP
+#define RBP ETCH_REG_RBP
+
+#define VALUE_NONE ((struct value){0})
+
+static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
+
+static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
+{
+	return (struct value){.off = off, .kind = kind, .reg = reg};
+}
+
+/* An address or number plus n; VALUE_NONE for other kinds, and where the sum leaves 32 bits (never wraps). */
+static inline struct value value_moved(struct value v, int64_t n)
+{
+	int64_t off = v.off + n;
+
+	if ((v.kind != VALUE_CFA && v.kind != VALUE_ALIGNED && v.kind != VALUE_CONST && v.kind != VALUE_PLACE) ||
+	    off < INT32_MIN || off > INT32_MAX || n < INT32_MIN || n > INT32_MAX ||
+	    ((v.kind == VALUE_CONST || v.kind == VALUE_PLACE) && off < 0))
+		return VALUE_NONE;
+	v.off = (int32_t)off;
+	return v;
+}
+
+static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
+
+/* Is a value an address of the frame, or one that the caller needs back? Others are only kept while constants are
+ * followed, and no rule is made of them. */
+static inline bool value_is_plain(struct value v)
+{
+	return is_address(v) || (v.kind == VALUE_ENTRY && (v.reg == REG_RA || (STEP_CALLEE_SAVED >> v.reg & 1)));
+}
+
+/* The location of a slot (at, aligned, zeros) as one number, for one comparison. */
+static inline uint64_t slot_place(const struct slot *x)
+{
+	uint64_t place;
+
+	_Static_assert(offsetof(struct slot, value) == sizeof(place), "struct slot begins with where it is, and zeros");
+	memcpy(&place, x, sizeof(place));
+	return place;
+}
+
+/* The slot at an address, or null. */
+static inline struct slot *slot_at(const struct state *s, struct value address)
+{
+	const struct slot wanted = {.at = address.off, .aligned = address.kind == VALUE_ALIGNED};
+	uint64_t place = slot_place(&wanted);
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++)
+		if (slot_place(&s->slot[i]) == place)
+			return (struct slot *)&s->slot[i];
+	return NULL;
+}
+
+static inline struct value slot_load(const struct state *s, struct value address)
+{
+	const struct slot *at = is_address(address) ? slot_at(s, address) : NULL;
+
+	return at ? at->value : VALUE_NONE;
+}
+
+#endif

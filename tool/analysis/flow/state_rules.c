@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes the unwind rule that a state proves, and judges rules from other sources by a state. */
+#include "analysis/flow/state_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The slot that holds the caller's rbp, or null. */
+static const struct slot *rbp_slot(const struct state *s)
+{
+	const struct slot *best = NULL;
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+
+		if (x->value.kind != VALUE_ENTRY || x->value.reg != RBP)
+			continue;
+		/* Of several, the one nearest to the CFA: it was saved first. */
+		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
+			best = x;
+	}
+	return best;
+}
+
+static bool rule_bp(const struct state *s, struct etch_rule *out)
+{
+	const struct slot *x = rbp_slot(s);
+
+	/* If both the register and a slot hold it, the register counts once it was reloaded or popped: memory below rsp may
+	 * be overwritten. */
+	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
+	    (s->reg[RBP].most || (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
+		out->bp = ETCH_BP_SAME;
+	} else if (x && !x->aligned) {
+		out->bp = ETCH_BP_CFA;
+		out->bp_off = x->at;
+	} else if (x && s->reg[RBP].kind == VALUE_ALIGNED) {
+		out->bp = ETCH_BP_RBP;
+		out->bp_off = x->at - s->reg[RBP].off;
+	} else if (x && s->reg[RSP].kind == VALUE_ALIGNED) {
+		out->bp = ETCH_BP_RSP;
+		out->bp_off = x->at - s->reg[RSP].off;
+	} else if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP) {
+		out->bp = ETCH_BP_SAME;
+	} else {
+		out->bp = ETCH_BP_UNDEF;
+	}
+	return out->bp != ETCH_BP_UNDEF;
+}
+
+/* The CFA as register r + offset, if the state proves that. */
+static bool rule_register(const struct state *s, unsigned r, struct etch_rule *out)
+{
+	if (s->reg[r].kind != VALUE_CFA || s->reg[r].off == INT32_MIN)
+		return false;
+	out->cfa = (uint8_t)r;
+	out->cfa_off = -s->reg[r].off;
+	return true;
+}
+
+/* The CFA through a slot that is addressed by register r, if the state proves that. */
+static bool rule_slot(const struct state *s, unsigned r, struct etch_rule *out)
+{
+	unsigned i;
+
+	if (!is_address(s->reg[r]))
+		return false;
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+
+		if (x->value.kind != VALUE_CFA || x->aligned != (s->reg[r].kind == VALUE_ALIGNED))
+			continue;
+		out->cfa = (uint8_t)(r | ETCH_CFA_DEREF);
+		out->cfa_off = x->at - s->reg[r].off;
+		out->cfa_add = -x->value.off;
+		return true;
+	}
+	return false;
+}
+
+static bool is_ra(struct value v) { return v.kind == VALUE_ENTRY && v.reg == REG_RA; }
+
+/* Is the return address in any register or slot? */
+static bool ra_known(const struct state *s)
+{
+	unsigned i;
+
+	for (i = 0; i < 16; i++)
+		if (is_ra(s->reg[i]))
+			return true;
+	for (i = 0; i < s->slot_count; i++)
+		if (is_ra(s->slot[i].value))
+			return true;
+	return false;
+}
+
+/* The slot with the return address that is nearest to the CFA, or null: among those below rsp, where signal handlers
+ * and callees may write, or among the others. */
+static const struct slot *ra_slot(const struct state *s, bool below)
+{
+	const struct slot *best = NULL;
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+
+		if (x->aligned || !is_ra(x->value) || below != (s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))
+			continue;
+		if (x->at == -8)
+			return x;
+		if (!best || x->at > best->at)
+			best = x;
+	}
+	return best;
+}
+
+static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
+{
+	if (!x || (x->at != -8 && (out->cfa & ETCH_CFA_DEREF)))
+		return false;
+	if (x->at != -8) {
+		out->ra = ETCH_RA_SLOT;
+		out->cfa_add = x->at;
+	}
+	return true;
+}
+
+/*
+ * Any copy of the return address will do. In order of preference: where the call has put it, another slot, a
+ * callee-saved register, any other register, a slot below rsp.
+ */
+static bool rule_ra(const struct state *s, struct etch_rule *out)
+{
+	static const uint8_t order[] = {3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11};
+	unsigned i;
+
+	if (rule_ra_slot(ra_slot(s, false), out))
+		return true;
+	for (i = 0; i < sizeof(order); i++)
+		if (is_ra(s->reg[order[i]])) {
+			out->ra = (uint8_t)(ETCH_RA_REG | order[i]);
+			return true;
+		}
+	return rule_ra_slot(ra_slot(s, true), out);
+}
+
+/*
+ * How the CFA is found, in order of preference: by rbp, if it is a frame pointer (rbp of the caller saved just below
+ * the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and it holds over alloca;
+ * by rsp; by rbp or a slot relative to rbp or rsp, which an unwinder knows in every frame; by any other register.
+ */
+void state_rule(const struct state *s, struct etch_rule *out)
+{
+	static const uint8_t others[] = {11, 10, 0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15};
+	const struct slot *x;
+	unsigned i;
+
+	memset(out, 0, sizeof(*out));
+	x = s->reg[RBP].kind == VALUE_CFA && s->reg[RBP].off == -16 ? slot_at(s, value_of(VALUE_CFA, 0, -16)) : NULL;
+	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
+	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
+	    !rule_slot(s, RSP, out)) {
+		for (i = 0; i < sizeof(others); i++)
+			if (rule_register(s, others[i], out))
+				break;
+		if (i == sizeof(others))
+			return;
+	}
+	out->kind = ETCH_RULE_CALL;
+	rule_bp(s, out);
+	if (!rule_ra(s, out))
+		memset(out, 0, sizeof(*out));
+}
+
+/* Checks state_rules_same() in builds with ETCH_CHECK_STEPS (make asan). */
+static inline void same_check(const struct state *a, const struct state *b)
+{
+#ifdef ETCH_CHECK_STEPS
+	struct etch_rule x, y;
+
+	state_rule(a, &x);
+	state_rule(b, &y);
+	if (!memcmp(&x, &y, sizeof(x)))
+		return;
+	fprintf(stderr, "state: two have not the same rule\n");
+	abort();
+#else
+	(void)a, (void)b;
+#endif
+}
+
+bool state_rules_same(const struct state *a, const struct state *b)
+{
+	const unsigned frame = bit(RSP) | bit(RBP);
+	unsigned mask;
+
+	if (memcmp(&a->reg[RSP], &b->reg[RSP], 2 * sizeof(a->reg[0])) || a->align != b->align || a->weak | b->weak ||
+	    a->slot_count != b->slot_count || memcmp(a->slot, b->slot, a->slot_count * sizeof(a->slot[0])))
+		return false;
+	for (mask = (a->known | b->known) & ~frame; mask; mask &= mask - 1) {
+		unsigned r = (unsigned)__builtin_ctz(mask);
+
+		if (state_rules(a, r) || state_rules(b, r))
+			return false;
+	}
+	same_check(a, b);
+	return true;
+}
+
+/*
+ * Does a register hold the caller's value? Then a rule with the CFA at a positive offset from it is wrong, since the
+ * caller cannot have pointed it into this function's frame. (Tables have such rules in functions with rbp as frame
+ * pointer, before the prologue and behind the epilogue.)
+ */
+static bool is_callers(const struct state *s, unsigned r)
+{
+	return s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r && (STEP_CALLEE_SAVED >> r & 1) &&
+	       s->reg[RSP].kind == VALUE_CFA;
+}
+
+static enum witness cfa_witness(const struct state *s, const struct etch_rule *rule)
+{
+	struct value v = s->reg[rule->cfa & 15u], w;
+
+	if (rule->cfa & ETCH_CFA_INDEX)
+		return WITNESS_SILENT; /* an array of unknown length */
+	if (!(rule->cfa & ETCH_CFA_DEREF)) {
+		if (v.kind == VALUE_CFA)
+			return -(int64_t)v.off == rule->cfa_off ? WITNESS_CONFIRMS : WITNESS_DENIES;
+		return is_callers(s, rule->cfa & 15u) && rule->cfa_off > 0 ? WITNESS_DENIES : WITNESS_SILENT;
+	}
+	w = slot_load(s, value_moved(v, rule->cfa_off));
+	if (w.kind == VALUE_CFA)
+		return -(int64_t)w.off == rule->cfa_add ? WITNESS_CONFIRMS : WITNESS_DENIES;
+	return WITNESS_SILENT;
+}
+
+static enum witness bp_witness(const struct state *s, const struct etch_rule *rule)
+{
+	struct value at, v;
+
+	switch (rule->bp) {
+	case ETCH_BP_SAME:
+		if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
+			return WITNESS_CONFIRMS;
+		/* An address of this frame, or a constant, is not the caller's rbp. */
+		return s->reg[RBP].kind == VALUE_ANY || s->reg[RBP].kind == VALUE_BELOW ? WITNESS_SILENT : WITNESS_DENIES;
+	case ETCH_BP_CFA: at = value_of(VALUE_CFA, 0, rule->bp_off); break;
+	case ETCH_BP_RBP: at = value_moved(s->reg[RBP], rule->bp_off); break;
+	case ETCH_BP_RSP: at = value_moved(s->reg[RSP], rule->bp_off); break;
+	default: return WITNESS_CONFIRMS; /* the rule claims nothing of rbp */
+	}
+	v = slot_load(s, at);
+	if (v.kind == VALUE_ENTRY)
+		return v.reg == RBP ? WITNESS_CONFIRMS : WITNESS_DENIES;
+	return v.kind == VALUE_ANY ? WITNESS_SILENT : WITNESS_DENIES;
+}
+
+static enum witness ra_witness(const struct state *s, const struct etch_rule *rule, bool same_frame)
+{
+	struct value v;
+
+	if (rule->ra & ETCH_RA_REG)
+		v = s->reg[rule->ra & 15u];
+	else
+		v = slot_load(s, value_of(VALUE_CFA, 0, rule->ra == ETCH_RA_SLOT ? rule->cfa_add : -8));
+	if (is_ra(v))
+		return WITNESS_CONFIRMS;
+	/*
+	 * Denied if another value is there, or an unknown one while the return address is known to be elsewhere. The latter
+	 * only with the same CFA: after __builtin_eh_return() .eh_frame describes another frame.
+	 */
+	return s->slot_count < STATE_SLOTS && (v.kind != VALUE_ANY || (same_frame && ra_known(s))) ? WITNESS_DENIES
+	                                                                                           : WITNESS_SILENT;
+}
+
+enum witness state_witness(const struct state *s, const struct etch_rule *rule)
+{
+	enum witness cfa, bp, ra;
+
+	if (rule->kind != ETCH_RULE_CALL)
+		return WITNESS_SILENT;
+	cfa = cfa_witness(s, rule);
+	bp = bp_witness(s, rule);
+	ra = ra_witness(s, rule, cfa == WITNESS_CONFIRMS);
+	if (cfa == WITNESS_DENIES || bp == WITNESS_DENIES || ra == WITNESS_DENIES)
+		return WITNESS_DENIES;
+	return cfa == WITNESS_CONFIRMS && bp == WITNESS_CONFIRMS && ra == WITNESS_CONFIRMS ? WITNESS_CONFIRMS
+	                                                                                   : WITNESS_SILENT;
+}
+
+enum witness state_witness_own(const struct state *s, const struct etch_rule *rule)
+{
+	enum witness w;
+
+	if (rule->kind != ETCH_RULE_CALL || (rule->cfa & (ETCH_CFA_DEREF | ETCH_CFA_INDEX)))
+		return state_witness(s, rule);
+	w = ra_witness(s, rule, true);
+#ifdef ETCH_CHECK_STEPS
+	if (w != state_witness(s, rule)) {
+		fprintf(stderr, "state: its own rule is not what it bears witness of\n");
+		abort();
+	}
+#endif
+	return w;
+}

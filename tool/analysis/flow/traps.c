@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Exception handlers that code links into a list at run time, without an LSDA, as OCaml does
+ * (asmcomp/amd64/emit.mlp, Lpushtrap and Lraise):
+ *
+ *	lea handler(%rip), %r; push %r; push HEAD; mov %rsp, HEAD
+ *
+ * HEAD is a field of a structure (from 5.0 on) or a register. A raise loads rsp from HEAD, pops HEAD, and returns to
+ * the handler, which therefore begins with rsp as before the two pushes. No other register is restored.
+ */
+#include "analysis/flow/flow_internal.h"
+
+/* The longest instruction (SDM 2A 2.3.11). */
+#define LENGTH_MOST 15u
+
+/* The walked instruction that ends at *off, or null; sets *off to its start. */
+static const struct step *step_back(const struct flow *f, uint64_t *off)
+{
+	uint64_t back;
+
+	for (back = 1; back <= *off && back <= LENGTH_MOST; back++) {
+		uint32_t i = f->at[*off - back];
+
+		if (i && f->steps[i - 1].len == back && (f->seen[i - 1] & FLOW_WALKED)) {
+			*off -= back;
+			return &f->steps[i - 1];
+		}
+	}
+	return NULL;
+}
+
+/* Does an instruction push the old value of HEAD, the register or field that `head` stores rsp to? */
+static bool pushes_head(const struct step *in, const struct step *head)
+{
+	if (in->op != STEP_PUSH || in->imm != 8)
+		return false;
+	if (head->op == STEP_MOVE)
+		return in->a == head->a;
+	return in->a == INSN_NO_REG && in->index == INSN_NO_REG && in->b == head->b && in->disp == head->disp;
+}
+
+/* Does an instruction store rsp to a possible HEAD? rbp does not count: mov %rsp,%rbp sets up a frame pointer. */
+static bool is_head(const struct step *in)
+{
+	if (in->op == STEP_MOVE)
+		return in->b == ETCH_REG_RSP && in->a < 16 && in->a != ETCH_REG_RSP && in->a != ETCH_REG_RBP;
+	return in->op == STEP_STORE && in->a == ETCH_REG_RSP && in->b < 16 && in->b != ETCH_REG_RSP &&
+	       in->b != ETCH_REG_RBP;
+}
+
+uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off)
+{
+	const struct step *in;
+	unsigned reg;
+
+	if (!is_head(head) || !(in = step_back(f, &off)) || !pushes_head(in, head))
+		return 0;
+	if (!(in = step_back(f, &off)) || in->op != STEP_PUSH || in->a >= 16)
+		return 0;
+	reg = in->a;
+	if (!(in = step_back(f, &off)) || in->op != STEP_ADDRESS || in->b != INSN_PC_REG || in->a != reg)
+		return 0;
+	return flow_inside(f, (uint64_t)in->imm) ? (uint64_t)in->imm : 0;
+}
+
+void flow_trap_state(const struct state *head, struct state *out)
+{
+	unsigned r, i = 0;
+
+	state_copy(out, head);
+	for (r = 0; r < 16; r++)
+		if (r != ETCH_REG_RSP)
+			out->reg[r] = (struct value){0};
+	out->known = 1u << ETCH_REG_RSP;
+	out->reg[ETCH_REG_RSP].off += 16;
+	/* Keeps the slot of the return address only: the code that raised may have overwritten the others. */
+	while (i < out->slot_count)
+		if (out->slot[i].value.kind == VALUE_ENTRY && out->slot[i].value.reg == REG_RA)
+			i++;
+		else
+			out->slot[i] = out->slot[--out->slot_count];
+	out->weak = true; /* the frame at the raise is not proven here; .eh_frame takes precedence */
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The call graph between the code ranges of a file, and the edges that carry abstract states between them. Both are
+ * kept from round to round; links_replace() exchanges what the code ranges of the last round contributed.
+ */
+#include "support/sort.h"
+#include "analysis/interproc/work.h"
+#include "support/search.h"
+
+#include <string.h>
+
+/* ---- links ------------------------------------------------------------------- */
+
+void link_lead(struct link *x, uint32_t to, const struct code_range *ranges)
+{
+	x->to = to;
+	x->start = to != NO_RANGE && ranges[to].start == x->target;
+	x->outside = to == NO_RANGE || ranges[to].plt;
+}
+
+bool links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges)
+{
+	struct link *out;
+
+	if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
+		return false;
+	out = &l->list[l->count++];
+	*out = (struct link){.target = x->target, .from = x->from, .kind = (uint8_t)x->kind};
+	link_lead(out, x->to, ranges);
+	return true;
+}
+
+static void links_drop(struct links *l, const struct work *w)
+{
+	size_t i, k;
+
+	for (i = k = 0; i < l->count; i++)
+		if (!w->state[l->list[i].from].run)
+			l->list[k++] = l->list[i];
+	l->count = k;
+}
+
+/* Moves all of `from` to the end of `l`; `from` is empty afterwards. False: out of memory. */
+static bool links_append(struct links *l, struct links *from)
+{
+	size_t want = l->count + from->count;
+
+	if (!l->room) {
+		*l = *from;
+	} else {
+		if (want > l->room) {
+			size_t room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
+			struct link *list = realloc(l->list, room * sizeof(*list));
+
+			if (!list)
+				return false;
+			l->list = list;
+			l->room = room;
+		}
+		if (from->count)
+			memcpy(l->list + l->count, from->list, from->count * sizeof(*from->list));
+		l->count = want;
+		free(from->list);
+	}
+	memset(from, 0, sizeof(*from));
+	return true;
+}
+
+void links_settle(struct work *w, const uint32_t *moved)
+{
+	struct links *each[] = {&w->calls, &w->tails};
+	size_t k, i;
+
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < each[k]->count; i++) {
+			struct link *x = &each[k]->list[i];
+
+			if (x->to == NO_RANGE)
+				link_lead(x, range_number(&w->env, x->target), w->ranges.list);
+			else if (moved) /* a target that was inside a code range still is */
+				x->to = moved[x->to];
+			if (moved)
+				x->from = moved[x->from];
+		}
+	for (i = 0; moved && i < w->edges.count; i++)
+		w->edges.list[i].from = moved[w->edges.list[i].from];
+}
+
+bool entry_kinds_find(struct work *w)
+{
+	static const uint8_t entry_kinds[] = {
+		[EXIT_CALL] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_LAST] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_FRESH] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_TAIL] = ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_PART] = ENTRY_LED,
+		[EXIT_REF] = ENTRY_TAKEN,
+	};
+	const struct links *each[] = {&w->calls, &w->tails};
+	size_t k, i;
+
+	if (w->entry_kinds)
+		return true;
+	w->entry_kinds = calloc(w->ranges.count + 1, 1);
+	for (k = 0; w->entry_kinds && k < 2; k++)
+		for (i = 0; i < each[k]->count; i++)
+			if (each[k]->list[i].start)
+				w->entry_kinds[each[k]->list[i].to] |= entry_kinds[each[k]->list[i].kind];
+	return w->entry_kinds != NULL;
+}
+
+/* ---- states ------------------------------------------------------------------ */
+
+/*
+ * Head of a packed state. The registers that are not all zero follow (bit r of `registers`: register r), then
+ * `slot_count` stack slots.
+ */
+struct packed {
+	uint32_t align;
+	uint16_t known, registers;
+	uint8_t weak, dead, slot_count, zero;
+};
+
+size_t state_pack(const struct state *s, uint8_t *out)
+{
+	static const struct value none;
+	struct packed p = {s->align, s->known, 0, s->weak, s->dead, s->slot_count, 0};
+	size_t at = sizeof(p);
+	unsigned r;
+
+	for (r = 0; r < 16; r++)
+		if (memcmp(&s->reg[r], &none, sizeof(none))) {
+			p.registers |= (uint16_t)(1u << r);
+			if (out)
+				memcpy(out + at, &s->reg[r], sizeof(none));
+			at += sizeof(none);
+		}
+	if (out) {
+		memcpy(out + at, s->slot, s->slot_count * sizeof(s->slot[0]));
+		memcpy(out, &p, sizeof(p));
+	}
+	return at + s->slot_count * sizeof(s->slot[0]);
+}
+
+void state_unpack(const uint8_t *packed, struct state *out)
+{
+	const uint8_t *at = packed + sizeof(struct packed);
+	struct packed p;
+	unsigned r;
+
+	memcpy(&p, packed, sizeof(p));
+	memset(out, 0, offsetof(struct state, slot));
+	out->align = p.align;
+	out->known = p.known;
+	out->weak = p.weak;
+	out->dead = p.dead;
+	out->slot_count = p.slot_count;
+	out->constants = EFFECT_CONSTANT;
+	out->lowest = INT32_MIN; /* not part of a packed state */
+	for (r = 0; r < 16; r++)
+		if (p.registers >> r & 1) {
+			memcpy(&out->reg[r], at, sizeof(out->reg[r]));
+			at += sizeof(out->reg[r]);
+		}
+	memcpy(out->slot, at, p.slot_count * sizeof(out->slot[0]));
+}
+
+/* ---- edges ------------------------------------------------------------------- */
+
+static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
+{
+	const uint8_t *p = bytes;
+
+	while (size--)
+		sum = (sum ^ *p++) * 0x100000001b3u; /* FNV-1a */
+	return sum;
+}
+
+bool edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
+{
+	struct etch_rule rule;
+
+	if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
+		return false;
+	state_rule(&x->state, &rule);
+	l->list[l->count++] =
+		(struct edge){x->target, checksum(checksum(0, &x->target, sizeof(x->target)), &rule, sizeof(rule)), state,
+	                  x->from, state_is_entry(&x->state)};
+	return true;
+}
+
+size_t edges_from(const struct edges *l, uint64_t addr) { return SEARCH(l->count, i, l->list[i].target < addr); }
+
+static int edge_order(const void *a, const void *b)
+{
+	const struct edge *x = a, *y = b;
+
+	if (x->target != y->target)
+		return x->target < y->target ? -1 : 1;
+	return x->from < y->from ? -1 : x->from > y->from;
+}
+
+static void edges_drop(struct edges *l, const struct work *w)
+{
+	size_t i, k;
+
+	for (i = k = 0; i < l->count; i++)
+		if (!w->state[l->list[i].from].run)
+			l->list[k++] = l->list[i];
+	l->count = k;
+}
+
+/* Merges the unsorted edges from index `old` on into the sorted ones before it. False: out of memory. */
+static bool edges_merge(struct edges *l, size_t old)
+{
+	size_t n = l->count - old, at = l->count;
+	struct edge *fresh = n ? malloc(n * sizeof(*fresh)) : NULL;
+
+	if (!n)
+		return true;
+	if (!fresh)
+		return false;
+	memcpy(fresh, l->list + old, n * sizeof(*fresh));
+	sort_by_address(fresh, n, sizeof(*fresh), edge_order);
+	while (n) /* from the back: in place */
+		if (old && edge_order(&l->list[old - 1], &fresh[n - 1]) > 0)
+			l->list[--at] = l->list[--old];
+		else
+			l->list[--at] = fresh[--n];
+	free(fresh);
+	return true;
+}
+
+static bool edges_append(struct edges *l, struct edges *from)
+{
+	size_t i;
+
+	for (i = 0; i < from->count; i++) {
+		if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
+			return false;
+		l->list[l->count++] = from->list[i];
+	}
+	free(from->list);
+	memset(from, 0, sizeof(*from));
+	return true;
+}
+
+/* ---- all ------------------------------------------------------------------------- */
+
+bool links_replace(struct work *w)
+{
+	size_t old, i, k;
+	bool ok = true;
+
+	free(w->entry_kinds);
+	w->entry_kinds = NULL;
+	edges_drop(&w->edges, w);
+	links_drop(&w->calls, w);
+	links_drop(&w->tails, w);
+	for (i = 0; i < w->list_count; i++) {
+		struct range_state *s = &w->state[w->list[i]];
+
+		free(s->out_old);
+		s->out_old = s->out_new;
+		s->out_new = NULL;
+	}
+	old = w->edges.count;
+	for (k = 0; k < w->chunk_count && ok; k++) /* in order of chunks: deterministic for any number of threads */
+		ok = edges_append(&w->edges, &w->chunks[k].edges) && links_append(&w->calls, &w->chunks[k].calls) &&
+		     links_append(&w->tails, &w->chunks[k].tails);
+	return ok && edges_merge(&w->edges, old);
+}

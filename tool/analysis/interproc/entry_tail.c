@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Code that the entry point jumps to, and that has no other predecessor, has no caller either: like the entry point, it
+ * is the outermost frame of its stack (code_range.entry_tail). Run between rounds, from round_prepare().
+ */
+#include "analysis/interproc/work.h"
+
+/* May a code range be a continuation of the entry point? Not if .eh_frame or data shows that it is a function. */
+static bool may_be_first(const struct work *w, uint32_t i)
+{
+	const struct code_range *p = &w->ranges.list[i];
+
+	return p->fde < 0 && !p->outermost && !p->plt && !w->state[i].has_evidence && !w->state[i].shared;
+}
+
+/* Is `from` the entry point, or a continuation of it found in an earlier round? */
+static bool is_first(const struct work *w, uint32_t entry, uint32_t from)
+{
+	return from == entry || (w->entry_tail && w->ranges.list[from].entry_tail);
+}
+
+/* The code range that begins where an edge leads, or NO_RANGE. */
+static uint32_t begun_at(const struct work *w, const struct edge *x)
+{
+	uint32_t to = range_number(&w->env, x->target);
+
+	return to != NO_RANGE && w->ranges.list[to].start == x->target ? to : NO_RANGE;
+}
+
+/* A candidate has a predecessor besides the entry point: it stays excluded for good. */
+static void shared_note(struct work *w, uint32_t to)
+{
+	w->state[to].shared |= w->state[to].first;
+	w->state[to].first = false;
+}
+
+/* Drops the candidates that anything but the entry point leads to. */
+static void shared_find(struct work *w, uint32_t entry)
+{
+	size_t i;
+
+	for (i = 0; i < w->calls.count; i++)
+		if (w->calls.list[i].start)
+			shared_note(w, w->calls.list[i].to);
+	for (i = 0; i < w->tails.count; i++)
+		if (w->tails.list[i].start && !is_first(w, entry, w->tails.list[i].from))
+			shared_note(w, w->tails.list[i].to);
+	for (i = 0; i < w->edges.count; i++) {
+		uint32_t to = is_first(w, entry, w->edges.list[i].from) ? NO_RANGE : begun_at(w, &w->edges.list[i]);
+
+		if (to != NO_RANGE)
+			shared_note(w, to);
+	}
+}
+
+void entry_tail_find(struct work *w)
+{
+	uint32_t entry = range_number(&w->env, w->file->eh.e_entry), to;
+	bool some = w->entry_tail;
+	size_t i;
+
+	if (entry == NO_RANGE || !w->ranges.list[entry].outermost || w->ranges.list[entry].function)
+		return;
+	for (i = 0; i < w->tails.count; i++) {
+		const struct link *x = &w->tails.list[i];
+
+		if (x->start && is_first(w, entry, x->from) && may_be_first(w, x->to))
+			some = w->state[x->to].first = true;
+	}
+	for (i = 0; i < w->edges.count; i++)
+		if (is_first(w, entry, w->edges.list[i].from) && (to = begun_at(w, &w->edges.list[i])) != NO_RANGE &&
+		    may_be_first(w, to))
+			some = w->state[to].first = true;
+	if (!some)
+		return;
+	shared_find(w, entry);
+	for (w->entry_tail = false, i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (s->first != w->ranges.list[i].entry_tail)
+			s->run |= RUN_NEWS;
+		w->entry_tail |= w->ranges.list[i].entry_tail = s->first;
+		s->first = false;
+	}
+}

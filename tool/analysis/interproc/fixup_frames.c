@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compares, once all rows are known, the frame of each instruction in an exception table (fixups) with the row of the
+ * address where execution continues after a fault.
+ */
+#include "analysis/interproc/work.h"
+#include "support/search.h"
+
+#include "arch/x86/rule_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int target_order(const void *a, const void *b)
+{
+	const struct fixup *const *x = a, *const *y = b;
+
+	if ((*x)->to != (*y)->to)
+		return (*x)->to < (*y)->to ? -1 : 1;
+	return (*x)->insn < (*y)->insn ? -1 : (*x)->insn > (*y)->insn;
+}
+
+static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
+{
+	size_t lo = SEARCH(l->count, i, l->rows[i].addr <= addr);
+
+	return lo && l->rows[lo - 1].rule.kind != ETCH_RULE_UNDEF ? &l->rows[lo - 1].rule : NULL;
+}
+
+/* Adds ETCH-X008: `there` is the rule of the faulting instruction, `here` that of its continuation. */
+static int frames_differ(struct work *w, const struct fixup *x, const struct etch_rule *there,
+                         const struct etch_rule *here, struct error *e)
+{
+	const struct code_section *c = space_at(&w->out->space, x->insn);
+	char from[72], a[32], b[32];
+
+	elf_describe(w->file, c->section, elf_is_object(w->file) ? x->insn - c->addr : x->insn, from, sizeof(from));
+	rule_cfa_text(there, a, sizeof(a));
+	rule_cfa_text(here, b, sizeof(b));
+	return finding_add(&w->out->findings, "ETCH-X008", 0, x->to,
+	                   "where %s goes on when it faults, its frame has CFA %s; here it is %s", from, a, b)
+	           ? 0
+	           : error_set(e, "out of memory");
+}
+
+int fixups_compare(struct work *w, struct error *e)
+{
+	const struct fixup **list = malloc((w->fixups.count + 1) * sizeof(*list));
+	const struct etch_rule *here = NULL;
+	size_t n = 0, i;
+	bool told = false;
+	int err = 0;
+
+	if (!list)
+		return error_set(e, "out of memory");
+	for (i = 0; i < w->fixups.count; i++)
+		if (fixup_counts(&w->fixups, &w->fixups.list[i]))
+			list[n++] = &w->fixups.list[i];
+	if (n)
+		qsort(list, n, sizeof(*list), target_order);
+	for (i = 0; i < n && !err; i++) {
+		const struct etch_ex raw = {.data = list[i]->data};
+		const struct etch_rule *there = rule_at(&w->out->rows, list[i]->insn);
+
+		if (!i || list[i - 1]->to != list[i]->to) {
+			here = rule_at(&w->out->rows, list[i]->to);
+			told = false;
+		}
+		if (!here) /* UNDEF, perhaps because the frames differ: compare with the first one */
+			here = there;
+		/* Only a CFA from the same register is compared, and one that the fixup does not write. */
+		if (told || !here || !there || here->kind != ETCH_RULE_CALL || there->kind != ETCH_RULE_CALL ||
+		    here->cfa != there->cfa || here->cfa_off == there->cfa_off ||
+		    (etch_ex_type(&raw) && here->cfa == etch_ex_reg(&raw)))
+			continue;
+		told = true;
+		err = frames_differ(w, list[i], there, here, e);
+	}
+	free(list);
+	return err;
+}

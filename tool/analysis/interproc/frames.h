@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The generator: unwind rows from machine code, with .eh_frame as a second witness. Each row is proven from code, read
+ * from .eh_frame, or UNDEF (design rule 6).
+ */
+#ifndef ANALYSIS_INTERPROC_FRAMES_H
+#define ANALYSIS_INTERPROC_FRAMES_H
+
+#include "analysis/flow/reached.h"
+#include "analysis/unwind/rows.h"
+#include "analysis/facts/space.h"
+#include "report/finding.h"
+
+struct frames_options {
+	bool no_cfi;           /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
+	int jobs;              /* threads; 0 = 1 */
+	bool progress;         /* report progress (support/progress.h); the caller calls progress_end() */
+	bool observe;          /* also add findings about flow and stack (analysis/lint/observe.h) */
+	struct detail *detail; /* in: addresses to report in detail (analysis/flow/detail.h); out: that detail; or null */
+};
+
+struct frames {
+	struct code_space space;
+	struct row_list rows;
+	struct reached reached;   /* with observe: instructions that flow reaches */
+	struct findings findings; /* sorted by address; e.g. where code and .eh_frame disagree */
+	/* statistics: */
+	size_t functions;   /* code ranges analysed */
+	uint64_t insns;     /* instructions decoded, each once */
+	uint64_t covered;   /* bytes of text with a row that is not UNDEF */
+	uint64_t undefined; /* bytes inside functions whose row is UNDEF */
+};
+
+/* 0, or -1 and a message. Deterministic for any number of jobs. */
+int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e);
+void frames_free(struct frames *fr);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * frames_find(): finds the code ranges of a file, runs the fixpoint over them (settle.c), and joins their rows and
+ * findings into one list each.
+ */
+#include "analysis/flow/detail.h"
+#include "analysis/runtimes/ocaml.h"
+#include "analysis/interproc/work.h"
+#include "elf/hardening.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <string.h>
+
+static int reloc_order(const void *a, const void *b)
+{
+	const struct flow_reloc *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/*
+ * Targets of the relocated branches and GOT references of an object file, sorted by address (env.relocs). 0, or -1 and
+ * a message.
+ */
+static int relocs_read(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	struct flow_reloc *list = NULL;
+	size_t count = 0, room = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count && elf_is_object(f); i++) {
+		const struct code_section *c;
+		struct elf_reloc *r;
+		long n, k;
+
+		if (f->sections[i].sh.sh_type != SHT_RELA)
+			continue;
+		c = space_of(&w->out->space, f->sections[i].sh.sh_info);
+		if (!c)
+			continue;
+		n = elf_relocs(f, i, &r, e);
+		if (n < 0) {
+			free(list);
+			return -1;
+		}
+		for (k = 0; k < n; k++) {
+			const struct elf_symbol *y = r[k].symbol < f->symbol_count ? &f->symbols[r[k].symbol] : NULL;
+			const struct code_section *to = y && y->section ? space_of(&w->out->space, y->section) : NULL;
+			struct flow_reloc x = {c->addr + r[k].offset, FLOW_EXTERN | r[k].symbol};
+			bool direct = r[k].type == R_X86_64_PC32 || r[k].type == R_X86_64_PLT32;
+
+			if (!direct && r[k].type != R_X86_64_GOTPCREL && r[k].type != R_X86_64_GOTPCRELX &&
+			    r[k].type != R_X86_64_REX_GOTPCRELX)
+				continue;
+			if (direct && to)
+				x.target = to->addr + y->value + (uint64_t)r[k].addend + 4;
+			if (!room_make(&list, &room, count, sizeof(*list))) {
+				free(list);
+				free(r);
+				return error_set(e, "out of memory");
+			}
+			list[count++] = x;
+		}
+		free(r);
+	}
+	sort_if_needed(list, count, sizeof(*list), reloc_order);
+	w->env.relocs = list;
+	w->env.reloc_count = count;
+	return 0;
+}
+
+/* Appends a row; merges it with the last one where both say the same. False: out of memory. */
+static bool row_append(struct row_list *l, uint64_t addr, const struct etch_rule *rule, unsigned source)
+{
+	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
+
+	if (last && !memcmp(&last->rule, rule, sizeof(*rule)) && (last->source == source || rule->kind == ETCH_RULE_UNDEF))
+		return true;
+	if (last && last->addr == addr) {
+		last->rule = *rule;
+		last->source = (uint8_t)source;
+		return true;
+	}
+	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
+		return false;
+	memset(&l->rows[l->count], 0, sizeof(l->rows[l->count]));
+	l->rows[l->count].addr = addr;
+	l->rows[l->count].rule = *rule;
+	l->rows[l->count++].source = (uint8_t)source;
+	return true;
+}
+
+/* Does a code range without FDE begin with the restorer that a signal handler returns to? */
+static bool is_restorer(const struct code_range *p, const struct range_rows *r)
+{
+	struct step s;
+
+	return p->fde < 0 && r->count && r->rows[0].rule.kind == ETCH_RULE_SIGNAL && r->rows[0].addr == p->start &&
+	       step_decode(NULL, p->bytes, p->end - p->start, p->start, &s) && !s.padding;
+}
+
+/*
+ * The restorer's address becomes a return address without a call, and unwinders look up the byte before a return
+ * address. Where that byte is padding it gets the restorer's row; where it ends other code the lookup is ambiguous, and
+ * the row is UNDEF. False: out of memory.
+ */
+static bool restorer_begin(struct work *w, size_t i)
+{
+	static const struct etch_rule none;
+	const struct code_range *p = &w->ranges.list[i];
+	const struct row *first = w->state[i].rows.rows;
+	bool other = i && p[-1].end == p->start && w->state[i - 1].to_end;
+
+	if (space_at(&w->out->space, p->start)->addr == p->start)
+		return true;
+	return row_append(&w->out->rows, p->start - 1, other ? &none : &first->rule, first->source);
+}
+
+/*
+ * Joins the rows and findings of all code ranges, which are freed; gaps between them become UNDEF. 0, or -1 and a
+ * message.
+ */
+static int rows_join(struct work *w, struct error *e)
+{
+	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
+	struct frames *out = w->out;
+	uint64_t at = 0;
+	size_t i, k, total = 0;
+
+	for (i = 0; i < w->ranges.count; i++)
+		total += w->state[i].rows.count;
+	out->rows.room = total + total / 8 + 64;
+	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
+	if (!out->rows.rows)
+		return error_set(e, "out of memory");
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct code_range *p = &w->ranges.list[i];
+		struct range_rows *r = &w->state[i].rows;
+
+		if (w->state[i].non_c_frame) {
+			range_rows_free(r);
+			r->undefined = p->end - p->start;
+			if (!row_append(&out->rows, p->start, &none, ETCH_SOURCE_CODE))
+				return error_set(e, "out of memory");
+		}
+		if (i && at != p->start && !row_append(&out->rows, at, &none, ETCH_SOURCE_CODE))
+			return error_set(e, "out of memory");
+		/* The start of a hand-made context is a return address without a call: a lookup of the byte before it has to
+		 * find the end of the stack. */
+		if (w->state[i].switches && i && at < p->start && !row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE))
+			return error_set(e, "out of memory");
+		if (!w->state[i].non_c_frame && is_restorer(p, r) && !restorer_begin(w, i))
+			return error_set(e, "out of memory");
+		for (k = 0; k < r->count; k++) {
+			uint64_t end = k + 1 < r->count ? r->rows[k + 1].addr : p->end;
+
+			if (!row_append(&out->rows, r->rows[k].addr, &r->rows[k].rule, r->rows[k].source))
+				return error_set(e, "out of memory");
+			if (r->rows[k].rule.kind != ETCH_RULE_UNDEF)
+				out->covered += end - r->rows[k].addr;
+		}
+		out->undefined += r->undefined;
+		if (!findings_take(&out->findings, &r->findings))
+			return error_set(e, "out of memory");
+		at = p->end;
+		range_rows_free(r);
+	}
+	if (w->ranges.count && !row_append(&out->rows, at, &none, ETCH_SOURCE_CODE))
+		return error_set(e, "out of memory");
+	out->functions = w->ranges.count;
+	return 0;
+}
+
+/* Converts an address of the code space to a section and, in an object file, an offset in it. */
+static void finding_settle(const struct work *w, uint32_t *section, uint64_t *addr)
+{
+	const struct code_section *c = space_at(&w->out->space, *addr);
+
+	*section = c ? c->section : 0;
+	*addr = c && elf_is_object(w->file) ? *addr - c->addr : *addr;
+}
+
+static void findings_settle(const struct work *w)
+{
+	struct findings *l = &w->out->findings;
+	size_t i, k;
+
+	for (i = 0; i < l->count; i++) {
+		finding_settle(w, &l->list[i].section, &l->list[i].addr);
+		for (k = 0; k < l->list[i].fact_count; k++)
+			if (l->list[i].facts[k].placed)
+				finding_settle(w, &l->list[i].facts[k].section, &l->list[i].facts[k].addr);
+	}
+	findings_sort(l);
+}
+
+static int observe_prepare(struct work *w, struct error *e)
+{
+	struct elf_hardening hardening;
+
+	elf_hardening_read(w->file, &hardening);
+	w->ibt = hardening.ibt;
+	return symbol_index_build(w->file, symbol_is_place, &w->env.names, e) ||
+	               reached_init(&w->out->reached, &w->out->space, e)
+	           ? -1
+	           : 0;
+}
+
+/* Is the code range certainly code: reached by flow, and not suspected to be data? */
+static bool is_code(const struct work *w, size_t i) { return !w->state[i].empty && !w->state[i].maybe_data; }
+
+/*
+ * Without symbols the address range of a detail request is narrowed to the code range that holds the address; where
+ * none does, to the gap between two code ranges. A PLT is shown as a whole.
+ */
+static void detail_narrow(const struct work *w, struct detail *d)
+{
+	const struct code_range *list = w->ranges.list;
+	size_t k = SEARCH(w->ranges.count, i, list[i].end <= d->at), next = k;
+
+	if (k < w->ranges.count && list[k].start <= d->at) {
+		if (list[k].plt)
+			return;
+		if (is_code(w, k)) {
+			d->from = list[k].start > d->from ? list[k].start : d->from;
+			d->to = list[k].end < d->to ? list[k].end : d->to;
+			return;
+		}
+		next++;
+	}
+	while (k && !is_code(w, k - 1))
+		k--;
+	while (next < w->ranges.count && !is_code(w, next))
+		next++;
+	if (k && list[k - 1].end > d->from)
+		d->from = list[k - 1].end;
+	if (next < w->ranges.count && list[next].start < d->to)
+		d->to = list[next].start;
+}
+
+/* Joins the details of the code ranges in the requested address range. 0, or -1 and a message. */
+static int detail_join(struct work *w, struct detail *d, struct error *e)
+{
+	size_t i;
+
+	if (d->vague)
+		detail_narrow(w, d);
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct code_range *p = &w->ranges.list[i];
+
+		if (p->start < d->to && p->end > d->from && !detail_add(d, w->state[i].detail))
+			return error_set(e, "out of memory");
+	}
+	return detail_sort(d, w->file) ? 0 : error_set(e, "out of memory");
+}
+
+int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e)
+{
+	struct work w = {.file = f, .options = o, .out = out, .lock = PTHREAD_MUTEX_INITIALIZER};
+	int err = -1;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	/* The code, .eh_frame, exception tables, and the code ranges. */
+	if (space_build(f, &out->space, e) || cfi_file_open(f, &out->space, &w.cfi, e) ||
+	    fixups_read(f, &out->space, &w.fixups, e) || ranges_build(f, &out->space, &w.cfi, &w.ranges, e) ||
+	    ocaml_mark(f, &out->space, &w.ranges, e))
+		goto out;
+	w.env = (struct flow_env){.file = f,
+	                          .cfi = &w.cfi,
+	                          .ranges = w.ranges.list,
+	                          .range_count = w.ranges.count,
+	                          .entries = w.ranges.entries,
+	                          .space = &out->space,
+	                          .fixups = &w.fixups};
+	if (!ranges_index(&w.env)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	if (noreturn_names(&w, e) || relocs_read(&w, e))
+		goto out;
+	w.state = calloc(w.ranges.count + 1, sizeof(*w.state));
+	if (!w.state) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	w.state_count = w.ranges.count;
+	w.env.runtime = &ghc_flow;
+	ghc_open(&w);
+	if (undiscovered_in_data(&w, e))
+		goto out;
+	for (i = 0; i < w.ranges.count; i++)
+		w.state[i].run |= RUN_NEWS;
+	if (evidence_data(&w, e) || (o->observe && observe_prepare(&w, e)))
+		goto out;
+	if (ranges_settle(&w, e) || (o->observe && observe_edges(&w, e)) || non_c_frames_spread(&w, e))
+		goto out;
+	if (!ghc_rows(&w)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	err = rows_join(&w, e) || fixups_compare(&w, e) || (o->detail && detail_join(&w, o->detail, e)) ? -1 : 0;
+	findings_settle(&w);
+out:
+	for (i = 0; i < w.state_count; i++) {
+		range_rows_free(&w.state[i].rows);
+		detail_part_free(&w.state[i].detail);
+		free(w.state[i].heard);
+		free(w.state[i].out_old);
+		free(w.state[i].out_new);
+	}
+	free(w.state);
+	free(w.edges.list);
+	free(w.calls.list);
+	free(w.tails.list);
+	free(w.entry_kinds);
+	free(w.list);
+	free(w.undiscovered);
+	free(w.data);
+	free(w.noreturn);
+	for (i = 0; i < w.name_count; i++)
+		free(w.names[i]);
+	free(w.names);
+	ranges_index_free(&w.env);
+	free(w.env.relocs);
+	ghc_free(&w);
+	symbol_index_free(&w.env.names);
+	ranges_free(&w.ranges);
+	fixups_free(&w.fixups);
+	cfi_file_close(&w.cfi);
+	return err;
+}
+
+void frames_free(struct frames *fr)
+{
+	free(fr->rows.rows);
+	findings_free(&fr->findings);
+	reached_free(&fr->reached);
+	space_free(&fr->space);
+	memset(fr, 0, sizeof(*fr));
+}

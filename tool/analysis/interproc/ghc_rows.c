@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decides whether a file has code of GHC and, after the last round, which code ranges are such code; converts their
+ * rows from the C convention to GHC's. Interface: ghc_ranges.h.
+ */
+#include "analysis/interproc/ghc_ranges.h"
+
+#include "analysis/interproc/work.h"
+#include "arch/x86/ghc_code.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- which files ------------------------------------------------------------------------ */
+
+/* The GHC release in a name such as libHSbase-4.15.1.0-ghc9.0.2.so. False: not a library of GHC. */
+static bool release_of(const char *name, unsigned *major, unsigned *minor)
+{
+	const char *at = strncmp(name, "libHS", 5) ? NULL : strstr(name, "-ghc");
+
+	return at && sscanf(at, "-ghc%3u.%3u.", major, minor) == 2;
+}
+
+/* Takes the rule of the release in a library name; sets `differ` where two releases disagree or one is unknown. */
+static void name_take(struct ghc_code *h, const char *name)
+{
+	struct etch_rule rule;
+	unsigned major, minor;
+
+	if (!release_of(name, &major, &minor))
+		return;
+	if (ghc_convention(major, minor, &rule) &&
+	    (h->rule.kind == ETCH_RULE_UNDEF || !memcmp(&h->rule, &rule, sizeof(rule))))
+		h->rule = rule;
+	else
+		h->differ = true;
+}
+
+/* Points *out to the dynamic string table. Returns its size in bytes; 0: there is none. */
+static size_t strings_of(const struct elf_file *f, const char **out)
+{
+	uint64_t at, size;
+
+	if (!elf_dynamic(f, DT_STRTAB, &at) || !elf_dynamic(f, DT_STRSZ, &size) || !size)
+		return 0;
+	*out = (const char *)elf_at(f, at, size);
+	return *out && !(*out)[size - 1] ? (size_t)size : 0;
+}
+
+void ghc_open(struct work *w)
+{
+	const struct elf_file *f = w->file;
+	const char *strings = NULL;
+	size_t size = elf_is_object(f) ? 0 : strings_of(f, &strings);
+	uint32_t i;
+
+	for (i = 0; size && i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+		const uint8_t *bytes = p->p_type == PT_DYNAMIC ? elf_at(f, p->p_vaddr, p->p_filesz) : NULL;
+		uint64_t at;
+		Elf64_Dyn d = {.d_tag = 1};
+
+		for (at = 0; bytes && d.d_tag != DT_NULL && at + sizeof(d) <= p->p_filesz; at += sizeof(d)) {
+			memcpy(&d, bytes + at, sizeof(d));
+			if ((d.d_tag == DT_NEEDED || d.d_tag == DT_SONAME) && d.d_un.d_val < size)
+				name_take(&w->ghc, strings + d.d_un.d_val);
+		}
+	}
+	if (w->ghc.differ)
+		w->ghc = (struct ghc_code){0};
+	w->env.own_stack = w->ghc.rule.kind != ETCH_RULE_UNDEF;
+}
+
+void ghc_take(struct ghc_code *h, const struct etch_rule *run)
+{
+	h->differ |= h->run && memcmp(&h->rule, run, sizeof(*run));
+	h->rule = *run;
+	h->run = true;
+}
+
+void ghc_decide(struct work *w)
+{
+	bool is = w->ghc.rule.kind != ETCH_RULE_UNDEF && !w->ghc.differ;
+	size_t i;
+
+	if (is == w->env.own_stack)
+		return;
+	w->env.own_stack = is;
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (!ghc_may_be(&w->ranges.list[i]))
+			continue;
+		if (s->maybe_data)
+			s->fragment = s->maybe_data = s->emptied = false;
+		s->run |= RUN_NEWS;
+	}
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+/*
+ * Converts a rule of GHC code. The analysis took that code for a C function with the return address at rsp at its
+ * start; only the distance of rsp from its value at the start is used, added to the rule of StgRun.
+ */
+static void rule_convert(const struct etch_rule *run, struct etch_rule *r)
+{
+	int32_t down = r->cfa_off - 8;
+	bool known = r->kind == ETCH_RULE_CALL && r->cfa == ETCH_REG_RSP && down >= 0 && down <= GHC_RESERVED;
+
+	*r = known ? *run : (struct etch_rule){0};
+	if (!known)
+		return;
+	r->cfa_off += down;
+	if (r->bp == ETCH_BP_RSP)
+		r->bp_off += down;
+}
+
+static void range_convert(const struct etch_rule *run, struct range_state *s, uint64_t end)
+{
+	struct range_rows *r = &s->rows;
+	uint32_t i;
+
+	r->undefined = 0;
+	for (i = 0; i < r->count; i++) {
+		rule_convert(run, &r->rows[i].rule);
+		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
+			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
+	}
+}
+
+/* C code is called or returns; GHC code does neither. */
+static bool is_c(const struct work *w, size_t i) { return w->state[i].returned || (w->entry_kinds[i] & ENTRY_CALLED); }
+
+/* A function that tail-calls C is C, e.g. crt's frame_dummy. */
+static void tails_settle(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->tails.count; i++) {
+		const struct link *x = &w->tails.list[i];
+
+		if (x->kind == EXIT_TAIL && x->start && !x->outside && !w->state[x->from].non_c_frame &&
+		    (w->ranges.list[x->to].fde >= 0 || (!w->state[x->to].non_c_frame && is_c(w, x->to))))
+			w->state[x->from].returned = true;
+	}
+}
+
+bool ghc_rows(struct work *w)
+{
+	size_t i;
+
+	if (!w->env.own_stack)
+		return true;
+	if (!entry_kinds_find(w))
+		return false;
+	tails_settle(w);
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (!ghc_may_be(&w->ranges.list[i]) || (!s->non_c_frame && is_c(w, i)))
+			continue;
+		if (s->non_c_frame && !is_c(w, i)) {
+			range_convert(&w->ghc.rule, s, w->ranges.list[i].end);
+			s->non_c_frame = false;
+		} else {
+			s->non_c_frame = true; /* it may be either: no rows */
+		}
+	}
+	return true;
+}

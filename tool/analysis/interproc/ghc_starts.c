@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starts of GHC code. Thunks refer to further thunks in chains of hundreds of links, of which a round of the fixpoint
+ * would find one; here a worklist of addresses follows jumps and address references, without abstract states.
+ */
+#include "analysis/interproc/ghc_ranges.h"
+
+#include "analysis/flow/flow_internal.h"
+#include "analysis/interproc/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct reach {
+	struct work *w;
+	struct step_cache *cache;
+	uint64_t *todo; /* worklist of addresses */
+	size_t count, room;
+	bool failed;
+};
+
+/* Marks an instruction as followed. False: it was before. */
+static bool seen_set(struct reach *r, const struct code_section *c, uint64_t addr)
+{
+	uint8_t *at = &r->w->ghc.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
+			bit = (uint8_t)(1u << (addr - c->addr) % 8);
+
+	if (*at & bit)
+		return false;
+	*at |= bit;
+	return true;
+}
+
+/* Puts an address on the worklist, unless it lies in code that cannot be of GHC. */
+static void later(struct reach *r, uint64_t addr)
+{
+	const struct code_range *p = range_at(&r->w->env, addr);
+
+	if (p && !ghc_may_be(p))
+		return;
+	if (room_make(&r->todo, &r->room, r->count, sizeof(*r->todo)))
+		r->todo[r->count++] = addr;
+	else
+		r->failed = true;
+}
+
+/* An address that is referred to: a start, if GHC code may begin there. */
+static void entry_note(struct reach *r, uint64_t addr)
+{
+	if (!ghc_begins(&r->w->env, addr))
+		return;
+	if (!range_at(&r->w->env, addr) && !undiscovered_put(r->w, addr))
+		r->failed = true;
+	later(r, addr);
+}
+
+/* Follows the instructions from an address on, up to one that does not fall through or was seen. */
+static void path_follow(struct reach *r, uint64_t addr)
+{
+	const struct code_section *c = space_at(&r->w->out->space, addr);
+	const struct flow f = {.env = &r->w->env};
+	uint64_t end = c ? c->addr + c->size : 0;
+	struct step in;
+
+	while (addr < end && seen_set(r, c, addr) &&
+	       step_decode(r->cache, c->bytes + (addr - c->addr), end - addr, addr, &in)) {
+		if (in.flow == FLOW_NEXT && flow_takes_address(&f, &in))
+			entry_note(r, (uint64_t)in.imm);
+		if ((in.flow == FLOW_JUMP || in.flow == FLOW_BRANCH) && space_at(&r->w->out->space, (uint64_t)in.imm))
+			later(r, (uint64_t)in.imm);
+		if (in.flow != FLOW_NEXT && in.flow != FLOW_BRANCH && in.flow != FLOW_CALL && in.flow != FLOW_CALL_IND)
+			return;
+		addr += in.len;
+	}
+}
+
+/* Roots: starts of code ranges, and addresses in data, such as the first word of a closure. */
+static void roots_note(struct reach *r)
+{
+	const struct elf_file *f = r->w->file;
+	uint64_t at, word;
+	uint32_t i;
+	size_t k;
+
+	for (k = 0; k < r->w->ranges.count; k++)
+		if (ghc_may_be(&r->w->ranges.list[k]))
+			entry_note(r, r->w->ranges.list[k].start);
+	for (k = 0; k < r->w->data_count; k++)
+		entry_note(r, r->w->data[k]);
+	for (i = 1; i < f->section_count && f->eh.e_type == ET_EXEC; i++) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (!s->data || s->sh.sh_type != SHT_PROGBITS ||
+		    (s->sh.sh_flags & (SHF_ALLOC | SHF_WRITE)) != (SHF_ALLOC | SHF_WRITE))
+			continue;
+		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
+			memcpy(&word, s->data + at, 8);
+			if (space_at(&r->w->out->space, word))
+				entry_note(r, word);
+		}
+	}
+}
+
+/* Allocates ghc_code.seen. False: out of memory. */
+static bool seen_make(struct work *w)
+{
+	const struct code_space *space = &w->out->space;
+	size_t i;
+
+	w->ghc.seen = calloc(space->count + 1, sizeof(*w->ghc.seen));
+	for (i = 0; w->ghc.seen && i < space->count; i++) {
+		w->ghc.seen[i] = calloc(space->list[i].size / 8 + 1, 1);
+		if (!w->ghc.seen[i])
+			return false;
+	}
+	return w->ghc.seen != NULL;
+}
+
+void ghc_free(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; w->ghc.seen && i < w->out->space.count; i++)
+		free(w->ghc.seen[i]);
+	free(w->ghc.seen);
+}
+
+int ghc_starts(struct work *w, struct error *e)
+{
+	struct reach r = {.w = w};
+	bool first = !w->ghc.seen;
+	size_t i, n = w->undiscovered_count;
+
+	if (!w->env.own_stack || (!first && !n))
+		return 0;
+	if (w->unindexed && !ranges_index(&w->env))
+		return error_set(e, "out of memory");
+	w->unindexed = false;
+	r.cache = step_cache_new();
+	r.failed = first && !seen_make(w);
+	if (first && !r.failed)
+		roots_note(&r);
+	for (i = 0; i < n && !r.failed; i++)
+		if (ghc_begins(&w->env, w->undiscovered[i]))
+			later(&r, w->undiscovered[i]);
+	while (r.count && !r.failed)
+		path_follow(&r, r.todo[--r.count]);
+	free(r.todo);
+	step_cache_free(r.cache);
+	return r.failed ? error_set(e, "out of memory") : 0;
+}

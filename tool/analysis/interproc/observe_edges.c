@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * After the fixpoint: drops the findings about a code range (analysis/lint) that do not hold now that all code ranges
+ * are known to be functions or parts of functions.
+ */
+#include "analysis/interproc/work.h"
+
+#include <string.h>
+
+/* By code range: others jump to it with a frame (EXIT_PART). From calloc(), or null. */
+static bool *parts_find(const struct work *w)
+{
+	bool *part = calloc(w->ranges.count + 1, sizeof(*part));
+	size_t i;
+
+	for (i = 0; part && i < w->tails.count; i++)
+		if (w->tails.list[i].kind == EXIT_PART && w->tails.list[i].to != NO_RANGE)
+			part[w->tails.list[i].to] = true;
+	return part;
+}
+
+/* The address of the fact with a label, or `none`. */
+static uint64_t place_of(const struct finding *x, const char *label, uint64_t none)
+{
+	size_t i;
+
+	for (i = 0; i < x->fact_count; i++)
+		if (x->facts[i].placed && !strcmp(x->facts[i].label, label))
+			return x->facts[i].addr;
+	return none;
+}
+
+/* Does an edge lead to an address in [first, last]? The finding may predate the edge: a code range is not analysed
+ * again where its rows confirm the state of a new edge. */
+static bool is_led_to(const struct work *w, uint64_t first, uint64_t last)
+{
+	size_t at = edges_from(&w->edges, first);
+
+	return at < w->edges.count && w->edges.list[at].target <= last;
+}
+
+static bool holds(const struct work *w, uint32_t range, const struct finding *x, const bool *part)
+{
+	uint32_t to;
+
+	if (!strcmp(x->id, "ETCH-F004")) {
+		to = range_number(&w->env, place_of(x, "jumps to", FLOW_EXTERN));
+		return to == NO_RANGE || !w->state[to].fragment;
+	}
+	if (!strcmp(x->id, "ETCH-F002"))
+		return !is_led_to(w, x->addr, place_of(x, "the last", x->addr));
+	/* The finding assumed a start without a frame, but other code ranges jump there with one. */
+	if (!strcmp(x->id, "ETCH-S002") || !strcmp(x->id, "ETCH-S005"))
+		return w->ranges.list[range].fde >= 0 || (!part[range] && !w->state[range].fragment);
+	return true;
+}
+
+int observe_edges(struct work *w, struct error *e)
+{
+	bool *part = parts_find(w);
+	uint32_t i;
+	size_t k;
+
+	if (!part)
+		return error_set(e, "out of memory");
+	for (i = 0; i < w->ranges.count; i++) {
+		struct findings *l = &w->state[i].rows.findings;
+		size_t kept = 0;
+
+		for (k = 0; k < l->count; k++)
+			if (holds(w, i, &l->list[k], part))
+				l->list[kept++] = l->list[k];
+			else
+				finding_free(&l->list[k]);
+		l->count = kept;
+	}
+	free(part);
+	return 0;
+}

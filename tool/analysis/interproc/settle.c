@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The fixpoint over the code ranges of a file: a worklist, run round by round, so that the result does not depend on
+ * the order of threads. A marked code range (range_state.run) is analysed in the next round (driver.c); a changed fact
+ * marks the code ranges that depend on it:
+ *
+ *   fact                          set by                         marks
+ *   ----------------------------  -----------------------------  ------------------------------------------------
+ *   a code range begins here      undiscovered_add(),            the new code range; the one that is cut there; for
+ *                                 wide_called(), wide_sweep()    the wide_ ones the code range of the FDE
+ *   end of an open code range     open_trim(), open_extend()     itself
+ *   function is noreturn          noreturn_find()                callers with code behind the call; along chains of
+ *                                                                calls without rounds (returns.c)
+ *   frames that edges bring       edges_apply()                  itself, unless its rows confirm them
+ *   called, or part of another    called_find(),                 itself; for a part also those that tail-call it
+ *   function                      fragments_find()
+ *   evidence of a function start  starts_classify()              itself
+ *   only the entry point leads    entry_tail_find()              itself
+ *   here
+ *   the file has GHC code         ghc_decide()                   code ranges that may be of GHC: without FDE
+ *
+ *   callee --noreturn--> caller --its code ends at the call--> what that code called, jumped to, or fell into
+ *   code range --frame of an edge out of it--> target --rows, function or part--> its own edges --> ...
+ *
+ * Termination. The following facts are monotonic; each changes a bounded number of times (the bound is given last):
+ * - code ranges: no two begin at one address, and none is removed; bytes of code
+ * - noreturn: never withdrawn (range_state.noreturn); 1 per code range
+ * - called, shared, has_evidence, classified, emptied: never withdrawn (emptied: except by ghc_decide(), which is
+ *   bounded itself); 1 per code range
+ * - changes from called to not called: after TURNS_MOST the code range stays called; TURNS_MOST per code range
+ * - stages of the file: words_scanned, wide_swept, classified; GHC or not (ghc_code.differ); 1 each
+ * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
+ *   range
+ * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
+ *   register or stack slot from a value to unknown; the height of the lattice per target
+ * - unsettled, see below; 1 per code range
+ * All other facts (ends of open code ranges, parts, links and edges) may oscillate, but they are a function of the
+ * previous round, and there are finitely many cases: while no monotonic fact changes, either a round has nothing to do
+ * or an earlier state recurs. has_been() detects a recurrence; all code ranges analysed since then become unsettled:
+ * they have no edges and links any more, and the rows of .eh_frame or none.
+ */
+#include "analysis/interproc/work.h"
+#include "support/search.h"
+
+#include <string.h>
+
+/*
+ * ---- joined ------------------------------------------------------------------------
+ *
+ * A loop may lead through several code ranges, such as a function and its cold part. An edge from code that later turns
+ * out to lie behind a noreturn call may then circulate for ever, one round behind the correction; and where rsp is
+ * lower at each iteration, the states never repeat. So the edges among these code ranges are dropped, which leaves the
+ * ones from outside, and all later states are joined: the least fixpoint (P. and R. Cousot, POPL 1977).
+ */
+
+/* The join of all states that edges have brought to one address of a joined code range. */
+struct heard {
+	uint64_t target;
+	struct state state;
+};
+
+void edges_restart(struct work *w)
+{
+	size_t i, k;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (s->joined || s->told < JOINED_FROM / 2) /* in one loop all have about the same count */
+			continue;
+		s->joined = true;
+		s->told = JOINED_FROM;
+		s->edges_seen = 0;
+		s->run |= RUN_NEWS;
+	}
+	for (i = k = 0; i < w->edges.count; i++)
+		if (!w->state[w->edges.list[i].from].joined || !w->state[w->edges.list[i].from].run)
+			w->edges.list[k++] = w->edges.list[i];
+	w->edges.count = k;
+}
+
+static size_t heard_from(const struct range_state *s, uint64_t target)
+{
+	return SEARCH(s->heard_count, i, s->heard[i].target < target);
+}
+
+static bool heard_take(struct range_state *s, const struct flow_edge *x)
+{
+	size_t at = heard_from(s, x->target);
+
+	if (at < s->heard_count && s->heard[at].target == x->target) {
+		state_join(&s->heard[at].state, &x->state);
+		return true;
+	}
+	if (!room_make(&s->heard, &s->heard_room, s->heard_count, sizeof(*s->heard)))
+		return false;
+	memmove(&s->heard[at + 1], &s->heard[at], (s->heard_count - at) * sizeof(*s->heard));
+	s->heard[at].target = x->target;
+	state_copy(&s->heard[at].state, &x->state);
+	s->heard_count++;
+	return true;
+}
+
+bool edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count)
+{
+	uint32_t from = *count ? (*in)[0].from : 0;
+	size_t i, n = 0;
+
+	for (i = 0; i < *count; i++)
+		if (!heard_take(s, &(*in)[i]))
+			return false;
+	for (i = heard_from(s, p->start); i < s->heard_count && s->heard[i].target < p->end; i++) {
+		if (!room_make(in, room, n, sizeof(**in)))
+			return false;
+		(*in)[n].target = s->heard[i].target;
+		(*in)[n].from = from;
+		state_copy(&(*in)[n++].state, &s->heard[i].state);
+	}
+	*count = n;
+	return true;
+}
+
+/* ---- detection of recurring states ------------------------------------------------------------- */
+
+/* Extends a checksum by a word. */
+static uint64_t mix(uint64_t sum, uint64_t word)
+{
+	sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+	return sum ^ sum >> 29;
+}
+
+static uint64_t mix_bytes(uint64_t sum, const void *bytes, size_t size)
+{
+	const uint8_t *at = bytes;
+	uint64_t word;
+
+	for (; size >= 8; size -= 8, at += 8) {
+		memcpy(&word, at, 8);
+		sum = mix(sum, word);
+	}
+	while (size--)
+		sum = mix(sum, *at++);
+	return sum;
+}
+
+uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
+{
+	uint8_t packed[PACKED_MOST];
+	uint64_t sum = 1;
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++)
+		sum = mix(mix(sum, f->exits[i].target), f->exits[i].kind);
+	for (i = 0; i < f->edge_count; i++)
+		sum = mix_bytes(mix(sum, f->edges[i].target), packed, state_pack(&f->edges[i].state, packed));
+	for (i = 0; i < rows->count; i++)
+		sum = mix_bytes(mix(sum, rows->rows[i].addr), &rows->rows[i].rule, sizeof(rows->rows[i].rule));
+	return sum;
+}
+
+/* Checksum of everything of a code range that the next round depends on. A new field of range_state belongs here. */
+static uint64_t state_sum(const struct code_range *p, const struct range_state *s)
+{
+	const uint8_t flags[] = {
+		s->fragment,
+		s->returns,
+		s->noreturn,
+		s->switches,
+		s->exit_sp_mismatch,
+		s->returns_balanced,
+		s->has_evidence,
+		s->unknown,
+		s->called,
+		s->direct,
+		s->turns,
+		s->framed,
+		s->table,
+		s->part,
+		s->maybe_data,
+		s->word,
+		s->proven,
+		s->classified,
+		s->non_c_frame,
+		s->returned,
+		s->first,
+		s->shared,
+		s->empty,
+		s->emptied,
+		s->relaxed,
+		s->to_end,
+		s->one_row,
+		s->denied,
+		s->end_confirmed,
+		s->began,
+		s->run,
+		s->told,
+		s->joined,
+		s->unsettled,
+		p->entry_tail,
+	};
+
+	return mix_bytes(mix(mix(mix(s->said_sum, p->end), s->reached), s->edges_seen), flags, sizeof(flags));
+}
+
+static uint64_t work_sum(const struct work *w)
+{
+	uint64_t sum = mix(w->noreturn_count, w->ranges.count);
+	size_t i;
+
+	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->classified << 2 | w->env.own_stack << 3);
+	for (i = 0; i < w->ranges.count; i++)
+		sum = mix(sum, state_sum(&w->ranges.list[i], &w->state[i]));
+	return sum;
+}
+
+/*
+ * Does the state recur, i.e. is it the same as after an earlier round, *since? Cycle detection with one reference
+ * round, which moves to the current round whenever their number has doubled (R. P. Brent, "An improved Monte Carlo
+ * factorization algorithm", 1980). Starts at WATCHED_FROM, which few files reach.
+ */
+static bool has_been(struct work *w, uint32_t *since)
+{
+	uint64_t sum;
+
+	if (w->round < WATCHED_FROM)
+		return false;
+	sum = work_sum(w);
+	*since = w->watched;
+	if (w->watched && sum == w->watched_sum)
+		return true;
+	if (!w->watched || w->round >= 2 * w->watched) {
+		w->watched = w->round;
+		w->watched_sum = sum;
+	}
+	return false;
+}
+
+/* Makes the code ranges analysed after round `since` unsettled, and marks only these. */
+static void unsettle(struct work *w, uint32_t since)
+{
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		s->run = 0;
+		if (s->ran <= since || s->unsettled)
+			continue;
+		s->unsettled = true;
+		s->run = RUN_NEWS;
+	}
+	w->watched = 0;
+}
+
+int ranges_settle(struct work *w, struct error *e)
+{
+	uint32_t since;
+	int more = 1;
+
+	while (more > 0) {
+		w->round++;
+		if (round_run(w, e))
+			return -1;
+		more = round_prepare(w, e);
+		if (more > 0 && has_been(w, &since))
+			unsettle(w, since);
+	}
+	return more;
+}

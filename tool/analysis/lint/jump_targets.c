@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-H004: targets in jump tables of tracked jumps that have no endbr64. See jump_targets.h. */
+#include "analysis/lint/jump_targets.h"
+
+#include "arch/x86/cet.h"
+#include "analysis/flow/flow_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Is there an endbr64 at a target, or is it outside of the code? */
+static bool target_is_good(const struct flow *f, uint64_t target)
+{
+	const struct code_section *c = space_at(f->env->space, target);
+
+	return !c || insn_is_endbr(c->bytes + (target - c->addr), c->size - (target - c->addr));
+}
+
+/* Adds one finding per table: at the first bad target, with the number of further ones. False: out of memory. */
+static bool table_look(const struct flow *f, uint64_t at, const struct flow_jump *j, struct findings *out)
+{
+	uint64_t first = 0;
+	struct finding *x;
+	unsigned i, n = 0;
+
+	for (i = 0; i < j->entries; i++) {
+		uint64_t target = jump_table_target(f, &j->what, i);
+
+		if (target_is_good(f, target))
+			continue;
+		first = n++ ? first : target;
+	}
+	if (!n)
+		return true;
+	x = finding_add(out, "ETCH-H004", 0, first,
+	                n > 1 ? "a tracked jump comes here from a table, and %u more of its entries "
+	                        "have no endbr64 either"
+	                      : "a tracked jump comes here from a table, and there is no endbr64",
+	                n - 1);
+	return x && finding_fact_at(x, 0, at, "the jump", "by the table at %#" PRIx64 ", %u entries",
+	                            (uint64_t)(uint32_t)j->what.off, j->entries);
+}
+
+bool targets_observe(struct flow *f, struct findings *out)
+{
+	size_t i;
+
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *in = &f->steps[i];
+
+		if (in->flow != FLOW_JUMP_IND || !(f->seen[i] & FLOW_SCANNED) || !in->number ||
+		    insn_is_notrack(f->range->bytes + f->step_at[i], in->len))
+			continue;
+		if (!table_look(f, f->range->start + f->step_at[i], &f->jumps[in->number - 1], out))
+			return false;
+	}
+	return true;
+}

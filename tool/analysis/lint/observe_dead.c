@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-F002: unreachable instructions, and the reason why nothing reaches them. */
+#include "analysis/facts/noreturn_names.h"
+#include "analysis/lint/observe_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Are the bytes at offsets [off, end) zero? */
+static bool is_zero(const struct observe *o, uint64_t off, uint64_t end)
+{
+	while (off < end && !o->f->range->bytes[off])
+		off++;
+	return off == end;
+}
+
+/* Trims nops, traps and zeros from both ends of [*off, *end); *count: the other instructions, *final: the offset of the
+ * last one. False: there are none, or the bytes do not decode, i.e. are data. */
+static bool run_measure(struct observe *o, uint64_t *off, uint64_t *end, uint64_t *final, unsigned *count)
+{
+	uint64_t at = *off, last = 0;
+	bool begun = false;
+
+	*count = 0;
+	while (at < *end && !is_zero(o, at, *end)) {
+		uint32_t i = flow_step(o->f, at);
+		const struct step *s;
+
+		if (i == NO_STEP)
+			return false;
+		s = &o->f->steps[i];
+		if (!s->padding && s->flow != FLOW_STOP && s->op != STEP_HALT) {
+			if (!begun)
+				*off = at;
+			begun = true;
+			*final = at;
+			last = at + s->len;
+			++*count;
+		}
+		at += s->len;
+	}
+	*end = last;
+	return begun && at <= o->size;
+}
+
+/* Has the code range an indirect jump with unknown targets? */
+static bool has_open_jump(const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->jump_count; i++)
+		if (!f->jumps[i].entries)
+			return true;
+	return false;
+}
+
+/*
+ * Is a function noreturn by its name or its code? Calls of it without code behind them, the evidence for imported
+ * functions, are not enough: whether error(3) returns depends on its first argument.
+ */
+static bool is_certain(const struct observe *o, uint64_t target)
+{
+	const struct flow_env *env = o->f->env;
+	const struct code_range *p;
+
+	if (target & FLOW_EXTERN) {
+		target &= ~FLOW_EXTERN;
+		return target < env->file->symbol_count && noreturn_known(env->file->symbols[target].name);
+	}
+	p = target & FLOW_SLOT ? NULL : range_at(env, target);
+	return p && !p->plt;
+}
+
+/* Text of why the code behind step s (index `before`; null: none) is not reached, or what could still lead there. */
+static void words_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
+{
+	static const char *const nothing = "and nothing that is reached leads here";
+	char what[WORDS_MOST];
+
+	if (has_open_jump(o->f)) {
+		snprintf(out, size, "only an indirect jump whose table is not to be seen could lead here");
+	} else if (!s || o->f->start == START_PART || (s->flow != FLOW_CALL && !o->f->range->named)) {
+		/* a switch in the hot part may jump into the cold part */
+		snprintf(out, size, "only an indirect jump of another part of the function could lead here");
+	} else if (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) {
+		words_target(o, flow_exit_target(s), what);
+		snprintf(out, size, "it lies behind a call of %s, which does not return, %s", what, nothing);
+	} else if (s->op == STEP_SYSCALL) {
+		snprintf(out, size, "it lies behind a system call that ends the program, %s", nothing);
+	} else {
+		words_insn(o, o->f->step_at[before], what);
+		snprintf(out, size, "it lies behind `%s`, %s", what, nothing);
+	}
+}
+
+void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before)
+{
+	const struct step *s;
+	char insn[WORDS_MOST], why[WORDS_MOST + 120];
+	struct finding *x;
+	uint64_t final = 0;
+	unsigned count;
+
+	/* Without symbol and FDE the end of the code range is a guess: the bytes may be other functions. */
+	if ((o->f->range->fde < 0 && !o->f->range->named) || !run_measure(o, &off, &end, &final, &count))
+		return;
+	s = before == NO_STEP ? NULL : &o->f->steps[before];
+	if (s && (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !is_certain(o, flow_exit_target(s)))
+		return;
+	words_way(o, s, before, why, sizeof(why));
+	x = OBSERVE(o, "ETCH-F002", 0, o->f->range->start + off, "%u instruction%s (%" PRIu64 " bytes) %s not reached: %s",
+	            count, count == 1 ? "" : "s", end - off, count == 1 ? "is" : "are", why);
+	words_insn(o, off, insn);
+	OBSERVE_FACT_AT(o, x, off, "the first", "%s", insn);
+	if (count > 1) { /* observe_edges() reads the fact "the last" */
+		words_insn(o, final, insn);
+		OBSERVE_FACT_AT(o, x, final, "the last", "%s", insn);
+	}
+	if (s) {
+		words_insn(o, o->f->step_at[before], insn);
+		OBSERVE_FACT_AT(o, x, o->f->step_at[before], "lies behind", "%s", insn);
+	}
+}

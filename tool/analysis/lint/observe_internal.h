@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shared by the implementation of analysis/lint/observe.h: observe_range.c (one pass over the instructions),
+ * observe_stack.c and observe_meet.c (passes over the states, where the first pass gives reason to), observe_flag.c
+ * (direction flag), observe_dead.c (unreachable code), observe_text.c (text of instructions and states).
+ */
+#ifndef ANALYSIS_LINT_OBSERVE_INTERNAL_H
+#define ANALYSIS_LINT_OBSERVE_INTERNAL_H
+
+#include "analysis/flow/flow_internal.h"
+#include "analysis/lint/observe.h"
+
+#define INSN_LONGEST 15u
+#define INNER_MOST   16u
+
+/* One observe_range(). */
+struct observe {
+	struct flow *f;
+	struct findings *out;
+	uint64_t base; /* of an object file: address in the code space of the code range's section; else 0 */
+	uint64_t size; /* bytes of the code range */
+	bool certain;  /* the assumed state at the start of the code range is certain */
+	bool failed;
+	struct etch_cfi_row *cfi; /* rows of the code range's FDE; set only during observe_stack() */
+	size_t cfi_count, cfi_room;
+	bool stack, flag;           /* the instructions give reason for observe_stack(), observe_flag() */
+	uint64_t inner[INNER_MOST]; /* targets of ETCH-F005 findings; a ring */
+	unsigned inner_count;
+};
+
+#define WORDS_MOST 200u /* bytes of each `out` of observe_text.c */
+
+/* observe_stack.c: ETCH-S001 to S005, F004. */
+void observe_stack(struct observe *o);
+/* The row of .eh_frame for an address of the code range, or null. */
+const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr);
+/* observe_meet.c: ETCH-S001. Sets lost[] of each state of the flow analysis where paths with different frames join. */
+void observe_meet(struct observe *o, bool *lost);
+/* observe_flag.c: ETCH-S006. */
+void observe_flag(struct observe *o);
+/* observe_dead.c: ETCH-F002. The bytes at offsets [off, end) are unreachable, or reachable only behind noreturn calls;
+ * before: index of the last reachable step before them, or NO_STEP. */
+void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before);
+
+/* observe_text.c: the instruction at an offset: "mov %rax, %rsp". */
+void words_insn(const struct observe *o, uint64_t off, char *out);
+/* A state: "rsp is CFA-24 (16 bytes pushed); rbx saved at CFA-16". */
+void words_state(const struct state *s, char *out);
+/* A value: "CFA-24", "rbx of the caller". */
+void words_value(struct value v, char *out);
+/* The target of a direct call or jump: a name, or an address. */
+void words_target(const struct observe *o, uint64_t target, char *out);
+
+/* May execution continue at the instruction behind this one? */
+bool observe_goes_on(const struct observe *o, const struct step *in);
+/* Does a function begin at an address, by .eh_frame or symbols? */
+bool observe_is_function(const struct flow_env *env, uint64_t addr);
+
+/* Add a finding, or a fact to it; o->failed: out of memory. */
+#define OBSERVE(o, ...) observe_made((o), finding_add((o)->out, __VA_ARGS__))
+static inline struct finding *observe_made(struct observe *o, struct finding *x)
+{
+	o->failed |= !x;
+	return x;
+}
+#define OBSERVE_FACT(o, x, ...) ((o)->failed |= !finding_fact((x), __VA_ARGS__))
+#define OBSERVE_FACT_AT(o, x, off, ...) \
+	((o)->failed |= !finding_fact_at((x), 0, (o)->f->range->start + (off), __VA_ARGS__))
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ETCH-S001: paths join with different frames. The states of the flow analysis do not show it, since they are joins of
+ * all paths. So the basic blocks are walked once more without joins, each from the state that arrives first; a later
+ * arrival with another rsp is the finding.
+ */
+#include "analysis/lint/observe_internal.h"
+#include "support/vector.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An arrival by falling through a call, postponed until all others have arrived: if it differs from these, it is taken
+ * as a sign that the call does not return, not as a finding. */
+struct late {
+	struct state state;
+	uint32_t from;
+	uint32_t to; /* offset of the leader */
+};
+
+#define MEETINGS_MOST 16u /* findings per code range: one mismatch often causes others behind it */
+
+/* The first arrival at a basic block. */
+struct arrival {
+	struct state state;
+	uint32_t from;   /* offset of the predecessor instruction; NO_STEP: an entry */
+	bool here, told; /* there is one; it has a finding */
+};
+
+struct meet {
+	struct observe *o;
+	struct arrival *first; /* per state (basic block) of the flow analysis */
+	uint32_t *todo;        /* worklist of indices of `first` */
+	size_t todo_count, todo_room;
+	struct late *late;
+	size_t late_count, late_room;
+	unsigned told;
+	bool *lost; /* out, per state: the frame was lost in this join */
+};
+
+static void meeting_say(struct meet *m, uint32_t k, const struct state *s, uint32_t from)
+{
+	struct observe *o = m->o;
+	const struct arrival *a = &m->first[k];
+	uint64_t off = o->f->step_at[o->f->step_of_state[k]];
+	char words[WORDS_MOST], insn[WORDS_MOST];
+	const struct state *state[] = {&a->state, s};
+	uint32_t at[] = {a->from, from};
+	struct finding *x;
+	unsigned i;
+
+	x = OBSERVE(o, "ETCH-S001", 0, o->f->range->start + off, "paths meet here with rsp at CFA%+d and at CFA%+d",
+	            a->state.reg[ETCH_REG_RSP].off, s->reg[ETCH_REG_RSP].off);
+	for (i = 0; i < 2; i++) {
+		const char *label = i ? "the other path" : "one path";
+
+		words_state(state[i], words);
+		if (at[i] == NO_STEP) {
+			OBSERVE_FACT(o, x, label, "from the start: %s", words);
+		} else {
+			words_insn(o, at[i], insn);
+			OBSERVE_FACT_AT(o, x, at[i], label, "%s: %s", insn, words);
+		}
+	}
+}
+
+/* Does an offset lie inside another instruction that flow has reached? Then one of the two paths is not real. */
+static bool is_inside(const struct meet *m, uint32_t off)
+{
+	const struct flow *f = m->o->f;
+	uint32_t k;
+
+	for (k = 1; off != NO_STEP && k < INSN_LONGEST && k <= off; k++)
+		if (flow_walked(f, off - k) && f->steps[f->at[off - k] - 1].len > k)
+			return true;
+	return false;
+}
+
+/* Does it matter that rsp is unknown behind the join? Not where rbp holds the frame in both states, and rsp is known
+ * again at all exits. */
+static bool matters(const struct meet *m, const struct state *s, const struct state *other)
+{
+	struct value a = s->reg[ETCH_REG_RBP], b = other->reg[ETCH_REG_RBP];
+
+	return m->o->f->exit_sp_unknown || a.kind != VALUE_CFA || b.kind != VALUE_CFA || a.off != b.off;
+}
+
+/*
+ * The state `s` arrives at a basic block: walk it if it is the first, else compare rsp with the first. `late`: by
+ * falling through a call, so that a difference is no finding.
+ */
+static void arrive(struct meet *m, uint64_t off, const struct state *s, uint32_t from, bool late)
+{
+	struct flow *f = m->o->f;
+	uint32_t i = off < m->o->size && f->at[off] ? f->at[off] - 1 : NO_STEP, k;
+	struct value mine, its;
+	struct arrival *a;
+
+	if (i == NO_STEP || !f->leader[i])
+		return;
+	k = f->leader[i] - 1;
+	a = &m->first[k];
+	if (!a->here) {
+		state_copy(&a->state, s);
+		a->from = from;
+		a->here = true;
+		if (room_make(&m->todo, &m->todo_room, m->todo_count, sizeof(*m->todo)))
+			m->todo[m->todo_count++] = k;
+		else
+			m->o->failed = true;
+		return;
+	}
+	mine = s->reg[ETCH_REG_RSP];
+	its = a->state.reg[ETCH_REG_RSP];
+	if (a->told || late || !m->o->certain || f->states[k].dead || s->dead)
+		return;
+	if (mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off)
+		return;
+	if (s->weak || a->state.weak || !matters(m, s, &a->state) || is_inside(m, from) || is_inside(m, a->from))
+		return;
+	a->told = true;
+	m->lost[k] = true;
+	if (m->told++ < MEETINGS_MOST)
+		meeting_say(m, k, s, from);
+}
+
+/* Postpones an arrival by falling through a call. */
+static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t from)
+{
+	struct late *l;
+
+	if (!room_make(&m->late, &m->late_room, m->late_count, sizeof(*m->late))) {
+		m->o->failed = true;
+		return;
+	}
+	l = &m->late[m->late_count++];
+	state_copy(&l->state, s);
+	l->from = from;
+	l->to = (uint32_t)off;
+}
+
+/* Walks basic block k from its first state, and arrives at its successors. */
+static void meet_walk(struct meet *m, uint32_t k)
+{
+	struct flow *f = m->o->f;
+	uint64_t start = f->step_at[f->step_of_state[k]], off = start;
+	struct compared c = {0};
+	struct state s;
+	uint32_t from = NO_STEP;
+	bool called = false;
+
+	state_copy(&s, &m->first[k].state);
+	while (off < m->o->size && flow_walked(f, off)) {
+		uint32_t i = f->at[off] - 1;
+		const struct step *in = &f->steps[i];
+
+		if (f->leader[i] && off != start) {
+			if (called)
+				wait(m, off, &s, from);
+			else
+				arrive(m, off, &s, from, false);
+			return;
+		}
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+			arrive(m, (uint64_t)in->imm - f->range->start, &s, (uint32_t)off, false);
+		if (!observe_goes_on(m->o, in) || flow_is_exit(in, &s))
+			return;
+		if (!called || !in->padding)
+			from = (uint32_t)off;
+		called = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || (called && in->padding);
+		flow_advance(in, &s, (uint32_t)off, &c);
+		off += in->len;
+	}
+}
+
+static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s)
+{
+	const struct etch_cfi_row *row = observe_cfi(m->o, m->o->f->range->start + off);
+
+	return row && state_witness(s, &row->rule) == WITNESS_DENIES;
+}
+
+/* .eh_frame has the frame of the code at the call, and another one behind it: by its author the call does not
+ * return. */
+static bool is_end(const struct meet *m, const struct late *l)
+{
+	return cfi_denies(m, l->to, &l->state) && !cfi_denies(m, l->from, &l->state);
+}
+
+static void meet_rest(struct meet *m)
+{
+	while ((m->todo_count || m->late_count) && !m->o->failed) {
+		while (m->todo_count && !m->o->failed)
+			meet_walk(m, m->todo[--m->todo_count]);
+		if (m->late_count) {
+			struct late l = m->late[--m->late_count];
+
+			if (!is_end(m, &l))
+				arrive(m, l.to, &l.state, l.from, true);
+		}
+	}
+}
+
+/* Walks from all roots, in order of address: entries, landing pads, targets of jump tables. */
+static void meet_all(struct meet *m)
+{
+	struct flow *f = m->o->f;
+	uint64_t off;
+
+	for (off = 0; off < m->o->size && !m->o->failed; off++) {
+		uint32_t k;
+
+		if (!flow_walked(f, off) || !(k = f->leader[f->at[off] - 1]))
+			continue;
+		k--;
+		if (m->first[k].here || !(f->state_live[k] & LIVE) || f->states[k].dead)
+			continue;
+		if (off == 0 && f->start != START_PART) {
+			state_entry(&m->first[k].state);
+			m->first[k].state.reg[ETCH_REG_RSP].off -= f->pushed;
+			/* A landing pad cannot be at offset 0 of its range, so clang puts a nop there that is never executed. */
+			m->first[k].state.weak = f->steps[f->step_of_state[k]].padding && !f->range->named;
+		} else {
+			state_copy(&m->first[k].state, &f->states[k]);
+		}
+		m->first[k].from = NO_STEP;
+		m->first[k].here = true;
+		meet_walk(m, k);
+		meet_rest(m);
+	}
+}
+
+void observe_meet(struct observe *o, bool *lost)
+{
+	struct meet m = {.o = o, .first = calloc(o->f->state_count + 1, sizeof(*m.first)), .lost = lost};
+
+	if (m.first)
+		meet_all(&m);
+	else
+		o->failed = true;
+	free(m.first);
+	free(m.todo);
+	free(m.late);
+}

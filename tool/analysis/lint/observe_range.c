@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * observe_range(): one pass over the instructions of a code range, in order of address, and over its exits. Adds the
+ * findings that need no states (ETCH-D005, D006, F001, F003, F005, F006), and decides whether the passes over the
+ * states are worth while, each of which costs as much as making the rows.
+ */
+#include "analysis/lint/observe_internal.h"
+
+#include "arch/x86/insn.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ETCH-D006 findings per code range, at most: hostile files may overlap everywhere. */
+#define OVERLAPS_MOST 16u
+/* Bytes of a code range whose rows of .eh_frame are read; of a longer one the symbol is enough. */
+#define FDE_MOST (64u << 10)
+/* Bytes of nops that count as alignment between functions, at most. */
+#define PADDING_MOST 256u
+
+/* ---- starts of functions --------------------------------------------------- */
+
+/* How the row of .eh_frame at addr compares with the state of a function's entry. */
+struct first_row {
+	uint64_t addr;
+	enum witness says;
+};
+
+static void first_row_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct first_row *x = ctx;
+	struct state entry;
+
+	if (row->start > x->addr || row->end <= x->addr || row->rule.kind != ETCH_RULE_CALL)
+		return;
+	state_entry(&entry);
+	x->says = state_witness(&entry, &row->rule);
+}
+
+bool observe_is_function(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_range *p = range_at(env, addr);
+	struct first_row x = {addr, WITNESS_SILENT};
+
+	if (!p || p->start != addr)
+		return false;
+	if (p->fde >= 0 && !p->plt && p->end - p->start <= FDE_MOST) {
+		cfi_file_rows(env->cfi, (size_t)p->fde, 0, first_row_take, &x);
+		if (x.says != WITNESS_SILENT)
+			return x.says == WITNESS_CONFIRMS;
+	}
+	return p->named || p->plt;
+}
+
+/* ---- one instruction ------------------------------------------------------------ */
+
+bool observe_goes_on(const struct observe *o, const struct step *in)
+{
+	switch (in->flow) {
+	case FLOW_NEXT: return in->op != STEP_HALT;
+	case FLOW_BRANCH: return true;
+	case FLOW_CALL:
+	case FLOW_CALL_IND: return flow_comes_back(o->f, in);
+	default: return false;
+	}
+}
+
+/* May the instruction make rsp unknown? Not by a copy from rbp, which frees a frame. */
+static bool moves_stack(const struct step *in)
+{
+	if (in->writes >> ETCH_REG_RSP & 1)
+		return true;
+	switch (in->op) {
+	case STEP_SWAP: return in->a == ETCH_REG_RSP || in->b == ETCH_REG_RSP;
+	case STEP_MOVE:
+	case STEP_ADDRESS: return in->a == ETCH_REG_RSP && in->b != ETCH_REG_RBP && in->b != ETCH_REG_RSP;
+	case STEP_LOAD:
+	case STEP_EXCHANGE:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_ALIGN:
+	case STEP_CONST:
+	case STEP_SUM:
+	case STEP_ENTRY:
+	case STEP_FETCH:
+	case STEP_EXTEND: return in->a == ETCH_REG_RSP;
+	default: return false;
+	}
+}
+
+/* ETCH-D005: control comes from `off`, by a jump or falling through, to undecodable bytes at `to`. */
+static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
+{
+	char insn[WORDS_MOST];
+	struct finding *x;
+	unsigned n, byte[4] = {0};
+
+	if (insn_second_length(o->f->range->bytes + to, o->size - to, o->f->range->start + to))
+		return; /* the other decoder accepts it: ETCH-D004 */
+	for (n = 0; n < 4 && to + n < o->size; n++)
+		byte[n] = o->f->range->bytes[to + n];
+	words_insn(o, off, insn);
+	x = OBSERVE(o, "ETCH-D005", 0, o->f->range->start + to,
+	            "control comes %s to bytes that are no instruction: "
+	            "%02x %02x %02x %02x",
+	            jumps ? "by a jump" : "from the instruction before", byte[0], byte[1], byte[2], byte[3]);
+	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
+}
+
+/* Does a function begin here by its symbol? An FDE is not enough: one function may have several, e.g. setcontext(). */
+static bool is_named(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_range *p = range_at(env, addr);
+
+	return p && p->start == addr && p->named;
+}
+
+/* The address that control reaches behind a code range, past alignment nops. */
+static uint64_t behind(struct observe *o, const struct code_section *c)
+{
+	uint64_t at = o->f->range->end, end = c->addr + c->size, most = at + PADDING_MOST;
+	struct step s;
+
+	while (at < end && at < most && !range_at(o->f->env, at) &&
+	       step_decode(o->f->cache, c->bytes + (at - c->addr), end - at, at, &s) && s.padding && s.flow == FLOW_NEXT)
+		at += s.len;
+	return at;
+}
+
+/* ETCH-F001, F006: the last instruction of a code range falls through. */
+static void falls_out(struct observe *o, uint64_t off, const struct step *in)
+{
+	const struct flow_env *env = o->f->env;
+	const struct code_section *c = space_at(env->space, o->f->range->start);
+	uint64_t end;
+	char insn[WORDS_MOST], next[WORDS_MOST];
+	struct finding *x;
+
+	/* A call at the very end is taken for noreturn. */
+	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || in->padding)
+		return;
+	words_insn(o, off, insn);
+	end = behind(o, c);
+	if (end >= c->addr + c->size) {
+		x = OBSERVE(o, "ETCH-F006", 0, o->f->range->start + off,
+		            "%s is the last instruction of its section, and goes on",
+		            in->flow == FLOW_BRANCH ? "a branch that need not be taken" : "this");
+		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
+	} else if (is_named(env, end)) {
+		words_target(o, end, next);
+		x = OBSERVE(o, "ETCH-F001", 0, o->f->range->start + off, "goes on into %s%s", next,
+		            in->flow == FLOW_BRANCH ? " where the branch is not taken" : "");
+		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
+		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
+	}
+}
+
+/* ETCH-F005: a call into the middle of its own function. */
+static void inner_call(struct observe *o, uint64_t off, const struct step *in)
+{
+	const struct flow *f = o->f;
+	uint64_t target = (uint64_t)in->imm;
+	char insn[WORDS_MOST], to[WORDS_MOST];
+	struct finding *x;
+	uint32_t i;
+
+	for (i = 0; i < f->range->entry_count; i++) /* a function has few entries */
+		if (f->env->entries[f->range->entry + i] == target)
+			return;
+	for (i = 0; i < INNER_MOST && i < o->inner_count; i++) /* once per target */
+		if (o->inner[i] == target)
+			return;
+	o->inner[o->inner_count++ % INNER_MOST] = target;
+	words_insn(o, off, insn);
+	words_target(o, target, to);
+	x = OBSERVE(o, "ETCH-F005", 0, f->range->start + off, "calls %s, in the middle of its own function", to);
+	OBSERVE_FACT_AT(o, x, off, "the call", "%s", insn);
+	o->failed |= !finding_fact_at(x, 0, target, "what it calls", "%s", to);
+}
+
+/* Findings about an instruction on a certain path that need no state. */
+static void step_look(struct observe *o, uint64_t off, const struct step *in)
+{
+	const struct flow *f = o->f;
+	uint64_t next = off + in->len, to = (uint64_t)in->imm - f->range->start;
+
+	if (in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP) {
+		if (to < o->size && !f->at[to])
+			no_instruction(o, off, to, true);
+	} else if (in->flow == FLOW_CALL && to < o->size && to) {
+		inner_call(o, off, in);
+	}
+	if (next < o->size ? f->at[next] != 0 : !observe_goes_on(o, in))
+		return;
+	if (next >= o->size)
+		falls_out(o, off, in);
+	else if (observe_goes_on(o, in) && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND && in->op != STEP_SYSCALL)
+		no_instruction(o, off, next, false);
+}
+
+/* ---- instructions inside others --------------------------------------------------- */
+
+/* ETCH-D006, if a direct branch leads to the inner one of two overlapping instructions. */
+static void overlap_say(struct observe *o, uint64_t outer, uint64_t inner)
+{
+	const struct flow *f = o->f;
+	char a[WORDS_MOST], b[WORDS_MOST], c[WORDS_MOST];
+	struct finding *x;
+	size_t i;
+
+	words_insn(o, outer, a);
+	words_insn(o, inner, b);
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *s = &f->steps[i];
+
+		if (!(f->seen[i] & FLOW_WALKED) || (s->flow != FLOW_BRANCH && s->flow != FLOW_JUMP) ||
+		    (uint64_t)s->imm != f->range->start + inner)
+			continue;
+		words_insn(o, f->step_at[i], c);
+		x = OBSERVE(o, "ETCH-D006", 0, f->range->start + f->step_at[i],
+		            inner == outer + 1 && !strncmp(a, "lock", 4) ? "branches past a lock prefix"
+		                                                         : "branches into the middle of an instruction");
+		OBSERVE_FACT_AT(o, x, f->step_at[i], "the branch", "%s", c);
+		OBSERVE_FACT_AT(o, x, outer, "one way to read the bytes", "%s", a);
+		OBSERVE_FACT_AT(o, x, inner, "the other", "%s", b);
+		return;
+	}
+}
+
+static void overlaps_look(struct observe *o)
+{
+	const struct flow *f = o->f;
+	uint64_t off, end = 0, outer = 0;
+	unsigned told = 0;
+
+	for (off = 0; off < o->size && told < OVERLAPS_MOST; off++) {
+		if (!flow_walked(f, off))
+			continue;
+		if (off < end) {
+			overlap_say(o, outer, off);
+			told++;
+		}
+		if (off + f->steps[f->at[off] - 1].len > end) {
+			end = off + f->steps[f->at[off] - 1].len;
+			outer = off;
+		}
+	}
+}
+
+/* ---- targets outside of the code --------------------------------------------------------- */
+
+/* Is a target data, or in no section? Address 0 is no error: an undefined weak symbol, which the code tests first. */
+static bool is_missing(const struct flow_env *env, uint64_t target)
+{
+	const struct elf_file *file = env->file;
+	uint64_t n = target & ~FLOW_EXTERN;
+
+	if (target & FLOW_SLOT)
+		return false;
+	if (target & FLOW_EXTERN)
+		return n && n < file->symbol_count && file->symbols[n].section &&
+		       !(file->sections[file->symbols[n].section].sh.sh_flags & SHF_EXECINSTR);
+	return target && !elf_is_object(file) && !space_at(env->space, target);
+}
+
+/* ETCH-F003. */
+static void missing_say(struct observe *o, uint64_t off, uint64_t target)
+{
+	const struct elf_file *file = o->f->env->file;
+	uint32_t section =
+		target & FLOW_EXTERN ? file->symbols[target & ~FLOW_EXTERN].section : elf_section_at(file, target);
+	char insn[WORDS_MOST], to[WORDS_MOST];
+	struct finding *x;
+
+	words_insn(o, off, insn);
+	words_target(o, target, to);
+	if (section)
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->range->start + off, "goes to %s, which is data, in section %s", to,
+		            file->sections[section].name);
+	else
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->range->start + off, "goes to %s, which is in no section of the file", to);
+	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
+}
+
+static bool any_missing(const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++)
+		if (f->exits[i].to == NO_RANGE && is_missing(f->env, f->exits[i].target))
+			return true;
+	for (i = 0; i < f->edge_count; i++)
+		if (!range_at(f->env, f->edges[i].target) && is_missing(f->env, f->edges[i].target))
+			return true;
+	return false;
+}
+
+/* ---- a code range ---------------------------------------------------------------------------- */
+
+/* Does an exit jump with a frame to the start of a function? */
+static bool leaves_oddly(const struct flow *f)
+{
+	uint64_t asked = 0;
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++) {
+		const struct flow_exit *x = &f->exits[i];
+
+		if (x->kind != EXIT_PART || x->to == NO_RANGE || x->target == asked)
+			continue;
+		asked = x->target;
+		if (observe_is_function(f->env, asked))
+			return true;
+	}
+	return false;
+}
+
+/* Has a join of paths lost the frame? */
+static bool loses_frame(const struct flow *f)
+{
+	struct etch_rule rule;
+	size_t k;
+
+	for (k = 0; k < f->state_count; k++) {
+		const struct state *s = &f->states[k];
+
+		if (!(f->state_live[k] & LIVE) || s->dead || s->reg[ETCH_REG_RSP].kind == VALUE_CFA ||
+		    s->reg[ETCH_REG_RBP].kind == VALUE_CFA)
+			continue;
+		state_rule(s, &rule);
+		if (rule.kind == ETCH_RULE_UNDEF)
+			return true;
+	}
+	return false;
+}
+
+/* Visits the instructions in order of address, without those inside others. Returns their number. */
+static size_t steps_look(struct observe *o, bool missing)
+{
+	struct flow *f = o->f;
+	uint64_t off = 0, gap = 0;
+	uint32_t before = NO_STEP;
+	bool dead = false, weak = false;
+	size_t visited = 0;
+
+	while (off < o->size) {
+		uint32_t i = f->at[off] - 1, k;
+		const struct step *in;
+
+		if (!f->at[off] || !(f->seen[i] & FLOW_WALKED)) {
+			off++;
+			continue;
+		}
+		k = f->leader[i];
+		if (k && (f->state_live[k - 1] & LIVE)) {
+			dead = f->states[k - 1].dead;
+			weak = f->states[k - 1].weak;
+		}
+		if (!dead && gap < off) { /* the end of an unreachable gap */
+			observe_dead(o, gap, off, before);
+			gap = off;
+		}
+		visited++;
+		in = &f->steps[i]; /* observe_dead() may have decoded more */
+		if (!dead) {
+			o->stack |= moves_stack(in);
+			o->flag |= in->direction == DIRECTION_DOWN;
+			if (!weak && o->certain)
+				step_look(o, off, in);
+			if (missing && !weak && o->certain &&
+			    (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
+			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->env, (uint64_t)in->imm))
+				missing_say(o, off, (uint64_t)in->imm);
+			gap = off + in->len;
+			before = i;
+		}
+		off += in->len;
+	}
+	if (gap < o->size)
+		observe_dead(o, gap, o->size, before);
+	return visited;
+}
+
+bool observe_range(struct flow *f, struct findings *out)
+{
+	const struct code_range *p = f->range;
+	const struct code_section *c = space_at(f->env->space, p->start);
+	struct observe o = {.f = f, .out = out, .size = p->end - p->start};
+	size_t visited, walked = 0, i;
+	uint64_t fresh;
+
+	for (i = 0; i < f->step_count; i++)
+		walked += f->seen[i] / FLOW_WALKED & 1;
+	if (!walked || p->plt || !c || code_is_sigreturn(p->bytes, o.size))
+		return true;
+	if (elf_is_object(f->env->file))
+		o.base = c->addr;
+	o.certain = !f->pushed && !f->switches && !p->outermost && (p->fde >= 0 || (p->named && f->start != START_PART));
+	fresh = f->fresh;
+	visited = steps_look(&o, any_missing(f));
+	if (visited != walked)
+		overlaps_look(&o);
+	if (f->unbalanced || f->exit_sp_mismatch || f->exit_sp_unknown || o.stack || leaves_oddly(f) || loses_frame(f))
+		observe_stack(&o);
+	if (o.flag)
+		observe_flag(&o);
+	f->fresh = fresh; /* instructions decoded only for findings do not count */
+	return !o.failed && !f->failed;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pass over the states of a code range, in order of address: exits with a wrong frame or register (ETCH-S002, S005,
+ * F004), and places where the frame becomes unknown (S003, S004).
+ *
+ * There is no finding where the evidence is doubtful: in code that only indirect jumps reach (weak states), where
+ * .eh_frame agrees with the code, so that the frame is intended, and at a return to an address that was pushed for it.
+ */
+#include "analysis/lint/observe_internal.h"
+#include "support/vector.h"
+#include "support/search.h"
+
+#include "arch/x86/rule_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOWHERE UINT64_MAX
+#define TRACES  64u /* remembered changes of registers, for the facts of findings */
+
+/* The value that an instruction left in rsp or a callee-saved register. */
+struct trace {
+	struct value value;
+	uint64_t off;
+	uint8_t reg;
+	bool lowers; /* the value decreased, as rsp by a push */
+};
+
+/* The state of the pass. */
+struct stack {
+	struct observe *o;
+	bool *lost; /* per state: set by observe_meet(), which has added the finding */
+	/* the current position; offsets */
+	uint64_t next;              /* end of the last instruction */
+	uint64_t last;              /* the last instruction; NOWHERE: none */
+	struct state before;        /* the state before it */
+	uint64_t topped;            /* the instruction of this basic block that wrote the top of the stack; NOWHERE: none */
+	struct trace trace[TRACES]; /* a ring */
+	unsigned traces;
+	uint16_t saved; /* callee-saved registers that the code saves; bit r: register r */
+	uint64_t save_at[16];
+	uint64_t unknown;       /* offset from which on the frame is unknown; NOWHERE: it is known */
+	size_t unknown_finding; /* index of its finding + 1; 0: none */
+};
+
+static void cfi_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct observe *o = ctx;
+
+	if (room_make(&o->cfi, &o->cfi_room, o->cfi_count, sizeof(*o->cfi)))
+		o->cfi[o->cfi_count++] = *row;
+	else
+		o->failed = true;
+}
+
+const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
+{
+	size_t lo = SEARCH(o->cfi_count, i, o->cfi[i].end <= addr);
+
+	return lo < o->cfi_count && o->cfi[lo].start <= addr ? &o->cfi[lo] : NULL;
+}
+
+/* Has .eh_frame the CFA that the code has, or one that cannot be compared? */
+static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
+{
+	const struct etch_cfi_row *row = observe_cfi(k->o, addr);
+
+	if (!row)
+		return false;
+	if (row->rule.kind != ETCH_RULE_CALL)
+		return true; /* an expression or the end of the stack: written by hand, and intended */
+	if (row->rule.cfa & ETCH_CFA_DEREF)
+		return true;
+	return s->reg[row->rule.cfa].kind == VALUE_CFA && row->rule.cfa_off == -s->reg[row->rule.cfa].off;
+}
+
+/* ---- exits ------------------------------------------------------------------------ */
+
+/* Is the value known to differ from the caller's value of register r? */
+static bool is_other(struct value v, unsigned r)
+{
+	switch (v.kind) {
+	case VALUE_ENTRY: return v.reg != r;
+	case VALUE_CFA:
+	case VALUE_ALIGNED:
+	case VALUE_CONST:
+	case VALUE_PLACE: return true;
+	default: return false;
+	}
+}
+
+/*
+ * A callee-saved register that is not restored, or 16. Of a function that other files cannot see only registers that it
+ * saves count: local helpers may have conventions of their own.
+ */
+static unsigned register_lost(const struct stack *k, const struct state *s)
+{
+	const struct code_range *p = k->o->f->range;
+	unsigned may = code_convention(p)->keeps_none ? 0 : p->exported ? STEP_CALLEE_SAVED : k->saved, r;
+
+	for (r = 0; r < 16; r++)
+		if ((may >> r & 1) && is_other(s->reg[r], r))
+			return r;
+	return 16;
+}
+
+/* The last change of register r to value v, or null; lowers: only one that decreased it. */
+static const struct trace *trace_find(const struct stack *k, unsigned r, struct value v, bool lowers)
+{
+	unsigned i;
+
+	for (i = 0; i < TRACES && i < k->traces; i++) {
+		const struct trace *t = &k->trace[(k->traces - 1 - i) % TRACES];
+
+		if (t->reg == r && t->value.kind == v.kind && t->value.off == v.off && t->value.reg == v.reg &&
+		    (!lowers || t->lowers))
+			return t;
+	}
+	return NULL;
+}
+
+/* Adds facts about rsp at an exit: its value, what was pushed last, and its last change. */
+static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const struct state *s)
+{
+	struct observe *o = k->o;
+	struct value sp = s->reg[ETCH_REG_RSP];
+	const struct trace *t;
+	char words[WORDS_MOST];
+
+	words_state(s, words);
+	OBSERVE_FACT_AT(o, x, off, "here", "%s", words);
+	t = sp.off < -8 ? trace_find(k, ETCH_REG_RSP, sp, true) : NULL;
+	if (t) {
+		words_insn(o, t->off, words);
+		OBSERVE_FACT_AT(o, x, t->off, "on top of the stack", "what `%s` has put there", words);
+	}
+	t = trace_find(k, ETCH_REG_RSP, sp, false);
+	if (t) {
+		words_insn(o, t->off, words);
+		OBSERVE_FACT_AT(o, x, t->off, "last change of rsp", "%s", words);
+	}
+}
+
+/* The value on top of the stack, as far as it is known. */
+static struct value top_of(const struct state *s)
+{
+	unsigned i;
+
+	for (i = 0; i < s->slot_count; i++)
+		if (!s->slot[i].aligned && s->slot[i].at == s->reg[ETCH_REG_RSP].off)
+			return s->slot[i].value;
+	return (struct value){0};
+}
+
+/*
+ * Is a return a jump to an address that was pushed for it, as in retpolines? Without .eh_frame in doubt yes: not if the
+ * top of the stack is a register of the caller, or was made by other than a push (room for locals).
+ */
+static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
+{
+	struct value sp = s->reg[ETCH_REG_RSP], top = top_of(s);
+	const struct trace *t;
+
+	if (top.kind == VALUE_ENTRY && top.reg == REG_RA)
+		return true;
+	if (k->topped != NOWHERE && ((k->topped == k->last && k->next == off) || sp.off > -8 || !k->o->cfi_count))
+		return true;
+	if (k->o->cfi_count || top.kind == VALUE_ENTRY)
+		return false;
+	t = trace_find(k, ETCH_REG_RSP, sp, true);
+	return t && k->o->f->steps[k->o->f->at[t->off] - 1].op == STEP_PUSH;
+}
+
+/* ETCH-S002 and S005, at a return. */
+static void return_look(struct stack *k, uint64_t off, const struct state *s)
+{
+	struct observe *o = k->o;
+	uint64_t addr = o->f->range->start + off;
+	struct value sp = s->reg[ETCH_REG_RSP];
+	char words[WORDS_MOST];
+	const struct trace *t;
+	struct finding *x;
+	unsigned r;
+
+	if (!o->certain || s->weak || sp.kind != VALUE_CFA)
+		return;
+	if (sp.off != -8) {
+		if (cfi_agrees(k, addr, s) || is_jump(k, off, s) || (!o->cfi_count && sp.off > -8))
+			return;
+		x = OBSERVE(o, "ETCH-S002", 0, addr,
+		            sp.off < -8 ? "returns with %" PRId64 " bytes left on the stack"
+		                        : "returns with %" PRId64 " bytes too many taken off the stack",
+		            sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8);
+		frame_facts(k, x, off, s);
+		return;
+	}
+	r = register_lost(k, s);
+	if (r == 16)
+		return;
+	words_value(s->reg[r], words);
+	x = OBSERVE(o, "ETCH-S005", 0, addr, "returns with %s in %s", words, reg_text(r));
+	if (k->save_at[r] != NOWHERE) {
+		words_insn(o, k->save_at[r], words);
+		OBSERVE_FACT_AT(o, x, k->save_at[r], "saved by", "%s", words);
+	}
+	t = trace_find(k, r, s->reg[r], false);
+	if (t) {
+		words_insn(o, t->off, words);
+		OBSERVE_FACT_AT(o, x, t->off, "written by", "%s", words);
+	}
+}
+
+/* ETCH-F004, at a jump or branch out of the code range. */
+static void tail_look(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
+{
+	struct observe *o = k->o;
+	uint64_t target = flow_exit_target(in);
+	char words[WORDS_MOST];
+	struct value sp = s->reg[ETCH_REG_RSP];
+	struct finding *x;
+	unsigned r;
+
+	if (in->flow == FLOW_BRANCH)
+		target = (uint64_t)in->imm;
+	if (!o->certain || s->weak || !target || flow_inside(o->f, target) || sp.kind != VALUE_CFA)
+		return;
+	r = register_lost(k, s);
+	if ((sp.off == -8 && r == 16) || cfi_agrees(k, o->f->range->start + off, s) != (sp.off == -8 && o->cfi_count))
+		return;
+	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !observe_is_function(o->f->env, target))
+		return;
+	words_target(o, target, words);
+	if (sp.off != -8) {
+		x = OBSERVE(o, "ETCH-F004", 0, o->f->range->start + off, "jumps to %s with %" PRId64 " bytes %s the stack",
+		            words, sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8,
+		            sp.off < -8 ? "left on" : "too many taken off");
+		frame_facts(k, x, off, s);
+	} else {
+		char value[WORDS_MOST];
+
+		words_value(s->reg[r], value);
+		x = OBSERVE(o, "ETCH-F004", 0, o->f->range->start + off, "jumps to %s with %s in %s", words, value,
+		            reg_text(r));
+		words_state(s, value);
+		OBSERVE_FACT_AT(o, x, off, "here", "%s", value);
+	}
+	if (target & (FLOW_EXTERN | FLOW_SLOT))
+		OBSERVE_FACT(o, x, "jumps to", "%s", words);
+	else
+		o->failed |= !finding_fact_at(x, 0, target, "jumps to", "%s", words);
+}
+
+/* ---- the frame becomes unknown --------------------------------------------------------------- */
+
+/* Is the frame known: by the state, or by .eh_frame, even if no row can express it? */
+static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
+{
+	const struct etch_cfi_row *row;
+	struct etch_rule rule;
+
+	if (s->reg[ETCH_REG_RSP].kind == VALUE_CFA)
+		return true;
+	state_rule(s, &rule);
+	if (rule.kind != ETCH_RULE_UNDEF)
+		return true;
+	row = observe_cfi(k->o, addr);
+	return row && (row->rule.kind != ETCH_RULE_UNDEF || row->why);
+}
+
+/* Does the instruction set rsp, other than by a push or pop of another register? */
+static bool sets_stack(const struct step *in)
+{
+	return (in->writes >> ETCH_REG_RSP & 1) || in->op == STEP_LEAVE ||
+	       (in->op != STEP_NONE && in->op != STEP_PUSH && in->op != STEP_POP && in->op != STEP_STORE &&
+	        in->op != STEP_COMPARE && in->op != STEP_LIMIT &&
+	        (in->a == ETCH_REG_RSP || (in->op == STEP_SWAP && in->b == ETCH_REG_RSP))) ||
+	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
+}
+
+/* ETCH-S003 or S004: the frame becomes unknown at `off`. */
+static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
+{
+	struct observe *o = k->o;
+	const struct flow *f = o->f;
+	uint32_t leader = f->leader[f->at[off] - 1];
+	char insn[WORDS_MOST], words[WORDS_MOST];
+	struct finding *x;
+
+	k->unknown = off;
+	k->unknown_finding = 0;
+	if (leader && k->lost[leader - 1])
+		return; /* there is an ETCH-S001 */
+	if (k->next == off && k->last != NOWHERE && !(leader && s->weak)) {
+		const struct step *in = &f->steps[f->at[k->last] - 1];
+
+		words_insn(o, k->last, insn);
+		words_state(&k->before, words);
+		if (sets_stack(in))
+			x = OBSERVE(o, "ETCH-S004", 0, f->range->start + k->last, "`%s` leaves rsp where it cannot be followed",
+			            insn);
+		else
+			x = OBSERVE(o, "ETCH-S003", 0, f->range->start + off, "behind `%s` the frame is not known", insn);
+		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
+	} else {
+		words_insn(o, off, insn);
+		x = OBSERVE(o, "ETCH-S003", 0, f->range->start + off, "the frame is not known here: %s",
+		            s->weak                  ? "indirect jumps with different frames may lead here"
+		            : f->start == START_PART ? "others jump here with frames that are not known, or differ"
+		                                     : "the paths that lead here do not agree on one");
+		OBSERVE_FACT_AT(o, x, off, "the first instruction", "%s", insn);
+	}
+	k->unknown_finding = o->out->count;
+}
+
+/* The frame is known again at `off`: completes the finding with the length. */
+static void unknown_end(struct stack *k, uint64_t off)
+{
+	struct observe *o = k->o;
+
+	if (k->unknown != NOWHERE && k->unknown_finding && k->unknown_finding <= o->out->count)
+		OBSERVE_FACT_AT(o, &o->out->list[k->unknown_finding - 1], k->unknown, "not known from here",
+		                "for %" PRIu64 " bytes", off - k->unknown);
+	k->unknown = NOWHERE;
+}
+
+/* ---- in order of address ----------------------------------------------------------------- */
+
+static void trace_keep(struct stack *k, unsigned r, struct value was, struct value is)
+{
+	if (was.kind == is.kind && was.off == is.off && was.reg == is.reg)
+		return;
+	k->trace[k->traces++ % TRACES] = (struct trace){is, k->last, (uint8_t)r, is.off < was.off};
+}
+
+/* Records the effect of the last instruction, given the state behind it. */
+static void last_learn(struct stack *k, uint64_t off, const struct state *s, bool leader)
+{
+	const struct step *in = &k->o->f->steps[k->o->f->at[k->last] - 1];
+	struct value was = k->before.reg[ETCH_REG_RSP], is = s->reg[ETCH_REG_RSP];
+	unsigned r;
+
+	if (leader)
+		k->topped = NOWHERE;
+	if (k->next != off || leader)
+		return;
+	if (in->op == STEP_PUSH ||
+	    ((in->op == STEP_STORE || in->op == STEP_EXCHANGE) && in->b == ETCH_REG_RSP && !in->disp))
+		k->topped = k->last;
+	else if (was.kind != is.kind || was.off != is.off || in->flow != FLOW_NEXT)
+		k->topped = NOWHERE;
+	if (was.kind == VALUE_CFA && is.kind == VALUE_CFA)
+		trace_keep(k, ETCH_REG_RSP, was, is);
+	for (r = 0; r < 16; r++)
+		if ((STEP_CALLEE_SAVED >> r & 1) && is_other(s->reg[r], r))
+			trace_keep(k, r, k->before.reg[r], s->reg[r]);
+}
+
+/* Records the first save of each callee-saved register. */
+static void step_learn(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
+{
+	if ((in->op == STEP_PUSH || in->op == STEP_STORE) && in->a < 16) {
+		struct value v = s->reg[in->a];
+
+		if ((STEP_CALLEE_SAVED >> in->a & 1) && v.kind == VALUE_ENTRY && v.reg == in->a && !(k->saved >> in->a & 1)) {
+			k->saved |= (uint16_t)(1u << in->a);
+			k->save_at[in->a] = off;
+		}
+	}
+}
+
+static void state_look(void *ctx, uint64_t addr, unsigned len, const struct state *s, bool same)
+{
+	struct stack *k = ctx;
+	struct flow *f = k->o->f;
+	uint64_t off = addr - f->range->start;
+	const struct step *in = &f->steps[f->at[off] - 1];
+	bool leader = f->leader[f->at[off] - 1];
+
+	(void)same;
+	if (s->dead || off < k->next)
+		return;
+	if (k->last != NOWHERE)
+		last_learn(k, off, s, leader);
+	if (is_known(k, addr, s))
+		unknown_end(k, off);
+	else if (k->unknown == NOWHERE)
+		unknown_begin(k, off, s);
+	if (in->flow == FLOW_RETURN)
+		return_look(k, off, s);
+	else if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || (in->flow == FLOW_JUMP_IND && !f->range->plt))
+		tail_look(k, off, in, s);
+	step_learn(k, off, in, s);
+	k->last = off;
+	k->next = off + len;
+	state_copy(&k->before, s);
+}
+
+void observe_stack(struct observe *o)
+{
+	struct stack k = {.o = o, .last = NOWHERE, .topped = NOWHERE, .unknown = NOWHERE};
+	unsigned r;
+
+	if (o->f->range->outermost)
+		return; /* it has no caller */
+	for (r = 0; r < 16; r++)
+		k.save_at[r] = NOWHERE;
+	k.lost = calloc(o->f->state_count + 1, sizeof(*k.lost));
+	o->failed |= !k.lost;
+	if (o->f->range->fde >= 0)
+		cfi_file_rows(o->f->env->cfi, (size_t)o->f->range->fde, 0, cfi_take, o);
+	if (!o->failed) {
+		observe_meet(o, k.lost);
+		flow_look(o->f, state_look, &k);
+		unknown_end(&k, k.next);
+	}
+	free(k.lost);
+	free(o->cfi);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* GHC's code keeps its frames on a stack of its own (Sp, rbp) and leaves rsp as StgRun has set it; it returns by jumps
+ * to code behind info tables. */
+#include "analysis/runtimes/ghc.h"
+
+#include "analysis/flow/flow_internal.h"
+#include "arch/x86/ghc_code.h"
+
+#include <string.h>
+
+#define GHC_TIMES 8 /* rounds of ghc_follow() and jump tables, since each may find more for the other */
+
+/* Is an indirect jump, in state s, the one by which StgRun enters code of GHC? *out: the rule of all such code. */
+static bool ghc_is_run(const struct step *in, const struct state *s, struct etch_rule *out)
+{
+	const struct value *code, *base = &s->reg[GHC_BASE];
+
+	if (in->deref || in->a >= 16)
+		return false;
+	code = &s->reg[in->a];
+	if (code->kind != VALUE_ENTRY || code->reg != GHC_RUN_CODE || base->kind != VALUE_ENTRY ||
+	    base->reg != GHC_RUN_REGISTERS)
+		return false;
+	state_rule(s, out);
+	/* The rule must use rsp alone: in code of GHC rbp is Sp. */
+	return out->kind == ETCH_RULE_CALL && (out->cfa & ~ETCH_CFA_DEREF) == ETCH_REG_RSP && out->cfa_off > GHC_RESERVED &&
+	       out->ra == ETCH_RA_CFA && (out->bp == ETCH_BP_CFA || out->bp == ETCH_BP_RSP);
+}
+
+bool ghc_may_be(const struct code_range *p) { return p->fde < 0 && !p->plt && !p->function && !p->outermost; }
+
+bool ghc_begins(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_section *c = env->own_stack ? space_at(env->space, addr) : NULL;
+
+	return c && ghc_is_entry(c->bytes + (addr - c->addr), addr, addr - c->addr);
+}
+
+/* Enters code of the range whose address the range takes, as a return address. True: there was new code. */
+static bool ghc_follow(struct flow *f)
+{
+	bool some = false;
+	struct state entry;
+
+	state_entry(&entry);
+	for (; f->own_stack && f->followed < f->step_count && !f->failed; f->followed++) {
+		const struct step *in = &f->steps[f->followed];
+		uint64_t to = (uint64_t)in->imm, off = to - f->range->start;
+
+		if (!(f->seen[f->followed] & FLOW_WALKED) || in->flow != FLOW_NEXT || !flow_inside(f, to) ||
+		    !flow_takes_address(f, in) || flow_walked(f, off) || !ghc_begins(f->env, to))
+			continue;
+		flow_enter(f, to, &entry);
+		flow_walk(f);
+		some = true;
+	}
+	return some && !f->failed;
+}
+
+/* Does the range have a jump table whose targets are not all known? */
+static bool ghc_switches(const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *in = &f->steps[i];
+
+		if ((f->seen[i] & FLOW_WALKED) && in->flow == FLOW_JUMP_IND && (!in->deref || in->index != INSN_NO_REG) &&
+		    !(in->number && f->jumps[in->number - 1].entries))
+			return true;
+	}
+	return false;
+}
+
+/* Do all indirect jumps have rsp as StgRun has set it? *out: a state with only that. Incremental, as jumps_agree(). */
+static bool ghc_agree(struct flow *f, struct state *out)
+{
+	struct flow_agreed *a = &f->agreed;
+	unsigned r;
+
+	state_entry(out);
+	for (r = 0; r < 16; r++)
+		if (r != ETCH_REG_RSP)
+			out->reg[r] = (struct value){0};
+	out->known = 1u << ETCH_REG_RSP;
+	for (; a->upto < f->jump_count; a->upto++)
+		a->differ |=
+			memcmp(&f->jumps[a->upto].state.reg[ETCH_REG_RSP], &out->reg[ETCH_REG_RSP], sizeof(struct value)) != 0;
+	return !a->differ;
+}
+
+/* Size of an info table at an offset, in front of reached code; 0: there is none. */
+static uint64_t ghc_table(const struct flow *f, uint64_t off)
+{
+	uint64_t size = f->range->end - f->range->start, k;
+
+	for (k = GHC_TABLE_LEAST; off % 8 == 0 && k <= GHC_TABLE_MOST && off + k < size; k += 8)
+		if (flow_walked(f, off + k) && ghc_begins(f->env, f->range->start + off + k))
+			return k;
+	return 0;
+}
+
+const struct flow_runtime ghc_flow = {
+	.may_be = ghc_may_be,
+	.enters = ghc_is_run,
+	.follow = ghc_follow,
+	.follow_most = GHC_TIMES,
+	.switches = ghc_switches,
+	.agree = ghc_agree,
+	.table = ghc_table,
+};

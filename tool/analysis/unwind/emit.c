@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Makes the unwind rows of one code range: walks the abstract states in order of address, next to the rows of
+ * .eh_frame, and decides for each address which of the two to use (emit.h).
+ */
+#include "analysis/unwind/emit.h"
+
+#include "arch/x86/rule_text.h"
+#include "support/vector.h"
+#include "support/search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Appends a row, unless it is the same as the last one. Sets e->failed: out of memory. */
+static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule, unsigned source)
+{
+	struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
+
+	if (last && last->source == source && !memcmp(&last->rule, rule, sizeof(*rule)))
+		return;
+	if (last && last->addr == addr) { /* the last row is empty */
+		last->rule = *rule;
+		last->source = (uint8_t)source;
+		return;
+	}
+	if (!room_make(&e->rows, &e->room, e->count, sizeof(*e->rows))) {
+		e->failed = true;
+		return;
+	}
+	memset(&e->rows[e->count], 0, sizeof(e->rows[e->count]));
+	e->rows[e->count].addr = addr;
+	e->rows[e->count].rule = *rule;
+	e->rows[e->count++].source = (uint8_t)source;
+}
+
+#define CONTRADICTED "ETCH-C001"
+
+/* Text of a rule, as one side of a disagreement; `ra`: with the return address. */
+static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t size)
+{
+	char a[32], b[32], c[32];
+
+	rule_cfa_text(r, a, sizeof(a));
+	rule_bp_text(r, b, sizeof(b));
+	rule_ra_text(r, c, sizeof(c));
+	if (ra)
+		snprintf(out, size, "CFA %s, rbp %s, return address %s", a, b, c);
+	else
+		snprintf(out, size, "CFA %s, rbp %s", a, b);
+}
+
+/* Adds ETCH-C001, once for consecutive addresses that disagree. */
+static void disagreement_push(struct emit *e, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
+{
+	struct finding *f;
+	bool moved = code->ra != cfi->ra || (code->ra == ETCH_RA_SLOT && code->cfa_add != cfi->cfa_add);
+	char a[128], b[128];
+
+	if (e->silent)
+		return;
+	e->silent = true;
+	sides_text(code, moved, a, sizeof(a));
+	sides_text(cfi, moved, b, sizeof(b));
+	f = finding_add(&e->findings, CONTRADICTED, 0, addr, ".eh_frame says %s; the code has %s", b, a);
+	if (!finding_fact(f, ".eh_frame", "%s", b) || !finding_fact(f, "the code", "%s", a))
+		e->failed = true;
+}
+
+/* Is rbp the only difference, in a language that does not preserve it? A missing rbp rule in .eh_frame means nothing
+ * there. */
+static bool is_rbp_alone(const struct emit *e, const struct etch_rule *cfi)
+{
+	struct etch_rule rule = e->rule;
+
+	rule.bp = cfi->bp;
+	rule.bp_off = cfi->bp_off;
+	return !code_convention(e->range)->keeps_rbp && cfi->bp == ETCH_BP_SAME && !memcmp(&rule, cfi, sizeof(rule));
+}
+
+static void cfi_add(void *ctx, const struct etch_cfi_row *row)
+{
+	struct emit *e = ctx;
+	struct etch_cfi_row r = *row;
+
+	if (r.start < e->range->start)
+		r.start = e->range->start;
+	if (r.end > e->range->end)
+		r.end = e->range->end;
+	if (r.start >= r.end)
+		return;
+	if (!room_make(&e->cfi, &e->cfi_room, e->cfi_count, sizeof(*e->cfi)))
+		e->failed = true;
+	else
+		e->cfi[e->cfi_count++] = r;
+}
+
+/* Is the callee of this code range the first frame of its stack? (By convention of its language.) */
+static bool begins_stack(const struct code_range *p)
+{
+	return p->function && code_convention(p)->begins_stack && code_convention(p)->begins_stack(p->function);
+}
+
+/*
+ * The rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) it is END,
+ * even without a CFA; except in an open code range, where an unknown state may be of other code behind the entry point.
+ */
+static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
+{
+	const struct code_range *p = e->range;
+
+	state_rule(s, out);
+	if (out->kind == ETCH_RULE_UNDEF ? begins_stack(p) || (p->outermost && !p->open) : p->outermost || p->entry_tail) {
+		out->kind = ETCH_RULE_END;
+		if (out->ra == ETCH_RA_SLOT)
+			out->cfa_add = 0;
+		out->ra = 0;
+	}
+}
+
+/* Bytes that can be read from an address of the code range on. */
+static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->readable - (addr - e->range->start); }
+
+/*
+ * A weak state (the join over indirect jumps) alone does not contradict .eh_frame. It may, if the previous
+ * instruction's state was compared with the same row and execution falls through from there: the effect of one
+ * instruction is certain.
+ */
+static bool is_anchored(const struct emit *e, uint64_t addr)
+{
+	const struct code_range *p = e->range;
+	struct step s;
+
+	return e->agreed && addr == e->at && e->last < addr &&
+	       step_decode_in(e->flow->cache, p->bytes + (e->last - p->start), addr - e->last, readable(e, e->last),
+	                      e->last, &s) &&
+	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
+}
+
+/* Is this StgRun? GHC code returns behind its jump, with rsp unchanged. */
+static bool is_return(const struct emit *e) { return e->flow->run.kind != ETCH_RULE_UNDEF; }
+
+/* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. */
+static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
+{
+	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
+	unsigned source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
+	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
+	enum witness w;
+
+	e->agreed = false;
+	if (!cfi || (cfi->rule.kind == ETCH_RULE_UNDEF && !cfi->why)) {
+		row_push(e, addr, &e->rule, source);
+		return;
+	}
+	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
+		if (!e->silent &&
+		    !finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has what no row can say: %s", cfi->why))
+			e->failed = true;
+		e->silent = true;
+		/* A weak state is not enough to replace what .eh_frame means. */
+		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : &e->rule, source);
+		return;
+	}
+	w = memcmp(&cfi->rule, &e->rule, sizeof(e->rule)) ? state_witness(e->state, &cfi->rule)
+	                                                  : state_witness_own(e->state, &cfi->rule);
+	if (w == WITNESS_DENIES && e->state->weak && !anchored)
+		w = WITNESS_SILENT;
+	/* A constant in rbp would prove that it is not the caller's: analyse again with constants. */
+	e->wants_constants |= w == WITNESS_SILENT && !e->state->constants && cfi->rule.bp == ETCH_BP_SAME &&
+	                      e->state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
+	e->agreed = w != WITNESS_SILENT;
+	if (w == WITNESS_DENIES) {
+		e->denied |= addr != e->range->start && state_is_entry(e->state);
+		if (!is_rbp_alone(e, &cfi->rule))
+			disagreement_push(e, addr, &e->rule, &cfi->rule);
+		row_push(e, addr, &e->rule, source);
+		return;
+	}
+	e->silent = false;
+	row_push(e, addr, &cfi->rule,
+	         w == WITNESS_CONFIRMS ? (e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_BOTH) : ETCH_SOURCE_CFI);
+}
+
+/* Bytes of padding from `at` on. */
+static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
+{
+	const struct code_range *p = e->range;
+	uint64_t x = at;
+	struct step s;
+
+	while (x < to && step_decode_in(e->flow->cache, p->bytes + (x - p->start), to - x, readable(e, x), x, &s) &&
+	       s.padding)
+		x += s.len;
+	return x - at;
+}
+
+/*
+ * Adds the rows of bytes from e->at to `to`, which no flow reaches: those of .eh_frame, or UNDEF. Padding keeps the
+ * rule of the code before it: it is not executed, .eh_frame does the same, and one row is smaller than two.
+ */
+static void fill(struct emit *e, uint64_t to)
+{
+	static const struct etch_rule none;
+	struct row *last;
+	uint64_t at = e->at;
+
+	if (e->count)
+		at += padding(e, at, to);
+	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
+		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
+
+		if (c->end <= e->at)
+			continue;
+		if (c->start >= to)
+			break;
+		last = e->count ? &e->rows[e->count - 1] : NULL;
+		if (c->end <= at || (c->start < at && last && !memcmp(&last->rule, &c->rule, sizeof(c->rule)))) {
+			if (last && memcmp(&last->rule, &c->rule, sizeof(c->rule)))
+				row_push(e, c->start > e->at ? c->start : e->at, &c->rule, ETCH_SOURCE_CFI);
+		} else {
+			uint64_t from = c->start > e->at ? c->start : e->at;
+
+			if (from > at)
+				row_push(e, at, &none, ETCH_SOURCE_CODE);
+			row_push(e, from, &c->rule, ETCH_SOURCE_CFI);
+		}
+		if (c->end > at)
+			at = c->end < to ? c->end : to;
+		if (c->end > to)
+			break;
+	}
+	if (at < to)
+		row_push(e, at, &none, ETCH_SOURCE_CODE);
+	e->at = to;
+}
+
+/* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
+static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, unsigned len,
+                                                 const struct state *before, bool same)
+{
+	uint64_t end = addr + len, at;
+	bool fresh = !same || e->stale;
+
+	if (addr < e->at) { /* inside another instruction, which determines the row */
+		e->stale = fresh;
+		e->cfi_same_below = 0;
+		return;
+	}
+	e->stale = false;
+	if (fresh)
+		rule_of(e, before, &e->rule);
+	if (addr > e->at) {
+		fill(e, addr);
+		fresh = true;
+	}
+	while (e->cfi_at < e->cfi_count && e->cfi[e->cfi_at].end <= addr) {
+		e->cfi_at++;
+		fresh = true;
+	}
+	for (at = addr; at < end;) {
+		const struct etch_cfi_row *c = e->cfi_at < e->cfi_count ? &e->cfi[e->cfi_at] : NULL;
+
+		if (c && c->start > at) { /* a gap of .eh_frame before c */
+			decide(e, at, NULL);
+			at = c->start < end ? c->start : end;
+			fresh = true;
+			continue;
+		}
+		if (fresh || (c && c->start == at))
+			decide(e, at, c);
+		if (!c || c->end >= end)
+			break;
+		at = c->end;
+		e->cfi_at++;
+		fresh = true;
+	}
+	e->at = end;
+	e->last = addr;
+	e->cfi_same_below = e->cfi_at == e->cfi_count        ? UINT64_MAX
+	                    : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end
+	                                                     : e->cfi[e->cfi_at].start;
+}
+
+/* Instructions that flow_states() skipped (skip_below) have the row of the one before. */
+static inline void quiet_take(struct emit *e, const struct flow *f)
+{
+	if (f->skip_below && f->skip_end > e->at) {
+		e->at = f->skip_end;
+		e->last = f->skip_last;
+	}
+}
+
+static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct emit *e = ctx;
+
+	quiet_take(e, e->flow);
+	e->state = before;
+	if (!same || addr != e->at || addr + len > e->cfi_same_below) {
+		state_news(e, addr, len, before, same);
+	} else {
+		e->at = addr + len;
+		e->last = addr;
+	}
+	e->flow->skip_below = addr + len == e->at ? e->cfi_same_below : 0;
+}
+
+/* The row of a signal restorer: the kernel saved the registers, at a place that no code shows. */
+static void sigreturn_push(struct emit *e)
+{
+	struct etch_rule rule = {.cfa_off = SIGRETURN_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};
+
+	row_push(e, e->range->start, &rule, ETCH_SOURCE_CODE);
+	e->at = e->range->end;
+}
+
+static void shared_add(void *ctx, const struct etch_cfi_row *row)
+{
+	struct emit *e = ctx;
+
+	if (!room_make(&e->shared, &e->shared_room, e->shared_count, sizeof(*e->shared)))
+		e->failed = true;
+	else
+		e->shared[e->shared_count++] = *row;
+}
+
+/* Rows of a PLT entry. All entries share one FDE, whose CFA program is run once. */
+static void plt_rows(struct emit *e, const struct flow_env *env)
+{
+	size_t lo = 0, hi;
+
+	if (!e->shared_count || e->shared_fde != e->range->fde) {
+		e->shared_count = 0;
+		e->shared_fde = e->range->fde;
+		cfi_file_rows(env->cfi, (size_t)e->range->fde, 0, shared_add, e);
+	}
+	hi = e->shared_count;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (e->shared[mid].end <= e->range->start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < e->shared_count && e->shared[lo].start < e->range->end; lo++)
+		cfi_add(e, &e->shared[lo]);
+}
+
+/* Up to so many contradicted functions of one FDE have findings of their own. */
+#define FUNCTIONS_FEW 3u
+
+/* Starts of functions in a code range: its entries, and targets of calls inside. Sorted; from malloc(), or null. */
+static uint64_t *functions_of(const struct emit *e, const struct flow *f, size_t *count)
+{
+	const struct code_range *p = e->range;
+	uint64_t *list = malloc((p->entry_count + f->step_count + 1) * sizeof(*list));
+	size_t n = 0, i;
+
+	if (!list)
+		return NULL;
+	list[n++] = p->start;
+	for (i = 0; i < p->entry_count; i++)
+		list[n++] = f->env->entries[p->entry + i];
+	for (i = 0; i < f->step_count; i++) {
+		uint64_t to = (uint64_t)f->steps[i].imm;
+
+		if (f->steps[i].flow == FLOW_CALL && (f->seen[i] & FLOW_WALKED) && to > p->start && to < p->end)
+			list[n++] = to;
+	}
+	*count = words_unique(list, n);
+	return list;
+}
+
+/* Number of these functions with a row of the code where .eh_frame has another. */
+static size_t contradicted(const struct emit *e, const uint64_t *starts, size_t count)
+{
+	size_t i, k, n = 0, at = 0, next = 0; /* next: the first function that has not been counted */
+
+	for (i = 0; i < e->count; i++) {
+		uint64_t end = i + 1 < e->count ? e->rows[i + 1].addr : e->range->end;
+
+		while (at < e->cfi_count && e->cfi[at].end <= e->rows[i].addr)
+			at++;
+		if (at == e->cfi_count || e->rows[i].source != ETCH_SOURCE_CODE || e->cfi[at].start >= end ||
+		    e->cfi[at].rule.kind != ETCH_RULE_CALL)
+			continue;
+		k = SEARCH(count, j, starts[j] <= e->rows[i].addr) - 1;
+		for (k = k > next ? k : next; k < count && starts[k] < end; k++)
+			n++;
+		next = k > next ? k : next;
+	}
+	return n;
+}
+
+/*
+ * One FDE that is wrong for more than FUNCTIONS_FEW functions is one mistake: replaces their findings by one at the
+ * start of the code range. False: out of memory.
+ */
+static bool findings_sum(struct emit *e, const struct flow *f)
+{
+	const struct finding *first[FUNCTIONS_FEW], *list = e->findings.list;
+	size_t count, functions, some = 0, kept = 0, last = SIZE_MAX, i;
+	struct findings sum = {0};
+	uint64_t *starts;
+	struct finding *x;
+	bool ok;
+
+	if (e->range->fde < 0 || e->range->plt || e->findings.count <= FUNCTIONS_FEW)
+		return true;
+	starts = functions_of(e, f, &count);
+	if (!starts)
+		return false;
+	functions = contradicted(e, starts, count);
+	for (i = 0; i < e->findings.count && some < FUNCTIONS_FEW; i++) {
+		size_t k = SEARCH(count, j, starts[j] <= list[i].addr);
+
+		if (strcmp(list[i].id, CONTRADICTED) || k == last)
+			continue;
+		first[some++] = &list[i];
+		last = k;
+	}
+	free(starts);
+	if (functions <= FUNCTIONS_FEW || !some)
+		return true;
+	x = finding_add(
+		&sum, CONTRADICTED, 0, e->range->start,
+		"%zu functions under one FDE have another frame than it says, as where .eh_frame says %s; the code has %s",
+		functions, first[0]->facts[0].text, first[0]->facts[1].text);
+	ok = finding_fact(x, ".eh_frame", "%s", first[0]->facts[0].text);
+	for (i = 0; ok && i < some; i++)
+		ok = finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);
+	if (!ok) {
+		findings_free(&sum);
+		return false;
+	}
+	for (i = 0; i < e->findings.count; i++) /* keep all other findings */
+		if (strcmp(list[i].id, CONTRADICTED))
+			e->findings.list[kept++] = list[i];
+		else
+			finding_free(&e->findings.list[i]);
+	e->findings.count = kept;
+	if (findings_take(&e->findings, &sum))
+		return true;
+	findings_free(&sum);
+	return false;
+}
+
+/* The code range's start by .eh_frame. */
+static enum flow_start start_of(const struct emit *e)
+{
+	if (!e->cfi_count || e->cfi[0].start > e->range->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
+		return START_ASSUMED;
+	return state_witness(&state_at_entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
+}
+
+bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool no_cfi)
+{
+	e->range = &env->ranges[range];
+	findings_free(&e->findings);
+	e->count = e->cfi_count = e->cfi_at = 0;
+	e->failed = e->silent = e->denied = e->agreed = e->stale = e->wants_constants = false;
+	e->last = e->range->start;
+	e->no_cfi = no_cfi;
+	e->at = e->range->start;
+	e->cfi_same_below = 0;
+	if (e->range->fde >= 0 && !no_cfi && e->range->plt)
+		plt_rows(e, env);
+	else if (e->range->fde >= 0 && !no_cfi)
+		cfi_file_rows(env->cfi, (size_t)e->range->fde, 0, cfi_add, e);
+	e->start = start_of(e);
+	return !e->failed;
+}
+
+bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
+{
+	const struct code_range *p = e->range;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	e->flow = f;
+	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
+		sigreturn_push(e); /* e->at is at the end: state_add() adds nothing */
+	flow_states(f, state_add, e);
+	quiet_take(e, f);
+	fill(e, p->end);
+	if (e->failed || !findings_sum(e, f))
+		return false;
+	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
+	if (!out->rows || !findings_take(&out->findings, &e->findings)) {
+		range_rows_free(out);
+		return false;
+	}
+	if (e->count)
+		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
+	out->count = (uint32_t)e->count;
+	for (i = 0; i < e->count; i++)
+		if (e->rows[i].rule.kind == ETCH_RULE_UNDEF)
+			out->undefined += (i + 1 < e->count ? e->rows[i + 1].addr : p->end) - e->rows[i].addr;
+	return true;
+}
+
+void emit_free(struct emit *e)
+{
+	free(e->rows);
+	findings_free(&e->findings);
+	free(e->cfi);
+	free(e->shared);
+	memset(e, 0, sizeof(*e));
+}
+
+void range_rows_free(struct range_rows *p)
+{
+	free(p->rows);
+	findings_free(&p->findings);
+	memset(p, 0, sizeof(*p));
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unwind rows of one code range, from the abstract states of the flow analysis and from .eh_frame as second witness. If
+ * both agree, or the state proves nothing, the row is .eh_frame's; if the state contradicts .eh_frame, the row is that
+ * of the code, and there is a finding.
+ */
+#ifndef ANALYSIS_UNWIND_EMIT_H
+#define ANALYSIS_UNWIND_EMIT_H
+
+#include "analysis/flow/flow.h"
+#include "analysis/unwind/rows.h"
+#include "report/finding.h"
+
+/* The rows and findings of one code range; owned. */
+struct range_rows {
+	struct row *rows; /* cover the code range; neighbours differ */
+	uint32_t count;
+	struct findings findings; /* with addresses of the code space, and section 0 */
+	uint64_t undefined;       /* bytes whose row is UNDEF */
+};
+
+/* Working memory for one code range at a time; each worker thread has its own. Zeroed at first. */
+struct emit {
+	struct row *rows;
+	size_t count, room;
+	struct findings findings;
+	struct etch_cfi_row *cfi; /* rows of the code range's FDE, clipped to it; cfi_at: the current one */
+	size_t cfi_count, cfi_room, cfi_at;
+	struct etch_cfi_row *shared; /* rows of the FDE of the PLT, which many code ranges share */
+	size_t shared_count, shared_room;
+	long shared_fde;
+	const struct code_range *range;
+	struct flow *flow;
+	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
+	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
+	bool wants_constants;        /* analysis with constants (flow.force_constants) may prove more */
+	bool agreed;                 /* the last state confirmed or contradicted .eh_frame's row */
+	uint64_t last;               /* address of the last instruction */
+	uint64_t at;                 /* rows are complete below this address */
+	uint64_t cfi_same_below;     /* .eh_frame has the same row from `at` up to here */
+	struct etch_rule rule;       /* of the last state */
+	bool stale;                  /* `rule` is out of date: it changed in an instruction inside another one */
+	const struct state *state;   /* before the current instruction; borrowed from the flow analysis */
+	enum flow_start start;       /* the code range's start by .eh_frame; START_ASSUMED where that has no row */
+};
+
+/* Begins a code range: reads its rows of .eh_frame, unless no_cfi. False: out of memory. */
+bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool no_cfi);
+/* Writes the rows of the code range given to emit_begin(), after flow_run() on it, to *out; completes the results of f
+ * (those of flow_states()). False: out of memory. */
+bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out);
+void emit_free(struct emit *e);
+void range_rows_free(struct range_rows *p);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unwind rows: produced by the generator (analysis/interproc/frames.h), encoded in the tables (table/unwind_tables.h),
+ * and shown by inspect.
+ */
+#ifndef ANALYSIS_UNWIND_ROWS_H
+#define ANALYSIS_UNWIND_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <etch/orc.h>
+
+/* Valid from addr up to the next row. Gaps between code ranges are rows of kind UNDEF. */
+struct row {
+	uint64_t addr; /* link-time address; of an object file see analysis/facts/space.h */
+	struct etch_rule rule;
+	uint8_t source; /* enum etch_row_source */
+};
+
+/* Sorted by address, no two equal; the last row is UNDEF, at the end of the text. Neighbours differ in rule or
+ * source. */
+struct row_list {
+	struct row *rows;
+	size_t count, room;
+};
+
+#endif

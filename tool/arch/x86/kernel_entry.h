@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An entry of the Linux kernel's .orc_unwind: six bytes whose layout depends on the kernel version
+ * (arch/x86/include/asm/orc_types.h), decoded as the kernel's unwinder does (arch/x86/kernel/unwind_orc.c).
+ */
+#ifndef ARCH_X86_KERNEL_ENTRY_H
+#define ARCH_X86_KERNEL_ENTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KERNEL_ORC_SIZE 6
+
+/* Layouts of the last 16 bits of an entry, by kernel version. */
+enum kernel_orc_layout {
+	KERNEL_ORC_4_14, /* up to 6.2: type:2, end:1 */
+	KERNEL_ORC_6_3,  /* type:2, signal:1, end:1 */
+	KERNEL_ORC_6_4,  /* from 6.4 on: type:3, signal:1, with new numbers for the types */
+	KERNEL_ORC_LAYOUTS,
+};
+
+enum kernel_orc_kind {
+	KERNEL_ORC_UNDEF,
+	KERNEL_ORC_CALL,
+	KERNEL_ORC_REGS,    /* the frame is a struct pt_regs */
+	KERNEL_ORC_PARTIAL, /* a struct pt_regs of which only the iret frame is valid */
+	KERNEL_ORC_END,
+	KERNEL_ORC_BAD,
+};
+
+/* A decoded entry. */
+struct kernel_orc {
+	int16_t sp_offset, bp_offset;
+	uint8_t sp_reg, bp_reg; /* ORC_REG_* */
+	uint8_t kind;           /* enum kernel_orc_kind */
+	bool signal;            /* from 6.3 on: the ip is looked up as it is, not ip - 1 */
+	bool sp_deref_first;    /* before 5.13: SP_INDIRECT means *(rsp + offset) */
+};
+
+/* Decodes an entry. Null, or the error; out->kind is KERNEL_ORC_BAD then. */
+const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_orc_layout layout,
+                              struct kernel_orc *out);
+
+/* The columns of `etch inspect orc` in the notation of etch's rules: where the caller's CFA, rbp and return
+ * address are. */
+void kernel_orc_cfa_text(const struct kernel_orc *o, char *out, size_t size);
+void kernel_orc_bp_text(const struct kernel_orc *o, char *out, size_t size);
+void kernel_orc_ra_text(const struct kernel_orc *o, char *out, size_t size);
+/* "call", "regs", "partial", "end", "undef", "bad"; ",signal" may follow. */
+const char *kernel_orc_kind_text(const struct kernel_orc *o);
+
+/* "6.2 and before", "6.3", "6.4 and later". */
+const char *kernel_orc_layout_text(enum kernel_orc_layout layout);
+/* The layout that the hash in .orc_header stands for; KERNEL_ORC_LAYOUTS: unknown. */
+enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20]);
+
+/* What one entry indicates about the layout: 1 = that of 6.4, -1 = an older one, 0 = nothing. */
+int kernel_orc_age(const uint8_t bytes[KERNEL_ORC_SIZE]);
+
+#endif

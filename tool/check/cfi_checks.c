@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-C003 and ETCH-C004: malformed entries of .eh_frame, and functions without an entry. Whether its rules agree with
+ * the code is checked in analysis/unwind/emit.c. */
+#define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state: deeper than any compiler writes */
+#include "arch/x86/stack.h"
+#include "check/runs.h"
+#include "analysis/facts/cfi_file.h"
+#include "elf/symbols.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+/* ---- malformed entries ----------------------------------------------------------- */
+
+struct reader {
+	struct subject *s;
+	const struct cfi_part *part;
+	struct etch_cfi cfi;
+	uint64_t *bad; /* offsets of CIEs that have a finding */
+	size_t bad_count, bad_room;
+	bool failed; /* out of memory */
+};
+
+/* Why a CIE that etch cannot use is malformed; null: it is valid, but of a kind that etch does not read. */
+static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
+{
+	struct etch_cfi_in in;
+	uint8_t version;
+	uint64_t string;
+
+	if (etch_cfi_entry(c, at, &in) != 1 || etch_cfi_u(&in, 4) != 0)
+		return "there is no CIE";
+	version = (uint8_t)etch_cfi_u(&in, 1);
+	if (!in.bad && version != 1 && version != 3 && version != 4)
+		return "its version is none of 1, 3 and 4";
+	string = in.at;
+	while (etch_cfi_u(&in, 1))
+		;
+	if (in.bad)
+		return "its augmentation string does not end inside of it";
+	if (version == 4 || (c->bytes[string] && c->bytes[string] != 'z'))
+		return NULL;
+	etch_cfi_uleb(&in);
+	etch_cfi_sleb(&in);
+	if (version == 1)
+		etch_cfi_u(&in, 1);
+	else
+		etch_cfi_uleb(&in);
+	if (in.bad)
+		return "its fields do not end inside of it";
+	if (c->bytes[string] == 'z') {
+		uint64_t length = etch_cfi_uleb(&in);
+
+		if (in.bad || length > in.end - in.at)
+			return "its augmentation data does not end inside of it";
+	}
+	return NULL;
+}
+
+/* The same for an FDE with a usable CIE. */
+static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
+{
+	uint64_t start, size;
+
+	if (cie->fde_encoding == ETCH_PE_OMIT || (cie->fde_encoding & ETCH_PE_INDIRECT))
+		return NULL;
+	start = etch_cfi_pointer(&in, cie->fde_encoding, 0);
+	size = etch_cfi_pointer(&in, cie->fde_encoding & 0x0f, 0);
+	if (in.bad)
+		return "its address range does not end inside of it, or has an encoding that there is not";
+	if (start + size < start)
+		return "its address range goes past the end of memory";
+	return "its augmentation data does not end inside of it";
+}
+
+static void tell(struct reader *r, uint64_t at, const char *what, const char *why)
+{
+	uint64_t base = elf_is_object(r->s->file) ? 0 : r->part->addr;
+
+	if (why && !finding_add(&r->s->found, "ETCH-C004", r->part->section, base + at,
+	                        "%s at offset %#" PRIx64 " of .eh_frame: %s", what, at, why))
+		r->failed = true;
+}
+
+/* Adds a finding about a malformed CIE, once, however many FDEs have it. */
+static void cie_tell(struct reader *r, uint64_t at)
+{
+	uint64_t *grown;
+	size_t i;
+
+	for (i = r->bad_count; i-- > 0;)
+		if (r->bad[i] == at)
+			return;
+	if (r->bad_count == r->bad_room) {
+		grown = realloc(r->bad, (2 * r->bad_room + 8) * sizeof(*grown));
+		if (!grown) {
+			r->failed = true;
+			return;
+		}
+		r->bad = grown;
+		r->bad_room = 2 * r->bad_room + 8;
+	}
+	r->bad[r->bad_count++] = at;
+	tell(r, at, "the CIE", cie_reason(&r->cfi, at));
+}
+
+struct rows_watch {
+	const char *why;
+	uint64_t at;
+};
+
+static void row_watch(void *ctx, const struct etch_cfi_row *row)
+{
+	struct rows_watch *w = ctx;
+
+	if (!w->why && row->why && !strcmp(row->why, "malformed call frame instructions")) {
+		w->why = row->why;
+		w->at = row->start;
+	}
+}
+
+static void program_look(struct reader *r, const struct etch_fde *fde)
+{
+	const struct code_section *c = space_at(&r->s->frames.space, fde->start);
+	struct etch_fde cut = *fde;
+	struct rows_watch w = {0};
+	struct finding *x;
+
+	if (fde->start >= fde->end || !c)
+		return; /* its code is not in the file */
+	/* Rows of an FDE with DWARF expressions (a PLT) are per 16 bytes: bounded by the code that exists. */
+	if (cut.end > c->addr + c->size)
+		cut.end = c->addr + c->size;
+	etch_cfi_rows(&cut, 0, row_watch, &w);
+	if (!w.why)
+		return;
+	c = space_at(&r->s->frames.space, w.at);
+	x = finding_add(&r->s->found, "ETCH-C004", r->part->section,
+	                (elf_is_object(r->s->file) ? 0 : r->part->addr) + fde->at,
+	                "the FDE at offset %#" PRIx64 " of .eh_frame: its call frame instructions are malformed", fde->at);
+	if (!x || (c && !finding_fact_at(x, c->section, elf_is_object(r->s->file) ? w.at - c->addr : w.at, "from here on",
+	                                 "nothing is known of the frame")))
+		r->failed = true;
+}
+
+/* Checks the next entry; false at the end of the section. */
+static bool entry_look(struct reader *r)
+{
+	struct etch_cfi *c = &r->cfi;
+	struct etch_cfi_in in;
+	struct etch_fde fde;
+	uint64_t at = c->at, field;
+	uint32_t delta;
+	int kind = etch_cfi_entry(c, at, &in);
+
+	if (kind < 0) {
+		tell(r, at, "the entry", "it goes past the end of the section");
+		return false;
+	}
+	c->at = in.end;
+	if (!kind)
+		return true;
+	field = in.at;
+	delta = (uint32_t)etch_cfi_u(&in, 4);
+	if (in.bad) {
+		tell(r, at, "the entry", "it is too short for the offset of a CIE");
+	} else if (!delta) {
+		if (!etch_cfi_cie(c, at, &c->cie)) {
+			c->cie.program = 0;
+			cie_tell(r, at);
+		}
+	} else if (!etch_cfi_cie_of(c, field, delta, &fde.cie)) {
+		uint64_t cie = field - (uint64_t)(int64_t)(int32_t)delta;
+
+		if (cie >= c->size || !strcmp(cie_reason(c, cie) ? cie_reason(c, cie) : "", "there is no CIE"))
+			tell(r, at, "the FDE", "it names a CIE where there is none");
+		else
+			cie_tell(r, cie);
+	} else {
+		c->cie = fde.cie;
+		if (etch_cfi_fde(c, at, in, &fde))
+			program_look(r, &fde);
+		else
+			tell(r, at, "the FDE", fde_reason(&fde.cie, in));
+	}
+	return true;
+}
+
+static int entries_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < cfi->part_count; i++) {
+		struct reader r = {.s = s, .part = &cfi->parts[i]};
+
+		if (!cfi->parts[i].section)
+			continue; /* without section headers its size is not known */
+		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
+		while (r.cfi.at < r.cfi.size && !r.failed && entry_look(&r))
+			;
+		free(r.bad);
+		if (r.failed)
+			return no_memory(e);
+	}
+	return 0;
+}
+
+/* ---- functions without an entry ---------------------------------------------------- */
+
+/* 1: a function contains a call, as far as it decodes; 0: none; -1: it does not begin with a valid
+ * instruction. */
+static int has_calls(const struct code_section *c, uint64_t start, uint64_t end)
+{
+	struct step step;
+	uint64_t at = start;
+
+	while (at < end && step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &step)) {
+		if (step.flow == FLOW_CALL || step.flow == FLOW_CALL_IND)
+			return 1;
+		at += step.len;
+	}
+	return at == start ? -1 : 0;
+}
+
+static void missing_text(const struct run_item *x, char *out, size_t size)
+{
+	snprintf(out, size,
+	         x->number ? "%.300s has no FDE, and makes calls: an exception thrown through it ends the program"
+	                   : "%.300s has no FDE, and makes no calls: backtraces from signal handlers and profilers "
+	                     "stop in it",
+	         x->function->name);
+}
+
+/* True if a function has code and no FDE. *calls: whether it contains calls. */
+static bool is_missing(const struct subject *s, const struct cfi_file *cfi, const struct elf_symbol *y, bool *calls)
+{
+	const struct code_section *c = y->section ? space_of(&s->frames.space, y->section) : NULL;
+	uint64_t start = y->value + (c && elf_is_object(s->file) ? c->addr : 0), end;
+	int found;
+
+	if (!c || !y->size || function_is_startup(y) || start < c->addr || start - c->addr >= c->size ||
+	    cfi_file_at(cfi, start) >= 0)
+		return false;
+	end = y->size < c->addr + c->size - start ? start + y->size : c->addr + c->size;
+	found = has_calls(c, start, end);
+	*calls = found > 0;
+	return found >= 0;
+}
+
+static bool is_function(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC);
+}
+
+static int functions_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
+{
+	size_t k, places = 0, missing = 0;
+	struct symbol_index functions;
+	struct run_item *items;
+	bool calls;
+	int err;
+
+	if (symbol_index_build(s->file, is_function, &functions, e))
+		return -1;
+	items = malloc((functions.count + 1) * sizeof(*items));
+	for (k = 0; items && k < functions.count; k++) {
+		const struct elf_symbol *const *y = functions.list + k;
+
+		if (k && y[0]->section == y[-1]->section && y[0]->value == y[-1]->value)
+			continue; /* an alias */
+		if (is_missing(s, cfi, *y, &calls))
+			items[missing++] = (struct run_item){*y, places, calls};
+		places++;
+	}
+	err = items ? runs_tell(s, "ETCH-C003", items, missing, missing_text, e) : no_memory(e);
+	symbol_index_free(&functions);
+	free(items);
+	return err;
+}
+
+int check_cfi(struct subject *s, struct error *e)
+{
+	struct cfi_file cfi;
+	int err = cfi_file_open(s->file, &s->frames.space, &cfi, e);
+
+	if (!err)
+		err = entries_look(s, &cfi, e);
+	/* A file without any FDE was built without .eh_frame on purpose. */
+	if (!err && cfi.count && !s->options->no_cfi)
+		err = functions_look(s, &cfi, e);
+	cfi_file_close(&cfi);
+	return err;
+}

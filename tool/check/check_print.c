@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Prints reports of `etch check` as text, JSON or SARIF (see check_print.h). */
+#include "check/check_print.h"
+#include "report/exchange.h"
+#include "report/listing.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JSON_VERSION 1 /* of docs/schemas/check.json; increased by incompatible changes */
+
+#define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
+
+/* Colours only for a terminal, and not with NO_COLOR (no-color.org). */
+static bool color_wanted(const struct check_say *s)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return !s->to_file && isatty(STDOUT_FILENO) && !(no && *no) && !(term && !strcmp(term, "dumb"));
+}
+
+bool check_say_begin(struct check_say *s, const char *root, const char *docs, bool baseline, bool suppressions)
+{
+	s->out = s->to_file ? open_memstream(&s->bytes, &s->size) : stdout;
+	if (!s->out)
+		return false;
+	s->files = json_object_new_array();
+	s->gone = json_object_new_array();
+	if (!s->files || !s->gone || !text_init(&s->text, s->out, color_wanted(s), s->level) ||
+	    !sarif_init(&s->sarif, root))
+		return false;
+	s->sarif.docs = docs;
+	s->sarif.baseline = baseline;
+	s->sarif.suppressions = suppressions;
+	return true;
+}
+
+void check_say_free(struct check_say *s)
+{
+	if (s->to_file && s->out)
+		fclose(s->out);
+	free(s->bytes);
+	text_free(&s->text);
+	sarif_free(&s->sarif);
+	json_object_put(s->files);
+	json_object_put(s->gone);
+}
+
+/* ---- a file ------------------------------------------------------------------------ */
+
+/* Adds the report to the JSON document, without findings below the level. `told` is a shallow copy. */
+static bool add_json(struct check_say *s, const struct report *r)
+{
+	struct report told = *r;
+	struct json_object *o;
+	size_t i;
+
+	told.list = malloc((r->count + 1) * sizeof(*told.list));
+	if (!told.list)
+		return false;
+	for (told.count = i = 0; i < r->count; i++)
+		if (r->list[i].entry->severity >= s->level)
+			told.list[told.count++] = r->list[i];
+	o = report_to_json(&told, EXCHANGE_DOCUMENT);
+	free(told.list);
+	return o && !json_object_array_add(s->files, o);
+}
+
+static void add_gone(struct check_say *s, const struct report *r, const struct report_finding *f)
+{
+	struct report one = {.path = r->path, .member = r->member, .list = (struct report_finding *)f, .count = 1};
+
+	if (s->format == CHECK_SARIF)
+		sarif_add_gone(&s->sarif, r, f);
+	else if (s->format == CHECK_JSON)
+		json_object_array_add(s->gone, report_to_json(&one, EXCHANGE_DOCUMENT));
+}
+
+bool check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n)
+{
+	bool good = true;
+	size_t i;
+
+	if (s->format == CHECK_TEXT)
+		text_report(&s->text, r);
+	else if (s->format == CHECK_JSON)
+		good = add_json(s, r);
+	else
+		sarif_add(&s->sarif, r, s->level);
+	for (i = 0; old && !r->error && i < old->report.count; i++)
+		if (!old->matched[i] && old->report.list[i].entry->severity >= s->level) {
+			n->gone++;
+			add_gone(s, r, &old->report.list[i]);
+		}
+	return good;
+}
+
+/* ---- the end ------------------------------------------------------------------------- */
+
+static void put_count(struct json_object *o, const char *key, size_t n)
+{
+	json_object_object_add(o, key, json_object_new_uint64(n));
+}
+
+static struct json_object *severities_json(const size_t *n)
+{
+	struct json_object *o = json_object_new_object();
+
+	put_count(o, "errors", n[SEVERITY_ERROR]);
+	put_count(o, "warnings", n[SEVERITY_WARNING]);
+	put_count(o, "notes", n[SEVERITY_NOTE]);
+	return o;
+}
+
+static struct json_object *totals_json(const struct totals *n)
+{
+	struct json_object *o = json_object_new_object();
+
+	put_count(o, "files", n->files);
+	put_count(o, "unusable", n->unusable);
+	put_count(o, "skipped", n->skipped);
+	json_object_object_add(o, "found", severities_json(n->found));
+	json_object_object_add(o, "not_shown", severities_json(n->hidden));
+	put_count(o, "suppressed", n->suppressed);
+	put_count(o, "baseline", n->known);
+	put_count(o, "gone", n->gone);
+	put_count(o, "unused_suppressions", n->unused);
+	return o;
+}
+
+static struct json_object *unused_json(const struct check_say *s, const struct suppressions *rules)
+{
+	struct json_object *list = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < rules->count; i++) {
+		struct json_object *o;
+
+		if (!suppression_unused(&rules->list[i], s->level))
+			continue;
+		o = json_object_new_object();
+		json_object_object_add(o, "rule", json_name(rules->list[i].rule));
+		json_object_object_add(o, "origin", json_name(rules->list[i].origin));
+		json_object_object_add(o, "reason", json_name(rules->list[i].reason));
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
+static void say_json(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code)
+{
+	struct json_object *root = json_object_new_object(), *tool = json_object_new_object();
+
+	json_object_object_add(root, "format", json_object_new_string("etch-check"));
+	json_object_object_add(root, "version", json_object_new_int(JSON_VERSION));
+	json_object_object_add(tool, "name", json_object_new_string("etch"));
+	json_object_object_add(tool, "version", json_object_new_string(ETCH_VERSION));
+	json_object_object_add(root, "tool", tool);
+	json_object_object_add(root, "level", json_object_new_string(severity_name(s->level)));
+	json_object_object_add(root, "files", json_object_get(s->files));
+	json_object_object_add(root, "gone", json_object_get(s->gone));
+	json_object_object_add(root, "unused_suppressions", unused_json(s, rules));
+	json_object_object_add(root, "summary", totals_json(n));
+	json_object_object_add(root, "exit", json_object_new_int(exit_code));
+	fprintf(s->out, "%s\n", json_object_to_json_string_ext(root, PRETTY));
+	json_object_put(root);
+}
+
+static void say_sarif(struct check_say *s, const struct suppressions *rules, int exit_code)
+{
+	struct json_object *root;
+	size_t i;
+	char *text;
+
+	for (i = 0; i < rules->count; i++) {
+		const struct suppression *x = &rules->list[i];
+
+		if (!suppression_unused(x, s->level) || asprintf(&text, "%s: suppresses nothing: %s", x->origin, x->rule) < 0)
+			continue;
+		sarif_note(&s->sarif, text);
+		free(text);
+	}
+	root = sarif_finish(&s->sarif, exit_code);
+	fprintf(s->out, "%s\n", json_object_to_json_string_ext(root, PRETTY));
+	json_object_put(root);
+}
+
+static void say_text(struct check_say *s, const struct suppressions *rules, const struct totals *n)
+{
+	size_t i;
+
+	if (s->quiet)
+		return;
+	for (i = 0; i < rules->count; i++) {
+		if (!suppression_unused(&rules->list[i], s->level))
+			continue;
+		text_clean(s->out, rules->list[i].origin);
+		fputs(": suppresses nothing: ", s->out);
+		text_clean(s->out, rules->list[i].rule);
+		fputc('\n', s->out);
+	}
+	text_totals(&s->text, n);
+}
+
+void check_say_end(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code)
+{
+	if (s->format == CHECK_JSON)
+		say_json(s, rules, n, exit_code);
+	else if (s->format == CHECK_SARIF)
+		say_sarif(s, rules, exit_code);
+	else
+		say_text(s, rules, n);
+	fflush(s->out);
+}

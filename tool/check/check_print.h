@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* The output of `etch check`, in any of its three formats. */
+#ifndef CHECK_CHECK_PRINT_H
+#define CHECK_CHECK_PRINT_H
+
+#include <stdio.h>
+
+#include "report/baseline.h"
+#include "report/sarif.h"
+#include "report/suppress.h"
+#include "report/text.h"
+
+enum check_format { CHECK_TEXT, CHECK_JSON, CHECK_SARIF };
+
+struct check_say {
+	enum check_format format;
+	enum severity level; /* findings below it are not printed */
+	bool quiet;          /* no summary line */
+	bool to_file;        /* the caller writes the output to a file at the end */
+	FILE *out;           /* standard output, or a stream into `bytes` */
+	char *bytes;         /* with to_file: the output; owned */
+	size_t size;
+	struct text_printer text;
+	struct sarif sarif;
+	struct json_object *files, *gone;
+};
+
+/* `root` and `docs` as in struct sarif. False: out of memory. */
+bool check_say_begin(struct check_say *s, const char *root, const char *docs, bool baseline, bool suppressions);
+/* Prints the report of the next file; `old` is the file in the baseline, or null. Adds findings that
+ * are gone since the baseline to *n. False: out of memory. */
+bool check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n);
+/* Prints the summary and the suppressions that matched nothing. */
+void check_say_end(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code);
+void check_say_free(struct check_say *s);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs the checks on every input, in worker processes if there are several inputs, and gives out the results in order.
+ */
+#include "check/check_run.h"
+#include "report/exchange.h"
+#include "support/progress.h"
+#include "support/workers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one input ------------------------------------------------------------------------ */
+
+/* Removes findings below run->keep and counts them in `dropped`. Does not keep the order: findings are sorted later. */
+static void findings_keep(struct findings *l, const struct check_run *run, size_t *dropped)
+{
+	size_t i = 0;
+
+	while (i < l->count) {
+		const struct catalogue_entry *e = catalogue_find(l->list[i].id);
+
+		if (e && e->severity >= run->keep) {
+			i++;
+			continue;
+		}
+		if (e)
+			dropped[l->list[i].compiler && e->severity > run->compiler ? run->compiler : e->severity]++;
+		finding_free(&l->list[i]);
+		l->list[i] = l->list[--l->count];
+	}
+}
+
+static int report_fill(const struct check_run *run, const struct input *in, struct checked *c, struct error *e)
+{
+	struct check_options options = run->options;
+	struct elf_file f = {0};
+	struct subject s = {0};
+	uint8_t *bytes;
+	size_t size;
+	int err;
+
+	options.jobs = run->inputs->count == 1 ? run->jobs : 1;
+	if (input_read(in, &bytes, &size, e))
+		return -1;
+	err = elf_open_bytes(&f, in->path, bytes, size, e) || check_file(&f, &options, &s, e) || check_origin(&s, e) ||
+	              (!run->each && check_fold(&s, e))
+	          ? -1
+	          : 0;
+	if (!err) {
+		findings_keep(&s.found, run, c->dropped);
+		c->report.linked = !elf_is_object(&f);
+		c->report.functions = s.frames.functions;
+		c->report.insns = s.frames.insns;
+		err = report_make(&c->report, &f, &s.found, e);
+	}
+	subject_free(&s);
+	elf_close(&f);
+	return err;
+}
+
+/* Checks one input. A failure becomes a report with an error. False: out of memory. */
+static bool input_check(const struct check_run *run, size_t input, struct checked *c)
+{
+	const struct input *in = &run->inputs->list[input];
+	struct error e = {.text = ""};
+
+	*c = (struct checked){0};
+	if (report_fill(run, in, c, &e)) {
+		report_free(&c->report);
+		*c = (struct checked){.report = {.error = strdup(e.text)}};
+		if (!c->report.error)
+			return false;
+	}
+	c->report.path = strdup(in->path);
+	c->report.member = in->member ? strdup(in->member) : NULL;
+	return c->report.path && !!c->report.member == !!in->member;
+}
+
+/* ---- results across processes, as JSON ----------------------------------------------------- */
+
+static struct json_object *checked_to_json(const struct checked *c)
+{
+	struct json_object *o = report_to_json(&c->report, EXCHANGE_EXACT), *dropped = json_object_new_array();
+	int i;
+
+	for (i = 0; i < SEVERITIES; i++)
+		json_object_array_add(dropped, json_object_new_uint64(c->dropped[i]));
+	json_object_object_add(o, "dropped", dropped);
+	return o;
+}
+
+static int checked_from_json(struct checked *c, struct json_object *o, struct error *e)
+{
+	struct json_object *dropped;
+	int i;
+
+	memset(c, 0, sizeof(*c));
+	if (report_from_json(&c->report, o, e))
+		return -1;
+	if (json_object_object_get_ex(o, "dropped", &dropped))
+		for (i = 0; i < SEVERITIES; i++)
+			c->dropped[i] = json_object_get_uint64(json_object_array_get_idx(dropped, (size_t)i));
+	return 0;
+}
+
+static bool work(void *ctx, size_t input, char **answer, size_t *size)
+{
+	struct json_object *o;
+	const char *text;
+	struct checked c;
+
+	if (!input_check(ctx, input, &c))
+		return false;
+	o = checked_to_json(&c);
+	report_free(&c.report);
+	text = json_object_to_json_string_length(o, JSON_C_TO_STRING_PLAIN, size);
+	*answer = text ? strdup(text) : NULL;
+	json_object_put(o);
+	return *answer;
+}
+
+/* ---- in the order of the inputs ------------------------------------------------------------ */
+
+/* A worker's result, kept for later inputs that are the same file. */
+struct answer {
+	char *text, *why; /* the result, or why there is none; both null: not known yet */
+	size_t size;
+};
+
+/* The state of a run. A file that is several inputs (hard links, members of thin archives) is checked once. */
+struct course {
+	const struct check_run *run;
+	size_t *first;       /* by input: the first input that is the same file */
+	bool *again;         /* by input: later inputs are the same file */
+	size_t *list, count; /* the inputs that are checked */
+	struct answer *kept; /* by input, if `again` */
+	size_t told;         /* number of inputs whose results have been given out */
+};
+
+static bool result_failed(const struct check_run *run, size_t input, struct checked *c, const char *why)
+{
+	const struct input *in = &run->inputs->list[input];
+
+	*c = (struct checked){0};
+	c->report.path = strdup(in->path);
+	c->report.member = in->member ? strdup(in->member) : NULL;
+	c->report.error = strdup(why);
+	return c->report.path && c->report.error;
+}
+
+/* Puts the name of an input into the result of another one that is the same file. */
+static bool rename_to(struct checked *c, const struct input *in)
+{
+	free(c->report.path);
+	free(c->report.member);
+	c->report.path = strdup(in->path);
+	c->report.member = in->member ? strdup(in->member) : NULL;
+	return c->report.path && !!c->report.member == !!in->member;
+}
+
+static bool tell(const struct check_run *run, size_t input, const char *answer, size_t size, const char *why)
+{
+	struct json_tokener *t;
+	struct json_object *o;
+	struct checked c;
+	struct error e;
+	bool on = true;
+
+	if (!answer) {
+		on = result_failed(run, input, &c, why) && run->done(run->ctx, input, &c);
+		report_free(&c.report);
+		return on;
+	}
+	t = json_tokener_new();
+	o = t && size <= INT32_MAX ? json_tokener_parse_ex(t, answer, (int)size) : NULL;
+	if (checked_from_json(&c, o, &e)) {
+		report_free(&c.report);
+		on = result_failed(run, input, &c, e.text);
+	} else {
+		on = rename_to(&c, &run->inputs->list[input]);
+	}
+	json_object_put(o);
+	json_tokener_free(t);
+	on = on && run->done(run->ctx, input, &c);
+	report_free(&c.report);
+	return on;
+}
+
+/* Gives out the results of the inputs before `end`, which are files that were checked before. */
+static bool tell_again(struct course *c, size_t end)
+{
+	bool on = true;
+
+	for (; c->told < end && on; c->told++) {
+		const struct answer *a = &c->kept[c->first[c->told]];
+
+		on = tell(c->run, c->told, a->text, a->size, a->why);
+	}
+	return on;
+}
+
+static bool answer_keep(struct answer *a, const char *answer, size_t size, const char *why)
+{
+	a->text = answer ? malloc(size + 1) : NULL;
+	a->why = answer ? NULL : strdup(why);
+	a->size = size;
+	if (a->text) {
+		memcpy(a->text, answer, size);
+		a->text[size] = 0;
+	}
+	return a->text || a->why;
+}
+
+static bool course_work(void *ctx, size_t i, char **answer, size_t *size)
+{
+	const struct course *c = ctx;
+
+	return work((void *)c->run, c->list[i], answer, size);
+}
+
+static bool course_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
+{
+	struct course *c = ctx;
+	size_t input = c->list[i];
+
+	if (!tell_again(c, input) || (c->again[input] && !answer_keep(&c->kept[input], answer, size, why)))
+		return false;
+	c->told++;
+	return tell(c->run, input, answer, size, why);
+}
+
+static bool course_open(struct course *c)
+{
+	size_t n = c->run->inputs->count, i;
+
+	c->first = inputs_first(c->run->inputs);
+	c->again = calloc(n + 1, sizeof(*c->again));
+	c->list = calloc(n + 1, sizeof(*c->list));
+	c->kept = calloc(n + 1, sizeof(*c->kept));
+	if (!c->first || !c->again || !c->list || !c->kept)
+		return false;
+	for (i = 0; i < n; i++)
+		if (c->first[i] == i)
+			c->list[c->count++] = i;
+		else
+			c->again[c->first[i]] = true;
+	return true;
+}
+
+static void course_close(struct course *c)
+{
+	size_t i;
+
+	for (i = 0; c->kept && i < c->run->inputs->count; i++) {
+		free(c->kept[i].text);
+		free(c->kept[i].why);
+	}
+	free(c->first);
+	free(c->again);
+	free(c->list);
+	free(c->kept);
+}
+
+bool check_run(const struct check_run *run)
+{
+	struct course course = {.run = run};
+	struct workers_run workers = {
+		.jobs = run->jobs, .what = "check", .work = course_work, .done = course_done, .ctx = &course};
+	struct checked c;
+	bool good;
+
+	/* A single file is checked in this process: a crash could not cost another file its result. */
+	if (run->inputs->count == 1) {
+		good = input_check(run, 0, &c) && run->done(run->ctx, 0, &c);
+		report_free(&c.report);
+	} else {
+		good = course_open(&course);
+		workers.count = course.count;
+		good = good && workers_run(&workers) && tell_again(&course, run->inputs->count);
+		course_close(&course);
+	}
+	progress_end();
+	return good;
+}

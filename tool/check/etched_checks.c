@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-I005 to ETCH-I007, ETCH-P002: why objects cannot be armed and sites cannot be
+ * patched live. One finding per function, object and reason. */
+#include "arch/x86/insn.h"
+#include "check/check.h"
+#include "elf/symbols.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACES_SHOWN 4 /* places that a finding lists after the first */
+
+/* A site with a finding. */
+struct said {
+	const struct site *site;
+	const struct elf_symbol *function; /* null: not known */
+	const char *id;
+	const char *why; /* why a site is not live; null for stores and escapes */
+};
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+/* True if a site has a finding. None for a load in an object file that is not live only by its alignment, if its
+ * section is aligned to less than 8 bytes: the linker decides where it lies. */
+static bool judge(const struct scan *s, const struct site *site, struct said *out)
+{
+	out->why = NULL;
+	if (!site_kind_is_patched(site->kind)) {
+		out->id = site->kind == SITE_STORE ? "ETCH-I005" : "ETCH-I006";
+		return true;
+	}
+	out->id = site->kind == SITE_LOAD ? "ETCH-I007" : "ETCH-P002";
+	if (site_is_live(s, site, &out->why))
+		return false;
+	return site->reason || !elf_is_object(s->file) || s->file->sections[site->section].sh.sh_addralign >= 8;
+}
+
+static int said_order(const void *a, const void *b)
+{
+	const struct said *x = a, *y = b;
+	int r;
+
+	if (x->site->section != y->site->section)
+		return x->site->section < y->site->section ? -1 : 1;
+	if (x->function != y->function)
+		return !x->function || (y->function && x->function->value < y->function->value) ? -1 : 1;
+	r = strcmp(x->id, y->id);
+	if (r)
+		return r;
+	if (x->site->object != y->site->object)
+		return x->site->object < y->site->object ? -1 : 1;
+	r = x->why && y->why ? strcmp(x->why, y->why) : 0;
+	if (r)
+		return r;
+	if (x->site->in_data != y->site->in_data)
+		return x->site->in_data < y->site->in_data ? -1 : 1;
+	return x->site->addr < y->site->addr ? -1 : x->site->addr > y->site->addr;
+}
+
+static bool is_same(const struct said *x, const struct said *y)
+{
+	return x->site->section == y->site->section && x->function == y->function && !strcmp(x->id, y->id) &&
+	       x->site->object == y->site->object && (!x->why || !strcmp(x->why, y->why)) &&
+	       x->site->in_data == y->site->in_data;
+}
+
+static struct finding *said_add(struct subject *s, const struct said *x, size_t more)
+{
+	const struct object *o = &s->scan.objects.list[x->site->object];
+	const struct site *site = x->site;
+
+	switch (site->kind) {
+	case SITE_STORE:
+		return finding_add(&s->found, x->id, site->section, site->addr,
+		                   more ? "stores to %s without etch_set, here and at "
+		                          "%zu more places"
+		                        : "stores to %s without etch_set",
+		                   o->name, more);
+	case SITE_ESCAPE:
+		if (site->in_data)
+			return finding_add(&s->found, x->id, site->section, site->addr, "a data word holds the address of %s",
+			                   o->name);
+		return finding_add(&s->found, x->id, site->section, site->addr,
+		                   more ? "lets the address of %s out of sight, "
+		                          "here and at %zu more places"
+		                        : "lets the address of %s out of sight",
+		                   o->name, more);
+	default:
+		return finding_add(&s->found, x->id, site->section, site->addr,
+		                   more ? "a %s %s is not live: %s (and at %zu more "
+		                          "places)"
+		                        : "a %s %s is not live: %s",
+		                   site->kind == SITE_LOAD ? "load of" : "call through", o->name, x->why, more);
+	}
+}
+
+/* Adds the instruction at a site to a finding. */
+static bool site_fact(struct finding *f, const struct subject *s, const char *label, const struct site *site)
+{
+	struct elf_held held = elf_held(s->file, site->section, site->addr);
+	char text[160];
+
+	if (site->in_data || !site->len || !held.size)
+		return true;
+	insn_text(held.bytes, held.size, site->addr, text, sizeof(text));
+	return finding_fact_at(f, site->section, site->addr, label, "%s", text);
+}
+
+static bool group_tell(struct subject *s, const struct said *group, size_t count)
+{
+	struct finding *f = said_add(s, group, count - 1);
+	size_t i;
+	bool ok;
+
+	ok = f && site_fact(f, s, "instruction", group[0].site);
+	for (i = 1; ok && i < count && i <= PLACES_SHOWN; i++)
+		ok = site_fact(f, s, "also", group[i].site);
+	return ok;
+}
+
+int check_etched(struct subject *s, struct error *e)
+{
+	struct said *list = calloc(s->scan.site_count + 1, sizeof(*list));
+	struct symbol_index symbols = {0};
+	size_t n = 0, i, k;
+	int err = -1;
+
+	if (!list) {
+		no_memory(e);
+		goto out;
+	}
+	if (s->scan.site_count && symbol_index_build(s->file, symbol_is_function, &symbols, e))
+		goto out;
+	for (i = 0; i < s->scan.site_count; i++) {
+		const struct site *site = &s->scan.sites[i];
+
+		list[n].site = site;
+		if (!judge(&s->scan, site, &list[n]))
+			continue;
+		list[n].function = symbol_index_find(&symbols, site->section, site->addr);
+		n++;
+	}
+	if (n)
+		qsort(list, n, sizeof(*list), said_order);
+	for (i = 0; i < n; i = k) {
+		for (k = i + 1; k < n && is_same(&list[i], &list[k]); k++)
+			;
+		if (!group_tell(s, &list[i], k - i)) {
+			no_memory(e);
+			goto out;
+		}
+	}
+	err = 0;
+out:
+	symbol_index_free(&symbols);
+	free(list);
+	return err;
+}

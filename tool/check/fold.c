@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Joins findings: those of one kind about frames at many places of one function, and (ETCH-N002) those in the code of a
+ * language runtime. Computes the key that identifies a finding in other files with the same function.
+ */
+#include "arch/x86/stack.h"
+#include "check/check.h"
+#include "analysis/facts/cfi_file.h"
+#include "elf/symbols.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SINGLE_MOST 3    /* up to this many findings of a kind in a function are not joined */
+#define KEY_BYTES   4096 /* bytes of a function whose instructions are part of the key */
+
+struct fold {
+	struct subject *s;
+	struct symbol_index symbols;
+	struct cfi_file cfi;
+	struct runtimes runtimes;
+	struct finding **order; /* sorted by scope, ID, text, place */
+	struct scope *scopes;   /* by index in s->found */
+};
+
+/* Where a finding is: only findings of one scope are joined. */
+struct scope {
+	const struct elf_symbol *function; /* if null, `start` identifies the code: */
+	uint64_t start;                    /* 1 + the start of the FDE, or the section number of a PLT; 0: none */
+	enum runtime runtime;              /* the runtime whose calling conventions explain the finding */
+};
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+static struct scope scope_of(const struct fold *f, const struct finding *x)
+{
+	const struct code_section *c = x->section ? space_of(&f->s->frames.space, x->section) : NULL;
+	struct scope out = {0};
+	uint64_t addr;
+	long fde;
+
+	if (!c)
+		return out;
+	addr = x->addr + (elf_is_object(f->s->file) ? c->addr : 0);
+	out.function = symbol_index_find(&f->symbols, x->section, x->addr);
+	if (runtime_explains(x))
+		out.runtime = runtime_at(&f->runtimes, addr);
+	if (out.function)
+		return out;
+	fde = cfi_file_at(&f->cfi, addr);
+	if (!strncmp(f->s->file->sections[x->section].name, ".plt", 4))
+		out.start = c->addr + 1;
+	else if (fde >= 0)
+		out.start = f->cfi.fdes[fde].start + 1;
+	return out;
+}
+
+static const struct scope *scope_at(const struct fold *f, const struct finding *x)
+{
+	return &f->scopes[x - f->s->found.list];
+}
+
+/* ---- in one function -------------------------------------------------------------------- */
+
+/* Skips a number. Numbers (addresses, amounts) are ignored when the texts of findings are compared. */
+static const char *number_skip(const char *p)
+{
+	if (p[0] == '0' && p[1] == 'x')
+		for (p += 2; isxdigit((unsigned char)*p); p++)
+			;
+	else
+		while (isdigit((unsigned char)*p))
+			p++;
+	return p;
+}
+
+static int text_compare(const char *a, const char *b)
+{
+	while (*a && *b) {
+		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+			a = number_skip(a);
+			b = number_skip(b);
+		} else if (*a != *b) {
+			break;
+		} else {
+			a++, b++;
+		}
+	}
+	return (unsigned char)*a - (unsigned char)*b;
+}
+
+/* Orders findings by everything but their place: findings that compare equal are joined. */
+static int kind_compare(const struct fold *f, const struct finding *x, const struct finding *y)
+{
+	const struct scope *a = scope_at(f, x), *b = scope_at(f, y);
+	int by_id = strcmp(x->id, y->id);
+
+	if (a->function != b->function)
+		return a->function < b->function ? -1 : 1;
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (by_id)
+		return by_id;
+	if (x->compiler != y->compiler)
+		return x->compiler - y->compiler;
+	return text_compare(x->text, y->text);
+}
+
+static int place_compare(const void *a, const void *b, void *ctx)
+{
+	const struct finding *x = *(const struct finding *const *)a, *y = *(const struct finding *const *)b;
+	int kind = kind_compare(ctx, x, y);
+
+	return kind ? kind : (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+/* Joins all findings of `list` into the first, which records the places of the others (ALSO_MOST and the last one). */
+static int join(struct finding **list, size_t count, struct error *e)
+{
+	struct finding *first = list[0];
+	size_t i, shown = count - 1 < ALSO_MOST ? count - 1 : ALSO_MOST;
+
+	first->also = calloc(shown + 1, sizeof(*first->also));
+	if (!first->also)
+		return no_memory(e);
+	for (i = 0; i < shown; i++)
+		first->also[i] = list[i + 1]->addr;
+	if (count - 1 > shown)
+		first->also[i++] = list[count - 1]->addr;
+	first->also_count = i;
+	first->places = count;
+	for (i = 1; i < count; i++) {
+		finding_free(list[i]);
+		*list[i] = (struct finding){0};
+	}
+	return 0;
+}
+
+static int functions_fold(struct fold *f, struct error *e)
+{
+	struct findings *l = &f->s->found;
+	size_t i, k, n = 0;
+
+	for (i = 0; i < l->count; i++)
+		if (l->list[i].id && runtime_explains(&l->list[i]) &&
+		    (scope_at(f, &l->list[i])->function || scope_at(f, &l->list[i])->start))
+			f->order[n++] = &l->list[i];
+	if (n)
+		qsort_r(f->order, n, sizeof(*f->order), place_compare, f);
+	for (i = 0; i < n; i = k) {
+		for (k = i + 1; k < n && !kind_compare(f, f->order[i], f->order[k]); k++)
+			;
+		if (k - i > SINGLE_MOST && join(f->order + i, k - i, e))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- of a runtime ------------------------------------------------------------------------ */
+
+struct told {
+	const char *id; /* counts of one kind of finding in the code of a runtime */
+	const struct finding *first;
+	size_t places, functions;
+	const struct elf_symbol *last;
+	uint64_t last_start;
+};
+
+/* True for the first finding of each function. Relies on findings being in order of address. */
+static bool is_new(struct told *t, const struct scope *x)
+{
+	bool new = !t->places || x->function != t->last || x->start != t->last_start;
+
+	t->last = x->function;
+	t->last_start = x->start;
+	return new;
+}
+
+static int runtime_say(struct fold *f, enum runtime kind, const struct told *told, size_t count, size_t functions,
+                       struct error *e)
+{
+	struct findings one = {0};
+	struct finding *x = finding_add(&one, "ETCH-N002", 0, 0,
+	                                "code of %s: %zu function%s with other conventions than the "
+	                                "psABI's, or with .eh_frame that contradicts the code",
+	                                runtime_name(kind), functions, functions == 1 ? "" : "s");
+	size_t i;
+	bool good = x;
+
+	if (x)
+		x->compiler = true;
+	for (i = 0; i < count && good; i++)
+		good = finding_fact_at(x, told[i].first->section, told[i].first->addr, told[i].id + strlen("ETCH-"),
+		                       "%s (%zu place%s in %zu function%s)", told[i].first->text, told[i].places,
+		                       told[i].places == 1 ? "" : "s", told[i].functions, told[i].functions == 1 ? "" : "s");
+	good = good && findings_take(&f->s->found, &one);
+	findings_free(&one);
+	return good ? 0 : no_memory(e);
+}
+
+static int runtime_fold(struct fold *f, enum runtime kind, struct error *e)
+{
+	struct findings *l = &f->s->found;
+	struct told told[8] = {0}, any = {0};
+	size_t i, k, count = 0, functions = 0;
+	int err;
+
+	for (i = 0; i < l->count; i++) {
+		struct finding *x = &l->list[i];
+
+		if (!x->id || scope_at(f, x)->runtime != kind)
+			continue;
+		for (k = 0; k < count && strcmp(told[k].id, x->id); k++)
+			;
+		if (k == count)
+			told[count++] = (struct told){.id = x->id, .first = x};
+		told[k].functions += is_new(&told[k], scope_at(f, x));
+		told[k].places++;
+		functions += is_new(&any, scope_at(f, x));
+		any.places++;
+	}
+	if (!any.places)
+		return 0;
+	/* runtime_say() reads entries through told[].first and may move the list: entries are freed afterwards. */
+	err = runtime_say(f, kind, told, count, functions, e);
+	for (i = 0; !err && i + 1 < l->count; i++)
+		if (l->list[i].id && f->scopes[i].runtime == kind) {
+			finding_free(&l->list[i]);
+			l->list[i] = (struct finding){0};
+		}
+	return err;
+}
+
+/* ---- keys across files -------------------------------------------------------------------- */
+
+static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
+{
+	const uint8_t *p = bytes;
+
+	while (n--)
+		h = (h ^ *p++) * 0x100000001b3; /* FNV-1a */
+	return h;
+}
+
+/*
+ * The key of a finding must be the same in the object file and in every linked file with the function. Linkers
+ * change operands, and replace instructions by others of the same length (System V psABI, B.2). So the key is a hash of
+ * the function's name and size, the lengths of its instructions, and the finding's ID, text and offset. 0: no key.
+ */
+static uint64_t key_of(const struct fold *f, const struct finding *x)
+{
+	const struct elf_symbol *y = scope_at(f, x)->function;
+	const struct code_section *c = x->section ? space_of(&f->s->frames.space, x->section) : NULL;
+	uint64_t h = 0xcbf29ce484222325, offset, at, end;
+	struct step step;
+
+	if (!c || !y || !y->size)
+		return 0;
+	offset = x->addr - y->value;
+	h = hash_bytes(h, x->id, strlen(x->id) + 1);
+	h = hash_bytes(h, y->name, strlen(y->name) + 1);
+	h = hash_bytes(h, x->text, strlen(x->text) + 1);
+	h = hash_bytes(h, &y->size, sizeof(y->size));
+	h = hash_bytes(h, &offset, sizeof(offset));
+	at = y->value + (elf_is_object(f->s->file) ? c->addr : 0);
+	end = at + (y->size < KEY_BYTES ? y->size : KEY_BYTES);
+	for (; at < end && at - c->addr < c->size &&
+	       step_decode(NULL, c->bytes + (at - c->addr), c->addr + c->size - at, at, &step);
+	     at += step.len)
+		h = hash_bytes(h, &step.len, sizeof(step.len));
+	return h ? h : 1;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static int scopes_find(struct fold *f, struct error *e)
+{
+	struct findings *l = &f->s->found;
+	size_t i;
+
+	f->order = malloc((l->count + 1) * sizeof(*f->order));
+	f->scopes = malloc((l->count + RUNTIMES + 1) * sizeof(*f->scopes));
+	if (!f->order || !f->scopes)
+		return no_memory(e);
+	for (i = 0; i < l->count; i++) {
+		f->scopes[i] = scope_of(f, &l->list[i]);
+		l->list[i].key = key_of(f, &l->list[i]);
+	}
+	for (; i < l->count + RUNTIMES; i++)
+		f->scopes[i] = (struct scope){0};
+	return 0;
+}
+
+int check_fold(struct subject *s, struct error *e)
+{
+	struct fold f = {.s = s};
+	size_t i, n = 0;
+	int kind, err;
+
+	if (!s->found.count)
+		return 0;
+	findings_sort(&s->found);
+	err = symbol_index_build(s->file, symbol_is_function, &f.symbols, e) ||
+	      cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || runtimes_find(s, &f.runtimes, e) || scopes_find(&f, e);
+	for (kind = RUNTIME_NONE + 1; !err && kind < RUNTIMES; kind++)
+		err = runtime_fold(&f, (enum runtime)kind, e);
+	err = err || functions_fold(&f, e);
+	for (i = 0; i < s->found.count; i++)
+		if (s->found.list[i].id)
+			s->found.list[n++] = s->found.list[i];
+	s->found.count = n;
+	symbol_index_free(&f.symbols);
+	cfi_file_close(&f.cfi);
+	runtimes_free(&f.runtimes);
+	free(f.order);
+	free(f.scopes);
+	return err ? -1 : 0;
+}

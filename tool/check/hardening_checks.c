@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-H001 to ETCH-H003: writable and executable memory, executable stacks, text relocations. */
+#include "check/check.h"
+#include "elf/dynamic.h"
+#include "elf/symbols.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+static bool has_code(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && (f->sections[i].sh.sh_flags & SHF_EXECINSTR) &&
+		    f->sections[i].sh.sh_size)
+			return true;
+	return false;
+}
+
+/* Kernel modules are ET_REL, but never linked into a program. */
+static bool is_kernels(const struct elf_file *f)
+{
+	return elf_section_find(f, ".modinfo", 1) || elf_section_find(f, "__ksymtab_strings", 1);
+}
+
+/* ---- writable and executable ------------------------------------------------------ */
+
+static bool is_writable_code(const struct elf_section *s)
+{
+	const uint64_t both = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;
+
+	return (s->sh.sh_flags & both) == both && s->sh.sh_size;
+}
+
+static int segments_look(struct subject *s, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i, k;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+		struct finding *x;
+		bool ok;
+
+		if (p->p_type != PT_LOAD || (p->p_flags & (PF_W | PF_X)) != (PF_W | PF_X) || !p->p_memsz)
+			continue;
+		x = finding_add(&s->found, "ETCH-H001", elf_section_at(f, p->p_vaddr), p->p_vaddr,
+		                "segment %u, %#" PRIx64 " to %#" PRIx64 ", is writable and executable", i, p->p_vaddr,
+		                p->p_vaddr + p->p_memsz);
+		ok = x;
+		for (k = 1; ok && k < f->section_count; k++) {
+			const struct elf_section *c = &f->sections[k];
+
+			if (is_writable_code(c) && c->sh.sh_addr >= p->p_vaddr && c->sh.sh_addr - p->p_vaddr < p->p_memsz)
+				ok = finding_fact_at(x, k, c->sh.sh_addr, "for", "section %s is both", c->name);
+		}
+		if (!ok)
+			return no_memory(e);
+	}
+	return 0;
+}
+
+static int sections_look(struct subject *s, struct error *e)
+{
+	uint32_t i;
+
+	for (i = 1; i < s->file->section_count; i++)
+		if (is_writable_code(&s->file->sections[i]) &&
+		    !finding_add(&s->found, "ETCH-H001", i, 0, "section %s is writable and executable",
+		                 s->file->sections[i].name))
+			return no_memory(e);
+	return 0;
+}
+
+/* ---- the stack ---------------------------------------------------------------------- */
+
+/* ld makes the stack executable for an object with an executable .note.GNU-stack, or without that section. */
+static int object_stack_look(struct subject *s, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i = elf_section_find(f, ".note.GNU-stack", 1);
+
+	if (i && !(f->sections[i].sh.sh_flags & SHF_EXECINSTR))
+		return 0;
+	if (!i && (!has_code(f) || is_kernels(f)))
+		return 0;
+	return finding_add(&s->found, "ETCH-H002", i, 0,
+	                   i ? "section .note.GNU-stack asks for an executable stack"
+	                     : "no section .note.GNU-stack: GNU ld takes that for a wish for an executable stack")
+	           ? 0
+	           : no_memory(e);
+}
+
+/*
+ * No PT_GNU_STACK: Linux up to 5.7 then makes all readable memory of the process
+ * executable (arch/x86/include/asm/elf.h), and glibc the stacks of threads
+ * (DEFAULT_STACK_PERMS), also those of a program that loads such a library.
+ */
+static int linked_stack_look(struct subject *s, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	bool dynamic = false;
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		dynamic |= p->p_type == PT_DYNAMIC;
+		if (p->p_type != PT_GNU_STACK)
+			continue;
+		if (!(p->p_flags & PF_X))
+			return 0;
+		return finding_add(&s->found, "ETCH-H002", 0, 0, "its PT_GNU_STACK asks for an executable stack")
+		           ? 0
+		           : no_memory(e);
+	}
+	if (!dynamic || is_kernels(f))
+		return 0;
+	return finding_add(&s->found, "ETCH-H002", 0, 0,
+	                   "no PT_GNU_STACK: glibc makes stacks executable then, and "
+	                   "Linux before 5.8 all readable memory")
+	           ? 0
+	           : no_memory(e);
+}
+
+/* ---- text relocations ------------------------------------------------------------------ */
+
+static const char *reloc_name(uint32_t type)
+{
+	switch (type) {
+	case R_X86_64_64: return "R_X86_64_64";
+	case R_X86_64_PC32: return "R_X86_64_PC32";
+	case R_X86_64_PLT32: return "R_X86_64_PLT32";
+	case R_X86_64_32: return "R_X86_64_32";
+	case R_X86_64_32S: return "R_X86_64_32S";
+	case R_X86_64_RELATIVE: return "R_X86_64_RELATIVE";
+	case R_X86_64_GLOB_DAT: return "R_X86_64_GLOB_DAT";
+	case R_X86_64_JUMP_SLOT: return "R_X86_64_JUMP_SLOT";
+	case R_X86_64_IRELATIVE: return "R_X86_64_IRELATIVE";
+	case R_X86_64_COPY: return "R_X86_64_COPY";
+	}
+	return "a relocation";
+}
+
+/* True if the memory is read-only while the dynamic linker relocates. RELRO memory still is writable then. */
+static bool is_readonly(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_memsz)
+			return !(p->p_flags & PF_W);
+	}
+	return false;
+}
+
+/* A place that a relocation writes to. */
+struct written {
+	uint32_t section, type;
+	uint64_t addr;
+	const char *name; /* of the relocation's symbol; null: none */
+};
+
+/* Makes one finding per function, with the first place and their number. */
+struct writer {
+	struct subject *s;
+	struct symbol_index symbols;
+	const struct elf_symbol *function;
+	struct written first;
+	size_t count, total;
+	const char *what; /* "the dynamic linker writes here" */
+};
+
+static bool writer_tell(struct writer *w)
+{
+	const char *name = w->first.name;
+	bool ok;
+
+	if (!w->count)
+		return true;
+	if (w->count > 1)
+		ok = finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr,
+		                 "%s, and at %zu more places of %s: %s%s%s", w->what, w->count - 1,
+		                 w->function ? "this function" : "this section", reloc_name(w->first.type),
+		                 name && *name ? " of " : "", name ? name : "");
+	else
+		ok = finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr, "%s: %s%s%s", w->what,
+		                 reloc_name(w->first.type), name && *name ? " of " : "", name ? name : "");
+	w->count = 0;
+	return ok;
+}
+
+static bool writer_add(struct writer *w, const struct written *x)
+{
+	const struct elf_symbol *y = symbol_index_find(&w->symbols, x->section, x->addr);
+
+	if (w->count && (y != w->function || x->section != w->first.section) && !writer_tell(w))
+		return false;
+	if (!w->count++) {
+		w->function = y;
+		w->first = *x;
+	}
+	w->total++;
+	return true;
+}
+
+/* DT_TEXTREL, or DF_TEXTREL in DT_FLAGS. */
+static bool says_textrel(const struct elf_file *f)
+{
+	uint64_t value;
+
+	return elf_dynamic(f, DT_TEXTREL, &value) || (elf_dynamic(f, DT_FLAGS, &value) && (value & DF_TEXTREL));
+}
+
+/* Text relocations of a linked file: its dynamic relocations are in the loaded sections that elf/dynamic.h
+ * reads. A static program has only R_X86_64_IRELATIVE, in writable memory, which its start-up code applies. */
+static int linked_text_look(struct writer *w, struct error *e)
+{
+	const struct elf_file *f = w->s->file;
+	struct dynamic_reloc *list;
+	size_t count, i;
+	bool ok = true;
+
+	w->what = "the dynamic linker writes to this read-only memory";
+	if (dynamic_relocs_read(f, 0, UINT64_MAX, &list, &count, e)) {
+		free(list);
+		return -1;
+	}
+	for (i = 0; i < count && ok; i++) {
+		struct written x = {elf_section_at(f, list[i].place), list[i].type, list[i].place,
+		                    list[i].symbol ? list[i].symbol->name : NULL};
+
+		if (x.type != R_X86_64_NONE && is_readonly(f, x.addr))
+			ok = writer_add(w, &x);
+	}
+	free(list);
+	if (!ok || !writer_tell(w))
+		return no_memory(e);
+	if (!w->total && says_textrel(f))
+		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL asks for it, though no relocation needs it")
+		           ? 0
+		           : no_memory(e);
+	return 0;
+}
+
+/* Object files: 8-byte absolute addresses in code, if the object could otherwise be linked
+ * into a position-independent file. */
+static int object_text_look(struct writer *w, struct error *e)
+{
+	const struct elf_file *f = w->s->file;
+	struct elf_reloc *list;
+	bool ok = true;
+	uint32_t i;
+	long n, k;
+	int pass;
+
+	w->what = "in a shared object or PIE the dynamic linker writes here";
+	for (pass = 0; pass < 2; pass++) {
+		for (i = 1; i < f->section_count; i++) {
+			const struct elf_section *to = &f->sections[f->sections[i].sh.sh_info];
+
+			if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->symtab ||
+			    !(to->sh.sh_flags & SHF_ALLOC) || !(to->sh.sh_flags & SHF_EXECINSTR) || (to->sh.sh_flags & SHF_WRITE))
+				continue;
+			n = elf_relocs(f, i, &list, e);
+			if (n < 0)
+				return -1;
+			for (k = 0; k < n && ok; k++) {
+				const struct elf_symbol *y = &f->symbols[list[k].symbol];
+				struct written x = {f->sections[i].sh.sh_info, list[k].type, list[k].offset, y->name};
+
+				/* Not compiled as position-independent code: ld refuses it in a PIE or shared object. */
+				if (!pass && (x.type == R_X86_64_32 || x.type == R_X86_64_32S) && y->special != SHN_ABS) {
+					free(list);
+					return 0;
+				}
+				if (pass && x.type == R_X86_64_64 && y->special != SHN_ABS)
+					ok = writer_add(w, &x);
+			}
+			free(list);
+			if (!ok || !writer_tell(w))
+				return no_memory(e);
+		}
+	}
+	return 0;
+}
+
+static int text_look(struct subject *s, struct error *e)
+{
+	struct writer w = {.s = s};
+	int err;
+
+	if (elf_is_object(s->file) && (is_kernels(s->file) || !s->file->symtab))
+		return 0;
+	err = symbol_index_build(s->file, symbol_is_function, &w.symbols, e);
+	if (!err)
+		err = elf_is_object(s->file) ? object_text_look(&w, e) : linked_text_look(&w, e);
+	symbol_index_free(&w.symbols);
+	return err;
+}
+
+int check_hardening(struct subject *s, struct error *e)
+{
+	bool object = elf_is_object(s->file);
+
+	if (object ? sections_look(s, e) : segments_look(s, e))
+		return -1;
+	if (object ? object_stack_look(s, e) : linked_stack_look(s, e))
+		return -1;
+	return text_look(s, e);
+}

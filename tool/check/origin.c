@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), that is the
+ * compiler's if there is evidence that a compiler wrote both, and that no inline assembly is involved:
+ *  - the place is in the code of a language runtime (runtimes.c), or in a section .plt that a linker has made;
+ *  - or it is in a function that DWARF says is in a language other than assembly (in an object file without DWARF:
+ *    the only STT_FILE symbol names a source of such a language), and each such finding in the function is
+ *      late: .eh_frame has the right row, but it begins some instructions too late; or
+ *      carried on: the place is behind a jump, a return or the like, and is reached from elsewhere with another
+ *      frame, but the row of the code in front of it is still in force in .eh_frame.
+ * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it. Without evidence
+ * a finding is the user's. Other kinds in runtime_explains() are the compiler's only in a runtime's code.
+ */
+#include "arch/x86/stack.h"
+#include "check/check.h"
+#include "analysis/facts/cfi_file.h"
+#include "elf/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LATE_MOST     128 /* bytes by which a row may be late: about a basic block */
+#define FUNCTION_MOST 64  /* findings looked at per function: each needs a walk over its FDE */
+
+struct judge {
+	struct subject *s;
+	struct cfi_file cfi;
+	struct runtimes runtimes;
+	struct lines *lines;
+	bool compiled_file; /* by the name of its source (STT_FILE) */
+	/* State of instruction_before(): findings come in order, so the walk over a function is resumed. */
+	uint64_t walk_start, walk_at;
+	struct step walk_last;
+	bool walk_any;
+};
+
+/* ---- the file and the place ----------------------------------------------------------- */
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), k = strlen(end);
+
+	return n > k && !strcmp(name + n - k, end);
+}
+
+/* True for an object file of one source, whose name has the suffix of a compiled language. */
+static bool is_compiled(const struct elf_file *f)
+{
+	static const char *const ends[] = {".c",  ".cc", ".cpp", ".cxx", ".C",   ".c++", ".m",
+	                                   ".mm", ".f",  ".f90", ".F90", ".adb", ".d"};
+	const char *name = NULL;
+	uint32_t i;
+	size_t k;
+
+	if (!elf_is_object(f))
+		return false;
+	for (i = 1; i < f->symbol_count; i++) {
+		if (f->symbols[i].type != STT_FILE)
+			continue;
+		if (name)
+			return false;
+		name = f->symbols[i].name;
+	}
+	for (k = 0; name && k < sizeof(ends) / sizeof(ends[0]); k++)
+		if (ends_in(name, ends[k]))
+			return true;
+	return false;
+}
+
+static uint64_t space_addr(const struct subject *s, const struct code_section *c, uint64_t addr)
+{
+	return elf_is_object(s->file) ? c->addr + addr : addr;
+}
+
+/* True if there is evidence that a compiler made the code at a finding. *start: where that code begins. */
+static bool by_compiler(struct judge *j, const struct code_section *c, const struct finding *f, uint64_t *start)
+{
+	long fde;
+
+	if (lines_compiled(j->lines, f->section, f->addr, start)) {
+		*start = space_addr(j->s, c, *start);
+		return true;
+	}
+	fde = j->lines || !j->compiled_file ? -1 : cfi_file_at(&j->cfi, space_addr(j->s, c, f->addr));
+	if (fde < 0)
+		return false;
+	*start = j->cfi.fdes[fde].start;
+	return true;
+}
+
+/* ---- rows from the code and rows of .eh_frame ------------------------------------------ */
+
+/* The row that the analysis of the code has for an address; null: none. */
+static const struct row *code_row(const struct subject *s, uint64_t addr)
+{
+	const struct row_list *l = &s->frames.rows;
+	size_t low = 0, high = l->count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (l->rows[mid].addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low ? &l->rows[low - 1] : NULL;
+}
+
+static bool same_rule(const struct etch_rule *a, const struct etch_rule *b) { return !memcmp(a, b, sizeof(*a)); }
+
+/* The row of .eh_frame at an address, and the next rows that begin within LATE_MOST bytes. */
+struct table_look {
+	uint64_t at;
+	struct etch_cfi_row here;
+	bool found;
+	struct {
+		uint64_t start;
+		struct etch_rule rule;
+	} next[8];
+	size_t next_count;
+};
+
+static void table_row(void *ctx, const struct etch_cfi_row *row)
+{
+	struct table_look *t = ctx;
+
+	if (row->start <= t->at && t->at < row->end) {
+		t->here = *row;
+		t->found = true;
+	} else if (t->found && row->start - t->at <= LATE_MOST && t->next_count < sizeof(t->next) / sizeof(t->next[0])) {
+		t->next[t->next_count].start = row->start;
+		t->next[t->next_count++].rule = row->rule;
+	}
+}
+
+/* True if the instructions from `at` end at `to`, and none of them branches. */
+static bool is_straight(const struct code_section *c, uint64_t at, uint64_t to)
+{
+	struct step step;
+
+	while (at < to && step_decode(NULL, c->bytes + (at - c->addr), c->addr + c->size - at, at, &step) &&
+	       step.flow == FLOW_NEXT)
+		at += step.len;
+	return at == to;
+}
+
+/* True if the code has this rule anywhere in [at, to). */
+static bool has_rule(const struct subject *s, uint64_t at, uint64_t to, const struct etch_rule *rule)
+{
+	const struct row *r = code_row(s, at), *end = s->frames.rows.rows + s->frames.rows.count;
+
+	for (; r && r < end && r->addr < to; r++)
+		if (same_rule(&r->rule, rule))
+			return true;
+	return false;
+}
+
+/*
+ * A row of .eh_frame is late if a later row, in the same straight-line code, agrees with the code again, and up to
+ * there the code never has the rule of the first row. Inline assembly instead returns to the rule that .eh_frame has
+ * throughout.
+ */
+static bool is_late(const struct judge *j, const struct code_section *c, const struct table_look *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->next_count && is_straight(c, t->at, t->next[i].start); i++) {
+		const struct row *r = code_row(j->s, t->next[i].start);
+
+		if (r && same_rule(&r->rule, &t->next[i].rule))
+			return !has_rule(j->s, t->at, t->next[i].start, &t->here.rule);
+	}
+	return false;
+}
+
+/* The last instruction before an address, found by decoding from the function's start, padding left out; null: `addr`
+ * is not the start of an instruction. */
+static const struct step *instruction_before(struct judge *j, const struct code_section *c, uint64_t start,
+                                             uint64_t addr)
+{
+	struct step step;
+
+	if (j->walk_start != start || j->walk_at > addr || !j->walk_any) {
+		j->walk_start = j->walk_at = start;
+		j->walk_any = false;
+	}
+	while (j->walk_at < addr &&
+	       step_decode(NULL, c->bytes + (j->walk_at - c->addr), c->addr + c->size - j->walk_at, j->walk_at, &step)) {
+		j->walk_at += step.len;
+		if (!step.padding || step.flow == FLOW_STOP) {
+			j->walk_last = step;
+			j->walk_any = true;
+		}
+	}
+	return j->walk_at == addr && j->walk_any ? &j->walk_last : NULL;
+}
+
+static bool is_carried(struct judge *j, const struct code_section *c, uint64_t start, const struct table_look *t)
+{
+	const struct step *last = instruction_before(j, c, start, t->at);
+	const struct row *here = code_row(j->s, t->at), *before = t->at ? code_row(j->s, t->at - 1) : NULL;
+
+	if (!last || t->here.start >= t->at)
+		return false;
+	switch (last->flow) {
+	case FLOW_JUMP:
+	case FLOW_JUMP_IND:
+	case FLOW_RETURN:
+	case FLOW_STOP: return true;
+	case FLOW_CALL:
+	case FLOW_CALL_IND:
+		/* A call that returns has the same row before and behind it. If the rows differ, it does not return. */
+		return here && before && !same_rule(&here->rule, &before->rule);
+	default: return false;
+	}
+}
+
+/* True if the finding is late or carried on, as defined at the head of this file. */
+static bool is_slip(struct judge *j, const struct code_section *c, uint64_t start, uint64_t addr)
+{
+	struct table_look t = {.at = addr};
+	long fde = cfi_file_at(&j->cfi, addr);
+
+	if (fde < 0)
+		return false;
+	cfi_file_rows(&j->cfi, (size_t)fde, 0, table_row, &t);
+	return t.found && (is_late(j, c, &t) || is_carried(j, c, start, &t));
+}
+
+/* ---- findings ---------------------------------------------------------------------------- */
+
+static bool is_plt(const struct elf_file *f, uint32_t section)
+{
+	return !elf_is_object(f) && !strncmp(f->sections[section].name, ".plt", 4);
+}
+
+/* Judges the findings at the start of `list` that are in one function: all are the compiler's, or none is. Returns
+ * their number. */
+static size_t function_judge(struct judge *j, struct finding **list, size_t count)
+{
+	const struct code_section *c = space_of(&j->s->frames.space, list[0]->section);
+	uint64_t start, other;
+	size_t n = 1, i;
+	bool slips;
+
+	if (!c || !by_compiler(j, c, list[0], &start))
+		return 1;
+	while (n < count && list[n]->section == list[0]->section && by_compiler(j, c, list[n], &other) && other == start)
+		n++;
+	slips = n <= FUNCTION_MOST;
+	for (i = 0; i < n && slips; i++)
+		slips = is_slip(j, c, start, space_addr(j->s, c, list[i]->addr));
+	for (i = 0; i < n; i++)
+		list[i]->compiler = slips;
+	return n;
+}
+
+/* True if a finding is the compiler's because it is in the code of a language runtime or in a linker's .plt. */
+static bool by_place(const struct judge *j, const struct finding *f)
+{
+	const struct code_section *c = space_of(&j->s->frames.space, f->section);
+
+	if (!c || !runtime_explains(f))
+		return false;
+	return runtime_at(&j->runtimes, space_addr(j->s, c, f->addr)) ||
+	       (!strcmp(f->id, "ETCH-C001") && is_plt(j->s->file, f->section));
+}
+
+static bool is_asked(const struct finding *f) { return !f->compiler && !strcmp(f->id, "ETCH-C001"); }
+
+static int functions_judge(struct judge *j, struct error *e)
+{
+	struct findings *l = &j->s->found;
+	struct finding **asked = malloc((l->count + 1) * sizeof(*asked));
+	size_t n = 0, i;
+
+	if (!asked)
+		return error_set(e, "out of memory");
+	for (i = 0; i < l->count; i++)
+		if (is_asked(&l->list[i]))
+			asked[n++] = &l->list[i];
+	if (n) {
+		j->lines = lines_open(j->s->file);
+		j->compiled_file = is_compiled(j->s->file);
+	}
+	for (i = 0; i < n; i += function_judge(j, asked + i, n - i))
+		;
+	lines_close(j->lines);
+	free(asked);
+	return 0;
+}
+
+int check_origin(struct subject *s, struct error *e)
+{
+	struct judge j = {.s = s};
+	size_t i, n = 0;
+	int err;
+
+	findings_sort(&s->found);
+	for (i = 0; i < s->found.count; i++)
+		n += runtime_explains(&s->found.list[i]);
+	if (!n)
+		return 0;
+	err = runtimes_find(s, &j.runtimes, e);
+	for (i = 0; !err && i < s->found.count; i++)
+		s->found.list[i].compiler = by_place(&j, &s->found.list[i]);
+	err = err || cfi_file_open(s->file, &s->frames.space, &j.cfi, e) || functions_judge(&j, e);
+	cfi_file_close(&j.cfi);
+	runtimes_free(&j.runtimes);
+	return err ? -1 : 0;
+}

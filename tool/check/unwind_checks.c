@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+/* ETCH-T003 and ETCH-T004 for unwind tables: malformed tables, and rows that do not match the code. */
+#include "arch/x86/rule_text.h"
+#include "check/check.h"
+#include "analysis/facts/cfi_file.h"
+#include "support/search.h"
+#include "elf/symbols.h"
+#include "table/linked_unwind.h"
+
+#include <etch/orc_lookup.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK ((uint64_t)1 << ETCH_BLOCK_SHIFT)
+
+/* Findings about rows that differ, in one file: one per function, then one more
+ * that counts the rest. */
+#define DIFFERENCES_SHOWN 20
+
+static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
+
+/* ---- the arrays ---------------------------------------------------------------- */
+
+/* The arrays of the classic format: addresses, rules, and optionally an index by block (`lookup`, else null). */
+struct arrays {
+	uint32_t section; /* section of the addresses, for findings */
+	const uint8_t *ip, *orc, *lookup;
+	uint64_t ip_addr, rows;
+	uint64_t text, blocks; /* with lookup: its first address; it has blocks + 1 entries */
+};
+
+static uint64_t row_addr(const struct arrays *a, uint64_t i)
+{
+	int32_t d;
+
+	memcpy(&d, a->ip + 4 * i, 4);
+	return a->ip_addr + 4 * i + (uint64_t)(int64_t)d;
+}
+
+/* Readers use binary search: adds a finding about the first row out of order. */
+static int order_look(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+{
+	uint64_t i;
+
+	for (i = 1; i < a->rows; i++) {
+		uint64_t before = row_addr(a, i - 1), here = row_addr(a, i);
+
+		if (before <= here)
+			continue;
+		*bad = true;
+		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
+		                   "row %" PRIu64 " of %s is about %#" PRIx64 ", the one before it about %#" PRIx64
+		                   ": they are not sorted",
+		                   i, s->file->sections[a->section].name, here, before)
+		           ? 0
+		           : no_memory(e);
+	}
+	return 0;
+}
+
+/* Checks that lookup[i] is the last row at or below the start of block i. */
+static int lookup_look(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+{
+	uint64_t b, k = 0;
+	uint32_t has;
+
+	for (b = 0; a->lookup && a->rows && b <= a->blocks; b++) {
+		while (k + 1 < a->rows && row_addr(a, k + 1) <= a->text + b * BLOCK)
+			k++;
+		memcpy(&has, a->lookup + 4 * b, 4);
+		if (has == k)
+			continue;
+		*bad = true;
+		return finding_add(&s->found, "ETCH-T004", 0, 0,
+		                   "entry %" PRIu64 " of " ETCH_SEC_ORC_LOOKUP " is %u and not %" PRIu64 ": code at %#" PRIx64
+		                   " is looked for among the wrong rows",
+		                   b, has, k, a->text + b * BLOCK)
+		           ? 0
+		           : no_memory(e);
+	}
+	return 0;
+}
+
+static int rules_look(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+{
+	struct etch_rule rule;
+	struct etch_orc x;
+	uint64_t i;
+
+	for (i = 0; a->orc && i < a->rows; i++) {
+		memcpy(&x, a->orc + sizeof(x) * i, sizeof(x));
+		if (etch_orc_unpack(&x, &rule))
+			continue;
+		*bad = true;
+		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
+		                   "the rule of row %" PRIu64 ", about %#" PRIx64 ", is none", i, row_addr(a, i))
+		           ? 0
+		           : no_memory(e);
+	}
+	return 0;
+}
+
+/* ---- arrays of the object step --------------------------------------------------- */
+
+/* True for the kernel and its modules, whose arrays of the same names encode rules differently. */
+static bool is_kernels(const struct elf_file *f)
+{
+	return elf_section_find(f, ".orc_header", 1) || elf_section_find(f, ".modinfo", 1) ||
+	       elf_section_find(f, "__ksymtab", 1);
+}
+
+static uint32_t array_next(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
+{
+	uint32_t i = from;
+
+	while ((i = elf_section_find(f, name, i + 1))) {
+		const struct elf_section *x = &f->sections[i];
+
+		if (!x->data || (at->size && x->sh.sh_addr >= at->addr && x->sh.sh_addr - at->addr < at->size))
+			continue;
+		return i;
+	}
+	return 0;
+}
+
+static int pair_look(struct subject *s, bool kernels, uint32_t ip, uint32_t orc, struct error *e)
+{
+	const struct elf_section *x = &s->file->sections[ip], *y = &s->file->sections[orc];
+	struct arrays a = {.section = ip,
+	                   .ip = x->data,
+	                   .orc = kernels ? NULL : y->data,
+	                   .ip_addr = x->sh.sh_addr,
+	                   .rows = x->sh.sh_size / 4};
+	bool bad = false;
+
+	if (x->sh.sh_size % 4 || y->sh.sh_size != a.rows * sizeof(struct etch_orc))
+		return finding_add(&s->found, "ETCH-T004", ip, x->sh.sh_addr,
+		                   "%s and %s have %" PRIu64 " and %" PRIu64 " bytes: not 4 and 6 for the same number of rows",
+		                   x->name, y->name, x->sh.sh_size, y->sh.sh_size)
+		           ? 0
+		           : no_memory(e);
+	if (rules_look(s, &a, &bad, e))
+		return -1;
+	/* In an object file the addresses are relocations, so their order is not known yet. */
+	return !bad && !elf_is_object(s->file) ? order_look(s, &a, &bad, e) : 0;
+}
+
+static int classic_look(struct subject *s, const struct segment_found *at, struct error *e)
+{
+	bool kernels = is_kernels(s->file);
+	uint32_t ip = 0, orc = 0;
+
+	for (;;) {
+		ip = array_next(s->file, at, ETCH_SEC_ORC_IP, ip);
+		orc = array_next(s->file, at, ETCH_SEC_ORC, orc);
+		if (!ip && !orc)
+			return 0;
+		if (!ip || !orc)
+			return finding_add(&s->found, "ETCH-T004", ip + orc, s->file->sections[ip + orc].sh.sh_addr,
+			                   "a section %s without one of %s", s->file->sections[ip + orc].name,
+			                   ip ? ETCH_SEC_ORC : ETCH_SEC_ORC_IP)
+			           ? 0
+			           : no_memory(e);
+		if (pair_look(s, kernels, ip, orc, e))
+			return -1;
+	}
+}
+
+/* ---- the table of a linked file --------------------------------------------------- */
+
+/* Adds the finding about a refused table of the orc encoding, at a row if the reason is about one. */
+static int orc_explain(struct subject *s, const struct segment_found *at, const char *why, struct error *e)
+{
+	const struct elf_file *f = s->file;
+	struct arrays a = {0};
+	struct etch_unwind u = {0};
+	bool bad = false;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *x = &f->sections[i];
+
+		if (!x->data || x->sh.sh_addr < at->addr || x->sh.sh_addr - at->addr >= at->size)
+			continue;
+		if (!strcmp(x->name, ETCH_SEC_UNWIND) && x->sh.sh_size >= sizeof(u))
+			memcpy(&u, x->data, sizeof(u));
+		if (!strcmp(x->name, ETCH_SEC_ORC_IP)) {
+			a.section = i;
+			a.ip = x->data;
+			a.ip_addr = x->sh.sh_addr;
+			a.rows = x->sh.sh_size / 4;
+		}
+		if (!strcmp(x->name, ETCH_SEC_ORC) && a.rows == x->sh.sh_size / sizeof(struct etch_orc))
+			a.orc = x->data;
+		if (!strcmp(x->name, ETCH_SEC_ORC_LOOKUP) && x->sh.sh_size >= 4) {
+			a.lookup = x->data;
+			a.blocks = x->sh.sh_size / 4 - 1;
+			a.text = u.text;
+		}
+	}
+	if (u.encoding == ETCH_ENCODING_ORC && a.ip && a.rows == u.rows && a.orc &&
+	    (rules_look(s, &a, &bad, e) || (!bad && order_look(s, &a, &bad, e)) ||
+	     (!bad && a.blocks == (u.text_size + BLOCK - 1) / BLOCK && lookup_look(s, &a, &bad, e))))
+		return -1;
+	return bad || finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why) ? 0 : no_memory(e);
+}
+
+/* ---- rows ------------------------------------------------------------------------- */
+
+struct difference {
+	uint64_t start, end;
+	const struct row *table, *code;
+	const struct elf_symbol *function; /* null: not known */
+	uint64_t bytes;                    /* bytes of the function whose rules differ */
+};
+
+static void rule_text(const struct etch_rule *r, char *out, size_t size)
+{
+	char cfa[64], bp[64], ra[64];
+
+	if (r->kind == ETCH_RULE_UNDEF) {
+		snprintf(out, size, "undefined");
+		return;
+	}
+	rule_cfa_text(r, cfa, sizeof(cfa));
+	rule_bp_text(r, bp, sizeof(bp));
+	rule_ra_text(r, ra, sizeof(ra));
+	snprintf(out, size, "CFA %s, rbp %s, return address %s (%s)", cfa, bp, ra, rule_kind_text(r));
+}
+
+static int difference_add(struct subject *s, const struct difference *d, struct error *e)
+{
+	char table[240], code[240];
+	struct finding *x;
+
+	rule_text(&d->table->rule, table, sizeof(table));
+	rule_text(&d->code->rule, code, sizeof(code));
+	x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, d->start), d->start,
+	                "the unwind table has another row than the code for %" PRIu64 " bytes%s", d->bytes,
+	                d->function ? " of this function" : "");
+	return x && finding_fact(x, "the table", "%s", table) && finding_fact(x, "the code", "%s", code) ? 0 : no_memory(e);
+}
+
+/* Rounds rules to what the orc encoding can represent; others become undefined. */
+static void rows_repack(struct row_list *rows)
+{
+	struct etch_orc x;
+	size_t i;
+
+	for (i = 0; i < rows->count; i++)
+		if (!unwind_orc_pack(&rows->rows[i].rule, rows->rows[i].source, &x) ||
+		    !etch_orc_unpack(&x, &rows->rows[i].rule))
+			memset(&rows->rows[i].rule, 0, sizeof(rows->rows[i].rule));
+}
+
+struct compare {
+	struct subject *s;
+	struct symbol_index symbols;
+	const struct row_list *table, *code;
+	struct difference last; /* without a finding so far; bytes 0: none */
+	size_t places, shown;
+	bool count_only;
+	bool cfi; /* `code` was made with .eh_frame */
+	struct cfi_file described;
+};
+
+static int last_tell(struct compare *c, struct error *e)
+{
+	if (!c->last.bytes)
+		return 0;
+	c->places++;
+	if (!c->count_only && c->shown < DIFFERENCES_SHOWN) {
+		c->shown++;
+		if (difference_add(c->s, &c->last, e))
+			return -1;
+	}
+	c->last.bytes = 0;
+	return 0;
+}
+
+/* True if .eh_frame describes any of [start, end). */
+static bool is_described(const struct cfi_file *cfi, uint64_t start, uint64_t end)
+{
+	size_t i = SEARCH(cfi->count, k, cfi->fdes[k].end <= start);
+
+	return i < cfi->count && cfi->fdes[i].start < end;
+}
+
+/* True if strip may explain the difference: the table was made with symbols, by which the analysis knew more
+ * about code that .eh_frame does not describe. */
+static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, const struct row *code)
+{
+	if (c->s->file->symtab)
+		return false;
+	if (!c->cfi)
+		return code->rule.kind == ETCH_RULE_UNDEF;
+	return (code->rule.kind == ETCH_RULE_UNDEF || code->source == ETCH_SOURCE_CODE) &&
+	       !is_described(&c->described, start, end);
+}
+
+/* Compares the rules of the table and of the code for [start, end), in which each has one rule. */
+static int stretch_look(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
+                        const struct row *code, struct error *e)
+{
+	const struct elf_symbol *y;
+
+	if (start >= end || etch_rule_equal(&table->rule, &code->rule))
+		return 0;
+	if (names_missed(c, start, end, code))
+		return 0;
+	y = symbol_index_find(&c->symbols, elf_section_at(c->s->file, start), start);
+	if (c->last.bytes && y && y == c->last.function) {
+		c->last.bytes += end - start;
+		return 0;
+	}
+	if (last_tell(c, e))
+		return -1;
+	c->last = (struct difference){start, end, table, code, y, end - start};
+	return 0;
+}
+
+/* Compares both lists and adds findings by function. -1: out of memory. */
+static int rows_compare(struct compare *c, struct error *e)
+{
+	static const struct row none;
+	const struct row *t = &none, *g = &none;
+	uint64_t at = 0, next;
+	size_t i = 0, k = 0;
+
+	c->places = c->shown = 0;
+	c->last.bytes = 0;
+	while (i < c->table->count || k < c->code->count) {
+		next = i < c->table->count ? c->table->rows[i].addr : UINT64_MAX;
+		if (k < c->code->count && c->code->rows[k].addr < next)
+			next = c->code->rows[k].addr;
+		if (stretch_look(c, at, next, t, g, e))
+			return -1;
+		at = next;
+		if (i < c->table->count && c->table->rows[i].addr == at)
+			t = &c->table->rows[i++];
+		if (k < c->code->count && c->code->rows[k].addr == at)
+			g = &c->code->rows[k++];
+	}
+	return last_tell(c, e);
+}
+
+/* The rows of the code, rounded to what the table's encoding can represent. */
+static int code_rows(const struct frames *fr, const struct linked_unwind *u, struct row_list *out, struct error *e)
+{
+	if (unwind_rows_canonical(&fr->rows, &fr->space, out, e))
+		return -1;
+	if (u->header.encoding == ETCH_ENCODING_ORC)
+		rows_repack(out);
+	return 0;
+}
+
+/* Compares the table with rows made the other way: it may have been made from the code alone (--no-cfi), and
+ * this check use .eh_frame, or the reverse. *differs: it matches neither. */
+static int other_way_differs(struct compare *c, const struct linked_unwind *u, bool *differs, struct error *e)
+{
+	const struct frames_options how = {.no_cfi = !c->s->options->no_cfi, .jobs = c->s->options->jobs};
+	const struct row_list *code = c->code;
+	struct row_list rows = {0};
+	struct frames frames;
+	int err;
+
+	err = frames_find(c->s->file, &how, &frames, e) || code_rows(&frames, u, &rows, e) ? -1 : 0;
+	if (!err) {
+		c->code = &rows;
+		c->cfi = !how.no_cfi;
+		c->count_only = true;
+		err = rows_compare(c, e);
+		*differs = c->places != 0;
+	}
+	c->code = code;
+	c->cfi = how.no_cfi;
+	row_list_free(&rows);
+	frames_free(&frames);
+	return err;
+}
+
+static int rows_tell(struct compare *c, struct error *e)
+{
+	c->count_only = false;
+	if (rows_compare(c, e))
+		return -1;
+	if (c->places > c->shown &&
+	    !finding_add(&c->s->found, "ETCH-T003", 0, 0,
+	                 "the unwind table has other rows than the code at %zu more places", c->places - c->shown))
+		return no_memory(e);
+	return 0;
+}
+
+static int rows_look(struct subject *s, const struct linked_unwind *u, struct error *e)
+{
+	struct row_list table = {0}, code = {0};
+	struct compare c = {.s = s, .table = &table, .code = &code, .count_only = true, .cfi = !s->options->no_cfi};
+	bool sources, differs = true;
+	struct error why;
+	int err;
+
+	if (linked_unwind_rows(u, &table, &sources, &why)) {
+		row_list_free(&table);
+		return strcmp(why.text, "out of memory") && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text)
+		           ? 0
+		           : no_memory(e);
+	}
+	err = code_rows(&s->frames, u, &code, e) || cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
+	              symbol_index_build(s->file, symbol_is_function, &c.symbols, e) || rows_compare(&c, e)
+	          ? -1
+	          : 0;
+	if (!err && c.places)
+		err = other_way_differs(&c, u, &differs, e);
+	if (!err && c.places && differs)
+		err = rows_tell(&c, e);
+	symbol_index_free(&c.symbols);
+	cfi_file_close(&c.described);
+	row_list_free(&table);
+	row_list_free(&code);
+	return err;
+}
+
+/* *same: the table's build-id is that of the file, or the file has none; else adds a finding. */
+static int build_look(struct subject *s, const struct linked_unwind *u, bool *same, struct error *e)
+{
+	uint8_t want[sizeof(u->header.build_id)] = {0};
+	const uint8_t *id;
+	size_t n = elf_build_id(s->file, &id);
+
+	memcpy(want, id, n < sizeof(want) ? n : sizeof(want));
+	*same = !n || !memcmp(want, u->header.build_id, sizeof(want));
+	return *same || finding_add(&s->found, "ETCH-T003", 0, 0,
+	                            "the unwind table is of another build: its build-id is "
+	                            "not that of the file")
+	           ? 0
+	           : no_memory(e);
+}
+
+int check_unwind(struct subject *s, struct error *e)
+{
+	struct segment_found at = {0};
+	struct linked_unwind u = {0};
+	struct error why;
+	bool same;
+	int r = 0;
+
+	if (!elf_is_object(s->file))
+		r = segment_find(s->file->bytes, s->file->size, &at, why.text, sizeof(why.text));
+	if (r >= 0 && classic_look(s, &at, e))
+		return -1;
+	if (r > 0)
+		r = linked_unwind_read(s->file, &u, &why);
+	if (r < 0) {
+		linked_unwind_free(&u);
+		return strcmp(why.text, "out of memory") ? orc_explain(s, &at, why.text, e) : no_memory(e);
+	}
+	r = r > 0 && (build_look(s, &u, &same, e) || (same && rows_look(s, &u, e))) ? -1 : 0;
+	linked_unwind_free(&u);
+	return r;
+}

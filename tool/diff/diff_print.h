@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Output of a comparison: as text, as JSON, and one function as a unified diff. */
+#ifndef DIFF_DIFF_PRINT_H
+#define DIFF_DIFF_PRINT_H
+
+#include <json-c/json.h>
+
+#include "diff/pairs.h"
+
+#define SAY_ALL SIZE_MAX
+
+/* Prints to standard output. `most`: how many functions of a kind, sites and findings to list. */
+void diff_say(const struct diff *d, size_t most);
+
+/* A size or count differs. */
+bool diff_moved(const struct diff *d);
+
+/* An element of "files" in docs/schemas/diff.json. */
+struct json_object *diff_json(const struct diff *d);
+
+/*
+ * Prints a unified diff of the normalised code of all functions with this name. 1: they differ; 0: they do not; -1
+ * and a message: neither file has one, or out of memory.
+ */
+int diff_show(const struct diff *d, const char *name, struct error *e);
+
+/* Shared by diff_print.c and json.c. */
+const char *change_kind_name(enum change_kind k);
+/* The changes in order of output; malloc'd. Null: out of memory. */
+const struct change **changes_sorted(const struct diff *d);
+void site_place(const struct image *im, const struct site *s, char *out, size_t size);
+const char *site_kind_name(enum site_kind k);
+const char *image_kind(const struct image *im);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads jump tables, and groups their entries by function. */
+#include "diff/jump_tables.h"
+
+#include "diff/body.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+
+#define TABLE_MOST 65536u /* entries of a table */
+
+/* An entry, with the function that contains its target. */
+struct table_entry {
+	uint32_t func, index;
+	uint64_t addr;
+};
+
+/* A table, or the fact that there is none at a place. */
+struct jump_table {
+	struct place at;
+	uint32_t count, width;       /* count < 2: no table */
+	struct table_entry *entries; /* those that lead into functions, sorted by function; null: not read yet */
+	size_t entry_count;
+	uint32_t memo_func; /* function of the last query, or NO_FUNC */
+	uint64_t memo;
+};
+
+/* Hash table with open addressing. */
+struct jump_tables {
+	struct jump_table *slots;
+	size_t count, room; /* room: a power of two */
+};
+
+static size_t slot_of(const struct jump_tables *t, struct place at)
+{
+	size_t i = (size_t)(mix(mix(0, at.section), at.addr) & (t->room - 1));
+
+	while (t->slots[i].at.section && place_order(&t->slots[i].at, &at))
+		i = (i + 1) & (t->room - 1);
+	return i;
+}
+
+static bool grow(struct jump_tables *t)
+{
+	struct jump_tables bigger = {.room = t->room ? 2 * t->room : 256};
+	size_t i;
+
+	bigger.slots = calloc(bigger.room, sizeof(*bigger.slots));
+	if (!bigger.slots)
+		return false;
+	for (i = 0; i < t->room; i++)
+		if (t->slots[i].at.section)
+			bigger.slots[slot_of(&bigger, t->slots[i].at)] = t->slots[i];
+	bigger.count = t->count;
+	free(t->slots);
+	*t = bigger;
+	return true;
+}
+
+static void table_read(const struct image *im, struct place at, uint64_t limit, struct jump_table *out)
+{
+	struct place to;
+
+	*out = (struct jump_table){.at = at, .memo_func = NO_FUNC};
+	for (out->width = 4; out->width <= 8; out->width += 4) {
+		for (out->count = 0; out->count < TABLE_MOST && (out->count + 1) * (uint64_t)out->width <= limit &&
+		                     place_entry(im, at, out->width, out->count, &to);)
+			out->count++;
+		if (out->count >= 2)
+			return;
+	}
+}
+
+/* The table at a place, read on first use. If out of memory for the cache, returns `scratch`. */
+static struct jump_table *table_find(const struct image *im, struct place at, uint64_t limit,
+                                     struct jump_table *scratch)
+{
+	struct jump_tables *t = im->places.tables;
+	size_t i = t->room ? slot_of(t, at) : 0;
+
+	if (t->room && t->slots[i].at.section)
+		return &t->slots[i];
+	table_read(im, at, limit, scratch);
+	if (2 * t->count >= t->room && !grow(t))
+		return scratch;
+	i = slot_of(t, at);
+	t->count++;
+	t->slots[i] = *scratch;
+	return &t->slots[i];
+}
+
+size_t jump_table_at(const struct image *im, struct place at, uint64_t limit, unsigned *width)
+{
+	struct jump_table scratch;
+	const struct jump_table *x = table_find(im, at, limit, &scratch);
+
+	*width = x->width;
+	return x->count >= 2 ? x->count : 0;
+}
+
+static int entry_order(const void *a, const void *b)
+{
+	const struct table_entry *x = a, *y = b;
+
+	if (x->func != y->func)
+		return x->func < y->func ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bool entries_read(const struct image *im, struct jump_table *x, unsigned width, size_t n)
+{
+	struct place to;
+	size_t i;
+
+	if (x->entries)
+		return true;
+	x->entries = malloc((n + 1) * sizeof(*x->entries));
+	for (i = 0; i < n && x->entries && place_entry(im, x->at, width, i, &to); i++) {
+		uint32_t func = image_function(im, to.section, to.addr);
+
+		if (func != NO_FUNC)
+			x->entries[x->entry_count++] = (struct table_entry){func, (uint32_t)i, to.addr};
+	}
+	if (x->entry_count)
+		qsort(x->entries, x->entry_count, sizeof(*x->entries), entry_order);
+	return x->entries != NULL;
+}
+
+static uint64_t entry_code(uint64_t h, size_t index, size_t token) { return mix(mix(h, index), token); }
+
+uint64_t jump_table_code(const struct image *im, struct place at, unsigned width, size_t n, uint32_t func,
+                         const struct body *b)
+{
+	struct jump_table scratch, *x = table_find(im, at, n * width, &scratch);
+	struct place to;
+	uint64_t h = n;
+	size_t i;
+
+	if (x->memo_func == func)
+		return x->memo;
+	if (x != &scratch && entries_read(im, x, width, n)) {
+		for (i = SEARCH(x->entry_count, k, x->entries[k].func < func); i < x->entry_count && x->entries[i].func == func;
+		     i++)
+			h = entry_code(h, x->entries[i].index, body_token(b, x->entries[i].addr));
+		x->memo_func = func;
+		x->memo = h;
+		return h;
+	}
+	for (i = 0; i < n && place_entry(im, at, width, i, &to); i++)
+		if (image_function(im, to.section, to.addr) == func)
+			h = entry_code(h, i, body_token(b, to.addr));
+	return h;
+}
+
+struct jump_tables *jump_tables_new(void) { return calloc(1, sizeof(struct jump_tables)); }
+
+void jump_tables_free(struct jump_tables *t)
+{
+	size_t i;
+
+	for (i = 0; t && i < t->room; i++)
+		free(t->slots[i].entries);
+	if (t)
+		free(t->slots);
+	free(t);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Matches functions by what is already matched: by the calls of pairs, and by position between pairs. */
+#include "diff/match_internal.h"
+
+#define GAP_MOST 64u /* functions between two matched neighbours that are compared all with all */
+
+/* ---- by the calls of matched functions ----------------------------------------------------- */
+
+int work_add(struct matcher *m, uint32_t func)
+{
+	if (!list_grow((void **)&m->work, m->work_count, &m->work_room, sizeof(*m->work)))
+		return error_set(m->error, "out of memory");
+	m->work[m->work_count++] = func;
+	return 0;
+}
+
+/* Similarity of two functions, 0 to 100: 100 for equal code, 0 for different names, else by the ratio of their
+ * sizes. */
+static unsigned similarity(const struct matcher *m, const struct function *x, const struct function *y)
+{
+	uint32_t lo = x->insns < y->insns ? x->insns : y->insns, hi = x->insns < y->insns ? y->insns : x->insns;
+
+	if (x->name && y->name && name_order(&m->im[0]->names, x->name, &m->im[1]->names, y->name))
+		return 0;
+	if (x->code == y->code)
+		return 100;
+	return hi ? 90 * lo / hi : 0;
+}
+
+#define SIMILAR_LEAST 45u /* least similarity: the sizes differ by a factor of 2 at most */
+
+/* Both functions have references of the same kinds in the same order. */
+static bool same_kinds(const struct matcher *m, const struct function *x, const struct function *y)
+{
+	size_t i;
+
+	if (x->ref_count != y->ref_count)
+		return false;
+	for (i = 0; i < x->ref_count && x->code != y->code; i++)
+		if (m->im[0]->refs[x->ref + i].kind != m->im[1]->refs[y->ref + i].kind)
+			return false;
+	return true;
+}
+
+/* Pairs the callees of a pair, in order of the calls. `similar`: also if the code of the pair differs. */
+static int calls_follow(struct matcher *m, uint32_t a, bool similar)
+{
+	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[x->pair];
+	size_t i;
+
+	if ((!similar && x->code != y->code) || !same_kinds(m, x, y))
+		return 0;
+	for (i = 0; i < x->ref_count; i++) {
+		const struct xref *p = &m->im[0]->refs[x->ref + i], *q = &m->im[1]->refs[y->ref + i];
+		const struct function *c, *d;
+
+		if (p->kind != REF_FUNCTION || q->kind != REF_FUNCTION)
+			continue;
+		c = &m->im[0]->funcs[p->value];
+		d = &m->im[1]->funcs[q->value];
+		if (c->pair != NO_FUNC || d->pair != NO_FUNC || similarity(m, c, d) < (similar ? SIMILAR_LEAST : 100))
+			continue;
+		match_pair(m, (uint32_t)p->value, (uint32_t)q->value, c->name && d->name ? MATCHED_NAME : MATCHED_CALLS);
+		if (work_add(m, (uint32_t)p->value))
+			return -1;
+	}
+	return 0;
+}
+
+int work_follow(struct matcher *m, bool similar)
+{
+	while (m->work_count)
+		if (calls_follow(m, m->work[--m->work_count], similar))
+			return -1;
+	return 0;
+}
+
+int match_by_calls(struct matcher *m, bool similar)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->im[0]->func_count; i++)
+		if (!is_free(m->im[0], i) && work_add(m, i))
+			return -1;
+	return work_follow(m, similar);
+}
+
+/* ---- by position ----------------------------------------------------------------------------- */
+
+/* Pairs the free functions [a, a + na) and [b, b + nb) in order, so that the sum of similarities is largest: a
+ * weighted longest common subsequence. */
+static void gap_match(struct matcher *m, uint32_t a, uint32_t na, uint32_t b, uint32_t nb)
+{
+	static uint32_t best[GAP_MOST + 1][GAP_MOST + 1]; /* best[i][k]: largest sum for the functions from i and k on */
+	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[b];
+	uint32_t i, k;
+
+	if (na > GAP_MOST || nb > GAP_MOST)
+		return;
+	for (i = 0; i <= na; i++)
+		best[i][nb] = 0;
+	for (k = 0; k <= nb; k++)
+		best[na][k] = 0;
+	for (i = na; i-- > 0;)
+		for (k = nb; k-- > 0;) {
+			unsigned l = similarity(m, &x[i], &y[k]);
+
+			best[i][k] = best[i + 1][k] > best[i][k + 1] ? best[i + 1][k] : best[i][k + 1];
+			if (l >= SIMILAR_LEAST && best[i + 1][k + 1] + l > best[i][k])
+				best[i][k] = best[i + 1][k + 1] + l;
+		}
+	for (i = k = 0; i < na && k < nb;) {
+		unsigned l = similarity(m, &x[i], &y[k]);
+
+		if (l >= SIMILAR_LEAST && best[i][k] == best[i + 1][k + 1] + l)
+			match_pair(m, a + i++, b + k++, MATCHED_PLACE);
+		else if (best[i][k] == best[i + 1][k])
+			i++;
+		else
+			k++;
+	}
+}
+
+void match_by_place(struct matcher *m)
+{
+	const struct image *x = m->im[0], *y = m->im[1];
+	uint32_t i, end, from, b, nb;
+
+	for (i = 0; i < x->func_count; i = end) {
+		for (end = i; end < x->func_count && is_free(x, end);)
+			end++;
+		if (end == i) {
+			end++;
+			continue;
+		}
+		from = i ? x->funcs[i - 1].pair : NO_FUNC;
+		b = i ? from + 1 : 0;
+		for (nb = 0; b + nb < y->func_count && is_free(y, b + nb);)
+			nb++;
+		if (!nb || (end < x->func_count && x->funcs[end].pair != b + nb))
+			continue;
+		gap_match(m, i, end - i, b, nb);
+	}
+}

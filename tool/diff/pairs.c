@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* Compares matched functions pair by pair. */
+#include "diff/pairs.h"
+
+#include "arch/x86/insn.h"
+#include "diff/match.h"
+#include "diff/script.h"
+#include "support/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A vote for where nameless data of one file is in the other: by an operand of two functions with equal code. */
+struct vote {
+	uint64_t old, new;
+	uint32_t func; /* index in the old file */
+	bool bad;
+};
+
+/* Context of the comparison; the bodies and the script are reused for each pair. */
+struct comparer {
+	struct diff *d;
+	struct body old, new;
+	struct script script;
+	struct vote *votes;
+	size_t vote_count, vote_room;
+	uint32_t *moved_refs; /* per function of the old file: references to data that were not there before */
+	struct error *error;
+};
+
+/* ---- equal code --------------------------------------------------------------------- */
+
+/* The functions have equal instructions, and refer to the same functions. */
+static bool code_equal(const struct image *x, const struct function *a, const struct image *y, const struct function *b)
+{
+	size_t i;
+
+	if (a->code != b->code || a->insns != b->insns || a->ref_count != b->ref_count)
+		return false;
+	for (i = 0; i < a->ref_count; i++)
+		if (ref_canon(x, &x->refs[a->ref + i]) != ref_canon(y, &y->refs[b->ref + i]))
+			return false;
+	return true;
+}
+
+static int votes_take(struct comparer *c, uint32_t func)
+{
+	const struct image *x = c->d->old, *y = c->d->new;
+	const struct function *a = &x->funcs[func], *b = &y->funcs[a->pair];
+	size_t i;
+
+	for (i = 0; i < a->ref_count; i++) {
+		const struct xref *p = &x->refs[a->ref + i], *q = &y->refs[b->ref + i];
+
+		if (p->kind != REF_DATA || q->kind != REF_DATA)
+			continue;
+		if (!list_grow((void **)&c->votes, c->vote_count, &c->vote_room, sizeof(*c->votes)))
+			return error_set(c->error, "out of memory");
+		/* the section number is mixed into the upper bits */
+		c->votes[c->vote_count++] =
+			(struct vote){p->value ^ (uint64_t)p->more << 40, q->value ^ (uint64_t)q->more << 40, func, false};
+	}
+	return 0;
+}
+
+static int vote_old_order(const void *a, const void *b)
+{
+	const struct vote *x = a, *y = b;
+
+	if (x->old != y->old)
+		return x->old < y->old ? -1 : 1;
+	return x->new < y->new ? -1 : x->new > y->new;
+}
+
+static int vote_new_order(const void *a, const void *b)
+{
+	const struct vote *x = a, *y = b;
+
+	if (x->new != y->new)
+		return x->new < y->new ? -1 : 1;
+	return x->old < y->old ? -1 : x->old > y->old;
+}
+
+/* Marks as bad all votes for one place but those for the most frequent answer. `v` is sorted so that equal
+ * answers are adjacent. */
+static void votes_judge(struct vote *v, size_t n, bool by_new)
+{
+	size_t i, end, best = 0, best_count = 0;
+
+	for (i = 0; i < n; i = end) {
+		for (end = i; end < n && (by_new ? v[end].old == v[i].old : v[end].new == v[i].new);)
+			end++;
+		if (end - i > best_count) {
+			best = i;
+			best_count = end - i;
+		}
+	}
+	for (i = 0; i < n; i++)
+		v[i].bad |= i < best || i >= best + best_count;
+}
+
+static void votes_count(struct comparer *c, bool by_new)
+{
+	struct vote *v = c->votes;
+	size_t i, end;
+
+	if (c->vote_count)
+		qsort(v, c->vote_count, sizeof(*v), by_new ? vote_new_order : vote_old_order);
+	for (i = 0; i < c->vote_count; i = end) {
+		for (end = i; end < c->vote_count && (by_new ? v[end].new == v[i].new : v[end].old == v[i].old);)
+			end++;
+		votes_judge(v + i, end - i, by_new);
+	}
+}
+
+/* Counts the references of functions with equal code to other data than by the majority of votes. */
+static int moved_refs_find(struct comparer *c)
+{
+	size_t i;
+	uint32_t k;
+
+	c->moved_refs = calloc((size_t)c->d->old->func_count + 1, sizeof(*c->moved_refs));
+	if (!c->moved_refs)
+		return error_set(c->error, "out of memory");
+	for (k = 0; k < c->d->old->func_count; k++) {
+		const struct function *fn = &c->d->old->funcs[k];
+
+		if (fn->pair != NO_FUNC && code_equal(c->d->old, fn, c->d->new, &c->d->new->funcs[fn->pair]) &&
+		    votes_take(c, k))
+			return -1;
+	}
+	votes_count(c, false);
+	votes_count(c, true);
+	for (i = 0; i < c->vote_count; i++)
+		c->moved_refs[c->votes[i].func] += c->votes[i].bad;
+	return 0;
+}
+
+/* ---- differences of one pair ------------------------------------------------------------ */
+
+/* A call or jump out of a function. */
+struct call {
+	uint64_t canon;
+	uint32_t token;
+	bool old;
+};
+
+static int call_order(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+
+	if (x->canon != y->canon)
+		return x->canon < y->canon ? -1 : 1;
+	return x->token < y->token ? -1 : x->token > y->token;
+}
+
+static size_t calls_collect(const struct image *im, const struct body *b, bool old, struct call *out)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < b->ref_count; i++) {
+		const struct xref *r = &b->refs[i];
+
+		if ((r->kind == REF_FUNCTION || r->kind == REF_NAMED) && b->insns[b->tokens[r->insn].insn].flow != FLOW_NEXT)
+			out[n++] = (struct call){ref_canon(im, r), r->insn, old};
+	}
+	return n;
+}
+
+static int call_name_order(const void *a, const void *b)
+{
+	const struct call_change *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int call_add(struct comparer *c, struct change *x, const struct call *call, int64_t count)
+{
+	const struct body_side side = {call->old ? c->d->old : c->d->new, call->old ? x->old : x->new,
+	                               call->old ? &c->old : &c->new};
+	struct call_change *p;
+	char name[440];
+
+	if (!body_callee(&side, call->token, name, sizeof(name)))
+		return 0;
+	p = realloc(x->calls, (x->call_count + 1) * sizeof(*p));
+	if (!p)
+		return error_set(c->error, "out of memory");
+	x->calls = p;
+	p[x->call_count] = (struct call_change){strdup(name), count};
+	return p[x->call_count++].name ? 0 : error_set(c->error, "out of memory");
+}
+
+/* Records the callees that are called more often, or less, than before. */
+static int calls_compare(struct comparer *c, struct change *x)
+{
+	struct call *list = malloc((c->old.ref_count + c->new.ref_count + 1) * sizeof(*list));
+	size_t n, i, end;
+	int err = 0;
+
+	if (!list)
+		return error_set(c->error, "out of memory");
+	n = calls_collect(c->d->old, &c->old, true, list);
+	n += calls_collect(c->d->new, &c->new, false, list + n);
+	qsort(list, n, sizeof(*list), call_order);
+	for (i = 0; i < n && !err; i = end) {
+		int64_t count = 0;
+
+		for (end = i; end < n && list[end].canon == list[i].canon; end++)
+			count += list[end].old ? -1 : 1;
+		if (count)
+			err = call_add(c, x, &list[i], count);
+	}
+	if (x->call_count)
+		qsort(x->calls, x->call_count, sizeof(*x->calls), call_name_order);
+	free(list);
+	return err;
+}
+
+static int bodies_compare(struct comparer *c, struct change *x)
+{
+	struct image *old = c->d->old, *new = c->d->new;
+	const struct body_side p = {old, x->old, &c->old}, q = {new, x->new, &c->new};
+
+	if (body_make(old, x->old, &c->old, c->error) || body_make(new, x->new, &c->new, c->error))
+		return -1;
+	body_name(old, &c->old);
+	body_name(new, &c->new);
+	if (script_make(&c->script, &p, &q, c->error))
+		return -1;
+	x->removed = (uint32_t)c->script.removed_count;
+	x->inserted = (uint32_t)c->script.inserted_count;
+	/* Only entries of jump tables, or labels whose address is taken, differ. */
+	if (!x->removed && !x->inserted && c->old.labels != c->new.labels)
+		x->removed = x->inserted = 1;
+	x->code = x->removed || x->inserted;
+	return x->code ? calls_compare(c, x) : 0;
+}
+
+static bool is_renamed(const struct function *a, const struct function *b)
+{
+	return a->how == MATCHED_CODE && a->name && b->name;
+}
+
+static int change_add(struct diff *d, const struct change *x, struct error *e)
+{
+	if (!list_grow((void **)&d->changes, d->change_count, &d->change_room, sizeof(*d->changes)))
+		return error_set(e, "out of memory");
+	d->changes[d->change_count++] = *x;
+	return 0;
+}
+
+/* Compares a pair, and adds a change if it differs or was renamed. */
+static int pair_compare(struct comparer *c, uint32_t old, uint32_t new)
+{
+	struct diff *d = c->d;
+	const struct function *a = &d->old->funcs[old], *b = &d->new->funcs[new];
+	struct change x = {.kind = CHANGE_CHANGED, .old = old, .new = new, .frame = a->depth != b->depth};
+
+	if (code_equal(d->old, a, d->new, b)) {
+		x.removed = x.inserted = a->pair == new ? c->moved_refs[old] : 0;
+		x.code = x.removed;
+	} else if (bodies_compare(c, &x)) {
+		free(x.calls);
+		return -1;
+	}
+	x.rows = !x.code && a->row_code != b->row_code;
+	if (x.code || x.frame || x.rows) {
+		d->changed++;
+		return change_add(d, &x, c->error);
+	}
+	if (!is_renamed(a, b)) {
+		d->same++;
+		return 0;
+	}
+	x.kind = CHANGE_RENAMED;
+	d->renamed++;
+	return change_add(d, &x, c->error);
+}
+
+/* Compares all pairs, and adds functions without a pair as removed or added. */
+static int functions_compare(struct comparer *c)
+{
+	struct diff *d = c->d;
+	uint32_t i;
+
+	for (i = 0; i < d->old->func_count; i++) {
+		const struct function *fn = &d->old->funcs[i];
+		struct change x = {.kind = CHANGE_REMOVED, .old = i, .new = NO_FUNC};
+
+		progress_step("comparing", i, d->old->func_count);
+		if (fn->pair != NO_FUNC ? pair_compare(c, i, fn->pair) : change_add(d, &x, c->error))
+			return -1;
+		d->removed += fn->pair == NO_FUNC;
+	}
+	progress_end();
+	for (i = 0; i < d->new->func_count; i++) {
+		const struct function *fn = &d->new->funcs[i];
+		struct change x = {.kind = CHANGE_ADDED, .old = NO_FUNC, .new = i};
+
+		/* a folded function of the old file is compared with each of its pairs */
+		if (fn->how == MATCHED_FOLDED ? pair_compare(c, fn->pair, i)
+		    : fn->pair == NO_FUNC     ? change_add(d, &x, c->error)
+		                              : 0)
+			return -1;
+		d->added += fn->pair == NO_FUNC;
+	}
+	return 0;
+}
+
+/* ---- the comparison ----------------------------------------------------------------------- */
+
+static void frames_count(struct diff *d)
+{
+	int64_t most = 0;
+	size_t i;
+
+	d->deepest = NO_FUNC;
+	for (i = 0; i < d->change_count; i++) {
+		const struct change *x = &d->changes[i];
+		int64_t by;
+
+		if (!x->frame || !d->old->funcs[x->old].depth || !d->new->funcs[x->new].depth)
+			continue;
+		by = (int64_t)d->new->funcs[x->new].depth - d->old->funcs[x->old].depth;
+		d->grown += by > 0;
+		d->shrunk += by < 0;
+		if (by > most) {
+			most = by;
+			d->deepest = (uint32_t)i;
+		}
+	}
+}
+
+/* A file without .symtab has no names of local functions: .symtab is then ignored in both files. */
+static bool lacks_names(const struct image *im) { return !im->file.symbol_count; }
+
+static int images_read(struct image *old, struct image *new, struct error *e)
+{
+	bool nameless = lacks_names(old) != lacks_names(new);
+
+	return image_read(old, nameless, e) || image_read(new, nameless, e) || match_functions(old, new, e) ? -1 : 0;
+}
+
+int diff_files(struct diff *d, struct image *old, struct image *new, bool notes, struct error *e)
+{
+	struct comparer c = {.d = d, .error = e};
+	int err = -1;
+	size_t i;
+
+	*d = (struct diff){.old = old, .new = new, .notes = notes, .deepest = NO_FUNC};
+	if (images_read(old, new, e))
+		return -1;
+	if (!moved_refs_find(&c) && !functions_compare(&c) && !compare_sites(d, e) && !compare_findings(d, e)) {
+		compare_sizes(d);
+		frames_count(d);
+		d->differs = d->change_count || d->site_count || d->finding_count;
+		for (i = 0; i < d->size_count; i++)
+			d->differs |= d->sizes[i].table && !d->sizes[i].old != !d->sizes[i].new;
+		err = 0;
+	}
+	progress_end();
+	body_free(&c.old);
+	body_free(&c.new);
+	script_free(&c.script);
+	free(c.votes);
+	free(c.moved_refs);
+	return err;
+}
+
+void diff_free(struct diff *d)
+{
+	size_t i, k;
+
+	for (i = 0; i < d->change_count; i++) {
+		for (k = 0; k < d->changes[i].call_count; k++)
+			free(d->changes[i].calls[k].name);
+		free(d->changes[i].calls);
+	}
+	free(d->changes);
+	free(d->sites);
+	free(d->findings);
+	memset(d, 0, sizeof(*d));
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* The differences between two files. */
+#ifndef DIFF_PAIRS_H
+#define DIFF_PAIRS_H
+
+#include "diff/image.h"
+
+enum change_kind {
+	CHANGE_CHANGED,
+	CHANGE_ADDED,
+	CHANGE_REMOVED,
+	CHANGE_RENAMED, /* equal code, another name */
+};
+
+/* A callee that the two functions call a different number of times. */
+struct call_change {
+	char *name;
+	int64_t count; /* difference, > 0: more calls in the new file */
+};
+
+/* A function that differs or has no pair. */
+struct change {
+	enum change_kind kind;
+	uint32_t old, new;          /* indices; NO_FUNC: not in this file */
+	uint32_t removed, inserted; /* number of instructions removed and added */
+	bool code, frame, rows;     /* which of them differ */
+	struct call_change *calls;  /* sorted by name; owned */
+	size_t call_count;
+};
+
+/* A site of only one file; or a site of both whose live state differs. */
+struct site_change {
+	const struct site *old, *new; /* null: not in this file */
+	const char *was, *is;         /* null: live; else the reason why not */
+};
+
+/* A finding of only one file. */
+struct finding_change {
+	const struct report_finding *finding;
+	bool removed; /* only in the old file; false: only in the new file */
+};
+
+#define SIZES_MOST 16
+
+/* A size or a count in both files. */
+struct size_row {
+	const char *name;
+	uint64_t old, new;
+	bool table; /* its presence in only one file is a difference */
+};
+
+/* The result of a comparison. */
+struct diff {
+	struct image *old, *new;
+	struct size_row sizes[SIZES_MOST]; /* in bytes */
+	size_t size_count;
+	struct size_row counts[4]; /* functions, instructions, rows, covered bytes */
+	struct change *changes;    /* changed and renamed; removed; added */
+	size_t change_count, change_room;
+	struct site_change *sites;
+	size_t site_count, site_room;
+	struct finding_change *findings;
+	size_t finding_count, finding_room;
+	size_t same, changed, added, removed, renamed; /* numbers of functions */
+	size_t grown, shrunk;                          /* functions whose stack frame is larger, and smaller */
+	uint32_t deepest; /* index of the change with the largest growth of the frame, or NO_FUNC */
+	bool notes, differs;
+};
+
+/* Matches and compares two files after image_open(). `notes`: also compares findings of severity note.
+ * diff_free() must be called also after a failure. */
+int diff_files(struct diff *d, struct image *old, struct image *new, bool notes, struct error *e);
+void diff_free(struct diff *d);
+
+/* Parts of diff_files() in rest.c: sites, findings and sizes. */
+int compare_sites(struct diff *d, struct error *e);
+int compare_findings(struct diff *d, struct error *e);
+void compare_sizes(struct diff *d);
+
+#endif

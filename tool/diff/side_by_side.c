@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* Prints a unified diff of two functions. */
+#include "diff/diff_print.h"
+
+#include "diff/script.h"
+#include "report/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTEXT   3
+#define LINE_MOST 800
+
+/* A line: an instruction of one function, or an equal one of both. */
+struct line {
+	int64_t old, new; /* indices of tokens; -1: none */
+};
+
+/* Context for one pair; [0] is the old function, [1] the new one. */
+struct viewer {
+	const struct diff *d;
+	uint32_t func[2];
+	struct body body[2];
+	struct script script;
+	struct line *lines;
+	size_t count;
+	int32_t *label[2]; /* by token: number of its label, or 0 */
+	struct error *error;
+};
+
+static void viewer_free(struct viewer *v)
+{
+	body_free(&v->body[0]);
+	body_free(&v->body[1]);
+	script_free(&v->script);
+	free(v->lines);
+	free(v->label[0]);
+	free(v->label[1]);
+}
+
+static const struct image *side(const struct viewer *v, unsigned i) { return i ? v->d->new : v->d->old; }
+
+static int bodies_make(struct viewer *v)
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		if (v->func[i] == NO_FUNC)
+			continue;
+		if (body_make(side(v, i), v->func[i], &v->body[i], v->error))
+			return -1;
+		body_name(side(v, i), &v->body[i]);
+	}
+	return script_make(&v->script, &(struct body_side){v->d->old, v->func[0], &v->body[0]},
+	                   &(struct body_side){v->d->new, v->func[1], &v->body[1]}, v->error);
+}
+
+/* Removed lines come before inserted ones, as in diff. */
+static int lines_make(struct viewer *v)
+{
+	size_t i = 0, k = 0;
+
+	v->lines = malloc((v->body[0].count + v->body[1].count + 1) * sizeof(*v->lines));
+	v->label[0] = calloc(v->body[0].count + 1, sizeof(int32_t));
+	v->label[1] = calloc(v->body[1].count + 1, sizeof(int32_t));
+	if (!v->lines || !v->label[0] || !v->label[1])
+		return error_set(v->error, "out of memory");
+	while (i < v->body[0].count || k < v->body[1].count) {
+		struct line *l = &v->lines[v->count++];
+
+		if (i < v->body[0].count && v->script.removed[i])
+			*l = (struct line){(int64_t)i++, -1};
+		else if (k < v->body[1].count && v->script.inserted[k])
+			*l = (struct line){-1, (int64_t)k++};
+		else
+			*l = (struct line){(int64_t)i++, (int64_t)k++};
+	}
+	return 0;
+}
+
+/* Numbers the jump targets in order of lines; equal tokens share a label if either is a target. */
+static void labels_make(struct viewer *v)
+{
+	int32_t next = 0;
+	unsigned s;
+	size_t i;
+
+	for (s = 0; s < 2; s++)
+		for (i = 0; i < v->body[s].count; i++)
+			if (v->body[s].tokens[i].jump >= 0)
+				v->label[s][v->body[s].tokens[i].jump] = 1;
+	for (i = 0; i < v->count; i++) {
+		const struct line *l = &v->lines[i];
+		bool old = l->old >= 0 && v->label[0][l->old], new = l->new >= 0 && v->label[1][l->new];
+
+		if (!old && !new)
+			continue;
+		next++;
+		if (l->old >= 0)
+			v->label[0][l->old] = next;
+		if (l->new >= 0)
+			v->label[1][l->new] = next;
+	}
+	v->label[0][v->body[0].count] = v->label[1][v->body[1].count] = next + 1; /* the end of the function */
+}
+
+static void line_print(const struct viewer *v, const struct line *l)
+{
+	unsigned s = l->new >= 0;
+	size_t token = (size_t)(s ? l->new : l->old);
+	const struct body *b = &v->body[s];
+	int32_t jump = b->tokens[token].jump;
+	char text[LINE_MOST], label[32] = "?", here[32] = "";
+
+	if (jump >= 0)
+		snprintf(label, sizeof(label), "L%d", v->label[s][jump]);
+	if (v->label[s][token])
+		snprintf(here, sizeof(here), "L%d:", v->label[s][token]);
+	body_text(&(struct body_side){side(v, s), v->func[s], b}, token, label, text, sizeof(text));
+	printf("%c%-5s ", l->old >= 0 && l->new >= 0 ? ' ' : s ? '+' : '-', here);
+	text_clean(stdout, text);
+	putchar('\n');
+}
+
+static bool line_differs(const struct line *l) { return l->old < 0 || l->new < 0; }
+
+/* Prints "@@ -12,7 +12,9 @@" and the lines [from, end). */
+static void hunk_print(const struct viewer *v, size_t from, size_t end)
+{
+	size_t old = 0, new = 0, old_count = 0, new_count = 0, i;
+
+	for (i = 0; i < end; i++) {
+		old += i < from && v->lines[i].old >= 0;
+		new += i < from && v->lines[i].new >= 0;
+		old_count += i >= from && v->lines[i].old >= 0;
+		new_count += i >= from && v->lines[i].new >= 0;
+	}
+	printf("@@ -%zu,%zu +%zu,%zu @@\n", old + (old_count != 0), old_count, new + (new_count != 0), new_count);
+	for (i = from; i < end; i++)
+		line_print(v, &v->lines[i]);
+}
+
+static bool hunks_print(const struct viewer *v)
+{
+	size_t i, from, last, k;
+	bool any = false;
+
+	for (i = 0; i < v->count; i++) {
+		if (!line_differs(&v->lines[i]))
+			continue;
+		any = true;
+		from = i > CONTEXT ? i - CONTEXT : 0;
+		for (last = k = i; k < v->count && k <= last + 2 * CONTEXT; k++)
+			if (line_differs(&v->lines[k]))
+				last = k;
+		k = last + CONTEXT + 1;
+		hunk_print(v, from, k < v->count ? k : v->count);
+		i = last;
+	}
+	return any;
+}
+
+static void side_head(const struct viewer *v, unsigned s)
+{
+	char name[512] = "(none)";
+
+	if (v->func[s] != NO_FUNC)
+		image_name(side(v, s), v->func[s], name, sizeof(name));
+	printf("%s ", s ? "+++" : "---");
+	text_clean(stdout, side(v, s)->file.path);
+	printf("\t");
+	text_clean(stdout, name);
+	putchar('\n');
+}
+
+static const struct change *change_of(const struct diff *d, uint32_t old, uint32_t new)
+{
+	size_t i;
+
+	for (i = 0; i < d->change_count; i++)
+		if (d->changes[i].old == old && d->changes[i].new == new)
+			return &d->changes[i];
+	return NULL;
+}
+
+/* Prints the differences that no line shows. */
+static void rest_print(const struct viewer *v, const struct change *x, bool any)
+{
+	const struct function *a, *b;
+
+	if (x->old == NO_FUNC || x->new == NO_FUNC)
+		return;
+	a = &v->d->old->funcs[x->old];
+	b = &v->d->new->funcs[x->new];
+	if (x->code && !any)
+		puts("# the same instructions; what they refer to, or where a jump table leads, is not the same");
+	if (x->frame)
+		printf("# stack frame: %u -> %u bytes\n", a->depth, b->depth);
+	if (x->rows)
+		printf("# unwind rows: %u -> %u, or others\n", a->rows, b->rows);
+}
+
+static int pair_show(const struct diff *d, uint32_t old, uint32_t new, struct error *e)
+{
+	const struct change *x = change_of(d, old, new);
+	struct viewer v = {.d = d, .func = {old, new}, .error = e};
+	int err = -1;
+
+	if (!x)
+		return 0;
+	if (!bodies_make(&v) && !lines_make(&v)) {
+		labels_make(&v);
+		side_head(&v, 0);
+		side_head(&v, 1);
+		rest_print(&v, x, hunks_print(&v));
+		err = 1;
+	}
+	viewer_free(&v);
+	return err;
+}
+
+static bool has_name(const struct image *im, uint32_t func, const char *name)
+{
+	const struct function *fn = &im->funcs[func];
+	char own[512];
+	uint32_t k;
+
+	for (k = 0; k < fn->alias_count; k++)
+		if (!strcmp(im->aliases[fn->alias + k], name))
+			return true;
+	image_name(im, func, own, sizeof(own)); /* e.g. ".text+0x40", for functions without a name */
+	return !strcmp(own, name);
+}
+
+int diff_show(const struct diff *d, const char *name, struct error *e)
+{
+	bool found = false;
+	int r, differs = 0;
+	uint32_t i;
+
+	for (i = 0; i < d->old->func_count; i++) {
+		const struct function *fn = &d->old->funcs[i];
+
+		if (!has_name(d->old, i, name) && (fn->pair == NO_FUNC || !has_name(d->new, fn->pair, name)))
+			continue;
+		found = true;
+		r = pair_show(d, i, fn->pair, e);
+		if (r < 0)
+			return -1;
+		differs |= r;
+	}
+	for (i = 0; i < d->new->func_count; i++) {
+		const struct function *fn = &d->new->funcs[i];
+
+		if (!has_name(d->new, i, name) || (fn->pair != NO_FUNC && fn->how != MATCHED_FOLDED))
+			continue;
+		found = true;
+		r = pair_show(d, fn->pair, i, e);
+		if (r < 0)
+			return -1;
+		differs |= r;
+	}
+	return found ? differs : error_set(e, "no function '%.200s' in either file", name);
+}

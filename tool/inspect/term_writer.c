@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* Terminal output with styles and a limited width. */
+#include "inspect/term_writer.h"
+#include "support/plain.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Queries a temporary locale: the locale of the process stays "C". */
+static bool locale_is_utf8(void)
+{
+	locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+	bool utf8 = l && !strcmp(nl_langinfo_l(CODESET, l), "UTF-8");
+
+	if (l)
+		freelocale(l);
+	return utf8;
+}
+
+void writer_init(struct writer *p)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+	struct winsize size;
+
+	*p = (struct writer){0};
+	if (!isatty(STDOUT_FILENO))
+		return;
+	p->colour = !(no && *no) && !(term && !strcmp(term, "dumb"));
+	p->unicode = locale_is_utf8();
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		p->width = size.ws_col;
+}
+
+static unsigned columns(const char *text)
+{
+	unsigned n = 0;
+
+	for (; *text; text++)
+		n += (*text & 0xc0) != 0x80;
+	return n;
+}
+
+/* Number of bytes at the start of a text that fit in `room` columns. */
+static int bytes_of(const char *text, unsigned room)
+{
+	const char *p = text;
+
+	while (*p && (room || (*p & 0xc0) == 0x80)) {
+		room -= (*p & 0xc0) != 0x80;
+		p++;
+	}
+	return (int)(p - text);
+}
+
+void writer_put(struct writer *p, enum style style, const char *format, ...)
+{
+	/* SGR codes (ECMA-48, 8.3.117), by enum style */
+	static const char *const codes[] = {"", "2", "1", "36", "33", "35"};
+	char text[2048];
+	va_list ap;
+	unsigned n;
+	int len;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	plain(text);
+	n = columns(text);
+	len =
+		p->width && p->at + n > p->width ? bytes_of(text, p->at < p->width ? p->width - p->at : 0) : (int)strlen(text);
+	p->at += n;
+	if (!len)
+		return;
+	if (p->colour && codes[style][0])
+		printf("\033[%sm%.*s\033[m", codes[style], len, text);
+	else
+		printf("%.*s", len, text);
+}
+
+void writer_column(struct writer *p, unsigned column)
+{
+	if (p->at < column)
+		writer_put(p, STYLE_PLAIN, "%*s", (int)(column - p->at), "");
+}
+
+void writer_newline(struct writer *p)
+{
+	putchar('\n');
+	p->at = 0;
+}

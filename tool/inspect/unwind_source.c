@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* Loads the unwind rows of a file, and resolves the places that --at names. */
+#include "inspect/inspect.h"
+
+#include "elf/symbols.h"
+#include "kernel/kernel_orc.h"
+#include "support/progress.h"
+#include "site/bake.h"
+#include "table/object_orc.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ------------------------------------------------------------------ */
+
+/* Makes rows from the code with all sites restored, as the link step does. */
+static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_view *out, struct error *e)
+{
+	const struct frames_options how = {.no_cfi = no_cfi, .jobs = 1, .progress = true};
+	struct elf_file plain = {0};
+	struct linked_tables tables = {0};
+	struct frames frames = {0};
+	uint8_t *bytes = malloc(f->size + 1);
+	int err = -1;
+
+	if (!bytes)
+		return error_set(e, "out of memory");
+	memcpy(bytes, f->bytes, f->size);
+	if (elf_open_bytes(&plain, f->path, bytes, f->size, e))
+		goto out;
+	if (!elf_is_object(f) && (linked_tables_read(&plain, &tables, e) < 0 || sites_unbake(&plain, &tables, e)))
+		goto out;
+	err = frames_find(&plain, &how, &frames, e);
+	progress_end();
+	if (err)
+		goto out;
+	out->rows = frames.rows;
+	frames.rows = (struct row_list){0};
+	out->generated = out->sources = true;
+out:
+	frames_free(&frames);
+	linked_tables_free(&tables);
+	elf_close(&plain);
+	return err;
+}
+
+static uint64_t arrays_size(const struct elf_file *f)
+{
+	uint64_t size = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (!strcmp(f->sections[i].name, ETCH_SEC_ORC_IP) || !strcmp(f->sections[i].name, ETCH_SEC_ORC))
+			size += f->sections[i].sh.sh_size;
+	return size;
+}
+
+/* Loads the unwind table of a file. 1: loaded; 0: none; -1 and a message. */
+static int table_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
+{
+	struct linked_unwind table;
+	int r;
+
+	/* The arrays of objtool are shown by inspect/view_kernel_orc.c; here they count as no table. */
+	if (kernel_orc_present(f))
+		return 0;
+	if (elf_is_object(f)) {
+		r = object_orc_rows(f, &out->space, &out->rows, e);
+		if (r > 0) {
+			out->table = "orc";
+			out->bytes = arrays_size(f);
+			out->row_count = out->rows.count;
+			out->sources = true;
+		}
+		return r;
+	}
+	r = linked_unwind_read(f, &table, e);
+	if (r > 0) {
+		out->table = table.header.encoding == ETCH_ENCODING_ORC ? "orc" : "block";
+		out->bytes = linked_unwind_size(&table);
+		out->header = table.header;
+		out->row_count = table.header.rows;
+		r = linked_unwind_rows(&table, &out->rows, &out->sources, e) ? -1 : 1;
+	}
+	linked_unwind_free(&table);
+	return r;
+}
+
+int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e)
+{
+	int r;
+
+	memset(out, 0, sizeof(*out));
+	if (space_build(f, &out->space, e))
+		return -1;
+	r = from == UNWIND_CODE_ONLY ? 0 : table_load(f, out, e);
+	if (!r && from != UNWIND_TABLE)
+		r = rows_generate(f, from == UNWIND_CODE_ONLY, out, e);
+	return r < 0 ? -1 : 0;
+}
+
+void unwind_view_free(struct unwind_view *u)
+{
+	row_list_free(&u->rows);
+	space_free(&u->space);
+	memset(u, 0, sizeof(*u));
+}
+
+/* ---- places ----------------------------------------------------------------- */
+
+static bool name_find(const struct elf_file *f, const struct elf_symbol *list, uint32_t count, const char *name,
+                      struct place *out)
+{
+	const struct elf_symbol *best = NULL;
+	uint32_t i;
+
+	for (i = 1; i < count; i++)
+		if (symbol_is_function(f, &list[i]) && !strcmp(list[i].name, name) && (!best || list[i].bind != STB_LOCAL))
+			best = &list[i];
+	if (!best)
+		return false;
+	*out = (struct place){best->section, best->value, best->value + (best->size ? best->size : 1), best->size != 0};
+	return true;
+}
+
+/* "name+0x12", "section+0x12": the notation of findings. */
+static bool offset_find(const struct elf_file *f, const char *at, struct place *out)
+{
+	const char *plus = strrchr(at, '+');
+	char name[512], *end;
+	uint64_t off;
+
+	if (!plus || strncmp(plus, "+0x", 3) || (size_t)(plus - at) >= sizeof(name))
+		return false;
+	memcpy(name, at, (size_t)(plus - at));
+	name[plus - at] = 0;
+	off = strtoull(plus + 3, &end, 16);
+	if (*end || end == plus + 3)
+		return false;
+	if (!name_find(f, f->symbols, f->symbol_count, name, out) &&
+	    !name_find(f, f->dynsyms, f->dynsym_count, name, out)) {
+		uint32_t section = elf_section_find(f, name, 1);
+
+		if (!section)
+			return false;
+		*out = (struct place){.section = section, .start = elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr};
+	}
+	*out = (struct place){out->section, out->start + off, out->start + off + 1, false};
+	return true;
+}
+
+int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e)
+{
+	char *end;
+	uint64_t addr;
+
+	if (name_find(f, f->symbols, f->symbol_count, at, out) || name_find(f, f->dynsyms, f->dynsym_count, at, out) ||
+	    offset_find(f, at, out))
+		return 0;
+	errno = 0;
+	addr = strtoull(at, &end, 16);
+	if (end == at || *end || errno)
+		return error_set(e, "has no function '%.200s' (and that is no hexadecimal address)", at);
+	*out = (struct place){elf_is_object(f) ? 0 : elf_section_at(f, addr), addr, addr + 1, false};
+	return 0;
+}

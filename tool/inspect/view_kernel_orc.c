@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect orc for a file of the Linux kernel: objtool's rows in the columns of etch's own. A vmlinux has
+ * half a million rows, so they are printed without a listing. */
+#include "inspect/view_kernel.h"
+
+#include "inspect/inspect.h"
+#include "kernel/kernel_orc.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct printer {
+	const struct kernel *k;
+	enum format format;
+	size_t count;
+	const struct kernel_symbol *last; /* symbol of the previous row */
+};
+
+/* The columns of a row. */
+struct texts {
+	char address[20], cfa[64], bp[64], ra[64];
+	const char *section;
+};
+
+/* Only section names need JSON escapes; the other strings of a row have no such characters. */
+static void row_json(struct printer *p, const struct kernel_row *r, const struct texts *t)
+{
+	const char *quote = t->address[0] == '-' ? "" : "\"";
+	struct json_object *section = json_name(t->section);
+
+	printf("%s\n    {\"address\": %s%s%s, \"size\": %" PRIu64 ", \"cfa\": \"%s\", \"bp\": \"%s\", \"ra\": \"%s\", "
+	       "\"kind\": \"%s\", \"source\": \"objtool\"",
+	       p->count ? "," : "", quote, *quote ? t->address : "null", quote, r->size, t->cfa, t->bp, t->ra,
+	       kernel_orc_kind_text(&r->orc));
+	if (elf_is_object(p->k->file))
+		printf(", \"section\": %s", json_object_to_json_string(section));
+	if (r->problem)
+		printf(", \"problem\": \"%s\"", r->problem);
+	putchar('}');
+	json_object_put(section);
+}
+
+static void row_tsv(const struct printer *p, const struct kernel_row *r, const struct texts *t)
+{
+	printf("%s\t%" PRIx64 "\t%s\t%s\t%s\t%s\tobjtool", t->address, r->size, t->cfa, t->bp, t->ra,
+	       kernel_orc_kind_text(&r->orc));
+	if (elf_is_object(p->k->file))
+		printf("\t%.*s", (int)strcspn(t->section, "\t\n\r"), t->section);
+	putchar('\n');
+}
+
+/* The name of a symbol is printed on its first row. */
+static void row_text(struct printer *p, const struct kernel_row *r, const struct texts *t)
+{
+	const struct kernel_symbol *s = NULL;
+	char name[256];
+
+	if (r->place.kind == KPLACE_SECTION)
+		s = kernel_symbol_at(p->k, r->place.section, r->place.addr);
+	printf("%16s  %6" PRIx64 "  %-15s  %-12s  %-11s  %-6s", t->address, r->size, t->cfa, t->bp, t->ra,
+	       kernel_orc_kind_text(&r->orc));
+	if (r->problem) {
+		printf("  %s", r->problem);
+	} else if (s && s != p->last) {
+		kernel_place_name(p->k, &r->place, name, sizeof(name));
+		printf("  %s", name);
+	}
+	p->last = s;
+	putchar('\n');
+}
+
+static void row_print(struct printer *p, const struct kernel_row *r)
+{
+	struct texts t = {.section = "-"};
+
+	snprintf(t.address, sizeof(t.address), "-");
+	if (r->place.kind == KPLACE_SECTION || r->place.kind == KPLACE_OUTSIDE)
+		snprintf(t.address, sizeof(t.address), "%" PRIx64, r->place.addr);
+	if (r->place.section)
+		t.section = p->k->file->sections[r->place.section].name;
+	kernel_orc_cfa_text(&r->orc, t.cfa, sizeof(t.cfa));
+	kernel_orc_bp_text(&r->orc, t.bp, sizeof(t.bp));
+	kernel_orc_ra_text(&r->orc, t.ra, sizeof(t.ra));
+	if (p->format == FORMAT_JSON)
+		row_json(p, r, &t);
+	else if (p->format == FORMAT_TSV)
+		row_tsv(p, r, &t);
+	else
+		row_text(p, r, &t);
+	p->count++;
+}
+
+/* ---- the range of --at --------------------------------------------------------------- */
+
+/* The range of a symbol of the file or of --symbols: to its end, or to the next symbol if it has no size. */
+static bool symbol_find(const struct kernel *k, const char *name, struct place *out)
+{
+	const struct kernel_symbol *s = kernel_symbol_named(k, name), *end = k->symbols.list + k->symbols.count, *next;
+
+	if (!s || !s->section)
+		return false;
+	for (next = s; next < end && next->section == s->section && next->value == s->value; next++)
+		;
+	*out = (struct place){s->section, s->value, s->value + s->size, true};
+	if (!s->size)
+		out->end = next < end && next->section == s->section ? next->value : UINT64_MAX;
+	return true;
+}
+
+/* "name+0x10": a single address. */
+static bool offset_find(const struct kernel *k, const char *at, struct place *out)
+{
+	const char *plus = strrchr(at, '+');
+	char name[256], *end;
+	uint64_t offset;
+
+	if (!plus || strncmp(plus, "+0x", 3) || (size_t)(plus - at) >= sizeof(name))
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)(plus - at), at);
+	offset = strtoull(plus + 1, &end, 16);
+	if (*end || !symbol_find(k, name, out))
+		return false;
+	*out = (struct place){out->section, out->start + offset, out->start + offset + 1, false};
+	return true;
+}
+
+static int asked_find(const struct kernel *k, const char *at, struct place *out, struct error *e)
+{
+	return symbol_find(k, at, out) || offset_find(k, at, out) ? 0 : place_find(k->file, at, out, e);
+}
+
+static bool is_asked(const struct kernel_row *r, const struct place *at)
+{
+	if (!at)
+		return true;
+	return r->place.kind == KPLACE_SECTION && (!at->section || at->section == r->place.section) &&
+	       r->place.addr < at->end && r->place.addr + r->size > at->start;
+}
+
+static void head_print(const struct printer *p, const struct kernel_rows *rows)
+{
+	const struct kernel *k = p->k;
+	struct json_object *name = json_name(k->file->path), *from = json_name(rows->layout_from);
+	struct json_object *problem = rows->problem[0] ? json_name(rows->problem) : NULL;
+
+	if (p->format == FORMAT_TSV) {
+		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\n", elf_is_object(k->file) ? "\tsection" : "");
+	} else if (p->format == FORMAT_JSON) {
+		json_document_begin();
+		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": %s,\n",
+		       json_object_to_json_string(name));
+		printf("  \"kind\": \"%s\",\n  \"table\": \"kernel\",\n  \"generated\": false,\n  \"layout\": \"%s\",\n"
+		       "  \"layout_from\": %s,\n",
+		       kernel_kind(k), kernel_orc_layout_text(rows->layout), json_object_to_json_string(from));
+		printf("  \"sorted\": %s,\n  \"malformed\": %zu,\n  \"problem\": %s,\n  \"rows\": [",
+		       rows->sorted ? "true" : "false", rows->bad, json_object_to_json_string(problem));
+	} else {
+		text_clean(stdout, k->file->path);
+		printf(": the kernel's .orc_unwind, %zu rows, layout of %s (%s)", rows->count,
+		       kernel_orc_layout_text(rows->layout), rows->layout_from);
+		if (!elf_is_object(k->file) && !rows->sorted)
+			printf(", not sorted in the file");
+		if (rows->bad)
+			printf(", %zu malformed", rows->bad);
+		printf("\n%16s  %6s  %-15s  %-12s  %-11s  %-6s  %s\n", "address", "size", "cfa", "bp", "ra", "kind", "symbol");
+	}
+	json_object_put(name);
+	json_object_put(from);
+	json_object_put(problem);
+}
+
+int show_kernel_orc(struct kernel *k, const char *at, enum format format, struct error *e)
+{
+	struct printer p = {.k = k, .format = format};
+	struct kernel_rows rows = {0};
+	struct place place;
+	int err = -1;
+	size_t i;
+
+	if ((at && asked_find(k, at, &place, e)) || kernel_orc_read(k, &rows, e))
+		goto out;
+	head_print(&p, &rows);
+	/* The last row of a section has no size; it only ends the row before. */
+	for (i = 0; i < rows.count; i++)
+		if ((rows.list[i].size || rows.list[i].problem) && is_asked(&rows.list[i], at ? &place : NULL))
+			row_print(&p, &rows.list[i]);
+	if (format == FORMAT_JSON)
+		printf("%s]\n}\n", p.count ? "\n  " : "");
+	/* The caller prints rows.problem (what was left out) to standard error, in every format. */
+	err = rows.problem[0] ? error_set(e, "%s", rows.problem) : 0;
+out:
+	kernel_orc_free(&rows);
+	return err;
+}

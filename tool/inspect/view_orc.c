@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect orc: the unwind rows of a file. Large files have millions of rows, so they are printed without a
+ * listing. */
+#include "inspect/inspect.h"
+
+#include "elf/symbols.h"
+#include "support/plain.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A row as printed: a range of one section (object files) or of the text. */
+struct shown {
+	uint32_t section; /* 0: between the sections of a linked file */
+	uint64_t addr, size;
+	const struct row *row;
+};
+
+struct printer {
+	const struct elf_file *file;
+	const struct unwind_view *unwind;
+	struct symbol_index names; /* empty for TSV */
+	enum format format;
+	size_t count;
+	char last[256]; /* function of the previous row */
+};
+
+static const char *section_name(const struct printer *p, const struct shown *s)
+{
+	return s->section ? p->file->sections[s->section].name : "-";
+}
+
+static void put_name(const char *key, const char *name)
+{
+	struct json_object *o = name[0] ? json_name(name) : NULL;
+
+	printf(", \"%s\": %s", key, o ? json_object_to_json_string(o) : "null");
+	json_object_put(o);
+}
+
+/* Only names need JSON escapes; the other strings of a row have no such characters. */
+static void print_json(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
+{
+	char name[256];
+
+	printf("%s\n    {\"address\": \"%" PRIx64 "\", \"size\": %" PRIu64 ", \"cfa\": \"%s\", \"bp\": \"%s\", "
+	       "\"ra\": \"%s\", \"kind\": \"%s\", \"source\": \"%s\"",
+	       p->count ? "," : "", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule),
+	       row_source_text(s->row->source));
+	if (elf_is_object(p->file))
+		put_name("section", section_name(p, s));
+	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
+	put_name("function", name);
+	putchar('}');
+}
+
+static void print_tsv(const struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
+{
+	char *name;
+
+	printf("%" PRIx64 "\t%" PRIx64 "\t%s\t%s\t%s\t%s\t%s", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule),
+	       row_source_text(s->row->source));
+	name = elf_is_object(p->file) ? strdup(section_name(p, s)) : NULL;
+	if (name) {
+		plain(name);
+		printf("\t%s", name);
+	}
+	putchar('\n');
+	free(name);
+}
+
+/* The name of a function is printed on its first row. */
+static void print_text(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
+{
+	char name[256], *plus;
+
+	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
+	plus = strchr(name, '+');
+	printf("%10" PRIx64 "  %6" PRIx64 "  %-15s  %-12s  %-10s  %-6s  %-4s", s->addr, s->size, cfa, bp, ra,
+	       rule_kind_text(&s->row->rule), p->unwind->sources ? row_source_text(s->row->source) : "-");
+	if (!plus && name[0])
+		printf("  %s", name);
+	else if (plus && ((size_t)(plus - name) != strlen(p->last) || strncmp(p->last, name, (size_t)(plus - name))))
+		printf("  %s", name);
+	if (plus)
+		*plus = 0;
+	memcpy(p->last, name, sizeof(name));
+	putchar('\n');
+}
+
+static void row_print(struct printer *p, const struct shown *s)
+{
+	char cfa[64], bp[64], ra[64];
+
+	if (s->row->rule.kind == ETCH_RULE_UNDEF) {
+		strcpy(cfa, "undef");
+		strcpy(bp, "undef");
+		strcpy(ra, "undef");
+	} else {
+		rule_cfa_text(&s->row->rule, cfa, sizeof(cfa));
+		rule_bp_text(&s->row->rule, bp, sizeof(bp));
+		rule_ra_text(&s->row->rule, ra, sizeof(ra));
+	}
+	if (p->format == FORMAT_TSV)
+		print_tsv(p, s, cfa, bp, ra);
+	else if (p->format == FORMAT_JSON)
+		print_json(p, s, cfa, bp, ra);
+	else
+		print_text(p, s, cfa, bp, ra);
+	p->count++;
+}
+
+static bool is_asked(const struct shown *s, const struct place *at)
+{
+	return !at || ((!at->section || !s->section || s->section == at->section) && s->addr < at->end &&
+	               s->addr + s->size > at->start);
+}
+
+/* Prints a row. In an object file, prints the part of the row in each section: the gaps between sections exist
+ * only in the code space (analysis/facts/space.h). */
+static void row_parts(struct printer *p, const struct row *row, uint64_t end, size_t *section, const struct place *at)
+{
+	const struct code_space *space = &p->unwind->space;
+	struct shown s = {.row = row};
+
+	if (!elf_is_object(p->file)) {
+		const struct code_section *c = space_at(space, row->addr);
+
+		s.section = c ? c->section : 0;
+		s.addr = row->addr;
+		s.size = end - row->addr;
+		if (s.size && is_asked(&s, at))
+			row_print(p, &s);
+		return;
+	}
+	for (; *section < space->count && space->list[*section].addr < end; (*section)++) {
+		const struct code_section *c = &space->list[*section];
+		uint64_t from = row->addr > c->addr ? row->addr : c->addr;
+		uint64_t to = end < c->addr + c->size ? end : c->addr + c->size;
+
+		s.section = c->section;
+		s.addr = from - c->addr;
+		s.size = from < to ? to - from : 0;
+		if (s.size && is_asked(&s, at))
+			row_print(p, &s);
+		if (end < c->addr + c->size)
+			break; /* the section continues in the next row */
+	}
+}
+
+static void rows_print(struct printer *p, const struct place *at)
+{
+	const struct row_list *rows = &p->unwind->rows;
+	size_t i, section = 0;
+
+	for (i = 0; i + 1 < rows->count; i++)
+		row_parts(p, &rows->rows[i], rows->rows[i + 1].addr, &section, at);
+}
+
+static void head_print(const struct printer *p, const char *path)
+{
+	const struct unwind_view *u = p->unwind;
+	bool object = elf_is_object(p->file);
+
+	if (p->format == FORMAT_TSV) {
+		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\n", object ? "\tsection" : "");
+	} else if (p->format == FORMAT_JSON) {
+		struct json_object *name = json_name(path);
+
+		json_document_begin();
+		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
+		       "  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
+		       json_object_to_json_string(name), file_kind(p->file), u->table ? "\"" : "", u->table ? u->table : "null",
+		       u->table ? "\"" : "", u->generated ? "true" : "false", u->sources ? "true" : "false");
+		json_object_put(name);
+	} else {
+		text_clean(stdout, path);
+		printf(": ");
+		if (u->generated)
+			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
+		else
+			printf("%s table, %zu rows%s\n", u->table, u->row_count,
+			       u->sources ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
+		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s\n", "address", "size", "cfa", "bp", "ra", "kind",
+		       "source", "function");
+	}
+}
+
+int show_orc(const char *path, const char *at, bool no_cfi, enum format format, struct error *e)
+{
+	struct elf_file file = {0};
+	struct unwind_view unwind = {0};
+	struct printer p = {.file = &file, .unwind = &unwind, .format = format};
+	struct place place;
+	int err = -1;
+
+	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
+	    unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e) ||
+	    (format != FORMAT_TSV && symbol_index_build(&file, symbol_is_function, &p.names, e)))
+		goto out;
+	head_print(&p, path);
+	rows_print(&p, at ? &place : NULL);
+	if (format == FORMAT_JSON)
+		printf("%s]\n}\n", p.count ? "\n  " : "");
+	err = 0;
+out:
+	symbol_index_free(&p.names);
+	unwind_view_free(&unwind);
+	elf_close(&file);
+	return err;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect sites: each instruction that uses an etched object. */
+#include "arch/x86/insn.h"
+#include "elf/lines.h"
+#include "inspect/inspect.h"
+#include "site/in_place.h"
+#include "site/linked.h"
+#include "report/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const struct column site_columns[] = {
+	{"address", false, false}, {"length", true, false}, {"kind", false, false},    {"object", false, false},
+	{"offset", true, false},   {"size", true, false},   {"form", false, false},    {"live", false, false},
+	{"state", false, true},    {"target", false, true}, {"function", false, true}, {"source", false, true},
+};
+
+/* A call site without a form is decoded to tell "jmp" from "call". */
+const char *view_kind(const struct view *v, const struct site *s)
+{
+	static const char *const names[] = {"load", "call", "store", "escape"};
+	struct elf_held held = elf_held(&v->file, s->section, s->addr);
+	struct insn in;
+
+	if (s->kind != SITE_CALL || s->entry.form == ETCH_FORM_CALL)
+		return names[s->kind];
+	if (s->entry.form == ETCH_FORM_JMP)
+		return "jmp";
+	return held.size && insn_decode(held.bytes, held.size, s->addr, &in) && in.flow == FLOW_JUMP_IND ? "jmp" : "call";
+}
+
+/* Lists the sites of pv_call_inline. */
+static void in_place_list(const struct view *v, struct lines *lines, struct listing *l)
+{
+	size_t i;
+
+	for (i = 0; i < v->tables.inline_count; i++) {
+		const struct inline_row *r = &v->tables.inlines[i];
+		uint32_t section = elf_section_at(&v->file, r->site), of = elf_section_at(&v->file, r->func);
+		int32_t object = object_at(&v->scan, r->slot, false);
+		char where[256], source[256], target[256] = "-";
+
+		if (in_place_is_dropped(&v->file, r) || object < 0)
+			continue;
+		view_place(v, section, r->site, where, sizeof(where));
+		if (of)
+			view_place(v, of, r->func, target, sizeof(target));
+		lines_find(lines, section, r->site, source, sizeof(source));
+		listing_add(l, "%" PRIx64, r->site);
+		listing_add(l, "%u", ETCH_INLINE_LEN);
+		listing_add(l, "inline");
+		listing_add(l, "%s", v->scan.objects.list[object].name);
+		listing_add(l, "%" PRId64, (int64_t)(r->slot - v->scan.objects.list[object].addr));
+		listing_add(l, "8");
+		listing_add(l, "jmp-inline");
+		listing_add(l, "yes");
+		listing_add(l, v->in_place[i] ? "in place" : "call");
+		listing_add(l, "%s", target);
+		listing_add(l, "%s", where);
+		listing_add(l, "%s", source);
+	}
+}
+
+/* Lists all sites, then those of pv_call_inline. */
+static void sites_list(const struct view *v, struct listing *l)
+{
+	struct lines *lines = v->scan.site_count || v->in_place ? lines_open(&v->file) : NULL;
+	size_t i;
+
+	listing_init(l, site_columns, sizeof(site_columns) / sizeof(site_columns[0]));
+	for (i = 0; i < v->scan.site_count; i++) {
+		const struct site *s = &v->scan.sites[i];
+		bool patched = site_kind_is_patched(s->kind);
+		char form[32] = "-", where[256], source[256], target[256];
+		const char *why = NULL;
+		bool live = patched && site_is_live(&v->scan, s, &why);
+
+		if (patched && !s->reason)
+			site_form_name(&s->entry, form, sizeof(form));
+		view_target(v, s, target, sizeof(target));
+		view_place(v, s->section, s->addr, where, sizeof(where));
+		if (s->in_data)
+			snprintf(source, sizeof(source), "-");
+		else
+			lines_find(lines, s->section, s->addr, source, sizeof(source));
+		listing_add(l, "%" PRIx64, s->addr);
+		listing_add(l, "%u", s->len);
+		listing_add(l, "%s", view_kind(v, s));
+		listing_add(l, "%s", v->scan.objects.list[s->object].name);
+		if (s->off_known)
+			listing_add(l, "%" PRId64, s->off);
+		else
+			listing_add(l, "-");
+		if (s->kind == SITE_ESCAPE)
+			listing_add(l, "-");
+		else
+			listing_add(l, "%u", s->size);
+		listing_add(l, "%s", form);
+		if (patched)
+			listing_add(l, live ? "yes" : "no: %s", live ? "" : why);
+		else
+			listing_add(l, s->kind == SITE_STORE ? "no: a plain store"
+			               : s->in_data          ? "no: a data word holds the address"
+			                                     : "no: takes the address");
+		listing_add(l, "%s", view_state(v, s));
+		listing_add(l, "%s", target);
+		listing_add(l, "%s", where);
+		listing_add(l, "%s", source);
+	}
+	if (v->in_place)
+		in_place_list(v, lines, l);
+	lines_close(lines);
+}
+
+void show_sites(const struct view *v, enum format format)
+{
+	struct listing l;
+
+	sites_list(v, &l);
+	if (format == FORMAT_JSON) {
+		struct json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "format", json_object_new_string("etch-inspect-sites"));
+		json_object_object_add(o, "version", json_object_new_int(1));
+		json_object_object_add(o, "file", json_name(v->path));
+		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
+		json_object_object_add(o, "sites", listing_json(&l));
+		json_print(o);
+	} else if (format == FORMAT_TEXT && !l.cell_count) {
+		text_clean(stdout, v->path);
+		printf(": no instruction touches an etched object\n");
+	} else {
+		listing_print(&l, format);
+	}
+	listing_free(&l);
+}

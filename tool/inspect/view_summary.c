@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* Computes the figures of etch inspect summary: kind of file, code and tables, number of sites, the loads and
+ * indirect calls that stay and why, and the findings of etch check. */
+#include "inspect/view_summary.h"
+
+#include "kernel/kernel.h"
+#include "support/progress.h"
+#include "site/in_place.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int tally_order(const void *a, const void *b)
+{
+	const struct tally *x = a, *y = b;
+
+	return x->count != y->count ? (x->count > y->count ? -1 : 1) : strcmp(x->what, y->what);
+}
+
+static void tally_add(struct tally *list, size_t room, size_t *count, const char *what)
+{
+	size_t i;
+
+	for (i = 0; i < *count; i++)
+		if (!strcmp(list[i].what, what))
+			break;
+	if (i == room)
+		return;
+	if (i == *count)
+		list[(*count)++] = (struct tally){what, 0};
+	list[i].count++;
+}
+
+/* Counts sites by kind and state, and the reasons for those that are not live. */
+static void sites_count(struct summary *c)
+{
+	static const char *const states[] = {"direct", "nop", "mov", "body", "indirect"};
+	const struct view *v = c->view;
+	size_t i;
+
+	for (i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		c->states[c->state_count++] = (struct tally){states[i], 0};
+	for (i = 0; i < v->scan.site_count; i++) {
+		const struct site *s = &v->scan.sites[i];
+		struct tallies *t = s->kind == SITE_LOAD ? &c->loads : &c->calls;
+		const char *why;
+
+		c->stores += s->kind == SITE_STORE;
+		c->escapes += s->kind == SITE_ESCAPE;
+		if (!site_kind_is_patched(s->kind))
+			continue;
+		t->all++;
+		t->sites += !s->reason;
+		if (site_is_live(&v->scan, s, &why))
+			t->live++;
+		else
+			tally_add(t->kept, sizeof(t->kept) / sizeof(t->kept[0]), &t->kept_count, why);
+		if (s->kind == SITE_LOAD)
+			c->immediates += view_is_baked(v, s->addr);
+		else if (!s->reason)
+			tally_add(c->states, sizeof(c->states) / sizeof(c->states[0]), &c->state_count, view_state(v, s));
+	}
+	for (i = 0; v->in_place && i < v->tables.inline_count; i++) {
+		if (in_place_is_dropped(&v->file, &v->tables.inlines[i]))
+			continue;
+		c->in_place++;
+		c->in_place_now += v->in_place[i];
+	}
+	qsort(c->loads.kept, c->loads.kept_count, sizeof(c->loads.kept[0]), tally_order);
+	qsort(c->calls.kept, c->calls.kept_count, sizeof(c->calls.kept[0]), tally_order);
+}
+
+static const struct column object_columns[] = {
+	{"object", false, false}, {"size", true, false},       {"loads", true, false},  {"live", true, false},
+	{"calls", true, false},   {"live_calls", true, false}, {"armed", false, false}, {"because", false, false},
+};
+
+/* Lists the objects with their counts of sites. False: out of memory. */
+static bool objects_list(const struct view *v, struct listing *l)
+{
+	bool linked = !elf_is_object(&v->file);
+	/* [0]: loads, [1]: calls */
+	struct {
+		size_t all[2], live[2];
+	} *counts = calloc(v->scan.objects.count + 1, sizeof(*counts));
+	const char *why;
+	size_t i, k;
+
+	if (!counts)
+		return false;
+	for (k = 0; k < v->scan.site_count; k++) {
+		const struct site *s = &v->scan.sites[k];
+
+		if (s->object < 0 || (size_t)s->object >= v->scan.objects.count || !site_kind_is_patched(s->kind))
+			continue;
+		counts[s->object].all[s->kind == SITE_CALL]++;
+		counts[s->object].live[s->kind == SITE_CALL] += site_is_live(&v->scan, s, &why);
+	}
+	listing_init(l, object_columns, sizeof(object_columns) / sizeof(object_columns[0]));
+	for (i = 0; i < v->scan.objects.count; i++) {
+		const struct object *o = &v->scan.objects.list[i];
+		const size_t *all = counts[i].all, *live = counts[i].live;
+
+		listing_add(l, "%s", o->name);
+		if (o->section)
+			listing_add(l, "%" PRIu64, o->size);
+		else
+			listing_add(l, "-");
+		listing_add(l, "%zu", all[0]);
+		listing_add(l, "%zu", live[0]);
+		listing_add(l, "%zu", all[1]);
+		listing_add(l, "%zu", live[1]);
+		if (linked)
+			listing_add(l, !o->armed ? "no" : v->tables.flags & ETCH_MODULE_LINKED ? "yes" : "at start-up");
+		else
+			listing_add(l, o->facts || !o->section ? "no" : "decided by the link step");
+		listing_add(l, "%s",
+		            linked        ? (o->unarmed ? o->unarmed : "no store, no escape")
+		            : !o->section ? "defined elsewhere"
+		            : o->facts == (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED) ? "stored to plainly, and its address escapes"
+		            : o->facts & ETCH_OBJ_STORED                       ? "stored to plainly"
+		            : o->facts & ETCH_OBJ_ESCAPED                      ? "its address escapes"
+		                                                               : "nothing seen against it here");
+	}
+	free(counts);
+	return true;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Counts the bytes of code and the rows by source. */
+static void coverage_count(const struct row_list *rows, const struct code_space *space, struct coverage *c)
+{
+	size_t i, k = 0;
+
+	for (i = 0; i < space->count; i++)
+		c->text += space->list[i].size;
+	for (i = 0; i + 1 < rows->count; i++) {
+		const struct row *r = &rows->rows[i];
+		uint64_t bytes = 0;
+		size_t s;
+
+		if (r->rule.kind == ETCH_RULE_UNDEF) {
+			c->undefined_rows++;
+			continue;
+		}
+		while (k < space->count && space->list[k].addr + space->list[k].size <= r->addr)
+			k++;
+		for (s = k; s < space->count && space->list[s].addr < r[1].addr; s++) {
+			uint64_t from = larger(r->addr, space->list[s].addr);
+			uint64_t to = smaller(r[1].addr, space->list[s].addr + space->list[s].size);
+
+			bytes += to > from ? to - from : 0;
+		}
+		c->source_rows[r->source & 3]++;
+		c->source[r->source & 3] += bytes;
+		c->covered += bytes;
+	}
+}
+
+static int found_order(const void *a, const void *b)
+{
+	const struct tally *x = a, *y = b;
+	enum severity s = catalogue_find(x->what)->severity, t = catalogue_find(y->what)->severity;
+
+	return s != t ? (s > t ? -1 : 1) : strcmp(x->what, y->what);
+}
+
+static bool findings_count(struct summary *s)
+{
+	const struct findings *l = &s->view->findings;
+	size_t i;
+
+	s->found = calloc(catalogue_count, sizeof(*s->found));
+	if (!s->found)
+		return false;
+	for (i = 0; i < l->count; i++) {
+		const struct catalogue_entry *x = catalogue_find(l->list[i].id);
+
+		if (!x)
+			continue;
+		s->severities[x->severity]++;
+		tally_add(s->found, catalogue_count, &s->found_count, x->id);
+	}
+	if (s->found_count)
+		qsort(s->found, s->found_count, sizeof(*s->found), found_order);
+	return true;
+}
+
+static void sizes_count(struct summary *s)
+{
+	static const char *const tables[] = {".eh_frame",     ".eh_frame_hdr", ".gcc_except_table", ETCH_SEC_UNWIND,
+	                                     ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
+	                                     ETCH_SEC_OBJ,    ETCH_SEC_PV};
+	const struct elf_file *f = &s->view->file;
+	size_t i;
+
+	_Static_assert(sizeof(tables) / sizeof(tables[0]) == SIZES, "one size a table");
+	for (i = 0; i < SIZES; i++) {
+		uint64_t bytes = 0;
+		uint32_t k = 0;
+
+		while ((k = elf_section_find(f, tables[i], k + 1)))
+			bytes += f->sections[k].sh.sh_size;
+		if (!bytes)
+			continue;
+		s->sizes[s->size_count].section = tables[i];
+		s->sizes[s->size_count++].bytes = bytes;
+	}
+}
+
+uint64_t summary_size(const struct summary *s, const char *section)
+{
+	size_t i;
+
+	for (i = 0; i < s->size_count; i++)
+		if (!strcmp(s->sizes[i].section, section))
+			return s->sizes[i].bytes;
+	return 0;
+}
+
+bool summary_is_rewritten(const struct summary *s)
+{
+	const struct view *v = s->view;
+
+	return v->tables.flags & ETCH_MODULE_LINKED ||
+	       (elf_is_object(&v->file) && elf_section_find(&v->file, ETCH_SEC_OBJ, 1));
+}
+
+static void build_id_take(struct summary *s)
+{
+	const uint8_t *id;
+	size_t n = elf_build_id(&s->view->file, &id), i;
+
+	for (i = 0; i < n && 2 * i + 2 < sizeof(s->build_id); i++)
+		snprintf(s->build_id + 2 * i, 3, "%02x", id[i]);
+}
+
+static void exceptions_count(struct summary *s)
+{
+	const struct fixups *x = &s->view->fixups;
+	size_t i;
+
+	for (i = 0; i < x->count; i++) {
+		unsigned type = x->list[i].data & 0xff;
+
+		s->exceptions[type > ETCH_EX_TYPE_LAST ? ETCH_EX_TYPE_LAST + 1 : type]++;
+	}
+}
+
+static bool summary_make(struct summary *s)
+{
+	const struct elf_file *f = &s->view->file;
+
+	build_id_take(s);
+	elf_hardening_read(f, &s->hardening);
+	s->kernel = kernel_sign(f);
+	s->symbols = elf_section_find(f, ".symtab", 1) != 0;
+	s->dwarf = elf_section_find(f, ".debug_info", 1) || elf_section_find(f, ".zdebug_info", 1);
+	s->code_sections = s->view->space.count;
+	sites_count(s);
+	exceptions_count(s);
+	coverage_count(&s->view->frames.rows, &s->view->frames.space, &s->code);
+	coverage_count(&s->unwind->rows, &s->unwind->space, &s->table);
+	sizes_count(s);
+	return objects_list(s->view, &s->objects) && findings_count(s);
+}
+
+int show_summary(const char *path, int jobs, enum format format, struct error *e)
+{
+	struct unwind_view unwind = {0};
+	struct view v;
+	struct summary s = {.view = &v, .unwind = &unwind};
+	int err = view_load_checked(&v, path, jobs, e);
+
+	progress_end();
+	if (!err)
+		err = unwind_view_load(&v.file, UNWIND_TABLE, &unwind, e);
+	if (!err && !summary_make(&s))
+		err = error_set(e, "out of memory");
+	if (!err && format == FORMAT_JSON)
+		json_print(summary_json(&s));
+	else if (!err && format == FORMAT_TSV)
+		summary_tsv(&s);
+	else if (!err)
+		summary_text(&s);
+	listing_free(&s.objects);
+	free(s.found);
+	unwind_view_free(&unwind);
+	view_free(&v);
+	return err;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads the kernel's .orc_unwind_ip and .orc_unwind, which objtool generates: rows sorted by
+ * address, each with the entry that it was read from.
+ */
+#ifndef KERNEL_KERNEL_ORC_H
+#define KERNEL_KERNEL_ORC_H
+
+#include "arch/x86/kernel_entry.h"
+#include "kernel/kernel.h"
+
+struct kernel_row {
+	struct kernel_place place; /* section and addr; any other kind: the row is malformed */
+	uint64_t size;             /* bytes to the next row, or to the end of the section */
+	struct kernel_orc orc;
+	const char *problem; /* why the row is malformed, a phrase; null: it is not */
+};
+
+struct kernel_rows {
+	struct kernel_row *list; /* by place; rows without a place come last */
+	size_t count;            /* number of entries in the file; all are in the list */
+	size_t bad;
+	bool present; /* the file has these sections */
+	bool sorted;  /* the file's entries are sorted */
+	enum kernel_orc_layout layout;
+	char layout_from[160]; /* what the layout was inferred from */
+	char problem[160];     /* a problem of the arrays as a whole; or empty */
+};
+
+/*
+ * Does the file have arrays with these names that are not etch's? Those of an etched object are
+ * SHF_LINK_ORDER, but not always after ld -r: in a file that is not identified as a kernel file
+ * (kernel_sign()) they count as etch's unless an entry is malformed.
+ */
+bool kernel_orc_present(const struct elf_file *f);
+int kernel_orc_read(struct kernel *k, struct kernel_rows *out, struct error *e);
+/* Counts the entries and determines their layout, without reading them all. */
+int kernel_orc_head(struct kernel *k, struct kernel_rows *out);
+void kernel_orc_free(struct kernel_rows *r);
+
+#endif

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#include "report/plain.h"
-
-void plain(char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
-}

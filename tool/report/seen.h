@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Merges equal findings about the same code in several files: an object, an archive with a member of that name, and
+ * the files linked from it. Such a finding is reported once, with the list of files. Objects with different names
+ * are different code, even if it is equal.
+ */
+#ifndef REPORT_SEEN_H
+#define REPORT_SEEN_H
+
+#include "report/report.h"
+
+/* A finding in one file. */
+struct occurrence {
+	const struct report *report;
+	struct report_finding *finding;
+};
+
+/* Equal findings of several files. */
+struct seen {
+	uint64_t key;
+	const char *object;      /* file name of the object file or archive member; null: so far only in linked files */
+	struct seen *next;       /* another object with the same key */
+	struct occurrence *list; /* in order of the files; findings refer to this only if it has two or more */
+	size_t count, room;
+};
+
+/* All findings by key. */
+struct seen_all {
+	struct seen **table; /* hash table with open addressing; its size is a power of two */
+	size_t count, room;
+};
+
+/* Adds the findings of a report that count. The report must not move before seen_free(). False: out of memory. */
+bool seen_add(struct seen_all *a, struct report *r);
+/* Links equal findings, after the last report has been added. If one of them is caused by a compiler, all are. */
+void seen_join(struct seen_all *a);
+void seen_free(struct seen_all *a);
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/* The link step of `etch rewrite`: finds the sites of a linked file, bakes them, sorts the tables, adds the unwind
+ * table. */
+#include "rewrite/rewrite.h"
+
+#include "site/in_place.h"
+#include "site/native_sites.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The rows of the table for sites of one kind, with the addresses that they refer to. */
+static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size_t *count)
+{
+	struct imv_row *rows = calloc(s->site_count + 1, sizeof(*rows));
+	size_t i, n = 0;
+
+	for (i = 0; rows && i < s->site_count; i++) {
+		const struct site *site = &s->sites[i];
+
+		if (site->kind != kind || site->reason)
+			continue;
+		if ((site->entry.flags & ETCH_IMV_GOT) && !site->slot)
+			continue; /* its address came from the GOT, but none of the object's slots was found */
+		rows[n].site = site->addr;
+		rows[n].obj =
+			site->entry.flags & ETCH_IMV_GOT ? site->slot : s->objects.list[site->object].addr + (uint64_t)site->off;
+		rows[n++].entry = site->entry;
+	}
+	*count = n;
+	return rows;
+}
+
+/* The rows of __etch_obj: each object with its facts combined, then the facts about objects of other modules. */
+static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
+{
+	struct obj_row *rows = calloc(s->objects.count + s->site_count + 1, sizeof(*rows));
+	size_t i, k, n = 0;
+
+	for (i = 0; rows && i < s->objects.defined; i++) {
+		const struct object *o = &s->objects.list[i];
+
+		if (o->unrecorded)
+			continue;
+		rows[n].addr = o->addr;
+		rows[n].size = o->size;
+		rows[n].kind = ETCH_OBJ_OBJECT;
+		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
+		                          (o->part ? ETCH_OBJ_PART : 0));
+		rows[n].name = o->name;
+		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
+			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
+				rows[n].ref = now->obj[k].ref;
+		n++;
+	}
+	for (i = 0; rows && i < s->site_count; i++) {
+		const struct site *site = &s->sites[i];
+
+		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot)
+			continue;
+		for (k = 0; k < n; k++)
+			if (rows[k].kind != ETCH_OBJ_OBJECT && rows[k].addr == site->slot &&
+			    (rows[k].kind == ETCH_OBJ_STORE) == (site->kind == SITE_STORE))
+				break;
+		if (k < n)
+			continue;
+		rows[n].addr = site->slot;
+		rows[n].ref = site->addr;
+		rows[n].kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE;
+		rows[n++].flags = ETCH_OBJ_GOT;
+	}
+	*count = n;
+	return rows;
+}
+
+static struct imv_row *rows_copy(const struct imv_row *from, size_t count)
+{
+	struct imv_row *p = malloc((count + 1) * sizeof(*p));
+
+	if (p && count)
+		memcpy(p, from, count * sizeof(*p));
+	return p;
+}
+
+/* Copies the rows of the existing tables, to be written again. */
+static int rows_keep(const struct linked_tables *now, struct linked_rows *out, struct error *e)
+{
+	out->imv = rows_copy(now->imv, now->imv_count);
+	out->pv = rows_copy(now->pv, now->pv_count);
+	out->obj = malloc((now->obj_count + 1) * sizeof(*out->obj));
+	if (!out->imv || !out->pv || !out->obj)
+		return error_set(e, "out of memory");
+	if (now->obj_count)
+		memcpy(out->obj, now->obj, now->obj_count * sizeof(*out->obj));
+	out->imv_count = now->imv_count;
+	out->pv_count = now->pv_count;
+	out->obj_count = now->obj_count;
+	return 0;
+}
+
+/* Replaces the copied rows of the tables that --only selects by new ones. */
+static int rows_make(const struct scan *s, const struct linked_tables *now, const struct rewrite_options *o,
+                     struct linked_rows *rows, struct error *e)
+{
+	if (o->imv) {
+		free(rows->imv);
+		rows->imv = site_rows(s, SITE_LOAD, &rows->imv_count);
+	}
+	if (o->pv) {
+		free(rows->pv);
+		rows->pv = site_rows(s, SITE_CALL, &rows->pv_count);
+	}
+	free(rows->obj);
+	rows->obj = obj_rows(s, now, &rows->obj_count);
+	return rows->imv && rows->pv && rows->obj ? 0 : error_set(e, "out of memory");
+}
+
+/* Restores the bytes at the sites of a table that is not selected: they were unbaked for the analysis. */
+static void rows_restore(struct elf_file *f, const uint8_t *before, const struct imv_row *rows, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		unsigned len = etch_imv_len(&rows[i].entry);
+		uint8_t *p = (uint8_t *)elf_at(f, rows[i].site, len);
+
+		if (p && (rows[i].entry.flags & ETCH_IMV_BAKED))
+			memcpy(p, before + (p - f->bytes), len);
+	}
+}
+
+static void in_place_restore(struct elf_file *f, const uint8_t *before, const struct linked_tables *now)
+{
+	size_t i;
+
+	for (i = 0; i < now->inline_count; i++) {
+		uint8_t *p = (uint8_t *)elf_at(f, now->inlines[i].site, ETCH_INLINE_LEN);
+
+		if (p && !in_place_is_dropped(f, &now->inlines[i]))
+			memcpy(p, before + (p - f->bytes), ETCH_INLINE_LEN);
+	}
+}
+
+/*
+ * Makes the rows, and checks that they fit. If the tables cannot grow, only the sites that the object step listed
+ * are kept (with a finding about the others), and objects without a record stay unarmed.
+ */
+static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_tables *now,
+                      const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
+{
+	int room = rows_make(s, now, o, rows, e) ? -1 : linked_tables_room(f, now, rows, e);
+	size_t left;
+
+	if (room)
+		return room < 0 ? -1 : 0;
+	left = sites_unlisted(s, now);
+	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites stay as they are: the tables cannot grow (%s)", left,
+	                        e->text);
+}
+
+static uint64_t record_at(const struct elf_file *f, const struct native *x)
+{
+	return f->sections[x->section].sh.sh_addr + x->at;
+}
+
+/* Sets the flags in __pv_native according to the sequences as they are in the code now. */
+static int natives_flag(struct elf_file *f, struct linked_tables *now, struct scan *s, struct error *e)
+{
+	struct natives found;
+	size_t i, k = 0;
+	bool judged;
+
+	if (natives_check(f, &found, s)) {
+		*e = s->error;
+		return -1;
+	}
+	for (i = 0; i < now->native_count; i++) { /* both are in the order of the file */
+		while (k < found.count && record_at(f, &found.list[k]) < now->natives[i].at)
+			k++;
+		judged = k < found.count && record_at(f, &found.list[k]) == now->natives[i].at;
+		linked_native_flag(f, now, i, judged ? found.list[k].flags : 0);
+	}
+	natives_free(&found);
+	return 0;
+}
+
+static void sites_count(const struct scan *s, enum site_kind kind, struct rewrite_counts *c)
+{
+	const char *why;
+	size_t i;
+
+	for (i = 0; i < s->site_count; i++) {
+		const struct site *site = &s->sites[i];
+
+		if (site->kind != kind)
+			continue;
+		c->kept += site->reason != NULL;
+		c->sites += !site->reason;
+		c->live += site_is_live(s, site, &why);
+	}
+}
+
+/* Finds sites, decides which objects are armed, bakes, and makes the rows of the tables. On entry
+ * `rows` has the existing rows, which stay for tables that are not selected. */
+static int sites_pass(struct elf_file *f, const struct rewrite_options *o, struct linked_tables *now, struct scan *s,
+                      struct rewrite_result *out, struct linked_rows *rows, struct error *e)
+{
+	/* Scan all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. */
+	if (scan_linked_file(s, f, now)) {
+		*e = s->error;
+		return -1;
+	}
+	if ((o->pv && natives_flag(f, now, s, e)) || tables_fit(s, f, now, o, rows, e))
+		return -1;
+	/* An object that anything stores to, or whose address escapes, keeps its
+	 * loads and calls; the sites of the others get their first value. */
+	objects_judge(s, now);
+	if ((o->imv && sites_bake(s, SITE_LOAD, f, now, &out->loads.baked, e)) ||
+	    (o->pv && (sites_bake(s, SITE_CALL, f, now, &out->calls.baked, e) ||
+	               in_place_bake(s, f, now, &out->in_place, &out->in_place_baked, e))) ||
+	    rows_make(s, now, o, rows, e))
+		return -1;
+	if (o->imv)
+		sites_count(s, SITE_LOAD, &out->loads);
+	if (o->pv)
+		sites_count(s, SITE_CALL, &out->calls);
+	return 0;
+}
+
+/* Reports a missing unwind table as a finding: the sites are rewritten all the same. */
+static int unwind_missing(struct scan *s, const char *why)
+{
+	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s", why);
+}
+
+/*
+ * Adds a segment with only the unwind table. If there is no room for one, that is a finding in a file with
+ * sites or an exception table, whose rewriting stands; in any other file it is an error.
+ */
+static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, struct scan *s, bool sites,
+                        struct rewrite_result *out, struct error *e)
+{
+	int r = unwind_segment(f, unwind, &out->bytes, &out->size, e);
+	struct error why = *e;
+
+	if (r != SEGMENT_ENOSLOT)
+		return r ? -1 : 0;
+	if (!sites)
+		return error_set(e, "%.300s (--sidecar DIR puts its unwind table into a file of its own)", why.text);
+	out->rows = 0;
+	out->unwind_bytes = 0;
+	error_set(e, "%.300s (--sidecar puts it into a file of its own)", why.text);
+	return unwind_missing(s, e->text);
+}
+
+/* Restores the sites of the tables that --only does not select. */
+static void rest_restore(struct elf_file *f, const uint8_t *before, const struct rewrite_options *o,
+                         const struct linked_tables *now, const struct linked_rows *rows)
+{
+	if (!o->imv)
+		rows_restore(f, before, rows->imv, rows->imv_count);
+	if (!o->pv) {
+		rows_restore(f, before, rows->pv, rows->pv_count);
+		in_place_restore(f, before, now);
+	}
+}
+
+/* Sets the output to a copy of f's bytes if they changed in place and no step made an output, and drops an output equal
+ * to the input `was`. `before`: the bytes before changes in place; null: no step makes any. */
+static int output_settle(const struct elf_file *f, const uint8_t *before, const uint8_t *was,
+                         struct rewrite_result *out, struct error *e)
+{
+	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
+		out->bytes = malloc(f->size + 1);
+		if (!out->bytes)
+			return error_set(e, "out of memory");
+		out->size = f->size;
+		memcpy(out->bytes, f->bytes, f->size);
+	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {
+		free(out->bytes);
+		out->bytes = NULL;
+	}
+	return 0;
+}
+
+int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
+                   struct error *e)
+{
+	bool want = o->imv || o->pv, sites, classic, ex = o->ex && rewrite_has_ex(f);
+	struct linked_unwind unwind = {0};
+	struct findings faults = {0};
+	struct linked_rows rows = {0};
+	struct linked_tables now;
+	const uint8_t *before = NULL, *was;
+	struct error why;
+	int err, r;
+
+	memset(out, 0, sizeof(*out));
+	memset(s, 0, sizeof(*s));
+	s->file = f;
+	if (elf_is_debug(f))
+		return error_set(e, ELF_DEBUG_FILE);
+	/* The tables of earlier steps. Without tables of sites the file has no etched object
+	 * that libetch could find at run time. */
+	err = linked_tables_read(f, &now, e);
+	sites = !err;
+	classic = o->orc && elf_section_find(f, ETCH_SEC_ORC_IP, 1);
+	if (err < 0 || (!sites && !o->orc && !ex)) {
+		err = err < 0 ? -1 : 0;
+		goto out;
+	}
+	err = -1;
+	if (sites || classic || ex) { /* bytes will change in place */
+		before = f->bytes;
+		if (elf_bytes_own(f, e))
+			goto out;
+	}
+	/* Start from the code that the linker wrote: this makes the rewrite idempotent. */
+	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e) || in_place_unbake(f, &now, e)))
+		goto out;
+	if (ex && rewrite_ex(f, &faults, out, e))
+		goto out;
+	/* Make unwind rows from the code, or keep the existing table. */
+	r = o->orc ? unwind_linked(f, o, out, &unwind, e) : linked_unwind_read(f, &unwind, e);
+	if (r < 0 || (o->orc && r > 0 && (!sites || !want) && !ex))
+		goto out;
+	why = *e;
+	/* Find and bake sites, or keep the existing ones. */
+	if (sites && want && sites_pass(f, o, &now, s, out, &rows, e))
+		goto out;
+	if (sites)
+		rest_restore(f, before, o, &now, &rows);
+	if (rewrite_ex_say(s, &faults))
+		goto out;
+	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
+		goto out;
+	was = before ? before : f->bytes;
+	if (unwind.count && note_add(&unwind, f, was, e))
+		goto out;
+	/* Write the tables last: they record what the other steps did. */
+	if (classic && linked_orc_sort(f, &out->orc_sorted, e))
+		goto out;
+	if (sites && (want || now.moved) && linked_tables_write(f, &now, &rows, &unwind, &out->bytes, &out->size, e))
+		goto out;
+	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, (sites && want) || ex, out, e))
+		goto out;
+	err = output_settle(f, before, was, out, e);
+out:
+	linked_tables_free(&now);
+	linked_unwind_free(&unwind);
+	linked_rows_free(&rows);
+	findings_free(&faults);
+	return err;
+}

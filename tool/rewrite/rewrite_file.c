@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/* `etch rewrite` for one file: reads it, runs the steps, writes the result; or undoes an earlier rewrite. */
+#include "support/exit_code.h"
+#include "support/memory.h"
+#include "elf/outfile.h"
+#include "elf/segment.h"
+#include "elf/undo.h"
+#include "report/text.h"
+#include "rewrite/files.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Path of the sidecar file: DIR/BUILD-ID, in hexadecimal. */
+static int sidecar_path(const struct elf_file *f, const char *directory, char *out, size_t size, struct error *e)
+{
+	const uint8_t *id;
+	size_t n = elf_build_id(f, &id), i, at;
+
+	if (elf_is_object(f))
+		return error_set(e, "is an object file: a sidecar is for programs and libraries");
+	if (!n)
+		return error_set(e, "has no build-id, by which a sidecar is found (link with -Wl,--build-id)");
+	at = (size_t)snprintf(out, size, "%s/", directory);
+	for (i = 0; i < n && at + 3 < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%02x", id[i]);
+	return at + 3 < size ? 0 : error_set(e, "its sidecar would have too long a name");
+}
+
+/* The output path, and the file whose permissions it takes (`model`). */
+struct place {
+	const char *path, *model;
+	char sidecar[4096];
+};
+
+static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
+                     struct scan *s, struct rewrite_result *done, struct place *to, struct error *e)
+{
+	struct rewrite_options make = opt->make;
+
+	to->path = opt->output ? opt->output : f->path;
+	to->model = f->path;
+	if (opt->sidecar) {
+		if (sidecar_path(f, opt->sidecar, to->sidecar, sizeof(to->sidecar), e))
+			return -1;
+		to->path = to->sidecar;
+		to->model = NULL;
+		make.encoding = ETCH_ENCODING_BLOCK;
+		return rewrite_sidecar(f, &make, done, e);
+	}
+	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
+}
+
+/* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
+ * the first bytes of the segment. */
+static bool was_rewritten(const struct elf_file *f)
+{
+	static const char *const names[] = {UNDO_SECTION, ETCH_SEC_ORC_IP, ETCH_SEC_ORC,
+	                                    ETCH_SEC_IMV, ETCH_SEC_PV,     ETCH_SEC_OBJ};
+	size_t i;
+	uint32_t k;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names) && elf_is_object(f); i++)
+		if (elf_section_find(f, names[i], 1))
+			return true;
+	for (k = 1; k < f->section_count && !elf_is_object(f); k++)
+		if (!strncmp(f->sections[k].name, SEGMENT_UNLOADED, sizeof(SEGMENT_UNLOADED) - 1))
+			return true;
+	for (k = 0; k < f->phdr_count; k++) {
+		const Elf64_Phdr *p = &f->phdrs[k];
+
+		if (p->p_offset < f->size && segment_begins(f->bytes + p->p_offset, f->size - p->p_offset))
+			return true;
+	}
+	return false;
+}
+
+/* True if a section has code. Without one the analysis takes whole segments for code, with the headers in them, which
+ * a rewrite changes. */
+static bool has_code_section(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].data && (f->sections[i].sh.sh_flags & SHF_EXECINSTR))
+			return true;
+	return false;
+}
+
+/* True if a linked file has a section with a name that etch uses, for a table or for etched objects, and type or flags
+ * that show that it is something else. */
+static bool name_is_odd(const struct elf_file *f)
+{
+	static const char *const names[] = {ETCH_SEC_OBJECT, ETCH_SEC_SCALAR, /* these two are writable */ ETCH_SEC_IMV,
+	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_MODULE,
+	                                    ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_ORC_IP,
+	                                    ETCH_SEC_ORC};
+	uint32_t i;
+	size_t k;
+
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+		bool data = sh->sh_type == SHT_PROGBITS && !(sh->sh_flags & SHF_EXECINSTR);
+		size_t count = !data ? sizeof(names) / sizeof(*names) : sh->sh_flags & SHF_WRITE ? 0 : 2;
+
+		for (k = 0; k < count; k++)
+			if (!strcmp(f->sections[i].name, names[k]))
+				return true;
+	}
+	return false;
+}
+
+/*
+ * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
+ * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
+ * the one that counts can depend on whether new sections come before or behind them.
+ */
+static const char *twice_doubt(const struct elf_file *f, bool *no_memory)
+{
+	struct error e;
+	int apart;
+
+	*no_memory = false;
+	if (was_rewritten(f))
+		return "what an earlier run of etch put there is damaged";
+	if (!elf_is_object(f) && !has_code_section(f))
+		return "has code among its headers";
+	if (name_is_odd(f))
+		return "has a section with a name of etch's that is something else";
+	apart = elf_sections_apart(f, &e);
+	*no_memory = apart < 0;
+	return apart > 0 ? NULL : "has sections that lie over one another";
+}
+
+/*
+ * Ensures that rewriting is idempotent: if twice_doubt() has a reason, the output is taken through the steps once more,
+ * and a different result is an error. Files as linkers write them, that etch has not rewritten yet, give no reason.
+ */
+static int again_check(const struct elf_file *was, const struct rewrite_command *opt, const struct name_set *others,
+                       const struct rewrite_result *done, struct error *e)
+{
+	bool no_memory = false;
+	const char *doubt = done->bytes && !opt->sidecar ? twice_doubt(was, &no_memory) : NULL;
+	struct rewrite_result again = {0};
+	struct elf_file f = {0};
+	struct scan s = {0};
+	struct place to;
+	int err = 0;
+
+	if (no_memory)
+		return error_set(e, "out of memory");
+	if (!doubt)
+		return 0;
+	e->text[0] = '\0';
+	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &s, &again, &to, e) ||
+	    again.bytes)
+		err = error_no_memory(e) ? -1 : error_set(e, "%s: rewriting it twice would not be rewriting it once", doubt);
+	rewrite_result_free(&again);
+	scan_free(&s);
+	if (f.bytes == done->bytes)
+		f.bytes = NULL;
+	elf_close(&f);
+	return err;
+}
+
+/* The input as it was read, and without the undo record of an earlier run. */
+struct source {
+	uint8_t *raw;
+	size_t raw_size;
+	struct undo undo;        /* filled if there is a record */
+	const uint8_t *original; /* what a later --undo is to restore */
+	size_t original_size;
+	const uint8_t *shared; /* the bytes that the steps start from; in `raw` or `undo` */
+};
+
+/* Sets *bytes and *size to the input of the steps. If the file has been changed since an earlier run, the original
+ * cannot be restored any more: the file as it is becomes the new original. */
+static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct error *e)
+{
+	struct error stale;
+	const uint8_t *begin;
+
+	s->raw = *bytes;
+	s->raw_size = *size;
+	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && error_no_memory(&stale))
+		return error_set(e, "%s", stale.text);
+	begin = s->undo.kept ? s->undo.kept : s->raw;
+	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
+	s->original = s->undo.original ? s->undo.original : s->raw;
+	s->original_size = s->undo.original ? s->undo.original_size : s->raw_size;
+	s->shared = begin; /* copy on write, by elf_bytes_own() */
+	*bytes = (uint8_t *)begin;
+	return 0;
+}
+
+/* Frees the source and closes f, whose bytes may be the source's. */
+static void source_close(struct source *s, struct elf_file *f)
+{
+	if (f->bytes == s->shared)
+		f->bytes = NULL;
+	elf_close(f);
+	undo_free(&s->undo);
+	free(s->raw);
+}
+
+/* Adds the undo record to the output. If the complete output equals the input, done->bytes becomes null: nothing is to
+ * be written. */
+static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *done,
+                      struct error *e)
+{
+	int r;
+
+	if (opt->sidecar)
+		return 0;
+	if (!done->bytes) {
+		/* The steps changed nothing. An existing record stays (unless --no-undo), even a stale one: if chrpath, for
+		 * example, changed the file, --undo can detect that only by the record. */
+		if (!s->undo.kept || !opt->no_undo)
+			return 0;
+		done->size = s->undo.kept_size;
+		done->bytes = malloc(done->size + 1);
+		if (!done->bytes)
+			return error_set(e, "out of memory");
+		memcpy(done->bytes, s->undo.kept, done->size);
+	}
+	if (opt->no_undo)
+		return 0;
+	r = undo_attach(&done->bytes, &done->size, s->original, s->original_size, e);
+	if (r <= 0) /* never write a rewrite that cannot be undone */
+		return -1;
+	if (done->size == s->raw_size && !memcmp(done->bytes, s->raw, s->raw_size)) {
+		free(done->bytes);
+		done->bytes = NULL;
+	}
+	return 0;
+}
+
+/* Writes the output. With `seen` it replaces the input, under all names in `in`; else it gets `model`'s permissions. */
+static int write_out(const char *to, const uint8_t *bytes, size_t size, const struct file_mark *seen,
+                     const struct input *in, const char *model)
+{
+	char text[PATH_MAX + 256];
+
+	if (seen ? !outfile_replace(to, in->links, in->link_count, bytes, size, seen, text, sizeof(text))
+	         : !outfile_write(to, bytes, size, model, text, sizeof(text)))
+		return 0;
+	text_error(NULL, "%s", text);
+	return -1;
+}
+
+/* With -v: reports hard links to a replaced file that were not named, and keep the old contents. */
+static void say_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
+{
+	if (!opt->verbose || opt->output || opt->sidecar || seen->names < in->link_count + 2)
+		return;
+	text_clean_name(stdout, in->path, NULL);
+	printf(": has %llu more names (hard links), which lead to the file as it was\n",
+	       (unsigned long long)(seen->names - in->link_count - 1));
+}
+
+static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, const struct rewrite_command *opt)
+{
+	text_error(path, "note: LLVM bitcode, left as it is; rewrite the linked program");
+	return opt->output && write_out(opt->output, bytes, size, NULL, NULL, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
+}
+
+int undo_file(const struct input *in, const struct rewrite_command *opt)
+{
+	const char *path = in->path;
+	int status = EXIT_UNUSABLE, found;
+	struct file_mark seen;
+	struct undo undo = {0};
+	struct error e;
+	uint8_t *bytes;
+	size_t size;
+
+	if (file_read_marked(path, &bytes, &size, &seen, &e)) {
+		text_error(path, "%s", e.text);
+		return status;
+	}
+	found = undo_detach(bytes, size, &undo, &e);
+	if (!found)
+		error_set(&e, "has no record of what it was: etch did not rewrite it, or with --no-undo, or "
+		              "strip has dropped it since");
+	if (found <= 0)
+		text_error(path, "%s", e.text);
+	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size, opt->output ? NULL : &seen,
+	                    in, path))
+		status = EXIT_CLEAN;
+	if (found > 0 && !status && opt->verbose) {
+		text_clean_name(stdout, path, NULL);
+		printf(": as it was before etch rewrite, %zu bytes\n", undo.original_size);
+		say_names(in, opt, &seen);
+	}
+	undo_free(&undo);
+	free(bytes);
+	return status;
+}
+
+/* By how much the file offset of the lowest segment has increased. */
+static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const Elf64_Ehdr *eh)
+{
+	const Elf64_Phdr *old = f->phdrs;
+	Elf64_Phdr p;
+	uint32_t i;
+
+	while (old < f->phdrs + f->phdr_count && old->p_type != PT_LOAD)
+		old++;
+	for (i = 0; i < eh->e_phnum && old < f->phdrs + f->phdr_count; i++) {
+		memcpy(&p, made + eh->e_phoff + i * sizeof(p), sizeof(p));
+		if (p.p_type == PT_LOAD && p.p_vaddr == old->p_vaddr)
+			return p.p_offset - old->p_offset;
+	}
+	return 0;
+}
+
+/* Prints notes about moved headers, which matter to tools that process the file later. */
+static void say_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+{
+	uint64_t by;
+	Elf64_Ehdr eh;
+
+	if (elf_is_object(f) || !done->bytes || done->size < sizeof(eh))
+		return;
+	memcpy(&eh, done->bytes, sizeof(eh));
+	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
+		text_error(path, "note: its program headers are at its end now; GNU strip and objcopy damage such a file, "
+		                 "eu-strip does not");
+	by = moved_by(f, done->bytes, &eh);
+	if (by)
+		text_error(path,
+		           "note: for its program headers, all of it is %" PRIu64 " bytes further in the file now (at "
+		           "the same addresses)",
+		           by);
+}
+
+int rewrite_file(const struct input *in, const struct rewrite_command *opt, const struct name_set *others)
+{
+	const char *path = in->path;
+	struct rewrite_result done = {0};
+	struct source source = {0};
+	struct elf_file f = {0};
+	struct scan s = {0};
+	struct file_mark seen;
+	struct place to;
+	struct error e;
+	uint8_t *bytes;
+	size_t size, findings;
+	int status = EXIT_UNUSABLE;
+
+	if (file_read_marked(path, &bytes, &size, &seen, &e)) {
+		text_error(path, "%s", e.text);
+		return EXIT_UNUSABLE;
+	}
+	if (file_is_bitcode(bytes, size)) {
+		status = bitcode_pass(path, bytes, size, opt);
+		free(bytes);
+		return status;
+	}
+	if (source_open(&source, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
+	    file_make(&f, opt, others, &s, &done, &to, &e) || again_check(&f, opt, others, &done, &e) ||
+	    record_add(&source, opt, &done, &e)) {
+		text_error(path, "%s", e.text);
+		goto out;
+	}
+	if (elf_is_slim_lto(&f))
+		text_error(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
+	if (opt->make.orc && !elf_is_object(&f) && !done.text)
+		text_error(path, "note: no code, and no unwind table");
+	if ((done.bytes || opt->output) &&
+	    write_out(to.path, done.bytes ? done.bytes : source.raw, done.bytes ? done.size : source.raw_size,
+	              opt->output || opt->sidecar ? NULL : &seen, in, to.model))
+		goto out;
+	if (!opt->sidecar) /* a sidecar has no ELF headers */
+		say_headers(path, &f, &done);
+	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
+	if (opt->verbose)
+		rewrite_say_done(path, &f, &opt->make, &done);
+	if (done.bytes)
+		say_names(in, opt, &seen);
+	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
+out:
+	rewrite_result_free(&done);
+	scan_free(&s);
+	source_close(&source, &f);
+	return status;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The output of `etch rewrite`: findings, and the summary of a file. */
+#include "elf/lines.h"
+#include "elf/symbols.h"
+#include "report/text.h"
+#include "rewrite/rewrite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FINDINGS_SHOWN 10 /* findings about unwind rows per file, without -v */
+#define FINDINGS_NEAR  64 /* distance in bytes of findings that share a line, at most */
+
+/* What printing a finding needs. */
+struct sayer {
+	const char *path;
+	const struct elf_file *file;
+	struct symbol_index names;
+	struct lines *lines;
+};
+
+/* Prints a finding: "FILE: ID: function+offset (source line): text". */
+static void say_finding(const struct sayer *s, const struct finding *x, const char *text)
+{
+	char source[256] = "-", where[256];
+
+	symbol_index_describe(&s->names, s->file, x->section, x->addr, where, sizeof(where));
+	if (x->section)
+		lines_find(s->lines, x->section, x->addr, source, sizeof(source));
+	text_error(s->path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
+}
+
+/* Length of the run of nearby findings from `first` on with the same ID and text, which share a line. */
+static size_t finding_run(const struct findings *l, size_t first)
+{
+	const struct finding *x = &l->list[first];
+	size_t n = 1;
+
+	while (first + n < l->count && x[n].section == x->section && x[n].addr - x[n - 1].addr <= FINDINGS_NEAR &&
+	       !strcmp(x->id, x[n].id) && !strcmp(x->text, x[n].text))
+		n++;
+	return n;
+}
+
+static void say_frames(const struct sayer *s, const struct findings *l, bool all)
+{
+	size_t shown = 0, i = 0, n;
+
+	for (; i < l->count && (all || shown < FINDINGS_SHOWN); i += n, shown++) {
+		const struct finding *x = &l->list[i];
+		char last[256], text[800];
+
+		n = finding_run(l, i);
+		snprintf(text, sizeof(text), "%s", x->text);
+		if (n > 1) {
+			symbol_index_describe(&s->names, s->file, x[n - 1].section, x[n - 1].addr, last, sizeof(last));
+			snprintf(text, sizeof(text), "%.500s (%zu places up to %s)", x->text, n, last);
+		}
+		say_finding(s, x, text);
+	}
+	if (i < l->count)
+		text_error(s->path, "note: %zu more finding%s about unwind rows; -v shows them", l->count - i,
+		           l->count - i == 1 ? "" : "s");
+}
+
+/* Indexes the symbols that the findings need. Out of memory, places are printed as section + offset. */
+static void names_find(struct sayer *to, const struct findings *a, const struct findings *b)
+{
+	struct symbol_place *places = malloc((a->count + b->count) * sizeof(*places));
+	size_t n = 0, i;
+	struct error e;
+
+	for (i = 0; places && i < a->count; i++)
+		places[n++] = (struct symbol_place){a->list[i].section, a->list[i].addr};
+	for (i = 0; places && i < b->count; i++)
+		places[n++] = (struct symbol_place){b->list[i].section, b->list[i].addr};
+	if (symbol_index_build_of(to->file, symbol_is_place, places, n, &to->names, &e))
+		to->names = (struct symbol_index){0};
+	free(places);
+}
+
+size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
+                            bool all)
+{
+	size_t count = s->findings.count + fr->findings.count, i;
+	struct sayer sayer = {.path = path, .file = f};
+
+	if (count)
+		names_find(&sayer, &s->findings, &fr->findings);
+	sayer.lines = count ? lines_open(f) : NULL;
+	for (i = 0; i < s->findings.count; i++)
+		say_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);
+	say_frames(&sayer, &fr->findings, all);
+	lines_close(sayer.lines);
+	symbol_index_free(&sayer.names);
+	return count;
+}
+
+/* Prints the counts of calls through ops objects, if there are any. */
+static void say_calls(const struct elf_file *f, const struct rewrite_result *r)
+{
+	const struct rewrite_counts *c = &r->calls;
+	const struct bake_counts *b = &c->baked;
+
+	printf("calls: %zu sites", c->sites);
+	if (!elf_is_object(f))
+		printf(", %zu live, %zu across a word: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live,
+		       c->sites - c->live, b->direct, b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
+	printf("; %zu without a form", c->kept);
+	if (r->in_place)
+		printf("; %zu of %zu in place", r->in_place_baked, r->in_place);
+}
+
+void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
+                      const struct rewrite_result *r)
+{
+	uint64_t code = r->frames.covered + r->frames.undefined;
+	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);
+
+	text_clean_name(stdout, path, NULL);
+	printf(": ");
+	if (o->imv && elf_is_object(f))
+		printf("%zu sites, %zu loads without an immediate form", r->loads.sites, r->loads.kept);
+	else if (o->imv)
+		printf("%zu sites, %zu live, %zu baked, %zu loads without an immediate form", r->loads.sites, r->loads.live,
+		       r->loads.baked.immediates, r->loads.kept);
+	if (o->imv && calls)
+		printf("; ");
+	if (calls)
+		say_calls(f, r);
+	if (o->orc)
+		printf(
+			"%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
+			o->imv || calls ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
+			r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
+			r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
+			code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
+	if (r->ex_entries)
+		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
+	if (r->ex_dropped)
+		printf(", %zu of them of code that was dropped", r->ex_dropped);
+	if (r->orc_sorted)
+		printf(", %zu rows of the object step sorted", r->orc_sorted);
+	printf("%s\n", r->bytes ? "" : " (unchanged)");
+}

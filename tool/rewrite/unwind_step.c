@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes the unwind rows of a file, and from them the sections for an object file, a linked file or a sidecar. */
+#include "rewrite/rewrite.h"
+
+#include "arch/x86/callsites.h"
+#include "site/bake.h"
+#include "site/in_place.h"
+#include "table/linked_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void rewrite_result_free(struct rewrite_result *r)
+{
+	free(r->bytes);
+	frames_free(&r->frames);
+	memset(r, 0, sizeof(*r));
+}
+
+/* Makes the rows of a table, in canonical form: as few as possible. */
+static int rows_find(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                     struct row_list *rows, struct error *e)
+{
+	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs};
+	size_t i;
+	int err;
+
+	memset(rows, 0, sizeof(*rows));
+	if (frames_find(f, &how, &out->frames, e))
+		return -1;
+	for (i = 0; i < out->frames.space.count; i++)
+		out->text += out->frames.space.list[i].size;
+	err = unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
+	row_list_free(&out->frames.rows); /* large, and not needed any more */
+	return err;
+}
+
+int unwind_say_lost(struct scan *s, const struct rewrite_result *r)
+{
+	if (!r->lost)
+		return 0;
+	return scan_finding_add(s, "ETCH-T002", 0, 0,
+	                        "%zu unwind rows do not fit the 6 bytes of the orc encoding and are "
+	                        "UNDEFINED in it",
+	                        r->lost);
+}
+
+/* Collects all possible return addresses, behind every possible call: the return-address map is exact for these. */
+static int calls_find(const struct code_space *space, uint64_t **calls, size_t *count, struct error *e)
+{
+	uint64_t lo = space->list[0].addr, hi = lo;
+	size_t i;
+
+	*calls = NULL;
+	*count = 0;
+	for (i = 0; i < space->count; i++)
+		if (space->list[i].addr + space->list[i].size > hi)
+			hi = space->list[i].addr + space->list[i].size;
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		if (callsites_find(c->bytes, c->size, c->addr, lo, hi, calls, count)) {
+			return error_set(e, "out of memory");
+		}
+	}
+	return 0;
+}
+
+int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                  struct object_orc *orc, struct error *e)
+{
+	struct row_list rows;
+	size_t i;
+	int err;
+
+	memset(orc, 0, sizeof(*orc));
+	err = rows_find(f, o, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
+	row_list_free(&rows);
+	if (err)
+		return -1;
+	out->rows = orc->rows;
+	for (i = 0; i < orc->count; i++)
+		out->unwind_bytes += orc->sections[i].size;
+	out->lost = orc->lost;
+	return 0;
+}
+
+/* True if the code spans more than the 32-bit offsets of a table. */
+static bool is_too_far(const struct code_space *s)
+{
+	uint64_t lo = s->count ? s->list[0].addr & ~255ull : 0, hi = lo;
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		if (s->list[i].addr + s->list[i].size > hi)
+			hi = s->list[i].addr + s->list[i].size;
+	return hi - lo > UINT32_MAX;
+}
+
+int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+                  struct linked_unwind *unwind, struct error *e)
+{
+	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
+	struct row_list rows;
+	uint64_t *calls = NULL;
+	size_t count = 0;
+	int err;
+
+	memset(unwind, 0, sizeof(*unwind));
+	err = rows_find(f, o, out, &rows, e);
+	if (!err && is_too_far(&out->frames.space)) {
+		row_list_free(&rows);
+		error_set(e, "its code spans more than 4 GiB: too far for an unwind table");
+		return 1;
+	}
+	if (!err && rows.count && map)
+		err = calls_find(&out->frames.space, &calls, &count, e);
+	if (!err && rows.count)
+		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
+	row_list_free(&rows);
+	free(calls);
+	if (err)
+		return -1;
+	if (!unwind->count)
+		return 0;
+	out->rows = unwind->header.rows;
+	out->unwind_bytes = linked_unwind_size(unwind);
+	return 0;
+}
+
+struct fill_job {
+	struct linked_unwind *unwind;
+	struct error *e;
+};
+
+static int fill(void *context)
+{
+	struct fill_job *j = context;
+
+	return linked_unwind_fill(j->unwind, j->e);
+}
+
+int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e)
+{
+	struct fill_job job = {unwind, e};
+
+	return segment_build(f->bytes, f->size, unwind->sections, unwind->count, fill, &job, out, size, e->text,
+	                     sizeof(e->text));
+}
+
+int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+{
+	struct linked_unwind unwind = {0};
+	struct linked_tables now;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	/* Unbake first, so that the rows do not depend on what is baked. */
+	err = linked_tables_read(f, &now, e);
+	if (!err && elf_bytes_own(f, e)) /* bytes will change in place */
+		err = -1;
+	if (err >= 0)
+		err = sites_unbake(f, &now, e) || in_place_unbake(f, &now, e);
+	linked_tables_free(&now);
+	if (err)
+		return -1;
+	if (!unwind_linked(f, o, out, &unwind, e)) {
+		/* The table is the first section, and contains no addresses. */
+		if (unwind.count) {
+			out->bytes = (uint8_t *)unwind.sections[0].data;
+			out->size = unwind.sections[0].size;
+			unwind.sections[0].data = NULL;
+		}
+		err = 0;
+	} else {
+		err = -1;
+	}
+	linked_unwind_free(&unwind);
+	return err;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* References to etched objects in the data of a linked file: dynamic relocations, and for ET_EXEC plain words. A
+ * GOT slot is recorded, since its uses are found in the code; any other word lets the object escape. */
+#include "elf/dynamic.h"
+#include "site/linked.h"
+
+#include <etch/orc.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- slots --------------------------------------------------------------- */
+
+static int slot_order(const void *a, const void *b)
+{
+	const struct slot *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+const struct slot *slot_at(const struct scan *s, uint64_t addr)
+{
+	struct slot key = {addr, 0, 0};
+
+	return s->slot_count ? bsearch(&key, s->slots, s->slot_count, sizeof(key), slot_order) : NULL;
+}
+
+void slots_sort(struct scan *s)
+{
+	if (s->slot_count)
+		qsort(s->slots, s->slot_count, sizeof(*s->slots), slot_order);
+}
+
+bool slot_is_got(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i = elf_section_at(f, addr);
+
+	return i && !strncmp(f->sections[i].name, ".got", 4);
+}
+
+int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
+{
+	if (!list_grow((void **)&s->slots, s->slot_count, &s->slot_room, sizeof(*s->slots)))
+		return error_set(&s->error, "out of memory");
+	s->slots[s->slot_count++] = (struct slot){addr, object, off};
+	return 0;
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+/* Records a data word at `at` with the address `value`: a GOT slot, or an escape. */
+static int word_take(struct scan *s, uint64_t at, uint64_t value)
+{
+	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true};
+
+	site.object = object_at(s, value, true);
+	if (site.object < 0) {
+		/* No symbol has this address of an etched section. */
+		uint32_t section = elf_section_at(s->file, value);
+		bool shared;
+
+		if (!section || !section_is_etched(&s->file->sections[section], &shared))
+			return 0;
+		return scan_suspect_all(s, section, elf_section_at(s->file, at), at, 0);
+	}
+	site.off = (int64_t)(value - s->objects.list[site.object].addr);
+	if (slot_is_got(s->file, at))
+		return slot_add(s, at, site.object, site.off);
+	site.section = elf_section_at(s->file, at);
+	return scan_site_add(s, &site);
+}
+
+static int relocated_add(struct scan *s, uint64_t at)
+{
+	if (!list_grow((void **)&s->relocated, s->relocated_count, &s->relocated_room, sizeof(*s->relocated)))
+		return error_set(&s->error, "out of memory");
+	s->relocated[s->relocated_count++] = at;
+	return 0;
+}
+
+/* Records the address of code in a data word: it may be the address of a label. */
+static int code_word_add(struct scan *s, uint64_t value)
+{
+	uint32_t i = elf_section_at(s->file, value);
+
+	if (!i || !(s->file->sections[i].sh.sh_flags & SHF_EXECINSTR))
+		return 0;
+	if (!list_grow((void **)&s->code_words, s->code_word_count, &s->code_word_room, sizeof(*s->code_words)))
+		return error_set(&s->error, "out of memory");
+	s->code_words[s->code_word_count++] = value;
+	return 0;
+}
+
+static int dynamic_relocs_take(struct scan *s, const struct range *range)
+{
+	struct dynamic_reloc *r;
+	size_t n, k;
+	int err = dynamic_relocs_read(s->file, 0, UINT64_MAX, &r, &n, &s->error);
+
+	for (k = 0; k < n && !err; k++) {
+		const struct elf_symbol *y = r[k].symbol;
+		uint64_t value = r[k].type == R_X86_64_RELATIVE ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
+
+		err = relocated_add(s, r[k].place) || code_word_add(s, value) ? -1 : 0;
+		if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
+			err = word_take(s, r[k].place, value);
+	}
+	free(r);
+	return err;
+}
+
+/* Sections with numbers and distances but no addresses, and the sections that etch adds: skipping them makes the
+ * result the same for a file that has already been rewritten. */
+static bool is_numbers(const char *name)
+{
+	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP,
+	                                    ETCH_SEC_IMV,    ETCH_SEC_PV,     ETCH_SEC_OBJ,
+	                                    ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_MODULE};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return !strncmp(name, ".etch.", 6);
+}
+
+/* Words of a file that is loaded at its link address. */
+static int absolute_words_take(struct scan *s, const struct range *range)
+{
+	const struct elf_file *f = s->file;
+	uint32_t i;
+	uint64_t at, value;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *x = &f->sections[i];
+
+		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
+		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
+		    !strncmp(x->name, ".eh_frame", 9) || is_numbers(x->name))
+			continue;
+		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* unaligned words: members of packed structs */
+			memcpy(&value, x->data + at, 8);
+			if (((x->sh.sh_addr + at) & 7) == 0 && value && code_word_add(s, value))
+				return -1;
+			if (!in_range(range, value))
+				continue;
+			/* An unaligned word counts only if it is the address of a known object. */
+			if (((x->sh.sh_addr + at) & 7) && object_at(s, value, false) < 0)
+				continue;
+			if (word_take(s, x->sh.sh_addr + at, value))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int word_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+int words_take(struct scan *s, const struct range *range)
+{
+	if (dynamic_relocs_take(s, range) || (s->file->eh.e_type == ET_EXEC && absolute_words_take(s, range)))
+		return -1;
+	slots_sort(s);
+	if (s->relocated_count)
+		qsort(s->relocated, s->relocated_count, sizeof(*s->relocated), word_order);
+	return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Landing pads from .gcc_except_table and fixups from __ex_table: targets of calls that throw, and of faults. */
+#include "site/entries_internal.h"
+#include "support/search.h"
+
+#include "analysis/facts/fixups.h"
+#include "analysis/facts/lsda.h"
+
+#include <stdlib.h>
+
+/* Converts an address of the code space to a section and an address in it. */
+static bool entry_of_space(const struct builder *b, const struct code_space *space, uint64_t addr, struct entry *out)
+{
+	const struct code_section *code = space_at(space, addr);
+
+	if (!code)
+		return false;
+	out->section = code->section;
+	out->addr = addr - code->addr + (elf_is_object(b->f) ? 0 : b->f->sections[code->section].sh.sh_addr);
+	return true;
+}
+
+/* Context of pad_take(). */
+struct pads {
+	struct builder *b;
+	const struct code_space *space;
+	int err;
+};
+
+/* Adds a call site [start, end) with its landing pad; both in the code space. */
+static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
+{
+	struct pads *p = ctx;
+	struct entries *x = p->b->out;
+	const struct func *from_in, *to_in;
+	struct entry from, to;
+
+	if (!pad || p->err || !entry_of_space(p->b, p->space, start, &from) || !entry_of_space(p->b, p->space, pad, &to))
+		return;
+	if (x->pad_count == x->pad_room) {
+		size_t room = x->pad_room ? 2 * x->pad_room : 256;
+		struct track_pad *list = realloc(x->pads, room * sizeof(*list));
+
+		if (!list) {
+			p->err = error_set(p->b->e, "out of memory");
+			return;
+		}
+		x->pads = list;
+		x->pad_room = room;
+	}
+	/* UINT64_MAX: the pad is not in this section, usually it is in the function's cold part. */
+	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
+	                                             from.section == to.section ? to.addr : UINT64_MAX};
+	from_in = func_find(p->b->funcs, from.section, from.addr);
+	to_in = func_find(p->b->funcs, to.section, to.addr);
+	if (from_in != to_in)
+		p->err = entry_add(p->b, to.section, to.addr);
+}
+
+static int pad_order(const void *a, const void *b)
+{
+	const struct track_pad *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->end != y->end)
+		return x->end < y->end ? -1 : 1;
+	return x->pad < y->pad ? -1 : x->pad > y->pad;
+}
+
+static int fault_order(const void *a, const void *b)
+{
+	const struct track_fault *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->insn != y->insn)
+		return x->insn < y->insn ? -1 : 1;
+	return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* Records faulting instructions with their fixups. A fixup is an entry: the fault may have set an error in a
+ * register. */
+static int faults_build(struct builder *b, const struct code_space *space)
+{
+	struct entries *x = b->out;
+	struct fixups fix = {0};
+	struct error ignored;
+	struct entry from, to;
+	int err = 0;
+	size_t i;
+
+	if (fixups_read(b->f, space, &fix, &ignored)) { /* not a table that etch can read */
+		fixups_free(&fix);
+		return 0;
+	}
+	x->faults = calloc(fix.count + 1, sizeof(*x->faults));
+	if (!x->faults)
+		err = error_set(b->e, "out of memory");
+	for (i = 0; i < fix.count && !err; i++) {
+		if (fix.list[i].insn_in != PLACE_CODE || fix.list[i].to_in != PLACE_CODE ||
+		    !entry_of_space(b, space, fix.list[i].insn, &from) || !entry_of_space(b, space, fix.list[i].to, &to))
+			continue;
+		x->faults[x->fault_count++] =
+			(struct track_fault){from.section, from.addr, from.section == to.section ? to.addr : UINT64_MAX};
+		err = entry_add(b, to.section, to.addr);
+	}
+	fixups_free(&fix);
+	if (x->fault_count)
+		qsort(x->faults, x->fault_count, sizeof(*x->faults), fault_order);
+	return err;
+}
+
+int pads_build(struct builder *b)
+{
+	struct code_space space = {0};
+	struct cfi_file cfi = {0};
+	struct pads p = {b, &space, 0};
+	size_t i;
+
+	p.err = space_build(b->f, &space, b->e) || cfi_file_open(b->f, &space, &cfi, b->e) ? -1 : 0;
+	for (i = 0; i < cfi.count && !p.err; i++)
+		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
+	if (!p.err)
+		p.err = faults_build(b, &space);
+	cfi_file_close(&cfi);
+	space_free(&space);
+	if (b->out->pad_count)
+		qsort(b->out->pads, b->out->pad_count, sizeof(*b->out->pads), pad_order);
+	return p.err;
+}
+
+size_t pads_from(const struct entries *x, uint32_t section, uint64_t addr)
+{
+	return SEARCH(x->pad_count, i,
+	              x->pads[i].section < section || (x->pads[i].section == section && x->pads[i].start < addr));
+}
+
+size_t faults_from(const struct entries *x, uint32_t section, uint64_t addr)
+{
+	return SEARCH(x->fault_count, i,
+	              x->faults[i].section < section || (x->faults[i].section == section && x->faults[i].insn < addr));
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* Infers the parts of stripped objects from the operands of code and from GOT slots. */
+#include "site/inferred_objects.h"
+#include "support/search.h"
+
+#include "elf/dynamic.h"
+#include "support/progress.h"
+#include "site/linked.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Referenced addresses in etched sections, rounded down to the alignment of objects. */
+struct places {
+	struct scan *s;
+	struct range range;
+	uint64_t *list;
+	size_t count, room;
+};
+
+/* A writable etched section with contents in the file; the bounds of NOBITS sections are not reliable. */
+static bool has_parts(const struct elf_section *x, bool *shared)
+{
+	return section_is_etched(x, shared) && x->data && (x->sh.sh_flags & SHF_WRITE) && !(x->sh.sh_addr & 7);
+}
+
+/* Alignment of the objects in a section (docs/formats.md). */
+static uint64_t granule(const struct elf_section *x, bool shared)
+{
+	return !shared && !(x->sh.sh_addr % ETCH_PAGE) ? ETCH_PAGE : 8;
+}
+
+static int place_add(struct places *p, uint64_t at)
+{
+	const struct elf_section *x;
+	uint32_t section;
+	bool shared;
+
+	if (at < p->range.lo || at >= p->range.hi)
+		return 0;
+	section = elf_section_at(p->s->file, at);
+	x = &p->s->file->sections[section];
+	if (!section || !has_parts(x, &shared))
+		return 0;
+	if (!list_grow((void **)&p->list, p->count, &p->room, sizeof(*p->list)))
+		return error_set(&p->s->error, "out of memory");
+	p->list[p->count++] = at & ~(granule(x, shared) - 1);
+	return 0;
+}
+
+static int insn_places(struct places *p, const struct insn *in, bool absolute)
+{
+	uint64_t at = insn_place(in, absolute);
+
+	if (at && place_add(p, at))
+		return -1;
+	return absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT ? place_add(p, (uint64_t)in->imm) : 0;
+}
+
+static int code_places(struct places *p)
+{
+	struct scan *s = p->s;
+	bool absolute = s->file->eh.e_type == ET_EXEC;
+	struct func_code code = {0};
+	size_t k, i;
+	int err = 0;
+
+	for (k = 0; k < s->funcs.count && !err; k++) {
+		progress_step(s->file->path, k, s->funcs.count);
+		err = func_decode(&s->funcs.funcs[k], &code, &s->error);
+		for (i = 0; i < code.count && !err; i++)
+			err = insn_places(p, &code.insns[i], absolute);
+	}
+	progress_end();
+	func_code_free(&code);
+	return err;
+}
+
+/* Adds the targets of GOT slots, which are starts of objects. */
+static int word_places(struct places *p)
+{
+	const struct elf_file *f = p->s->file;
+	struct dynamic_reloc *r;
+	uint64_t at, value;
+	size_t n, k;
+	uint32_t i;
+	int err = dynamic_relocs_read(f, 0, UINT64_MAX, &r, &n, &p->s->error);
+
+	for (k = 0; k < n && !err; k++)
+		if (r[k].type == R_X86_64_RELATIVE)
+			err = place_add(p, r[k].addend);
+	free(r);
+	for (i = 1; i < f->section_count && !err && f->eh.e_type == ET_EXEC; i++) {
+		const struct elf_section *x = &f->sections[i];
+
+		for (at = 0; x->data && slot_is_got(f, x->sh.sh_addr) && at + 8 <= x->sh.sh_size && !err; at += 8) {
+			memcpy(&value, x->data + at, 8);
+			err = place_add(p, value);
+		}
+	}
+	return err;
+}
+
+static int place_order(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static int part_add(struct scan *s, uint32_t section, bool shared, uint64_t from, uint64_t to)
+{
+	struct object o = {.section = section, .addr = from, .size = to - from, .shared = shared, .part = true};
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s+%#" PRIx64, s->file->sections[section].name,
+	         from - s->file->sections[section].sh.sh_addr);
+	o.name = strdup(name);
+	return scan_object_add(s, &o);
+}
+
+/* Splits [from, to), where no object is known, into parts at the referenced addresses. */
+static int gap_take(struct places *p, uint32_t section, bool shared, uint64_t from, uint64_t to)
+{
+	size_t lo = SEARCH(p->count, i, p->list[i] < from);
+
+	for (; lo < p->count && p->list[lo] < to; lo++) {
+		uint64_t next = lo + 1 < p->count && p->list[lo + 1] < to ? p->list[lo + 1] : to;
+
+		if (next > p->list[lo] && part_add(p->s, section, shared, p->list[lo], next))
+			return -1;
+	}
+	return 0;
+}
+
+static int section_take(struct places *p, uint32_t section, size_t known)
+{
+	const struct elf_section *x = &p->s->file->sections[section];
+	uint64_t at = x->sh.sh_addr, end = at + x->sh.sh_size;
+	bool shared;
+	size_t k;
+
+	if (!has_parts(x, &shared))
+		return 0;
+	for (k = 0; k < known; k++) {
+		/* A copy: adding an object moves the list. */
+		struct object o = p->s->objects.list[k];
+
+		if (o.section != section)
+			continue;
+		if (o.addr > at && gap_take(p, section, shared, at, o.addr))
+			return -1;
+		at = (o.addr + o.size + 7) & ~7ull;
+	}
+	return at < end ? gap_take(p, section, shared, at, end) : 0;
+}
+
+int parts_add(struct scan *s)
+{
+	const struct elf_file *f = s->file;
+	struct places p = {.s = s, .range = {UINT64_MAX, 0}};
+	size_t known = s->objects.count;
+	uint32_t i;
+	int err = 0;
+	bool shared;
+
+	if (!func_symbols_lost(f))
+		return 0;
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (!has_parts(&f->sections[i], &shared))
+			continue;
+		p.range.lo = sh->sh_addr < p.range.lo ? sh->sh_addr : p.range.lo;
+		p.range.hi = sh->sh_addr + sh->sh_size > p.range.hi ? sh->sh_addr + sh->sh_size : p.range.hi;
+	}
+	if (p.range.lo >= p.range.hi)
+		return 0;
+	s->stripped = true;
+	err = func_list_build(f, &s->funcs, &s->error) || code_places(&p) || word_places(&p) ? -1 : 0;
+	if (!err && p.count) {
+		qsort(p.list, p.count, sizeof(*p.list), place_order);
+		for (i = 1; i < f->section_count && !err; i++)
+			err = section_take(&p, i, known);
+		scan_objects_sort(s);
+	}
+	free(p.list);
+	return err;
+}
+
+/* The site may reach bytes of its object that are in other parts. */
+static bool reaches_on(const struct scan *s, const struct site *site)
+{
+	const struct object *o = &s->objects.list[site->object];
+
+	return o->part && (site->kind == SITE_ESCAPE ||
+	                   (site->kind == SITE_STORE && (!site->off_known || !site->size || site->off < 0 ||
+	                                                 (uint64_t)site->off + site->size > o->size)));
+}
+
+void parts_suspect(struct scan *s)
+{
+	uint32_t last = 0;
+	size_t i, k;
+
+	for (i = 0; s->stripped && i < s->site_count; i++) {
+		uint32_t section = s->objects.list[s->sites[i].object].section;
+
+		if (section == last || !reaches_on(s, &s->sites[i]))
+			continue;
+		last = section;
+		for (k = 0; k < s->objects.defined; k++)
+			if (s->objects.list[k].section == section) {
+				s->objects.list[k].suspect = true;
+				s->objects.list[k].facts |= ETCH_OBJ_ESCAPED;
+			}
+	}
+	for (i = 0; i < s->site_count; i++)
+		if (s->sites[i].kind == SITE_ESCAPE)
+			s->objects.list[s->sites[i].object].suspect = false;
+}

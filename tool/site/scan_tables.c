@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* Sites and facts of a linked file from the tables that the object step and earlier link steps have written. */
+#include "arch/x86/insn.h"
+#include "site/linked.h"
+#include "support/search.h"
+#include "table/linked_tables.h"
+
+#include <etch/pv_forms.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct site *site_at(struct scan *s, size_t count, enum site_kind kind, uint64_t addr)
+{
+	size_t lo = SEARCH(count, i, s->sites[i].addr < addr);
+
+	for (; lo < count && s->sites[lo].addr == addr; lo++)
+		if (s->sites[lo].kind == kind)
+			return &s->sites[lo];
+	return NULL;
+}
+
+static int site_by_addr(const void *a, const void *b)
+{
+	const struct site *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Adds a site by its table entry if the scan of the code did not find it. The object step has seen its
+ * relocation; both decoders must agree on the linked bytes again. */
+static int row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
+{
+	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry};
+	bool call = kind == SITE_CALL;
+	unsigned len = etch_imv_len(&row->entry);
+	const uint8_t *p = elf_at(s->file, row->site, len);
+	const struct slot *slot;
+	uint8_t again[16];
+	struct site *known;
+	struct insn in;
+	char why[200];
+
+	site.section = elf_section_at(s->file, row->site);
+	if (!p || !site.section || !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR))
+		return 0; /* the linker has discarded its code */
+	site.entry.site = site.entry.obj = 0;
+	site.entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
+	if (row->entry.flags & ETCH_IMV_GOT) {
+		slot = slot_at(s, row->obj);
+		if (!slot) {
+			s->foreign++;
+			return 0;
+		}
+		site.object = slot->object;
+		site.off = slot->off + (call ? etch_pv_disp(&row->entry) : 0);
+		site.slot = row->obj;
+	} else {
+		site.object = object_at(s, row->obj, false);
+		if (site.object < 0) {
+			s->foreign++;
+			return 0;
+		}
+		site.off = (int64_t)(row->obj - s->objects.list[site.object].addr);
+	}
+	known = site_at(s, scanned, kind, row->site);
+	if (known && !known->reason && known->object == site.object) {
+		known->slot = site.slot;
+		return 0;
+	}
+	if (!insn_decode(p, len, row->site, &in) || in.len != len ||
+	    (call ? in.flow != (row->entry.form == ETCH_FORM_CALL ? FLOW_CALL_IND : FLOW_JUMP_IND)
+	          : etch_form_size(row->entry.form) != in.mem_size) ||
+	    (call ? etch_pv_load(&row->entry, row->site, row->obj, again)
+	          : etch_form_load(&row->entry, row->site, row->obj, again)) != len ||
+	    memcmp(again, p, len))
+		return scan_finding_add(s, "ETCH-D003", site.section, row->site,
+		                        "a table entry points at bytes that are not its %s", call ? "call" : "load");
+	if (!insn_confirm(p, len, &in, why, sizeof(why)))
+		return scan_finding_add(s, "ETCH-D001", site.section, row->site, "%s", why);
+	site.len = in.len;
+	site.size = call ? 8 : in.mem_size;
+	if (known) {
+		*known = site;
+		return 0;
+	}
+	return scan_site_add(s, &site);
+}
+
+int tables_take(struct scan *s, const struct linked_tables *now)
+{
+	size_t scanned = s->site_count, k;
+
+	if (scanned)
+		qsort(s->sites, scanned, sizeof(*s->sites), site_by_addr);
+	for (k = 0; k < now->imv_count; k++)
+		if (row_take(s, &now->imv[k], SITE_LOAD, scanned))
+			return -1;
+	for (k = 0; k < now->pv_count; k++)
+		if (row_take(s, &now->pv[k], SITE_CALL, scanned))
+			return -1;
+	for (k = 0; k < now->obj_count; k++) {
+		const struct obj_row *row = &now->obj[k];
+		struct site site = {.addr = row->ref, .kind = row->kind == ETCH_OBJ_STORE ? SITE_STORE : SITE_ESCAPE};
+		const struct slot *slot;
+
+		if (row->kind == ETCH_OBJ_OBJECT) {
+			/* Facts that an earlier link step has merged into the record. */
+			int32_t o = object_at(s, row->addr, false);
+
+			if (o >= 0)
+				s->objects.list[o].facts |= row->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED);
+			continue;
+		}
+		site.section = elf_section_at(s->file, row->ref);
+		if (!site.section)
+			continue; /* discarded by the linker */
+		site.in_data = !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR);
+		if (row->flags & ETCH_OBJ_GOT) {
+			slot = slot_at(s, row->addr);
+			site.object = slot ? slot->object : -1;
+			site.slot = row->addr;
+			site.entry.flags = ETCH_IMV_GOT;
+		} else {
+			site.object = object_at(s, row->addr, false);
+		}
+		if (site.object >= 0 && scan_site_add(s, &site))
+			return -1;
+	}
+	return 0;
+}

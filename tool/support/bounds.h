@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Limits the memory and CPU time that processing a file may take, in proportion to its size,
+ * whatever its contents (docs/security.md, "Bounds"). The tool's algorithms stay far below; the
+ * limits end the process if a crafted file defeats one of them.
+ *
+ * Memory requested beyond the bound is refused: "out of memory". A process that exceeds its time
+ * prints one line and exits with status 2, or, as a worker (bounds_worker), exits silently with
+ * BOUNDS_STATUS.
+ *
+ * After bounds_memory_ends(), a failed allocation ends the process in the same way: libraries
+ * that read DWARF or write JSON would continue with incomplete data, or abort, and the output
+ * would be silently incomplete.
+ *
+ * ETCH_BOUNDS in the environment is a factor for both limits, or two factors, for time and for
+ * memory, separated by a comma; or "none".
+ */
+#ifndef SUPPORT_BOUNDS_H
+#define SUPPORT_BOUNDS_H
+
+#include <stdint.h>
+
+/* Built with AddressSanitizer: gcc and clang define different macros. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BOUNDS_SANITIZED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define BOUNDS_SANITIZED 1
+#endif
+
+#define BOUNDS_MEMORY        ((uint64_t)256 << 20) /* bytes for any file, */
+#define BOUNDS_MEMORY_A_BYTE 64u                   /* ... plus bytes per byte of the file */
+#define BOUNDS_SECONDS       10u                   /* seconds of CPU time for any file, */
+#define BOUNDS_SECONDS_A_MB  20u                   /* ... plus seconds per 10^6 bytes */
+#define BOUNDS_STATUS        4                     /* exit status of a worker that took too long, */
+#define BOUNDS_STATUS_MEMORY 5                     /* ... or that ran out of memory */
+
+/* This process is a worker: its parent reports the outcome. */
+void bounds_worker(void);
+/* Starts the bounds of another input. */
+void bounds_begin(void);
+/* `size` bytes of the file `path` have been read for the current input; the bounds follow from the
+ * total. */
+void bounds_add(const char *path, uint64_t size);
+/* From now on a failed allocation ends the process: nothing has been changed yet that would have
+ * to be undone. */
+void bounds_memory_ends(void);
+/* Called when an allocation of `size` bytes has failed (no_memory.c). */
+void bounds_refused(uint64_t size);
+/* The work is done: stops the clock, and failed allocations are reported to their callers again.
+ * Output is not limited in time. */
+void bounds_end(void);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* Allocation for whole files, which are touched once from end to end, so that most of the time
+ * would go into page faults: large pages avoid these. */
+#ifndef SUPPORT_MEMORY_H
+#define SUPPORT_MEMORY_H
+
+#include <limits.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */
+#define BIG_PIECE ((size_t)32 << 20) /* the maximum of M_MMAP_THRESHOLD, mallopt(3) */
+
+/* Advises large pages for the whole mapping of an allocation: if only a part had the advice, the
+ * kernel would split the mapping, and realloc() could not move it. */
+static inline void big_advise(void *p)
+{
+	uintptr_t from = (uintptr_t)p & ~(uintptr_t)4095;
+	uintptr_t to = ((uintptr_t)p + malloc_usable_size(p) + 4095) & ~(uintptr_t)4095;
+
+	madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
+/* As malloc(); release with free(). Uses large pages if the system provides them
+ * (transparent_hugepage/enabled "madvise" or "always"). */
+static inline void *big_alloc(size_t size)
+{
+	void *p = malloc(size ? size : 1);
+
+	if (p && size >= 2 * BIG_PAGE)
+		big_advise(p);
+	return p;
+}
+
+/* As calloc(), with large pages. */
+static inline void *big_zero(size_t count, size_t size)
+{
+	void *p = calloc(count, size);
+
+	if (p && count * size >= 2 * BIG_PAGE)
+		big_advise(p);
+	return p;
+}
+
+/*
+ * About `bytes` will be allocated in pieces of all sizes: extends the heap by that much in large
+ * pages. Memory allocated and freed in between remains in the heap.
+ */
+static inline void big_heap(size_t bytes)
+{
+#ifdef __GLIBC__
+	void *p[8];
+	size_t piece, n = 0;
+
+	if (bytes < 2 * BIG_PAGE)
+		return;
+	/* malloc() maps allocations above the first threshold; free memory at the end of the heap
+	 * beyond the second is returned to the system. */
+	if (!mallopt(M_MMAP_THRESHOLD, BIG_PIECE) || !mallopt(M_TRIM_THRESHOLD, INT_MAX))
+		return;
+	for (; bytes && n < sizeof(p) / sizeof(*p); bytes -= piece) {
+		piece = bytes < BIG_PIECE - BIG_PAGE ? bytes : BIG_PIECE - BIG_PAGE;
+		p[n] = malloc(piece);
+		if (p[n])
+			big_advise(p[n]);
+		n++;
+	}
+	while (n)
+		free(p[--n]);
+#else
+	(void)bytes;
+#endif
+}
+
+/* Call between two steps that need much memory: returns free memory to the system, which malloc()
+ * would keep between blocks in use. Does nothing for small files. */
+static inline void big_trim(size_t file_size)
+{
+#ifdef __GLIBC__
+	if (file_size >= 2 * BIG_PAGE)
+		malloc_trim(0);
+#else
+	(void)file_size;
+#endif
+}
+
+#endif

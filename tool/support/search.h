@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Binary search in sorted lists. */
+#ifndef SUPPORT_SEARCH_H
+#define SUPPORT_SEARCH_H
+
+#include <stddef.h>
+
+/*
+ * The index of the first of `count` elements for which in_front is false; `count` if there is
+ * none. in_front: an expression of the index `i`, true for a prefix of the list and false for the
+ * rest.
+ */
+#define SEARCH(count, i, in_front)                              \
+	__extension__({                                             \
+		size_t search_lo = 0, search_hi = (count);              \
+		while (search_lo < search_hi) {                         \
+			size_t i = search_lo + (search_hi - search_lo) / 2; \
+			if (in_front)                                       \
+				search_lo = i + 1;                              \
+			else                                                \
+				search_hi = i;                                  \
+		}                                                       \
+		search_lo;                                              \
+	})
+
+#endif

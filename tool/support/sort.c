@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Radix sort of large lists by address (sort.h). */
+#include "support/sort.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FEW        256u /* below, qsort() is as fast or faster */
+#define DIGIT      11u  /* bits */
+#define DIGITS_MAX 4u
+
+struct keyed {
+	uint64_t key; /* relative to the lowest address */
+	size_t at;    /* index in the list */
+};
+
+static uint64_t address_of(const void *list, size_t i, size_t size)
+{
+	uint64_t word;
+
+	memcpy(&word, (const char *)list + i * size, sizeof(word));
+	return word;
+}
+
+/* Sorts by one digit; stable. */
+static void digit_sort(const struct keyed *from, struct keyed *to, size_t count, unsigned shift)
+{
+	size_t place[1u << DIGIT] = {0}, sum = 0, n, i;
+
+	for (i = 0; i < count; i++)
+		place[from[i].key >> shift & ((1u << DIGIT) - 1)]++;
+	for (i = 0; i < 1u << DIGIT; i++) {
+		n = place[i];
+		place[i] = sum;
+		sum += n;
+	}
+	for (i = 0; i < count; i++)
+		to[place[from[i].key >> shift & ((1u << DIGIT) - 1)]++] = from[i];
+}
+
+/* The sorted keys of all elements, in one of two lists of `count`; null: the addresses span too
+ * many digits. */
+static struct keyed *keys_sort(struct keyed *keys, const void *list, size_t count, size_t size)
+{
+	uint64_t least = UINT64_MAX, most = 0, word;
+	struct keyed *other = keys + count, *swap;
+	unsigned shift;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		word = address_of(list, i, size);
+		least = word < least ? word : least;
+		most = word > most ? word : most;
+	}
+	if ((most - least) >> DIGIT * DIGITS_MAX)
+		return NULL;
+	for (i = 0; i < count; i++)
+		keys[i] = (struct keyed){address_of(list, i, size) - least, i};
+	for (shift = 0; (most - least) >> shift; shift += DIGIT) {
+		digit_sort(keys, other, count, shift);
+		swap = keys;
+		keys = other;
+		other = swap;
+	}
+	return keys;
+}
+
+void sort_by_address(void *list, size_t count, size_t size, int (*order)(const void *, const void *))
+{
+	struct keyed *both = count > FEW ? malloc(2 * count * sizeof(*both)) : NULL, *keys;
+	char *sorted = both ? malloc(count * size) : NULL;
+	size_t i, n;
+
+	keys = sorted ? keys_sort(both, list, count, size) : NULL;
+	if (!keys) {
+		if (count > 1)
+			qsort(list, count, size, order);
+		goto out;
+	}
+	for (i = 0; i < count; i++)
+		memcpy(sorted + i * size, (char *)list + keys[i].at * size, size);
+	for (i = 0; i < count; i += n) {
+		for (n = 1; i + n < count && keys[i + n].key == keys[i].key; n++)
+			;
+		if (n > 1)
+			qsort(sorted + i * size, n, size, order);
+	}
+	memcpy(list, sorted, count * size);
+out:
+	free(sorted);
+	free(both);
+}

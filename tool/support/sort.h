@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Sorts long lists by address. */
+#ifndef SUPPORT_SORT_H
+#define SUPPORT_SORT_H
+
+#include <stddef.h>
+
+/*
+ * As qsort(). Each element begins with a uint64_t, which `order` compares first. The addresses of
+ * one file are close together: they are radix-sorted by their digits, and `order` is called only
+ * for equal addresses.
+ */
+void sort_by_address(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
+
+#endif

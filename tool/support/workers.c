@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* Worker processes (workers.h): the parent hands out inputs over sockets and delivers the answers
+ * in order. */
+#include "support/workers.h"
+
+#include "support/bounds.h"
+#include "support/jobserver.h"
+#include "support/progress.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- signals ---------------------------------------------------------------------------- */
+
+/* Signals that end this program while it has workers. */
+static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ};
+#define ENDING (sizeof(ending) / sizeof(*ending))
+
+struct signals {
+	sigset_t all, before;
+	struct sigaction action[ENDING]; /* the actions from before */
+};
+
+static void signals_catch(struct signals *s, void (*handler)(int))
+{
+	struct sigaction caught = {.sa_handler = handler};
+	size_t i;
+
+	sigemptyset(&s->all);
+	for (i = 0; i < ENDING; i++)
+		sigaddset(&s->all, ending[i]);
+	caught.sa_mask = s->all;
+	for (i = 0; i < ENDING; i++)
+		/* A signal that was ignored at start (nohup) remains ignored. */
+		if (!sigaction(ending[i], NULL, &s->action[i]) && s->action[i].sa_handler == SIG_DFL)
+			sigaction(ending[i], &caught, NULL);
+}
+
+static void signals_back(const struct signals *s)
+{
+	size_t i;
+
+	for (i = 0; i < ENDING; i++)
+		sigaction(ending[i], &s->action[i], NULL);
+}
+
+/* Blocks the signals: the state that the handler reads must not change under it. */
+static void signals_hold(struct signals *s) { sigprocmask(SIG_BLOCK, &s->all, &s->before); }
+
+static void signals_release(const struct signals *s) { sigprocmask(SIG_SETMASK, &s->before, NULL); }
+
+/* ---- a worker --------------------------------------------------------------------------- */
+
+static bool write_all(int fd, const void *data, size_t size)
+{
+	const char *p = data;
+
+	while (size) {
+		ssize_t n = send(fd, p, size, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		p += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+/* The main loop of a worker: reads indices of inputs, writes sizes and answers. Ends when the
+ * parent closes the socket. */
+static void worker_main(const struct workers_run *run, int fd)
+{
+	uint64_t input, size;
+	ssize_t n;
+
+	bounds_worker();
+	while ((n = recv(fd, &input, sizeof(input), MSG_WAITALL)) == sizeof(input) || (n < 0 && errno == EINTR)) {
+		size_t length;
+		char *answer;
+
+		if (n < 0)
+			continue;
+		bounds_begin();
+		bounds_memory_ends();
+		if (!run->work(run->ctx, input, &answer, &length))
+			_exit(3);
+		size = length;
+		if (!write_all(fd, &size, sizeof(size)) || !write_all(fd, answer, length))
+			_exit(3);
+		free(answer);
+	}
+	_exit(0);
+}
+
+/* ---- the parent ------------------------------------------------------------------------- */
+
+struct worker {
+	pid_t pid; /* 0: no process */
+	int fd;
+	bool busy;
+	bool token; /* it uses the jobserver token `byte` */
+	char byte;
+	size_t input;
+	char *bytes; /* received bytes of the answer: its size, then its contents */
+	size_t got, room;
+};
+
+/* An answer that has not been delivered yet. */
+struct answer {
+	char *bytes; /* null: the process ended, and */
+	char *why;   /* why it did */
+	size_t size;
+	bool ready;
+};
+
+struct parent {
+	const struct workers_run *run;
+	struct jobserver jobserver;
+	struct signals signals;
+	struct worker *workers;
+	size_t worker_count;
+	struct answer *answers; /* by input */
+	size_t next;            /* next input to hand out */
+	size_t delivered;       /* inputs that have been delivered */
+	size_t finished;
+};
+
+/*
+ * For the signal handler, which ends the workers before the parent: SIGTERM lets a worker that is
+ * writing output remove its temporary file. Tokens are returned to make, which would otherwise
+ * lose these job slots.
+ */
+static struct parent *signal_parent;
+
+static void parent_signal(int sig)
+{
+	struct parent *p = signal_parent;
+	int error = errno;
+	size_t i;
+
+	for (i = 0; i < p->worker_count; i++)
+		if (p->workers[i].pid) {
+			kill(p->workers[i].pid, SIGTERM);
+			kill(p->workers[i].pid, SIGCONT); /* a stopped process would not receive SIGTERM */
+		}
+	for (i = 0; i < p->worker_count; i++) {
+		while (p->workers[i].pid && waitpid(p->workers[i].pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		if (p->workers[i].token)
+			jobserver_give(&p->jobserver, p->workers[i].byte);
+	}
+	signal(sig, SIG_DFL);
+	raise(sig); /* delivered when this handler returns */
+	errno = error;
+}
+
+static void worker_begin(struct parent *p, const struct worker *w, pid_t parent)
+{
+	sigset_t term;
+	size_t i;
+
+	for (i = 0; i < p->worker_count; i++)
+		if (p->workers[i].pid && &p->workers[i] != w)
+			close(p->workers[i].fd); /* lest this worker keeps the others' sockets open */
+	signals_back(&p->signals);
+	signal(SIGTERM, SIG_DFL);
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	signals_release(&p->signals);
+	sigprocmask(SIG_UNBLOCK, &term, NULL);
+	/* Do not outlive the parent, however it ends. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(3);
+	progress_off();
+}
+
+static bool worker_start(struct parent *p, struct worker *w)
+{
+	pid_t parent = getpid(), pid;
+	int fds[2];
+
+	fflush(NULL); /* lest a worker that calls exit() flushes the parent's buffers */
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
+		return false;
+	signals_hold(&p->signals);
+	pid = fork();
+	if (!pid) {
+		worker_begin(p, w, parent);
+		close(fds[0]);
+		worker_main(p->run, fds[1]);
+	}
+	w->pid = pid > 0 ? pid : 0;
+	signals_release(&p->signals);
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return false;
+	}
+	w->fd = fds[0];
+	return true;
+}
+
+static int worker_end(struct parent *p, struct worker *w)
+{
+	int status = 0;
+
+	if (!w->pid)
+		return 0;
+	shutdown(w->fd, SHUT_RDWR); /* ends the connection even if another process has the descriptor */
+	close(w->fd);
+	signals_hold(&p->signals);
+	while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	w->pid = 0;
+	signals_release(&p->signals);
+	w->busy = false;
+	return status;
+}
+
+/* Returns the token of an idle worker: other processes may need it. */
+static void token_give(struct parent *p, struct worker *w)
+{
+	if (!w->token)
+		return;
+	signals_hold(&p->signals);
+	jobserver_give(&p->jobserver, w->byte);
+	w->token = false;
+	signals_release(&p->signals);
+}
+
+/* The first worker needs no token: it uses the job slot that make gave this program. */
+static bool token_take(struct parent *p, struct worker *w)
+{
+	if (w == p->workers || !jobserver_is(&p->jobserver) || w->token)
+		return true;
+	signals_hold(&p->signals);
+	w->token = jobserver_take(&p->jobserver, &w->byte);
+	signals_release(&p->signals);
+	return w->token;
+}
+
+static void answer_put(struct parent *p, size_t input, struct answer a)
+{
+	a.ready = true;
+	p->answers[input] = a;
+	p->finished++;
+	progress_note(p->run->what, p->finished, p->run->count, "files");
+}
+
+/* The worker has ended, and its current input with it. */
+static bool worker_lost(struct parent *p, struct worker *w)
+{
+	size_t input = w->input;
+	int status = worker_end(p, w), n;
+	struct answer a = {0};
+
+	if (WIFSIGNALED(status)) {
+		const char *name = sigabbrev_np(WTERMSIG(status));
+
+		n = asprintf(&a.why, "etch was ended by signal %d (SIG%s) while it looked at it", WTERMSIG(status),
+		             name ? name : "?");
+	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
+		n = asprintf(&a.why, "takes more CPU time than a file of its size may (ETCH_BOUNDS=none: no limit)");
+	} else if (WEXITSTATUS(status) == BOUNDS_STATUS_MEMORY) {
+		n = asprintf(&a.why, "out of memory");
+	} else {
+		n = asprintf(&a.why, "etch ended with status %d while it looked at it", WEXITSTATUS(status));
+	}
+	if (n < 0)
+		return false;
+	answer_put(p, input, a);
+	return true;
+}
+
+/* Takes an answer once it is complete. False: out of memory. */
+static bool answer_take(struct parent *p, struct worker *w)
+{
+	struct answer a = {0};
+	uint64_t size;
+
+	if (w->got < sizeof(size))
+		return true;
+	memcpy(&size, w->bytes, sizeof(size));
+	if (w->got - sizeof(size) < size)
+		return true;
+	a.size = size;
+	a.bytes = malloc(size + 1);
+	if (!a.bytes)
+		return false;
+	memcpy(a.bytes, w->bytes + sizeof(size), size);
+	a.bytes[size] = 0;
+	answer_put(p, w->input, a);
+	w->busy = false;
+	w->got = 0;
+	return true;
+}
+
+/* Reads what a worker has sent. False: out of memory. */
+static bool worker_read(struct parent *p, struct worker *w)
+{
+	ssize_t n;
+
+	if (w->room - w->got < 4096) {
+		size_t room = 2 * w->room + 65536;
+		char *grown = realloc(w->bytes, room);
+
+		if (!grown)
+			return false;
+		w->bytes = grown;
+		w->room = room;
+	}
+	n = read(w->fd, w->bytes + w->got, w->room - w->got);
+	if (n < 0 && errno == EINTR)
+		return true;
+	if (n <= 0)
+		return worker_lost(p, w);
+	w->got += (size_t)n;
+	return answer_take(p, w);
+}
+
+static bool work_in_parent(struct parent *p, size_t input)
+{
+	struct answer a = {0};
+
+	if (!p->run->work(p->run->ctx, input, &a.bytes, &a.size))
+		return false;
+	answer_put(p, input, a);
+	return true;
+}
+
+/* Hands the next input to an idle worker; if no process can be started, works on it here. */
+static bool worker_dispatch(struct parent *p, struct worker *w)
+{
+	uint64_t input = p->next;
+
+	if (w->busy)
+		return true;
+	if (p->next == p->run->count || !token_take(p, w)) {
+		token_give(p, w);
+		return true;
+	}
+	w->input = p->next++;
+	w->got = 0;
+	w->busy = true;
+	if (w->pid && write_all(w->fd, &input, sizeof(input)))
+		return true;
+	/* There is no process yet, or it ended after its last answer, for which this input is not
+	 * responsible. */
+	worker_end(p, w);
+	w->busy = worker_start(p, w) && write_all(w->fd, &input, sizeof(input));
+	if (w->busy)
+		return true;
+	worker_end(p, w);
+	return work_in_parent(p, w->input);
+}
+
+static bool answers_deliver(struct parent *p)
+{
+	while (p->delivered < p->run->count && p->answers[p->delivered].ready) {
+		struct answer *a = &p->answers[p->delivered];
+		bool on = p->run->done(p->run->ctx, p->delivered++, a->bytes, a->size, a->why);
+
+		free(a->bytes);
+		free(a->why);
+		*a = (struct answer){0};
+		if (!on)
+			return false;
+	}
+	return true;
+}
+
+/* Waits until a busy worker has sent something, and reads it. */
+static bool workers_poll(struct parent *p, struct pollfd *fds)
+{
+	bool any = false;
+	size_t i;
+
+	for (i = 0; i < p->worker_count; i++) {
+		fds[i] = (struct pollfd){.fd = p->workers[i].busy ? p->workers[i].fd : -1, .events = POLLIN};
+		any |= p->workers[i].busy;
+	}
+	if (!any)
+		return true;
+	if (poll(fds, p->worker_count, -1) < 0)
+		return errno == EINTR;
+	for (i = 0; i < p->worker_count; i++)
+		if (p->workers[i].busy && fds[i].revents && !worker_read(p, &p->workers[i]))
+			return false;
+	return true;
+}
+
+static void workers_close(struct parent *p, bool good)
+{
+	size_t i;
+
+	for (i = 0; p->workers && i < p->worker_count; i++) {
+		if (!good && p->workers[i].pid)
+			kill(p->workers[i].pid, SIGTERM);
+		worker_end(p, &p->workers[i]);
+		token_give(p, &p->workers[i]);
+		free(p->workers[i].bytes);
+	}
+	for (i = p->delivered; p->answers && i < p->run->count; i++) {
+		free(p->answers[i].bytes);
+		free(p->answers[i].why);
+	}
+	free(p->answers);
+}
+
+/* The number of workers: at most one per input, and at most half of RLIMIT_NOFILE; the other half
+ * is for the inputs. */
+static size_t workers_count(const struct workers_run *run)
+{
+	size_t n = (size_t)run->jobs < run->count ? (size_t)run->jobs : run->count;
+	struct rlimit files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files) && n > files.rlim_cur / 2)
+		n = files.rlim_cur / 2;
+	return n ? n : 1;
+}
+
+bool workers_run(const struct workers_run *run)
+{
+	size_t workers = workers_count(run), i;
+	struct parent p = {.run = run, .worker_count = workers};
+	struct pollfd *fds = calloc(workers + 1, sizeof(*fds));
+	bool good, ready;
+
+	jobserver_open(&p.jobserver);
+	p.workers = calloc(workers + 1, sizeof(*p.workers));
+	p.answers = calloc(run->count + 1, sizeof(*p.answers));
+	good = ready = fds && p.workers && p.answers;
+	signal_parent = &p;
+	if (ready)
+		signals_catch(&p.signals, parent_signal);
+	while (good && p.delivered < run->count) {
+		for (i = 0; i < workers && good; i++)
+			good = worker_dispatch(&p, &p.workers[i]);
+		good =
+			good && answers_deliver(&p) && (p.delivered == run->count || workers_poll(&p, fds)) && answers_deliver(&p);
+	}
+	workers_close(&p, good);
+	if (ready)
+		signals_back(&p.signals);
+	jobserver_close(&p.jobserver);
+	free(p.workers);
+	free(fds);
+	return good;
+}
+
+int workers_jobs(void)
+{
+	struct jobserver j;
+	long cpus = 1;
+
+	jobserver_open(&j);
+	if (jobserver_is(&j))
+		cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	jobserver_close(&j);
+	return cpus < 1 ? 1 : cpus > 1024 ? 1024 : (int)cpus;
+}
