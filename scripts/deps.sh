@@ -15,7 +15,7 @@ PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzm
 if [ "${1-}" != build ]; then
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
-PACKAGES="$PACKAGES clang-14 clang lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg libssl-dev libunwind-dev musl-tools"
+PACKAGES="$PACKAGES clang-14 clang clang-format-14 lld llvm-14 llvm-14-linker-tools libclang-rt-14-dev elfutils gdb strace valgrind libc6-dbg libssl-dev libunwind-dev musl-tools"
 # The build systems of docs/guides, what sets the man pages, and the shells of the completions.
 PACKAGES="$PACKAGES autoconf automake cmake ccache meson ninja-build groff-base fish zsh"
 # .venv, and TLS for it; tcl generates SQLite's amalgamation from its source.
@@ -34,7 +34,7 @@ if command -v dpkg-query >/dev/null; then
 else
 	# Not Debian: say which commands and headers are not there, install nothing.
 	tools="make pkg-config gcc g++"
-	[ "${1-}" = build ] || tools="$tools clang ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh"
+	[ "${1-}" = build ] || tools="$tools clang clang-format-14 ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh"
 	for p in $tools; do
 		command -v $p >/dev/null || missing="$missing $p"
 	done

@@ -24,6 +24,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path.insert(0, str(TESTS))
 import mutate  # noqa: E402
+import twice  # noqa: E402
 from progress import Progress  # noqa: E402
 
 BATCH = 20  # mutants that are looked at before the clock is
@@ -113,9 +114,13 @@ def work(job):
     if not etch:
         refused, problems = mutate.library_problems(path, seed, BATCH, environment())
         return path, seed, refused, BATCH - refused, problems
-    judge = mutate.Judge(etch, environment())
-    judge.batch(mutate.Mutator(Path(path).read_bytes(), seed), BATCH, Path(path).name)
-    return path, seed, judge.refused, judge.accepted, judge.problems
+    judge, data, name = mutate.Judge(etch, environment()), Path(path).read_bytes(), Path(path).name
+    judge.batch(mutate.Mutator(data, seed), BATCH, name)
+    # Of damage to structure: twice is once, and undone.
+    damaged = [(name, *twice.damage(data, seed * BATCH + k)) for k in range(BATCH // 4)]
+    problems, accepted = twice.judge(etch, damaged, env=environment())
+    said = [f"{how}: {what} {mutate.keep(mutant)}" for what, how, mutant in problems]
+    return path, seed, judge.refused + len(damaged) - accepted, judge.accepted + accepted, judge.problems + said
 
 
 def jobs_make(options, slots):

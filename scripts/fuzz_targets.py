@@ -10,7 +10,7 @@ too. Each target runs --minutes, --jobs of them at a time; or all of them --tota
 that run a command as a whole get more than the others. What is new stays in DIR/TARGET, inputs
 that fail in DIR/TARGET.failed; --minimise puts the fewest that reach all that was reached, the
 smallest first, into fixtures/fuzz. Prints a line a target: executions, seconds, edges and features
-covered, inputs; --table puts those into FILE (docs/security.md), between its two comments. With
+covered, inputs; --table puts those into FILE (a report), between its two comments. With
 --minutes 0 nothing is run: the figures are those of the run whose logs are in DIR. Exit 1 if any
 failed.
 """

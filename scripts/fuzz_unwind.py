@@ -27,7 +27,7 @@ TESTS = ROOT / "tests" / "unwind"
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=undefined", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}", f"-I{ROOT / 'lib' / 'include'}"]
 LIBRARIES = ["-lZydis", "-ldw", "-lelf", "-ljson-c", "-lxxhash", "-lm", "-ldl"]
-DRIVERS = {"tables": [], "cfi_fuzz": ["prepare"]}  # tests/unwind/NAME*.c, and what they need of libetch
+DRIVERS = {"tables": [], "cfi_fuzz": ["unwind/prepare", "unwind/prepare_map"]}  # and the libetch objects they need
 # Driver and arguments, SEED standing for the number; a second or a few each.
 ROUNDS = [
     ["tables", "mutate", "SEED", "40", "400"],

@@ -4,7 +4,7 @@
 eu-elflint, readelf, ldd, a reader of .eh_frame, and etch rewrite --undo. See docs/survey.md.
 
     scripts/survey.py [PATH...]           # default: /usr/bin /usr/sbin /usr/lib
-    scripts/survey.py --install           # first, packages that make it worth while (6 GB)
+    scripts/survey.py --install           # first, packages that make it worth while (6 GB, and 3 GB from npm and PyPI)
 
 No file outside of the scratch directory is written. What has been looked at is in
 results.jsonl there: a survey that was stopped goes on where it was. Files are looked at again when
@@ -30,6 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+import packages  # noqa: E402
 import pinned  # noqa: E402,F401
 import survey_rows  # noqa: E402
 from elftools.common.exceptions import ELFError  # noqa: E402
@@ -205,7 +206,7 @@ def look_rows(etch, file, new, out):
         return
     out["sources"] = v.sources
     out["rows"] = {"fdes": v.fdes, "covered": v.covered, "agree": v.agree, "explained": v.explained, "odd": v.odd,
-                   "undefined": v.undefined, "differ": v.differ_bytes}
+                   "undefined": v.undefined, "differ": v.differ_bytes, "judged": v.judged}
     out["bad"] += [f"rows: {d}" for d in v.differ[:50]]
 
 
@@ -404,7 +405,7 @@ def percent(part, whole):
 
 
 def report(results, ldd, seconds):
-    """The tables of docs/survey.md."""
+    """The tables of the report."""
     ours = [r for r in results if r["ours"]]
     taken = [r for r in ours if not r["refused"]]
     print("| | files | bytes |\n|---|---|---|")
@@ -547,6 +548,14 @@ def install():
         print(f"survey: not in the package lists: {' '.join(left)}")
     subprocess.run(["apt-get", "-q", "-y", "-o", "Dpkg::Options::=--force-confold", "--no-install-recommends", "install",
                     *known], check=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    install_foreign()
+
+
+def install_foreign():
+    """What no distribution has: packages.py. One that cannot be had is left out with a word."""
+    for name, why in packages.fetch().items():
+        client, package = packages.PACKAGES[name]
+        print(f"survey: not fetched: {package} ({client}): {why}")
 
 
 def main():
@@ -555,17 +564,17 @@ def main():
     p.add_argument("--scratch", default="/tmp/etch-survey", help="where everything is written (default %(default)s)")
     p.add_argument("-j", type=int, default=2)
     p.add_argument("--sample", type=int, metavar="N", help="N files, evenly over all")
-    p.add_argument("--install", action="store_true", help="install packages by apt-get first, as root")
+    p.add_argument("--install", action="store_true", help="install packages first, by apt-get as root, and fetch some from npm and PyPI")
     p.add_argument("--again", action="store_true", help="look once more at the files that failed")
     p.add_argument("--json", metavar="FILE", help="all results")
     p.add_argument("--ldd-worker", action="store_true", help=argparse.SUPPRESS)
-    p.add_argument("path", nargs="*", default=ROOTS)
+    p.add_argument("path", nargs="*", help=f"default: {' '.join(ROOTS)}, and what --install has fetched into {packages.DIRECTORY}")
     a = p.parse_args()
     if a.ldd_worker:
         return ldd_worker()
     if a.install:
         install()
-    begin, files = time.time(), find(a.path)
+    begin, files = time.time(), find(a.path or [*ROOTS, str(packages.DIRECTORY)])
     if a.sample:
         files = spread(files, a.sample)
     scratch = os.path.abspath(a.scratch)

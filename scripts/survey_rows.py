@@ -17,11 +17,15 @@ import objects  # noqa: E402
 import prover  # noqa: E402
 import rows  # noqa: E402
 import systemfiles  # noqa: E402
+import wide  # noqa: E402
 
 RBP, RIP, leb = rows.RBP, rows.RIP, rows.leb
 SIZES = {0: 8, 2: 2, 3: 4, 4: 8, 10: 2, 11: 4, 12: 8}  # of a DW_EH_PE_* format
-# A listing of more code than this is only made of the function in question and what is around it.
+# A listing of more code than this is only made of the function in question and what is around it,
+# and of the next AHEAD bytes: functions come in order of address, and each objdump costs a start.
 WHOLE = 8 << 20
+AROUND = 4096
+AHEAD = 256 << 10
 
 
 class Unreadable(Exception):
@@ -348,6 +352,7 @@ class Verdict:
         self.explained = {}  # reason -> bytes
         self.differ = []     # sentences
         self.differ_bytes = 0
+        self.judged = 0      # under FDEs of many functions, by wide.py
         self.fdes = 0
         self.sources = {}
 
@@ -404,16 +409,17 @@ def plainly(rule):
 
 
 def _late(code, truth, mine, start, end, t, o):
-    """Whether .eh_frame is behind the code by some instructions: from the last place where both
-    rules are the same on, objdump's instructions, which no jump enters, make ours of it."""
+    """Whether .eh_frame is behind the code by some instructions: from a place where both rules are the same on, objdump's
+    instructions, which no jump enters, make ours of it. (Not always from the last: a rule by rbp does not say where rsp is.)"""
     i = bisect.bisect_left(code.addr, start)
     for k in range(i - 1, max(i - 16, -1), -1):
         at = code.addr[k]
         there, ours = rule_at(truth, at), rule_at(mine, at)
         if there is None or any(a in code.jumped for a in code.addr[k + 1:i + 1]):
             return False
-        if plainly(there) == ours:
-            return prover.judge(prover.Function(code, at, end, ours), code, start, end, plainly(t), o) in ("ours", "both")
+        if plainly(there) == ours and \
+                prover.judge(prover.Function(code, at, end, ours), code, start, end, plainly(t), o) in ("ours", "both"):
+            return True
     return False
 
 
@@ -431,20 +437,86 @@ def _called(code, symbols, start, end, t, o):
     return False
 
 
+LEADS_MOST = 400  # instructions
+
+
+def _leads(code, truth, mine, start, end, rule):
+    """Follows objdump's instructions from `start`, where `rule` holds, to where .eh_frame and our rows are the
+    same again, on all paths. Whether what they say there holds: True, False, or None where that is not known or an
+    instruction of [start, end) is on no path."""
+    first = prover.start_state(rule)
+    if first is None:
+        return None
+    seen, work, met = {}, [(start, first)], False
+    while work:
+        addr, s = work.pop()
+        insn = code.between(addr, addr + 1)
+        there, ours = rule_at(truth, addr), rule_at(mine, addr)
+        if not insn or there is None or ours is None:
+            return None
+        if plainly(there) == ours:
+            held = prover.holds(ours, s)
+            if not (held[0] and held[1]):
+                return False if held[0] is False else None
+            met = True
+            continue
+        if addr in seen:
+            if any(s.regs.get(r) != seen[addr].regs.get(r) for r in ("rsp", "rbp")):
+                return None
+            continue
+        if len(seen) > LEADS_MOST:
+            return None
+        seen[addr] = s.copy()
+        if insn[0][1].startswith(("ret", "bnd ret", "repz ret")):
+            if s.regs["rsp"] is None or s.regs["rsp"][0] != "cfa":
+                return None
+            if s.regs["rsp"][1] != -8:
+                return False
+            met = True
+            continue
+        targets, goes = prover.step(s, addr, insn[0][1])
+        if not targets and not goes and not insn[0][1].startswith(("ud2", "hlt", "int3")):
+            return None
+        work += [(t, s.copy()) for t in targets]
+        if goes and code.after(addr) is not None:
+            work.append((code.after(addr), s))
+    return True if met and all(a in seen or code.is_nop(a) for a, _ in code.between(start, end)) else None
+
+
+def _contradicted(code, truth, mine, start, end, t, o):
+    """Whether .eh_frame contradicts itself: the instructions lead from our rule to what it says of what follows, and
+    from its own rule to something else. LLVM has it so where arguments are pushed behind a jump."""
+    return _leads(code, truth, mine, start, end, o) is True and _leads(code, truth, mine, start, end, plainly(t)) is False
+
+
 def rule_at(list_, addr):
     i = bisect.bisect_right(list_, addr, key=lambda r: r[0]) - 1
     return list_[i][2] if i >= 0 and addr < list_[i][1] else None
 
 
+def list_around(path, fde):
+    """Has explained.code_of() list the function and what is around it, unless it does already."""
+    first, last = max(fde[0] - AROUND, 0), fde[1] + AROUND
+    listed = explained._code.get(str(path))
+    if listed is None or not listed.addr or not getattr(listed, "first", 1 << 64) <= first or listed.last < last:
+        explained._code.clear()
+        last += AHEAD
+        listed = explained.Code(path, f"--start-address={first:#x}", f"--stop-address={last:#x}")
+        listed.first, listed.last = first, last
+        explained._code[str(path)] = listed
+
+
+def _listing(path, fde, text):
+    """objdump's, of the file or of what is around an FDE."""
+    if text > WHOLE:
+        list_around(path, fde)
+    return explained.code_of(str(path))
+
+
 def _reason(path, fde, truth, mine, symbols, place, text):
     """Why a difference is none of etch's errors, or None."""
     what, start, end, t, o = place
-    if text > WHOLE:
-        near = [f"--start-address={max(fde[0] - 4096, 0):#x}", f"--stop-address={fde[1] + 4096:#x}"]
-        if explained._code.get(str(path)) is None or explained._code[str(path)].key[1] != tuple(near):
-            explained._code.clear()
-            explained._code[str(path)] = explained.Code(path, *near)
-    code = explained.code_of(str(path))
+    code = _listing(path, fde, text)
     if what == "undef":
         return "the child's side of clone(2): no row" if explained.is_child(code, start) else None
     reason = explained.explain(path, symbols.at(start), start, end, t, o, what, fde, truth[0][2])
@@ -452,12 +524,14 @@ def _reason(path, fde, truth, mine, symbols, place, text):
         reason = "the same in other words"
     if not reason and _late(code, truth, mine, start, end, t, o):
         reason = "proved; CFI follows the code some instructions late"
+    if not reason and _contradicted(code, truth, mine, start, end, t, o):
+        reason = "proved; by its own CFI of what follows, CFI is wrong there"
     if not reason and _called(code, symbols.starts, start, end, t, o):
         reason = "proved; a function that is called, in the middle of an FDE"
     return reason
 
 
-def _unusual(v, path, fde, truth, ours, text, symbols):
+def _unusual(v, path, fde, truth, ours, text, symbols, proved=()):
     """An FDE whose rows are not the same: what of it counts as what."""
     mine = ours.between(truth[0][0], truth[-1][1])
     c = rows.compare([(s, e, r, "cfi") for s, e, r in truth], mine)
@@ -471,7 +545,10 @@ def _unusual(v, path, fde, truth, ours, text, symbols):
                 continue
             if not symbols:
                 symbols.append(systemfiles.Symbols(path))
-            reason = _reason(path, fde, truth, mine, symbols[0], (what, start, end, t, o), text)
+            if proved and what != "undef" and wide.is_proved(_listing(path, fde, text), proved, start, end):
+                reason = "proved; one FDE spans several functions"
+            else:
+                reason = _reason(path, fde, truth, mine, symbols[0], (what, start, end, t, o), text)
             if reason:
                 v.explained[reason] = v.explained.get(reason, 0) + end - start
                 continue
@@ -491,10 +568,24 @@ def apart(frame, base):
         done = max(done, end)
 
 
+def _judge_wide(v, path, file, fde, truth, ours, text):
+    """Rows under an FDE of several functions: agreement with it says nothing there. Where ours are proved."""
+    start, end = truth[0][0], truth[-1][1]
+    if not file.is_suspect(start, end, truth):
+        return set()
+    code = _listing(path, fde, text)
+    judged, wrong, proved = wide.judge(code, file.symbols, start, end, truth, ours.between(start, end))
+    v.judged += judged
+    for w in wrong:
+        v.differ_bytes += w.end - w.start
+        v.differ.append(f"refuted {w.start:x}-{w.end:x}: ours {' '.join(w.rule)}: {w.why}, by the function's own instructions")
+    return proved
+
+
 def verify(etch, path, frame, base, text):
-    """The table of the rewritten file `path` against its .eh_frame (bytes, and their address);
-    text: bytes of code."""
-    v, ours, symbols = Verdict(), Ours.of(etch, path), []
+    """The table of the rewritten file `path` against its .eh_frame (bytes, and their address), and where that
+    has one FDE for several functions against their instructions; text: bytes of code."""
+    v, ours, symbols, file = Verdict(), Ours.of(etch, path), [], wide.File(path)
     v.sources = ours.bytes
     for start, end, truth in apart(frame, base):
         v.fdes += 1
@@ -502,9 +593,10 @@ def verify(etch, path, frame, base, text):
             continue
         n = truth[-1][1] - truth[0][0]
         v.covered += n
+        proved = _judge_wide(v, path, file, (start, end), truth, ours, text)
         i = bisect.bisect_right(ours.start, truth[0][0]) - 1
         if i >= 0 and is_same(truth, ours, i):
             v.agree += n
         else:
-            _unusual(v, path, (start, end), truth, ours, text, symbols)
+            _unusual(v, path, (start, end), truth, ours, text, symbols, proved)
     return v

@@ -57,7 +57,7 @@ def spread(v, digits=2):
 
 
 def table(head, rows):
-    """Markdown, so that docs/benchmarks.md can hold it as it is."""
+    """Markdown, so that a report of docs/reports can hold it as it is."""
     rows = [[str(c) for c in r] for r in rows]
     width = [max(len(r[i]) for r in [head] + rows) for i in range(len(head))]
     line = lambda r: "| " + " | ".join(

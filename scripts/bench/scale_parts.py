@@ -14,6 +14,8 @@ from common import B, HERE, OUT, TOP, etch_needed, fail, sh, spread, table
 
 sys.path[:0] = [str(TOP / "tests" / "unwind"), str(TOP / "tests" / "scale")]
 import objects as peers  # noqa: E402  (members of archives, objtool's path)
+import files  # noqa: E402
+import growth as counts  # noqa: E402
 import shapes  # noqa: E402
 
 DIR = OUT / "scale"
@@ -258,3 +260,27 @@ def part_shapes(args):
             row += [f"{times[0]:.3f}", f"{times[1]:.3f}", f"{times[1] / times[0]:.1f}"]
         out.append([*row, f"{max(x[2] for x in r):,.0f}"])
     table(["", "rewrite, a quarter", "all", "times", "check, a quarter", "all", "times", "peak MiB"], out)
+
+
+# ---- instructions of every command --------------------------------------------------
+
+QUICK = ["functions", "findings", "etched_objects.etched.so"]
+
+
+def part_commands(args):
+    """The exponent of each command's growth, for each shape of file: instructions for n and 4 n, with --quick of three shapes."""
+    etch_needed()
+    shutil.rmtree(DIR / "commands", ignore_errors=True)
+    floor, out, makers = counts.start(DIR / "commands"), [], files.OBJECTS | files.LINKED
+    n = 250 if args.quick else 1000
+    for name in QUICK if args.quick else makers:
+        few, many = (counts.Made(makers[name], k, DIR / "commands", name) for k in (n, 4 * n))
+        row = [name, f"{few.file.stat().st_size:,}"]
+        for command in counts.COMMANDS:
+            (a, status, _), (b, status_b, _) = few.counted(command), many.counted(command)
+            row.append("-" if 2 in (status, status_b) else f"{counts.exponent(a, b, 4, floor[command]):.2f}")
+        out.append(row)
+        print(f"commands: {name}", file=sys.stderr, flush=True)
+    print(f"### commands\n\nInstructions (cachegrind), one thread: the power of n that they grow with from {n:,} to {4 * n:,} of what is named; what "
+          "any process takes is left out, and the first million. -: refused, or nothing to show.\n")
+    table(["", "bytes", *counts.COMMANDS], out)

@@ -15,7 +15,13 @@ on what else is installed.
         after = program.run(root, {"LD_PRELOAD": "..."})
 """
 
+import sys
+from pathlib import Path
+
 from program import Program
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import packages  # noqa: E402
 
 # Servers that refuse to be root are somebody else then.
 NOBODY = r'''
@@ -141,9 +147,9 @@ E
 COMPILERS = [
     Program("cc1", "gcc", r'''
         for o in -O0 "-O2 -g" "-Os -fno-pic"; do
-            for f in lookup unwind; do
+            for f in lookup walk; do
                 $(gcc -print-prog-name=cc1) -quiet -D_GNU_SOURCE -I "$SOURCE/lib" -I "$SOURCE/lib/include" -imultiarch x86_64-linux-gnu \
-                    $o "$SOURCE/lib/$f.c" -o "out/$f$(echo "$o" | tr -d ' ').s"
+                    $o "$SOURCE/lib/unwind/$f.c" -o "out/$f$(echo "$o" | tr -d ' ').s"
             done
         done
         echo 'int f(void) { return x; }' | $(gcc -print-prog-name=cc1) -quiet - -o /dev/null 2>&1 || echo "exit $?"''', needs="gcc"),
@@ -175,8 +181,8 @@ E
         gnatmake -q -O1 w.adb; ./w; cp w.o out''', needs="gnatmake"),
     Program("clang", "clang-14", r'''
         for o in -O0 "-O2 -g"; do
-            for f in lookup unwind; do
-                clang-14 $o -D_GNU_SOURCE -I "$SOURCE/lib" -I "$SOURCE/lib/include" -c "$SOURCE/lib/$f.c" -o "out/$f$(echo "$o" | tr -d ' ').o"
+            for f in lookup walk; do
+                clang-14 $o -D_GNU_SOURCE -I "$SOURCE/lib" -I "$SOURCE/lib/include" -c "$SOURCE/lib/unwind/$f.c" -o "out/$f$(echo "$o" | tr -d ' ').o"
             done
         done
         clang-14 -O2 -S -emit-llvm -o out/w.ll "$INPUT/work.c"; echo 'int f(void) { return x; }' | clang-14 -x c - 2>&1 || echo "exit $?"''', needs="clang-14"),
@@ -468,9 +474,48 @@ E
 ]
 
 
+def fetched(name, package, path, script):
+    """A program of packages.py: $P is its directory, $X the file at `path` there, a pattern."""
+    where = packages.DIRECTORY / package
+    return Program(name, "", f'P="{where}"; X="$(echo "$P"/{path})"\n{script}', needs=str(where / path), fetched=package)
+
+
+# Engines without their JIT compilers: what those make is in no file.
+FETCHED = [
+    fetched("bun", "bun", "package/bin/bun", r'''
+        export BUN_JSC_useJIT=0 HOME="$PWD"; "$X" --version; "$X" run "$INPUT/engine.js"; echo 'let a: number = 6; console.log(a * 7)' >t.ts; "$X" run t.ts
+        "$X" build --minify t.ts; "$X" run missing.ts || echo "exit $?"'''),
+    fetched("deno", "deno", "package/deno", r'''
+        export DENO_DIR="$PWD/d" NO_COLOR=1; "$X" eval --v8-flags=--jitless 'console.log(6 * 7)'; "$X" run --v8-flags=--jitless "$INPUT/engine.js"
+        echo 'let  a:number=6;console.log(a*7)' | "$X" fmt --ext ts -; "$X" run missing.ts 2>/dev/null || echo "exit $?"'''),
+    fetched("playwright-node", "playwright", "playwright/driver/node", r'''"$X" --jitless "$INPUT/engine.js"; "$X" --version'''),
+    fetched("workerd", "workerd", "package/bin/workerd", r'''"$X" --version; "$X" compile missing.capnp 2>/dev/null || echo "exit $?"'''),
+    fetched("sass", "sass", "package/dart-sass/src/dart", r'''
+        echo '$a: 6px; @use "sass:math"; @mixin m($n) { @for $i from 1 through $n { .c-#{$i} { width: $a * $i; color: mix(red, blue, $i * 1%); } } } @include m(60);' >w.scss
+        "$X" "$P/package/dart-sass/src/sass.snapshot" --no-source-map w.scss out/w.css 2>&1 || echo "exit $?"; "$X" "$P/package/dart-sass/src/sass.snapshot" --version
+        echo 'a { b' | "$X" "$P/package/dart-sass/src/sass.snapshot" --stdin 2>&1 || echo "exit $?"'''),
+    fetched("semgrep-core", "semgrep", "*/purelib/semgrep/bin/semgrep-core", r'''
+        "$X" -version; printf 'def f(x):\n    if x == x:\n        return eval(x)\n' >w.py; "$X" -dump_ast w.py -lang python 2>&1 | head -n 40
+        printf 'int f(int x) { return g(x, x + 1); }\n' >w.c; "$X" -dump_ast w.c -lang c 2>&1 | head -n 40; "$X" -dump_ast missing.c -lang c >/dev/null 2>&1 || echo "exit $?"'''),
+    fetched("zig", "zig", "ziglang/zig", r'''
+        export ZIG_GLOBAL_CACHE_DIR="$PWD/g" ZIG_LOCAL_CACHE_DIR="$PWD/l" HOME="$PWD"; "$X" version; echo 'const std=@import("std"); pub fn add(a:u32,b:u32) u32 {return a+b;}' >w.zig
+        "$X" fmt --stdin <w.zig; "$X" ast-check w.zig; echo 'int f(int a) { return a * 7; }' >w.c; "$X" cc -O2 -c -o out/w.o w.c && nm out/w.o; echo 'pub fn x(' | "$X" fmt --stdin 2>&1 || echo "exit $?"'''),
+    fetched("ptxas", "cuda", "nvidia/cuda_nvcc/bin/ptxas", r'''
+        printf '.version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p) { .reg .u64 %%a; .reg .u32 %%t; ld.param.u64 %%a, [p]; mov.u32 %%t, %%tid.x; st.global.u32 [%%a], %%t; ret; }\n' >k.ptx
+        "$X" --version | tail -n 2; "$X" -arch=sm_70 -v -o k.cubin k.ptx 2>&1 | grep -v 'Compile time'; ls k.cubin; echo bad | "$X" -arch=sm_70 -o x /dev/stdin 2>&1 | head -n 2'''),
+    fetched("duckdb", "duckdb", "_duckdb.*.so", r'''PYTHONPATH="$P" python3 <<'E'
+import duckdb
+for q in ("select sum(range), avg(range * 2) from range(1000000)", "select a % 7 b, count(*), list(a)[:3] from range(5000) t(a) group by b order by b",
+          "select * from (select range a, hash(range) % 10 h from range(100)) where h > 8 order by a", "select [1, 2, 3][2], x'00'", "select x from y"):
+    try: print(duckdb.sql(q).fetchall())
+    except Exception as why: print(type(why).__name__)
+E'''),
+]
+
+
 def programs(names=()):
     """All of them, or those named."""
-    everything = [*INTERPRETERS, *COMPILERS, *TOOLS, *MEDIA]
+    everything = [*INTERPRETERS, *COMPILERS, *TOOLS, *MEDIA, *FETCHED]
     known = {p.name: p for p in everything}
     if unknown := [n for n in names if n not in known]:
         raise KeyError(f"no program {unknown[0]} in the list")

@@ -67,6 +67,7 @@ class Program:
     traceable: bool = True      # strace can run it: it traces nothing itself, and is not setuid
     short: bool = False         # on a fresh Debian with what scripts/deps.sh installs, in a second: for the tests
     ok: int = 0                 # the exit status
+    fetched: str = ""           # the package of packages.py that it comes with, where it is none of Debian's
 
     def missing(self):
         """What of it is not installed here, or None."""

@@ -9,7 +9,7 @@ DIR (build/programs), and it is run again with those. Where the outputs differ i
 a third time as it is, to see whether it ever gives one output twice. A process of it that crashes though it does not as
 it is (the kernel tells root so) is a difference, too. Outputs that differ are kept in DIR/differs.
 A program that is not installed is left out with a word; --install installs all of their
-packages by apt first. --list only lists them.
+packages by apt, npm and pip first. --list only lists them.
 Exit status 1 if an output differs, or a file of a program is refused.
 """
 
@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 
 import command
+from list import packages as foreign
 from root import Root
 
 
@@ -66,7 +67,7 @@ def look(program, root):
     """One program, from the start."""
     result = Result(program)
     if missing := program.missing():
-        result.word, result.why = "absent", [f"{missing}: not installed (package {program.package})"]
+        result.word, result.why = "absent", [f"{missing}: not installed (package {program.package or program.fetched})"]
         return result
     before = program.run()
     if before.status != program.ok:
@@ -94,6 +95,9 @@ def look(program, root):
 
 
 def install(programs):
+    if names := sorted({p.fetched for p in programs if p.fetched and p.missing()}):
+        for name, why in foreign.fetch(names).items():
+            print(f"run: not fetched: {name}: {why}")
     packages = sorted({p for program in programs if program.missing() for p in program.package.split()})
     if packages:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -113,7 +117,7 @@ def main():
     programs = command.programs(args.names)
     if args.list:
         for p in programs:
-            print(f"{p.name:16}{p.package}{'' if p.missing() is None else '  (not installed)'}")
+            print(f"{p.name:16}{p.package or p.fetched}{'' if p.missing() is None else '  (not installed)'}")
         return 0
     if args.install:
         install(programs)

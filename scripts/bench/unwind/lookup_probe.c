@@ -2,7 +2,7 @@
 /*
  * The code under test. It is compiled once for each VARIANT, and the linker puts it at
  * one address, in a section of its own behind everything else: so neither its place
- * nor that of the loop which calls it depends on the variant (docs/unwind-experiments.md
+ * nor that of the loop which calls it depends on the variant (docs/reports, lookups
  * says why that matters).
  */
 #include "lookup.h"
