@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Assembly that says itself where a row begins and which: `row N` is a place with the CFA at rsp+N, `row undef` one
-without a rule, `row restorer` what a signal's handler returns to."""
+without a rule, `row rbp16` one with the CFA at rbp+16, `row restorer` what a signal's handler returns to."""
 
 import bisect
 
@@ -14,13 +14,14 @@ at.\\@.\\cfa:
 """
 
 
-def wrong(etch, tmp_path, source, *flags, args=()):
+def wrong(etch, tmp_path, source, *flags, args=(), strip=True):
     """Where rows are others than the source says: (symbol, CFA)."""
     file, path = tmp_path / "s.s", tmp_path / "s"
     file.write_text(MACROS + source + '\n\t.section .note.GNU-stack,"",@progbits\n')
     run(["gcc", "-nostdlib", *flags, "-o", path, file])
     places = [line.split() for line in run(["nm", path]).stdout.splitlines() if " at." in line]
-    run(["strip", path])
+    if strip:
+        run(["strip", path])
     table = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", *args, path]).stdout.splitlines()[1:]]
     starts = [int(r[0], 16) for r in table]
     assert places
@@ -31,7 +32,7 @@ def wrong(etch, tmp_path, source, *flags, args=()):
         expected = name.split(".")[2]
         if expected == "restorer":
             cfa = "restorer" if table[k][5] == "signal" else cfa
-        if cfa != (f"rsp+{expected}" if expected.isdigit() else expected):
+        if cfa != (f"rsp+{expected}" if expected.isdigit() else expected.replace("rbp", "rbp+")):
             out.append((name, cfa))
     return out
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""etch/cfi.h: .eh_frame as rows, beside pyelftools, which shares no code with it; hand-made
+"""shared/cfi.h: .eh_frame as rows, beside pyelftools, which shares no code with it; hand-made
 entries of every form."""
 
 import struct
@@ -246,7 +246,13 @@ ROWS = {
     "bp-val_offset_sf": (b"\x15\x06\x7e", "rsp+8 undef cfa-8 call", "an rbp in an unusual place"),
     "bp-val_expression": (b"\x16\x06\x02\x77\x00", "rsp+8 undef cfa-8 call", "an rbp in an unusual place"),
     "bp-expression-rax": (b"\x10\x06\x02\x70\x00", "rsp+8 undef cfa-8 call", "an rbp in an unusual place"),
-    "ra-elsewhere": (b"\x90\x02", None, "a return address in an unusual place"),
+    "ra-elsewhere": (b"\x90\x02", "rsp+8 same cfa-16 call", ""),
+    "ra-above": (b"\x11\x10" + sleb(-2), "rsp+8 same cfa+16 call", ""),
+    "ra-elsewhere-expression": (b"\x0e\x20\x10\x10\x02\x77\x08", "rsp+32 same cfa-24 call", ""),
+    "ra-elsewhere-deref": (b"\x0f\x03\x76\x78\x06\x90\x02", None, "a return address in an unusual place"),
+    "ra-not-of-the-cfa": (b"\x10\x10\x02\x73\x00", None, "a return address in an unusual place"),
+    "ra-too-far": (b"\x90" + uleb(2**29), None, "a return address in an unusual place"),
+    "ra-in-no-general-register": (b"\x09\x10\x11", None, "a return address in an unusual place"),
     "ra-same": (b"\x08\x10", None, "a return address in an unusual place"),
     "rsp-saved": (b"\x87\x02", None, "an rsp that is not the CFA"),
     "rsp-in-register": (b"\x09\x07\x08", None, "an rsp that is not the CFA"),

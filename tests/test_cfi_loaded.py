@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""lib/prepare.c and lib/recover.c: what libetch makes of the .eh_frame of a loaded module, beside
+"""lib/unwind/prepare.c and lib/unwind/recover.c: what libetch makes of the .eh_frame of a loaded module, beside
 pyelftools."""
 
 import re
@@ -16,7 +16,7 @@ from conftest import run
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory, build):
     return build_c(tmp_path_factory.mktemp("cfi") / "cfi_prepare", ["-O2"], HERE / "cfi_prepare.c",
-                   build / "o" / "lib" / "prepare.o")
+                   *(build / "o" / "lib" / "unwind" / f"{name}.o" for name in ("prepare", "prepare_map")))
 
 
 @pytest.mark.parametrize("name", ["libc.so.6", "libgcrypt.so.20", *(pytest.param(n, marks=pytest.mark.long) for n in
@@ -72,7 +72,7 @@ def test_the_table_of_the_vdso(prepared):
 
 @pytest.mark.parametrize("libetch", ["libetch.a", "libetch.so"])
 def test_walks_out_of_the_lazy_resolver(build, tmp_path, libetch):
-    """Its CFA is in rbx, which no table follows: lib/recover.c finds it."""
+    """Its CFA is in rbx, which no table follows: lib/unwind/recover.c finds it."""
     exe = build_c(tmp_path / "recover", ["-O1"], HERE / "cfi_recover.c", "-Wl,-z,lazy", build / libetch, "-lm",
                   f"-Wl,-rpath,{build}")
     out = run([exe]).stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Objects beside what they link to, landing pads beside pyelftools, mutants of both:
-tool/code/cfi_file.c and tool/code/lsda.c."""
+tool/analysis/facts/cfi_file.c and tool/analysis/facts/lsda.c."""
 
 import os
 import re
@@ -199,7 +199,8 @@ def test_call_sites(dump, path):
 # ---- mutants --------------------------------------------------------------------------------
 
 def test_mutants(tmp_path, build_asan):
-    fuzz = build_c(tmp_path / "cfi_fuzz", SANITIZE, HERE / "cfi_fuzz.c", build_asan / "o/lib/prepare.o",
+    fuzz = build_c(tmp_path / "cfi_fuzz", SANITIZE, HERE / "cfi_fuzz.c", build_asan / "o/lib/unwind/prepare.o",
+                   build_asan / "o/lib/unwind/prepare_map.o",
                    *tool_objects(build_asan, *TOOL))
     files = []
     for cc in ("gcc", "clang"):

@@ -61,7 +61,7 @@ def test_status_and_streams(check, options, files, status, form):
 
 
 @pytest.mark.parametrize("args,reason", [
-    ([], "check what"), (["--format", "xml", "clean.o"], "--format is"), (["-j", "0", "clean.o"], "-j is"),
+    ([], "missing FILE operand"), (["--format", "xml", "clean.o"], "--format is"), (["-j", "0", "clean.o"], "-j is"),
     (["-j", "x", "clean.o"], "-j is"), (["--level", "all", "clean.o"], "--level is"),
     (["--fail-on", "note", "clean.o"], "--fail-on is"), (["--explain", "ETCH-Q001"], "no finding 'ETCH-Q001'"),
     (["--ignore", "ETCH-Q001", "clean.o"], "names no finding"), (["--ignore", "ETCH-C001:a:b:c", "clean.o"], "more than"),
@@ -428,7 +428,9 @@ def test_under_make(etch, work):
 
 
 def test_workers_go_with_their_parent(etch, work):
-    p = subprocess.Popen([etch, "check", "-j2", BIG, BIG], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """Two files for two workers: one file under two names is looked at once."""
+    shutil.copy(BIG, work / "second.so")
+    p = subprocess.Popen([etch, "check", "-j2", BIG, "second.so"], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
     while len(found := children(p.pid)) < 2 and time.monotonic() < end:
         time.sleep(0.005)

@@ -215,3 +215,24 @@ def test_lists(check, work):
     assert paths(check("--format", "json", "-0", "--files-from=-", ok=1, input=text.replace("\n\n", "\n").replace("\n", "\0"))) == want
     assert check("-", input="").stdout == "no findings in 0 files\n"
     assert "-0 is for" in check("-", input="a\0b\n", ok=2).stderr
+
+
+@pytest.mark.parametrize("command", [["check"], ["inspect", "summary"]])
+def test_a_member_that_is_no_regular_file_says_so(etch, work, command):
+    """The class: a reason is that of what failed, and not of a call before. A device, a pipe and a directory can be
+    opened, so that there is no error number to be told."""
+    os.mkfifo(work / "pipe")
+    (work / "folder").mkdir()
+    names = ["/dev/null", "pipe", "folder"]
+    table = "".join(f"{n}/\n" for n in names).encode()
+    thin = b"!<thin>\n" + b"//".ljust(48) + str(len(table)).encode().ljust(10) + b"`\n" + table + b"\n" * (len(table) & 1)
+    for n in names:
+        thin += (b"/%d" % table.index(n.encode())).ljust(16) + b"0".ljust(12) + b"0".ljust(6) * 2 + b"644".ljust(8) + b"64".ljust(10) + b"`\n"
+    (work / "thin.a").write_bytes(thin)
+    if command == ["check"]:
+        p = run([etch, *command, "thin.a"], ok=2, cwd=work)
+        said = p.stderr.splitlines()
+    else:
+        said = [run([etch, *command, f"thin.a({n})"], ok=2, cwd=work).stderr.strip() for n in names]
+    assert len(said) == 3 and all("Success" not in x and "No such" not in x for x in said), said
+    assert [x.endswith("is a directory" if "folder" in x else "is not a regular file") for x in said] == [True] * 3, said

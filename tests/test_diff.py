@@ -21,7 +21,8 @@ from mutate import Mutator
 from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
-LIB = ["copy.c", "cursor.c", "imv.c", "module.c", "patch.c", "plan.c", "index.c", "pv.c", "stack.c"]
+LIB = ["faults/copy.c", "unwind/cursor.c", "patch/imv.c", "patch/module.c", "patch/patch.c", "patch/plan.c", "patch/index.c", "patch/pv.c",
+       "unwind/stack_bounds.c"]
 EXTRA = "int the_extra(int x) { return 77 * x + 1; }\n"
 
 
@@ -60,10 +61,10 @@ def compile_c(cc, source, out, *flags):
 
 @pytest.fixture
 def prepared(once):
-    """lib/prepare.c by gcc -O1 and -O2: (both objects); beside them what -fstack-usage says."""
+    """lib/unwind/prepare.c by gcc -O1 and -O2: (both objects); beside them what -fstack-usage says."""
     def make(directory):
         for level in ("-O1", "-O2"):
-            compile_c("gcc", ROOT / "lib" / "prepare.c", directory / level / "prepare.o", level, "-fstack-usage")
+            compile_c("gcc", ROOT / "lib" / "unwind" / "prepare.c", directory / level / "prepare.o", level, "-fstack-usage")
     directory = once("diff-prepare", make)
     return [directory / level / "prepare.o" for level in ("-O1", "-O2")]
 
@@ -162,7 +163,7 @@ def built(once):
         other.mkdir(parents=True)
         (other / "main.c").write_text(EXTRA + MAIN)
         for name in LIB:
-            compile_c(cc, ROOT / "lib" / name, tmp / f"{name}.o", "-O2", "-fPIC", "-fno-plt")
+            compile_c(cc, ROOT / "lib" / name, tmp / f"{os.path.basename(name)}.o", "-O2", "-fPIC", "-fno-plt")
         for func, numbers in (("one", "1, 2, 3, 5, 8"), ("two", "9, 7, 3, 1, 4, 4, 4")):
             compile_c(cc, tmp / "twin.c", tmp / f"{func}.o", "-O2", f"-DFUNC={func}", f'-DNAME="{func}"', f"-DNUMBERS={numbers}")
         compile_c(cc, tmp / "main.c", tmp / "main.o", "-O2")
@@ -171,7 +172,7 @@ def built(once):
     found = {}
     for cc in ("gcc", "clang"):
         tmp = once(f"diff-{cc}", lambda directory: make(directory, cc))
-        objects = [*(tmp / f"{name}.o" for name in LIB), tmp / "one.o", tmp / "two.o"]
+        objects = [*(tmp / f"{os.path.basename(name)}.o" for name in LIB), tmp / "one.o", tmp / "two.o"]
         found[cc] = ([tmp / "main.o", *objects], [tmp / "elsewhere" / "main.o", *reversed(objects)])
     return found
 
@@ -312,16 +313,16 @@ class Truth:
 
 
 def flags_pairs():
-    return [pytest.param(name, a, b, id=f"{name}-{'-'.join(b)}") for name, a, b in (
-        ("prepare.c", ["-O2"], ["-O3"]),
-        ("module.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
-        ("imv.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
-        ("plan.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
+    return [pytest.param(name, a, b, id=f"{os.path.basename(name)}-{'-'.join(b)}") for name, a, b in (
+        ("unwind/prepare.c", ["-O2"], ["-O3"]),
+        ("patch/module.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
+        ("patch/imv.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
+        ("patch/plan.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
 
 
 @pytest.mark.parametrize("name,a,b", flags_pairs())
 def test_what_objdump_says(etch, prepared, tmp_path, name, a, b):
-    old = prepared[1] if name == "prepare.c" else compile_c("gcc", ROOT / "lib" / name, tmp_path / "old.o", *a)
+    old = prepared[1] if name == "unwind/prepare.c" else compile_c("gcc", ROOT / "lib" / name, tmp_path / "old.o", *a)
     new = compile_c("gcc", ROOT / "lib" / name, tmp_path / "new.o", *b)
     was, is_ = Truth(old), Truth(new)
     both = was.functions.keys() & is_.functions.keys()
@@ -349,7 +350,7 @@ def test_frames_are_those_of_stack_usage(etch, prepared, tmp_path, extra):
     """gcc's own word on the depth of every frame."""
     paths = prepared
     if extra:
-        paths = [compile_c("gcc", ROOT / "lib" / "module.c", tmp_path / level / "module.o", level, "-fstack-usage", extra)
+        paths = [compile_c("gcc", ROOT / "lib" / "patch" / "module.c", tmp_path / level / "module.o", level, "-fstack-usage", extra)
                  for level in ("-O1", "-O2")]
     usage = [{m[0]: int(m[1]) for m in re.findall(r":(\w[\w.]*)\t(\d+)\tstatic$", path.with_suffix(".su").read_text(), re.M)}
              for path in paths]

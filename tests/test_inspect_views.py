@@ -205,6 +205,21 @@ def test_several_files(made, tmp_path, view):
     assert "\nof two lines" not in text
 
 
+@pytest.mark.parametrize("view", ["summary", "sites", "orc", "tables"])
+@pytest.mark.parametrize("kind", ["text", "tsv", "json"])
+def test_a_file_that_ends_the_process_costs_no_other_one(made, tmp_path, view, kind):
+    """Memory for it there is none: the rest is what it is without that file, and JSON is whole."""
+    flow, files = made
+    big = tmp_path / "big"
+    shutil.copy(files["linked"], big)
+    os.truncate(big, 1 << 30)
+    some = [files["linked"], files["done"]]
+    want = run([flow.etch, "inspect", view, "--format", kind, *some]).stdout
+    for paths in ([some[0], big, some[1]], [big, *some], [*some, big]):
+        p = run(["prlimit", f"--data={256 << 20}", flow.etch, "inspect", view, "--format", kind, *paths], ok=2)
+        assert p.stdout == want and p.stderr == f"etch: {big}: out of memory\n"
+
+
 @pytest.mark.parametrize("thin", [False, True])
 def test_members_of_archives(made, tmp_path, thin):
     """libx.a(plain.o) is what plain.o is, but for its name."""

@@ -38,7 +38,7 @@ def meddle(tmp_path_factory):
 
 
 def test_one_file_under_several_names(etch, tmp_path, program, rewritten):
-    """It is rewritten once, whoever comes first; another hard link is another file."""
+    """It is rewritten once, whoever comes first."""
     f, linked = shutil.copy(program, tmp_path / "f"), tmp_path / "link"
     linked.symlink_to("f")
     for _ in range(4):
@@ -47,10 +47,102 @@ def test_one_file_under_several_names(etch, tmp_path, program, rewritten):
         assert f.read_bytes() == rewritten.read_bytes()
         run([etch, "rewrite", "--undo", "-j2", "f", linked, "../" + tmp_path.name + "/f"], cwd=tmp_path)
         assert f.read_bytes() == program.read_bytes()
-    hard = tmp_path / "hard"
-    os.link(f, hard)
-    run([etch, "rewrite", "-j2", hard, f, hard])
-    assert f.read_bytes() == hard.read_bytes() == rewritten.read_bytes() and not f.samefile(hard)
+
+
+def names_of(path):
+    """Whatever is there, by inode."""
+    by = {}
+    for p in path.rglob("*"):
+        if p.is_file() and not p.is_symlink():
+            by.setdefault(p.stat().st_ino, set()).add(str(p.relative_to(path)))
+    return sorted(map(sorted, by.values()))
+
+
+@pytest.mark.parametrize("way", ["named", "directory"])
+def test_hard_links_of_one_call_stay_one_file(etch, tmp_path, program, rewritten, way):
+    """It is rewritten once, and all the names that were given lead to the result; one that was not leads to what was."""
+    d = tmp_path / "d"
+    (d / "sub").mkdir(parents=True)
+    shutil.copy(program, d / "a")
+    os.link(d / "a", d / "b")
+    os.link(d / "a", d / "sub" / "c")
+    (d / "link").symlink_to("sub/c")
+    os.link(d / "a", tmp_path / "outside")
+    files = [d] if way == "directory" else [d / "link", d / "b", d / "a", d / "b"]
+    names = [["a", "b", "sub/c"]]
+    for args, want in ((["-j2"], rewritten), (["-j2"], rewritten), (["--undo"], program), ([], rewritten)):
+        p = run([etch, "rewrite", "-v", *args, *files])
+        assert not p.stderr and names_of(d) == names and (d / "a").read_bytes() == want.read_bytes()
+        assert p.stdout.count("unwind rows") + p.stdout.count("as it was before") == 1
+    assert (d / "link").is_symlink() and (tmp_path / "outside").read_bytes() == program.read_bytes()
+    assert not (tmp_path / "outside").samefile(d / "a") and len(list(d.rglob("*"))) == 5
+
+
+def test_a_hard_link_that_cannot_be_one_is_a_file_of_its_own(etch, tmp_path, program, rewritten):
+    """As where it is in another mount of the same file system (EXDEV), or links of others are protected (EPERM)."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace")
+    a, b = shutil.copy(program, tmp_path / "a"), tmp_path / "b"
+    os.link(a, b)
+    run(["strace", "-o", "/dev/null", "-e", "inject=linkat:error=EXDEV:when=2", etch, "rewrite", a, b])
+    assert a.read_bytes() == b.read_bytes() == rewritten.read_bytes() and sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_a_hard_link_that_others_have_changed_is_left_to_them(etch, tmp_path, program, meddle):
+    a, b, other = shutil.copy(program, tmp_path / "a"), tmp_path / "b", tmp_path / "other"
+    os.link(a, b)
+    other.write_text("new")
+    env = {**os.environ, "LD_PRELOAD": str(meddle), "MEDDLE": "fsync:1:replace", "MEDDLE_FILE": str(b), "MEDDLE_WITH": str(other)}
+    p = run([etch, "rewrite", a, b], env=env, ok=2)
+    assert p.stderr == f"etch: {b}: has been changed since etch read it, and is left as it is now\n"
+    assert b.read_text() == "new" and a.read_bytes() == program.read_bytes() and sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")  # cap_net_bind_service+ep, version 2
+
+
+@pytest.mark.parametrize("who", ["root", "other"])
+@pytest.mark.parametrize("command", ["rewrite", "undo", "check"])
+def test_output_gets_no_privileges_of_what_was_there(etch, tmp_path, program, rewritten, command, who):
+    """Set-id bits and capabilities were given to other contents. All else stays, as cp has it. In place they stay
+    too: test_what_a_file_is_stays."""
+    root, d = os.getuid() == 0, tmp_path / "d"
+    if who == "root" and not root:
+        pytest.skip("not root")
+    d.mkdir()
+    tool, f, out = shutil.copy(etch, d / "etch"), shutil.copy(rewritten if command == "undo" else program, d / "f"), d / "out"
+    out.write_text("old")
+    kept = os.stat(out)
+    as_user = {}
+    if root:
+        owner = 1234 if who == "root" else 65534
+        os.chown(out, owner, owner)
+        kept = os.stat(out)
+        for p in (tmp_path, *tmp_path.parents):
+            if p != Path("/") and not p.stat().st_mode & 1:
+                p.chmod(p.stat().st_mode | 0o011)
+        d.chmod(0o777)
+        as_user = {} if who == "root" else {"user": 65534, "group": 65534, "extra_groups": []}
+    out.chmod(0o6751)
+    os.setxattr(out, "user.note", b"kept")
+    if root:
+        os.setxattr(out, "security.capability", CAPABILITY)
+    args = {"rewrite": ["rewrite"], "undo": ["rewrite", "--undo"], "check": ["check"]}[command]
+    run([tool, *args, "-o", out, f], ok=(0, 1), **as_user)
+    now = out.stat()
+    assert (now.st_mode & 0o7777, now.st_uid, now.st_gid) == (0o751, kept.st_uid, kept.st_gid)
+    assert os.listxattr(out) == ["user.note"] and out.read_bytes() != b"old"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="sets a capability")
+def test_privileges_stay_in_place(etch, tmp_path, program):
+    path = Path(shutil.copy(program, tmp_path / "f"))
+    os.chown(path, 1234, 1234)
+    path.chmod(0o6755)
+    os.setxattr(path, "security.capability", CAPABILITY)
+    for args in ([], ["--undo"]):
+        run([etch, "rewrite", *args, path])
+        assert (path.stat().st_mode & 0o7777, path.stat().st_uid, os.getxattr(path, "security.capability")) == (0o6755, 1234, CAPABILITY)
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])

@@ -153,7 +153,7 @@ SABOTAGE = {
     "one byte of displacement for all": ("disp != (int8_t)disp", "0"),
     "high displacements lost": ("((unsigned)(disp / 8) & 0xf0u)", "0"),
     "direct call padded behind": ("target - (site + len)", "target - (site + 5)"),
-    "reach of 4 GiB": ("if (rel != (int32_t)rel)\n\t\treturn 0;\n\t/* The return", "if (rel != (int64_t)rel)\n\t\treturn 0;\n\t/* The return"),
+    "reach of 4 GiB": ("if (rel != (int32_t)rel)\n\t\treturn 0;\n\t/* Keeps the return", "if (rel != (int64_t)rel)\n\t\treturn 0;\n\t/* Keeps the return"),
     "null is a target": ("if (!target || len < 2", "if (len < 2"),
     "nop in place of a return": ("out[n++] = 0xc3;", "out[n++] = 0x90;"),
     "inlined at a tail call": ("if (body && !jump && body->len <= len", "if (body && body->len <= len"),

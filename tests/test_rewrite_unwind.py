@@ -281,8 +281,8 @@ def test_sidecar_refusals(tmp_path, build):
 
 
 def test_no_place(linked, tmp_path):
-    """Data behind the last section: no segment can be added. Without sites that is an
-    error that names the way out; with them they are done, and it is a finding."""
+    """Data behind the last section: no segment can be added, nor the record for --undo. That is an error that
+    names the way out; with sites and --no-undo they are done, and it is a finding."""
     flow, plain, moved = linked
     ls = tmp_path / "ls"
     ls.write_bytes(open("/bin/ls", "rb").read() + b"appended")
@@ -297,7 +297,10 @@ def test_no_place(linked, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(plain.read_bytes() + b"appended")
     path.chmod(0o755)
-    p = flow.rewrite(path, args=["--werror"], ok=1)
+    before = path.read_bytes()
+    p = flow.rewrite(path, ok=2)
+    assert len(p.stderr.splitlines()) == 1 and "--no-undo" in p.stderr and path.read_bytes() == before
+    p = flow.rewrite(path, args=["--werror", "--no-undo"], ok=1)
     assert "ETCH-T001: the file: no unwind table" in p.stderr and ("ETCH-I004" in p.stderr) == moved
     assert header(path) is None and path.read_bytes().endswith(b"appended")
     assert run([path]).stdout == OUTPUT

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """No shape of code makes etch slow: each of tests/scale/shapes.py goes through rewrite and
 check, and of some the instructions that etch takes are counted: four times as much code takes
-about four times as many (docs/performance.md). No time is compared; that of one shape, at most half
+about four times as many (docs/reports, scale). No time is compared; that of one shape, at most half
 a second, has a bound a hundred times as high, for what is quadratic."""
 import re
 import resource

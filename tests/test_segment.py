@@ -58,11 +58,11 @@ class Elf:
 def tool(tmp_path_factory, build_asan):
     """The module with a small driver, under ASan and UBSan."""
     out = tmp_path_factory.mktemp("segment") / "segment_tool"
-    module = [*sorted((ROOT / "tool/elf").glob("segment*.c")), "outfile.c", "bounds.c"]
+    module = [*sorted((ROOT / "tool/elf").glob("segment*.c")), "outfile.c"]
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          HERE / "segment_tool.c",
-         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c", "report/plain.c"), "-o", out])
+         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c", "support/bounds.c", "support/plain.c"), "-o", out])
     return out
 
 

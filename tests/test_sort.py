@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tool/code/sort.c sorts as sorted() does: few and many, near and far apart, those of one address by what else they are."""
+"""tool/support/sort.c sorts as sorted() does: few and many, near and far apart, those of one address by what else they are."""
 import random
 
 import pytest
@@ -11,7 +11,7 @@ from conftest import ROOT, SANITIZED, run, tool_objects
 def tool(tmp_path_factory, build_asan):
     out = tmp_path_factory.mktemp("sort") / "sort"
     run(["gcc", "-std=gnu11", *SANITIZED, "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/tool", ROOT / "tests/check/sort.c",
-         *tool_objects(build_asan, "code/sort.c"), "-o", out])
+         *tool_objects(build_asan, "support/sort.c"), "-o", out])
     return out
 
 

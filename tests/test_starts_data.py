@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Where functions begin that only data refers to, or that nothing but how they end says to be one, in files without symbols
-(tool/code/starts.c, rounds.c)."""
+(tool/analysis/interproc/starts.c, driver.c)."""
 
 import pytest
 
@@ -46,6 +46,96 @@ three:	row	undef
 @pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
 def test_words_of_data(etch, tmp_path, flags):
     assert not wrong(etch, tmp_path, WORDS, *flags)
+
+
+# Words of data: functions, and numbers that happen to be addresses in their middle: in an instruction, and between two of
+# which the first goes on. Behind a return, a jump or a call without padding a function may begin.
+NUMBERS = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	call	known
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+known:	row	8
+	incl	%edi
+	ret
+	.p2align 4, 0xcc
+stops:	ud2
+	.p2align 4, 0xcc
+	.macro	upto left		# with `cltd`, one byte
+	.p2align 4, 0x99
+	.skip	(16 - \\left) % 16, 0x99
+	.endm
+cut:	pushq	%rbx
+	row	16
+	call	*%rdi
+	upto	2
+	.byte	0x48, 0xb8		# movabs
+in_one:	.quad	0x1122334455667788
+	row	16
+	popq	%rbx
+	row	8
+	ret
+	.p2align 4, 0xcc
+tall:	pushq	%rbx
+	row	16
+	subq	$32, %rsp
+	row	48
+	call	*%rdi
+	upto	0
+between: row	48
+	movl	$1, %eax
+	addq	$32, %rsp
+	row	16
+	popq	%rbx
+	row	8
+	ret
+	.p2align 4, 0xcc
+	pushq	%rbx
+	call	*%rdi
+	popq	%rbx
+	upto	1
+	ret
+behind_return:
+	row	8
+	pushq	%rbx
+	row	16
+	call	*%rdi
+	popq	%rbx
+	upto	5
+	.byte	0xe9
+	.long	known - . - 4
+behind_jump:
+	row	8
+	pushq	%rbx
+	row	16
+	testl	%edi, %edi
+	je	1f
+	popq	%rbx
+	row	8
+	ret
+1:	upto	5
+	call	stops
+behind_call:
+	row	8
+	subq	$8, %rsp
+	row	16
+	call	*%rdi
+	addq	$8, %rsp
+	ret
+	.data
+	.p2align 3
+	.quad	cut, 0, in_one, 0, tall, 0, between, 0, behind_return, 0, behind_jump, 0, behind_call, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
+def test_a_number_that_is_an_address_in_a_function_cuts_none(etch, tmp_path, flags):
+    """What control runs through from where one word of data leads is no function of another word's."""
+    assert not wrong(etch, tmp_path, NUMBERS, *flags)
 
 
 # Data refers to all of it; what a function is ends as one on all paths, or begins as one and goes on for ever. `called` is

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 from conftest import ROOT, run
 
 sys.path[:0] = [str(ROOT / "scripts")]
+import packages  # noqa: E402
 import survey  # noqa: E402
 import survey_rows  # noqa: E402
 from survey_rows import explained, rows  # noqa: E402
@@ -194,6 +197,103 @@ def leaves(tmp_path, insn, other):
     return explained.Code(lib), at
 
 
+# As LLVM leaves CFI where arguments are pushed behind a jump: that of the `sub` comes with the first push.
+# The witness does not follow the jump table, and a jump leads to where the two differ.
+BEHIND = """
+	.globl f
+	.type f, @function
+f:	.cfi_startproc
+	cmp $1, %edi
+	ja 9f
+	mov %edi, %edi
+	lea table(%rip), %rax
+	movslq (%rax,%rdi,4), %rcx
+	add %rax, %rcx
+	jmp *%rcx
+1:	sub $8, %rsp
+	{adjust}
+	test %esi, %esi
+	jne 2f
+	push %r11
+	.cfi_def_cfa_offset 24
+	add $16, %rsp
+	.cfi_def_cfa_offset 8
+	jmp 9f
+	.cfi_def_cfa_offset 8
+2:	{adjust}
+	test %edx, %edx
+	jne 3f
+	nop
+3:	push %r10
+	.cfi_def_cfa_offset 24
+	add $16, %rsp
+	.cfi_def_cfa_offset 8
+9:	ret
+	.cfi_endproc
+	.size f, .-f
+	.section .rodata
+table:	.long 1b-table, 9b-table
+"""
+
+
+def test_cfi_that_what_follows_contradicts_is_wrong(etch, tmp_path, monkeypatch):
+    """Where the instructions lead from our rule, and not from .eh_frame's, to what .eh_frame says next, ours is right.
+    Where .eh_frame is at one with itself, or nothing fits, it explains nothing."""
+    reason, real = "proved; by its own CFI of what follows, CFI is wrong there", survey_rows.Ours.of
+
+    def look(adjust, ours=None):
+        (tmp_path / "b.s").write_text(BEHIND.format(adjust=adjust))
+        lib, out = tmp_path / "b.so", tmp_path / "b"
+        run(["gcc", "-shared", "-nostdlib", "-o", lib, tmp_path / "b.s"])
+        run([etch, "rewrite", "-o", out, lib])
+
+        def replaced(*args):
+            rows_ = real(*args)
+            rows_.rule = [(ours, *r[1:]) if ours and r[0] == "rsp+16" else r for r in rows_.rule]
+            return rows_
+        monkeypatch.setattr(survey_rows.Ours, "of", replaced)
+        text, _, frame, base = survey.sections(out)
+        v = survey_rows.verify(etch, out, frame, base, text)
+        assert v.covered == v.agree + sum(v.explained.values()) + v.differ_bytes and v.covered > 40
+        return v
+    v = look("")
+    assert v.explained[reason] and not v.differ, (v.explained, v.differ)
+    assert look(".cfi_def_cfa_offset 16").agree == v.covered
+    for ours in ("rsp+8", "rsp+24"):
+        bad = look(".cfi_def_cfa_offset 16", ours)
+        assert reason not in bad.explained and bad.differ, (bad.explained, bad.differ)
+    bad = look("", "rsp+32")
+    assert reason not in bad.explained and bad.differ, (bad.explained, bad.differ)
+
+
+@pytest.mark.parametrize("jump, late", [("nop", True), ("je 1f", False)])
+def test_a_return_behind_a_frame_taken_down_is_proved(tmp_path, jump, late):
+    """One rule by rbp for all of it: right up to the pop, which only shows from where rsp is known."""
+    (tmp_path / "s.s").write_text(f"f: nop\n{jump}\nmovq %rbp, %rsp\npopq %rbp\n1: ret\n")
+    run(["gcc", "-c", "-o", tmp_path / "s.o", tmp_path / "s.s"])
+    code = explained.Code(tmp_path / "s.o")
+    end, body, entry = code.addr[-1], ("rbp+16", "cfa-16", "cfa-8", "call"), ("rsp+8", "same", "cfa-8", "call")
+    truth, mine = [(0, end + 1, body)], [(0, end, body), (end, end + 1, entry)]
+    assert code.text[-1].startswith("ret") and survey_rows._late(code, truth, mine, end, end + 1, body, entry) is late
+
+
+def test_a_listing_holds_for_the_functions_it_covers(tmp_path, monkeypatch):
+    """Of a large file one listing is made for many functions in turn, and another where it ends."""
+    made = []
+
+    class Listing:
+        def __init__(self, path, *only):
+            made.append(only)
+            self.key, self.addr = (path, only), [0]
+    monkeypatch.setattr(explained, "Code", Listing)
+    monkeypatch.setattr(explained, "_code", {})
+    last = 0x10000 + survey_rows.AHEAD
+    for fde in ((0x10000, 0x10100), (0x10100, 0x18000), (last, last + 0x10), (last + 0x100, last + 0x200), (0x10000, 0x10100)):
+        survey_rows.list_around("file", fde)
+    assert made[0] == ("--start-address=0xf000", f"--stop-address={0x10100 + survey_rows.AROUND + survey_rows.AHEAD:#x}")
+    assert [int(m[0].split("=")[1], 16) for m in made] == [0xf000, last + 0x100 - survey_rows.AROUND, 0xf000]
+
+
 def test_missing_rows_are_seen(etch, rewritten):
     """.eh_frame that covers what we have no row for: no code is there at all."""
     path, frame, base, text = rewritten
@@ -336,6 +436,61 @@ def test_command(etch, tmp_path):
     assert p.returncode == 1 and f"{tmp_path}/cut: refused: " in p.stdout, p
 
 
+# ---- what --install fetches ----------------------------------------------------------
+
+def archived(how):
+    """What a client would do: put one archive there, or fail."""
+    def download(client, package, where):
+        if how == "fails":
+            raise subprocess.CalledProcessError(1, client, stderr=b"a warning\nno such package\n")
+        if how == "hangs":
+            raise subprocess.TimeoutExpired(client, packages.LIMIT)
+        if how == "nothing":
+            return
+        source = where / "bin"
+        source.write_bytes(Path("/usr/bin/true").read_bytes())
+        source.chmod(0o755)
+        if client == "npm":
+            with tarfile.open(where / "p-1.2.tgz", "w:gz") as f:
+                f.add(source, "package/bin")
+        else:
+            with zipfile.ZipFile(where / "p-1.2-py3-none-any.whl", "w") as f:
+                f.write(source, "p/bin")
+        if how == "broken":
+            for archive in [*where.glob("p-*")]:
+                archive.write_bytes(archive.read_bytes()[:1000])
+        source.unlink()
+    return download
+
+
+def test_what_is_fetched_is_looked_at(etch, tmp_path, monkeypatch):
+    """Once; by name alone, and with the modes that its files have."""
+    assert {c for c, _ in packages.PACKAGES.values()} == {"npm", "pip"} and \
+        not [p for _, p in packages.PACKAGES.values() if "://" in p or "." in p or p.startswith("-")]
+    monkeypatch.setattr(packages, "download", archived("well"))
+    monkeypatch.setattr(packages.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert packages.fetch(directory=tmp_path) == {}
+    assert {p.name for p in tmp_path.iterdir()} == set(packages.PACKAGES)
+    assert (tmp_path / "bun/PACKAGE").read_text() == "p-1.2.tgz\n" and os.access(tmp_path / "mkl/p/bin", os.X_OK)
+    assert {f.path for f in survey.find([str(tmp_path)])} == \
+        {f"{tmp_path}/{name}/{'package' if c == 'npm' else 'p'}/bin" for name, (c, _) in packages.PACKAGES.items()}
+    monkeypatch.setattr(packages, "download", archived("fails"))
+    assert packages.fetch(directory=tmp_path) == {}
+
+
+@pytest.mark.parametrize("how, why", [("fails", "no such package"), ("hangs", "timed out"), ("nothing", "has brought 0 files"),
+                                      ("broken", "")])
+def test_what_cannot_be_fetched_is_left_out_with_a_word(tmp_path, monkeypatch, capsys, how, why):
+    monkeypatch.setattr(packages, "download", archived(how))
+    monkeypatch.setattr(packages.shutil, "which", lambda name: None)
+    failed = packages.fetch(["bun", "zig", "mkl"], tmp_path)
+    assert set(failed) == {"bun", "zig", "mkl"} and failed["bun"] == "no npm" and why in failed["mkl"]
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(packages, "fetch", lambda: failed)
+    survey.install_foreign()
+    assert "survey: not fetched: ziglang (pip): " in capsys.readouterr().out
+
+
 # ---- what it has found --------------------------------------------------------------
 
 # As GHC leaves C for its own code and comes back: .eh_frame keeps the return address where no
@@ -351,6 +506,7 @@ enter:	.cfi_startproc
 	mov %rbp, 8(%rax)
 	.cfi_def_cfa %rsp, 0
 	.cfi_escape 0x11, 0x10, 0x5a	# the return address at CFA + 304
+	.cfi_escape 0x16, 0x07, 0x03, 0x77, 0xb8, 0x02	# the caller's rsp is rsp + 312
 	jmp *%rdi
 back:	mov %rbx, %rax
 	add $0x100, %rsp

@@ -43,7 +43,7 @@ def text_of(rule):
     if kind == 2:
         return where, f"*(rsp{off - 40:+})", f"*(rsp{off + 8:+})", KINDS[kind]
     bp = ["same", f"cfa{bp_off:+}", f"*(rbp{bp_off:+})", f"*(rsp{bp_off:+})", "undef"][bp]
-    return where, bp, "undef" if kind == 3 else NAMES[ra & 15] if ra & 0x80 else "cfa-8", KINDS[kind]
+    return where, bp, "undef" if kind == 3 else NAMES[ra & 15] if ra & 0x80 else f"cfa{add:+}" if ra == 0x40 else "cfa-8", KINDS[kind]
 
 
 def rule_of(data, at):
@@ -64,7 +64,7 @@ class Table:
                          if s["sh_flags"] & 4 and s["sh_type"] != "SHT_NOBITS"]
         self.data = self.sections[".etch.unwind"][1]
         self.header = h = unpack("etch_unwind", self.data)
-        assert h["magic"].to_bytes(4, "little") == b"etuw" and h["version"] == 1
+        assert h["magic"].to_bytes(4, "little") == b"etuw" and h["version"] in (1, 2, 3)
         assert h["size"] == total("etch_unwind") and h["text"] % 256 == 0
         self.blocks = (h["text_size"] + 255) // 256
         self.rows = self.block() if h["encoding"] == 2 else self.orc()

@@ -17,8 +17,8 @@ DRIVER = sorted(UNWIND.glob("tables*.c"))
 HEADED = ["table/unwind_map.c", "table/unwind_numbered.c", "table/unwind_tables.c"]
 PARTS = [*HEADED, "table/unwind_canonical.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
 OTHERS = ["arch/x86/rule_text.c", "arch/x86/stack.c", "arch/x86/encoding.c", "arch/x86/form.c", "arch/x86/shape.c",
-          "arch/x86/step_full.c", "arch/x86/raw.c", "arch/x86/zydis.c", "arch/x86/decode.c", "code/space.c",
-          "elf/file.c", "elf/section_at.c", "elf/bounds.c", "report/error.c", "report/plain.c"]
+          "arch/x86/step_full.c", "arch/x86/raw.c", "arch/x86/zydis.c", "arch/x86/decode.c", "analysis/facts/space.c",
+          "elf/file.c", "elf/section_at.c", "support/bounds.c", "support/error.c", "support/plain.c"]
 ASAN = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
 
@@ -93,10 +93,10 @@ SABOTAGE = {
         "_mm_min_epu8(v, a), v)",
         "_mm_min_epu8(v, a), a)"),
     "blocks of more than 16 rows": ("etch/orc_block.h", "lookup",
-        "ETCH_ODD(k == 16) || ",
+        "ETCH_UNLIKELY(k == 16) || ",
         ""),
     "what a block inherits": ("etch/orc_block.h", "lookup",
-        "if (!ETCH_ODD(k == 0))",
+        "if (!ETCH_UNLIKELY(k == 0))",
         "if (1)"),
     "what a block inherits of a run": ("etch/orc_block.h", "lookup",
         "etch_block_rule(t, s - 1, 255);",
@@ -126,7 +126,7 @@ SABOTAGE = {
         "if (t->escape[mid].at < at)",
         "if (t->escape[mid].at <= at)"),
     "the end of text": ("etch/orc_block.h", "lookup",
-        "if (ETCH_ODD(offset >= t->text_size))",
+        "if (ETCH_UNLIKELY(offset >= t->text_size))",
         "if (0)"),
     "a map by the byte before": ("etch/orc_block.h", "lookup",
         "code = t->map[offset >>",
@@ -135,13 +135,13 @@ SABOTAGE = {
         "code = in < p[0] ? p[1]",
         "code = in <= p[0] ? p[1]"),
     "a pool that is not checked": ("etch/orc_block.h", "mutate",
-        "ETCH_ODD(e > t->pool_end)",
+        "ETCH_UNLIKELY(e > t->pool_end)",
         "0"),
     "a palette that is not checked": ("etch/orc_block.h", "mutate",
-        "ETCH_ODD(idx >= t->direct)",
-        "ETCH_ODD(idx >= t->first_run)"),
+        "ETCH_UNLIKELY(idx >= t->direct)",
+        "ETCH_UNLIKELY(idx >= t->first_run)"),
     "map rules that are not checked": ("etch/orc_block.h", "mutate",
-        "if (!ETCH_ODD(code >= t->map_palette_count))",
+        "if (!ETCH_UNLIKELY(code >= t->map_palette_count))",
         "if (code < ETCH_MAP_CODES)"),
     "units that are not checked": ("etch/orc_block.h", "mutate",
         "&& unit < t->map_unit_count;",

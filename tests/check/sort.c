@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sort.c: tool/code/sort.c by itself, for test_sort.py. Reads pairs of an address and a number, sorts them by both and
+ * sort.c: tool/support/sort.c by itself, for test_sort.py. Reads pairs of an address and a number, sorts them by both and
  * prints them.
  */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "code/sort.h"
+#include "support/sort.h"
 
 struct pair {
 	uint64_t addr, number;

@@ -86,4 +86,10 @@ void fuzz_inspect(const uint8_t *data, size_t size);
 void fuzz_diff(const uint8_t *data, size_t size);
 void fuzz_texts(const uint8_t *data, size_t size);
 
+/* Those of whole commands, where the last byte does not say how: mutants.c. */
+void fuzz_check_how(const uint8_t *data, size_t size, unsigned how);
+void fuzz_inspect_how(const uint8_t *data, size_t size, unsigned how);
+/* A file and another, in either direction, and now and then the other with itself. */
+void fuzz_diff_with(const uint8_t *old, size_t old_size, const uint8_t *data, size_t size, unsigned how);
+
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The same targets for libFuzzer, in one program: ETCH_FUZZ names the one to run. A custom
- * mutator sets fields of ELF files to what tends to hurt.
+ * mutator sets fields of ELF files to what tends to hurt, or changes their structure (structure.h).
  */
 #include "fuzz.h"
+#include "structure.h"
 
 #include <unistd.h>
 
@@ -99,6 +100,21 @@ static size_t field_find(const uint8_t *data, size_t size, unsigned *width)
 	}
 }
 
+/* 0: nothing was changed, or it got too large. */
+static size_t structure(uint8_t *data, size_t size, size_t max, unsigned seed)
+{
+	struct mutant m = {fuzz_copy(data, size), size, seed, ""};
+	bool done = false;
+	unsigned n;
+
+	for (n = 1 + below(3); n; n--)
+		done |= structure_mutate(&m, below(structure_kinds()));
+	size = done && m.size <= max ? m.size : 0;
+	memcpy(data, m.bytes, size);
+	free(m.bytes);
+	return size;
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
 	unsigned width, n;
@@ -108,6 +124,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 	state = seed;
 	if (!target->elf || size < sizeof(Elf64_Ehdr) || size > max || below(3) == 0)
 		return LLVMFuzzerMutate(data, size, max);
+	at = below(2) ? structure(data, size, max, seed) : 0;
+	if (at)
+		return at;
 	for (n = 1 + below(3); n; n--) {
 		at = field_find(data, size, &width);
 		if (at == SIZE_MAX)

@@ -124,6 +124,43 @@ def files_make(etch, tmp):
     return made
 
 
+def structure_make(etch, tmp):
+    """Those, and what the structural mutator (structure.c) begins with besides: all kinds of links, and archives.
+    The library is not in them, so that they stay small; beside `etch` lies a libetch.so."""
+    tmp.mkdir(parents=True, exist_ok=True)
+    made = files_make(etch, tmp)
+    dynamic = ["-I", INCLUDE, "-Wl,-z,noseparate-code", "-Wl,--unresolved-symbols=ignore-all"]
+    main = SITES.replace("void _start(void) { f(1); for (;;); }", "int puts(const char *); int main(int c, char **v) { return puts(*v) + f(c); }")
+    throws = THROWS.replace("int h();", "int h() { return 1; }") + "S::~S() { g(); }\n"
+
+    def keep(name, cc, language, source, *flags, rewrite=True):
+        run(cc, "-w", "-O2", "-x", language, *dynamic, "-o", tmp / name, "-", "-x", "none", *flags, stdin=source)
+        made.append(tmp / name)
+        for tag, options in (("block", []), ("orc", ["--encoding", "orc"])) if rewrite else ():
+            run(etch, "rewrite", *options, "-o", tmp / f"{name}-{tag}", tmp / name)
+            made.append(tmp / f"{name}-{tag}")
+
+    armed = main.replace("read_int(&v);", "v;")  # v's address does not escape: its loads become immediates
+    library = etch.parent / "libetch.so"
+    keep("pie", "gcc", "c", main, library)
+    keep("pie-no-hdr", "gcc", "c", armed, "-Wl,--no-eh-frame-hdr", library)
+    keep("exe-lld", "gcc", "c", armed, "-no-pie", "-fuse-ld=lld", library)
+    keep("debug", "clang", "c", main, "-g", library, rewrite=False)
+    keep("throws.so", "g++", "c++", throws, "-shared", "-fPIC", "-nostdlib")
+    # Linked from a rewritten object: its tables are sections of the program.
+    path = tmp / "two-steps"
+    run("gcc", "-nostdlib", *dynamic, "-static-pie", "-o", path, tmp / "gcc-sites.o-block")
+    run(etch, "rewrite", "-o", tmp / "two-steps-block", path)
+    run(etch, "rewrite", "--no-undo", "-o", tmp / "two-steps-bare", path)
+    sys.path.insert(0, str(TESTS))
+    from test_go import build as go_build
+    go = [go_build(tmp, kind)[0] for kind in ("exe", "pie")]
+    run(etch, "rewrite", "-o", tmp / "go-block", go[0])
+    for kind in ("rcs", "rcsT"):
+        run("ar", kind, tmp / f"lib{kind}.a", tmp / "gcc-plain", tmp / "gcc-throws.o", tmp / "clang-throws.o-block")
+    return [*made, path, tmp / "two-steps-block", tmp / "two-steps-bare", *go, tmp / "go-block", tmp / "librcs.a", tmp / "librcsT.a"]
+
+
 def sections(data):
     """{name: bytes}"""
     shoff, = struct.unpack_from("<Q", data, 40)

@@ -2,7 +2,7 @@
 /* etch diff as a whole. */
 #include "fuzz.h"
 
-#include "diff/say.h"
+#include "diff/diff_print.h"
 
 #define CHANGES 7
 
@@ -34,6 +34,39 @@ static void diff_print(const struct diff *d, size_t most)
 	fputs(json_object_to_json_string(o), stdout);
 	json_object_put(o);
 	fuzz_printed(&out, true);
+}
+
+/* Takes over the bytes. `equal`: they are the same. */
+static void diff_two(uint8_t *a, size_t a_size, uint8_t *b, size_t b_size, const struct check_options *o, bool names, size_t most,
+                     bool equal)
+{
+	struct image old = {0}, new = {0};
+	struct diff d = {0};
+	struct error e;
+
+	if (image_open_bytes(&old, "old", a, a_size, o, &e)) {
+		free(b);
+	} else if (!image_open_bytes(&new, "new", b, b_size, o, &e) && elf_is_object(&old.file) == elf_is_object(&new.file) &&
+	           !diff_files(&d, &old, &new, names, &e)) {
+		must(!equal || !d.differs);
+		diff_print(&d, most);
+	}
+	diff_free(&d);
+	image_close(&old);
+	image_close(&new);
+}
+
+void fuzz_diff_with(const uint8_t *old, size_t old_size, const uint8_t *data, size_t size, unsigned how)
+{
+	struct check_options o = {.jobs = 1, .no_cfi = how & 8};
+	size_t most = how & 2 ? SAY_ALL : 3;
+
+	if (how & 4)
+		diff_two(fuzz_copy(old, old_size), old_size, fuzz_copy(data, size), size, &o, how & 1, most, false);
+	else
+		diff_two(fuzz_copy(data, size), size, fuzz_copy(old, old_size), old_size, &o, how & 1, most, false);
+	if (!(how & 48))
+		diff_two(fuzz_copy(data, size), size, fuzz_copy(data, size), size, &o, how & 1, most, true);
 }
 
 /* A file and one that is almost the same: a file is no other than itself. */

@@ -53,12 +53,30 @@ static uint32_t first_holder(const struct elf_file *f, uint64_t addr)
 	return 0;
 }
 
+/* What is handed out for an address is in the file, and none of it is of a section without contents. */
+static void held_check(const struct elf_file *f, uint32_t section)
+{
+	const Elf64_Shdr *sh = &f->sections[section].sh;
+	const uint64_t offsets[] = {0, 1, sh->sh_size / 2, sh->sh_size - 1, sh->sh_size, sh->sh_size + 1, ~0ull};
+	size_t i;
+
+	for (i = 0; i < sizeof(offsets) / sizeof(*offsets); i++) {
+		struct elf_held held = elf_held(f, section, (elf_is_object(f) ? 0 : sh->sh_addr) + offsets[i]);
+
+		must(!held.size == !held.bytes && !(held.size && sh->sh_type == SHT_NOBITS));
+		must(!held.size || (held.bytes >= f->bytes && held.bytes - f->bytes + held.size <= f->size &&
+		                    held.size == sh->sh_size - offsets[i]));
+	}
+}
+
 static void ask_for_holders(const struct elf_file *f)
 {
 	uint64_t end;
 	uint32_t i;
 	int k;
 
+	for (i = 0; i < f->section_count && i < 64; i++)
+		held_check(f, i);
 	for (i = 0; !elf_is_object(f) && i < f->section_count && i < 64; i++) {
 		end = f->sections[i].sh.sh_addr + f->sections[i].sh.sh_size;
 		for (k = -1; k <= 1; k++) {

@@ -2,8 +2,8 @@
 /* .eh_frame, LSDAs, and code: decoder, flow, rows. */
 #include "fuzz.h"
 
-#include "code/frames.h"
-#include "code/lsda.h"
+#include "analysis/interproc/frames.h"
+#include "analysis/facts/lsda.h"
 
 #include <etch/orc_lookup.h>
 

@@ -6,16 +6,16 @@
 #include <unistd.h>
 
 #include "inspect/inspect.h"
-#include "inspect/kernel.h"
+#include "inspect/view_kernel.h"
 
 /* Functions by name and by address; the first few. */
-static void show_functions(const char *path, const struct elf_file *f, struct code_options *o)
+static void show_functions(const char *path, const struct elf_file *f, struct code_options *o, unsigned most)
 {
 	char at[32];
 	struct error e;
 	uint32_t i, shown = 0;
 
-	for (i = 0; i < f->symbol_count && shown < 3; i++)
+	for (i = 0; i < f->symbol_count && shown < most; i++)
 		if (ELF64_ST_TYPE(f->symbols[i].type) == STT_FUNC && f->symbols[i].section) {
 			o->at = f->symbols[i].name;
 			show_code(path, o, &e);
@@ -41,9 +41,11 @@ static void view_one(const char *path, bool tables, enum format format)
 }
 
 /* The last byte says how. */
-void fuzz_inspect(const uint8_t *data, size_t size)
+void fuzz_inspect(const uint8_t *data, size_t size) { fuzz_inspect_how(data, size, size ? data[size - 1] : 0); }
+
+void fuzz_inspect_how(const uint8_t *data, size_t size, unsigned how)
 {
-	unsigned how = size ? data[size - 1] : 0, what;
+	unsigned what;
 	enum format format = how % 3;
 	struct code_options code = {.no_cfi = how & 4, .intel = how & 8, .bytes = how & 16, .jobs = 1, .format = format};
 	struct kernel_options kernel = {.tables = how & 4, .format = format};
@@ -62,7 +64,7 @@ void fuzz_inspect(const uint8_t *data, size_t size)
 			case 1: show_orc(path, NULL, code.no_cfi, format, &e); break;
 			case 2: show_kernel(path, &kernel, &e); break;
 			case 3: view_one(path, how & 4, format); break;
-			default: show_functions(path, &f, &code);
+			default: show_functions(path, &f, &code, how & 0xe0 ? 1 : 3);
 			}
 			fuzz_printed(&out, what < 4 && format == FORMAT_JSON);
 		}

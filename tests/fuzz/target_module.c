@@ -37,7 +37,7 @@ static int played_iterate(int (*each)(struct dl_phdr_info *, size_t, void *), vo
 }
 
 #define dl_iterate_phdr played_iterate
-#include "extable.c"
+#include "faults/extable.c"
 #undef dl_iterate_phdr
 
 void etch_lock(void) {}
@@ -65,14 +65,14 @@ static bool played_code(uint64_t at)
  * all of `loaded` besides, which is data. */
 static size_t module_make(const uint8_t *data, size_t size, struct etch_ex **start)
 {
-	unsigned pieces = data[0] % (RANGES - 1);
-	size_t used = 4 + 5 * pieces, count;
+	unsigned ranges = data[0] % (RANGES - 1);
+	size_t used = 4 + 5 * ranges, count;
 
 	header_count = 0;
 	headers[header_count++] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_flags = PF_R | PF_W, .p_memsz = sizeof(loaded)};
 	if (size < used)
 		return 0;
-	for (unsigned i = 0; i < pieces; i++) {
+	for (unsigned i = 0; i < ranges; i++) {
 		const uint8_t *p = data + 4 + 5 * i;
 
 		headers[header_count++] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_flags = p[4] & 7u, .p_vaddr = half(p) % (2 * ROOM),
@@ -181,9 +181,9 @@ void fuzz_faults(const uint8_t *data, size_t size)
 
 /* ---- unwind tables ------------------------------------------------------------------------ */
 
-#include "loaded.c"
-#include "lookup.c"
-#include "made.c"
+#include "unwind/loaded.c"
+#include "unwind/lookup.c"
+#include "unwind/table_cache.c"
 
 /* The module that is loaded, as its loader sees it: what has been read of the file, not of memory. */
 static struct prepare_image played;

@@ -7,12 +7,12 @@
 
 #include <etch/orc_lookup.h>
 
-#include "code/fixups.h"
+#include "analysis/facts/fixups.h"
 #include "table/ex_table.h"
 #include "table/linked_tables.h"
 #include "table/unwind_tables.h"
 
-#include "internal.h" /* libetch's */
+#include "patch/internal.h" /* libetch's */
 
 static uint64_t spend; /* so that no lookup is optimized away */
 

@@ -112,7 +112,9 @@ static void report_check(struct report *report)
 	json_object_put(o);
 }
 
-void fuzz_check(const uint8_t *data, size_t size)
+void fuzz_check(const uint8_t *data, size_t size) { fuzz_check_how(data, size, size ? data[size - 1] : 0); }
+
+void fuzz_check_how(const uint8_t *data, size_t size, unsigned how)
 {
 	struct check_options o = {.jobs = 1};
 	struct report report = {0};
@@ -120,11 +122,9 @@ void fuzz_check(const uint8_t *data, size_t size)
 	struct elf_file f;
 	struct error e;
 
-	if (size) {
-		o.no_cfi = data[size - 1] & 1;
-		o.sls = data[size - 1] & 2;
-		o.both_decoders = data[size - 1] & 4;
-	}
+	o.no_cfi = how & 1;
+	o.sls = how & 2;
+	o.both_decoders = how & 4;
 	if (fuzz_open(&f, data, size) && !check_file(&f, &o, &s, &e) && !report_make(&report, &f, &s.found, &e)) {
 		report.path = strdup("input");
 		report_check(&report);

@@ -61,7 +61,7 @@ void libunwind_compare(struct difference *d, ucontext_t *u, const struct walk *w
 	}
 }
 
-/* Can a page be read? lib/stack.c says how this tells. */
+/* Can a page be read? lib/unwind/stack_bounds.c says how this tells. */
 static int readable(uint64_t at)
 {
 	long ret;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What etch/cfi.h, code/cfi_file.c and code/lsda.c read from a file, as text for
+ * What shared/cfi.h, analysis/facts/cfi_file.c and analysis/facts/lsda.c read from a file, as text for
  * tests/test_cfi.py.
  *
  *   cfi_dump rows FILE   the columns of `etch inspect orc --format tsv`, source = why
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "code/lsda.h"
+#include "analysis/facts/lsda.h"
 
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
@@ -44,6 +44,17 @@ static void slot_print(unsigned how, int32_t off)
 		printf("*(%s%+d)", how == ETCH_BP_RBP ? "rbp" : "rsp", off);
 }
 
+/* "cfa-8", "cfa-24", or a register. */
+static const char *ra_text(const struct etch_rule *r)
+{
+	static char at[24];
+
+	if (r->ra & ETCH_RA_REG)
+		return names[r->ra & 15];
+	snprintf(at, sizeof(at), "cfa%+d", r->ra == ETCH_RA_SLOT ? r->cfa_add : -8);
+	return at;
+}
+
 static void row_print(void *ctx, const struct etch_cfi_row *row)
 {
 	static const char *const kinds[] = {"undef", "call", "signal", "end"};
@@ -63,7 +74,7 @@ static void row_print(void *ctx, const struct etch_cfi_row *row)
 		else
 			printf("%s%+d\t", reg, r->cfa_off);
 		slot_print(r->bp, r->bp_off);
-		printf("\t%s\t", r->ra & ETCH_RA_REG ? names[r->ra & 15] : "cfa-8");
+		printf("\t%s\t", ra_text(r));
 	}
 	printf("%s\t%s\n", kinds[r->kind], row->why ? row->why : "cfi");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mutants of what describes frames, through etch/cfi.h, code/cfi_file.c, code/lsda.c
- * and lib/prepare.c; to be built with ASan and UBSan.
+ * Mutants of what describes frames, through shared/cfi.h, analysis/facts/cfi_file.c, analysis/facts/lsda.c
+ * and lib/unwind/prepare.c; to be built with ASan and UBSan.
  *
  *   cfi_fuzz SEED ROUNDS FILE...
  *
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "code/lsda.h"
-#include "unwind_internal.h"
+#include "analysis/facts/lsda.h"
+#include "unwind/unwind_internal.h"
 
 static uint64_t random_state, sum, rows_seen, fdes_seen, sites_seen, tables_seen;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lib/prepare.c on a library as it is loaded: dlopens FILE and prints the rows of
+ * lib/unwind/prepare.c on a library as it is loaded: dlopens FILE and prints the rows of
  * its table, found by a lookup at every address, as `etch inspect orc` would.
  *
  *   cfi_prepare FILE          FILE "": the program itself; "vdso": the kernel's
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "unwind_internal.h"
+#include "unwind/unwind_internal.h"
 
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
@@ -60,6 +60,17 @@ static int find(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
+/* "cfa-8", "cfa-24", or a register. */
+static const char *ra_text(const struct etch_rule *r)
+{
+	static char at[24];
+
+	if (r->ra & ETCH_RA_REG)
+		return names[r->ra & 15];
+	snprintf(at, sizeof(at), "cfa%+d", r->ra == ETCH_RA_SLOT ? r->cfa_add : -8);
+	return at;
+}
+
 static void row_print(uint64_t from, uint64_t to, const struct etch_rule *r)
 {
 	static const char *const kinds[] = {"undef", "call", "signal", "end"};
@@ -84,7 +95,7 @@ static void row_print(uint64_t from, uint64_t to, const struct etch_rule *r)
 		printf("cfa%+d", r->bp_off);
 	else
 		printf("*(%s%+d)", r->bp == ETCH_BP_RBP ? "rbp" : "rsp", r->bp_off);
-	printf("\t%s\t%s\tcfi\n", r->ra & ETCH_RA_REG ? names[r->ra & 15] : "cfa-8", kinds[r->kind]);
+	printf("\t%s\t%s\tcfi\n", ra_text(r), kinds[r->kind]);
 }
 
 static int map_check(const struct etch_unwind *u)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lib/recover.c: single-steps through calls that are bound lazily. The dynamic linker's
+ * lib/unwind/recover.c: single-steps through calls that are bound lazily. The dynamic linker's
  * resolver realigns its frame and keeps the CFA in rbx, so that a walk from anything
  * that it calls needs rbx of that frame. At every instruction, a walk from the trap's
  * context must reach main.

@@ -9,7 +9,7 @@
  *                          opcode, one of PART ModRM bytes; SIB, displacement and immediate at random
  */
 #include "arch/x86/stack.h"
-#include "code/space.h"
+#include "analysis/facts/space.h"
 
 #include <stdio.h>
 #include <stdlib.h>

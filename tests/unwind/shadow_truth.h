@@ -301,10 +301,10 @@ static void truth_walk(struct truth *t, const struct regs *now)
 				return;
 			}
 			ra = inner.r[r->ra & 15];
-		} else if (!t->word(t->ctx, cfa - 8, &ra)) {
+		} else if (!t->word(t->ctx, cfa + (r->ra == ETCH_RA_SLOT ? (uint64_t)(int64_t)r->cfa_add : (uint64_t)-8), &ra)) {
 			goto memory;
 		}
-		if (ra != f->ret && !(r->ra & ETCH_RA_REG)) {
+		if (ra != f->ret && r->ra == ETCH_RA_CFA) {
 			/* The CFA is right and its return address is another: the program has changed it
 			 * (_Unwind_RaiseException installs a landing pad). The chain ends for this step. */
 			t->rewritten++;

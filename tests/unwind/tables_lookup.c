@@ -8,19 +8,22 @@ struct totals {
 	uint64_t bytes, rows, calls, answered, packable, escapes, long_blocks, orc_rows, orc_unfit, chains, runs, in_runs;
 };
 
-/* Who reads version 1 alone refuses a table that has an index; and no other one. */
+/* Who reads version 1 alone refuses a table that has an index or a moved return address, and no other one. */
 static void version_check(const struct sample *s, uint8_t *table, size_t size)
 {
 	struct etch_unwind *u = (void *)table;
-	uint16_t version = ETCH_UNWIND_VERSION;
+	uint16_t version;
+	bool index = false, slot = false;
 	size_t i;
 
-	for (i = 0; i < s->rows.count; i++)
-		if (s->rows.rows[i].rule.cfa & ETCH_CFA_INDEX)
-			version = ETCH_UNWIND_VERSION_INDEX;
+	for (i = 0; i < s->rows.count; i++) {
+		index |= s->rows.rows[i].rule.cfa & ETCH_CFA_INDEX;
+		slot |= s->rows.rows[i].rule.ra == ETCH_RA_SLOT;
+	}
+	version = slot ? ETCH_UNWIND_VERSION_SLOT : index ? ETCH_UNWIND_VERSION_INDEX : ETCH_UNWIND_VERSION;
 	if (u->version != version)
 		fail("version %u, expected %u", u->version, version);
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 5; i++) {
 		u->version = (uint16_t)i;
 		if (etch_unwind_valid(table, size) != (i == version))
 			fail("version %zu in place of %u", i, version);

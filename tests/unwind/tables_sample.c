@@ -43,6 +43,10 @@ struct etch_rule rule_random(unsigned variety)
 			r.bp_off = offs[below(sizeof(offs) / sizeof(*offs))];
 		if (r.kind == ETCH_RULE_CALL && below(2))
 			r.ra = (uint8_t)(ETCH_RA_REG | below(16));
+		else if (r.kind == ETCH_RULE_CALL && !(r.cfa & ETCH_CFA_DEREF) && (r.cfa & 1)) {
+			r.ra = ETCH_RA_SLOT;
+			r.cfa_add = -16 - 8 * (r.cfa_off & 63);
+		}
 	}
 	return r;
 }

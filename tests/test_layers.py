@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""The rooms of the house and the arrows between them: a file includes what its folder may, and nothing else."""
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+X86, ELF, REPORT, SUPPORT = "arch/x86", "elf", "report", "support"
+FACTS, DISCOVER, FLOW, RUNTIMES = (f"analysis/{room}" for room in ("facts", "discover", "flow", "runtimes"))
+UNWIND, LINT, INTERPROC, ADDRESSES = (f"analysis/{room}" for room in ("unwind", "lint", "interproc", "addresses"))
+
+# Folder of tool/: those whose headers it may include, beside its own, support and libetch's public ones.
+TOOL = {
+    SUPPORT: set(),
+    X86: set(),
+    ELF: {X86},
+    REPORT: {ELF},
+    FACTS: {ELF, "lib/shared"},
+    ADDRESSES: {FACTS, ELF, X86},
+    DISCOVER: {FACTS, ELF, X86},
+    FLOW: {DISCOVER, FACTS, ELF, X86},
+    RUNTIMES: {FLOW, DISCOVER, FACTS, ELF, X86},
+    UNWIND: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    LINT: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    INTERPROC: {LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    "kernel": {ELF, X86},
+    "stat": {REPORT, ELF},
+}
+ANALYSIS = {FACTS, ADDRESSES, DISCOVER, FLOW, RUNTIMES, UNWIND, LINT, INTERPROC}
+TOOL["table"] = {ELF, X86, REPORT} | ANALYSIS
+TOOL["site"] = TOOL["table"] | {"table"}
+TOOL["check"] = TOOL["site"] | {"site"}
+TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
+TOOL["diff"] = TOOL["check"] | {"check"}
+TOOL["rewrite"] = TOOL["site"] | {"site", "kernel"}
+TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
+
+# libetch: rooms of lib/. Its public headers, lib/include/etch, include nothing but one another.
+LIB = {
+    "lib/common": set(),
+    "lib/shared": set(),
+    "lib/faults": {"lib/common", "lib/patch"},
+    "lib/patch": {"lib/common", "lib/faults"},
+    "lib/unwind": {"lib/common", "lib/shared"},
+}
+
+
+def room(path):
+    """The room of a file, as the tables name it."""
+    folder = path.relative_to(ROOT).parent
+    if folder.parts[0] == "lib":
+        return "/".join(folder.parts[:2])
+    return "/".join(folder.parts[1:]) or "commands"
+
+
+def sources():
+    return sorted(p for top in ("tool", "lib") for p in (ROOT / top).rglob("*.[chS]"))
+
+
+def included(path):
+    """Files of the tree that a file includes."""
+    for form, name in re.findall(r'^\s*#\s*include ([<"])([^>"]+)[>"]', path.read_text(), re.M):
+        folders = [path.parent] * (form == '"') + [ROOT / "tool", ROOT / "lib", ROOT / "lib" / "include"]
+        found = next((f / name for f in folders if (f / name).is_file()), None)
+        if found:
+            yield found.resolve()
+
+
+def test_arrows():
+    wrong, seen = [], set()
+    for path in sources():
+        here = room(path)
+        seen.add(here)
+        allowed = {here, "lib/include", "support"} | TOOL[here] if here in TOOL else {here, "lib/include"} | LIB.get(here, set())
+        wrong += [f"{path.relative_to(ROOT)} includes {other.relative_to(ROOT)}" for other in included(path)
+                  if room(other) not in allowed]
+    assert not wrong
+    assert seen - {"lib/include"} == set(TOOL) | set(LIB)  # a room that nobody has named
+
+
+def test_headers_are_reached_by_their_room():
+    """Not by a path relative to the file: an include names the room that it goes to."""
+    for path in sources():
+        for name in re.findall(r'^\s*#\s*include "([^"]+)"', path.read_text(), re.M):
+            assert "/" in name or path.parent in (ROOT / "tool", ROOT / "lib"), f"{path}: {name}"
+
+
+@pytest.mark.parametrize("folder", ["tool/analysis", "lib/shared", "tool"])
+def test_no_circle_of_files(folder):
+    """No header includes itself by way of others; in the analysis no file does, where NAME.c and NAME.h are one."""
+    whole = folder == "tool/analysis"
+    graph = {}
+
+    def node(path):
+        return str(path.relative_to(ROOT).with_suffix(""))
+
+    for path in sources():
+        if path.is_relative_to(ROOT / folder) and (whole or path.suffix == ".h"):
+            graph.setdefault(node(path), set()).update(node(p) for p in included(path) if node(p) != node(path))
+    done = set()
+
+    def visit(name, way):
+        assert name not in way, " -> ".join([*way, name])
+        if name not in done:
+            for other in sorted(graph.get(name, ())):
+                visit(other, [*way, name])
+            done.add(name)
+
+    assert graph
+    for name in sorted(graph):
+        visit(name, [])
+
+
+def test_no_name_twice():
+    names = {}
+    for path in sources():
+        if path.suffix != ".S":
+            names.setdefault(path.name, []).append(str(path.relative_to(ROOT)))
+    assert not [where for where in names.values() if len(where) > 1]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""Rewriting twice is rewriting once, and undo gives back what was there, of damaged files too: or they are refused
+in one line and left as they are. twice.py makes the damage, and judges."""
+import random
+import struct
+
+import pytest
+
+import twice
+from conftest import ROOT, run
+
+CXX = r"""
+#include <etch/imv.h>
+#include <stdexcept>
+DEFINE_IMV(int, tiny) = 5;
+int count;
+struct guard { ~guard(); };
+extern int next(int);
+int f(int x) { guard g; try { if (next(x) > imv_read(tiny)) throw std::runtime_error("a"); return next(x + 1); } catch (std::exception &) { return next(2); } }
+template <class T> T twice(T x) { guard g; return x + next(2); }
+int h(int x) { return twice(x) + twice((long) x); }
+guard::~guard() { count++; }
+int next(int x) { return x; }
+int main() { return f(3) + h(1) == 0; }
+"""
+
+
+@pytest.fixture(scope="module")
+def samples(etch, build, tmp_path_factory):
+    """name -> bytes: an object and programs, as compilers make them and as etch leaves them ("done ...", "bare ..." without a record)."""
+    d, made = tmp_path_factory.mktemp("twice"), {}
+    (d / "a.cc").write_text(CXX)
+    flags = ["-O1", "-I", ROOT / "lib/include"]
+    run(["g++", *flags, "-c", "-o", d / "object", d / "a.cc"])
+    run(["g++", *flags, "-o", d / "program", d / "a.cc", build / "libetch.a", "-pthread"])
+    run(["gcc", "-O2", "-shared", "-fPIC", "-x", "c", "-o", d / "library", "-"], input="int f(int x) { return x + 1; }\n")
+    run(["g++", *flags, "-no-pie", "-fuse-ld=lld", "-o", d / "moved", d / "a.cc", build / "libetch.so"])  # a note has to move in it
+    for name in ("object", "program", "library", "moved"):
+        run([etch, "rewrite", "-o", d / f"done {name}", d / name])
+        made[name], made["done " + name] = (d / name).read_bytes(), (d / f"done {name}").read_bytes()
+    run([etch, "rewrite", "--no-undo", "-o", d / "bare", d / "library"])
+    made["bare library"] = (d / "bare").read_bytes()
+    return made
+
+
+def section(elf, name):
+    return next(i for i, n in enumerate(elf.names) if n == name and elf.get(i, "size"))
+
+
+def relocated(name, k=0, offset=None, symbol=None):
+    """Relocation k of a section has another offset, or another symbol."""
+    def edit(elf):
+        at = elf.get(section(elf, name), "offset") + 24 * k
+        if offset is not None:
+            elf.put(at, 8, offset)
+        if symbol is not None:
+            elf.put(at + 12, 4, symbol)
+    return edit
+
+
+def header(which, /, **fields):
+    def edit(elf):
+        i = section(elf, which)
+        for field, value in fields.items():
+            elf.put(*elf.place(i, field), value(elf, i) if callable(value) else value)
+    return edit
+
+
+def name_of(other):
+    return lambda elf, _: elf.get(section(elf, other), "name")
+
+
+def count(elf, _):
+    return elf.shnum - 1
+
+
+def copied(name, over):
+    """The header of one section stands where another's was, too."""
+    def edit(elf):
+        at, to = (elf.shoff + 64 * section(elf, n) for n in (name, over))
+        elf.data[to:to + 64] = elf.data[at:at + 64]
+    return edit
+
+
+WILD, OUTSIDE, TAKEN = "names symbol", "is of offset", "has the name of a table of etch's"
+AGAIN = "what an earlier run of etch put there is damaged"
+OVER, ODD = "has sections that lie over one another", "has a section with a name of etch's that is something else"
+CASES = {  # class: (the file, the damage, what is said, or None where it is accepted)
+    "a symbol that is none, where numbers of symbols change": ("object", relocated(".rela.eh_frame", 1, symbol=2**32 - 1), WILD),
+    "one more than the last": ("object", relocated(".rela.eh_frame", 1, symbol=10**4), WILD),
+    "in the exception tables": ("object", relocated(".rela.gcc_except_table", symbol=2**32 - 2), WILD),
+    "in debug information or data alike": ("object", relocated(".rela.init_array.00101", symbol=2**32 - 1), WILD),
+    "a relocation outside of what it changes": ("object", relocated(".rela.eh_frame", 1, offset=2**63), OUTSIDE),
+    "behind it, by one": ("object", relocated(".rela.gcc_except_table", offset=1 << 20), OUTSIDE),
+    "code under the name of a table of rows": ("done object", header(".text", name=name_of(".orc_unwind_ip")), TAKEN),
+    "code under the name of a table of sites": ("done object", header(".text", name=name_of("__imv")), TAKEN),
+    "data under such a name": ("done object", header(".bss", name=name_of("__etch_obj"), type=1, size=0), None),
+    "a table of rows that seems to name an etched object": ("done object", "row", None),
+    "a section header of a number that goes": ("done library", header(".rela.dyn", info=count), AGAIN),
+    "a symbol in a section that is none": ("object", header("etched_imv", type=0), None),
+    "a module's descriptor that says it is code": ("done program", header("__etch_mod", flags=6), None),
+    "a table that says it is code": ("done program", header(".etch.unwind", flags=6), AGAIN),
+    "a segment under another name, and no record": ("bare library", header(".etch.segment", name=name_of(".note.etch")), AGAIN),
+    "two sections of etched objects at one place": ("program", copied("etched_imv", ".dynamic"), OVER),
+    "names of sections that are a module's descriptor": ("program", header(".shstrtab", name=name_of("__etch_mod")), ODD),
+    "a note under the name of etched objects": ("moved", header(".note.ABI-tag", name=name_of("etched_imv")), ODD),
+    "no section that is code": ("library", "no code", None),
+    "a record that is stale": ("done object", header(".comment", align=2), None),
+    "the same in a program": ("done program", header(".comment", align=2), None),
+}
+
+
+def row_names_object(elf):
+    """The first row's place is relative to an etched object."""
+    tiny = section(elf, "etched_imv")
+    symtab = next(i for i in range(elf.shnum) if elf.get(i, "type") == 2)
+    start = elf.get(symtab, "offset")
+    number = next(k for k in range(elf.get(symtab, "size") // 24) if struct.unpack_from("<H", elf.data, start + 24 * k + 6)[0] == tiny)
+    relocated(".rela.orc_unwind_ip", 0, symbol=number)(elf)
+
+
+def no_code(elf):
+    for i in range(elf.shnum):
+        elf.put(*elf.place(i, "flags"), elf.get(i, "flags") & ~4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_class_of_damage(etch, samples, tmp_path, case):
+    name, edit, says = CASES[case]
+    elf = twice.Elf(samples[name])
+    {"row": row_names_object, "no code": no_code}.get(edit, edit)(elf)
+    assert bytes(elf.data) != samples[name] or says is None
+    problems, accepted = twice.judge(etch, [("file", case, bytes(elf.data))])
+    assert not problems and accepted == (says is None), (problems, accepted)
+    if says:
+        path = tmp_path / "file"
+        path.write_bytes(elf.data)
+        assert says in run([etch, "rewrite", path], ok=2).stderr
+
+
+def test_relocations_of_compressed_sections(etch, tmp_path):
+    """They count in what is not in the file: no damage."""
+    path = tmp_path / "z.o"
+    run(["gcc", "-g3", "-gz", "-O2", "-c", "-x", "c", "-o", path, "-"], input="#include <stdlib.h>\nint f(int x) { return abs(x); }\n")
+    assert " C " in run(["readelf", "-SW", path]).stdout
+    assert twice.judge(etch, [("z.o", "none", path.read_bytes())]) == ([], 1)
+
+
+def test_a_mutant_is_the_same_each_time(samples):
+    """What fails can be looked at again by its number."""
+    for name, data in samples.items():
+        assert twice.damage(data, 7) == twice.damage(data, 7) and twice.Elf(data).names[0] == "", name
+    assert len({twice.damage(samples["object"], s) for s in range(50)}) > 40
+
+
+@pytest.mark.parametrize("name", ["object", "program", "library"])
+def test_damaged_files(etch, samples, name):
+    """As they come; scripts/fuzz.py goes on with this for as long as it is told."""
+    for which in (name, "done " + name):
+        seeds = random.Random(which).sample(range(1 << 30), 15 if name == "program" else 60)
+        mutants = [(name, *twice.damage(samples[which], s)) for s in seeds]
+        problems, accepted = twice.judge(etch, mutants)
+        assert not problems, [p[:2] for p in problems]
+        assert 0 < accepted < len(mutants)
