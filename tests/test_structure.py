@@ -182,6 +182,19 @@ def test_code_that_is_something_else_too_is_not_rewritten(etch, program, tmp_pat
     assert p.stderr.endswith(f"etch: {bad}: section .text: not where its segment has it\n") and not out.exists()
 
 
+def test_of_two_relocations_of_a_field_one_is_believed(build_asan, tmp_path):
+    """Whichever way they are looked up: the checked build looks at code twice, and ends where that differs."""
+    text = "\t.text\n"
+    for i, (first, second) in enumerate([("outer", "inner"), ("inner", "outer"), ("inner", "inner + 3")] * 3):
+        text += f"\t.type f{i}, @function\nf{i}:\t.cfi_startproc\n\tlea x(%rip), %rdi\n1:\t.byte 0xe9\n\t.zero 4\n"
+        text += f"\t.reloc 1b + 1, R_X86_64_PLT32, {first} - 4\n\t.reloc 1b + 1, R_X86_64_PC32, {second} - 4\n"
+        text += f"\t.cfi_endproc\n\t.size f{i}, .-f{i}\n"
+    text += "\t.section .text.b, \"ax\"\n\t.zero 16, 0x90\ninner:\tpush %rbx\n\tpop %rbx\n\tret\n"
+    run(["gcc", "-x", "assembler", "-c", "-o", tmp_path / "a.o", "-"], input=text)
+    assert run(["readelf", "-rW", tmp_path / "a.o"]).stdout.count(" R_X86_64_PLT32 ") == 9
+    all_end_well(build_asan / "etch", [tmp_path / "a.o"], tmp_path)
+
+
 def test_no_control_character_is_in_json(etch, tmp_path):
     """JSON escapes those below a space, and not DEL: a terminal gets to see the output all the same."""
     files = []

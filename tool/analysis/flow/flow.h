@@ -91,7 +91,7 @@ struct flow_env {
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
-	struct flow_reloc *relocs; /* ET_REL: relocations of code, sorted by address */
+	struct flow_reloc *relocs; /* ET_REL: relocations of code, sorted by address, one each */
 	size_t reloc_count;
 };
 

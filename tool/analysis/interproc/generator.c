@@ -16,7 +16,20 @@ static int reloc_order(const void *a, const void *b)
 {
 	const struct flow_reloc *x = a, *y = b;
 
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->target < y->target ? -1 : x->target > y->target;
+}
+
+/* Keeps one relocation of each address, whichever way they are looked up: a damaged object may have several. */
+static size_t relocs_unique(struct flow_reloc *list, size_t count)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < count; i++)
+		if (!n || list[i].addr != list[n - 1].addr)
+			list[n++] = list[i];
+	return n;
 }
 
 /*
@@ -67,7 +80,7 @@ static int relocs_read(struct work *w, struct error *e)
 	}
 	sort_if_needed(list, count, sizeof(*list), reloc_order);
 	w->env.relocs = list;
-	w->env.reloc_count = count;
+	w->env.reloc_count = relocs_unique(list, count);
 	return 0;
 }
 
