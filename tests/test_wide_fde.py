@@ -193,6 +193,55 @@ third:	begin
 	.cfi_endproc
 """
 
+# A slow path that nothing leads to, as compilers leave some behind, and that goes back into the function. An indirect jump, whose state
+# it is given, knows nothing of rsp: the function's own instructions do, up to the frame within the frame and its end.
+UNUSED = FUNCTION + """
+	wide	first
+	begin
+	end
+	.type	third, @function
+third:	begin
+	subq	%rdi, %rsp
+	row	rbp16
+	jmp	*%rax
+	.type	second, @function
+second:	begin
+	testl	%edi, %edi
+	je	2f
+1:	row	rbp16
+	testl	%esi, %esi
+	je	4f
+3:	row	rbp16
+	movq	%rbp, %rsp
+	end
+2:	pushq	%rax
+	row	rbp16
+	call	*%rdx
+	popq	%rax
+	jmp	1b
+	pushq	%rax
+	row	rbp16
+	call	*%rcx
+	popq	%rax
+	jmp	1b
+4:	pushq	%rax
+	row	rbp16
+	pushq	%rbp
+	row	rbp16
+	movq	%rsp, %rbp
+	row	32
+	andq	$-16, %rsp
+	row	rbp32
+	call	*%rbx
+	movq	%rbp, %rsp
+	row	32
+	popq	%rbp
+	row	rbp16
+	popq	%rax
+	jmp	3b
+	.cfi_endproc
+"""
+
 # Parts of functions, with a name (of basic block sections) or without, begin in the middle of the frame: their rows are right.
 PARTS = FUNCTION + """
 	.globl	first
@@ -252,6 +301,10 @@ def test_rows_are_those_of_the_code_and_not_of_the_fde(etch, tmp_path, source, s
 
 def test_what_an_indirect_jump_says_of_the_bytes_before_a_function_is_nothing_of_it(etch, tmp_path):
     assert not wrong(etch, tmp_path, BEFORE, *LIBRARY, strip=False)
+
+
+def test_code_that_nothing_leads_to_takes_no_proof_away(etch, tmp_path):
+    assert not wrong(etch, tmp_path, UNUSED, *LIBRARY, strip=False)
 
 
 def many(n):

@@ -6,15 +6,12 @@
 #include <string.h>
 
 /*
- * Does a block keep its state against a weak one? Yes, where a symbol marks a function's entry with the state of an
- * entry: a weak path may fall into it from data in front of it, or from an unknown entry (Dart).
+ * Under an FDE over several functions, does a weak state meet one that is not? The weak path may begin in data, or in
+ * code that nothing leads to (Dart), and have the frame of another function: what is proven stays.
  */
-static bool is_firm(const struct flow *f, uint32_t i, const struct state *there)
+static bool is_outweighed(const struct flow *f, const struct state *weak, const struct state *proven)
 {
-	const struct code_range *p = f->range;
-
-	return p->entry_count && !there->weak &&
-	       word_has(f->env->entries + p->entry, p->entry_count, p->start + f->step_at[i]) && state_is_entry(there);
+	return f->range->entry_count && weak->weak && !proven->weak;
 }
 
 /* Joins a state into the block that step i begins; queues the block if its state changes. */
@@ -22,7 +19,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 {
 	uint32_t k = f->leader[i] - 1;
 
-	if (!(f->state_live[k] & LIVE)) {
+	if (!(f->state_live[k] & LIVE) || is_outweighed(f, &f->states[k], s)) {
 		state_copy(&f->states[k], s);
 		if (f->no_constants && f->states[k].constants)
 			state_drop_constants(&f->states[k]);
@@ -30,7 +27,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 		flow_queue(f, k);
 	} else if (s->dead && !f->states[k].dead) {
 		return; /* a dead path adds nothing to live code */
-	} else if (s->weak && is_firm(f, i, &f->states[k])) {
+	} else if (is_outweighed(f, s, &f->states[k])) {
 		return;
 	} else if (state_join(&f->states[k], s)) {
 		flow_queue(f, k);

@@ -37,10 +37,11 @@ static size_t row_number(const struct range_rows *r, uint64_t addr)
 	return SEARCH(r->count, i, r->rows[i].addr <= addr) - 1;
 }
 
-/* The row is .eh_frame's alone, and contradicts the state of a function's entry. */
+/* The row is .eh_frame's, not proven by code, and contradicts the state of a function's entry. */
 static bool is_unproven(const struct row *row)
 {
-	return row->source == ETCH_SOURCE_CFI && state_witness(&state_at_entry, &row->rule) == WITNESS_DENIES;
+	return (row->source == ETCH_SOURCE_CFI || row->inferred) &&
+	       state_witness(&state_at_entry, &row->rule) == WITNESS_DENIES;
 }
 
 /* May a function begin at an address of a code range (see the head of this file)? */
@@ -271,16 +272,19 @@ int wide_sweep(struct work *w, struct error *e)
 	struct starts s = {0};
 	bool ok = true;
 	int err;
-	size_t i, k;
+	size_t i, k, next;
 
 	for (i = 0; ok && i < w->ranges.count && !w->options->no_cfi; i++) {
 		const struct range_rows *r = &w->state[i].rows;
 		const struct code_range *p = &w->ranges.list[i];
 
-		for (k = 0; ok && k < r->count && is_wide(w, i); k++) {
-			uint64_t start = r->rows[k].addr, end = k + 1 < r->count ? r->rows[k + 1].addr : p->end;
+		for (k = 0; ok && k < r->count && is_wide(w, i); k = next) {
+			uint64_t start = r->rows[k].addr, end;
 			size_t from = s.count;
 
+			for (next = k + 1; next < r->count && is_unproven(&r->rows[k]) && is_unproven(&r->rows[next]);)
+				next++;
+			end = next < r->count ? r->rows[next].addr : p->end;
 			if (may_begin(w, (uint32_t)i, start))
 				ok = prologues_find(&s, p, start, end) && referred_find(w, &s, p, start, end) &&
 				     starts_try(w, &s, p, from, end);

@@ -19,11 +19,12 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 {
 	struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
 
-	if (last && last->source == source && !memcmp(&last->rule, rule, sizeof(*rule)))
+	if (last && last->source == source && last->inferred == e->inferred && !memcmp(&last->rule, rule, sizeof(*rule)))
 		return;
 	if (last && last->addr == addr) { /* the last row is empty */
 		last->rule = *rule;
 		last->source = (uint8_t)source;
+		last->inferred = e->inferred;
 		return;
 	}
 	if (!room_make(&e->rows, &e->room, e->count, sizeof(*e->rows))) {
@@ -33,6 +34,7 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 	memset(&e->rows[e->count], 0, sizeof(e->rows[e->count]));
 	e->rows[e->count].addr = addr;
 	e->rows[e->count].rule = *rule;
+	e->rows[e->count].inferred = e->inferred;
 	e->rows[e->count++].source = (uint8_t)source;
 }
 
@@ -180,8 +182,10 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	e->silent = false;
+	e->inferred = w == WITNESS_CONFIRMS && e->state->weak && e->one_rule;
 	row_push(e, addr, &cfi->rule,
 	         w == WITNESS_CONFIRMS ? (e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_BOTH) : ETCH_SOURCE_CFI);
+	e->inferred = false;
 }
 
 /* Bytes of padding from `at` on. */
@@ -472,6 +476,7 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	else if (e->range->fde >= 0 && !no_cfi)
 		cfi_file_rows(env->cfi, (size_t)e->range->fde, 0, cfi_add, e);
 	e->start = start_of(e);
+	e->one_rule = e->start == START_PART && e->cfi_count == 1;
 	return !e->failed;
 }
 

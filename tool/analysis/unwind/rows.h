@@ -17,6 +17,7 @@ struct row {
 	uint64_t addr; /* link-time address; of an object file see analysis/facts/space.h */
 	struct etch_rule rule;
 	uint8_t source; /* enum etch_row_source */
+	bool inferred;  /* of one code range: the code confirms .eh_frame's only row by an inferred state (state.weak) */
 };
 
 /* Sorted by address, no two equal; the last row is UNDEF, at the end of the text. Neighbours differ in rule or
