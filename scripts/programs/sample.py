@@ -17,7 +17,8 @@ prints so many places (5) where walks stop, each with the last frames of an exam
 it crashes that does not crash then. Where it is another, the program is run unrewritten with
 the library that only loads, and with its signals and no walks: `loaded` and `signals` say that
 this gives the same. All else (`DIFFERS`, `exit N`, `CRASHES`, `not the same twice`) is etch's until shown otherwise: the
-exit status is 1, and the outputs are kept in DIR/differs.
+exit status is 1, and the outputs are kept in DIR/differs. `libunwind`: with etch's walks alone it is the same, and the
+samples are of that run.
 """
 
 import shutil
@@ -55,10 +56,10 @@ class Sampler:
     def __init__(self, root, library, compare):
         self.root, self.library, self.compare = root, library, compare
 
-    def run(self, program, root, only=None):
+    def run(self, program, root, only=None, compare=None):
         """(sum of all processes, the run)"""
         with tempfile.TemporaryDirectory(prefix="etch-samples-") as directory:
-            env = samples.environment(directory, self.library, compare=self.compare, only=only)
+            env = samples.environment(directory, self.library, compare=self.compare if compare is None else compare, only=only)
             env["ETCH"] = str(self.root.etch)   # for what a program makes and runs
             out = program.run(root, env)
             return samples.Sum(samples.read(directory)), out
@@ -83,6 +84,10 @@ class Sampler:
         why = crashes + run.differences(before.text, after.text)
         if name := self.control(program, after):
             return s, name, why
+        if self.compare:
+            alone, after_alone = self.run(program, self.root, compare=0)
+            if after_alone.text == before.text and not run.crashes(before, after_alone):
+                return alone, "libunwind", why
         if crashes:
             return s, "CRASHES", why
         if after.status != before.status:
@@ -155,7 +160,7 @@ def main():
         print_row(row(program.name, s, output))
         print("".join(f"    {line}\n" for line in why), end="")
         print_places(s, names, args.places)
-        if output not in ("same", *CONTROLS):
+        if output not in ("same", "libunwind", *CONTROLS):
             bad.append(f"{program.name} ({output})")
     print_totals(everything)
     print(f"{len(everything)} programs; not the same, nor for the sampler alone: {', '.join(bad) or 'none'}")
