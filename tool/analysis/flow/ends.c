@@ -45,12 +45,25 @@ static bool is_amidst(struct flow *f, uint64_t off)
 	return false;
 }
 
+/* Does code begin with push %rbp; mov %rsp, %rbp? */
+static bool makes_frame(struct flow *f)
+{
+	uint32_t i = flow_step(f, 0), k;
+
+	if (i == NO_STEP || f->steps[i].op != STEP_PUSH || f->steps[i].a != ETCH_REG_RBP)
+		return false;
+	k = flow_step(f, f->steps[i].len);
+	return k != NO_STEP && f->steps[k].op == STEP_MOVE && f->steps[k].a == ETCH_REG_RBP && f->steps[k].b == ETCH_REG_RSP;
+}
+
 bool flow_begins(struct flow *f)
 {
 	const struct code_range *p = f->range;
 	uint64_t off = 0;
 	unsigned n;
 
+	if (makes_frame(f)) /* wherever it is: with -Oz functions are not aligned */
+		return true;
 	if (is_amidst(f, 0) || (p->start % FUNCTION_ALIGN && !insn_is_endbr(p->bytes, p->end - p->start)))
 		return false;
 	for (n = 0; n < BEGINNING && !begins_function(f, off); n++) {
