@@ -53,7 +53,8 @@ static bool makes_frame(struct flow *f)
 	if (i == NO_STEP || f->steps[i].op != STEP_PUSH || f->steps[i].a != ETCH_REG_RBP)
 		return false;
 	k = flow_step(f, f->steps[i].len);
-	return k != NO_STEP && f->steps[k].op == STEP_MOVE && f->steps[k].a == ETCH_REG_RBP && f->steps[k].b == ETCH_REG_RSP;
+	return k != NO_STEP && f->steps[k].op == STEP_MOVE && f->steps[k].a == ETCH_REG_RBP &&
+	       f->steps[k].b == ETCH_REG_RSP;
 }
 
 bool flow_begins(struct flow *f)

@@ -710,6 +710,12 @@ int round_prepare(struct work *w, struct error *e)
 			return -1;
 		more = any_run(w, e);
 	}
+	if (!more && !w->gaps_swept) {
+		w->gaps_swept = true;
+		if (gaps_sweep(w, e))
+			return -1;
+		more = any_run(w, e);
+	}
 	if (!more && w->options->no_cfi && !w->classified) { /* no more evidence will come: judge the rest */
 		w->classified = true;
 		if (!entry_kinds_find(w))

@@ -116,6 +116,7 @@ struct work {
 	bool classified;    /* starts_classify() has run */
 	bool words_scanned; /* undiscovered_in_words() has run */
 	bool wide_swept;    /* wide_sweep() has run */
+	bool gaps_swept;    /* gaps_sweep() has run */
 	bool entry_tail;    /* some code range has entry_tail */
 	bool ibt;           /* with observe: the file asks for indirect branch tracking */
 };
@@ -196,6 +197,10 @@ void fragments_find(struct work *w);
 int wide_called(struct work *w, struct error *e);
 /* Makes code that begins and ends as functions do entries, once the call graph is complete. 0, or -1 and a message. */
 int wide_sweep(struct work *w, struct error *e);
+
+/* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. 0, or -1 and a
+ * message. */
+int gaps_sweep(struct work *w, struct error *e);
 
 /* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. */
 void entry_tail_find(struct work *w);

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""Functions between others, in code without .eh_frame, that nothing is seen to lead to: their prologue shows them. The
+source says which rows there are (tests/marked_rows.py)."""
+
+import pytest
+
+from conftest import run
+from marked_rows import LIBRARY, PROGRAM, wrong
+
+ENTRY = """
+	.globl	_start
+_start:	nop
+	call	known
+	movl	$60, %eax
+	xorl	%edi, %edi
+	syscall
+	ud2
+	.globl	known
+known:	row	8
+	pushq	%rbx
+	row	16
+	movq	(%rdi), %rax
+	call	*(%rax)
+	popq	%rbx
+	row	8
+	ret
+"""
+
+# One that another of them calls, one without alignment, one with a slow path that makes a frame of its own, one that ends in a jump
+# through a pointer.
+FUNCTIONS = ENTRY + """
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	call	callee
+	popq	%rbp
+	row	8
+	ret
+	.p2align 4, 0xcc
+callee:	row	8
+	subq	$24, %rsp
+	row	32
+	addq	$24, %rsp
+	row	8
+	ret
+	.byte	0x0f, 0x0b, 0x06	# data
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	testl	%edi, %edi
+	je	1f
+2:	movl	$1, %eax
+	leave
+	row	8
+	ret	$16
+1:	row	rbp16
+	pushq	%rbp
+	row	rbp16
+	movq	%rsp, %rbp
+	call	*%rax
+	movq	%rbp, %rsp
+	popq	%rbp
+	row	rbp16
+	jmp	2b
+	.p2align 4, 0xcc
+	row	undef
+	xorl	%eax, %eax
+	row	undef
+	ret
+	.p2align 4, 0xcc
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	testl	%esi, %esi
+	je	3f
+	popq	%rbp
+	row	8
+	jmp	*(%rsi)
+3:	row	rbp16
+	leave
+	row	8
+	ret
+"""
+
+# Bytes like a prologue's in data, and a frame that is not taken down, begin no function.
+NONE = ENTRY + """
+	.p2align 4, 0xcc
+	row	undef
+	.byte	0x55, 0x48, 0x89, 0xe5, 0x06, 0x06
+	row	undef
+	.byte	0x55, 0x48, 0x89, 0xe5, 0xc3
+	.p2align 4, 0xcc
+	row	undef
+	.byte	0x55, 0x48, 0x89, 0xe5
+	popq	%rbp
+	popq	%rbp
+	row	undef
+	ret
+	.p2align 4, 0xcc
+	row	undef
+	.byte	0x55, 0x48, 0x89, 0xe5
+	jmp	known
+"""
+
+
+@pytest.mark.parametrize("flags", [LIBRARY, PROGRAM], ids=["library", "program"])
+@pytest.mark.parametrize("source", [FUNCTIONS, NONE], ids=["functions", "none"])
+def test_prologues_between_functions(etch, tmp_path, source, flags):
+    assert not wrong(etch, tmp_path, source, *flags)
+
+
+def test_of_an_object_symbols_say_what_is_a_function(etch, tmp_path):
+    run(["gcc", "-x", "assembler", "-c", "-o", tmp_path / "a.o", "-"],
+        input="f:\tret\n\tnop\n\tpush %rbp\n\tmov %rsp, %rbp\n\tpop %rbp\n\tret\n\t.type f, @function\n\t.size f, 1\n")
+    assert "rbp+16" not in run([etch, "inspect", "orc", tmp_path / "a.o"]).stdout

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Functions in the gaps between code ranges of a linked file: called through pointers that code computes, or from other
+ * such functions, as in V8's builtins and in stripped programs that are not position-independent. Where .eh_frame and
+ * symbols say nothing, a prologue with a frame pointer is tried as a function's start. Like any start of which only the
+ * address is known, it is judged once more with what leads out of it (range_state.maybe_data).
+ */
+#include "analysis/interproc/tried_starts.h"
+
+/* Adds the functions in [start, end) of a section. False: out of memory. */
+static bool gap_look(struct work *w, struct starts *s, const struct code_section *c, uint64_t start, uint64_t end)
+{
+	const struct code_range gap = {
+		.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .inferred = true};
+
+	s->count = 0;
+	return prologues_find(s, &gap, start, end) && starts_try(w, s, &gap, 0, end);
+}
+
+int gaps_sweep(struct work *w, struct error *e)
+{
+	const struct code_space *space = &w->out->space;
+	struct starts s = {0};
+	bool ok = true;
+	size_t i, k = 0, n;
+	uint64_t at, end;
+
+	if (elf_is_object(w->file) || w->env.own_stack)
+		return 0;
+	for (i = 0; ok && i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		for (at = c->addr; ok && at < c->addr + c->size; at = end) {
+			while (k < w->ranges.count && w->ranges.list[k].end <= at)
+				k++;
+			end = c->addr + c->size;
+			if (k < w->ranges.count && w->ranges.list[k].start <= at) {
+				end = w->ranges.list[k].end;
+				continue;
+			}
+			if (k < w->ranges.count && w->ranges.list[k].start < end)
+				end = w->ranges.list[k].start;
+			ok = gap_look(w, &s, c, at, end);
+			for (n = 0; ok && n < s.count; n++)
+				ok = undiscovered_put(w, s.list[n]);
+		}
+	}
+	starts_free(&s);
+	return ok ? undiscovered_add(w, e) : error_set(e, "out of memory");
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* Is the code at an address a function, though nothing is known to lead there (tried_starts.h)? */
+#include "analysis/interproc/tried_starts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is this the prologue of code with a frame pointer: push %rbp; mov %rsp, %rbp, perhaps behind endbr64? */
+static bool is_prologue(const uint8_t *bytes, uint64_t size)
+{
+	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa}, store[] = {0x55, 0x48, 0x89, 0xe5},
+						 load[] = {0x55, 0x48, 0x8b, 0xec};
+
+	if (size > sizeof(endbr) && !memcmp(bytes, endbr, sizeof(endbr))) {
+		bytes += sizeof(endbr);
+		size -= sizeof(endbr);
+	}
+	return size >= sizeof(store) && (!memcmp(bytes, store, sizeof(store)) || !memcmp(bytes, load, sizeof(load)));
+}
+
+bool start_put(struct starts *s, uint64_t addr)
+{
+	if (!room_make(&s->list, &s->room, s->count, sizeof(*s->list)))
+		return false;
+	s->list[s->count++] = addr;
+	return true;
+}
+
+void starts_free(struct starts *s)
+{
+	free(s->list);
+	flow_free(&s->flow);
+}
+
+/*
+ * Candidate starts that one function may span. Mostly a function ends where the next candidate begins; one that spans
+ * several has prologue-like code inside, behind jumps, as Dart has where it calls C.
+ */
+#define RUNS_MOST 4u
+/* Bytes that are tried as one function, at most; bounds the memory of the analysis, which is per byte. */
+#define TRIED_MOST (1u << 20)
+
+/* The exits of a tried function: some are seen; some are not those of a function. */
+struct ending {
+	const struct flow *flow;
+	bool some, wrong;
+};
+
+/* Are rsp and rbp those of the caller? Compilers with conventions of their own preserve no other register. */
+static bool is_balanced(const struct state *s)
+{
+	const struct value *sp = &s->reg[ETCH_REG_RSP], *bp = &s->reg[ETCH_REG_RBP];
+
+	return sp->kind == VALUE_CFA && sp->off == -8 && bp->kind == VALUE_ENTRY && bp->reg == ETCH_REG_RBP;
+}
+
+static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct ending *x = ctx;
+	uint32_t i = x->flow->at[addr - x->flow->range->start];
+
+	(void)len, (void)same;
+	if (!i || x->flow->steps[i - 1].flow != FLOW_RETURN)
+		return;
+	x->some = true;
+	x->wrong |= !is_balanced(before);
+}
+
+/*
+ * Is [start, end) a function? Analysed by itself, all its returns and all jumps out of it have to be balanced, and it
+ * has to return. A candidate inside another function pops that function's frame too, which is not balanced. *ok is
+ * false: out of memory.
+ */
+static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end,
+                        bool *ok)
+{
+	const struct code_range p = {.start = start,
+	                             .end = end,
+	                             .bytes = in->bytes + (start - in->start),
+	                             .fde = -1,
+	                             .inferred = true,
+	                             .open = true};
+	struct ending x = {.flow = f};
+	struct flow_env env = w->env;
+	size_t i;
+
+	env.ranges = &p;
+	env.range_count = 1;
+	env.index = NULL;
+	env.spans = NULL;
+	env.cfi = NULL;
+	env.own_stack = false;
+	f->cfi_count = f->guesses = 0;
+	f->pushed = 0;
+	f->relaxed = f->force_constants = false;
+	*ok = flow_run(f, &env, 0, NULL, 0, START_FUNCTION);
+	if (!*ok)
+		return false;
+	f->skip_below = 0;
+	flow_states(f, ending_note, &x);
+	for (i = 0; i < f->edge_count; i++)
+		x.wrong |= !is_balanced(&f->edges[i].state);
+	return x.some && !x.wrong && !f->broken;
+}
+
+bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end)
+{
+	uint64_t at = start;
+	bool behind = true;
+	struct step in;
+
+	while (at < end) {
+		const uint8_t *bytes = p->bytes + (at - p->start);
+
+		if (!step_decode(s->flow.cache, bytes, end - at, at, &in)) {
+			at++;
+			behind = true;
+			continue;
+		}
+		if (behind && is_prologue(bytes, end - at) && !start_put(s, at))
+			return false;
+		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
+		         in.flow == FLOW_STOP;
+		at += in.len;
+	}
+	return true;
+}
+
+bool starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end)
+{
+	size_t i, k, n;
+	uint64_t done = 0;
+	bool ok = true;
+
+	n = from + words_unique(s->list + from, s->count - from);
+	for (i = k = from; i < n && ok; i++) {
+		bool is = false;
+		size_t runs;
+
+		for (runs = 1; ok && !is && s->list[i] >= done && runs <= RUNS_MOST && i + runs <= n; runs++) {
+			uint64_t stop = i + runs < n ? s->list[i + runs] : end;
+
+			if (stop - s->list[i] > TRIED_MOST)
+				break;
+			is = is_function(w, &s->flow, p, s->list[i], stop, &ok);
+		}
+		if (!is)
+			continue;
+		done = s->list[i] + s->flow.extent;
+		s->list[k++] = s->list[i];
+	}
+	s->count = k;
+	return ok;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Candidates for starts of functions that nothing is known to lead to, tried one by one: analysed by itself, does the
+ * code from there on begin and end as a function does? For wide_fde.c and gap_sweep.c. */
+#ifndef INTERPROC_TRIED_STARTS_H
+#define INTERPROC_TRIED_STARTS_H
+
+#include "analysis/interproc/work.h"
+
+struct starts {
+	uint64_t *list; /* sorted by starts_try() */
+	size_t count, room;
+	struct flow flow;
+};
+
+void starts_free(struct starts *s);
+/* These return false when out of memory. */
+bool start_put(struct starts *s, uint64_t addr);
+/* Adds the prologues with a frame pointer in [start, end) of a code range that lie behind padding, data or an
+ * instruction that does not fall through. */
+bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end);
+/* Drops the candidates from index `from` on that are no functions; the last one may reach up to `end`. */
+bool starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end);
+
+#endif
