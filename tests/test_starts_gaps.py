@@ -85,6 +85,40 @@ callee:	row	8
 	ret
 """
 
+# Without a frame pointer, where registers are saved or the stack is allocated.
+PLAIN = ENTRY + """
+	pushq	%r12
+	row	16
+	pushq	%rbx
+	row	24
+	movq	%rdi, %rbx
+	call	*(%rdi)
+	popq	%rbx
+	row	16
+	popq	%r12
+	row	8
+	ret
+	.p2align 4, 0xcc
+	subq	$40, %rsp
+	row	48
+	testl	%edi, %edi
+	jne	1f
+	addq	$40, %rsp
+	row	8
+	jmp	known
+1:	row	48
+	call	*%rsi
+	addq	$40, %rsp
+	row	8
+	ret
+	.p2align 4, 0xcc
+	endbr64
+	row	8
+	movl	%edi, %eax
+	row	8
+	ret
+"""
+
 # Bytes like a prologue's in data, and a frame that is not taken down, begin no function.
 NONE = ENTRY + """
 	.p2align 4, 0xcc
@@ -103,11 +137,25 @@ NONE = ENTRY + """
 	row	undef
 	.byte	0x55, 0x48, 0x89, 0xe5
 	jmp	known
+	.p2align 4, 0xcc
+	row	undef
+	pushq	%rbx
+	movl	%edi, %ebx
+	popq	%rax
+	row	undef
+	ret
+	.p2align 4, 0xcc
+	row	undef
+	pushq	%rbx
+	call	*%rax
+	addq	$40, %rsp
+	row	undef
+	ret
 """
 
 
 @pytest.mark.parametrize("flags", [LIBRARY, PROGRAM], ids=["library", "program"])
-@pytest.mark.parametrize("source", [FUNCTIONS, NONE], ids=["functions", "none"])
+@pytest.mark.parametrize("source", [FUNCTIONS, PLAIN, NONE], ids=["functions", "plain", "none"])
 def test_prologues_between_functions(etch, tmp_path, source, flags):
     assert not wrong(etch, tmp_path, source, *flags)
 

@@ -2,7 +2,7 @@
 /*
  * Functions in the gaps between code ranges of a linked file: called through pointers that code computes, or from other
  * such functions, as in V8's builtins and in stripped programs that are not position-independent. Where .eh_frame and
- * symbols say nothing, a prologue with a frame pointer is tried as a function's start. Like any start of which only the
+ * symbols say nothing, each prologue is tried as a function's start. Like any start of which only the
  * address is known, it is judged once more with what leads out of it (range_state.maybe_data).
  */
 #include "analysis/interproc/tried_starts.h"
@@ -14,7 +14,7 @@ static bool gap_look(struct work *w, struct starts *s, const struct code_section
 		.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .inferred = true};
 
 	s->count = 0;
-	return prologues_find(s, &gap, start, end) && starts_try(w, s, &gap, 0, end);
+	return prologues_find(s, &gap, start, end, false) && starts_try(w, s, &gap, 0, end);
 }
 
 int gaps_sweep(struct work *w, struct error *e)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Is the code at an address a function, though nothing is known to lead there (tried_starts.h)? */
 #include "analysis/interproc/tried_starts.h"
+#include "arch/x86/cet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +44,18 @@ void starts_free(struct starts *s)
 /* The exits of a tried function: some are seen; some are not those of a function. */
 struct ending {
 	const struct flow *flow;
+	bool framed; /* it begins with a frame pointer */
 	bool some, wrong;
 };
 
-/* Are rsp and rbp those of the caller? Compilers with conventions of their own preserve no other register. */
-static bool is_balanced(const struct state *s)
+/* Are rsp and rbp those of the caller, and without a frame pointer all callee-saved registers? Compilers with
+ * conventions of their own preserve no other register. */
+static bool is_balanced(const struct ending *x, const struct state *s)
 {
 	const struct value *sp = &s->reg[ETCH_REG_RSP], *bp = &s->reg[ETCH_REG_RBP];
 
+	if (!x->framed)
+		return state_is_entry(s);
 	return sp->kind == VALUE_CFA && sp->off == -8 && bp->kind == VALUE_ENTRY && bp->reg == ETCH_REG_RBP;
 }
 
@@ -63,7 +68,7 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 	if (!i || x->flow->steps[i - 1].flow != FLOW_RETURN)
 		return;
 	x->some = true;
-	x->wrong |= !is_balanced(before);
+	x->wrong |= !is_balanced(x, before);
 }
 
 /*
@@ -80,7 +85,7 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	                             .fde = -1,
 	                             .inferred = true,
 	                             .open = true};
-	struct ending x = {.flow = f};
+	struct ending x = {.flow = f, .framed = is_prologue(p.bytes, end - start)};
 	struct flow_env env = w->env;
 	size_t i;
 
@@ -99,11 +104,18 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	f->skip_below = 0;
 	flow_states(f, ending_note, &x);
 	for (i = 0; i < f->edge_count; i++)
-		x.wrong |= !is_balanced(&f->edges[i].state);
+		x.wrong |= !is_balanced(&x, &f->edges[i].state);
 	return x.some && !x.wrong && !f->broken;
 }
 
-bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end)
+/* Does a function without a frame pointer begin with this instruction? */
+static bool begins_function(const struct step *in, const uint8_t *bytes, uint64_t size)
+{
+	return (in->op == STEP_PUSH && in->a < 16 && (STEP_CALLEE_SAVED >> in->a & 1)) ||
+	       (in->op == STEP_ADD && in->a == ETCH_REG_RSP && in->imm < 0) || insn_is_endbr(bytes, size);
+}
+
+bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)
 {
 	uint64_t at = start;
 	bool behind = true;
@@ -117,7 +129,8 @@ bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 			behind = true;
 			continue;
 		}
-		if (behind && is_prologue(bytes, end - at) && !start_put(s, at))
+		if (behind && (is_prologue(bytes, end - at) || (!framed && begins_function(&in, bytes, end - at))) &&
+		    !start_put(s, at))
 			return false;
 		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
 		         in.flow == FLOW_STOP;

@@ -135,7 +135,7 @@ int wide_sweep(struct work *w, struct error *e)
 				next++;
 			end = next < r->count ? r->rows[next].addr : p->end;
 			if (may_begin(w, (uint32_t)i, start))
-				ok = prologues_find(&s, p, start, end) && referred_find(w, &s, p, start, end) &&
+				ok = prologues_find(&s, p, start, end, true) && referred_find(w, &s, p, start, end) &&
 				     starts_try(w, &s, p, from, end);
 		}
 	}
