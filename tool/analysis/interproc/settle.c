@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The fixpoint over the code ranges of a file: a worklist, run round by round, so that the result does not depend on
- * the order of threads. A marked code range (range_state.run) is analysed in the next round (driver.c); a changed fact
+ * the order of threads. A marked code range (range_state.run) is analysed in the next round (round.c); a changed fact
  * marks the code ranges that depend on it:
  *
  *   fact                          set by                         marks

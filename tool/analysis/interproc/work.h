@@ -150,10 +150,10 @@ bool edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 /* Checksum of the last results of a code range that others may depend on: links, edges, rows. */
 uint64_t range_sum(const struct flow *f, const struct range_rows *rows);
 
-/* driver.c: analyses the code ranges marked `run` with options.jobs threads, and collects the results. 0, or -1 and a
+/* round.c: analyses the code ranges marked `run` with options.jobs threads, and collects the results. 0, or -1 and a
  * message. */
 int round_run(struct work *w, struct error *e);
-/* Marks the code ranges of the next round. 1: there are some; 0: none; -1 and a message. */
+/* round_prepare.c: marks the code ranges of the next round. 1: there are some; 0: none; -1 and a message. */
 int round_prepare(struct work *w, struct error *e);
 
 /*

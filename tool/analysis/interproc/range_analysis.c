@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Analyses one code range until the assumptions that it was analysed with hold: how it begins (function or part of
+ * one), bytes pushed before its start, whether it is code at all. Interface: worker.h.
+ */
+#include "analysis/flow/detail.h"
+#include "analysis/flow/flow_internal.h"
+#include "analysis/interproc/worker.h"
+#include "analysis/lint/jump_targets.h"
+#include "analysis/lint/observe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum flow_start range_start(const struct flow_env *env, const struct code_range *p, const struct range_state *s,
+                            const struct emit *e)
+{
+	enum flow_start start = e->start;
+
+	if (start != START_ASSUMED)
+		return start;
+	if (s->framed && !s->direct)
+		return START_PART;
+	if (s->proven || (p->fde < 0 && !p->plt && ghc_begins(env, p->start)))
+		return START_FUNCTION;
+	if (p->named && !(s->fragment && s->exit_sp_mismatch))
+		return START_FUNCTION;
+	return s->fragment ? START_PART : s->has_evidence ? START_FUNCTION : START_ASSUMED;
+}
+
+/* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. False: out of memory. */
+static bool edges_in(struct worker *o, const struct code_range *p, size_t *count)
+{
+	struct range_state *s = &o->w->state[p - o->w->ranges.list];
+	const struct edges *l = &o->w->edges;
+	size_t from = edges_from(l, p->start), i;
+
+	for (i = from; i < l->count && l->list[i].target < p->end; i++) {
+		if (!room_make(&o->in, &o->in_room, i - from, sizeof(*o->in)))
+			return false;
+		o->in[i - from].target = l->list[i].target;
+		o->in[i - from].from = l->list[i].from;
+		state_unpack(l->list[i].state, &o->in[i - from].state);
+	}
+	*count = i - from;
+	return !s->joined || edges_join(p, s, &o->in, &o->in_room, count);
+}
+
+/*
+ * Code whose exits all have rsp above its value at the start by the same amount was entered with that many bytes pushed
+ * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.pushed; true: analyse it again.
+ */
+static bool began_pushed(struct flow *flow, const struct emit *e)
+{
+	if (flow->pushed || flow->lowered || flow->lifted <= 0 || e->start != START_ASSUMED)
+		return false;
+	flow->pushed = flow->lifted;
+	return true;
+}
+
+/*
+ * A code range taken for a part of a function (it starts with the frame of the edges into it) that returns with part of
+ * that frame left is no such part: the edge came from behind a noreturn call that was believed to return. It is a
+ * function, if it ends as one. True: analyse it again.
+ */
+static bool is_misled(const struct code_range *p, struct range_state *s, const struct flow *f)
+{
+	if (p->fde >= 0 || p->named || s->classified)
+		return false;
+	if (s->proven) {
+		s->classified = true;
+		s->proven = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
+		return !s->proven;
+	}
+	s->proven = f->start == START_PART && f->exit_sp_mismatch;
+	return s->proven;
+}
+
+/* The only evidence for code here is that its address is taken; a table among the code has that too. */
+static bool is_referred(const struct code_range *p, const struct range_state *s, size_t edges)
+{
+	return p->inferred && !s->called && !edges;
+}
+
+/* It leaves or begins as code of GHC does, which excludes data, however its address was found. */
+static bool is_ghc(const struct flow *f)
+{
+	return f->own_stack && (f->non_c_frame || ghc_begins(f->env, f->range->start));
+}
+
+/*
+ * False: code of which only the address is taken (is_referred()) is a function. It has to end as one on all paths, and
+ * its edges may lead only to other inferred code or to starts of functions. Otherwise it may be data: it gets no rows
+ * and its results are ignored. Where the address is a mere word of data, it may be the label of a jump table, whose
+ * code can look like a function in the entry state; an edge in that state has to lead to a start.
+ */
+static bool is_maybe_data(const struct work *w, struct flow *f)
+{
+	const struct range_state *s = &w->state[f->number];
+	bool ends = f->ends, word = s->word;
+	size_t i;
+
+	if (f->broken || f->exit_sp_unknown || f->unbalanced || f->exit_sp_mismatch)
+		return true;
+	if (s->emptied && f->range->end - f->range->start == 1 && f->edge_count)
+		return true; /* it was judged so before, and has been cut to one byte since */
+	for (i = 0; i < f->edge_count; i++) {
+		const struct code_range *to = range_at(f->env, f->edges[i].target);
+		bool entry = state_is_entry(&f->edges[i].state);
+
+		if (to && (!to->inferred || (word && entry && to->start != f->edges[i].target)))
+			return true;
+		if (!to && word && entry && f->edges[i].target % FUNCTION_ALIGN)
+			return true;
+		ends |= entry && (!word || (to && w->state[to - f->env->ranges].called));
+	}
+	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
+	ends |= !word && !f->returns && !f->edge_count &&
+	        (flow_begins(f) || code_is_sigreturn(f->range->bytes, f->range->end - f->range->start));
+	return !ends;
+}
+
+/*
+ * Does the code range jump, in the state of a function's entry, to a part of a function (range_state.part)? Then it was
+ * entered with that function's frame too.
+ */
+static bool jumps_to_part(const struct work *w, const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++)
+		if (f->exits[i].kind == EXIT_TAIL && f->exits[i].to != NO_RANGE && w->state[f->exits[i].to].part)
+			return true;
+	return false;
+}
+
+static bool is_framed(const struct range_state *s) { return s->framed && !s->direct && !s->table; }
+
+#ifdef ETCH_CHECK_STEPS
+static bool rows_same(const struct range_rows *a, const struct range_rows *b)
+{
+	uint32_t i;
+
+	for (i = 0; i < a->count && i < b->count; i++)
+		if (a->rows[i].addr != b->rows[i].addr || a->rows[i].source != b->rows[i].source ||
+		    memcmp(&a->rows[i].rule, &b->rows[i].rule, sizeof(a->rows[i].rule)))
+			return false;
+	return a->count == b->count && a->findings.count == b->findings.count;
+}
+
+/* A checksum of the results of the analysis of a code range. */
+static uint64_t found(const struct flow *f)
+{
+	uint64_t flags = f->lowered | f->switches << 1 | f->ends << 2 | f->unbalanced << 3 | f->exit_sp_mismatch << 4 |
+	                 f->exit_sp_unknown << 5 | f->non_c_frame << 6 | f->returned << 7 | f->returns << 8 |
+	                 f->broken << 9 | f->gives << 10;
+
+	return ((((flags * 31 + f->exit_count) * 31 + f->edge_count) * 31 + f->extent) * 31 + (uint32_t)f->lifted);
+}
+#endif
+
+/*
+ * With ETCH_CHECK_STEPS (make asan): checks the assumption that tracking of constants changes neither rows nor results
+ * where the analysis has skipped it (flow.no_constants). False: out of memory.
+ */
+static bool plain_check(struct worker *o, uint32_t number, size_t in)
+{
+#ifdef ETCH_CHECK_STEPS
+	struct range_rows *s = &o->w->state[number].rows, plain = *s;
+	struct flow *f = &o->flow;
+	uint64_t was = found(f);
+	bool ok = true;
+
+	if (!f->no_constants)
+		return true;
+	for (f->force_constants = true; ok; f->force_constants = false) {
+		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
+		     flow_run(f, &o->w->env, number, o->in, in, f->start) && emit_rows(&o->emit, f, s);
+		if (ok && (!rows_same(s, &plain) || found(f) != was)) {
+			fprintf(stderr, "rounds: a code range at %#llx is another with constants\n",
+			        (unsigned long long)f->range->start);
+			abort();
+		}
+		range_rows_free(s);
+		if (f->no_constants)
+			break; /* the second run without constants: as before */
+	}
+	*s = plain;
+	return ok;
+#else
+	(void)o, (void)number, (void)in;
+	return true;
+#endif
+}
+
+/* A code range that cannot be settled: analysed as if no path led into it, with finding ETCH-S003. */
+static bool range_leave(struct worker *o, uint32_t number)
+{
+	struct work *w = o->w;
+	const struct code_range *p = &w->ranges.list[number];
+	struct range_state *s = &w->state[number];
+	struct flow *f = &o->flow;
+
+	range_rows_free(&s->rows);
+	f->pushed = 0;
+	f->framed = f->relaxed = f->force_constants = false;
+	f->cfi_count = 0;
+	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
+	    !flow_run(f, &w->env, number, NULL, 0, START_NOWHERE) || !emit_rows(&o->emit, f, &s->rows))
+		return false;
+	if (!finding_add(&s->rows.findings, "ETCH-S003", 0, p->start,
+	                 "the frame is not known here: these %llu bytes of code and others lead to each other in states "
+	                 "that do not settle",
+	                 (unsigned long long)(p->end - p->start)))
+		return false;
+	s->left = true;
+	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);
+}
+
+/* The analysis of a code range under the present assumptions: its paths, then its rows. False: out of memory. */
+static bool range_run(struct worker *o, uint32_t number, size_t in)
+{
+	struct work *w = o->w;
+	struct range_state *s = &w->state[number];
+	struct flow *f = &o->flow;
+
+	range_rows_free(&s->rows);
+	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi))
+		return false;
+	f->cfi = o->emit.cfi;
+	f->cfi_count = o->emit.cfi_count;
+	return flow_run(f, &w->env, number, o->in, in, range_start(&w->env, &w->ranges.list[number], s, &o->emit)) &&
+	       emit_rows(&o->emit, f, &s->rows);
+}
+
+/* Changes the assumption that the results contradict, one at a time. False: all of them hold. */
+static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
+{
+	struct work *w = o->w;
+	const struct code_range *p = &w->ranges.list[number];
+	struct range_state *s = &w->state[number];
+	struct flow *f = &o->flow;
+
+	if (o->emit.wants_constants && !f->force_constants) {
+		f->force_constants = true;
+		return true;
+	}
+	if (began_pushed(f, &o->emit))
+		return true;
+	if (p->inferred && !s->direct && !s->proven && f->start != START_PART && !is_ghc(f) &&
+	    (flow_begins_framed(f) || jumps_to_part(w, f))) {
+		s->fragment = s->framed = true;
+		s->maybe_data = s->relaxed = f->relaxed = false;
+		s->table = f->broken || s->word;
+		f->framed = is_framed(s);
+		f->pushed = 0;
+		return true;
+	}
+	if (referred && !s->fragment && !is_ghc(f) && is_maybe_data(w, f)) {
+		s->fragment = s->maybe_data = f->relaxed;
+		s->relaxed = f->relaxed = !f->relaxed;
+		f->pushed = 0;
+		return true;
+	}
+	return is_misled(p, s, f);
+}
+
+/* Adds the findings about the flow of a code range that is certain to be code, for etch check. False: out of memory. */
+static bool range_observe(struct worker *o, uint32_t number)
+{
+	struct work *w = o->w;
+	struct flow *f = &o->flow;
+	struct findings *out = &w->state[number].rows.findings;
+
+	reached_take(&w->out->reached, &w->out->space, f);
+	if (f->own_stack) /* a stack that is not C's has no such findings */
+		return true;
+	return observe_range(f, out) && (!w->ibt || targets_observe(f, out));
+}
+
+bool range_look(struct worker *o, uint32_t number)
+{
+	struct work *w = o->w;
+	const struct code_range *p = &w->ranges.list[number];
+	struct range_state *s = &w->state[number];
+	struct flow *f = &o->flow;
+	bool referred;
+	size_t in;
+
+	s->ran = w->round;
+	if (s->unsettled)
+		return range_leave(o, number);
+	if (!edges_in(o, p, &in))
+		return false;
+	referred = is_referred(p, s, in);
+	f->pushed = 0;
+	f->relaxed = s->relaxed;
+	f->framed = is_framed(s);
+	f->force_constants = w->options->observe || w->options->detail;
+	do {
+		if (!range_run(o, number, in))
+			return false;
+	} while (assumptions_revise(o, number, referred));
+	if (!plain_check(o, number, in) || (w->options->observe && !referred && !range_observe(o, number)))
+		return false;
+	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stores the results of the analysis of one code range: links, edges and undiscovered targets in the chunk of the
+ * round, all else in its range_state. Interface: worker.h.
+ */
+#include "analysis/flow/flow_internal.h"
+#include "analysis/interproc/worker.h"
+
+#include <stdlib.h>
+
+/*
+ * Code that neither a symbol nor an FDE covers may be a table that decodes as code: its edges into the middle of a
+ * function that .eh_frame describes are ignored.
+ */
+static bool is_hearsay(const struct work *w, const struct code_range *from, uint64_t target)
+{
+	const struct code_range *to = from->inferred && !w->options->no_cfi ? range_at(&w->env, target) : NULL;
+
+	return to && to->fde >= 0 && to->start != target;
+}
+
+/* Adds an undiscovered target to the chunk, unless the cache shows that it is there. False: out of memory. */
+static bool undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target)
+{
+	uint64_t *seen = &o->recent[(target * 0x9e3779b97f4a7c15u) >> 52];
+
+	if (*seen == target)
+		return true;
+	if (!room_make(&c->undiscovered, &c->undiscovered_room, c->undiscovered_count, sizeof(*c->undiscovered)))
+		return false;
+	c->undiscovered[c->undiscovered_count++] = *seen = target;
+	return true;
+}
+
+/* A code range begins at `target`, and as code of GHC does: its state there does not depend on the edge. */
+static bool is_known_start(const struct flow_env *env, uint64_t target)
+{
+	const struct code_range *to = ghc_begins(env, target) ? range_at(env, target) : NULL;
+
+	return to && to->start == target;
+}
+
+/* Keeps the edges out of a code range, their packed states in one allocation (out_new). False: out of memory. */
+static bool edges_keep(struct worker *o, struct chunk *c)
+{
+	const struct flow *f = &o->flow;
+	uint8_t *states;
+	size_t size = 0, i;
+
+	for (i = 0; i < f->edge_count; i++)
+		size += state_pack(&f->edges[i].state, NULL);
+	if (!size)
+		return true;
+	states = o->w->state[f->number].out_new = malloc(size);
+	if (!states)
+		return false;
+	for (i = 0; i < f->edge_count; i++) {
+		const struct flow_edge *x = &f->edges[i];
+
+		if (!range_at(&o->w->env, x->target) && !undiscovered_keep(o, c, x->target))
+			return false;
+		if (is_hearsay(o->w, f->range, x->target) || is_known_start(f->env, x->target))
+			continue;
+		if (!edges_put(&c->edges, x, states))
+			return false;
+		states += state_pack(&x->state, states);
+	}
+	return true;
+}
+
+bool chunk_keep(struct worker *o, struct chunk *c)
+{
+	const struct flow *f = &o->flow;
+	size_t i;
+
+	for (i = 0; i < f->exit_count; i++) {
+		const struct flow_exit *x = &f->exits[i];
+
+		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->env->ranges))
+			return false;
+		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE && !undiscovered_keep(o, c, x->target))
+			return false;
+	}
+	c->insns += f->fresh;
+	return edges_keep(o, c);
+}
+
+/* End of the code that flow reaches in a code range, with the padding behind it; start + 1 where there is no flow. */
+static uint64_t reached_end(struct flow *f)
+{
+	const struct code_range *p = f->range;
+	uint64_t end = p->start + (f->extent ? f->extent : 1);
+	struct step s;
+
+	while (end < p->end && step_decode(NULL, p->bytes + (end - p->start), p->end - end, end, &s) && s.padding)
+		end += s.len;
+	return end < p->end ? end : p->end;
+}
+
+/*
+ * An open code range (its end is unknown) is analysed up to the next code range, then cut where its flow ended. True:
+ * analysing it again after the cut would yield the same results: its last instruction does not fall through, nothing in
+ * it refers to bytes behind the cut, and it depends on no fact of another code range that may change.
+ */
+static bool is_firm(const struct flow *f)
+{
+	uint64_t size = f->range->end - f->range->start;
+	size_t i;
+
+	if (!f->range->open || !f->extent || f->broken || f->edge_count || f->fixup_count || f->relaxed)
+		return false;
+	for (i = 0; i < f->jump_count; i++)
+		if (f->jumps[i].table || !state_is_entry(&f->jumps[i].state))
+			return false;
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *in = &f->steps[i];
+		uint64_t end = f->step_at[i] + in->len, to = (uint64_t)in->imm - f->range->start;
+
+		if ((f->seen[i] & FLOW_WALKED) && end == f->extent && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND &&
+		    in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
+			return false;
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->extent && to < size)
+			return false;
+	}
+	return true;
+}
+
+static void run_take(struct work *w, const struct etch_rule *run)
+{
+	pthread_mutex_lock(&w->lock);
+	ghc_take(&w->ghc, run);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void range_note(struct worker *o, uint32_t number)
+{
+	const struct code_range *p = &o->w->ranges.list[number];
+	struct range_state *s = &o->w->state[number];
+	struct flow *f = &o->flow;
+
+	if (o->w->round >= WATCHED_FROM)
+		s->said_sum = range_sum(f, &s->rows);
+	if (p->open && !s->unsettled)
+		s->reached = reached_end(f);
+	s->empty = p->open && !f->extent && !s->unsettled;
+	s->to_end = p->start + f->extent >= p->end;
+	s->returns = f->returns || s->unsettled;
+	s->non_c_frame = (f->non_c_frame || (f->own_stack && ghc_begins(f->env, p->start))) && p->fde < 0 && !p->plt;
+	s->returned = f->returned;
+	if (f->run.kind != ETCH_RULE_UNDEF)
+		run_take(o->w, &f->run);
+	s->switches = f->switches;
+	s->end_confirmed = is_firm(f);
+	s->began = f->start;
+	s->one_row = o->emit.cfi_count == 1;
+	s->denied = o->emit.denied;
+	if (range_start(f->env, p, s, &o->emit) != START_PART) {
+		s->returns_balanced = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
+		s->exit_sp_mismatch = !f->ends && f->exit_sp_mismatch;
+	}
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One round of the fixpoint: the marked code ranges (range_state.run) are a queue of chunks, which several threads
+ * analyse (range_analysis.c); their results are joined in the order of the queue.
+ */
+#include "analysis/interproc/worker.h"
+#include "support/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Code ranges that a thread takes under one lock: large enough to make contention negligible. */
+#define CHUNK 64u
+
+/* Being cut where its flow ended is the only news for the code range, and does not change its results. */
+static bool is_settled(const struct work *w, uint32_t number)
+{
+	const struct code_range *p = &w->ranges.list[number];
+	const struct range_state *s = &w->state[number];
+
+	return s->run == RUN_CUT && s->end_confirmed && s->reached == p->end && !w->options->observe &&
+	       !w->options->detail && s->began == START_FUNCTION;
+}
+
+/* Drops the rows from `end` on. */
+static void rows_cut(struct range_rows *r, uint64_t end)
+{
+	uint32_t i;
+
+	while (r->count && r->rows[r->count - 1].addr >= end)
+		r->count--;
+	for (r->undefined = 0, i = 0; i < r->count; i++)
+		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
+			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
+}
+
+/* The number of the next chunk; >= chunk_count: none is left, or a worker has failed. */
+static size_t chunk_begin(struct work *w)
+{
+	size_t n;
+
+	pthread_mutex_lock(&w->lock);
+	n = w->failed ? w->chunk_count : w->chunk_next++;
+	if (w->options->progress)
+		progress_note(w->file->path, n * CHUNK < w->list_count ? n * CHUNK : w->list_count, w->list_count, "functions");
+	pthread_mutex_unlock(&w->lock);
+	return n;
+}
+
+static void *worker(void *arg)
+{
+	struct work *w = arg;
+	struct worker *o = calloc(1, sizeof(*o));
+	bool ok = o != NULL;
+	size_t n, i;
+
+	if (ok) {
+		o->w = w;
+		memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
+	}
+	while (ok && (n = chunk_begin(w)) < w->chunk_count)
+		for (i = n * CHUNK; ok && i < w->list_count && i < (n + 1) * CHUNK; i++) {
+			ok = range_look(o, w->list[i]) && chunk_keep(o, &w->chunks[n]);
+			range_note(o, w->list[i]);
+		}
+	if (!ok) {
+		pthread_mutex_lock(&w->lock);
+		w->failed = true;
+		pthread_mutex_unlock(&w->lock);
+	}
+	if (o) {
+		flow_free(&o->flow);
+		emit_free(&o->emit);
+		free(o->in);
+	}
+	free(o);
+	return NULL;
+}
+
+static bool undiscovered_take(struct work *w, const struct chunk *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->undiscovered_count; i++) {
+		if (!room_make(&w->undiscovered, &w->undiscovered_room, w->undiscovered_count, sizeof(*w->undiscovered)))
+			return false;
+		w->undiscovered[w->undiscovered_count++] = c->undiscovered[i];
+	}
+	w->out->insns += c->insns;
+	return true;
+}
+
+static void chunks_free(struct work *w)
+{
+	size_t k;
+
+	for (k = 0; w->chunks && k < w->chunk_count; k++) {
+		free(w->chunks[k].edges.list);
+		free(w->chunks[k].calls.list);
+		free(w->chunks[k].tails.list);
+		free(w->chunks[k].undiscovered);
+	}
+	free(w->chunks);
+	w->chunks = NULL;
+}
+
+int round_run(struct work *w, struct error *e)
+{
+	int jobs = w->options->jobs > 1 ? w->options->jobs : 1, started = 0, i;
+	pthread_t *threads = calloc((size_t)jobs, sizeof(*threads));
+	bool ok;
+	size_t k;
+
+	free(w->list);
+	w->list = calloc(w->ranges.count + 1, sizeof(*w->list));
+	w->list_count = 0;
+	for (k = 0; w->list && k < w->ranges.count; k++)
+		if (w->state[k].left) {
+			w->state[k].run = 0;
+		} else if (is_settled(w, (uint32_t)k)) {
+			rows_cut(&w->state[k].rows, w->ranges.list[k].end);
+			w->state[k].run = 0;
+		} else if (w->state[k].run) {
+			w->list[w->list_count++] = (uint32_t)k;
+		}
+	w->chunk_count = (w->list_count + CHUNK - 1) / CHUNK;
+	w->chunk_next = 0;
+	w->chunks = calloc(w->chunk_count + 1, sizeof(*w->chunks));
+	ok = threads && w->list && w->chunks;
+	if (ok) {
+		for (i = 1; i < jobs && (size_t)i < w->chunk_count; i++)
+			if (!pthread_create(&threads[started], NULL, worker, w))
+				started++;
+		worker(w);
+		while (started)
+			pthread_join(threads[--started], NULL);
+		ok = !w->failed;
+		for (k = 0; k < w->chunk_count && ok; k++)
+			ok = undiscovered_take(w, &w->chunks[k]);
+		ok = ok && links_replace(w);
+	}
+	chunks_free(w);
+	free(threads);
+	return ok ? 0 : error_set(e, "out of memory");
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Between two rounds of the fixpoint: updates the facts about all code ranges, in the order in which they depend on one
+ * another, and marks the code ranges of the next round (range_state.run). The facts, and why the fixpoint is reached:
+ * settle.c.
+ */
+#include "analysis/interproc/work.h"
+#include "support/search.h"
+
+/* The row that covers an address, or null. */
+static const struct row *row_of(const struct range_rows *r, uint64_t addr)
+{
+	size_t n = SEARCH(r->count, i, r->rows[i].addr <= addr);
+
+	return n ? &r->rows[n - 1] : NULL;
+}
+
+/* Are the states of the edges [x, end) confirmed by the rows of the code range that they lead into? */
+static bool edges_known(const struct range_state *s, const struct edge *x, const struct edge *end)
+{
+	struct state state;
+
+	for (; x < end; x++) {
+		const struct row *row = row_of(&s->rows, x->target);
+
+		if (!row || row->source == ETCH_SOURCE_CFI)
+			return false;
+		state_unpack(x->state, &state);
+		if (state_witness(&state, &row->rule) != WITNESS_CONFIRMS)
+			return false;
+	}
+	return true;
+}
+
+/* Marks code ranges whose incoming edges have changed, unless their rows confirm the new states. */
+static void edges_apply(struct work *w)
+{
+	const struct edge *list = w->edges.list;
+	size_t i, k = 0, n = w->edges.count;
+	bool join = false;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct code_range *p = &w->ranges.list[i];
+		struct range_state *s = &w->state[i];
+		uint64_t sum = 0;
+		size_t from;
+
+		while (k < n && list[k].target < p->start)
+			k++;
+		for (from = k; k < n && list[k].target < p->end; k++)
+			sum = edges_sum(sum, &list[k]);
+		if (sum == s->edges_seen && !s->run)
+			continue;
+		/* A fragment starts from the states of its edges, of which the rules compared here are only a part. */
+		if (sum != s->edges_seen && (s->fragment || s->run || !edges_known(s, list + from, list + k)))
+			s->run |= RUN_NEWS;
+		else if (s->run && k > from)
+			s->run |= RUN_EDGES;
+		if (s->run && (k > from || sum != s->edges_seen)) {
+			s->edges_seen = sum;
+			s->told += s->told < JOINED_FROM;
+			join |= s->told == JOINED_FROM && !s->joined;
+		}
+	}
+	if (join)
+		edges_restart(w);
+}
+
+/* Code ranges taken for data are judged again, now that the words of data have been scanned. */
+static void doubts_drop(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		if (w->state[i].maybe_data) {
+			w->state[i].fragment = w->state[i].maybe_data = false;
+			w->state[i].run |= RUN_NEWS;
+		}
+}
+
+/* Is there anything for another round to do? -1: out of memory. */
+static int any_run(struct work *w, struct error *e)
+{
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		if (w->state[i].run && !w->state[i].left)
+			return open_extend(w, e) ? -1 : 1;
+	return 0;
+}
+
+int round_prepare(struct work *w, struct error *e)
+{
+	size_t i;
+	int more;
+
+	for (i = 0; i < w->ranges.count; i++)
+		w->state[i].run = 0;
+	ghc_decide(w);
+	if (open_trim(w, e) || ghc_starts(w, e) || undiscovered_add(w, e))
+		return -1;
+	if (!entry_kinds_find(w))
+		return error_set(e, "out of memory");
+	called_find(w);
+	entry_tail_find(w);
+	fragments_find(w);
+	if (wide_called(w, e))
+		return -1;
+	if (noreturn_find(w, e))
+		return -1;
+	edges_apply(w);
+	more = any_run(w, e);
+	if (!more && !w->words_scanned) {
+		w->words_scanned = true;
+		if (undiscovered_in_words(w, e))
+			return -1;
+		doubts_drop(w);
+		more = any_run(w, e);
+	}
+	if (!more && !w->wide_swept) {
+		w->wide_swept = true;
+		if (wide_sweep(w, e))
+			return -1;
+		more = any_run(w, e);
+	}
+	if (!more && !w->gaps_swept) {
+		w->gaps_swept = true;
+		if (gaps_sweep(w, e))
+			return -1;
+		more = any_run(w, e);
+	}
+	if (!more && w->options->no_cfi && !w->classified) { /* no more evidence will come: judge the rest */
+		w->classified = true;
+		if (!entry_kinds_find(w))
+			return error_set(e, "out of memory");
+		starts_classify(w);
+		more = any_run(w, e);
+	}
+	return more;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* What a worker thread of a round (round.c) needs to analyse one code range after the other. */
+#ifndef ANALYSIS_INTERPROC_WORKER_H
+#define ANALYSIS_INTERPROC_WORKER_H
+
+#include "analysis/interproc/work.h"
+
+/* Entries of the cache of undiscovered targets that a worker has just reported: most targets recur soon. */
+#define RECENT 4096u
+
+struct worker {
+	struct work *w;
+	struct flow flow;
+	struct emit emit;
+	struct flow_edge *in; /* edges into the current code range */
+	size_t in_room;
+	uint64_t recent[RECENT]; /* undiscovered targets already reported, by hash */
+};
+
+/*
+ * range_analysis.c: analyses a code range; again as long as the results contradict the assumptions that it was analysed
+ * with. False: out of memory.
+ */
+bool range_look(struct worker *o, uint32_t number);
+/*
+ * How a code range is assumed to begin. .eh_frame takes precedence (most parts of functions begin in the entry's state
+ * by its rows too, and count as functions); where it says nothing, the evidence decides.
+ */
+enum flow_start range_start(const struct flow_env *env, const struct code_range *p, const struct range_state *s,
+                            const struct emit *e);
+
+/* range_results.c: keeps the links and edges of the code range just analysed. False: out of memory. */
+bool chunk_keep(struct worker *o, struct chunk *c);
+/* Stores its other results in its range_state. */
+void range_note(struct worker *o, uint32_t number);
+
+#endif
