@@ -10,7 +10,7 @@
  *                                 wide_called(), wide_sweep()    the wide_ ones the code range of the FDE
  *   end of an open code range     open_trim(), open_extend()     itself
  *   function is noreturn          noreturn_find()                callers with code behind the call; along chains of
- *                                                                calls without rounds (returns.c)
+ *                                                                calls without rounds (noreturn_chains.c)
  *   frames that edges bring       edges_apply()                  itself, unless its rows confirm them
  *   called, or part of another    called_find(),                 itself; for a part also those that tail-call it
  *   function                      fragments_find()

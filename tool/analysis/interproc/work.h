@@ -166,8 +166,8 @@ int fixups_compare(struct work *w, struct error *e);
 /* observe_edges.c: drops findings that do not hold now that all code ranges are known. 0, or -1 and a message. */
 int observe_edges(struct work *w, struct error *e);
 
-/* starts.c: starts of functions. Those that return int: 0, or -1 and a message. */
-/* Notes an address that lies in no code range, for undiscovered_add(). False: out of memory. */
+/* undiscovered.c: code ranges at addresses that lie in none. Those that return int: 0, or -1 and a message. */
+/* Notes such an address, for undiscovered_add(). False: out of memory. */
 bool undiscovered_put(struct work *w, uint64_t target);
 /* Makes code ranges at all undiscovered targets. */
 int undiscovered_add(struct work *w, struct error *e);
@@ -176,21 +176,28 @@ int undiscovered_in_data(struct work *w, struct error *e);
 /* Likewise at addresses in plain words of data; only after the call graph is complete, since the words may be entries
  * of jump tables. */
 int undiscovered_in_words(struct work *w, struct error *e);
+/* Sections that etch added are no evidence: a rewritten file has to yield the rows of the original. */
+bool section_is_own(const struct elf_section *s);
+
+/* open_ranges.c: ends of open code ranges. 0, or -1 and a message. */
 /* Cuts open code ranges at the end of their flow, and at function starts inside; references to the rest become
  * undiscovered targets. */
 int open_trim(struct work *w, struct error *e);
 /* Extends empty open code ranges, marked for the next round, up to the next code range or the end of the section. */
 int open_extend(struct work *w, struct error *e);
+
+/* starts.c: is a start a function's or that of a part? */
 /* Updates called, direct and part of all code ranges. */
 void called_find(struct work *w);
-/* Spreads non_c_frame over jumps (not calls), in both directions. 0, or -1 and a message. */
-int non_c_frames_spread(struct work *w, struct error *e);
-/* Sets has_evidence where data of the file holds the start of a code range. */
+/* Sets has_evidence where data of the file holds the start of a code range. 0, or -1 and a message. */
 int evidence_data(struct work *w, struct error *e);
 /* Without .eh_frame: makes code ranges without evidence fragments, once all evidence is there. */
 void starts_classify(struct work *w);
 /* Finds fragments: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
 void fragments_find(struct work *w);
+
+/* non_c_frames.c: spreads non_c_frame over jumps (not calls), in both directions. 0, or -1 and a message. */
+int non_c_frames_spread(struct work *w, struct error *e);
 
 /* wide_fde.c: functions under an FDE that describes none of them. Makes targets of calls entries. 0, or -1 and a
  * message. */
@@ -205,10 +212,10 @@ int gaps_sweep(struct work *w, struct error *e);
 /* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. */
 void entry_tail_find(struct work *w);
 
-/* returns.c: noreturn functions. 0, or -1 and a message. */
-/* By name: DWARF and a known list. Needs w->ranges. */
+/* Noreturn functions. 0, or -1 and a message. */
+/* noreturn_named.c: by name, of DWARF and of a known list. Needs w->ranges. */
 int noreturn_names(struct work *w, struct error *e);
-/* By the results of the last round; marks the callers concerned. */
+/* returns.c: by the results of the last round; marks the callers concerned. */
 int noreturn_find(struct work *w, struct error *e);
 
 #endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * After the fixpoint: code that jumps lead to from code without C's frames, or back to it, has no such frames either.
+ * The sets of code ranges that jumps connect are found by union-find.
+ */
+#include "analysis/interproc/work.h"
+
+/* Union-find over code ranges connected by jumps, which share non_c_frame. Returns the representative of a set, with
+ * path halving. */
+static uint32_t set_of(uint32_t *in, uint32_t i)
+{
+	while (in[i] != i)
+		i = in[i] = in[in[i]];
+	return i;
+}
+
+static void non_c_frames_join(const struct work *w, uint32_t *in, uint32_t from, uint32_t to)
+{
+	const struct code_range *a = &w->ranges.list[from], *b = &w->ranges.list[to];
+
+	if (a->fde < 0 && b->fde < 0 && !a->plt && !b->plt)
+		in[set_of(in, from)] = set_of(in, to);
+}
+
+/* Joins along the edges: a jump into the middle of a code range that was cut there since is an edge, not a link. */
+static void non_c_edges(const struct work *w, uint32_t *in)
+{
+	uint32_t k = 0;
+	size_t i;
+
+	for (i = 0; i < w->edges.count; i++) {
+		while (k + 1 < w->ranges.count && w->ranges.list[k + 1].start <= w->edges.list[i].target)
+			k++;
+		if (w->ranges.list[k].start <= w->edges.list[i].target && w->edges.list[i].target < w->ranges.list[k].end)
+			non_c_frames_join(w, in, w->edges.list[i].from, k);
+	}
+}
+
+int non_c_frames_spread(struct work *w, struct error *e)
+{
+	uint32_t *in = malloc((w->ranges.count + 1) * sizeof(*in));
+	bool *non_c_frame = calloc(w->ranges.count + 1, sizeof(*non_c_frame)); /* by representative */
+	size_t i;
+
+	if (!in || !non_c_frame) {
+		free(in);
+		free(non_c_frame);
+		return error_set(e, "out of memory");
+	}
+	for (i = 0; i < w->ranges.count; i++)
+		in[i] = (uint32_t)i;
+	for (i = 0; i < w->tails.count; i++)
+		if (w->tails.list[i].to != NO_RANGE)
+			non_c_frames_join(w, in, w->tails.list[i].from, w->tails.list[i].to);
+	if (w->env.own_stack)
+		non_c_edges(w, in);
+	for (i = 0; i < w->ranges.count; i++)
+		non_c_frame[set_of(in, (uint32_t)i)] |= w->state[i].non_c_frame;
+	for (i = 0; i < w->ranges.count; i++)
+		w->state[i].non_c_frame = non_c_frame[set_of(in, (uint32_t)i)];
+	free(in);
+	free(non_c_frame);
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Noreturn functions: what returns.c, noreturn_named.c and noreturn_chains.c share. */
+#ifndef ANALYSIS_INTERPROC_NORETURN_H
+#define ANALYSIS_INTERPROC_NORETURN_H
+
+#include "analysis/interproc/work.h"
+
+/* noreturn_named.c: adds a target (as flow_exit.target) to work.noreturn; noreturn_sort() has to follow. False: out of
+ * memory. */
+bool noreturn_add(struct work *w, uint64_t target);
+/* Sorts the list, and renews the hash bits that noreturn_may_hold() tests first. */
+void noreturn_sort(struct work *w);
+
+/* returns.c: does execution resume behind a call of this function, though it has no return? (By convention of its
+ * language.) */
+bool resumes(const struct code_range *p);
+
+/* noreturn_chains.c: follows the chains from the callers of the functions in `fresh` (sorted). 0, or -1 and a
+ * message. */
+int chain_judge(struct work *w, const uint64_t *fresh, size_t count, struct error *e);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Chains of calls. Once a function is known to be noreturn, its callers may have lost their only way out, and so on. A
+ * worklist follows these chains from callee to caller without waiting for a round. It ends, since noreturn is never
+ * withdrawn. The worklist is ordered by size, the smallest first: a large code range is looked at again only after the
+ * smaller ones are done.
+ */
+#include "analysis/interproc/noreturn.h"
+
+#define CLASSES 33u /* of sizes, by the highest bit */
+
+struct chain {
+	struct work *w;
+	struct flow flow;
+	uint32_t *first, *from;   /* predecessors of code range i: from[first[i]] up to from[first[i + 1]] */
+	uint32_t *next;           /* the next code range on the same stack, + 1; 0: none */
+	uint32_t stacks[CLASSES]; /* worklist: top code range of each class, + 1; 0: empty */
+	bool *waits, *stops;      /* on a stack; found here to be noreturn */
+	uint64_t *in;             /* targets of the edges into the current code range */
+	size_t in_room;
+	bool failed;
+};
+
+static bool leads_to(const struct link *x)
+{
+	return x->to != NO_RANGE && x->start && (link_is_tail(x->kind) || x->kind == EXIT_CALL || x->kind == EXIT_FRESH);
+}
+
+/* Builds the predecessor lists. False: out of memory; chain_close() is still needed. */
+static bool chain_open(struct chain *c, struct work *w)
+{
+	const struct links *each[] = {&w->calls, &w->tails};
+	size_t n = w->ranges.count, k, i, count = 0;
+
+	c->w = w;
+	c->first = calloc(n + 2, sizeof(*c->first));
+	c->next = calloc(n + 1, sizeof(*c->next));
+	c->waits = calloc(n + 1, sizeof(*c->waits));
+	c->stops = calloc(n + 1, sizeof(*c->stops));
+	for (k = 0; c->first && k < 2; k++)
+		for (i = 0; i < each[k]->count; i++)
+			if (leads_to(&each[k]->list[i])) {
+				c->first[each[k]->list[i].to + 2]++;
+				count++;
+			}
+	c->from = malloc((count + 1) * sizeof(*c->from));
+	if (!c->first || !c->from || !c->next || !c->waits || !c->stops)
+		return false;
+	for (i = 2; i < n + 2; i++)
+		c->first[i] += c->first[i - 1];
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < each[k]->count; i++)
+			if (leads_to(&each[k]->list[i]))
+				c->from[c->first[each[k]->list[i].to + 1]++] = each[k]->list[i].from;
+	return true;
+}
+
+static void chain_close(struct chain *c)
+{
+	flow_free(&c->flow);
+	free(c->first);
+	free(c->from);
+	free(c->next);
+	free(c->waits);
+	free(c->stops);
+	free(c->in);
+}
+
+/* Puts a code range on the worklist, unless it is known or cannot become noreturn. */
+static void chain_add(struct chain *c, uint32_t i)
+{
+	const struct code_range *p = &c->w->ranges.list[i];
+	const struct range_state *s = &c->w->state[i];
+	uint64_t size = p->end - p->start;
+	uint32_t *stack = &c->stacks[size > UINT32_MAX ? CLASSES - 1
+	                             : size            ? 31 - (unsigned)__builtin_clz((uint32_t)size)
+	                                               : 0];
+
+	if (c->waits[i] || c->stops[i] || s->noreturn || s->run || s->unsettled || p->plt || p->outermost || resumes(p))
+		return;
+	c->waits[i] = true;
+	c->next[i] = *stack;
+	*stack = i + 1;
+}
+
+/* Collects the targets of the edges into a code range. False: they have changed since it was last analysed, so that the
+ * next round has to judge it; or out of memory (c->failed). */
+static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
+{
+	const struct edges *l = &c->w->edges;
+	const struct code_range *p = &c->w->ranges.list[i];
+	uint64_t sum = 0;
+	size_t k;
+
+	*count = 0;
+	for (k = edges_from(l, p->start); k < l->count && l->list[k].target < p->end; k++) {
+		if (!room_make(&c->in, &c->in_room, *count, sizeof(*c->in))) {
+			c->failed = true;
+			return false;
+		}
+		c->in[(*count)++] = l->list[k].target;
+		sum = edges_sum(sum, &l->list[k]);
+	}
+	return sum == c->w->state[i].edges_seen && !c->w->state[i].joined;
+}
+
+/* Pops the next code range, or NO_RANGE. */
+static uint32_t chain_next(struct chain *c)
+{
+	unsigned k = 0;
+	uint32_t i;
+
+	while (k < CLASSES && !c->stacks[k])
+		k++;
+	if (k == CLASSES)
+		return NO_RANGE;
+	i = c->stacks[k] - 1;
+	c->stacks[k] = c->next[i];
+	c->waits[i] = false;
+	return i;
+}
+
+static void chain_follow(struct chain *c)
+{
+	struct work *w = c->w;
+	size_t count, k;
+	uint32_t i;
+
+	w->env.stops = c->stops;
+	while (!c->failed && (i = chain_next(c)) != NO_RANGE) {
+		if (!chain_edges(c, i, &count) || flow_gets_out(&c->flow, &w->env, i, c->in, count))
+			continue;
+		c->stops[i] = true;
+		for (k = c->first[i]; k < c->first[i + 1]; k++)
+			chain_add(c, c->from[k]);
+	}
+	w->env.stops = NULL;
+}
+
+int chain_judge(struct work *w, const uint64_t *fresh, size_t count, struct error *e)
+{
+	const struct links *each[] = {&w->calls, &w->tails};
+	struct chain c = {0};
+	bool ok = chain_open(&c, w);
+	size_t k, i;
+
+	for (k = 0; ok && k < 2; k++)
+		for (i = 0; i < each[k]->count; i++) {
+			const struct link *x = &each[k]->list[i];
+
+			if (x->kind != EXIT_LAST && x->kind != EXIT_REF && noreturn_may_hold(&w->env, x->target) &&
+			    word_has(fresh, count, x->target))
+				chain_add(&c, x->from);
+		}
+	if (ok)
+		chain_follow(&c);
+	ok = ok && !c.failed;
+	for (i = 0; ok && i < w->ranges.count; i++)
+		if (c.stops[i]) {
+			w->state[i].noreturn = true;
+			ok = noreturn_add(w, w->ranges.list[i].start);
+		}
+	chain_close(&c);
+	if (ok)
+		noreturn_sort(w);
+	return ok ? 0 : error_set(e, "out of memory");
+}

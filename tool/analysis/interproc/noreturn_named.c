@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The list of noreturn functions (work.noreturn), and those that are known by name before the first round: from a known
+ * list, and by DW_AT_noreturn of DWARF.
+ */
+#include "analysis/facts/noreturn_names.h"
+#include "analysis/interproc/noreturn.h"
+#include "elf/lines.h"
+
+#include <string.h>
+
+bool noreturn_add(struct work *w, uint64_t target)
+{
+	if (!room_make(&w->noreturn, &w->noreturn_room, w->noreturn_count, sizeof(*w->noreturn)))
+		return false;
+	w->noreturn[w->noreturn_count++] = target;
+	return true;
+}
+
+void noreturn_sort(struct work *w)
+{
+	size_t i;
+
+	w->noreturn_count = words_unique(w->noreturn, w->noreturn_count);
+	w->env.noreturn = w->noreturn;
+	w->env.noreturn_count = w->noreturn_count;
+	memset(w->env.noreturn_bits, 0, sizeof(w->env.noreturn_bits));
+	for (i = 0; i < w->noreturn_count; i++) {
+		unsigned h = noreturn_hash(w->noreturn[i]);
+
+		w->env.noreturn_bits[h / 64] |= (uint64_t)1 << h % 64;
+	}
+}
+
+static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void name_add(void *ctx, const char *name)
+{
+	struct work *w = ctx;
+
+	if (!room_make(&w->names, &w->name_room, w->name_count, sizeof(*w->names)) ||
+	    !(w->names[w->name_count] = strdup(name)))
+		w->failed = true;
+	else
+		w->name_count++;
+}
+
+/* Bytes of .debug_info that are read at most: beyond, reading costs more time than the names are worth. */
+#define DWARF_MOST ((uint64_t)32 << 20)
+
+/* Reads the names of the functions that DWARF marks as noreturn. 0, or -1 and a message. */
+static int dwarf_names(struct work *w, struct error *e)
+{
+	uint32_t s = elf_section_find(w->file, ".debug_info", 1);
+	struct lines *l = s && w->file->sections[s].sh.sh_size <= DWARF_MOST ? lines_open(w->file) : NULL;
+
+	lines_noreturn(l, name_add, w);
+	lines_close(l);
+	if (w->name_count)
+		qsort(w->names, w->name_count, sizeof(*w->names), name_order);
+	return w->failed ? error_set(e, "out of memory") : 0;
+}
+
+static bool is_noreturn(const struct work *w, const char *name)
+{
+	return noreturn_known(name) ||
+	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
+}
+
+/*
+ * Adds the symbols with the name of a noreturn function: their addresses, and in an object file with `by_number`
+ * (the list is .symtab) also their numbers. False: out of memory.
+ */
+static bool noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool by_number)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *y = &list[i];
+		const struct code_section *c;
+
+		if (!y->name[0] || !is_noreturn(w, y->name))
+			continue;
+		if (by_number && elf_is_object(f) && !noreturn_add(w, FLOW_EXTERN | i))
+			return false;
+		c = y->section ? space_of(&w->out->space, y->section) : NULL;
+		if (c && !noreturn_add(w, elf_is_object(f) ? c->addr + y->value : y->value))
+			return false;
+	}
+	return true;
+}
+
+/* Adds the GOT slots that hold the address of a noreturn function, and the PLT entries that jump through them. 0, or -1
+ * and a message. */
+static int noreturn_slots(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	uint32_t i;
+	size_t k;
+
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		struct elf_reloc *r;
+		long n, j;
+		bool ok = true;
+
+		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->dynsym || !f->dynsym)
+			continue;
+		n = elf_relocs(f, i, &r, e);
+		if (n < 0)
+			continue; /* malformed: this section is ignored */
+		for (j = 0; j < n && ok; j++)
+			if ((r[j].type == R_X86_64_JUMP_SLOT || r[j].type == R_X86_64_GLOB_DAT) && r[j].symbol < f->dynsym_count &&
+			    is_noreturn(w, f->dynsyms[r[j].symbol].name))
+				ok = noreturn_add(w, FLOW_SLOT | r[j].offset);
+		free(r);
+		if (!ok)
+			return error_set(e, "out of memory");
+	}
+	noreturn_sort(w);
+	for (k = 0; k < w->ranges.count; k++) {
+		const struct code_range *p = &w->ranges.list[k];
+		uint64_t slot = p->plt ? plt_slot(p->bytes, p->end - p->start, p->start) : 0;
+
+		if (!slot)
+			continue;
+		slot |= FLOW_SLOT;
+		if (word_has(w->noreturn, w->noreturn_count, slot) && !noreturn_add(w, p->start))
+			return error_set(e, "out of memory");
+	}
+	noreturn_sort(w);
+	return 0;
+}
+
+int noreturn_names(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	size_t i;
+
+	if (dwarf_names(w, e))
+		return -1;
+	if (!noreturn_symbols(w, f->symbols, f->symbol_count, true) ||
+	    !noreturn_symbols(w, f->dynsyms, f->dynsym_count, false))
+		return error_set(e, "out of memory");
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct code_range *p = &w->ranges.list[i];
+
+		if (p->function && noreturn_known(p->function) && !noreturn_add(w, p->start))
+			return error_set(e, "out of memory");
+	}
+	return noreturn_slots(w, e);
+}

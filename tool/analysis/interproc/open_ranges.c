@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ends of open code ranges, whose size nothing gives: they are cut where their flow ends and where a function begins
+ * inside, and extended again where flow may enter one that had none.
+ */
+#include "analysis/interproc/work.h"
+#include "support/search.h"
+
+/* Cuts a code range at `end` and marks it; was[]: its end before the first cut, 0: not cut. */
+static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, unsigned run)
+{
+	if (!was[i])
+		was[i] = w->ranges.list[i].end;
+	w->ranges.list[i].end = end;
+	w->state[i].run |= (uint8_t)run;
+}
+
+#define CALL_SIZE 5u /* bytes of a direct call */
+
+/* Does padding lie before an address, and a direct call before that? */
+static bool is_behind_call(const struct work *w, const struct code_range *p, uint64_t addr)
+{
+	uint64_t at = addr - p->start, from, off;
+	struct step s;
+
+	for (from = at - 1; from >= CALL_SIZE && at - from < FUNCTION_ALIGN; from--) {
+		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding;
+		     off += s.len)
+			;
+		if (off == at && step_decode(NULL, p->bytes + from - CALL_SIZE, CALL_SIZE, p->start + from - CALL_SIZE, &s) &&
+		    s.flow == FLOW_CALL && space_at(&w->out->space, (uint64_t)s.imm))
+			return true;
+	}
+	return false;
+}
+
+/* Does padding lie before an address, and a return before that? */
+static bool is_behind_return(const struct code_range *p, uint64_t addr)
+{
+	uint64_t at = addr - p->start, from, off;
+	struct step s;
+
+	for (from = at - 1; from >= 1 && at - from < FUNCTION_ALIGN; from--) {
+		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding;
+		     off += s.len)
+			;
+		if (off == at && step_decode(NULL, p->bytes + from - 1, 1, p->start + from - 1, &s) && s.flow == FLOW_RETURN)
+			return true;
+	}
+	return false;
+}
+
+/* Is the target of an address reference, inside a code range, the start of another function? It is aligned, and behind
+ * padding and a return or a (then noreturn) call; or it is the restorer that a signal handler returns to. */
+static bool is_next_function(const struct work *w, const struct code_range *p, const struct link *x)
+{
+	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
+		return false;
+	if (x->target % FUNCTION_ALIGN == 0 && (is_behind_call(w, p, x->target) || is_behind_return(p, x->target)))
+		return true;
+	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
+}
+
+/* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it cut any. */
+static bool open_cut(struct work *w, uint64_t *was)
+{
+	const struct links *each[] = {&w->calls, &w->tails};
+	bool some = false;
+	size_t k, i;
+
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < each[k]->count; i++) {
+			const struct link *x = &each[k]->list[i];
+			const struct code_range *p;
+
+			if (x->start || x->to == NO_RANGE || x->kind == EXIT_PART)
+				continue;
+			p = &w->ranges.list[x->to];
+			if (!p->open || x->target <= p->start || x->target >= p->end ||
+			    (x->kind == EXIT_REF && !is_next_function(w, p, x)))
+				continue;
+			range_cut(w, was, x->to, x->target, RUN_NEWS | RUN_LESS);
+			some = true;
+		}
+	return some;
+}
+
+/* Makes all references to the parts that were cut off undiscovered targets. False: out of memory. */
+static bool cuts_note(struct work *w, const uint64_t *was)
+{
+	struct links *each[] = {&w->calls, &w->tails};
+	size_t k, i, n;
+	bool ok = true;
+
+	for (k = 0; k < 2; k++)
+		for (i = 0; ok && i < each[k]->count; i++) {
+			struct link *x = &each[k]->list[i];
+
+			if (x->start || x->to == NO_RANGE || !was[x->to] || x->target < w->ranges.list[x->to].end)
+				continue; /* not affected */
+			link_lead(x, NO_RANGE, w->ranges.list);
+			ok = undiscovered_put(w, x->target);
+		}
+	for (i = 0; ok && i < w->ranges.count; i++) {
+		uint64_t end = w->ranges.list[i].end;
+
+		if (!was[i])
+			continue;
+		for (n = edges_from(&w->edges, end); ok && n < w->edges.count && w->edges.list[n].target < was[i]; n++)
+			ok = undiscovered_put(w, w->edges.list[n].target);
+		for (n = SEARCH(w->data_count, j, w->data[j] < end); ok && n < w->data_count && w->data[n] < was[i]; n++)
+			ok = undiscovered_put(w, w->data[n]);
+	}
+	return ok;
+}
+
+int open_trim(struct work *w, struct error *e)
+{
+	uint64_t *was = calloc(w->ranges.count + 1, sizeof(*was));
+	bool some, ok;
+	size_t k;
+
+	if (!was)
+		return error_set(e, "out of memory");
+	some = open_cut(w, was);
+	for (k = 0; k < w->list_count; k++) { /* only the last round may have changed `reached` */
+		uint32_t i = w->list[k];
+		const struct code_range *p = &w->ranges.list[i];
+
+		if (p->open && w->state[i].reached > p->start && w->state[i].reached < p->end) {
+			range_cut(w, was, i, w->state[i].reached, RUN_CUT);
+			some = true;
+		}
+	}
+	w->unindexed |= some;
+	ok = !some || cuts_note(w, was);
+	free(was);
+	return ok ? 0 : error_set(e, "out of memory");
+}
+
+/*
+ * An open code range without flow was cut to one byte. With a new fact (RUN_NEWS) flow may enter it, so it is extended
+ * again as far as it can reach. A cut (RUN_CUT, RUN_LESS) alone is no such fact.
+ */
+int open_extend(struct work *w, struct error *e)
+{
+	bool some = false;
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		struct code_range *p = &w->ranges.list[i];
+		struct range_state *s = &w->state[i];
+		const struct code_section *c;
+
+		if (!s->run || !s->empty)
+			continue;
+		s->emptied = true;
+		c = s->run & RUN_NEWS ? space_at(&w->out->space, p->start) : NULL;
+		if (!c)
+			continue;
+		p->end = c->addr + c->size;
+		if (i + 1 < w->ranges.count && p[1].start < p->end)
+			p->end = p[1].start;
+		s->empty = false;
+		some = true;
+	}
+	if (!some)
+		return 0;
+	if (!ranges_index(&w->env))
+		return error_set(e, "out of memory");
+	links_settle(w, NULL);
+	return 0;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Makes code ranges where none is, at the targets that code and data refer to: calls and jumps, the addresses that
+ * relocations put into data, and plain words of data.
+ */
+#include "analysis/interproc/work.h"
+
+#include <string.h>
+
+#ifndef SHT_RELR /* missing in elf.h before glibc 2.36 */
+#define SHT_RELR 19
+#endif
+
+/* Rebuilds the index of code ranges where it is out of date. 0, or -1 and a message. */
+static int index_renew(struct work *w, struct error *e)
+{
+	if (w->unindexed && !ranges_index(&w->env))
+		return error_set(e, "out of memory");
+	w->unindexed = false;
+	return 0;
+}
+
+/*
+ * Adds code ranges at the undiscovered targets; moved[i] becomes the new number of code range i. Returns their number,
+ * or -1 and a message.
+ */
+static long ranges_grow(struct work *w, uint32_t *moved, struct error *e)
+{
+	size_t count = w->ranges.count, i, k = 0;
+	uint64_t *starts = malloc((count + 1) * sizeof(*starts));
+	long added;
+
+	if (!starts)
+		return error_set(e, "out of memory");
+	for (i = 0; i < count; i++)
+		starts[i] = w->ranges.list[i].start;
+	added = ranges_add(&w->ranges, &w->out->space, w->undiscovered, w->undiscovered_count, e);
+	for (i = 0; added > 0 && i < count; i++) {
+		while (w->ranges.list[k].start != starts[i])
+			k++;
+		moved[i] = (uint32_t)k;
+	}
+	free(starts);
+	w->undiscovered_count = 0;
+	w->env.ranges = w->ranges.list;
+	w->env.range_count = w->ranges.count;
+	return added;
+}
+
+/* Moves what is known of the first `count` code ranges to their new numbers; marks the new ones. False: out of
+ * memory. */
+static bool states_grow(struct work *w, const uint32_t *moved, size_t count)
+{
+	struct range_state *state = calloc(w->ranges.count + 1, sizeof(*state));
+	size_t i;
+
+	if (!state)
+		return false;
+	for (i = 0; i < w->ranges.count; i++)
+		state[i].run = RUN_NEWS;
+	for (i = 0; i < count; i++)
+		state[moved[i]] = w->state[i];
+	free(w->state);
+	w->state = state;
+	w->state_count = w->ranges.count;
+	return true;
+}
+
+int undiscovered_add(struct work *w, struct error *e)
+{
+	size_t before = w->ranges.count;
+	uint32_t *moved;
+	long added;
+	int err = -1;
+
+	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
+	if (!w->undiscovered_count)
+		return index_renew(w, e);
+	moved = calloc(before + 1, sizeof(*moved));
+	if (!moved)
+		return error_set(e, "out of memory");
+	added = ranges_grow(w, moved, e);
+	if (added < 0)
+		goto out;
+	if (added && !states_grow(w, moved, before)) {
+		error_set(e, "out of memory");
+		goto out;
+	}
+	w->unindexed |= added > 0;
+	if (index_renew(w, e))
+		goto out;
+	if (added) {
+		links_settle(w, moved);
+		free(w->entry_kinds);
+		w->entry_kinds = NULL;
+	}
+	err = 0;
+out:
+	free(moved);
+	return err;
+}
+
+bool undiscovered_put(struct work *w, uint64_t target)
+{
+	if (!room_make(&w->undiscovered, &w->undiscovered_room, w->undiscovered_count, sizeof(*w->undiscovered)))
+		return false;
+	w->undiscovered[w->undiscovered_count++] = target;
+	return true;
+}
+
+/* Notes a target as undiscovered, if it is an address of code and lies in no code range. False: out of memory. */
+static bool undiscovered_note(struct work *w, uint64_t target)
+{
+	if ((target & (FLOW_EXTERN | FLOW_SLOT)) || range_at(&w->env, target) || !space_at(&w->out->space, target))
+		return true;
+	return undiscovered_put(w, target);
+}
+
+/* Collects the addresses of code that relocations put into data (work.data), sorted. 0, or -1 and a message. */
+static int data_read(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	size_t room = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		struct elf_reloc *r;
+		bool ok = true;
+		long n, j;
+
+		if (f->sections[i].sh.sh_type != SHT_RELA || !(f->sections[i].sh.sh_flags & SHF_ALLOC))
+			continue;
+		n = elf_relocs(f, i, &r, e);
+		for (j = 0; j < n && ok; j++) {
+			uint64_t addr = (uint64_t)r[j].addend;
+
+			if ((r[j].type != R_X86_64_RELATIVE && r[j].type != R_X86_64_IRELATIVE) ||
+			    (addr & (FLOW_EXTERN | FLOW_SLOT)) || !space_at(&w->out->space, addr))
+				continue;
+			ok = room_make(&w->data, &room, w->data_count, sizeof(*w->data));
+			if (ok)
+				w->data[w->data_count++] = addr;
+		}
+		if (n >= 0)
+			free(r);
+		if (!ok)
+			return error_set(e, "out of memory");
+	}
+	w->data_count = words_unique(w->data, w->data_count);
+	return 0;
+}
+
+bool section_is_own(const struct elf_section *s) { return !strncmp(s->name, ".etch", 5); }
+
+/* False: the word at an offset of a data section is an address of code where no compiler starts a function. True also
+ * outside of the section. */
+static bool is_pointer(const struct work *w, const struct elf_section *s, uint64_t at)
+{
+	uint64_t word;
+
+	if (at >= s->sh.sh_size || s->sh.sh_size - at < 8)
+		return true;
+	memcpy(&word, s->data + at, 8);
+	return !space_at(&w->out->space, word) || word % FUNCTION_ALIGN == 0;
+}
+
+/* May addresses in data have no RELA entry? In files linked to a fixed address, and with packed relocations (RELR). */
+static bool has_words(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].sh.sh_type == SHT_RELR)
+			return true;
+	return f->eh.e_type == ET_EXEC;
+}
+
+#define END_MOST 8u /* bytes of a jump, call or return, at most */
+
+/* Notes the words of data of such a file that are addresses of code. 0, or -1 and a message. */
+static int words_note(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	bool words = has_words(f);
+	uint64_t at, word;
+	uint32_t i;
+
+	/* Entries of jump tables are words as well: a word is taken for one if a neighbour cannot be a function. */
+	for (i = 1; i < f->section_count && words; i++) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (!s->data || s->sh.sh_type != SHT_PROGBITS || !(s->sh.sh_flags & SHF_ALLOC) ||
+		    (s->sh.sh_flags & SHF_EXECINSTR) || section_is_own(s))
+			continue;
+		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8)
+			if (is_pointer(w, s, at) && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8)) {
+				memcpy(&word, s->data + at, 8);
+				if (!undiscovered_note(w, word))
+					return error_set(e, "out of memory");
+			}
+	}
+	return 0;
+}
+
+/* Can the bytes before an offset be decoded as a jump, call or return that ends there? */
+static bool is_behind_end(const struct code_section *c, uint64_t off)
+{
+	unsigned len;
+	struct step s;
+
+	for (len = 1; len <= END_MOST && len <= off; len++)
+		if (step_decode(NULL, c->bytes + off - len, len, c->addr + off - len, &s) && s.len == len &&
+		    s.flow != FLOW_NEXT && s.flow != FLOW_BRANCH)
+			return true;
+	return false;
+}
+
+/* May a function begin at an offset: behind such an instruction or padding? */
+static bool may_begin(const struct code_section *c, uint64_t off)
+{
+	uint64_t from, at;
+	struct step s;
+
+	for (from = off; off - from < FUNCTION_ALIGN; from--) {
+		for (at = from; at < off && step_decode(NULL, c->bytes + at, off - at, c->addr + at, &s) && s.padding;
+		     at += s.len)
+			;
+		if (at == off && (!from || from < off || is_behind_end(c, from)))
+			return true;
+		if (!from)
+			break;
+	}
+	return false;
+}
+
+/*
+ * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
+ * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
+ * decoding from the previous one does not run through it, or if the bytes before it can end a function.
+ */
+static void words_sift(struct work *w)
+{
+	const struct code_section *c = NULL;
+	uint64_t at = 0, end = 0; /* decoded up to `at`; decoding ends at `end` */
+	bool goes_on = false;     /* the last instruction is no padding and falls through */
+	size_t i, k = 0, next = 0;
+	struct step s;
+
+	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
+	for (i = 0; i < w->undiscovered_count; i++) {
+		uint64_t word = w->undiscovered[i];
+		bool broken = word >= end;
+
+		while (!broken && at < word) {
+			broken = !step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &s);
+			at += broken ? 0 : s.len;
+			goes_on = !s.padding && (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
+		}
+		if (!broken && (at > word || goes_on) && !may_begin(c, word - c->addr))
+			continue;
+		w->undiscovered[k++] = word;
+		c = space_at(&w->out->space, word);
+		end = c ? c->addr + c->size : word;
+		while (next < w->ranges.count && w->ranges.list[next].start <= word)
+			next++;
+		if (next < w->ranges.count && w->ranges.list[next].start < end)
+			end = w->ranges.list[next].start;
+		at = word;
+		goes_on = false;
+	}
+	w->undiscovered_count = k;
+}
+
+int undiscovered_in_words(struct work *w, struct error *e)
+{
+	size_t i;
+
+	if (words_note(w, e))
+		return -1;
+	words_sift(w);
+	if (undiscovered_add(w, e))
+		return -1;
+	for (i = 0; i < w->ranges.count; i++) /* only the new code ranges are marked here */
+		w->state[i].word = w->state[i].run != 0;
+	return 0;
+}
+
+int undiscovered_in_data(struct work *w, struct error *e)
+{
+	size_t i;
+
+	if (data_read(w, e))
+		return -1;
+	for (i = 0; i < w->data_count; i++)
+		if (!undiscovered_note(w, w->data[i]))
+			return error_set(e, "out of memory");
+	return ghc_starts(w, e) ? -1 : undiscovered_add(w, e);
+}
