@@ -264,83 +264,95 @@ static bool needs(const struct elf_file *f)
 	return false;
 }
 
-int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
-                 struct code_ranges *out, struct error *e)
+/*
+ * Is e_entry an outermost frame? In programs and the dynamic linker; not in libraries that can be run to print their
+ * version, as libc.so, nor where an old linker has filled it in for a library.
+ */
+static bool entry_is_outermost(const struct elf_file *f, const struct code_space *space, bool interpreted)
 {
-	bool outermost = f->eh.e_entry && f->eh.e_type == ET_EXEC, interpreted = false;
-	struct go_function *go = NULL;
-	struct candidates r = {0};
-	size_t i, k, at = 0;
-	long go_count;
-	int err = -1;
+	const struct code_section *c;
 
-	memset(out, 0, sizeof(*out));
-	for (i = 0; i < f->phdr_count; i++)
-		interpreted |= f->phdrs[i].p_type == PT_INTERP;
-	/* Is e_entry an outermost frame? In programs and the dynamic linker; not in libraries that can be run to print
-	 * their version, as libc.so, nor where an old linker has filled it in for a library. */
-	outermost |= f->eh.e_entry && f->eh.e_type == ET_DYN && (elf_is_pie(f) || (!interpreted && !needs(f)));
+	if (!f->eh.e_entry)
+		return false;
+	if (f->eh.e_type == ET_EXEC)
+		return true;
+	if (f->eh.e_type != ET_DYN)
+		return false;
+	if (elf_is_pie(f))
+		return true;
+	if (interpreted || needs(f))
+		return false;
 	/* Old linkers set e_entry of a library without an entry point to the start of .text. */
-	if (outermost && !interpreted && !elf_is_pie(f) && f->eh.e_type == ET_DYN) {
-		const struct code_section *c = space_at(space, f->eh.e_entry);
+	c = space_at(space, f->eh.e_entry);
+	return c && c->addr != f->eh.e_entry;
+}
 
-		outermost = c && c->addr != f->eh.e_entry;
-	}
+/* Adds the entries of the PLT, and all of .init and .fini, which begin as functions do. */
+static int sections_add(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                        struct candidates *out, struct error *e)
+{
+	size_t i;
+
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 		const char *name = c->section ? f->sections[c->section].name : "";
 		uint64_t unit = plt_entry(f, c), a;
 
 		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
-			if (candidate_add(&r,
+			if (candidate_add(out,
 			                  (struct candidate){a, a + unit, cfi_file_at(cfi, a), 0,
 			                                     plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0,
 			                                     true, false, NULL},
 			                  e))
-				goto out;
-		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
-			if (candidate_add(&r, (struct candidate){c->addr, c->addr + c->size, -1, 3, true, false, false, NULL}, e))
-				goto out;
+				return -1;
+		if ((!strcmp(name, ".init") || !strcmp(name, ".fini")) &&
+		    candidate_add(out, (struct candidate){c->addr, c->addr + c->size, -1, 3, true, false, false, NULL}, e))
+			return -1;
 	}
+	return 0;
+}
+
+static int fdes_add(const struct cfi_file *cfi, struct candidates *out, struct error *e)
+{
+	size_t i;
+
 	for (i = 0; i < cfi->count; i++)
 		if (candidate_add(
-				&r, (struct candidate){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL}, e))
-			goto out;
-	if (symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
-	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e))
-		goto out;
-	if (!elf_is_object(f) && arrays_add(f, space, &r, e))
-		goto out;
-	go_count = go_functions_read(f, &go, e);
-	if (go_count < 0 || go_add(space, go, go_count, &r, e))
-		goto out;
-	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
-	    candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL}, e))
-		goto out;
-	if (r.count)
-		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
-	out->entries = malloc((r.count + 1) * sizeof(*out->entries));
-	if (!out->entries) {
-		error_set(e, "out of memory");
-		goto out;
-	}
+				out, (struct candidate){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL},
+				e))
+			return -1;
+	return 0;
+}
+
+/* Cuts each section of the code space by its candidates, which are sorted. */
+static int sections_cut(struct code_ranges *out, const struct code_space *space, const struct candidates *r,
+                        struct error *e)
+{
+	size_t i, k, at = 0;
+
+	out->entries = malloc((r->count + 1) * sizeof(*out->entries));
+	if (!out->entries)
+		return error_set(e, "out of memory");
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 
-		while (at < r.count && r.list[at].start < c->addr)
+		while (at < r->count && r->list[at].start < c->addr)
 			at++;
-		for (k = at; k < r.count && r.list[k].start < c->addr + c->size; k++)
+		for (k = at; k < r->count && r->list[k].start < c->addr + c->size; k++)
 			;
-		if (ranges_cut(out, c, r.list + at, k - at, e))
-			goto out;
+		if (ranges_cut(out, c, r->list + at, k - at, e))
+			return -1;
 		at = k;
 	}
-	if (out->entry_count)
-		qsort(out->entries, out->entry_count, sizeof(*out->entries), word_order);
-	for (i = k = 0; i < out->entry_count; i++)
-		if (!k || out->entries[i] != out->entries[k - 1])
-			out->entries[k++] = out->entries[i];
-	out->entry_count = k;
+	return 0;
+}
+
+/* Gives each code range its slice of the entries. */
+static void entries_settle(struct code_ranges *out)
+{
+	size_t i, k;
+
+	out->entry_count = words_unique(out->entries, out->entry_count);
 	for (i = k = 0; i < out->count; i++) {
 		struct code_range *p = &out->list[i];
 
@@ -350,8 +362,40 @@ int ranges_build(const struct elf_file *f, const struct code_space *space, const
 		while (k < out->entry_count && out->entries[k] < p->end)
 			k++;
 		p->entry_count = (uint32_t)k - p->entry;
-		p->outermost |= outermost && p->start == f->eh.e_entry;
 	}
+}
+
+int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                 struct code_ranges *out, struct error *e)
+{
+	bool outermost, interpreted = false;
+	struct go_function *go = NULL;
+	struct candidates r = {0};
+	long go_count;
+	int err = -1;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < f->phdr_count; i++)
+		interpreted |= f->phdrs[i].p_type == PT_INTERP;
+	outermost = entry_is_outermost(f, space, interpreted);
+	if (sections_add(f, space, cfi, &r, e) || fdes_add(cfi, &r, e) ||
+	    symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
+	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e) || (!elf_is_object(f) && arrays_add(f, space, &r, e)))
+		goto out;
+	go_count = go_functions_read(f, &go, e);
+	if (go_count < 0 || go_add(space, go, go_count, &r, e))
+		goto out;
+	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
+	    candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL}, e))
+		goto out;
+	if (r.count)
+		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
+	if (sections_cut(out, space, &r, e))
+		goto out;
+	entries_settle(out);
+	for (i = 0; outermost && i < out->count; i++)
+		out->list[i].outermost |= out->list[i].start == f->eh.e_entry;
 	err = 0;
 out:
 	free(r.list);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Words the disagreements of code and .eh_frame, and sums up those of one FDE. */
+#include "analysis/unwind/disagreement.h"
+
+#include "arch/x86/rule_text.h"
+#include "support/search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CONTRADICTED "ETCH-C001"
+
+/* Text of a rule, as one side of a disagreement; `ra`: with the return address. */
+static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t size)
+{
+	char a[32], b[32], c[32];
+
+	rule_cfa_text(r, a, sizeof(a));
+	rule_bp_text(r, b, sizeof(b));
+	rule_ra_text(r, c, sizeof(c));
+	if (ra)
+		snprintf(out, size, "CFA %s, rbp %s, return address %s", a, b, c);
+	else
+		snprintf(out, size, "CFA %s, rbp %s", a, b);
+}
+
+bool disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
+{
+	struct finding *f;
+	bool moved = code->ra != cfi->ra || (code->ra == ETCH_RA_SLOT && code->cfa_add != cfi->cfa_add);
+	char a[128], b[128];
+
+	sides_text(code, moved, a, sizeof(a));
+	sides_text(cfi, moved, b, sizeof(b));
+	f = finding_add(l, CONTRADICTED, 0, addr, ".eh_frame says %s; the code has %s", b, a);
+	return finding_fact(f, ".eh_frame", "%s", b) && finding_fact(f, "the code", "%s", a);
+}
+
+/* The first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
+static size_t firsts_of(const struct findings *l, const uint64_t *starts, size_t count, const struct finding **out,
+                        size_t most)
+{
+	size_t i, some = 0, last = SIZE_MAX;
+
+	for (i = 0; i < l->count && some < most; i++) {
+		size_t k = SEARCH(count, j, starts[j] <= l->list[i].addr);
+
+		if (strcmp(l->list[i].id, CONTRADICTED) || k == last)
+			continue;
+		out[some++] = &l->list[i];
+		last = k;
+	}
+	return some;
+}
+
+/* Drops the contradictions; all other findings stay. */
+static void contradictions_drop(struct findings *l)
+{
+	size_t i, kept = 0;
+
+	for (i = 0; i < l->count; i++)
+		if (strcmp(l->list[i].id, CONTRADICTED))
+			l->list[kept++] = l->list[i];
+		else
+			finding_free(&l->list[i]);
+	l->count = kept;
+}
+
+bool disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong)
+{
+	const struct finding *first[DISAGREEMENTS_FEW];
+	size_t some = firsts_of(l, starts, count, first, DISAGREEMENTS_FEW), i;
+	struct findings sum = {0};
+	struct finding *x;
+	bool ok;
+
+	if (wrong <= DISAGREEMENTS_FEW || !some)
+		return true;
+	x = finding_add(
+		&sum, CONTRADICTED, 0, addr,
+		"%zu functions under one FDE have another frame than it says, as where .eh_frame says %s; the code has %s",
+		wrong, first[0]->facts[0].text, first[0]->facts[1].text);
+	ok = finding_fact(x, ".eh_frame", "%s", first[0]->facts[0].text);
+	for (i = 0; ok && i < some; i++)
+		ok = finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);
+	if (ok) {
+		contradictions_drop(l);
+		ok = findings_take(l, &sum);
+	}
+	if (!ok)
+		findings_free(&sum);
+	return ok;
+}

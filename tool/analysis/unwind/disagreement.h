@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Findings ETCH-C001: where the code contradicts .eh_frame. */
+#ifndef ANALYSIS_UNWIND_DISAGREEMENT_H
+#define ANALYSIS_UNWIND_DISAGREEMENT_H
+
+#include "etch/orc.h"
+#include "report/finding.h"
+
+/* Up to so many contradicted functions of one FDE have findings of their own. */
+#define DISAGREEMENTS_FEW 3u
+
+/* Adds the finding that from `addr` on the code has the rule `code` where .eh_frame has `cfi`. False: out of memory. */
+bool disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi);
+
+/*
+ * One FDE that is wrong for more than DISAGREEMENTS_FEW functions is one mistake: replaces their findings by one at
+ * `addr`. starts: where the functions under that FDE begin, sorted; wrong: how many of them are contradicted. False:
+ * out of memory.
+ */
+bool disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong);
+
+#endif
