@@ -10,7 +10,7 @@ static bool may_be_first(const struct work *w, uint32_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];
 
-	return p->fde < 0 && !p->outermost && !p->plt && !w->state[i].has_evidence && !w->state[i].shared;
+	return p->fde < 0 && !p->outermost && !p->plt && !(w->state[i].evidence & (EVIDENCE_FUNCTION | EVIDENCE_SHARED));
 }
 
 /* Is `from` the entry point, or a continuation of it found in an earlier round? */
@@ -27,59 +27,72 @@ static uint32_t begun_at(const struct work *w, const struct edge *x)
 	return to != NO_RANGE && w->ranges.list[to].start == x->target ? to : NO_RANGE;
 }
 
-/* A candidate has a predecessor besides the entry point: it stays excluded for good. */
-static void shared_note(struct work *w, uint32_t to)
+/* A code range has a predecessor besides the entry point: a candidate no longer, for good. */
+static void shared_note(struct work *w, bool *candidates, uint32_t to)
 {
-	w->state[to].shared |= w->state[to].first;
-	w->state[to].first = false;
+	if (candidates[to])
+		w->state[to].evidence |= EVIDENCE_SHARED;
+	candidates[to] = false;
 }
 
 /* Drops the candidates that anything but the entry point leads to. */
-static void shared_find(struct work *w, uint32_t entry)
+static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 {
 	size_t i;
 
 	for (i = 0; i < w->calls.count; i++)
 		if (w->calls.list[i].start)
-			shared_note(w, w->calls.list[i].to);
+			shared_note(w, candidates, w->calls.list[i].to);
 	for (i = 0; i < w->tails.count; i++)
 		if (w->tails.list[i].start && !is_first(w, entry, w->tails.list[i].from))
-			shared_note(w, w->tails.list[i].to);
+			shared_note(w, candidates, w->tails.list[i].to);
 	for (i = 0; i < w->edges.count; i++) {
 		uint32_t to = is_first(w, entry, w->edges.list[i].from) ? NO_RANGE : begun_at(w, &w->edges.list[i]);
 
 		if (to != NO_RANGE)
-			shared_note(w, to);
+			shared_note(w, candidates, to);
 	}
 }
 
-void entry_tail_find(struct work *w)
+/* Finds the code ranges that the entry point jumps to. True: there are some. */
+static bool candidates_find(const struct work *w, uint32_t entry, bool *candidates)
 {
-	uint32_t entry = range_number(&w->env, w->file->eh.e_entry), to;
-	bool some = w->entry_tail;
+	bool some = false;
+	uint32_t to;
 	size_t i;
 
-	if (entry == NO_RANGE || !w->ranges.list[entry].outermost || w->ranges.list[entry].function)
-		return;
 	for (i = 0; i < w->tails.count; i++) {
 		const struct link *x = &w->tails.list[i];
 
 		if (x->start && is_first(w, entry, x->from) && may_be_first(w, x->to))
-			some = w->state[x->to].first = true;
+			some = candidates[x->to] = true;
 	}
 	for (i = 0; i < w->edges.count; i++)
 		if (is_first(w, entry, w->edges.list[i].from) && (to = begun_at(w, &w->edges.list[i])) != NO_RANGE &&
 		    may_be_first(w, to))
-			some = w->state[to].first = true;
-	if (!some)
-		return;
-	shared_find(w, entry);
-	for (w->entry_tail = false, i = 0; i < w->ranges.count; i++) {
-		struct range_state *s = &w->state[i];
+			some = candidates[to] = true;
+	return some;
+}
 
-		if (s->first != w->ranges.list[i].entry_tail)
-			s->run |= RUN_NEWS;
-		w->entry_tail |= w->ranges.list[i].entry_tail = s->first;
-		s->first = false;
+bool entry_tail_find(struct work *w)
+{
+	uint32_t entry = range_number(&w->env, w->file->eh.e_entry);
+	bool *candidates;
+	size_t i;
+
+	if (entry == NO_RANGE || !w->ranges.list[entry].outermost || w->ranges.list[entry].function)
+		return true;
+	candidates = calloc(w->ranges.count, sizeof(*candidates));
+	if (!candidates)
+		return false;
+	if (candidates_find(w, entry, candidates) || w->entry_tail) {
+		shared_find(w, entry, candidates);
+		for (w->entry_tail = false, i = 0; i < w->ranges.count; i++) {
+			if (candidates[i] != w->ranges.list[i].entry_tail)
+				w->state[i].run |= RUN_NEWS;
+			w->entry_tail |= w->ranges.list[i].entry_tail = candidates[i];
+		}
 	}
+	free(candidates);
+	return true;
 }

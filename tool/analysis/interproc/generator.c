@@ -124,7 +124,7 @@ static bool restorer_begin(struct work *w, size_t i)
 	static const struct etch_rule none;
 	const struct code_range *p = &w->ranges.list[i];
 	const struct row *first = w->state[i].rows.rows;
-	bool other = i && p[-1].end == p->start && w->state[i - 1].to_end;
+	bool other = i && p[-1].end == p->start && w->state[i - 1].flows_to_end;
 
 	if (space_at(&w->out->space, p->start)->addr == p->start)
 		return true;
@@ -162,7 +162,8 @@ static int rows_join(struct work *w, struct error *e)
 			return error_set(e, "out of memory");
 		/* The start of a hand-made context is a return address without a call: a lookup of the byte before it has to
 		 * find the end of the stack. */
-		if (w->state[i].switches && i && at < p->start && !row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE))
+		if (w->state[i].switches_stack && i && at < p->start &&
+		    !row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE))
 			return error_set(e, "out of memory");
 		if (!w->state[i].non_c_frame && is_restorer(p, r) && !restorer_begin(w, i))
 			return error_set(e, "out of memory");
@@ -222,7 +223,7 @@ static int observe_prepare(struct work *w, struct error *e)
 }
 
 /* Is the code range certainly code: reached by flow, and not suspected to be data? */
-static bool is_code(const struct work *w, size_t i) { return !w->state[i].empty && !w->state[i].maybe_data; }
+static bool is_code(const struct work *w, size_t i) { return !w->state[i].empty && w->state[i].kind != RANGE_DATA; }
 
 /*
  * Without symbols the address range of a detail request is narrowed to the code range that holds the address; where
@@ -269,80 +270,104 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 	return detail_sort(d, w->file) ? 0 : error_set(e, "out of memory");
 }
 
+/* What the file says by itself: its code, .eh_frame, exception tables, code ranges, names of noreturn functions. 0, or
+ * -1 and a message. */
+static int work_open(struct work *w, struct error *e)
+{
+	const struct elf_file *f = w->file;
+	struct code_space *space = &w->out->space;
+
+	if (space_build(f, space, e) || cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
+	    ranges_build(f, space, &w->cfi, &w->ranges, e) || ocaml_mark(f, space, &w->ranges, e))
+		return -1;
+	w->env = (struct flow_env){.file = f,
+	                           .cfi = &w->cfi,
+	                           .ranges = w->ranges.list,
+	                           .range_count = w->ranges.count,
+	                           .entries = w->ranges.entries,
+	                           .space = space,
+	                           .fixups = &w->fixups,
+	                           .runtime = &ghc_flow};
+	if (!ranges_index(&w->env))
+		return error_set(e, "out of memory");
+	if (noreturn_names(w, e) || relocs_read(w, e))
+		return -1;
+	w->state = calloc(w->ranges.count + 1, sizeof(*w->state));
+	if (!w->state)
+		return error_set(e, "out of memory");
+	w->state_count = w->ranges.count;
+	return 0;
+}
+
+/* Before the first round: code ranges that data refers to, which data is evidence, and all ranges are marked. 0, or -1
+ * and a message. */
+static int work_begin(struct work *w, struct error *e)
+{
+	size_t i;
+
+	ghc_open(w);
+	if (undiscovered_in_data(w, e))
+		return -1;
+	for (i = 0; i < w->ranges.count; i++)
+		w->state[i].run |= RUN_NEWS;
+	return evidence_data(w, e) || (w->options->observe && observe_prepare(w, e)) ? -1 : 0;
+}
+
+/* After the last round: what takes all code ranges to be known, then the lists of the file. 0, or -1 and a message. */
+static int work_finish(struct work *w, struct error *e)
+{
+	const struct frames_options *o = w->options;
+
+	if ((o->observe && observe_edges(w, e)) || non_c_frames_spread(w, e))
+		return -1;
+	if (!ghc_rows(w))
+		return error_set(e, "out of memory");
+	if (rows_join(w, e) || fixups_compare(w, e) || (o->detail && detail_join(w, o->detail, e)))
+		return -1;
+	findings_settle(w);
+	return 0;
+}
+
+static void work_close(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->state_count; i++) {
+		range_rows_free(&w->state[i].rows);
+		detail_part_free(&w->state[i].detail);
+		free(w->state[i].joins);
+		free(w->state[i].out_old);
+		free(w->state[i].out_new);
+	}
+	free(w->state);
+	free(w->edges.list);
+	free(w->calls.list);
+	free(w->tails.list);
+	free(w->entry_kinds);
+	free(w->list);
+	free(w->undiscovered);
+	free(w->data);
+	free(w->noreturn);
+	for (i = 0; i < w->name_count; i++)
+		free(w->names[i]);
+	free(w->names);
+	ranges_index_free(&w->env);
+	free(w->env.relocs);
+	ghc_free(w);
+	symbol_index_free(&w->env.names);
+	ranges_free(&w->ranges);
+	fixups_free(&w->fixups);
+	cfi_file_close(&w->cfi);
+}
+
 int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e)
 {
 	struct work w = {.file = f, .options = o, .out = out, .lock = PTHREAD_MUTEX_INITIALIZER};
-	int err = -1;
-	size_t i;
+	int err;
 
 	memset(out, 0, sizeof(*out));
-	/* The code, .eh_frame, exception tables, and the code ranges. */
-	if (space_build(f, &out->space, e) || cfi_file_open(f, &out->space, &w.cfi, e) ||
-	    fixups_read(f, &out->space, &w.fixups, e) || ranges_build(f, &out->space, &w.cfi, &w.ranges, e) ||
-	    ocaml_mark(f, &out->space, &w.ranges, e))
-		goto out;
-	w.env = (struct flow_env){.file = f,
-	                          .cfi = &w.cfi,
-	                          .ranges = w.ranges.list,
-	                          .range_count = w.ranges.count,
-	                          .entries = w.ranges.entries,
-	                          .space = &out->space,
-	                          .fixups = &w.fixups};
-	if (!ranges_index(&w.env)) {
-		error_set(e, "out of memory");
-		goto out;
-	}
-	if (noreturn_names(&w, e) || relocs_read(&w, e))
-		goto out;
-	w.state = calloc(w.ranges.count + 1, sizeof(*w.state));
-	if (!w.state) {
-		error_set(e, "out of memory");
-		goto out;
-	}
-	w.state_count = w.ranges.count;
-	w.env.runtime = &ghc_flow;
-	ghc_open(&w);
-	if (undiscovered_in_data(&w, e))
-		goto out;
-	for (i = 0; i < w.ranges.count; i++)
-		w.state[i].run |= RUN_NEWS;
-	if (evidence_data(&w, e) || (o->observe && observe_prepare(&w, e)))
-		goto out;
-	if (ranges_settle(&w, e) || (o->observe && observe_edges(&w, e)) || non_c_frames_spread(&w, e))
-		goto out;
-	if (!ghc_rows(&w)) {
-		error_set(e, "out of memory");
-		goto out;
-	}
-	err = rows_join(&w, e) || fixups_compare(&w, e) || (o->detail && detail_join(&w, o->detail, e)) ? -1 : 0;
-	findings_settle(&w);
-out:
-	for (i = 0; i < w.state_count; i++) {
-		range_rows_free(&w.state[i].rows);
-		detail_part_free(&w.state[i].detail);
-		free(w.state[i].heard);
-		free(w.state[i].out_old);
-		free(w.state[i].out_new);
-	}
-	free(w.state);
-	free(w.edges.list);
-	free(w.calls.list);
-	free(w.tails.list);
-	free(w.entry_kinds);
-	free(w.list);
-	free(w.undiscovered);
-	free(w.data);
-	free(w.noreturn);
-	for (i = 0; i < w.name_count; i++)
-		free(w.names[i]);
-	free(w.names);
-	ranges_index_free(&w.env);
-	free(w.env.relocs);
-	ghc_free(&w);
-	symbol_index_free(&w.env.names);
-	ranges_free(&w.ranges);
-	fixups_free(&w.fixups);
-	cfi_file_close(&w.cfi);
+	err = work_open(&w, e) || work_begin(&w, e) || ranges_settle(&w, e) || work_finish(&w, e) ? -1 : 0;
+	work_close(&w);
 	return err;
 }
 

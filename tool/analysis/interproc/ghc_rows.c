@@ -91,8 +91,10 @@ void ghc_decide(struct work *w)
 
 		if (!ghc_may_be(&w->ranges.list[i]))
 			continue;
-		if (s->maybe_data)
-			s->fragment = s->maybe_data = s->emptied = false;
+		if (s->kind == RANGE_DATA) {
+			s->kind = RANGE_FUNCTION;
+			s->was_empty = false;
+		}
 		s->run |= RUN_NEWS;
 	}
 }
@@ -130,7 +132,10 @@ static void range_convert(const struct etch_rule *run, struct range_state *s, ui
 }
 
 /* C code is called or returns; GHC code does neither. */
-static bool is_c(const struct work *w, size_t i) { return w->state[i].returned || (w->entry_kinds[i] & ENTRY_CALLED); }
+static bool is_c(const struct work *w, size_t i)
+{
+	return w->state[i].returns_as_c || (w->entry_kinds[i] & ENTRY_CALLED);
+}
 
 /* A function that tail-calls C is C, e.g. crt's frame_dummy. */
 static void tails_settle(struct work *w)
@@ -142,7 +147,7 @@ static void tails_settle(struct work *w)
 
 		if (x->kind == EXIT_TAIL && x->start && !x->outside && !w->state[x->from].non_c_frame &&
 		    (w->ranges.list[x->to].fde >= 0 || (!w->state[x->to].non_c_frame && is_c(w, x->to))))
-			w->state[x->from].returned = true;
+			w->state[x->from].returns_as_c = true;
 	}
 }
 

@@ -76,7 +76,8 @@ static void chain_add(struct chain *c, uint32_t i)
 	                             : size            ? 31 - (unsigned)__builtin_clz((uint32_t)size)
 	                                               : 0];
 
-	if (c->waits[i] || c->stops[i] || s->noreturn || s->run || s->unsettled || p->plt || p->outermost || resumes(p))
+	if (c->waits[i] || c->stops[i] || s->noreturn || s->run || s->settling != SETTLING || p->plt || p->outermost ||
+	    resumes(p))
 		return;
 	c->waits[i] = true;
 	c->next[i] = *stack;

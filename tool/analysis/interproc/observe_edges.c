@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* By code range: others jump to it with a frame (EXIT_PART). From calloc(), or null. */
-static bool *parts_find(const struct work *w)
+static bool *parts_of(const struct work *w)
 {
 	bool *part = calloc(w->ranges.count + 1, sizeof(*part));
 	size_t i;
@@ -45,19 +45,19 @@ static bool holds(const struct work *w, uint32_t range, const struct finding *x,
 
 	if (!strcmp(x->id, "ETCH-F004")) {
 		to = range_number(&w->env, place_of(x, "jumps to", FLOW_EXTERN));
-		return to == NO_RANGE || !w->state[to].fragment;
+		return to == NO_RANGE || w->state[to].kind == RANGE_FUNCTION;
 	}
 	if (!strcmp(x->id, "ETCH-F002"))
 		return !is_led_to(w, x->addr, place_of(x, "the last", x->addr));
 	/* The finding assumed a start without a frame, but other code ranges jump there with one. */
 	if (!strcmp(x->id, "ETCH-S002") || !strcmp(x->id, "ETCH-S005"))
-		return w->ranges.list[range].fde >= 0 || (!part[range] && !w->state[range].fragment);
+		return w->ranges.list[range].fde >= 0 || (!part[range] && w->state[range].kind == RANGE_FUNCTION);
 	return true;
 }
 
 int observe_edges(struct work *w, struct error *e)
 {
-	bool *part = parts_find(w);
+	bool *part = parts_of(w);
 	uint32_t i;
 	size_t k;
 

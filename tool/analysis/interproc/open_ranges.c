@@ -154,7 +154,7 @@ int open_extend(struct work *w, struct error *e)
 
 		if (!s->run || !s->empty)
 			continue;
-		s->emptied = true;
+		s->was_empty = true;
 		c = s->run & RUN_NEWS ? space_at(&w->out->space, p->start) : NULL;
 		if (!c)
 			continue;

@@ -20,13 +20,15 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 	if (start != START_ASSUMED)
 		return start;
-	if (s->framed && !s->direct)
+	if (range_is_framed_part(s))
 		return START_PART;
-	if (s->proven || (p->fde < 0 && !p->plt && ghc_begins(env, p->start)))
+	if (range_is_tried(s) || (p->fde < 0 && !p->plt && ghc_begins(env, p->start)))
 		return START_FUNCTION;
-	if (p->named && !(s->fragment && s->exit_sp_mismatch))
+	if (p->named && !(s->kind != RANGE_FUNCTION && s->exit_sp_mismatch))
 		return START_FUNCTION;
-	return s->fragment ? START_PART : s->has_evidence ? START_FUNCTION : START_ASSUMED;
+	if (s->kind != RANGE_FUNCTION)
+		return START_PART;
+	return s->evidence & EVIDENCE_FUNCTION ? START_FUNCTION : START_ASSUMED;
 }
 
 /* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. False: out of memory. */
@@ -51,7 +53,7 @@ static bool edges_in(struct worker *o, const struct code_range *p, size_t *count
  * Code whose exits all have rsp above its value at the start by the same amount was entered with that many bytes pushed
  * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.pushed; true: analyse it again.
  */
-static bool began_pushed(struct flow *flow, const struct emit *e)
+static bool pushed_find(struct flow *flow, const struct emit *e)
 {
 	if (flow->pushed || flow->lowered || flow->lifted <= 0 || e->start != START_ASSUMED)
 		return false;
@@ -64,23 +66,24 @@ static bool began_pushed(struct flow *flow, const struct emit *e)
  * that frame left is no such part: the edge came from behind a noreturn call that was believed to return. It is a
  * function, if it ends as one. True: analyse it again.
  */
-static bool is_misled(const struct code_range *p, struct range_state *s, const struct flow *f)
+static bool trial_advance(const struct code_range *p, struct range_state *s, const struct flow *f)
 {
-	if (p->fde >= 0 || p->named || s->classified)
+	if (p->fde >= 0 || p->named)
 		return false;
-	if (s->proven) {
-		s->classified = true;
-		s->proven = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
-		return !s->proven;
+	if (s->trial == TRIAL_RUNNING) {
+		s->trial = f->ends && !f->unbalanced && !f->exit_sp_mismatch ? TRIAL_PASSED : TRIAL_FAILED;
+		return s->trial == TRIAL_FAILED;
 	}
-	s->proven = f->start == START_PART && f->exit_sp_mismatch;
-	return s->proven;
+	if (s->trial != TRIAL_NONE || f->start != START_PART || !f->exit_sp_mismatch)
+		return false;
+	s->trial = TRIAL_RUNNING;
+	return true;
 }
 
 /* The only evidence for code here is that its address is taken; a table among the code has that too. */
-static bool is_referred(const struct code_range *p, const struct range_state *s, size_t edges)
+static bool is_only_referred(const struct code_range *p, const struct range_state *s, size_t edges)
 {
-	return p->inferred && !s->called && !edges;
+	return p->inferred && !(s->evidence & EVIDENCE_LED) && !edges;
 }
 
 /* It leaves or begins as code of GHC does, which excludes data, however its address was found. */
@@ -90,20 +93,20 @@ static bool is_ghc(const struct flow *f)
 }
 
 /*
- * False: code of which only the address is taken (is_referred()) is a function. It has to end as one on all paths, and
- * its edges may lead only to other inferred code or to starts of functions. Otherwise it may be data: it gets no rows
- * and its results are ignored. Where the address is a mere word of data, it may be the label of a jump table, whose
- * code can look like a function in the entry state; an edge in that state has to lead to a start.
+ * False: code of which only the address is taken (is_only_referred()) is a function. It has to end as one on all paths,
+ * and its edges may lead only to other inferred code or to starts of functions. Otherwise it may be data: it gets no
+ * rows and its results are ignored. Where the address is a mere word of data, it may be the label of a jump table,
+ * whose code can look like a function in the entry state; an edge in that state has to lead to a start.
  */
-static bool is_maybe_data(const struct work *w, struct flow *f)
+static bool may_be_data(const struct work *w, struct flow *f)
 {
 	const struct range_state *s = &w->state[f->number];
-	bool ends = f->ends, word = s->word;
+	bool ends = f->ends, word = s->evidence & EVIDENCE_WORD;
 	size_t i;
 
 	if (f->broken || f->exit_sp_unknown || f->unbalanced || f->exit_sp_mismatch)
 		return true;
-	if (s->emptied && f->range->end - f->range->start == 1 && f->edge_count)
+	if (s->was_empty && f->range->end - f->range->start == 1 && f->edge_count)
 		return true; /* it was judged so before, and has been cut to one byte since */
 	for (i = 0; i < f->edge_count; i++) {
 		const struct code_range *to = range_at(f->env, f->edges[i].target);
@@ -113,7 +116,7 @@ static bool is_maybe_data(const struct work *w, struct flow *f)
 			return true;
 		if (!to && word && entry && f->edges[i].target % FUNCTION_ALIGN)
 			return true;
-		ends |= entry && (!word || (to && w->state[to - f->env->ranges].called));
+		ends |= entry && (!word || (to && (w->state[to - f->env->ranges].evidence & EVIDENCE_LED)));
 	}
 	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
 	ends |= !word && !f->returns && !f->edge_count &&
@@ -122,20 +125,20 @@ static bool is_maybe_data(const struct work *w, struct flow *f)
 }
 
 /*
- * Does the code range jump, in the state of a function's entry, to a part of a function (range_state.part)? Then it was
- * entered with that function's frame too.
+ * Does the code range jump, in the state of a function's entry, to a part of a function (range_state.framed_part)? Then
+ * it was entered with that function's frame too.
  */
 static bool jumps_to_part(const struct work *w, const struct flow *f)
 {
 	size_t i;
 
 	for (i = 0; i < f->exit_count; i++)
-		if (f->exits[i].kind == EXIT_TAIL && f->exits[i].to != NO_RANGE && w->state[f->exits[i].to].part)
+		if (f->exits[i].kind == EXIT_TAIL && f->exits[i].to != NO_RANGE && w->state[f->exits[i].to].framed_part)
 			return true;
 	return false;
 }
 
-static bool is_framed(const struct range_state *s) { return s->framed && !s->direct && !s->table; }
+static bool is_framed(const struct range_state *s) { return s->frame == FRAME_OTHER && !s->is_callee; }
 
 #ifdef ETCH_CHECK_STEPS
 static bool rows_same(const struct range_rows *a, const struct range_rows *b)
@@ -195,7 +198,7 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 }
 
 /* A code range that cannot be settled: analysed as if no path led into it, with finding ETCH-S003. */
-static bool range_leave(struct worker *o, uint32_t number)
+static bool range_abandon(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
 	const struct code_range *p = &w->ranges.list[number];
@@ -214,7 +217,7 @@ static bool range_leave(struct worker *o, uint32_t number)
 	                 "that do not settle",
 	                 (unsigned long long)(p->end - p->start)))
 		return false;
-	s->left = true;
+	s->settling = ABANDONED;
 	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);
 }
 
@@ -246,24 +249,24 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 		f->force_constants = true;
 		return true;
 	}
-	if (began_pushed(f, &o->emit))
+	if (pushed_find(f, &o->emit))
 		return true;
-	if (p->inferred && !s->direct && !s->proven && f->start != START_PART && !is_ghc(f) &&
+	if (p->inferred && !s->is_callee && !range_is_tried(s) && f->start != START_PART && !is_ghc(f) &&
 	    (flow_begins_framed(f) || jumps_to_part(w, f))) {
-		s->fragment = s->framed = true;
-		s->maybe_data = s->relaxed = f->relaxed = false;
-		s->table = f->broken || s->word;
+		s->kind = RANGE_PART;
+		s->relaxed_rules = f->relaxed = false;
+		s->frame = f->broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
 		f->framed = is_framed(s);
 		f->pushed = 0;
 		return true;
 	}
-	if (referred && !s->fragment && !is_ghc(f) && is_maybe_data(w, f)) {
-		s->fragment = s->maybe_data = f->relaxed;
-		s->relaxed = f->relaxed = !f->relaxed;
+	if (referred && s->kind == RANGE_FUNCTION && !is_ghc(f) && may_be_data(w, f)) {
+		s->kind = f->relaxed ? RANGE_DATA : RANGE_FUNCTION;
+		s->relaxed_rules = f->relaxed = !f->relaxed;
 		f->pushed = 0;
 		return true;
 	}
-	return is_misled(p, s, f);
+	return trial_advance(p, s, f);
 }
 
 /* Adds the findings about the flow of a code range that is certain to be code, for etch check. False: out of memory. */
@@ -279,7 +282,7 @@ static bool range_observe(struct worker *o, uint32_t number)
 	return observe_range(f, out) && (!w->ibt || targets_observe(f, out));
 }
 
-bool range_look(struct worker *o, uint32_t number)
+bool range_analyze(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
 	const struct code_range *p = &w->ranges.list[number];
@@ -288,14 +291,14 @@ bool range_look(struct worker *o, uint32_t number)
 	bool referred;
 	size_t in;
 
-	s->ran = w->round;
-	if (s->unsettled)
-		return range_leave(o, number);
+	s->last_round = w->round;
+	if (s->settling != SETTLING)
+		return range_abandon(o, number);
 	if (!edges_in(o, p, &in))
 		return false;
-	referred = is_referred(p, s, in);
+	referred = is_only_referred(p, s, in);
 	f->pushed = 0;
-	f->relaxed = s->relaxed;
+	f->relaxed = s->relaxed_rules;
 	f->framed = is_framed(s);
 	f->force_constants = w->options->observe || w->options->detail;
 	do {

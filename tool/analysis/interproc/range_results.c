@@ -12,7 +12,7 @@
  * Code that neither a symbol nor an FDE covers may be a table that decodes as code: its edges into the middle of a
  * function that .eh_frame describes are ignored.
  */
-static bool is_hearsay(const struct work *w, const struct code_range *from, uint64_t target)
+static bool edge_is_doubtful(const struct work *w, const struct code_range *from, uint64_t target)
 {
 	const struct code_range *to = from->inferred && !w->options->no_cfi ? range_at(&w->env, target) : NULL;
 
@@ -33,7 +33,7 @@ static bool undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target
 }
 
 /* A code range begins at `target`, and as code of GHC does: its state there does not depend on the edge. */
-static bool is_known_start(const struct flow_env *env, uint64_t target)
+static bool is_ghc_start(const struct flow_env *env, uint64_t target)
 {
 	const struct code_range *to = ghc_begins(env, target) ? range_at(env, target) : NULL;
 
@@ -59,7 +59,7 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 
 		if (!range_at(&o->w->env, x->target) && !undiscovered_keep(o, c, x->target))
 			return false;
-		if (is_hearsay(o->w, f->range, x->target) || is_known_start(f->env, x->target))
+		if (edge_is_doubtful(o->w, f->range, x->target) || is_ghc_start(f->env, x->target))
 			continue;
 		if (!edges_put(&c->edges, x, states))
 			return false;
@@ -68,7 +68,7 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 	return true;
 }
 
-bool chunk_keep(struct worker *o, struct chunk *c)
+bool exits_keep(struct worker *o, struct chunk *c)
 {
 	const struct flow *f = &o->flow;
 	size_t i;
@@ -102,7 +102,7 @@ static uint64_t reached_end(struct flow *f)
  * analysing it again after the cut would yield the same results: its last instruction does not fall through, nothing in
  * it refers to bytes behind the cut, and it depends on no fact of another code range that may change.
  */
-static bool is_firm(const struct flow *f)
+static bool is_cut_neutral(const struct flow *f)
 {
 	uint64_t size = f->range->end - f->range->start;
 	size_t i;
@@ -132,28 +132,29 @@ static void run_take(struct work *w, const struct etch_rule *run)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void range_note(struct worker *o, uint32_t number)
+void range_keep(struct worker *o, uint32_t number)
 {
 	const struct code_range *p = &o->w->ranges.list[number];
 	struct range_state *s = &o->w->state[number];
 	struct flow *f = &o->flow;
+	bool settles = s->settling == SETTLING;
 
 	if (o->w->round >= WATCHED_FROM)
-		s->said_sum = range_sum(f, &s->rows);
-	if (p->open && !s->unsettled)
+		s->result_sum = range_sum(f, &s->rows);
+	if (p->open && settles)
 		s->reached = reached_end(f);
-	s->empty = p->open && !f->extent && !s->unsettled;
-	s->to_end = p->start + f->extent >= p->end;
-	s->returns = f->returns || s->unsettled;
+	s->empty = p->open && !f->extent && settles;
+	s->flows_to_end = p->start + f->extent >= p->end;
+	s->returns = f->returns || !settles;
 	s->non_c_frame = (f->non_c_frame || (f->own_stack && ghc_begins(f->env, p->start))) && p->fde < 0 && !p->plt;
-	s->returned = f->returned;
+	s->returns_as_c = f->returned;
 	if (f->run.kind != ETCH_RULE_UNDEF)
 		run_take(o->w, &f->run);
-	s->switches = f->switches;
-	s->end_confirmed = is_firm(f);
-	s->began = f->start;
-	s->one_row = o->emit.cfi_count == 1;
-	s->denied = o->emit.denied;
+	s->switches_stack = f->switches;
+	s->cut_is_neutral = is_cut_neutral(f);
+	s->last_start = f->start;
+	s->cfi_one_row = o->emit.cfi_count == 1;
+	s->cfi_denied = o->emit.denied;
 	if (range_start(f->env, p, s, &o->emit) != START_PART) {
 		s->returns_balanced = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
 		s->exit_sp_mismatch = !f->ends && f->exit_sp_mismatch;

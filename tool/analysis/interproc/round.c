@@ -13,13 +13,13 @@
 #define CHUNK 64u
 
 /* Being cut where its flow ended is the only news for the code range, and does not change its results. */
-static bool is_settled(const struct work *w, uint32_t number)
+static bool is_unchanged(const struct work *w, uint32_t number)
 {
 	const struct code_range *p = &w->ranges.list[number];
 	const struct range_state *s = &w->state[number];
 
-	return s->run == RUN_CUT && s->end_confirmed && s->reached == p->end && !w->options->observe &&
-	       !w->options->detail && s->began == START_FUNCTION;
+	return s->run == RUN_CUT && s->cut_is_neutral && s->reached == p->end && !w->options->observe &&
+	       !w->options->detail && s->last_start == START_FUNCTION;
 }
 
 /* Drops the rows from `end` on. */
@@ -60,8 +60,8 @@ static void *worker(void *arg)
 	}
 	while (ok && (n = chunk_begin(w)) < w->chunk_count)
 		for (i = n * CHUNK; ok && i < w->list_count && i < (n + 1) * CHUNK; i++) {
-			ok = range_look(o, w->list[i]) && chunk_keep(o, &w->chunks[n]);
-			range_note(o, w->list[i]);
+			ok = range_analyze(o, w->list[i]) && exits_keep(o, &w->chunks[n]);
+			range_keep(o, w->list[i]);
 		}
 	if (!ok) {
 		pthread_mutex_lock(&w->lock);
@@ -115,9 +115,9 @@ int round_run(struct work *w, struct error *e)
 	w->list = calloc(w->ranges.count + 1, sizeof(*w->list));
 	w->list_count = 0;
 	for (k = 0; w->list && k < w->ranges.count; k++)
-		if (w->state[k].left) {
+		if (w->state[k].settling == ABANDONED) {
 			w->state[k].run = 0;
-		} else if (is_settled(w, (uint32_t)k)) {
+		} else if (is_unchanged(w, (uint32_t)k)) {
 			rows_cut(&w->state[k].rows, w->ranges.list[k].end);
 			w->state[k].run = 0;
 		} else if (w->state[k].run) {

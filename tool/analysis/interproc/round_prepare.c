@@ -16,7 +16,7 @@ static const struct row *row_of(const struct range_rows *r, uint64_t addr)
 }
 
 /* Are the states of the edges [x, end) confirmed by the rows of the code range that they lead into? */
-static bool edges_known(const struct range_state *s, const struct edge *x, const struct edge *end)
+static bool edges_confirmed(const struct range_state *s, const struct edge *x, const struct edge *end)
 {
 	struct state state;
 
@@ -51,15 +51,15 @@ static void edges_apply(struct work *w)
 			sum = edges_sum(sum, &list[k]);
 		if (sum == s->edges_seen && !s->run)
 			continue;
-		/* A fragment starts from the states of its edges, of which the rules compared here are only a part. */
-		if (sum != s->edges_seen && (s->fragment || s->run || !edges_known(s, list + from, list + k)))
+		/* A part starts from the states of its edges, of which the rules compared here are only a part. */
+		if (sum != s->edges_seen && (s->kind != RANGE_FUNCTION || s->run || !edges_confirmed(s, list + from, list + k)))
 			s->run |= RUN_NEWS;
 		else if (s->run && k > from)
 			s->run |= RUN_EDGES;
 		if (s->run && (k > from || sum != s->edges_seen)) {
 			s->edges_seen = sum;
-			s->told += s->told < JOINED_FROM;
-			join |= s->told == JOINED_FROM && !s->joined;
+			s->edge_runs += s->edge_runs < JOINED_FROM;
+			join |= s->edge_runs == JOINED_FROM && !s->joined;
 		}
 	}
 	if (join)
@@ -67,13 +67,13 @@ static void edges_apply(struct work *w)
 }
 
 /* Code ranges taken for data are judged again, now that the words of data have been scanned. */
-static void doubts_drop(struct work *w)
+static void data_rejudge(struct work *w)
 {
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++)
-		if (w->state[i].maybe_data) {
-			w->state[i].fragment = w->state[i].maybe_data = false;
+		if (w->state[i].kind == RANGE_DATA) {
+			w->state[i].kind = RANGE_FUNCTION;
 			w->state[i].run |= RUN_NEWS;
 		}
 }
@@ -84,7 +84,7 @@ static int any_run(struct work *w, struct error *e)
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++)
-		if (w->state[i].run && !w->state[i].left)
+		if (w->state[i].run && w->state[i].settling != ABANDONED)
 			return open_extend(w, e) ? -1 : 1;
 	return 0;
 }
@@ -102,8 +102,9 @@ int round_prepare(struct work *w, struct error *e)
 	if (!entry_kinds_find(w))
 		return error_set(e, "out of memory");
 	called_find(w);
-	entry_tail_find(w);
-	fragments_find(w);
+	if (!entry_tail_find(w))
+		return error_set(e, "out of memory");
+	parts_find(w);
 	if (wide_called(w, e))
 		return -1;
 	if (noreturn_find(w, e))
@@ -114,7 +115,7 @@ int round_prepare(struct work *w, struct error *e)
 		w->words_scanned = true;
 		if (undiscovered_in_words(w, e))
 			return -1;
-		doubts_drop(w);
+		data_rejudge(w);
 		more = any_run(w, e);
 	}
 	if (!more && !w->wide_swept) {

@@ -13,7 +13,7 @@
  *                                                                calls without rounds (noreturn_chains.c)
  *   frames that edges bring       edges_apply()                  itself, unless its rows confirm them
  *   called, or part of another    called_find(),                 itself; for a part also those that tail-call it
- *   function                      fragments_find()
+ *   function                      parts_find()
  *   evidence of a function start  starts_classify()              itself
  *   only the entry point leads    entry_tail_find()              itself
  *   here
@@ -25,15 +25,16 @@
  * Termination. The following facts are monotonic; each changes a bounded number of times (the bound is given last):
  * - code ranges: no two begin at one address, and none is removed; bytes of code
  * - noreturn: never withdrawn (range_state.noreturn); 1 per code range
- * - called, shared, has_evidence, classified, emptied: never withdrawn (emptied: except by ghc_decide(), which is
- *   bounded itself); 1 per code range
- * - changes from called to not called: after TURNS_MOST the code range stays called; TURNS_MOST per code range
+ * - evidence: a set that only grows; a bit each per code range
+ * - frame, trial: change in one direction; 1 and 2 per code range
+ * - was_empty: never withdrawn, except by ghc_decide(), which is bounded itself; 1 per code range
+ * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; CALLEE_LOSSES_MOST per code range
  * - stages of the file: words_scanned, wide_swept, classified; GHC or not (ghc_code.differ); 1 each
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
  *   range
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
  *   register or stack slot from a value to unknown; the height of the lattice per target
- * - unsettled, see below; 1 per code range
+ * - settling, see below; 2 per code range
  * All other facts (ends of open code ranges, parts, links and edges) may oscillate, but they are a function of the
  * previous round, and there are finitely many cases: while no monotonic fact changes, either a round has nothing to do
  * or an earlier state recurs. has_been() detects a recurrence; all code ranges analysed since then become unsettled:
@@ -54,7 +55,7 @@
  */
 
 /* The join of all states that edges have brought to one address of a joined code range. */
-struct heard {
+struct join {
 	uint64_t target;
 	struct state state;
 };
@@ -66,10 +67,10 @@ void edges_restart(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (s->joined || s->told < JOINED_FROM / 2) /* in one loop all have about the same count */
+		if (s->joined || s->edge_runs < JOINED_FROM / 2) /* in one loop all have about the same count */
 			continue;
 		s->joined = true;
-		s->told = JOINED_FROM;
+		s->edge_runs = JOINED_FROM;
 		s->edges_seen = 0;
 		s->run |= RUN_NEWS;
 	}
@@ -79,25 +80,25 @@ void edges_restart(struct work *w)
 	w->edges.count = k;
 }
 
-static size_t heard_from(const struct range_state *s, uint64_t target)
+static size_t join_from(const struct range_state *s, uint64_t target)
 {
-	return SEARCH(s->heard_count, i, s->heard[i].target < target);
+	return SEARCH(s->join_count, i, s->joins[i].target < target);
 }
 
-static bool heard_take(struct range_state *s, const struct flow_edge *x)
+static bool join_take(struct range_state *s, const struct flow_edge *x)
 {
-	size_t at = heard_from(s, x->target);
+	size_t at = join_from(s, x->target);
 
-	if (at < s->heard_count && s->heard[at].target == x->target) {
-		state_join(&s->heard[at].state, &x->state);
+	if (at < s->join_count && s->joins[at].target == x->target) {
+		state_join(&s->joins[at].state, &x->state);
 		return true;
 	}
-	if (!room_make(&s->heard, &s->heard_room, s->heard_count, sizeof(*s->heard)))
+	if (!room_make(&s->joins, &s->join_room, s->join_count, sizeof(*s->joins)))
 		return false;
-	memmove(&s->heard[at + 1], &s->heard[at], (s->heard_count - at) * sizeof(*s->heard));
-	s->heard[at].target = x->target;
-	state_copy(&s->heard[at].state, &x->state);
-	s->heard_count++;
+	memmove(&s->joins[at + 1], &s->joins[at], (s->join_count - at) * sizeof(*s->joins));
+	s->joins[at].target = x->target;
+	state_copy(&s->joins[at].state, &x->state);
+	s->join_count++;
 	return true;
 }
 
@@ -107,14 +108,14 @@ bool edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 	size_t i, n = 0;
 
 	for (i = 0; i < *count; i++)
-		if (!heard_take(s, &(*in)[i]))
+		if (!join_take(s, &(*in)[i]))
 			return false;
-	for (i = heard_from(s, p->start); i < s->heard_count && s->heard[i].target < p->end; i++) {
+	for (i = join_from(s, p->start); i < s->join_count && s->joins[i].target < p->end; i++) {
 		if (!room_make(in, room, n, sizeof(**in)))
 			return false;
-		(*in)[n].target = s->heard[i].target;
+		(*in)[n].target = s->joins[i].target;
 		(*in)[n].from = from;
-		state_copy(&(*in)[n++].state, &s->heard[i].state);
+		state_copy(&(*in)[n++].state, &s->joins[i].state);
 	}
 	*count = n;
 	return true;
@@ -162,44 +163,36 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
 static uint64_t state_sum(const struct code_range *p, const struct range_state *s)
 {
 	const uint8_t flags[] = {
-		s->fragment,
-		s->returns,
+		s->kind,
+		s->evidence,
+		s->frame,
+		s->trial,
+		s->is_callee,
+		s->callee_losses,
+		s->framed_part,
+		s->relaxed_rules,
 		s->noreturn,
-		s->switches,
-		s->exit_sp_mismatch,
+		s->last_start,
+		s->returns,
+		s->returns_as_c,
 		s->returns_balanced,
-		s->has_evidence,
-		s->unknown,
-		s->called,
-		s->direct,
-		s->turns,
-		s->framed,
-		s->table,
-		s->part,
-		s->maybe_data,
-		s->word,
-		s->proven,
-		s->classified,
+		s->exit_sp_mismatch,
+		s->switches_stack,
 		s->non_c_frame,
-		s->returned,
-		s->first,
-		s->shared,
+		s->flows_to_end,
+		s->cfi_one_row,
+		s->cfi_denied,
 		s->empty,
-		s->emptied,
-		s->relaxed,
-		s->to_end,
-		s->one_row,
-		s->denied,
-		s->end_confirmed,
-		s->began,
-		s->run,
-		s->told,
+		s->was_empty,
+		s->cut_is_neutral,
+		s->edge_runs,
 		s->joined,
-		s->unsettled,
+		s->run,
+		s->settling != SETTLING,
 		p->entry_tail,
 	};
 
-	return mix_bytes(mix(mix(mix(s->said_sum, p->end), s->reached), s->edges_seen), flags, sizeof(flags));
+	return mix_bytes(mix(mix(mix(s->result_sum, p->end), s->reached), s->edges_seen), flags, sizeof(flags));
 }
 
 static uint64_t work_sum(const struct work *w)
@@ -244,9 +237,9 @@ static void unsettle(struct work *w, uint32_t since)
 		struct range_state *s = &w->state[i];
 
 		s->run = 0;
-		if (s->ran <= since || s->unsettled)
+		if (s->last_round <= since || s->settling != SETTLING)
 			continue;
-		s->unsettled = true;
+		s->settling = UNSETTLED;
 		s->run = RUN_NEWS;
 	}
 	w->watched = 0;

@@ -7,37 +7,35 @@
 
 #include <string.h>
 
-/* Changes from called to not called of a code range, at most: then it stays called (termination, see settle.c). */
-#define TURNS_MOST 4
-
-static void direct_find(struct work *w, size_t i)
+/* Updates is_callee of code range `i`. */
+static void callee_find(struct work *w, size_t i)
 {
 	struct range_state *s = &w->state[i];
-	bool direct = w->entry_kinds[i] & ENTRY_CALLED;
+	bool is = w->entry_kinds[i] & ENTRY_CALLED;
 
-	if (direct == s->direct || (!direct && s->turns == TURNS_MOST))
+	if (is == s->is_callee || (!is && s->callee_losses == CALLEE_LOSSES_MOST))
 		return;
-	s->direct = direct;
-	s->turns += !direct;
-	if (s->framed || (!direct && w->ranges.list[i].inferred))
+	s->is_callee = is;
+	s->callee_losses += !is;
+	if (s->frame != FRAME_OWN || (!is && w->ranges.list[i].inferred))
 		s->run |= RUN_NEWS;
 }
 
-/* Updates range_state.part; marks those that tail-call a code range that has become a part: they are parts too. */
-static void parts_find(struct work *w)
+/* Updates framed_part; marks those that tail-call a code range that has become one: they are parts too. */
+static void framed_parts_find(struct work *w)
 {
 	bool some = false;
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
-		bool part = s->framed && !s->direct;
+		bool part = range_is_framed_part(s);
 
-		some |= part != s->part;
-		s->part = part;
+		some |= part != s->framed_part;
+		s->framed_part = part;
 	}
 	for (i = 0; some && i < w->tails.count; i++)
-		if (w->tails.list[i].to != NO_RANGE && w->state[w->tails.list[i].to].part)
+		if (w->tails.list[i].to != NO_RANGE && w->state[w->tails.list[i].to].framed_part)
 			w->state[w->tails.list[i].from].run |= RUN_NEWS;
 }
 
@@ -49,16 +47,16 @@ void called_find(struct work *w)
 		struct range_state *s = &w->state[i];
 
 		if (w->entry_kinds[i] & ENTRY_LED)
-			s->called = true;
-		direct_find(w, i);
-		/* The target of a call is a function, even if other code seemed to fall into it. */
-		if ((w->entry_kinds[i] & ENTRY_CALLED && s->fragment && !s->unknown && !s->exit_sp_mismatch) ||
-		    (s->called && s->maybe_data)) {
-			s->fragment = s->maybe_data = false;
+			s->evidence |= EVIDENCE_LED;
+		callee_find(w, i);
+		/* The target of a call is a function, even if other code seemed to fall into it; that of a jump is code. */
+		if ((s->kind == RANGE_PART && w->entry_kinds[i] & ENTRY_CALLED && !s->exit_sp_mismatch) ||
+		    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED)) {
+			s->kind = RANGE_FUNCTION;
 			s->run |= RUN_NEWS;
 		}
 	}
-	parts_find(w);
+	framed_parts_find(w);
 }
 
 /* Is the word at an offset of a data section an address in the middle of a code range? Then it and its neighbours are
@@ -99,7 +97,7 @@ int evidence_data(struct work *w, struct error *e)
 				        ? range_number(&w->env, (uint64_t)r[j].addend & ~(FLOW_EXTERN | FLOW_SLOT))
 				        : NO_RANGE;
 				if (k != NO_RANGE && w->ranges.list[k].start == (uint64_t)r[j].addend)
-					w->state[k].has_evidence = true;
+					w->state[k].evidence |= EVIDENCE_FUNCTION;
 			}
 			if (n >= 0)
 				free(r);
@@ -116,7 +114,7 @@ int evidence_data(struct work *w, struct error *e)
 				continue;
 			k = range_number(&w->env, word);
 			if (k != NO_RANGE && w->ranges.list[k].start == word && !is_inner(w, s, at - 8) && !is_inner(w, s, at + 8))
-				w->state[k].has_evidence = true;
+				w->state[k].evidence |= EVIDENCE_FUNCTION;
 		}
 	}
 	return 0;
@@ -124,8 +122,8 @@ int evidence_data(struct work *w, struct error *e)
 
 /*
  * Without .eh_frame a code range is a function if it is called, tail-called, or has its address taken; or if all its
- * returns are those of a function, with every register restored and the return address on top. The rest becomes
- * fragments.
+ * returns are those of a function, with every register restored and the return address on top. The rest is
+ * RANGE_UNPROVEN.
  */
 void starts_classify(struct work *w)
 {
@@ -133,18 +131,20 @@ void starts_classify(struct work *w)
 
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
+		bool evident;
 
 		if (w->entry_kinds[i] & ENTRY_TAKEN)
-			s->has_evidence = true;
+			s->evidence |= EVIDENCE_FUNCTION;
 		/* Why exit_sp_mismatch comes first: _dl_runtime_resolve has a name, but the PLT has pushed two words. */
 		if (w->ranges.list[i].plt || w->ranges.list[i].outermost)
 			continue;
-		if (!s->fragment &&
-		    (s->exit_sp_mismatch || (!s->has_evidence && !s->returns_balanced && !w->ranges.list[i].named))) {
-			s->fragment = s->unknown = true;
+		evident = s->evidence & EVIDENCE_FUNCTION;
+		if (s->kind == RANGE_FUNCTION &&
+		    (s->exit_sp_mismatch || (!evident && !s->returns_balanced && !w->ranges.list[i].named))) {
+			s->kind = RANGE_UNPROVEN;
 			s->run |= RUN_NEWS;
-		} else if (s->has_evidence && s->unknown && !s->exit_sp_mismatch) { /* evidence has come since */
-			s->fragment = s->unknown = false;
+		} else if (evident && s->kind == RANGE_UNPROVEN && !s->exit_sp_mismatch) { /* evidence has come since */
+			s->kind = RANGE_FUNCTION;
 			s->run |= RUN_NEWS;
 		}
 	}
@@ -176,23 +176,23 @@ static void entered_find(struct work *w)
 
 /* A code range that others jump to with a frame, without a name and never called, is a part of them. Its results from
  * when it was taken for a function are void, so it is marked and its edges are dropped. */
-void fragments_find(struct work *w)
+void parts_find(struct work *w)
 {
 	size_t i, k;
 
 	entered_find(w);
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
-		bool fragment = (w->entry_kinds[i] & (ENTRY_JUMPED | ENTRY_TAKEN)) == ENTRY_JUMPED &&
-		                !(s->has_evidence && s->returns_balanced); /* has_evidence alone may be from a jump table */
+		bool part = (w->entry_kinds[i] & (ENTRY_JUMPED | ENTRY_TAKEN)) == ENTRY_JUMPED;
 
-		/* A fragment is not reset here: its incoming edges may be missing for one round only. */
-		if (fragment && s->unknown)
-			s->unknown = false;
-		if (fragment && !s->fragment) {
-			s->fragment = true;
+		/* A part is not reset here: its incoming edges may be missing for one round only. */
+		if (!part || (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
+			continue;
+		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced) /* the evidence alone may be a jump table's */
+			continue;
+		if (s->kind == RANGE_FUNCTION)
 			s->run |= RUN_NEWS;
-		}
+		s->kind = RANGE_PART;
 	}
 	if (w->classified)
 		starts_classify(w);

@@ -281,7 +281,8 @@ int undiscovered_in_words(struct work *w, struct error *e)
 	if (undiscovered_add(w, e))
 		return -1;
 	for (i = 0; i < w->ranges.count; i++) /* only the new code ranges are marked here */
-		w->state[i].word = w->state[i].run != 0;
+		if (w->state[i].run)
+			w->state[i].evidence |= EVIDENCE_WORD;
 	return 0;
 }
 

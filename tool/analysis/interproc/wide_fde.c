@@ -113,7 +113,7 @@ static bool is_wide(const struct work *w, size_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];
 
-	return p->fde >= 0 && !p->plt && (w->state[i].one_row || w->state[i].denied);
+	return p->fde >= 0 && !p->plt && (w->state[i].cfi_one_row || w->state[i].cfi_denied);
 }
 
 int wide_sweep(struct work *w, struct error *e)

@@ -9,66 +9,11 @@
 #include <pthread.h>
 
 #include "analysis/interproc/frames.h"
-#include "analysis/unwind/emit.h"
 #include "analysis/interproc/ghc_ranges.h"
 #include "analysis/interproc/links.h"
+#include "analysis/interproc/range_state.h"
 #include "analysis/discover/ranges.h"
 #include "support/vector.h"
-
-/* What is known of a code range between rounds. Most flags are part of state_sum() (settle.c). */
-struct range_state {
-	struct range_rows rows;
-	struct detail_part *detail; /* with options.detail; else null */
-	uint64_t reached;           /* of an open code range: address of the end of its flow */
-	uint64_t edges_seen;        /* edges_sum() of the edges that it was last marked with */
-	uint8_t *out_old;           /* packed states of the edges out of it; owned */
-	uint8_t *out_new;           /* likewise, of the current round */
-	bool fragment;              /* its start is no function's: other code jumps there with a frame */
-	bool returns, noreturn;
-	bool switches;         /* a hand-made context begins there (flow.switches) */
-	bool exit_sp_mismatch; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
-	bool returns_balanced; /* taken for a function, it ends as one */
-	bool has_evidence;     /* there is evidence that a function begins there */
-	bool unknown;          /* a fragment only for lack of evidence */
-	bool called;           /* some call or tail call has led to its start; never withdrawn */
-	bool direct;           /* its start is called (ENTRY_CALLED), as of the last round */
-	uint8_t turns;         /* number of times that `direct` was withdrawn */
-	bool framed;           /* begins in a frame of other code: a part of a function, or an interpreter's handler */
-	bool table;            /* framed, but may be a table instead of code */
-	bool part;             /* framed and not direct, as of the last parts_find() */
-	bool maybe_data;       /* a fragment since only its address is known, and it does not look like a function */
-	bool word;             /* found only by a word of data */
-	bool proven;           /* its returns show that it is a function (is_misled()) */
-	bool classified;       /* `proven` has been verified, and is final */
-	bool non_c_frame;      /* code without frames of C's kind, such as GHC's */
-	bool returned;         /* flow.returned; ghc_rows() also sets it for what tail-calls C */
-	bool first;            /* temporary, of entry_tail_find(): the entry point jumps there */
-	bool shared;           /* the entry point and other code lead there; never withdrawn */
-	bool empty;            /* open, and no flow has been found in it yet */
-	bool relaxed;          /* it is a function only if analysed with flow.relaxed */
-	bool emptied;          /* was empty, and has been marked again since */
-	bool unsettled;        /* its results recur without a fixpoint: to be analysed without flow */
-	bool left;             /* unsettled, and that has been done: it is not marked again */
-	bool joined;           /* new incoming states are joined with all earlier ones */
-	uint8_t told;          /* number of runs with edges, or with edges gone; at most JOINED_FROM */
-	uint32_t ran;          /* the last round that analysed it */
-	uint64_t said_sum;     /* range_sum() of its last results, from round WATCHED_FROM on */
-	struct heard *heard;   /* settle.c: incoming states since `joined`, by target */
-	size_t heard_count, heard_room;
-	bool to_end;        /* its flow reaches its last byte */
-	bool one_row;       /* .eh_frame has one row for the whole code range */
-	bool denied;        /* .eh_frame contradicts the code at a function entry inside */
-	bool end_confirmed; /* a cut at the end of its flow does not change its results */
-	uint8_t began;      /* enum flow_start that it was last analysed with */
-	uint8_t run;        /* RUN_*: reasons to analyse it in the next round; 0: none */
-};
-
-enum {
-	RUN_NEWS = 1,  /* a fact that it may depend on has changed */
-	RUN_CUT = 2,   /* it was cut at the end of its flow */
-	RUN_LESS = 4,  /* it was cut where another begins: earlier results may be of the other's code */
-	RUN_EDGES = 8, /* edges lead into it; in addition to another reason */
-};
 
 /* Results of one chunk of code ranges in a round; written by one worker. */
 struct chunk {
@@ -123,7 +68,7 @@ struct work {
 
 /* call_graph.c: how other code leads to the start of a code range, by all links and edges known now. */
 enum {
-	ENTRY_JUMPED = 1, /* jumped to with a frame, and has no name; set by fragments_find() */
+	ENTRY_JUMPED = 1, /* jumped to with a frame, and has no name; set by parts_find() */
 	ENTRY_CALLED = 2,
 	ENTRY_LED = 4,   /* called or jumped to */
 	ENTRY_TAKEN = 8, /* called, tail-called, or its address is taken */
@@ -187,14 +132,14 @@ int open_trim(struct work *w, struct error *e);
 int open_extend(struct work *w, struct error *e);
 
 /* starts.c: is a start a function's or that of a part? */
-/* Updates called, direct and part of all code ranges. */
+/* Updates EVIDENCE_LED, is_callee and framed_part of all code ranges. */
 void called_find(struct work *w);
-/* Sets has_evidence where data of the file holds the start of a code range. 0, or -1 and a message. */
+/* Sets EVIDENCE_FUNCTION where data of the file holds the start of a code range. 0, or -1 and a message. */
 int evidence_data(struct work *w, struct error *e);
-/* Without .eh_frame: makes code ranges without evidence fragments, once all evidence is there. */
+/* Without .eh_frame: makes code ranges without evidence RANGE_UNPROVEN, once all evidence is there. */
 void starts_classify(struct work *w);
-/* Finds fragments: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
-void fragments_find(struct work *w);
+/* Finds parts: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
+void parts_find(struct work *w);
 
 /* non_c_frames.c: spreads non_c_frame over jumps (not calls), in both directions. 0, or -1 and a message. */
 int non_c_frames_spread(struct work *w, struct error *e);
@@ -209,8 +154,8 @@ int wide_sweep(struct work *w, struct error *e);
  * message. */
 int gaps_sweep(struct work *w, struct error *e);
 
-/* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. */
-void entry_tail_find(struct work *w);
+/* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. False: out of memory. */
+bool entry_tail_find(struct work *w);
 
 /* Noreturn functions. 0, or -1 and a message. */
 /* noreturn_named.c: by name, of DWARF and of a known list. Needs w->ranges. */

@@ -21,7 +21,7 @@ struct worker {
  * range_analysis.c: analyses a code range; again as long as the results contradict the assumptions that it was analysed
  * with. False: out of memory.
  */
-bool range_look(struct worker *o, uint32_t number);
+bool range_analyze(struct worker *o, uint32_t number);
 /*
  * How a code range is assumed to begin. .eh_frame takes precedence (most parts of functions begin in the entry's state
  * by its rows too, and count as functions); where it says nothing, the evidence decides.
@@ -30,8 +30,8 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
                             const struct emit *e);
 
 /* range_results.c: keeps the links and edges of the code range just analysed. False: out of memory. */
-bool chunk_keep(struct worker *o, struct chunk *c);
+bool exits_keep(struct worker *o, struct chunk *c);
 /* Stores its other results in its range_state. */
-void range_note(struct worker *o, uint32_t number);
+void range_keep(struct worker *o, uint32_t number);
 
 #endif

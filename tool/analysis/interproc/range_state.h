@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known of one code range between two rounds of the fixpoint (settle.c). During a round a worker writes only to
+ * the range_state of the code range that it analyses, and reads of any other one only `evidence` and `framed_part`.
+ */
+#ifndef ANALYSIS_INTERPROC_RANGE_STATE_H
+#define ANALYSIS_INTERPROC_RANGE_STATE_H
+
+#include "analysis/flow/flow.h"
+#include "analysis/unwind/emit.h"
+
+/* What a code range is taken for. All but a function have no state at their start except what edges bring. */
+enum range_kind {
+	RANGE_FUNCTION, /* a function begins there: the assumption until something speaks against it */
+	RANGE_PART,     /* a part of a function: other code jumps or falls there with a frame */
+	RANGE_UNPROVEN, /* treated as a part, only for lack of evidence that a function begins there */
+	RANGE_DATA,     /* perhaps data: only its address is known, and it does not end as a function */
+};
+
+/* Evidence about the start of a code range. A set that only grows, and only between rounds. */
+enum {
+	EVIDENCE_LED = 1,      /* some call or jump has led there */
+	EVIDENCE_FUNCTION = 2, /* data holds its address; or, from starts_classify() on, ENTRY_TAKEN */
+	EVIDENCE_WORD = 4,     /* it was found only by a plain word of data */
+	EVIDENCE_SHARED = 8,   /* the file's entry point and other code lead there */
+};
+
+/* Whose frame is there at the start of a code range, by its own code. Changes once, from FRAME_OWN. */
+enum start_frame {
+	FRAME_OWN,   /* none yet: as at the start of a function */
+	FRAME_OTHER, /* that of other code: a part of a function, or an interpreter's handler */
+	FRAME_TABLE, /* likewise, but it may be a table instead of code */
+};
+
+/*
+ * A part that returns with some of its frame left is tried as a function (trial_advance()). From TRIAL_NONE to
+ * TRIAL_RUNNING, and on to one of the others, which are final.
+ */
+enum start_trial {
+	TRIAL_NONE,
+	TRIAL_RUNNING, /* taken for a function, to see whether it ends as one */
+	TRIAL_PASSED,  /* it does: a function */
+	TRIAL_FAILED,  /* it does not: a part after all */
+};
+
+/* How far the fixpoint has come with a code range. Only grows. */
+enum settling {
+	SETTLING,
+	UNSETTLED, /* its results recur without a fixpoint: to be analysed without flow */
+	ABANDONED, /* that has been done: it is not marked again */
+};
+
+/* Reasons to analyse a code range in the next round. */
+enum {
+	RUN_NEWS = 1,  /* a fact that it may depend on has changed */
+	RUN_CUT = 2,   /* it was cut at the end of its flow */
+	RUN_LESS = 4,  /* it was cut where another begins: earlier results may be of the other's code */
+	RUN_EDGES = 8, /* edges lead into it; in addition to another reason */
+};
+
+/* Changes from callee to none, at most: then it stays a callee (termination, see settle.c). */
+#define CALLEE_LOSSES_MOST 4
+
+/* What the next round depends on is part of state_sum() (settle.c). */
+struct range_state {
+	struct range_rows rows;
+	struct detail_part *detail; /* with options.detail; else null */
+
+	/* What it is. */
+	uint8_t kind;          /* enum range_kind */
+	uint8_t evidence;      /* EVIDENCE_* */
+	uint8_t frame;         /* enum start_frame */
+	uint8_t trial;         /* enum start_trial */
+	bool is_callee;        /* its start is called (ENTRY_CALLED), as of the last round; see callee_losses */
+	uint8_t callee_losses; /* number of times that `is_callee` was withdrawn; at most CALLEE_LOSSES_MOST */
+	bool framed_part;      /* range_is_framed_part(), as of the last parts_find() */
+	bool relaxed_rules;    /* it is a function only if analysed with flow.relaxed */
+	bool noreturn;         /* never withdrawn */
+
+	/* Results of the last analysis. */
+	uint8_t last_start;    /* enum flow_start that it was analysed with */
+	bool returns;          /* flow.returns, or unsettled */
+	bool returns_as_c;     /* flow.returned; ghc_rows() also sets it for what tail-calls C */
+	bool returns_balanced; /* taken for a function, it ends as one */
+	bool exit_sp_mismatch; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
+	bool switches_stack;   /* a hand-made context begins there (flow.switches) */
+	bool non_c_frame;      /* code without frames of C's kind, such as GHC's */
+	bool flows_to_end;     /* its flow reaches its last byte */
+	bool cfi_one_row;      /* .eh_frame has one row for the whole code range */
+	bool cfi_denied;       /* .eh_frame contradicts the code at a function entry inside */
+
+	/* Open code ranges: where their flow ends. */
+	uint64_t reached;    /* address of the end of its flow */
+	bool empty;          /* no flow has been found in it yet */
+	bool was_empty;      /* it was empty, and has been marked again since */
+	bool cut_is_neutral; /* a cut at the end of its flow does not change its results */
+
+	/* Edges. */
+	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
+	uint8_t edge_runs;   /* number of runs with edges, or with edges gone; at most JOINED_FROM */
+	bool joined;         /* new incoming states are joined with all earlier ones since; never withdrawn */
+	struct join *joins;  /* settle.c: these joins, by target */
+	size_t join_count, join_room;
+	uint8_t *out_old; /* packed states of the edges out of it; owned */
+	uint8_t *out_new; /* likewise, of the current round */
+
+	/* The fixpoint. */
+	uint8_t run;         /* RUN_*: why it is to be analysed in the next round; 0: it is not */
+	uint8_t settling;    /* enum settling */
+	uint32_t last_round; /* the last one that analysed it */
+	uint64_t result_sum; /* range_sum() of its last results, from round WATCHED_FROM on */
+};
+
+/* Is it taken for a function by trial? */
+static inline bool range_is_tried(const struct range_state *s)
+{
+	return s->trial == TRIAL_RUNNING || s->trial == TRIAL_PASSED;
+}
+
+/* Does it begin with the frame of other code, and no call leads there? */
+static inline bool range_is_framed_part(const struct range_state *s) { return s->frame != FRAME_OWN && !s->is_callee; }
+
+#endif
