@@ -48,7 +48,7 @@ int fixups_compare(struct work *w, struct error *e)
 	const struct fixup **list = malloc((w->fixups.count + 1) * sizeof(*list));
 	const struct etch_rule *here = NULL;
 	size_t n = 0, i;
-	bool told = false;
+	bool reported = false;
 	int err = 0;
 
 	if (!list)
@@ -64,16 +64,16 @@ int fixups_compare(struct work *w, struct error *e)
 
 		if (!i || list[i - 1]->to != list[i]->to) {
 			here = rule_at(&w->out->rows, list[i]->to);
-			told = false;
+			reported = false;
 		}
 		if (!here) /* UNDEF, perhaps because the frames differ: compare with the first one */
 			here = there;
 		/* Only a CFA from the same register is compared, and one that the fixup does not write. */
-		if (told || !here || !there || here->kind != ETCH_RULE_CALL || there->kind != ETCH_RULE_CALL ||
+		if (reported || !here || !there || here->kind != ETCH_RULE_CALL || there->kind != ETCH_RULE_CALL ||
 		    here->cfa != there->cfa || here->cfa_off == there->cfa_off ||
 		    (etch_ex_type(&raw) && here->cfa == etch_ex_reg(&raw)))
 			continue;
-		told = true;
+		reported = true;
 		err = frames_differ(w, list[i], there, here, e);
 	}
 	free(list);

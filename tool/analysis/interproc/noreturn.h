@@ -13,10 +13,10 @@ void noreturn_sort(struct work *w);
 
 /* returns.c: does execution resume behind a call of this function, though it has no return? (By convention of its
  * language.) */
-bool resumes(const struct code_range *p);
+bool call_resumes(const struct code_range *p);
 
 /* noreturn_chains.c: follows the chains from the callers of the functions in `fresh` (sorted). 0, or -1 and a
  * message. */
-int chain_judge(struct work *w, const uint64_t *fresh, size_t count, struct error *e);
+int chains_follow(struct work *w, const uint64_t *fresh, size_t count, struct error *e);
 
 #endif

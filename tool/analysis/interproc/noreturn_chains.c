@@ -77,7 +77,7 @@ static void chain_add(struct chain *c, uint32_t i)
 	                                               : 0];
 
 	if (c->waits[i] || c->stops[i] || s->noreturn || s->run || s->settling != SETTLING || p->plt || p->outermost ||
-	    resumes(p))
+	    call_resumes(p))
 		return;
 	c->waits[i] = true;
 	c->next[i] = *stack;
@@ -138,7 +138,7 @@ static void chain_follow(struct chain *c)
 	w->env.stops = NULL;
 }
 
-int chain_judge(struct work *w, const uint64_t *fresh, size_t count, struct error *e)
+int chains_follow(struct work *w, const uint64_t *fresh, size_t count, struct error *e)
 {
 	const struct links *each[] = {&w->calls, &w->tails};
 	struct chain c = {0};

@@ -79,7 +79,7 @@ static int outside_judge(struct work *w, struct error *e)
 	return ok ? 0 : error_set(e, "out of memory");
 }
 
-bool resumes(const struct code_range *p)
+bool call_resumes(const struct code_range *p)
 {
 	return p->function && code_convention(p)->resumes && code_convention(p)->resumes(p->function);
 }
@@ -119,7 +119,7 @@ static int inside_judge(struct work *w, struct error *e)
 		             (w->ranges.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->ranges.list[i].start));
 
 		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->ranges.list[i].plt ||
-		                        resumes(&w->ranges.list[i]));
+		                        call_resumes(&w->ranges.list[i]));
 		if (returns[i])
 			todo[count++] = (uint32_t)i;
 	}
@@ -196,7 +196,7 @@ int noreturn_find(struct work *w, struct error *e)
 		goto out;
 	list = noreturn_fresh(w, before, n, &fresh);
 	if (list && fresh && w->round >= CHAINS_FROM) {
-		if (chain_judge(w, list, fresh, e))
+		if (chains_follow(w, list, fresh, e))
 			goto out;
 		free(list);
 		list = noreturn_fresh(w, before, n, &fresh);

@@ -89,29 +89,15 @@ static int any_run(struct work *w, struct error *e)
 	return 0;
 }
 
-int round_prepare(struct work *w, struct error *e)
+/*
+ * Where nothing is marked, the next stage of the file begins: each takes what the stages before have found to be
+ * complete. 1: code ranges are marked; 0: none are, and there is no further stage; -1 and a message.
+ */
+static int stage_begin(struct work *w, struct error *e)
 {
-	size_t i;
-	int more;
+	int more = any_run(w, e);
 
-	for (i = 0; i < w->ranges.count; i++)
-		w->state[i].run = 0;
-	ghc_decide(w);
-	if (open_trim(w, e) || ghc_starts(w, e) || undiscovered_add(w, e))
-		return -1;
-	if (!entry_kinds_find(w))
-		return error_set(e, "out of memory");
-	called_find(w);
-	if (!entry_tail_find(w))
-		return error_set(e, "out of memory");
-	parts_find(w);
-	if (wide_called(w, e))
-		return -1;
-	if (noreturn_find(w, e))
-		return -1;
-	edges_apply(w);
-	more = any_run(w, e);
-	if (!more && !w->words_scanned) {
+	if (!more && !w->words_scanned) { /* a word of data may be the label of a jump table: by now those are known */
 		w->words_scanned = true;
 		if (undiscovered_in_words(w, e))
 			return -1;
@@ -138,4 +124,30 @@ int round_prepare(struct work *w, struct error *e)
 		more = any_run(w, e);
 	}
 	return more;
+}
+
+int round_prepare(struct work *w, struct error *e)
+{
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		w->state[i].run = 0;
+	/* First whether the file has GHC code, whose starts are found in a way of their own, then all code ranges: what
+	 * follows goes by their numbers. */
+	ghc_decide(w);
+	if (open_trim(w, e) || ghc_starts(w, e) || undiscovered_add(w, e))
+		return -1;
+	/* What leads to each start, and so what it is. */
+	if (!entry_kinds_find(w))
+		return error_set(e, "out of memory");
+	called_find(w);
+	if (!entry_tail_find(w))
+		return error_set(e, "out of memory");
+	parts_find(w);
+	/* Functions under one FDE, and those that do not return: both mark others. */
+	if (wide_called(w, e) || noreturn_find(w, e))
+		return -1;
+	/* Last, since edges out of code ranges that are marked by now are void. */
+	edges_apply(w);
+	return stage_begin(w, e);
 }

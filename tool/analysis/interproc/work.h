@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * State shared by the passes of the generator (generator.c) while they work on one file. Private to this folder: the
- * public entry is frames_find().
+ * State shared by the passes of the generator (generator.c) while they work on one file, and the passes. Private to
+ * this folder: the public entry is frames_find(). From there:
+ *
+ *   settle.c          rounds up to the fixpoint: which facts there are, and why it ends
+ *   round.c           one round: code ranges in chunks to threads (worker.h)
+ *     range_analysis.c  analyses one code range until its assumptions hold
+ *     range_results.c   what is kept of that
+ *     call_graph.c      links and edges between code ranges
+ *   round_prepare.c   between two rounds, by these:
+ *     undiscovered.c, open_ranges.c, ghc_starts.c   where code ranges begin and end
+ *     starts.c, entry_tail.c, wide_fde.c            what begins there (range_state.h)
+ *     returns.c, noreturn_*.c                       which functions return
+ *   observe_edges.c, non_c_frames.c, ghc_rows.c, fixup_frames.c   after the last round
  */
 #ifndef ANALYSIS_INTERPROC_WORK_H
 #define ANALYSIS_INTERPROC_WORK_H
@@ -136,7 +147,7 @@ int open_extend(struct work *w, struct error *e);
 void called_find(struct work *w);
 /* Sets EVIDENCE_FUNCTION where data of the file holds the start of a code range. 0, or -1 and a message. */
 int evidence_data(struct work *w, struct error *e);
-/* Without .eh_frame: makes code ranges without evidence RANGE_UNPROVEN, once all evidence is there. */
+/* Without .eh_frame: judges the code ranges without evidence, once all evidence is there. */
 void starts_classify(struct work *w);
 /* Finds parts: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
 void parts_find(struct work *w);
