@@ -15,36 +15,22 @@ static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, u
 	w->state[i].run |= (uint8_t)run;
 }
 
-#define CALL_SIZE 5u /* bytes of a direct call */
+#define CALL_SIZE   5u /* bytes of a direct call */
+#define RETURN_SIZE 1u
 
-/* Does padding lie before an address, and a direct call before that? */
-static bool is_behind_call(const struct work *w, const struct code_range *p, uint64_t addr)
+/* Does padding lie before an address, and before that an instruction of `size` bytes: a return, or a call inside the
+ * file? */
+static bool is_behind(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
 {
 	uint64_t at = addr - p->start, from, off;
 	struct step s;
 
-	for (from = at - 1; from >= CALL_SIZE && at - from < FUNCTION_ALIGN; from--) {
+	for (from = at - 1; from >= size && at - from < FUNCTION_ALIGN; from--) {
 		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding;
 		     off += s.len)
 			;
-		if (off == at && step_decode(NULL, p->bytes + from - CALL_SIZE, CALL_SIZE, p->start + from - CALL_SIZE, &s) &&
-		    s.flow == FLOW_CALL && space_at(&w->out->space, (uint64_t)s.imm))
-			return true;
-	}
-	return false;
-}
-
-/* Does padding lie before an address, and a return before that? */
-static bool is_behind_return(const struct code_range *p, uint64_t addr)
-{
-	uint64_t at = addr - p->start, from, off;
-	struct step s;
-
-	for (from = at - 1; from >= 1 && at - from < FUNCTION_ALIGN; from--) {
-		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding;
-		     off += s.len)
-			;
-		if (off == at && step_decode(NULL, p->bytes + from - 1, 1, p->start + from - 1, &s) && s.flow == FLOW_RETURN)
+		if (off == at && step_decode(NULL, p->bytes + from - size, size, p->start + from - size, &s) &&
+		    s.flow == flow && (flow == FLOW_RETURN || space_at(&w->out->space, (uint64_t)s.imm)))
 			return true;
 	}
 	return false;
@@ -56,7 +42,8 @@ static bool is_next_function(const struct work *w, const struct code_range *p, c
 {
 	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
 		return false;
-	if (x->target % FUNCTION_ALIGN == 0 && (is_behind_call(w, p, x->target) || is_behind_return(p, x->target)))
+	if (x->target % FUNCTION_ALIGN == 0 &&
+	    (is_behind(w, p, x->target, CALL_SIZE, FLOW_CALL) || is_behind(w, p, x->target, RETURN_SIZE, FLOW_RETURN)))
 		return true;
 	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
 }

@@ -5,15 +5,6 @@
  * settle.c.
  */
 #include "analysis/interproc/work.h"
-#include "support/search.h"
-
-/* The row that covers an address, or null. */
-static const struct row *row_of(const struct range_rows *r, uint64_t addr)
-{
-	size_t n = SEARCH(r->count, i, r->rows[i].addr <= addr);
-
-	return n ? &r->rows[n - 1] : NULL;
-}
 
 /* Are the states of the edges [x, end) confirmed by the rows of the code range that they lead into? */
 static bool edges_confirmed(const struct range_state *s, const struct edge *x, const struct edge *end)
@@ -21,7 +12,7 @@ static bool edges_confirmed(const struct range_state *s, const struct edge *x, c
 	struct state state;
 
 	for (; x < end; x++) {
-		const struct row *row = row_of(&s->rows, x->target);
+		const struct row *row = range_row_at(&s->rows, x->target);
 
 		if (!row || row->source == ETCH_SOURCE_CFI)
 			return false;

@@ -12,12 +12,6 @@
 
 #include <string.h>
 
-/* The index of the row that covers an address; >= r->count: there is none. */
-static size_t row_number(const struct range_rows *r, uint64_t addr)
-{
-	return SEARCH(r->count, i, r->rows[i].addr <= addr) - 1;
-}
-
 /* The row is .eh_frame's, not proven by code, and contradicts the state of a function's entry. */
 static bool is_unproven(const struct row *row)
 {
@@ -28,14 +22,13 @@ static bool is_unproven(const struct row *row)
 /* May a function begin at an address of a code range (see the head of this file)? */
 static bool may_begin(const struct work *w, uint32_t range, uint64_t addr)
 {
-	const struct range_rows *r = &w->state[range].rows;
+	const struct row *row = range_row_at(&w->state[range].rows, addr);
 	const struct code_range *p = &w->ranges.list[range];
-	size_t i = row_number(r, addr);
 
-	if (p->fde < 0 || p->plt || i >= r->count || !is_unproven(&r->rows[i]))
+	if (p->fde < 0 || p->plt || !row || !is_unproven(row))
 		return false;
 	/* At its start an FDE may describe code entered with words pushed, as ld.so's resolvers are by the PLT. */
-	return addr != p->start || r->rows[i].rule.cfa != ETCH_REG_RSP;
+	return addr != p->start || row->rule.cfa != ETCH_REG_RSP;
 }
 
 /* Makes the starts entries of the code ranges that hold them, and marks these. 0, or -1 and a message. */

@@ -439,6 +439,13 @@ void emit_free(struct emit *e)
 	memset(e, 0, sizeof(*e));
 }
 
+const struct row *range_row_at(const struct range_rows *r, uint64_t addr)
+{
+	size_t n = SEARCH(r->count, i, r->rows[i].addr <= addr);
+
+	return n ? &r->rows[n - 1] : NULL;
+}
+
 void range_rows_free(struct range_rows *p)
 {
 	free(p->rows);

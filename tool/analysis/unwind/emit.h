@@ -52,6 +52,8 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
  * (those of flow_states()). False: out of memory. */
 bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out);
 void emit_free(struct emit *e);
+/* The row that covers an address, or null: it is below the first. */
+const struct row *range_row_at(const struct range_rows *r, uint64_t addr);
 void range_rows_free(struct range_rows *p);
 
 #endif
