@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The analysis over all functions ends because what it knows only grows, not after so many rounds (tool/analysis/interproc/settle.c):
+"""The analysis over all functions ends because what it knows only grows, not after so many rounds (tool/analysis/interproc/fixpoint.c):
 long chains and cycles of functions that do not return, functions that would tell each other old news for ever, and
 what no two rounds agree on."""
 

@@ -348,7 +348,7 @@ static int sections_cut(struct code_ranges *out, const struct code_space *space,
 }
 
 /* Gives each code range its slice of the entries. */
-static void entries_settle(struct code_ranges *out)
+static void entries_assign(struct code_ranges *out)
 {
 	size_t i, k;
 
@@ -393,7 +393,7 @@ int ranges_build(const struct elf_file *f, const struct code_space *space, const
 		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
 	if (sections_cut(out, space, &r, e))
 		goto out;
-	entries_settle(out);
+	entries_assign(out);
 	for (i = 0; outermost && i < out->count; i++)
 		out->list[i].outermost |= out->list[i].start == f->eh.e_entry;
 	err = 0;

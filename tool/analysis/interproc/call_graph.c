@@ -11,7 +11,7 @@
 
 /* ---- links ------------------------------------------------------------------- */
 
-void link_lead(struct link *x, uint32_t to, const struct code_range *ranges)
+void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges)
 {
 	x->to = to;
 	x->start = to != NO_RANGE && ranges[to].start == x->target;
@@ -26,7 +26,7 @@ bool links_put(struct links *l, const struct flow_exit *x, const struct code_ran
 		return false;
 	out = &l->list[l->count++];
 	*out = (struct link){.target = x->target, .from = x->from, .kind = (uint8_t)x->kind};
-	link_lead(out, x->to, ranges);
+	link_resolve(out, x->to, ranges);
 	return true;
 }
 
@@ -66,7 +66,7 @@ static bool links_append(struct links *l, struct links *from)
 	return true;
 }
 
-void links_settle(struct work *w, const uint32_t *moved)
+void links_resolve(struct work *w, const uint32_t *moved)
 {
 	struct links *each[] = {&w->calls, &w->tails};
 	size_t k, i;
@@ -76,7 +76,7 @@ void links_settle(struct work *w, const uint32_t *moved)
 			struct link *x = &each[k]->list[i];
 
 			if (x->to == NO_RANGE)
-				link_lead(x, range_number(&w->env, x->target), w->ranges.list);
+				link_resolve(x, range_number(&w->env, x->target), w->ranges.list);
 			else if (moved) /* a target that was inside a code range still is */
 				x->to = moved[x->to];
 			if (moved)
@@ -257,8 +257,8 @@ bool links_replace(struct work *w)
 	edges_drop(&w->edges, w);
 	links_drop(&w->calls, w);
 	links_drop(&w->tails, w);
-	for (i = 0; i < w->list_count; i++) {
-		struct range_state *s = &w->state[w->list[i]];
+	for (i = 0; i < w->worklist_count; i++) {
+		struct range_state *s = &w->state[w->worklist[i]];
 
 		free(s->out_old);
 		s->out_old = s->out_new;

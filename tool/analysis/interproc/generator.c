@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * frames_find(): finds the code ranges of a file, runs the fixpoint over them (settle.c), and joins their rows and
+ * frames_find(): finds the code ranges of a file, runs the fixpoint over them (fixpoint.c), and joins their rows and
  * findings into one list each.
  */
 #include "analysis/flow/detail.h"
@@ -188,7 +188,7 @@ static int rows_join(struct work *w, struct error *e)
 }
 
 /* Converts an address of the code space to a section and, in an object file, an offset in it. */
-static void finding_settle(const struct work *w, uint32_t *section, uint64_t *addr)
+static void finding_locate(const struct work *w, uint32_t *section, uint64_t *addr)
 {
 	const struct code_section *c = space_at(&w->out->space, *addr);
 
@@ -196,16 +196,16 @@ static void finding_settle(const struct work *w, uint32_t *section, uint64_t *ad
 	*addr = c && elf_is_object(w->file) ? *addr - c->addr : *addr;
 }
 
-static void findings_settle(const struct work *w)
+static void findings_locate(const struct work *w)
 {
 	struct findings *l = &w->out->findings;
 	size_t i, k;
 
 	for (i = 0; i < l->count; i++) {
-		finding_settle(w, &l->list[i].section, &l->list[i].addr);
+		finding_locate(w, &l->list[i].section, &l->list[i].addr);
 		for (k = 0; k < l->list[i].fact_count; k++)
 			if (l->list[i].facts[k].placed)
-				finding_settle(w, &l->list[i].facts[k].section, &l->list[i].facts[k].addr);
+				finding_locate(w, &l->list[i].facts[k].section, &l->list[i].facts[k].addr);
 	}
 	findings_sort(l);
 }
@@ -324,7 +324,7 @@ static int work_finish(struct work *w, struct error *e)
 		return error_set(e, "out of memory");
 	if (rows_join(w, e) || fixups_compare(w, e) || (o->detail && detail_join(w, o->detail, e)))
 		return -1;
-	findings_settle(w);
+	findings_locate(w);
 	return 0;
 }
 
@@ -344,7 +344,7 @@ static void work_close(struct work *w)
 	free(w->calls.list);
 	free(w->tails.list);
 	free(w->entry_kinds);
-	free(w->list);
+	free(w->worklist);
 	free(w->undiscovered);
 	free(w->data);
 	free(w->noreturn);
@@ -366,7 +366,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = work_open(&w, e) || work_begin(&w, e) || ranges_settle(&w, e) || work_finish(&w, e) ? -1 : 0;
+	err = work_open(&w, e) || work_begin(&w, e) || fixpoint_find(&w, e) || work_finish(&w, e) ? -1 : 0;
 	work_close(&w);
 	return err;
 }

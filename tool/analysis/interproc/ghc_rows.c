@@ -138,7 +138,7 @@ static bool is_c(const struct work *w, size_t i)
 }
 
 /* A function that tail-calls C is C, e.g. crt's frame_dummy. */
-static void tails_settle(struct work *w)
+static void tails_mark(struct work *w)
 {
 	size_t i;
 
@@ -159,7 +159,7 @@ bool ghc_rows(struct work *w)
 		return true;
 	if (!entry_kinds_find(w))
 		return false;
-	tails_settle(w);
+	tails_mark(w);
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 

@@ -42,7 +42,7 @@ static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kin
 /* Appends a link. False: out of memory. */
 bool links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);
 /* Sets the code range that a link leads to, and what follows from it. */
-void link_lead(struct link *x, uint32_t to, const struct code_range *ranges);
+void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges);
 /* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
 size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);

@@ -85,7 +85,7 @@ static bool cuts_note(struct work *w, const uint64_t *was)
 
 			if (x->start || x->to == NO_RANGE || !was[x->to] || x->target < w->ranges.list[x->to].end)
 				continue; /* not affected */
-			link_lead(x, NO_RANGE, w->ranges.list);
+			link_resolve(x, NO_RANGE, w->ranges.list);
 			ok = undiscovered_put(w, x->target);
 		}
 	for (i = 0; ok && i < w->ranges.count; i++) {
@@ -110,8 +110,8 @@ int open_trim(struct work *w, struct error *e)
 	if (!was)
 		return error_set(e, "out of memory");
 	some = open_cut(w, was);
-	for (k = 0; k < w->list_count; k++) { /* only the last round may have changed `reached` */
-		uint32_t i = w->list[k];
+	for (k = 0; k < w->worklist_count; k++) { /* only the last round may have changed `reached` */
+		uint32_t i = w->worklist[k];
 		const struct code_range *p = &w->ranges.list[i];
 
 		if (p->open && w->state[i].reached > p->start && w->state[i].reached < p->end) {
@@ -155,6 +155,6 @@ int open_extend(struct work *w, struct error *e)
 		return 0;
 	if (!ranges_index(&w->env))
 		return error_set(e, "out of memory");
-	links_settle(w, NULL);
+	links_resolve(w, NULL);
 	return 0;
 }

@@ -139,7 +139,7 @@ void range_keep(struct worker *o, uint32_t number)
 	struct flow *f = &o->flow;
 	bool settles = s->settling == SETTLING;
 
-	if (o->w->round >= WATCHED_FROM)
+	if (o->w->round >= RECURRENCE_FROM)
 		s->result_sum = range_sum(f, &s->rows);
 	if (p->open && settles)
 		s->reached = reached_end(f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known of one code range between two rounds of the fixpoint (settle.c). During a round a worker writes only to
- * the range_state of the code range that it analyses, and reads of any other one only `evidence` and `framed_part`.
+ * What is known of one code range between two rounds of the fixpoint (fixpoint.c). During a round a worker writes only
+ * to the range_state of the code range that it analyses, and reads of any other one only `evidence` and `framed_part`.
  */
 #ifndef ANALYSIS_INTERPROC_RANGE_STATE_H
 #define ANALYSIS_INTERPROC_RANGE_STATE_H
@@ -58,10 +58,10 @@ enum {
 	RUN_EDGES = 8, /* edges lead into it; in addition to another reason */
 };
 
-/* Changes from callee to none, at most: then it stays a callee (termination, see settle.c). */
+/* Changes from callee to none, at most: then it stays a callee (termination, see fixpoint.c). */
 #define CALLEE_LOSSES_MOST 4
 
-/* What the next round depends on is part of state_sum() (settle.c). */
+/* What the next round depends on is part of state_sum() (fixpoint.c). */
 struct range_state {
 	struct range_rows rows;
 	struct detail_part *detail; /* with options.detail; else null */
@@ -99,7 +99,7 @@ struct range_state {
 	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
 	uint8_t edge_runs;   /* number of runs with edges, or with edges gone; at most JOINED_FROM */
 	bool joined;         /* new incoming states are joined with all earlier ones since; never withdrawn */
-	struct join *joins;  /* settle.c: these joins, by target */
+	struct join *joins;  /* fixpoint.c: these joins, by target */
 	size_t join_count, join_room;
 	uint8_t *out_old; /* packed states of the edges out of it; owned */
 	uint8_t *out_new; /* likewise, of the current round */
@@ -108,7 +108,7 @@ struct range_state {
 	uint8_t run;         /* RUN_*: why it is to be analysed in the next round; 0: it is not */
 	uint8_t settling;    /* enum settling */
 	uint32_t last_round; /* the last one that analysed it */
-	uint64_t result_sum; /* range_sum() of its last results, from round WATCHED_FROM on */
+	uint64_t result_sum; /* range_sum() of its last results, from round RECURRENCE_FROM on */
 };
 
 /* Is it taken for a function by trial? */

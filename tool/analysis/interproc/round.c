@@ -42,7 +42,8 @@ static size_t chunk_begin(struct work *w)
 	pthread_mutex_lock(&w->lock);
 	n = w->failed ? w->chunk_count : w->chunk_next++;
 	if (w->options->progress)
-		progress_note(w->file->path, n * CHUNK < w->list_count ? n * CHUNK : w->list_count, w->list_count, "functions");
+		progress_note(w->file->path, n * CHUNK < w->worklist_count ? n * CHUNK : w->worklist_count, w->worklist_count,
+		              "functions");
 	pthread_mutex_unlock(&w->lock);
 	return n;
 }
@@ -59,9 +60,9 @@ static void *worker(void *arg)
 		memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
 	}
 	while (ok && (n = chunk_begin(w)) < w->chunk_count)
-		for (i = n * CHUNK; ok && i < w->list_count && i < (n + 1) * CHUNK; i++) {
-			ok = range_analyze(o, w->list[i]) && exits_keep(o, &w->chunks[n]);
-			range_keep(o, w->list[i]);
+		for (i = n * CHUNK; ok && i < w->worklist_count && i < (n + 1) * CHUNK; i++) {
+			ok = range_analyze(o, w->worklist[i]) && exits_keep(o, &w->chunks[n]);
+			range_keep(o, w->worklist[i]);
 		}
 	if (!ok) {
 		pthread_mutex_lock(&w->lock);
@@ -111,22 +112,22 @@ int round_run(struct work *w, struct error *e)
 	bool ok;
 	size_t k;
 
-	free(w->list);
-	w->list = calloc(w->ranges.count + 1, sizeof(*w->list));
-	w->list_count = 0;
-	for (k = 0; w->list && k < w->ranges.count; k++)
+	free(w->worklist);
+	w->worklist = calloc(w->ranges.count + 1, sizeof(*w->worklist));
+	w->worklist_count = 0;
+	for (k = 0; w->worklist && k < w->ranges.count; k++)
 		if (w->state[k].settling == ABANDONED) {
 			w->state[k].run = 0;
 		} else if (is_unchanged(w, (uint32_t)k)) {
 			rows_cut(&w->state[k].rows, w->ranges.list[k].end);
 			w->state[k].run = 0;
 		} else if (w->state[k].run) {
-			w->list[w->list_count++] = (uint32_t)k;
+			w->worklist[w->worklist_count++] = (uint32_t)k;
 		}
-	w->chunk_count = (w->list_count + CHUNK - 1) / CHUNK;
+	w->chunk_count = (w->worklist_count + CHUNK - 1) / CHUNK;
 	w->chunk_next = 0;
 	w->chunks = calloc(w->chunk_count + 1, sizeof(*w->chunks));
-	ok = threads && w->list && w->chunks;
+	ok = threads && w->worklist && w->chunks;
 	if (ok) {
 		for (i = 1; i < jobs && (size_t)i < w->chunk_count; i++)
 			if (!pthread_create(&threads[started], NULL, worker, w))

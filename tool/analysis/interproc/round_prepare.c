@@ -2,7 +2,7 @@
 /*
  * Between two rounds of the fixpoint: updates the facts about all code ranges, in the order in which they depend on one
  * another, and marks the code ranges of the next round (range_state.run). The facts, and why the fixpoint is reached:
- * settle.c.
+ * fixpoint.c.
  */
 #include "analysis/interproc/work.h"
 
@@ -107,8 +107,8 @@ static int stage_begin(struct work *w, struct error *e)
 			return -1;
 		more = any_run(w, e);
 	}
-	if (!more && w->options->no_cfi && !w->classified) { /* no more evidence will come: judge the rest */
-		w->classified = true;
+	if (!more && w->options->no_cfi && !w->starts_classified) { /* no more evidence will come: judge the rest */
+		w->starts_classified = true;
 		if (!entry_kinds_find(w))
 			return error_set(e, "out of memory");
 		starts_classify(w);

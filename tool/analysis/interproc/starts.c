@@ -194,7 +194,7 @@ void parts_find(struct work *w)
 			s->run |= RUN_NEWS;
 		s->kind = RANGE_PART;
 	}
-	if (w->classified)
+	if (w->starts_classified)
 		starts_classify(w);
 	/* Edges from code ranges that are to be analysed again are void; drop them before edges_apply() uses them. */
 	for (i = k = 0; i < w->edges.count; i++)

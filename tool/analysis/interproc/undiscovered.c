@@ -90,7 +90,7 @@ int undiscovered_add(struct work *w, struct error *e)
 	if (index_renew(w, e))
 		goto out;
 	if (added) {
-		links_settle(w, moved);
+		links_resolve(w, moved);
 		free(w->entry_kinds);
 		w->entry_kinds = NULL;
 	}

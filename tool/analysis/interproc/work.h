@@ -3,15 +3,15 @@
  * State shared by the passes of the generator (generator.c) while they work on one file, and the passes. Private to
  * this folder: the public entry is frames_find(). From there:
  *
- *   settle.c          rounds up to the fixpoint: which facts there are, and why it ends
+ *   fixpoint.c        rounds up to the fixpoint: which facts there are, and why it ends
  *   round.c           one round: code ranges in chunks to threads (worker.h)
  *     range_analysis.c  analyses one code range until its assumptions hold
  *     range_results.c   what is kept of that
  *     call_graph.c      links and edges between code ranges
  *   round_prepare.c   between two rounds, by these:
- *     undiscovered.c, open_ranges.c, ghc_starts.c   where code ranges begin and end
- *     starts.c, entry_tail.c, wide_fde.c            what begins there (range_state.h)
- *     returns.c, noreturn_*.c                       which functions return
+ *     undiscovered.c, open_ranges.c, gap_sweep.c, ghc_starts.c   where code ranges begin and end
+ *     starts.c, entry_tail.c, wide_fde.c, tried_starts.c         what begins there (range_state.h)
+ *     returns.c, noreturn_*.c                                    which functions return
  *   observe_edges.c, non_c_frames.c, ghc_rows.c, fixup_frames.c   after the last round
  */
 #ifndef ANALYSIS_INTERPROC_WORK_H
@@ -59,22 +59,22 @@ struct work {
 	uint64_t *data; /* addresses of code that relocations put into data, sorted */
 	size_t data_count;
 	/* the current round */
-	uint32_t *list; /* numbers of the code ranges of this round, then of the last one */
-	size_t list_count;
+	uint32_t *worklist; /* numbers of the code ranges of this round, then of the last one */
+	size_t worklist_count;
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
 	struct ghc_code ghc;
-	uint32_t round;   /* the first is 1 */
-	uint32_t watched; /* settle.c: reference round of the cycle detection; 0: none */
-	uint64_t watched_sum;
+	uint32_t round;     /* the first is 1 */
+	uint32_t reference; /* fixpoint.c: reference round of the cycle detection; 0: none */
+	uint64_t reference_sum;
 	bool failed;
-	bool classified;    /* starts_classify() has run */
-	bool words_scanned; /* undiscovered_in_words() has run */
-	bool wide_swept;    /* wide_sweep() has run */
-	bool gaps_swept;    /* gaps_sweep() has run */
-	bool entry_tail;    /* some code range has entry_tail */
-	bool ibt;           /* with observe: the file asks for indirect branch tracking */
+	bool starts_classified; /* starts_classify() has run */
+	bool words_scanned;     /* undiscovered_in_words() has run */
+	bool wide_swept;        /* wide_sweep() has run */
+	bool gaps_swept;        /* gaps_sweep() has run */
+	bool entry_tail;        /* some code range has entry_tail */
+	bool ibt;               /* with observe: the file asks for indirect branch tracking */
 };
 
 /* call_graph.c: how other code leads to the start of a code range, by all links and edges known now. */
@@ -90,15 +90,15 @@ bool entry_kinds_find(struct work *w);
 bool links_replace(struct work *w);
 /* Updates links and edges after code ranges were added or extended. moved: the new number of each old code range; null:
  * the numbers are unchanged. */
-void links_settle(struct work *w, const uint32_t *moved);
+void links_resolve(struct work *w, const uint32_t *moved);
 
 /* Runs of a code range with edges before its incoming states are joined; real code settles sooner. */
 #define JOINED_FROM 8u
 /* First round that looks for recurring states; real files need a few rounds only. */
-#define WATCHED_FROM 16u
+#define RECURRENCE_FROM 16u
 
-/* settle.c: runs rounds up to the fixpoint. 0, or -1 and a message. */
-int ranges_settle(struct work *w, struct error *e);
+/* fixpoint.c: runs rounds up to the fixpoint. 0, or -1 and a message. */
+int fixpoint_find(struct work *w, struct error *e);
 /* Drops the edges among the code ranges whose incoming edges keep changing, and makes these code ranges joined. */
 void edges_restart(struct work *w);
 /* Joins the edges *in into a joined code range with all since edges_restart(): one per target. False: out of memory. */

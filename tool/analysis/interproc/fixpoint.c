@@ -7,7 +7,8 @@
  *   fact                          set by                         marks
  *   ----------------------------  -----------------------------  ------------------------------------------------
  *   a code range begins here      undiscovered_add(),            the new code range; the one that is cut there; for
- *                                 wide_called(), wide_sweep()    the wide_ ones the code range of the FDE
+ *                                 wide_called(), wide_sweep(),   the wide_ ones the code range of the FDE
+ *                                 gaps_sweep()
  *   end of an open code range     open_trim(), open_extend()     itself
  *   function is noreturn          noreturn_find()                callers with code behind the call; along chains of
  *                                                                calls without rounds (noreturn_chains.c)
@@ -29,7 +30,7 @@
  * - frame, trial: change in one direction; 1 and 2 per code range
  * - was_empty: never withdrawn, except by ghc_decide(), which is bounded itself; 1 per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; CALLEE_LOSSES_MOST per code range
- * - stages of the file: words_scanned, wide_swept, classified; GHC or not (ghc_code.differ); 1 each
+ * - stages of the file: words_scanned, wide_swept, gaps_swept, starts_classified; GHC or not (ghc_code.differ); 1 each
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
  *   range
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
@@ -37,17 +38,17 @@
  * - settling, see below; 2 per code range
  * All other facts (ends of open code ranges, parts, links and edges) may oscillate, but they are a function of the
  * previous round, and there are finitely many cases: while no monotonic fact changes, either a round has nothing to do
- * or an earlier state recurs. has_been() detects a recurrence; all code ranges analysed since then become unsettled:
- * they have no edges and links any more, and the rows of .eh_frame or none.
+ * or an earlier state recurs. state_recurs() detects a recurrence; all code ranges analysed since then become
+ * unsettled: they have no edges and links any more, and the rows of .eh_frame or none.
  */
 #include "analysis/interproc/work.h"
 #include "support/search.h"
 
 #include <string.h>
 
+/* ---- joined ------------------------------------------------------------------------------------ */
+
 /*
- * ---- joined ------------------------------------------------------------------------
- *
  * A loop may lead through several code ranges, such as a function and its cold part. An edge from code that later turns
  * out to lie behind a noreturn call may then circulate for ever, one round behind the correction; and where rsp is
  * lower at each iteration, the states never repeat. So the edges among these code ranges are dropped, which leaves the
@@ -200,7 +201,7 @@ static uint64_t work_sum(const struct work *w)
 	uint64_t sum = mix(w->noreturn_count, w->ranges.count);
 	size_t i;
 
-	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->classified << 2 | w->env.own_stack << 3);
+	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 | w->gaps_swept << 4);
 	for (i = 0; i < w->ranges.count; i++)
 		sum = mix(sum, state_sum(&w->ranges.list[i], &w->state[i]));
 	return sum;
@@ -209,27 +210,27 @@ static uint64_t work_sum(const struct work *w)
 /*
  * Does the state recur, i.e. is it the same as after an earlier round, *since? Cycle detection with one reference
  * round, which moves to the current round whenever their number has doubled (R. P. Brent, "An improved Monte Carlo
- * factorization algorithm", 1980). Starts at WATCHED_FROM, which few files reach.
+ * factorization algorithm", 1980). Starts at RECURRENCE_FROM, which few files reach.
  */
-static bool has_been(struct work *w, uint32_t *since)
+static bool state_recurs(struct work *w, uint32_t *since)
 {
 	uint64_t sum;
 
-	if (w->round < WATCHED_FROM)
+	if (w->round < RECURRENCE_FROM)
 		return false;
 	sum = work_sum(w);
-	*since = w->watched;
-	if (w->watched && sum == w->watched_sum)
+	*since = w->reference;
+	if (w->reference && sum == w->reference_sum)
 		return true;
-	if (!w->watched || w->round >= 2 * w->watched) {
-		w->watched = w->round;
-		w->watched_sum = sum;
+	if (!w->reference || w->round >= 2 * w->reference) {
+		w->reference = w->round;
+		w->reference_sum = sum;
 	}
 	return false;
 }
 
 /* Makes the code ranges analysed after round `since` unsettled, and marks only these. */
-static void unsettle(struct work *w, uint32_t since)
+static void unsettled_mark(struct work *w, uint32_t since)
 {
 	size_t i;
 
@@ -242,10 +243,10 @@ static void unsettle(struct work *w, uint32_t since)
 		s->settling = UNSETTLED;
 		s->run = RUN_NEWS;
 	}
-	w->watched = 0;
+	w->reference = 0;
 }
 
-int ranges_settle(struct work *w, struct error *e)
+int fixpoint_find(struct work *w, struct error *e)
 {
 	uint32_t since;
 	int more = 1;
@@ -255,8 +256,8 @@ int ranges_settle(struct work *w, struct error *e)
 		if (round_run(w, e))
 			return -1;
 		more = round_prepare(w, e);
-		if (more > 0 && has_been(w, &since))
-			unsettle(w, since);
+		if (more > 0 && state_recurs(w, &since))
+			unsettled_mark(w, since);
 	}
 	return more;
 }
