@@ -201,7 +201,8 @@ static uint64_t work_sum(const struct work *w)
 	uint64_t sum = mix(w->noreturn_count, w->ranges.count);
 	size_t i;
 
-	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 | w->gaps_swept << 4);
+	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 |
+	                   w->gaps_swept << 4);
 	for (i = 0; i < w->ranges.count; i++)
 		sum = mix(sum, state_sum(&w->ranges.list[i], &w->state[i]));
 	return sum;

@@ -9,7 +9,8 @@
 #include "analysis/flow/flow.h"
 #include "analysis/unwind/emit.h"
 
-/* What a code range is taken for. All but a function have no state at their start except what edges bring. */
+/* What a code range is taken for where .eh_frame does not say how it begins. All but a function begin in the states
+ * that edges bring, and in no other; see range_start(). */
 enum range_kind {
 	RANGE_FUNCTION, /* a function begins there: the assumption until something speaks against it */
 	RANGE_PART,     /* a part of a function: other code jumps or falls there with a frame */
