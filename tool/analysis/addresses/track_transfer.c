@@ -233,7 +233,7 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 		v.exact = !v.off; /* the GOT slot of another symbol inside the object: at an offset */
 		v.off = 0;
 		v.got = true;
-		if (in->lawful)
+		if (in->no_escape)
 			;
 		else if (in->move == MOVE_LOAD)
 			result = v;
@@ -246,9 +246,9 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 			use_report(t, i, USE_READ, &v, via);
 		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
 			use_report(t, i, USE_STORE, &v, via);
-		else if (in->move == MOVE_ADDRESS && !in->lawful)
+		else if (in->move == MOVE_ADDRESS && !in->no_escape)
 			result = v;
-		else if (!in->padding && !in->lawful && in->writes)
+		else if (!in->padding && !in->no_escape && in->writes)
 			use_report(t, i, USE_ESCAPE, &v, via); /* a truncating lea, of fewer than 64 bits */
 	}
 	switch (in->move) {
@@ -267,7 +267,7 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 		}
 		break;
 	case MOVE_IMM:
-		if (!in->lawful)
+		if (!in->no_escape)
 			result = imm;
 		break;
 	default: use_report(t, i, USE_ESCAPE, &imm, false);

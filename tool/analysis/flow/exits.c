@@ -12,10 +12,10 @@ static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3
 /* Adds an edge out of the code range; edges to one target are joined into one. */
 static void edge_add(struct flow *f, uint64_t target, const struct state *s)
 {
-	size_t mask = f->edge_hash_size - 1, h;
+	size_t mask = f->walk.edge_hash_size - 1, h;
 
-	if (2 * (f->edge_count + 1) > f->edge_hash_size) {
-		size_t size = f->edge_hash_size ? 2 * f->edge_hash_size : 256, i;
+	if (2 * (f->found.edge_count + 1) > f->walk.edge_hash_size) {
+		size_t size = f->walk.edge_hash_size ? 2 * f->walk.edge_hash_size : 256, i;
 		uint32_t *hash = calloc(size, sizeof(*hash));
 
 		if (!hash) {
@@ -23,31 +23,31 @@ static void edge_add(struct flow *f, uint64_t target, const struct state *s)
 			return;
 		}
 		mask = size - 1;
-		for (i = 0; i < f->edge_count; i++) {
-			for (h = edge_hash(f->edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
+		for (i = 0; i < f->found.edge_count; i++) {
+			for (h = edge_hash(f->found.edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
 				;
 			hash[h] = (uint32_t)i + 1;
 		}
-		free(f->edge_hash);
-		f->edge_hash = hash;
-		f->edge_hash_size = size;
+		free(f->walk.edge_hash);
+		f->walk.edge_hash = hash;
+		f->walk.edge_hash_size = size;
 	}
-	for (h = edge_hash(target) & mask; f->edge_hash[h]; h = (h + 1) & mask)
-		if (f->edges[f->edge_hash[h] - 1].target == target) {
-			state_join(&f->edges[f->edge_hash[h] - 1].state, s);
+	for (h = edge_hash(target) & mask; f->walk.edge_hash[h]; h = (h + 1) & mask)
+		if (f->found.edges[f->walk.edge_hash[h] - 1].target == target) {
+			state_join(&f->found.edges[f->walk.edge_hash[h] - 1].state, s);
 			return;
 		}
-	f->edge_hash[h] = (uint32_t)f->edge_count + 1;
-	if (!room_make(&f->edges, &f->edge_room, f->edge_count, sizeof(*f->edges))) {
+	f->walk.edge_hash[h] = (uint32_t)f->found.edge_count + 1;
+	if (!room_make(&f->found.edges, &f->walk.edge_room, f->found.edge_count, sizeof(*f->found.edges))) {
 		f->failed = true;
 		return;
 	}
-	f->edges[f->edge_count].target = target;
-	f->edges[f->edge_count].from = f->number;
-	state_copy(&f->edges[f->edge_count].state, s);
-	if (f->edges_no_constants)
-		state_drop_constants(&f->edges[f->edge_count].state);
-	f->edge_count++;
+	f->found.edges[f->found.edge_count].target = target;
+	f->found.edges[f->found.edge_count].from = f->in.number;
+	state_copy(&f->found.edges[f->found.edge_count].state, s);
+	if (f->walk.edges_drop_constants)
+		state_drop_constants(&f->found.edges[f->found.edge_count].state);
+	f->found.edge_count++;
 }
 
 /* A jump out of the code range. */
@@ -56,19 +56,20 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 	const struct code_range *p;
 
 	if (flow_is_tail_call(f, target, s)) {
-		f->ends = true;
-		f->exit_sp_unknown |= (target & (FLOW_EXTERN | FLOW_SLOT)) && !state_is_entry(s);
+		f->found.exits_balanced = true;
+		f->found.exit_sp_unknown |= (target & (FLOW_EXTERN | FLOW_SLOT)) && !state_is_entry(s);
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
 	edge_add(f, target, s);
 	/* More popped than pushed: data taken for code looks so. */
-	f->exit_sp_mismatch |= f->range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
-	p = range_at(f->env, target);
+	f->found.exit_sp_mismatch |=
+		f->in.range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
+	p = range_at(f->in.env, target);
 	if (!p || p->start == target) /* without a code range there, the exit will make one */
 		flow_exit_add(f, target, EXIT_PART);
 	else
-		f->returns = true; /* into the middle of another code range, which may return */
+		f->found.may_return = true; /* into the middle of another code range, which may return */
 }
 
 /* Instructions that are examined in search of a gap. */
@@ -82,7 +83,7 @@ static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const 
 {
 	unsigned n;
 
-	if (!f->range->open || target <= off || !state_is_entry(s))
+	if (!f->in.range->open || target <= off || !state_is_entry(s))
 		return false;
 	for (n = 0; n < GAP_MOST && off < target; n++) {
 		uint32_t i = flow_step(f, off);
@@ -94,20 +95,20 @@ static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const 
 	return false;
 }
 
-/* Compares rsp at an exit with rsp at the start, for flow.lifted and flow.lowered. A return to the return address of
- * the start, even from another slot, proves that the range did not begin with words pushed on top of it: it has popped
- * its arguments. `target`: register of the jump, or 16. */
-static void lift_note(struct flow *f, const struct state *before, bool returns, unsigned target)
+/* Compares rsp at an exit with rsp at the start, for flow.found.exit_sp_delta and flow.found.exit_sp_varies. A return
+ * to the return address of the start, even from another slot, proves that the range did not begin with words pushed on
+ * top of it: it has popped its arguments. `target`: register of the jump, or 16. */
+static void exit_sp_note(struct flow *f, const struct state *before, bool returns, unsigned target)
 {
 	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
 
 	if (target < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA)
 		return; /* jumps to its popped return address: a return */
 	if (v.kind != VALUE_CFA || v.off <= -8 || (returns && state_returns(before)) ||
-	    (f->lifted && f->lifted != v.off + 8))
-		f->lowered = true;
+	    (f->found.exit_sp_delta && f->found.exit_sp_delta != v.off + 8))
+		f->found.exit_sp_varies = true;
 	else
-		f->lifted = v.off + 8;
+		f->found.exit_sp_delta = v.off + 8;
 }
 
 /*
@@ -143,7 +144,7 @@ static const struct step *step_before(const struct flow *f, uint64_t off)
  * Is an indirect jump a tail call: in the state of an entry, behind an epilogue that restores a callee-saved register?
  * The targets of a computed goto may be in that state, too, but restore nothing.
  */
-static bool hands_on(const struct flow *f, uint64_t off, const struct state *s)
+static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct state *s)
 {
 	const struct step *in;
 	unsigned n;
@@ -160,48 +161,49 @@ static bool hands_on(const struct flow *f, uint64_t off, const struct state *s)
 static uint64_t known_target(const struct flow *f, const struct step *in, const struct state *s)
 {
 	const struct value *v = in->deref || in->a >= 16 ? NULL : &s->reg[in->a];
-	unsigned type = f->env->file->eh.e_type;
+	unsigned type = f->in.env->file->eh.e_type;
 
 	if (!v || type == ET_REL || (v->kind != VALUE_PLACE && (v->kind != VALUE_CONST || type == ET_DYN)))
 		return 0;
-	return space_at(f->env->space, (uint32_t)v->off) ? (uint32_t)v->off : 0;
+	return space_at(f->in.env->space, (uint32_t)v->off) ? (uint32_t)v->off : 0;
 }
 
 /* Adds the exits and edges of one instruction, and what they tell of the code range. `behind`: only padding lies
  * between a call and this instruction. */
 static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct state *before, bool behind)
 {
-	uint64_t off = addr - f->range->start, end = f->range->end, target, pad;
+	uint64_t off = addr - f->in.range->start, end = f->in.range->end, target, pad;
 	struct step in = f->steps[f->at[off] - 1];
 	struct etch_rule run;
 	struct state after;
 
 	if (before->dead)
 		return;
-	pad = f->pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? flow_pad_of(f, addr) : 0;
+	pad = f->walk.pad_count && (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) ? flow_pad_of(f, addr) : 0;
 	if (pad && !flow_inside(f, pad)) {
 		flow_land(f, before, &after);
 		edge_add(f, pad, &after);
 	}
 	switch (in.flow) {
 	case FLOW_RETURN:
-		f->returned |= !before->weak;
-		lift_note(f, before, true, 16);
-		f->returns = true;
-		f->exit_sp_unknown |= before->reg[ETCH_REG_RSP].kind != VALUE_CFA;
-		f->ends |= state_is_entry(before);
-		f->gives |= !before->weak && before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off == -8;
-		f->unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before) &&
-		                 !(f->relaxed && f->helpers && before->reg[ETCH_REG_RSP].off == -8);
-		f->exit_sp_mismatch |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
+		f->found.return_certain |= !before->weak;
+		exit_sp_note(f, before, true, 16);
+		f->found.may_return = true;
+		f->found.exit_sp_unknown |= before->reg[ETCH_REG_RSP].kind != VALUE_CFA;
+		f->found.exits_balanced |= state_is_entry(before);
+		f->found.returns_to_caller |=
+			!before->weak && before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off == -8;
+		f->found.returns_unbalanced |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && !state_is_entry(before) &&
+		                               !(f->in.relaxed && f->walk.has_helpers && before->reg[ETCH_REG_RSP].off == -8);
+		f->found.exit_sp_mismatch |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off != -8;
 		return;
 	case FLOW_STOP: return;
 	case FLOW_JUMP_IND:
 		/* more popped than pushed: the range did not begin with a return address */
-		f->exit_sp_mismatch |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
-		f->non_c_frame |= leaves_no_c_frame(f->env->own_stack, f->range, &in, before);
-		if (f->env->runtime->enters(&in, before, &run))
-			f->run = run;
+		f->found.exit_sp_mismatch |= before->reg[ETCH_REG_RSP].kind == VALUE_CFA && before->reg[ETCH_REG_RSP].off > 0;
+		f->found.non_c_frame |= leaves_no_c_frame(f->in.env->own_stack, f->in.range, &in, before);
+		if (f->in.env->runtime->enters(&in, before, &run))
+			f->found.runtime_rule = run;
 		target = flow_exit_target(&in);
 		if (in.number && f->jumps[in.number - 1].entries) {
 			const struct flow_jump *j = &f->jumps[in.number - 1];
@@ -212,17 +214,17 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 				if (!flow_inside(f, target) && j->what.most)
 					leave(f, target, before);
 			}
-			f->returns |= !j->what.most; /* not all of its targets are known */
+			f->found.may_return |= !j->what.most; /* not all of its targets are known */
 		} else if (target && state_is_entry(before)) {
 			flow_exit_add(f, target, EXIT_TAIL);
 		} else if (state_is_entry(before) && (target = known_target(f, &in, before)) != 0) {
-			f->ends = true;
+			f->found.exits_balanced = true;
 			flow_exit_add(f, target, EXIT_TAIL);
 		} else {
-			lift_note(f, before, false, in.deref ? 16 : in.a);
-			if (f->range->inferred && hands_on(f, off, before))
-				f->ends = f->gives = true;
-			f->returns = true;
+			exit_sp_note(f, before, false, in.deref ? 16 : in.a);
+			if (f->in.range->inferred && is_epilogue_jump(f, off, before))
+				f->found.exits_balanced = f->found.returns_to_caller = true;
+			f->found.may_return = true;
 		}
 		return;
 	case FLOW_JUMP:
@@ -233,7 +235,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 			if (in.flow == FLOW_BRANCH && in.writes)
 				state_transfer(&after, &in, (uint32_t)off);
 			leave(f, target, &after);
-		} else if (in.flow == FLOW_JUMP && is_tail_inside(f, off + len, target - f->range->start, before)) {
+		} else if (in.flow == FLOW_JUMP && is_tail_inside(f, off + len, target - f->in.range->start, before)) {
 			flow_exit_add(f, target, EXIT_TAIL);
 		}
 		if (in.flow == FLOW_JUMP)
@@ -243,7 +245,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	case FLOW_CALL_IND:
 		target = flow_exit_target(&in);
 		if (target && !flow_is_helper(f, target)) {
-			uint32_t i = off + len < end - f->range->start ? f->at[off + len] : 0;
+			uint32_t i = off + len < end - f->in.range->start ? f->at[off + len] : 0;
 			bool last = flow_is_end(f, &in, off + len);
 
 			flow_exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
@@ -253,7 +255,7 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 		if (flow_is_end(f, &in, off + len)) {
 			/* Compilers end a function with a call only if it is noreturn. */
 			if (!target)
-				f->returns = true;
+				f->found.may_return = true;
 			return;
 		}
 		break;
@@ -262,13 +264,13 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
 	if (flow_is_exit(&in, before))
 		return;
 	if (addr + len < end && !flow_walked(f, off + len))
-		f->returns = f->broken = true;                                        /* the next bytes do not decode */
+		f->found.may_return = f->found.broken = true;                         /* the next bytes do not decode */
 	if (addr + len >= end && in.op != STEP_HALT && !(behind && in.padding)) { /* falls out of the range */
 		struct compared c = {0};
 
 		state_copy(&after, before);
 		flow_advance(&in, &after, (uint32_t)off, &c);
-		f->returns = true;
+		f->found.may_return = true;
 		if (!flow_is_tail_call(f, end, &after))
 			edge_add(f, end, &after);
 	}
@@ -278,22 +280,22 @@ static void exits_note(struct flow *f, uint64_t addr, unsigned len, const struct
  * rip-relative one does. */
 bool flow_takes_address(const struct flow *f, const struct step *in)
 {
-	if (!in->imm || f->env->reloc_count)
+	if (!in->imm || f->in.env->reloc_count)
 		return false;
-	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->env->file->eh.e_type != ET_DYN;
+	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->in.env->file->eh.e_type != ET_DYN;
 }
 
 /* Adds an exit for an address taken, perhaps of a function. One that the entry point takes, such as main, is called. */
 static void ref_note(struct flow *f, uint64_t addr)
 {
-	unsigned kind = f->range->outermost ? EXIT_CALL : EXIT_REF;
-	const struct code_space *space = f->env->space;
+	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;
+	const struct code_space *space = f->in.env->space;
 	const struct code_section *c;
 	const struct code_range *p;
 
 	if (addr < space->list[0].addr || addr >= space->list[space->count - 1].addr + space->list[space->count - 1].size)
 		return;
-	p = range_at(f->env, addr);
+	p = range_at(f->in.env, addr);
 	if (p) {
 		if (p->start == addr ? !p->named : p->open)
 			flow_exit_add(f, addr, kind);
@@ -302,7 +304,7 @@ static void ref_note(struct flow *f, uint64_t addr)
 	/* Outside of all code ranges: assembly without .eh_frame is called through tables of pointers that other code
 	 * fills in. */
 	c = space_at(space, addr);
-	if (c && !elf_is_object(f->env->file))
+	if (c && !elf_is_object(f->in.env->file))
 		flow_exit_add(f, addr, kind);
 }
 
@@ -374,7 +376,7 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	const struct step *in = &f->steps[number];
 	bool same;
 
-	if (!f->range->open)
+	if (!f->in.range->open)
 		return !(f->seen[number] & FLOW_MOVES);
 	if (b->s != &b->own) {
 		state_copy(&b->own, block_state(b, f, off));
@@ -387,13 +389,13 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 }
 
 /* Does exits_note() need no state for this instruction? */
-static bool leaves_anyhow(const struct flow *f, const struct step *in)
+static bool needs_no_state(const struct flow *f, const struct step *in)
 {
 	switch (in->flow) {
 	case FLOW_JUMP:
-	case FLOW_BRANCH: return !f->range->open && flow_inside(f, (uint64_t)in->imm);
+	case FLOW_BRANCH: return !f->in.range->open && flow_inside(f, (uint64_t)in->imm);
 	case FLOW_CALL:
-	case FLOW_CALL_IND: return !f->pad_count;
+	case FLOW_CALL_IND: return !f->walk.pad_count;
 	default: return false;
 	}
 }
@@ -401,14 +403,14 @@ static bool leaves_anyhow(const struct flow *f, const struct step *in)
 /* Collects the results of one instruction: addresses taken, fixups, exits. */
 static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool behind)
 {
-	uint64_t size = f->range->end - f->range->start, addr = f->range->start + off;
+	uint64_t size = f->in.range->end - f->in.range->start, addr = f->in.range->start + off;
 	struct step in = f->steps[number]; /* the list may move */
-	bool anyhow = leaves_anyhow(f, &in) && !f->fixup_count && off + in.len < size;
+	bool anyhow = needs_no_state(f, &in) && !f->in.fixup_count && off + in.len < size;
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
 
 	if (in.flow == FLOW_NEXT && flow_takes_address(f, &in))
 		ref_note(f, (uint64_t)in.imm);
-	if (f->fixup_count)
+	if (f->in.fixup_count)
 		fault_note(f, addr, &in, s);
 	if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
 		exits_note(f, addr, in.len, s, behind);
@@ -417,11 +419,11 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 /* Can step_note() be skipped for an instruction, provided that the next one has been walked? */
 static inline bool is_plain(const struct flow *f, const struct step *in)
 {
-	if (f->fixup_count)
+	if (f->in.fixup_count)
 		return false;
 	if (in->flow == FLOW_NEXT)
-		return !in->imm | (f->env->reloc_count != 0);
-	return in->flow == FLOW_BRANCH && leaves_anyhow(f, in);
+		return !in->imm | (f->in.env->reloc_count != 0);
+	return in->flow == FLOW_BRANCH && needs_no_state(f, in);
 }
 
 /* Number of steps that begin in [off, end). */
@@ -462,19 +464,19 @@ static uint64_t pass(struct flow *f, uint64_t from, uint64_t off, uint64_t limit
 	}
 	if (!n || starts_count(f, from, to) != n + 1) /* some instructions overlap */
 		return off;
-	f->skip_last = f->range->start + last;
-	f->skip_end = f->range->start + to;
+	f->skip.last = f->in.range->start + last;
+	f->skip.end = f->in.range->start + to;
 	return to;
 }
 
 /* Calls fn for each walked instruction in order of address; with `note` also collects the results. */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 {
-	uint64_t start = f->range->start, size = f->range->end - start, off, next = UINT64_MAX;
+	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
 	bool same = false, behind = false;
 	struct block b;
 
-	f->skip_below = f->skip_end = 0;
+	f->skip.below = f->skip.end = 0;
 	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
 		const struct step *in;
 		uint32_t i = f->at[off] - 1;
@@ -491,9 +493,9 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		}
 		in = &f->steps[i];
 		next = off + in->len;
-		if (same && start + next <= f->skip_below) {
-			f->skip_last = start + off;
-			f->skip_end = start + next;
+		if (same && start + next <= f->skip.below) {
+			f->skip.last = start + off;
+			f->skip.end = start + next;
 		} else {
 			fn(ctx, start + off, in->len, block_state(&b, f, off), same);
 			in = &f->steps[i]; /* the callback may decode more and move the list */
@@ -503,8 +505,8 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		in = &f->steps[i];
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
-		if (same && !behind && !f->range->open && next < size && f->at[next] && f->skip_below > start) {
-			uint64_t to = pass(f, off, next, f->skip_below - start < size ? f->skip_below - start : size);
+		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
+			uint64_t to = pass(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
 
 			if (to != next)
 				off = (next = to) - 1;

@@ -34,7 +34,7 @@ struct compared {
 
 static inline bool flow_inside(const struct flow *f, uint64_t addr)
 {
-	return addr >= f->range->start && addr < f->range->end;
+	return addr >= f->in.range->start && addr < f->in.range->end;
 }
 /* Has a state reached the instruction at an offset? */
 static inline bool flow_walked(const struct flow *f, uint64_t off)
@@ -42,7 +42,7 @@ static inline bool flow_walked(const struct flow *f, uint64_t off)
 	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
 }
 /* Does the code range need constants, as for a jump table? */
-static inline bool flow_needs_constants(const struct flow *f) { return f->effects_seen & EFFECT_NEEDS_CONSTANT; }
+static inline bool flow_needs_constants(const struct flow *f) { return f->walk.effects & EFFECT_NEEDS_CONSTANT; }
 /* Is the instruction a system call that ends the thread or process? */
 static inline bool flow_is_exit(const struct step *in, const struct state *s)
 {
@@ -60,7 +60,7 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number);
 uint32_t flow_step_new(struct flow *f, uint64_t off);
 static inline uint32_t flow_step(struct flow *f, uint64_t off)
 {
-	if (off >= f->range->end - f->range->start)
+	if (off >= f->in.range->end - f->in.range->start)
 		return NO_STEP;
 	return f->at[off] ? f->at[off] - 1 : flow_step_new(f, off);
 }
@@ -156,9 +156,9 @@ void flow_trap_state(const struct state *head, struct state *out);
 /* Restarts the join over indirect jumps, if it includes this jump, whose state has changed. */
 static inline void flow_agreed_undo(struct flow *f, size_t jump)
 {
-	if (jump < f->agreed.upto) {
-		f->agreed.upto = 0;
-		f->agreed.some = f->agreed.differ = false;
+	if (jump < f->walk.agreed.upto) {
+		f->walk.agreed.upto = 0;
+		f->walk.agreed.some = f->walk.agreed.differ = false;
 	}
 }
 /* Follows jump tables, then the code that only indirect jumps reach. */

@@ -70,19 +70,19 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 	uint8_t *states;
 	size_t size = 0, i;
 
-	for (i = 0; i < f->edge_count; i++)
-		size += state_pack(&f->edges[i].state, NULL);
+	for (i = 0; i < f->found.edge_count; i++)
+		size += state_pack(&f->found.edges[i].state, NULL);
 	if (!size)
 		return true;
-	states = o->w->state[f->number].out_new = malloc(size);
+	states = o->w->state[f->in.number].out_new = malloc(size);
 	if (!states)
 		return false;
-	for (i = 0; i < f->edge_count; i++) {
-		const struct flow_edge *x = &f->edges[i];
+	for (i = 0; i < f->found.edge_count; i++) {
+		const struct flow_edge *x = &f->found.edges[i];
 
 		if (!range_at(&o->w->env, x->target) && !undiscovered_keep(o, c, x->target))
 			return false;
-		if (is_hearsay(o->w, f->range, x->target) || is_known_start(f->env, x->target))
+		if (is_hearsay(o->w, f->in.range, x->target) || is_known_start(f->in.env, x->target))
 			continue;
 		if (!edges_put(&c->edges, x, states))
 			return false;
@@ -97,15 +97,15 @@ static bool chunk_keep(struct worker *o, struct chunk *c)
 	const struct flow *f = &o->flow;
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++) {
-		const struct flow_exit *x = &f->exits[i];
+	for (i = 0; i < f->found.exit_count; i++) {
+		const struct flow_exit *x = &f->found.exits[i];
 
-		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->env->ranges))
+		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->in.env->ranges))
 			return false;
 		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE && !undiscovered_keep(o, c, x->target))
 			return false;
 	}
-	c->insns += f->fresh;
+	c->insns += f->found.insn_count;
 	return edges_keep(o, c);
 }
 
@@ -129,13 +129,13 @@ static enum flow_start range_start(const struct flow_env *env, const struct code
 
 /*
  * Code whose exits all have rsp above its value at the start by the same amount was entered with that many bytes pushed
- * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.pushed; true: analyse it again.
+ * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.in.pushed; true: analyse it again.
  */
 static bool began_pushed(struct flow *flow, const struct emit *e)
 {
-	if (flow->pushed || flow->lowered || flow->lifted <= 0 || e->start != START_ASSUMED)
+	if (flow->in.pushed || flow->found.exit_sp_varies || flow->found.exit_sp_delta <= 0 || e->start != START_ASSUMED)
 		return false;
-	flow->pushed = flow->lifted;
+	flow->in.pushed = flow->found.exit_sp_delta;
 	return true;
 }
 
@@ -150,10 +150,10 @@ static bool is_misled(const struct code_range *p, struct range_state *s, const s
 		return false;
 	if (s->proven) {
 		s->classified = true;
-		s->proven = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
+		s->proven = f->found.exits_balanced && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch;
 		return !s->proven;
 	}
-	s->proven = f->start == START_PART && f->exit_sp_mismatch;
+	s->proven = f->in.start == START_PART && f->found.exit_sp_mismatch;
 	return s->proven;
 }
 
@@ -171,41 +171,41 @@ static bool is_referred(const struct code_range *p, const struct range_state *s,
  */
 static bool is_maybe_data(const struct work *w, struct flow *f)
 {
-	const struct range_state *s = &w->state[f->number];
-	bool ends = f->ends, word = s->word;
+	const struct range_state *s = &w->state[f->in.number];
+	bool ends = f->found.exits_balanced, word = s->word;
 	size_t i;
 
-	if (f->broken || f->exit_sp_unknown || f->unbalanced || f->exit_sp_mismatch)
+	if (f->found.broken || f->found.exit_sp_unknown || f->found.returns_unbalanced || f->found.exit_sp_mismatch)
 		return true;
-	if (s->emptied && f->range->end - f->range->start == 1 && f->edge_count)
+	if (s->emptied && f->in.range->end - f->in.range->start == 1 && f->found.edge_count)
 		return true; /* it was judged so before, and has been cut to one byte since */
-	for (i = 0; i < f->edge_count; i++) {
-		const struct code_range *to = range_at(f->env, f->edges[i].target);
-		bool entry = state_is_entry(&f->edges[i].state);
+	for (i = 0; i < f->found.edge_count; i++) {
+		const struct code_range *to = range_at(f->in.env, f->found.edges[i].target);
+		bool entry = state_is_entry(&f->found.edges[i].state);
 
-		if (to && (!to->inferred || (word && entry && to->start != f->edges[i].target)))
+		if (to && (!to->inferred || (word && entry && to->start != f->found.edges[i].target)))
 			return true;
-		if (!to && word && entry && f->edges[i].target % FUNCTION_ALIGN)
+		if (!to && word && entry && f->found.edges[i].target % FUNCTION_ALIGN)
 			return true;
-		ends |= entry && (!word || (to && w->state[to - f->env->ranges].called));
+		ends |= entry && (!word || (to && w->state[to - f->in.env->ranges].called));
 	}
 	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
-	ends |= !word && !f->returns && !f->edge_count &&
-	        (flow_begins(f) || code_is_sigreturn(f->range->bytes, f->range->end - f->range->start));
+	ends |= !word && !f->found.may_return && !f->found.edge_count &&
+	        (flow_begins(f) || code_is_sigreturn(f->in.range->bytes, f->in.range->end - f->in.range->start));
 	return !ends;
 }
 
 /* It leaves or begins as code of GHC does, which excludes data, however its address was found. */
 static bool is_ghc(const struct flow *f)
 {
-	return f->own_stack && (f->non_c_frame || ghc_begins(f->env, f->range->start));
+	return f->in.own_stack && (f->found.non_c_frame || ghc_begins(f->in.env, f->in.range->start));
 }
 
 /* End of the code that flow reaches in a code range, with the padding behind it; start + 1 where there is no flow. */
 static uint64_t reached_end(struct flow *f)
 {
-	const struct code_range *p = f->range;
-	uint64_t end = p->start + (f->extent ? f->extent : 1);
+	const struct code_range *p = f->in.range;
+	uint64_t end = p->start + (f->found.extent ? f->found.extent : 1);
 	struct step s;
 
 	while (end < p->end && step_decode(NULL, p->bytes + (end - p->start), p->end - end, end, &s) && s.padding)
@@ -246,17 +246,19 @@ static bool rows_same(const struct range_rows *a, const struct range_rows *b)
 /* A checksum of the results of the analysis of a code range. */
 static uint64_t found(const struct flow *f)
 {
-	uint64_t flags = f->lowered | f->switches << 1 | f->ends << 2 | f->unbalanced << 3 | f->exit_sp_mismatch << 4 |
-	                 f->exit_sp_unknown << 5 | f->non_c_frame << 6 | f->returned << 7 | f->returns << 8 |
-	                 f->broken << 9 | f->gives << 10;
+	uint64_t flags = f->found.exit_sp_varies | f->found.replaces_sp << 1 | f->found.exits_balanced << 2 |
+	                 f->found.returns_unbalanced << 3 | f->found.exit_sp_mismatch << 4 | f->found.exit_sp_unknown << 5 |
+	                 f->found.non_c_frame << 6 | f->found.return_certain << 7 | f->found.may_return << 8 |
+	                 f->found.broken << 9 | f->found.returns_to_caller << 10;
 
-	return ((((flags * 31 + f->exit_count) * 31 + f->edge_count) * 31 + f->extent) * 31 + (uint32_t)f->lifted);
+	return ((((flags * 31 + f->found.exit_count) * 31 + f->found.edge_count) * 31 + f->found.extent) * 31 +
+	        (uint32_t)f->found.exit_sp_delta);
 }
 #endif
 
 /*
  * With ETCH_CHECK_STEPS (make asan): checks the assumption that tracking of constants changes neither rows nor results
- * where the analysis has skipped it (flow.no_constants). False: out of memory.
+ * where the analysis has skipped it (flow.found.no_constants). False: out of memory.
  */
 static bool plain_check(struct worker *o, uint32_t number, size_t in)
 {
@@ -266,18 +268,18 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 	uint64_t was = found(f);
 	bool ok = true;
 
-	if (!f->no_constants)
+	if (!f->found.no_constants)
 		return true;
-	for (f->force_constants = true; ok; f->force_constants = false) {
+	for (f->in.force_constants = true; ok; f->in.force_constants = false) {
 		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
-		     flow_run(f, &o->w->env, number, o->in, in, f->start) && emit_rows(&o->emit, f, s);
+		     flow_run(f, &o->w->env, number, o->in, in, f->in.start) && emit_rows(&o->emit, f, s);
 		if (ok && (!rows_same(s, &plain) || found(f) != was)) {
 			fprintf(stderr, "rounds: a code range at %#llx is another with constants\n",
-			        (unsigned long long)f->range->start);
+			        (unsigned long long)f->in.range->start);
 			abort();
 		}
 		range_rows_free(s);
-		if (f->no_constants)
+		if (f->found.no_constants)
 			break; /* the second run without constants: as before */
 	}
 	*s = plain;
@@ -296,8 +298,9 @@ static bool jumps_to_part(const struct work *w, const struct flow *f)
 {
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++)
-		if (f->exits[i].kind == EXIT_TAIL && f->exits[i].to != NO_RANGE && w->state[f->exits[i].to].part)
+	for (i = 0; i < f->found.exit_count; i++)
+		if (f->found.exits[i].kind == EXIT_TAIL && f->found.exits[i].to != NO_RANGE &&
+		    w->state[f->found.exits[i].to].part)
 			return true;
 	return false;
 }
@@ -313,9 +316,9 @@ static bool range_leave(struct worker *o, uint32_t number)
 	struct flow *f = &o->flow;
 
 	range_rows_free(&s->rows);
-	f->pushed = 0;
-	f->framed = f->relaxed = f->force_constants = false;
-	f->cfi_count = 0;
+	f->in.pushed = 0;
+	f->in.framed = f->in.relaxed = f->in.force_constants = false;
+	f->in.cfi_count = 0;
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
 	    !flow_run(f, &w->env, number, NULL, 0, START_NOWHERE) || !emit_rows(&o->emit, f, &s->rows))
 		return false;
@@ -347,35 +350,35 @@ static bool range_look(struct worker *o, uint32_t number)
 	if (!edges_in(o, p, &in))
 		return false;
 	referred = is_referred(p, s, in);
-	f->pushed = 0;
-	f->relaxed = s->relaxed;
-	f->framed = is_framed(s);
-	f->force_constants = w->options->observe || w->options->detail;
+	f->in.pushed = 0;
+	f->in.relaxed = s->relaxed;
+	f->in.framed = is_framed(s);
+	f->in.force_constants = w->options->observe || w->options->detail;
 	do {
 		range_rows_free(&s->rows);
 		ok = emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
-		f->cfi = o->emit.cfi;
-		f->cfi_count = o->emit.cfi_count;
+		f->in.cfi = o->emit.cfi;
+		f->in.cfi_count = o->emit.cfi_count;
 		ok = ok && flow_run(f, &w->env, number, o->in, in, range_start(&w->env, p, s, &o->emit)) &&
 		     emit_rows(&o->emit, f, &s->rows);
-		if (ok && o->emit.wants_constants && !f->force_constants) {
-			f->force_constants = again = true;
+		if (ok && o->emit.wants_constants && !f->in.force_constants) {
+			f->in.force_constants = again = true;
 			continue;
 		}
 		again = ok && began_pushed(f, &o->emit);
-		if (ok && !again && p->inferred && !s->direct && !s->proven && f->start != START_PART && !is_ghc(f) &&
+		if (ok && !again && p->inferred && !s->direct && !s->proven && f->in.start != START_PART && !is_ghc(f) &&
 		    (flow_begins_framed(f) || jumps_to_part(w, f))) {
 			s->fragment = s->framed = again = true;
-			s->maybe_data = s->relaxed = f->relaxed = false;
-			s->table = f->broken || s->word;
-			f->framed = is_framed(s);
-			f->pushed = 0;
+			s->maybe_data = s->relaxed = f->in.relaxed = false;
+			s->table = f->found.broken || s->word;
+			f->in.framed = is_framed(s);
+			f->in.pushed = 0;
 			continue;
 		}
 		if (ok && !again && referred && !s->fragment && !is_ghc(f) && is_maybe_data(w, f)) {
-			s->fragment = s->maybe_data = f->relaxed;
-			s->relaxed = f->relaxed = !f->relaxed;
-			f->pushed = 0;
+			s->fragment = s->maybe_data = f->in.relaxed;
+			s->relaxed = f->in.relaxed = !f->in.relaxed;
+			f->in.pushed = 0;
 			again = true;
 		}
 		again |= ok && !again && is_misled(p, s, f);
@@ -383,7 +386,7 @@ static bool range_look(struct worker *o, uint32_t number)
 	ok = ok && plain_check(o, number, in);
 	if (ok && w->options->observe && !referred)
 		reached_take(&w->out->reached, &w->out->space, f);
-	if (ok && w->options->observe && !referred && !f->own_stack) { /* a stack that is not C's has no such findings */
+	if (ok && w->options->observe && !referred && !f->in.own_stack) { /* a stack that is not C's has no such findings */
 		ok = observe_range(f, &s->rows.findings) && (!w->ibt || targets_observe(f, &s->rows.findings));
 	}
 	return ok && (!w->options->detail || detail_take(w->options->detail, &s->detail, f));
@@ -396,22 +399,24 @@ static bool range_look(struct worker *o, uint32_t number)
  */
 static bool is_firm(const struct flow *f)
 {
-	uint64_t size = f->range->end - f->range->start;
+	uint64_t size = f->in.range->end - f->in.range->start;
 	size_t i;
 
-	if (!f->range->open || !f->extent || f->broken || f->edge_count || f->fixup_count || f->relaxed)
+	if (!f->in.range->open || !f->found.extent || f->found.broken || f->found.edge_count || f->in.fixup_count ||
+	    f->in.relaxed)
 		return false;
 	for (i = 0; i < f->jump_count; i++)
 		if (f->jumps[i].table || !state_is_entry(&f->jumps[i].state))
 			return false;
 	for (i = 0; i < f->step_count; i++) {
 		const struct step *in = &f->steps[i];
-		uint64_t end = f->step_at[i] + in->len, to = (uint64_t)in->imm - f->range->start;
+		uint64_t end = f->step_at[i] + in->len, to = (uint64_t)in->imm - f->in.range->start;
 
-		if ((f->seen[i] & FLOW_WALKED) && end == f->extent && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND &&
-		    in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
+		if ((f->seen[i] & FLOW_WALKED) && end == f->found.extent && in->flow != FLOW_JUMP &&
+		    in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
 			return false;
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->extent && to < size)
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->found.extent &&
+		    to < size)
 			return false;
 	}
 	return true;
@@ -455,24 +460,25 @@ static void range_note(struct worker *o, uint32_t number)
 	struct flow *f = &o->flow;
 
 	if (o->w->round >= WATCHED_FROM)
-		s->said_sum = range_sum(f, &s->rows);
+		s->result_sum = range_sum(f, &s->rows);
 	if (p->open && !s->unsettled)
 		s->reached = reached_end(f);
-	s->empty = p->open && !f->extent && !s->unsettled;
-	s->to_end = p->start + f->extent >= p->end;
-	s->returns = f->returns || s->unsettled;
-	s->non_c_frame = (f->non_c_frame || (f->own_stack && ghc_begins(f->env, p->start))) && p->fde < 0 && !p->plt;
-	s->returned = f->returned;
-	if (f->run.kind != ETCH_RULE_UNDEF)
-		run_take(o->w, &f->run);
-	s->switches = f->switches;
+	s->empty = p->open && !f->found.extent && !s->unsettled;
+	s->to_end = p->start + f->found.extent >= p->end;
+	s->returns = f->found.may_return || s->unsettled;
+	s->non_c_frame =
+		(f->found.non_c_frame || (f->in.own_stack && ghc_begins(f->in.env, p->start))) && p->fde < 0 && !p->plt;
+	s->returned = f->found.return_certain;
+	if (f->found.runtime_rule.kind != ETCH_RULE_UNDEF)
+		run_take(o->w, &f->found.runtime_rule);
+	s->switches = f->found.replaces_sp;
 	s->end_confirmed = is_firm(f);
-	s->began = f->start;
+	s->began = f->in.start;
 	s->one_row = o->emit.cfi_count == 1;
 	s->denied = o->emit.denied;
-	if (range_start(f->env, p, s, &o->emit) != START_PART) {
-		s->returns_balanced = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
-		s->exit_sp_mismatch = !f->ends && f->exit_sp_mismatch;
+	if (range_start(f->in.env, p, s, &o->emit) != START_PART) {
+		s->returns_balanced = f->found.exits_balanced && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch;
+		s->exit_sp_mismatch = !f->found.exits_balanced && f->found.exit_sp_mismatch;
 	}
 }
 
@@ -645,8 +651,8 @@ static void edges_apply(struct work *w)
 			s->run |= RUN_EDGES;
 		if (s->run && (k > from || sum != s->edges_seen)) {
 			s->edges_seen = sum;
-			s->told += s->told < JOINED_FROM;
-			join |= s->told == JOINED_FROM && !s->joined;
+			s->edge_runs += s->edge_runs < JOINED_FROM;
+			join |= s->edge_runs == JOINED_FROM && !s->joined;
 		}
 	}
 	if (join)

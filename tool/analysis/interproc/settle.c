@@ -66,10 +66,10 @@ void edges_restart(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (s->joined || s->told < JOINED_FROM / 2) /* in one loop all have about the same count */
+		if (s->joined || s->edge_runs < JOINED_FROM / 2) /* in one loop all have about the same count */
 			continue;
 		s->joined = true;
-		s->told = JOINED_FROM;
+		s->edge_runs = JOINED_FROM;
 		s->edges_seen = 0;
 		s->run |= RUN_NEWS;
 	}
@@ -149,10 +149,10 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
 	uint64_t sum = 1;
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++)
-		sum = mix(mix(sum, f->exits[i].target), f->exits[i].kind);
-	for (i = 0; i < f->edge_count; i++)
-		sum = mix_bytes(mix(sum, f->edges[i].target), packed, state_pack(&f->edges[i].state, packed));
+	for (i = 0; i < f->found.exit_count; i++)
+		sum = mix(mix(sum, f->found.exits[i].target), f->found.exits[i].kind);
+	for (i = 0; i < f->found.edge_count; i++)
+		sum = mix_bytes(mix(sum, f->found.edges[i].target), packed, state_pack(&f->found.edges[i].state, packed));
 	for (i = 0; i < rows->count; i++)
 		sum = mix_bytes(mix(sum, rows->rows[i].addr), &rows->rows[i].rule, sizeof(rows->rows[i].rule));
 	return sum;
@@ -193,13 +193,13 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		s->end_confirmed,
 		s->began,
 		s->run,
-		s->told,
+		s->edge_runs,
 		s->joined,
 		s->unsettled,
 		p->entry_tail,
 	};
 
-	return mix_bytes(mix(mix(mix(s->said_sum, p->end), s->reached), s->edges_seen), flags, sizeof(flags));
+	return mix_bytes(mix(mix(mix(s->result_sum, p->end), s->reached), s->edges_seen), flags, sizeof(flags));
 }
 
 static uint64_t work_sum(const struct work *w)

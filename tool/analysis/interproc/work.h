@@ -25,7 +25,7 @@ struct range_state {
 	uint8_t *out_new;           /* likewise, of the current round */
 	bool fragment;              /* its start is no function's: other code jumps there with a frame */
 	bool returns, noreturn;
-	bool switches;         /* a hand-made context begins there (flow.switches) */
+	bool switches;         /* a hand-made context begins there (flow.found.replaces_sp) */
 	bool exit_sp_mismatch; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
 	bool returns_balanced; /* taken for a function, it ends as one */
 	bool has_evidence;     /* there is evidence that a function begins there */
@@ -41,18 +41,18 @@ struct range_state {
 	bool proven;           /* its returns show that it is a function (is_misled()) */
 	bool classified;       /* `proven` has been verified, and is final */
 	bool non_c_frame;      /* code without frames of C's kind, such as GHC's */
-	bool returned;         /* flow.returned; ghc_rows() also sets it for what tail-calls C */
+	bool returned;         /* flow.found.return_certain; ghc_rows() also sets it for what tail-calls C */
 	bool first;            /* temporary, of entry_tail_find(): the entry point jumps there */
 	bool shared;           /* the entry point and other code lead there; never withdrawn */
 	bool empty;            /* open, and no flow has been found in it yet */
-	bool relaxed;          /* it is a function only if analysed with flow.relaxed */
+	bool relaxed;          /* it is a function only if analysed with flow.in.relaxed */
 	bool emptied;          /* was empty, and has been marked again since */
 	bool unsettled;        /* its results recur without a fixpoint: to be analysed without flow */
 	bool left;             /* unsettled, and that has been done: it is not marked again */
 	bool joined;           /* new incoming states are joined with all earlier ones */
-	uint8_t told;          /* number of runs with edges, or with edges gone; at most JOINED_FROM */
+	uint8_t edge_runs;     /* number of runs with edges, or with edges gone; at most JOINED_FROM */
 	uint32_t ran;          /* the last round that analysed it */
-	uint64_t said_sum;     /* range_sum() of its last results, from round WATCHED_FROM on */
+	uint64_t result_sum;   /* range_sum() of its last results, from round WATCHED_FROM on */
 	struct heard *heard;   /* settle.c: incoming states since `joined`, by target */
 	size_t heard_count, heard_room;
 	bool to_end;        /* its flow reaches its last byte */
