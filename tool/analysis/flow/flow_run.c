@@ -194,6 +194,57 @@ static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 	return bytes >= f->bytes && at < f->size ? f->size - at : 0;
 }
 
+/* Forgets what was found of the last code range; the arrays stay. */
+static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edges = r->edges, .exits = r->exits}; }
+
+/* Likewise for the walk. */
+static void scratch_reset(struct flow_scratch *w, size_t edge_count)
+{
+	free(w->paths);
+	if (edge_count)
+		memset(w->edge_hash, 0, w->edge_hash_size * sizeof(*w->edge_hash));
+	*w = (struct flow_scratch){
+		.at_room = w->at_room,
+		.step_room = w->step_room,
+		.state_room = w->state_room,
+		.jump_room = w->jump_room,
+		.edge_room = w->edge_room,
+		.exit_room = w->exit_room,
+		.reloc_near = w->reloc_near,
+		.table_at = w->table_at,
+		.edge_hash = w->edge_hash,
+		.edge_hash_size = w->edge_hash_size,
+		.heap = w->heap,
+		.heap_room = w->heap_room,
+		.todo = w->todo,
+		.todo_room = w->todo_room,
+		.pads = w->pads,
+		.pad_room = w->pad_room,
+		.dead = w->dead,
+		.dead_room = w->dead_room,
+		.inner = w->inner,
+		.inner_room = w->inner_room,
+		.new_jumps = w->new_jumps,
+		.new_jump_room = w->new_jump_room,
+		.pad_depth = INT32_MIN,
+		.pads_deferred = true,
+	};
+}
+
+/* Fills the part of flow.in that is not the caller's. */
+static void input_set(struct flow_input *in, const struct flow_env *env, uint32_t number)
+{
+	const struct code_range *p = &env->ranges[number];
+
+	in->env = env;
+	in->range = p;
+	in->number = number;
+	in->own_stack = env->own_stack && env->runtime->may_be(p);
+	in->readable = readable_from(env->file, p->bytes);
+	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
+	in->fixup_count = in->fixups ? in->fixup_count : 0;
+}
+
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 {
 	const struct code_range *p = &env->ranges[number];
@@ -201,40 +252,12 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 
 	if (!f->cache)
 		f->cache = step_cache_new(); /* null is allowed: decoding is then slower */
-	f->in.env = env;
-	f->in.range = p;
-	f->in.number = number;
-	f->in.readable = readable_from(env->file, p->bytes);
-	f->step_count = f->state_count = f->walk.heap_count = f->walk.todo_count = f->walk.pad_count = 0;
-	f->walk.dead_count = f->jump_count = f->walk.new_jump_count = f->walk.inner_count = f->found.exit_count = 0;
-	f->in.fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->in.fixup_count) : NULL;
-	f->in.fixup_count = f->in.fixups ? f->in.fixup_count : 0;
-	f->walk.agreed.upto = 0;
-	f->walk.agreed.some = f->walk.agreed.differ = false;
-	f->walk.pads_deferred = true;
-	f->walk.pad_depth = INT32_MIN;
-	f->found.no_constants = false;
-	f->walk.effects = 0;
-	f->walk.dirty = f->failed = f->found.may_return = f->found.broken = f->found.returns_unbalanced =
-		f->found.exit_sp_mismatch = f->found.exit_sp_unknown = f->found.exits_balanced = f->found.returns_to_caller =
-			f->found.non_c_frame = f->found.return_certain = f->walk.jumps_agreed = f->walk.has_helpers = false;
-	f->found.runtime_rule.kind = ETCH_RULE_UNDEF;
-	f->in.own_stack = env->own_stack && env->runtime->may_be(p);
-	f->walk.runtime_next = 0;
-	f->found.insn_count = 0;
-	f->found.extent = 0;
-	f->walk.guess_count = 0;
-	f->walk.guess_next = 0;
-	free(f->walk.paths);
-	f->walk.paths = NULL;
-	f->found.exit_sp_delta = 0;
-	f->found.exit_sp_varies = false;
-	if (f->found.edge_count)
-		memset(f->walk.edge_hash, 0, f->walk.edge_hash_size * sizeof(*f->walk.edge_hash));
-	f->found.edge_count = 0;
-	if (size >= UINT32_MAX)
-		return false;
-	if (!at_clear(f, size))
+	input_set(&f->in, env, number);
+	scratch_reset(&f->walk, f->found.edge_count);
+	result_reset(&f->found);
+	f->step_count = f->state_count = f->jump_count = 0;
+	f->failed = false;
+	if (size >= UINT32_MAX || !at_clear(f, size))
 		return false;
 	if (p->fde >= 0 && !p->plt) {
 		lsda_call_sites(env->file, env->cfi, (size_t)p->fde, pad_add, f);
