@@ -2,8 +2,8 @@
 /*
  * Shared by the files of the flow analysis; its interface is flow.h. flow_run.c drives the analysis of a code range:
  * flow_reach.c decodes what is reachable, flow_walk.c propagates states with the worklist of flow_queue.c, advance.c is
- * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, exits.c makes the
- * results.
+ * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, flow_states.c
+ * reports the states, and exits.c makes the results.
  */
 #ifndef ANALYSIS_FLOW_FLOW_INTERNAL_H
 #define ANALYSIS_FLOW_FLOW_INTERNAL_H
@@ -95,8 +95,16 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
-/* exits.c: may the immediate or rip-relative displacement of an instruction be an address that it takes? */
+/* exits.c */
+/* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
 bool flow_takes_address(const struct flow *f, const struct step *in);
+/* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
+ * a call and this instruction. */
+void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
+/* Adds an exit for an address taken, perhaps of a function. */
+void flow_ref_note(struct flow *f, uint64_t addr);
+/* Adds the exit of an instruction whose fixup is outside of the code range. */
+void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before);
 
 /* advance.c */
 /* Transforms the state before the instruction at `off` into the one behind it, on the fall-through edge. */

@@ -346,7 +346,7 @@ static bool ends_in(struct flow *f, uint32_t i)
 
 /*
  * After all reachable code is decoded: does control fall out of the code range, or into bytes that do not decode? As in
- * exits_note(), a direct call with only padding behind it counts as noreturn.
+ * flow_exits_note(), a direct call with only padding behind it counts as noreturn.
  */
 static bool falls_out(struct flow *f)
 {
