@@ -5,12 +5,9 @@
  */
 #include "analysis/unwind/emit.h"
 
-#include "arch/x86/rule_text.h"
+#include "analysis/unwind/contradictions.h"
 #include "support/vector.h"
-#include "support/search.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,39 +33,6 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 	e->rows[e->count].rule = *rule;
 	e->rows[e->count].inferred = e->inferred;
 	e->rows[e->count++].source = (uint8_t)source;
-}
-
-#define CONTRADICTED "ETCH-C001"
-
-/* Text of a rule, as one side of a disagreement; `ra`: with the return address. */
-static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t size)
-{
-	char a[32], b[32], c[32];
-
-	rule_cfa_text(r, a, sizeof(a));
-	rule_bp_text(r, b, sizeof(b));
-	rule_ra_text(r, c, sizeof(c));
-	if (ra)
-		snprintf(out, size, "CFA %s, rbp %s, return address %s", a, b, c);
-	else
-		snprintf(out, size, "CFA %s, rbp %s", a, b);
-}
-
-/* Adds ETCH-C001, once for consecutive addresses that disagree. */
-static void disagreement_push(struct emit *e, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
-{
-	struct finding *f;
-	bool moved = code->ra != cfi->ra || (code->ra == ETCH_RA_SLOT && code->cfa_add != cfi->cfa_add);
-	char a[128], b[128];
-
-	if (e->silent)
-		return;
-	e->silent = true;
-	sides_text(code, moved, a, sizeof(a));
-	sides_text(cfi, moved, b, sizeof(b));
-	f = finding_add(&e->findings, CONTRADICTED, 0, addr, ".eh_frame says %s; the code has %s", b, a);
-	if (!finding_fact(f, ".eh_frame", "%s", b) || !finding_fact(f, "the code", "%s", a))
-		e->failed = true;
 }
 
 /* Is rbp the only difference, in a language that does not preserve it? A missing rbp rule in .eh_frame means nothing
@@ -176,8 +140,10 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 	e->agreed = w != WITNESS_SILENT;
 	if (w == WITNESS_DENIES) {
 		e->denied |= addr != e->range->start && state_is_entry(e->state);
-		if (!is_rbp_alone(e, &cfi->rule))
-			disagreement_push(e, addr, &e->rule, &cfi->rule);
+		if (!e->silent && !is_rbp_alone(e, &cfi->rule)) {
+			e->silent = true; /* once for consecutive addresses that disagree */
+			e->failed |= !contradiction_add(&e->findings, addr, &e->rule, &cfi->rule);
+		}
 		row_push(e, addr, &e->rule, source);
 		return;
 	}
@@ -354,105 +320,6 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 		cfi_add(e, &e->shared[lo]);
 }
 
-/* Up to so many contradicted functions of one FDE have findings of their own. */
-#define FUNCTIONS_FEW 3u
-
-/* Starts of functions in a code range: its entries, and targets of calls inside. Sorted; from malloc(), or null. */
-static uint64_t *functions_of(const struct emit *e, const struct flow *f, size_t *count)
-{
-	const struct code_range *p = e->range;
-	uint64_t *list = malloc((p->entry_count + f->step_count + 1) * sizeof(*list));
-	size_t n = 0, i;
-
-	if (!list)
-		return NULL;
-	list[n++] = p->start;
-	for (i = 0; i < p->entry_count; i++)
-		list[n++] = f->in.env->entries[p->entry + i];
-	for (i = 0; i < f->step_count; i++) {
-		uint64_t to = (uint64_t)f->steps[i].imm;
-
-		if (f->steps[i].flow == FLOW_CALL && (f->seen[i] & FLOW_WALKED) && to > p->start && to < p->end)
-			list[n++] = to;
-	}
-	*count = words_unique(list, n);
-	return list;
-}
-
-/* Number of these functions with a row of the code where .eh_frame has another. */
-static size_t contradicted(const struct emit *e, const uint64_t *starts, size_t count)
-{
-	size_t i, k, n = 0, at = 0, next = 0; /* next: the first function that has not been counted */
-
-	for (i = 0; i < e->count; i++) {
-		uint64_t end = i + 1 < e->count ? e->rows[i + 1].addr : e->range->end;
-
-		while (at < e->cfi_count && e->cfi[at].end <= e->rows[i].addr)
-			at++;
-		if (at == e->cfi_count || e->rows[i].source != ETCH_SOURCE_CODE || e->cfi[at].start >= end ||
-		    e->cfi[at].rule.kind != ETCH_RULE_CALL)
-			continue;
-		k = SEARCH(count, j, starts[j] <= e->rows[i].addr) - 1;
-		for (k = k > next ? k : next; k < count && starts[k] < end; k++)
-			n++;
-		next = k > next ? k : next;
-	}
-	return n;
-}
-
-/*
- * One FDE that is wrong for more than FUNCTIONS_FEW functions is one mistake: replaces their findings by one at the
- * start of the code range. False: out of memory.
- */
-static bool findings_sum(struct emit *e, const struct flow *f)
-{
-	const struct finding *first[FUNCTIONS_FEW], *list = e->findings.list;
-	size_t count, functions, some = 0, kept = 0, last = SIZE_MAX, i;
-	struct findings sum = {0};
-	uint64_t *starts;
-	struct finding *x;
-	bool ok;
-
-	if (e->range->fde < 0 || e->range->plt || e->findings.count <= FUNCTIONS_FEW)
-		return true;
-	starts = functions_of(e, f, &count);
-	if (!starts)
-		return false;
-	functions = contradicted(e, starts, count);
-	for (i = 0; i < e->findings.count && some < FUNCTIONS_FEW; i++) {
-		size_t k = SEARCH(count, j, starts[j] <= list[i].addr);
-
-		if (strcmp(list[i].id, CONTRADICTED) || k == last)
-			continue;
-		first[some++] = &list[i];
-		last = k;
-	}
-	free(starts);
-	if (functions <= FUNCTIONS_FEW || !some)
-		return true;
-	x = finding_add(
-		&sum, CONTRADICTED, 0, e->range->start,
-		"%zu functions under one FDE have another frame than it says, as where .eh_frame says %s; the code has %s",
-		functions, first[0]->facts[0].text, first[0]->facts[1].text);
-	ok = finding_fact(x, ".eh_frame", "%s", first[0]->facts[0].text);
-	for (i = 0; ok && i < some; i++)
-		ok = finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);
-	if (!ok) {
-		findings_free(&sum);
-		return false;
-	}
-	for (i = 0; i < e->findings.count; i++) /* keep all other findings */
-		if (strcmp(list[i].id, CONTRADICTED))
-			e->findings.list[kept++] = list[i];
-		else
-			finding_free(&e->findings.list[i]);
-	e->findings.count = kept;
-	if (findings_take(&e->findings, &sum))
-		return true;
-	findings_free(&sum);
-	return false;
-}
-
 /* The code range's start by .eh_frame. */
 static enum flow_start start_of(const struct emit *e)
 {
@@ -478,6 +345,14 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	e->start = start_of(e);
 	e->one_rule = e->start == START_PART && e->cfi_count == 1;
 	return !e->failed;
+}
+
+static bool findings_sum(struct emit *e, const struct flow *f)
+{
+	const struct witnesses w = {
+		.range = e->range, .rows = e->rows, .row_count = e->count, .cfi = e->cfi, .cfi_count = e->cfi_count};
+
+	return contradictions_sum(&e->findings, f, &w);
 }
 
 bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
