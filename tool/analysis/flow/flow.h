@@ -110,11 +110,11 @@ struct flow_reloc {
 /* An indirect jump, and the table that it takes its target from, if any. */
 struct flow_jump {
 	struct state state;
-	struct value what; /* the table's address and size, by state_table() */
-	unsigned entries;  /* number of entries that are followed */
-	bool table, noted; /* `what` is valid; `state` is valid */
-	bool fresh;        /* is in flow.walk.new_jumps */
-	uint16_t guess;    /* plausible entries of a table without a bound, by guessed_entries() */
+	struct value what;     /* the table's address and size, by state_table() */
+	unsigned entries;      /* number of entries that are followed */
+	bool table, has_state; /* `what` is valid; `state` is valid */
+	bool is_new;           /* is in flow.walk.new_jumps */
+	uint16_t guess;        /* plausible entries of a table without a bound, by guessed_entries() */
 };
 
 enum flow_start {

@@ -129,7 +129,7 @@ static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
  * Skips instructions from `off` on, the next after `from` and with the same rule, that neither the callback nor
  * step_note() needs to see: most. Returns the offset of the first that is not skipped.
  */
-static uint64_t pass(struct flow *f, uint64_t from, uint64_t off, uint64_t limit)
+static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t limit)
 {
 	uint64_t to = off, last = off, next;
 	uint32_t i = f->at[off] - 1, behind;
@@ -189,7 +189,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
 		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
-			uint64_t to = pass(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
+			uint64_t to = plain_skip(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
 
 			if (to != next)
 				off = (next = to) - 1;

@@ -74,18 +74,18 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 
 	if (!i--)
 		return;
-	if (f->jumps[i].noted && state_same(&f->jumps[i].state, s))
+	if (f->jumps[i].has_state && state_same(&f->jumps[i].state, s))
 		return;
 	f->walk.jumps_agreed = false;
 	flow_agreed_undo(f, i);
-	if (!f->jumps[i].fresh &&
+	if (!f->jumps[i].is_new &&
 	    !room_make(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps))) {
 		f->failed = true;
 		return;
 	}
-	if (!f->jumps[i].fresh)
+	if (!f->jumps[i].is_new)
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)i;
-	f->jumps[i].noted = f->jumps[i].fresh = true;
+	f->jumps[i].has_state = f->jumps[i].is_new = true;
 	state_copy(&f->jumps[i].state, s);
 	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
 	f->walk.table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;

@@ -330,7 +330,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	struct state s;
 	unsigned i;
 
-	j->fresh = false;
+	j->is_new = false;
 	j->entries = is_inner(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
 	if (j->table && j->what.off && !j->what.most)
 		j->entries = j->guess;
@@ -444,7 +444,7 @@ static void guesses_follow(struct flow *f)
 	     f->walk.guess_next++) {
 		struct flow_jump *j = &f->jumps[f->walk.guess_next];
 
-		if (!j->table || !j->what.off || j->what.most || j->fresh)
+		if (!j->table || !j->what.off || j->what.most || j->is_new)
 			continue;
 		j->guess = (uint16_t)guessed_entries(f, &j->what);
 		if (!j->guess)
@@ -454,7 +454,7 @@ static void guesses_follow(struct flow *f)
 			f->failed = true;
 			return;
 		}
-		j->fresh = true;
+		j->is_new = true;
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)f->walk.guess_next;
 		tables_follow(f);
 	}

@@ -208,8 +208,8 @@ static void fill(struct emit *e, uint64_t to)
 }
 
 /* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
-static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, unsigned len,
-                                                 const struct state *before, bool same)
+static __attribute__((noinline)) void state_decide(struct emit *e, uint64_t addr, unsigned len,
+                                                   const struct state *before, bool same)
 {
 	uint64_t end = addr + len, at;
 	bool fresh = !same || e->stale;
@@ -255,7 +255,7 @@ static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, 
 }
 
 /* Instructions that flow_states() skipped (flow.skip) have the row of the one before. */
-static inline void quiet_take(struct emit *e, const struct flow *f)
+static inline void skipped_take(struct emit *e, const struct flow *f)
 {
 	if (f->skip.below && f->skip.end > e->at) {
 		e->at = f->skip.end;
@@ -267,10 +267,10 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 {
 	struct emit *e = ctx;
 
-	quiet_take(e, e->flow);
+	skipped_take(e, e->flow);
 	e->state = before;
 	if (!same || addr != e->at || addr + len > e->cfi_same_below) {
-		state_news(e, addr, len, before, same);
+		state_decide(e, addr, len, before, same);
 	} else {
 		e->at = addr + len;
 		e->last = addr;
@@ -365,7 +365,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* e->at is at the end: state_add() adds nothing */
 	flow_states(f, state_add, e);
-	quiet_take(e, f);
+	skipped_take(e, f);
 	fill(e, p->end);
 	if (e->failed || !findings_sum(e, f))
 		return false;
