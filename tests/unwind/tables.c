@@ -153,13 +153,14 @@ static void refuse(void)
 	struct etch_rule odd = call;
 
 	odd.cfa_add = 8; /* without DEREF */
-	refuse_one((struct row[]){ { 0x1000, call, 0 }, { 0x1000, { 0 }, 0 } }, 2, "0x1000 is out of order");
-	refuse_one((struct row[]){ { 0x1008, call, 0 }, { 0x1000, call, 0 }, { 0x2000, { 0 }, 0 } }, 3,
+	refuse_one((struct row[]){ { .addr = 0x1000, .rule = call }, { .addr = 0x1000 } }, 2, "0x1000 is out of order");
+	refuse_one((struct row[]){ { .addr = 0x1008, .rule = call }, { .addr = 0x1000, .rule = call }, { .addr = 0x2000 } }, 3,
 	           "0x1000 is out of order");
-	refuse_one((struct row[]){ { 0x1000, odd, 0 }, { 0x2000, { 0 }, 0 } }, 2, "0x1000 is out of order or malformed");
-	refuse_one((struct row[]){ { 0x1000, call, 0 } }, 1, "0x1000 is not the end");
-	refuse_one((struct row[]){ { 0x1000, call, 0 }, { 0x100001000, { 0 }, 0 } }, 2, "at most 4 GiB");
-	refuse_one((struct row[]){ { 0, call, 0 }, { UINT64_MAX, { 0 }, 0 } }, 2, "at most 4 GiB");
+	refuse_one((struct row[]){ { .addr = 0x1000, .rule = odd }, { .addr = 0x2000 } }, 2,
+	           "0x1000 is out of order or malformed");
+	refuse_one((struct row[]){ { .addr = 0x1000, .rule = call } }, 1, "0x1000 is not the end");
+	refuse_one((struct row[]){ { .addr = 0x1000, .rule = call }, { .addr = 0x100001000 } }, 2, "at most 4 GiB");
+	refuse_one((struct row[]){ { .addr = 0, .rule = call }, { .addr = UINT64_MAX } }, 2, "at most 4 GiB");
 }
 
 /* ---- a large list ------------------------------------------------------------------------- */
@@ -171,7 +172,7 @@ static void encode(unsigned count)
 	unsigned shift, i;
 
 	for (i = 0; i < count; i++) {
-		rows.rows[i] = (struct row){ at, rule_random(100), ETCH_SOURCE_BOTH };
+		rows.rows[i] = (struct row){ .addr = at, .rule = rule_random(100), .source = ETCH_SOURCE_BOTH };
 		at += 1 + below(95);
 		list[i] = at;
 	}

@@ -95,7 +95,8 @@ void sample_make(struct sample *s)
 			uint32_t m = below(6), k;
 
 			for (k = 0; k < motif[m].n && at + motif[m].gap[k] < size; k++, n++) {
-				s->rows.rows[n] = (struct row){ s->text + at, motif[m].rule[k], (uint8_t)below(4) };
+				s->rows.rows[n] = (struct row){
+					.addr = s->text + at, .rule = motif[m].rule[k], .source = (uint8_t)below(4) };
 				for (next = at + motif[m].gap[k]; at < next; at++)
 					s->row_of[at] = n;
 			}
@@ -105,7 +106,8 @@ void sample_make(struct sample *s)
 		next = at + 1 + below(limit);
 		if (next > size)
 			next = size;
-		s->rows.rows[n] = (struct row){ s->text + at, rule_random(variety), (uint8_t)below(4) };
+		s->rows.rows[n] = (struct row){
+			.addr = s->text + at, .rule = rule_random(variety), .source = (uint8_t)below(4) };
 		for (; at < next; at++)
 			s->row_of[at] = n;
 	}

@@ -279,7 +279,7 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 		at = insn_place(in, c->absolute);
 		if (at && in_range(&c->range, at))
 			mem[i] = ref_to(c->s, at);
-		if (at && mem[i].object < 0 && !in->lawful && may_be_etched(c, in, at))
+		if (at && mem[i].object < 0 && !in->no_escape && may_be_etched(c, in, at))
 			c->unresolved = true;
 		else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
 			mem[i] = (struct ref){slot->object, true, slot->off};

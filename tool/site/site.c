@@ -449,10 +449,11 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 {
 	struct function_scan c = {s, fn, code};
 	struct track_entries x;
+	const struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL};
 
 	if (!s->entries.built &&
 	    entries_build(&s->entries, s->file, &s->funcs, s->code_words, s->code_word_count, &s->error))
 		return -1;
 	x = entries_of(&s->entries, fn, code);
-	return track_uses(fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL, use_take, &c, &s->error);
+	return track_uses(&f, use_take, &c, &s->error);
 }

@@ -77,15 +77,20 @@ struct track_entries {
 /* Callback for one use. A return value other than 0 stops track_uses(). */
 typedef int use_fn(void *arg, const struct use *use);
 
+/* A function, and what is known of it from elsewhere. */
+struct track_func {
+	const struct func *fn;
+	const struct func_code *code; /* a direct jump with a relocated, unknown target has target UINT64_MAX */
+	const struct ref *mem, *imm;  /* per instruction: what its memory operand and its immediate refer to */
+	const struct track_entries *entries;
+	struct func_clobbers *clobbers; /* null: calls clobber what the ABI allows */
+};
+
 /*
- * Reports all uses of etched objects in a function. mem[i] and imm[i]: what the memory operand and the immediate of
- * instruction i refer to. `clobbers` may be null: calls then clobber what the ABI allows. In `code`, a direct jump with
- * a relocated, unknown target has target UINT64_MAX. Calls `report` once per use, in order of address, except for
+ * Reports all uses of etched objects in a function: calls `report` once per use, in order of address, except for
  * escapes found at joins, which come last. Returns 0, the first value of `report` that is not 0, or -1 when out of
  * memory.
  */
-int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
-               const struct track_entries *entries, struct func_clobbers *clobbers, use_fn *report, void *arg,
-               struct error *e);
+int track_uses(const struct track_func *f, use_fn *report, void *arg, struct error *e);
 
 #endif

@@ -37,11 +37,7 @@ struct addr_block {
 };
 
 struct track {
-	const struct func *fn;
-	const struct func_code *code;
-	const struct ref *mem, *imm;
-	const struct track_entries *entries;
-	struct func_clobbers *clobbers;
+	const struct track_func *f;
 	size_t last; /* index of the last instruction that is not padding */
 	struct addr_block *blocks;
 	size_t block_count;

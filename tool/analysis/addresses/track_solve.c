@@ -48,6 +48,27 @@ static bool pointer_join(struct loaded *a, const struct loaded *v)
 	return a->object != old.object || a->off != old.off || a->got != old.got || a->doubt != old.doubt;
 }
 
+/* Joins an address into *a, before instruction `insn`; true: *a changed. Of different objects none is kept. */
+static bool address_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v)
+{
+	struct addr_value old = *a;
+
+	if (a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got)
+		return false;
+	if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
+		met_add(t, insn, a);
+		met_add(t, insn, v);
+		*a = nothing;
+	} else if (a->object >= 0 || v->object >= 0) {
+		if (a->object < 0)
+			*a = *v;
+		a->exact = false;
+		a->got = a->got || v->got;
+		a->off = 0;
+	}
+	return a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off;
+}
+
 /* Joins `from` into the state before block b; queues it when that changed. */
 static void block_join(struct track *t, size_t b, const struct addr_state *from)
 {
@@ -61,27 +82,8 @@ static void block_join(struct track *t, size_t b, const struct addr_state *from)
 	} else {
 		for (r = 0; r < REGS; r++)
 			changed |= pointer_join(&k->in.ptr[r], &from->ptr[r]);
-		for (r = 0; r < REGS; r++) {
-			struct addr_value *a = &k->in.reg[r];
-			const struct addr_value *v = &from->reg[r];
-			struct addr_value old = *a;
-
-			if (a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got)
-				continue;
-			if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
-				met_add(t, k->first, a);
-				met_add(t, k->first, v);
-				*a = nothing;
-			} else if (a->object >= 0 || v->object >= 0) {
-				if (a->object < 0)
-					*a = *v;
-				a->exact = false;
-				a->got = a->got || v->got;
-				a->off = 0;
-			}
-			if (a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off)
-				changed = true;
-		}
+		for (r = 0; r < REGS; r++)
+			changed |= address_join(t, k->first, &k->in.reg[r], &from->reg[r]);
 	}
 	if (changed && !k->queued) {
 		k->queued = true;
@@ -98,42 +100,47 @@ static size_t block_at(const struct track *t, size_t insn)
 /* May control enter the function at this address from elsewhere? */
 static bool is_entry(const struct track_entries *x, uint64_t addr) { return word_has(x->list, x->count, addr); }
 
-/* Cuts the function into blocks: at jump targets, behind jumps, at entries, landing pads and fixups. */
+static void leader_mark(const struct func_code *c, uint8_t *leader, uint64_t addr)
+{
+	size_t k = func_insn_at(c, addr);
+
+	if (k != SIZE_MAX)
+		leader[k] = 1;
+}
+
+/* Marks the instructions that begin a block: jump targets, what is behind jumps, entries, landing pads and fixups. */
+static void leaders_find(const struct track_func *f, uint8_t *leader)
+{
+	const struct func_code *c = f->code;
+	size_t i;
+
+	leader[0] = 1;
+	for (i = 0; i < c->count; i++) {
+		const struct insn *in = &c->insns[i];
+
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+			leader_mark(c, leader, in->target);
+		if (in->flow != FLOW_NEXT && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND)
+			leader[i + 1] = 1;
+		if (is_entry(f->entries, in->addr))
+			leader[i] = 1;
+	}
+	for (i = 0; i < f->entries->pad_count; i++)
+		leader_mark(c, leader, f->entries->pads[i].pad);
+	for (i = 0; i < f->entries->fault_count; i++)
+		leader_mark(c, leader, f->entries->faults[i].to);
+}
+
+/* Cuts the function into blocks. */
 static int blocks_build(struct track *t, struct error *e)
 {
-	const struct func_code *c = t->code;
+	const struct func_code *c = t->f->code;
 	uint8_t *leader = calloc(c->count + 1, 1);
 	size_t i, n = 0, b = 0;
 
 	if (!leader)
 		return error_set(e, "out of memory");
-	leader[0] = 1;
-	for (i = 0; i < c->count; i++) {
-		const struct insn *in = &c->insns[i];
-
-		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
-			size_t k = func_insn_at(c, in->target);
-
-			if (k != SIZE_MAX)
-				leader[k] = 1;
-		}
-		if (in->flow != FLOW_NEXT && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND)
-			leader[i + 1] = 1;
-		if (is_entry(t->entries, in->addr))
-			leader[i] = 1;
-	}
-	for (i = 0; i < t->entries->pad_count; i++) {
-		size_t k = func_insn_at(c, t->entries->pads[i].pad);
-
-		if (k != SIZE_MAX)
-			leader[k] = 1;
-	}
-	for (i = 0; i < t->entries->fault_count; i++) {
-		size_t k = func_insn_at(c, t->entries->faults[i].to);
-
-		if (k != SIZE_MAX)
-			leader[k] = 1;
-	}
+	leaders_find(t->f, leader);
 	for (i = 0; i < c->count; i++)
 		n += leader[i];
 	t->blocks = calloc(n + 1, sizeof(*t->blocks));
@@ -160,7 +167,7 @@ static int blocks_build(struct track *t, struct error *e)
 static void pad_join(struct track *t, const struct insn *in, const struct addr_state *after)
 {
 	uint64_t pad = track_pad_of(t, in->addr);
-	size_t k = pad ? func_insn_at(t->code, pad) : SIZE_MAX;
+	size_t k = pad ? func_insn_at(t->f->code, pad) : SIZE_MAX;
 	struct addr_state s = *after;
 	unsigned r;
 
@@ -177,11 +184,11 @@ static void pad_join(struct track *t, const struct insn *in, const struct addr_s
 /* The edges from a faulting instruction to its fixups, with the state before it. */
 static void faults_join(struct track *t, const struct insn *in, const struct addr_state *before)
 {
-	const struct track_entries *x = t->entries;
+	const struct track_entries *x = t->f->entries;
 	size_t i, k;
 
 	for (i = track_fault_from(x, in->addr); i < x->fault_count && x->faults[i].insn == in->addr; i++) {
-		k = func_insn_at(t->code, x->faults[i].to);
+		k = func_insn_at(t->f->code, x->faults[i].to);
 		if (k != SIZE_MAX)
 			block_join(t, block_at(t, k), before);
 	}
@@ -189,7 +196,7 @@ static void faults_join(struct track *t, const struct insn *in, const struct add
 
 static void blocks_solve(struct track *t)
 {
-	const struct func_code *c = t->code;
+	const struct func_code *c = t->f->code;
 
 	while (t->queued && !t->stopped) {
 		size_t b = t->queue[--t->queued], i;
@@ -200,7 +207,7 @@ static void blocks_solve(struct track *t)
 		for (i = t->blocks[b].first; i < t->blocks[b].end; i++) {
 			faults_join(t, &c->insns[i], &s);
 			track_insn(t, &s, i);
-			if (t->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
+			if (t->f->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
 				pad_join(t, &c->insns[i], &s);
 		}
 		last = &c->insns[t->blocks[b].end - 1];
@@ -227,27 +234,51 @@ static bool block_is_padding(const struct track *t, size_t b)
 	size_t i;
 
 	for (i = t->blocks[b].first; i < t->blocks[b].end; i++)
-		if (!t->code->insns[i].padding)
+		if (!t->f->code->insns[i].padding)
 			return false;
 	return true;
 }
 
-int track_uses(const struct func *fn, const struct func_code *code, const struct ref *mem, const struct ref *imm,
-               const struct track_entries *entries, struct func_clobbers *clobbers, use_fn *report, void *arg,
-               struct error *e)
+/* Enters what no path has reached yet: in unknown ways, perhaps by the unwinder. */
+static void unreached_solve(struct track *t, const struct addr_state *entry)
 {
-	struct track t = {.fn = fn,
-	                  .code = code,
-	                  .mem = mem,
-	                  .imm = imm,
-	                  .entries = entries,
-	                  .clobbers = clobbers,
-	                  .report = report,
-	                  .arg = arg};
-	struct addr_state entry = {.reached = true};
+	size_t b;
+
+	for (b = 0; b < t->block_count; b++) {
+		if (t->blocks[b].in.reached || block_is_padding(t, b))
+			continue;
+		t->opaque = true;
+		block_join(t, b, entry);
+		blocks_solve(t);
+	}
+}
+
+/* At the fixpoint: reports all uses. */
+static void uses_report(struct track *t)
+{
 	size_t b, i;
-	unsigned r;
+
+	t->reporting = true;
+	for (b = 0; b < t->block_count && !t->stopped; b++) {
+		struct addr_state s = t->blocks[b].in;
+
+		if (!s.reached)
+			continue;
+		for (i = t->blocks[b].first; i < t->blocks[b].end; i++)
+			track_insn(t, &s, i);
+	}
+	for (i = 0; i < t->met_count && !t->stopped; i++)
+		t->stopped = t->report(t->arg, &t->met[i]);
+}
+
+int track_uses(const struct track_func *f, use_fn *report, void *arg, struct error *e)
+{
+	struct track t = {.f = f, .report = report, .arg = arg};
+	const struct func_code *code = f->code;
+	struct addr_state entry = {.reached = true};
 	int err = -1;
+	unsigned r;
+	size_t b;
 
 	if (!code->count)
 		return 0;
@@ -257,35 +288,18 @@ int track_uses(const struct func *fn, const struct func_code *code, const struct
 	}
 	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
 		;
-	if (blocks_build(&t, e))
-		goto out;
-	block_join(&t, 0, &entry);
-	/* At an entry nothing is known: an address in a register was reported as an escape where control left for it. */
-	for (b = 0; b < t.block_count; b++)
-		if (is_entry(entries, code->insns[t.blocks[b].first].addr))
-			block_join(&t, b, &entry);
-	blocks_solve(&t);
-	/* Blocks still unreached are entered in unknown ways, perhaps by the unwinder. */
-	for (b = 0; b < t.block_count; b++) {
-		if (t.blocks[b].in.reached || block_is_padding(&t, b))
-			continue;
-		t.opaque = true;
-		block_join(&t, b, &entry);
+	if (!blocks_build(&t, e)) {
+		block_join(&t, 0, &entry);
+		/* At an entry nothing is known: an address in a register was reported as an escape where control left for it.
+		 */
+		for (b = 0; b < t.block_count; b++)
+			if (is_entry(f->entries, code->insns[t.blocks[b].first].addr))
+				block_join(&t, b, &entry);
 		blocks_solve(&t);
+		unreached_solve(&t, &entry);
+		uses_report(&t);
+		err = t.stopped;
 	}
-	t.reporting = true;
-	for (b = 0; b < t.block_count && !t.stopped; b++) {
-		struct addr_state s = t.blocks[b].in;
-
-		if (!s.reached)
-			continue;
-		for (i = t.blocks[b].first; i < t.blocks[b].end; i++)
-			track_insn(&t, &s, i);
-	}
-	for (i = 0; i < t.met_count && !t.stopped; i++)
-		t.stopped = report(arg, &t.met[i]);
-	err = t.stopped;
-out:
 	free(t.blocks);
 	free(t.queue);
 	free(t.met);

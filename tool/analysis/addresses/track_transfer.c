@@ -17,7 +17,7 @@ static void use_report(struct track *t, size_t insn, enum use_kind kind, const s
  * holds. */
 static bool call_report(struct track *t, const struct addr_state *s, size_t i)
 {
-	const struct insn *in = &t->code->insns[i];
+	const struct insn *in = &t->f->code->insns[i];
 	const struct loaded *p;
 	struct use u = {.insn = i, .kind = USE_CALL, .in_register = true, .pointer = true};
 
@@ -85,10 +85,10 @@ static int64_t moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off +
 /* ---- one instruction ----------------------------------------------------- */
 
 /* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
-static struct addr_value operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register)
+static struct addr_value operand_value(const struct track *t, const struct addr_state *s, size_t i, bool *in_register)
 {
-	const struct insn *in = &t->code->insns[i];
-	const struct ref *m = &t->mem[i];
+	const struct insn *in = &t->f->code->insns[i];
+	const struct ref *m = &t->f->mem[i];
 	struct addr_value v = nothing;
 
 	*in_register = false;
@@ -127,7 +127,7 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
  * file, else of those in `abi`. */
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
-	const struct insn *in = &t->code->insns[i];
+	const struct insn *in = &t->f->code->insns[i];
 	struct error e = {""};
 	uint16_t mask = abi;
 	unsigned r;
@@ -136,8 +136,8 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		;
 	if (r == REGS)
 		return; /* the usual case */
-	if (in->callee >= 0 && t->clobbers)
-		mask = func_live(t->clobbers, in->callee, in->entry, &e);
+	if (in->callee >= 0 && t->f->clobbers)
+		mask = func_live(t->f->clobbers, in->callee, in->entry, &e);
 	/* Callee-saved registers are live in a callee only because it saves them. */
 	if (in->flow == FLOW_CALL)
 		mask &= insn_call_clobbers();
@@ -146,9 +146,9 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 
 uint64_t track_pad_of(const struct track *t, uint64_t addr)
 {
-	size_t lo = SEARCH(t->entries->pad_count, i, t->entries->pads[i].end <= addr);
+	size_t lo = SEARCH(t->f->entries->pad_count, i, t->f->entries->pads[i].end <= addr);
 
-	return lo < t->entries->pad_count && t->entries->pads[lo].start <= addr ? t->entries->pads[lo].pad : 0;
+	return lo < t->f->entries->pad_count && t->f->entries->pads[lo].start <= addr ? t->f->entries->pads[lo].pad : 0;
 }
 
 size_t track_fault_from(const struct track_entries *x, uint64_t addr)
@@ -156,15 +156,18 @@ size_t track_fault_from(const struct track_entries *x, uint64_t addr)
 	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
 }
 
+/* Does an address lie outside of the function? */
+static bool is_outside(const struct track *t, uint64_t addr) { return addr < t->f->fn->start || addr >= t->f->fn->end; }
+
 /* Reports escapes through fixups in other functions, which get all registers. */
 static void faults_leave(struct track *t, struct addr_state *s, size_t i)
 {
-	const struct track_entries *x = t->entries;
-	uint64_t addr = t->code->insns[i].addr;
+	const struct track_entries *x = t->f->entries;
+	uint64_t addr = t->f->code->insns[i].addr;
 	size_t k;
 
 	for (k = track_fault_from(x, addr); k < x->fault_count && x->faults[k].insn == addr; k++)
-		if (x->faults[k].to < t->fn->start || x->faults[k].to >= t->fn->end)
+		if (is_outside(t, x->faults[k].to))
 			leave(t, s, i, 0xffff);
 }
 
@@ -184,16 +187,16 @@ static void state_doubt(struct addr_state *s)
  * (gcc's -fipa-ra), although the ABI allows it to. */
 static void call_clobber(struct track *t, struct addr_state *s, const struct insn *in)
 {
-	bool known = in->callee >= 0 && t->clobbers, vague = false;
+	bool known = in->callee >= 0 && t->f->clobbers, vague = false;
 	uint16_t clobbered = insn_call_clobbers();
 	struct error err = {""};
 	unsigned r;
 
 	if (known) {
-		uint16_t mask = func_clobbers(t->clobbers, in->callee, &err);
+		uint16_t mask = func_clobbers(t->f->clobbers, in->callee, &err);
 
-		vague = t->clobbers->vague[in->callee];
-		if (func_is_start(t->clobbers, in->callee, in->entry))
+		vague = t->f->clobbers->vague[in->callee];
+		if (func_is_start(t->f->clobbers, in->callee, in->entry))
 			clobbered &= mask;
 	}
 	for (r = 0; r < REGS; r++) {
@@ -212,101 +215,120 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 		t->stopped = -1;
 }
 
-void track_insn(struct track *t, struct addr_state *s, size_t i)
-{
-	const struct insn *in = &t->code->insns[i];
-	bool via, slot = t->mem[i].object >= 0 && t->mem[i].got;
-	struct addr_value v, result = nothing, imm = nothing;
-	uint16_t data = in->reads;
-	bool through;
-	uint64_t pad;
-	unsigned r;
+/* What the memory operand of an instruction refers to. */
+struct mem_operand {
+	struct addr_value v;
+	bool in_register; /* by a register that holds the address */
+	bool slot;        /* it is a GOT slot, which holds the address in `v` */
+};
 
-	if (t->entries->anywhere)
-		state_doubt(s);
-	v = operand(t, s, i, &via);
-	through = call_report(t, s, i);
-	faults_leave(t, s, i);
-	if (t->imm[i].object >= 0)
-		imm = (struct addr_value){t->imm[i].object, true, false, t->imm[i].off};
-	if (slot) {
-		v.exact = !v.off; /* the GOT slot of another symbol inside the object: at an offset */
-		v.off = 0;
-		v.got = true;
-		if (in->lawful)
-			;
-		else if (in->move == MOVE_LOAD)
-			result = v;
-		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
-			use_report(t, i, USE_ESCAPE, &v, false);
-	} else if (v.object >= 0) {
-		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
-			use_report(t, i, USE_CALL, &v, via);
-		else if (in->mem == MEM_READ)
-			use_report(t, i, USE_READ, &v, via);
-		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
-			use_report(t, i, USE_STORE, &v, via);
-		else if (in->move == MOVE_ADDRESS && !in->lawful)
-			result = v;
-		else if (!in->padding && !in->lawful && in->writes)
-			use_report(t, i, USE_ESCAPE, &v, via); /* a truncating lea, of fewer than 64 bits */
+static struct mem_operand operand_find(struct track *t, const struct addr_state *s, size_t i)
+{
+	struct mem_operand o = {.slot = t->f->mem[i].object >= 0 && t->f->mem[i].got};
+
+	o.v = operand_value(t, s, i, &o.in_register);
+	if (o.slot) {
+		o.v.exact = !o.v.off; /* the GOT slot of another symbol inside the object: at an offset */
+		o.v.off = 0;
+		o.v.got = true;
 	}
+	return o;
+}
+
+/* Reports the use of a memory operand. Returns the address that the instruction brings into a register by it. */
+static struct addr_value operand_use(struct track *t, const struct insn *in, size_t i, const struct mem_operand *o)
+{
+	if (o->slot) {
+		if (in->no_escape)
+			return nothing;
+		if (in->move == MOVE_LOAD)
+			return o->v;
+		if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
+			use_report(t, i, USE_ESCAPE, &o->v, false);
+	} else if (o->v.object >= 0) {
+		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+			use_report(t, i, USE_CALL, &o->v, o->in_register);
+		else if (in->mem == MEM_READ)
+			use_report(t, i, USE_READ, &o->v, o->in_register);
+		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
+			use_report(t, i, USE_STORE, &o->v, o->in_register);
+		else if (in->move == MOVE_ADDRESS && !in->no_escape)
+			return o->v;
+		else if (!in->padding && !in->no_escape && in->writes)
+			use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a truncating lea, of fewer than 64 bits */
+	}
+	return nothing;
+}
+
+/*
+ * The address that an instruction brings into its destination by other operands than memory; *result where there is
+ * none. Takes registers whose address it only moves out of *data, the registers that it reads.
+ */
+static void registers_move(struct track *t, const struct addr_state *s, size_t i, struct addr_value *result,
+                           uint16_t *data)
+{
+	const struct insn *in = &t->f->code->insns[i];
+	const struct ref *x = &t->f->imm[i];
+	const struct addr_value imm = x->object >= 0 ? (struct addr_value){x->object, true, false, x->off} : nothing;
+
 	switch (in->move) {
 	case MOVE_COPY:
-		result = s->reg[in->src];
-		data &= (uint16_t) ~(1u << in->src);
+		*result = s->reg[in->src];
+		*data &= (uint16_t) ~(1u << in->src);
 		break;
 	case MOVE_ADD:
 		if (imm.object >= 0) {
-			result = imm; /* the address of an array plus an index */
-			result.exact = false;
+			*result = imm; /* the address of an array plus an index */
+			result->exact = false;
 		} else {
-			result = s->reg[in->dst];
-			result.off = moved(result.off, in->imm);
-			data &= (uint16_t) ~(1u << in->dst);
+			*result = s->reg[in->dst];
+			result->off = moved(result->off, in->imm);
+			*data &= (uint16_t) ~(1u << in->dst);
 		}
 		break;
 	case MOVE_IMM:
-		if (!in->lawful)
-			result = imm;
+		if (!in->no_escape)
+			*result = imm;
 		break;
 	default: use_report(t, i, USE_ESCAPE, &imm, false);
 	}
-	leave(t, s, i, data);
-	pointers_apply(s, in, &v, slot);
-	for (r = 0; r < REGS; r++)
-		if (in->writes >> r & 1)
-			s->reg[r] = nothing;
-	if (in->move != MOVE_NONE && in->dst < REGS)
-		s->reg[in->dst] = result;
+}
+
+static void call_leave(struct track *t, struct addr_state *s, size_t i)
+{
+	const struct insn *in = &t->f->code->insns[i];
+	uint64_t pad = track_pad_of(t, in->addr);
+
+	leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
+	/* Landing pads outside of the function, or unknown ones, get the callee-saved registers. */
+	if (t->opaque || (pad && is_outside(t, pad)))
+		leave(t, s, i, (uint16_t)~insn_call_clobbers());
+	call_clobber(t, s, in);
+	track_pointers_age(s, -1);
+}
+
+/* Reports what escapes where control leaves the function. `tail`: an indirect jump goes through a pointer in an object.
+ */
+static void control_leave(struct track *t, struct addr_state *s, size_t i, bool tail)
+{
+	const struct insn *in = &t->f->code->insns[i];
 
 	switch (in->flow) {
 	case FLOW_CALL:
-	case FLOW_CALL_IND:
-		leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
-		/* Landing pads outside of the function, or unknown ones, get the callee-saved registers. */
-		pad = track_pad_of(t, in->addr);
-		if (t->opaque || (pad && (pad < t->fn->start || pad >= t->fn->end)))
-			leave(t, s, i, (uint16_t)~insn_call_clobbers());
-		call_clobber(t, s, in);
-		track_pointers_age(s, -1);
-		break;
+	case FLOW_CALL_IND: call_leave(t, s, i); break;
 	case FLOW_RETURN: leave(t, s, i, insn_return_values()); break;
 	case FLOW_JUMP_IND:
-		/* Through a pointer in an object: a tail call. Otherwise perhaps a jump inside this function. */
-		leave(t, s, i,
-		      through || (v.object >= 0 && !slot && in->index == INSN_NO_REG)
-		          ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers()
-		          : 0xffff);
+		/* If not a tail call, perhaps a jump inside this function. */
+		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
 		break;
 	case FLOW_JUMP:
 		/* Out of the function: a tail call, which gets arguments and callee-saved registers. */
-		if (in->target < t->fn->start || in->target >= t->fn->end)
+		if (is_outside(t, in->target))
 			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
 		break;
 	case FLOW_BRANCH:
 		/* Out of the function: mostly to its cold part, where any register may be used. */
-		if (in->target < t->fn->start || in->target >= t->fn->end)
+		if (is_outside(t, in->target))
 			leave_to(t, s, i, 0xffff);
 		break;
 	default: break;
@@ -314,4 +336,30 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	/* Control falls into the next function: assembly with two entries. */
 	if (i == t->last && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH))
 		leave(t, s, i, 0xffff);
+}
+
+void track_insn(struct track *t, struct addr_state *s, size_t i)
+{
+	const struct insn *in = &t->f->code->insns[i];
+	struct addr_value result;
+	uint16_t data = in->reads;
+	struct mem_operand mem;
+	unsigned r;
+	bool tail;
+
+	if (t->f->entries->anywhere)
+		state_doubt(s);
+	mem = operand_find(t, s, i);
+	tail = call_report(t, s, i) || (mem.v.object >= 0 && !mem.slot && in->index == INSN_NO_REG);
+	faults_leave(t, s, i);
+	result = operand_use(t, in, i, &mem);
+	registers_move(t, s, i, &result, &data);
+	leave(t, s, i, data);
+	pointers_apply(s, in, &mem.v, mem.slot);
+	for (r = 0; r < REGS; r++)
+		if (in->writes >> r & 1)
+			s->reg[r] = nothing;
+	if (in->move != MOVE_NONE && in->dst < REGS)
+		s->reg[in->dst] = result;
+	control_leave(t, s, i, tail);
 }

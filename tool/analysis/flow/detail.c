@@ -92,7 +92,7 @@ static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state
 	struct taker *t = ctx;
 	struct detail_part *d = t->part;
 	const struct flow *f = t->flow;
-	const struct step *in = &f->steps[f->at[addr - f->range->start] - 1];
+	const struct step *in = &f->steps[f->at[addr - f->in.range->start] - 1];
 	struct detail_insn *x;
 	unsigned r;
 
@@ -130,9 +130,9 @@ static bool jump_take(struct detail_part *d, const struct flow *f, uint64_t addr
 	                                                 .followed = j->entries != 0,
 	                                                 .listed = true,
 	                                                 .entries = j->entries,
-	                                                 .start = f->range->start,
-	                                                 .end = f->range->end,
-	                                                 .code = f->range->bytes};
+	                                                 .start = f->in.range->start,
+	                                                 .end = f->in.range->end,
+	                                                 .code = f->in.range->bytes};
 	return true;
 }
 
@@ -143,7 +143,7 @@ static bool is_asked(const struct detail *d, uint64_t start, uint64_t end)
 
 bool detail_take(const struct detail *d, struct detail_part **part, struct flow *f)
 {
-	const struct code_range *p = f->range;
+	const struct code_range *p = f->in.range;
 	struct taker t = {.detail = d, .flow = f};
 	size_t i;
 
@@ -160,12 +160,13 @@ bool detail_take(const struct detail *d, struct detail_part **part, struct flow 
 		if (f->steps[i].flow == FLOW_JUMP_IND && f->steps[i].number && addr >= d->from && addr < d->to)
 			t.failed = !jump_take(t.part, f, addr, &f->jumps[f->steps[i].number - 1]);
 	}
-	for (i = 0; i < f->pad_count && !t.failed; i++) {
-		if (f->pads[i].start >= d->to || f->pads[i].end <= d->from)
+	for (i = 0; i < f->walk.pad_count && !t.failed; i++) {
+		if (f->walk.pads[i].start >= d->to || f->walk.pads[i].end <= d->from)
 			continue;
 		t.failed = !room_make(&t.part->pads, &t.part->pad_room, t.part->pad_count, sizeof(*t.part->pads));
 		if (!t.failed)
-			t.part->pads[t.part->pad_count++] = (struct detail_pad){f->pads[i].start, f->pads[i].end, f->pads[i].pad};
+			t.part->pads[t.part->pad_count++] =
+				(struct detail_pad){f->walk.pads[i].start, f->walk.pads[i].end, f->walk.pads[i].pad};
 	}
 	return !t.failed;
 }

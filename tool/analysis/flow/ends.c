@@ -11,7 +11,7 @@
 /* Does code look like a prologue: endbr64, a push of a callee-saved register, or an allocation on the stack? */
 static bool begins_function(struct flow *f, uint64_t off)
 {
-	const struct code_range *p = f->range;
+	const struct code_range *p = f->in.range;
 	uint32_t i = flow_step(f, off);
 	const struct step *s = i == NO_STEP ? NULL : &f->steps[i];
 
@@ -59,7 +59,7 @@ static bool makes_frame(struct flow *f)
 
 bool flow_begins(struct flow *f)
 {
-	const struct code_range *p = f->range;
+	const struct code_range *p = f->in.range;
 	uint64_t off = 0;
 	unsigned n;
 
@@ -89,7 +89,7 @@ static bool is_access(unsigned op)
 
 bool flow_uses_return_address(struct flow *f, uint64_t off)
 {
-	const struct code_range *p = f->range;
+	const struct code_range *p = f->in.range;
 	int64_t above = 0; /* bytes pushed since, below the return address */
 	struct step s;
 	unsigned n;
@@ -117,11 +117,11 @@ bool flow_uses_return_address(struct flow *f, uint64_t off)
 
 bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 {
-	uint64_t size = f->range->end - f->range->start, from = off;
+	uint64_t size = f->in.range->end - f->in.range->start, from = off;
 
-	if (f->range->open && call->flow == FLOW_CALL && (uint64_t)call->imm == f->range->start + off)
+	if (f->in.range->open && call->flow == FLOW_CALL && (uint64_t)call->imm == f->in.range->start + off)
 		return true;
-	if (f->range->open && f->range->outermost && flow_is_noreturn(f, call)) {
+	if (f->in.range->open && f->in.range->outermost && flow_is_noreturn(f, call)) {
 		uint32_t i = flow_step(f, off);
 
 		return i == NO_STEP || f->steps[i].op != STEP_HALT;
@@ -137,7 +137,7 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 	}
 	if (off >= size)
 		return true;
-	if (!f->range->open || off == from || (f->range->start + off) % FUNCTION_ALIGN)
+	if (!f->in.range->open || off == from || (f->in.range->start + off) % FUNCTION_ALIGN)
 		return false;
 	return begins_function(f, off) || (off - from >= PADDING_LOOP && !is_amidst(f, off));
 }
@@ -211,14 +211,14 @@ static bool moves_stack(const struct step *s)
 
 /*
  * No language passes an argument in rbp, but some pass one or two in the other registers (OCaml, Swift, nested
- * functions of C). Such functions return, or restore a register before a tail call (flow.gives), as nearly all
- * functions with stack arguments do; the handlers of an interpreter do neither. So with `gives` only rbp counts, and
- * only as an address.
+ * functions of C). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
+ * nearly all functions with stack arguments do; the handlers of an interpreter do neither. In them only rbp
+ * counts, and only as an address.
  */
 bool flow_begins_framed(struct flow *f)
 {
-	unsigned left = f->gives ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | SCRATCH, n;
-	bool stack = !f->gives; /* rsp is unchanged, and accesses relative to it count */
+	unsigned left = f->found.returns_to_caller ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | SCRATCH, n;
+	bool stack = !f->found.returns_to_caller; /* rsp is unchanged, and accesses relative to it count */
 	uint64_t off = 0;
 
 	for (n = 0; n < FRAMED_MOST && left; n++) {
@@ -231,7 +231,7 @@ bool flow_begins_framed(struct flow *f)
 		off += s.len;
 		if (s.padding)
 			continue;
-		if (uses_any(&s, f->gives, &left) || (stack && uses_stack(&s)))
+		if (uses_any(&s, f->found.returns_to_caller, &left) || (stack && uses_stack(&s)))
 			return true;
 		stack = stack && !moves_stack(&s);
 		if (s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND) {

@@ -110,117 +110,12 @@ struct flow_reloc {
 /* An indirect jump, and the table that it takes its target from, if any. */
 struct flow_jump {
 	struct state state;
-	struct value what; /* the table's address and size, by state_table() */
-	unsigned entries;  /* number of entries that are followed */
-	bool table, noted; /* `what` is valid; `state` is valid */
-	bool fresh;        /* is in flow.fresh_jumps */
-	uint16_t guess;    /* plausible entries of a table without a bound, by guessed_entries() */
+	struct value what;     /* the table's address and size, by state_table() */
+	unsigned entries;      /* number of entries that are followed */
+	bool table, has_state; /* `what` is valid; `state` is valid */
+	bool is_new;           /* is in flow.walk.new_jumps */
+	uint16_t guess;        /* plausible entries of a table without a bound, by guessed_entries() */
 };
-
-/* The analysis of one code range. Each worker has one and reuses its memory for the next. */
-struct flow {
-	const struct flow_env *env;
-	const struct code_range *range;
-	uint32_t number; /* of the code range in env->ranges */
-	size_t readable; /* bytes of the file from the range's start on: at least its size */
-	struct step_cache *cache;
-	uint32_t *at; /* per byte of the range: index of the step that begins there + 1; 0: none */
-	size_t at_room;
-	uint64_t *starts;   /* bitmap, a bit per byte: a step begins there */
-	struct step *steps; /* decoded instructions, in order of discovery */
-	uint32_t *step_at;  /* per step: its offset in the range */
-	uint32_t *leader;   /* per step that begins a basic block: index of its state + 1; else 0 */
-	uint8_t *seen;      /* per step: FLOW_* below */
-	size_t step_count, step_room;
-	struct state *states;    /* before the first instruction of each basic block */
-	uint8_t *state_live;     /* per state: LIVE, QUEUED, THROWS of flow_internal.h */
-	uint32_t *step_of_state; /* per state: its step */
-	size_t state_count, state_room;
-	uint32_t *heap; /* worklist: offsets of blocks whose state changed */
-	size_t heap_count, heap_room;
-	uint32_t *todo; /* offsets to decode from */
-	size_t todo_count, todo_room;
-	size_t reloc_near; /* index in env->relocs of the last lookup */
-	struct flow_pad {
-		uint64_t start, end, pad;
-	} * pads; /* call sites of the LSDA, sorted */
-	size_t pad_count, pad_room;
-	bool pads_held;             /* first walk: landing pads wait until pad_depth is known */
-	const struct fixup *fixups; /* of instructions of the code range */
-	size_t fixup_count;
-	int32_t pad_depth; /* highest rsp - CFA over all calls that throw */
-	struct flow_dead {
-		uint32_t off;
-		struct state state;
-	} * dead; /* code behind noreturn calls, with the state at the call */
-	size_t dead_count, dead_room;
-	struct flow_jump *jumps; /* indirect jumps */
-	size_t jump_count, jump_room;
-	uint32_t guesses;       /* entries read so far from tables without a bound */
-	size_t guessed;         /* jumps before this index have been examined for such a table */
-	uint32_t *table_at;     /* per jump: low 32 bits of its table's address, or 0; same room as `jumps` */
-	uint32_t *table_sorted; /* table_at, sorted, while tables_follow() has many; or null */
-	struct flow_inner {
-		uint32_t start, end;
-	} * inner; /* jump tables inside the range, sorted and disjoint: not decoded as code */
-	size_t inner_count, inner_room;
-	uint32_t *fresh_jumps; /* indexes of jumps whose tables are still to be followed */
-	size_t fresh_jump_count, fresh_jump_room;
-	struct flow_agreed { /* join over the open jumps (is_open()) among the first `upto` */
-		size_t upto;
-		struct state state;
-		struct etch_rule rule; /* of the first open jump */
-		bool some, differ;     /* there is an open jump; not all have the rule of the first */
-	} agreed;
-	bool jumps_agreed;    /* jumps_agree() returned true and no jump has changed since */
-	int32_t *paths;       /* helpers.c: jumps over each offset, made on demand; or null */
-	bool helpers;         /* has calls of targets inside of it */
-	bool dirty;           /* a block was split after a walk had passed; all blocks must be walked again */
-	bool force_constants; /* set by the caller: follow constants (state.constants) even if not needed */
-	bool no_constants;    /* constants are not followed */
-	uint8_t effects_seen; /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
-	bool failed;          /* out of memory */
-	bool relaxed;         /* set by the caller: second analysis of code that did not end like compiled code; follows
-	                       * tables without a bound, and lets local helpers change registers */
-	bool framed;          /* set by the caller: the range begins in an unknown frame */
-	int32_t pushed;       /* set by the caller: bytes already pushed below the return address at the start */
-	const struct etch_cfi_row *cfi; /* set by the caller: rows of .eh_frame for the range, sorted */
-	size_t cfi_count;
-	uint8_t start;                /* enum flow_start, the argument of flow_run() */
-	uint64_t skip_below;          /* flow_states() may skip the callback for instructions that end at or below this
-	                               * address while rules do not change; set by the callback */
-	uint64_t skip_last, skip_end; /* address and end of the last instruction that was skipped */
-	/* Results of the last code range. */
-	int32_t lifted;          /* rsp at all exits minus rsp expected at a return; 0: none; after flow_states() */
-	bool lowered;            /* some exit has rsp elsewhere or unknown, so `lifted` does not count */
-	bool switches;           /* its first instruction replaces rsp, as where makecontext() contexts begin */
-	bool ends;               /* some exit is a return or tail call in the state of an entry */
-	bool gives;              /* has a return with rsp as at entry, or a tail call behind the restore of a register;
-	                          * after flow_states() */
-	bool unbalanced;         /* returns with a frame left or a callee-saved register lost, unless from a local
-	                          * helper; after flow_states() */
-	bool exit_sp_mismatch;   /* leaves with a frame left or more popped than pushed: not begun as a function */
-	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
-	bool own_stack;          /* the range may be code of env->runtime */
-	size_t followed;         /* steps before this index have been seen by env->runtime->follow() */
-	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
-	bool returned;           /* has a return that is reached in a state not weak */
-	struct etch_rule run;    /* the rule by runtime->enters(), as in StgRun of GHC; kind UNDEF: none */
-	bool edges_no_constants; /* constants are dropped from its edges: not needed */
-	bool returns;            /* may return to its caller; after flow_states() */
-	bool broken;             /* runs into bytes that do not decode; after flow_states() */
-	struct flow_edge *edges; /* one per target; complete after flow_states() */
-	size_t edge_count, edge_room;
-	uint32_t *edge_hash;
-	size_t edge_hash_size;
-	struct flow_exit *exits; /* complete after flow_states() */
-	size_t exit_count, exit_room;
-	uint64_t fresh;  /* number of instructions decoded */
-	uint64_t extent; /* end of the last reached instruction, as an offset */
-};
-#define FLOW_SCANNED 1u /* decoded as reachable */
-#define FLOW_WALKED  2u /* a state has reached it */
-#define FLOW_MOVES   4u /* it may change the unwind rule, by the last walk */
 
 enum flow_start {
 	START_FUNCTION, /* a function begins there: certain */
@@ -228,6 +123,142 @@ enum flow_start {
 	START_PART,     /* only where edges lead, with the state that they bring */
 	START_NOWHERE,  /* no path leads into it */
 };
+
+/* What the analysis of one code range is given. */
+struct flow_input {
+	/* Set by flow_run(). */
+	const struct flow_env *env;
+	const struct code_range *range;
+	uint32_t number;            /* of the code range in env->ranges */
+	uint8_t start;              /* enum flow_start */
+	bool own_stack;             /* the range may be code of env->runtime */
+	size_t readable;            /* bytes of the file from the range's start on: at least its size */
+	const struct fixup *fixups; /* of instructions of the code range */
+	size_t fixup_count;
+	/* Set by the caller. */
+	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
+	size_t cfi_count;
+	int32_t pushed;       /* bytes already pushed below the return address at the start */
+	bool framed;          /* the range begins in an unknown frame */
+	bool relaxed;         /* second analysis of code that did not end like compiled code; follows tables without a
+	                       * bound, and lets local helpers change registers */
+	bool force_constants; /* follow constants (state.constants) even if not needed */
+};
+
+/* What was found of the code range; complete after flow_states(). */
+struct flow_result {
+	struct flow_edge *edges; /* one per target */
+	size_t edge_count;
+	struct flow_exit *exits;
+	size_t exit_count;
+	uint64_t insn_count;           /* number of instructions decoded */
+	uint64_t extent;               /* end of the last reached instruction, as an offset */
+	struct etch_rule runtime_rule; /* the rule by runtime->enters(), as in StgRun of GHC; kind UNDEF: none */
+	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */
+	bool exit_sp_varies;           /* some exit has rsp elsewhere or unknown, so exit_sp_delta does not count */
+	bool exit_sp_mismatch;         /* leaves with a frame left or more popped than pushed: not begun as a function */
+	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
+	bool exits_balanced;     /* some exit is a return or tail call in the state of an entry */
+	bool returns_unbalanced; /* returns with a frame left or a callee-saved register lost, unless from a local helper */
+	bool returns_to_caller;  /* has a return with rsp as at entry, or a tail call behind the restore of a register */
+	bool return_certain;     /* has a return that is reached in a state not weak */
+	bool may_return;         /* may return to its caller */
+	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
+	bool replaces_sp;        /* its first instruction replaces rsp, as where makecontext() contexts begin */
+	bool broken;             /* runs into bytes that do not decode */
+	bool no_constants;       /* constants were not followed */
+};
+
+/* A call site of the LSDA. */
+struct flow_pad {
+	uint64_t start, end, pad;
+};
+
+/* Code behind a noreturn call, with the state at the call. */
+struct flow_dead {
+	uint32_t off;
+	struct state state;
+};
+
+/* A jump table inside the range, from offset to offset. */
+struct flow_inner {
+	uint32_t start, end;
+};
+
+/* Join over the open jumps (is_open()) among the first `upto`. */
+struct flow_agreed {
+	size_t upto;
+	struct state state;
+	struct etch_rule rule; /* of the first open jump */
+	bool some, differ;     /* there is an open jump; not all have the rule of the first */
+};
+
+/* What the walk over a code range needs for itself. */
+struct flow_scratch {
+	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of the arrays of the other parts */
+	uint32_t *heap; /* worklist: offsets of blocks whose state changed */
+	size_t heap_count, heap_room;
+	uint32_t *todo; /* offsets to decode from */
+	size_t todo_count, todo_room;
+	size_t reloc_near;     /* index in env->relocs of the last lookup */
+	struct flow_pad *pads; /* sorted */
+	size_t pad_count, pad_room;
+	int32_t pad_depth;      /* highest rsp - CFA over all calls that throw */
+	bool pads_deferred;     /* first walk: landing pads wait until pad_depth is known */
+	struct flow_dead *dead; /* in the order of the walk */
+	size_t dead_count, dead_room;
+	uint32_t guess_count;     /* entries read so far from tables without a bound */
+	size_t guess_next;        /* jumps before this index have been examined for such a table */
+	uint32_t *table_at;       /* per jump: low 32 bits of its table's address, or 0; same room as flow.jumps */
+	uint32_t *table_sorted;   /* table_at, sorted, while tables_follow() has many; or null */
+	struct flow_inner *inner; /* sorted and disjoint: not decoded as code */
+	size_t inner_count, inner_room;
+	uint32_t *new_jumps; /* indexes of jumps whose tables are still to be followed */
+	size_t new_jump_count, new_jump_room;
+	struct flow_agreed agreed;
+	size_t runtime_next;       /* steps before this index have been seen by env->runtime->follow() */
+	int32_t *paths;            /* helpers.c: jumps over each offset, made on demand; or null */
+	uint32_t *edge_hash;       /* hash table of the edges by target: index + 1; 0: free */
+	size_t edge_hash_size;     /* a power of two, or 0 */
+	uint8_t effects;           /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
+	bool jumps_agreed;         /* jumps_agree() returned true and no jump has changed since */
+	bool has_helpers;          /* has calls of targets inside of it */
+	bool dirty;                /* a block was split after a walk had passed; all blocks must be walked again */
+	bool edges_drop_constants; /* constants are dropped from its edges: not needed */
+};
+
+/*
+ * The analysis of one code range: its instructions, basic blocks with their states, and indirect jumps, which last
+ * until the next flow_run(). Each worker has one and reuses its memory for the next.
+ */
+struct flow {
+	struct flow_input in;
+	struct flow_result found;
+	struct flow_scratch walk;
+	bool failed; /* out of memory */
+	struct step_cache *cache;
+	uint32_t *at;       /* per byte of the range: index of the step that begins there + 1; 0: none */
+	uint64_t *starts;   /* bitmap, a bit per byte: a step begins there */
+	struct step *steps; /* decoded instructions, in order of discovery */
+	uint32_t *step_at;  /* per step: its offset in the range */
+	uint32_t *leader;   /* per step that begins a basic block: index of its state + 1; else 0 */
+	uint8_t *seen;      /* per step: FLOW_* below */
+	size_t step_count;
+	struct state *states;    /* before the first instruction of each basic block */
+	uint8_t *state_live;     /* per state: LIVE, QUEUED, THROWS of flow_internal.h */
+	uint32_t *step_of_state; /* per state: its step */
+	size_t state_count;
+	struct flow_jump *jumps; /* indirect jumps */
+	size_t jump_count;
+	/* Instructions that end at or below `below` need no callback of flow_states() while rules do not change; set by the
+	 * callback. `last` and `end`: address and end of the last instruction that was so skipped. */
+	struct flow_skip {
+		uint64_t below, last, end;
+	} skip;
+};
+#define FLOW_SCANNED 1u /* decoded as reachable */
+#define FLOW_WALKED  2u /* a state has reached it */
+#define FLOW_MOVES   4u /* it may change the unwind rule, by the last walk */
 
 /* Analyses a code range. `in`: edges from other code ranges into it, sorted by target. Results in *f. False: out of
  * memory, or the range is 4 GiB or larger. */

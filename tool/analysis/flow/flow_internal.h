@@ -2,8 +2,8 @@
 /*
  * Shared by the files of the flow analysis; its interface is flow.h. flow_run.c drives the analysis of a code range:
  * flow_reach.c decodes what is reachable, flow_walk.c propagates states with the worklist of flow_queue.c, advance.c is
- * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, exits.c makes the
- * results.
+ * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, flow_states.c
+ * reports the states, and exits.c makes the results.
  */
 #ifndef ANALYSIS_FLOW_FLOW_INTERNAL_H
 #define ANALYSIS_FLOW_FLOW_INTERNAL_H
@@ -34,7 +34,7 @@ struct compared {
 
 static inline bool flow_inside(const struct flow *f, uint64_t addr)
 {
-	return addr >= f->range->start && addr < f->range->end;
+	return addr >= f->in.range->start && addr < f->in.range->end;
 }
 /* Has a state reached the instruction at an offset? */
 static inline bool flow_walked(const struct flow *f, uint64_t off)
@@ -42,7 +42,7 @@ static inline bool flow_walked(const struct flow *f, uint64_t off)
 	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
 }
 /* Does the code range need constants, as for a jump table? */
-static inline bool flow_needs_constants(const struct flow *f) { return f->effects_seen & EFFECT_NEEDS_CONSTANT; }
+static inline bool flow_needs_constants(const struct flow *f) { return f->walk.effects & EFFECT_NEEDS_CONSTANT; }
 /* Is the instruction a system call that ends the thread or process? */
 static inline bool flow_is_exit(const struct step *in, const struct state *s)
 {
@@ -60,7 +60,7 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number);
 uint32_t flow_step_new(struct flow *f, uint64_t off);
 static inline uint32_t flow_step(struct flow *f, uint64_t off)
 {
-	if (off >= f->range->end - f->range->start)
+	if (off >= f->in.range->end - f->in.range->start)
 		return NO_STEP;
 	return f->at[off] ? f->at[off] - 1 : flow_step_new(f, off);
 }
@@ -95,8 +95,16 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
-/* exits.c: may the immediate or rip-relative displacement of an instruction be an address that it takes? */
+/* exits.c */
+/* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
 bool flow_takes_address(const struct flow *f, const struct step *in);
+/* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
+ * a call and this instruction. */
+void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
+/* Adds an exit for an address taken, perhaps of a function. */
+void flow_ref_note(struct flow *f, uint64_t addr);
+/* Adds the exit of an instruction whose fixup is outside of the code range. */
+void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before);
 
 /* advance.c */
 /* Transforms the state before the instruction at `off` into the one behind it, on the fall-through edge. */
@@ -156,9 +164,9 @@ void flow_trap_state(const struct state *head, struct state *out);
 /* Restarts the join over indirect jumps, if it includes this jump, whose state has changed. */
 static inline void flow_agreed_undo(struct flow *f, size_t jump)
 {
-	if (jump < f->agreed.upto) {
-		f->agreed.upto = 0;
-		f->agreed.some = f->agreed.differ = false;
+	if (jump < f->walk.agreed.upto) {
+		f->walk.agreed.upto = 0;
+		f->walk.agreed.some = f->walk.agreed.differ = false;
 	}
 }
 /* Follows jump tables, then the code that only indirect jumps reach. */

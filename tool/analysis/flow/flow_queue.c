@@ -7,29 +7,29 @@ static void heap_push(struct flow *f, uint32_t off)
 {
 	size_t i, up;
 
-	if (!room_make(&f->heap, &f->heap_room, f->heap_count, sizeof(*f->heap))) {
+	if (!room_make(&f->walk.heap, &f->walk.heap_room, f->walk.heap_count, sizeof(*f->walk.heap))) {
 		f->failed = true;
 		return;
 	}
-	for (i = f->heap_count++; i && f->heap[up = (i - 1) / 2] > off; i = up)
-		f->heap[i] = f->heap[up];
-	f->heap[i] = off;
+	for (i = f->walk.heap_count++; i && f->walk.heap[up = (i - 1) / 2] > off; i = up)
+		f->walk.heap[i] = f->walk.heap[up];
+	f->walk.heap[i] = off;
 }
 
 uint32_t flow_queue_next(struct flow *f)
 {
-	uint32_t top = f->heap[0], last = f->heap[--f->heap_count];
+	uint32_t top = f->walk.heap[0], last = f->walk.heap[--f->walk.heap_count];
 	size_t i = 0, down;
 
-	while ((down = 2 * i + 1) < f->heap_count) {
-		down += down + 1 < f->heap_count && f->heap[down + 1] < f->heap[down];
-		if (f->heap[down] >= last)
+	while ((down = 2 * i + 1) < f->walk.heap_count) {
+		down += down + 1 < f->walk.heap_count && f->walk.heap[down + 1] < f->walk.heap[down];
+		if (f->walk.heap[down] >= last)
 			break;
-		f->heap[i] = f->heap[down];
+		f->walk.heap[i] = f->walk.heap[down];
 		i = down;
 	}
-	if (f->heap_count)
-		f->heap[i] = last;
+	if (f->walk.heap_count)
+		f->walk.heap[i] = last;
 	return top;
 }
 

@@ -8,7 +8,7 @@
 
 static bool steps_grow(struct flow *f)
 {
-	size_t want = f->step_room ? 2 * f->step_room : 1024;
+	size_t want = f->walk.step_room ? 2 * f->walk.step_room : 1024;
 	void *a = realloc(f->steps, want * sizeof(*f->steps));
 	void *b, *c, *d;
 
@@ -25,13 +25,13 @@ static bool steps_grow(struct flow *f)
 		f->seen = d;
 	if (!a || !b || !c || !d)
 		return false;
-	f->step_room = want;
+	f->walk.step_room = want;
 	return true;
 }
 
 static bool states_grow(struct flow *f)
 {
-	size_t want = f->state_room ? 2 * f->state_room : 128;
+	size_t want = f->walk.state_room ? 2 * f->walk.state_room : 128;
 	void *a = realloc(f->states, want * sizeof(*f->states));
 	void *b, *c;
 
@@ -45,7 +45,7 @@ static bool states_grow(struct flow *f)
 		f->step_of_state = c;
 	if (!a || !b || !c)
 		return false;
-	f->state_room = want;
+	f->walk.state_room = want;
 	return true;
 }
 
@@ -53,11 +53,11 @@ static bool states_grow(struct flow *f)
  * result and widens exponentially. */
 static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 {
-	const struct flow_reloc *list = f->env->relocs;
-	size_t i = f->reloc_near, n = f->env->reloc_count, lo = 0, hi = n, step;
+	const struct flow_reloc *list = f->in.env->relocs;
+	size_t i = f->walk.reloc_near, n = f->in.env->reloc_count, lo = 0, hi = n, step;
 
 	if (i + 1 < n && list[i + 1].addr == addr)
-		return &list[f->reloc_near = i + 1];
+		return &list[f->walk.reloc_near = i + 1];
 	if (i < n && list[i].addr < addr) {
 		for (lo = i, step = 1; lo + step < n && list[lo + step].addr < addr; step *= 2)
 			lo += step;
@@ -77,7 +77,7 @@ static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 		else
 			hi = mid;
 	}
-	f->reloc_near = lo;
+	f->walk.reloc_near = lo;
 	return lo < n && list[lo].addr == addr ? &list[lo] : NULL;
 }
 
@@ -102,17 +102,17 @@ static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 /* Adjusts a decoded step to its context: relocations, hlt behind the entry point's call, calls of the next address. */
 static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 {
-	if (f->env->reloc_count)
+	if (f->in.env->reloc_count)
 		step_relocate(f, s, addr);
 	/* hlt behind the call of main in an entry point: in an open code range, other code may follow. */
-	if (s->op == STEP_HALT && f->range->outermost && f->range->open) {
+	if (s->op == STEP_HALT && f->in.range->outermost && f->in.range->open) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}
 	/* A call of the next instruction obtains rip in old position-independent code: it counts as a push. In an open code
 	 * range the callee may also be a function that begins there, unless it uses the pushed word. */
-	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->range->end &&
-	    (!f->range->open || flow_uses_return_address(f, addr + s->len - f->range->start))) {
+	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->in.range->end &&
+	    (!f->in.range->open || flow_uses_return_address(f, addr + s->len - f->in.range->start))) {
 		s->flow = FLOW_NEXT;
 		s->op = STEP_PUSH;
 		s->a = INSN_NO_REG;
@@ -124,25 +124,25 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 
 uint32_t flow_step_new(struct flow *f, uint64_t off)
 {
-	uint64_t addr = f->range->start + off;
+	uint64_t addr = f->in.range->start + off;
 	size_t n = f->step_count;
 	struct step *s;
 
-	if (n == f->step_room && !steps_grow(f)) {
+	if (n == f->walk.step_room && !steps_grow(f)) {
 		f->failed = true;
 		return NO_STEP;
 	}
 	s = &f->steps[n];
-	if (!step_decode_in(f->cache, f->range->bytes + off, f->range->end - addr, f->readable - off, addr, s))
+	if (!step_decode_in(f->cache, f->in.range->bytes + off, f->in.range->end - addr, f->in.readable - off, addr, s))
 		return NO_STEP;
 	if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
 		step_settle(f, s, addr);
-	f->effects_seen |= s->effects;
+	f->walk.effects |= s->effects;
 	f->step_at[n] = (uint32_t)off;
 	f->leader[n] = 0;
 	f->seen[n] = 0;
 	f->step_count = n + 1;
-	f->fresh++;
+	f->found.insn_count++;
 	f->at[off] = (uint32_t)n + 1;
 	f->starts[off / 64] |= (uint64_t)1 << off % 64;
 	return (uint32_t)n;
@@ -151,8 +151,8 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 /* Bytes searched backward for the leader of an instruction's block. */
 #define BLOCK_MOST 4096u
 
-/* A new leader splits a block that has been walked: queues the block that it was part of, or sets flow.dirty, which
- * queues all blocks, if that is not found. */
+/* A new leader splits a block that has been walked: queues the block that it was part of, or sets flow.walk.dirty,
+ * which queues all blocks, if that is not found. */
 static void walked_again(struct flow *f, uint64_t off)
 {
 	uint64_t from, at, least = off > BLOCK_MOST ? off - BLOCK_MOST : 0;
@@ -169,7 +169,7 @@ static void walked_again(struct flow *f, uint64_t off)
 			return;
 		}
 	}
-	f->dirty = true;
+	f->walk.dirty = true;
 }
 
 uint32_t flow_leader(struct flow *f, uint64_t off)
@@ -178,7 +178,7 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 
 	if (i == NO_STEP || f->leader[i])
 		return i;
-	if (f->state_count == f->state_room && !states_grow(f)) {
+	if (f->state_count == f->walk.state_room && !states_grow(f)) {
 		f->failed = true;
 		return NO_STEP;
 	}
@@ -192,10 +192,10 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 
 static void todo_add(struct flow *f, uint64_t off)
 {
-	if (!room_make(&f->todo, &f->todo_room, f->todo_count, sizeof(*f->todo)))
+	if (!room_make(&f->walk.todo, &f->walk.todo_room, f->walk.todo_count, sizeof(*f->walk.todo)))
 		f->failed = true;
 	else
-		f->todo[f->todo_count++] = (uint32_t)off;
+		f->walk.todo[f->walk.todo_count++] = (uint32_t)off;
 }
 
 /* Adds a jump target: if it is in the code range, it begins a block and is decoded from later. */
@@ -203,15 +203,15 @@ static void scan_later(struct flow *f, uint64_t addr)
 {
 	if (!flow_inside(f, addr))
 		return;
-	flow_leader(f, addr - f->range->start);
-	todo_add(f, addr - f->range->start);
+	flow_leader(f, addr - f->in.range->start);
+	todo_add(f, addr - f->in.range->start);
 }
 
 /* Adds the landing pad and the fixup of the instruction at an address, if it has any. */
 static void scan_throws(struct flow *f, uint64_t addr)
 {
-	uint64_t pad = f->pad_count ? flow_pad_of(f, addr) : 0;
-	const struct fixup *fixup = f->fixup_count ? flow_fixup_of(f, addr) : NULL;
+	uint64_t pad = f->walk.pad_count ? flow_pad_of(f, addr) : 0;
+	const struct fixup *fixup = f->in.fixup_count ? flow_fixup_of(f, addr) : NULL;
 
 	if (pad)
 		scan_later(f, pad);
@@ -227,13 +227,13 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 	case FLOW_BRANCH:
 		scan_later(f, (uint64_t)in->imm);
 		if (in->flow == FLOW_BRANCH && !flow_inside(f, (uint64_t)in->imm))
-			f->effects_seen |= EFFECT_NEEDS_CONSTANT; /* its target may need constants: see walk_outside() */
+			f->walk.effects |= EFFECT_NEEDS_CONSTANT; /* its target may need constants: see walk_outside() */
 		return in->flow == FLOW_BRANCH;
 	case FLOW_CALL:
-		if ((uint64_t)in->imm != f->range->start)
+		if ((uint64_t)in->imm != f->in.range->start)
 			scan_later(f, (uint64_t)in->imm); /* a local helper */
 											  /* fall through */
-	case FLOW_CALL_IND: return flow_comes_back(f, in) && !(f->range->open && flow_is_end(f, in, behind));
+	case FLOW_CALL_IND: return flow_comes_back(f, in) && !(f->in.range->open && flow_is_end(f, in, behind));
 	default: return in->flow == FLOW_NEXT;
 	}
 }
@@ -244,16 +244,16 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
  */
 static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 {
-	const uint8_t *bytes = f->range->bytes;
-	uint64_t start = f->range->start, off = *from, *starts = f->starts;
-	size_t readable = f->readable, n = f->step_count;
+	const uint8_t *bytes = f->in.range->bytes;
+	uint64_t start = f->in.range->start, off = *from, *starts = f->starts;
+	size_t readable = f->in.readable, n = f->step_count;
 	uint32_t *at = f->at;
 	bool on = true;
 
 	while (off < size && !at[off]) {
 		struct step *s;
 
-		if (n == f->step_room && !steps_grow(f)) {
+		if (n == f->walk.step_room && !steps_grow(f)) {
 			f->failed = true;
 			break;
 		}
@@ -267,13 +267,13 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 		starts[off / 64] |= (uint64_t)1 << off % 64;
 		if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
 			step_settle(f, s, start + off);
-		f->effects_seen |= s->effects;
+		f->walk.effects |= s->effects;
 		on = !one && s->flow == FLOW_NEXT;
 		if (!on)
 			break;
 		off += s->len;
 	}
-	f->fresh += n - f->step_count;
+	f->found.insn_count += n - f->step_count;
 	f->step_count = n;
 	*from = off;
 	return !on;
@@ -282,8 +282,8 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 /* Decodes from an offset on until control cannot go on, or reaches instructions scanned before. */
 static void scan_from(struct flow *f, uint64_t off)
 {
-	bool throws = f->pad_count || f->fixup_count;
-	uint64_t size = f->range->end - f->range->start;
+	bool throws = f->walk.pad_count || f->in.fixup_count;
+	uint64_t size = f->in.range->end - f->in.range->start;
 
 	while (off < size) {
 		bool fresh = !f->at[off] && run_decode(f, &off, size, throws);
@@ -300,7 +300,7 @@ static void scan_from(struct flow *f, uint64_t off)
 		f->seen[i] |= FLOW_SCANNED;
 		len = f->steps[i].len;
 		if (throws)
-			scan_throws(f, f->range->start + off);
+			scan_throws(f, f->in.range->start + off);
 		if (f->steps[i].flow != FLOW_NEXT) {
 			struct step in = f->steps[i]; /* the list may move */
 
@@ -314,8 +314,8 @@ static void scan_from(struct flow *f, uint64_t off)
 void flow_reach(struct flow *f, uint64_t off)
 {
 	todo_add(f, off);
-	while (f->todo_count && !f->failed)
-		scan_from(f, f->todo[--f->todo_count]);
+	while (f->walk.todo_count && !f->failed)
+		scan_from(f, f->walk.todo[--f->walk.todo_count]);
 }
 
 /* ---- is there a way out? ----------------------------------------------------------------- */
@@ -346,11 +346,11 @@ static bool ends_in(struct flow *f, uint32_t i)
 
 /*
  * After all reachable code is decoded: does control fall out of the code range, or into bytes that do not decode? As in
- * exits_note(), a direct call with only padding behind it counts as noreturn.
+ * flow_exits_note(), a direct call with only padding behind it counts as noreturn.
  */
 static bool falls_out(struct flow *f)
 {
-	uint64_t size = f->range->end - f->range->start, padding = size; /* lowest offset behind such a call */
+	uint64_t size = f->in.range->end - f->in.range->start, padding = size; /* lowest offset behind such a call */
 	uint32_t i, n = (uint32_t)f->step_count;
 
 	for (i = 0; i < n; i++) {
@@ -360,7 +360,7 @@ static bool falls_out(struct flow *f)
 			continue;
 		if (!flow_exit_target(&f->steps[i]))
 			return true;
-		if (!f->range->open && next < padding)
+		if (!f->in.range->open && next < padding)
 			padding = next;
 	}
 	for (i = 0; i < n; i++) {
@@ -383,16 +383,16 @@ bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, c
 	const struct code_range *p = &env->ranges[range];
 	size_t i, seen = 0;
 
-	if (p->plt || p->outermost || !flow_prepare(f, env, range) || f->own_stack || f->fixup_count)
+	if (p->plt || p->outermost || !flow_prepare(f, env, range) || f->in.own_stack || f->in.fixup_count)
 		return true;
-	f->relaxed = false;
+	f->in.relaxed = false;
 	for (i = 0; i < in_count; i++)
 		scan_later(f, in[i]);
 	for (i = 0; i < p->entry_count; i++)
 		scan_later(f, env->entries[p->entry + i]);
 	scan_later(f, p->start);
-	while (f->todo_count && !f->failed) {
-		scan_from(f, f->todo[--f->todo_count]);
+	while (f->walk.todo_count && !f->failed) {
+		scan_from(f, f->walk.todo[--f->walk.todo_count]);
 		for (; seen < f->step_count; seen++) /* including steps that were decoded only by lookahead */
 			if (leads_out(f, &f->steps[seen]))
 				return true;

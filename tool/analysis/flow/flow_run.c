@@ -19,19 +19,19 @@ void flow_free(struct flow *f)
 	free(f->states);
 	free(f->state_live);
 	free(f->step_of_state);
-	free(f->heap);
-	free(f->todo);
-	free(f->pads);
+	free(f->walk.heap);
+	free(f->walk.todo);
+	free(f->walk.pads);
 	free(f->jumps);
-	free(f->table_at);
-	free(f->table_sorted);
-	free(f->inner);
-	free(f->paths);
-	free(f->fresh_jumps);
-	free(f->dead);
-	free(f->edges);
-	free(f->edge_hash);
-	free(f->exits);
+	free(f->walk.table_at);
+	free(f->walk.table_sorted);
+	free(f->walk.inner);
+	free(f->walk.paths);
+	free(f->walk.new_jumps);
+	free(f->walk.dead);
+	free(f->found.edges);
+	free(f->walk.edge_hash);
+	free(f->found.exits);
 	memset(f, 0, sizeof(*f));
 }
 
@@ -58,15 +58,16 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 {
 	uint64_t target = flow_exit_target(s);
 
-	if (target && f->env->stops && stops_at(f->env, target))
+	if (target && f->in.env->stops && stops_at(f->in.env, target))
 		return true;
-	return target && noreturn_may_hold(f->env, target) && word_has(f->env->noreturn, f->env->noreturn_count, target);
+	return target && noreturn_may_hold(f->in.env, target) &&
+	       word_has(f->in.env->noreturn, f->in.env->noreturn_count, target);
 }
 
 /* Calls of the entry point always count as returning: hlt stands behind them. */
 bool flow_comes_back(const struct flow *f, const struct step *s)
 {
-	return f->range->outermost || !flow_is_noreturn(f, s);
+	return f->in.range->outermost || !flow_is_noreturn(f, s);
 }
 
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
@@ -75,10 +76,10 @@ static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 
 	if (!pad)
 		return;
-	if (!room_make(&f->pads, &f->pad_room, f->pad_count, sizeof(*f->pads)))
+	if (!room_make(&f->walk.pads, &f->walk.pad_room, f->walk.pad_count, sizeof(*f->walk.pads)))
 		f->failed = true;
 	else
-		f->pads[f->pad_count++] = (struct flow_pad){start, end, pad};
+		f->walk.pads[f->walk.pad_count++] = (struct flow_pad){start, end, pad};
 }
 
 static int pad_order(const void *a, const void *b)
@@ -91,24 +92,24 @@ static int pad_order(const void *a, const void *b)
 /* Landing pad of the instruction at addr, or 0. Call sites do not overlap. */
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr)
 {
-	size_t lo = 0, hi = f->pad_count;
+	size_t lo = 0, hi = f->walk.pad_count;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (f->pads[mid].end <= addr)
+		if (f->walk.pads[mid].end <= addr)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < f->pad_count && f->pads[lo].start <= addr ? f->pads[lo].pad : 0;
+	return lo < f->walk.pad_count && f->walk.pads[lo].start <= addr ? f->walk.pads[lo].pad : 0;
 }
 
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr)
 {
-	const struct fixup *x = fixup_find(f->fixups, f->fixup_count, addr);
+	const struct fixup *x = fixup_find(f->in.fixups, f->in.fixup_count, addr);
 
-	return x && fixup_counts(f->env->fixups, x) ? x : NULL;
+	return x && fixup_counts(f->in.env->fixups, x) ? x : NULL;
 }
 
 /*
@@ -133,23 +134,24 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 /*
  * The state at a call's landing pad: the frame of the call without the stack arguments pushed for it, which the
  * unwinder drops (DW_CFA_GNU_args_size). All throwing calls of a function share one frame, so rsp is the highest of
- * theirs (flow.pad_depth).
+ * theirs (flow.walk.pad_depth).
  */
 void flow_land(const struct flow *f, const struct state *call, struct state *out)
 {
 	state_copy(out, call);
-	if (out->reg[ETCH_REG_RSP].kind == VALUE_CFA && out->reg[ETCH_REG_RSP].off < f->pad_depth)
-		out->reg[ETCH_REG_RSP].off = f->pad_depth;
+	if (out->reg[ETCH_REG_RSP].kind == VALUE_CFA && out->reg[ETCH_REG_RSP].off < f->walk.pad_depth)
+		out->reg[ETCH_REG_RSP].off = f->walk.pad_depth;
 	state_call(out);
 	out->weak = true; /* the size of the arguments is not proven; .eh_frame takes precedence */
 }
 
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 {
-	if (!room_make(&f->exits, &f->exit_room, f->exit_count, sizeof(*f->exits)))
+	if (!room_make(&f->found.exits, &f->walk.exit_room, f->found.exit_count, sizeof(*f->found.exits)))
 		f->failed = true;
 	else
-		f->exits[f->exit_count++] = (struct flow_exit){target, kind, f->number, range_number(f->env, target)};
+		f->found.exits[f->found.exit_count++] =
+			(struct flow_exit){target, kind, f->in.number, range_number(f->in.env, target)};
 }
 
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
@@ -158,7 +160,7 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 
 	if (target & (FLOW_EXTERN | FLOW_SLOT))
 		return true;
-	p = range_at(f->env, target);
+	p = range_at(f->in.env, target);
 	return p && p->start == target && state_is_entry(s);
 }
 
@@ -169,15 +171,15 @@ static bool at_clear(struct flow *f, uint64_t size)
 {
 	uint64_t room = size + size / 2 + 64;
 
-	if (size > f->at_room) {
+	if (size > f->walk.at_room) {
 		free(f->at);
 		free(f->starts);
-		f->at_room = 0;
+		f->walk.at_room = 0;
 		f->at = malloc(room * sizeof(*f->at));
 		f->starts = malloc((room / 64 + 1) * sizeof(*f->starts));
 		if (!f->at || !f->starts)
 			return false;
-		f->at_room = room;
+		f->walk.at_room = room;
 	}
 	memset(f->at, 0, size * sizeof(*f->at));
 	memset(f->starts, 0, (size / 64 + 1) * sizeof(*f->starts));
@@ -192,6 +194,57 @@ static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 	return bytes >= f->bytes && at < f->size ? f->size - at : 0;
 }
 
+/* Forgets what was found of the last code range; the arrays stay. */
+static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edges = r->edges, .exits = r->exits}; }
+
+/* Likewise for the walk. */
+static void scratch_reset(struct flow_scratch *w, size_t edge_count)
+{
+	free(w->paths);
+	if (edge_count)
+		memset(w->edge_hash, 0, w->edge_hash_size * sizeof(*w->edge_hash));
+	*w = (struct flow_scratch){
+		.at_room = w->at_room,
+		.step_room = w->step_room,
+		.state_room = w->state_room,
+		.jump_room = w->jump_room,
+		.edge_room = w->edge_room,
+		.exit_room = w->exit_room,
+		.reloc_near = w->reloc_near,
+		.table_at = w->table_at,
+		.edge_hash = w->edge_hash,
+		.edge_hash_size = w->edge_hash_size,
+		.heap = w->heap,
+		.heap_room = w->heap_room,
+		.todo = w->todo,
+		.todo_room = w->todo_room,
+		.pads = w->pads,
+		.pad_room = w->pad_room,
+		.dead = w->dead,
+		.dead_room = w->dead_room,
+		.inner = w->inner,
+		.inner_room = w->inner_room,
+		.new_jumps = w->new_jumps,
+		.new_jump_room = w->new_jump_room,
+		.pad_depth = INT32_MIN,
+		.pads_deferred = true,
+	};
+}
+
+/* Fills the part of flow.in that is not the caller's. */
+static void input_set(struct flow_input *in, const struct flow_env *env, uint32_t number)
+{
+	const struct code_range *p = &env->ranges[number];
+
+	in->env = env;
+	in->range = p;
+	in->number = number;
+	in->own_stack = env->own_stack && env->runtime->may_be(p);
+	in->readable = readable_from(env->file, p->bytes);
+	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
+	in->fixup_count = in->fixups ? in->fixup_count : 0;
+}
+
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 {
 	const struct code_range *p = &env->ranges[number];
@@ -199,44 +252,17 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 
 	if (!f->cache)
 		f->cache = step_cache_new(); /* null is allowed: decoding is then slower */
-	f->env = env;
-	f->range = p;
-	f->number = number;
-	f->readable = readable_from(env->file, p->bytes);
-	f->step_count = f->state_count = f->heap_count = f->todo_count = f->pad_count = 0;
-	f->dead_count = f->jump_count = f->fresh_jump_count = f->inner_count = f->exit_count = 0;
-	f->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &f->fixup_count) : NULL;
-	f->fixup_count = f->fixups ? f->fixup_count : 0;
-	f->agreed.upto = 0;
-	f->agreed.some = f->agreed.differ = false;
-	f->pads_held = true;
-	f->pad_depth = INT32_MIN;
-	f->no_constants = false;
-	f->effects_seen = 0;
-	f->dirty = f->failed = f->returns = f->broken = f->unbalanced = f->exit_sp_mismatch = f->exit_sp_unknown = f->ends =
-		f->gives = f->non_c_frame = f->returned = f->jumps_agreed = f->helpers = false;
-	f->run.kind = ETCH_RULE_UNDEF;
-	f->own_stack = env->own_stack && env->runtime->may_be(p);
-	f->followed = 0;
-	f->fresh = 0;
-	f->extent = 0;
-	f->guesses = 0;
-	f->guessed = 0;
-	free(f->paths);
-	f->paths = NULL;
-	f->lifted = 0;
-	f->lowered = false;
-	if (f->edge_count)
-		memset(f->edge_hash, 0, f->edge_hash_size * sizeof(*f->edge_hash));
-	f->edge_count = 0;
-	if (size >= UINT32_MAX)
-		return false;
-	if (!at_clear(f, size))
+	input_set(&f->in, env, number);
+	scratch_reset(&f->walk, f->found.edge_count);
+	result_reset(&f->found);
+	f->step_count = f->state_count = f->jump_count = 0;
+	f->failed = false;
+	if (size >= UINT32_MAX || !at_clear(f, size))
 		return false;
 	if (p->fde >= 0 && !p->plt) {
 		lsda_call_sites(env->file, env->cfi, (size_t)p->fde, pad_add, f);
-		if (f->pad_count)
-			qsort(f->pads, f->pad_count, sizeof(*f->pads), pad_order);
+		if (f->walk.pad_count)
+			qsort(f->walk.pads, f->walk.pad_count, sizeof(*f->walk.pads), pad_order);
 	}
 	return !f->failed;
 }
@@ -254,25 +280,25 @@ static bool is_pad(const struct flow *f, uint64_t addr)
 {
 	size_t i;
 
-	for (i = 0; i < f->pad_count; i++)
-		if (f->pads[i].pad == addr)
+	for (i = 0; i < f->walk.pad_count; i++)
+		if (f->walk.pads[i].pad == addr)
 			return true;
 	return false;
 }
 
 const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr)
 {
-	size_t lo = 0, hi = f->cfi_count;
+	size_t lo = 0, hi = f->in.cfi_count;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (f->cfi[mid].end <= addr)
+		if (f->in.cfi[mid].end <= addr)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < f->cfi_count && f->cfi[lo].start <= addr ? &f->cfi[lo] : NULL;
+	return lo < f->in.cfi_count && f->in.cfi[lo].start <= addr ? &f->in.cfi[lo] : NULL;
 }
 
 /* Does .eh_frame rule out that a function begins at an address, whatever symbol or jump target is there? It does where
@@ -307,9 +333,9 @@ static void constants_settle(struct flow *f, bool force_constants)
 {
 	size_t i;
 
-	f->no_constants =
-		!(force_constants || f->force_constants || f->own_stack || f->fixup_count || flow_needs_constants(f));
-	for (i = 0; f->no_constants && i < f->state_count; i++)
+	f->found.no_constants =
+		!(force_constants || f->in.force_constants || f->in.own_stack || f->in.fixup_count || flow_needs_constants(f));
+	for (i = 0; f->found.no_constants && i < f->state_count; i++)
 		if (f->state_live[i] & LIVE)
 			state_drop_constants(&f->states[i]);
 }
@@ -318,38 +344,38 @@ static bool run(struct flow *f, const struct flow_env *env, uint32_t number, con
                 size_t in_count, bool force_constants)
 {
 	struct state entry;
-	uint32_t i, start = f->start;
+	uint32_t i, start = f->in.start;
 
 	if (!flow_prepare(f, env, number))
 		return false;
 	if (start == START_NOWHERE)
 		return true;
 	state_entry(&entry);
-	if (f->range->plt && plt_is_first(f->range->bytes, f->range->end - f->range->start))
+	if (f->in.range->plt && plt_is_first(f->in.range->bytes, f->in.range->end - f->in.range->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
-	entry.reg[ETCH_REG_RSP].off -= f->pushed;
-	if ((start != START_PART || f->range->plt) && !is_pad(f, f->range->start))
-		flow_enter(f, f->range->start, &entry);
-	if (f->framed) { /* walked all the same: the calls that it makes are results */
+	entry.reg[ETCH_REG_RSP].off -= f->in.pushed;
+	if ((start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
+		flow_enter(f, f->in.range->start, &entry);
+	if (f->in.framed) { /* walked all the same: the calls that it makes are results */
 		state_unknown(&entry);
-		flow_enter(f, f->range->start, &entry);
+		flow_enter(f, f->in.range->start, &entry);
 	}
-	for (i = 0; i < f->range->entry_count; i++)
-		if (!is_elsewhere(f, env->entries[f->range->entry + i]))
-			flow_enter(f, env->entries[f->range->entry + i], &entry);
+	for (i = 0; i < f->in.range->entry_count; i++)
+		if (!is_elsewhere(f, env->entries[f->in.range->entry + i]))
+			flow_enter(f, env->entries[f->in.range->entry + i], &entry);
 	for (i = 0; i < in_count; i++) /* not every edge is ever taken: __builtin_unreachable() */
-		if (!f->range->plt && (start != START_FUNCTION || in[i].target != f->range->start) &&
-		    !(is_called(&in[i].state) && (f->framed || is_elsewhere(f, in[i].target))))
+		if (!f->in.range->plt && (start != START_FUNCTION || in[i].target != f->in.range->start) &&
+		    !(is_called(&in[i].state) && (f->in.framed || is_elsewhere(f, in[i].target))))
 			flow_enter(f, in[i].target, &in[i].state);
 	constants_settle(f, force_constants);
 	flow_walk(f);
-	if (f->pad_count)
+	if (f->walk.pad_count)
 		flow_walk_pads(f);
 	jumps_follow(f);
-	for (i = 0; f->own_stack && i < f->env->runtime->follow_most && f->env->runtime->follow(f); i++)
+	for (i = 0; f->in.own_stack && i < f->in.env->runtime->follow_most && f->in.env->runtime->follow(f); i++)
 		jumps_follow(f);
 	flow_dead_follow(f);
-	f->switches = switches_stack(f);
+	f->found.replaces_sp = switches_stack(f);
 	return !f->failed;
 }
 
@@ -358,10 +384,10 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 {
 	bool ok;
 
-	f->start = (uint8_t)start;
+	f->in.start = (uint8_t)start;
 	ok = run(f, env, number, in, in_count, false);
-	if (ok && f->no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
+	if (ok && f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
 		ok = run(f, env, number, in, in_count, true);
-	f->edges_no_constants = !flow_needs_constants(f);
+	f->walk.edges_drop_constants = !flow_needs_constants(f);
 	return ok;
 }

@@ -11,7 +11,7 @@
  */
 static bool is_outweighed(const struct flow *f, const struct state *weak, const struct state *proven)
 {
-	return f->range->entry_count && weak->weak && !proven->weak;
+	return f->in.range->entry_count && weak->weak && !proven->weak;
 }
 
 /* Joins a state into the block that step i begins; queues the block if its state changes. */
@@ -21,7 +21,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 
 	if (!(f->state_live[k] & LIVE) || is_outweighed(f, &f->states[k], s)) {
 		state_copy(&f->states[k], s);
-		if (f->no_constants && f->states[k].constants)
+		if (f->found.no_constants && f->states[k].constants)
 			state_drop_constants(&f->states[k]);
 		f->state_live[k] |= LIVE;
 		flow_queue(f, k);
@@ -39,8 +39,8 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 {
 	if (!flow_inside(f, target))
 		return; /* edges out of the range are made by exits.c, at the fixpoint */
-	target -= f->range->start;
-	if (target < f->at_room && f->at[target] && f->leader[f->at[target] - 1])
+	target -= f->in.range->start;
+	if (target < f->walk.at_room && f->at[target] && f->leader[f->at[target] - 1])
 		reach(f, f->at[target] - 1, s);
 }
 
@@ -48,17 +48,17 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 {
 	follow(f, target, s);
-	if (flow_inside(f, target) && !f->at[target - f->range->start] && !s->dead)
-		f->returns = f->broken = true;
+	if (flow_inside(f, target) && !f->at[target - f->in.range->start] && !s->dead)
+		f->found.may_return = f->found.broken = true;
 }
 
 /* Adds an indirect jump. Returns its index + 1, or 0 when out of memory. */
 static uint32_t jump_make(struct flow *f)
 {
-	size_t room = f->jump_room;
+	size_t room = f->walk.jump_room;
 
-	if (!room_make(&f->jumps, &f->jump_room, f->jump_count, sizeof(*f->jumps)) ||
-	    (room != f->jump_room && !room_make(&f->table_at, &room, room, sizeof(*f->table_at)))) {
+	if (!room_make(&f->jumps, &f->walk.jump_room, f->jump_count, sizeof(*f->jumps)) ||
+	    (room != f->walk.jump_room && !room_make(&f->walk.table_at, &room, room, sizeof(*f->walk.table_at)))) {
 		f->failed = true;
 		return 0;
 	}
@@ -74,21 +74,21 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 
 	if (!i--)
 		return;
-	if (f->jumps[i].noted && state_same(&f->jumps[i].state, s))
+	if (f->jumps[i].has_state && state_same(&f->jumps[i].state, s))
 		return;
-	f->jumps_agreed = false;
+	f->walk.jumps_agreed = false;
 	flow_agreed_undo(f, i);
-	if (!f->jumps[i].fresh &&
-	    !room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
+	if (!f->jumps[i].is_new &&
+	    !room_make(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps))) {
 		f->failed = true;
 		return;
 	}
-	if (!f->jumps[i].fresh)
-		f->fresh_jumps[f->fresh_jump_count++] = (uint32_t)i;
-	f->jumps[i].noted = f->jumps[i].fresh = true;
+	if (!f->jumps[i].is_new)
+		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)i;
+	f->jumps[i].has_state = f->jumps[i].is_new = true;
 	state_copy(&f->jumps[i].state, s);
 	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
-	f->table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;
+	f->walk.table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;
 }
 
 /*
@@ -105,14 +105,14 @@ static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
 
 static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
-	if (off >= f->range->end - f->range->start)
+	if (off >= f->in.range->end - f->in.range->start)
 		return;
-	if (!room_make(&f->dead, &f->dead_room, f->dead_count, sizeof(*f->dead))) {
+	if (!room_make(&f->walk.dead, &f->walk.dead_room, f->walk.dead_count, sizeof(*f->walk.dead))) {
 		f->failed = true;
 		return;
 	}
-	f->dead[f->dead_count].off = off;
-	state_copy(&f->dead[f->dead_count++].state, call);
+	f->walk.dead[f->walk.dead_count].off = off;
+	state_copy(&f->walk.dead[f->walk.dead_count++].state, call);
 }
 
 /*
@@ -124,20 +124,20 @@ void flow_dead_follow(struct flow *f)
 {
 	size_t i;
 
-	for (i = f->range->open ? 0 : f->dead_count;
+	for (i = f->in.range->open ? 0 : f->walk.dead_count;
 	     i-- > 0 && !f->failed;) { /* the last walk past a call has its final state */
 		struct state s;
 		uint32_t k;
 
-		if (flow_walked(f, f->dead[i].off))
+		if (flow_walked(f, f->walk.dead[i].off))
 			continue;
-		k = flow_step(f, f->dead[i].off);
+		k = flow_step(f, f->walk.dead[i].off);
 		if (k == NO_STEP || f->steps[k].padding)
 			continue;
-		state_copy(&s, &f->dead[i].state);
+		state_copy(&s, &f->walk.dead[i].state);
 		state_call(&s);
 		s.weak = s.dead = true;
-		flow_enter(f, f->range->start + f->dead[i].off, &s);
+		flow_enter(f, f->in.range->start + f->walk.dead[i].off, &s);
 		flow_walk(f);
 	}
 }
@@ -154,14 +154,14 @@ struct walk {
 static void walk_throws(struct flow *f, const struct walk *w, const struct step *in)
 {
 	bool calls = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
-	uint64_t addr = f->range->start + w->off, pad = f->pad_count && calls ? flow_pad_of(f, addr) : 0;
-	const struct fixup *fixup = f->fixup_count ? flow_fixup_of(f, addr) : NULL;
+	uint64_t addr = f->in.range->start + w->off, pad = f->walk.pad_count && calls ? flow_pad_of(f, addr) : 0;
+	const struct fixup *fixup = f->in.fixup_count ? flow_fixup_of(f, addr) : NULL;
 	struct state there;
 
-	if (pad && f->pads_held) {
+	if (pad && f->walk.pads_deferred) {
 		f->state_live[w->from] |= THROWS;
-		if (w->s.reg[ETCH_REG_RSP].kind == VALUE_CFA && w->s.reg[ETCH_REG_RSP].off > f->pad_depth)
-			f->pad_depth = w->s.reg[ETCH_REG_RSP].off;
+		if (w->s.reg[ETCH_REG_RSP].kind == VALUE_CFA && w->s.reg[ETCH_REG_RSP].off > f->walk.pad_depth)
+			f->walk.pad_depth = w->s.reg[ETCH_REG_RSP].off;
 	} else if (pad) {
 		flow_land(f, &w->s, &there);
 		follow(f, pad, &there);
@@ -218,16 +218,16 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 	uint32_t behind = w->off + in->len;
 	struct state there;
 
-	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->range->start) {
+	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->in.range->start) {
 		if (pushes_on(f, &w->s, in, &there)) {
 			follow(f, (uint64_t)in->imm, &there);
 		} else {
-			f->helpers = true;
+			f->walk.has_helpers = true;
 			follow(f, (uint64_t)in->imm, &state_at_entry);
 		}
 	}
 	if (flow_comes_back(f, in))
-		return !(f->range->open && flow_is_end(f, in, behind));
+		return !(f->in.range->open && flow_is_end(f, in, behind));
 	dead_note(f, behind, &w->s);
 	return false;
 }
@@ -264,7 +264,7 @@ static inline bool walk_next(struct flow *f, struct walk *w, uint32_t number)
 static inline void walk_outside(struct flow *f, uint64_t target, const struct state *s)
 {
 	if (!flow_inside(f, target) && !flow_is_tail_call(f, target, s))
-		f->effects_seen |= EFFECT_NEEDS_CONSTANT;
+		f->walk.effects |= EFFECT_NEEDS_CONSTANT;
 }
 
 /* Walks over a control-flow instruction; false: the walk ends with it. */
@@ -300,8 +300,8 @@ static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 /* Walks one basic block from its leader, and joins its final state into the next block. */
 static void walk_from(struct flow *f, uint32_t start)
 {
-	uint64_t size = f->range->end - f->range->start;
-	bool throws = f->pad_count || f->fixup_count, on = true;
+	uint64_t size = f->in.range->end - f->in.range->start;
+	bool throws = f->walk.pad_count || f->in.fixup_count, on = true;
 	struct walk w;
 
 	w.off = start;
@@ -327,21 +327,21 @@ static void walk_from(struct flow *f, uint32_t start)
 			on = f->steps[i].flow == FLOW_NEXT ? walk_next(f, &w, i) : walk_way(f, &w, i);
 		w.off += len;
 	}
-	if (w.off != start && w.off > f->extent)
-		f->extent = w.off;
+	if (w.off != start && w.off > f->found.extent)
+		f->found.extent = w.off;
 }
 
 void flow_walk(struct flow *f)
 {
 	size_t i;
 
-	if (f->dirty) { /* see walked_again() */
-		f->dirty = false;
+	if (f->walk.dirty) { /* see walked_again() */
+		f->walk.dirty = false;
 		for (i = 0; i < f->state_count; i++)
 			if (f->state_live[i] & LIVE)
 				flow_queue(f, (uint32_t)i);
 	}
-	while (f->heap_count && !f->failed && !(f->no_constants && flow_needs_constants(f))) {
+	while (f->walk.heap_count && !f->failed && !(f->found.no_constants && flow_needs_constants(f))) {
 		uint32_t off = flow_queue_next(f);
 
 		f->state_live[f->leader[f->at[off] - 1] - 1] &= (uint8_t)~QUEUED;
@@ -354,7 +354,7 @@ void flow_walk_pads(struct flow *f)
 {
 	size_t i;
 
-	f->pads_held = false;
+	f->walk.pads_deferred = false;
 	for (i = 0; i < f->state_count; i++)
 		if (f->state_live[i] & THROWS)
 			flow_queue(f, (uint32_t)i);
@@ -363,11 +363,11 @@ void flow_walk_pads(struct flow *f)
 
 void flow_enter(struct flow *f, uint64_t addr, const struct state *s)
 {
-	uint32_t i = flow_leader(f, addr - f->range->start);
+	uint32_t i = flow_leader(f, addr - f->in.range->start);
 
 	if (i == NO_STEP)
 		return;
-	flow_reach(f, addr - f->range->start);
+	flow_reach(f, addr - f->in.range->start);
 	if (!f->failed)
 		reach(f, i, s);
 }

@@ -11,8 +11,8 @@
 /* Counts a jump between two offsets for every offset that it passes over (as differences; summed by paths_make()). */
 static void path_add(struct flow *f, uint64_t from, uint64_t to)
 {
-	f->paths[from < to ? from + 1 : to + 1]++;
-	f->paths[from < to ? to + 1 : from + 1]--;
+	f->walk.paths[from < to ? from + 1 : to + 1]++;
+	f->walk.paths[from < to ? to + 1 : from + 1]--;
 }
 
 static void paths_of(struct flow *f, uint32_t i)
@@ -22,24 +22,24 @@ static void paths_of(struct flow *f, uint32_t i)
 	unsigned k;
 
 	if ((in.flow == FLOW_JUMP || in.flow == FLOW_BRANCH) && flow_inside(f, (uint64_t)in.imm))
-		path_add(f, off, (uint64_t)in.imm - f->range->start);
+		path_add(f, off, (uint64_t)in.imm - f->in.range->start);
 	for (k = 0; in.flow == FLOW_JUMP_IND && in.number && k < f->jumps[in.number - 1].entries; k++) {
 		uint64_t target = jump_table_target(f, &f->jumps[in.number - 1].what, k);
 
 		if (flow_inside(f, target))
-			path_add(f, off, target - f->range->start);
+			path_add(f, off, target - f->in.range->start);
 	}
 }
 
-/* Fills flow.paths: for each offset, the number of jumps that pass over it. False: out of memory. */
+/* Fills flow.walk.paths: for each offset, the number of jumps that pass over it. False: out of memory. */
 static bool paths_make(struct flow *f)
 {
-	uint64_t size = f->range->end - f->range->start, off;
+	uint64_t size = f->in.range->end - f->in.range->start, off;
 	uint32_t i, count = (uint32_t)f->step_count;
 
-	free(f->paths);
-	f->paths = calloc(size + 2, sizeof(*f->paths));
-	if (!f->paths) {
+	free(f->walk.paths);
+	f->walk.paths = calloc(size + 2, sizeof(*f->walk.paths));
+	if (!f->walk.paths) {
 		f->failed = true;
 		return false;
 	}
@@ -47,13 +47,14 @@ static bool paths_make(struct flow *f)
 		if (f->seen[i] & FLOW_WALKED)
 			paths_of(f, i);
 	for (off = 1; off <= size; off++)
-		f->paths[off] += f->paths[off - 1];
+		f->walk.paths[off] += f->walk.paths[off - 1];
 	return true;
 }
 
 bool flow_is_helper(struct flow *f, uint64_t target)
 {
-	if (!f->relaxed || !f->range->open || !f->helpers || !flow_inside(f, target) || (!f->paths && !paths_make(f)))
+	if (!f->in.relaxed || !f->in.range->open || !f->walk.has_helpers || !flow_inside(f, target) ||
+	    (!f->walk.paths && !paths_make(f)))
 		return false;
-	return f->paths[target - f->range->start] > 0;
+	return f->walk.paths[target - f->in.range->start] > 0;
 }

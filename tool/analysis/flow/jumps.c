@@ -18,7 +18,7 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
 
 	if (j->what.most && j->entries == j->what.most)
 		return false; /* all of its targets are known */
-	if (j->table || f->range->plt)
+	if (j->table || f->in.range->plt)
 		return true;
 	/* rsp alone decides, not state_is_entry(): OCaml's code preserves no callee-saved register. */
 	if (j->state.reg[ETCH_REG_RSP].kind == VALUE_CFA && j->state.reg[ETCH_REG_RSP].off == -8)
@@ -31,7 +31,7 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
  * flow_agreed_undo() has reset it. */
 static bool jumps_agree(struct flow *f, struct state *out)
 {
-	struct flow_agreed *a = &f->agreed;
+	struct flow_agreed *a = &f->walk.agreed;
 	struct etch_rule rule;
 
 	for (; a->upto < f->jump_count; a->upto++) {
@@ -56,15 +56,15 @@ static bool jumps_agree(struct flow *f, struct state *out)
 	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Index of the first of flow.inner that ends behind an offset. */
+/* Index of the first of flow.walk.inner that ends behind an offset. */
 static size_t inner_at(const struct flow *f, uint64_t off)
 {
-	size_t lo = 0, hi = f->inner_count;
+	size_t lo = 0, hi = f->walk.inner_count;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (f->inner[mid].end <= off)
+		if (f->walk.inner[mid].end <= off)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -76,14 +76,14 @@ static size_t inner_at(const struct flow *f, uint64_t off)
  * size if there is none. */
 static uint64_t unreached(struct flow *f, uint64_t off)
 {
-	uint64_t size = f->range->end - f->range->start, table;
+	uint64_t size = f->in.range->end - f->in.range->start, table;
 
 	while (off < size) {
-		size_t k = f->inner_count ? inner_at(f, off) : 0;
+		size_t k = f->walk.inner_count ? inner_at(f, off) : 0;
 		uint32_t i;
 
-		if (k < f->inner_count && f->inner[k].start <= off) {
-			off = f->inner[k].end;
+		if (k < f->walk.inner_count && f->walk.inner[k].start <= off) {
+			off = f->walk.inner[k].end;
 			continue;
 		}
 		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
@@ -91,7 +91,7 @@ static uint64_t unreached(struct flow *f, uint64_t off)
 			continue;
 		}
 		i = flow_step(f, off);
-		if (f->own_stack && (table = f->env->runtime->table(f, off)) != 0) {
+		if (f->in.own_stack && (table = f->in.env->runtime->table(f, off)) != 0) {
 			off += table;
 			continue;
 		}
@@ -108,15 +108,16 @@ static uint64_t unreached(struct flow *f, uint64_t off)
  */
 static uint64_t data_until(const struct flow *f, uint64_t off)
 {
-	const struct code_range *p = f->range;
-	const uint64_t *entry = f->env->entries + p->entry;
+	const struct code_range *p = f->in.range;
+	const uint64_t *entry = f->in.env->entries + p->entry;
 	size_t i = SEARCH(p->entry_count, k, entry[k] <= p->start + off);
 	uint64_t to = i < p->entry_count ? entry[i] - p->start : 0;
 	struct step s;
 
-	while (off < to &&
-	       step_decode_in(f->cache, p->bytes + off, p->end - p->start - off, f->readable - off, p->start + off, &s) &&
-	       s.flow == FLOW_NEXT)
+	while (
+		off < to &&
+		step_decode_in(f->cache, p->bytes + off, p->end - p->start - off, f->in.readable - off, p->start + off, &s) &&
+		s.flow == FLOW_NEXT)
 		off += s.len;
 	return off > to ? to : 0;
 }
@@ -146,7 +147,7 @@ uint64_t jump_table_entry(const struct elf_file *file, const struct code_range *
 
 uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i)
 {
-	return jump_table_entry(f->env->file, f->range, t, i);
+	return jump_table_entry(f->in.env->file, f->in.range, t, i);
 }
 
 /* Is an offset inside a walked instruction, not at its start? */
@@ -172,20 +173,20 @@ static int word32_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Up to this many new jumps, each searches flow.table_at linearly; with more, the list is sorted first. */
+/* Up to this many new jumps, each searches flow.walk.table_at linearly; with more, the list is sorted first. */
 #define FRESH_FEW 16u
 
-/* Makes flow.table_sorted. False: out of memory. */
+/* Makes flow.walk.table_sorted. False: out of memory. */
 static bool starts_sort(struct flow *f)
 {
 	uint32_t *list = f->jump_count ? malloc(f->jump_count * sizeof(*list)) : NULL;
 
 	if (!list)
 		return false;
-	memcpy(list, f->table_at, f->jump_count * sizeof(*list));
+	memcpy(list, f->walk.table_at, f->jump_count * sizeof(*list));
 	qsort(list, f->jump_count, sizeof(*list), word32_order);
-	free(f->table_sorted);
-	f->table_sorted = list;
+	free(f->walk.table_sorted);
+	f->walk.table_sorted = list;
 	return true;
 }
 
@@ -195,18 +196,18 @@ static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 	uint64_t at = (uint32_t)j->what.off, end = at + (uint64_t)j->what.most * j->what.reg;
 	size_t lo = 0, hi = f->jump_count;
 
-	for (; !f->table_sorted && lo < hi; lo++)
-		if (f->table_at[lo] > at && f->table_at[lo] < end)
+	for (; !f->walk.table_sorted && lo < hi; lo++)
+		if (f->walk.table_at[lo] > at && f->walk.table_at[lo] < end)
 			return true;
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (f->table_sorted[mid] <= at)
+		if (f->walk.table_sorted[mid] <= at)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < f->jump_count && f->table_sorted[lo] < end;
+	return lo < f->jump_count && f->walk.table_sorted[lo] < end;
 }
 
 /* lands_wrong(): does the row of .eh_frame at `addr` contradict the state? */
@@ -229,10 +230,10 @@ static void landing_row(void *ctx, const struct etch_cfi_row *row)
 static bool lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t target)
 {
 	struct landing l = {.state = &j->state, .addr = target};
-	long fde = f->env->cfi ? cfi_file_at(f->env->cfi, target) : -1;
+	long fde = f->in.env->cfi ? cfi_file_at(f->in.env->cfi, target) : -1;
 
 	if (fde >= 0)
-		cfi_file_rows(f->env->cfi, (size_t)fde, 0, landing_row, &l);
+		cfi_file_rows(f->in.env->cfi, (size_t)fde, 0, landing_row, &l);
 	return l.denied;
 }
 
@@ -251,12 +252,12 @@ static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
  */
 static unsigned inner_entries(const struct flow *f, const struct value *t)
 {
-	uint64_t size = f->range->end - f->range->start, start = (uint32_t)t->off - f->range->start;
+	uint64_t size = f->in.range->end - f->in.range->start, start = (uint32_t)t->off - f->in.range->start;
 	uint64_t off = start, end = size;
 	unsigned i;
 
 	for (i = 0; i < UINT16_MAX && end - off >= t->reg && !any_reached(f, off, t->reg); i++, off += t->reg) {
-		uint64_t target = entry_target(t, f->range->bytes + off) - f->range->start;
+		uint64_t target = entry_target(t, f->in.range->bytes + off) - f->in.range->start;
 
 		if (target >= size || (target >= start && target < off + t->reg) || inside_step(f, target))
 			break;
@@ -266,35 +267,36 @@ static unsigned inner_entries(const struct flow *f, const struct value *t)
 	return i;
 }
 
-/* Adds [start, end) to flow.inner, merged with what it overlaps, so that unreached() skips it. */
+/* Adds [start, end) to flow.walk.inner, merged with what it overlaps, so that unreached() skips it. */
 static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 {
 	size_t k = inner_at(f, start), more = 0;
 
-	if (k < f->inner_count && f->inner[k].start < start)
-		start = f->inner[k].start;
-	while (k + more < f->inner_count && f->inner[k + more].start < end) {
-		if (f->inner[k + more].end > end)
-			end = f->inner[k + more].end;
+	if (k < f->walk.inner_count && f->walk.inner[k].start < start)
+		start = f->walk.inner[k].start;
+	while (k + more < f->walk.inner_count && f->walk.inner[k + more].start < end) {
+		if (f->walk.inner[k + more].end > end)
+			end = f->walk.inner[k + more].end;
 		more++;
 	}
 	if (!more) {
-		if (!room_make(&f->inner, &f->inner_room, f->inner_count, sizeof(*f->inner))) {
+		if (!room_make(&f->walk.inner, &f->walk.inner_room, f->walk.inner_count, sizeof(*f->walk.inner))) {
 			f->failed = true;
 			return;
 		}
-		memmove(f->inner + k + 1, f->inner + k, (f->inner_count++ - k) * sizeof(*f->inner));
+		memmove(f->walk.inner + k + 1, f->walk.inner + k, (f->walk.inner_count++ - k) * sizeof(*f->walk.inner));
 	} else if (more > 1) {
-		memmove(f->inner + k + 1, f->inner + k + more, (f->inner_count - k - more) * sizeof(*f->inner));
-		f->inner_count -= more - 1;
+		memmove(f->walk.inner + k + 1, f->walk.inner + k + more,
+		        (f->walk.inner_count - k - more) * sizeof(*f->walk.inner));
+		f->walk.inner_count -= more - 1;
 	}
-	f->inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
+	f->walk.inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
 }
 
 /* Is a jump's table inside the code range, without a bound? Then what.most is set: all of its entries are known. */
 static bool is_inner(struct flow *f, struct flow_jump *j)
 {
-	uint64_t start = (uint32_t)j->what.off - f->range->start;
+	uint64_t start = (uint32_t)j->what.off - f->in.range->start;
 
 	if (!j->table || !j->what.off || j->what.most || !flow_inside(f, (uint32_t)j->what.off))
 		return false;
@@ -310,13 +312,13 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 {
 	unsigned i;
 
-	if (!j->table || !j->what.off || elf_is_object(f->env->file) || table_is_cut(f, j))
+	if (!j->table || !j->what.off || elf_is_object(f->in.env->file) || table_is_cut(f, j))
 		return 0;
 	for (i = 0; i < j->what.most; i++) {
 		uint64_t target = jump_table_target(f, &j->what, i);
 
-		if (flow_inside(f, target) ? inside_step(f, target - f->range->start)
-		                           : !range_at(f->env, target) || lands_wrong(f, j, target))
+		if (flow_inside(f, target) ? inside_step(f, target - f->in.range->start)
+		                           : !range_at(f->in.env, target) || lands_wrong(f, j, target))
 			return 0;
 	}
 	return i;
@@ -328,7 +330,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	struct state s;
 	unsigned i;
 
-	j->fresh = false;
+	j->is_new = false;
 	j->entries = is_inner(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
 	if (j->table && j->what.off && !j->what.most)
 		j->entries = j->guess;
@@ -339,7 +341,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	for (i = 0; i < j->entries; i++) {
 		uint64_t target = jump_table_target(f, &j->what, i);
 
-		if (flow_inside(f, target) && (j->what.most || !inside_step(f, target - f->range->start)))
+		if (flow_inside(f, target) && (j->what.most || !inside_step(f, target - f->in.range->start)))
 			flow_enter(f, target, &s);
 	}
 }
@@ -348,20 +350,20 @@ static void table_follow(struct flow *f, struct flow_jump *j)
  * jumps, runs after each batch. */
 static void tables_follow(struct flow *f)
 {
-	while (f->fresh_jump_count && !f->failed) {
-		uint32_t *fresh = f->fresh_jumps;
-		size_t count = f->fresh_jump_count, k;
+	while (f->walk.new_jump_count && !f->failed) {
+		uint32_t *fresh = f->walk.new_jumps;
+		size_t count = f->walk.new_jump_count, k;
 
-		f->fresh_jumps = NULL;
-		f->fresh_jump_count = f->fresh_jump_room = 0;
+		f->walk.new_jumps = NULL;
+		f->walk.new_jump_count = f->walk.new_jump_room = 0;
 		qsort(fresh, count, sizeof(*fresh), word32_order);
 		if (count > FRESH_FEW && !starts_sort(f))
 			f->failed = true;
 		for (k = 0; k < count && !f->failed; k++)
 			table_follow(f, &f->jumps[fresh[k]]);
 		free(fresh);
-		free(f->table_sorted);
-		f->table_sorted = NULL;
+		free(f->walk.table_sorted);
+		f->walk.table_sorted = NULL;
 		flow_walk(f);
 	}
 }
@@ -376,22 +378,23 @@ static void tables_follow(struct flow *f)
  */
 static uint64_t looked_through(struct flow *f, const struct state *s)
 {
-	uint64_t end = f->extent;
+	uint64_t end = f->found.extent;
 	size_t k;
 	unsigned i;
 
-	if (!f->range->open || f->own_stack || state_is_entry(s))
-		return f->range->end - f->range->start;
+	if (!f->in.range->open || f->in.own_stack || state_is_entry(s))
+		return f->in.range->end - f->in.range->start;
 	for (k = 0; k < f->jump_count; k++) {
 		const struct flow_jump *j = &f->jumps[k];
 
-		for (i = 0; j->table && j->what.off && !j->what.most && f->guesses < GUESS_MOST; i++, f->guesses++) {
+		for (i = 0; j->table && j->what.off && !j->what.most && f->walk.guess_count < GUESS_MOST;
+		     i++, f->walk.guess_count++) {
 			uint64_t target = jump_table_target(f, &j->what, i);
 
-			if (!flow_inside(f, target) || inside_step(f, target - f->range->start))
+			if (!flow_inside(f, target) || inside_step(f, target - f->in.range->start))
 				break;
-			if (target - f->range->start >= end)
-				end = target - f->range->start + 1;
+			if (target - f->in.range->start >= end)
+				end = target - f->in.range->start + 1;
 		}
 	}
 	return end;
@@ -404,8 +407,8 @@ static uint64_t next_table(const struct flow *f, uint64_t at)
 	size_t k;
 
 	for (k = 0; k < f->jump_count; k++)
-		if (f->table_at[k] > at && f->table_at[k] < next)
-			next = f->table_at[k];
+		if (f->walk.table_at[k] > at && f->walk.table_at[k] < next)
+			next = f->walk.table_at[k];
 	return next;
 }
 
@@ -419,11 +422,12 @@ static unsigned guessed_entries(struct flow *f, const struct value *t)
 	uint64_t end = next_table(f, (uint32_t)t->off), at = (uint32_t)t->off;
 	unsigned i, good = 0;
 
-	f->guesses += (uint32_t)(f->jump_count / 16);
-	for (i = 0; at + t->reg <= end && i < UINT16_MAX && f->guesses < GUESS_MOST; i++, at += t->reg, f->guesses++) {
+	f->walk.guess_count += (uint32_t)(f->jump_count / 16);
+	for (i = 0; at + t->reg <= end && i < UINT16_MAX && f->walk.guess_count < GUESS_MOST;
+	     i++, at += t->reg, f->walk.guess_count++) {
 		uint64_t target = jump_table_target(f, t, i);
 
-		if (flow_inside(f, target) && !inside_step(f, target - f->range->start))
+		if (flow_inside(f, target) && !inside_step(f, target - f->in.range->start))
 			good = i + 1;
 		else if (good || i >= FIRST_MOST)
 			break;
@@ -435,20 +439,23 @@ static unsigned guessed_entries(struct flow *f, const struct value *t)
  * before the remaining code is given the state that all jumps agree on. */
 static void guesses_follow(struct flow *f)
 {
-	for (; (f->own_stack || (f->relaxed && f->range->open)) && f->guessed < f->jump_count && !f->failed; f->guessed++) {
-		struct flow_jump *j = &f->jumps[f->guessed];
+	for (;
+	     (f->in.own_stack || (f->in.relaxed && f->in.range->open)) && f->walk.guess_next < f->jump_count && !f->failed;
+	     f->walk.guess_next++) {
+		struct flow_jump *j = &f->jumps[f->walk.guess_next];
 
-		if (!j->table || !j->what.off || j->what.most || j->fresh)
+		if (!j->table || !j->what.off || j->what.most || j->is_new)
 			continue;
 		j->guess = (uint16_t)guessed_entries(f, &j->what);
 		if (!j->guess)
 			continue;
-		if (!room_make(&f->fresh_jumps, &f->fresh_jump_room, f->fresh_jump_count, sizeof(*f->fresh_jumps))) {
+		if (!room_make(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count,
+		               sizeof(*f->walk.new_jumps))) {
 			f->failed = true;
 			return;
 		}
-		j->fresh = true;
-		f->fresh_jumps[f->fresh_jump_count++] = (uint32_t)f->guessed;
+		j->is_new = true;
+		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)f->walk.guess_next;
 		tables_follow(f);
 	}
 }
@@ -460,26 +467,26 @@ void jumps_follow(struct flow *f)
 
 	tables_follow(f);
 	guesses_follow(f);
-	if (f->own_stack && !f->env->runtime->switches(f))
+	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
-	f->jumps_agreed = false; /* computed anew in each call */
+	f->walk.jumps_agreed = false; /* computed anew in each call */
 	while (f->jump_count && !f->failed) {
-		if (!f->jumps_agreed) {
-			if (!(f->own_stack ? f->env->runtime->agree(f, &s) : jumps_agree(f, &s)))
+		if (!f->walk.jumps_agreed) {
+			if (!(f->in.own_stack ? f->in.env->runtime->agree(f, &s) : jumps_agree(f, &s)))
 				break;
 			end = looked_through(f, &s);
-			f->jumps_agreed = true;
+			f->walk.jumps_agreed = true;
 			s.weak = true;
 		}
 		off = unreached(f, off);
-		if (off >= end && off >= f->extent)
+		if (off >= end && off >= f->found.extent)
 			break;
-		to = f->range->entry_count ? data_until(f, off) : 0;
+		to = f->in.range->entry_count ? data_until(f, off) : 0;
 		if (to) {
 			off = to;
 			continue;
 		}
-		flow_enter(f, f->range->start + off, &s);
+		flow_enter(f, f->in.range->start + off, &s);
 		flow_walk(f);
 		tables_follow(f);
 		guesses_follow(f);

@@ -46,7 +46,7 @@ static void range_clear(uint8_t *bits, uint64_t start, uint64_t end)
 
 void reached_take(struct reached *r, const struct code_space *space, const struct flow *f)
 {
-	const struct code_section *c = space_at(space, f->range->start);
+	const struct code_section *c = space_at(space, f->in.range->start);
 	uint64_t start;
 	uint8_t *bits;
 	size_t i;
@@ -54,8 +54,8 @@ void reached_take(struct reached *r, const struct code_space *space, const struc
 	if (!c || !r->bits)
 		return;
 	bits = r->bits[c - space->list];
-	start = f->range->start - c->addr;
-	range_clear(bits, start, f->range->end - c->addr);
+	start = f->in.range->start - c->addr;
+	range_clear(bits, start, f->in.range->end - c->addr);
 	for (i = 0; i < f->step_count; i++) {
 		uint64_t at = start + f->step_at[i];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by state_step.c (transfer function, join) and state_rules.c (rules from states, judging rules). */
+/* Shared by state_step.c (transfer function), state_join.c (join, refinement) and state_rules.c (rules from states,
+ * judging rules). */
 #ifndef ANALYSIS_FLOW_STATE_INTERNAL_H
 #define ANALYSIS_FLOW_STATE_INTERNAL_H
 
@@ -17,6 +18,11 @@ static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0
 static inline struct value value_of(uint8_t kind, uint8_t reg, int32_t off)
 {
 	return (struct value){.off = off, .kind = kind, .reg = reg};
+}
+
+static inline bool value_same(struct value a, struct value b)
+{
+	return a.kind == b.kind && a.reg == b.reg && a.off == b.off && a.most == b.most;
 }
 
 /* An address or number plus n; VALUE_NONE for other kinds, and where the sum leaves 32 bits (never wraps). */
@@ -64,11 +70,16 @@ static inline struct slot *slot_at(const struct state *s, struct value address)
 	return NULL;
 }
 
+static inline void slot_drop(struct state *s, unsigned i) { s->slot[i] = s->slot[--s->slot_count]; }
+
 static inline struct value slot_load(const struct state *s, struct value address)
 {
 	const struct slot *at = is_address(address) ? slot_at(s, address) : NULL;
 
 	return at ? at->value : VALUE_NONE;
 }
+
+/* state_step.c: forgets the realigned base and all that is relative to it. */
+void state_unalign(struct state *s);
 
 #endif

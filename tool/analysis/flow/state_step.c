@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lattice of abstract states: the transfer function of one instruction, the join, and refinement by compares. */
+/* The transfer function of one instruction on abstract states. */
 #include "analysis/flow/state_internal.h"
 
 #include <stdio.h>
@@ -12,18 +12,11 @@
 /* The lowest constant that may be an address of code. */
 #define CODE_LOWEST 4096
 
-static inline bool value_same(struct value a, struct value b)
-{
-	return a.kind == b.kind && a.reg == b.reg && a.off == b.off && a.most == b.most;
-}
-
 /* May a value be an address of code? */
 static inline bool is_place(struct value v)
 {
 	return v.kind == VALUE_PLACE || (v.kind == VALUE_CONST && v.off >= CODE_LOWEST);
 }
-
-static const struct value any;
 
 #define HELD(r) [r] = {.kind = VALUE_ENTRY, .reg = (r)}
 
@@ -38,8 +31,6 @@ const struct state state_at_entry = {
 };
 
 /* ---- slots ----------------------------------------------------------------- */
-
-static inline void slot_drop(struct state *s, unsigned i) { s->slot[i] = s->slot[--s->slot_count]; }
 
 /* With ETCH_CHECK_STEPS: aborts if a CFA-relative slot is below state.lowest or overlaps [from, to). */
 static inline void slots_check(const struct state *s, int64_t from, int64_t to)
@@ -129,14 +120,13 @@ static void slots_trim(struct state *s, int64_t below)
 			i++;
 }
 
-/* Forgets the realigned base and all that is relative to it. */
-static void aligned_forget(struct state *s)
+void state_unalign(struct state *s)
 {
 	unsigned i = 0;
 
 	for (i = 0; i < 16; i++)
 		if (s->reg[i].kind == VALUE_ALIGNED)
-			s->reg[i] = any;
+			s->reg[i] = VALUE_NONE;
 	for (i = 0; i < s->slot_count;)
 		if (s->slot[i].aligned || s->slot[i].value.kind == VALUE_ALIGNED)
 			slot_drop(s, i);
@@ -157,7 +147,7 @@ static void push(struct state *s, struct value v, int64_t size)
 /* Is a value a frame pointer: the address of the caller's saved rbp, just below the return address? */
 static inline bool is_frame_pointer(const struct state *s, struct value v)
 {
-	struct value saved = v.kind == VALUE_CFA && v.off == -16 ? slot_load(s, v) : any;
+	struct value saved = v.kind == VALUE_CFA && v.off == -16 ? slot_load(s, v) : VALUE_NONE;
 
 	return saved.kind == VALUE_ENTRY && saved.reg == RBP;
 }
@@ -180,20 +170,20 @@ static void align(struct state *s, unsigned r, uint32_t at)
 {
 	/* Only a pointer into the frame gives a new base. */
 	if (!is_address(s->reg[r])) {
-		s->reg[r] = any; /* for rsp, see the end of state_transfer() */
+		s->reg[r] = VALUE_NONE; /* for rsp, see transfer_other() */
 		return;
 	}
 	/* The distance that alignment skips is unknown: rsp is 8 modulo 16 at entry by the psABI (3.2.2), but whether the
 	 * caller complies is not visible here. */
 	if (s->reg[r].kind == VALUE_ALIGNED && r != RSP) {
-		s->reg[r] = any;
+		s->reg[r] = VALUE_NONE;
 		return;
 	}
 	if (r != RSP && s->align) {
-		s->reg[r] = any;
+		s->reg[r] = VALUE_NONE;
 		return;
 	}
-	aligned_forget(s);
+	state_unalign(s);
 	s->align = at + 1;
 	s->reg[r] = value_of(VALUE_ALIGNED, 0, 0);
 }
@@ -202,7 +192,7 @@ static void align(struct state *s, unsigned r, uint32_t at)
 static struct value table_entry(const struct state *s, const struct step *in, unsigned size)
 {
 	struct value base = in->b < 16 ? s->reg[in->b] : value_of(VALUE_CONST, 0, 0);
-	struct value index = in->index < 16 ? s->reg[in->index] : any;
+	struct value index = in->index < 16 ? s->reg[in->index] : VALUE_NONE;
 	struct value v = value_of(size == 4 ? VALUE_DISTANCE : VALUE_TARGET, (uint8_t)size, 0);
 
 	base = value_moved(base, in->disp);
@@ -221,7 +211,7 @@ static struct value table_target(struct value a, struct value b)
 	if (t.kind != VALUE_DISTANCE) {
 		if (is_place(a) || is_place(b))
 			return value_of(VALUE_TARGET, 0, 0);
-		return any;
+		return VALUE_NONE;
 	}
 	t.kind = VALUE_TARGET;
 	if ((base.kind != VALUE_CONST && base.kind != VALUE_PLACE) || base.off != t.off)
@@ -275,14 +265,142 @@ static inline void known_set_one(struct state *s, const struct step *in, int32_t
 /* A VALUE_CONST or VALUE_PLACE, if constants are followed and n fits. */
 static inline struct value number_of(const struct state *s, uint8_t kind, int64_t n)
 {
-	return s->constants && n >= 0 && n <= INT32_MAX ? value_of(kind, 0, (int32_t)n) : any;
+	return s->constants && n >= 0 && n <= INT32_MAX ? value_of(kind, 0, (int32_t)n) : VALUE_NONE;
+}
+
+static void transfer_push(struct state *s, const struct step *in)
+{
+	struct value v = in->a < 16 ? s->reg[in->a] : VALUE_NONE;
+
+	if (in->a == INSN_NO_REG && in->b < 16 && in->index == INSN_NO_REG) /* push of memory */
+		v = slot_load(s, value_moved(s->reg[in->b], in->disp));
+	if (in->a == RBP && in->imm == 8)
+		push_frame(s);
+	else
+		push(s, v, in->imm);
+}
+
+static void transfer_pop(struct state *s, const struct step *in)
+{
+	struct value v = in->imm == 8 ? slot_load(s, s->reg[RSP]) : VALUE_NONE, to;
+
+	s->reg[RSP] = value_moved(s->reg[RSP], in->imm);
+	if (in->a < 16) {
+		s->reg[in->a] = v;
+	} else if (in->size) { /* to memory: rsp counts as popped (SDM 2, POP) */
+		to = value_moved(s->reg[in->b], in->disp);
+		if (is_address(to))
+			slot_store(s, to, v, in->size);
+	}
+}
+
+/* add and sub of two registers. */
+static void transfer_sum(struct state *s, const struct step *in)
+{
+	struct value v = s->reg[in->a], w = s->reg[in->b];
+
+	if (in->op == STEP_ADDREG &&
+	    (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE || (is_place(w) && !is_address(v))))
+		s->reg[in->a] = table_target(v, w);
+	else if (w.kind == VALUE_CONST && (in->a == RSP || !is_address(v)))
+		s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
+	else if (is_place(v) && !is_address(w))
+		s->reg[in->a] = value_of(VALUE_TARGET, 0, 0); /* a computed jump into an array of equally sized code */
+	else
+		s->reg[in->a] = VALUE_NONE;
+}
+
+static void transfer_load(struct state *s, const struct step *in)
+{
+	struct value from = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : VALUE_NONE, v = slot_load(s, from);
+
+	if (in->a != RSP && is_saved_sp(from, v))
+		v = VALUE_NONE; /* perhaps the address of a variable */
+	if (v.kind == VALUE_ENTRY)
+		v.most = 1;
+	s->reg[in->a] = v;
+}
+
+static void transfer_store(struct state *s, const struct step *in)
+{
+	struct value to;
+
+	if (in->b >= 16)
+		return;
+	to = value_moved(s->reg[in->b], in->disp);
+	if (is_address(to))
+		slot_store(s, to, in->a < 16 ? s->reg[in->a] : VALUE_NONE, in->a < 16 ? 8 : in->size);
+	if (in->a == RSP && is_saved_sp(to, s->reg[RSP]))
+		slot_keep(s, to, s->reg[RSP]);
+}
+
+static void transfer_exchange(struct state *s, const struct step *in)
+{
+	struct value at = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : VALUE_NONE, v = slot_load(s, at);
+
+	if (is_address(at))
+		slot_store(s, at, s->reg[in->a], 8);
+	if (v.kind == VALUE_ENTRY)
+		v.most = 1;
+	s->reg[in->a] = v;
+}
+
+static void transfer_leave(struct state *s)
+{
+	struct value v = s->reg[RBP];
+
+	s->reg[RBP] = slot_load(s, v);
+	s->reg[RSP] = value_moved(v, 8);
+}
+
+static void transfer_enter(struct state *s, const struct step *in)
+{
+	push(s, s->reg[RBP], 8);
+	s->reg[RBP] = s->reg[RSP];
+	s->reg[RSP] = value_moved(s->reg[RSP], -in->imm);
+}
+
+static void transfer_swap(struct state *s, const struct step *in)
+{
+	struct value v = s->reg[in->a];
+
+	s->reg[in->a] = s->reg[in->b];
+	s->reg[in->b] = v;
+}
+
+/* lea with an index: perhaps the target of a jump table's entry. */
+static void transfer_lea(struct state *s, const struct step *in)
+{
+	struct value v = s->reg[in->b], w = s->reg[in->index];
+
+	s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
+}
+
+/* What an instruction with EFFECT_OTHER does besides: registers that it overwrites, and a move of rsp; `sp`: its offset
+ * before. */
+static void transfer_other(struct state *s, const struct step *in, uint32_t at, int32_t sp)
+{
+	unsigned writes;
+
+	for (writes = in->writes; writes; writes &= writes - 1)
+		s->reg[__builtin_ctz(writes)] = VALUE_NONE;
+	known_set(s, in);
+	/* rsp moved by an unknown distance: as in a realigned frame, its new value becomes a base to which slots are
+	 * relative. Not while rbp holds such a base: there is only one. */
+	if (!is_address(s->reg[RSP]) && s->reg[RBP].kind != VALUE_ALIGNED &&
+	    (in->a == RSP || (in->op == STEP_SWAP && in->b == RSP) || (in->writes >> RSP & 1))) {
+		state_unalign(s);
+		s->align = at + 1;
+		s->reg[RSP] = value_of(VALUE_ALIGNED, 0, 0);
+	} else if (s->reg[RSP].off > sp) {
+		slots_trim(s, RED_ZONE);
+	}
 }
 
 void state_transfer(struct state *s, const struct step *in, uint32_t at)
 {
 	int32_t sp = s->reg[RSP].off;
-	struct value v, w;
-	unsigned writes;
+	struct value v;
 
 	switch (in->op) {
 	case STEP_NONE:
@@ -290,116 +408,35 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 	case STEP_LIMIT:
 	case STEP_HALT:
 	case STEP_SYSCALL: break;
-	case STEP_PUSH:
-		v = in->a < 16 ? s->reg[in->a] : any;
-		if (in->a == INSN_NO_REG && in->b < 16 && in->index == INSN_NO_REG) /* push of memory */
-			v = slot_load(s, value_moved(s->reg[in->b], in->disp));
-		if (in->a == RBP && in->imm == 8)
-			push_frame(s);
-		else
-			push(s, v, in->imm);
-		break;
-	case STEP_POP:
-		v = in->imm == 8 ? slot_load(s, s->reg[RSP]) : any;
-		s->reg[RSP] = value_moved(s->reg[RSP], in->imm);
-		if (in->a < 16)
-			s->reg[in->a] = v;
-		else if (in->size && is_address(w = value_moved(s->reg[in->b],
-		                                                in->disp))) /* to memory: rsp counts as popped (SDM 2, POP) */
-			slot_store(s, w, v, in->size);
-		break;
+	case STEP_PUSH: transfer_push(s, in); break;
+	case STEP_POP: transfer_pop(s, in); break;
 	case STEP_MOVE: s->reg[in->a] = s->reg[in->b]; break;
 	case STEP_ADDRESS:
 		s->reg[in->a] = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : number_of(s, VALUE_PLACE, in->imm);
 		break;
 	case STEP_ADD: s->reg[in->a] = value_moved(s->reg[in->a], in->imm); break;
 	case STEP_ADDREG:
-	case STEP_SUBREG:
-		v = s->reg[in->a];
-		w = s->reg[in->b];
-		if (in->op == STEP_ADDREG &&
-		    (v.kind == VALUE_DISTANCE || w.kind == VALUE_DISTANCE || (is_place(w) && !is_address(v))))
-			s->reg[in->a] = table_target(v, w);
-		else if (w.kind == VALUE_CONST && (in->a == RSP || !is_address(v)))
-			s->reg[in->a] = value_moved(v, in->op == STEP_ADDREG ? w.off : -(int64_t)w.off);
-		else if (is_place(v) && !is_address(w))
-			s->reg[in->a] = value_of(VALUE_TARGET, 0, 0); /* a computed jump into an array of equally sized code */
-		else
-			s->reg[in->a] = any;
-		break;
+	case STEP_SUBREG: transfer_sum(s, in); break;
 	case STEP_ALIGN: align(s, in->a, at); break;
-	case STEP_LOAD:
-		w = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : any;
-		v = slot_load(s, w);
-		if (in->a != RSP && is_saved_sp(w, v))
-			v = any; /* perhaps the address of a variable */
-		if (v.kind == VALUE_ENTRY)
-			v.most = 1;
-		s->reg[in->a] = v;
-		break;
-	case STEP_STORE:
-		if (in->b < 16 && is_address(v = value_moved(s->reg[in->b], in->disp)))
-			slot_store(s, v, in->a < 16 ? s->reg[in->a] : any, in->a < 16 ? 8 : in->size);
-		if (in->op == STEP_STORE && in->a == RSP && in->b < 16 && is_saved_sp(v, s->reg[RSP]))
-			slot_keep(s, v, s->reg[RSP]);
-		break;
-	case STEP_EXCHANGE:
-		v = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : any;
-		w = slot_load(s, v);
-		if (is_address(v))
-			slot_store(s, v, s->reg[in->a], 8);
-		if (w.kind == VALUE_ENTRY)
-			w.most = 1;
-		s->reg[in->a] = w;
-		break;
-	case STEP_LEAVE:
-		v = s->reg[RBP];
-		s->reg[RBP] = slot_load(s, v);
-		s->reg[RSP] = value_moved(v, 8);
-		break;
-	case STEP_ENTER:
-		push(s, s->reg[RBP], 8);
-		s->reg[RBP] = s->reg[RSP];
-		s->reg[RSP] = value_moved(s->reg[RSP], -in->imm);
-		break;
-	case STEP_SWAP:
-		v = s->reg[in->a];
-		s->reg[in->a] = s->reg[in->b];
-		s->reg[in->b] = v;
-		break;
+	case STEP_LOAD: transfer_load(s, in); break;
+	case STEP_STORE: transfer_store(s, in); break;
+	case STEP_EXCHANGE: transfer_exchange(s, in); break;
+	case STEP_LEAVE: transfer_leave(s); break;
+	case STEP_ENTER: transfer_enter(s, in); break;
+	case STEP_SWAP: transfer_swap(s, in); break;
 	case STEP_CONST: s->reg[in->a] = number_of(s, VALUE_CONST, in->imm); break;
 	case STEP_EXTEND:
 		v = s->reg[in->b];
-		s->reg[in->a] = v.kind == VALUE_BELOW || v.kind == VALUE_CONST ? v : any;
+		s->reg[in->a] = v.kind == VALUE_BELOW || v.kind == VALUE_CONST ? v : VALUE_NONE;
 		break;
-	case STEP_FETCH:
-		s->reg[in->a] = any; /* the width of the load is a bound too, but no jump table relies on it */
-		break;
-	case STEP_SUM:
-		v = s->reg[in->b];
-		w = s->reg[in->index];
-		s->reg[in->a] =
-			is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
-		break;
-	case STEP_ENTRY: s->reg[in->a] = s->constants ? table_entry(s, in, in->size) : any; break;
+	case STEP_FETCH: s->reg[in->a] = VALUE_NONE; break; /* its width bounds it too, but no jump table relies on it */
+	case STEP_SUM: transfer_lea(s, in); break;
+	case STEP_ENTRY: s->reg[in->a] = s->constants ? table_entry(s, in, in->size) : VALUE_NONE; break;
 	}
-	if (!(in->effects & EFFECT_OTHER)) {
+	if (in->effects & EFFECT_OTHER)
+		transfer_other(s, in, at, sp);
+	else
 		known_set_one(s, in, sp);
-		return;
-	}
-	for (writes = in->writes; writes; writes &= writes - 1)
-		s->reg[__builtin_ctz(writes)] = any;
-	known_set(s, in);
-	/* rsp moved by an unknown distance: as in a realigned frame, its new value becomes a base to which slots are
-	 * relative. Not while rbp holds such a base: there is only one. */
-	if (!is_address(s->reg[RSP]) && s->reg[RBP].kind != VALUE_ALIGNED &&
-	    (in->a == RSP || (in->op == STEP_SWAP && in->b == RSP) || (in->writes >> RSP & 1))) {
-		aligned_forget(s);
-		s->align = at + 1;
-		s->reg[RSP] = value_of(VALUE_ALIGNED, 0, 0);
-	} else if (s->reg[RSP].off > sp) {
-		slots_trim(s, RED_ZONE);
-	}
 }
 
 void state_leaves_check(const struct state *s, const struct step *in)
@@ -418,169 +455,13 @@ void state_leaves_check(const struct state *s, const struct step *in)
 	abort();
 }
 
-void state_drop_constants(struct state *s)
-{
-	unsigned mask;
-
-	for (mask = s->known & ~bit(RSP); mask; mask &= mask - 1) { /* rsp is always known */
-		unsigned r = (unsigned)__builtin_ctz(mask);
-
-		if (!value_is_plain(s->reg[r])) {
-			s->reg[r] = any;
-			s->known &= (uint16_t)~bit(r);
-		}
-	}
-	s->constants = 0;
-}
-
 void state_call(struct state *s)
 {
 	unsigned lost = s->known & (unsigned)~(STEP_CALLEE_SAVED | bit(RSP));
 
 	s->known &= (uint16_t)~lost;
 	for (; lost; lost &= lost - 1)
-		s->reg[__builtin_ctz(lost)] = any;
+		s->reg[__builtin_ctz(lost)] = VALUE_NONE;
 	/* The callee's frame overwrites all below rsp. */
 	slots_trim(s, 0);
-}
-
-/* ---- join -------------------------------------------------------------------- */
-
-static struct value value_join(struct value a, struct value b)
-{
-	if (value_same(a, b))
-		return a;
-	if (a.kind == VALUE_ENTRY && b.kind == VALUE_ENTRY && a.reg == b.reg) {
-		a.most = 0;
-		return a;
-	}
-	if ((a.kind == VALUE_BELOW || a.kind == VALUE_CONST) && (b.kind == VALUE_BELOW || b.kind == VALUE_CONST))
-		return a.off == b.off || a.off > b.off ? value_of(VALUE_BELOW, 0, a.off)
-		                                       : any; /* never raised: joins must terminate */
-	return any;
-}
-
-bool state_join(struct state *s, const struct state *other)
-{
-	bool changed = (other->weak && !s->weak) || (s->dead && !other->dead);
-	unsigned i, mask;
-
-	s->weak |= other->weak;
-	s->dead &= other->dead;
-	if (s->align && s->align != other->align) {
-		aligned_forget(s);
-		changed = true;
-	}
-	/* Most joins change nothing. */
-	for (mask = s->known; mask; mask &= mask - 1) {
-		unsigned r = (unsigned)__builtin_ctz(mask);
-		struct value b = other->reg[r], m;
-
-		if (!memcmp(&s->reg[r], &b, sizeof(b)) || s->reg[r].kind == VALUE_ANY)
-			continue;
-		if (b.kind == VALUE_ALIGNED && s->align != other->align)
-			b = any;
-		m = value_join(s->reg[r], b);
-		if (!value_same(m, s->reg[r])) {
-			s->reg[r] = m;
-			changed = true;
-		}
-	}
-	s->known &= other->known;
-	if (s->slot_count == other->slot_count && s->align == other->align &&
-	    !memcmp(s->slot, other->slot, s->slot_count * sizeof(s->slot[0])))
-		return changed;
-	for (i = 0; i < s->slot_count;) {
-		const struct slot *mine = &s->slot[i];
-		const struct slot *its = mine->aligned && s->align != other->align
-		                             ? NULL
-		                             : slot_at(other, value_of(mine->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, mine->at));
-
-		if (its && value_same(its->value, mine->value)) {
-			i++;
-		} else {
-			slot_drop(s, i);
-			changed = true;
-		}
-	}
-	return changed;
-}
-
-bool state_same(const struct state *a, const struct state *b)
-{
-	unsigned i;
-
-	if (a->align != b->align || a->slot_count != b->slot_count)
-		return false;
-	for (i = 0; i < 16; i++)
-		if (!value_same(a->reg[i], b->reg[i]))
-			return false;
-	for (i = 0; i < a->slot_count; i++) {
-		const struct slot *x = &a->slot[i];
-		const struct slot *y = slot_at(b, value_of(x->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, x->at));
-
-		if (!y || !value_same(x->value, y->value))
-			return false;
-	}
-	return true;
-}
-
-void state_equal(struct state *s, unsigned a, unsigned b)
-{
-	if (s->reg[a].kind == VALUE_CFA && s->reg[b].kind != VALUE_CFA)
-		s->reg[b] = s->reg[a];
-	else if (s->reg[b].kind == VALUE_CFA && s->reg[a].kind != VALUE_CFA)
-		s->reg[a] = s->reg[b];
-	else
-		return;
-	s->known |= bit(a) | bit(b);
-}
-
-void state_limit(struct state *s, unsigned r, int64_t n)
-{
-	struct value v = s->reg[r];
-
-	/* A value that the caller needs back is worth more than a bound. */
-	if (!s->constants || n < 0 || n > INT32_MAX || (v.kind == VALUE_ENTRY && (STEP_CALLEE_SAVED >> r & 1)))
-		return;
-	if (v.kind == VALUE_ANY || v.kind == VALUE_ENTRY || (v.kind == VALUE_BELOW && v.off > n)) {
-		s->reg[r] = value_of(VALUE_BELOW, 0, (int32_t)n);
-		s->known |= bit(r);
-	}
-}
-
-void state_not(struct state *s, unsigned r, int64_t n)
-{
-	if (s->reg[r].kind == VALUE_BELOW && s->reg[r].off == n && n > 0)
-		s->reg[r].off--;
-}
-
-void state_unlimit(struct state *s)
-{
-	unsigned r;
-
-	for (r = 0; r < 16; r++)
-		if (s->reg[r].kind == VALUE_BELOW)
-			s->reg[r] = (struct value){0};
-}
-
-bool state_returns(const struct state *s)
-{
-	struct value top = slot_load(s, s->reg[RSP]);
-
-	return top.kind == VALUE_ENTRY && top.reg == REG_RA;
-}
-
-bool state_is_entry(const struct state *s)
-{
-	unsigned r, mask;
-	bool other = false;
-
-	if (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off != -8)
-		return false;
-	for (mask = STEP_CALLEE_SAVED; mask; mask &= mask - 1) {
-		r = (unsigned)__builtin_ctz(mask);
-		other |= (s->reg[r].kind != VALUE_ENTRY) | (s->reg[r].reg != r);
-	}
-	return !other;
 }

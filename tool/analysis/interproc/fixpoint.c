@@ -151,10 +151,10 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
 	uint64_t sum = 1;
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++)
-		sum = mix(mix(sum, f->exits[i].target), f->exits[i].kind);
-	for (i = 0; i < f->edge_count; i++)
-		sum = mix_bytes(mix(sum, f->edges[i].target), packed, state_pack(&f->edges[i].state, packed));
+	for (i = 0; i < f->found.exit_count; i++)
+		sum = mix(mix(sum, f->found.exits[i].target), f->found.exits[i].kind);
+	for (i = 0; i < f->found.edge_count; i++)
+		sum = mix_bytes(mix(sum, f->found.edges[i].target), packed, state_pack(&f->found.edges[i].state, packed));
 	for (i = 0; i < rows->count; i++)
 		sum = mix_bytes(mix(sum, rows->rows[i].addr), &rows->rows[i].rule, sizeof(rows->rows[i].rule));
 	return sum;

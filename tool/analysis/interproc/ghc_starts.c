@@ -58,7 +58,7 @@ static void entry_note(struct reach *r, uint64_t addr)
 static void path_follow(struct reach *r, uint64_t addr)
 {
 	const struct code_section *c = space_at(&r->w->out->space, addr);
-	const struct flow f = {.env = &r->w->env};
+	const struct flow f = {.in.env = &r->w->env};
 	uint64_t end = c ? c->addr + c->size : 0;
 	struct step in;
 

@@ -51,13 +51,13 @@ static bool edges_in(struct worker *o, const struct code_range *p, size_t *count
 
 /*
  * Code whose exits all have rsp above its value at the start by the same amount was entered with that many bytes pushed
- * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.pushed; true: analyse it again.
+ * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.in.pushed; true: analyse it again.
  */
 static bool pushed_find(struct flow *flow, const struct emit *e)
 {
-	if (flow->pushed || flow->lowered || flow->lifted <= 0 || e->start != START_ASSUMED)
+	if (flow->in.pushed || flow->found.exit_sp_varies || flow->found.exit_sp_delta <= 0 || e->start != START_ASSUMED)
 		return false;
-	flow->pushed = flow->lifted;
+	flow->in.pushed = flow->found.exit_sp_delta;
 	return true;
 }
 
@@ -71,10 +71,11 @@ static bool trial_advance(const struct code_range *p, struct range_state *s, con
 	if (p->fde >= 0 || p->named)
 		return false;
 	if (s->trial == TRIAL_RUNNING) {
-		s->trial = f->ends && !f->unbalanced && !f->exit_sp_mismatch ? TRIAL_PASSED : TRIAL_FAILED;
+		s->trial = f->found.exits_balanced && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch ? TRIAL_PASSED
+		                                                                                                 : TRIAL_FAILED;
 		return s->trial == TRIAL_FAILED;
 	}
-	if (s->trial != TRIAL_NONE || f->start != START_PART || !f->exit_sp_mismatch)
+	if (s->trial != TRIAL_NONE || f->in.start != START_PART || !f->found.exit_sp_mismatch)
 		return false;
 	s->trial = TRIAL_RUNNING;
 	return true;
@@ -89,7 +90,7 @@ static bool is_only_referred(const struct code_range *p, const struct range_stat
 /* It leaves or begins as code of GHC does, which excludes data, however its address was found. */
 static bool is_ghc(const struct flow *f)
 {
-	return f->own_stack && (f->non_c_frame || ghc_begins(f->env, f->range->start));
+	return f->in.own_stack && (f->found.non_c_frame || ghc_begins(f->in.env, f->in.range->start));
 }
 
 /*
@@ -100,27 +101,27 @@ static bool is_ghc(const struct flow *f)
  */
 static bool may_be_data(const struct work *w, struct flow *f)
 {
-	const struct range_state *s = &w->state[f->number];
-	bool ends = f->ends, word = s->evidence & EVIDENCE_WORD;
+	const struct range_state *s = &w->state[f->in.number];
+	bool ends = f->found.exits_balanced, word = s->evidence & EVIDENCE_WORD;
 	size_t i;
 
-	if (f->broken || f->exit_sp_unknown || f->unbalanced || f->exit_sp_mismatch)
+	if (f->found.broken || f->found.exit_sp_unknown || f->found.returns_unbalanced || f->found.exit_sp_mismatch)
 		return true;
-	if (s->was_empty && f->range->end - f->range->start == 1 && f->edge_count)
+	if (s->was_empty && f->in.range->end - f->in.range->start == 1 && f->found.edge_count)
 		return true; /* it was judged so before, and has been cut to one byte since */
-	for (i = 0; i < f->edge_count; i++) {
-		const struct code_range *to = range_at(f->env, f->edges[i].target);
-		bool entry = state_is_entry(&f->edges[i].state);
+	for (i = 0; i < f->found.edge_count; i++) {
+		const struct code_range *to = range_at(f->in.env, f->found.edges[i].target);
+		bool entry = state_is_entry(&f->found.edges[i].state);
 
-		if (to && (!to->inferred || (word && entry && to->start != f->edges[i].target)))
+		if (to && (!to->inferred || (word && entry && to->start != f->found.edges[i].target)))
 			return true;
-		if (!to && word && entry && f->edges[i].target % FUNCTION_ALIGN)
+		if (!to && word && entry && f->found.edges[i].target % FUNCTION_ALIGN)
 			return true;
-		ends |= entry && (!word || (to && (w->state[to - f->env->ranges].evidence & EVIDENCE_LED)));
+		ends |= entry && (!word || (to && (w->state[to - f->in.env->ranges].evidence & EVIDENCE_LED)));
 	}
 	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
-	ends |= !word && !f->returns && !f->edge_count &&
-	        (flow_begins(f) || code_is_sigreturn(f->range->bytes, f->range->end - f->range->start));
+	ends |= !word && !f->found.may_return && !f->found.edge_count &&
+	        (flow_begins(f) || code_is_sigreturn(f->in.range->bytes, f->in.range->end - f->in.range->start));
 	return !ends;
 }
 
@@ -132,8 +133,9 @@ static bool jumps_to_part(const struct work *w, const struct flow *f)
 {
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++)
-		if (f->exits[i].kind == EXIT_TAIL && f->exits[i].to != NO_RANGE && w->state[f->exits[i].to].framed_part)
+	for (i = 0; i < f->found.exit_count; i++)
+		if (f->found.exits[i].kind == EXIT_TAIL && f->found.exits[i].to != NO_RANGE &&
+		    w->state[f->found.exits[i].to].framed_part)
 			return true;
 	return false;
 }
@@ -155,17 +157,19 @@ static bool rows_same(const struct range_rows *a, const struct range_rows *b)
 /* A checksum of the results of the analysis of a code range. */
 static uint64_t found(const struct flow *f)
 {
-	uint64_t flags = f->lowered | f->switches << 1 | f->ends << 2 | f->unbalanced << 3 | f->exit_sp_mismatch << 4 |
-	                 f->exit_sp_unknown << 5 | f->non_c_frame << 6 | f->returned << 7 | f->returns << 8 |
-	                 f->broken << 9 | f->gives << 10;
+	uint64_t flags = f->found.exit_sp_varies | f->found.replaces_sp << 1 | f->found.exits_balanced << 2 |
+	                 f->found.returns_unbalanced << 3 | f->found.exit_sp_mismatch << 4 | f->found.exit_sp_unknown << 5 |
+	                 f->found.non_c_frame << 6 | f->found.return_certain << 7 | f->found.may_return << 8 |
+	                 f->found.broken << 9 | f->found.returns_to_caller << 10;
 
-	return ((((flags * 31 + f->exit_count) * 31 + f->edge_count) * 31 + f->extent) * 31 + (uint32_t)f->lifted);
+	return ((((flags * 31 + f->found.exit_count) * 31 + f->found.edge_count) * 31 + f->found.extent) * 31 +
+	        (uint32_t)f->found.exit_sp_delta);
 }
 #endif
 
 /*
  * With ETCH_CHECK_STEPS (make asan): checks the assumption that tracking of constants changes neither rows nor results
- * where the analysis has skipped it (flow.no_constants). False: out of memory.
+ * where the analysis has skipped it (flow.found.no_constants). False: out of memory.
  */
 static bool plain_check(struct worker *o, uint32_t number, size_t in)
 {
@@ -175,18 +179,18 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 	uint64_t was = found(f);
 	bool ok = true;
 
-	if (!f->no_constants)
+	if (!f->found.no_constants)
 		return true;
-	for (f->force_constants = true; ok; f->force_constants = false) {
+	for (f->in.force_constants = true; ok; f->in.force_constants = false) {
 		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
-		     flow_run(f, &o->w->env, number, o->in, in, f->start) && emit_rows(&o->emit, f, s);
+		     flow_run(f, &o->w->env, number, o->in, in, f->in.start) && emit_rows(&o->emit, f, s);
 		if (ok && (!rows_same(s, &plain) || found(f) != was)) {
 			fprintf(stderr, "rounds: a code range at %#llx is another with constants\n",
-			        (unsigned long long)f->range->start);
+			        (unsigned long long)f->in.range->start);
 			abort();
 		}
 		range_rows_free(s);
-		if (f->no_constants)
+		if (f->found.no_constants)
 			break; /* the second run without constants: as before */
 	}
 	*s = plain;
@@ -206,9 +210,9 @@ static bool range_abandon(struct worker *o, uint32_t number)
 	struct flow *f = &o->flow;
 
 	range_rows_free(&s->rows);
-	f->pushed = 0;
-	f->framed = f->relaxed = f->force_constants = false;
-	f->cfi_count = 0;
+	f->in.pushed = 0;
+	f->in.framed = f->in.relaxed = f->in.force_constants = false;
+	f->in.cfi_count = 0;
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
 	    !flow_run(f, &w->env, number, NULL, 0, START_NOWHERE) || !emit_rows(&o->emit, f, &s->rows))
 		return false;
@@ -231,8 +235,8 @@ static bool range_run(struct worker *o, uint32_t number, size_t in)
 	range_rows_free(&s->rows);
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi))
 		return false;
-	f->cfi = o->emit.cfi;
-	f->cfi_count = o->emit.cfi_count;
+	f->in.cfi = o->emit.cfi;
+	f->in.cfi_count = o->emit.cfi_count;
 	return flow_run(f, &w->env, number, o->in, in, range_start(&w->env, &w->ranges.list[number], s, &o->emit)) &&
 	       emit_rows(&o->emit, f, &s->rows);
 }
@@ -245,25 +249,25 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	struct range_state *s = &w->state[number];
 	struct flow *f = &o->flow;
 
-	if (o->emit.wants_constants && !f->force_constants) {
-		f->force_constants = true;
+	if (o->emit.wants_constants && !f->in.force_constants) {
+		f->in.force_constants = true;
 		return true;
 	}
 	if (pushed_find(f, &o->emit))
 		return true;
-	if (p->inferred && !s->is_callee && !range_is_tried(s) && f->start != START_PART && !is_ghc(f) &&
+	if (p->inferred && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART && !is_ghc(f) &&
 	    (flow_begins_framed(f) || jumps_to_part(w, f))) {
 		s->kind = RANGE_PART;
-		s->relaxed_rules = f->relaxed = false;
-		s->frame = f->broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
-		f->framed = is_framed(s);
-		f->pushed = 0;
+		s->relaxed_rules = f->in.relaxed = false;
+		s->frame = f->found.broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
+		f->in.framed = is_framed(s);
+		f->in.pushed = 0;
 		return true;
 	}
 	if (referred && s->kind == RANGE_FUNCTION && !is_ghc(f) && may_be_data(w, f)) {
-		s->kind = f->relaxed ? RANGE_DATA : RANGE_FUNCTION;
-		s->relaxed_rules = f->relaxed = !f->relaxed;
-		f->pushed = 0;
+		s->kind = f->in.relaxed ? RANGE_DATA : RANGE_FUNCTION;
+		s->relaxed_rules = f->in.relaxed = !f->in.relaxed;
+		f->in.pushed = 0;
 		return true;
 	}
 	return trial_advance(p, s, f);
@@ -277,7 +281,7 @@ static bool range_observe(struct worker *o, uint32_t number)
 	struct findings *out = &w->state[number].rows.findings;
 
 	reached_take(&w->out->reached, &w->out->space, f);
-	if (f->own_stack) /* a stack that is not C's has no such findings */
+	if (f->in.own_stack) /* a stack that is not C's has no such findings */
 		return true;
 	return observe_range(f, out) && (!w->ibt || targets_observe(f, out));
 }
@@ -297,10 +301,10 @@ bool range_analyze(struct worker *o, uint32_t number)
 	if (!edges_in(o, p, &in))
 		return false;
 	referred = is_only_referred(p, s, in);
-	f->pushed = 0;
-	f->relaxed = s->relaxed_rules;
-	f->framed = is_framed(s);
-	f->force_constants = w->options->observe || w->options->detail;
+	f->in.pushed = 0;
+	f->in.relaxed = s->relaxed_rules;
+	f->in.framed = is_framed(s);
+	f->in.force_constants = w->options->observe || w->options->detail;
 	do {
 		if (!range_run(o, number, in))
 			return false;

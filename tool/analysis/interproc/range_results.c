@@ -47,19 +47,19 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 	uint8_t *states;
 	size_t size = 0, i;
 
-	for (i = 0; i < f->edge_count; i++)
-		size += state_pack(&f->edges[i].state, NULL);
+	for (i = 0; i < f->found.edge_count; i++)
+		size += state_pack(&f->found.edges[i].state, NULL);
 	if (!size)
 		return true;
-	states = o->w->state[f->number].out_new = malloc(size);
+	states = o->w->state[f->in.number].out_new = malloc(size);
 	if (!states)
 		return false;
-	for (i = 0; i < f->edge_count; i++) {
-		const struct flow_edge *x = &f->edges[i];
+	for (i = 0; i < f->found.edge_count; i++) {
+		const struct flow_edge *x = &f->found.edges[i];
 
 		if (!range_at(&o->w->env, x->target) && !undiscovered_keep(o, c, x->target))
 			return false;
-		if (edge_is_doubtful(o->w, f->range, x->target) || is_ghc_start(f->env, x->target))
+		if (edge_is_doubtful(o->w, f->in.range, x->target) || is_ghc_start(f->in.env, x->target))
 			continue;
 		if (!edges_put(&c->edges, x, states))
 			return false;
@@ -73,23 +73,23 @@ bool exits_keep(struct worker *o, struct chunk *c)
 	const struct flow *f = &o->flow;
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++) {
-		const struct flow_exit *x = &f->exits[i];
+	for (i = 0; i < f->found.exit_count; i++) {
+		const struct flow_exit *x = &f->found.exits[i];
 
-		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->env->ranges))
+		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->in.env->ranges))
 			return false;
 		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE && !undiscovered_keep(o, c, x->target))
 			return false;
 	}
-	c->insns += f->fresh;
+	c->insns += f->found.insn_count;
 	return edges_keep(o, c);
 }
 
 /* End of the code that flow reaches in a code range, with the padding behind it; start + 1 where there is no flow. */
 static uint64_t reached_end(struct flow *f)
 {
-	const struct code_range *p = f->range;
-	uint64_t end = p->start + (f->extent ? f->extent : 1);
+	const struct code_range *p = f->in.range;
+	uint64_t end = p->start + (f->found.extent ? f->found.extent : 1);
 	struct step s;
 
 	while (end < p->end && step_decode(NULL, p->bytes + (end - p->start), p->end - end, end, &s) && s.padding)
@@ -104,22 +104,24 @@ static uint64_t reached_end(struct flow *f)
  */
 static bool is_cut_neutral(const struct flow *f)
 {
-	uint64_t size = f->range->end - f->range->start;
+	uint64_t size = f->in.range->end - f->in.range->start;
 	size_t i;
 
-	if (!f->range->open || !f->extent || f->broken || f->edge_count || f->fixup_count || f->relaxed)
+	if (!f->in.range->open || !f->found.extent || f->found.broken || f->found.edge_count || f->in.fixup_count ||
+	    f->in.relaxed)
 		return false;
 	for (i = 0; i < f->jump_count; i++)
 		if (f->jumps[i].table || !state_is_entry(&f->jumps[i].state))
 			return false;
 	for (i = 0; i < f->step_count; i++) {
 		const struct step *in = &f->steps[i];
-		uint64_t end = f->step_at[i] + in->len, to = (uint64_t)in->imm - f->range->start;
+		uint64_t end = f->step_at[i] + in->len, to = (uint64_t)in->imm - f->in.range->start;
 
-		if ((f->seen[i] & FLOW_WALKED) && end == f->extent && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND &&
-		    in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
+		if ((f->seen[i] & FLOW_WALKED) && end == f->found.extent && in->flow != FLOW_JUMP &&
+		    in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
 			return false;
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->extent && to < size)
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->found.extent &&
+		    to < size)
 			return false;
 	}
 	return true;
@@ -143,20 +145,21 @@ void range_keep(struct worker *o, uint32_t number)
 		s->result_sum = range_sum(f, &s->rows);
 	if (p->open && settles)
 		s->reached = reached_end(f);
-	s->empty = p->open && !f->extent && settles;
-	s->flows_to_end = p->start + f->extent >= p->end;
-	s->returns = f->returns || !settles;
-	s->non_c_frame = (f->non_c_frame || (f->own_stack && ghc_begins(f->env, p->start))) && p->fde < 0 && !p->plt;
-	s->returns_as_c = f->returned;
-	if (f->run.kind != ETCH_RULE_UNDEF)
-		run_take(o->w, &f->run);
-	s->switches_stack = f->switches;
+	s->empty = p->open && !f->found.extent && settles;
+	s->flows_to_end = p->start + f->found.extent >= p->end;
+	s->returns = f->found.may_return || !settles;
+	s->non_c_frame =
+		(f->found.non_c_frame || (f->in.own_stack && ghc_begins(f->in.env, p->start))) && p->fde < 0 && !p->plt;
+	s->returns_as_c = f->found.return_certain;
+	if (f->found.runtime_rule.kind != ETCH_RULE_UNDEF)
+		run_take(o->w, &f->found.runtime_rule);
+	s->switches_stack = f->found.replaces_sp;
 	s->cut_is_neutral = is_cut_neutral(f);
-	s->last_start = f->start;
+	s->last_start = f->in.start;
 	s->cfi_one_row = o->emit.cfi_count == 1;
 	s->cfi_denied = o->emit.denied;
-	if (range_start(f->env, p, s, &o->emit) != START_PART) {
-		s->returns_balanced = f->ends && !f->unbalanced && !f->exit_sp_mismatch;
-		s->exit_sp_mismatch = !f->ends && f->exit_sp_mismatch;
+	if (range_start(f->in.env, p, s, &o->emit) != START_PART) {
+		s->returns_balanced = f->found.exits_balanced && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch;
+		s->exit_sp_mismatch = !f->found.exits_balanced && f->found.exit_sp_mismatch;
 	}
 }

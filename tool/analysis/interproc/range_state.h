@@ -75,16 +75,16 @@ struct range_state {
 	bool is_callee;        /* its start is called (ENTRY_CALLED), as of the last round; see callee_losses */
 	uint8_t callee_losses; /* number of times that `is_callee` was withdrawn; at most CALLEE_LOSSES_MOST */
 	bool framed_part;      /* range_is_framed_part(), as of the last parts_find() */
-	bool relaxed_rules;    /* it is a function only if analysed with flow.relaxed */
+	bool relaxed_rules;    /* it is a function only if analysed with flow.in.relaxed */
 	bool noreturn;         /* never withdrawn */
 
 	/* Results of the last analysis. */
 	uint8_t last_start;    /* enum flow_start that it was analysed with */
-	bool returns;          /* flow.returns, or unsettled */
-	bool returns_as_c;     /* flow.returned; ghc_rows() also sets it for what tail-calls C */
+	bool returns;          /* flow.found.may_return, or unsettled */
+	bool returns_as_c;     /* flow.found.return_certain; ghc_rows() also sets it for what tail-calls C */
 	bool returns_balanced; /* taken for a function, it ends as one */
 	bool exit_sp_mismatch; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
-	bool switches_stack;   /* a hand-made context begins there (flow.switches) */
+	bool switches_stack;   /* a hand-made context begins there (flow.found.replaces_sp) */
 	bool non_c_frame;      /* code without frames of C's kind, such as GHC's */
 	bool flows_to_end;     /* its flow reaches its last byte */
 	bool cfi_one_row;      /* .eh_frame has one row for the whole code range */

@@ -62,7 +62,7 @@ static bool is_balanced(const struct ending *x, const struct state *s)
 static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct ending *x = ctx;
-	uint32_t i = x->flow->at[addr - x->flow->range->start];
+	uint32_t i = x->flow->at[addr - x->flow->in.range->start];
 
 	(void)len, (void)same;
 	if (!i || x->flow->steps[i - 1].flow != FLOW_RETURN)
@@ -95,17 +95,17 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	env.spans = NULL;
 	env.cfi = NULL;
 	env.own_stack = false;
-	f->cfi_count = f->guesses = 0;
-	f->pushed = 0;
-	f->relaxed = f->force_constants = false;
+	f->in.cfi_count = 0;
+	f->in.pushed = 0;
+	f->in.relaxed = f->in.force_constants = false;
 	*ok = flow_run(f, &env, 0, NULL, 0, START_FUNCTION);
 	if (!*ok)
 		return false;
-	f->skip_below = 0;
+	f->skip.below = 0;
 	flow_states(f, ending_note, &x);
-	for (i = 0; i < f->edge_count; i++)
-		x.wrong |= !is_balanced(&x, &f->edges[i].state);
-	return x.some && !x.wrong && !f->broken;
+	for (i = 0; i < f->found.edge_count; i++)
+		x.wrong |= !is_balanced(&x, &f->found.edges[i].state);
+	return x.some && !x.wrong && !f->found.broken;
 }
 
 /* Does a function without a frame pointer begin with this instruction? */
@@ -159,7 +159,7 @@ bool starts_try(const struct work *w, struct starts *s, const struct code_range 
 		}
 		if (!is)
 			continue;
-		done = s->list[i] + s->flow.extent;
+		done = s->list[i] + s->flow.found.extent;
 		s->list[k++] = s->list[i];
 	}
 	s->count = k;

@@ -11,7 +11,7 @@
 /* Is there an endbr64 at a target, or is it outside of the code? */
 static bool target_is_good(const struct flow *f, uint64_t target)
 {
-	const struct code_section *c = space_at(f->env->space, target);
+	const struct code_section *c = space_at(f->in.env->space, target);
 
 	return !c || insn_is_endbr(c->bytes + (target - c->addr), c->size - (target - c->addr));
 }
@@ -49,9 +49,9 @@ bool targets_observe(struct flow *f, struct findings *out)
 		const struct step *in = &f->steps[i];
 
 		if (in->flow != FLOW_JUMP_IND || !(f->seen[i] & FLOW_SCANNED) || !in->number ||
-		    insn_is_notrack(f->range->bytes + f->step_at[i], in->len))
+		    insn_is_notrack(f->in.range->bytes + f->step_at[i], in->len))
 			continue;
-		if (!table_look(f, f->range->start + f->step_at[i], &f->jumps[in->number - 1], out))
+		if (!table_look(f, f->in.range->start + f->step_at[i], &f->jumps[in->number - 1], out))
 			return false;
 	}
 	return true;

@@ -9,7 +9,7 @@
 /* Are the bytes at offsets [off, end) zero? */
 static bool is_zero(const struct observe *o, uint64_t off, uint64_t end)
 {
-	while (off < end && !o->f->range->bytes[off])
+	while (off < end && !o->f->in.range->bytes[off])
 		off++;
 	return off == end;
 }
@@ -60,7 +60,7 @@ static bool has_open_jump(const struct flow *f)
  */
 static bool is_certain(const struct observe *o, uint64_t target)
 {
-	const struct flow_env *env = o->f->env;
+	const struct flow_env *env = o->f->in.env;
 	const struct code_range *p;
 
 	if (target & FLOW_EXTERN) {
@@ -79,7 +79,7 @@ static void words_way(const struct observe *o, const struct step *s, uint32_t be
 
 	if (has_open_jump(o->f)) {
 		snprintf(out, size, "only an indirect jump whose table is not to be seen could lead here");
-	} else if (!s || o->f->start == START_PART || (s->flow != FLOW_CALL && !o->f->range->named)) {
+	} else if (!s || o->f->in.start == START_PART || (s->flow != FLOW_CALL && !o->f->in.range->named)) {
 		/* a switch in the hot part may jump into the cold part */
 		snprintf(out, size, "only an indirect jump of another part of the function could lead here");
 	} else if (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) {
@@ -102,14 +102,15 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	unsigned count;
 
 	/* Without symbol and FDE the end of the code range is a guess: the bytes may be other functions. */
-	if ((o->f->range->fde < 0 && !o->f->range->named) || !run_measure(o, &off, &end, &final, &count))
+	if ((o->f->in.range->fde < 0 && !o->f->in.range->named) || !run_measure(o, &off, &end, &final, &count))
 		return;
 	s = before == NO_STEP ? NULL : &o->f->steps[before];
 	if (s && (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !is_certain(o, flow_exit_target(s)))
 		return;
 	words_way(o, s, before, why, sizeof(why));
-	x = OBSERVE(o, "ETCH-F002", 0, o->f->range->start + off, "%u instruction%s (%" PRIu64 " bytes) %s not reached: %s",
-	            count, count == 1 ? "" : "s", end - off, count == 1 ? "is" : "are", why);
+	x = OBSERVE(o, "ETCH-F002", 0, o->f->in.range->start + off,
+	            "%u instruction%s (%" PRIu64 " bytes) %s not reached: %s", count, count == 1 ? "" : "s", end - off,
+	            count == 1 ? "is" : "are", why);
 	words_insn(o, off, insn);
 	OBSERVE_FACT_AT(o, x, off, "the first", "%s", insn);
 	if (count > 1) { /* observe_edges() reads the fact "the last" */

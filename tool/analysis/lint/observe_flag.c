@@ -39,7 +39,7 @@ static void say(struct way *w, uint64_t off, const char *what)
 	struct finding *x;
 
 	words_insn(o, off, insn);
-	x = OBSERVE(o, "ETCH-S006", 0, o->f->range->start + off, "the direction flag is set at a %s", what);
+	x = OBSERVE(o, "ETCH-S006", 0, o->f->in.range->start + off, "the direction flag is set at a %s", what);
 	OBSERVE_FACT_AT(o, x, w->set, "set by", "%s", w->insn);
 	OBSERVE_FACT_AT(o, x, off, "still set at", "%s", insn);
 }
@@ -60,8 +60,8 @@ static void way_step(struct way *w, uint64_t off)
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (flow_inside(f, target))
-			go(w, target - f->range->start);
-		else if (target & (FLOW_EXTERN | FLOW_SLOT) || observe_is_function(f->env, target))
+			go(w, target - f->in.range->start);
+		else if (target & (FLOW_EXTERN | FLOW_SLOT) || observe_is_function(f->in.env, target))
 			say(w, off, "jump to another function");
 		if (in->flow == FLOW_JUMP)
 			return;

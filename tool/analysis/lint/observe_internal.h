@@ -65,6 +65,6 @@ static inline struct finding *observe_made(struct observe *o, struct finding *x)
 }
 #define OBSERVE_FACT(o, x, ...) ((o)->failed |= !finding_fact((x), __VA_ARGS__))
 #define OBSERVE_FACT_AT(o, x, off, ...) \
-	((o)->failed |= !finding_fact_at((x), 0, (o)->f->range->start + (off), __VA_ARGS__))
+	((o)->failed |= !finding_fact_at((x), 0, (o)->f->in.range->start + (off), __VA_ARGS__))
 
 #endif

@@ -50,7 +50,7 @@ static void meeting_say(struct meet *m, uint32_t k, const struct state *s, uint3
 	struct finding *x;
 	unsigned i;
 
-	x = OBSERVE(o, "ETCH-S001", 0, o->f->range->start + off, "paths meet here with rsp at CFA%+d and at CFA%+d",
+	x = OBSERVE(o, "ETCH-S001", 0, o->f->in.range->start + off, "paths meet here with rsp at CFA%+d and at CFA%+d",
 	            a->state.reg[ETCH_REG_RSP].off, s->reg[ETCH_REG_RSP].off);
 	for (i = 0; i < 2; i++) {
 		const char *label = i ? "the other path" : "one path";
@@ -83,7 +83,7 @@ static bool matters(const struct meet *m, const struct state *s, const struct st
 {
 	struct value a = s->reg[ETCH_REG_RBP], b = other->reg[ETCH_REG_RBP];
 
-	return m->o->f->exit_sp_unknown || a.kind != VALUE_CFA || b.kind != VALUE_CFA || a.off != b.off;
+	return m->o->f->found.exit_sp_unknown || a.kind != VALUE_CFA || b.kind != VALUE_CFA || a.off != b.off;
 }
 
 /*
@@ -163,7 +163,7 @@ static void meet_walk(struct meet *m, uint32_t k)
 			return;
 		}
 		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
-			arrive(m, (uint64_t)in->imm - f->range->start, &s, (uint32_t)off, false);
+			arrive(m, (uint64_t)in->imm - f->in.range->start, &s, (uint32_t)off, false);
 		if (!observe_goes_on(m->o, in) || flow_is_exit(in, &s))
 			return;
 		if (!called || !in->padding)
@@ -176,7 +176,7 @@ static void meet_walk(struct meet *m, uint32_t k)
 
 static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s)
 {
-	const struct etch_cfi_row *row = observe_cfi(m->o, m->o->f->range->start + off);
+	const struct etch_cfi_row *row = observe_cfi(m->o, m->o->f->in.range->start + off);
 
 	return row && state_witness(s, &row->rule) == WITNESS_DENIES;
 }
@@ -216,11 +216,11 @@ static void meet_all(struct meet *m)
 		k--;
 		if (m->first[k].here || !(f->state_live[k] & LIVE) || f->states[k].dead)
 			continue;
-		if (off == 0 && f->start != START_PART) {
+		if (off == 0 && f->in.start != START_PART) {
 			state_entry(&m->first[k].state);
-			m->first[k].state.reg[ETCH_REG_RSP].off -= f->pushed;
+			m->first[k].state.reg[ETCH_REG_RSP].off -= f->in.pushed;
 			/* A landing pad cannot be at offset 0 of its range, so clang puts a nop there that is never executed. */
-			m->first[k].state.weak = f->steps[f->step_of_state[k]].padding && !f->range->named;
+			m->first[k].state.weak = f->steps[f->step_of_state[k]].padding && !f->in.range->named;
 		} else {
 			state_copy(&m->first[k].state, &f->states[k]);
 		}

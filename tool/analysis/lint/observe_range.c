@@ -96,12 +96,12 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 	struct finding *x;
 	unsigned n, byte[4] = {0};
 
-	if (insn_second_length(o->f->range->bytes + to, o->size - to, o->f->range->start + to))
+	if (insn_second_length(o->f->in.range->bytes + to, o->size - to, o->f->in.range->start + to))
 		return; /* the other decoder accepts it: ETCH-D004 */
 	for (n = 0; n < 4 && to + n < o->size; n++)
-		byte[n] = o->f->range->bytes[to + n];
+		byte[n] = o->f->in.range->bytes[to + n];
 	words_insn(o, off, insn);
-	x = OBSERVE(o, "ETCH-D005", 0, o->f->range->start + to,
+	x = OBSERVE(o, "ETCH-D005", 0, o->f->in.range->start + to,
 	            "control comes %s to bytes that are no instruction: "
 	            "%02x %02x %02x %02x",
 	            jumps ? "by a jump" : "from the instruction before", byte[0], byte[1], byte[2], byte[3]);
@@ -119,10 +119,10 @@ static bool is_named(const struct flow_env *env, uint64_t addr)
 /* The address that control reaches behind a code range, past alignment nops. */
 static uint64_t behind(struct observe *o, const struct code_section *c)
 {
-	uint64_t at = o->f->range->end, end = c->addr + c->size, most = at + PADDING_MOST;
+	uint64_t at = o->f->in.range->end, end = c->addr + c->size, most = at + PADDING_MOST;
 	struct step s;
 
-	while (at < end && at < most && !range_at(o->f->env, at) &&
+	while (at < end && at < most && !range_at(o->f->in.env, at) &&
 	       step_decode(o->f->cache, c->bytes + (at - c->addr), end - at, at, &s) && s.padding && s.flow == FLOW_NEXT)
 		at += s.len;
 	return at;
@@ -131,8 +131,8 @@ static uint64_t behind(struct observe *o, const struct code_section *c)
 /* ETCH-F001, F006: the last instruction of a code range falls through. */
 static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 {
-	const struct flow_env *env = o->f->env;
-	const struct code_section *c = space_at(env->space, o->f->range->start);
+	const struct flow_env *env = o->f->in.env;
+	const struct code_section *c = space_at(env->space, o->f->in.range->start);
 	uint64_t end;
 	char insn[WORDS_MOST], next[WORDS_MOST];
 	struct finding *x;
@@ -143,13 +143,13 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	words_insn(o, off, insn);
 	end = behind(o, c);
 	if (end >= c->addr + c->size) {
-		x = OBSERVE(o, "ETCH-F006", 0, o->f->range->start + off,
+		x = OBSERVE(o, "ETCH-F006", 0, o->f->in.range->start + off,
 		            "%s is the last instruction of its section, and goes on",
 		            in->flow == FLOW_BRANCH ? "a branch that need not be taken" : "this");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 	} else if (is_named(env, end)) {
 		words_target(o, end, next);
-		x = OBSERVE(o, "ETCH-F001", 0, o->f->range->start + off, "goes on into %s%s", next,
+		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off, "goes on into %s%s", next,
 		            in->flow == FLOW_BRANCH ? " where the branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
@@ -165,8 +165,8 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	struct finding *x;
 	uint32_t i;
 
-	for (i = 0; i < f->range->entry_count; i++) /* a function has few entries */
-		if (f->env->entries[f->range->entry + i] == target)
+	for (i = 0; i < f->in.range->entry_count; i++) /* a function has few entries */
+		if (f->in.env->entries[f->in.range->entry + i] == target)
 			return;
 	for (i = 0; i < INNER_MOST && i < o->inner_count; i++) /* once per target */
 		if (o->inner[i] == target)
@@ -174,7 +174,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	o->inner[o->inner_count++ % INNER_MOST] = target;
 	words_insn(o, off, insn);
 	words_target(o, target, to);
-	x = OBSERVE(o, "ETCH-F005", 0, f->range->start + off, "calls %s, in the middle of its own function", to);
+	x = OBSERVE(o, "ETCH-F005", 0, f->in.range->start + off, "calls %s, in the middle of its own function", to);
 	OBSERVE_FACT_AT(o, x, off, "the call", "%s", insn);
 	o->failed |= !finding_fact_at(x, 0, target, "what it calls", "%s", to);
 }
@@ -183,7 +183,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 static void step_look(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
-	uint64_t next = off + in->len, to = (uint64_t)in->imm - f->range->start;
+	uint64_t next = off + in->len, to = (uint64_t)in->imm - f->in.range->start;
 
 	if (in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP) {
 		if (to < o->size && !f->at[to])
@@ -215,10 +215,10 @@ static void overlap_say(struct observe *o, uint64_t outer, uint64_t inner)
 		const struct step *s = &f->steps[i];
 
 		if (!(f->seen[i] & FLOW_WALKED) || (s->flow != FLOW_BRANCH && s->flow != FLOW_JUMP) ||
-		    (uint64_t)s->imm != f->range->start + inner)
+		    (uint64_t)s->imm != f->in.range->start + inner)
 			continue;
 		words_insn(o, f->step_at[i], c);
-		x = OBSERVE(o, "ETCH-D006", 0, f->range->start + f->step_at[i],
+		x = OBSERVE(o, "ETCH-D006", 0, f->in.range->start + f->step_at[i],
 		            inner == outer + 1 && !strncmp(a, "lock", 4) ? "branches past a lock prefix"
 		                                                         : "branches into the middle of an instruction");
 		OBSERVE_FACT_AT(o, x, f->step_at[i], "the branch", "%s", c);
@@ -267,7 +267,7 @@ static bool is_missing(const struct flow_env *env, uint64_t target)
 /* ETCH-F003. */
 static void missing_say(struct observe *o, uint64_t off, uint64_t target)
 {
-	const struct elf_file *file = o->f->env->file;
+	const struct elf_file *file = o->f->in.env->file;
 	uint32_t section =
 		target & FLOW_EXTERN ? file->symbols[target & ~FLOW_EXTERN].section : elf_section_at(file, target);
 	char insn[WORDS_MOST], to[WORDS_MOST];
@@ -276,10 +276,11 @@ static void missing_say(struct observe *o, uint64_t off, uint64_t target)
 	words_insn(o, off, insn);
 	words_target(o, target, to);
 	if (section)
-		x = OBSERVE(o, "ETCH-F003", 0, o->f->range->start + off, "goes to %s, which is data, in section %s", to,
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "goes to %s, which is data, in section %s", to,
 		            file->sections[section].name);
 	else
-		x = OBSERVE(o, "ETCH-F003", 0, o->f->range->start + off, "goes to %s, which is in no section of the file", to);
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "goes to %s, which is in no section of the file",
+		            to);
 	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
 }
 
@@ -287,11 +288,11 @@ static bool any_missing(const struct flow *f)
 {
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++)
-		if (f->exits[i].to == NO_RANGE && is_missing(f->env, f->exits[i].target))
+	for (i = 0; i < f->found.exit_count; i++)
+		if (f->found.exits[i].to == NO_RANGE && is_missing(f->in.env, f->found.exits[i].target))
 			return true;
-	for (i = 0; i < f->edge_count; i++)
-		if (!range_at(f->env, f->edges[i].target) && is_missing(f->env, f->edges[i].target))
+	for (i = 0; i < f->found.edge_count; i++)
+		if (!range_at(f->in.env, f->found.edges[i].target) && is_missing(f->in.env, f->found.edges[i].target))
 			return true;
 	return false;
 }
@@ -304,13 +305,13 @@ static bool leaves_oddly(const struct flow *f)
 	uint64_t asked = 0;
 	size_t i;
 
-	for (i = 0; i < f->exit_count; i++) {
-		const struct flow_exit *x = &f->exits[i];
+	for (i = 0; i < f->found.exit_count; i++) {
+		const struct flow_exit *x = &f->found.exits[i];
 
 		if (x->kind != EXIT_PART || x->to == NO_RANGE || x->target == asked)
 			continue;
 		asked = x->target;
-		if (observe_is_function(f->env, asked))
+		if (observe_is_function(f->in.env, asked))
 			return true;
 	}
 	return false;
@@ -370,7 +371,7 @@ static size_t steps_look(struct observe *o, bool missing)
 				step_look(o, off, in);
 			if (missing && !weak && o->certain &&
 			    (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
-			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->env, (uint64_t)in->imm))
+			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->in.env, (uint64_t)in->imm))
 				missing_say(o, off, (uint64_t)in->imm);
 			gap = off + in->len;
 			before = i;
@@ -384,8 +385,8 @@ static size_t steps_look(struct observe *o, bool missing)
 
 bool observe_range(struct flow *f, struct findings *out)
 {
-	const struct code_range *p = f->range;
-	const struct code_section *c = space_at(f->env->space, p->start);
+	const struct code_range *p = f->in.range;
+	const struct code_section *c = space_at(f->in.env->space, p->start);
 	struct observe o = {.f = f, .out = out, .size = p->end - p->start};
 	size_t visited, walked = 0, i;
 	uint64_t fresh;
@@ -394,17 +395,19 @@ bool observe_range(struct flow *f, struct findings *out)
 		walked += f->seen[i] / FLOW_WALKED & 1;
 	if (!walked || p->plt || !c || code_is_sigreturn(p->bytes, o.size))
 		return true;
-	if (elf_is_object(f->env->file))
+	if (elf_is_object(f->in.env->file))
 		o.base = c->addr;
-	o.certain = !f->pushed && !f->switches && !p->outermost && (p->fde >= 0 || (p->named && f->start != START_PART));
-	fresh = f->fresh;
+	o.certain = !f->in.pushed && !f->found.replaces_sp && !p->outermost &&
+	            (p->fde >= 0 || (p->named && f->in.start != START_PART));
+	fresh = f->found.insn_count;
 	visited = steps_look(&o, any_missing(f));
 	if (visited != walked)
 		overlaps_look(&o);
-	if (f->unbalanced || f->exit_sp_mismatch || f->exit_sp_unknown || o.stack || leaves_oddly(f) || loses_frame(f))
+	if (f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown || o.stack ||
+	    leaves_oddly(f) || loses_frame(f))
 		observe_stack(&o);
 	if (o.flag)
 		observe_flag(&o);
-	f->fresh = fresh; /* instructions decoded only for findings do not count */
+	f->found.insn_count = fresh; /* instructions decoded only for findings do not count */
 	return !o.failed && !f->failed;
 }

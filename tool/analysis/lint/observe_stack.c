@@ -96,7 +96,7 @@ static bool is_other(struct value v, unsigned r)
  */
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
-	const struct code_range *p = k->o->f->range;
+	const struct code_range *p = k->o->f->in.range;
 	unsigned may = code_convention(p)->keeps_none ? 0 : p->exported ? STEP_CALLEE_SAVED : k->saved, r;
 
 	for (r = 0; r < 16; r++)
@@ -176,7 +176,7 @@ static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 static void return_look(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
-	uint64_t addr = o->f->range->start + off;
+	uint64_t addr = o->f->in.range->start + off;
 	struct value sp = s->reg[ETCH_REG_RSP];
 	char words[WORDS_MOST];
 	const struct trace *t;
@@ -226,13 +226,13 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 	if (!o->certain || s->weak || !target || flow_inside(o->f, target) || sp.kind != VALUE_CFA)
 		return;
 	r = register_lost(k, s);
-	if ((sp.off == -8 && r == 16) || cfi_agrees(k, o->f->range->start + off, s) != (sp.off == -8 && o->cfi_count))
+	if ((sp.off == -8 && r == 16) || cfi_agrees(k, o->f->in.range->start + off, s) != (sp.off == -8 && o->cfi_count))
 		return;
-	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !observe_is_function(o->f->env, target))
+	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !observe_is_function(o->f->in.env, target))
 		return;
 	words_target(o, target, words);
 	if (sp.off != -8) {
-		x = OBSERVE(o, "ETCH-F004", 0, o->f->range->start + off, "jumps to %s with %" PRId64 " bytes %s the stack",
+		x = OBSERVE(o, "ETCH-F004", 0, o->f->in.range->start + off, "jumps to %s with %" PRId64 " bytes %s the stack",
 		            words, sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8,
 		            sp.off < -8 ? "left on" : "too many taken off");
 		frame_facts(k, x, off, s);
@@ -240,7 +240,7 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 		char value[WORDS_MOST];
 
 		words_value(s->reg[r], value);
-		x = OBSERVE(o, "ETCH-F004", 0, o->f->range->start + off, "jumps to %s with %s in %s", words, value,
+		x = OBSERVE(o, "ETCH-F004", 0, o->f->in.range->start + off, "jumps to %s with %s in %s", words, value,
 		            reg_text(r));
 		words_state(s, value);
 		OBSERVE_FACT_AT(o, x, off, "here", "%s", value);
@@ -297,17 +297,17 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 		words_insn(o, k->last, insn);
 		words_state(&k->before, words);
 		if (sets_stack(in))
-			x = OBSERVE(o, "ETCH-S004", 0, f->range->start + k->last, "`%s` leaves rsp where it cannot be followed",
+			x = OBSERVE(o, "ETCH-S004", 0, f->in.range->start + k->last, "`%s` leaves rsp where it cannot be followed",
 			            insn);
 		else
-			x = OBSERVE(o, "ETCH-S003", 0, f->range->start + off, "behind `%s` the frame is not known", insn);
+			x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "behind `%s` the frame is not known", insn);
 		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
 	} else {
 		words_insn(o, off, insn);
-		x = OBSERVE(o, "ETCH-S003", 0, f->range->start + off, "the frame is not known here: %s",
-		            s->weak                  ? "indirect jumps with different frames may lead here"
-		            : f->start == START_PART ? "others jump here with frames that are not known, or differ"
-		                                     : "the paths that lead here do not agree on one");
+		x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "the frame is not known here: %s",
+		            s->weak                     ? "indirect jumps with different frames may lead here"
+		            : f->in.start == START_PART ? "others jump here with frames that are not known, or differ"
+		                                        : "the paths that lead here do not agree on one");
 		OBSERVE_FACT_AT(o, x, off, "the first instruction", "%s", insn);
 	}
 	k->unknown_finding = o->out->count;
@@ -373,7 +373,7 @@ static void state_look(void *ctx, uint64_t addr, unsigned len, const struct stat
 {
 	struct stack *k = ctx;
 	struct flow *f = k->o->f;
-	uint64_t off = addr - f->range->start;
+	uint64_t off = addr - f->in.range->start;
 	const struct step *in = &f->steps[f->at[off] - 1];
 	bool leader = f->leader[f->at[off] - 1];
 
@@ -388,7 +388,7 @@ static void state_look(void *ctx, uint64_t addr, unsigned len, const struct stat
 		unknown_begin(k, off, s);
 	if (in->flow == FLOW_RETURN)
 		return_look(k, off, s);
-	else if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || (in->flow == FLOW_JUMP_IND && !f->range->plt))
+	else if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || (in->flow == FLOW_JUMP_IND && !f->in.range->plt))
 		tail_look(k, off, in, s);
 	step_learn(k, off, in, s);
 	k->last = off;
@@ -401,14 +401,14 @@ void observe_stack(struct observe *o)
 	struct stack k = {.o = o, .last = NOWHERE, .topped = NOWHERE, .unknown = NOWHERE};
 	unsigned r;
 
-	if (o->f->range->outermost)
+	if (o->f->in.range->outermost)
 		return; /* it has no caller */
 	for (r = 0; r < 16; r++)
 		k.save_at[r] = NOWHERE;
 	k.lost = calloc(o->f->state_count + 1, sizeof(*k.lost));
 	o->failed |= !k.lost;
-	if (o->f->range->fde >= 0)
-		cfi_file_rows(o->f->env->cfi, (size_t)o->f->range->fde, 0, cfi_take, o);
+	if (o->f->in.range->fde >= 0)
+		cfi_file_rows(o->f->in.env->cfi, (size_t)o->f->in.range->fde, 0, cfi_take, o);
 	if (!o->failed) {
 		observe_meet(o, k.lost);
 		flow_look(o->f, state_look, &k);

@@ -11,7 +11,7 @@
 
 void words_insn(const struct observe *o, uint64_t off, char *out)
 {
-	const struct code_range *p = o->f->range;
+	const struct code_range *p = o->f->in.range;
 
 	if (off < o->size)
 		insn_text(p->bytes + off, o->size - off, p->start + off - o->base, out, WORDS_MOST);
@@ -92,7 +92,7 @@ void words_state(const struct state *s, char *out)
 
 void words_target(const struct observe *o, uint64_t target, char *out)
 {
-	const struct flow_env *env = o->f->env;
+	const struct flow_env *env = o->f->in.env;
 	const struct code_section *c;
 	uint64_t n = target & ~FLOW_EXTERN;
 

@@ -43,12 +43,12 @@ static bool ghc_follow(struct flow *f)
 	struct state entry;
 
 	state_entry(&entry);
-	for (; f->own_stack && f->followed < f->step_count && !f->failed; f->followed++) {
-		const struct step *in = &f->steps[f->followed];
-		uint64_t to = (uint64_t)in->imm, off = to - f->range->start;
+	for (; f->in.own_stack && f->walk.runtime_next < f->step_count && !f->failed; f->walk.runtime_next++) {
+		const struct step *in = &f->steps[f->walk.runtime_next];
+		uint64_t to = (uint64_t)in->imm, off = to - f->in.range->start;
 
-		if (!(f->seen[f->followed] & FLOW_WALKED) || in->flow != FLOW_NEXT || !flow_inside(f, to) ||
-		    !flow_takes_address(f, in) || flow_walked(f, off) || !ghc_begins(f->env, to))
+		if (!(f->seen[f->walk.runtime_next] & FLOW_WALKED) || in->flow != FLOW_NEXT || !flow_inside(f, to) ||
+		    !flow_takes_address(f, in) || flow_walked(f, off) || !ghc_begins(f->in.env, to))
 			continue;
 		flow_enter(f, to, &entry);
 		flow_walk(f);
@@ -75,7 +75,7 @@ static bool ghc_switches(const struct flow *f)
 /* Do all indirect jumps have rsp as StgRun has set it? *out: a state with only that. Incremental, as jumps_agree(). */
 static bool ghc_agree(struct flow *f, struct state *out)
 {
-	struct flow_agreed *a = &f->agreed;
+	struct flow_agreed *a = &f->walk.agreed;
 	unsigned r;
 
 	state_entry(out);
@@ -92,10 +92,10 @@ static bool ghc_agree(struct flow *f, struct state *out)
 /* Size of an info table at an offset, in front of reached code; 0: there is none. */
 static uint64_t ghc_table(const struct flow *f, uint64_t off)
 {
-	uint64_t size = f->range->end - f->range->start, k;
+	uint64_t size = f->in.range->end - f->in.range->start, k;
 
 	for (k = GHC_TABLE_LEAST; off % 8 == 0 && k <= GHC_TABLE_MOST && off + k < size; k += 8)
-		if (flow_walked(f, off + k) && ghc_begins(f->env, f->range->start + off + k))
+		if (flow_walked(f, off + k) && ghc_begins(f->in.env, f->in.range->start + off + k))
 			return k;
 	return 0;
 }

@@ -90,7 +90,7 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 }
 
 /* Bytes that can be read from an address of the code range on. */
-static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->readable - (addr - e->range->start); }
+static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->in.readable - (addr - e->range->start); }
 
 /*
  * A weak state (the join over indirect jumps) alone does not contradict .eh_frame. It may, if the previous
@@ -109,7 +109,7 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 }
 
 /* Is this StgRun? GHC code returns behind its jump, with rsp unchanged. */
-static bool is_return(const struct emit *e) { return e->flow->run.kind != ETCH_RULE_UNDEF; }
+static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. */
 static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
@@ -260,9 +260,9 @@ static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, 
 /* Instructions that flow_states() skipped (skip_below) have the row of the one before. */
 static inline void quiet_take(struct emit *e, const struct flow *f)
 {
-	if (f->skip_below && f->skip_end > e->at) {
-		e->at = f->skip_end;
-		e->last = f->skip_last;
+	if (f->skip.below && f->skip.end > e->at) {
+		e->at = f->skip.end;
+		e->last = f->skip.last;
 	}
 }
 
@@ -278,7 +278,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		e->at = addr + len;
 		e->last = addr;
 	}
-	e->flow->skip_below = addr + len == e->at ? e->cfi_same_below : 0;
+	e->flow->skip.below = addr + len == e->at ? e->cfi_same_below : 0;
 }
 
 /* The row of a signal restorer: the kernel saved the registers, at a place that no code shows. */
@@ -326,7 +326,7 @@ static uint64_t *functions_of(const struct emit *e, const struct flow *f, size_t
 		return NULL;
 	list[n++] = p->start;
 	for (i = 0; i < p->entry_count; i++)
-		list[n++] = f->env->entries[p->entry + i];
+		list[n++] = f->in.env->entries[p->entry + i];
 	for (i = 0; i < f->step_count; i++) {
 		uint64_t to = (uint64_t)f->steps[i].imm;
 

@@ -33,7 +33,7 @@ struct emit {
 	struct flow *flow;
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
-	bool wants_constants;        /* analysis with constants (flow.force_constants) may prove more */
+	bool wants_constants;        /* analysis with constants (flow.in.force_constants) may prove more */
 	bool one_rule;               /* one row for the whole code range, not that of an entry: may be of many functions */
 	bool inferred;               /* row.inferred of the row being added */
 	bool agreed;                 /* the last state confirmed or contradicted .eh_frame's row */

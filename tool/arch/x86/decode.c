@@ -141,9 +141,9 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	}
 	/* A lea with a DS prefix; or a mov with one from the GOT, which linkers relax to lea or to a mov of an
 	 * immediate. */
-	out->lawful = bytes[0] == 0x3e && z.length >= 4 && (bytes[1] & 0xf8) == 0x48 &&
-	              (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
-	               (bytes[2] == 0xc7 && out->move == MOVE_IMM));
+	out->no_escape = bytes[0] == 0x3e && z.length >= 4 && (bytes[1] & 0xf8) == 0x48 &&
+	                 (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
+	                  (bytes[2] == 0xc7 && out->move == MOVE_IMM));
 	return true;
 }
 

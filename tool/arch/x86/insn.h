@@ -65,11 +65,12 @@ struct insn {
 	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0 = none */
 	uint8_t imm_at, imm_len;
 	uint8_t move, dst, src; /* src: also the register operand of an indirect call or jump */
-	bool lawful;            /* the lea with a DS prefix of ETCH_ADDR, or the mov from a GOT slot of the bounds */
-	bool segment;           /* relative to fs or gs: no plain address */
-	bool string;            /* accesses memory through implicit registers (rep movs...) */
-	bool padding;           /* no effect: nop of any length, int3 */
-	bool barrier;           /* orders memory or enters the kernel: values read before may be outdated after it */
+	bool no_escape; /* the address taken does not count as one that escapes: the lea with a DS prefix of ETCH_ADDR, or
+	                   the mov from a GOT slot of the bounds */
+	bool segment;   /* relative to fs or gs: no plain address */
+	bool string;    /* accesses memory through implicit registers (rep movs...) */
+	bool padding;   /* no effect: nop of any length, int3 */
+	bool barrier;   /* orders memory or enters the kernel: values read before may be outdated after it */
 };
 
 /* Decodes one instruction with Zydis. False: the bytes are no instruction, or it is longer than avail. */

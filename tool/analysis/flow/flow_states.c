@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* Reports the states of a code range at the fixpoint, in order of address, to a callback, and collects its results
+ * (exits.c). */
+#include "analysis/flow/flow_internal.h"
+
+/* The next offset from `off` on at which an instruction has been decoded, or the code range's size. */
+static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t size)
+{
+	uint64_t i = off / 64, bits;
+
+	if (off >= size)
+		return size;
+	bits = f->starts[i] >> off % 64;
+	if (bits)
+		return off + (uint64_t)__builtin_ctzll(bits);
+	for (i++; i <= (size - 1) / 64; i++)
+		if (f->starts[i])
+			return 64 * i + (uint64_t)__builtin_ctzll(f->starts[i]);
+	return size;
+}
+
+/* A cursor over the states of one basic block, advanced on demand. */
+struct block {
+	const struct state *s; /* before the instruction at `at`: `own`, or still that of the leader */
+	uint64_t at;
+	struct compared c;
+	struct state own;
+};
+
+static void block_begin(struct block *b, const struct state *s, uint64_t off)
+{
+	b->s = s;
+	b->at = off;
+	b->c = (struct compared){0};
+}
+
+/* Advances to an instruction of the block and returns the state before it. */
+static const struct state *block_state(struct block *b, const struct flow *f, uint64_t off)
+{
+	if (b->at < off && b->s != &b->own) {
+		state_copy(&b->own, b->s);
+		b->s = &b->own;
+	}
+	while (b->at < off) {
+		const struct step *in = &f->steps[f->at[b->at] - 1];
+
+		flow_advance(in, &b->own, (uint32_t)b->at, &b->c);
+		b->at += in->len;
+	}
+	return b->s;
+}
+
+/*
+ * Is the unwind rule behind an instruction certainly that before it? By FLOW_MOVES of the last walk; in open code
+ * ranges recomputed, since the set of noreturn calls, and so what the last walk covered, may have changed.
+ */
+static bool block_same(struct block *b, const struct flow *f, uint32_t number, uint64_t off)
+{
+	const struct step *in = &f->steps[number];
+	bool same;
+
+	if (!f->in.range->open)
+		return !(f->seen[number] & FLOW_MOVES);
+	if (b->s != &b->own) {
+		state_copy(&b->own, block_state(b, f, off));
+		b->s = &b->own;
+	}
+	block_state(b, f, off);
+	same = flow_advance_same(in, &b->own, (uint32_t)off, &b->c);
+	b->at = off + in->len;
+	return same;
+}
+
+/* Does flow_exits_note() need no state for this instruction? */
+static bool needs_no_state(const struct flow *f, const struct step *in)
+{
+	switch (in->flow) {
+	case FLOW_JUMP:
+	case FLOW_BRANCH: return !f->in.range->open && flow_inside(f, (uint64_t)in->imm);
+	case FLOW_CALL:
+	case FLOW_CALL_IND: return !f->walk.pad_count;
+	default: return false;
+	}
+}
+
+/* Collects the results of one instruction: addresses taken, fixups, exits. */
+static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool behind)
+{
+	uint64_t size = f->in.range->end - f->in.range->start, addr = f->in.range->start + off;
+	struct step in = f->steps[number]; /* the list may move */
+	bool anyhow = needs_no_state(f, &in) && !f->in.fixup_count && off + in.len < size;
+	const struct state *s = anyhow ? b->s : block_state(b, f, off);
+
+	if (in.flow == FLOW_NEXT && flow_takes_address(f, &in))
+		flow_ref_note(f, (uint64_t)in.imm);
+	if (f->in.fixup_count)
+		flow_fault_note(f, addr, &in, s);
+	if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
+		flow_exits_note(f, off, &in, s, behind);
+}
+
+/* Can step_note() be skipped for an instruction, provided that the next one has been walked? */
+static inline bool is_plain(const struct flow *f, const struct step *in)
+{
+	if (f->in.fixup_count)
+		return false;
+	if (in->flow == FLOW_NEXT)
+		return !in->imm | (f->in.env->reloc_count != 0);
+	return in->flow == FLOW_BRANCH && needs_no_state(f, in);
+}
+
+/* Number of steps that begin in [off, end). */
+static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
+{
+	unsigned n = 0;
+
+	for (; off < end; off = (off / 64 + 1) * 64) {
+		uint64_t bits = f->starts[off / 64] >> off % 64;
+
+		if (end < (off / 64 + 1) * 64)
+			bits &= ((uint64_t)1 << (end - off)) - 1;
+		for (; bits; bits &= bits - 1) /* few */
+			n++;
+	}
+	return n;
+}
+
+/*
+ * Skips instructions from `off` on, the next after `from` and with the same rule, that neither the callback nor
+ * step_note() needs to see: most. Returns the offset of the first that is not skipped.
+ */
+static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t limit)
+{
+	uint64_t to = off, last = off, next;
+	uint32_t i = f->at[off] - 1, behind;
+	unsigned n;
+
+	for (n = 0; !f->leader[i] && (f->seen[i] & (FLOW_WALKED | FLOW_MOVES)) == FLOW_WALKED; n++) {
+		const struct step *in = &f->steps[i];
+
+		next = to + in->len;
+		if (next >= limit || !is_plain(f, in) || !(behind = f->at[next]) || !(f->seen[behind - 1] & FLOW_WALKED))
+			break;
+		last = to;
+		to = next;
+		i = behind - 1;
+	}
+	if (!n || starts_count(f, from, to) != n + 1) /* some instructions overlap */
+		return off;
+	f->skip.last = f->in.range->start + last;
+	f->skip.end = f->in.range->start + to;
+	return to;
+}
+
+/* Calls fn for each walked instruction in order of address; with `note` also collects the results. */
+static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
+{
+	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
+	bool same = false, behind = false;
+	struct block b;
+
+	f->skip.below = f->skip.end = 0;
+	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
+		const struct step *in;
+		uint32_t i = f->at[off] - 1;
+
+		if (!(f->seen[i] & FLOW_WALKED))
+			continue;
+		if (f->leader[i]) {
+			if (!(f->state_live[f->leader[i] - 1] & LIVE))
+				continue;
+			same = same && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
+			block_begin(&b, &f->states[f->leader[i] - 1], off);
+		} else if (off != next) {
+			continue; /* its predecessor overlaps another: scan() made it a leader */
+		}
+		in = &f->steps[i];
+		next = off + in->len;
+		if (same && start + next <= f->skip.below) {
+			f->skip.last = start + off;
+			f->skip.end = start + next;
+		} else {
+			fn(ctx, start + off, in->len, block_state(&b, f, off), same);
+			in = &f->steps[i]; /* the callback may decode more and move the list */
+		}
+		if (note && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
+			step_note(f, &b, off, i, behind);
+		in = &f->steps[i];
+		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
+		same = block_same(&b, f, i, off);
+		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
+			uint64_t to = plain_skip(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
+
+			if (to != next)
+				off = (next = to) - 1;
+		}
+	}
+}
+
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, true); }
+
+void flow_look(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, false); }
