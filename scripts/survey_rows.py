@@ -495,7 +495,8 @@ def rule_at(list_, addr):
 
 
 def list_around(path, fde):
-    """Has explained.code_of() list the function and what is around it, unless it does already."""
+    """Has explained.code_of() list the function and what is around it, unless it does already. Where objdump has run over
+    data in front of it, the listing begins anew with the function."""
     first, last = max(fde[0] - AROUND, 0), fde[1] + AROUND
     listed = explained._code.get(str(path))
     if listed is None or not listed.addr or not getattr(listed, "first", 1 << 64) <= first or listed.last < last:
@@ -504,6 +505,11 @@ def list_around(path, fde):
         listed = explained.Code(path, f"--start-address={first:#x}", f"--stop-address={last:#x}")
         listed.first, listed.last = first, last
         explained._code[str(path)] = listed
+    i = bisect.bisect_left(listed.addr, fde[0])
+    if i == len(listed.addr) or listed.addr[i] != fde[0]:
+        tail = explained.Code(path, f"--start-address={fde[0]:#x}", f"--stop-address={listed.last:#x}")
+        if tail.addr:
+            listed.go_on(tail)
 
 
 def _listing(path, fde, text):

@@ -284,7 +284,7 @@ def test_a_listing_holds_for_the_functions_it_covers(tmp_path, monkeypatch):
     class Listing:
         def __init__(self, path, *only):
             made.append(only)
-            self.key, self.addr = (path, only), [0]
+            self.key, self.addr = (path, only), list(range(0, 0x80000, 0x100))
     monkeypatch.setattr(explained, "Code", Listing)
     monkeypatch.setattr(explained, "_code", {})
     last = 0x10000 + survey_rows.AHEAD
@@ -292,6 +292,20 @@ def test_a_listing_holds_for_the_functions_it_covers(tmp_path, monkeypatch):
         survey_rows.list_around("file", fde)
     assert made[0] == ("--start-address=0xf000", f"--stop-address={0x10100 + survey_rows.AROUND + survey_rows.AHEAD:#x}")
     assert [int(m[0].split("=")[1], 16) for m in made] == [0xf000, last + 0x100 - survey_rows.AROUND, 0xf000]
+
+
+def test_a_listing_begins_anew_behind_data(tmp_path, monkeypatch):
+    """objdump, which begins in front of the function, decodes the data there and goes over the function's first bytes."""
+    monkeypatch.setattr(explained, "_code", {})
+    run(["gcc", "-shared", "-nostdlib", "-x", "assembler", "-o", tmp_path / "a.so", "-"],
+        input="f:\tret\n\t.byte 0, 0, 0, 0, 0x48, 0xb8\ng:\tpush %rbp\n\tpush %r15\n\tpop %r15\n\tpop %rbp\n\tret\n")
+    at = {line.split()[2]: int(line.split()[0], 16) for line in run(["nm", tmp_path / "a.so"]).stdout.splitlines()}
+    run(["strip", tmp_path / "a.so"])
+    fde = at["g"], at["g"] + 7
+    survey_rows.list_around(tmp_path / "a.so", fde)
+    code = explained.code_of(str(tmp_path / "a.so"))
+    assert [t for _, t in code.between(*fde)] == ["push   %rbp", "push   %r15", "pop    %r15", "pop    %rbp", "ret"]
+    assert code.addr[0] == at["f"] and code.text[0] == "ret"
 
 
 def test_missing_rows_are_seen(etch, rewritten):

@@ -58,6 +58,13 @@ class Code:
                     except ValueError:
                         continue
 
+    def go_on(self, tail):
+        """Has the instructions of another listing from its first on, which decodes them from elsewhere."""
+        i = bisect.bisect_left(self.addr, tail.addr[0])
+        self.addr[i:], self.text[i:] = tail.addr, tail.text
+        self.jumped |= tail.jumped
+        self.__dict__.pop("called", None)
+
     def between(self, start, end):
         """[(address, text)], or None when start is not a boundary."""
         i = bisect.bisect_left(self.addr, start)
