@@ -7,12 +7,6 @@
 
 #include "elf/segment.h"
 #include "elf/segment_slot.h"
-#include "arch/x86/rip_scan.h"
-
-/* Missing in older <elf.h>. */
-#ifndef SHT_RELR
-#define SHT_RELR 19
-#endif
 
 static uint64_t table_end(const struct seg_file *f)
 {
@@ -51,165 +45,6 @@ static const Elf64_Phdr *table_load(const struct seg_file *f)
 			return p;
 	}
 	return NULL;
-}
-
-/* ---- does anything refer to a section by its address? --------------------- */
-
-/* A section's addresses that a reference may name, lo, lo + 4, ... below hi: the words of a note; of any
- * other section only the start. */
-struct ref_range {
-	uint64_t lo, hi;
-	bool hit;
-};
-
-static void ref_note(struct ref_range *r, size_t n, uint64_t addr)
-{
-	for (size_t i = 0; i < n; i++)
-		if (addr >= r[i].lo && addr < r[i].hi && !((addr - r[i].lo) & 3))
-			r[i].hit = true;
-}
-
-static bool file_word(const struct seg_file *f, uint64_t addr, uint64_t *word)
-{
-	for (size_t i = 0; i < f->eh.e_phnum; i++) {
-		const Elf64_Phdr *p = &f->ph[i];
-
-		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && p->p_filesz >= 8 && addr - p->p_vaddr <= p->p_filesz - 8) {
-			memcpy(word, f->data + p->p_offset + (addr - p->p_vaddr), 8);
-			return true;
-		}
-	}
-	return false;
-}
-
-static void refs_in_relr(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
-{
-	uint64_t where = 0, entry, word;
-
-	for (uint64_t k = 0; k + 8 <= s->sh_size; k += 8) {
-		memcpy(&entry, f->data + s->sh_offset + k, 8);
-		if (!(entry & 1)) {
-			if (file_word(f, entry, &word))
-				ref_note(r, n, word);
-			where = entry + 8;
-			continue;
-		}
-		for (unsigned bit = 1; bit < 64; bit++)
-			if ((entry >> bit & 1) && file_word(f, where + 8 * (uint64_t)(bit - 1), &word))
-				ref_note(r, n, word);
-		where += 63 * 8;
-	}
-}
-
-static void refs_in_rela(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
-{
-	const Elf64_Shdr *syms = s->sh_link < f->sections ? &f->sh[s->sh_link] : NULL;
-	bool alloc = s->sh_flags & SHF_ALLOC;
-	Elf64_Rela rela;
-	Elf64_Sym sym;
-
-	/* --emit-relocs: relocations of debug sections do not matter at run time. */
-	if (!alloc && (s->sh_info >= f->sections || !(f->sh[s->sh_info].sh_flags & SHF_ALLOC)))
-		return;
-	for (uint64_t k = 0; k + sizeof rela <= s->sh_size; k += sizeof rela) {
-		uint64_t base = 0, at;
-
-		memcpy(&rela, f->data + s->sh_offset + k, sizeof rela);
-		at = ELF64_R_SYM(rela.r_info) * sizeof sym;
-		if (ELF64_R_SYM(rela.r_info) && syms && (syms->sh_type == SHT_SYMTAB || syms->sh_type == SHT_DYNSYM) &&
-		    at + sizeof sym <= syms->sh_size) {
-			memcpy(&sym, f->data + syms->sh_offset + at, sizeof sym);
-			if (sym.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(sym.st_info) == STT_TLS)
-				continue;
-			base = sym.st_value;
-		}
-		/* The addend of a PC-relative relocation is 4 to 8 less than the offset of its target. */
-		for (unsigned pc = 0; pc <= (alloc ? 0 : 8); pc++)
-			ref_note(r, n, base + (uint64_t)rela.r_addend + pc);
-		ref_note(r, n, rela.r_offset);
-	}
-}
-
-static void refs_in_symbols(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
-{
-	Elf64_Sym sym;
-
-	for (uint64_t k = sizeof sym; k + sizeof sym <= s->sh_size; k += sizeof sym) {
-		memcpy(&sym, f->data + s->sh_offset + k, sizeof sym);
-		/* A local symbol, such as crt1.o's __abi_tag, does not mean that the section is
-		 * used; the scan of the code finds uses. */
-		if (sym.st_shndx != SHN_UNDEF && sym.st_shndx < SHN_LORESERVE && ELF64_ST_TYPE(sym.st_info) != STT_TLS &&
-		    ELF64_ST_BIND(sym.st_info) != STB_LOCAL)
-			ref_note(r, n, sym.st_value);
-	}
-}
-
-/*
- * Notes every four bytes that may be a disp32(%rip), with the end of the instruction 0, 1, 2
- * or 4 bytes behind them; in a file at fixed addresses also those that are an absolute address.
- * This is no disassembly: a false match is possible, and only keeps the section where it is.
- */
-static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
-{
-	static const uint8_t tail[] = {0, 1, 2, 4};
-	const uint8_t *d = f->data + s->sh_offset;
-	bool fixed = f->eh.e_type == ET_EXEC;
-	uint64_t lo = UINT64_MAX, hi = 0;
-	int32_t disp;
-
-	for (size_t i = 0; i < n; i++) {
-		lo = r[i].lo < lo ? r[i].lo : lo;
-		hi = seg_max(hi, r[i].hi);
-	}
-	for (uint64_t k = 2; k + 4 <= s->sh_size; k++) {
-		uint64_t to;
-
-		memcpy(&disp, d + k, 4);
-		if (fixed && (uint32_t)disp >= lo && (uint32_t)disp < hi)
-			ref_note(r, n, (uint32_t)disp);
-		if (!x86_may_be_rip_operand(d + k))
-			continue;
-		to = s->sh_addr + k + 4 + (uint64_t)(int64_t)disp;
-		if (to + 4 < lo || to >= hi)
-			continue;
-		for (size_t t = 0; t < sizeof tail; t++)
-			ref_note(r, n, to + tail[t]);
-	}
-}
-
-static void refs_in_data(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
-{
-	uint64_t word;
-
-	for (uint64_t k = (0 - s->sh_addr) & 7; k + 8 <= s->sh_size; k += 8) {
-		memcpy(&word, f->data + s->sh_offset + k, 8);
-		ref_note(r, n, word);
-	}
-}
-
-static void refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
-{
-	for (size_t i = 0; i < f->sections; i++) {
-		const Elf64_Shdr *s = &f->sh[i];
-
-		if (!s->sh_size) /* the offset of an empty section may be anything */
-			continue;
-		if (s->sh_type == SHT_RELA)
-			refs_in_rela(f, s, r, n);
-		else if (s->sh_type == SHT_RELR)
-			refs_in_relr(f, s, r, n);
-		else if (s->sh_type == SHT_DYNSYM || s->sh_type == SHT_SYMTAB)
-			refs_in_symbols(f, s, r, n);
-		else if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_ALLOC))
-			continue;
-		else if (s->sh_flags & SHF_EXECINSTR)
-			refs_in_code(f, s, r, n);
-		/* In a file at fixed addresses pointers have no relocation. In other
-		 * files they have one, and addresses are small integers, which are
-		 * common in data. */
-		else if (f->eh.e_type == ET_EXEC)
-			refs_in_data(f, s, r, n);
-	}
 }
 
 /* ---- sections that may move ---------------------------------------------- */
@@ -371,7 +206,7 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 		if (sec && f->sh[sec].sh_offset < *limit)
 			*limit = f->sh[sec].sh_offset;
 	}
-	refs_find(f, refs, n);
+	seg_refs_find(f, refs, n);
 	for (keep = 0; keep < n; keep++) {
 		if (refs[keep].hit || !notes_are_whole(f, it, n, keep)) {
 			*limit = it[keep].off;

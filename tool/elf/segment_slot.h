@@ -74,4 +74,14 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen);
  * freed), in which the old file starts at `size`. -1: out of memory. */
 int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes);
 
+/* A section's addresses that a reference may name, lo, lo + 4, ... below hi: the words of a note; of any
+ * other section only the start. */
+struct ref_range {
+	uint64_t lo, hi;
+	bool hit;
+};
+
+/* segment_refs.c: sets `hit` of the n sections that a relocation, symbol, instruction or word refers to. */
+void seg_refs_find(const struct seg_file *f, struct ref_range *r, size_t n);
+
 #endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* Contents of an object's sections with the numbers of the output: symbols, relocations, groups, section names. */
+#include "elf/object_writer.h"
+#include "support/memory.h"
+#include "support/vector.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *object_own(struct object_writer *w, void *p)
+{
+	if (p && !room_make(&w->owned, &w->owned_room, w->owned_count, sizeof(*w->owned))) {
+		free(p);
+		p = NULL;
+	}
+	if (!p) {
+		error_set(w->e, "out of memory");
+		return NULL;
+	}
+	w->owned[w->owned_count++] = p;
+	return p;
+}
+
+void *object_keep(struct object_writer *w, size_t size) { return object_own(w, calloc(1, size ? size : 1)); }
+
+void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint64_t head = (uint64_t)w->first_global * sizeof(Elf64_Sym), i;
+	uint8_t *p;
+
+	*size = s->sh.sh_size + w->new_local_count * sizeof(Elf64_Sym);
+	p = object_own(w, big_alloc(*size));
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, head);
+	for (i = 0; i < w->new_local_count; i++) {
+		Elf64_Sym sym = {0};
+
+		sym.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
+		sym.st_shndx = w->new_locals[i] < SHN_LORESERVE ? (uint16_t)w->new_locals[i] : SHN_XINDEX;
+		memcpy(p + head + i * sizeof(sym), &sym, sizeof(sym));
+	}
+	memcpy(p + head + w->new_local_count * sizeof(Elf64_Sym), s->data + head, s->sh.sh_size - head);
+	return p;
+}
+
+void *object_shndx(struct object_writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint64_t head = 4ull * w->first_global, i;
+	uint8_t *p;
+
+	*size = s->sh.sh_size + 4ull * w->new_local_count;
+	p = object_keep(w, *size);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, head);
+	for (i = 0; i < w->new_local_count; i++)
+		if (w->new_locals[i] >= SHN_LORESERVE)
+			memcpy(p + head + 4 * i, &w->new_locals[i], 4);
+	memcpy(p + head + 4ull * w->new_local_count, s->data + head, s->sh.sh_size - head);
+	return p;
+}
+
+void object_relocs_renumber(const struct object_writer *w, const struct elf_section *s, uint8_t *to)
+{
+	uint64_t step = s->sh.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel), i, info;
+
+	memcpy(to, s->data, s->sh.sh_size);
+	for (i = 0; w->new_local_count && i + step <= s->sh.sh_size; i += step) {
+		memcpy(&info, to + i + 8, 8); /* r_info is the second field of Rel and Rela */
+		info = ELF64_R_INFO((uint64_t)object_symbol(w, (uint32_t)ELF64_R_SYM(info)), ELF64_R_TYPE(info));
+		memcpy(to + i + 8, &info, 8);
+	}
+}
+
+void object_relocs(const struct object_writer *w, const struct new_section *a, uint8_t *to)
+{
+	size_t i;
+
+	for (i = 0; a->places && i < a->reloc_count; i++) {
+		Elf64_Rela x = {4 * i, ELF64_R_INFO((uint64_t)w->symbol_of[a->about], R_X86_64_PC32), (int64_t)a->places[i]};
+
+		memcpy(to + i * sizeof(x), &x, sizeof(x));
+	}
+	for (i = 0; !a->places && i < a->reloc_count; i++) {
+		const struct new_reloc *r = &a->relocs[i];
+		uint64_t symbol = r->to == TO_SYMBOL ? object_symbol(w, r->index)
+		                                     : w->symbol_of[r->to == TO_NEW ? object_index(w, r->index) : r->index];
+		Elf64_Rela x = {r->offset, ELF64_R_INFO(symbol, (uint64_t)r->type), r->addend};
+
+		memcpy(to + i * sizeof(x), &x, sizeof(x));
+	}
+}
+
+void *object_addrsig(struct object_writer *w, const struct elf_section *s, uint64_t *size)
+{
+	uint8_t *p = object_keep(w, 2 * s->sh.sh_size + 16);
+	uint64_t i = 0, n = 0, v;
+	unsigned shift;
+
+	if (!p)
+		return NULL;
+	while (i < s->sh.sh_size) {
+		for (v = 0, shift = 0; i < s->sh.sh_size; shift += 7) {
+			if (shift < 64)
+				v |= (uint64_t)(s->data[i] & 0x7f) << shift;
+			if (!(s->data[i++] & 0x80))
+				break;
+		}
+		v = object_symbol(w, (uint32_t)v);
+		do {
+			if (n >= 2 * s->sh.sh_size + 8)
+				break;
+			p[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+			v >>= 7;
+		} while (v);
+	}
+	*size = n;
+	return p;
+}
+
+/* The contents of an SHT_GROUP section, with the new sections that join the group appended. */
+void *object_group(struct object_writer *w, uint32_t index, uint64_t *size)
+{
+	const struct elf_section *s = &w->f->sections[index];
+	uint64_t n = s->sh.sh_size, more = 0;
+	uint32_t k, m;
+	uint8_t *p;
+
+	for (k = w->joins[index]; k; k = w->next_join[k - 1])
+		more += 8;
+	p = object_keep(w, n + more);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, n);
+	for (k = w->joins[index]; k; k = w->next_join[k - 1]) {
+		m = object_index(w, k - 1);
+		memcpy(p + n, &m, 4);
+		n += 4;
+		if (w->added[k - 1].reloc_count) {
+			m++;
+			memcpy(p + n, &m, 4);
+			n += 4;
+		}
+	}
+	*size = n;
+	return p;
+}
+
+void *object_names(struct object_writer *w, const struct elf_section *s, uint64_t *size, uint32_t *offsets)
+{
+	uint64_t n = s->sh.sh_size, extra = 0;
+	size_t k;
+	char *p;
+
+	for (k = 0; k < w->count; k++)
+		extra += 2 * strlen(w->added[k].name) + 16;
+	p = object_keep(w, n + extra);
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, n);
+	for (k = 0; k < w->count; k++) {
+		offsets[2 * k] = (uint32_t)n;
+		n += (uint64_t)sprintf(p + n, "%s", w->added[k].name) + 1;
+		if (w->added[k].reloc_count) {
+			offsets[2 * k + 1] = (uint32_t)n;
+			n += (uint64_t)sprintf(p + n, ".rela%s", w->added[k].name) + 1;
+		}
+	}
+	*size = n;
+	return p;
+}
