@@ -107,56 +107,57 @@ $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ
 
 # ---- what people run --------------------------------------------------------
 
-# Targets that need more than a compiler run make again, once deps has brought it.
-asan:	## a second build with ASan and UBSan, in build-asan
-	@$(MAKE) --no-print-directory B=build-asan CFLAGS='$(SANITIZE)' all build-asan/replay build-asan/mutants
+# Targets that need more than a compiler run make again, once deps has brought it. Commands of that build are shown
+# with V=1; warnings and errors always are.
+QUIET    := --no-print-directory -j$(JOBS) $(if $(V),,-s)
+ASAN      = B=build-asan CFLAGS='$(SANITIZE)' all build-asan/replay build-asan/mutants
 
-test: deps	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
-	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@$(MAKE) --no-print-directory -j$(JOBS) asan
+built: deps
+	@$(MAKE) -q all >/dev/null 2>&1 || echo 'building etch (V=1 shows the commands) ...'
+	@$(MAKE) $(QUIET) all
+
+asan:	## a second build with ASan and UBSan, in build-asan
+	@$(MAKE) --no-print-directory $(ASAN)
+
+test: built	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
+	@$(MAKE) -q $(ASAN) >/dev/null 2>&1 || echo 'building etch with ASan and UBSan ...'
+	@$(MAKE) $(QUIET) $(ASAN)
 	$(PYTHON) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS) $(T)
 
 test-all: deps	## ... and what make test leaves out: most cases of the grids, what takes long, more mutants
 	@ETCH_TESTS=all ETCH_MUTANTS=2000 $(MAKE) --no-print-directory test
 
-demo: deps	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+demo: built	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 	@B=$(B) $(PYTHON) scripts/demo/demo.py
 
-bench: deps	## the benchmarks as tables; a part with PARTS=cycles (see scripts/bench/run --help)
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+bench: built	## the benchmarks as tables; a part with PARTS=cycles (see scripts/bench/run --help)
 	B=$(B) $(PYTHON) scripts/bench/run $(PARTS)
 
 format:	## the C sources as .clang-format says
 	find tool lib -name '*.[ch]' | xargs clang-format-14 -i
 
-soak: deps	## the stress tests for long: SOAK_MINUTES (20)
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+soak: built	## the stress tests for long: SOAK_MINUTES (20)
 	B=$(B) scripts/soak.sh $(SOAK_MINUTES)
 
 fuzz: deps	## libFuzzer's targets; mutants of files, their structure and unwind tables: FUZZ_MINUTES (60) each
-	@$(MAKE) --no-print-directory -j$(JOBS) B=build-fuzz CC=clang WARN= CFLAGS='$(FUZZ_FLAGS)' build-fuzz/etch build-fuzz/fuzzer
-	@$(MAKE) --no-print-directory -j$(JOBS) asan
+	@$(MAKE) $(QUIET) B=build-fuzz CC=clang WARN= CFLAGS='$(FUZZ_FLAGS)' build-fuzz/etch build-fuzz/fuzzer
+	@$(MAKE) $(QUIET) asan
 	status=0; $(PYTHON) scripts/fuzz_targets.py --minutes $(FUZZ_MINUTES) build-fuzz || status=1; \
 	$(PYTHON) scripts/fuzz_structure.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
 	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) build-asan || status=1; exit $$status
 
 # The run is of one core; what is not installed is left out (run.py --install).
-programs: deps	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+programs: built	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'
 	$(PYTHON) scripts/programs/run.py --etch $(B)/etch --root $(B)/programs $(PROGRAMS)
 
-sample: deps	## ... and their stacks sampled meanwhile: where do walks end?
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+sample: built	## ... and their stacks sampled meanwhile: where do walks end?
 	$(PYTHON) scripts/programs/sample.py --build $(B) --root $(B)/programs $(PROGRAMS)
 
-no-cfi: deps	## rows of stripped files whose .eh_frame has been taken away, beside it
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+no-cfi: built	## rows of stripped files whose .eh_frame has been taken away, beside it
 	$(PYTHON) scripts/no_cfi.py --etch $(B)/etch
 
-survey: deps	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+survey: built	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
 	$(PYTHON) scripts/survey.py --etch $(B)/etch $(SURVEY)
 
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
@@ -188,4 +189,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install clean help
+.PHONY: all built asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install clean help

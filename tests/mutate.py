@@ -166,7 +166,7 @@ class Judge:
     def command(self, command, mutants):
         status, errors, output = self.run(command, [path for path, _, _ in mutants])
         # Of several files each is for a process of its own, whose end is an error of the file.
-        if status not in (0, 1, 2) or "while it looked at it" in errors:
+        if status not in (0, 1, 2) or "while processing it" in errors:
             self.single_out(command, mutants, status, errors)
             return
         if command[0] != "rewrite":

@@ -256,7 +256,7 @@ ROWS = {
     "ra-same": (b"\x08\x10", None, "a return address in an unusual place"),
     "rsp-saved": (b"\x87\x02", None, "an rsp that is not the CFA"),
     "rsp-in-register": (b"\x09\x07\x08", None, "an rsp that is not the CFA"),
-    "cfa-in-xmm": (b"\x0d\x11", None, "a CFA relative to no general register"),
+    "cfa-in-xmm": (b"\x0d\x11", None, "a CFA not relative to a general register"),
     "expression-empty": (b"\x0f\x00", None, "a CFA expression of unknown form"),
     "expression-two-registers": (b"\x0f\x05\x77\x00\x76\x00\x22", None, "a CFA expression of unknown form"),
     "expression-mul": (b"\x0f\x07\x77\x08\x79\x00\x38\x1e\x22", None, "a CFA expression of unknown form"),

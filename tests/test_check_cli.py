@@ -61,12 +61,12 @@ def test_status_and_streams(check, options, files, status, form):
 
 
 @pytest.mark.parametrize("args,reason", [
-    ([], "missing FILE operand"), (["--format", "xml", "clean.o"], "--format is"), (["-j", "0", "clean.o"], "-j is"),
-    (["-j", "x", "clean.o"], "-j is"), (["--level", "all", "clean.o"], "--level is"),
-    (["--fail-on", "note", "clean.o"], "--fail-on is"), (["--explain", "ETCH-Q001"], "no finding 'ETCH-Q001'"),
-    (["--ignore", "ETCH-Q001", "clean.o"], "names no finding"), (["--ignore", "ETCH-C001:a:b:c", "clean.o"], "more than"),
+    ([], "missing FILE operand"), (["--format", "xml", "clean.o"], "--format must be"), (["-j", "0", "clean.o"], "-j must be"),
+    (["-j", "x", "clean.o"], "-j must be"), (["--level", "all", "clean.o"], "--level must be"),
+    (["--fail-on", "note", "clean.o"], "--fail-on must be"), (["--explain", "ETCH-Q001"], "unknown finding 'ETCH-Q001'"),
+    (["--ignore", "ETCH-Q001", "clean.o"], "is not a finding"), (["--ignore", "ETCH-C001:a:b:c", "clean.o"], "more than"),
     (["--ignore", "ETCH-C001:", "clean.o"], "empty"), (["--suppressions", "no.supp", "clean.o"], "no.supp: No such"),
-    (["--baseline", "no.json", "clean.o"], "no.json: No such"), (["--baseline", "clean.o", "clean.o"], "is not what"),
+    (["--baseline", "no.json", "clean.o"], "no.json: No such"), (["--baseline", "clean.o", "clean.o"], "was not written by"),
     (["--files-from", "no.txt"], "no.txt: No such"), (["--output", "no/dir/x", "clean.o"], "no/dir/x"),
 ])
 def test_wrong_command_lines(check, args, reason):
@@ -87,7 +87,7 @@ def test_text(check):
     text = p.stdout.splitlines()
     assert text[0] == ("wrong.o: wrong+0x1 (wrong.s:7): error: .eh_frame says CFA rsp+8, rbp same; the code has "
                        "CFA rsp+16, rbp same [ETCH-C001 cfi-contradicts-code]")
-    assert text.index("past.o: past (past.c:3): warning: reads 8 bytes at offset 0 of small, which has 4 "
+    assert text.index("past.o: past (past.c:3): warning: reads 8 bytes at offset 0 of small, of size 4 "
                       "[ETCH-I002 access-past-end]") > 1
     assert totals(p) == "1 error, 1 warning in 3 files"
     assert all(len(line) <= 100 for line in text if re.match(r"    (why|fix| )", line))
@@ -402,7 +402,7 @@ def test_a_worker_that_is_killed_costs_one_file(etch, work, jobs):
     os.kill(at_work(p.pid), signal.SIGSEGV)
     out, err = p.communicate(timeout=120)
     assert p.returncode == 2
-    assert err == f"etch: {BIG}: etch was ended by signal 11 (SIGSEGV) while it looked at it\n"
+    assert err == f"etch: {BIG}: etch was killed by signal 11 (SIGSEGV) while processing it\n"
     assert re.findall(r"\[(ETCH-\w+) ", out) == ["ETCH-C001", "ETCH-I002"]
     assert re.search(r"^1 error, 1 warning in 2 files \(.*1 file could not be used\)$", out, re.M)
 
@@ -491,6 +491,6 @@ def test_mutants_of_objects(etch_asan, work):
         p = subprocess.run([etch_asan, "check", "-j2", "--level", "note", "--format", form, "--ignore", "ETCH-I*:m1*", *files],
                            capture_output=True, text=True, cwd=work, env=asan_env(), timeout=300)
         assert p.returncode in (1, 2), p.stderr
-        assert "Sanitizer" not in p.stderr and "etch ended" not in p.stderr and "was ended" not in p.stderr, p.stderr
+        assert "Sanitizer" not in p.stderr and "etch exited" not in p.stderr and "was killed" not in p.stderr, p.stderr
         if form == "json":
             valid_json(p)

@@ -298,7 +298,7 @@ def test_facts_name_the_instructions(etch, tmp_path):
     assert x["id"] == "ETCH-S002" and x["text"] == "returns with 8 bytes left on the stack"
     facts = {f["label"]: (f["place"]["offset"], f["text"]) for f in x["facts"]}
     assert facts["here"] == (14, "rsp is CFA-16 (8 bytes pushed); rbx saved at CFA-16")
-    assert facts["on top of the stack"] == (0, "what `pushq %rbx` has put there")
+    assert facts["on top of the stack"] == (0, "stored there by `pushq %rbx`")
     assert facts["last change of rsp"] == (10, "addq $0x10, %rsp")
 
 

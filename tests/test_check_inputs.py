@@ -53,7 +53,7 @@ def test_directories(check, work):
     assert check("none.a").stdout == "no findings in 0 files\n"
     for named, what in (("empty", "empty"), ("texts", "texts"), ("--files-from=list", "texts")):
         p = check(named, ok=2)
-        assert p.stderr == f"etch: {what}: is a directory without an ELF file for x86-64\n"
+        assert p.stderr == f"etch: {what}: is a directory without x86-64 ELF files\n"
         assert totals(p).startswith("no findings in 0 files (") and "1 file could not be used" in totals(p)
 
 
@@ -160,7 +160,7 @@ def test_mutants_of_archives(etch_asan, work, archives):
     p = subprocess.run([etch_asan, "check", "-j2", "--format", "json", *bad], capture_output=True, text=True, cwd=work,
                        env=asan_env(), timeout=300)
     assert p.returncode in (1, 2), p.stderr
-    assert "Sanitizer" not in p.stderr and "etch ended" not in p.stderr and "was ended" not in p.stderr, p.stderr
+    assert "Sanitizer" not in p.stderr and "etch exited" not in p.stderr and "was killed" not in p.stderr, p.stderr
     assert valid_json(p)["summary"]["unusable"] > 5
 
 
@@ -185,11 +185,11 @@ def test_compile_commands(check, work):
     assert [os.path.relpath(f["path"], work) for f in d["files"] if "error" not in f] == [
         "build/one.o", "build/two.o", "build/three.o", "with space/four.o", "five.o"]
     assert p.stderr.splitlines() == [f"etch: {work}/build/six.o: No such file or directory",
-                                     "etch: compile_commands.json: entry 7: its command does not say which object it writes (-o)"]
+                                     "etch: compile_commands.json: entry 7: its command names no output (-o)"]
     for text in ("", "{}", "[", "7", '[{"output": 3}]'):
         (work / "bad.json").write_text(text)
         p = check("bad.json", ok=2)
-        assert re.fullmatch(r"etch: bad.json: (is no compilation database|entry 0: ).*\n", p.stderr), text
+        assert re.fullmatch(r"etch: bad.json: (is not a compilation database|entry 0: ).*\n", p.stderr), text
     (work / "none.json").write_text("[]")
     assert check("none.json").stdout == "no findings in 0 files\n"
 
@@ -214,7 +214,7 @@ def test_lists(check, work):
     assert paths(check("--format", "json", "wrong.o", "--files-from", "list", ok=1)) == ["wrong.o", *want]
     assert paths(check("--format", "json", "-0", "--files-from=-", ok=1, input=text.replace("\n\n", "\n").replace("\n", "\0"))) == want
     assert check("-", input="").stdout == "no findings in 0 files\n"
-    assert "-0 is for" in check("-", input="a\0b\n", ok=2).stderr
+    assert "(-0: " in check("-", input="a\0b\n", ok=2).stderr
 
 
 @pytest.mark.parametrize("command", [["check"], ["inspect", "summary"]])

@@ -71,8 +71,8 @@ def test_a_colon_in_a_name(check, work):
 
 
 @pytest.mark.parametrize("line,reason", [
-    ("ETCH-C001", "line 2: gives no reason"), ("ETCH-C001 #  ", "line 2: gives no reason"),
-    ("ETCH-Q999 # x", "line 2: 'ETCH-Q999' names no finding"), ("ETCH-C001:a:b:c # x", "line 2: .*more than"),
+    ("ETCH-C001", "line 2: no reason given"), ("ETCH-C001 #  ", "line 2: no reason given"),
+    ("ETCH-Q999 # x", "line 2: 'ETCH-Q999' is not a finding"), ("ETCH-C001:a:b:c # x", "line 2: .*more than"),
     ("ETCH-C001::f # x", "line 2: .*empty")])
 def test_wrong_suppressions(check, work, line, reason):
     (work / "etch.supp").write_text(f"# first\n{line}\n")
@@ -96,7 +96,7 @@ def test_baseline(check, work):
     # A file that is not looked at this time is not a finding gone.
     assert totals(check("--baseline", "old.json", "clean.o")) == "no findings in 1 file"
     shutil.copy(work / "clean.o", work / "wrong.o")
-    assert totals(check("--baseline", "old.json", "wrong.o")) == "no findings in 1 file (1 of the baseline gone)"
+    assert totals(check("--baseline", "old.json", "wrong.o")) == "no findings in 1 file (1 gone since the baseline)"
     d = valid_json(check("--baseline", "old.json", "--format", "json", "wrong.o"))
     assert [(g["path"], [x["id"] for x in g["findings"]]) for g in d["gone"]] == [("wrong.o", ["ETCH-C001"])]
     assert d["summary"]["gone"] == 1
@@ -127,7 +127,7 @@ def test_baseline_counts_how_often(etch, tmp_path):
     assert len(ids(p)) == 1 and totals(p) == "1 warning in 1 file (2 in the baseline)"
     make(1)
     p = run([etch, "check", "--baseline", tmp_path / "old.json", tmp_path / "t.o"])
-    assert "1 in the baseline, 1 of the baseline gone" in p.stdout
+    assert "1 in the baseline, 1 gone since the baseline" in p.stdout
 
 
 def test_baseline_of_a_build_directory_that_has_moved(check, work):
@@ -142,7 +142,7 @@ def test_baseline_of_a_build_directory_that_has_moved(check, work):
     # The two main.o are not taken for each other.
     shutil.copy(work / "past.o", trees[1] / "a" / "main.o")
     p = check("--baseline", "old.json", trees[1], ok=1)
-    assert len(ids(p)) == 1 and "a/main.o: past" in p.stdout and "1 in the baseline, 1 of the baseline gone" in p.stdout
+    assert len(ids(p)) == 1 and "a/main.o: past" in p.stdout and "1 in the baseline, 1 gone since the baseline" in p.stdout
 
 
 def test_baseline_across_builds(check, etch, work):

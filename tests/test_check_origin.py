@@ -111,7 +111,7 @@ def test_a_disagreement_that_a_compiler_made_does_not_fail(etch, tmp_path, sourc
     """The class: .eh_frame and code of one compiler do not agree, and the source cannot change that."""
     assemble(tmp_path, source + C99)
     p = check(etch, tmp_path, "f.o")
-    assert ": note: .eh_frame says CFA" in p.stdout and "(the compiler's) [ETCH-C001" in p.stdout
+    assert ": note: .eh_frame says CFA" in p.stdout and "(compiler-generated) [ETCH-C001" in p.stdout
     assert p.stdout.endswith("\n1 note in 1 file\n")
     (x,) = findings(check(etch, tmp_path, "--format", "json", "f.o"))
     assert x["origin"] == "compiler" and x["severity"] == "note"
@@ -149,9 +149,9 @@ def test_one_of_the_users_in_a_function_makes_all_of_it_the_users(etch, tmp_path
 
 def test_an_object_without_dwarf_by_the_name_of_its_source(etch, tmp_path):
     assemble(tmp_path, '\t.file "f.c"\n' + LATE.replace('\t.file 1 "f.c"\n', "").replace("\t.loc 1 1\n", ""))
-    assert "(the compiler's)" in check(etch, tmp_path, "f.o").stdout
+    assert "(compiler-generated)" in check(etch, tmp_path, "f.o").stdout
     assemble(tmp_path, '\t.file "f.S"\n' + LATE.replace('\t.file 1 "f.c"\n', "").replace("\t.loc 1 1\n", ""))
-    assert "(the compiler's)" not in check(etch, tmp_path, "f.o", ok=1).stdout
+    assert "(compiler-generated)" not in check(etch, tmp_path, "f.o", ok=1).stdout
 
 
 @pytest.mark.parametrize("word,status,line", [
@@ -280,7 +280,7 @@ def test_a_runtime_is_one_finding(etch, tmp_path, name):
     run(["ld", "-shared", "--unresolved-symbols=ignore-all", "-o", "r.so", "f.o"], cwd=tmp_path)
     for path in ("f.o", "r.so"):
         p = check(etch, tmp_path, path)
-        assert f"{path}: note: code of {name}: 5 functions with other conventions" in p.stdout
+        assert f"{path}: note: code of {name}: 5 functions with non-psABI conventions" in p.stdout
         assert p.stdout.count("[ETCH-") == 1 and "(10 places in 5 functions)" in p.stdout
         check(etch, tmp_path, "--compiler=warning", path, ok=1)
         each = [x for x in findings(check(etch, tmp_path, "--each", "--format", "json", path)) if x["id"] == "ETCH-S002"]

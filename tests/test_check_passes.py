@@ -162,7 +162,7 @@ def test_missing_cfi_and_sizes(etch, tmp_path):
 def test_rows_of_stubs_are_one_finding(etch, tmp_path):
     text = "\t.text\n" + "".join(f"\t.globl s{i}\n\t.type s{i},@function\ns{i}:\tjmp *s{i}_slot(%rip)\n" for i in range(40))
     (x,) = findings(etch, assemble(tmp_path, text + NOTE), "ETCH-N001")
-    assert "likewise 39 functions" in x["text"] and "s39" in x["text"]
+    assert "likewise the next 39 functions" in x["text"] and "s39" in x["text"]
 
 
 CFI = """
@@ -196,11 +196,11 @@ GOOD = {"augmentation": "zR", "data": ".byte 1, 0x1b", "pointer": "3b - cie", "s
     ({}, None),
     ({"program": "0x3f"}, "call frame instructions"),          # no such one
     ({"program": "0x0b"}, "call frame instructions"),          # restores what was not remembered
-    ({"pointer": "3b - cie + 4"}, "names a CIE where there is none"),
-    ({"pointer": "0x7fffffff"}, "names a CIE where there is none"),
-    ({"data": ".byte 90, 0x1b"}, "augmentation data does not end"),
-    ({"data": ".byte 1, 0x0d"}, "encoding that there is not"),
-    ({"more": "200"}, "augmentation data does not end"),
+    ({"pointer": "3b - cie + 4"}, "its CIE pointer does not lead to a CIE"),
+    ({"pointer": "0x7fffffff"}, "its CIE pointer does not lead to a CIE"),
+    ({"data": ".byte 90, 0x1b"}, "augmentation data extends past its end"),
+    ({"data": ".byte 1, 0x0d"}, "truncated or has an unknown encoding"),
+    ({"more": "200"}, "augmentation data extends past its end"),
     ({"augmentation": "Q", "data": ""}, None),                  # unusual: who knows what it means
 ], ids=str)
 def test_malformed_cfi(etch, etch_asan, tmp_path, change, said):
@@ -229,7 +229,7 @@ def test_decoders(etch, tmp_path):
     for args in ([], ["--both-decoders"]):
         got = findings(etch, obj, "ETCH-D004", args=args)
         assert places(got) == [("f", 0), ("f", 4)], got
-        assert all("2 more places" in x["text"] for x in got)
+        assert all("at 2 more " in x["text"] for x in got)
         assert {f["label"] for f in got[0]["facts"]} == {"Zydis", "Capstone", "bytes"}
         assert got[0]["facts"][2]["text"] == "c5 fb 92 c8"
 

@@ -127,7 +127,7 @@ def test_changed_value(rewritten, tmp_path):
     out = changed(exe, tmp_path, file_offset(exe, addr), flip(0))
     (x,) = findings(flow.etch, out, *TABLES)
     facts = {f["label"]: f["text"] for f in x["facts"]}
-    assert function(x) == "read_n" and "$3" in facts["found"] and "$2" in facts["the table's, by the value in memory"]
+    assert function(x) == "read_n" and "$3" in facts["found"] and "$2" in facts["expected for the value in memory"]
 
 
 def test_unpatched_site(rewritten, tmp_path):
@@ -142,7 +142,7 @@ def test_unpatched_site(rewritten, tmp_path):
         load = before.read_bytes()[was:was + n]
         out = changed(exe, tmp_path, at, lambda m: m.__setitem__(slice(0, n), load))
         (x,) = findings(flow.etch, out, *TABLES)
-        assert x["text"] == "the table says that this load is patched, and it is not"
+        assert x["text"] == "the table says that this load is patched, but it is not"
         assert x["place"]["address"] == s["address"]
 
 
@@ -201,7 +201,7 @@ def test_in_place(flow_gcc, tmp_path):
         tab = ELFFile(f).get_section_by_name(".symtab")
         ops, other = (tab.get_symbol_by_name(n)[0]["st_value"] for n in ("ops", "other"))
     out = changed(exe, tmp_path, file_offset(exe, ops), lambda m: struct.pack_into("<Q", m, 0, other))
-    got = [x for x in findings(flow_gcc.etch, out, *TABLES) if "compiled in place" in x["text"]]
+    got = [x for x in findings(flow_gcc.etch, out, *TABLES) if "inline copy" in x["text"]]
     assert [x["place"]["address"] for x in got] == [s["address"]]
 
 
@@ -269,7 +269,7 @@ def orc_section(exe, name):
 @pytest.mark.parametrize("name,change,said", [
     (".orc_unwind_ip", lambda m: swap(m, 40, 4), "not sorted"),
     (".orc_lookup", lambda m: flip(8)(m), "entry 2 of .orc_lookup"),
-    (".orc_unwind", lambda m: m.__setitem__(slice(6 * 5 + 4, 6 * 5 + 6), b"\xff\xff"), "the rule of row 5"),
+    (".orc_unwind", lambda m: m.__setitem__(slice(6 * 5 + 4, 6 * 5 + 6), b"\xff\xff"), "row 5, for"),
     (".etch.unwind", lambda m: flip(16)(m), "malformed"),
 ])
 def test_malformed_orc(rewritten, tmp_path, name, change, said):

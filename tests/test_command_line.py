@@ -21,7 +21,7 @@ def test_wrong_option(etch, command, args):
 @pytest.mark.parametrize("number", ["0", "-1", "1025", "", "2x", "4294967297", "99999999999999999999"])
 def test_jobs(etch, command, number):
     error = run([etch, command, "-j", number, "/nonexistent", "/nonexistent"], ok=2).stderr
-    assert error == f"etch: -j is a number from 1 to 1024, not '{number}'\n"
+    assert error == f"etch: -j must be a number from 1 to 1024, not '{number}'\n"
 
 
 @pytest.mark.parametrize("args,words", [
@@ -33,7 +33,7 @@ def test_jobs(etch, command, number):
 def test_words(etch, args, words):
     """What an option may be is said, and what it was is shown without what a terminal would act on."""
     error = run([etch, *args, "\x1b[31mred"], ok=2).stderr
-    assert error == f"etch: {args[1]} is {words}, not '\\x1b[31mred'\n"
+    assert error == f"etch: {args[1]} must be {words}, not '\\x1b[31mred'\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

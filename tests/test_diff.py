@@ -450,7 +450,7 @@ def test_the_entries_of_a_jump_table(etch, tmp_path):
         run(["gcc", "-shared", "-o", tmp_path / name, paths[-1]])
     for a, b, c in (paths, [tmp_path / n for n in "abc"]):
         d = one(etch, a, b)
-        assert code_changed(d) == {"f"} and "jump table" in diff(etch, "-U", "f", a, b, ok=1).stdout
+        assert code_changed(d) == {"f"} and "jump-table" in diff(etch, "-U", "f", a, b, ok=1).stdout
         assert not code_changed(one(etch, a, c))
 
 
@@ -578,9 +578,9 @@ def test_exit_status_and_streams(etch, tmp_path):
     empty = tmp_path / "empty"
     empty.write_bytes(b"")
     for args, said in (([a, tmp_path / "none"], "none: No such file"), ([empty, a], "empty: is empty"),
-                       ([a, "/bin/true"], "/bin/true: is linked, and "), (["/bin/true", a], "a.o: is an object file, and "),
-                       ([a, archive], "a.a: is an archive or directory, and "), ([a], "diff needs OLD and NEW"),
-                       (["--format", "xml", a, a], "--format is text or json"), (["--top", "x", a, a], "--top is a number"),
+                       ([a, "/bin/true"], "/bin/true: is linked, but "), (["/bin/true", a], "a.o: is an object file, but "),
+                       ([a, archive], "a.a: is an archive or directory, but "), ([a], "diff needs OLD and NEW"),
+                       (["--format", "xml", a, a], "--format must be text or json"), (["--top", "x", a, a], "--top must be a number"),
                        (["--bogus", a, a], "see etch diff --help")):
         p = diff(etch, *args, ok=2)
         assert said in p.stderr and p.stdout == "", args

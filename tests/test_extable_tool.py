@@ -193,7 +193,7 @@ def test_dropped_code(flow_gcc, ld, pie):
     old = Table(exe)
     assert len(old.live) == 2 and not old.in_order() and len(old.raw) == 5
     said = flow_gcc.rewrite(exe, args=["-v", "--only", "ex"])
-    assert not findings(said) and "5 entries of an exception table, 3 of them of code that was dropped" in said.stdout
+    assert not findings(said) and "5 entries of an exception table, 3 of them for discarded code" in said.stdout
     new = Table(exe)
     assert new.live == sorted(old.live) and new.in_order()
     empty = [i for i, raw in enumerate(new.raw) if not any(raw)]
@@ -255,17 +255,17 @@ data:	.long 0, 0
 """
 
 TROUBLE = {
-    "type": ("ENTRY 1b, 3b, 4", "ETCH-X001: f: libetch takes no entry"),
-    "bits": ("ENTRY 1b, 3b, 0x10001", "ETCH-X001: f: libetch takes no entry"),
-    "plain register": ("ENTRY 1b, 3b, 0x100", "ETCH-X001: f: libetch takes no entry"),
-    "inside": ("ENTRY 1b + 1, 3b", r"ETCH-X003: f[+]0x1: the instruction that may fault is none: it is inside of an instruction"),
-    "data": ("ENTRY data, 3b", "ETCH-X003: .*: the instruction that may fault is none: it is data"),
+    "type": ("ENTRY 1b, 3b, 4", "ETCH-X001: f: libetch ignores this exception table"),
+    "bits": ("ENTRY 1b, 3b, 0x10001", "ETCH-X001: f: libetch ignores this exception table"),
+    "plain register": ("ENTRY 1b, 3b, 0x100", "ETCH-X001: f: libetch ignores this exception table"),
+    "inside": ("ENTRY 1b + 1, 3b", r"ETCH-X003: f[+]0x1: the faulting address is not an instruction: it is inside an instruction"),
+    "data": ("ENTRY data, 3b", "ETCH-X003: .*: the faulting address is not an instruction: it is data"),
     "ret pops": ("ENTRY 3b, 1b", None),
     "nop": ("ENTRY 9b, 3b", "ETCH-X004: f[+]0x5: the instruction that may fault accesses no memory: nop"),
-    "fixup inside": ("ENTRY 1b, 2b + 1", r"ETCH-X005: f: goes on at f[+]0x3: it is inside of an instruction"),
-    "fixup data": ("ENTRY 1b, data", "ETCH-X005: f: goes on at .*: there is no code"),
-    "fixup itself": ("ENTRY 1b, 1b", "ETCH-X005: f: goes on at f: that is where it faulted"),
-    "fixup elsewhere": ("ENTRY 1b, 4b", r"ETCH-X005: f: goes on at other[+]0x1: that is inside of another function"),
+    "fixup inside": ("ENTRY 1b, 2b + 1", r"ETCH-X005: f: continues at f[+]0x3: it is inside an instruction"),
+    "fixup data": ("ENTRY 1b, data", "ETCH-X005: f: continues at .*: there is no code"),
+    "fixup itself": ("ENTRY 1b, 1b", "ETCH-X005: f: continues at f: that is where it faulted"),
+    "fixup elsewhere": ("ENTRY 1b, 4b", r"ETCH-X005: f: continues at other[+]0x1: that is inside another function"),
     "fixup function": ("ENTRY 1b, handler", None),
     "rsp": ("ENTRY 1b, 3b, 0x402", "ETCH-X006: f: "),
     "high": ("ENTRY 1b, 3b, 0xf02", None),
@@ -301,7 +301,7 @@ def test_called_function_is_no_fixup(flow_gcc):
     exe = flow_gcc.tmp / "t"
     run(["gcc", "-o", exe, obj])
     said = findings(flow_gcc.rewrite(exe))
-    assert len(said) == 1 and "goes on at handler: that is inside of another function" in said[0]
+    assert len(said) == 1 and "continues at handler: that is inside another function" in said[0]
 
 
 def test_source_line(flow_gcc):
@@ -343,9 +343,9 @@ def test_what_accesses_memory(flow_gcc):
 # ---- tables that are not etch's -----------------------------------------------------------
 
 FOREIGN = {
-    "kernel": ("", ".section .modinfo, \"a\"\n.asciz \"license=GPL\"", "it is the Linux kernel's"),
-    "writable": ('"a"', '"aw"', "its section has other flags"),
-    "none of etch's": ("\\data", "\\data + 0x1000", "none of its entries has etch's form"),
+    "kernel": ("", ".section .modinfo, \"a\"\n.asciz \"license=GPL\"", "it belongs to the Linux kernel"),
+    "writable": ('"a"', '"aw"', "unexpected section flags"),
+    "none of etch's": ("\\data", "\\data + 0x1000", "none of its entries is in etch's format"),
 }
 
 
@@ -380,7 +380,7 @@ def test_other_entry_size(flow_gcc):
         f.write(struct.pack("<Q", 8))
     before = Table(exe).raw
     said = findings(flow_gcc.rewrite(exe))
-    assert len(said) == 1 and "its entries have another size" in said[0] and Table(exe).raw == before
+    assert len(said) == 1 and "unexpected entry size" in said[0] and Table(exe).raw == before
 
 
 def test_kernel_table_of_another_size(flow_gcc):
@@ -435,7 +435,7 @@ def test_fixups_are_entries(flow_gcc, cfi, kind):
         fixup = [x for x in r.values() if x["instruction"].startswith("leaq -0x6b(%rbx)")][0]
         insn = [x for x in r.values() if x["instruction"].startswith("movzbl (%rsi)")][0]
         assert (fixup["cfa"], fixup["bp"]) == (insn["cfa"], insn["bp"]) == ("rsp+48", "same")
-        assert insn["site"].startswith("may fault: goes on at shape_frame") and fixup["site"] == "fixup"
+        assert insn["site"].startswith("may fault: continues at shape_frame") and fixup["site"] == "fixup"
         # ... and what follows the fixup.
         assert [x["cfa"] for x in r.values()][-3:] == ["rsp+48", "rsp+16", "rsp+8"]
     # In a section of its own, without a name of a function and without .eh_frame.

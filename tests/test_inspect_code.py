@@ -302,7 +302,7 @@ def test_landing_pads(etch, tmp_path, compiler):
         assert code[at[pad]]["cfa"] == calls[name]["cfa"]
     text = run([etch, "inspect", "code", "caught", tmp_path / "u.o"]).stdout
     assert f"throws to caught+0x{int(pads['may_throw'], 16) - int(code[0]['address'], 16):x}" in text
-    assert "landing pad of" in text and "does not come back" in text
+    assert "landing pad of" in text and "does not return" in text
 
 
 # ---- code: the drawing --------------------------------------------------------------------

@@ -261,7 +261,7 @@ def test_code_shows_sites(made):
 def test_code_of_an_object(made):
     flow, files = made
     text = run([flow.etch, "inspect", "code", "work", files["object"]]).stdout
-    assert "rows of its table" in text.splitlines()[0] and "ret" in text
+    assert "rows from its table" in text.splitlines()[0] and "ret" in text
 
 
 @pytest.mark.parametrize("name", LINKED + ["object"])

@@ -103,7 +103,7 @@ def test_a_cold_part_that_does_not_come_back(etch, tmp_path):
 
 
 # What clang makes of a loop behind a call: up to 15 bytes in front of it, which is as much as in front of a function.
-# Behind the one that does not come back there is one that begins with what it was handed.
+# Behind the one that does not return there is one that begins with what it was handed.
 LOOPS = """
 	.text
 	.globl	first

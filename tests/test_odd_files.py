@@ -151,7 +151,7 @@ def test_debug_files(etch, tmp_path, source, tool):
             run(["objcopy", f"--add-gnu-debuglink={debug}", path])
         else:
             run(["eu-strip", "-f", debug, path])
-        refused(etch, debug, "is a debug file: the code is in the file that it is about")
+        refused(etch, debug, "is a debug file: the code is in the file that it describes")
     run([etch, "rewrite", exe])
     for path in (exe, first):
         assert run([path]).stdout == OUTPUT
@@ -177,8 +177,8 @@ def test_refused(etch, tmp_path, source):
     packed = header(exe, tmp_path / "packed", e_shoff=0, e_shnum=0, e_shstrndx=0)
     assert run([packed]).stdout == OUTPUT
     refused(etch, packed, "has no section headers: etch needs them to find its tables")
-    refused(etch, header(exe, tmp_path / "core", e_type=4), "is neither an object, a program nor a library (e_type 4)")
-    refused(etch, header(exe, tmp_path / "arm", e_machine=183), "is for another machine (e_machine 183): etch knows x86-64 only")
+    refused(etch, header(exe, tmp_path / "core", e_type=4), "is not an object, program or library (e_type 4)")
+    refused(etch, header(exe, tmp_path / "arm", e_machine=183), "is for another machine (e_machine 183): etch supports only x86-64")
     refused(etch, header(exe, tmp_path / "odd-entries", e_phentsize=64), "has program headers of 64 bytes, not 56")
 
 
@@ -186,10 +186,10 @@ def test_headers_that_are_something_else_too(etch, tmp_path, source):
     """They are written anew, and what else is there would be lost."""
     exe = tmp_path / "odd"
     run(["gcc", "-O2", *IFUNC, "-o", exe, source])
-    refused(etch, header(exe, tmp_path / "begins", e_entry=64), "the program begins inside its headers")
+    refused(etch, header(exe, tmp_path / "begins", e_entry=64), "the entry point is inside the headers")
     # One header too many: it is code, and looks like one that nobody uses.
     longer = shutil.copy(FIXTURES / "fuzz" / "rewrite" / "found-code-in-headers", tmp_path / "longer")
-    refused(etch, longer, "section 1 lies where the program headers are")
+    refused(etch, longer, "section 1 overlaps the program headers")
 
 
 def test_numbers_that_look_like_addresses(etch, tmp_path):
@@ -245,7 +245,7 @@ def test_a_core_file(etch, tmp_path):
     """A real one, of gdb's."""
     core = tmp_path / "core"
     run(["gdb", "-nx", "-batch", "-ex", "set startup-with-shell off", "-ex", "starti", "-ex", f"generate-core-file {core}", "/bin/true"])
-    refused(etch, core, "is neither an object, a program nor a library (e_type 4)")
+    refused(etch, core, "is not an object, program or library (e_type 4)")
 
 
 # Its rows: objtool's, by the numbers of Linux before 6.4 and from then on, which are etch's own too; none.
@@ -273,8 +273,8 @@ def test_data_behind_an_object(etch, tmp_path):
     run(["gcc", "-O2", "-c", "-o", module, tmp_path / "k.c"])
     plain = module.read_bytes()
     module.write_bytes(plain + b"signature~Module signature appended~\n")
-    refused(etch, module, f"data behind the last section (at offset {len(plain):#x}) that no header describes: "
-                          "rewrite it first, and sign it then")
+    refused(etch, module, f"data after the last section (at offset {len(plain):#x}) that no header describes: "
+                          "rewrite before signing")
     module.write_bytes(plain + bytes(3))  # padding
     run([etch, "rewrite", module])
     run([etch, "rewrite", "--undo", module])

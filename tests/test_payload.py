@@ -82,7 +82,7 @@ def test_what_no_header_describes_is_refused(etch, reader, tmp_path):
     assert found(path, WAYS)
     for options in ([], ["--no-undo"], ["--only", "orc"]):
         p = run([etch, "rewrite", *options, path], ok=2)
-        assert p.stderr.startswith(f"etch: {path}: data behind the last section (at offset {end:#x}) that no header describes")
+        assert p.stderr.startswith(f"etch: {path}: data after the last section (at offset {end:#x}) that no header describes")
         assert p.stderr.count("\n") == 1 and path.read_bytes() == data
     side = tmp_path / "side"
     side.mkdir()
@@ -168,8 +168,8 @@ def test_nothing_is_changed_in_place_that_cannot_be_put_back(etch, sites, tmp_pa
     path.write_bytes(data + PAYLOAD)
     path.chmod(0o755)
     p = run([etch, "rewrite", path], ok=2)
-    assert p.stderr == (f"etch: {path}: data behind the last section (at offset {len(data):#x}) that no header describes, and that may be "
-                        "looked for at the end of the file, where the record of what it was would be (--no-undo goes without)\n")
+    assert p.stderr == (f"etch: {path}: data after the last section (at offset {len(data):#x}) that no header describes: "
+                        "an undo record would have to follow it (use --no-undo)\n")
     assert path.read_bytes() == data + PAYLOAD
     run([etch, "rewrite", "--no-undo", path])
     once = path.read_bytes()
@@ -191,4 +191,4 @@ def test_more_zeros_than_can_be_put_back(etch, sites, tmp_path):
     data = (sites / "v").read_bytes() + bytes(8 << 20)
     path.write_bytes(data)
     p = run([etch, "rewrite", path], ok=2)
-    assert "the record of what it was would be larger than any" in p.stderr and path.read_bytes() == data
+    assert "the undo record would be too large" in p.stderr and path.read_bytes() == data

@@ -127,16 +127,16 @@ HOSTILE = {
     "got-and-baked": (BAKED, lambda e: field(e, FLAGS, "B", 3), "malformed"),
     "displacement-of-rip": (BAKED, lambda e: field(e, REGS, "B", 0x30), "malformed"),
     "register-of-rip": (BAKED, lambda e: field(e, REGS, "B", 3), "malformed"),
-    "site-next-byte": (BAKED, lambda e: field(e, SITE, "<i", struct.unpack_from("<i", e)[0] + 1), "out of step"),
-    "site-wild": (BAKED, lambda e: field(e, SITE, "<i", 0x7fffffff), "out of step"),
-    "site-in-data": (BAKED, lambda e: field(e, SITE, "<i", 0), "out of step"),
-    "slot-next": (BAKED, lambda e: field(e, OBJ, "<i", struct.unpack_from("<i", e, 4)[0] + 8), "out of step"),
-    "slot-wild": (BAKED, lambda e: field(e, OBJ, "<i", -0x80000000), "out of step"),
-    "slot-odd": (BAKED, lambda e: field(e, OBJ, "<i", struct.unpack_from("<i", e, 4)[0] + 1), "out of step"),
-    "shorter": (BAKED, lambda e: field(e, SHAPE, "B", e[SHAPE] - 1), "out of step"),
-    "jump": (BAKED, lambda e: field(e, FORM, "B", e[FORM] ^ 1), "out of step"),
-    "other-mode": (BAKED, lambda e: field(e, SHAPE, "B", e[SHAPE] ^ 0x10), "out of step"),
-    "baked-lie": (PLAIN, lambda e: field(e, FLAGS, "B", e[FLAGS] | 1), "out of step"),
+    "site-next-byte": (BAKED, lambda e: field(e, SITE, "<i", struct.unpack_from("<i", e)[0] + 1), "code and tables disagree"),
+    "site-wild": (BAKED, lambda e: field(e, SITE, "<i", 0x7fffffff), "code and tables disagree"),
+    "site-in-data": (BAKED, lambda e: field(e, SITE, "<i", 0), "code and tables disagree"),
+    "slot-next": (BAKED, lambda e: field(e, OBJ, "<i", struct.unpack_from("<i", e, 4)[0] + 8), "code and tables disagree"),
+    "slot-wild": (BAKED, lambda e: field(e, OBJ, "<i", -0x80000000), "code and tables disagree"),
+    "slot-odd": (BAKED, lambda e: field(e, OBJ, "<i", struct.unpack_from("<i", e, 4)[0] + 1), "code and tables disagree"),
+    "shorter": (BAKED, lambda e: field(e, SHAPE, "B", e[SHAPE] - 1), "code and tables disagree"),
+    "jump": (BAKED, lambda e: field(e, FORM, "B", e[FORM] ^ 1), "code and tables disagree"),
+    "other-mode": (BAKED, lambda e: field(e, SHAPE, "B", e[SHAPE] ^ 0x10), "code and tables disagree"),
+    "baked-lie": (PLAIN, lambda e: field(e, FLAGS, "B", e[FLAGS] | 1), "code and tables disagree"),
     "unbaked-lie": (BAKED, lambda e: field(e, FLAGS, "B", 0), None),
     "plain-site-wild": (PLAIN, lambda e: field(e, SITE, "<i", 0x7fffffff), None),
     "plain-site-next-byte": (PLAIN, lambda e: field(e, SITE, "<i", struct.unpack_from("<i", e)[0] + 1), None),
@@ -210,8 +210,8 @@ def test_hostile_order(built, etch_asan):
     b.flow.rewrite(b.done.with_suffix(".plain"), args=["--no-undo"])
     assert path.read_bytes() == b.done.with_suffix(".plain").read_bytes()
     k = first(t, BAKED)
-    judge(etch_asan, path, moved([k if i == k + 1 else i for i in range(n)]), "out of step")
-    judge(etch_asan, path, moved([k if i in range(n) else i for i in range(n)]), "out of step")
+    judge(etch_asan, path, moved([k if i == k + 1 else i for i in range(n)]), "code and tables disagree")
+    judge(etch_asan, path, moved([k if i in range(n) else i for i in range(n)]), "code and tables disagree")
 
 
 @pytest.mark.parametrize("name,where,fmt,value,reason", [
@@ -220,7 +220,7 @@ def test_hostile_order(built, etch_asan):
     ("many", 56, "<Q", 1 << 60, "places __pv_sites outside the file"),
     ("some", 56, "<Q", 1 << 20, "places __pv_sites outside the file|malformed"),
     ("none", 56, "<Q", 0, None),
-    ("shifted", 48, "<q", None, "malformed|out of step|outside the file"),
+    ("shifted", 48, "<q", None, "malformed|code and tables disagree|outside the file"),
     ("not-moved", 8, "<I", 1, None),
 ])
 def test_hostile_descriptor(built, etch_asan, name, where, fmt, value, reason):
@@ -274,9 +274,9 @@ def test_hostile_size(built, etch_asan, name, stage, cut):
     (lambda e: field(e, 9, "B", 4), "malformed"),
     (lambda e: field(e, 10, "<H", 1), "malformed"),
     (lambda e: field(e, 0, "<i", 0x7fffffff), None),
-    (lambda e: field(e, 4, "<i", 0x7fffffff), "out of step"),
-    (lambda e: field(e, 4, "<i", 0), "out of step"),
-    (lambda e: field(e, 8, "B", 15), "out of step"),
+    (lambda e: field(e, 4, "<i", 0x7fffffff), "code and tables disagree"),
+    (lambda e: field(e, 4, "<i", 0), "code and tables disagree"),
+    (lambda e: field(e, 8, "B", 15), "code and tables disagree"),
     (lambda e: field(e, 9, "B", 0), None),
 ], ids=["length", "flags", "zero", "function-wild", "code-wild", "code-in-data", "longer", "unchecked"])
 def test_hostile_natives(built, etch_asan, change, reason):

@@ -370,7 +370,7 @@ def test_a_new_first_page_is_told(etch, tmp_path, options):
     exe = tmp_path / "bare"
     run(["gcc", "-O2", "-static", "-nostdlib", *options, "-o", exe, tmp_path / "bare.c"])
     said = run([etch, "rewrite", exe]).stderr
-    assert said.count("\n") == 1 and " 4096 bytes further in the file " in said
+    assert said.count("\n") == 1 and " moved by 4096 bytes in the file" in said
     assert run([etch, "rewrite", exe]).stderr == ""  # nothing more
     run([exe], ok=7)
     run(["strip", exe])
@@ -389,7 +389,7 @@ def test_what_no_header_describes_is_not_moved(etch, tmp_path):
     data[gap:gap + 8] = b"payload!"
     exe.write_bytes(data)
     said = run([etch, "rewrite", exe], ok=2).stderr
-    assert said.startswith(f"etch: {exe}: data between sections (at offset {gap:#x}) that no header describes, and for one")
+    assert said.startswith(f"etch: {exe}: data between sections (at offset {gap:#x}) that no header describes; another")
     assert exe.read_bytes() == data
 
 

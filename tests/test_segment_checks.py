@@ -81,43 +81,43 @@ CASES = [
     ("not an ELF file", eh(magic=b"\x7fELG")),
     ("not a 64-bit x86 ELF file", eh(**{"class": 1})), ("not a 64-bit x86 ELF file", eh(data=2)), ("not a 64-bit x86 ELF file", eh(machine=3)),
     ("not a linked program or shared object (e_type 1)", eh(type=1)), ("not a linked program or shared object (e_type 4)", eh(type=4)),
-    ("ELF header with entries of an unknown size", eh(ehsize=56)), ("ELF header with entries of an unknown size", eh(phentsize=64)),
+    ("ELF header with unknown entry sizes", eh(ehsize=56)), ("ELF header with unknown entry sizes", eh(phentsize=64)),
     ("no program headers", eh(phnum=0)), ("too many program headers", eh(phnum=0xffff)),
-    ("program headers outside of the file", eh(phoff=FAR)), ("program headers outside of the file", eh(phoff=2**64 - 8)),
-    ("program headers outside of the file", eh(phoff=56)),
-    ("no section headers", eh(shoff=0)), ("section headers of an unknown kind", eh(shentsize=40)),
-    ("section headers outside of the file", eh(shoff=56)), ("section headers outside of the file", eh(shoff=FAR)),
-    ("section headers outside of the file", eh(shnum=8)), ("section headers outside of the file", eh(shnum=0)),
-    ("section headers outside of the file", both(eh(shnum=0), sh(0, size=8))), (OK, both(eh(shnum=0), sh(0, size=7))),
-    ("no section of names", eh(names=0)), ("no section of names", eh(names=7)),
-    ("no section of names", both(eh(names=0xffff), sh(0, link=7))), (OK, both(eh(names=0xffff), sh(0, link=STRTAB))),
+    ("program headers outside the file", eh(phoff=FAR)), ("program headers outside the file", eh(phoff=2**64 - 8)),
+    ("program headers outside the file", eh(phoff=56)),
+    ("no section headers", eh(shoff=0)), ("section headers of unknown size", eh(shentsize=40)),
+    ("section headers outside the file", eh(shoff=56)), ("section headers outside the file", eh(shoff=FAR)),
+    ("section headers outside the file", eh(shnum=8)), ("section headers outside the file", eh(shnum=0)),
+    ("section headers outside the file", both(eh(shnum=0), sh(0, size=8))), (OK, both(eh(shnum=0), sh(0, size=7))),
+    ("no section name table", eh(names=0)), ("no section name table", eh(names=7)),
+    ("no section name table", both(eh(names=0xffff), sh(0, link=7))), (OK, both(eh(names=0xffff), sh(0, link=STRTAB))),
     # ---- program headers
-    ("program header 1: contents outside of the file", ph(1, type=6, filesz=FAR)),
-    ("program header 1: contents outside of the file", ph(1, type=6, off=FAR)), (OK, ph(1, type=6, off=FAR, filesz=0)), (OK, ph(1, type=0, off=FAR)),
+    ("program header 1: contents outside the file", ph(1, type=6, filesz=FAR)),
+    ("program header 1: contents outside the file", ph(1, type=6, off=FAR)), (OK, ph(1, type=6, off=FAR, filesz=0)), (OK, ph(1, type=0, off=FAR)),
     ("program header 0: impossible size", ph(0, memsz=8)),
-    ("program header 0: not at an address of a program (a kernel is not)", ph(0, vaddr=1 << 60)),
-    ("program header 0: not at an address of a program (a kernel is not)", ph(0, memsz=2**64 - 1)),
-    ("program header 0: offset and address disagree about their page", ph(0, vaddr=8)),
-    ("program header 1: overlaps the one before, or is out of order", ph(1, type=1, off=0, vaddr=0, filesz=64, memsz=64)),
+    ("program header 0: its address is outside user space", ph(0, vaddr=1 << 60)),
+    ("program header 0: its address is outside user space", ph(0, memsz=2**64 - 1)),
+    ("program header 0: offset and address are not congruent modulo the page size", ph(0, vaddr=8)),
+    ("program header 1: overlaps the previous one or is out of order", ph(1, type=1, off=0, vaddr=0, filesz=64, memsz=64)),
     (OK, ph(1, type=1, off=0, vaddr=0x1000, filesz=64, memsz=64)),
     ("no PT_LOAD program header", ph(0, type=4)),
     # ---- section headers
-    ("section 2: contents outside of the file", sh(TEXT, size=FAR)), ("section 3: contents outside of the file", sh(SYMTAB, off=FAR)),
-    ("section 4: contents outside of the file", sh(RELA, off=2**64 - 8)), ("section 0: contents outside of the file", sh(0, type=2, off=FAR, size=24)),
+    ("section 2: contents outside the file", sh(TEXT, size=FAR)), ("section 3: contents outside the file", sh(SYMTAB, off=FAR)),
+    ("section 4: contents outside the file", sh(RELA, off=2**64 - 8)), ("section 0: contents outside the file", sh(0, type=2, off=FAR, size=24)),
     (OK, sh(DATA, size=0, off=FAR)), (OK, sh(DATA, type=8, off=FAR)), (OK, sh(DATA, type=0, off=FAR)),
     ("section 5: impossible size or address", sh(DATA, addr=2**64 - 8)),
     ("section names are not a string table", sh(STRTAB, type=1)), ("section names are not a string table", sh(STRTAB, size=0)),
     ("section names are not a string table", sh(STRTAB, flags=2)), ("section names are not a string table", sh(STRTAB, size=len(NAMES) - 1)),
-    ("section 2: name outside of the string table", sh(TEXT, name=len(NAMES))), (OK, sh(TEXT, name=len(NAMES) - 1)),
+    ("section 2: name outside the string table", sh(TEXT, name=len(NAMES))), (OK, sh(TEXT, name=len(NAMES) - 1)),
     # ---- what is written anew is nothing else
-    ("section 2 lies where the program headers are", sh(TEXT, off=64, addr=64, size=112)),
-    ("section 5 lies where the program headers are", sh(DATA, off=64, addr=64, size=111)),
-    ("section 5 lies where the program headers are", sh(DATA, off=65, addr=65, size=120)), (OK, sh(DATA, off=64, addr=64, size=112)),
-    ("section 5 lies where the section headers are", lambda f: sh(DATA, off=f.shoff, addr=f.shoff, size=8)(f)),
+    ("section 2 overlaps the program headers", sh(TEXT, off=64, addr=64, size=112)),
+    ("section 5 overlaps the program headers", sh(DATA, off=64, addr=64, size=111)),
+    ("section 5 overlaps the program headers", sh(DATA, off=65, addr=65, size=120)), (OK, sh(DATA, off=64, addr=64, size=112)),
+    ("section 5 overlaps the section headers", lambda f: sh(DATA, off=f.shoff, addr=f.shoff, size=8)(f)),
     (OK, lambda f: sh(DATA, off=f.shoff, flags=0, addr=0, size=8)(f)),
-    ("section 2 has code in the ELF header", sh(TEXT, off=56, addr=56, size=8)),
+    ("section 2: its code overlaps the ELF header", sh(TEXT, off=56, addr=56, size=8)),
     (OK, sh(DATA, off=0, addr=0, size=16)), (OK, sh(DATA, type=8, off=70)),
-    ("the program begins inside its headers", eh(entry=63)), ("the program begins inside its headers", eh(entry=175)),
+    ("the entry point is inside the headers", eh(entry=63)), ("the entry point is inside the headers", eh(entry=175)),
     (OK, eh(entry=176)), (OK, eh(entry=0x9000)), (OK, both(eh(entry=0x3001), ph(1, type=6, off=0, vaddr=0x3000))),
     (OK, both(eh(entry=0x1046), ph(1, type=1, off=0, vaddr=0x1000, filesz=64, memsz=64))),
     # ---- and what is behind all that
@@ -145,7 +145,7 @@ def test_data_behind(tool, tmp_path):  # noqa: F811
     run([tool, "add", path, tmp_path / "out", ".etch.a:100"])
     path.write_bytes(data + bytes(5) + b"x")
     p = run([tool, "add", path, tmp_path / "out", ".etch.a:100"], ok=1)
-    assert p.stderr == f"{path}: data behind the last section (at offset {len(data) + 5:#x}) that no header describes\n"
+    assert p.stderr == f"{path}: data after the last section (at offset {len(data) + 5:#x}) that no header describes\n"
 
 
 NOT_OURS = "section .etch.segment is not the start of a segment of its own"
@@ -153,8 +153,8 @@ OURS = [ # of the section's header, of the program header, of the note: field, h
     (OK, []), (NOT_OURS, [("sh", "addr", 4096)]), (NOT_OURS, [("sh", "off", -8)]), (NOT_OURS, [("sh", "size", -4)]),
     (NOT_OURS, [("ph", "flags", 1)]), (NOT_OURS, [("ph", "memsz", 8)]), (NOT_OURS, [("ph", "type", 5)]),
     (NOT_OURS, [("note", 24, -190)]), (NOT_OURS, [("note", 24, 1 << 20)]),
-    ("segment of another version of etch, or a damaged one", [("note", 20, 1)]),
-    ("segment of another version of etch, or a damaged one", [("note", 0, 1)]),
+    ("the etch segment is damaged or from another version of etch", [("note", 20, 1)]),
+    ("the etch segment is damaged or from another version of etch", [("note", 0, 1)]),
     (OK, [("sh", "type", 6)]),  # then it is none of ours, but in the way of nothing
 ]
 

@@ -253,7 +253,7 @@ def test_forked_children_are_counted_once(stat, bin):
 
 def test_a_fork_that_was_not_seen_is_told(etch, bin):
     p = run([etch, "stat", "--simulate", "-r", "1", "--", bin / "load", "loop=100000", "rawfork=loop=1000"])
-    assert "note: forked processes that have their parent's counts too, as their fork was not seen: 1\n" in p.stdout
+    assert "note: forked processes counted with their parent's counts, as their fork was not seen: 1\n" in p.stdout
 
 
 def test_programs_that_are_executed_are_counted(stat, bin):
@@ -275,7 +275,7 @@ def test_no_valgrind(etch, tmp_path):
     (tmp_path / "true").symlink_to("/bin/true")
     p = run([etch, "stat", "--simulate", "--", "true"], ok=2, env=dict(os.environ, PATH=str(tmp_path)))
     assert not p.stdout
-    assert p.stderr == "etch: stat: --simulate needs valgrind, and there is none (Debian's package: valgrind)\n"
+    assert p.stderr == "etch: stat: --simulate needs valgrind, which is not installed (Debian package: valgrind)\n"
 
 
 def test_simulation_leaves_no_files(etch, bin, tmp_path):
@@ -313,7 +313,7 @@ branches  25000  40.00%  30000  33.33%  +20.00%  -140.00% .. +180.00%  within no
 branch misses  30000  40.00%  36000  33.33%  +20.00%  -140.00% .. +180.00%  within noise
 
 A, B: median of the runs. Spread: median distance from it, in % of it.
-Interval: where B less A lies, in % of A (rank test, 99%). Beyond noise: 0 is not in it.
+Interval: of B - A, in % of A (rank test, 99%). Beyond noise: 0 is outside it.
 """
 
 
@@ -353,26 +353,26 @@ def test_tsv_is_the_json(etch, bin):
     (["--", "--", "true"], "no command to run; see etch stat --help"),
     (["--", "true", "--"], "no command after the separator; see etch stat --help"),
     (["--", "true", "--", "true", "--", "true"],
-     "more than two commands; a -- that is an argument of one needs --separator"),
-    (["true"], "what is 'true'? a command comes after --: etch stat -- COMMAND"),
-    (["-r", "0", "--", "true"], "--runs is a number from 1 to 1000000, not '0'"),
-    (["-r", "1000001", "--", "true"], "--runs is a number from 1 to 1000000, not '1000001'"),
-    (["-r", "", "--", "true"], "--runs is a number from 1 to 1000000, not ''"),
-    (["-w", "-1", "--", "true"], "--warmup is a number from 0 to 1000000, not '-1'"),
-    (["-w", "2x", "--", "true"], "--warmup is a number from 0 to 1000000, not '2x'"),
-    (["--pin=1023", "--", "true"], "--pin: CPU 1023 is not there, or not allowed"),
-    (["--format", "xml", "--", "true"], "--format is text, tsv or json, not 'xml'"),
-    (["--log-fd", "99", "--", "true"], "--log-fd: 99 is no open file descriptor"),
-    (["--log-fd", "1", "-o", "x", "--", "true"], "--output and --log-fd: the table goes to one of them"),
+     "more than two commands (use --separator if -- is an argument of one)"),
+    (["true"], "unexpected argument 'true'; a command follows --: etch stat -- COMMAND"),
+    (["-r", "0", "--", "true"], "--runs must be a number from 1 to 1000000, not '0'"),
+    (["-r", "1000001", "--", "true"], "--runs must be a number from 1 to 1000000, not '1000001'"),
+    (["-r", "", "--", "true"], "--runs must be a number from 1 to 1000000, not ''"),
+    (["-w", "-1", "--", "true"], "--warmup must be a number from 0 to 1000000, not '-1'"),
+    (["-w", "2x", "--", "true"], "--warmup must be a number from 0 to 1000000, not '2x'"),
+    (["--pin=1023", "--", "true"], "--pin: CPU 1023 does not exist or is not allowed"),
+    (["--format", "xml", "--", "true"], "--format must be text, tsv or json, not 'xml'"),
+    (["--log-fd", "99", "--", "true"], "--log-fd: 99 is not an open file descriptor"),
+    (["--log-fd", "1", "-o", "x", "--", "true"], "--output and --log-fd exclude each other"),
     (["-o", "/no such/x", "--", "true"], "/no such/x: No such file or directory"),
     (["-o", "/", "--", "true"], "/: Is a directory"),
     (["-i", "/no such", "--", "true"], "/no such: No such file or directory"),
-    (["--", "no such command"], "no such command: there is no such command"),
+    (["--", "no such command"], "no such command: command not found"),
     (["--", "touch", "MARK", "--", "/no/such"], "/no/such: No such file or directory"),
     (["--", "/etc"], "/etc: Is a directory"),
     (["--", "/etc/passwd"], "/etc/passwd: Permission denied"),
-    (["--", ""], ": a command without a name"),
-    (["--", "a\nb\x1b[2J"], "a\\x0ab\\x1b[2J: there is no such command"),
+    (["--", ""], ": empty command name"),
+    (["--", "a\nb\x1b[2J"], "a\\x0ab\\x1b[2J: command not found"),
     (["-i", "/no\nsuch", "--", "true"], "/no\\x0asuch: No such file or directory"),
     (["-o", "/no\nsuch/x", "--", "true"], "/no\\x0asuch/x: No such file or directory"),
 ])
@@ -462,7 +462,7 @@ def test_failing_commands(etch, stat, bin):
     assert [c["endings"] for c in r["commands"]] == [[{"exit": 3, "runs": 2}], [{"signal": 9, "runs": 2}]]
     p = run([etch, "stat", "-r", "2", "-w", "0", "--", bin / "load", "exit=3", "--", bin / "load", "signal=9"], ok=1)
     assert "note: A: 2 of 2 runs ended with exit status 3; they count like the others\n" in p.stdout
-    assert "note: B: 2 of 2 runs ended by signal 9 (Killed); they count as far as they came\n" in p.stdout
+    assert "note: B: 2 of 2 runs ended by signal 9 (Killed); they count up to that point\n" in p.stdout
 
 
 # ---- signals and terminals ---------------------------------------------------------------------------

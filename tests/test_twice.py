@@ -82,9 +82,9 @@ def copied(name, over):
     return edit
 
 
-WILD, OUTSIDE, TAKEN = "names symbol", "is of offset", "has the name of a table of etch's"
-AGAIN = "what an earlier run of etch put there is damaged"
-OVER, ODD = "has sections that lie over one another", "has a section with a name of etch's that is something else"
+WILD, OUTSIDE, TAKEN = "names symbol", "has offset", "but is not an etch table"
+AGAIN = "the additions of an earlier etch run are damaged"
+OVER, ODD = "overlapping sections", "a section has the name of an etch table, but is not one"
 CASES = {  # class: (the file, the damage, what is said, or None where it is accepted)
     "a symbol that is none, where numbers of symbols change": ("object", relocated(".rela.eh_frame", 1, symbol=2**32 - 1), WILD),
     "one more than the last": ("object", relocated(".rela.eh_frame", 1, symbol=10**4), WILD),

@@ -24,7 +24,7 @@ __asm__(".text\n.globl f\n.type f,@function\nf:\n\tsub $8,%rsp\n\ttest %edi,%edi
 	"1:\tadd $8,%rsp\n\tret\n2:\tnop\n\tjmp 1b\n.size f,.-f\n");
 """
 
-# Behind the call of abort(), which does not come back, rsp is 16 lower than where the jump comes from.
+# Behind the call of abort(), which does not return, rsp is 16 lower than where the jump comes from.
 DEAD = """
 	.text
 	.globl f

@@ -370,7 +370,7 @@ def test_a_few_functions_are_told_one_by_one_with_both_sides(etch, tmp_path):
 
 def test_one_fde_that_is_wrong_for_many_functions_is_one_finding(etch, tmp_path):
     found = check(etch, tmp_path, 40)
-    assert len(found) == 1 and "41 functions under one FDE" in found[0]["text"]  # and leaf()
+    assert len(found) == 1 and "41 functions contradict the one FDE" in found[0]["text"]  # and leaf()
     assert [x["text"] for x in found[0]["facts"]] == ["CFA rbp+16, rbp cfa-16", *["CFA rsp+8, rbp same"] * 3]
 
 

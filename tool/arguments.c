@@ -18,7 +18,7 @@ bool argument_number(const char *option, const char *text, long least, long most
 	*out = strtol(text, &end, 10);
 	if (*text && !*end && !errno && *out >= least && *out <= most)
 		return true;
-	text_error(NULL, "%s is a number from %ld to %ld, not '%s'", option, least, most, text);
+	text_error(NULL, "%s must be a number from %ld to %ld, not '%s'", option, least, most, text);
 	return false;
 }
 
@@ -42,7 +42,7 @@ int argument_word(const char *option, const char *const *words, const char *text
 			return i;
 		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ", words[i]);
 	}
-	text_error(NULL, "%s is %s, not '%s'", option, list, text);
+	text_error(NULL, "%s must be %s, not '%s'", option, list, text);
 	return -1;
 }
 

@@ -54,44 +54,43 @@ static void help(void)
 {
 	printf("Usage: etch check [OPTION...] FILE...\n"
 	       "\n"
-	       "Says what is wrong with objects, programs and libraries, and what is worth knowing.\n"
-	       "FILE is an ELF file; a directory, of which all ELF files of x86-64 are taken; an\n"
-	       "archive; a compile_commands.json (*.json), of which the objects are taken; or - for\n"
-	       "a list of such names on standard input. Nothing is changed.\n"
+	       "Reports problems in objects, programs and libraries. FILE is an ELF file; a directory\n"
+	       "(all x86-64 ELF files in it); an archive; a compile_commands.json (the objects that\n"
+	       "it names); or - for a list of such names on standard input. Nothing is changed.\n"
 	       "\n"
 	       "      --format text|json|sarif\n"
-	       "                           for people (default); docs/schemas/check.json; SARIF 2.1.0\n"
+	       "                           text (default); json (docs/schemas/check.json); SARIF 2.1.0\n"
 	       "  -o, --output OUT         write to OUT instead of standard output\n"
-	       "  -j, --jobs N             look at N files at a time; at one FILE with N threads\n"
+	       "  -j, --jobs N             check N files at a time, or a single FILE with N threads\n"
 	       "      --level error|warning|note\n"
-	       "                           what is shown (default: warning; of json note)\n"
+	       "                           lowest severity shown (default: warning; with json: note)\n"
 	       "      --fail-on error|warning|never\n"
-	       "                           what exit status 1 is for (default: warning)\n"
+	       "                           lowest severity that gives exit status 1 (default: warning)\n"
 	       "      --compiler error|warning|note|ignore\n"
-	       "                           what a finding is that a compiler has made so, and no source\n"
-	       "                           can mend (default: note)\n"
-	       "      --each               each place, not each function and language runtime\n"
+	       "                           severity of findings in compiler output that no change of the\n"
+	       "                           source can fix (default: note)\n"
+	       "      --each               each place, not one finding a function or runtime\n"
 	       "  -q, --quiet              no line of totals\n"
 	       "\n"
-	       "      --ignore RULE        suppress findings: ID[:PATH[:FUNCTION]], all of them globs\n"
-	       "      --suppressions FILE  rules with reasons; without this, of etch.supp where it is\n"
-	       "      --fail-on-unused     exit status 1 for rules that suppress nothing, too\n"
-	       "      --baseline OLD.json  only what is not in OLD.json, of --format json, counts\n"
+	       "      --ignore RULE        suppress findings: ID[:PATH[:FUNCTION]], each part a glob\n"
+	       "      --suppressions FILE  file of such rules, with reasons (default: etch.supp)\n"
+	       "      --fail-on-unused     exit status 1 also for rules that suppress nothing\n"
+	       "      --baseline OLD.json  count only findings not in OLD.json (--format json)\n"
 	       "\n"
-	       "      --files-from FILE    take names from FILE, one a line\n"
+	       "      --files-from FILE    read names from FILE, one a line\n"
 	       "  -0, --null               names in lists end with a zero byte\n"
-	       "      --sls                straight-line speculation too (ETCH-H005)\n"
-	       "      --both-decoders      ask the second decoder about every instruction (ETCH-D004)\n"
-	       "      --no-cfi             do not ask .eh_frame\n"
-	       "      --source-root DIR    sarif: what names of sources are relative to\n"
+	       "      --sls                check straight-line speculation, too (ETCH-H005)\n"
+	       "      --both-decoders      check all instructions with both decoders (ETCH-D004)\n"
+	       "      --no-cfi             ignore .eh_frame\n"
+	       "      --source-root DIR    sarif: directory that source names are relative to\n"
 	       "      --docs-uri URI       sarif: where docs/findings.md can be read\n"
 	       "\n"
-	       "      --explain ID         what a finding means, and what to do\n"
-	       "      --list               all of them\n"
+	       "      --explain ID         explain a finding and how to fix it\n"
+	       "      --list               list all findings\n"
 	       "  -h, --help\n"
 	       "\n"
-	       "Exit status: 0 nothing found that counts; 1 findings; 2 a file could not be used (the\n"
-	       "others have been looked at), or the command line is wrong.\n");
+	       "Exit status: 0 no findings that count; 1 findings; 2 a file could not be used (the\n"
+	       "others were checked), or the command line is wrong.\n");
 }
 
 /* ---- the run ------------------------------------------------------------------------- */
@@ -322,7 +321,7 @@ static int explain(const char *id)
 	const struct catalogue_entry *e = catalogue_find(id);
 
 	if (!e) {
-		text_error("--explain", "there is no finding '%s'; etch check --list has them all", id);
+		text_error("--explain", "unknown finding '%s'; see etch check --list", id);
 		return EXIT_UNUSABLE;
 	}
 	text_explain(stdout, e);

@@ -53,21 +53,21 @@ static void help(void)
 {
 	printf("Usage: etch diff [OPTION...] OLD NEW\n"
 	       "\n"
-	       "Says what changed between two builds: functions by their code, not by where it lies;\n"
-	       "stack frames, unwind rows, sites of etched objects, findings, sizes. OLD and NEW are\n"
-	       "two objects, two programs or libraries, two archives or two directories.\n"
+	       "Shows what changed between two builds: functions, compared by their code and not by\n"
+	       "their addresses; stack frames, unwind rows, sites of etched objects, findings, sizes.\n"
+	       "OLD and NEW are two objects, programs or libraries, archives, or directories.\n"
 	       "\n"
-	       "      --format text|json   for people (default); docs/schemas/diff.json\n"
-	       "      --functions          list all of what changed, not only the first %d of a kind\n"
+	       "      --format text|json   text (default); json (docs/schemas/diff.json)\n"
+	       "      --functions          list all changes, not only the first %d of a kind\n"
 	       "      --top N              list the first N of a kind\n"
-	       "  -U, --show FUNC          a unified diff of the normalised code of one function\n"
-	       "      --notes              compare findings that are only notes too\n"
-	       "      --no-cfi             do not ask .eh_frame\n"
-	       "  -j, --jobs N             look at each file with N threads (default: one a processor)\n"
+	       "  -U, --show FUNC          unified diff of the normalised code of one function\n"
+	       "      --notes              compare findings of severity note, too\n"
+	       "      --no-cfi             ignore .eh_frame\n"
+	       "  -j, --jobs N             analyse each file with N threads (default: one a processor)\n"
 	       "  -h, --help\n"
 	       "\n"
-	       "Exit status: 0 the same; 1 they differ; 2 a file could not be used, or the command line\n"
-	       "is wrong. Sizes that differ are shown, and are no difference by themselves.\n",
+	       "Exit status: 0 no difference; 1 differences; 2 a file could not be used, or the command\n"
+	       "line is wrong. Different sizes are shown, but do not count as a difference.\n",
 	       MOST);
 }
 
@@ -131,7 +131,7 @@ static int images_compare(struct run *r, struct image *old, struct image *new, c
 	int status = EXIT_UNUSABLE;
 
 	if (!same_kind(old, new)) {
-		error_set(&e, "is %s, and %.200s is not", elf_is_object(&new->file) ? "an object file" : "linked",
+		error_set(&e, "is %s, but %.200s is not", elf_is_object(&new->file) ? "an object file" : "linked",
 		          old->file.path);
 		complain(new->file.path, &e);
 		return EXIT_UNUSABLE;
@@ -301,7 +301,7 @@ static int diff_run(struct run *r, const char *old, const char *new)
 		return EXIT_UNUSABLE;
 	}
 	if (r->side[0].many != r->side[1].many) {
-		error_set(&e, "is %s, and %.200s is not", r->side[1].many ? "an archive or directory" : "one file", old);
+		error_set(&e, "is %s, but %.200s is not", r->side[1].many ? "an archive or directory" : "one file", old);
 		complain(new, &e);
 		return EXIT_UNUSABLE;
 	}
@@ -378,7 +378,7 @@ int cmd_diff(int argc, char **argv)
 		return EXIT_UNUSABLE;
 	}
 	if (opt.show && opt.json) {
-		fprintf(stderr, "etch: --show is text\n");
+		fprintf(stderr, "etch: --show needs --format text\n");
 		return EXIT_UNUSABLE;
 	}
 	bounds_memory_ends();

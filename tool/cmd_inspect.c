@@ -34,40 +34,39 @@ static void help(void)
 	printf("Usage: etch inspect [summary|sites|orc|code|tables] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
-	       "  summary   (default) what kind of file, what its unwind rows come from, sizes of\n"
-	       "            tables, findings; sites, what is armed, what stayed a load or an indirect\n"
-	       "            call and why\n"
+	       "  summary   (default) kind of file, sources of its unwind rows, sizes of tables,\n"
+	       "            findings; sites, which objects are armed, which loads and indirect calls\n"
+	       "            stay as they are and why\n"
 	       "  sites     each instruction that touches an etched object: address, length, kind\n"
 	       "            (load, call, jmp, store, escape), object, offset and size of the bytes\n"
-	       "            it reads, form, live or why not; for people also what stands there,\n"
-	       "            where a call leads at first, function and source line\n"
-	       "  orc       the unwind rows: from where to where, CFA, rbp, return address, kind of\n"
-	       "            frame, and what the row was taken from; from the file's table, else made\n"
-	       "            from its code\n"
-	       "  code      the instructions of the function FUNC, or the one that holds an address:\n"
-	       "            each with the CFA and what shows it, jumps as arrows, and behind ; its\n"
-	       "            site, what it refers to, what leads there (jump tables, landing pads,\n"
-	       "            fixups) and where saved registers are\n"
+	       "            it reads, form, live or why not; in text also its state, the initial\n"
+	       "            target of a call, function and source line\n"
+	       "  orc       unwind rows: address, size, CFA, rbp, return address, kind of frame, source;\n"
+	       "            from the table of the file, otherwise generated from its code\n"
+	       "  code      the instructions of function FUNC, or of the function at an address:\n"
+	       "            each with its CFA and source, jumps as arrows, and after ; its site,\n"
+	       "            operands, what leads there (jump tables, landing pads, fixups) and\n"
+	       "            where saved registers are\n"
 	       "  tables    the entries of __imv, __etch_obj, __pv_sites, __pv_native and __ex_table\n"
-	       "            (linked files); of the Linux kernel's modules and vmlinux its own tables\n"
+	       "            (linked files); of Linux kernel modules and vmlinux the kernel's tables\n"
 	       "\n"
-	       "      --at ADDR|FUNC    orc, code: only this address, or NAME, NAME+0xOFFSET\n"
-	       "      --no-cfi          orc, code: rows made from the code alone, not from .eh_frame,\n"
-	       "                        whether the file has a table or not\n"
-	       "      --syntax att|intel  code: of the disassembly (default att)\n"
-	       "      --bytes           code: the bytes of each instruction too\n"
-	       "      --symbols FILE    orc, tables of a vmlinux: names from this System.map\n"
+	       "      --at ADDR|FUNC    orc, code: only this address or function (also NAME+0xOFFSET)\n"
+	       "      --no-cfi          orc, code: rows from the code alone, ignoring .eh_frame and\n"
+	       "                        any table of the file\n"
+	       "      --syntax att|intel  code: syntax of the disassembly (default att)\n"
+	       "      --bytes           code: show the bytes of each instruction\n"
+	       "      --symbols FILE    orc, tables of a vmlinux: take symbols from this System.map\n"
 	       "      --format text|tsv|json  text (default); tsv, one row a line, with a header; json,\n"
-	       "                        of several files an array\n"
+	       "                        an array for several files\n"
 	       "      --json            the same as --format json\n"
-	       "  -j, --jobs N          threads (default: as many as there are processors)\n"
+	       "  -j, --jobs N          threads (default: one a processor)\n"
 	       "  -h, --help\n"
 	       "\n"
 	       "Addresses are hexadecimal without 0x: virtual addresses in programs and libraries,\n"
-	       "offsets in the section in object files. A load or call is live when it lies in one\n"
-	       "aligned 8-byte word, so that one store can replace it while threads run. Colours are\n"
-	       "for terminals, and not when NO_COLOR is set.\n"
-	       "Exit status: 0, or 2 when a file could not be used.\n");
+	       "section offsets in object files. A load or call is live when it lies in one aligned\n"
+	       "8-byte word, so that one store can replace it while threads run. Terminals get\n"
+	       "colours, unless NO_COLOR is set.\n"
+	       "Exit status: 0, or 2 if a file could not be used.\n");
 }
 
 static int show_sites_of(const struct options *opt, const char *path, struct error *e)
@@ -76,7 +75,7 @@ static int show_sites_of(const struct options *opt, const char *path, struct err
 	int err = view_load(&v, path, e);
 
 	if (!err && opt->what == TABLES && elf_is_object(&v.file))
-		err = error_set(e, "is an object file: its tables are relocations yet (see inspect sites)");
+		err = error_set(e, "is an object file: its tables are still relocations (see inspect sites)");
 	if (!err && opt->what == SITES)
 		show_sites(&v, opt->format);
 	else if (!err)

@@ -17,44 +17,43 @@ static void help(void)
 	       "\n"
 	       "An object file (after compile): finds every instruction that reads an etched\n"
 	       "object (ETCHED, DEFINE_IMV) and every call through a function pointer in one\n"
-	       "(DEFINE_PV_OPS), and adds the tables __imv, __pv_sites and __etch_obj; works out\n"
-	       "from the code how to unwind it and adds .orc_unwind_ip and .orc_unwind. Its code\n"
-	       "is not changed.\n"
-	       "A program or shared library (after link): finds what the object step could not\n"
-	       "see, sorts the tables and turns the loads that can be changed while threads run\n"
-	       "into immediates, the calls into direct calls, nops or an instruction of the\n"
-	       "function; and adds an unwind table in a segment of its own, also to a file that\n"
-	       "never saw the object step. Both steps may be left out. Both check the exception\n"
-	       "table __ex_table (<etch/extable.h>), which the second sorts.\n"
+	       "(DEFINE_PV_OPS), and adds the tables __imv, __pv_sites and __etch_obj; derives\n"
+	       "unwind rows from the code and adds .orc_unwind_ip and .orc_unwind. Its code is\n"
+	       "not changed.\n"
+	       "A program or shared library (after link): finds the sites that the object step\n"
+	       "could not see, sorts the tables, turns loads that can be patched while threads\n"
+	       "run into immediates, and calls into direct calls, nops or inlined instructions;\n"
+	       "adds an unwind table in a segment of its own, also to a file that never saw the\n"
+	       "object step. Either step may be skipped. Both check the exception table\n"
+	       "__ex_table (<etch/extable.h>); the second step sorts it.\n"
 	       "\n"
-	       "The file is replaced as a whole or not at all. Rewriting twice is rewriting once.\n"
+	       "A file is replaced as a whole or not at all. A second rewrite changes nothing.\n"
 	       "LLVM bitcode (clang -flto -c) is left alone: rewrite the linked program.\n"
-	       "Of a directory, all ELF files for x86-64 in it and below; symbolic links stay.\n"
+	       "Of a directory, all x86-64 ELF files in and below it; symbolic links are skipped.\n"
 	       "\n"
-	       "  -o, --output OUT   write to OUT and leave FILE as it is (one FILE only). An OUT that is\n"
-	       "                     there loses set-id bits and capabilities\n"
-	       "  -j, --jobs N       work on N files at a time; on one FILE with N threads. Under a make\n"
-	       "                     that shares its jobs (+ before the command) with its tokens, and\n"
-	       "                     then by default with as many as it gives\n"
-	       "      --only LIST    what to do, separated by commas: imv (loads), pv (calls), orc\n"
-	       "                     (unwind rows), ex (exception table); the rest stays as it is\n"
-	       "      --no-cfi       unwind rows from the code alone, not from .eh_frame\n"
+	       "  -o, --output OUT   write to OUT, not to FILE (one FILE only); an existing OUT\n"
+	       "                     loses set-id bits and capabilities\n"
+	       "  -j, --jobs N       rewrite N files at a time, or a single FILE with N threads.\n"
+	       "                     Under make -j (with + before the command) job slots are shared\n"
+	       "                     with make, and the default is as many as it grants\n"
+	       "      --only LIST    tables to make, separated by commas: imv (loads), pv (calls),\n"
+	       "                     orc (unwind rows), ex (exception table); others stay unchanged\n"
+	       "      --no-cfi       unwind rows from the code alone, ignoring .eh_frame\n"
 	       "      --encoding block|orc\n"
-	       "                     unwind table of a linked file; block is the default\n"
+	       "                     unwind table of a linked file (default: block)\n"
 	       "      --unwind-map none|64|128\n"
-	       "                     return-address map of the block table: bytes of text for each of\n"
-	       "                     its bytes; 64 is the default\n"
-	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE as it is\n"
-	       "      --undo         give the files back the bytes that they had before etch rewrote\n"
-	       "                     them, checked by hash\n"
-	       "      --no-undo      do not put a record into the file for that\n"
-	       "      --werror       exit 1 when there is a finding (see docs/findings.md)\n"
-	       "  -v, --verbose      say in one line a file what was done, and every finding\n"
+	       "                     return-address map of the block table: bytes of text for each\n"
+	       "                     of its bytes (default: 64)\n"
+	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
+	       "      --undo         restore the original bytes, checked by hash\n"
+	       "      --no-undo      do not add the record that --undo needs\n"
+	       "      --werror       exit status 1 if there are findings (see docs/findings.md)\n"
+	       "  -v, --verbose      one line of results a file, and all findings\n"
 	       "  -h, --help\n"
 	       "\n"
 	       "Findings go to standard error, one line each: FILE: ID: where: what.\n"
 	       "Exit status: 0 done; 1 done, with findings and --werror; 2 a file could not be\n"
-	       "read, used or written: it is as it was, and the other files have been done.\n");
+	       "read, used or written: it is unchanged, and the other files are done.\n");
 }
 
 /* Parses the list of --only: "imv,pv,orc,ex". */
@@ -80,7 +79,7 @@ static bool only_parse(const char *list, struct rewrite_options *make)
 			return true;
 		p += n + 1;
 	}
-	text_error("--only", "'%s' is no list of tables that this etch makes (imv, pv, orc, ex)", list);
+	text_error("--only", "'%s' is not a list of tables (imv, pv, orc, ex)", list);
 	return false;
 }
 
@@ -109,13 +108,13 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 	if (opt->output && files > 1)
 		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
 	else if (opt->sidecar && opt->output)
-		fprintf(stderr, "etch: --sidecar names its file itself: leave -o out\n");
+		fprintf(stderr, "etch: --sidecar and -o exclude each other\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
-		fprintf(stderr, "etch: --sidecar is for unwind tables alone: leave --only out\n");
+		fprintf(stderr, "etch: --sidecar and --only exclude each other\n");
 	else if (opt->undo && forward)
-		fprintf(stderr, "etch: --undo takes no other option but -o, -j and -v\n");
+		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
-		fprintf(stderr, "etch: --sidecar has the block encoding: leave --encoding out\n");
+		fprintf(stderr, "etch: --sidecar and --encoding exclude each other\n");
 	else
 		return true;
 	return false;
@@ -191,7 +190,7 @@ static bool files_find(int count, char **operands, const char *output, struct in
 		return false;
 	}
 	if (output && out->count != 1) {
-		fprintf(stderr, "etch: -o takes one FILE, and there are %zu\n", out->count);
+		fprintf(stderr, "etch: -o takes one FILE, not %zu\n", out->count);
 		return false;
 	}
 	return true;

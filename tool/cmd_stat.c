@@ -33,37 +33,36 @@ static void help(void)
 {
 	printf("Usage: etch stat [OPTION...] -- COMMAND [ARG...] [-- COMMAND_B [ARG...]]\n"
 	       "\n"
-	       "Runs a command, or two in turn (A B A B ...), and shows what they cost: task clock, CPU\n"
-	       "migrations, context switches, page faults, cycles, instructions, cache references and\n"
-	       "misses, branches and their misses, elapsed time; of themselves and of all that they\n"
-	       "start. Each with its median and spread, and for two commands the difference, where it\n"
-	       "lies, and whether it is more than the noise. What this machine does not count is said\n"
-	       "to be so.\n"
+	       "Runs a command, or two in turn (A B A B ...), and shows their cost, child processes\n"
+	       "included: task clock, CPU migrations, context switches, page faults, cycles,\n"
+	       "instructions, cache references and misses, branches and branch misses, elapsed time.\n"
+	       "Each with median and spread, and for two commands the difference, its confidence\n"
+	       "interval, and whether it is more than noise. Counters that this machine lacks are\n"
+	       "marked.\n"
 	       "\n"
-	       "  -r, --runs N          so many runs of each command (5; fewer cannot tell noise)\n"
-	       "  -w, --warmup N        and so many before them, not measured (1; with one run or\n"
-	       "                        simulated 0)\n"
-	       "      --pin[=CPU]       run the commands on one CPU (the last one that is allowed)\n"
-	       "      --simulate        count instructions, branches and cache misses of a processor\n"
-	       "                        that valgrind simulates: some 50 times slower, hardly any noise\n"
+	       "  -r, --runs N          runs of each command (default: 5; fewer cannot tell noise)\n"
+	       "  -w, --warmup N        unmeasured runs of each command before them (default: 1; with\n"
+	       "                        --runs 1 or --simulate 0)\n"
+	       "      --pin[=CPU]       run the commands on one CPU (default: the last allowed one)\n"
+	       "      --simulate        count instructions, branches and cache misses with valgrind:\n"
+	       "                        some 50 times slower, hardly any noise\n"
 	       "  -i, --input FILE      standard input of each run\n"
-	       "  -q, --quiet           the commands' standard output goes to /dev/null\n"
+	       "  -q, --quiet           send the standard output of the commands to /dev/null\n"
 	       "  -o, --output OUT      write the table to a file, as a whole or not at all\n"
-	       "      --log-fd FD       write the table to an open file descriptor: 2 is as perf does\n"
-	       "      --separator WORD  stands between the commands in place of --, which can then be\n"
-	       "                        an argument of theirs\n"
+	       "      --log-fd FD       write the table to an open file descriptor, as perf stat does\n"
+	       "      --separator WORD  separates the commands instead of --, which can then be an\n"
+	       "                        argument of theirs\n"
 	       "      --format text|tsv|json\n"
 	       "      --json            the same as --format json\n"
 	       "  -h, --help\n"
 	       "\n"
-	       "The table goes to standard output, which is kept clean for it: that of the commands\n"
-	       "goes to standard error. With --output or --log-fd the commands have their standard\n"
-	       "output to themselves. (With --quiet some commands do less than they would: grep stops at\n"
-	       "the first line that it finds when its output is /dev/null.)\n"
-	       "Standard input that is a file is read from where it was by each run; a pipe can be read\n"
-	       "once, and where there is more than one run they get /dev/null in its place.\n"
-	       "^C ends the command and shows what there is.\n"
-	       "Exit status: 0; 1 a command failed in a measured run (the table is there); 2 a command\n"
+	       "The table goes to standard output, and that of the commands to standard error. With\n"
+	       "--output or --log-fd the commands keep standard output. (With --quiet some commands do\n"
+	       "less: grep stops at the first match when its output is /dev/null.)\n"
+	       "Each run reads a standard input that is a file from its initial offset; a pipe can be\n"
+	       "read only once, so with more than one run /dev/null takes its place.\n"
+	       "^C ends the command and shows the results so far.\n"
+	       "Exit status: 0; 1 a command failed in a measured run (the table is shown); 2 a command\n"
 	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
 }
 
@@ -75,7 +74,7 @@ static int cpu_choose(const char *wanted)
 	long cpu;
 
 	if (sched_getaffinity(0, sizeof(cpus), &cpus)) {
-		fprintf(stderr, "etch: --pin: cannot see which CPUs there are: %s\n", strerror(errno));
+		fprintf(stderr, "etch: --pin: cannot get the CPU affinity: %s\n", strerror(errno));
 		return -1;
 	}
 	if (wanted) {
@@ -83,7 +82,7 @@ static int cpu_choose(const char *wanted)
 			return -1;
 		if (CPU_ISSET((size_t)cpu, &cpus))
 			return (int)cpu;
-		fprintf(stderr, "etch: --pin: CPU %ld is not there, or not allowed\n", cpu);
+		fprintf(stderr, "etch: --pin: CPU %ld does not exist or is not allowed\n", cpu);
 		return -1;
 	}
 	for (cpu = CPU_SETSIZE - 1; cpu >= 0 && !CPU_ISSET((size_t)cpu, &cpus); cpu--)
@@ -159,11 +158,11 @@ static int options_parse(int argc, char **argv, struct options *opt)
 			return EXIT_UNUSABLE;
 	}
 	if (optind < argc) {
-		text_error(NULL, "what is '%s'? a command comes after --: etch stat -- COMMAND", argv[optind]);
+		text_error(NULL, "unexpected argument '%s'; a command follows --: etch stat -- COMMAND", argv[optind]);
 		return EXIT_UNUSABLE;
 	}
 	if (opt->output.path && opt->output.fd >= 0) {
-		fprintf(stderr, "etch: --output and --log-fd: the table goes to one of them\n");
+		fprintf(stderr, "etch: --output and --log-fd exclude each other\n");
 		return EXIT_UNUSABLE;
 	}
 	opt->m.run.cpu = opt->pin ? cpu_choose(cpu) : -1;
@@ -188,7 +187,7 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 			return false;
 		}
 		if (m->side_count == SIDES_MAX) {
-			fprintf(stderr, "etch: more than two commands; a -- that is an argument of one needs --separator\n");
+			fprintf(stderr, "etch: more than two commands (use --separator if -- is an argument of one)\n");
 			return false;
 		}
 		m->command[m->side_count++] = argv + start;
@@ -225,7 +224,7 @@ static int show(const struct options *opt)
 	bool ok;
 
 	if (!m->end[0].runs) {
-		fprintf(stderr, "etch: stopped before the first run was done: nothing was measured\n");
+		fprintf(stderr, "etch: stopped during the first run: nothing was measured\n");
 		return EXIT_UNUSABLE;
 	}
 	f = open_memstream(&data, &size);

@@ -15,11 +15,11 @@
 #endif
 
 static const struct command commands[] = {
-	{"rewrite", "make the tables of an object; sort, bake and unwind a program or library", cmd_rewrite},
-	{"check", "say what is wrong with a file, and what is worth knowing", cmd_check},
+	{"rewrite", "add tables to an object; patch a program or library and add unwind tables", cmd_rewrite},
+	{"check", "report problems in a file", cmd_check},
 	{"inspect", "show what is in a file: summary, sites, unwind rows, code, tables", cmd_inspect},
-	{"diff", "what changed between two builds: functions, frames, sites, findings, sizes", cmd_diff},
-	{"stat", "what one or two commands cost, side by side, and whether they differ", cmd_stat},
+	{"diff", "show what changed between two builds: functions, frames, sites, findings, sizes", cmd_diff},
+	{"stat", "measure the cost of one or two commands, side by side", cmd_stat},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -30,14 +30,14 @@ static void usage(FILE *out)
 	fprintf(out, "Usage: etch COMMAND [OPTION...] FILE...\n"
 	             "Rewrites x86-64 ELF files after the compiler has run: reads of etched variables\n"
 	             "become immediates in the instruction stream, which libetch changes at run time.\n"
-	             "Gives any file unwind tables; checks files, shows them, compares builds.\n\n"
+	             "Adds unwind tables to any file; checks and inspects files; compares builds.\n\n"
 	             "Commands:\n");
 	for (i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out, "\n"
-	             "  etch COMMAND --help   explains one of them\n"
+	             "  etch COMMAND --help   help on a command\n"
 	             "  etch --version\n\n"
-	             "A first result:\n"
+	             "Example:\n"
 	             "  cc -c app.c && etch rewrite app.o\n"
 	             "  cc app.o -letch -o app && etch rewrite app\n"
 	             "  etch inspect summary app\n\n"
@@ -82,7 +82,7 @@ static int command_run(int argc, char **argv)
 		argv[0] = name;
 		return commands[i].run(argc, argv);
 	}
-	text_error(NULL, "'%s' is no command; see etch --help", argv[0]);
+	text_error(NULL, "unknown command '%s'; see etch --help", argv[0]);
 	return EXIT_UNUSABLE;
 }
 

@@ -11,9 +11,9 @@ ETCH_API const char *etch_strerror(int error)
 {
 	switch (error) {
 	case ETCH_OK: return "no error";
-	case ETCH_EINVAL: return "null pointer, size 0, or a range over the end of its object";
+	case ETCH_EINVAL: return "null pointer, size 0, or a range past the end of its object";
 	case ETCH_ENOTETCHED: return "no etched object of a loaded module holds this address";
-	case ETCH_EBUSY: return "a site holds a breakpoint: a debugger or a uprobe is at work there";
+	case ETCH_EBUSY: return "a site holds a breakpoint (of a debugger or uprobe)";
 	case ETCH_ECODE: return "a site holds bytes that neither etch nor the compiler put there";
 	case ETCH_EPERM: return "the system refuses to change the protection of text or data";
 	case ETCH_ENOSYNC: return "membarrier cannot synchronize the other threads";

@@ -189,7 +189,7 @@ static inline const char *etch_cfi_rule_cfa(const struct etch_cfi *c, const stru
 	    cfa->kind != ETCH_TERM_REG_STEP)
 		return "a CFA expression of unknown form";
 	if (cfa->reg >= ETCH_CFI_RIP)
-		return "a CFA relative to no general register";
+		return "a CFA not relative to a general register";
 	if (!etch_cfi_i32(cfa->off) || !etch_cfi_i32(cfa->add) ||
 	    (cfa->kind == ETCH_TERM_REG_STEP && !etch_cfi_i32(cfa->off + cfa->add)))
 		return "a CFA offset beyond 32 bits";

@@ -275,10 +275,10 @@ UNWIND_API const char *etch_unwind_strerror(int status)
 	case ETCH_UNWIND_END: return "outermost frame: the trace is complete";
 	case ETCH_UNWIND_NOTABLE: return "no unwind table for this address";
 	case ETCH_UNWIND_UNDEFINED: return "the unwind table has no rule for this address";
-	case ETCH_UNWIND_REGISTER: return "a register is needed that is not known in this frame";
-	case ETCH_UNWIND_MEMORY: return "memory that is needed cannot be read";
-	case ETCH_UNWIND_NOPROGRESS: return "the caller's frame would not lie above: the stack is corrupt";
-	case ETCH_UNWIND_LIMIT: return "more frames than were asked for, or than a walk may have";
+	case ETCH_UNWIND_REGISTER: return "a register that is needed is unknown in this frame";
+	case ETCH_UNWIND_MEMORY: return "stack memory cannot be read";
+	case ETCH_UNWIND_NOPROGRESS: return "the caller's frame is not above this one: corrupt stack";
+	case ETCH_UNWIND_LIMIT: return "frame limit reached";
 	case ETCH_UNWIND_EINVAL: return "invalid argument";
 	}
 	return "unknown status";

@@ -240,7 +240,7 @@ def reason_short(why):
     """The tool's reason as it fits a column."""
     why = why.removeprefix("no: ")
     for long, short in (("the pointer is kept", "its pointer is kept in a register"),
-                        ("compare of memory", "compare with memory (a branch, later)"),
+                        ("compare of memory", "compare with memory"),
                         ("vector or x87", "vector load"),
                         ("a data word holds", "a data word holds its address")):
         if why.startswith(long):

@@ -40,7 +40,7 @@ a_table:
 	mov %rsi, %rax
 	jmp *a_entries(,%rdi,8)
 1:	mov ops, %rax
-2:	call *%rax			# WANT no: the pointer is not from the same slot
+2:	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 	.size a_table, . - a_table
 	.section .rodata

@@ -25,7 +25,7 @@ g_base:
 	mov %rbx, %r13
 	call *8(%r13)			# WANT call-base 8
 	add $8, %rbx
-	call *8(%rbx)			# WANT no: its table is inside an object reached through the GOT
+	call *8(%rbx)			# WANT no: a table inside an object reached through the GOT
 	xor %ebx, %ebx
 	xor %r12d, %r12d
 	xor %r13d, %r13d
@@ -47,7 +47,7 @@ g_pointer:
 	.type g_inside, @function
 g_inside:
 	mov inside@GOTPCREL(%rip), %rax
-	call *(%rax)			# WANT no: its address is not the same on all paths
+	call *(%rax)			# WANT no: its address differs between paths
 	ret
 	.size g_inside, . - g_inside
 	.section .note.GNU-stack,"",@progbits

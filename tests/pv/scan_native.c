@@ -24,11 +24,11 @@ PV_NATIVE(n_red_zone, "mov %rdi,-8(%rsp)");                   /* WANT it uses th
 PV_NATIVE(n_sp, "mov %rsp,%rax");                             /* WANT it uses the stack */
 PV_NATIVE(n_leave, "leave");                                  /* WANT it */
 PV_NATIVE(n_enter, "enter $8,$0");                            /* WANT it */
-PV_NATIVE(n_rbx, "mov %rdi,%rbx");                            /* WANT it changes a register that a function must preserve */
-PV_NATIVE(n_bpl, "mov %dil,%bpl");                            /* WANT it changes a register that a function must preserve */
-PV_NATIVE(n_r12, "xor %r12d,%r12d");                          /* WANT it changes a register that a function must preserve */
-PV_NATIVE(n_cpuid, "cpuid");                                  /* WANT it changes a register that a function must preserve */
-PV_NATIVE(n_xchg, "xchg %rdi,%r15");                          /* WANT it changes a register that a function must preserve */
+PV_NATIVE(n_rbx, "mov %rdi,%rbx");                            /* WANT it changes a callee-saved register */
+PV_NATIVE(n_bpl, "mov %dil,%bpl");                            /* WANT it changes a callee-saved register */
+PV_NATIVE(n_r12, "xor %r12d,%r12d");                          /* WANT it changes a callee-saved register */
+PV_NATIVE(n_cpuid, "cpuid");                                  /* WANT it changes a callee-saved register */
+PV_NATIVE(n_xchg, "xchg %rdi,%r15");                          /* WANT it changes a callee-saved register */
 PV_NATIVE(n_rip, "lea 0(%rip),%rax");                         /* WANT it has an operand relative to %rip */
 PV_NATIVE(n_rip_store, "mov %rdi,n_place(%rip)");             /* WANT it has an operand relative to %rip */
 PV_NATIVE(n_std, "std");                                      /* WANT it changes the direction flag */
@@ -39,10 +39,10 @@ PV_NATIVE(n_call, "call *%rdi");                              /* WANT it branche
 PV_NATIVE(n_ret, "mov %rdi,%rax; ret");                       /* WANT it branches */
 PV_NATIVE(n_syscall, "syscall");                              /* WANT it enters the kernel, or traps */
 PV_NATIVE(n_int3, "int3");                                    /* WANT it enters the kernel, or traps */
-PV_NATIVE(n_ud2, "ud2");                                      /* WANT it does not go on */
-PV_NATIVE(n_mxcsr, "ldmxcsr (%rdi)");                         /* WANT it changes a register of the system */
+PV_NATIVE(n_ud2, "ud2");                                      /* WANT it stops execution */
+PV_NATIVE(n_mxcsr, "ldmxcsr (%rdi)");                         /* WANT it changes a system register */
 PV_NATIVE(n_fld, "fldl (%rdi)");                              /* WANT it uses the x87 stack */
-PV_NATIVE(n_fs, "wrfsbase %rdi");                             /* WANT it changes the state of the processor */
+PV_NATIVE(n_fs, "wrfsbase %rdi");                             /* WANT it changes processor state */
 PV_NATIVE(n_half, ".byte 0x48, 0x8b");                        /* WANT it does not decode into whole instructions */
 PV_NATIVE(n_prefix, "nop; .byte 0x2e");                       /* WANT it does not decode into whole instructions */
 /* 16 bytes. */

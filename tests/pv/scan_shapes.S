@@ -52,15 +52,15 @@ shape m_rex
 	.byte 0x40
 	call *ops(%rip)			# WANT call-rip 0
 	.byte 0x48
-	call *ops(%rip)			# WANT no: an unusual encoding of its call
+	call *ops(%rip)			# WANT no: unusual call encoding
 	.byte 0xf2
-	call *ops(%rip)			# WANT no: an unusual encoding of its call
+	call *ops(%rip)			# WANT no: unusual call encoding
 	ret
 end m_rex
 shape m_wrong
 	.byte 0xff, 0x1d		/* lcall *ops(%rip) */
 	.reloc ., R_X86_64_PC32, ops - 4
-	.long 0				# WANT no: a far call
+	.long 0				# WANT no: a far or 16-bit call
 	call *ops+60(%rip)		# WANT no: its slot is past the end
 	call *ops+12(%rip)		# WANT no: its slot is not aligned
 	ret
@@ -79,7 +79,7 @@ shape m_base
 	call *1016(%r14)		# WANT call-base 1016
 	call *1024(%r14)		# WANT no: its offset in the table is too large
 	lea ops+4(%rip), %r14
-	call *4(%r14)			# WANT no: its offset in the table is no multiple of 8
+	call *4(%r14)			# WANT no: its offset in the table is not a multiple of 8
 	lea ops(%rip), %r15
 	mov %r15, %rbp
 	add $8, %rbp
@@ -102,7 +102,7 @@ shape m_two
 	test %edi, %edi
 	je 1f
 	add $8, %rax
-1:	call *(%rax)			# WANT no: its address is not the same on all paths
+1:	call *(%rax)			# WANT no: its address differs between paths
 	ret
 end m_two
 shape m_loop				/* a hoisted address */
@@ -162,7 +162,7 @@ shape r_two_slots
 	test %edi, %edi
 	je 1f
 	mov ops+8(%rip), %rax
-1:	call *%rax			# WANT no: the pointer is not from the same slot
+1:	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 end r_two_slots
 shape r_other
@@ -170,7 +170,7 @@ shape r_other
 	test %edi, %edi
 	je 1f
 	mov ops(%rip), %rax
-1:	call *%rax			# WANT no: the pointer is not from the same slot
+1:	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 end r_other
 shape r_one_path			/* ... but here it is */
@@ -185,25 +185,25 @@ shape r_cmov
 	mov ops(%rip), %rax
 	test %edi, %edi
 	cmovne %rsi, %rax
-	call *%rax			# WANT no: the pointer was computed with
+	call *%rax			# WANT no: the pointer was modified after
 	ret
 end r_cmov
 shape r_computed
 	mov ops(%rip), %rax
 	add $8, %rax
-	call *%rax			# WANT no: the pointer was computed with
+	call *%rax			# WANT no: the pointer was modified after
 	mov ops(%rip), %rcx
 	mov $0, %cl
-	call *%rcx			# WANT no: the pointer was computed with
+	call *%rcx			# WANT no: the pointer was modified after
 	mov ops(%rip), %rdx
 	mov %edx, %edx
-	call *%rdx			# WANT no: the pointer was computed with
+	call *%rdx			# WANT no: the pointer was modified after
 	mov ops(%rip), %rax
 	xchg %rax, %rsi
-	call *%rsi			# WANT no: the pointer was computed with
+	call *%rsi			# WANT no: the pointer was modified after
 	mov ops(%rip), %rax
 	lea 16(%rax), %rdi
-	call *%rdi			# WANT no: the pointer was computed with
+	call *%rdi			# WANT no: the pointer was modified after
 	ret
 end r_computed
 shape r_gone				/* not through ops at all: nothing to say */
@@ -223,34 +223,34 @@ end r_gone
 shape r_kept				/* old = ops.f; set(&ops.f, new); old() */
 	mov ops(%rip), %rbx
 	call other
-	call *%rbx			# WANT no: the pointer is kept while the slot may be set
+	call *%rbx			# WANT no: the pointer is kept across a call or barrier
 	mov ops+8(%rip), %rbx
-1:	call *%rbx			# WANT no: the pointer is kept while the slot may be set
+1:	call *%rbx			# WANT no: the pointer is kept across a call or barrier
 	dec %ebp
 	jne 1b
 	mov ops(%rip), %rax
 	lock incl (%rdi)
-	call *%rax			# WANT no: the pointer is kept while the slot may be set
+	call *%rax			# WANT no: the pointer is kept across a call or barrier
 	mov ops(%rip), %rax
 2:	testl $1, (%rdi)			/* waits for another thread */
 	je 2b
-	call *%rax			# WANT no: the pointer is kept while the slot may be set
+	call *%rax			# WANT no: the pointer is kept across a call or barrier
 	mov ops(%rip), %rbx
 	syscall
-	call *%rbx			# WANT no: the pointer is kept while the slot may be set
+	call *%rbx			# WANT no: the pointer is kept across a call or barrier
 	mov ops(%rip), %rax
 	mov %rdi, ops+8(%rip)
-	call *%rax			# WANT no: the pointer is kept while the slot may be set
+	call *%rax			# WANT no: the pointer is kept across a call or barrier
 	mov ops(%rip), %rax		/* ... by another thread, which is waited for */
 2:	cmpl $0, (%rdi)
 	je 2b
-	call *%rax			# WANT no: the pointer is kept while the slot may be set
+	call *%rax			# WANT no: the pointer is kept across a call or barrier
 	ret
 end r_kept
 shape r_indexed
 	lea ops(%rip), %rax
 	mov (%rax,%rdi,8), %rax
-	call *%rax			# WANT no: the pointer was read from a place that is not the same
+	call *%rax			# WANT no: the pointer was read from different places
 	ret
 end r_indexed
 shape r_spilled				/* not followed */
@@ -270,7 +270,7 @@ shape e_table				/* case 0: f = ops.f; falls into case 1: f(); f = rsi before */
 	notrack jmp *%rcx
 1:	mov ops(%rip), %rax
 	nop
-2:	call *%rax			# WANT no: the pointer is not from the same slot
+2:	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 3:	mov ops(%rip), %rax
 	call *%rax			# WANT call-reg 0
@@ -289,8 +289,8 @@ shape e_cold				/* the cold part of a function comes back into it */
 	mov ops(%rip), %rax
 	test %edi, %edi
 	jne e_cold.cold			# WANT escape
-e_back:	call *%rax			# WANT no: the pointer is not from the same slot
-	call *8(%rbx)			# WANT no: its address is not the same on all paths
+e_back:	call *%rax			# WANT no: the pointer comes from different slots
+	call *8(%rbx)			# WANT no: its address differs between paths
 	ret
 end e_cold
 	.section .text.unlikely,"ax",@progbits
@@ -307,12 +307,12 @@ shape e_label				/* goto *p */
 	test %edi, %edi
 	je 1f
 	jmp *(%rsi)
-1:	call *%rax			# WANT no: the pointer is not from the same slot
+1:	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 end e_label
 shape e_word				/* a label in data */
 	mov ops(%rip), %rax
-e_in:	call *%rax			# WANT no: the pointer is not from the same slot
+e_in:	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 end e_word
 	.section .data.rel.ro.local,"aw",@progbits
@@ -332,9 +332,9 @@ shape e_fault				/* only a fault leads to the fixup, with rax and rcx */
 1:	mov (%rdi), %rdx
 	xor %eax, %eax
 	ret
-2:	call *%rcx			# WANT no: the pointer is not from the same slot
+2:	call *%rcx			# WANT no: the pointer comes from different slots
 	ret
-3:	call *8(%rax)			# WANT no: its address is not the same on all paths
+3:	call *8(%rax)			# WANT no: its address differs between paths
 	ret
 	ETCH_EX_PLAIN 1b, 2b
 	ETCH_EX_PLAIN 1b, 3b
@@ -346,7 +346,7 @@ shape e_reckoned			/* goto *(&&a + constant[i]): no table says where to */
 	jmp *%rdx
 1:	mov ops(%rip), %rax
 	nop
-	call *%rax			# WANT no: the pointer is not from the same slot
+	call *%rax			# WANT no: the pointer comes from different slots
 	ret
 end e_reckoned
 shape other

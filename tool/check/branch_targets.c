@@ -85,7 +85,7 @@ static void reloc_take(struct branches *b, const struct dynamic_reloc *r)
 {
 	const struct elf_file *f = b->s->file;
 	uint32_t section = elf_section_at(f, r->place);
-	struct target t = {.how = "taken by data", .section = section, .from = r->place, .inside = true};
+	struct target t = {.how = "address in data", .section = section, .from = r->place, .inside = true};
 
 	if (section && is_about_code(f->sections[section].name))
 		return;
@@ -123,7 +123,7 @@ static void words_take(struct branches *b)
 			memcpy(&word, x->data + k, 8);
 			if (word_has(b->starts, b->start_count, word))
 				target_add(
-					b, &(struct target){.at = word, .how = "taken by data", .section = i, .from = x->sh.sh_addr + k});
+					b, &(struct target){.at = word, .how = "address in data", .section = i, .from = x->sh.sh_addr + k});
 		}
 	}
 }
@@ -208,7 +208,7 @@ static int objects_take(struct branches *b, struct error *e)
 
 			if (list[k].type == R_X86_64_64 && y->section)
 				target_add(b, &(struct target){.at = space_addr(b, y->section, y->value + (uint64_t)list[k].addend),
-				                               .how = "taken by data",
+				                               .how = "address in data",
 				                               .section = to,
 				                               .from = list[k].offset,
 				                               .inside = true});
@@ -258,7 +258,7 @@ static void insn_linked(struct branches *b, const struct code_section *c, uint64
 {
 	bool absolute = b->s->file->eh.e_type == ET_EXEC;
 	struct target t = {
-		.how = "taken here", .section = c->section, .from = plain_addr(b, c, addr), .at = (uint64_t)in->imm};
+		.how = "address taken here", .section = c->section, .from = plain_addr(b, c, addr), .at = (uint64_t)in->imm};
 	const char *name;
 
 	if ((in->op == STEP_ADDRESS && in->b == INSN_PC_REG) ||
@@ -281,7 +281,7 @@ static void insn_reloc(struct branches *b, const struct code_section *c, uint64_
 {
 	const struct elf_symbol *y = &b->s->file->symbols[r->symbol];
 	uint64_t end = addr - c->addr + in->len, base = y->section ? space_addr(b, y->section, y->value) : 0;
-	struct target t = {.how = "taken here", .section = c->section, .from = addr - c->addr};
+	struct target t = {.how = "address taken here", .section = c->section, .from = addr - c->addr};
 
 	if (in->flow == FLOW_CALL && (r->type == R_X86_64_PLT32 || r->type == R_X86_64_PC32) && returns_twice(y->name))
 		target_add(b, &(struct target){.at = addr + in->len,

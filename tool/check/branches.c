@@ -74,7 +74,7 @@ static bool place_tell(struct branches *b, const struct target *list, size_t n)
 {
 	const struct code_section *c = space_at(&b->s->frames.space, list->at);
 	struct finding *x = finding_add(&b->s->found, "ETCH-H004", c->section, plain_addr(b, c, list->at),
-	                                "an indirect branch can lead here, and there is no endbr64");
+	                                "this target of an indirect branch has no endbr64");
 	size_t i, told = 0;
 	bool ok = x;
 
@@ -94,8 +94,8 @@ static bool file_tell(struct branches *b, size_t missing, size_t all)
 {
 	struct findings *tables = &b->s->frames.findings;
 	struct finding *x = finding_add(&b->s->found, "ETCH-H004", 0, 0,
-	                                "%zu of %zu places where an indirect branch can lead "
-	                                "have no endbr64: the code was not compiled for what the property note says",
+	                                "%zu of %zu indirect branch targets have no endbr64: the property note says IBT, "
+	                                "but the code was not compiled for it",
 	                                missing, all);
 	size_t i, k, n = 0, told = 0;
 	bool ok = x;
@@ -108,7 +108,7 @@ static bool file_tell(struct branches *b, size_t missing, size_t all)
 		if (!takers(b, &b->list[i], k - i) || has_endbr(b, b->list[i].at))
 			continue;
 		told++;
-		ok = finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for one", "%s", b->list[i].how);
+		ok = finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for example", "%s", b->list[i].how);
 	}
 	for (i = 0; i < tables->count; i++) { /* drop those about jump tables: this finding includes them */
 		if (strcmp(tables->list[i].id, "ETCH-H004"))

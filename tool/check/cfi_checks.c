@@ -36,12 +36,12 @@ static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 		return "there is no CIE";
 	version = (uint8_t)etch_cfi_u(&in, 1);
 	if (!in.bad && version != 1 && version != 3 && version != 4)
-		return "its version is none of 1, 3 and 4";
+		return "its version is not 1, 3 or 4";
 	string = in.at;
 	while (etch_cfi_u(&in, 1))
 		;
 	if (in.bad)
-		return "its augmentation string does not end inside of it";
+		return "its augmentation string is not terminated";
 	if (version == 4 || (c->bytes[string] && c->bytes[string] != 'z'))
 		return NULL;
 	etch_cfi_uleb(&in);
@@ -51,12 +51,12 @@ static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 	else
 		etch_cfi_uleb(&in);
 	if (in.bad)
-		return "its fields do not end inside of it";
+		return "its fields extend past its end";
 	if (c->bytes[string] == 'z') {
 		uint64_t length = etch_cfi_uleb(&in);
 
 		if (in.bad || length > in.end - in.at)
-			return "its augmentation data does not end inside of it";
+			return "its augmentation data extends past its end";
 	}
 	return NULL;
 }
@@ -71,10 +71,10 @@ static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
 	start = etch_cfi_pointer(&in, cie->fde_encoding, 0);
 	size = etch_cfi_pointer(&in, cie->fde_encoding & 0x0f, 0);
 	if (in.bad)
-		return "its address range does not end inside of it, or has an encoding that there is not";
+		return "its address range is truncated or has an unknown encoding";
 	if (start + size < start)
-		return "its address range goes past the end of memory";
-	return "its augmentation data does not end inside of it";
+		return "its address range wraps around";
+	return "its augmentation data extends past its end";
 }
 
 static void tell(struct reader *r, uint64_t at, const char *what, const char *why)
@@ -143,7 +143,7 @@ static void program_look(struct reader *r, const struct etch_fde *fde)
 	                (elf_is_object(r->s->file) ? 0 : r->part->addr) + fde->at,
 	                "the FDE at offset %#" PRIx64 " of .eh_frame: its call frame instructions are malformed", fde->at);
 	if (!x || (c && !finding_fact_at(x, c->section, elf_is_object(r->s->file) ? w.at - c->addr : w.at, "from here on",
-	                                 "nothing is known of the frame")))
+	                                 "the frame is unknown")))
 		r->failed = true;
 }
 
@@ -158,7 +158,7 @@ static bool entry_look(struct reader *r)
 	int kind = etch_cfi_entry(c, at, &in);
 
 	if (kind < 0) {
-		tell(r, at, "the entry", "it goes past the end of the section");
+		tell(r, at, "the entry", "it extends past the end of the section");
 		return false;
 	}
 	c->at = in.end;
@@ -167,7 +167,7 @@ static bool entry_look(struct reader *r)
 	field = in.at;
 	delta = (uint32_t)etch_cfi_u(&in, 4);
 	if (in.bad) {
-		tell(r, at, "the entry", "it is too short for the offset of a CIE");
+		tell(r, at, "the entry", "it is too short for a CIE pointer");
 	} else if (!delta) {
 		if (!etch_cfi_cie(c, at, &c->cie)) {
 			c->cie.program = 0;
@@ -177,7 +177,7 @@ static bool entry_look(struct reader *r)
 		uint64_t cie = field - (uint64_t)(int64_t)(int32_t)delta;
 
 		if (cie >= c->size || !strcmp(cie_reason(c, cie) ? cie_reason(c, cie) : "", "there is no CIE"))
-			tell(r, at, "the FDE", "it names a CIE where there is none");
+			tell(r, at, "the FDE", "its CIE pointer does not lead to a CIE");
 		else
 			cie_tell(r, cie);
 	} else {

@@ -83,9 +83,8 @@ static bool dispute_tell(struct subject *s, const struct dispute *d)
 	if (insn_views_agree(bytes, c->size - off, at, &v))
 		return true;
 	x = d->count > 1 ? finding_add(&s->found, "ETCH-D004", c->section, at,
-	                               "the decoders disagree about %s, here and "
-	                               "at %zu more places of %s",
-	                               v.about, d->count - 1, v.name)
+	                               "the decoders disagree about %s, here and at %zu more %s instructions", v.about,
+	                               d->count - 1, v.name)
 	                 : finding_add(&s->found, "ETCH-D004", c->section, at, "the decoders disagree about %s", v.about);
 	if (insn_decode(bytes, c->size - off, at, &in))
 		for (i = 0; i < in.len; i++)

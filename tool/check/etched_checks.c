@@ -73,8 +73,7 @@ static struct finding *said_add(struct subject *s, const struct said *x, size_t 
 	switch (site->kind) {
 	case SITE_STORE:
 		return finding_add(&s->found, x->id, site->section, site->addr,
-		                   more ? "stores to %s without etch_set, here and at "
-		                          "%zu more places"
+		                   more ? "stores to %s without etch_set, here and at %zu more places"
 		                        : "stores to %s without etch_set",
 		                   o->name, more);
 	case SITE_ESCAPE:
@@ -82,15 +81,13 @@ static struct finding *said_add(struct subject *s, const struct said *x, size_t 
 			return finding_add(&s->found, x->id, site->section, site->addr, "a data word holds the address of %s",
 			                   o->name);
 		return finding_add(&s->found, x->id, site->section, site->addr,
-		                   more ? "lets the address of %s out of sight, "
-		                          "here and at %zu more places"
-		                        : "lets the address of %s out of sight",
+		                   more ? "the address of %s escapes, here and at %zu more places"
+		                        : "the address of %s escapes",
 		                   o->name, more);
 	default:
 		return finding_add(&s->found, x->id, site->section, site->addr,
-		                   more ? "a %s %s is not live: %s (and at %zu more "
-		                          "places)"
-		                        : "a %s %s is not live: %s",
+		                   more ? "a %s %s cannot be patched live: %s (and at %zu more places)"
+		                        : "a %s %s cannot be patched live: %s",
 		                   site->kind == SITE_LOAD ? "load of" : "call through", o->name, x->why, more);
 	}
 }

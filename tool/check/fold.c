@@ -185,10 +185,10 @@ static int runtime_say(struct fold *f, enum runtime kind, const struct told *tol
                        struct error *e)
 {
 	struct findings one = {0};
-	struct finding *x = finding_add(&one, "ETCH-N002", 0, 0,
-	                                "code of %s: %zu function%s with other conventions than the "
-	                                "psABI's, or with .eh_frame that contradicts the code",
-	                                runtime_name(kind), functions, functions == 1 ? "" : "s");
+	struct finding *x =
+		finding_add(&one, "ETCH-N002", 0, 0,
+	                "code of %s: %zu function%s with non-psABI conventions or with .eh_frame that contradicts the code",
+	                runtime_name(kind), functions, functions == 1 ? "" : "s");
 	size_t i;
 	bool good = x;
 

@@ -56,7 +56,7 @@ static int segments_look(struct subject *s, struct error *e)
 			const struct elf_section *c = &f->sections[k];
 
 			if (is_writable_code(c) && c->sh.sh_addr >= p->p_vaddr && c->sh.sh_addr - p->p_vaddr < p->p_memsz)
-				ok = finding_fact_at(x, k, c->sh.sh_addr, "for", "section %s is both", c->name);
+				ok = finding_fact_at(x, k, c->sh.sh_addr, "section", "%s is writable and executable", c->name);
 		}
 		if (!ok)
 			return no_memory(e);
@@ -90,7 +90,7 @@ static int object_stack_look(struct subject *s, struct error *e)
 		return 0;
 	return finding_add(&s->found, "ETCH-H002", i, 0,
 	                   i ? "section .note.GNU-stack asks for an executable stack"
-	                     : "no section .note.GNU-stack: GNU ld takes that for a wish for an executable stack")
+	                     : "no section .note.GNU-stack: GNU ld then makes the stack executable")
 	           ? 0
 	           : no_memory(e);
 }
@@ -121,8 +121,7 @@ static int linked_stack_look(struct subject *s, struct error *e)
 	if (!dynamic || is_kernels(f))
 		return 0;
 	return finding_add(&s->found, "ETCH-H002", 0, 0,
-	                   "no PT_GNU_STACK: glibc makes stacks executable then, and "
-	                   "Linux before 5.8 all readable memory")
+	                   "no PT_GNU_STACK: glibc makes stacks executable, and Linux before 5.8 all readable memory")
 	           ? 0
 	           : no_memory(e);
 }
@@ -243,7 +242,7 @@ static int linked_text_look(struct writer *w, struct error *e)
 	if (!ok || !writer_tell(w))
 		return no_memory(e);
 	if (!w->total && says_textrel(f))
-		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL asks for it, though no relocation needs it")
+		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL is set, though no relocation needs it")
 		           ? 0
 		           : no_memory(e);
 	return 0;
@@ -260,7 +259,7 @@ static int object_text_look(struct writer *w, struct error *e)
 	long n, k;
 	int pass;
 
-	w->what = "in a shared object or PIE the dynamic linker writes here";
+	w->what = "in a shared object or PIE the dynamic linker would write here";
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 1; i < f->section_count; i++) {
 			const struct elf_section *to = &f->sections[f->sections[i].sh.sh_info];

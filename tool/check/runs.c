@@ -20,7 +20,7 @@ int runs_tell(struct subject *s, const char *id, const struct run_item *list, si
 		step = k - i > RUN_MOST ? k - i : 1;
 		text(&list[i], what, sizeof(what));
 		if (step > 1)
-			x = finding_add(&s->found, id, y->section, y->value, "%s; likewise %zu functions behind it, up to %s", what,
+			x = finding_add(&s->found, id, y->section, y->value, "%s; likewise the next %zu functions, up to %s", what,
 			                step - 1, list[k - 1].function->name);
 		else
 			x = finding_add(&s->found, id, y->section, y->value, "%s", what);

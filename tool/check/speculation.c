@@ -84,8 +84,8 @@ static void function_tell(struct teller *t)
 
 	for (k = 0; k < BRANCH_KINDS; k++) {
 		if (t->count[k] && !finding_add(&t->s->found, "ETCH-H005", t->section, t->first[k],
-		                                t->count[k] > 1 ? "no int3 behind this %s and %zu more of the function"
-		                                                : "no int3 behind this %s",
+		                                t->count[k] > 1 ? "no int3 after this %s and %zu more in the function"
+		                                                : "no int3 after this %s",
 		                                names[k], t->count[k] - 1))
 			t->failed = true;
 		t->count[k] = 0;

@@ -58,7 +58,7 @@ static int untyped_look(struct subject *s, struct error *e)
 				continue;
 			told[list[k].symbol] = true;
 			if (!finding_add(&s->found, "ETCH-N001", y->section, y->value,
-			                 "%s is called, and has neither type nor size", y->name))
+			                 "%s is called, but its symbol has neither type nor size", y->name))
 				err = no_memory(e);
 		}
 		free(list);
@@ -69,7 +69,7 @@ static int untyped_look(struct subject *s, struct error *e)
 
 static void sizeless_text(const struct run_item *x, char *out, size_t size)
 {
-	snprintf(out, size, "%.300s has no size; there are %" PRIu64 " bytes up to the next function", x->function->name,
+	snprintf(out, size, "%.300s has no size; the next function begins %" PRIu64 " bytes later", x->function->name,
 	         x->number);
 }
 

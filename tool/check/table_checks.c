@@ -50,24 +50,24 @@ static int odd_add(void *ctx, const struct site_odd *odd)
 	struct finding *x;
 
 	if (!odd->found)
-		x = finding_add(&s->found, "ETCH-T003", 0, at,
-		                "a table entry is about %#" PRIx64 ", where the file has no code", at);
+		x = finding_add(&s->found, "ETCH-T003", 0, at, "a table entry is for %#" PRIx64 ", where the file has no code",
+		                at);
 	else if (was && odd->plain && !memcmp(odd->found, odd->plain, odd->len))
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, at), at,
-		                "the table says that this %s is patched, and it is not", plain);
+		                "the table says that this %s is patched, but it is not", plain);
 	else if (was)
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, at), at,
 		                "the code is neither what etch rewrite put here nor the %s that it replaced", plain);
 	else
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, at), at,
-		                "the code is not the %s that the table has here", plain);
+		                "the code is not the %s that the table describes", plain);
 	if (!x)
 		return -1;
 	if (!odd->found)
 		return 0;
 	return bytes_fact(x, "found", odd->found, odd->len, at) &&
-	               bytes_fact(x, "the table's, by the value in memory", odd->baked, odd->len, at) &&
-	               bytes_fact(x, odd->call ? "the table's call" : "the table's load", odd->plain, odd->len, at)
+	               bytes_fact(x, "expected for the value in memory", odd->baked, odd->len, at) &&
+	               bytes_fact(x, odd->call ? "call in the table" : "load in the table", odd->plain, odd->len, at)
 	           ? 0
 	           : -1;
 }
@@ -81,10 +81,10 @@ static const char *in_place_reason(const struct subject *s, const struct targets
 	uint64_t target;
 
 	if (state < 0)
-		return "the code is neither the jump of pv_call_inline nor the nop in its place";
+		return "the code is neither the jump of pv_call_inline nor the nop that replaces it";
 	if (state && (s->tables.flags & ETCH_MODULE_LINKED) &&
 	    (!target_known(targets, row->slot, &target) || target != row->func))
-		return "the code goes on with the case compiled in place, but its slot holds another function from the start";
+		return "the code runs the inline copy, but the initial value of its slot is another function";
 	return NULL;
 }
 
@@ -138,10 +138,8 @@ static int order_look(struct subject *s, const char *name, const struct imv_row 
 	for (i = 1; i < count; i++) {
 		if (row_order(&rows[i - 1], &rows[i]) <= 0)
 			continue;
-		if (!finding_add(
-				&s->found, "ETCH-T003", elf_section_at(s->file, table), table,
-				"entries %zu and %zu of %s are out of order: libetch does not find what it looks for by halves", i - 1,
-				i, name))
+		if (!finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, table), table,
+		                 "entries %zu and %zu of %s are out of order: libetch uses binary search", i - 1, i, name))
 			return no_memory(e);
 		return 0;
 	}
@@ -184,14 +182,14 @@ static int record_look(struct subject *s, const struct obj_row *row, struct erro
 			continue;
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, row->addr), row->addr,
 		                "the record of %s says that it is armed, but the code %s", o->name,
-		                o->facts & ETCH_OBJ_STORED ? "stores to it plainly" : "lets its address escape");
+		                o->facts & ETCH_OBJ_STORED ? "stores to it directly" : "lets its address escape");
 		for (k = 0; x && k < s->scan.site_count; k++) {
 			const struct site *site = &s->scan.sites[k];
 
 			if (site->object != (int32_t)i || site_kind_is_patched(site->kind))
 				continue;
-			if (!finding_fact_at(x, site->section, site->addr, site->kind == SITE_STORE ? "stored to" : "taken", "%s",
-			                     o->name))
+			if (!finding_fact_at(x, site->section, site->addr, site->kind == SITE_STORE ? "stored to" : "address taken",
+			                     "%s", o->name))
 				x = NULL;
 			break;
 		}

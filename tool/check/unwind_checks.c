@@ -51,8 +51,7 @@ static int order_look(struct subject *s, const struct arrays *a, bool *bad, stru
 			continue;
 		*bad = true;
 		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
-		                   "row %" PRIu64 " of %s is about %#" PRIx64 ", the one before it about %#" PRIx64
-		                   ": they are not sorted",
+		                   "row %" PRIu64 " of %s is for %#" PRIx64 ", the one before it for %#" PRIx64 ": not sorted",
 		                   i, s->file->sections[a->section].name, here, before)
 		           ? 0
 		           : no_memory(e);
@@ -74,8 +73,8 @@ static int lookup_look(struct subject *s, const struct arrays *a, bool *bad, str
 			continue;
 		*bad = true;
 		return finding_add(&s->found, "ETCH-T004", 0, 0,
-		                   "entry %" PRIu64 " of " ETCH_SEC_ORC_LOOKUP " is %u and not %" PRIu64 ": code at %#" PRIx64
-		                   " is looked for among the wrong rows",
+		                   "entry %" PRIu64 " of " ETCH_SEC_ORC_LOOKUP " is %u, not %" PRIu64 ": lookups of %#" PRIx64
+		                   " search the wrong rows",
 		                   b, has, k, a->text + b * BLOCK)
 		           ? 0
 		           : no_memory(e);
@@ -95,7 +94,7 @@ static int rules_look(struct subject *s, const struct arrays *a, bool *bad, stru
 			continue;
 		*bad = true;
 		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
-		                   "the rule of row %" PRIu64 ", about %#" PRIx64 ", is none", i, row_addr(a, i))
+		                   "row %" PRIu64 ", for %#" PRIx64 ", has an invalid rule", i, row_addr(a, i))
 		           ? 0
 		           : no_memory(e);
 	}
@@ -159,7 +158,7 @@ static int classic_look(struct subject *s, const struct segment_found *at, struc
 			return 0;
 		if (!ip || !orc)
 			return finding_add(&s->found, "ETCH-T004", ip + orc, s->file->sections[ip + orc].sh.sh_addr,
-			                   "a section %s without one of %s", s->file->sections[ip + orc].name,
+			                   "section %s without section %s", s->file->sections[ip + orc].name,
 			                   ip ? ETCH_SEC_ORC : ETCH_SEC_ORC_IP)
 			           ? 0
 			           : no_memory(e);
@@ -238,7 +237,7 @@ static int difference_add(struct subject *s, const struct difference *d, struct 
 	rule_text(&d->table->rule, table, sizeof(table));
 	rule_text(&d->code->rule, code, sizeof(code));
 	x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, d->start), d->start,
-	                "the unwind table has another row than the code for %" PRIu64 " bytes%s", d->bytes,
+	                "the unwind table and the code disagree for %" PRIu64 " bytes%s", d->bytes,
 	                d->function ? " of this function" : "");
 	return x && finding_fact(x, "the table", "%s", table) && finding_fact(x, "the code", "%s", code) ? 0 : no_memory(e);
 }
@@ -387,8 +386,8 @@ static int rows_tell(struct compare *c, struct error *e)
 	if (rows_compare(c, e))
 		return -1;
 	if (c->places > c->shown &&
-	    !finding_add(&c->s->found, "ETCH-T003", 0, 0,
-	                 "the unwind table has other rows than the code at %zu more places", c->places - c->shown))
+	    !finding_add(&c->s->found, "ETCH-T003", 0, 0, "the unwind table and the code disagree at %zu more places",
+	                 c->places - c->shown))
 		return no_memory(e);
 	return 0;
 }
@@ -432,8 +431,7 @@ static int build_look(struct subject *s, const struct linked_unwind *u, bool *sa
 	memcpy(want, id, n < sizeof(want) ? n : sizeof(want));
 	*same = !n || !memcmp(want, u->header.build_id, sizeof(want));
 	return *same || finding_add(&s->found, "ETCH-T003", 0, 0,
-	                            "the unwind table is of another build: its build-id is "
-	                            "not that of the file")
+	                            "the unwind table is from another build: its build-id differs from that of the file")
 	           ? 0
 	           : no_memory(e);
 }

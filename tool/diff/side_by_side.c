@@ -194,11 +194,11 @@ static void rest_print(const struct viewer *v, const struct change *x, bool any)
 	a = &v->d->old->funcs[x->old];
 	b = &v->d->new->funcs[x->new];
 	if (x->code && !any)
-		puts("# the same instructions; what they refer to, or where a jump table leads, is not the same");
+		puts("# same instructions; their operands or jump-table targets differ");
 	if (x->frame)
 		printf("# stack frame: %u -> %u bytes\n", a->depth, b->depth);
 	if (x->rows)
-		printf("# unwind rows: %u -> %u, or others\n", a->rows, b->rows);
+		printf("# unwind rows: %u -> %u%s\n", a->rows, b->rows, a->rows == b->rows ? " (different rules)" : "");
 }
 
 static int pair_show(const struct diff *d, uint32_t old, uint32_t new, struct error *e)

@@ -60,9 +60,9 @@ static bool field_number(const char *p, size_t size, uint64_t *out)
 static int header_read(const struct reader *r, uint64_t at, struct ar_hdr *h, uint64_t *size, struct error *e)
 {
 	if (r->end - at < sizeof(*h) || !read_at(r->fd, h, sizeof(*h), at))
-		return error_set(e, "is a truncated archive: a member's header at %#" PRIx64 " is past its end", at);
+		return error_set(e, "is a truncated archive: the member header at %#" PRIx64 " is past its end", at);
 	if (memcmp(h->ar_fmag, ARFMAG, 2) || !field_number(h->ar_size, sizeof(h->ar_size), size))
-		return error_set(e, "is a malformed archive: no member's header at %#" PRIx64, at);
+		return error_set(e, "is a malformed archive: no member header at %#" PRIx64, at);
 	return 0;
 }
 
@@ -72,11 +72,11 @@ static int long_name(struct reader *r, uint64_t at, struct error *e)
 	size_t size = sizeof(r->name) - 1, n;
 
 	if (at >= r->names_size)
-		return error_set(e, "is a malformed archive: a member's name is outside its table of names");
+		return error_set(e, "is a malformed archive: a member name is outside its name table");
 	if (size > r->names_size - at)
 		size = (size_t)(r->names_size - at);
 	if (!read_at(r->fd, r->name, size, r->names + at))
-		return error_set(e, "is a truncated archive: its table of names");
+		return error_set(e, "is a truncated archive: cannot read its name table");
 	r->name[size] = 0;
 	n = strcspn(r->name, "\n");
 	if (n && r->name[n - 1] == '/')
@@ -92,7 +92,7 @@ static int bsd_name(struct reader *r, const struct ar_hdr *h, struct archive_mem
 
 	if (!field_number(h->ar_name + 3, sizeof(h->ar_name) - 3, &n) || n > m->size || n >= sizeof(r->name) ||
 	    !read_at(r->fd, r->name, (size_t)n, m->offset))
-		return error_set(e, "is a malformed archive: the name of a member at %#" PRIx64, m->offset);
+		return error_set(e, "is a malformed archive: bad member name at %#" PRIx64, m->offset);
 	r->name[n] = 0;
 	m->offset += n;
 	m->size -= n;
@@ -109,7 +109,7 @@ static int gnu_name(struct reader *r, const struct ar_hdr *h, struct archive_mem
 
 	if (!field_number(p, (size_t)((colon ? colon : end) - p), &at) ||
 	    (colon && (!r->thin || !field_number(colon + 1, (size_t)(end - colon - 1), &m->origin))))
-		return error_set(e, "is a malformed archive: the name of a member");
+		return error_set(e, "is a malformed archive: bad member name");
 	return long_name(r, at, e);
 }
 
@@ -150,7 +150,7 @@ int archive_each(int fd, uint64_t start, uint64_t end, bool (*each)(void *ctx, c
 	struct ar_hdr h;
 
 	if (end - start < SARMAG || !read_at(fd, magic, SARMAG, start) || !archive_is(magic, SARMAG))
-		return error_set(e, "is no archive");
+		return error_set(e, "is not an archive");
 	r.thin = !memcmp(magic, THIN_MAGIC, SARMAG);
 	while (at < end) {
 		struct archive_member m = {.name = r.name, .thin = r.thin};
@@ -161,7 +161,7 @@ int archive_each(int fd, uint64_t start, uint64_t end, bool (*each)(void *ctx, c
 		at += sizeof(h);
 		stored = !r.thin || table_is(&h);
 		if (stored && size > end - at)
-			return error_set(e, "is a truncated archive: a member at %#" PRIx64 " is past its end", at);
+			return error_set(e, "is a truncated archive: the member at %#" PRIx64 " extends past its end", at);
 		if (!memcmp(h.ar_name, "// ", 3)) {
 			r.names = at;
 			r.names_size = size;
@@ -184,9 +184,9 @@ int archive_member_at(int fd, uint64_t header, uint64_t end, uint64_t *offset, u
 	struct ar_hdr h;
 
 	if (header > end || header_read(&r, header, &h, size, e))
-		return error_set(e, "is no archive with a member at %#" PRIx64, header);
+		return error_set(e, "has no archive member at %#" PRIx64, header);
 	*offset = header + sizeof(h);
 	if (*size > end - *offset)
-		return error_set(e, "is a truncated archive: a member at %#" PRIx64 " is past its end", *offset);
+		return error_set(e, "is a truncated archive: the member at %#" PRIx64 " extends past its end", *offset);
 	return 0;
 }

@@ -73,7 +73,7 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 		got += (size_t)n;
 	}
 	if (written_since(fd, mark)) {
-		error_set(e, "was written to while etch read it");
+		error_set(e, "changed while etch read it");
 		goto fail;
 	}
 	close(fd);
@@ -118,16 +118,16 @@ static int header_check(const struct elf_file *f, struct error *e)
 	if (b[EI_CLASS] != ELFCLASS64)
 		return error_set(e, "is not a 64-bit ELF file");
 	if (b[EI_DATA] != ELFDATA2LSB)
-		return error_set(e, "is a big-endian ELF file: etch knows x86-64 only");
+		return error_set(e, "is a big-endian ELF file: etch supports only x86-64");
 	if (b[EI_VERSION] != EV_CURRENT)
-		return error_set(e, "is of ELF version %u, which is none", b[EI_VERSION]);
+		return error_set(e, "unknown ELF version %u", b[EI_VERSION]);
 	if (f->size < sizeof(eh))
 		return error_set(e, "is truncated inside its ELF header");
 	memcpy(&eh, b, sizeof(eh));
 	if (eh.e_machine != EM_X86_64)
-		return error_set(e, "is for another machine (e_machine %u): etch knows x86-64 only", eh.e_machine);
+		return error_set(e, "is for another machine (e_machine %u): etch supports only x86-64", eh.e_machine);
 	if (eh.e_type != ET_REL && eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
-		return error_set(e, "is neither an object, a program nor a library (e_type %u)", eh.e_type);
+		return error_set(e, "is not an object, program or library (e_type %u)", eh.e_type);
 	if (!eh.e_shoff)
 		return error_set(e, "has no section headers: etch needs them to find its tables");
 	if (eh.e_shoff > f->size || eh.e_shoff + (uint64_t)eh.e_shnum * sizeof(Elf64_Shdr) > f->size)
@@ -179,7 +179,7 @@ static int sections_load(struct elf_file *f, struct error *e)
 	if (elf_getshdrnum(elf, &count) < 0 || elf_getshdrstrndx(elf, &strndx) < 0)
 		return error_set(e, "malformed section headers: %s", elf_errmsg(-1));
 	if (!count || count > f->size / sizeof(Elf64_Shdr))
-		return error_set(e, "malformed section headers: %zu of them", count);
+		return error_set(e, "malformed section headers: count is %zu", count);
 	f->sections = calloc(count, sizeof(*f->sections));
 	if (!f->sections)
 		return error_set(e, "out of memory");
@@ -197,7 +197,7 @@ static int sections_load(struct elf_file *f, struct error *e)
 		if (!s->name)
 			return error_set(e, "section %zu: its name is outside the string table", i);
 		if (!name_taken(s->name, &names))
-			return error_set(e, "section %zu: the names of sections are many times the file", i);
+			return error_set(e, "section %zu: section names add up to many times the file size", i);
 		if (!i || sh->sh_type == SHT_NOBITS || sh->sh_type == SHT_NULL || !sh->sh_size)
 			continue;
 		if (sh->sh_offset > f->size || sh->sh_size > f->size - sh->sh_offset)
@@ -213,7 +213,7 @@ static int sections_load(struct elf_file *f, struct error *e)
 		if ((sh->sh_type == SHT_RELA || sh->sh_type == SHT_REL) && sh->sh_info >= count)
 			return error_set(e, "section %s: sh_info %u is out of range", f->sections[i].name, sh->sh_info);
 		if (sh->sh_addralign & (sh->sh_addralign - 1))
-			return error_set(e, "section %s: alignment %" PRIu64 " is no power of two", f->sections[i].name,
+			return error_set(e, "section %s: alignment %" PRIu64 " is not a power of two", f->sections[i].name,
 			                 sh->sh_addralign);
 	}
 	return sections_apart(f, e);
@@ -232,9 +232,9 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 	str = &f->sections[s->sh.sh_link];
 	/* A section of another type may be one of etch's own tables, whose contents a rewrite replaces. */
 	if (str->sh.sh_type != SHT_STRTAB)
-		return error_set(e, "section %s: its string table %s is none", s->name, str->name);
+		return error_set(e, "section %s: its string table %s is not one (not SHT_STRTAB)", s->name, str->name);
 	if (!str->data || str->data[str->sh.sh_size - 1] != 0)
-		return error_set(e, "section %s: its string table %s is empty or has no end", s->name, str->name);
+		return error_set(e, "section %s: its string table %s is empty or not terminated", s->name, str->name);
 	if (s->sh.sh_info > count)
 		return error_set(e, "section %s: first global symbol %u is past its end", s->name, s->sh.sh_info);
 	for (i = 1; i < f->section_count; i++)
@@ -256,7 +256,7 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 			return error_set(e, "section %s: symbol %" PRIu64 " has its name outside %s", s->name, i, str->name);
 		syms[i].name = (const char *)str->data + sym.st_name;
 		if (!name_taken(syms[i].name, &names))
-			return error_set(e, "section %s: the names of its symbols are many times the file", s->name);
+			return error_set(e, "section %s: symbol names add up to many times the file size", s->name);
 		syms[i].value = sym.st_value;
 		syms[i].size = sym.st_size;
 		syms[i].type = ELF64_ST_TYPE(sym.st_info);

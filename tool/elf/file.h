@@ -98,7 +98,7 @@ bool file_is_bitcode(const uint8_t *bytes, size_t size);
 /* True for a file of debug information alone (objcopy --only-keep-debug, eu-strip -f): its code sections have
  * an address and a size, but no contents. */
 bool elf_is_debug(const struct elf_file *f);
-#define ELF_DEBUG_FILE "is a debug file: the code is in the file that it is about"
+#define ELF_DEBUG_FILE "is a debug file: the code is in the file that it describes"
 /* True for an object of gcc -flto that has no machine code yet. */
 bool elf_is_slim_lto(const struct elf_file *f);
 

@@ -116,14 +116,14 @@ int elf_section_alone(const struct elf_file *f, uint32_t section, struct error *
 	uint32_t i;
 
 	if (size && !elf_is_object(f) && elf_at(f, s->sh.sh_addr, size) != s->data)
-		return error_set(e, "section %s: not where its segment has it", s->name);
+		return error_set(e, "section %s: its file offset disagrees with its segment", s->name);
 	if (overlap(at, size, 0, sizeof(f->eh)) || overlap(at, size, f->eh.e_phoff, f->phdr_count * sizeof(Elf64_Phdr)) ||
 	    overlap(at, size, f->eh.e_shoff, f->section_count * sizeof(Elf64_Shdr)))
-		return error_set(e, "section %s: its contents are headers", s->name);
+		return error_set(e, "section %s: its contents overlap the headers", s->name);
 	for (i = 1; i < f->section_count; i++)
 		if (i != section && f->sections[i].data &&
 		    overlap(at, size, f->sections[i].sh.sh_offset, f->sections[i].sh.sh_size))
-			return error_set(e, "section %s: its contents are in section %s, too", s->name, f->sections[i].name);
+			return error_set(e, "section %s: its contents overlap section %s", s->name, f->sections[i].name);
 	return 0;
 }
 

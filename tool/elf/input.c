@@ -202,7 +202,7 @@ static bool expand_thin(struct expansion *x, const struct archive_member *m, con
 	if (fd < 0)
 		error_set(&e, "its file %s cannot be read: %s", in.holder, why);
 	else if (m->origin && archive_member_at(fd, m->origin, size, &in.offset, &in.size, &e))
-		error_set(&e, "its archive %s has no member there", in.holder);
+		error_set(&e, "its archive %s has no such member", in.holder);
 	kind = e.text[0] ? KIND_ELF : kind_at(fd, in.offset, m->origin ? in.size : size);
 	if (kind == KIND_UNREAD) {
 		error_set(&e, "its file %s cannot be read: %s", in.holder, strerror(errno));
@@ -228,7 +228,7 @@ static bool expand_nested(struct expansion *x, const struct archive_member *m, c
 	inner.depth++;
 	if (inner.depth > NESTED_MAX) {
 		x->malformed = true;
-		error_set(&x->error, "has archives in archives more than %d deep", NESTED_MAX);
+		error_set(&x->error, "has archives nested more than %d deep", NESTED_MAX);
 		return true;
 	}
 	inner.malformed = archive_each(x->fd, m->offset, m->offset + m->size, expand_member, &inner, &inner.error) != 0 ||
@@ -373,7 +373,7 @@ bool inputs_add(struct inputs *l, const char *name)
 	if (kind_at(fd, 0, size) != KIND_ARCHIVE)
 		good = inputs_put(l, &in);
 	else if (l->closed)
-		good = put_error(l, name, "is an archive: do this to its objects, before they go into it");
+		good = put_error(l, name, "is an archive: rewrite its objects before they are archived");
 	else
 		good = add_archive(l, name, fd, size);
 	close(fd);
@@ -389,7 +389,7 @@ bool inputs_add_some(struct inputs *l, const char *name)
 		return false;
 	if (l->count > before || stat(name, &st) || !S_ISDIR(st.st_mode))
 		return true;
-	return put_error(l, name, "is a directory without an ELF file for x86-64");
+	return put_error(l, name, "is a directory without x86-64 ELF files");
 }
 
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e)
@@ -408,7 +408,7 @@ int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error 
 			line[--n] = 0;
 		if (n && strlen(line) != (size_t)n) {
 			good = false;
-			error_set(e, "a name in the list has a zero byte in it: -0 is for names that end with one");
+			error_set(e, "a name in the list contains a zero byte (-0: names end with one)");
 		} else if (n && !inputs_add_some(l, line)) {
 			good = false;
 			error_set(e, "out of memory");
@@ -439,7 +439,7 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 		return file_read(path, bytes, size, e);
 	fd = open_regular(path, &file_size, &why);
 	if (fd < 0)
-		return error_set(e, "cannot be read any more: %s", why);
+		return error_set(e, "can no longer be read: %s", why);
 	bounds_add(path, in->size);
 	*bytes = big_alloc(in->size);
 	while (*bytes && got < in->size) {
@@ -460,7 +460,7 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 	if (error)
 		error_set(e, "cannot read: %s", strerror(error));
 	else
-		error_set(e, *bytes ? "has become shorter" : "out of memory for %zu bytes", (size_t)in->size);
+		error_set(e, *bytes ? "was truncated while etch read it" : "out of memory for %zu bytes", (size_t)in->size);
 	free(*bytes);
 	*bytes = NULL;
 	return -1;

@@ -121,7 +121,7 @@ static bool add_entry(struct inputs *l, const char *path, struct json_object *en
 	bool good;
 
 	if (!output) {
-		error_set(&e, "entry %zu: its command does not say which object it writes (-o)", number);
+		error_set(&e, "entry %zu: its command names no output (-o)", number);
 		in.error = e.text;
 		return inputs_put(l, &in);
 	}
@@ -129,7 +129,7 @@ static bool add_entry(struct inputs *l, const char *path, struct json_object *en
 		full = NULL;
 	in.path = full ? full : output;
 	if (is_database(in.path))
-		in.error = (char *)"is no object, though a compilation database says so";
+		in.error = (char *)"is not an object, though a compilation database says so";
 	/* Several entries may be about one object. */
 	good = names_note(names, in.path) > 1 || (in.error ? inputs_put(l, &in) : inputs_add(l, in.path));
 	free(full);
@@ -151,7 +151,7 @@ bool inputs_add_database(struct inputs *l, const char *path)
 	if (t && !file_read(path, &bytes, &size, &e)) {
 		if (size < INT32_MAX)
 			root = json_tokener_parse_ex(t, (const char *)bytes, (int)size);
-		error_set(&e, "is no compilation database: not a JSON array of objects");
+		error_set(&e, "is not a compilation database: not a JSON array of objects");
 	}
 	if (!json_object_is_type(root, json_type_array)) {
 		in.error = e.text;

@@ -84,12 +84,12 @@ static int alignments_check(const struct object_writer *w)
 		uint64_t align = s->sh.sh_addralign;
 
 		if (align > ALIGN_MAX && align > f->size)
-			return error_set(w->e, "section %s: an alignment of %#llx in a file of %zu bytes", s->name,
+			return error_set(w->e, "section %s: alignment %#llx is larger than the file (%zu bytes)", s->name,
 			                 (unsigned long long)align, f->size);
 		holes += align > ALIGN_PAGE ? align : 0;
 	}
 	if (holes > 2 * (uint64_t)f->size + ALIGN_MAX)
-		return error_set(w->e, "its sections would be aligned to %llu bytes in all, in a file of %zu",
+		return error_set(w->e, "its section alignments add up to %llu bytes, in a file of %zu",
 		                 (unsigned long long)holes, f->size);
 	return 0;
 }
@@ -121,7 +121,7 @@ static int relocs_check(const struct object_writer *w)
 				                 k / step, (uint64_t)ELF64_R_SYM(field[1]), f->symbol_count);
 			if ((target->sh.sh_flags & SHF_ALLOC) && field[0] > target->sh.sh_size)
 				return error_set(w->e,
-				                 "section %s: relocation %" PRIu64 " is of offset %#" PRIx64 " in a section of %" PRIu64
+				                 "section %s: relocation %" PRIu64 " has offset %#" PRIx64 " in a section of %" PRIu64
 				                 " bytes",
 				                 s->name, k / step, field[0], (uint64_t)target->sh.sh_size);
 		}
@@ -321,8 +321,8 @@ static int tail_check(const struct elf_file *f, struct error *e)
 		at++;
 	return at >= f->size ? 0
 	                     : error_set(e,
-	                                 "data behind the last section (at offset 0x%" PRIx64 ") that no header "
-	                                 "describes: rewrite it first, and sign it then",
+	                                 "data after the last section (at offset 0x%" PRIx64
+	                                 ") that no header describes: rewrite before signing",
 	                                 at);
 }
 

@@ -258,7 +258,7 @@ static bool is_sparse(const struct order *o)
 	return (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size;
 }
 
-#define CHANGED "has been changed since etch read it, and is left as it is now"
+#define CHANGED "has changed since etch read it, and is left alone"
 
 /* A hard link to be replaced: `name` is a temporary link to the new file, to be renamed to `target`. */
 struct other {

@@ -286,7 +286,7 @@ static int result_check(uint8_t **out, size_t size, char *err, size_t errlen)
 		return SEGMENT_OK;
 	free(*out);
 	*out = NULL;
-	return r ? r : BAD("its headers lie over what they are about");
+	return r ? r : BAD("its headers overlap the contents that they describe");
 }
 
 static int layout_write(const struct seg_layout *l, const uint8_t *file, const struct segment_section *secs, size_t n,

@@ -86,8 +86,8 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 			at++;
 		if (at < list[i].from)
 			r = seg_fail(SEGMENT_ENOSLOT, err, errlen,
-			             "data between sections (at offset 0x%llx) that no header describes, "
-			             "and for one more program header all of the file would move",
+			             "data between sections (at offset 0x%llx) that no header describes; another program header "
+			             "would move it",
 			             (unsigned long long)at);
 		at = seg_max(at, list[i].to);
 	}

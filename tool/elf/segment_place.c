@@ -38,7 +38,7 @@ int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen
 	if (l->f.eh.e_phoff - p->p_offset < first) {
 		l->table = l->f.eh.e_phoff - p->p_offset;
 		if (l->table < sizeof seg_note || l->f.eh.e_phnum * sizeof *p > first - l->table)
-			return BAD("the program headers lie in the etch segment but not where they should");
+			return BAD("the program headers are misplaced in the etch segment");
 	}
 	l->items = 0;
 	for (size_t i = 1; i < l->f.sections; i++) {
@@ -187,7 +187,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 				continue;
 			if (seg_align(l->addr + at, SEGMENT_PAGE) > (l->f.ph[i].p_vaddr & -(uint64_t)SEGMENT_PAGE))
 				return seg_fail(SEGMENT_ENOSLOT, err, errlen,
-				                "the etch segment cannot grow: another one has been put behind it");
+				                "the etch segment cannot grow: another segment follows it");
 			break;
 		}
 	}
@@ -269,7 +269,7 @@ int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t e
 		for (; !skip && at < next; at++)
 			if (l->f.data[at])
 				return seg_fail(SEGMENT_ENOSLOT, err, errlen,
-				                "data behind the last section (at offset 0x%llx) that no header describes",
+				                "data after the last section (at offset 0x%llx) that no header describes",
 				                (unsigned long long)at);
 		at += skip;
 	}

@@ -41,11 +41,11 @@ static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
 	if (eh->e_type != ET_EXEC && eh->e_type != ET_DYN)
 		return BAD("not a linked program or shared object (e_type %u)", (unsigned)eh->e_type);
 	if (eh->e_ehsize != sizeof *eh || eh->e_phentsize != sizeof(Elf64_Phdr))
-		return BAD("ELF header with entries of an unknown size");
+		return BAD("ELF header with unknown entry sizes");
 	if (!eh->e_phnum || eh->e_phnum == PN_XNUM)
 		return BAD("%s", eh->e_phnum ? "too many program headers" : "no program headers");
 	if (!inside(f, eh->e_phoff, (uint64_t)eh->e_phnum * sizeof(Elf64_Phdr)) || eh->e_phoff < sizeof *eh)
-		return BAD("program headers outside of the file");
+		return BAD("program headers outside the file");
 	return SEGMENT_OK;
 }
 
@@ -58,16 +58,16 @@ static int count_sections(struct seg_file *f, char *err, size_t errlen)
 	if (!eh->e_shoff)
 		return BAD("no section headers");
 	if (eh->e_shentsize != sizeof first)
-		return BAD("section headers of an unknown kind");
+		return BAD("section headers of unknown size");
 	if (eh->e_shoff < sizeof *eh || !inside(f, eh->e_shoff, sizeof first))
-		return BAD("section headers outside of the file");
+		return BAD("section headers outside the file");
 	memcpy(&first, f->data + eh->e_shoff, sizeof first);
 	f->sections = eh->e_shnum ? eh->e_shnum : first.sh_size;
 	f->names = eh->e_shstrndx == SHN_XINDEX ? first.sh_link : eh->e_shstrndx;
 	if (!f->sections || f->sections > (f->size - eh->e_shoff) / sizeof first)
-		return BAD("section headers outside of the file");
+		return BAD("section headers outside the file");
 	if (!f->names || f->names >= f->sections)
-		return BAD("no section of names");
+		return BAD("no section name table");
 	return SEGMENT_OK;
 }
 
@@ -81,17 +81,17 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 		if (p->p_type == PT_NULL)
 			continue;
 		if (p->p_filesz && !inside(f, p->p_offset, p->p_filesz))
-			return BAD("program header %zu: contents outside of the file", i);
+			return BAD("program header %zu: contents outside the file", i);
 		if (p->p_type != PT_LOAD)
 			continue;
 		if (p->p_memsz < p->p_filesz)
 			return BAD("program header %zu: impossible size", i);
 		if (p->p_vaddr > ADDRESS_END || p->p_memsz > ADDRESS_END - p->p_vaddr)
-			return BAD("program header %zu: not at an address of a program (a kernel is not)", i);
+			return BAD("program header %zu: its address is outside user space", i);
 		if ((p->p_vaddr ^ p->p_offset) & (SEGMENT_PAGE - 1))
-			return BAD("program header %zu: offset and address disagree about their page", i);
+			return BAD("program header %zu: offset and address are not congruent modulo the page size", i);
 		if (last && p->p_vaddr < last->p_vaddr + last->p_memsz)
-			return BAD("program header %zu: overlaps the one before, or is out of order", i);
+			return BAD("program header %zu: overlaps the previous one or is out of order", i);
 		last = p;
 		f->last_load = i;
 	}
@@ -114,11 +114,11 @@ static int check_apart(const struct seg_file *f, char *err, size_t errlen)
 			continue;
 		all = s->sh_offset <= f->eh.e_phoff && s->sh_offset + s->sh_size >= f->eh.e_phoff + table;
 		if (seg_overlap(s->sh_offset, s->sh_size, f->eh.e_phoff, table) && (code || !all))
-			return BAD("section %zu lies where the program headers are", i);
+			return BAD("section %zu overlaps the program headers", i);
 		if ((s->sh_flags & SHF_ALLOC) && seg_overlap(s->sh_offset, s->sh_size, f->eh.e_shoff, headers))
-			return BAD("section %zu lies where the section headers are", i);
+			return BAD("section %zu overlaps the section headers", i);
 		if (code && s->sh_offset < sizeof f->eh)
-			return BAD("section %zu has code in the ELF header", i);
+			return BAD("section %zu: its code overlaps the ELF header", i);
 	}
 	for (size_t i = 0; i < f->eh.e_phnum && f->eh.e_entry; i++) {
 		const Elf64_Phdr *p = &f->ph[i];
@@ -126,7 +126,7 @@ static int check_apart(const struct seg_file *f, char *err, size_t errlen)
 
 		if (p->p_type == PT_LOAD && f->eh.e_entry - p->p_vaddr < p->p_filesz &&
 		    (at < sizeof f->eh || at - f->eh.e_phoff < table))
-			return BAD("the program begins inside its headers");
+			return BAD("the entry point is inside the headers");
 	}
 	return SEGMENT_OK;
 }
@@ -139,7 +139,7 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (seg_has_bytes(s) && !inside(f, s->sh_offset, s->sh_size))
-			return BAD("section %zu: contents outside of the file", i);
+			return BAD("section %zu: contents outside the file", i);
 		if (s->sh_addr + s->sh_size < s->sh_addr)
 			return BAD("section %zu: impossible size or address", i);
 	}
@@ -148,7 +148,7 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 		return BAD("section names are not a string table");
 	for (size_t i = 0; i < f->sections; i++)
 		if (f->sh[i].sh_name >= str->sh_size)
-			return BAD("section %zu: name outside of the string table", i);
+			return BAD("section %zu: name outside the string table", i);
 	return check_apart(f, err, errlen);
 }
 
@@ -222,7 +222,7 @@ int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint
 			memcpy(&note, f->data + p->p_offset, sizeof note);
 			want.first = note.first;
 			if (memcmp(&note, &want, sizeof note))
-				return BAD("segment of another version of etch, or a damaged one");
+				return BAD("the etch segment is damaged or from another version of etch");
 			if (note.first < sizeof note || note.first > p->p_filesz)
 				break;
 			*load = k;

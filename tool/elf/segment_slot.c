@@ -374,7 +374,7 @@ int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, si
 		}
 	}
 	if (f->eh.e_phnum + 1 >= PN_XNUM)
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "has %u program headers: there cannot be one more",
+		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "has %u program headers: no room for another",
 		                (unsigned)f->eh.e_phnum);
 	if (slot_by_moving(f, slot))
 		return SEGMENT_OK;

@@ -141,7 +141,7 @@ static bool append(uint8_t **bytes, size_t size, struct headers *h, size_t lengt
 /* Bounds the memory that a hostile record can ask for: a real original is not that much larger. */
 static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { return original / 4 <= kept + delta; }
 
-static const char stale[] = "was changed after etch rewrote it: it cannot be undone";
+static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
 /* Removes the record: sets out->kept and its size. Appending a record of the same size to out->kept must give `file`
  * again; otherwise something has changed it since. */
@@ -314,17 +314,15 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 	bool done;
 
 	if (!headers_read(*bytes, *size, &h)) {
-		error_set(
-			e, "no record of what it was can be put into it, as it has no names of sections (--no-undo goes without)");
+		error_set(e, "cannot hold an undo record: no section name table (use --no-undo)");
 		return 0;
 	}
 	end = described_end(*bytes, *size, &h);
 	if (end < *size) {
-		error_set(
-			e,
-			"data behind the last section (at offset %#" PRIx64 ") that no header describes, and that may be "
-			"looked for at the end of the file, where the record of what it was would be (--no-undo goes without)",
-			end);
+		error_set(e,
+		          "data after the last section (at offset %#" PRIx64
+		          ") that no header describes: an undo record would have to follow it (use --no-undo)",
+		          end);
 		return 0;
 	}
 	if (original_tell(*bytes, *size, &h, original, original_size, &delta, &delta_size))
@@ -335,7 +333,7 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 	hash(*bytes, *size, r.kept_hash);
 	if (delta_size > UINT32_MAX || !size_is_likely(original_size, *size, delta_size)) {
 		free(delta);
-		error_set(e, "the record of what it was would be larger than any (--no-undo goes without)");
+		error_set(e, "the undo record would be too large (use --no-undo)");
 		return 0;
 	}
 	done = append(bytes, *size, &h, sizeof(r) + delta_size, &at);

@@ -136,7 +136,7 @@ static void jump_print(const struct code *c, const struct code_line *l, struct w
 	else if (j->followed)
 		snprintf(text, sizeof(text), "jump table at %s, %u entries", at, j->most);
 	else if ((j->table || j->section) && j->most)
-		snprintf(text, sizeof(text), "jump table at %s, %u entries, some of which lead nowhere", at, j->most);
+		snprintf(text, sizeof(text), "jump table at %s, %u entries, some invalid", at, j->most);
 	else if (j->table || j->section)
 		snprintf(text, sizeof(text), "jump table at %s, its size is not known", at);
 	else if (j->most)
@@ -163,7 +163,7 @@ static void flow_print(const struct code *c, const struct code_line *l, struct w
 		note(p, m, any, text);
 	}
 	if (l->known && l->known->ends)
-		note(p, m, any, "does not come back");
+		note(p, m, any, "does not return");
 	if (!l->known && !(l->good && l->in.padding))
 		note(p, m, any, "not reached");
 }
@@ -182,11 +182,11 @@ static void state_print(const struct code_line *l, const struct code_line *befor
 	if (before && before->known)
 		code_saved_text(before, was, sizeof(was));
 	if (strcmp(saved, was))
-		note(p, m, any, saved[0] ? saved : "all registers as they were");
+		note(p, m, any, saved[0] ? saved : "all registers restored");
 	cfa_of(l, cfa, sizeof(cfa));
 	rule_cfa_text(&l->known->rule, own, sizeof(own));
 	if (l->known->rule.kind != ETCH_RULE_UNDEF && strcmp(cfa, own) && (!before || l->changed || !before->known)) {
-		snprintf(text, sizeof(text), "the code alone: CFA %s", own);
+		snprintf(text, sizeof(text), "from the code alone: CFA %s", own);
 		note(p, m, any, text);
 	}
 }
@@ -312,8 +312,8 @@ static void head_print(const struct code *c)
 	elf_describe(&c->file, c->place.section, c->place.start, where, sizeof(where));
 	text_clean(stdout, c->path);
 	printf(": %s, %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ", where,
-	       !c->generated        ? "rows of its table"
-	       : c->options->no_cfi ? "rows generated, .eh_frame not asked"
+	       !c->generated        ? "rows from its table"
+	       : c->options->no_cfi ? "rows generated, .eh_frame ignored"
 	                            : "no table in the file; rows generated",
 	       c->place.start, c->place.end, c->place.end - c->place.start);
 	text_clean(stdout, c->file.sections[c->place.section].name);

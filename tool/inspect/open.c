@@ -34,7 +34,7 @@ static int member_open(struct elf_file *f, const char *path, const char *archive
 	if (stat(archive, &status)) {
 		error_set(e, "%s", strerror(errno));
 	} else if (!S_ISREG(status.st_mode)) {
-		error_set(e, "is no archive");
+		error_set(e, "is not an archive");
 	} else if (!inputs_add(&inputs, archive)) {
 		error_set(e, "out of memory");
 	} else if (inputs.count && !inputs.list[0].member && inputs.list[0].error) {

@@ -42,7 +42,7 @@ static void code_text(const struct summary *s)
 		[ETCH_SOURCE_CODE] = "proven from the code alone",
 		[ETCH_SOURCE_CFI] = "read from .eh_frame, which the code cannot prove",
 		[ETCH_SOURCE_BOTH] = "proven from the code, and .eh_frame agrees",
-		[ETCH_SOURCE_PLT] = "known of what linkers write",
+		[ETCH_SOURCE_PLT] = "known PLT code of linkers",
 	};
 	static const uint8_t order[] = {ETCH_SOURCE_BOTH, ETCH_SOURCE_CODE, ETCH_SOURCE_CFI, ETCH_SOURCE_PLT};
 	const struct frames *fr = &s->view->frames;
@@ -50,11 +50,11 @@ static void code_text(const struct summary *s)
 	char inside[64];
 	unsigned i;
 
-	printf("  code: %" PRIu64 " bytes in %zu section%s; %zu functions, %" PRIu64 " instructions looked at\n", c->text,
+	printf("  code: %" PRIu64 " bytes in %zu section%s; %zu functions, %" PRIu64 " instructions decoded\n", c->text,
 	       s->code_sections, plural(s->code_sections), fr->functions, fr->insns);
 	if (!c->text)
 		return;
-	printf("  unwind rows, by what shows them (bytes of code):\n");
+	printf("  unwind rows, by source (bytes of code):\n");
 	for (i = 0; i < sizeof(order); i++)
 		if (c->source[order[i]])
 			coverage_line(c->source[order[i]], c, row_source_text(order[i]), what[order[i]]);
@@ -78,7 +78,7 @@ static void tables_text(const struct summary *s)
 		printf("  .eh_frame: %" PRIu64 " bytes, and .eh_frame_hdr %" PRIu64 ": %.2f%% of the code\n", frame, hdr,
 		       percent(frame + hdr, s->code.text));
 	if (!u->table) {
-		printf("  no unwind table (etch inspect orc shows what one would say)\n");
+		printf("  no unwind table (etch inspect orc shows its rows)\n");
 		return;
 	}
 	printf("  unwind table (%s): %zu rows in %" PRIu64 " bytes, %.2f a row, %.2f%% of %" PRIu64 " bytes of text",
@@ -118,7 +118,7 @@ static void findings_text(const struct summary *s)
 
 	printf("  findings: %zu error%s, %zu warning%s, %zu note%s%s\n", n[SEVERITY_ERROR], plural(n[SEVERITY_ERROR]),
 	       n[SEVERITY_WARNING], plural(n[SEVERITY_WARNING]), n[SEVERITY_NOTE], plural(n[SEVERITY_NOTE]),
-	       s->found_count ? " (etch check tells)" : "");
+	       s->found_count ? " (see etch check)" : "");
 	for (i = 0; i < s->found_count; i++) {
 		const struct catalogue_entry *x = catalogue_find(s->found[i].what);
 
@@ -150,7 +150,7 @@ static void calls_text(const struct summary *s)
 		putchar('\n');
 	}
 	if (s->in_place)
-		printf("  %zu calls compiled in place: %zu are so now, %zu call\n", s->in_place, s->in_place_now,
+		printf("  %zu calls compiled in place: %zu in place now, %zu call\n", s->in_place, s->in_place_now,
 		       s->in_place - s->in_place_now);
 }
 

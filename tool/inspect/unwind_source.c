@@ -163,7 +163,7 @@ int place_find(const struct elf_file *f, const char *at, struct place *out, stru
 	errno = 0;
 	addr = strtoull(at, &end, 16);
 	if (end == at || *end || errno)
-		return error_set(e, "has no function '%.200s' (and that is no hexadecimal address)", at);
+		return error_set(e, "has no function '%.200s' (nor is that a hexadecimal address)", at);
 	*out = (struct place){elf_is_object(f) ? 0 : elf_section_at(f, addr), addr, addr + 1, false};
 	return 0;
 }

@@ -314,9 +314,9 @@ static void fixup_text(const struct code *c, const struct code_line *l, char *ou
 	if (x)
 		code_fixup_name(c, x, to, sizeof(to));
 	if (x && etch_ex_type(&raw) == ETCH_EX_TYPE_PLAIN)
-		snprintf(out, size, "may fault: goes on at %s", to);
+		snprintf(out, size, "may fault: continues at %s", to);
 	else if (x)
-		snprintf(out, size, "may fault: %s of register %u, goes on at %s", ex_type_name(x->data), etch_ex_reg(&raw),
+		snprintf(out, size, "may fault: %s of register %u, continues at %s", ex_type_name(x->data), etch_ex_reg(&raw),
 		         to);
 	from = code_incoming(c, l, &count);
 	for (i = 0; i < count && !x; i++)
@@ -384,7 +384,7 @@ static int rows_load(struct code *c, struct error *e)
 	s = space_of(&c->view.space, c->place.section);
 	/* The range is from a symbol, which may be malformed. */
 	if (!s || c->place.start - (elf_is_object(&c->file) ? 0 : s->addr) >= s->size)
-		return error_set(e, "has no code of '%.200s'", c->options->at);
+		return error_set(e, "has no code for '%.200s'", c->options->at);
 	c->base = elf_is_object(&c->file) ? s->addr : 0;
 	if (c->place.end - c->place.start > s->addr - c->base + s->size - c->place.start)
 		c->place.end = s->addr - c->base + s->size;

@@ -318,9 +318,9 @@ static void head_print(const struct kernel *k, const struct kernel_table *t, con
 	       t->layout->size, place);
 	if (t->layout->name)
 		printf(", layout of %s (%s)", t->layout->name,
-		       t->from == KLAYOUT_ASSUMED   ? "assumed: it fits, like others"
-		       : t->from == KLAYOUT_ENTRIES ? "as its entries are"
-		                                    : "as the release has it");
+		       t->from == KLAYOUT_ASSUMED   ? "assumed: several fit"
+		       : t->from == KLAYOUT_ENTRIES ? "from its entries"
+		                                    : "from the release");
 	if (t->kind->id == KT_EX && !elf_is_object(k->file))
 		printf(", %s", t->sorted ? "sorted" : "not sorted");
 	if (t->empty)
@@ -349,7 +349,7 @@ static void tables_print(struct kernel *k, const struct kernel_tables *t, enum f
 
 	printf("%s", format == FORMAT_TSV ? "# " : "");
 	text_clean(stdout, k->file->path);
-	printf(": %s, %s%s%s%s (told by its %s)\n", kernel_kind(k), k->release[0] ? "release " : "release not known",
+	printf(": %s, %s%s%s%s (identified by its %s)\n", kernel_kind(k), k->release[0] ? "release " : "unknown release",
 	       k->release, k->release[0] ? " in " : "", k->release[0] ? k->release_from : "", k->sign);
 	orc_head_print(k, mark);
 	for (i = 0; i < t->count; i++) {
@@ -361,8 +361,8 @@ static void tables_print(struct kernel *k, const struct kernel_tables *t, enum f
 		listing_free(&l);
 	}
 	for (i = 0; i < t->missing_count; i++)
-		printf("%s%s: inside another section; --symbols System.map tells where\n",
-		       i && format == FORMAT_TEXT ? "" : mark, t->missing[i]->name);
+		printf("%s%s: inside another section; needs --symbols System.map\n", i && format == FORMAT_TEXT ? "" : mark,
+		       t->missing[i]->name);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------ */
@@ -472,7 +472,7 @@ int show_kernel(const char *path, const struct kernel_options *opt, struct error
 	int r = inspect_open(&file, path, e);
 
 	if (!r && !(opt->tables ? kernel_sign(&file) != NULL : kernel_orc_present(&file)))
-		r = opt->symbols ? error_set(e, "is no file of the kernel's: --symbols is for those") : 1;
+		r = opt->symbols ? error_set(e, "is not a kernel file: --symbols does not apply") : 1;
 	if (!r)
 		r = kernel_open(&k, &file, opt->symbols, e);
 	if (!r)

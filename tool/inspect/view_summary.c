@@ -119,10 +119,10 @@ static bool objects_list(const struct view *v, struct listing *l)
 		listing_add(l, "%s",
 		            linked        ? (o->unarmed ? o->unarmed : "no store, no escape")
 		            : !o->section ? "defined elsewhere"
-		            : o->facts == (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED) ? "stored to plainly, and its address escapes"
-		            : o->facts & ETCH_OBJ_STORED                       ? "stored to plainly"
+		            : o->facts == (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED) ? "stored to directly, and its address escapes"
+		            : o->facts & ETCH_OBJ_STORED                       ? "stored to directly"
 		            : o->facts & ETCH_OBJ_ESCAPED                      ? "its address escapes"
-		                                                               : "nothing seen against it here");
+		                                                               : "no store or escape in this file");
 	}
 	free(counts);
 	return true;

@@ -201,9 +201,7 @@ static const char *ex_state(const struct view *v)
 		const struct fixup_table *t = &v->fixups.tables[i];
 
 		if (t->foreign || t->bad || !t->sorted)
-			return t->foreign ? t->foreign
-			       : t->bad   ? "malformed: libetch takes none of it"
-			                  : "not sorted: no link step";
+			return t->foreign ? t->foreign : t->bad ? "malformed: libetch ignores it" : "not sorted: no link step";
 	}
 	return "sorted";
 }

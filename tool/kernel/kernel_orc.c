@@ -86,14 +86,14 @@ static void layout_find(const struct kernel *k, const struct arrays *a, struct k
 		snprintf(from, size, ".orc_header");
 		if (out->layout == KERNEL_ORC_LAYOUTS) {
 			out->layout = KERNEL_ORC_6_4;
-			snprintf(from, size, "assumed: the hash in .orc_header is newer than etch");
+			snprintf(from, size, "assumed: unknown hash in .orc_header");
 		}
 	} else if (k->version) {
 		out->layout = layout_of_version(k->version);
 		snprintf(from, size, "release %s in %s", k->release, k->release_from);
 	} else {
 		out->layout = layout_of_entries(k->file, a);
-		snprintf(from, size, "assumed: no .orc_header and no release, the types of entries look so");
+		snprintf(from, size, "assumed from entry types: no .orc_header, no release");
 	}
 }
 
@@ -162,8 +162,7 @@ static uint64_t arrays_count(const struct elf_file *f, const struct arrays *a, s
 	if (ip != 4 * n || orc != KERNEL_ORC_SIZE * n)
 		snprintf(out->problem, sizeof(out->problem),
 		         ETCH_SEC_ORC_IP " has %" PRIu64 " bytes and " ETCH_SEC_ORC " %" PRIu64
-		                         ", which are not the same number of entries of 4 and 6: the first %" PRIu64
-		                         " are shown",
+		                         ": not the same number of entries of 4 and 6 bytes; showing the first %" PRIu64,
 		         ip, orc, n);
 	return n;
 }

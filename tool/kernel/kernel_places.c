@@ -155,11 +155,11 @@ static void place_reloc(struct kernel *k, uint32_t section, uint64_t offset, enu
 {
 	const struct elf_reloc *r = kernel_reloc_in(k, section, offset, offset + 1);
 
-	*out = (struct kernel_place){.why = "no relocation for a reference"};
+	*out = (struct kernel_place){.why = "a reference without a relocation"};
 	if (!r)
 		return;
 	if (!type_fits(r->type, ref))
-		out->why = "a relocation of another type than its field";
+		out->why = "the relocation type does not fit its field";
 	else
 		kernel_reloc_place(k, r, 0, out);
 }

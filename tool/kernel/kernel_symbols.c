@@ -113,9 +113,9 @@ static int map_fits(const struct kernel *k, struct error *e)
 	uint32_t text = elf_section_find(k->file, ".text", 1);
 
 	if (!s)
-		return error_set(e, "the symbols of --symbols have no _text: is it a System.map?");
+		return error_set(e, "--symbols: no _text symbol; is it a System.map?");
 	if (!text || s->value != k->file->sections[text].sh.sh_addr)
-		return error_set(e, "the symbols of --symbols are another kernel's: _text is at %" PRIx64, s->value);
+		return error_set(e, "--symbols: symbols of another kernel: _text is at %" PRIx64, s->value);
 	return 0;
 }
 

@@ -33,7 +33,7 @@ static void fields_read(struct kernel *k, const struct kernel_table *t, uint64_t
 		}
 		out->number[f->field] = number_read(data + from, f->size);
 		if (kernel_reloc_in(k, t->section, from, from + f->size))
-			out->problem = "a relocation in a field that is a number";
+			out->problem = "a relocation in a numeric field";
 	}
 	/* The low bits of a key are flags. A static call has them in the key's address, a jump
 	 * entry in the difference; both are the same, since entries are aligned. */
@@ -99,9 +99,9 @@ static const char *other_check(const struct kernel *k, const struct kernel_table
 			return "its key is in no section";
 	}
 	if (t->kind->id == KT_BUG && t->layout->fields[1].field != KF_FLAGS && !kernel_place_string(k, &x->place[KF_FILE]))
-		return "its file is no string";
+		return "its file name is not a string";
 	if (t->kind->id == KT_EX && t->layout->fields[2].field == KF_DATA && (x->number[KF_DATA] & 0xff) >= 32)
-		return "a type that is none of the kernel's";
+		return "unknown type";
 	return NULL;
 }
 
@@ -221,7 +221,7 @@ static void table_read(struct kernel *k, struct kernel_table *t)
 	if (broken)
 		snprintf(t->problem, sizeof(t->problem), "its relocations cannot be read: %.180s", broken);
 	else if (t->rest && !t->problem[0])
-		snprintf(t->problem, sizeof(t->problem), "its size is no multiple of %u: %" PRIu64 " bytes are left over",
+		snprintf(t->problem, sizeof(t->problem), "its size is not a multiple of %u: %" PRIu64 " bytes are left over",
 		         t->layout->size, t->rest);
 }
 
@@ -258,7 +258,7 @@ static int by_symbols(struct kernel *k, const struct kernel_table_kind *kind, st
 	t->by_symbols = true;
 	sh = &k->file->sections[start->section].sh;
 	if (start->value < sh->sh_addr || stop->value < start->value || stop->value - sh->sh_addr > sh->sh_size)
-		snprintf(t->problem, sizeof(t->problem), "%s and %s are not around a part of one section", kind->start,
+		snprintf(t->problem, sizeof(t->problem), "%s and %s do not delimit part of one section", kind->start,
 		         kind->stop);
 	else {
 		t->offset = start->value - sh->sh_addr;

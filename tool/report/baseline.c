@@ -49,7 +49,7 @@ int baseline_read(struct baseline *b, const char *path, struct error *e)
 	if (!is_ours(root) || !json_object_object_get_ex(root, "files", &files) ||
 	    !json_object_is_type(files, json_type_array)) {
 		err = access(path, R_OK) ? error_set(e, "%s", strerror(errno))
-		                         : error_set(e, "is not what etch check --format json writes");
+		                         : error_set(e, "was not written by etch check --format json");
 		goto out;
 	}
 	n = json_object_array_length(files);

@@ -271,7 +271,7 @@ int report_from_json(struct report *r, struct json_object *o, struct error *e)
 
 	memset(r, 0, sizeof(*r));
 	if (!json_object_is_type(o, json_type_object))
-		return error_set(e, "a report is no object");
+		return error_set(e, "a report is not an object");
 	r->path = text_from(o, "path", &wrong);
 	r->member = text_from(o, "member", &wrong);
 	r->error = text_from(o, "error", &wrong);

@@ -48,13 +48,13 @@ static int rule_parse(struct suppression *s, const char *rule, struct error *e)
 	if (!s->rule || !s->id)
 		return error_set(e, "out of memory");
 	if (p)
-		return error_set(e, "'%s' has more than ID:PATH:FUNCTION (a colon in a name is written \\:)", rule);
+		return error_set(e, "'%s' has more than ID:PATH:FUNCTION (write a colon in a name as \\:)", rule);
 	if ((s->path && !*s->path) || (s->function && !*s->function))
-		return error_set(e, "'%s' has an empty part: * is for any", rule);
+		return error_set(e, "'%s' has an empty part (use * for any)", rule);
 	for (i = 0; i < catalogue_count; i++)
 		if (id_matches(s, &catalogue[i]))
 			return 0;
-	return error_set(e, "'%s' names no finding (etch check --list has them all)", s->id);
+	return error_set(e, "'%s' is not a finding (see etch check --list)", s->id);
 }
 
 int suppressions_add(struct suppressions *s, const char *rule, const char *reason, const char *origin, struct error *e)
@@ -111,7 +111,7 @@ static int line_read(struct suppressions *s, char *line, const char *path, size_
 		return 0;
 	reason = reason ? trim(reason) : NULL;
 	if (!reason || !*reason)
-		return error_set(e, "line %zu: gives no reason: write  # why  behind it", number);
+		return error_set(e, "line %zu: no reason given (append  # REASON)", number);
 	if (asprintf(&origin, "%s:%zu", path, number) < 0)
 		return error_set(e, "out of memory");
 	err = suppressions_add(s, rule, reason, origin, &inner);

@@ -256,7 +256,7 @@ static void print_finding(struct text_printer *t, const struct report *r, const 
 	} else if (f->places > 1) {
 		fprintf(t->out, " (and at %zu more places)", f->places - 1);
 	}
-	fputs(f->compiler ? " (the compiler's)" : "", t->out);
+	fputs(f->compiler ? " (compiler-generated)" : "", t->out);
 	fprintf(t->out, " %s[%s %s]%s\n", sgr(t, DIM), f->entry->id, f->entry->name, sgr(t, PLAIN));
 	print_facts(t, f);
 	print_others(t, f);
@@ -295,7 +295,7 @@ static void print_uncounted(FILE *out, const struct totals *n)
 
 	print_count(out, &separator, n->suppressed, "suppressed", "suppressed");
 	print_count(out, &separator, n->known, "in the baseline", "in the baseline");
-	print_count(out, &separator, n->gone, "of the baseline gone", "of the baseline gone");
+	print_count(out, &separator, n->gone, "gone since the baseline", "gone since the baseline");
 	for (s = SEVERITIES - 1; s >= 0; s--)
 		print_count(out, &separator, n->hidden[s], one[s], many[s]);
 	print_count(out, &separator, n->skipped, "other file skipped", "other files skipped");

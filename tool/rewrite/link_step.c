@@ -154,7 +154,7 @@ static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_ta
 	if (room)
 		return room < 0 ? -1 : 0;
 	left = sites_unlisted(s, now);
-	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites stay as they are: the tables cannot grow (%s)", left,
+	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites are left alone: the tables cannot grow (%s)", left,
 	                        e->text);
 }
 
@@ -246,10 +246,10 @@ static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, 
 	if (r != SEGMENT_ENOSLOT)
 		return r ? -1 : 0;
 	if (!sites)
-		return error_set(e, "%.300s (--sidecar DIR puts its unwind table into a file of its own)", why.text);
+		return error_set(e, "%.300s (use --sidecar DIR for a separate unwind table)", why.text);
 	out->rows = 0;
 	out->unwind_bytes = 0;
-	error_set(e, "%.300s (--sidecar puts it into a file of its own)", why.text);
+	error_set(e, "%.300s (use --sidecar for a separate one)", why.text);
 	return unwind_missing(s, e->text);
 }
 

@@ -176,7 +176,7 @@ static int names_check(const struct elf_file *f, struct error *e)
 		for (k = 0; k < sizeof(names) / sizeof(*names); k++)
 			if (f->sections[i].data && !strcmp(f->sections[i].name, names[k]) &&
 			    (f->sections[i].sh.sh_flags & (SHF_EXECINSTR | SHF_WRITE) || f->sections[i].sh.sh_type != SHT_PROGBITS))
-				return error_set(e, "section %zu has the name of a table of etch's (%s) and is none", i, names[k]);
+				return error_set(e, "section %zu is named %s, but is not an etch table", i, names[k]);
 	return 0;
 }
 

@@ -23,11 +23,11 @@ static int sidecar_path(const struct elf_file *f, const char *directory, char *o
 	if (elf_is_object(f))
 		return error_set(e, "is an object file: a sidecar is for programs and libraries");
 	if (!n)
-		return error_set(e, "has no build-id, by which a sidecar is found (link with -Wl,--build-id)");
+		return error_set(e, "has no build-id, which a sidecar needs (link with -Wl,--build-id)");
 	at = (size_t)snprintf(out, size, "%s/", directory);
 	for (i = 0; i < n && at + 3 < size; i++)
 		at += (size_t)snprintf(out + at, size - at, "%02x", id[i]);
-	return at + 3 < size ? 0 : error_set(e, "its sidecar would have too long a name");
+	return at + 3 < size ? 0 : error_set(e, "the path of its sidecar is too long");
 }
 
 /* The output path, and the file whose permissions it takes (`model`). */
@@ -125,14 +125,14 @@ static const char *twice_doubt(const struct elf_file *f, bool *no_memory)
 
 	*no_memory = false;
 	if (was_rewritten(f))
-		return "what an earlier run of etch put there is damaged";
+		return "the additions of an earlier etch run are damaged";
 	if (!elf_is_object(f) && !has_code_section(f))
-		return "has code among its headers";
+		return "code overlaps the headers";
 	if (name_is_odd(f))
-		return "has a section with a name of etch's that is something else";
+		return "a section has the name of an etch table, but is not one";
 	apart = elf_sections_apart(f, &e);
 	*no_memory = apart < 0;
-	return apart > 0 ? NULL : "has sections that lie over one another";
+	return apart > 0 ? NULL : "overlapping sections";
 }
 
 /*
@@ -157,7 +157,7 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
 	e->text[0] = '\0';
 	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &s, &again, &to, e) ||
 	    again.bytes)
-		err = error_no_memory(e) ? -1 : error_set(e, "%s: rewriting it twice would not be rewriting it once", doubt);
+		err = error_no_memory(e) ? -1 : error_set(e, "%s: a second rewrite would change the file again", doubt);
 	rewrite_result_free(&again);
 	scan_free(&s);
 	if (f.bytes == done->bytes)
@@ -257,13 +257,13 @@ static void say_names(const struct input *in, const struct rewrite_command *opt,
 	if (!opt->verbose || opt->output || opt->sidecar || seen->names < in->link_count + 2)
 		return;
 	text_clean_name(stdout, in->path, NULL);
-	printf(": has %llu more names (hard links), which lead to the file as it was\n",
+	printf(": %llu more hard links still lead to the old contents\n",
 	       (unsigned long long)(seen->names - in->link_count - 1));
 }
 
 static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, const struct rewrite_command *opt)
 {
-	text_error(path, "note: LLVM bitcode, left as it is; rewrite the linked program");
+	text_error(path, "note: LLVM bitcode, left alone; rewrite the linked program");
 	return opt->output && write_out(opt->output, bytes, size, NULL, NULL, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
 }
 
@@ -283,8 +283,7 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 	}
 	found = undo_detach(bytes, size, &undo, &e);
 	if (!found)
-		error_set(&e, "has no record of what it was: etch did not rewrite it, or with --no-undo, or "
-		              "strip has dropped it since");
+		error_set(&e, "has no undo record: not rewritten by etch, rewritten with --no-undo, or stripped since");
 	if (found <= 0)
 		text_error(path, "%s", e.text);
 	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size, opt->output ? NULL : &seen,
@@ -292,7 +291,7 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 		status = EXIT_CLEAN;
 	if (found > 0 && !status && opt->verbose) {
 		text_clean_name(stdout, path, NULL);
-		printf(": as it was before etch rewrite, %zu bytes\n", undo.original_size);
+		printf(": restored, %zu bytes\n", undo.original_size);
 		say_names(in, opt, &seen);
 	}
 	undo_free(&undo);
@@ -327,13 +326,13 @@ static void say_headers(const char *path, const struct elf_file *f, const struct
 		return;
 	memcpy(&eh, done->bytes, sizeof(eh));
 	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
-		text_error(path, "note: its program headers are at its end now; GNU strip and objcopy damage such a file, "
-		                 "eu-strip does not");
+		text_error(path, "note: the program headers are now at the end of the file; GNU strip and objcopy damage such "
+		                 "a file, eu-strip does not");
 	by = moved_by(f, done->bytes, &eh);
 	if (by)
 		text_error(path,
-		           "note: for its program headers, all of it is %" PRIu64 " bytes further in the file now (at "
-		           "the same addresses)",
+		           "note: its contents moved by %" PRIu64
+		           " bytes in the file, for program headers (addresses are unchanged)",
 		           by);
 }
 

@@ -139,7 +139,7 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 	if (r->ex_entries)
 		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
 	if (r->ex_dropped)
-		printf(", %zu of them of code that was dropped", r->ex_dropped);
+		printf(", %zu of them for discarded code", r->ex_dropped);
 	if (r->orc_sorted)
 		printf(", %zu rows of the object step sorted", r->orc_sorted);
 	printf("%s\n", r->bytes ? "" : " (unchanged)");

@@ -63,8 +63,8 @@ static int mismatch_report(const struct mismatch_sink *to, const struct elf_file
 	if (to->fn)
 		return to->fn(to->ctx, odd) ? error_set(to->e, "out of memory") : 0;
 	elf_describe(f, elf_section_at(f, odd->row->site), odd->row->site, where, sizeof(where));
-	return error_set(to->e, "its code and its tables are out of step at %s (%#" PRIx64 "): changed after etch rewrite?",
-	                 where, odd->row->site);
+	return error_set(to->e, "code and tables disagree at %s (%#" PRIx64 "): changed after etch rewrite?", where,
+	                 odd->row->site);
 }
 
 /* The linker has discarded the code of this entry. */
@@ -232,15 +232,14 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 
 		if (o->facts & ETCH_OBJ_STORED)
 			o->unarmed =
-				o->facts & ETCH_OBJ_ESCAPED ? "stored to plainly, and its address escapes" : "stored to plainly";
+				o->facts & ETCH_OBJ_ESCAPED ? "stored to directly, and its address escapes" : "stored to directly";
 		else if (o->facts & ETCH_OBJ_ESCAPED)
-			o->unarmed = o->suspect
-			                 ? "an address in its section escapes, and symbols that would say of what are stripped"
-			                 : "its address escapes";
+			o->unarmed = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
+			                        : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
 		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
-			o->unarmed = "its section shares a page with other data: <etch/imv.h> pads it, was it not included?";
+			o->unarmed = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed = "its section is read-only";
 		else if (o->unrecorded)
@@ -248,15 +247,15 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		else if (!now->module_count)
 			o->unarmed = "no module descriptor: no file that includes <etch/imv.h> was linked";
 		else if (relocs)
-			o->unarmed = "the linker has left the relocations of the code in the file (--emit-relocs)";
+			o->unarmed = "the file keeps the relocations of its code (--emit-relocs)";
 		else if (!lib)
-			o->unarmed = "libetch is not linked: nothing would protect it";
+			o->unarmed = "libetch, which would protect it, is not linked";
 		else
 			o->unarmed = NULL;
 		o->armed = !o->unarmed;
 	}
 	for (; i < s->objects.count; i++)
-		s->objects.list[i].unarmed = "defined in another module: decided when that is loaded";
+		s->objects.list[i].unarmed = "defined in another module: decided at load time";
 }
 
 bool site_is_live(const struct scan *s, const struct site *site, const char **why)
@@ -330,7 +329,8 @@ static int site_bake(struct scan *s, struct site *site, struct elf_file *f, cons
 		return error_set(e, "code at %#" PRIx64 " is not in the file", site->addr);
 	if (!image_is_good(site, image, len, t ? &call : NULL)) {
 		insn_text(image, len, site->addr, text, sizeof(text));
-		return error_set(e, "internal: the decoders disagree on what is to stand (%s) at %#" PRIx64, text, site->addr);
+		return error_set(e, "internal error: the decoders disagree on the replacement (%s) at %#" PRIx64, text,
+		                 site->addr);
 	}
 	memcpy(p, image, len);
 	site->entry.flags |= ETCH_IMV_BAKED;

@@ -30,9 +30,8 @@ int in_place_unbake(struct elf_file *f, const struct linked_tables *t, struct er
 			continue;
 		if (etch_inline_state(p) < 0) {
 			elf_describe(f, elf_section_at(f, t->inlines[i].site), t->inlines[i].site, where, sizeof(where));
-			return error_set(
-				e, "its code and its tables are out of step at %s (%#" PRIx64 "): changed after etch rewrite?", where,
-				t->inlines[i].site);
+			return error_set(e, "code and tables disagree at %s (%#" PRIx64 "): changed after etch rewrite?", where,
+			                 t->inlines[i].site);
 		}
 		etch_inline_head(0, p);
 	}
@@ -54,7 +53,7 @@ static int site_bake(const struct scan *s, struct elf_file *f, const struct targ
 	etch_inline_head(1, nop);
 	if (!insn_decode(nop, sizeof(nop), row->site, &in) || in.len != sizeof(nop) || in.flow != FLOW_NEXT ||
 	    !in.padding || !insn_same_length(nop, sizeof(nop), row->site))
-		return error_set(e, "internal: the decoders disagree on the nop at %#" PRIx64, row->site);
+		return error_set(e, "internal error: the decoders disagree on the nop at %#" PRIx64, row->site);
 	memcpy(p, nop, ETCH_INLINE_HEAD);
 	++*baked;
 	return 0;

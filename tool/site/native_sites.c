@@ -90,7 +90,7 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 		at.addr += sizeof(endbr);
 	body = code_at(f, &at, (uint64_t)x->len + 1);
 	if (!body || memcmp(body, bytes, x->len) || body[x->len] != 0xc3)
-		why = "its function is not the sequence and a return";
+		why = "its function is not just the sequence and a return";
 	if (!why && scan_is_relocated(s, code->addr, x->len))
 		why = "the dynamic linker changes it";
 	if (!why)

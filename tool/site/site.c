@@ -295,11 +295,11 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	if (site->reason)
 		return 0;
 	if (!u->off_known) {
-		site->reason = "its address is not the same on all paths";
+		site->reason = "its address differs between paths";
 		return 0;
 	}
 	if (u->in_register && u->got && u->off) {
-		site->reason = "a field reached through the GOT: no room for its offset in an entry";
+		site->reason = "a field reached through the GOT: a table entry cannot hold its offset";
 		return 0;
 	}
 	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
@@ -307,7 +307,7 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 		if (o->part)
 			return 0; /* the end of the object is unknown */
 		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
-		                        "reads %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, in->mem_size, u->off,
+		                        "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
 		                        o->name, o->size);
 	}
 	if (o->section && o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
@@ -327,7 +327,7 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	                                             : 0,
 	                   again);
 	if (n != in->len || memcmp(again, bytes, n) || etch_form_size(site->entry.form) != in->mem_size) {
-		site->reason = "an unusual encoding of its load";
+		site->reason = "unusual load encoding";
 		memset(&site->entry, 0, sizeof(site->entry));
 		return 0;
 	}
@@ -339,10 +339,10 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 static const char *doubt_reason(unsigned doubt)
 {
 	switch (doubt) {
-	case DOUBT_STALE: return "the pointer is kept while the slot may be set: by a call, or after a barrier";
-	case DOUBT_PLACE: return "the pointer was read from a place that is not the same on all paths";
-	case DOUBT_CHANGED: return "the pointer was computed with after it was read";
-	default: return "the pointer is not from the same slot on all paths";
+	case DOUBT_STALE: return "the pointer is kept across a call or barrier, where the slot may be set";
+	case DOUBT_PLACE: return "the pointer was read from different places on different paths";
+	case DOUBT_CHANGED: return "the pointer was modified after it was read";
+	default: return "the pointer comes from different slots on different paths";
 	}
 }
 
@@ -360,13 +360,13 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 	if (!site->reason && u->doubt)
 		site->reason = doubt_reason(u->doubt);
 	if (!site->reason && !u->off_known)
-		site->reason = "its address is not the same on all paths";
+		site->reason = "its address differs between paths";
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
 		site->reason = "its slot is past the end of the object";
 		if (o->part)
 			return 0;
 		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
-		                        "calls by the %u bytes at offset %" PRId64 " of %s, which has %" PRIu64, site->size,
+		                        "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size,
 		                        u->off, o->name, o->size);
 	}
 	if (!site->reason && o->section && (o->addr + (uint64_t)u->off) % 8)
@@ -383,12 +383,12 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 		                                           : 0,
 		                 again);
 		if (n != in->len || memcmp(again, bytes, n))
-			site->reason = "an unusual encoding of its call";
+			site->reason = "unusual call encoding";
 	}
 	if (!site->reason && u->got && u->in_register) {
 		/* The address of the slot is the content of the GOT slot plus an offset, which the entry must hold. */
 		if (!u->pointer && u->off != in->disp)
-			site->reason = "its table is inside an object reached through the GOT: no room for its offset";
+			site->reason = "a table inside an object reached through the GOT: a table entry cannot hold its offset";
 		else if (!etch_pv_set(&site->entry, etch_pv_reg(&site->entry), u->off))
 			site->reason = "its offset in the table is too large for an entry";
 		site->entry.flags |= ETCH_IMV_GOT;

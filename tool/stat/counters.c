@@ -73,7 +73,7 @@ static void missing_set(struct row *r, int error)
 		if (f)
 			fclose(f);
 		break;
-	case EPERM: /* a system call filter, as in containers */ why = "not allowed by a filter of system calls"; break;
+	case EPERM: /* a system call filter, as in containers */ why = "not allowed by a seccomp filter"; break;
 	case ENOSYS: why = "not supported by this kernel"; break;
 	case ENOENT:
 	case ENODEV:

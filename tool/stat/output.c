@@ -20,7 +20,7 @@ bool output_check(const struct output *o)
 	struct stat st;
 
 	if (o->fd >= 0 && fcntl(o->fd, F_GETFD) < 0) {
-		fprintf(stderr, "etch: --log-fd: %d is no open file descriptor\n", o->fd);
+		fprintf(stderr, "etch: --log-fd: %d is not an open file descriptor\n", o->fd);
 		return false;
 	}
 	if (!o->path)

@@ -206,7 +206,7 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 		error = 0;
 	close(r->failed);
 	if (got < 0)
-		return error_set(e, "its end was lost: %s", strerror(errno));
+		return error_set(e, "cannot wait for it: %s", strerror(errno));
 	return error ? error_set(e, "%s", strerror(error)) : 0;
 }
 
@@ -218,7 +218,7 @@ int command_check(const char *name, struct error *e)
 	int error = ENOENT;
 
 	if (!*name)
-		return error_set(e, "a command without a name");
+		return error_set(e, "empty command name");
 	if (strchr(name, '/')) {
 		if (stat(name, &st) || access(name, X_OK))
 			return error_set(e, "%s", strerror(errno));
@@ -235,5 +235,5 @@ int command_check(const char *name, struct error *e)
 			return 0;
 		error = errno;
 	}
-	return error_set(e, error == ENOENT ? "there is no such command" : "%s", strerror(error));
+	return error_set(e, error == ENOENT ? "command not found" : "%s", strerror(error));
 }

@@ -68,7 +68,7 @@ int simulation_begin(struct simulation *s, struct error *e)
 
 	memset(s, 0, sizeof(*s));
 	if (command_check("valgrind", e))
-		return error_set(e, "--simulate needs valgrind, and there is none (Debian's package: valgrind)");
+		return error_set(e, "--simulate needs valgrind, which is not installed (Debian package: valgrind)");
 	if (snprintf(s->directory, sizeof(s->directory), "%s/etch-stat-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
 	    (int)sizeof(s->directory) - 32) {
 		s->directory[0] = 0;
@@ -298,8 +298,8 @@ static int log_error(const struct simulation *s, pid_t pid, struct error *e)
 	free(line);
 	if (f)
 		fclose(f);
-	return last[0] ? error_set(e, "left no counts; the last that valgrind says is: %s", last)
-	               : error_set(e, "left no counts, and valgrind says nothing");
+	return last[0] ? error_set(e, "left no counts; the last message of valgrind: %s", last)
+	               : error_set(e, "left no counts and no message of valgrind");
 }
 
 static void files_remove(const struct simulation *s)

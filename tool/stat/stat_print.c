@@ -161,7 +161,7 @@ static void endings_text(const struct measurement *m, size_t side, FILE *out)
 			        side_names[side], end->exits[i], end->runs, i);
 	for (i = 1; i < 128; i++)
 		if (end->signals[i])
-			fprintf(out, "note: %c: %zu of %zu runs ended by signal %zu (%s); they count as far as they came\n",
+			fprintf(out, "note: %c: %zu of %zu runs ended by signal %zu (%s); they count up to that point\n",
 			        side_names[side], end->signals[i], end->runs, i, strsignal((int)i));
 }
 
@@ -198,7 +198,7 @@ static void foot_text(const struct measurement *m, FILE *out)
 		fprintf(out, "%s: median of the runs. Spread: median distance from it, in %% of it.\n",
 		        m->side_count > 1 ? "A, B" : "A");
 	if (m->side_count > 1 && m->runs > 1)
-		fputs("Interval: where B less A lies, in % of A (rank test, 99%). Beyond noise: 0 is not in it.\n", out);
+		fputs("Interval: of B - A, in % of A (rank test, 99%). Beyond noise: 0 is outside it.\n", out);
 	for (i = 0; i < m->side_count; i++) {
 		endings_text(m, i, out);
 		if (m->end[i].runs < m->runs)
@@ -206,10 +206,10 @@ static void foot_text(const struct measurement *m, FILE *out)
 			        m->stopped ? strsignal(m->stopped) : "an error", m->end[i].runs, m->runs);
 	}
 	if (s->doubled)
-		fprintf(out, "note: forked processes that have their parent's counts too, as their fork was not seen: %zu\n",
+		fprintf(out, "note: forked processes counted with their parent's counts, as their fork was not seen: %zu\n",
 		        s->doubled);
 	if (s->lost)
-		fprintf(out, "note: processes that have left no counts, as they were killed or run on: %zu\n", s->lost);
+		fprintf(out, "note: processes without counts, killed or still running: %zu\n", s->lost);
 }
 
 static void show_text(const struct measurement *m, FILE *out)

@@ -122,8 +122,7 @@ static void time_bound(double times)
 	int n;
 
 	n = snprintf(bounds.text, sizeof(bounds.text),
-	             "etch: %stakes more than %.3g s of CPU time, the most for %" PRIu64
-	             " bytes (ETCH_BOUNDS=none: no limit)\n",
+	             "etch: %sexceeds the CPU time limit of %.3g s for %" PRIu64 " bytes (ETCH_BOUNDS=none: no limit)\n",
 	             bounds.file, seconds, bounds.size);
 	bounds.length = n < 0 ? 0 : (size_t)n < sizeof(bounds.text) ? (size_t)n : sizeof(bounds.text) - 1;
 	sigaction(SIGPROF, &act, NULL);

@@ -270,14 +270,14 @@ static bool worker_lost(struct parent *p, struct worker *w)
 	if (WIFSIGNALED(status)) {
 		const char *name = sigabbrev_np(WTERMSIG(status));
 
-		n = asprintf(&a.why, "etch was ended by signal %d (SIG%s) while it looked at it", WTERMSIG(status),
+		n = asprintf(&a.why, "etch was killed by signal %d (SIG%s) while processing it", WTERMSIG(status),
 		             name ? name : "?");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
-		n = asprintf(&a.why, "takes more CPU time than a file of its size may (ETCH_BOUNDS=none: no limit)");
+		n = asprintf(&a.why, "exceeds the CPU time limit for its size (ETCH_BOUNDS=none: no limit)");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS_MEMORY) {
 		n = asprintf(&a.why, "out of memory");
 	} else {
-		n = asprintf(&a.why, "etch ended with status %d while it looked at it", WEXITSTATUS(status));
+		n = asprintf(&a.why, "etch exited with status %d while processing it", WEXITSTATUS(status));
 	}
 	if (n < 0)
 		return false;

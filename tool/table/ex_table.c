@@ -93,7 +93,7 @@ static const char *probe_boundary(struct sweep *w, const struct code_section *co
 		w->at += len;
 	}
 	if (w->at != addr)
-		return w->lost ? NULL : "it is inside of an instruction";
+		return w->lost ? NULL : "it is inside an instruction";
 	/* does an instruction of the second decoder span addr? */
 	for (i = 0; i < w->count && i < INSN_MOST && !w->lost; i++) {
 		uint64_t off = w->last[i] - code->addr;
@@ -261,10 +261,10 @@ static int entry_check(struct check *c, const struct fixup *x, const struct fixu
 	if (x->insn_in == PLACE_NONE || !etch_ex_valid(&raw))
 		return 0;
 	if (x->insn_in == PLACE_DATA)
-		return entry_finding(c, x, "ETCH-X003", "the instruction that may fault is none: it is data");
+		return entry_finding(c, x, "ETCH-X003", "the faulting address is not an instruction: it is data");
 	insn = probe_of(c, x->insn);
 	if (insn->why) {
-		snprintf(text, sizeof(text), "the instruction that may fault is none: %s", insn->why);
+		snprintf(text, sizeof(text), "the faulting address is not an instruction: %s", insn->why);
 		return entry_finding(c, x, "ETCH-X003", text);
 	}
 	if (!insn->accesses) {
@@ -278,21 +278,21 @@ static int entry_check(struct check *c, const struct fixup *x, const struct fixu
 	                                                                  : "the first one counts"))
 		return -1;
 	if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN && insn_is_stack_register(etch_ex_reg(&raw)) &&
-	    entry_finding(c, x, "ETCH-X006", "the entry changes or reads the stack pointer as if it were a value"))
+	    entry_finding(c, x, "ETCH-X006", "the entry uses the stack pointer as its value register"))
 		return -1;
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
 		return 0; /* defined in another file: checked by the link step */
 	if (x->to_in != PLACE_CODE)
-		return target_finding(c, x, "ETCH-X005", "goes on at %s: %s",
-		                      "there is no code, and libetch takes none of the table");
+		return target_finding(c, x, "ETCH-X005", "continues at %s: %s",
+		                      "there is no code, so libetch ignores the table");
 	to = probe_of(c, x->to);
 	if (to->why)
-		return target_finding(c, x, "ETCH-X005", "goes on at %s: %s", to->why);
+		return target_finding(c, x, "ETCH-X005", "continues at %s: %s", to->why);
 	if (x->to == x->insn)
-		return target_finding(c, x, "ETCH-X005", "goes on at %s: %s", "that is where it faulted, it would never end");
+		return target_finding(c, x, "ETCH-X005", "continues at %s: %s", "that is where it faulted, an endless loop");
 	own = is_own(c, x);
 	return own ? own > 0 ? 0 : -1
-	           : target_finding(c, x, "ETCH-X005", "goes on at %s: %s", "that is inside of another function");
+	           : target_finding(c, x, "ETCH-X005", "continues at %s: %s", "that is inside another function");
 }
 
 /* Reports one finding for a malformed table: libetch searches no entry of it. */
@@ -307,8 +307,8 @@ static int malformed_finding(struct check *c, uint32_t table)
 		if (c->x->list[i].table != table || etch_ex_valid(&raw))
 			continue;
 		snprintf(text, sizeof(text),
-		         "libetch takes no entry of this exception table, and it is not sorted: %zu of %zu are "
-		         "malformed, the first of them has data 0x%x",
+		         "libetch ignores this exception table, and it is not sorted: %zu of %zu entries are malformed, the "
+		         "first with data 0x%x",
 		         c->x->tables[table].bad, c->x->tables[table].count, raw.data);
 		return entry_finding(c, &c->x->list[i], "ETCH-X001", text);
 	}
@@ -328,13 +328,13 @@ static int tables_check(struct check *c)
 		if (t->bad)
 			err = malformed_finding(c, i);
 		else if (t->foreign)
-			err =
-				finding(c, "ETCH-X002", 0, 0, "section %s is not etch's and stays as it is: %s", sec->name, t->foreign);
+			err = finding(c, "ETCH-X002", 0, 0, "section %s is not an etch table and is left alone: %s", sec->name,
+			              t->foreign);
 		else if (why)
-			err = finding(c, "ETCH-X002", 0, 0, "section %s stays as it is: %s", sec->name, why);
+			err = finding(c, "ETCH-X002", 0, 0, "section %s is left alone: %s", sec->name, why);
 		else if (!elf_is_object(c->f) && (sec->sh.sh_addr & 3))
 			err = finding(c, "ETCH-X001", t->section, sec->sh.sh_addr,
-			              "the exception table is not aligned to 4 bytes: libetch takes none of it");
+			              "the exception table is not aligned to 4 bytes: libetch ignores it");
 		if (err)
 			return -1;
 	}
@@ -377,7 +377,7 @@ const char *ex_table_fixed(const struct elf_file *f, const struct fixup_table *t
 	if (t->bad)
 		return "an entry is malformed";
 	if (elf_section_rela(f, t->section, 1))
-		return "the file has the relocations of its entries (--emit-relocs), which sorting would make wrong";
+		return "the file keeps the relocations of its entries (--emit-relocs), which sorting would invalidate";
 	if (dynamic_relocs_read(f, s->sh.sh_addr, s->sh.sh_addr + s->sh.sh_size, &r, &n, &e))
 		return "its dynamic relocations are malformed";
 	free(r);

@@ -31,7 +31,7 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 				                 "this etch writes %u)",
 				                 m.version, ETCH_MODULE_VERSION);
 			if (elf_at(f, s->sh.sh_addr + at, sizeof(m)) != s->data + at)
-				return error_set(e, "section %s: not where its segment has it", s->name);
+				return error_set(e, "section %s: its file offset disagrees with its segment", s->name);
 			p = realloc(t->modules, (t->module_count + 1) * sizeof(*p));
 			if (!p)
 				return error_set(e, "out of memory");
@@ -139,7 +139,7 @@ static int natives_read(const struct elf_file *f, struct linked_tables *t, struc
 			return error_set(e, "section " ETCH_SEC_NATIVE ": size %" PRIu64 " is not a multiple of %zu",
 			                 sec->sh.sh_size, sizeof(struct etch_native));
 		if (elf_at(f, sec->sh.sh_addr, sec->sh.sh_size) != sec->data)
-			return error_set(e, "section " ETCH_SEC_NATIVE ": not where its segment has it");
+			return error_set(e, "section " ETCH_SEC_NATIVE ": its file offset disagrees with its segment");
 		p = realloc(t->natives, (t->native_count + n + 1) * sizeof(*p));
 		if (!p)
 			return error_set(e, "out of memory");

@@ -74,7 +74,7 @@ int linked_tables_room(const struct elf_file *f, const struct linked_tables *now
 	if (fits_in_place(now, rows))
 		return 1;
 	if (!now->module_count) {
-		error_set(e, "no module descriptor says where: include <etch/imv.h> in a file that marks an object");
+		error_set(e, "no module descriptor: include <etch/imv.h> in a file that marks an object");
 		return 0;
 	}
 	r = segment_plan(f->bytes, f->size, &probe, 1, e->text, sizeof(e->text));

@@ -126,8 +126,8 @@ int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, co
 		return 0;
 	if (is_spread(f, rows))
 		return error_set(e,
-		                 "its code is spread over %" PRIu64 " MB of addresses: too many for an unwind table of a "
-		                 "file of its size",
+		                 "its code is spread over %" PRIu64
+		                 " MB of addresses: too much for an unwind table in a file of its size",
 		                 (rows->rows[rows->count - 1].addr - rows->rows[0].addr) >> 20);
 	memcpy(out->header.build_id, id, id_size < sizeof(out->header.build_id) ? id_size : sizeof(out->header.build_id));
 	return encoding == ETCH_ENCODING_BLOCK ? make_block(rows, calls, call_count, map_shift, out, e)
@@ -197,7 +197,7 @@ static int section_keep(const struct elf_file *f, const struct segment_found *at
 			continue;
 		if (!unloaded && (s->sh.sh_addr - at->addr > at->size - s->sh.sh_size ||
 		                  s->sh.sh_offset != at->offset + (s->sh.sh_addr - at->addr)))
-			return error_set(e, "section %s: not where the etch segment has it", name);
+			return error_set(e, "section %s: its file offset disagrees with the etch segment", name);
 		u->kept_at[u->count] = unloaded ? 0 : s->sh.sh_addr;
 		k = section_add(u, name, s->sh.sh_addralign, copy(s->data, s->sh.sh_size), s->sh.sh_size);
 		k->unloaded = unloaded;
@@ -221,7 +221,7 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 		if (r < 0)
 			return -1;
 		if (!r || u->sections[i + 1].size != size[i] || u->kept_at[i + 1] != addr[i])
-			return error_set(e, "its unwind table is malformed: section %s is not what the header says", names[i]);
+			return error_set(e, "its unwind table is malformed: section %s does not match the header", names[i]);
 	}
 	table = (struct etch_orc_table){
 		.ip = u->sections[SEC_IP].data,
@@ -248,7 +248,7 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 	if (r <= 0)
 		return r;
 	if (out->kept_at[0] != at.addr + at.first || out->sections[0].size < sizeof(out->header))
-		return error_set(e, "section " ETCH_SEC_UNWIND ": not the first of the etch segment");
+		return error_set(e, "section " ETCH_SEC_UNWIND ": not the first in the etch segment");
 	memcpy(&out->header, out->sections[0].data, sizeof(out->header));
 	if (out->header.magic != ETCH_UNWIND_MAGIC || out->header.version < ETCH_UNWIND_VERSION ||
 	    out->header.version > ETCH_UNWIND_VERSION_LAST)

@@ -71,7 +71,7 @@ extern "C" {
 /* The results of all calls: 0, or one of these. On an error nothing has changed. */
 enum etch_error {
 	ETCH_OK = 0,
-	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range over the end of its object */
+	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range past the end of its object */
 	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
 	ETCH_EBUSY = 3,      /* a site holds 0xcc: a debugger or a uprobe has a breakpoint there */
 	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler wrote */

@@ -25,13 +25,13 @@ static bool is_kernel(const struct elf_file *f)
 static const char *foreign(const struct elf_file *f, const struct elf_section *s)
 {
 	if (is_kernel(f))
-		return "it is the Linux kernel's";
+		return "it belongs to the Linux kernel";
 	if (!(s->sh.sh_flags & SHF_ALLOC))
 		return "it is not loaded";
 	if (s->sh.sh_flags & (SHF_WRITE | SHF_EXECINSTR | SHF_TLS | SHF_MERGE | SHF_COMPRESSED))
-		return "its section has other flags";
+		return "unexpected section flags";
 	if (s->sh.sh_entsize && s->sh.sh_entsize != SIZE)
-		return "its entries have another size";
+		return "unexpected entry size";
 	return NULL;
 }
 
@@ -105,7 +105,7 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 	if (!t->foreign && rel && (relocs = elf_relocs(f, rel, &r, e)) < 0)
 		return -1;
 	if (!t->foreign && !relocs_are_ours(r, relocs))
-		t->foreign = "its references are none to code from where they stand";
+		t->foreign = "its relocations are not PC-relative references to code";
 	if (t->foreign) {
 		free(r);
 		return 0;
@@ -141,7 +141,7 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 	if (t->count && t->bad == t->count) {
 		out->count -= t->count;
 		t->count = t->bad = 0;
-		t->foreign = "none of its entries has etch's form";
+		t->foreign = "none of its entries is in etch's format";
 	}
 	return 0;
 }

@@ -185,7 +185,7 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
 		     flow_run(f, &o->w->env, number, o->in, in, f->in.start) && emit_rows(&o->emit, f, s);
 		if (ok && (!rows_same(s, &plain) || found(f) != was)) {
-			fprintf(stderr, "rounds: a code range at %#llx is another with constants\n",
+			fprintf(stderr, "etch: internal error: code range %#llx differs when constants are tracked\n",
 			        (unsigned long long)f->in.range->start);
 			abort();
 		}

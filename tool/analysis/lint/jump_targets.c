@@ -33,11 +33,10 @@ static bool table_look(const struct flow *f, uint64_t at, const struct flow_jump
 	if (!n)
 		return true;
 	x = finding_add(out, "ETCH-H004", 0, first,
-	                n > 1 ? "a tracked jump comes here from a table, and %u more of its entries "
-	                        "have no endbr64 either"
-	                      : "a tracked jump comes here from a table, and there is no endbr64",
+	                n > 1 ? "this target of a tracked jump table has no endbr64, nor have %u more"
+	                      : "this target of a tracked jump table has no endbr64",
 	                n - 1);
-	return x && finding_fact_at(x, 0, at, "the jump", "by the table at %#" PRIx64 ", %u entries",
+	return x && finding_fact_at(x, 0, at, "the jump", "through the table at %#" PRIx64 ", %u entries",
 	                            (uint64_t)(uint32_t)j->what.off, j->entries);
 }
 

@@ -74,22 +74,22 @@ static bool is_certain(const struct observe *o, uint64_t target)
 /* Text of why the code behind step s (index `before`; null: none) is not reached, or what could still lead there. */
 static void words_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
 {
-	static const char *const nothing = "and nothing that is reached leads here";
+	static const char *const nothing = "and no reachable code leads here";
 	char what[WORDS_MOST];
 
 	if (has_open_jump(o->f)) {
-		snprintf(out, size, "only an indirect jump whose table is not to be seen could lead here");
+		snprintf(out, size, "only an indirect jump with an unknown table could lead here");
 	} else if (!s || o->f->in.start == START_PART || (s->flow != FLOW_CALL && !o->f->in.range->named)) {
 		/* a switch in the hot part may jump into the cold part */
-		snprintf(out, size, "only an indirect jump of another part of the function could lead here");
+		snprintf(out, size, "only an indirect jump in another part of the function could lead here");
 	} else if (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) {
 		words_target(o, flow_exit_target(s), what);
-		snprintf(out, size, "it lies behind a call of %s, which does not return, %s", what, nothing);
+		snprintf(out, size, "it follows a call of %s, which does not return, %s", what, nothing);
 	} else if (s->op == STEP_SYSCALL) {
-		snprintf(out, size, "it lies behind a system call that ends the program, %s", nothing);
+		snprintf(out, size, "it follows a system call that ends the program, %s", nothing);
 	} else {
 		words_insn(o, o->f->step_at[before], what);
-		snprintf(out, size, "it lies behind `%s`, %s", what, nothing);
+		snprintf(out, size, "it follows `%s`, %s", what, nothing);
 	}
 }
 
@@ -119,6 +119,6 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	}
 	if (s) {
 		words_insn(o, o->f->step_at[before], insn);
-		OBSERVE_FACT_AT(o, x, o->f->step_at[before], "lies behind", "%s", insn);
+		OBSERVE_FACT_AT(o, x, o->f->step_at[before], "follows", "%s", insn);
 	}
 }

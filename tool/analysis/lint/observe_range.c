@@ -102,9 +102,8 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 		byte[n] = o->f->in.range->bytes[to + n];
 	words_insn(o, off, insn);
 	x = OBSERVE(o, "ETCH-D005", 0, o->f->in.range->start + to,
-	            "control comes %s to bytes that are no instruction: "
-	            "%02x %02x %02x %02x",
-	            jumps ? "by a jump" : "from the instruction before", byte[0], byte[1], byte[2], byte[3]);
+	            "%s bytes that are not an instruction: %02x %02x %02x %02x",
+	            jumps ? "a jump leads to" : "execution runs into", byte[0], byte[1], byte[2], byte[3]);
 	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
 }
 
@@ -143,14 +142,13 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	words_insn(o, off, insn);
 	end = behind(o, c);
 	if (end >= c->addr + c->size) {
-		x = OBSERVE(o, "ETCH-F006", 0, o->f->in.range->start + off,
-		            "%s is the last instruction of its section, and goes on",
-		            in->flow == FLOW_BRANCH ? "a branch that need not be taken" : "this");
+		x = OBSERVE(o, "ETCH-F006", 0, o->f->in.range->start + off, "execution runs past the end of the section%s",
+		            in->flow == FLOW_BRANCH ? " if this branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 	} else if (is_named(env, end)) {
 		words_target(o, end, next);
-		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off, "goes on into %s%s", next,
-		            in->flow == FLOW_BRANCH ? " where the branch is not taken" : "");
+		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off, "falls through into %s%s", next,
+		            in->flow == FLOW_BRANCH ? " if the branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
 	}
@@ -176,7 +174,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	words_target(o, target, to);
 	x = OBSERVE(o, "ETCH-F005", 0, f->in.range->start + off, "calls %s, in the middle of its own function", to);
 	OBSERVE_FACT_AT(o, x, off, "the call", "%s", insn);
-	o->failed |= !finding_fact_at(x, 0, target, "what it calls", "%s", to);
+	o->failed |= !finding_fact_at(x, 0, target, "call target", "%s", to);
 }
 
 /* Findings about an instruction on a certain path that need no state. */
@@ -276,10 +274,10 @@ static void missing_say(struct observe *o, uint64_t off, uint64_t target)
 	words_insn(o, off, insn);
 	words_target(o, target, to);
 	if (section)
-		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "goes to %s, which is data, in section %s", to,
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "its target %s is data, in section %s", to,
 		            file->sections[section].name);
 	else
-		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "goes to %s, which is in no section of the file",
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "its target %s is outside all sections of the file",
 		            to);
 	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
 }

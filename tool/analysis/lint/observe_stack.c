@@ -133,7 +133,7 @@ static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const 
 	t = sp.off < -8 ? trace_find(k, ETCH_REG_RSP, sp, true) : NULL;
 	if (t) {
 		words_insn(o, t->off, words);
-		OBSERVE_FACT_AT(o, x, t->off, "on top of the stack", "what `%s` has put there", words);
+		OBSERVE_FACT_AT(o, x, t->off, "on top of the stack", "stored there by `%s`", words);
 	}
 	t = trace_find(k, ETCH_REG_RSP, sp, false);
 	if (t) {
@@ -190,7 +190,7 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 			return;
 		x = OBSERVE(o, "ETCH-S002", 0, addr,
 		            sp.off < -8 ? "returns with %" PRId64 " bytes left on the stack"
-		                        : "returns with %" PRId64 " bytes too many taken off the stack",
+		                        : "returns with %" PRId64 " bytes too many popped off the stack",
 		            sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8);
 		frame_facts(k, x, off, s);
 		return;
@@ -234,7 +234,7 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 	if (sp.off != -8) {
 		x = OBSERVE(o, "ETCH-F004", 0, o->f->in.range->start + off, "jumps to %s with %" PRId64 " bytes %s the stack",
 		            words, sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8,
-		            sp.off < -8 ? "left on" : "too many taken off");
+		            sp.off < -8 ? "left on" : "too many popped off");
 		frame_facts(k, x, off, s);
 	} else {
 		char value[WORDS_MOST];
@@ -297,17 +297,17 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 		words_insn(o, k->last, insn);
 		words_state(&k->before, words);
 		if (sets_stack(in))
-			x = OBSERVE(o, "ETCH-S004", 0, f->in.range->start + k->last, "`%s` leaves rsp where it cannot be followed",
-			            insn);
+			x = OBSERVE(o, "ETCH-S004", 0, f->in.range->start + k->last,
+			            "`%s` sets rsp to a value that cannot be tracked", insn);
 		else
-			x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "behind `%s` the frame is not known", insn);
+			x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "after `%s` the frame is not known", insn);
 		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
 	} else {
 		words_insn(o, off, insn);
 		x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "the frame is not known here: %s",
 		            s->weak                     ? "indirect jumps with different frames may lead here"
-		            : f->in.start == START_PART ? "others jump here with frames that are not known, or differ"
-		                                        : "the paths that lead here do not agree on one");
+		            : f->in.start == START_PART ? "others jump here with unknown or differing frames"
+		                                        : "the paths that lead here disagree");
 		OBSERVE_FACT_AT(o, x, off, "the first instruction", "%s", insn);
 	}
 	k->unknown_finding = o->out->count;

@@ -35,7 +35,7 @@ void words_value(struct value v, char *out)
 		if (v.reg == REG_RA)
 			snprintf(out, WORDS_MOST, "the return address");
 		else
-			snprintf(out, WORDS_MOST, "%s of the caller", reg_text(v.reg));
+			snprintf(out, WORDS_MOST, "the caller's %s", reg_text(v.reg));
 		break;
 	case VALUE_ALIGNED: snprintf(out, WORDS_MOST, "an address in the realigned frame"); break;
 	case VALUE_CONST: snprintf(out, WORDS_MOST, "%d", v.off); break;
@@ -77,7 +77,7 @@ void words_state(const struct state *s, char *out)
 	if (sp.kind != VALUE_CFA)
 		snprintf(out, WORDS_MOST, "rsp is not known");
 	else if (sp.off == -8)
-		snprintf(out, WORDS_MOST, "rsp is CFA-8, as at the start");
+		snprintf(out, WORDS_MOST, "rsp is CFA-8, as on entry");
 	else if (sp.off < -8)
 		snprintf(out, WORDS_MOST, "rsp is CFA%+d (%" PRId64 " bytes pushed)", sp.off, -8 - (int64_t)sp.off);
 	else
@@ -99,9 +99,9 @@ void words_target(const struct observe *o, uint64_t target, char *out)
 	if (target & FLOW_EXTERN) {
 		const char *name = n < env->file->symbol_count ? env->file->symbols[n].name : "";
 
-		snprintf(out, WORDS_MOST, "%s", name[0] ? name : "a place without a name");
+		snprintf(out, WORDS_MOST, "%s", name[0] ? name : "an unnamed symbol");
 	} else if (target & FLOW_SLOT) {
-		snprintf(out, WORDS_MOST, "what the word at %#" PRIx64 " holds", target & ~FLOW_SLOT);
+		snprintf(out, WORDS_MOST, "the address stored at %#" PRIx64, target & ~FLOW_SLOT);
 	} else if ((c = space_at(env->space, target))) {
 		symbol_index_describe(&env->names, env->file, c->section, elf_is_object(env->file) ? target - c->addr : target,
 		                      out, WORDS_MOST);

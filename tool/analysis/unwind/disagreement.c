@@ -78,8 +78,8 @@ bool disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts
 		return true;
 	x = finding_add(
 		&sum, CONTRADICTED, 0, addr,
-		"%zu functions under one FDE have another frame than it says, as where .eh_frame says %s; the code has %s",
-		wrong, first[0]->facts[0].text, first[0]->facts[1].text);
+		"%zu functions contradict the one FDE that covers them; for one, .eh_frame says %s, the code has %s", wrong,
+		first[0]->facts[0].text, first[0]->facts[1].text);
 	ok = finding_fact(x, ".eh_frame", "%s", first[0]->facts[0].text);
 	for (i = 0; ok && i < some; i++)
 		ok = finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);

@@ -125,8 +125,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
-		if (!e->silent &&
-		    !finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has what no row can say: %s", cfi->why))
+		if (!e->silent && !finding_add(&e->findings, "ETCH-C002", 0, addr,
+		                               ".eh_frame has a rule that no row can express: %s", cfi->why))
 			e->failed = true;
 		e->silent = true;
 		/* A weak state is not enough to replace what .eh_frame means. */

@@ -201,7 +201,7 @@ static const char *branch_differs(const ZydisDecodedInstruction *z, const ZydisD
 	    (c->detail->x86.op_count != 1 || c->detail->x86.operands[0].type != X86_OP_IMM ||
 	     !ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(z, &ops[0], addr, &target)) ||
 	     (ZyanU64)c->detail->x86.operands[0].imm != target))
-		return "where it leads";
+		return "its branch target";
 	return NULL;
 }
 

@@ -232,7 +232,7 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
 		return "conditional move has no immediate form";
 	if ((z->mnemonic == ZYDIS_MNEMONIC_CMP || z->mnemonic == ZYDIS_MNEMONIC_TEST) &&
 	    ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE)
-		return "compare of memory with a constant has no immediate form (a branch site, later)";
+		return "compare of memory with a constant has no immediate form";
 	if (z->mnemonic == ZYDIS_MNEMONIC_CMP)
 		return "compare with memory as its first operand has no immediate form";
 	if (z->meta.category == ZYDIS_CATEGORY_X87_ALU)
@@ -257,7 +257,7 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, insn->len, &z, ops)))
 		return "does not decode";
 	if (insn->index != INSN_NO_REG)
-		return "indexed: it does not read a fixed place";
+		return "indexed: its address is not fixed";
 	if (insn->segment)
 		return "segment override";
 	for (i = 0; i < z.operand_count_visible; i++)
@@ -292,9 +292,9 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	else if (insn->disp == 0)
 		mode = ETCH_ADDR_BASE;
 	else
-		return "its address is in a register with an offset: no room for the offset in an entry";
+		return "register plus offset: a table entry cannot hold the offset";
 	if (mode == ETCH_ADDR_BASE && insn->base == 4)
-		return "it is relative to the stack pointer";
+		return "its address is relative to the stack pointer";
 	out->form = (uint8_t)form;
 	out->regs = (uint8_t)(reg | (mode == ETCH_ADDR_BASE ? insn->base << 4 : 0));
 	out->shape = (uint8_t)(insn->len | mode << 4 | ((z.attributes & ZYDIS_ATTRIB_HAS_REX) ? 0x40 : 0));
@@ -309,16 +309,16 @@ const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct e
 
 	if (insn->mem == MEM_NONE) {
 		if (insn->src == INSN_NO_REG)
-			return "an unusual encoding of its call";
+			return "unusual call encoding";
 		mode = ETCH_ADDR_REG;
 		reg = insn->src;
 	} else {
 		if (insn->index != INSN_NO_REG)
-			return "indexed: it does not go through a fixed slot";
+			return "indexed: its slot is not fixed";
 		if (insn->segment)
 			return "segment override";
 		if (insn->mem_size != 8)
-			return "a far call, or one of 16 bits";
+			return "a far or 16-bit call";
 		if (insn->base == INSN_PC_REG) {
 			mode = ETCH_ADDR_RIP;
 		} else if (insn->base == INSN_NO_REG) {
@@ -330,11 +330,11 @@ const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct e
 		}
 	}
 	if (insn->len < 2 || insn->len > 9)
-		return "an unusual encoding of its call";
+		return "unusual call encoding";
 	if (mode == ETCH_ADDR_BASE && reg == 4)
-		return "it is relative to the stack pointer";
+		return "its address is relative to the stack pointer";
 	if (disp % 8)
-		return "its offset in the table is no multiple of 8";
+		return "its offset in the table is not a multiple of 8";
 	if (!etch_pv_set(out, reg, disp))
 		return "its offset in the table is too large for an entry";
 	out->form = call ? ETCH_FORM_CALL : ETCH_FORM_JMP;

@@ -32,7 +32,7 @@ static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout l
 	                              KERNEL_ORC_PARTIAL};
 
 	if (type >= (layout == KERNEL_ORC_6_4 ? sizeof(new) : sizeof(old)))
-		return "a type that the layout has not";
+		return "unknown type for this layout";
 	if (layout == KERNEL_ORC_6_4)
 		out->kind = new[type];
 	else
@@ -42,9 +42,9 @@ static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout l
 	if (!out->sp_reg)
 		return "no register for the CFA";
 	if (out->sp_reg == REG_PREV_SP || out->sp_reg > REG_AX)
-		return "a CFA register that the kernel has not";
+		return "unknown CFA register";
 	if (out->bp_reg != REG_UNDEFINED && out->bp_reg != REG_PREV_SP && out->bp_reg != REG_BP)
-		return "an rbp register that the kernel has not";
+		return "unknown rbp register";
 	return NULL;
 }
 
@@ -68,7 +68,7 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 	                                               : 0,
 	                    layout, out);
 	if (!wrong && bits >> used)
-		wrong = "bits set that the layout leaves unused";
+		wrong = "unused bits are set";
 	if (wrong)
 		out->kind = KERNEL_ORC_BAD;
 	return wrong;

@@ -53,11 +53,11 @@ static const char *operand_refuse(const ZydisDecodedInstruction *z, const ZydisD
 	if (whole(op->reg.value) == ZYDIS_REGISTER_RSP)
 		return "it uses the stack pointer";
 	if (is_ip_register(op->reg.value))
-		return "it branches, or depends on where it lies";
+		return "it branches or depends on its own address";
 	if ((op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && !may_write(z, op->reg.value))
 		return whole(op->reg.value) >= ZYDIS_REGISTER_RAX && whole(op->reg.value) <= ZYDIS_REGISTER_R15
-		           ? "it changes a register that a function must preserve"
-		           : "it changes a register of the system or the x87 stack";
+		           ? "it changes a callee-saved register"
+		           : "it changes a system register or the x87 stack";
 	return NULL;
 }
 
@@ -82,7 +82,7 @@ static const char *insn_refuse(const ZydisDecodedInstruction *z, const ZydisDeco
 	default: break;
 	}
 	if (zydis_flow(z, false) == FLOW_STOP)
-		return "it does not go on";
+		return "it stops execution";
 	switch (z->mnemonic) {
 	case ZYDIS_MNEMONIC_XRSTOR:
 	case ZYDIS_MNEMONIC_XRSTOR64:
@@ -94,11 +94,11 @@ static const char *insn_refuse(const ZydisDecodedInstruction *z, const ZydisDeco
 	case ZYDIS_MNEMONIC_XABORT:
 	case ZYDIS_MNEMONIC_XEND:
 	case ZYDIS_MNEMONIC_WRFSBASE:
-	case ZYDIS_MNEMONIC_WRGSBASE: return "it changes the state of the processor";
+	case ZYDIS_MNEMONIC_WRGSBASE: return "it changes processor state";
 	default: break;
 	}
 	if (z->meta.category == ZYDIS_CATEGORY_CET && z->mnemonic != ZYDIS_MNEMONIC_ENDBR64)
-		return "it changes the state of the processor";
+		return "it changes processor state";
 	if (z->cpu_flags && ((z->cpu_flags->set_1 | z->cpu_flags->modified) & ZYDIS_CPUFLAG_DF))
 		return "it changes the direction flag";
 	for (i = 0; i < z->operand_count; i++) {
