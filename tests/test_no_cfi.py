@@ -492,7 +492,7 @@ def test_words_of_etchs_own_sections_are_no_pointers(etch, tmp_path, section, ki
     would have functions that it had not before."""
     source, program = tmp_path / "w.s", tmp_path / "w"
     source.write_text("\t.globl _start\n_start:\txor %edi, %edi\n\tmov $60, %eax\n\tsyscall\n\thlt\n\t.p2align 4, 0xcc\n"
-                      "hidden:\tsub $24, %rsp\n\tadd $24, %rsp\n\tret\n"
+                      "hidden:\tmov %edi, %eax\n\tlea 1(%rax, %rdi), %eax\n\tlea (%rax, %rax, 4), %eax\n\tret\n"  # no prologue
                       f"\t.section {section}, \"aw\"\n\t.p2align 3\n\t.quad hidden\n")
     run(["gcc", "-nostdlib", "-static", "-no-pie", "-o", program, source])
     at = next(int(line.split()[0], 16) for line in run(["nm", program]).stdout.splitlines() if line.endswith(" hidden"))

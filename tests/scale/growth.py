@@ -72,7 +72,7 @@ class Made:
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
                            env=dict(os.environ, ETCH_BOUNDS="none"))
         m = re.search(r"I +refs: +([\d,]+)", p.stderr)
-        said = [line for line in p.stderr.splitlines() if not line.startswith("==")]
+        said = [line for line in p.stderr.splitlines() if not re.match(r"(==|--)\d+\1 ", line)]
         return int(m[1].replace(",", "")) if m else 0, p.returncode, "\n".join(said)
 
 
