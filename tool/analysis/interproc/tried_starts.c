@@ -121,6 +121,8 @@ bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 	bool behind = true;
 	struct step in;
 
+	if (!s->flow.cache)
+		s->flow.cache = step_cache_new(); /* null: decoding is slower */
 	while (at < end) {
 		const uint8_t *bytes = p->bytes + (at - p->start);
 

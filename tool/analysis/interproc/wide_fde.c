@@ -77,8 +77,8 @@ int wide_called(struct work *w, struct error *e)
 	for (i = 0; ok && i < w->calls.count && !w->options->no_cfi; i++) {
 		const struct link *x = &w->calls.list[i];
 
-		if (x->to != NO_RANGE && x->kind != EXIT_REF && !w->ranges.list[x->from].inferred &&
-		    may_begin(w, x->to, x->target))
+		if (x->to != NO_RANGE && x->kind != EXIT_REF && w->state[x->to].rows.unproven &&
+		    !w->ranges.list[x->from].inferred && may_begin(w, x->to, x->target))
 			ok = start_put(&s, x->target);
 	}
 	err = ok ? entries_add(w, &s, e) : error_set(e, "out of memory");

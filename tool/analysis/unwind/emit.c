@@ -425,6 +425,8 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
 	out->count = (uint32_t)e->count;
 	for (i = 0; i < e->count; i++)
+		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
+	for (i = 0; i < e->count; i++)
 		if (e->rows[i].rule.kind == ETCH_RULE_UNDEF)
 			out->undefined += (i + 1 < e->count ? e->rows[i + 1].addr : p->end) - e->rows[i].addr;
 	return true;

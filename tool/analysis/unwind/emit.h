@@ -17,6 +17,7 @@ struct range_rows {
 	uint32_t count;
 	struct findings findings; /* with addresses of the code space, and section 0 */
 	uint64_t undefined;       /* bytes whose row is UNDEF */
+	bool unproven;            /* some rows are of .eh_frame alone, or confirmed by an inferred state alone */
 };
 
 /* Working memory for one code range at a time; each worker thread has its own. Zeroed at first. */
