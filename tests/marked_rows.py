@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Assembly that says itself where a row begins and which: `row N` is a place with the CFA at rsp+N, `row undef` one
-without a rule, `row rbp16` one with the CFA at rbp+16, `row restorer` what a signal's handler returns to."""
+without a rule, `row rbp16` one with the CFA at rbp+16, `row r13plus8` one with the CFA at r13+8, `row restorer` what a
+signal's handler returns to."""
 
 import bisect
 
@@ -32,7 +33,7 @@ def wrong(etch, tmp_path, source, *flags, args=(), strip=True):
         expected = name.split(".")[2]
         if expected == "restorer":
             cfa = "restorer" if table[k][5] == "signal" else cfa
-        if cfa != (f"rsp+{expected}" if expected.isdigit() else expected.replace("rbp", "rbp+")):
+        if cfa != (f"rsp+{expected}" if expected.isdigit() else expected.replace("rbp", "rbp+").replace("plus", "+")):
             out.append((name, cfa))
     return out
 

@@ -152,7 +152,8 @@ static bool rule_ra(const struct state *s, struct etch_rule *out)
  */
 void state_rule(const struct state *s, struct etch_rule *out)
 {
-	static const uint8_t others[] = {11, 10, 0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15};
+	/* The callee-saved ones first: a call keeps them. */
+	static const uint8_t others[] = {3, 12, 13, 14, 15, 11, 10, 0, 1, 2, 6, 7, 8, 9};
 	const struct slot *x;
 	unsigned i;
 

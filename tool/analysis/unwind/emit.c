@@ -108,6 +108,24 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 	       (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
 }
 
+/*
+ * Has an instruction replaced rsp by an unknown value, with no word of it in .eh_frame, whose CFA is by rsp and was
+ * confirmed until then? Where a callee-saved register still holds the CFA, the code's rule is right: OCaml 5 calls C
+ * so, on another stack. Where none does, rsp may be that of another frame, which .eh_frame describes.
+ */
+static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
+{
+	unsigned sp = e->state->reg[ETCH_REG_RSP].kind;
+
+	if (cfi->start == addr || cfi->rule.cfa != ETCH_REG_RSP || (sp != VALUE_ANY && sp != VALUE_ALIGNED) ||
+	    e->state->weak || e->rule.kind != ETCH_RULE_CALL || e->rule.cfa >= 16 ||
+	    !(STEP_CALLEE_SAVED >> e->rule.cfa & 1))
+		return false;
+	if (e->agreed && is_anchored(e, addr))
+		e->sp_replaced = cfi->start;
+	return e->sp_replaced == cfi->start;
+}
+
 /* Is this StgRun? GHC code returns behind its jump, with rsp unchanged. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
@@ -116,6 +134,7 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 {
 	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
 	unsigned source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
+	bool replaced = cfi && is_stack_replaced(e, addr, cfi);
 	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
 	enum witness w;
 
@@ -137,6 +156,8 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 	                                                  : state_witness_own(e->state, &cfi->rule);
 	if (w == WITNESS_DENIES && e->state->weak && !anchored)
 		w = WITNESS_SILENT;
+	if (w == WITNESS_SILENT && replaced)
+		w = WITNESS_DENIES;
 	/* A constant in rbp would prove that it is not the caller's: analyse again with constants. */
 	e->wants_constants |= w == WITNESS_SILENT && !e->state->constants && cfi->rule.bp == ETCH_BP_SAME &&
 	                      e->state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
@@ -390,6 +411,7 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	e->count = e->cfi_count = e->cfi_at = 0;
 	e->failed = e->silent = e->denied = e->agreed = e->stale = e->wants_constants = false;
 	e->last = e->range->start;
+	e->sp_replaced = UINT64_MAX;
 	e->no_cfi = no_cfi;
 	e->at = e->range->start;
 	e->cfi_same_below = 0;

@@ -38,6 +38,7 @@ struct emit {
 	bool one_rule;               /* one row for the whole code range, not that of an entry: may be of many functions */
 	bool inferred;               /* row.inferred of the row being added */
 	bool agreed;                 /* the last state confirmed or contradicted .eh_frame's row */
+	uint64_t sp_replaced;        /* start of the last row of .eh_frame in which is_stack_replaced(); UINT64_MAX: none */
 	uint64_t last;               /* address of the last instruction */
 	uint64_t at;                 /* rows are complete below this address */
 	uint64_t cfi_same_below;     /* .eh_frame has the same row from `at` up to here */
