@@ -150,7 +150,7 @@ def test_runs_the_same(product):
 
 
 def test_twice_is_once(product):
-    """Rule 9: rewriting twice gives the bytes of once; two runs, also with
+    """Rewriting twice gives the bytes of once; two runs, also with
     another number of threads and another file name, give the same bytes."""
     # The objects as the one command that they were, for one may define what
     # another reads.

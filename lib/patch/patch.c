@@ -2,10 +2,10 @@
 /*
  * patch.c: changes memory and instructions as one transaction.
  *
- * Everything is planned first (plan.c). Then the pages are made writable (text: W is added, X
- * never removed), memory is stored, text is stored, membarrier(2) makes every thread of the
- * process pass a serializing instruction, and the pages are protected again. A failure before
- * the barrier is rolled back while the pages are still writable.
+ * Everything is planned first (plan_sites.c, plan.c). Then the pages are made writable (text: W
+ * is added, X never removed), memory is stored, text is stored, membarrier(2) makes every thread
+ * of the process pass a serializing instruction, and the pages are protected again. A failure
+ * before the barrier is rolled back while the pages are still writable.
  *
  * One site is one instruction inside one aligned 8-byte word, replaced by one aligned store: by
  * AMD64 APM vol. 2, 7.6.1, another processor then executes either the old or the new

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: patch.c (the change), plan.c, inline.c, pv.c, site_bytes.c,
- * sync.c, patch_list.c.
+ * dependency, users first: patch.c (the change), plan_sites.c, plan.c, inline.c, pv.c,
+ * site_bytes.c, sync.c, patch_list.c.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -115,7 +115,7 @@ unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16
 /* Are these bytes the immediate form of any value? */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes);
 
-/* ---- plans (plan.c) ------------------------------------------------------------ */
+/* ---- plans (plan.c; plan_sites.c) ------------------------------------------------ */
 
 /* Both images of the site planned last: neighbours in a table are often alike. */
 struct memo {
@@ -162,11 +162,11 @@ void txn_end(struct txn *t);
 void txn_reserve(struct txn *t, size_t sites);
 /* Adds a store of `size` bytes. Call before taking the lock. 0 or ETCH_ENOMEM. */
 int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
-/* Sorts the stores, reads memory, drops stores that change nothing, and plans every armed site
- * that they touch. Called under the lock. 0 or an etch_error. */
+/* plan_sites.c: sorts the stores, reads memory, drops stores that change nothing, and plans every
+ * armed site that they touch. Called under the lock. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
-/* Plans all sites of one object. own: null, or, for objects in ascending order, the positions in
- * the module's sites to continue from, initially 0. 0 or an etch_error. */
+/* plan_sites.c: plans all sites of one object. own: null, or, for objects in ascending order, the
+ * positions in the module's sites to continue from, initially 0. 0 or an etch_error. */
 int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
 /* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);

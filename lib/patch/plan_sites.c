@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* Plans the sites of a transaction: finds those that read what it stores, in all modules, and those of a whole object.
+/*
+ * plan_sites.c: finds the sites of a transaction, in all modules: those that read what it stores,
+ * and those of a whole object. txn_plan_site() (plan.c) plans each.
  */
 #include <string.h>
 
 #include "patch/patch.h"
 
-/* May this site, which starts in object o of module m, be armed? Not if it also reads bytes of the
- * next object, which is stored to independently. */
-static int site_may_arm(const struct module *m, const struct object *o, uint64_t at, unsigned size)
+/* Does a site that starts in object o of module m read bytes of no other object? One that also reads
+ * the next, which is stored to independently, remains a load. */
+static int reads_one_object(const struct module *m, const struct object *o, uint64_t at, unsigned size)
 {
 	return o + 1 == m->object + m->object_count || at + size <= o[1].addr;
 }
 
-/* An iterator over the sites of one module that read from `at` on. */
+/* An iterator over the sites of one module, in order of what they read. */
 struct walk {
 	const struct module *m;
 	const struct etch_imv *entry; /* in a linked table; null: by index pair */
 	const struct pair *pair;
-	size_t at, end;
+	size_t at, end; /* indexes in `entry` or `pair` */
 };
 
 static size_t pair_from(const struct pair *p, size_t n, uint64_t key)
@@ -35,7 +37,7 @@ static size_t pair_from(const struct pair *p, size_t n, uint64_t key)
 	return low;
 }
 
-/* kind: SITES_*. at: a position in the sites at or before `from`; null if unknown. */
+/* kind: SITES_*. at: an index not behind the first site that reads from `from` on; null if unknown. */
 static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
 {
 	const struct sites *s = &m->sites[kind];
@@ -104,7 +106,7 @@ static int plan_stores_walk(struct txn *t, const struct module *owner, struct wa
 			if (!o)
 				continue;
 		}
-		if (!(o->flags & OBJECT_ARMED) || !site_may_arm(owner, o, at, size))
+		if (!(o->flags & OBJECT_ARMED) || !reads_one_object(owner, o, at, size))
 			continue;
 		err = txn_plan_site(t, e, at, o, PLAN_SET);
 		if (err)
@@ -188,7 +190,7 @@ static int plan_object_walk(struct txn *t, const struct module *owner, const str
 			w->at--;
 			break;
 		}
-		if (!site_may_arm(owner, o, at, site_size(e)))
+		if (!reads_one_object(owner, o, at, site_size(e)))
 			continue;
 		err = txn_plan_site(t, e, at, o, plan);
 		if (err)

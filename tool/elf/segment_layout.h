@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Private to the segment module: the layout of the output, and the steps that make it:
- * segment_read -> segment_slot, segment_front -> segment_place -> segment_headers -> segment.
+ * segment_read -> segment_slot (segment_refs), segment_front -> segment_place -> segment_headers -> segment.
  */
 #ifndef ETCH_TOOL_ELF_SEGMENT_LAYOUT_H
 #define ETCH_TOOL_ELF_SEGMENT_LAYOUT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Private to the segment module: a checked view of the headers of a linked
- * file, and the search for room for one more program header.
+ * file, and room for one more program header.
  */
 #ifndef ETCH_TOOL_ELF_SEGMENT_SLOT_H
 #define ETCH_TOOL_ELF_SEGMENT_SLOT_H
@@ -39,8 +39,8 @@ struct seg_item {
 };
 
 struct seg_slot {
-	int drop;                         /* entry of the table to give up, or -1: the table grows */
-	bool table;                       /* the table itself goes to the new segment */
+	int drop;                         /* program header to give up, or -1: their table grows */
+	bool table;                       /* that table goes to the new segment */
 	struct seg_item item[SLOT_ITEMS]; /* in order of their offsets, moved or not */
 	size_t items;
 };
@@ -58,11 +58,11 @@ static inline bool seg_overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m)
 /* Writes the message and returns `result`. */
 int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* Finds a slot; sets `evicted`, and new_off of items that move within the first page.
+/* segment_slot.c: finds a slot; sets `evicted`, and new_off of items that move within the first page.
  * The caller places the evicted ones. */
 int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, size_t errlen);
 
-/* Size of a new first page (or several) for the program headers; 0 if there cannot be
+/* segment_front.c: size of a new first page (or several) for the program headers; 0 if there cannot be
  * one. */
 uint64_t seg_front_find(const struct seg_file *f);
 
@@ -74,8 +74,8 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen);
  * freed), in which the old file starts at `size`. -1: out of memory. */
 int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes);
 
-/* A section's addresses that a reference may name, lo, lo + 4, ... below hi: the words of a note; of any
- * other section only the start. */
+/* The addresses lo, lo + 4, ... below hi that a reference may name: each word of a note, of any other
+ * section only the start. */
 struct ref_range {
 	uint64_t lo, hi;
 	bool hit;

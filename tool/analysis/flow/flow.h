@@ -3,9 +3,9 @@
  * The dataflow analysis of one code range: every instruction that is reachable from its entries, and the abstract state
  * (state.h) before each, computed by a worklist to the fixpoint. A failure concerns one code range only.
  *
- * Jump tables that cannot be read do no harm: an indirect jump changes no stack state, so where the states at all
- * indirect jumps of a code range agree, otherwise unreached code begins with that state. A landing pad begins with the
- * frame of the call site that throws, a fixup with that of the instruction that faults.
+ * A jump table that cannot be read does no harm: an indirect jump changes no stack state, so code that nothing else
+ * reaches begins with the state at the code range's indirect jumps, if these agree (jumps.c). A landing pad begins with
+ * the frame of the call site that throws, a fixup with that of the instruction that faults.
  */
 #ifndef ANALYSIS_FLOW_FLOW_H
 #define ANALYSIS_FLOW_FLOW_H
@@ -250,8 +250,8 @@ struct flow {
 	size_t state_count;
 	struct flow_jump *jumps; /* indirect jumps */
 	size_t jump_count;
-	/* Instructions that end at or below `below` need no callback of flow_states() while rules do not change; set by the
-	 * callback. `last` and `end`: address and end of the last instruction that was so skipped. */
+	/* Set by the callback of flow_states(), which then skips instructions that end at or below `below` while the rule
+	 * stays the same. `last` and `end`: address and end of the last instruction skipped. */
 	struct flow_skip {
 		uint64_t below, last, end;
 	} skip;

@@ -293,8 +293,9 @@ static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 	f->walk.inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
 }
 
-/* Is a jump's table inside the code range, without a bound? Then what.most is set: all of its entries are known. */
-static bool is_inner(struct flow *f, struct flow_jump *j)
+/* Gives a table inside the code range that has no bound the one of inner_entries(), in what.most. False: no such table,
+ * or no entries. */
+static bool inner_bound(struct flow *f, struct flow_jump *j)
 {
 	uint64_t start = (uint32_t)j->what.off - f->in.range->start;
 
@@ -331,7 +332,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	unsigned i;
 
 	j->is_new = false;
-	j->entries = is_inner(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
+	j->entries = inner_bound(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
 	if (j->table && j->what.off && !j->what.most)
 		j->entries = j->guess;
 	flow_agreed_undo(f, (size_t)(j - f->jumps));

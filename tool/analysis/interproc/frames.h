@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The generator: unwind rows from machine code, with .eh_frame as a second witness. Each row is proven from code, read
- * from .eh_frame, or UNDEF (design rule 6).
+ * from .eh_frame, or UNDEF; none is guessed.
  */
 #ifndef ANALYSIS_INTERPROC_FRAMES_H
 #define ANALYSIS_INTERPROC_FRAMES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * After the fixpoint: code that jumps lead to from code without C's frames, or back to it, has no such frames either.
- * The sets of code ranges that jumps connect are found by union-find.
+ * After the fixpoint: code that jumps connect, in either direction, with code without C's frames has no such frames
+ * either. The sets of code ranges that jumps connect are found by union-find.
  */
 #include "analysis/interproc/work.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of noreturn functions (work.noreturn), and those that are known by name before the first round: from a known
- * list, and by DW_AT_noreturn of DWARF.
+ * The list of noreturn functions (work.noreturn), and those that are known by name before the first round: by a fixed
+ * list (noreturn_names.c) and by DW_AT_noreturn of DWARF.
  */
 #include "analysis/facts/noreturn_names.h"
 #include "analysis/interproc/noreturn.h"

@@ -155,7 +155,7 @@ static bool rows_same(const struct range_rows *a, const struct range_rows *b)
 }
 
 /* A checksum of the results of the analysis of a code range. */
-static uint64_t found(const struct flow *f)
+static uint64_t found_sum(const struct flow *f)
 {
 	uint64_t flags = f->found.exit_sp_varies | f->found.replaces_sp << 1 | f->found.exits_balanced << 2 |
 	                 f->found.returns_unbalanced << 3 | f->found.exit_sp_mismatch << 4 | f->found.exit_sp_unknown << 5 |
@@ -176,7 +176,7 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 #ifdef ETCH_CHECK_STEPS
 	struct range_rows *s = &o->w->state[number].rows, plain = *s;
 	struct flow *f = &o->flow;
-	uint64_t was = found(f);
+	uint64_t was = found_sum(f);
 	bool ok = true;
 
 	if (!f->found.no_constants)
@@ -184,7 +184,7 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 	for (f->in.force_constants = true; ok; f->in.force_constants = false) {
 		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
 		     flow_run(f, &o->w->env, number, o->in, in, f->in.start) && emit_rows(&o->emit, f, s);
-		if (ok && (!rows_same(s, &plain) || found(f) != was)) {
+		if (ok && (!rows_same(s, &plain) || found_sum(f) != was)) {
 			fprintf(stderr, "etch: internal error: code range %#llx differs when constants are tracked\n",
 			        (unsigned long long)f->in.range->start);
 			abort();

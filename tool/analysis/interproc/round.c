@@ -12,8 +12,8 @@
 /* Code ranges that a thread takes under one lock: large enough to make contention negligible. */
 #define CHUNK 64u
 
-/* Being cut where its flow ended is the only news for the code range, and does not change its results. Only of a start
- * that is certain: other assumptions may be revised by what has become known since. */
+/* Was a code range marked only because it was cut where its flow ended, which does not change its results? Only if a
+ * function certainly begins there: what has become known since may revise any other assumption. */
 static bool is_unchanged(const struct work *w, uint32_t number)
 {
 	const struct code_range *p = &w->ranges.list[number];

@@ -123,8 +123,8 @@ int round_prepare(struct work *w, struct error *e)
 
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].run = 0;
-	/* First whether the file has GHC code, whose starts are found in a way of their own, then all code ranges: what
-	 * follows goes by their numbers. */
+	/* First GHC code, whose starts are found in a way of their own, and all new code ranges: these renumber the others,
+	 * and what follows goes by number. */
 	ghc_decide(w);
 	if (open_trim(w, e) || ghc_starts(w, e) || undiscovered_add(w, e))
 		return -1;

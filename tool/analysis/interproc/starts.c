@@ -61,7 +61,7 @@ void called_find(struct work *w)
 
 /* Is the word at an offset of a data section an address in the middle of a code range? Then it and its neighbours are
  * entries of a jump table. */
-static bool is_inner(const struct work *w, const struct elf_section *s, uint64_t at)
+static bool is_label(const struct work *w, const struct elf_section *s, uint64_t at)
 {
 	uint64_t word;
 	uint32_t k;
@@ -113,7 +113,7 @@ int evidence_data(struct work *w, struct error *e)
 			if (word - w->env.index_base >= w->env.index_span)
 				continue;
 			k = range_number(&w->env, word);
-			if (k != NO_RANGE && w->ranges.list[k].start == word && !is_inner(w, s, at - 8) && !is_inner(w, s, at + 8))
+			if (k != NO_RANGE && w->ranges.list[k].start == word && !is_label(w, s, at - 8) && !is_label(w, s, at + 8))
 				w->state[k].evidence |= EVIDENCE_FUNCTION;
 		}
 	}
@@ -121,7 +121,7 @@ int evidence_data(struct work *w, struct error *e)
 }
 
 /*
- * Without .eh_frame a code range is a function if it is called, tail-called, or has its address taken; or if all its
+ * With options.no_cfi a code range is a function if it is called, tail-called, or has its address taken; or if all its
  * returns are those of a function, with every register restored and the return address on top. The rest is
  * RANGE_UNPROVEN.
  */

@@ -147,7 +147,7 @@ int open_extend(struct work *w, struct error *e);
 void called_find(struct work *w);
 /* Sets EVIDENCE_FUNCTION where data of the file holds the start of a code range. 0, or -1 and a message. */
 int evidence_data(struct work *w, struct error *e);
-/* Without .eh_frame: judges the code ranges without evidence, once all evidence is there. */
+/* With options.no_cfi: judges the code ranges without evidence, once all evidence is there. */
 void starts_classify(struct work *w);
 /* Finds parts: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
 void parts_find(struct work *w);
@@ -169,7 +169,7 @@ int gaps_sweep(struct work *w, struct error *e);
 bool entry_tail_find(struct work *w);
 
 /* Noreturn functions. 0, or -1 and a message. */
-/* noreturn_named.c: by name, of DWARF and of a known list. Needs w->ranges. */
+/* noreturn_named.c: by name, from DWARF and a fixed list. Needs w->ranges. */
 int noreturn_names(struct work *w, struct error *e);
 /* returns.c: by the results of the last round; marks the callers concerned. */
 int noreturn_find(struct work *w, struct error *e);

@@ -51,7 +51,7 @@ void words_value(struct value v, char *out);
 /* The target of a direct call or jump: a name, or an address. */
 void words_target(const struct observe *o, uint64_t target, char *out);
 
-/* May execution continue at the instruction behind this one? */
+/* observe_range.c: may execution continue at the instruction behind this one? */
 bool observe_goes_on(const struct observe *o, const struct step *in);
 /* Does a function begin at an address, by .eh_frame or symbols? */
 bool observe_is_function(const struct flow_env *env, uint64_t addr);

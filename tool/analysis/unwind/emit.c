@@ -278,7 +278,7 @@ static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, 
 	                                                     : e->cfi[e->cfi_at].start;
 }
 
-/* Instructions that flow_states() skipped (skip_below) have the row of the one before. */
+/* Instructions that flow_states() skipped (flow.skip) have the row of the one before. */
 static inline void quiet_take(struct emit *e, const struct flow *f)
 {
 	if (f->skip.below && f->skip.end > e->at) {

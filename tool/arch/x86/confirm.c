@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The second decoder, Capstone: confirms sites and prints disassembly. Rule 2 of the design: no byte is
- * rewritten unless both decoders agree. */
+/* The second decoder, Capstone: confirms sites and prints disassembly. No byte is rewritten unless both decoders
+ * agree. */
 #include "arch/x86/insn.h"
 
 #include <capstone/capstone.h>
