@@ -238,6 +238,33 @@ inside:	call	called
 	row	undef
 1:	incl	%ebx
 	jmp	1b
+	begin	swapped
+	row	undef
+	xchgq	%rbx, %r12
+	row	undef
+	ret
+	begin	scratch
+	row	undef
+	pushq	%rax
+	popq	%rcx
+	row	undef
+	jmp	*(%rcx)
+	begin	unaligned
+	nop
+frame:	row	8
+	pushq	%rbp
+	movq	%rsp, %rbp
+	row	rbp16
+1:	call	*%rdi
+	jmp	1b
+	begin	unaligned2
+	nop
+push:	row	undef
+	pushq	%rbp
+	movq	%rdi, %rbp
+	row	undef
+1:	call	*%rdi
+	jmp	1b
 	.section .elsewhere, "ax"
 	begin	handed
 	row	8
@@ -248,6 +275,7 @@ inside:	call	called
 	.data
 	.quad	called, part, shares, shares2, handing, loops, restorer
 	.quad	broken, astray, odd, unbalanced, pops, amidst, round
+	.quad	swapped, scratch, frame, push
 """
 
 

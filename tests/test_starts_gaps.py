@@ -119,7 +119,7 @@ PLAIN = ENTRY + """
 	ret
 """
 
-# Bytes like a prologue's in data, and a frame that is not taken down, begin no function.
+# Bytes like a prologue's in data, a frame that is not taken down, and what never returns begin no function.
 NONE = ENTRY + """
 	.p2align 4, 0xcc
 	row	undef
@@ -151,6 +151,13 @@ NONE = ENTRY + """
 	addq	$40, %rsp
 	row	undef
 	ret
+	.p2align 4, 0xcc
+	row	undef
+	pushq	%rbp
+	movq	%rsp, %rbp
+	row	undef
+1:	call	*%rax
+	jmp	1b
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import INCLUDE, ROOT, asan_env, run
+from marked_rows import LIBRARY, wrong
 
 sys.path.insert(0, str(ROOT / "tests" / "unwind"))
 import rows as unwind  # noqa: E402
@@ -233,6 +234,51 @@ def test_a_bound_that_the_compiler_knew_better(first, tmp_path, build):
     assert {i["cfa"] for i in code} == {"rsp+8"}
     found = run([build / "etch", "check", "--no-cfi", "--level", "note", program], ok=(0, 1)).stdout
     assert "ETCH-D006" not in found and "ETCH-S00" not in found
+
+
+# One table right behind the other. With the frames of two jumps of which one may lead anywhere, only a table says which frame
+# its targets have.
+ADJACENT = """
+	.globl	f
+	.type	f, @function
+f:	row	8
+	testl	%edx, %edx
+	jne	1f
+	cmpl	$1, %edi
+	ja	3f
+	movl	%edi, %edi
+	leaq	one(%rip), %rdx
+	movslq	(%rdx,%rdi,4), %rax
+	addq	%rdx, %rax
+	jmp	*%rax
+1:	pushq	%rbx
+	row	16
+	cmpl	$1, %esi
+	ja	4f
+	movl	%esi, %esi
+	leaq	two(%rip), %rdx
+	movslq	(%rdx,%rsi,4), %rax
+	addq	%rdx, %rax
+	jmp	*%rax
+2:	row	8
+	incl	%eax
+3:	ret
+4:	row	16
+	jmp	*%r8
+5:	row	16
+	popq	%rbx
+	row	8
+	ret
+	.size	f, .-f
+	.section .rodata
+	.p2align 2
+one:	.long	2b - one, 3b - one
+two:	.long	5b - two, 4b - two
+"""
+
+
+def test_a_table_ends_where_the_next_begins(tmp_path, etch):
+    assert not wrong(etch, tmp_path, ADJACENT, *LIBRARY)
 
 
 # The comparison says eight, the table has two; what lies behind it are entries of g()'s own.

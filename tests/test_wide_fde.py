@@ -372,6 +372,7 @@ def test_one_fde_that_is_wrong_for_many_functions_is_one_finding(etch, tmp_path)
     found = check(etch, tmp_path, 40)
     assert len(found) == 1 and "41 functions contradict the one FDE" in found[0]["text"]  # and leaf()
     assert [x["text"] for x in found[0]["facts"]] == ["CFA rbp+16, rbp cfa-16", *["CFA rsp+8, rbp same"] * 3]
+    assert [x["place"]["function"] for x in found[0]["facts"][1:]] == ["f0", "f1", "f2"]
 
 
 @pytest.mark.parametrize("strip", [True, False], ids=["stripped", "symbols"])
