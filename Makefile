@@ -183,10 +183,13 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \
 	done
 
+deb:	## Debian packages of the tree, in build/deb
+	@scripts/deb.sh $(B)
+
 clean:	## remove what was built, and fetched sources; .venv stays
 	rm -rf $(B) build-asan build-fuzz
 
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install clean help
+.PHONY: all built asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install deb clean help
