@@ -59,9 +59,11 @@ static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, st
 {
 	struct code_space space = {0};
 	struct cfi_file cfi = {0};
-	int err = space_build(f, &space, e) || cfi_file_open(f, &space, &cfi, e) ? -1 : 0;
 	size_t i;
+	int err;
 
+	space_build(f, &space);
+	err = cfi_file_open(f, &space, &cfi, e);
 	for (i = 0; i < cfi.count && !err; i++) {
 		uint64_t addr = cfi.fdes[i].start;
 		uint32_t section = elf_section_at(f, addr);
