@@ -97,7 +97,7 @@ bool flow_takes_address(const struct flow *f, const struct step *in);
 /* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
  * a call and this instruction. */
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
-/* Adds an exit for an address taken, perhaps of a function. */
+/* Adds an exit for an address taken, perhaps of a function, of which space_may_hold() is true. */
 void flow_ref_note(struct flow *f, uint64_t addr);
 /* Adds the exit of an instruction whose fixup is outside of the code range. */
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before);
