@@ -91,8 +91,7 @@ int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unw
 	int r;
 
 	memset(out, 0, sizeof(*out));
-	if (space_build(f, &out->space, e))
-		return -1;
+	space_build(f, &out->space);
 	r = from == UNWIND_CODE_ONLY ? 0 : table_load(f, out, e);
 	if (!r && from != UNWIND_TABLE)
 		r = rows_generate(f, from == UNWIND_CODE_ONLY, out, e);
