@@ -46,6 +46,7 @@ LIB = {
     "lib/faults": {"lib/common", "lib/patch"},
     "lib/patch": {"lib/common", "lib/faults"},
     "lib/unwind": {"lib/common", "lib/shared"},
+    "lib/interfaces": {"lib/unwind", "lib/common", "lib/shared"},
 }
 
 
