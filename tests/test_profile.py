@@ -161,6 +161,30 @@ fn main() { std::process::exit((spin(100_000_000) == 1) as i32); }
     assert leaves(found).most_common(1)[0][0] == "a::spin"
 
 
+@pytest.mark.parametrize("flags", ["", "-s -w"], ids=["symbols", "stripped"])
+def test_go(etch, tmp_path, sampled, flags):
+    """Go's linker writes no .eh_frame: the code is analysed, and where symbols are gone its own table has the names."""
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if not go:
+        pytest.skip("go is not installed")
+    (tmp_path / "go.mod").write_text("module a\ngo 1.20\n")
+    (tmp_path / "main.go").write_text("""package main
+import "os"
+//go:noinline
+func spin(n int) int { s := 1; for i := 0; i < n; i++ { s = s*3 + i }; return s }
+//go:noinline
+func outer(n int) int { return spin(n) + 1 }
+func main() { if outer(400000000) == 1 { os.Exit(1) } }
+""")
+    env = {**os.environ, "HOME": str(tmp_path), "GOFLAGS": "-mod=mod"}
+    run([go, "build", f"-ldflags={flags}", "-o", tmp_path / "a", "."], cwd=tmp_path, env=env)
+    found, table = folded(etch, tmp_path, tmp_path / "a")
+    assert leaves(found).most_common(1)[0][0] == "main.spin"
+    chains = {tuple(f[1:]) for f, _ in found if f[-1] == "main.spin"}
+    assert ("runtime.goexit.abi0", "runtime.main", "main.main", "main.outer", "main.spin") in chains or \
+        ("runtime.goexit", "runtime.main", "main.main", "main.outer", "main.spin") in chains, chains
+
+
 def test_code_made_at_run_time(etch, tmp_path, sampled):
     """A JIT's map file has the names; without it nothing is guessed."""
     (tmp_path / "jit.c").write_text(r"""

@@ -12,6 +12,7 @@
 
 #include "elf/source_frames.h"
 #include "profile/binary_fde.h"
+#include "profile/go_names.h"
 #include "profile/jit_map.h"
 #include "support/plain.h"
 #include "support/progress.h"
@@ -89,19 +90,47 @@ static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 		                                                       : at));
 }
 
+/* What names the addresses of one binary; each may be null. */
+struct name_sources {
+	struct source_frames *frames;
+	struct jit_map *map;
+	struct go_names *go;
+};
+
+static void sources_open(struct name_sources *s, const struct binary *b)
+{
+	if (b->kind == BINARY_CODE)
+		s->map = jit_map_open(b->pid);
+	if (b->fd < 0)
+		return;
+	s->frames = source_frames_open(b->path, b->fd);
+	if (b->table_from == TABLE_ANALYSED) /* Go's linker writes no .eh_frame */
+		s->go = go_names_open(b);
+}
+
+static void sources_close(struct name_sources *s)
+{
+	source_frames_close(s->frames);
+	jit_map_close(s->map);
+	go_names_close(s->go);
+}
+
 /* Adds the places of one address. */
-static bool address_name(struct profile *p, const struct binary *b, struct source_frames *frames,
-                         const struct jit_map *map, uint64_t at)
+static bool address_name(struct profile *p, const struct binary *b, const struct name_sources *s, uint64_t at)
 {
 	struct source_frame found[SOURCE_FRAMES_MOST];
-	size_t n = frames ? source_frames_find(frames, at, found) : 0;
-	const char *jit = map ? jit_map_find(map, at) : NULL;
+	size_t n = s->frames ? source_frames_find(s->frames, at, found) : 0;
+	const char *other = NULL;
 	char name[256];
 
 	if (!n) {
-		if (!jit)
+		if (s->map)
+			other = jit_map_find(s->map, at);
+		else if (s->go)
+			other = go_names_find(s->go, at);
+		if (!other)
 			unnamed(b, at, name, sizeof(name));
-		found[n++] = (struct source_frame){.name = jit ? jit : name};
+		found[n++] = (struct source_frame){.name = other ? other : name};
 	}
 	for (size_t i = 0; i < n; i++)
 		if (!place_add(p, &found[i], b ? b->name : ""))
@@ -109,27 +138,23 @@ static bool address_name(struct profile *p, const struct binary *b, struct sourc
 	return true;
 }
 
-/* Names the addresses of one binary; null: those of none. */
+/* Names the addresses of one binary, or of none (BINARY_UNKNOWN). */
 static bool binary_name(struct profile *p, uint32_t number)
 {
 	const struct binary *b = number == BINARY_UNKNOWN ? NULL : p->binaries.list[number];
-	struct source_frames *frames = NULL;
-	struct jit_map *map = NULL;
-	bool good = true, opened = false;
+	struct name_sources sources = {0};
+	bool good = true, opened = !b;
 
 	for (size_t i = 0; good && i < p->addresses.count; i++) {
 		if (p->addresses.list[i].a != number)
 			continue;
-		if (!opened && b) {
-			frames = b->fd >= 0 ? source_frames_open(b->path, b->fd) : NULL;
-			map = b->kind == BINARY_CODE ? jit_map_open(b->pid) : NULL;
-		}
+		if (!opened)
+			sources_open(&sources, b);
 		opened = true;
 		p->place_first[i] = p->place_count;
-		good = address_name(p, b, frames, map, p->addresses.list[i].b);
+		good = address_name(p, b, &sources, p->addresses.list[i].b);
 	}
-	source_frames_close(frames);
-	jit_map_close(map);
+	sources_close(&sources);
 	return good;
 }
 
