@@ -6,7 +6,7 @@
 #include "profile/binary_files.h"
 #include "shared/cfi.h"
 
-/* The FDE of a link-time address; false: there is none. It is valid as long as the binary. */
-bool binary_fde(const struct binary *b, uint64_t at, struct etch_fde *fde);
+/* The FDE of a link-time address; false: there is none. It refers to *cfi, and that to the binary's memory. */
+bool binary_fde(const struct binary *b, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde);
 
 #endif

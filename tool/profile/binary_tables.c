@@ -18,7 +18,7 @@
 #include "elf/file.h"
 #include "rewrite/rewrite.h"
 #include "profile/binary_fde.h"
-#include "unwind/eh_frame.h"
+#include "unwind/recover.h"
 
 /* The most that is read of a file: libetch's tables span 4 GiB of code at most. */
 #define IMAGE_MOST ((uint64_t)1 << 32)
@@ -213,26 +213,12 @@ void binary_prepare(struct binary *b)
 		image_trim(b);
 }
 
-bool binary_fde(const struct binary *b, uint64_t at, struct etch_fde *fde)
+bool binary_fde(const struct binary *b, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
 {
 	struct prepare_image im;
-	struct etch_cfi_hdr h;
-	struct etch_cfi cfi;
-	uint64_t low = 0, high;
 
 	if (!b->image)
 		return false;
 	image_describe(b, &im);
-	if (!eh_frame_open(&im, &h, &cfi))
-		return false;
-	for (high = h.count; low < high;) { /* the first entry that starts above the address */
-		uint64_t mid = low + (high - low) / 2;
-
-		if (etch_cfi_hdr_start(&h, mid) <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low && etch_cfi_at(&cfi, etch_cfi_hdr_fde(&h, low - 1) - h.eh_frame, fde) && at >= fde->start &&
-	       at < fde->end;
+	return recover_fde(&im, at, cfi, fde);
 }

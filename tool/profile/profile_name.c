@@ -5,7 +5,6 @@
  */
 #include "profile/profile.h"
 
-#include <libiberty/demangle.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,35 +13,40 @@
 #include "profile/binary_fde.h"
 #include "profile/go_names.h"
 #include "profile/jit_map.h"
+#include "support/demangle.h"
 #include "support/plain.h"
 #include "support/progress.h"
 #include "support/vector.h"
 
-/* A C++ or Rust name as in the source, without parameters; malloc'd. Null: it is no such name. */
-static char *demangle(const char *name)
+/* A C++ or Rust name as in the source, without parameters, in shown[DEMANGLED_MOST]; false: it is no such name. */
+static bool name_demangle(const char *name, char *shown)
 {
-	char *plain_name = cplus_demangle(name, DMGL_AUTO), *cut, *whole = NULL;
 	const char *dot = strchr(name, '.');
+	char *cut;
+	bool good;
 
+	if (demangle(name, DEMANGLED_NAME, shown))
+		return true;
+	if (!dot || dot == name)
+		return false;
 	/* A part that gcc has split off: name.cold, name.part.0 */
-	if (plain_name || !dot || dot == name)
-		return plain_name;
 	cut = strndup(name, (size_t)(dot - name));
-	plain_name = cut ? cplus_demangle(cut, DMGL_AUTO) : NULL;
-	if (plain_name && asprintf(&whole, "%s%s", plain_name, dot) < 0)
-		whole = NULL;
-	free(plain_name);
+	good = cut && demangle(cut, DEMANGLED_NAME, shown) && strlen(shown) + strlen(dot) < DEMANGLED_MOST;
 	free(cut);
-	return whole;
+	if (good)
+		strcat(shown, dot);
+	return good;
 }
 
 /* The number of a function. */
 static uint32_t function_add(struct profile *p, const char *name, const char *binary, const char *file)
 {
-	char *shown = demangle(name), *copy = strdup(shown ? shown : name);
-	char *version = copy && !shown ? strchr(copy, '@') : NULL;
+	char shown[DEMANGLED_MOST], *copy, *version;
+	bool demangled = name_demangle(name, shown);
 	uint32_t number[4] = {KEY_NONE, KEY_NONE, KEY_NONE, KEY_NONE}, out = KEY_NONE;
 
+	copy = strdup(demangled ? shown : name);
+	version = copy && !demangled ? strchr(copy, '@') : NULL;
 	if (copy) {
 		plain(copy);
 		/* A version of a symbol: name@VERSION, name@@VERSION. */
@@ -55,7 +59,6 @@ static uint32_t function_add(struct profile *p, const char *name, const char *bi
 	}
 	if (number[0] != KEY_NONE && number[1] != KEY_NONE && number[2] != KEY_NONE && number[3] != KEY_NONE)
 		out = key_set_add(&p->functions, (uint64_t)number[0] << 32 | number[1], (uint64_t)number[2] << 32 | number[3]);
-	free(shown);
 	free(copy);
 	return out;
 }
@@ -77,6 +80,7 @@ static bool place_add(struct profile *p, const struct source_frame *f, const cha
 /* The name of an address that no symbol has. */
 static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 {
+	struct etch_cfi cfi;
 	struct etch_fde fde;
 
 	if (!b)
@@ -85,9 +89,9 @@ static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 		snprintf(out, size, "[code made at run time]");
 	else
 		snprintf(out, size, "[%.200s+0x%llx]", b->name,
-		         (unsigned long long)(binary_fde(b, at, &fde)  ? fde.start
-		                              : binary_is_entry(b, at) ? b->entry
-		                                                       : at));
+		         (unsigned long long)(binary_fde(b, at, &cfi, &fde) ? fde.start
+		                              : binary_is_entry(b, at)      ? b->entry
+		                                                            : at));
 }
 
 /* What names the addresses of one binary; each may be null. */

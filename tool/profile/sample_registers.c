@@ -29,9 +29,10 @@ static void row_take(void *ctx, const struct etch_cfi_row *row)
 static bool row_find(const struct binary *b, uint64_t at, struct etch_cfi_row *out)
 {
 	struct wanted w = {.at = at};
+	struct etch_cfi cfi;
 	struct etch_fde fde;
 
-	if (!binary_fde(b, at, &fde))
+	if (!binary_fde(b, at, &cfi, &fde))
 		return false;
 	w.row.rule.kind = ETCH_RULE_UNDEF;
 	fde.end = at + 1; /* later rows are not needed */
