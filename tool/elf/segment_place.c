@@ -148,7 +148,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 		l->table = seg_align(at, 8);
 	place_start(l);
 	if (l->table)
-		at = l->table + (l->f.eh.e_phnum + !l->ours) * sizeof(Elf64_Phdr);
+		at = l->table + (l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want)) * sizeof(Elf64_Phdr);
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];
 
@@ -211,8 +211,8 @@ static bool is_old(const struct seg_layout *l, size_t i)
 uint64_t seg_kept_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
-	bool grows = !l->ours && l->slot.drop < 0 && !l->slot.table;
-	uint64_t table = ((uint64_t)f->eh.e_phnum + grows) * sizeof *f->ph;
+	size_t grows = l->ours || l->slot.table ? 0 : l->slot.want - l->slot.drops;
+	uint64_t table = (f->eh.e_phnum + grows) * sizeof *f->ph;
 	uint64_t end = seg_in_old(l, f->eh.e_phoff, table) ? 0 : f->eh.e_phoff + table;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)

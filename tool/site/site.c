@@ -495,7 +495,7 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 	    entries_build(&s->entries, s->file, &s->funcs, s->code_words, s->code_word_count, &s->error))
 		return -1;
 	x = entries_of(&s->entries, fn, code);
-	err = track_uses(&f, use_take, &c, &s->error);
+	err = track_uses(&f, use_take, &c);
 	free(c.asked);
 	return err;
 }
