@@ -105,7 +105,8 @@ static void say_calls(const struct elf_file *f, const struct rewrite_result *r)
 
 	printf("calls: %zu sites", c->sites);
 	if (!elf_is_object(f))
-		printf(", %zu live, %zu by swap: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live, c->swap, b->direct, b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
+		printf(", %zu live, %zu by swap: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live, c->swap, b->direct,
+		       b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
 	printf("; %zu without a form", c->kept);
 	if (r->in_place)
 		printf("; %zu of %zu in place", r->in_place_baked, r->in_place);
