@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Build: the compiler, and the libraries that the tool links with.
-PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzma-dev libbz2-dev zlib1g-dev libzydis-dev libcapstone-dev libjson-c-dev libxxhash-dev"
+PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzma-dev libbz2-dev zlib1g-dev libzydis-dev libcapstone-dev libiberty-dev libjson-c-dev libxxhash-dev"
 if [ "${1-}" != build ]; then
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.

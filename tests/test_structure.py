@@ -117,6 +117,16 @@ def test_data_that_covers_code_is_no_code(build_asan, program, tmp_path):
     all_end_well(build_asan / "etch", files, tmp_path)
 
 
+def test_code_at_any_address(build_asan, tmp_path):
+    """Targets of jumps wrap around as addresses do, also where a header puts code in the middle of all addresses."""
+    function = "push %rbp; mov %rsp,%rbp; jne .-98; pop %rbp; ret; .balign 16,0xcc\n"
+    source = '.globl f\nf: call f; ret\n.section .other,"ax"\n' + 8 * function
+    run(["gcc", "-shared", "-nostdlib", "-x", "assembler", "-o", tmp_path / "code.so", "-"], input=source)
+    files = [Headers(tmp_path / "code.so").set(".other", addr=addr).write(tmp_path / f"{addr:x}.so")
+             for addr in ((1 << 63) - 32, 1 << 63, (1 << 64) - 256)]
+    all_end_well(build_asan / "etch", files, tmp_path)
+
+
 def test_a_string_table_of_another_type_is_refused(etch, tmp_path):
     """Names of symbols are in SHT_STRTAB. A table of etch's own that a symbol table takes for its names would be
     written anew, and the file that etch rewrite made was one that etch refused."""

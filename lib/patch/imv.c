@@ -252,7 +252,7 @@ static long verify_sites(const struct sites *s, void (*report)(void *, const voi
 		const struct etch_imv *e = &s->entry[i];
 		uint64_t object;
 
-		if (e->form == ETCH_FORM_NONE)
+		if (!entry_is_site(e))
 			continue;
 		object = site_object(e);
 		if (!object_readable(e, object) || !site_differs(e, object))
@@ -337,7 +337,7 @@ static void info_module(const struct module *m, struct etch_info *info)
 		for (size_t i = 0; i < m->sites[kind].count; i++) {
 			const struct etch_imv *e = &m->sites[kind].entry[i];
 
-			if (e->form != ETCH_FORM_NONE && !module_own_table(site_object(e)))
+			if (entry_is_site(e) && !module_own_table(site_object(e)))
 				(kind == SITES_CALL ? info_call : info_load)(e, info);
 		}
 	inlines_info(m, info);

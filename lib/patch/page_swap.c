@@ -129,7 +129,7 @@ static int marks_breakpoint(struct marks *k, const struct module *m, uint64_t pa
 			const struct etch_imv *e = &m->sites[kind].entry[i];
 			uint64_t site = site_address(e);
 
-			if (e->form != ETCH_FORM_NONE && site < page + ETCH_PAGE && site + 16 > page)
+			if (entry_is_site(e) && site < page + ETCH_PAGE && site + 16 > page)
 				marks_clear(k, page, site + 1, site + etch_imv_len(e));
 		}
 	for (size_t i = 0; i < sizeof(k->bits) / sizeof(k->bits[0]); i++)

@@ -281,7 +281,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 
 	memcpy(&shape, &e->form, sizeof(shape));
 	shape &= 0x00ffffff; /* without the flags */
-	if (shape != t->memo.shape || object != t->memo.object)
+	if (shape != t->memo.shape || (e->flags & ETCH_IMV_MORE) || object != t->memo.object)
 		memo_fill(t, e, object, shape);
 
 	bytes = site_bytes(site, len);

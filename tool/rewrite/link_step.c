@@ -25,7 +25,8 @@ static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size
 		rows[n].site = site->addr;
 		rows[n].obj =
 			site->entry.flags & ETCH_IMV_GOT ? site->slot : s->objects.list[site->object].addr + (uint64_t)site->off;
-		rows[n++].entry = site->entry;
+		rows[n].entry = site->entry;
+		rows[n++].more = site->more;
 	}
 	*count = n;
 	return rows;

@@ -35,8 +35,8 @@ static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint
 	uint8_t value[8];
 
 	return initial_bytes(f, row->obj, etch_form_size(row->entry.form), value) &&
-	       etch_form_imm(&row->entry, value, imm) == len &&
-	       etch_form_load(&row->entry, row->site, row->obj, load) == len;
+	       etch_site_imm(&row->entry, &row->more, value, imm) == len &&
+	       etch_site_load(&row->entry, &row->more, row->site, row->obj, load) == len;
 }
 
 static bool call_forms(const struct targets *t, const struct imv_row *row, uint8_t image[16], uint8_t call[16])
@@ -95,7 +95,7 @@ static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, 
 		known = t ? call_forms(t, row, baked, plain) : load_forms(f, row, baked, plain);
 		if (!was)
 			known = (t ? etch_pv_load(&row->entry, row->site, row->obj, plain)
-			           : etch_form_load(&row->entry, row->site, row->obj, plain)) == len;
+			           : etch_site_load(&row->entry, &row->more, row->site, row->obj, plain)) == len;
 		if (!p || !known || memcmp(p, was ? baked : plain, len)) {
 			struct site_odd odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
 
@@ -302,7 +302,7 @@ static unsigned imm_image(const struct scan *s, const struct site *site, const s
 	uint8_t value[8];
 
 	return !scan_is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
-	           ? etch_form_imm(&site->entry, value, imm)
+	           ? etch_site_imm(&site->entry, &site->more, value, imm)
 	           : 0;
 }
 
@@ -314,7 +314,7 @@ static bool image_is_good(const struct site *site, const uint8_t *image, unsigne
 	if (!insn_decode(image, len, site->addr, &in) || in.len != len || !insn_same_length(image, len, site->addr))
 		return false;
 	if (!call)
-		return in.mem == MEM_NONE;
+		return in.mem == MEM_NONE && (!etch_form_is_flags(site->entry.form) || !in.writes);
 	return call->state == CALL_DIRECT ? in.target == call->target
 	                                  : in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
 }

@@ -42,11 +42,13 @@ enum etch_addressing {
 	ETCH_ADDR_RIP = 0,  /* disp32(%rip) */
 	ETCH_ADDR_ABS = 1,  /* disp32, SIB without base and index (non-PIC) */
 	ETCH_ADDR_BASE = 2, /* 0(%base) with a 4-byte displacement of zero */
+	ETCH_ADDR_DISP = 3, /* disp(%base), of struct etch_imv_more */
 };
 
 #define ETCH_IMV_BAKED 0x01u /* the bytes at the site are the immediate form (set by the link step) */
 #define ETCH_IMV_GOT   0x02u /* obj refers to an 8-byte slot that holds the object's address */
-#define ETCH_IMV_FLAGS 0x03u /* every defined flag; any other bit set makes the entry malformed */
+#define ETCH_IMV_MORE  0x04u /* the record behind this one is its struct etch_imv_more */
+#define ETCH_IMV_FLAGS 0x07u /* every defined flag; any other bit set makes the entry malformed */
 
 /*
  * One instruction that reads an etched object.  12 bytes, 4-byte aligned.
@@ -59,7 +61,7 @@ struct etch_imv {
 	int32_t obj;   /* first byte that the instruction reads (or, with
 	                * ETCH_IMV_GOT, the slot), relative to &obj */
 	uint8_t form;  /* enum etch_form */
-	uint8_t regs;  /* bits 0-3 destination, bits 4-7 base (ETCH_ADDR_BASE, else 0) */
+	uint8_t regs;  /* bits 0-3 destination, bits 4-7 base (ETCH_ADDR_BASE, ETCH_ADDR_DISP, else 0) */
 	uint8_t shape; /* bits 0-3 length in bytes, 4-5 addressing, 6 REX prefix present, 7 zero */
 	uint8_t flags; /* ETCH_IMV_* */
 };
@@ -69,6 +71,28 @@ static inline unsigned etch_imv_addressing(const struct etch_imv *e) { return (e
 static inline unsigned etch_imv_rex(const struct etch_imv *e) { return (e->shape >> 6) & 1u; }
 static inline unsigned etch_imv_reg(const struct etch_imv *e) { return e->regs & 15u; }
 static inline unsigned etch_imv_base(const struct etch_imv *e) { return e->regs >> 4; }
+
+/*
+ * What an entry of __imv with ETCH_IMV_MORE says besides: the operands that its own 12 bytes have no room for. Takes
+ * the place of the next entry, and moves with the one before it.
+ */
+struct etch_imv_more {
+	int32_t disp;  /* displacement of the operand, as encoded (ETCH_ADDR_DISP, else 0) */
+	int32_t imm;   /* the constant that memory is compared with, sign-extended; 0 without one */
+	uint8_t form;  /* ETCH_FORM_MORE (etch/forms.h) */
+	uint8_t need;  /* ETCH_NEED_*: what the instructions behind it ask of the flags */
+	uint8_t shape; /* bits 0-2 bytes of the constant, bits 4-6 bytes of the displacement, bits 3 and 7 zero */
+	uint8_t flags; /* ETCH_IMV_GOT as in the entry; the other bits zero */
+};
+
+/* Conditions that follow from the flags of a compare, of a with b. */
+#define ETCH_NEED_EQUAL 0x01u /* ZF: a == b */
+#define ETCH_NEED_BELOW 0x02u /* CF: a < b, unsigned */
+#define ETCH_NEED_LESS  0x04u /* SF != OF: a < b, signed */
+#define ETCH_NEED_FLAGS 0x07u
+
+static inline unsigned etch_more_imm_len(const struct etch_imv_more *m) { return m->shape & 7u; }
+static inline unsigned etch_more_disp_len(const struct etch_imv_more *m) { return (m->shape >> 4) & 7u; }
 
 /*
  * Can one store replace this instruction while threads run? Yes if all of it lies inside one naturally
@@ -173,11 +197,12 @@ struct etch_module {
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
-                  sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
+static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 12 && sizeof(struct etch_native) == 12 &&
+                  sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
               "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
+_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 12 &&
+                   sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
                    sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
                "table layouts are fixed");
 #endif

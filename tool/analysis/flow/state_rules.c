@@ -99,13 +99,14 @@ static bool ra_known(const struct state *s)
  * and callees may write, or among the others. */
 static const struct slot *ra_slot(const struct state *s, bool below)
 {
+	int32_t sp = s->reg[RSP].kind == VALUE_CFA ? s->reg[RSP].off : INT32_MIN;
 	const struct slot *best = NULL;
 	unsigned i;
 
 	for (i = 0; i < s->slot_count; i++) {
 		const struct slot *x = &s->slot[i];
 
-		if (x->aligned || !is_ra(x->value) || below != (s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))
+		if (!is_ra(x->value) || x->aligned || below != (x->at < sp))
 			continue;
 		if (x->at == -8)
 			return x;
