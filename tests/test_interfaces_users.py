@@ -68,6 +68,8 @@ def test_jemalloc(consumer, library, sample, tmp_path):
     """With libgcc, as Debian builds it. Every allocation; and as it samples by itself."""
     env = {"MALLOC_CONF": f"prof:true,lg_prof_sample:{sample},prof_final:true,prof_prefix:je"}
     a, b = (heap_stacks(next(d.glob("je*.heap"))) for d in both(library, [consumer], [installed(JEMALLOC)], env, tmp_path))
+    # dlsym(3) allocates the message for a function that is nowhere (next.c).
+    b = collections.Counter({k: n for k, n in b.items() if "libetch-unwind" not in k[0]})
     if sample == "0":
         assert len(a) > 10 and a == b
     else:

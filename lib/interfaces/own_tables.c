@@ -120,6 +120,7 @@ __attribute__((noinline)) void own_tables_make(uint64_t untabled)
 		return;
 	interfaces_call_on(stack + STACK_SIZE, tables_make, &found);
 	sys_munmap(stack, STACK_SIZE);
+	stack_forget(); /* a signal handler may have walked it */
 }
 
 static __attribute__((constructor(102))) void own_tables_start(void)

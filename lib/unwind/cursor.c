@@ -54,10 +54,15 @@ const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
 
 	if (at - m->text < m->text_size)
 		return m;
+	if (at - c->bare.start < c->bare.end - c->bare.start)
+		return NULL;
 	m = c->target ? lookup_target(c->target, at, &c->room) : lookup_module(at, &c->room);
 	c->shared = m == &c->room ? NULL : m;
-	if (!m)
+	if (!m) {
 		c->room.text_size = 0;
+		if (c->without_tables && !c->target && !loaded_image(at, &c->bare))
+			c->bare.start = c->bare.end = 0;
+	}
 	return m;
 }
 
@@ -265,6 +270,7 @@ void cursor_start(struct cursor *c)
 	c->frames = c->switches = 0;
 	c->without_tables = 0;
 	c->untabled = 0;
+	c->bare.start = c->bare.end = 0;
 	c->target = NULL;
 	c->saved = NULL;
 	c->window.lo = c->window.hi = 0;

@@ -15,6 +15,7 @@ struct cursor {
 	int interrupted;                  /* rip is an interrupted instruction: look it up itself, not rip - 1 */
 	int without_tables;               /* enum cursor_without: how to step where no table covers rip */
 	uint64_t untabled;                /* with CURSOR_CFI: the first rip that no table covered; 0: none */
+	struct prepare_image bare;        /* with it: the module last met that has no table; end 0: none */
 	const struct etch_target *target; /* null: this process */
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
 	struct window window;

@@ -59,10 +59,10 @@ int cursor_fallback(struct cursor *c, struct etch_rule *r)
 		return ETCH_UNWIND_NOTABLE;
 	if (!c->untabled)
 		c->untabled = ip;
-	if (recover_rule(loaded_image, ip - !c->interrupted, r))
+	if (recover_rule(&c->bare, ip - !c->interrupted, r))
 		return ETCH_UNWIND_OK;
 	/* The first address of a function as a return address: makecontext's, a thread's, a restorer's. */
-	if (!c->interrupted && recover_rule(loaded_image, ip, r) && r->kind != ETCH_RULE_CALL)
+	if (!c->interrupted && recover_rule(&c->bare, ip, r) && r->kind != ETCH_RULE_CALL)
 		return ETCH_UNWIND_OK;
 	if (is_restorer(ip)) {
 		*r =

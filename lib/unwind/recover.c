@@ -62,18 +62,18 @@ bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *c
 	return lo && etch_cfi_at(cfi, etch_cfi_hdr_fde(&h, lo - 1) - h.eh_frame, fde) && at >= fde->start && at < fde->end;
 }
 
-/* Finds the row of .eh_frame for an address; false if there is none. */
-static bool row_find(recover_image_fn *image, uint64_t at, struct etch_cfi_row *out)
+/* Finds the row of .eh_frame for an address: of this module, or if the address is not in it, of what a JIT has
+ * registered. False if there is none. */
+static bool row_find(const struct prepare_image *im, uint64_t at, struct etch_cfi_row *out)
 {
-	struct prepare_image im;
 	struct etch_cfi cfi;
 	struct etch_fde fde;
 	struct wanted w;
 
-	if (image(at, &im)) {
-		if (!recover_fde(&im, at, &cfi, &fde))
+	if (at - im->start < im->end - im->start) {
+		if (!recover_fde(im, at, &cfi, &fde))
 			return false;
-		w.at = at - im.bias;
+		w.at = at - im->bias;
 	} else if (registered_fde(at, &cfi, &fde)) {
 		w.at = at;
 	} else {
@@ -86,11 +86,11 @@ static bool row_find(recover_image_fn *image, uint64_t at, struct etch_cfi_row *
 	return out->rule.kind != ETCH_RULE_UNDEF;
 }
 
-bool recover_rule(recover_image_fn *image, uint64_t at, struct etch_rule *rule)
+bool recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *rule)
 {
 	struct etch_cfi_row row;
 
-	if (!row_find(image, at, &row))
+	if (!row_find(im, at, &row))
 		return false;
 	*rule = row.rule;
 	return true;
@@ -123,11 +123,14 @@ bool recover_step(struct recover_frame *f, recover_image_fn *image)
 	static const uint8_t saved[5] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15};
 	struct etch_cfi_row row;
 	const struct etch_rule *r = &row.rule;
+	struct prepare_image im;
 	uint64_t cfa, v[5] = {0}, bp = 0, ip, ip_at;
 	uint32_t known = KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP);
 	unsigned i, reg;
 
-	if (!row_find(image, f->reg[ETCH_RIP] - !f->interrupted, &row) || r->kind != ETCH_RULE_CALL)
+	if (!image(f->reg[ETCH_RIP] - !f->interrupted, &im))
+		im.start = im.end = 0;
+	if (!row_find(&im, f->reg[ETCH_RIP] - !f->interrupted, &row) || r->kind != ETCH_RULE_CALL)
 		return false;
 	reg = r->cfa & 15;
 	if (!(f->known & KNOWN(reg)))

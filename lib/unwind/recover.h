@@ -44,9 +44,10 @@ struct recover_frame {
  */
 bool recover_step(struct recover_frame *f, recover_image_fn *image);
 
-/* Stores the rule of .eh_frame for an address in *rule; false if there is none that a struct etch_rule
+/* Stores the rule of .eh_frame for an address in *rule: of this module, or if the address is not in it, of what a
+ * JIT has registered. False if there is none that a struct etch_rule
  * can express. Needs the sorted table of .eh_frame_hdr. Async-signal-safe; 4 KiB of stack. */
-bool recover_rule(recover_image_fn *image, uint64_t at, struct etch_rule *rule);
+bool recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *rule);
 
 /* The FDE that covers an address of a module, with link-time addresses; *cfi, which it refers to, has the
  * section. False if there is none. Async-signal-safe. */

@@ -47,6 +47,8 @@ void stack_begin(void)
 		runs[0] = runs[1] = 0;
 }
 
+void stack_forget(void) { runs[0] = runs[1] = 0; }
+
 /*
  * Asks the kernel whether 8 bytes are readable. rt_sigprocmask(2) copies the new mask from user
  * memory before it validates `how`: EFAULT if the mask is unreadable, else EINVAL, and no effect

@@ -39,6 +39,8 @@ struct window {
 int stack_window(uint64_t at, struct window *w);
 /* Begins a walk: with etch_unwind_strict(), drops the cached pages. */
 void stack_begin(void);
+/* Drops the cached pages: this thread has unmapped a stack. */
+void stack_forget(void);
 /* Asks the kernel whether the page is readable. */
 int stack_page_readable(uint64_t at);
 
