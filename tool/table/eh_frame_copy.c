@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Copies the entries of a linker's .eh_frame: nothing changes but pointers that are relative to themselves. */
-#include "table/eh_frame.h"
+#include "table/eh_frames.h"
 
 #include "support/vector.h"
 

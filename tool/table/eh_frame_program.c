@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Call frame programs: the shortest that we know for a sequence of states. */
-#include "table/eh_frame.h"
+#include "table/eh_frames.h"
 
 #include "table/sframe.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes .eh_frame and .eh_frame_hdr: which code gets an FDE, and the table. */
-#include "table/eh_frame.h"
+#include "table/eh_frames.h"
 
 #include "support/vector.h"
 

@@ -8,7 +8,7 @@
 
 #include "elf/file.h"
 #include "elf/segment.h"
-#include "table/eh_frame.h"
+#include "table/eh_frames.h"
 #include "table/sframe.h"
 #include "table/unwind_tables.h"
 

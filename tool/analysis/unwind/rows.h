@@ -12,29 +12,12 @@
 
 #include <etch/orc.h>
 
-#include "analysis/facts/cfi_file.h"
-
 /* Valid from addr up to the next row. Gaps between code ranges are rows of kind UNDEF. */
 struct row {
 	uint64_t addr; /* link-time address; of an object file see analysis/facts/space.h */
 	struct etch_rule rule;
 	uint8_t source; /* enum etch_row_source */
 	bool inferred;  /* of one code range: the code confirms .eh_frame's only row by an inferred state (state.weak) */
-};
-
-/* From addr on, up to the next: where the caller's rbx and r12 to r15 are. */
-struct save_row {
-	uint64_t addr;
-	struct etch_cfi_saves saves;
-	int32_t bp; /* offset from the CFA of a slot that has the caller's rbp, also where the rule says that rbp itself has
-	             * it; 0: none */
-	bool begins; /* a code range begins here: a function, or a part of one */
-};
-
-/* Sorted by address; between code ranges the last one goes on, without a meaning. */
-struct save_list {
-	struct save_row *rows;
-	size_t count, room;
 };
 
 /* Sorted by address, no two equal; the last row is UNDEF, at the end of the text. Neighbours differ in rule or

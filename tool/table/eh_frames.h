@@ -7,11 +7,12 @@
  * elfutils takes the first section .eh_frame and an .eh_frame_hdr with a lower number; gdb the last section .eh_frame.
  * So there is one .eh_frame with all FDEs: a copy of what the linker wrote, and the new ones behind it.
  */
-#ifndef TABLE_EH_FRAME_H
-#define TABLE_EH_FRAME_H
+#ifndef TABLE_EH_FRAMES_H
+#define TABLE_EH_FRAMES_H
 
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "support/error.h"
 
 #define EH_FRAME_SECTION ".eh_frame"
