@@ -307,7 +307,7 @@ static int layout_write(const struct seg_layout *l, const uint8_t *file, const s
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_alloc(*out_size);
 	if (*out && !same)
-		memset(*out, 0, *out_size);
+		memset(*out + l->keep, 0, *out_size - l->keep); /* in front of that the old contents go */
 	if (!*out)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
 	if (same) {

@@ -81,7 +81,8 @@ struct place {
 	bool function; /* true: a whole function; false: one address */
 };
 
-/* Finds a place by a function's name, "name+0x12", or a hexadecimal address. */
+/* Finds a place by a function's name (mangled or not, or an unambiguous part of it), "name+0x12", or a hexadecimal
+ * address. */
 int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e);
 
 int show_summary(const char *path, int jobs, enum format format, struct error *e);

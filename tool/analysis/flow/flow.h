@@ -10,6 +10,7 @@
 #ifndef ANALYSIS_FLOW_FLOW_H
 #define ANALYSIS_FLOW_FLOW_H
 
+#include "analysis/dataflow/worklist.h"
 #include "analysis/discover/code_range.h"
 #include "analysis/facts/fixups.h"
 #include "analysis/facts/lsda.h"
@@ -79,6 +80,8 @@ struct flow_env {
 	const uint64_t *entries;  /* addresses of symbols inside code ranges, sorted: code_range.entry indexes it */
 	const uint64_t *noreturn; /* targets (as flow_exit.target) of noreturn calls, sorted */
 	size_t noreturn_count;
+	const uint64_t *noreturn_named; /* those of them that are known by name, sorted */
+	size_t noreturn_named_count;
 	uint64_t noreturn_bits[NORETURN_BITS / 64]; /* by noreturn_hash(): a bit of 0 means not in `noreturn` */
 	const bool *stops; /* per code range: found to be noreturn since that list was made; or null */
 	const struct code_space *space;
@@ -196,9 +199,9 @@ struct flow_agreed {
 /* What the walk over a code range needs for itself. */
 struct flow_scratch {
 	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of the arrays of the other parts */
-	uint32_t *heap; /* worklist: offsets of blocks whose state changed */
-	size_t heap_count, heap_room;
-	uint32_t *todo; /* offsets to decode from */
+	struct worklist list; /* blocks whose state changed, as indexes in flow.states; by offset, since most edges go
+	                       * forward */
+	uint32_t *todo;       /* offsets to decode from */
 	size_t todo_count, todo_room;
 	size_t reloc_near;     /* index in env->relocs of the last lookup */
 	struct flow_pad *pads; /* sorted */
@@ -245,7 +248,7 @@ struct flow {
 	uint8_t *seen;      /* per step: FLOW_* below */
 	size_t step_count;
 	struct state *states;    /* before the first instruction of each basic block */
-	uint8_t *state_live;     /* per state: LIVE, QUEUED, THROWS of flow_internal.h */
+	uint8_t *state_live;     /* per state: LIVE, THROWS of flow_internal.h */
 	uint32_t *step_of_state; /* per state: its step */
 	size_t state_count;
 	struct flow_jump *jumps; /* indirect jumps */
@@ -281,6 +284,10 @@ void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
  * others jump to; true where deciding would take states.
  */
 bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, const uint64_t *in, size_t in_count);
+
+/* Does a function begin with this instruction, decoded from `bytes`: endbr64, a push of a callee-saved register, or an
+ * allocation on the stack? */
+bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size);
 
 /* The code range that holds an address, or null. */
 const struct code_range *range_at(const struct flow_env *env, uint64_t addr);

@@ -19,7 +19,7 @@ void flow_free(struct flow *f)
 	free(f->states);
 	free(f->state_live);
 	free(f->step_of_state);
-	free(f->walk.heap);
+	worklist_free(&f->walk.list);
 	free(f->walk.todo);
 	free(f->walk.pads);
 	free(f->jumps);
@@ -58,6 +58,8 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 {
 	uint64_t target = flow_exit_target(s);
 
+	if (code_convention(f->in.range)->calls_return)
+		return target && word_has(f->in.env->noreturn_named, f->in.env->noreturn_named_count, target);
 	if (target && f->in.env->stops && stops_at(f->in.env, target))
 		return true;
 	return target && noreturn_may_hold(f->in.env, target) &&
@@ -201,6 +203,7 @@ static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edg
 static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 {
 	free(w->paths);
+	worklist_clear(&w->list);
 	if (edge_count)
 		memset(w->edge_hash, 0, w->edge_hash_size * sizeof(*w->edge_hash));
 	*w = (struct flow_scratch){
@@ -214,8 +217,7 @@ static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 		.table_at = w->table_at,
 		.edge_hash = w->edge_hash,
 		.edge_hash_size = w->edge_hash_size,
-		.heap = w->heap,
-		.heap_room = w->heap_room,
+		.list = w->list,
 		.todo = w->todo,
 		.todo_room = w->todo_room,
 		.pads = w->pads,

@@ -290,7 +290,8 @@ static int work_open(struct work *w, struct error *e)
 	const struct elf_file *f = w->file;
 	struct code_space *space = &w->out->space;
 
-	if (space_build(f, space, e) || cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
+	space_build(f, space);
+	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
 	    ranges_build(f, space, &w->cfi, &w->ranges, e) || ocaml_mark(f, space, &w->ranges, e))
 		return -1;
 	w->env = (struct flow_env){.file = f,
@@ -361,6 +362,7 @@ static void work_close(struct work *w)
 	free(w->undiscovered);
 	free(w->data);
 	free(w->noreturn);
+	free(w->noreturn_named);
 	for (i = 0; i < w->name_count; i++)
 		free(w->names[i]);
 	free(w->names);
