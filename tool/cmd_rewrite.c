@@ -47,6 +47,8 @@ static void help(void)
 	       "      --sframe[=2|3] also write the rows as SFrame, version 2 or 3 (default: 2), for\n"
 	       "                     other unwinders: section .sframe, PT_GNU_SFRAME. A file that has\n"
 	       "                     it keeps it in later runs\n"
+	       "      --eh-frame     also write .eh_frame and .eh_frame_hdr, with FDEs for code that has\n"
+	       "                     none, for gdb, perf and other unwinders; kept in later runs\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
 	       "      --no-undo      do not add the record that --undo needs\n"
@@ -127,8 +129,8 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar and --encoding exclude each other\n");
-	else if (opt->make.sframe && (opt->sidecar || !opt->make.orc))
-		fprintf(stderr, "etch: --sframe %s exclude each other\n",
+	else if ((opt->make.sframe || opt->make.eh_frame) && (opt->sidecar || !opt->make.orc))
+		fprintf(stderr, "etch: --%s %s exclude each other\n", opt->make.sframe ? "sframe" : "eh-frame",
 		        opt->sidecar ? "and --sidecar" : "and --only without orc");
 	else
 		return true;
@@ -146,13 +148,21 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},   {"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},           {"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},         {"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'},
+		{"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},
+		{"eh-frame", no_argument, NULL, 'H'},
+		{"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},
+		{"werror", no_argument, NULL, 'W'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
@@ -173,6 +183,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			break;
 		case 'M': good = map_parse(optarg, &l->opt.make); break;
 		case 'F': good = sframe_parse(optarg, &l->opt.make); break;
+		case 'H': l->opt.make.eh_frame = true; break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
 		case 'N': l->opt.no_undo = true; break;

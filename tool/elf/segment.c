@@ -30,7 +30,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	if (l->ours && l->old_base + l->size <= seg_old_room_end(l))
 		l->base = l->old_base;
 	for (size_t i = 0; i < n; i++)
-		names += strlen(secs[i].name) + 1;
+		names += strlen(secs[i].name) + 1 + (secs[i].former ? strlen(secs[i].former) + 1 : 0);
 	l->str = malloc(old_str + names);
 	if (!l->str)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
@@ -49,6 +49,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	r = seg_headers_assign(l, secs, n, err, errlen);
 	if (r)
 		return r;
+	seg_headers_rename(l, secs, n, old_headers);
 	seg_headers_fill(l, secs, n);
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];

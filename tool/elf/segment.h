@@ -89,12 +89,13 @@ struct segment_section {
 	uint64_t flags; /* SHF_MERGE, SHF_STRINGS; SHF_ALLOC is added unless `unloaded` */
 	uint64_t align; /* a power of two up to 4096; 0 is 1 */
 	uint64_t entsize;
-	const void *data; /* not used by segment_plan */
-	uint64_t size;    /* bytes, not 0 */
-	uint64_t addr;    /* set by segment_plan: virtual address of the contents */
-	uint32_t phdr;    /* p_type of a program header that covers the section alone; 0: none */
-	bool unloaded;    /* not part of the segment, but behind it in the file, without an address:
-	                   * strip may drop it. The name must start with SEGMENT_UNLOADED */
+	const void *data;   /* not used by segment_plan */
+	uint64_t size;      /* bytes, not 0 */
+	uint64_t addr;      /* set by segment_plan: virtual address of the contents */
+	uint32_t phdr;      /* p_type of a program header that covers the section alone; 0: none */
+	const char *former; /* what the file's other section of this name is called from then on; null: it keeps its name */
+	bool unloaded;      /* not part of the segment, but behind it in the file, without an address:
+	                     * strip may drop it. The name must start with SEGMENT_UNLOADED */
 };
 
 /*

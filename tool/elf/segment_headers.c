@@ -91,6 +91,22 @@ void seg_headers_count(struct seg_file *f)
 	f->sh[0].sh_size = many ? f->sections : 0;
 }
 
+void seg_headers_rename(struct seg_layout *l, const struct segment_section *secs, size_t n, size_t old)
+{
+	struct seg_file *f = &l->f;
+
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 1; secs[i].former && k < old && k < f->sections; k++) {
+			bool added = false;
+
+			for (size_t m = 0; m < n; m++)
+				added |= l->sec_of[m] == k;
+			if (!added && (f->sh[k].sh_flags & SHF_ALLOC) && !strcmp(seg_name(f, k), secs[i].name))
+				f->sh[k].sh_name = str_add(l, secs[i].former);
+		}
+	}
+}
+
 void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	Elf64_Shdr *sh = l->f.sh;

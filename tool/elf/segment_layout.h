@@ -75,6 +75,9 @@ unsigned seg_covers_missing(const struct seg_file *f, const struct segment_secti
 
 /* Assigns section headers to the caller's sections; f.sh grows, and f.sections with it. */
 int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen);
+/* Renames what was in the file and has the name of a section that says so (`former`). `old`: number of sections then.
+ */
+void seg_headers_rename(struct seg_layout *l, const struct segment_section *secs, size_t n, size_t old);
 void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, size_t n);
 void seg_phdrs_follow(struct seg_layout *l); /* for sections that moved */
 void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, size_t n);

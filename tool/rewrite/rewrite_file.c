@@ -51,8 +51,9 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 		make.encoding = ETCH_ENCODING_BLOCK;
 		return rewrite_sidecar(f, &make, done, e);
 	}
-	if (elf_is_object(f) && make.sframe)
-		return error_set(e, "is an object file: --sframe is for programs and libraries");
+	if (elf_is_object(f) && (make.sframe || make.eh_frame))
+		return error_set(e, "is an object file: --%s is for programs and libraries",
+		                 make.sframe ? "sframe" : "eh-frame");
 	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
 }
 
@@ -212,7 +213,9 @@ static int source_open(struct source *s, const struct rewrite_options *o, uint8_
 		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
-	if (all && s->undo.original && o->sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) {
+	if (all && s->undo.original &&
+	    ((o->sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) ||
+	     (o->eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
 		begin = s->undo.original;
 		*size = s->undo.original_size;
 	}

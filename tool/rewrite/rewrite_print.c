@@ -141,6 +141,10 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 			"; .sframe version %u: %zu rows in %zu FDEs, %zu bytes; %llu bytes of code in %zu rows that it cannot say",
 			r->sframe.version, r->sframe.fres, r->sframe.fdes, r->sframe.size, (unsigned long long)r->sframe.gaps,
 			r->sframe.gap_rows);
+	if (r->eh.frame_size)
+		printf("; .eh_frame: %zu FDEs more than the linker's %zu, for %llu bytes of code, %zu bytes",
+		       r->eh.count - r->eh.copied, r->eh.copied, (unsigned long long)r->eh.filled,
+		       r->eh.frame_size + r->eh.hdr_size);
 	if (r->ex_entries)
 		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
 	if (r->ex_dropped)

@@ -18,10 +18,10 @@ void rewrite_result_free(struct rewrite_result *r)
 }
 
 /* Makes the rows of a table, in canonical form: as few as possible. */
-static int rows_find(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+static int rows_find(const struct elf_file *f, const struct rewrite_options *o, bool saves, struct rewrite_result *out,
                      struct row_list *rows, struct error *e)
 {
-	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs};
+	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs, .saves = saves};
 	size_t i;
 	int err;
 
@@ -74,7 +74,7 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 	int err;
 
 	memset(orc, 0, sizeof(*orc));
-	err = rows_find(f, o, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
+	err = rows_find(f, o, false, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
 	row_list_free(&rows);
 	if (err)
 		return -1;
@@ -101,6 +101,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
                   struct linked_unwind *unwind, struct error *e)
 {
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
+	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
 	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
 	struct row_list rows;
 	uint64_t *calls = NULL;
@@ -108,7 +109,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
-	err = rows_find(f, o, out, &rows, e);
+	err = rows_find(f, o, eh_frame, out, &rows, e);
 	if (!err && is_too_far(&out->frames.space)) {
 		row_list_free(&rows);
 		error_set(e, "its code spans more than 4 GiB: too far for an unwind table");
@@ -120,10 +121,15 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
+	if (!err && unwind->count && eh_frame)
+		err = linked_unwind_eh_frame(f, &out->frames.space, &rows, &out->frames.saves, unwind, e);
 	row_list_free(&rows);
 	free(calls);
 	if (err)
 		return -1;
+	out->eh = unwind->eh;
+	out->eh.pointers = NULL;
+	out->eh.entries = NULL;
 	out->sframe = unwind->sframe;
 	out->sframe.bytes = NULL;
 	out->sframe.starts = NULL;

@@ -26,6 +26,20 @@ static struct segment_section *section_add(struct linked_unwind *u, const char *
 	return s;
 }
 
+/* Sets what the sections for other unwinders have besides contents. */
+static void section_traits(struct segment_section *s)
+{
+	if (!strcmp(s->name, SFRAME_SECTION)) {
+		s->type = SHT_GNU_SFRAME;
+		s->phdr = PT_GNU_SFRAME;
+	} else if (!strcmp(s->name, EH_HDR_SECTION)) {
+		s->phdr = PT_GNU_EH_FRAME;
+		s->former = EH_HDR_LINKED;
+	} else if (!strcmp(s->name, EH_FRAME_SECTION)) {
+		s->former = EH_FRAME_LINKED;
+	}
+}
+
 static void *copy(const void *p, uint64_t size)
 {
 	void *q = malloc(size + !size);
@@ -113,10 +127,48 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 		return -1;
 	u->sframe_at = u->count;
 	s = section_add(u, SFRAME_SECTION, 8, u->sframe.bytes, u->sframe.size);
-	s->type = SHT_GNU_SFRAME;
-	s->phdr = PT_GNU_SFRAME;
+	section_traits(s);
 	u->sframe.bytes = NULL; /* the section's */
 	return 0;
+}
+
+int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *space, const struct row_list *rows,
+                           const struct save_list *saves, struct linked_unwind *u, struct error *e)
+{
+	struct cfi_file cfi;
+	int err = cfi_file_open(f, space, &cfi, e) || eh_frame_encode(&cfi, rows, saves, &u->eh, e);
+
+	cfi_file_close(&cfi);
+	if (err)
+		return -1;
+	u->eh_at = u->count;
+	section_add(u, EH_HDR_SECTION, 4, u->eh.hdr, u->eh.hdr_size);
+	section_add(u, EH_FRAME_SECTION, 8, u->eh.frame, u->eh.frame_size);
+	section_traits(&u->sections[u->eh_at]);
+	section_traits(&u->sections[u->eh_at + 1]);
+	u->eh.hdr = u->eh.frame = NULL; /* the sections' */
+	return 0;
+}
+
+/* Completes what is for other unwinders. */
+static int others_fill(struct linked_unwind *u, struct error *e)
+{
+	int err = 0;
+
+	if (u->sframe_at) {
+		u->sframe.bytes = (uint8_t *)u->sections[u->sframe_at].data;
+		err = sframe_place(&u->sframe, u->sections[u->sframe_at].addr, e);
+		u->sframe.bytes = NULL;
+	}
+	if (u->eh_at && !err) {
+		const struct segment_section *hdr = &u->sections[u->eh_at], *frame = hdr + 1;
+
+		u->eh.hdr = (uint8_t *)hdr->data;
+		u->eh.frame = (uint8_t *)frame->data;
+		err = eh_frame_place(&u->eh, frame->addr, hdr->addr, e);
+		u->eh.hdr = u->eh.frame = NULL;
+	}
+	return err;
 }
 
 /* A table takes some bytes per 256 bytes of address range, also for gaps: refuses ranges that would take far
@@ -152,18 +204,14 @@ int linked_unwind_fill(struct linked_unwind *u, struct error *e)
 {
 	uint8_t *ip;
 	size_t i;
-	int err = 0;
 
 	for (i = 0; i < u->count && u->kept; i++)
 		if (u->kept_at[i] && u->sections[i].addr != u->kept_at[i])
 			return error_set(e, "its unwind table would have to move: rewrite it without --only");
-	if (u->sframe_at) {
-		u->sframe.bytes = (uint8_t *)u->sections[u->sframe_at].data;
-		err = sframe_place(&u->sframe, u->sections[u->sframe_at].addr, e);
-		u->sframe.bytes = NULL;
-	}
-	if (err || !u->targets)
-		return err;
+	if (others_fill(u, e))
+		return -1;
+	if (!u->targets)
+		return 0;
 	u->header.orc_ip = u->sections[SEC_IP].addr;
 	u->header.orc = u->sections[SEC_ORC].addr;
 	u->header.orc_lookup = u->sections[SEC_LOOKUP].addr;
@@ -186,7 +234,7 @@ uint64_t linked_unwind_size(const struct linked_unwind *u)
 	size_t i;
 
 	for (i = 0; i < u->count; i++)
-		size += u->sections[i].unloaded || u->sections[i].phdr ? 0 : u->sections[i].size;
+		size += u->sections[i].unloaded || u->sections[i].phdr || u->sections[i].former ? 0 : u->sections[i].size;
 	return size;
 }
 
@@ -198,6 +246,7 @@ void linked_unwind_free(struct linked_unwind *u)
 		free((void *)u->sections[i].data);
 	free(u->targets);
 	sframe_free(&u->sframe);
+	eh_frame_free(&u->eh);
 	memset(u, 0, sizeof(*u));
 }
 
@@ -207,8 +256,7 @@ void linked_unwind_free(struct linked_unwind *u)
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
-	bool sframe = !strcmp(name, SFRAME_SECTION);
-	uint32_t i = 0, type = sframe ? SHT_GNU_SFRAME : SHT_PROGBITS;
+	uint32_t i = 0, type = !strcmp(name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
 
 	while ((i = elf_section_find(f, name, i + 1))) {
 		const struct elf_section *s = &f->sections[i];
@@ -223,8 +271,7 @@ static int section_keep(const struct elf_file *f, const struct segment_found *at
 		u->kept_at[u->count] = unloaded ? 0 : s->sh.sh_addr;
 		k = section_add(u, name, s->sh.sh_addralign, copy(s->data, s->sh.sh_size), s->sh.sh_size);
 		k->unloaded = unloaded;
-		k->type = type;
-		k->phdr = sframe ? PT_GNU_SFRAME : 0;
+		section_traits(k);
 		return k->data ? 1 : error_set(e, "out of memory");
 	}
 	return 0;
@@ -259,22 +306,29 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 	return etch_orc_valid(&table) ? 1 : error_set(e, "its unwind table is malformed");
 }
 
-unsigned linked_unwind_sframe_version(const struct elf_file *f)
+/* The section of this name in the etch segment, or null. */
+static const struct elf_section *ours_find(const struct elf_file *f, const char *name)
 {
 	struct segment_found at;
 	struct error e;
 	uint32_t i = 0;
 
 	if (segment_find(f->bytes, f->size, &at, e.text, sizeof(e.text)) <= 0)
-		return 0;
-	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1))) {
-		const struct elf_section *s = &f->sections[i];
-
-		if (s->data && s->sh.sh_size > 2 && s->sh.sh_addr - at.addr < at.size)
-			return s->data[2] == 3 ? 3 : 2;
-	}
-	return 0;
+		return NULL;
+	while ((i = elf_section_find(f, name, i + 1)))
+		if (f->sections[i].data && f->sections[i].sh.sh_addr - at.addr < at.size)
+			return &f->sections[i];
+	return NULL;
 }
+
+unsigned linked_unwind_sframe_version(const struct elf_file *f)
+{
+	const struct elf_section *s = ours_find(f, SFRAME_SECTION);
+
+	return !s || s->sh.sh_size < 3 ? 0 : s->data[2] == 3 ? 3 : 2;
+}
+
+bool linked_unwind_has_eh_frame(const struct elf_file *f) { return ours_find(f, EH_FRAME_SECTION) != NULL; }
 
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e)
 {
@@ -299,7 +353,9 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 		return error_set(e, "its unwind table is malformed");
 	r = out->header.encoding == ETCH_ENCODING_ORC ? read_orc(f, &at, out, e)
 	                                              : section_keep(f, &at, ETCH_SEC_SOURCE, true, out, e);
-	if (r < 0 || section_keep(f, &at, SFRAME_SECTION, false, out, e) < 0)
+	if (r < 0 || section_keep(f, &at, SFRAME_SECTION, false, out, e) < 0 ||
+	    section_keep(f, &at, EH_HDR_SECTION, false, out, e) < 0 ||
+	    section_keep(f, &at, EH_FRAME_SECTION, false, out, e) < 0)
 		return -1;
 	return 1;
 }

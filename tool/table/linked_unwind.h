@@ -8,10 +8,11 @@
 
 #include "elf/file.h"
 #include "elf/segment.h"
+#include "table/eh_frames.h"
 #include "table/sframe.h"
 #include "table/unwind_tables.h"
 
-#define LINKED_UNWIND_SECTIONS 8
+#define LINKED_UNWIND_SECTIONS 10
 
 /* An unwind table. */
 struct linked_unwind {
@@ -22,6 +23,8 @@ struct linked_unwind {
 	uint64_t *targets;    /* orc encoding: address of each row, for linked_unwind_fill() */
 	struct sframe sframe; /* with a section .sframe: what it is completed from; its bytes are the section's */
 	size_t sframe_at;     /* the section's index; 0: there is none */
+	struct eh_frame eh;   /* the same for .eh_frame_hdr, and .eh_frame behind it */
+	size_t eh_at;
 	/* table of an earlier run: addresses of its sections; 0: not loaded, or new */
 	uint64_t kept_at[LINKED_UNWIND_SECTIONS];
 	bool kept;
@@ -38,6 +41,13 @@ int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, co
 int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, unsigned version, struct error *e);
 /* Version of the .sframe in the etch segment of a file; 0: there is none. */
 unsigned linked_unwind_sframe_version(const struct elf_file *f);
+
+/* Adds .eh_frame and .eh_frame_hdr, with FDEs for the code that has none, from canonical rows. u has a table already.
+ */
+int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *space, const struct row_list *rows,
+                           const struct save_list *saves, struct linked_unwind *u, struct error *e);
+/* Does the etch segment of a file have an .eh_frame? */
+bool linked_unwind_has_eh_frame(const struct elf_file *f);
 
 /* Reads the table of an earlier run. 1: read; 0: there is none; -1 and a message: malformed. */
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the .eh_frame sections of a file, in object files with relocations applied to a copy, and lists their FDEs. */
 #include "analysis/facts/cfi_file.h"
+
+#include "elf/segment.h"
 #include "support/memory.h"
 #include "support/search.h"
 #include "support/sort.h"
@@ -10,10 +12,22 @@
 
 #define SHT_UNWIND 0x70000001u /* SHT_X86_64_UNWIND: the type of .eh_frame by clang and lld */
 
-static bool is_eh_frame(const struct elf_section *s)
+static bool is_eh_frame(const struct elf_section *s, const struct segment_found *ours)
 {
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && (s->sh.sh_type == SHT_PROGBITS || s->sh.sh_type == SHT_UNWIND) &&
-	       !strcmp(s->name, ".eh_frame");
+	       (!strcmp(s->name, ".eh_frame") || !strcmp(s->name, EH_FRAME_LINKED)) &&
+	       s->sh.sh_addr - ours->addr >= ours->size;
+}
+
+/* The etch segment; of no size where there is none. */
+static struct segment_found ours_find(const struct elf_file *f)
+{
+	struct segment_found found = {0};
+	struct error e;
+
+	if (!elf_is_object(f) && segment_find(f->bytes, f->size, &found, e.text, sizeof(e.text)) <= 0)
+		found = (struct segment_found){0};
+	return found;
 }
 
 static bool is_lsda(const struct elf_section *s)
@@ -123,10 +137,11 @@ out:
 
 static int parts_find(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
 {
+	const struct segment_found ours = ours_find(f);
 	uint32_t frames = 0, lsdas = 0, i;
 
 	for (i = 1; i < f->section_count; i++) {
-		frames += is_eh_frame(&f->sections[i]);
+		frames += is_eh_frame(&f->sections[i], &ours);
 		lsdas += is_lsda(&f->sections[i]);
 	}
 	c->parts = mem_zero((size_t)frames + 1, sizeof(*c->parts));
@@ -135,7 +150,7 @@ static int parts_find(const struct elf_file *f, const struct code_space *space, 
 		const struct elf_section *s = &f->sections[i];
 		struct cfi_part p = {s->data, s->sh.sh_size, s->sh.sh_addr, NULL, i};
 
-		if (is_eh_frame(s))
+		if (is_eh_frame(s, &ours))
 			c->parts[c->part_count++] = p;
 		else if (is_lsda(s) && elf_is_object(f))
 			c->lsdas[c->lsda_count++] = p;
@@ -162,6 +177,7 @@ static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *s
 /* Adds the FDEs of a linked file whose section headers name no .eh_frame, by PT_GNU_EH_FRAME. */
 static void fdes_by_header(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, size_t *room)
 {
+	const struct segment_found ours = ours_find(f);
 	const uint8_t *hdr = NULL, *bytes = NULL;
 	struct etch_cfi_hdr h;
 	struct etch_cfi cfi;
@@ -171,7 +187,7 @@ static void fdes_by_header(const struct elf_file *f, const struct code_space *sp
 	for (i = 0; i < f->phdr_count && !hdr; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
-		if (p->p_type != PT_GNU_EH_FRAME)
+		if (p->p_type != PT_GNU_EH_FRAME || p->p_vaddr - ours.addr < ours.size)
 			continue;
 		hdr = elf_at(f, p->p_vaddr, p->p_filesz);
 		if (!hdr || !etch_cfi_hdr(hdr, p->p_filesz, p->p_vaddr, &h)) {

@@ -10,6 +10,10 @@
 
 #include "analysis/facts/space.h"
 
+/* What a section .eh_frame is called once etch has put another, of which it is a part, into the etch segment. */
+#define EH_FRAME_LINKED ".eh_frame.linked"
+#define EH_HDR_LINKED   ".eh_frame_hdr.linked"
+
 struct cfi_fde {
 	uint64_t start, end; /* within one section of the space; cut where the next FDE starts */
 	uint64_t lsda;       /* address of the LSDA, 0 = none; see analysis/facts/lsda.h */
@@ -39,7 +43,8 @@ struct cfi_file {
 };
 
 /*
- * Reads all FDEs; count 0 without .eh_frame. Returns 0, or -1 and a message when out of memory: malformed entries are
+ * Reads all FDEs; count 0 without .eh_frame. Those that etch has written are not read: what is made from a file must
+ * not depend on what was made of it before. Returns 0, or -1 and a message when out of memory: malformed entries are
  * left out and counted. Call cfi_file_close() after a failure, too. `out` is read-only afterwards, so threads may share
  * it.
  */

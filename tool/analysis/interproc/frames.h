@@ -8,6 +8,7 @@
 
 #include "analysis/flow/reached.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "analysis/facts/space.h"
 #include "report/finding.h"
 
@@ -15,6 +16,7 @@ struct frames_options {
 	bool no_cfi;           /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
 	int jobs;              /* threads; 0 = 1 */
 	bool progress;         /* report progress (support/progress.h); the caller calls progress_end() */
+	bool saves;            /* also find out where callee-saved registers are (frames.saves) */
 	bool observe;          /* also add findings about flow and stack (analysis/lint/observe.h) */
 	struct detail *detail; /* in: addresses to report in detail (analysis/flow/detail.h); out: that detail; or null */
 };
@@ -22,6 +24,7 @@ struct frames_options {
 struct frames {
 	struct code_space space;
 	struct row_list rows;
+	struct save_list saves;   /* with options.saves */
 	struct reached reached;   /* with observe: instructions that flow reaches */
 	struct findings findings; /* sorted by address; e.g. where code and .eh_frame disagree */
 	/* statistics: */

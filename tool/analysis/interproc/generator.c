@@ -131,6 +131,19 @@ static bool restorer_begin(struct work *w, size_t i)
 	return row_append(&w->out->rows, p->start - 1, other ? &none : &first->rule, first->source);
 }
 
+/* Appends the rows of callee-saved registers of a code range. False: out of memory. */
+static bool saves_append(struct save_list *l, const struct range_rows *r)
+{
+	uint32_t i;
+
+	for (i = 0; i < r->save_count; i++) {
+		if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
+			return false;
+		l->rows[l->count++] = r->saves[i];
+	}
+	return true;
+}
+
 /*
  * Joins the rows and findings of all code ranges, which are freed; gaps between them become UNDEF. 0, or -1 and a
  * message.
@@ -176,7 +189,7 @@ static int rows_join(struct work *w, struct error *e)
 				out->covered += end - r->rows[k].addr;
 		}
 		out->undefined += r->undefined;
-		if (!findings_take(&out->findings, &r->findings))
+		if (!findings_take(&out->findings, &r->findings) || !saves_append(&out->saves, r))
 			return error_set(e, "out of memory");
 		at = p->end;
 		range_rows_free(r);
@@ -376,6 +389,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 void frames_free(struct frames *fr)
 {
 	free(fr->rows.rows);
+	free(fr->saves.rows);
 	findings_free(&fr->findings);
 	reached_free(&fr->reached);
 	space_free(&fr->space);

@@ -5,6 +5,7 @@
  */
 #include "analysis/unwind/emit.h"
 
+#include "analysis/flow/state_saves.h"
 #include "analysis/unwind/disagreement.h"
 #include "support/search.h"
 #include "support/vector.h"
@@ -424,6 +425,47 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	return !e->failed;
 }
 
+/* Notes where the callee-saved registers are before an instruction. */
+static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct emit *e = ctx;
+	struct save_list *l = &e->saves;
+	struct save_row row = {.addr = l->count ? addr : e->range->start, .begins = !l->count};
+
+	(void)same;       /* says nothing of these registers */
+	if (addr < e->at) /* inside another instruction, which determines the row */
+		return;
+	e->at = addr + len;
+	if (code_convention(e->range)->keeps_none)
+		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));
+	else
+		state_saves(before, &row.saves);
+	row.bp = state_rbp_slot(before);
+	if (l->count && l->rows[l->count - 1].bp == row.bp &&
+	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
+		return;
+	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
+		e->failed = true;
+	else
+		l->rows[l->count++] = row;
+}
+
+/* Collects out->saves. False: out of memory. */
+static bool saves_collect(struct emit *e, struct flow *f, struct range_rows *out)
+{
+	e->saves.count = 0;
+	e->at = e->range->start;
+	flow_look(f, saves_add, e);
+	if (!e->failed && e->saves.count)
+		out->saves = malloc(e->saves.count * sizeof(*out->saves));
+	if (e->failed || (e->saves.count && !out->saves))
+		return false;
+	if (e->saves.count)
+		memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
+	out->save_count = (uint32_t)e->saves.count;
+	return true;
+}
+
 bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 {
 	const struct code_range *p = e->range;
@@ -439,7 +481,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	if (e->failed || !findings_sum(e, f))
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
-	if (!out->rows || !findings_take(&out->findings, &e->findings)) {
+	if (!out->rows || !findings_take(&out->findings, &e->findings) || (e->wants_saves && !saves_collect(e, f, out))) {
 		range_rows_free(out);
 		return false;
 	}
@@ -460,6 +502,7 @@ void emit_free(struct emit *e)
 	findings_free(&e->findings);
 	free(e->cfi);
 	free(e->shared);
+	free(e->saves.rows);
 	memset(e, 0, sizeof(*e));
 }
 
@@ -473,6 +516,7 @@ const struct row *range_row_at(const struct range_rows *r, uint64_t addr)
 void range_rows_free(struct range_rows *p)
 {
 	free(p->rows);
+	free(p->saves);
 	findings_free(&p->findings);
 	memset(p, 0, sizeof(*p));
 }

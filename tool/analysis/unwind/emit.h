@@ -9,12 +9,15 @@
 
 #include "analysis/flow/flow.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "report/finding.h"
 
 /* The rows and findings of one code range; owned. */
 struct range_rows {
 	struct row *rows; /* cover the code range; neighbours differ */
 	uint32_t count;
+	struct save_row *saves; /* where emit.saves asks for them; the first begins at the code range's start */
+	uint32_t save_count;
 	struct findings findings; /* with addresses of the code space, and section 0 */
 	uint64_t undefined;       /* bytes whose row is UNDEF */
 	bool unproven;            /* some rows are of .eh_frame alone, or confirmed by an inferred state alone */
@@ -32,6 +35,8 @@ struct emit {
 	long shared_fde;
 	const struct code_range *range;
 	struct flow *flow;
+	struct save_list saves;
+	bool wants_saves;            /* set by the caller before emit_begin(): collect range_rows.saves */
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
 	bool wants_constants;        /* analysis with constants (flow.in.force_constants) may prove more */

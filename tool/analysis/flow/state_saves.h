@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a state proves the caller's values of the callee-saved registers to be. */
+#ifndef ANALYSIS_FLOW_STATE_SAVES_H
+#define ANALYSIS_FLOW_STATE_SAVES_H
+
+#include "analysis/facts/cfi_file.h"
+#include "analysis/flow/state.h"
+
+/*
+ * Of rbx and r12 to r15 (rbp is part of the rule): unchanged, in a slot, or ETCH_SAVE_OTHER where nothing is proven. A
+ * slot is preferred to the register as long as nothing can have written to it, as compilers do: so a row holds
+ * longer.
+ */
+void state_saves(const struct state *s, struct etch_cfi_saves *out);
+/* Offset from the CFA of such a slot of rbp; 0: there is none. */
+int32_t state_rbp_slot(const struct state *s);
+
+#endif

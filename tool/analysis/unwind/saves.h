@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Where callee-saved registers are, as the analysis has found out (frames_options.saves): the rows of rbx and r12 to
+ * r15, beside those of analysis/unwind/rows.h. */
+#ifndef ANALYSIS_UNWIND_SAVES_H
+#define ANALYSIS_UNWIND_SAVES_H
+
+#include "analysis/facts/cfi_file.h"
+
+/* From addr on, up to the next: where the caller's rbx and r12 to r15 are. */
+struct save_row {
+	uint64_t addr;
+	struct etch_cfi_saves saves;
+	int32_t bp; /* offset from the CFA of a slot that has the caller's rbp, also where the rule says that rbp itself has
+	             * it; 0: none */
+	bool begins; /* a code range begins here: a function, or a part of one */
+};
+
+/* Sorted by address; between code ranges the last one goes on, without a meaning. */
+struct save_list {
+	struct save_row *rows;
+	size_t count, room;
+};
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies the entries of a linker's .eh_frame: nothing changes but pointers that are relative to themselves. */
+#include "table/eh_frames.h"
+
+#include "support/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size)
+{
+	if (!room_make(&x->pointers, &x->pointer_room, x->pointer_count, sizeof(*x->pointers)))
+		return false;
+	x->pointers[x->pointer_count++] = (struct eh_pointer){at, target, size};
+	return true;
+}
+
+bool eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at)
+{
+	if (!room_make(&x->entries, &x->entry_room, x->count, sizeof(*x->entries)))
+		return false;
+	x->entries[x->count++] = (struct eh_entry){start, at};
+	return true;
+}
+
+struct copy {
+	struct etch_cfi cfi;
+	uint64_t to; /* offset of the copy in the new section */
+	struct eh_frame *out;
+};
+
+/* Bytes of a pointer of this encoding that is relative to itself; 0: it stays as it is; -1: it cannot be moved. */
+static int pointer_size(uint8_t enc)
+{
+	static const int8_t size[16] = {8, -1, 2, 4, 8, -1, -1, -1, 8, -1, 2, 4, 8, -1, -1, -1};
+
+	if (enc == ETCH_PE_OMIT)
+		return 0;
+	if ((enc & 0x7f) == ETCH_PE_ALIGNED)
+		return -1;
+	switch (enc & 0x70) {
+	case 0x00: return 0;
+	case 0x10: return size[enc & 15];
+	default: return -1;
+	}
+}
+
+/* Notes the pointer at in->at, unless it is 0, which means that there is none. False: it cannot be moved, or out of
+ * memory. */
+static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t enc)
+{
+	struct etch_cfi_in read = *in;
+	int size = pointer_size(enc);
+	uint64_t target;
+
+	if (size <= 0)
+		return !size;
+	target = etch_cfi_pointer(&read, enc & 0x7f, 0);
+	if (read.bad)
+		return false;
+	return !target || eh_pointer_add(c->out, c->to + in->at, target, (uint8_t)size);
+}
+
+/* The personality of a CIE: walks its augmentation as etch_cfi_cie() has done. */
+static bool personality_note(struct copy *c, const struct etch_cie *cie, struct etch_cfi_in in)
+{
+	const uint8_t *s;
+	uint8_t version;
+
+	etch_cfi_u(&in, 4);
+	version = (uint8_t)etch_cfi_u(&in, 1);
+	s = c->cfi.bytes + in.at;
+	while (etch_cfi_u(&in, 1))
+		;
+	if (*s != 'z')
+		return *s == 0;
+	if (version == 4)
+		etch_cfi_u(&in, 2);
+	etch_cfi_uleb(&in);
+	etch_cfi_sleb(&in);
+	if (version == 1)
+		etch_cfi_u(&in, 1);
+	else
+		etch_cfi_uleb(&in);
+	etch_cfi_uleb(&in); /* length of the data, up to cie->program */
+	in.end = cie->program;
+	while (*++s && !in.bad) {
+		if (*s == 'P') {
+			uint8_t enc = (uint8_t)etch_cfi_u(&in, 1);
+
+			if (!pointer_note(c, &in, enc))
+				return false;
+			etch_cfi_pointer(&in, enc, 0);
+		} else if (*s == 'R' || *s == 'L') {
+			etch_cfi_u(&in, 1);
+		}
+	}
+	return !in.bad;
+}
+
+/* The start of an FDE and its LSDA. */
+static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi_in in)
+{
+	uint8_t enc = fde->cie.fde_encoding;
+
+	etch_cfi_u(&in, 4);
+	if (!pointer_note(c, &in, enc))
+		return false;
+	etch_cfi_pointer(&in, enc, 0);
+	etch_cfi_pointer(&in, enc & 0x0f, 0);
+	if (fde->cie.data && etch_cfi_uleb(&in) && !pointer_note(c, &in, fde->cie.lsda_encoding))
+		return false;
+	if (fde->start == fde->end)
+		return true;
+	c->out->copied++;
+	return eh_entry_add(c->out, fde->start, c->to + fde->at);
+}
+
+/* True: noted, or a terminator, which is dropped. */
+static bool entry_note(struct copy *c, uint64_t at, struct etch_cfi_in in)
+{
+	struct etch_cfi_in id = in;
+	struct etch_cie cie;
+	struct etch_fde fde;
+
+	if (etch_cfi_u(&id, 4))
+		return etch_cfi_at(&c->cfi, at, &fde) && fde_note(c, &fde, in);
+	return etch_cfi_cie(&c->cfi, at, &cie) && personality_note(c, &cie, in);
+}
+
+int eh_frame_copy(const struct cfi_part *part, struct bytes *b, struct eh_frame *out, struct error *e)
+{
+	struct copy c = {.out = out, .to = b->count};
+	uint64_t at = 0;
+
+	etch_cfi_open(&c.cfi, part->bytes, part->size, part->addr);
+	while (at < part->size) {
+		struct etch_cfi_in in;
+		int kind = etch_cfi_entry(&c.cfi, at, &in);
+
+		if (!kind) {
+			uint64_t i;
+
+			for (i = at; i < part->size && !part->bytes[i]; i++)
+				;
+			if (i < part->size)
+				return error_set(e, "its .eh_frame has a terminator before its end: it cannot be extended");
+			break;
+		}
+		if (kind < 0 || !entry_note(&c, at, in))
+			return error_set(e, "its .eh_frame has an entry (at offset %#llx) that cannot be copied",
+			                 (unsigned long long)at);
+		at = in.end;
+	}
+	bytes_put(b, part->bytes, at);
+	return 0;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: MIT */
+/* Call frame programs: the shortest that we know for a sequence of states. */
+#include "table/eh_frames.h"
+
+#include "table/sframe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { /* DWARF 5, 7.24 */
+	   CFA_ADVANCE = 0x40,
+	   CFA_OFFSET = 0x80,
+	   CFA_RESTORE = 0xc0,
+	   CFA_ADVANCE1 = 0x02,
+	   CFA_ADVANCE2 = 0x03,
+	   CFA_ADVANCE4 = 0x04,
+	   CFA_UNDEFINED = 0x07,
+	   CFA_REGISTER = 0x09,
+	   CFA_REMEMBER = 0x0a,
+	   CFA_RESTORE_STATE = 0x0b,
+	   CFA_DEF_CFA = 0x0c,
+	   CFA_DEF_REGISTER = 0x0d,
+	   CFA_DEF_OFFSET = 0x0e,
+	   CFA_DEF_EXPRESSION = 0x0f,
+	   CFA_EXPRESSION = 0x10,
+	   OP_DEREF = 0x06,
+	   OP_CONSTS = 0x11,
+	   OP_PLUS = 0x22,
+	   OP_PLUS_UCONST = 0x23,
+	   OP_SHL = 0x24,
+	   OP_LIT3 = 0x33,
+	   OP_BREG = 0x70,
+};
+
+#define REG_RA     16
+#define DATA_ALIGN (-8)
+#define REGISTERS  6 /* rbx, r12 to r15, rbp */
+
+static const uint8_t dwarf_of[REGISTERS] = {3, 12, 13, 14, 15, 6};
+
+/* At a function's entry: what the CIE says. */
+static const struct frame_state initial = {
+	.rule = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_CALL},
+};
+
+void bytes_put(struct bytes *b, const void *data, size_t size)
+{
+	uint8_t *grown;
+
+	if (b->count + size > b->room) {
+		size_t room = b->room ? 2 * b->room : 4096;
+
+		while (room < b->count + size)
+			room *= 2;
+		grown = realloc(b->list, room);
+		if (!grown) {
+			b->failed = true;
+			return;
+		}
+		b->list = grown;
+		b->room = room;
+	}
+	memcpy(b->list + b->count, data, size);
+	b->count += size;
+}
+
+/* A program that is being made: short, and made anew for each FDE. */
+struct program {
+	uint8_t bytes[256]; /* of one step from state to state */
+	unsigned count;
+};
+
+static void put(struct program *p, unsigned byte) { p->bytes[p->count++] = (uint8_t)byte; }
+
+static void put_uleb(struct program *p, uint64_t v)
+{
+	for (; v > 127; v >>= 7)
+		put(p, (unsigned)(v & 127) | 128);
+	put(p, (unsigned)v);
+}
+
+static void put_sleb(struct program *p, int64_t v)
+{
+	for (; v < -64 || v > 63; v >>= 7)
+		put(p, (unsigned)(v & 127) | 128);
+	put(p, (unsigned)(v & 127));
+}
+
+/* An expression: a block with its length before it. */
+static void put_block(struct program *p, const struct program *block)
+{
+	put_uleb(p, block->count);
+	memcpy(p->bytes + p->count, block->bytes, block->count);
+	p->count += block->count;
+}
+
+static void put_breg(struct program *p, unsigned dwarf, int64_t off)
+{
+	put(p, OP_BREG + dwarf);
+	put_sleb(p, off);
+}
+
+/* reg + off, as the address of a saved register, on rsp or rbp. */
+static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64_t off)
+{
+	struct program block = {.count = 0};
+
+	put_breg(&block, base, off);
+	put(p, CFA_EXPRESSION);
+	put_uleb(p, dwarf);
+	put_block(p, &block);
+}
+
+/* ---- the CFA ------------------------------------------------------------------ */
+
+static bool is_plain(const struct etch_rule *r) { return !(r->cfa & ETCH_CFA_DEREF) && r->cfa_off >= 0; }
+
+static void cfa_put(struct program *p, const struct etch_rule *was, const struct etch_rule *r)
+{
+	unsigned reg = sframe_register(r->cfa & 15u);
+	struct program block = {.count = 0};
+
+	if (is_plain(r) && is_plain(was) && (was->cfa == r->cfa || was->cfa_off == r->cfa_off)) {
+		put(p, was->cfa == r->cfa ? CFA_DEF_OFFSET : CFA_DEF_REGISTER);
+		put_uleb(p, was->cfa == r->cfa ? (uint64_t)r->cfa_off : reg);
+		return;
+	}
+	if (is_plain(r)) {
+		put(p, CFA_DEF_CFA);
+		put_uleb(p, reg);
+		put_uleb(p, (uint64_t)r->cfa_off);
+		return;
+	}
+	if (r->cfa & ETCH_CFA_INDEX) {
+		put_breg(&block, reg, 0);
+		put(&block, OP_LIT3);
+		put(&block, OP_SHL);
+		put_breg(&block, 7, r->cfa_off);
+		put(&block, OP_PLUS);
+	} else {
+		put_breg(&block, reg, r->cfa_off);
+	}
+	if (r->cfa & ETCH_CFA_DEREF) {
+		put(&block, OP_DEREF);
+		if (r->cfa_add > 0) {
+			put(&block, OP_PLUS_UCONST);
+			put_uleb(&block, (uint64_t)r->cfa_add);
+		} else if (r->cfa_add) {
+			put(&block, OP_CONSTS);
+			put_sleb(&block, r->cfa_add);
+			put(&block, OP_PLUS);
+		}
+	}
+	put(p, CFA_DEF_EXPRESSION);
+	put_block(p, &block);
+}
+
+static bool cfa_same(const struct etch_rule *a, const struct etch_rule *b)
+{
+	bool deref = a->cfa & ETCH_CFA_DEREF;
+
+	return a->cfa == b->cfa && a->cfa_off == b->cfa_off && (!deref || a->cfa_add == b->cfa_add);
+}
+
+/* ---- registers ---------------------------------------------------------------- */
+
+struct place {
+	uint8_t how; /* enum etch_cfi_save_how */
+	int32_t off;
+};
+
+static struct place place_of(const struct frame_state *s, unsigned i)
+{
+	if (i < 5)
+		return (struct place){s->saves.how[i], s->saves.off[i]};
+	return (struct place){s->rule.bp, s->rule.bp_off}; /* the numbers of enum etch_rule_bp are the same */
+}
+
+static void offset_put(struct program *p, unsigned dwarf, int64_t off)
+{
+	struct program block = {.count = 0};
+
+	if (off % DATA_ALIGN == 0 && off <= 0) {
+		if (dwarf < 64)
+			put(p, CFA_OFFSET | dwarf);
+		put_uleb(p, (uint64_t)(off / DATA_ALIGN));
+		return;
+	}
+	put(&block, OP_CONSTS); /* the CFA is on the stack already */
+	put_sleb(&block, off);
+	put(&block, OP_PLUS);
+	put(p, CFA_EXPRESSION);
+	put_uleb(p, dwarf);
+	put_block(p, &block);
+}
+
+static void place_put(struct program *p, unsigned dwarf, struct place x)
+{
+	switch (x.how) {
+	case ETCH_SAVE_SAME: put(p, CFA_RESTORE | dwarf); break;
+	case ETCH_SAVE_CFA: offset_put(p, dwarf, x.off); break;
+	case ETCH_SAVE_RBP: put_saved_at(p, dwarf, 6, x.off); break;
+	case ETCH_SAVE_RSP: put_saved_at(p, dwarf, 7, x.off); break;
+	default: put(p, CFA_UNDEFINED), put_uleb(p, dwarf);
+	}
+}
+
+/* The return address: where it is, or undefined in the outermost frame. */
+static void ra_put(struct program *p, const struct etch_rule *r)
+{
+	if (r->kind == ETCH_RULE_END) {
+		put(p, CFA_UNDEFINED);
+		put_uleb(p, REG_RA);
+	} else if (r->ra & ETCH_RA_REG) {
+		put(p, CFA_REGISTER);
+		put_uleb(p, REG_RA);
+		put_uleb(p, sframe_register(r->ra & 15u));
+	} else {
+		offset_put(p, REG_RA, r->ra == ETCH_RA_SLOT ? r->cfa_add : DATA_ALIGN);
+	}
+}
+
+static bool ra_same(const struct etch_rule *a, const struct etch_rule *b)
+{
+	if (a->kind == ETCH_RULE_END || b->kind == ETCH_RULE_END)
+		return a->kind == b->kind;
+	return a->ra == b->ra && (a->ra != ETCH_RA_SLOT || a->cfa_add == b->cfa_add);
+}
+
+/* The instructions that lead from one state to another. */
+static void change_put(struct program *p, const struct frame_state *was, const struct frame_state *to)
+{
+	unsigned i;
+
+	p->count = 0;
+	if (!cfa_same(&was->rule, &to->rule))
+		cfa_put(p, &was->rule, &to->rule);
+	for (i = 0; i < REGISTERS; i++) {
+		struct place a = place_of(was, i), b = place_of(to, i);
+
+		if (a.how != b.how || a.off != b.off)
+			place_put(p, dwarf_of[i], b);
+	}
+	if (!ra_same(&was->rule, &to->rule))
+		ra_put(p, &to->rule);
+}
+
+static void advance_put(struct program *p, uint64_t by)
+{
+	unsigned size = by < 64 ? 0 : by < 256 ? 1 : by < 65536 ? 2 : 4, i;
+
+	p->count = 0;
+	if (!size)
+		put(p, CFA_ADVANCE | (unsigned)by);
+	else
+		put(p, size == 1 ? CFA_ADVANCE1 : size == 2 ? CFA_ADVANCE2 : CFA_ADVANCE4);
+	for (i = 0; i < size; i++)
+		put(p, (unsigned)(by >> 8 * i) & 255);
+}
+
+/* ---- remember and restore ------------------------------------------------------ */
+
+#define INTERVALS 64 /* pairs of remember_state and restore_state of one FDE */
+
+struct interval {
+	size_t from, to; /* the state of piece `from` is remembered, and comes back at piece `to` */
+};
+
+/* The pair for piece `to`: the last piece before it with the same state from which a remember_state nests with all
+ * other pairs. False: there is none. */
+static bool interval_find(const struct frame_piece *p, size_t to, const struct interval *list, size_t count,
+                          struct interval *out)
+{
+	size_t from = to - 1, i;
+
+	while (from-- > 0 && to - from < 256) {
+		if (memcmp(&p[from].state, &p[to].state, sizeof(p[from].state)))
+			continue;
+		for (i = 0; i < count; i++)
+			if (list[i].from < from && from < list[i].to)
+				break;
+		if (i < count)
+			continue;
+		*out = (struct interval){from, to};
+		return true;
+	}
+	return false;
+}
+
+/* Of the pieces up to `count`, the pairs that save bytes: each takes two. */
+static size_t intervals_find(const struct frame_piece *p, size_t count, struct interval *list)
+{
+	struct program step;
+	size_t n = 0, i;
+
+	for (i = 2; i < count && n < INTERVALS; i++) {
+		change_put(&step, &p[i - 1].state, &p[i].state);
+		n += step.count > 2 && interval_find(p, i, list, n, &list[n]);
+	}
+	return n;
+}
+
+/* ---- PLT ---------------------------------------------------------------------- */
+
+#define PLT_BLOCK  16
+#define PLT_BLOCKS 4 /* from so many on the expression is smaller */
+
+/* Number of pieces from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from byte *push of
+ * each block on. 0 where there are few. `end`: that of the last piece. */
+static size_t plt_run(const struct frame_piece *p, size_t i, size_t count, uint64_t end, uint64_t *push)
+{
+	struct frame_state pushed = initial;
+	size_t n = 0;
+
+	pushed.rule.cfa_off = PLT_BLOCK;
+	*push = i + 1 < count ? p[i + 1].addr - p[i].addr : PLT_BLOCK;
+	if (*push >= PLT_BLOCK || p[i].addr % PLT_BLOCK)
+		return 0;
+	for (; i + n + 1 < count; n += 2) {
+		const struct frame_piece *x = &p[i + n];
+		uint64_t next = i + n + 2 < count ? x[2].addr : end;
+
+		if (x->addr != p[i].addr + n / 2 * PLT_BLOCK || x[1].addr != x->addr + *push || next > x->addr + PLT_BLOCK ||
+		    memcmp(&x->state, &initial, sizeof(initial)) || memcmp(&x[1].state, &pushed, sizeof(pushed)))
+			break;
+	}
+	return n < 2 * PLT_BLOCKS ? 0 : n;
+}
+
+/* rsp + 8 + ((rip & 15) >= push) * 8, as GNU ld writes it. */
+static void plt_put(struct bytes *b, uint64_t push)
+{
+	enum { OP_LIT0 = 0x30, OP_AND = 0x1a, OP_GE = 0x2a };
+	struct program p = {.count = 0}, block = {.count = 0};
+
+	put_breg(&block, 7, 8);
+	put_breg(&block, REG_RA, 0);
+	put(&block, OP_LIT0 + PLT_BLOCK - 1);
+	put(&block, OP_AND);
+	put(&block, OP_LIT0 + (unsigned)push);
+	put(&block, OP_GE);
+	put(&block, OP_LIT3);
+	put(&block, OP_SHL);
+	put(&block, OP_PLUS);
+	put(&p, CFA_DEF_EXPRESSION);
+	put_block(&p, &block);
+	bytes_put(b, p.bytes, p.count);
+}
+
+/* Appends the pieces' states, from state `was` on; the first takes effect at once. */
+static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_piece *pieces, size_t count)
+{
+	static const uint8_t remember = CFA_REMEMBER, restore = CFA_RESTORE_STATE;
+	struct interval list[INTERVALS];
+	size_t n = intervals_find(pieces, count, list), i, k;
+	struct program step;
+
+	for (i = 0; i < count; i++) {
+		bool restored = false;
+
+		if (i) {
+			advance_put(&step, pieces[i].addr - pieces[i - 1].addr);
+			bytes_put(b, step.bytes, step.count);
+		}
+		for (k = 0; k < n; k++)
+			restored |= list[k].to == i;
+		change_put(&step, was, &pieces[i].state);
+		bytes_put(b, restored ? &restore : step.bytes, restored ? 1 : step.count);
+		for (k = 0; k < n; k++)
+			if (list[k].from == i)
+				bytes_put(b, &remember, 1);
+		was = &pieces[i].state;
+	}
+}
+
+/* Advances from *at to `addr`, if that is further. */
+static void advance_to(struct bytes *b, uint64_t *at, uint64_t addr)
+{
+	struct program step;
+
+	if (addr > *at) {
+		advance_put(&step, addr - *at);
+		bytes_put(b, step.bytes, step.count);
+	}
+	*at = addr;
+}
+
+void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t count, uint64_t end)
+{
+	struct frame_state was = initial;
+	uint64_t at = pieces[0].addr, push = 0;
+	size_t from, to, n = 0;
+
+	for (from = 0; from < count; from = to + n) {
+		for (to = from; to < count && !(n = plt_run(pieces, to, count, end, &push)); to++)
+			;
+		if (to > from) {
+			advance_to(b, &at, pieces[from].addr);
+			states_put(b, &was, pieces + from, to - from);
+			at = pieces[to - 1].addr;
+		}
+		if (to == count)
+			return;
+		advance_to(b, &at, pieces[to].addr);
+		plt_put(b, push);
+		was = initial;
+		was.rule.cfa |= ETCH_CFA_DEREF; /* an expression: what follows has to say all of its CFA */
+	}
+}
+
+/* ---- CIE ---------------------------------------------------------------------- */
+
+void eh_cie_put(struct bytes *b, bool signal)
+{
+	/* length 0, id 0, version 1, code alignment 1, data alignment -8, return address 16, one byte of augmentation data:
+	 * addresses are pcrel | sdata4 */
+	static const uint8_t plain[] = {
+		0, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, REG_RA, 1, 0x1b, CFA_DEF_CFA, 7, 8, CFA_OFFSET | REG_RA, 1};
+	static const uint8_t frame[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 'S', 0, 1, 0x78, REG_RA, 1, 0x1b};
+	size_t at = b->count;
+	uint32_t length;
+
+	bytes_put(b, signal ? frame : plain, signal ? sizeof(frame) : sizeof(plain));
+	while (b->count & 3)
+		bytes_put(b, "", 1); /* DW_CFA_nop */
+	length = (uint32_t)(b->count - at - 4);
+	if (!b->failed)
+		memcpy(b->list + at, &length, sizeof(length));
+}
+
+void eh_signal_put(struct bytes *b, int32_t rsp)
+{
+	static const struct {
+		uint8_t dwarf;
+		int8_t from_rsp;
+	} saved[] = {{8, -120}, {9, -112}, {10, -104}, {11, -96}, {12, -88}, {13, -80}, {14, -72}, {15, -64},
+	             {5, -56},  {4, -48},  {6, -40},   {3, -32},  {1, -24},  {0, -16},  {2, -8},   {REG_RA, 8}};
+	struct program p = {.count = 0}, block = {.count = 0};
+	size_t i;
+
+	put_breg(&block, 7, rsp);
+	put(&block, OP_DEREF);
+	put(&p, CFA_DEF_EXPRESSION);
+	put_block(&p, &block);
+	for (i = 0; i < sizeof(saved) / sizeof(*saved); i++)
+		put_saved_at(&p, saved[i].dwarf, 7, (int64_t)rsp + saved[i].from_rsp);
+	bytes_put(b, p.bytes, p.count);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes .eh_frame and .eh_frame_hdr: which code gets an FDE, and the table. */
+#include "table/eh_frames.h"
+
+#include "support/vector.h"
+
+#include <etch/orc_rule.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECES_MOST 256 /* states of an FDE: an unwinder runs its program from the start */
+
+struct writer {
+	struct eh_frame *out;
+	struct bytes b;
+	struct frame_piece *pieces; /* of the FDE that is being made */
+	size_t count, room;
+	uint64_t end;                              /* of its last piece */
+	uint64_t cie[2];                           /* offset + 1 of the CIE of ordinary and signal frames */
+	const struct save_row *save, *next, *last; /* the one in force or null, the next, and the end of the list */
+	uint64_t begin;                            /* where the code range of `save` begins */
+	const struct cfi_fde *fde, *fdes; /* the first that ends behind the current address, and the end of the list */
+	uint64_t covered;                 /* end of the one before */
+	bool plt;                         /* the last piece is of a PLT, whose entries share FDEs */
+};
+
+/* ---- FDEs --------------------------------------------------------------------- */
+
+static bool is_signal(const struct frame_piece *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
+
+/* Writes the FDE of the pieces so far. False: out of memory. */
+static bool fde_flush(struct writer *w)
+{
+	bool signal;
+	size_t at;
+	uint32_t head[5];
+	uint8_t none = 0;
+
+	if (!w->count)
+		return true;
+	signal = is_signal(&w->pieces[0]);
+	if (!w->cie[signal]) {
+		w->cie[signal] = w->b.count + 1;
+		eh_cie_put(&w->b, signal);
+	}
+	at = w->b.count;
+	head[0] = 0;
+	head[1] = (uint32_t)(at + 4 - (w->cie[signal] - 1));
+	head[2] = 0;
+	head[3] = (uint32_t)(w->end - w->pieces[0].addr);
+	bytes_put(&w->b, head, 16);
+	bytes_put(&w->b, &none, 1); /* no augmentation data */
+	if (signal)
+		eh_signal_put(&w->b, w->pieces[0].state.rule.cfa_off);
+	else
+		eh_program_put(&w->b, w->pieces, w->count, w->end);
+	while (w->b.count & 3)
+		bytes_put(&w->b, &none, 1); /* DW_CFA_nop */
+	if (w->b.failed || !eh_pointer_add(w->out, at + 8, w->pieces[0].addr, 4) ||
+	    !eh_entry_add(w->out, w->pieces[0].addr, at))
+		return false;
+	head[0] = (uint32_t)(w->b.count - at - 4);
+	memcpy(w->b.list + at, head, 4);
+	w->out->filled += w->end - w->pieces[0].addr;
+	w->count = 0;
+	return true;
+}
+
+/* A row that begins one byte before a function, for a return address that no call has pushed, is part of its FDE. */
+static bool is_early(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
+{
+	return w->count == 1 && w->pieces[0].addr + 1 == addr && rule->kind == w->pieces[0].state.rule.kind &&
+	       (rule->kind == ETCH_RULE_END || rule->kind == ETCH_RULE_SIGNAL);
+}
+
+/* The state of code with a row. */
+static struct frame_piece piece_of(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
+{
+	static const struct etch_rule entry = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_END};
+	struct frame_piece p;
+
+	memset(&p, 0, sizeof(p));
+	p.addr = addr;
+	p.state.rule = rule->kind == ETCH_RULE_END && !rule->cfa && !rule->cfa_off ? entry : *rule;
+	if (!w->save || rule->kind != ETCH_RULE_CALL)
+		return p;
+	p.state.saves = w->save->saves;
+	if (w->save->bp &&
+	    rule->bp == ETCH_BP_SAME) { /* as compilers do it: an epilogue needs no row of its own for that */
+		p.state.rule.bp = ETCH_BP_CFA;
+		p.state.rule.bp_off = w->save->bp;
+	}
+	return p;
+}
+
+/* Adds code with one state; `begins`: with an FDE of its own. False: out of memory. */
+static bool piece_add(struct writer *w, const struct frame_piece *p, uint64_t end, bool begins)
+{
+	if (w->count &&
+	    (w->end != p->addr || begins || (w->count >= PIECES_MOST && !w->plt) || is_signal(p) != is_signal(w->pieces)) &&
+	    !fde_flush(w))
+		return false;
+	w->end = end;
+	if (w->count && !memcmp(&w->pieces[w->count - 1].state, &p->state, sizeof(p->state)))
+		return true;
+	if (!room_make(&w->pieces, &w->room, w->count, sizeof(*w->pieces)))
+		return false;
+	w->pieces[w->count++] = *p;
+	return true;
+}
+
+/* Moves on to `addr` in the lists, and returns how far what they say there goes, at most to `end`. */
+static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
+{
+	while (w->next < w->last && w->next->addr <= addr) {
+		w->save = w->next++;
+		if (w->save->begins)
+			w->begin = w->save->addr;
+	}
+	while (w->fde < w->fdes && w->fde->end <= addr)
+		w->covered = w->fde++->end;
+	if (w->next < w->last && w->next->addr < end)
+		end = w->next->addr;
+	if (w->fde < w->fdes && w->fde->start > addr && w->fde->start < end)
+		end = w->fde->start;
+	return end;
+}
+
+/*
+ * Adds the code of a row before `end`: cut where registers are saved, a code range begins, or there is an FDE. Padding
+ * behind an FDE, over which the row before it goes on, is in no code range that begins outside of one. False: out of
+ * memory.
+ */
+static bool row_split(struct writer *w, const struct row *row, uint64_t end)
+{
+	bool plt = row->source == ETCH_SOURCE_PLT;
+	uint64_t addr, to;
+
+	for (addr = row->addr; addr < end; addr = to) {
+		bool early, begins;
+		struct frame_piece p;
+
+		to = lists_advance(w, addr, end);
+		if (w->fde < w->fdes && w->fde->start <= addr) { /* the linker's */
+			to = w->fde->end;
+			continue;
+		}
+		early = (row->rule.kind == ETCH_RULE_END || row->rule.kind == ETCH_RULE_SIGNAL) && w->next < w->last &&
+		        w->next->begins && w->next->addr == addr + 1;
+		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (!w->save || w->begin < w->covered)))
+			continue;
+		p = piece_of(w, addr, &row->rule);
+		begins = early || (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
+		if (!piece_add(w, &p, to, begins))
+			return false;
+		w->plt = plt;
+	}
+	return true;
+}
+
+/* ---- the whole ---------------------------------------------------------------- */
+
+static int entry_order(const void *a, const void *b)
+{
+	const struct eh_entry *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static int new_fdes(struct writer *w, const struct row_list *rows, const struct save_list *saves, struct error *e)
+{
+	size_t i;
+
+	w->next = saves->rows;
+	w->last = saves->rows + saves->count;
+	for (i = 0; i + 1 < rows->count; i++)
+		if (!row_split(w, &rows->rows[i], rows->rows[i + 1].addr))
+			return error_set(e, "out of memory");
+	return fde_flush(w) ? 0 : error_set(e, "out of memory");
+}
+
+static int hdr_make(struct eh_frame *out, struct error *e)
+{
+	/* version 1; .eh_frame: pcrel | sdata4; number of entries: udata4; entries: datarel | sdata4 */
+	static const uint8_t head[4] = {1, 0x1b, 0x03, 0x3b};
+	uint32_t count = (uint32_t)out->count;
+
+	if (out->count > UINT32_MAX / 8 || out->frame_size > INT32_MAX)
+		return error_set(e, "its .eh_frame would be too large");
+	sort_if_needed(out->entries, out->count, sizeof(*out->entries), entry_order);
+	out->hdr_size = 12 + 8 * out->count;
+	out->hdr = calloc(1, out->hdr_size);
+	if (!out->hdr)
+		return error_set(e, "out of memory");
+	memcpy(out->hdr, head, sizeof(head));
+	memcpy(out->hdr + 8, &count, sizeof(count));
+	return 0;
+}
+
+int eh_frame_encode(const struct cfi_file *cfi, const struct row_list *rows, const struct save_list *saves,
+                    struct eh_frame *out, struct error *e)
+{
+	struct writer w = {.out = out, .fde = cfi->fdes, .fdes = cfi->fdes + cfi->count};
+	int err = 0;
+	uint32_t i;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < cfi->part_count && !err; i++)
+		err = eh_frame_copy(&cfi->parts[i], &w.b, out, e);
+	err = err || new_fdes(&w, rows, saves, e);
+	bytes_put(&w.b, "\0\0\0", 4); /* the terminator */
+	if (!err && w.b.failed)
+		err = error_set(e, "out of memory");
+	out->frame = w.b.list;
+	out->frame_size = w.b.count;
+	free(w.pieces);
+	return err || hdr_make(out, e) ? -1 : 0;
+}
+
+static bool put_relative(uint8_t *at, unsigned size, uint64_t value)
+{
+	int64_t v = (int64_t)value;
+
+	memcpy(at, &v, size);
+	return size == 8 || (size == 4 ? v == (int32_t)v : v == (int16_t)v);
+}
+
+int eh_frame_place(struct eh_frame *x, uint64_t frame, uint64_t hdr, struct error *e)
+{
+	bool fits = put_relative(x->hdr + 4, 4, frame - (hdr + 4));
+	size_t i;
+
+	for (i = 0; i < x->pointer_count && fits; i++)
+		fits = put_relative(x->frame + x->pointers[i].at, x->pointers[i].size,
+		                    x->pointers[i].target - (frame + x->pointers[i].at));
+	for (i = 0; i < x->count && fits; i++)
+		fits = put_relative(x->hdr + 12 + 8 * i, 4, x->entries[i].start - hdr) &&
+		       put_relative(x->hdr + 16 + 8 * i, 4, frame + x->entries[i].at - hdr);
+	return fits ? 0 : error_set(e, ".eh_frame: the code is more than 2 GiB away");
+}
+
+void eh_frame_free(struct eh_frame *x)
+{
+	free(x->frame);
+	free(x->hdr);
+	free(x->pointers);
+	free(x->entries);
+	memset(x, 0, sizeof(*x));
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rows to .eh_frame and .eh_frame_hdr, for code that has no FDE. Formats: DWARF 5, 6.4; Linux Standard Base, "Exception
+ * Frames".
+ *
+ * Readers differ in what they look at: libgcc, libunwind and LLVM's go through PT_GNU_EH_FRAME and its sorted table;
+ * elfutils takes the first section .eh_frame and an .eh_frame_hdr with a lower number; gdb the last section .eh_frame.
+ * So there is one .eh_frame with all FDEs: a copy of what the linker wrote, and the new ones behind it.
+ */
+#ifndef TABLE_EH_FRAMES_H
+#define TABLE_EH_FRAMES_H
+
+#include "analysis/facts/cfi_file.h"
+#include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
+#include "support/error.h"
+
+#define EH_FRAME_SECTION ".eh_frame"
+#define EH_HDR_SECTION   ".eh_frame_hdr"
+
+/* A pointer in .eh_frame that is relative to itself. */
+struct eh_pointer {
+	uint64_t at;     /* offset in the section */
+	uint64_t target; /* address */
+	uint8_t size;    /* 2, 4 or 8 */
+};
+
+/* The contents of both sections, but for what depends on their addresses. */
+struct eh_frame {
+	uint8_t *frame, *hdr;
+	size_t frame_size, hdr_size;
+	struct eh_pointer *pointers;
+	size_t pointer_count, pointer_room;
+	struct eh_entry { /* of the table in .eh_frame_hdr, sorted */
+		uint64_t start, at;
+	} * entries;
+	size_t count, entry_room;
+	size_t copied;   /* FDEs of the linker */
+	uint64_t filled; /* bytes of code that the new FDEs are for */
+};
+
+/*
+ * Makes FDEs for the code that has none, from canonical rows and from where callee-saved registers are (frames.saves).
+ * A register that is not proven is undefined. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be
+ * copied. *out is to be freed by eh_frame_free() in any case.
+ */
+int eh_frame_encode(const struct cfi_file *cfi, const struct row_list *rows, const struct save_list *saves,
+                    struct eh_frame *out, struct error *e);
+/* Completes both for these addresses. -1: something is too far away for the size of its pointer. */
+int eh_frame_place(struct eh_frame *x, uint64_t frame, uint64_t hdr, struct error *e);
+void eh_frame_free(struct eh_frame *x);
+
+/* ---- between the files of the encoder ---- */
+
+/* Where the frame and all registers of the caller are. */
+struct frame_state {
+	struct etch_rule rule;
+	struct etch_cfi_saves saves;
+};
+
+/* A range of code with one state. */
+struct frame_piece {
+	uint64_t addr;
+	struct frame_state state;
+};
+
+struct bytes {
+	uint8_t *list;
+	size_t count, room;
+	bool failed; /* out of memory */
+};
+void bytes_put(struct bytes *b, const void *data, size_t size);
+
+/* eh_frame_program.c: the CIE for these FDEs, and the program of one, for pieces that begin with it, up to `end`. */
+void eh_cie_put(struct bytes *b, bool signal);
+void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t count, uint64_t end);
+/* The program of a signal frame: all registers are in struct sigcontext (asm/sigcontext.h), rsp at rsp + `rsp`. */
+void eh_signal_put(struct bytes *b, int32_t rsp);
+
+/* eh_frame_copy.c: appends the entries of a section of the linker. */
+int eh_frame_copy(const struct cfi_part *part, struct bytes *b, struct eh_frame *out, struct error *e);
+/* Notes a pointer, or an FDE. False: out of memory. */
+bool eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size);
+bool eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at);
+
+#endif
