@@ -64,7 +64,7 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			if (site->reason || !(site->kind == SITE_LOAD ? t->imv : t->pv))
 				continue;
 			ref = object_ref(s, o, site->off, slot);
-			ok = object_tables_site(t, site->section, site->addr, &site->entry, &ref);
+			ok = object_tables_site(t, site->section, site->addr, &site->entry, &site->more, &ref);
 		} else if (!fact_known(s, i)) {
 			/* An object of another module can only be found through its slot. */
 			ref = object_ref(s, o, 0, slot && !o->section);

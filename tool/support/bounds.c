@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Enforces the bounds on memory and CPU time of bounds.h with RLIMIT_DATA and a timer. */
 #include "support/bounds.h"
+#include "support/exit_code.h"
 #include "support/plain.h"
 
 #include <inttypes.h>
@@ -35,7 +36,9 @@ static void time_exceeded(int signal)
 	(void)signal;
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS);
-	_exit(write(STDERR_FILENO, bounds.text, bounds.length) < 0 ? 2 : 2);
+	if (write(STDERR_FILENO, bounds.text, bounds.length) < 0)
+		_exit(EXIT_UNUSABLE); /* as with the message */
+	_exit(EXIT_UNUSABLE);
 }
 
 /* Must not allocate. */
@@ -45,7 +48,9 @@ _Noreturn void bounds_exhausted(void)
 
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS_MEMORY);
-	_exit(writev(STDERR_FILENO, line, 3) < 0 ? 2 : 2);
+	if (writev(STDERR_FILENO, line, 3) < 0)
+		_exit(EXIT_UNUSABLE); /* as with the message */
+	_exit(EXIT_UNUSABLE);
 }
 
 void bounds_refused(uint64_t size)
