@@ -200,7 +200,7 @@ static int linked_tables(struct builder *b, unsigned width)
 static int linked_build(struct builder *b, const uint64_t *words, size_t count)
 {
 	uint32_t got = elf_section_find(b->f, ".got.plt", 1);
-	struct func_code code = {0};
+	struct func_code spare = {0};
 	size_t k, i;
 	int err = 0;
 
@@ -208,13 +208,12 @@ static int linked_build(struct builder *b, const uint64_t *words, size_t count)
 		got = elf_section_find(b->f, ".got", 1);
 	b->got = b->f->sections[got].sh.sh_addr;
 	for (k = 0; k < b->funcs->count && !err; k++) {
-		const struct func *fn = &b->funcs->funcs[k];
+		const struct func_code *code = func_code_of(b->funcs, k, &spare);
 
-		func_decode(fn, &code);
-		for (i = 0; i < code.count && !err; i++)
-			err = linked_insn(b, fn, &code.insns[i]);
+		for (i = 0; i < code->count && !err; i++)
+			err = linked_insn(b, &b->funcs->funcs[k], &code->insns[i]);
 	}
-	func_code_free(&code);
+	func_code_free(&spare);
 	for (i = 0; i < count && !err; i++)
 		err = entry_add(b, elf_section_at(b->f, words[i]), words[i]);
 	places_sort(&b->bases);
@@ -263,23 +262,24 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 
 static int object_code(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
 {
-	struct func_code code = {0};
+	struct func_code spare = {0};
 	size_t k, i;
 	int err = 0;
 
 	for (k = 0; k < b->funcs->count && !err; k++) {
 		const struct func *fn = &b->funcs->funcs[k];
+		const struct func_code *code;
 
 		if (fn->section != section)
 			continue;
-		func_decode(fn, &code);
-		for (i = 0; i < code.count && !err; i++) {
-			while (r < end && r->offset < code.insns[i].addr)
+		code = func_code_of(b->funcs, k, &spare);
+		for (i = 0; i < code->count && !err; i++) {
+			while (r < end && r->offset < code->insns[i].addr)
 				r++;
-			err = object_insn(b, fn, &code.insns[i], r, end);
+			err = object_insn(b, fn, &code->insns[i], r, end);
 		}
 	}
-	func_code_free(&code);
+	func_code_free(&spare);
 	return err;
 }
 
@@ -334,7 +334,7 @@ static int object_sections(struct builder *b, bool code)
 
 /* ---- both kinds of files ------------------------------------------------------ */
 
-int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,
+int entries_build(struct entries *x, const struct elf_file *f, struct func_list *funcs, const uint64_t *words,
                   size_t word_count, struct error *e)
 {
 	struct builder b = {.out = x, .f = f, .funcs = funcs, .e = e};

@@ -32,7 +32,7 @@ struct entries {
 
 /* `words`: values of data words of a linked file that are relocated or may be addresses of code. -1: out of
  * memory, or a malformed relocation section. */
-int entries_build(struct entries *x, const struct elf_file *f, const struct func_list *funcs, const uint64_t *words,
+int entries_build(struct entries *x, const struct elf_file *f, struct func_list *funcs, const uint64_t *words,
                   size_t word_count, struct error *e);
 /* The entries inside one function; `code` is its decoded code. */
 struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code);

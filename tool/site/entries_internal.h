@@ -9,7 +9,7 @@
 struct builder {
 	struct entries *out;
 	const struct elf_file *f;
-	const struct func_list *funcs;
+	struct func_list *funcs;
 	uint64_t got;         /* linked: value of _GLOBAL_OFFSET_TABLE_; 0 = none */
 	struct entries bases; /* data addresses in operands of code: possible starts of jump tables */
 	struct error *e;

@@ -63,18 +63,19 @@ static int code_places(struct places *p)
 {
 	struct scan *s = p->s;
 	bool absolute = s->file->eh.e_type == ET_EXEC;
-	struct func_code code = {0};
+	const struct func_code *code;
+	struct func_code spare = {0};
 	size_t k, i;
 	int err = 0;
 
 	for (k = 0; k < s->funcs.count && !err; k++) {
 		progress_step(s->file->path, k, s->funcs.count);
-		func_decode(&s->funcs.funcs[k], &code);
-		for (i = 0; i < code.count && !err; i++)
-			err = insn_places(p, &code.insns[i], absolute);
+		code = func_code_of(&s->funcs, k, &spare);
+		for (i = 0; i < code->count && !err; i++)
+			err = insn_places(p, &code->insns[i], absolute);
 	}
 	progress_end();
-	func_code_free(&code);
+	func_code_free(&spare);
 	return err;
 }
 

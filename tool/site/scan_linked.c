@@ -162,6 +162,7 @@ struct code_scan {
 	bool unresolved; /* the function refers to an etched section at an address without an object */
 	struct ref *refs;
 	size_t room;
+	struct func_code own; /* a copy of the function's instructions: what calls lead to is entered into it */
 };
 
 static struct ref ref_to(const struct scan *s, uint64_t addr)
@@ -295,7 +296,7 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 }
 
 /* Resolves the operands of one decoded function and adds its sites and facts. */
-static int function_take(struct code_scan *c, const struct func *fn, struct func_code *code)
+static int function_take(struct code_scan *c, const struct func *fn, const struct func_code *code)
 {
 	struct scan *s = c->s;
 	size_t first, i;
@@ -310,12 +311,6 @@ static int function_take(struct code_scan *c, const struct func *fn, struct func
 		if (!c->refs)
 			return error_set(&s->error, "out of memory");
 	}
-	for (i = 0; i < code->count; i++) {
-		struct insn *in = &code->insns[i];
-
-		if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
-			scan_callee(s, fn, elf_section_at(s->file, in->target), in);
-	}
 	c->unresolved = false;
 	if (!code->whole && undecoded_take(c, fn))
 		return -1;
@@ -326,8 +321,15 @@ static int function_take(struct code_scan *c, const struct func *fn, struct func
 			err |= scan_suspect_all(s, s->objects.list[i].section, fn->section, fn->start, 0);
 	if (err)
 		return -1;
+	func_code_copy(code, &c->own);
+	for (i = 0; i < code->count; i++) {
+		struct insn *in = &c->own.insns[i];
+
+		if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+			scan_callee(s, fn, elf_section_at(s->file, in->target), in);
+	}
 	first = s->site_count;
-	err = scan_function(s, fn, code, c->refs, c->refs + code->count);
+	err = scan_function(s, fn, &c->own, c->refs, c->refs + code->count);
 	/* In linked files only decoding tells where instructions begin: with undecoded bytes no site is safe. */
 	for (i = first; i < s->site_count && !code->whole; i++)
 		if (site_kind_is_patched(s->sites[i].kind) && !s->sites[i].reason) {
@@ -342,7 +344,7 @@ static int code_take(struct scan *s, const struct range *range)
 {
 	struct code_scan c = {.s = s, .range = *range, .absolute = s->file->eh.e_type == ET_EXEC};
 	uint32_t got = elf_section_find(s->file, ".got.plt", 1);
-	struct func_code code = {0};
+	struct func_code spare = {0};
 	size_t k, i;
 	int err = 0;
 
@@ -354,15 +356,13 @@ static int code_take(struct scan *s, const struct range *range)
 		got = elf_section_find(s->file, ".got", 1);
 	c.got = got ? s->file->sections[got].sh.sh_addr : 0;
 	for (k = 0; k < s->funcs.count && !err; k++) {
-		const struct func *fn = &s->funcs.funcs[k];
-
 		progress_step(s->file->path, k, s->funcs.count);
-		func_decode(fn, &code);
-		err = function_take(&c, fn, &code);
+		err = function_take(&c, &s->funcs.funcs[k], func_code_of(&s->funcs, k, &spare));
 	}
 	progress_end();
 	free(c.refs);
-	func_code_free(&code);
+	func_code_free(&c.own);
+	func_code_free(&spare);
 	return err;
 }
 
@@ -404,6 +404,7 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	if (code_take(s, &range) || tables_take(s, now))
 		return -1;
+	func_codes_drop(&s->funcs);
 	slots_name(s);
 	scan_sites_sort(s);
 	parts_suspect(s);

@@ -237,7 +237,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
                      size_t count)
 {
 	const struct elf_reloc *r = relocs, *end = relocs + count, *at;
-	struct func_code code = {0};
+	struct func_code code = {0}, spare = {0}; /* a copy: what operands refer to is entered into it */
 	struct operand_scan c;
 	struct ref *refs = NULL;
 	size_t k, j;
@@ -252,7 +252,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 			r++;
 		if (!any_etched(m, r, end, fn->end))
 			continue;
-		func_decode(fn, &code);
+		func_code_copy(func_code_of(&s->funcs, k, &spare), &code);
 		s->functions++;
 		s->undecoded += !code.whole;
 		free(refs);
@@ -274,6 +274,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 	}
 	free(refs);
 	func_code_free(&code);
+	func_code_free(&spare);
 	return err;
 }
 
@@ -354,6 +355,7 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 	scan_sites_sort(s);
 	err = 0;
 out:
+	func_codes_drop(&s->funcs);
 	free(m.object);
 	free(m.etched);
 	return err;

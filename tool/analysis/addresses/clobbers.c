@@ -12,7 +12,7 @@
 /* Calls nested deeper than this are assumed to clobber all that the ABI allows. */
 #define CLOBBER_DEPTH 8u
 
-void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l)
+void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, struct func_list *l)
 {
 	*c = (struct func_clobbers){.file = f,
 	                            .list = l,
@@ -40,7 +40,8 @@ void func_clobbers_free(struct func_clobbers *c)
 uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 {
 	const struct func *fn = &c->list->funcs[callee];
-	struct func_code code = {0};
+	const struct func_code *code;
+	struct func_code spare = {0};
 	uint16_t mask = 0, all = insn_call_clobbers();
 	size_t i;
 
@@ -51,13 +52,13 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 	c->known[callee] = 1;
 	c->depth++;
 	c->vague[callee] = fn->vague;
-	func_decode(fn, &code);
-	if (!code.whole) {
+	code = func_code_of(c->list, (size_t)callee, &spare);
+	if (!code->whole) {
 		mask = all;
 		c->vague[callee] = true;
 	}
-	for (i = 0; i < code.count && mask != all; i++) {
-		const struct insn *in = &code.insns[i];
+	for (i = 0; i < code->count && mask != all; i++) {
+		const struct insn *in = &code->insns[i];
 		bool pending = elf_is_object(c->file) && in->imm == 0; /* the target is in its relocation */
 		const struct func *to;
 
@@ -77,7 +78,7 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 	c->depth--;
 	c->known[callee] = 2;
 	c->mask[callee] = mask;
-	func_code_free(&code);
+	func_code_free(&spare);
 	return mask;
 }
 
@@ -246,22 +247,23 @@ static void lives_free(struct func_lives *l)
 	free(l);
 }
 
-static struct func_lives *lives_find(const struct func_clobbers *c, const struct func *fn)
+static struct func_lives *lives_find(const struct func_clobbers *c, size_t number)
 {
+	const struct func *fn = &c->list->funcs[number];
 	struct func_lives *l = mem_zero(1, sizeof(*l));
-	struct func_code code = {0};
+	struct func_code spare = {0};
+	const struct func_code *code = func_code_of(c->list, number, &spare);
 	size_t i;
 
-	func_decode(fn, &code);
-	if (code.whole && fn->end - fn->start <= UINT32_MAX) {
-		l->at = mem_zero(code.count + 1, sizeof(*l->at));
-		l->live = mem_zero(code.count + 1, sizeof(*l->live));
-		live_solve(c, fn, &code, l->live);
-		for (i = 0; i < code.count; i++)
-			l->at[i] = (uint32_t)(code.insns[i].addr - fn->start);
-		l->count = code.count;
+	if (code->whole && fn->end - fn->start <= UINT32_MAX) {
+		l->at = mem_zero(code->count + 1, sizeof(*l->at));
+		l->live = mem_zero(code->count + 1, sizeof(*l->live));
+		live_solve(c, fn, code, l->live);
+		for (i = 0; i < code->count; i++)
+			l->at[i] = (uint32_t)(code->insns[i].addr - fn->start);
+		l->count = code->count;
 	}
-	func_code_free(&code);
+	func_code_free(&spare);
 	return l;
 }
 
@@ -272,7 +274,7 @@ uint16_t func_live(const struct func_clobbers *c, int32_t number, uint64_t addr)
 	size_t at;
 
 	if (!l)
-		l = c->lives[number] = lives_find(c, fn);
+		l = c->lives[number] = lives_find(c, (size_t)number);
 	at = SEARCH(l->count, i, fn->start + l->at[i] < addr);
 	return at < l->count && fn->start + l->at[at] == addr ? l->live[at] : 0xffff;
 }

@@ -11,7 +11,7 @@
  */
 struct func_clobbers {
 	const struct elf_file *file;
-	const struct func_list *list;
+	struct func_list *list;
 	uint8_t *known; /* per function: mask is 0 not computed, 1 being computed, 2 valid */
 	bool *vague;    /* per function: its bounds are uncertain, so the compiler may have known of a smaller mask */
 	uint16_t *mask; /* per function: the result of func_clobbers() */
@@ -19,7 +19,7 @@ struct func_clobbers {
 	struct func_lives **lives; /* per function: results of func_live(), or null */
 };
 /* func_clobbers_free() when done. Refers to *f and *l. */
-void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l);
+void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, struct func_list *l);
 void func_clobbers_free(struct func_clobbers *c);
 /* Mask of the caller-saved registers that a call of function `callee` (index in the list) may change. */
 uint16_t func_clobbers(struct func_clobbers *c, int32_t callee);

@@ -158,6 +158,7 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 
 void func_list_free(struct func_list *l)
 {
+	func_codes_drop(l);
 	free(l->funcs);
 	memset(l, 0, sizeof(*l));
 }
@@ -236,6 +237,45 @@ void func_decode(const struct func *fn, struct func_code *out)
 		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->target >= fn->start && in->target < fn->end)
 			out->whole &= target_settle(fn, out, in);
 	}
+}
+
+const struct func_code *func_code_of(struct func_list *l, size_t i, struct func_code *spare)
+{
+	struct func_code *c;
+
+	if (!l->codes)
+		l->codes = mem_zero(l->count, sizeof(*l->codes));
+	c = &l->codes[i];
+	if (c->insns)
+		return c;
+	if (l->held >= FUNC_HELD_MOST) {
+		func_decode(&l->funcs[i], spare);
+		return spare;
+	}
+	func_decode(&l->funcs[i], c);
+	c->insns = mem_resize(c->insns, c->count, sizeof(*c->insns)); /* as large as needed */
+	l->held += c->count * sizeof(*c->insns);
+	return c;
+}
+
+void func_codes_drop(struct func_list *l)
+{
+	size_t i;
+
+	for (i = 0; l->codes && i < l->count; i++)
+		free(l->codes[i].insns);
+	free(l->codes);
+	l->codes = NULL;
+	l->held = 0;
+}
+
+void func_code_copy(const struct func_code *from, struct func_code *out)
+{
+	out->insns = mem_resize(out->insns, from->count, sizeof(*out->insns));
+	if (from->count)
+		memcpy(out->insns, from->insns, from->count * sizeof(*out->insns));
+	out->count = from->count;
+	out->whole = from->whole;
 }
 
 void func_code_free(struct func_code *c)

@@ -19,17 +19,22 @@ struct func {
 	bool vague;           /* it may hold other functions: symbols are stripped, and no FDE begins here */
 };
 
-struct func_list {
-	struct func *funcs; /* sorted by (section, start) */
-	size_t count;
-};
-
 /* The instructions of one function. */
 struct func_code {
 	struct insn *insns;
 	size_t count;
 	bool whole; /* decodes to its end, and every branch inside lands on an instruction */
 };
+
+struct func_list {
+	struct func *funcs; /* sorted by (section, start) */
+	size_t count;
+	/* The decoded functions, for all that look at a function's instructions: per function, or null insns. Up to
+	 * FUNC_HELD_MOST bytes are held. */
+	struct func_code *codes;
+	size_t held;
+};
+#define FUNC_HELD_MOST ((size_t)16 << 20)
 
 /* Are the symbols of local functions and objects stripped? Every program and library otherwise has some, from the
  * compiler's start-up files. */
@@ -42,6 +47,13 @@ const struct func *func_find(const struct func_list *l, uint32_t section, uint64
 
 /* Decodes a function into *out, which must be zeroed or from an earlier call: its array is reused. */
 void func_decode(const struct func *fn, struct func_code *out);
+/* The instructions of function i of a list: those held, or, where the list holds no more, decoded into *spare, which is
+ * as for func_decode(). Not thread-safe. */
+const struct func_code *func_code_of(struct func_list *l, size_t i, struct func_code *spare);
+/* Releases the instructions that the list holds. */
+void func_codes_drop(struct func_list *l);
+/* Copies instructions, into *out as for func_decode(). */
+void func_code_copy(const struct func_code *from, struct func_code *out);
 void func_code_free(struct func_code *c);
 /* Index of the instruction at `addr`, or SIZE_MAX when none begins there. */
 size_t func_insn_at(const struct func_code *c, uint64_t addr);

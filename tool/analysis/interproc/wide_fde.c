@@ -67,17 +67,37 @@ static int entries_add(struct work *w, struct starts *s, struct error *e)
 	return 0;
 }
 
+/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. */
+static uint64_t wide_extent(const struct work *w, uint64_t *first)
+{
+	uint64_t end = 0;
+	size_t i;
+
+	*first = 0;
+	for (i = 0; i < w->ranges.count; i++) { /* sorted */
+		const struct code_range *p = &w->ranges.list[i];
+
+		if (!w->state[i].rows.unproven || p->fde < 0 || p->plt)
+			continue;
+		if (!end)
+			*first = p->start;
+		end = p->end;
+	}
+	return end - *first;
+}
+
 int wide_called(struct work *w, struct error *e)
 {
+	uint64_t first, extent = w->options->no_cfi ? 0 : wide_extent(w, &first);
 	struct starts s = {0};
 	bool ok = true;
 	size_t i;
 	int err;
 
-	for (i = 0; ok && i < w->calls.count && !w->options->no_cfi; i++) {
+	for (i = 0; ok && i < w->calls.count && extent; i++) {
 		const struct link *x = &w->calls.list[i];
 
-		if (x->to != NO_RANGE && x->kind != EXIT_REF && w->state[x->to].rows.unproven &&
+		if (x->target - first < extent && x->to != NO_RANGE && x->kind != EXIT_REF && w->state[x->to].rows.unproven &&
 		    !w->ranges.list[x->from].inferred && may_begin(w, x->to, x->target))
 			ok = start_put(&s, x->target);
 	}
