@@ -46,7 +46,7 @@ LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/unwind/*.c))) \
 	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o
 # In a static program these belong to libgcc_eh, whose one object defines them and what raises exceptions.
-DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o,$(DROP_OBJ))
+DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP_OBJ))
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
 all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc	## the tool and the library (default)

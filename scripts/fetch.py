@@ -315,6 +315,24 @@ SOURCES = {
             work, "linux-image-cloud-amd64",
             r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$"),
     }),
+    "memcached": (None, {
+        "debian": lambda work: from_debian(
+            work, "memcached", "memcached_1.6.18.orig.tar.xz",
+            "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b"),
+    }),
+    "redis": (None, {
+        "debian": lambda work: from_debian(
+            work, "redis", "redis_7.0.15.orig.tar.gz",
+            "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982"),
+    }),
+    "nginx": (None, {
+        "debian": lambda work: from_debian(
+            work, "nginx", "nginx_1.22.1.orig.tar.gz",
+            "9ebb333a9e82b952acd3e2b4aeb1d4ff6406f72491bab6cd9fe69f0dea737f31"),
+    }),
+    "lua": (None, {
+        "debian": lambda work: from_debian(work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
+    }),
     "sqlite": (sqlite_amalgamate, {
         "debian": lambda work: from_debian(
             work, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",

@@ -221,6 +221,9 @@ static bool code_has_relocs(const struct elf_file *f)
 	return false;
 }
 
+/* The start of the page that holds an address. */
+static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
@@ -238,7 +241,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			                        : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
-		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
+		else if (object_page(o->addr) < sh->sh_addr ||
+		         object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size)
 			o->unarmed = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed = "its section is read-only";
@@ -258,19 +262,41 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		s->objects.list[i].unarmed = "defined in another module: decided at load time";
 }
 
+/* The segment of the address is readable and executable, and nothing else: libetch swaps its pages. */
+static bool is_swappable(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_memsz)
+			return (p->p_flags & (PF_R | PF_W | PF_X)) == (PF_R | PF_X);
+	}
+	return false;
+}
+
+enum site_patch site_patch(const struct scan *s, const struct site *site, const char **why)
+{
+	bool object = elf_is_object(s->file);
+	const Elf64_Shdr *sh = &s->file->sections[site->section].sh;
+
+	*why = site->reason;
+	if (*why)
+		return SITE_NOT_PATCHED;
+	if (object && sh->sh_addralign < 8)
+		return SITE_BY_LINKER;
+	if (etch_site_is_live(site->addr, site->len))
+		return SITE_BY_STORE;
+	if (object ? !(sh->sh_flags & SHF_WRITE) : is_swappable(s->file, site->addr))
+		return SITE_BY_SWAP;
+	*why = "crosses an 8-byte word of writable text";
+	return SITE_NOT_PATCHED;
+}
+
 bool site_is_live(const struct scan *s, const struct site *site, const char **why)
 {
-	*why = NULL;
-	if (site->reason)
-		*why = site->reason;
-	else if (elf_is_object(s->file))
-		*why = s->file->sections[site->section].sh.sh_addralign < 8
-		           ? "decided by the linker: its section is not aligned to 8 bytes"
-		       : !etch_site_is_live(site->addr, site->len) ? "crosses an 8-byte word"
-		                                                   : NULL;
-	else if (!etch_site_is_live(site->addr, site->len))
-		*why = "crosses an 8-byte word";
-	return !*why;
+	return site_patch(s, site, why) != SITE_NOT_PATCHED;
 }
 
 /* The immediate form of a load, with the initial value; 0: no known value, the load stays. */

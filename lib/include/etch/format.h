@@ -13,7 +13,17 @@
 #ifndef ETCH_FORMAT_H
 #define ETCH_FORMAT_H
 
-#include <stdint.h>
+/* The types of <stdint.h>, which is not included: a C library freezes its feature macros (_GNU_SOURCE) with the first
+ * of its headers. C11 and C++ allow a typedef to be repeated. */
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -95,8 +105,8 @@ static inline unsigned etch_more_imm_len(const struct etch_imv_more *m) { return
 static inline unsigned etch_more_disp_len(const struct etch_imv_more *m) { return (m->shape >> 4) & 7u; }
 
 /*
- * Can this instruction be replaced while threads run? Yes if all of it lies inside one naturally
- * aligned 8-byte word, so that one store replaces it (AMD64 APM vol. 2, 7.6.1).
+ * Can one store replace this instruction while threads run? Yes if all of it lies inside one naturally
+ * aligned 8-byte word (AMD64 APM vol. 2, 7.6.1). Any other is replaced with its page.
  */
 static inline int etch_site_is_live(uint64_t site, unsigned len) { return len >= 1 && (site & 7u) + len <= 8; }
 
@@ -174,6 +184,8 @@ struct etch_obj {
 #define ETCH_MODULE_VERSION 1u
 #define ETCH_MODULE_LINKED  0x01u /* the link step has run: tables sorted, values baked, facts folded */
 #define ETCH_MODULE_MOVED   0x02u /* imv/obj below locate the tables, not __start_/__stop_ symbols */
+#define ETCH_MODULE_SWAP    0x04u /* a baked site is not in one aligned 8-byte word: sets swap its page */
+#define ETCH_MODULE_FLAGS   0x07u /* every defined flag; any other bit set makes the module malformed */
 
 /*
  * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant; the linker keeps
@@ -205,9 +217,11 @@ _Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 
                "table layouts are fixed");
 #endif
 
+#ifndef __cplusplus /* for the tool and the library, which are C */
 /* Address that a self-relative field refers to, in the same address space as `at`,
  * the address of the field itself. */
 static inline uint64_t etch_ref(uint64_t at, int32_t rel) { return at + (uint64_t)(int64_t)rel; }
+#endif
 
 #ifdef __cplusplus
 }
