@@ -220,5 +220,5 @@ bool binary_fde(const struct binary *b, uint64_t at, struct etch_cfi *cfi, struc
 	if (!b->image)
 		return false;
 	image_describe(b, &im);
-	return recover_fde(&im, at, cfi, fde);
+	return recover_fde(&im, im.bias + at, cfi, fde);
 }
