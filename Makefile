@@ -32,19 +32,26 @@ LIB_INC  := -Ilib -Ilib/include
 # Capstone is loaded when it is needed (tool/arch/x86/capstone.c); libm is not needed, square roots
 # being an instruction (-fno-math-errno). Each library costs a process 0.1 ms.
 archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-TOOL_LIBS := $(foreach lib,dw elf json-c xxhash lzma bz2 z,$(call archive,$(lib))) -lZydis -lm
+TOOL_LIBS := $(foreach lib,dw elf json-c xxhash protobuf-c lzma bz2 z iberty,$(call archive,$(lib))) -lZydis -lm
 SANITIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
 TOOL_SRC := $(sort $(shell find tool -name '*.c'))
-LIB_SRC  := $(sort $(wildcard lib/*/*.c))
-TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o)
-LIB_ASM  := $(sort $(wildcard lib/*/*.S))
+# lib/interfaces is not part of libetch: a library that has the names of other unwinders' functions.
+LIB_SRC  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.c)))
+TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o) $(B)/o/gen/pprof.pb-c.o
+# libetch's walk, with which `etch profile` walks other processes' stacks: the tool's own, too.
+WALK_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/unwind/*.c)))
+LIB_ASM  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.S)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
+DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/unwind/*.c))) \
+	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o
+# In a static program these belong to libgcc_eh, whose one object defines them and what raises exceptions.
+DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP_OBJ))
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
-all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc	## the tool and the library (default)
+all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc	## the tool and the library (default)
 
-$(B)/etch: $(TOOL_OBJ)
+$(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
 
 # What its files share has names of their own there: a program may well have a list_sort() too.
@@ -60,14 +67,41 @@ $(B)/libetch.so: $(LIB_OBJ) lib/libetch.map $(B)/etch
 	$(B)/etch rewrite -o $@.0 $(B)/o/libetch.so.0
 	ln -sf libetch.so.0 $@
 
+# Linked with libgcc_s, whose functions it goes on to, whether the program has loaded it yet or not.
+$(B)/libetch-unwind.so: $(DROP_OBJ) lib/libetch-unwind.map $(B)/etch
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch-unwind.so.0 -Wl,--version-script,lib/libetch-unwind.map \
+		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch-unwind.so.0 $(DROP_OBJ) -pthread -Wl,--no-as-needed -l:libgcc_s.so.1
+	$(B)/etch rewrite -o $@.0 $(B)/o/libetch-unwind.so.0
+	ln -sf libetch-unwind.so.0 $@
+
+# One object, whose own names nobody sees.
+$(B)/libetch-unwind.a: $(DROP_ARC) lib/libetch-unwind.map
+	sed -n 's/^\t\(.*\);/\1/p' lib/libetch-unwind.map | grep -v '[*]' >$(B)/o/unwind-names
+	$(CC) -r -nostdlib -o $(B)/o/etch-unwind.o $(DROP_ARC)
+	$(OBJCOPY) --keep-global-symbols=$(B)/o/unwind-names $(B)/o/etch-unwind.o
+	rm -f $@ && $(AR) rcs $@ $(B)/o/etch-unwind.o
+
 # The prefix is the one of `make install`; tell both the same.
-$(B)/etch.pc: lib/etch.pc.in Makefile
+$(B)/%.pc: lib/%.pc.in Makefile
 	@mkdir -p $(@D)
 	$(SUBST) $< >$@
 
 $(B)/o/tool/%.o: tool/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_VERSION='"$(VERSION)"' -fno-math-errno $(CFLAGS) $(WARN) $(TOOL_INC) -MMD -MP -c -o $@ $<
+
+# pprof's format, as C that protobuf-c's compiler makes.
+$(B)/gen/pprof.pb-c.c: tool/profile/pprof.proto
+	@mkdir -p $(@D)
+	protoc-c --proto_path=$(<D) --c_out=$(@D) $<
+	@touch $@
+
+$(B)/o/gen/pprof.pb-c.o: $(B)/gen/pprof.pb-c.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(CFLAGS) -I$(<D) -MMD -MP -c -o $@ $<
+
+$(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
+$(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
@@ -86,7 +120,7 @@ $(B)/o/lib/%.o: lib/%.S
 
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) \
-	$(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/faults/chain.o
+	$(B)/o/lib/patch/table_check.o $(WALK_OBJ) $(B)/o/lib/faults/chain.o
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=pointer-overflow
 
@@ -103,7 +137,7 @@ $(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(B)/o/tests/fuzz/structure.o $(FUZZ_O
 $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
--include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
+-include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
 
 # ---- what people run --------------------------------------------------------
 
@@ -167,10 +201,12 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/etch \
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
-	$(INSTALL) -m 644 $(B)/libetch.a $(DESTDIR)$(LIBDIR)/
-	$(INSTALL) -m 755 $(B)/libetch.so.0 $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 644 $(B)/libetch.a $(B)/libetch-unwind.a $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/
 	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
+	ln -sf libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/libetch-unwind.so
 	$(SUBST) lib/etch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
+	$(SUBST) lib/etch-unwind.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch-unwind.pc
 	for file in etch-config.cmake etch-config-version.cmake; do \
 		$(SUBST) lib/$$file.in >$(DESTDIR)$(LIBDIR)/cmake/etch/$$file || exit 1; \
 	done
@@ -183,10 +219,13 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \
 	done
 
+deb:	## Debian packages of the tree, in build/deb
+	@scripts/deb.sh $(B)
+
 clean:	## remove what was built, and fetched sources; .venv stays
 	rm -rf $(B) build-asan build-fuzz
 
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install clean help
+.PHONY: all built asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install deb clean help

@@ -20,7 +20,7 @@ def record(name):
     return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_native", "etch_inline", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_imv_more", "etch_native", "etch_inline", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
                                   "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
 
 
@@ -45,7 +45,7 @@ OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)`
 KINDS = [n for _, n in sorted((int(a), b) for a, b in
                               re.findall(r"^\| (\d) \| (none|object|store|escape) \|[^|]+\|$", FORMATS, re.M))]
 ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in
-                                   re.findall(r"^\| (\d) \| (pc|absolute|register) \|", FORMATS, re.M))]
+                                   re.findall(r"^\| (\d) \| (pc|absolute|register|offset) \|", FORMATS, re.M))]
 PV_FORMS = {int(n): name for n, name in re.findall(r"(\d+) (call|jmp) \(`ff", FORMATS)}
 PV_ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in re.findall(r"^\| (\d) \| (rip|abs|base|reg) \|", FORMATS, re.M))]
 
@@ -66,6 +66,47 @@ class Form:
 
 
 FORM = {f.number: f for f in map(Form, table(FORMATS, "not in the table are malformed"))}
+
+
+# {number: (name, bytes read, encodings, bytes of the constant in each)}
+COMPARE = {int(r[0]): (r[1], int(r[2]), [i.strip("` ").split() for i in r[3].split(",")], [int(n) for n in r[4].split(",")])
+           for r in table(FORMATS, "### Compares with a constant")}
+NAMES = {n: f.name for n, f in FORM.items()} | {n: c[0] for n, c in COMPARE.items()}
+NEED = flags_of("etch_imv_more", "need")
+SECOND = next(int(r[3]) for r in table(FORMATS, "<!-- struct etch_imv_more -->") if r[2].strip("`") == "form")
+GIVES = [[re.match("`([0-9a-f ]+)`", c.strip()) for c in r[1:3]] for r in table(FORMATS, "<!-- flags given -->")]
+GIVES = [[bytes.fromhex(w.group(1)) if w else bytes.fromhex(pair[0].group(1)) for w in pair] for pair in GIVES]
+
+
+def encode_compare(form, base, addressing, length, rex, site, obj, disp, imm, sizes):
+    """Steps 1 to 6 of "The load" for a compare with a constant; sizes: bytes of the constant and the displacement."""
+    _, _, encodings, constants = COMPARE[form]
+    words = encodings[constants.index(sizes[0])]
+    bits = 8 * ("REX.W" in words) + (base >= 8)
+    if bits and not rex:
+        return None
+    out = (b"\x66" if "66" in words else b"") + (bytes([0x40 + bits]) if rex else b"") + opcode(words)
+    field = next(int(w[1]) for w in words if w[0] == "/") << 3
+    if addressing < 2:
+        out += bytes([field | 5] if addressing == 0 else [field | 4, 0x25])
+        disp, size = (obj - (site + len(out) + 4 + sizes[0]) if addressing == 0 else obj), 4
+    else:
+        size = sizes[1]
+        out += bytes([{0: 0, 1: 0x40, 4: 0x80}[size] | field | base & 7]) + (b"\x24" if base == 12 else b"")
+    return out + (disp % 2**32).to_bytes(4, "little")[:size] + (imm % 2**32).to_bytes(4, "little")[:sizes[0]]
+
+
+def encode_flags(form, length, need, imm, data):
+    """What stands at the site of a compare with a constant."""
+    name, reads = COMPARE[form][:2]
+    bits = 8 * reads
+    a, b = int.from_bytes(data[:reads], "little"), imm % 2**bits
+    if name.startswith("test"):
+        a, b = a & b, 0
+    signed = [v - 2**bits if v >> (bits - 1) else v for v in (a, b)]
+    true = [a == b and need & NEED["EQUAL"], a < b and need & NEED["BELOW"], signed[0] < signed[1] and need & NEED["LESS"], True]
+    body = next(g for g, t in zip(GIVES, true) if t)[length < 7]
+    return b"\x2e" * (length - len(body)) + body
 
 
 def opcode(words):
@@ -152,7 +193,16 @@ class Reader:
             self.imv_at = self.first_section("__imv", 12)
             self.pv_at = self.first_section("__pv_sites", 12)
             self.obj_at = self.first_section("__etch_obj", 16)
-        self.imv = [self.imv_entry(self.imv_at[0] + 12 * i) for i in range(self.imv_at[1])]
+        self.imv = []
+        for i in range(self.imv_at[1]):
+            e = self.imv_entry(self.imv_at[0] + 12 * i)
+            if e["form"] == SECOND:
+                assert self.imv[-1]["more"] is None and self.imv[-1]["flags"] & IMV_FLAGS["MORE"]
+                more = self.unpack("etch_imv_more", e["at"])
+                self.imv[-1]["more"] = dict(more, disp=self.signed(more["disp"], 32), imm=self.signed(more["imm"], 32))
+            else:
+                assert not self.imv or (self.imv[-1]["more"] is None) == (not self.imv[-1]["flags"] & IMV_FLAGS["MORE"])
+                self.imv.append(dict(e, more=None))
         self.obj = [self.obj_record(self.obj_at[0] + 16 * i) for i in range(self.obj_at[1])]
         self.pv = [self.pv_entry(self.pv_at[0] + 12 * i) for i in range(self.pv_at[1])]
         at, n = self.first_section("__pv_native", 12)
@@ -249,8 +299,11 @@ class Reader:
     def as_inspect(self):
         """What `etch inspect tables --json` prints."""
         imv = [{
-            "site": f"{e['site']:x}", "refers": f"{e['obj']:x}", "form": FORM[e["form"]].name,
-            "register": e["register"], "base": e["base"] if e["addressing"] == 2 else None, "length": e["length"],
+            "site": f"{e['site']:x}", "refers": f"{e['obj']:x}", "form": NAMES[e["form"]],
+            "register": e["register"], "base": e["base"] if e["addressing"] >= 2 else None, "length": e["length"],
+            "offset": e["more"]["disp"] if e["addressing"] == 3 else None,
+            "constant": e["more"]["imm"] if e["form"] in COMPARE else None,
+            "asked": (",".join(n.lower() for n, m in NEED.items() if e["more"]["need"] & m) or None) if e["form"] in COMPARE else None,
             "address": ADDRESSING[e["addressing"]],
             "flags": ",".join(n.lower() for n, m in IMV_FLAGS.items() if e["flags"] & m) or None,
         } for e in self.imv if e["form"]]

@@ -39,7 +39,7 @@ def source_reasons():
     found = set()
     for statement in re.findall(r"(?:reason|unarmed|\*why)\s*=(?!=)([^;]*);", text):
         found.update(literals(statement))
-    for name in ("no_form", "insn_site_form", "insn_pv_form", "doubt_reason"):
+    for name in ("no_form", "insn_site_form", "addressing_set", "flags_classify", "insn_pv_form", "doubt_reason"):
         for statement in re.findall(r"return([^;]*);", function(text, name)):
             found.update(literals(statement))
     return found

@@ -14,8 +14,8 @@ from test_docs import PRELUDE
 
 from conftest import INCLUDE, ROOT, Flow, run
 from documents import FORMATS, code, enum, table
-from format_reader import (ADDRESSING, FORM, IMV_FLAGS, KINDS, MODULE_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, PV_ADDRESSING,
-                           PV_FORMS, RECORDS, Reader, encode_imm, encode_load, total)
+from format_reader import (ADDRESSING, COMPARE, FORM, IMV_FLAGS, KINDS, MODULE_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, PV_ADDRESSING,
+                           PV_FORMS, RECORDS, SECOND, Reader, encode_compare, encode_flags, encode_imm, encode_load, total)
 
 
 # ---- formats.md: records --------------------------------------------------------
@@ -56,12 +56,12 @@ def test_flags_and_names_are_those_of_the_header():
     assert define("ETCH_IMV_FLAGS") == sum(IMV_FLAGS.values())
     kinds = enum(INCLUDE / "etch" / "format.h", "etch_obj_kind")
     assert [k.removeprefix("ETCH_OBJ_").lower() for k in kinds] == KINDS and list(kinds.values()) == [0, 1, 2, 3]
-    assert list(enum(INCLUDE / "etch" / "format.h", "etch_addressing").values()) == [0, 1, 2] and len(ADDRESSING) == 3
+    assert list(enum(INCLUDE / "etch" / "format.h", "etch_addressing").values()) == [0, 1, 2, 3] and len(ADDRESSING) == 4
     forms = enum(INCLUDE / "etch" / "pv_forms.h", "etch_pv_form")
     assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
     names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
     text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h")
-    assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo"]) == sorted(names)
+    assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo", ".sframe"]) == sorted(names)
     magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
                                            for r in table(FORMATS, "<!-- struct etch_module -->")))
     assert int(magic["magic"].split(",")[0], 16) == define("ETCH_MODULE_MAGIC")
@@ -100,7 +100,7 @@ VALUES = [0, 1, 0x7F, 0x80, 0xFFFF8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**3
 
 def test_the_table_of_forms_is_forms_h(forms_h):
     load, imm, size = forms_h
-    assert {n for n in range(256) if size(n)} == set(FORM)
+    assert {n for n in range(256) if size(n)} == set(FORM) | set(COMPARE)
     compared = 0
     for number, f in FORM.items():
         assert size(number) == f.reads
@@ -118,6 +118,27 @@ def test_the_table_of_forms_is_forms_h(forms_h):
                 assert imm(entry, data) == encode_imm(number, reg, length, rex, data), (f.name, reg, rex, hex(v))
                 compared += 1
     assert compared > 50000
+
+
+def test_compares_with_a_constant_are_forms_h(forms_h):
+    load, imm, size = forms_h
+    compared = 0
+    where = [(0, 0, 0, 0), (1, 0, 0, 0)] + [(3, b, n, d) for b in (0, 5, 12, 13) for n, d in ((1, 8), (4, 0x1234), (0, 0))
+                                            if n or b % 8 != 5]
+    for form, (name, reads, _, constants) in COMPARE.items():
+        assert size(form) == reads
+        for (addressing, base, n, disp), rex, k, constant in itertools.product(where, (0, 1), constants, (0, 1, -1, 100)):
+            mine = encode_compare(form, base, addressing, 0, rex, 0x1000, 0x4000, disp, constant, (k, n))
+            length = len(mine) if mine else 7
+            for need in (1, 3, 5):
+                entry = struct.pack("<iiBBBBiiBBBB", 0, 0, form, base << 4, length | addressing << 4 | rex << 6, IMV_FLAGS["MORE"],
+                                    disp, constant, SECOND, need, k | n << 4, 0)
+                assert load(entry, 0x1000, 0x4000) == mine, (name, addressing, base, rex)
+                for v in VALUES if mine and (length > 3 or need == 1) else []:
+                    data = v.to_bytes(8, "little")
+                    assert imm(entry, data) == encode_flags(form, length, need, constant, data), (name, need, constant, hex(v))
+                    compared += 1
+    assert compared > 20000
 
 
 def test_the_examples_of_encodings():
@@ -254,7 +275,7 @@ def test_what_formats_md_promises_of_linked_files(flow_gcc, shape):
         imm = None
         if not got:
             imm = encode_imm(e["form"], e["register"], length, e["rex"], r.initial(e["obj"], f.reads))
-        bake = (not got and (e["site"] & 7) + length <= 8 and imm is not None
+        bake = (not got and imm is not None
                 and any(o["addr"] <= e["obj"] < o["addr"] + o["size"] for o in armed)
                 and not relocated & set(range(e["obj"], e["obj"] + f.reads)))
         assert bool(e["flags"] & IMV_FLAGS["BAKED"]) == bool(bake)

@@ -12,9 +12,9 @@ INCLUDE = HERE.parent / "lib" / "include"
 SEED = "20240601"
 
 
-def build(out, include, compiler="gcc"):
+def build(out, include, compiler="gcc", source="encoding.c"):
     subprocess.run([compiler, "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-I", include,
-                    HERE / "forms" / "encoding.c", "-o", out, "-lZydis", "-lcapstone"], check=True)
+                    HERE / "forms" / source, "-o", out, "-lZydis", "-lcapstone"], check=True)
     return out
 
 
@@ -32,10 +32,10 @@ def program(request, tmp_path_factory):
     return build(tmp_path_factory.mktemp("forms") / "encoding", INCLUDE, request.param)
 
 
-# What there is: 54 forms with a destination x 16 registers, and push with none, x (rip,
-# abs, 15 bases), and each twice where the REX prefix is not needed: the 38 forms that
-# are not 64 bits wide, with 8 destinations, and push, x (rip, abs, 7 bases).
-ENTRIES = (54 * 16 + 1) * 17 + (38 * 8 + 1) * 9
+# What there is: 58 forms with a register x 16 registers, and push with none, x (rip,
+# abs, 15 bases), and each twice where the REX prefix is not needed: the 41 forms that
+# are not 64 bits wide, with 8 registers, and push, x (rip, abs, 7 bases).
+ENTRIES = (58 * 16 + 1) * 17 + (41 * 8 + 1) * 9
 
 
 @pytest.mark.parametrize("mode", ["decode", "execute"])
@@ -66,10 +66,10 @@ SABOTAGE = {
     "no padding": ("while (pad--)", "while (0)"),
     "adc and sbb swapped": ("f.imm_ext = (uint8_t)(k >> 2);",
                             "f.imm_ext = (uint8_t)((k >> 2) ^ ((k >> 2) == 2 || (k >> 2) == 3));"),
-    "displacement from the start": ("(site + n + 4)", "(site + n)"),
-    "base register without REX.B": ("if (mode == ETCH_ADDR_BASE && (base & 8))", "if (0)"),
+    "displacement from the start": ("(obj - (from + 5))", "(obj - from)"),
+    "base register without REX.B": ("if (base & 8)", "if (0)"),
     "REX bit of the entry ignored": ("if (rex && !etch_imv_rex(e))", "if (0)"),
-    "rsp as base": ("if (mode == ETCH_ADDR_BASE && base == 4)", "if (0)"),
+    "rsp as base": ("if (base == 4 || ", "if ("),
     "r12 as base without a SIB byte": ("if (base == 12)", "if (0)"),
 }
 
@@ -86,3 +86,38 @@ def test_mistakes_are_noticed(tmp_path, name):
                     "-o", tmp_path / "encoding", "-lZydis", "-lcapstone"], check=True)
     results = (run(tmp_path / "encoding", mode) for mode in ("decode", "execute", "refuse"))
     assert any(r.returncode == 1 and "FAIL" in r.stdout for r in results)
+
+
+# Every compare of memory with a constant: 8 forms x REX x where x constant x 6 sets of flags.
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_compares_with_constants(tmp_path, compiler):
+    r = run(build(tmp_path / "compares", INCLUDE, compiler, "compares.c"), "all")
+    assert r.returncode == 0, r.stdout
+    entries, checks = counts(r.stdout)
+    assert entries > 12_000 and checks > 250_000
+
+
+COMPARE_SABOTAGE = {
+    "below for less": ("k = flags ? 3 :", "k = flags ? 2 :"),
+    "less for below": ("k = wide ? 6 : 2;", "k = 3;"),
+    "equal for unequal": ("k = wide ? 4 : 0;", "k = wide ? 5 : 1;"),
+    "unsigned order signed": ("(a < b ? ETCH_NEED_BELOW", "((int64_t)a < (int64_t)b ? ETCH_NEED_BELOW"),
+    "test as compare": ("if (form >= ETCH_FORM_TESTI8) {", "if (0) {"),
+    "constant behind the displacement forgotten": ("site + n + imm_len", "site + n"),
+    "short constant encoded as a long one": ("imm_len == 1 ? 0x83", "0 ? 0x83"),
+    "width of the value ignored": ("unsigned shift = 64 - 8 * etch_form_size(form);", "unsigned shift = 0 * form;"),
+}
+
+
+@pytest.mark.parametrize("name", COMPARE_SABOTAGE)
+def test_mistakes_in_compares_are_noticed(tmp_path, name):
+    old, new = COMPARE_SABOTAGE[name]
+    shutil.copytree(INCLUDE / "etch", tmp_path / "etch")
+    header = tmp_path / "etch" / "forms.h"
+    text = header.read_text()
+    assert text.count(old) == 1, "forms.h has changed: adapt the mistake"
+    header.write_text(text.replace(old, new))
+    subprocess.run(["gcc", "-std=gnu11", "-O1", "-w", "-I", tmp_path, HERE / "forms" / "compares.c",
+                    "-o", tmp_path / "compares", "-lZydis", "-lcapstone"], check=True)
+    r = run(tmp_path / "compares", "all")
+    assert r.returncode == 1 and "FAIL" in r.stdout

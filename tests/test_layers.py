@@ -10,6 +10,7 @@ from conftest import ROOT
 X86, ELF, REPORT, SUPPORT = "arch/x86", "elf", "report", "support"
 FACTS, DISCOVER, FLOW, RUNTIMES = (f"analysis/{room}" for room in ("facts", "discover", "flow", "runtimes"))
 UNWIND, LINT, INTERPROC, ADDRESSES = (f"analysis/{room}" for room in ("unwind", "lint", "interproc", "addresses"))
+DATAFLOW = "analysis/dataflow"
 
 # Folder of tool/: those whose headers it may include, beside its own, support and libetch's public ones.
 TOOL = {
@@ -18,23 +19,26 @@ TOOL = {
     ELF: {X86},
     REPORT: {ELF},
     FACTS: {ELF, "lib/shared"},
-    ADDRESSES: {FACTS, ELF, X86},
+    DATAFLOW: set(),
+    ADDRESSES: {DATAFLOW, FACTS, ELF, X86},
     DISCOVER: {FACTS, ELF, X86},
-    FLOW: {DISCOVER, FACTS, ELF, X86},
+    FLOW: {DATAFLOW, DISCOVER, FACTS, ELF, X86},
     RUNTIMES: {FLOW, DISCOVER, FACTS, ELF, X86},
     UNWIND: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
-    LINT: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
-    INTERPROC: {LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    LINT: {DATAFLOW, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    INTERPROC: {DATAFLOW, LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
     "kernel": {ELF, X86},
     "stat": {REPORT, ELF},
 }
-ANALYSIS = {FACTS, ADDRESSES, DISCOVER, FLOW, RUNTIMES, UNWIND, LINT, INTERPROC}
+ANALYSIS = {FACTS, DATAFLOW, ADDRESSES, DISCOVER, FLOW, RUNTIMES, UNWIND, LINT, INTERPROC}
 TOOL["table"] = {ELF, X86, REPORT} | ANALYSIS
 TOOL["site"] = TOOL["table"] | {"table"}
 TOOL["check"] = TOOL["site"] | {"site"}
 TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
 TOOL["diff"] = TOOL["check"] | {"check"}
 TOOL["rewrite"] = TOOL["site"] | {"site", "kernel"}
+# Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
+TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 # libetch: rooms of lib/. Its public headers, lib/include/etch, include nothing but one another.
@@ -44,6 +48,7 @@ LIB = {
     "lib/faults": {"lib/common", "lib/patch"},
     "lib/patch": {"lib/common", "lib/faults"},
     "lib/unwind": {"lib/common", "lib/shared"},
+    "lib/interfaces": {"lib/unwind", "lib/common", "lib/shared"},
 }
 
 

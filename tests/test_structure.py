@@ -117,6 +117,31 @@ def test_data_that_covers_code_is_no_code(build_asan, program, tmp_path):
     all_end_well(build_asan / "etch", files, tmp_path)
 
 
+def test_code_at_any_address(build_asan, tmp_path):
+    """Targets of jumps wrap around as addresses do, also where a header puts code in the middle of all addresses."""
+    function = "push %rbp; mov %rsp,%rbp; jne .-98; pop %rbp; ret; .balign 16,0xcc\n"
+    source = '.globl f\nf: call f; ret\n.section .other,"ax"\n' + 8 * function
+    run(["gcc", "-shared", "-nostdlib", "-x", "assembler", "-o", tmp_path / "code.so", "-"], input=source)
+    files = [Headers(tmp_path / "code.so").set(".other", addr=addr).write(tmp_path / f"{addr:x}.so")
+             for addr in ((1 << 63) - 32, 1 << 63, (1 << 64) - 256)]
+    all_end_well(build_asan / "etch", files, tmp_path)
+
+
+def test_a_section_behind_the_last_segment_keeps_its_addresses(etch, program, tmp_path):
+    """A segment that ends before its sections do leaves these without memory; etch's own segment must not give them any, or a
+    second run finds the etched object mapped, and arms it."""
+    h = Headers(program)
+    start, count = struct.unpack_from("<Q", h.data, 32)[0], struct.unpack_from("<H", h.data, 56)[0]
+    loads = [at for at in range(start, start + 56 * count, 56) if struct.unpack_from("<I", h.data, at)[0] == 1]
+    address, = struct.unpack_from("<Q", h.data, loads[-1] + 16)
+    struct.pack_into("<QQ", h.data, loads[-1] + 32, *2 * [h.get("etched_imv", "addr") - address - 8])
+    cut, once, twice = h.write(tmp_path / "cut"), tmp_path / "once", tmp_path / "twice"
+    run([etch, "rewrite", "-o", once, cut])
+    run([etch, "rewrite", "-o", twice, once])
+    assert once.read_bytes() == twice.read_bytes()
+    assert cut.read_bytes() != once.read_bytes()
+
+
 def test_a_string_table_of_another_type_is_refused(etch, tmp_path):
     """Names of symbols are in SHT_STRTAB. A table of etch's own that a symbol table takes for its names would be
     written anew, and the file that etch rewrite made was one that etch refused."""

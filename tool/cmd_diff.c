@@ -4,6 +4,7 @@
 #include "command.h"
 #include "diff/diff_print.h"
 #include "support/bounds.h"
+#include "support/demangle.h"
 #include "elf/input.h"
 #include "report/listing.h"
 #include "support/progress.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef ETCH_VERSION
 #define ETCH_VERSION "unversioned"
@@ -63,6 +65,9 @@ static void help(void)
 	       "  -U, --show FUNC          unified diff of the normalised code of one function\n"
 	       "      --notes              compare findings of severity note, too\n"
 	       "      --no-cfi             ignore .eh_frame\n"
+	       "  -C, --demangle           names of C++ and Rust as people write them (the default on a\n"
+	       "                           terminal)\n"
+	       "      --no-demangle        names as they are in the symbol table\n"
 	       "  -j, --jobs N             analyse each file with N threads (default: one a processor)\n"
 	       "  -h, --help\n"
 	       "\n"
@@ -343,7 +348,9 @@ static bool option_take(struct options *opt, int c, const char *arg)
 	case 'j': return argument_jobs(arg, &opt->check.jobs);
 	case 'U': opt->show = arg; return true;
 	case 'n': opt->notes = true; return true;
-	case 'C': opt->check.no_cfi = true; return true;
+	case 'c': opt->check.no_cfi = true; return true;
+	case 'C':
+	case 'M': demangle_set(c == 'C'); return true;
 	default: fprintf(stderr, "etch: see etch diff --help\n"); return false;
 	}
 }
@@ -356,7 +363,9 @@ int cmd_diff(int argc, char **argv)
 		{"top", required_argument, NULL, 't'},
 		{"show", required_argument, NULL, 'U'},
 		{"notes", no_argument, NULL, 'n'},
-		{"no-cfi", no_argument, NULL, 'C'},
+		{"no-cfi", no_argument, NULL, 'c'},
+		{"demangle", no_argument, NULL, 'C'},
+		{"no-demangle", no_argument, NULL, 'M'},
 		{"jobs", required_argument, NULL, 'j'},
 		{"help", no_argument, NULL, 'h'},
 		{0, 0, NULL, 0},
@@ -365,7 +374,8 @@ int cmd_diff(int argc, char **argv)
 	struct run run = {.opt = &opt};
 	int c, status;
 
-	while ((c = getopt_long(argc, argv, "U:j:h", longs, NULL)) != -1) {
+	demangle_set(isatty(STDOUT_FILENO));
+	while ((c = getopt_long(argc, argv, "CU:j:h", longs, NULL)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;

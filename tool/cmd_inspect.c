@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "support/bounds.h"
+#include "support/demangle.h"
 #include "inspect/inspect.h"
 #include "inspect/view_kernel.h"
 #include "support/progress.h"
@@ -14,10 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum what { SUMMARY, SITES, ORC, CODE, TABLES, WHATS };
+enum what { SUMMARY, SITES, ORC, SFRAME, CODE, TABLES, WHATS };
 
-static const char *const names[WHATS] = {"summary", "sites", "orc", "code", "tables"};
+static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "code", "tables"};
 
 struct options {
 	enum what what;
@@ -31,7 +33,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch inspect [summary|sites|orc|code|tables] [OPTION...] FILE...\n"
+	printf("Usage: etch inspect [summary|sites|orc|sframe|code|tables] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
 	       "  summary   (default) kind of file, sources of its unwind rows, sizes of tables,\n"
@@ -43,6 +45,7 @@ static void help(void)
 	       "            target of a call, function and source line\n"
 	       "  orc       unwind rows: address, size, CFA, rbp, return address, kind of frame, source;\n"
 	       "            from the table of the file, otherwise generated from its code\n"
+	       "  sframe    the same of section .sframe, whoever wrote it\n"
 	       "  code      the instructions of function FUNC, or of the function at an address:\n"
 	       "            each with its CFA and source, jumps as arrows, and after ; its site,\n"
 	       "            operands, what leads there (jump tables, landing pads, fixups) and\n"
@@ -55,6 +58,9 @@ static void help(void)
 	       "                        any table of the file\n"
 	       "      --syntax att|intel  code: syntax of the disassembly (default att)\n"
 	       "      --bytes           code: show the bytes of each instruction\n"
+	       "  -C, --demangle        text: names of C++ and Rust as people write them (the default on\n"
+	       "                        a terminal)\n"
+	       "      --no-demangle     names as they are in the symbol table\n"
 	       "      --symbols FILE    orc, tables of a vmlinux: take symbols from this System.map\n"
 	       "      --format text|tsv|json  text (default); tsv, one row a line, with a header; json,\n"
 	       "                        an array for several files\n"
@@ -62,6 +68,8 @@ static void help(void)
 	       "  -j, --jobs N          threads (default: one a processor)\n"
 	       "  -h, --help\n"
 	       "\n"
+	       "FUNC is a symbol, a function's demangled name with or without parameters and enclosing\n"
+	       "namespaces, or any part of a name that only one function has.\n"
 	       "Addresses are hexadecimal without 0x: virtual addresses in programs and libraries,\n"
 	       "section offsets in object files. A load or call is live when it lies in one aligned\n"
 	       "8-byte word, so that one store can replace it while threads run. Terminals get\n"
@@ -95,7 +103,8 @@ static int show(const struct options *opt, const char *path, struct error *e)
 	if (r <= 0)
 		return r;
 	switch (opt->what) {
-	case ORC: return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
+	case ORC: return show_orc(path, opt->at, opt->no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, opt->format, e);
+	case SFRAME: return show_orc(path, opt->at, UNWIND_SFRAME, opt->format, e);
 	case CODE: return show_code(path, &code, e);
 	case SUMMARY: return show_summary(path, opt->jobs, opt->format, e);
 	default: return show_sites_of(opt, path, e);
@@ -138,10 +147,12 @@ static int option_take(int c, struct options *opt)
 	case 'f': return argument_format(optarg, &opt->format) ? -1 : EXIT_UNUSABLE;
 	case 'J': opt->format = FORMAT_JSON; break;
 	case 'a': opt->at = optarg; break;
-	case 'C': opt->no_cfi = true; break;
+	case 'c': opt->no_cfi = true; break;
 	case 'S': opt->symbols = optarg; break;
 	case 'y': return syntax_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'b': opt->bytes = true; break;
+	case 'C':
+	case 'M': demangle_set(c == 'C'); break;
 	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
 	case 'h': help(); return EXIT_CLEAN;
 	default: fprintf(stderr, "etch: see etch inspect --help\n"); return EXIT_UNUSABLE;
@@ -154,8 +165,8 @@ static bool options_fit(const struct options *opt)
 {
 	const char *odd = NULL, *views = "orc and inspect code";
 
-	if ((opt->at || opt->no_cfi) && opt->what != ORC && opt->what != CODE)
-		odd = opt->at ? "--at" : "--no-cfi";
+	if ((opt->at || opt->no_cfi) && opt->what != ORC && opt->what != CODE && (opt->what != SFRAME || opt->no_cfi))
+		odd = opt->no_cfi ? "--no-cfi" : "--at";
 	if (opt->symbols && opt->what != ORC && opt->what != TABLES) {
 		odd = "--symbols";
 		views = "orc and inspect tables";
@@ -283,15 +294,17 @@ int cmd_inspect(int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"format", required_argument, NULL, 'f'},  {"json", no_argument, NULL, 'J'},
-		{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'C'},
+		{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'c'},
 		{"symbols", required_argument, NULL, 'S'}, {"syntax", required_argument, NULL, 'y'},
 		{"bytes", no_argument, NULL, 'b'},         {"jobs", required_argument, NULL, 'j'},
+		{"demangle", no_argument, NULL, 'C'},      {"no-demangle", no_argument, NULL, 'M'},
 		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
 	};
 	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = processors()};
 	int c, status;
 
-	while ((c = getopt_long(argc, argv, "j:h", longs, NULL)) != -1)
+	demangle_set(isatty(STDOUT_FILENO));
+	while ((c = getopt_long(argc, argv, "Cj:h", longs, NULL)) != -1)
 		if ((status = option_take(c, &opt)) >= 0)
 			return status;
 	argv += optind;

@@ -145,7 +145,7 @@ static int sites_count(const struct module *m, int kind, struct counts *c)
 
 		if (!table_site_ok(m, e, kind == SITES_CALL) || (e->flags & ETCH_IMV_BAKED))
 			return 0;
-		if (e->form == ETCH_FORM_NONE)
+		if (!entry_is_site(e))
 			continue;
 		if (e->flags & ETCH_IMV_GOT)
 			c->got++;
@@ -233,13 +233,13 @@ static void indexes_fill(struct module *m, const struct counts *c, struct pair *
 		uint64_t which = kind == SITES_CALL ? PAIR_CALL : 0;
 
 		for (i = n = 0; !m->linked && i < s->count; i++)
-			if (s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT))
+			if (entry_is_site(&s->entry[i]) && !(s->entry[i].flags & ETCH_IMV_GOT))
 				s->own[n++] = (struct pair){site_object(&s->entry[i]), i | which};
 		pairs_sort(s->own, n, temp);
 		/* Of a linked table only the entries that linked_count() has checked. */
 		for (i = m->linked ? s->own_count : 0;
 		     c->got && i < s->count && !(m->linked && s->entry[i].form == ETCH_FORM_NONE); i++)
-			if (s->entry[i].flags & ETCH_IMV_GOT)
+			if (entry_is_site(&s->entry[i]) && (s->entry[i].flags & ETCH_IMV_GOT))
 				m->far[far++] = (struct pair){site_object(&s->entry[i]), i | which};
 	}
 	for (i = 0; c->facts && i < m->obj_count; i++) {

@@ -31,6 +31,7 @@
 
 struct segment {
 	uint64_t start, end; /* end: of the last existing byte, not of its page */
+	uint64_t offset;     /* of `start` in the file */
 	int prot;            /* PROT_*, from its program header */
 };
 
@@ -41,6 +42,9 @@ struct image {
 	unsigned segments;
 	int program;           /* the main program, which is never unloaded */
 	int too_many_segments; /* more than IMAGE_SEGMENTS segments: the module is ignored */
+	struct {
+		uint64_t dev, inode; /* inode 0: not known */
+	} file;
 	struct segment segment[IMAGE_SEGMENTS];
 };
 
@@ -166,7 +170,7 @@ int module_copied(uint64_t at, uint64_t size);
 /* Locates the tables, from the descriptor or the arguments. 1 = well-formed. */
 int table_locate(struct module *m, const struct module_arguments *args);
 /* Is an entry of __imv, or with `call` of __pv_sites, valid: every field well formed, and every
- * address inside the image? */
+ * address inside the image? The record of ETCH_IMV_MORE is judged with the entry before it, and there must be one. */
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
 /* The same for a record of __pv_native. */
 int table_native_ok(const struct module *m, const struct etch_native *n);
@@ -177,6 +181,12 @@ int inlines_ok(const struct module *m);
 int table_object_ok(const struct module *m, const struct etch_obj *o);
 /* Validates all entries of a linked module's sites, and their order. */
 int table_linked_ok(const struct module *m);
+
+/* Neither empty nor the second record of the site before it. */
+static inline int entry_is_site(const struct etch_imv *e)
+{
+	return e->form != ETCH_FORM_NONE && e->form != ETCH_FORM_MORE;
+}
 
 static inline uint64_t site_address(const struct etch_imv *e)
 {
@@ -191,6 +201,8 @@ static inline uint64_t site_object(const struct etch_imv *e)
 	if (!(e->flags & ETCH_IMV_GOT))
 		return at;
 	at = *(const uint64_t *)(uintptr_t)at;
+	if (e->flags & ETCH_IMV_MORE)
+		return at + (uint64_t)(int64_t)etch_imv_more(e)->disp;
 	return etch_form_is_pv(e->form) ? at + (uint64_t)(int64_t)etch_pv_disp(e) : at;
 }
 
@@ -215,7 +227,17 @@ static inline uint64_t record_object(const struct etch_obj *o)
 /* Converts a negative errno of mprotect(2) to an etch_error. */
 int errno_to_etch(long negative);
 
+/* ---- the file of a module (text_file.c) ------------------------------------------ */
+
+/* Notes which file a module was loaded from. path: "" = the program. */
+void text_file_identify(struct image *im, const char *path);
+/* Forgets what is noted of addresses in the image. */
+void text_file_forget(const struct image *im);
+
 /* ---- the fault handler (trap.c) ------------------------------------------ */
+
+/* page_swap.c: pages of text are being replaced, so one may be missing for a moment. */
+extern int swap_active;
 
 void trap_install(void);
 

@@ -53,7 +53,7 @@ static struct walk walk_own(const struct module *m, int kind, uint64_t from, con
 		while (low < high) {
 			size_t mid = low + (high - low) / 2;
 
-			if (site_object(&s->entry[mid]) < from)
+			if (site_object(&s->entry[mid] - (s->entry[mid].form == ETCH_FORM_MORE)) < from)
 				low = mid + 1;
 			else
 				high = mid;
@@ -75,6 +75,8 @@ static inline const struct etch_imv *walk_next(struct walk *w, uint64_t *object)
 
 	for (; w->at < w->end; w->at++) {
 		if (w->entry) {
+			if (w->entry[w->at].form == ETCH_FORM_MORE)
+				continue;
 			e = &w->entry[w->at++];
 			*object = site_object(e);
 			return e;

@@ -23,6 +23,12 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 	uint64_t tail = 0;
 	uint8_t out[16];
 
+	if (f.imm == ETCH_IMM_FLAGS) {
+		for (unsigned flags = 0; flags <= ETCH_NEED_FLAGS; flags++)
+			if (etch_form_flags(etch_imv_more(e), flags, len, out) == len && !memcmp(out, bytes, len))
+				return 1;
+		return 0;
+	}
 	memcpy(&tail, bytes + len - imm, imm);
 	if (immediate_form(e, tail, out) == len && !memcmp(out, bytes, len))
 		return 1;

@@ -95,14 +95,27 @@ int table_locate(struct module *m, const struct module_arguments *args)
 	return m->obj_count <= RECORDS_MAX;
 }
 
+/* The record belongs to the entry before it. */
+static int table_more_ok(const struct module *m, const struct etch_imv *e)
+{
+	const struct sites *s = &m->sites[SITES_LOAD];
+
+	return e > s->entry && (e[-1].flags & ETCH_IMV_MORE) && entry_is_site(&e[-1]);
+}
+
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call)
 {
 	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+	const struct sites *s = &m->sites[SITES_LOAD];
 
+	if (!call && e->form == ETCH_FORM_MORE)
+		return table_more_ok(m, e);
 	if (!(call ? etch_pv_valid(e) : etch_imv_valid(e)))
 		return 0;
 	if (e->form == ETCH_FORM_NONE)
 		return 1;
+	if (!call && (e->flags & ETCH_IMV_MORE) && (e + 1 == s->entry + s->count || !etch_more_valid(e, etch_imv_more(e))))
+		return 0;
 	if (!range_has(m, site_address(e), etch_imv_len(e), PROT_READ | PROT_EXEC))
 		return 0;
 	if (e->flags & ETCH_IMV_GOT)
@@ -152,6 +165,8 @@ static int sites_linked_ok(const struct module *m, const struct sites *s, int ca
 		}
 		if (empty)
 			return 0;
+		if (e->form == ETCH_FORM_MORE)
+			continue;
 		site = site_address(e);
 		at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 		if (before) {

@@ -21,6 +21,8 @@ struct etch_cie {
 	uint8_t fde_encoding, lsda_encoding; /* DW_EH_PE_* */
 	bool data;                           /* augmentation 'z': FDEs have augmentation data */
 	bool signal;                         /* augmentation 'S': its FDEs describe signal frames */
+	bool personality_indirect;           /* the next field is the address of a pointer to it */
+	uint64_t personality;                /* address of the personality routine, or 0 */
 };
 
 struct etch_cfi {
@@ -265,7 +267,8 @@ static inline bool etch_cfi_augmentation(struct etch_cie *cie, const uint8_t *s,
 		} else if (*s == 'P') {
 			uint8_t enc = (uint8_t)etch_cfi_u(in, 1);
 
-			etch_cfi_pointer(in, enc, 0);
+			cie->personality = etch_cfi_pointer(in, enc, 0);
+			cie->personality_indirect = enc & ETCH_PE_INDIRECT;
 		} else {
 			return false; /* unknown augmentation: its effect on the FDEs is unknown */
 		}

@@ -171,6 +171,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	unsigned reg = r->cfa & 15;
 	uint64_t cfa, ip, bp, sp = c->reg[ETCH_RSP];
 	int bp_known, trusted = 1, ret;
+	struct prepare_image image;
 
 	/* Only the table's header has been validated: the rule may be malformed or of a later
 	 * format. */
@@ -205,7 +206,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 			return ETCH_UNWIND_MEMORY;
 		/* The register may have been changed by the callee; if so, this is hardly a return
 		 * address. */
-		if (!trusted && !cursor_enter(c, ip - 1))
+		if (!trusted && !cursor_enter(c, ip - 1) && !(c->without_tables && loaded_image(ip - 1, &image)))
 			return ETCH_UNWIND_REGISTER;
 	} else {
 		ret = ra_moved(c, r, cfa, sp, &ip);
@@ -221,24 +222,40 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	return ETCH_UNWIND_OK;
 }
 
-int cursor_step(struct cursor *c)
+/* The rule for c's frame: ETCH_UNWIND_OK, or ETCH_UNWIND_NOTABLE. */
+static int cursor_rule(struct cursor *c, struct etch_rule *r)
 {
 	/* A return address belongs to the call before it, which may be the last instruction of its
 	 * function. */
 	uint64_t at = c->reg[ETCH_RIP] - !c->interrupted;
 	const struct unwind_module *m = cursor_enter(c, at);
-	struct etch_rule r;
-	int ret;
 
 	if (!m)
-		return ETCH_UNWIND_NOTABLE;
+		return c->without_tables ? cursor_fallback(c, r) : ETCH_UNWIND_NOTABLE;
+	module_rule(m, at, r);
+	return ETCH_UNWIND_OK;
+}
+
+int cursor_step(struct cursor *c)
+{
+	struct etch_rule r;
+	int ret = cursor_rule(c, &r);
+
+	if (ret != ETCH_UNWIND_OK)
+		return ret;
 	if (c->frames == FRAMES)
 		return ETCH_UNWIND_LIMIT;
-	module_rule(m, at, &r);
 	ret = step_rule(c, &r);
 	if (ret == ETCH_UNWIND_OK)
 		c->frames++;
 	return ret;
+}
+
+int cursor_at_signal(struct cursor *c)
+{
+	struct etch_rule r;
+
+	return cursor_rule(c, &r) == ETCH_UNWIND_OK && r.kind == ETCH_RULE_SIGNAL;
 }
 
 /* ---- the first frame of a walk ------------------------------------------------------- */
@@ -246,6 +263,8 @@ int cursor_step(struct cursor *c)
 void cursor_start(struct cursor *c)
 {
 	c->frames = c->switches = 0;
+	c->without_tables = 0;
+	c->untabled = 0;
 	c->target = NULL;
 	c->saved = NULL;
 	c->window.lo = c->window.hi = 0;

@@ -13,11 +13,18 @@ struct cursor {
 	uint32_t frames;
 	uint32_t switches;
 	int interrupted;                  /* rip is an interrupted instruction: look it up itself, not rip - 1 */
+	int without_tables;               /* enum cursor_without: how to step where no table covers rip */
+	uint64_t untabled;                /* with CURSOR_CFI: the first rip that no table covered; 0: none */
 	const struct etch_target *target; /* null: this process */
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
 	struct window window;
 	const struct unwind_module *shared; /* the module that rip was in last; null: the module is in `room` */
 	struct unwind_module room;          /* text_size 0: empty */
+};
+
+enum cursor_without {
+	CURSOR_CFI = 1,            /* by .eh_frame (fallback.c) */
+	CURSOR_FRAME_POINTERS = 2, /* where there is no .eh_frame either, by rbp */
 };
 
 #define KNOWN(r)  (1u << (r))
@@ -43,6 +50,20 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cur
 
 /* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
 int cursor_step(struct cursor *c);
+
+/* Is rip of the frame in the code that a signal handler returns to? */
+int cursor_at_signal(struct cursor *c);
+
+/* The rule for c's frame, which no table covers, by c->without_tables: ETCH_UNWIND_OK or
+ * ETCH_UNWIND_NOTABLE. (fallback.c) */
+int cursor_fallback(struct cursor *c, struct etch_rule *r);
+
+/*
+ * Walks from c's frame: stores its rip and those of its callers, at most `max`, in ips, and their number
+ * in *count. Returns why the walk ended; it is ETCH_UNWIND_LIMIT if ips is full, without looking for a
+ * further frame. (walk.c)
+ */
+int cursor_walk(struct cursor *c, void **ips, int max, int *count);
 
 /* The module whose table covers this address, or null. Do not keep the pointer: it may point into
  * the cursor, which may be copied. */

@@ -24,6 +24,10 @@ int loaded_image(uint64_t at, struct prepare_image *im);
 /* Is it the main program, which is never unloaded? */
 bool loaded_is_program(const struct prepare_image *im);
 
+/* The path of the file that the module of an address was loaded from, the program's excepted; null if it is
+ * not known. Valid while the module is loaded. */
+const char *loaded_path(uint64_t at);
+
 /* Is the whole range inside the module? */
 static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uint64_t size)
 {

@@ -166,6 +166,22 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 	return unchanged;
 }
 
+int prepare_address(uint64_t at)
+{
+	struct prepare_image im;
+	struct cancel was = cancel_off();
+	int error = errno, ret = -1;
+
+	/* No waiting: the caller may hold any lock, and this thread may be the one that has the mutex. */
+	if (!pthread_mutex_trylock(&mutex)) {
+		ret = loaded_image(at, &im) && image_prepare(&im);
+		pthread_mutex_unlock(&mutex);
+	}
+	errno = error;
+	cancel_restore(was);
+	return ret;
+}
+
 UNWIND_API int etch_unwind_prepare(void)
 {
 	struct pass pass = {0};

@@ -13,6 +13,7 @@
 
 #include "unwind/eh_frame.h"
 #include "unwind/recover.h"
+#include "unwind/registered.h"
 
 /* Maximum number of frames walked: the need arises close to the frame whose registers are known. */
 #define FRAMES 512
@@ -42,47 +43,62 @@ static void row_take(void *ctx, const struct etch_cfi_row *row)
 		w->row = *row;
 }
 
-/* Finds the row of .eh_frame for an address; false if there is none. */
-static bool row_find(recover_image_fn *image, uint64_t at, struct etch_cfi_row *out)
+bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
 {
-	struct prepare_image im;
 	struct etch_cfi_hdr h;
-	struct etch_cfi cfi;
-	struct etch_fde fde;
-	struct wanted w;
 	uint64_t lo = 0, hi;
 
-	if (!image(at, &im) || !eh_frame_open(&im, &h, &cfi))
+	if (!eh_frame_open(im, &h, cfi))
 		return false;
-	w.at = at - im.bias;
-	w.row.rule.kind = ETCH_RULE_UNDEF;
+	at -= im->bias;
 	for (hi = h.count; lo < hi;) { /* the first entry that starts above the address */
 		uint64_t mid = lo + (hi - lo) / 2;
 
-		if (etch_cfi_hdr_start(&h, mid) <= w.at)
+		if (etch_cfi_hdr_start(&h, mid) <= at)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	if (!lo || !etch_cfi_at(&cfi, etch_cfi_hdr_fde(&h, lo - 1) - h.eh_frame, &fde) || w.at < fde.start ||
-	    w.at >= fde.end)
+	return lo && etch_cfi_at(cfi, etch_cfi_hdr_fde(&h, lo - 1) - h.eh_frame, fde) && at >= fde->start && at < fde->end;
+}
+
+/* Finds the row of .eh_frame for an address; false if there is none. */
+static bool row_find(recover_image_fn *image, uint64_t at, struct etch_cfi_row *out)
+{
+	struct prepare_image im;
+	struct etch_cfi cfi;
+	struct etch_fde fde;
+	struct wanted w;
+
+	if (image(at, &im)) {
+		if (!recover_fde(&im, at, &cfi, &fde))
+			return false;
+		w.at = at - im.bias;
+	} else if (registered_fde(at, &cfi, &fde)) {
+		w.at = at;
+	} else {
 		return false;
+	}
+	w.row.rule.kind = ETCH_RULE_UNDEF;
 	fde.end = w.at + 1; /* later rows are not needed */
 	etch_cfi_rows(&fde, ETCH_CFI_SAVES, row_take, &w);
 	*out = w.row;
-	return out->rule.kind == ETCH_RULE_CALL;
+	return out->rule.kind != ETCH_RULE_UNDEF;
 }
 
-struct frame {
-	uint64_t reg[17];
-	uint32_t known;
-	bool interrupted;
-	struct window window;
-};
+bool recover_rule(recover_image_fn *image, uint64_t at, struct etch_rule *rule)
+{
+	struct etch_cfi_row row;
+
+	if (!row_find(image, at, &row))
+		return false;
+	*rule = row.rule;
+	return true;
+}
 
 #define KNOWN(r) (1u << (r))
 
-static bool slot_read(struct frame *f, uint64_t cfa, unsigned how, int32_t off, unsigned reg, uint64_t *v)
+static bool slot_read(struct recover_frame *f, uint64_t cfa, unsigned how, int32_t off, unsigned reg, uint64_t *v)
 {
 	uint64_t base = cfa;
 
@@ -102,8 +118,7 @@ static bool slot_read(struct frame *f, uint64_t cfa, unsigned how, int32_t off, 
 	return word_read(&f->window, base + (uint64_t)(int64_t)off, v);
 }
 
-/* Steps to the caller's frame. */
-static bool frame_step(struct frame *f, recover_image_fn *image)
+bool recover_step(struct recover_frame *f, recover_image_fn *image)
 {
 	static const uint8_t saved[5] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15};
 	struct etch_cfi_row row;
@@ -112,7 +127,7 @@ static bool frame_step(struct frame *f, recover_image_fn *image)
 	uint32_t known = KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP);
 	unsigned i, reg;
 
-	if (!row_find(image, f->reg[ETCH_RIP] - !f->interrupted, &row))
+	if (!row_find(image, f->reg[ETCH_RIP] - !f->interrupted, &row) || r->kind != ETCH_RULE_CALL)
 		return false;
 	reg = r->cfa & 15;
 	if (!(f->known & KNOWN(reg)))
@@ -161,7 +176,7 @@ static bool frame_step(struct frame *f, recover_image_fn *image)
 int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigned want, recover_image_fn *image,
                      uint64_t *value)
 {
-	struct frame f;
+	struct recover_frame f;
 	unsigned i;
 
 	if (want > ETCH_R15)
@@ -171,7 +186,7 @@ int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigne
 	f.interrupted = true;
 	f.window.lo = f.window.hi = 0;
 	for (i = 0; i < FRAMES; i++) {
-		if (!frame_step(&f, image)) /* frames further out may be on another stack than the one looked for */
+		if (!recover_step(&f, image)) /* frames further out may be on another stack than the one looked for */
 			return -1;
 		if (f.reg[ETCH_RSP] == rsp && f.reg[ETCH_RIP] == rip) {
 			*value = f.reg[want];

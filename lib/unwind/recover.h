@@ -7,6 +7,9 @@
 
 #include "unwind/unwind_internal.h"
 
+struct etch_cfi;
+struct etch_fde;
+
 /* Finds the module of an address: 1, or 0. Async-signal-safe. */
 typedef int recover_image_fn(uint64_t at, struct prepare_image *im);
 
@@ -26,6 +29,28 @@ static inline bool rule_may_switch(const struct etch_rule *r)
 
 	return (r->cfa & ETCH_CFA_DEREF) || (reg != ETCH_REG_RSP && reg != ETCH_REG_RBP);
 }
+
+/* A frame of a walk by .eh_frame alone. */
+struct recover_frame {
+	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
+	uint32_t known;
+	bool interrupted; /* rip is an interrupted instruction */
+	struct window window;
+};
+
+/*
+ * Steps to the caller's frame, with every callee-saved register whose place .eh_frame gives. False,
+ * with *f unchanged: no rule, or not one of an ordinary call. Async-signal-safe; 4 KiB of stack.
+ */
+bool recover_step(struct recover_frame *f, recover_image_fn *image);
+
+/* Stores the rule of .eh_frame for an address in *rule; false if there is none that a struct etch_rule
+ * can express. Needs the sorted table of .eh_frame_hdr. Async-signal-safe; 4 KiB of stack. */
+bool recover_rule(recover_image_fn *image, uint64_t at, struct etch_rule *rule);
+
+/* The FDE that covers an address of a module, with link-time addresses; *cfi, which it refers to, has the
+ * section. False if there is none. Async-signal-safe. */
+bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde);
 
 /*
  * Recovers a register of the frame (rip, rsp) of this process. reg: all registers (enum etch_reg) of

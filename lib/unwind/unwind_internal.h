@@ -149,4 +149,11 @@ static inline void module_rule(const struct unwind_module *m, uint64_t at, struc
 const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size);
 void prepare_table_free(const struct etch_unwind *t, uint64_t size);
 
+/*
+ * Makes a table for the module of an address, which the caller knows not to be unloaded meanwhile: 1 if it
+ * has one, 0 if none can be made, -1 if another thread makes tables. Waits for no lock, leaves errno alone;
+ * no cancellation point; not in signal handlers. 12 KiB of stack. (prepare_modules.c)
+ */
+int prepare_address(uint64_t at);
+
 #endif

@@ -70,7 +70,7 @@ NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
 			}
 		}
 		m = cursor_enter(c, f.ip - 1);
-		if (!m)
+		if (!m && !c->without_tables)
 			ret = ETCH_UNWIND_NOTABLE;
 		if (!m || m->encoding != ETCH_ENCODING_BLOCK)
 			break;
@@ -114,6 +114,15 @@ NO_ASAN static int walk(struct cursor *c, struct trace *t)
 		if (t->previous)
 			reuse_unlink(t->reuse);
 	}
+}
+
+int cursor_walk(struct cursor *c, void **ips, int max, int *count)
+{
+	struct trace t = {.ips = ips, .max = max};
+	int ret = walk(c, &t);
+
+	*count = t.count;
+	return ret;
 }
 
 UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)

@@ -19,7 +19,7 @@
 #include "analysis/facts/lsda.h"
 
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-                                      "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
+                                      "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 static uint64_t last, base;
 static const struct code_space *code;
 
@@ -117,10 +117,7 @@ static void site_place_print(void *ctx, uint64_t start, uint64_t end, uint64_t p
 	putchar('\n');
 }
 
-static void row_count(void *ctx, const struct etch_cfi_row *row)
-{
-	*(uint64_t *)ctx += row->start != row->end;
-}
+static void row_count(void *ctx, const struct etch_cfi_row *row) { *(uint64_t *)ctx += row->start != row->end; }
 
 static double seconds(void)
 {
@@ -142,11 +139,12 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		return 2;
-	if (elf_open(&f, argv[2], &e) || space_build(&f, &space, &e)) {
+	if (elf_open(&f, argv[2], &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		elf_close(&f);
 		return 2;
 	}
+	space_build(&f, &space);
 	code = &space;
 	begin = seconds();
 	if (cfi_file_open(&f, &space, &cfi, &e)) {

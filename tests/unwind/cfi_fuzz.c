@@ -183,12 +183,11 @@ static void round_file(const char *path, const uint8_t *bytes, size_t size)
 		if (!elf_is_object(&f) && !rnd(8))
 			f.sections[i].name = ".gone"; /* then the program header leads to it */
 	}
-	if (!space_build(&f, &space, &e)) {
-		if (!cfi_file_open(&f, &space, &cfi, &e))
-			fdes_check(&f, &space, &cfi);
-		cfi_file_close(&cfi);
-		space_free(&space);
-	}
+	space_build(&f, &space);
+	if (!cfi_file_open(&f, &space, &cfi, &e))
+		fdes_check(&f, &space, &cfi);
+	cfi_file_close(&cfi);
+	space_free(&space);
 	prepare(&f);
 	elf_close(&f);
 }

@@ -89,8 +89,9 @@ static void compare_vex(struct step_cache *cache)
 static void compare_all(struct step_cache *cache)
 {
 	static const uint8_t maps[4][3] = {{0}, {0x0f}, {0x0f, 0x38}, {0x0f, 0x3a}};
-	static const char *const prefixes[] = {"", "\x66", "\xf2", "\xf3", "\x64", "\x65", "\x66\x64", "\xf3\x65", "\x66\xf3",
-	                                       "\xf2\xf3", "\x64\x65", "\x66\x66", "\x3e", "\x2e\x66", "\xf0", "\x67"};
+	static const char *const prefixes[] = {"",         "\x66",     "\xf2",     "\xf3",     "\x64",     "\x65",
+	                                       "\x66\x64", "\xf3\x65", "\x66\xf3", "\xf2\xf3", "\x64\x65", "\x66\x66",
+	                                       "\x3e",     "\x2e\x66", "\xf0",     "\x67"};
 	unsigned p, rex, map, opcode;
 
 	for (p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)
@@ -134,8 +135,9 @@ int main(int argc, char **argv)
 		size_t k;
 		uint64_t at;
 
-		if (!cache || elf_open(&f, argv[i], &e) || space_build(&f, &space, &e))
+		if (!cache || elf_open(&f, argv[i], &e))
 			return 2;
+		space_build(&f, &space);
 		for (k = 0; k < space.count; k++)
 			for (at = 0; at < space.list[k].size; at++) {
 				const struct code_section *c = &space.list[k];

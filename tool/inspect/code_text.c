@@ -311,7 +311,9 @@ static void head_print(const struct code *c)
 
 	elf_describe(&c->file, c->place.section, c->place.start, where, sizeof(where));
 	text_clean(stdout, c->path);
-	printf(": %s, %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ", where,
+	printf(": ");
+	text_clean(stdout, where);
+	printf(", %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ",
 	       !c->generated        ? "rows from its table"
 	       : c->options->no_cfi ? "rows generated, .eh_frame ignored"
 	                            : "no table in the file; rows generated",

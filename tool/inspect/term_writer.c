@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Terminal output with styles and a limited width. */
 #include "inspect/term_writer.h"
+#include "support/demangle.h"
 #include "support/plain.h"
 
 #include <langinfo.h>
@@ -62,25 +63,26 @@ void writer_put(struct writer *p, enum style style, const char *format, ...)
 {
 	/* SGR codes (ECMA-48, 8.3.117), by enum style */
 	static const char *const codes[] = {"", "2", "1", "36", "33", "35"};
-	char text[2048];
+	char buffer[2048], *demangled, *text;
 	va_list ap;
 	unsigned n;
 	int len;
 
 	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
+	vsnprintf(buffer, sizeof(buffer), format, ap);
 	va_end(ap);
+	demangled = demangled_text(buffer);
+	text = demangled ? demangled : buffer;
 	plain(text);
 	n = columns(text);
 	len =
 		p->width && p->at + n > p->width ? bytes_of(text, p->at < p->width ? p->width - p->at : 0) : (int)strlen(text);
 	p->at += n;
-	if (!len)
-		return;
-	if (p->colour && codes[style][0])
+	if (len && p->colour && codes[style][0])
 		printf("\033[%sm%.*s\033[m", codes[style], len, text);
 	else
 		printf("%.*s", len, text);
+	free(demangled);
 }
 
 void writer_column(struct writer *p, unsigned column)

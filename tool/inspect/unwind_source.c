@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the unwind rows of a file, and resolves the places that --at names. */
+/* Loads the unwind rows of a file. */
 #include "inspect/inspect.h"
 
 #include "elf/symbols.h"
 #include "kernel/kernel_orc.h"
+#include "table/sframe.h"
 #include "support/progress.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- rows ------------------------------------------------------------------ */
 
 /* Makes rows from the code with all sites restored, as the link step does. */
 static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_view *out, struct error *e)
@@ -89,13 +87,44 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	return r;
 }
 
+/* The section .sframe that a program header covers, or else the first; 0: there is none. */
+static uint32_t sframe_find(const struct elf_file *f)
+{
+	uint32_t i = 0, k;
+
+	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1)))
+		for (k = 0; k < f->phdr_count; k++)
+			if (f->phdrs[k].p_type == PT_GNU_SFRAME && f->phdrs[k].p_vaddr == f->sections[i].sh.sh_addr)
+				return i;
+	return elf_section_find(f, SFRAME_SECTION, 1);
+}
+
+/* Loads the rows of .sframe. */
+static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
+{
+	uint32_t i = elf_is_object(f) ? 0 : sframe_find(f);
+	const struct elf_section *s = i ? &f->sections[i] : NULL;
+
+	if (elf_is_object(f))
+		return error_set(e, "is an object file: its " SFRAME_SECTION " is still relocations");
+	if (!s || !s->data)
+		return error_set(e, "has no " SFRAME_SECTION);
+	if (sframe_decode(s->data, s->sh.sh_size, s->sh.sh_addr, &out->space, &out->rows, e))
+		return -1;
+	out->table = "sframe";
+	out->bytes = s->sh.sh_size;
+	out->row_count = out->rows.count;
+	return 0;
+}
+
 int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e)
 {
 	int r;
 
 	memset(out, 0, sizeof(*out));
-	if (space_build(f, &out->space, e))
-		return -1;
+	space_build(f, &out->space);
+	if (from == UNWIND_SFRAME)
+		return sframe_load(f, out, e);
 	r = from == UNWIND_CODE_ONLY ? 0 : table_load(f, out, e);
 	if (!r && from != UNWIND_TABLE)
 		r = rows_generate(f, from == UNWIND_CODE_ONLY, out, e);
@@ -107,63 +136,4 @@ void unwind_view_free(struct unwind_view *u)
 	row_list_free(&u->rows);
 	space_free(&u->space);
 	memset(u, 0, sizeof(*u));
-}
-
-/* ---- places ----------------------------------------------------------------- */
-
-static bool name_find(const struct elf_file *f, const struct elf_symbol *list, uint32_t count, const char *name,
-                      struct place *out)
-{
-	const struct elf_symbol *best = NULL;
-	uint32_t i;
-
-	for (i = 1; i < count; i++)
-		if (symbol_is_function(f, &list[i]) && !strcmp(list[i].name, name) && (!best || list[i].bind != STB_LOCAL))
-			best = &list[i];
-	if (!best)
-		return false;
-	*out = (struct place){best->section, best->value, best->value + (best->size ? best->size : 1), best->size != 0};
-	return true;
-}
-
-/* "name+0x12", "section+0x12": the notation of findings. */
-static bool offset_find(const struct elf_file *f, const char *at, struct place *out)
-{
-	const char *plus = strrchr(at, '+');
-	char name[512], *end;
-	uint64_t off;
-
-	if (!plus || strncmp(plus, "+0x", 3) || (size_t)(plus - at) >= sizeof(name))
-		return false;
-	memcpy(name, at, (size_t)(plus - at));
-	name[plus - at] = 0;
-	off = strtoull(plus + 3, &end, 16);
-	if (*end || end == plus + 3)
-		return false;
-	if (!name_find(f, f->symbols, f->symbol_count, name, out) &&
-	    !name_find(f, f->dynsyms, f->dynsym_count, name, out)) {
-		uint32_t section = elf_section_find(f, name, 1);
-
-		if (!section)
-			return false;
-		*out = (struct place){.section = section, .start = elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr};
-	}
-	*out = (struct place){out->section, out->start + off, out->start + off + 1, false};
-	return true;
-}
-
-int place_find(const struct elf_file *f, const char *at, struct place *out, struct error *e)
-{
-	char *end;
-	uint64_t addr;
-
-	if (name_find(f, f->symbols, f->symbol_count, at, out) || name_find(f, f->dynsyms, f->dynsym_count, at, out) ||
-	    offset_find(f, at, out))
-		return 0;
-	errno = 0;
-	addr = strtoull(at, &end, 16);
-	if (end == at || *end || errno)
-		return error_set(e, "has no function '%.200s' (nor is that a hexadecimal address)", at);
-	*out = (struct place){elf_is_object(f) ? 0 : elf_section_at(f, addr), addr, addr + 1, false};
-	return 0;
 }

@@ -130,8 +130,10 @@ int view_load(struct view *v, const char *path, struct error *e)
 {
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e) ||
-	    space_build(&v->file, &v->space, e) || fixups_read(&v->file, &v->space, &v->fixups, e))
+	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e))
+		return -1;
+	space_build(&v->file, &v->space);
+	if (fixups_read(&v->file, &v->space, &v->fixups, e))
 		return -1;
 	if (!elf_is_object(&v->file))
 		return view_load_linked(v, e);
@@ -164,8 +166,10 @@ int view_load_checked(struct view *v, const char *path, int jobs, struct error *
 
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e) ||
-	    space_build(&v->file, &v->space, e) || (!elf_is_object(&v->file) && tables_read(v, e)))
+	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e))
+		return -1;
+	space_build(&v->file, &v->space);
+	if (!elf_is_object(&v->file) && tables_read(v, e))
 		return -1;
 	err = check_file(&v->file, &options, &subject, e);
 	if (!err) {

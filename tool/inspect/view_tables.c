@@ -4,14 +4,17 @@
 #include "inspect/inspect.h"
 #include "site/in_place.h"
 
+#include <etch/forms.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const struct column imv_columns[] = {
-	{"site", false, false}, {"refers", false, false}, {"form", false, false},    {"register", true, false},
-	{"base", true, false},  {"length", true, false},  {"address", false, false}, {"flags", false, false},
+	{"site", false, false},    {"refers", false, false}, {"form", false, false},    {"register", true, false},
+	{"base", true, false},     {"length", true, false},  {"address", false, false}, {"offset", true, false},
+	{"constant", true, false}, {"asked", false, false},  {"flags", false, false},
 };
 static const struct column pv_columns[] = {
 	{"site", false, false},  {"refers", false, false}, {"form", false, false},  {"register", true, false},
@@ -36,15 +39,27 @@ static const struct column obj_columns[] = {
 	{"ref", false, false},  {"flags", false, false},   {"name", false, false},
 };
 
+/* The columns of the second record. */
+static void more_list(const struct imv_row *r, struct listing *l)
+{
+	static const char *const asked[] = {"-", "equal", "below", "equal,below", "less", "equal,less", "?", "?"};
+	bool flags = etch_form_is_flags(r->entry.form);
+
+	listing_add(l, etch_imv_addressing(&r->entry) == ETCH_ADDR_DISP ? "%" PRId32 : "-", r->more.disp);
+	listing_add(l, flags ? "%" PRId32 : "-", r->more.imm);
+	listing_add(l, "%s", flags ? asked[r->more.need & ETCH_NEED_FLAGS] : "-");
+}
+
 static void imv_list(const struct view *v, struct listing *l)
 {
-	static const char *const addressing[] = {"pc", "absolute", "register", "?"};
+	static const char *const addressing[] = {"pc", "absolute", "register", "offset"};
 	size_t i;
 
 	listing_init(l, imv_columns, sizeof(imv_columns) / sizeof(imv_columns[0]));
 	for (i = 0; i < v->tables.imv_count; i++) {
 		const struct imv_row *r = &v->tables.imv[i];
 		bool baked = view_is_baked(v, r->site), got = r->entry.flags & ETCH_IMV_GOT;
+		bool more = r->entry.flags & ETCH_IMV_MORE;
 		char form[32];
 
 		site_form_name(&r->entry, form, sizeof(form));
@@ -52,13 +67,21 @@ static void imv_list(const struct view *v, struct listing *l)
 		listing_add(l, "%" PRIx64, r->obj);
 		listing_add(l, "%s", form);
 		listing_add(l, "%u", etch_imv_reg(&r->entry));
-		if (etch_imv_addressing(&r->entry) == ETCH_ADDR_BASE)
+		if (etch_imv_addressing(&r->entry) >= ETCH_ADDR_BASE)
 			listing_add(l, "%u", etch_imv_base(&r->entry));
 		else
 			listing_add(l, "-");
 		listing_add(l, "%u", etch_imv_len(&r->entry));
 		listing_add(l, "%s", addressing[etch_imv_addressing(&r->entry)]);
-		listing_add(l, "%s", baked && got ? "baked,got" : baked ? "baked" : got ? "got" : "-");
+		more_list(r, l);
+		listing_add(l, "%s%s%s",
+		            baked ? "baked"
+		            : got ? "got"
+		                  : "",
+		            (baked || got) && more ? "," : "",
+		            more           ? "more"
+		            : baked || got ? ""
+		                           : "-"); /* never both: the format forbids it */
 	}
 }
 

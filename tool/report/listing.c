@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Collects the cells of a table and prints them; prints JSON documents. */
 #include "report/listing.h"
+#include "support/demangle.h"
 #include "support/plain.h"
 
 #include <stdarg.h>
@@ -98,12 +99,38 @@ static void print_text(const struct listing *l, FILE *out)
 	free(width);
 }
 
+/* A copy of the listing with names demangled. False: there are none, or no memory for it. */
+static bool cells_demangle(const struct listing *l, struct listing *out)
+{
+	bool any = false;
+	size_t i;
+
+	listing_init(out, l->columns, l->column_count);
+	for (i = 0; i < l->cell_count; i++) {
+		char *text = demangled_text(l->cells[i]);
+
+		any |= text != NULL;
+		listing_add(out, "%s", text ? text : l->cells[i]);
+		free(text);
+	}
+	any = any && out->cell_count == l->cell_count;
+	if (!any)
+		listing_free(out);
+	return any;
+}
+
 void listing_write(const struct listing *l, enum format format, FILE *out)
 {
-	if (format == FORMAT_TSV)
+	struct listing shown;
+
+	if (format == FORMAT_TSV) {
 		print_tsv(l, out);
-	else
+	} else if (cells_demangle(l, &shown)) {
+		print_text(&shown, out);
+		listing_free(&shown);
+	} else {
 		print_text(l, out);
+	}
 }
 
 void listing_print(const struct listing *l, enum format format) { listing_write(l, format, stdout); }

@@ -38,9 +38,9 @@ void listing_init(struct listing *l, const struct column *columns, size_t count)
 bool listing_add(struct listing *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void listing_free(struct listing *l);
 
-/* Prints as text or TSV to standard output. */
+/* Prints as text or TSV to standard output; text with names demangled where demangle_set() says so. */
 void listing_print(const struct listing *l, enum format format);
-/* Prints as text or TSV to a stream. */
+/* The same to a stream. */
 void listing_write(const struct listing *l, enum format format, FILE *out);
 /* An array of objects with column names as keys. */
 struct json_object *listing_json(const struct listing *l);

@@ -3,6 +3,7 @@
 #include "report/text.h"
 #include "report/listing.h"
 #include "report/seen.h"
+#include "support/demangle.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ size_t text_shown(const unsigned char *p)
 
 void text_clean(FILE *out, const char *text)
 {
-	const unsigned char *p = (const unsigned char *)text;
+	char *demangled = demangled_text(text);
+	const unsigned char *p = (const unsigned char *)(demangled ? demangled : text);
 
 	while (*p) {
 		size_t n = text_shown(p);
@@ -63,6 +65,7 @@ void text_clean(FILE *out, const char *text)
 			fprintf(out, "\\x%02x", *p);
 		p += n ? n : 1;
 	}
+	free(demangled);
 }
 
 void text_clean_name(FILE *out, const char *path, const char *member)

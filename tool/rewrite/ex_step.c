@@ -15,7 +15,8 @@ int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_res
 	struct fixups x = {0};
 	int err;
 
-	err = space_build(f, &space, e) || fixups_read(f, &space, &x, e) || ex_table_check(f, &space, &x, findings, e) ||
+	space_build(f, &space);
+	err = fixups_read(f, &space, &x, e) || ex_table_check(f, &space, &x, findings, e) ||
 	      (!elf_is_object(f) && ex_table_sort(f, &x, &out->ex_dropped, e));
 	out->ex_entries = x.count;
 	fixups_free(&x);

@@ -64,7 +64,7 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			if (site->reason || !(site->kind == SITE_LOAD ? t->imv : t->pv))
 				continue;
 			ref = object_ref(s, o, site->off, slot);
-			ok = object_tables_site(t, site->section, site->addr, &site->entry, &ref);
+			ok = object_tables_site(t, site->section, site->addr, &site->entry, &site->more, &ref);
 		} else if (!fact_known(s, i)) {
 			/* An object of another module can only be found through its slot. */
 			ref = object_ref(s, o, 0, slot && !o->section);
@@ -174,7 +174,7 @@ static int names_check(const struct elf_file *f, struct error *e)
 
 	for (i = 1; i < f->section_count; i++)
 		for (k = 0; k < sizeof(names) / sizeof(*names); k++)
-			if (f->sections[i].data && !strcmp(f->sections[i].name, names[k]) &&
+			if (f->sections[i].data && elf_name_is(f->sections[i].name, names[k]) &&
 			    (f->sections[i].sh.sh_flags & (SHF_EXECINSTR | SHF_WRITE) || f->sections[i].sh.sh_type != SHT_PROGBITS))
 				return error_set(e, "section %zu is named %s, but is not an etch table", i, names[k]);
 	return 0;

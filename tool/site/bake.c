@@ -35,8 +35,8 @@ static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint
 	uint8_t value[8];
 
 	return initial_bytes(f, row->obj, etch_form_size(row->entry.form), value) &&
-	       etch_form_imm(&row->entry, value, imm) == len &&
-	       etch_form_load(&row->entry, row->site, row->obj, load) == len;
+	       etch_site_imm(&row->entry, &row->more, value, imm) == len &&
+	       etch_site_load(&row->entry, &row->more, row->site, row->obj, load) == len;
 }
 
 static bool call_forms(const struct targets *t, const struct imv_row *row, uint8_t image[16], uint8_t call[16])
@@ -95,7 +95,7 @@ static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, 
 		known = t ? call_forms(t, row, baked, plain) : load_forms(f, row, baked, plain);
 		if (!was)
 			known = (t ? etch_pv_load(&row->entry, row->site, row->obj, plain)
-			           : etch_form_load(&row->entry, row->site, row->obj, plain)) == len;
+			           : etch_site_load(&row->entry, &row->more, row->site, row->obj, plain)) == len;
 		if (!p || !known || memcmp(p, was ? baked : plain, len)) {
 			struct site_odd odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
 
@@ -221,6 +221,9 @@ static bool code_has_relocs(const struct elf_file *f)
 	return false;
 }
 
+/* The start of the page that holds an address. */
+static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
@@ -238,7 +241,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			                        : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
-		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
+		else if (object_page(o->addr) < sh->sh_addr ||
+		         object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size)
 			o->unarmed = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed = "its section is read-only";
@@ -258,19 +262,41 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		s->objects.list[i].unarmed = "defined in another module: decided at load time";
 }
 
+/* The segment of the address is readable and executable, and nothing else: libetch swaps its pages. */
+static bool is_swappable(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_memsz)
+			return (p->p_flags & (PF_R | PF_W | PF_X)) == (PF_R | PF_X);
+	}
+	return false;
+}
+
+enum site_patch site_patch(const struct scan *s, const struct site *site, const char **why)
+{
+	bool object = elf_is_object(s->file);
+	const Elf64_Shdr *sh = &s->file->sections[site->section].sh;
+
+	*why = site->reason;
+	if (*why)
+		return SITE_NOT_PATCHED;
+	if (object && sh->sh_addralign < 8)
+		return SITE_BY_LINKER;
+	if (etch_site_is_live(site->addr, site->len))
+		return SITE_BY_STORE;
+	if (object ? !(sh->sh_flags & SHF_WRITE) : is_swappable(s->file, site->addr))
+		return SITE_BY_SWAP;
+	*why = "crosses an 8-byte word of writable text";
+	return SITE_NOT_PATCHED;
+}
+
 bool site_is_live(const struct scan *s, const struct site *site, const char **why)
 {
-	*why = NULL;
-	if (site->reason)
-		*why = site->reason;
-	else if (elf_is_object(s->file))
-		*why = s->file->sections[site->section].sh.sh_addralign < 8
-		           ? "decided by the linker: its section is not aligned to 8 bytes"
-		       : !etch_site_is_live(site->addr, site->len) ? "crosses an 8-byte word"
-		                                                   : NULL;
-	else if (!etch_site_is_live(site->addr, site->len))
-		*why = "crosses an 8-byte word";
-	return !*why;
+	return site_patch(s, site, why) != SITE_NOT_PATCHED;
 }
 
 /* The immediate form of a load, with the initial value; 0: no known value, the load stays. */
@@ -280,7 +306,7 @@ static unsigned imm_image(const struct scan *s, const struct site *site, const s
 	uint8_t value[8];
 
 	return !scan_is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
-	           ? etch_form_imm(&site->entry, value, imm)
+	           ? etch_site_imm(&site->entry, &site->more, value, imm)
 	           : 0;
 }
 
@@ -292,7 +318,7 @@ static bool image_is_good(const struct site *site, const uint8_t *image, unsigne
 	if (!insn_decode(image, len, site->addr, &in) || in.len != len || !insn_same_length(image, len, site->addr))
 		return false;
 	if (!call)
-		return in.mem == MEM_NONE;
+		return in.mem == MEM_NONE && (!etch_form_is_flags(site->entry.form) || !in.writes);
 	return call->state == CALL_DIRECT ? in.target == call->target
 	                                  : in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
 }

@@ -210,7 +210,7 @@ static int linked_build(struct builder *b, const uint64_t *words, size_t count)
 	for (k = 0; k < b->funcs->count && !err; k++) {
 		const struct func *fn = &b->funcs->funcs[k];
 
-		err = func_decode(fn, &code, b->e);
+		func_decode(fn, &code);
 		for (i = 0; i < code.count && !err; i++)
 			err = linked_insn(b, fn, &code.insns[i]);
 	}
@@ -272,7 +272,7 @@ static int object_code(struct builder *b, uint32_t section, const struct elf_rel
 
 		if (fn->section != section)
 			continue;
-		err = func_decode(fn, &code, b->e);
+		func_decode(fn, &code);
 		for (i = 0; i < code.count && !err; i++) {
 			while (r < end && r->offset < code.insns[i].addr)
 				r++;

@@ -120,7 +120,8 @@ int pads_build(struct builder *b)
 	struct pads p = {b, &space, 0};
 	size_t i;
 
-	p.err = space_build(b->f, &space, b->e) || cfi_file_open(b->f, &space, &cfi, b->e) ? -1 : 0;
+	space_build(b->f, &space);
+	p.err = cfi_file_open(b->f, &space, &cfi, b->e);
 	for (i = 0; i < cfi.count && !p.err; i++)
 		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
 	if (!p.err)

@@ -69,7 +69,7 @@ static int code_places(struct places *p)
 
 	for (k = 0; k < s->funcs.count && !err; k++) {
 		progress_step(s->file->path, k, s->funcs.count);
-		err = func_decode(&s->funcs.funcs[k], &code, &s->error);
+		func_decode(&s->funcs.funcs[k], &code);
 		for (i = 0; i < code.count && !err; i++)
 			err = insn_places(p, &code.insns[i], absolute);
 	}

@@ -357,7 +357,8 @@ static int code_take(struct scan *s, const struct range *range)
 		const struct func *fn = &s->funcs.funcs[k];
 
 		progress_step(s->file->path, k, s->funcs.count);
-		err = func_decode(fn, &code, &s->error) || function_take(&c, fn, &code) ? -1 : 0;
+		func_decode(fn, &code);
+		err = function_take(&c, fn, &code);
 	}
 	progress_end();
 	free(c.refs);
@@ -398,8 +399,10 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 		return -1;
 	if (!s->objects.count)
 		return 0;
-	if ((!s->stripped && func_list_build(f, &s->funcs, &s->error)) ||
-	    func_clobbers_init(&s->clobbers, f, &s->funcs, &s->error) || code_take(s, &range) || tables_take(s, now))
+	if (!s->stripped && func_list_build(f, &s->funcs, &s->error))
+		return -1;
+	func_clobbers_init(&s->clobbers, f, &s->funcs);
+	if (code_take(s, &range) || tables_take(s, now))
 		return -1;
 	slots_name(s);
 	scan_sites_sort(s);

@@ -252,9 +252,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 			r++;
 		if (!any_etched(m, r, end, fn->end))
 			continue;
-		err = func_decode(fn, &code, &s->error);
-		if (err)
-			break;
+		func_decode(fn, &code);
 		s->functions++;
 		s->undecoded += !code.whole;
 		free(refs);
@@ -327,9 +325,9 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 	if (!s->objects.count)
 		return 0;
 	err = -1;
-	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error) ||
-	    func_clobbers_init(&s->clobbers, f, &s->funcs, &s->error))
+	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error))
 		goto out;
+	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *rel = &f->sections[i], *target;
 		struct elf_reloc *r;

@@ -30,7 +30,7 @@ static int site_by_addr(const void *a, const void *b)
  * relocation; both decoders must agree on the linked bytes again. */
 static int row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
 {
-	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry};
+	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry, .more = row->more};
 	bool call = kind == SITE_CALL;
 	unsigned len = etch_imv_len(&row->entry);
 	const uint8_t *p = elf_at(s->file, row->site, len);
@@ -52,7 +52,9 @@ static int row_take(struct scan *s, const struct imv_row *row, enum site_kind ki
 			return 0;
 		}
 		site.object = slot->object;
-		site.off = slot->off + (call ? etch_pv_disp(&row->entry) : 0);
+		site.off = slot->off + (call                               ? etch_pv_disp(&row->entry)
+		                        : row->entry.flags & ETCH_IMV_MORE ? row->more.disp
+		                                                           : 0);
 		site.slot = row->obj;
 	} else {
 		site.object = object_at(s, row->obj, false);
@@ -71,7 +73,7 @@ static int row_take(struct scan *s, const struct imv_row *row, enum site_kind ki
 	    (call ? in.flow != (row->entry.form == ETCH_FORM_CALL ? FLOW_CALL_IND : FLOW_JUMP_IND)
 	          : etch_form_size(row->entry.form) != in.mem_size) ||
 	    (call ? etch_pv_load(&row->entry, row->site, row->obj, again)
-	          : etch_form_load(&row->entry, row->site, row->obj, again)) != len ||
+	          : etch_site_load(&row->entry, &row->more, row->site, row->obj, again)) != len ||
 	    memcmp(again, p, len))
 		return scan_finding_add(s, "ETCH-D003", site.section, row->site,
 		                        "a table entry points at bytes that are not its %s", call ? "call" : "load");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of objects and sites, shared by both scanners, and the classification of the uses that the tracker
  * reports. */
+#include "analysis/addresses/flags.h"
 #include "site/site.h"
 #include "support/search.h"
 
@@ -190,8 +191,8 @@ void scan_free(struct scan *s)
 
 bool section_is_etched(const struct elf_section *s, bool *shared)
 {
-	*shared = !strcmp(s->name, ETCH_SEC_SCALAR);
-	return (*shared || !strcmp(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
+	*shared = elf_name_is(s->name, ETCH_SEC_SCALAR);
+	return (*shared || elf_name_is(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
 }
 
 bool object_is_imv(const struct object *o)
@@ -276,29 +277,64 @@ void scan_callee(const struct scan *s, const struct func *own, uint32_t section,
 
 struct function_scan {
 	struct scan *scan;
-	const struct func *fn;
-	const struct func_code *code;
+	const struct track_func *func;
+	uint8_t *asked; /* per instruction: flags asked for behind it; computed for the first compare */
+	int stack_even; /* -1: not known yet */
 };
+
+/* Sets what is asked of the flags of a compare that an instruction without the memory operand is to give. Null, or the
+ * reason why there is none. *error: out of memory. */
+static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site, bool *error)
+{
+	unsigned asked, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
+
+	if (!c->asked)
+		c->asked = func_flags_asked(c->func);
+	if (!c->asked) {
+		*error = true;
+		return NULL;
+	}
+	asked = c->asked[u->insn];
+	if (asked & INSN_FLAGS_REST)
+		return "more is asked of its flags than equality and order";
+	if (site->entry.form < ETCH_FORM_CMPI8)
+		return asked & order ? "order is asked of a compare with memory as its first operand and a register" : NULL;
+	if ((asked & order) == order)
+		return "signed and unsigned order are both asked of its flags";
+	if (site->len < (asked & order ? 4 : 3))
+		return "too short for an immediate: its address is in a register";
+	if (c->stack_even < 0)
+		c->stack_even = func_stack_even(c->func->code);
+	if ((asked & ETCH_NEED_LESS) && !c->stack_even)
+		return "signed order is asked for where the stack pointer may be odd";
+	site->more.need = (uint8_t)asked;
+	return NULL;
+}
 
 /* Sets the form of a load, or the reason why it has none. */
 static int load_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
-	const struct insn *in = &c->code->insns[u->insn];
-	const uint8_t *bytes = c->fn->bytes + (in->addr - c->fn->start);
+	const struct insn *in = &c->func->code->insns[u->insn];
+	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
 	uint64_t room = o->shared ? (o->size + 7) & ~7ull : o->size;
 	uint8_t again[16];
 	char why[200];
+	bool failed = false;
 	unsigned n;
 
-	site->reason = insn_site_form(bytes, in, &site->entry);
+	site->reason = insn_site_form(bytes, in, &site->entry, &site->more);
+	if (!site->reason && site->entry.form >= ETCH_FORM_CMPR8)
+		site->reason = flags_classify(c, u, site, &failed);
+	if (failed)
+		return error_set(&c->scan->error, "out of memory");
 	if (site->reason)
 		return 0;
 	if (!u->off_known) {
 		site->reason = "its address differs between paths";
 		return 0;
 	}
-	if (u->in_register && u->got && u->off) {
+	if (u->in_register && u->got && u->off != (site->entry.flags & ETCH_IMV_MORE ? site->more.disp : 0)) {
 		site->reason = "a field reached through the GOT: a table entry cannot hold its offset";
 		return 0;
 	}
@@ -306,7 +342,7 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 		site->reason = "reads past the end of its object";
 		if (o->part)
 			return 0; /* the end of the object is unknown */
-		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
+		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                        "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
 		                        o->name, o->size);
 	}
@@ -315,13 +351,13 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 		site->reason = "reads into the next object";
 		return 0;
 	}
-	if (!insn_confirm(bytes, c->fn->end - in->addr, in, why, sizeof(why))) {
+	if (!insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
 		site->reason = "the decoders disagree";
-		return scan_finding_add(c->scan, "ETCH-D001", c->fn->section, in->addr, "%s", why);
+		return scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
 	}
 	/* A load is accepted only if it can be regenerated exactly. The address of a rip-relative operand is taken
 	 * from the bytes, since its relocation may be pending. */
-	n = etch_form_load(&site->entry, in->addr,
+	n = etch_site_load(&site->entry, &site->more, in->addr,
 	                   in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
 	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp
 	                                             : 0,
@@ -331,8 +367,11 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 		memset(&site->entry, 0, sizeof(site->entry));
 		return 0;
 	}
-	if (u->got && u->in_register)
+	if (u->got && u->in_register) {
 		site->entry.flags |= ETCH_IMV_GOT;
+		if (site->entry.flags & ETCH_IMV_MORE)
+			site->more.flags = ETCH_IMV_GOT;
+	}
 	return 0;
 }
 
@@ -349,8 +388,8 @@ static const char *doubt_reason(unsigned doubt)
 /* Sets the form of a call or jump through a slot of an object, or the reason why it has none. */
 static int call_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
-	const struct insn *in = &c->code->insns[u->insn];
-	const uint8_t *bytes = c->fn->bytes + (in->addr - c->fn->start);
+	const struct insn *in = &c->func->code->insns[u->insn];
+	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
 	uint8_t again[16];
 	char why[200];
@@ -365,16 +404,16 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 		site->reason = "its slot is past the end of the object";
 		if (o->part)
 			return 0;
-		return scan_finding_add(c->scan, "ETCH-I002", c->fn->section, in->addr,
+		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                        "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size,
 		                        u->off, o->name, o->size);
 	}
 	if (!site->reason && o->section && (o->addr + (uint64_t)u->off) % 8)
 		site->reason = "its slot is not aligned to 8 bytes";
-	if (!site->reason && !insn_confirm(bytes, c->fn->end - in->addr, in, why, sizeof(why))) {
+	if (!site->reason && !insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
 		site->reason = "the decoders disagree";
 		memset(&site->entry, 0, sizeof(site->entry));
-		return scan_finding_add(c->scan, "ETCH-D001", c->fn->section, in->addr, "%s", why);
+		return scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
 	}
 	if (!site->reason) {
 		n = etch_pv_load(&site->entry, in->addr,
@@ -422,9 +461,9 @@ static int use_take(void *arg, const struct use *use)
 	static const enum site_kind kinds[] = {SITE_LOAD, SITE_STORE, SITE_ESCAPE, SITE_CALL};
 	struct function_scan *c = arg;
 	const struct use in_part = use_in_part(c->scan, use), *u = &in_part;
-	const struct insn *in = &c->code->insns[u->insn];
+	const struct insn *in = &c->func->code->insns[u->insn];
 	struct site site = {
-		.section = c->fn->section,
+		.section = c->func->fn->section,
 		.addr = in->addr,
 		.kind = kinds[u->kind],
 		.object = u->object,
@@ -447,13 +486,16 @@ static int use_take(void *arg, const struct use *use)
 int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
                   const struct ref *imm)
 {
-	struct function_scan c = {s, fn, code};
 	struct track_entries x;
 	const struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL};
+	struct function_scan c = {s, &f, NULL, -1};
+	int err;
 
 	if (!s->entries.built &&
 	    entries_build(&s->entries, s->file, &s->funcs, s->code_words, s->code_word_count, &s->error))
 		return -1;
 	x = entries_of(&s->entries, fn, code);
-	return track_uses(&f, use_take, &c, &s->error);
+	err = track_uses(&f, use_take, &c);
+	free(c.asked);
+	return err;
 }

@@ -56,12 +56,13 @@ struct site {
 	int32_t object;
 	int64_t off; /* first byte read (SITE_CALL: the slot), relative to the object */
 	bool off_known;
-	bool in_data;          /* an escape through a data word */
-	uint8_t len;           /* of the instruction */
-	uint16_t size;         /* bytes read */
-	struct etch_imv entry; /* form, regs, shape, flags: of __imv, or with SITE_CALL of __pv_sites */
-	uint64_t slot;         /* linked, ETCH_IMV_GOT: address of the slot */
-	const char *reason;    /* why it has no immediate form, a phrase for messages; null when it has one */
+	bool in_data;              /* an escape through a data word */
+	uint8_t len;               /* of the instruction */
+	uint16_t size;             /* bytes read */
+	struct etch_imv entry;     /* form, regs, shape, flags: of __imv, or with SITE_CALL of __pv_sites */
+	struct etch_imv_more more; /* with ETCH_IMV_MORE */
+	uint64_t slot;             /* linked, ETCH_IMV_GOT: address of the slot */
+	const char *reason;        /* why it has no immediate form, a phrase for messages; null when it has one */
 };
 
 /* A GOT slot that holds, once the file is loaded, the address of an etched object. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Enforces the bounds on memory and CPU time of bounds.h with RLIMIT_DATA and a timer. */
 #include "support/bounds.h"
+#include "support/exit_code.h"
 #include "support/plain.h"
 
 #include <inttypes.h>
@@ -35,21 +36,29 @@ static void time_exceeded(int signal)
 	(void)signal;
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS);
-	_exit(write(STDERR_FILENO, bounds.text, bounds.length) < 0 ? 2 : 2);
+	if (write(STDERR_FILENO, bounds.text, bounds.length) < 0)
+		_exit(EXIT_UNUSABLE); /* as with the message */
+	_exit(EXIT_UNUSABLE);
 }
 
 /* Must not allocate. */
-void bounds_refused(uint64_t size)
+_Noreturn void bounds_exhausted(void)
 {
 	struct iovec line[3] = {{(void *)"etch: ", 6}, {bounds.file, strlen(bounds.file)}, {(void *)"out of memory\n", 14}};
 
-	/* A request beyond the file's whole bound comes from a size that the file claims; it does
-	 * not mean that memory is short. */
-	if (!bounds.memory_ends || size > BOUNDS_MEMORY + bounds.size * BOUNDS_MEMORY_A_BYTE)
-		return;
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS_MEMORY);
-	_exit(writev(STDERR_FILENO, line, 3) < 0 ? 2 : 2);
+	if (writev(STDERR_FILENO, line, 3) < 0)
+		_exit(EXIT_UNUSABLE); /* as with the message */
+	_exit(EXIT_UNUSABLE);
+}
+
+void bounds_refused(uint64_t size)
+{
+	/* A request beyond the file's whole bound comes from a size that the file claims; it does
+	 * not mean that memory is short. */
+	if (bounds.memory_ends && size <= BOUNDS_MEMORY + bounds.size * BOUNDS_MEMORY_A_BYTE)
+		bounds_exhausted();
 }
 
 void bounds_memory_ends(void) { bounds.memory_ends = true; }

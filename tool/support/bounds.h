@@ -48,6 +48,9 @@ void bounds_add(const char *path, uint64_t size);
 void bounds_memory_ends(void);
 /* Called when an allocation of `size` bytes has failed (no_memory.c). */
 void bounds_refused(uint64_t size);
+/* Ends the process: "out of memory", status 2, or as a worker silently, with BOUNDS_STATUS_MEMORY. Must not be called
+ * where something would have to be undone. Async-signal-safe. */
+_Noreturn void bounds_exhausted(void);
 /* The work is done: stops the clock, and failed allocations are reported to their callers again.
  * Output is not limited in time. */
 void bounds_end(void);

@@ -1,14 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocation for whole files, which are touched once from end to end, so that most of the time
- * would go into page faults: large pages avoid these. */
+/*
+ * Allocation. mem_*(): memory of which the tool's own work needs more as it goes. Where it is short the process ends,
+ * by bounds_exhausted(): output files are replaced as a whole, so that nothing is half done. Not for sizes that a file
+ * merely claims: these are an error of that file.
+ *
+ * big_*(): for whole files, which are touched once from end to end, so that most of the time would go into page
+ * faults: large pages avoid these.
+ */
 #ifndef SUPPORT_MEMORY_H
 #define SUPPORT_MEMORY_H
 
 #include <limits.h>
 #include <malloc.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+/* As malloc(), calloc() and reallocarray(), but never null, also for a size of 0. Release with free(). Thread-safe. */
+void *mem_alloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
+void *mem_zero(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
+void *mem_resize(void *p, size_t count, size_t size) __attribute__((returns_nonnull));
+
+/* Doubles *array, a pointer to a malloc'd array of *room elements of `size` bytes. */
+void mem_double(void *array, size_t *room, size_t size);
+
+/* Makes room for one more element in *array, which has `count` of them. */
+static inline void mem_room(void *array, size_t *room, size_t count, size_t size)
+{
+	if (count >= *room)
+		mem_double(array, room, size);
+}
 
 #define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */
 #define BIG_PIECE ((size_t)32 << 20) /* the maximum of M_MMAP_THRESHOLD, mallopt(3) */

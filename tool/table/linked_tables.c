@@ -119,8 +119,24 @@ static int sites_read(const struct elf_file *f, const struct table_kind *kind, c
 		row->site = etch_ref(ref, x->site);
 		row->obj = etch_ref(ref + offsetof(struct etch_imv, obj), x->obj);
 		(*count)++;
+		if (kind != &imv_kind || !(x->flags & ETCH_IMV_MORE))
+			continue;
+		if (++i == at->room)
+			return error_set(e, "%s entry %" PRIu64 " has no second record", kind->name, i - 1);
+		memcpy(&row->more, p + i * sizeof(*x), sizeof(row->more));
+		if (!etch_more_valid(x, &row->more))
+			return error_set(e, "%s entry %" PRIu64 " is malformed", kind->name, i);
 	}
 	return 0;
+}
+
+size_t imv_records(const struct imv_row *rows, size_t count)
+{
+	size_t i, n = count;
+
+	for (i = 0; i < count; i++)
+		n += rows[i].entry.flags & ETCH_IMV_MORE ? 1 : 0;
+	return n;
 }
 
 static int natives_read(const struct elf_file *f, struct linked_tables *t, struct error *e)

@@ -15,8 +15,9 @@
 /* An entry of __imv or __pv_sites. */
 struct imv_row {
 	uint64_t site;
-	uint64_t obj;          /* address of the object; with ETCH_IMV_GOT of its GOT slot */
-	struct etch_imv entry; /* its references are not valid, see `site` and `obj` */
+	uint64_t obj;              /* address of the object; with ETCH_IMV_GOT of its GOT slot */
+	struct etch_imv entry;     /* its references are not valid, see `site` and `obj` */
+	struct etch_imv_more more; /* of __imv, with ETCH_IMV_MORE */
 };
 
 /* A record of __etch_obj. */
@@ -46,7 +47,7 @@ struct linked_tables {
 	size_t module_count;
 	uint32_t flags; /* ETCH_MODULE_* of the first descriptor */
 	struct imv_row *imv, *pv;
-	size_t imv_count, pv_count;
+	size_t imv_count, pv_count; /* rows */
 	struct obj_row *obj;
 	size_t obj_count;
 	struct native_row *natives; /* in file order; never moved */
@@ -58,6 +59,9 @@ struct linked_tables {
 	uint64_t obj_addr, obj_room;
 	bool moved; /* the tables in use are in the etch segment */
 };
+
+/* Records that rows take in a table. */
+size_t imv_records(const struct imv_row *rows, size_t count);
 
 /* The rows to write. */
 struct linked_rows {

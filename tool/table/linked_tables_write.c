@@ -57,18 +57,19 @@ static bool rows_named(const struct linked_rows *r)
 
 static bool fits_in_place(const struct linked_tables *now, const struct linked_rows *r)
 {
-	return !now->moved && r->imv_count <= now->imv_room && r->pv_count <= now->pv_room &&
+	return !now->moved && imv_records(r->imv, r->imv_count) <= now->imv_room && r->pv_count <= now->pv_room &&
 	       r->obj_count <= now->obj_room && rows_named(r);
 }
 
 int linked_tables_room(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
                        struct error *e)
 {
-	struct segment_section probe = {.name = ETCH_SEC_IMV,
-	                                .type = SHT_PROGBITS,
-	                                .align = 4,
-	                                .size = (rows->imv_count + rows->pv_count + rows->obj_count + 1) *
-	                                        sizeof(struct etch_obj)};
+	struct segment_section probe = {
+		.name = ETCH_SEC_IMV,
+		.type = SHT_PROGBITS,
+		.align = 4,
+		.size =
+			(imv_records(rows->imv, rows->imv_count) + rows->pv_count + rows->obj_count + 1) * sizeof(struct etch_obj)};
 	int r;
 
 	if (fits_in_place(now, rows))
@@ -105,15 +106,17 @@ static void places_free(struct table_places *p)
 static bool sites_encode(const struct imv_row *rows, size_t count, uint64_t addr, uint8_t *out)
 {
 	bool near = true;
-	size_t i;
+	size_t i, n = 0;
 
 	for (i = 0; i < count; i++) {
-		uint64_t at = addr + i * sizeof(struct etch_imv);
+		uint64_t at = addr + n * sizeof(struct etch_imv);
 		struct etch_imv x = rows[i].entry;
 
 		near &= ref_set(&x.site, at, rows[i].site);
 		near &= ref_set(&x.obj, at + offsetof(struct etch_imv, obj), rows[i].obj);
-		memcpy(out + i * sizeof(x), &x, sizeof(x));
+		memcpy(out + n++ * sizeof(x), &x, sizeof(x));
+		if (x.flags & ETCH_IMV_MORE)
+			memcpy(out + n++ * sizeof(x), &rows[i].more, sizeof(rows[i].more));
 	}
 	return near;
 }
@@ -137,10 +140,22 @@ static int encode(const struct linked_rows *r, const struct table_places *to, st
 	return near ? 0 : error_set(e, "its tables are more than 2 GiB away from what they describe");
 }
 
+/* Is a baked site not in one aligned 8-byte word? */
+static bool rows_cross(const struct imv_row *rows, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if ((rows[i].entry.flags & ETCH_IMV_BAKED) && !etch_site_is_live(rows[i].site, etch_imv_len(&rows[i].entry)))
+			return true;
+	return false;
+}
+
 /* Updates all descriptors. `to`: addresses of moved tables; null if libetch finds the tables by their sections. */
 static void modules_write(struct elf_file *f, const struct linked_tables *now, const struct linked_rows *r,
                           const struct table_places *to)
 {
+	bool cross = rows_cross(r->imv, r->imv_count) || rows_cross(r->pv, r->pv_count);
 	size_t i;
 
 	for (i = 0; i < now->module_count; i++) {
@@ -149,14 +164,14 @@ static void modules_write(struct elf_file *f, const struct linked_tables *now, c
 		struct etch_module m;
 
 		memcpy(&m, p, sizeof(m));
-		m.flags = ETCH_MODULE_LINKED;
+		m.flags = ETCH_MODULE_LINKED | (cross ? ETCH_MODULE_SWAP : 0);
 		m.imv = m.obj = m.pv = 0;
 		m.imv_count = m.obj_count = m.pv_count = 0;
 		if (to) {
 			m.flags |= ETCH_MODULE_MOVED;
 			m.imv = (int64_t)(to->imv - (at + offsetof(struct etch_module, imv)));
 			m.obj = (int64_t)(to->obj - (at + offsetof(struct etch_module, obj)));
-			m.imv_count = r->imv_count;
+			m.imv_count = imv_records(r->imv, r->imv_count);
 			m.obj_count = r->obj_count;
 			if (r->pv_count)
 				m.pv = (int64_t)(to->pv - (at + offsetof(struct etch_module, pv)));
@@ -229,7 +244,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 {
 	struct segment_section *own = &j->secs[j->unwind->count];
 	const struct linked_rows *r = j->rows;
-	size_t names_size = 1, i;
+	size_t names_size = 1, imv_count = imv_records(r->imv, r->imv_count), i;
 	int err = -1;
 
 	/* All names are copied, also those already in the file: one rule for all objects. */
@@ -237,7 +252,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 		if (r->obj[i].kind == ETCH_OBJ_OBJECT)
 			names_size += strlen(r->obj[i].name) + 1;
 	j->names = calloc(1, names_size);
-	if (!places_alloc(&j->to, r->imv_count, r->pv_count, r->obj_count) || !j->names) {
+	if (!places_alloc(&j->to, imv_count, r->pv_count, r->obj_count) || !j->names) {
 		error_set(j->e, "out of memory");
 		goto out;
 	}
@@ -246,7 +261,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 	                                  .type = SHT_PROGBITS,
 	                                  .align = 4,
 	                                  .data = j->to.imv_out,
-	                                  .size = (r->imv_count + !r->imv_count) * sizeof(struct etch_imv)};
+	                                  .size = (imv_count + !imv_count) * sizeof(struct etch_imv)};
 	own[1] = (struct segment_section){.name = ETCH_SEC_OBJ,
 	                                  .type = SHT_PROGBITS,
 	                                  .align = 4,

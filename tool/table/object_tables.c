@@ -54,7 +54,7 @@ static bool ref_add(struct new_section *t, uint64_t at, const struct table_ref *
 }
 
 bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
-                        const struct table_ref *object)
+                        const struct etch_imv_more *more, const struct table_ref *object)
 {
 	struct new_section *sec = section_for(t, etch_form_is_pv(entry->form) ? ETCH_SEC_PV : ETCH_SEC_IMV, section, 4);
 	struct etch_imv x = *entry;
@@ -66,7 +66,8 @@ bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, 
 	x.site = x.obj = 0;
 	return append(sec, &x, sizeof(x)) &&
 	       reloc_add(sec, here + offsetof(struct etch_imv, site), R_X86_64_PC32, TO_SECTION, section, (int64_t)at) &&
-	       ref_add(sec, here + offsetof(struct etch_imv, obj), object);
+	       ref_add(sec, here + offsetof(struct etch_imv, obj), object) &&
+	       (etch_form_is_pv(x.form) || !(x.flags & ETCH_IMV_MORE) || append(sec, more, sizeof(*more)));
 }
 
 bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
@@ -114,7 +115,7 @@ void object_tables_free(struct object_tables *t)
 /* A record with its references resolved: comparable whatever symbols and sections its relocations use. */
 struct resolved {
 	uint64_t place[2][2]; /* of each reference: section (or symbol | 1 << 63), offset */
-	uint8_t rest[16];     /* bytes of the record, with zeros for the references */
+	uint8_t rest[24];     /* bytes of the record, with zeros for the references, and of its struct etch_imv_more */
 };
 
 struct resolved_list {
@@ -149,8 +150,15 @@ static bool records_resolve(struct resolved_list *l, const uint8_t *data, uint64
 		return false;
 	l->list = p;
 	for (i = 0; i < n; i++) {
-		struct resolved *x = &p[l->count++];
+		struct resolved *x = &p[l->count];
+		bool more =
+			record == sizeof(struct etch_imv) && data[i * record + offsetof(struct etch_imv, form)] == ETCH_FORM_MORE;
 
+		if (more && i) {
+			memcpy(x[-1].rest + record, data + i * record, record);
+			continue;
+		}
+		l->count++;
 		memset(x, 0, sizeof(*x));
 		memcpy(x->rest, data + i * record, record);
 		memset(x->rest, 0, 4);
@@ -166,9 +174,9 @@ static bool records_resolve(struct resolved_list *l, const uint8_t *data, uint64
 /* Record size of a section that is one of the tables made; else 0. */
 static size_t record_size(const struct object_tables *t, const char *name)
 {
-	if ((t->imv && !strcmp(name, ETCH_SEC_IMV)) || (t->pv && !strcmp(name, ETCH_SEC_PV)))
+	if ((t->imv && elf_name_is(name, ETCH_SEC_IMV)) || (t->pv && elf_name_is(name, ETCH_SEC_PV)))
 		return sizeof(struct etch_imv);
-	return !strcmp(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
+	return elf_name_is(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
 }
 
 /* Adds the records of a table in the file. */

@@ -28,9 +28,10 @@ struct table_ref {
 };
 
 /* Add an entry; false: out of memory. `section` is the code or data that the entry describes, `at` an offset in
- * it. The form of a site decides which table it goes to. */
+ * it. The form of a site decides which table it goes to;
+ * `more` counts with ETCH_IMV_MORE. */
 bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
-                        const struct table_ref *object);
+                        const struct etch_imv_more *more, const struct table_ref *object);
 bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, uint32_t size, uint8_t flags,
                           const char *name);
 bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,

@@ -13,7 +13,17 @@
 #ifndef ETCH_FORMAT_H
 #define ETCH_FORMAT_H
 
-#include <stdint.h>
+/* The types of <stdint.h>, which is not included: a C library freezes its feature macros (_GNU_SOURCE) with the first
+ * of its headers. C11 and C++ allow a typedef to be repeated. */
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,11 +52,13 @@ enum etch_addressing {
 	ETCH_ADDR_RIP = 0,  /* disp32(%rip) */
 	ETCH_ADDR_ABS = 1,  /* disp32, SIB without base and index (non-PIC) */
 	ETCH_ADDR_BASE = 2, /* 0(%base) with a 4-byte displacement of zero */
+	ETCH_ADDR_DISP = 3, /* disp(%base), of struct etch_imv_more */
 };
 
 #define ETCH_IMV_BAKED 0x01u /* the bytes at the site are the immediate form (set by the link step) */
 #define ETCH_IMV_GOT   0x02u /* obj refers to an 8-byte slot that holds the object's address */
-#define ETCH_IMV_FLAGS 0x03u /* every defined flag; any other bit set makes the entry malformed */
+#define ETCH_IMV_MORE  0x04u /* the record behind this one is its struct etch_imv_more */
+#define ETCH_IMV_FLAGS 0x07u /* every defined flag; any other bit set makes the entry malformed */
 
 /*
  * One instruction that reads an etched object.  12 bytes, 4-byte aligned.
@@ -59,7 +71,7 @@ struct etch_imv {
 	int32_t obj;   /* first byte that the instruction reads (or, with
 	                * ETCH_IMV_GOT, the slot), relative to &obj */
 	uint8_t form;  /* enum etch_form */
-	uint8_t regs;  /* bits 0-3 destination, bits 4-7 base (ETCH_ADDR_BASE, else 0) */
+	uint8_t regs;  /* bits 0-3 destination, bits 4-7 base (ETCH_ADDR_BASE, ETCH_ADDR_DISP, else 0) */
 	uint8_t shape; /* bits 0-3 length in bytes, 4-5 addressing, 6 REX prefix present, 7 zero */
 	uint8_t flags; /* ETCH_IMV_* */
 };
@@ -71,8 +83,30 @@ static inline unsigned etch_imv_reg(const struct etch_imv *e) { return e->regs &
 static inline unsigned etch_imv_base(const struct etch_imv *e) { return e->regs >> 4; }
 
 /*
- * Can this instruction be replaced while threads run? Yes if all of it lies inside one naturally
- * aligned 8-byte word, so that one store replaces it (AMD64 APM vol. 2, 7.6.1).
+ * What an entry of __imv with ETCH_IMV_MORE says besides: the operands that its own 12 bytes have no room for. Takes
+ * the place of the next entry, and moves with the one before it.
+ */
+struct etch_imv_more {
+	int32_t disp;  /* displacement of the operand, as encoded (ETCH_ADDR_DISP, else 0) */
+	int32_t imm;   /* the constant that memory is compared with, sign-extended; 0 without one */
+	uint8_t form;  /* ETCH_FORM_MORE (etch/forms.h) */
+	uint8_t need;  /* ETCH_NEED_*: what the instructions behind it ask of the flags */
+	uint8_t shape; /* bits 0-2 bytes of the constant, bits 4-6 bytes of the displacement, bits 3 and 7 zero */
+	uint8_t flags; /* ETCH_IMV_GOT as in the entry; the other bits zero */
+};
+
+/* Conditions that follow from the flags of a compare, of a with b. */
+#define ETCH_NEED_EQUAL 0x01u /* ZF: a == b */
+#define ETCH_NEED_BELOW 0x02u /* CF: a < b, unsigned */
+#define ETCH_NEED_LESS  0x04u /* SF != OF: a < b, signed */
+#define ETCH_NEED_FLAGS 0x07u
+
+static inline unsigned etch_more_imm_len(const struct etch_imv_more *m) { return m->shape & 7u; }
+static inline unsigned etch_more_disp_len(const struct etch_imv_more *m) { return (m->shape >> 4) & 7u; }
+
+/*
+ * Can one store replace this instruction while threads run? Yes if all of it lies inside one naturally
+ * aligned 8-byte word (AMD64 APM vol. 2, 7.6.1). Any other is replaced with its page.
  */
 static inline int etch_site_is_live(uint64_t site, unsigned len) { return len >= 1 && (site & 7u) + len <= 8; }
 
@@ -150,6 +184,8 @@ struct etch_obj {
 #define ETCH_MODULE_VERSION 1u
 #define ETCH_MODULE_LINKED  0x01u /* the link step has run: tables sorted, values baked, facts folded */
 #define ETCH_MODULE_MOVED   0x02u /* imv/obj below locate the tables, not __start_/__stop_ symbols */
+#define ETCH_MODULE_SWAP    0x04u /* a baked site is not in one aligned 8-byte word: sets swap its page */
+#define ETCH_MODULE_FLAGS   0x07u /* every defined flag; any other bit set makes the module malformed */
 
 /*
  * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant; the linker keeps
@@ -171,18 +207,21 @@ struct etch_module {
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
-                  sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
+static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 12 && sizeof(struct etch_native) == 12 &&
+                  sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
               "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
+_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 12 &&
+                   sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
                    sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
                "table layouts are fixed");
 #endif
 
+#ifndef __cplusplus /* for the tool and the library, which are C */
 /* Address that a self-relative field refers to, in the same address space as `at`,
  * the address of the field itself. */
 static inline uint64_t etch_ref(uint64_t at, int32_t rel) { return at + (uint64_t)(int64_t)rel; }
+#endif
 
 #ifdef __cplusplus
 }

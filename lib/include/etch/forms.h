@@ -54,7 +54,18 @@ enum etch_form {
 	ETCH_FORM_IMUL16 = 53, /* 66 0f af /r */
 	ETCH_FORM_IMUL64 = 55, /* REX.W 0f af /r */
 	ETCH_FORM_PUSH64 = 56, /* ff /6 */
-	ETCH_FORM_LAST = 56,
+	/* 64 and 65 are calls: etch/pv_forms.h */
+	/* flags <- memory - src; + log2(width) */
+	ETCH_FORM_CMPR8 = 66,  /* 38 /r */
+	ETCH_FORM_CMPR64 = 69, /* REX.W 39 /r */
+	/* flags <- memory - constant, which is in struct etch_imv_more; + log2(width) */
+	ETCH_FORM_CMPI8 = 70,  /* 80 /7 ib */
+	ETCH_FORM_CMPI64 = 73, /* REX.W 81 /7 id, 83 /7 ib */
+	/* flags <- memory & constant; + log2(width) */
+	ETCH_FORM_TESTI8 = 74,  /* f6 /0 ib */
+	ETCH_FORM_TESTI64 = 77, /* REX.W f7 /0 id */
+	ETCH_FORM_LAST = 77,
+	ETCH_FORM_MORE = 78, /* no instruction: a struct etch_imv_more */
 };
 
 /* How the immediate form holds the new value. */
@@ -63,6 +74,7 @@ enum etch_imm_kind {
 	ETCH_IMM_32,    /* 32-bit result */
 	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits: for a value out of range the site keeps its load */
 	ETCH_IMM_MOV64, /* REX.W mov with simm32, or a 32-bit mov (which zero-extends) */
+	ETCH_IMM_FLAGS, /* none: an instruction that gives the flags asked for */
 };
 
 /* A form decoded from its number. Internal to the two encoders below and to listings. */
@@ -72,14 +84,36 @@ struct etch_form_info {
 	uint8_t sign;    /* 1 = sign-extends from mem to width */
 	uint8_t escape;  /* 1 = opcode follows 0x0f */
 	uint8_t opcode;  /* of the load form */
+	uint8_t digit;   /* of the load form: its ModRM.reg; 8 = the register */
 	uint8_t imm_op;  /* of the immediate form */
 	uint8_t imm_ext; /* its ModRM.reg; 8 = same register as rm (imul); 9 = no ModRM (push) */
 	uint8_t imm;     /* enum etch_imm_kind */
 };
 
+/* The forms that compare: see etch_form_info(). */
+static inline struct etch_form_info etch_compare_info(unsigned form)
+{
+	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+	unsigned k = (form - ETCH_FORM_CMPR8) & 3u;
+
+	f.mem = f.width = (uint8_t)(1u << k);
+	f.digit = 8;
+	if (form <= ETCH_FORM_CMPR64) {
+		f.opcode = k ? 0x39 : 0x38;
+		f.imm_op = k ? 0x81 : 0x80;
+		f.imm_ext = 7;
+		f.imm = f.width == 8 ? ETCH_IMM_SX : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
+		return f;
+	}
+	f.imm = ETCH_IMM_FLAGS;
+	f.digit = form <= ETCH_FORM_CMPI64 ? 7 : 0;
+	f.opcode = form <= ETCH_FORM_CMPI64 ? (k ? 0x81 : 0x80) : (k ? 0xf7 : 0xf6);
+	return f;
+}
+
 static inline struct etch_form_info etch_form_info(unsigned form)
 {
-	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0};
+	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0, 0};
 	static const struct {
 		uint8_t mem, width, sign, escape, opcode;
 	} mov[16] = {
@@ -90,6 +124,7 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 	};
 	unsigned k;
 
+	f.digit = 8;
 	if (form >= 1 && form <= 15) {
 		f.mem = mov[form].mem;
 		f.width = mov[form].width;
@@ -118,73 +153,167 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 	} else if (form == ETCH_FORM_PUSH64) {
 		k = 3;
 		f.opcode = 0xff;
+		f.digit = 6;
 		f.imm_op = 0x68;
 		f.imm_ext = 9;
 	} else {
-		return f;
+		return form >= ETCH_FORM_CMPR8 && form <= ETCH_FORM_LAST ? etch_compare_info(form) : f;
 	}
 	f.mem = f.width = (uint8_t)(1u << (k & 3));
 	f.imm = f.width == 8 ? ETCH_IMM_SX : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
 	return f;
 }
 
+/* Is the form a compare or test of memory with a constant, of which only flags remain? */
+static inline int etch_form_is_flags(unsigned form) { return form >= ETCH_FORM_CMPI8 && form <= ETCH_FORM_TESTI64; }
+
 /* Bytes of memory that a site of this form reads: 1, 2, 4 or 8; 0 if there is
  * no such form. */
 static inline unsigned etch_form_size(unsigned form) { return etch_form_info(form).mem; }
 
+/* What an entry in a table says besides; null if that is nothing. */
+static inline const struct etch_imv_more *etch_imv_more(const struct etch_imv *e)
+{
+	return e->flags & ETCH_IMV_MORE ? (const struct etch_imv_more *)(const void *)(e + 1) : 0;
+}
+
+/* Writes the low `n` bytes of a number; returns n. */
+static inline unsigned etch_put(uint8_t *out, uint64_t number, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		out[i] = (uint8_t)(number >> (8 * i));
+	return n;
+}
+
 /*
- * The load form of a site at address `site` that reads from address `obj`. Writes at most 16 bytes
- * to out and returns the length; 0 when the entry is malformed or obj is out of range. Equals
- * etch_imv_len(e) for every entry that the tool accepted.
+ * The ModRM byte, SIB and displacement of a load. `from`: the address of the ModRM byte, plus the length of what
+ * follows the displacement. Returns their length; 0 when the entry is malformed or obj is out of range.
  */
-static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, uint64_t obj, uint8_t out[16])
+static inline unsigned etch_form_operand(const struct etch_imv *e, const struct etch_imv_more *m, unsigned field,
+                                         uint64_t from, uint64_t obj, uint8_t *out)
+{
+	unsigned base = etch_imv_base(e), mode = etch_imv_addressing(e), n = 0, disp_len = 4;
+	int64_t disp = 0;
+
+	if (mode == ETCH_ADDR_RIP) {
+		out[n++] = (uint8_t)(field << 3 | 5);
+		disp = (int64_t)(obj - (from + 5));
+	} else if (mode == ETCH_ADDR_ABS) {
+		out[n++] = (uint8_t)(field << 3 | 4);
+		out[n++] = 0x25;
+		disp = (int64_t)obj;
+	} else {
+		if (mode == ETCH_ADDR_DISP) {
+			if (!m)
+				return 0;
+			disp_len = etch_more_disp_len(m);
+			disp = m->disp;
+		}
+		if (base == 4 || (!disp_len && (base & 7) == 5))
+			return 0; /* the stack pointer: never accepted as a site; rbp and r13 always have a displacement */
+		out[n++] = (uint8_t)((disp_len == 4 ? 0x80 : disp_len ? 0x40 : 0) | field << 3 | (base & 7));
+		if (base == 12)
+			out[n++] = 0x24; /* r12 as a base takes a SIB byte (SDM vol. 2, table 2-5) */
+	}
+	if (disp != (int32_t)disp)
+		return 0;
+	return n + etch_put(out + n, (uint64_t)disp, disp_len);
+}
+
+/*
+ * The load form of a site at address `site` that reads from address `obj`; m: what etch_imv_more() gives for an entry
+ * in a table. Writes at most 16 bytes to out and returns the length; 0 when the entry is malformed or obj is out of
+ * range. Equals etch_imv_len(e) for every entry that the tool accepted.
+ */
+static inline unsigned etch_site_load(const struct etch_imv *e, const struct etch_imv_more *m, uint64_t site,
+                                      uint64_t obj, uint8_t out[16])
 {
 	struct etch_form_info f = etch_form_info(e->form);
 	unsigned reg = etch_imv_reg(e), base = etch_imv_base(e), mode = etch_imv_addressing(e);
-	unsigned push = e->form == ETCH_FORM_PUSH64;
-	unsigned rex = 0, n = 0, field = push ? 6u : reg & 7u;
-	int64_t disp = 0;
+	unsigned rex = 0, n = 0, k, imm_len = 0;
 
-	if (!f.mem || mode > ETCH_ADDR_BASE || (push && reg))
+	if (!f.mem || (f.digit < 8 && reg) || (e->shape & 0x80) || (mode < ETCH_ADDR_BASE && base))
 		return 0;
-	if ((e->shape & 0x80) || (mode != ETCH_ADDR_BASE && base))
-		return 0;
+	if (etch_form_is_flags(e->form)) {
+		if (!m)
+			return 0;
+		imm_len = etch_more_imm_len(m);
+	}
 	if (f.width == 2)
 		out[n++] = 0x66;
-	if (f.width == 8 && !push)
+	if (f.width == 8 && e->form != ETCH_FORM_PUSH64)
 		rex |= 8;
 	if (reg & 8)
 		rex |= 4;
-	if (mode == ETCH_ADDR_BASE && (base & 8))
+	if (base & 8)
 		rex |= 1;
-	if (mode == ETCH_ADDR_BASE && base == 4)
-		return 0; /* the stack pointer: never accepted as a site */
 	if (rex && !etch_imv_rex(e))
 		return 0; /* malformed: register 4 of a byte form would be spl here but ah in etch_form_imm() */
 	if (etch_imv_rex(e))
 		out[n++] = (uint8_t)(0x40 | rex);
 	if (f.escape)
 		out[n++] = 0x0f;
-	out[n++] = f.opcode;
-	if (mode == ETCH_ADDR_RIP) {
-		out[n++] = (uint8_t)(field << 3 | 5);
-		disp = (int64_t)(obj - (site + n + 4));
-	} else if (mode == ETCH_ADDR_ABS) {
-		out[n++] = (uint8_t)(field << 3 | 4);
-		out[n++] = 0x25;
-		disp = (int64_t)obj;
-	} else {
-		out[n++] = (uint8_t)(0x80 | field << 3 | (base & 7));
-		if (base == 12)
-			out[n++] = 0x24; /* r12 as a base takes a SIB byte (SDM vol. 2, table 2-5) */
-	}
-	if (disp != (int32_t)disp)
+	out[n++] = f.opcode == 0x81 && imm_len == 1 ? 0x83 : f.opcode;
+	k = etch_form_operand(e, m, f.digit < 8 ? f.digit : reg & 7u, site + n + imm_len, obj, out + n);
+	if (!k)
 		return 0;
-	out[n++] = (uint8_t)disp;
-	out[n++] = (uint8_t)(disp >> 8);
-	out[n++] = (uint8_t)(disp >> 16);
-	out[n++] = (uint8_t)(disp >> 24);
-	return n;
+	n += k;
+	return n + (imm_len ? etch_put(out + n, (uint64_t)(int64_t)m->imm, imm_len) : 0);
+}
+
+/* The same for an entry in a table. */
+static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, uint64_t obj, uint8_t out[16])
+{
+	return etch_site_load(e, etch_imv_more(e), site, obj, out);
+}
+
+/* The flags (ETCH_NEED_*) that a compare or test of the value `v` in memory with the constant of m gives. */
+static inline unsigned etch_form_outcome(unsigned form, const struct etch_imv_more *m, uint64_t v)
+{
+	unsigned shift = 64 - 8 * etch_form_size(form);
+	uint64_t a = v << shift, b = (uint64_t)(int64_t)m->imm << shift;
+
+	if (form >= ETCH_FORM_TESTI8) { /* CF and OF are 0 */
+		a &= b;
+		b = 0;
+	}
+	return (a == b ? ETCH_NEED_EQUAL : 0) | (a < b ? ETCH_NEED_BELOW : 0) |
+	       ((int64_t)a < (int64_t)b ? ETCH_NEED_LESS : 0);
+}
+
+/*
+ * The instruction of `len` bytes that gives these flags, in so far as m asks for them, and changes nothing else. It
+ * operates on the stack pointer, of which is known: it is not 0 and less than 2^63, as an address of user space (psABI
+ * 3.3.2); and it is even, which the tool proves where ETCH_NEED_LESS is asked for.
+ */
+static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16])
+{
+	static const uint8_t image[7][7] = {
+		{0x48, 0x39, 0xe4},                         /* cmp %rsp,%rsp */
+		{0x48, 0x85, 0xe4},                         /* test %rsp,%rsp */
+		{0x48, 0x83, 0xfc, 0xff},                   /* cmp $-1,%rsp: below, and greater */
+		{0x40, 0x80, 0xfc, 0x7f},                   /* cmp $0x7f,%spl: less; it is 0x7e at most */
+		{0x48, 0xf7, 0xc4, 0, 0, 0, 0},             /* test $0,%rsp */
+		{0x48, 0xf7, 0xc4, 0xff, 0xff, 0xff, 0xff}, /* test $-1,%rsp: above and greater */
+		{0x48, 0x81, 0xfc, 0xff, 0xff, 0xff, 0xff}, /* cmp $-1,%rsp */
+	};
+	unsigned wide = len >= 7, n, k, i;
+
+	flags &= m->need;
+	if (flags & ETCH_NEED_EQUAL)
+		k = wide ? 4 : 0;
+	else if (flags & ETCH_NEED_BELOW)
+		k = wide ? 6 : 2;
+	else
+		k = flags ? 3 : wide ? 5 : 1;
+	n = k < 2 ? 3 : k < 4 ? 4 : 7;
+	if (len < n || len > 15 || (m->need & (ETCH_NEED_BELOW | ETCH_NEED_LESS)) == (ETCH_NEED_BELOW | ETCH_NEED_LESS))
+		return 0;
+	for (i = 0; i < len; i++)
+		out[i] = i < len - n ? 0x2e : image[k][i - (len - n)];
+	return len;
 }
 
 /*
@@ -193,7 +322,8 @@ static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, u
  * length, or 0 when the value does not fit this instruction (the site then
  * keeps its load) or the entry is malformed.
  */
-static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *bytes, uint8_t out[16])
+static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch_imv_more *m, const uint8_t *bytes,
+                                     uint8_t out[16])
 {
 	struct etch_form_info f = etch_form_info(e->form);
 	unsigned reg = etch_imv_reg(e), len = etch_imv_len(e), i, n, pad;
@@ -205,6 +335,8 @@ static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *by
 		return 0;
 	for (i = 0; i < f.mem; i++)
 		v |= (uint64_t)bytes[i] << (8 * i);
+	if (f.imm == ETCH_IMM_FLAGS)
+		return m ? etch_form_flags(m, etch_form_outcome(e->form, m, v), len, out) : 0;
 	s = (int64_t)(v << (64 - 8 * f.mem)) >> (64 - 8 * f.mem);
 	if (!f.sign && f.mem < f.width)
 		s = (int64_t)v; /* zero-extended into a wider operand */
@@ -241,9 +373,42 @@ static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *by
 		out[n++] = (uint8_t)(0xc0 | (reg & 7) << 3 | (reg & 7));
 	else if (f.imm_ext != 9)
 		out[n++] = (uint8_t)(0xc0 | f.imm_ext << 3 | (reg & 7));
-	for (i = 0; i < immlen; i++)
-		out[n++] = (uint8_t)((uint64_t)s >> (8 * i));
-	return n;
+	return n + etch_put(out + n, (uint64_t)s, immlen);
+}
+
+/* The same for an entry in a table. */
+static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *bytes, uint8_t out[16])
+{
+	return etch_site_imm(e, etch_imv_more(e), bytes, out);
+}
+
+/* The entry asks its instruction for no register and no flags that its bytes cannot give. */
+static inline int etch_more_fits(const struct etch_imv *e, const struct etch_imv_more *m)
+{
+	unsigned imm = etch_more_imm_len(m), disp = etch_more_disp_len(m), width = etch_form_size(e->form);
+	unsigned order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
+
+	if (etch_form_is_flags(e->form)) {
+		if ((imm != 1 || (e->form >= ETCH_FORM_TESTI8 && width > 1)) && imm != (width > 4 ? 4 : width))
+			return 0;
+		if ((m->need & ~ETCH_NEED_FLAGS) || (m->need & order) == order ||
+		    etch_imv_len(e) < ((m->need & order) ? 4u : 3u))
+			return 0;
+	} else if (imm || m->need || m->imm || disp != 4) {
+		return 0;
+	}
+	if (imm && imm < 4 && m->imm != (imm == 1 ? (int8_t)m->imm : (int16_t)m->imm))
+		return 0;
+	if (etch_imv_addressing(e) != ETCH_ADDR_DISP)
+		return !disp && !m->disp;
+	return disp == 4 || (disp == 1 && m->disp == (int8_t)m->disp) || (!disp && !m->disp);
+}
+
+/* Is the record behind an entry with ETCH_IMV_MORE well formed? `e` must be, by etch_imv_valid(). */
+static inline int etch_more_valid(const struct etch_imv *e, const struct etch_imv_more *m)
+{
+	return m->form == ETCH_FORM_MORE && !(m->shape & 0x88) && m->flags == (e->flags & ETCH_IMV_GOT) &&
+	       etch_more_fits(e, m);
 }
 
 /*
@@ -252,19 +417,22 @@ static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *by
  */
 static inline int etch_imv_valid(const struct etch_imv *e)
 {
-	unsigned mode = etch_imv_addressing(e);
+	unsigned mode = etch_imv_addressing(e), more = e->flags & ETCH_IMV_MORE;
 
 	if (e->form == ETCH_FORM_NONE)
 		return !e->site && !e->obj && !e->regs && !e->shape && !e->flags;
-	if (!etch_form_size(e->form) || (e->flags & ~ETCH_IMV_FLAGS) || (e->shape & 0x80) || mode > ETCH_ADDR_BASE)
+	if (!etch_form_size(e->form) || (e->flags & ~ETCH_IMV_FLAGS) || (e->shape & 0x80))
 		return 0;
-	if (etch_imv_len(e) < 6) /* opcode, ModRM and four bytes of displacement */
+	if (!more != (!etch_form_is_flags(e->form) && mode != ETCH_ADDR_DISP))
 		return 0;
-	if (mode != ETCH_ADDR_BASE && etch_imv_base(e))
+	/* Opcode, ModRM and four bytes of displacement. Of a compare with a constant the displacement may be shorter. */
+	if (etch_imv_len(e) < (etch_form_is_flags(e->form) ? 3 : 6))
+		return 0;
+	if (mode < ETCH_ADDR_BASE && etch_imv_base(e))
 		return 0;
 	/* With a GOT slot the address is in a register, and the value is unknown before the
 	 * program is loaded. */
-	return !(e->flags & ETCH_IMV_GOT) || (mode == ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
+	return !(e->flags & ETCH_IMV_GOT) || (mode >= ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 
 /* Is a record of __etch_obj well formed, by itself? `linked`: ETCH_MODULE_LINKED is set. */
@@ -284,7 +452,7 @@ static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 static inline int etch_module_valid(const struct etch_module *m)
 {
 	return m->magic == ETCH_MODULE_MAGIC && m->version == ETCH_MODULE_VERSION && m->size == sizeof(*m) &&
-	       !(m->flags & ~(ETCH_MODULE_LINKED | ETCH_MODULE_MOVED));
+	       !(m->flags & ~ETCH_MODULE_FLAGS);
 }
 
 #ifdef __cplusplus

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Clobbered registers by recursion over direct calls; live registers by a backward dataflow over one function. */
+/* Clobbered registers by recursion over direct calls; live registers by the solver, backward over one function. */
 #include "analysis/addresses/clobbers.h"
+
+#include "analysis/dataflow/solver.h"
+#include "support/memory.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +12,14 @@
 /* Calls nested deeper than this are assumed to clobber all that the ABI allows. */
 #define CLOBBER_DEPTH 8u
 
-int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e)
+void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l)
 {
 	*c = (struct func_clobbers){.file = f,
 	                            .list = l,
-	                            .known = calloc(l->count + 1, 1),
-	                            .vague = calloc(l->count + 1, sizeof(bool)),
-	                            .lives = calloc(l->count + 1, sizeof(*c->lives)),
-	                            .mask = calloc(l->count + 1, sizeof(uint16_t))};
-	return c->known && c->vague && c->mask && c->lives ? 0 : error_set(e, "out of memory");
+	                            .known = mem_zero(l->count + 1, 1),
+	                            .vague = mem_zero(l->count + 1, sizeof(bool)),
+	                            .lives = mem_zero(l->count + 1, sizeof(*c->lives)),
+	                            .mask = mem_zero(l->count + 1, sizeof(uint16_t))};
 }
 
 static void lives_free(struct func_lives *l);
@@ -34,7 +37,7 @@ void func_clobbers_free(struct func_clobbers *c)
 	memset(c, 0, sizeof(*c));
 }
 
-uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
+uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 {
 	const struct func *fn = &c->list->funcs[callee];
 	struct func_code code = {0};
@@ -48,7 +51,8 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
 	c->known[callee] = 1;
 	c->depth++;
 	c->vague[callee] = fn->vague;
-	if (func_decode(fn, &code, e) || !code.whole) {
+	func_decode(fn, &code);
+	if (!code.whole) {
 		mask = all;
 		c->vague[callee] = true;
 	}
@@ -67,7 +71,7 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e)
 		to = pending ? NULL
 		             : func_find(c->list, elf_is_object(c->file) ? fn->section : elf_section_at(c->file, in->target),
 		                         in->target);
-		mask |= to && to->start == in->target ? func_clobbers(c, (int32_t)(to - c->list->funcs), e) : all;
+		mask |= to && to->start == in->target ? func_clobbers(c, (int32_t)(to - c->list->funcs)) : all;
 		c->vague[callee] |= to && (to->vague || c->vague[to - c->list->funcs]);
 	}
 	c->depth--;
@@ -89,108 +93,141 @@ static uint16_t uses(const struct insn *in)
 	return mask;
 }
 
-/* Transfer function: live registers before instruction i, from those before its successors. */
-static uint16_t live_before(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
-                            const uint16_t *live, size_t i)
+/* The domain of liveness in one function: a backward analysis, whose nodes are instructions. */
+struct liveness {
+	const struct func_clobbers *c;
+	const struct func *fn;
+	const struct func_code *code;
+	uint16_t *behind;       /* per instruction: mask of the registers that are live behind it */
+	uint32_t *first, *from; /* the direct jumps to instruction i are from[first[i]] up to from[first[i + 1]] */
+	struct worklist list;
+};
+
+/* Does a direct jump lead into its own function? Not known where a relocation has its target. */
+static bool is_inside(const struct liveness *l, const struct insn *in)
 {
-	const struct insn *in = &code->insns[i];
-	bool pending = elf_is_object(c->file) && in->imm == 0;
-	uint16_t after = i + 1 < code->count ? live[i + 1] : 0xffff, there;
-	uint16_t kept = (uint16_t)~insn_call_clobbers();
-	bool inside = !pending && in->target >= fn->start && in->target < fn->end;
-	size_t to = inside ? func_insn_at(code, in->target) : SIZE_MAX;
+	bool pending = elf_is_object(l->c->file) && in->imm == 0;
+
+	return (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && !pending && in->target >= l->fn->start &&
+	       in->target < l->fn->end;
+}
+
+/* Index of the instruction that a direct jump leads to inside its function, or SIZE_MAX. */
+static size_t leads_to(const struct liveness *l, size_t i)
+{
+	const struct insn *in = &l->code->insns[i];
+
+	return is_inside(l, in) ? func_insn_at(l->code, in->target) : SIZE_MAX;
+}
+
+/* May control reach the next instruction? */
+static bool falls_through(const struct insn *in)
+{
+	return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
+}
+
+/* Initial state: the registers that are live behind an instruction for what comes behind it outside of the code. */
+static uint16_t live_outside(const struct liveness *l, size_t i)
+{
+	const struct insn *in = &l->code->insns[i];
+	uint16_t kept = (uint16_t)~insn_call_clobbers(), last = i + 1 < l->code->count ? 0 : 0xffff;
 
 	switch (in->flow) {
-	case FLOW_CALL:
-	case FLOW_CALL_IND: return uses(in) | insn_call_arguments() | (after & kept);
 	case FLOW_RETURN: return insn_return_values() | kept;
 	case FLOW_STOP: return 0;
 	case FLOW_JUMP_IND: return 0xffff;
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
-		there = to != SIZE_MAX ? live[to] : inside || in->flow == FLOW_BRANCH ? 0xffff : insn_call_arguments() | kept;
-		return uses(in) | there | (in->flow == FLOW_BRANCH ? after : 0);
-	default: return uses(in) | (after & (uint16_t)~in->writes);
+		if (leads_to(l, i) == SIZE_MAX)
+			return is_inside(l, in) || in->flow == FLOW_BRANCH ? 0xffff : insn_call_arguments() | kept;
+		return in->flow == FLOW_BRANCH ? last : 0;
+	default: return last;
 	}
 }
 
-/* Predecessors by jumps within a function: the jumps to instruction i are from[first[i]] up to from[first[i + 1]],
- * exclusive. */
-struct arrivals {
-	uint32_t *first, *from;
-};
-
-/* Index of the instruction that a direct jump leads to inside its function, or SIZE_MAX. */
-static size_t leads_to(const struct func_clobbers *c, const struct func *fn, const struct func_code *code, size_t i)
+/* Live registers before instruction i. */
+static uint16_t live_before(const struct liveness *l, size_t i)
 {
-	const struct insn *in = &code->insns[i];
-	bool pending = elf_is_object(c->file) && in->imm == 0;
+	const struct insn *in = &l->code->insns[i];
+	uint16_t behind = l->behind[i], kept = (uint16_t)~insn_call_clobbers();
 
-	if ((in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH) || pending || in->target < fn->start ||
-	    in->target >= fn->end)
-		return SIZE_MAX;
-	return func_insn_at(code, in->target);
+	switch (in->flow) {
+	case FLOW_CALL:
+	case FLOW_CALL_IND: return uses(in) | insn_call_arguments() | (behind & kept);
+	case FLOW_RETURN:
+	case FLOW_STOP:
+	case FLOW_JUMP_IND: return behind;
+	case FLOW_JUMP:
+	case FLOW_BRANCH: return uses(in) | behind;
+	default: return uses(in) | (behind & (uint16_t)~in->writes);
+	}
 }
 
-static bool arrivals_find(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
-                          struct arrivals *out)
+static bool live_join(void *ctx, uint32_t i, const void *state)
 {
-	size_t i, to;
+	struct liveness *l = ctx;
+	uint16_t mask = l->behind[i] | *(const uint16_t *)state;
 
-	out->first = calloc(code->count + 2, sizeof(*out->first));
-	out->from = calloc(code->count + 1, sizeof(*out->from));
-	if (!out->first || !out->from)
+	if (mask == l->behind[i])
 		return false;
-	for (i = 0; i < code->count; i++)
-		if ((to = leads_to(c, fn, code, i)) != SIZE_MAX)
-			out->first[to + 2]++;
-	for (i = 2; i < code->count + 2; i++)
-		out->first[i] += out->first[i - 1];
-	for (i = 0; i < code->count; i++)
-		if ((to = leads_to(c, fn, code, i)) != SIZE_MAX)
-			out->from[out->first[to + 1]++] = (uint32_t)i;
+	l->behind[i] = mask;
 	return true;
 }
 
-/* Live registers before each instruction: a worklist, first of all instructions from last to first, then of the
- * predecessors of those whose set has grown, to the fixpoint. False: out of memory. */
-static bool live_solve(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
+static void live_transfer(void *ctx, uint32_t i);
+static const struct dataflow_domain live_registers = {.join = live_join, .transfer = live_transfer};
+
+/* Passes what is live before an instruction to its predecessors. */
+static void live_transfer(void *ctx, uint32_t i)
+{
+	struct liveness *l = ctx;
+	uint16_t before = live_before(l, i);
+	uint32_t k;
+
+	for (k = l->first[i]; k < l->first[i + 1]; k++)
+		dataflow_pass(&live_registers, &l->list, l, l->from[k], &before);
+	if (i && falls_through(&l->code->insns[i - 1]))
+		dataflow_pass(&live_registers, &l->list, l, i - 1, &before);
+}
+
+static void jumps_find(struct liveness *l)
+{
+	size_t n = l->code->count, i, to;
+
+	for (i = 0; i < n; i++)
+		if ((to = leads_to(l, i)) != SIZE_MAX)
+			l->first[to + 2]++;
+	for (i = 2; i < n + 2; i++)
+		l->first[i] += l->first[i - 1];
+	for (i = 0; i < n; i++)
+		if ((to = leads_to(l, i)) != SIZE_MAX)
+			l->from[l->first[to + 1]++] = (uint32_t)i;
+}
+
+/* Fills live[], per instruction the mask of the registers that are live before it. */
+static void live_solve(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
                        uint16_t *live)
 {
-	struct arrivals by = {0};
-	uint32_t *todo = calloc(code->count + 1, sizeof(*todo));
-	bool *queued = calloc(code->count + 1, sizeof(*queued)), ok;
-	size_t n = 0, i, k;
+	struct liveness l = {.c = c,
+	                     .fn = fn,
+	                     .code = code,
+	                     .behind = mem_zero(code->count + 1, sizeof(*l.behind)),
+	                     .first = mem_zero(code->count + 2, sizeof(*l.first)),
+	                     .from = mem_zero(code->count + 1, sizeof(*l.from))};
+	size_t i;
 
-	ok = todo && queued && arrivals_find(c, fn, code, &by);
-	for (i = 0; ok && i < code->count; i++) {
-		todo[n++] = (uint32_t)i;
-		queued[i] = true;
+	jumps_find(&l);
+	for (i = 0; i < code->count; i++) {
+		l.behind[i] = live_outside(&l, i);
+		dataflow_visit(&live_registers, &l.list, &l, (uint32_t)i);
 	}
-	while (n) {
-		uint16_t mask;
-
-		i = todo[--n];
-		queued[i] = false;
-		mask = live[i] | live_before(c, fn, code, live, i);
-		if (mask == live[i])
-			continue;
-		live[i] = mask;
-		for (k = by.first[i]; k < by.first[i + 1]; k++)
-			if (!queued[by.from[k]]) {
-				queued[by.from[k]] = true;
-				todo[n++] = by.from[k];
-			}
-		if (i && !queued[i - 1]) {
-			queued[i - 1] = true;
-			todo[n++] = (uint32_t)i - 1;
-		}
-	}
-	free(todo);
-	free(queued);
-	free(by.first);
-	free(by.from);
-	return ok;
+	dataflow_solve(&live_registers, &l.list, &l);
+	for (i = 0; i < code->count; i++)
+		live[i] = live_before(&l, i);
+	free(l.behind);
+	free(l.first);
+	free(l.from);
+	worklist_free(&l.list);
 }
 
 /* The live registers of one function, for func_live(). */
@@ -209,45 +246,33 @@ static void lives_free(struct func_lives *l)
 	free(l);
 }
 
-static struct func_lives *lives_find(const struct func_clobbers *c, const struct func *fn, struct error *e)
+static struct func_lives *lives_find(const struct func_clobbers *c, const struct func *fn)
 {
-	struct func_lives *l = calloc(1, sizeof(*l));
+	struct func_lives *l = mem_zero(1, sizeof(*l));
 	struct func_code code = {0};
-	bool ok = l != NULL;
 	size_t i;
 
-	if (ok && !func_decode(fn, &code, e) && code.whole && fn->end - fn->start <= UINT32_MAX) {
-		l->at = calloc(code.count + 1, sizeof(*l->at));
-		l->live = calloc(code.count + 1, sizeof(*l->live));
-		ok = l->at && l->live && live_solve(c, fn, &code, l->live);
-		for (i = 0; ok && i < code.count; i++)
+	func_decode(fn, &code);
+	if (code.whole && fn->end - fn->start <= UINT32_MAX) {
+		l->at = mem_zero(code.count + 1, sizeof(*l->at));
+		l->live = mem_zero(code.count + 1, sizeof(*l->live));
+		live_solve(c, fn, &code, l->live);
+		for (i = 0; i < code.count; i++)
 			l->at[i] = (uint32_t)(code.insns[i].addr - fn->start);
 		l->count = code.count;
 	}
 	func_code_free(&code);
-	if (ok)
-		return l;
-	lives_free(l);
-	error_set(e, "out of memory");
-	return NULL;
+	return l;
 }
 
-uint16_t func_live(const struct func_clobbers *c, int32_t number, uint64_t addr, struct error *e)
+uint16_t func_live(const struct func_clobbers *c, int32_t number, uint64_t addr)
 {
 	const struct func *fn = &c->list->funcs[number];
 	struct func_lives *l = c->lives[number];
-	size_t lo = 0, hi;
+	size_t at;
 
 	if (!l)
-		l = c->lives[number] = lives_find(c, fn, e);
-	hi = l ? l->count : 0;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (fn->start + l->at[mid] < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return l && lo < l->count && fn->start + l->at[lo] == addr ? l->live[lo] : 0xffff;
+		l = c->lives[number] = lives_find(c, fn);
+	at = SEARCH(l->count, i, fn->start + l->at[i] < addr);
+	return at < l->count && fn->start + l->at[at] == addr ? l->live[at] : 0xffff;
 }

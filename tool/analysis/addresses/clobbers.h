@@ -18,17 +18,17 @@ struct func_clobbers {
 	unsigned depth; /* of the recursion over calls */
 	struct func_lives **lives; /* per function: results of func_live(), or null */
 };
-/* Returns 0, or -1 and a message when out of memory; func_clobbers_free() in both cases. Refers to *f and *l. */
-int func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l, struct error *e);
+/* func_clobbers_free() when done. Refers to *f and *l. */
+void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, const struct func_list *l);
 void func_clobbers_free(struct func_clobbers *c);
 /* Mask of the caller-saved registers that a call of function `callee` (index in the list) may change. */
-uint16_t func_clobbers(struct func_clobbers *c, int32_t callee, struct error *e);
+uint16_t func_clobbers(struct func_clobbers *c, int32_t callee);
 static inline bool func_is_start(const struct func_clobbers *c, int32_t fn, uint64_t addr)
 {
 	return c->list->funcs[fn].start == addr;
 }
 /* Mask of the registers that are live at `addr` in function number `fn`: their value may be used from there on. Exits
  * of the function use registers by the ABI. 0xffff where nothing is known. */
-uint16_t func_live(const struct func_clobbers *c, int32_t fn, uint64_t addr, struct error *e);
+uint16_t func_live(const struct func_clobbers *c, int32_t fn, uint64_t addr);
 
 #endif

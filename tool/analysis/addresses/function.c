@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Cuts executable sections into functions at symbols and FDEs, and decodes single functions. */
 #include "analysis/addresses/function.h"
-#include "support/search.h"
 
 #include "analysis/facts/cfi_file.h"
+#include "support/memory.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +20,10 @@ struct starts {
 	size_t count, room;
 };
 
-static int start_add(struct starts *s, uint32_t section, uint64_t addr, bool fde, struct error *e)
+static void start_add(struct starts *s, uint32_t section, uint64_t addr, bool fde)
 {
-	if (s->count == s->room) {
-		size_t room = s->room ? 2 * s->room : 256;
-		struct start *p = realloc(s->list, room * sizeof(*p));
-
-		if (!p)
-			return error_set(e, "out of memory");
-		s->list = p;
-		s->room = room;
-	}
+	mem_room(&s->list, &s->room, s->count, sizeof(*s->list));
 	s->list[s->count++] = (struct start){section, fde, addr};
-	return 0;
 }
 
 static int start_order(const void *a, const void *b)
@@ -50,8 +42,7 @@ static bool is_code(const struct elf_section *s)
 	return (s->sh.sh_flags & SHF_EXECINSTR) && (s->sh.sh_flags & SHF_ALLOC) && s->data;
 }
 
-static int starts_from_symbols(const struct elf_file *f, const struct elf_symbol *list, uint32_t n, struct starts *out,
-                               struct error *e)
+static void starts_from_symbols(const struct elf_file *f, const struct elf_symbol *list, uint32_t n, struct starts *out)
 {
 	uint32_t i;
 
@@ -60,25 +51,25 @@ static int starts_from_symbols(const struct elf_file *f, const struct elf_symbol
 
 		if ((s->type != STT_FUNC && s->type != STT_GNU_IFUNC) || !s->section || !is_code(&f->sections[s->section]))
 			continue;
-		if (start_add(out, s->section, s->value, false, e))
-			return -1;
+		start_add(out, s->section, s->value, false);
 	}
-	return 0;
 }
 
 static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, struct error *e)
 {
 	struct code_space space = {0};
 	struct cfi_file cfi = {0};
-	int err = space_build(f, &space, e) || cfi_file_open(f, &space, &cfi, e) ? -1 : 0;
 	size_t i;
+	int err;
 
+	space_build(f, &space);
+	err = cfi_file_open(f, &space, &cfi, e);
 	for (i = 0; i < cfi.count && !err; i++) {
 		uint64_t addr = cfi.fdes[i].start;
 		uint32_t section = elf_section_at(f, addr);
 
 		if (section && is_code(&f->sections[section]))
-			err = start_add(out, section, addr, true, e);
+			start_add(out, section, addr, true);
 	}
 	cfi_file_close(&cfi);
 	space_free(&space);
@@ -106,8 +97,8 @@ static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct
 		memcpy(&rel, s->data + 12 + 8 * (size_t)i, 4);
 		addr = s->sh.sh_addr + (uint64_t)(int64_t)rel;
 		section = elf_section_at(f, addr);
-		if (section && is_code(&f->sections[section]) && start_add(out, section, addr, true, e))
-			return -1;
+		if (section && is_code(&f->sections[section]))
+			start_add(out, section, addr, true);
 	}
 	return 0;
 }
@@ -129,22 +120,20 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 	bool rel = elf_is_object(f), lost = func_symbols_lost(f);
 	uint32_t i;
 	size_t k;
-	int err = -1;
 
 	memset(out, 0, sizeof(*out));
 	for (i = 1; i < f->section_count; i++)
-		if (is_code(&f->sections[i]) && start_add(&s, i, rel ? 0 : f->sections[i].sh.sh_addr, false, e))
-			goto done;
-	if (starts_from_symbols(f, f->symbols, f->symbol_count, &s, e) ||
-	    starts_from_symbols(f, f->dynsyms, f->dynsym_count, &s, e) || (!rel && starts_from_fdes(f, &s, e)))
-		goto done;
+		if (is_code(&f->sections[i]))
+			start_add(&s, i, rel ? 0 : f->sections[i].sh.sh_addr, false);
+	starts_from_symbols(f, f->symbols, f->symbol_count, &s);
+	starts_from_symbols(f, f->dynsyms, f->dynsym_count, &s);
+	if (!rel && starts_from_fdes(f, &s, e)) {
+		free(s.list);
+		return -1;
+	}
 	if (s.count)
 		qsort(s.list, s.count, sizeof(*s.list), start_order);
-	out->funcs = calloc(s.count + 1, sizeof(*out->funcs));
-	if (!out->funcs) {
-		error_set(e, "out of memory");
-		goto done;
-	}
+	out->funcs = mem_zero(s.count + 1, sizeof(*out->funcs));
 	for (k = 0; k < s.count; k++) {
 		struct elf_held held = elf_held(f, s.list[k].section, s.list[k].addr);
 		uint64_t end = s.list[k].addr + held.size;
@@ -163,10 +152,8 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 		fn->vague = lost && !s.list[k].fde;
 		out->count++;
 	}
-	err = 0;
-done:
 	free(s.list);
-	return err;
+	return 0;
 }
 
 void func_list_free(struct func_list *l)
@@ -225,25 +212,16 @@ static bool target_settle(const struct func *fn, const struct func_code *code, s
 	return code->insns[k].addr == in->target;
 }
 
-int func_decode(const struct func *fn, struct func_code *out, struct error *e)
+void func_decode(const struct func *fn, struct func_code *out)
 {
 	uint64_t size = fn->end - fn->start, at = 0;
 	size_t room = size / 3 + 16, i;
-	struct insn *p = realloc(out->insns, room * sizeof(*p));
 
-	if (!p)
-		return error_set(e, "out of memory");
-	out->insns = p;
+	out->insns = mem_resize(out->insns, room, sizeof(*out->insns));
 	out->count = 0;
 	out->whole = true;
 	while (at < size) {
-		if (out->count == room) {
-			room *= 2;
-			p = realloc(out->insns, room * sizeof(*p));
-			if (!p)
-				return error_set(e, "out of memory");
-			out->insns = p;
-		}
+		mem_room(&out->insns, &room, out->count, sizeof(*out->insns));
 		if (!fn->bytes[at] && is_filling(fn, at, out))
 			break;
 		if (!insn_decode(fn->bytes + at, size - at, fn->start + at, &out->insns[out->count])) {
@@ -258,7 +236,6 @@ int func_decode(const struct func *fn, struct func_code *out, struct error *e)
 		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->target >= fn->start && in->target < fn->end)
 			out->whole &= target_settle(fn, out, in);
 	}
-	return 0;
 }
 
 void func_code_free(struct func_code *c)

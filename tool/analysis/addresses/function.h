@@ -40,9 +40,8 @@ void func_list_free(struct func_list *l);
 /* The function that holds an address, or null. */
 const struct func *func_find(const struct func_list *l, uint32_t section, uint64_t addr);
 
-/* Decodes a function into *out, which must be zeroed or from an earlier call: its array is reused. Returns 0, or -1 and
- * a message when out of memory. */
-int func_decode(const struct func *fn, struct func_code *out, struct error *e);
+/* Decodes a function into *out, which must be zeroed or from an earlier call: its array is reused. */
+void func_decode(const struct func *fn, struct func_code *out);
 void func_code_free(struct func_code *c);
 /* Index of the instruction at `addr`, or SIZE_MAX when none begins there. */
 size_t func_insn_at(const struct func_code *c, uint64_t addr);

@@ -88,9 +88,8 @@ struct track_func {
 
 /*
  * Reports all uses of etched objects in a function: calls `report` once per use, in order of address, except for
- * escapes found at joins, which come last. Returns 0, the first value of `report` that is not 0, or -1 when out of
- * memory.
+ * escapes found at joins, which come last. Returns 0, or the first value of `report` that is not 0.
  */
-int track_uses(const struct track_func *f, use_fn *report, void *arg, struct error *e);
+int track_uses(const struct track_func *f, use_fn *report, void *arg);
 
 #endif

@@ -5,6 +5,7 @@
 #define ANALYSIS_ADDRESSES_TRACK_INTERNAL_H
 
 #include "analysis/addresses/track.h"
+#include "analysis/dataflow/solver.h"
 
 #define REGS 16
 
@@ -33,7 +34,6 @@ struct addr_state {
 struct addr_block {
 	size_t first, end;    /* instructions [first, end) */
 	struct addr_state in; /* before the first instruction */
-	bool queued;          /* is in the worklist */
 };
 
 struct track {
@@ -41,13 +41,12 @@ struct track {
 	size_t last; /* index of the last instruction that is not padding */
 	struct addr_block *blocks;
 	size_t block_count;
-	size_t *queue; /* worklist of blocks, a stack */
-	size_t queued;
-	bool opaque;    /* there is code without known predecessors: callee-saved registers may be used there */
-	bool reporting; /* at the fixpoint: report uses */
+	struct worklist list; /* of blocks */
+	bool opaque;          /* there is code without known predecessors: callee-saved registers may be used there */
+	bool reporting;       /* at the fixpoint: report uses */
 	use_fn *report;
 	void *arg;
-	int stopped;     /* result of `report`, or -1 when out of memory; not 0 ends the analysis */
+	int stopped;     /* result of `report`; not 0 ends the analysis */
 	struct use *met; /* escapes found at joins, one per object */
 	size_t met_count, met_room;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Basic blocks of one function, solved by a worklist to the fixpoint; a last pass over the blocks reports each use. */
+/* Basic blocks of one function, and the domain of addresses for the solver; a last pass over the blocks reports each
+ * use. */
 #include "analysis/addresses/track_internal.h"
 
 #include "support/search.h"
@@ -15,17 +16,7 @@ static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 	for (i = 0; i < t->met_count; i++)
 		if (t->met[i].object == v->object)
 			return;
-	if (t->met_count == t->met_room) {
-		size_t room = t->met_room ? 2 * t->met_room : 16;
-		struct use *p = realloc(t->met, room * sizeof(*p));
-
-		if (!p) {
-			t->stopped = -1;
-			return;
-		}
-		t->met = p;
-		t->met_room = room;
-	}
+	mem_room(&t->met, &t->met_room, t->met_count, sizeof(*t->met));
 	t->met[t->met_count++] =
 		(struct use){.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true};
 }
@@ -69,26 +60,35 @@ static bool address_join(struct track *t, size_t insn, struct addr_value *a, con
 	return a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off;
 }
 
-/* Joins `from` into the state before block b; queues it when that changed. */
-static void block_join(struct track *t, size_t b, const struct addr_state *from)
+/* Joins a state into the one before block b. */
+static bool block_join(void *ctx, uint32_t b, const void *state)
 {
+	struct track *t = ctx;
 	struct addr_block *k = &t->blocks[b];
+	const struct addr_state *from = state;
 	bool changed = !k->in.reached;
 	unsigned r;
 
 	if (!k->in.reached) {
 		k->in = *from;
 		k->in.reached = true;
-	} else {
-		for (r = 0; r < REGS; r++)
-			changed |= pointer_join(&k->in.ptr[r], &from->ptr[r]);
-		for (r = 0; r < REGS; r++)
-			changed |= address_join(t, k->first, &k->in.reg[r], &from->reg[r]);
+		return true;
 	}
-	if (changed && !k->queued) {
-		k->queued = true;
-		t->queue[t->queued++] = b;
-	}
+	for (r = 0; r < REGS; r++)
+		changed |= pointer_join(&k->in.ptr[r], &from->ptr[r]);
+	for (r = 0; r < REGS; r++)
+		changed |= address_join(t, k->first, &k->in.reg[r], &from->reg[r]);
+	return changed;
+}
+
+static void block_transfer(void *ctx, uint32_t b);
+
+static const struct dataflow_domain addresses = {.join = block_join, .transfer = block_transfer};
+
+/* Passes a state to block b. */
+static void block_pass(struct track *t, size_t b, const struct addr_state *s)
+{
+	dataflow_pass(&addresses, &t->list, t, (uint32_t)b, s);
 }
 
 /* Index of the block that holds an instruction. */
@@ -132,23 +132,16 @@ static void leaders_find(const struct track_func *f, uint8_t *leader)
 }
 
 /* Cuts the function into blocks. */
-static int blocks_build(struct track *t, struct error *e)
+static void blocks_build(struct track *t)
 {
 	const struct func_code *c = t->f->code;
-	uint8_t *leader = calloc(c->count + 1, 1);
+	uint8_t *leader = mem_zero(c->count + 1, 1);
 	size_t i, n = 0, b = 0;
 
-	if (!leader)
-		return error_set(e, "out of memory");
 	leaders_find(t->f, leader);
 	for (i = 0; i < c->count; i++)
 		n += leader[i];
-	t->blocks = calloc(n + 1, sizeof(*t->blocks));
-	t->queue = calloc(n + 1, sizeof(*t->queue));
-	if (!t->blocks || !t->queue) {
-		free(leader);
-		return error_set(e, "out of memory");
-	}
+	t->blocks = mem_zero(n + 1, sizeof(*t->blocks));
 	for (i = 0; i < c->count; i++) {
 		if (leader[i]) {
 			if (b)
@@ -160,11 +153,10 @@ static int blocks_build(struct track *t, struct error *e)
 		t->blocks[b - 1].end = c->count;
 	t->block_count = b;
 	free(leader);
-	return 0;
 }
 
 /* The edge from a call to its landing pad: only callee-saved registers keep their values. */
-static void pad_join(struct track *t, const struct insn *in, const struct addr_state *after)
+static void pad_pass(struct track *t, const struct insn *in, const struct addr_state *after)
 {
 	uint64_t pad = track_pad_of(t, in->addr);
 	size_t k = pad ? func_insn_at(t->f->code, pad) : SIZE_MAX;
@@ -178,11 +170,11 @@ static void pad_join(struct track *t, const struct insn *in, const struct addr_s
 			s.reg[r] = nothing;
 			s.ptr[r] = no_pointer;
 		}
-	block_join(t, block_at(t, k), &s);
+	block_pass(t, block_at(t, k), &s);
 }
 
 /* The edges from a faulting instruction to its fixups, with the state before it. */
-static void faults_join(struct track *t, const struct insn *in, const struct addr_state *before)
+static void faults_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
 	const struct track_entries *x = t->f->entries;
 	size_t i, k;
@@ -190,43 +182,40 @@ static void faults_join(struct track *t, const struct insn *in, const struct add
 	for (i = track_fault_from(x, in->addr); i < x->fault_count && x->faults[i].insn == in->addr; i++) {
 		k = func_insn_at(t->f->code, x->faults[i].to);
 		if (k != SIZE_MAX)
-			block_join(t, block_at(t, k), before);
+			block_pass(t, block_at(t, k), before);
 	}
 }
 
-static void blocks_solve(struct track *t)
+static void block_transfer(void *ctx, uint32_t b)
 {
+	struct track *t = ctx;
 	const struct func_code *c = t->f->code;
+	const struct addr_block *k = &t->blocks[b];
+	const struct insn *last = &c->insns[k->end - 1];
+	struct addr_state s = k->in;
+	size_t i;
 
-	while (t->queued && !t->stopped) {
-		size_t b = t->queue[--t->queued], i;
-		struct addr_state s = t->blocks[b].in;
-		const struct insn *last;
-
-		t->blocks[b].queued = false;
-		for (i = t->blocks[b].first; i < t->blocks[b].end; i++) {
-			faults_join(t, &c->insns[i], &s);
-			track_insn(t, &s, i);
-			if (t->f->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
-				pad_join(t, &c->insns[i], &s);
-		}
-		last = &c->insns[t->blocks[b].end - 1];
-		if (last->flow == FLOW_JUMP || last->flow == FLOW_BRANCH) {
-			size_t k = func_insn_at(c, last->target);
-
-			if (k != SIZE_MAX) {
-				struct addr_state taken = s;
-
-				/* on a back edge: the loop may wait for another thread to set the slot */
-				if (last->target <= last->addr)
-					track_pointers_age(&taken, -1);
-				block_join(t, block_at(t, k), &taken);
-			}
-		}
-		if (last->flow != FLOW_JUMP && last->flow != FLOW_JUMP_IND && last->flow != FLOW_RETURN &&
-		    last->flow != FLOW_STOP && b + 1 < t->block_count)
-			block_join(t, b + 1, &s);
+	for (i = k->first; i < k->end; i++) {
+		faults_pass(t, &c->insns[i], &s);
+		track_insn(t, &s, i);
+		if (t->f->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
+			pad_pass(t, &c->insns[i], &s);
 	}
+	if (last->flow == FLOW_JUMP || last->flow == FLOW_BRANCH) {
+		size_t to = func_insn_at(c, last->target);
+
+		if (to != SIZE_MAX) {
+			struct addr_state taken = s;
+
+			/* on a back edge: the loop may wait for another thread to set the slot */
+			if (last->target <= last->addr)
+				track_pointers_age(&taken, -1);
+			block_pass(t, block_at(t, to), &taken);
+		}
+	}
+	if (last->flow != FLOW_JUMP && last->flow != FLOW_JUMP_IND && last->flow != FLOW_RETURN &&
+	    last->flow != FLOW_STOP && b + 1 < t->block_count)
+		block_pass(t, b + 1, &s);
 }
 
 static bool block_is_padding(const struct track *t, size_t b)
@@ -248,8 +237,8 @@ static void unreached_solve(struct track *t, const struct addr_state *entry)
 		if (t->blocks[b].in.reached || block_is_padding(t, b))
 			continue;
 		t->opaque = true;
-		block_join(t, b, entry);
-		blocks_solve(t);
+		block_pass(t, b, entry);
+		dataflow_solve(&addresses, &t->list, t);
 	}
 }
 
@@ -271,12 +260,11 @@ static void uses_report(struct track *t)
 		t->stopped = t->report(t->arg, &t->met[i]);
 }
 
-int track_uses(const struct track_func *f, use_fn *report, void *arg, struct error *e)
+int track_uses(const struct track_func *f, use_fn *report, void *arg)
 {
 	struct track t = {.f = f, .report = report, .arg = arg};
 	const struct func_code *code = f->code;
 	struct addr_state entry = {.reached = true};
-	int err = -1;
 	unsigned r;
 	size_t b;
 
@@ -288,20 +276,17 @@ int track_uses(const struct track_func *f, use_fn *report, void *arg, struct err
 	}
 	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
 		;
-	if (!blocks_build(&t, e)) {
-		block_join(&t, 0, &entry);
-		/* At an entry nothing is known: an address in a register was reported as an escape where control left for it.
-		 */
-		for (b = 0; b < t.block_count; b++)
-			if (is_entry(f->entries, code->insns[t.blocks[b].first].addr))
-				block_join(&t, b, &entry);
-		blocks_solve(&t);
-		unreached_solve(&t, &entry);
-		uses_report(&t);
-		err = t.stopped;
-	}
+	blocks_build(&t);
+	block_pass(&t, 0, &entry);
+	/* At an entry nothing is known: an address in a register was reported as an escape where control left for it. */
+	for (b = 0; b < t.block_count; b++)
+		if (is_entry(f->entries, code->insns[t.blocks[b].first].addr))
+			block_pass(&t, b, &entry);
+	dataflow_solve(&addresses, &t.list, &t);
+	unreached_solve(&t, &entry);
+	uses_report(&t);
 	free(t.blocks);
-	free(t.queue);
+	worklist_free(&t.list);
 	free(t.met);
-	return err;
+	return t.stopped;
 }

@@ -128,7 +128,6 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
 	const struct insn *in = &t->f->code->insns[i];
-	struct error e = {""};
 	uint16_t mask = abi;
 	unsigned r;
 
@@ -137,7 +136,7 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 	if (r == REGS)
 		return; /* the usual case */
 	if (in->callee >= 0 && t->f->clobbers)
-		mask = func_live(t->f->clobbers, in->callee, in->entry, &e);
+		mask = func_live(t->f->clobbers, in->callee, in->entry);
 	/* Callee-saved registers are live in a callee only because it saves them. */
 	if (in->flow == FLOW_CALL)
 		mask &= insn_call_clobbers();
@@ -189,11 +188,10 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 {
 	bool known = in->callee >= 0 && t->f->clobbers, vague = false;
 	uint16_t clobbered = insn_call_clobbers();
-	struct error err = {""};
 	unsigned r;
 
 	if (known) {
-		uint16_t mask = func_clobbers(t->f->clobbers, in->callee, &err);
+		uint16_t mask = func_clobbers(t->f->clobbers, in->callee);
 
 		vague = t->f->clobbers->vague[in->callee];
 		if (func_is_start(t->f->clobbers, in->callee, in->entry))
@@ -211,8 +209,6 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
 	}
-	if (err.text[0])
-		t->stopped = -1;
 }
 
 /* What the memory operand of an instruction refers to. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the .eh_frame sections of a file, in object files with relocations applied to a copy, and lists their FDEs. */
 #include "analysis/facts/cfi_file.h"
-#include "support/sort.h"
+#include "support/memory.h"
 #include "support/search.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +27,11 @@ struct relas {
 	uint32_t *next;  /* per SHT_RELA: the next one of the same section, or 0 */
 };
 
-static bool relas_find(const struct elf_file *f, struct relas *out)
+static void relas_find(const struct elf_file *f, struct relas *out)
 {
 	uint32_t i;
 
-	out->first = calloc(2 * ((size_t)f->section_count + 1), sizeof(*out->first));
-	if (!out->first)
-		return false;
+	out->first = mem_zero(2 * ((size_t)f->section_count + 1), sizeof(*out->first));
 	out->next = out->first + f->section_count + 1;
 	for (i = f->section_count; i-- > 1;) {
 		const Elf64_Shdr *sh = &f->sections[i].sh;
@@ -42,7 +41,6 @@ static bool relas_find(const struct elf_file *f, struct relas *out)
 		out->next[i] = out->first[sh->sh_info];
 		out->first[sh->sh_info] = i;
 	}
-	return true;
 }
 
 /* Applies a section's relocations to its copy. A field whose symbol is undefined, or that the value does not fit,
@@ -84,16 +82,13 @@ static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const 
 /* ET_REL: gives .eh_frame and LSDA sections addresses behind the code, and relocates copies of them. */
 static int parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
 {
-	uint64_t *addrs = calloc(f->section_count + 1, sizeof(*addrs)), next = 0;
+	uint64_t *addrs = mem_zero((size_t)f->section_count + 1, sizeof(*addrs)), next = 0;
 	struct relas relas = {0};
 	int err = -1;
 	uint32_t i;
 	size_t k;
 
-	if (!addrs || !relas_find(f, &relas)) {
-		error_set(e, "out of memory");
-		goto out;
-	}
+	relas_find(f, &relas);
 	for (k = 0; k < space->count; k++) {
 		addrs[space->list[k].section] = space->list[k].addr;
 		next = space->list[k].addr + space->list[k].size;
@@ -108,11 +103,7 @@ static int parts_place(const struct elf_file *f, const struct code_space *space,
 	for (i = 0; i < c->part_count + c->lsda_count; i++) {
 		struct cfi_part *p = i < c->part_count ? &c->parts[i] : &c->lsdas[i - c->part_count];
 
-		p->owned = malloc(p->size);
-		if (!p->owned) {
-			error_set(e, "out of memory");
-			goto out;
-		}
+		p->owned = mem_alloc(p->size, 1);
 		memcpy(p->owned, p->bytes, p->size);
 		p->bytes = p->owned;
 		e->text[0] = 0;
@@ -138,10 +129,8 @@ static int parts_find(const struct elf_file *f, const struct code_space *space, 
 		frames += is_eh_frame(&f->sections[i]);
 		lsdas += is_lsda(&f->sections[i]);
 	}
-	c->parts = calloc(frames + 1, sizeof(*c->parts));
-	c->lsdas = calloc(lsdas + 1, sizeof(*c->lsdas));
-	if (!c->parts || !c->lsdas)
-		return error_set(e, "out of memory");
+	c->parts = mem_zero((size_t)frames + 1, sizeof(*c->parts));
+	c->lsdas = mem_zero((size_t)lsdas + 1, sizeof(*c->lsdas));
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 		struct cfi_part p = {s->data, s->sh.sh_size, s->sh.sh_addr, NULL, i};
@@ -154,34 +143,24 @@ static int parts_find(const struct elf_file *f, const struct code_space *space, 
 	return elf_is_object(f) ? parts_place(f, space, c, e) : 0;
 }
 
-static int fde_add(struct cfi_file *c, size_t *room, const struct code_space *space, uint32_t part,
-                   const struct etch_fde *fde, struct error *e)
+static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *space, uint32_t part,
+                    const struct etch_fde *fde)
 {
 	const struct code_section *s = fde->end > fde->start ? space_at(space, fde->start) : NULL;
 	uint64_t end = fde->end;
 
 	if (!s) {
 		c->dropped++;
-		return 0;
+		return;
 	}
 	if (end > s->addr + s->size)
 		end = s->addr + s->size;
-	if (c->count == *room) {
-		struct cfi_fde *more;
-
-		*room = *room ? *room * 2 : 256;
-		more = realloc(c->fdes, *room * sizeof(*more));
-		if (!more)
-			return error_set(e, "out of memory");
-		c->fdes = more;
-	}
+	mem_room(&c->fdes, room, c->count, sizeof(*c->fdes));
 	c->fdes[c->count++] = (struct cfi_fde){fde->start, end, fde->lsda, fde->at, part, fde->cie.signal};
-	return 0;
 }
 
 /* Adds the FDEs of a linked file whose section headers name no .eh_frame, by PT_GNU_EH_FRAME. */
-static int fdes_by_header(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, size_t *room,
-                          struct error *e)
+static void fdes_by_header(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, size_t *room)
 {
 	const uint8_t *hdr = NULL, *bytes = NULL;
 	struct etch_cfi_hdr h;
@@ -197,11 +176,11 @@ static int fdes_by_header(const struct elf_file *f, const struct code_space *spa
 		hdr = elf_at(f, p->p_vaddr, p->p_filesz);
 		if (!hdr || !etch_cfi_hdr(hdr, p->p_filesz, p->p_vaddr, &h)) {
 			c->bad++;
-			return 0;
+			return;
 		}
 	}
 	if (!hdr)
-		return 0;
+		return;
 	for (i = 0; i < f->phdr_count && !bytes; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
@@ -214,7 +193,7 @@ static int fdes_by_header(const struct elf_file *f, const struct code_space *spa
 	}
 	if (!bytes) {
 		c->bad++;
-		return 0;
+		return;
 	}
 	etch_cfi_open(&cfi, bytes, c->parts[0].size, h.eh_frame);
 	cfi.stop = true;
@@ -224,14 +203,11 @@ static int fdes_by_header(const struct elf_file *f, const struct code_space *spa
 			continue;
 		}
 		cfi.cie = fde.cie;
-		if (fde_add(c, room, space, 0, &fde, e))
-			return -1;
+		fde_add(c, room, space, 0, &fde);
 	}
 	while (!h.count && etch_cfi_next(&cfi, &fde))
-		if (fde_add(c, room, space, 0, &fde, e))
-			return -1;
+		fde_add(c, room, space, 0, &fde);
 	c->bad += cfi.bad;
-	return 0;
 }
 
 static int fde_order(const void *a, const void *b)
@@ -283,12 +259,11 @@ int cfi_file_open(const struct elf_file *f, const struct code_space *space, stru
 
 		etch_cfi_open(&cfi, out->parts[i].bytes, out->parts[i].size, out->parts[i].addr);
 		while (etch_cfi_next(&cfi, &fde))
-			if (fde_add(out, &room, space, i, &fde, e))
-				return -1;
+			fde_add(out, &room, space, i, &fde);
 		out->bad += cfi.bad;
 	}
-	if (!out->part_count && !elf_is_object(f) && fdes_by_header(f, space, out, &room, e))
-		return -1;
+	if (!out->part_count && !elf_is_object(f))
+		fdes_by_header(f, space, out, &room);
 	fdes_sort(out);
 	return 0;
 }

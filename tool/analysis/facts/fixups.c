@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads etch's exception tables from linked files and, by their relocations, from object files. */
 #include "analysis/facts/fixups.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include <stdlib.h>
@@ -94,7 +95,6 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 	uint32_t rel = elf_is_object(f) ? elf_section_rela(f, t->section, 1) : 0;
 	uint64_t base = elf_is_object(f) ? 0 : s->sh.sh_addr, before = 0;
 	struct elf_reloc *r = NULL;
-	struct fixup *list;
 	long relocs = 0;
 	size_t i;
 
@@ -111,15 +111,10 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 		return 0;
 	}
 	t->count = s->sh.sh_size / SIZE;
-	list = realloc(out->list, (out->count + t->count + 1) * sizeof(*list));
-	if (!list) {
-		free(r);
-		return error_set(e, "out of memory");
-	}
-	out->list = list;
+	out->list = mem_resize(out->list, out->count + t->count + 1, sizeof(*out->list));
 	t->sorted = true;
 	for (i = 0; i < t->count; i++) {
-		struct fixup *x = &list[out->count++];
+		struct fixup *x = &out->list[out->count++];
 		struct etch_ex raw;
 
 		memcpy(&raw, s->data + i * SIZE, SIZE);
@@ -164,17 +159,15 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 
 	memset(out, 0, sizeof(*out));
 	for (i = 1; i < f->section_count; i++)
-		n += !strcmp(f->sections[i].name, ETCH_SEC_EXTABLE);
+		n += elf_name_is(f->sections[i].name, ETCH_SEC_EXTABLE);
 	if (!n)
 		return 0;
-	out->tables = calloc(n, sizeof(*out->tables));
-	if (!out->tables)
-		return error_set(e, "out of memory");
+	out->tables = mem_zero(n, sizeof(*out->tables));
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 
 		/* SHT_NOBITS: in a file of separate debug information. */
-		if (strcmp(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
+		if (!elf_name_is(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
 			continue;
 		out->tables[out->table_count].section = i;
 		if (table_read(f, space, out, &out->tables[out->table_count++], e)) {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Builds the code space of space.h from section headers, or from program headers where a file has no sections. */
 #include "analysis/facts/space.h"
+#include "support/memory.h"
 #include "support/search.h"
+#include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ static bool is_code(const struct elf_section *s)
 	return (s->sh.sh_flags & SHF_EXECINSTR) && (s->sh.sh_flags & SHF_ALLOC) && s->data && s->sh.sh_size;
 }
 
-int space_build(const struct elf_file *f, struct code_space *out, struct error *e)
+void space_build(const struct elf_file *f, struct code_space *out)
 {
 	uint64_t next = OBJECT_BASE;
 	bool rel = elf_is_object(f);
@@ -29,9 +31,7 @@ int space_build(const struct elf_file *f, struct code_space *out, struct error *
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
-	out->list = calloc((size_t)f->section_count + f->phdr_count + 1, sizeof(*out->list));
-	if (!out->list)
-		return error_set(e, "out of memory");
+	out->list = mem_zero((size_t)f->section_count + f->phdr_count + 1, sizeof(*out->list));
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 		uint64_t addr = s->sh.sh_addr;
@@ -58,18 +58,19 @@ int space_build(const struct elf_file *f, struct code_space *out, struct error *
 		if (bytes)
 			out->list[n++] = (struct code_section){0, p->p_vaddr, p->p_filesz, bytes};
 	}
-	qsort(out->list, n, sizeof(*out->list), section_order);
+	sort_if_needed(out->list, n, sizeof(*out->list), section_order);
 	for (i = 0; i < n; i++) /* of overlapping sections, keep the first */
 		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)
 			out->list[out->count++] = out->list[i];
 	out->sections = f->section_count;
-	out->at = calloc((size_t)f->section_count + 1, sizeof(*out->at));
-	if (!out->at)
-		return error_set(e, "out of memory");
+	out->at = mem_zero((size_t)f->section_count + 1, sizeof(*out->at));
 	for (i = 0; i < out->count; i++)
 		if (out->list[i].section)
 			out->at[out->list[i].section] = (uint32_t)i + 1;
-	return 0;
+	if (out->count) {
+		out->first = out->list[0].addr;
+		out->span = out->list[out->count - 1].addr + out->list[out->count - 1].size - out->first;
+	}
 }
 
 void space_free(struct code_space *s)

@@ -18,13 +18,16 @@ struct code_section {
 struct code_space {
 	struct code_section *list; /* executable sections with contents (or segments, without sections), sorted, disjoint */
 	size_t count;
-	uint32_t *at;      /* per section of the file: index in the list + 1; 0 = not in it */
-	uint32_t sections; /* number of elements of `at` */
+	uint64_t first, span; /* all of them lie in [first, first + span) */
+	uint32_t *at;         /* per section of the file: index in the list + 1; 0 = not in it */
+	uint32_t sections;    /* number of elements of `at` */
 };
 
-/* Returns 0, or -1 and a message when out of memory. Call space_free() in both cases. */
-int space_build(const struct elf_file *f, struct code_space *out, struct error *e);
+/* space_free() when done. Refers to the file's bytes. */
+void space_build(const struct elf_file *f, struct code_space *out);
 void space_free(struct code_space *s);
+/* May an address lie in the space? Most numbers that are no addresses of code do not. */
+static inline bool space_may_hold(const struct code_space *s, uint64_t addr) { return addr - s->first < s->span; }
 /* The section that holds an address, or null. */
 const struct code_section *space_at(const struct code_space *s, uint64_t addr);
 /* The element for section number `section` of the file, or null. */

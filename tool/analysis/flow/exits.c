@@ -339,13 +339,9 @@ bool flow_takes_address(const struct flow *f, const struct step *in)
 void flow_ref_note(struct flow *f, uint64_t addr)
 {
 	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;
-	const struct code_space *space = f->in.env->space;
 	const struct code_section *c;
-	const struct code_range *p;
+	const struct code_range *p = range_at(f->in.env, addr);
 
-	if (addr < space->list[0].addr || addr >= space->list[space->count - 1].addr + space->list[space->count - 1].size)
-		return;
-	p = range_at(f->in.env, addr);
 	if (p) {
 		if (p->start == addr ? !p->named : p->open)
 			flow_exit_add(f, addr, kind);
@@ -353,7 +349,7 @@ void flow_ref_note(struct flow *f, uint64_t addr)
 	}
 	/* Outside of all code ranges: assembly without .eh_frame is called through tables of pointers that other code
 	 * fills in. */
-	c = space_at(space, addr);
+	c = space_at(f->in.env->space, addr);
 	if (c && !elf_is_object(f->in.env->file))
 		flow_exit_add(f, addr, kind);
 }

@@ -10,6 +10,7 @@
 #ifndef ANALYSIS_FLOW_FLOW_H
 #define ANALYSIS_FLOW_FLOW_H
 
+#include "analysis/dataflow/worklist.h"
 #include "analysis/discover/code_range.h"
 #include "analysis/facts/fixups.h"
 #include "analysis/facts/lsda.h"
@@ -198,9 +199,9 @@ struct flow_agreed {
 /* What the walk over a code range needs for itself. */
 struct flow_scratch {
 	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of the arrays of the other parts */
-	uint32_t *heap; /* worklist: offsets of blocks whose state changed */
-	size_t heap_count, heap_room;
-	uint32_t *todo; /* offsets to decode from */
+	struct worklist list; /* blocks whose state changed, as indexes in flow.states; by offset, since most edges go
+	                       * forward */
+	uint32_t *todo;       /* offsets to decode from */
 	size_t todo_count, todo_room;
 	size_t reloc_near;     /* index in env->relocs of the last lookup */
 	struct flow_pad *pads; /* sorted */
@@ -248,7 +249,7 @@ struct flow {
 	uint8_t *seen;      /* per step: FLOW_* below */
 	size_t step_count;
 	struct state *states;    /* before the first instruction of each basic block */
-	uint8_t *state_live;     /* per state: LIVE, QUEUED, THROWS of flow_internal.h */
+	uint8_t *state_live;     /* per state: LIVE, THROWS of flow_internal.h */
 	uint32_t *step_of_state; /* per state: its step */
 	size_t state_count;
 	struct flow_jump *jumps; /* indirect jumps */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Shared by the files of the flow analysis; its interface is flow.h. flow_run.c drives the analysis of a code range:
- * flow_reach.c decodes what is reachable, flow_walk.c propagates states with the worklist of flow_queue.c, advance.c is
+ * flow_reach.c decodes what is reachable, flow_walk.c propagates states (dataflow/solver.h), advance.c is
  * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, flow_states.c
  * reports the states, and exits.c makes the results.
  */
@@ -12,8 +12,7 @@
 
 #define NO_STEP UINT32_MAX
 #define LIVE    1u /* flow.state_live: the state has a value */
-#define QUEUED  2u /* the state is in the worklist */
-#define THROWS  4u /* its block has a call with a landing pad */
+#define THROWS  2u /* its block has a call with a landing pad */
 
 /* The last compare, while the flags and the compared operands are unchanged. */
 struct compared {
@@ -69,12 +68,9 @@ uint32_t flow_leader(struct flow *f, uint64_t off);
 /* Decodes all that is reachable from an offset and not yet decoded. */
 void flow_reach(struct flow *f, uint64_t off);
 
-/* flow_queue.c: puts a state's block into the worklist; takes the lowest offset out of the worklist, which must not be
- * empty. */
-void flow_queue(struct flow *f, uint32_t state);
-uint32_t flow_queue_next(struct flow *f);
-
 /* flow_walk.c */
+/* Puts the block of a state into the worklist. */
+void flow_queue(struct flow *f, uint32_t state);
 /* Adds an entry of the code range with a state, and decodes what it reaches; flow_walk() then propagates states to the
  * fixpoint. */
 void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
@@ -101,7 +97,7 @@ bool flow_takes_address(const struct flow *f, const struct step *in);
 /* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
  * a call and this instruction. */
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
-/* Adds an exit for an address taken, perhaps of a function. */
+/* Adds an exit for an address taken, perhaps of a function, of which space_may_hold() is true. */
 void flow_ref_note(struct flow *f, uint64_t addr);
 /* Adds the exit of an instruction whose fixup is outside of the code range. */
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before);

@@ -19,7 +19,7 @@ void flow_free(struct flow *f)
 	free(f->states);
 	free(f->state_live);
 	free(f->step_of_state);
-	free(f->walk.heap);
+	worklist_free(&f->walk.list);
 	free(f->walk.todo);
 	free(f->walk.pads);
 	free(f->jumps);
@@ -203,6 +203,7 @@ static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edg
 static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 {
 	free(w->paths);
+	worklist_clear(&w->list);
 	if (edge_count)
 		memset(w->edge_hash, 0, w->edge_hash_size * sizeof(*w->edge_hash));
 	*w = (struct flow_scratch){
@@ -216,8 +217,7 @@ static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 		.table_at = w->table_at,
 		.edge_hash = w->edge_hash,
 		.edge_hash_size = w->edge_hash_size,
-		.heap = w->heap,
-		.heap_room = w->heap_room,
+		.list = w->list,
 		.todo = w->todo,
 		.todo_room = w->todo_room,
 		.pads = w->pads,

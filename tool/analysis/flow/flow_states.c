@@ -91,7 +91,7 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 	bool anyhow = needs_no_state(f, &in) && !f->in.fixup_count && off + in.len < size;
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
 
-	if (in.flow == FLOW_NEXT && flow_takes_address(f, &in))
+	if (in.flow == FLOW_NEXT && space_may_hold(f->in.env->space, (uint64_t)in.imm) && flow_takes_address(f, &in))
 		flow_ref_note(f, (uint64_t)in.imm);
 	if (f->in.fixup_count)
 		flow_fault_note(f, addr, &in, s);

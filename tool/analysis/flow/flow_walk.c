@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The second pass over a code range: propagates states along the edges between basic blocks, to the fixpoint. */
+#include "analysis/dataflow/solver.h"
 #include "analysis/flow/flow_internal.h"
 #include "support/vector.h"
 
@@ -14,24 +15,49 @@ static bool is_outweighed(const struct flow *f, const struct state *weak, const 
 	return f->in.range->entry_count && weak->weak && !proven->weak;
 }
 
-/* Joins a state into the block that step i begins; queues the block if its state changes. */
-static void reach(struct flow *f, uint32_t i, const struct state *s)
+/* Joins a state into that of block k. */
+static inline bool block_join(void *ctx, uint32_t k, const void *state)
 {
-	uint32_t k = f->leader[i] - 1;
+	struct flow *f = ctx;
+	const struct state *s = state;
 
 	if (!(f->state_live[k] & LIVE) || is_outweighed(f, &f->states[k], s)) {
 		state_copy(&f->states[k], s);
 		if (f->found.no_constants && f->states[k].constants)
 			state_drop_constants(&f->states[k]);
 		f->state_live[k] |= LIVE;
-		flow_queue(f, k);
-	} else if (s->dead && !f->states[k].dead) {
-		return; /* a dead path adds nothing to live code */
-	} else if (is_outweighed(f, s, &f->states[k])) {
-		return;
-	} else if (state_join(&f->states[k], s)) {
-		flow_queue(f, k);
+		return true;
 	}
+	if (s->dead && !f->states[k].dead)
+		return false; /* a dead path adds nothing to live code */
+	return !is_outweighed(f, s, &f->states[k]) && state_join(&f->states[k], s);
+}
+
+static uint32_t block_rank(const void *ctx, uint32_t k)
+{
+	const struct flow *f = ctx;
+
+	return f->step_at[f->step_of_state[k]];
+}
+
+/* Is something missing that the range has to be walked again for, with constants? */
+static bool walk_stops(const void *ctx)
+{
+	const struct flow *f = ctx;
+
+	return f->failed || (f->found.no_constants && flow_needs_constants(f));
+}
+
+static void block_transfer(void *ctx, uint32_t k);
+static const struct dataflow_domain blocks = {
+	.join = block_join, .transfer = block_transfer, .rank = block_rank, .stops = walk_stops};
+
+void flow_queue(struct flow *f, uint32_t state) { dataflow_visit(&blocks, &f->walk.list, f, state); }
+
+/* Passes a state to the block that step i begins. */
+static void reach(struct flow *f, uint32_t i, const struct state *s)
+{
+	dataflow_pass(&blocks, &f->walk.list, f, f->leader[i] - 1, s);
 }
 
 /* Propagates a state along an edge to an address of the code range. */
@@ -189,7 +215,7 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 		flow_branch_taken(in, &taken, w->off, &w->c);
 		follow_jump(f, (uint64_t)in->imm, &taken);
 	}
-	return !(f->state_live[w->from] & QUEUED);
+	return !worklist_has(&f->walk.list, w->from);
 }
 
 /*
@@ -298,15 +324,17 @@ static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 	return true;
 }
 
-/* Walks one basic block from its leader, and joins its final state into the next block. */
-static void walk_from(struct flow *f, uint32_t start)
+/* Walks one basic block from its leader, and passes its final state to the next block. */
+static void block_transfer(void *ctx, uint32_t k)
 {
+	struct flow *f = ctx;
+	uint32_t start = block_rank(f, k);
 	uint64_t size = f->in.range->end - f->in.range->start;
 	bool throws = f->walk.pad_count || f->in.fixup_count, on = true;
 	struct walk w;
 
 	w.off = start;
-	w.from = f->leader[f->at[start] - 1] - 1;
+	w.from = k;
 	w.called = false;
 	w.c = (struct compared){0};
 	while (on && w.off < size && f->at[w.off]) {
@@ -342,12 +370,7 @@ void flow_walk(struct flow *f)
 			if (f->state_live[i] & LIVE)
 				flow_queue(f, (uint32_t)i);
 	}
-	while (f->walk.heap_count && !f->failed && !(f->found.no_constants && flow_needs_constants(f))) {
-		uint32_t off = flow_queue_next(f);
-
-		f->state_live[f->leader[f->at[off] - 1] - 1] &= (uint8_t)~QUEUED;
-		walk_from(f, off);
-	}
+	dataflow_solve(&blocks, &f->walk.list, f);
 }
 
 /* Walks the blocks with throwing calls again, now that pad_depth is final. */

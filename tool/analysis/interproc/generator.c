@@ -277,7 +277,8 @@ static int work_open(struct work *w, struct error *e)
 	const struct elf_file *f = w->file;
 	struct code_space *space = &w->out->space;
 
-	if (space_build(f, space, e) || cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
+	space_build(f, space);
+	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
 	    ranges_build(f, space, &w->cfi, &w->ranges, e) || ocaml_mark(f, space, &w->ranges, e))
 		return -1;
 	w->env = (struct flow_env){.file = f,

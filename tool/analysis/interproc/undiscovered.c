@@ -192,12 +192,14 @@ static int words_note(struct work *w, struct error *e)
 		if (!s->data || s->sh.sh_type != SHT_PROGBITS || !(s->sh.sh_flags & SHF_ALLOC) ||
 		    (s->sh.sh_flags & SHF_EXECINSTR) || section_is_own(s))
 			continue;
-		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8)
-			if (is_pointer(w, s, at) && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8)) {
-				memcpy(&word, s->data + at, 8);
-				if (!undiscovered_note(w, word))
-					return error_set(e, "out of memory");
-			}
+		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
+			memcpy(&word, s->data + at, 8);
+			if (!space_may_hold(&w->out->space, word) || !space_at(&w->out->space, word)) /* most words */
+				continue;
+			if (word % FUNCTION_ALIGN == 0 && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8) &&
+			    !undiscovered_note(w, word))
+				return error_set(e, "out of memory");
+		}
 	}
 	return 0;
 }

@@ -3,33 +3,38 @@
  * ETCH-S006: the direction flag is set at a call, a return or a jump to another function. Follows all paths from each
  * instruction that sets the flag; the psABI (3.2.1) has it clear at entry and return of a function.
  */
+#include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
-#include "support/vector.h"
 
-#include <stdlib.h>
-
-/* The traversal from one instruction that sets the flag. */
+/* The domain of the set flag: nodes are steps, and their state is that a path leads there. */
 struct way {
 	struct observe *o;
-	uint8_t *seen;  /* per step: visited; for all traversals of the code range */
-	uint32_t *todo; /* worklist of offsets */
-	size_t todo_count, todo_room;
+	bool *seen; /* per step: visited; from all instructions that set the flag */
+	struct worklist list;
 	uint64_t set; /* offset of the instruction that sets the flag */
 	char insn[WORDS_MOST];
 };
 
-/* Puts an offset on the worklist, unless it was visited or leaves the code that flow has reached. */
+static bool way_join(void *ctx, uint32_t step, const void *state)
+{
+	struct way *w = ctx;
+	bool first = !w->seen[step];
+
+	(void)state;
+	w->seen[step] = true;
+	return first;
+}
+
+static void way_transfer(void *ctx, uint32_t step);
+static bool way_fails(const void *ctx) { return ((const struct way *)ctx)->o->failed; }
+
+static const struct dataflow_domain ways = {.join = way_join, .transfer = way_transfer, .stops = way_fails};
+
+/* The flag is set at an offset, unless that is out of the code that flow has reached. */
 static void go(struct way *w, uint64_t off)
 {
-	struct flow *f = w->o->f;
-
-	if (off >= w->o->size || !flow_walked(f, off) || w->seen[f->at[off] - 1])
-		return;
-	w->seen[f->at[off] - 1] = 1;
-	if (room_make(&w->todo, &w->todo_room, w->todo_count, sizeof(*w->todo)))
-		w->todo[w->todo_count++] = (uint32_t)off;
-	else
-		w->o->failed = true;
+	if (off < w->o->size && flow_walked(w->o->f, off))
+		dataflow_pass(&ways, &w->list, w, w->o->f->at[off] - 1, NULL);
 }
 
 static void say(struct way *w, uint64_t off, const char *what)
@@ -45,11 +50,12 @@ static void say(struct way *w, uint64_t off, const char *what)
 }
 
 /* Visits an instruction before which the flag is set. */
-static void way_step(struct way *w, uint64_t off)
+static void way_transfer(void *ctx, uint32_t step)
 {
+	struct way *w = ctx;
 	const struct flow *f = w->o->f;
-	const struct step *in = &f->steps[f->at[off] - 1];
-	uint64_t target = (uint64_t)in->imm;
+	const struct step *in = &f->steps[step];
+	uint64_t target = (uint64_t)in->imm, off = f->step_at[step];
 
 	if (in->direction != DIRECTION_KEPT)
 		return; /* cleared; or set again, which has a traversal of its own */
@@ -77,13 +83,9 @@ static void way_step(struct way *w, uint64_t off)
 void observe_flag(struct observe *o)
 {
 	struct flow *f = o->f;
-	struct way w = {.o = o, .seen = calloc(f->step_count + 1, 1)};
+	struct way w = {.o = o, .seen = mem_zero(f->step_count + 1, sizeof(*w.seen))};
 	uint64_t off;
 
-	if (!w.seen) {
-		o->failed = true;
-		return;
-	}
 	for (off = 0; off < o->size && !o->failed; off++) {
 		const struct step *in;
 
@@ -95,9 +97,8 @@ void observe_flag(struct observe *o)
 		w.set = off;
 		words_insn(o, off, w.insn);
 		go(&w, off + in->len);
-		while (w.todo_count && !o->failed)
-			way_step(&w, w.todo[--w.todo_count]);
+		dataflow_solve(&ways, &w.list, &w);
 	}
 	free(w.seen);
-	free(w.todo);
+	worklist_free(&w.list);
 }

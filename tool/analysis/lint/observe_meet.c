@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ETCH-S001: paths join with different frames. The states of the flow analysis do not show it, since they are joins of
- * all paths. So the basic blocks are walked once more without joins, each from the state that arrives first; a later
- * arrival with another rsp is the finding.
+ * all paths. So the basic blocks are solved once more in a domain whose join keeps the state that arrives first; a
+ * later arrival with another rsp is the finding.
  */
+#include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
-#include "support/vector.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,8 +31,7 @@ struct arrival {
 struct meet {
 	struct observe *o;
 	struct arrival *first; /* per state (basic block) of the flow analysis */
-	uint32_t *todo;        /* worklist of indices of `first` */
-	size_t todo_count, todo_room;
+	struct worklist list;  /* of indices of `first` */
 	struct late *late;
 	size_t late_count, late_room;
 	unsigned told;
@@ -86,43 +85,52 @@ static bool matters(const struct meet *m, const struct state *s, const struct st
 	return m->o->f->found.exit_sp_unknown || a.kind != VALUE_CFA || b.kind != VALUE_CFA || a.off != b.off;
 }
 
-/*
- * The state `s` arrives at a basic block: walk it if it is the first, else compare rsp with the first. `late`: by
- * falling through a call, so that a difference is no finding.
- */
-static void arrive(struct meet *m, uint64_t off, const struct state *s, uint32_t from, bool late)
-{
-	struct flow *f = m->o->f;
-	uint32_t i = off < m->o->size && f->at[off] ? f->at[off] - 1 : NO_STEP, k;
-	struct value mine, its;
-	struct arrival *a;
+/* A state on its way to a basic block. */
+struct coming {
+	const struct state *state;
+	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
+	bool late;     /* by falling through a call, so that a difference is no finding */
+};
 
-	if (i == NO_STEP || !f->leader[i])
-		return;
-	k = f->leader[i] - 1;
-	a = &m->first[k];
+/* The first state stays, and later ones are compared with it by rsp. */
+static bool meet_join(void *ctx, uint32_t k, const void *state)
+{
+	struct meet *m = ctx;
+	const struct coming *c = state;
+	const struct state *s = c->state;
+	struct arrival *a = &m->first[k];
+	struct value mine = s->reg[ETCH_REG_RSP], its = a->state.reg[ETCH_REG_RSP];
+
 	if (!a->here) {
 		state_copy(&a->state, s);
-		a->from = from;
-		a->here = true;
-		if (room_make(&m->todo, &m->todo_room, m->todo_count, sizeof(*m->todo)))
-			m->todo[m->todo_count++] = k;
-		else
-			m->o->failed = true;
-		return;
+		a->from = c->from;
+		return a->here = true;
 	}
-	mine = s->reg[ETCH_REG_RSP];
-	its = a->state.reg[ETCH_REG_RSP];
-	if (a->told || late || !m->o->certain || f->states[k].dead || s->dead)
-		return;
+	if (a->told || c->late || !m->o->certain || m->o->f->states[k].dead || s->dead)
+		return false;
 	if (mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off)
-		return;
-	if (s->weak || a->state.weak || !matters(m, s, &a->state) || is_inside(m, from) || is_inside(m, a->from))
-		return;
+		return false;
+	if (s->weak || a->state.weak || !matters(m, s, &a->state) || is_inside(m, c->from) || is_inside(m, a->from))
+		return false;
 	a->told = true;
 	m->lost[k] = true;
 	if (m->told++ < MEETINGS_MOST)
-		meeting_say(m, k, s, from);
+		meeting_say(m, k, s, c->from);
+	return false;
+}
+
+static void meet_transfer(void *ctx, uint32_t k);
+static bool meet_fails(const void *ctx) { return ((const struct meet *)ctx)->o->failed; }
+
+static const struct dataflow_domain meetings = {.join = meet_join, .transfer = meet_transfer, .stops = meet_fails};
+
+/* Passes a state to the basic block at an offset, if one begins there. */
+static void arrive(struct meet *m, uint64_t off, const struct coming *c)
+{
+	const struct flow *f = m->o->f;
+
+	if (off < m->o->size && f->at[off] && f->leader[f->at[off] - 1])
+		dataflow_pass(&meetings, &m->list, m, f->leader[f->at[off] - 1] - 1, c);
 }
 
 /* Postpones an arrival by falling through a call. */
@@ -130,10 +138,7 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 {
 	struct late *l;
 
-	if (!room_make(&m->late, &m->late_room, m->late_count, sizeof(*m->late))) {
-		m->o->failed = true;
-		return;
-	}
+	mem_room(&m->late, &m->late_room, m->late_count, sizeof(*m->late));
 	l = &m->late[m->late_count++];
 	state_copy(&l->state, s);
 	l->from = from;
@@ -141,8 +146,9 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 }
 
 /* Walks basic block k from its first state, and arrives at its successors. */
-static void meet_walk(struct meet *m, uint32_t k)
+static void meet_transfer(void *ctx, uint32_t k)
 {
+	struct meet *m = ctx;
 	struct flow *f = m->o->f;
 	uint64_t start = f->step_at[f->step_of_state[k]], off = start;
 	struct compared c = {0};
@@ -159,11 +165,11 @@ static void meet_walk(struct meet *m, uint32_t k)
 			if (called)
 				wait(m, off, &s, from);
 			else
-				arrive(m, off, &s, from, false);
+				arrive(m, off, &(struct coming){&s, from, false});
 			return;
 		}
 		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
-			arrive(m, (uint64_t)in->imm - f->in.range->start, &s, (uint32_t)off, false);
+			arrive(m, (uint64_t)in->imm - f->in.range->start, &(struct coming){&s, (uint32_t)off, false});
 		if (!observe_goes_on(m->o, in) || flow_is_exit(in, &s))
 			return;
 		if (!called || !in->padding)
@@ -188,17 +194,16 @@ static bool is_end(const struct meet *m, const struct late *l)
 	return cfi_denies(m, l->to, &l->state) && !cfi_denies(m, l->from, &l->state);
 }
 
-static void meet_rest(struct meet *m)
+/* Solves, and only then, one by one, lets the postponed arrive. */
+static void meet_solve(struct meet *m)
 {
-	while ((m->todo_count || m->late_count) && !m->o->failed) {
-		while (m->todo_count && !m->o->failed)
-			meet_walk(m, m->todo[--m->todo_count]);
-		if (m->late_count) {
-			struct late l = m->late[--m->late_count];
+	dataflow_solve(&meetings, &m->list, m);
+	while (m->late_count && !m->o->failed) {
+		struct late l = m->late[--m->late_count];
 
-			if (!is_end(m, &l))
-				arrive(m, l.to, &l.state, l.from, true);
-		}
+		if (!is_end(m, &l))
+			arrive(m, l.to, &(struct coming){&l.state, l.from, true});
+		dataflow_solve(&meetings, &m->list, m);
 	}
 }
 
@@ -226,20 +231,17 @@ static void meet_all(struct meet *m)
 		}
 		m->first[k].from = NO_STEP;
 		m->first[k].here = true;
-		meet_walk(m, k);
-		meet_rest(m);
+		dataflow_visit(&meetings, &m->list, m, k);
+		meet_solve(m);
 	}
 }
 
 void observe_meet(struct observe *o, bool *lost)
 {
-	struct meet m = {.o = o, .first = calloc(o->f->state_count + 1, sizeof(*m.first)), .lost = lost};
+	struct meet m = {.o = o, .first = mem_zero(o->f->state_count + 1, sizeof(*m.first)), .lost = lost};
 
-	if (m.first)
-		meet_all(&m);
-	else
-		o->failed = true;
+	meet_all(&m);
 	free(m.first);
-	free(m.todo);
+	worklist_free(&m.list);
 	free(m.late);
 }

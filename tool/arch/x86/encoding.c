@@ -177,7 +177,7 @@ inline bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_
 	word <<= x->imm_shift;
 	imm = (int64_t)word >> x->imm_shift;
 	if (x->imm == IMM_RELATIVE)
-		imm += (int64_t)(addr + out->len);
+		imm = (int64_t)((uint64_t)imm + addr + out->len);
 	else if (x->imm == IMM_NEGATED)
 		imm = -imm;
 	else if (x->imm == IMM_UNSIGNED)

@@ -43,6 +43,10 @@ enum insn_move {
 	MOVE_IMM,     /* dst = imm */
 };
 
+/* Flags, beside ETCH_NEED_*: anything else that can be asked of them, as the sign alone, overflow or parity. */
+#define INSN_FLAGS_REST 0x08u
+#define INSN_FLAGS      (ETCH_NEED_FLAGS | INSN_FLAGS_REST)
+
 #define INSN_NO_REG 0xffu
 #define INSN_PC_REG 0x10u /* base of a rip-relative operand */
 
@@ -64,7 +68,9 @@ struct insn {
 	uint8_t base, index;       /* register, INSN_PC_REG or INSN_NO_REG */
 	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0 = none */
 	uint8_t imm_at, imm_len;
-	uint8_t move, dst, src; /* src: also the register operand of an indirect call or jump */
+	uint8_t move, dst, src;         /* src: also the register operand of an indirect call or jump */
+	uint8_t flags_asked, flags_set; /* ETCH_NEED_*, INSN_FLAGS_REST; set: certainly, whatever the operands are */
+	bool stack_odd;                 /* may make the stack pointer an odd number */
 	bool no_escape; /* the address taken does not count as one that escapes: the lea with a DS prefix of ETCH_ADDR, or
 	                   the mov from a GOT slot of the bounds */
 	bool segment;   /* relative to fs or gs: no plain address */
@@ -114,10 +120,12 @@ void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, u
 void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, size_t out_size);
 
 /*
- * The site form of an instruction that reads memory. Null: form, regs and shape of *out are filled. Otherwise the
- * reason why there is no immediate form: a phrase for messages, without capital and period.
+ * The site form of an instruction that reads memory. Null: form, regs, shape and ETCH_IMV_MORE of *out are filled, and
+ * with that flag *more, but for what is asked of the flags. Otherwise the reason why there is no immediate form: a
+ * phrase for messages, without capital and period.
  */
-const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out);
+const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out,
+                           struct etch_imv_more *more);
 
 /*
  * Like insn_site_form() for an indirect call or jump (FLOW_CALL_IND, FLOW_JUMP_IND), whose form is one of

@@ -11,6 +11,12 @@
 /* The decoder for 64-bit code. Thread-safe. */
 const ZydisDecoder *zydis_decoder(void);
 
+/* Sets flags_asked and flags_set. */
+void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out);
+/* An instruction that changes the stack pointer leaves it even if it was, and if rbp, where it reads that, holds an
+ * earlier value of it. */
+bool zydis_stack_even(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops);
+
 /* Control flow after an instruction; direct: it has a relative target. */
 enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct);
 

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * own_tables.c: when tables are made for a program that does not call etch_unwind_prepare().
+ *
+ * Not in a signal handler, and not under a lock that another thread may wait for. So a walk that met
+ * a module without a table has used .eh_frame; and at its end this file walks the caller's whole stack:
+ * if no signal frame is on it and it ends where a stack ends, this is no handler, and the modules on it
+ * cannot be unloaded meanwhile, since the thread is inside of them. Their tables are made at once, with
+ * system calls for memory and without waiting for a lock: the caller may be malloc(3) or the dynamic linker.
+ *
+ * It may run on a small stack: tables are made on one of their own.
+ */
+#include <stdlib.h>
+
+#include "interfaces/frame_walk.h"
+#include "interfaces/own_tables.h"
+#include "common/sys.h"
+
+/* Bytes of the stack that tables are made on, which signal handlers may use too. */
+#define STACK_SIZE (256u << 10)
+/* Modules of one stack; the others' turn comes with another walk. */
+#define MODULES 32
+/* Modules that have been tried: a module that no table can be made for is not tried again. */
+#define TRIED 256
+
+static uint64_t tried[TRIED];
+static unsigned without_tables = CURSOR_CFI;
+static int never;
+
+unsigned frame_walk_without_tables(void) { return __atomic_load_n(&without_tables, __ATOMIC_RELAXED); }
+
+/* Calls fn(arg) on the stack that ends at `top`. (entry_x86.S) */
+void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
+
+/* The slot of a module, and what it holds if the module has been tried. The key says which file it is as
+ * well as can be told without reading it. */
+static uint64_t *tried_slot(const struct prepare_image *im, uint64_t *key)
+{
+	*key = (im->start ^ (im->end - im->start) << 20 ^ im->phdr[im->phnum - 1].p_vaddr << 1 ^ im->phdr[0].p_offset) | 1;
+	return &tried[(im->start >> 12) * 0x9e3779b97f4a7c15u >> 56];
+}
+
+static int is_tried(uint64_t at)
+{
+	struct prepare_image im;
+	uint64_t key, *slot;
+
+	if (!loaded_image(at, &im))
+		return 1;
+	slot = tried_slot(&im, &key);
+	return __atomic_load_n(slot, __ATOMIC_RELAXED) == key;
+}
+
+/* ---- the caller's stack ------------------------------------------------------ */
+
+struct found {
+	uint64_t at[MODULES];
+	unsigned count;
+};
+
+static void found_add(struct found *found, uint64_t at)
+{
+	struct prepare_image im, other;
+
+	if (found->count == MODULES || !loaded_image(at, &im))
+		return;
+	for (unsigned i = 0; i < found->count; i++)
+		if (loaded_image(found->at[i], &other) && other.start == im.start)
+			return;
+	found->at[found->count++] = at;
+}
+
+/* Collects the modules without a table on this thread's stack. Returns 1, or 0 if a signal handler is on it or
+ * may be. */
+static __attribute__((noinline)) int stack_modules(struct found *found)
+{
+	struct cursor c;
+	uint64_t last;
+	int ret;
+
+	cursor_here(&c, __builtin_frame_address(0));
+	c.without_tables = CURSOR_CFI;
+	do {
+		last = c.untabled;
+		c.untabled = 0;
+		ret = cursor_step(&c);
+		if (c.untabled && c.untabled != last && !is_tried(c.untabled - 1))
+			found_add(found, c.untabled - 1);
+	} while (ret == ETCH_UNWIND_OK && !c.saved);
+	return ret == ETCH_UNWIND_END && !c.saved;
+}
+
+/* ---- making ---------------------------------------------------------------------- */
+
+static void tables_make(void *arg)
+{
+	struct found *found = arg;
+	struct prepare_image im;
+	uint64_t key, *slot;
+
+	for (unsigned i = 0; i < found->count; i++) {
+		if (prepare_address(found->at[i]) < 0)
+			return;
+		if (loaded_image(found->at[i], &im)) {
+			slot = tried_slot(&im, &key);
+			__atomic_store_n(slot, key, __ATOMIC_RELAXED);
+		}
+	}
+}
+
+__attribute__((noinline)) void own_tables_make(uint64_t untabled)
+{
+	struct found found = {.count = 0};
+	char *stack;
+
+	if (never || is_tried(untabled - 1) || !stack_modules(&found) || !found.count)
+		return;
+	stack = sys_map(STACK_SIZE, MAP_NORESERVE | MAP_STACK);
+	if (!stack)
+		return;
+	interfaces_call_on(stack + STACK_SIZE, tables_make, &found);
+	sys_munmap(stack, STACK_SIZE);
+}
+
+static __attribute__((constructor(102))) void own_tables_start(void)
+{
+	const char *make = secure_getenv("ETCH_UNWIND_TABLES"), *pointers = secure_getenv("ETCH_UNWIND_FRAME_POINTERS");
+
+	if (pointers && *pointers == '1')
+		without_tables |= CURSOR_FRAME_POINTERS;
+	never = make && !strcmp(make, "never");
+	if (make && !strcmp(make, "start"))
+		etch_unwind_prepare();
+}

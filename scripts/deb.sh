@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Makes Debian packages of the tree, in B/deb: what `make deb` runs. Needs debhelper and the packages of
+# `scripts/deps.sh build`.
+#
+#     scripts/deb.sh [B]         # B: the build folder, build by default
+#     DEBFULLNAME=... DEBEMAIL=... scripts/deb.sh    # the maintainer, as of dch(1)
+#
+# The same tree gives the same bytes: all times are those of the last commit, all paths are mapped away. debian/ is made
+# from scripts/deb, and exists in B only.
+set -eu
+cd "$(dirname "$0")/.."
+out=${1-build}/deb
+maintainer="${DEBFULLNAME-etch contributors} <${DEBEMAIL-etch@example.org}>" # dch(1)
+version=$(sed -n 's/^VERSION *:= *//p' Makefile)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+command -v dh >/dev/null || { echo "deb: dh is missing: apt install debhelper" >&2; exit 2; }
+
+rm -rf "$out"
+mkdir -p "$out/etch-$version"
+git ls-files -z Makefile LICENSE README.md CHANGELOG.md tool lib docs | xargs -0 tar -cf - | tar -C "$out/etch-$version" -xf -
+cp -r scripts/deb "$out/etch-$version/debian"
+cd "$out/etch-$version"
+sed -i "s/^Maintainer: .*/Maintainer: $maintainer/" debian/control
+mkdir debian/source
+echo '3.0 (native)' >debian/source/format
+cat >debian/changelog <<CHANGELOG
+etch ($version) unstable; urgency=medium
+
+  * Built from the tree; its changes are in changelog.gz.
+
+ -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+CHANGELOG
+cat >debian/copyright <<COPYRIGHT
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+
+Files: *
+$(sed -n 's/^Copyright (c) /Copyright: /p' LICENSE)
+License: Expat
+$(sed '1,/^Copyright/d; s/^$/./; s/^/ /' LICENSE | sed '1{/^ \.$/d}')
+COPYRIGHT
+dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps >../log 2>&1 || {
+	tail -20 ../log >&2
+	echo "deb: dpkg-buildpackage failed; see $out/log" >&2
+	exit 1
+}
+cd ..
+rm -rf "etch-$version"
+echo "packages in $out:"
+ls -- *.deb

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Generated compares of etched memory (compares/generate.py), feeding jumps, setcc, cmov, adc and sbb: a program whose
+sites are all armed must print what the unprocessed one prints, at every value."""
+import collections
+import os
+import sys
+
+import pytest
+
+from conftest import TESTS, Flow, run
+
+HERE = TESTS / "compares"
+LONG = os.environ.get("ETCH_TESTS") == "all"
+FUNCTIONS = 600 if LONG else 120
+SEEDS = range(20) if LONG else range(1)
+LEVELS = ["-O0", "-O1", "-O2", "-O3", "-Os"]
+PLACES = [("-fPIE", "-pie"), ("-fno-pie", "-no-pie")]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("level", LEVELS)
+def test_same_outcomes(tmp_path, build, cc, level, seed):
+    flow = Flow(tmp_path, build, cc)
+    number = 100 * seed + 10 * LEVELS.index(level) + (cc == "clang")
+    source = tmp_path / "gen.c"
+    source.write_text(run([sys.executable, HERE / "generate.py", number, FUNCTIONS]).stdout)
+    compile_flag, link_flag = PLACES[(number // 10 + number) % 2]
+    flags = ["-w", "-fwrapv", level, compile_flag, f"-I{HERE}"]
+    objects = [flow.compile(s, flags) for s in (source, HERE / "driver.c")]
+
+    def link(name):
+        run([cc, link_flag, "-o", tmp_path / name, *objects, flow.build / "libetch.a", "-pthread"])
+        return tmp_path / name
+
+    plain = link("plain")
+    want = run([plain]).stdout
+    assert want.count("\n") == 60 * FUNCTIONS
+    linked = link("linked")
+    flow.rewrite(linked)
+    stages = [linked]
+    if not seed:
+        flow.rewrite(*objects)
+        stages.append(link("object"))
+    for program in stages:
+        for sealed in ([], ["seal"]):
+            r = run([program, *sealed])
+            assert r.stdout == want, (program, sealed)
+            info = {k: int(v) for k, v in (w.split("=") for w in r.stderr.split())}
+            assert info["verify"] == 0
+        assert info["armed"] > 0.8 * info["sites"]  # sealed: all but 64-bit values that do not fit
+    forms = collections.Counter(s["form"].rstrip("0123456789") for s in flow.sites(linked) if s["kind"] == "load")
+    assert sum(forms[f] for f in ("cmpi", "testi", "cmpr")) >= (0 if level == "-O0" else FUNCTIONS // 5), forms

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""Names of C++ and Rust as people write them: in output, and where a command takes a function. Beside c++filt."""
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+from conftest import run
+
+SOURCE = """
+namespace ns {
+struct shape {
+    int area(int);
+    int area(long);
+    int edge();
+};
+__attribute__((noinline)) int shape::area(int x) { return x * 3; }
+__attribute__((noinline)) int shape::area(long x) { return (int)x * 5; }
+int shape::edge() { return area(2) + area(3L); }
+}
+int area(const char *s) { return ns::shape().edge() + *s; }
+extern "C" int plain_one(void) { return area("x"); }
+"""
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demangle")
+    (folder / "shapes.cc").write_text(SOURCE)
+    subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", folder / "shapes.so", folder / "shapes.cc"], check=True)
+    return folder / "shapes.so"
+
+
+def symbols(path):
+    """Address of each demangled name, by nm."""
+    out = subprocess.run(["nm", "-C", path], check=True, capture_output=True, text=True).stdout
+    return {line.split(" ", 2)[2]: int(line.split()[0], 16) for line in out.splitlines() if line[0] != " "}
+
+
+@pytest.mark.parametrize("text,name", [
+    ("ns::shape::area(int)", "ns::shape::area(int)"),
+    ("ns::shape::edge", "ns::shape::edge()"),
+    ("edge", "ns::shape::edge()"),
+    ("edge()", "ns::shape::edge()"),
+    ("area(long)", "ns::shape::area(long)"),
+    ("area", "area(char const*)"),          # a whole name comes before the end of one
+    ("dge()", "ns::shape::edge()"),         # a part that one function alone has
+    ("ain_on", "plain_one"),
+    ("_ZN2ns5shape4edgeEv", "ns::shape::edge()"),
+])
+def test_function_by_name(etch, shapes, text, name):
+    out = run([etch, "inspect", "code", "--format", "tsv", text, shapes]).stdout
+    assert int(out.splitlines()[1].split("\t")[0], 16) == symbols(shapes)[name]
+
+
+def test_place_by_demangled_name(etch, shapes):
+    out = run([etch, "inspect", "orc", "--format", "tsv", "--at", "edge()+0x1", shapes]).stdout
+    address, size = (int(x, base) for x, base in zip(out.splitlines()[1].split("\t")[:2], (16, 10)))
+    assert address <= symbols(shapes)["ns::shape::edge()"] + 1 < address + size
+
+
+def test_several_functions_fit(etch, shapes):
+    r = run([etch, "inspect", "code", "ns::shape::area", shapes], ok=2)
+    assert r.returncode == 2 and len(r.stderr.splitlines()) == 1
+    assert "has 2 functions that 'ns::shape::area' may mean: ns::shape::area(int), ns::shape::area(long)" in r.stderr
+
+
+def test_no_function_fits(etch, shapes):
+    for text in ("nothing_like_it", "", "area(double)"):
+        r = run([etch, "inspect", "code", text, shapes], ok=2)
+        assert r.returncode == 2 and "has no function" in r.stderr
+
+
+def test_output(etch, shapes):
+    mangled, demangled = ("<_ZN2ns5shape4areaEi>", "<ns::shape::area(int)>")
+    assert mangled in run([etch, "inspect", "code", "edge", shapes]).stdout  # a pipe
+    assert demangled in run([etch, "inspect", "code", "-C", "edge", shapes]).stdout
+    listing = run([etch, "inspect", "code", "--demangle", "--no-demangle", "edge", shapes]).stdout
+    assert mangled in listing and demangled not in listing
+    for form in "tsv", "json":  # for programs: as they are in the file
+        assert demangled[1:-1] not in run([etch, "inspect", "code", "-C", "--format", form, "edge", shapes]).stdout
+
+
+def test_diff(etch, shapes, tmp_path):
+    source = tmp_path / "shapes.cc"
+    source.write_text(SOURCE.replace("* 3", "* 3 / 7"))
+    subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", tmp_path / "shapes.so", source], check=True)
+    for option, name in ("-C", "ns::shape::area(int)"), ("--no-demangle", "_ZN2ns5shape4areaEi"):
+        assert name in run([etch, "diff", option, shapes, tmp_path / "shapes.so"], ok=1).stdout
+
+
+def test_terminal(etch, shapes):
+    master, slave = pty.openpty()
+    with subprocess.Popen([etch, "inspect", "code", "edge", shapes], stdout=slave, env={**os.environ, "NO_COLOR": "1"}) as p:
+        os.close(slave)
+        out = b""
+        try:
+            while more := os.read(master, 65536):
+                out += more
+        except OSError:  # the other end is closed
+            pass
+    assert p.returncode == 0 and b"<ns::shape::area(int)>" in out and b"_ZN2ns" not in out
+
+
+# As c++filt: C++ with clones, both forms of Rust; not what only looks mangled.
+NAMES = ["_ZN2ns5shape4areaEi.cold", "_ZSt4cout", "_ZTV3Foo", "_RNvC6_123foo3bar", "_RNvNtCs1234_7mycrate3foo3bar",
+         "_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE", "_Zoo", "_R", "_Zx_x"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_beside_cxxfilt(etch, tmp_path, name):
+    source = tmp_path / "f.s"
+    source.write_text(f'.globl "{name}"\n.type "{name}",@function\n"{name}": ret\n.size "{name}",.-"{name}"\n')
+    subprocess.run(["cc", "-c", "-o", tmp_path / "f.o", source], check=True)
+    shown = subprocess.run(["c++filt", name], check=True, capture_output=True, text=True).stdout.strip()
+    shown = re.sub(r"\[[0-9a-f]+\]|::h[0-9a-f]{16}$", "", shown)  # hashes of crates
+    assert f": {shown}, " in run([etch, "inspect", "code", "-C", name, tmp_path / "f.o"]).stdout
+
+
+def test_name_that_grows_without_end(etch, tmp_path):
+    """Each template argument doubles the one before it: 2^40 characters from 400."""
+    name = "_Z1fI" + "1aIiiE" + "".join(f"1aIS{s}_S{s}_E" for s in [""] + [chr(c) for c in b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"]) + "EvT_"
+    source = tmp_path / "f.s"
+    source.write_text(f".globl {name}\n.type {name},@function\n{name}: ret\n.size {name},.-{name}\n")
+    subprocess.run(["cc", "-c", "-o", tmp_path / "f.o", source], check=True)
+    r = run([etch, "inspect", "code", "-C", "--bytes", "0", tmp_path / "f.o"], timeout=20)
+    assert "c3" in r.stdout

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""libetch-unwind: the interfaces of glibc, libgcc and libunwind, beside the stock ones in the same process, frame by
+frame; exceptions under it; and the programs of tests/interfaces/zoo.cc, which hang or crash with other unwinders."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import TESTS, need, run
+
+HERE = TESTS / "interfaces"
+C = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
+# What the linker would leave out if the program did not refer to it.
+STOCK = ["-Wl,--no-as-needed", "-lc", "-lgcc_s", "-lunwind", "-Wl,--as-needed", "-pthread"]
+MODES = {"lazy": {}, "never": {"ETCH_UNWIND_TABLES": "never"}, "start": {"ETCH_UNWIND_TABLES": "start"}}
+WALKS = ["backtrace", "gcc", "unw_backtrace", "unw_step"]
+
+
+@pytest.fixture(scope="session")
+def library(build):
+    return build / "libetch-unwind.so.0"
+
+
+def preloaded(library, **env):
+    return {**os.environ, "LD_PRELOAD": str(library), **env}
+
+
+@pytest.fixture(scope="session")
+def contracts(build, once):
+    """The program by how it comes by the library."""
+    kinds = {
+        "linked": ["gcc", f"-L{build}", "-letch-unwind", f"-Wl,-rpath,{build}", "-pthread"],
+        "preloaded": ["gcc", *STOCK],
+        "clang": ["clang", "-O1", "-fno-omit-frame-pointer", *STOCK],
+    }
+
+    def get(kind):
+        cc, *more = kinds[kind]
+        return once(f"contracts-{kind}", lambda d: run([cc, *C, "-o", d / "contracts", HERE / "contracts.c", *more])) / "contracts"
+    return get
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["linked", "preloaded", "clang"])
+def test_each_interface_gives_the_frames_of_the_stock_one(contracts, library, kind, mode):
+    """Addresses, CFAs, callee-saved registers, function bounds, LSDAs, personalities, signal frames, return codes."""
+    env = {**os.environ, **MODES[mode]} if kind == "linked" else preloaded(library, **MODES[mode])
+    p = run([contracts(kind)], env=env, ok=None)
+    found = re.search(r"(\d+) frames compared, (\d+) registers, (\d+) unknown, (\d+) failures", p.stdout)
+    assert p.returncode == 0 and found, p.stdout[-4000:] + p.stderr
+    frames, registers, unknown, failures = map(int, found.groups())
+    assert frames > 500 and registers > 1500 and unknown == failures == 0
+
+
+def test_the_comparison_needs_the_library(contracts):
+    """Without it both sides would be the stock one."""
+    assert "the public names are the stock functions" in run([contracts("preloaded")], ok=3).stdout
+
+
+@pytest.mark.parametrize("libc", ["glibc", "glibc static", "musl static"])
+def test_the_archive(build, libc, tmp_path):
+    """Also where _dl_find_object is missing: musl, and a static program of any libc. Such a program has no
+    .eh_frame_hdr unless it is asked for; but it may have a table of its own."""
+    exe, cc = tmp_path / "t", "musl-gcc" if "musl" in libc else "gcc"
+    need(cc)
+    for flag, rewrite in (("-Wl,--eh-frame-hdr", False), ("-O2", True)):
+        if "musl" in libc and not rewrite:
+            continue  # it has no .eh_frame, and the signal interrupts it
+        run([cc, *C, flag, "-o", exe, HERE / "archive.c", build / "libetch-unwind.a", *(["-static"] if "static" in libc else []), "-pthread"])
+        if rewrite:
+            run([build / "etch", "rewrite", exe])
+        assert run([exe]).stdout == "main main main\nhandler handler handler\nthread thread thread\n"
+
+
+def test_exceptions_are_unchanged(library, tmp_path):
+    exe = tmp_path / "exceptions"
+    run(["g++", "-O2", "-Wall", "-Wextra", "-Werror", "-o", exe, HERE / "exceptions.cc", "-pthread"])
+    plain = run([exe]).stdout
+    assert len(plain.splitlines()) == 11 and plain.endswith("terminated\n")
+    for env in MODES.values():
+        assert run([exe], env=preloaded(library, **env)).stdout == plain
+
+
+def test_code_made_at_run_time(library, tmp_path):
+    """Registered with __register_frame(): as libgcc walks it. Not registered: by frame pointers, if asked for, and then
+    no register but those is known."""
+    exe = tmp_path / "jit"
+    run(["gcc", *C, "-mno-red-zone", "-o", exe, HERE / "jit.c"])
+    kinds = ["unregistered", "registered", "deregistered", "registered"]
+    plain = [f"{k}: 1 1 1 1 rbx" if k == "registered" else f"{k}: 0 0 0 0 -" for k in kinds]
+    guessed = [f"{k}: 1 1 1 1 {'rbx' if k == 'registered' else 'unknown'}" for k in kinds]
+    assert run([exe]).stdout.splitlines() == plain
+    assert run([exe], env=preloaded(library)).stdout.splitlines() == plain
+    assert run([exe], env=preloaded(library, ETCH_UNWIND_FRAME_POINTERS="1")).stdout.splitlines() == guessed
+
+
+def test_what_it_exports(library):
+    """Nothing that raises or resumes."""
+    names = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", library]).stdout.splitlines()}
+    assert {"backtrace", "_Unwind_Backtrace", "unw_backtrace", "_ULx86_64_step", "unw_step"} <= names
+    assert all(re.match(r"(backtrace|_Unwind_(Backtrace|Get\w+|Set\w+|FindEnclosingFunction)|_?_?(de)?register_frame\w*|unw_\w+|_UL?x86_64_\w+)$",
+                        n) for n in names), names
+
+
+# ---- programs that hang ------------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def zoo(once):
+    def make(d):
+        run(["g++", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", d / "zoo", HERE / "zoo.cc", *STOCK])
+        # Without crt's .init, which has no unwind information.
+        run(["gcc", *C, "-fPIC", "-shared", "-nostartfiles", "-o", d / "zoo-plugin.so", HERE / "zoo_plugin.c"])
+        run(["gcc", *C, "-fno-builtin", "-o", d / "first", HERE / "first.c", "-pthread"])
+    return once("interfaces-zoo", make)
+
+
+def hangs(argv, **kw):
+    try:
+        subprocess.run([str(a) for a in argv], timeout=3, capture_output=True, **kw)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("walk", ["backtrace", "unw_step", "unw_backtrace"])
+def test_a_walk_needs_no_lock_of_the_dynamic_linker(zoo, library, walk):
+    """libunwind#580; and glibc's first backtrace(3)."""
+    assert hangs([zoo / "zoo", "dl-lock", walk])
+    assert run([zoo / "zoo", "dl-lock", walk], env=preloaded(library), timeout=60).stdout == "done\n"
+
+
+@pytest.mark.parametrize("where", ["hook", "handler"])
+def test_the_first_walk_allocates_nothing(zoo, library, where):
+    """foundationdb#14022, yugabyte-db#33917."""
+    assert hangs([zoo / "first", where])
+    assert run([zoo / "first", where], env=preloaded(library), timeout=60).stdout == "1\n"
+
+
+SIGNALS = 4200  # of each walk in each storm: 100,000 in all
+
+
+def storm(zoo, library, walk, what, count, **env):
+    p = run([zoo / "zoo", "storm", walk, what, count], env=preloaded(library, **env), ok=(0, 1), timeout=60 + count / 1000)
+    handled, whole, lost = map(int, re.match(r"(\d+) handled, (\d+) whole, (\d+) without", p.stdout).groups())
+    assert handled >= count
+    if what == "throw":
+        # While uw_install_context overwrites its frame: docs/unwinding.md, "Limits".
+        assert lost <= handled // 20 and (not lost or "libgcc_s" in p.stdout), p.stdout
+    else:
+        assert (whole, lost) == (handled, 0), p.stdout
+
+
+@pytest.mark.parametrize("what", ["dlopen", "throw", "malloc", "fork", "thread", "format"])
+@pytest.mark.parametrize("walk", WALKS)
+def test_storm(zoo, library, walk, what):
+    storm(zoo, library, walk, what, SIGNALS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["dlopen", "throw", "malloc", "fork", "thread", "format"])
+@pytest.mark.parametrize("walk", WALKS)
+def test_storm_for_long(zoo, library, walk, what):
+    storm(zoo, library, walk, what, int(os.environ.get("ETCH_STORM", "200000")))
+
+
+# ---- programs as they are -----------------------------------------------------------------------
+
+PROGRAMS = {
+    "python3": [sys.executable, "-c", "import json, re, ctypes, threading; print(json.dumps({'a': re.sub('x', 'y', 'axa')}))"],
+    "perl": ["perl", "-e", "my %h = map { $_ => $_ * 2 } 1 .. 1000; print join(',', sort keys %h), qq(\\n)"],
+    "gdb": ["gdb", "-nx", "-batch", "-ex", "info functions ^main$", "/usr/bin/perl"],
+    "c++": ["g++", "-x", "c++", "-fsyntax-only", "-include", "regex", "/dev/null"],
+    "sh": ["sh", "-c", "ls / | sort | head -3; echo $((1 + 2))"],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_run_as_before(library, program):
+    need(PROGRAMS[program][0])
+    plain = run(PROGRAMS[program])
+    ours = run(PROGRAMS[program], env=preloaded(library))
+    assert (ours.stdout, ours.stderr) == (plain.stdout, plain.stderr)

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worklist solver of all dataflow analyses: iterates transfer functions over the nodes of a graph (instructions,
+ * basic blocks, code ranges) until no state changes.
+ *
+ * An analysis is a domain. It keeps the state of each node itself and enumerates the edges, since the graph may grow
+ * while it is solved: a jump table that is understood, a call that turns out to be noreturn. Initial states are passed
+ * to the entry nodes (for a backward analysis, to the exits) before dataflow_solve(), and between two calls of it.
+ *
+ * It ends if join() is monotone on a lattice of finite height, which is for the domain to show.
+ *
+ * The functions are inline and a domain is a constant, so that the compiler resolves the calls through it.
+ */
+#ifndef ANALYSIS_DATAFLOW_SOLVER_H
+#define ANALYSIS_DATAFLOW_SOLVER_H
+
+#include "analysis/dataflow/worklist.h"
+
+/* `ctx` is the analysis in progress, as given to dataflow_solve(). */
+struct dataflow_domain {
+	/* Joins a state that arrives along an edge into the one at `node`. True: that has changed, so that the node has to
+	 * be visited (again). */
+	bool (*join)(void *ctx, uint32_t node, const void *state);
+	/* Computes the state behind `node` from the one at it, and passes it on by dataflow_pass() along each edge. */
+	void (*transfer)(void *ctx, uint32_t node);
+	/* Nodes of a lower rank are visited first; null: the one that changed last. */
+	uint32_t (*rank)(const void *ctx, uint32_t node);
+	/* Is the result decided, or useless, before the fixpoint? May be null. */
+	bool (*stops)(const void *ctx);
+};
+
+/* Puts a node on the worklist, whatever its state. */
+static inline void dataflow_visit(const struct dataflow_domain *d, struct worklist *l, void *ctx, uint32_t node)
+{
+	if (d->rank)
+		worklist_push_ranked(l, node, d->rank(ctx, node));
+	else
+		worklist_push(l, node);
+}
+
+/* Passes a state to a node. */
+static inline void dataflow_pass(const struct dataflow_domain *d, struct worklist *l, void *ctx, uint32_t node,
+                                 const void *state)
+{
+	if (d->join(ctx, node, state))
+		dataflow_visit(d, l, ctx, node);
+}
+
+/* Visits nodes until the worklist is empty: at the fixpoint of what has been passed so far. */
+static inline void dataflow_solve(const struct dataflow_domain *d, struct worklist *l, void *ctx)
+{
+	while (l->count && !(d->stops && d->stops(ctx)))
+		d->transfer(ctx, d->rank ? worklist_pop_ranked(l) : worklist_pop(l));
+}
+
+#endif

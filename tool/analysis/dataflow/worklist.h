@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A worklist: the nodes of a graph that are still to be visited, each in it at most once. Nodes are numbers, such as
+ * those of basic blocks. The next node is the one added last, or, where nodes are added with a rank, the one of the
+ * lowest rank; a list is used in one of these ways only. Not thread-safe.
+ */
+#ifndef ANALYSIS_DATAFLOW_WORKLIST_H
+#define ANALYSIS_DATAFLOW_WORKLIST_H
+
+#include "support/memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* All zero: empty. worklist_free() when done. */
+struct worklist {
+	uint64_t *items; /* rank << 32 | node: a binary heap, or a stack, where ranks are 0 */
+	size_t count, room;
+	bool *queued; /* per node: it is in the list */
+	size_t nodes; /* size of `queued`; a node from there on is not in the list */
+};
+
+/* Is a node in the list? */
+static inline bool worklist_has(const struct worklist *l, uint32_t node) { return node < l->nodes && l->queued[node]; }
+
+void worklist_widen(struct worklist *l, uint32_t node); /* so that `queued` has the node */
+
+/* Marks a node as being in the list. False: it is already. */
+static inline bool worklist_mark(struct worklist *l, uint32_t node)
+{
+	if (node >= l->nodes)
+		worklist_widen(l, node);
+	if (l->queued[node])
+		return false;
+	return l->queued[node] = true;
+}
+
+/* Adds a node, unless it is in the list. */
+static inline void worklist_push(struct worklist *l, uint32_t node)
+{
+	if (!worklist_mark(l, node))
+		return;
+	mem_room(&l->items, &l->room, l->count, sizeof(*l->items));
+	l->items[l->count++] = node;
+}
+void worklist_push_ranked(struct worklist *l, uint32_t node, uint32_t rank);
+
+/* Takes the next node out of a list that is not empty. */
+static inline uint32_t worklist_pop(struct worklist *l)
+{
+	uint32_t node = (uint32_t)l->items[--l->count];
+
+	l->queued[node] = false;
+	return node;
+}
+uint32_t worklist_pop_ranked(struct worklist *l);
+
+/* Takes all nodes out; keeps the memory. */
+void worklist_clear(struct worklist *l);
+void worklist_free(struct worklist *l);
+
+#endif

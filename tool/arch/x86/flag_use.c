@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* What an instruction asks of the flags that a compare leaves, which of them it sets, and whether it keeps the stack
+ * pointer even. */
+#include "arch/x86/zydis.h"
+
+#define ORDER (ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF)
+#define REST  (ORDER | ZYDIS_CPUFLAG_PF)
+
+/* A shift or rotate by 0 leaves the flags as they are; so may a repeated string instruction. */
+static bool may_keep_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	const ZydisDecodedOperand *count;
+
+	if (z->attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE))
+		return true;
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_RCL:
+	case ZYDIS_MNEMONIC_RCR:
+	case ZYDIS_MNEMONIC_ROL:
+	case ZYDIS_MNEMONIC_ROR:
+	case ZYDIS_MNEMONIC_SHL:
+	case ZYDIS_MNEMONIC_SAR:
+	case ZYDIS_MNEMONIC_SHR:
+	case ZYDIS_MNEMONIC_SHLD:
+	case ZYDIS_MNEMONIC_SHRD: break;
+	default: return false;
+	}
+	count = &ops[z->operand_count_visible - 1];
+	return count->type != ZYDIS_OPERAND_TYPE_IMMEDIATE || !(count->imm.value.u & (ops[0].size == 64 ? 63 : 31));
+}
+
+void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
+{
+	uint32_t asked = 0, set = 0;
+
+	if (z->cpu_flags) {
+		asked = z->cpu_flags->tested;
+		set = z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1;
+	}
+	if (z->mnemonic == ZYDIS_MNEMONIC_PUSHF || z->mnemonic == ZYDIS_MNEMONIC_PUSHFQ ||
+	    z->mnemonic == ZYDIS_MNEMONIC_LAHF || z->meta.category == ZYDIS_CATEGORY_SYSCALL)
+		out->flags_asked = INSN_FLAGS;
+	if (asked & ZYDIS_CPUFLAG_ZF)
+		out->flags_asked |= ETCH_NEED_EQUAL;
+	if (asked & ZYDIS_CPUFLAG_CF)
+		out->flags_asked |= ETCH_NEED_BELOW;
+	if ((asked & ORDER) == ORDER)
+		out->flags_asked |= ETCH_NEED_LESS;
+	else if (asked & ORDER)
+		out->flags_asked |= INSN_FLAGS_REST;
+	if (asked & (ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_AF))
+		out->flags_asked |= INSN_FLAGS_REST;
+	if (may_keep_flags(z, ops))
+		return;
+	if (set & ZYDIS_CPUFLAG_ZF)
+		out->flags_set |= ETCH_NEED_EQUAL;
+	if (set & ZYDIS_CPUFLAG_CF)
+		out->flags_set |= ETCH_NEED_BELOW;
+	if ((set & ORDER) == ORDER)
+		out->flags_set |= ETCH_NEED_LESS;
+	if ((set & REST) == REST)
+		out->flags_set |= INSN_FLAGS_REST;
+}
+
+bool zydis_stack_even(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	unsigned frame = 0, disp;
+
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_PUSH:
+	case ZYDIS_MNEMONIC_PUSHFQ:
+	case ZYDIS_MNEMONIC_POPFQ:
+	case ZYDIS_MNEMONIC_CALL:
+	case ZYDIS_MNEMONIC_RET:
+	case ZYDIS_MNEMONIC_LEAVE:
+	case ZYDIS_MNEMONIC_SYSCALL: return true;
+	case ZYDIS_MNEMONIC_POP:
+		return ops[0].type != ZYDIS_OPERAND_TYPE_REGISTER || ops[0].reg.value != ZYDIS_REGISTER_RSP;
+	case ZYDIS_MNEMONIC_ADD:
+	case ZYDIS_MNEMONIC_SUB:
+	case ZYDIS_MNEMONIC_AND:
+		return ops[0].size == 64 && ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && !(ops[1].imm.value.u & 1);
+	case ZYDIS_MNEMONIC_MOV:
+		return ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].reg.value == ZYDIS_REGISTER_RBP;
+	case ZYDIS_MNEMONIC_LEA:
+		frame = ops[1].mem.base == ZYDIS_REGISTER_RSP || ops[1].mem.base == ZYDIS_REGISTER_RBP;
+		disp = (unsigned)ops[1].mem.disp.value;
+		return frame && ops[1].mem.index == ZYDIS_REGISTER_NONE && !(disp & 1) && ops[0].size == 64;
+	default: return false;
+	}
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* The site forms of an instruction (etch/forms.h, etch/pv_forms.h), by Zydis. */
+#include "arch/x86/insn.h"
+#include "arch/x86/zydis.h"
+
+#include <etch/pv_forms.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The ETCH_FORM_* of an instruction by mnemonic and operand sizes, or ETCH_FORM_NONE. */
+static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	static const ZydisMnemonic alu[8] = {
+		ZYDIS_MNEMONIC_ADD, ZYDIS_MNEMONIC_OR,  ZYDIS_MNEMONIC_ADC, ZYDIS_MNEMONIC_SBB,
+		ZYDIS_MNEMONIC_AND, ZYDIS_MNEMONIC_SUB, ZYDIS_MNEMONIC_XOR, ZYDIS_MNEMONIC_CMP,
+	};
+	unsigned width = ops[0].size, mem = 0, log, i;
+
+	if (z->mnemonic == ZYDIS_MNEMONIC_PUSH)
+		return ops[0].size == 64 ? ETCH_FORM_PUSH64 : ETCH_FORM_NONE;
+	for (i = 0; i < z->operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
+			mem = ops[i].size;
+	log = width == 8 ? 0 : width == 16 ? 1 : width == 32 ? 2 : 3;
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_MOV: return ETCH_FORM_MOV8 + log;
+	case ZYDIS_MNEMONIC_MOVZX:
+		if (mem == 8)
+			return width == 16 ? ETCH_FORM_MOVZX8_16 : width == 32 ? ETCH_FORM_MOVZX8_32 : ETCH_FORM_MOVZX8_64;
+		return width == 32 ? ETCH_FORM_MOVZX16_32 : width == 64 ? ETCH_FORM_MOVZX16_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_MOVSX:
+		if (mem == 8)
+			return width == 16 ? ETCH_FORM_MOVSX8_16 : width == 32 ? ETCH_FORM_MOVSX8_32 : ETCH_FORM_MOVSX8_64;
+		return width == 32 ? ETCH_FORM_MOVSX16_32 : width == 64 ? ETCH_FORM_MOVSX16_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_MOVSXD: return width == 64 ? ETCH_FORM_MOVSX32_64 : ETCH_FORM_NONE;
+	case ZYDIS_MNEMONIC_TEST: return ETCH_FORM_TEST8 + log;
+	case ZYDIS_MNEMONIC_IMUL: return log ? ETCH_FORM_IMUL16 + log - 1 : ETCH_FORM_NONE;
+	default:
+		for (i = 0; i < 8; i++)
+			if (z->mnemonic == alu[i])
+				return ETCH_FORM_ALU + 4 * i + log;
+		return ETCH_FORM_NONE;
+	}
+}
+
+/* The reason, for messages, why an instruction has no form. */
+static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_BT: return "bit test in memory has no immediate form of the same length";
+	case ZYDIS_MNEMONIC_DIV:
+	case ZYDIS_MNEMONIC_IDIV:
+	case ZYDIS_MNEMONIC_MUL:
+	case ZYDIS_MNEMONIC_IMUL: return "multiply or divide through fixed registers has no immediate form";
+	case ZYDIS_MNEMONIC_MOV: return "segment or control register load";
+	default: break;
+	}
+	if (z->meta.category == ZYDIS_CATEGORY_CMOV)
+		return "conditional move has no immediate form";
+	if (z->meta.category == ZYDIS_CATEGORY_X87_ALU)
+		return "vector or x87 load has no immediate form";
+	if (z->meta.category == ZYDIS_CATEGORY_CONVERT)
+		return "conversion from floating point or vector has no immediate form";
+	if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && zydis_gpr(ops[0].reg.value) == INSN_NO_REG)
+		return "vector or x87 load has no immediate form";
+	return "no immediate form of this instruction";
+}
+
+/* A compare of memory, as its first operand, with a register or a constant; or a test of it with a constant. The form,
+ * or ETCH_FORM_NONE. */
+static unsigned compare_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	unsigned width = ops[0].size, log = width == 8 ? 0 : width == 16 ? 1 : width == 32 ? 2 : 3;
+	bool constant = ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+
+	if (ops[0].type != ZYDIS_OPERAND_TYPE_MEMORY || (z->attributes & ZYDIS_ATTRIB_HAS_LOCK))
+		return ETCH_FORM_NONE;
+	if (z->mnemonic == ZYDIS_MNEMONIC_CMP)
+		return (constant ? ETCH_FORM_CMPI8 : ETCH_FORM_CMPR8) + log;
+	return z->mnemonic == ZYDIS_MNEMONIC_TEST && constant ? ETCH_FORM_TESTI8 + log : ETCH_FORM_NONE;
+}
+
+/* Sets the addressing of a site: regs, shape, flags and the displacement in *more. Null, or the reason why an entry
+ * cannot say it. */
+static const char *addressing_set(const struct insn *insn, unsigned reg, bool rex, struct etch_imv *out,
+                                  struct etch_imv_more *more)
+{
+	bool flags = etch_form_is_flags(out->form), based = insn->base != INSN_PC_REG && insn->base != INSN_NO_REG;
+	unsigned mode = insn->base == INSN_PC_REG ? ETCH_ADDR_RIP : ETCH_ADDR_ABS;
+
+	if (insn->disp_len == 8)
+		return "64-bit absolute address";
+	if (insn->disp_len != 4 && !(flags && based && insn->disp_len <= 1))
+		return "too short for an immediate: its address is in a register";
+	if (based)
+		mode = insn->disp || flags ? ETCH_ADDR_DISP : ETCH_ADDR_BASE;
+	if (based && insn->base == 4)
+		return "its address is relative to the stack pointer";
+	out->regs = (uint8_t)(reg | (based ? insn->base << 4 : 0));
+	out->shape = (uint8_t)(insn->len | mode << 4 | (rex ? 0x40 : 0));
+	if (!flags && mode != ETCH_ADDR_DISP)
+		return NULL;
+	out->flags |= ETCH_IMV_MORE;
+	*more = (struct etch_imv_more){.form = ETCH_FORM_MORE};
+	if (flags) {
+		more->imm = insn->imm_len == 1   ? (int8_t)insn->imm
+		            : insn->imm_len == 2 ? (int16_t)insn->imm
+		                                 : (int32_t)insn->imm;
+		more->shape = insn->imm_len;
+	}
+	if (mode == ETCH_ADDR_DISP) {
+		more->disp = (int32_t)insn->disp;
+		more->shape |= (uint8_t)(insn->disp_len << 4);
+	}
+	return NULL;
+}
+
+const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out,
+                           struct etch_imv_more *more)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	const ZydisDecodedOperand *dst, *mem = NULL;
+	unsigned form, i, reg = 0;
+
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, insn->len, &z, ops)))
+		return "does not decode";
+	if (insn->index != INSN_NO_REG)
+		return "indexed: its address is not fixed";
+	if (insn->segment)
+		return "segment override";
+	for (i = 0; i < z.operand_count_visible; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
+			mem = &ops[i];
+	if (z.mnemonic == ZYDIS_MNEMONIC_IMUL && z.operand_count_visible > 2)
+		return "multiply of memory by a constant has no immediate form";
+	if (!mem || z.operand_count_visible > 2)
+		return no_form(&z, ops);
+	dst = &ops[0];
+	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
+		dst = &ops[1]; /* test is commutative; its encoding has the memory operand first */
+	form = dst == mem ? compare_form(&z, ops) : ETCH_FORM_NONE;
+	if (!form && z.mnemonic != ZYDIS_MNEMONIC_PUSH &&
+	    (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(dst->reg.value) == INSN_NO_REG))
+		return no_form(&z, ops);
+	if (z.mnemonic != ZYDIS_MNEMONIC_PUSH && !etch_form_is_flags(form))
+		reg = z.raw.modrm.reg | z.raw.rex.R << 3;
+	if (!form)
+		form = form_of(&z, ops);
+	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && !etch_form_is_flags(form))
+		form = ETCH_FORM_TEST8 + (dst->size == 8 ? 0u : dst->size == 16 ? 1u : dst->size == 32 ? 2u : 3u);
+	if (!form)
+		return no_form(&z, ops);
+	out->form = (uint8_t)form;
+	return addressing_set(insn, reg, z.attributes & ZYDIS_ATTRIB_HAS_REX, out, more);
+}
+
+const char *insn_pv_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out)
+{
+	unsigned notrack = bytes[0] == 0x3e, rex = (bytes[notrack] & 0xf0) == 0x40, mode, reg = 0;
+	bool call = insn->flow == FLOW_CALL_IND;
+	int64_t disp = 0;
+
+	if (insn->mem == MEM_NONE) {
+		if (insn->src == INSN_NO_REG)
+			return "unusual call encoding";
+		mode = ETCH_ADDR_REG;
+		reg = insn->src;
+	} else {
+		if (insn->index != INSN_NO_REG)
+			return "indexed: its slot is not fixed";
+		if (insn->segment)
+			return "segment override";
+		if (insn->mem_size != 8)
+			return "a far or 16-bit call";
+		if (insn->base == INSN_PC_REG) {
+			mode = ETCH_ADDR_RIP;
+		} else if (insn->base == INSN_NO_REG) {
+			mode = ETCH_ADDR_ABS;
+		} else {
+			mode = ETCH_ADDR_BASE;
+			reg = insn->base;
+			disp = insn->disp;
+		}
+	}
+	if (insn->len < 2 || insn->len > 9)
+		return "unusual call encoding";
+	if (mode == ETCH_ADDR_BASE && reg == 4)
+		return "its address is relative to the stack pointer";
+	if (disp % 8)
+		return "its offset in the table is not a multiple of 8";
+	if (!etch_pv_set(out, reg, disp))
+		return "its offset in the table is too large for an entry";
+	out->form = call ? ETCH_FORM_CALL : ETCH_FORM_JMP;
+	out->shape = (uint8_t)(insn->len | mode << 4 | rex << 6 | (notrack ? ETCH_PV_NOTRACK : 0));
+	return NULL;
+}
+
+void insn_form_name(unsigned form, char *out, size_t size)
+{
+	static const char *const mov[16] = {
+		"none",       "mov8",       "mov16",     "mov32",     "mov64",     "movzx8_16",  "movzx8_32",  "movzx8_64",
+		"movzx16_32", "movzx16_64", "movsx8_16", "movsx8_32", "movsx8_64", "movsx16_32", "movsx16_64", "movsx32_64",
+	};
+	static const char *const alu[8] = {"add", "or", "adc", "sbb", "and", "sub", "xor", "cmp"};
+	static const char *const compares[] = {"cmpr", "cmpi", "testi"};
+
+	if (form < 16)
+		snprintf(out, size, "%s", mov[form]);
+	else if (form <= ETCH_FORM_ALU_LAST)
+		snprintf(out, size, "%s%u", alu[(form - ETCH_FORM_ALU) / 4], 8u << (form & 3));
+	else if (form <= ETCH_FORM_TEST64)
+		snprintf(out, size, "test%u", 8u << (form - ETCH_FORM_TEST8));
+	else if (form >= ETCH_FORM_IMUL16 && form <= ETCH_FORM_IMUL64)
+		snprintf(out, size, "imul%u", 16u << (form - ETCH_FORM_IMUL16));
+	else if (form == ETCH_FORM_PUSH64)
+		snprintf(out, size, "push64");
+	else if (form >= ETCH_FORM_CMPR8 && form <= ETCH_FORM_LAST)
+		snprintf(out, size, "%s%u", compares[(form - ETCH_FORM_CMPR8) / 4], 8u << ((form - ETCH_FORM_CMPR8) & 3));
+	else
+		snprintf(out, size, "form%u", form);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Demangles names (demangle.h). */
+#include "support/demangle.h"
+
+#include <libiberty/demangle.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool enabled;
+
+/* What libiberty has printed of one name. */
+struct output {
+	char *text;
+	size_t size;
+	jmp_buf too_long;
+};
+
+/* There is no other way to stop a demangler than to leave it here. They work on the stack: what is lost is at most the
+ * copy of one identifier in Punycode (RFC 2603). */
+static void output_add(const char *text, size_t size, void *opaque)
+{
+	struct output *o = opaque;
+
+	if (size >= DEMANGLED_MOST - o->size)
+		longjmp(o->too_long, 1);
+	memcpy(o->text + o->size, text, size);
+	o->size += size;
+}
+
+static bool is_mangled(const char *name) { return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R'); }
+
+bool demangle(const char *name, enum demangled form, char *out)
+{
+	int options = form == DEMANGLED_FULL ? DMGL_PARAMS | DMGL_ANSI : 0;
+	struct output o = {.text = out};
+
+	if (!is_mangled(name) || setjmp(o.too_long))
+		return false;
+	if (!rust_demangle_callback(name, options, output_add, &o)) {
+		o.size = 0;
+		if (!cplus_demangle_v3_callback(name, options, output_add, &o))
+			return false;
+	}
+	out[o.size] = 0;
+	return o.size != 0;
+}
+
+void demangle_set(bool on) { enabled = on; }
+
+/* Bytes of names, with the suffixes of clones: "_Z4workv.cold". */
+static bool in_name(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.' ||
+	       c == '$';
+}
+
+char *demangled_text(const char *text)
+{
+	char *result = NULL, *name, *shown;
+	size_t size = 0;
+	bool any = false;
+	FILE *out;
+
+	if (!enabled || !(strstr(text, "_Z") || strstr(text, "_R")))
+		return NULL;
+	out = open_memstream(&result, &size);
+	name = malloc(strlen(text) + 1);
+	shown = malloc(DEMANGLED_MOST);
+	while (out && name && shown && *text) {
+		size_t n = 0;
+
+		while (in_name(text[n]))
+			n++;
+		memcpy(name, text, n);
+		name[n] = 0;
+		if (n && demangle(name, DEMANGLED_FULL, shown)) {
+			fputs(shown, out);
+			any = true;
+		} else {
+			fwrite(text, 1, n ? n : 1, out);
+		}
+		text += n ? n : 1;
+	}
+	if (out && (fclose(out) || !name || !shown || !any)) {
+		free(result);
+		result = NULL;
+	}
+	free(name);
+	free(shown);
+	return result;
+}
