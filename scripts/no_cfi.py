@@ -84,7 +84,8 @@ class Found:
 def judge(r, path, place, fde, truth, mine, symbols, text):
     """A place where the rules differ: right or wrong?"""
     what, start, end, t, o = place
-    reason = survey_rows._reason(path, fde, truth, mine, symbols, place, text)
+    reason = "the same CFA and return address; rbp is not known" if (o[0], o[1], o[2:]) == (t[0], "undef", t[2:]) else None
+    reason = reason or survey_rows._reason(path, fde, truth, mine, symbols, place, text)
     if reason:
         r.right += end - start
         r.why[reason] += end - start

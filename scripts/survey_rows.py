@@ -491,6 +491,40 @@ def _contradicted(code, truth, mine, start, end, t, o):
     return _leads(code, truth, mine, start, end, o) is True and _leads(code, truth, mine, start, end, plainly(t)) is False
 
 
+def _blocks(code, start, end):
+    """The straight lines of code that [start, end) is made of: (head, from, to). They end where code does not go on, and the
+    first one's head may lie before."""
+    i = j = bisect.bisect_left(code.addr, start)
+    while i > 0 and not code.text[i - 1].startswith(explained._STOPS) and code.addr[i - 1] >= start - 64:
+        i -= 1
+    out, head, first = [], i, start
+    for k in range(j, bisect.bisect_left(code.addr, end)):
+        if code.text[k].startswith(explained._STOPS) or k + 1 == len(code.addr) or code.addr[k + 1] >= end:
+            stop = code.addr[k + 1] if k + 1 < len(code.addr) else end
+            out.append((head, first, stop))
+            head, first = k + 1, stop
+    return out
+
+
+def _entered(code, truth, mine, start, end, t, o):
+    """Whether .eh_frame contradicts itself: in code behind what does not go on, to which only direct jumps lead, and at each
+    of these our rule and .eh_frame's have the same CFA and return address, which the instructions from there on make ours.
+    OCaml has it so where a slow path inside a trap frame is put behind the function's last return."""
+    blocks = _blocks(code, start, end)
+    for i, first, stop in blocks:
+        head, sources = code.addr[i], code.sources.get(code.addr[i])
+        if not sources or any(a in code.jumped for a in code.addr[i + 1:bisect.bisect_left(code.addr, stop)]):
+            return False
+        for at in sources:
+            there, ours = rule_at(truth, at), rule_at(mine, at)
+            if there is None or ours is None or (plainly(there)[0], plainly(there)[2:]) != (ours[0], ours[2:]):
+                return False
+            known = ours if ours[1] != "undef" else plainly(there)
+            if prover.judge(prover.Function(code, head, stop, known), code, first, stop, plainly(t), o) not in ("ours", "both"):
+                return False
+    return bool(blocks)
+
+
 def rule_at(list_, addr):
     i = bisect.bisect_right(list_, addr, key=lambda r: r[0]) - 1
     return list_[i][2] if i >= 0 and addr < list_[i][1] else None
@@ -537,6 +571,8 @@ def _reason(path, fde, truth, mine, symbols, place, text):
         reason = "proved; CFI follows the code some instructions late"
     if not reason and _contradicted(code, truth, mine, start, end, t, o):
         reason = "proved; by its own CFI of what follows, CFI is wrong there"
+    if not reason and _entered(code, truth, mine, start, end, t, o):
+        reason = "proved; by its own CFI of what jumps there, CFI is wrong"
     if not reason and _called(code, symbols.starts, start, end, t, o):
         reason = "proved; a function that is called, in the middle of an FDE"
     return reason

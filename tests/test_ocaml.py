@@ -175,8 +175,9 @@ def test_marks_that_are_none(etch, tmp_path):
         assert found(etch, assemble(tmp_path, text, *args)) == {n: ALL for n in names}
 
 
-# fail() ends by a raise on all paths, so no call of it returns; the compiler, which does not know, goes on behind each. The
-# one jump through a table has a trap frame below it, which is not the frame behind the call.
+# fail() ends by a raise on all paths, so no call of it returns; the compiler, which does not know, goes on behind each. One
+# jump through a table has a trap frame below it: its index is a tagged number, which has a bound before it is halved. Of the
+# other table nothing shows the size, and where each trap changes rsp nothing is said of what it may lead to.
 NEVER = mark("camlM", ".", "code_begin") + """
 	.globl	camlM__fail
 	.type	camlM__fail, @function
@@ -190,13 +191,14 @@ camlM__fail:
 camlM__g:
 	subq	$24, %rsp
 	cmpq	$5, %rax
-	ja	1f
+	jbe	1f
 	call	.Lfail
 behind:	jmp	common
 1:	leaq	handler(%rip), %r11
 	pushq	%r11
 	pushq	16(%r14)
 	movq	%rsp, 16(%r14)
+	sarq	%rax
 	leaq	table(%rip), %rdx
 	movslq	(%rdx,%rax,4), %rax
 	addq	%rdx, %rax
@@ -206,6 +208,16 @@ one:	popq	16(%r14)
 common:	movl	$1, %eax
 	addq	$24, %rsp
 last:	ret
+two:	popq	16(%r14)
+	addq	$8, %rsp
+	testq	%rbx, %rbx
+	je	common
+	leaq	unbounded(%rip), %rdx
+	movslq	(%rdx,%rbx,4), %rax
+	addq	%rdx, %rax
+	jmp	*%rax
+three:	addq	$24, %rsp
+	ret
 handler:
 	addq	$24, %rsp
 	ret
@@ -213,7 +225,9 @@ handler:
 """ + mark("camlM", ".", "code_end") + """
 	.section .rodata
 	.p2align 2
-table:	.long	one - table, one - table
+table:	.long	one - table, two - table, one - table
+	.long	0, 0
+unbounded: .long three - unbounded
 """
 
 
@@ -223,5 +237,6 @@ def test_code_behind_a_call_that_never_returns(etch, tmp_path):
     run(["strip", path])
     table = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()[1:]]
     rows = {name: [r[2] for r in table if int(r[0], 16) <= at[name]][-1] for name in at}
-    assert {n: rows[n] for n in ("behind", "inside", "one", "common", "last", "handler")} == {
-        "behind": "rsp+32", "inside": "rsp+48", "one": "rsp+48", "common": "rsp+32", "last": "rsp+8", "handler": "rsp+32"}
+    assert {n: rows[n] for n in ("behind", "inside", "one", "two", "common", "last", "three", "handler")} == {
+        "behind": "rsp+32", "inside": "rsp+48", "one": "rsp+48", "two": "rsp+48", "common": "rsp+32", "last": "rsp+8",
+        "three": "undef", "handler": "rsp+32"}

@@ -39,6 +39,7 @@ class Code:
         self.key = (str(path), only)
         self.addr, self.text = [], []
         self.jumped = set()  # targets of direct jumps and calls
+        self.sources = {}    # of direct jumps: target -> addresses
         for line in out.splitlines():
             head, tab, rest = line.partition(":\t")
             if not tab:
@@ -54,6 +55,8 @@ class Code:
                 for w in word[1:3]:
                     try:
                         self.jumped.add(int(w, 16))
+                        if "call" not in word[:2]:
+                            self.sources.setdefault(int(w, 16), []).append(at)
                         break
                     except ValueError:
                         continue
@@ -63,6 +66,8 @@ class Code:
         i, j = bisect.bisect_left(self.addr, tail.addr[0]), bisect.bisect_right(self.addr, tail.addr[-1])
         self.addr[i:j], self.text[i:j] = tail.addr, tail.text
         self.jumped |= tail.jumped
+        for target, at in tail.sources.items():
+            self.sources[target] = sorted({*self.sources.get(target, ()), *at})
         self.__dict__.pop("called", None)
 
     def between(self, start, end):

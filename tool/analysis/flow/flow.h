@@ -226,6 +226,7 @@ struct flow_scratch {
 	uint8_t effects;           /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
 	bool jumps_agreed;         /* jumps_agree() returned true and no jump has changed since */
 	bool has_helpers;          /* has calls of targets inside of it */
+	bool has_traps;            /* links exception handlers into a list (traps.c) */
 	bool dirty;                /* a block was split after a walk had passed; all blocks must be walked again */
 	bool edges_drop_constants; /* constants are dropped from its edges: not needed */
 };

@@ -471,7 +471,9 @@ void jumps_follow(struct flow *f)
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
 	f->walk.jumps_agreed = false; /* computed anew in each call */
-	while (f->jump_count && !f->failed) {
+	/* Where trap frames are linked, rsp is another at each place, and what some jumps have in common says nothing of
+	 * the code that others reach. */
+	while (f->jump_count && !f->walk.has_traps && !f->failed) {
 		if (!f->walk.jumps_agreed) {
 			if (!(f->in.own_stack ? f->in.env->runtime->agree(f, &s) : jumps_agree(f, &s)))
 				break;

@@ -427,7 +427,8 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 	case STEP_CONST: s->reg[in->a] = number_of(s, VALUE_CONST, in->imm); break;
 	case STEP_EXTEND:
 		v = s->reg[in->b];
-		s->reg[in->a] = v.kind == VALUE_BELOW || v.kind == VALUE_CONST ? v : VALUE_NONE;
+		s->reg[in->a] = v.kind == VALUE_BELOW || (v.kind == VALUE_CONST && !in->imm) ? v : VALUE_NONE;
+		s->reg[in->a].off >>= in->imm;
 		break;
 	case STEP_FETCH: s->reg[in->a] = VALUE_NONE; break; /* its width bounds it too, but no jump table relies on it */
 	case STEP_SUM: transfer_lea(s, in); break;

@@ -63,6 +63,8 @@ enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY ? SHAPE_EXCHANGE
 		                                              : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_XOR: return ra && rb && a->size >= 32 ? SHAPE_XOR : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_SAR:
+	case ZYDIS_MNEMONIC_SHR: return ra && wide && imm ? SHAPE_HALVE : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_CMP:
 		return ra && rb && wide                              ? SHAPE_COMPARE
 		       : ra && imm                                   ? SHAPE_LIMIT
@@ -211,6 +213,9 @@ static void move_apply(enum shape shape, const struct operand *ops, const struct
 	}
 }
 
+/* REX.W D1 modrm; with an immediate it is longer (SDM 2B, SAL/SAR/SHL/SHR). */
+#define HALVE_LENGTH 3u
+
 /* Arithmetic, exchanges and compares. */
 static void arithmetic_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
@@ -246,6 +251,13 @@ static void arithmetic_apply(enum shape shape, const struct operand *ops, const 
 			out->op = STEP_CONST;
 			out->a = (uint8_t)ra;
 			out->imm = 0;
+		}
+		break;
+	case SHAPE_HALVE:
+		if (z->len <= HALVE_LENGTH) {
+			two_set(out, STEP_EXTEND, ra, ra);
+			out->size = 8;
+			out->imm = 1;
 		}
 		break;
 	case SHAPE_COMPARE: two_set(out, STEP_COMPARE, ra, rb); break;

@@ -44,7 +44,8 @@ enum shape {
 	SHAPE_AND,
 	SHAPE_SWAP,
 	SHAPE_EXCHANGE,
-	SHAPE_XOR, /* modelled only if both operands are the same register */
+	SHAPE_XOR,   /* modelled only if both operands are the same register */
+	SHAPE_HALVE, /* shifts a 64-bit register right; modelled only by the encoding without an immediate: by one */
 	SHAPE_COMPARE,
 	SHAPE_LIMIT, /* compares a register with an immediate */
 	SHAPE_LIMIT_MEMORY,

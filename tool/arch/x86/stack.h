@@ -38,7 +38,7 @@ enum step_op {
 	STEP_ENTRY,    /* a = jump table entry of 4 (sign-extended) or 8 bytes at b + disp + index * size */
 	STEP_SYSCALL,  /* system call with its number in a */
 	STEP_HALT,     /* hlt: faults in user space; a signal handler may skip it */
-	STEP_EXTEND,   /* a = the low bytes of b (4, or fewer), zero-extended */
+	STEP_EXTEND,   /* a = the low `size` bytes of b, zero-extended if fewer than 8, shifted right by imm bits */
 };
 
 /* Branch conditions from which the analysis learns about the operands of a compare. */
