@@ -357,6 +357,7 @@ struct etch_info {
 	unsigned long sealed_objects;     /* etched objects under etch_seal */
 	unsigned long calls_in_place;     /* sites of pv_call_inline */
 	unsigned long calls_in_place_now; /* of these, a nop now: the case compiled in place is executed */
+	unsigned long unfit; /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then
  * those of all others). */
