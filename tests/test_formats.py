@@ -275,7 +275,7 @@ def test_what_formats_md_promises_of_linked_files(flow_gcc, shape):
         imm = None
         if not got:
             imm = encode_imm(e["form"], e["register"], length, e["rex"], r.initial(e["obj"], f.reads))
-        bake = (not got and (e["site"] & 7) + length <= 8 and imm is not None
+        bake = (not got and imm is not None
                 and any(o["addr"] <= e["obj"] < o["addr"] + o["size"] for o in armed)
                 and not relocated & set(range(e["obj"], e["obj"] + f.reads)))
         assert bool(e["flags"] & IMV_FLAGS["BAKED"]) == bool(bake)

@@ -4,6 +4,7 @@ is tests/lib/edge*.c, its tables are written by hand; each case runs in a proces
 of its own, for each kind of program that libetch serves."""
 
 import re
+import shutil
 import signal
 
 import pytest
@@ -12,7 +13,9 @@ from conftest import INCLUDE, TESTS, need, run
 CASES = """basic facts errors wide overlap busy code stale mdwe mdwe_start membarrier
 membarrier_late membarrier_start mprotect_eperm mprotect_eacces mprotect_einval
 mprotect_enomem mprotect_second mprotect_text mprotect_start same blocked fork fork_set
-huge cost ignored handler_info handler_plain""".split()
+huge cost ignored handler_info handler_plain swap swap_busy swap_mremap swap_enomem swap_mmap
+swap_mprotect swap_membarrier swap_second swap_third swap_partly swap_limit swap_mlock swap_hole
+swap_fork""".split()
 
 KINDS = {
     "pie": ["-fPIE", "-pie"],
@@ -49,6 +52,14 @@ def edge(build, once, tmp_path_factory):
 @pytest.mark.parametrize("case", CASES)
 def test_case(edge, kind, case):
     assert run([edge(kind), case]).stdout.endswith("done\n")
+
+
+def test_swap_without_the_file(edge, tmp_path):
+    """Its name is gone, and /proc/self/exe is still the file."""
+    program = tmp_path / "edge"
+    shutil.copy(edge("pie"), program)
+    assert run([program, "swap_deleted"]).stdout.endswith("done\n")
+    assert not program.exists()
 
 
 # What a person reads when a plain store meets a read-only object.

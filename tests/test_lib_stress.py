@@ -20,11 +20,12 @@ FORMS = {f"{op}{w}" for op in "add or adc sbb and sub xor cmp test mov".split() 
 def programs(build, tmp_path_factory):
     made = {}
 
-    def make(cc, stage):
-        if (cc, stage) not in made:
+    def make(cc, stage, place=None):
+        if (cc, stage, place) not in made:
             tmp = tmp_path_factory.mktemp(f"stress-{cc}-{stage}")
             flow = Flow(tmp, build, cc)
-            objects = [flow.compile(LIB / "stress.c", ["-O2", "-fPIE"]),
+            where = [f'-DPLACE=".p2align {place[0]}; .skip {place[1]}, 0x90; "'] if place else []
+            objects = [flow.compile(LIB / "stress.c", ["-O2", "-fPIE", *where]),
                        flow.compile(LIB / "stress_plugin.c", ["-O2", "-fPIC"])]
             if stage != "plain":
                 flow.rewrite(*objects)
@@ -33,8 +34,8 @@ def programs(build, tmp_path_factory):
             run([cc, "-shared", "-o", tmp / "plugin.so", objects[1], *lib])
             if stage == "linked":
                 flow.rewrite(tmp / "stress", tmp / "plugin.so")
-            made[cc, stage] = flow
-        return made[cc, stage]
+            made[cc, stage, place] = flow
+        return made[cc, stage, place]
 
     return make
 
@@ -69,3 +70,24 @@ def test_stress(programs, cc, stage):
                                       ("clang", "plain")])
 def test_stress_short(programs, cc, stage):
     stress(programs(cc, stage), 10**7, 10**4)
+
+
+# (log2 of the alignment, bytes behind it): across an 8-byte word at each distance, a cache line, a page.
+PLACES = [*((3, n) for n in range(1, 8)), (6, 61), (5, 30), (12, 4093)]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_sites_anywhere(programs, place):
+    """Sites that no single store can replace: their pages are swapped under the readers."""
+    cc, stage = ("gcc", "linked") if place[1] % 2 else ("clang", "object")
+    flow = programs(cc, stage, place)
+    out = stress(flow, 10**6, 2 * 10**3)
+    armed, sites = map(int, re.match(r"armed (\d+) of (\d+) sites", out).groups())
+    assert armed == sites > 60
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+@pytest.mark.long
+def test_sites_anywhere_long(programs, place):
+    """10^9 reads and 10^5 sets at each place: 10^10 and 10^6 in all."""
+    stress(programs("gcc", "linked", place), 10**9, 10**5)

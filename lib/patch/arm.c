@@ -66,7 +66,7 @@ static void object_disarm(struct module *owner, struct object *o)
 	txn_begin(&t);
 	o->flags |= OBJECT_FACT;
 	if ((o->flags & OBJECT_ARMED) && !txn_plan_object(&t, o, PLAN_LOAD, NULL) && !txn_commit(&t)) {
-		module_patched += t.text.count;
+		module_patched += t.sites;
 		o->flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
 		module_protect(owner, o->addr, o->addr + o->size);
 	}
@@ -102,15 +102,17 @@ static void objects_arm(struct txn *t, struct module *m)
 	txn_reserve(t, m->sites[SITES_LOAD].count + m->sites[SITES_CALL].count);
 	for (size_t i = 0; i < m->object_count; i++) {
 		struct object *o = &m->object[i];
-		size_t mark = t->text.count;
+		size_t mark = t->text.count, sites = t->sites;
 
 		if (o->flags & OBJECT_FACT)
 			continue;
 		/* Errors are per object: a breakpoint at one site leaves only that object unarmed. */
-		if (txn_plan_object(t, o, PLAN_ARM, own))
+		if (txn_plan_object(t, o, PLAN_ARM, own)) {
 			t->text.count = mark;
-		else
+			t->sites = sites;
+		} else {
 			o->flags |= OBJECT_ARMED;
+		}
 	}
 }
 
@@ -129,7 +131,7 @@ void module_arm(struct module *m)
 		if (inlines_ok(m))
 			txn_plan_inlines(&t, m, 0, UINT64_MAX, PLAN_SET);
 		if (sync_available() && !txn_commit(&t))
-			module_patched += t.text.count;
+			module_patched += t.sites;
 	} else {
 		/* Without the barrier no later set could patch code while threads run: sites
 		 * remain loads, and sets are plain stores. */
@@ -138,7 +140,7 @@ void module_arm(struct module *m)
 			plan_far_sites(&t, m);
 			err = txn_commit(&t);
 			if (!err)
-				module_patched += t.text.count;
+				module_patched += t.sites;
 			for (size_t i = 0; err && i < m->object_count; i++)
 				m->object[i].flags &= ~OBJECT_ARMED;
 		}

@@ -13,7 +13,7 @@ ETCH_API const char *etch_strerror(int error)
 	case ETCH_OK: return "no error";
 	case ETCH_EINVAL: return "null pointer, size 0, or a range past the end of its object";
 	case ETCH_ENOTETCHED: return "no etched object of a loaded module holds this address";
-	case ETCH_EBUSY: return "a site holds a breakpoint (of a debugger or uprobe)";
+	case ETCH_EBUSY: return "a site, or a page to be swapped, holds a breakpoint (of a debugger or uprobe)";
 	case ETCH_ECODE: return "a site holds bytes that neither etch nor the compiler put there";
 	case ETCH_EPERM: return "the system refuses to change the protection of text or data";
 	case ETCH_ENOSYNC: return "membarrier cannot synchronize the other threads";
@@ -196,13 +196,20 @@ static int object_readable(const struct etch_imv *e, uint64_t object)
 	return owner && !owner->bad && image_segment(&owner->image, object, site_size(e));
 }
 
+static int site_is_live(const struct etch_imv *e) { return etch_site_is_live(site_address(e), etch_imv_len(e)); }
+
+static int site_is_swapped(const struct etch_imv *e)
+{
+	return !site_is_live(e) && text_swappable(site_address(e), etch_imv_len(e));
+}
+
 /* May this site hold anything other than its load? */
 static int site_may_change(const struct etch_imv *e, uint64_t object)
 {
 	const struct module *m;
 	const struct object *o;
 
-	if (etch_site_is_live(site_address(e), etch_imv_len(e)))
+	if (site_is_live(e) || site_is_swapped(e))
 		return 1;
 	m = module_at(object);
 	o = m ? module_object(m, object) : NULL;
@@ -305,7 +312,9 @@ static void info_load(const struct etch_imv *e, struct etch_info *info)
 		info->loads++;
 	if (state == SITE_LOAD)
 		info->unfit += (unsigned long)is_unfit(e, site_object(e));
-	if (!etch_site_is_live(site_address(e), etch_imv_len(e)))
+	if (site_is_swapped(e))
+		info->by_swap++;
+	else if (!site_is_live(e))
 		info->fixed++;
 }
 
@@ -322,7 +331,9 @@ static void info_call(const struct etch_imv *e, struct etch_info *info)
 		info->calls_direct++;
 	else
 		info->calls_indirect++;
-	if (!etch_site_is_live(site_address(e), etch_imv_len(e)))
+	if (site_is_swapped(e))
+		info->calls_by_swap++;
+	else if (!site_is_live(e))
 		info->calls_fixed++;
 }
 

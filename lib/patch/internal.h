@@ -31,6 +31,7 @@
 
 struct segment {
 	uint64_t start, end; /* end: of the last existing byte, not of its page */
+	uint64_t offset;     /* of `start` in the file */
 	int prot;            /* PROT_*, from its program header */
 };
 
@@ -41,6 +42,9 @@ struct image {
 	unsigned segments;
 	int program;           /* the main program, which is never unloaded */
 	int too_many_segments; /* more than IMAGE_SEGMENTS segments: the module is ignored */
+	struct {
+		uint64_t dev, inode; /* inode 0: not known */
+	} file;
 	struct segment segment[IMAGE_SEGMENTS];
 };
 
@@ -223,7 +227,17 @@ static inline uint64_t record_object(const struct etch_obj *o)
 /* Converts a negative errno of mprotect(2) to an etch_error. */
 int errno_to_etch(long negative);
 
+/* ---- the file of a module (text_file.c) ------------------------------------------ */
+
+/* Notes which file a module was loaded from. path: "" = the program. */
+void text_file_identify(struct image *im, const char *path);
+/* Forgets what is noted of addresses in the image. */
+void text_file_forget(const struct image *im);
+
 /* ---- the fault handler (trap.c) ------------------------------------------ */
+
+/* page_swap.c: pages of text are being replaced, so one may be missing for a moment. */
+extern int swap_active;
 
 void trap_install(void);
 

@@ -274,7 +274,7 @@ static int search_image(struct dl_phdr_info *info, size_t size, void *arg)
 			hit = 1;
 		if (im.segments++ < IMAGE_SEGMENTS)
 			im.segment[im.segments - 1] =
-				(struct segment){start, end,
+				(struct segment){start, end, p->p_offset,
 			                     (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
 			                         (p->p_flags & PF_X ? PROT_EXEC : 0)};
 	}
@@ -325,11 +325,13 @@ static void module_load(const struct module_arguments *args)
 	pthread_once(&once, fork_register);
 	if (!dl_iterate_phdr(search_image, &s))
 		return;
+	text_file_identify(&s.image, s.path);
 
 	lock_first();
 	if (!module_of(desc)) {
 		m = module_new(&s.image, args, s.path);
 		if (m) {
+			text_file_forget(&m->image);
 			m->next = module_list;
 			__atomic_store_n(&module_list, m, __ATOMIC_RELEASE);
 			if (!m->bad)

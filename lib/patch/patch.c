@@ -7,10 +7,12 @@
  * of the process pass a serializing instruction, and the pages are protected again. A failure
  * before the barrier is rolled back while the pages are still writable.
  *
- * One site is one instruction inside one aligned 8-byte word, replaced by one aligned store: by
+ * A site is one instruction. Inside one aligned 8-byte word it is replaced by one aligned store: by
  * AMD64 APM vol. 2, 7.6.1, another processor then executes either the old or the new
- * instruction.
+ * instruction. Any other site is replaced with its page (page_swap.c).
  */
+#include <signal.h>
+
 #include "patch/patch.h"
 #include "common/sys.h"
 
@@ -35,6 +37,8 @@ static long runs_protect(const struct list *l, int text, int open, size_t limit,
 		uint64_t at = i < l->count ? l->word[i].at : 0, page = PAGE_OF(at);
 
 		if (i < l->count) {
+			if (text && l->word[i].swap)
+				continue;
 			if (start != end && at >= start && at < end)
 				continue;
 			if (!s || at < s->start || at >= s->end) {
@@ -163,12 +167,14 @@ static int text_store(const struct word *w, uint64_t from, uint64_t to)
 }
 
 /* Restores all data and the first `stored` words of text, while the pages are open. */
-static void changes_undo(struct txn *t, size_t stored)
+static void changes_undo(struct txn *t, struct swaps *s, size_t stored)
 {
+	swaps_undo(s);
 	while (stored--) {
 		const struct word *w = &t->text.word[stored];
 
-		text_store(w, w->new, w->old);
+		if (!w->swap)
+			text_store(w, w->new, w->old);
 	}
 	for (size_t i = t->data.count; i--;)
 		data_store(&t->data.word[i], t->data.word[i].old);
@@ -177,9 +183,83 @@ static void changes_undo(struct txn *t, size_t stored)
 	sync_cores();
 }
 
-int txn_commit(struct txn *t)
+/* Stores memory, then changes text. alone: no barrier for other threads is to be had. */
+static int changes_do(struct txn *t, struct swaps *s, int alone)
 {
 	size_t i, stored = 0;
+	int err = 0;
+
+	for (i = 0; i < t->data.count; i++)
+		data_store(&t->data.word[i], t->data.word[i].new);
+	/* x86-64 keeps stores in order; the fence is for the compiler. */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	for (; stored < t->text.count; stored++) {
+		const struct word *w = &t->text.word[stored];
+
+		/* Several entries for one instruction have the same bytes. */
+		if (w->swap || (stored && w[-1].at == w->at && w[-1].mask == w->mask && w[-1].new == w->new))
+			continue;
+		err = text_store(w, w->old, w->new);
+		if (err)
+			break;
+	}
+	if (!err)
+		err = swaps_do(s);
+	if (t->text.count)
+		sync_valgrind(t->text.word[0].at, t->text.word[t->text.count - 1].at + 8);
+	if (t->text.count && !err) {
+		if (alone || t->needs_alone)
+			sync_self();
+		if (!alone)
+			err = sync_cores();
+	}
+	if (err)
+		changes_undo(t, s, stored);
+	return err;
+}
+
+/* Opens all pages that are stored to. Text that may not be made writable is swapped instead, which
+ * needs no page that is writable and executable. */
+static int changes_open(struct txn *t, struct swaps *s)
+{
+	int err = pages_open(&t->data, 0);
+
+	if (err)
+		return err;
+	err = pages_open(&t->text, 1);
+	if (err == ETCH_EPERM && !t->needs_alone) {
+		swaps_end(s);
+		for (size_t i = 0; i < t->text.count; i++)
+			if (!t->text.word[i].swap)
+				t->text.word[i].swap = WORD_SWAP;
+		if (swaps_prepare(s, &t->text)) {
+			pages_close(&t->data, 0);
+			return err;
+		}
+		err = pages_open(&t->text, 1);
+	}
+	if (err)
+		pages_close(&t->data, 0);
+	return err;
+}
+
+/* Between two stores to one site a signal handler of this thread would execute half of it. */
+static void signals_block(unsigned long *before)
+{
+	unsigned long all = ~0ul;
+
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)before, sizeof(all), 0, 0);
+}
+
+static void signals_restore(const unsigned long *before)
+{
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)before, 0, sizeof(*before), 0, 0);
+}
+
+static int commit_once(struct txn *t)
+{
+	struct swaps swaps = {.count = 0};
+	unsigned long mask = 0;
 	int err, alone = 0;
 
 	if (!t->data.count && !t->text.count)
@@ -193,42 +273,31 @@ int txn_commit(struct txn *t)
 				return ETCH_ENOSYNC;
 			alone = 1;
 		}
-	}
-	err = pages_open(&t->data, 0);
-	if (err)
-		return err;
-	err = pages_open(&t->text, 1);
-	if (err) {
-		pages_close(&t->data, 0);
-		return err;
-	}
-
-	for (i = 0; i < t->data.count; i++)
-		data_store(&t->data.word[i], t->data.word[i].new);
-	/* x86-64 keeps stores in order; the fence is for the compiler. */
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	for (; stored < t->text.count && !err; stored++) {
-		const struct word *w = &t->text.word[stored];
-
-		/* Several entries for one instruction have the same bytes. */
-		if (stored && w[-1].at == w->at && w[-1].mask == w->mask && w[-1].new == w->new)
-			continue;
-		err = text_store(w, w->old, w->new);
+		err = swaps_prepare(&swaps, &t->text);
 		if (err)
-			break;
+			return err;
 	}
-	if (t->text.count)
-		sync_valgrind(t->text.word[0].at, t->text.word[t->text.count - 1].at + 8);
-	if (t->text.count && !err) {
-		if (alone || t->needs_alone)
-			sync_self();
-		if (!alone)
-			err = sync_cores();
+	err = changes_open(t, &swaps);
+	if (err) {
+		swaps_end(&swaps);
+		return err;
 	}
-
-	if (err)
-		changes_undo(t, stored);
+	if (t->needs_alone)
+		signals_block(&mask);
+	/* A handler may have created a thread since the plan was made. */
+	err = t->needs_alone && !sync_alone() ? ETCH_ETHREADS : changes_do(t, &swaps, alone);
+	if (t->needs_alone)
+		signals_restore(&mask);
+	swaps_end(&swaps);
 	pages_close(&t->text, 1);
 	pages_close(&t->data, 0);
 	return err;
+}
+
+int txn_commit(struct txn *t)
+{
+	int err = commit_once(t);
+
+	/* A load that crosses a word is right as it is, if that is what the system refuses. */
+	return err && swaps_forgo(&t->text) ? commit_once(t) : err;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: patch.c (the change), plan_sites.c, plan.c, inline.c, pv.c,
- * site_bytes.c, sync.c, patch_list.c.
+ * dependency, users first: patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan.c,
+ * inline.c, pv.c, site_bytes.c, sync.c, patch_list.c.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -18,6 +18,16 @@ struct word {
 	uint64_t at;
 	uint64_t old, new; /* whole words; only the bytes of mask change */
 	uint64_t mask;
+	uint64_t swap; /* text: enum word_swap */
+};
+
+/* How a word of text is changed. */
+enum word_swap {
+	WORD_STORE,   /* by one store */
+	WORD_SWAP,    /* with its page */
+	WORD_MAY,     /* with its page; if that is refused, it may stay */
+	WORD_WITH,    /* with its page, which is swapped for another word's sake */
+	WORD_DROPPED, /* not at all */
 };
 
 /* Words that need no mapping; enough for a batch of 100 variables. */
@@ -145,6 +155,7 @@ struct txn {
 	struct slot slot;
 	int alone;                     /* is this the only thread? -1: not determined yet */
 	int needs_alone;               /* some planned change requires a single thread */
+	size_t sites;                  /* to be changed, including duplicates */
 	struct word fixed[LIST_STACK]; /* initial room of the data list */
 };
 
@@ -179,6 +190,53 @@ int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, c
 
 /* Makes the changes. 0, or an etch_error after undoing all of them. */
 int txn_commit(struct txn *t);
+
+/* ---- whole pages (page_swap.c) ---------------------------------------------------- */
+
+/* A run of adjacent pages of one segment that are replaced together. */
+struct swap_run {
+	uint64_t start, end;
+	uint64_t copy;      /* the mapping that is to replace it; 0: none */
+	size_t first, last; /* its words in the list */
+	struct module *owner;
+	const struct segment *segment;
+	int required;  /* it has a word that must change */
+	int anonymous; /* the copy is not of the file */
+	int moved;
+};
+
+struct swaps {
+	struct list *text;
+	struct swap_run *run;
+	size_t count, done; /* done: runs before this one have been moved */
+};
+
+/* Can the pages of [at, at+size) be replaced? They are in one segment that is readable and
+ * executable, and nothing else. */
+int text_swappable(uint64_t at, unsigned size);
+/* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored
+ * there becomes WORD_WITH; one that may stay and whose page has no copy, WORD_DROPPED. One at
+ * a time, under the lock. 0, or an etch_error and nothing to end. */
+int swaps_prepare(struct swaps *s, struct list *text);
+/* Moves the copies over the pages. 0, or an etch_error with some of them moved. */
+int swaps_do(struct swaps *s);
+/* Puts the old contents of what was moved back. */
+void swaps_undo(struct swaps *s);
+/* Releases what was not moved. */
+void swaps_end(struct swaps *s);
+/* Drops the words that may stay. Were there any? */
+int swaps_forgo(struct list *text);
+
+/* ---- the file of a module (text_file.c) ---------------------------------------- */
+
+/* Maps pages of a module's segment privately and writable; anonymous ones, which hold zeros, if the
+ * file is not to be had. The address, or a negative errno. */
+long text_file_map(const struct module *m, const struct segment *s, uint64_t page, uint64_t size, int *anonymous);
+/* Notes that anonymous pages have replaced these. */
+void text_file_left(uint64_t start, uint64_t end);
+/* Can no uprobe be in this page: because nobody has written to it, or it is anonymous? */
+int text_file_untouched(uint64_t page);
+
 /* ---- synchronization (sync.c) ---------------------------------------------------- */
 
 /* Can membarrier(2) synchronize other threads, now? */

@@ -17,6 +17,7 @@ void txn_begin(struct txn *t)
 	t->slot.at = 0;
 	t->alone = -1;
 	t->needs_alone = 0;
+	t->sites = 0;
 }
 
 void txn_reserve(struct txn *t, size_t sites) { list_reserve(&t->text, sites); }
@@ -101,6 +102,7 @@ int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, c
 {
 	int err = 0;
 
+	t->sites++;
 	while (len && !err) {
 		unsigned skip = site & 7, n = 8 - skip < len ? 8 - skip : len;
 		uint64_t old = 0, new = 0;
@@ -128,7 +130,30 @@ static int txn_alone(struct txn *t)
 	return t->alone;
 }
 
-/* Plans a load of a sealed object whose site is not live. */
+/*
+ * Plans new bytes for a site that crosses an aligned word. While there are other threads its page is
+ * swapped; where that cannot be, a site that holds its load may keep it. With one thread, stores are
+ * cheaper.
+ */
+static int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
+                       int is_load)
+{
+	size_t i = t->text.count;
+	int err;
+
+	if (txn_alone(t)) {
+		t->needs_alone = 1;
+		return txn_bytes(t, site, len, have, want);
+	}
+	if (!text_swappable(site, len))
+		return is_load ? 0 : ETCH_ETHREADS;
+	err = txn_bytes(t, site, len, have, want);
+	for (; i < t->text.count; i++)
+		t->text.word[i].swap = is_load ? WORD_MAY : WORD_SWAP;
+	return err;
+}
+
+/* Plans a load whose site is not live. */
 static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
 	unsigned len = etch_imv_len(e), size = etch_form_size(e->form);
@@ -151,10 +176,7 @@ static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, e
 		want = load;
 	if (same_bytes(have, want, len))
 		return 0;
-	if (!txn_alone(t))
-		return is_load ? 0 : ETCH_ETHREADS;
-	t->needs_alone = 1;
-	return txn_bytes(t, site, len, have, want);
+	return plan_across(t, site, len, have, want, is_load);
 }
 
 static void slot_fill(struct txn *t, uint64_t at)
@@ -204,7 +226,7 @@ static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, 
 /*
  * Plans a call or a tail jump. While other threads run, one instruction may only be replaced by
  * one: for a longer body a direct call is used, and a sealed site that holds several instructions
- * cannot be changed.
+ * cannot be changed: a thread may be between two of them.
  */
 static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int sealed, enum plan plan)
 {
@@ -231,12 +253,8 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 		n = call_image(e, site, &t->slot.new, most, image, &count);
 	if (n == len && same_bytes(have, image, len))
 		return 0;
-	if (n == len && (!live || was > 1 || count > 1) && !txn_alone(t)) {
-		if (!live && is_load)
-			return 0; /* already correct */
-		if (live && count > 1)
-			n = call_image(e, site, &t->slot.new, 1, image, &count);
-	}
+	if (n == len && count > 1 && !txn_alone(t))
+		n = call_image(e, site, &t->slot.new, 1, image, &count);
 	if (n != len) {
 		count = 1;
 		want = load;
@@ -245,12 +263,12 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 	}
 	if (same_bytes(have, want, len))
 		return 0;
-	if (!live || was > 1 || count > 1) {
+	if (was > 1 || count > 1) {
 		if (!txn_alone(t))
 			return ETCH_ETHREADS;
 		t->needs_alone = 1;
 	}
-	return txn_bytes(t, site, len, have, want);
+	return live ? txn_bytes(t, site, len, have, want) : plan_across(t, site, len, have, want, (int)is_load);
 }
 
 /* Plans a load whose site is live. */
@@ -283,6 +301,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	want = plan == PLAN_LOAD || t->memo.new_length != len ? load : t->memo.new;
 	if (want == bytes)
 		return 0;
+	t->sites++;
 	return list_add(
 		&t->text,
 		(struct word){
@@ -292,11 +311,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)
 {
-	int sealed = !!(o->flags & OBJECT_SEALED), live = etch_site_is_live(site_address(e), etch_imv_len(e));
-
-	if (!live && !sealed)
-		return 0; /* must remain a load */
 	if (etch_form_is_pv(e->form))
-		return plan_call(t, e, at, sealed, plan);
-	return live ? plan_load(t, e, at, plan) : plan_wide(t, e, at, plan);
+		return plan_call(t, e, at, !!(o->flags & OBJECT_SEALED), plan);
+	return etch_site_is_live(site_address(e), etch_imv_len(e)) ? plan_load(t, e, at, plan) : plan_wide(t, e, at, plan);
 }

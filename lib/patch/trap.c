@@ -334,6 +334,23 @@ static void report(const struct module *m, uint64_t at, uint64_t rip)
 	}
 }
 
+/*
+ * Was the fault in text that mremap(2) had unmapped without mapping its copy (page_swap.c)? While a swap
+ * goes on the copy is still to come; after it, the page is there. Then the instruction is repeated.
+ */
+static int text_is_back(uint64_t at)
+{
+	const struct module *m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
+	const struct segment *s = NULL;
+
+	for (unsigned most = 100000; m && most && !s; most--, m = m->next)
+		s = image_segment(&m->image, at, 1);
+	if (!s || s->prot != (PROT_READ | PROT_EXEC))
+		return 0;
+	return __atomic_load_n(&swap_active, __ATOMIC_ACQUIRE) ||
+	       sys_call3(SYS_msync, (long)PAGE_OF(at), ETCH_PAGE, MS_ASYNC) == 0;
+}
+
 static void handler(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *u = context;
@@ -341,6 +358,8 @@ static void handler(int sig, siginfo_t *info, void *context)
 	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
 
 	(void)sig;
+	if (info->si_code == SEGV_MAPERR && text_is_back(at))
+		return;
 	/* Bit 1 of a page fault's error code: a write (Intel SDM vol. 3, 4.7). */
 	if (info->si_code == SEGV_ACCERR && (u->uc_mcontext.gregs[REG_ERR] & 2)) {
 		m = module_of_page(at);

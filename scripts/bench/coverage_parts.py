@@ -224,7 +224,7 @@ def part_coverage(args):
                 formed = [s for s in found if s["form"] != "-"]
                 live = [s for s in found if s["live"] == "yes"]
                 armed, err = armed_after_sync(out)
-                total = max(direct + based, 1)
+                total = max(direct + based, len(found), 1)  # some registers that hold the address only etch follows
                 rows.append([name, cc, tag, direct, based, len(found), len(formed), f"{100 * len(formed) / total:.1f}%", len(live),
                              armed, f"{100 * armed / total:.1f}%" + (f" (error {err})" if err else "")])
                 why = collections.Counter(s["live"].removeprefix("no: ") for s in found if s["live"] != "yes")

@@ -14,7 +14,7 @@ struct edge_case { const char *name; void (*run)(void); };
 
 #define CASE(name) {#name, case_##name}
 /* Each ends with an empty one. */
-extern const struct edge_case edge_limits[], edge_threads[], edge_faults[];
+extern const struct edge_case edge_limits[], edge_threads[], edge_faults[], edge_swap[];
 
 struct two { int a, b; };
 extern int plain, stored;
@@ -27,6 +27,10 @@ int plain_read(void);  /* by a site */
 int stored_read(void);
 int sum_plain(void);   /* all sites of plain agree: its value */
 void check_closed(void);
+
+/* A filter: system call `nr` fails with `error` (0: kills), if argument `arg` ANDed with mask
+ * equals `value`. */
+void deny(int nr, int error, unsigned arg, uint32_t mask, uint32_t value);
 
 /* A thread that reads plain with all signals blocked, until it is ended. */
 pthread_t thread_start(void);

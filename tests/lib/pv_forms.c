@@ -269,7 +269,7 @@ static struct seen check_sites(size_t calls, size_t loads, const uint8_t *state)
 		unsigned len = etch_imv_len(e), count, n = 0, how = state[(slot - objects) / 64];
 		const struct target *to = target_of(slot);
 
-		if ((how & SEALED) || ((how & ARMED) && etch_site_is_live((uintptr_t)at, len))) {
+		if (how & (SEALED | ARMED)) {
 			n = etch_pv_image(e, (uintptr_t)at, (uintptr_t)to->at, to->known ? &to->body : NULL, out, &count);
 			if (n && count > 1 && !(how & SEALED))
 				n = etch_pv_image(e, (uintptr_t)at, (uintptr_t)to->at, NULL, out, &count);
@@ -290,7 +290,7 @@ static struct seen check_sites(size_t calls, size_t loads, const uint8_t *state)
 		const uint8_t *field = (const uint8_t *)(uintptr_t)etch_ref((uintptr_t)&e->obj, e->obj);
 		unsigned how = state[(field - objects) / 64];
 
-		if ((how & SEALED) || ((how & ARMED) && etch_site_is_live((uintptr_t)at, 6))) {
+		if (how & (SEALED | ARMED)) {
 			seen.immediates++;
 			CHECK_EQ(etch_form_imm(e, field, out), 6);
 		} else {

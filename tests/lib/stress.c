@@ -56,6 +56,11 @@ static void *address_of(enum variable k)
 	}
 }
 
+/* Where the instruction of a reader lies: at an 8-byte word, or as the build says. */
+#ifndef PLACE
+#define PLACE ".p2align 3\n\t"
+#endif
+
 /* ---- one reader for every form ------------------------------------------------------ */
 
 struct reader {
@@ -71,7 +76,7 @@ struct reader {
 	ALONE static uint64_t name(void)                                      \
 	{                                                                     \
 		uint64_t v_;                                                  \
-		__asm__ __volatile__(before "\n\t.p2align 3\n\t" insn "\n\t" after \
+		__asm__ __volatile__(before "\n\t" PLACE insn "\n\t" after \
 		                     : "=a"(v_) : "m"(field) : "cc", "rdx");   \
 		return v_;                                                    \
 	}
@@ -158,7 +163,7 @@ static const struct reader readers[] = {
 	ALONE static int op(uint64_t with)                                                  \
 	{                                                                                   \
 		uint8_t z_;                                                                 \
-		__asm__ __volatile__(".p2align 3\n\t" insn " %2, %%" reg "\n\tsete %0"      \
+		__asm__ __volatile__(PLACE insn " %2, %%" reg "\n\tsete %0"      \
 		                     : "=q"(z_) : "a"((type)with), "m"(field) : "cc");      \
 		return z_;                                                                  \
 	}

@@ -339,8 +339,7 @@ static void case_null(void)
 	CHECK_EQ(etch_verify(NULL, NULL), 0);
 }
 
-/* Sealed: sites outside the rule and bodies of two instructions take part, and are
- * changed only while there is one thread. */
+/* Sealed: bodies of two instructions take part, and are changed only while there is one thread. */
 static void case_seal(void)
 {
 	pthread_t t;
@@ -360,7 +359,9 @@ static void case_seal(void)
 	}
 	CHECK_EQ(etch_verify(NULL, NULL), 0);
 	t = thread_start();
-	CHECK_EQ(pv_set(sealed.f, one), tooled ? ETCH_ETHREADS : 0);
+	CHECK_EQ(pv_set(sealed.f, one), 0);
+	CHECK_EQ(cross_sealed(1, 2), 21);
+	CHECK_EQ(pv_set(sealed.f, other), 0);
 	CHECK_EQ(pv_set(sealed.g, one), tooled ? ETCH_ETHREADS : 0);
 	CHECK_EQ(etch_release(&sealed, sizeof(sealed)), tooled ? ETCH_ETHREADS : 0);
 	if (tooled) {

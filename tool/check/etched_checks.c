@@ -21,8 +21,7 @@ struct said {
 
 static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
 
-/* True if a site has a finding. None for a load in an object file that is not live only by its alignment, if its
- * section is aligned to less than 8 bytes: the linker decides where it lies. */
+/* True if a site has a finding. */
 static bool judge(const struct scan *s, const struct site *site, struct said *out)
 {
 	out->why = NULL;
@@ -31,9 +30,7 @@ static bool judge(const struct scan *s, const struct site *site, struct said *ou
 		return true;
 	}
 	out->id = site->kind == SITE_LOAD ? "ETCH-I007" : "ETCH-P002";
-	if (site_is_live(s, site, &out->why))
-		return false;
-	return site->reason || !elf_is_object(s->file) || s->file->sections[site->section].sh.sh_addralign >= 8;
+	return !site_is_live(s, site, &out->why);
 }
 
 static int said_order(const void *a, const void *b)

@@ -133,10 +133,12 @@ static void sites_json(const struct summary *s, struct json_object *o)
 	put(o, "loads", s->loads.all);
 	put(o, "sites", s->loads.sites);
 	put(o, "live", s->loads.live);
+	put(o, "live_by_swap", s->loads.swap);
 	put(o, "immediates", s->immediates);
 	put(o, "calls", s->calls.all);
 	put(o, "call_sites", s->calls.sites);
 	put(o, "live_calls", s->calls.live);
+	put(o, "live_calls_by_swap", s->calls.swap);
 	for (i = 0; i < s->state_count; i++)
 		put(states, s->states[i].what, s->states[i].count);
 	json_object_object_add(o, "call_states", states);
@@ -203,11 +205,14 @@ static void sites_tsv(const struct summary *s)
 {
 	size_t i;
 
-	printf("loads\t%zu\nsites\t%zu\nlive\t%zu\nimmediates\t%zu\nstores\t%zu\nescapes\t%zu\nbytes_per_site\t%zu\n",
-	       s->loads.all, s->loads.sites, s->loads.live, s->immediates, s->stores, s->escapes, sizeof(struct etch_imv));
+	printf("loads\t%zu\nsites\t%zu\nlive\t%zu\nlive_by_swap\t%zu\nimmediates\t%zu\nstores\t%zu\nescapes\t%zu\n"
+	       "bytes_per_site\t%zu\n",
+	       s->loads.all, s->loads.sites, s->loads.live, s->loads.swap, s->immediates, s->stores, s->escapes,
+	       sizeof(struct etch_imv));
 	for (i = 0; i < s->loads.kept_count; i++)
 		printf("stay_load: %s\t%zu\n", s->loads.kept[i].what, s->loads.kept[i].count);
-	printf("calls\t%zu\ncall_sites\t%zu\nlive_calls\t%zu\n", s->calls.all, s->calls.sites, s->calls.live);
+	printf("calls\t%zu\ncall_sites\t%zu\nlive_calls\t%zu\nlive_calls_by_swap\t%zu\n", s->calls.all, s->calls.sites,
+	       s->calls.live, s->calls.swap);
 	for (i = 0; i < s->state_count; i++)
 		printf("call_state: %s\t%zu\n", s->states[i].what, s->states[i].count);
 	for (i = 0; i < s->calls.kept_count; i++)

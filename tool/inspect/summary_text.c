@@ -144,7 +144,7 @@ static void calls_text(const struct summary *s)
 	if (s->calls.all) {
 		printf("  %zu calls through function pointers of etched objects: %zu are sites", s->calls.all, s->calls.sites);
 		if (linked)
-			printf(", %zu of them can be patched live;", s->calls.live);
+			printf(", %zu of them can be patched live, %zu with their page;", s->calls.live, s->calls.swap);
 		for (i = 0; linked && i < s->state_count; i++)
 			printf("%s %zu %s", i ? "," : "", s->states[i].count, s->states[i].what);
 		putchar('\n');
@@ -165,7 +165,8 @@ static void sites_text(const struct summary *s)
 	}
 	printf("  %zu loads of etched objects: %zu have an immediate form", s->loads.all, s->loads.sites);
 	if (linked)
-		printf(", %zu of them can be patched live, %zu are immediates now", s->loads.live, s->immediates);
+		printf(", %zu of them can be patched live, %zu with their page, %zu are immediates now", s->loads.live,
+		       s->loads.swap, s->immediates);
 	putchar('\n');
 	calls_text(s);
 	printf("  %zu plain stores, %zu escapes of an address\n", s->stores, s->escapes);

@@ -330,7 +330,7 @@ static void site_text(const struct view *v, const struct site *s, char *out, siz
 	static const char *const kinds[] = {"load", "call", "store", "escape"};
 	const char *name = v->scan.objects.list[s->object].name, *why;
 	char form[32] = "", off[32] = "", target[256] = "";
-	bool live;
+	enum site_patch how;
 
 	if (s->off_known && s->off)
 		snprintf(off, sizeof(off), "%+" PRId64, s->off);
@@ -338,7 +338,7 @@ static void site_text(const struct view *v, const struct site *s, char *out, siz
 		snprintf(out, size, "%s of %s%s", kinds[s->kind], name, off);
 		return;
 	}
-	live = site_is_live(&v->scan, s, &why);
+	how = site_patch(&v->scan, s, &why);
 	if (!s->reason)
 		site_form_name(&s->entry, form, sizeof(form));
 	else
@@ -350,7 +350,11 @@ static void site_text(const struct view *v, const struct site *s, char *out, siz
 	         : s->entry.form == ETCH_FORM_JMP ? " jump"
 	                                          : " call",
 	         s->kind == SITE_CALL ? "by" : "of", name, off, target[0] && target[0] != '-' ? " to " : "",
-	         target[0] != '-' ? target : "", form, live ? "live" : "not live: ", live ? "" : why);
+	         target[0] != '-' ? target : "", form,
+	         why                   ? "not live: "
+	         : how == SITE_BY_SWAP ? "live by swap"
+	                               : "live",
+	         why ? why : "");
 }
 
 void code_site_text(const struct code *c, const struct code_line *l, char *out, size_t size)

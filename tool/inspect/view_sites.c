@@ -62,6 +62,9 @@ static void in_place_list(const struct view *v, struct lines *lines, struct list
 	}
 }
 
+static const char *const patch_names[] = {
+	[SITE_NOT_PATCHED] = "no", [SITE_BY_STORE] = "yes", [SITE_BY_SWAP] = "swap", [SITE_BY_LINKER] = "linker"};
+
 /* Lists all sites, then those of pv_call_inline. */
 static void sites_list(const struct view *v, struct listing *l)
 {
@@ -74,7 +77,7 @@ static void sites_list(const struct view *v, struct listing *l)
 		bool patched = site_kind_is_patched(s->kind);
 		char form[32] = "-", where[256], source[256], target[256];
 		const char *why = NULL;
-		bool live = patched && site_is_live(&v->scan, s, &why);
+		enum site_patch how = patched ? site_patch(&v->scan, s, &why) : SITE_NOT_PATCHED;
 
 		if (patched && !s->reason)
 			site_form_name(&s->entry, form, sizeof(form));
@@ -97,8 +100,10 @@ static void sites_list(const struct view *v, struct listing *l)
 		else
 			listing_add(l, "%u", s->size);
 		listing_add(l, "%s", form);
-		if (patched)
-			listing_add(l, live ? "yes" : "no: %s", live ? "" : why);
+		if (why)
+			listing_add(l, "no: %s", why);
+		else if (patched)
+			listing_add(l, "%s", patch_names[how]);
 		else
 			listing_add(l, s->kind == SITE_STORE ? "no: a plain store"
 			               : s->in_data          ? "no: a data word holds the address"

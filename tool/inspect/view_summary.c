@@ -45,6 +45,7 @@ static void sites_count(struct summary *c)
 	for (i = 0; i < v->scan.site_count; i++) {
 		const struct site *s = &v->scan.sites[i];
 		struct tallies *t = s->kind == SITE_LOAD ? &c->loads : &c->calls;
+		enum site_patch how;
 		const char *why;
 
 		c->stores += s->kind == SITE_STORE;
@@ -53,7 +54,9 @@ static void sites_count(struct summary *c)
 			continue;
 		t->all++;
 		t->sites += !s->reason;
-		if (site_is_live(&v->scan, s, &why))
+		how = site_patch(&v->scan, s, &why);
+		t->swap += how == SITE_BY_SWAP;
+		if (how != SITE_NOT_PATCHED)
 			t->live++;
 		else
 			tally_add(t->kept, sizeof(t->kept) / sizeof(t->kept[0]), &t->kept_count, why);

@@ -17,6 +17,7 @@ struct tally {
 /* Counts of loads, or of calls. */
 struct tallies {
 	size_t all, sites, live;
+	size_t swap;           /* of the live ones: with their page */
 	struct tally kept[64]; /* those that are not live, by reason */
 	size_t kept_count;
 };

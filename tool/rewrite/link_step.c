@@ -187,6 +187,7 @@ static int natives_flag(struct elf_file *f, struct linked_tables *now, struct sc
 
 static void sites_count(const struct scan *s, enum site_kind kind, struct rewrite_counts *c)
 {
+	enum site_patch how;
 	const char *why;
 	size_t i;
 
@@ -197,7 +198,9 @@ static void sites_count(const struct scan *s, enum site_kind kind, struct rewrit
 			continue;
 		c->kept += site->reason != NULL;
 		c->sites += !site->reason;
-		c->live += site_is_live(s, site, &why);
+		how = site_patch(s, site, &why);
+		c->live += how != SITE_NOT_PATCHED;
+		c->swap += how == SITE_BY_SWAP;
 	}
 }
 

@@ -23,6 +23,7 @@ struct rewrite_options {
 struct rewrite_counts {
 	size_t sites;             /* with a form: can become an immediate or a direct call */
 	size_t live;              /* linked: of those, can be patched while threads run */
+	size_t swap;              /* of these: with their page */
 	size_t kept;              /* without a form: left unchanged */
 	struct bake_counts baked; /* linked: of those, what is in the code now */
 };

@@ -105,8 +105,8 @@ static void say_calls(const struct elf_file *f, const struct rewrite_result *r)
 
 	printf("calls: %zu sites", c->sites);
 	if (!elf_is_object(f))
-		printf(", %zu live, %zu across a word: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live,
-		       c->sites - c->live, b->direct, b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
+		printf(", %zu live, %zu by swap: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live, c->swap, b->direct,
+		       b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
 	printf("; %zu without a form", c->kept);
 	if (r->in_place)
 		printf("; %zu of %zu in place", r->in_place_baked, r->in_place);
@@ -123,8 +123,8 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 	if (o->imv && elf_is_object(f))
 		printf("%zu sites, %zu loads without an immediate form", r->loads.sites, r->loads.kept);
 	else if (o->imv)
-		printf("%zu sites, %zu live, %zu baked, %zu loads without an immediate form", r->loads.sites, r->loads.live,
-		       r->loads.baked.immediates, r->loads.kept);
+		printf("%zu sites, %zu live, %zu by swap, %zu baked, %zu loads without an immediate form", r->loads.sites,
+		       r->loads.live, r->loads.swap, r->loads.baked.immediates, r->loads.kept);
 	if (o->imv && calls)
 		printf("; ");
 	if (calls)

@@ -262,19 +262,41 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		s->objects.list[i].unarmed = "defined in another module: decided at load time";
 }
 
+/* The segment of the address is readable and executable, and nothing else: libetch swaps its pages. */
+static bool is_swappable(const struct elf_file *f, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_LOAD && addr >= p->p_vaddr && addr - p->p_vaddr < p->p_memsz)
+			return (p->p_flags & (PF_R | PF_W | PF_X)) == (PF_R | PF_X);
+	}
+	return false;
+}
+
+enum site_patch site_patch(const struct scan *s, const struct site *site, const char **why)
+{
+	bool object = elf_is_object(s->file);
+	const Elf64_Shdr *sh = &s->file->sections[site->section].sh;
+
+	*why = site->reason;
+	if (*why)
+		return SITE_NOT_PATCHED;
+	if (object && sh->sh_addralign < 8)
+		return SITE_BY_LINKER;
+	if (etch_site_is_live(site->addr, site->len))
+		return SITE_BY_STORE;
+	if (object ? !(sh->sh_flags & SHF_WRITE) : is_swappable(s->file, site->addr))
+		return SITE_BY_SWAP;
+	*why = "crosses an 8-byte word of writable text";
+	return SITE_NOT_PATCHED;
+}
+
 bool site_is_live(const struct scan *s, const struct site *site, const char **why)
 {
-	*why = NULL;
-	if (site->reason)
-		*why = site->reason;
-	else if (elf_is_object(s->file))
-		*why = s->file->sections[site->section].sh.sh_addralign < 8
-		           ? "decided by the linker: its section is not aligned to 8 bytes"
-		       : !etch_site_is_live(site->addr, site->len) ? "crosses an 8-byte word"
-		                                                   : NULL;
-	else if (!etch_site_is_live(site->addr, site->len))
-		*why = "crosses an 8-byte word";
-	return !*why;
+	return site_patch(s, site, why) != SITE_NOT_PATCHED;
 }
 
 /* The immediate form of a load, with the initial value; 0: no known value, the load stays. */

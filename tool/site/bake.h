@@ -60,8 +60,17 @@ struct bake_counts {
 int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const struct linked_tables *now,
                struct bake_counts *counts, struct error *e);
 
-/* True if a load or call may be patched while threads run; else *why is the reason, a phrase for messages. In an
- * object file the answer is preliminary: the linker decides the alignment. */
+/* How a load or call is patched while threads run. */
+enum site_patch {
+	SITE_NOT_PATCHED,
+	SITE_BY_STORE,  /* it is in one aligned 8-byte word */
+	SITE_BY_SWAP,   /* with its page */
+	SITE_BY_LINKER, /* in an object file: one of the two, depending on where the linker puts it */
+};
+/* For SITE_NOT_PATCHED *why is the reason, a phrase for messages; else it is null. */
+enum site_patch site_patch(const struct scan *s, const struct site *site, const char **why);
+
+/* Is a load or call patched while threads run? */
 bool site_is_live(const struct scan *s, const struct site *site, const char **why);
 
 #endif

@@ -140,10 +140,22 @@ static int encode(const struct linked_rows *r, const struct table_places *to, st
 	return near ? 0 : error_set(e, "its tables are more than 2 GiB away from what they describe");
 }
 
+/* Is a baked site not in one aligned 8-byte word? */
+static bool rows_cross(const struct imv_row *rows, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if ((rows[i].entry.flags & ETCH_IMV_BAKED) && !etch_site_is_live(rows[i].site, etch_imv_len(&rows[i].entry)))
+			return true;
+	return false;
+}
+
 /* Updates all descriptors. `to`: addresses of moved tables; null if libetch finds the tables by their sections. */
 static void modules_write(struct elf_file *f, const struct linked_tables *now, const struct linked_rows *r,
                           const struct table_places *to)
 {
+	bool cross = rows_cross(r->imv, r->imv_count) || rows_cross(r->pv, r->pv_count);
 	size_t i;
 
 	for (i = 0; i < now->module_count; i++) {
@@ -152,7 +164,7 @@ static void modules_write(struct elf_file *f, const struct linked_tables *now, c
 		struct etch_module m;
 
 		memcpy(&m, p, sizeof(m));
-		m.flags = ETCH_MODULE_LINKED;
+		m.flags = ETCH_MODULE_LINKED | (cross ? ETCH_MODULE_SWAP : 0);
 		m.imv = m.obj = m.pv = 0;
 		m.imv_count = m.obj_count = m.pv_count = 0;
 		if (to) {

@@ -105,8 +105,8 @@ static inline unsigned etch_more_imm_len(const struct etch_imv_more *m) { return
 static inline unsigned etch_more_disp_len(const struct etch_imv_more *m) { return (m->shape >> 4) & 7u; }
 
 /*
- * Can this instruction be replaced while threads run? Yes if all of it lies inside one naturally
- * aligned 8-byte word, so that one store replaces it (AMD64 APM vol. 2, 7.6.1).
+ * Can one store replace this instruction while threads run? Yes if all of it lies inside one naturally
+ * aligned 8-byte word (AMD64 APM vol. 2, 7.6.1). Any other is replaced with its page.
  */
 static inline int etch_site_is_live(uint64_t site, unsigned len) { return len >= 1 && (site & 7u) + len <= 8; }
 
@@ -184,6 +184,8 @@ struct etch_obj {
 #define ETCH_MODULE_VERSION 1u
 #define ETCH_MODULE_LINKED  0x01u /* the link step has run: tables sorted, values baked, facts folded */
 #define ETCH_MODULE_MOVED   0x02u /* imv/obj below locate the tables, not __start_/__stop_ symbols */
+#define ETCH_MODULE_SWAP    0x04u /* a baked site is not in one aligned 8-byte word: sets swap its page */
+#define ETCH_MODULE_FLAGS   0x07u /* every defined flag; any other bit set makes the module malformed */
 
 /*
  * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant; the linker keeps

@@ -452,7 +452,7 @@ static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 static inline int etch_module_valid(const struct etch_module *m)
 {
 	return m->magic == ETCH_MODULE_MAGIC && m->version == ETCH_MODULE_VERSION && m->size == sizeof(*m) &&
-	       !(m->flags & ~(ETCH_MODULE_LINKED | ETCH_MODULE_MOVED));
+	       !(m->flags & ~ETCH_MODULE_FLAGS);
 }
 
 #ifdef __cplusplus

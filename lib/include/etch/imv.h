@@ -94,7 +94,8 @@ enum etch_error {
 	ETCH_OK = 0,
 	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range past the end of its object */
 	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
-	ETCH_EBUSY = 3,      /* a site holds 0xcc: a debugger or a uprobe has a breakpoint there */
+	ETCH_EBUSY = 3,      /* a site holds 0xcc: a debugger or a uprobe has a breakpoint there, or on a page that is
+	                      * to be swapped */
 	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler wrote */
 	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data (PR_SET_MDWE, SELinux
 	                      * execmod, seccomp) */
@@ -274,13 +275,13 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 
 /*
  * etch_seal(&object, sizeof object): as etch_sync, and also arms the sites that cannot be changed
- * while threads run: those that cross an 8-byte boundary, and calls that are to be replaced by
- * more than one instruction (etch/pv.h). For the end of a program's initialization, before it
- * creates threads: returns ETCH_ETHREADS if there are other threads. From then on a set, an
- * etch_sync or an etch_release of these objects that would have to change such a site returns
- * ETCH_ETHREADS while the process has other threads, and changes nothing. etch_release ends the
- * sealed state. A joined thread may count for a moment longer, until the kernel has reaped it;
- * threads of other processes that share this one's memory (vfork, CLONE_VM) are not counted.
+ * while threads run: calls that are to be replaced by more than one instruction (etch/pv.h), and
+ * sites that cross an 8-byte boundary in text whose pages cannot be swapped. For the end of a
+ * program's initialization, before it creates threads: returns ETCH_ETHREADS if there are other
+ * threads. From then on a set, an etch_sync or an etch_release of these objects that would have to
+ * change such a site returns ETCH_ETHREADS while the process has other threads, and changes
+ * nothing. etch_release ends the sealed state. A joined thread may count for a moment longer, until the kernel has
+ * reaped it; threads of other processes that share this one's memory (vfork, CLONE_VM) are not counted.
  */
 #define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
 
@@ -344,7 +345,8 @@ struct etch_info {
 	unsigned long sites;   /* entries of their __imv tables */
 	unsigned long armed;   /* of these, immediates now */
 	unsigned long loads;   /* of these, loads now */
-	unsigned long fixed;   /* of the loads: can never be patched live (they cross an 8-byte word) */
+	unsigned long fixed;   /* of the loads: can never be patched live (they cross an 8-byte word, and their
+	                        * pages cannot be swapped: the segment is writable) */
 	unsigned long objects; /* etched objects */
 	unsigned long armed_objects;
 	unsigned long patched_at_start;   /* sites patched by libetch while loading modules */
@@ -353,10 +355,12 @@ struct etch_info {
 	unsigned long calls_direct;       /* of these, direct calls and jumps now */
 	unsigned long calls_inline;       /* of these, a nop, a return or a function's instructions now */
 	unsigned long calls_indirect;     /* of these, indirect now */
-	unsigned long calls_fixed;        /* of these: can never be patched live (they cross an 8-byte word) */
+	unsigned long calls_fixed;        /* of these: can never be patched live, as fixed */
 	unsigned long sealed_objects;     /* etched objects under etch_seal */
 	unsigned long calls_in_place;     /* sites of pv_call_inline */
 	unsigned long calls_in_place_now; /* of these, a nop now: the case compiled in place is executed */
+	unsigned long by_swap;            /* of sites: cross an 8-byte word, so their pages are swapped */
+	unsigned long calls_by_swap;      /* of calls: the same */
 	unsigned long unfit; /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then

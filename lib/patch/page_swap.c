@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_swap.c: changes any bytes of whole pages of text at once, while threads execute them: a
+ * copy with the changes is prepared elsewhere and moved over the old pages by one mremap(2).
+ *
+ * The kernel holds mmap_lock for writing over the whole call. It unmaps the old pages and flushes
+ * the TLB of every CPU that runs the process before it installs the first page of the copy, and a
+ * fault in between waits for the lock. So an instruction, also one that crosses a page inside one
+ * run, is fetched whole from the old pages or whole from the new ones. The barrier that follows
+ * (sync.c) discards what was fetched before. docs/live-patching.md has the argument in full.
+ *
+ * The copy is a private mapping of the same file at the same offset, so that /proc/self/maps,
+ * profilers and uprobes see what they saw. It is never writable and executable.
+ */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "common/sys.h"
+#include "patch/patch.h"
+
+/* Pages without changes that a run may extend over, instead of becoming two runs: each run costs
+ * a few system calls and up to two mappings. */
+#define GAP (2 * ETCH_PAGE)
+
+static struct swap_run run_space[4];
+
+int swap_active;
+
+/* ---- runs of pages ------------------------------------------------------------------ */
+
+static const struct segment *text_segment(uint64_t at, uint64_t size, struct module **owner)
+{
+	struct module *m = module_at(at);
+	const struct segment *s = m ? image_segment(&m->image, at, size) : NULL;
+
+	*owner = m;
+	return s && s->prot == (PROT_READ | PROT_EXEC) && !m->bad ? s : NULL;
+}
+
+int text_swappable(uint64_t at, unsigned size)
+{
+	struct module *m;
+
+	return text_segment(at, size, &m) != NULL;
+}
+
+/* Finds the runs of a sorted list: pages with a word that has to be swapped, each with all words on
+ * them. run: where to put them, or null to count. -1: a word is where it cannot be swapped. */
+static long runs_find(const struct list *l, struct swap_run *run)
+{
+	struct swap_run r = {0};
+	size_t on_page = 0;
+	long count = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		const struct word *w = &l->word[i];
+		uint64_t at = w->at, page = PAGE_OF(at);
+		struct module *m;
+		const struct segment *s;
+
+		if (i && PAGE_OF(w[-1].at) != page)
+			on_page = i;
+		if (r.end > at)
+			r.last = i + 1;
+		if (w->swap != WORD_SWAP && w->swap != WORD_MAY)
+			continue;
+		s = text_segment(at + (unsigned)__builtin_ctzll(w->mask) / 8, 1, &m);
+		if (!s)
+			return -1;
+		if (r.end <= at) {
+			if (r.end && r.segment == s && page <= r.end + GAP) {
+				r.end = page + ETCH_PAGE;
+			} else {
+				if (r.end && run)
+					run[count] = r;
+				count += r.end != 0;
+				r = (struct swap_run){
+					.start = page, .end = page + ETCH_PAGE, .first = on_page, .owner = m, .segment = s};
+			}
+			r.last = i + 1;
+		}
+		r.required |= w->swap == WORD_SWAP;
+	}
+	if (r.end && run)
+		run[count] = r;
+	return count + (r.end != 0);
+}
+
+/* ---- breakpoints ------------------------------------------------------------------------ */
+
+/* The bytes of a page, one bit each. */
+struct marks {
+	uint64_t bits[ETCH_PAGE / 64];
+	int any;
+};
+
+/* Marks the bytes of a word that are 0xcc, and neither in the file nor in what a change replaces. */
+static void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64_t mask)
+{
+	for (unsigned i = 0; i < 8; i++, now >>= 8, file >>= 8, mask >>= 8)
+		if ((now & 0xff) == 0xcc && (file & 0xff) != 0xcc && !(mask & 0xff)) {
+			unsigned byte = (at + i) % ETCH_PAGE;
+
+			if (!k->any)
+				memset(k->bits, 0, sizeof(k->bits));
+			k->bits[byte / 64] |= (uint64_t)1 << (byte % 64);
+			k->any = 1;
+		}
+}
+
+static void marks_clear(struct marks *k, uint64_t page, uint64_t from, uint64_t to)
+{
+	if (from < page)
+		from = page;
+	if (to > page + ETCH_PAGE)
+		to = page + ETCH_PAGE;
+	for (; from < to; from++)
+		k->bits[from % ETCH_PAGE / 64] &= ~((uint64_t)1 << (from % 64));
+}
+
+/* Is a marked byte anything but part of an immediate that libetch wrote? A breakpoint is the first
+ * byte of an instruction. */
+static int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page)
+{
+	uint64_t left = 0;
+
+	for (int kind = 0; kind < SITES_KINDS; kind++)
+		for (size_t i = 0; i < m->sites[kind].count; i++) {
+			const struct etch_imv *e = &m->sites[kind].entry[i];
+			uint64_t site = site_address(e);
+
+			if (entry_is_site(e) && site < page + ETCH_PAGE && site + 16 > page)
+				marks_clear(k, page, site + 1, site + etch_imv_len(e));
+		}
+	for (size_t i = 0; i < sizeof(k->bits) / sizeof(k->bits[0]); i++)
+		left |= k->bits[i];
+	return left != 0;
+}
+
+/* ---- the copy ---------------------------------------------------------------------- */
+
+/* All changes of one word. *next: the first word of the list that is not before it. back: from new
+ * to old, where the new is still there. Returns 0 if memory does not hold what is expected. */
+static int change_at(const struct list *l, size_t *next, uint64_t at, uint64_t now, int back, struct word *all)
+{
+	*all = (struct word){.at = at};
+	for (; *next < l->count && l->word[*next].at <= at; ++*next) {
+		const struct word *w = &l->word[*next];
+
+		if (w->at < at)
+			continue;
+		if ((now ^ (back ? w->new : w->old)) & w->mask) {
+			if (!back)
+				return 0;
+			continue;
+		}
+		all->old = (all->old & ~w->mask) | ((back ? w->new : w->old) & w->mask);
+		all->new = (all->new & ~w->mask) | ((back ? w->old : w->new) & w->mask);
+		all->mask |= w->mask;
+	}
+	return 1;
+}
+
+static uint64_t *copy_word(const struct swap_run *r, uint64_t at)
+{
+	return (uint64_t *)(uintptr_t)(r->copy + (at - r->start));
+}
+
+/* Writes the present contents and the changes of a page into the copy, which holds the file's. */
+static int page_fill(const struct list *l, const struct swap_run *r, uint64_t page, size_t *next, int back)
+{
+	static struct marks marks; /* not on the stack, of which libetch promises to use little */
+
+	marks.any = 0;
+	for (uint64_t at = page; at < page + ETCH_PAGE; at += 8) {
+		uint64_t now = word_load(at), *to = copy_word(r, at), new;
+		struct word change;
+
+		if (!change_at(l, next, at, now, back, &change))
+			return ETCH_EBUSY;
+		if (now != *to)
+			marks_add(&marks, at, now, *to, change.mask);
+		new = (now & ~change.mask) | change.new;
+		if (new != *to)
+			*to = new;
+	}
+	/* After the change other words of the page may still be made, or an earlier run is being put
+	 * back: then it is better to keep a breakpoint than to fail. */
+	if (!marks.any || back || !marks_breakpoint(&marks, r->owner, page))
+		return 0;
+	return r->anonymous && text_file_untouched(page) ? 0 : ETCH_EBUSY;
+}
+
+/* Does the text still hold what the copy was made of? */
+static int run_same(const struct list *l, const struct swap_run *r, int back)
+{
+	size_t next = r->first;
+
+	for (uint64_t at = r->start; at < r->end; at += 8) {
+		uint64_t now = word_load(at);
+		struct word change;
+
+		if (!change_at(l, &next, at, now, back, &change) || ((now ^ *copy_word(r, at)) & ~change.mask))
+			return 0;
+	}
+	return 1;
+}
+
+static void run_drop(struct swap_run *r)
+{
+	if (r->copy)
+		sys_munmap((void *)(uintptr_t)r->copy, r->end - r->start);
+	r->copy = 0;
+}
+
+/* Locks the copy if the text is locked: only then msync(2) refuses to invalidate. 0 or a negative errno. */
+static long run_lock(const struct swap_run *r)
+{
+	uint64_t size = r->end - r->start;
+
+	if (sys_call3(SYS_msync, (long)r->start, (long)size, MS_INVALIDATE) != -EBUSY)
+		return 0;
+	return sys_call3(SYS_mlock, (long)r->copy, (long)size, 0);
+}
+
+/* Makes the copy of a run. 0 or an etch_error. */
+static int run_prepare(const struct list *l, struct swap_run *r, int back)
+{
+	uint64_t size = r->end - r->start;
+	size_t next = r->first;
+	long ret = text_file_map(r->owner, r->segment, r->start, size, &r->anonymous);
+	int err = 0;
+
+	if (ret < 0)
+		return errno_to_etch(ret);
+	r->copy = (uint64_t)ret;
+	for (uint64_t page = r->start; page < r->end && !err; page += ETCH_PAGE)
+		err = page_fill(l, r, page, &next, back);
+	if (!err) {
+		ret = sys_mprotect(r->copy, size, PROT_READ | PROT_EXEC);
+		if (!ret)
+			ret = run_lock(r);
+		if (ret < 0)
+			err = errno_to_etch(ret);
+	}
+	if (err)
+		run_drop(r);
+	return err;
+}
+
+/* ---- the swap ----------------------------------------------------------------------- */
+
+static const long pause_1ms[2] = {0, 1000000}; /* struct timespec */
+#define PAUSES 10000
+
+static void give_up(void)
+{
+	static const char text[] = "etch: code that was unmapped or half changed cannot be mapped again: out of memory\n";
+
+	sys_call3(SYS_write, 2, (long)text, sizeof(text) - 1);
+	__builtin_trap();
+}
+
+/*
+ * Moves the copy of a run over its pages. What mremap(2) checks, it checks before it unmaps; behind
+ * that only an allocation inside the kernel can fail. The pages are then missing and the copy is
+ * still there, so the call is repeated until it succeeds; threads that fault meanwhile return to
+ * the instruction (trap.c). 0 or an etch_error.
+ */
+static int run_move(struct swap_run *r)
+{
+	uint64_t size = r->end - r->start;
+	int missing = 0;
+	long ret;
+
+	__atomic_store_n(&swap_active, 1, __ATOMIC_RELEASE);
+	for (unsigned tries = 0;; tries++) {
+		ret = sys_call6(SYS_mremap, (long)r->copy, (long)size, (long)size, MREMAP_MAYMOVE | MREMAP_FIXED,
+		                (long)r->start, 0);
+		if (ret == (long)r->start)
+			break;
+		missing = missing || sys_call3(SYS_msync, (long)r->start, (long)size, MS_ASYNC) == -ENOMEM;
+		if (!missing)
+			break;
+		if (tries == PAUSES)
+			give_up();
+		sys_call3(SYS_nanosleep, (long)pause_1ms, 0, 0);
+	}
+	__atomic_store_n(&swap_active, 0, __ATOMIC_RELEASE);
+	if (ret != (long)r->start)
+		return errno_to_etch(ret);
+	if (r->anonymous)
+		text_file_left(r->start, r->end);
+	r->copy = 0;
+	return 0;
+}
+
+/*
+ * Separates the pages of each run from their mapping, which is what needs mappings: from then on a
+ * move takes one away. So a process that is out of them is refused before the first page has
+ * changed. The advice has no effect on pages that are about to be replaced.
+ */
+static int runs_split(const struct swaps *s)
+{
+	for (size_t i = 0; s->count > 1 && i < s->count; i++) {
+		const struct swap_run *r = &s->run[i];
+
+		if (r->copy && sys_call3(SYS_madvise, (long)r->start, (long)(r->end - r->start), MADV_RANDOM) == -ENOMEM) {
+			do
+				sys_call3(SYS_madvise, (long)s->run[i].start, (long)(s->run[i].end - s->run[i].start), MADV_NORMAL);
+			while (i--);
+			return ETCH_ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int swaps_prepare(struct swaps *s, struct list *l)
+{
+	long count;
+	int err = 0;
+
+	*s = (struct swaps){.text = l, .run = run_space};
+	count = runs_find(l, NULL);
+	if (count <= 0)
+		return count ? ETCH_EPERM : 0;
+	s->count = (size_t)count;
+	if (s->count > sizeof(run_space) / sizeof(run_space[0]))
+		s->run = sys_map(s->count * sizeof(*s->run), 0);
+	if (!s->run)
+		return ETCH_ENOMEM;
+	runs_find(l, s->run);
+	for (size_t i = 0; i < s->count && !err; i++) {
+		struct swap_run *r = &s->run[i];
+
+		err = run_prepare(l, r, 0);
+		for (size_t k = r->first; k < r->last; k++) {
+			uint64_t *how = &l->word[k].swap;
+
+			if (!err && *how == WORD_STORE)
+				*how = WORD_WITH;
+			else if (err && *how == WORD_MAY)
+				*how = WORD_DROPPED;
+		}
+		if (!r->required)
+			err = 0;
+	}
+	if (!err)
+		err = runs_split(s);
+	if (err)
+		swaps_end(s);
+	return err;
+}
+
+int swaps_do(struct swaps *s)
+{
+	int err;
+
+	for (; s->done < s->count; s->done++) {
+		struct swap_run *r = &s->run[s->done];
+
+		if (!r->copy)
+			continue;
+		r->moved = 1;
+		err = run_same(s->text, r, 0) ? run_move(r) : ETCH_EBUSY;
+		if (err) {
+			r->moved = 0;
+			return err;
+		}
+	}
+	return 0;
+}
+
+void swaps_undo(struct swaps *s)
+{
+	/* What was not used makes room. */
+	for (size_t i = 0; i < s->count; i++)
+		run_drop(&s->run[i]);
+	while (s->done--) {
+		struct swap_run *r = &s->run[s->done];
+
+		for (unsigned tries = 0; r->moved; tries++) {
+			if (!run_prepare(s->text, r, 1) && !run_move(r))
+				r->moved = 0;
+			else if (tries == PAUSES)
+				give_up(); /* values that nobody has set must not stay */
+			else
+				sys_call3(SYS_nanosleep, (long)pause_1ms, 0, 0);
+			run_drop(r);
+		}
+	}
+	s->done = 0;
+}
+
+void swaps_end(struct swaps *s)
+{
+	for (size_t i = 0; i < s->count && s->run; i++)
+		run_drop(&s->run[i]);
+	if (s->run != run_space && s->run)
+		sys_munmap(s->run, s->count * sizeof(*s->run));
+	s->count = 0;
+}
+
+int swaps_forgo(struct list *text)
+{
+	int any = 0;
+
+	for (size_t i = 0; i < text->count; i++) {
+		uint64_t *how = &text->word[i].swap;
+
+		any |= *how == WORD_MAY;
+		*how = *how == WORD_MAY ? WORD_DROPPED : *how == WORD_WITH ? WORD_STORE : *how;
+	}
+	return any;
+}

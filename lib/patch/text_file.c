@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * text_file.c: maps pages of the file that a module's text comes from, for page_swap.c.
+ *
+ * The file is found by its name and must be the one that was there when the module was loaded. One
+ * that has been replaced since (a package was upgraded) is not used: the pages are then anonymous,
+ * without the file's name in /proc/self/maps.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "common/sys.h"
+#include "patch/patch.h"
+
+static const char *file_name(const char *path) { return *path ? path : "/proc/self/exe"; }
+
+void text_file_identify(struct image *im, const char *path)
+{
+	struct stat st;
+
+	if (sys_call3(SYS_stat, (long)file_name(path), (long)&st, 0) == 0) {
+		im->file.dev = st.st_dev;
+		im->file.inode = st.st_ino;
+	}
+}
+
+/* ---- runs of anonymous pages -------------------------------------------------------- */
+
+/* Where text was replaced by anonymous pages, in order of use. When full, the oldest is forgotten:
+ * a set there is refused if the page holds 0xcc bytes (text_file_untouched). */
+static struct bounds left[64];
+static unsigned left_count;
+
+void text_file_left(uint64_t start, uint64_t end)
+{
+	unsigned room = sizeof(left) / sizeof(left[0]);
+
+	for (unsigned i = 0; i < left_count && i < room; i++)
+		if (left[i].start == start && left[i].stop == end)
+			return;
+	left[left_count++ % room] = (struct bounds){start, end};
+}
+
+void text_file_forget(const struct image *im)
+{
+	for (unsigned i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+		if (left[i].start < im->end && left[i].stop > im->start)
+			left[i] = (struct bounds){0, 0};
+}
+
+/* Bit 61 of an entry of /proc/PID/pagemap: the page is the file's own, which nobody has written to
+ * (Documentation/admin-guide/mm/pagemap.rst). */
+static int is_file_page(uint64_t page)
+{
+	uint64_t entry = 0;
+	long fd = sys_call3(SYS_open, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0), n;
+
+	if (fd < 0)
+		return 0;
+	(void)word_load(page); /* present, unless it is being reclaimed */
+	n = sys_call6(SYS_pread64, fd, (long)&entry, 8, (long)(page / ETCH_PAGE * 8), 0, 0);
+	sys_call3(SYS_close, fd, 0, 0);
+	return n == 8 && (entry >> 61 & 1);
+}
+
+int text_file_untouched(uint64_t page)
+{
+	for (unsigned i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+		if (page >= left[i].start && page < left[i].stop)
+			return 1;
+	return is_file_page(page);
+}
+
+/* ---- the mapping -------------------------------------------------------------------------- */
+
+static long file_map(const struct module *m, uint64_t offset, uint64_t size)
+{
+	struct stat st;
+	long fd, ret = -ENOENT;
+
+	if (!m->image.file.inode)
+		return ret;
+	fd = sys_call3(SYS_open, (long)file_name(m->path), O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	if (sys_call3(SYS_fstat, fd, (long)&st, 0) == 0 && st.st_dev == m->image.file.dev &&
+	    st.st_ino == m->image.file.inode && (uint64_t)st.st_size > offset + size - ETCH_PAGE)
+		ret = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_POPULATE, fd, (long)offset);
+	sys_call3(SYS_close, fd, 0, 0);
+	return ret;
+}
+
+long text_file_map(const struct module *m, const struct segment *s, uint64_t page, uint64_t size, int *anonymous)
+{
+	long ret = file_map(m, s->offset + (page - s->start), size);
+
+	*anonymous = ret < 0 && ret != -ENOMEM;
+	if (*anonymous)
+		ret = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
+		                0);
+	return ret;
+}

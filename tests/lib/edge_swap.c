@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * edge: sites that cross 8-byte words, cache lines and pages, set while another thread executes
+ * them: whole pages of text are replaced, or nothing changes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#include "edge.h"
+
+/* The functions of this object's sites are on pages of their own, in three runs: near (4 sites: across
+ * a word, a line, two pages, and one that is not), and six pages on, and six more, one each. */
+ETCHED __attribute__((used)) int moved = 7;
+OBJECT_RECORD("moved", 4, 0);
+#define MOVED(name, skip)                                                           \
+	".fill " #skip ", 1, 0x90\n\t.globl " name "\n" name ":\n"                       \
+	"771:\tmovl moved(%rip), %eax" SITE_ENTRY("moved", 3, 0, SHAPE6, 0) "ret\n\t"
+__asm__(".text\n\t.balign 4096\n\t.globl moved_page\nmoved_page:\n\t"
+        ".byte 0xb8\n\t.long 0xcccccccc\n\tret\n\t.balign 64\n\t" /* mov $0xcccccccc, %eax */
+        MOVED("moved_word", 5) ".balign 64\n\t" MOVED("moved_line", 61) ".balign 64\n\t" MOVED("moved_store", 0)
+        ".balign 4096\n\t.skip 4093, 0x90\n\t" MOVED("moved_pages", 0)
+        ".balign 4096\n\t.skip 4096 * 6, 0x90\n\t" MOVED("moved_far", 3)
+        ".balign 4096\n\t.skip 4096 * 6, 0x90\n\t" MOVED("moved_farther", 7)
+        ".balign 4096");
+extern const volatile uint8_t moved_page[], moved_word[], moved_line[], moved_store[], moved_pages[], moved_far[],
+	moved_farther[];
+
+static int read_at(const volatile uint8_t *code) { return ((int (*)(void))(uintptr_t)hide(code))(); }
+
+static int moved_sum(void)
+{
+	int v = read_at(moved_word);
+
+	CHECK_EQ(read_at(moved_line), v);
+	CHECK_EQ(read_at(moved_store), v);
+	CHECK_EQ(read_at(moved_pages), v);
+	CHECK_EQ(read_at(moved_far), v);
+	CHECK_EQ(read_at(moved_farther), v);
+	CHECK_EQ(*(volatile int *)&moved, v);
+	CHECK_EQ(read_at(moved_page), (int)0xcccccccc);
+	return v;
+}
+
+static atomic_int stop, wrong;
+
+/* Reads all sites. What it sees was set, and it never goes back. */
+static void *reader(void *arg)
+{
+	const volatile uint8_t *const at[] = {moved_word, moved_line, moved_store, moved_pages, moved_far, moved_farther};
+	int seen[6] = {0};
+
+	(void)arg;
+	while (!stop)
+		for (unsigned i = 0; i < 6; i++) {
+			int v = read_at(at[i]);
+
+			if (v < seen[i] || v > 1000000)
+				wrong = 1;
+			seen[i] = v;
+		}
+	return NULL;
+}
+
+static pthread_t start(void)
+{
+	pthread_t t;
+
+	CHECK(!pthread_create(&t, NULL, reader, NULL));
+	return t;
+}
+
+static void end(pthread_t t)
+{
+	stop = 1;
+	CHECK(!pthread_join(t, NULL));
+	CHECK(!wrong);
+}
+
+/* The line of /proc/self/maps of an address. */
+static const char *map_line(const volatile void *p)
+{
+	static char line[4400];
+	unsigned long from, to;
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx", &from, &to) == 2 && (unsigned long)p >= from && (unsigned long)p < to)
+			break;
+	fclose(f);
+	return line;
+}
+
+static unsigned maps_count(void)
+{
+	char line[4400];
+	unsigned n = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		n++;
+	fclose(f);
+	return n;
+}
+
+/* The page is still the file's, at the same offset from its start in memory, and r-x. */
+static void check_mapped(const volatile uint8_t *at)
+{
+	unsigned long from, offset;
+	char perms[8], before[4400];
+
+	strcpy(before, map_line(moved_page));
+	CHECK(sscanf(before, "%lx-%*x %7s %lx", &from, perms, &offset) == 3);
+	offset += ((unsigned long)at & ~4095ul) - from;
+	CHECK(sscanf(map_line(at), "%lx-%*x %7s", &from, perms) == 2);
+	CHECK(!strcmp(perms, "r-xp"));
+	CHECK(strstr(map_line(at), "/edge"));
+	CHECK(sscanf(map_line(at), "%lx-%*x %*s %lx", &from, &offset) == 2);
+	(void)before;
+}
+
+static void check_same(int v)
+{
+	CHECK_EQ(moved_sum(), v);
+	CHECK_EQ(etch_verify(NULL, NULL), 0);
+	check_mapped(moved_word);
+	check_mapped(moved_pages);
+	check_mapped(moved_far);
+	check_mapped(moved_farther);
+	CHECK_PERMS(&moved, "r--p");
+}
+
+static void refused(int error)
+{
+	int v = moved_sum();
+	unsigned maps = maps_count();
+
+	CHECK_EQ(etch_set(&moved, v + 1), error);
+	check_same(v);
+	CHECK_EQ(maps_count(), maps);
+}
+
+static void case_swap(void)
+{
+	pthread_t t = start();
+	unsigned maps;
+
+	CHECK_EQ(info_now().by_swap, 6);
+	check_same(7);
+	CHECK_EQ(etch_set(&moved, 8), 0);
+	check_same(8);
+	maps = maps_count();
+	for (int v = 9; v < 1000; v++) {
+		CHECK_EQ(etch_set(&moved, v), 0);
+		CHECK_EQ(moved_sum(), v);
+	}
+	check_same(999);
+	CHECK(maps_count() <= maps);
+	CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
+	CHECK_EQ(moved_word[0], 0x8b);
+	*(volatile int *)&moved = 2000;
+	CHECK_EQ(moved_sum(), 2000);
+	CHECK_EQ(etch_sync(&moved, sizeof(moved)), 0);
+	check_same(2000);
+	CHECK(moved_word[0] != 0x8b && moved_pages[0] != 0x8b);
+	CHECK_EQ(etch_set(&moved, 0xcccc), 0); /* an immediate that looks like breakpoints */
+	CHECK_EQ(etch_set(&moved, 0xcccd), 0);
+	check_same(0xcccd);
+	end(t);
+}
+
+/* A breakpoint somewhere on a page that is to be swapped, and one at a site. */
+static void case_swap_busy(void)
+{
+	pthread_t t = start();
+	const volatile uint8_t *const at[] = {moved_page, moved_page + 60, moved_pages, moved_farther, moved_farther + 100};
+	uint8_t cc = 0xcc, old;
+
+	CHECK_EQ(etch_set(&moved, 8), 0);
+	for (unsigned i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		int v = *(volatile int *)&moved;
+
+		if (at[i] == moved_pages || at[i] == moved_farther) {
+			/* nobody may execute it */
+			end(t);
+			stop = 0;
+			t = 0;
+		}
+		old = *at[i];
+		poke(at[i], &cc, 1);
+		CHECK_EQ(etch_set(&moved, v + 1), t ? ETCH_EBUSY : ETCH_EBUSY);
+		CHECK_EQ(*at[i], 0xcc);
+		CHECK_EQ(*(volatile int *)&moved, v);
+		poke(at[i], &old, 1);
+		check_same(v);
+		if (!t)
+			t = start();
+		CHECK_EQ(etch_set(&moved, v + 1), 0);
+		check_same(v + 1);
+	}
+	end(t);
+}
+
+static void refuse(int nr, int error, unsigned arg, uint32_t mask, uint32_t value, int want)
+{
+	pthread_t t = start();
+	int i;
+
+	CHECK_EQ(etch_set(&moved, 8), 0);
+	check_same(8);
+	deny(nr, error, arg, mask, value);
+	for (i = 0; i < 3; i++)
+		refused(want);
+	CHECK_EQ(etch_release(&moved, sizeof(moved)), want);
+	check_same(8);
+	end(t);
+}
+
+static void case_swap_mremap(void) { refuse(SYS_mremap, EPERM, 0, 0, 0, ETCH_EPERM); }
+static void case_swap_enomem(void) { refuse(SYS_mremap, ENOMEM, 0, 0, 0, ETCH_ENOMEM); }
+static void case_swap_mmap(void) { refuse(SYS_mmap, ENOMEM, 3, MAP_POPULATE, MAP_POPULATE, ETCH_ENOMEM); }
+static void case_swap_mprotect(void) { refuse(SYS_mprotect, EACCES, 2, PROT_EXEC, PROT_EXEC, ETCH_EPERM); }
+static void case_swap_membarrier(void) { refuse(SYS_membarrier, EPERM, 0, 1 << 5, 1 << 5, ETCH_ENOSYNC); }
+
+/* The second and third run cannot be moved: the first is put back. */
+static void case_swap_second(void)
+{
+	refuse(SYS_mremap, EPERM, 4, 0xffffffff, (uint32_t)(uintptr_t)moved_far & ~4095u, ETCH_EPERM);
+}
+
+static void case_swap_third(void)
+{
+	refuse(SYS_mremap, ENOMEM, 4, 0xffffffff, (uint32_t)(uintptr_t)moved_farther & ~4095u, ETCH_ENOMEM);
+}
+
+/* What was a load may stay one: the object is armed where it can be. */
+static void case_swap_partly(void)
+{
+	pthread_t t = start();
+
+	CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
+	deny(SYS_mremap, EPERM, 0, 0, 0);
+	CHECK_EQ(etch_sync(&moved, sizeof(moved)), 0);
+	check_same(7);
+	CHECK_EQ(moved_word[0], 0x8b);
+	CHECK(moved_store[0] != 0x8b);
+	for (int v = 8; v < 20; v++) {
+		CHECK_EQ(etch_set(&moved, v), 0);
+		check_same(v);
+	}
+	CHECK_EQ(moved_pages[0], 0x8b);
+	end(t);
+}
+
+/* All mappings but `n` are taken. Returns when the limit is near: adjacent pages of different
+ * protection are mappings of their own. */
+static void mappings_take(unsigned leave)
+{
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
+	unsigned most = 0, have = maps_count(), n;
+	char *p;
+
+	CHECK(f && fscanf(f, "%u", &most) == 1 && most < 1000000);
+	fclose(f);
+	n = most - have - leave;
+	p = mmap(NULL, (size_t)n * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(p != MAP_FAILED);
+	for (unsigned i = 0; i + 1 < n; i += 2)
+		if (mprotect(p + (size_t)i * 4096, 4096, PROT_READ))
+			break;
+}
+
+/* With any number of mappings left, a set is done or refused, whole. */
+static void case_swap_limit(void)
+{
+	pthread_t t = start();
+	unsigned refusals = 0, sets = 0;
+
+	mappings_take(0);
+	for (int i = 0; i < 40; i++) {
+		int v = *(volatile int *)&moved, err = etch_set(&moved, v + 1);
+
+		CHECK(!err || err == ETCH_ENOMEM);
+		refusals += err != 0;
+		sets += err == 0;
+		CHECK_EQ(moved_sum(), v + !err);
+		/* Frees one mapping, or two. */
+		CHECK(!munmap(mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096) || err);
+	}
+	CHECK(refusals > 0 || sets > 0);
+	CHECK_EQ(etch_verify(NULL, NULL), 0);
+	end(t);
+}
+
+/* The locked memory of the process, in KiB. */
+static unsigned long locked(void)
+{
+	char line[256];
+	unsigned long n = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "VmLck: %lu", &n);
+	fclose(f);
+	return n;
+}
+
+static void case_swap_mlock(void)
+{
+	pthread_t t = start();
+	void *page = (void *)((uintptr_t)moved_word & ~(uintptr_t)4095);
+
+	CHECK_EQ(etch_set(&moved, 8), 0);
+	CHECK_EQ(locked(), 0);
+	CHECK(!mlock(page, 4096));
+	CHECK_EQ(locked(), 4);
+	for (int v = 9; v < 20; v++)
+		CHECK_EQ(etch_set(&moved, v), 0);
+	check_same(19);
+	CHECK(locked() >= 4); /* the run, of which a part was locked */
+	CHECK_EQ(munlock(page, 4096 * 3), 0);
+	end(t);
+}
+
+/* ---- a failure behind the unmapping, made by a tracer --------------------------------- */
+
+/* In the tracer: every fourth mremap of the child becomes a munmap of its target and fails. */
+static void hole_trace(pid_t pid)
+{
+	struct user_regs_struct r, was = {0};
+	pid_t who, spoiled = 0;
+	int status, calls = 0, entry[2] = {0};
+	unsigned holes = 0;
+
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSTOPPED(status));
+	CHECK(!ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_SYSCALL, pid, 0, 0));
+	while ((who = waitpid(pid, &status, __WALL)) > 0) {
+		int sig = 0;
+
+		if (WIFEXITED(status) || WIFSIGNALED(status))
+			break;
+		if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+			CHECK(!ptrace(PTRACE_GETREGS, who, 0, &r));
+			entry[0] = !entry[0];
+			if (entry[0] && r.orig_rax == SYS_mremap && ++calls % 4 == 1) {
+				was = r;
+				r.orig_rax = SYS_munmap;
+				r.rdi = was.r8;
+				CHECK(!ptrace(PTRACE_SETREGS, who, 0, &r));
+				spoiled = who;
+			} else if (!entry[0] && spoiled == who) {
+				CHECK_EQ(r.rax, 0);
+				r = was;
+				r.rax = (unsigned long)-ENOMEM;
+				CHECK(!ptrace(PTRACE_SETREGS, who, 0, &r));
+				spoiled = 0;
+				holes++;
+				usleep(2000); /* the readers run into it */
+			}
+		} else {
+			sig = WSTOPSIG(status);
+		}
+		CHECK(!ptrace(PTRACE_SYSCALL, who, 0, (void *)(uintptr_t)sig));
+	}
+	CHECK(WIFEXITED(status));
+	CHECK_EQ(WEXITSTATUS(status), 0);
+	CHECK(holes > 20);
+}
+
+static void case_swap_hole(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		pthread_t t = start();
+
+		CHECK(!ptrace(PTRACE_TRACEME, 0, 0, 0));
+		raise(SIGSTOP);
+		for (int v = 8; v < 100; v++) {
+			CHECK_EQ(etch_set(&moved, v), 0);
+			CHECK_EQ(moved_sum(), v);
+		}
+		check_same(99);
+		end(t);
+		exit(0);
+	}
+	hole_trace(pid);
+}
+
+/* ---- fork ---------------------------------------------------------------------------- */
+
+static void *setter(void *arg)
+{
+	(void)arg;
+	for (int v = 8; !stop; v++)
+		if (etch_set(&moved, v) || read_at(moved_pages) != v)
+			wrong = 1;
+	return NULL;
+}
+
+static void case_swap_fork(void)
+{
+	pthread_t t, s;
+	int status;
+
+	t = start();
+	CHECK(!pthread_create(&s, NULL, setter, NULL));
+	for (int i = 0; i < 200; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			int v = moved_sum();
+
+			CHECK_EQ(etch_verify(NULL, NULL), 0);
+			CHECK_EQ(etch_set(&moved, v + 1), 0);
+			check_same(v + 1);
+			_exit(0);
+		}
+		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+		CHECK_EQ(status, 0);
+	}
+	end(t);
+	CHECK(!pthread_join(s, NULL));
+	CHECK_EQ(etch_verify(NULL, NULL), 0);
+}
+
+/* The file is gone from its place: /proc/self/exe still is the file. */
+static void case_swap_deleted(void)
+{
+	pthread_t t = start();
+	char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	CHECK(n > 0);
+	path[n] = 0;
+	CHECK(!unlink(path));
+	for (int v = 8; v < 50; v++)
+		CHECK_EQ(etch_set(&moved, v), 0);
+	check_same(49);
+	end(t);
+}
+
+const struct edge_case edge_swap[] = {
+	CASE(swap), CASE(swap_busy), CASE(swap_mremap), CASE(swap_enomem), CASE(swap_mmap), CASE(swap_mprotect),
+	CASE(swap_membarrier), CASE(swap_second), CASE(swap_third), CASE(swap_partly), CASE(swap_limit),
+	CASE(swap_mlock), CASE(swap_hole), CASE(swap_fork), CASE(swap_deleted), {0},
+};
