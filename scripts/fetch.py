@@ -132,6 +132,9 @@ def from_debian(work, package, archive, sha256):
             call(["apt-get", "-q", *options, "source", "--download-only", "--only-source", package], cwd=work)
             break
         except Unavailable:
+            # The archive of the authors is enough: mirrors take older packagings away.
+            if (work / archive).is_file():
+                break
             if attempt == 2:
                 raise
     path = work / archive

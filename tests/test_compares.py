@@ -50,3 +50,32 @@ def test_same_outcomes(tmp_path, build, cc, level, seed):
         assert info["armed"] > 0.8 * info["sites"]  # sealed: all but 64-bit values that do not fit
     forms = collections.Counter(s["form"].rstrip("0123456789") for s in flow.sites(linked) if s["kind"] == "load")
     assert sum(forms[f] for f in ("cmpi", "testi", "cmpr")) >= (0 if level == "-O0" else FUNCTIONS // 5), forms
+
+
+UNFIT = """
+#include <etch/imv.h>
+#include <stdio.h>
+DEFINE_IMV(long, big) = 1;
+static void say(void)
+{
+	struct etch_info i = { .size = sizeof(i) };
+
+	etch_info(&i);
+	printf("%lu %lu %lu %ld\\n", i.armed, i.loads, i.unfit, imv_read(big) + imv_read(big));
+}
+int main(void)
+{
+	say();
+	imv_set(big, 1l << 40);
+	say();
+	imv_set(big, -1);
+	say();
+	return 0;
+}
+"""
+
+
+def test_values_that_do_not_fit_are_counted(flow):
+    rows = [[int(w) for w in line.split()] for line in run([flow.program(UNFIT)]).stdout.splitlines()]
+    n = rows[0][0]  # clang inlines say()
+    assert n >= 2 and rows == [[n, 0, 0, 2], [0, n, n, 2**41], [n, 0, 0, -2]]

@@ -290,6 +290,17 @@ static enum site_state site_now(const struct etch_imv *e)
 	return object_readable(e, object) ? site_state(e, object) : SITE_LOAD;
 }
 
+/* Would this site, a load now, be an immediate if its instruction could hold the value? */
+static int is_unfit(const struct etch_imv *e, uint64_t object)
+{
+	const struct module *m = module_at(object);
+	const struct object *o = m ? module_object(m, object) : NULL;
+	uint8_t out[16];
+
+	return o && (o->flags & OBJECT_ARMED) && object_readable(e, object) && site_may_change(e, object) &&
+	       !immediate_form(e, memory_value(object, site_size(e)), out);
+}
+
 static void info_load(const struct etch_imv *e, struct etch_info *info)
 {
 	enum site_state state = site_now(e);
@@ -299,6 +310,8 @@ static void info_load(const struct etch_imv *e, struct etch_info *info)
 		info->armed++;
 	else
 		info->loads++;
+	if (state == SITE_LOAD)
+		info->unfit += (unsigned long)is_unfit(e, site_object(e));
 	if (site_is_swapped(e))
 		info->by_swap++;
 	else if (!site_is_live(e))

@@ -25,8 +25,8 @@ PROGRAMS = {
                   "CC={cc} CFLAGS='-O2 -I{event}/usr/include' LDFLAGS='-L{event}/usr/lib/x86_64-linux-gnu -Wl,-rpath,{event}/usr/lib/x86_64-linux-gnu' "
                   "./configure --disable-dependency-tracking --disable-coverage",
                   "make -j2 memcached CFLAGS='-O2 -I{event}/usr/include -I{include} -w'", "memcached", ["settings"]),
-    "redis": ("redis", {"src/server.c": [(r"^struct redisServer server;", INCLUDE + "ETCHED struct redisServer server;"),
-                                         (r"^struct sharedObjectsStruct shared;", "ETCHED struct sharedObjectsStruct shared;")]},
+    "redis": ("redis", {"src/server.c": [(r"^struct redisServer server;", "ETCHED struct redisServer server;"),
+                                         (r"^struct sharedObjectsStruct shared;", INCLUDE + "ETCHED struct sharedObjectsStruct shared;")]},
               "true", "make -j2 V=1 -C src MALLOC=libc USE_SYSTEMD=no CC={cc} CFLAGS='-I{include} -w' OPTIMIZATION=-O2 redis-server",
               "redis-server", ["server", "shared"]),
     "nginx": ("nginx", {"src/**/*.c": [(r"^ngx_module_t  (ngx_\w+) = \{", r"ETCHED ngx_module_t  \1 = {")],
@@ -222,12 +222,12 @@ def part_coverage(args):
                 direct, based = objdump_reads(plain, objects)
                 found = sites(root, out)
                 formed = [s for s in found if s["form"] != "-"]
-                live = [s for s in found if s["live"] == "yes"]
+                live = [s for s in found if s["live"] in ("yes", "swap")]
                 armed, err = armed_after_sync(out)
-                total = max(direct + based, 1)
+                total = max(direct + based, len(found), 1)  # some registers that hold the address only etch follows
                 rows.append([name, cc, tag, direct, based, len(found), len(formed), f"{100 * len(formed) / total:.1f}%", len(live),
                              armed, f"{100 * armed / total:.1f}%" + (f" (error {err})" if err else "")])
-                why = collections.Counter(s["live"].removeprefix("no: ") for s in found if s["live"] != "yes")
+                why = collections.Counter(s["live"].removeprefix("no: ") for s in found if s["live"] not in ("yes", "swap"))
                 reasons += [[name, cc, tag, n, reason] for reason, n in why.most_common()]
     table(["program", "compiler", "", "reads (objdump)", "by register", "reads (etch)", "with a form", "of reads", "live", "armed after etch_sync",
            "of reads"], rows)

@@ -361,6 +361,7 @@ struct etch_info {
 	unsigned long calls_in_place_now; /* of these, a nop now: the case compiled in place is executed */
 	unsigned long by_swap;            /* of sites: cross an 8-byte word, so their pages are swapped */
 	unsigned long calls_by_swap;      /* of calls: the same */
+	unsigned long unfit; /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then
  * those of all others). */
