@@ -32,24 +32,26 @@ LIB_INC  := -Ilib -Ilib/include
 # Capstone is loaded when it is needed (tool/arch/x86/capstone.c); libm is not needed, square roots
 # being an instruction (-fno-math-errno). Each library costs a process 0.1 ms.
 archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-TOOL_LIBS := $(foreach lib,dw elf json-c xxhash lzma bz2 z iberty,$(call archive,$(lib))) -lZydis -lm
+TOOL_LIBS := $(foreach lib,dw elf json-c xxhash protobuf-c lzma bz2 z iberty,$(call archive,$(lib))) -lZydis -lm
 SANITIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
 TOOL_SRC := $(sort $(shell find tool -name '*.c'))
 # lib/interfaces is not part of libetch: a library that has the names of other unwinders' functions.
 LIB_SRC  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.c)))
-TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o)
+TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o) $(B)/o/gen/pprof.pb-c.o
+# libetch's walk, with which `etch profile` walks other processes' stacks: the tool's own, too.
+WALK_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/unwind/*.c)))
 LIB_ASM  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.S)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/unwind/*.c))) \
 	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o
 # In a static program these belong to libgcc_eh, whose one object defines them and what raises exceptions.
-DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o,$(DROP_OBJ))
+DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP_OBJ))
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
 all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc	## the tool and the library (default)
 
-$(B)/etch: $(TOOL_OBJ)
+$(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
 
 # What its files share has names of their own there: a program may well have a list_sort() too.
@@ -88,6 +90,19 @@ $(B)/o/tool/%.o: tool/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_VERSION='"$(VERSION)"' -fno-math-errno $(CFLAGS) $(WARN) $(TOOL_INC) -MMD -MP -c -o $@ $<
 
+# pprof's format, as C that protobuf-c's compiler makes.
+$(B)/gen/pprof.pb-c.c: tool/profile/pprof.proto
+	@mkdir -p $(@D)
+	protoc-c --proto_path=$(<D) --c_out=$(@D) $<
+	@touch $@
+
+$(B)/o/gen/pprof.pb-c.o: $(B)/gen/pprof.pb-c.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(CFLAGS) -I$(<D) -MMD -MP -c -o $@ $<
+
+$(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
+$(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
+
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
 	$(LIB_CC) -MMD -MP -c -o $@ $<
@@ -105,7 +120,7 @@ $(B)/o/lib/%.o: lib/%.S
 
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) \
-	$(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/faults/chain.o
+	$(B)/o/lib/patch/table_check.o $(WALK_OBJ) $(B)/o/lib/faults/chain.o
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=pointer-overflow
 

@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Build: the compiler, and the libraries that the tool links with.
-PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzma-dev libbz2-dev zlib1g-dev libzydis-dev libcapstone-dev libiberty-dev libjson-c-dev libxxhash-dev"
+PACKAGES="make pkg-config gcc g++ libc6-dev binutils libelf-dev libdw-dev liblzma-dev libbz2-dev zlib1g-dev libzydis-dev libcapstone-dev libiberty-dev libjson-c-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler"
 if [ "${1-}" != build ]; then
 # Tests: the second compiler and linker with their LTO plugin and sanitizers, and
 # the programs that must accept our output.
@@ -33,12 +33,12 @@ if command -v dpkg-query >/dev/null; then
 	done
 else
 	# Not Debian: say which commands and headers are not there, install nothing.
-	tools="make pkg-config gcc g++"
+	tools="make pkg-config gcc g++ protoc-c"
 	[ "${1-}" = build ] || tools="$tools clang clang-format-14 ld.lld eu-elflint gdb strace valgrind automake cmake meson ninja groff python3 tclsh"
 	for p in $tools; do
 		command -v $p >/dev/null || missing="$missing $p"
 	done
-	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h json-c/json.h xxhash.h; do
+	for h in gelf.h elfutils/libdw.h Zydis/Zydis.h capstone/capstone.h json-c/json.h xxhash.h libiberty/demangle.h protobuf-c/protobuf-c.h; do
 		echo "#include <$h>" | cc -E - >/dev/null 2>&1 || missing="$missing $h"
 	done
 fi

@@ -17,8 +17,9 @@ is not the one written here. Ways to it, in order:
 
 With ETCH_FETCH=debian or =npm only that way is tried.
 
-`linux` is the distribution's kernel, some of its modules and vmlinux: as it is now, since
-older ones are taken away when there is a newer one. apt checks it against the signed lists.
+`linux` is the distribution's kernel, some of its modules and vmlinux; `binutils` are programs of
+Debian testing: as they are now, since older ones are taken away when there is a newer one. apt
+checks them against the signed lists.
 """
 
 import ctypes
@@ -90,10 +91,10 @@ def unpack(archive, into, wanted=None):
 
 # ---- the ways ----------------------------------------------------------------
 
-def apt_options(kind="deb-src"):
+def apt_options(kind="deb-src", suite=None):
     """apt options for directories of our own, whose sources list says deb-src
-    (or another kind) wherever the system's says deb."""
-    apt = CACHE / ("apt" if kind == "deb-src" else "apt-" + kind)
+    (or another kind) wherever the system's says deb, and another suite if one is given."""
+    apt = CACHE / ("apt" if kind == "deb-src" else "apt-" + (suite or kind))
     for sub in ("lists/partial", "cache/archives/partial", "sources"):
         (apt / sub).mkdir(parents=True, exist_ok=True)
     etc = Path("/etc/apt")
@@ -108,6 +109,10 @@ def apt_options(kind="deb-src"):
             text = re.sub(r"(?m)^(\s*)deb(\s)", rf"\1{kind}\2", text)
         else:
             text = re.sub(r"(?mi)^Types:.*$", f"Types: {kind}", text)
+            if suite and path.name != "debian.sources":
+                continue
+            if suite:
+                text = re.sub(r"(?mi)^Suites:.*$", f"Suites: {suite}", text.split("\n\n")[0] + "\n")
         (apt / "sources" / path.name).write_text(text)
     options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
                "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache"]
@@ -162,6 +167,25 @@ def from_debian_kernel(work, meta, wanted):
                         shutil.copyfileobj(tar.extractfile(m), out)
     if p.returncode:
         raise Unavailable(f"{package.name}: dpkg-deb failed")
+
+
+def from_debian_programs(work, suite, packages, programs):
+    """Programs out of a newer Debian, with the libraries and the loader that they need: PROGRAM in the tree runs one."""
+    options = apt_options("deb", suite)
+    call(["apt-get", "-q", *options, "update"])
+    call(["apt-get", "-q", *options, "download", *(f"{p}/{suite}" for p in packages)], cwd=work)
+    for package in sorted(work.glob("*.deb")):
+        call(["dpkg-deb", "-x", package, work / "root"])
+    (work / "tree" / "lib").mkdir()
+    for found in (work / "root").rglob("*.so*"):
+        if found.is_file() and found.parent.name in ("x86_64-linux-gnu", "lib64"):
+            shutil.copy(found, work / "tree" / "lib" / found.name)
+    for name in programs:
+        shutil.copy(work / "root" / "usr" / "bin" / f"x86_64-linux-gnu-{name}", work / "tree" / f"{name}.elf")
+        script = work / "tree" / name
+        script.write_text('#!/bin/sh\nhere=${0%/*}\nexec "$here/lib/ld-linux-x86-64.so.2" --library-path "$here/lib" '
+                          f'"$here/{name}.elf" "$@"\n')
+        script.chmod(0o755)
 
 
 def from_npm(work, package, version, sha256, wanted):
@@ -279,11 +303,35 @@ def linux_unpack(tree):
 
 # name: (what to do with the tree, then the ways to it)
 SOURCES = {
+    # Of Debian testing: one that knows SFrame versions 2 and 3.
+    "binutils": (None, {
+        "debian": lambda work: from_debian_programs(
+            work, "testing", ["binutils-x86-64-linux-gnu", "libbinutils", "libsframe3", "libc6", "zlib1g", "libzstd1",
+                              "libjansson4", "libctf0", "libctf-nobfd0"], ["readelf", "as", "ld"]),
+    }),
     # Small modules of different kinds, and two large ones.
     "linux": (linux_unpack, {
         "debian": lambda work: from_debian_kernel(
             work, "linux-image-cloud-amd64",
             r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$"),
+    }),
+    "memcached": (None, {
+        "debian": lambda work: from_debian(
+            work, "memcached", "memcached_1.6.18.orig.tar.xz",
+            "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b"),
+    }),
+    "redis": (None, {
+        "debian": lambda work: from_debian(
+            work, "redis", "redis_7.0.15.orig.tar.gz",
+            "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982"),
+    }),
+    "nginx": (None, {
+        "debian": lambda work: from_debian(
+            work, "nginx", "nginx_1.22.1.orig.tar.gz",
+            "9ebb333a9e82b952acd3e2b4aeb1d4ff6406f72491bab6cd9fe69f0dea737f31"),
+    }),
+    "lua": (None, {
+        "debian": lambda work: from_debian(work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
     }),
     "sqlite": (sqlite_amalgamate, {
         "debian": lambda work: from_debian(

@@ -22,10 +22,12 @@ import wide  # noqa: E402
 RBP, RIP, leb = rows.RBP, rows.RIP, rows.leb
 SIZES = {0: 8, 2: 2, 3: 4, 4: 8, 10: 2, 11: 4, 12: 8}  # of a DW_EH_PE_* format
 # A listing of more code than this is only made of the function in question and what is around it,
-# and of the next AHEAD bytes: functions come in order of address, and each objdump costs a start.
+# and of the next AHEAD bytes: functions come in order of address, and each objdump costs a start. Where the next function
+# in question is close behind a listing, that is of twice as much, up to AHEAD_MOST.
 WHOLE = 8 << 20
 AROUND = 4096
 AHEAD = 256 << 10
+AHEAD_MOST = 8 << 20
 
 
 class Unreadable(Exception):
@@ -501,13 +503,16 @@ def list_around(path, fde):
     listed = explained._code.get(str(path))
     if listed is None or not listed.addr or not getattr(listed, "first", 1 << 64) <= first or listed.last < last:
         explained._code.clear()
-        last += AHEAD
+        ahead = AHEAD
+        if listed is not None and listed.first < first < listed.last + listed.ahead:
+            ahead = min(2 * listed.ahead, AHEAD_MOST)
+        last += ahead
         listed = explained.Code(path, f"--start-address={first:#x}", f"--stop-address={last:#x}")
-        listed.first, listed.last = first, last
+        listed.first, listed.last, listed.ahead = first, last, ahead
         explained._code[str(path)] = listed
     i = bisect.bisect_left(listed.addr, fde[0])
     if i == len(listed.addr) or listed.addr[i] != fde[0]:
-        tail = explained.Code(path, f"--start-address={fde[0]:#x}", f"--stop-address={listed.last:#x}")
+        tail = explained.Code(path, f"--start-address={fde[0]:#x}", f"--stop-address={fde[1] + AROUND:#x}")
         if tail.addr:
             listed.go_on(tail)
 

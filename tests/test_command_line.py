@@ -5,7 +5,7 @@ import pytest
 
 from conftest import run
 
-COMMANDS = ["rewrite", "check", "inspect", "diff", "stat"]
+COMMANDS = ["rewrite", "check", "inspect", "diff", "stat", "profile"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

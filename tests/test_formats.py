@@ -61,7 +61,7 @@ def test_flags_and_names_are_those_of_the_header():
     assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
     names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
     text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h")
-    assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo"]) == sorted(names)
+    assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo", ".sframe"]) == sorted(names)
     magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
                                            for r in table(FORMATS, "<!-- struct etch_module -->")))
     assert int(magic["magic"].split(",")[0], 16) == define("ETCH_MODULE_MAGIC")

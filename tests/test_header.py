@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from conftest import INCLUDE, run
+from conftest import INCLUDE, STAGES, run
 
 USE = """
 #include <etch/imv.h>
@@ -25,7 +25,7 @@ static inline int h_inline(int x) { return x + imv_read(h_int); }
 int h_read(int x);
 int h_read(int x)
 {
-	if (unlikely(imv_read(h_char) == 'y'))
+	if (etch_unlikely(imv_read(h_char) == 'y'))
 		x++;
 	return x + h_inline(x) + imv_read(h_short) + (int)imv_read(h_long) + (imv_read(h_pointer) != 0) +
 	       imv_read(h_elsewhere) + imv_read(h_local) + _imv_read(h_int) + h_cfg.a + (int)h_cfg.b[1] + h_cfg.c + h_packed;
@@ -101,3 +101,98 @@ def test_every_imv_read_is_live_and_its_padding_is_small(flow, kind):
     # 6-byte loads have three places in eight, 7-byte ones (8-byte types) two. Evenly
     # spread, that is 1.9 and 2.6 bytes on average.
     assert statistics.mean(costs) < (2.2 if kind != "void *" else 3)
+
+
+WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
+PLAIN = """
+#include <etch/imv.h>
+#ifdef likely
+#error "not a name of ours"
+#endif
+#ifdef unlikely
+#error "not a name of ours"
+#endif
+#if defined(_FEATURES_H) || defined(_STDINT_H)
+#error "a header of the C library"
+#endif
+#define likely(x) (x)
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdint.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <limits.h>
+struct fields { volatile int v; volatile long l; const volatile unsigned char *p; struct { int a, b; } s; };
+ETCHED struct fields f;
+DEFINE_IMV(int, n) = IOV_MAX;
+void *moved(void *p);
+void *moved(void *p) { return mremap(p, 1, 1, MREMAP_MAYMOVE); }
+int set(void);
+int set(void)
+{
+	struct fields other = f;
+	int x = etch_set(&f.v, 7) + etch_set(&f.l, etch_set(&f.v, 3)) + etch_set(&f.p, other.p) + etch_set(&f.s, other.s);
+
+	return likely(x) + imv_set(n, imv_read(n) + _imv_read(n)) + etch_sync(&f, sizeof(f));
+}
+"""
+
+
+@pytest.mark.parametrize("language,standard", [("c", "c11"), ("c", "gnu17"), ("c++", "c++11"), ("c++", "c++20")])
+def test_the_header_leaves_programs_alone(tmp_path, cc, language, standard):
+    """No header of the C library before the program's feature macros, none of its names, volatile fields, no casts of
+    C's in C++, no shadowed names where sets nest."""
+    source = tmp_path / "t.c"
+    source.write_text(PLAIN.replace("struct fields other = f;", "struct fields &other = f;") if language == "c++" else PLAIN)
+    extra = ["-Wold-style-cast"] if language == "c++" else ["-Wstrict-prototypes", "-Wdiscarded-qualifiers"] \
+        if cc == "gcc" else []
+    for level in ("-O0", "-O2"):
+        run([cc, "-x", language, f"-std={standard}", *WARNINGS, *extra, level, f"-I{INCLUDE}", "-c", "-o", tmp_path / "t.o",
+             source])
+
+
+def test_volatile_fields_and_nested_sets_are_set(flow):
+    flow.source("""
+#include <etch/imv.h>
+#include <stdio.h>
+struct fields { volatile int v; volatile long l; };
+ETCHED struct fields f = { 1, 2 };
+DEFINE_IMV(unsigned char, c) = 200;
+DEFINE_IMV(short, s) = -3;
+static DEFINE_IMV(_Bool, b) = 1;
+DEFINE_IMV(char *, p) = 0;
+int main(void)
+{
+	int e = etch_set(&f.l, 10 + etch_set(&f.v, -5)) + imv_set(c, imv_read(c) + 55) + imv_set(s, imv_read(s) * 2);
+
+	printf("%d %d %ld %d %d %d %d\\n", e, f.v, f.l, imv_read(c), imv_read(s), imv_read(b), imv_read(p) == NULL);
+	return 0;
+}
+""", "t.c")
+    for stage in STAGES:
+        assert run([flow.program([flow.tmp / "t.c"], stage)]).stdout == "0 -5 10 255 -6 1 1\n"
+
+
+def test_narrow_reads_in_a_loop_cost_no_merging(tmp_path, cc):
+    """A read of 1 or 2 bytes takes its value from the load's register: no shift, no mask of eight bytes."""
+    (tmp_path / "t.c").write_text("#include <etch/imv.h>\nDEFINE_IMV(unsigned char, c) = 0;\nDEFINE_IMV(short, s) = 0;\n"
+                                  "long f(long n, long k) { long t = 0; for (long i = 0; i < n; i++)\n"
+                                  "if (imv_read(c) == 1 && imv_read(s) > 3) t += k; return t; }\n")
+    run([cc, "-O2", f"-I{INCLUDE}", "-c", "-o", tmp_path / "t.o", tmp_path / "t.c"])
+    text = run(["objdump", "-d", "--no-show-raw-insn", tmp_path / "t.o"]).stdout
+    assert not re.search(r"\t(movabs|and|or|shl|shr)\b", text), text
+
+
+def test_an_inline_variable_leaves_the_others_armed(flow_gcc):
+    """clang++ puts it into a section group of its own, of the same name and without padding."""
+    flow = flow_gcc
+    flow.cc = "clang++"
+    source = flow.source("#include <etch/imv.h>\ninline ETCHED_SHARED int packed = 4;\nDEFINE_IMV(int, v) = 0;\n"
+                         "int main() { return imv_set(v, 1) || imv_read(v) != 1 || packed != 4; }\n", "t.cc")
+    run(["clang++", "-std=c++17", f"-I{INCLUDE}", "-o", flow.tmp / "t", source, flow.build / "libetch.a", "-pthread"])
+    flow.rewrite(flow.tmp / "t")
+    armed = {o["object"]: o["armed"] for o in flow.inspect("summary", flow.tmp / "t")["objects"]}
+    assert armed["v__imv"] == "yes"
+    run([flow.tmp / "t"])

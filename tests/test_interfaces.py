@@ -82,6 +82,19 @@ def test_exceptions_are_unchanged(library, tmp_path):
         assert run([exe], env=preloaded(library, **env)).stdout == plain
 
 
+def test_code_made_at_run_time(library, tmp_path):
+    """Registered with __register_frame(): as libgcc walks it. Not registered: by frame pointers, if asked for, and then
+    no register but those is known."""
+    exe = tmp_path / "jit"
+    run(["gcc", *C, "-mno-red-zone", "-o", exe, HERE / "jit.c"])
+    kinds = ["unregistered", "registered", "deregistered", "registered"]
+    plain = [f"{k}: 1 1 1 1 rbx" if k == "registered" else f"{k}: 0 0 0 0 -" for k in kinds]
+    guessed = [f"{k}: 1 1 1 1 {'rbx' if k == 'registered' else 'unknown'}" for k in kinds]
+    assert run([exe]).stdout.splitlines() == plain
+    assert run([exe], env=preloaded(library)).stdout.splitlines() == plain
+    assert run([exe], env=preloaded(library, ETCH_UNWIND_FRAME_POINTERS="1")).stdout.splitlines() == guessed
+
+
 def test_what_it_exports(library):
     """Nothing that raises or resumes."""
     names = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", library]).stdout.splitlines()}

@@ -37,6 +37,8 @@ TOOL["check"] = TOOL["site"] | {"site"}
 TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
 TOOL["diff"] = TOOL["check"] | {"check"}
 TOOL["rewrite"] = TOOL["site"] | {"site", "kernel"}
+# Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
+TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 # libetch: rooms of lib/. Its public headers, lib/include/etch, include nothing but one another.

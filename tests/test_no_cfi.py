@@ -500,3 +500,34 @@ def test_words_of_etchs_own_sections_are_no_pointers(etch, tmp_path, section, ki
     run([etch, "rewrite", "--only", "orc", program])
     ours = [r for r in rows.inspect_rows(etch, program) if r[0] < at + 9 and r[1] > at]
     assert {r[2][3] for r in ours} - {"undef"} == kinds, ours
+
+
+# Each function has padding behind its first jump, of which .eh_frame says what it says of the code around it.
+PADDED = """
+	.text
+	.rept	500
+	.p2align 4
+	.cfi_startproc
+	pushq	%rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbx, -16
+	testl	%edi, %edi
+	je	1f
+	popq	%rbx
+	.cfi_remember_state
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_restore_state
+	nopl	(%rax)
+1:	popq	%rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.endr
+"""
+
+
+def test_every_difference_is_asked_about(etch, tmp_path):
+    r = looked_at(etch, tmp_path, PADDED, "-nostdlib")
+    assert not r.error and not r.wrong
+    assert r.why["padding: NOPs that nothing reaches"] == 500 * 3

@@ -173,3 +173,55 @@ def test_marks_that_are_none(etch, tmp_path):
     names = {"section", "section2", "elsewhere", "prefix", "name", "length", "twice"}
     for args in (["-c"], ["-shared"]):
         assert found(etch, assemble(tmp_path, text, *args)) == {n: ALL for n in names}
+
+
+# fail() ends by a raise on all paths, so no call of it returns; the compiler, which does not know, goes on behind each. The
+# one jump through a table has a trap frame below it, which is not the frame behind the call.
+NEVER = mark("camlM", ".", "code_begin") + """
+	.globl	camlM__fail
+	.type	camlM__fail, @function
+camlM__fail:
+.Lfail:	subq	$8, %rsp
+	movq	%rax, (%rsp)
+	call	caml_raise_exn@PLT
+	.size	camlM__fail, . - camlM__fail
+	.globl	camlM__g
+	.type	camlM__g, @function
+camlM__g:
+	subq	$24, %rsp
+	cmpq	$5, %rax
+	ja	1f
+	call	.Lfail
+behind:	jmp	common
+1:	leaq	handler(%rip), %r11
+	pushq	%r11
+	pushq	16(%r14)
+	movq	%rsp, 16(%r14)
+	leaq	table(%rip), %rdx
+	movslq	(%rdx,%rax,4), %rax
+	addq	%rdx, %rax
+inside:	jmp	*%rax
+one:	popq	16(%r14)
+	addq	$8, %rsp
+common:	movl	$1, %eax
+	addq	$24, %rsp
+last:	ret
+handler:
+	addq	$24, %rsp
+	ret
+	.size	camlM__g, . - camlM__g
+""" + mark("camlM", ".", "code_end") + """
+	.section .rodata
+	.p2align 2
+table:	.long	one - table, one - table
+"""
+
+
+def test_code_behind_a_call_that_never_returns(etch, tmp_path):
+    path = assemble(tmp_path, "\t.text\n" + NEVER, "-shared")
+    at = {line.split()[2]: int(line.split()[0], 16) for line in run(["nm", path]).stdout.splitlines() if " t " in line}
+    run(["strip", path])
+    table = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()[1:]]
+    rows = {name: [r[2] for r in table if int(r[0], 16) <= at[name]][-1] for name in at}
+    assert {n: rows[n] for n in ("behind", "inside", "one", "common", "last", "handler")} == {
+        "behind": "rsp+32", "inside": "rsp+48", "one": "rsp+48", "common": "rsp+32", "last": "rsp+8", "handler": "rsp+32"}

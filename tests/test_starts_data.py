@@ -138,6 +138,61 @@ def test_a_number_that_is_an_address_in_a_function_cuts_none(etch, tmp_path, fla
     assert not wrong(etch, tmp_path, NUMBERS, *flags)
 
 
+# The same in the first function behind one that is called, which nothing but data refers to, and not at an address that a
+# function has by its alignment. A number lies in the middle of it behind a jump; what decides is that a branch leads there.
+FIRST = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	call	known
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+known:	row	8
+	incl	%edi
+	ret
+first:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	testl	%edi, %edi
+	je	amidst
+	call	*%rsi
+	cltd
+	.p2align 4, 0x99
+between: row	rbp16
+	incl	%eax
+	leave
+	row	8
+	ret
+	.p2align 4, 0x99
+amidst:	row	rbp16
+	call	*%rdi
+	leave
+	row	8
+	ret
+second:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	call	*%rsi
+	leave
+	row	8
+	ret
+	.data
+	.p2align 3
+	.quad	first, 0, between, 0, amidst, 0, second, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
+def test_a_number_in_a_function_that_only_data_refers_to(etch, tmp_path, flags):
+    assert not wrong(etch, tmp_path, FIRST, *flags)
+
+
 # Data refers to all of it; what a function is ends as one on all paths, or begins as one and goes on for ever. `called` is
 # one whatever it does, and so is what a jump with a frame leads to.
 DATA = """

@@ -292,6 +292,7 @@ def test_a_listing_holds_for_the_functions_it_covers(tmp_path, monkeypatch):
         survey_rows.list_around("file", fde)
     assert made[0] == ("--start-address=0xf000", f"--stop-address={0x10100 + survey_rows.AROUND + survey_rows.AHEAD:#x}")
     assert [int(m[0].split("=")[1], 16) for m in made] == [0xf000, last + 0x100 - survey_rows.AROUND, 0xf000]
+    assert made[1][1] == f"--stop-address={last + 0x200 + survey_rows.AROUND + 2 * survey_rows.AHEAD:#x}"   # close behind
 
 
 def test_a_listing_begins_anew_behind_data(tmp_path, monkeypatch):

@@ -17,9 +17,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum what { SUMMARY, SITES, ORC, CODE, TABLES, WHATS };
+enum what { SUMMARY, SITES, ORC, SFRAME, CODE, TABLES, WHATS };
 
-static const char *const names[WHATS] = {"summary", "sites", "orc", "code", "tables"};
+static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "code", "tables"};
 
 struct options {
 	enum what what;
@@ -33,7 +33,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch inspect [summary|sites|orc|code|tables] [OPTION...] FILE...\n"
+	printf("Usage: etch inspect [summary|sites|orc|sframe|code|tables] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
 	       "  summary   (default) kind of file, sources of its unwind rows, sizes of tables,\n"
@@ -45,6 +45,7 @@ static void help(void)
 	       "            target of a call, function and source line\n"
 	       "  orc       unwind rows: address, size, CFA, rbp, return address, kind of frame, source;\n"
 	       "            from the table of the file, otherwise generated from its code\n"
+	       "  sframe    the same of section .sframe, whoever wrote it\n"
 	       "  code      the instructions of function FUNC, or of the function at an address:\n"
 	       "            each with its CFA and source, jumps as arrows, and after ; its site,\n"
 	       "            operands, what leads there (jump tables, landing pads, fixups) and\n"
@@ -102,7 +103,8 @@ static int show(const struct options *opt, const char *path, struct error *e)
 	if (r <= 0)
 		return r;
 	switch (opt->what) {
-	case ORC: return show_orc(path, opt->at, opt->no_cfi, opt->format, e);
+	case ORC: return show_orc(path, opt->at, opt->no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, opt->format, e);
+	case SFRAME: return show_orc(path, opt->at, UNWIND_SFRAME, opt->format, e);
 	case CODE: return show_code(path, &code, e);
 	case SUMMARY: return show_summary(path, opt->jobs, opt->format, e);
 	default: return show_sites_of(opt, path, e);
@@ -163,8 +165,8 @@ static bool options_fit(const struct options *opt)
 {
 	const char *odd = NULL, *views = "orc and inspect code";
 
-	if ((opt->at || opt->no_cfi) && opt->what != ORC && opt->what != CODE)
-		odd = opt->at ? "--at" : "--no-cfi";
+	if ((opt->at || opt->no_cfi) && opt->what != ORC && opt->what != CODE && (opt->what != SFRAME || opt->no_cfi))
+		odd = opt->no_cfi ? "--no-cfi" : "--at";
 	if (opt->symbols && opt->what != ORC && opt->what != TABLES) {
 		odd = "--symbols";
 		views = "orc and inspect tables";

@@ -44,6 +44,9 @@ static void help(void)
 	       "      --unwind-map none|64|128\n"
 	       "                     return-address map of the block table: bytes of text for each\n"
 	       "                     of its bytes (default: 64)\n"
+	       "      --sframe[=2|3] also write the rows as SFrame, version 2 or 3 (default: 2), for\n"
+	       "                     other unwinders: section .sframe, PT_GNU_SFRAME. A file that has\n"
+	       "                     it keeps it in later runs\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
 	       "      --no-undo      do not add the record that --undo needs\n"
@@ -102,6 +105,15 @@ static bool map_parse(const char *name, struct rewrite_options *make)
 	return i >= 0;
 }
 
+static bool sframe_parse(const char *name, struct rewrite_options *make)
+{
+	static const char *const words[] = {"2", "3", NULL};
+	int i = name ? argument_word("--sframe", words, name) : 0;
+
+	make->sframe = i == 1 ? 3 : 2;
+	return i >= 0;
+}
+
 /* Checks for options that exclude each other. False: a message has been printed. */
 static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
 {
@@ -115,6 +127,9 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar and --encoding exclude each other\n");
+	else if (opt->make.sframe && (opt->sidecar || !opt->make.orc))
+		fprintf(stderr, "etch: --sframe %s exclude each other\n",
+		        opt->sidecar ? "and --sidecar" : "and --only without orc");
 	else
 		return true;
 	return false;
@@ -131,19 +146,13 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'},
-		{"unwind-map", required_argument, NULL, 'M'},
-		{"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},   {"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},           {"no-undo", no_argument, NULL, 'N'},
+		{"werror", no_argument, NULL, 'W'},         {"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
@@ -163,6 +172,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			l->orc_encoding = l->opt.make.encoding == ETCH_ENCODING_ORC;
 			break;
 		case 'M': good = map_parse(optarg, &l->opt.make); break;
+		case 'F': good = sframe_parse(optarg, &l->opt.make); break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
 		case 'N': l->opt.no_undo = true; break;

@@ -14,6 +14,7 @@
 #include "common/sys.h"
 #include "unwind/eh_frame.h"
 #include "unwind/recover.h"
+#include "unwind/registered.h"
 
 int function_info(uint64_t at, struct function_info *out)
 {
@@ -22,7 +23,14 @@ int function_info(uint64_t at, struct function_info *out)
 	struct etch_fde fde;
 	uint64_t personality;
 
-	if (!loaded_image(at, &im) || !recover_fde(&im, at, &cfi, &fde))
+	if (!loaded_image(at, &im)) {
+		if (!registered_fde(at, &cfi, &fde))
+			return 0;
+		*out = (struct function_info){fde.start, fde.end, fde.lsda,
+		                              fde.cie.personality_indirect ? 0 : fde.cie.personality};
+		return 1;
+	}
+	if (!recover_fde(&im, at, &cfi, &fde))
 		return 0;
 	out->start = im.bias + fde.start;
 	out->end = im.bias + fde.end;

@@ -28,6 +28,29 @@ NO_ASAN static int is_restorer(uint64_t ip)
 	return first == 0x0f0000000fc0c748u && last == 0x050f0000000fc0c7u;
 }
 
+/*
+ * Code that nothing describes, as a JIT's: rbp is taken to point to the caller's rbp, with the return address
+ * behind. A guess (an interrupted function may not have set rbp yet, and then its caller is left out), so only
+ * where the program asked for it, and outside of all modules.
+ */
+NO_ASAN static int frame_pointer_rule(struct cursor *c, struct etch_rule *r)
+{
+	uint64_t bp = c->reg[ETCH_RBP], next, ip;
+	struct prepare_image im;
+	struct window w;
+
+	if (!(c->known & KNOWN(ETCH_RBP)) || (bp & 7) || bp < c->reg[ETCH_RSP] ||
+	    loaded_image(c->reg[ETCH_RIP] - !c->interrupted, &im) || stack_window(bp, &w) || stack_window(bp + 8, &w) ||
+	    memory_read(bp, &next) || memory_read(bp + 8, &ip))
+		return ETCH_UNWIND_NOTABLE;
+	/* Either leads to another such frame, or back to code that does not use rbp so. */
+	if (next <= bp && !loaded_image(ip - 1, &im))
+		return ETCH_UNWIND_NOTABLE;
+	*r = (struct etch_rule){
+		.cfa_off = 16, .cfa = ETCH_REG_RBP, .bp = ETCH_BP_CFA, .bp_off = -16, .kind = ETCH_RULE_CALL};
+	return ETCH_UNWIND_OK;
+}
+
 int cursor_fallback(struct cursor *c, struct etch_rule *r)
 {
 	uint64_t ip = c->reg[ETCH_RIP];
@@ -46,5 +69,7 @@ int cursor_fallback(struct cursor *c, struct etch_rule *r)
 			(struct etch_rule){.cfa_off = RESTORER_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};
 		return ETCH_UNWIND_OK;
 	}
+	if (c->without_tables & CURSOR_FRAME_POINTERS)
+		return frame_pointer_rule(c, r);
 	return ETCH_UNWIND_NOTABLE;
 }

@@ -13,6 +13,7 @@
 
 #include "unwind/eh_frame.h"
 #include "unwind/recover.h"
+#include "unwind/registered.h"
 
 /* Maximum number of frames walked: the need arises close to the frame whose registers are known. */
 #define FRAMES 512
@@ -69,9 +70,15 @@ static bool row_find(recover_image_fn *image, uint64_t at, struct etch_cfi_row *
 	struct etch_fde fde;
 	struct wanted w;
 
-	if (!image(at, &im) || !recover_fde(&im, at, &cfi, &fde))
+	if (image(at, &im)) {
+		if (!recover_fde(&im, at, &cfi, &fde))
+			return false;
+		w.at = at - im.bias;
+	} else if (registered_fde(at, &cfi, &fde)) {
+		w.at = at;
+	} else {
 		return false;
-	w.at = at - im.bias;
+	}
 	w.row.rule.kind = ETCH_RULE_UNDEF;
 	fde.end = w.at + 1; /* later rows are not needed */
 	etch_cfi_rows(&fde, ETCH_CFI_SAVES, row_take, &w);

@@ -46,12 +46,12 @@ static size_t mask; /* lines of the buffer in use, less one */
 
 TEST(test_none, )
 TEST(test_label, BENCH_LABEL(hits++))
-TEST(test_imv, if (unlikely(imv_read(immediate))) hits++)
-TEST(test_l1, if (unlikely(imv_read(variable))) hits++)
-TEST(test_buffer, if (unlikely(*(volatile int *)p)) hits++)
-TEST(test_imv_serial, if (unlikely((add = (unsigned)imv_read(immediate)))) hits++)
-TEST(test_l1_serial, if (unlikely((add = (unsigned)imv_read(variable)))) hits++)
-TEST(test_buffer_serial, if (unlikely((add = (unsigned)*(volatile int *)p))) hits++)
+TEST(test_imv, if (etch_unlikely(imv_read(immediate))) hits++)
+TEST(test_l1, if (etch_unlikely(imv_read(variable))) hits++)
+TEST(test_buffer, if (etch_unlikely(*(volatile int *)p)) hits++)
+TEST(test_imv_serial, if (etch_unlikely((add = (unsigned)imv_read(immediate)))) hits++)
+TEST(test_l1_serial, if (etch_unlikely((add = (unsigned)imv_read(variable)))) hits++)
+TEST(test_buffer_serial, if (etch_unlikely((add = (unsigned)*(volatile int *)p))) hits++)
 
 int main(int argc, char **argv)
 {

@@ -177,6 +177,11 @@ def walkers(shape):
     else:
         programs["libunwind, unw_backtrace"] = link("libunwind", "walk_libunwind.c", tree, "-lunwind")
         programs["libunwind, unw_step"] = link("libunwind-step", "walk_libunwind_step.c", tree, "-lunwind")
+    for name, source in FOREIGN.items():
+        if B.joinpath("libetch-unwind.so").exists() and ("unw" not in source or libunwind_installed()):
+            program = link(name.replace(", ", "-"), source, tree, f"-L{B}", "-letch-unwind", f"-Wl,-rpath,{B.resolve()}")
+            sh(B / "etch", "rewrite", "--only", "orc", "--unwind-map=64", program)
+            programs[name] = program
     library, why = framehop_build()
     if library:
         programs["framehop 0.16"] = link("framehop", "walk_framehop.c", tree, library)
@@ -187,6 +192,9 @@ def walkers(shape):
     return programs, missing
 
 
+# The same sources as the stock walkers', by libetch-unwind.
+FOREIGN = {"drop-in, backtrace": "walk_glibc.c", "drop-in, unw_backtrace": "walk_libunwind.c",
+           "drop-in, unw_step": "walk_libunwind_step.c", "drop-in, _Unwind_Backtrace": "walk_libgcc.c"}
 MODES = (("repeat", 48, "the same stack"), ("random", 48, "random, 48"), ("random", 1024, "random, 1,024"),
          ("random", FUNCTIONS - 1, f"random, {FUNCTIONS:,}"), ("profile", FUNCTIONS - 1, "profile"),
          ("swept", FUNCTIONS - 1, "swept"))

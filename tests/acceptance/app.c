@@ -47,7 +47,7 @@ static long round_work(long n)
 {
 	long sum = local_work(n) + other_work(n) + late;
 
-	if (unlikely(imv_read(verbose)))
+	if (etch_unlikely(imv_read(verbose)))
 		sum += 1;
 	sum += (long)imv_read(quota) * imv_read(sign);
 	if (cfg.enabled && cfg.mode < 0)

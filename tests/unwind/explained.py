@@ -59,9 +59,9 @@ class Code:
                         continue
 
     def go_on(self, tail):
-        """Has the instructions of another listing from its first on, which decodes them from elsewhere."""
-        i = bisect.bisect_left(self.addr, tail.addr[0])
-        self.addr[i:], self.text[i:] = tail.addr, tail.text
+        """Has the instructions of another listing in place of its own there, which decodes them from elsewhere."""
+        i, j = bisect.bisect_left(self.addr, tail.addr[0]), bisect.bisect_right(self.addr, tail.addr[-1])
+        self.addr[i:j], self.text[i:j] = tail.addr, tail.text
         self.jumped |= tail.jumped
         self.__dict__.pop("called", None)
 

@@ -247,6 +247,18 @@ def step(s, addr, text):
     return [], True
 
 
+def handler(insns, i, s):
+    """(address, state) of the handler that OCaml's code pushes as a trap frame, with the head of its list, or None:
+    `lea handler(%rip),%r; push %r; push HEAD; mov %rsp,HEAD`. Who raises takes both words off, and keeps no register."""
+    texts = [re.sub(r"\s+", " ", t) for _, t in insns[max(i - 3, 0):i + 1]]
+    if len(texts) < 4 or not texts[3].startswith("mov %rsp,") or s.regs["rsp"] is None:
+        return None
+    head, lea = texts[3][len("mov %rsp,"):], re.match(r"lea -?0x[0-9a-f]+\(%rip\),(%\w+) *# ([0-9a-f]+)", texts[0])
+    if not lea or texts[1] != f"push {lea[1]}" or texts[2] != f"push {head}":
+        return None
+    return int(lea[2], 16), State(dict.fromkeys(REGS) | {"rsp": add(s.regs["rsp"], 16)}, {})
+
+
 class Function:
     """The states of one FDE, from its first row on."""
 
@@ -271,6 +283,9 @@ class Function:
                 elif not old.meet(s):
                     break
                 s = self.states[addr].copy()
+                trap = handler(insns, i, s) if text.startswith("mov ") and "%rsp," in text else None
+                if trap:
+                    work.append(trap)
                 targets, goes = step(s, addr, text)
                 for t in targets:
                     work.append((t, s.copy()))

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <time.h>
 
@@ -103,6 +104,13 @@ bool elf_is_debug(const struct elf_file *f);
 bool elf_is_slim_lto(const struct elf_file *f);
 
 static inline bool elf_is_object(const struct elf_file *f) { return f->eh.e_type == ET_REL; }
+
+/* Is a section's name this one? An object may have a hundred thousand sections: most names differ in the first
+ * characters. */
+static inline bool elf_name_is(const char *name, const char *wanted)
+{
+	return name[0] == wanted[0] && (!name[0] || (name[1] == wanted[1] && !strcmp(name, wanted)));
+}
 
 /* First section of that name from index `from` on, or 0. */
 uint32_t elf_section_find(const struct elf_file *f, const char *name, uint32_t from);

@@ -16,7 +16,7 @@ uint32_t elf_section_find(const struct elf_file *f, const char *name, uint32_t f
 	uint32_t i;
 
 	for (i = from ? from : 1; i < f->section_count; i++)
-		if (!strcmp(f->sections[i].name, name))
+		if (elf_name_is(f->sections[i].name, name))
 			return i;
 	return 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "elf/section_at.h"
 #include "support/search.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 
@@ -128,7 +129,7 @@ static bool spans_apart(struct elf_span *list, size_t count)
 {
 	size_t i;
 
-	qsort(list, count, sizeof(*list), by_start);
+	sort_by_address(list, count, sizeof(*list), by_start);
 	for (i = 1; i < count && list[i].start > list[i - 1].last; i++)
 		;
 	return i >= count;

@@ -60,10 +60,11 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	}
 	seg_phdrs_follow(l);
 	if (!l->ours)
-		seg_phdr_insert(l);
+		seg_phdrs_insert(l, secs, n);
 	f->ph[l->load].p_offset = l->base;
 	f->ph[l->load].p_vaddr = f->ph[l->load].p_paddr = l->addr;
 	f->ph[l->load].p_filesz = f->ph[l->load].p_memsz = l->size;
+	seg_phdrs_cover(l, secs, n);
 	seg_table_follow(l);
 
 	names_sec = &f->sh[f->names];
@@ -103,21 +104,21 @@ static size_t first_load(const struct seg_file *f)
 	return i;
 }
 
-/* Finds room for the program header. If only moving the table is left, a new first page is
+/* Finds room for `want` program headers. If only moving the table is left, a new first page is
  * tried before: segment.h has the order and its reasons. */
-static int slot_take(struct seg_layout *l, char *err, size_t errlen)
+static int slot_take(struct seg_layout *l, unsigned want, char *err, size_t errlen)
 {
-	int r = seg_slot_find(&l->f, &l->slot, err, errlen);
+	int r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
 
 	if (!r && l->slot.table)
-		l->front_size = seg_front_find(&l->f);
+		l->front_size = seg_front_find(&l->f, want);
 	if (!r && l->front_size)
 		r = seg_front_check(&l->f, err, errlen);
 	if (!r && l->front_size) {
 		l->front_addr = l->f.ph[first_load(&l->f)].p_vaddr;
 		if (seg_front_make(&l->f, l->front_size, &l->front))
 			return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
-		r = seg_slot_find(&l->f, &l->slot, err, errlen);
+		r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
 	}
 	l->item = l->slot.item;
 	l->items = l->slot.items;
@@ -129,6 +130,7 @@ static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, s
                        char *err, size_t errlen)
 {
 	uint64_t first = 0;
+	unsigned covers;
 	int r;
 
 	memset(l, 0, sizeof *l);
@@ -141,11 +143,16 @@ static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, s
 	if (r < 0)
 		return r;
 	l->ours = r;
-	if (l->ours) {
+	covers = seg_covers_missing(&l->f, secs, n);
+	if (l->ours && covers)
+		return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+		                "an earlier etch run left no program header for what is new: start from the file as it was");
+	if (covers >= SLOT_MOST)
+		return seg_fail(SEGMENT_EINVAL, err, errlen, "too many program headers");
+	if (l->ours)
 		r = seg_ours_read(l, first, err, errlen);
-	} else {
-		r = slot_take(l, err, errlen);
-	}
+	else
+		r = slot_take(l, 1 + covers, err, errlen);
 	if (r)
 		return r;
 	l->keep = seg_kept_end(l);

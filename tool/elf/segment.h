@@ -8,8 +8,10 @@
  * any thread may call them.  The same input gives the same bytes, and a second
  * run over the output finds the segment and replaces its contents.
  *
- * The program header that a new PT_LOAD needs comes from the first of these
- * that the file offers:
+ * A section may ask for a program header of its own (struct segment_section.phdr): one of that type is
+ * pointed to the section, and where the file has none, one is added.
+ *
+ * The program headers that are needed come from these, in this order:
  *   1. a PT_NULL entry;
  *   2. unused zero bytes behind the program header table;
  *   3. PT_GNU_PROPERTY, where a PT_NOTE with 8-byte alignment covers the same
@@ -37,6 +39,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Newer than the elf.h of some systems: binutils' include/elf/common.h. */
+#ifndef PT_GNU_SFRAME
+#define PT_GNU_SFRAME 0x6474e554u
+#endif
+#ifndef SHT_GNU_SFRAME
+#define SHT_GNU_SFRAME 0x6ffffff4u
+#endif
 
 /* Results. All but SEGMENT_OK leave a message in `err`, without the file's name
  * and without a newline. */
@@ -82,6 +92,7 @@ struct segment_section {
 	const void *data; /* not used by segment_plan */
 	uint64_t size;    /* bytes, not 0 */
 	uint64_t addr;    /* set by segment_plan: virtual address of the contents */
+	uint32_t phdr;    /* p_type of a program header that covers the section alone; 0: none */
 	bool unloaded;    /* not part of the segment, but behind it in the file, without an address:
 	                   * strip may drop it. The name must start with SEGMENT_UNLOADED */
 };

@@ -15,9 +15,9 @@
 
 /* The distance by which everything moves in the file: a multiple of each PT_LOAD's alignment, since offset and
  * address must be congruent modulo the alignment. 0: the alignment is too large, or not a power of two. */
-static uint64_t front_size(const struct seg_file *f)
+static uint64_t front_size(const struct seg_file *f, unsigned want)
 {
-	uint64_t need = sizeof f->eh + ((uint64_t)f->eh.e_phnum + 2) * sizeof *f->ph, align = SEGMENT_PAGE;
+	uint64_t need = sizeof f->eh + ((uint64_t)f->eh.e_phnum + 1 + want) * sizeof *f->ph, align = SEGMENT_PAGE;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
 		if (f->ph[i].p_type == PT_LOAD)
@@ -27,11 +27,11 @@ static uint64_t front_size(const struct seg_file *f)
 	return seg_align(need, align);
 }
 
-uint64_t seg_front_find(const struct seg_file *f)
+uint64_t seg_front_find(const struct seg_file *f, unsigned want)
 {
-	uint64_t size = front_size(f);
+	uint64_t size = front_size(f, want);
 
-	if (f->eh.e_type != ET_EXEC || !size || size > MOST || f->eh.e_phnum + 2u >= PN_XNUM)
+	if (f->eh.e_type != ET_EXEC || !size || size > MOST || f->eh.e_phnum + 1u + want >= PN_XNUM)
 		return 0;
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
 		const Elf64_Phdr *p = &f->ph[i];
@@ -104,7 +104,7 @@ static void phdrs_shift(struct seg_file *f, uint64_t size)
 	while (f->ph[first].p_type != PT_LOAD)
 		first++;
 	front.p_vaddr = front.p_paddr = f->ph[first].p_vaddr - size;
-	if (sizeof f->eh + (n + 2) * sizeof *f->ph > SEGMENT_PAGE)
+	if (sizeof f->eh + (n + 1 + SLOT_MOST) * sizeof *f->ph > SEGMENT_PAGE)
 		front.p_filesz = front.p_memsz = size;
 	for (size_t i = 0; i < n; i++) {
 		if (f->ph[i].p_type != PT_NULL && (f->ph[i].p_filesz || f->ph[i].p_offset))
@@ -129,7 +129,7 @@ static void phdrs_shift(struct seg_file *f, uint64_t size)
 
 int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes)
 {
-	Elf64_Phdr *ph = realloc(f->ph, ((size_t)f->eh.e_phnum + 2) * sizeof *ph);
+	Elf64_Phdr *ph = realloc(f->ph, ((size_t)f->eh.e_phnum + 1 + SLOT_MOST) * sizeof *ph);
 
 	if (ph)
 		f->ph = ph;

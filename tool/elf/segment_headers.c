@@ -112,7 +112,7 @@ void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, 
 			.sh_flags = SHF_ALLOC,
 			.sh_addr = l->addr + l->table,
 			.sh_offset = l->base + l->table,
-			.sh_size = (l->f.eh.e_phnum + 1) * sizeof(Elf64_Phdr),
+			.sh_size = (l->f.eh.e_phnum + l->slot.want) * sizeof(Elf64_Phdr),
 			.sh_addralign = 8,
 		};
 	if (l->front_sec)
@@ -168,26 +168,77 @@ void seg_phdrs_follow(struct seg_layout *l)
 	}
 }
 
-/* Inserts the new PT_LOAD behind the last one: the gABI requires ascending addresses. */
-void seg_phdr_insert(struct seg_layout *l)
+/* Index of the program header that covers sections of a type of their own; e_phnum: there is none. */
+static size_t cover_find(const struct seg_file *f, uint32_t type)
+{
+	size_t i = 0;
+
+	while (i < f->eh.e_phnum && f->ph[i].p_type != type)
+		i++;
+	return i;
+}
+
+unsigned seg_covers_missing(const struct seg_file *f, const struct segment_section *secs, size_t n)
+{
+	unsigned missing = 0;
+
+	for (size_t i = 0; i < n; i++)
+		missing += secs[i].phdr && cover_find(f, secs[i].phdr) == f->eh.e_phnum;
+	return missing;
+}
+
+/* Inserts the new PT_LOAD behind the last one, as the gABI requires ascending addresses, and appends empty program
+ * headers for sections. */
+void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	struct seg_file *f = &l->f;
-	size_t n = f->eh.e_phnum, at = f->last_load + 1;
+	size_t count = f->eh.e_phnum, at = f->last_load + 1;
 
-	if (l->slot.drop >= 0) {
-		size_t d = (size_t)l->slot.drop;
+	for (size_t i = l->slot.drops; i-- > 0;) {
+		size_t d = l->slot.drop[i];
 
-		memmove(&f->ph[d], &f->ph[d + 1], (n - d - 1) * sizeof *f->ph);
+		memmove(&f->ph[d], &f->ph[d + 1], (count - d - 1) * sizeof *f->ph);
 		at -= d < at;
-		n--;
+		count--;
 	}
-	memmove(&f->ph[at + 1], &f->ph[at], (n - at) * sizeof *f->ph);
-	f->eh.e_phnum = (Elf64_Half)(n + 1);
+	memmove(&f->ph[at + 1], &f->ph[at], (count - at) * sizeof *f->ph);
+	f->eh.e_phnum = (Elf64_Half)++count;
 	f->ph[at] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_align = SEGMENT_PAGE};
 	l->load = at;
-	for (size_t i = 0; i <= n; i++)
+	for (size_t i = 0; i < n; i++)
+		if (secs[i].phdr && cover_find(f, secs[i].phdr) == f->eh.e_phnum) {
+			f->ph[count++] = (Elf64_Phdr){.p_type = secs[i].phdr};
+			f->eh.e_phnum = (Elf64_Half)count;
+		}
+	for (size_t i = 0; i < count; i++)
 		if (f->ph[i].p_type == PT_PHDR)
-			f->ph[i].p_filesz = f->ph[i].p_memsz = (n + 1) * sizeof *f->ph;
+			f->ph[i].p_filesz = f->ph[i].p_memsz = count * sizeof *f->ph;
+}
+
+/* Points program headers to the sections that ask for one. Of one that led to a section of the old segment which is
+ * there no more, an unused entry is left. */
+void seg_phdrs_cover(struct seg_layout *l, const struct segment_section *secs, size_t n)
+{
+	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {
+		Elf64_Phdr *p = &l->f.ph[i];
+		size_t k = 0;
+
+		if (p->p_type != PT_GNU_EH_FRAME && p->p_type != PT_GNU_SFRAME)
+			continue;
+		while (k < n && secs[k].phdr != p->p_type)
+			k++;
+		if (k < n)
+			*p = (Elf64_Phdr){.p_type = secs[k].phdr,
+			                  .p_flags = PF_R,
+			                  .p_offset = l->off_of[k],
+			                  .p_vaddr = secs[k].addr,
+			                  .p_paddr = secs[k].addr,
+			                  .p_filesz = secs[k].size,
+			                  .p_memsz = secs[k].size,
+			                  .p_align = secs[k].align ? secs[k].align : 1};
+		else if (l->ours && p->p_filesz && seg_in_old(l, p->p_offset, p->p_filesz))
+			*p = (Elf64_Phdr){.p_type = PT_NULL};
+	}
 }
 
 /* Points e_phoff and PT_PHDR to the table in the segment. The old one stays behind the ELF header, unused. */

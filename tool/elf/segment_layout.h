@@ -70,11 +70,15 @@ uint64_t seg_old_room_end(const struct seg_layout *l);
 
 /* ---- segment_headers.c: in this order ---- */
 
+/* Number of program headers that sections ask for and the file does not have. */
+unsigned seg_covers_missing(const struct seg_file *f, const struct segment_section *secs, size_t n);
+
 /* Assigns section headers to the caller's sections; f.sh grows, and f.sections with it. */
 int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen);
 void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, size_t n);
 void seg_phdrs_follow(struct seg_layout *l); /* for sections that moved */
-void seg_phdr_insert(struct seg_layout *l);
+void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, size_t n);
+void seg_phdrs_cover(struct seg_layout *l, const struct segment_section *secs, size_t n);
 void seg_table_follow(struct seg_layout *l); /* for the table itself, if it is in the segment */
 void seg_headers_count(struct seg_file *f);  /* sets e_shnum, or section header 0 in its place */
 

@@ -110,6 +110,22 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 	return top;
 }
 
+/* The end of the addresses that sections claim without a segment that maps them: were the segment there, the next run
+ * would find their contents mapped, and others. */
+static uint64_t above_sections(const struct seg_file *f, uint64_t addr)
+{
+	uint64_t top = addr;
+
+	for (size_t i = 1; i < f->sections; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if ((s->sh_flags & SHF_ALLOC) && !(s->sh_flags & SHF_TLS) && s->sh_size <= MAX_GAP &&
+		    s->sh_addr < addr + MAX_GAP)
+			top = seg_max(top, s->sh_addr + s->sh_size);
+	}
+	return top;
+}
+
 /*
  * Sets address and file offset of the segment: the first free page in memory (or the address of an
  * earlier run) and the first page behind the kept bytes of the file.  If the segment contains the program headers,
@@ -125,7 +141,7 @@ static void place_start(struct seg_layout *l)
 	uint64_t want;
 
 	if (!l->ours)
-		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
+		l->addr = seg_align(above_sections(&l->f, above_relocations(&l->f, top->p_vaddr + top->p_memsz)), SEGMENT_PAGE);
 	l->base = seg_align(l->keep, SEGMENT_PAGE);
 	if (!l->table)
 		return;
@@ -148,7 +164,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 		l->table = seg_align(at, 8);
 	place_start(l);
 	if (l->table)
-		at = l->table + (l->f.eh.e_phnum + !l->ours) * sizeof(Elf64_Phdr);
+		at = l->table + (l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want)) * sizeof(Elf64_Phdr);
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];
 
@@ -211,8 +227,8 @@ static bool is_old(const struct seg_layout *l, size_t i)
 uint64_t seg_kept_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
-	bool grows = !l->ours && l->slot.drop < 0 && !l->slot.table;
-	uint64_t table = ((uint64_t)f->eh.e_phnum + grows) * sizeof *f->ph;
+	size_t grows = l->ours || l->slot.table ? 0 : l->slot.want - l->slot.drops;
+	uint64_t table = (f->eh.e_phnum + grows) * sizeof *f->ph;
 	uint64_t end = seg_in_old(l, f->eh.e_phoff, table) ? 0 : f->eh.e_phoff + table;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)

@@ -164,7 +164,7 @@ int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, si
 		r = count_sections(f, err, errlen);
 	if (r)
 		return r;
-	f->ph = calloc((size_t)f->eh.e_phnum + 1, sizeof *f->ph);
+	f->ph = calloc((size_t)f->eh.e_phnum + SLOT_MOST, sizeof *f->ph);
 	f->sh = calloc(f->sections, sizeof *f->sh);
 	if (!f->ph || !f->sh)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds room for one more program header.  The order of preference and its
+ * Finds room for more program headers.  The order of preference and its
  * reasons are in segment.h.
  */
 #include <string.h>
@@ -297,11 +297,11 @@ static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, s
 	return true;
 }
 
-/* Makes room for one more entry behind the table by moving sections: case 5 of segment.h. */
+/* Makes room for the entries that are still wanted behind the table by moving sections: case 5 of segment.h. */
 static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 {
 	const Elf64_Phdr *load = table_load(f);
-	uint64_t from = table_end(f) + sizeof(Elf64_Phdr), limit;
+	uint64_t from = table_end(f) + (slot->want - slot->drops) * sizeof(Elf64_Phdr), limit;
 	unsigned best = 0, best_mask = 0;
 
 	if (!load)
@@ -325,13 +325,13 @@ static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 	return true;
 }
 
-/* True if the table is followed by unused zeros for one more entry: case 2 of segment.h. */
-static bool slot_is_free(const struct seg_file *f)
+/* True if the table is followed by unused zeros for so many entries: case 2 of segment.h. */
+static bool slot_is_free(const struct seg_file *f, unsigned entries)
 {
-	uint64_t at = table_end(f), n = sizeof(Elf64_Phdr);
+	uint64_t at = table_end(f), n = entries * sizeof(Elf64_Phdr);
 	const Elf64_Phdr *load = table_load(f);
 
-	if (at + n > f->size || (load && load->p_offset + load->p_filesz < at + n))
+	if (f->eh.e_phnum + entries >= PN_XNUM || at + n > f->size || (load && load->p_offset + load->p_filesz < at + n))
 		return false;
 	for (size_t i = 0; i < n; i++)
 		if (f->data[at + i])
@@ -346,38 +346,44 @@ static bool slot_is_free(const struct seg_file *f)
 	return !seg_overlap(f->eh.e_shoff, (uint64_t)f->sections * sizeof(Elf64_Shdr), at, n);
 }
 
-int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, size_t errlen)
+/* Gives up a program header for a new one. */
+static void slot_drop(struct seg_slot *slot, size_t phdr)
 {
-	*slot = (struct seg_slot){.drop = -1};
-	for (size_t i = 0; i < f->eh.e_phnum; i++) {
-		if (f->ph[i].p_type == PT_NULL) {
-			slot->drop = (int)i;
-			return SEGMENT_OK;
-		}
+	size_t i = slot->drops++;
+
+	for (; i && slot->drop[i - 1] > phdr; i--)
+		slot->drop[i] = slot->drop[i - 1];
+	slot->drop[i] = phdr;
+}
+
+/* Gives up program headers of a type, as far as they can be missed. True: there is room for all that are wanted. */
+static bool slot_by_dropping(const struct seg_file *f, uint32_t type, struct seg_slot *slot)
+{
+	for (size_t i = 0; i < f->eh.e_phnum && slot->drops < slot->want; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type == type && (type != PT_GNU_PROPERTY || property_is_redundant(f, p)) &&
+		    (type != PT_PHDR || table_load(f)))
+			slot_drop(slot, i);
 	}
-	if (f->eh.e_phnum + 1 < PN_XNUM && slot_is_free(f))
+	return slot->drops == slot->want || slot_is_free(f, slot->want - (unsigned)slot->drops);
+}
+
+int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, char *err, size_t errlen)
+{
+	*slot = (struct seg_slot){.want = want};
+	if (slot_by_dropping(f, PT_NULL, slot) || slot_by_dropping(f, PT_GNU_PROPERTY, slot))
 		return SEGMENT_OK;
-	for (size_t i = 0; i < f->eh.e_phnum; i++) {
-		if (f->ph[i].p_type == PT_GNU_PROPERTY && property_is_redundant(f, &f->ph[i])) {
-			slot->drop = (int)i;
-			return SEGMENT_OK;
-		}
-	}
 	/* Without PT_PHDR a position-independent program finds its base by
 	 * PT_DYNAMIC (musl) or by its own _DYNAMIC (glibc); ET_EXEC needs none. */
-	if (!find_phdr(f, PT_INTERP) && (f->eh.e_type == ET_EXEC || find_phdr(f, PT_DYNAMIC))) {
-		for (size_t i = 0; i < f->eh.e_phnum; i++) {
-			if (f->ph[i].p_type == PT_PHDR && table_load(f)) {
-				slot->drop = (int)i;
-				return SEGMENT_OK;
-			}
-		}
-	}
-	if (f->eh.e_phnum + 1 >= PN_XNUM)
+	if (!find_phdr(f, PT_INTERP) && (f->eh.e_type == ET_EXEC || find_phdr(f, PT_DYNAMIC)) &&
+	    slot_by_dropping(f, PT_PHDR, slot))
+		return SEGMENT_OK;
+	if (f->eh.e_phnum + want >= PN_XNUM)
 		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "has %u program headers: no room for another",
 		                (unsigned)f->eh.e_phnum);
 	if (slot_by_moving(f, slot))
 		return SEGMENT_OK;
-	*slot = (struct seg_slot){.drop = -1, .table = true};
+	*slot = (struct seg_slot){.want = want, .table = true};
 	return SEGMENT_OK;
 }

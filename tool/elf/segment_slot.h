@@ -13,6 +13,7 @@
 
 #define SEGMENT_PAGE 4096u /* x86-64 base page */
 #define SLOT_ITEMS   8     /* sections behind the table that are considered for moving */
+#define SLOT_MOST    4u    /* program headers that can be added at once */
 
 /* Headers of a file, checked: all of them lie inside it, and so do the contents
  * of every section and segment; PT_LOADs ascend and do not overlap. */
@@ -20,7 +21,7 @@ struct seg_file {
 	const uint8_t *data;
 	size_t size;
 	Elf64_Ehdr eh;
-	Elf64_Phdr *ph;         /* eh.e_phnum entries, and room for one more */
+	Elf64_Phdr *ph;         /* eh.e_phnum entries, and room for SLOT_MOST more */
 	Elf64_Shdr *sh;         /* `sections` entries */
 	size_t sections, names; /* e_shnum and e_shstrndx, or section header 0 in their place */
 	size_t last_load;       /* index of the PT_LOAD with the highest address */
@@ -39,7 +40,9 @@ struct seg_item {
 };
 
 struct seg_slot {
-	int drop;                         /* program header to give up, or -1: their table grows */
+	unsigned want;                    /* program headers to add */
+	size_t drop[SLOT_MOST];           /* program headers to give up for them, ascending */
+	size_t drops;                     /* where these are fewer than `want`, the table grows */
 	bool table;                       /* that table goes to the new segment */
 	struct seg_item item[SLOT_ITEMS]; /* in order of their offsets, moved or not */
 	size_t items;
@@ -58,13 +61,13 @@ static inline bool seg_overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m)
 /* Writes the message and returns `result`. */
 int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* segment_slot.c: finds a slot; sets `evicted`, and new_off of items that move within the first page.
- * The caller places the evicted ones. */
-int seg_slot_find(const struct seg_file *f, struct seg_slot *slot, char *err, size_t errlen);
+/* segment_slot.c: finds room for `want` program headers, at most SLOT_MOST; sets `evicted`, and new_off of items that
+ * move within the first page. The caller places the evicted ones. */
+int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, char *err, size_t errlen);
 
-/* segment_front.c: size of a new first page (or several) for the program headers; 0 if there cannot be
+/* segment_front.c: size of a new first page (or several) for the program headers and `want` more; 0 if there cannot be
  * one. */
-uint64_t seg_front_find(const struct seg_file *f);
+uint64_t seg_front_find(const struct seg_file *f, unsigned want);
 
 /* Refuses a file with data that no header describes: a program that reads it would use its file offset, which changes.
  */

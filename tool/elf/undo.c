@@ -8,6 +8,7 @@
 #include "elf/undo.h"
 
 #include "elf/delta.h"
+#include "support/sort.h"
 
 #include <elf.h>
 #include <inttypes.h>
@@ -287,7 +288,7 @@ static struct delta_guess *guesses_make(const struct headers *kept, const uint8_
 			                                 to.sh_offset + to.sh_info * sizeof(Elf64_Sym)};
 	}
 	list[n++] = (struct delta_guess){was.eh.e_shoff, kept->eh.e_shoff};
-	qsort(list, n, sizeof(*list), guess_order);
+	sort_by_address(list, n, sizeof(*list), guess_order);
 	*count = n;
 	return list;
 }

@@ -52,12 +52,12 @@ const char *file_kind(const struct elf_file *f);
 
 /* The unwind rows of a file: of its table, or made from its code. */
 struct unwind_view {
-	const char *table;         /* encoding of the table: "block", "orc"; null: the file has none */
+	const char *table;         /* encoding of the table: "block", "orc", "sframe"; null: the file has none */
 	uint64_t bytes;            /* size of the table as loaded */
 	size_t row_count;          /* number of rows by the table's own header */
 	struct etch_unwind header; /* of the table in a linked file */
 	bool generated;            /* the rows were made from the code */
-	bool sources;              /* false: stripped, all rows have source "code" */
+	bool sources;              /* false: stripped, all rows have source "code"; or the table has none */
 	struct code_space space;
 	struct row_list rows; /* in addresses of `space` */
 };
@@ -67,6 +67,7 @@ enum unwind_from {
 	UNWIND_TABLE,     /* the table; no rows if there is none */
 	UNWIND_ANY,       /* the table, or else rows made from the code */
 	UNWIND_CODE_ONLY, /* rows made from the code; .eh_frame is only used for where functions are */
+	UNWIND_SFRAME,    /* those of .sframe, whoever wrote it; an error if there is none */
 };
 
 int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e);
@@ -88,7 +89,7 @@ int show_summary(const char *path, int jobs, enum format format, struct error *e
 void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);
 /* `at` may be null: the whole file. */
-int show_orc(const char *path, const char *at, bool no_cfi, enum format format, struct error *e);
+int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e);
 struct code_options {
 	const char *at; /* function or address */
 	bool no_cfi, intel, bytes;

@@ -4,6 +4,7 @@
 
 #include "elf/symbols.h"
 #include "kernel/kernel_orc.h"
+#include "table/sframe.h"
 #include "support/progress.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
@@ -86,12 +87,44 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	return r;
 }
 
+/* The section .sframe that a program header covers, or else the first; 0: there is none. */
+static uint32_t sframe_find(const struct elf_file *f)
+{
+	uint32_t i = 0, k;
+
+	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1)))
+		for (k = 0; k < f->phdr_count; k++)
+			if (f->phdrs[k].p_type == PT_GNU_SFRAME && f->phdrs[k].p_vaddr == f->sections[i].sh.sh_addr)
+				return i;
+	return elf_section_find(f, SFRAME_SECTION, 1);
+}
+
+/* Loads the rows of .sframe. */
+static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
+{
+	uint32_t i = elf_is_object(f) ? 0 : sframe_find(f);
+	const struct elf_section *s = i ? &f->sections[i] : NULL;
+
+	if (elf_is_object(f))
+		return error_set(e, "is an object file: its " SFRAME_SECTION " is still relocations");
+	if (!s || !s->data)
+		return error_set(e, "has no " SFRAME_SECTION);
+	if (sframe_decode(s->data, s->sh.sh_size, s->sh.sh_addr, &out->space, &out->rows, e))
+		return -1;
+	out->table = "sframe";
+	out->bytes = s->sh.sh_size;
+	out->row_count = out->rows.count;
+	return 0;
+}
+
 int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e)
 {
 	int r;
 
 	memset(out, 0, sizeof(*out));
 	space_build(f, &out->space);
+	if (from == UNWIND_SFRAME)
+		return sframe_load(f, out, e);
 	r = from == UNWIND_CODE_ONLY ? 0 : table_load(f, out, e);
 	if (!r && from != UNWIND_TABLE)
 		r = rows_generate(f, from == UNWIND_CODE_ONLY, out, e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect orc: the unwind rows of a file. Large files have millions of rows, so they are printed without a
- * listing. */
+/* etch inspect orc, and sframe: the unwind rows of a file, of whichever table. Large files have millions of rows, so
+ * they are printed without a listing. */
 #include "inspect/inspect.h"
 
 #include "elf/symbols.h"
@@ -24,6 +24,7 @@ struct printer {
 	const struct unwind_view *unwind;
 	struct symbol_index names; /* empty for TSV */
 	enum format format;
+	enum unwind_from from;
 	size_t count;
 	char last[256]; /* function of the previous row */
 };
@@ -31,6 +32,12 @@ struct printer {
 static const char *section_name(const struct printer *p, const struct shown *s)
 {
 	return s->section ? p->file->sections[s->section].name : "-";
+}
+
+/* The source of a row; other producers' tables do not say. */
+static const char *source_text(const struct printer *p, const struct row *row)
+{
+	return p->from == UNWIND_SFRAME ? "-" : row_source_text(row->source);
 }
 
 static void put_name(const char *key, const char *name)
@@ -48,8 +55,7 @@ static void print_json(struct printer *p, const struct shown *s, const char *cfa
 
 	printf("%s\n    {\"address\": \"%" PRIx64 "\", \"size\": %" PRIu64 ", \"cfa\": \"%s\", \"bp\": \"%s\", "
 	       "\"ra\": \"%s\", \"kind\": \"%s\", \"source\": \"%s\"",
-	       p->count ? "," : "", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule),
-	       row_source_text(s->row->source));
+	       p->count ? "," : "", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule), source_text(p, s->row));
 	if (elf_is_object(p->file))
 		put_name("section", section_name(p, s));
 	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
@@ -62,7 +68,7 @@ static void print_tsv(const struct printer *p, const struct shown *s, const char
 	char *name;
 
 	printf("%" PRIx64 "\t%" PRIx64 "\t%s\t%s\t%s\t%s\t%s", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule),
-	       row_source_text(s->row->source));
+	       source_text(p, s->row));
 	name = elf_is_object(p->file) ? strdup(section_name(p, s)) : NULL;
 	if (name) {
 		plain(name);
@@ -171,10 +177,11 @@ static void head_print(const struct printer *p, const char *path)
 		struct json_object *name = json_name(path);
 
 		json_document_begin();
-		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
+		printf("{\n  \"format\": \"etch-inspect-%s\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
 		       "  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
-		       json_object_to_json_string(name), file_kind(p->file), u->table ? "\"" : "", u->table ? u->table : "null",
-		       u->table ? "\"" : "", u->generated ? "true" : "false", u->sources ? "true" : "false");
+		       p->from == UNWIND_SFRAME ? "sframe" : "orc", json_object_to_json_string(name), file_kind(p->file),
+		       u->table ? "\"" : "", u->table ? u->table : "null", u->table ? "\"" : "",
+		       u->generated ? "true" : "false", u->sources ? "true" : "false");
 		json_object_put(name);
 	} else {
 		text_clean(stdout, path);
@@ -183,22 +190,22 @@ static void head_print(const struct printer *p, const char *path)
 			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
 		else
 			printf("%s table, %zu rows%s\n", u->table, u->row_count,
-			       u->sources ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
+			       u->sources || p->from == UNWIND_SFRAME ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
 		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s\n", "address", "size", "cfa", "bp", "ra", "kind",
 		       "source", "function");
 	}
 }
 
-int show_orc(const char *path, const char *at, bool no_cfi, enum format format, struct error *e)
+int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e)
 {
 	struct elf_file file = {0};
 	struct unwind_view unwind = {0};
-	struct printer p = {.file = &file, .unwind = &unwind, .format = format};
+	struct printer p = {.file = &file, .unwind = &unwind, .format = format, .from = from};
 	struct place place;
 	int err = -1;
 
 	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
-	    unwind_view_load(&file, no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, &unwind, e) ||
+	    unwind_view_load(&file, from, &unwind, e) ||
 	    (format != FORMAT_TSV && symbol_index_build(&file, symbol_is_function, &p.names, e)))
 		goto out;
 	head_print(&p, path);

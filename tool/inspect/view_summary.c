@@ -80,6 +80,17 @@ static const struct column object_columns[] = {
 	{"calls", true, false},   {"live_calls", true, false}, {"armed", false, false}, {"because", false, false},
 };
 
+/* What libetch knows of an object of a linked file at start-up: its record in __etch_obj, or null. */
+static const struct obj_row *record_of(const struct view *v, const struct object *o)
+{
+	size_t i;
+
+	for (i = 0; i < v->tables.obj_count; i++)
+		if (v->tables.obj[i].kind == ETCH_OBJ_OBJECT && v->tables.obj[i].addr == o->addr)
+			return &v->tables.obj[i];
+	return NULL;
+}
+
 /* Lists the objects with their counts of sites. False: out of memory. */
 static bool objects_list(const struct view *v, struct listing *l)
 {
@@ -105,6 +116,8 @@ static bool objects_list(const struct view *v, struct listing *l)
 	for (i = 0; i < v->scan.objects.count; i++) {
 		const struct object *o = &v->scan.objects.list[i];
 		const size_t *all = counts[i].all, *live = counts[i].live;
+		const struct obj_row *record = linked ? record_of(v, o) : NULL;
+		bool baked = v->tables.flags & ETCH_MODULE_LINKED, open = record && (record->flags & ETCH_OBJ_OPEN);
 
 		listing_add(l, "%s", o->name);
 		if (o->section)
@@ -116,12 +129,15 @@ static bool objects_list(const struct view *v, struct listing *l)
 		listing_add(l, "%zu", all[1]);
 		listing_add(l, "%zu", live[1]);
 		if (linked)
-			listing_add(l, !o->armed ? "no" : v->tables.flags & ETCH_MODULE_LINKED ? "yes" : "at start-up");
+			listing_add(l, !o->armed ? "no" : baked ? "yes" : record && !open ? "at start-up" : "no");
 		else
 			listing_add(l, o->facts || !o->section ? "no" : "decided by the link step");
 		listing_add(l, "%s",
-		            linked        ? (o->unarmed ? o->unarmed : "no store, no escape")
-		            : !o->section ? "defined elsewhere"
+		            linked && o->unarmed          ? o->unarmed
+		            : linked && !baked && !record ? "etch rewrite has not been run"
+		            : linked && !baked && open    ? "the link step has not run, and other files could store to it"
+		            : linked                      ? "no store, no escape"
+		            : !o->section                 ? "defined elsewhere"
 		            : o->facts == (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED) ? "stored to directly, and its address escapes"
 		            : o->facts & ETCH_OBJ_STORED                       ? "stored to directly"
 		            : o->facts & ETCH_OBJ_ESCAPED                      ? "its address escapes"

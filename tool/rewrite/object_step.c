@@ -174,7 +174,7 @@ static int names_check(const struct elf_file *f, struct error *e)
 
 	for (i = 1; i < f->section_count; i++)
 		for (k = 0; k < sizeof(names) / sizeof(*names); k++)
-			if (f->sections[i].data && !strcmp(f->sections[i].name, names[k]) &&
+			if (f->sections[i].data && elf_name_is(f->sections[i].name, names[k]) &&
 			    (f->sections[i].sh.sh_flags & (SHF_EXECINSTR | SHF_WRITE) || f->sections[i].sh.sh_type != SHT_PROGBITS))
 				return error_set(e, "section %zu is named %s, but is not an etch table", i, names[k]);
 	return 0;

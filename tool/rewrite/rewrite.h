@@ -15,6 +15,7 @@ struct rewrite_options {
 	bool no_cfi;
 	unsigned encoding;  /* of the unwind table of a linked file: ETCH_ENCODING_* */
 	unsigned map_shift; /* return-address map: log2 of the bytes of text per byte of it, 6 or 7; 0: none */
+	unsigned sframe;    /* version of the .sframe that a linked file gets; 0: that which it has from an earlier run */
 	int jobs;           /* threads of the analysis */
 };
 
@@ -36,6 +37,7 @@ struct rewrite_result {
 	uint64_t text;                   /* bytes of code */
 	size_t rows;                     /* rows of the new unwind table */
 	uint64_t unwind_bytes;           /* its size in memory */
+	struct sframe sframe;            /* counts of .sframe; version 0: none made */
 	size_t lost;                     /* rows that do not fit the orc encoding: UNDEFINED in it */
 	size_t orc_sorted;               /* linked: sorted entries of the classic arrays */
 	size_t ex_entries, ex_dropped;   /* entries of the exception table; linked: dropped, as their code is gone */

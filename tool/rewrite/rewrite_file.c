@@ -51,6 +51,8 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 		make.encoding = ETCH_ENCODING_BLOCK;
 		return rewrite_sidecar(f, &make, done, e);
 	}
+	if (elf_is_object(f) && make.sframe)
+		return error_set(e, "is an object file: --sframe is for programs and libraries");
 	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
 }
 
@@ -176,10 +178,31 @@ struct source {
 	const uint8_t *shared; /* the bytes that the steps start from; in `raw` or `undo` */
 };
 
-/* Sets *bytes and *size to the input of the steps. If the file has been changed since an earlier run, the original
- * cannot be restored any more: the file as it is becomes the new original. */
-static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct error *e)
+/* True if these bytes of an ELF file have a program header of this type. */
+static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 {
+	Elf64_Ehdr eh;
+	Elf64_Phdr p;
+	uint64_t i;
+
+	if (size < sizeof(eh))
+		return false;
+	memcpy(&eh, bytes, sizeof(eh));
+	for (i = 0; i < eh.e_phnum && eh.e_phoff < size && (size - eh.e_phoff) / sizeof(p) > i; i++) {
+		memcpy(&p, bytes + eh.e_phoff + i * sizeof(p), sizeof(p));
+		if (p.p_type == type)
+			return true;
+	}
+	return false;
+}
+
+/* Sets *bytes and *size to the input of the steps: the file without its undo record; or the original, where the
+ * etch segment of an earlier run has no program header for what is asked for. If the file has been changed since an
+ * earlier run, the original cannot be restored any more: the file as it is becomes the new original. */
+static int source_open(struct source *s, const struct rewrite_options *o, uint8_t **bytes, size_t *size,
+                       struct error *e)
+{
+	bool all = o->imv && o->pv && o->orc && o->ex;
 	struct error stale;
 	const uint8_t *begin;
 
@@ -189,6 +212,10 @@ static int source_open(struct source *s, uint8_t **bytes, size_t *size, struct e
 		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
+	if (all && s->undo.original && o->sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) {
+		begin = s->undo.original;
+		*size = s->undo.original_size;
+	}
 	s->original = s->undo.original ? s->undo.original : s->raw;
 	s->original_size = s->undo.original ? s->undo.original_size : s->raw_size;
 	s->shared = begin; /* copy on write, by elf_bytes_own() */
@@ -359,7 +386,7 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		free(bytes);
 		return status;
 	}
-	if (source_open(&source, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
+	if (source_open(&source, &opt->make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
 	    file_make(&f, opt, others, &s, &done, &to, &e) || again_check(&f, opt, others, &done, &e) ||
 	    record_add(&source, opt, &done, &e)) {
 		text_error(path, "%s", e.text);

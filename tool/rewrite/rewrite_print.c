@@ -136,6 +136,11 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 			r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
 			r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
 			code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
+	if (r->sframe.version)
+		printf(
+			"; .sframe version %u: %zu rows in %zu FDEs, %zu bytes; %llu bytes of code in %zu rows that it cannot say",
+			r->sframe.version, r->sframe.fres, r->sframe.fdes, r->sframe.size, (unsigned long long)r->sframe.gaps,
+			r->sframe.gap_rows);
 	if (r->ex_entries)
 		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
 	if (r->ex_dropped)

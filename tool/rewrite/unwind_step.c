@@ -101,6 +101,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
                   struct linked_unwind *unwind, struct error *e)
 {
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
+	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
 	struct row_list rows;
 	uint64_t *calls = NULL;
 	size_t count = 0;
@@ -117,10 +118,15 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 		err = calls_find(&out->frames.space, &calls, &count, e);
 	if (!err && rows.count)
 		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
+	if (!err && unwind->count && sframe)
+		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	row_list_free(&rows);
 	free(calls);
 	if (err)
 		return -1;
+	out->sframe = unwind->sframe;
+	out->sframe.bytes = NULL;
+	out->sframe.starts = NULL;
 	if (!unwind->count)
 		return 0;
 	out->rows = unwind->header.rows;

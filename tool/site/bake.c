@@ -221,6 +221,9 @@ static bool code_has_relocs(const struct elf_file *f)
 	return false;
 }
 
+/* The start of the page that holds an address. */
+static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
@@ -238,7 +241,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			                        : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
-		else if (sh->sh_addr % ETCH_PAGE || sh->sh_size % ETCH_PAGE)
+		else if (object_page(o->addr) < sh->sh_addr ||
+		         object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size)
 			o->unarmed = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed = "its section is read-only";

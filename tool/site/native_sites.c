@@ -157,7 +157,7 @@ int natives_check(const struct elf_file *f, struct natives *out, struct scan *s)
 
 	memset(out, 0, sizeof(*out));
 	for (i = 1; i < f->section_count; i++)
-		if (!strcmp(f->sections[i].name, ETCH_SEC_NATIVE) && f->sections[i].sh.sh_type == SHT_PROGBITS &&
+		if (elf_name_is(f->sections[i].name, ETCH_SEC_NATIVE) && f->sections[i].sh.sh_type == SHT_PROGBITS &&
 		    section_take(s, f, i, out)) {
 			natives_free(out);
 			return -1;

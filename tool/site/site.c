@@ -191,8 +191,8 @@ void scan_free(struct scan *s)
 
 bool section_is_etched(const struct elf_section *s, bool *shared)
 {
-	*shared = !strcmp(s->name, ETCH_SEC_SCALAR);
-	return (*shared || !strcmp(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
+	*shared = elf_name_is(s->name, ETCH_SEC_SCALAR);
+	return (*shared || elf_name_is(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
 }
 
 bool object_is_imv(const struct object *o)

@@ -156,6 +156,7 @@ int run_start(struct run *r, char **argv, const struct run_options *o, struct er
 	}
 	r->go = go[1];
 	r->failed = failed[0];
+	r->tick_ns = o->tick_ns ? o->tick_ns : TICK_NS;
 	r->pid = fork();
 	if (!r->pid) {
 		close(go[1]);
@@ -196,7 +197,7 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 	sigaction(SIGPIPE, &on_pipe, NULL);
 	close(r->go);
 	while (!got) {
-		if (signal_take(r->pid, TICK_NS))
+		if (signal_take(r->pid, r->tick_ns))
 			got = wait4(r->pid, &out->status, WNOHANG, &out->usage);
 		if (!got)
 			tick(context);
@@ -208,6 +209,13 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 	if (got < 0)
 		return error_set(e, "cannot wait for it: %s", strerror(errno));
 	return error ? error_set(e, "%s", strerror(error)) : 0;
+}
+
+void run_drop(struct run *r)
+{
+	close(r->go); /* the child ends */
+	close(r->failed);
+	waitpid(r->pid, NULL, 0);
 }
 
 int command_check(const char *name, struct error *e)

@@ -20,12 +20,14 @@ struct run_options {
 	int cpu;           /* run the command on this processor only; -1: on any */
 	int out;           /* its standard output; -1: inherit etch's */
 	const char *input; /* file for its standard input; null: see input_keep */
+	long tick_ns;      /* at least this often `tick` of run_go() is called; 0: a quarter of a second */
 	bool input_keep;   /* inherit etch's standard input, from its position before the first run; else /dev/null */
 };
 
 struct run {
 	pid_t pid;
 	int go, failed; /* pipes: `go` starts the command; `failed` reports why it could not start */
+	long tick_ns;
 };
 
 struct run_end {
@@ -47,6 +49,8 @@ int run_start(struct run *r, char **argv, const struct run_options *o, struct er
 /* Starts the command and waits for its end; `tick` is called periodically. 0, or -1 and a message
  * if the command could not be executed. */
 int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *context, struct error *e);
+/* Ends the process of run_start() before it has executed the command. */
+void run_drop(struct run *r);
 
 /* Does the command exist? 0, or -1 and the reason. */
 int command_check(const char *name, struct error *e);

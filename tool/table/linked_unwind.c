@@ -105,6 +105,20 @@ static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t
 	return 0;
 }
 
+int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, unsigned version, struct error *e)
+{
+	struct segment_section *s;
+
+	if (sframe_encode(rows, version, &u->sframe, e))
+		return -1;
+	u->sframe_at = u->count;
+	s = section_add(u, SFRAME_SECTION, 8, u->sframe.bytes, u->sframe.size);
+	s->type = SHT_GNU_SFRAME;
+	s->phdr = PT_GNU_SFRAME;
+	u->sframe.bytes = NULL; /* the section's */
+	return 0;
+}
+
 /* A table takes some bytes per 256 bytes of address range, also for gaps: refuses ranges that would take far
  * more than the file's size. */
 static bool is_spread(const struct elf_file *f, const struct row_list *rows)
@@ -138,12 +152,18 @@ int linked_unwind_fill(struct linked_unwind *u, struct error *e)
 {
 	uint8_t *ip;
 	size_t i;
+	int err = 0;
 
 	for (i = 0; i < u->count && u->kept; i++)
 		if (u->kept_at[i] && u->sections[i].addr != u->kept_at[i])
 			return error_set(e, "its unwind table would have to move: rewrite it without --only");
-	if (!u->targets)
-		return 0;
+	if (u->sframe_at) {
+		u->sframe.bytes = (uint8_t *)u->sections[u->sframe_at].data;
+		err = sframe_place(&u->sframe, u->sections[u->sframe_at].addr, e);
+		u->sframe.bytes = NULL;
+	}
+	if (err || !u->targets)
+		return err;
 	u->header.orc_ip = u->sections[SEC_IP].addr;
 	u->header.orc = u->sections[SEC_ORC].addr;
 	u->header.orc_lookup = u->sections[SEC_LOOKUP].addr;
@@ -166,7 +186,7 @@ uint64_t linked_unwind_size(const struct linked_unwind *u)
 	size_t i;
 
 	for (i = 0; i < u->count; i++)
-		size += u->sections[i].unloaded ? 0 : u->sections[i].size;
+		size += u->sections[i].unloaded || u->sections[i].phdr ? 0 : u->sections[i].size;
 	return size;
 }
 
@@ -177,6 +197,7 @@ void linked_unwind_free(struct linked_unwind *u)
 	for (i = 0; i < u->count; i++)
 		free((void *)u->sections[i].data);
 	free(u->targets);
+	sframe_free(&u->sframe);
 	memset(u, 0, sizeof(*u));
 }
 
@@ -186,13 +207,14 @@ void linked_unwind_free(struct linked_unwind *u)
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
-	uint32_t i = 0;
+	bool sframe = !strcmp(name, SFRAME_SECTION);
+	uint32_t i = 0, type = sframe ? SHT_GNU_SFRAME : SHT_PROGBITS;
 
 	while ((i = elf_section_find(f, name, i + 1))) {
 		const struct elf_section *s = &f->sections[i];
 		struct segment_section *k;
 
-		if (!s->data || s->sh.sh_type != SHT_PROGBITS || unloaded != !(s->sh.sh_flags & SHF_ALLOC) ||
+		if (!s->data || s->sh.sh_type != type || unloaded != !(s->sh.sh_flags & SHF_ALLOC) ||
 		    (!unloaded && (s->sh.sh_addr < at->addr || s->sh.sh_addr - at->addr >= at->size)))
 			continue;
 		if (!unloaded && (s->sh.sh_addr - at->addr > at->size - s->sh.sh_size ||
@@ -201,6 +223,8 @@ static int section_keep(const struct elf_file *f, const struct segment_found *at
 		u->kept_at[u->count] = unloaded ? 0 : s->sh.sh_addr;
 		k = section_add(u, name, s->sh.sh_addralign, copy(s->data, s->sh.sh_size), s->sh.sh_size);
 		k->unloaded = unloaded;
+		k->type = type;
+		k->phdr = sframe ? PT_GNU_SFRAME : 0;
 		return k->data ? 1 : error_set(e, "out of memory");
 	}
 	return 0;
@@ -235,6 +259,23 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 	return etch_orc_valid(&table) ? 1 : error_set(e, "its unwind table is malformed");
 }
 
+unsigned linked_unwind_sframe_version(const struct elf_file *f)
+{
+	struct segment_found at;
+	struct error e;
+	uint32_t i = 0;
+
+	if (segment_find(f->bytes, f->size, &at, e.text, sizeof(e.text)) <= 0)
+		return 0;
+	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1))) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (s->data && s->sh.sh_size > 2 && s->sh.sh_addr - at.addr < at.size)
+			return s->data[2] == 3 ? 3 : 2;
+	}
+	return 0;
+}
+
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e)
 {
 	struct segment_found at;
@@ -256,10 +297,11 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 		                 out->header.version, ETCH_UNWIND_VERSION, ETCH_UNWIND_VERSION_LAST);
 	if (!etch_unwind_valid(out->sections[0].data, out->sections[0].size))
 		return error_set(e, "its unwind table is malformed");
-	if (out->header.encoding == ETCH_ENCODING_ORC)
-		return read_orc(f, &at, out, e);
-	r = section_keep(f, &at, ETCH_SEC_SOURCE, true, out, e);
-	return r < 0 ? -1 : 1;
+	r = out->header.encoding == ETCH_ENCODING_ORC ? read_orc(f, &at, out, e)
+	                                              : section_keep(f, &at, ETCH_SEC_SOURCE, true, out, e);
+	if (r < 0 || section_keep(f, &at, SFRAME_SECTION, false, out, e) < 0)
+		return -1;
+	return 1;
 }
 
 static int orc_rows(const struct linked_unwind *u, struct row_list *out, struct error *e)

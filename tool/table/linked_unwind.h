@@ -8,9 +8,10 @@
 
 #include "elf/file.h"
 #include "elf/segment.h"
+#include "table/sframe.h"
 #include "table/unwind_tables.h"
 
-#define LINKED_UNWIND_SECTIONS 5
+#define LINKED_UNWIND_SECTIONS 8
 
 /* An unwind table. */
 struct linked_unwind {
@@ -18,7 +19,9 @@ struct linked_unwind {
 	struct segment_section sections[LINKED_UNWIND_SECTIONS];
 	size_t count; /* 0: no table */
 	struct etch_unwind header;
-	uint64_t *targets; /* orc encoding: address of each row, for linked_unwind_fill() */
+	uint64_t *targets;    /* orc encoding: address of each row, for linked_unwind_fill() */
+	struct sframe sframe; /* with a section .sframe: what it is completed from; its bytes are the section's */
+	size_t sframe_at;     /* the section's index; 0: there is none */
 	/* table of an earlier run: addresses of its sections; 0: not loaded, or new */
 	uint64_t kept_at[LINKED_UNWIND_SECTIONS];
 	bool kept;
@@ -31,6 +34,11 @@ struct linked_unwind {
 int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls, size_t call_count,
                        unsigned encoding, unsigned map_shift, struct linked_unwind *out, size_t *lost, struct error *e);
 
+/* Adds a section .sframe of this version, with the rows. u has a table already. */
+int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, unsigned version, struct error *e);
+/* Version of the .sframe in the etch segment of a file; 0: there is none. */
+unsigned linked_unwind_sframe_version(const struct elf_file *f);
+
 /* Reads the table of an earlier run. 1: read; 0: there is none; -1 and a message: malformed. */
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e);
 
@@ -40,7 +48,7 @@ int linked_unwind_rows(const struct linked_unwind *u, struct row_list *out, bool
 /* Writes what depends on the addresses of the sections, once segment_plan() has set them. */
 int linked_unwind_fill(struct linked_unwind *u, struct error *e);
 
-/* Size in bytes of the loaded sections. */
+/* Size in bytes of the loaded sections of etch's own table. */
 uint64_t linked_unwind_size(const struct linked_unwind *u);
 
 void linked_unwind_free(struct linked_unwind *u);

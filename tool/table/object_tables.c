@@ -174,9 +174,9 @@ static bool records_resolve(struct resolved_list *l, const uint8_t *data, uint64
 /* Record size of a section that is one of the tables made; else 0. */
 static size_t record_size(const struct object_tables *t, const char *name)
 {
-	if ((t->imv && !strcmp(name, ETCH_SEC_IMV)) || (t->pv && !strcmp(name, ETCH_SEC_PV)))
+	if ((t->imv && elf_name_is(name, ETCH_SEC_IMV)) || (t->pv && elf_name_is(name, ETCH_SEC_PV)))
 		return sizeof(struct etch_imv);
-	return !strcmp(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
+	return elf_name_is(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
 }
 
 /* Adds the records of a table in the file. */

@@ -13,7 +13,17 @@
 #ifndef ETCH_FORMAT_H
 #define ETCH_FORMAT_H
 
-#include <stdint.h>
+/* The types of <stdint.h>, which is not included: a C library freezes its feature macros (_GNU_SOURCE) with the first
+ * of its headers. C11 and C++ allow a typedef to be repeated. */
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -207,9 +217,11 @@ _Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 
                "table layouts are fixed");
 #endif
 
+#ifndef __cplusplus /* for the tool and the library, which are C */
 /* Address that a self-relative field refers to, in the same address space as `at`,
  * the address of the field itself. */
 static inline uint64_t etch_ref(uint64_t at, int32_t rel) { return at + (uint64_t)(int64_t)rel; }
+#endif
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
  *     DEFINE_IMV(int, verbose) = 0;        // a scalar, read with imv_read
  *     ETCHED struct config cfg = { ... };  // any variable, read as ever
  *
- *     if (unlikely(imv_read(verbose))) ...
+ *     if (etch_unlikely(imv_read(verbose))) ...
  *     imv_set(verbose, 1);                 // every site, while all threads run
  *     etch_set(&cfg.batch, 64);
  *
@@ -45,12 +45,6 @@
  * time (not with -z now). Built for AddressSanitizer or without optimization libetch takes more;
  * so do dlopen(3) and dlclose(3) of a file with etched objects (a few KiB, beside the dynamic
  * linker's own).
- *
- * Stack: a call takes less than 2 KiB of the caller's stack; a callback, signal
- * handlers, and the dynamic linker where it binds a function of the C library for the first time
- * (not with -z now) come on top of that. Built for AddressSanitizer or without optimization libetch takes
- * more; so do dlopen(3) and dlclose(3) of a file with etched objects (a few KiB, beside the dynamic
- * linker's own).
  */
 #ifndef ETCH_IMV_H
 #define ETCH_IMV_H
@@ -63,8 +57,35 @@
 #endif
 
 #ifdef __cplusplus
+/* An unsigned integer of 8 bytes, or of 4. */
+template <unsigned long bytes> struct etch_word_ {
+	typedef unsigned int type;
+};
+template <> struct etch_word_<8> {
+	typedef unsigned long type;
+};
+/* A type without reference, const and volatile. */
+template <class T> struct etch_plain_ {
+	typedef T type;
+};
+template <class T> struct etch_plain_<const T> {
+	typedef typename etch_plain_<T>::type type;
+};
+template <class T> struct etch_plain_<volatile T> {
+	typedef typename etch_plain_<T>::type type;
+};
+template <class T> struct etch_plain_<const volatile T> {
+	typedef typename etch_plain_<T>::type type;
+};
+template <class T> struct etch_plain_<T &> {
+	typedef typename etch_plain_<T>::type type;
+};
 extern "C" {
 #endif
+
+/* Which way a branch mostly goes. */
+#define etch_likely(x)   __builtin_expect(!!(x), 1)
+#define etch_unlikely(x) __builtin_expect(!!(x), 0)
 
 /* ---- errors -------------------------------------------------------------- */
 
@@ -140,7 +161,11 @@ const char *etch_strerror(int error);
 #endif
 
 /* Reads the value from memory. For code that must not contain a site. */
+#ifdef __cplusplus
+#define _imv_read(name) (const_cast<const volatile __typeof__(name##__imv) &>(name##__imv))
+#else
 #define _imv_read(name) (*(const volatile __typeof__(name##__imv) *)&name##__imv)
+#endif
 
 /*
  * Reads the value, from the instruction stream once the site is armed. One load instruction, 6
@@ -153,22 +178,27 @@ const char *etch_strerror(int error);
 	(__extension__({                                                                                   \
 		union {                                                                                        \
 			__typeof__(name##__imv) value;                                                             \
-			unsigned int u32;                                                                          \
-			unsigned long u64;                                                                         \
+			ETCH_WORD_(sizeof(name##__imv)) word;                                                      \
 		} etch_v_;                                                                                     \
 		(void)sizeof(char[ETCH_SCALAR_SIZE_(name##__imv) ? 1 : -1]);                                   \
 		if (sizeof(name##__imv) == 8)                                                                  \
 			__asm__ __volatile__(ETCH_PAD_R12_ ".p2align 3,,6\n\t"                                     \
 			                                   "%{disp32%} {movq %1, %0|mov %0, %q1}"                  \
-			                     : "=r"(etch_v_.u64)                                                   \
+			                     : "=r"(etch_v_.word)                                                  \
 			                     : "m"(name##__imv));                                                  \
 		else                                                                                           \
 			__asm__ __volatile__(ETCH_PAD_R12_ ETCH_PAD_BASE_ ".p2align 3,,5\n\t"                      \
 			                                                  "%{disp32%} {movl %1, %k0|mov %k0, %k1}" \
-			                     : "=R"(etch_v_.u32)                                                   \
+			                     : "=R"(etch_v_.word)                                                  \
 			                     : "m"(name##__imv));                                                  \
 		etch_v_.value;                                                                                 \
 	}))
+/* What imv_read takes from its load: 4 bytes but for values of 8, so that narrow ones need no merging with the rest. */
+#ifdef __cplusplus
+#define ETCH_WORD_(bytes) typename etch_word_<bytes>::type
+#else
+#define ETCH_WORD_(bytes) __typeof__(__builtin_choose_expr((bytes) == 8, 0ul, 0u))
+#endif
 /* An immediate value has 1, 2, 4 or 8 bytes; other sizes give an array of -1 elements, a
  * compile-time error. */
 #define ETCH_SCALAR_SIZE_(x) (sizeof(x) == 1 || sizeof(x) == 2 || sizeof(x) == 4 || sizeof(x) == 8)
@@ -195,16 +225,25 @@ const char *etch_strerror(int error);
  * escape, and the object's sites remain loads until etch_sync. Pass the result to functions of
  * this header only.
  */
-#define ETCH_ADDR(lvalue)                                                                                        \
-	(__extension__({                                                                                             \
-		void *etch_a_;                                                                                           \
-		__asm__ __volatile__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_), "+m"(*(char *)&(lvalue))); \
-		etch_a_;                                                                                                 \
+#define ETCH_ADDR(lvalue)                                                                                         \
+	(__extension__({                                                                                              \
+		void *etch_a_;                                                                                            \
+		__asm__ __volatile__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_), "+m"(ETCH_BYTES_(lvalue))); \
+		etch_a_;                                                                                                  \
 	}))
 /* ETCH_ADDR's "+m" tells the compiler that the object is not constant, however little of the
- * program stores to it (a static object, or any with -flto). ETCH_CHANGED_ tells it, after a set,
+ * program stores to it (a static object, or any with -flto). etch_changed_ tells it, after a set,
  * to discard the values that it has read before. */
-#define ETCH_CHANGED_() __asm__ __volatile__("" ::: "memory")
+#ifdef __cplusplus
+#define ETCH_BYTES_(lvalue) const_cast<char &>(reinterpret_cast<const volatile char &>(lvalue))
+#else
+#define ETCH_BYTES_(lvalue) (*(char *)&(lvalue))
+#endif
+static inline __attribute__((always_inline)) int etch_changed_(int error)
+{
+	__asm__ __volatile__("" ::: "memory");
+	return error;
+}
 
 /*
  * etch_set(&object.field, value): stores the value (converted to the field's type) in memory and
@@ -212,13 +251,13 @@ const char *etch_strerror(int error);
  * etch_error. If the object is not armed it is a plain store. A site whose instruction cannot hold
  * a new 64-bit value is switched back to its load, and to an immediate again once a value fits.
  */
-#define etch_set(p, v)                                                            \
-	(__extension__({                                                              \
-		__typeof__(*(p)) etch_n_ = (v);                                           \
-		int etch_e_ = etch_set_bytes(ETCH_ADDR(*(p)), &etch_n_, sizeof(etch_n_)); \
-		ETCH_CHANGED_();                                                          \
-		etch_e_;                                                                  \
-	}))
+#ifdef __cplusplus
+#define etch_set(p, v) (etch_set_as_<typename etch_plain_<decltype(*(p))>::type>(ETCH_ADDR(*(p)), (v)))
+#else
+/* A statement expression has an unqualified type: a volatile field is set as any other. */
+#define etch_set(p, v) \
+	(__extension__ etch_changed_(etch_set_bytes(ETCH_ADDR(*(p)), (__typeof__(({ *(p); }))[1]){(v)}, sizeof(*(p)))))
+#endif
 
 /*
  * etch_sync(&object, sizeof object): makes every site in the range agree with memory and arms the
@@ -248,6 +287,14 @@ const char *etch_strerror(int error);
 
 /* The functions that the macros above call; addresses are those of ETCH_ADDR. */
 int etch_set_bytes(void *object, const void *value, size_t size);
+#ifdef __cplusplus
+extern "C++" {
+template <class T> inline __attribute__((always_inline)) int etch_set_as_(void *object, T value)
+{
+	return etch_changed_(etch_set_bytes(object, &value, sizeof(value)));
+}
+}
+#endif
 int etch_sync_bytes(const void *object, size_t size);
 int etch_seal_bytes(const void *object, size_t size);
 int etch_release_bytes(const void *object, size_t size);
@@ -277,12 +324,7 @@ struct etch_change {
 #define IMV_CHANGE(name, value_p) ETCH_CHANGE(&name##__imv, (value_p))
 int etch_set_batch(const struct etch_change *changes, size_t count);
 #ifndef ETCH_NO_MODULE
-#define etch_set_batch(changes, count)                  \
-	(__extension__({                                    \
-		int etch_e_ = (etch_set_batch)(changes, count); \
-		ETCH_CHANGED_();                                \
-		etch_e_;                                        \
-	}))
+#define etch_set_batch(changes, count) etch_changed_((etch_set_batch)(changes, count))
 #endif
 
 /* ---- inspection ---------------------------------------------------------- */
@@ -322,7 +364,14 @@ struct etch_info {
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then
  * those of all others). */
+#ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* g++: the function has the name of the type */
+#endif
 int etch_info(struct etch_info *info);
+#ifdef __cplusplus
+#pragma GCC diagnostic pop
+#endif
 
 /* ---- what the header emits into each object file --------------------------- */
 
@@ -420,13 +469,6 @@ __asm__(".pushsection etched,\"aw\",@progbits\n\t"
 
 #ifdef __cplusplus
 }
-#endif
-
-#ifndef likely
-#define likely(x) __builtin_expect(!!(x), 1)
-#endif
-#ifndef unlikely
-#define unlikely(x) __builtin_expect(!!(x), 0)
 #endif
 
 #endif

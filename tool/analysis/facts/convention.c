@@ -22,5 +22,8 @@ const struct convention convention_go = {.name = "Go",
                                          .jumps_by_any = true,
                                          .begins_stack = go_begins_stack,
                                          .resumes = go_resumes};
-/* Functions preserve nothing; r14 and r15 are reserved for the run-time system. */
-const struct convention convention_ocaml = {.name = "OCaml", .keeps_none = true};
+/*
+ * Functions preserve nothing; r14 and r15 are reserved for the run-time system. Code behind any call but a raise is
+ * where that call returns to, even if it never does: only a raise ends a block (has_fallthrough in asmcomp/linear.ml).
+ */
+const struct convention convention_ocaml = {.name = "OCaml", .keeps_none = true, .calls_return = true};

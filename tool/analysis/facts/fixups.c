@@ -159,7 +159,7 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 
 	memset(out, 0, sizeof(*out));
 	for (i = 1; i < f->section_count; i++)
-		n += !strcmp(f->sections[i].name, ETCH_SEC_EXTABLE);
+		n += elf_name_is(f->sections[i].name, ETCH_SEC_EXTABLE);
 	if (!n)
 		return 0;
 	out->tables = mem_zero(n, sizeof(*out->tables));
@@ -167,7 +167,7 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 		const struct elf_section *s = &f->sections[i];
 
 		/* SHT_NOBITS: in a file of separate debug information. */
-		if (strcmp(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
+		if (!elf_name_is(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
 			continue;
 		out->tables[out->table_count].section = i;
 		if (table_read(f, space, out, &out->tables[out->table_count++], e)) {

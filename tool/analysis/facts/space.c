@@ -3,6 +3,7 @@
 #include "analysis/facts/space.h"
 #include "support/memory.h"
 #include "support/search.h"
+#include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ void space_build(const struct elf_file *f, struct code_space *out)
 		if (bytes)
 			out->list[n++] = (struct code_section){0, p->p_vaddr, p->p_filesz, bytes};
 	}
-	qsort(out->list, n, sizeof(*out->list), section_order);
+	sort_if_needed(out->list, n, sizeof(*out->list), section_order);
 	for (i = 0; i < n; i++) /* of overlapping sections, keep the first */
 		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)
 			out->list[out->count++] = out->list[i];

@@ -8,18 +8,19 @@
 #define PADDING_LOOP 11u
 #define BEGINNING    8u /* instructions examined from a presumed start on */
 
-/* Does code look like a prologue: endbr64, a push of a callee-saved register, or an allocation on the stack? */
+bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size)
+{
+	return (s->op == STEP_PUSH && s->a < 16 && (STEP_CALLEE_SAVED >> s->a & 1)) ||
+	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0) || insn_is_endbr(bytes, size);
+}
+
+/* Does code look like a prologue? */
 static bool begins_function(struct flow *f, uint64_t off)
 {
 	const struct code_range *p = f->in.range;
 	uint32_t i = flow_step(f, off);
-	const struct step *s = i == NO_STEP ? NULL : &f->steps[i];
 
-	if (!s)
-		return false;
-	return insn_is_endbr(p->bytes + off, p->end - p->start - off) ||
-	       (s->op == STEP_PUSH && s->a < 16 && (STEP_CALLEE_SAVED >> s->a & 1)) ||
-	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0);
+	return i != NO_STEP && step_begins_function(&f->steps[i], p->bytes + off, p->end - p->start - off);
 }
 
 /* Is code not the start of a function: does it use a callee-saved register that it has not saved? */

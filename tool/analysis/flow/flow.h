@@ -80,6 +80,8 @@ struct flow_env {
 	const uint64_t *entries;  /* addresses of symbols inside code ranges, sorted: code_range.entry indexes it */
 	const uint64_t *noreturn; /* targets (as flow_exit.target) of noreturn calls, sorted */
 	size_t noreturn_count;
+	const uint64_t *noreturn_named; /* those of them that are known by name, sorted */
+	size_t noreturn_named_count;
 	uint64_t noreturn_bits[NORETURN_BITS / 64]; /* by noreturn_hash(): a bit of 0 means not in `noreturn` */
 	const bool *stops; /* per code range: found to be noreturn since that list was made; or null */
 	const struct code_space *space;
@@ -282,6 +284,10 @@ void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
  * others jump to; true where deciding would take states.
  */
 bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, const uint64_t *in, size_t in_count);
+
+/* Does a function begin with this instruction, decoded from `bytes`: endbr64, a push of a callee-saved register, or an
+ * allocation on the stack? */
+bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size);
 
 /* The code range that holds an address, or null. */
 const struct code_range *range_at(const struct flow_env *env, uint64_t addr);

@@ -58,6 +58,8 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 {
 	uint64_t target = flow_exit_target(s);
 
+	if (code_convention(f->in.range)->calls_return)
+		return target && word_has(f->in.env->noreturn_named, f->in.env->noreturn_named_count, target);
 	if (target && f->in.env->stops && stops_at(f->in.env, target))
 		return true;
 	return target && noreturn_may_hold(f->in.env, target) &&

@@ -116,6 +116,15 @@ static const struct slot *ra_slot(const struct state *s, bool below)
 	return best;
 }
 
+/* Is the return address where the call has put it, and not below rsp? Mostly so, and then in the first slot. */
+static inline bool ra_in_place(const struct state *s)
+{
+	const struct slot *x = &s->slot[0];
+
+	return s->slot_count && x->at == -8 && !x->aligned && is_ra(x->value) &&
+	       (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off <= -8);
+}
+
 static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
 {
 	if (!x || (x->at != -8 && (out->cfa & ETCH_CFA_DEREF)))
@@ -136,7 +145,7 @@ static bool rule_ra(const struct state *s, struct etch_rule *out)
 	static const uint8_t order[] = {3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11};
 	unsigned i;
 
-	if (rule_ra_slot(ra_slot(s, false), out))
+	if (ra_in_place(s) || rule_ra_slot(ra_slot(s, false), out))
 		return true;
 	for (i = 0; i < sizeof(order); i++)
 		if (is_ra(s->reg[order[i]])) {

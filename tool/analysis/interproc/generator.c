@@ -349,6 +349,7 @@ static void work_close(struct work *w)
 	free(w->undiscovered);
 	free(w->data);
 	free(w->noreturn);
+	free(w->noreturn_named);
 	for (i = 0; i < w->name_count; i++)
 		free(w->names[i]);
 	free(w->names);

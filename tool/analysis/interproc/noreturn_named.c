@@ -132,6 +132,20 @@ static int noreturn_slots(struct work *w, struct error *e)
 	return 0;
 }
 
+/* Keeps the list as it is: the analysis goes on to add to it what it infers. 0, or -1 and a message. */
+static int noreturn_keep(struct work *w, struct error *e)
+{
+	uint64_t *list = malloc((w->noreturn_count + 1) * sizeof(*list));
+
+	if (!list)
+		return error_set(e, "out of memory");
+	if (w->noreturn_count)
+		memcpy(list, w->noreturn, w->noreturn_count * sizeof(*list));
+	w->env.noreturn_named = w->noreturn_named = list;
+	w->env.noreturn_named_count = w->noreturn_count;
+	return 0;
+}
+
 int noreturn_names(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
@@ -148,5 +162,5 @@ int noreturn_names(struct work *w, struct error *e)
 		if (p->function && noreturn_known(p->function) && !noreturn_add(w, p->start))
 			return error_set(e, "out of memory");
 	}
-	return noreturn_slots(w, e);
+	return noreturn_slots(w, e) ? -1 : noreturn_keep(w, e);
 }

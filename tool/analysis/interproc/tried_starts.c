@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Is the code at an address a function, though nothing is known to lead there (tried_starts.h)? */
 #include "analysis/interproc/tried_starts.h"
-#include "arch/x86/cet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,13 +107,6 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	return x.some && !x.wrong && !f->found.broken;
 }
 
-/* Does a function without a frame pointer begin with this instruction? */
-static bool begins_function(const struct step *in, const uint8_t *bytes, uint64_t size)
-{
-	return (in->op == STEP_PUSH && in->a < 16 && (STEP_CALLEE_SAVED >> in->a & 1)) ||
-	       (in->op == STEP_ADD && in->a == ETCH_REG_RSP && in->imm < 0) || insn_is_endbr(bytes, size);
-}
-
 bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)
 {
 	uint64_t at = start;
@@ -131,7 +123,7 @@ bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 			behind = true;
 			continue;
 		}
-		if (behind && (is_prologue(bytes, end - at) || (!framed && begins_function(&in, bytes, end - at))) &&
+		if (behind && (is_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))) &&
 		    !start_put(s, at))
 			return false;
 		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||

@@ -217,8 +217,8 @@ static bool is_behind_end(const struct code_section *c, uint64_t off)
 	return false;
 }
 
-/* May a function begin at an offset: behind such an instruction or padding? */
-static bool may_begin(const struct code_section *c, uint64_t off)
+/* May a function begin at an offset: behind padding or, unless `padded`, such an instruction? */
+static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 {
 	uint64_t from, at;
 	struct step s;
@@ -227,7 +227,7 @@ static bool may_begin(const struct code_section *c, uint64_t off)
 		for (at = from; at < off && step_decode(NULL, c->bytes + at, off - at, c->addr + at, &s) && s.padding;
 		     at += s.len)
 			;
-		if (at == off && (!from || from < off || is_behind_end(c, from)))
+		if (at == off && (!from || from < off || (!padded && is_behind_end(c, from))))
 			return true;
 		if (!from)
 			break;
@@ -235,40 +235,93 @@ static bool may_begin(const struct code_section *c, uint64_t off)
 	return false;
 }
 
+/* Linear decoding of the code between two code ranges. */
+struct sweep {
+	const struct code_section *c;
+	uint64_t at, end; /* decoded up to `at`; the gap ends at `end` */
+	bool goes_on;     /* the last instruction is no padding and falls through */
+	bool certain;     /* it began with a function, up to `within` at least */
+	uint64_t within;  /* the farthest target of a branch */
+	size_t next;      /* the code range that ends the gap */
+};
+
+/* Begins to decode at an address, in the gap that holds it. */
+static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
+{
+	x->c = space_at(&w->out->space, from);
+	x->end = x->c ? x->c->addr + x->c->size : from;
+	while (x->next < w->ranges.count && w->ranges.list[x->next].start <= from)
+		x->next++;
+	if (x->next < w->ranges.count && w->ranges.list[x->next].start < x->end)
+		x->end = w->ranges.list[x->next].start;
+	x->at = from;
+	x->goes_on = x->certain = false;
+	x->within = 0;
+}
+
+/* Decodes up to an address. False: some bytes before it do not decode, or it lies behind the gap. */
+static bool sweep_to(struct sweep *x, uint64_t addr)
+{
+	struct step s;
+
+	if (addr >= x->end)
+		return false;
+	while (x->at < addr) {
+		if (!step_decode(NULL, x->c->bytes + (x->at - x->c->addr), x->end - x->at, x->at, &s))
+			return false;
+		x->at += s.len;
+		x->goes_on = !s.padding && (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
+		if (s.flow == FLOW_BRANCH && (uint64_t)s.imm > x->within && (uint64_t)s.imm < x->end)
+			x->within = (uint64_t)s.imm;
+	}
+	return true;
+}
+
+/* Begins to decode behind the code range in front of an address, if code begins there as a function does. */
+static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t addr)
+{
+	const struct code_section *c;
+	uint64_t from;
+	struct step s;
+
+	while (x->next < w->ranges.count && w->ranges.list[x->next].start <= addr)
+		x->next++;
+	from = x->next ? w->ranges.list[x->next - 1].end : addr;
+	c = space_at(&w->out->space, from);
+	while (c && from < addr && step_decode(NULL, c->bytes + (from - c->addr), addr - from, from, &s) && s.padding)
+		from += s.len;
+	if (c && from < addr && step_decode(NULL, c->bytes + (from - c->addr), addr - from, from, &s) &&
+	    step_begins_function(&s, c->bytes + (from - c->addr), addr - from)) {
+		sweep_begin(w, x, from);
+		x->certain = true;
+	}
+}
+
 /*
  * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
  * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
- * decoding from the previous one does not run through it, or if the bytes before it can end a function.
+ * decoding does not run through it, from the previous one or from a function behind the previous code range, or if the
+ * bytes before it can end a function. (There may be data in between, from which decoding goes on out of step.)
  */
 static void words_sift(struct work *w)
 {
-	const struct code_section *c = NULL;
-	uint64_t at = 0, end = 0; /* decoded up to `at`; decoding ends at `end` */
-	bool goes_on = false;     /* the last instruction is no padding and falls through */
-	size_t i, k = 0, next = 0;
-	struct step s;
+	struct sweep x = {0};
+	size_t i, k = 0;
 
 	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
 	for (i = 0; i < w->undiscovered_count; i++) {
 		uint64_t word = w->undiscovered[i];
-		bool broken = word >= end;
+		bool decoded, amidst;
 
-		while (!broken && at < word) {
-			broken = !step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &s);
-			at += broken ? 0 : s.len;
-			goes_on = !s.padding && (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
-		}
-		if (!broken && (at > word || goes_on) && !may_begin(c, word - c->addr))
+		if (word >= x.end)
+			sweep_begin_before(w, &x, word);
+		decoded = sweep_to(&x, word);
+		amidst = decoded && (x.at > word || x.goes_on || (x.certain && word <= x.within));
+		if (amidst && !may_begin(x.c, word - x.c->addr, x.certain))
 			continue;
 		w->undiscovered[k++] = word;
-		c = space_at(&w->out->space, word);
-		end = c ? c->addr + c->size : word;
-		while (next < w->ranges.count && w->ranges.list[next].start <= word)
-			next++;
-		if (next < w->ranges.count && w->ranges.list[next].start < end)
-			end = w->ranges.list[next].start;
-		at = word;
-		goes_on = false;
+		if (!decoded || amidst || !x.certain)
+			sweep_begin(w, &x, word);
 	}
 	w->undiscovered_count = k;
 }

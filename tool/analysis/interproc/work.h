@@ -49,7 +49,8 @@ struct work {
 	bool unindexed;     /* code ranges have changed since env.index was built */
 	uint64_t *noreturn; /* sorted */
 	size_t noreturn_count, noreturn_room;
-	char **names; /* functions marked noreturn by DWARF, sorted */
+	uint64_t *noreturn_named; /* env.noreturn_named */
+	char **names;             /* functions marked noreturn by DWARF, sorted */
 	size_t name_count, name_room;
 	struct edges edges; /* sorted by target */
 	struct links calls, tails;

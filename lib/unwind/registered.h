@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * registered.h: the .eh_frame of code that belongs to no module, which a JIT has registered (registered.c).
+ */
+#ifndef ETCH_LIB_UNWIND_REGISTERED_H
+#define ETCH_LIB_UNWIND_REGISTERED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct etch_cfi;
+struct etch_fde;
+
+/*
+ * Adds the FDEs of an .eh_frame that ends with a zero length, as __register_frame() gets it; it and the code
+ * must remain until registered_remove(). Without memory some FDEs are left out. Thread-safe; not in signal
+ * handlers.
+ */
+void registered_add(const void *section);
+void registered_remove(const void *section);
+
+/* The registered FDE that covers an address on this thread's stack; run-time addresses. False if there is none.
+ * Async-signal-safe. */
+bool registered_fde(uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde);
+
+#endif

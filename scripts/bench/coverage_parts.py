@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""The part of scripts/bench/run about coverage: how many reads of a marked object, in programs as people write them,
+become immediates. Sources are Debian's, marked with a few lines each, compiled with -O2 by gcc and clang.
+
+Reads are counted by objdump, in the unprocessed program: instructions whose operand is the object's address, or an
+offset from a register that holds it (from a lea or mov before, up to the next call or label), but for stores and leas.
+With ETCH_BEFORE=DIR (a checkout that is built) the same objects are linked with its libetch and rewritten by its etch."""
+import collections
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from common import B, OUT, TOP, etch_needed, fail, sh, table
+
+sys.path.append(str(TOP / "scripts"))
+import fetch  # noqa: E402
+
+INCLUDE = "#include <etch/imv.h>\n"
+# name: (source of fetch.py, {file: [(regex, replacement)]}, commands before make, make, name in the link command, objects)
+PROGRAMS = {
+    "memcached": ("memcached", {"memcached.c": [(r"^struct settings settings;", INCLUDE + "ETCHED struct settings settings;")]},
+                  "CC={cc} CFLAGS='-O2 -I{event}/usr/include' LDFLAGS='-L{event}/usr/lib/x86_64-linux-gnu -Wl,-rpath,{event}/usr/lib/x86_64-linux-gnu' "
+                  "./configure --disable-dependency-tracking --disable-coverage",
+                  "make -j2 memcached CFLAGS='-O2 -I{event}/usr/include -I{include} -w'", "memcached", ["settings"]),
+    "redis": ("redis", {"src/server.c": [(r"^struct redisServer server;", INCLUDE + "ETCHED struct redisServer server;"),
+                                         (r"^struct sharedObjectsStruct shared;", "ETCHED struct sharedObjectsStruct shared;")]},
+              "true", "make -j2 V=1 -C src MALLOC=libc USE_SYSTEMD=no CC={cc} CFLAGS='-I{include} -w' OPTIMIZATION=-O2 redis-server",
+              "redis-server", ["server", "shared"]),
+    "nginx": ("nginx", {"src/**/*.c": [(r"^ngx_module_t  (ngx_\w+) = \{", r"ETCHED ngx_module_t  \1 = {")],
+                        "src/core/ngx_core.h": [(r"^#include <ngx_config.h>", "#include <ngx_config.h>\n" + INCLUDE)]},
+              "./configure --without-http_rewrite_module --without-pcre --without-http_gzip_module --with-cc={cc} "
+              "--with-cc-opt='-O2 -w -Wno-error -DETCH_COVERAGE -I{include}'", "make -j2 -f objs/Makefile binary", "objs/nginx", r"ngx_\w+_module"),
+    "lua": ("lua", {"src/lua.c": [(r"^static lua_State \*globalL", INCLUDE + "ETCHED_SHARED lua_State *globalL"),
+                                  (r"^static const char \*progname", "ETCHED_SHARED const char *progname")]},
+            "true", "make -j2 -C src CC={cc} MYCFLAGS='-I{include} -w -DLUA_USE_LINUX' MYLIBS='-Wl,-E -ldl' lua", "lua", ["progname", "globalL"]),
+    "SQLite": ("sqlite", {"sqlite3.c": [(r"^SQLITE_PRIVATE SQLITE_WSD struct Sqlite3Config sqlite3Config = \{",
+                                         INCLUDE + "ETCHED struct Sqlite3Config sqlite3Config = {")]},
+               "echo 'int sqlite3_initialize(void); int main(void) {{ return sqlite3_initialize(); }}' > main.c",
+               "{cc} -O2 -w -DSQLITE_THREADSAFE=1 -I{include} -c sqlite3.c main.c && echo {cc} -o sqlite sqlite3.o main.o -lm -ldl",
+               "sqlite", ["sqlite3Config"]),
+}
+# Arms everything by one etch_sync an object, before main, and says what is armed.
+PROBE = """#include <etch/imv.h>
+#include <stdio.h>
+#include <unistd.h>
+%s
+static __attribute__((constructor(60000))) void probe(void)
+{
+	struct etch_info i = { .size = sizeof(i) };
+	int err = 0;
+
+%s
+	etch_info(&i);
+	dprintf(2, "coverage %%d %%lu %%lu %%ld\\n", err, i.sites, i.armed, etch_verify(0, 0));
+	_exit(0);
+}
+"""
+
+
+def event():
+    """libevent's header and library, out of Debian's packages: memcached does not compile without."""
+    into = fetch.CACHE / "libevent"
+    if not into.is_dir():
+        part = fetch.CACHE / "libevent.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        options = fetch.apt_options("deb")
+        fetch.call(["apt-get", "-q", *options, "update"])
+        fetch.call(["apt-get", "-q", *options, "download", "libevent-dev", "libevent-2.1-7"], cwd=part)
+        for deb in part.glob("*.deb"):
+            fetch.call(["dpkg-deb", "-x", deb, part])
+        part.rename(into)
+    return into
+
+
+def built(name, cc):
+    """Fetches, marks and compiles; the directory, the link command, and the objects that the program has."""
+    source, marks, configure, make, program, objects = PROGRAMS[name]
+    at = OUT / "coverage" / cc / name
+    words = {"cc": cc, "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
+    done = at / ".linked-by"
+    if not done.exists():
+        shutil.rmtree(at, ignore_errors=True)
+        shutil.copytree(fetch.fetch(source), at)
+        lines = 0
+        for pattern, edits in marks.items():
+            for path in at.glob(pattern):
+                text = path.read_text(errors="surrogateescape")
+                for old, new in edits:
+                    text, n = re.subn(old, new, text, flags=re.M)
+                    lines += n
+                path.write_text(text, errors="surrogateescape")
+        if not lines:
+            fail(f"coverage: {name}: nothing to mark")
+        sh("sh", "-c", configure.format(**words), cwd=at)
+        # The link fails, for want of libetch: its command is what is wanted.
+        r = subprocess.run(["sh", "-c", make.format(**words)], cwd=at, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        text = r.stdout.replace("\\\n", " ")
+        commands = [line for line in text.splitlines() if re.search(rf"-o {program}\s", line) and not line.startswith("make")]
+        if not commands:
+            fail(f"coverage: {name}: no link command in\n{text[-3000:]}")
+        done.write_text(commands[-1])
+    command = done.read_text()
+    return at, command, program, objects
+
+
+def linked(name, cc, root, tag):
+    """The program, unprocessed and rewritten, with the libetch of a checkout."""
+    at, command, program, objects = built(name, cc)
+    cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
+    out = at / f"etched.{tag}"
+    if isinstance(objects, str):
+        have = " ".join(p.read_text(errors="replace") for p in at.glob("objs/*.c")) if name == "nginx" else ""
+        objects = sorted(set(re.findall(rf"extern ngx_module_t\s+({objects});", have)))
+    probe = at / f"probe.{tag}.c"
+    probe.write_text(PROBE % ("".join(f"extern char {o}[];\n" for o in objects),
+                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
+    sh(cc, "-O1", f"-I{root}/lib/include", "-c", "-o", probe.with_suffix(".o"), probe)
+    command = re.sub(rf"-o {program}\s", f"-o {out} ", re.sub(r"^.*?(?=(gcc|clang|cc)\s)", "", command))
+    sh("sh", "-c", f"{command} {probe.with_suffix('.o')} {root}/build/libetch.a -pthread", cwd=cwd)
+    plain = out.with_suffix(out.suffix + ".plain")
+    shutil.copy(out, plain)
+    subprocess.run([f"{root}/build/etch", "rewrite", out], check=True, capture_output=True)
+    return plain, out, objects
+
+
+def objdump_reads(path, objects):
+    """Reads of the objects, by objdump alone: (relative to rip or absolute, relative to a register)."""
+    ranges = []
+    for line in sh("nm", "-S", path).splitlines():
+        w = line.split()
+        if len(w) == 4 and w[3].split(".")[0] in objects:
+            ranges.append((int(w[0], 16), int(w[0], 16) + int(w[1], 16)))
+    inside = lambda a: any(lo <= a < hi for lo, hi in ranges)
+    direct = based = 0
+    held = {}
+    text = sh("objdump", "-d", "--no-show-raw-insn", path)
+    targets = set(re.findall(r"\bj\w+\s+([0-9a-f]+) <", text))
+    names = {}
+    for group in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp"):
+        for n in ("r" + group, "e" + group, group, group[0] + "l" if group[1] == "x" else group + "l"):
+            names[n] = "r" + group
+    for i in range(8, 16):
+        for suffix in ("", "d", "w", "b"):
+            names[f"r{i}{suffix}"] = f"r{i}"
+    for line in text.splitlines():
+        if line.endswith(">:"):
+            held = {}
+        m = re.match(r"\s*([0-9a-f]+):\t(\S+)\s*(.*)", line)
+        if not m:
+            continue
+        if m.group(1) in targets:
+            held = {}
+        op, rest = m.group(2), m.group(3)
+        while op in ("ds", "cs", "lock", "rep", "repz", "repnz", "notrack", "data16", "addr32", "bnd"):
+            op, _, rest = rest.partition(" ")
+            rest = rest.strip()
+        operands = re.split(r",(?![^(]*\))", rest.split("#")[0].split("<")[0].strip())
+        memory = [k for k, o in enumerate(operands) if "(" in o or re.fullmatch(r"0x[0-9a-f]+", o)]
+        ripped = re.search(r"# ([0-9a-f]+) <", rest)
+        if op.startswith("call"):
+            for r in ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"):
+                held.pop(r, None)
+            continue
+        reads = memory and not op.startswith(("lea", "nop", "prefetch", "j")) and \
+            (memory[0] < len(operands) - 1 or re.match(r"(cmp|test|push|bt\b|btl|btq|mul|imul|div|idiv|inc|dec|not|neg|add|sub|and|or|xor|adc|sbb|sh|sa|f)", op)) \
+            and not (memory[0] == len(operands) - 1 and len(operands) > 1 and op.startswith("mov"))
+        write_only = memory and memory[0] == len(operands) - 1 and (op.startswith("mov") or op.startswith("set"))
+        if reads and not write_only:
+            o = operands[memory[0]]
+            b = re.fullmatch(r"(-?0x[0-9a-f]+)?\(%(\w+)\)", o)
+            if ripped and "(%rip)" in o:
+                direct += inside(int(ripped.group(1), 16))
+            elif re.fullmatch(r"0x[0-9a-f]+", o):
+                direct += inside(int(o, 16))
+            elif b and b.group(2) in held:
+                based += inside(held[b.group(2)] + int(b.group(1) or "0", 16))
+        d = re.fullmatch(r"%(\w+)", operands[-1]) if operands else None
+        if d and d.group(1) in names:
+            held.pop(names[d.group(1)], None)
+            if op == "lea" and ripped and inside(int(ripped.group(1), 16)):
+                held[names[d.group(1)]] = int(ripped.group(1), 16)
+            elif op == "mov" and re.fullmatch(r"\$0x[0-9a-f]+", operands[0]) and inside(int(operands[0][1:], 16)):
+                held[names[d.group(1)]] = int(operands[0][1:], 16)
+    return direct, based
+
+
+def sites(root, path):
+    lines = sh(f"{root}/build/etch", "inspect", "sites", "--format", "tsv", path).splitlines()
+    head = lines[0].split("\t")
+    return [s for s in (dict(zip(head, line.split("\t"))) for line in lines[1:]) if s["kind"] == "load"]
+
+
+def armed_after_sync(path):
+    r = subprocess.run([path], capture_output=True, text=True, timeout=60)
+    m = re.search(r"coverage (\d+) (\d+) (\d+) (-?\d+)", r.stderr)
+    if not m or m.group(4) != "0":
+        fail(f"coverage: {path}: {r.stderr[-500:]}")
+    return int(m.group(3)), int(m.group(1))
+
+
+def part_coverage(args):
+    """Reads of marked objects in real programs: sites, live, armed."""
+    etch_needed()
+    del args
+    roots = [("after", TOP)]
+    if "ETCH_BEFORE" in os.environ:
+        roots.insert(0, ("before", pathlib.Path(os.environ["ETCH_BEFORE"]).resolve()))
+    only = os.environ.get("ETCH_PROGRAMS", " ".join(PROGRAMS)).split()
+    rows, reasons = [], []
+    for name in only:
+        for cc in ("gcc", "clang"):
+            for tag, root in roots:
+                try:
+                    plain, out, objects = linked(name, cc, root, tag)
+                except fetch.Unavailable as e:
+                    print(f"coverage: {name}: {e}", file=sys.stderr)
+                    break
+                direct, based = objdump_reads(plain, objects)
+                found = sites(root, out)
+                formed = [s for s in found if s["form"] != "-"]
+                live = [s for s in found if s["live"] == "yes"]
+                armed, err = armed_after_sync(out)
+                total = max(direct + based, 1)
+                rows.append([name, cc, tag, direct, based, len(found), len(formed), f"{100 * len(formed) / total:.1f}%", len(live),
+                             armed, f"{100 * armed / total:.1f}%" + (f" (error {err})" if err else "")])
+                why = collections.Counter(s["live"].removeprefix("no: ") for s in found if s["live"] != "yes")
+                reasons += [[name, cc, tag, n, reason] for reason, n in why.most_common()]
+    table(["program", "compiler", "", "reads (objdump)", "by register", "reads (etch)", "with a form", "of reads", "live", "armed after etch_sync",
+           "of reads"], rows)
+    print("\nReads that stay loads while threads run, by reason:\n")
+    table(["program", "compiler", "", "reads", "reason"], reasons)

@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: MIT
+"""etch profile: where a program's time goes, by programs whose answer is known (tests/profile/burn.c)."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+
+import pytest
+from conftest import TESTS, need, run
+from pprof_reader import read_pprof
+
+BURN = TESTS / "profile" / "burn.c"
+HZ = "4000"
+
+
+@pytest.fixture(scope="module")
+def sampled(etch):
+    """Skips where the kernel samples for nobody."""
+    p = run([etch, "profile", "-q", "--", "true"], ok=(0, 2))
+    if p.returncode:
+        pytest.skip(p.stderr.strip())
+
+
+@pytest.fixture(scope="module")
+def burn(tmp_path_factory, sampled):
+    out = tmp_path_factory.mktemp("burn") / "burn"
+    run(["gcc", "-O1", "-pthread", BURN, "-o", out])
+    return out
+
+
+def stacks(text):
+    """Folded stacks: [(frames, count)]."""
+    lines = [line.rpartition(" ") for line in text.splitlines()]
+    return [(names.split(";"), int(count)) for names, _, count in lines]
+
+
+def folded(etch, tmp_path, *argv, options=(), ok=0):
+    """The stacks of a command, and the last lines of the table."""
+    out = tmp_path / "folded"
+    p = run([etch, "profile", "-F", HZ, "-o", out, *options, "--", *argv], ok=ok)
+    return stacks(out.read_text()), p.stderr
+
+
+def leaves(found):
+    count = Counter()
+    for frames, n in found:
+        count[frames[-1]] += n
+    return count
+
+
+def check_shares(found):
+    """hot() above warm() above cool(), and little else."""
+    count = leaves(found)
+    assert count["hot"] > count["warm"] > count["cool"] > 0, count
+    assert sum(count[f] for f in ("hot", "warm", "cool")) > 0.8 * sum(count.values()), count
+
+
+@pytest.mark.parametrize("flags", [[], ["-fomit-frame-pointer", "-O2"], ["-static"], ["-no-pie"]], ids=str)
+def test_shares_and_chains(etch, tmp_path, sampled, flags):
+    run(["gcc", "-O1", *flags, "-pthread", BURN, "-o", tmp_path / "burn"])
+    found, table = folded(etch, tmp_path, tmp_path / "burn", "0.3")
+    check_shares(found)
+    for frames, _ in found:
+        assert frames[0] in ("burn", "etch"), frames  # the name of the thread
+        if frames[-1] in ("hot", "warm", "cool"):
+            assert frames[-2] == "middle" and frames[-3] == "outer" and "main" in frames, frames
+            assert frames[1] == "_start" or frames[1].startswith("[burn+0x"), frames
+    assert re.search(r"\d+ samples, (?:99\.[5-9]\d|100\.00)% with a complete stack; 0 lost\n", table), table
+    assert re.match(r"   self   total  function\n +\d+\.\d\d% +\d+\.\d\d%  hot  burn\n", table), table
+
+
+def test_threads(etch, burn, tmp_path):
+    found, _ = folded(etch, tmp_path, burn, "0.2", "threads")
+    workers = [(f, n) for f, n in found if f[0] == "worker"]
+    check_shares(workers)
+    assert sum(n for _, n in workers) > 0.9 * sum(n for _, n in found)
+    assert all("main" not in f and f[-4] == "all" for f, _ in workers if f[-1] == "hot")
+
+
+@pytest.mark.parametrize("how", ["fork", "exec"])
+def test_children(etch, burn, tmp_path, how):
+    other = tmp_path / "burned"
+    shutil.copy(burn, other)
+    found, _ = folded(etch, tmp_path, burn, "0.2", how, other)
+    check_shares(found)
+    name = {"fork": "burn", "exec": "burned"}[how]
+    assert sum(n for f, n in found if f[0] == name) > 0.8 * sum(n for _, n in found)
+    found, _ = folded(etch, tmp_path, burn, "0.2", how, other, options=["--no-follow"])
+    assert not leaves(found)["hot"]
+
+
+def test_a_shell_and_its_commands(etch, burn, tmp_path):
+    found, _ = folded(etch, tmp_path, "sh", "-c", f"{burn} 0.1; {burn} 0.1 threads; true")
+    assert {f[0] for f, _ in found} >= {"burn", "worker"}
+    check_shares([(f, n) for f, n in found if f[0] in ("burn", "worker")])
+
+
+def test_stripped(etch, burn, tmp_path):
+    """Functions without a symbol are named by the file and where they begin."""
+    shutil.copy(burn, tmp_path / "bare")
+    run(["strip", tmp_path / "bare"])
+    symbols = {line.split()[2]: int(line.split()[0], 16) for line in run(["nm", burn]).stdout.splitlines() if len(line.split()) == 3}
+    found, _ = folded(etch, tmp_path, tmp_path / "bare", "0.3")
+    count = leaves(found)
+    hot, warm, cool = (count[f"[bare+0x{symbols[name]:x}]"] for name in ("hot", "warm", "cool"))
+    assert hot > warm > cool > 0
+    assert not any(re.search("hot|warm|cool|middle", name) for frames, _ in found for name in frames)
+
+
+def test_debug_file(etch, burn, tmp_path):
+    """... or by the debug file that .gnu_debuglink names."""
+    run(["objcopy", "--only-keep-debug", burn, tmp_path / "bare.debug"])
+    run(["objcopy", "--strip-all", f"--add-gnu-debuglink={tmp_path / 'bare.debug'}", burn, tmp_path / "bare"])
+    check_shares(folded(etch, tmp_path, tmp_path / "bare", "0.3")[0])
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_inlined(etch, tmp_path, sampled, cc):
+    """DWARF's inlined functions are frames."""
+    need(cc)
+    run([cc, "-O2", "-g", "-pthread", BURN, "-o", tmp_path / "burn"])
+    found, _ = folded(etch, tmp_path, tmp_path / "burn", "0.2")
+    inside = [f for f, _ in found if f[-1] == "work"]
+    assert {f[-2] for f in inside} >= {"hot", "warm", "cool"}
+
+
+def test_demangled(etch, tmp_path, sampled):
+    (tmp_path / "a.cc").write_text("""
+namespace space { template <typename T> struct box { __attribute__((noinline)) T spin(T n) {
+  volatile T sum = 0; for (T i = 0; i < n; i++) sum = sum + i; return sum; } }; }
+int main() { space::box<long> b; return b.spin(100000000) == 1; }
+""")
+    run(["g++", "-O1", tmp_path / "a.cc", "-o", tmp_path / "a"])
+    found, _ = folded(etch, tmp_path, tmp_path / "a")
+    assert leaves(found).most_common(1)[0][0] == "space::box<long>::spin"
+
+
+def test_musl(etch, tmp_path, sampled):
+    need("musl-gcc")
+    run(["musl-gcc", "-O1", "-static", BURN, "-o", tmp_path / "burn"])
+    found, _ = folded(etch, tmp_path, tmp_path / "burn", "0.3")
+    check_shares(found)
+    assert all("main" in f for f, _ in found if f[-1] == "hot")
+
+
+def test_rust(etch, tmp_path, sampled):
+    need("rustc")
+    (tmp_path / "a.rs").write_text("""
+#[inline(never)] fn spin(n: u64) -> u64 { let mut s = 0u64; for i in 0..n { s = std::hint::black_box(s ^ i); } s }
+fn main() { std::process::exit((spin(100_000_000) == 1) as i32); }
+""")
+    run(["rustc", "-O", tmp_path / "a.rs", "-o", tmp_path / "a"])
+    found, _ = folded(etch, tmp_path, tmp_path / "a")
+    assert leaves(found).most_common(1)[0][0] == "a::spin"
+
+
+@pytest.mark.parametrize("flags", ["", "-s -w"], ids=["symbols", "stripped"])
+def test_go(etch, tmp_path, sampled, flags):
+    """Go's linker writes no .eh_frame: the code is analysed, and where symbols are gone its own table has the names."""
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if not go:
+        pytest.skip("go is not installed")
+    (tmp_path / "go.mod").write_text("module a\ngo 1.20\n")
+    (tmp_path / "main.go").write_text("""package main
+import "os"
+//go:noinline
+func spin(n int) int { s := 1; for i := 0; i < n; i++ { s = s*3 + i }; return s }
+//go:noinline
+func outer(n int) int { return spin(n) + 1 }
+func main() { if outer(400000000) == 1 { os.Exit(1) } }
+""")
+    env = {**os.environ, "HOME": str(tmp_path), "GOFLAGS": "-mod=mod"}
+    run([go, "build", f"-ldflags={flags}", "-o", tmp_path / "a", "."], cwd=tmp_path, env=env)
+    found, table = folded(etch, tmp_path, tmp_path / "a")
+    assert leaves(found).most_common(1)[0][0] == "main.spin"
+    chains = {tuple(f[1:]) for f, _ in found if f[-1] == "main.spin"}
+    assert ("runtime.goexit.abi0", "runtime.main", "main.main", "main.outer", "main.spin") in chains or \
+        ("runtime.goexit", "runtime.main", "main.main", "main.outer", "main.spin") in chains, chains
+
+
+def test_code_made_at_run_time(etch, tmp_path, sampled):
+    """A JIT's map file has the names; without it nothing is guessed."""
+    (tmp_path / "jit.c").write_text(r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	/* mov $300000000, %ecx; 1: dec %ecx; jne 1b; ret */
+	static const unsigned char code[] = {0xb9, 0x00, 0xa3, 0xe1, 0x11, 0xff, 0xc9, 0x75, 0xfc, 0xc3};
+	unsigned char *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char path[64];
+	memcpy(p, code, sizeof(code));
+	if (argc > 1) {
+		snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+		FILE *f = fopen(path, "w");
+		fprintf(f, "%lx %lx LazyCompile:~spin;one\n", (long)p, (long)sizeof(code));
+		fclose(f);
+		puts(path);
+	}
+	fflush(stdout);
+	((void (*)(void))p)();
+	return 0;
+}
+""")
+    run(["gcc", tmp_path / "jit.c", "-o", tmp_path / "jit"])
+    out = tmp_path / "folded"
+    p = run([etch, "profile", "-o", out, "--", tmp_path / "jit", "map"])
+    os.unlink(p.stdout.strip())
+    assert leaves(stacks(out.read_text())).most_common(1)[0][0] == "LazyCompile:~spin:one"
+    assert re.search(r"\d+ stacks are incomplete: code made at run time has no table", p.stderr)
+    found, _ = folded(etch, tmp_path, tmp_path / "jit")
+    assert leaves(found).most_common(1)[0][0] == "[code made at run time]"
+    assert ["jit", "[code made at run time has no table]", "[code made at run time]"] in [f for f, _ in found]
+
+
+def test_deep_stacks_are_marked(etch, tmp_path, sampled):
+    (tmp_path / "deep.c").write_text("""
+volatile unsigned long sink;
+__attribute__((noinline)) void spin(void) { for (long i = 0; i < 200000000; i++) sink = i; }
+__attribute__((noinline)) void deep(int n) { volatile char room[1000]; room[0] = 1; if (n) deep(n - 1); else spin(); sink += room[0]; }
+int main(void) { deep(40); }
+""")
+    run(["gcc", "-O1", "-fno-optimize-sibling-calls", tmp_path / "deep.c", "-o", tmp_path / "deep"])
+    found, table = folded(etch, tmp_path, tmp_path / "deep", options=["--stack", "8192"])
+    cut = [f for f, _ in found if f[-1] == "spin"]
+    assert cut and all(f[1] == "[the stack is deeper than its copy]" and "main" not in f for f in cut)
+    assert re.search(r"\d+ stacks are incomplete: the stack is deeper than its copy \(use a larger --stack\)", table)
+    found, _ = folded(etch, tmp_path, tmp_path / "deep", options=["--stack", "65000"])
+    whole = [f for f, _ in found if f[-1] == "spin"]
+    assert whole and all("main" in f and f[1:].count("deep") == 41 for f in whole)
+
+
+def test_a_running_process(etch, burn, tmp_path):
+    p = subprocess.Popen([burn, "30", "threads"])
+    try:
+        out = tmp_path / "folded"
+        run([etch, "profile", "-o", out, "-F", HZ, "-p", p.pid, "--duration", "0.5"])
+        assert p.poll() is None
+    finally:
+        p.kill()
+        p.wait()
+    check_shares(stacks(out.read_text()))
+
+
+def test_interrupted(etch, burn, tmp_path):
+    """After ^C there is a profile, and etch ends by the signal."""
+    out = tmp_path / "folded"
+    p = subprocess.Popen([etch, "profile", "-F", HZ, "-o", out, "--", burn, "30"], start_new_session=True, stderr=subprocess.PIPE)
+    time.sleep(1)
+    os.killpg(p.pid, signal.SIGINT)
+    p.communicate(timeout=60)
+    assert p.returncode == -signal.SIGINT
+    check_shares(stacks(out.read_text()))
+
+
+def test_off_cpu(etch, tmp_path, sampled):
+    """A sleep of 0.4 s and one of 0.1 s, by who called them, in microseconds."""
+    (tmp_path / "a.c").write_text("""
+#include <unistd.h>
+__attribute__((noinline)) int longer(void) { return usleep(400000) + 1; }
+__attribute__((noinline)) int shorter(void) { return usleep(100000) + 1; }
+int main(void) { return longer() + shorter() == 0; }
+""")
+    run(["gcc", "-O1", tmp_path / "a.c", "-o", tmp_path / "a"])
+    out = tmp_path / "folded"
+    p = run([etch, "profile", "--off-cpu", "-o", out, "--", tmp_path / "a"], ok=(0, 2))
+    if p.returncode:
+        assert "CAP_PERFMON" in p.stderr
+        pytest.skip(p.stderr)
+    found = stacks(out.read_text())
+    waits = {name: sum(n for f, n in found if name in f) for name in ("longer", "shorter")}
+    assert waits["longer"] >= 400000 and 100000 <= waits["shorter"] < waits["longer"]
+    assert all("main" in f for f, _ in found if "longer" in f)
+
+
+# ---- formats ---------------------------------------------------------------------------------
+
+
+def test_pprof(etch, burn, tmp_path):
+    out = tmp_path / "a.pb.gz"
+    table = run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.3"]).stderr
+    profile = read_pprof(gzip.decompress(out.read_bytes()))
+    assert profile.types == [("samples", "count"), ("cpu", "nanoseconds")] and profile.period == 250000
+    count = sum(s.values[0] for s in profile.samples)
+    assert count == int(re.search(r"(\d+) samples", table).group(1))
+    assert sum(s.values[1] for s in profile.samples) == count * 250000
+    check_shares([(s.names[::-1], s.values[0]) for s in profile.samples])
+    for s in profile.samples:
+        if s.names[0] == "hot":
+            assert s.names[1:3] == ["middle", "outer"] and s.labels == {"thread": "burn"}
+            assert s.mappings[0] == (str(burn), run(["readelf", "-n", burn]).stdout.partition("Build ID: ")[2].split()[0])
+
+
+def test_go_reads_pprof(etch, burn, tmp_path):
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if not go:
+        pytest.skip("go is not installed")
+    out = tmp_path / "a.pb.gz"
+    run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.3"])
+    text = run([go, "tool", "pprof", "-sample_index=samples", "-top", out], env={**os.environ, "HOME": str(tmp_path)}).stdout
+    assert re.findall(r"^ +\d+ .* (\w+)$", text, re.M)[:3] == ["hot", "warm", "cool"]
+
+
+def test_firefox(etch, burn, tmp_path):
+    out = tmp_path / "a.json"
+    table = run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.2", "threads"]).stderr
+    profile = json.loads(out.read_text())
+    assert profile["meta"]["preprocessedProfileVersion"] == 44 and profile["meta"]["interval"] == 0.25
+    found, total = [], 0
+    for thread in profile["threads"]:
+        for name in ("samples", "stackTable", "frameTable", "funcTable", "markers", "resourceTable", "nativeSymbols"):
+            table_of = thread[name]
+            assert {len(v) for v in table_of.values() if isinstance(v, list)} == {table_of["length"]}, name
+        stack, frame, func = thread["stackTable"], thread["frameTable"], thread["funcTable"]
+        for at, weight in zip(thread["samples"]["stack"], thread["samples"]["weight"], strict=True):
+            names = []
+            while at is not None:
+                assert stack["prefix"][at] is None or stack["prefix"][at] < at
+                names.insert(0, thread["stringArray"][func["name"][frame["func"][stack["frame"][at]]]])
+                at = stack["prefix"][at]
+            found.append((names, weight))
+            total += weight
+        assert thread["samples"]["time"] == sorted(thread["samples"]["time"])
+    check_shares(found)
+    assert total == int(re.search(r"(\d+) samples", table).group(1))
+    assert [t["name"] for t in profile["threads"]].count("worker") == 2
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def boxes(svg):
+    """(name, x, y, width) of each frame."""
+    for g in svg.iter(SVG + "g"):
+        r = g.find(SVG + "rect")
+        yield g.find(SVG + "title").text.split("\n")[0], float(r.get("x")), float(r.get("y")), float(r.get("width"))
+
+
+@pytest.fixture(scope="module")
+def picture(etch, burn, tmp_path_factory):
+    out = tmp_path_factory.mktemp("svg") / "a.svg"
+    run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.3"])
+    return out
+
+
+def test_svg(picture):
+    """Each frame lies above its caller and inside of it; nothing is taken from elsewhere."""
+    text = picture.read_text()
+    assert not re.findall(r"(?:href|src|url\()", text)
+    assert set(re.findall(r"https?://[^\s\"']*", text)) == {"http://www.w3.org/2000/svg"}
+    found = list(boxes(ET.fromstring(text)))
+    width = {name: w for name, _, _, w in found if name in ("all", "hot", "warm", "cool")}
+    assert width["hot"] > width["warm"] > width["cool"] and max(width.values()) == width["all"]
+    ground = max(y for _, _, y, _ in found)
+    for _, x, y, w in found:
+        if y != ground:
+            assert any(abs(y2 - y - 17) < 0.01 and x2 <= x + 0.01 and x2 + w2 >= x + w - 0.01 for _, x2, y2, w2 in found)
+
+
+def browser(page, tmp_path):
+    """The document after its scripts have run, and what they wrote to the console."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("chromium is not installed")
+    p = run([chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'chromium'}", "--enable-logging=stderr",
+             "--virtual-time-budget=2000", "--dump-dom", page], timeout=120)
+    return p.stdout, [line for line in p.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_svg_in_a_browser(picture, tmp_path):
+    """A click zooms, a search marks, a reset goes back; the console stays empty."""
+    script = """
+var steps = [], g = function (name) { return [...document.querySelectorAll('g.f')].find(f => f.textContent.startsWith(name + '\\n')); };
+var wide = function (name) { var f = g(name); return f.style.display == 'none' ? 0 : +f.querySelector('rect').getAttribute('width'); };
+var state = function () { return [wide('hot'), wide('warm'), wide('main'), document.querySelectorAll('g.hit').length,
+  document.querySelector('#matched').textContent, document.querySelector('#reset').style.display]; };
+steps.push(state());
+g('hot').dispatchEvent(new MouseEvent('click', {bubbles: true})); steps.push(state());
+document.querySelector('#reset').dispatchEvent(new MouseEvent('click')); steps.push(state());
+window.prompt = function () { return '^(hot|warm)$'; };
+document.querySelector('#search').dispatchEvent(new MouseEvent('click')); steps.push(state());
+window.prompt = function () { return ''; };
+window.dispatchEvent(new KeyboardEvent('keydown', {key: 'f', ctrlKey: true})); steps.push(state());
+document.querySelector('#result').textContent = JSON.stringify(steps);
+"""
+    svg = picture.read_text().partition("?>")[2].replace("<![CDATA[", "").replace("]]>", "")
+    page = tmp_path / "page.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><body>{svg}<pre id=result></pre><script>{script}</script>")
+    dom, console = browser(page, tmp_path)
+    before, zoomed, back, marked, cleared = json.loads(re.search(r'<pre id="result">(.*?)</pre>', dom).group(1))
+    full = 1380
+    assert 0 < before[1] < before[0] < full and before[3:] == [0, "", "none"]
+    assert zoomed[0] == pytest.approx(full, abs=0.1) and zoomed[1] == 0 and zoomed[2] == pytest.approx(full, abs=0.1) and zoomed[5] == ""
+    assert back[3:] == before[3:] and back[0] == pytest.approx(before[0], abs=0.1)
+    assert marked[3] == 2
+    share = float(re.fullmatch(r"Matched: ([\d.]+)%", marked[4]).group(1))
+    assert share == pytest.approx(100 * (before[0] + before[1]) / full, abs=0.1)
+    assert cleared[3:] == [0, "", "none"]
+    assert console == []
+
+
+def test_svg_alone_in_a_browser(picture, tmp_path):
+    dom, console = browser(picture.as_uri() + "#search=%5Ewarm%24", tmp_path)
+    assert len(re.findall(r'<g class="f hit"', dom)) == 1 and re.search(r"Matched: [1-9]", dom) and console == []
+
+
+def test_names_that_could_be_markup(etch, tmp_path, sampled):
+    """Names come from files: none is markup, a control character or the end of a frame."""
+    (tmp_path / "a.c").write_text(r"""
+void spin(void) __asm__("\"a<b>&c;d]]></script>\033e\"");
+volatile unsigned long sink;
+__attribute__((noinline)) void spin(void) { for (long i = 0; i < 100000000; i++) sink = i; }
+int main(void) { spin(); return 0; }
+""")
+    run(["gcc", "-O1", tmp_path / "a.c", "-o", tmp_path / "a"])
+    p = run([etch, "profile", "-o", tmp_path / "a.svg", "--", tmp_path / "a"])
+    assert "\x1b" not in p.stderr
+    names = {name for name, *_ in boxes(ET.fromstring((tmp_path / "a.svg").read_bytes()))}
+    assert "a<b>&c;d]]></script>?e" in names
+    found, _ = folded(etch, tmp_path, tmp_path / "a")
+    assert leaves(found).most_common(1)[0][0] == "a<b>&c:d]]></script>?e"
+
+
+# ---- the command line --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name,head", [("a.svg", b"<?xml"), ("a.pb.gz", b"\x1f\x8b"), ("a.json", b'{"meta"'), ("a.txt", b"")])
+def test_the_name_decides_the_format(etch, burn, tmp_path, name, head):
+    run([etch, "profile", "-o", tmp_path / name, "--", burn, "0.02"])
+    assert (tmp_path / name).read_bytes().startswith(head)
+
+
+def test_standard_output(etch, burn):
+    """The command keeps it, unless the profile goes there."""
+    p = run([etch, "profile", "--", "sh", "-c", f"echo said; {burn} 0.05"])
+    assert p.stdout == "said\n" and "self" in p.stderr
+    p = run([etch, "profile", "-q", "--format", "folded", "--", "sh", "-c", f"echo said; {burn} 0.05"])
+    assert p.stderr == "said\n" and leaves(stacks(p.stdout))["hot"]
+
+
+def test_status(etch, burn):
+    assert "self" in run([etch, "profile", "--", burn, "0.05", "fail"], ok=1).stderr
+    assert "samples" in run([etch, "profile", "--", "true"]).stderr
+
+
+@pytest.mark.parametrize("args,message", [
+    ([], "no command to run; see etch profile --help"),
+    (["--"], "no command to run; see etch profile --help"),
+    (["true"], "unexpected argument 'true'; a command follows --: etch profile -- COMMAND"),
+    (["--", "/nonexistent/x"], "/nonexistent/x: No such file or directory"),
+    (["--", "no-such-command-here"], "no-such-command-here: command not found"),
+    (["-F", "0", "--", "true"], "--frequency must be a number from 1 to 50000, not '0'"),
+    (["--stack", "70000", "--", "true"], "--stack must be a number from 256 to 65000, not '70000'"),
+    (["--format", "jpeg", "--", "true"], "--format must be folded, svg, pprof or firefox, not 'jpeg'"),
+    (["--duration", "1", "--", "true"], "--duration needs --pid"),
+    (["--duration", "x", "-p", "1"], "--duration must be a number of seconds above 0, not 'x'"),
+    (["-p", "1", "--", "true"], "--pid and a command exclude each other"),
+    (["-p", "999999999"], "profile: no process with the ID 999999999"),
+    (["-o", "/nonexistent/a.svg", "--", "true"], "/nonexistent/a.svg: No such file or directory"),
+    (["-o", "/", "--", "true"], "/: Is a directory"),
+])
+def test_wrong(etch, args, message):
+    assert run([etch, "profile", *args], ok=2).stderr == f"etch: {message}\n"
+
+
+@pytest.mark.parametrize("name", ["folded", "svg", "pprof", "firefox"])
+def test_a_full_disk(etch, burn, name):
+    p = run([etch, "profile", "-q", "--format", name, "-o", "/dev/full", "--", burn, "0.02"], ok=2)
+    assert p.stderr.splitlines()[0] == "etch: /dev/full: cannot write: No space left on device"
+    assert len(p.stderr.splitlines()) == 1
+    with open("/dev/full", "w") as full:
+        error = run([etch, "profile", "-q", "--format", name, "--", burn, "0.02"], ok=2, stdout=full, stderr=-1).stderr
+    assert error == "etch: standard output: cannot write: No space left on device\n"
+
+
+def test_nothing_is_written_where_the_command_cannot_run(etch, tmp_path, sampled):
+    (tmp_path / "a.svg").write_text("mine")
+    (tmp_path / "script").write_text("#!/nonexistent/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    error = run([etch, "profile", "-o", tmp_path / "a.svg", "--", tmp_path / "script"], ok=2).stderr
+    assert error == f"etch: {tmp_path / 'script'}: No such file or directory\n"
+    assert (tmp_path / "a.svg").read_text() == "mine" and sorted(os.listdir(tmp_path)) == ["a.svg", "script"]
+
+
+def test_programs_that_take_rights(etch, tmp_path):
+    if os.geteuid():
+        pytest.skip("only root can make such a program here")
+    shutil.copy("/bin/true", tmp_path / "true")
+    os.chown(tmp_path / "true", 65534, 65534)
+    (tmp_path / "true").chmod(0o4755)
+    error = run([etch, "profile", "--", tmp_path / "true"], ok=2).stderr
+    assert error == f"etch: {tmp_path / 'true'}: a set-user-ID or set-group-ID program cannot be sampled: the kernel ends sampling at its exec\n"
+
+
+@pytest.mark.parametrize("error,words", [("EACCES", "kernel.perf_event_paranoid"), ("ENOSYS", "CONFIG_PERF_EVENTS")])
+def test_refused(etch, tmp_path, error, words):
+    """One line that says what is missing; the command does not run."""
+    need("strace")
+    p = run(["strace", "-o", tmp_path / "trace", "-e", f"inject=perf_event_open:error={error}", etch, "profile", "-o", tmp_path / "a.svg",
+             "--", "touch", tmp_path / "ran"], ok=2)
+    assert p.stderr.startswith("etch: touch: perf_event_open: ") and words in p.stderr and p.stderr.count("\n") == 1
+    assert not (tmp_path / "ran").exists() and not (tmp_path / "a.svg").exists()

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* The command `etch profile`: where a program's time goes, by samples of its stacks. Guide: docs/guides/profile.md. */
+#include "arguments.h"
+#include "command.h"
+#include "elf/outfile.h"
+#include "profile/session.h"
+#include "profile/writers.h"
+#include "report/text.h"
+#include "stat/output.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HZ_DEFAULT    1000
+#define HZ_MOST       50000
+#define STACK_DEFAULT 32768
+#define ROWS_DEFAULT  20
+
+enum kind { KIND_NONE = -1, KIND_FOLDED, KIND_SVG, KIND_PPROF, KIND_FIREFOX };
+
+struct options {
+	struct session_options session;
+	struct output output;
+	int kind; /* enum kind */
+	bool quiet;
+	long rows;
+	double duration;
+};
+
+static void help(void)
+{
+	printf("Usage: etch profile [OPTION...] -- COMMAND [ARG...]\n"
+	       "       etch profile [OPTION...] -p PID [--duration SECONDS]\n"
+	       "\n"
+	       "Runs a command, or looks at a running process, and shows where its time goes: samples of\n"
+	       "the stacks of all its threads and children while they run on a processor. The program is\n"
+	       "used as it is: stacks are walked by unwind tables, not by frame pointers.\n"
+	       "The functions with the most samples go to standard error; a picture or a file for a viewer\n"
+	       "goes to --output.\n"
+	       "\n"
+	       "  -o, --output FILE     write the profile to a file, as a whole or not at all; its name\n"
+	       "                        decides the format: .svg, .pb.gz, .json, anything else folded\n"
+	       "      --format svg|pprof|firefox|folded\n"
+	       "                        svg: a flame graph for a browser, with zoom and search; pprof: for\n"
+	       "                        go tool pprof; firefox: for profiler.firefox.com; folded: a line a\n"
+	       "                        stack, for flamegraph.pl or speedscope. Without --output it goes to\n"
+	       "                        standard output, and that of the command to standard error\n"
+	       "  -F, --frequency HZ    samples a second and processor (default: 1000)\n"
+	       "  -p, --pid PID         profile a running process until it ends, ^C, or --duration\n"
+	       "      --duration SECONDS\n"
+	       "      --off-cpu         show where threads wait instead of where they run\n"
+	       "      --no-follow       only the first thread of the command, no children\n"
+	       "      --stack BYTES     how much of a stack is copied with a sample (default: 32768): deeper\n"
+	       "                        stacks are cut, and marked\n"
+	       "  -n, --rows N          functions in the table (default: 20)\n"
+	       "  -q, --quiet           no table\n"
+	       "  -h, --help\n"
+	       "\n"
+	       "Time in the kernel is not sampled. Names come from symbol tables and DWARF, also of debug\n"
+	       "files, and from a JIT's /tmp/perf-PID.map; a function without a name is [FILE+0xADDRESS].\n"
+	       "Exit status: 0; 1 the command failed (the profile is written); 2 it could not be run, or\n"
+	       "sampled, or the profile not be written. After ^C, etch ends by that signal.\n");
+}
+
+static bool seconds_take(const char *text, double *out)
+{
+	char *end;
+
+	*out = strtod(text, &end);
+	if (*text && !*end && *out > 0 && *out <= 1e6)
+		return true;
+	text_error(NULL, "--duration must be a number of seconds above 0, not '%s'", text);
+	return false;
+}
+
+/* Applies one option. False: it is wrong, and a message has been printed. */
+static bool option_take(int c, struct options *opt)
+{
+	static const char *const kinds[] = {"folded", "svg", "pprof", "firefox", NULL};
+	long n = 0;
+
+	switch (c) {
+	case 'o': opt->output.path = optarg; break;
+	case 'M': opt->kind = argument_word("--format", kinds, optarg); return opt->kind >= 0;
+	case 'F':
+		if (!argument_number("--frequency", optarg, 1, HZ_MOST, &n))
+			return false;
+		opt->session.perf.hz = (unsigned)n;
+		break;
+	case 'p':
+		if (!argument_number("--pid", optarg, 1, INT_MAX, &n))
+			return false;
+		opt->session.pid = (pid_t)n;
+		break;
+	case 'D': return seconds_take(optarg, &opt->session.seconds);
+	case 'O': opt->session.perf.off_cpu = true; break;
+	case 'N': opt->session.perf.children = false; break;
+	case 'S':
+		if (!argument_number("--stack", optarg, 256, PERF_STACK_MOST, &n))
+			return false;
+		opt->session.perf.stack = (unsigned)n / 8 * 8;
+		break;
+	case 'n': return argument_number("--rows", optarg, 0, 1000000, &opt->rows);
+	case 'q': opt->quiet = true; break;
+	default: fprintf(stderr, "etch: see etch profile --help\n"); return false;
+	}
+	return true;
+}
+
+/* Parses the options. -1: continue; else the exit status. argv ends before the first --. */
+static int options_parse(int argc, char **argv, struct options *opt)
+{
+	static const struct option longs[] = {
+		{"output", required_argument, NULL, 'o'},
+		{"format", required_argument, NULL, 'M'},
+		{"frequency", required_argument, NULL, 'F'},
+		{"pid", required_argument, NULL, 'p'},
+		{"duration", required_argument, NULL, 'D'},
+		{"off-cpu", no_argument, NULL, 'O'},
+		{"no-follow", no_argument, NULL, 'N'},
+		{"stack", required_argument, NULL, 'S'},
+		{"rows", required_argument, NULL, 'n'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "o:F:p:n:qh", longs, NULL)) != -1) {
+		if (c == 'h') {
+			help();
+			return EXIT_CLEAN;
+		}
+		if (!option_take(c, opt))
+			return EXIT_UNUSABLE;
+	}
+	if (optind == argc)
+		return -1;
+	text_error(NULL, "unexpected argument '%s'; a command follows --: etch profile -- COMMAND", argv[optind]);
+	return EXIT_UNUSABLE;
+}
+
+static bool name_ends(const char *name, const char *end)
+{
+	size_t n = strlen(name), k = strlen(end);
+
+	return n >= k && !strcmp(name + n - k, end);
+}
+
+/* The format of --output's name. */
+static int kind_of(const char *path)
+{
+	if (!path)
+		return KIND_NONE;
+	return name_ends(path, ".svg")                                  ? KIND_SVG
+	       : name_ends(path, ".pb.gz") || name_ends(path, ".pprof") ? KIND_PPROF
+	       : name_ends(path, ".json")                               ? KIND_FIREFOX
+	                                                                : KIND_FOLDED;
+}
+
+/* What is sampled: a command or a process. */
+static bool subject_check(struct options *opt, char **command)
+{
+	struct error e;
+
+	if (!*command && !opt->session.pid) {
+		fprintf(stderr, "etch: no command to run; see etch profile --help\n");
+		return false;
+	}
+	if (*command && opt->session.pid) {
+		fprintf(stderr, "etch: --pid and a command exclude each other\n");
+		return false;
+	}
+	if (*command && opt->session.seconds > 0) {
+		fprintf(stderr, "etch: --duration needs --pid\n");
+		return false;
+	}
+	opt->session.command = *command ? command : NULL;
+	if (*command && session_command_check(*command, &e)) {
+		text_error(*command, "%s", e.text);
+		return false;
+	}
+	if (opt->kind == KIND_NONE)
+		opt->kind = kind_of(opt->output.path);
+	if (opt->kind == KIND_PPROF && !opt->output.path && isatty(STDOUT_FILENO)) {
+		fprintf(stderr, "etch: --format pprof is binary: name a file with --output\n");
+		return false;
+	}
+	opt->session.to_stderr = opt->kind != KIND_NONE && !opt->output.path;
+	return output_check(&opt->output);
+}
+
+static bool profile_format(struct profile *p, const struct options *opt, const char *title, FILE *out)
+{
+	switch (opt->kind) {
+	case KIND_FOLDED: return write_folded(p, out);
+	case KIND_SVG: return write_svg(p, title, out);
+	case KIND_PPROF: return write_pprof(p, out);
+	default: return write_firefox(p, title, out);
+	}
+}
+
+static int profile_put(struct profile *p, const struct options *opt)
+{
+	const char *title = opt->session.command ? opt->session.command[0] : "process";
+	char *data = NULL, err[PATH_MAX + 256];
+	size_t size = 0;
+	FILE *f;
+	bool good;
+
+	if (!opt->quiet && !write_top(p, (size_t)opt->rows, isatty(STDERR_FILENO), stderr)) {
+		fprintf(stderr, "etch: out of memory\n");
+		return EXIT_UNUSABLE;
+	}
+	if (opt->kind == KIND_NONE)
+		return EXIT_CLEAN;
+	f = open_memstream(&data, &size);
+	good = f && profile_format(p, opt, title, f);
+	if (!f || fclose(f) || !good) {
+		fprintf(stderr, "etch: out of memory\n");
+		free(data);
+		return EXIT_UNUSABLE;
+	}
+	good = true;
+	if (!opt->output.path)
+		fwrite(data, 1, size, stdout); /* main() checks standard output */
+	else if (outfile_write(opt->output.path, data, size, NULL, err, sizeof(err)))
+		good = false;
+	if (!good)
+		text_error(NULL, "%s", err);
+	free(data);
+	return good ? EXIT_CLEAN : EXIT_UNUSABLE;
+}
+
+static int run_and_show(struct options *opt)
+{
+	struct profile *p = profile_new();
+	struct session_end end = {0};
+	struct error e;
+	int status;
+
+	if (!p) {
+		fprintf(stderr, "etch: out of memory\n");
+		return EXIT_UNUSABLE;
+	}
+	if (session_run(&opt->session, p, &end, &e)) {
+		text_error(opt->session.command ? opt->session.command[0] : "profile", "%s", e.text);
+		profile_free(p);
+		return EXIT_UNUSABLE;
+	}
+	if (p->no_memory || !profile_name(p)) {
+		fprintf(stderr, "etch: out of memory\n");
+		profile_free(p);
+		return EXIT_UNUSABLE;
+	}
+	status = profile_put(p, opt);
+	profile_free(p);
+	if (end.stopped && !fflush(stdout)) {
+		/* End by the same signal, so that a shell ends its loop, too. */
+		signal(end.stopped, SIG_DFL);
+		raise(end.stopped);
+	}
+	return status == EXIT_CLEAN && end.failed ? EXIT_FINDINGS : status;
+}
+
+int cmd_profile(int argc, char **argv)
+{
+	struct options opt = {.kind = KIND_NONE, .output = {.fd = -1}, .rows = ROWS_DEFAULT};
+	int status, first = 1;
+	char *none = NULL;
+
+	opt.session.perf = (struct perf_options){.hz = HZ_DEFAULT, .stack = STACK_DEFAULT, .children = true};
+	while (first < argc && strcmp(argv[first], "--"))
+		first++;
+	status = options_parse(first, argv, &opt);
+	if (status >= 0)
+		return status;
+	return subject_check(&opt, first < argc ? argv + first + 1 : &none) ? run_and_show(&opt) : EXIT_UNUSABLE;
+}

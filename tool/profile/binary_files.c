@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* The files that a profiled process has mapped (binary_files.h). */
+#include "profile/binary_files.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "support/vector.h"
+
+#define PHDRS_MOST 4096u
+#define NOTES_MOST (1u << 16)
+
+static bool bytes_read(int fd, uint64_t at, void *to, size_t size)
+{
+	return pread(fd, to, size, (off_t)at) == (ssize_t)size;
+}
+
+/* The build-id in the bytes of a PT_NOTE segment; its size, 0: not there. */
+static unsigned note_build_id(const uint8_t *notes, size_t size, uint8_t *id)
+{
+	size_t at = 0;
+
+	while (size - at >= sizeof(Elf64_Nhdr)) {
+		Elf64_Nhdr n;
+		size_t name, desc;
+
+		memcpy(&n, notes + at, sizeof(n));
+		name = at + sizeof(n);
+		if (n.n_namesz > size || n.n_descsz > size)
+			return 0;
+		desc = name + ((n.n_namesz + 3u) & ~3u);
+		if (desc > size || n.n_descsz > size - desc)
+			return 0;
+		if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(notes + name, "GNU", 4) && n.n_descsz &&
+		    n.n_descsz <= BUILD_ID_MOST) {
+			memcpy(id, notes + desc, n.n_descsz);
+			return n.n_descsz;
+		}
+		at = desc + ((n.n_descsz + 3u) & ~3u);
+		if (at > size)
+			return 0;
+	}
+	return 0;
+}
+
+static void build_id_read(struct binary *b, int fd)
+{
+	for (unsigned i = 0; i < b->phdr_count && !b->build_id_size; i++) {
+		const Elf64_Phdr *p = &b->phdrs[i];
+		uint8_t *notes;
+
+		if (p->p_type != PT_NOTE || p->p_filesz > NOTES_MOST)
+			continue;
+		notes = malloc(p->p_filesz + 1);
+		if (notes && bytes_read(fd, p->p_offset, notes, p->p_filesz))
+			b->build_id_size = note_build_id(notes, p->p_filesz, b->build_id);
+		free(notes);
+	}
+}
+
+/* Reads the headers of an ELF file. False: not one that code of this machine is mapped from. */
+static bool headers_read(struct binary *b, int fd)
+{
+	Elf64_Ehdr h;
+
+	if (!bytes_read(fd, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h.e_machine != EM_X86_64 || h.e_phentsize != sizeof(Elf64_Phdr) || !h.e_phnum || h.e_phnum > PHDRS_MOST)
+		return false;
+	b->phdrs = calloc(h.e_phnum, sizeof(Elf64_Phdr));
+	if (!b->phdrs || !bytes_read(fd, h.e_phoff, b->phdrs, h.e_phnum * sizeof(Elf64_Phdr))) {
+		free(b->phdrs);
+		b->phdrs = NULL;
+		return false;
+	}
+	b->phdr_count = h.e_phnum;
+	b->entry = h.e_entry;
+	return true;
+}
+
+/* Is this open file the one that was mapped? By build-id if the kernel gave one; else by inode, since the device that
+ * stat(2) names is not the mapping's on all file systems. */
+static bool is_mapped(int fd, const struct mapped_file *m)
+{
+	struct binary seen = {0};
+	struct stat st;
+	bool same;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return false;
+	if (!m->build_id_size)
+		return st.st_ino == m->inode;
+	if (!headers_read(&seen, fd))
+		return false;
+	build_id_read(&seen, fd);
+	same = seen.build_id_size >= m->build_id_size && !memcmp(seen.build_id, m->build_id, m->build_id_size);
+	free(seen.phdrs);
+	return same;
+}
+
+static int try_open(const char *path, const struct mapped_file *m)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd >= 0 && !is_mapped(fd, m)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Opens the file: as the process sees it, by the mapping itself (removed files), then by the same path here. */
+static int mapped_open(pid_t pid, const struct mapped_file *m)
+{
+	char path[PATH_MAX + 64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%ld/root%s", (long)pid, m->path);
+	fd = try_open(path, m);
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/%ld/map_files/%llx-%llx", (long)pid, (unsigned long long)m->start,
+	         (unsigned long long)m->end);
+	fd = try_open(path, m);
+	return fd >= 0 ? fd : try_open(m->path, m);
+}
+
+/* The kernel's own library, the same in each process: a copy of ours, as a file. */
+static int vdso_open(void)
+{
+	const uint8_t *at = (const uint8_t *)getauxval(AT_SYSINFO_EHDR); // NOLINT
+	const Elf64_Ehdr *h = (const void *)at;
+	size_t size;
+	int fd;
+
+	if (!at)
+		return -1;
+	size = h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
+	fd = memfd_create("vdso", MFD_CLOEXEC);
+	if (fd >= 0 && write(fd, at, size) != (ssize_t)size) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static void binary_open(struct binary *b, pid_t pid, const struct mapped_file *m)
+{
+	const char *slash = strrchr(b->path, '/');
+	bool vdso = !strcmp(b->path, "[vdso]");
+
+	b->name = slash && slash[1] ? slash + 1 : b->path;
+	b->fd = -1;
+	b->pid = pid;
+	if (b->kind == BINARY_CODE)
+		return;
+	b->fd = vdso ? vdso_open() : mapped_open(pid, m);
+	if (b->fd < 0) {
+		b->kind = BINARY_GONE;
+	} else if (!headers_read(b, b->fd)) {
+		b->kind = BINARY_CODE; /* a JIT's file */
+		close(b->fd);
+		b->fd = -1;
+	} else {
+		b->build_id_size = 0;
+		build_id_read(b, b->fd);
+	}
+}
+
+static bool is_same(const struct binary *b, enum binary_kind kind, pid_t pid, const struct mapped_file *m)
+{
+	if (kind == BINARY_CODE)
+		return b->kind == BINARY_CODE && b->pid == pid && !strcmp(b->path, m->path);
+	if (b->kind == BINARY_CODE && b->pid != pid)
+		return false;
+	if (strcmp(b->path, m->path))
+		return false;
+	if (m->build_id_size)
+		return b->build_id_size >= m->build_id_size && !memcmp(b->build_id, m->build_id, m->build_id_size);
+	return b->inode == m->inode && b->major == m->major && b->minor == m->minor;
+}
+
+long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m)
+{
+	bool file = (m->path[0] == '/' && m->path[1] != '/') || !strcmp(m->path, "[vdso]");
+	enum binary_kind kind = file ? BINARY_FILE : BINARY_CODE;
+	struct binary *b;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (is_same(l->list[i], kind, pid, m))
+			return (long)i;
+	b = calloc(1, sizeof(*b));
+	if (!b || !room_make(&l->list, &l->room, l->count, sizeof(*l->list)) || !(b->path = strdup(m->path))) {
+		free(b);
+		return -1;
+	}
+	b->kind = kind;
+	b->major = m->major;
+	b->minor = m->minor;
+	b->inode = m->inode;
+	b->build_id_size = m->build_id_size;
+	memcpy(b->build_id, m->build_id, sizeof(b->build_id));
+	binary_open(b, pid, m);
+	l->list[l->count] = b;
+	return (long)l->count++;
+}
+
+bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64_t *bias)
+{
+	*bias = b->kind == BINARY_CODE ? 0 : start - offset;
+	for (unsigned i = 0; i < b->phdr_count; i++) {
+		const Elf64_Phdr *p = &b->phdrs[i];
+
+		/* The mapping begins with the page of the segment's first byte, or further on where it was split. */
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && offset >= (p->p_offset & ~(uint64_t)4095) &&
+		    offset < p->p_offset + p->p_filesz) {
+			*bias = start - (p->p_vaddr - p->p_offset + offset);
+			return true;
+		}
+	}
+	return b->kind != BINARY_FILE;
+}
+
+void binary_list_free(struct binary_list *l)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		struct binary *b = l->list[i];
+
+		if (b->fd >= 0)
+			close(b->fd);
+		if (b->image)
+			munmap(b->image, b->image_size);
+		if (b->table)
+			munmap((void *)(uintptr_t)b->table, b->table_size);
+		free(b->phdrs);
+		free(b->path);
+		free(b);
+	}
+	free(l->list);
+	memset(l, 0, sizeof(*l));
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files that a profiled process has mapped: opened while the process lives, as it sees them (its root directory may
+ * be a container's), and known by build-id, or device and inode. Each gets its unwind table when a walk first asks.
+ */
+#ifndef PROFILE_BINARY_FILES_H
+#define PROFILE_BINARY_FILES_H
+
+#include <elf.h>
+#include <etch/unwind.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "support/error.h"
+
+enum binary_kind {
+	BINARY_FILE,
+	BINARY_CODE, /* code made at run time: memory without a file; addresses are the process's */
+	BINARY_GONE, /* a file that cannot be opened, or is another one by now */
+};
+
+/* How the unwind table came about. */
+enum binary_table {
+	TABLE_UNASKED,
+	TABLE_OWN,      /* the file's etch segment */
+	TABLE_SIDECAR,  /* $ETCH_SIDECAR_DIR/BUILD-ID */
+	TABLE_EH_FRAME, /* made from its .eh_frame */
+	TABLE_ANALYSED, /* made from its code, as `etch rewrite` does: it has no .eh_frame */
+	TABLE_NONE,
+};
+
+#define BUILD_ID_MOST 20
+
+struct mapped_file { /* what the kernel says of the file behind a mapping */
+	const char *path;
+	uint64_t start, end; /* of the mapping */
+	uint8_t build_id[BUILD_ID_MOST];
+	unsigned build_id_size; /* 0: see device, inode */
+	uint32_t major, minor;
+	uint64_t inode;
+};
+
+struct binary {
+	enum binary_kind kind;
+	char *path;       /* as the process names it */
+	const char *name; /* its last part */
+	pid_t pid;        /* the process that mapped it first */
+	uint8_t build_id[BUILD_ID_MOST];
+	unsigned build_id_size;
+	uint32_t major, minor;
+	uint64_t inode;
+	int fd; /* -1: not open */
+	Elf64_Phdr *phdrs;
+	unsigned phdr_count;
+	uint64_t entry; /* e_entry */
+
+	enum binary_table table_from;
+	const struct etch_unwind *table;
+	uint64_t table_size, table_address;
+	/* .eh_frame and what the walk by it needs: the file's segments in memory, at their distances. Null: not loaded. */
+	uint8_t *image;
+	uint64_t image_low, image_size; /* link-time address of image[0] */
+};
+
+struct binary_list {
+	struct binary **list;
+	size_t count, room;
+};
+
+/* The number of the binary behind a mapping of process `pid`; -1: out of memory. */
+long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m);
+/* The address of the mapping less the link-time address, for a mapping of file offset `offset`; where the file could
+ * not be opened, less the file offset. False: the file has no code at that offset. */
+bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64_t *bias);
+/*
+ * Is a link-time address in the code at which the kernel starts the program (psABI 3.4.1), which nobody has called? The
+ * dynamic linker's and musl's has no .eh_frame; in its few instructions it calls a function that does not return.
+ */
+static inline bool binary_is_entry(const struct binary *b, uint64_t at) { return b->entry && at - b->entry < 64; }
+/* Finds or makes the unwind table. */
+void binary_prepare(struct binary *b);
+void binary_list_free(struct binary_list *l);
+
+#endif

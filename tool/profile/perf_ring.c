@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/* Opens the kernel's samples and reads them in order of time (perf_ring.h). */
+#include "profile/perf_ring.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/vector.h"
+
+/* ax bx cx dx si di bp sp ip r8-r15: enum perf_event_x86_regs of asm/perf_regs.h */
+#define REGISTERS 0xff01ffu
+/* A record may appear in its buffer this much after its time. */
+#define LATE_NS 5000000u
+/* Data of a buffer: the kernel allows 512 KiB without privileges (perf_event_mlock_kb). */
+#define RING_MOST  (16u << 20)
+#define RING_LEAST (128u << 10)
+#define PAGE       4096u
+
+static void attr_set(struct perf_event_attr *a, const struct perf_options *o)
+{
+	memset(a, 0, sizeof(*a));
+	a->size = sizeof(*a);
+	a->type = PERF_TYPE_SOFTWARE;
+	a->config = o->off_cpu ? PERF_COUNT_SW_CONTEXT_SWITCHES : PERF_COUNT_SW_CPU_CLOCK;
+	a->sample_period = o->off_cpu ? 1 : 1000000000u / o->hz;
+	a->sample_type = PERF_FIELDS;
+	a->sample_regs_user = REGISTERS;
+	a->sample_stack_user = o->stack;
+	a->sample_id_all = 1;
+	a->use_clockid = 1;
+	a->clockid = CLOCK_MONOTONIC;
+	a->disabled = !o->whole_process;
+	a->enable_on_exec = !o->whole_process;
+	a->inherit = o->children;
+	a->exclude_kernel = !o->off_cpu; /* a thread stops in the kernel */
+	a->exclude_hv = 1;
+	a->context_switch = o->off_cpu;
+	a->mmap = a->mmap2 = a->build_id = 1;
+	a->comm = a->comm_exec = a->task = 1;
+}
+
+static int fd_open(struct perf_session *s, pid_t tid, int cpu)
+{
+	long fd = syscall(SYS_perf_event_open, &s->attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0 && errno == EINVAL && s->attr.build_id) {
+		s->attr.build_id = 0; /* Linux before 5.12 */
+		fd = syscall(SYS_perf_event_open, &s->attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	}
+	if (fd < 0)
+		return -1;
+	if (!room_make(&s->fds, &s->fd_room, s->fd_count, sizeof(*s->fds))) {
+		close((int)fd);
+		errno = ENOMEM;
+		return -1;
+	}
+	s->fds[s->fd_count++] = (int)fd;
+	return (int)fd;
+}
+
+static long sysctl_read(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	long value = -100;
+
+	if (f) {
+		if (fscanf(f, "%ld", &value) != 1)
+			value = -100;
+		fclose(f);
+	}
+	return value;
+}
+
+/* Says why perf_event_open() was refused, and what helps. */
+static int refused(int err, pid_t pid, const struct perf_options *o, struct error *e)
+{
+	long paranoid = sysctl_read("/proc/sys/kernel/perf_event_paranoid");
+
+	switch (err) {
+	case EPERM:
+	case EACCES:
+		if (o->off_cpu && paranoid > 1)
+			return error_set(e,
+			                 "perf_event_open: %s: --off-cpu needs the capability CAP_PERFMON, or the sysctl "
+			                 "kernel.perf_event_paranoid at 1 or less (it is %ld)",
+			                 strerror(err), paranoid);
+		if (paranoid > 2)
+			return error_set(e,
+			                 "perf_event_open: %s: needs the capability CAP_PERFMON, or the sysctl "
+			                 "kernel.perf_event_paranoid at 2 or less (it is %ld)",
+			                 strerror(err), paranoid);
+		return error_set(e,
+		                 "perf_event_open: %s: %s; a container's seccomp filter has to allow the system call "
+		                 "(--cap-add PERFMON)",
+		                 strerror(err),
+		                 o->whole_process ? "needs the rights to trace the process (its user, or CAP_PERFMON)"
+		                                  : "refused though kernel.perf_event_paranoid is 2 or less");
+	case ENOSYS: return error_set(e, "perf_event_open: this kernel does not have it (CONFIG_PERF_EVENTS)");
+	case ESRCH: return error_set(e, "no process with the ID %ld", (long)pid);
+	case EMFILE:
+		return error_set(e, "perf_event_open: %s: an event a thread and processor needs more (ulimit -n)",
+		                 strerror(err));
+	default: return error_set(e, "perf_event_open: %s", strerror(err));
+	}
+}
+
+/* Maps a ring as large as the kernel allows. */
+static int ring_map(struct perf_ring *r, int fd, struct error *e)
+{
+	for (r->size = RING_MOST; r->size >= RING_LEAST; r->size /= 2) {
+		void *p = mmap(NULL, PAGE + r->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+		if (p != MAP_FAILED) {
+			r->page = p;
+			r->fd = fd;
+			return 0;
+		}
+		if (errno != EPERM && errno != ENOMEM)
+			break;
+	}
+	return error_set(e, "cannot map a buffer for samples: %s (ulimit -l, or the sysctl kernel.perf_event_mlock_kb)",
+	                 strerror(errno));
+}
+
+/* Opens the events of one thread, which share the rings. 0; 1: the thread is gone; -1 and a message. */
+static int thread_open(struct perf_session *s, pid_t tid, const struct perf_options *o, struct error *e)
+{
+	for (size_t cpu = 0; cpu < s->count; cpu++) {
+		struct perf_ring *r = &s->rings[cpu];
+		int fd = fd_open(s, tid, (int)cpu);
+
+		if (fd < 0 && errno == ENODEV)
+			continue; /* a processor that is off */
+		if (fd < 0 && errno == ESRCH && o->whole_process)
+			return 1;
+		if (fd < 0)
+			return refused(errno, tid, o, e);
+		if (r->page) {
+			if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd))
+				return error_set(e, "cannot share a buffer for samples: %s", strerror(errno));
+		} else if (ring_map(r, fd, e)) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
+struct seen_threads {
+	int *list;
+	size_t count, room;
+};
+
+static bool number_has(const int *list, size_t count, int number)
+{
+	while (count && list[count - 1] != number)
+		count--;
+	return count;
+}
+
+/* Opens the events of the threads that are not in `seen`. The number of new ones, or -1 and a message. */
+static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_options *o, struct seen_threads *seen,
+                        struct error *e)
+{
+	struct dirent *d;
+	int found = 0;
+
+	rewinddir(tasks);
+	while ((d = readdir(tasks)) != NULL) {
+		int tid = atoi(d->d_name);
+
+		if (tid <= 0 || number_has(seen->list, seen->count, tid))
+			continue;
+		if (!room_make(&seen->list, &seen->room, seen->count, sizeof(*seen->list)))
+			return error_set(e, "out of memory");
+		seen->list[seen->count++] = tid;
+		if (thread_open(s, tid, o, e) < 0)
+			return -1;
+		found++;
+	}
+	return found;
+}
+
+/* Threads of a running process come and go: looks until there is none without an event. */
+static int process_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e)
+{
+	struct seen_threads seen = {0};
+	char path[64];
+	int found;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
+	tasks = opendir(path);
+	if (!tasks)
+		return refused(errno == ENOENT ? ESRCH : errno, pid, o, e);
+	do
+		found = threads_open(s, tasks, o, &seen, e);
+	while (found > 0);
+	closedir(tasks);
+	free(seen.list);
+	if (!found && !s->fd_count)
+		return refused(ESRCH, pid, o, e);
+	return found;
+}
+
+int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct rlimit files;
+
+	memset(s, 0, sizeof(*s));
+	s->wrapped = malloc(1 << 16);
+	s->rings = calloc(cpus > 0 ? (size_t)cpus : 1, sizeof(*s->rings));
+	if (!s->rings || !s->wrapped)
+		return error_set(e, "out of memory");
+	s->count = cpus > 0 ? (size_t)cpus : 1;
+	/* A descriptor a thread and processor, and one a file that has samples. */
+	if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	attr_set(&s->attr, o);
+	if (o->whole_process)
+		return process_open(s, pid, o, e);
+	return thread_open(s, pid, o, e) ? -1 : 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+/* Copies bytes of a ring, which may go around its end. */
+static void ring_copy(const struct perf_ring *r, uint64_t at, void *to, size_t size)
+{
+	const char *data = (const char *)r->page + PAGE;
+	size_t first = r->size - (at & (r->size - 1));
+
+	if (first > size)
+		first = size;
+	memcpy(to, data + (at & (r->size - 1)), first);
+	memcpy((char *)to + first, data, size - first);
+}
+
+/* Looks at the record at tail: sets its time. False: there is none. */
+static bool ring_peek(struct perf_ring *r)
+{
+	struct perf_event_header h;
+
+	if (r->timed)
+		return true;
+	if (!r->page || r->head - r->tail < sizeof(h))
+		return false;
+	ring_copy(r, r->tail, &h, sizeof(h));
+	if (h.size < sizeof(h) || h.size > r->head - r->tail) {
+		r->tail = r->head; /* not a record: the kernel writes none like it */
+		return false;
+	}
+	/* A sample: header, ip, pid and tid, time. Any other record: ..., pid and tid, time. */
+	ring_copy(r, r->tail + (h.type == PERF_RECORD_SAMPLE ? sizeof(h) + 16 : h.size - 8u), &r->time, 8);
+	r->timed = true;
+	return true;
+}
+
+static void ring_take(struct perf_session *s, struct perf_ring *r, perf_record_fn *fn, void *ctx)
+{
+	const char *data = (const char *)r->page + PAGE;
+	uint64_t at = r->tail & (r->size - 1);
+	struct perf_event_header h;
+
+	ring_copy(r, r->tail, &h, sizeof(h));
+	if (at + h.size <= r->size) {
+		fn(ctx, (const void *)(data + at));
+	} else {
+		ring_copy(r, r->tail, s->wrapped, h.size);
+		fn(ctx, (const void *)s->wrapped);
+	}
+	r->tail += h.size;
+	r->timed = false;
+	__atomic_store_n(&r->page->data_tail, r->tail, __ATOMIC_RELEASE);
+}
+
+void perf_read(struct perf_session *s, bool last, perf_record_fn *fn, void *ctx)
+{
+	struct timespec t;
+	uint64_t limit;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	limit = last ? UINT64_MAX : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - LATE_NS;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->rings[i].page)
+			s->rings[i].head = __atomic_load_n(&s->rings[i].page->data_head, __ATOMIC_ACQUIRE);
+	for (;;) {
+		struct perf_ring *first = NULL;
+
+		for (size_t i = 0; i < s->count; i++)
+			if (ring_peek(&s->rings[i]) && (!first || s->rings[i].time < first->time))
+				first = &s->rings[i];
+		if (!first || first->time > limit)
+			return;
+		ring_take(s, first, fn, ctx);
+	}
+}
+
+void perf_stop(struct perf_session *s)
+{
+	for (size_t i = 0; i < s->fd_count; i++)
+		ioctl(s->fds[i], PERF_EVENT_IOC_DISABLE, 0);
+}
+
+void perf_close(struct perf_session *s)
+{
+	for (size_t i = 0; i < s->count && s->rings; i++)
+		if (s->rings[i].page)
+			munmap(s->rings[i].page, PAGE + s->rings[i].size);
+	for (size_t i = 0; i < s->fd_count; i++)
+		close(s->fds[i]);
+	free(s->rings);
+	free(s->fds);
+	free(s->wrapped);
+	memset(s, 0, sizeof(*s));
+}

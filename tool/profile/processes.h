@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* The profiled processes: what each has mapped, and the names of its threads, as the kernel's records tell. */
+#ifndef PROFILE_PROCESSES_H
+#define PROFILE_PROCESSES_H
+
+#include "profile/binary_files.h"
+
+struct process {
+	pid_t pid;
+	/* Executable mappings, sorted; target[i] is what a walk sees of mapping i. */
+	struct etch_target_module *target;
+	uint32_t *binary; /* number of its binary, or BINARY_UNKNOWN: memory that the file has no code for */
+	size_t count, target_room, binary_room;
+};
+#define BINARY_UNKNOWN UINT32_MAX
+
+struct thread {
+	pid_t pid, tid;
+	char name[16]; /* TASK_COMM_LEN */
+	/* --off-cpu: when and with which stack it has stopped running; 0: it runs. */
+	uint64_t off_time;
+	uint32_t off_node;
+};
+
+struct process_list {
+	struct process *list; /* by pid */
+	size_t count, room;
+	struct thread *threads; /* by tid */
+	size_t thread_count, thread_room;
+};
+
+/* Null: out of memory. Pointers are valid until the next process or thread is added. */
+struct process *process_get(struct process_list *l, pid_t pid);
+struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid);
+
+/* A file, or memory, is mapped at [start, start + size) from `offset` on; what was there is not any more. */
+bool process_map(struct process *p, struct binary_list *binaries, const struct mapped_file *m, uint64_t offset);
+/* An exec(2): nothing is mapped. */
+void process_clear(struct process *p);
+/* A fork(2): the child has what the parent has. */
+bool process_copy(struct process_list *l, pid_t parent, pid_t child);
+/* What is mapped in a process that runs, from /proc. False and a message: it cannot be read. */
+bool process_read(struct process_list *l, pid_t pid, struct binary_list *binaries, struct error *e);
+/* The mapping of an address; -1: none. */
+long process_find(const struct process *p, uint64_t at);
+void process_list_free(struct process_list *l);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Walks the stack of a sample (sample_walk.h). */
+#define ETCH_NO_MODULE /* no constructor for fault tables, which nothing here has */
+#include "profile/sample_walk.h"
+
+#include <string.h>
+
+#include "unwind/cursor.h"
+
+const char *stop_text(enum stop s)
+{
+	static const char *const text[STOP_COUNT] = {
+		[STOP_END] = "complete",
+		[STOP_COPY] = "the stack is deeper than its copy",
+		[STOP_CODE] = "code made at run time has no table",
+		[STOP_UNMAPPED] = "an address where no file is mapped",
+		[STOP_NO_FILE] = "the file cannot be opened",
+		[STOP_NO_TABLE] = "the file has no unwind information",
+		[STOP_NO_RULE] = "no rule for the address",
+		[STOP_REGISTER] = "a register is not known",
+		[STOP_CORRUPT] = "frames out of order",
+		[STOP_BITS] = "32-bit code",
+	};
+
+	return text[s];
+}
+
+int sample_read(const struct sample *s, uint64_t at, uint64_t *word)
+{
+	uint64_t offset = at - s->reg[ETCH_RSP];
+
+	if (at < s->reg[ETCH_RSP] || s->stack_size < 8 || offset > s->stack_size - 8)
+		return -1;
+	memcpy(word, s->stack + offset, 8);
+	return 0;
+}
+
+static int target_read(void *arg, uint64_t at, uint64_t *word) { return sample_read(arg, at, word); }
+
+static void frame_add(const struct process *p, uint64_t at, struct walk_frame *f)
+{
+	long i = process_find(p, at);
+
+	f->binary = i < 0 ? BINARY_UNKNOWN : p->binary[i];
+	f->address = i < 0 ? at : at - p->target[i].bias;
+}
+
+/* Gives the mapping its binary's table. True: the walk may be tried again. */
+static bool mapping_prepare(const struct process *p, struct binary_list *binaries, uint64_t at)
+{
+	long i = process_find(p, at);
+	struct binary *b;
+
+	if (i < 0 || p->binary[i] == BINARY_UNKNOWN || p->target[i].table)
+		return false;
+	b = binaries->list[p->binary[i]];
+	binary_prepare(b);
+	p->target[i].table = b->table;
+	p->target[i].size = b->table_size;
+	p->target[i].address = b->table_address;
+	return b->table;
+}
+
+static enum stop stop_of(const struct process *p, const struct binary_list *binaries, const struct sample *s,
+                         int status, uint64_t at)
+{
+	long i = process_find(p, at);
+	const struct binary *b = i < 0 || p->binary[i] == BINARY_UNKNOWN ? NULL : binaries->list[p->binary[i]];
+
+	switch (status) {
+	case ETCH_UNWIND_END: return STOP_END;
+	case ETCH_UNWIND_NOTABLE:
+		if (!b)
+			return STOP_UNMAPPED;
+		if (b->table)
+			return binary_is_entry(b, at - p->target[i].bias) ? STOP_END : STOP_NO_RULE;
+		return b->kind == BINARY_CODE ? STOP_CODE : b->kind == BINARY_GONE ? STOP_NO_FILE : STOP_NO_TABLE;
+	case ETCH_UNWIND_UNDEFINED: return b && binary_is_entry(b, at - p->target[i].bias) ? STOP_END : STOP_NO_RULE;
+	case ETCH_UNWIND_REGISTER: return STOP_REGISTER;
+	case ETCH_UNWIND_MEMORY: return s->stack_size == s->stack_asked ? STOP_COPY : STOP_CORRUPT;
+	case ETCH_UNWIND_LIMIT: return STOP_COPY;
+	default: return STOP_CORRUPT;
+	}
+}
+
+size_t sample_walk(const struct process *p, struct binary_list *binaries, const struct sample *s,
+                   struct walk_frame frames[FRAMES_MOST], enum stop *stop)
+{
+	struct etch_target target = {
+		.read = target_read, .arg = (void *)(uintptr_t)s, .modules = p->target, .module_count = p->count};
+	struct etch_cursor cursor;
+	struct cursor *c = (struct cursor *)&cursor;
+	int status = ETCH_UNWIND_OK;
+	size_t n = 0;
+	uint64_t at;
+
+	etch_cursor_init_target(&cursor, &target, s->reg);
+	for (;;) {
+		at = c->reg[ETCH_RIP] - !c->interrupted;
+		frame_add(p, at, &frames[n++]);
+		status = n == FRAMES_MOST ? ETCH_UNWIND_LIMIT : cursor_step(c);
+		if (status == ETCH_UNWIND_NOTABLE && mapping_prepare(p, binaries, at))
+			status = cursor_step(c);
+		if (status == ETCH_UNWIND_REGISTER) {
+			sample_registers(p, binaries, s, c->reg, &c->known);
+			status = cursor_step(c);
+		}
+		if (status != ETCH_UNWIND_OK)
+			break;
+	}
+	*stop = stop_of(p, binaries, s, status, at);
+	return n;
+}

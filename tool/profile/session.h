@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* A recording: runs the command, or looks at a process, and reads the kernel's samples meanwhile. */
+#ifndef PROFILE_SESSION_H
+#define PROFILE_SESSION_H
+
+#include "profile/profile.h"
+
+struct session_options {
+	struct perf_options perf;
+	char **command; /* null: a process */
+	pid_t pid;
+	double seconds; /* of a process; 0: until it ends */
+	bool to_stderr; /* the command's standard output goes to standard error */
+};
+
+struct session_end {
+	bool failed; /* the command's status was not 0 */
+	int stopped; /* the signal that ended the recording; 0: none */
+};
+
+/* Can this command be run and sampled? 0, or -1 and the reason. */
+int session_command_check(const char *name, struct error *e);
+/* Records. 0, or -1 and a message. */
+int session_run(const struct session_options *o, struct profile *p, struct session_end *end, struct error *e);
+
+#endif

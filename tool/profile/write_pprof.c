@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pprof's format (pprof.proto, by protobuf-c), gzipped. A message's repeated fields may come in pieces (protobuf's
+ * encoding, "Last One Wins"): each piece is packed by itself, so that no second copy of the profile is in memory.
+ */
+#include "profile/writers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <zlib.h>
+
+#include <pprof.pb-c.h>
+
+struct sink {
+	z_stream z;
+	FILE *out;
+	uint8_t *packed;
+	size_t room;
+	bool failed;
+};
+
+static void sink_put(struct sink *s, const uint8_t *data, size_t size, bool last)
+{
+	uint8_t buffer[16384];
+
+	s->z.next_in = (uint8_t *)(uintptr_t)data;
+	s->z.avail_in = (uInt)size;
+	do {
+		s->z.next_out = buffer;
+		s->z.avail_out = sizeof(buffer);
+		if (deflate(&s->z, last ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
+			s->failed = true;
+		fwrite(buffer, 1, sizeof(buffer) - s->z.avail_out, s->out);
+	} while (!s->z.avail_out && !s->failed);
+}
+
+/* Packs a piece of the profile. */
+static void piece_put(struct sink *s, const Pprof__Profile *piece)
+{
+	size_t size = pprof__profile__get_packed_size(piece);
+
+	if (size > s->room) {
+		free(s->packed);
+		s->room = 2 * size;
+		s->packed = malloc(s->room);
+	}
+	if (!s->packed) {
+		s->room = 0;
+		s->failed = true;
+		return;
+	}
+	pprof__profile__pack(piece, s->packed);
+	sink_put(s, s->packed, size, false);
+}
+
+/* IDs of locations: of addresses, then of the reasons why walks stopped; of functions: of functions, then the same. */
+static uint64_t stop_location(const struct profile *p, uint64_t stop) { return p->addresses.count + 1 + stop; }
+static uint64_t stop_function(const struct profile *p, uint64_t stop) { return p->functions.count + 1 + stop; }
+
+static void functions_put(struct sink *s, const struct profile *p, const uint32_t *stop_name)
+{
+	for (size_t i = 0; i < p->functions.count + STOP_COUNT; i++) {
+		Pprof__Function f = PPROF__FUNCTION__INIT, *list = &f;
+		Pprof__Profile piece = PPROF__PROFILE__INIT;
+
+		f.id = i + 1;
+		if (i < p->functions.count) {
+			f.name = function_name(p, (uint32_t)i);
+			f.system_name = function_symbol(p, (uint32_t)i);
+			f.filename = (uint32_t)p->functions.list[i].b;
+		} else {
+			f.name = f.system_name = stop_name[i - p->functions.count];
+		}
+		piece.n_function = 1;
+		piece.function = &list;
+		piece_put(s, &piece);
+	}
+}
+
+static void location_put(struct sink *s, uint64_t id, const struct key *address, Pprof__Line *lines, size_t count)
+{
+	Pprof__Location l = PPROF__LOCATION__INIT, *list = &l;
+	Pprof__Profile piece = PPROF__PROFILE__INIT;
+	Pprof__Line **line = malloc(count * sizeof(Pprof__Line *));
+
+	if (!line) {
+		s->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		line[i] = &lines[i];
+	l.id = id;
+	if (address && address->a != BINARY_UNKNOWN)
+		l.mapping_id = address->a + 1;
+	l.address = address ? address->b : 0;
+	l.n_line = count;
+	l.line = line;
+	piece.n_location = 1;
+	piece.location = &list;
+	piece_put(s, &piece);
+	free(line);
+}
+
+#define LINES_MOST 64
+
+static void locations_put(struct sink *s, const struct profile *p)
+{
+	Pprof__Line lines[LINES_MOST];
+
+	for (size_t i = 0; i < p->addresses.count; i++) {
+		const struct profile_place *place = &p->places[p->place_first[i]];
+		size_t n = 0;
+
+		do {
+			pprof__line__init(&lines[n]);
+			lines[n].function_id = place->function + 1;
+			lines[n++].line = place->line;
+		} while (place++->inlined && n < LINES_MOST);
+		location_put(s, i + 1, &p->addresses.list[i], lines, n);
+	}
+	for (uint64_t stop = 0; stop < STOP_COUNT; stop++) {
+		pprof__line__init(&lines[0]);
+		lines[0].function_id = stop_function(p, stop);
+		location_put(s, stop_location(p, stop), NULL, lines, 1);
+	}
+}
+
+/* The names of a binary: path, and build-id in hexadecimal. False: out of memory. */
+static bool mapping_put(struct sink *s, struct profile *p, size_t number)
+{
+	const struct binary *b = p->binaries.list[number];
+	Pprof__Mapping m = PPROF__MAPPING__INIT, *list = &m;
+	Pprof__Profile piece = PPROF__PROFILE__INIT;
+	char id[2 * BUILD_ID_MOST + 1] = "";
+	uint32_t name = string_set_add(&p->names, b->path), id_name;
+
+	for (unsigned i = 0; i < b->build_id_size; i++)
+		snprintf(id + 2 * i, 3, "%02x", b->build_id[i]);
+	id_name = string_set_add(&p->names, id);
+	m.id = number + 1;
+	for (unsigned i = 0; i < b->phdr_count; i++) {
+		const Elf64_Phdr *h = &b->phdrs[i];
+
+		if (h->p_type != PT_LOAD || !(h->p_flags & PF_X))
+			continue;
+		if (!m.memory_limit) {
+			m.memory_start = h->p_vaddr & ~(uint64_t)4095;
+			m.file_offset = h->p_offset & ~(uint64_t)4095;
+		}
+		m.memory_limit = h->p_vaddr + h->p_memsz;
+	}
+	m.filename = name;
+	m.build_id = id_name;
+	m.has_functions = m.has_filenames = m.has_line_numbers = m.has_inline_frames = 1; /* nothing is to be looked up */
+	piece.n_mapping = 1;
+	piece.mapping = &list;
+	piece_put(s, &piece);
+	return name != KEY_NONE && id_name != KEY_NONE;
+}
+
+/* The samples: one for each stack, with the name of the thread as a label. */
+static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread)
+{
+	uint64_t *weight = calloc(p->stacks.count + 1, sizeof(*weight)),
+			 *count = calloc(p->stacks.count + 1, sizeof(*count));
+	uint64_t *way = malloc((FRAMES_MOST + 4) * sizeof(*way));
+	bool good = weight && count && way;
+
+	for (size_t i = 0; good && i < p->sample_count; i++) {
+		weight[p->samples[i].node] += p->samples[i].weight;
+		count[p->samples[i].node]++;
+	}
+	for (size_t i = 1; good && i < p->stacks.count; i++) {
+		Pprof__Sample sample = PPROF__SAMPLE__INIT, *list = &sample;
+		Pprof__Profile piece = PPROF__PROFILE__INIT;
+		Pprof__Label label = PPROF__LABEL__INIT, *labels = &label;
+		int64_t value[2] = {(int64_t)count[i], (int64_t)weight[i]};
+
+		if (!count[i])
+			continue;
+		for (uint32_t at = (uint32_t)i; at; at = key_caller(&p->stacks.list[at])) {
+			const struct key *k = &p->stacks.list[at];
+
+			if (key_kind(k) == STACK_THREAD)
+				label.str = (int64_t)k->b;
+			else
+				way[sample.n_location_id++] =
+					key_kind(k) == STACK_STOP ? stop_location(p, k->b) : p->address_of[at] + (uint64_t)1;
+		}
+		label.key = thread;
+		sample.location_id = way;
+		sample.n_value = 2;
+		sample.value = value;
+		sample.n_label = 1;
+		sample.label = &labels;
+		piece.n_sample = 1;
+		piece.sample = &list;
+		piece_put(s, &piece);
+	}
+	free(weight);
+	free(count);
+	free(way);
+	return good;
+}
+
+/* What is sampled, and the names of everything. */
+static void head_put(struct sink *s, const struct profile *p, const uint32_t name[4])
+{
+	Pprof__ValueType type[2] = {PPROF__VALUE_TYPE__INIT, PPROF__VALUE_TYPE__INIT};
+	Pprof__ValueType *types[2] = {&type[0], &type[1]};
+	Pprof__Profile piece = PPROF__PROFILE__INIT;
+
+	type[0].type = name[0];
+	type[0].unit = name[1];
+	type[1].type = name[2];
+	type[1].unit = name[3];
+	piece.n_sample_type = 2;
+	piece.sample_type = types;
+	piece.period_type = &type[1];
+	piece.period = (int64_t)p->period;
+	piece.default_sample_type = name[2];
+	piece.time_nanos = (int64_t)time(NULL) * 1000000000;
+	if (p->sample_count)
+		piece.duration_nanos = (int64_t)(p->samples[p->sample_count - 1].time - p->samples[0].time);
+	piece.n_string_table = p->names.count;
+	piece.string_table = p->names.list;
+	piece_put(s, &piece);
+}
+
+bool write_pprof(struct profile *p, FILE *out)
+{
+	const char *const words[5] = {"samples", "count", p->off_cpu ? "wait" : "cpu", "nanoseconds", "thread"};
+	struct sink s = {.out = out};
+	uint32_t name[5], stop_name[STOP_COUNT];
+	char text[80];
+	bool good = true;
+
+	if (deflateInit2(&s.z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+		return false;
+	for (int i = 0; i < 5; i++) {
+		name[i] = string_set_add(&p->names, words[i]);
+		good &= name[i] != KEY_NONE;
+	}
+	for (int i = 0; i < STOP_COUNT; i++) {
+		snprintf(text, sizeof(text), "[%s]", stop_text((enum stop)i));
+		stop_name[i] = string_set_add(&p->names, text);
+		good &= stop_name[i] != KEY_NONE;
+	}
+	for (size_t i = 0; good && i < p->binaries.count; i++)
+		good = mapping_put(&s, p, i);
+	if (good) {
+		functions_put(&s, p, stop_name);
+		locations_put(&s, p);
+		good = samples_put(&s, p, name[4]);
+		head_put(&s, p, name);
+		sink_put(&s, NULL, 0, true);
+	}
+	deflateEnd(&s.z);
+	free(s.packed);
+	return good && !s.failed;
+}

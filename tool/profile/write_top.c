@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of functions on the terminal (writers.h). */
+#include "profile/writers.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/text.h"
+
+struct ranked {
+	uint64_t self, total;
+	uint32_t function;
+	uint32_t seen; /* the last call that has been counted for `total`: once a stack */
+};
+
+static int rank_order(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	if (x->self != y->self)
+		return x->self < y->self ? 1 : -1;
+	if (x->total != y->total)
+		return x->total < y->total ? 1 : -1;
+	return x->function < y->function ? -1 : 1;
+}
+
+/* Weighs functions: a function that is on a stack twice counts once for its total. */
+static void functions_weigh(const struct profile *p, const uint64_t *self, struct ranked *list)
+{
+	for (size_t i = 0; i < p->functions.count; i++)
+		list[i].function = (uint32_t)i;
+	for (size_t i = 1; i < p->calls.count; i++) {
+		if (!self[i])
+			continue;
+		list[p->calls.list[i].b].self += self[i];
+		for (uint32_t at = (uint32_t)i; at; at = key_caller(&p->calls.list[at])) {
+			struct ranked *r = &list[p->calls.list[at].b];
+
+			if (r->seen == i || (uint32_t)p->calls.list[at].a)
+				continue; /* or a thread's name, or a stop */
+			r->seen = (uint32_t)i;
+			r->total += self[i];
+		}
+	}
+}
+
+static void row_put(const struct profile *p, const struct ranked *r, bool color, FILE *out)
+{
+	double all = p->weight ? (double)p->weight / 100 : 1;
+	const char *name = p->names.list[function_name(p, r->function)];
+	const char *binary = p->names.list[function_binary(p, r->function)];
+
+	fprintf(out, "%s%6.2f%%%s %6.2f%%  ", color ? "\033[1m" : "", (double)r->self / all, color ? "\033[0m" : "",
+	        (double)r->total / all);
+	if (strlen(name) > 78) {
+		char cut[80];
+
+		snprintf(cut, sizeof(cut), "%.75s...", name);
+		text_clean(out, cut);
+	} else {
+		text_clean(out, name);
+	}
+	if (*binary && name[0] != '[') {
+		fprintf(out, "%s  ", color ? "\033[2m" : "");
+		text_clean(out, binary);
+		fputs(color ? "\033[0m" : "", out);
+	}
+	putc('\n', out);
+}
+
+/* What the profile lacks, and why. */
+static void lacks_put(const struct profile *p, FILE *out)
+{
+	uint64_t walks = 0, whole = p->stops[STOP_END];
+
+	for (int i = 0; i < STOP_COUNT; i++)
+		walks += p->stops[i];
+	fprintf(out, "%" PRIu64 " samples", walks);
+	if (walks)
+		fprintf(out, ", %.2f%% with a complete stack", 100 * (double)whole / (double)walks);
+	fprintf(out, "; %" PRIu64 " lost", p->lost);
+	if (p->lost)
+		fputs(" (etch did not read them in time: use a lower -F or a smaller --stack)", out);
+	if (p->throttled)
+		fprintf(out, "; %" PRIu64 " times the kernel paused sampling (kernel.perf_cpu_time_max_percent)", p->throttled);
+	putc('\n', out);
+	for (int i = 0; i < STOP_COUNT; i++)
+		if (i != STOP_END && p->stops[i])
+			fprintf(out, "%" PRIu64 " stacks are incomplete: %s%s\n", p->stops[i], stop_text((enum stop)i),
+			        i == STOP_COPY && p->stack < PERF_STACK_MOST / 8 * 8 ? " (use a larger --stack)" : "");
+}
+
+bool write_top(const struct profile *p, size_t most, bool color, FILE *out)
+{
+	struct ranked *list = calloc(p->functions.count + 1, sizeof(*list));
+	uint64_t *self, *total;
+	size_t i;
+
+	if (!list || !calls_weigh(p, &self, &total)) {
+		free(list);
+		return false;
+	}
+	functions_weigh(p, self, list);
+	qsort(list, p->functions.count, sizeof(*list), rank_order);
+	if (p->sample_count)
+		fprintf(out, "   self   total  function\n");
+	for (i = 0; i < p->functions.count && i < most && list[i].self; i++)
+		row_put(p, &list[i], color, out);
+	lacks_put(p, out);
+	free(list);
+	free(self);
+	free(total);
+	return true;
+}

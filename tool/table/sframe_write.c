@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rows to SFrame. An FDE need not be a function: any range of code without a gap will do. So the rows between two gaps
+ * are cut where the section becomes smallest, within FDE_ROWS rows, all of which a lookup has to look at.
+ */
+#include "table/sframe.h"
+
+#include "support/vector.h"
+
+#include <etch/orc_rule.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FDE_ROWS    32
+#define REPEATS_MIN 4  /* blocks from which on a repeated block (the PLT) is an FDE of its own */
+#define BLOCK       16 /* bytes of a PLT entry */
+#define BLOCK_ROWS  4
+
+/* A row as it will be encoded: an FRE but for its address. */
+struct item {
+	uint64_t addr;
+	bool gap, flex, signal;
+	uint8_t info;
+	uint8_t count; /* of words; those of one row have the same size: 1 << log2 */
+	uint8_t log2;
+	uint8_t zero[2]; /* no padding: rows are compared as bytes */
+	int32_t word[6];
+};
+
+struct writer {
+	unsigned version;
+	struct item *items; /* the last one is a gap */
+	size_t count, room;
+	uint32_t *cost; /* of the best encoding of the rows of a run up to each, and its last FDE's number of rows */
+	uint8_t *rows;
+	struct sframe *out;
+	uint8_t *fres; /* the FRE part */
+	size_t fre_size, fre_room, fde_room, start_room, fres_count;
+	uint8_t *fde;
+};
+
+/* ---- rules -------------------------------------------------------------------- */
+
+/* Size of a word, as its log2. Words of control are unsigned in the format, but below 128 for all our registers. */
+static uint8_t word_log2(const struct item *it)
+{
+	uint8_t log2 = 0;
+	unsigned i;
+
+	for (i = 0; i < it->count; i++) {
+		if (it->word[i] != (int8_t)it->word[i] && log2 < 1)
+			log2 = 1;
+		if (it->word[i] != (int16_t)it->word[i])
+			log2 = 2;
+	}
+	return log2;
+}
+
+static void word_add(struct item *it, int32_t word) { it->word[it->count++] = word; }
+
+static void pair_add(struct item *it, uint8_t reg, unsigned flags, int32_t off)
+{
+	word_add(it, sframe_register(reg) << 3 | (int32_t)flags);
+	word_add(it, off);
+}
+
+/* The rule as words of a default FDE: CFA by rsp or rbp, return address at CFA - 8, rbp at an offset from the CFA.
+ * Without a word the return address is undefined: the outermost frame. */
+static bool default_encode(const struct etch_rule *r, struct item *it)
+{
+	if (r->kind == ETCH_RULE_END)
+		return true;
+	if (r->kind != ETCH_RULE_CALL || (r->cfa != ETCH_REG_RSP && r->cfa != ETCH_REG_RBP) || r->ra != ETCH_RA_CFA ||
+	    (r->bp != ETCH_BP_SAME && r->bp != ETCH_BP_CFA))
+		return false;
+	it->info = r->cfa == ETCH_REG_RSP ? SFRAME_BASE_SP : SFRAME_BASE_FP;
+	word_add(it, r->cfa_off);
+	if (r->bp == ETCH_BP_CFA)
+		word_add(it, r->bp_off);
+	return true;
+}
+
+/* The rule as pairs of words of a flexible FDE (version 3): CFA, return address, rbp; a single word 0 where the return
+ * address is at CFA - 8. */
+static bool flex_encode(const struct etch_rule *r, struct item *it)
+{
+	const unsigned slot = SFRAME_CTRL_DEREF, reg = SFRAME_CTRL_REG, memory = SFRAME_CTRL_DEREF | SFRAME_CTRL_REG;
+	uint8_t base = r->cfa & 15u;
+
+	it->flex = true;
+	if (r->kind == ETCH_RULE_SIGNAL) { /* struct sigcontext: rsp, rip 8 behind it, rbp 40 before it */
+		it->signal = true;
+		pair_add(it, base, memory, r->cfa_off);
+		pair_add(it, base, memory, r->cfa_off + 8);
+		pair_add(it, base, memory, r->cfa_off - 40);
+		return true;
+	}
+	if (r->kind != ETCH_RULE_CALL || (r->cfa & ETCH_CFA_INDEX) || ((r->cfa & ETCH_CFA_DEREF) && r->cfa_add) ||
+	    r->bp == ETCH_BP_UNDEF)
+		return false;
+	it->info = base == ETCH_REG_RSP ? SFRAME_BASE_SP : SFRAME_BASE_FP;
+	pair_add(it, base, r->cfa & ETCH_CFA_DEREF ? memory : reg, r->cfa_off);
+	if (r->ra & ETCH_RA_REG)
+		pair_add(it, r->ra & 15u, reg, 0);
+	else if (r->ra == ETCH_RA_SLOT)
+		pair_add(it, 0, slot, r->cfa_add);
+	else if (r->bp != ETCH_BP_SAME)
+		word_add(it, 0);
+	if (r->bp == ETCH_BP_CFA)
+		pair_add(it, 0, slot, r->bp_off);
+	else if (r->bp != ETCH_BP_SAME)
+		pair_add(it, r->bp == ETCH_BP_RBP ? ETCH_REG_RBP : ETCH_REG_RSP, memory, r->bp_off);
+	return true;
+}
+
+static struct item item_of(const struct row *row, unsigned version)
+{
+	struct item it = {.addr = row->addr};
+
+	if (!default_encode(&row->rule, &it)) {
+		it = (struct item){.addr = row->addr};
+		if (version < 3 || row->rule.kind == ETCH_RULE_UNDEF || !flex_encode(&row->rule, &it))
+			it = (struct item){.addr = row->addr, .gap = true};
+	}
+	it.log2 = word_log2(&it);
+	it.info |= (uint8_t)(it.count << 1 | it.log2 << 5);
+	return it;
+}
+
+static bool item_same(const struct item *a, const struct item *b)
+{
+	return !memcmp((const char *)a + sizeof(a->addr), (const char *)b + sizeof(b->addr), sizeof(*a) - sizeof(a->addr));
+}
+
+/* False: out of memory. */
+static bool items_make(struct writer *w, const struct row_list *rows)
+{
+	size_t i;
+
+	for (i = 0; i < rows->count; i++) {
+		struct item it = item_of(&rows->rows[i], w->version);
+
+		if (it.gap && rows->rows[i].rule.kind != ETCH_RULE_UNDEF && i + 1 < rows->count) {
+			w->out->gaps += rows->rows[i + 1].addr - rows->rows[i].addr;
+			w->out->gap_rows++;
+		}
+		if (w->count && item_same(&it, &w->items[w->count - 1]))
+			continue;
+		if (!room_make(&w->items, &w->room, w->count, sizeof(*w->items)))
+			return false;
+		w->items[w->count++] = it;
+	}
+	return true;
+}
+
+/* ---- FDEs --------------------------------------------------------------------- */
+
+static uint32_t fde_size(const struct writer *w)
+{
+	return w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3) + sizeof(struct sframe_attr_v3);
+}
+
+/* Size of an FRE's address, as its log2, where the last one is this far from the start. */
+static unsigned address_log2(uint64_t far) { return far < 256 ? 0 : far < 65536 ? 1 : 2; }
+
+static bool bytes_add(uint8_t **to, size_t *room, size_t *size, const void *data, size_t n)
+{
+	while (*size + n > *room)
+		if (!room_make(to, room, *room, 1))
+			return false;
+	memcpy(*to + *size, data, n);
+	*size += n;
+	return true;
+}
+
+static bool fre_add(struct writer *w, const struct item *it, uint64_t off, unsigned log2)
+{
+	uint8_t bytes[4 + 1 + sizeof(it->word)];
+	size_t n = (size_t)1 << log2, i;
+
+	memcpy(bytes, &off, n);
+	bytes[n++] = it->info;
+	for (i = 0; i < it->count; i++) {
+		memcpy(bytes + n, &it->word[i], (size_t)1 << it->log2);
+		n += (size_t)1 << it->log2;
+	}
+	w->out->fres++;
+	return bytes_add(&w->fres, &w->fre_room, &w->fre_size, bytes, n);
+}
+
+/* Writes an FDE of n rows; repeat: so many blocks of BLOCK bytes have them. */
+static bool fde_add(struct writer *w, const struct item *it, size_t n, uint64_t size, size_t repeat)
+{
+	unsigned log2 = address_log2(it[n - 1].addr - it->addr);
+	uint8_t info = (uint8_t)(log2 | (repeat ? SFRAME_MASK : 0) | (it->signal ? SFRAME_SIGNAL : 0));
+	uint8_t rep = repeat ? BLOCK : 0;
+	size_t at = w->out->fdes,
+		   bytes = at * (w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3)), i;
+	struct sframe_fde_v2 two = {0, (uint32_t)size, (uint32_t)w->fre_size, (uint32_t)n, info, rep, 0};
+	struct sframe_fde_v3 three = {0, (uint32_t)size, (uint32_t)w->fre_size};
+	struct sframe_attr_v3 attr = {(uint16_t)n, info, it->flex ? SFRAME_FLEX : SFRAME_DEFAULT, rep};
+
+	if (!room_make(&w->out->starts, &w->start_room, at, sizeof(*w->out->starts)))
+		return false;
+	w->out->starts[at] = it->addr;
+	if (w->version < 3 ? !bytes_add(&w->fde, &w->fde_room, &bytes, &two, sizeof(two))
+	                   : !bytes_add(&w->fde, &w->fde_room, &bytes, &three, sizeof(three)) ||
+	                         !bytes_add(&w->fres, &w->fre_room, &w->fre_size, &attr, sizeof(attr)))
+		return false;
+	w->out->fdes++;
+	for (i = 0; i < n; i++)
+		if (!fre_add(w, &it[i], it[i].addr - it->addr, log2))
+			return false;
+	return true;
+}
+
+/*
+ * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes: cost[k] is that of the
+ * first k rows. Rows of one FDE are all flexible or all default, and a signal frame's row is alone.
+ */
+static bool run_cut(struct writer *w, const struct item *it, size_t n, uint64_t end)
+{
+	size_t k, j, at;
+	uint32_t *cost = w->cost;
+
+	cost[0] = 0;
+	for (k = 1; k <= n; k++) {
+		uint32_t words = 0;
+
+		cost[k] = UINT32_MAX;
+		for (j = k; j-- > 0 && k - j <= FDE_ROWS;) {
+			uint32_t rows = (uint32_t)(k - j), size;
+
+			if (it[j].flex != it[k - 1].flex || ((it[j].signal || it[k - 1].signal) && rows > 1) ||
+			    it[k - 1].addr - it[j].addr > UINT32_MAX)
+				break;
+			words += 1 + ((uint32_t)it[j].count << it[j].log2);
+			size = cost[j] + fde_size(w) + words + (rows << address_log2(it[k - 1].addr - it[j].addr));
+			if (size < cost[k]) {
+				cost[k] = size;
+				w->rows[k] = (uint8_t)rows;
+			}
+		}
+	}
+	for (k = n; k > 0; k = at) { /* marks where FDEs begin, from the last one on */
+		at = k - w->rows[k];
+		cost[at] = (uint32_t)k;
+	}
+	for (k = 0; k < n; k = at) {
+		at = cost[k];
+		if (!fde_add(w, &it[k], at - k, (at < n ? it[at].addr : end) - it[k].addr, 0))
+			return false;
+	}
+	return true;
+}
+
+/* If a block of BLOCK bytes is repeated from row i on, returns how often, and its number of rows. */
+static size_t repeats(const struct writer *w, size_t i, size_t *rows)
+{
+	const struct item *it = &w->items[i];
+	size_t n = 1, k, times = 1;
+
+	if (it->addr % BLOCK || it->gap || it->flex)
+		return 0;
+	while (n < BLOCK_ROWS && i + n < w->count && it[n].addr < it->addr + BLOCK)
+		n++;
+	if (n < 2 || i + n >= w->count || it[n].addr != it->addr + BLOCK)
+		return 0;
+	for (k = 1; k < n; k++)
+		if (it[k].gap || it[k].flex)
+			return 0;
+	for (;; times++) {
+		for (k = 0; k < n && i + times * n + k < w->count; k++) {
+			const struct item *x = &it[times * n + k];
+
+			if (x->addr != it[k].addr + times * BLOCK || !item_same(x, &it[k]))
+				break;
+		}
+		if (k < n)
+			break;
+	}
+	*rows = n;
+	return times < REPEATS_MIN ? 0 : times;
+}
+
+/* Writes a repeated block. If its last row goes on behind the last block, row *i is what is left of it. */
+static bool blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
+{
+	uint64_t end = w->items[*i].addr + times * BLOCK;
+	struct item rest;
+
+	if (!fde_add(w, &w->items[*i], rows, times * BLOCK, times))
+		return false;
+	*i += times * rows - 1;
+	rest = w->items[*i];
+	if (w->items[*i + 1].addr > end) {
+		rest.addr = end;
+		w->items[*i] = rest;
+	} else {
+		++*i;
+	}
+	return true;
+}
+
+/* Writes all FDEs. False: out of memory. */
+static bool fdes_make(struct writer *w)
+{
+	size_t i = 0, n, rows;
+
+	while (i + 1 < w->count) {
+		size_t times = repeats(w, i, &rows);
+
+		if (w->items[i].gap) {
+			i++;
+			continue;
+		}
+		/* The last block of a PLT is not full if it ends in a gap: the row before the gap must cover it. */
+		while (times && w->items[i + times * rows].addr < w->items[i].addr + times * BLOCK)
+			times--;
+		if (times >= REPEATS_MIN) {
+			if (!blocks_add(w, &i, times, rows))
+				return false;
+			continue;
+		}
+		for (n = 1; !w->items[i + n].gap; n++)
+			if (repeats(w, i + n, &rows))
+				break;
+		if (!run_cut(w, &w->items[i], n, w->items[i + n].addr))
+			return false;
+		i += n;
+	}
+	return true;
+}
+
+static int finish(struct writer *w, struct error *e)
+{
+	struct sframe *out = w->out;
+	size_t fde_bytes = out->fdes * (w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3));
+	struct sframe_header h = {.magic = SFRAME_MAGIC,
+	                          .version = (uint8_t)w->version,
+	                          .flags = SFRAME_SORTED | SFRAME_START_PCREL,
+	                          .abi = SFRAME_AMD64,
+	                          .fixed_ra = SFRAME_RA_OFFSET,
+	                          .fde_count = (uint32_t)out->fdes,
+	                          .fre_count = (uint32_t)out->fres,
+	                          .fre_size = (uint32_t)w->fre_size,
+	                          .fre_off = (uint32_t)fde_bytes};
+
+	if (fde_bytes > INT32_MAX || w->fre_size > INT32_MAX)
+		return error_set(e, "its unwind rows are too many for " SFRAME_SECTION);
+	out->version = w->version;
+	out->size = sizeof(h) + fde_bytes + w->fre_size;
+	out->bytes = malloc(out->size);
+	if (!out->bytes)
+		return error_set(e, "out of memory");
+	memcpy(out->bytes, &h, sizeof(h));
+	if (fde_bytes)
+		memcpy(out->bytes + sizeof(h), w->fde, fde_bytes);
+	if (w->fre_size)
+		memcpy(out->bytes + sizeof(h) + fde_bytes, w->fres, w->fre_size);
+	return 0;
+}
+
+int sframe_encode(const struct row_list *rows, unsigned version, struct sframe *out, struct error *e)
+{
+	struct writer w = {.version = version, .out = out};
+	int err = -1;
+
+	memset(out, 0, sizeof(*out));
+	if (items_make(&w, rows)) {
+		w.cost = malloc((w.count + 1) * sizeof(*w.cost));
+		w.rows = malloc(w.count + 1);
+	}
+	if (!w.cost || !w.rows || !fdes_make(&w))
+		error_set(e, "out of memory");
+	else
+		err = finish(&w, e);
+	free(w.items);
+	free(w.cost);
+	free(w.rows);
+	free(w.fres);
+	free(w.fde);
+	return err;
+}
+
+int sframe_place(struct sframe *s, uint64_t addr, struct error *e)
+{
+	size_t i;
+
+	for (i = 0; i < s->fdes; i++) {
+		size_t each = s->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3);
+		size_t at = sizeof(struct sframe_header) + i * each;
+		int64_t start = (int64_t)(s->starts[i] - (addr + at));
+		int32_t narrow = (int32_t)start;
+
+		if (s->version < 3 && narrow != start)
+			return error_set(e, SFRAME_SECTION ": the code is more than 2 GiB away (use --sframe=3)");
+		if (s->version < 3)
+			memcpy(s->bytes + at, &narrow, sizeof(narrow));
+		else
+			memcpy(s->bytes + at, &start, sizeof(start));
+	}
+	return 0;
+}
+
+void sframe_free(struct sframe *s)
+{
+	free(s->bytes);
+	free(s->starts);
+	memset(s, 0, sizeof(*s));
+}
