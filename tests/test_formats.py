@@ -388,7 +388,7 @@ MALFORMED = {
     "magic": ("m", 0, b"x", True),  # no descriptor then, and objects that are armed without one
     "version": ("m", 4, b"\2", True),
     "size": ("m", 6, b"\x38", True),
-    "unknown descriptor flag": ("m", 8, b"\5", True),
+    "unknown descriptor flag": ("m", 8, b"\x0b", True),
     "form that is none": ("e", 8, b"\x34", True),
     "branch form": ("e", 8, b"\x80", True),
     "empty with other bytes": ("e", 8, b"\0", True),
@@ -423,8 +423,9 @@ def test_malformed(to_be_damaged, tmp_path, name):
     assert run([path], ok=0)
     which, offset, change, tool = MALFORMED[name]
     r = Reader(path)
-    at = {"m": r.modules[0], "o": r.obj[0]["at"],
-          "e": next(e["at"] for e in r.imv if e["form"] == 3 and not e["flags"])}[which] + offset
+    # The tool looks for the bytes of a baked entry.
+    entry = next(e["at"] for e in r.imv if (e["form"] == 3 and e["flags"] == IMV_FLAGS["BAKED"] if tool else e["form"] and not e["flags"]))
+    at = {"m": r.modules[0], "o": r.obj[0]["at"], "e": entry}[which] + offset
     data = bytearray(path.read_bytes())
     o = r.offset(at)
     assert data[o:o + len(change)] != change

@@ -153,7 +153,7 @@ static int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t
 	return err;
 }
 
-/* Plans a load whose site is not live. */
+/* Plans a load of more than 8 bytes. */
 static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
 	unsigned len = etch_imv_len(e), size = etch_form_size(e->form);
@@ -271,7 +271,7 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 	return live ? txn_bytes(t, site, len, have, want) : plan_across(t, site, len, have, want, (int)is_load);
 }
 
-/* Plans a load whose site is live. */
+/* Plans a load of at most 8 bytes, in one word or across two. */
 static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
 	uint64_t site = site_address(e), bytes, want, load = 0;
@@ -284,7 +284,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	if (shape != t->memo.shape || (e->flags & ETCH_IMV_MORE) || object != t->memo.object)
 		memo_fill(t, e, object, shape);
 
-	bytes = site_bytes(site, len);
+	bytes = memory_value(site, len);
 	if (bytes != t->memo.old || t->memo.old_length != len || plan == PLAN_LOAD || t->memo.new_length != len) {
 		have_load = 1;
 		if (etch_form_load(e, site, object, out) != len)
@@ -301,6 +301,8 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	want = plan == PLAN_LOAD || t->memo.new_length != len ? load : t->memo.new;
 	if (want == bytes)
 		return 0;
+	if (!etch_site_is_live(site, len))
+		return plan_across(t, site, len, (const uint8_t *)&bytes, (const uint8_t *)&want, have_load && bytes == load);
 	t->sites++;
 	return list_add(
 		&t->text,
@@ -313,5 +315,5 @@ int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const st
 {
 	if (etch_form_is_pv(e->form))
 		return plan_call(t, e, at, !!(o->flags & OBJECT_SEALED), plan);
-	return etch_site_is_live(site_address(e), etch_imv_len(e)) ? plan_load(t, e, at, plan) : plan_wide(t, e, at, plan);
+	return etch_imv_len(e) <= 8 ? plan_load(t, e, at, plan) : plan_wide(t, e, at, plan);
 }
