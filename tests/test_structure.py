@@ -127,19 +127,12 @@ def test_code_at_any_address(build_asan, tmp_path):
     all_end_well(build_asan / "etch", files, tmp_path)
 
 
-def test_a_section_behind_the_last_segment_keeps_its_addresses(etch, program, tmp_path):
-    """A segment that ends before its sections do leaves these without memory; etch's own segment must not give them any, or a
-    second run finds the etched object mapped, and arms it."""
-    h = Headers(program)
-    start, count = struct.unpack_from("<Q", h.data, 32)[0], struct.unpack_from("<H", h.data, 56)[0]
-    loads = [at for at in range(start, start + 56 * count, 56) if struct.unpack_from("<I", h.data, at)[0] == 1]
-    address, = struct.unpack_from("<Q", h.data, loads[-1] + 16)
-    struct.pack_into("<QQ", h.data, loads[-1] + 32, *2 * [h.get("etched_imv", "addr") - address - 8])
-    cut, once, twice = h.write(tmp_path / "cut"), tmp_path / "once", tmp_path / "twice"
-    run([etch, "rewrite", "-o", once, cut])
-    run([etch, "rewrite", "-o", twice, once])
-    assert once.read_bytes() == twice.read_bytes()
-    assert cut.read_bytes() != once.read_bytes()
+def test_a_section_that_no_segment_maps_is_not_covered(etch, program, tmp_path):
+    """Where a segment ends before its sections do, these have no memory; were etch's own segment put there, a second run would
+    find the etched object mapped, and arm it."""
+    cut = Headers(program).set(".bss", size=3 * 4096).write(tmp_path / "cut")
+    p = run([etch, "rewrite", "-o", tmp_path / "out", cut], ok=2)
+    assert re.search("section [0-9]+ lies above all segments", p.stderr) and not (tmp_path / "out").exists()
 
 
 def test_a_string_table_of_another_type_is_refused(etch, tmp_path):

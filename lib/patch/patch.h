@@ -214,6 +214,8 @@ struct swaps {
 /* Can the pages of [at, at+size) be replaced? They are in one segment that is readable and
  * executable, and nothing else. */
 int text_swappable(uint64_t at, unsigned size);
+/* The system's policy has refused a swap: sites that may stay loads do. Under the lock. */
+extern int swap_refused;
 /* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored
  * there becomes WORD_WITH; one that may stay and whose page has no copy, WORD_DROPPED. One at
  * a time, under the lock. 0, or an etch_error and nothing to end. */

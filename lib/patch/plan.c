@@ -145,6 +145,8 @@ static int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t
 		t->needs_alone = 1;
 		return txn_bytes(t, site, len, have, want);
 	}
+	if (is_load && swap_refused)
+		return 0;
 	if (!text_swappable(site, len))
 		return is_load ? 0 : ETCH_ETHREADS;
 	err = txn_bytes(t, site, len, have, want);

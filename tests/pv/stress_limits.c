@@ -157,7 +157,7 @@ static void case_forms(void)
 	CHECK_EQ(counter, 0);
 	if (tooled) {
 		CHECK(!is_call_through_memory(live_f_site));
-		CHECK(is_call_through_memory(cross_f_site));
+		CHECK(!is_call_through_memory(cross_f_site));
 	}
 	CHECK_EQ(pv_set(ops.f, other), 0);
 	CHECK_EQ(all_f(1, 2), 201);

@@ -110,22 +110,6 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 	return top;
 }
 
-/* The end of the addresses that sections claim without a segment that maps them: were the segment there, the next run
- * would find their contents mapped, and others. */
-static uint64_t above_sections(const struct seg_file *f, uint64_t addr)
-{
-	uint64_t top = addr;
-
-	for (size_t i = 1; i < f->sections; i++) {
-		const Elf64_Shdr *s = &f->sh[i];
-
-		if ((s->sh_flags & SHF_ALLOC) && !(s->sh_flags & SHF_TLS) && s->sh_size <= MAX_GAP &&
-		    s->sh_addr < addr + MAX_GAP)
-			top = seg_max(top, s->sh_addr + s->sh_size);
-	}
-	return top;
-}
-
 /*
  * Sets address and file offset of the segment: the first free page in memory (or the address of an
  * earlier run) and the first page behind the kept bytes of the file.  If the segment contains the program headers,
@@ -141,7 +125,7 @@ static void place_start(struct seg_layout *l)
 	uint64_t want;
 
 	if (!l->ours)
-		l->addr = seg_align(above_sections(&l->f, above_relocations(&l->f, top->p_vaddr + top->p_memsz)), SEGMENT_PAGE);
+		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
 	l->base = seg_align(l->keep, SEGMENT_PAGE);
 	if (!l->table)
 		return;
@@ -156,6 +140,12 @@ static void place_start(struct seg_layout *l)
 }
 
 /* Sets the addresses of the segment, of sections that move into it, and of the new sections. */
+/* The section begins below the address and goes on behind it: in a file whose segments were cut short. */
+static bool reaches(const Elf64_Shdr *s, uint64_t addr)
+{
+	return s->sh_addr < addr && seg_is_mapped_in(s, s->sh_addr, 1) && s->sh_size > addr - s->sh_addr;
+}
+
 int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	uint64_t at = sizeof seg_note;
@@ -191,7 +181,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 		at += secs[i].size;
 	}
 	for (size_t i = 1; i < l->f.sections; i++)
-		if (seg_is_mapped_in(&l->f.sh[i], l->addr, at) &&
+		if ((seg_is_mapped_in(&l->f.sh[i], l->addr, at) || reaches(&l->f.sh[i], l->addr)) &&
 		    !(l->ours && seg_is_mapped_in(&l->f.sh[i], l->addr, l->old_size)))
 			return BAD("section %zu lies above all segments", i);
 	if (l->first > UINT32_MAX)

@@ -298,10 +298,11 @@ static int fdes_read(struct reader *r, uint64_t addr, const struct code_space *s
 		if (f->end <= f->start)
 			continue;
 		r->count++;
-		/* A row may begin one byte before a function, and one may go on over padding into the next section. */
+		/* A row may begin one byte before a function, and one may go on over padding to or into the next section. */
 		c = space_at(space, f->start);
 		c = c ? c : space_at(space, f->start + 1);
 		last = space_at(space, f->end - 1);
+		last = last ? last : space_at(space, f->end);
 		if (!c || !last || ((f->info & SFRAME_MASK) && c != last))
 			return error_set(r->e,
 			                 SFRAME_SECTION " is malformed: FDE %zu (%#" PRIx64 " to %#" PRIx64
