@@ -21,7 +21,8 @@ struct writer {
 	uint64_t begin;                            /* where the code range of `save` begins */
 	const struct cfi_fde *fde, *fdes; /* the first that ends behind the current address, and the end of the list */
 	uint64_t covered;                 /* end of the one before */
-	bool plt;                         /* the last piece is of a PLT, whose entries share FDEs */
+	const struct code_section *section, *sections; /* the first that ends behind the current address, and the end */
+	bool plt;                                      /* the last piece is of a PLT, whose entries share FDEs */
 };
 
 /* ---- FDEs --------------------------------------------------------------------- */
@@ -109,6 +110,27 @@ static bool piece_add(struct writer *w, const struct frame_piece *p, uint64_t en
 	return true;
 }
 
+/* Moves on to the section at `addr`, and returns the end of it, or of the gap before it, or `end`. */
+static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
+{
+	const struct code_section *s;
+
+	while (w->section < w->sections && w->section->addr + w->section->size <= addr)
+		w->section++;
+	s = w->section;
+	if (s == w->sections)
+		return end;
+	if (s->addr > addr)
+		return s->addr < end ? s->addr : end;
+	return s->addr + s->size < end ? s->addr + s->size : end;
+}
+
+/* No section: padding of the linker, over which the row before it goes on. */
+static bool is_gap(const struct writer *w, uint64_t addr)
+{
+	return w->section == w->sections || w->section->addr > addr;
+}
+
 /* Moves on to `addr` in the lists, and returns how far what they say there goes, at most to `end`. */
 static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
@@ -123,13 +145,13 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 		end = w->next->addr;
 	if (w->fde < w->fdes && w->fde->start > addr && w->fde->start < end)
 		end = w->fde->start;
-	return end;
+	return section_advance(w, addr, end);
 }
 
 /*
- * Adds the code of a row before `end`: cut where registers are saved, a code range begins, or there is an FDE. Padding
- * behind an FDE, over which the row before it goes on, is in no code range that begins outside of one. False: out of
- * memory.
+ * Adds the code of a row before `end`: cut where registers are saved, a code range or a section begins, or there is an
+ * FDE. Padding behind an FDE, over which the row before it goes on, is in no code range that begins outside of one.
+ * False: out of memory.
  */
 static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 {
@@ -147,10 +169,11 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 		}
 		early = (row->rule.kind == ETCH_RULE_END || row->rule.kind == ETCH_RULE_SIGNAL) && w->next < w->last &&
 		        w->next->begins && w->next->addr == addr + 1;
-		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (!w->save || w->begin < w->covered)))
+		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (is_gap(w, addr) || !w->save || w->begin < w->covered)))
 			continue;
 		p = piece_of(w, addr, &row->rule);
-		begins = early || (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
+		begins = early || addr == w->section->addr ||
+		         (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
 		if (!piece_add(w, &p, to, begins))
 			return false;
 		w->plt = plt;
@@ -199,10 +222,14 @@ static int hdr_make(struct eh_frame *out, struct error *e)
 	return 0;
 }
 
-int eh_frame_encode(const struct cfi_file *cfi, const struct row_list *rows, const struct save_list *saves,
-                    struct eh_frame *out, struct error *e)
+int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                    const struct save_list *saves, struct eh_frame *out, struct error *e)
 {
-	struct writer w = {.out = out, .fde = cfi->fdes, .fdes = cfi->fdes + cfi->count};
+	struct writer w = {.out = out,
+	                   .fde = cfi->fdes,
+	                   .fdes = cfi->fdes + cfi->count,
+	                   .section = space->list,
+	                   .sections = space->list + space->count};
 	int err = 0;
 	uint32_t i;
 

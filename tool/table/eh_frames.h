@@ -41,11 +41,11 @@ struct eh_frame {
 
 /*
  * Makes FDEs for the code that has none, from canonical rows and from where callee-saved registers are (frames.saves).
- * A register that is not proven is undefined. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be
- * copied. *out is to be freed by eh_frame_free() in any case.
+ * A register that is not proven is undefined. No FDE is for more than one section. 0; -1 and a message: out of memory,
+ * or the linker's .eh_frame cannot be copied. *out is to be freed by eh_frame_free() in any case.
  */
-int eh_frame_encode(const struct cfi_file *cfi, const struct row_list *rows, const struct save_list *saves,
-                    struct eh_frame *out, struct error *e);
+int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                    const struct save_list *saves, struct eh_frame *out, struct error *e);
 /* Completes both for these addresses. -1: something is too far away for the size of its pointer. */
 int eh_frame_place(struct eh_frame *x, uint64_t frame, uint64_t hdr, struct error *e);
 void eh_frame_free(struct eh_frame *x);
