@@ -22,6 +22,7 @@ struct writer {
 	const struct cfi_fde *fde, *fdes; /* the first that ends behind the current address, and the end of the list */
 	uint64_t covered;                 /* end of the one before */
 	const struct code_section *section, *sections; /* the first that ends behind the current address, and the end */
+	bool debug;                                    /* for .debug_frame */
 	bool plt;                                      /* the last piece is of a PLT, whose entries share FDEs */
 };
 
@@ -29,39 +30,46 @@ struct writer {
 
 static bool is_signal(const struct frame_piece *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
 
+/* The head of an FDE for [start, end), whose length is not known yet. */
+static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end)
+{
+	const uint64_t range[2] = {start, end - start}, cie = w->cie[signal] - 1;
+	uint32_t head[4] = {0, (uint32_t)(w->debug ? cie : w->b.count + 4 - cie), 0, (uint32_t)range[1]};
+
+	bytes_put(&w->b, head, w->debug ? 8 : 16);
+	if (w->debug)
+		bytes_put(&w->b, range, sizeof(range));
+	if (signal || !w->debug)
+		bytes_put(&w->b, "", 1); /* no augmentation data */
+}
+
 /* Writes the FDE of the pieces so far. False: out of memory. */
 static bool fde_flush(struct writer *w)
 {
 	bool signal;
 	size_t at;
-	uint32_t head[5];
-	uint8_t none = 0;
+	uint32_t length;
 
 	if (!w->count)
 		return true;
 	signal = is_signal(&w->pieces[0]);
 	if (!w->cie[signal]) {
 		w->cie[signal] = w->b.count + 1;
-		eh_cie_put(&w->b, signal);
+		eh_cie_put(&w->b, signal, w->debug);
 	}
 	at = w->b.count;
-	head[0] = 0;
-	head[1] = (uint32_t)(at + 4 - (w->cie[signal] - 1));
-	head[2] = 0;
-	head[3] = (uint32_t)(w->end - w->pieces[0].addr);
-	bytes_put(&w->b, head, 16);
-	bytes_put(&w->b, &none, 1); /* no augmentation data */
+	fde_head(w, signal, w->pieces[0].addr, w->end);
 	if (signal)
 		eh_signal_put(&w->b, w->pieces[0].state.rule.cfa_off);
 	else
 		eh_program_put(&w->b, w->pieces, w->count, w->end);
-	while (w->b.count & 3)
-		bytes_put(&w->b, &none, 1); /* DW_CFA_nop */
-	if (w->b.failed || !eh_pointer_add(w->out, at + 8, w->pieces[0].addr, 4) ||
+	while (w->b.count & (w->debug ? 7 : 3))
+		bytes_put(&w->b, "", 1); /* DW_CFA_nop */
+	if (w->b.failed || (!w->debug && !eh_pointer_add(w->out, at + 8, w->pieces[0].addr, 4)) ||
 	    !eh_entry_add(w->out, w->pieces[0].addr, at))
 		return false;
-	head[0] = (uint32_t)(w->b.count - at - 4);
-	memcpy(w->b.list + at, head, 4);
+	length = (uint32_t)(w->b.count - at - 4);
+	memcpy(w->b.list + at, &length, 4);
 	w->out->filled += w->end - w->pieces[0].addr;
 	w->count = 0;
 	return true;
@@ -222,28 +230,50 @@ static int hdr_make(struct eh_frame *out, struct error *e)
 	return 0;
 }
 
+static struct writer writer_make(const struct cfi_file *cfi, const struct code_space *space, struct eh_frame *out)
+{
+	const struct writer w = {.out = out,
+	                         .fde = cfi->fdes,
+	                         .fdes = cfi->fdes + cfi->count,
+	                         .section = space->list,
+	                         .sections = space->list + space->count};
+
+	memset(out, 0, sizeof(*out));
+	return w;
+}
+
+/* Ends the encoding: the bytes are the output's. */
+static int writer_end(struct writer *w, int err, struct error *e)
+{
+	if (!err && w->b.failed)
+		err = error_set(e, "out of memory");
+	w->out->frame = w->b.list;
+	w->out->frame_size = w->b.count;
+	free(w->pieces);
+	return err;
+}
+
 int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
                     const struct save_list *saves, struct eh_frame *out, struct error *e)
 {
-	struct writer w = {.out = out,
-	                   .fde = cfi->fdes,
-	                   .fdes = cfi->fdes + cfi->count,
-	                   .section = space->list,
-	                   .sections = space->list + space->count};
+	struct writer w = writer_make(cfi, space, out);
 	int err = 0;
 	uint32_t i;
 
-	memset(out, 0, sizeof(*out));
 	for (i = 0; i < cfi->part_count && !err; i++)
 		err = eh_frame_copy(&cfi->parts[i], &w.b, out, e);
 	err = err || new_fdes(&w, rows, saves, e);
 	bytes_put(&w.b, "\0\0\0", 4); /* the terminator */
-	if (!err && w.b.failed)
-		err = error_set(e, "out of memory");
-	out->frame = w.b.list;
-	out->frame_size = w.b.count;
-	free(w.pieces);
-	return err || hdr_make(out, e) ? -1 : 0;
+	return writer_end(&w, err, e) || hdr_make(out, e) ? -1 : 0;
+}
+
+int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                       const struct save_list *saves, struct eh_frame *out, struct error *e)
+{
+	struct writer w = writer_make(cfi, space, out);
+
+	w.debug = true;
+	return writer_end(&w, new_fdes(&w, rows, saves, e), e) ? -1 : 0;
 }
 
 static bool put_relative(uint8_t *at, unsigned size, uint64_t value)
