@@ -164,7 +164,7 @@ def test_an_address_that_is_other_code_later(etch, work, tmp_path):
 def test_removed_files(etch, work, tmp_path):
     """A program that is gone by the end is still named: its file was opened meanwhile."""
     shutil.copy(work, tmp_path / "gone")
-    found, _ = folded(etch, tmp_path, "sh", "-c", f"{tmp_path}/gone all; sleep 0.1 & {tmp_path}/gone signals; rm {tmp_path}/gone", measure="total")
+    found, _ = folded(etch, tmp_path, "sh", "-c", f"{tmp_path}/gone all; sleep 1; rm {tmp_path}/gone", measure="total")
     assert of(found, "busy") == 100000
 
 

@@ -39,8 +39,9 @@ NOINLINE static void peaky(void)
 NOINLINE static void busy(void)
 {
 	for (int i = 0; i < 1000; i++) {
-		kept = malloc(100);
-		free(kept);
+		void *volatile p = malloc(100); /* not `kept`: other threads are here, too */
+
+		free(p);
 	}
 }
 
@@ -117,7 +118,7 @@ static void handler(__attribute__((unused)) int signal)
 }
 
 /* malloc(3) may not be called in a handler that has interrupted it; here every other call is of memory that is mapped. */
-static void signals(void)
+NOINLINE static void signals(void)
 {
 	struct itimerval t = {{0, 100}, {0, 100}};
 	volatile unsigned n = 0;
