@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{"diff", "show what changed between two builds: functions, frames, sites, findings, sizes", cmd_diff},
 	{"stat", "measure the cost of one or two commands, side by side", cmd_stat},
 	{"profile", "show where a program's time goes: stacks, flame graph", cmd_profile},
+	{"heap", "show who allocates memory: leaks, peak, flame graph", cmd_heap},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
