@@ -17,9 +17,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum what { SUMMARY, SITES, ORC, SFRAME, CFI, CODE, TABLES, WHATS };
+enum what { SUMMARY, SITES, ORC, SFRAME, CFI, CODE, TABLES, MARKS, WHATS };
 
-static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "cfi", "code", "tables"};
+static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "cfi", "code", "tables", "marks"};
 
 struct options {
 	enum what what;
@@ -33,7 +33,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch inspect [summary|sites|orc|sframe|cfi|code|tables] [OPTION...] FILE...\n"
+	printf("Usage: etch inspect [summary|sites|orc|sframe|cfi|code|tables|marks] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
 	       "  summary   (default) kind of file, sources of its unwind rows, sizes of tables,\n"
@@ -53,6 +53,8 @@ static void help(void)
 	       "            where saved registers are\n"
 	       "  tables    the entries of __imv, __etch_obj, __pv_sites, __pv_native and __ex_table\n"
 	       "            (linked files); of Linux kernel modules and vmlinux the kernel's tables\n"
+	       "  marks     the markers (etch/mark.h): address, name, types and text of the arguments,\n"
+	       "            function, file and line\n"
 	       "\n"
 	       "      --at ADDR|FUNC    orc, code: only this address or function (also NAME+0xOFFSET)\n"
 	       "      --no-cfi          orc, code: rows from the code alone, ignoring .eh_frame and\n"
@@ -87,6 +89,8 @@ static int show_sites_of(const struct options *opt, const char *path, struct err
 		err = error_set(e, "is an object file: its tables are still relocations (see inspect sites)");
 	if (!err && opt->what == SITES)
 		show_sites(&v, opt->format);
+	else if (!err && opt->what == MARKS)
+		err = show_marks(&v, opt->format, e);
 	else if (!err)
 		show_tables(&v, opt->format);
 	view_free(&v);

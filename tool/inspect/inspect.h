@@ -97,6 +97,8 @@ int place_find(const struct elf_file *f, const char *at, struct place *out, stru
 int show_summary(const char *path, int jobs, enum format format, struct error *e);
 void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);
+/* -1 and a message: a malformed table. */
+int show_marks(const struct view *v, enum format format, struct error *e);
 /* `at` may be null: the whole file. */
 int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e);
 struct code_options {

@@ -359,8 +359,10 @@ void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const
 	const struct fixup *x = flow_fixup_of(f, addr);
 	struct state fault;
 
-	if (!x || before->dead || flow_inside(f, x->to))
-		return;
-	flow_fault(x, in, before, &fault);
-	leave(f, x->to, &fault);
+	for (; x && !before->dead; x = flow_fixup_next(f, x)) {
+		if (flow_inside(f, x->to))
+			continue;
+		flow_fault(x, in, before, &fault);
+		leave(f, x->to, &fault);
+	}
 }

@@ -89,6 +89,8 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 /* The entry of etch's exception table for the instruction at an address, or null. flow_fault() makes the state at its
  * fixup; flow_land() that at a call's landing pad. */
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
+/* Behind one of them: the next edge of patched_edges_add() from the same instruction, or null. */
+const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
 /* exits.c */

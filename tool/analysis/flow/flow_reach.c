@@ -215,7 +215,7 @@ static void scan_throws(struct flow *f, uint64_t addr)
 
 	if (pad)
 		scan_later(f, pad);
-	if (fixup)
+	for (; fixup; fixup = flow_fixup_next(f, fixup))
 		scan_later(f, fixup->to);
 }
 

@@ -114,6 +114,16 @@ const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr)
 	return x && fixup_counts(f->in.env->fixups, x) ? x : NULL;
 }
 
+const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x)
+{
+	const struct fixup *end = f->in.fixups + f->in.fixup_count, *y;
+
+	for (y = x + 1; y < end && y->insn == x->insn; y++)
+		if (f->in.env->fixups->tables[y->table].foreign)
+			return y;
+	return NULL;
+}
+
 /*
  * The state at a fixup. A fault leaves the registers as before the instruction (SDM 3, 6.6), except those that a string
  * instruction has advanced; the fault handler then changes one register, by the entry's type.

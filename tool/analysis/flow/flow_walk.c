@@ -192,10 +192,11 @@ static void walk_throws(struct flow *f, const struct walk *w, const struct step 
 		flow_land(f, &w->s, &there);
 		follow(f, pad, &there);
 	}
-	if (fixup && flow_inside(f, fixup->to)) {
-		flow_fault(fixup, in, &w->s, &there);
-		follow(f, fixup->to, &there);
-	}
+	for (; fixup; fixup = flow_fixup_next(f, fixup))
+		if (flow_inside(f, fixup->to)) {
+			flow_fault(fixup, in, &w->s, &there);
+			follow(f, fixup->to, &there);
+		}
 }
 
 /*

@@ -3,6 +3,7 @@
  * frames_find(): finds the code ranges of a file, runs the fixpoint over them (fixpoint.c), and joins their rows and
  * findings into one list each.
  */
+#include "analysis/facts/patched_edges.h"
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/ocaml.h"
 #include "analysis/interproc/work.h"
@@ -292,7 +293,8 @@ static int work_open(struct work *w, struct error *e)
 
 	space_build(f, space);
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
-	    ranges_build(f, space, &w->cfi, &w->ranges, e) || ocaml_mark(f, space, &w->ranges, e))
+	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e) ||
+	    ocaml_mark(f, space, &w->ranges, e))
 		return -1;
 	w->env = (struct flow_env){.file = f,
 	                           .cfi = &w->cfi,
