@@ -16,6 +16,7 @@ int cmd_stat(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_objtool(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 
 #endif
