@@ -62,9 +62,9 @@ static bool entry_pack(const struct etch_rule *r, struct entry *out)
 			bp = ETCH_ORC_PREV_SP;
 		else if (r->bp == ETCH_BP_RBP)
 			bp = ETCH_ORC_BP;
-		else if (r->bp != ETCH_BP_SAME)
-			return false;
-		bp_off = r->bp_off;
+		else if (r->bp != ETCH_BP_SAME && r->bp != ETCH_BP_UNDEF)
+			return false; /* there is no word for a lost rbp: only code that nobody returns from clears it */
+		bp_off = bp ? r->bp_off : 0;
 	}
 	if (!base || off != (int16_t)off || bp_off != (int16_t)bp_off)
 		return false;
@@ -140,10 +140,10 @@ struct merged {
 static void version_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
                         const struct replacement *x)
 {
-	uint64_t at = x->at, end = x->end, from = x->from, size = x->size;
+	uint64_t from = x->from, size = x->size;
 	const struct code_section *c = size ? space_at(space, from) : NULL;
 	uint64_t i;
-	struct step s = {.flow = FLOW_NEXT};
+	struct step s;
 
 	for (i = 0; c && i < size; i += s.len) {
 		const struct row *r = row_at(rows, from + i);
@@ -155,14 +155,26 @@ static void version_add(struct merged *m, const struct row_list *rows, const str
 		m->has[i] = true;
 		m->rule[i] = r->rule;
 	}
-	/* Nops fill the rest: there the frame is that behind the original. */
-	if (size < end - at && !m->has[size] && (s.flow == FLOW_NEXT || s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND)) {
-		const struct row *r = row_at(rows, end);
+}
 
-		m->has[size] = r && r->rule.kind != ETCH_RULE_UNDEF;
-		if (m->has[size])
-			m->rule[size] = r->rule;
-	}
+/* Nops fill what a shorter replacement leaves. Where no version has an instruction, the frame there is that behind the
+ * original, if the replacement leads there. */
+static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
+                        const struct replacement *x)
+{
+	const struct code_section *c = x->size ? space_at(space, x->from) : NULL;
+	struct step s = {.flow = FLOW_NEXT};
+	const struct row *r = row_at(rows, x->end);
+	uint64_t i;
+
+	for (i = 0; c && i < x->size; i += s.len)
+		if (!step_decode(NULL, c->bytes + (x->from + i - c->addr), x->size - i, x->from + i, &s))
+			return;
+	if (x->size >= x->end - x->at || m->has[x->size] || !r || r->rule.kind == ETCH_RULE_UNDEF ||
+	    (s.flow != FLOW_NEXT && s.flow != FLOW_CALL && s.flow != FLOW_CALL_IND))
+		return;
+	m->has[x->size] = true;
+	m->rule[x->size] = r->rule;
 }
 
 static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
@@ -201,9 +213,12 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 			;
 		if (x->end - x->at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= x->at))
 			continue; /* overlaps the one before */
-		for (v = i; v < k; v++)
-			version_add(&m, rows, space, &n->replacements[v]);
+		version_add(&m, rows, space, &n->replacements[k - 1]);
 		version_add(&m, rows, space, &(struct replacement){x->at, x->end, x->at, x->end - x->at});
+		for (v = k - 1; v-- > i;)
+			version_add(&m, rows, space, &n->replacements[v]);
+		for (v = k; v-- > i;)
+			filling_add(&m, rows, space, &n->replacements[v]);
 		while (next < rows->count && rows->rows[next].addr < x->at)
 			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule), next++;
 		behind = row_at(rows, x->end);

@@ -16,6 +16,24 @@ static void step_branch(struct step *s, uint64_t target)
 	s->effects |= EFFECT_CONTROL;
 }
 
+/* iret in a function is to itself, behind it: what it pops is all that it does. Elsewhere it leaves, as sysret does. */
+static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
+{
+	const struct code_range *p = f->in.range;
+	enum leaving how = code_leaves(p->bytes + (addr - p->start), s->len);
+
+	if (how == LEAVES_NOT)
+		return;
+	s->flow = how == LEAVES_BY_IRET && !p->part ? FLOW_NEXT : FLOW_STOP;
+	if (s->flow == FLOW_NEXT) {
+		s->op = STEP_ADD;
+		s->a = ETCH_REG_RSP;
+		s->imm = IRET_POPS;
+		s->touches |= 1u << ETCH_REG_RSP;
+	}
+	s->effects |= EFFECT_CONTROL | EFFECT_OTHER;
+}
+
 void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct notes *n = f->in.env->notes;
@@ -35,6 +53,7 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 		s->deref = false;
 		s->effects |= EFFECT_NEEDS_CONSTANT;
 	}
+	step_leave(f, s, addr);
 	if (s->flow == FLOW_STOP && s->padding && (f->in.env->habits & HABIT_TRAPS_GO_ON))
 		s->flow = FLOW_NEXT;
 	if (note_at(n, behind, NOTE_GOES_ON)) {
