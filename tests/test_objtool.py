@@ -133,6 +133,21 @@ def test_saved_frame_is_restored(etch, tmp_path):
     assert [rule(table, at) for at in (1, 2, 3, 5, 6)] == ["sp+16 call", "sp+24 call", "sp+32 call", "sp+16 call", "sp+8 call"]
 
 
+def test_call_that_only_pushes(etch, tmp_path):
+    """A retpoline: what it calls is itself, and returns elsewhere. Labels of no size are no functions."""
+    body = (f"1:\n{hint('1b', FUNC)}call 3f\n{note('intra_function_calls', '1b')}2:\n{hint('2b', ENTRY, 0, 0, 1)}pause\njmp 2b\n"
+            f"3: mov %rcx, (%rsp)\n4:\n{hint('4b', FUNC)}jmp __x86_return_thunk\nint3\n")
+    table = made(etch, tmp_path, ".globl a, b\na:\n" + body + "b:\n" + body)
+    size = 19
+    assert [(at - size * k, r) for k in (0, 1) for at, r in table if size * k <= at < size * k + size] == 2 * [
+        (0, "sp+8 call"), (5, "end"), (9, "sp+16 call"), (13, "sp+8 call"), (18, "none")]
+
+
+def test_iret_to_itself(etch, tmp_path):
+    body = "mov %ss, %eax\npush %rax\npush %rsp\naddq $8, (%rsp)\npushfq\nmov %cs, %eax\npush %rax\npush $1f\niretq\n1: ret\n"
+    assert made(etch, tmp_path, function("f", body))[-2:] == [(20, "sp+8 call"), (21, "none")]
+
+
 def test_alternatives_have_the_rows_of_each_byte(etch, tmp_path):
     body = "1: call other\n2: ret\nint3\n" + alternative("1b", "2b", "3f", "4f")
     new = ".section .altinstr_replacement,\"ax\"\n3: push %rbx\npushfq\npop %rax\npop %rbx\n4:\n"

@@ -106,7 +106,8 @@ static void frame_state(const struct note_frame *frame, struct state *s)
 	s->reg[ETCH_REG_RBP] = (struct value){.kind = VALUE_ENTRY, .reg = ETCH_REG_RBP};
 	s->known = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
 	s->lowest = -8;
-	s->slot[s->slot_count++] = (struct slot){.at = -8, .value = {.kind = VALUE_ENTRY, .reg = REG_RA}};
+	if (!s->frame)
+		s->slot[s->slot_count++] = (struct slot){.at = -8, .value = {.kind = VALUE_ENTRY, .reg = REG_RA}};
 	if (frame->reg == NOTE_NO_REG)
 		return;
 	s->known |= (uint16_t)(1u << frame->reg);

@@ -55,8 +55,10 @@ void noted_ranges(struct work *w)
 	size_t known = p->count, i, k = 0, count;
 	uint64_t *cuts = cuts_make(&w->out->notes, &count);
 
-	for (i = 0; i < known; i++)
+	for (i = 0; i < known; i++) {
 		p->list[i].part |= profile->functions_only && !p->list[i].named;
+		p->list[i].open &= !p->list[i].part; /* its flow says nothing of where another part begins */
+	}
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 		uint64_t at = c->addr, end = c->addr + c->size;
