@@ -37,6 +37,7 @@ TOOL["check"] = TOOL["site"] | {"site"}
 TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
 TOOL["diff"] = TOOL["check"] | {"check"}
 TOOL["rewrite"] = TOOL["site"] | {"site", "kernel"}
+TOOL["objtool"] = TOOL["table"]
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
 TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 # Reads what the recorder of lib/heap has shared, and shows it as a profile.

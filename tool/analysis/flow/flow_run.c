@@ -173,7 +173,7 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 	if (target & (FLOW_EXTERN | FLOW_SLOT))
 		return true;
 	p = range_at(f->in.env, target);
-	return p && p->start == target && state_is_entry(s);
+	return p && p->start == target && !p->part && state_is_entry(s);
 }
 
 /* ---- a code range ------------------------------------------------------------------------------- */
@@ -366,6 +366,8 @@ static bool run(struct flow *f, const struct flow_env *env, uint32_t number, con
 	if (f->in.range->plt && plt_is_first(f->in.range->bytes, f->in.range->end - f->in.range->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
 	entry.reg[ETCH_REG_RSP].off -= f->in.pushed;
+	if (env->notes)
+		flow_note_enter(f);
 	if ((start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
 		flow_enter(f, f->in.range->start, &entry);
 	if (f->in.framed) { /* walked all the same: the calls that it makes are results */

@@ -292,6 +292,8 @@ static int work_open(struct work *w, struct error *e)
 	struct code_space *space = &w->out->space;
 
 	space_build(f, space);
+	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
+		return -1;
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
 	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e) ||
 	    ocaml_mark(f, space, &w->ranges, e))
@@ -304,6 +306,8 @@ static int work_open(struct work *w, struct error *e)
 	                           .space = space,
 	                           .fixups = &w->fixups,
 	                           .runtime = &ghc_flow};
+	if (w->options->profile)
+		noted_ranges(w);
 	if (!ranges_index(&w->env))
 		return error_set(e, "out of memory");
 	if (noreturn_names(w, e) || relocs_read(w, e))
@@ -395,5 +399,6 @@ void frames_free(struct frames *fr)
 	findings_free(&fr->findings);
 	reached_free(&fr->reached);
 	space_free(&fr->space);
+	notes_free(&fr->notes);
 	memset(fr, 0, sizeof(*fr));
 }

@@ -63,7 +63,9 @@ static int dwarf_names(struct work *w, struct error *e)
 
 static bool is_noreturn(const struct work *w, const char *name)
 {
-	return noreturn_known(name) ||
+	const struct profile *p = w->options->profile;
+
+	return noreturn_known(name) || (p && p->noreturn(name)) ||
 	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
 }
 

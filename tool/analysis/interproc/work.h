@@ -166,6 +166,10 @@ int wide_sweep(struct work *w, struct error *e);
  * message. */
 int gaps_sweep(struct work *w, struct error *e);
 
+/* noted_ranges.c: with options.profile: replacements, and code that no function symbol covers, as code ranges; notes
+ * and habits of w->env. */
+void noted_ranges(struct work *w);
+
 /* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. False: out of memory. */
 bool entry_tail_find(struct work *w);
 
