@@ -6,6 +6,7 @@
 #include "elf/debug_file.h"
 #include "site/bake.h"
 #include "site/in_place.h"
+#include "support/memory.h"
 #include "table/linked_tables.h"
 
 #include <stdlib.h>
@@ -29,10 +30,12 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	memset(rows, 0, sizeof(*rows));
 	if (frames_find(f, &how, &out->frames, e))
 		return -1;
+	big_trim(f->size);
 	for (i = 0; i < out->frames.space.count; i++)
 		out->text += out->frames.space.list[i].size;
 	err = unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
 	row_list_free(&out->frames.rows); /* large, and not needed any more */
+	big_trim(f->size);
 	return err;
 }
 

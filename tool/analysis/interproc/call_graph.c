@@ -30,20 +30,47 @@ bool links_put(struct links *l, const struct flow_exit *x, const struct code_ran
 	return true;
 }
 
+/* Drops the links from the code ranges of this round. */
 static void links_drop(struct links *l, const struct work *w)
 {
-	size_t i, k;
+	size_t i, n, kept = 0, other = 0, others_kept = 0;
 
-	for (i = k = 0; i < l->count; i++)
-		if (!w->state[l->list[i].from].run)
-			l->list[k++] = l->list[i];
-	l->count = k;
+	for (i = 0; i < l->count; i += n) {
+		uint32_t from = l->list[i].from;
+		bool keep = !w->state[from].run;
+
+		for (n = 1; i + n < l->count && l->list[i + n].from == from; n++)
+			;
+		for (; other < l->other_count && l->others[other] < i + n; other++)
+			if (keep && !link_is_direct(&l->list[l->others[other]]))
+				l->others[others_kept++] = l->others[other] - (uint32_t)(i - kept);
+		if (keep && kept != i)
+			memmove(l->list + kept, l->list + i, n * sizeof(*l->list));
+		kept += keep ? n : 0;
+	}
+	l->count = kept;
+	l->other_count = others_kept;
+}
+
+/* Lists the links from index `from` on that are not direct. False: out of memory. */
+static bool others_list(struct links *l, size_t from)
+{
+	size_t i;
+
+	for (i = from; i < l->count; i++) {
+		if (link_is_direct(&l->list[i]))
+			continue;
+		if (!room_make(&l->others, &l->other_room, l->other_count, sizeof(*l->others)))
+			return false;
+		l->others[l->other_count++] = (uint32_t)i;
+	}
+	return true;
 }
 
 /* Moves all of `from` to the end of `l`; `from` is empty afterwards. False: out of memory. */
 static bool links_append(struct links *l, struct links *from)
 {
-	size_t want = l->count + from->count;
+	size_t want = l->count + from->count, old = l->count;
 
 	if (!l->room) {
 		*l = *from;
@@ -63,7 +90,18 @@ static bool links_append(struct links *l, struct links *from)
 		free(from->list);
 	}
 	memset(from, 0, sizeof(*from));
-	return true;
+	return others_list(l, old);
+}
+
+static void links_renumber(struct links *l, const uint32_t *moved)
+{
+	struct link *x, *end = l->list + l->count;
+
+	for (x = l->list; x < end; x++) {
+		x->from = moved[x->from];
+		if (x->to != NO_RANGE) /* a target that was inside a code range still is */
+			x->to = moved[x->to];
+	}
 }
 
 void links_resolve(struct work *w, const uint32_t *moved)
@@ -71,17 +109,18 @@ void links_resolve(struct work *w, const uint32_t *moved)
 	struct links *each[] = {&w->calls, &w->tails};
 	size_t k, i;
 
-	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++) {
-			struct link *x = &each[k]->list[i];
+	for (k = 0; k < 2; k++) {
+		struct links *l = each[k];
+
+		if (moved)
+			links_renumber(l, moved);
+		for (i = 0; i < l->other_count; i++) {
+			struct link *x = &l->list[l->others[i]];
 
 			if (x->to == NO_RANGE)
 				link_resolve(x, range_number(&w->env, x->target), w->ranges.list);
-			else if (moved) /* a target that was inside a code range still is */
-				x->to = moved[x->to];
-			if (moved)
-				x->from = moved[x->from];
 		}
+	}
 	for (i = 0; moved && i < w->edges.count; i++)
 		w->edges.list[i].from = moved[w->edges.list[i].from];
 }

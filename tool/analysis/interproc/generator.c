@@ -362,7 +362,9 @@ static void work_close(struct work *w)
 	free(w->state);
 	free(w->edges.list);
 	free(w->calls.list);
+	free(w->calls.others);
 	free(w->tails.list);
+	free(w->tails.others);
 	free(w->entry_kinds);
 	free(w->worklist);
 	free(w->undiscovered);

@@ -18,9 +18,12 @@ struct link {
 	bool outside;      /* no code range holds the target, or one of the PLT does */
 };
 
+/* Most links are direct: to where code of this file begins. What is asked of the others only need not visit all. */
 struct links {
-	struct link *list;
+	struct link *list; /* those of one code range are neighbours */
 	size_t count, room;
+	uint32_t *others; /* ascending: the indexes of all links that are not direct; some have become so since */
+	size_t other_count, other_room;
 };
 
 /* A flow_edge. Its state is owned by the range_state of `from` (out_old, out_new). */
@@ -38,6 +41,9 @@ struct edges {
 };
 
 static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kind == EXIT_PART; }
+
+/* A direct link stays one: no code range is removed. */
+static inline bool link_is_direct(const struct link *x) { return x->start && !x->outside; }
 
 /* Appends a link. False: out of memory. */
 bool links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);

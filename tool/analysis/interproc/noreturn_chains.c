@@ -23,20 +23,31 @@ struct chain {
 
 static bool leads_to(const struct link *x)
 {
-	return x->to != NO_RANGE && x->start && (link_is_tail(x->kind) || x->kind == EXIT_CALL || x->kind == EXIT_FRESH);
+	return x->start && (1u << x->kind & (1u << EXIT_TAIL | 1u << EXIT_PART | 1u << EXIT_CALL | 1u << EXIT_FRESH));
 }
 
-/* Builds the predecessor lists. False: out of memory; chain_close() is still needed. */
+/* False: out of memory; chain_close() is still needed. */
 static bool chain_open(struct chain *c, struct work *w)
 {
-	const struct links *each[] = {&w->calls, &w->tails};
-	size_t n = w->ranges.count, k, i, count = 0;
+	size_t n = w->ranges.count;
 
 	c->w = w;
-	c->first = calloc(n + 2, sizeof(*c->first));
 	c->next = calloc(n + 1, sizeof(*c->next));
 	c->waits = calloc(n + 1, sizeof(*c->waits));
 	c->stops = calloc(n + 1, sizeof(*c->stops));
+	return c->next && c->waits && c->stops;
+}
+
+/* Builds the predecessor lists, unless they are there. False: out of memory. */
+static bool predecessors_find(struct chain *c)
+{
+	const struct work *w = c->w;
+	const struct links *each[] = {&w->calls, &w->tails};
+	size_t n = w->ranges.count, k, i, count = 0;
+
+	if (c->from)
+		return true;
+	c->first = calloc(n + 2, sizeof(*c->first));
 	for (k = 0; c->first && k < 2; k++)
 		for (i = 0; i < each[k]->count; i++)
 			if (leads_to(&each[k]->list[i])) {
@@ -44,7 +55,7 @@ static bool chain_open(struct chain *c, struct work *w)
 				count++;
 			}
 	c->from = malloc((count + 1) * sizeof(*c->from));
-	if (!c->first || !c->from || !c->next || !c->waits || !c->stops)
+	if (!c->first || !c->from)
 		return false;
 	for (i = 2; i < n + 2; i++)
 		c->first[i] += c->first[i - 1];
@@ -132,6 +143,10 @@ static void chain_follow(struct chain *c)
 		if (!chain_edges(c, i, &count) || flow_gets_out(&c->flow, &w->env, i, c->in, count))
 			continue;
 		c->stops[i] = true;
+		if (!predecessors_find(c)) {
+			c->failed = true;
+			break;
+		}
 		for (k = c->first[i]; k < c->first[i + 1]; k++)
 			chain_add(c, c->from[k]);
 	}

@@ -56,8 +56,8 @@ static bool open_cut(struct work *w, uint64_t *was)
 	size_t k, i;
 
 	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++) {
-			const struct link *x = &each[k]->list[i];
+		for (i = 0; i < each[k]->other_count; i++) {
+			const struct link *x = &each[k]->list[each[k]->others[i]];
 			const struct code_range *p;
 
 			if (x->start || x->to == NO_RANGE || x->kind == EXIT_PART)
@@ -80,8 +80,8 @@ static bool cuts_note(struct work *w, const uint64_t *was)
 	bool ok = true;
 
 	for (k = 0; k < 2; k++)
-		for (i = 0; ok && i < each[k]->count; i++) {
-			struct link *x = &each[k]->list[i];
+		for (i = 0; ok && i < each[k]->other_count; i++) {
+			struct link *x = &each[k]->list[each[k]->others[i]];
 
 			if (x->start || x->to == NO_RANGE || !was[x->to] || x->target < w->ranges.list[x->to].end)
 				continue; /* not affected */

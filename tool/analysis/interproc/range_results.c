@@ -115,13 +115,17 @@ static bool is_cut_neutral(const struct flow *f)
 			return false;
 	for (i = 0; i < f->step_count; i++) {
 		const struct step *in = &f->steps[i];
+		bool last = f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED);
 		uint64_t to = (uint64_t)in->imm - f->in.range->start;
 
-		if (f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED) && in->flow != FLOW_JUMP &&
-		    in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
-			return false;
-		if (in->flow == FLOW_NEXT)
+		if (in->flow == FLOW_NEXT) { /* most */
+			if (last)
+				return false;
 			continue;
+		}
+		if (last && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN &&
+		    in->flow != FLOW_STOP)
+			return false;
 		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->found.extent &&
 		    to < size)
 			return false;

@@ -66,8 +66,8 @@ static int outside_judge(struct work *w, struct error *e)
 	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < w->calls.count && ok; i++) {
-		const struct link *x = &w->calls.list[i];
+	for (i = 0; i < w->calls.other_count && ok; i++) {
+		const struct link *x = &w->calls.list[w->calls.others[i]];
 
 		if (x->outside && (x->kind == EXIT_LAST || x->kind == EXIT_FRESH))
 			ok = tally_add(&t, x);

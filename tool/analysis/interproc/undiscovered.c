@@ -4,6 +4,7 @@
  * relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
+#include "support/sort.h"
 
 #include <string.h>
 
@@ -47,20 +48,20 @@ static long ranges_grow(struct work *w, uint32_t *moved, struct error *e)
 	return added;
 }
 
-/* Moves what is known of the first `count` code ranges to their new numbers; marks the new ones. False: out of
- * memory. */
+/* Moves what is known of the first `count` code ranges to their new numbers, which keep their order: in place, from the
+ * back. Marks the new ones. False: out of memory. */
 static bool states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
-	struct range_state *state = calloc(w->ranges.count + 1, sizeof(*state));
-	size_t i;
+	struct range_state *state = realloc(w->state, (w->ranges.count + 1) * sizeof(*state));
+	size_t i, old = count;
 
 	if (!state)
 		return false;
-	for (i = 0; i < w->ranges.count; i++)
-		state[i].run = RUN_NEWS;
-	for (i = 0; i < count; i++)
-		state[moved[i]] = w->state[i];
-	free(w->state);
+	for (i = w->ranges.count; i > old; i--) /* the first `old` are where they were */
+		if (old && moved[old - 1] == i - 1)
+			state[i - 1] = state[--old];
+		else
+			state[i - 1] = (struct range_state){.run = RUN_NEWS};
 	w->state = state;
 	w->state_count = w->ranges.count;
 	return true;
@@ -73,6 +74,7 @@ int undiscovered_add(struct work *w, struct error *e)
 	long added;
 	int err = -1;
 
+	sort_words(w->undiscovered, w->undiscovered_count);
 	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
 	if (!w->undiscovered_count)
 		return index_renew(w, e);
@@ -146,6 +148,7 @@ static int data_read(struct work *w, struct error *e)
 		if (!ok)
 			return error_set(e, "out of memory");
 	}
+	sort_words(w->data, w->data_count);
 	w->data_count = words_unique(w->data, w->data_count);
 	return 0;
 }
@@ -308,6 +311,7 @@ static void words_sift(struct work *w)
 	struct sweep x = {0};
 	size_t i, k = 0;
 
+	sort_words(w->undiscovered, w->undiscovered_count);
 	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
 	for (i = 0; i < w->undiscovered_count; i++) {
 		uint64_t word = w->undiscovered[i];

@@ -67,13 +67,15 @@ static int entries_add(struct work *w, struct starts *s, struct error *e)
 	return 0;
 }
 
-/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. */
-static uint64_t wide_extent(const struct work *w, uint64_t *first)
+/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. Sets
+ * ENTRY_WIDE where it accepts the start; *at_start: there is such a code range. */
+static uint64_t wide_extent(struct work *w, uint64_t *first, bool *at_start)
 {
 	uint64_t end = 0;
 	size_t i;
 
 	*first = 0;
+	*at_start = false;
 	for (i = 0; i < w->ranges.count; i++) { /* sorted */
 		const struct code_range *p = &w->ranges.list[i];
 
@@ -82,20 +84,32 @@ static uint64_t wide_extent(const struct work *w, uint64_t *first)
 		if (!end)
 			*first = p->start;
 		end = p->end;
+		if (may_begin(w, (uint32_t)i, p->start)) {
+			w->entry_kinds[i] |= ENTRY_WIDE;
+			*at_start = true;
+		}
 	}
 	return end - *first;
 }
 
 int wide_called(struct work *w, struct error *e)
 {
-	uint64_t first, extent = w->options->no_cfi ? 0 : wide_extent(w, &first);
+	uint64_t first = 0, extent = 0;
+	bool ok = true, at_start = false;
 	struct starts s = {0};
-	bool ok = true;
 	size_t i;
 	int err;
 
-	for (i = 0; ok && i < w->calls.count && extent; i++) {
+	if (!w->options->no_cfi)
+		extent = wide_extent(w, &first, &at_start);
+	for (i = 0; ok && i < w->calls.count && at_start; i++) {
 		const struct link *x = &w->calls.list[i];
+
+		if (x->start && w->entry_kinds[x->to] & ENTRY_WIDE && x->kind != EXIT_REF && !w->ranges.list[x->from].inferred)
+			ok = start_put(&s, x->target);
+	}
+	for (i = 0; ok && i < w->calls.other_count && extent; i++) {
+		const struct link *x = &w->calls.list[w->calls.others[i]];
 
 		if (x->target - first < extent && x->to != NO_RANGE && x->kind != EXIT_REF && w->state[x->to].rows.unproven &&
 		    !w->ranges.list[x->from].inferred && may_begin(w, x->to, x->target))

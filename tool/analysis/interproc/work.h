@@ -84,6 +84,7 @@ enum {
 	ENTRY_CALLED = 2,
 	ENTRY_LED = 4,   /* called or jumped to */
 	ENTRY_TAKEN = 8, /* called, tail-called, or its address is taken */
+	ENTRY_WIDE = 16, /* .eh_frame's row contradicts a function's entry there; set by wide_called() */
 };
 /* Computes w->entry_kinds, unless it is there. False: out of memory. */
 bool entry_kinds_find(struct work *w);
