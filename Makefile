@@ -61,7 +61,7 @@ $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
 # What its files share has names of their own there: a program may well have a list_sort() too.
 $(B)/libetch.a: $(LIB_OBJ)
 	@rm -rf $@ $(B)/o/archive && mkdir -p $(B)/o/archive
-	$(NM) -g --defined-only $^ | sed -n '/ etch_/!s/^[0-9a-f]* [A-Z] \(.*\)/\1 etch_in_\1/p' >$(B)/o/archive/names
+	$(NM) -g --defined-only $^ | sed -n '/ etch_/!s/^[0-9a-f]* [A-Z] \(.*\)/\1 etch_in_\1/p' | sort -u >$(B)/o/archive/names
 	for o in $^; do $(OBJCOPY) --redefine-syms=$(B)/o/archive/names $$o $(B)/o/archive/$${o##*/} || exit 1; done
 	$(AR) rcs $@ $(B)/o/archive/*.o
 

@@ -151,6 +151,5 @@ void module_arm(struct module *m)
 	txn_end(&t);
 	if (m->pages)
 		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
-	if (marks_load)
-		marks_load(m);
+	marks_load(m);
 }

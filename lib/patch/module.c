@@ -82,8 +82,7 @@ static void fork_child(void)
 	memcpy(&mutex, &fresh, sizeof(mutex));
 	urgent = 0;
 	list_fork();
-	if (marks_fork)
-		marks_fork();
+	marks_fork();
 	cancel_restore(canceling);
 }
 
@@ -376,8 +375,7 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 			if (m->image.program)
 				break;
 			__atomic_store_n(p, m->next, __ATOMIC_RELEASE);
-			if (marks_unload)
-				marks_unload(m);
+			marks_unload(m);
 			module_free(m);
 			break;
 		}

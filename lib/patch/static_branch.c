@@ -201,3 +201,15 @@ void branches_info(const struct module *m, struct etch_info *info)
 			info->branches_static += goes_now(&g) != g.load;
 		}
 }
+
+/* Without marks.c, whose definitions win. */
+#define WITHOUT_MARKS __attribute__((weak))
+WITHOUT_MARKS void marks_load(struct module *m) { (void)m; }
+WITHOUT_MARKS void marks_unload(struct module *m) { (void)m; }
+WITHOUT_MARKS void marks_fork(void) {}
+
+WITHOUT_MARKS void marks_info(const struct module *m, struct etch_info *info)
+{
+	(void)m;
+	(void)info;
+}

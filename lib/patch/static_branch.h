@@ -22,15 +22,15 @@ long branches_verify(const struct module *m, void (*report)(void *, const void *
 void branches_info(const struct module *m, struct etch_info *info);
 
 /*
- * Markers. marks.c is linked in by programs that have or attach to some: null without it.
+ * Markers. marks.c is linked in by programs that have or attach to some: without it these are functions that do
+ * nothing, in static_branch.c. (Not null: gold gives a hidden weak symbol without a definition the image's base.)
  */
-#define MARKS_WEAK __attribute__((weak, visibility("hidden")))
 /* Calls what is attached already at the markers of a new module. Under the lock. */
-void marks_load(struct module *m) MARKS_WEAK;
+void marks_load(struct module *m);
 /* Forgets a module's markers. Under the lock. */
-void marks_unload(struct module *m) MARKS_WEAK;
+void marks_unload(struct module *m);
 /* In the child of a fork(2): its other threads are gone. Under the lock. */
-void marks_fork(void) MARKS_WEAK;
-void marks_info(const struct module *m, struct etch_info *info) MARKS_WEAK;
+void marks_fork(void);
+void marks_info(const struct module *m, struct etch_info *info);
 
 #endif
