@@ -2,17 +2,20 @@
 /* `etch rewrite` for one file: reads it, runs the steps, writes the result; or undoes an earlier rewrite. */
 #include "support/exit_code.h"
 #include "support/memory.h"
+#include "elf/debug_file.h"
 #include "elf/outfile.h"
 #include "elf/segment.h"
 #include "elf/undo.h"
 #include "report/text.h"
 #include "rewrite/files.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Path of the sidecar file: DIR/BUILD-ID, in hexadecimal. */
 static int sidecar_path(const struct elf_file *f, const char *directory, char *out, size_t size, struct error *e)
@@ -33,8 +36,47 @@ static int sidecar_path(const struct elf_file *f, const char *directory, char *o
 /* The output path, and the file whose permissions it takes (`model`). */
 struct place {
 	const char *path, *model;
-	char sidecar[4096];
+	char apart[4096]; /* room for the path of a sidecar or debug file */
 };
+
+/* True if the output is another file than the input's new version. */
+static bool is_apart(const struct rewrite_command *opt) { return opt->sidecar || opt->debug; }
+
+/* Makes the folders of a debug file: the directory is there, .build-id and what it has may be not. */
+static int folders_make(char *path, size_t directory, struct error *e)
+{
+	char *slash = path + directory;
+
+	while ((slash = strchr(slash + 1, '/'))) {
+		*slash = 0;
+		if (mkdir(path, 0777) && errno != EEXIST)
+			return error_set(e, "%s: %s", path, strerror(errno));
+		*slash = '/';
+	}
+	return 0;
+}
+
+/* Makes a separate debug file, in a directory by build-id, or under the name given. */
+static int debug_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
+                      struct place *to, struct error *e)
+{
+	struct stat st;
+	bool directory = !stat(opt->debug, &st) && S_ISDIR(st.st_mode);
+
+	to->path = opt->debug;
+	to->model = NULL;
+	memset(done, 0, sizeof(*done));
+	if (elf_is_object(f))
+		return error_set(e, "is an object file: a debug file is for programs and libraries");
+	if (directory && debug_file_path(f, opt->debug, to->apart, sizeof(to->apart), e))
+		return -1;
+	if (rewrite_debug(f, &opt->make, done, e))
+		return -1;
+	if (!directory)
+		return 0;
+	to->path = to->apart;
+	return done->bytes ? folders_make(to->apart, strlen(opt->debug), e) : 0;
+}
 
 static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
                      struct scan *s, struct rewrite_result *done, struct place *to, struct error *e)
@@ -43,10 +85,12 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 
 	to->path = opt->output ? opt->output : f->path;
 	to->model = f->path;
+	if (opt->debug)
+		return debug_make(f, opt, done, to, e);
 	if (opt->sidecar) {
-		if (sidecar_path(f, opt->sidecar, to->sidecar, sizeof(to->sidecar), e))
+		if (sidecar_path(f, opt->sidecar, to->apart, sizeof(to->apart), e))
 			return -1;
-		to->path = to->sidecar;
+		to->path = to->apart;
 		to->model = NULL;
 		make.encoding = ETCH_ENCODING_BLOCK;
 		return rewrite_sidecar(f, &make, done, e);
@@ -146,7 +190,7 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
                        const struct rewrite_result *done, struct error *e)
 {
 	bool no_memory = false;
-	const char *doubt = done->bytes && !opt->sidecar ? twice_doubt(was, &no_memory) : NULL;
+	const char *doubt = done->bytes && !is_apart(opt) ? twice_doubt(was, &no_memory) : NULL;
 	struct rewrite_result again = {0};
 	struct elf_file f = {0};
 	struct scan s = {0};
@@ -243,7 +287,7 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 {
 	int r;
 
-	if (opt->sidecar)
+	if (is_apart(opt))
 		return 0;
 	if (!done->bytes) {
 		/* The steps changed nothing. An existing record stays (unless --no-undo), even a stale one: if chrpath, for
@@ -284,7 +328,7 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 /* With -v: reports hard links to a replaced file that were not named, and keep the old contents. */
 static void say_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
 {
-	if (!opt->verbose || opt->output || opt->sidecar || seen->names < in->link_count + 2)
+	if (!opt->verbose || opt->output || is_apart(opt) || seen->names < in->link_count + 2)
 		return;
 	text_clean_name(stdout, in->path, NULL);
 	printf(": %llu more hard links still lead to the old contents\n",
@@ -399,11 +443,13 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		text_error(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
 	if (opt->make.orc && !elf_is_object(&f) && !done.text)
 		text_error(path, "note: no code, and no unwind table");
+	if (opt->debug && !done.bytes)
+		text_error(path, "note: all its code has FDEs: no debug file is written");
 	if ((done.bytes || opt->output) &&
 	    write_out(to.path, done.bytes ? done.bytes : source.raw, done.bytes ? done.size : source.raw_size,
-	              opt->output || opt->sidecar ? NULL : &seen, in, to.model))
+	              opt->output || is_apart(opt) ? NULL : &seen, in, to.model))
 		goto out;
-	if (!opt->sidecar) /* a sidecar has no ELF headers */
+	if (!is_apart(opt)) /* a sidecar has no ELF headers */
 		say_headers(path, &f, &done);
 	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
 	if (opt->verbose)

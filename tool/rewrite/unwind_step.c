@@ -3,6 +3,7 @@
 #include "rewrite/rewrite.h"
 
 #include "arch/x86/callsites.h"
+#include "elf/debug_file.h"
 #include "site/bake.h"
 #include "site/in_place.h"
 #include "support/memory.h"
@@ -163,21 +164,27 @@ int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8
 	                     sizeof(e->text));
 }
 
-int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+/* Restores all sites, so that the rows do not depend on what is baked. */
+static int sites_restore(struct elf_file *f, struct error *e)
 {
-	struct linked_unwind unwind = {0};
 	struct linked_tables now;
-	int err;
+	int err = linked_tables_read(f, &now, e);
 
-	memset(out, 0, sizeof(*out));
-	/* Unbake first, so that the rows do not depend on what is baked. */
-	err = linked_tables_read(f, &now, e);
 	if (!err && elf_bytes_own(f, e)) /* bytes will change in place */
 		err = -1;
 	if (err >= 0)
 		err = sites_unbake(f, &now, e) || in_place_unbake(f, &now, e);
 	linked_tables_free(&now);
-	if (err)
+	return err ? -1 : 0;
+}
+
+int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+{
+	struct linked_unwind unwind = {0};
+	int err = -1;
+
+	memset(out, 0, sizeof(*out));
+	if (sites_restore(f, e))
 		return -1;
 	if (!unwind_linked(f, o, out, &unwind, e)) {
 		/* The table is the first section, and contains no addresses. */
@@ -187,9 +194,29 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 			unwind.sections[0].data = NULL;
 		}
 		err = 0;
-	} else {
-		err = -1;
 	}
 	linked_unwind_free(&unwind);
 	return err;
+}
+
+int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+{
+	struct row_list rows = {0};
+	struct cfi_file cfi = {0};
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	err = sites_restore(f, e) || rows_find(f, o, true, out, &rows, e) ||
+	      cfi_file_open(f, &out->frames.space, &cfi, e) ||
+	      debug_frame_encode(&cfi, &out->frames.space, &rows, &out->frames.saves, &out->eh, e);
+	if (!err && out->eh.count)
+		debug_file_make(f, DEBUG_FRAME, out->eh.frame, out->eh.frame_size, &out->bytes, &out->size);
+	out->rows = rows.count;
+	free(out->eh.frame);
+	free(out->eh.entries);
+	out->eh.frame = NULL;
+	out->eh.entries = NULL;
+	cfi_file_close(&cfi);
+	row_list_free(&rows);
+	return err ? -1 : 0;
 }

@@ -136,7 +136,7 @@ int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *sp
                            const struct save_list *saves, struct linked_unwind *u, struct error *e)
 {
 	struct cfi_file cfi;
-	int err = cfi_file_open(f, space, &cfi, e) || eh_frame_encode(&cfi, rows, saves, &u->eh, e);
+	int err = cfi_file_open(f, space, &cfi, e) || eh_frame_encode(&cfi, space, rows, saves, &u->eh, e);
 
 	cfi_file_close(&cfi);
 	if (err)

@@ -91,6 +91,8 @@ struct flow_env {
 	} * spans; /* of the code ranges, relative to index_base */
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
+	const struct notes *notes;   /* null: there are none */
+	uint8_t habits;              /* HABIT_* of all states */
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
@@ -227,6 +229,7 @@ struct flow_scratch {
 	bool jumps_agreed;         /* jumps_agree() returned true and no jump has changed since */
 	bool has_helpers;          /* has calls of targets inside of it */
 	bool has_traps;            /* links exception handlers into a list (traps.c) */
+	bool by_note;              /* the edge being walked is a NOTE_EDGE */
 	bool dirty;                /* a block was split after a walk had passed; all blocks must be walked again */
 	bool edges_drop_constants; /* constants are dropped from its edges: not needed */
 };

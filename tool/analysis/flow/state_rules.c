@@ -30,7 +30,8 @@ static bool rule_bp(const struct state *s, struct etch_rule *out)
 	/* If both the register and a slot hold it, the register counts once it was reloaded or popped: memory below rsp may
 	 * be overwritten. */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
+	    (s->reg[RBP].most || (x && x->aligned && s->habits) ||
+	     (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
 		out->bp = ETCH_BP_CFA;
@@ -168,15 +169,23 @@ void state_rule(const struct state *s, struct etch_rule *out)
 	unsigned i;
 
 	memset(out, 0, sizeof(*out));
-	x = s->reg[RBP].kind == VALUE_CFA && s->reg[RBP].off == -16 ? slot_at(s, value_of(VALUE_CFA, 0, -16)) : NULL;
+	if (s->frame == FRAME_MIXED)
+		return;
+	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || s->habits) ? slot_at(s, s->reg[RBP]) : NULL;
 	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
 	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
 	    !rule_slot(s, RSP, out)) {
 		for (i = 0; i < sizeof(others); i++)
 			if (rule_register(s, others[i], out))
 				break;
-		if (i == sizeof(others))
+		if (i == sizeof(others)) {
+			out->kind = s->frame == FRAME_END ? ETCH_RULE_END : ETCH_RULE_UNDEF;
 			return;
+		}
+	}
+	if (s->frame) {
+		out->kind = s->frame; /* the interrupted registers are in memory: nothing else is asked */
+		return;
 	}
 	out->kind = ETCH_RULE_CALL;
 	rule_bp(s, out);
@@ -207,7 +216,8 @@ bool state_rules_same(const struct state *a, const struct state *b)
 	unsigned mask;
 
 	if (memcmp(&a->reg[RSP], &b->reg[RSP], 2 * sizeof(a->reg[0])) || a->align != b->align || a->weak | b->weak ||
-	    a->slot_count != b->slot_count || memcmp(a->slot, b->slot, a->slot_count * sizeof(a->slot[0])))
+	    a->frame != b->frame || a->slot_count != b->slot_count ||
+	    memcmp(a->slot, b->slot, a->slot_count * sizeof(a->slot[0])))
 		return false;
 	for (mask = (a->known | b->known) & ~frame; mask; mask &= mask - 1) {
 		unsigned r = (unsigned)__builtin_ctz(mask);

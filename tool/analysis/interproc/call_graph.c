@@ -148,13 +148,13 @@ void entry_kinds_find(struct work *w)
 struct packed {
 	uint32_t align;
 	uint16_t known, registers;
-	uint8_t weak, dead, slot_count, zero;
+	uint8_t weak, dead, slot_count, frame;
 };
 
 size_t state_pack(const struct state *s, uint8_t *out)
 {
 	static const struct value none;
-	struct packed p = {s->align, s->known, 0, s->weak, s->dead, s->slot_count, 0};
+	struct packed p = {s->align, s->known, 0, s->weak, s->dead, s->slot_count, s->frame};
 	size_t at = sizeof(p);
 	unsigned r;
 
@@ -185,6 +185,7 @@ void state_unpack(const uint8_t *packed, struct state *out)
 	out->weak = p.weak;
 	out->dead = p.dead;
 	out->slot_count = p.slot_count;
+	out->frame = p.frame;
 	out->constants = EFFECT_CONSTANT;
 	out->lowest = INT32_MIN; /* not part of a packed state */
 	for (r = 0; r < 16; r++)

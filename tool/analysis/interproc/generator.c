@@ -3,6 +3,7 @@
  * frames_find(): finds the code ranges of a file, runs the fixpoint over them (fixpoint.c), and joins their rows and
  * findings into one list each.
  */
+#include "analysis/facts/patched_edges.h"
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/ocaml.h"
 #include "analysis/interproc/work.h"
@@ -280,8 +281,11 @@ static int work_open(struct work *w, struct error *e)
 	struct code_space *space = &w->out->space;
 
 	space_build(f, space);
+	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
+		return -1;
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
-	    ranges_build(f, space, &w->cfi, &w->ranges, e) || ocaml_mark(f, space, &w->ranges, e))
+	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e) ||
+	    ocaml_mark(f, space, &w->ranges, e))
 		return -1;
 	w->env = (struct flow_env){.file = f,
 	                           .cfi = &w->cfi,
@@ -291,6 +295,8 @@ static int work_open(struct work *w, struct error *e)
 	                           .space = space,
 	                           .fixups = &w->fixups,
 	                           .runtime = &ghc_flow};
+	if (w->options->profile)
+		noted_ranges(w);
 	ranges_index(&w->env);
 	noreturn_names(w);
 	if (relocs_read(w, e))
@@ -386,5 +392,6 @@ void frames_free(struct frames *fr)
 	findings_free(&fr->findings);
 	reached_free(&fr->reached);
 	space_free(&fr->space);
+	notes_free(&fr->notes);
 	memset(fr, 0, sizeof(*fr));
 }

@@ -58,7 +58,9 @@ static void dwarf_names(struct work *w)
 
 static bool is_noreturn(const struct work *w, const char *name)
 {
-	return noreturn_known(name) ||
+	const struct profile *p = w->options->profile;
+
+	return noreturn_known(name) || (p && p->noreturn(name)) ||
 	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
 }
 

@@ -20,7 +20,7 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 	if (start != START_ASSUMED)
 		return start;
-	if (range_is_framed_part(s))
+	if (p->part || range_is_framed_part(s))
 		return START_PART;
 	if (range_is_tried(s) || (p->fde < 0 && !p->plt && ghc_begins(env, p->start)))
 		return START_FUNCTION;

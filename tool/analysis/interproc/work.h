@@ -163,6 +163,10 @@ void wide_sweep(struct work *w);
 /* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. */
 void gaps_sweep(struct work *w);
 
+/* noted_ranges.c: with options.profile: replacements, and code that no function symbol covers, as code ranges; notes
+ * and habits of w->env. */
+void noted_ranges(struct work *w);
+
 /* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. */
 void entry_tail_find(struct work *w);
 

@@ -202,7 +202,7 @@ static void fill(struct emit *e, uint64_t to)
 	struct row *last;
 	uint64_t at = e->at;
 
-	if (e->count)
+	if (e->count && !e->flow->in.env->notes) /* notes come with tables that say nothing of padding */
 		at += padding(e, at, to);
 	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
 		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
