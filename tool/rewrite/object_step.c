@@ -262,7 +262,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	all = sections_join(&tables, &orc, &count, e);
 	big_trim(f->size);
 	if (all)
-		err = object_write(f, all, count, emptied, &out->bytes, &out->size, e);
+		err = object_write(f, &(struct object_change){all, count, emptied}, &out->bytes, &out->size, e);
 out:
 	object_tables_free(&tables);
 	object_orc_free(&orc);

@@ -318,7 +318,8 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 {
 	char text[PATH_MAX + 256];
 
-	if (seen ? !outfile_replace(to, in->links, in->link_count, bytes, size, seen, text, sizeof(text))
+	if (seen ? !outfile_replace(&(struct outfile_target){to, in->links, in->link_count, seen}, bytes, size, text,
+	                            sizeof(text))
 	         : !outfile_write(to, bytes, size, model, text, sizeof(text)))
 		return 0;
 	text_error(NULL, "%s", text);
