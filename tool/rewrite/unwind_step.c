@@ -109,9 +109,9 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
 	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
 	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
+	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
 	struct row_list rows;
 	uint64_t *calls = NULL;
-	size_t count = 0;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
@@ -122,9 +122,10 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 		return 1;
 	}
 	if (!err && rows.count && map)
-		err = calls_find(&out->frames.space, &calls, &count, e);
+		err = calls_find(&out->frames.space, &calls, &kind.call_count, e);
+	kind.calls = calls;
 	if (!err && rows.count)
-		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
+		err = linked_unwind_make(f, &rows, &kind, unwind, &out->lost, e);
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)

@@ -158,7 +158,7 @@ static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
-	bool same = false, behind = false, resumes = f->in.range->resumes;
+	bool same = false, behind = false;
 	struct block b;
 
 	f->skip.below = f->skip.end = 0;
@@ -186,9 +186,9 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 			in = &f->steps[i]; /* the callback may decode more and move the list */
 		}
 		if (note && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
-			step_note(f, &b, off, i, behind);
+			step_note(f, &b, off, i, behind && !f->in.range->resumes);
 		in = &f->steps[i];
-		behind = ((in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding)) & !resumes;
+		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
 		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
 			uint64_t to = plain_skip(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
