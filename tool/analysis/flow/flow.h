@@ -140,6 +140,8 @@ struct flow_input {
 	size_t readable;            /* bytes of the file from the range's start on: at least its size */
 	const struct fixup *fixups; /* of instructions of the code range */
 	size_t fixup_count;
+	bool noted;  /* the file has notes (env->notes) */
+	bool throws; /* any instruction may have an edge of its own: there are fixups or notes */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;

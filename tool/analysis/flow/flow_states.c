@@ -88,14 +88,14 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 {
 	uint64_t size = f->in.range->end - f->in.range->start, addr = f->in.range->start + off;
 	struct step in = f->steps[number]; /* the list may move */
-	bool anyhow = needs_no_state(f, &in) && !f->in.fixup_count && !f->in.env->notes && off + in.len < size;
+	bool anyhow = needs_no_state(f, &in) && !f->in.throws && off + in.len < size;
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
 
 	if (in.flow == FLOW_NEXT && space_may_hold(f->in.env->space, (uint64_t)in.imm) && flow_takes_address(f, &in))
 		flow_ref_note(f, (uint64_t)in.imm);
 	if (f->in.fixup_count)
 		flow_fault_note(f, addr, &in, s);
-	if (f->in.env->notes)
+	if (f->in.noted)
 		flow_edges_note(f, addr, s);
 	if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
 		flow_exits_note(f, off, &in, s, behind);
@@ -104,7 +104,7 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 /* Can step_note() be skipped for an instruction, provided that the next one has been walked? */
 static inline bool is_plain(const struct flow *f, const struct step *in)
 {
-	if (f->in.fixup_count || f->in.env->notes)
+	if (f->in.throws)
 		return false;
 	if (in->flow == FLOW_NEXT)
 		return !in->imm | (f->in.env->reloc_count != 0);
@@ -191,14 +191,13 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 			in = &f->steps[i]; /* the callback may decode more and move the list */
 		}
 		if (purpose == NOTE && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
-			step_note(f, &b, off, i, behind);
+			step_note(f, &b, off, i, behind && !f->in.range->resumes);
 		in = &f->steps[i];
 		if (purpose == LOOK_AT_SAVES) {
 			same = flow_keeps_saves(in, f->skip.registers);
 			continue;
 		}
-		behind =
-			!f->in.range->resumes && ((in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding));
+		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
 		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
 			uint64_t to = plain_skip(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
