@@ -109,7 +109,7 @@ def test_refusals(programs, build, tmp_path):
     obj, bare = tmp_path / "t.o", tmp_path / "bare"
     run(["gcc", "-c", "-o", obj, programs / "q.c"])
     run(["gcc", "-O2", "-fno-asynchronous-unwind-tables", "-static", "-Wl,--build-id=none", "-o", bare, programs / "q.c"])
-    for args, file, said in ((["--eh-frame=all"], program, "neither missing nor a file"), (["--eh-frame="], program, "neither"),
+    for args, file, said in ((["--eh-frame=x", "--fix-cfi"], program, "--eh-frame=OUT"), (["--eh-frame="], program, "neither"),
                              (["--eh-frame=x", "-o", tmp_path / "y"], program, "--eh-frame=OUT"),
                              (["--eh-frame=x", "--sframe"], program, "--eh-frame=OUT"),
                              (["--eh-frame=x", "--undo"], program, "--"), ([f"--eh-frame={tmp_path / 'x'}"], obj, "object file"),

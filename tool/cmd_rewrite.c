@@ -50,7 +50,11 @@ static void help(void)
 	       "      --eh-frame[=missing]\n"
 	       "                     also write .eh_frame and .eh_frame_hdr, with FDEs for code that has\n"
 	       "                     none, for gdb, perf and other unwinders; kept in later runs\n"
-	       "      --eh-frame=OUT write these FDEs to a separate debug file OUT instead, or into the\n"
+	       "      --eh-frame=all and in place of the linker's, where the code proves all that an\n"
+	       "                     FDE says; those with an LSDA or a personality stay\n"
+	       "      --fix-cfi      --eh-frame, and in place of FDEs that the code proves wrong\n"
+	       "                     (ETCH-C001), each named in a note\n"
+	       "      --eh-frame=OUT write missing FDEs to a separate debug file OUT instead, or into the\n"
 	       "                     directory OUT as .build-id/ab/cdef.debug, and leave FILE unchanged\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
@@ -125,10 +129,15 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 		opt->make.eh_frame = true;
 		return true;
 	}
-	opt->debug = name;
-	if (*name && strcmp(name, "all"))
+	if (!strcmp(name, "all")) {
+		opt->make.eh_frame = true;
+		opt->make.replace = EH_REPLACE_ALL;
 		return true;
-	text_error("--eh-frame", "'%s' is neither missing nor a file (./all is one)", name);
+	}
+	opt->debug = name;
+	if (*name)
+		return true;
+	text_error("--eh-frame", "an empty name is neither missing, all nor a file");
 	return false;
 }
 
@@ -143,6 +152,9 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --sidecar and --only exclude each other\n");
 	else if (opt->debug && (opt->output || opt->sidecar || opt->make.eh_frame || opt->make.sframe || only))
 		fprintf(stderr, "etch: --eh-frame=OUT goes only with --no-cfi, -j, -v and --werror\n");
+	else if (opt->make.replace && opt->make.no_cfi)
+		fprintf(stderr, "etch: --%s and --no-cfi exclude each other\n",
+		        opt->make.replace == EH_REPLACE_ALL ? "eh-frame=all" : "fix-cfi");
 	else if (opt->undo && forward)
 		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
@@ -166,21 +178,14 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'},
-		{"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},
-		{"eh-frame", optional_argument, NULL, 'H'},
-		{"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},   {"eh-frame", optional_argument, NULL, 'H'},
+		{"fix-cfi", no_argument, NULL, 'X'},        {"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},           {"no-undo", no_argument, NULL, 'N'},
+		{"werror", no_argument, NULL, 'W'},         {"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
@@ -202,6 +207,11 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		case 'M': good = map_parse(optarg, &l->opt.make); break;
 		case 'F': good = sframe_parse(optarg, &l->opt.make); break;
 		case 'H': good = eh_frame_parse(optarg, &l->opt); break;
+		case 'X':
+			l->opt.make.eh_frame = true;
+			if (!l->opt.make.replace)
+				l->opt.make.replace = EH_REPLACE_WRONG;
+			break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
 		case 'N': l->opt.no_undo = true; break;

@@ -2,6 +2,7 @@
 /* ETCH-C005 to C007: tables of others that unwinders go by, .eh_frame_hdr and .sframe, against what they are made for.
  */
 #include "analysis/facts/cfi_file.h"
+#include "analysis/unwind/disagreement.h"
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
 #include "table/sframe.h"
@@ -231,13 +232,69 @@ static int sframe_look(struct subject *s, uint32_t i, struct error *e)
 	return err;
 }
 
+/* ---- FDEs that etch has replaced ---------------------------------------------------- */
+
+struct rule_look {
+	uint64_t addr;
+	struct etch_rule rule;
+	bool found;
+};
+
+static void rule_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct rule_look *l = ctx;
+
+	if (l->addr - row->start >= row->end - row->start)
+		return;
+	l->rule = row->rule;
+	l->found = true;
+}
+
+static struct rule_look rule_at(const struct cfi_file *cfi, uint64_t addr)
+{
+	struct rule_look l = {.addr = addr};
+	long n = cfi_file_at(cfi, addr);
+
+	if (n >= 0)
+		cfi_file_rows(cfi, (size_t)n, 0, rule_take, &l);
+	return l;
+}
+
+/* The analysis goes by the linker's FDEs. Where unwinders find another rule than theirs, that is no mistake any more.
+ */
+static int replaced_drop(struct subject *s, struct error *e)
+{
+	struct findings *l = &s->frames.findings;
+	struct cfi_file linked = {0}, current = {0};
+	size_t i, n = 0;
+	int err;
+
+	if (!l->count || !elf_section_find(s->file, EH_FRAME_LINKED, 1))
+		return 0;
+	err = cfi_file_open(s->file, &s->frames.space, &linked, e) ||
+	      cfi_file_open_current(s->file, &s->frames.space, &current, e);
+	for (i = 0; !err && i < l->count; i++) {
+		const struct rule_look was = rule_at(&linked, l->list[i].addr), is = rule_at(&current, l->list[i].addr);
+
+		if (!strcmp(l->list[i].id, CONTRADICTED) && was.found && is.found &&
+		    memcmp(&was.rule, &is.rule, sizeof(is.rule)) != 0)
+			finding_free(&l->list[i]);
+		else
+			l->list[n++] = l->list[i];
+	}
+	l->count = err ? l->count : n;
+	cfi_file_close(&linked);
+	cfi_file_close(&current);
+	return err ? -1 : 0;
+}
+
 int check_frame_tables(struct subject *s, struct error *e)
 {
 	uint32_t i = 0;
 
 	if (elf_is_object(s->file))
 		return 0;
-	if (indexes_look(s, e))
+	if (indexes_look(s, e) || replaced_drop(s, e))
 		return -1;
 	while ((i = elf_section_find(s->file, SFRAME_SECTION, i + 1)))
 		if (sframe_look(s, i, e))

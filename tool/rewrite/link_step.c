@@ -340,7 +340,7 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
 		goto out;
 	was = before ? before : f->bytes;
-	if (unwind.count && note_add(&unwind, f, was, e))
+	if (unwind.count && note_add(&unwind, f, was, rewrite_replaces(f, o), e))
 		goto out;
 	/* Write the tables last: they record what the other steps did. */
 	if (classic && linked_orc_sort(f, &out->orc_sorted, e))

@@ -25,6 +25,26 @@ static const char *hash_in(const struct elf_section *s)
 	return at && strspn(at, "0123456789abcdef") >= 16 && at[16] == '\0' ? at : NULL;
 }
 
+/* What says in the note that FDEs gave way. */
+static const char *const replaced[] = {"", " --fix-cfi", " --eh-frame=all"};
+
+enum eh_replace note_replaces(const struct elf_file *f)
+{
+	uint32_t i = 0;
+
+	while ((i = elf_section_find(f, NOTE_SECTION, i + 1))) {
+		const char *hash = hash_in(&f->sections[i]);
+		enum eh_replace x = EH_REPLACE_ALL;
+		size_t before = hash ? (size_t)((const uint8_t *)hash - f->sections[i].data) - strlen(WAS) : 0;
+
+		for (; hash && x; x--)
+			if (before >= strlen(replaced[x]) &&
+			    !memcmp(hash - strlen(WAS) - strlen(replaced[x]), replaced[x], strlen(replaced[x])))
+				return x;
+	}
+	return EH_REPLACE_NONE;
+}
+
 /* Writes the hash of the original file: from the note of an earlier run, or else of `was`. */
 static void hash_say(const struct elf_file *f, const uint8_t *was, char hash[17])
 {
@@ -40,15 +60,17 @@ static void hash_say(const struct elf_file *f, const uint8_t *was, char hash[17]
 		snprintf(hash, 17, "%016" PRIx64, (uint64_t)XXH3_64bits(was, f->size));
 }
 
-int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, struct error *e)
+int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace,
+             struct error *e)
 {
 	Elf64_Nhdr head = {.n_type = NT_VERSION};
-	char hash[17], text[64];
+	char hash[17], text[80];
 	uint8_t *data;
 	size_t size;
 
 	hash_say(f, was, hash);
-	head.n_namesz = (Elf64_Word)snprintf(text, sizeof(text), "etch %s" WAS "%s", ETCH_VERSION, hash) + 1;
+	head.n_namesz =
+		(Elf64_Word)snprintf(text, sizeof(text), "etch %s%s" WAS "%s", ETCH_VERSION, replaced[replace], hash) + 1;
 	size = sizeof(head) + (head.n_namesz + 3u) / 4 * 4;
 	data = calloc(1, size);
 	if (!data)

@@ -18,7 +18,8 @@ struct rewrite_options {
 	unsigned sframe;    /* version of the .sframe that a linked file gets; 0: that which it has from an earlier run */
 	bool eh_frame;      /* write an .eh_frame with FDEs for the code that has none; so does a file that has one from an
 	                     * earlier run */
-	int jobs;           /* threads of the analysis */
+	enum eh_replace replace; /* with eh_frame: which FDEs of the linker give way; at least those of an earlier run */
+	int jobs;                /* threads of the analysis */
 };
 
 /* Counts of sites of one kind: loads, or calls and jumps through slots. */
@@ -61,7 +62,12 @@ void rewrite_result_free(struct rewrite_result *r);
  * (64 bits) of the file before its first rewrite. `was`: f's bytes as they were read.
  */
 #define NOTE_SECTION ".note.etch"
-int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, struct error *e);
+int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace,
+             struct error *e);
+/* Which FDEs gave way in an earlier run, by its note. */
+enum eh_replace note_replaces(const struct elf_file *f);
+/* Which FDEs give way in this one. */
+enum eh_replace rewrite_replaces(const struct elf_file *f, const struct rewrite_options *o);
 
 bool rewrite_has_ex(const struct elf_file *f);
 /* Checks the exception table; in a linked file also sorts it, in f's own bytes. 0, or -1 and a message. */
@@ -71,8 +77,8 @@ int rewrite_ex_say(struct scan *s, struct findings *x);
 
 /* Prints findings to standard error, one line each; of those about unwind rows only the first
  * few unless `all`. Returns the number of all findings. */
-size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
-                            bool all);
+size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s,
+                            const struct rewrite_result *r, bool all);
 /* Prints the summary of a file, one line, to standard output. */
 void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r);

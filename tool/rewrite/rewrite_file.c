@@ -464,7 +464,7 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		goto out;
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
 		say_headers(path, &f, done);
-	findings = rewrite_say_findings(path, &f, &made.scan, &done->frames, opt->verbose);
+	findings = rewrite_say_findings(path, &f, &made.scan, done, opt->verbose);
 	if (opt->verbose)
 		rewrite_say_done(path, &f, &opt->make, done);
 	if (done->bytes)

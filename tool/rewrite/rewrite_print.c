@@ -5,6 +5,7 @@
 #include "report/text.h"
 #include "rewrite/rewrite.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,10 +65,27 @@ static void say_frames(const struct sayer *s, const struct findings *l, bool all
 		           l->count - i == 1 ? "" : "s");
 }
 
-/* Indexes the symbols that the findings need. Out of memory, places are printed as section + offset. */
-static void names_find(struct sayer *to, const struct findings *a, const struct findings *b)
+/* Names the FDEs that contradict the code, and what became of them. */
+static void say_replaced(const struct sayer *s, const struct eh_replaced *x)
 {
-	struct symbol_place *places = malloc((a->count + b->count) * sizeof(*places));
+	size_t i;
+
+	for (i = 0; i < x->wrong_count; i++) {
+		const struct eh_wrong *w = &x->wrong[i];
+		char where[256];
+
+		symbol_index_describe(&s->names, s->file, elf_section_at(s->file, w->start), w->start, where, sizeof(where));
+		text_error(s->path, "note: %s: the FDE for %#" PRIx64 " to %#" PRIx64 " %s", where, w->start, w->end,
+		           w->replaced ? "is replaced"
+		                       : "stays: the code does not prove all of it, or it has an LSDA or a personality");
+	}
+}
+
+/* Indexes the symbols that the findings need. Out of memory, places are printed as section + offset. */
+static void names_find(struct sayer *to, const struct findings *a, const struct findings *b,
+                       const struct eh_replaced *fdes)
+{
+	struct symbol_place *places = malloc((a->count + b->count + fdes->wrong_count) * sizeof(*places));
 	size_t n = 0, i;
 	struct error e;
 
@@ -75,23 +93,27 @@ static void names_find(struct sayer *to, const struct findings *a, const struct 
 		places[n++] = (struct symbol_place){a->list[i].section, a->list[i].addr};
 	for (i = 0; places && i < b->count; i++)
 		places[n++] = (struct symbol_place){b->list[i].section, b->list[i].addr};
+	for (i = 0; places && i < fdes->wrong_count; i++)
+		places[n++] = (struct symbol_place){elf_section_at(to->file, fdes->wrong[i].start), fdes->wrong[i].start};
 	if (symbol_index_build_of(to->file, symbol_is_place, places, n, &to->names, &e))
 		to->names = (struct symbol_index){0};
 	free(places);
 }
 
-size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s, const struct frames *fr,
-                            bool all)
+size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s,
+                            const struct rewrite_result *r, bool all)
 {
-	size_t count = s->findings.count + fr->findings.count, i;
+	const struct findings *frames = &r->frames.findings;
+	size_t count = s->findings.count + frames->count, i;
 	struct sayer sayer = {.path = path, .file = f};
 
 	if (count)
-		names_find(&sayer, &s->findings, &fr->findings);
+		names_find(&sayer, &s->findings, frames, &r->eh.replaced);
 	sayer.lines = count ? lines_open(f) : NULL;
 	for (i = 0; i < s->findings.count; i++)
 		say_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);
-	say_frames(&sayer, &fr->findings, all);
+	say_frames(&sayer, frames, all);
+	say_replaced(&sayer, &r->eh.replaced);
 	lines_close(sayer.lines);
 	symbol_index_free(&sayer.names);
 	return count;
@@ -145,6 +167,8 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 		printf("; .eh_frame: %zu FDEs more than the linker's %zu, for %llu bytes of code, %zu bytes",
 		       r->eh.count - r->eh.copied, r->eh.copied, (unsigned long long)r->eh.filled,
 		       r->eh.frame_size + r->eh.hdr_size);
+	if (r->eh.replaced.count)
+		printf(", %zu FDEs of the linker replaced", r->eh.replaced.count);
 	if (r->ex_entries)
 		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
 	if (r->ex_dropped)

@@ -15,13 +15,14 @@
 void rewrite_result_free(struct rewrite_result *r)
 {
 	free(r->bytes);
+	eh_replaced_free(&r->eh.replaced);
 	frames_free(&r->frames);
 	memset(r, 0, sizeof(*r));
 }
 
 /* Makes the rows of a table, in canonical form: as few as possible. */
-static int rows_find(const struct elf_file *f, const struct rewrite_options *o, bool saves, struct rewrite_result *out,
-                     struct row_list *rows, struct error *e)
+static int rows_find(const struct elf_file *f, const struct rewrite_options *o, enum saves_of saves,
+                     struct rewrite_result *out, struct row_list *rows, struct error *e)
 {
 	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs, .saves = saves};
 	size_t i;
@@ -80,7 +81,7 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 	int err;
 
 	memset(orc, 0, sizeof(*orc));
-	err = rows_find(f, o, false, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
+	err = rows_find(f, o, SAVES_NONE, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
 	row_list_free(&rows);
 	if (err)
 		return -1;
@@ -103,6 +104,13 @@ static bool is_too_far(const struct code_space *s)
 	return hi - lo > UINT32_MAX;
 }
 
+enum eh_replace rewrite_replaces(const struct elf_file *f, const struct rewrite_options *o)
+{
+	if (o->replace || !linked_unwind_has_eh_frame(f))
+		return o->replace;
+	return note_replaces(f);
+}
+
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e)
 {
@@ -110,12 +118,14 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
 	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
 	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
+	static const enum saves_of saves[] = {SAVES_MISSING, SAVES_WRONG, SAVES_ALL};
 	struct row_list rows;
+	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, rewrite_replaces(f, o)};
 	uint64_t *calls = NULL;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
-	err = rows_find(f, o, eh_frame, out, &rows, e);
+	err = rows_find(f, o, eh_frame ? saves[eh.replace] : SAVES_NONE, out, &rows, e);
 	if (!err && is_too_far(&out->frames.space)) {
 		row_list_free(&rows);
 		error_set(e, "its code spans more than 4 GiB: too far for an unwind table");
@@ -129,12 +139,13 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)
-		err = linked_unwind_eh_frame(f, &out->frames.space, &rows, &out->frames.saves, unwind, e);
+		err = linked_unwind_eh_frame(f, &out->frames.space, &eh, unwind, e);
 	row_list_free(&rows);
 	free(calls);
 	if (err)
 		return -1;
 	out->eh = unwind->eh;
+	unwind->eh.replaced = (struct eh_replaced){0};
 	out->eh.pointers = NULL;
 	out->eh.entries = NULL;
 	out->sframe = unwind->sframe;
@@ -210,13 +221,14 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
 {
 	struct row_list rows = {0};
+	const struct eh_rows eh = {.rows = &rows, .saves = &out->frames.saves};
 	struct cfi_file cfi = {0};
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = sites_restore(f, e) || rows_find(f, o, true, out, &rows, e) ||
+	err = sites_restore(f, e) || rows_find(f, o, SAVES_MISSING, out, &rows, e) ||
 	      cfi_file_open(f, &out->frames.space, &cfi, e) ||
-	      debug_frame_encode(&cfi, &out->frames.space, &rows, &out->frames.saves, &out->eh, e);
+	      debug_frame_encode(&cfi, &out->frames.space, &eh, &out->eh, e);
 	if (!err && out->eh.count)
 		debug_file_make(f, DEBUG_FRAME, out->eh.frame, out->eh.frame_size, &out->bytes, &out->size);
 	out->rows = rows.count;

@@ -24,7 +24,10 @@ bool eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at)
 }
 
 struct copy {
+	const struct cfi_file *file;
+	uint32_t part;
 	struct etch_cfi cfi;
+	struct bytes *b;
 	uint64_t to; /* offset of the copy in the new section */
 	struct eh_frame *out;
 };
@@ -102,12 +105,18 @@ static bool personality_note(struct copy *c, const struct etch_cie *cie, struct 
 static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi_in in)
 {
 	uint8_t enc = fde->cie.fde_encoding;
+	uint64_t size;
 
 	etch_cfi_u(&in, 4);
 	if (!pointer_note(c, &in, enc))
 		return false;
 	etch_cfi_pointer(&in, enc, 0);
+	size = in.at;
 	etch_cfi_pointer(&in, enc & 0x0f, 0);
+	if (!in.bad && eh_replaces(&c->out->replaced, c->file, c->part, fde->start, fde->at)) {
+		memset(c->b->list + c->to + size, 0, in.at - size);
+		return true;
+	}
 	if (fde->cie.data && etch_cfi_uleb(&in) && !pointer_note(c, &in, fde->cie.lsda_encoding))
 		return false;
 	if (fde->start == fde->end)
@@ -128,11 +137,15 @@ static bool entry_note(struct copy *c, uint64_t at, struct etch_cfi_in in)
 	return etch_cfi_cie(&c->cfi, at, &cie) && personality_note(c, &cie, in);
 }
 
-int eh_frame_copy(const struct cfi_part *part, struct bytes *b, struct eh_frame *out, struct error *e)
+int eh_frame_copy(const struct cfi_file *cfi, uint32_t number, struct bytes *b, struct eh_frame *out, struct error *e)
 {
-	struct copy c = {.out = out, .to = b->count};
+	const struct cfi_part *part = &cfi->parts[number];
+	struct copy c = {.file = cfi, .part = number, .b = b, .out = out, .to = b->count};
 	uint64_t at = 0;
 
+	bytes_put(b, part->bytes, part->size);
+	if (b->failed)
+		return error_set(e, "out of memory");
 	etch_cfi_open(&c.cfi, part->bytes, part->size, part->addr);
 	while (at < part->size) {
 		struct etch_cfi_in in;
@@ -152,6 +165,6 @@ int eh_frame_copy(const struct cfi_part *part, struct bytes *b, struct eh_frame 
 			                 (unsigned long long)at);
 		at = in.end;
 	}
-	bytes_put(b, part->bytes, at);
+	b->count = c.to + at;
 	return 0;
 }

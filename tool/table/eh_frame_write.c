@@ -242,6 +242,25 @@ static struct writer writer_make(const struct cfi_file *cfi, const struct code_s
 	return w;
 }
 
+/* The FDEs that stay, of which *owned is the list, or null. */
+static int fdes_stay(struct writer *w, const struct eh_replaced *replaced, struct cfi_fde **owned, struct error *e)
+{
+	size_t count = (size_t)(w->fdes - w->fde), n = 0, i;
+
+	*owned = NULL;
+	if (!replaced->count)
+		return 0;
+	*owned = malloc(count * sizeof(**owned));
+	if (!*owned)
+		return error_set(e, "out of memory");
+	for (i = 0; i < count; i++)
+		if (!(replaced->fde[i] & EH_FDE_REPLACED))
+			(*owned)[n++] = w->fde[i];
+	w->fde = *owned;
+	w->fdes = *owned + n;
+	return 0;
+}
+
 /* Ends the encoding: the bytes are the output's. */
 static int writer_end(struct writer *w, int err, struct error *e)
 {
@@ -253,27 +272,29 @@ static int writer_end(struct writer *w, int err, struct error *e)
 	return err;
 }
 
-int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
-                    const struct save_list *saves, struct eh_frame *out, struct error *e)
+int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
+                    struct eh_frame *out, struct error *e)
 {
 	struct writer w = writer_make(cfi, space, out);
-	int err = 0;
+	struct cfi_fde *stay = NULL;
+	int err = eh_replace_find(cfi, rows, &out->replaced, e) || fdes_stay(&w, &out->replaced, &stay, e);
 	uint32_t i;
 
 	for (i = 0; i < cfi->part_count && !err; i++)
-		err = eh_frame_copy(&cfi->parts[i], &w.b, out, e);
-	err = err || new_fdes(&w, rows, saves, e);
+		err = eh_frame_copy(cfi, i, &w.b, out, e);
+	err = err || new_fdes(&w, rows->rows, rows->saves, e);
 	bytes_put(&w.b, "\0\0\0", 4); /* the terminator */
+	free(stay);
 	return writer_end(&w, err, e) || hdr_make(out, e) ? -1 : 0;
 }
 
-int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
-                       const struct save_list *saves, struct eh_frame *out, struct error *e)
+int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
+                       struct eh_frame *out, struct error *e)
 {
 	struct writer w = writer_make(cfi, space, out);
 
 	w.debug = true;
-	return writer_end(&w, new_fdes(&w, rows, saves, e), e) ? -1 : 0;
+	return writer_end(&w, new_fdes(&w, rows->rows, rows->saves, e), e) ? -1 : 0;
 }
 
 static bool put_relative(uint8_t *at, unsigned size, uint64_t value)
@@ -304,5 +325,6 @@ void eh_frame_free(struct eh_frame *x)
 	free(x->hdr);
 	free(x->pointers);
 	free(x->entries);
+	eh_replaced_free(&x->replaced);
 	memset(x, 0, sizeof(*x));
 }

@@ -13,6 +13,7 @@
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/rows.h"
 #include "analysis/unwind/saves.h"
+#include "report/finding.h"
 #include "support/error.h"
 
 #define EH_FRAME_SECTION ".eh_frame"
@@ -24,6 +25,34 @@ struct eh_pointer {
 	uint64_t at;     /* offset in the section */
 	uint64_t target; /* address */
 	uint8_t size;    /* 2, 4 or 8 */
+};
+
+/* Which FDEs of the linker give way to new ones, where the code proves all that they say, and there is no LSDA and no
+ * personality. */
+enum eh_replace {
+	EH_REPLACE_NONE,
+	EH_REPLACE_WRONG, /* those that contradict the code (ETCH-C001) */
+	EH_REPLACE_ALL,
+};
+
+/* What FDEs are made of. */
+struct eh_rows {
+	const struct row_list *rows;   /* canonical */
+	const struct save_list *saves; /* frames.saves: of code without FDEs, and of that whose FDEs may be replaced */
+	const struct findings *found;  /* where .eh_frame and the code disagree; used by `replace` */
+	enum eh_replace replace;
+};
+
+struct eh_replaced {
+	uint8_t *fde; /* per FDE of the file: EH_FDE_*; null: none */
+#define EH_FDE_WRONG    1u
+#define EH_FDE_REPLACED 2u
+	size_t count; /* FDEs replaced */
+	struct eh_wrong {
+		uint64_t start, end;
+		bool replaced;
+	} * wrong; /* those that contradict the code, in order */
+	size_t wrong_count, room;
 };
 
 /* The contents of both sections, but for what depends on their addresses. */
@@ -38,21 +67,22 @@ struct eh_frame {
 	size_t count, entry_room;
 	size_t copied;   /* FDEs of the linker */
 	uint64_t filled; /* bytes of code that the new FDEs are for */
+	struct eh_replaced replaced;
 };
 
 /*
- * Makes FDEs for the code that has none, from canonical rows and from where callee-saved registers are (frames.saves).
- * A register that is not proven is undefined. No FDE is for more than one section. 0; -1 and a message: out of memory,
- * or the linker's .eh_frame cannot be copied. *out is to be freed by eh_frame_free() in any case.
+ * Makes FDEs for the code that has none, or that gives up its own. A register that is not proven is undefined. No FDE
+ * is for more than one section. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be copied. *out is
+ * to be freed by eh_frame_free() in any case.
  */
-int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
-                    const struct save_list *saves, struct eh_frame *out, struct error *e);
+int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
+                    struct eh_frame *out, struct error *e);
 /*
  * Makes the same FDEs as the contents of a section .debug_frame (DWARF 5, 6.4.1), for a separate debug file: without
  * the linker's, and complete. out->frame has the bytes.
  */
-int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
-                       const struct save_list *saves, struct eh_frame *out, struct error *e);
+int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
+                       struct eh_frame *out, struct error *e);
 /* Completes both for these addresses. -1: something is too far away for the size of its pointer. */
 int eh_frame_place(struct eh_frame *x, uint64_t frame, uint64_t hdr, struct error *e);
 void eh_frame_free(struct eh_frame *x);
@@ -85,8 +115,15 @@ void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t co
 /* The program of a signal frame: all registers are in struct sigcontext (asm/sigcontext.h), rsp at rsp + `rsp`. */
 void eh_signal_put(struct bytes *b, int32_t rsp);
 
-/* eh_frame_copy.c: appends the entries of a section of the linker. */
-int eh_frame_copy(const struct cfi_part *part, struct bytes *b, struct eh_frame *out, struct error *e);
+/* eh_frame_replace.c: finds them. -1 and a message: out of memory; *out is to be freed in any case. */
+int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out, struct error *e);
+/* Is the FDE for `start`, at an offset of a part, one of them? */
+bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, uint64_t start, uint64_t at);
+void eh_replaced_free(struct eh_replaced *x);
+
+/* eh_frame_copy.c: appends the entries of a section of the linker. An FDE of out->replaced becomes one for no code,
+ * since those behind it are at a distance from their CIEs. */
+int eh_frame_copy(const struct cfi_file *cfi, uint32_t part, struct bytes *b, struct eh_frame *out, struct error *e);
 /* Notes a pointer, or an FDE. False: out of memory. */
 bool eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size);
 bool eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at);

@@ -39,10 +39,9 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 /* Version of the .sframe in the etch segment of a file; 0: there is none. */
 unsigned linked_unwind_sframe_version(const struct elf_file *f);
 
-/* Adds .eh_frame and .eh_frame_hdr, with FDEs for the code that has none, from canonical rows. u has a table already.
- */
-int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *space, const struct row_list *rows,
-                           const struct save_list *saves, struct linked_unwind *u, struct error *e);
+/* Adds .eh_frame and .eh_frame_hdr, with FDEs for the code that has none. u has a table already. */
+int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *space, const struct eh_rows *rows,
+                           struct linked_unwind *u, struct error *e);
 /* Does the etch segment of a file have an .eh_frame? */
 bool linked_unwind_has_eh_frame(const struct elf_file *f);
 

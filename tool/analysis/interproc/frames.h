@@ -14,11 +14,11 @@
 #include "report/finding.h"
 
 struct frames_options {
-	bool no_cfi;   /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
-	int jobs;      /* threads; 0 = 1 */
-	bool progress; /* report progress (support/progress.h); the caller calls progress_end() */
-	bool saves;    /* also find out where callee-saved registers are (frames.saves) */
-	bool observe;  /* also add findings about flow and stack (analysis/lint/observe.h) */
+	bool no_cfi;         /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
+	int jobs;            /* threads; 0 = 1 */
+	bool progress;       /* report progress (support/progress.h); the caller calls progress_end() */
+	enum saves_of saves; /* for which code to find frames.saves */
+	bool observe;        /* also add findings about flow and stack (analysis/lint/observe.h) */
 	const struct profile *profile; /* conventions of the file; null: those of user space */
 	struct detail *detail; /* in: addresses to report in detail (analysis/flow/detail.h); out: that detail; or null */
 };

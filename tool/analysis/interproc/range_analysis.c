@@ -233,7 +233,7 @@ static bool range_run(struct worker *o, uint32_t number, size_t in)
 	struct flow *f = &o->flow;
 
 	range_rows_free(&s->rows);
-	o->emit.wants_saves = w->options->saves;
+	o->emit.saves_of = w->options->saves;
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi))
 		return false;
 	f->in.cfi = o->emit.cfi;

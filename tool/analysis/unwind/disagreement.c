@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONTRADICTED "ETCH-C001"
-
 /* Text of a rule, as one side of a disagreement; `ra`: with the return address. */
 static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t size)
 {

@@ -6,6 +6,9 @@
 #include "etch/orc.h"
 #include "report/finding.h"
 
+/* Their ID. */
+#define CONTRADICTED "ETCH-C001"
+
 /* Up to so many contradicted functions of one FDE have findings of their own. */
 #define DISAGREEMENTS_FEW 3u
 

@@ -403,6 +403,18 @@ static bool is_covered(const struct emit *e)
 	return at >= e->range->end;
 }
 
+static bool wants_saves(const struct emit *e, const struct findings *found)
+{
+	size_t i;
+
+	if (e->saves_of == SAVES_NONE || e->saves_of == SAVES_ALL || !is_covered(e))
+		return e->saves_of != SAVES_NONE;
+	for (i = 0; e->saves_of == SAVES_WRONG && i < found->count; i++)
+		if (!strcmp(found->list[i].id, CONTRADICTED))
+			return true;
+	return false;
+}
+
 /* Collects out->saves. False: out of memory. */
 static bool saves_collect(struct emit *e, struct flow *f, struct range_rows *out)
 {
@@ -436,7 +448,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
 	if (!out->rows || !findings_take(&out->findings, &e->findings) ||
-	    (e->wants_saves && !is_covered(e) && !saves_collect(e, f, out))) {
+	    (wants_saves(e, &out->findings) && !saves_collect(e, f, out))) {
 		range_rows_free(out);
 		return false;
 	}

@@ -6,6 +6,14 @@
 
 #include "analysis/facts/cfi_file.h"
 
+/* Of which code is it asked where callee-saved registers are? */
+enum saves_of {
+	SAVES_NONE,
+	SAVES_MISSING, /* of code ranges where .eh_frame has no rows */
+	SAVES_WRONG,   /* and of those where it contradicts the code */
+	SAVES_ALL,
+};
+
 /* From addr on, up to the next: where the caller's rbx and r12 to r15 are. */
 struct save_row {
 	uint64_t addr;
