@@ -373,15 +373,16 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	struct save_list *l = &e->saves;
 	struct save_row row = {.addr = l->count ? addr : e->range->start, .begins = !l->count};
 
-	(void)same;       /* says nothing of these registers */
-	if (addr < e->at) /* inside another instruction, which determines the row */
+	(void)same;                                   /* false */
+	if (addr < e->at || addr < e->flow->skip.end) /* inside another instruction, which determines the row */
 		return;
 	e->at = addr + len;
-	if (code_convention(e->range)->keeps_none)
+	row.bp = state_saves(before, &row.saves);
+	e->flow->skip.registers = saves_registers(&row.saves);
+	if (code_convention(e->range)->keeps_none) {
+		memset(&row.saves, 0, sizeof(row.saves));
 		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));
-	else
-		state_saves(before, &row.saves);
-	row.bp = state_rbp_slot(before);
+	}
 	if (l->count && l->rows[l->count - 1].bp == row.bp &&
 	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
 		return;
@@ -391,12 +392,23 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		l->rows[l->count++] = row;
 }
 
+/* Has every byte of the code range a row by .eh_frame? Then no FDE is written for it. */
+static bool is_covered(const struct emit *e)
+{
+	uint64_t at = e->range->start;
+	size_t i;
+
+	for (i = 0; i < e->cfi_count && e->cfi[i].start <= at; i++)
+		at = e->cfi[i].end > at ? e->cfi[i].end : at;
+	return at >= e->range->end;
+}
+
 /* Collects out->saves. False: out of memory. */
 static bool saves_collect(struct emit *e, struct flow *f, struct range_rows *out)
 {
 	e->saves.count = 0;
 	e->at = e->range->start;
-	flow_look(f, saves_add, e);
+	flow_look_at_saves(f, saves_add, e);
 	if (!e->failed && e->saves.count)
 		out->saves = malloc(e->saves.count * sizeof(*out->saves));
 	if (e->failed || (e->saves.count && !out->saves))
@@ -423,7 +435,8 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	    !wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count))
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
-	if (!out->rows || !findings_take(&out->findings, &e->findings) || (e->wants_saves && !saves_collect(e, f, out))) {
+	if (!out->rows || !findings_take(&out->findings, &e->findings) ||
+	    (e->wants_saves && !is_covered(e) && !saves_collect(e, f, out))) {
 		range_rows_free(out);
 		return false;
 	}
