@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from conftest import INCLUDE, TESTS, build_id, need, run
 
 LIB = INCLUDE.parent
-SOURCES = [TESTS / "unwind" / name for name in ("walks.c", "walks_reuse.c", "walks_corrupt.c", "walks_remote.c")]
+SOURCES = [TESTS / "unwind" / f"walks{of}.c" for of in ("", "_stacks", "_modules", "_reuse", "_corrupt", "_remote")]
 PLUGIN = TESTS / "unwind" / "walks_plugin.c"
 
 # compiler, flags, options of etch rewrite

@@ -64,7 +64,7 @@ int cursor_rest(struct etch_cursor *c, void **ips, int *n)
 	}
 }
 
-static __thread struct etch_walk previous;
+__thread struct etch_walk previous;
 int want = ETCH_UNWIND_END;
 static long contexts, blind;
 static int orc; /* frames of more than 32 KiB have no rule */
@@ -146,10 +146,10 @@ static NOINLINE void check_context(const char *what, const ucontext_t *u)
 
 /* ---- functions of all kinds ---------------------------------------------------------- */
 
-static __thread const char *name;
+__thread const char *name;
 void (*bottom)(void);
 
-static NOINLINE void with_check(void) { check_here(name); }
+NOINLINE void with_check(void) { check_here(name); }
 
 NOINLINE int frames(int n)
 {
@@ -166,7 +166,7 @@ NOINLINE int frames(int n)
 	return r + 1;
 }
 
-static NOINLINE int frames_vla(int n)
+NOINLINE int frames_vla(int n)
 {
 	char local[n * 40 + 8];
 	int r = 0;
@@ -254,9 +254,9 @@ static void case_plain(void)
 
 /* ---- signals ---------------------------------------------------------------------------- */
 
-static int handled;
+int handled;
 
-static void on_signal(int sig, siginfo_t *info, void *context)
+void on_signal(int sig, siginfo_t *info, void *context)
 {
 	(void)info;
 	check_here("handler");
@@ -276,7 +276,7 @@ void handle(int sig, void (*f)(int, siginfo_t *, void *), int flags)
 	must(!sigaction(sig, &a, NULL));
 }
 
-static NOINLINE void raise_it(void)
+NOINLINE void raise_it(void)
 {
 	raise(SIGUSR1);
 	BARRIER;
@@ -353,7 +353,7 @@ void step_off(void);
 STEP(step_on, "orq $0x100");
 STEP(step_off, "andq $~0x100");
 
-static void nothing(void) { BARRIER; }
+void nothing(void) { BARRIER; }
 
 /* Lazy binding, string functions, formatted output, malloc, qsort. */
 static NOINLINE void work(void)
@@ -433,255 +433,6 @@ static void case_prof(void)
 	setitimer(ITIMER_PROF, &t, NULL);
 	printf("%d samples, %ld blind\n", samples, blind);
 	must(blind < contexts / 5);
-}
-
-/* ---- other stacks ------------------------------------------------------------------------------------ */
-
-static ucontext_t home, other;
-
-static void coroutine(void)
-{
-	want = ETCH_UNWIND_END;
-	frames(10);
-	frames_vla(5);
-}
-
-static void on_stack(char *stack, size_t size)
-{
-	must(!getcontext(&other));
-	other.uc_stack.ss_sp = stack;
-	other.uc_stack.ss_size = size;
-	other.uc_link = &home;
-	makecontext(&other, coroutine, 0);
-	must(!swapcontext(&home, &other));
-}
-
-/* Calls a function on another stack, with its own rsp in rbx, as OCaml 5 calls C. */
-__asm__(".text\n"
-        ".type\ton_other, @function\n"
-        "on_other:\t.cfi_startproc\n\t"
-        "pushq\t%rbx\n\t"
-        ".cfi_def_cfa_offset 16\n\t"
-        ".cfi_offset %rbx, -16\n\t"
-        "movq\t%rsp, %rbx\n\t"
-        ".cfi_def_cfa_register %rbx\n\t"
-        "movq\t%rdi, %rsp\n\t"
-        "call\t*%rsi\n\t"
-        "movq\t%rbx, %rsp\n\t"
-        ".cfi_def_cfa_register %rsp\n\t"
-        "popq\t%rbx\n\t"
-        ".cfi_def_cfa_offset 8\n\t"
-        "ret\n\t"
-        ".cfi_endproc\n\t"
-        ".size\ton_other, .-on_other\n");
-extern void on_other(char *sp, void (*call)(void)) __attribute__((visibility("hidden")));
-
-static char *upper;
-
-/* Does the main program have .eh_frame_hdr, by which registers are recovered? A static one at a fixed address has none. */
-static int has_index(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	(void)size, (void)arg;
-	for (int i = 0; i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME)
-			return 1;
-	return -1; /* the first one is the main program */
-}
-
-static void on_upper(void)
-{
-	void *ips[MOST];
-	int status, n = etch_backtrace_from(NULL, ips, MOST, &status);
-
-	if (dl_iterate_phdr(has_index, NULL) > 0)
-		must(status == ETCH_UNWIND_END && n >= 6);
-	else
-		must(status == ETCH_UNWIND_REGISTER && n == 2);
-}
-
-static void on_lower(void)
-{
-	on_other(upper, on_upper);
-	BARRIER;
-}
-
-/* From a lower stack to a higher one: the caller's frame lies below. */
-static void check_register(void)
-{
-	size_t size = 1 << 18;
-	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	must(p != MAP_FAILED);
-	upper = p + size;
-	on_other(p + size / 2, on_lower);
-	munmap(p, size);
-}
-
-static void case_coroutine(void)
-{
-	size_t size = 1 << 17;
-
-	bottom = with_check;
-	name = "coroutine";
-	check_register();
-	for (int i = 0; i < 20; i++) {
-		char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		must(p != MAP_FAILED);
-		on_stack(p, size);
-		munmap(p, size);
-	}
-	must(etch_unwind_strict(1) == 0);
-	places();
-	/* A smaller one in the place of a larger, twice over. */
-	for (int i = 0; i < 20; i++) {
-		char *p = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		must(p != MAP_FAILED);
-		on_stack(p, 2 * size);
-		munmap(p + size, size);
-		on_stack(p, size);
-		munmap(p, size);
-	}
-	must(etch_unwind_strict(0) == 1);
-}
-
-/* ---- modules that come and go --------------------------------------------------------------------------------- */
-
-typedef int call_fn(int depth, void (*f)(void));
-
-static call_fn *plugin_call(void *h)
-{
-	call_fn *f = (call_fn *)dlsym(h, "plugin_call");
-
-	must(f);
-	return f;
-}
-
-/*
- * walks modules HOW A.so B.so: two files of the same layout, whose functions have
- * frames of different sizes. HOW: tables are their own (own) or made (made).
- */
-static void case_modules(void)
-{
-	int made = !strcmp(arguments[0], "made"), again = 0;
-	void *last = NULL;
-
-	bottom = with_check;
-	name = "plugin";
-	for (int i = 0; i < 20; i++) {
-		void *h = dlopen(arguments[1 + i % 2], RTLD_NOW);
-		call_fn *f;
-
-		if (!h)
-			fail("%s", dlerror());
-		f = plugin_call(h);
-		if (made && i < 3)
-			must(etch_unwind_prepare() == 0);
-		again += (void *)f == last;
-		last = (void *)f;
-		/* Known since an earlier round, or found again. */
-		if (made && i >= 3) {
-			void *ips[MOST];
-
-			must(etch_unwind_prepare() == 0);
-			must(etch_backtrace(ips, MOST) > 0);
-		}
-		f(12, with_check);
-		etch_walk_reset(&previous);
-		must(!dlclose(h));
-	}
-	/* Otherwise this has shown nothing. */
-	if (again < 10)
-		fail("only %d times at the same address", again);
-}
-
-/* A walk, and a signal's, out of the dynamic linker's lazy resolver. */
-static void case_lazy(void)
-{
-	handle(SIGUSR1, on_signal, SA_NODEFER);
-	handle(SIGUSR2, on_signal, SA_NODEFER);
-	for (int i = 0; i < 4; i++) {
-		void *h = dlopen(arguments[0], RTLD_LAZY);
-		int (*call)(void);
-		void (**hook)(void);
-
-		if (!h)
-			fail("%s", dlerror());
-		must(etch_unwind_prepare() == 0);
-		call = (int (*)(void))dlsym(h, "lazy_call");
-		hook = dlsym(h, "hook");
-		must(call && hook);
-		name = "lazy";
-		*hook = i % 2 ? raise_it : with_check;
-		handled = 0;
-		must(call() == 7);
-		must(i % 2 == 0 || handled == 2);
-		must(!dlclose(h));
-	}
-}
-
-static volatile int stop;
-static const char *plugins[2];
-
-static void *loader(void *arg)
-{
-	for (int i = 0; i < 200; i++) {
-		void *h = dlopen(plugins[i % 2], RTLD_NOW);
-
-		if (!h)
-			fail("%s", dlerror());
-		must(etch_unwind_prepare() == 0);
-		plugin_call(h)(5, with_check);
-		etch_walk_reset(&previous);
-		must(!dlclose(h));
-	}
-	stop = 1;
-	return arg;
-}
-
-static void *walker(void *arg)
-{
-	void *ips[MOST];
-
-	while (!stop) {
-		places();
-		must(etch_backtrace(ips, MOST) > 1);
-	}
-	return arg;
-}
-
-/* Threads that walk while another one loads and unloads. */
-static void case_threads(void)
-{
-	pthread_t t[4];
-
-	bottom = with_check;
-	plugins[0] = arguments[0];
-	plugins[1] = arguments[1];
-	for (int i = 0; i < 4; i++)
-		must(!pthread_create(&t[i], NULL, i ? walker : loader, NULL));
-	for (int i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
-}
-
-/* A child of fork prepares, too. */
-static void case_fork(void)
-{
-	int status;
-	pid_t pid;
-
-	bottom = with_check;
-	for (int i = 0; i < 20; i++) {
-		fflush(stdout);
-		pid = fork();
-		if (!pid) {
-			must(etch_unwind_prepare() == 0);
-			places();
-			_exit(0);
-		}
-		must(waitpid(pid, &status, 0) == pid && status == 0);
-	}
 }
 
 /* ---- which tables ---------------------------------------------------------------------------------------------------- */

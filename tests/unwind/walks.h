@@ -47,14 +47,31 @@ int cursor_rest(struct etch_cursor *c, void **ips, int *n);
 /* Calls `bottom` from below functions of all kinds. */
 void places(void);
 extern void (*bottom)(void);
+/* A bottom that compares the walks from there; `name` is in what it says. */
+void with_check(void);
+extern __thread const char *name;
+/* A bottom that does nothing. */
+void nothing(void);
 /* ... from below some of one kind. */
 int frames(int n);
+int frames_vla(int n);
+/* What these walks reuse. */
+extern __thread struct etch_walk previous;
 /* The status of a complete walk, from there. */
 extern int want;
 void handle(int sig, void (*f)(int, siginfo_t *, void *), int flags);
+/* A handler that compares the walks from the interrupted place, and how often it has run. */
+void on_signal(int sig, siginfo_t *info, void *context);
+extern int handled;
+void raise_it(void);
 /* In some function. */
 uint64_t code_address(void);
 
+void case_coroutine(void);
+void case_modules(void);
+void case_lazy(void);
+void case_threads(void);
+void case_fork(void);
 void case_limits(void);
 void case_notable(void);
 void case_reuse(void);

@@ -205,25 +205,46 @@ static void sites_count(const struct scan *s, enum site_kind kind, struct rewrit
 	}
 }
 
+/* The link step at work. */
+struct link_step {
+	struct elf_file *f;
+	const struct rewrite_options *o;
+	struct scan *s;
+	struct rewrite_result *out;
+	struct error *e;
+	bool sites;            /* the file has tables of sites */
+	bool bakes;            /* ... and they are made anew: --only does not leave them out */
+	bool ex;               /* its exception tables are made */
+	const uint8_t *before; /* its bytes before changes in place; null: no step makes any */
+	struct linked_tables now;
+	struct linked_rows rows;
+	struct linked_unwind unwind;
+	struct findings faults;
+};
+
 /* Finds sites, decides which objects are armed, bakes, and makes the rows of the tables. On entry
- * `rows` has the existing rows, which stay for tables that are not selected. */
-static int sites_pass(struct elf_file *f, const struct rewrite_options *o, struct linked_tables *now, struct scan *s,
-                      struct rewrite_result *out, struct linked_rows *rows, struct error *e)
+ * t->rows has the existing rows, which stay for tables that are not selected. */
+static int sites_pass(struct link_step *t)
 {
+	const struct rewrite_options *o = t->o;
+	struct rewrite_result *out = t->out;
+	struct elf_file *f = t->f;
+	struct scan *s = t->s;
+
 	/* Scan all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. */
-	if (scan_linked_file(s, f, now)) {
-		*e = s->error;
+	if (scan_linked_file(s, f, &t->now)) {
+		*t->e = s->error;
 		return -1;
 	}
-	if ((o->pv && natives_flag(f, now, s, e)) || tables_fit(s, f, now, o, rows, e))
+	if ((o->pv && natives_flag(f, &t->now, s, t->e)) || tables_fit(s, f, &t->now, o, &t->rows, t->e))
 		return -1;
 	/* An object that anything stores to, or whose address escapes, keeps its
 	 * loads and calls; the sites of the others get their first value. */
-	objects_judge(s, now);
-	if ((o->imv && sites_bake(s, SITE_LOAD, f, now, &out->loads.baked, e)) ||
-	    (o->pv && (sites_bake(s, SITE_CALL, f, now, &out->calls.baked, e) ||
-	               in_place_bake(s, f, now, &out->in_place, &out->in_place_baked, e))) ||
-	    rows_make(s, now, o, rows, e))
+	objects_judge(s, &t->now);
+	if ((o->imv && sites_bake(s, SITE_LOAD, f, &t->now, &out->loads.baked, t->e)) ||
+	    (o->pv && (sites_bake(s, SITE_CALL, f, &t->now, &out->calls.baked, t->e) ||
+	               in_place_bake(s, f, &t->now, &out->in_place, &out->in_place_baked, t->e))) ||
+	    rows_make(s, &t->now, o, &t->rows, t->e))
 		return -1;
 	if (o->imv)
 		sites_count(s, SITE_LOAD, &out->loads);
@@ -242,20 +263,19 @@ static int unwind_missing(struct scan *s, const char *why)
  * Adds a segment with only the unwind table. If there is no room for one, that is a finding in a file with
  * sites or an exception table, whose rewriting stands; in any other file it is an error.
  */
-static int unwind_write(const struct elf_file *f, struct linked_unwind *unwind, struct scan *s, bool sites,
-                        struct rewrite_result *out, struct error *e)
+static int unwind_write(struct link_step *t)
 {
-	int r = unwind_segment(f, unwind, &out->bytes, &out->size, e);
-	struct error why = *e;
+	int r = unwind_segment(t->f, &t->unwind, &t->out->bytes, &t->out->size, t->e);
+	struct error why = *t->e;
 
 	if (r != SEGMENT_ENOSLOT)
 		return r ? -1 : 0;
-	if (!sites)
-		return error_set(e, "%.300s (use --sidecar DIR for a separate unwind table)", why.text);
-	out->rows = 0;
-	out->unwind_bytes = 0;
-	error_set(e, "%.300s (use --sidecar for a separate one)", why.text);
-	return unwind_missing(s, e->text);
+	if (!t->bakes && !t->ex)
+		return error_set(t->e, "%.300s (use --sidecar DIR for a separate unwind table)", why.text);
+	t->out->rows = 0;
+	t->out->unwind_bytes = 0;
+	error_set(t->e, "%.300s (use --sidecar for a separate one)", why.text);
+	return unwind_missing(t->s, t->e->text);
 }
 
 /* Restores the sites of the tables that --only does not select. */
@@ -288,72 +308,101 @@ static int output_settle(const struct elf_file *f, const uint8_t *before, const 
 	return 0;
 }
 
+/* Reads the tables of earlier steps. Without tables of sites the file has no etched object that libetch could find at
+ * run time. 1: nothing is asked for that the file could have; 0; -1 and a message. */
+static int tables_read(struct link_step *t)
+{
+	int r = linked_tables_read(t->f, &t->now, t->e);
+
+	t->sites = !r;
+	t->bakes = t->sites && (t->o->imv || t->o->pv);
+	t->ex = t->o->ex && rewrite_has_ex(t->f);
+	return r < 0 ? -1 : !t->sites && !t->o->orc && !t->ex;
+}
+
+/* Starts from the code that the linker wrote: this makes the rewrite idempotent. */
+static int original_restore(struct link_step *t)
+{
+	if (t->sites || t->ex ||
+	    (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1))) { /* bytes will change in place */
+		t->before = t->f->bytes;
+		if (elf_bytes_own(t->f, t->e))
+			return -1;
+	}
+	return t->sites && (rows_keep(&t->now, &t->rows, t->e) || sites_unbake(t->f, &t->now, t->e) ||
+	                    in_place_unbake(t->f, &t->now, t->e))
+	           ? -1
+	           : 0;
+}
+
+/* Makes unwind rows from the code, or keeps the existing table. 1: they fit no table, for the reason in `why`, and the
+ * rest is rewritten all the same; 0; -1 and a message. */
+static int unwind_pass(struct link_step *t, struct error *why)
+{
+	int r =
+		t->o->orc ? unwind_linked(t->f, t->o, t->out, &t->unwind, t->e) : linked_unwind_read(t->f, &t->unwind, t->e);
+
+	if (r < 0 || (t->o->orc && r > 0 && !t->bakes && !t->ex))
+		return -1;
+	if (!t->o->orc || !r)
+		return 0;
+	*why = *t->e;
+	return 1;
+}
+
+/* Writes the tables, after all else: they record what the other steps did. */
+static int tables_write(struct link_step *t)
+{
+	const struct linked_contents contents = {&t->rows, &t->unwind};
+	struct rewrite_result *out = t->out;
+
+	if (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1) && linked_orc_sort(t->f, &out->orc_sorted, t->e))
+		return -1;
+	if (t->sites && (t->bakes || t->now.moved) &&
+	    linked_tables_write(t->f, &t->now, &contents, &out->bytes, &out->size, t->e))
+		return -1;
+	return !out->bytes && t->o->orc && t->unwind.count ? unwind_write(t) : 0;
+}
+
+static int link_step_run(struct link_step *t)
+{
+	struct error why;
+	const uint8_t *was;
+	int r = tables_read(t), missing;
+
+	if (r)
+		return r < 0 ? -1 : 0;
+	if (original_restore(t) || (t->ex && rewrite_ex(t->f, &t->faults, t->out, t->e)))
+		return -1;
+	missing = unwind_pass(t, &why);
+	if (missing < 0 || (t->bakes && sites_pass(t)))
+		return -1;
+	if (t->sites)
+		rest_restore(t->f, t->before, t->o, &t->now, &t->rows);
+	if (rewrite_ex_say(t->s, &t->faults) || (t->o->orc && unwind_say_lost(t->s, t->out)) ||
+	    (missing && unwind_missing(t->s, why.text)))
+		return -1;
+	was = t->before ? t->before : t->f->bytes;
+	if ((t->unwind.count && note_add(&t->unwind, t->f, was, rewrite_replaces(t->f, t->o), t->e)) || tables_write(t))
+		return -1;
+	return output_settle(t->f, t->before, was, t->out, t->e);
+}
+
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
                    struct error *e)
 {
-	bool want = o->imv || o->pv, sites, classic, ex = o->ex && rewrite_has_ex(f);
-	struct linked_unwind unwind = {0};
-	struct findings faults = {0};
-	struct linked_rows rows = {0};
-	struct linked_tables now;
-	const uint8_t *before = NULL, *was;
-	struct error why;
-	int err, r;
+	struct link_step t = {.f = f, .o = o, .s = s, .out = out, .e = e};
+	int err;
 
 	memset(out, 0, sizeof(*out));
 	memset(s, 0, sizeof(*s));
 	s->file = f;
 	if (elf_is_debug(f))
 		return error_set(e, ELF_DEBUG_FILE);
-	/* The tables of earlier steps. Without tables of sites the file has no etched object
-	 * that libetch could find at run time. */
-	err = linked_tables_read(f, &now, e);
-	sites = !err;
-	classic = o->orc && elf_section_find(f, ETCH_SEC_ORC_IP, 1);
-	if (err < 0 || (!sites && !o->orc && !ex)) {
-		err = err < 0 ? -1 : 0;
-		goto out;
-	}
-	err = -1;
-	if (sites || classic || ex) { /* bytes will change in place */
-		before = f->bytes;
-		if (elf_bytes_own(f, e))
-			goto out;
-	}
-	/* Start from the code that the linker wrote: this makes the rewrite idempotent. */
-	if (sites && (rows_keep(&now, &rows, e) || sites_unbake(f, &now, e) || in_place_unbake(f, &now, e)))
-		goto out;
-	if (ex && rewrite_ex(f, &faults, out, e))
-		goto out;
-	/* Make unwind rows from the code, or keep the existing table. */
-	r = o->orc ? unwind_linked(f, o, out, &unwind, e) : linked_unwind_read(f, &unwind, e);
-	if (r < 0 || (o->orc && r > 0 && (!sites || !want) && !ex))
-		goto out;
-	why = *e;
-	/* Find and bake sites, or keep the existing ones. */
-	if (sites && want && sites_pass(f, o, &now, s, out, &rows, e))
-		goto out;
-	if (sites)
-		rest_restore(f, before, o, &now, &rows);
-	if (rewrite_ex_say(s, &faults))
-		goto out;
-	if (o->orc && (unwind_say_lost(s, out) || (r > 0 && unwind_missing(s, why.text))))
-		goto out;
-	was = before ? before : f->bytes;
-	if (unwind.count && note_add(&unwind, f, was, rewrite_replaces(f, o), e))
-		goto out;
-	/* Write the tables last: they record what the other steps did. */
-	if (classic && linked_orc_sort(f, &out->orc_sorted, e))
-		goto out;
-	if (sites && (want || now.moved) && linked_tables_write(f, &now, &rows, &unwind, &out->bytes, &out->size, e))
-		goto out;
-	if (!out->bytes && o->orc && unwind.count && unwind_write(f, &unwind, s, (sites && want) || ex, out, e))
-		goto out;
-	err = output_settle(f, before, was, out, e);
-out:
-	linked_tables_free(&now);
-	linked_unwind_free(&unwind);
-	linked_rows_free(&rows);
-	findings_free(&faults);
+	err = link_step_run(&t);
+	linked_tables_free(&t.now);
+	linked_unwind_free(&t.unwind);
+	linked_rows_free(&t.rows);
+	findings_free(&t.faults);
 	return err;
 }

@@ -83,8 +83,12 @@ int linked_tables_room(const struct elf_file *f, const struct linked_tables *now
  * *out is null; else *out is a new file with a segment that begins with the sections of `unwind`. Written in place,
  * names must already be in the file (ref != 0); a segment gets copies of all names.
  */
-int linked_tables_write(struct elf_file *f, const struct linked_tables *now, struct linked_rows *rows,
-                        struct linked_unwind *unwind, uint8_t **out, size_t *out_size, struct error *e);
+struct linked_contents {
+	struct linked_rows *rows;
+	struct linked_unwind *unwind;
+};
+int linked_tables_write(struct elf_file *f, const struct linked_tables *now, const struct linked_contents *contents,
+                        uint8_t **out, size_t *out_size, struct error *e);
 
 /* Writes the flags of natives[i] to its record in f's bytes. */
 void linked_native_flag(struct elf_file *f, struct linked_tables *now, size_t i, uint8_t flags);

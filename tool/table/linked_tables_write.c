@@ -294,10 +294,11 @@ static void put(struct elf_file *f, uint64_t addr, const uint8_t *from, uint64_t
 		memcpy(mutable_at(f, addr, size), from, size);
 }
 
-int linked_tables_write(struct elf_file *f, const struct linked_tables *now, struct linked_rows *rows,
-                        struct linked_unwind *unwind, uint8_t **out, size_t *out_size, struct error *e)
+int linked_tables_write(struct elf_file *f, const struct linked_tables *now, const struct linked_contents *contents,
+                        uint8_t **out, size_t *out_size, struct error *e)
 {
-	struct segment_job job = {.f = f, .now = now, .rows = rows, .unwind = unwind, .e = e};
+	struct linked_rows *rows = contents->rows;
+	struct segment_job job = {.f = f, .now = now, .rows = rows, .unwind = contents->unwind, .e = e};
 	struct table_places to = {.imv = now->imv_addr, .pv = now->pv_addr, .obj = now->obj_addr};
 	int err;
 

@@ -3,22 +3,19 @@
 #include "analysis/flow/reached.h"
 
 #include "analysis/flow/flow.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int reached_init(struct reached *r, const struct code_space *space, struct error *e)
+void reached_init(struct reached *r, const struct code_space *space)
 {
 	size_t i;
 
-	r->bits = calloc(space->count + 1, sizeof(*r->bits));
-	r->count = r->bits ? space->count : 0;
-	for (i = 0; i < r->count; i++) {
-		r->bits[i] = calloc(space->list[i].size / 8 + 1, 1);
-		if (!r->bits[i])
-			return error_set(e, "out of memory");
-	}
-	return r->bits ? 0 : error_set(e, "out of memory");
+	r->bits = mem_zero(space->count, sizeof(*r->bits));
+	r->count = space->count;
+	for (i = 0; i < r->count; i++)
+		r->bits[i] = mem_zero(space->list[i].size / 8 + 1, 1);
 }
 
 void reached_free(struct reached *r)

@@ -12,7 +12,7 @@ struct reached {
 
 struct flow;
 
-int reached_init(struct reached *r, const struct code_space *space, struct error *e);
+void reached_init(struct reached *r, const struct code_space *space);
 void reached_free(struct reached *r);
 /* Replaces the bits of a code range by the results of flow_run(). Threads may call this at once for different code
  * ranges. */

@@ -219,10 +219,8 @@ static int observe_prepare(struct work *w, struct error *e)
 
 	elf_hardening_read(w->file, &hardening);
 	w->ibt = hardening.ibt;
-	return symbol_index_build(w->file, symbol_is_place, &w->env.names, e) ||
-	               reached_init(&w->out->reached, &w->out->space, e)
-	           ? -1
-	           : 0;
+	reached_init(&w->out->reached, &w->out->space);
+	return symbol_index_build(w->file, symbol_is_place, &w->env.names, e);
 }
 
 /* Is the code range certainly code: reached by flow, and not suspected to be data? */
@@ -284,9 +282,9 @@ static int work_open(struct work *w, struct error *e)
 	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
 		return -1;
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
-	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e) ||
-	    ocaml_mark(f, space, &w->ranges, e))
+	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e))
 		return -1;
+	ocaml_mark(f, space, &w->ranges);
 	w->env = (struct flow_env){.file = f,
 	                           .cfi = &w->cfi,
 	                           .ranges = w->ranges.list,

@@ -7,7 +7,7 @@
  */
 #include "analysis/runtimes/ocaml.h"
 
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,20 +78,18 @@ static int span_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static bool marks_take(const struct elf_symbol *list, uint32_t n, struct marks *out)
+static void marks_take(const struct elf_symbol *list, uint32_t n, struct marks *out)
 {
 	struct mark m;
 	uint32_t i;
 
 	for (i = 1; i < n; i++)
 		if (mark_read(&list[i], &m)) {
-			if (!room_make(&out->list, &out->room, out->count, sizeof(m)))
-				return false;
+			mem_room(&out->list, &out->room, out->count, sizeof(m));
 			out->list[out->count++] = m;
 		}
 	if (out->count)
 		qsort(out->list, out->count, sizeof(m), mark_order);
-	return true;
 }
 
 /* Fills `out`, of m->count + space->count elements, with the spans between the marks of modules and, in object files,
@@ -120,16 +118,19 @@ static size_t spans_make(const struct elf_file *f, const struct code_space *spac
 	return n;
 }
 
-int ocaml_mark(const struct elf_file *f, const struct code_space *space, struct code_ranges *p, struct error *e)
+void ocaml_mark(const struct elf_file *f, const struct code_space *space, struct code_ranges *p)
 {
 	struct marks m = {0};
-	struct span *spans = NULL;
+	struct span *spans;
 	size_t i, n, k = 0;
-	bool ok = marks_take(f->symbols, f->symbol_count, &m) && (m.count || marks_take(f->dynsyms, f->dynsym_count, &m));
 
-	if (ok && m.count)
-		ok = (spans = malloc((m.count + space->count) * sizeof(*spans))) != NULL;
-	n = spans ? spans_make(f, space, &m, spans) : 0;
+	marks_take(f->symbols, f->symbol_count, &m);
+	if (!m.count)
+		marks_take(f->dynsyms, f->dynsym_count, &m);
+	if (!m.count)
+		return;
+	spans = mem_alloc(m.count + space->count, sizeof(*spans));
+	n = spans_make(f, space, &m, spans);
 	for (i = 0; i < n; i++) {
 		while (k < p->count && p->list[k].start < spans[i].start)
 			k++;
@@ -138,5 +139,4 @@ int ocaml_mark(const struct elf_file *f, const struct code_space *space, struct 
 	}
 	free(spans);
 	free(m.list);
-	return ok ? 0 : error_set(e, "out of memory");
 }

@@ -8,8 +8,7 @@
 
 #include "analysis/discover/ranges.h"
 
-/* Sets the convention of all code ranges that symbols or section names show to be OCaml's. Returns 0, or -1 and a
- * message when out of memory. */
-int ocaml_mark(const struct elf_file *f, const struct code_space *space, struct code_ranges *p, struct error *e);
+/* Sets the convention of all code ranges that symbols or section names show to be OCaml's. */
+void ocaml_mark(const struct elf_file *f, const struct code_space *space, struct code_ranges *p);
 
 #endif

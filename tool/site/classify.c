@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* The form of each use of an etched object that the tracker has found, or the reason why it has none (classify.h). */
+#include "site/classify.h"
+
+#include "analysis/addresses/flags.h"
+
+#include <etch/pv_forms.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Sets what is asked of the flags of a compare that an instruction without the memory operand is to give. Null, or the
+ * reason why there is none. *error: out of memory. */
+static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site, bool *error)
+{
+	unsigned asked, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
+
+	if (!c->asked)
+		c->asked = func_flags_asked(c->func);
+	if (!c->asked) {
+		*error = true;
+		return NULL;
+	}
+	asked = c->asked[u->insn];
+	if (asked & INSN_FLAGS_REST)
+		return "more is asked of its flags than equality and order";
+	if (site->entry.form < ETCH_FORM_CMPI8)
+		return asked & order ? "order is asked of a compare with memory as its first operand and a register" : NULL;
+	if ((asked & order) == order)
+		return "signed and unsigned order are both asked of its flags";
+	if (site->len < (asked & order ? 4 : 3))
+		return "too short for an immediate: its address is in a register";
+	if (c->stack_even < 0)
+		c->stack_even = func_stack_even(c->func->code);
+	if ((asked & ETCH_NEED_LESS) && !c->stack_even)
+		return "signed order is asked for where the stack pointer may be odd";
+	site->more.need = (uint8_t)asked;
+	return NULL;
+}
+
+/* Checks that a load can be regenerated exactly. Else it has a reason, and no form. 0, or -1: out of memory. */
+static int load_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes, struct site *site)
+{
+	uint8_t again[16];
+	char why[200];
+	unsigned n;
+
+	if (!insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
+		site->reason = "the decoders disagree";
+		return scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+	}
+	/* The address of a rip-relative operand is taken from the bytes, since its relocation may be pending. */
+	n = etch_site_load(&site->entry, &site->more, in->addr,
+	                   in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
+	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp
+	                                             : 0,
+	                   again);
+	if (n != in->len || memcmp(again, bytes, n) || etch_form_size(site->entry.form) != in->mem_size) {
+		site->reason = "unusual load encoding";
+		memset(&site->entry, 0, sizeof(site->entry));
+	}
+	return 0;
+}
+
+int site_load_classify(struct function_scan *c, const struct use *u, struct site *site)
+{
+	const struct insn *in = &c->func->code->insns[u->insn];
+	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
+	const struct object *o = &c->scan->objects.list[u->object];
+	uint64_t room = o->shared ? (o->size + 7) & ~7ull : o->size;
+	bool failed = false;
+
+	site->reason = insn_site_form(bytes, in, &site->entry, &site->more);
+	if (!site->reason && site->entry.form >= ETCH_FORM_CMPR8)
+		site->reason = flags_classify(c, u, site, &failed);
+	if (failed)
+		return error_set(&c->scan->error, "out of memory");
+	if (site->reason)
+		return 0;
+	if (!u->off_known) {
+		site->reason = "its address differs between paths";
+		return 0;
+	}
+	if (u->in_register && u->got && u->off != (site->entry.flags & ETCH_IMV_MORE ? site->more.disp : 0)) {
+		site->reason = "a field reached through the GOT: a table entry cannot hold its offset";
+		return 0;
+	}
+	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
+		site->reason = "reads past the end of its object";
+		if (o->part)
+			return 0; /* the end of the object is unknown */
+		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
+		                        "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
+		                        o->name, o->size);
+	}
+	if (o->section && o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
+	    o->addr + (uint64_t)u->off + in->mem_size > o[1].addr) {
+		site->reason = "reads into the next object";
+		return 0;
+	}
+	if (load_confirm(c, in, bytes, site))
+		return -1;
+	if (!site->reason && u->got && u->in_register) {
+		site->entry.flags |= ETCH_IMV_GOT;
+		if (site->entry.flags & ETCH_IMV_MORE)
+			site->more.flags = ETCH_IMV_GOT;
+	}
+	return 0;
+}
+
+static const char *doubt_reason(unsigned doubt)
+{
+	switch (doubt) {
+	case DOUBT_STALE: return "the pointer is kept across a call or barrier, where the slot may be set";
+	case DOUBT_PLACE: return "the pointer was read from different places on different paths";
+	case DOUBT_CHANGED: return "the pointer was modified after it was read";
+	default: return "the pointer comes from different slots on different paths";
+	}
+}
+
+int site_call_classify(struct function_scan *c, const struct use *u, struct site *site)
+{
+	const struct insn *in = &c->func->code->insns[u->insn];
+	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
+	const struct object *o = &c->scan->objects.list[u->object];
+	uint8_t again[16];
+	char why[200];
+	unsigned n;
+
+	site->reason = insn_pv_form(bytes, in, &site->entry);
+	if (!site->reason && u->doubt)
+		site->reason = doubt_reason(u->doubt);
+	if (!site->reason && !u->off_known)
+		site->reason = "its address differs between paths";
+	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
+		site->reason = "its slot is past the end of the object";
+		if (o->part)
+			return 0;
+		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
+		                        "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size,
+		                        u->off, o->name, o->size);
+	}
+	if (!site->reason && o->section && (o->addr + (uint64_t)u->off) % 8)
+		site->reason = "its slot is not aligned to 8 bytes";
+	if (!site->reason && !insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
+		site->reason = "the decoders disagree";
+		memset(&site->entry, 0, sizeof(site->entry));
+		return scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+	}
+	if (!site->reason) {
+		n = etch_pv_load(&site->entry, in->addr,
+		                 in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
+		                 : in->base == INSN_NO_REG ? (uint64_t)in->disp
+		                                           : 0,
+		                 again);
+		if (n != in->len || memcmp(again, bytes, n))
+			site->reason = "unusual call encoding";
+	}
+	if (!site->reason && u->got && u->in_register) {
+		/* The address of the slot is the content of the GOT slot plus an offset, which the entry must hold. */
+		if (!u->pointer && u->off != in->disp)
+			site->reason = "a table inside an object reached through the GOT: a table entry cannot hold its offset";
+		else if (!etch_pv_set(&site->entry, etch_pv_reg(&site->entry), u->off))
+			site->reason = "its offset in the table is too large for an entry";
+		site->entry.flags |= ETCH_IMV_GOT;
+	}
+	if (site->reason)
+		memset(&site->entry, 0, sizeof(site->entry));
+	return 0;
+}

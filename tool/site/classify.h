@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Which uses of an etched object become sites that can be patched, and with which form. */
+#ifndef SITE_CLASSIFY_H
+#define SITE_CLASSIFY_H
+
+#include "site/site.h"
+
+/* The scan of one function. */
+struct function_scan {
+	struct scan *scan;
+	const struct track_func *func;
+	uint8_t *asked; /* per instruction: flags asked for behind it; computed for the first compare; malloc'd */
+	int stack_even; /* -1: not known yet */
+};
+
+/* Sets the form of a load, or the reason why it has none. 0, or -1: scan.error. */
+int site_load_classify(struct function_scan *c, const struct use *u, struct site *site);
+/* The same of a call or jump through a slot of an object. */
+int site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
+
+#endif
