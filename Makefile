@@ -226,7 +226,7 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	$(INSTALL) -D -m 644 tool/completion/etch.bash $(DESTDIR)$(DATADIR)/bash-completion/completions/etch
 	$(INSTALL) -D -m 644 tool/completion/_etch $(DESTDIR)$(DATADIR)/zsh/site-functions/_etch
 	$(INSTALL) -D -m 644 tool/completion/etch.fish $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/etch.fish
-	$(INSTALL) -m 644 lib/include/etch/*.h $(DESTDIR)$(PREFIX)/include/etch/
+	$(INSTALL) -m 644 lib/include/etch/*.h lib/include/etch/*.hpp $(DESTDIR)$(PREFIX)/include/etch/
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \

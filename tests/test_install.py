@@ -43,7 +43,7 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/e", "install"])
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir()}
     assert all(f.startswith("opt/e/") for f in files)
-    headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h")}
+    headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h*")}
     pages = {f"opt/e/share/man/man{p.suffix[1:]}/{p.name}" for p in (ROOT / "docs/man").glob("*.[1-8]")}
     assert headers and pages
     assert files == headers | pages | {

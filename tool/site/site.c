@@ -151,7 +151,8 @@ void scan_sites_sort(struct scan *s)
 	if (s->site_count)
 		qsort(s->sites, s->site_count, sizeof(*s->sites), site_order);
 	for (i = 0; i < s->site_count; i++)
-		if (!n || site_order(&s->sites[n - 1], &s->sites[i]))
+		if ((site_kind_is_patched(s->sites[i].kind) || !s->objects.list[s->sites[i].object].value) &&
+		    (!n || site_order(&s->sites[n - 1], &s->sites[i])))
 			s->sites[n++] = s->sites[i];
 	s->site_count = n;
 	for (i = 0; i < n; i++) {
@@ -200,6 +201,8 @@ bool object_is_imv(const struct object *o)
 	const char *at = strstr(o->name, "__imv");
 
 	/* Compilers add a C++ scope before the name, and ".0" or ".lto_priv.0" after it. */
+	if (o->value)
+		return true;
 	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
@@ -340,8 +343,8 @@ static int load_classify(struct function_scan *c, const struct use *u, struct si
 	}
 	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
 		site->reason = "reads past the end of its object";
-		if (o->part)
-			return 0; /* the end of the object is unknown */
+		if (o->part || o->value)
+			return 0; /* the end of the object is unknown; or an address counted from a cell is its neighbour's */
 		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                        "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
 		                        o->name, o->size);
@@ -402,7 +405,7 @@ static int call_classify(struct function_scan *c, const struct use *u, struct si
 		site->reason = "its address differs between paths";
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
 		site->reason = "its slot is past the end of the object";
-		if (o->part)
+		if (o->part || o->value)
 			return 0;
 		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                        "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size,
