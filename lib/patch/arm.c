@@ -151,5 +151,6 @@ void module_arm(struct module *m)
 	txn_end(&t);
 	if (m->pages)
 		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
-	marks_load(m);
+	if (marks_calls)
+		marks_calls->load(m);
 }

@@ -328,6 +328,38 @@ static void retired_wait(void)
 	}
 }
 
+/* ---- modules ---------------------------------------------------------------------------- */
+
+static void marks_load(struct module *m)
+{
+	struct lists *lists;
+	long sites;
+
+	if (!watches || module_check(m) || lists_make(m, "*", &lists, &sites))
+		return;
+	lists_publish(m, "*");
+	if (marks_follow(m, "*"))
+		lists_publish(m, "*");
+	lists_drop(m);
+}
+
+static void marks_unload(struct module *m)
+{
+	struct each e = {.only = m};
+	const struct etch_mark_site *x;
+
+	while ((x = mark_next(&e))) {
+		struct etch_mark_head *h = head_of(x);
+
+		calls_drop(h->calls);
+		h->calls = NULL;
+	}
+}
+
+static const struct marks_calls calls_of_modules = {marks_load, marks_unload, readers_fork};
+
+/* ---- interface --------------------------------------------------------------------------- */
+
 static int is_pattern(const char *pattern) { return pattern && strlen(pattern) < PATTERN_MAX; }
 
 ETCH_API long(etch_mark_attach)(const char *pattern, etch_mark_fn *fn, void *data)
@@ -348,6 +380,7 @@ ETCH_API long(etch_mark_attach)(const char *pattern, etch_mark_fn *fn, void *dat
 		return -ETCH_ENOMEM;
 	}
 	watch_add(w);
+	marks_calls = &calls_of_modules;
 	err = lists_make(NULL, pattern, &lists, &sites);
 	if (!err) {
 		lists_publish(NULL, pattern);
@@ -407,43 +440,4 @@ ETCH_API long etch_mark_each(void (*see)(void *arg, const struct etch_mark *mark
 			see(arg, &x->mark, head_of(x)->calls != NULL);
 	etch_unlock();
 	return n;
-}
-
-/* ---- modules ---------------------------------------------------------------------------- */
-
-void marks_load(struct module *m)
-{
-	struct lists *lists;
-	long sites;
-
-	if (!watches || module_check(m) || lists_make(m, "*", &lists, &sites))
-		return;
-	lists_publish(m, "*");
-	if (marks_follow(m, "*"))
-		lists_publish(m, "*");
-	lists_drop(m);
-}
-
-void marks_unload(struct module *m)
-{
-	struct each e = {.only = m};
-	const struct etch_mark_site *x;
-
-	while ((x = mark_next(&e))) {
-		struct etch_mark_head *h = head_of(x);
-
-		calls_drop(h->calls);
-		h->calls = NULL;
-	}
-}
-
-void marks_fork(void) { readers_fork(); }
-
-void marks_info(const struct module *m, struct etch_info *info)
-{
-	for (size_t i = 0; !m->bad && i < m->mark_count; i++)
-		if (!mark_is_dropped(m, &m->marks[i])) {
-			info->marks++;
-			info->marks_on += head_of(&m->marks[i])->calls != NULL;
-		}
 }

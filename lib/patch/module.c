@@ -82,7 +82,8 @@ static void fork_child(void)
 	memcpy(&mutex, &fresh, sizeof(mutex));
 	urgent = 0;
 	list_fork();
-	marks_fork();
+	if (marks_calls)
+		marks_calls->fork();
 	cancel_restore(canceling);
 }
 
@@ -375,7 +376,8 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 			if (m->image.program)
 				break;
 			__atomic_store_n(p, m->next, __ATOMIC_RELEASE);
-			marks_unload(m);
+			if (marks_calls)
+				marks_calls->unload(m);
 			module_free(m);
 			break;
 		}

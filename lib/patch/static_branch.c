@@ -202,14 +202,15 @@ void branches_info(const struct module *m, struct etch_info *info)
 		}
 }
 
-/* Without marks.c, whose definitions win. */
-#define WITHOUT_MARKS __attribute__((weak))
-WITHOUT_MARKS void marks_load(struct module *m) { (void)m; }
-WITHOUT_MARKS void marks_unload(struct module *m) { (void)m; }
-WITHOUT_MARKS void marks_fork(void) {}
+const struct marks_calls *marks_calls;
 
-WITHOUT_MARKS void marks_info(const struct module *m, struct etch_info *info)
+void marks_info(const struct module *m, struct etch_info *info)
 {
-	(void)m;
-	(void)info;
+	for (size_t i = 0; !m->bad && i < m->mark_count; i++)
+		if (!mark_is_dropped(m, &m->marks[i])) {
+			const struct etch_mark_head *head = (const void *)(uintptr_t)at_of(&m->marks[i].head);
+
+			info->marks++;
+			info->marks_on += head->calls != NULL;
+		}
 }

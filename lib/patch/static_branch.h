@@ -22,15 +22,17 @@ long branches_verify(const struct module *m, void (*report)(void *, const void *
 void branches_info(const struct module *m, struct etch_info *info);
 
 /*
- * Markers. marks.c is linked in by programs that have or attach to some: without it these are functions that do
- * nothing, in static_branch.c. (Not null: gold gives a hidden weak symbol without a definition the image's base.)
+ * What markers that are attached to need. marks.c is linked in by programs that attach to some, and sets this with the
+ * first attach: null before. Called under the lock.
  */
-/* Calls what is attached already at the markers of a new module. Under the lock. */
-void marks_load(struct module *m);
-/* Forgets a module's markers. Under the lock. */
-void marks_unload(struct module *m);
-/* In the child of a fork(2): its other threads are gone. Under the lock. */
-void marks_fork(void);
+struct marks_calls {
+	void (*load)(struct module *m);   /* calls what is attached at the markers of a new module */
+	void (*unload)(struct module *m); /* forgets a module's markers */
+	void (*fork)(void);               /* in the child of a fork(2): its other threads are gone */
+};
+extern const struct marks_calls *marks_calls;
+
+/* Counts the markers of a module. */
 void marks_info(const struct module *m, struct etch_info *info);
 
 #endif

@@ -253,17 +253,25 @@ void linked_unwind_free(struct linked_unwind *u)
 /* ---- reading --------------------------------------------------------------- */
 
 /* Copies a section of an earlier run, in the etch segment or (not loaded) after it. */
+/* Is the section one that etch has made, not one of the linker's that had to move? */
+static bool is_ours(const struct elf_section *s, const struct segment_found *at)
+{
+	const uint64_t type = !strcmp(s->name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
+
+	return s->data && s->sh.sh_type == type && (s->sh.sh_flags & SHF_ALLOC) && at->first <= at->size &&
+	       s->sh.sh_addr - at->addr - at->first < at->size - at->first;
+}
+
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
-	uint32_t i = 0, type = !strcmp(name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
+	uint32_t i = 0;
 
 	while ((i = elf_section_find(f, name, i + 1))) {
 		const struct elf_section *s = &f->sections[i];
 		struct segment_section *k;
 
-		if (!s->data || s->sh.sh_type != type || unloaded != !(s->sh.sh_flags & SHF_ALLOC) ||
-		    (!unloaded && (s->sh.sh_addr < at->addr || s->sh.sh_addr - at->addr >= at->size)))
+		if (unloaded ? !s->data || s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & SHF_ALLOC) : !is_ours(s, at))
 			continue;
 		if (!unloaded && (s->sh.sh_addr - at->addr > at->size - s->sh.sh_size ||
 		                  s->sh.sh_offset != at->offset + (s->sh.sh_addr - at->addr)))
@@ -316,7 +324,7 @@ static const struct elf_section *ours_find(const struct elf_file *f, const char 
 	if (segment_find(f->bytes, f->size, &at, e.text, sizeof(e.text)) <= 0)
 		return NULL;
 	while ((i = elf_section_find(f, name, i + 1)))
-		if (f->sections[i].data && f->sections[i].sh.sh_addr - at.addr < at.size)
+		if (is_ours(&f->sections[i], &at))
 			return &f->sections[i];
 	return NULL;
 }

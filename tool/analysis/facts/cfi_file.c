@@ -14,7 +14,9 @@
 
 /* Which sections are read: the linker's or, `current`, those that unwinders find. */
 struct choice {
-	struct segment_found ours; /* the etch segment; of no size where there is none, or where it makes no difference */
+	/* The etch segment, before whose `first` are sections of the linker's; of no size where there is none, or where it
+	 * makes no difference. */
+	struct segment_found ours;
 	bool current;
 };
 
@@ -22,7 +24,7 @@ static bool is_eh_frame(const struct elf_section *s, const struct choice *c)
 {
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && (s->sh.sh_type == SHT_PROGBITS || s->sh.sh_type == SHT_UNWIND) &&
 	       (!strcmp(s->name, ".eh_frame") || (!c->current && !strcmp(s->name, EH_FRAME_LINKED))) &&
-	       s->sh.sh_addr - c->ours.addr >= c->ours.size;
+	       s->sh.sh_addr - c->ours.addr - c->ours.first >= c->ours.size - c->ours.first;
 }
 
 static struct choice choice_make(const struct elf_file *f, bool current)
@@ -30,7 +32,8 @@ static struct choice choice_make(const struct elf_file *f, bool current)
 	struct choice c = {.current = current};
 	struct error e;
 
-	if (!current && !elf_is_object(f) && segment_find(f->bytes, f->size, &c.ours, e.text, sizeof(e.text)) <= 0)
+	if (!current && !elf_is_object(f) &&
+	    (segment_find(f->bytes, f->size, &c.ours, e.text, sizeof(e.text)) <= 0 || c.ours.first > c.ours.size))
 		c.ours = (struct segment_found){0};
 	return c;
 }

@@ -298,8 +298,8 @@ const struct code_range *range_at(const struct flow_env *env, uint64_t addr);
 /* Index of that code range, or NO_RANGE; addr may be a flow_exit.target. */
 uint32_t range_number(const struct flow_env *env, uint64_t addr);
 
-/* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. False: out of memory. */
-bool ranges_index(struct flow_env *env);
+/* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. */
+void ranges_index(struct flow_env *env);
 void ranges_index_free(struct flow_env *env);
 
 void flow_free(struct flow *f);

@@ -45,8 +45,8 @@ static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kin
 /* A direct link stays one: no code range is removed. */
 static inline bool link_is_direct(const struct link *x) { return x->start && !x->outside; }
 
-/* Appends a link. False: out of memory. */
-bool links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);
+/* Appends a link. */
+void links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);
 /* Sets the code range that a link leads to, and what follows from it. */
 void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges);
 /* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
@@ -54,8 +54,8 @@ size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);
 #define PACKED_MOST sizeof(struct state)
 
-/* Appends an edge; `state`, its packed state, stays owned by the caller. False: out of memory. */
-bool edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
+/* Appends an edge; `state`, its packed state, stays owned by the caller. */
+void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
 /* Extends the checksum of a sequence of edges (in order, initially 0) by one edge. */
 static inline uint64_t edges_sum(uint64_t sum, const struct edge *x) { return (sum ^ x->sum) * 0x100000001b3u; }
 /* The index of the first edge whose target is >= addr. */
