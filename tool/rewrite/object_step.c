@@ -50,7 +50,9 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			return error_set(e, "etched object %s is larger than 4 GiB", o->name);
 		ok = object_tables_object(
 			t, o->section, o->addr, (uint32_t)o->size,
-			(o->value ? ETCH_OBJ_VALUE : o->shared ? ETCH_OBJ_SHARED : 0) |
+			(o->value    ? ETCH_OBJ_VALUE
+		     : o->shared ? ETCH_OBJ_SHARED
+		                 : 0) |
 				(s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o) ? ETCH_OBJ_OPEN : 0),
 			o->name);
 	}

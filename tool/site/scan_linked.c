@@ -166,10 +166,10 @@ struct code_scan {
 	struct scan *s;
 	struct range range;  /* of all objects */
 	struct range etched; /* of the etched sections */
-	bool absolute;   /* ET_EXEC: constants may be addresses */
-	uint64_t image;  /* lowest address of a PT_LOAD segment */
-	uint64_t got;    /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
-	bool unresolved; /* the function refers to an etched section at an address without an object */
+	bool absolute;       /* ET_EXEC: constants may be addresses */
+	uint64_t image;      /* lowest address of a PT_LOAD segment */
+	uint64_t got;        /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
+	bool unresolved;     /* the function refers to an etched section at an address without an object */
 	struct ref *refs;
 	size_t room;
 	struct func_code own; /* a copy of the function's instructions: what calls lead to is entered into it */

@@ -196,16 +196,6 @@ bool section_is_etched(const struct elf_section *s, bool *shared)
 	return (*shared || elf_name_is(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
 }
 
-bool object_is_imv(const struct object *o)
-{
-	const char *at = strstr(o->name, "__imv");
-
-	/* Compilers add a C++ scope before the name, and ".0" or ".lto_priv.0" after it. */
-	if (o->value)
-		return true;
-	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
-}
-
 /* ---- names --------------------------------------------------------------- */
 
 static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
