@@ -134,6 +134,7 @@ $(B)/o/lib/%.o: lib/%.S
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
 # `etch profile` is left out: it needs libetch's walk, of which a target has its own, with a memory that it makes up; and of
 # `etch heap` all but the reader of its recordings.
+STRUCTURE_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/structure*.c)))
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) \
 	$(filter-out $(B)/o/tool/main.o $(B)/o/tool/cmd_profile.o $(B)/o/tool/profile/% $(B)/o/tool/cmd_heap.o $(B)/o/tool/heap/%,$(TOOL_OBJ)) \
 	$(B)/o/tool/heap/heap_image.o \
@@ -148,10 +149,10 @@ $(B)/o/tests/fuzz/%.o: tests/fuzz/%.c
 $(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
+$(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
+$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
 -include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)

@@ -73,15 +73,17 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 static int result_write(const struct elf_file *f, const struct objtool_options *o, const struct file_mark *seen,
                         const struct new_section *sections, size_t count, struct error *e)
 {
+	const struct object_change change = {.added = sections, .count = count};
+	const struct outfile_target target = {.path = f->path, .seen = seen};
 	uint8_t *bytes = NULL;
 	size_t size = 0;
 	int err;
 
 	if (o->dry_run)
 		return 0;
-	if (object_write_room(f, count, e) || object_write(f, sections, count, NULL, &bytes, &size, e))
+	if (object_write_room(f, count, e) || object_write(f, &change, &bytes, &size, e))
 		return -1;
-	err = outfile_replace(f->path, NULL, 0, bytes, size, seen, e->text, sizeof(e->text)) ? -1 : 0;
+	err = outfile_replace(&target, bytes, size, e->text, sizeof(e->text)) ? -1 : 0;
 	free(bytes);
 	return err;
 }

@@ -78,10 +78,25 @@ static int debug_make(struct elf_file *f, const struct rewrite_command *opt, str
 	return done->bytes ? folders_make(to->apart, strlen(opt->debug), e) : 0;
 }
 
+/* What the steps make of a file, and where it goes. Zeroed at first. */
+struct made {
+	struct scan scan;
+	struct rewrite_result done;
+	struct place to;
+};
+
+static void made_free(struct made *m)
+{
+	rewrite_result_free(&m->done);
+	scan_free(&m->scan);
+}
+
 static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
-                     struct scan *s, struct rewrite_result *done, struct place *to, struct error *e)
+                     struct made *out, struct error *e)
 {
 	struct rewrite_options make = opt->make;
+	struct rewrite_result *done = &out->done;
+	struct place *to = &out->to;
 
 	to->path = opt->output ? opt->output : f->path;
 	to->model = f->path;
@@ -98,7 +113,8 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 	if (elf_is_object(f) && (make.sframe || make.eh_frame))
 		return error_set(e, "is an object file: --%s is for programs and libraries",
 		                 make.sframe ? "sframe" : "eh-frame");
-	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
+	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)
+	                        : rewrite_linked(f, &make, &out->scan, done, e);
 }
 
 /* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
@@ -191,10 +207,8 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
 {
 	bool no_memory = false;
 	const char *doubt = done->bytes && !is_apart(opt) ? twice_doubt(was, &no_memory) : NULL;
-	struct rewrite_result again = {0};
 	struct elf_file f = {0};
-	struct scan s = {0};
-	struct place to;
+	struct made again = {0};
 	int err = 0;
 
 	if (no_memory)
@@ -202,11 +216,10 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
 	if (!doubt)
 		return 0;
 	e->text[0] = '\0';
-	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &s, &again, &to, e) ||
-	    again.bytes)
+	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &again, e) ||
+	    again.done.bytes)
 		err = error_no_memory(e) ? -1 : error_set(e, "%s: a second rewrite would change the file again", doubt);
-	rewrite_result_free(&again);
-	scan_free(&s);
+	made_free(&again);
 	if (f.bytes == done->bytes)
 		f.bytes = NULL;
 	elf_close(&f);
@@ -318,7 +331,8 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 {
 	char text[PATH_MAX + 256];
 
-	if (seen ? !outfile_replace(to, in->links, in->link_count, bytes, size, seen, text, sizeof(text))
+	if (seen ? !outfile_replace(&(struct outfile_target){to, in->links, in->link_count, seen}, bytes, size, text,
+	                            sizeof(text))
 	         : !outfile_write(to, bytes, size, model, text, sizeof(text)))
 		return 0;
 	text_error(NULL, "%s", text);
@@ -413,12 +427,11 @@ static void say_headers(const char *path, const struct elf_file *f, const struct
 int rewrite_file(const struct input *in, const struct rewrite_command *opt, const struct name_set *others)
 {
 	const char *path = in->path;
-	struct rewrite_result done = {0};
 	struct source source = {0};
 	struct elf_file f = {0};
-	struct scan s = {0};
+	struct made made = {0};
+	struct rewrite_result *done = &made.done;
 	struct file_mark seen;
-	struct place to;
 	struct error e;
 	uint8_t *bytes;
 	size_t size, findings;
@@ -434,32 +447,31 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		return status;
 	}
 	if (source_open(&source, &opt->make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
-	    file_make(&f, opt, others, &s, &done, &to, &e) || again_check(&f, opt, others, &done, &e) ||
-	    record_add(&source, opt, &done, &e)) {
+	    file_make(&f, opt, others, &made, &e) || again_check(&f, opt, others, done, &e) ||
+	    record_add(&source, opt, done, &e)) {
 		text_error(path, "%s", e.text);
 		goto out;
 	}
 	if (elf_is_slim_lto(&f))
 		text_error(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
-	if (opt->make.orc && !elf_is_object(&f) && !done.text)
+	if (opt->make.orc && !elf_is_object(&f) && !done->text)
 		text_error(path, "note: no code, and no unwind table");
-	if (opt->debug && !done.bytes)
+	if (opt->debug && !done->bytes)
 		text_error(path, "note: all its code has FDEs: no debug file is written");
-	if ((done.bytes || opt->output) &&
-	    write_out(to.path, done.bytes ? done.bytes : source.raw, done.bytes ? done.size : source.raw_size,
-	              opt->output || is_apart(opt) ? NULL : &seen, in, to.model))
+	if ((done->bytes || opt->output) &&
+	    write_out(made.to.path, done->bytes ? done->bytes : source.raw, done->bytes ? done->size : source.raw_size,
+	              opt->output || is_apart(opt) ? NULL : &seen, in, made.to.model))
 		goto out;
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
-		say_headers(path, &f, &done);
-	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
+		say_headers(path, &f, done);
+	findings = rewrite_say_findings(path, &f, &made.scan, &done->frames, opt->verbose);
 	if (opt->verbose)
-		rewrite_say_done(path, &f, &opt->make, &done);
-	if (done.bytes)
+		rewrite_say_done(path, &f, &opt->make, done);
+	if (done->bytes)
 		say_names(in, opt, &seen);
 	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
-	rewrite_result_free(&done);
-	scan_free(&s);
+	made_free(&made);
 	source_close(&source, &f);
 	return status;
 }

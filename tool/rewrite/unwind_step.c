@@ -52,20 +52,22 @@ int unwind_say_lost(struct scan *s, const struct rewrite_result *r)
 /* Collects all possible return addresses, behind every possible call: the return-address map is exact for these. */
 static int calls_find(const struct code_space *space, uint64_t **calls, size_t *count, struct error *e)
 {
-	uint64_t lo = space->list[0].addr, hi = lo;
+	struct call_code code = {.lo = space->list[0].addr, .hi = space->list[0].addr};
 	size_t i;
 
 	*calls = NULL;
 	*count = 0;
 	for (i = 0; i < space->count; i++)
-		if (space->list[i].addr + space->list[i].size > hi)
-			hi = space->list[i].addr + space->list[i].size;
+		if (space->list[i].addr + space->list[i].size > code.hi)
+			code.hi = space->list[i].addr + space->list[i].size;
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 
-		if (callsites_find(c->bytes, c->size, c->addr, lo, hi, calls, count)) {
+		code.bytes = c->bytes;
+		code.size = c->size;
+		code.addr = c->addr;
+		if (callsites_find(&code, calls, count))
 			return error_set(e, "out of memory");
-		}
 	}
 	return 0;
 }
@@ -107,9 +109,9 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
 	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
 	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
+	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
 	struct row_list rows;
 	uint64_t *calls = NULL;
-	size_t count = 0;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
@@ -120,9 +122,10 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 		return 1;
 	}
 	if (!err && rows.count && map)
-		err = calls_find(&out->frames.space, &calls, &count, e);
+		err = calls_find(&out->frames.space, &calls, &kind.call_count, e);
+	kind.calls = calls;
 	if (!err && rows.count)
-		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
+		err = linked_unwind_make(f, &rows, &kind, unwind, &out->lost, e);
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)
@@ -159,9 +162,14 @@ static int fill(void *context)
 int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e)
 {
 	struct fill_job job = {unwind, e};
+	const struct segment_request q = {.file = f->bytes,
+	                                  .size = f->size,
+	                                  .sections = unwind->sections,
+	                                  .count = unwind->count,
+	                                  .fill = fill,
+	                                  .context = &job};
 
-	return segment_build(f->bytes, f->size, unwind->sections, unwind->count, fill, &job, out, size, e->text,
-	                     sizeof(e->text));
+	return segment_build(&q, out, size, e->text, sizeof(e->text));
 }
 
 /* Restores all sites, so that the rows do not depend on what is baked. */

@@ -140,6 +140,8 @@ struct flow_input {
 	size_t readable;            /* bytes of the file from the range's start on: at least its size */
 	const struct fixup *fixups; /* of instructions of the code range */
 	size_t fixup_count;
+	bool noted;  /* the file has notes (env->notes) */
+	bool throws; /* any instruction may have an edge of its own: there are fixups or notes */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;
@@ -261,6 +263,7 @@ struct flow {
 	 * stays the same. `last` and `end`: address and end of the last instruction skipped. */
 	struct flow_skip {
 		uint64_t below, last, end;
+		unsigned registers; /* mask; flow_look_at_saves() only */
 	} skip;
 };
 #define FLOW_SCANNED 1u /* decoded as reachable */
@@ -282,6 +285,12 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /* Reports the states again, without touching the results. */
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/*
+ * As flow_look(), for the callee-saved registers (state_saves.h): instructions that keep rsp, the slots and
+ * f->skip.registers, which the callback sets, as they are are skipped. What is reported last holds up to f->skip.end.
+ */
+void flow_look_at_saves(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /*
  * May a code range return to its caller? By reachability alone, from its start, its symbols and the addresses `in` that

@@ -255,6 +255,8 @@ static void input_set(struct flow_input *in, const struct flow_env *env, uint32_
 	in->readable = readable_from(env->file, p->bytes);
 	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
 	in->fixup_count = in->fixups ? in->fixup_count : 0;
+	in->noted = env->notes != NULL;
+	in->throws = in->fixup_count || in->noted;
 }
 
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)

@@ -16,18 +16,19 @@ static bool is_outweighed(const struct flow *f, const struct state *weak, const 
 }
 
 /* Joins a state into that of block k. */
-static inline bool block_join(void *ctx, uint32_t k, const void *state)
+static inline __attribute__((always_inline)) bool block_join(void *ctx, uint32_t k, const void *state)
 {
 	struct flow *f = ctx;
 	const struct state *s = state;
 
-	if (f->in.env->notes && flow_note_bars(f, k))
+	if (__builtin_expect(f->in.noted, 0) && flow_note_bars(f, k))
 		return false;
 	if (!(f->state_live[k] & LIVE) || is_outweighed(f, &f->states[k], s)) {
 		state_copy(&f->states[k], s);
 		if (f->found.no_constants && f->states[k].constants)
 			state_drop_constants(&f->states[k]);
-		f->states[k].habits = f->in.env->habits;
+		if (f->in.noted)
+			f->states[k].habits = f->in.env->habits;
 		f->state_live[k] |= LIVE;
 		return true;
 	}
@@ -253,7 +254,7 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 	uint32_t behind = w->off + in->len;
 	struct state there;
 
-	if (f->in.env->notes && flow_note_pushes(f, in, f->in.range->start + w->off, &w->s, &there)) {
+	if (f->in.noted && flow_note_pushes(f, in, f->in.range->start + w->off, &w->s, &there)) {
 		follow(f, (uint64_t)in->imm, &there);
 		return false;
 	}
@@ -343,7 +344,7 @@ static void block_transfer(void *ctx, uint32_t k)
 	struct flow *f = ctx;
 	uint32_t start = block_rank(f, k);
 	uint64_t size = f->in.range->end - f->in.range->start;
-	bool throws = f->walk.pad_count || f->in.fixup_count || f->in.env->notes, on = true;
+	bool throws = f->walk.pad_count || f->in.throws, on = true;
 	struct walk w;
 
 	w.off = start;

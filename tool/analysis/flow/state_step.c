@@ -330,8 +330,8 @@ static void transfer_load(struct state *s, const struct step *in)
  */
 static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 {
-	return (s->habits & HABIT_SWITCHES_STACK) && in->a == RSP && s->reg[RSP].kind == VALUE_CFA && !in->disp &&
-	       in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
+	return __builtin_expect(s->habits & HABIT_SWITCHES_STACK, 0) && in->a == RSP && s->reg[RSP].kind == VALUE_CFA &&
+	       !in->disp && in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
 }
 
 static void transfer_store(struct state *s, const struct step *in, uint32_t at)
@@ -423,7 +423,7 @@ static void transfer_other(struct state *s, const struct step *in, uint32_t at, 
 		state_unalign(s);
 		s->align = at + 1;
 		s->reg[RSP] = value_of(VALUE_ALIGNED, 0, 0);
-	} else if ((s->habits & HABIT_NO_RED_ZONE) && !value_same(s->reg[RSP], sp)) {
+	} else if (__builtin_expect(s->habits & HABIT_NO_RED_ZONE, 0) && !value_same(s->reg[RSP], sp)) {
 		stack_shrink(s, sp);
 	} else if (s->reg[RSP].off > sp.off) {
 		slots_trim(s, RED_ZONE);
