@@ -220,7 +220,8 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
 	$(INSTALL) -m 644 $(B)/libetch.a $(B)/libetch-unwind.a $(DESTDIR)$(LIBDIR)/
-	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(B)/libetch-heap.so $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -D -m 755 $(B)/libetch-heap.so $(DESTDIR)$(LIBDIR)/etch/libetch-heap.so
 	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
 	ln -sf libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/libetch-unwind.so
 	$(SUBST) lib/etch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
