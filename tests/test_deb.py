@@ -29,7 +29,8 @@ g++ -O2 -o t t.cc $(pkg-config --cflags --libs etch)
 etch rewrite t
 ./t || echo "exit $?"
 apt-get purge -y -qq 'etch*' 'libetch*' >/dev/null
-find / -xdev -path /root -prune -o -path /var/lib/apt -prune -o -path /proc -prune -o -name '*etch*' -print | grep -v wretch | grep -iv 'fetch\\|stretch\\|sketch' || echo nothing left
+find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name 'etch*' -o -name 'libetch*' -o -name _etch \\) -print >left
+test -s left && cat left || echo nothing left
 """
 
 
