@@ -220,7 +220,8 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
 	$(INSTALL) -m 644 $(B)/libetch.a $(B)/libetch-unwind.a $(DESTDIR)$(LIBDIR)/
-	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(B)/libetch-heap.so $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -D -m 755 $(B)/libetch-heap.so $(DESTDIR)$(LIBDIR)/etch/libetch-heap.so
 	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
 	ln -sf libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/libetch-unwind.so
 	$(SUBST) lib/etch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
@@ -231,7 +232,7 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	$(INSTALL) -D -m 644 tool/completion/etch.bash $(DESTDIR)$(DATADIR)/bash-completion/completions/etch
 	$(INSTALL) -D -m 644 tool/completion/_etch $(DESTDIR)$(DATADIR)/zsh/site-functions/_etch
 	$(INSTALL) -D -m 644 tool/completion/etch.fish $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/etch.fish
-	$(INSTALL) -m 644 lib/include/etch/*.h $(DESTDIR)$(PREFIX)/include/etch/
+	$(INSTALL) -m 644 lib/include/etch/*.h lib/include/etch/*.hpp $(DESTDIR)$(PREFIX)/include/etch/
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \

@@ -277,7 +277,7 @@ GRIDS = {"test_acceptance.py": 6, "test_acceptance.py::test_readers": 14, "test_
          "test_acceptance.py::test_gdb": 12, "test_escapes.py": 3, "test_escapes.py::test_a_program_that_stores_in_odd_ways_goes_on": 6, "test_cfi.py": 4, "test_cfi_objects.py": 4, "test_cfi_loaded.py": 4, "test_copy.py": 6, "test_lib_edge.py": 4,
          "test_lib_modules.py": 4, "test_lib_unwind.py": 6, "test_header.py": 4, "test_rewrite_pv.py": 6, "test_rewrite_pv_tables.py": 6,
          "test_rewrite_unwind.py": 6, "test_pv_stress.py": 6, "test_pv_header.py": 4, "test_pv_inline.py": 4,
-         "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 4, "test_segment.py": 4,
+         "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 4, "test_values.py": 3, "test_segment.py": 4,
          "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_unwind_dynamic.py::test_signals": 3, "test_fault.py": 4, "test_fault.py::test_macros": 8, "test_formats.py::test_second_reader_agrees": 2, "test_extable_tool.py": 3,
          "test_unwind_tables.py::test_mistakes_are_noticed": 9, "test_forms_encoding.py::test_mistakes_are_noticed": 5, "test_forms_encoding.py": 2,
          "test_pv_encoding.py::test_mistakes_are_noticed": 3, "test_diff.py::test_where_code_lies_is_no_difference": 3,

@@ -43,13 +43,13 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/e", "install"])
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir()}
     assert all(f.startswith("opt/e/") for f in files)
-    headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h")}
+    headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h*")}
     pages = {f"opt/e/share/man/man{p.suffix[1:]}/{p.name}" for p in (ROOT / "docs/man").glob("*.[1-8]")}
     assert headers and pages
     assert files == headers | pages | {
         "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
         "opt/e/lib/libetch-unwind.a", "opt/e/lib/libetch-unwind.so", "opt/e/lib/libetch-unwind.so.0", "opt/e/lib/pkgconfig/etch-unwind.pc",
-        "opt/e/lib/libetch-heap.so",
+        "opt/e/lib/etch/libetch-heap.so",
         "opt/e/lib/pkgconfig/etch.pc", "opt/e/bin/etch-cc", "opt/e/lib/cmake/etch/etch-config.cmake",
         "opt/e/lib/cmake/etch/etch-config-version.cmake", "opt/e/share/bash-completion/completions/etch",
         "opt/e/share/zsh/site-functions/_etch", "opt/e/share/fish/vendor_completions.d/etch.fish"}

@@ -181,6 +181,8 @@ static void object_add(struct module *m, const struct etch_obj *r)
 		return;
 	if (r->flags & ETCH_OBJ_ARMED)
 		flags |= OBJECT_ARMED;
+	if (r->flags & ETCH_OBJ_VALUE)
+		flags |= OBJECT_WRITABLE;
 	/* Without the link step the other files that could store to an open object are unknown. */
 	if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
 		flags |= OBJECT_FACT;

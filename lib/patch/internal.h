@@ -59,15 +59,16 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_CHANGING 4u  /* ARMED is about to be set; used inside one call */
 #define OBJECT_SEALED   8u  /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  16u /* SEALED is about to be set */
+#define OBJECT_WRITABLE 32u /* its page is never made read-only: other data is on it (ETCH_OBJ_VALUE) */
 
 /* 16 bytes: the main memory cost of a module with many objects. */
 struct object {
 	uint64_t addr;
 	uint32_t size;
-	uint32_t flags : 5;   /* OBJECT_* */
-	uint32_t record : 27; /* index of its first record in the object table */
+	uint32_t flags : 6;   /* OBJECT_* */
+	uint32_t record : 26; /* index of its first record in the object table */
 };
-#define RECORDS_MAX ((uint32_t)1 << 27) /* that many records exceed the range of 32-bit references */
+#define RECORDS_MAX ((uint32_t)1 << 26) /* what `record` holds: a table of 1 GiB */
 
 /* One row of an index, sorted by `key`. */
 struct pair {

@@ -187,7 +187,7 @@ static int page_wanted_readonly(const struct module *m, uint64_t page)
 	size_t i = module_object_from(m, page), some = 0;
 
 	for (; i < m->object_count && m->object[i].addr < page + ETCH_PAGE; i++) {
-		if (!(m->object[i].flags & OBJECT_ARMED))
+		if (!(m->object[i].flags & OBJECT_ARMED) || (m->object[i].flags & OBJECT_WRITABLE))
 			return 0;
 		some = 1;
 	}

@@ -45,7 +45,7 @@ struct gathering {
 /* Finds the library: beside the program, or where it is installed. */
 static int recorder_find(char out[PATH_MAX], struct error *e)
 {
-	static const char *const places[] = {"", "../lib/", "../lib/x86_64-linux-gnu/", "../lib64/"};
+	static const char *const places[] = {"", "../lib/etch/", "../lib/x86_64-linux-gnu/etch/", "../lib64/etch/"};
 	char self[PATH_MAX], path[PATH_MAX + 64];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *slash;
@@ -61,7 +61,7 @@ static int recorder_find(char out[PATH_MAX], struct error *e)
 			           ? error_set(e, "%s: a library whose path has a space or a colon cannot be preloaded", out)
 			           : 0;
 	}
-	return error_set(e, RECORDER " is neither beside etch nor in ../lib: is etch installed as a whole?");
+	return error_set(e, RECORDER " is neither beside etch nor in ../lib/etch: is etch installed as a whole?");
 }
 
 /* ---- the directory ---------------------------------------------------------------- */

@@ -246,6 +246,7 @@ static void obj_list(const struct view *v, struct listing *l)
 			strcat(flags, r->flags & ETCH_OBJ_SHARED ? ",shared" : "");
 			strcat(flags, r->flags & ETCH_OBJ_OPEN ? ",open" : "");
 			strcat(flags, r->flags & ETCH_OBJ_PART ? ",part" : "");
+			strcat(flags, r->flags & ETCH_OBJ_VALUE ? ",value" : "");
 		} else {
 			strcat(flags, r->flags & ETCH_OBJ_GOT ? ",got" : "");
 		}

@@ -48,7 +48,7 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 		rows[n].size = o->size;
 		rows[n].kind = ETCH_OBJ_OBJECT;
 		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
-		                          (o->part ? ETCH_OBJ_PART : 0));
+		                          (o->value ? ETCH_OBJ_VALUE : 0) | (o->part ? ETCH_OBJ_PART : 0));
 		rows[n].name = o->name;
 		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
 			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)

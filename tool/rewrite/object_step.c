@@ -22,7 +22,7 @@ static struct table_ref object_ref(const struct scan *s, const struct object *o,
 	if (slot)
 		return (struct table_ref){REF_SLOT, o->symbol, 0};
 	if (!o->section || y->bind == STB_WEAK || y->bind == STB_GNU_UNIQUE)
-		return (struct table_ref){REF_SYMBOL, o->symbol, off};
+		return (struct table_ref){REF_SYMBOL, o->symbol, (o->section ? (int64_t)(o->addr - y->value) : 0) + off};
 	return (struct table_ref){REF_SECTION, o->section, (int64_t)o->addr + off};
 }
 
@@ -50,7 +50,9 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			return error_set(e, "etched object %s is larger than 4 GiB", o->name);
 		ok = object_tables_object(
 			t, o->section, o->addr, (uint32_t)o->size,
-			(o->shared ? ETCH_OBJ_SHARED : 0) |
+			(o->value    ? ETCH_OBJ_VALUE
+		     : o->shared ? ETCH_OBJ_SHARED
+		                 : 0) |
 				(s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o) ? ETCH_OBJ_OPEN : 0),
 			o->name);
 	}

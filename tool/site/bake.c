@@ -241,8 +241,8 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			                        : "its address escapes";
 		else if (!object_is_imv(o) && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
-		else if (object_page(o->addr) < sh->sh_addr ||
-		         object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size)
+		else if (!o->value && (object_page(o->addr) < sh->sh_addr ||
+		                       object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
 			o->unarmed = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed = "its section is read-only";

@@ -24,8 +24,8 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		const struct obj_row *row = &now->obj[k];
 		struct object o = {.addr = row->addr, .size = row->size};
 
-		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & ETCH_OBJ_PART))
-			continue; /* parts are inferred again */
+		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & (ETCH_OBJ_PART | ETCH_OBJ_VALUE)))
+			continue; /* parts are inferred, values found again */
 		o.section = elf_section_at(f, row->addr);
 		if (!o.section || !section_is_etched(&f->sections[o.section], &o.shared) ||
 		    row->size > f->sections[o.section].sh.sh_addr + f->sections[o.section].sh.sh_size - row->addr)
@@ -50,6 +50,8 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		if (scan_object_add(s, &o))
 			return -1;
 	}
+	if (scan_values_add(s))
+		return -1;
 	scan_objects_sort(s);
 	return parts_add(s);
 }
@@ -78,14 +80,21 @@ int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 	return -1;
 }
 
-static struct range etched_range(const struct scan *s)
+/* `cells`: also around the cells of values. */
+static struct range etched_range(const struct scan *s, bool cells)
 {
 	struct range r = {UINT64_MAX, 0};
 	size_t k;
 
 	for (k = 0; k < s->objects.defined; k++) {
-		const Elf64_Shdr *sh = &s->file->sections[s->objects.list[k].section].sh;
+		const struct object *o = &s->objects.list[k];
+		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
+		if (o->value) {
+			r.lo = cells && o->addr < r.lo ? o->addr : r.lo;
+			r.hi = cells && o->addr + o->size > r.hi ? o->addr + o->size : r.hi;
+			continue;
+		}
 		/* Whole sections: they also have objects whose symbols are stripped. */
 		if (sh->sh_addr < r.lo)
 			r.lo = sh->sh_addr;
@@ -155,11 +164,12 @@ static int foreign_slots_take(struct scan *s, const struct linked_tables *now)
 /* Context for scanning the code. */
 struct code_scan {
 	struct scan *s;
-	struct range range;
-	bool absolute;   /* ET_EXEC: constants may be addresses */
-	uint64_t image;  /* lowest address of a PT_LOAD segment */
-	uint64_t got;    /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
-	bool unresolved; /* the function refers to an etched section at an address without an object */
+	struct range range;  /* of all objects */
+	struct range etched; /* of the etched sections */
+	bool absolute;       /* ET_EXEC: constants may be addresses */
+	uint64_t image;      /* lowest address of a PT_LOAD segment */
+	uint64_t got;        /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
+	bool unresolved;     /* the function refers to an etched section at an address without an object */
 	struct ref *refs;
 	size_t room;
 	struct func_code own; /* a copy of the function's instructions: what calls lead to is entered into it */
@@ -184,7 +194,7 @@ static struct ref ref_to(const struct scan *s, uint64_t addr)
 /* The address is in an etched section; called for addresses where no object is known. */
 static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
 {
-	const struct range *r = &c->range;
+	const struct range *r = &c->etched;
 	uint32_t section;
 	bool shared;
 
@@ -215,7 +225,7 @@ static bool is_other_variable(const struct elf_file *f, uint64_t at)
  */
 static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint64_t at)
 {
-	const struct range *r = &c->range;
+	const struct range *r = &c->etched;
 	uint32_t section;
 
 	if (is_unnamed_etched(c, at))
@@ -342,7 +352,8 @@ static int function_take(struct code_scan *c, const struct func *fn, const struc
 /* Scans all functions. */
 static int code_take(struct scan *s, const struct range *range)
 {
-	struct code_scan c = {.s = s, .range = *range, .absolute = s->file->eh.e_type == ET_EXEC};
+	struct code_scan c = {
+		.s = s, .range = *range, .etched = etched_range(s, false), .absolute = s->file->eh.e_type == ET_EXEC};
 	uint32_t got = elf_section_find(s->file, ".got.plt", 1);
 	struct func_code spare = {0};
 	size_t k, i;
@@ -392,7 +403,7 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	s->file = f;
 	if (objects_read(s, f, now))
 		return -1;
-	range = etched_range(s);
+	range = etched_range(s, true);
 	if (words_take(s, &range))
 		return -1;
 	if (foreign_slots_take(s, now))

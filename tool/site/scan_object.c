@@ -2,6 +2,7 @@
 /* Finds etched objects and their uses in an object file (ET_REL): every relocation against an etched symbol, in
  * code and data. */
 #include "site/site.h"
+#include "support/search.h"
 
 #include <etch/branch_format.h>
 #include <etch/orc.h>
@@ -14,6 +15,7 @@
 struct symbols {
 	int32_t *object; /* index of the object of a named symbol, or -1 */
 	bool *etched;    /* defined in an etched section (named or section symbol), or declared as etched */
+	bool *near;      /* defined in a section with values and other data: each address tells */
 };
 
 /* Names of objects that the file declares as etched and defined elsewhere. */
@@ -69,8 +71,18 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 		if (scan_object_add(s, &o))
 			return -1;
 	}
+	if (scan_values_add(s))
+		return -1;
 	scan_objects_sort(s);
 	return 0;
+}
+
+/* Is there a value in this section? */
+static bool section_has_values(const struct scan *s, uint32_t section)
+{
+	size_t lo = SEARCH(s->objects.defined, i, s->objects.list[i].section < section);
+
+	return lo < s->objects.defined && s->objects.list[lo].section == section && s->objects.list[lo].value;
 }
 
 /* Maps symbols to objects. */
@@ -82,7 +94,8 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 
 	m->object = malloc((f->symbol_count + 1) * sizeof(*m->object));
 	m->etched = calloc(f->symbol_count + 1, 1);
-	if (!m->object || !m->etched)
+	m->near = calloc(f->symbol_count + 1, 1);
+	if (!m->object || !m->etched || !m->near)
 		return error_set(&s->error, "out of memory");
 	for (i = 0; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
@@ -92,6 +105,8 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 			m->etched[i] = true;
 			if (y->type != STT_SECTION)
 				m->object[i] = scan_object_find(s, y->section, y->value, false);
+		} else {
+			m->near[i] = y->section && section_has_values(s, y->section);
 		}
 	}
 	for (k = s->objects.defined; k < s->objects.count; k++) {
@@ -204,6 +219,8 @@ static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 		in->callee = -1;
 		callee_set(c->s, fn, in, r);
 	}
+	if (c->m->near[r->symbol])
+		operand_resolve(c, r, i);
 	if (!c->m->etched[r->symbol])
 		return 0;
 	/* An unknown relocation is reported, and the object stays unarmed. */
@@ -228,7 +245,7 @@ static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 static bool any_etched(const struct symbols *m, const struct elf_reloc *r, const struct elf_reloc *end, uint64_t stop)
 {
 	for (; r < end && r->offset < stop; r++)
-		if (m->etched[r->symbol])
+		if (m->etched[r->symbol] || m->near[r->symbol])
 			return true;
 	return false;
 }
@@ -360,5 +377,6 @@ out:
 	func_codes_drop(&s->funcs);
 	free(m.object);
 	free(m.etched);
+	free(m.near);
 	return err;
 }

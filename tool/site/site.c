@@ -152,7 +152,8 @@ void scan_sites_sort(struct scan *s)
 	if (s->site_count)
 		qsort(s->sites, s->site_count, sizeof(*s->sites), site_order);
 	for (i = 0; i < s->site_count; i++)
-		if (!n || site_order(&s->sites[n - 1], &s->sites[i]))
+		if ((site_kind_is_patched(s->sites[i].kind) || !s->objects.list[s->sites[i].object].value) &&
+		    (!n || site_order(&s->sites[n - 1], &s->sites[i])))
 			s->sites[n++] = s->sites[i];
 	s->site_count = n;
 	for (i = 0; i < n; i++) {
@@ -194,14 +195,6 @@ bool section_is_etched(const struct elf_section *s, bool *shared)
 {
 	*shared = elf_name_is(s->name, ETCH_SEC_SCALAR);
 	return (*shared || elf_name_is(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
-}
-
-bool object_is_imv(const struct object *o)
-{
-	const char *at = strstr(o->name, "__imv");
-
-	/* Compilers add a C++ scope before the name, and ".0" or ".lto_priv.0" after it. */
-	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
 /* ---- names --------------------------------------------------------------- */

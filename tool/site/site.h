@@ -23,6 +23,7 @@ struct object {
 	uint32_t symbol;     /* ET_REL: symbol index of an undefined one */
 	bool shared;         /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
 	bool part;           /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
+	bool value;          /* the cell of an etch::value: only etch_set writes to it, by its type */
 	bool suspect;        /* linked: its facts come only from uses of other parts of the section */
 	uint8_t facts;       /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
 	bool armed;          /* linked: armed from the start, by objects_judge() */
@@ -148,6 +149,8 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 bool object_is_imv(const struct object *o);
 /* Sets callee and entry of a call, or of a jump out of `own`, by its target. */
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
+/* Adds the cells of etch::value in writable sections, by the marks behind them (etch/format.h). */
+int scan_values_add(struct scan *s);
 /* True for the sections of ETCHED and DEFINE_IMV. *shared: it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
 

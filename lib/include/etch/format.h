@@ -43,6 +43,13 @@ extern "C" {
 /* NUL-terminated names of symbols declared with ETCH_DECLARE; not linked in. */
 #define ETCH_SEC_DECLARE ".etch.declare"
 
+/*
+ * The 16 bytes behind the 8-byte cell of every etch::value, as two little-endian integers: random, and the cell is
+ * aligned to 8. The type of a variable can place it in no section, so they are what tells it from other data.
+ */
+#define ETCH_VALUE_MARK_0 0x9c1f6e35a2d84b07u
+#define ETCH_VALUE_MARK_1 0xd3b07a4ce5916f28u
+
 #define ETCH_PAGE 4096u /* x86-64 base page: the granularity of mprotect(2) */
 
 /* ---- __imv: load sites --------------------------------------------------- */
@@ -164,6 +171,9 @@ enum etch_obj_kind {
 /* Set by the link step: the file was stripped of symbols, and this record covers an object or a
  * part of one. A range that one call sets may span several such records. */
 #define ETCH_OBJ_PART 0x20u
+/* The cell of an etch::value (etch/imv.hpp), in any writable section. Only etch_set writes to it: nobody counts
+ * addresses and stores, and its page stays writable. */
+#define ETCH_OBJ_VALUE 0x40u
 /* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
 #define ETCH_OBJ_GOT 0x80u
 

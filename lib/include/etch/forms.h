@@ -445,7 +445,7 @@ static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 	if (o->kind != ETCH_OBJ_OBJECT)
 		return !(o->flags & ~ETCH_OBJ_GOT);
 	return !(o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED | ETCH_OBJ_OPEN |
-	                      ETCH_OBJ_PART)) &&
+	                      ETCH_OBJ_PART | ETCH_OBJ_VALUE)) &&
 	       (linked || !(o->flags & ETCH_OBJ_ARMED));
 }
 

@@ -54,6 +54,10 @@ struct track {
 static const struct addr_value nothing = {-1, false, false, 0};
 static const struct loaded no_pointer = {-1, DOUBT_NONE, false, 0};
 
+/* track_solve.c */
+/* Does instruction i begin a block? */
+bool track_is_leader(const struct track *t, size_t i);
+
 /* track_transfer.c */
 /* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */
 void track_pointers_age(struct addr_state *s, int32_t object);

@@ -97,6 +97,13 @@ static size_t block_at(const struct track *t, size_t insn)
 	return SEARCH(t->block_count, i, t->blocks[i].end <= insn);
 }
 
+bool track_is_leader(const struct track *t, size_t i)
+{
+	size_t b = block_at(t, i);
+
+	return b < t->block_count && t->blocks[b].first == i;
+}
+
 /* May control enter the function at this address from elsewhere? */
 static bool is_entry(const struct track_entries *x, uint64_t addr) { return word_has(x->list, x->count, addr); }
 

@@ -334,6 +334,22 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 		leave(t, s, i, 0xffff);
 }
 
+/*
+ * Does instruction i load a stack slot that the one before it in the same block has stored the same register to? So
+ * compilers without optimization pass `this`: the register keeps its value, and the store has been an escape. 89,
+ * behind REX, is mov of a register to memory.
+ */
+static bool is_reload(const struct track *t, size_t i)
+{
+	const struct insn *in = &t->f->code->insns[i], *store = in - 1;
+
+	return i && in->move == MOVE_LOAD && in->mem == MEM_READ && in->mem_size == 8 && in->dst < REGS &&
+	       (in->base == 4 || in->base == 5) && in->index == INSN_NO_REG && !in->segment && store->mem == MEM_WRITE &&
+	       store->mem_size == 8 && store->base == in->base && store->index == INSN_NO_REG && store->disp == in->disp &&
+	       !store->segment && !store->writes && !store->imm_len && store->reads == 1u << in->dst &&
+	       t->f->fn->bytes[store->addr - t->f->fn->start + 1] == 0x89 && !track_is_leader(t, i);
+}
+
 void track_insn(struct track *t, struct addr_state *s, size_t i)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -349,6 +365,8 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	tail = call_report(t, s, i) || (mem.v.object >= 0 && !mem.slot && in->index == INSN_NO_REG);
 	faults_leave(t, s, i);
 	result = operand_use(t, in, i, &mem);
+	if (is_reload(t, i))
+		result = s->reg[in->dst];
 	registers_move(t, s, i, &result, &data);
 	leave(t, s, i, data);
 	pointers_apply(s, in, &mem.v, mem.slot);

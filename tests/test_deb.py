@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""The Debian packages of `make deb`: the same bytes wherever they are built, without an error of lintian's, and what a
+new user types in a clean system of Debian's own packages."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import ROOT, run
+
+pytestmark = pytest.mark.long
+SUITE = "bookworm"
+TRY = """\
+set -e
+cd /root
+apt-get update -qq
+apt-get install -y -qq ./libetch0_*.deb ./etch_*.deb >/dev/null
+python3 -c 'import json; json.dump([{"a": [i, str(i), i / 7]} for i in range(150000)], open("big.json", "w"))'
+etch profile -- python3 -m json.tool big.json out.json
+etch heap -- python3 -m json.tool big.json out.json 2>&1 | grep -c 'in all'
+apt-get install -y -qq ./libetch-dev_*.deb ./libetch-unwind0_*.deb g++ pkgconf >/dev/null
+cat >t.cc <<'END'
+#include <etch/imv.hpp>
+etch::value<int> v{3};
+int main() { int was = v; v = 4; return was * 10 + v; }
+END
+g++ -O2 -o t t.cc $(pkg-config --cflags --libs etch)
+etch rewrite t
+./t || echo "exit $?"
+apt-get purge -y -qq 'etch*' 'libetch*' >/dev/null
+find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name 'etch*' -o -name 'libetch*' -o -name _etch \\) -print >left
+test -s left && cat left || echo nothing left
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """Two builds, in folders of different names."""
+    for tool in ("dh", "lintian"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    out = []
+    for name in ("a", "another"):
+        folder = tmp_path_factory.mktemp(name)
+        run([ROOT / "scripts" / "deb.sh", folder], timeout=1800)
+        out.append(folder / "deb")
+    return out
+
+
+def test_the_same_tree_gives_the_same_bytes(packages):
+    first, second = ({p.name: p.read_bytes() for p in folder.glob("*.deb")} for folder in packages)
+    assert len(first) >= 4 and first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_lintian_has_no_errors(packages):
+    run(["lintian", "--fail-on", "error", *sorted(packages[0].glob("*.deb"))])
+
+
+def test_a_clean_system(packages, tmp_path_factory):
+    """Installs, profiles, records an allocator, builds and rewrites a program, removes."""
+    if os.geteuid() or not shutil.which("debootstrap"):
+        pytest.skip("needs root and debootstrap")
+    root = tmp_path_factory.mktemp("system")
+    p = run(["debootstrap", "--variant=minbase", "--include=ca-certificates,python3", SUITE, root], ok=None, timeout=900)
+    if p.returncode:
+        pytest.skip("debootstrap cannot fetch the packages: " + p.stdout.splitlines()[-1])
+    for deb in packages[0].glob("*.deb"):
+        shutil.copy(deb, root / "root")
+    shutil.copy("/etc/resolv.conf", root / "etc")
+    run(["mount", "-t", "proc", "proc", root / "proc"])
+    try:
+        p = run(["chroot", root, "sh", "-c", TRY], timeout=900)
+    finally:
+        subprocess.run(["umount", root / "proc"], check=True)
+    assert "_PyEval_EvalFrameDefault" in p.stdout and "with a complete stack" in p.stdout + p.stderr
+    assert p.stdout.splitlines()[-3:] == ["1", "exit 34", "nothing left"]

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Objects that only sets write to: those of DEFINE_IMV, by their names; and the cells of etch::value (etch/imv.hpp) in
+ * the data of a file, by the marks behind them. */
+#include "site/site.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CELL 8u
+#define MARK 16u
+
+/* Symbols of data, by (section, value). */
+struct data_symbols {
+	struct data_symbol {
+		uint32_t section, index;
+		uint64_t value;
+	} * list;
+	size_t count;
+};
+
+static int symbol_order(const void *a, const void *b)
+{
+	const struct data_symbol *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	return x->index > y->index ? -1 : x->index < y->index; /* of aliases the first one is found */
+}
+
+static void symbols_collect(const struct elf_file *f, struct data_symbols *d)
+{
+	uint32_t i;
+
+	d->list = mem_zero((size_t)f->symbol_count + 1, sizeof(*d->list));
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+
+		if (y->section && y->type == STT_OBJECT && y->name[0])
+			d->list[d->count++] = (struct data_symbol){y->section, i, y->value};
+	}
+	qsort(d->list, d->count, sizeof(*d->list), symbol_order);
+}
+
+/* The last symbol that begins at or before a cell, if the cell lies in its bytes; 0: none. In an object file values
+ * are relative to sections. */
+static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols *d, uint32_t section, uint64_t at)
+{
+	size_t lo =
+		SEARCH(d->count, i, d->list[i].section < section || (d->list[i].section == section && d->list[i].value <= at));
+	const struct elf_symbol *y;
+
+	if (!lo || d->list[lo - 1].section != section)
+		return 0;
+	y = &f->symbols[d->list[lo - 1].index];
+	return at - y->value < y->size && y->size - (at - y->value) >= CELL ? d->list[lo - 1].index : 0;
+}
+
+static int value_add(struct scan *s, const struct data_symbols *d, uint32_t section, uint64_t off)
+{
+	const struct elf_section *x = &s->file->sections[section];
+	struct object o = {.section = section, .addr = x->sh.sh_addr + off, .size = CELL, .value = true};
+	uint64_t from = x->sh.sh_addr;
+	const char *name = x->name;
+
+	o.symbol = cell_symbol(s->file, d, section, o.addr);
+	if (o.symbol) {
+		from = s->file->symbols[o.symbol].value;
+		name = s->file->symbols[o.symbol].name;
+	}
+	if ((o.addr == from && o.symbol ? asprintf(&o.name, "%s", name)
+	                                : asprintf(&o.name, "%s+%#" PRIx64, name, o.addr - from)) < 0)
+		o.name = NULL;
+	return scan_object_add(s, &o);
+}
+
+bool object_is_imv(const struct object *o)
+{
+	const char *at = strstr(o->name, "__imv");
+
+	/* Compilers add a C++ scope before the name, and ".0" or ".lto_priv.0" after it. */
+	if (o->value)
+		return true;
+	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
+}
+
+int scan_values_add(struct scan *s)
+{
+	static const uint64_t mark[2] = {ETCH_VALUE_MARK_0, ETCH_VALUE_MARK_1};
+	struct data_symbols symbols = {0};
+	uint32_t i;
+	bool shared;
+	int err = 0;
+
+	for (i = 1; !err && i < s->file->section_count; i++) {
+		const struct elf_section *x = &s->file->sections[i];
+		const uint8_t *p, *end = x->data + (x->data ? x->sh.sh_size : 0);
+
+		if (!x->data || x->sh.sh_type != SHT_PROGBITS || (x->sh.sh_flags & SHF_EXECINSTR) ||
+		    (x->sh.sh_flags & (SHF_ALLOC | SHF_WRITE)) != (SHF_ALLOC | SHF_WRITE) || section_is_etched(x, &shared))
+			continue;
+		for (p = x->data; !err && (p = memmem(p, (size_t)(end - p), mark, MARK)); p++) {
+			uint64_t off = (uint64_t)(p - x->data);
+
+			if (off < CELL || ((x->sh.sh_addr + off) & 7))
+				continue;
+			if (!symbols.list)
+				symbols_collect(s->file, &symbols);
+			err = value_add(s, &symbols, i, off - CELL);
+		}
+	}
+	free(symbols.list);
+	return err;
+}
