@@ -48,6 +48,16 @@ static bool is_next_function(const struct work *w, const struct code_range *p, c
 	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
 }
 
+bool open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
+{
+	const struct code_range *p = &w->ranges.list[i];
+
+	if (!p->open || addr <= p->start || addr >= p->end)
+		return false;
+	range_cut(w, was, i, addr, RUN_NEWS | RUN_LESS);
+	return true;
+}
+
 /* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it cut any. */
 static bool open_cut(struct work *w, uint64_t *was)
 {
@@ -73,7 +83,7 @@ static bool open_cut(struct work *w, uint64_t *was)
 }
 
 /* Makes all references to the parts that were cut off undiscovered targets. False: out of memory. */
-static bool cuts_note(struct work *w, const uint64_t *was)
+bool open_cuts_note(struct work *w, const uint64_t *was)
 {
 	struct links *each[] = {&w->calls, &w->tails};
 	size_t k, i, n;
@@ -120,7 +130,7 @@ int open_trim(struct work *w, struct error *e)
 		}
 	}
 	w->unindexed |= some;
-	ok = !some || cuts_note(w, was);
+	ok = !some || open_cuts_note(w, was);
 	free(was);
 	return ok ? 0 : error_set(e, "out of memory");
 }

@@ -107,6 +107,17 @@ static int stage_begin(struct work *w, struct error *e)
 			return -1;
 		more = any_run(w, e);
 	}
+	if (!more && !w->labels_cut) {
+		w->labels_cut = true;
+		if (labels_cut(w, e))
+			return -1;
+		more = any_run(w, e);
+	}
+	if (!more) {
+		if (handlers_find(w, e))
+			return -1;
+		more = any_run(w, e);
+	}
 	if (!more && w->options->no_cfi && !w->starts_classified) { /* no more evidence will come: judge the rest */
 		w->starts_classified = true;
 		if (!entry_kinds_find(w))

@@ -74,6 +74,7 @@ struct work {
 	bool words_scanned;     /* undiscovered_in_words() has run */
 	bool wide_swept;        /* wide_sweep() has run */
 	bool gaps_swept;        /* gaps_sweep() has run */
+	bool labels_cut;        /* labels_cut() has run */
 	bool entry_tail;        /* some code range has entry_tail */
 	bool ibt;               /* with observe: the file asks for indirect branch tracking */
 };
@@ -140,6 +141,11 @@ bool section_is_own(const struct elf_section *s);
 /* Cuts open code ranges at the end of their flow, and at function starts inside; references to the rest become
  * undiscovered targets. */
 int open_trim(struct work *w, struct error *e);
+/* Cuts code range i at an address inside, where other code begins, if it is open; open_cuts_note() then makes what
+ * refers to the parts cut off undiscovered targets. was[] is 0 for each code range before the first cut. False: it is
+ * not cut; out of memory. */
+bool open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr);
+bool open_cuts_note(struct work *w, const uint64_t *was);
 /* Extends empty open code ranges, marked for the next round, up to the next code range or the end of the section. */
 int open_extend(struct work *w, struct error *e);
 
@@ -165,6 +171,12 @@ int wide_sweep(struct work *w, struct error *e);
 /* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. 0, or -1 and a
  * message. */
 int gaps_sweep(struct work *w, struct error *e);
+
+/* interpreters.c: handlers of interpreters. 0, or -1 and a message. */
+/* Makes code ranges at the labels of an interpreter that stores them into a table, once all other evidence is there. */
+int labels_cut(struct work *w, struct error *e);
+/* Marks code ranges that are found to be handlers (FRAME_HANDLER). */
+int handlers_find(struct work *w, struct error *e);
 
 /* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. False: out of memory. */
 bool entry_tail_find(struct work *w);
