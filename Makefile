@@ -37,19 +37,23 @@ SANITIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sa
 
 TOOL_SRC := $(sort $(shell find tool -name '*.c'))
 # lib/interfaces is not part of libetch: a library that has the names of other unwinders' functions.
-LIB_SRC  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.c)))
+# Nor is lib/heap, whose functions are malloc and its like.
+LIB_SRC  := $(sort $(filter-out lib/interfaces/% lib/heap/%,$(wildcard lib/*/*.c)))
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o) $(B)/o/gen/pprof.pb-c.o
 # libetch's walk, with which `etch profile` walks other processes' stacks: the tool's own, too.
 WALK_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/unwind/*.c)))
 LIB_ASM  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.S)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/unwind/*.c))) \
-	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o
+	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o $(B)/o/lib/interfaces/call_on_x86.o
+# What `etch heap` preloads: walks by tables that come by themselves, as libetch-unwind's.
+HEAP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/heap/*.c lib/unwind/*.c))) \
+	$(addprefix $(B)/o/lib/interfaces/,own_tables.o call_on_x86.o)
 # In a static program these belong to libgcc_eh, whose one object defines them and what raises exceptions.
 DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP_OBJ))
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
-all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc	## the tool and the library (default)
+all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-heap.so	## the tool and the library (default)
 
 $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
@@ -57,7 +61,7 @@ $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
 # What its files share has names of their own there: a program may well have a list_sort() too.
 $(B)/libetch.a: $(LIB_OBJ)
 	@rm -rf $@ $(B)/o/archive && mkdir -p $(B)/o/archive
-	$(NM) -g --defined-only $^ | sed -n '/ etch_/!s/^[0-9a-f]* [A-Z] \(.*\)/\1 etch_in_\1/p' >$(B)/o/archive/names
+	$(NM) -g --defined-only $^ | sed -n '/ etch_/!s/^[0-9a-f]* [A-Z] \(.*\)/\1 etch_in_\1/p' | sort -u >$(B)/o/archive/names
 	for o in $^; do $(OBJCOPY) --redefine-syms=$(B)/o/archive/names $$o $(B)/o/archive/$${o##*/} || exit 1; done
 	$(AR) rcs $@ $(B)/o/archive/*.o
 
@@ -73,6 +77,11 @@ $(B)/libetch-unwind.so: $(DROP_OBJ) lib/libetch-unwind.map $(B)/etch
 		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch-unwind.so.0 $(DROP_OBJ) -pthread -Wl,--no-as-needed -l:libgcc_s.so.1
 	$(B)/etch rewrite -o $@.0 $(B)/o/libetch-unwind.so.0
 	ln -sf libetch-unwind.so.0 $@
+
+$(B)/libetch-heap.so: $(HEAP_OBJ) lib/libetch-heap.map $(B)/etch
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch-heap.so -Wl,--version-script,lib/libetch-heap.map \
+		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch-heap.so $(HEAP_OBJ) -pthread
+	$(B)/etch rewrite -o $@ $(B)/o/libetch-heap.so
 
 # One object, whose own names nobody sees.
 $(B)/libetch-unwind.a: $(DROP_ARC) lib/libetch-unwind.map
@@ -103,6 +112,10 @@ $(B)/o/gen/pprof.pb-c.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
+# Programs link it whole, and it runs seldom: small, where it is not the work for each site of a set.
+LIB_COLD := arm copied index mark_readers marks module page_swap pv static_branch table_check text_file trap
+$(LIB_COLD:%=$(B)/o/lib/patch/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
+
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
 	$(LIB_CC) -MMD -MP -c -o $@ $<
@@ -119,9 +132,12 @@ $(B)/o/lib/%.o: lib/%.S
 	$(CC) $(CFLAGS) $(LIB_INC) -MMD -MP -c -o $@ $<
 
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
-# `etch profile` is left out: it needs libetch's walk, of which a target has its own, with a memory that it makes up.
+# `etch profile` is left out: it needs libetch's walk, of which a target has its own, with a memory that it makes up; and of
+# `etch heap` all but the reader of its recordings.
+STRUCTURE_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/structure*.c)))
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) \
-	$(filter-out $(B)/o/tool/main.o $(B)/o/tool/cmd_profile.o $(B)/o/tool/profile/%,$(TOOL_OBJ)) \
+	$(filter-out $(B)/o/tool/main.o $(B)/o/tool/cmd_profile.o $(B)/o/tool/profile/% $(B)/o/tool/cmd_heap.o $(B)/o/tool/heap/%,$(TOOL_OBJ)) \
+	$(B)/o/tool/heap/heap_image.o \
 	$(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/faults/chain.o
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=pointer-overflow
@@ -133,13 +149,13 @@ $(B)/o/tests/fuzz/%.o: tests/fuzz/%.c
 $(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
+$(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(B)/o/tests/fuzz/structure.o $(FUZZ_OBJ)
+$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
--include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
+-include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
 
 # ---- what people run --------------------------------------------------------
 
@@ -204,7 +220,7 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
 	$(INSTALL) -m 644 $(B)/libetch.a $(B)/libetch-unwind.a $(DESTDIR)$(LIBDIR)/
-	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(B)/libetch-heap.so $(DESTDIR)$(LIBDIR)/
 	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
 	ln -sf libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/libetch-unwind.so
 	$(SUBST) lib/etch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc

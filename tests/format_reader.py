@@ -20,7 +20,7 @@ def record(name):
     return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_imv_more", "etch_native", "etch_inline", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
+RECORDS = {n: record(n) for n in ("etch_imv", "etch_imv_more", "etch_native", "etch_inline", "etch_branch", "etch_mark", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
                                   "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
 
 

@@ -117,10 +117,17 @@ def test_the_same_sites(tmp_path, build, kind, cc, level):
     one = rewritten(flow, plain)
     two = rewritten(flow, link(flow, objects, [level, *ldflags], "object"))
     sites, theirs = flow.inspect("sites", one)["sites"], flow.inspect("sites", two)["sites"]
+    if "static" in kind and "pie" not in kind:
+        # An object at a round address: without relocations, words of glibc's tables may be pointers to it.
+        chance = {s["object"] for s in sites if s["live"] == "no: a data word holds the address"}
+        assert len(chance) <= 1
+    else:
+        chance = set()
     dropped = "gc" in kind
     kept = {function(s) for s in sites} if dropped else {function(s) for s in sites + theirs}
-    assert [place(s, dropped) for s in sites if function(s) in kept] == [place(s, dropped) for s in theirs if function(s) in kept]
-    assert len([s for s in patched(sites) if s["form"] and s["live"] == "yes"]) >= (3 if kind == "shared-app" else 8)
+    places = [[place(s, dropped) for s in some if function(s) in kept and s["object"] not in chance] for some in (sites, theirs)]
+    assert places[0] == places[1]
+    assert len([s for s in patched(sites) if s["form"] and s["live"] in ("yes", "swap")]) >= (3 if kind == "shared-app" else 8)
     want = None if "-shared" in ldflags else run([plain]).stdout
     for path in ([one, two] if want else []):
         assert run([path]).stdout == want, path

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import run
 
-COMMANDS = ["rewrite", "check", "inspect", "diff", "stat", "profile"]
+COMMANDS = ["rewrite", "check", "inspect", "diff", "stat", "objtool", "profile", "heap"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -21,7 +21,7 @@ from format_reader import (ADDRESSING, COMPARE, FORM, IMV_FLAGS, KINDS, MODULE_F
 # ---- formats.md: records --------------------------------------------------------
 
 def test_records_are_the_structs(tmp_path):
-    lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/orc.h>", "#include <etch/extable.h>",
+    lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/branch_format.h>", "#include <etch/orc.h>", "#include <etch/extable.h>",
              '#include "elf/segment.h"', "#include <stdio.h>",
              "int main(void) {"]
     for name, fields in RECORDS.items():
@@ -60,7 +60,7 @@ def test_flags_and_names_are_those_of_the_header():
     forms = enum(INCLUDE / "etch" / "pv_forms.h", "etch_pv_form")
     assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
     names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
-    text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h")
+    text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h", INCLUDE / "etch" / "branch_format.h")
     assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo", ".sframe", ".eh_frame", ".eh_frame_hdr"]) == sorted(names)
     magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
                                            for r in table(FORMATS, "<!-- struct etch_module -->")))

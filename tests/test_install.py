@@ -49,6 +49,7 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     assert files == headers | pages | {
         "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
         "opt/e/lib/libetch-unwind.a", "opt/e/lib/libetch-unwind.so", "opt/e/lib/libetch-unwind.so.0", "opt/e/lib/pkgconfig/etch-unwind.pc",
+        "opt/e/lib/libetch-heap.so",
         "opt/e/lib/pkgconfig/etch.pc", "opt/e/bin/etch-cc", "opt/e/lib/cmake/etch/etch-config.cmake",
         "opt/e/lib/cmake/etch/etch-config-version.cmake", "opt/e/share/bash-completion/completions/etch",
         "opt/e/share/zsh/site-functions/_etch", "opt/e/share/fish/vendor_completions.d/etch.fish"}

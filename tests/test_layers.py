@@ -37,8 +37,11 @@ TOOL["check"] = TOOL["site"] | {"site"}
 TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
 TOOL["diff"] = TOOL["check"] | {"check"}
 TOOL["rewrite"] = TOOL["site"] | {"site", "kernel"}
+TOOL["objtool"] = TOOL["table"]
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
 TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
+# Reads what the recorder of lib/heap has shared, and shows it as a profile.
+TOOL["heap"] = {"profile", ELF, REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 # libetch: rooms of lib/. Its public headers, lib/include/etch, include nothing but one another.
@@ -49,6 +52,7 @@ LIB = {
     "lib/patch": {"lib/common", "lib/faults"},
     "lib/unwind": {"lib/common", "lib/shared"},
     "lib/interfaces": {"lib/unwind", "lib/common", "lib/shared"},
+    "lib/heap": {"lib/interfaces", "lib/unwind", "lib/common", "lib/shared"},
 }
 
 

@@ -62,7 +62,8 @@ def tool(tmp_path_factory, build_asan):
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          HERE / "segment_tool.c",
-         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c", "support/bounds.c", "support/plain.c"), "-o", out])
+         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c",
+                       *(f"support/{name}.c" for name in ("memory", "bounds", "plain"))), "-o", out])
     return out
 
 

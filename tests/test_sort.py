@@ -24,3 +24,13 @@ def test_as_python_does(tool, count, least, span):
     pairs[:2] = [(addrs[1], 3), (addrs[0], 1)][:count]
     lines = run([tool], input="".join(f"{a} {n}\n" for a, n in pairs)).stdout.splitlines()
     assert [tuple(map(int, line.split())) for line in lines] == sorted(pairs)
+
+
+@pytest.mark.parametrize("count", [0, 1, 256, 257, 3000])
+@pytest.mark.parametrize("least,span", [(0, 40), (2**64 - 2**11, 2**11), (2**47, 2**22 + 9), (7, 2**44), (5, 2**44 + 1), (0, 2**64)])
+def test_words(tool, count, least, span):
+    r = random.Random(count)
+    words = [least, least + span - 1, *(least + r.randrange(span) for _ in range(count))][:count]
+    r.shuffle(words)
+    out = run([tool, "words"], input="".join(f"{w}\n" for w in words)).stdout
+    assert list(map(int, out.split())) == sorted(words)

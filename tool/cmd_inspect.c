@@ -17,9 +17,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum what { SUMMARY, SITES, ORC, SFRAME, CODE, TABLES, WHATS };
+enum what { SUMMARY, SITES, ORC, SFRAME, CFI, CODE, TABLES, MARKS, WHATS };
 
-static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "code", "tables"};
+static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "cfi", "code", "tables", "marks"};
 
 struct options {
 	enum what what;
@@ -33,7 +33,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch inspect [summary|sites|orc|sframe|code|tables] [OPTION...] FILE...\n"
+	printf("Usage: etch inspect [summary|sites|orc|sframe|cfi|code|tables|marks] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
 	       "  summary   (default) kind of file, sources of its unwind rows, sizes of tables,\n"
@@ -46,12 +46,15 @@ static void help(void)
 	       "  orc       unwind rows: address, size, CFA, rbp, return address, kind of frame, source;\n"
 	       "            from the table of the file, otherwise generated from its code\n"
 	       "  sframe    the same of section .sframe, whoever wrote it\n"
+	       "  cfi       the same of section .eh_frame, and where it has rbx and r12 to r15\n"
 	       "  code      the instructions of function FUNC, or of the function at an address:\n"
 	       "            each with its CFA and source, jumps as arrows, and after ; its site,\n"
 	       "            operands, what leads there (jump tables, landing pads, fixups) and\n"
 	       "            where saved registers are\n"
 	       "  tables    the entries of __imv, __etch_obj, __pv_sites, __pv_native and __ex_table\n"
 	       "            (linked files); of Linux kernel modules and vmlinux the kernel's tables\n"
+	       "  marks     the markers (etch/mark.h): address, name, types and text of the arguments,\n"
+	       "            function, file and line\n"
 	       "\n"
 	       "      --at ADDR|FUNC    orc, code: only this address or function (also NAME+0xOFFSET)\n"
 	       "      --no-cfi          orc, code: rows from the code alone, ignoring .eh_frame and\n"
@@ -86,6 +89,8 @@ static int show_sites_of(const struct options *opt, const char *path, struct err
 		err = error_set(e, "is an object file: its tables are still relocations (see inspect sites)");
 	if (!err && opt->what == SITES)
 		show_sites(&v, opt->format);
+	else if (!err && opt->what == MARKS)
+		err = show_marks(&v, opt->format, e);
 	else if (!err)
 		show_tables(&v, opt->format);
 	view_free(&v);
@@ -105,6 +110,7 @@ static int show(const struct options *opt, const char *path, struct error *e)
 	switch (opt->what) {
 	case ORC: return show_orc(path, opt->at, opt->no_cfi ? UNWIND_CODE_ONLY : UNWIND_ANY, opt->format, e);
 	case SFRAME: return show_orc(path, opt->at, UNWIND_SFRAME, opt->format, e);
+	case CFI: return show_orc(path, opt->at, UNWIND_CFI, opt->format, e);
 	case CODE: return show_code(path, &code, e);
 	case SUMMARY: return show_summary(path, opt->jobs, opt->format, e);
 	default: return show_sites_of(opt, path, e);
@@ -164,8 +170,9 @@ static int option_take(int c, struct options *opt)
 static bool options_fit(const struct options *opt)
 {
 	const char *odd = NULL, *views = "orc and inspect code";
+	bool code = opt->what == ORC || opt->what == CODE, rows = code || opt->what == SFRAME || opt->what == CFI;
 
-	if ((opt->at || opt->no_cfi) && opt->what != ORC && opt->what != CODE && (opt->what != SFRAME || opt->no_cfi))
+	if ((opt->at && !rows) || (opt->no_cfi && !code))
 		odd = opt->no_cfi ? "--no-cfi" : "--at";
 	if (opt->symbols && opt->what != ORC && opt->what != TABLES) {
 		odd = "--symbols";

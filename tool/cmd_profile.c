@@ -2,13 +2,11 @@
 /* The command `etch profile`: where a program's time goes, by samples of its stacks. Guide: docs/guides/profile.md. */
 #include "arguments.h"
 #include "command.h"
-#include "elf/outfile.h"
+#include "profile/profile_output.h"
 #include "profile/session.h"
 #include "profile/writers.h"
 #include "report/text.h"
-#include "stat/output.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -21,12 +19,9 @@
 #define STACK_DEFAULT 32768
 #define ROWS_DEFAULT  20
 
-enum kind { KIND_NONE = -1, KIND_FOLDED, KIND_SVG, KIND_PPROF, KIND_FIREFOX };
-
 struct options {
 	struct session_options session;
-	struct output output;
-	int kind; /* enum kind */
+	struct profile_output output;
 	bool quiet;
 	long rows;
 	double duration;
@@ -81,12 +76,11 @@ static bool seconds_take(const char *text, double *out)
 /* Applies one option. False: it is wrong, and a message has been printed. */
 static bool option_take(int c, struct options *opt)
 {
-	static const char *const kinds[] = {"folded", "svg", "pprof", "firefox", NULL};
 	long n = 0;
 
 	switch (c) {
-	case 'o': opt->output.path = optarg; break;
-	case 'M': opt->kind = argument_word("--format", kinds, optarg); return opt->kind >= 0;
+	case 'o': opt->output.to.path = optarg; break;
+	case 'M': opt->output.kind = argument_word("--format", profile_kinds, optarg); return opt->output.kind >= 0;
 	case 'F':
 		if (!argument_number("--frequency", optarg, 1, HZ_MOST, &n))
 			return false;
@@ -145,24 +139,6 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	return EXIT_UNUSABLE;
 }
 
-static bool name_ends(const char *name, const char *end)
-{
-	size_t n = strlen(name), k = strlen(end);
-
-	return n >= k && !strcmp(name + n - k, end);
-}
-
-/* The format of --output's name. */
-static int kind_of(const char *path)
-{
-	if (!path)
-		return KIND_NONE;
-	return name_ends(path, ".svg")                                  ? KIND_SVG
-	       : name_ends(path, ".pb.gz") || name_ends(path, ".pprof") ? KIND_PPROF
-	       : name_ends(path, ".json")                               ? KIND_FIREFOX
-	                                                                : KIND_FOLDED;
-}
-
 /* What is sampled: a command or a process. */
 static bool subject_check(struct options *opt, char **command)
 {
@@ -185,56 +161,21 @@ static bool subject_check(struct options *opt, char **command)
 		text_error(*command, "%s", e.text);
 		return false;
 	}
-	if (opt->kind == KIND_NONE)
-		opt->kind = kind_of(opt->output.path);
-	if (opt->kind == KIND_PPROF && !opt->output.path && isatty(STDOUT_FILENO)) {
-		fprintf(stderr, "etch: --format pprof is binary: name a file with --output\n");
+	if (!profile_output_check(&opt->output))
 		return false;
-	}
-	opt->session.to_stderr = opt->kind != KIND_NONE && !opt->output.path;
-	return output_check(&opt->output);
-}
-
-static bool profile_format(struct profile *p, const struct options *opt, const char *title, FILE *out)
-{
-	switch (opt->kind) {
-	case KIND_FOLDED: return write_folded(p, out);
-	case KIND_SVG: return write_svg(p, title, out);
-	case KIND_PPROF: return write_pprof(p, out);
-	default: return write_firefox(p, title, out);
-	}
+	opt->session.to_stderr = profile_output_is_stdout(&opt->output);
+	return true;
 }
 
 static int profile_put(struct profile *p, const struct options *opt)
 {
 	const char *title = opt->session.command ? opt->session.command[0] : "process";
-	char *data = NULL, err[PATH_MAX + 256];
-	size_t size = 0;
-	FILE *f;
-	bool good;
 
 	if (!opt->quiet && !write_top(p, (size_t)opt->rows, isatty(STDERR_FILENO), stderr)) {
 		fprintf(stderr, "etch: out of memory\n");
 		return EXIT_UNUSABLE;
 	}
-	if (opt->kind == KIND_NONE)
-		return EXIT_CLEAN;
-	f = open_memstream(&data, &size);
-	good = f && profile_format(p, opt, title, f);
-	if (!f || fclose(f) || !good) {
-		fprintf(stderr, "etch: out of memory\n");
-		free(data);
-		return EXIT_UNUSABLE;
-	}
-	good = true;
-	if (!opt->output.path)
-		fwrite(data, 1, size, stdout); /* main() checks standard output */
-	else if (outfile_write(opt->output.path, data, size, NULL, err, sizeof(err)))
-		good = false;
-	if (!good)
-		text_error(NULL, "%s", err);
-	free(data);
-	return good ? EXIT_CLEAN : EXIT_UNUSABLE;
+	return profile_output_write(p, &opt->output, title) ? EXIT_CLEAN : EXIT_UNUSABLE;
 }
 
 static int run_and_show(struct options *opt)
@@ -270,7 +211,7 @@ static int run_and_show(struct options *opt)
 
 int cmd_profile(int argc, char **argv)
 {
-	struct options opt = {.kind = KIND_NONE, .output = {.fd = -1}, .rows = ROWS_DEFAULT};
+	struct options opt = {.output = {.to = {.fd = -1}, .kind = KIND_NONE}, .rows = ROWS_DEFAULT};
 	int status, first = 1;
 	char *none = NULL;
 

@@ -47,8 +47,11 @@ static void help(void)
 	       "      --sframe[=2|3] also write the rows as SFrame, version 2 or 3 (default: 2), for\n"
 	       "                     other unwinders: section .sframe, PT_GNU_SFRAME. A file that has\n"
 	       "                     it keeps it in later runs\n"
-	       "      --eh-frame     also write .eh_frame and .eh_frame_hdr, with FDEs for code that has\n"
+	       "      --eh-frame[=missing]\n"
+	       "                     also write .eh_frame and .eh_frame_hdr, with FDEs for code that has\n"
 	       "                     none, for gdb, perf and other unwinders; kept in later runs\n"
+	       "      --eh-frame=OUT write these FDEs to a separate debug file OUT instead, or into the\n"
+	       "                     directory OUT as .build-id/ab/cdef.debug, and leave FILE unchanged\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
 	       "      --no-undo      do not add the record that --undo needs\n"
@@ -116,6 +119,19 @@ static bool sframe_parse(const char *name, struct rewrite_options *make)
 	return i >= 0;
 }
 
+static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
+{
+	if (!name || !strcmp(name, "missing")) {
+		opt->make.eh_frame = true;
+		return true;
+	}
+	opt->debug = name;
+	if (*name && strcmp(name, "all"))
+		return true;
+	text_error("--eh-frame", "'%s' is neither missing nor a file (./all is one)", name);
+	return false;
+}
+
 /* Checks for options that exclude each other. False: a message has been printed. */
 static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
 {
@@ -125,6 +141,8 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --sidecar and -o exclude each other\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar and --only exclude each other\n");
+	else if (opt->debug && (opt->output || opt->sidecar || opt->make.eh_frame || opt->make.sframe || only))
+		fprintf(stderr, "etch: --eh-frame=OUT goes only with --no-cfi, -j, -v and --werror\n");
 	else if (opt->undo && forward)
 		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
@@ -155,7 +173,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		{"encoding", required_argument, NULL, 'E'},
 		{"unwind-map", required_argument, NULL, 'M'},
 		{"sframe", optional_argument, NULL, 'F'},
-		{"eh-frame", no_argument, NULL, 'H'},
+		{"eh-frame", optional_argument, NULL, 'H'},
 		{"sidecar", required_argument, NULL, 'S'},
 		{"undo", no_argument, NULL, 'U'},
 		{"no-undo", no_argument, NULL, 'N'},
@@ -183,7 +201,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			break;
 		case 'M': good = map_parse(optarg, &l->opt.make); break;
 		case 'F': good = sframe_parse(optarg, &l->opt.make); break;
-		case 'H': l->opt.make.eh_frame = true; break;
+		case 'H': good = eh_frame_parse(optarg, &l->opt); break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
 		case 'N': l->opt.no_undo = true; break;
@@ -233,7 +251,7 @@ int cmd_rewrite(int argc, char **argv)
 	}
 	if (!options_agree(&l.opt, l.only, l.orc_encoding, l.forward, argc - first))
 		return EXIT_UNUSABLE;
-	if (l.opt.sidecar)
+	if (l.opt.sidecar || l.opt.debug)
 		l.opt.make.imv = l.opt.make.pv = l.opt.make.ex = false;
 	if (files_find(argc - first, argv + first, l.opt.output, &files)) {
 		/* Files run in parallel as make's jobserver allows; threads for a single file only with -j. */

@@ -14,8 +14,10 @@ struct command {
 int cmd_rewrite(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
+int cmd_heap(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_objtool(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 
 #endif

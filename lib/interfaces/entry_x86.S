@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * entry_x86.S: the entries that must see their caller's registers before any C code changes them (but
- * gcc_entry_x86.S), and a call on another stack. Offsets of ucontext_t: asm-generic/ucontext.h, asm/sigcontext.h.
+ * gcc_entry_x86.S). Offsets of ucontext_t: asm-generic/ucontext.h, asm/sigcontext.h.
  */
 #define UC_FLAGS 0
 #define UC_R8    40
@@ -101,30 +101,5 @@ unw_getcontext:
 	ret
 	.cfi_endproc
 	.size	unw_getcontext, .-unw_getcontext
-
-/* void interfaces_call_on(void *top, void (*fn)(void *), void *arg). The CFA counts from rbx: a walk from
- * inside expects another stack there, above or below. */
-	.globl	interfaces_call_on
-	.hidden	interfaces_call_on
-	.type	interfaces_call_on, @function
-interfaces_call_on:
-	.cfi_startproc
-	push	%rbx
-	.cfi_adjust_cfa_offset 8
-	.cfi_offset %rbx, -16
-	mov	%rsp, %rbx
-	.cfi_def_cfa_register %rbx
-	mov	%rdi, %rsp
-	and	$-16, %rsp
-	mov	%rdx, %rdi
-	call	*%rsi
-	mov	%rbx, %rsp
-	.cfi_def_cfa_register %rsp
-	pop	%rbx
-	.cfi_adjust_cfa_offset -8
-	.cfi_restore %rbx
-	ret
-	.cfi_endproc
-	.size	interfaces_call_on, .-interfaces_call_on
 
 	.section .note.GNU-stack, "", @progbits

@@ -29,7 +29,7 @@ static int never;
 
 unsigned frame_walk_without_tables(void) { return __atomic_load_n(&without_tables, __ATOMIC_RELAXED); }
 
-/* Calls fn(arg) on the stack that ends at `top`. (entry_x86.S) */
+/* Calls fn(arg) on the stack that ends at `top`. (call_on_x86.S) */
 void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 
 /* The slot of a module, and what it holds if the module has been tried. The key says which file it is as

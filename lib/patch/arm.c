@@ -3,6 +3,7 @@
  * arm.c: prepares a module that has just been loaded: folds facts into objects, and arms
  * the objects without facts.
  */
+#include "patch/static_branch.h"
 #include "patch/patch.h"
 
 /* Plans the sites of `m` that reach armed objects through the GOT. An entry that cannot be patched
@@ -130,6 +131,8 @@ void module_arm(struct module *m)
 		/* The same for calls compiled in place, of armed objects. */
 		if (inlines_ok(m))
 			txn_plan_inlines(&t, m, 0, UINT64_MAX, PLAN_SET);
+		if (branches_ok(m))
+			txn_plan_branches(&t, m, 0, UINT64_MAX, PLAN_SET);
 		if (sync_available() && !txn_commit(&t))
 			module_patched += t.sites;
 	} else {
@@ -148,4 +151,6 @@ void module_arm(struct module *m)
 	txn_end(&t);
 	if (m->pages)
 		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
+	if (marks_calls)
+		marks_calls->load(m);
 }

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "patch/static_branch.h"
 #include "patch/patch.h"
 
 ETCH_API const char *etch_strerror(int error)
@@ -277,7 +278,7 @@ ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void
 		}
 		for (int kind = 0; kind < SITES_KINDS; kind++)
 			differ += verify_sites(&m->sites[kind], report, arg);
-		differ += inlines_verify(m, report, arg);
+		differ += inlines_verify(m, report, arg) + branches_verify(m, report, arg);
 	}
 	etch_unlock();
 	return err ? -err : differ;
@@ -354,6 +355,8 @@ static void info_module(const struct module *m, struct etch_info *info)
 				(kind == SITES_CALL ? info_call : info_load)(e, info);
 		}
 	inlines_info(m, info);
+	branches_info(m, info);
+	marks_info(m, info);
 	for (size_t i = 0; i < m->object_count; i++) {
 		if (module_own_table(m->object[i].addr))
 			continue;

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "patch/static_branch.h"
 #include "patch/internal.h"
 #include "common/sys.h"
 
@@ -164,7 +165,8 @@ static int tables_count(struct module *m, struct counts *c)
 	if (m->linked)
 		return linked_count(m, SITES_LOAD, c) && linked_count(m, SITES_CALL, c);
 	m->checked = 1;
-	return sites_count(m, SITES_LOAD, c) && sites_count(m, SITES_CALL, c) && table_natives_ok(m) && inlines_ok(m);
+	return sites_count(m, SITES_LOAD, c) && sites_count(m, SITES_CALL, c) && table_natives_ok(m) && inlines_ok(m) &&
+	       branches_ok(m) && marks_ok(m);
 }
 
 /* Adds an object. Objects arrive in ascending order; several records of one object (from several

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include <etch/branch_format.h>
 #include <etch/forms.h>
 #include <etch/imv.h>
 #include <etch/pv_forms.h>
@@ -101,7 +102,9 @@ struct module {
 	const struct etch_obj *obj;
 	const struct etch_native *native;
 	const struct etch_inline *inlines;
-	size_t obj_count, native_count, inline_count;
+	const struct etch_branch *branches;
+	const struct etch_mark_site *marks;
+	size_t obj_count, native_count, inline_count, branch_count, mark_count;
 	struct pair *far; /* by object address: sites through the GOT, and facts about objects of other modules */
 	size_t far_count;
 	struct object *object; /* by address, without overlap */
@@ -116,7 +119,7 @@ struct module {
 /* The arguments that the constructor passes. */
 struct module_arguments {
 	const struct etch_module *desc;
-	struct bounds imv, obj, etched, scalar, pv, native, in_place;
+	struct bounds imv, obj, etched, scalar, pv, native, in_place, branch, mark;
 };
 
 /* All loaded modules, newest first. Changed under the lock. */

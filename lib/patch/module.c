@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "common/cancel.h"
+#include "patch/static_branch.h"
 #include "patch/internal.h"
 #include "patch/patch.h"
 #include "common/sys.h"
@@ -81,6 +82,8 @@ static void fork_child(void)
 	memcpy(&mutex, &fresh, sizeof(mutex));
 	urgent = 0;
 	list_fork();
+	if (marks_calls)
+		marks_calls->fork();
 	cancel_restore(canceling);
 }
 
@@ -232,7 +235,7 @@ int module_check(struct module *m)
 	if (m->checked)
 		return 0;
 	m->checked = 1;
-	if (table_linked_ok(m) && table_natives_ok(m) && inlines_ok(m))
+	if (table_linked_ok(m) && table_natives_ok(m) && inlines_ok(m) && branches_ok(m) && marks_ok(m))
 		return 0;
 	m->bad = 1;
 	for (size_t i = 0; i < m->object_count; i++)
@@ -343,11 +346,11 @@ static void module_load(const struct module_arguments *args)
 
 ETCH_API void etch_module_load_v2(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
 {
-	struct bounds b[7] = {{0, 0}};
+	struct bounds b[9] = {{0, 0}};
 
-	for (unsigned i = 0; i < count && i < 7; i++)
+	for (unsigned i = 0; i < count && i < 9; i++)
 		b[i] = bounds_of(bounds[i].start, bounds[i].stop);
-	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6]});
+	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8]});
 }
 
 ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,
@@ -373,6 +376,8 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 			if (m->image.program)
 				break;
 			__atomic_store_n(p, m->next, __ATOMIC_RELEASE);
+			if (marks_calls)
+				marks_calls->unload(m);
 			module_free(m);
 			break;
 		}

@@ -183,8 +183,13 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 /* The value of an 8-byte slot after the stores of this transaction. */
 uint64_t txn_value(const struct txn *t, uint64_t slot);
+/* The same of a variable of up to 8 bytes. */
+uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
 /* Adds the words that change these bytes of text. */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
+/* Plans new bytes for a site that is one instruction before and after, wherever it lies. is_load: it may stay as it is
+ * if the system refuses. */
+int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
 
 /* ---- the change (patch.c) -------------------------------------------------------- */
 

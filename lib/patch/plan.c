@@ -72,6 +72,8 @@ static uint64_t value_after(const struct txn *t, uint64_t at, unsigned size)
 
 uint64_t txn_value(const struct txn *t, uint64_t slot) { return value_after(t, slot, 8); }
 
+uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size) { return value_after(t, at, size); }
+
 static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64_t *image)
 {
 	uint8_t out[16] = {0};
@@ -153,6 +155,12 @@ static int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t
 	for (; i < t->text.count; i++)
 		t->text.word[i].swap = is_load ? WORD_MAY : WORD_SWAP;
 	return err;
+}
+
+int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load)
+{
+	return etch_site_is_live(site, len) ? txn_bytes(t, site, len, have, want)
+	                                    : plan_across(t, site, len, have, want, is_load);
 }
 
 /* Plans a load of more than 8 bytes. */

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "patch/static_branch.h"
 #include "patch/patch.h"
 
 /* Does a site that starts in object o of module m read bytes of no other object? One that also reads
@@ -136,6 +137,8 @@ static int plan_stores_run(struct txn *t, size_t first, size_t end)
 		err = plan_stores_walk(t, owner, walk_own(owner, kind, from - 7, NULL), from, to);
 	if (!err)
 		err = txn_plan_inlines(t, owner, from, to, PLAN_SET);
+	if (!err)
+		err = txn_plan_branches(t, owner, from, to, PLAN_SET);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count)
 			err = plan_stores_walk(t, owner, walk_far(m, from - 7), from, to);
@@ -219,6 +222,8 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 	}
 	if (!err)
 		err = txn_plan_inlines(t, owner, o->addr, o->addr + o->size, plan);
+	if (!err)
+		err = txn_plan_branches(t, owner, o->addr, o->addr + o->size, plan);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count) {
 			w = walk_far(m, o->addr);

@@ -60,11 +60,12 @@ static int table_moved(struct bounds *b, const int64_t *field, uint64_t count, s
 int table_locate(struct module *m, const struct module_arguments *args)
 {
 	const struct etch_module *d = args->desc;
-	struct bounds table[5] = {args->imv, args->pv, args->obj, args->native, args->in_place};
-	static const size_t each[5] = {sizeof(struct etch_imv), sizeof(struct etch_imv), sizeof(struct etch_obj),
-	                               sizeof(struct etch_native), sizeof(struct etch_inline)};
-	const void *at[5];
-	size_t count[5];
+	struct bounds table[7] = {args->imv, args->pv, args->obj, args->native, args->in_place, args->branch, args->mark};
+	static const size_t each[7] = {sizeof(struct etch_imv),      sizeof(struct etch_imv),    sizeof(struct etch_obj),
+	                               sizeof(struct etch_native),   sizeof(struct etch_inline), sizeof(struct etch_branch),
+	                               sizeof(struct etch_mark_site)};
+	const void *at[7];
+	size_t count[7];
 
 	if (!range_has(m, (uint64_t)(uintptr_t)d, sizeof(*d), PROT_READ) || ((uintptr_t)d & 7))
 		return 0;
@@ -75,7 +76,7 @@ int table_locate(struct module *m, const struct module_arguments *args)
 	                                       !table_moved(&table[1], &d->pv, d->pv_count, each[1]) ||
 	                                       !table_moved(&table[2], &d->obj, d->obj_count, each[2])))
 		return 0;
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 7; i++) {
 		if (table[i].stop < table[i].start)
 			return 0;
 		at[i] = table_place(m, table[i].start, table[i].stop - table[i].start, each[i], &count[i]);
@@ -92,6 +93,10 @@ int table_locate(struct module *m, const struct module_arguments *args)
 	m->native_count = count[3];
 	m->inlines = at[4];
 	m->inline_count = count[4];
+	m->branches = at[5];
+	m->branch_count = count[5];
+	m->marks = at[6];
+	m->mark_count = count[6];
 	return m->obj_count <= RECORDS_MAX;
 }
 

@@ -133,6 +133,41 @@ static inline int64_t etch_cfi_const(struct etch_cfi_in *in, uint8_t op)
 	}
 }
 
+/* Reads the rest of an operation that only pushes: a constant, or a register and a displacement. False: it is another
+ * one, or of a register without a number here. */
+static inline bool etch_cfi_pushes(struct etch_cfi_in *in, uint8_t op, struct etch_cfi_term *t)
+{
+	uint64_t reg;
+
+	*t = (struct etch_cfi_term){ETCH_TERM_CONST, 0, 0, 0, 0};
+	if (op >= 0x08 && op <= 0x11) {
+		t->add = etch_cfi_const(in, op);
+		return true;
+	}
+	if (op >= 0x30 && op <= 0x4f) { /* lit0-31 */
+		t->add = op - 0x30;
+		return true;
+	}
+	if ((op < 0x70 || op > 0x80) && op != 0x92) /* breg0-16, bregx */
+		return false;
+	reg = op == 0x92 ? etch_cfi_uleb(in) : op - 0x70u;
+	t->kind = ETCH_TERM_REG;
+	t->reg = (uint8_t)reg;
+	t->add = etch_cfi_sleb(in);
+	return reg <= ETCH_CFI_RIP;
+}
+
+/* Makes a term what is in memory there. False: that is no term. */
+static inline bool etch_cfi_deref(struct etch_cfi_term *t)
+{
+	if ((t->kind != ETCH_TERM_REG && t->kind != ETCH_TERM_INDEX) || t->reg == ETCH_CFI_RIP)
+		return false;
+	t->kind = t->kind == ETCH_TERM_REG ? ETCH_TERM_DEREF : ETCH_TERM_DEREF_INDEX;
+	t->off = t->add;
+	t->add = 0;
+	return true;
+}
+
 /* Evaluates the expression at [at, end) of the section. with_cfa: the CFA is pushed first, as
  * DWARF 6.4.2.3 requires for register rules. */
 static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c, uint64_t at, uint64_t end,
@@ -153,23 +188,9 @@ static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c,
 		t = (struct etch_cfi_term){ETCH_TERM_CONST, 0, 0, 0, 0};
 		switch (op) {
 		case 0x06: /* deref */
-			if (!n || (stack[n - 1].kind != ETCH_TERM_REG && stack[n - 1].kind != ETCH_TERM_INDEX) ||
-			    stack[n - 1].reg == ETCH_CFI_RIP)
+			if (!n || !etch_cfi_deref(&stack[n - 1]))
 				return none;
-			stack[n - 1].kind = stack[n - 1].kind == ETCH_TERM_REG ? ETCH_TERM_DEREF : ETCH_TERM_DEREF_INDEX;
-			stack[n - 1].off = stack[n - 1].add;
-			stack[n - 1].add = 0;
 			continue;
-		case 0x08:
-		case 0x09:
-		case 0x0a:
-		case 0x0b:
-		case 0x0c:
-		case 0x0d:
-		case 0x0e:
-		case 0x0f:
-		case 0x10:
-		case 0x11: t.add = etch_cfi_const(&in, op); break;
 		case 0x1a:
 		case 0x1c:
 		case 0x1e:
@@ -190,19 +211,8 @@ static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c,
 			break;
 		case 0x96: /* nop */ continue;
 		default:
-			if (op >= 0x30 && op <= 0x4f) { /* lit0-31 */
-				t.add = op - 0x30;
-			} else if ((op >= 0x70 && op <= 0x80) || op == 0x92) { /* breg0-16, bregx */
-				uint64_t reg = op == 0x92 ? etch_cfi_uleb(&in) : op - 0x70u;
-
-				if (reg > ETCH_CFI_RIP)
-					return none;
-				t.kind = ETCH_TERM_REG;
-				t.reg = (uint8_t)reg;
-				t.add = etch_cfi_sleb(&in);
-			} else {
+			if (!etch_cfi_pushes(&in, op, &t))
 				return none;
-			}
 		}
 		if (in.bad || t.kind == ETCH_TERM_NONE || n == sizeof(stack) / sizeof(stack[0]))
 			return none;

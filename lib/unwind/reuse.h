@@ -5,6 +5,7 @@
 #ifndef ETCH_LIB_UNWIND_REUSE_H
 #define ETCH_LIB_UNWIND_REUSE_H
 
+#include "unwind/cursor.h"
 #include "unwind/plain_frames.h"
 
 /* The output of a walk. */
@@ -35,6 +36,10 @@ void reuse_window(struct reuse *r, const struct etch_walk *w, const struct windo
 void reuse_unlink(struct reuse *r);
 /* Saves the fresh frames for the next walk. `asked`: the caller asked for the status. */
 void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked);
+
+/* Walks from c's frame, with the frames of the walk before; t->status: also asks whether a full trace is complete.
+ * Returns why it ended. (walk.c) */
+int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t);
 
 /*
  * Is this frame one of the previous walk's? If so, r->at is its index. Both walks go outward; one

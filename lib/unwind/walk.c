@@ -151,34 +151,42 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontex
 	return t.count;
 }
 
-UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext, void **ips,
-                                                              int max, int *status)
+int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
 {
-	struct trace t = {.ips = ips, .max = max, .status = !!status};
 	struct reuse r;
-	struct cursor c;
 	int ret, mine = 0;
 
-	if (ucontext)
-		cursor_from(&c, ucontext);
-	else
-		cursor_here(&c, __builtin_frame_address(0));
 	/* A signal handler may have interrupted this function in the same thread. */
 	if (!__atomic_load_n(&w->busy, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&w->busy, 1, __ATOMIC_RELAXED);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		mine = 1;
-		t.previous = w;
-		t.reuse = &r;
+		t->previous = w;
+		t->reuse = &r;
 		reuse_begin(&r, w);
 	}
-	ret = walk(&c, &t);
+	ret = walk(c, t);
 	if (mine) {
-		if (t.previous && !r.settled)
-			reuse_keep(&r, w, ret, t.status);
+		if (t->previous && !r.settled)
+			reuse_keep(&r, w, ret, t->status);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		__atomic_store_n(&w->busy, 0, __ATOMIC_RELAXED);
 	}
+	return ret;
+}
+
+UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext, void **ips,
+                                                              int max, int *status)
+{
+	struct trace t = {.ips = ips, .max = max, .status = !!status};
+	struct cursor c;
+	int ret;
+
+	if (ucontext)
+		cursor_from(&c, ucontext);
+	else
+		cursor_here(&c, __builtin_frame_address(0));
+	ret = cursor_walk_reuse(&c, w, &t);
 	if (status)
 		*status = ret;
 	return t.count;

@@ -76,7 +76,7 @@ static int plan_and_add(const uint8_t *in, size_t size, struct segment_section *
 	if (r)
 		return r;
 	secs_fill(secs, n);
-	return segment_add(in, size, secs, n, out, out_size, err, errlen);
+	return segment_add(&(struct segment_request){in, size, secs, n, NULL, NULL}, out, out_size, err, errlen);
 }
 
 static void promise(bool kept, const char *what)
@@ -119,7 +119,7 @@ static void check_again(const uint8_t *out, size_t out_size, struct segment_sect
 	if (!copy)
 		abort();
 	memcpy(copy, secs, n * sizeof *copy);
-	promise(!segment_build(out, out_size, copy, n, NULL, NULL, &built, &built_size, err, sizeof err) &&
+	promise(!segment_build(&(struct segment_request){out, out_size, copy, n, NULL, NULL}, &built, &built_size, err, sizeof err) &&
 	        built_size == out_size && !memcmp(built, out, out_size), "segment_build does the same");
 	free(built);
 	free(copy);

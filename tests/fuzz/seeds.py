@@ -96,6 +96,13 @@ def run(*argv, stdin=None):
     subprocess.run([str(a) for a in argv], check=True, input=stdin, text=True, stderr=subprocess.DEVNULL)
 
 
+def kernel_notes():
+    """An object with the special sections that `etch objtool` reads."""
+    sys.path.insert(0, str(TESTS))
+    from test_objtool import everything
+    return everything()
+
+
 def files_make(etch, tmp):
     """ELF files, rewritten and not."""
     made = []
@@ -119,6 +126,7 @@ def files_make(etch, tmp):
         keep(f"{cc}-plain.so", cc, "c", PLAIN, "-O2", "-shared", "-fPIC", *small)
         keep(f"{cc}-sites", cc, "c", SITES, "-O2", "-static-pie", "-fPIE", "-Wl,--unresolved-symbols=ignore-all", *small)
         keep(f"{cc}-plain", cc, "c", PLAIN, "-O0", "-static", "-s", *small)
+    keep("notes.o", "gcc", "assembler", kernel_notes(), "-c")
     keep("kernel.o", "gcc", "assembler", KERNEL, "-c")
     keep("kernel", "gcc", "assembler", KERNEL.replace("vermagic=6.1.0", "Linux version 5.4.0"), *small, "-static", "-Wl,-e,f")
     return made

@@ -52,6 +52,7 @@ void fuzz_segment(const uint8_t *data, size_t size)
 	uint8_t *copy = fuzz_copy(data, size), *out = NULL, *again = NULL, contents[256];
 	struct segment_section secs[SECTIONS];
 	struct segment_found before, at, then;
+	struct segment_request from_out;
 	unsigned seed = size ? data[size - 1] : 0;
 	size_t out_size, again_size;
 	char err[256] = "";
@@ -61,7 +62,7 @@ void fuzz_segment(const uint8_t *data, size_t size)
 	sections_make(secs, contents, seed);
 	had = segment_find(copy, size, &before, err, sizeof(err));
 	must(had != 1 || (before.offset <= size && before.size <= size - before.offset && before.first <= before.size));
-	r = segment_build(copy, size, secs, SECTIONS, NULL, NULL, &out, &out_size, err, sizeof(err));
+	r = segment_build(&(struct segment_request){copy, size, secs, SECTIONS, NULL, NULL}, &out, &out_size, err, sizeof(err));
 	must(!r || (*err && r < 0 && r != SEGMENT_EINVAL));
 	if (!r) {
 		must(out_size <= 4 * size + (20u << 20)); /* MAX_FILL of tool/elf/segment_place.c */
@@ -70,12 +71,13 @@ void fuzz_segment(const uint8_t *data, size_t size)
 		loads_check(out, out_size);
 		section_check(out, out_size, &at, &secs[0]);
 		section_check(out, out_size, &at, &secs[1]);
-		must(!segment_add(out, out_size, secs, SECTIONS, &again, &again_size, err, sizeof(err)));
+		from_out = (struct segment_request){out, out_size, secs, SECTIONS, NULL, NULL};
+		must(!segment_add(&from_out, &again, &again_size, err, sizeof(err)));
 		must(again_size == out_size && !memcmp(again, out, out_size));
 		free(again);
 		again = NULL;
 		sections_make(secs, contents, seed + 77);
-		if (!segment_build(out, out_size, secs, SECTIONS, NULL, NULL, &again, &again_size, err, sizeof(err)))
+		if (!segment_build(&from_out, &again, &again_size, err, sizeof(err)))
 			must(segment_find(again, again_size, &then, NULL, 0) == 1 && then.addr == at.addr);
 	}
 	free(again);

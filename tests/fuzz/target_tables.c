@@ -9,6 +9,7 @@
 
 #include "analysis/facts/fixups.h"
 #include "table/ex_table.h"
+#include "table/linked_orc.h"
 #include "table/linked_tables.h"
 #include "table/unwind_tables.h"
 

@@ -140,7 +140,7 @@ static void refuse_one(struct row *rows, size_t count, const char *why)
 	uint8_t *table;
 	size_t size;
 
-	if (!unwind_block_encode(&list, NULL, 0, 6, &table, &size, &e) || !strstr(e.text, why))
+	if (!unwind_block_encode(&list, &(struct unwind_kind){.map_shift = 6}, &table, &size, &e) || !strstr(e.text, why))
 		fail("not refused: %s", why);
 	if (table)
 		fail("refused, and a table");
@@ -184,7 +184,8 @@ static void encode(unsigned count)
 		size_t size;
 
 		clock_gettime(CLOCK_MONOTONIC, &a);
-		check_error(unwind_block_encode(&rows, list, count, shift, &table, &size, &e), &e);
+		check_error(unwind_block_encode(&rows, &(struct unwind_kind){.map_shift = shift, .calls = list, .call_count = count},
+		                                &table, &size, &e), &e);
 		clock_gettime(CLOCK_MONOTONIC, &b);
 		printf("shift=%u bytes=%zu encode_ms=%.1f", shift, size,
 		       (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6);

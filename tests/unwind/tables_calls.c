@@ -25,9 +25,10 @@ static void calls_check(const uint8_t *bytes, size_t size, uint64_t addr, uint64
 	ZydisDecoder decoder;
 	uint64_t *list = NULL;
 	size_t count = 0, i, half = size / 3;
+	const struct call_code all = {bytes, size, addr, lo, hi};
 
 	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-	if (callsites_find(bytes, size, addr, lo, hi, &list, &count))
+	if (callsites_find(&all, &list, &count))
 		fail("out of memory");
 	for (i = 0; i < count; i++)
 		if (list[i] <= addr || list[i] > addr + size || (i && list[i] <= list[i - 1]))
@@ -59,8 +60,8 @@ static void calls_check(const uint8_t *bytes, size_t size, uint64_t addr, uint64
 		uint64_t *two = NULL;
 		size_t n = 0, k;
 
-		if (callsites_find(bytes, half, addr, lo, hi, &two, &n) ||
-		    callsites_find(bytes + half, size - half, addr + half, lo, hi, &two, &n))
+		if (callsites_find(&(struct call_code){bytes, half, addr, lo, hi}, &two, &n) ||
+		    callsites_find(&(struct call_code){bytes + half, size - half, addr + half, lo, hi}, &two, &n))
 			fail("out of memory");
 		for (i = k = 0; i < count; i++) {
 			while (k < n && two[k] < list[i])

@@ -205,12 +205,13 @@ void lookup(unsigned lists)
 
 		sample_make(&s);
 		for (k = 0; k < 3; k++) {
+			const struct unwind_kind kind = {.map_shift = shifts[k], .calls = s.calls, .call_count = s.call_count};
 			uint8_t *table, *again;
 			size_t size, size2;
 			struct error e;
 
-			check_error(unwind_block_encode(&s.rows, s.calls, s.call_count, shifts[k], &table, &size, &e), &e);
-			check_error(unwind_block_encode(&s.rows, s.calls, s.call_count, shifts[k], &again, &size2, &e), &e);
+			check_error(unwind_block_encode(&s.rows, &kind, &table, &size, &e), &e);
+			check_error(unwind_block_encode(&s.rows, &kind, &again, &size2, &e), &e);
 			if (size != size2 || memcmp(table, again, size))
 				fail("the same rows became two tables");
 			version_check(&s, table, size);

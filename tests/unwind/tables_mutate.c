@@ -120,6 +120,7 @@ void mutate(unsigned tables, unsigned mutants)
 	unsigned i, k;
 
 	for (i = 0; i < tables; i++) {
+		struct unwind_kind kind;
 		struct sample s;
 		uint8_t *table;
 		size_t size;
@@ -131,8 +132,9 @@ void mutate(unsigned tables, unsigned mutants)
 				break;
 			sample_free(&s);
 		} while (1);
-		check_error(unwind_block_encode(&s.rows, s.calls, s.call_count, below(3) ? 5 + 1 + below(2) : 0, &table, &size,
-		                                &e), &e);
+		kind = (struct unwind_kind){
+			.map_shift = below(3) ? 5 + 1 + below(2) : 0, .calls = s.calls, .call_count = s.call_count};
+		check_error(unwind_block_encode(&s.rows, &kind, &table, &size, &e), &e);
 		sample_free(&s);
 		for (k = 0; k < mutants; k++) {
 			size_t length = below(20) ? size : below((uint32_t)size);

@@ -36,7 +36,7 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	    ex_table_check(f, &s->frames.space, &s->fixups, &s->found, e))
 		return -1;
 	/* Program headers, symbols and .eh_frame. */
-	if (check_hardening(s, e) || check_symbols(s, e) || check_cfi(s, e))
+	if (check_hardening(s, e) || check_symbols(s, e) || check_cfi(s, e) || check_frame_tables(s, e))
 		return -1;
 	/* Every instruction that the analysis reached. */
 	if (check_decoders(s, e) || check_branches(s, e) || check_speculation(s, e))

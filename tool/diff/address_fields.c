@@ -161,7 +161,7 @@ void operand_ref(const struct body_side *side, const struct normal *n, const str
 	if (!o->branch && o->class != CLASS_SLOT && o->at == n->disp_at && n->disp_len && !n->based)
 		use.access = normal_access(fn->bytes + (n->addr - fn->start), n->len);
 	if (o->how == BY_SYMBOL)
-		ref_symbol(im, o->symbol, o->addend, &use, out, text, size);
+		ref_symbol(im, (struct symbol_offset){o->symbol, o->addend}, &use, out, text, size);
 	else
 		ref_place(im, o->place, &use, out, text, size);
 }

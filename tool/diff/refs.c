@@ -430,9 +430,11 @@ void ref_place(const struct image *im, struct place at, const struct ref_use *us
 		nameless_ref(im, at, use, out, text, size);
 }
 
-void ref_symbol(const struct image *im, const struct elf_symbol *s, int64_t addend, const struct ref_use *use,
-                struct xref *out, char *text, size_t size)
+void ref_symbol(const struct image *im, struct symbol_offset at, const struct ref_use *use, struct xref *out,
+                char *text, size_t size)
 {
+	const struct elf_symbol *s = at.symbol;
+	int64_t addend = at.addend;
 	/* Use the symbol of the relocation, also if the address is the end of its object. */
 	bool own = s->name[0] && s->type != STT_SECTION &&
 	           (!s->section || (!place_is_code(im, s->section) && (s->size || s->bind != STB_LOCAL)));

@@ -40,9 +40,14 @@ struct ref_use {
 /* Makes a reference to a place. `text`, if not null, gets its name for output. */
 void ref_place(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
                size_t size);
-/* ET_REL: makes a reference to symbol + addend of a relocation. */
-void ref_symbol(const struct image *im, const struct elf_symbol *s, int64_t addend, const struct ref_use *use,
-                struct xref *out, char *text, size_t size);
+/* What a relocation refers to. */
+struct symbol_offset {
+	const struct elf_symbol *symbol;
+	int64_t addend;
+};
+/* ET_REL: makes a reference to it. */
+void ref_symbol(const struct image *im, struct symbol_offset at, const struct ref_use *use, struct xref *out,
+                char *text, size_t size);
 /* Linked: makes a reference to an offset from the thread pointer. False: it is not in the TLS block. */
 bool ref_thread(const struct image *im, int64_t offset, struct xref *out, char *text, size_t size);
 

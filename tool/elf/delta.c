@@ -15,13 +15,13 @@
 #define MISSED_SOME  64u
 #define MISSED_SHARE 1024u
 
-struct bytes {
+struct output {
 	uint8_t *data;
 	size_t size, room;
 	bool failed;
 };
 
-static void put(struct bytes *b, const void *data, size_t n)
+static void put(struct output *b, const void *data, size_t n)
 {
 	if (b->size + n > b->room) {
 		size_t room = (b->size + n) * 2 + 64;
@@ -38,7 +38,7 @@ static void put(struct bytes *b, const void *data, size_t n)
 	b->size += n;
 }
 
-static void put_number(struct bytes *b, uint64_t n)
+static void put_number(struct output *b, uint64_t n)
 {
 	uint8_t byte;
 
@@ -48,7 +48,7 @@ static void put_number(struct bytes *b, uint64_t n)
 	} while (n >>= 7);
 }
 
-static void put_signed(struct bytes *b, int64_t n)
+static void put_signed(struct output *b, int64_t n)
 {
 	bool more = true;
 	uint8_t byte;
@@ -125,7 +125,7 @@ struct maker {
 	struct blocks blocks;                        /* built on first use: that takes as long as all else */
 	const struct delta_guess *guess, *guess_end; /* the guess for the current offset; the end */
 	size_t missed;                               /* bytes without a match at the likely places */
-	struct bytes out;
+	struct output out;
 	size_t told;   /* bytes of `want` that the commands so far produce */
 	size_t source; /* offset in `have` at which the last copy ended */
 };
@@ -216,13 +216,13 @@ static bool commands_make(struct maker *m)
 	return !m->out.failed;
 }
 
-int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size,
-               const struct delta_guess *guesses, size_t guess_count, uint8_t **out, size_t *size)
+int delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
+               uint8_t **out, size_t *size)
 {
-	struct maker m = {.have = have,
-	                  .want = want,
-	                  .have_size = have_size,
-	                  .want_size = want_size,
+	struct maker m = {.have = have.at,
+	                  .want = want.at,
+	                  .have_size = have.size,
+	                  .want_size = want.size,
 	                  .guess = guesses,
 	                  .guess_end = guess_count ? guesses + guess_count : guesses};
 	bool made = commands_make(&m);

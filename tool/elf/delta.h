@@ -6,6 +6,8 @@
 #ifndef ELF_DELTA_H
 #define ELF_DELTA_H
 
+#include "support/bytes.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,8 +24,8 @@ struct delta_guess {
  * until `want` is complete. Numbers are LEB128, distances signed (DWARF 5, 7.6). Time and
  * memory are linear. `guesses`: sorted by `want`; may be none. 0; -1: out of memory.
  */
-int delta_make(const uint8_t *have, size_t have_size, const uint8_t *want, size_t want_size,
-               const struct delta_guess *guesses, size_t guess_count, uint8_t **out, size_t *size);
+int delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
+               uint8_t **out, size_t *size);
 
 /* Decodes: fills want[0..want_size). -1: the commands do not fit these two sizes. */
 int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, size_t delta_size, uint8_t *want,

@@ -219,17 +219,16 @@ static int sections_load(struct elf_file *f, struct error *e)
 	return sections_apart(f, e);
 }
 
-static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **out, uint32_t *out_count,
-                        struct error *e)
+/* Checks a symbol table, and finds its section SHT_SYMTAB_SHNDX (*x; null: it has none). 0, or -1 and a message. */
+static int symbols_check(const struct elf_file *f, uint32_t index, const struct elf_section **x, struct error *e)
 {
-	const struct elf_section *s = &f->sections[index], *str, *x = NULL;
-	uint64_t count = s->sh.sh_size / sizeof(Elf64_Sym), i;
-	uint64_t names = NAMES_MOST(f);
-	struct elf_symbol *syms;
+	const struct elf_section *s = &f->sections[index], *str = &f->sections[s->sh.sh_link];
+	uint64_t count = s->sh.sh_size / sizeof(Elf64_Sym);
+	uint32_t i;
 
+	*x = NULL;
 	if (s->sh.sh_size % sizeof(Elf64_Sym) || s->sh.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(e, "section %s: not a whole number of symbols", s->name);
-	str = &f->sections[s->sh.sh_link];
 	/* A section of another type may be one of etch's own tables, whose contents a rewrite replaces. */
 	if (str->sh.sh_type != SHT_STRTAB)
 		return error_set(e, "section %s: its string table %s is not one (not SHT_STRTAB)", s->name, str->name);
@@ -239,9 +238,22 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 		return error_set(e, "section %s: first global symbol %u is past its end", s->name, s->sh.sh_info);
 	for (i = 1; i < f->section_count; i++)
 		if (f->sections[i].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[i].sh.sh_link == index)
-			x = &f->sections[i];
-	if (x && x->sh.sh_size / 4 < count)
-		return error_set(e, "section %s: shorter than its symbol table", x->name);
+			*x = &f->sections[i];
+	if (*x && (*x)->sh.sh_size / 4 < count)
+		return error_set(e, "section %s: shorter than its symbol table", (*x)->name);
+	return 0;
+}
+
+static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **out, uint32_t *out_count,
+                        struct error *e)
+{
+	const struct elf_section *s = &f->sections[index], *str = &f->sections[s->sh.sh_link], *x;
+	uint64_t count = s->sh.sh_size / sizeof(Elf64_Sym), i;
+	uint64_t names = NAMES_MOST(f);
+	struct elf_symbol *syms;
+
+	if (symbols_check(f, index, &x, e))
+		return -1;
 	syms = calloc(count + 1, sizeof(*syms));
 	if (!syms)
 		return error_set(e, "out of memory");

@@ -56,9 +56,7 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 	if (!s->data)
 		return 0;
 	symbols = s->sh.sh_link == f->symtab ? f->symbol_count : s->sh.sh_link == f->dynsym ? f->dynsym_count : 0;
-	r = malloc((n + 1) * sizeof(*r));
-	if (!r)
-		return error_set(e, "out of memory");
+	r = mem_alloc(n, sizeof(*r));
 	for (i = 0; i < n; i++) {
 		Elf64_Rela rela;
 

@@ -326,10 +326,12 @@ static int tail_check(const struct elf_file *f, struct error *e)
 	                                 at);
 }
 
-int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
-                 uint8_t **out, size_t *out_size, struct error *e)
+int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,
+                 struct error *e)
 {
-	struct object_writer w = {.f = f, .added = added, .count = count, .emptied = emptied, .e = e};
+	struct object_writer w = {
+		.f = f, .added = change->added, .count = change->count, .emptied = change->emptied, .e = e};
+	const size_t count = change->count;
 	uint32_t total, strndx = f->eh.e_shstrndx, *names;
 	Elf64_Shdr first = {0};
 	uint64_t headers;

@@ -38,13 +38,17 @@ struct new_section {
 /* Checks that the file can hold `count` more sections, each with relocations. 0, or -1 and a message. */
 int object_write_room(const struct elf_file *f, size_t count, struct error *e);
 
+struct object_change {
+	const struct new_section *added;
+	size_t count;
+	const bool *emptied; /* of each section of the input: it gets size 0; may be null */
+};
+
 /*
- * The new file's bytes in *out (malloc'd). Sections marked in `emptied` (may be
- * null; one bool per section of the input) get size 0. -1 and a message when the
- * file cannot hold more sections or memory is out.
+ * The new file's bytes in *out (malloc'd). -1 and a message when the file cannot hold more sections or memory is out.
  */
-int object_write(const struct elf_file *f, const struct new_section *added, size_t count, const bool *emptied,
-                 uint8_t **out, size_t *out_size, struct error *e);
+int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,
+                 struct error *e);
 
 /* Frees an array of sections with their contents. */
 void new_sections_free(struct new_section *sections, size_t count);

@@ -461,7 +461,8 @@ static int execute(struct order *o, char *err, size_t errlen)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	for (size_t i = 0; i < o->link_count && !e; i++)
 		if (*links[i].name && !links[i].made)
-			e = outfile_replace(o->links[i], NULL, 0, o->data, o->size, o->seen, err, errlen);
+			e = outfile_replace(&(struct outfile_target){.path = o->links[i], .seen = o->seen}, o->data, o->size, err,
+			                    errlen);
 	free(links);
 	return e;
 }
@@ -473,10 +474,10 @@ int outfile_write(const char *path, const void *data, size_t size, const char *m
 	return execute(&o, err, errlen);
 }
 
-int outfile_replace(const char *path, char *const *links, size_t link_count, const void *data, size_t size,
-                    const struct file_mark *seen, char *err, size_t errlen)
+int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen)
 {
-	struct order o = {.path = path, .links = links, .link_count = link_count, .data = data, .size = size, .seen = seen};
+	struct order o = {
+		.path = t->path, .links = t->links, .link_count = t->link_count, .data = data, .size = size, .seen = t->seen};
 
 	return execute(&o, err, errlen);
 }

@@ -45,9 +45,17 @@
  * the temporary file is removed. A program with more threads must block them in the others.
  */
 int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen);
-/* The same for a file that is rewritten: `seen` is what was read, `links` its other hard links, which become links to
- * the new file, or copies of it where the file system does not allow that. */
-int outfile_replace(const char *path, char *const *links, size_t link_count, const void *data, size_t size,
-                    const struct file_mark *seen, char *err, size_t errlen);
+
+/* A file that is rewritten. */
+struct outfile_target {
+	const char *path;
+	char *const *links; /* its other hard links: they become links to the new file, or copies of it where the file
+	                     * system does not allow that */
+	size_t link_count;
+	const struct file_mark *seen; /* what was read */
+};
+
+/* The same for a file that is rewritten. */
+int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen);
 
 #endif

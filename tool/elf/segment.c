@@ -16,36 +16,63 @@
 #include "elf/segment_layout.h"
 #include "support/memory.h"
 
-static int layout_files(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
+/* Copies the old section names to l->str, with room for those of the new sections. */
+static void names_begin(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
-	struct seg_file *f = &l->f;
-	Elf64_Shdr *names_sec = &f->sh[f->names];
-	uint64_t old_headers = f->sections, old_str = names_sec->sh_size, end = l->keep;
-	uint64_t names = sizeof SEGMENT_SECTION + sizeof SEGMENT_TABLE + sizeof SEGMENT_FRONT;
-	int r = seg_check_tail(l, end, err, errlen);
+	const Elf64_Shdr *old = &l->f.sh[l->f.names];
+	uint64_t more = sizeof SEGMENT_SECTION + sizeof SEGMENT_TABLE + sizeof SEGMENT_FRONT;
 
-	if (r)
-		return r;
-	/* strip and objcopy put .comment and the like behind the segment: it stays in place as long as it fits there. */
-	if (l->ours && l->old_base + l->size <= seg_old_room_end(l))
-		l->base = l->old_base;
 	for (size_t i = 0; i < n; i++)
-		names += strlen(secs[i].name) + 1 + (secs[i].former ? strlen(secs[i].former) + 1 : 0);
-	l->str = malloc(old_str + names);
-	if (!l->str)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
-	memcpy(l->str, f->data + names_sec->sh_offset, old_str);
-	l->str_size = old_str;
-	l->off_of = calloc(n, sizeof *l->off_of);
-	if (!l->off_of)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
-	l->out_size = seg_max(end, l->base + l->size);
+		more += strlen(secs[i].name) + 1 + (secs[i].former ? strlen(secs[i].former) + 1 : 0);
+	l->str = mem_alloc(old->sh_size + more, 1);
+	memcpy(l->str, l->f.data + old->sh_offset, old->sh_size);
+	l->str_size = old->sh_size;
+}
+
+/* Decides the file offsets of the new sections (l->off_of), and the size of the output up to them. */
+static void sections_place(struct seg_layout *l, const struct segment_section *secs, size_t n)
+{
+	l->off_of = mem_zero(n, sizeof *l->off_of);
+	l->out_size = seg_max(l->keep, l->base + l->size);
 	for (size_t i = 0; i < n; i++) {
 		if (secs[i].unloaded)
 			l->out_size = seg_align(l->out_size, secs[i].align ? secs[i].align : 1);
 		l->off_of[i] = secs[i].unloaded ? l->out_size : l->base + (secs[i].addr - l->addr);
 		l->out_size += secs[i].unloaded ? secs[i].size : 0;
 	}
+}
+
+/* Gives the section names and headers a place behind all else, unless they are as they were. */
+static void headers_place(struct seg_layout *l, uint64_t old_headers, uint64_t old_str)
+{
+	struct seg_file *f = &l->f;
+	Elf64_Shdr *names = &f->sh[f->names];
+
+	if (names->sh_offset + old_str > l->keep || l->str_size != old_str) {
+		names->sh_offset = l->out_size;
+		names->sh_size = l->str_size;
+		l->out_size += l->str_size;
+	}
+	if (f->eh.e_shoff + old_headers * sizeof *f->sh > l->keep || f->sections != old_headers) {
+		f->eh.e_shoff = seg_align(l->out_size, 8);
+		l->out_size = f->eh.e_shoff + f->sections * sizeof *f->sh;
+	}
+	seg_headers_count(f);
+}
+
+static int layout_files(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
+{
+	struct seg_file *f = &l->f;
+	uint64_t old_headers = f->sections, old_str = f->sh[f->names].sh_size;
+	int r = seg_check_tail(l, l->keep, err, errlen);
+
+	if (r)
+		return r;
+	/* strip and objcopy put .comment and the like behind the segment: it stays in place as long as it fits there. */
+	if (l->ours && l->old_base + l->size <= seg_old_room_end(l))
+		l->base = l->old_base;
+	names_begin(l, secs, n);
+	sections_place(l, secs, n);
 	r = seg_headers_assign(l, secs, n, err, errlen);
 	if (r)
 		return r;
@@ -67,18 +94,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	f->ph[l->load].p_filesz = f->ph[l->load].p_memsz = l->size;
 	seg_phdrs_cover(l, secs, n);
 	seg_table_follow(l);
-
-	names_sec = &f->sh[f->names];
-	if (names_sec->sh_offset + old_str > end || l->str_size != old_str) {
-		names_sec->sh_offset = l->out_size;
-		names_sec->sh_size = l->str_size;
-		l->out_size += l->str_size;
-	}
-	if (f->eh.e_shoff + old_headers * sizeof *f->sh > end || f->sections != old_headers) {
-		f->eh.e_shoff = seg_align(l->out_size, 8);
-		l->out_size = f->eh.e_shoff + f->sections * sizeof *f->sh;
-	}
-	seg_headers_count(f);
+	headers_place(l, old_headers, old_str);
 	if (l->out_size > SIZE_MAX / 2 || l->keep > f->size)
 		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "the file would become too large");
 	return SEGMENT_OK;
@@ -127,24 +143,23 @@ static int slot_take(struct seg_layout *l, unsigned want, char *err, size_t errl
 }
 
 /* Decides everything but the bytes. *l is to be freed in any case. */
-static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, struct segment_section *secs, size_t n,
-                       char *err, size_t errlen)
+static int layout_make(struct seg_layout *l, const struct segment_request *q, char *err, size_t errlen)
 {
 	uint64_t first = 0;
 	unsigned covers;
 	int r;
 
 	memset(l, 0, sizeof *l);
-	r = seg_read(&l->f, file, size, err, errlen);
+	r = seg_read(&l->f, q->file, q->size, err, errlen);
 	if (!r)
-		r = seg_check_list(secs, n, err, errlen);
+		r = seg_check_list(q->sections, q->count, err, errlen);
 	if (r)
 		return r;
 	r = seg_ours_find(&l->f, &l->load, &l->note_sec, &first, err, errlen);
 	if (r < 0)
 		return r;
 	l->ours = r;
-	covers = seg_covers_missing(&l->f, secs, n);
+	covers = seg_covers_missing(&l->f, q->sections, q->count);
 	if (l->ours && covers)
 		return seg_fail(SEGMENT_ENOSLOT, err, errlen,
 		                "an earlier etch run left no program header for what is new: start from the file as it was");
@@ -159,8 +174,8 @@ static int layout_make(struct seg_layout *l, const uint8_t *file, size_t size, s
 	l->keep = seg_kept_end(l);
 	if (l->ours && l->keep < l->old_base)
 		l->keep = l->old_base; /* an earlier run kept all bytes before its segment */
-	r = seg_place(l, secs, n, err, errlen);
-	return r ? r : layout_files(l, secs, n, err, errlen);
+	r = seg_place(l, q->sections, q->count, err, errlen);
+	return r ? r : layout_files(l, q->sections, q->count, err, errlen);
 }
 
 /* ---- output ---------------------------------------------------------------- */
@@ -263,8 +278,9 @@ static bool same_headers(const struct seg_layout *l)
 
 int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
+	const struct segment_request q = {.file = file, .size = size, .sections = secs, .count = n};
 	struct seg_layout l;
-	int r = layout_make(&l, file, size, secs, n, err, errlen);
+	int r = layout_make(&l, &q, err, errlen);
 
 	layout_free(&l);
 	return r;
@@ -297,13 +313,13 @@ static int result_check(uint8_t **out, size_t size, char *err, size_t errlen)
 	return r ? r : BAD("its headers overlap the contents that they describe");
 }
 
-static int layout_write(const struct seg_layout *l, const uint8_t *file, const struct segment_section *secs, size_t n,
-                        uint8_t **out, size_t *out_size, char *err, size_t errlen)
+static int layout_write(const struct seg_layout *l, const struct segment_request *q, uint8_t **out, size_t *out_size,
+                        char *err, size_t errlen)
 {
 	bool same = same_headers(l);
 
 	if (l->front) /* the caller may have changed bytes since the layout was made */
-		memcpy(l->front + l->front_size, file, l->f.size - l->front_size);
+		memcpy(l->front + l->front_size, q->file, l->f.size - l->front_size);
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_alloc(*out_size);
 	if (*out && !same)
@@ -312,48 +328,44 @@ static int layout_write(const struct seg_layout *l, const uint8_t *file, const s
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
 	if (same) {
 		memcpy(*out, l->f.data, l->f.size);
-		contents_replace(l, secs, n, *out);
+		contents_replace(l, q->sections, q->count, *out);
 	} else {
-		write_out(l, secs, n, *out);
+		write_out(l, q->sections, q->count, *out);
 	}
 	return result_check(out, *out_size, err, errlen);
 }
 
-int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, int (*fill)(void *context),
-                  void *context, uint8_t **out, size_t *out_size, char *err, size_t errlen)
+int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen)
 {
 	struct seg_layout l;
-	int r = layout_make(&l, file, size, secs, n, err, errlen);
+	int r = layout_make(&l, q, err, errlen);
 
-	if (!r && fill)
-		r = fill(context);
-	for (size_t i = 0; i < n && !r; i++)
-		if (!secs[i].data)
-			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s has no contents", secs[i].name);
+	if (!r && q->fill)
+		r = q->fill(q->context);
+	for (size_t i = 0; i < q->count && !r; i++)
+		if (!q->sections[i].data)
+			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s has no contents", q->sections[i].name);
 	if (!r)
-		r = layout_write(&l, file, secs, n, out, out_size, err, errlen);
+		r = layout_write(&l, q, out, out_size, err, errlen);
 	layout_free(&l);
 	return r;
 }
 
-int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n, uint8_t **out,
-                size_t *out_size, char *err, size_t errlen)
+int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen)
 {
-	struct segment_section *planned = malloc((n ? n : 1) * sizeof *planned);
+	const struct segment_section *given = q->sections;
+	struct segment_request planned = *q;
 	struct seg_layout l;
 	int r;
 
-	if (!planned)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
-	if (n)
-		memcpy(planned, secs, n * sizeof *planned);
-	r = layout_make(&l, file, size, planned, n, err, errlen);
-	for (size_t i = 0; i < n && !r; i++)
-		if (planned[i].addr != secs[i].addr || !secs[i].data)
-			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s is not where segment_plan put it", secs[i].name);
+	planned.sections = mem_copy(given, q->count * sizeof *given);
+	r = layout_make(&l, &planned, err, errlen);
+	for (size_t i = 0; i < q->count && !r; i++)
+		if (planned.sections[i].addr != given[i].addr || !given[i].data)
+			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s is not where segment_plan put it", given[i].name);
 	if (!r)
-		r = layout_write(&l, file, secs, n, out, out_size, err, errlen);
+		r = layout_write(&l, q, out, out_size, err, errlen);
 	layout_free(&l);
-	free(planned);
+	free(planned.sections);
 	return r;
 }

@@ -106,6 +106,16 @@ struct segment_section {
  */
 int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, char *err, size_t errlen);
 
+/* A file, and the sections that it is to get. */
+struct segment_request {
+	const uint8_t *file;
+	size_t size; /* bytes of the file */
+	struct segment_section *sections;
+	size_t count;
+	int (*fill)(void *context); /* for segment_build(); null: the contents are complete */
+	void *context;
+};
+
 /*
  * Makes the file with these sections, at the addresses that segment_plan gave
  * for the same list (SEGMENT_EINVAL otherwise), in *out, to be freed by the
@@ -113,16 +123,13 @@ int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs,
  * whole; if names and sizes are the same, only contents change.
  * All other sections keep their index.
  */
-int segment_add(const uint8_t *file, size_t size, const struct segment_section *secs, size_t n, uint8_t **out,
-                size_t *out_size, char *err, size_t errlen);
+int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen);
 
 /*
- * segment_plan, then `fill` (may be null) to write contents that depend on the
- * addresses, then segment_add, but the layout is made only once. If `fill` does
- * not return 0, its result is returned, and it has to set `err` itself.
+ * segment_plan, then `fill` to write contents that depend on the addresses, then segment_add, but the layout is made
+ * only once. If `fill` does not return 0, its result is returned, and it has to set `err` itself.
  */
-int segment_build(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, int (*fill)(void *context),
-                  void *context, uint8_t **out, size_t *out_size, char *err, size_t errlen);
+int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen);
 
 /*
  * Finds the etch segment of a file: 1 and *found, 0 if there is none, or a

@@ -92,37 +92,64 @@ static void refs_in_symbols(const struct seg_file *f, const Elf64_Shdr *s, struc
 	}
 }
 
+/* The code of a section, and the addresses looked for: those in [lo, hi), which holds all ranges of `r`. */
+struct ref_scan {
+	const uint8_t *code;
+	uint64_t addr, size;
+	struct ref_range *r;
+	size_t n;
+	uint64_t lo, hi;
+};
+
+/* The four bytes at `k` may be a disp32(%rip): notes what they refer to, with the end of the instruction 0, 1, 2 or 4
+ * bytes behind them. */
+static inline void ref_in_code(const struct ref_scan *x, uint64_t k)
+{
+	static const uint8_t tail[] = {0, 1, 2, 4};
+	uint64_t to;
+	int32_t disp;
+
+	memcpy(&disp, x->code + k, 4);
+	to = x->addr + k + 4 + (uint64_t)(int64_t)disp;
+	if (to + 4 < x->lo || to >= x->hi)
+		return;
+	for (size_t t = 0; t < sizeof tail; t++)
+		ref_note(x->r, x->n, to + tail[t]);
+}
+
+/* Notes every four bytes that are an address in [lo, hi). */
+static void absolute_refs(const struct ref_scan *x)
+{
+	uint32_t word;
+
+	for (uint64_t k = 2; k + 4 <= x->size; k++) {
+		memcpy(&word, x->code + k, 4);
+		if (word >= x->lo && word < x->hi)
+			ref_note(x->r, x->n, word);
+	}
+}
+
 /*
- * Notes every four bytes that may be a disp32(%rip), with the end of the instruction 0, 1, 2
- * or 4 bytes behind them; in a file at fixed addresses also those that are an absolute address.
- * This is no disassembly: a false match is possible, and only keeps the section where it is.
+ * Notes what each disp32(%rip) may refer to; in a file at fixed addresses also every four bytes that are an absolute
+ * address. This is no disassembly: a false match is possible, and only keeps the section where it is.
  */
 static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
 {
-	static const uint8_t tail[] = {0, 1, 2, 4};
-	const uint8_t *d = f->data + s->sh_offset;
-	bool fixed = f->eh.e_type == ET_EXEC;
-	uint64_t lo = UINT64_MAX, hi = 0;
-	int32_t disp;
+	struct ref_scan x = {f->data + s->sh_offset, s->sh_addr, s->sh_size, r, n, UINT64_MAX, 0};
+	uint64_t k;
 
 	for (size_t i = 0; i < n; i++) {
-		lo = r[i].lo < lo ? r[i].lo : lo;
-		hi = seg_max(hi, r[i].hi);
+		x.lo = r[i].lo < x.lo ? r[i].lo : x.lo;
+		x.hi = seg_max(x.hi, r[i].hi);
 	}
-	for (uint64_t k = 2; k + 4 <= s->sh_size; k++) {
-		uint64_t to;
-
-		memcpy(&disp, d + k, 4);
-		if (fixed && (uint32_t)disp >= lo && (uint32_t)disp < hi)
-			ref_note(r, n, (uint32_t)disp);
-		if (!x86_may_be_rip_operand(d + k))
-			continue;
-		to = s->sh_addr + k + 4 + (uint64_t)(int64_t)disp;
-		if (to + 4 < lo || to >= hi)
-			continue;
-		for (size_t t = 0; t < sizeof tail; t++)
-			ref_note(r, n, to + tail[t]);
-	}
+	if (f->eh.e_type == ET_EXEC)
+		absolute_refs(&x);
+	for (k = 2; k + RIP_SCAN_WIDTH + 4 <= x.size; k += RIP_SCAN_WIDTH)
+		for (unsigned some = x86_rip_operands(x.code + k); some; some &= some - 1)
+			ref_in_code(&x, k + (unsigned)__builtin_ctz(some));
+	for (; k + 4 <= x.size; k++)
+		if (x86_may_be_rip_operand(x.code + k))
+			ref_in_code(&x, k);
 }
 
 static void refs_in_data(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)

@@ -67,10 +67,12 @@ static bool holds(const struct elf_symbol *s, const struct places *p)
 	       (p->list[first].addr == s->value || p->list[first].addr - s->value < s->size);
 }
 
-static int index_build(const struct elf_file *f, const struct elf_symbol *list, uint32_t n, symbol_wanted *wanted,
-                       const struct places *places, struct symbol_index *out, struct error *e)
+/* The index of .dynsym, or else of .symtab. */
+static int index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wanted, const struct places *places,
+                       struct symbol_index *out, struct error *e)
 {
-	uint32_t i;
+	const struct elf_symbol *list = dynamic ? f->dynsyms : f->symbols;
+	uint32_t n = dynamic ? f->dynsym_count : f->symbol_count, i;
 
 	*out = (struct symbol_index){0};
 	for (i = 1; i < n; i++)
@@ -90,9 +92,7 @@ static int index_build(const struct elf_file *f, const struct elf_symbol *list, 
 static int index_build_any(const struct elf_file *f, symbol_wanted *wanted, const struct places *places,
                            struct symbol_index *out, struct error *e)
 {
-	if (!f->symbol_count)
-		return index_build(f, f->dynsyms, f->dynsym_count, wanted, places, out, e);
-	return index_build(f, f->symbols, f->symbol_count, wanted, places, out, e);
+	return index_build(f, !f->symbol_count, wanted, places, out, e);
 }
 
 int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
@@ -113,7 +113,7 @@ int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struc
 int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out,
                                struct error *e)
 {
-	return index_build(f, f->dynsyms, f->dynsym_count, wanted, &(struct places){0}, out, e);
+	return index_build(f, true, wanted, &(struct places){0}, out, e);
 }
 
 void symbol_index_free(struct symbol_index *x)

@@ -293,13 +293,13 @@ static struct delta_guess *guesses_make(const struct headers *kept, const uint8_
 	return list;
 }
 
-/* Makes the delta that gives `original` back from `bytes`. -1: out of memory. */
-static int original_tell(const uint8_t *bytes, size_t size, const struct headers *h, const uint8_t *original,
-                         size_t original_size, uint8_t **delta, size_t *delta_size)
+/* Makes the delta that gives `original` back from `kept`. -1: out of memory. */
+static int original_tell(struct bytes kept, const struct headers *h, struct bytes original, uint8_t **delta,
+                         size_t *delta_size)
 {
 	size_t count;
-	struct delta_guess *guesses = guesses_make(h, original, original_size, &count);
-	int err = delta_make(bytes, size, original, original_size, guesses, count, delta, delta_size);
+	struct delta_guess *guesses = guesses_make(h, original.at, original.size, &count);
+	int err = delta_make(kept, original, guesses, count, delta, delta_size);
 
 	free(guesses);
 	return err;
@@ -326,7 +326,7 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 		          end);
 		return 0;
 	}
-	if (original_tell(*bytes, *size, &h, original, original_size, &delta, &delta_size))
+	if (original_tell((struct bytes){*bytes, *size}, &h, (struct bytes){original, original_size}, &delta, &delta_size))
 		return error_set(e, "out of memory");
 	r.delta_size = (uint32_t)delta_size;
 	r.header = h.eh;

@@ -52,7 +52,7 @@ const char *file_kind(const struct elf_file *f);
 
 /* The unwind rows of a file: of its table, or made from its code. */
 struct unwind_view {
-	const char *table;         /* encoding of the table: "block", "orc", "sframe"; null: the file has none */
+	const char *table;         /* encoding of the table: "block", "orc", "sframe", "cfi"; null: the file has none */
 	uint64_t bytes;            /* size of the table as loaded */
 	size_t row_count;          /* number of rows by the table's own header */
 	struct etch_unwind header; /* of the table in a linked file */
@@ -60,6 +60,9 @@ struct unwind_view {
 	bool sources;              /* false: stripped, all rows have source "code"; or the table has none */
 	struct code_space space;
 	struct row_list rows; /* in addresses of `space` */
+	/* of .eh_frame, for each row: where callee-saved registers are; why it says less than its FDE, or null */
+	struct etch_cfi_saves *saves;
+	const char **why;
 };
 
 /* Which rows to load. */
@@ -68,10 +71,16 @@ enum unwind_from {
 	UNWIND_ANY,       /* the table, or else rows made from the code */
 	UNWIND_CODE_ONLY, /* rows made from the code; .eh_frame is only used for where functions are */
 	UNWIND_SFRAME,    /* those of .sframe, whoever wrote it; an error if there is none */
+	UNWIND_CFI,       /* those of .eh_frame, likewise */
 };
 
 int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e);
 void unwind_view_free(struct unwind_view *u);
+/* Loads the rows of .eh_frame into *out, which has its space already. */
+int unwind_view_cfi(const struct elf_file *f, struct unwind_view *out, struct error *e);
+/* Where rbx and r12 to r15 are: "rbx@cfa-24 r12@rbp-8 r13 lost"; "-": all are in their registers. */
+#define SAVES_TEXT 128 /* bytes that are enough */
+void saves_text(const struct etch_cfi_saves *s, char *out, size_t size);
 
 /* A range named by --at or FUNC: [start, end) in one section. Addresses as in the output of etch (ET_REL: offset
  * in `section`). */
@@ -88,6 +97,8 @@ int place_find(const struct elf_file *f, const char *at, struct place *out, stru
 int show_summary(const char *path, int jobs, enum format format, struct error *e);
 void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);
+/* -1 and a message: a malformed table. */
+int show_marks(const struct view *v, enum format format, struct error *e);
 /* `at` may be null: the whole file. */
 int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e);
 struct code_options {

@@ -125,6 +125,8 @@ int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unw
 	space_build(f, &out->space);
 	if (from == UNWIND_SFRAME)
 		return sframe_load(f, out, e);
+	if (from == UNWIND_CFI)
+		return unwind_view_cfi(f, out, e);
 	r = from == UNWIND_CODE_ONLY ? 0 : table_load(f, out, e);
 	if (!r && from != UNWIND_TABLE)
 		r = rows_generate(f, from == UNWIND_CODE_ONLY, out, e);
@@ -134,6 +136,8 @@ int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unw
 void unwind_view_free(struct unwind_view *u)
 {
 	row_list_free(&u->rows);
+	free(u->saves);
+	free(u->why);
 	space_free(&u->space);
 	memset(u, 0, sizeof(*u));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect orc, and sframe: the unwind rows of a file, of whichever table. Large files have millions of rows, so
- * they are printed without a listing. */
+/* etch inspect orc, sframe and cfi: the unwind rows of a file, of whichever table. Large files have millions of rows,
+ * so they are printed without a listing. */
 #include "inspect/inspect.h"
 
 #include "elf/symbols.h"
@@ -34,10 +34,25 @@ static const char *section_name(const struct printer *p, const struct shown *s)
 	return s->section ? p->file->sections[s->section].name : "-";
 }
 
+/* A table in a format of others, which says nothing of sources. */
+static bool is_foreign(const struct printer *p) { return p->from == UNWIND_SFRAME || p->from == UNWIND_CFI; }
+
 /* The source of a row; other producers' tables do not say. */
 static const char *source_text(const struct printer *p, const struct row *row)
 {
-	return p->from == UNWIND_SFRAME ? "-" : row_source_text(row->source);
+	return is_foreign(p) ? "-" : row_source_text(row->source);
+}
+
+/* Index of a row in the lists beside the rows. */
+static size_t row_index(const struct printer *p, const struct row *row) { return (size_t)(row - p->unwind->rows.rows); }
+
+/* Where callee-saved registers are, which only .eh_frame says; and why a row says less than .eh_frame, or null. */
+static const char *registers_text(const struct printer *p, const struct row *row, char *out, size_t size)
+{
+	size_t i = row_index(p, row);
+
+	saves_text(&p->unwind->saves[i], out, size);
+	return p->unwind->why[i];
 }
 
 static void put_name(const char *key, const char *name)
@@ -56,6 +71,11 @@ static void print_json(struct printer *p, const struct shown *s, const char *cfa
 	printf("%s\n    {\"address\": \"%" PRIx64 "\", \"size\": %" PRIu64 ", \"cfa\": \"%s\", \"bp\": \"%s\", "
 	       "\"ra\": \"%s\", \"kind\": \"%s\", \"source\": \"%s\"",
 	       p->count ? "," : "", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule), source_text(p, s->row));
+	if (p->unwind->saves) {
+		const char *why = registers_text(p, s->row, name, sizeof(name));
+
+		printf(", \"registers\": \"%s\", \"why\": %s%s%s", name, why ? "\"" : "", why ? why : "null", why ? "\"" : "");
+	}
 	if (elf_is_object(p->file))
 		put_name("section", section_name(p, s));
 	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
@@ -65,10 +85,14 @@ static void print_json(struct printer *p, const struct shown *s, const char *cfa
 
 static void print_tsv(const struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
-	char *name;
+	char *name, registers[SAVES_TEXT];
 
 	printf("%" PRIx64 "\t%" PRIx64 "\t%s\t%s\t%s\t%s\t%s", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule),
 	       source_text(p, s->row));
+	if (p->unwind->saves) {
+		registers_text(p, s->row, registers, sizeof(registers));
+		printf("\t%s", registers);
+	}
 	name = elf_is_object(p->file) ? strdup(section_name(p, s)) : NULL;
 	if (name) {
 		plain(name);
@@ -81,12 +105,17 @@ static void print_tsv(const struct printer *p, const struct shown *s, const char
 /* The name of a function is printed on its first row. */
 static void print_text(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
-	char name[256], *plus;
+	char name[256], registers[SAVES_TEXT], *plus;
 
 	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
 	plus = strchr(name, '+');
 	printf("%10" PRIx64 "  %6" PRIx64 "  %-15s  %-12s  %-10s  %-6s  %-4s", s->addr, s->size, cfa, bp, ra,
 	       rule_kind_text(&s->row->rule), p->unwind->sources ? row_source_text(s->row->source) : "-");
+	if (p->unwind->saves) {
+		const char *why = registers_text(p, s->row, registers, sizeof(registers));
+
+		printf("  %-32s%s%s%s", registers, why ? "  (" : "", why ? why : "", why ? ")" : "");
+	}
 	if (!plus && name[0])
 		printf("  %s", name);
 	else if (plus && ((size_t)(plus - name) != strlen(p->last) || strncmp(p->last, name, (size_t)(plus - name))))
@@ -172,14 +201,15 @@ static void head_print(const struct printer *p, const char *path)
 	bool object = elf_is_object(p->file);
 
 	if (p->format == FORMAT_TSV) {
-		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\n", object ? "\tsection" : "");
+		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s%s\n", u->saves ? "\tregisters" : "",
+		       object ? "\tsection" : "");
 	} else if (p->format == FORMAT_JSON) {
 		struct json_object *name = json_name(path);
 
 		json_document_begin();
 		printf("{\n  \"format\": \"etch-inspect-%s\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
 		       "  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
-		       p->from == UNWIND_SFRAME ? "sframe" : "orc", json_object_to_json_string(name), file_kind(p->file),
+		       is_foreign(p) ? u->table : "orc", json_object_to_json_string(name), file_kind(p->file),
 		       u->table ? "\"" : "", u->table ? u->table : "null", u->table ? "\"" : "",
 		       u->generated ? "true" : "false", u->sources ? "true" : "false");
 		json_object_put(name);
@@ -190,9 +220,9 @@ static void head_print(const struct printer *p, const char *path)
 			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
 		else
 			printf("%s table, %zu rows%s\n", u->table, u->row_count,
-			       u->sources || p->from == UNWIND_SFRAME ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
-		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s\n", "address", "size", "cfa", "bp", "ra", "kind",
-		       "source", "function");
+			       u->sources || is_foreign(p) ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
+		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s%s\n", "address", "size", "cfa", "bp", "ra", "kind",
+		       "source", u->saves ? "registers                         " : "", "function");
 	}
 }
 

@@ -18,9 +18,16 @@
 #define STACK_THREAD (UINT32_MAX - 1) /* in place of a binary; b: number of the name */
 #define STACK_STOP   (UINT32_MAX - 2) /* b: enum stop */
 
+/* What a weight is, and what the writers call it. */
+enum profile_unit {
+	UNIT_TIME,  /* ns; shown as samples */
+	UNIT_WAIT,  /* ns; shown as time */
+	UNIT_BYTES, /* `etch heap` */
+};
+
 struct profile_sample {
 	uint64_t time;   /* ns, CLOCK_MONOTONIC */
-	uint64_t weight; /* ns that it stands for */
+	uint64_t weight; /* ns that it stands for, or bytes */
 	pid_t pid, tid;
 	uint32_t node;
 };
@@ -37,7 +44,13 @@ struct profile {
 	uint64_t lost, throttled;
 	uint64_t period; /* ns */
 	unsigned stack;  /* bytes of stack asked for */
-	bool off_cpu, no_memory;
+	enum profile_unit unit;
+	bool no_memory;
+	/* What pprof's samples have in place of their number and weight: for each sample a value of each type. Null: that.
+	 */
+	const struct profile_type *types;
+	size_t type_count, type_default;
+	uint64_t *values;
 
 	/* Set by profile_name(). */
 	struct key_set addresses; /* a: binary, b: address */
@@ -52,6 +65,10 @@ struct profile {
 	uint32_t *call_of; /* by stack node: its innermost call */
 
 	struct walk_frame frames[FRAMES_MOST]; /* of the sample that is being walked */
+};
+
+struct profile_type {
+	const char *name, *unit; /* as pprof's documentation has them: "alloc_space", "bytes" */
 };
 
 /* A function that an address belongs to. Inlined functions come before the one that they were inlined into. */

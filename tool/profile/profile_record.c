@@ -80,6 +80,7 @@ void profile_free(struct profile *p)
 	key_set_free(&p->functions);
 	key_set_free(&p->calls);
 	free(p->samples);
+	free(p->values);
 	free(p->address_of);
 	free(p->places);
 	free(p->place_first);
@@ -205,7 +206,7 @@ static void take_sample(struct profile *p, const struct record_sample *r)
 	if (r->abi == PERF_SAMPLE_REGS_ABI_NONE || r->header.size < sizeof(*r) + 8)
 		return;
 	s.node = take_stack(p, r);
-	if (p->off_cpu) {
+	if (p->unit == UNIT_WAIT) {
 		t = thread_get(&p->processes, s.pid, s.tid);
 		if (t) {
 			t->off_time = s.time;

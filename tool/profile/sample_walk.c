@@ -20,6 +20,8 @@ const char *stop_text(enum stop s)
 		[STOP_REGISTER] = "a register is not known",
 		[STOP_CORRUPT] = "frames out of order",
 		[STOP_BITS] = "32-bit code",
+		[STOP_DEEP] = "more frames than are recorded",
+		[STOP_NO_ROOM] = "no room for the stack",
 	};
 
 	return text[s];

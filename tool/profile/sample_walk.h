@@ -22,6 +22,8 @@ enum stop {
 	STOP_REGISTER, /* the rule needs a register that nothing gives back */
 	STOP_CORRUPT,  /* the frame does not lie above the one before */
 	STOP_BITS,     /* 32-bit code */
+	STOP_DEEP,     /* more frames than are recorded */
+	STOP_NO_ROOM,  /* there was no room for the stack */
 	STOP_COUNT,
 };
 

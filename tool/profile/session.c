@@ -2,19 +2,12 @@
 /* Runs a command and reads its samples meanwhile (session.h). */
 #include "profile/session.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "profile/command_file.h"
 #include "stat/run.h"
 #include "support/progress.h"
 
@@ -101,7 +94,7 @@ int session_run(const struct session_options *o, struct profile *p, struct sessi
 	how.perf.whole_process = !o->command;
 	p->period = 1000000000u / o->perf.hz;
 	p->stack = o->perf.stack;
-	p->off_cpu = o->perf.off_cpu;
+	p->unit = o->perf.off_cpu ? UNIT_WAIT : UNIT_TIME;
 	runs_begin();
 	err = o->command ? command_run(&how, &r, end, e) : process_watch(&how, &r, e);
 	end->stopped = runs_stopped();
@@ -109,39 +102,19 @@ int session_run(const struct session_options *o, struct profile *p, struct sessi
 	return err;
 }
 
-/* The file that execvp(3) would run. */
-static bool command_path(const char *name, char out[PATH_MAX])
-{
-	const char *path = getenv("PATH"), *p;
-
-	if (strchr(name, '/'))
-		return snprintf(out, PATH_MAX, "%s", name) < PATH_MAX;
-	for (p = path ? path : "/bin:/usr/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
-		size_t n = strcspn(p, ":");
-		struct stat st;
-
-		if (snprintf(out, PATH_MAX, "%.*s%s%s", (int)n, p, n ? "/" : "", name) < PATH_MAX && !stat(out, &st) &&
-		    !S_ISDIR(st.st_mode) && !access(out, X_OK))
-			return true;
-	}
-	return false;
-}
-
 int session_command_check(const char *name, struct error *e)
 {
 	char path[PATH_MAX];
-	struct stat st;
 
 	if (command_check(name, e))
 		return -1;
-	if (!command_path(name, path) || stat(path, &st))
-		return 0; /* exec will say */
 	/* The kernel ends sampling where a program takes rights that its user does not have. */
-	if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
-	    ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getegid()))
+	switch (command_path(name, path) ? command_rights(path) : RIGHTS_NONE) {
+	case RIGHTS_SET_ID:
 		return error_set(
 			e, "a set-user-ID or set-group-ID program cannot be sampled: the kernel ends sampling at its exec");
-	if (geteuid() && getxattr(path, "security.capability", NULL, 0) > 0)
+	case RIGHTS_CAPABILITIES:
 		return error_set(e, "a program with file capabilities cannot be sampled: the kernel ends sampling at its exec");
-	return 0;
+	default: return 0; /* exec will say what else is wrong */
+	}
 }

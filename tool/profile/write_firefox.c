@@ -181,6 +181,11 @@ static json_object *empty_tables(json_object *o)
 	return o;
 }
 
+static double weight_unit(const struct profile *p)
+{
+	return p->unit == UNIT_BYTES ? 1 : p->unit == UNIT_WAIT ? 1e6 : (double)p->period;
+}
+
 static void samples_put(struct tables *t, uint32_t *way)
 {
 	const struct profile *p = t->p;
@@ -188,14 +193,13 @@ static void samples_put(struct tables *t, uint32_t *way)
 	for (size_t i = 0; i < p->sample_count; i++) {
 		uint32_t stack;
 
-		if (p->samples[i].tid != t->tid)
+		if (p->samples[i].tid != t->tid || !p->samples[i].weight)
 			continue;
 		stack = stack_put(t, p->samples[i].node, way);
 		add_int_or_null(t->samples, "stack", stack != KEY_NONE, stack);
 		json_object_array_add(json_object_object_get(t->samples, "time"), json_object_new_double(time_of(p, i)));
-		json_object_array_add(
-			json_object_object_get(t->samples, "weight"),
-			json_object_new_double((double)p->samples[i].weight / (double)(p->off_cpu ? 1000000 : p->period)));
+		json_object_array_add(json_object_object_get(t->samples, "weight"),
+		                      json_object_new_double((double)p->samples[i].weight / weight_unit(p)));
 	}
 }
 
@@ -208,6 +212,8 @@ static json_object *thread_put(const struct profile *p, pid_t pid, pid_t tid, ui
 		"innerWindowID", "implementation", "line",     "column",      NULL};
 	static const char *const stack[] = {"prefix", "frame", "category", "subcategory", NULL};
 	static const char *const samples[] = {"stack", "time", "weight", NULL};
+	static const char *const weight_type[] = {
+		[UNIT_TIME] = "samples", [UNIT_WAIT] = "tracing-ms", [UNIT_BYTES] = "bytes"};
 	struct tables t = {.p = p, .tid = tid, .strings = json_object_new_array(), .func = table_new(func)};
 	json_object *o = empty_tables(thread_head(p, pid, tid));
 
@@ -215,7 +221,7 @@ static json_object *thread_put(const struct profile *p, pid_t pid, pid_t tid, ui
 	t.stack = table_new(stack);
 	t.samples = table_new(samples);
 	samples_put(&t, way);
-	json_object_object_add(t.samples, "weightType", json_object_new_string(p->off_cpu ? "tracing-ms" : "samples"));
+	json_object_object_add(t.samples, "weightType", json_object_new_string(weight_type[p->unit]));
 	json_object_object_add(o, "samples", table_end(t.samples, "stack"));
 	json_object_object_add(o, "stackTable", table_end(t.stack, "frame"));
 	json_object_object_add(o, "frameTable", table_end(t.frame, "func"));

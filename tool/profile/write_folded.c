@@ -40,7 +40,9 @@ bool write_folded(const struct profile *p, FILE *out)
 		return false;
 	}
 	for (size_t i = 1; i < p->calls.count; i++) {
-		uint64_t count = p->off_cpu ? self[i] / 1000 : (self[i] + p->period / 2) / p->period;
+		uint64_t count = p->unit == UNIT_BYTES  ? self[i]
+		                 : p->unit == UNIT_WAIT ? self[i] / 1000
+		                                        : (self[i] + p->period / 2) / p->period;
 		size_t n = 0;
 
 		if (!count)

@@ -12,6 +12,10 @@
 
 #include <pprof.pb-c.h>
 
+#define TYPES_MOST 8
+/* The number of values of a sample. */
+#define TYPES_OF(p) ((p)->types ? (p)->type_count : (size_t)2)
+
 struct sink {
 	z_stream z;
 	FILE *out;
@@ -159,23 +163,36 @@ static bool mapping_put(struct sink *s, struct profile *p, size_t number)
 	return name != KEY_NONE && id_name != KEY_NONE;
 }
 
+/* How often each stack was seen, and its values: those of its samples, added. */
+static void stacks_add(const struct profile *p, uint64_t *count, int64_t *values)
+{
+	for (size_t i = 0; i < p->sample_count; i++) {
+		int64_t *value = values + p->samples[i].node * TYPES_OF(p);
+
+		count[p->samples[i].node]++;
+		for (size_t k = 0; p->types && k < p->type_count; k++)
+			value[k] += (int64_t)p->values[i * p->type_count + k];
+		if (p->types)
+			continue;
+		value[0]++;
+		value[1] += (int64_t)p->samples[i].weight;
+	}
+}
+
 /* The samples: one for each stack, with the name of the thread as a label. */
 static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread)
 {
-	uint64_t *weight = calloc(p->stacks.count + 1, sizeof(*weight)),
-			 *count = calloc(p->stacks.count + 1, sizeof(*count));
+	int64_t *values = calloc((p->stacks.count + 1) * TYPES_OF(p), sizeof(*values));
+	uint64_t *count = calloc(p->stacks.count + 1, sizeof(*count));
 	uint64_t *way = malloc((FRAMES_MOST + 4) * sizeof(*way));
-	bool good = weight && count && way;
+	bool good = values && count && way;
 
-	for (size_t i = 0; good && i < p->sample_count; i++) {
-		weight[p->samples[i].node] += p->samples[i].weight;
-		count[p->samples[i].node]++;
-	}
+	if (good)
+		stacks_add(p, count, values);
 	for (size_t i = 1; good && i < p->stacks.count; i++) {
 		Pprof__Sample sample = PPROF__SAMPLE__INIT, *list = &sample;
 		Pprof__Profile piece = PPROF__PROFILE__INIT;
 		Pprof__Label label = PPROF__LABEL__INIT, *labels = &label;
-		int64_t value[2] = {(int64_t)count[i], (int64_t)weight[i]};
 
 		if (!count[i])
 			continue;
@@ -190,38 +207,40 @@ static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread
 		}
 		label.key = thread;
 		sample.location_id = way;
-		sample.n_value = 2;
-		sample.value = value;
+		sample.n_value = TYPES_OF(p);
+		sample.value = values + i * TYPES_OF(p);
 		sample.n_label = 1;
 		sample.label = &labels;
 		piece.n_sample = 1;
 		piece.sample = &list;
 		piece_put(s, &piece);
 	}
-	free(weight);
+	free(values);
 	free(count);
 	free(way);
 	return good;
 }
 
-/* What is sampled, and the names of everything. */
-static void head_put(struct sink *s, const struct profile *p, const uint32_t name[4])
+/* What is sampled, and the names of everything. name[]: of each type, and its unit. */
+static void head_put(struct sink *s, const struct profile *p, const uint32_t name[2 * TYPES_MOST])
 {
-	Pprof__ValueType type[2] = {PPROF__VALUE_TYPE__INIT, PPROF__VALUE_TYPE__INIT};
-	Pprof__ValueType *types[2] = {&type[0], &type[1]};
+	Pprof__ValueType type[TYPES_MOST], *types[TYPES_MOST];
 	Pprof__Profile piece = PPROF__PROFILE__INIT;
+	size_t shown = p->types ? p->type_default : 1;
 
-	type[0].type = name[0];
-	type[0].unit = name[1];
-	type[1].type = name[2];
-	type[1].unit = name[3];
-	piece.n_sample_type = 2;
+	for (size_t i = 0; i < TYPES_OF(p); i++) {
+		pprof__value_type__init(&type[i]);
+		type[i].type = name[2 * i];
+		type[i].unit = name[2 * i + 1];
+		types[i] = &type[i];
+	}
+	piece.n_sample_type = TYPES_OF(p);
 	piece.sample_type = types;
-	piece.period_type = &type[1];
+	piece.period_type = &type[shown];
 	piece.period = (int64_t)p->period;
-	piece.default_sample_type = name[2];
+	piece.default_sample_type = name[2 * shown];
 	piece.time_nanos = (int64_t)time(NULL) * 1000000000;
-	if (p->sample_count)
+	if (p->sample_count && p->unit != UNIT_BYTES)
 		piece.duration_nanos = (int64_t)(p->samples[p->sample_count - 1].time - p->samples[0].time);
 	piece.n_string_table = p->names.count;
 	piece.string_table = p->names.list;
@@ -230,17 +249,19 @@ static void head_put(struct sink *s, const struct profile *p, const uint32_t nam
 
 bool write_pprof(struct profile *p, FILE *out)
 {
-	const char *const words[5] = {"samples", "count", p->off_cpu ? "wait" : "cpu", "nanoseconds", "thread"};
+	struct profile_type time[2] = {{"samples", "count"}, {p->unit == UNIT_WAIT ? "wait" : "cpu", "nanoseconds"}};
+	const struct profile_type *types = p->types ? p->types : time;
 	struct sink s = {.out = out};
-	uint32_t name[5], stop_name[STOP_COUNT];
+	uint32_t name[2 * TYPES_MOST], stop_name[STOP_COUNT], thread = string_set_add(&p->names, "thread");
 	char text[80];
-	bool good = true;
+	bool good = thread != KEY_NONE;
 
 	if (deflateInit2(&s.z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
 		return false;
-	for (int i = 0; i < 5; i++) {
-		name[i] = string_set_add(&p->names, words[i]);
-		good &= name[i] != KEY_NONE;
+	for (size_t i = 0; i < TYPES_OF(p); i++) {
+		name[2 * i] = string_set_add(&p->names, types[i].name);
+		name[2 * i + 1] = string_set_add(&p->names, types[i].unit);
+		good &= name[2 * i] != KEY_NONE && name[2 * i + 1] != KEY_NONE;
 	}
 	for (int i = 0; i < STOP_COUNT; i++) {
 		snprintf(text, sizeof(text), "[%s]", stop_text((enum stop)i));
@@ -252,7 +273,7 @@ bool write_pprof(struct profile *p, FILE *out)
 	if (good) {
 		functions_put(&s, p, stop_name);
 		locations_put(&s, p);
-		good = samples_put(&s, p, name[4]);
+		good = samples_put(&s, p, thread);
 		head_put(&s, p, name);
 		sink_put(&s, NULL, 0, true);
 	}

@@ -114,7 +114,9 @@ static void box_put(const struct flame *f, const struct box *b)
 		fputs("\n", f->out);
 		xml_put(binary, f->out);
 	}
-	if (p->off_cpu)
+	if (p->unit == UNIT_BYTES)
+		fprintf(f->out, "\n%.0f bytes", weight);
+	else if (p->unit == UNIT_WAIT)
 		fprintf(f->out, "\n%.3f ms", weight / 1e6);
 	else
 		fprintf(f->out, "\n%.0f samples", weight / (double)p->period);

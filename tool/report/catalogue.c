@@ -98,6 +98,17 @@ const struct catalogue_entry catalogue[] = {
      "In assembly: .cfi_startproc and .cfi_endproc; else compile with -fasynchronous-unwind-tables."},
 	{"ETCH-C004", "cfi-malformed", SEVERITY_ERROR, "An entry of .eh_frame is malformed",
      "Unwinders skip it, stop at it, or crash on it.", "Find the tool that wrote the section; link again."},
+	{"ETCH-C005", "cfi-table-out-of-step", SEVERITY_ERROR, "The table of .eh_frame_hdr does not match .eh_frame",
+     "Unwinders find FDEs by binary search in this table: exceptions and backtraces fail in the functions that it does "
+     "not "
+     "lead to.",
+     "Link again with --eh-frame-hdr; let no later tool change .eh_frame without its table."},
+	{"ETCH-C006", "sframe-malformed", SEVERITY_ERROR, "A section .sframe is malformed",
+     "Stack traces by SFrame stop, or go wrong, in this file.", "Find the tool that wrote the section; link again."},
+	{"ETCH-C007", "sframe-contradicts-code", SEVERITY_ERROR, ".sframe contradicts the code",
+     "At this instruction .sframe describes another frame than the one that the code has set up: stack traces go wrong "
+     "here.",
+     "In assembly: correct the .cfi directives, from which the assembler makes .sframe; or etch rewrite --sframe."},
 	{"ETCH-I001", "unknown-relocation", SEVERITY_WARNING, "An unexpected relocation against an etched object",
      "The operand refers to the object in a way that etch does not support. It counts as an escape: the object starts "
      "unarmed.",

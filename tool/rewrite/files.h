@@ -8,6 +8,7 @@
 
 struct rewrite_command {
 	const char *output, *sidecar;
+	const char *debug; /* file or directory for a separate debug file */
 	bool werror, verbose, undo, no_undo;
 	int jobs; /* processes; threads for a single file */
 	struct rewrite_options make;

@@ -5,6 +5,7 @@
 
 #include "site/in_place.h"
 #include "site/native_sites.h"
+#include "table/linked_orc.h"
 
 #include <stdlib.h>
 #include <string.h>

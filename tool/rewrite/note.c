@@ -14,17 +14,28 @@
 
 #define WAS ", was XXH3 "
 
+/* The hash in a note of an earlier run, or null. */
+static const char *hash_in(const struct elf_section *s)
+{
+	const char *at = NULL;
+
+	if (s->data && s->sh.sh_size > sizeof(Elf64_Nhdr) + 16)
+		at = memmem(s->data, s->sh.sh_size - 16, WAS, strlen(WAS));
+	at += at ? strlen(WAS) : 0;
+	return at && strspn(at, "0123456789abcdef") >= 16 && at[16] == '\0' ? at : NULL;
+}
+
 /* Writes the hash of the original file: from the note of an earlier run, or else of `was`. */
 static void hash_say(const struct elf_file *f, const uint8_t *was, char hash[17])
 {
-	uint32_t i = elf_section_find(f, NOTE_SECTION, 1);
-	const struct elf_section *s = i ? &f->sections[i] : NULL;
 	const char *at = NULL;
+	uint32_t i = 0;
 
-	if (s && s->data && s->sh.sh_size > sizeof(Elf64_Nhdr) + 16)
-		at = memmem(s->data, s->sh.sh_size - 16, WAS, strlen(WAS));
-	if (at && strspn(at + strlen(WAS), "0123456789abcdef") >= 16 && at[strlen(WAS) + 16] == '\0')
-		memcpy(hash, at + strlen(WAS), 17);
+	/* Another's section may have this name. */
+	while (!at && (i = elf_section_find(f, NOTE_SECTION, i + 1)))
+		at = hash_in(&f->sections[i]);
+	if (at)
+		memcpy(hash, at, 17);
 	else
 		snprintf(hash, 17, "%016" PRIx64, (uint64_t)XXH3_64bits(was, f->size));
 }

@@ -120,38 +120,49 @@ static int bytes_copy(const struct elf_file *f, struct rewrite_result *out, stru
 	return 0;
 }
 
-/* 1: the file already has these unwind rows: frees *orc, so that none are written. 0: it has others or none: marks the
- * sections to be emptied. -1 and a message. */
-static int orc_pass_present(const struct elf_file *f, struct object_orc *orc, bool *emptied, struct error *e)
+/* The object step at work. */
+struct object_step {
+	struct elf_file *f;
+	const struct rewrite_options *o;
+	struct scan *s;
+	struct rewrite_result *out;
+	struct error *e;
+	struct object_tables tables;
+	struct object_orc orc;
+	bool *emptied; /* of each section: it is to be emptied */
+};
+
+/* 1: the file already has these unwind rows: frees t->orc, so that none are written. 0: it has others or none: marks
+ * the sections to be emptied. -1 and a message. */
+static int orc_pass_present(struct object_step *t)
 {
-	bool *mine = calloc(f->section_count, sizeof(*mine));
-	int same = mine ? object_orc_present(f, orc, mine, e) : error_set(e, "out of memory");
+	bool *mine = mem_zero(t->f->section_count, sizeof(*mine));
+	int same = object_orc_present(t->f, &t->orc, mine, t->e);
 	uint32_t i;
 
-	for (i = 0; i < f->section_count && !same; i++)
-		emptied[i] |= mine[i];
+	for (i = 0; i < t->f->section_count && !same; i++)
+		t->emptied[i] |= mine[i];
 	if (same > 0)
-		object_orc_free(orc);
+		object_orc_free(&t->orc);
 	free(mine);
 	return same;
 }
 
-/* The same, but if the file has no room for the sections of rows besides `others`, no rows are written: a finding, and
- * the sites are rewritten all the same. */
-static int orc_pass(const struct elf_file *f, struct object_orc *orc, size_t others, bool *emptied, struct scan *s,
-                    struct rewrite_result *out, struct error *e)
+/* The same, but if the file has no room for the sections of rows besides those of the tables, no rows are written: a
+ * finding, and the sites are rewritten all the same. */
+static int orc_pass(struct object_step *t)
 {
-	int same = orc_pass_present(f, orc, emptied, e);
+	int same = orc_pass_present(t);
 	struct error why;
 
-	if (same || !orc->count || !object_write_room(f, orc->count + others, &why))
+	if (same || !t->orc.count || !object_write_room(t->f, t->orc.count + t->tables.count, &why))
 		return same;
-	object_orc_free(orc);
-	out->rows = 0;
-	out->unwind_bytes = 0;
-	if (scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text))
+	object_orc_free(&t->orc);
+	t->out->rows = 0;
+	t->out->unwind_bytes = 0;
+	if (scan_finding_add(t->s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text))
 		return -1;
-	return orc_pass_present(f, orc, emptied, e);
+	return orc_pass_present(t);
 }
 
 /* Refuses kernel objects. The kernel reads sections of these names in a module, in a format that depends on the
@@ -184,90 +195,113 @@ static int names_check(const struct elf_file *f, struct error *e)
  * Joins the new sections: those of tables that differ from an earlier run's. The tables of sites come
  * first, since references between new sections (TO_NEW) are indices, and only these tables have any.
  */
-static struct new_section *sections_join(const struct object_tables *tables, const struct object_orc *orc,
-                                         size_t *count, struct error *e)
+static struct new_section *sections_join(const struct object_step *t, size_t *count)
 {
-	struct new_section *all = calloc(tables->count + orc->count + 1, sizeof(*all));
+	struct new_section *all = mem_zero(t->tables.count + t->orc.count, sizeof(*all));
 
-	if (!all) {
-		error_set(e, "out of memory");
-		return NULL;
-	}
-	if (tables->count)
-		memcpy(all, tables->sections, tables->count * sizeof(*all));
-	if (orc->count)
-		memcpy(all + tables->count, orc->sections, orc->count * sizeof(*all));
-	*count = tables->count + orc->count;
+	if (t->tables.count)
+		memcpy(all, t->tables.sections, t->tables.count * sizeof(*all));
+	if (t->orc.count)
+		memcpy(all + t->tables.count, t->orc.sections, t->orc.count * sizeof(*all));
+	*count = t->tables.count + t->orc.count;
 	return all;
 }
 
-int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others, struct scan *s,
-                   struct rewrite_result *out, struct error *e)
+/* Finds the etched objects and every instruction that accesses one; counts the sites. 1: bytes of the file have
+ * changed; 0: none; -1 and a message. */
+static int sites_pass(struct object_step *t, const struct name_set *others)
 {
-	struct object_tables tables = {.imv = o->imv, .pv = o->pv};
-	struct object_orc orc = {0};
-	struct findings faults = {0};
-	struct new_section *all = NULL;
-	bool *emptied = calloc(f->section_count, sizeof(*emptied));
-	int err = -1, sites_same = 1, orc_same = 1, flagged = 0;
-	size_t i, count;
+	const struct rewrite_options *o = t->o;
+	struct scan *s = t->s;
+	int flagged;
+	size_t i;
 
-	memset(out, 0, sizeof(*out));
-	memset(s, 0, sizeof(*s));
-	s->file = f;
-	if (!emptied)
-		return error_set(e, "out of memory");
-	if ((o->orc && orc_of_kernel(f, e)) || names_check(f, e))
-		goto out;
-	/* Find the etched objects and every instruction that accesses one. */
-	if ((o->imv || o->pv) && scan_object_file(s, f, others)) {
-		*e = s->error;
-		goto out;
+	if ((o->imv || o->pv) && scan_object_file(s, t->f, others)) {
+		*t->e = s->error;
+		return -1;
 	}
-	flagged = o->pv ? natives_flag(f, s, e) : 0;
+	flagged = o->pv ? natives_flag(t->f, s, t->e) : 0;
 	if (flagged < 0)
-		goto out;
+		return -1;
 	for (i = 0; i < s->site_count; i++) {
-		struct rewrite_counts *c = s->sites[i].kind == SITE_LOAD ? &out->loads : &out->calls;
+		struct rewrite_counts *c = s->sites[i].kind == SITE_LOAD ? &t->out->loads : &t->out->calls;
 
 		if (!site_kind_is_patched(s->sites[i].kind))
 			continue;
 		c->sites += !s->sites[i].reason;
 		c->kept += s->sites[i].reason != NULL;
 	}
-	if (o->ex && rewrite_has_ex(f) && (rewrite_ex(f, &faults, out, e) || rewrite_ex_say(s, &faults)))
-		goto out;
-	/* Make unwind rows from the code. */
-	if (o->orc && (unwind_object(f, o, out, &orc, e) || unwind_say_lost(s, out)))
-		goto out;
-	/* Make the tables, except those that an earlier run left in the same form: this makes the
-	 * rewrite idempotent. */
-	if (o->imv || o->pv) {
-		if (tables_build(s, &tables, e))
-			goto out;
-		sites_same = object_tables_present(f, &tables, emptied, e);
+	return flagged;
+}
+
+/* The exception tables of the file. 0, or -1 and a message. */
+static int ex_pass(struct object_step *t)
+{
+	struct findings faults = {0};
+	int err = 0;
+
+	if (t->o->ex && rewrite_has_ex(t->f))
+		err = rewrite_ex(t->f, &faults, t->out, t->e) || rewrite_ex_say(t->s, &faults) ? -1 : 0;
+	findings_free(&faults);
+	return err;
+}
+
+/* Makes the tables, except those that an earlier run left in the same form: this makes the rewrite idempotent. 1: the
+ * file has all of them; 0: not; -1 and a message. */
+static int tables_pass(struct object_step *t)
+{
+	int sites_same = 1, orc_same = 1;
+
+	if (t->o->imv || t->o->pv) {
+		if (tables_build(t->s, &t->tables, t->e))
+			return -1;
+		sites_same = object_tables_present(t->f, &t->tables, t->emptied, t->e);
 	}
 	if (sites_same > 0) {
-		memset(emptied, 0, f->section_count * sizeof(*emptied));
-		object_tables_free(&tables);
+		memset(t->emptied, 0, t->f->section_count * sizeof(*t->emptied));
+		object_tables_free(&t->tables);
 	}
-	if (sites_same >= 0 && o->orc)
-		orc_same = orc_pass(f, &orc, tables.count, emptied, s, out, e);
-	if (sites_same < 0 || orc_same < 0)
-		goto out;
-	if (sites_same && orc_same) {
-		err = flagged ? bytes_copy(f, out, e) : 0;
-		goto out;
-	}
-	all = sections_join(&tables, &orc, &count, e);
-	big_trim(f->size);
-	if (all)
-		err = object_write(f, all, count, emptied, &out->bytes, &out->size, e);
-out:
-	object_tables_free(&tables);
-	object_orc_free(&orc);
-	findings_free(&faults);
+	if (sites_same >= 0 && t->o->orc)
+		orc_same = orc_pass(t);
+	return sites_same < 0 || orc_same < 0 ? -1 : sites_same && orc_same;
+}
+
+/* The file with the new sections becomes the output. 0, or -1 and a message. */
+static int tables_write(struct object_step *t)
+{
+	size_t count;
+	struct new_section *all = sections_join(t, &count);
+	int err;
+
+	big_trim(t->f->size);
+	err = object_write(t->f, &(struct object_change){all, count, t->emptied}, &t->out->bytes, &t->out->size, t->e);
 	free(all);
-	free(emptied);
+	return err;
+}
+
+int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others, struct scan *s,
+                   struct rewrite_result *out, struct error *e)
+{
+	struct object_step t = {.f = f, .o = o, .s = s, .out = out, .e = e, .tables = {.imv = o->imv, .pv = o->pv}};
+	int flagged, same, err = -1;
+
+	memset(out, 0, sizeof(*out));
+	memset(s, 0, sizeof(*s));
+	s->file = f;
+	if ((o->orc && orc_of_kernel(f, e)) || names_check(f, e))
+		return -1;
+	t.emptied = mem_zero(f->section_count, sizeof(*t.emptied));
+	flagged = sites_pass(&t, others);
+	if (flagged < 0 || ex_pass(&t))
+		goto out;
+	if (o->orc && (unwind_object(f, o, out, &t.orc, e) || unwind_say_lost(s, out)))
+		goto out;
+	same = tables_pass(&t);
+	if (same >= 0)
+		err = !same ? tables_write(&t) : flagged ? bytes_copy(f, out, e) : 0;
+out:
+	object_tables_free(&t.tables);
+	object_orc_free(&t.orc);
+	free(t.emptied);
 	return err;
 }

@@ -52,6 +52,8 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
                    struct error *e);
 /* Makes the bytes of a sidecar file instead; f's bytes change, but only in memory. */
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
+/* Makes the bytes of a separate debug file with .debug_frame instead; likewise. None where no FDE is missing. */
+int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e);
 void rewrite_result_free(struct rewrite_result *r);
 
 /*

@@ -2,17 +2,20 @@
 /* `etch rewrite` for one file: reads it, runs the steps, writes the result; or undoes an earlier rewrite. */
 #include "support/exit_code.h"
 #include "support/memory.h"
+#include "elf/debug_file.h"
 #include "elf/outfile.h"
 #include "elf/segment.h"
 #include "elf/undo.h"
 #include "report/text.h"
 #include "rewrite/files.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Path of the sidecar file: DIR/BUILD-ID, in hexadecimal. */
 static int sidecar_path(const struct elf_file *f, const char *directory, char *out, size_t size, struct error *e)
@@ -33,20 +36,76 @@ static int sidecar_path(const struct elf_file *f, const char *directory, char *o
 /* The output path, and the file whose permissions it takes (`model`). */
 struct place {
 	const char *path, *model;
-	char sidecar[4096];
+	char apart[4096]; /* room for the path of a sidecar or debug file */
 };
 
+/* True if the output is another file than the input's new version. */
+static bool is_apart(const struct rewrite_command *opt) { return opt->sidecar || opt->debug; }
+
+/* Makes the folders of a debug file: the directory is there, .build-id and what it has may be not. */
+static int folders_make(char *path, size_t directory, struct error *e)
+{
+	char *slash = path + directory;
+
+	while ((slash = strchr(slash + 1, '/'))) {
+		*slash = 0;
+		if (mkdir(path, 0777) && errno != EEXIST)
+			return error_set(e, "%s: %s", path, strerror(errno));
+		*slash = '/';
+	}
+	return 0;
+}
+
+/* Makes a separate debug file, in a directory by build-id, or under the name given. */
+static int debug_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
+                      struct place *to, struct error *e)
+{
+	struct stat st;
+	bool directory = !stat(opt->debug, &st) && S_ISDIR(st.st_mode);
+
+	to->path = opt->debug;
+	to->model = NULL;
+	memset(done, 0, sizeof(*done));
+	if (elf_is_object(f))
+		return error_set(e, "is an object file: a debug file is for programs and libraries");
+	if (directory && debug_file_path(f, opt->debug, to->apart, sizeof(to->apart), e))
+		return -1;
+	if (rewrite_debug(f, &opt->make, done, e))
+		return -1;
+	if (!directory)
+		return 0;
+	to->path = to->apart;
+	return done->bytes ? folders_make(to->apart, strlen(opt->debug), e) : 0;
+}
+
+/* What the steps make of a file, and where it goes. Zeroed at first. */
+struct made {
+	struct scan scan;
+	struct rewrite_result done;
+	struct place to;
+};
+
+static void made_free(struct made *m)
+{
+	rewrite_result_free(&m->done);
+	scan_free(&m->scan);
+}
+
 static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
-                     struct scan *s, struct rewrite_result *done, struct place *to, struct error *e)
+                     struct made *out, struct error *e)
 {
 	struct rewrite_options make = opt->make;
+	struct rewrite_result *done = &out->done;
+	struct place *to = &out->to;
 
 	to->path = opt->output ? opt->output : f->path;
 	to->model = f->path;
+	if (opt->debug)
+		return debug_make(f, opt, done, to, e);
 	if (opt->sidecar) {
-		if (sidecar_path(f, opt->sidecar, to->sidecar, sizeof(to->sidecar), e))
+		if (sidecar_path(f, opt->sidecar, to->apart, sizeof(to->apart), e))
 			return -1;
-		to->path = to->sidecar;
+		to->path = to->apart;
 		to->model = NULL;
 		make.encoding = ETCH_ENCODING_BLOCK;
 		return rewrite_sidecar(f, &make, done, e);
@@ -54,7 +113,8 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 	if (elf_is_object(f) && (make.sframe || make.eh_frame))
 		return error_set(e, "is an object file: --%s is for programs and libraries",
 		                 make.sframe ? "sframe" : "eh-frame");
-	return elf_is_object(f) ? rewrite_object(f, &make, others, s, done, e) : rewrite_linked(f, &make, s, done, e);
+	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)
+	                        : rewrite_linked(f, &make, &out->scan, done, e);
 }
 
 /* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
@@ -146,11 +206,9 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
                        const struct rewrite_result *done, struct error *e)
 {
 	bool no_memory = false;
-	const char *doubt = done->bytes && !opt->sidecar ? twice_doubt(was, &no_memory) : NULL;
-	struct rewrite_result again = {0};
+	const char *doubt = done->bytes && !is_apart(opt) ? twice_doubt(was, &no_memory) : NULL;
 	struct elf_file f = {0};
-	struct scan s = {0};
-	struct place to;
+	struct made again = {0};
 	int err = 0;
 
 	if (no_memory)
@@ -158,11 +216,10 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
 	if (!doubt)
 		return 0;
 	e->text[0] = '\0';
-	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &s, &again, &to, e) ||
-	    again.bytes)
+	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &again, e) ||
+	    again.done.bytes)
 		err = error_no_memory(e) ? -1 : error_set(e, "%s: a second rewrite would change the file again", doubt);
-	rewrite_result_free(&again);
-	scan_free(&s);
+	made_free(&again);
 	if (f.bytes == done->bytes)
 		f.bytes = NULL;
 	elf_close(&f);
@@ -243,7 +300,7 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 {
 	int r;
 
-	if (opt->sidecar)
+	if (is_apart(opt))
 		return 0;
 	if (!done->bytes) {
 		/* The steps changed nothing. An existing record stays (unless --no-undo), even a stale one: if chrpath, for
@@ -274,7 +331,8 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 {
 	char text[PATH_MAX + 256];
 
-	if (seen ? !outfile_replace(to, in->links, in->link_count, bytes, size, seen, text, sizeof(text))
+	if (seen ? !outfile_replace(&(struct outfile_target){to, in->links, in->link_count, seen}, bytes, size, text,
+	                            sizeof(text))
 	         : !outfile_write(to, bytes, size, model, text, sizeof(text)))
 		return 0;
 	text_error(NULL, "%s", text);
@@ -284,7 +342,7 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 /* With -v: reports hard links to a replaced file that were not named, and keep the old contents. */
 static void say_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
 {
-	if (!opt->verbose || opt->output || opt->sidecar || seen->names < in->link_count + 2)
+	if (!opt->verbose || opt->output || is_apart(opt) || seen->names < in->link_count + 2)
 		return;
 	text_clean_name(stdout, in->path, NULL);
 	printf(": %llu more hard links still lead to the old contents\n",
@@ -369,12 +427,11 @@ static void say_headers(const char *path, const struct elf_file *f, const struct
 int rewrite_file(const struct input *in, const struct rewrite_command *opt, const struct name_set *others)
 {
 	const char *path = in->path;
-	struct rewrite_result done = {0};
 	struct source source = {0};
 	struct elf_file f = {0};
-	struct scan s = {0};
+	struct made made = {0};
+	struct rewrite_result *done = &made.done;
 	struct file_mark seen;
-	struct place to;
 	struct error e;
 	uint8_t *bytes;
 	size_t size, findings;
@@ -390,30 +447,31 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		return status;
 	}
 	if (source_open(&source, &opt->make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
-	    file_make(&f, opt, others, &s, &done, &to, &e) || again_check(&f, opt, others, &done, &e) ||
-	    record_add(&source, opt, &done, &e)) {
+	    file_make(&f, opt, others, &made, &e) || again_check(&f, opt, others, done, &e) ||
+	    record_add(&source, opt, done, &e)) {
 		text_error(path, "%s", e.text);
 		goto out;
 	}
 	if (elf_is_slim_lto(&f))
 		text_error(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
-	if (opt->make.orc && !elf_is_object(&f) && !done.text)
+	if (opt->make.orc && !elf_is_object(&f) && !done->text)
 		text_error(path, "note: no code, and no unwind table");
-	if ((done.bytes || opt->output) &&
-	    write_out(to.path, done.bytes ? done.bytes : source.raw, done.bytes ? done.size : source.raw_size,
-	              opt->output || opt->sidecar ? NULL : &seen, in, to.model))
+	if (opt->debug && !done->bytes)
+		text_error(path, "note: all its code has FDEs: no debug file is written");
+	if ((done->bytes || opt->output) &&
+	    write_out(made.to.path, done->bytes ? done->bytes : source.raw, done->bytes ? done->size : source.raw_size,
+	              opt->output || is_apart(opt) ? NULL : &seen, in, made.to.model))
 		goto out;
-	if (!opt->sidecar) /* a sidecar has no ELF headers */
-		say_headers(path, &f, &done);
-	findings = rewrite_say_findings(path, &f, &s, &done.frames, opt->verbose);
+	if (!is_apart(opt)) /* a sidecar has no ELF headers */
+		say_headers(path, &f, done);
+	findings = rewrite_say_findings(path, &f, &made.scan, &done->frames, opt->verbose);
 	if (opt->verbose)
-		rewrite_say_done(path, &f, &opt->make, &done);
-	if (done.bytes)
+		rewrite_say_done(path, &f, &opt->make, done);
+	if (done->bytes)
 		say_names(in, opt, &seen);
 	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
-	rewrite_result_free(&done);
-	scan_free(&s);
+	made_free(&made);
 	source_close(&source, &f);
 	return status;
 }

@@ -3,8 +3,10 @@
 #include "rewrite/rewrite.h"
 
 #include "arch/x86/callsites.h"
+#include "elf/debug_file.h"
 #include "site/bake.h"
 #include "site/in_place.h"
+#include "support/memory.h"
 #include "table/linked_tables.h"
 
 #include <stdlib.h>
@@ -28,10 +30,12 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	memset(rows, 0, sizeof(*rows));
 	if (frames_find(f, &how, &out->frames, e))
 		return -1;
+	big_trim(f->size);
 	for (i = 0; i < out->frames.space.count; i++)
 		out->text += out->frames.space.list[i].size;
 	err = unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
 	row_list_free(&out->frames.rows); /* large, and not needed any more */
+	big_trim(f->size);
 	return err;
 }
 
@@ -48,20 +52,22 @@ int unwind_say_lost(struct scan *s, const struct rewrite_result *r)
 /* Collects all possible return addresses, behind every possible call: the return-address map is exact for these. */
 static int calls_find(const struct code_space *space, uint64_t **calls, size_t *count, struct error *e)
 {
-	uint64_t lo = space->list[0].addr, hi = lo;
+	struct call_code code = {.lo = space->list[0].addr, .hi = space->list[0].addr};
 	size_t i;
 
 	*calls = NULL;
 	*count = 0;
 	for (i = 0; i < space->count; i++)
-		if (space->list[i].addr + space->list[i].size > hi)
-			hi = space->list[i].addr + space->list[i].size;
+		if (space->list[i].addr + space->list[i].size > code.hi)
+			code.hi = space->list[i].addr + space->list[i].size;
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 
-		if (callsites_find(c->bytes, c->size, c->addr, lo, hi, calls, count)) {
+		code.bytes = c->bytes;
+		code.size = c->size;
+		code.addr = c->addr;
+		if (callsites_find(&code, calls, count))
 			return error_set(e, "out of memory");
-		}
 	}
 	return 0;
 }
@@ -103,9 +109,9 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
 	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
 	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
+	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
 	struct row_list rows;
 	uint64_t *calls = NULL;
-	size_t count = 0;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
@@ -116,9 +122,10 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 		return 1;
 	}
 	if (!err && rows.count && map)
-		err = calls_find(&out->frames.space, &calls, &count, e);
+		err = calls_find(&out->frames.space, &calls, &kind.call_count, e);
+	kind.calls = calls;
 	if (!err && rows.count)
-		err = linked_unwind_make(f, &rows, calls, count, o->encoding, o->map_shift, unwind, &out->lost, e);
+		err = linked_unwind_make(f, &rows, &kind, unwind, &out->lost, e);
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)
@@ -155,26 +162,37 @@ static int fill(void *context)
 int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size, struct error *e)
 {
 	struct fill_job job = {unwind, e};
+	const struct segment_request q = {.file = f->bytes,
+	                                  .size = f->size,
+	                                  .sections = unwind->sections,
+	                                  .count = unwind->count,
+	                                  .fill = fill,
+	                                  .context = &job};
 
-	return segment_build(f->bytes, f->size, unwind->sections, unwind->count, fill, &job, out, size, e->text,
-	                     sizeof(e->text));
+	return segment_build(&q, out, size, e->text, sizeof(e->text));
 }
 
-int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+/* Restores all sites, so that the rows do not depend on what is baked. */
+static int sites_restore(struct elf_file *f, struct error *e)
 {
-	struct linked_unwind unwind = {0};
 	struct linked_tables now;
-	int err;
+	int err = linked_tables_read(f, &now, e);
 
-	memset(out, 0, sizeof(*out));
-	/* Unbake first, so that the rows do not depend on what is baked. */
-	err = linked_tables_read(f, &now, e);
 	if (!err && elf_bytes_own(f, e)) /* bytes will change in place */
 		err = -1;
 	if (err >= 0)
 		err = sites_unbake(f, &now, e) || in_place_unbake(f, &now, e);
 	linked_tables_free(&now);
-	if (err)
+	return err ? -1 : 0;
+}
+
+int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+{
+	struct linked_unwind unwind = {0};
+	int err = -1;
+
+	memset(out, 0, sizeof(*out));
+	if (sites_restore(f, e))
 		return -1;
 	if (!unwind_linked(f, o, out, &unwind, e)) {
 		/* The table is the first section, and contains no addresses. */
@@ -184,9 +202,29 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 			unwind.sections[0].data = NULL;
 		}
 		err = 0;
-	} else {
-		err = -1;
 	}
 	linked_unwind_free(&unwind);
 	return err;
+}
+
+int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+{
+	struct row_list rows = {0};
+	struct cfi_file cfi = {0};
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	err = sites_restore(f, e) || rows_find(f, o, true, out, &rows, e) ||
+	      cfi_file_open(f, &out->frames.space, &cfi, e) ||
+	      debug_frame_encode(&cfi, &out->frames.space, &rows, &out->frames.saves, &out->eh, e);
+	if (!err && out->eh.count)
+		debug_file_make(f, DEBUG_FRAME, out->eh.frame, out->eh.frame_size, &out->bytes, &out->size);
+	out->rows = rows.count;
+	free(out->eh.frame);
+	free(out->eh.entries);
+	out->eh.frame = NULL;
+	out->eh.entries = NULL;
+	cfi_file_close(&cfi);
+	row_list_free(&rows);
+	return err ? -1 : 0;
 }

@@ -4,6 +4,7 @@
 #include "elf/dynamic.h"
 #include "site/linked.h"
 
+#include <etch/branch_format.h>
 #include <etch/orc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,9 +113,9 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
  * result the same for a file that has already been rewritten. */
 static bool is_numbers(const char *name)
 {
-	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP,
-	                                    ETCH_SEC_IMV,    ETCH_SEC_PV,     ETCH_SEC_OBJ,
-	                                    ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_MODULE};
+	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
+	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_NATIVE,     ETCH_SEC_INLINE,
+	                                    ETCH_SEC_MODULE, ETCH_SEC_BRANCH, ETCH_SEC_MARK,       ETCH_SEC_MARK_INFO};
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -3,10 +3,11 @@
 #include "site/entries_internal.h"
 #include "support/search.h"
 
-#include "analysis/facts/fixups.h"
+#include "analysis/facts/patched_edges.h"
 #include "analysis/facts/lsda.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Converts an address of the code space to a section and an address in it. */
 static bool entry_of_space(const struct builder *b, const struct code_space *space, uint64_t addr, struct entry *out)
@@ -94,7 +95,11 @@ static int faults_build(struct builder *b, const struct code_space *space)
 
 	if (fixups_read(b->f, space, &fix, &ignored)) { /* not a table that etch can read */
 		fixups_free(&fix);
-		return 0;
+		memset(&fix, 0, sizeof(fix));
+	}
+	if (patched_edges_add(b->f, space, &fix, b->e)) {
+		fixups_free(&fix);
+		return -1;
 	}
 	x->faults = calloc(fix.count + 1, sizeof(*x->faults));
 	if (!x->faults)

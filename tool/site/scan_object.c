@@ -3,6 +3,7 @@
  * code and data. */
 #include "site/site.h"
 
+#include <etch/branch_format.h>
 #include <etch/orc.h>
 
 #include <inttypes.h>
@@ -302,12 +303,13 @@ static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, 
 	return 0;
 }
 
-/* Tables whose references to objects do not count: those of an earlier run and of pv_call_inline; and unwind
- * tables, which refer to code only, and are replaced if damage makes them refer to an object. */
+/* Tables whose references to objects do not count: those of an earlier run, of pv_call_inline and of static branches;
+ * and unwind tables, which refer to code only, and are replaced if damage makes them refer to an object. */
 static bool is_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
-	       !strcmp(name, ETCH_SEC_INLINE) || !strcmp(name, ETCH_SEC_ORC_IP) || !strcmp(name, ETCH_SEC_ORC);
+	       !strcmp(name, ETCH_SEC_BRANCH) || !strcmp(name, ETCH_SEC_INLINE) || !strcmp(name, ETCH_SEC_ORC_IP) ||
+	       !strcmp(name, ETCH_SEC_ORC);
 }
 
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others)

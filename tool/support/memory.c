@@ -26,6 +26,13 @@ void *mem_zero(size_t count, size_t size)
 	return p;
 }
 
+void *mem_copy(const void *bytes, size_t size)
+{
+	void *p = mem_alloc(size, 1);
+
+	return size ? memcpy(p, bytes, size) : p;
+}
+
 void mem_double(void *array, size_t *room, size_t size)
 {
 	size_t want = *room ? 2 * *room : 64;

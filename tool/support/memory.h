@@ -20,6 +20,8 @@
 /* As malloc(), calloc() and reallocarray(), but never null, also for a size of 0. Release with free(). Thread-safe. */
 void *mem_alloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
 void *mem_zero(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
+/* A copy of `size` bytes; `bytes` may be null where size is 0. */
+void *mem_copy(const void *bytes, size_t size) __attribute__((malloc, returns_nonnull));
 void *mem_resize(void *p, size_t count, size_t size) __attribute__((returns_nonnull));
 
 /* Doubles *array, a pointer to a malloc'd array of *room elements of `size` bytes. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Radix sort of large lists by address (sort.h). */
+/* Radix sort of large lists of addresses, and of lists by address (sort.h). */
 #include "support/sort.h"
+#include "support/vector.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,4 +90,47 @@ void sort_by_address(void *list, size_t count, size_t size, int (*order)(const v
 out:
 	free(sorted);
 	free(both);
+}
+
+/* digit_sort() of words by what they are above `least`. */
+static void word_digit_sort(const uint64_t *from, uint64_t *to, size_t count, uint64_t least, unsigned shift)
+{
+	size_t place[1u << DIGIT] = {0}, sum = 0, n, i;
+
+	for (i = 0; i < count; i++)
+		place[(from[i] - least) >> shift & ((1u << DIGIT) - 1)]++;
+	for (i = 0; i < 1u << DIGIT; i++) {
+		n = place[i];
+		place[i] = sum;
+		sum += n;
+	}
+	for (i = 0; i < count; i++)
+		to[place[(from[i] - least) >> shift & ((1u << DIGIT) - 1)]++] = from[i];
+}
+
+void sort_words(uint64_t *list, size_t count)
+{
+	uint64_t *other = count > FEW ? malloc(count * sizeof(*other)) : NULL, *from = list, *to = other, *swap;
+	uint64_t least = UINT64_MAX, most = 0;
+	unsigned shift;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		least = list[i] < least ? list[i] : least;
+		most = list[i] > most ? list[i] : most;
+	}
+	if (!other || (most - least) >> DIGIT * DIGITS_MAX) {
+		sort_if_needed(list, count, sizeof(*list), word_order);
+		free(other);
+		return;
+	}
+	for (shift = 0; (most - least) >> shift; shift += DIGIT) {
+		word_digit_sort(from, to, count, least, shift);
+		swap = from;
+		from = to;
+		to = swap;
+	}
+	if (from != list)
+		memcpy(list, from, count * sizeof(*list));
+	free(other);
 }

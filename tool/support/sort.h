@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Sorts long lists by address. */
+/* Sorts long lists of addresses, and lists by address. */
 #ifndef SUPPORT_SORT_H
 #define SUPPORT_SORT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * As qsort(). Each element begins with a uint64_t, which `order` compares first. The addresses of
@@ -11,5 +12,8 @@
  * for equal addresses.
  */
 void sort_by_address(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
+
+/* Sorts words; addresses of one file by their digits. */
+void sort_words(uint64_t *list, size_t count);
 
 #endif

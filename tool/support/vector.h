@@ -51,13 +51,12 @@ static inline bool word_has(const uint64_t *list, size_t n, uint64_t word)
 	return n && bsearch(&word, list, n, sizeof(*list), word_order);
 }
 
-/* Sorts, drops duplicates, and returns how many words are left. */
+/* Sorts, drops duplicates, and returns how many words are left. Long lists: sort_words() (sort.h) first. */
 static inline size_t words_unique(uint64_t *list, size_t n)
 {
 	size_t i, k = 0;
 
-	if (n)
-		qsort(list, n, sizeof(*list), word_order);
+	sort_if_needed(list, n, sizeof(*list), word_order);
 	for (i = 0; i < n; i++)
 		if (!k || list[i] != list[k - 1])
 			list[k++] = list[i];

@@ -410,7 +410,17 @@ void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t co
 
 /* ---- CIE ---------------------------------------------------------------------- */
 
-void eh_cie_put(struct bytes *b, bool signal)
+/* The CIE of .debug_frame: its id is -1, and addresses are whole. */
+static void debug_cie(struct bytes *b, bool signal)
+{
+	static const uint8_t plain[] = {
+		0, 0, 0, 0, 255, 255, 255, 255, 1, 0, 1, 0x78, REG_RA, CFA_DEF_CFA, 7, 8, CFA_OFFSET | REG_RA, 1};
+	static const uint8_t frame[] = {0, 0, 0, 0, 255, 255, 255, 255, 1, 'z', 'S', 0, 1, 0x78, REG_RA, 0};
+
+	bytes_put(b, signal ? frame : plain, signal ? sizeof(frame) : sizeof(plain));
+}
+
+void eh_cie_put(struct bytes *b, bool signal, bool debug)
 {
 	/* length 0, id 0, version 1, code alignment 1, data alignment -8, return address 16, one byte of augmentation data:
 	 * addresses are pcrel | sdata4 */
@@ -420,8 +430,11 @@ void eh_cie_put(struct bytes *b, bool signal)
 	size_t at = b->count;
 	uint32_t length;
 
-	bytes_put(b, signal ? frame : plain, signal ? sizeof(frame) : sizeof(plain));
-	while (b->count & 3)
+	if (debug)
+		debug_cie(b, signal);
+	else
+		bytes_put(b, signal ? frame : plain, signal ? sizeof(frame) : sizeof(plain));
+	while (b->count & (debug ? 7 : 3))
 		bytes_put(b, "", 1); /* DW_CFA_nop */
 	length = (uint32_t)(b->count - at - 4);
 	if (!b->failed)

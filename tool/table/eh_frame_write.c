@@ -21,46 +21,55 @@ struct writer {
 	uint64_t begin;                            /* where the code range of `save` begins */
 	const struct cfi_fde *fde, *fdes; /* the first that ends behind the current address, and the end of the list */
 	uint64_t covered;                 /* end of the one before */
-	bool plt;                         /* the last piece is of a PLT, whose entries share FDEs */
+	const struct code_section *section, *sections; /* the first that ends behind the current address, and the end */
+	bool debug;                                    /* for .debug_frame */
+	bool plt;                                      /* the last piece is of a PLT, whose entries share FDEs */
 };
 
 /* ---- FDEs --------------------------------------------------------------------- */
 
 static bool is_signal(const struct frame_piece *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
 
+/* The head of an FDE for [start, end), whose length is not known yet. */
+static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end)
+{
+	const uint64_t range[2] = {start, end - start}, cie = w->cie[signal] - 1;
+	uint32_t head[4] = {0, (uint32_t)(w->debug ? cie : w->b.count + 4 - cie), 0, (uint32_t)range[1]};
+
+	bytes_put(&w->b, head, w->debug ? 8 : 16);
+	if (w->debug)
+		bytes_put(&w->b, range, sizeof(range));
+	if (signal || !w->debug)
+		bytes_put(&w->b, "", 1); /* no augmentation data */
+}
+
 /* Writes the FDE of the pieces so far. False: out of memory. */
 static bool fde_flush(struct writer *w)
 {
 	bool signal;
 	size_t at;
-	uint32_t head[5];
-	uint8_t none = 0;
+	uint32_t length;
 
 	if (!w->count)
 		return true;
 	signal = is_signal(&w->pieces[0]);
 	if (!w->cie[signal]) {
 		w->cie[signal] = w->b.count + 1;
-		eh_cie_put(&w->b, signal);
+		eh_cie_put(&w->b, signal, w->debug);
 	}
 	at = w->b.count;
-	head[0] = 0;
-	head[1] = (uint32_t)(at + 4 - (w->cie[signal] - 1));
-	head[2] = 0;
-	head[3] = (uint32_t)(w->end - w->pieces[0].addr);
-	bytes_put(&w->b, head, 16);
-	bytes_put(&w->b, &none, 1); /* no augmentation data */
+	fde_head(w, signal, w->pieces[0].addr, w->end);
 	if (signal)
 		eh_signal_put(&w->b, w->pieces[0].state.rule.cfa_off);
 	else
 		eh_program_put(&w->b, w->pieces, w->count, w->end);
-	while (w->b.count & 3)
-		bytes_put(&w->b, &none, 1); /* DW_CFA_nop */
-	if (w->b.failed || !eh_pointer_add(w->out, at + 8, w->pieces[0].addr, 4) ||
+	while (w->b.count & (w->debug ? 7 : 3))
+		bytes_put(&w->b, "", 1); /* DW_CFA_nop */
+	if (w->b.failed || (!w->debug && !eh_pointer_add(w->out, at + 8, w->pieces[0].addr, 4)) ||
 	    !eh_entry_add(w->out, w->pieces[0].addr, at))
 		return false;
-	head[0] = (uint32_t)(w->b.count - at - 4);
-	memcpy(w->b.list + at, head, 4);
+	length = (uint32_t)(w->b.count - at - 4);
+	memcpy(w->b.list + at, &length, 4);
 	w->out->filled += w->end - w->pieces[0].addr;
 	w->count = 0;
 	return true;
@@ -109,6 +118,27 @@ static bool piece_add(struct writer *w, const struct frame_piece *p, uint64_t en
 	return true;
 }
 
+/* Moves on to the section at `addr`, and returns the end of it, or of the gap before it, or `end`. */
+static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
+{
+	const struct code_section *s;
+
+	while (w->section < w->sections && w->section->addr + w->section->size <= addr)
+		w->section++;
+	s = w->section;
+	if (s == w->sections)
+		return end;
+	if (s->addr > addr)
+		return s->addr < end ? s->addr : end;
+	return s->addr + s->size < end ? s->addr + s->size : end;
+}
+
+/* No section: padding of the linker, over which the row before it goes on. */
+static bool is_gap(const struct writer *w, uint64_t addr)
+{
+	return w->section == w->sections || w->section->addr > addr;
+}
+
 /* Moves on to `addr` in the lists, and returns how far what they say there goes, at most to `end`. */
 static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
@@ -123,13 +153,13 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 		end = w->next->addr;
 	if (w->fde < w->fdes && w->fde->start > addr && w->fde->start < end)
 		end = w->fde->start;
-	return end;
+	return section_advance(w, addr, end);
 }
 
 /*
- * Adds the code of a row before `end`: cut where registers are saved, a code range begins, or there is an FDE. Padding
- * behind an FDE, over which the row before it goes on, is in no code range that begins outside of one. False: out of
- * memory.
+ * Adds the code of a row before `end`: cut where registers are saved, a code range or a section begins, or there is an
+ * FDE. Padding behind an FDE, over which the row before it goes on, is in no code range that begins outside of one.
+ * False: out of memory.
  */
 static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 {
@@ -147,10 +177,11 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 		}
 		early = (row->rule.kind == ETCH_RULE_END || row->rule.kind == ETCH_RULE_SIGNAL) && w->next < w->last &&
 		        w->next->begins && w->next->addr == addr + 1;
-		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (!w->save || w->begin < w->covered)))
+		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (is_gap(w, addr) || !w->save || w->begin < w->covered)))
 			continue;
 		p = piece_of(w, addr, &row->rule);
-		begins = early || (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
+		begins = early || addr == w->section->addr ||
+		         (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
 		if (!piece_add(w, &p, to, begins))
 			return false;
 		w->plt = plt;
@@ -199,24 +230,50 @@ static int hdr_make(struct eh_frame *out, struct error *e)
 	return 0;
 }
 
-int eh_frame_encode(const struct cfi_file *cfi, const struct row_list *rows, const struct save_list *saves,
-                    struct eh_frame *out, struct error *e)
+static struct writer writer_make(const struct cfi_file *cfi, const struct code_space *space, struct eh_frame *out)
 {
-	struct writer w = {.out = out, .fde = cfi->fdes, .fdes = cfi->fdes + cfi->count};
+	const struct writer w = {.out = out,
+	                         .fde = cfi->fdes,
+	                         .fdes = cfi->fdes + cfi->count,
+	                         .section = space->list,
+	                         .sections = space->list + space->count};
+
+	memset(out, 0, sizeof(*out));
+	return w;
+}
+
+/* Ends the encoding: the bytes are the output's. */
+static int writer_end(struct writer *w, int err, struct error *e)
+{
+	if (!err && w->b.failed)
+		err = error_set(e, "out of memory");
+	w->out->frame = w->b.list;
+	w->out->frame_size = w->b.count;
+	free(w->pieces);
+	return err;
+}
+
+int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                    const struct save_list *saves, struct eh_frame *out, struct error *e)
+{
+	struct writer w = writer_make(cfi, space, out);
 	int err = 0;
 	uint32_t i;
 
-	memset(out, 0, sizeof(*out));
 	for (i = 0; i < cfi->part_count && !err; i++)
 		err = eh_frame_copy(&cfi->parts[i], &w.b, out, e);
 	err = err || new_fdes(&w, rows, saves, e);
 	bytes_put(&w.b, "\0\0\0", 4); /* the terminator */
-	if (!err && w.b.failed)
-		err = error_set(e, "out of memory");
-	out->frame = w.b.list;
-	out->frame_size = w.b.count;
-	free(w.pieces);
-	return err || hdr_make(out, e) ? -1 : 0;
+	return writer_end(&w, err, e) || hdr_make(out, e) ? -1 : 0;
+}
+
+int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                       const struct save_list *saves, struct eh_frame *out, struct error *e)
+{
+	struct writer w = writer_make(cfi, space, out);
+
+	w.debug = true;
+	return writer_end(&w, new_fdes(&w, rows, saves, e), e) ? -1 : 0;
 }
 
 static bool put_relative(uint8_t *at, unsigned size, uint64_t value)

@@ -17,6 +17,7 @@
 
 #define EH_FRAME_SECTION ".eh_frame"
 #define EH_HDR_SECTION   ".eh_frame_hdr"
+#define DEBUG_FRAME      ".debug_frame"
 
 /* A pointer in .eh_frame that is relative to itself. */
 struct eh_pointer {
@@ -41,11 +42,17 @@ struct eh_frame {
 
 /*
  * Makes FDEs for the code that has none, from canonical rows and from where callee-saved registers are (frames.saves).
- * A register that is not proven is undefined. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be
- * copied. *out is to be freed by eh_frame_free() in any case.
+ * A register that is not proven is undefined. No FDE is for more than one section. 0; -1 and a message: out of memory,
+ * or the linker's .eh_frame cannot be copied. *out is to be freed by eh_frame_free() in any case.
  */
-int eh_frame_encode(const struct cfi_file *cfi, const struct row_list *rows, const struct save_list *saves,
-                    struct eh_frame *out, struct error *e);
+int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                    const struct save_list *saves, struct eh_frame *out, struct error *e);
+/*
+ * Makes the same FDEs as the contents of a section .debug_frame (DWARF 5, 6.4.1), for a separate debug file: without
+ * the linker's, and complete. out->frame has the bytes.
+ */
+int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct row_list *rows,
+                       const struct save_list *saves, struct eh_frame *out, struct error *e);
 /* Completes both for these addresses. -1: something is too far away for the size of its pointer. */
 int eh_frame_place(struct eh_frame *x, uint64_t frame, uint64_t hdr, struct error *e);
 void eh_frame_free(struct eh_frame *x);
@@ -71,8 +78,9 @@ struct bytes {
 };
 void bytes_put(struct bytes *b, const void *data, size_t size);
 
-/* eh_frame_program.c: the CIE for these FDEs, and the program of one, for pieces that begin with it, up to `end`. */
-void eh_cie_put(struct bytes *b, bool signal);
+/* eh_frame_program.c: the CIE for these FDEs, for .eh_frame or .debug_frame, and the program of one, for pieces that
+ * begin with it, up to `end`. */
+void eh_cie_put(struct bytes *b, bool signal, bool debug);
 void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t count, uint64_t end);
 /* The program of a signal frame: all registers are in struct sigcontext (asm/sigcontext.h), rsp at rsp + `rsp`. */
 void eh_signal_put(struct bytes *b, int32_t rsp);

@@ -245,6 +245,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 	struct segment_section *own = &j->secs[j->unwind->count];
 	const struct linked_rows *r = j->rows;
 	size_t names_size = 1, imv_count = imv_records(r->imv, r->imv_count), i;
+	struct segment_request request;
 	int err = -1;
 
 	/* All names are copied, also those already in the file: one rule for all objects. */
@@ -274,10 +275,13 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 	                                  .align = 4,
 	                                  .data = j->to.pv_out,
 	                                  .size = r->pv_count * sizeof(struct etch_imv)};
-	err = segment_build(j->f->bytes, j->f->size, j->secs, j->unwind->count + 3 + (r->pv_count != 0), segment_fill, j,
-	                    out, out_size, j->e->text, sizeof(j->e->text))
-	          ? -1
-	          : 0;
+	request = (struct segment_request){.file = j->f->bytes,
+	                                   .size = j->f->size,
+	                                   .sections = j->secs,
+	                                   .count = j->unwind->count + 3 + (r->pv_count != 0),
+	                                   .fill = segment_fill,
+	                                   .context = j};
+	err = segment_build(&request, out, out_size, j->e->text, sizeof(j->e->text)) ? -1 : 0;
 out:
 	places_free(&j->to);
 	free(j->names);

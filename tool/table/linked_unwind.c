@@ -51,13 +51,13 @@ static void *copy(const void *p, uint64_t size)
 
 /* ---- making --------------------------------------------------------------- */
 
-static int make_block(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
-                      struct linked_unwind *u, struct error *e)
+static int make_block(const struct row_list *rows, const struct unwind_kind *kind, struct linked_unwind *u,
+                      struct error *e)
 {
 	uint8_t *table, *sources;
 	size_t size;
 
-	if (unwind_block_encode(rows, calls, call_count, map_shift, &table, &size, e))
+	if (unwind_block_encode(rows, kind, &table, &size, e))
 		return -1;
 	memcpy(table + offsetof(struct etch_unwind, build_id), u->header.build_id, sizeof(u->header.build_id));
 	memcpy(&u->header, table, sizeof(u->header));
@@ -136,7 +136,7 @@ int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *sp
                            const struct save_list *saves, struct linked_unwind *u, struct error *e)
 {
 	struct cfi_file cfi;
-	int err = cfi_file_open(f, space, &cfi, e) || eh_frame_encode(&cfi, rows, saves, &u->eh, e);
+	int err = cfi_file_open(f, space, &cfi, e) || eh_frame_encode(&cfi, space, rows, saves, &u->eh, e);
 
 	cfi_file_close(&cfi);
 	if (err)
@@ -180,8 +180,8 @@ static bool is_spread(const struct elf_file *f, const struct row_list *rows)
 	return size / 32 > 4 * (uint64_t)f->size + (16u << 20);
 }
 
-int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls, size_t call_count,
-                       unsigned encoding, unsigned map_shift, struct linked_unwind *out, size_t *lost, struct error *e)
+int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const struct unwind_kind *kind,
+                       struct linked_unwind *out, size_t *lost, struct error *e)
 {
 	const uint8_t *id;
 	size_t id_size = elf_build_id(f, &id);
@@ -196,8 +196,7 @@ int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, co
 		                 " MB of addresses: too much for an unwind table in a file of its size",
 		                 (rows->rows[rows->count - 1].addr - rows->rows[0].addr) >> 20);
 	memcpy(out->header.build_id, id, id_size < sizeof(out->header.build_id) ? id_size : sizeof(out->header.build_id));
-	return encoding == ETCH_ENCODING_BLOCK ? make_block(rows, calls, call_count, map_shift, out, e)
-	                                       : make_orc(rows, out, lost, e);
+	return kind->encoding == ETCH_ENCODING_BLOCK ? make_block(rows, kind, out, e) : make_orc(rows, out, lost, e);
 }
 
 int linked_unwind_fill(struct linked_unwind *u, struct error *e)
@@ -253,17 +252,25 @@ void linked_unwind_free(struct linked_unwind *u)
 /* ---- reading --------------------------------------------------------------- */
 
 /* Copies a section of an earlier run, in the etch segment or (not loaded) after it. */
+/* Is the section one that etch has made, not one of the linker's that had to move? */
+static bool is_ours(const struct elf_section *s, const struct segment_found *at)
+{
+	const uint64_t type = !strcmp(s->name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
+
+	return s->data && s->sh.sh_type == type && (s->sh.sh_flags & SHF_ALLOC) && at->first <= at->size &&
+	       s->sh.sh_addr - at->addr - at->first < at->size - at->first;
+}
+
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
-	uint32_t i = 0, type = !strcmp(name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
+	uint32_t i = 0;
 
 	while ((i = elf_section_find(f, name, i + 1))) {
 		const struct elf_section *s = &f->sections[i];
 		struct segment_section *k;
 
-		if (!s->data || s->sh.sh_type != type || unloaded != !(s->sh.sh_flags & SHF_ALLOC) ||
-		    (!unloaded && (s->sh.sh_addr < at->addr || s->sh.sh_addr - at->addr >= at->size)))
+		if (unloaded ? !s->data || s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & SHF_ALLOC) : !is_ours(s, at))
 			continue;
 		if (!unloaded && (s->sh.sh_addr - at->addr > at->size - s->sh.sh_size ||
 		                  s->sh.sh_offset != at->offset + (s->sh.sh_addr - at->addr)))
@@ -316,7 +323,7 @@ static const struct elf_section *ours_find(const struct elf_file *f, const char 
 	if (segment_find(f->bytes, f->size, &at, e.text, sizeof(e.text)) <= 0)
 		return NULL;
 	while ((i = elf_section_find(f, name, i + 1)))
-		if (f->sections[i].data && f->sections[i].sh.sh_addr - at.addr < at.size)
+		if (is_ours(&f->sections[i], &at))
 			return &f->sections[i];
 	return NULL;
 }
@@ -394,123 +401,4 @@ int linked_unwind_rows(const struct linked_unwind *u, struct row_list *out, bool
 		return orc_rows(u, out, e);
 	*sources = s != NULL;
 	return unwind_block_decode(u->sections[0].data, u->sections[0].size, s ? s->data : NULL, s ? s->size : 0, out, e);
-}
-
-/* ---- arrays of the object step --------------------------------------------- */
-
-/* An entry of the ORC arrays, with its address. */
-struct orc_entry {
-	uint64_t addr;
-	struct etch_orc orc;
-};
-
-/* At equal addresses, the terminator of the preceding code sorts before the first row of the next code: lookups
- * use the last of equal addresses. */
-static int orc_entry_order(const void *a, const void *b)
-{
-	const struct orc_entry *x = a, *y = b;
-	bool u = !(x->orc.bits >> 8 & 7), v = !(y->orc.bits >> 8 & 7);
-
-	if (x->addr != y->addr)
-		return x->addr < y->addr ? -1 : 1;
-	if (u != v)
-		return u ? -1 : 1;
-	return memcmp(&x->orc, &y->orc, sizeof(x->orc));
-}
-
-/* The address is in code or at the end of it, where terminators are. *top: the highest end of code. */
-static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
-{
-	bool found = false;
-	uint32_t i;
-
-	*top = 0;
-	for (i = 1; i < f->section_count; i++) {
-		const Elf64_Shdr *s = &f->sections[i].sh;
-
-		if (!(s->sh_flags & SHF_EXECINSTR) || !(s->sh_flags & SHF_ALLOC) || !s->sh_size)
-			continue;
-		found |= addr >= s->sh_addr && addr - s->sh_addr <= s->sh_size;
-		if (s->sh_addr + s->sh_size > *top)
-			*top = s->sh_addr + s->sh_size;
-	}
-	return found;
-}
-
-/* Sorts a pair of ORC arrays in place. */
-static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *rows, struct error *e)
-{
-	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
-	uint64_t n = s->sh.sh_size / 4, top;
-	struct orc_entry *list;
-	int64_t d;
-	int32_t field;
-	size_t i;
-	int err = 0;
-
-	if (elf_section_alone(f, ip, e) || elf_section_alone(f, orc, e))
-		return -1;
-	if (s->sh.sh_size != n * 4 || t->sh.sh_size != n * sizeof(struct etch_orc))
-		return error_set(e, "sections %s and %s have %" PRIu64 " and %" PRIu64 " bytes: not the same number of rows",
-		                 s->name, t->name, s->sh.sh_size, t->sh.sh_size);
-	list = calloc(n + 1, sizeof(*list));
-	if (!list)
-		return error_set(e, "out of memory");
-	for (i = 0; i < n; i++) {
-		memcpy(&field, s->data + 4 * i, 4);
-		memcpy(&list[i].orc, t->data + sizeof(list->orc) * i, sizeof(list->orc));
-		list[i].addr = s->sh.sh_addr + 4 * i + (uint64_t)(int64_t)field;
-		if (!is_code(f, list[i].addr, &top)) { /* discarded by the linker */
-			list[i].addr = top;
-			memset(&list[i].orc, 0, sizeof(list[i].orc));
-		}
-	}
-	qsort(list, n, sizeof(*list), orc_entry_order);
-	for (i = 0; i < n && !err; i++) {
-		d = (int64_t)(list[i].addr - (s->sh.sh_addr + 4 * i));
-		field = (int32_t)d;
-		if (field != d)
-			err = error_set(e, "section %s: more than 2 GiB away from the code", s->name);
-		memcpy((uint8_t *)s->data + 4 * i, &field, 4);
-		memcpy((uint8_t *)t->data + sizeof(list->orc) * i, &list[i].orc, sizeof(list->orc));
-	}
-	free(list);
-	*rows += n;
-	return err;
-}
-
-/* Finds an array as linked; those in the etch segment are sorted already. */
-static uint32_t array_find(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
-{
-	uint32_t i = from;
-
-	while ((i = elf_section_find(f, name, i))) {
-		const struct elf_section *s = &f->sections[i];
-
-		if (s->data && (s->sh.sh_flags & SHF_ALLOC) &&
-		    !(s->sh.sh_addr >= at->addr && s->sh.sh_addr - at->addr < at->size))
-			return i;
-		i++;
-	}
-	return 0;
-}
-
-int linked_orc_sort(struct elf_file *f, size_t *rows, struct error *e)
-{
-	struct segment_found at = {0};
-	uint32_t ip = 0, orc = 0;
-
-	*rows = 0;
-	if (!elf_section_find(f, ETCH_SEC_ORC_IP, 1))
-		return 0;
-	if (segment_find(f->bytes, f->size, &at, e->text, sizeof(e->text)) < 0)
-		return -1;
-	while ((ip = array_find(f, &at, ETCH_SEC_ORC_IP, ip + 1))) {
-		orc = array_find(f, &at, ETCH_SEC_ORC, orc + 1);
-		if (!orc)
-			return error_set(e, "has section " ETCH_SEC_ORC_IP " without " ETCH_SEC_ORC);
-		if (arrays_sort(f, ip, orc, rows, e))
-			return -1;
-	}
-	return 0;
 }

@@ -30,12 +30,9 @@ struct linked_unwind {
 	bool kept;
 };
 
-/*
- * Makes a table of rows; `calls` are the sorted return addresses for the map (unwind_block_encode()). Rules that do
- * not fit the orc encoding become UNDEFINED; *lost is their number.
- */
-int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const uint64_t *calls, size_t call_count,
-                       unsigned encoding, unsigned map_shift, struct linked_unwind *out, size_t *lost, struct error *e);
+/* Makes a table of rows. Rules that do not fit the orc encoding become UNDEFINED; *lost is their number. */
+int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const struct unwind_kind *kind,
+                       struct linked_unwind *out, size_t *lost, struct error *e);
 
 /* Adds a section .sframe of this version, with the rows. u has a table already. */
 int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, unsigned version, struct error *e);
@@ -62,11 +59,5 @@ int linked_unwind_fill(struct linked_unwind *u, struct error *e);
 uint64_t linked_unwind_size(const struct linked_unwind *u);
 
 void linked_unwind_free(struct linked_unwind *u);
-
-/*
- * Sorts, in f's own bytes, every .orc_unwind_ip and .orc_unwind that the linker has concatenated from object files.
- * Entries of discarded code are moved to the end as UNDEFINED. *rows is the number of rows.
- */
-int linked_orc_sort(struct elf_file *f, size_t *rows, struct error *e);
 
 #endif

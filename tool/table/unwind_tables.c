@@ -159,8 +159,8 @@ static int table_make(const struct numbered *n, const struct map *m, uint8_t **o
 	return 0;
 }
 
-int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
-                        uint8_t **out, size_t *size, struct error *e)
+int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *kind, uint8_t **out, size_t *size,
+                        struct error *e)
 {
 	struct map map = {0};
 	struct numbered n;
@@ -170,8 +170,8 @@ int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size
 	*size = 0;
 	if (numbered_make(rows, &n, e))
 		return -1;
-	if (map_shift)
-		status = map_make(&n, calls, call_count, map_shift, &map, e);
+	if (kind->map_shift)
+		status = map_make(&n, kind->calls, kind->call_count, kind->map_shift, &map, e);
 	if (!status)
 		status = table_make(&n, &map, out, size, e);
 	map_free(&map);

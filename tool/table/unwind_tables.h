@@ -18,14 +18,21 @@
 int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
                           struct error *e);
 
+/* What table to make. */
+struct unwind_kind {
+	unsigned encoding;     /* ETCH_ENCODING_*, for linked_unwind_make() */
+	unsigned map_shift;    /* of the block table's map of return addresses; 0: it has none */
+	const uint64_t *calls; /* for the map: the sorted addresses that follow a call (arch/x86/callsites.h) */
+	size_t call_count;
+};
+
 /*
  * Encodes rows, unchanged, as a block table: one malloc'd buffer that begins with a struct etch_unwind, whose
- * build_id is zero. `calls`: the sorted addresses that follow a call (arch/x86/callsites.h), for the map; unused if
- * map_shift is 0. Deterministic. -1: out of memory, text or table over 4 GiB, rows out of order, or an invalid
+ * build_id is zero. Deterministic. -1: out of memory, text or table over 4 GiB, rows out of order, or an invalid
  * rule.
  */
-int unwind_block_encode(const struct row_list *rows, const uint64_t *calls, size_t call_count, unsigned map_shift,
-                        uint8_t **out, size_t *size, struct error *e);
+int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *kind, uint8_t **out, size_t *size,
+                        struct error *e);
 /* Encodes the sources of rows, 2 bits for each row but the last, for ETCH_SEC_SOURCE. */
 int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e);
 

@@ -361,7 +361,11 @@ struct etch_info {
 	unsigned long calls_in_place_now; /* of these, a nop now: the case compiled in place is executed */
 	unsigned long by_swap;            /* of sites: cross an 8-byte word, so their pages are swapped */
 	unsigned long calls_by_swap;      /* of calls: the same */
-	unsigned long unfit; /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
+	unsigned long unfit;           /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
+	unsigned long branches;        /* static branches (etch/branch.h) */
+	unsigned long branches_static; /* of these, a nop or a jump to the value's way now */
+	unsigned long marks;           /* markers (etch/mark.h) */
+	unsigned long marks_on;        /* of these, calls of what is attached now */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then
  * those of all others). */
@@ -378,10 +382,10 @@ int etch_info(struct etch_info *info);
 
 /*
  * Called by the constructor below; not for programs. Bounds of the module's sections, in the order
- * __imv, __etch_obj, etched, etched_imv, __pv_sites, __pv_native, __pv_inline; null for a section
- * that the module lacks. Addresses inside etched and etched_imv may be set, which is a plain
- * store, even in a file that the tool has not processed. Modules compiled with older headers call
- * v1, which passes the first four.
+ * __imv, __etch_obj, etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch,
+ * __etch_mark; null for a section that the module lacks. Addresses inside etched and etched_imv may be set, which is a
+ * plain store, even in a file that the tool has not processed. Modules compiled with older headers call v1, which
+ * passes the first four.
  */
 struct etch_bounds {
 	const void *start, *stop;
@@ -407,6 +411,10 @@ extern const char etch_native_start_[] __asm__("__start___pv_native") ETCH_HIDDE
 extern const char etch_native_stop_[] __asm__("__stop___pv_native") ETCH_HIDDEN_WEAK_;
 extern const char etch_inline_start_[] __asm__("__start___pv_inline") ETCH_HIDDEN_WEAK_;
 extern const char etch_inline_stop_[] __asm__("__stop___pv_inline") ETCH_HIDDEN_WEAK_;
+extern const char etch_branch_start_[] __asm__("__start___etch_branch") ETCH_HIDDEN_WEAK_;
+extern const char etch_branch_stop_[] __asm__("__stop___etch_branch") ETCH_HIDDEN_WEAK_;
+extern const char etch_mark_start_[] __asm__("__start___etch_mark") ETCH_HIDDEN_WEAK_;
+extern const char etch_mark_stop_[] __asm__("__stop___etch_mark") ETCH_HIDDEN_WEAK_;
 /* Declared again in assembly: gcc 12 forgets the visibility of a weak declaration without a
  * definition in the file, and a module without sites would then use another module's table. */
 __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
@@ -414,7 +422,9 @@ __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_ob
         ".weak __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native\n\t"
         ".hidden __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native\n\t"
         ".weak __start___pv_inline, __stop___pv_inline\n\t"
-        ".hidden __start___pv_inline, __stop___pv_inline");
+        ".hidden __start___pv_inline, __stop___pv_inline\n\t"
+        ".weak __start___etch_branch, __stop___etch_branch, __start___etch_mark, __stop___etch_mark\n\t"
+        ".hidden __start___etch_branch, __stop___etch_branch, __start___etch_mark, __stop___etch_mark");
 /* Bounds of the etched sections; null if the module has no such section. Read through the GOT,
  * since the symbols may be undefined, and with the ds prefix of ETCH_ADDR, so that the first
  * object's address does not count as escaped. */
@@ -445,7 +455,9 @@ void etch_module_ctor_(void)
 	                                     {ETCH_BOUND_("__start_etched_imv"), ETCH_BOUND_("__stop_etched_imv")},
 	                                     {etch_pv_start_, etch_pv_stop_},
 	                                     {etch_native_start_, etch_native_stop_},
-	                                     {etch_inline_start_, etch_inline_stop_}};
+	                                     {etch_inline_start_, etch_inline_stop_},
+	                                     {etch_branch_start_, etch_branch_stop_},
+	                                     {etch_mark_start_, etch_mark_stop_}};
 
 	etch_module_load_v2(&etch_module_, bounds, sizeof(bounds) / sizeof(bounds[0]));
 }

@@ -24,7 +24,9 @@ struct code_range {
 	const char *function;                /* its name in the run-time system's function table (Go); or null */
 	bool entry_tail;                     /* reached only by a jump of the entry point: an outermost frame, too */
 	bool inferred;                       /* found by a reference to it, in code without FDE or symbol */
-	bool open; /* its end is not given: it extends to the next range until its flow shows the end */
+	bool open;    /* its end is not given: it extends to the next range until its flow shows the end */
+	bool part;    /* not a function by the file's conventions: begins only where notes and edges lead (facts/notes.h) */
+	bool resumes; /* its last byte is that of a replacement: NOTE_RESUME says where code goes on */
 };
 
 static inline const struct convention *code_convention(const struct code_range *p)

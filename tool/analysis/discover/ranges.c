@@ -2,6 +2,7 @@
 /* Collects candidates for code ranges from all sources, sorts them, and cuts each section of the code space by rank. */
 #include "analysis/discover/ranges.h"
 #include "arch/x86/stack.h"
+#include "support/memory.h"
 #include "support/sort.h"
 #include "support/vector.h"
 #include "elf/pclntab.h"
@@ -22,19 +23,10 @@ struct candidates {
 	size_t count, room;
 };
 
-static int candidate_add(struct candidates *r, struct candidate x, struct error *e)
+static void candidate_add(struct candidates *r, struct candidate x)
 {
-	if (r->count == r->room) {
-		size_t room = r->room ? 2 * r->room : 256;
-		struct candidate *p = realloc(r->list, room * sizeof(*p));
-
-		if (!p)
-			return error_set(e, "out of memory");
-		r->list = p;
-		r->room = room;
-	}
+	mem_room(&r->list, &r->room, r->count, sizeof(*r->list));
 	r->list[r->count++] = x;
-	return 0;
 }
 
 static int range_order(const void *a, const void *b)
@@ -68,8 +60,8 @@ static bool is_part(const char *name)
 }
 
 /* Adds the function symbols of one symbol table. */
-static int symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
-                       uint32_t n, struct candidates *out, struct error *e)
+static void symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
+                        uint32_t n, struct candidates *out)
 {
 	const struct code_section *c = NULL;
 	uint32_t i;
@@ -88,16 +80,12 @@ static int symbols_add(const struct elf_file *f, const struct code_space *space,
 		at = elf_is_object(f) ? c->addr + y->value : y->value;
 		if (at < c->addr || at >= c->addr + c->size)
 			continue;
-		if (candidate_add(out,
-		                  (struct candidate){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1, 2,
-		                                     y->type != STT_NOTYPE && !is_part(y->name), false,
-		                                     y->bind != STB_LOCAL && y->type != STT_NOTYPE &&
-		                                         (y->visibility == STV_DEFAULT || y->visibility == STV_PROTECTED),
-		                                     NULL},
-		                  e))
-			return -1;
+		candidate_add(out, (struct candidate){at, y->size && y->size <= c->addr + c->size - at ? at + y->size : 0, -1,
+		                                      2, y->type != STT_NOTYPE && !is_part(y->name), false,
+		                                      y->bind != STB_LOCAL && y->type != STT_NOTYPE &&
+		                                          (y->visibility == STV_DEFAULT || y->visibility == STV_PROTECTED),
+		                                      NULL});
 	}
-	return 0;
 }
 
 /* Linkers write one array of each kind: .preinit_array, .init_array, .fini_array. */
@@ -110,7 +98,7 @@ static bool is_array(const struct elf_section *s)
 
 /* Adds the functions of the init and fini arrays, by R_X86_64_RELATIVE relocations or words in the file. In a stripped
  * file nothing else shows the functions of crtbegin.o, which have no FDE. */
-static int arrays_add(const struct elf_file *f, const struct code_space *space, struct candidates *out, struct error *e)
+static void arrays_add(const struct elf_file *f, const struct code_space *space, struct candidates *out)
 {
 	const struct elf_section *array[ARRAYS_MOST];
 	uint32_t arrays = 0, i;
@@ -123,11 +111,11 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 		uint64_t at, word;
 
 		if (s->sh.sh_type == SHT_RELA && (s->sh.sh_flags & SHF_ALLOC)) {
+			struct error ignored; /* malformed: this section is ignored */
 			struct elf_reloc *r;
-			long n = elf_relocs(f, i, &r, e), j;
-			int failed = 0;
+			long n = elf_relocs(f, i, &r, &ignored), j;
 
-			for (j = 0; j < n && !failed; j++) {
+			for (j = 0; j < n; j++) {
 				uint32_t k;
 
 				if (r[j].type != R_X86_64_RELATIVE || !space_at(space, (uint64_t)r[j].addend))
@@ -136,29 +124,23 @@ static int arrays_add(const struct elf_file *f, const struct code_space *space, 
 					if (r[j].offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
 						break;
 				if (k < arrays)
-					failed = candidate_add(
-						out, (struct candidate){(uint64_t)r[j].addend, 0, -1, 2, true, false, false, NULL}, e);
+					candidate_add(out, (struct candidate){(uint64_t)r[j].addend, 0, -1, 2, true, false, false, NULL});
 			}
 			if (n >= 0)
 				free(r);
-			if (failed)
-				return -1;
 		}
 		if (!is_array(s) || !s->data)
 			continue;
 		for (at = 0; at + 8 <= s->sh.sh_size; at += 8) {
 			memcpy(&word, s->data + at, 8);
-			if (space_at(space, word) &&
-			    candidate_add(out, (struct candidate){word, 0, -1, 2, true, false, false, NULL}, e))
-				return -1;
+			if (space_at(space, word))
+				candidate_add(out, (struct candidate){word, 0, -1, 2, true, false, false, NULL});
 		}
 	}
-	return 0;
 }
 
 /* Adds the functions of Go's own table: they have no .eh_frame and seldom symbols. */
-static int go_add(const struct code_space *space, const struct go_function *list, long n, struct candidates *out,
-                  struct error *e)
+static void go_add(const struct code_space *space, const struct go_function *list, long n, struct candidates *out)
 {
 	long i;
 
@@ -168,32 +150,20 @@ static int go_add(const struct code_space *space, const struct go_function *list
 
 		if (!c || end > c->addr + c->size)
 			continue;
-		if (end > list[i].start &&
-		    candidate_add(out, (struct candidate){list[i].start, end, -1, 2, true, false, false, &list[i]}, e))
-			return -1;
+		if (end > list[i].start)
+			candidate_add(out, (struct candidate){list[i].start, end, -1, 2, true, false, false, &list[i]});
 	}
-	return 0;
 }
 
-static bool range_push(struct code_ranges *p, struct code_range x)
+static void range_push(struct code_ranges *p, struct code_range x)
 {
-	if (p->count == p->room) {
-		size_t room = p->room ? 2 * p->room : 256;
-		struct code_range *list = realloc(p->list, room * sizeof(*list));
-
-		if (!list)
-			return false;
-		p->list = list;
-		p->room = room;
-	}
+	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
 	p->list[p->count++] = x;
-	return true;
 }
 
 /* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Of overlapping ones, that of the lowest
  * rank keeps all of its bytes. */
-static int ranges_cut(struct code_ranges *p, const struct code_section *c, const struct candidate *r, size_t n,
-                      struct error *e)
+static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct candidate *r, size_t n)
 {
 	uint64_t limit = c->addr + c->size, taken_until = c->addr;
 	size_t i, k;
@@ -227,21 +197,19 @@ static int ranges_cut(struct code_ranges *p, const struct code_section *c, const
 		}
 		if (end <= start)
 			continue;
-		if (!range_push(p, (struct code_range){.start = start,
-		                                       .end = end,
-		                                       .bytes = c->bytes + (start - c->addr),
-		                                       .fde = r[i].fde,
-		                                       .open = !r[i].end,
-		                                       .named = named,
-		                                       .exported = exported,
-		                                       .plt = r[i].plt,
-		                                       .convention = go ? &convention_go : NULL,
-		                                       .function = go ? go->name : NULL,
-		                                       .outermost = go && go->top}))
-			return error_set(e, "out of memory");
+		range_push(p, (struct code_range){.start = start,
+		                                  .end = end,
+		                                  .bytes = c->bytes + (start - c->addr),
+		                                  .fde = r[i].fde,
+		                                  .open = !r[i].end,
+		                                  .named = named,
+		                                  .exported = exported,
+		                                  .plt = r[i].plt,
+		                                  .convention = go ? &convention_go : NULL,
+		                                  .function = go ? go->name : NULL,
+		                                  .outermost = go && go->top});
 		taken_until = end;
 	}
-	return 0;
 }
 
 /* Does a file have DT_NEEDED entries? */
@@ -288,8 +256,8 @@ static bool entry_is_outermost(const struct elf_file *f, const struct code_space
 }
 
 /* Adds the entries of the PLT, and all of .init and .fini, which begin as functions do. */
-static int sections_add(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
-                        struct candidates *out, struct error *e)
+static void sections_add(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                         struct candidates *out)
 {
 	size_t i;
 
@@ -299,40 +267,29 @@ static int sections_add(const struct elf_file *f, const struct code_space *space
 		uint64_t unit = plt_entry(f, c), a;
 
 		for (a = c->addr; unit && a < c->addr + c->size; a += unit)
-			if (candidate_add(out,
-			                  (struct candidate){a, a + unit, cfi_file_at(cfi, a), 0,
-			                                     plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0,
-			                                     true, false, NULL},
-			                  e))
-				return -1;
-		if ((!strcmp(name, ".init") || !strcmp(name, ".fini")) &&
-		    candidate_add(out, (struct candidate){c->addr, c->addr + c->size, -1, 3, true, false, false, NULL}, e))
-			return -1;
+			candidate_add(out, (struct candidate){a, a + unit, cfi_file_at(cfi, a), 0,
+			                                      plt_slot(c->bytes + (a - c->addr), c->addr + c->size - a, a) != 0,
+			                                      true, false, NULL});
+		if (!strcmp(name, ".init") || !strcmp(name, ".fini"))
+			candidate_add(out, (struct candidate){c->addr, c->addr + c->size, -1, 3, true, false, false, NULL});
 	}
-	return 0;
 }
 
-static int fdes_add(const struct cfi_file *cfi, struct candidates *out, struct error *e)
+static void fdes_add(const struct cfi_file *cfi, struct candidates *out)
 {
 	size_t i;
 
 	for (i = 0; i < cfi->count; i++)
-		if (candidate_add(
-				out, (struct candidate){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL},
-				e))
-			return -1;
-	return 0;
+		candidate_add(out,
+		              (struct candidate){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL});
 }
 
 /* Cuts each section of the code space by its candidates, which are sorted. */
-static int sections_cut(struct code_ranges *out, const struct code_space *space, const struct candidates *r,
-                        struct error *e)
+static void sections_cut(struct code_ranges *out, const struct code_space *space, const struct candidates *r)
 {
 	size_t i, k, at = 0;
 
-	out->entries = malloc((r->count + 1) * sizeof(*out->entries));
-	if (!out->entries)
-		return error_set(e, "out of memory");
+	out->entries = mem_alloc(r->count, sizeof(*out->entries));
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 
@@ -340,11 +297,9 @@ static int sections_cut(struct code_ranges *out, const struct code_space *space,
 			at++;
 		for (k = at; k < r->count && r->list[k].start < c->addr + c->size; k++)
 			;
-		if (ranges_cut(out, c, r->list + at, k - at, e))
-			return -1;
+		ranges_cut(out, c, r->list + at, k - at);
 		at = k;
 	}
-	return 0;
 }
 
 /* Gives each code range its slice of the entries. */
@@ -372,59 +327,53 @@ int ranges_build(const struct elf_file *f, const struct code_space *space, const
 	struct go_function *go = NULL;
 	struct candidates r = {0};
 	long go_count;
-	int err = -1;
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
+	go_count = go_functions_read(f, &go, e);
+	if (go_count < 0)
+		return -1;
 	for (i = 0; i < f->phdr_count; i++)
 		interpreted |= f->phdrs[i].p_type == PT_INTERP;
 	outermost = entry_is_outermost(f, space, interpreted);
-	if (sections_add(f, space, cfi, &r, e) || fdes_add(cfi, &r, e) ||
-	    symbols_add(f, space, f->symbols, f->symbol_count, &r, e) ||
-	    symbols_add(f, space, f->dynsyms, f->dynsym_count, &r, e) || (!elf_is_object(f) && arrays_add(f, space, &r, e)))
-		goto out;
-	go_count = go_functions_read(f, &go, e);
-	if (go_count < 0 || go_add(space, go, go_count, &r, e))
-		goto out;
-	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry) &&
-	    candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL}, e))
-		goto out;
+	sections_add(f, space, cfi, &r);
+	fdes_add(cfi, &r);
+	symbols_add(f, space, f->symbols, f->symbol_count, &r);
+	symbols_add(f, space, f->dynsyms, f->dynsym_count, &r);
+	if (!elf_is_object(f))
+		arrays_add(f, space, &r);
+	go_add(space, go, go_count, &r);
+	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry))
+		candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL});
 	if (r.count)
 		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
-	if (sections_cut(out, space, &r, e))
-		goto out;
+	sections_cut(out, space, &r);
 	entries_assign(out);
 	for (i = 0; outermost && i < out->count; i++)
 		out->list[i].outermost |= out->list[i].start == f->eh.e_entry;
-	err = 0;
-out:
 	free(r.list);
 	free(go);
-	return err;
+	return 0;
 }
 
-/* Merges the sorted ranges from index `before` on into the sorted ones before. False: out of memory. */
-static bool ranges_merge(struct code_ranges *p, size_t before)
+/* Merges the sorted ranges from index `before` on into the sorted ones before. */
+static void ranges_merge(struct code_ranges *p, size_t before)
 {
 	size_t n = p->count - before, at = p->count;
-	struct code_range *fresh = n ? malloc(n * sizeof(*fresh)) : NULL;
+	struct code_range *fresh;
 
 	if (!n)
-		return true;
-	if (!fresh)
-		return false;
-	memcpy(fresh, p->list + before, n * sizeof(*fresh));
+		return;
+	fresh = mem_copy(p->list + before, n * sizeof(*fresh));
 	while (n) /* from the back, in place */
 		if (before && p->list[before - 1].start > fresh[n - 1].start)
 			p->list[--at] = p->list[--before];
 		else
 			p->list[--at] = fresh[--n];
 	free(fresh);
-	return true;
 }
 
-long ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
-                struct error *e)
+size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count)
 {
 	size_t before = p->count, added = 0, i, k = 0;
 
@@ -442,16 +391,16 @@ long ranges_add(struct code_ranges *p, const struct code_space *space, const uin
 			end = p->list[k].start;
 		if (added && p->list[p->count - 1].end > addrs[i])
 			p->list[p->count - 1].end = addrs[i];
-		if (!range_push(p, (struct code_range){.start = addrs[i],
-		                                       .end = end,
-		                                       .bytes = c->bytes + (addrs[i] - c->addr),
-		                                       .fde = -1,
-		                                       .inferred = true,
-		                                       .open = true}))
-			return error_set(e, "out of memory");
+		range_push(p, (struct code_range){.start = addrs[i],
+		                                  .end = end,
+		                                  .bytes = c->bytes + (addrs[i] - c->addr),
+		                                  .fde = -1,
+		                                  .inferred = true,
+		                                  .open = true});
 		added++;
 	}
-	return ranges_merge(p, before) ? (long)added : error_set(e, "out of memory");
+	ranges_merge(p, before);
+	return added;
 }
 
 void ranges_free(struct code_ranges *p)

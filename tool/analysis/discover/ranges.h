@@ -17,16 +17,15 @@ struct code_ranges {
 	size_t entry_count;
 };
 
-/* Returns 0, or -1 and a message when out of memory or a section of relocations is malformed. Call ranges_free() in
- * both cases. */
+/* Returns 0, or -1 and a message when a section of relocations that Go's function table needs is malformed. Call
+ * ranges_free() in both cases. */
 int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                  struct code_ranges *out, struct error *e);
 /*
  * Adds an open code range for each of the addresses (sorted) that lies in none. It ends at the next code range, the
- * next address, or the section's end. Returns the number of ranges added, or -1 and a message.
+ * next address, or the section's end. Returns the number of ranges added.
  */
-long ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
-                struct error *e);
+size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count);
 void ranges_free(struct code_ranges *p);
 
 #endif

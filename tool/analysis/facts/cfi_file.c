@@ -12,22 +12,30 @@
 
 #define SHT_UNWIND 0x70000001u /* SHT_X86_64_UNWIND: the type of .eh_frame by clang and lld */
 
-static bool is_eh_frame(const struct elf_section *s, const struct segment_found *ours)
+/* Which sections are read: the linker's or, `current`, those that unwinders find. */
+struct choice {
+	/* The etch segment, before whose `first` are sections of the linker's; of no size where there is none, or where it
+	 * makes no difference. */
+	struct segment_found ours;
+	bool current;
+};
+
+static bool is_eh_frame(const struct elf_section *s, const struct choice *c)
 {
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && (s->sh.sh_type == SHT_PROGBITS || s->sh.sh_type == SHT_UNWIND) &&
-	       (!strcmp(s->name, ".eh_frame") || !strcmp(s->name, EH_FRAME_LINKED)) &&
-	       s->sh.sh_addr - ours->addr >= ours->size;
+	       (!strcmp(s->name, ".eh_frame") || (!c->current && !strcmp(s->name, EH_FRAME_LINKED))) &&
+	       s->sh.sh_addr - c->ours.addr - c->ours.first >= c->ours.size - c->ours.first;
 }
 
-/* The etch segment; of no size where there is none. */
-static struct segment_found ours_find(const struct elf_file *f)
+static struct choice choice_make(const struct elf_file *f, bool current)
 {
-	struct segment_found found = {0};
+	struct choice c = {.current = current};
 	struct error e;
 
-	if (!elf_is_object(f) && segment_find(f->bytes, f->size, &found, e.text, sizeof(e.text)) <= 0)
-		found = (struct segment_found){0};
-	return found;
+	if (!current && !elf_is_object(f) &&
+	    (segment_find(f->bytes, f->size, &c.ours, e.text, sizeof(e.text)) <= 0 || c.ours.first > c.ours.size))
+		c.ours = (struct segment_found){0};
+	return c;
 }
 
 static bool is_lsda(const struct elf_section *s)
@@ -135,13 +143,13 @@ out:
 	return err;
 }
 
-static int parts_find(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
+static int parts_find(const struct elf_file *f, const struct code_space *space, const struct choice *from,
+                      struct cfi_file *c, struct error *e)
 {
-	const struct segment_found ours = ours_find(f);
 	uint32_t frames = 0, lsdas = 0, i;
 
 	for (i = 1; i < f->section_count; i++) {
-		frames += is_eh_frame(&f->sections[i], &ours);
+		frames += is_eh_frame(&f->sections[i], from);
 		lsdas += is_lsda(&f->sections[i]);
 	}
 	c->parts = mem_zero((size_t)frames + 1, sizeof(*c->parts));
@@ -150,7 +158,7 @@ static int parts_find(const struct elf_file *f, const struct code_space *space, 
 		const struct elf_section *s = &f->sections[i];
 		struct cfi_part p = {s->data, s->sh.sh_size, s->sh.sh_addr, NULL, i};
 
-		if (is_eh_frame(s, &ours))
+		if (is_eh_frame(s, from))
 			c->parts[c->part_count++] = p;
 		else if (is_lsda(s) && elf_is_object(f))
 			c->lsdas[c->lsda_count++] = p;
@@ -175,9 +183,9 @@ static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *s
 }
 
 /* Adds the FDEs of a linked file whose section headers name no .eh_frame, by PT_GNU_EH_FRAME. */
-static void fdes_by_header(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, size_t *room)
+static void fdes_by_header(const struct elf_file *f, const struct code_space *space, const struct choice *from,
+                           struct cfi_file *c, size_t *room)
 {
-	const struct segment_found ours = ours_find(f);
 	const uint8_t *hdr = NULL, *bytes = NULL;
 	struct etch_cfi_hdr h;
 	struct etch_cfi cfi;
@@ -187,7 +195,7 @@ static void fdes_by_header(const struct elf_file *f, const struct code_space *sp
 	for (i = 0; i < f->phdr_count && !hdr; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
-		if (p->p_type != PT_GNU_EH_FRAME || p->p_vaddr - ours.addr < ours.size)
+		if (p->p_type != PT_GNU_EH_FRAME || p->p_vaddr - from->ours.addr < from->ours.size)
 			continue;
 		hdr = elf_at(f, p->p_vaddr, p->p_filesz);
 		if (!hdr || !etch_cfi_hdr(hdr, p->p_filesz, p->p_vaddr, &h)) {
@@ -261,13 +269,14 @@ static void fdes_sort(struct cfi_file *c)
 	c->count = n;
 }
 
-int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e)
+static int fdes_read(const struct elf_file *f, const struct code_space *space, const struct choice *from,
+                     struct cfi_file *out, struct error *e)
 {
 	size_t room = 0;
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
-	if (parts_find(f, space, out, e))
+	if (parts_find(f, space, from, out, e))
 		return -1;
 	for (i = 0; i < out->part_count; i++) {
 		struct etch_cfi cfi;
@@ -279,9 +288,24 @@ int cfi_file_open(const struct elf_file *f, const struct code_space *space, stru
 		out->bad += cfi.bad;
 	}
 	if (!out->part_count && !elf_is_object(f))
-		fdes_by_header(f, space, out, &room);
+		fdes_by_header(f, space, from, out, &room);
 	fdes_sort(out);
 	return 0;
+}
+
+int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e)
+{
+	const struct choice linked = choice_make(f, false);
+
+	return fdes_read(f, space, &linked, out, e);
+}
+
+int cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out,
+                          struct error *e)
+{
+	const struct choice current = choice_make(f, true);
+
+	return fdes_read(f, space, &current, out, e);
 }
 
 void cfi_file_close(struct cfi_file *c)

@@ -49,6 +49,9 @@ struct cfi_file {
  * it.
  */
 int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e);
+/* The same of the .eh_frame that unwinders find in the file as it is: etch's, where it has written one. */
+int cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out,
+                          struct error *e);
 void cfi_file_close(struct cfi_file *c);
 
 /* Index of the FDE that covers an address, or -1. */

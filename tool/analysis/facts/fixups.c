@@ -43,9 +43,8 @@ static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint6
 	return lo < n && r[lo].offset == offset ? &r[lo] : NULL;
 }
 
-/* ET_REL: what the field at `offset` refers to by its relocation; *addr: address of the code space, or offset. */
-static uint8_t relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r, long n,
-                         uint64_t offset, uint64_t *addr)
+uint8_t fixup_relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r, long n,
+                        uint64_t offset, uint64_t *addr)
 {
 	const struct elf_reloc *x = reloc_at(r, n, offset);
 	const struct elf_symbol *y = x && x->symbol < f->symbol_count ? &f->symbols[x->symbol] : NULL;
@@ -75,10 +74,8 @@ static bool relocs_are_ours(const struct elf_reloc *r, long n)
 	return true;
 }
 
-/* Linked files: what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty entry are
- * 0, so refer to themselves. */
-static uint8_t linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
-                      uint64_t addr)
+uint8_t fixup_linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
+                     uint64_t addr)
 {
 	if (space_at(space, addr))
 		return PLACE_CODE;
@@ -121,14 +118,14 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 		*x = (struct fixup){.at = base + i * SIZE, .table = (uint32_t)(t - out->tables), .data = raw.data};
 		t->bad += !etch_ex_valid(&raw);
 		if (elf_is_object(f)) {
-			x->insn_in = relocated(f, space, r, relocs, i * SIZE + offsetof(struct etch_ex, insn), &x->insn);
-			x->to_in = relocated(f, space, r, relocs, i * SIZE + offsetof(struct etch_ex, fixup), &x->to);
+			x->insn_in = fixup_relocated(f, space, r, relocs, i * SIZE + offsetof(struct etch_ex, insn), &x->insn);
+			x->to_in = fixup_relocated(f, space, r, relocs, i * SIZE + offsetof(struct etch_ex, fixup), &x->to);
 			continue;
 		}
 		x->insn = x->at + (uint64_t)(int64_t)raw.insn;
 		x->to = x->at + offsetof(struct etch_ex, fixup) + (uint64_t)(int64_t)raw.fixup;
-		x->insn_in = linked(f, space, s, x->insn);
-		x->to_in = linked(f, space, s, x->to);
+		x->insn_in = fixup_linked(f, space, s, x->insn);
+		x->to_in = fixup_linked(f, space, s, x->to);
 		t->sorted &= x->insn >= before && (x->insn_in != PLACE_NONE || (!raw.insn && !raw.fixup && !raw.data));
 		before = x->insn;
 	}
@@ -153,6 +150,12 @@ static int fixup_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
+void fixups_sort(struct fixups *x)
+{
+	if (x->count)
+		qsort(x->list, x->count, sizeof(*x->list), fixup_order);
+}
+
 int fixups_read(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e)
 {
 	uint32_t i, n = 0;
@@ -175,8 +178,7 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 			return -1;
 		}
 	}
-	if (out->count)
-		qsort(out->list, out->count, sizeof(*out->list), fixup_order);
+	fixups_sort(out);
 	return 0;
 }
 

@@ -46,6 +46,19 @@ struct fixups {
 int fixups_read(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e);
 void fixups_free(struct fixups *x);
 
+/*
+ * ET_REL: what the field at `offset` refers to by its relocation, of n sorted ones; *addr: address of the code space,
+ * or offset in its section.
+ */
+uint8_t fixup_relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r, long n,
+                        uint64_t offset, uint64_t *addr);
+/* Linked files: what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty entry are
+ * 0, so refer to themselves. */
+uint8_t fixup_linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
+                     uint64_t addr);
+/* Sorts the list after entries were added. */
+void fixups_sort(struct fixups *x);
+
 /* Does libetch use this entry? */
 static inline bool fixup_counts(const struct fixups *x, const struct fixup *e)
 {

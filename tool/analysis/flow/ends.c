@@ -120,6 +120,8 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, from = off;
 
+	if (f->in.range->resumes || f->in.range->part)
+		return false;
 	if (f->in.range->open && call->flow == FLOW_CALL && (uint64_t)call->imm == f->in.range->start + off)
 		return true;
 	if (f->in.range->open && f->in.range->outermost && flow_is_noreturn(f, call)) {

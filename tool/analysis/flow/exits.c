@@ -285,6 +285,36 @@ static bool call_note(struct flow *f, const struct step *in, uint64_t behind)
 	return false;
 }
 
+/* The edges by notes: to other code that may stand in the place of an instruction, or follow its fault. */
+void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
+{
+	const struct notes *n = f->in.env->notes;
+	const struct note *x;
+
+	for (x = note_at(n, addr, NOTE_EDGE); note_is(n, x, addr, NOTE_EDGE); x++) {
+		const struct code_range *p = range_at(f->in.env, x->to);
+
+		if (before->dead || flow_inside(f, x->to))
+			continue;
+		edge_add(f, x->to, before);
+		if (p && p->start == x->to)
+			flow_exit_add(f, x->to, EXIT_PART);
+		else
+			f->found.may_return = true;
+	}
+}
+
+/* The end of a replacement: behind the code in whose place it stands. */
+static void resume_note(struct flow *f, const struct state *after)
+{
+	uint64_t end = f->in.range->end;
+	const struct notes *n = f->in.env->notes;
+	const struct note *x;
+
+	for (x = note_at(n, end, NOTE_RESUME); note_is(n, x, end, NOTE_RESUME); x++)
+		edge_add(f, x->to, after);
+}
+
 /* Control goes on behind an instruction: is that still code of the range? */
 static void next_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool padding)
 {
@@ -301,6 +331,10 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 		return;
 	state_copy(&after, before);
 	flow_advance(in, &after, (uint32_t)off, &c);
+	if (f->in.range->resumes) {
+		resume_note(f, &after);
+		return;
+	}
 	f->found.may_return = true;
 	if (!flow_is_tail_call(f, f->in.range->end, &after))
 		edge_add(f, f->in.range->end, &after);
@@ -365,8 +399,10 @@ void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const
 	const struct fixup *x = flow_fixup_of(f, addr);
 	struct state fault;
 
-	if (!x || before->dead || flow_inside(f, x->to))
-		return;
-	flow_fault(x, in, before, &fault);
-	leave(f, x->to, &fault);
+	for (; x && !before->dead; x = flow_fixup_next(f, x)) {
+		if (flow_inside(f, x->to))
+			continue;
+		flow_fault(x, in, before, &fault);
+		leave(f, x->to, &fault);
+	}
 }

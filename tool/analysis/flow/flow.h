@@ -91,6 +91,8 @@ struct flow_env {
 	} * spans; /* of the code ranges, relative to index_base */
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
+	const struct notes *notes;   /* null: there are none */
+	uint8_t habits;              /* HABIT_* of all states */
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
@@ -138,6 +140,8 @@ struct flow_input {
 	size_t readable;            /* bytes of the file from the range's start on: at least its size */
 	const struct fixup *fixups; /* of instructions of the code range */
 	size_t fixup_count;
+	bool noted;  /* the file has notes (env->notes) */
+	bool throws; /* any instruction may have an edge of its own: there are fixups or notes */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;
@@ -232,6 +236,7 @@ struct flow_scratch {
 	bool jumps_agreed;         /* jumps_agree() returned true and no jump has changed since */
 	bool has_helpers;          /* has calls of targets inside of it */
 	bool has_traps;            /* links exception handlers into a list (traps.c) */
+	bool by_note;              /* the edge being walked is a NOTE_EDGE */
 	bool dirty;                /* a block was split after a walk had passed; all blocks must be walked again */
 	bool edges_drop_constants; /* constants are dropped from its edges: not needed */
 };
@@ -263,6 +268,7 @@ struct flow {
 	 * stays the same. `last` and `end`: address and end of the last instruction skipped. */
 	struct flow_skip {
 		uint64_t below, last, end;
+		unsigned registers; /* mask; flow_look_at_saves() only */
 	} skip;
 };
 #define FLOW_SCANNED 1u /* decoded as reachable */
@@ -286,6 +292,12 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /*
+ * As flow_look(), for the callee-saved registers (state_saves.h): instructions that keep rsp, the slots and
+ * f->skip.registers, which the callback sets, as they are are skipped. What is reported last holds up to f->skip.end.
+ */
+void flow_look_at_saves(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/*
  * May a code range return to its caller? By reachability alone, from its start, its symbols and the addresses `in` that
  * others jump to; true where deciding would take states.
  */
@@ -300,8 +312,8 @@ const struct code_range *range_at(const struct flow_env *env, uint64_t addr);
 /* Index of that code range, or NO_RANGE; addr may be a flow_exit.target. */
 uint32_t range_number(const struct flow_env *env, uint64_t addr);
 
-/* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. False: out of memory. */
-bool ranges_index(struct flow_env *env);
+/* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. */
+void ranges_index(struct flow_env *env);
 void ranges_index_free(struct flow_env *env);
 
 void flow_free(struct flow *f);

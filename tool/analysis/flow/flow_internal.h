@@ -89,6 +89,8 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 /* The entry of etch's exception table for the instruction at an address, or null. flow_fault() makes the state at its
  * fixup; flow_land() that at a call's landing pad. */
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
+/* Behind one of them: the next edge of patched_edges_add() from the same instruction, or null. */
+const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x);
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
 /* exits.c */
@@ -99,6 +101,8 @@ bool flow_takes_address(const struct flow *f, const struct step *in);
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
 /* Adds an exit for an address taken, perhaps of a function, of which space_may_hold() is true. */
 void flow_ref_note(struct flow *f, uint64_t addr);
+/* Adds the edges by NOTE_EDGE out of the code range. */
+void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before);
 /* Adds the exit of an instruction whose fixup is outside of the code range. */
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before);
 
@@ -128,6 +132,8 @@ static inline void flow_advance(const struct step *in, struct state *s, uint32_t
 
 /* flow_advance(), which also returns whether the unwind rule is certainly the same as before. */
 bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c);
+/* Does an instruction certainly leave these registers, rsp and the slots of the frame as they are? */
+bool flow_keeps_saves(const struct step *in, unsigned registers);
 /* Transforms the state before a branch into that on its taken edge. */
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c);
 /* May the outcome of a branch with condition `cond` refine the state? */
@@ -163,6 +169,17 @@ void flow_handler_state(struct state *s);
 bool flow_has_frame(const struct state *s);
 /* Adds to the results what an instruction says of it. */
 void flow_handler_note(struct flow *f, const struct step *in, const struct state *before);
+
+/* flow_notes.c: what notes change (facts/notes.h); only for files that have some. */
+/* Adjusts a decoded step. */
+void flow_note_step(struct flow *f, struct step *s, uint64_t addr);
+/* Is a call only a push and a jump? Then *out is the state at its target. */
+bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t addr, const struct state *s,
+                      struct state *out);
+/* Does a note fix the state of block k, so that the one being passed to it does not count? */
+bool flow_note_bars(const struct flow *f, uint32_t k);
+/* Enters the range where notes give a frame. Before all other entries, which these do not change. */
+void flow_note_enter(struct flow *f);
 
 /* jumps.c */
 /* Restarts the join over indirect jumps, if it includes this jump, whose state has changed. */

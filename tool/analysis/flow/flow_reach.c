@@ -120,6 +120,8 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 		s->touches |= 1u << ETCH_REG_RSP;
 		s->effects |= EFFECT_OTHER;
 	}
+	if (f->in.noted)
+		flow_note_step(f, s, addr);
 }
 
 uint32_t flow_step_new(struct flow *f, uint64_t off)
@@ -135,7 +137,7 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	s = &f->steps[n];
 	if (!step_decode_in(f->cache, f->in.range->bytes + off, f->in.range->end - addr, f->in.readable - off, addr, s))
 		return NO_STEP;
-	if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
+	if (s->flow != FLOW_NEXT || s->op == STEP_HALT || f->in.noted)
 		step_settle(f, s, addr);
 	f->walk.effects |= s->effects;
 	f->step_at[n] = (uint32_t)off;
@@ -212,11 +214,14 @@ static void scan_throws(struct flow *f, uint64_t addr)
 {
 	uint64_t pad = f->walk.pad_count ? flow_pad_of(f, addr) : 0;
 	const struct fixup *fixup = f->in.fixup_count ? flow_fixup_of(f, addr) : NULL;
+	const struct note *note;
 
 	if (pad)
 		scan_later(f, pad);
-	if (fixup)
+	for (; fixup; fixup = flow_fixup_next(f, fixup))
 		scan_later(f, fixup->to);
+	for (note = note_at(f->in.env->notes, addr, NOTE_EDGE); note_is(f->in.env->notes, note, addr, NOTE_EDGE); note++)
+		scan_later(f, note->to);
 }
 
 /* Adds the targets of a control-flow instruction. Returns whether control may also reach the next instruction. */
@@ -248,7 +253,7 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 	uint64_t start = f->in.range->start, off = *from, *starts = f->starts;
 	size_t readable = f->in.readable, n = f->step_count;
 	uint32_t *at = f->at;
-	bool on = true;
+	bool on = true, noted = f->in.noted;
 
 	while (off < size && !at[off]) {
 		struct step *s;
@@ -265,7 +270,7 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 		f->seen[n] = FLOW_SCANNED;
 		at[off] = (uint32_t)++n;
 		starts[off / 64] |= (uint64_t)1 << off % 64;
-		if (s->flow != FLOW_NEXT || s->op == STEP_HALT)
+		if (s->flow != FLOW_NEXT || s->op == STEP_HALT || noted)
 			step_settle(f, s, start + off);
 		f->walk.effects |= s->effects;
 		on = !one && s->flow == FLOW_NEXT;
@@ -282,7 +287,7 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 /* Decodes from an offset on until control cannot go on, or reaches instructions scanned before. */
 static void scan_from(struct flow *f, uint64_t off)
 {
-	bool throws = f->walk.pad_count || f->in.fixup_count;
+	bool throws = f->walk.pad_count || f->in.throws;
 	uint64_t size = f->in.range->end - f->in.range->start;
 
 	while (off < size) {
@@ -383,7 +388,7 @@ bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, c
 	const struct code_range *p = &env->ranges[range];
 	size_t i, seen = 0;
 
-	if (p->plt || p->outermost || !flow_prepare(f, env, range) || f->in.own_stack || f->in.fixup_count)
+	if (p->plt || p->outermost || env->notes || !flow_prepare(f, env, range) || f->in.own_stack || f->in.fixup_count)
 		return true;
 	f->in.relaxed = false;
 	for (i = 0; i < in_count; i++)

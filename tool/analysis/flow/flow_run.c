@@ -114,6 +114,16 @@ const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr)
 	return x && fixup_counts(f->in.env->fixups, x) ? x : NULL;
 }
 
+const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x)
+{
+	const struct fixup *end = f->in.fixups + f->in.fixup_count, *y;
+
+	for (y = x + 1; y < end && y->insn == x->insn; y++)
+		if (f->in.env->fixups->tables[y->table].foreign)
+			return y;
+	return NULL;
+}
+
 /*
  * The state at a fixup. A fault leaves the registers as before the instruction (SDM 3, 6.6), except those that a string
  * instruction has advanced; the fault handler then changes one register, by the entry's type.
@@ -163,7 +173,7 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 	if (target & (FLOW_EXTERN | FLOW_SLOT))
 		return true;
 	p = range_at(f->in.env, target);
-	return p && p->start == target && state_is_entry(s);
+	return p && p->start == target && !p->part && state_is_entry(s);
 }
 
 /* ---- a code range ------------------------------------------------------------------------------- */
@@ -245,6 +255,8 @@ static void input_set(struct flow_input *in, const struct flow_env *env, uint32_
 	in->readable = readable_from(env->file, p->bytes);
 	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
 	in->fixup_count = in->fixups ? in->fixup_count : 0;
+	in->noted = env->notes != NULL;
+	in->throws = in->fixup_count || in->noted;
 }
 
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
@@ -366,6 +378,8 @@ static bool run(struct flow *f, const struct flow_env *env, uint32_t number, con
 	if (f->in.range->plt && plt_is_first(f->in.range->bytes, f->in.range->end - f->in.range->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
 	entry.reg[ETCH_REG_RSP].off -= f->in.pushed;
+	if (env->notes)
+		flow_note_enter(f);
 	if ((start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
 		flow_enter(f, f->in.range->start, &entry);
 	if (f->in.framed) { /* walked all the same: the calls that it makes are results */

@@ -88,13 +88,15 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 {
 	uint64_t size = f->in.range->end - f->in.range->start, addr = f->in.range->start + off;
 	struct step in = f->steps[number]; /* the list may move */
-	bool anyhow = needs_no_state(f, &in) && !f->in.fixup_count && off + in.len < size;
+	bool anyhow = needs_no_state(f, &in) && !f->in.throws && off + in.len < size;
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
 
 	if (in.flow == FLOW_NEXT && space_may_hold(f->in.env->space, (uint64_t)in.imm) && flow_takes_address(f, &in))
 		flow_ref_note(f, (uint64_t)in.imm);
 	if (f->in.fixup_count)
 		flow_fault_note(f, addr, &in, s);
+	if (f->in.noted)
+		flow_edges_note(f, addr, s);
 	if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
 		flow_exits_note(f, off, &in, s, behind);
 }
@@ -102,7 +104,7 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 /* Can step_note() be skipped for an instruction, provided that the next one has been walked? */
 static inline bool is_plain(const struct flow *f, const struct step *in)
 {
-	if (f->in.fixup_count)
+	if (f->in.throws)
 		return false;
 	if (in->flow == FLOW_NEXT)
 		return !in->imm | (f->in.env->reloc_count != 0);
@@ -152,14 +154,18 @@ static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t
 	return to;
 }
 
-/* Calls fn for each walked instruction in order of address; with `note` also collects the results. */
-static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
+/* What a walk over the states is for. */
+enum purpose { NOTE /* collect the results */, LOOK, LOOK_AT_SAVES };
+
+/* Calls fn for each walked instruction in order of address. */
+static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
 	bool same = false, behind = false;
 	struct block b;
 
-	f->skip.below = f->skip.end = 0;
+	f->skip.below = purpose == LOOK_AT_SAVES ? UINT64_MAX : 0;
+	f->skip.end = 0;
 	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
 		const struct step *in;
 		uint32_t i = f->at[off] - 1;
@@ -169,7 +175,8 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 		if (f->leader[i]) {
 			if (!(f->state_live[f->leader[i] - 1] & LIVE))
 				continue;
-			same = same && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
+			same =
+				same && purpose != LOOK_AT_SAVES && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
 			block_begin(&b, &f->states[f->leader[i] - 1], off);
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
@@ -183,9 +190,13 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 			fn(ctx, start + off, in->len, block_state(&b, f, off), same);
 			in = &f->steps[i]; /* the callback may decode more and move the list */
 		}
-		if (note && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
-			step_note(f, &b, off, i, behind);
+		if (purpose == NOTE && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
+			step_note(f, &b, off, i, behind && !f->in.range->resumes);
 		in = &f->steps[i];
+		if (purpose == LOOK_AT_SAVES) {
+			same = flow_keeps_saves(in, f->skip.registers);
+			continue;
+		}
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
 		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
@@ -197,6 +208,8 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, bool note)
 	}
 }
 
-void flow_states(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, true); }
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, NOTE); }
 
-void flow_look(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, false); }
+void flow_look(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, LOOK); }
+
+void flow_look_at_saves(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, LOOK_AT_SAVES); }

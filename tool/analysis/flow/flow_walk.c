@@ -16,15 +16,19 @@ static bool is_outweighed(const struct flow *f, const struct state *weak, const 
 }
 
 /* Joins a state into that of block k. */
-static inline bool block_join(void *ctx, uint32_t k, const void *state)
+static inline __attribute__((always_inline)) bool block_join(void *ctx, uint32_t k, const void *state)
 {
 	struct flow *f = ctx;
 	const struct state *s = state;
 
+	if (__builtin_expect(f->in.noted, 0) && flow_note_bars(f, k))
+		return false;
 	if (!(f->state_live[k] & LIVE) || is_outweighed(f, &f->states[k], s)) {
 		state_copy(&f->states[k], s);
 		if (f->found.no_constants && f->states[k].constants)
 			state_drop_constants(&f->states[k]);
+		if (f->in.noted)
+			f->states[k].habits = f->in.env->habits;
 		f->state_live[k] |= LIVE;
 		return true;
 	}
@@ -182,6 +186,7 @@ static void walk_throws(struct flow *f, const struct walk *w, const struct step 
 	bool calls = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
 	uint64_t addr = f->in.range->start + w->off, pad = f->walk.pad_count && calls ? flow_pad_of(f, addr) : 0;
 	const struct fixup *fixup = f->in.fixup_count ? flow_fixup_of(f, addr) : NULL;
+	const struct note *note;
 	struct state there;
 
 	if (pad && f->walk.pads_deferred) {
@@ -192,10 +197,15 @@ static void walk_throws(struct flow *f, const struct walk *w, const struct step 
 		flow_land(f, &w->s, &there);
 		follow(f, pad, &there);
 	}
-	if (fixup && flow_inside(f, fixup->to)) {
-		flow_fault(fixup, in, &w->s, &there);
-		follow(f, fixup->to, &there);
-	}
+	for (; fixup; fixup = flow_fixup_next(f, fixup))
+		if (flow_inside(f, fixup->to)) {
+			flow_fault(fixup, in, &w->s, &there);
+			follow(f, fixup->to, &there);
+		}
+	f->walk.by_note = true;
+	for (note = note_at(f->in.env->notes, addr, NOTE_EDGE); note_is(f->in.env->notes, note, addr, NOTE_EDGE); note++)
+		follow(f, note->to, &w->s);
+	f->walk.by_note = false;
 }
 
 /*
@@ -244,6 +254,10 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 	uint32_t behind = w->off + in->len;
 	struct state there;
 
+	if (f->in.noted && flow_note_pushes(f, in, f->in.range->start + w->off, &w->s, &there)) {
+		follow(f, (uint64_t)in->imm, &there);
+		return false;
+	}
 	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->in.range->start) {
 		if (pushes_on(f, &w->s, in, &there)) {
 			follow(f, (uint64_t)in->imm, &there);
@@ -330,7 +344,7 @@ static void block_transfer(void *ctx, uint32_t k)
 	struct flow *f = ctx;
 	uint32_t start = block_rank(f, k);
 	uint64_t size = f->in.range->end - f->in.range->start;
-	bool throws = f->walk.pad_count || f->in.fixup_count, on = true;
+	bool throws = f->walk.pad_count || f->in.throws, on = true;
 	struct walk w;
 
 	w.off = start;

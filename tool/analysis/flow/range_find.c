@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lookup of the code range that holds an address: binary search within a 256-byte block of an index. */
 #include "analysis/flow/flow.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include <stdlib.h>
@@ -53,26 +54,24 @@ void ranges_index_free(struct flow_env *env)
 	env->index_span = 0;
 }
 
-bool ranges_index(struct flow_env *env)
+void ranges_index(struct flow_env *env)
 {
 	size_t n, i, k = 0;
 
 	ranges_index_free(env);
 	if (!env->range_count)
-		return true;
+		return;
 	env->index_base = env->ranges[0].start;
 	env->index_span = env->ranges[env->range_count - 1].end - env->index_base;
 	n = (env->index_span >> INDEX_SHIFT) + 2;
 	if (n > 64 * env->range_count + 4096) { /* sparse: the index would be larger than the list, search that */
 		env->index_span = 0;
-		return true;
+		return;
 	}
 	if (env->index_span > UINT32_MAX)
-		return true;
-	env->index = malloc(n * sizeof(*env->index));
-	env->spans = malloc(env->range_count * sizeof(*env->spans));
-	if (!env->index || !env->spans)
-		return false;
+		return;
+	env->index = mem_alloc(n, sizeof(*env->index));
+	env->spans = mem_alloc(env->range_count, sizeof(*env->spans));
 	for (i = 0; i < env->range_count; i++)
 		env->spans[i] = (struct range_span){(uint32_t)(env->ranges[i].start - env->index_base),
 		                                    (uint32_t)(env->ranges[i].end - env->index_base)};
@@ -81,5 +80,4 @@ bool ranges_index(struct flow_env *env)
 			k++;
 		env->index[i] = (uint32_t)k;
 	}
-	return true;
 }

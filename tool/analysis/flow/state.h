@@ -9,6 +9,7 @@
 
 #include <etch/orc.h>
 
+#include "analysis/facts/notes.h"
 #include "arch/x86/stack.h"
 
 enum value_kind {
@@ -24,6 +25,22 @@ enum value_kind {
 };
 
 #define REG_RA 16u
+
+/* What frame a state is in, where a note says so (facts/notes.h). In all but the last the CFA is what the note says. */
+enum frame_kind {
+	FRAME_CALL = 0,
+	FRAME_REGS = RULE_REGS,
+	FRAME_REGS_PARTIAL = RULE_REGS_PARTIAL,
+	FRAME_END = ETCH_RULE_END,
+	FRAME_MIXED = 255, /* two of them have met: no rule */
+};
+
+/* Of the file's profile. */
+enum {
+	HABIT_NO_RED_ZONE = 1,    /* profile.no_red_zone */
+	HABIT_SWITCHES_STACK = 2, /* profile.switches_stack */
+	HABIT_TRAPS_GO_ON = 4,    /* profile.traps_go_on */
+};
 
 struct value {
 	int32_t off;
@@ -50,6 +67,8 @@ struct state {
 	bool dead;      /* every path here follows a noreturn call */
 	uint8_t slot_count;
 	uint8_t constants; /* EFFECT_CONSTANT: constants, addresses in the file and bounds are followed; 0: not */
+	uint8_t frame;     /* 0: that of a call; else enum frame_kind */
+	uint8_t habits;    /* HABIT_* of the file */
 	int32_t lowest;    /* lower bound of all slots relative to the CFA: lets most stores skip the list */
 	struct slot slot[STATE_SLOTS];
 };

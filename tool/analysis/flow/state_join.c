@@ -21,6 +21,10 @@ bool state_join(struct state *s, const struct state *other)
 	bool changed = (other->weak && !s->weak) || (s->dead && !other->dead);
 	unsigned i, mask;
 
+	if (s->frame != other->frame && s->frame != FRAME_MIXED) {
+		s->frame = FRAME_MIXED;
+		changed = true;
+	}
 	s->weak |= other->weak;
 	s->dead &= other->dead;
 	if (s->align && s->align != other->align) {
@@ -66,7 +70,7 @@ bool state_same(const struct state *a, const struct state *b)
 {
 	unsigned i;
 
-	if (a->align != b->align || a->slot_count != b->slot_count)
+	if (a->align != b->align || a->slot_count != b->slot_count || a->frame != b->frame)
 		return false;
 	for (i = 0; i < 16; i++)
 		if (!value_same(a->reg[i], b->reg[i]))

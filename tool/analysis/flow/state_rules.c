@@ -23,14 +23,15 @@ static const struct slot *rbp_slot(const struct state *s)
 	return best;
 }
 
-static bool rule_bp(const struct state *s, struct etch_rule *out)
+static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
 	/* If both the register and a slot hold it, the register counts once it was reloaded or popped: memory below rsp may
 	 * be overwritten. */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
+	    (s->reg[RBP].most || (x && x->aligned && s->habits) ||
+	     (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
 		out->bp = ETCH_BP_CFA;
@@ -140,7 +141,7 @@ static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
  * Any copy of the return address will do. In order of preference: where the call has put it, another slot, a
  * callee-saved register, any other register, a slot below rsp.
  */
-static bool rule_ra(const struct state *s, struct etch_rule *out)
+static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 {
 	static const uint8_t order[] = {3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11};
 	unsigned i;
@@ -160,7 +161,7 @@ static bool rule_ra(const struct state *s, struct etch_rule *out)
  * the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and it holds over alloca;
  * by rsp; by rbp or a slot relative to rbp or rsp, which an unwinder knows in every frame; by any other register.
  */
-void state_rule(const struct state *s, struct etch_rule *out)
+static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
 {
 	/* The callee-saved ones first: a call keeps them. */
 	static const uint8_t others[] = {3, 12, 13, 14, 15, 11, 10, 0, 1, 2, 6, 7, 8, 9};
@@ -168,20 +169,43 @@ void state_rule(const struct state *s, struct etch_rule *out)
 	unsigned i;
 
 	memset(out, 0, sizeof(*out));
-	x = s->reg[RBP].kind == VALUE_CFA && s->reg[RBP].off == -16 ? slot_at(s, value_of(VALUE_CFA, 0, -16)) : NULL;
+	if (noted && s->frame == FRAME_MIXED)
+		return;
+	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && s->habits)) ? slot_at(s, s->reg[RBP])
+	                                                                                      : NULL;
 	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
 	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
 	    !rule_slot(s, RSP, out)) {
 		for (i = 0; i < sizeof(others); i++)
 			if (rule_register(s, others[i], out))
 				break;
-		if (i == sizeof(others))
+		if (i == sizeof(others)) {
+			out->kind = noted && s->frame == FRAME_END ? ETCH_RULE_END : ETCH_RULE_UNDEF;
 			return;
+		}
+	}
+	if (noted && s->frame) {
+		out->kind = s->frame; /* the interrupted registers are in memory: nothing else is asked */
+		return;
 	}
 	out->kind = ETCH_RULE_CALL;
 	rule_bp(s, out);
 	if (!rule_ra(s, out))
 		memset(out, 0, sizeof(*out));
+}
+
+/* Of a file with notes, apart: all others pay nothing for them. */
+static __attribute__((noinline, cold)) void rule_noted(const struct state *s, struct etch_rule *out)
+{
+	rule_make(s, out, true);
+}
+
+void state_rule(const struct state *s, struct etch_rule *out)
+{
+	if (__builtin_expect(s->frame | s->habits, 0))
+		rule_noted(s, out);
+	else
+		rule_make(s, out, false);
 }
 
 /* Checks state_rules_same() in builds with ETCH_CHECK_STEPS (make asan). */
@@ -207,7 +231,8 @@ bool state_rules_same(const struct state *a, const struct state *b)
 	unsigned mask;
 
 	if (memcmp(&a->reg[RSP], &b->reg[RSP], 2 * sizeof(a->reg[0])) || a->align != b->align || a->weak | b->weak ||
-	    a->slot_count != b->slot_count || memcmp(a->slot, b->slot, a->slot_count * sizeof(a->slot[0])))
+	    a->frame != b->frame || a->slot_count != b->slot_count ||
+	    memcmp(a->slot, b->slot, a->slot_count * sizeof(a->slot[0])))
 		return false;
 	for (mask = (a->known | b->known) & ~frame; mask; mask &= mask - 1) {
 		unsigned r = (unsigned)__builtin_ctz(mask);

@@ -16,38 +16,53 @@ static bool is_safe(const struct state *s, const struct slot *x)
 	return (int64_t)x->at >= (int64_t)sp.off - RED_ZONE;
 }
 
-/* The slot with the caller's value of register r that is nearest to the CFA, or null. */
-static const struct slot *slot_of(const struct state *s, unsigned r)
+/* For each register, the slot with the caller's value that is nearest to the CFA: its index + 1, or 0. */
+struct nearest {
+	uint8_t slot[16];
+};
+
+static struct nearest nearest_slots(const struct state *s)
 {
-	const struct slot *best = NULL;
+	struct nearest n = {{0}};
 	unsigned i;
 
 	for (i = 0; i < s->slot_count; i++) {
-		const struct slot *x = &s->slot[i];
+		const struct slot *x = &s->slot[i], *best;
+		uint8_t *at = &n.slot[x->value.reg & 15];
 
-		if (x->value.kind != VALUE_ENTRY || x->value.reg != r || !is_safe(s, x))
+		if (x->value.kind != VALUE_ENTRY || x->value.reg >= 16 || !is_safe(s, x))
 			continue;
+		best = *at ? &s->slot[*at - 1] : NULL;
 		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
-			best = x;
+			*at = (uint8_t)(i + 1);
 	}
-	return best;
+	return n;
 }
 
-int32_t state_rbp_slot(const struct state *s)
-{
-	const struct slot *x = slot_of(s, RBP);
+static const uint8_t registers[5] = {3, 12, 13, 14, 15};
 
-	return x && !x->aligned ? x->at : 0;
+unsigned saves_registers(const struct etch_cfi_saves *saves)
+{
+	unsigned i, mask = 0;
+
+	for (i = 0; i < 5; i++)
+		if (saves->how[i] == ETCH_SAVE_SAME)
+			mask |= 1u << registers[i];
+		else if (saves->how[i] != ETCH_SAVE_CFA)
+			mask |= 1u << registers[i] | 1u << RBP;
+	return mask;
 }
 
-void state_saves(const struct state *s, struct etch_cfi_saves *out)
+int32_t state_saves(const struct state *s, struct etch_cfi_saves *out)
 {
-	static const uint8_t registers[5] = {3, 12, 13, 14, 15};
+	const struct nearest n = nearest_slots(s);
+	const struct slot *bp = n.slot[RBP] ? &s->slot[n.slot[RBP] - 1] : NULL;
 	unsigned i;
 
 	memset(out, 0, sizeof(*out));
 	for (i = 0; i < 5; i++) {
-		const struct slot *x = slot_of(s, registers[i]);
+		const unsigned at = n.slot[registers[i]];
+		const struct slot *x = at ? &s->slot[at - 1] : NULL;
 		const struct value v = s->reg[registers[i]];
 
 		if (x && !x->aligned) {
@@ -65,4 +80,5 @@ void state_saves(const struct state *s, struct etch_cfi_saves *out)
 			out->how[i] = ETCH_SAVE_OTHER;
 		}
 	}
+	return bp && !bp->aligned ? bp->at : 0;
 }

@@ -9,10 +9,10 @@
 /*
  * Of rbx and r12 to r15 (rbp is part of the rule): unchanged, in a slot, or ETCH_SAVE_OTHER where nothing is proven. A
  * slot is preferred to the register as long as nothing can have written to it, as compilers do: so a row holds
- * longer.
+ * longer. Returns the offset from the CFA of such a slot of rbp; 0: there is none.
  */
-void state_saves(const struct state *s, struct etch_cfi_saves *out);
-/* Offset from the CFA of such a slot of rbp; 0: there is none. */
-int32_t state_rbp_slot(const struct state *s);
+int32_t state_saves(const struct state *s, struct etch_cfi_saves *out);
+/* Mask of the registers that these depend on, as long as rsp and the slots stay as they are. */
+unsigned saves_registers(const struct etch_cfi_saves *saves);
 
 #endif

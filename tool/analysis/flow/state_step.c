@@ -314,6 +314,9 @@ static void transfer_load(struct state *s, const struct step *in)
 {
 	struct value from = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : VALUE_NONE, v = slot_load(s, from);
 
+	if (in->a == RSP && (s->habits & HABIT_SWITCHES_STACK) && in->b < 16 && !is_address(s->reg[in->b]) &&
+	    s->reg[RSP].kind == VALUE_CFA)
+		return; /* see profile.switches_stack */
 	if (in->a != RSP && is_saved_sp(from, v))
 		v = VALUE_NONE; /* perhaps the address of a variable */
 	if (v.kind == VALUE_ENTRY)
@@ -321,12 +324,27 @@ static void transfer_load(struct state *s, const struct step *in)
 	s->reg[in->a] = v;
 }
 
-static void transfer_store(struct state *s, const struct step *in)
+/*
+ * mov %rsp, (%reg), where the file switches stacks so: the register points to the top of another stack, which becomes
+ * the base of addresses there, as that of a realigned frame.
+ */
+static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
+{
+	return __builtin_expect(s->habits & HABIT_SWITCHES_STACK, 0) && in->a == RSP && s->reg[RSP].kind == VALUE_CFA &&
+	       !in->disp && in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
+}
+
+static void transfer_store(struct state *s, const struct step *in, uint32_t at)
 {
 	struct value to;
 
 	if (in->b >= 16)
 		return;
+	if (saves_sp_elsewhere(s, in)) {
+		s->align = at + 1;
+		s->reg[in->b] = value_of(VALUE_ALIGNED, 0, 0);
+		s->known |= bit(in->b);
+	}
 	to = value_moved(s->reg[in->b], in->disp);
 	if (is_address(to))
 		slot_store(s, to, in->a < 16 ? s->reg[in->a] : VALUE_NONE, in->a < 16 ? 8 : in->size);
@@ -376,9 +394,22 @@ static void transfer_lea(struct state *s, const struct step *in)
 	s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
 }
 
-/* What an instruction with EFFECT_OTHER does besides: registers that it overwrites, and a move of rsp; `sp`: its offset
+/* Without a red zone: forgets all that lies below rsp, whose value was `sp`. A realigned frame is, once rsp is back. */
+static void stack_shrink(struct state *s, struct value sp)
+{
+	unsigned i;
+
+	slots_trim(s, 0);
+	for (i = 0; sp.kind == VALUE_ALIGNED && s->reg[RSP].kind == VALUE_CFA && i < s->slot_count;)
+		if (s->slot[i].aligned)
+			slot_drop(s, i);
+		else
+			i++;
+}
+
+/* What an instruction with EFFECT_OTHER does besides: registers that it overwrites, and a move of rsp; `sp`: its value
  * before. */
-static void transfer_other(struct state *s, const struct step *in, uint32_t at, int32_t sp)
+static void transfer_other(struct state *s, const struct step *in, uint32_t at, struct value sp)
 {
 	unsigned writes;
 
@@ -392,15 +423,16 @@ static void transfer_other(struct state *s, const struct step *in, uint32_t at, 
 		state_unalign(s);
 		s->align = at + 1;
 		s->reg[RSP] = value_of(VALUE_ALIGNED, 0, 0);
-	} else if (s->reg[RSP].off > sp) {
+	} else if (__builtin_expect(s->habits & HABIT_NO_RED_ZONE, 0) && !value_same(s->reg[RSP], sp)) {
+		stack_shrink(s, sp);
+	} else if (s->reg[RSP].off > sp.off) {
 		slots_trim(s, RED_ZONE);
 	}
 }
 
 void state_transfer(struct state *s, const struct step *in, uint32_t at)
 {
-	int32_t sp = s->reg[RSP].off;
-	struct value v;
+	struct value v, sp = s->reg[RSP];
 
 	switch (in->op) {
 	case STEP_NONE:
@@ -419,7 +451,7 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 	case STEP_SUBREG: transfer_sum(s, in); break;
 	case STEP_ALIGN: align(s, in->a, at); break;
 	case STEP_LOAD: transfer_load(s, in); break;
-	case STEP_STORE: transfer_store(s, in); break;
+	case STEP_STORE: transfer_store(s, in, at); break;
 	case STEP_EXCHANGE: transfer_exchange(s, in); break;
 	case STEP_LEAVE: transfer_leave(s); break;
 	case STEP_ENTER: transfer_enter(s, in); break;
@@ -437,7 +469,7 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 	if (in->effects & EFFECT_OTHER)
 		transfer_other(s, in, at, sp);
 	else
-		known_set_one(s, in, sp);
+		known_set_one(s, in, sp.off);
 }
 
 void state_leaves_check(const struct state *s, const struct step *in)

@@ -5,6 +5,7 @@
  */
 #include "support/sort.h"
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include <string.h>
@@ -18,44 +19,62 @@ void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges)
 	x->outside = to == NO_RANGE || ranges[to].plt;
 }
 
-bool links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges)
+void links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges)
 {
 	struct link *out;
 
-	if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
-		return false;
+	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
 	out = &l->list[l->count++];
 	*out = (struct link){.target = x->target, .from = x->from, .kind = (uint8_t)x->kind};
 	link_resolve(out, x->to, ranges);
-	return true;
 }
 
+/* Drops the links from the code ranges of this round. */
 static void links_drop(struct links *l, const struct work *w)
 {
-	size_t i, k;
+	size_t i, n, kept = 0, other = 0, others_kept = 0;
 
-	for (i = k = 0; i < l->count; i++)
-		if (!w->state[l->list[i].from].run)
-			l->list[k++] = l->list[i];
-	l->count = k;
+	for (i = 0; i < l->count; i += n) {
+		uint32_t from = l->list[i].from;
+		bool keep = !w->state[from].run;
+
+		for (n = 1; i + n < l->count && l->list[i + n].from == from; n++)
+			;
+		for (; other < l->other_count && l->others[other] < i + n; other++)
+			if (keep && !link_is_direct(&l->list[l->others[other]]))
+				l->others[others_kept++] = l->others[other] - (uint32_t)(i - kept);
+		if (keep && kept != i)
+			memmove(l->list + kept, l->list + i, n * sizeof(*l->list));
+		kept += keep ? n : 0;
+	}
+	l->count = kept;
+	l->other_count = others_kept;
 }
 
-/* Moves all of `from` to the end of `l`; `from` is empty afterwards. False: out of memory. */
-static bool links_append(struct links *l, struct links *from)
+/* Lists the links from index `from` on that are not direct. */
+static void others_list(struct links *l, size_t from)
 {
-	size_t want = l->count + from->count;
+	size_t i;
+
+	for (i = from; i < l->count; i++) {
+		if (link_is_direct(&l->list[i]))
+			continue;
+		mem_room(&l->others, &l->other_room, l->other_count, sizeof(*l->others));
+		l->others[l->other_count++] = (uint32_t)i;
+	}
+}
+
+/* Moves all of `from` to the end of `l`; `from` is empty afterwards. */
+static void links_append(struct links *l, struct links *from)
+{
+	size_t want = l->count + from->count, old = l->count;
 
 	if (!l->room) {
 		*l = *from;
 	} else {
 		if (want > l->room) {
-			size_t room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
-			struct link *list = realloc(l->list, room * sizeof(*list));
-
-			if (!list)
-				return false;
-			l->list = list;
-			l->room = room;
+			l->room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
+			l->list = mem_resize(l->list, l->room, sizeof(*l->list));
 		}
 		if (from->count)
 			memcpy(l->list + l->count, from->list, from->count * sizeof(*from->list));
@@ -63,7 +82,18 @@ static bool links_append(struct links *l, struct links *from)
 		free(from->list);
 	}
 	memset(from, 0, sizeof(*from));
-	return true;
+	others_list(l, old);
+}
+
+static void links_renumber(struct links *l, const uint32_t *moved)
+{
+	struct link *x, *end = l->list + l->count;
+
+	for (x = l->list; x < end; x++) {
+		x->from = moved[x->from];
+		if (x->to != NO_RANGE) /* a target that was inside a code range still is */
+			x->to = moved[x->to];
+	}
 }
 
 void links_resolve(struct work *w, const uint32_t *moved)
@@ -71,22 +101,23 @@ void links_resolve(struct work *w, const uint32_t *moved)
 	struct links *each[] = {&w->calls, &w->tails};
 	size_t k, i;
 
-	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++) {
-			struct link *x = &each[k]->list[i];
+	for (k = 0; k < 2; k++) {
+		struct links *l = each[k];
+
+		if (moved)
+			links_renumber(l, moved);
+		for (i = 0; i < l->other_count; i++) {
+			struct link *x = &l->list[l->others[i]];
 
 			if (x->to == NO_RANGE)
 				link_resolve(x, range_number(&w->env, x->target), w->ranges.list);
-			else if (moved) /* a target that was inside a code range still is */
-				x->to = moved[x->to];
-			if (moved)
-				x->from = moved[x->from];
 		}
+	}
 	for (i = 0; moved && i < w->edges.count; i++)
 		w->edges.list[i].from = moved[w->edges.list[i].from];
 }
 
-bool entry_kinds_find(struct work *w)
+void entry_kinds_find(struct work *w)
 {
 	static const uint8_t entry_kinds[] = {
 		[EXIT_CALL] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
@@ -100,13 +131,12 @@ bool entry_kinds_find(struct work *w)
 	size_t k, i;
 
 	if (w->entry_kinds)
-		return true;
-	w->entry_kinds = calloc(w->ranges.count + 1, 1);
-	for (k = 0; w->entry_kinds && k < 2; k++)
+		return;
+	w->entry_kinds = mem_zero(w->ranges.count, 1);
+	for (k = 0; k < 2; k++)
 		for (i = 0; i < each[k]->count; i++)
 			if (each[k]->list[i].start)
 				w->entry_kinds[each[k]->list[i].to] |= entry_kinds[each[k]->list[i].kind];
-	return w->entry_kinds != NULL;
 }
 
 /* ---- states ------------------------------------------------------------------ */
@@ -118,13 +148,13 @@ bool entry_kinds_find(struct work *w)
 struct packed {
 	uint32_t align;
 	uint16_t known, registers;
-	uint8_t weak, dead, slot_count, zero;
+	uint8_t weak, dead, slot_count, frame;
 };
 
 size_t state_pack(const struct state *s, uint8_t *out)
 {
 	static const struct value none;
-	struct packed p = {s->align, s->known, 0, s->weak, s->dead, s->slot_count, 0};
+	struct packed p = {s->align, s->known, 0, s->weak, s->dead, s->slot_count, s->frame};
 	size_t at = sizeof(p);
 	unsigned r;
 
@@ -155,6 +185,7 @@ void state_unpack(const uint8_t *packed, struct state *out)
 	out->weak = p.weak;
 	out->dead = p.dead;
 	out->slot_count = p.slot_count;
+	out->frame = p.frame;
 	out->constants = EFFECT_CONSTANT;
 	out->lowest = INT32_MIN; /* not part of a packed state */
 	for (r = 0; r < 16; r++)
@@ -176,17 +207,15 @@ static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
 	return sum;
 }
 
-bool edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
+void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
 {
 	struct etch_rule rule;
 
-	if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
-		return false;
+	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
 	state_rule(&x->state, &rule);
 	l->list[l->count++] =
 		(struct edge){x->target, checksum(checksum(0, &x->target, sizeof(x->target)), &rule, sizeof(rule)), state,
 	                  x->from, state_is_entry(&x->state)};
-	return true;
 }
 
 size_t edges_from(const struct edges *l, uint64_t addr) { return SEARCH(l->count, i, l->list[i].target < addr); }
@@ -210,17 +239,15 @@ static void edges_drop(struct edges *l, const struct work *w)
 	l->count = k;
 }
 
-/* Merges the unsorted edges from index `old` on into the sorted ones before it. False: out of memory. */
-static bool edges_merge(struct edges *l, size_t old)
+/* Merges the unsorted edges from index `old` on into the sorted ones before it. */
+static void edges_merge(struct edges *l, size_t old)
 {
 	size_t n = l->count - old, at = l->count;
-	struct edge *fresh = n ? malloc(n * sizeof(*fresh)) : NULL;
+	struct edge *fresh;
 
 	if (!n)
-		return true;
-	if (!fresh)
-		return false;
-	memcpy(fresh, l->list + old, n * sizeof(*fresh));
+		return;
+	fresh = mem_copy(l->list + old, n * sizeof(*fresh));
 	sort_by_address(fresh, n, sizeof(*fresh), edge_order);
 	while (n) /* from the back: in place */
 		if (old && edge_order(&l->list[old - 1], &fresh[n - 1]) > 0)
@@ -228,29 +255,25 @@ static bool edges_merge(struct edges *l, size_t old)
 		else
 			l->list[--at] = fresh[--n];
 	free(fresh);
-	return true;
 }
 
-static bool edges_append(struct edges *l, struct edges *from)
+static void edges_append(struct edges *l, struct edges *from)
 {
 	size_t i;
 
 	for (i = 0; i < from->count; i++) {
-		if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
-			return false;
+		mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
 		l->list[l->count++] = from->list[i];
 	}
 	free(from->list);
 	memset(from, 0, sizeof(*from));
-	return true;
 }
 
 /* ---- all ------------------------------------------------------------------------- */
 
-bool links_replace(struct work *w)
+void links_replace(struct work *w)
 {
 	size_t old, i, k;
-	bool ok = true;
 
 	free(w->entry_kinds);
 	w->entry_kinds = NULL;
@@ -265,8 +288,10 @@ bool links_replace(struct work *w)
 		s->out_new = NULL;
 	}
 	old = w->edges.count;
-	for (k = 0; k < w->chunk_count && ok; k++) /* in order of chunks: deterministic for any number of threads */
-		ok = edges_append(&w->edges, &w->chunks[k].edges) && links_append(&w->calls, &w->chunks[k].calls) &&
-		     links_append(&w->tails, &w->chunks[k].tails);
-	return ok && edges_merge(&w->edges, old);
+	for (k = 0; k < w->chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */
+		edges_append(&w->edges, &w->chunks[k].edges);
+		links_append(&w->calls, &w->chunks[k].calls);
+		links_append(&w->tails, &w->chunks[k].tails);
+	}
+	edges_merge(&w->edges, old);
 }

@@ -4,6 +4,7 @@
  * is the outermost frame of its stack (code_range.entry_tail). Run between rounds, from round_prepare().
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 
 /* May a code range be a continuation of the entry point? Not if .eh_frame or data shows that it is a function. */
 static bool may_be_first(const struct work *w, uint32_t i)
@@ -74,17 +75,15 @@ static bool candidates_find(const struct work *w, uint32_t entry, bool *candidat
 	return some;
 }
 
-bool entry_tail_find(struct work *w)
+void entry_tail_find(struct work *w)
 {
 	uint32_t entry = range_number(&w->env, w->file->eh.e_entry);
 	bool *candidates;
 	size_t i;
 
 	if (entry == NO_RANGE || !w->ranges.list[entry].outermost || w->ranges.list[entry].function)
-		return true;
-	candidates = calloc(w->ranges.count, sizeof(*candidates));
-	if (!candidates)
-		return false;
+		return;
+	candidates = mem_zero(w->ranges.count, sizeof(*candidates));
 	if (candidates_find(w, entry, candidates) || w->entry_tail) {
 		shared_find(w, entry, candidates);
 		for (w->entry_tail = false, i = 0; i < w->ranges.count; i++) {
@@ -94,5 +93,4 @@ bool entry_tail_find(struct work *w)
 		}
 	}
 	free(candidates);
-	return true;
 }

@@ -44,6 +44,7 @@
  * unsettled: they have no edges and links any more, and the rows of .eh_frame or none.
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include <string.h>
@@ -88,40 +89,35 @@ static size_t join_from(const struct range_state *s, uint64_t target)
 	return SEARCH(s->join_count, i, s->joins[i].target < target);
 }
 
-static bool join_take(struct range_state *s, const struct flow_edge *x)
+static void join_take(struct range_state *s, const struct flow_edge *x)
 {
 	size_t at = join_from(s, x->target);
 
 	if (at < s->join_count && s->joins[at].target == x->target) {
 		state_join(&s->joins[at].state, &x->state);
-		return true;
+		return;
 	}
-	if (!room_make(&s->joins, &s->join_room, s->join_count, sizeof(*s->joins)))
-		return false;
+	mem_room(&s->joins, &s->join_room, s->join_count, sizeof(*s->joins));
 	memmove(&s->joins[at + 1], &s->joins[at], (s->join_count - at) * sizeof(*s->joins));
 	s->joins[at].target = x->target;
 	state_copy(&s->joins[at].state, &x->state);
 	s->join_count++;
-	return true;
 }
 
-bool edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count)
+void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count)
 {
 	uint32_t from = *count ? (*in)[0].from : 0;
 	size_t i, n = 0;
 
 	for (i = 0; i < *count; i++)
-		if (!join_take(s, &(*in)[i]))
-			return false;
+		join_take(s, &(*in)[i]);
 	for (i = join_from(s, p->start); i < s->join_count && s->joins[i].target < p->end; i++) {
-		if (!room_make(in, room, n, sizeof(**in)))
-			return false;
+		mem_room(in, room, n, sizeof(**in));
 		(*in)[n].target = s->joins[i].target;
 		(*in)[n].from = from;
 		state_copy(&(*in)[n++].state, &s->joins[i].state);
 	}
 	*count = n;
-	return true;
 }
 
 /* ---- detection of recurring states ------------------------------------------------------------- */
@@ -252,18 +248,16 @@ static void unsettled_mark(struct work *w, uint32_t since)
 	w->reference = 0;
 }
 
-int fixpoint_find(struct work *w, struct error *e)
+void fixpoint_find(struct work *w)
 {
+	bool more = true;
 	uint32_t since;
-	int more = 1;
 
-	while (more > 0) {
+	while (more) {
 		w->round++;
-		if (round_run(w, e))
-			return -1;
-		more = round_prepare(w, e);
-		if (more > 0 && state_recurs(w, &since))
+		round_run(w);
+		more = round_prepare(w);
+		if (more && state_recurs(w, &since))
 			unsettled_mark(w, since);
 	}
-	return more;
 }

@@ -4,6 +4,7 @@
  * address where execution continues after a fault.
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include "arch/x86/rule_text.h"
@@ -45,16 +46,14 @@ static int frames_differ(struct work *w, const struct fixup *x, const struct etc
 
 int fixups_compare(struct work *w, struct error *e)
 {
-	const struct fixup **list = malloc((w->fixups.count + 1) * sizeof(*list));
+	const struct fixup **list = mem_alloc(w->fixups.count, sizeof(*list));
 	const struct etch_rule *here = NULL;
 	size_t n = 0, i;
 	bool reported = false;
 	int err = 0;
 
-	if (!list)
-		return error_set(e, "out of memory");
 	for (i = 0; i < w->fixups.count; i++)
-		if (fixup_counts(&w->fixups, &w->fixups.list[i]))
+		if (fixup_counts(&w->fixups, &w->fixups.list[i]) && !w->fixups.tables[w->fixups.list[i].table].foreign)
 			list[n++] = &w->fixups.list[i];
 	if (n)
 		qsort(list, n, sizeof(*list), target_order);

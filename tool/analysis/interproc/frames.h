@@ -9,21 +9,24 @@
 #include "analysis/flow/reached.h"
 #include "analysis/unwind/rows.h"
 #include "analysis/unwind/saves.h"
+#include "analysis/facts/notes.h"
 #include "analysis/facts/space.h"
 #include "report/finding.h"
 
 struct frames_options {
-	bool no_cfi;           /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
-	int jobs;              /* threads; 0 = 1 */
-	bool progress;         /* report progress (support/progress.h); the caller calls progress_end() */
-	bool saves;            /* also find out where callee-saved registers are (frames.saves) */
-	bool observe;          /* also add findings about flow and stack (analysis/lint/observe.h) */
+	bool no_cfi;   /* ignore the instructions of .eh_frame; its address ranges still say where functions are */
+	int jobs;      /* threads; 0 = 1 */
+	bool progress; /* report progress (support/progress.h); the caller calls progress_end() */
+	bool saves;    /* also find out where callee-saved registers are (frames.saves) */
+	bool observe;  /* also add findings about flow and stack (analysis/lint/observe.h) */
+	const struct profile *profile; /* conventions of the file; null: those of user space */
 	struct detail *detail; /* in: addresses to report in detail (analysis/flow/detail.h); out: that detail; or null */
 };
 
 struct frames {
 	struct code_space space;
 	struct row_list rows;
+	struct notes notes;       /* by options.profile */
 	struct save_list saves;   /* with options.saves */
 	struct reached reached;   /* with observe: instructions that flow reaches */
 	struct findings findings; /* sorted by address; e.g. where code and .eh_frame disagree */

@@ -7,30 +7,30 @@
  */
 #include "analysis/interproc/tried_starts.h"
 
-/* Adds the functions in [start, end) of a section. False: out of memory. */
-static bool gap_look(struct work *w, struct starts *s, const struct code_section *c, uint64_t start, uint64_t end)
+/* Adds the functions in [start, end) of a section. */
+static void gap_look(struct work *w, struct starts *s, const struct code_section *c, uint64_t start, uint64_t end)
 {
 	const struct code_range gap = {
 		.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .inferred = true};
 
 	s->count = 0;
-	return prologues_find(s, &gap, start, end, false) && starts_try(w, s, &gap, 0, end);
+	prologues_find(s, &gap, start, end, false);
+	starts_try(w, s, &gap, 0, end);
 }
 
-int gaps_sweep(struct work *w, struct error *e)
+void gaps_sweep(struct work *w)
 {
 	const struct code_space *space = &w->out->space;
 	struct starts s = {0};
-	bool ok = true;
 	size_t i, k = 0, n;
 	uint64_t at, end;
 
 	if (elf_is_object(w->file) || w->env.own_stack)
-		return 0;
-	for (i = 0; ok && i < space->count; i++) {
+		return;
+	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 
-		for (at = c->addr; ok && at < c->addr + c->size; at = end) {
+		for (at = c->addr; at < c->addr + c->size; at = end) {
 			while (k < w->ranges.count && w->ranges.list[k].end <= at)
 				k++;
 			end = c->addr + c->size;
@@ -40,11 +40,11 @@ int gaps_sweep(struct work *w, struct error *e)
 			}
 			if (k < w->ranges.count && w->ranges.list[k].start < end)
 				end = w->ranges.list[k].start;
-			ok = gap_look(w, &s, c, at, end);
-			for (n = 0; ok && n < s.count; n++)
-				ok = undiscovered_put(w, s.list[n]);
+			gap_look(w, &s, c, at, end);
+			for (n = 0; n < s.count; n++)
+				undiscovered_put(w, s.list[n]);
 		}
 	}
 	starts_free(&s);
-	return ok ? undiscovered_add(w, e) : error_set(e, "out of memory");
+	undiscovered_add(w);
 }

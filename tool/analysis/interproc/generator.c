@@ -3,6 +3,7 @@
  * frames_find(): finds the code ranges of a file, runs the fixpoint over them (fixpoint.c), and joins their rows and
  * findings into one list each.
  */
+#include "analysis/facts/patched_edges.h"
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/ocaml.h"
 #include "analysis/interproc/work.h"
@@ -69,11 +70,7 @@ static int relocs_read(struct work *w, struct error *e)
 				continue;
 			if (direct && to)
 				x.target = to->addr + y->value + (uint64_t)r[k].addend + 4;
-			if (!room_make(&list, &room, count, sizeof(*list))) {
-				free(list);
-				free(r);
-				return error_set(e, "out of memory");
-			}
+			mem_room(&list, &room, count, sizeof(*list));
 			list[count++] = x;
 		}
 		free(r);
@@ -84,25 +81,23 @@ static int relocs_read(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Appends a row; merges it with the last one where both say the same. False: out of memory. */
-static bool row_append(struct row_list *l, uint64_t addr, const struct etch_rule *rule, unsigned source)
+/* Appends a row; merges it with the last one where both say the same. */
+static void row_append(struct row_list *l, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {
 	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
 
 	if (last && !memcmp(&last->rule, rule, sizeof(*rule)) && (last->source == source || rule->kind == ETCH_RULE_UNDEF))
-		return true;
+		return;
 	if (last && last->addr == addr) {
 		last->rule = *rule;
 		last->source = (uint8_t)source;
-		return true;
+		return;
 	}
-	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
-		return false;
+	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
 	memset(&l->rows[l->count], 0, sizeof(l->rows[l->count]));
 	l->rows[l->count].addr = addr;
 	l->rows[l->count].rule = *rule;
 	l->rows[l->count++].source = (uint8_t)source;
-	return true;
 }
 
 /* Does a code range without FDE begin with the restorer that a signal handler returns to? */
@@ -117,31 +112,28 @@ static bool is_restorer(const struct code_range *p, const struct range_rows *r)
 /*
  * The restorer's address becomes a return address without a call, and unwinders look up the byte before a return
  * address. Where that byte is padding it gets the restorer's row; where it ends other code the lookup is ambiguous, and
- * the row is UNDEF. False: out of memory.
+ * the row is UNDEF.
  */
-static bool restorer_begin(struct work *w, size_t i)
+static void restorer_begin(struct work *w, size_t i)
 {
 	static const struct etch_rule none;
 	const struct code_range *p = &w->ranges.list[i];
 	const struct row *first = w->state[i].rows.rows;
 	bool other = i && p[-1].end == p->start && w->state[i - 1].flows_to_end;
 
-	if (space_at(&w->out->space, p->start)->addr == p->start)
-		return true;
-	return row_append(&w->out->rows, p->start - 1, other ? &none : &first->rule, first->source);
+	if (space_at(&w->out->space, p->start)->addr != p->start)
+		row_append(&w->out->rows, p->start - 1, other ? &none : &first->rule, first->source);
 }
 
-/* Appends the rows of callee-saved registers of a code range. False: out of memory. */
-static bool saves_append(struct save_list *l, const struct range_rows *r)
+/* Appends the rows of callee-saved registers of a code range. */
+static void saves_append(struct save_list *l, const struct range_rows *r)
 {
 	uint32_t i;
 
 	for (i = 0; i < r->save_count; i++) {
-		if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
-			return false;
+		mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
 		l->rows[l->count++] = r->saves[i];
 	}
-	return true;
 }
 
 /*
@@ -168,34 +160,32 @@ static int rows_join(struct work *w, struct error *e)
 		if (w->state[i].non_c_frame) {
 			range_rows_free(r);
 			r->undefined = p->end - p->start;
-			if (!row_append(&out->rows, p->start, &none, ETCH_SOURCE_CODE))
-				return error_set(e, "out of memory");
+			row_append(&out->rows, p->start, &none, ETCH_SOURCE_CODE);
 		}
-		if (i && at != p->start && !row_append(&out->rows, at, &none, ETCH_SOURCE_CODE))
-			return error_set(e, "out of memory");
+		if (i && at != p->start)
+			row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
 		/* The start of a hand-made context is a return address without a call: a lookup of the byte before it has to
 		 * find the end of the stack. */
-		if (w->state[i].switches_stack && i && at < p->start &&
-		    !row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE))
-			return error_set(e, "out of memory");
-		if (!w->state[i].non_c_frame && is_restorer(p, r) && !restorer_begin(w, i))
-			return error_set(e, "out of memory");
+		if (w->state[i].switches_stack && i && at < p->start)
+			row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE);
+		if (!w->state[i].non_c_frame && is_restorer(p, r))
+			restorer_begin(w, i);
 		for (k = 0; k < r->count; k++) {
 			uint64_t end = k + 1 < r->count ? r->rows[k + 1].addr : p->end;
 
-			if (!row_append(&out->rows, r->rows[k].addr, &r->rows[k].rule, r->rows[k].source))
-				return error_set(e, "out of memory");
+			row_append(&out->rows, r->rows[k].addr, &r->rows[k].rule, r->rows[k].source);
 			if (r->rows[k].rule.kind != ETCH_RULE_UNDEF)
 				out->covered += end - r->rows[k].addr;
 		}
 		out->undefined += r->undefined;
-		if (!findings_take(&out->findings, &r->findings) || !saves_append(&out->saves, r))
+		if (!findings_take(&out->findings, &r->findings))
 			return error_set(e, "out of memory");
+		saves_append(&out->saves, r);
 		at = p->end;
 		range_rows_free(r);
 	}
-	if (w->ranges.count && !row_append(&out->rows, at, &none, ETCH_SOURCE_CODE))
-		return error_set(e, "out of memory");
+	if (w->ranges.count)
+		row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
 	out->functions = w->ranges.count;
 	return 0;
 }
@@ -291,8 +281,11 @@ static int work_open(struct work *w, struct error *e)
 	struct code_space *space = &w->out->space;
 
 	space_build(f, space);
+	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
+		return -1;
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
-	    ranges_build(f, space, &w->cfi, &w->ranges, e) || ocaml_mark(f, space, &w->ranges, e))
+	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e) ||
+	    ocaml_mark(f, space, &w->ranges, e))
 		return -1;
 	w->env = (struct flow_env){.file = f,
 	                           .cfi = &w->cfi,
@@ -302,13 +295,13 @@ static int work_open(struct work *w, struct error *e)
 	                           .space = space,
 	                           .fixups = &w->fixups,
 	                           .runtime = &ghc_flow};
-	if (!ranges_index(&w->env))
-		return error_set(e, "out of memory");
-	if (noreturn_names(w, e) || relocs_read(w, e))
+	if (w->options->profile)
+		noted_ranges(w);
+	ranges_index(&w->env);
+	noreturn_names(w);
+	if (relocs_read(w, e))
 		return -1;
-	w->state = calloc(w->ranges.count + 1, sizeof(*w->state));
-	if (!w->state)
-		return error_set(e, "out of memory");
+	w->state = mem_zero(w->ranges.count, sizeof(*w->state));
 	w->state_count = w->ranges.count;
 	return 0;
 }
@@ -320,11 +313,11 @@ static int work_begin(struct work *w, struct error *e)
 	size_t i;
 
 	ghc_open(w);
-	if (undiscovered_in_data(w, e))
-		return -1;
+	undiscovered_in_data(w);
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].run |= RUN_NEWS;
-	return evidence_data(w, e) || (w->options->observe && observe_prepare(w, e)) ? -1 : 0;
+	evidence_data(w);
+	return w->options->observe ? observe_prepare(w, e) : 0;
 }
 
 /* After the last round: what takes all code ranges to be known, then the lists of the file. 0, or -1 and a message. */
@@ -332,10 +325,10 @@ static int work_finish(struct work *w, struct error *e)
 {
 	const struct frames_options *o = w->options;
 
-	if ((o->observe && observe_edges(w, e)) || non_c_frames_spread(w, e))
-		return -1;
-	if (!ghc_rows(w))
-		return error_set(e, "out of memory");
+	if (o->observe)
+		observe_edges(w);
+	non_c_frames_spread(w);
+	ghc_rows(w);
 	if (rows_join(w, e) || fixups_compare(w, e) || (o->detail && detail_join(w, o->detail, e)))
 		return -1;
 	findings_locate(w);
@@ -356,7 +349,9 @@ static void work_close(struct work *w)
 	free(w->state);
 	free(w->edges.list);
 	free(w->calls.list);
+	free(w->calls.others);
 	free(w->tails.list);
+	free(w->tails.others);
 	free(w->entry_kinds);
 	free(w->worklist);
 	free(w->undiscovered);
@@ -381,7 +376,11 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = work_open(&w, e) || work_begin(&w, e) || fixpoint_find(&w, e) || work_finish(&w, e) ? -1 : 0;
+	err = work_open(&w, e) || work_begin(&w, e) ? -1 : 0;
+	if (!err) {
+		fixpoint_find(&w);
+		err = work_finish(&w, e);
+	}
 	work_close(&w);
 	return err;
 }
@@ -393,5 +392,6 @@ void frames_free(struct frames *fr)
 	findings_free(&fr->findings);
 	reached_free(&fr->reached);
 	space_free(&fr->space);
+	notes_free(&fr->notes);
 	memset(fr, 0, sizeof(*fr));
 }

@@ -26,13 +26,10 @@ void ghc_open(struct work *w);
 void ghc_take(struct ghc_code *h, const struct etch_rule *run);
 /* Between two rounds: where it has turned out whether the file has GHC code, marks all that may be such code. */
 void ghc_decide(struct work *w);
-/* After the last round: rows of what is certain to be GHC code; none for what may be either. False: out of memory. */
-bool ghc_rows(struct work *w);
-/*
- * ghc_starts.c: adds the starts of GHC code that are reached from undiscovered targets to these. 0, or -1 and a
- * message.
- */
-int ghc_starts(struct work *w, struct error *e);
+/* After the last round: rows of what is certain to be GHC code; none for what may be either. */
+void ghc_rows(struct work *w);
+/* ghc_starts.c: adds the starts of GHC code that are reached from undiscovered targets to these. */
+void ghc_starts(struct work *w);
 void ghc_free(struct work *w);
 
 #endif

@@ -151,14 +151,13 @@ static void tails_mark(struct work *w)
 	}
 }
 
-bool ghc_rows(struct work *w)
+void ghc_rows(struct work *w)
 {
 	size_t i;
 
 	if (!w->env.own_stack)
-		return true;
-	if (!entry_kinds_find(w))
-		return false;
+		return;
+	entry_kinds_find(w);
 	tails_mark(w);
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
@@ -172,5 +171,4 @@ bool ghc_rows(struct work *w)
 			s->non_c_frame = true; /* it may be either: no rows */
 		}
 	}
-	return true;
 }

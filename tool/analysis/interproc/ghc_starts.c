@@ -7,6 +7,7 @@
 
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,6 @@ struct reach {
 	struct step_cache *cache;
 	uint64_t *todo; /* worklist of addresses */
 	size_t count, room;
-	bool failed;
 };
 
 /* Marks an instruction as followed. False: it was before. */
@@ -38,10 +38,8 @@ static void later(struct reach *r, uint64_t addr)
 
 	if (p && !ghc_may_be(p))
 		return;
-	if (room_make(&r->todo, &r->room, r->count, sizeof(*r->todo)))
-		r->todo[r->count++] = addr;
-	else
-		r->failed = true;
+	mem_room(&r->todo, &r->room, r->count, sizeof(*r->todo));
+	r->todo[r->count++] = addr;
 }
 
 /* An address that is referred to: a start, if GHC code may begin there. */
@@ -49,8 +47,8 @@ static void entry_note(struct reach *r, uint64_t addr)
 {
 	if (!ghc_begins(&r->w->env, addr))
 		return;
-	if (!range_at(&r->w->env, addr) && !undiscovered_put(r->w, addr))
-		r->failed = true;
+	if (!range_at(&r->w->env, addr))
+		undiscovered_put(r->w, addr);
 	later(r, addr);
 }
 
@@ -101,19 +99,15 @@ static void roots_note(struct reach *r)
 	}
 }
 
-/* Allocates ghc_code.seen. False: out of memory. */
-static bool seen_make(struct work *w)
+/* Allocates ghc_code.seen. */
+static void seen_make(struct work *w)
 {
 	const struct code_space *space = &w->out->space;
 	size_t i;
 
-	w->ghc.seen = calloc(space->count + 1, sizeof(*w->ghc.seen));
-	for (i = 0; w->ghc.seen && i < space->count; i++) {
-		w->ghc.seen[i] = calloc(space->list[i].size / 8 + 1, 1);
-		if (!w->ghc.seen[i])
-			return false;
-	}
-	return w->ghc.seen != NULL;
+	w->ghc.seen = mem_zero(space->count, sizeof(*w->ghc.seen));
+	for (i = 0; i < space->count; i++)
+		w->ghc.seen[i] = mem_zero(space->list[i].size / 8 + 1, 1);
 }
 
 void ghc_free(struct work *w)
@@ -125,27 +119,27 @@ void ghc_free(struct work *w)
 	free(w->ghc.seen);
 }
 
-int ghc_starts(struct work *w, struct error *e)
+void ghc_starts(struct work *w)
 {
 	struct reach r = {.w = w};
 	bool first = !w->ghc.seen;
 	size_t i, n = w->undiscovered_count;
 
 	if (!w->env.own_stack || (!first && !n))
-		return 0;
-	if (w->unindexed && !ranges_index(&w->env))
-		return error_set(e, "out of memory");
+		return;
+	if (w->unindexed)
+		ranges_index(&w->env);
 	w->unindexed = false;
 	r.cache = step_cache_new();
-	r.failed = first && !seen_make(w);
-	if (first && !r.failed)
+	if (first) {
+		seen_make(w);
 		roots_note(&r);
-	for (i = 0; i < n && !r.failed; i++)
+	}
+	for (i = 0; i < n; i++)
 		if (ghc_begins(&w->env, w->undiscovered[i]))
 			later(&r, w->undiscovered[i]);
-	while (r.count && !r.failed)
+	while (r.count)
 		path_follow(&r, r.todo[--r.count]);
 	free(r.todo);
 	step_cache_free(r.cache);
-	return r.failed ? error_set(e, "out of memory") : 0;
 }

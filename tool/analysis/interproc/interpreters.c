@@ -15,6 +15,7 @@
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include <stdlib.h>
@@ -30,39 +31,35 @@ struct tables {
 
 static bool is_table(const struct tables *t, uint64_t addr) { return addr && word_has(t->list, t->count, addr); }
 
-/* Finds these tables; not those through which some function dispatches in another frame. False: out of memory. */
-static bool tables_find(const struct work *w, struct tables *t)
+static void table_put(struct tables *t, uint32_t addr)
+{
+	if (!addr)
+		return;
+	mem_room(&t->list, &t->room, t->count, sizeof(*t->list));
+	t->list[t->count++] = addr;
+}
+
+/* Finds these tables; not those through which some function dispatches in another frame. */
+static void tables_find(const struct work *w, struct tables *t)
 {
 	struct tables other = {0};
-	bool ok = true;
 	size_t i, k;
 
-	for (i = 0; ok && i < w->ranges.count; i++) {
+	for (i = 0; i < w->ranges.count; i++) {
 		const struct range_state *s = &w->state[i];
 
 		if (s->last_start == START_PART || w->ranges.list[i].fde >= 0)
 			continue;
-		if (s->dispatch) {
-			ok = room_make(&t->list, &t->room, t->count, sizeof(*t->list));
-			if (ok)
-				t->list[t->count++] = s->dispatch;
-		}
-		if (ok && s->dispatch_otherwise) {
-			ok = room_make(&other.list, &other.room, other.count, sizeof(*other.list));
-			if (ok)
-				other.list[other.count++] = s->dispatch_otherwise;
-		}
+		table_put(t, s->dispatch);
+		table_put(&other, s->dispatch_otherwise);
 	}
-	if (ok) {
-		t->count = words_unique(t->list, t->count);
-		other.count = words_unique(other.list, other.count);
-		for (i = k = 0; i < t->count; i++)
-			if (!is_table(&other, t->list[i]))
-				t->list[k++] = t->list[i];
-		t->count = k;
-	}
+	t->count = words_unique(t->list, t->count);
+	other.count = words_unique(other.list, other.count);
+	for (i = k = 0; i < t->count; i++)
+		if (!is_table(&other, t->list[i]))
+			t->list[k++] = t->list[i];
+	t->count = k;
 	free(other.list);
-	return ok;
 }
 
 /* Cuts code ranges at the labels that a code range takes the addresses of, if these are many. */
@@ -78,25 +75,27 @@ static void labels_of(struct work *w, uint64_t *was, const uint32_t *taken)
 	}
 }
 
-int labels_cut(struct work *w, struct error *e)
+void labels_cut(struct work *w)
 {
-	uint64_t *was = calloc(w->ranges.count + 1, sizeof(*was));
-	uint32_t *taken = calloc(w->ranges.count + 1, sizeof(*taken));
 	struct tables t = {0};
-	bool ok = was && taken && tables_find(w, &t);
+	uint32_t *taken;
+	uint64_t *was;
 	size_t i;
 
-	if (ok && t.count) {
+	tables_find(w, &t);
+	if (t.count) {
+		was = mem_zero(w->ranges.count, sizeof(*was));
+		taken = mem_zero(w->ranges.count, sizeof(*taken));
 		for (i = 0; i < w->calls.count; i++)
 			taken[w->calls.list[i].from] += w->calls.list[i].kind == EXIT_REF;
 		labels_of(w, was, taken);
 		w->unindexed = true;
-		ok = open_cuts_note(w, was);
+		open_cuts_note(w, was);
+		free(was);
+		free(taken);
 	}
 	free(t.list);
-	free(was);
-	free(taken);
-	return ok ? undiscovered_add(w, e) : error_set(e, "out of memory");
+	undiscovered_add(w);
 }
 
 /* Marks as handlers the code ranges that begin in a frame of other code. */
@@ -141,15 +140,12 @@ static bool handlers_spread(struct work *w)
 	return some;
 }
 
-int handlers_find(struct work *w, struct error *e)
+void handlers_find(struct work *w)
 {
 	struct tables t = {0};
 	size_t i;
 
-	if (!tables_find(w, &t)) {
-		free(t.list);
-		return error_set(e, "out of memory");
-	}
+	tables_find(w, &t);
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].is_handler = is_shown(&t, &w->state[i]);
 	while (t.count && handlers_spread(w))
@@ -165,5 +161,4 @@ int handlers_find(struct work *w, struct error *e)
 	if (t.count)
 		handlers_try(w);
 	free(t.list);
-	return 0;
 }

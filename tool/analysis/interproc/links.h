@@ -18,9 +18,12 @@ struct link {
 	bool outside;      /* no code range holds the target, or one of the PLT does */
 };
 
+/* Most links are direct: to where code of this file begins. What is asked of the others only need not visit all. */
 struct links {
-	struct link *list;
+	struct link *list; /* those of one code range are neighbours */
 	size_t count, room;
+	uint32_t *others; /* ascending: the indexes of all links that are not direct; some have become so since */
+	size_t other_count, other_room;
 };
 
 /* A flow_edge. Its state is owned by the range_state of `from` (out_old, out_new). */
@@ -39,8 +42,11 @@ struct edges {
 
 static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kind == EXIT_PART; }
 
-/* Appends a link. False: out of memory. */
-bool links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);
+/* A direct link stays one: no code range is removed. */
+static inline bool link_is_direct(const struct link *x) { return x->start && !x->outside; }
+
+/* Appends a link. */
+void links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);
 /* Sets the code range that a link leads to, and what follows from it. */
 void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges);
 /* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
@@ -48,8 +54,8 @@ size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);
 #define PACKED_MOST sizeof(struct state)
 
-/* Appends an edge; `state`, its packed state, stays owned by the caller. False: out of memory. */
-bool edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
+/* Appends an edge; `state`, its packed state, stays owned by the caller. */
+void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
 /* Extends the checksum of a sequence of edges (in order, initially 0) by one edge. */
 static inline uint64_t edges_sum(uint64_t sum, const struct edge *x) { return (sum ^ x->sum) * 0x100000001b3u; }
 /* The index of the first edge whose target is >= addr. */

@@ -4,6 +4,7 @@
  * either. The sets of code ranges that jumps connect are found by union-find.
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 
 /* Union-find over code ranges connected by jumps, which share non_c_frame. Returns the representative of a set, with
  * path halving. */
@@ -36,17 +37,12 @@ static void non_c_edges(const struct work *w, uint32_t *in)
 	}
 }
 
-int non_c_frames_spread(struct work *w, struct error *e)
+void non_c_frames_spread(struct work *w)
 {
-	uint32_t *in = malloc((w->ranges.count + 1) * sizeof(*in));
-	bool *non_c_frame = calloc(w->ranges.count + 1, sizeof(*non_c_frame)); /* by representative */
+	uint32_t *in = mem_alloc(w->ranges.count, sizeof(*in));
+	bool *non_c_frame = mem_zero(w->ranges.count, sizeof(*non_c_frame)); /* by representative */
 	size_t i;
 
-	if (!in || !non_c_frame) {
-		free(in);
-		free(non_c_frame);
-		return error_set(e, "out of memory");
-	}
 	for (i = 0; i < w->ranges.count; i++)
 		in[i] = (uint32_t)i;
 	for (i = 0; i < w->tails.count; i++)
@@ -60,5 +56,4 @@ int non_c_frames_spread(struct work *w, struct error *e)
 		w->state[i].non_c_frame = non_c_frame[set_of(in, (uint32_t)i)];
 	free(in);
 	free(non_c_frame);
-	return 0;
 }

@@ -5,9 +5,8 @@
 
 #include "analysis/interproc/work.h"
 
-/* noreturn_named.c: adds a target (as flow_exit.target) to work.noreturn; noreturn_sort() has to follow. False: out of
- * memory. */
-bool noreturn_add(struct work *w, uint64_t target);
+/* noreturn_named.c: adds a target (as flow_exit.target) to work.noreturn; noreturn_sort() has to follow. */
+void noreturn_add(struct work *w, uint64_t target);
 /* Sorts the list, and renews the hash bits that noreturn_may_hold() tests first. */
 void noreturn_sort(struct work *w);
 
@@ -15,8 +14,7 @@ void noreturn_sort(struct work *w);
  * language.) */
 bool call_resumes(const struct code_range *p);
 
-/* noreturn_chains.c: follows the chains from the callers of the functions in `fresh` (sorted). 0, or -1 and a
- * message. */
-int chains_follow(struct work *w, const uint64_t *fresh, size_t count, struct error *e);
+/* noreturn_chains.c: follows the chains from the callers of the functions in `fresh` (sorted). */
+void chains_follow(struct work *w, const uint64_t *fresh, size_t count);
 
 #endif

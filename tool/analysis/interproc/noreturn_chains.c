@@ -6,6 +6,7 @@
  * smaller ones are done.
  */
 #include "analysis/interproc/noreturn.h"
+#include "support/memory.h"
 
 #define CLASSES 33u /* of sizes, by the highest bit */
 
@@ -18,41 +19,46 @@ struct chain {
 	bool *waits, *stops;      /* on a stack; found here to be noreturn */
 	uint64_t *in;             /* targets of the edges into the current code range */
 	size_t in_room;
-	bool failed;
 };
 
 static bool leads_to(const struct link *x)
 {
-	return x->to != NO_RANGE && x->start && (link_is_tail(x->kind) || x->kind == EXIT_CALL || x->kind == EXIT_FRESH);
+	return x->start && (1u << x->kind & (1u << EXIT_TAIL | 1u << EXIT_PART | 1u << EXIT_CALL | 1u << EXIT_FRESH));
 }
 
-/* Builds the predecessor lists. False: out of memory; chain_close() is still needed. */
-static bool chain_open(struct chain *c, struct work *w)
+static void chain_open(struct chain *c, struct work *w)
 {
+	size_t n = w->ranges.count;
+
+	c->w = w;
+	c->next = mem_zero(n + 1, sizeof(*c->next));
+	c->waits = mem_zero(n + 1, sizeof(*c->waits));
+	c->stops = mem_zero(n + 1, sizeof(*c->stops));
+}
+
+/* Builds the predecessor lists, unless they are there. */
+static void predecessors_find(struct chain *c)
+{
+	const struct work *w = c->w;
 	const struct links *each[] = {&w->calls, &w->tails};
 	size_t n = w->ranges.count, k, i, count = 0;
 
-	c->w = w;
-	c->first = calloc(n + 2, sizeof(*c->first));
-	c->next = calloc(n + 1, sizeof(*c->next));
-	c->waits = calloc(n + 1, sizeof(*c->waits));
-	c->stops = calloc(n + 1, sizeof(*c->stops));
-	for (k = 0; c->first && k < 2; k++)
+	if (c->from)
+		return;
+	c->first = mem_zero(n + 2, sizeof(*c->first));
+	for (k = 0; k < 2; k++)
 		for (i = 0; i < each[k]->count; i++)
 			if (leads_to(&each[k]->list[i])) {
 				c->first[each[k]->list[i].to + 2]++;
 				count++;
 			}
-	c->from = malloc((count + 1) * sizeof(*c->from));
-	if (!c->first || !c->from || !c->next || !c->waits || !c->stops)
-		return false;
+	c->from = mem_alloc(count, sizeof(*c->from));
 	for (i = 2; i < n + 2; i++)
 		c->first[i] += c->first[i - 1];
 	for (k = 0; k < 2; k++)
 		for (i = 0; i < each[k]->count; i++)
 			if (leads_to(&each[k]->list[i]))
 				c->from[c->first[each[k]->list[i].to + 1]++] = each[k]->list[i].from;
-	return true;
 }
 
 static void chain_close(struct chain *c)
@@ -85,7 +91,7 @@ static void chain_add(struct chain *c, uint32_t i)
 }
 
 /* Collects the targets of the edges into a code range. False: they have changed since it was last analysed, so that the
- * next round has to judge it; or out of memory (c->failed). */
+ * next round has to judge it. */
 static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 {
 	const struct edges *l = &c->w->edges;
@@ -95,10 +101,7 @@ static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 
 	*count = 0;
 	for (k = edges_from(l, p->start); k < l->count && l->list[k].target < p->end; k++) {
-		if (!room_make(&c->in, &c->in_room, *count, sizeof(*c->in))) {
-			c->failed = true;
-			return false;
-		}
+		mem_room(&c->in, &c->in_room, *count, sizeof(*c->in));
 		c->in[(*count)++] = l->list[k].target;
 		sum = edges_sum(sum, &l->list[k]);
 	}
@@ -128,24 +131,25 @@ static void chain_follow(struct chain *c)
 	uint32_t i;
 
 	w->env.stops = c->stops;
-	while (!c->failed && (i = chain_next(c)) != NO_RANGE) {
+	while ((i = chain_next(c)) != NO_RANGE) {
 		if (!chain_edges(c, i, &count) || flow_gets_out(&c->flow, &w->env, i, c->in, count))
 			continue;
 		c->stops[i] = true;
+		predecessors_find(c);
 		for (k = c->first[i]; k < c->first[i + 1]; k++)
 			chain_add(c, c->from[k]);
 	}
 	w->env.stops = NULL;
 }
 
-int chains_follow(struct work *w, const uint64_t *fresh, size_t count, struct error *e)
+void chains_follow(struct work *w, const uint64_t *fresh, size_t count)
 {
 	const struct links *each[] = {&w->calls, &w->tails};
 	struct chain c = {0};
-	bool ok = chain_open(&c, w);
 	size_t k, i;
 
-	for (k = 0; ok && k < 2; k++)
+	chain_open(&c, w);
+	for (k = 0; k < 2; k++)
 		for (i = 0; i < each[k]->count; i++) {
 			const struct link *x = &each[k]->list[i];
 
@@ -153,16 +157,12 @@ int chains_follow(struct work *w, const uint64_t *fresh, size_t count, struct er
 			    word_has(fresh, count, x->target))
 				chain_add(&c, x->from);
 		}
-	if (ok)
-		chain_follow(&c);
-	ok = ok && !c.failed;
-	for (i = 0; ok && i < w->ranges.count; i++)
+	chain_follow(&c);
+	for (i = 0; i < w->ranges.count; i++)
 		if (c.stops[i]) {
 			w->state[i].noreturn = true;
-			ok = noreturn_add(w, w->ranges.list[i].start);
+			noreturn_add(w, w->ranges.list[i].start);
 		}
 	chain_close(&c);
-	if (ok)
-		noreturn_sort(w);
-	return ok ? 0 : error_set(e, "out of memory");
+	noreturn_sort(w);
 }

@@ -6,15 +6,14 @@
 #include "analysis/facts/noreturn_names.h"
 #include "analysis/interproc/noreturn.h"
 #include "elf/lines.h"
+#include "support/memory.h"
 
 #include <string.h>
 
-bool noreturn_add(struct work *w, uint64_t target)
+void noreturn_add(struct work *w, uint64_t target)
 {
-	if (!room_make(&w->noreturn, &w->noreturn_room, w->noreturn_count, sizeof(*w->noreturn)))
-		return false;
+	mem_room(&w->noreturn, &w->noreturn_room, w->noreturn_count, sizeof(*w->noreturn));
 	w->noreturn[w->noreturn_count++] = target;
-	return true;
 }
 
 void noreturn_sort(struct work *w)
@@ -38,18 +37,15 @@ static void name_add(void *ctx, const char *name)
 {
 	struct work *w = ctx;
 
-	if (!room_make(&w->names, &w->name_room, w->name_count, sizeof(*w->names)) ||
-	    !(w->names[w->name_count] = strdup(name)))
-		w->failed = true;
-	else
-		w->name_count++;
+	mem_room(&w->names, &w->name_room, w->name_count, sizeof(*w->names));
+	w->names[w->name_count++] = mem_copy(name, strlen(name) + 1);
 }
 
 /* Bytes of .debug_info that are read at most: beyond, reading costs more time than the names are worth. */
 #define DWARF_MOST ((uint64_t)32 << 20)
 
-/* Reads the names of the functions that DWARF marks as noreturn. 0, or -1 and a message. */
-static int dwarf_names(struct work *w, struct error *e)
+/* Reads the names of the functions that DWARF marks as noreturn. */
+static void dwarf_names(struct work *w)
 {
 	uint32_t s = elf_section_find(w->file, ".debug_info", 1);
 	struct lines *l = s && w->file->sections[s].sh.sh_size <= DWARF_MOST ? lines_open(w->file) : NULL;
@@ -58,20 +54,21 @@ static int dwarf_names(struct work *w, struct error *e)
 	lines_close(l);
 	if (w->name_count)
 		qsort(w->names, w->name_count, sizeof(*w->names), name_order);
-	return w->failed ? error_set(e, "out of memory") : 0;
 }
 
 static bool is_noreturn(const struct work *w, const char *name)
 {
-	return noreturn_known(name) ||
+	const struct profile *p = w->options->profile;
+
+	return noreturn_known(name) || (p && p->noreturn(name)) ||
 	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
 }
 
 /*
  * Adds the symbols with the name of a noreturn function: their addresses, and in an object file with `by_number`
- * (the list is .symtab) also their numbers. False: out of memory.
+ * (the list is .symtab) also their numbers.
  */
-static bool noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool by_number)
+static void noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool by_number)
 {
 	const struct elf_file *f = w->file;
 	uint32_t i;
@@ -82,40 +79,36 @@ static bool noreturn_symbols(struct work *w, const struct elf_symbol *list, uint
 
 		if (!y->name[0] || !is_noreturn(w, y->name))
 			continue;
-		if (by_number && elf_is_object(f) && !noreturn_add(w, FLOW_EXTERN | i))
-			return false;
+		if (by_number && elf_is_object(f))
+			noreturn_add(w, FLOW_EXTERN | i);
 		c = y->section ? space_of(&w->out->space, y->section) : NULL;
-		if (c && !noreturn_add(w, elf_is_object(f) ? c->addr + y->value : y->value))
-			return false;
+		if (c)
+			noreturn_add(w, elf_is_object(f) ? c->addr + y->value : y->value);
 	}
-	return true;
 }
 
-/* Adds the GOT slots that hold the address of a noreturn function, and the PLT entries that jump through them. 0, or -1
- * and a message. */
-static int noreturn_slots(struct work *w, struct error *e)
+/* Adds the GOT slots that hold the address of a noreturn function, and the PLT entries that jump through them. */
+static void noreturn_slots(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	uint32_t i;
 	size_t k;
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		struct error ignored;
 		struct elf_reloc *r;
 		long n, j;
-		bool ok = true;
 
 		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->dynsym || !f->dynsym)
 			continue;
-		n = elf_relocs(f, i, &r, e);
+		n = elf_relocs(f, i, &r, &ignored);
 		if (n < 0)
 			continue; /* malformed: this section is ignored */
-		for (j = 0; j < n && ok; j++)
+		for (j = 0; j < n; j++)
 			if ((r[j].type == R_X86_64_JUMP_SLOT || r[j].type == R_X86_64_GLOB_DAT) && r[j].symbol < f->dynsym_count &&
 			    is_noreturn(w, f->dynsyms[r[j].symbol].name))
-				ok = noreturn_add(w, FLOW_SLOT | r[j].offset);
+				noreturn_add(w, FLOW_SLOT | r[j].offset);
 		free(r);
-		if (!ok)
-			return error_set(e, "out of memory");
 	}
 	noreturn_sort(w);
 	for (k = 0; k < w->ranges.count; k++) {
@@ -125,42 +118,34 @@ static int noreturn_slots(struct work *w, struct error *e)
 		if (!slot)
 			continue;
 		slot |= FLOW_SLOT;
-		if (word_has(w->noreturn, w->noreturn_count, slot) && !noreturn_add(w, p->start))
-			return error_set(e, "out of memory");
+		if (word_has(w->noreturn, w->noreturn_count, slot))
+			noreturn_add(w, p->start);
 	}
 	noreturn_sort(w);
-	return 0;
 }
 
-/* Keeps the list as it is: the analysis goes on to add to it what it infers. 0, or -1 and a message. */
-static int noreturn_keep(struct work *w, struct error *e)
+/* Keeps the list as it is: the analysis goes on to add to it what it infers. */
+static void noreturn_keep(struct work *w)
 {
-	uint64_t *list = malloc((w->noreturn_count + 1) * sizeof(*list));
-
-	if (!list)
-		return error_set(e, "out of memory");
-	if (w->noreturn_count)
-		memcpy(list, w->noreturn, w->noreturn_count * sizeof(*list));
-	w->env.noreturn_named = w->noreturn_named = list;
+	w->noreturn_named = mem_copy(w->noreturn, w->noreturn_count * sizeof(*w->noreturn));
+	w->env.noreturn_named = w->noreturn_named;
 	w->env.noreturn_named_count = w->noreturn_count;
-	return 0;
 }
 
-int noreturn_names(struct work *w, struct error *e)
+void noreturn_names(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	size_t i;
 
-	if (dwarf_names(w, e))
-		return -1;
-	if (!noreturn_symbols(w, f->symbols, f->symbol_count, true) ||
-	    !noreturn_symbols(w, f->dynsyms, f->dynsym_count, false))
-		return error_set(e, "out of memory");
+	dwarf_names(w);
+	noreturn_symbols(w, f->symbols, f->symbol_count, true);
+	noreturn_symbols(w, f->dynsyms, f->dynsym_count, false);
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 
-		if (p->function && noreturn_known(p->function) && !noreturn_add(w, p->start))
-			return error_set(e, "out of memory");
+		if (p->function && noreturn_known(p->function))
+			noreturn_add(w, p->start);
 	}
-	return noreturn_slots(w, e) ? -1 : noreturn_keep(w, e);
+	noreturn_slots(w);
+	noreturn_keep(w);
 }

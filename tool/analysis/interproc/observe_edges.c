@@ -4,16 +4,17 @@
  * are known to be functions or parts of functions.
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 
 #include <string.h>
 
-/* By code range: others jump to it with a frame (EXIT_PART). From calloc(), or null. */
+/* By code range: others jump to it with a frame (EXIT_PART). From malloc(). */
 static bool *parts_of(const struct work *w)
 {
-	bool *part = calloc(w->ranges.count + 1, sizeof(*part));
+	bool *part = mem_zero(w->ranges.count, sizeof(*part));
 	size_t i;
 
-	for (i = 0; part && i < w->tails.count; i++)
+	for (i = 0; i < w->tails.count; i++)
 		if (w->tails.list[i].kind == EXIT_PART && w->tails.list[i].to != NO_RANGE)
 			part[w->tails.list[i].to] = true;
 	return part;
@@ -55,14 +56,12 @@ static bool holds(const struct work *w, uint32_t range, const struct finding *x,
 	return true;
 }
 
-int observe_edges(struct work *w, struct error *e)
+void observe_edges(struct work *w)
 {
 	bool *part = parts_of(w);
 	uint32_t i;
 	size_t k;
 
-	if (!part)
-		return error_set(e, "out of memory");
 	for (i = 0; i < w->ranges.count; i++) {
 		struct findings *l = &w->state[i].rows.findings;
 		size_t kept = 0;
@@ -75,5 +74,4 @@ int observe_edges(struct work *w, struct error *e)
 		l->count = kept;
 	}
 	free(part);
-	return 0;
 }

@@ -4,6 +4,7 @@
  * inside, and extended again where flow may enter one that had none.
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 /* Cuts a code range at `end` and marks it; was[]: its end before the first cut, 0: not cut. */
@@ -48,14 +49,12 @@ static bool is_next_function(const struct work *w, const struct code_range *p, c
 	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
 }
 
-bool open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
+void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
 {
 	const struct code_range *p = &w->ranges.list[i];
 
-	if (!p->open || addr <= p->start || addr >= p->end)
-		return false;
-	range_cut(w, was, i, addr, RUN_NEWS | RUN_LESS);
-	return true;
+	if (p->open && addr > p->start && addr < p->end)
+		range_cut(w, was, i, addr, RUN_NEWS | RUN_LESS);
 }
 
 /* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it cut any. */
@@ -66,8 +65,8 @@ static bool open_cut(struct work *w, uint64_t *was)
 	size_t k, i;
 
 	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++) {
-			const struct link *x = &each[k]->list[i];
+		for (i = 0; i < each[k]->other_count; i++) {
+			const struct link *x = &each[k]->list[each[k]->others[i]];
 			const struct code_range *p;
 
 			if (x->start || x->to == NO_RANGE || x->kind == EXIT_PART)
@@ -82,44 +81,39 @@ static bool open_cut(struct work *w, uint64_t *was)
 	return some;
 }
 
-/* Makes all references to the parts that were cut off undiscovered targets. False: out of memory. */
-bool open_cuts_note(struct work *w, const uint64_t *was)
+/* Makes all references to the parts that were cut off undiscovered targets. */
+void open_cuts_note(struct work *w, const uint64_t *was)
 {
 	struct links *each[] = {&w->calls, &w->tails};
 	size_t k, i, n;
-	bool ok = true;
 
 	for (k = 0; k < 2; k++)
-		for (i = 0; ok && i < each[k]->count; i++) {
-			struct link *x = &each[k]->list[i];
+		for (i = 0; i < each[k]->other_count; i++) {
+			struct link *x = &each[k]->list[each[k]->others[i]];
 
 			if (x->start || x->to == NO_RANGE || !was[x->to] || x->target < w->ranges.list[x->to].end)
 				continue; /* not affected */
 			link_resolve(x, NO_RANGE, w->ranges.list);
-			ok = undiscovered_put(w, x->target);
+			undiscovered_put(w, x->target);
 		}
-	for (i = 0; ok && i < w->ranges.count; i++) {
+	for (i = 0; i < w->ranges.count; i++) {
 		uint64_t end = w->ranges.list[i].end;
 
 		if (!was[i])
 			continue;
-		for (n = edges_from(&w->edges, end); ok && n < w->edges.count && w->edges.list[n].target < was[i]; n++)
-			ok = undiscovered_put(w, w->edges.list[n].target);
-		for (n = SEARCH(w->data_count, j, w->data[j] < end); ok && n < w->data_count && w->data[n] < was[i]; n++)
-			ok = undiscovered_put(w, w->data[n]);
+		for (n = edges_from(&w->edges, end); n < w->edges.count && w->edges.list[n].target < was[i]; n++)
+			undiscovered_put(w, w->edges.list[n].target);
+		for (n = SEARCH(w->data_count, j, w->data[j] < end); n < w->data_count && w->data[n] < was[i]; n++)
+			undiscovered_put(w, w->data[n]);
 	}
-	return ok;
 }
 
-int open_trim(struct work *w, struct error *e)
+void open_trim(struct work *w)
 {
-	uint64_t *was = calloc(w->ranges.count + 1, sizeof(*was));
-	bool some, ok;
+	uint64_t *was = mem_zero(w->ranges.count, sizeof(*was));
+	bool some = open_cut(w, was);
 	size_t k;
 
-	if (!was)
-		return error_set(e, "out of memory");
-	some = open_cut(w, was);
 	for (k = 0; k < w->worklist_count; k++) { /* only the last round may have changed `reached` */
 		uint32_t i = w->worklist[k];
 		const struct code_range *p = &w->ranges.list[i];
@@ -130,16 +124,16 @@ int open_trim(struct work *w, struct error *e)
 		}
 	}
 	w->unindexed |= some;
-	ok = !some || open_cuts_note(w, was);
+	if (some)
+		open_cuts_note(w, was);
 	free(was);
-	return ok ? 0 : error_set(e, "out of memory");
 }
 
 /*
  * An open code range without flow was cut to one byte. With a new fact (RUN_NEWS) flow may enter it, so it is extended
  * again as far as it can reach. A cut (RUN_CUT, RUN_LESS) alone is no such fact.
  */
-int open_extend(struct work *w, struct error *e)
+void open_extend(struct work *w)
 {
 	bool some = false;
 	size_t i;
@@ -162,9 +156,7 @@ int open_extend(struct work *w, struct error *e)
 		some = true;
 	}
 	if (!some)
-		return 0;
-	if (!ranges_index(&w->env))
-		return error_set(e, "out of memory");
+		return;
+	ranges_index(&w->env);
 	links_resolve(w, NULL);
-	return 0;
 }

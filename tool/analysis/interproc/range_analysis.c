@@ -20,7 +20,7 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 	if (start != START_ASSUMED)
 		return start;
-	if (range_is_framed_part(s))
+	if (p->part || range_is_framed_part(s))
 		return START_PART;
 	if (range_is_tried(s) || (p->fde < 0 && !p->plt && ghc_begins(env, p->start)))
 		return START_FUNCTION;
@@ -31,22 +31,22 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 	return s->evidence & EVIDENCE_FUNCTION ? START_FUNCTION : START_ASSUMED;
 }
 
-/* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. False: out of memory. */
-static bool edges_in(struct worker *o, const struct code_range *p, size_t *count)
+/* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. */
+static void edges_in(struct worker *o, const struct code_range *p, size_t *count)
 {
 	struct range_state *s = &o->w->state[p - o->w->ranges.list];
 	const struct edges *l = &o->w->edges;
 	size_t from = edges_from(l, p->start), i;
 
 	for (i = from; i < l->count && l->list[i].target < p->end; i++) {
-		if (!room_make(&o->in, &o->in_room, i - from, sizeof(*o->in)))
-			return false;
+		mem_room(&o->in, &o->in_room, i - from, sizeof(*o->in));
 		o->in[i - from].target = l->list[i].target;
 		o->in[i - from].from = l->list[i].from;
 		state_unpack(l->list[i].state, &o->in[i - from].state);
 	}
 	*count = i - from;
-	return !s->joined || edges_join(p, s, &o->in, &o->in_room, count);
+	if (s->joined)
+		edges_join(p, s, &o->in, &o->in_room, count);
 }
 
 /*
@@ -312,8 +312,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 	s->last_round = w->round;
 	if (s->settling != SETTLING)
 		return range_abandon(o, number);
-	if (!edges_in(o, p, &in))
-		return false;
+	edges_in(o, p, &in);
 	referred = is_only_referred(p, s, in);
 	f->in.pushed = 0;
 	f->in.relaxed = s->relaxed_rules;

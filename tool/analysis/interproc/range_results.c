@@ -6,6 +6,8 @@
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
 
+#include "support/memory.h"
+
 #include <stdlib.h>
 
 /*
@@ -19,17 +21,15 @@ static bool edge_is_doubtful(const struct work *w, const struct code_range *from
 	return to && to->fde >= 0 && to->start != target;
 }
 
-/* Adds an undiscovered target to the chunk, unless the cache shows that it is there. False: out of memory. */
-static bool undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target)
+/* Adds an undiscovered target to the chunk, unless the cache shows that it is there. */
+static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target)
 {
 	uint64_t *seen = &o->recent[(target * 0x9e3779b97f4a7c15u) >> 52];
 
 	if (*seen == target)
-		return true;
-	if (!room_make(&c->undiscovered, &c->undiscovered_room, c->undiscovered_count, sizeof(*c->undiscovered)))
-		return false;
+		return;
+	mem_room(&c->undiscovered, &c->undiscovered_room, c->undiscovered_count, sizeof(*c->undiscovered));
 	c->undiscovered[c->undiscovered_count++] = *seen = target;
-	return true;
 }
 
 /* A code range begins at `target`, and as code of GHC does: its state there does not depend on the edge. */
@@ -40,8 +40,8 @@ static bool is_ghc_start(const struct flow_env *env, uint64_t target)
 	return to && to->start == target;
 }
 
-/* Keeps the edges out of a code range, their packed states in one allocation (out_new). False: out of memory. */
-static bool edges_keep(struct worker *o, struct chunk *c)
+/* Keeps the edges out of a code range, their packed states in one allocation (out_new). */
+static void edges_keep(struct worker *o, struct chunk *c)
 {
 	const struct flow *f = &o->flow;
 	uint8_t *states;
@@ -50,25 +50,21 @@ static bool edges_keep(struct worker *o, struct chunk *c)
 	for (i = 0; i < f->found.edge_count; i++)
 		size += state_pack(&f->found.edges[i].state, NULL);
 	if (!size)
-		return true;
-	states = o->w->state[f->in.number].out_new = malloc(size);
-	if (!states)
-		return false;
+		return;
+	states = o->w->state[f->in.number].out_new = mem_alloc(size, 1);
 	for (i = 0; i < f->found.edge_count; i++) {
 		const struct flow_edge *x = &f->found.edges[i];
 
-		if (!range_at(&o->w->env, x->target) && !undiscovered_keep(o, c, x->target))
-			return false;
+		if (!range_at(&o->w->env, x->target))
+			undiscovered_keep(o, c, x->target);
 		if (edge_is_doubtful(o->w, f->in.range, x->target) || is_ghc_start(f->in.env, x->target))
 			continue;
-		if (!edges_put(&c->edges, x, states))
-			return false;
+		edges_put(&c->edges, x, states);
 		states += state_pack(&x->state, states);
 	}
-	return true;
 }
 
-bool exits_keep(struct worker *o, struct chunk *c)
+void exits_keep(struct worker *o, struct chunk *c)
 {
 	const struct flow *f = &o->flow;
 	size_t i;
@@ -76,13 +72,12 @@ bool exits_keep(struct worker *o, struct chunk *c)
 	for (i = 0; i < f->found.exit_count; i++) {
 		const struct flow_exit *x = &f->found.exits[i];
 
-		if (!links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->in.env->ranges))
-			return false;
-		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE && !undiscovered_keep(o, c, x->target))
-			return false;
+		links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->in.env->ranges);
+		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE)
+			undiscovered_keep(o, c, x->target);
 	}
 	c->insns += f->found.insn_count;
-	return edges_keep(o, c);
+	edges_keep(o, c);
 }
 
 /* End of the code that flow reaches in a code range, with the padding behind it; start + 1 where there is no flow. */
@@ -115,13 +110,17 @@ static bool is_cut_neutral(const struct flow *f)
 			return false;
 	for (i = 0; i < f->step_count; i++) {
 		const struct step *in = &f->steps[i];
+		bool last = f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED);
 		uint64_t to = (uint64_t)in->imm - f->in.range->start;
 
-		if (f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED) && in->flow != FLOW_JUMP &&
-		    in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP)
-			return false;
-		if (in->flow == FLOW_NEXT)
+		if (in->flow == FLOW_NEXT) { /* most */
+			if (last)
+				return false;
 			continue;
+		}
+		if (last && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN &&
+		    in->flow != FLOW_STOP)
+			return false;
 		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->found.extent &&
 		    to < size)
 			return false;

@@ -5,6 +5,8 @@
  */
 #include "analysis/interproc/noreturn.h"
 
+#include "support/memory.h"
+
 #include <string.h>
 
 /* Number of calls of one imported function: EXIT_LAST (only padding behind the call), and EXIT_FRESH (followed by code
@@ -28,55 +30,49 @@ static struct tally *tally_of(const struct tallies *t, uint64_t target)
 	return &t->list[h];
 }
 
-static bool tallies_grow(struct tallies *t)
+static void tallies_grow(struct tallies *t)
 {
 	struct tallies more = {.size = t->size ? 2 * t->size : 1024, .count = t->count};
 	size_t i;
 
-	more.list = calloc(more.size, sizeof(*more.list));
-	for (i = 0; more.list && i < t->size; i++)
+	more.list = mem_zero(more.size, sizeof(*more.list));
+	for (i = 0; i < t->size; i++)
 		if (t->list[i].last || t->list[i].fresh)
 			*tally_of(&more, t->list[i].target) = t->list[i];
-	if (!more.list)
-		return false;
 	free(t->list);
 	*t = more;
-	return true;
 }
 
-static bool tally_add(struct tallies *t, const struct link *x)
+static void tally_add(struct tallies *t, const struct link *x)
 {
 	struct tally *at;
 
-	if (2 * t->count >= t->size && !tallies_grow(t))
-		return false;
+	if (2 * t->count >= t->size)
+		tallies_grow(t);
 	at = tally_of(t, x->target);
 	t->count += !at->last && !at->fresh;
 	at->target = x->target;
 	at->last += x->kind == EXIT_LAST;
 	at->fresh += x->kind == EXIT_FRESH;
-	return true;
 }
 
 /* Functions of other files: noreturn if a call of one is the end of some code, unless more than three times as many
  * calls of it are followed by code that nothing else reaches. */
-static int outside_judge(struct work *w, struct error *e)
+static void outside_judge(struct work *w)
 {
 	struct tallies t = {0};
-	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < w->calls.count && ok; i++) {
-		const struct link *x = &w->calls.list[i];
+	for (i = 0; i < w->calls.other_count; i++) {
+		const struct link *x = &w->calls.list[w->calls.others[i]];
 
 		if (x->outside && (x->kind == EXIT_LAST || x->kind == EXIT_FRESH))
-			ok = tally_add(&t, x);
+			tally_add(&t, x);
 	}
-	for (i = 0; i < t.size && ok; i++)
+	for (i = 0; i < t.size; i++)
 		if (t.list[i].last > 0 && t.list[i].fresh <= 3 * (uint64_t)t.list[i].last)
-			ok = noreturn_add(w, t.list[i].target);
+			noreturn_add(w, t.list[i].target);
 	free(t.list);
-	return ok ? 0 : error_set(e, "out of memory");
 }
 
 bool call_resumes(const struct code_range *p)
@@ -88,19 +84,15 @@ bool call_resumes(const struct code_range *p)
  * Functions of this file: noreturn if they neither contain a return nor tail-call a function that may return. A
  * worklist propagates "returns" from tail-call targets back to those that jump to them; the rest is noreturn.
  */
-static int inside_judge(struct work *w, struct error *e)
+static void inside_judge(struct work *w)
 {
 	const struct links *tails = &w->tails;
-	uint32_t *back = malloc((tails->count + 1) * sizeof(*back)); /* sources of tail calls, grouped by target */
-	uint32_t *first = calloc(w->ranges.count + 2, sizeof(*first)), *todo;
-	bool *returns = calloc(w->ranges.count + 1, sizeof(*returns)), ok = true;
+	uint32_t *back = mem_alloc(tails->count + 1, sizeof(*back)); /* sources of tail calls, grouped by target */
+	uint32_t *first = mem_zero(w->ranges.count + 2, sizeof(*first));
+	uint32_t *todo = mem_alloc(w->ranges.count + 1, sizeof(*todo));
+	bool *returns = mem_zero(w->ranges.count + 1, sizeof(*returns));
 	size_t count = 0, i;
 
-	todo = malloc((w->ranges.count + 1) * sizeof(*todo));
-	if (!back || !first || !returns || !todo) {
-		ok = false;
-		goto out;
-	}
 	for (i = 0; i < tails->count; i++) { /* count by target */
 		const struct link *x = &tails->list[i];
 
@@ -132,18 +124,16 @@ static int inside_judge(struct work *w, struct error *e)
 				todo[count++] = back[i];
 			}
 	}
-	for (i = 0; i < w->ranges.count && ok; i++)
+	for (i = 0; i < w->ranges.count; i++)
 		if (!returns[i] && !w->state[i].noreturn && !w->ranges.list[i].plt) {
 			w->state[i].noreturn = true;
-			ok = noreturn_add(w, w->ranges.list[i].start);
+			noreturn_add(w, w->ranges.list[i].start);
 		}
 	noreturn_sort(w);
-out:
 	free(back);
 	free(first);
 	free(returns);
 	free(todo);
-	return ok ? 0 : error_set(e, "out of memory");
 }
 
 /* Marks the code ranges that call a function newly found to be noreturn and have code behind the call: that code may
@@ -164,52 +154,37 @@ static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 /* First round in which chains are followed: in earlier ones most callers are analysed again in any case. */
 #define CHAINS_FROM 4u
 
-/* The noreturn functions that are not in `before` (sorted). From malloc(), or null: out of memory. */
+/* The noreturn functions that are not in `before` (sorted). From malloc(). */
 static uint64_t *noreturn_fresh(const struct work *w, const uint64_t *before, size_t n, size_t *count)
 {
-	uint64_t *list = malloc((w->noreturn_count + 1) * sizeof(*list));
+	uint64_t *list = mem_alloc(w->noreturn_count + 1, sizeof(*list));
 	size_t i;
 
 	*count = 0;
-	for (i = 0; list && i < w->noreturn_count; i++)
+	for (i = 0; i < w->noreturn_count; i++)
 		if (!word_has(before, n, w->noreturn[i]))
 			list[(*count)++] = w->noreturn[i];
 	return list;
 }
 
-int noreturn_find(struct work *w, struct error *e)
+void noreturn_find(struct work *w)
 {
 	size_t n = w->noreturn_count, fresh = 0;
-	uint64_t *before = malloc((n + 1) * sizeof(*before)), *list = NULL;
-	int err = -1;
+	uint64_t *before = mem_alloc(n, sizeof(*before)), *list;
 
-	if (!before) {
-		error_set(e, "out of memory");
-		goto out;
-	}
 	if (n)
 		memcpy(before, w->noreturn, n * sizeof(*before));
-	if (outside_judge(w, e))
-		goto out;
+	outside_judge(w);
 	noreturn_sort(w);
-	if (inside_judge(w, e))
-		goto out;
+	inside_judge(w);
 	list = noreturn_fresh(w, before, n, &fresh);
-	if (list && fresh && w->round >= CHAINS_FROM) {
-		if (chains_follow(w, list, fresh, e))
-			goto out;
+	if (fresh && w->round >= CHAINS_FROM) {
+		chains_follow(w, list, fresh);
 		free(list);
 		list = noreturn_fresh(w, before, n, &fresh);
 	}
-	if (!list) {
-		error_set(e, "out of memory");
-		goto out;
-	}
 	if (fresh)
 		callers_run(w, list, fresh);
-	err = 0;
-out:
 	free(before);
 	free(list);
-	return err;
 }

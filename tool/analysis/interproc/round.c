@@ -4,6 +4,8 @@
  * analyse (range_analysis.c); their results are joined in the order of the queue.
  */
 #include "analysis/interproc/worker.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 #include "support/progress.h"
 
 #include <stdlib.h>
@@ -35,13 +37,13 @@ static void rows_cut(struct range_rows *r, uint64_t end)
 			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
 }
 
-/* The number of the next chunk; >= chunk_count: none is left, or a worker has failed. */
+/* The number of the next chunk; >= chunk_count: none is left. */
 static size_t chunk_begin(struct work *w)
 {
 	size_t n;
 
 	pthread_mutex_lock(&w->lock);
-	n = w->failed ? w->chunk_count : w->chunk_next++;
+	n = w->chunk_next++;
 	if (w->options->progress)
 		progress_note(w->file->path, n * CHUNK < w->worklist_count ? n * CHUNK : w->worklist_count, w->worklist_count,
 		              "functions");
@@ -52,51 +54,39 @@ static size_t chunk_begin(struct work *w)
 static void *worker(void *arg)
 {
 	struct work *w = arg;
-	struct worker *o = calloc(1, sizeof(*o));
-	bool ok = o != NULL;
+	struct worker *o = mem_zero(1, sizeof(*o));
 	size_t n, i;
 
-	if (ok) {
-		o->w = w;
-		memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
-	}
-	while (ok && (n = chunk_begin(w)) < w->chunk_count)
-		for (i = n * CHUNK; ok && i < w->worklist_count && i < (n + 1) * CHUNK; i++) {
-			ok = range_analyze(o, w->worklist[i]) && exits_keep(o, &w->chunks[n]);
+	o->w = w;
+	memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
+	while ((n = chunk_begin(w)) < w->chunk_count)
+		for (i = n * CHUNK; i < w->worklist_count && i < (n + 1) * CHUNK; i++) {
+			if (!range_analyze(o, w->worklist[i]))
+				bounds_exhausted();
+			exits_keep(o, &w->chunks[n]);
 			range_keep(o, w->worklist[i]);
 		}
-	if (!ok) {
-		pthread_mutex_lock(&w->lock);
-		w->failed = true;
-		pthread_mutex_unlock(&w->lock);
-	}
-	if (o) {
-		flow_free(&o->flow);
-		emit_free(&o->emit);
-		free(o->in);
-	}
+	flow_free(&o->flow);
+	emit_free(&o->emit);
+	free(o->in);
 	free(o);
 	return NULL;
 }
 
-static bool undiscovered_take(struct work *w, const struct chunk *c)
+static void undiscovered_take(struct work *w, const struct chunk *c)
 {
 	size_t i;
 
-	for (i = 0; i < c->undiscovered_count; i++) {
-		if (!room_make(&w->undiscovered, &w->undiscovered_room, w->undiscovered_count, sizeof(*w->undiscovered)))
-			return false;
-		w->undiscovered[w->undiscovered_count++] = c->undiscovered[i];
-	}
+	for (i = 0; i < c->undiscovered_count; i++)
+		undiscovered_put(w, c->undiscovered[i]);
 	w->out->insns += c->insns;
-	return true;
 }
 
 static void chunks_free(struct work *w)
 {
 	size_t k;
 
-	for (k = 0; w->chunks && k < w->chunk_count; k++) {
+	for (k = 0; k < w->chunk_count; k++) {
 		free(w->chunks[k].edges.list);
 		free(w->chunks[k].calls.list);
 		free(w->chunks[k].tails.list);
@@ -106,17 +96,16 @@ static void chunks_free(struct work *w)
 	w->chunks = NULL;
 }
 
-int round_run(struct work *w, struct error *e)
+void round_run(struct work *w)
 {
 	int jobs = w->options->jobs > 1 ? w->options->jobs : 1, started = 0, i;
-	pthread_t *threads = calloc((size_t)jobs, sizeof(*threads));
-	bool ok;
+	pthread_t *threads = mem_zero((size_t)jobs, sizeof(*threads));
 	size_t k;
 
 	free(w->worklist);
-	w->worklist = calloc(w->ranges.count + 1, sizeof(*w->worklist));
+	w->worklist = mem_alloc(w->ranges.count, sizeof(*w->worklist));
 	w->worklist_count = 0;
-	for (k = 0; w->worklist && k < w->ranges.count; k++)
+	for (k = 0; k < w->ranges.count; k++)
 		if (w->state[k].settling == ABANDONED) {
 			w->state[k].run = 0;
 		} else if (is_unchanged(w, (uint32_t)k)) {
@@ -127,21 +116,16 @@ int round_run(struct work *w, struct error *e)
 		}
 	w->chunk_count = (w->worklist_count + CHUNK - 1) / CHUNK;
 	w->chunk_next = 0;
-	w->chunks = calloc(w->chunk_count + 1, sizeof(*w->chunks));
-	ok = threads && w->worklist && w->chunks;
-	if (ok) {
-		for (i = 1; i < jobs && (size_t)i < w->chunk_count; i++)
-			if (!pthread_create(&threads[started], NULL, worker, w))
-				started++;
-		worker(w);
-		while (started)
-			pthread_join(threads[--started], NULL);
-		ok = !w->failed;
-		for (k = 0; k < w->chunk_count && ok; k++)
-			ok = undiscovered_take(w, &w->chunks[k]);
-		ok = ok && links_replace(w);
-	}
+	w->chunks = mem_zero(w->chunk_count, sizeof(*w->chunks));
+	for (i = 1; i < jobs && (size_t)i < w->chunk_count; i++)
+		if (!pthread_create(&threads[started], NULL, worker, w))
+			started++;
+	worker(w);
+	while (started)
+		pthread_join(threads[--started], NULL);
+	for (k = 0; k < w->chunk_count; k++)
+		undiscovered_take(w, &w->chunks[k]);
+	links_replace(w);
 	chunks_free(w);
 	free(threads);
-	return ok ? 0 : error_set(e, "out of memory");
 }

@@ -69,66 +69,62 @@ static void data_rejudge(struct work *w)
 		}
 }
 
-/* Is there anything for another round to do? -1: out of memory. */
-static int any_run(struct work *w, struct error *e)
+/* Is there anything for another round to do? */
+static bool any_run(struct work *w)
 {
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++)
-		if (w->state[i].run && w->state[i].settling != ABANDONED)
-			return open_extend(w, e) ? -1 : 1;
-	return 0;
+		if (w->state[i].run && w->state[i].settling != ABANDONED) {
+			open_extend(w);
+			return true;
+		}
+	return false;
 }
 
 /*
  * Where nothing is marked, the next stage of the file begins: each takes what the stages before have found to be
- * complete. 1: code ranges are marked; 0: none are, and there is no further stage; -1 and a message.
+ * complete. True: code ranges are marked; false: none are, and there is no further stage.
  */
-static int stage_begin(struct work *w, struct error *e)
+static bool stage_begin(struct work *w)
 {
-	int more = any_run(w, e);
+	bool more = any_run(w);
 
 	if (!more && !w->words_scanned) { /* a word of data may be the label of a jump table: by now those are known */
 		w->words_scanned = true;
-		if (undiscovered_in_words(w, e))
-			return -1;
+		undiscovered_in_words(w);
 		data_rejudge(w);
-		more = any_run(w, e);
+		more = any_run(w);
 	}
 	if (!more && !w->wide_swept) {
 		w->wide_swept = true;
-		if (wide_sweep(w, e))
-			return -1;
-		more = any_run(w, e);
+		wide_sweep(w);
+		more = any_run(w);
 	}
 	if (!more && !w->gaps_swept) {
 		w->gaps_swept = true;
-		if (gaps_sweep(w, e))
-			return -1;
-		more = any_run(w, e);
+		gaps_sweep(w);
+		more = any_run(w);
 	}
 	if (!more && !w->labels_cut) {
 		w->labels_cut = true;
-		if (labels_cut(w, e))
-			return -1;
-		more = any_run(w, e);
+		labels_cut(w);
+		more = any_run(w);
 	}
 	if (!more) {
-		if (handlers_find(w, e))
-			return -1;
-		more = any_run(w, e);
+		handlers_find(w);
+		more = any_run(w);
 	}
 	if (!more && w->options->no_cfi && !w->starts_classified) { /* no more evidence will come: judge the rest */
 		w->starts_classified = true;
-		if (!entry_kinds_find(w))
-			return error_set(e, "out of memory");
+		entry_kinds_find(w);
 		starts_classify(w);
-		more = any_run(w, e);
+		more = any_run(w);
 	}
 	return more;
 }
 
-int round_prepare(struct work *w, struct error *e)
+bool round_prepare(struct work *w)
 {
 	size_t i;
 
@@ -137,19 +133,18 @@ int round_prepare(struct work *w, struct error *e)
 	/* First GHC code, whose starts are found in a way of their own, and all new code ranges: these renumber the others,
 	 * and what follows goes by number. */
 	ghc_decide(w);
-	if (open_trim(w, e) || ghc_starts(w, e) || undiscovered_add(w, e))
-		return -1;
+	open_trim(w);
+	ghc_starts(w);
+	undiscovered_add(w);
 	/* What leads to each start, and so what it is. */
-	if (!entry_kinds_find(w))
-		return error_set(e, "out of memory");
+	entry_kinds_find(w);
 	called_find(w);
-	if (!entry_tail_find(w))
-		return error_set(e, "out of memory");
+	entry_tail_find(w);
 	parts_find(w);
 	/* Functions under one FDE, and those that do not return: both mark others. */
-	if (wide_called(w, e) || noreturn_find(w, e))
-		return -1;
+	wide_called(w);
+	noreturn_find(w);
 	/* Last, since edges out of code ranges that are marked by now are void. */
 	edges_apply(w);
-	return stage_begin(w, e);
+	return stage_begin(w);
 }

@@ -76,7 +76,7 @@ static bool is_label(const struct work *w, const struct elf_section *s, uint64_t
 }
 
 /* Evidence is the start of a code range in data: as the addend of a relocation, or as a plain word. */
-int evidence_data(struct work *w, struct error *e)
+void evidence_data(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	uint32_t i;
@@ -90,7 +90,8 @@ int evidence_data(struct work *w, struct error *e)
 			continue;
 		if (s->sh.sh_type == SHT_RELA) {
 			struct elf_reloc *r;
-			long n = elf_relocs(f, i, &r, e), j;
+			struct error ignored;
+			long n = elf_relocs(f, i, &r, &ignored), j;
 
 			for (j = 0; j < n; j++) {
 				k = r[j].type == R_X86_64_RELATIVE || r[j].type == R_X86_64_IRELATIVE
@@ -117,7 +118,6 @@ int evidence_data(struct work *w, struct error *e)
 				w->state[k].evidence |= EVIDENCE_FUNCTION;
 		}
 	}
-	return 0;
 }
 
 /*

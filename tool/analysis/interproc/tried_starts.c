@@ -2,6 +2,9 @@
 /* Is the code at an address a function, though nothing is known to lead there (tried_starts.h)? */
 #include "analysis/interproc/tried_starts.h"
 
+#include "support/bounds.h"
+#include "support/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,12 +21,10 @@ static bool is_prologue(const uint8_t *bytes, uint64_t size)
 	return size >= sizeof(store) && (!memcmp(bytes, store, sizeof(store)) || !memcmp(bytes, load, sizeof(load)));
 }
 
-bool start_put(struct starts *s, uint64_t addr)
+void start_put(struct starts *s, uint64_t addr)
 {
-	if (!room_make(&s->list, &s->room, s->count, sizeof(*s->list)))
-		return false;
+	mem_room(&s->list, &s->room, s->count, sizeof(*s->list));
 	s->list[s->count++] = addr;
-	return true;
 }
 
 void starts_free(struct starts *s)
@@ -72,11 +73,9 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 
 /*
  * Is [start, end) a function? Analysed by itself, all its returns and all jumps out of it have to be balanced, and it
- * has to return. A candidate inside another function pops that function's frame too, which is not balanced. *ok is
- * false: out of memory.
+ * has to return. A candidate inside another function pops that function's frame too, which is not balanced.
  */
-static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end,
-                        bool *ok)
+static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)
 {
 	const struct code_range p = {.start = start,
 	                             .end = end,
@@ -97,9 +96,8 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	f->in.cfi_count = 0;
 	f->in.pushed = 0;
 	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = false;
-	*ok = flow_run(f, &env, 0, NULL, 0, START_FUNCTION);
-	if (!*ok)
-		return false;
+	if (!flow_run(f, &env, 0, NULL, 0, START_FUNCTION))
+		bounds_exhausted();
 	f->skip.below = 0;
 	flow_states(f, ending_note, &x);
 	for (i = 0; i < f->found.edge_count; i++)
@@ -107,7 +105,7 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	return x.some && !x.wrong && !f->found.broken;
 }
 
-bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)
+void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)
 {
 	uint64_t at = start;
 	bool behind = true;
@@ -123,33 +121,30 @@ bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 			behind = true;
 			continue;
 		}
-		if (behind && (is_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))) &&
-		    !start_put(s, at))
-			return false;
+		if (behind && (is_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))))
+			start_put(s, at);
 		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
 		         in.flow == FLOW_STOP;
 		at += in.len;
 	}
-	return true;
 }
 
-bool starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end)
+void starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end)
 {
 	size_t i, k, n;
 	uint64_t done = 0;
-	bool ok = true;
 
 	n = from + words_unique(s->list + from, s->count - from);
-	for (i = k = from; i < n && ok; i++) {
+	for (i = k = from; i < n; i++) {
 		bool is = false;
 		size_t runs;
 
-		for (runs = 1; ok && !is && s->list[i] >= done && runs <= RUNS_MOST && i + runs <= n; runs++) {
+		for (runs = 1; !is && s->list[i] >= done && runs <= RUNS_MOST && i + runs <= n; runs++) {
 			uint64_t stop = i + runs < n ? s->list[i + runs] : end;
 
 			if (stop - s->list[i] > TRIED_MOST)
 				break;
-			is = is_function(w, &s->flow, p, s->list[i], stop, &ok);
+			is = is_function(w, &s->flow, p, s->list[i], stop);
 		}
 		if (!is)
 			continue;
@@ -157,5 +152,4 @@ bool starts_try(const struct work *w, struct starts *s, const struct code_range 
 		s->list[k++] = s->list[i];
 	}
 	s->count = k;
-	return ok;
 }

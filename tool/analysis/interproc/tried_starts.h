@@ -13,12 +13,11 @@ struct starts {
 };
 
 void starts_free(struct starts *s);
-/* These return false when out of memory. */
-bool start_put(struct starts *s, uint64_t addr);
+void start_put(struct starts *s, uint64_t addr);
 /* Adds the prologues in [start, end) of a code range that lie behind padding, data or an instruction that does not fall
  * through; `framed`: only those with a frame pointer. */
-bool prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed);
+void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed);
 /* Drops the candidates from index `from` on that are no functions; the last one may reach up to `end`. */
-bool starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end);
+void starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end);
 
 #endif

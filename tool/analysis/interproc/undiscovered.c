@@ -4,6 +4,8 @@
  * relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 #include <string.h>
 
@@ -11,30 +13,26 @@
 #define SHT_RELR 19
 #endif
 
-/* Rebuilds the index of code ranges where it is out of date. 0, or -1 and a message. */
-static int index_renew(struct work *w, struct error *e)
+/* Rebuilds the index of code ranges where it is out of date. */
+static void index_renew(struct work *w)
 {
-	if (w->unindexed && !ranges_index(&w->env))
-		return error_set(e, "out of memory");
+	if (w->unindexed)
+		ranges_index(&w->env);
 	w->unindexed = false;
-	return 0;
 }
 
 /*
- * Adds code ranges at the undiscovered targets; moved[i] becomes the new number of code range i. Returns their number,
- * or -1 and a message.
+ * Adds code ranges at the undiscovered targets; moved[i] becomes the new number of code range i. Returns their number.
  */
-static long ranges_grow(struct work *w, uint32_t *moved, struct error *e)
+static size_t ranges_grow(struct work *w, uint32_t *moved)
 {
 	size_t count = w->ranges.count, i, k = 0;
-	uint64_t *starts = malloc((count + 1) * sizeof(*starts));
-	long added;
+	uint64_t *starts = mem_alloc(count, sizeof(*starts));
+	size_t added;
 
-	if (!starts)
-		return error_set(e, "out of memory");
 	for (i = 0; i < count; i++)
 		starts[i] = w->ranges.list[i].start;
-	added = ranges_add(&w->ranges, &w->out->space, w->undiscovered, w->undiscovered_count, e);
+	added = ranges_add(&w->ranges, &w->out->space, w->undiscovered, w->undiscovered_count);
 	for (i = 0; added > 0 && i < count; i++) {
 		while (w->ranges.list[k].start != starts[i])
 			k++;
@@ -47,107 +45,89 @@ static long ranges_grow(struct work *w, uint32_t *moved, struct error *e)
 	return added;
 }
 
-/* Moves what is known of the first `count` code ranges to their new numbers; marks the new ones. False: out of
- * memory. */
-static bool states_grow(struct work *w, const uint32_t *moved, size_t count)
+/* Moves what is known of the first `count` code ranges to their new numbers, which keep their order: in place, from the
+ * back. Marks the new ones. */
+static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
-	struct range_state *state = calloc(w->ranges.count + 1, sizeof(*state));
-	size_t i;
+	struct range_state *state = mem_resize(w->state, w->ranges.count, sizeof(*state));
+	size_t i, old = count;
 
-	if (!state)
-		return false;
-	for (i = 0; i < w->ranges.count; i++)
-		state[i].run = RUN_NEWS;
-	for (i = 0; i < count; i++)
-		state[moved[i]] = w->state[i];
-	free(w->state);
+	for (i = w->ranges.count; i > old; i--) /* the first `old` are where they were */
+		if (old && moved[old - 1] == i - 1)
+			state[i - 1] = state[--old];
+		else
+			state[i - 1] = (struct range_state){.run = RUN_NEWS};
 	w->state = state;
 	w->state_count = w->ranges.count;
-	return true;
 }
 
-int undiscovered_add(struct work *w, struct error *e)
+void undiscovered_add(struct work *w)
 {
 	size_t before = w->ranges.count;
 	uint32_t *moved;
-	long added;
-	int err = -1;
 
+	sort_words(w->undiscovered, w->undiscovered_count);
 	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
-	if (!w->undiscovered_count)
-		return index_renew(w, e);
-	moved = calloc(before + 1, sizeof(*moved));
-	if (!moved)
-		return error_set(e, "out of memory");
-	added = ranges_grow(w, moved, e);
-	if (added < 0)
-		goto out;
-	if (added && !states_grow(w, moved, before)) {
-		error_set(e, "out of memory");
-		goto out;
+	if (!w->undiscovered_count) {
+		index_renew(w);
+		return;
 	}
-	w->unindexed |= added > 0;
-	if (index_renew(w, e))
-		goto out;
-	if (added) {
+	moved = mem_alloc(before, sizeof(*moved));
+	if (ranges_grow(w, moved)) {
+		states_grow(w, moved, before);
+		w->unindexed = true;
+		index_renew(w);
 		links_resolve(w, moved);
 		free(w->entry_kinds);
 		w->entry_kinds = NULL;
+	} else {
+		index_renew(w);
 	}
-	err = 0;
-out:
 	free(moved);
-	return err;
 }
 
-bool undiscovered_put(struct work *w, uint64_t target)
+void undiscovered_put(struct work *w, uint64_t target)
 {
-	if (!room_make(&w->undiscovered, &w->undiscovered_room, w->undiscovered_count, sizeof(*w->undiscovered)))
-		return false;
+	mem_room(&w->undiscovered, &w->undiscovered_room, w->undiscovered_count, sizeof(*w->undiscovered));
 	w->undiscovered[w->undiscovered_count++] = target;
-	return true;
 }
 
-/* Notes a target as undiscovered, if it is an address of code and lies in no code range. False: out of memory. */
-static bool undiscovered_note(struct work *w, uint64_t target)
+/* Notes a target as undiscovered, if it is an address of code and lies in no code range. */
+static void undiscovered_note(struct work *w, uint64_t target)
 {
-	if ((target & (FLOW_EXTERN | FLOW_SLOT)) || range_at(&w->env, target) || !space_at(&w->out->space, target))
-		return true;
-	return undiscovered_put(w, target);
+	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !range_at(&w->env, target) && space_at(&w->out->space, target))
+		undiscovered_put(w, target);
 }
 
-/* Collects the addresses of code that relocations put into data (work.data), sorted. 0, or -1 and a message. */
-static int data_read(struct work *w, struct error *e)
+/* Collects the addresses of code that relocations put into data (work.data), sorted. */
+static void data_read(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	size_t room = 0;
 	uint32_t i;
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		struct error ignored;
 		struct elf_reloc *r;
-		bool ok = true;
 		long n, j;
 
 		if (f->sections[i].sh.sh_type != SHT_RELA || !(f->sections[i].sh.sh_flags & SHF_ALLOC))
 			continue;
-		n = elf_relocs(f, i, &r, e);
-		for (j = 0; j < n && ok; j++) {
+		n = elf_relocs(f, i, &r, &ignored);
+		for (j = 0; j < n; j++) {
 			uint64_t addr = (uint64_t)r[j].addend;
 
 			if ((r[j].type != R_X86_64_RELATIVE && r[j].type != R_X86_64_IRELATIVE) ||
 			    (addr & (FLOW_EXTERN | FLOW_SLOT)) || !space_at(&w->out->space, addr))
 				continue;
-			ok = room_make(&w->data, &room, w->data_count, sizeof(*w->data));
-			if (ok)
-				w->data[w->data_count++] = addr;
+			mem_room(&w->data, &room, w->data_count, sizeof(*w->data));
+			w->data[w->data_count++] = addr;
 		}
 		if (n >= 0)
 			free(r);
-		if (!ok)
-			return error_set(e, "out of memory");
 	}
+	sort_words(w->data, w->data_count);
 	w->data_count = words_unique(w->data, w->data_count);
-	return 0;
 }
 
 bool section_is_own(const struct elf_section *s) { return !strncmp(s->name, ".etch", 5); }
@@ -177,8 +157,8 @@ static bool has_words(const struct elf_file *f)
 
 #define END_MOST 8u /* bytes of a jump, call or return, at most */
 
-/* Notes the words of data of such a file that are addresses of code. 0, or -1 and a message. */
-static int words_note(struct work *w, struct error *e)
+/* Notes the words of data of such a file that are addresses of code. */
+static void words_note(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	bool words = has_words(f);
@@ -196,12 +176,10 @@ static int words_note(struct work *w, struct error *e)
 			memcpy(&word, s->data + at, 8);
 			if (!space_may_hold(&w->out->space, word) || !space_at(&w->out->space, word)) /* most words */
 				continue;
-			if (word % FUNCTION_ALIGN == 0 && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8) &&
-			    !undiscovered_note(w, word))
-				return error_set(e, "out of memory");
+			if (word % FUNCTION_ALIGN == 0 && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8))
+				undiscovered_note(w, word);
 		}
 	}
-	return 0;
 }
 
 /* Can the bytes before an offset be decoded as a jump, call or return that ends there? */
@@ -308,6 +286,7 @@ static void words_sift(struct work *w)
 	struct sweep x = {0};
 	size_t i, k = 0;
 
+	sort_words(w->undiscovered, w->undiscovered_count);
 	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
 	for (i = 0; i < w->undiscovered_count; i++) {
 		uint64_t word = w->undiscovered[i];
@@ -326,29 +305,25 @@ static void words_sift(struct work *w)
 	w->undiscovered_count = k;
 }
 
-int undiscovered_in_words(struct work *w, struct error *e)
+void undiscovered_in_words(struct work *w)
 {
 	size_t i;
 
-	if (words_note(w, e))
-		return -1;
+	words_note(w);
 	words_sift(w);
-	if (undiscovered_add(w, e))
-		return -1;
+	undiscovered_add(w);
 	for (i = 0; i < w->ranges.count; i++) /* only the new code ranges are marked here */
 		if (w->state[i].run)
 			w->state[i].evidence |= EVIDENCE_WORD;
-	return 0;
 }
 
-int undiscovered_in_data(struct work *w, struct error *e)
+void undiscovered_in_data(struct work *w)
 {
 	size_t i;
 
-	if (data_read(w, e))
-		return -1;
+	data_read(w);
 	for (i = 0; i < w->data_count; i++)
-		if (!undiscovered_note(w, w->data[i]))
-			return error_set(e, "out of memory");
-	return ghc_starts(w, e) ? -1 : undiscovered_add(w, e);
+		undiscovered_note(w, w->data[i]);
+	ghc_starts(w);
+	undiscovered_add(w);
 }

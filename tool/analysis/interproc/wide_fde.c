@@ -8,6 +8,7 @@
  */
 #include "analysis/interproc/tried_starts.h"
 #include "analysis/interproc/work.h"
+#include "support/memory.h"
 #include "support/search.h"
 
 #include <string.h>
@@ -31,8 +32,8 @@ static bool may_begin(const struct work *w, uint32_t range, uint64_t addr)
 	return addr != p->start || row->rule.cfa != ETCH_REG_RSP;
 }
 
-/* Makes the starts entries of the code ranges that hold them, and marks these. 0, or -1 and a message. */
-static int entries_add(struct work *w, struct starts *s, struct error *e)
+/* Makes the starts entries of the code ranges that hold them, and marks these. */
+static void entries_add(struct work *w, struct starts *s)
 {
 	struct code_ranges *p = &w->ranges;
 	uint64_t *all;
@@ -40,10 +41,8 @@ static int entries_add(struct work *w, struct starts *s, struct error *e)
 
 	s->count = words_unique(s->list, s->count);
 	if (!s->count)
-		return 0;
-	all = malloc((p->entry_count + s->count) * sizeof(*all));
-	if (!all)
-		return error_set(e, "out of memory");
+		return;
+	all = mem_alloc(p->entry_count + s->count, sizeof(*all));
 	memcpy(all, p->entries, p->entry_count * sizeof(*all));
 	memcpy(all + p->entry_count, s->list, s->count * sizeof(*all));
 	n = words_unique(all, p->entry_count + s->count);
@@ -64,16 +63,17 @@ static int entries_add(struct work *w, struct starts *s, struct error *e)
 	p->entries = all;
 	p->entry_count = n;
 	w->env.entries = all;
-	return 0;
 }
 
-/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. */
-static uint64_t wide_extent(const struct work *w, uint64_t *first)
+/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. Sets
+ * ENTRY_WIDE where it accepts the start; *at_start: there is such a code range. */
+static uint64_t wide_extent(struct work *w, uint64_t *first, bool *at_start)
 {
 	uint64_t end = 0;
 	size_t i;
 
 	*first = 0;
+	*at_start = false;
 	for (i = 0; i < w->ranges.count; i++) { /* sorted */
 		const struct code_range *p = &w->ranges.list[i];
 
@@ -82,43 +82,53 @@ static uint64_t wide_extent(const struct work *w, uint64_t *first)
 		if (!end)
 			*first = p->start;
 		end = p->end;
+		if (may_begin(w, (uint32_t)i, p->start)) {
+			w->entry_kinds[i] |= ENTRY_WIDE;
+			*at_start = true;
+		}
 	}
 	return end - *first;
 }
 
-int wide_called(struct work *w, struct error *e)
+void wide_called(struct work *w)
 {
-	uint64_t first, extent = w->options->no_cfi ? 0 : wide_extent(w, &first);
+	uint64_t first = 0, extent = 0;
 	struct starts s = {0};
-	bool ok = true;
+	bool at_start = false;
 	size_t i;
-	int err;
 
-	for (i = 0; ok && i < w->calls.count && extent; i++) {
+	if (!w->options->no_cfi)
+		extent = wide_extent(w, &first, &at_start);
+	for (i = 0; i < w->calls.count && at_start; i++) {
 		const struct link *x = &w->calls.list[i];
+
+		if (x->start && w->entry_kinds[x->to] & ENTRY_WIDE && x->kind != EXIT_REF && !w->ranges.list[x->from].inferred)
+			start_put(&s, x->target);
+	}
+	for (i = 0; i < w->calls.other_count && extent; i++) {
+		const struct link *x = &w->calls.list[w->calls.others[i]];
 
 		if (x->target - first < extent && x->to != NO_RANGE && x->kind != EXIT_REF && w->state[x->to].rows.unproven &&
 		    !w->ranges.list[x->from].inferred && may_begin(w, x->to, x->target))
-			ok = start_put(&s, x->target);
+			start_put(&s, x->target);
 	}
-	err = ok ? entries_add(w, &s, e) : error_set(e, "out of memory");
+	entries_add(w, &s);
 	free(s.list);
-	return err;
 }
 
 /* ---- starts that no call leads to ----------------------------------------------------------- */
 
-/* Adds the addresses in [start, end) that data holds, and a named start. Any of them may be a part of a function.
- * False: out of memory. */
-static bool referred_find(const struct work *w, struct starts *s, const struct code_range *p, uint64_t start,
+/* Adds the addresses in [start, end) that data holds, and a named start. Any of them may be a part of a
+ * function. */
+static void referred_find(const struct work *w, struct starts *s, const struct code_range *p, uint64_t start,
                           uint64_t end)
 {
 	size_t i = SEARCH(w->data_count, k, w->data[k] < start);
-	bool ok = start != p->start || !p->named || start_put(s, start);
 
-	for (; ok && i < w->data_count && w->data[i] < end; i++)
-		ok = start_put(s, w->data[i]);
-	return ok;
+	if (start == p->start && p->named)
+		start_put(s, start);
+	for (; i < w->data_count && w->data[i] < end; i++)
+		start_put(s, w->data[i]);
 }
 
 /* Has a code range one row of .eh_frame for all of it, or does the code contradict .eh_frame at a function's entry? */
@@ -129,30 +139,29 @@ static bool is_wide(const struct work *w, size_t i)
 	return p->fde >= 0 && !p->plt && (w->state[i].cfi_one_row || w->state[i].cfi_denied);
 }
 
-int wide_sweep(struct work *w, struct error *e)
+void wide_sweep(struct work *w)
 {
 	struct starts s = {0};
-	bool ok = true;
-	int err;
 	size_t i, k, next;
 
-	for (i = 0; ok && i < w->ranges.count && !w->options->no_cfi; i++) {
+	for (i = 0; i < w->ranges.count && !w->options->no_cfi; i++) {
 		const struct range_rows *r = &w->state[i].rows;
 		const struct code_range *p = &w->ranges.list[i];
 
-		for (k = 0; ok && k < r->count && is_wide(w, i); k = next) {
+		for (k = 0; k < r->count && is_wide(w, i); k = next) {
 			uint64_t start = r->rows[k].addr, end;
 			size_t from = s.count;
 
 			for (next = k + 1; next < r->count && is_unproven(&r->rows[k]) && is_unproven(&r->rows[next]);)
 				next++;
 			end = next < r->count ? r->rows[next].addr : p->end;
-			if (may_begin(w, (uint32_t)i, start))
-				ok = prologues_find(&s, p, start, end, true) && referred_find(w, &s, p, start, end) &&
-				     starts_try(w, &s, p, from, end);
+			if (!may_begin(w, (uint32_t)i, start))
+				continue;
+			prologues_find(&s, p, start, end, true);
+			referred_find(w, &s, p, start, end);
+			starts_try(w, &s, p, from, end);
 		}
 	}
-	err = ok ? entries_add(w, &s, e) : error_set(e, "out of memory");
+	entries_add(w, &s);
 	starts_free(&s);
-	return err;
 }

@@ -44,7 +44,7 @@ struct work {
 	struct fixups fixups;
 	struct code_ranges ranges;
 	struct range_state *state; /* of each code range */
-	size_t state_count;        /* elements of `state`; < ranges.count only after an allocation failed */
+	size_t state_count;        /* elements of `state`: ranges.count, once it is there */
 	struct flow_env env;
 	bool unindexed;     /* code ranges have changed since env.index was built */
 	uint64_t *noreturn; /* sorted */
@@ -69,7 +69,6 @@ struct work {
 	uint32_t round;     /* the first is 1 */
 	uint32_t reference; /* fixpoint.c: reference round of the cycle detection; 0: none */
 	uint64_t reference_sum;
-	bool failed;
 	bool starts_classified; /* starts_classify() has run */
 	bool words_scanned;     /* undiscovered_in_words() has run */
 	bool wide_swept;        /* wide_sweep() has run */
@@ -85,11 +84,12 @@ enum {
 	ENTRY_CALLED = 2,
 	ENTRY_LED = 4,   /* called or jumped to */
 	ENTRY_TAKEN = 8, /* called, tail-called, or its address is taken */
+	ENTRY_WIDE = 16, /* .eh_frame's row contradicts a function's entry there; set by wide_called() */
 };
-/* Computes w->entry_kinds, unless it is there. False: out of memory. */
-bool entry_kinds_find(struct work *w);
-/* Replaces the links and edges from the code ranges of this round by their new ones. False: out of memory. */
-bool links_replace(struct work *w);
+/* Computes w->entry_kinds, unless it is there. */
+void entry_kinds_find(struct work *w);
+/* Replaces the links and edges from the code ranges of this round by their new ones. */
+void links_replace(struct work *w);
 /* Updates links and edges after code ranges were added or extended. moved: the new number of each old code range; null:
  * the numbers are unchanged. */
 void links_resolve(struct work *w, const uint32_t *moved);
@@ -99,20 +99,19 @@ void links_resolve(struct work *w, const uint32_t *moved);
 /* First round that looks for recurring states; real files need a few rounds only. */
 #define RECURRENCE_FROM 16u
 
-/* fixpoint.c: runs rounds up to the fixpoint. 0, or -1 and a message. */
-int fixpoint_find(struct work *w, struct error *e);
+/* fixpoint.c: runs rounds up to the fixpoint. */
+void fixpoint_find(struct work *w);
 /* Drops the edges among the code ranges whose incoming edges keep changing, and makes these code ranges joined. */
 void edges_restart(struct work *w);
-/* Joins the edges *in into a joined code range with all since edges_restart(): one per target. False: out of memory. */
-bool edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count);
+/* Joins the edges *in into a joined code range with all since edges_restart(): one per target. */
+void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count);
 /* Checksum of the last results of a code range that others may depend on: links, edges, rows. */
 uint64_t range_sum(const struct flow *f, const struct range_rows *rows);
 
-/* round.c: analyses the code ranges marked `run` with options.jobs threads, and collects the results. 0, or -1 and a
- * message. */
-int round_run(struct work *w, struct error *e);
-/* round_prepare.c: marks the code ranges of the next round. 1: there are some; 0: none; -1 and a message. */
-int round_prepare(struct work *w, struct error *e);
+/* round.c: analyses the code ranges marked `run` with options.jobs threads, and collects the results. */
+void round_run(struct work *w);
+/* round_prepare.c: marks the code ranges of the next round. False: there are none. */
+bool round_prepare(struct work *w);
 
 /*
  * fixup_frames.c: after a fault, execution continues at the fixup address in the frame of the faulting instruction.
@@ -121,70 +120,71 @@ int round_prepare(struct work *w, struct error *e);
  */
 int fixups_compare(struct work *w, struct error *e);
 
-/* observe_edges.c: drops findings that do not hold now that all code ranges are known. 0, or -1 and a message. */
-int observe_edges(struct work *w, struct error *e);
+/* observe_edges.c: drops findings that do not hold now that all code ranges are known. */
+void observe_edges(struct work *w);
 
-/* undiscovered.c: code ranges at addresses that lie in none. Those that return int: 0, or -1 and a message. */
-/* Notes such an address, for undiscovered_add(). False: out of memory. */
-bool undiscovered_put(struct work *w, uint64_t target);
+/* undiscovered.c: code ranges at addresses that lie in none. */
+/* Notes such an address, for undiscovered_add(). */
+void undiscovered_put(struct work *w, uint64_t target);
 /* Makes code ranges at all undiscovered targets. */
-int undiscovered_add(struct work *w, struct error *e);
+void undiscovered_add(struct work *w);
 /* Before the first round: makes code ranges at the addresses that relocations put into data. */
-int undiscovered_in_data(struct work *w, struct error *e);
+void undiscovered_in_data(struct work *w);
 /* Likewise at addresses in plain words of data; only after the call graph is complete, since the words may be entries
  * of jump tables. */
-int undiscovered_in_words(struct work *w, struct error *e);
+void undiscovered_in_words(struct work *w);
 /* Sections that etch added are no evidence: a rewritten file has to yield the rows of the original. */
 bool section_is_own(const struct elf_section *s);
 
-/* open_ranges.c: ends of open code ranges. 0, or -1 and a message. */
+/* open_ranges.c: ends of open code ranges. */
 /* Cuts open code ranges at the end of their flow, and at function starts inside; references to the rest become
  * undiscovered targets. */
-int open_trim(struct work *w, struct error *e);
+void open_trim(struct work *w);
 /* Cuts code range i at an address inside, where other code begins, if it is open; open_cuts_note() then makes what
- * refers to the parts cut off undiscovered targets. was[] is 0 for each code range before the first cut. False: it is
- * not cut; out of memory. */
-bool open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr);
-bool open_cuts_note(struct work *w, const uint64_t *was);
+ * refers to the parts cut off undiscovered targets. was[] is 0 for each code range before the first cut. */
+void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr);
+void open_cuts_note(struct work *w, const uint64_t *was);
 /* Extends empty open code ranges, marked for the next round, up to the next code range or the end of the section. */
-int open_extend(struct work *w, struct error *e);
+void open_extend(struct work *w);
 
 /* starts.c: is a start a function's or that of a part? */
 /* Updates EVIDENCE_LED, is_callee and framed_part of all code ranges. */
 void called_find(struct work *w);
-/* Sets EVIDENCE_FUNCTION where data of the file holds the start of a code range. 0, or -1 and a message. */
-int evidence_data(struct work *w, struct error *e);
+/* Sets EVIDENCE_FUNCTION where data of the file holds the start of a code range. */
+void evidence_data(struct work *w);
 /* With options.no_cfi: judges the code ranges without evidence, once all evidence is there. */
 void starts_classify(struct work *w);
 /* Finds parts: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
 void parts_find(struct work *w);
 
-/* non_c_frames.c: spreads non_c_frame over jumps (not calls), in both directions. 0, or -1 and a message. */
-int non_c_frames_spread(struct work *w, struct error *e);
+/* non_c_frames.c: spreads non_c_frame over jumps (not calls), in both directions. */
+void non_c_frames_spread(struct work *w);
 
-/* wide_fde.c: functions under an FDE that describes none of them. Makes targets of calls entries. 0, or -1 and a
- * message. */
-int wide_called(struct work *w, struct error *e);
-/* Makes code that begins and ends as functions do entries, once the call graph is complete. 0, or -1 and a message. */
-int wide_sweep(struct work *w, struct error *e);
+/* wide_fde.c: functions under an FDE that describes none of them. Makes targets of calls entries. */
+void wide_called(struct work *w);
+/* Makes code that begins and ends as functions do entries, once the call graph is complete. */
+void wide_sweep(struct work *w);
 
-/* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. 0, or -1 and a
- * message. */
-int gaps_sweep(struct work *w, struct error *e);
+/* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. */
+void gaps_sweep(struct work *w);
 
-/* interpreters.c: handlers of interpreters. 0, or -1 and a message. */
+/* interpreters.c: handlers of interpreters. */
 /* Makes code ranges at the labels of an interpreter that stores them into a table, once all other evidence is there. */
-int labels_cut(struct work *w, struct error *e);
+void labels_cut(struct work *w);
 /* Marks code ranges that are found to be handlers (FRAME_HANDLER). */
-int handlers_find(struct work *w, struct error *e);
+void handlers_find(struct work *w);
 
-/* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. False: out of memory. */
-bool entry_tail_find(struct work *w);
+/* noted_ranges.c: with options.profile: replacements, and code that no function symbol covers, as code ranges; notes
+ * and habits of w->env. */
+void noted_ranges(struct work *w);
 
-/* Noreturn functions. 0, or -1 and a message. */
+/* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. */
+void entry_tail_find(struct work *w);
+
+/* Noreturn functions. */
 /* noreturn_named.c: by name, from DWARF and a fixed list. Needs w->ranges. */
-int noreturn_names(struct work *w, struct error *e);
+void noreturn_names(struct work *w);
 /* returns.c: by the results of the last round; marks the callers concerned. */
-int noreturn_find(struct work *w, struct error *e);
+void noreturn_find(struct work *w);
 
 #endif

@@ -29,8 +29,8 @@ bool range_analyze(struct worker *o, uint32_t number);
 enum flow_start range_start(const struct flow_env *env, const struct code_range *p, const struct range_state *s,
                             const struct emit *e);
 
-/* range_results.c: keeps the links and edges of the code range just analysed. False: out of memory. */
-bool exits_keep(struct worker *o, struct chunk *c);
+/* range_results.c: keeps the links and edges of the code range just analysed. */
+void exits_keep(struct worker *o, struct chunk *c);
 /* Stores its other results in its range_state. */
 void range_keep(struct worker *o, uint32_t number);
 

@@ -7,6 +7,7 @@
 
 #include "analysis/flow/state_saves.h"
 #include "analysis/unwind/disagreement.h"
+#include "analysis/unwind/wide_findings.h"
 #include "support/search.h"
 #include "support/vector.h"
 
@@ -202,7 +203,7 @@ static void fill(struct emit *e, uint64_t to)
 	struct row *last;
 	uint64_t at = e->at;
 
-	if (e->count)
+	if (e->count && !e->flow->in.env->notes) /* notes come with tables that say nothing of padding */
 		at += padding(e, at, to);
 	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
 		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
@@ -337,66 +338,6 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 		cfi_add(e, &e->shared[i]);
 }
 
-/* Starts of functions in a code range: its entries, and targets of calls inside. Sorted; from malloc(), or null. */
-static uint64_t *functions_of(const struct emit *e, const struct flow *f, size_t *count)
-{
-	const struct code_range *p = e->range;
-	uint64_t *list = malloc((p->entry_count + f->step_count + 1) * sizeof(*list));
-	size_t n = 0, i;
-
-	if (!list)
-		return NULL;
-	list[n++] = p->start;
-	for (i = 0; i < p->entry_count; i++)
-		list[n++] = f->in.env->entries[p->entry + i];
-	for (i = 0; i < f->step_count; i++) {
-		uint64_t to = (uint64_t)f->steps[i].imm;
-
-		if (f->steps[i].flow == FLOW_CALL && (f->seen[i] & FLOW_WALKED) && to > p->start && to < p->end)
-			list[n++] = to;
-	}
-	*count = words_unique(list, n);
-	return list;
-}
-
-/* Number of these functions with a row of the code where .eh_frame has another. */
-static size_t contradicted(const struct emit *e, const uint64_t *starts, size_t count)
-{
-	size_t i, k, n = 0, at = 0, next = 0; /* next: the first function that has not been counted */
-
-	for (i = 0; i < e->count; i++) {
-		uint64_t end = i + 1 < e->count ? e->rows[i + 1].addr : e->range->end;
-
-		while (at < e->cfi_count && e->cfi[at].end <= e->rows[i].addr)
-			at++;
-		if (at == e->cfi_count || e->rows[i].source != ETCH_SOURCE_CODE || e->cfi[at].start >= end ||
-		    e->cfi[at].rule.kind != ETCH_RULE_CALL)
-			continue;
-		k = SEARCH(count, j, starts[j] <= e->rows[i].addr) - 1;
-		for (k = k > next ? k : next; k < count && starts[k] < end; k++)
-			n++;
-		next = k > next ? k : next;
-	}
-	return n;
-}
-
-/* Where one FDE is wrong for many functions, that is one finding. False: out of memory. */
-static bool findings_sum(struct emit *e, const struct flow *f)
-{
-	uint64_t *starts;
-	size_t count;
-	bool ok;
-
-	if (e->range->fde < 0 || e->range->plt || e->findings.count <= DISAGREEMENTS_FEW)
-		return true;
-	starts = functions_of(e, f, &count);
-	if (!starts)
-		return false;
-	ok = disagreements_sum(&e->findings, e->range->start, starts, count, contradicted(e, starts, count));
-	free(starts);
-	return ok;
-}
-
 /* The code range's start by .eh_frame. */
 static enum flow_start start_of(const struct emit *e)
 {
@@ -432,15 +373,16 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	struct save_list *l = &e->saves;
 	struct save_row row = {.addr = l->count ? addr : e->range->start, .begins = !l->count};
 
-	(void)same;       /* says nothing of these registers */
-	if (addr < e->at) /* inside another instruction, which determines the row */
+	(void)same;                                   /* false */
+	if (addr < e->at || addr < e->flow->skip.end) /* inside another instruction, which determines the row */
 		return;
 	e->at = addr + len;
-	if (code_convention(e->range)->keeps_none)
+	row.bp = state_saves(before, &row.saves);
+	e->flow->skip.registers = saves_registers(&row.saves);
+	if (code_convention(e->range)->keeps_none) {
+		memset(&row.saves, 0, sizeof(row.saves));
 		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));
-	else
-		state_saves(before, &row.saves);
-	row.bp = state_rbp_slot(before);
+	}
 	if (l->count && l->rows[l->count - 1].bp == row.bp &&
 	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
 		return;
@@ -450,12 +392,23 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		l->rows[l->count++] = row;
 }
 
+/* Has every byte of the code range a row by .eh_frame? Then no FDE is written for it. */
+static bool is_covered(const struct emit *e)
+{
+	uint64_t at = e->range->start;
+	size_t i;
+
+	for (i = 0; i < e->cfi_count && e->cfi[i].start <= at; i++)
+		at = e->cfi[i].end > at ? e->cfi[i].end : at;
+	return at >= e->range->end;
+}
+
 /* Collects out->saves. False: out of memory. */
 static bool saves_collect(struct emit *e, struct flow *f, struct range_rows *out)
 {
 	e->saves.count = 0;
 	e->at = e->range->start;
-	flow_look(f, saves_add, e);
+	flow_look_at_saves(f, saves_add, e);
 	if (!e->failed && e->saves.count)
 		out->saves = malloc(e->saves.count * sizeof(*out->saves));
 	if (e->failed || (e->saves.count && !out->saves))
@@ -478,10 +431,12 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	flow_states(f, state_add, e);
 	quiet_take(e, f);
 	fill(e, p->end);
-	if (e->failed || !findings_sum(e, f))
+	if (e->failed ||
+	    !wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count))
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
-	if (!out->rows || !findings_take(&out->findings, &e->findings) || (e->wants_saves && !saves_collect(e, f, out))) {
+	if (!out->rows || !findings_take(&out->findings, &e->findings) ||
+	    (e->wants_saves && !is_covered(e) && !saves_collect(e, f, out))) {
 		range_rows_free(out);
 		return false;
 	}

@@ -36,7 +36,7 @@ struct emit {
 	const struct code_range *range;
 	struct flow *flow;
 	struct save_list saves;
-	bool wants_saves;            /* set by the caller before emit_begin(): collect range_rows.saves */
+	bool wants_saves; /* set by the caller before emit_begin(): collect range_rows.saves where .eh_frame has no rows */
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
 	bool wants_constants;        /* analysis with constants (flow.in.force_constants) may prove more */

@@ -35,9 +35,11 @@ static unsigned indirect_length(const uint8_t *p, size_t avail)
 	return n <= avail ? n : 0;
 }
 
-/* Length of the call that starts at p[0], or 0. */
-static unsigned call_length(const uint8_t *p, size_t avail, uint64_t addr, uint64_t lo, uint64_t hi)
+/* Length of the call that starts at an offset, or 0. */
+static unsigned call_length(const struct call_code *c, size_t at)
 {
+	const uint8_t *p = c->bytes + at;
+	size_t avail = c->size - at;
 	int32_t rel;
 
 	if (p[0] == 0xff)
@@ -45,12 +47,13 @@ static unsigned call_length(const uint8_t *p, size_t avail, uint64_t addr, uint6
 	if (p[0] != 0xe8 || avail < 5)
 		return 0;
 	memcpy(&rel, p + 1, 4);
-	return addr + 5 + (uint64_t)(int64_t)rel - lo < hi - lo ? 5 : 0;
+	return c->addr + at + 5 + (uint64_t)(int64_t)rel - c->lo < c->hi - c->lo ? 5 : 0;
 }
 
-int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo, uint64_t hi, uint64_t **out,
-                   size_t *count)
+int callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
 {
+	const uint8_t *bytes = c->bytes;
+	const size_t size = c->size;
 	const __m128i e8 = _mm_set1_epi8((char)0xe8), ff = _mm_set1_epi8((char)0xff);
 	size_t i, room = *count;
 	unsigned ends = 0; /* bit k: a call ends at i + k */
@@ -66,7 +69,7 @@ int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo
 				*out = p;
 				room = more;
 			}
-			(*out)[(*count)++] = addr + i;
+			(*out)[(*count)++] = c->addr + i;
 		}
 		if (i == size)
 			break;
@@ -81,7 +84,7 @@ int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo
 			i += 16;
 		}
 		if (bytes[i] == 0xe8 || bytes[i] == 0xff) {
-			unsigned n = call_length(bytes + i, size - i, addr + i, lo, hi);
+			unsigned n = call_length(c, i);
 
 			if (n)
 				ends |= 1u << n;

@@ -6,14 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of a section of code. */
+struct call_code {
+	const uint8_t *bytes;
+	size_t size;
+	uint64_t addr;   /* of the first byte */
+	uint64_t lo, hi; /* the executable address range of the file */
+};
+
 /*
  * Appends in ascending order each address that follows a byte sequence encoding a call: E8 rel32 with a target in
- * [lo, hi), the executable address range of the file, or FF /2. The sequence may start at any byte of `bytes`,
- * which lies at address `addr`. The result is complete whatever is code and whatever is data, so it also has
- * addresses after bytes that only look like a call. *out is malloc'd and grows; start with null and 0, and pass
- * sections in ascending order of their addresses. -1: out of memory.
+ * [lo, hi), or FF /2. The sequence may start at any byte. The result is complete whatever is code and whatever is data,
+ * so it also has addresses after bytes that only look like a call. *out is malloc'd and grows; start with null and 0,
+ * and pass sections in ascending order of their addresses. -1: out of memory.
  */
-int callsites_find(const uint8_t *bytes, size_t size, uint64_t addr, uint64_t lo, uint64_t hi, uint64_t **out,
-                   size_t *count);
+int callsites_find(const struct call_code *c, uint64_t **out, size_t *count);
 
 #endif

@@ -10,4 +10,10 @@
  * bytes; is never false for such a displacement. */
 bool x86_may_be_rip_operand(const uint8_t *disp);
 
+/* Positions that x86_rip_operands() tests at once. */
+#define RIP_SCAN_WIDTH 16u
+/* The same of disp, disp + 1, ... disp + RIP_SCAN_WIDTH - 1: bit i is for disp + i. Reads the RIP_SCAN_WIDTH bytes from
+ * disp - 1 on. */
+unsigned x86_rip_operands(const uint8_t *disp);
+
 #endif

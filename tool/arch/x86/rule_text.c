@@ -70,3 +70,10 @@ const char *row_source_text(unsigned source)
 }
 
 const char *reg_text(unsigned r) { return names[r & 15]; }
+
+const char *saved_reg_text(unsigned i)
+{
+	static const uint8_t saved[5] = {3, 12, 13, 14, 15};
+
+	return names[saved[i]];
+}

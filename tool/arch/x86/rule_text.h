@@ -16,5 +16,7 @@ const char *rule_kind_text(const struct etch_rule *r);
 const char *row_source_text(unsigned source);
 /* Name of register 0-15: "rbx". */
 const char *reg_text(unsigned r);
+/* Name of register i, 0 to 4, of struct etch_cfi_saves (shared/cfi_rule.h). */
+const char *saved_reg_text(unsigned i);
 
 #endif

@@ -115,6 +115,12 @@ uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
  * their relocation and jump to it. */
 bool plt_is_first(const uint8_t *bytes, size_t size);
 
+/* Instructions by which a kernel leaves for what it has interrupted (SDM 2): iret pops five words in 64-bit mode,
+ * sysret and sysexit none. */
+enum leaving { LEAVES_NOT, LEAVES_BY_IRET, LEAVES_BY_SYSRET };
+#define IRET_POPS 40
+enum leaving code_leaves(const uint8_t *bytes, size_t size);
+
 /*
  * True for the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall. Its CFA comes from the
  * sigcontext in the kernel's struct rt_sigframe; rsp points to the ucontext in it

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * modules.c: the modules with code on a recorded stack: from libetch's lookup, which takes no lock, and what the
+ * kernel says of the mapping. All copied, with the build-id, since the module may be unloaded and the process end.
+ */
+#include "heap/modules.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#include "common/sys.h"
+#include "heap/recording.h"
+#include "unwind/loaded.h"
+
+#define PAGES     256u /* of the cache: 64 KiB of code each */
+#define PAGE_BITS 16
+#define PATH_MOST 4096
+
+struct known {
+	uint64_t start, end; /* of the mapping */
+	uint16_t number;
+};
+
+static struct known cache[PAGES];
+static struct {
+	struct known *list; /* sorted by nothing: programs have few mappings with code */
+	unsigned count, room;
+	unsigned numbers; /* of the file's records */
+} modules;
+
+void modules_forget(void)
+{
+	modules.count = 0;
+	memset(cache, 0, sizeof(cache));
+}
+
+void modules_clear(void)
+{
+	modules_forget();
+	recorder_unmap(modules.list, modules.room * sizeof(*modules.list));
+	modules.list = NULL;
+	modules.room = modules.numbers = 0;
+}
+
+/* ---- what the kernel says --------------------------------------------------- */
+
+struct mapping {
+	uint64_t start, end, inode;
+	uint32_t major, minor;
+	char path[PATH_MOST];
+	size_t length;
+};
+
+static const char *hexadecimal(const char *s, const char *end, uint64_t *out)
+{
+	for (*out = 0; s < end; s++) {
+		char c = *s;
+
+		if (c >= '0' && c <= '9')
+			*out = *out * 16 + (uint64_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			*out = *out * 16 + (uint64_t)(c - 'a') + 10;
+		else
+			break;
+	}
+	return s < end ? s + 1 : end;
+}
+
+/* Parses a line of /proc/PID/maps. True: it is the mapping with this address, and has a name. */
+static bool line_take(const char *s, const char *end, uint64_t at, struct mapping *m)
+{
+	uint64_t number;
+
+	s = hexadecimal(s, end, &m->start);
+	s = hexadecimal(s, end, &m->end);
+	if (at < m->start || at >= m->end)
+		return false;
+	while (s < end && *s != ' ') /* rights */
+		s++;
+	s = hexadecimal(s < end ? s + 1 : s, end, &number); /* offset */
+	s = hexadecimal(s, end, &number);
+	m->major = (uint32_t)number;
+	s = hexadecimal(s, end, &number);
+	m->minor = (uint32_t)number;
+	for (m->inode = 0; s < end && *s >= '0' && *s <= '9'; s++)
+		m->inode = m->inode * 10 + (uint64_t)(*s - '0');
+	while (s < end && *s == ' ')
+		s++;
+	m->length = (size_t)(end - s) < PATH_MOST - 1 ? (size_t)(end - s) : PATH_MOST - 1;
+	memcpy(m->path, s, m->length);
+	m->path[m->length] = 0;
+	return true;
+}
+
+static bool mapping_find(uint64_t at, struct mapping *m)
+{
+	static char text[4 * PATH_MOST]; /* under the lock */
+	size_t have = 0;
+	bool found = false;
+	long fd = sys_call6(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0, 0, 0), n;
+
+	while (fd >= 0 && !found && (n = sys_call3(SYS_read, fd, (long)(text + have), (long)(sizeof(text) - have))) > 0) {
+		char *line = text, *end;
+
+		have += (size_t)n;
+		while (!found && (end = memchr(line, '\n', have - (size_t)(line - text)))) {
+			found = line_take(line, end, at, m);
+			line = end + 1;
+		}
+		have -= (size_t)(line - text);
+		memmove(text, line, have);
+		if (have == sizeof(text))
+			have = 0; /* no path is so long */
+	}
+	if (fd >= 0)
+		sys_call3(SYS_close, fd, 0, 0);
+	return found;
+}
+
+/* ---- the record ------------------------------------------------------------------ */
+
+static void build_id_copy(const struct prepare_image *im, struct heap_module *r)
+{
+	for (unsigned i = 0; i < im->phnum && !r->build_id_size; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t at = im->bias + p->p_vaddr, end = at + p->p_memsz;
+
+		if (p->p_type != PT_NOTE || !loaded_readable(im, at, p->p_memsz))
+			continue;
+		while (end - at >= sizeof(Elf64_Nhdr)) {
+			const Elf64_Nhdr *n = (const void *)(uintptr_t)at;
+			uint64_t name = at + sizeof(*n), desc = name + (((uint64_t)n->n_namesz + 3) & ~3ull);
+
+			if (desc > end || n->n_descsz > end - desc)
+				break;
+			if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && n->n_descsz && n->n_descsz <= sizeof(r->build_id) &&
+			    !memcmp((const void *)(uintptr_t)name, "GNU", 4)) {
+				r->build_id_size = (uint8_t)n->n_descsz;
+				memcpy(r->build_id, (const void *)(uintptr_t)desc, n->n_descsz);
+				break;
+			}
+			at = desc + (((uint64_t)n->n_descsz + 3) & ~3ull);
+			if (at > end)
+				break;
+		}
+	}
+}
+
+/* Appends a record; its number, or 0. */
+static uint16_t record_add(const struct prepare_image *im, const struct mapping *m)
+{
+	uint64_t at = recording.head->module_size;
+	uint32_t size = (uint32_t)((sizeof(struct heap_module) + m->length + 1 + 7) & ~7ull);
+	struct heap_module *r = (void *)(recording.modules.at + at);
+
+	if (modules.numbers == UINT16_MAX || !region_has(&recording.modules, at + size))
+		return 0;
+	*r = (struct heap_module){.size = size, .start = m->start, .end = m->end, .bias = im->bias, .inode = m->inode};
+	r->major = m->major;
+	r->minor = m->minor;
+	memcpy(r->path, m->path, m->length + 1);
+	build_id_copy(im, r);
+	__atomic_store_n(&recording.head->module_size, at + size, __ATOMIC_RELEASE);
+	return (uint16_t)++modules.numbers;
+}
+
+static bool known_add(const struct known *k)
+{
+	struct known *more;
+
+	if (modules.count == modules.room) {
+		more = recorder_map((modules.room + 256) * sizeof(*more));
+		if (!more)
+			return false;
+		if (modules.list)
+			memcpy(more, modules.list, modules.count * sizeof(*more));
+		recorder_unmap(modules.list, modules.room * sizeof(*more));
+		modules.list = more;
+		modules.room += 256;
+	}
+	modules.list[modules.count++] = *k;
+	return true;
+}
+
+uint16_t module_number(uint64_t at)
+{
+	static struct mapping m; /* under the lock */
+	struct known *fast = &cache[at >> PAGE_BITS & (PAGES - 1)], k;
+	struct prepare_image im;
+
+	if (at >= fast->start && at < fast->end)
+		return fast->number;
+	for (unsigned i = 0; i < modules.count; i++) {
+		if (at >= modules.list[i].start && at < modules.list[i].end) {
+			*fast = modules.list[i];
+			return fast->number;
+		}
+	}
+	if (!loaded_image(at, &im) || !mapping_find(at, &m))
+		return 0; /* code made at run time */
+	k = (struct known){.start = m.start, .end = m.end, .number = record_add(&im, &m)};
+	if (k.number && known_add(&k))
+		*fast = k;
+	return k.number;
+}

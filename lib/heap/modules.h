@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* modules.h: the modules of the file (shared/heap_file.h): which code an address is in (modules.c). Under the
+ * recorder's lock. */
+#ifndef ETCH_LIB_HEAP_MODULES_H
+#define ETCH_LIB_HEAP_MODULES_H
+
+#include <stdint.h>
+
+/* The number of the module with this address, which is written to the file if it is new; 0: none, or no room. */
+uint16_t module_number(uint64_t at);
+/* Modules are looked for anew: one was unloaded. */
+void modules_forget(void);
+/* In the child of a fork: the file is to be another. */
+void modules_clear(void);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* next_malloc.h: the allocator that the program has without the recorder: libc's, or one that it is linked with
+ * (next_malloc.c). */
+#ifndef ETCH_LIB_HEAP_NEXT_MALLOC_H
+#define ETCH_LIB_HEAP_NEXT_MALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct next_malloc {
+	void *(*malloc)(size_t);
+	void (*free)(void *);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	int (*posix_memalign)(void **, size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	void *(*memalign)(size_t, size_t);
+	void *(*valloc)(size_t);
+	void *(*pvalloc)(size_t);
+	int (*dlclose)(void *);
+};
+
+extern struct next_malloc next_malloc;
+
+/* Looks the functions up, once. False: this is a call from inside of that: use early_alloc(). */
+bool next_malloc_find(void);
+static inline bool next_malloc_ready(void)
+{
+	return __builtin_expect(__atomic_load_n(&next_malloc.pvalloc, __ATOMIC_ACQUIRE) != NULL, 1) || next_malloc_find();
+}
+
+/* Zeroed memory for dlsym(3) itself, which is never freed; null: no more. */
+void *early_alloc(size_t size);
+/* The bytes of such a block, or 0: it is another's. */
+size_t early_size(const void *block);
+
+#endif

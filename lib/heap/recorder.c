@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recorder.c: each allocation: its stack, and the sums of the file.
+ *
+ * The walk needs no lock; stacks, live blocks and sums are under one. RULES OF THIS FILE. The caller is malloc(3),
+ * anywhere: no libc but memcpy and its like, system calls only, and no lock of anybody else's.
+ */
+#include "heap/recorder.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+
+#include "common/sys.h"
+#include "heap/recording.h"
+#include "heap/stack_tree.h"
+#include "heap/thread_state.h"
+#include "interfaces/frame_walk.h"
+#include "interfaces/own_tables.h"
+#include "unwind/reuse.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#define PAGE 4096u
+
+/* A page that is zeroed in a child of fork(2), however it was made. Null: nothing has been opened yet. */
+static volatile uint64_t *marker;
+static uint64_t no_marker = 1; /* where the kernel cannot zero a page */
+static int starting;
+static bool recording_on;
+static uint64_t generation = 1;
+static bool has_own_malloc;
+
+/* ---- the lock: a futex, as in U. Drepper, "Futexes Are Tricky", mutex 3 ----------------- */
+
+static int lock_word;
+
+static void lock_wait(void)
+{
+	while (__atomic_exchange_n(&lock_word, 2, __ATOMIC_ACQUIRE))
+		sys_call6(SYS_futex, (long)&lock_word, FUTEX_WAIT_PRIVATE, 2, 0, 0, 0);
+}
+
+static inline void lock(void)
+{
+	int zero = 0;
+
+	if (!__atomic_compare_exchange_n(&lock_word, &zero, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		lock_wait();
+}
+
+static inline void unlock(void)
+{
+	if (__atomic_exchange_n(&lock_word, 0, __ATOMIC_RELEASE) == 2)
+		sys_call6(SYS_futex, (long)&lock_word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+/* ---- begin, and begin anew after a fork ------------------------------------------------ */
+
+static void marker_map(void)
+{
+	uint64_t *page = sys_map(PAGE, 0);
+
+	if (page && sys_call3(SYS_madvise, (long)page, PAGE, MADV_WIPEONFORK)) {
+		sys_munmap(page, PAGE);
+		page = NULL;
+	}
+	marker = page ? page : &no_marker;
+}
+
+/* The first call in this process. */
+static __attribute__((noinline)) bool begin(void)
+{
+	struct heap_head *parent;
+
+	if (__atomic_exchange_n(&starting, 1, __ATOMIC_ACQUIRE))
+		return false;
+	parent = recording_leave();
+	/* The child has one thread, this one, and what others were about to change is dropped. */
+	lock_word = 0;
+	live_clear();
+	tree_clear();
+	thread_states_clear();
+	generation++;
+	if (!marker)
+		marker_map();
+	recording_on = recording_open(parent);
+	if (recording_on && has_own_malloc)
+		recording.head->flags |= HEAP_OWN_MALLOC;
+	*marker = 1;
+	__atomic_store_n(&starting, 0, __ATOMIC_RELEASE);
+	return recording_on;
+}
+
+/* This thread's state, or null: nothing is to be recorded. */
+static inline struct heap_thread *enter(void)
+{
+	struct heap_thread *t;
+
+	if (__builtin_expect(!marker || !*marker, 0) && !begin())
+		return NULL;
+	if (__builtin_expect(!recording_on, 0))
+		return NULL;
+	t = thread_state();
+	if (__builtin_expect(!t || t->busy, 0)) {
+		__atomic_fetch_add(&recording.head->lost_handler, 1, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	t->busy = 1;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return t;
+}
+
+static inline void leave(struct heap_thread *t)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	t->busy = 0;
+}
+
+void recorder_start(bool own_malloc)
+{
+	has_own_malloc = own_malloc;
+	if (!marker || !*marker)
+		begin();
+	if (recording_on && own_malloc)
+		recording.head->flags |= HEAP_OWN_MALLOC;
+}
+
+/* ---- stacks --------------------------------------------------------------------- */
+
+static enum heap_stop stop_of(int status)
+{
+	switch (status) {
+	case ETCH_UNWIND_END: return HEAP_STOP_END;
+	case ETCH_UNWIND_NOTABLE: return HEAP_STOP_NO_TABLE;
+	case ETCH_UNWIND_UNDEFINED: return HEAP_STOP_NO_RULE;
+	case ETCH_UNWIND_REGISTER: return HEAP_STOP_REGISTER;
+	case ETCH_UNWIND_LIMIT: return HEAP_STOP_DEEP;
+	default: return HEAP_STOP_CORRUPT;
+	}
+}
+
+/* Walks the stack of the allocation function's caller into t's other stack. Returns how many outermost frames it has
+ * in common with the last one: their nodes are copied. */
+static NO_ASAN unsigned stack_walk(struct heap_thread *t, const uint64_t *frame)
+{
+	const struct heap_stack *last = &t->stack[t->which];
+	struct heap_stack *s = &t->stack[!t->which];
+	struct trace trace = {.ips = s->ips, .max = HEAP_FRAMES_MOST, .status = 1};
+	uint64_t now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+	unsigned same = 0, most;
+	struct cursor c;
+
+	if (t->generation != now)
+		etch_walk_reset(&t->walk);
+	cursor_here(&c, frame);
+	c.without_tables = (int)frame_walk_without_tables();
+	s->stop = stop_of(cursor_walk_reuse(&c, &t->walk, &trace));
+	own_tables_after(&c);
+	s->count = (unsigned)trace.count;
+	most = s->count < last->count ? s->count : last->count;
+	if (t->generation == now && s->stop == last->stop && s->stop != HEAP_STOP_DEEP)
+		while (same < most && s->ips[s->count - 1 - same] == last->ips[last->count - 1 - same])
+			same++;
+	t->generation = now;
+	memcpy(s->nodes + (s->count - same), last->nodes + (last->count - same), same * sizeof(*s->nodes));
+	t->which = !t->which;
+	return same;
+}
+
+/* ---- sums: under the lock ---------------------------------------------------------- */
+
+/* With sampling, an allocation is recorded with a chance of one in this number, and stands for as many. */
+static inline uint64_t weight_of(uint64_t size)
+{
+	uint64_t weight = recording.sample / (size ? size : 1);
+
+	return weight ? weight : 1;
+}
+
+static inline struct heap_leaf *leaf_at(uint32_t leaf)
+{
+	return (struct heap_leaf *)(void *)recording.leaves.at + leaf;
+}
+
+/* The leaf's sums are about to change. */
+static inline void leaf_change(struct heap_leaf *l)
+{
+	struct heap_head *h = recording.head;
+
+	if (l->change <= h->peak_change)
+		l->peak = l->live;
+	l->change = ++h->change;
+}
+
+static inline void sums_add(const struct live_block *b)
+{
+	struct heap_leaf *l = leaf_at(b->leaf);
+	struct heap_head *h = recording.head;
+	uint64_t count = weight_of(b->size), bytes = count * b->size;
+
+	leaf_change(l);
+	l->live.bytes += bytes;
+	l->live.count += count;
+	l->total.bytes += bytes;
+	l->total.count += count;
+	h->total.bytes += bytes;
+	h->total.count += count;
+	h->live.bytes += bytes;
+	h->live.count += count;
+	if (h->live.bytes > h->peak.bytes) {
+		h->peak = h->live;
+		h->peak_change = h->change;
+	}
+}
+
+static inline void sums_remove(const struct live_block *b)
+{
+	struct heap_leaf *l = leaf_at(b->leaf);
+	struct heap_head *h = recording.head;
+	uint64_t count = weight_of(b->size), bytes = count * b->size;
+
+	leaf_change(l);
+	l->live.bytes -= bytes;
+	l->live.count -= count;
+	h->live.bytes -= bytes;
+	h->live.count -= count;
+}
+
+static void block_add(void *block, size_t size, struct heap_thread *t, unsigned known)
+{
+	struct heap_stack *s = &t->stack[t->which];
+	struct live_block b = {.size = size, .leaf = tree_leaf(s->ips, s->nodes, s->count, known, s->stop)}, was;
+	bool replaced;
+
+	recording.head->stops[s->stop]++;
+	if (!b.leaf) {
+		t->generation = 0; /* not all nodes are there */
+		recording.head->lost_stack++;
+	}
+	if (!live_add((uint64_t)(uintptr_t)block, &b, &was, &replaced))
+		recording.head->lost_block++;
+	if (replaced)
+		sums_remove(&was);
+	sums_add(&b);
+}
+
+/* Is this allocation one of the sample? */
+static inline bool is_sampled(struct heap_thread *t, size_t size)
+{
+	uint64_t weight;
+
+	if (!recording.sample)
+		return true;
+	weight = weight_of(size);
+	if (weight == 1)
+		return true;
+	t->random ^= t->random << 13; /* G. Marsaglia, "Xorshift RNGs" */
+	t->random ^= t->random >> 7;
+	t->random ^= t->random << 17;
+	return !((t->random >> 16) % weight);
+}
+
+/* ---- calls ------------------------------------------------------------------------- */
+
+void recorder_alloc(void *block, size_t size, const uint64_t *frame)
+{
+	struct heap_thread *t;
+	unsigned known;
+
+	if (!block || !(t = enter()))
+		return;
+	if (is_sampled(t, size)) {
+		known = stack_walk(t, frame);
+		lock();
+		block_add(block, size, t, known);
+		unlock();
+	}
+	leave(t);
+}
+
+void recorder_free(void *block)
+{
+	struct heap_thread *t;
+	struct live_block b;
+
+	if (!block || !(t = enter()))
+		return;
+	lock();
+	if (live_remove((uint64_t)(uintptr_t)block, &b))
+		sums_remove(&b);
+	else
+		recording.head->unknown++;
+	unlock();
+	leave(t);
+}
+
+void recorder_realloc_begin(void *block, struct recorder_block *was)
+{
+	struct heap_thread *t;
+
+	was->known = false;
+	if (!block || !(t = enter()))
+		return;
+	lock();
+	was->known = live_remove((uint64_t)(uintptr_t)block, &was->live);
+	if (!was->known)
+		recording.head->unknown++;
+	unlock();
+	leave(t);
+}
+
+void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame)
+{
+	struct heap_thread *t;
+	struct live_block other;
+	bool sampled, replaced;
+	unsigned known = 0;
+
+	if ((!block && !was->known) || !(t = enter()))
+		return;
+	sampled = block && is_sampled(t, size);
+	if (sampled)
+		known = stack_walk(t, frame);
+	lock();
+	if (!block && size) { /* it failed: the block is still there */
+		if (!live_add((uint64_t)(uintptr_t)old, &was->live, &other, &replaced))
+			recording.head->lost_block++;
+	} else if (was->known) {
+		sums_remove(&was->live);
+	}
+	if (sampled)
+		block_add(block, size, t, known);
+	unlock();
+	leave(t);
+}
+
+void recorder_unloaded(void)
+{
+	struct heap_thread *t = enter();
+
+	if (!t)
+		return;
+	lock();
+	tree_unloaded();
+	__atomic_fetch_add(&generation, 1, __ATOMIC_RELAXED);
+	unlock();
+	leave(t);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recorder.h: what the allocation functions tell the recorder (recorder.c).
+ *
+ * Thread-safe; in a signal handler that has interrupted the recorder itself calls are counted as lost. `frame` is
+ * __builtin_frame_address(0) of the function that the program has called. errno is kept.
+ */
+#ifndef ETCH_LIB_HEAP_RECORDER_H
+#define ETCH_LIB_HEAP_RECORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "heap/live_blocks.h"
+
+/* A block that is about to be freed or moved. */
+struct recorder_block {
+	struct live_block live;
+	bool known; /* it was recorded */
+};
+
+/* Opens the recording. `own_malloc`: the program's calls of malloc do not come here. */
+void recorder_start(bool own_malloc);
+/* A block has been allocated; null: the allocation failed, and nothing is recorded. */
+void recorder_alloc(void *block, size_t size, const uint64_t *frame);
+/* A block will be freed. */
+void recorder_free(void *block);
+/* realloc(3) in two steps: the block leaves the table before another thread can get its address, ... */
+void recorder_realloc_begin(void *block, struct recorder_block *was);
+/* ... and what has become of it: moved, freed (null, size 0), or unchanged since it failed (null). */
+void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame);
+/* A library may have been unloaded. */
+void recorder_unloaded(void);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recording.h: the file of this process image (shared/heap_file.h), mapped, and the recorder's memory (recording.c).
+ * System calls only: the caller is malloc(3).
+ */
+#ifndef ETCH_LIB_HEAP_RECORDING_H
+#define ETCH_LIB_HEAP_RECORDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/heap_file.h"
+
+#define HEAP_PATH_MOST 4096
+
+/* An array in the file: mapped as a whole, of which the first `ready` bytes can be written without a fault. */
+struct region {
+	uint8_t *at;
+	uint64_t ready, most, offset;
+};
+
+struct recording {
+	struct heap_head *head; /* null: this process is not recorded */
+	struct region nodes, leaves, modules;
+	uint64_t sample;
+	uint64_t mapped; /* bytes from head on */
+	char path[HEAP_PATH_MOST];
+};
+
+extern struct recording recording;
+
+/* In the child of a fork: takes the parent's file out of use, and returns it for recording_open(). */
+struct heap_head *recording_leave(void);
+/* Opens a file for this process; parent: null, or as above. False: it is not to be recorded, or cannot be. */
+bool recording_open(struct heap_head *parent);
+/* Makes the first `size` bytes of a region writable. False: the disk, or the region, is full. */
+bool region_grow(struct region *r, uint64_t size);
+
+static inline bool region_has(struct region *r, uint64_t size) { return size <= r->ready || region_grow(r, size); }
+
+/* Zeroed memory of the recorder, counted in the head; null: none. */
+void *recorder_map(uint64_t size);
+void recorder_unmap(void *at, uint64_t size);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* thread_state.h: what the recorder keeps for each thread (thread_state.c). System calls only. */
+#ifndef ETCH_LIB_HEAP_THREAD_STATE_H
+#define ETCH_LIB_HEAP_THREAD_STATE_H
+
+#include <etch/unwind.h>
+#include <stdint.h>
+
+#include "shared/heap_file.h"
+
+/* A stack, innermost frame first, and its nodes. */
+struct heap_stack {
+	unsigned count;
+	enum heap_stop stop;
+	void *ips[HEAP_FRAMES_MOST];
+	uint32_t nodes[HEAP_FRAMES_MOST];
+};
+
+struct heap_thread {
+	struct heap_thread *next;
+	int tid;  /* of the thread that has it: taken over once there is no such thread */
+	int busy; /* the recorder runs in this thread: a signal handler is to stay out */
+	uint64_t random;
+	uint64_t generation; /* of recording and code: stacks of another are not to be compared with */
+	int which;           /* stack[which] is the last one */
+	struct heap_stack stack[2];
+	struct etch_walk walk;
+};
+
+/* This thread's; null: no memory. */
+struct heap_thread *thread_state(void);
+/* In the child of a fork: only this thread is left. */
+void thread_states_clear(void);
+
+#endif

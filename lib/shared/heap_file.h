@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * heap_file.h: the file that the recorder of `etch heap` (lib/heap) shares with the tool, one a process image.
+ *
+ * It is mapped by the process and holds its sums at any moment: whatever ends the process, nothing is left to be
+ * written. It is sparse: a head, then three arrays that grow, each from an offset that the head names. Elements are
+ * complete before the count in the head covers them. Little-endian, as the machine is.
+ */
+#ifndef ETCH_LIB_SHARED_HEAP_FILE_H
+#define ETCH_LIB_SHARED_HEAP_FILE_H
+
+#include <stdint.h>
+
+#define HEAP_MAGIC   0x7061656868637465u /* "etchheap" */
+#define HEAP_VERSION 1u
+
+/* The variable that tells the recorder what to do: SAMPLE:PID:DIRECTORY. PID: record this process's child only; 0: all.
+ */
+#define HEAP_VARIABLE "ETCH_HEAP"
+
+#define HEAP_FRAMES_MOST 8192 /* frames of a stack that are recorded */
+
+/* Bytes and the number of blocks. With sampling, both stand for what was not recorded, too. */
+struct heap_sum {
+	uint64_t bytes, count;
+};
+
+/* Why a walk ended: the innermost frames of its stack are there. */
+enum heap_stop {
+	HEAP_STOP_END,      /* complete */
+	HEAP_STOP_NO_TABLE, /* no unwind information at the outermost frame */
+	HEAP_STOP_NO_RULE,
+	HEAP_STOP_REGISTER, /* a register is needed that is not known */
+	HEAP_STOP_CORRUPT,
+	HEAP_STOP_DEEP, /* more than HEAP_FRAMES_MOST frames */
+	HEAP_STOP_COUNT,
+};
+
+enum heap_flag {
+	HEAP_OWN_MALLOC = 1, /* the program's calls of malloc go elsewhere: it defines its own */
+};
+
+struct heap_head {
+	uint64_t magic;
+	uint32_t version, flags;
+	int32_t pid, parent;
+	char name[16];                        /* the process's, not terminated if all 16 are used */
+	char space[32];                       /* its PID namespace, as /proc/self/ns/pid names it */
+	uint64_t sample;                      /* bytes an allocation is sampled at; 0: every one is recorded */
+	uint64_t node_at, leaf_at, module_at; /* offsets in the file */
+	uint64_t node_count, leaf_count;
+	uint64_t module_size; /* bytes of module records */
+	uint64_t change;      /* allocations and frees so far */
+	uint64_t peak_change; /* of them, the one that made the peak */
+	struct heap_sum live, peak, total;
+	uint64_t lost_handler;  /* calls in a signal handler that had interrupted the recorder */
+	uint64_t lost_stack;    /* allocations counted without a stack: leaf 0 */
+	uint64_t lost_block;    /* allocations whose free will not be seen: no memory for the table of live blocks */
+	uint64_t lost_children; /* processes that could not open a file of their own */
+	uint64_t unknown;       /* frees of blocks that were not recorded */
+	uint64_t memory;        /* bytes that the recorder has mapped for itself */
+	uint64_t stops[HEAP_STOP_COUNT];
+};
+
+/*
+ * Stacks share their outer frames: a node is a frame and its caller's node, which has a lower number. Node 0 is not
+ * used; a node with parent 0 says how the walks ended that are below it.
+ */
+struct heap_node {
+	uint64_t ip : 48;     /* return address; with parent 0: enum heap_stop, and above 8 bits a count of dlclose(3) */
+	uint64_t module : 16; /* number of the module, from 1 on; 0: none */
+	uint32_t parent;
+	uint32_t leaf; /* number of the leaf, if this is the innermost frame of an allocation; else 0 */
+};
+
+/* What a stack has allocated. Leaf 0: what there was no room for a stack for. */
+struct heap_leaf {
+	struct heap_sum live, total;
+	/* `live` as it was at the last peak, if `change` is later than that; else `live` is what it was. */
+	struct heap_sum peak;
+	uint64_t change;
+	uint32_t node, zero;
+};
+
+/* A module with code that is on a stack. Records follow one another, each a multiple of 8 bytes. */
+struct heap_module {
+	uint32_t size; /* of the record */
+	uint8_t build_id_size, build_id[20], zero[3];
+	uint64_t start, end; /* of the mapping that the frame is in */
+	uint64_t bias;       /* run-time address minus link-time address */
+	uint64_t inode;
+	uint32_t major, minor;
+	char path[]; /* with its 0 */
+};
+
+/* What a leaf had live at the peak. */
+static inline struct heap_sum heap_leaf_peak(const struct heap_leaf *l, uint64_t peak_change)
+{
+	return l->change > peak_change ? l->peak : l->live;
+}
+
+_Static_assert(sizeof(struct heap_node) == 16 && sizeof(struct heap_leaf) == 64, "layout");
+
+#endif

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`etch objtool` beside the kernel's objtool, on objects as they are before either (scripts/kernel_objects.py).
+
+    scripts/parity/kernel.py [--etch build/etch] [--limit N] [--only TEXT] [--examples N] [--markdown]
+
+Both tools run with the options of the kernel's build, each on a copy; etch without the passes that it has not (--skip).
+The unwind tables are compared byte by byte of text, the lists of sites, the code and its relocations as a whole.
+Exit status 1 where anything differs.
+"""
+
+import argparse
+import collections
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import kernel_objects  # noqa: E402
+
+SKIPPED = "uaccess"
+CLASSES = ("equal", "both none", "etch none", "objtool none", "differ")
+SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
+REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
+NONE = b"\0" * 6
+
+
+class Object:
+    """Sections, symbols and relocations of an ELF64 object; by the ELF specification, not by etch's reader."""
+
+    def __init__(self, path):
+        self.bytes = b = Path(path).read_bytes()
+        shoff, = struct.unpack_from("<Q", b, 40)
+        size, count, names = struct.unpack_from("<HHH", b, 58)
+        self.heads = [struct.unpack_from("<IIQQQQIIQQ", b, shoff + i * size) for i in range(count)]
+        strings = self.data(names)
+        self.names = [self.string(strings, h[0]) for h in self.heads]
+        self.symbols = []
+        for i, h in enumerate(self.heads):
+            if h[1] == 2:
+                texts = self.data(h[6])
+                for name, info, _, section, value, length in struct.iter_unpack("<IBBHQQ", self.data(i)):
+                    self.symbols.append((self.string(texts, name), info, section, value, length))
+
+    @staticmethod
+    def string(table, at):
+        return table[at:table.index(b"\0", at)].decode()
+
+    def data(self, i):
+        h = self.heads[i]
+        return b"" if h[1] == 8 else self.bytes[h[4]:h[4] + h[5]]
+
+    def relocs(self, i):
+        """(offset, type, what, offset there) of section i: what is a section's number or a symbol's name."""
+        out = []
+        for k, h in enumerate(self.heads):
+            if h[1] == 4 and h[7] == i:
+                for at, info, addend in struct.iter_unpack("<QQq", self.data(k)):
+                    name, kind, section, value, _ = self.symbols[info >> 32]
+                    local = section and section < 0xff00 and kind >> 4 == 0
+                    out.append((at, info & 0xffffffff, section if local else name, addend + (value if local else 0)))
+        return out
+
+    def find(self, name):
+        return [i for i, n in enumerate(self.names) if n == name]
+
+    def text(self):
+        """Numbers of the sections with rows."""
+        return [i for i, h in enumerate(self.heads) if h[2] & 4 and h[1] == 1 and h[5] and
+                self.names[i] not in (".altinstr_replacement", ".altinstr_aux") and not self.names[i].startswith(".discard.")]
+
+    def orc(self):
+        """section -> sorted [(offset, entry)]."""
+        rows = collections.defaultdict(list)
+        for ip, orc in zip(self.find(".orc_unwind_ip"), self.find(".orc_unwind")):
+            entries = self.data(orc)
+            for at, _, section, off in self.relocs(ip):
+                rows[section].append((off, entries[at // 4 * 6:at // 4 * 6 + 6]))
+        return {section: sorted(r, key=lambda x: x[0]) for section, r in rows.items()}
+
+    def sites(self, name):
+        return sorted((at % 8 if name == ".static_call_sites" else 0, kind, str(what), off) for i in self.find(name)
+                      for at, kind, what, off in self.relocs(i))
+
+    def code(self, count):
+        """Bytes and relocations of all of the first `count` sections that are loaded and not written at run time."""
+        return [(self.names[i], self.data(i), sorted(x for x in self.relocs(i) if x[1])) for i in range(count)
+                if self.heads[i][2] & 4]
+
+    def where(self, section, off):
+        held = [(s[3], s[0]) for s in self.symbols if s[2] == section and s[1] & 15 == 2 and s[3] <= off < s[3] + s[4]]
+        start, name = max(held, default=(0, self.names[section]))
+        return f"{name}+{off - start:#x}"
+
+
+def entry_text(entry):
+    sp, bp, bits = struct.unpack("<hhH", entry)
+    if not bits & 15:
+        return "end" if bits >> 10 & 1 else "none"
+    kind = ["call", "regs", "iret", "?"][bits >> 8 & 3] + (" end" if bits >> 10 & 1 else "")
+    rest = "" if not bits >> 4 & 15 else f" bp={REGISTERS[bits >> 4 & 15]}{bp:+d}"
+    return f"{REGISTERS[bits & 15]}{sp:+d}{rest} {kind}"
+
+
+def pieces(a, b, size):
+    """(start, end, row of a, row of b) over [0, size)."""
+    points = sorted({0, size, *(x[0] for x in a if x[0] < size), *(x[0] for x in b if x[0] < size)})
+    i = k = 0
+    mine = theirs = NONE
+    for start, end in zip(points, points[1:]):
+        while i < len(a) and a[i][0] <= start:
+            mine, i = a[i][1], i + 1
+        while k < len(b) and b[k][0] <= start:
+            theirs, k = b[k][1], k + 1
+        yield start, end, mine, theirs
+
+
+def judge(mine, theirs):
+    if mine == theirs:
+        return "both none" if mine == NONE else "equal"
+    return "etch none" if mine == NONE else "objtool none" if theirs == NONE else "differ"
+
+
+def run(argv):
+    """(exit status, standard error, CPU seconds, KiB)."""
+    with tempfile.TemporaryFile() as errors:
+        p = subprocess.Popen([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        return p.returncode, errors.read().decode(errors="replace"), usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+
+
+def compare(path, name, etch, objtool):
+    """What one object adds to the report."""
+    args = Path(f"{path}.args").read_text().split()[:-1]
+    out = {"name": name, "bytes": collections.Counter(), "examples": [], "parts": []}
+    with tempfile.TemporaryDirectory() as d:
+        a, b = Path(d, "etch.o"), Path(d, "objtool.o")
+        shutil.copy(path, a)
+        shutil.copy(path, b)
+        status, errors, out["etch_cpu"], out["etch_kb"] = run([etch, "objtool", f"--skip={SKIPPED}", *args, a])
+        _, out["objtool_errors"], out["objtool_cpu"], out["objtool_kb"] = run([objtool, *args, b])
+        if status:
+            out["parts"].append(f"refused: {errors.strip()}")
+            return out
+        out["etch_errors"] = errors
+        was, mine, theirs = Object(path), Object(a), Object(b)
+    count, rows, other = len(was.heads), mine.orc(), theirs.orc()
+    out["table"] = bool(other)
+    for section in was.text():
+        for start, end, x, y in pieces(rows.get(section, []), other.get(section, []), was.heads[section][5]):
+            kind = judge(x, y)
+            out["bytes"][kind] += end - start
+            if kind not in CLASSES[:2]:
+                out["examples"].append((kind, end - start, was.where(section, start), entry_text(x), entry_text(y)))
+    if rows != other:
+        out["parts"].append("orc")
+    out["parts"] += [s for s in SITES if mine.sites(s) != theirs.sites(s)]
+    out["parts"] += ["code"] if mine.code(count) != theirs.code(count) else []
+    return out
+
+
+def report(results, opt):
+    bytes_, parts, first = collections.Counter(), collections.Counter(), {}
+    for r in results:
+        bytes_.update(r["bytes"])
+        parts.update(p.split(":")[0] for p in r["parts"])
+        for x in r["examples"]:
+            first.setdefault(x[0], (r["name"], x))
+    tables = [r for r in results if r.get("table")]
+    same = [r for r in results if not r["parts"]]
+    total = sum(bytes_.values()) or 1
+    sum_ = lambda key: sum(r[key] for r in results)  # noqa: E731
+    lines = [("objects", len(results)), ("with an ORC table of objtool's", len(tables)),
+             ("refused by etch", parts["refused"]),
+             ("ORC the same", sum("orc" not in r["parts"] and not any(p.startswith("refused") for p in r["parts"]) for r in tables)),
+             ("all the same: ORC, sites, code", len(same)),
+             *((f"{s} differs", parts[s]) for s in (*SITES, "code")),
+             *((c, f"{bytes_[c]:,} bytes ({100 * bytes_[c] / total:.4f}%)") for c in CLASSES),
+             ("CPU time of etch, objtool = 1", f"{sum_('etch_cpu') / (sum_('objtool_cpu') or 1):.2f}"),
+             ("memory of etch, objtool = 1, median", f"{sorted(r['etch_kb'] / r['objtool_kb'] for r in results)[len(results) // 2]:.2f}")]
+    for key, value in lines:
+        print(f"| {key} | {value} |" if opt.markdown else f"{key:40} {value}")
+    for kind, (name, x) in first.items():
+        print(f"first of '{kind}': {name}: {x[2]} ({x[1]} bytes): etch {x[3]}, objtool {x[4]}")
+    where = collections.Counter()
+    for r in results:
+        for x in r["examples"]:
+            where[x[0], r["name"], x[2].split("+")[0], x[2], x[3], x[4]] += x[1]
+    for (kind, name, _, at, mine, theirs), n in sorted(where.items(), key=lambda i: -i[1])[:opt.examples]:
+        print(f"{n:7} {kind:12} {name} {at}: etch {mine}; objtool {theirs}")
+    for r in results:
+        for p in r["parts"]:
+            if p != "orc" and opt.examples:
+                print(f"{r['name']}: {p}")
+    return 0 if len(same) == len(results) else 1
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    p.add_argument("--etch", default=ROOT / "build" / "etch")
+    p.add_argument("--limit", type=int)
+    p.add_argument("--only", default="")
+    p.add_argument("--examples", type=int, default=0, help="show the N largest differences")
+    p.add_argument("--markdown", action="store_true")
+    p.add_argument("-j", "--jobs", type=int, default=1)
+    opt = p.parse_args()
+    kept, objtool = kernel_objects.objects()
+    paths = sorted(x for x in kept.rglob("*.o") if opt.only in str(x))[:opt.limit]
+    with ThreadPoolExecutor(opt.jobs) as pool:
+        results = list(pool.map(lambda x: compare(x, str(x.relative_to(kept)), opt.etch, objtool), paths))
+    return report(results, opt)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

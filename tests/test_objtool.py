@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: MIT
+"""`etch objtool` on small objects with the special sections of Linux 6.1, made by hand; read back by
+scripts/parity/kernel.py, which knows nothing of etch's readers. Against the kernel's own objtool: that script."""
+
+import random
+import struct
+import sys
+
+import pytest
+
+from conftest import ROOT, run
+
+sys.path.insert(0, str(ROOT / "scripts" / "parity"))
+import kernel as parity  # noqa: E402
+
+HINT = ".pushsection .discard.unwind_hints\n.long {at} - .\n.short {off}\n.byte {reg}, {kind}, {end}\n.balign 4\n.popsection\n"
+SP, BP, R10 = 5, 4, 6
+CALL, REGS, PARTIAL, FUNC, ENTRY, SAVE, RESTORE = range(7)
+
+
+def note(section, label):
+    return f".pushsection .discard.{section}\n.long {label} - .\n.popsection\n"
+
+
+def hint(label, kind, reg=SP, off=0, end=0):
+    return HINT.format(at=label, off=off, reg=reg, kind=kind, end=end)
+
+
+def key(code, target, addend=0):
+    return f".pushsection __jump_table,\"aw\"\n.balign 8\n.long {code} - ., {target} - .\n.quad key + {addend} - .\n.popsection\n"
+
+
+def alternative(at, end, new, new_end):
+    return (f".pushsection .altinstructions,\"a\"\n.long {at} - ., {new} - .\n.word 1\n.byte {end} - {at}, {new_end} - {new}\n"
+            ".popsection\n")
+
+
+def function(name, body):
+    return f".globl {name}\n.type {name}, @function\n{name}:\n{body}\n.size {name}, . - {name}\n"
+
+
+def assemble(tmp_path, text, name="a"):
+    source, out = tmp_path / f"{name}.s", tmp_path / f"{name}.o"
+    source.write_text(text)
+    run(["as", "-o", out, source])
+    return out
+
+
+def objtool(etch, path, *args, ok=0, **more):
+    return run([etch, "objtool", *args, path], ok=ok, **more)
+
+
+def rows(path, section=".text"):
+    """[(offset, rule)] of a section."""
+    o = parity.Object(path)
+    return [(off, parity.entry_text(e)) for off, e in o.orc().get(o.find(section)[0], [])]
+
+
+def rule(table, at):
+    return max((r for r in table if r[0] <= at), default=(0, "none"))[1]
+
+
+def made(etch, tmp_path, text, *args, section=".text"):
+    path = assemble(tmp_path, text)
+    objtool(etch, path, *(args or ("--orc",)))
+    return rows(path, section)
+
+
+def test_plain_function(etch, tmp_path):
+    body = "push %rbp\nmov %rsp, %rbp\npush %rbx\ncall other\npop %rbx\npop %rbp\njmp __x86_return_thunk\n"
+    table = made(etch, tmp_path, function("f", body))
+    assert table == [(0, "sp+8 call"), (1, "sp+16 bp=prev-16 call"), (4, "bp+16 bp=prev-16 call"), (12, "sp+8 call"),
+                     (17, "none")]
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_warn_goes_on(etch, tmp_path, annotated):
+    mark = note("reachable", "1f") if annotated else ""
+    body = f"sub $8, %rsp\ntest %edi, %edi\nje 2f\nud2\n{mark}1: nop\nadd $8, %rsp\nret\n2: add $8, %rsp\nret\n"
+    assert rule(made(etch, tmp_path, function("f", body)), 10) == ("sp+16 call" if annotated else "none")
+
+
+def test_unreachable(etch, tmp_path):
+    body = f"push %rbx\nud2\n{note('unreachable', '1f')}1: nop\npop %rbx\nret\n"
+    assert rule(made(etch, tmp_path, function("f", body)), 3) == "none"
+    body = f"push %rbx\nnop\n{note('unreachable', '1f')}1: nop\npop %rbx\nret\n"
+    assert rule(made(etch, tmp_path, function("f", body), "--orc"), 2) == "none"
+
+
+KEYED = function("f", f"push %rbx\n1: jmp 2f\n{key('1b', '2f', 2)}pop %rbx\nret\nint3\n2: pop %rbx\nret\nint3\n"
+                      f"3: .byte 0x66, 0x90\n{key('3b', '2b')}") + ".data\nkey: .quad 0\n"
+
+
+def test_static_keys_go_both_ways(etch, tmp_path):
+    table = made(etch, tmp_path, KEYED)
+    assert [rule(table, at) for at in (1, 3, 4, 6, 7)] == ["sp+16 call", "sp+16 call", "sp+8 call", "sp+16 call", "sp+8 call"]
+
+
+def test_jump_label_hack(etch, tmp_path):
+    text = function("f", f"1: .byte 0xe9\n.long far - . - 4\n{key('1b', '2f', 2)}ret\nint3\n2: ret\nint3\n") + \
+        ".data\nkey: .quad 0\n"
+    path = assemble(tmp_path, text)
+    objtool(etch, path, "--hacks=jump_label")
+    o = parity.Object(path)
+    text = o.find(".text")[0]
+    assert o.data(text)[:5] == bytes.fromhex("0f1f440000") and [x[1] for x in o.relocs(text)] == [0]
+    path = assemble(tmp_path, KEYED)
+    objtool(etch, path, "-hjump_label", "--orc")
+    assert parity.Object(path).data(text)[1:3] == b"\x66\x90"
+    assert rule(rows(path), 3) == "sp+16 call"
+
+
+def test_keys_in_data_are_refused(etch, tmp_path):
+    path = assemble(tmp_path, function("f", "ret") + ".data\nkey: .quad 0\n" + key("key", "key", 2))
+    was = path.read_bytes()
+    for args in (["--orc"], ["--hacks=jump_label"]):
+        error = objtool(etch, path, *args, ok=2).stderr
+        assert error.count("\n") == 1 and str(path) in error and "__jump_table" in error
+    assert path.read_bytes() == was
+
+
+def test_hints(etch, tmp_path):
+    body = (f"1:\n{hint('1b', ENTRY, 0, 0, 1)}swapgs\nmov %rsp, %rdi\n2:\n{hint('2b', PARTIAL, SP, 8)}push %rax\n"
+            f"push %rbx\n3:\n{hint('3b', REGS)}push %rdi\n4:\n{hint('4b', CALL, R10, 16)}nop\n5:\n{hint('5b', FUNC)}ret\n")
+    table = made(etch, tmp_path, "entry:\n" + body)
+    assert table == [(0, "end"), (6, "sp+8 iret"), (7, "sp+16 iret"), (8, "sp+0 regs"), (9, "r10+16 call"), (10, "sp+8 call"),
+                     (11, "none")]
+
+
+def test_saved_frame_is_restored(etch, tmp_path):
+    body = f"push %rbx\n1:\n{hint('1b', SAVE)}push %rax\npush %rcx\niretq\n2:\n{hint('2b', RESTORE)}pop %rbx\nret\n"
+    table = made(etch, tmp_path, function("f", body))
+    assert [rule(table, at) for at in (1, 2, 3, 5, 6)] == ["sp+16 call", "sp+24 call", "sp+32 call", "sp+16 call", "sp+8 call"]
+
+
+def test_call_that_only_pushes(etch, tmp_path):
+    """A retpoline: what it calls is itself, and returns elsewhere. Labels of no size are no functions."""
+    body = (f"1:\n{hint('1b', FUNC)}call 3f\n{note('intra_function_calls', '1b')}2:\n{hint('2b', ENTRY, 0, 0, 1)}pause\njmp 2b\n"
+            f"3: mov %rcx, (%rsp)\n4:\n{hint('4b', FUNC)}jmp __x86_return_thunk\nint3\n")
+    table = made(etch, tmp_path, ".globl a, b\na:\n" + body + "b:\n" + body)
+    size = 19
+    assert [(at - size * k, r) for k in (0, 1) for at, r in table if size * k <= at < size * k + size] == 2 * [
+        (0, "sp+8 call"), (5, "end"), (9, "sp+16 call"), (13, "sp+8 call"), (18, "none")]
+
+
+def test_iret_to_itself(etch, tmp_path):
+    body = "mov %ss, %eax\npush %rax\npush %rsp\naddq $8, (%rsp)\npushfq\nmov %cs, %eax\npush %rax\npush $1f\niretq\n1: ret\n"
+    assert made(etch, tmp_path, function("f", body))[-2:] == [(20, "sp+8 call"), (21, "none")]
+
+
+def test_alternatives_have_the_rows_of_each_byte(etch, tmp_path):
+    body = "1: call other\n2: ret\nint3\n" + alternative("1b", "2b", "3f", "4f")
+    new = ".section .altinstr_replacement,\"ax\"\n3: push %rbx\npushfq\npop %rax\npop %rbx\n4:\n"
+    table = made(etch, tmp_path, function("f", body) + new)
+    assert [rule(table, at) for at in range(6)] == ["sp+8 call", "sp+16 call", "sp+24 call", "sp+16 call", "sp+8 call", "sp+8 call"]
+
+
+def test_replacement_that_jumps_to_its_end(etch, tmp_path):
+    body = "push %rbx\n1: .nops 8\n2: pop %rbx\nret\nint3\n" + alternative("1b", "2b", "3f", "4f")
+    new = ".section .altinstr_replacement,\"ax\"\n3: push %rcx\ntest %eax, %eax\npop %rcx\nje 4f\nnop\n4:\n"
+    table = made(etch, tmp_path, function("f", body) + new)
+    assert [rule(table, at) for at in (1, 2, 4, 5, 9, 10)] == ["sp+16 call", "sp+24 call", "sp+24 call", "sp+16 call", "sp+16 call", "sp+8 call"]
+
+
+def test_fixups_are_reached(etch, tmp_path):
+    body = "push %rbx\n1: mov (%rdi), %rax\npop %rbx\nret\nint3\n2: xor %eax, %eax\npop %rbx\nret\nint3\n"
+    table = made(etch, tmp_path, function("f", body) + ".section __ex_table,\"a\"\n.balign 4\n.long 1b - ., 2b - ., 3\n")
+    assert [rule(table, at) for at in (6, 7, 10)] == ["none", "sp+16 call", "sp+8 call"]
+
+
+def test_calls_that_do_not_return(etch, tmp_path):
+    table = made(etch, tmp_path, function("f", "push %rbx\ncall panic\nnop\nnop\ncall other\npop %rbx\nret\n"))
+    assert rule(table, 2) == "sp+16 call" and rule(table, 6) == "none"
+
+
+def test_code_without_a_function_symbol_has_no_rows(etch, tmp_path):
+    assert made(etch, tmp_path, "f: push %rbx\npop %rbx\nret\n") == []
+
+
+def test_function_with_a_frame_of_its_own(etch, tmp_path):
+    text = function("f", "push %rbx\npop %rbx\nret") + function("g", "ret") + \
+        ".section .discard.func_stack_frame_non_standard,\"aw\"\n.quad f\n"
+    assert made(etch, tmp_path, text) == [(3, "sp+8 call"), (4, "none")]
+
+
+def test_nothing_below_rsp(etch, tmp_path):
+    """What is popped is gone: an interrupt writes there."""
+    body = "lea 8(%rsp), %r10\nand $-32, %rsp\npush -8(%r10)\npush %rbp\nmov %rsp, %rbp\npush %r10\ncall other\n" \
+           "pop %r10\npop %rbp\nlea -8(%r10), %rsp\nret\n"
+    table = made(etch, tmp_path, function("f", body))
+    assert [r for _, r in table] == ["sp+8 call", "r10+0 call", "r10+0 bp=bp+0 call", "(bp)-8 bp=bp+0 call", "r10+0 bp=bp+0 call",
+                                     "r10+0 call", "sp+8 call", "none"]
+
+
+def test_switch_of_stacks(etch, tmp_path):
+    """The top of the other stack holds rsp."""
+    table = made(etch, tmp_path, function("f", "mov %rsp, (%r11)\nmov %r11, %rsp\ncall other\npop %rsp\nret\n"))
+    assert table == [(0, "sp+8 call"), (6, "(sp)+8 call"), (12, "sp+8 call"), (13, "none")]
+
+
+def test_sites(etch, tmp_path):
+    body = "call __SCT__one\ncall __x86_indirect_thunk_rax\njmp __SCT__one\nint3\njmp __x86_return_thunk\nje __x86_indirect_thunk_rcx\n"
+    path = assemble(tmp_path, function("f", body) + ".data\n.quad __SCK__one\n")
+    objtool(etch, path, "--retpoline", "--rethunk", "--static-call", "--sls", "--orc")
+    o = parity.Object(path)
+    text = str(o.find(".text")[0])
+    assert [x[2:] for x in o.sites(".retpoline_sites")] == [(text, 5), (text, 21)]
+    assert [x[2:] for x in o.sites(".return_sites")] == [(text, 16)]
+    calls = o.sites(".static_call_sites")
+    assert [x[2:] for x in calls if x[0] == 0] == [(text, 0), (text, 10)]
+    assert sorted(x[2:] for x in calls if x[0] == 4) == [("__SCK__one", 0), ("__SCK__one", 1)]
+    path = assemble(tmp_path, function("f", "call __SCT__one\nret"))
+    assert "__SCK__one" in objtool(etch, path, "--static-call", ok=2).stderr
+    objtool(etch, path, "--static-call", "--module")
+    assert [x[2:] for x in parity.Object(path).sites(".static_call_sites") if x[0] == 4] == [("__SCT__one", 0)]
+
+
+def test_warnings_have_the_form_of_objtools(etch, tmp_path):
+    safe = ".pushsection .discard.retpoline_safe\n.quad 1f\n.popsection\n"
+    path = assemble(tmp_path, function("f", f"call *%rax\njmp *%rax\nint3\n{safe}1: jmp *%rax\nret\n"))
+    said = objtool(etch, path, "--retpoline", "--rethunk", "--sls").stderr.splitlines()
+    assert said == [f"{path}: warning: objtool: f+{at}: {text}" for at, text in (
+        ("0x0", "indirect call found in RETPOLINE build"), ("0x2", "indirect jump found in RETPOLINE build"),
+        ("0x7", "'naked' return found in RETHUNK build"), ("0x7", "missing int3 after ret"))]
+
+
+def test_noinstr_hack(etch, tmp_path):
+    text = ".section .noinstr.text,\"ax\"\n" + function("f", "call __sanitizer_cov_trace_pc\njmp __sanitizer_cov_trace_pc\n")
+    path = assemble(tmp_path, text)
+    objtool(etch, path, "--hacks=noinstr")
+    o = parity.Object(path)
+    section = o.find(".noinstr.text")[0]
+    assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
+
+
+OPTIONS = ["ibt", "mcount", "noinstr", "unret", "stackval", "uaccess", "dump", "link", "sec-address", "backtrace"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_what_is_not_implemented_is_named(etch, tmp_path, option):
+    path = assemble(tmp_path, KEYED)
+    was = path.read_bytes()
+    error = objtool(etch, path, "--orc", f"--{option}", ok=2).stderr
+    assert error.count("\n") == 1 and f"--{option} " in error and path.read_bytes() == was
+    objtool(etch, path, "--orc", f"--{option}", f"--skip={option}")
+    assert rows(path)
+
+
+def test_fallback_gets_the_rest(etch, tmp_path):
+    path, log, other = assemble(tmp_path, KEYED), tmp_path / "log", tmp_path / "objtool"
+    other.write_text(f"#!/bin/sh\necho \"$@\" >{log}\n")
+    other.chmod(0o755)
+    args = ["--orc", "--uaccess", "--stackval", "--module", "--skip=stackval", f"--fallback={other}"]
+    objtool(etch, path, *args)
+    assert log.read_text().split() == ["--uaccess", "--module", str(path)] and rows(path)
+    other.write_text("#!/bin/sh\nexit 3\n")
+    path = assemble(tmp_path, KEYED)
+    objtool(etch, path, *args, ok=3)
+    assert not rows(path)
+    assert "cannot be run" in objtool(etch, path, "--uaccess", "--fallback=/nonexistent", ok=2).stderr
+
+
+def test_environment_dry_run_backup_twice(etch, tmp_path, monkeypatch):
+    path = assemble(tmp_path, KEYED)
+    was = path.read_bytes()
+    assert "nr_insns: " in objtool(etch, path, "--orc", "--dry-run", "--stats").stdout and path.read_bytes() == was
+    monkeypatch.setenv("OBJTOOL_ARGS", "--backup --hacks=jump_label")
+    objtool(etch, path, "--orc")
+    assert path.with_name("a.o.orig").read_bytes() == was and rows(path)
+    once = path.read_bytes()
+    assert "already has" in objtool(etch, path, "--orc", ok=2).stderr and path.read_bytes() == once
+
+
+@pytest.mark.parametrize("section,size", [("__jump_table", 16), ("__ex_table", 12), (".altinstructions", 12),
+                                          (".discard.unwind_hints", 12), (".discard.reachable", 4)])
+def test_malformed_sections(etch, tmp_path, section, size):
+    """Sizes that are no multiple of an entry; entries without relocations: refused by name, the file stays."""
+    for fill in (size - 1, size):
+        path = assemble(tmp_path, function("f", "ret") + f".section {section},\"a\"\n.fill {fill}, 1, 3\n")
+        was = path.read_bytes()
+        error = objtool(etch, path, "--orc", ok=2).stderr
+        assert error.count("\n") == 1 and section in error and path.read_bytes() == was
+
+
+def everything():
+    """One object with all special sections, hints out of order, alternatives that overlap."""
+    hints = "".join(hint(x, k, r, o, e) for x, k, r, o, e in [("4b", REGS, SP, 8, 0), ("1b", CALL, BP, 16, 0), ("1b", REGS, 9, -8, 0),
+                                                              ("4b", CALL, 8, 32000, 1)])
+    body = (f"push %rbx\n1: jmp 3f\n{key('1b', '3f', 2)}2: call other\n.nops 8\n3: ud2\n{note('reachable', '4f')}4: mov (%rdi), %rax\n"
+            f"{hints}pop %rbx\njmp __x86_return_thunk\n")
+    alts = "".join(alternative(*x) for x in [("1b", "3b", "5b", "6b"), ("2b", "3b", "5b", "6b"), ("2b", "4b", "5b", "5b"),
+                                             ("1b", "4b", "6b", "6b")])
+    return (function("f", body) + ".section .altinstr_replacement,\"ax\"\n5: push %rcx\njmp 6f\npop %rcx\n6: nop\n.text\n" + alts +
+            ".section __ex_table,\"a\"\n.long 4b - ., 3b - ., 1\n.long 4b - ., 1b - ., 2\n.data\nkey: .quad 0\n")
+
+
+def test_contradicting_notes_are_no_crash(etch, tmp_path):
+    path = assemble(tmp_path, everything())
+    objtool(etch, path, "--hacks", "--orc", "--retpoline", "--rethunk", "--sls")
+    assert rows(path)
+
+
+def test_hostile_notes(etch, tmp_path):
+    """Bytes of the special sections and their relocations at random: done or refused, never another end."""
+    whole = assemble(tmp_path, everything()).read_bytes()
+    o = parity.Object(tmp_path / "a.o")
+    spans = []
+    for i, name in enumerate(o.names):
+        if any(s in name for s in ("altinstr", ".discard", "__ex_table", "__jump_table", ".symtab")) and o.heads[i][5]:
+            spans.append((o.heads[i][4], o.heads[i][5]))
+    random.seed(6)
+    path, seen = tmp_path / "b.o", set()
+    for _ in range(150):
+        mutant = bytearray(whole)
+        for _ in range(random.choice([1, 1, 2, 4])):
+            start, size = random.choice(spans)
+            at = start + random.randrange(size)
+            if random.random() < 0.5:
+                mutant[at] = random.randrange(256)
+            else:
+                struct.pack_into("<q", mutant, min(at & ~7, len(mutant) - 8), random.choice([-1, 0, 1, 8, 1 << 31, -(1 << 63), 1 << 62]))
+        path.write_bytes(mutant)
+        p = run([etch, "objtool", "--hacks", "--orc", "--retpoline", "--rethunk", "--static-call", path], ok=None)
+        assert p.returncode in (0, 2), p
+        seen.add(p.returncode)
+    assert seen == {0, 2}

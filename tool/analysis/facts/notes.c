@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The list of notes: adding, sorting, lookup. */
+#include "analysis/facts/notes.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void notes_add(struct notes *n, enum note_kind kind, uint64_t at, uint64_t to)
+{
+	mem_room(&n->list, &n->room, n->count, sizeof(*n->list));
+	n->list[n->count++] = (struct note){.at = at, .to = to, .kind = (uint8_t)kind};
+}
+
+static int note_order(const void *a, const void *b)
+{
+	const struct note *x = a, *y = b;
+
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return x->to < y->to ? -1 : x->to > y->to;
+}
+
+static int replacement_order(const void *a, const void *b)
+{
+	const struct replacement *x = a, *y = b;
+
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return x->from < y->from ? -1 : x->from > y->from;
+}
+
+void notes_sort(struct notes *n)
+{
+	size_t i, k = 0;
+
+	if (n->count)
+		qsort(n->list, n->count, sizeof(*n->list), note_order);
+	for (i = 0; i < n->count; i++)
+		if (!k || note_order(&n->list[k - 1], &n->list[i]))
+			n->list[k++] = n->list[i];
+	n->count = k;
+	if (n->replacement_count)
+		qsort(n->replacements, n->replacement_count, sizeof(*n->replacements), replacement_order);
+}
+
+void notes_free(struct notes *n)
+{
+	free(n->list);
+	free(n->frames);
+	free(n->replacements);
+	memset(n, 0, sizeof(*n));
+}
+
+const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind)
+{
+	size_t k = n ? SEARCH(n->count, i, n->list[i].at < at || (n->list[i].at == at && n->list[i].kind < kind)) : 0;
+
+	return n && k < n->count && n->list[k].at == at && n->list[k].kind == kind ? &n->list[k] : NULL;
+}

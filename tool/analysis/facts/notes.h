@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Notes: what a file says of its own code that the instructions do not show, in the analysis' terms: where control goes
+ * on or does not, edges that are no jumps, frames of hand-written code. A profile says which files carry them, and in
+ * what sections; the analysis knows only notes.
+ */
+#ifndef ANALYSIS_FACTS_NOTES_H
+#define ANALYSIS_FACTS_NOTES_H
+
+#include <etch/orc.h>
+
+#include "analysis/facts/space.h"
+
+/* Sorted in this order where several are at one address. */
+enum note_kind {
+	NOTE_STOPS,    /* control does not go on behind the instruction that ends at `at` */
+	NOTE_GOES_ON,  /* it does, although the instruction faults (ud2) */
+	NOTE_BRANCH,   /* the jump or nop at `at` is patched at run time: control goes on behind it, or at `to` */
+	NOTE_EDGE,     /* control also goes from before the instruction at `at` to `to`: the frame is the same */
+	NOTE_RESUME,   /* code that reaches `at`, the end of a replacement, goes on at `to` */
+	NOTE_FRAME,    /* the frame before the instruction at `at` is frames[to], whatever led there */
+	NOTE_RESTORE,  /* the frame at `at` is only what NOTE_EDGEs bring there, whatever else leads there */
+	NOTE_PUSH,     /* the call at `at` is a push of its return address, and a jump */
+	NOTE_INDIRECT, /* the jump at `at` is one through register `to`, by way of a thunk */
+	NOTE_IGNORE,   /* no rows from `at` up to `to` */
+};
+
+struct note {
+	uint64_t at, to; /* addresses of the code space; NOTE_FRAME: index in notes.frames */
+	uint8_t kind;    /* enum note_kind */
+};
+
+/* Frames other than those that calls make. In rows, `kind` of the rule; never in a table of etch's. */
+enum {
+	RULE_REGS = 16,         /* at the CFA lie all registers of what was interrupted: struct pt_regs */
+	RULE_REGS_PARTIAL = 17, /* likewise, only what the CPU has pushed: the frame that iret pops */
+};
+
+struct note_frame {
+	uint8_t kind;  /* ETCH_RULE_CALL, ETCH_RULE_END, RULE_REGS, RULE_REGS_PARTIAL */
+	uint8_t reg;   /* base of the CFA: 0 to 15; 16: the CFA is not known */
+	bool deref;    /* the CFA is *reg + off if reg is rsp, else *(reg + off) */
+	bool function; /* as at a function's start; the other fields are not used */
+	int32_t off;
+};
+#define NOTE_NO_REG 16u
+
+/* Code that may stand in another's place at run time: [from, from + size) instead of what is at `at`. */
+struct replacement {
+	uint64_t at, end, from, size;
+};
+
+struct notes {
+	struct note *list; /* sorted by (at, kind, to), none twice */
+	size_t count, room;
+	struct note_frame *frames;
+	size_t frame_count, frame_room;
+	struct replacement *replacements; /* sorted by (at, from) */
+	size_t replacement_count, replacement_room;
+};
+
+/* Conventions of a kind of files. */
+struct profile {
+	const char *name;
+	bool no_red_zone;    /* memory below rsp may change at any instruction */
+	bool functions_only; /* code that no function symbol covers begins only where notes and edges lead */
+	bool switches_stack; /* `mov %rsp,(%reg)` writes to the top of another stack; `mov N(%reg),%rsp` loads the rsp of a
+	                      * thread that this very code has left in the same frame */
+	bool traps_go_on;    /* code goes on behind int3 */
+	/* Functions that do not return, beside those of noreturn_names.h. */
+	bool (*noreturn)(const char *name);
+	/* Reads the notes. 0, or -1 and a message: malformed. */
+	int (*read)(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e);
+};
+
+/* Adds a note; notes_sort() before the list is searched. */
+void notes_add(struct notes *n, enum note_kind kind, uint64_t at, uint64_t to);
+void notes_sort(struct notes *n);
+void notes_free(struct notes *n);
+
+/* The first note of a kind at an address, or null; the others of that kind follow it. `n` may be null. */
+const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind);
+/* Is x, one of n's, still a note of this kind at this address? For loops from note_at() on. */
+static inline bool note_is(const struct notes *n, const struct note *x, uint64_t at, enum note_kind kind)
+{
+	return x && x < n->list + n->count && x->at == at && x->kind == kind;
+}
+
+#endif

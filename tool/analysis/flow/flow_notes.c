@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* What notes (facts/notes.h) change in the analysis of a code range: control flow of a step, states that are given. */
+#include "analysis/flow/flow_internal.h"
+
+#include <string.h>
+
+/* A jump or nop that is patched at run time: a branch of unknown outcome. */
+static void step_branch(struct step *s, uint64_t target)
+{
+	s->flow = FLOW_BRANCH;
+	s->op = STEP_NONE;
+	s->a = s->b = s->index = INSN_NO_REG;
+	s->imm = (int64_t)target;
+	s->cond = COND_OTHER;
+	s->padding = s->deref = false;
+	s->effects |= EFFECT_CONTROL;
+}
+
+/* iret in a function is to itself, behind it: what it pops is all that it does. Elsewhere it leaves, as sysret does. */
+static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
+{
+	const struct code_range *p = f->in.range;
+	enum leaving how = code_leaves(p->bytes + (addr - p->start), s->len);
+
+	if (how == LEAVES_NOT)
+		return;
+	s->flow = how == LEAVES_BY_IRET && !p->part ? FLOW_NEXT : FLOW_STOP;
+	if (s->flow == FLOW_NEXT) {
+		s->op = STEP_ADD;
+		s->a = ETCH_REG_RSP;
+		s->imm = IRET_POPS;
+		s->touches |= 1u << ETCH_REG_RSP;
+	}
+	s->effects |= EFFECT_CONTROL | EFFECT_OTHER;
+}
+
+void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
+{
+	const struct notes *n = f->in.env->notes;
+	uint64_t behind = addr + s->len, end = f->in.range->end;
+	const struct note *x = note_at(n, addr, NOTE_BRANCH);
+
+	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
+		step_branch(s, x->to);
+	/* Of a replacement: a jump to its end. */
+	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
+		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
+	x = note_at(n, addr, NOTE_INDIRECT);
+	if (x && s->flow == FLOW_JUMP) {
+		s->flow = FLOW_JUMP_IND;
+		s->a = (uint8_t)x->to;
+		s->b = s->index = INSN_NO_REG;
+		s->deref = false;
+		s->effects |= EFFECT_NEEDS_CONSTANT;
+	}
+	step_leave(f, s, addr);
+	if (s->flow == FLOW_STOP && s->padding && (f->in.env->habits & HABIT_TRAPS_GO_ON))
+		s->flow = FLOW_NEXT;
+	if (note_at(n, behind, NOTE_GOES_ON)) {
+		if (s->flow == FLOW_STOP)
+			s->flow = FLOW_NEXT;
+	} else if (note_at(n, behind, NOTE_STOPS) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
+		s->flow = FLOW_STOP;
+		s->effects |= EFFECT_CONTROL;
+	}
+}
+
+bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t addr, const struct state *s,
+                      struct state *out)
+{
+	const struct step push = {.op = STEP_PUSH, .a = INSN_NO_REG, .imm = 8, .effects = EFFECT_OTHER};
+
+	if (call->flow != FLOW_CALL || !note_at(f->in.env->notes, addr, NOTE_PUSH))
+		return false;
+	state_copy(out, s);
+	state_transfer(out, &push, (uint32_t)(addr - f->in.range->start));
+	return true;
+}
+
+static uint64_t block_address(const struct flow *f, uint32_t k)
+{
+	return f->in.range->start + f->step_at[f->step_of_state[k]];
+}
+
+bool flow_note_bars(const struct flow *f, uint32_t k)
+{
+	uint64_t addr = block_address(f, k);
+
+	if ((f->state_live[k] & LIVE) && note_at(f->in.env->notes, addr, NOTE_FRAME))
+		return true;
+	return !f->walk.by_note && note_at(f->in.env->notes, addr, NOTE_RESTORE);
+}
+
+/* The state that a frame describes. Registers but rbp are unknown; rbp counts as the caller's, as ORC has it. */
+static void frame_state(const struct note_frame *frame, struct state *s)
+{
+	struct slot *x;
+
+	if (frame->function) {
+		state_entry(s);
+		return;
+	}
+	memset(s, 0, sizeof(*s));
+	s->constants = EFFECT_CONSTANT;
+	s->frame = frame->kind == ETCH_RULE_CALL ? FRAME_CALL : frame->kind;
+	s->reg[ETCH_REG_RBP] = (struct value){.kind = VALUE_ENTRY, .reg = ETCH_REG_RBP};
+	s->known = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
+	s->lowest = -8;
+	if (!s->frame)
+		s->slot[s->slot_count++] = (struct slot){.at = -8, .value = {.kind = VALUE_ENTRY, .reg = REG_RA}};
+	if (frame->reg == NOTE_NO_REG)
+		return;
+	s->known |= (uint16_t)(1u << frame->reg);
+	if (!frame->deref) {
+		s->reg[frame->reg] = (struct value){.kind = VALUE_CFA, .off = -frame->off};
+		return;
+	}
+	s->align = 1;
+	s->reg[frame->reg] = (struct value){.kind = VALUE_ALIGNED};
+	x = &s->slot[s->slot_count++];
+	*x = (struct slot){.aligned = 1, .value = {.kind = VALUE_CFA}};
+	if (frame->reg == ETCH_REG_RSP)
+		x->value.off = -frame->off;
+	else
+		x->at = frame->off;
+}
+
+void flow_note_enter(struct flow *f)
+{
+	const struct notes *n = f->in.env->notes;
+	const struct code_range *p = f->in.range;
+	size_t lo = 0, hi = n->count;
+	struct state s;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (n->list[mid].at < p->start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < n->count && n->list[lo].at < p->end; lo++) {
+		/* Of several at one address the last counts: entries are refused once the block has a state. */
+		if (n->list[lo].kind != NOTE_FRAME || note_is(n, &n->list[lo] + 1, n->list[lo].at, NOTE_FRAME))
+			continue;
+		frame_state(&n->frames[n->list[lo].to], &s);
+		flow_enter(f, n->list[lo].at, &s);
+	}
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads the special sections of a Linux kernel object (ET_REL) into notes: annotations of reachability, static keys,
+ * alternatives, exception tables, unwind hints, functions without rows.
+ */
+#include "analysis/runtimes/linux_kernel.h"
+#include "support/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A section while its entries are read. */
+struct table {
+	const struct elf_file *f;
+	const struct code_space *space;
+	const struct elf_section *section;
+	struct elf_reloc *relocs; /* sorted by offset */
+	long count, next;
+	struct notes *out;
+	struct error *e;
+};
+
+struct special {
+	const char *name;
+	size_t size; /* of an entry, bytes */
+	int (*entry)(struct table *t, uint64_t at);
+};
+
+static int bad(struct table *t, uint64_t at, const char *what)
+{
+	return error_set(t->e, "section %s, entry at %#llx: %s", t->section->name, (unsigned long long)at, what);
+}
+
+/* The relocation of the field at an offset, or null. Entries are read in order, so the search goes on from the last. */
+static const struct elf_reloc *reloc_of(struct table *t, uint64_t at)
+{
+	if (t->next >= t->count || t->relocs[t->next].offset > at)
+		t->next = 0;
+	while (t->next < t->count && t->relocs[t->next].offset < at)
+		t->next++;
+	return t->next < t->count && t->relocs[t->next].offset == at ? &t->relocs[t->next] : NULL;
+}
+
+/* Sections that the kernel's build drops, or that are dropped at link time (COMDAT), have no place in the space. */
+enum place { AT_CODE, AT_DATA, AT_NOTHING };
+
+/* Where the field at an offset points: *addr is an address of the code space, up to the end of a section. */
+static enum place field(struct table *t, uint64_t at, uint64_t *addr)
+{
+	const struct elf_reloc *r = reloc_of(t, at);
+	const struct elf_symbol *y = r && r->symbol < t->f->symbol_count ? &t->f->symbols[r->symbol] : NULL;
+	const struct code_section *c = y && y->section ? space_of(t->space, y->section) : NULL;
+	uint64_t off = y ? y->value + (uint64_t)r->addend : 0;
+
+	*addr = 0;
+	if (!y)
+		return AT_NOTHING;
+	if (!c || off > c->size)
+		return AT_DATA;
+	*addr = c->addr + off;
+	return AT_CODE;
+}
+
+/* .discard.reachable, .discard.unreachable: the address behind an instruction (include/linux/compiler.h). */
+static int reachable_entry(struct table *t, uint64_t at)
+{
+	uint64_t addr;
+
+	if (field(t, at, &addr) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	notes_add(t->out, NOTE_GOES_ON, addr, 0);
+	return 0;
+}
+
+static int unreachable_entry(struct table *t, uint64_t at)
+{
+	uint64_t addr;
+
+	if (field(t, at, &addr) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	notes_add(t->out, NOTE_STOPS, addr, 0);
+	return 0;
+}
+
+/* __jump_table: struct jump_entry (include/linux/jump_label.h). */
+static int key_entry(struct table *t, uint64_t at)
+{
+	uint64_t code, target;
+
+	if (field(t, at, &code) != AT_CODE || field(t, at + 4, &target) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	if (!reloc_of(t, at + 8))
+		return bad(t, at, "refers to no key");
+	notes_add(t->out, NOTE_BRANCH, code, target);
+	return 0;
+}
+
+/* __ex_table: struct exception_table_entry (arch/x86/include/asm/extable.h). Of its types only the fixup counts here:
+ * handlers change registers that hold no part of a frame. */
+static int exception_entry(struct table *t, uint64_t at)
+{
+	uint64_t code, fixup;
+
+	if (field(t, at, &code) != AT_CODE || field(t, at + 4, &fixup) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	notes_add(t->out, NOTE_EDGE, code, fixup);
+	return 0;
+}
+
+/* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
+enum { ALT_REPLACEMENT = 4, ALT_LENGTH = 10, ALT_REPLACEMENT_LENGTH = 11 };
+
+static int alternative_entry(struct table *t, uint64_t at)
+{
+	unsigned length = t->section->data[at + ALT_LENGTH], size = t->section->data[at + ALT_REPLACEMENT_LENGTH];
+	uint64_t code, from = 0;
+	struct notes *n = t->out;
+
+	if (field(t, at, &code) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	if (size && field(t, at + ALT_REPLACEMENT, &from) != AT_CODE)
+		return bad(t, at, "has no replacement");
+	if (size > length)
+		return bad(t, at, "a replacement longer than the original");
+	if (!space_at(t->space, code) || space_at(t->space, code)->addr + space_at(t->space, code)->size - code < length ||
+	    (size &&
+	     (!space_at(t->space, from) || space_at(t->space, from)->addr + space_at(t->space, from)->size - from < size)))
+		return bad(t, at, "code reaches beyond its section");
+	if (!length)
+		return 0;
+	notes_add(n, NOTE_EDGE, code, size ? from : code + length);
+	if (size)
+		notes_add(n, NOTE_RESUME, from + size, code + length);
+	mem_room(&n->replacements, &n->replacement_room, n->replacement_count, sizeof(*n->replacements));
+	n->replacements[n->replacement_count++] = (struct replacement){code, code + length, from, size};
+	return 0;
+}
+
+/* .discard.unwind_hints: struct unwind_hint (include/linux/objtool.h); registers by asm/orc_types.h. */
+enum { HINT_OFFSET = 4, HINT_REG = 6, HINT_TYPE = 7, HINT_END = 8 };
+enum { HINT_CALL, HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC, HINT_ENTRY, HINT_SAVE, HINT_RESTORE };
+
+static bool hint_register(unsigned orc, struct note_frame *out)
+{
+	static const uint8_t numbers[] = {NOTE_NO_REG, 0xff, 2, 7, 5, 4, 10, 13, 5, 4};
+
+	if (orc >= sizeof(numbers) || numbers[orc] == 0xff)
+		return false;
+	out->reg = numbers[orc];
+	out->deref = orc >= ETCH_ORC_BP_IND;
+	return true;
+}
+
+static void frame_add(struct notes *n, uint64_t at, const struct note_frame *frame)
+{
+	mem_room(&n->frames, &n->frame_room, n->frame_count, sizeof(*n->frames));
+	n->frames[n->frame_count] = *frame;
+	notes_add(n, NOTE_FRAME, at, n->frame_count++);
+}
+
+/* The function symbol that holds an address of a section; *start: its first address. */
+static bool function_of(struct table *t, uint64_t addr, uint64_t *start)
+{
+	const struct code_section *c = space_at(t->space, addr);
+	uint32_t i;
+
+	for (i = 1; c && i < t->f->symbol_count; i++) {
+		const struct elf_symbol *y = &t->f->symbols[i];
+
+		if (y->type == STT_FUNC && y->section == c->section && addr - c->addr - y->value < y->size) {
+			*start = c->addr + y->value;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A RESTORE takes the frame of the last SAVE in front of it in its function. Hints are in order of address there. */
+static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
+{
+	size_t size = 12;
+	uint64_t start = 0, saved = 0, k, there;
+
+	if (!function_of(t, addr, &start))
+		return bad(t, at, "restores a frame outside of a function");
+	for (k = 0; k + size <= t->section->sh.sh_size; k += size)
+		if (t->section->data[k + HINT_TYPE] == HINT_SAVE && field(t, k, &there) == AT_CODE && there >= start &&
+		    there < addr && there >= saved)
+			saved = there + 1;
+	if (!saved)
+		return bad(t, at, "restores a frame that nothing saves");
+	notes_add(t->out, NOTE_EDGE, saved - 1, addr);
+	notes_add(t->out, NOTE_RESTORE, addr, 0);
+	return 0;
+}
+
+static int hint_entry(struct table *t, uint64_t at)
+{
+	const uint8_t *raw = t->section->data + at;
+	struct note_frame frame = {.kind = ETCH_RULE_CALL};
+	int16_t off;
+	uint64_t addr;
+
+	if (field(t, at, &addr) != AT_CODE || !space_at(t->space, addr))
+		return bad(t, at, "refers to no code");
+	memcpy(&off, raw + HINT_OFFSET, sizeof(off));
+	frame.off = off;
+	switch (raw[HINT_TYPE]) {
+	case HINT_SAVE: return 0;
+	case HINT_RESTORE: return restore_entry(t, at, addr);
+	case HINT_FUNC: frame.function = true; break;
+	case HINT_REGS: frame.kind = RULE_REGS; break;
+	case HINT_REGS_PARTIAL: frame.kind = RULE_REGS_PARTIAL; break;
+	case HINT_CALL:
+	case HINT_ENTRY: break;
+	default: return bad(t, at, "a hint of an unknown type");
+	}
+	if (!frame.function && !hint_register(raw[HINT_REG], &frame))
+		return bad(t, at, "a hint with an unknown register");
+	if (raw[HINT_END])
+		frame.kind = ETCH_RULE_END;
+	frame_add(t->out, addr, &frame);
+	return 0;
+}
+
+/* .discard.intra_function_calls: calls that fill the return stack buffer, or take their own address. */
+static int push_entry(struct table *t, uint64_t at)
+{
+	uint64_t addr;
+
+	if (field(t, at, &addr) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	notes_add(t->out, NOTE_PUSH, addr, 0);
+	return 0;
+}
+
+/* .discard.func_stack_frame_non_standard: pointers to functions whose frames cannot be told. */
+static int ignore_entry(struct table *t, uint64_t at)
+{
+	const struct elf_reloc *r;
+	uint64_t addr, start;
+	uint32_t i;
+
+	if (field(t, at, &addr) != AT_CODE)
+		return 0; /* a function of another file, or dropped */
+	r = reloc_of(t, at);
+	if (!function_of(t, addr, &start))
+		return 0;
+	for (i = 1; i < t->f->symbol_count; i++) {
+		const struct elf_symbol *y = &t->f->symbols[i];
+		const struct code_section *c = y->section ? space_of(t->space, y->section) : NULL;
+
+		if (c && y->type == STT_FUNC && c->addr + y->value == start && r)
+			notes_add(t->out, NOTE_IGNORE, start, start + y->size);
+	}
+	return 0;
+}
+
+/* The sections, and what an entry of each is. */
+static const struct special specials[] = {
+	{".discard.reachable", 4, reachable_entry},
+	{".discard.unreachable", 4, unreachable_entry},
+	{"__jump_table", 16, key_entry},
+	{"__ex_table", 12, exception_entry},
+	{".altinstructions", 12, alternative_entry},
+	{".discard.unwind_hints", 12, hint_entry},
+	{".discard.intra_function_calls", 4, push_entry},
+	{".discard.func_stack_frame_non_standard", 8, ignore_entry},
+};
+
+static int table_read(struct table *t, const struct special *kind, uint32_t section)
+{
+	uint32_t rel = elf_section_rela(t->f, section, 1);
+	uint64_t at;
+	int err = 0;
+
+	t->section = &t->f->sections[section];
+	t->relocs = NULL;
+	t->count = t->next = 0;
+	if (!t->section->data)
+		return 0;
+	if (t->section->sh.sh_size % kind->size)
+		return error_set(t->e, "section %s: size %llu is not a multiple of %zu", t->section->name,
+		                 (unsigned long long)t->section->sh.sh_size, kind->size);
+	if (rel && (t->count = elf_relocs(t->f, rel, &t->relocs, t->e)) < 0)
+		return -1;
+	for (at = 0; at < t->section->sh.sh_size && !err; at += kind->size)
+		err = kind->entry(t, at);
+	free(t->relocs);
+	return err;
+}
+
+/* The register of a retpoline's name, __x86_indirect_thunk_REG; or NOTE_NO_REG. */
+static unsigned thunk_register(const char *name)
+{
+	static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+	                                    "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
+	static const char prefix[] = "__x86_indirect_thunk_";
+	unsigned i;
+
+	if (strncmp(name, prefix, sizeof(prefix) - 1))
+		return NOTE_NO_REG;
+	for (i = 0; i < 16 && strcmp(name + sizeof(prefix) - 1, names[i]); i++)
+		;
+	return i;
+}
+
+/* Where gcc has put tables of labels, jumps to retpolines may be computed gotos. Without one they are tail calls: with
+ * retpolines the kernel is built without jump tables. */
+#define LABEL_TABLES ".rodata..c_jump_table"
+#define JUMP_REL32   0xe9
+
+static int thunks_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
+{
+	uint32_t i, rel;
+
+	for (i = 1; i < f->section_count && elf_section_find(f, LABEL_TABLES, 1); i++) {
+		const struct code_section *c = space_of(space, i);
+		struct elf_reloc *r;
+		long n, k;
+
+		if (!c || !(rel = elf_section_rela(f, i, 1)))
+			continue;
+		n = elf_relocs(f, rel, &r, e);
+		if (n < 0)
+			return -1;
+		for (k = 0; k < n; k++) {
+			unsigned reg = r[k].symbol < f->symbol_count ? thunk_register(f->symbols[r[k].symbol].name) : NOTE_NO_REG;
+
+			if (reg < NOTE_NO_REG && r[k].offset && r[k].offset < c->size && c->bytes[r[k].offset - 1] == JUMP_REL32)
+				notes_add(out, NOTE_INDIRECT, c->addr + r[k].offset - 1, reg);
+		}
+		free(r);
+	}
+	return 0;
+}
+
+static int linux_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
+{
+	struct table t = {.f = f, .space = space, .out = out, .e = e};
+	uint32_t i;
+	size_t k;
+
+	for (i = 1; i < f->section_count; i++)
+		for (k = 0; k < sizeof(specials) / sizeof(specials[0]); k++)
+			if (elf_name_is(f->sections[i].name, specials[k].name) && table_read(&t, &specials[k], i))
+				return -1;
+	if (thunks_read(f, space, out, e))
+		return -1;
+	notes_sort(out);
+	return 0;
+}
+
+/* Sorted by strcmp(). Linux 6.1: global functions declared __noreturn (tools/objtool/check.c lists them too). */
+static const char *const noreturn[] = {
+	"__invalid_creds",
+	"__module_put_and_kthread_exit",
+	"__reiserfs_panic",
+	"__stack_chk_fail",
+	"__ubsan_handle_builtin_unreachable",
+	"cpu_bringup_and_idle",
+	"cpu_startup_entry",
+	"do_exit",
+	"do_group_exit",
+	"do_task_dead",
+	"ex_handler_msr_mce",
+	"fortify_panic",
+	"kthread_complete_and_exit",
+	"kthread_exit",
+	"kunit_try_catch_throw",
+	"lbug_with_loc",
+	"machine_real_restart",
+	"make_task_dead",
+	"panic",
+	"rewind_stack_and_make_dead",
+	"sev_es_terminate",
+	"snp_abort",
+	"stop_this_cpu",
+	"usercopy_abort",
+	"xen_start_kernel",
+};
+
+static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
+
+static bool linux_noreturn(const char *name)
+{
+	return bsearch(name, noreturn, sizeof(noreturn) / sizeof(noreturn[0]), sizeof(noreturn[0]), name_order) != NULL;
+}
+
+const struct profile linux_profile = {.name = "linux",
+                                      .no_red_zone = true,
+                                      .functions_only = true,
+                                      .switches_stack = true,
+                                      .traps_go_on = true,
+                                      .noreturn = linux_noreturn,
+                                      .read = linux_read};

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* The command `etch heap`: who allocates a program's memory, by the stack of each allocation. Guide:
+ * docs/guides/heap.md. */
+#include "arguments.h"
+#include "command.h"
+#include "heap/heap_session.h"
+#include "heap/heap_top.h"
+#include "profile/profile_output.h"
+#include "report/text.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROWS_DEFAULT 15
+#define SAMPLE_MOST  (1L << 30)
+
+struct options {
+	struct heap_options heap;
+	struct profile_output output;
+	int measure; /* enum heap_measure */
+	bool quiet;
+	long rows;
+};
+
+static void help(void)
+{
+	printf("Usage: etch heap [OPTION...] -- COMMAND [ARG...]\n"
+	       "\n"
+	       "Runs a command and shows who allocates its memory: every malloc, calloc, realloc, operator new\n"
+	       "and their like of all its threads and children, with the whole stack of each. Of each stack\n"
+	       "three things are known: bytes that were never freed (leaked), bytes that were live when the\n"
+	       "process had the most (peak), and all that was ever allocated (total).\n"
+	       "A table goes to standard error; a picture or a file for a viewer goes to --output.\n"
+	       "\n"
+	       "  -m, --measure leaked|peak|total\n"
+	       "                        what the table is sorted by, and what the picture shows (default: peak)\n"
+	       "  -o, --output FILE     write the profile to a file, as a whole or not at all; its name\n"
+	       "                        decides the format: .svg, .pb.gz, .json, anything else folded\n"
+	       "      --format svg|pprof|firefox|folded\n"
+	       "                        svg: a flame graph for a browser, with zoom and search; pprof: for\n"
+	       "                        go tool pprof, with all three; firefox: for profiler.firefox.com;\n"
+	       "                        folded: a line a stack, for flamegraph.pl or speedscope. Without\n"
+	       "                        --output it goes to standard output, and that of the command to\n"
+	       "                        standard error\n"
+	       "      --sample BYTES    record about one allocation for so many bytes, and estimate the rest\n"
+	       "      --no-follow       only the process of the command, no children\n"
+	       "      --directory DIR   where recordings are kept meanwhile (default: /dev/shm, or $TMPDIR)\n"
+	       "  -n, --rows N          functions in the table (default: 15)\n"
+	       "  -q, --quiet           no table\n"
+	       "  -h, --help\n"
+	       "\n"
+	       "  etch heap -- python3 -m json.tool big.json /dev/null     what is live at the peak?\n"
+	       "  etch heap -m leaked -o leaks.svg -- ./server             who never frees?\n"
+	       "  etch heap -m total -- g++ -fsyntax-only a.cc             who allocates over and over?\n"
+	       "\n"
+	       "The recorder is a preloaded library: not for static programs, nor for set-user-ID ones. Memory\n"
+	       "by mmap(2) is not seen: run Python with PYTHONMALLOC=malloc to see each object.\n"
+	       "Exit status: 0; 1 the command failed (the profile is written); 2 it could not be run, or\n"
+	       "recorded, or the profile not be written. After ^C, etch ends by that signal.\n");
+}
+
+/* Applies one option. False: it is wrong, and a message has been printed. */
+static bool option_take(int c, struct options *opt)
+{
+	static const char *const measures[] = {
+		[MEASURE_TOTAL] = "total", [MEASURE_PEAK] = "peak", [MEASURE_LEAKED] = "leaked", NULL};
+	long n = 0;
+
+	switch (c) {
+	case 'o': opt->output.to.path = optarg; break;
+	case 'M': opt->output.kind = argument_word("--format", profile_kinds, optarg); return opt->output.kind >= 0;
+	case 'm': opt->measure = argument_word("--measure", measures, optarg); return opt->measure >= 0;
+	case 'S':
+		if (!argument_number("--sample", optarg, 1, SAMPLE_MOST, &n))
+			return false;
+		opt->heap.sample = (uint64_t)n;
+		break;
+	case 'N': opt->heap.follow = false; break;
+	case 'D': opt->heap.directory = optarg; break;
+	case 'n': return argument_number("--rows", optarg, 0, 1000000, &opt->rows);
+	case 'q': opt->quiet = true; break;
+	default: fprintf(stderr, "etch: see etch heap --help\n"); return false;
+	}
+	return true;
+}
+
+/* Parses the options. -1: continue; else the exit status. argv ends before the first --. */
+static int options_parse(int argc, char **argv, struct options *opt)
+{
+	static const struct option longs[] = {
+		{"output", required_argument, NULL, 'o'},  {"format", required_argument, NULL, 'M'},
+		{"measure", required_argument, NULL, 'm'}, {"sample", required_argument, NULL, 'S'},
+		{"no-follow", no_argument, NULL, 'N'},     {"directory", required_argument, NULL, 'D'},
+		{"rows", required_argument, NULL, 'n'},    {"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "o:m:n:qh", longs, NULL)) != -1) {
+		if (c == 'h') {
+			help();
+			return EXIT_CLEAN;
+		}
+		if (!option_take(c, opt))
+			return EXIT_UNUSABLE;
+	}
+	if (optind == argc)
+		return -1;
+	text_error(NULL, "unexpected argument '%s'; a command follows --: etch heap -- COMMAND", argv[optind]);
+	return EXIT_UNUSABLE;
+}
+
+static bool command_take(struct options *opt, char **command)
+{
+	struct error e;
+
+	if (!*command) {
+		fprintf(stderr, "etch: no command to run; see etch heap --help\n");
+		return false;
+	}
+	opt->heap.command = command;
+	if (heap_command_check(*command, &e)) {
+		text_error(*command, "%s", e.text);
+		return false;
+	}
+	if (!profile_output_check(&opt->output))
+		return false;
+	opt->heap.to_stderr = profile_output_is_stdout(&opt->output);
+	return true;
+}
+
+static int heap_put(struct heap_profile *h, const struct options *opt, const struct heap_end *end)
+{
+	const char *command = opt->heap.command[0];
+
+	if (!h->processes && !h->lost_files) {
+		text_error(command, "nothing was recorded: the dynamic linker did not load the recorder");
+		return EXIT_UNUSABLE;
+	}
+	if (!h->processes) {
+		text_error(command, "nothing was recorded: %s", h->lost_file.text);
+		return EXIT_UNUSABLE;
+	}
+	if (!opt->quiet) {
+		if (!heap_top(h, (size_t)opt->rows, isatty(STDERR_FILENO), stderr)) {
+			fprintf(stderr, "etch: out of memory\n");
+			return EXIT_UNUSABLE;
+		}
+		heap_summary(h, stderr);
+		if (end->running)
+			fprintf(stderr, "%llu processes still run: they are counted as they are now\n",
+			        (unsigned long long)end->running);
+		if (end->signal)
+			fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
+	}
+	return profile_output_write(h->profile, &opt->output, command) ? EXIT_CLEAN : EXIT_UNUSABLE;
+}
+
+static int run_and_show(struct options *opt)
+{
+	struct heap_profile h = {.profile = profile_new(), .measure = (enum heap_measure)opt->measure};
+	struct heap_end end = {0};
+	struct error e;
+	int status;
+
+	if (!h.profile) {
+		fprintf(stderr, "etch: out of memory\n");
+		return EXIT_UNUSABLE;
+	}
+	if (heap_run(&opt->heap, &h, &end, &e)) {
+		text_error(opt->heap.command[0], "%s", e.text);
+		status = EXIT_UNUSABLE;
+	} else if (h.profile->no_memory || !profile_name(h.profile)) {
+		fprintf(stderr, "etch: out of memory\n");
+		status = EXIT_UNUSABLE;
+	} else {
+		status = heap_put(&h, opt, &end);
+	}
+	profile_free(h.profile);
+	if (end.stopped && !fflush(stdout)) {
+		/* End by the same signal, so that a shell ends its loop, too. */
+		signal(end.stopped, SIG_DFL);
+		raise(end.stopped);
+	}
+	return status == EXIT_CLEAN && end.failed ? EXIT_FINDINGS : status;
+}
+
+int cmd_heap(int argc, char **argv)
+{
+	struct options opt = {
+		.output = {.to = {.fd = -1}, .kind = KIND_NONE}, .rows = ROWS_DEFAULT, .measure = MEASURE_PEAK};
+	int status, first = 1;
+	char *none = NULL;
+
+	opt.heap.follow = true;
+	while (first < argc && strcmp(argv[first], "--"))
+		first++;
+	status = options_parse(first, argv, &opt);
+	if (status >= 0)
+		return status;
+	return command_take(&opt, first < argc ? argv + first + 1 : &none) ? run_and_show(&opt) : EXIT_UNUSABLE;
+}

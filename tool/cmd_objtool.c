@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* The command `etch objtool`: in the place of the kernel's objtool, with its command line. Guide:
+ * docs/guides/kernel.md.
+ */
+#include "command.h"
+#include "objtool/objtool.h"
+#include "report/text.h"
+#include "support/bounds.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* objtool's passes and options that etch does not have: each is an error, or goes to --fallback, or is left out by
+ * --skip. `action`: a pass of its own. */
+static const struct foreign {
+	char option;
+	const char *name;
+	bool action;
+} foreign[] = {
+	{'i', "ibt", true},          {'m', "mcount", true},     {'n', "noinstr", true}, {'R', "unret", true},
+	{'s', "stackval", true},     {'u', "uaccess", true},    {'D', "dump", true},    {'L', "link", false},
+	{'A', "sec-address", false}, {'T', "backtrace", false},
+};
+#define FOREIGN (sizeof(foreign) / sizeof(foreign[0]))
+
+struct command_line {
+	struct objtool_options make;
+	bool asked[FOREIGN], skipped[FOREIGN];
+	bool no_unreachable, acts;
+	const char *fallback;
+};
+
+static void help(void)
+{
+	printf("Usage: etch objtool ACTION... [OPTION...] FILE.o\n"
+	       "\n"
+	       "What the build of Linux 6.1 asks of its objtool, for one object, in place: unwind rows,\n"
+	       "tables of code that the kernel patches, changes of code.\n"
+	       "\n"
+	       "Actions:\n"
+	       "  -h, --hacks[=LIST]     jump_label: jumps of static keys become nops; noinstr: calls of\n"
+	       "                         profilers in code that must not be instrumented do\n"
+	       "  -o, --orc              unwind rows: .orc_unwind, .orc_unwind_ip\n"
+	       "  -r, --retpoline        .retpoline_sites; warn of indirect branches\n"
+	       "      --rethunk          .return_sites; warn of returns\n"
+	       "  -l, --sls              warn where no int3 follows a return or indirect jump\n"
+	       "  -t, --static-call      .static_call_sites\n"
+	       "\n"
+	       "Options:\n"
+	       "      --module           the object is part of a module\n"
+	       "      --no-unreachable   accepted: there are no such warnings\n"
+	       "      --backup           keep FILE.o.orig\n"
+	       "      --dry-run          write nothing\n"
+	       "      --stats            print counts\n"
+	       "      --fallback=PROGRAM have the real objtool do the passes that etch has not\n"
+	       "      --skip=LIST        leave these of objtool's passes out, such as uaccess\n"
+	       "      --help\n"
+	       "\n"
+	       "Not implemented, an error without --fallback or --skip:\n"
+	       "  -i, --ibt\n"
+	       "  -m, --mcount\n"
+	       "  -n, --noinstr\n"
+	       "      --unret\n"
+	       "  -s, --stackval\n"
+	       "  -u, --uaccess\n"
+	       "      --dump\n"
+	       "      --link\n"
+	       "      --sec-address\n"
+	       "      --backtrace\n"
+	       "\n"
+	       "More options are read from the environment variable OBJTOOL_ARGS.\n"
+	       "\n"
+	       "Exit status: 0 done, whatever was warned of; 2 the file could not be used or written, or\n"
+	       "the command line is wrong.\n");
+}
+
+/* Is a word in a comma-separated list? */
+static bool list_has(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	while (list) {
+		if (!strncmp(list, word, n) && (!list[n] || list[n] == ','))
+			return true;
+		list = strchr(list, ',');
+		list = list ? list + 1 : NULL;
+	}
+	return false;
+}
+
+static bool hacks_take(struct command_line *c, const char *list)
+{
+	c->make.jump_label |= !list || list_has(list, "jump_label");
+	c->make.noinstr_hack |= !list || list_has(list, "noinstr");
+	if (c->make.jump_label || c->make.noinstr_hack)
+		return true;
+	fprintf(stderr, "etch: --hacks is jump_label or noinstr, not '%s'\n", list);
+	return false;
+}
+
+static bool skip_take(struct command_line *c, const char *list)
+{
+	bool any = false;
+	size_t i;
+
+	for (i = 0; i < FOREIGN; i++) {
+		c->skipped[i] |= list_has(list, foreign[i].name);
+		any |= c->skipped[i];
+	}
+	if (!any)
+		fprintf(stderr, "etch: --skip names passes that etch objtool has not, not '%s'\n", list);
+	return any;
+}
+
+/* False: no such option. */
+static bool foreign_take(struct command_line *c, int option)
+{
+	size_t i;
+
+	for (i = 0; i < FOREIGN; i++)
+		if (foreign[i].option == option) {
+			c->asked[i] = true;
+			c->acts |= foreign[i].action;
+			return true;
+		}
+	fprintf(stderr, "etch: see etch objtool --help\n");
+	return false;
+}
+
+static bool option_take(struct command_line *c, int option, const char *arg)
+{
+	struct objtool_options *o = &c->make;
+
+	switch (option) {
+	case 'h': c->acts = true; return hacks_take(c, arg);
+	case 'o': c->acts = o->orc = true; return true;
+	case 'r': c->acts = o->retpoline = true; return true;
+	case 'l': c->acts = o->sls = true; return true;
+	case 't': c->acts = o->static_call = true; return true;
+	case 'K': c->acts = o->rethunk = true; return true;
+	case 'M': o->module = true; return true;
+	case 'N': c->no_unreachable = true; return true;
+	case 'B': o->backup = true; return true;
+	case 'Y': o->dry_run = true; return true;
+	case 'S': o->stats = true; return true;
+	case 'F': c->fallback = arg; return true;
+	case 'X': return skip_take(c, arg);
+	default: return foreign_take(c, option);
+	}
+}
+
+/* 1: go on; 0: help was printed; -1: wrong. */
+static int options_read(struct command_line *c, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"hacks", optional_argument, NULL, 'h'},
+		{"orc", no_argument, NULL, 'o'},
+		{"retpoline", no_argument, NULL, 'r'},
+		{"rethunk", no_argument, NULL, 'K'},
+		{"sls", no_argument, NULL, 'l'},
+		{"static-call", no_argument, NULL, 't'},
+		{"module", no_argument, NULL, 'M'},
+		{"no-unreachable", no_argument, NULL, 'N'},
+		{"backup", no_argument, NULL, 'B'},
+		{"dry-run", no_argument, NULL, 'Y'},
+		{"stats", no_argument, NULL, 'S'},
+		{"fallback", required_argument, NULL, 'F'},
+		{"skip", required_argument, NULL, 'X'},
+		{"ibt", no_argument, NULL, 'i'},
+		{"mcount", no_argument, NULL, 'm'},
+		{"noinstr", no_argument, NULL, 'n'},
+		{"unret", no_argument, NULL, 'R'},
+		{"stackval", no_argument, NULL, 's'},
+		{"uaccess", no_argument, NULL, 'u'},
+		{"dump", optional_argument, NULL, 'D'},
+		{"link", no_argument, NULL, 'L'},
+		{"sec-address", no_argument, NULL, 'A'},
+		{"backtrace", no_argument, NULL, 'T'},
+		{"help", no_argument, NULL, 'H'},
+		{0, 0, NULL, 0},
+	};
+	int o;
+
+	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, starts afresh */
+	while ((o = getopt_long(argc, argv, "h::orltimnsu", longs, NULL)) != -1) {
+		if (o == 'H') {
+			help();
+			return 0;
+		}
+		if (!option_take(c, o, optarg))
+			return -1;
+	}
+	return 1;
+}
+
+#define ENVIRONMENT_MOST 16
+
+/* Options of the environment variable OBJTOOL_ARGS, separated by spaces. */
+static int environment_read(struct command_line *c)
+{
+	const char *value = getenv("OBJTOOL_ARGS");
+	char *copy = value ? strdup(value) : NULL, *word, *rest = NULL, *argv[ENVIRONMENT_MOST + 1];
+	int argc = 0, done;
+
+	if (!value)
+		return 1;
+	if (!copy)
+		return -1;
+	argv[argc++] = (char[]){"OBJTOOL_ARGS"};
+	for (word = strtok_r(copy, " ", &rest); word && argc < ENVIRONMENT_MOST; word = strtok_r(NULL, " ", &rest))
+		argv[argc++] = word;
+	argv[argc] = NULL;
+	done = options_read(c, argc, argv);
+	/* Arguments of options point into it: it lives as long as the process. */
+	return done;
+}
+
+/* Runs the real objtool for the passes that etch has not. Returns an exit status. */
+static int fallback_run(const struct command_line *c, char *file)
+{
+	char words[FOREIGN][32], *argv[FOREIGN + 5] = {(char *)c->fallback};
+	char module[] = "--module", dry_run[] = "--dry-run", no_unreachable[] = "--no-unreachable";
+	int argc = 1, status;
+	bool acts = false;
+	size_t i;
+	pid_t pid;
+
+	for (i = 0; i < FOREIGN; i++) {
+		if (!c->asked[i] || c->skipped[i])
+			continue;
+		snprintf(words[i], sizeof(words[i]), "--%s", foreign[i].name);
+		argv[argc++] = words[i];
+		acts |= foreign[i].action;
+	}
+	if (!acts)
+		return EXIT_CLEAN;
+	if (c->make.module)
+		argv[argc++] = module;
+	if (c->make.dry_run)
+		argv[argc++] = dry_run;
+	if (c->no_unreachable)
+		argv[argc++] = no_unreachable;
+	argv[argc] = file;
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		execvp(argv[0], argv);
+		text_error(c->fallback, "cannot be run: %s", strerror(errno));
+		_exit(EXIT_UNUSABLE);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			pid = -1;
+	if (pid < 0) {
+		text_error(c->fallback, "cannot be run: %s", strerror(errno));
+		return EXIT_UNUSABLE;
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_UNUSABLE;
+}
+
+/* False, and a message: an option that nobody serves. */
+static bool foreign_check(const struct command_line *c)
+{
+	size_t i;
+
+	for (i = 0; i < FOREIGN; i++)
+		if (c->asked[i] && !c->skipped[i] && !c->fallback) {
+			fprintf(stderr, "etch: objtool: --%s is not implemented; see --fallback and --skip\n", foreign[i].name);
+			return false;
+		}
+	return true;
+}
+
+int cmd_objtool(int argc, char **argv)
+{
+	struct command_line c = {0};
+	int done = environment_read(&c), status;
+	struct error e;
+
+	if (done > 0)
+		done = options_read(&c, argc, argv);
+	if (done <= 0)
+		return done ? EXIT_UNUSABLE : EXIT_CLEAN;
+	if (argc - optind != 1) {
+		fprintf(stderr, "etch: objtool needs one FILE.o; see etch objtool --help\n");
+		return EXIT_UNUSABLE;
+	}
+	if (!c.acts) {
+		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
+		return EXIT_UNUSABLE;
+	}
+	if (!foreign_check(&c))
+		return EXIT_UNUSABLE;
+	bounds_memory_ends();
+	/* First, on the object as the compiler wrote it: objtool refuses some of what etch adds. */
+	status = c.fallback ? fallback_run(&c, argv[optind]) : EXIT_CLEAN;
+	if (status)
+		return status;
+	if (!objtool_run(argv[optind], &c.make, &e))
+		return EXIT_CLEAN;
+	text_error(argv[optind], "%s", e.text);
+	return EXIT_UNUSABLE;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads recordings (heap_image.h): copies, then checks the copy, since the process may still write. */
+#include "heap/heap_image.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/vector.h"
+
+struct source {
+	heap_read_fn *read;
+	void *context;
+	uint64_t most;
+};
+
+/* Reads an array. False: out of memory, or it is not all there. */
+static bool array_read(const struct source *s, uint64_t at, uint64_t count, size_t each, void *out)
+{
+	void *p = NULL;
+
+	if (count > s->most / each)
+		return false;
+	p = malloc((size_t)count * each + 8);
+	if (p && !s->read(s->context, at, p, (size_t)count * each)) {
+		free(p);
+		p = NULL;
+	}
+	*(void **)out = p;
+	return p;
+}
+
+static int damaged(struct error *e) { return error_set(e, "its recording is damaged"); }
+
+/* Modules: each record whole, each path ended. */
+static int modules_index(struct heap_image *im, struct error *e)
+{
+	uint64_t at = 0, size = im->head.module_size;
+	size_t room = 0;
+
+	while (at < size) {
+		const struct heap_module *m = (const void *)(im->modules + at);
+
+		if (size - at < sizeof(*m) + 1 || m->size < sizeof(*m) + 1 || m->size % 8 || m->size > size - at ||
+		    m->build_id_size > sizeof(m->build_id) || !memchr(m->path, 0, m->size - sizeof(*m)))
+			return damaged(e);
+		if (!room_make(&im->module, &room, im->module_count, sizeof(*im->module)))
+			return error_set(e, "out of memory");
+		im->module[im->module_count++] = m;
+		at += m->size;
+	}
+	return 0;
+}
+
+static int nodes_check(const struct heap_image *im, struct error *e)
+{
+	uint64_t i;
+
+	for (i = 1; i < im->head.node_count; i++) {
+		const struct heap_node *n = &im->nodes[i];
+
+		if (n->parent >= i || (!n->parent && (n->ip & 0xff) >= HEAP_STOP_COUNT))
+			return damaged(e);
+	}
+	for (i = 1; i < im->head.leaf_count; i++)
+		if (!im->leaves[i].node || im->leaves[i].node >= im->head.node_count || !im->nodes[im->leaves[i].node].parent)
+			return damaged(e);
+	return 0;
+}
+
+static int head_check(const struct heap_head *h, struct error *e)
+{
+	if (!h->magic)
+		return error_set(e, "the recorder could not begin: there is no room for its file");
+	if (h->magic != HEAP_MAGIC)
+		return damaged(e);
+	if (h->version != HEAP_VERSION)
+		return error_set(e, "its recorder is of another version of etch");
+	/* Numbers of nodes and leaves have 32 bits. */
+	return !h->node_count || !h->leaf_count || h->node_count > UINT32_MAX || h->leaf_count > UINT32_MAX ? damaged(e)
+	                                                                                                    : 0;
+}
+
+static int part_read(struct heap_image *im, const struct source *s, bool all, struct error *e)
+{
+	struct heap_head *h = &im->head;
+	struct error head_error;
+
+	/* Leaves first, then nodes: what a leaf refers to is older than it. So the head is read again for the nodes. */
+	if (!s->read(s->context, 0, h, sizeof(*h)))
+		memset(h, 0, sizeof(*h));
+	if (head_check(h, e))
+		return -1;
+	if (all) {
+		struct heap_head later;
+
+		if (!array_read(s, h->leaf_at, h->leaf_count, sizeof(*im->leaves), &im->leaves) ||
+		    !s->read(s->context, 0, &later, sizeof(later)) || head_check(&later, &head_error) ||
+		    later.node_count < h->node_count)
+			return damaged(e);
+		h->node_count = later.node_count;
+		if (!array_read(s, h->node_at, h->node_count, sizeof(*im->nodes), &im->nodes) ||
+		    !s->read(s->context, 0, &later, sizeof(later)) || later.module_size < h->module_size)
+			return damaged(e);
+		h->module_size = later.module_size;
+	}
+	if (!array_read(s, h->module_at, h->module_size, 1, &im->modules))
+		return damaged(e);
+	if (modules_index(im, e))
+		return -1;
+	return all ? nodes_check(im, e) : 0;
+}
+
+int heap_image_read(struct heap_image *im, heap_read_fn *read, void *context, uint64_t most, struct error *e)
+{
+	const struct source s = {read, context, most};
+
+	*im = (struct heap_image){.size = most};
+	return part_read(im, &s, true, e);
+}
+
+static bool file_read(void *context, uint64_t at, void *to, size_t size)
+{
+	const int *fd = context;
+
+	while (size) {
+		ssize_t n = pread(*fd, to, size, (off_t)at);
+
+		if (n <= 0)
+			return false;
+		to = (char *)to + n;
+		at += (uint64_t)n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+static int file_part(struct heap_image *im, int directory, const char *name, bool all, struct error *e)
+{
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), ret;
+	struct source s = {file_read, &fd, 0};
+	struct stat st;
+
+	*im = (struct heap_image){0};
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		if (fd >= 0)
+			close(fd);
+		return error_set(e, "its recording cannot be read");
+	}
+	/* The file is sparse: its arrays are no larger than what the disk holds of it, and a little of what is growing. */
+	s.most = im->size = (uint64_t)st.st_blocks * 512;
+	s.most += 1 << 24;
+	ret = part_read(im, &s, all, e);
+	close(fd);
+	return ret;
+}
+
+int heap_image_open(struct heap_image *im, int directory, const char *name, struct error *e)
+{
+	return file_part(im, directory, name, true, e);
+}
+
+int heap_image_modules(struct heap_image *im, int directory, const char *name, struct error *e)
+{
+	return file_part(im, directory, name, false, e);
+}
+
+void heap_image_free(struct heap_image *im)
+{
+	free(im->nodes);
+	free(im->leaves);
+	free(im->modules);
+	free(im->module);
+	*im = (struct heap_image){0};
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The recordings of all processes as one profile: a sample is what a stack of a process has allocated, and the writers
+ * of `etch profile` (profile/writers.h) show it.
+ */
+#ifndef HEAP_HEAP_PROFILE_H
+#define HEAP_HEAP_PROFILE_H
+
+#include "heap/heap_image.h"
+#include "profile/profile.h"
+
+/* Values of a sample: blocks and bytes of each measure, in the order of pprof's types. */
+enum heap_measure { MEASURE_TOTAL, MEASURE_PEAK, MEASURE_LEAKED, MEASURE_COUNT };
+
+struct heap_profile {
+	struct profile *profile;
+	enum heap_measure measure; /* the samples' weight */
+	size_t value_room;
+	struct heap_sum sum[MEASURE_COUNT];
+	uint64_t processes; /* process images */
+	uint64_t lost_handler, lost_stack, lost_block, lost_children, lost_files;
+	uint64_t memory, file;  /* bytes of the recorders, of their files: the most of one */
+	uint64_t own_malloc;    /* processes that define a malloc of their own */
+	struct error lost_file; /* why the first of lost_files was */
+};
+
+/* Opens the files that the modules are from, while the process may still be there: a container's, a removed one. */
+void heap_files_open(struct heap_profile *h, const struct heap_image *im);
+/* Adds a recording. False: out of memory. */
+bool heap_profile_add(struct heap_profile *h, const struct heap_image *im);
+
+static inline const struct heap_sum *heap_values(const struct heap_profile *h, size_t sample)
+{
+	return (const struct heap_sum *)(const void *)&h->profile->values[sample * 2 * MEASURE_COUNT];
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a command with the recorder preloaded (heap_session.h). */
+#include "heap/heap_session.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "stat/run.h"
+#include "support/progress.h"
+#include "support/vector.h"
+
+#define RECORDER  "libetch-heap.so"
+#define TICK_NS   100000000L
+#define SHM_LEAST (256ull << 20) /* bytes that must be free in /dev/shm for it to be the default */
+
+/* A recording that has been seen. */
+struct seen {
+	char *name; /* "PID.N" */
+	long pid;
+	uint64_t modules; /* how many of it have been looked for */
+	bool done;
+};
+
+struct gathering {
+	struct heap_profile *h;
+	char path[PATH_MAX];
+	int directory;
+	struct seen *list;
+	size_t count, room;
+	uint64_t running;
+};
+
+/* ---- the recorder's file -------------------------------------------------------- */
+
+/* Finds the library: beside the program, or where it is installed. */
+static int recorder_find(char out[PATH_MAX], struct error *e)
+{
+	static const char *const places[] = {"", "../lib/", "../lib/x86_64-linux-gnu/", "../lib64/"};
+	char self[PATH_MAX], path[PATH_MAX + 64];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (n <= 0)
+		return error_set(e, "/proc/self/exe: %s", strerror(errno));
+	self[n] = 0;
+	slash = strrchr(self, '/');
+	for (size_t i = 0; slash && i < sizeof(places) / sizeof(*places); i++) {
+		snprintf(path, sizeof(path), "%.*s/%s" RECORDER, (int)(slash - self), self, places[i]);
+		if (realpath(path, out))
+			return strpbrk(out, " :")
+			           ? error_set(e, "%s: a library whose path has a space or a colon cannot be preloaded", out)
+			           : 0;
+	}
+	return error_set(e, RECORDER " is neither beside etch nor in ../lib: is etch installed as a whole?");
+}
+
+/* ---- the directory ---------------------------------------------------------------- */
+
+static const char *default_directory(void)
+{
+	const char *temporary = getenv("TMPDIR");
+	struct statvfs st;
+
+	if (!access("/dev/shm", W_OK) && !statvfs("/dev/shm", &st) && (uint64_t)st.f_bavail * st.f_frsize >= SHM_LEAST)
+		return "/dev/shm";
+	return temporary && *temporary == '/' ? temporary : "/tmp";
+}
+
+static int directory_make(struct gathering *g, const char *where, struct error *e)
+{
+	char full[PATH_MAX];
+
+	if (!where)
+		where = default_directory();
+	if (!realpath(where, full) || strlen(full) > PATH_MAX - 128)
+		return error_set(e, "%s: %s", where, strerror(errno));
+	snprintf(g->path, sizeof(g->path), "%.*s/etch-heap-XXXXXX", PATH_MAX - 32, full);
+	if (!mkdtemp(g->path) || (g->directory = open(g->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+		return error_set(e, "%s: %s", full, strerror(errno));
+	return 0;
+}
+
+static void directory_remove(struct gathering *g)
+{
+	DIR *d = fdopendir(g->directory);
+	struct dirent *entry;
+
+	while (d && (entry = readdir(d)))
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(d), entry->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(g->path);
+	for (size_t i = 0; i < g->count; i++)
+		free(g->list[i].name);
+	free(g->list);
+}
+
+static int environment_set(const struct gathering *g, const struct heap_options *o, struct error *e)
+{
+	const char *before = getenv("LD_PRELOAD");
+	char library[PATH_MAX], value[PATH_MAX + 64], *preload = NULL;
+	int err;
+
+	if (recorder_find(library, e))
+		return -1;
+	snprintf(value, sizeof(value), "%llu:%ld:%s", (unsigned long long)o->sample, o->follow ? 0 : (long)getpid(),
+	         g->path);
+	if (asprintf(&preload, "%s%s%s", library, before && *before ? ":" : "", before ? before : "") < 0)
+		return error_set(e, "out of memory");
+	err = setenv("LD_PRELOAD", preload, 1) || setenv(HEAP_VARIABLE, value, 1);
+	free(preload);
+	return err ? error_set(e, "out of memory") : 0;
+}
+
+/* ---- the recordings ------------------------------------------------------------------ */
+
+static int name_order(const void *a, const void *b)
+{
+	const struct seen *x = a, *y = b;
+
+	return x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : strverscmp(x->name, y->name);
+}
+
+static void names_read(struct gathering *g)
+{
+	int fd = openat(g->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	size_t known = g->count;
+
+	while (d && (entry = readdir(d))) {
+		struct seen s = {.name = entry->d_name, .pid = atol(entry->d_name)};
+
+		if (s.pid <= 0 || (known && bsearch(&s, g->list, known, sizeof(s), name_order)))
+			continue;
+		s.name = strdup(entry->d_name);
+		if (!s.name || !room_make(&g->list, &g->room, g->count, sizeof(*g->list))) {
+			free(s.name);
+			g->h->profile->no_memory = true;
+			break;
+		}
+		g->list[g->count++] = s;
+	}
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	if (g->count)
+		qsort(g->list, g->count, sizeof(*g->list), name_order);
+}
+
+/* Adds a recording whose process image has ended, and removes the file. */
+static void recording_take(struct gathering *g, struct seen *s)
+{
+	struct heap_image im;
+	struct error e;
+
+	s->done = true;
+	if (heap_image_open(&im, g->directory, s->name, &e)) {
+		if (!g->h->lost_files++)
+			g->h->lost_file = e;
+	} else if (!heap_profile_add(g->h, &im)) {
+		g->h->profile->no_memory = true;
+	}
+	heap_image_free(&im);
+	unlinkat(g->directory, s->name, 0);
+}
+
+static void modules_take(struct gathering *g, struct seen *s)
+{
+	struct heap_image im;
+	struct error e;
+
+	if (!heap_image_modules(&im, g->directory, s->name, &e) && im.module_count > s->modules) {
+		heap_files_open(g->h, &im);
+		s->modules = im.module_count;
+	}
+	heap_image_free(&im);
+}
+
+/* Is there no such process? Only to be asked of one whose PID is as etch sees it: not in a container. */
+static bool is_gone(const struct gathering *g, const struct seen *s)
+{
+	struct heap_image im;
+	struct error e;
+	char own[64] = "";
+	bool same;
+
+	if (!kill((pid_t)s->pid, 0) || errno != ESRCH || readlink("/proc/self/ns/pid", own, sizeof(own) - 1) <= 0)
+		return false;
+	same = !heap_image_modules(&im, g->directory, s->name, &e) && !strncmp(im.head.space, own, sizeof(im.head.space));
+	heap_image_free(&im);
+	return same;
+}
+
+/* While the command runs: files are opened, and recordings of processes that are gone are taken. */
+static void look(void *context)
+{
+	struct gathering *g = context;
+
+	names_read(g);
+	for (size_t i = 0; i < g->count; i++) {
+		struct seen *s = &g->list[i];
+		bool followed = i + 1 < g->count && g->list[i + 1].pid == s->pid; /* by an exec(2) */
+
+		if (s->done)
+			continue;
+		modules_take(g, s);
+		if (!followed && is_gone(g, s))
+			recording_take(g, s);
+	}
+	if (g->h->processes)
+		progress_note("heap", g->h->processes, g->count, "processes");
+}
+
+static void last_look(struct gathering *g)
+{
+	names_read(g);
+	for (size_t i = 0; i < g->count; i++) {
+		if (g->list[i].done)
+			continue;
+		if (!kill((pid_t)g->list[i].pid, 0) && (i + 1 == g->count || g->list[i + 1].pid != g->list[i].pid))
+			g->running++;
+		recording_take(g, &g->list[i]);
+	}
+	progress_end();
+}
+
+static int command_run(const struct heap_options *o, struct gathering *g, struct heap_end *end, struct error *e)
+{
+	struct run_options how = {
+		.cpu = -1, .out = o->to_stderr ? STDERR_FILENO : -1, .input_keep = true, .tick_ns = TICK_NS};
+	struct run_end ended = {0};
+	struct run run;
+
+	if (environment_set(g, o, e) || run_start(&run, o->command, &how, e) || run_go(&run, &ended, look, g, e))
+		return -1;
+	end->failed = ended.status;
+	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
+	last_look(g);
+	end->running = g->running;
+	return 0;
+}
+
+int heap_run(const struct heap_options *o, struct heap_profile *h, struct heap_end *end, struct error *e)
+{
+	struct gathering g = {.h = h, .directory = -1};
+	int err;
+
+	if (directory_make(&g, o->directory, e))
+		return -1;
+	runs_begin();
+	err = command_run(o, &g, end, e);
+	end->stopped = runs_stopped();
+	runs_end();
+	directory_remove(&g);
+	for (size_t i = 0; !err && i < h->profile->binaries.count; i++)
+		binary_prepare(h->profile->binaries.list[i]);
+	return err;
+}

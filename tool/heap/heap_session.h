@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a command with the recorder (lib/heap) preloaded, and gathers the recordings of its processes. */
+#ifndef HEAP_HEAP_SESSION_H
+#define HEAP_HEAP_SESSION_H
+
+#include "heap/heap_profile.h"
+
+struct heap_options {
+	char **command;
+	uint64_t sample;       /* bytes; 0: every allocation */
+	const char *directory; /* where recordings are meanwhile; null: /dev/shm, or $TMPDIR */
+	bool follow;           /* child processes, too */
+	bool to_stderr;        /* the command's standard output goes to standard error */
+};
+
+struct heap_end {
+	bool failed;      /* the command's status was not 0 */
+	int signal;       /* the signal that ended the command; 0: none */
+	int stopped;      /* the signal that ended etch's waiting; 0: none */
+	uint64_t running; /* processes that were still running */
+};
+
+/* Can this command be run with a preloaded library? 0, or -1 and the reason. */
+int heap_command_check(const char *name, struct error *e);
+/* Records. 0, or -1 and a message. */
+int heap_run(const struct heap_options *o, struct heap_profile *h, struct heap_end *end, struct error *e);
+
+#endif

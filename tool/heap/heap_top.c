@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of `etch heap` (heap_top.h). A function's bytes are those that it has asked for itself: C++'s operator new
+ * and what is in namespace std count for the function that calls them.
+ */
+#include "heap/heap_top.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/writers.h"
+#include "report/text.h"
+
+#define STACKS_SHOWN 3
+#define FRAMES_SHOWN 10
+#define NAME_MOST    70
+
+struct ranked {
+	struct heap_sum sum[MEASURE_COUNT];
+	enum heap_measure by;
+	size_t index; /* function, or sample */
+};
+
+static int rank_order(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	for (int i = 0; i < MEASURE_COUNT; i++) { /* the measure, then the others */
+		int m = ((int)x->by + i) % MEASURE_COUNT;
+
+		if (x->sum[m].bytes != y->sum[m].bytes)
+			return x->sum[m].bytes < y->sum[m].bytes ? 1 : -1;
+	}
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Is this a function by which others allocate? */
+static bool is_allocator(const char *name)
+{
+	static const char *const begins[] = {"operator new", "std::", "__gnu_cxx::"};
+
+	for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++)
+		if (!strncmp(name, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}
+
+static const char *call_name(const struct profile *p, uint32_t call)
+{
+	return p->names.list[function_name(p, (uint32_t)p->calls.list[call].b)];
+}
+
+/* The call that a sample counts for. */
+static uint32_t asking_call(const struct profile *p, uint32_t innermost)
+{
+	for (uint32_t at = innermost; at && !(uint32_t)p->calls.list[at].a; at = key_caller(&p->calls.list[at]))
+		if (!is_allocator(call_name(p, at)))
+			return at;
+	return innermost;
+}
+
+static void sums_add(struct heap_sum *to, const struct heap_sum *from)
+{
+	for (int m = 0; m < MEASURE_COUNT; m++) {
+		to[m].bytes += from[m].bytes;
+		to[m].count += from[m].count;
+	}
+}
+
+/* A number of bytes in seven columns. */
+static void bytes_put(uint64_t bytes, FILE *out)
+{
+	static const char *const units[] = {"B ", "KB", "MB", "GB", "TB"};
+	double n = (double)bytes;
+	int i = 0;
+
+	for (; n >= 999.95 && i < 4; i++)
+		n /= 1000;
+	fprintf(out, i ? "%5.1f %s" : "%5.0f %s", n, units[i]);
+}
+
+static void name_put(const char *name, FILE *out)
+{
+	char cut[NAME_MOST + 8];
+
+	if (strlen(name) <= NAME_MOST) {
+		text_clean(out, name);
+		return;
+	}
+	snprintf(cut, sizeof(cut), "%.*s...", NAME_MOST - 3, name);
+	text_clean(out, cut);
+}
+
+static void function_put(const struct profile *p, uint32_t function, FILE *out)
+{
+	const char *name = p->names.list[function_name(p, function)];
+	const char *binary = p->names.list[function_binary(p, function)];
+
+	name_put(name, out);
+	if (*binary && name[0] != '[') {
+		fputs("  ", out);
+		text_clean(out, binary);
+	}
+}
+
+static void functions_put(const struct heap_profile *h, struct ranked *list, size_t most, bool color, FILE *out)
+{
+	const struct profile *p = h->profile;
+
+	for (size_t i = 0; i < p->functions.count; i++)
+		list[i] = (struct ranked){.index = i, .by = h->measure};
+	for (size_t i = 0; i < p->sample_count; i++) {
+		uint32_t call = asking_call(p, p->call_of[p->samples[i].node]);
+
+		sums_add(list[p->calls.list[call].b].sum, heap_values(h, i));
+	}
+	qsort(list, p->functions.count, sizeof(*list), rank_order);
+	fprintf(out, "  leaked      peak     total      calls  function\n");
+	for (size_t i = 0; i < p->functions.count && i < most && list[i].sum[MEASURE_TOTAL].count; i++) {
+		static const enum heap_measure order[] = {MEASURE_LEAKED, MEASURE_PEAK, MEASURE_TOTAL};
+
+		for (int k = 0; k < MEASURE_COUNT; k++) {
+			bool bold = color && order[k] == h->measure;
+
+			fputs(bold ? "\033[1m" : "", out);
+			bytes_put(list[i].sum[order[k]].bytes, out);
+			fputs(bold ? "\033[0m  " : "  ", out);
+		}
+		fprintf(out, "%9" PRIu64 "  ", list[i].sum[MEASURE_TOTAL].count);
+		function_put(p, (uint32_t)list[i].index, out);
+		putc('\n', out);
+	}
+}
+
+static void stack_put(const struct heap_profile *h, const struct ranked *r, FILE *out)
+{
+	static const char *const what[] = {
+		[MEASURE_LEAKED] = "leaked", [MEASURE_PEAK] = "live at the peak", [MEASURE_TOTAL] = "allocated in all"};
+	const struct profile *p = h->profile;
+	const struct heap_sum *s = &r->sum[h->measure];
+	int shown = 0;
+
+	fprintf(out, "\n%" PRIu64 " bytes in %" PRIu64 " block%s %s by\n", s->bytes, s->count, s->count == 1 ? "" : "s",
+	        what[h->measure]);
+	for (uint32_t at = p->call_of[p->samples[r->index].node]; at; at = key_caller(&p->calls.list[at])) {
+		if (shown++ == FRAMES_SHOWN) {
+			fprintf(out, "    ...\n");
+			break;
+		}
+		fputs("    ", out);
+		function_put(p, (uint32_t)p->calls.list[at].b, out);
+		putc('\n', out);
+	}
+}
+
+static void stacks_put(const struct heap_profile *h, struct ranked *list, FILE *out)
+{
+	for (size_t i = 0; i < h->profile->sample_count; i++) {
+		list[i] = (struct ranked){.index = i, .by = h->measure};
+		sums_add(list[i].sum, heap_values(h, i));
+	}
+	qsort(list, h->profile->sample_count, sizeof(*list), rank_order);
+	for (size_t i = 0; i < STACKS_SHOWN && i < h->profile->sample_count && list[i].sum[h->measure].bytes; i++)
+		stack_put(h, &list[i], out);
+	putc('\n', out);
+}
+
+bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out)
+{
+	const struct profile *p = h->profile;
+	size_t count = p->functions.count > p->sample_count ? p->functions.count : p->sample_count;
+	struct ranked *list = malloc((count + 1) * sizeof(*list));
+
+	if (!list)
+		return false;
+	if (p->sample_count) {
+		functions_put(h, list, most, color, out);
+		stacks_put(h, list, out);
+	}
+	free(list);
+	return true;
+}
+
+/* What is not known, and why. */
+static void losses_put(const struct heap_profile *h, FILE *out)
+{
+	const struct profile *p = h->profile;
+
+	for (int i = 0; i < STOP_COUNT; i++)
+		if (i != STOP_END && i != STOP_NO_ROOM && p->stops[i])
+			fprintf(out, "%" PRIu64 " stacks are incomplete: %s\n", p->stops[i], stop_text((enum stop)i));
+	if (h->lost_stack)
+		fprintf(out,
+		        "%" PRIu64 " allocations are counted without a stack: the disk of the recording, or memory, was full "
+		        "(see --directory)\n",
+		        h->lost_stack);
+	if (h->lost_block)
+		fprintf(out, "%" PRIu64 " allocations count as leaked: no memory to follow them\n", h->lost_block);
+	if (h->lost_handler)
+		fprintf(out, "%" PRIu64 " calls lost: made by a signal handler while the recorder was at work\n",
+		        h->lost_handler);
+	if (h->lost_children)
+		fprintf(out, "%" PRIu64 " process%s not recorded: no file for it could be opened\n", h->lost_children,
+		        h->lost_children == 1 ? " is" : "es are");
+	if (h->lost_files)
+		fprintf(out, "%" PRIu64 " process%s not counted: %s\n", h->lost_files, h->lost_files == 1 ? " is" : "es are",
+		        h->lost_file.text);
+	if (h->own_malloc)
+		fprintf(out, "%" PRIu64 " process%s malloc of its own, whose calls cannot be seen\n", h->own_malloc,
+		        h->own_malloc == 1 ? " has a" : "es have each a");
+}
+
+void heap_summary(const struct heap_profile *h, FILE *out)
+{
+	const struct heap_sum *s = h->sum;
+	const struct profile *p = h->profile;
+	uint64_t stacks = 0;
+
+	for (int i = 0; i < STOP_COUNT; i++)
+		stacks += p->stops[i];
+	fprintf(out,
+	        "leaked %" PRIu64 " bytes in %" PRIu64 " blocks; peak %" PRIu64 " bytes in %" PRIu64
+	        " blocks; in all %" PRIu64 " bytes in %" PRIu64 " allocations%s\n",
+	        s[MEASURE_LEAKED].bytes, s[MEASURE_LEAKED].count, s[MEASURE_PEAK].bytes, s[MEASURE_PEAK].count,
+	        s[MEASURE_TOTAL].bytes, s[MEASURE_TOTAL].count, p->period > 1 ? " (by a sample)" : "");
+	if (stacks)
+		fprintf(out, "%.2f%% with a complete stack; ", 100 * (double)p->stops[STOP_END] / (double)stacks);
+	if (h->processes != 1)
+		fprintf(out, "%" PRIu64 " processes, their peaks added; ", h->processes);
+	fprintf(out, "the recorder took ");
+	bytes_put(h->memory, out);
+	fprintf(out, " of memory and ");
+	bytes_put(h->file, out);
+	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in a process" : "");
+	losses_put(h, out);
+}

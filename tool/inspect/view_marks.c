@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect marks: the markers of a file (etch/mark.h), from section __etch_mark. */
+#include "inspect/inspect.h"
+#include "report/text.h"
+
+#include <etch/branch_format.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct column mark_columns[] = {
+	{"address", false, false}, {"name", false, false},     {"types", false, false}, {"arguments", false, false},
+	{"live", false, false},    {"function", false, false}, {"file", false, false},  {"line", true, false},
+};
+
+static const char *const type_names[ETCH_MARK_OTHER + 1] = {
+	[ETCH_MARK_I8] = "int8",
+	[ETCH_MARK_U8] = "uint8",
+	[ETCH_MARK_I16] = "int16",
+	[ETCH_MARK_U16] = "uint16",
+	[ETCH_MARK_I32] = "int32",
+	[ETCH_MARK_U32] = "uint32",
+	[ETCH_MARK_I64] = "int64",
+	[ETCH_MARK_U64] = "uint64",
+	[ETCH_MARK_BOOL] = "bool",
+	[ETCH_MARK_DOUBLE] = "double",
+	[ETCH_MARK_LONG_DOUBLE] = "long double",
+	[ETCH_MARK_STRING] = "string",
+	[ETCH_MARK_POINTER] = "pointer",
+	[ETCH_MARK_OTHER] = "struct",
+};
+
+/* One table: a section, and in an object file its relocations. */
+struct table {
+	const struct elf_file *f;
+	const struct elf_section *s;
+	struct elf_reloc *r;
+	long relocs;
+};
+
+/* What the field at an offset of the table refers to: an address, in an object file an offset, in *section; 0: in none.
+ */
+static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
+{
+	const struct elf_symbol *y;
+	int32_t rel;
+	long i;
+
+	*section = 0;
+	if (!elf_is_object(t->f)) {
+		memcpy(&rel, t->s->data + at, sizeof(rel));
+		*section = elf_section_at(t->f, t->s->sh.sh_addr + at + (uint64_t)(int64_t)rel);
+		return t->s->sh.sh_addr + at + (uint64_t)(int64_t)rel;
+	}
+	for (i = 0; i < t->relocs && t->r[i].offset != at; i++)
+		;
+	if (i == t->relocs || t->r[i].symbol >= t->f->symbol_count)
+		return 0;
+	y = &t->f->symbols[t->r[i].symbol];
+	*section = y->section;
+	return y->value + (uint64_t)t->r[i].addend;
+}
+
+/* The NUL-terminated string that a field refers to; "" if it is none. */
+static const char *string_of(const struct table *t, uint64_t at)
+{
+	uint32_t section;
+	uint64_t to = refers(t, at, &section);
+	const struct elf_section *s = section && section < t->f->section_count ? &t->f->sections[section] : NULL;
+
+	if (!s || !s->data || s->sh.sh_type == SHT_NOBITS)
+		return "";
+	to -= elf_is_object(t->f) ? 0 : s->sh.sh_addr;
+	return to < s->sh.sh_size && memchr(s->data + to, 0, s->sh.sh_size - to) ? (const char *)s->data + to : "";
+}
+
+/* The text of the arguments, behind the name. */
+static const char *arguments_of(const char *text)
+{
+	text += strcspn(text, ",");
+	return text + strspn(text, ", ");
+}
+
+static void types_print(const struct etch_mark *m, char *out, size_t size)
+{
+	size_t at = 0;
+	unsigned i;
+
+	snprintf(out, size, "-");
+	for (i = 0; i < m->count && i < ETCH_MARK_ARGS && at < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%s%s", i ? "," : "",
+		                       m->type[i] <= ETCH_MARK_OTHER && type_names[m->type[i]] ? type_names[m->type[i]] : "?");
+}
+
+static void mark_add(const struct view *v, const struct table *t, uint64_t at, struct listing *l)
+{
+	const uint64_t mark = at + offsetof(struct etch_mark_site, mark);
+	struct etch_mark_site raw;
+	char types[ETCH_MARK_ARGS * 16], where[256];
+	uint32_t section;
+	uint64_t site = refers(t, at, &section);
+	const char *args = arguments_of(string_of(t, mark + offsetof(struct etch_mark, args)));
+	bool swap;
+
+	if (!section || !(v->file.sections[section].sh.sh_flags & SHF_EXECINSTR))
+		return; /* the linker has dropped its code */
+	memcpy(&raw, t->s->data + at, sizeof(raw));
+	types_print(&raw.mark, types, sizeof(types));
+	view_place(v, section, site, where, sizeof(where));
+	swap = !etch_site_is_live(site, ETCH_BRANCH_LEN);
+	listing_add(l, "%" PRIx64, site);
+	listing_add(l, "%s", string_of(t, mark + offsetof(struct etch_mark, name)));
+	listing_add(l, "%s", types);
+	listing_add(l, "%s", *args ? args : "-");
+	listing_add(l, "%s", swap ? "swap" : "yes");
+	listing_add(l, "%s", where);
+	listing_add(l, "%s", string_of(t, mark + offsetof(struct etch_mark, file)));
+	listing_add(l, "%" PRIu32, raw.mark.line);
+}
+
+static int marks_list(const struct view *v, struct listing *l, struct error *e)
+{
+	const struct elf_file *f = &v->file;
+	uint32_t i;
+	uint64_t at;
+
+	listing_init(l, mark_columns, sizeof(mark_columns) / sizeof(mark_columns[0]));
+	for (i = 1; i < f->section_count; i++) {
+		struct table t = {.f = f, .s = &f->sections[i]};
+		uint32_t rel = elf_is_object(f) ? elf_section_rela(f, i, 1) : 0;
+
+		if (!elf_name_is(t.s->name, ETCH_SEC_MARK) || !t.s->data || t.s->sh.sh_type != SHT_PROGBITS)
+			continue;
+		if (t.s->sh.sh_size % sizeof(struct etch_mark_site))
+			return error_set(e, "section %s: its size is no multiple of %zu", t.s->name, sizeof(struct etch_mark_site));
+		if (rel && (t.relocs = elf_relocs(f, rel, &t.r, e)) < 0)
+			return -1;
+		for (at = 0; at < t.s->sh.sh_size; at += sizeof(struct etch_mark_site))
+			mark_add(v, &t, at, l);
+		free(t.r);
+	}
+	return 0;
+}
+
+int show_marks(const struct view *v, enum format format, struct error *e)
+{
+	struct listing l;
+	int err = marks_list(v, &l, e);
+
+	if (!err && format == FORMAT_JSON) {
+		struct json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "format", json_object_new_string("etch-inspect-marks"));
+		json_object_object_add(o, "version", json_object_new_int(1));
+		json_object_object_add(o, "file", json_name(v->path));
+		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
+		json_object_object_add(o, "marks", listing_json(&l));
+		json_print(o);
+	} else if (!err && format == FORMAT_TEXT && !l.cell_count) {
+		text_clean(stdout, v->path);
+		printf(": no marker\n");
+	} else if (!err) {
+		listing_print(&l, format);
+	}
+	listing_free(&l);
+	return err;
+}

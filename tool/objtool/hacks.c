@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* What --hacks changes in code: jumps of static keys that begin as nops, and calls of profilers in code that must not
+ * be instrumented. */
+#include "objtool/objtool.h"
+#include "arch/x86/stack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The assembler wrote a jump for lack of a way to write a nop of the size that the jump will have: bit 1 of the key's
+ * addend (arch/x86/include/asm/jump_label.h). */
+enum { KEY_SIZE = 16, KEY_CODE = 0, KEY_KEY = 8, KEY_BEGINS_AS_NOP = 2 };
+#define SITE_MOST 5u
+
+/* Nops that the kernel expects (arch/x86/include/asm/nops.h). */
+static const uint8_t nops[SITE_MOST + 1][SITE_MOST] = {
+	{0}, {0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}, {0x0f, 0x1f, 0x40, 0x00}, {0x0f, 0x1f, 0x44, 0x00, 0x00}};
+
+/* Makes the relocations of [at, at + len) in a section none. */
+static int relocs_drop(struct elf_file *f, uint32_t section, uint64_t at, unsigned len, struct error *e)
+{
+	uint32_t rel = elf_section_rela(f, section, 1);
+	uint8_t *data;
+	uint64_t i;
+
+	if (!rel)
+		return 0;
+	if (elf_section_alone(f, rel, e))
+		return -1;
+	data = (uint8_t *)f->sections[rel].data;
+	for (i = 0; i + sizeof(Elf64_Rela) <= f->sections[rel].sh.sh_size; i += sizeof(Elf64_Rela)) {
+		Elf64_Rela r;
+
+		memcpy(&r, data + i, sizeof(r));
+		if (r.r_offset < at || r.r_offset - at >= len)
+			continue;
+		r.r_info = ELF64_R_INFO(ELF64_R_SYM(r.r_info), R_X86_64_NONE);
+		memcpy(data + i, &r, sizeof(r));
+	}
+	return 0;
+}
+
+/* Puts other bytes in the place of one instruction. */
+static int insn_put(struct elf_file *f, uint32_t section, uint64_t at, const uint8_t *bytes, unsigned len,
+                    struct error *e)
+{
+	if (elf_section_alone(f, section, e) || relocs_drop(f, section, at, len, e))
+		return -1;
+	memcpy((uint8_t *)f->sections[section].data + at, bytes, len);
+	return 0;
+}
+
+/* The instruction at an offset of a section of code; its length, or 0 and a message. */
+static unsigned site_length(const struct elf_file *f, uint32_t section, uint64_t at, struct step *s, struct error *e)
+{
+	const struct elf_section *c = &f->sections[section];
+
+	if (!section || !c->data || !(c->sh.sh_flags & SHF_EXECINSTR) || at >= c->sh.sh_size ||
+	    !step_decode(NULL, c->data + at, c->sh.sh_size - at, at, s)) {
+		error_set(e, "section __jump_table: an entry refers to no instruction");
+		return 0;
+	}
+	if (s->len > SITE_MOST || (s->flow != FLOW_JUMP && !(s->flow == FLOW_NEXT && s->padding))) {
+		char where[128];
+
+		elf_describe(f, section, at, where, sizeof(where));
+		error_set(e, "unsupported instruction at jump label %s", where);
+		return 0;
+	}
+	return s->len;
+}
+
+static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint64_t at)
+{
+	long lo = 0, hi = n;
+
+	while (lo < hi) {
+		long mid = lo + (hi - lo) / 2;
+
+		if (r[mid].offset < at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < n && r[lo].offset == at ? &r[lo] : NULL;
+}
+
+static int table_hack(struct elf_file *f, uint32_t table, struct error *e)
+{
+	uint32_t rel = elf_section_rela(f, table, 1);
+	uint64_t size = f->sections[table].sh.sh_size, at;
+	struct elf_reloc *r = NULL;
+	long n = rel ? elf_relocs(f, rel, &r, e) : 0;
+	int err = n < 0 ? -1 : 0;
+
+	for (at = 0; at + KEY_SIZE <= size && !err; at += KEY_SIZE) {
+		const struct elf_reloc *code = reloc_at(r, n, at + KEY_CODE), *key = reloc_at(r, n, at + KEY_KEY);
+		const struct elf_symbol *y = code && code->symbol < f->symbol_count ? &f->symbols[code->symbol] : NULL;
+		struct step s;
+		uint64_t to;
+		unsigned len;
+
+		if (!key || !(key->addend & KEY_BEGINS_AS_NOP))
+			continue;
+		to = y ? y->value + (uint64_t)code->addend : 0;
+		len = site_length(f, y ? y->section : 0, to, &s, e);
+		err = len ? insn_put(f, y->section, to, nops[len], len, e) : -1;
+	}
+	free(r);
+	return err;
+}
+
+int keys_hack(struct elf_file *f, struct error *e)
+{
+	uint32_t i = 0;
+
+	while ((i = elf_section_find(f, "__jump_table", i + 1)))
+		if (table_hack(f, i, e))
+			return -1;
+	return 0;
+}
+
+int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e)
+{
+	static const uint8_t returns[SITE_MOST] = {0xc3, 0xcc, 0x0f, 0x1f, 0x00};
+	size_t i;
+
+	for (i = 0; i < b->profiled.count; i++) {
+		const struct branch_site *x = &b->profiled.list[i];
+		uint8_t opcode = f->sections[x->section].data[x->at];
+
+		if (opcode != 0xe8 && opcode != 0xe9) /* call, jmp rel32 */
+			return error_set(e, "a call of %.200s is of an unknown form", f->symbols[x->symbol].name);
+		if (insn_put(f, x->section, x->at, x->tail ? returns : nops[SITE_MOST], SITE_MOST, e))
+			return -1;
+	}
+	return 0;
+}

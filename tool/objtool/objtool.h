@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `etch objtool`: what the build of Linux 6.1 asks of objtool, for one object file, in place. Formats are the kernel's:
+ * arch/x86/include/asm/orc_types.h, include/linux/static_call_types.h, tools/objtool.
+ */
+#ifndef OBJTOOL_OBJTOOL_H
+#define OBJTOOL_OBJTOOL_H
+
+#include "analysis/interproc/frames.h"
+#include "elf/object_write.h"
+
+struct objtool_options {
+	bool jump_label, noinstr_hack; /* --hacks */
+	bool orc, retpoline, rethunk, sls, static_call;
+	bool module;  /* the object is part of a module */
+	bool backup;  /* keep FILE.orig */
+	bool dry_run; /* write nothing */
+	bool stats;   /* print counts */
+};
+
+/* Runs the passes. 0; or -1 and a message, and the file is as it was. Warnings go to standard error, in objtool's form,
+ * and change nothing. */
+int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
+
+/* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
+void objtool_warn(const struct elf_file *f, uint32_t section, uint64_t at, const char *text);
+
+/* An instruction that the kernel patches: entry of .return_sites, .retpoline_sites, .static_call_sites. */
+struct branch_site {
+	uint32_t section;
+	uint64_t at;     /* offset in the section */
+	uint32_t symbol; /* of the branch */
+	bool tail;       /* a jump out of a function */
+};
+
+struct branch_list {
+	struct branch_site *list;
+	size_t count, room;
+};
+
+/* patched_branches.c */
+struct branches {
+	struct branch_list returns, retpolines, calls; /* to the return thunk, to retpolines, static calls */
+	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
+	size_t insns;
+};
+/* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. */
+int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, struct branches *out, struct error *e);
+void branch_sites_free(struct branches *b);
+
+/* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
+int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
+                   struct new_section *out, size_t *count, struct error *e);
+#define SITE_SECTIONS 3u
+
+/* orc_section.c: the rows as .orc_unwind and .orc_unwind_ip, which are appended to out[*count...]; rows outside of what
+ * an entry can say are UNDEFINED, and *lost of them. */
+int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,
+                 struct error *e);
+
+/* hacks.c: changes code bytes and relocations of f, whose bytes are its own (elf_bytes_own()). 0, or -1 and a
+ * message. */
+int keys_hack(struct elf_file *f, struct error *e);
+int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e);
+
+#endif

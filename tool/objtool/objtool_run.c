@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* The steps of `etch objtool` for one file. */
+#include "objtool/objtool.h"
+#include "analysis/runtimes/linux_kernel.h"
+#include "elf/outfile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECTIONS_MOST (SITE_SECTIONS + 2u)
+
+void objtool_warn(const struct elf_file *f, uint32_t section, uint64_t at, const char *text)
+{
+	char where[256];
+
+	elf_describe(f, section, at, where, sizeof(where));
+	fprintf(stderr, "%s: warning: objtool: %s%s: %s\n", f->path, where, strchr(where, '+') ? "" : "+0x0", text);
+}
+
+/* The rows, from the code as the compiler wrote it. */
+static int orc_pass(const struct elf_file *f, struct new_section *out, size_t *count, struct error *e)
+{
+	const struct frames_options options = {.jobs = 1, .profile = &linux_profile};
+	struct frames frames;
+	size_t lost = 0;
+	int err = frames_find(f, &options, &frames, e);
+
+	if (!err)
+		err = orc_sections(f, &frames, out, count, &lost, e);
+	if (!err && lost)
+		fprintf(stderr, "%s: warning: objtool: %zu rows do not fit an ORC entry\n", f->path, lost);
+	frames_free(&frames);
+	return err;
+}
+
+/* What FILE.orig is for: the object before the passes. */
+static int backup_write(const struct elf_file *f, struct error *e)
+{
+	char path[4096];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s.orig", f->path) >= sizeof(path))
+		return error_set(e, "its path is too long for a backup");
+	return outfile_write(path, f->bytes, f->size, f->path, e->text, sizeof(e->text)) ? -1 : 0;
+}
+
+static void stats_print(const struct branches *b, const struct new_section *s, size_t count)
+{
+	size_t i;
+
+	printf("nr_insns: %zu\n", b->insns);
+	for (i = 0; i < count; i++)
+		printf("%s: %zu bytes\n", s[i].name, (size_t)s[i].size);
+}
+
+/* All passes over an open file. *changed: its bytes have changed in place; sections[0..*count) are to be added. */
+static int passes_run(struct elf_file *f, const struct objtool_options *o, struct branches *b,
+                      struct new_section *sections, size_t *count, struct error *e)
+{
+	/* The branches first: their warnings come in the order of the file. */
+	if (branch_sites_find(f, o, b, e) || sites_sections(f, o, b, sections, count, e))
+		return -1;
+	if (o->orc && orc_pass(f, sections, count, e))
+		return -1;
+	/* Then what changes code. */
+	if (o->dry_run || (!o->jump_label && !o->noinstr_hack))
+		return 0;
+	if (elf_bytes_own(f, e))
+		return -1;
+	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, b, e)) ? -1 : 0;
+}
+
+static int result_write(const struct elf_file *f, const struct objtool_options *o, const struct file_mark *seen,
+                        const struct new_section *sections, size_t count, struct error *e)
+{
+	const struct object_change change = {.added = sections, .count = count};
+	const struct outfile_target target = {.path = f->path, .seen = seen};
+	uint8_t *bytes = NULL;
+	size_t size = 0;
+	int err;
+
+	if (o->dry_run)
+		return 0;
+	if (object_write_room(f, count, e) || object_write(f, &change, &bytes, &size, e))
+		return -1;
+	err = outfile_replace(&target, bytes, size, e->text, sizeof(e->text)) ? -1 : 0;
+	free(bytes);
+	return err;
+}
+
+int objtool_run(const char *path, const struct objtool_options *o, struct error *e)
+{
+	struct new_section sections[SECTIONS_MOST] = {0};
+	struct elf_file f = {0};
+	struct file_mark seen;
+	struct branches branches = {0};
+	size_t count = 0, size, i;
+	uint8_t *bytes, *before = NULL;
+	int err;
+
+	if (file_read_marked(path, &bytes, &size, &seen, e))
+		return -1;
+	err = elf_open_bytes(&f, path, bytes, size, e);
+	if (!err && !elf_is_object(&f))
+		err = error_set(e, "is no object file");
+	if (!err && o->backup && !o->dry_run)
+		err = backup_write(&f, e);
+	if (!err) {
+		before = f.bytes;
+		err = passes_run(&f, o, &branches, sections, &count, e);
+	}
+	if (!err && (count || f.bytes != before))
+		err = result_write(&f, o, &seen, sections, count, e);
+	if (!err && o->stats)
+		stats_print(&branches, sections, count);
+	branch_sites_free(&branches);
+	for (i = 0; i < SECTIONS_MOST; i++) {
+		free(sections[i].data);
+		free(sections[i].relocs);
+	}
+	if (before && f.bytes != before)
+		free(before);
+	elf_close(&f);
+	return err;
+}

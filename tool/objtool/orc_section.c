@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unwind rows in the kernel's own form: .orc_unwind_ip and .orc_unwind, one pair a file, in the layout of Linux 6.1.
+ * The kernel looks a row up by address alone, so where code may be replaced at run time one row has to hold for each
+ * byte of either.
+ */
+#include "objtool/objtool.h"
+#include "arch/x86/stack.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* struct orc_entry, little-endian (arch/x86/include/asm/orc_types.h of 6.1). */
+struct entry {
+	int16_t sp_offset, bp_offset;
+	uint16_t bits; /* 0-3 sp_reg, 4-7 bp_reg, 8-9 type, 10 end */
+};
+enum { ENTRY_SIZE = 6, TYPE_CALL = 0, TYPE_REGS = 1, TYPE_REGS_PARTIAL = 2, TYPE_SHIFT = 8, END_BIT = 1 << 10 };
+
+struct maker {
+	struct new_section *ip, *orc;
+	size_t room, orc_room, lost;
+};
+
+/* The base of a CFA as an ORC register; 0: there is none for it. */
+static unsigned base_of(const struct etch_rule *r)
+{
+	static const uint8_t plain[16] = {[2] = ETCH_ORC_DX, [4] = ETCH_ORC_SP,   [5] = ETCH_ORC_BP,
+	                                  [7] = ETCH_ORC_DI, [10] = ETCH_ORC_R10, [13] = ETCH_ORC_R13};
+
+	if (!(r->cfa & (ETCH_CFA_DEREF | ETCH_CFA_INDEX)))
+		return plain[r->cfa & 15];
+	if (r->cfa == (ETCH_REG_RSP | ETCH_CFA_DEREF) && !r->cfa_off)
+		return ETCH_ORC_SP_IND;
+	if (r->cfa == (ETCH_REG_RBP | ETCH_CFA_DEREF) && !r->cfa_add)
+		return ETCH_ORC_BP_IND;
+	return 0;
+}
+
+/* False: the rule has no entry. */
+static bool entry_pack(const struct etch_rule *r, struct entry *out)
+{
+	unsigned base = base_of(r);
+	int32_t off = base == ETCH_ORC_SP_IND ? r->cfa_add : r->cfa_off, bp_off = 0;
+	unsigned bp = ETCH_ORC_UNDEFINED, type = TYPE_CALL;
+
+	memset(out, 0, sizeof(*out));
+	if (r->kind == ETCH_RULE_UNDEF)
+		return true;
+	if (r->kind == ETCH_RULE_END) {
+		out->bits = END_BIT;
+		return true;
+	}
+	if (r->kind == RULE_REGS || r->kind == RULE_REGS_PARTIAL) {
+		type = r->kind == RULE_REGS ? TYPE_REGS : TYPE_REGS_PARTIAL;
+	} else {
+		if (r->kind != ETCH_RULE_CALL || r->ra != ETCH_RA_CFA)
+			return false;
+		if (r->bp == ETCH_BP_CFA)
+			bp = ETCH_ORC_PREV_SP;
+		else if (r->bp == ETCH_BP_RBP)
+			bp = ETCH_ORC_BP;
+		else if (r->bp != ETCH_BP_SAME && r->bp != ETCH_BP_UNDEF)
+			return false; /* there is no word for a lost rbp: only code that nobody returns from clears it */
+		bp_off = bp ? r->bp_off : 0;
+	}
+	if (!base || off != (int16_t)off || bp_off != (int16_t)bp_off)
+		return false;
+	out->sp_offset = (int16_t)off;
+	out->bp_offset = (int16_t)bp_off;
+	out->bits = (uint16_t)(base | bp << 4 | type << TYPE_SHIFT);
+	return true;
+}
+
+static void entry_add(struct maker *m, uint32_t section, uint64_t at, const struct entry *entry)
+{
+	size_t n = m->ip->reloc_count;
+
+	mem_room(&m->ip->relocs, &m->room, n, sizeof(*m->ip->relocs));
+	mem_room(&m->orc->data, &m->orc_room, n, ENTRY_SIZE);
+	memcpy(m->orc->data + ENTRY_SIZE * n, entry, ENTRY_SIZE);
+	m->ip->relocs[n] = (struct new_reloc){
+		.offset = 4 * n, .addend = (int64_t)at, .type = R_X86_64_PC32, .index = section, .to = TO_SECTION};
+	m->ip->reloc_count = n + 1;
+}
+
+/* Code that never runs where it stands has no rows. */
+static bool has_rows(const struct elf_section *s)
+{
+	return strcmp(s->name, ".altinstr_replacement") && strcmp(s->name, ".altinstr_aux") &&
+	       strncmp(s->name, ".discard.", 9);
+}
+
+/* Adds the rows of one section; *row: the last one that begins at or before it. */
+static void section_add(struct maker *m, const struct code_section *c, const struct row_list *rows, size_t *row)
+{
+	static const struct entry none;
+	struct entry last = none, now;
+	bool empty = true;
+	size_t i;
+
+	while (*row + 1 < rows->count && rows->rows[*row + 1].addr <= c->addr)
+		(*row)++;
+	for (i = *row; i < rows->count && rows->rows[i].addr < c->addr + c->size; i++) {
+		const struct row *r = &rows->rows[i];
+
+		if (!entry_pack(&r->rule, &now)) {
+			m->lost++;
+			now = none;
+		}
+		if (!memcmp(&now, &last, sizeof(now)))
+			continue;
+		entry_add(m, c->section, r->addr > c->addr ? r->addr - c->addr : 0, &now);
+		last = now;
+		empty = false;
+	}
+	if (!empty)
+		entry_add(m, c->section, c->size, &none);
+}
+
+/* ---- one row for each byte of code that may be replaced -----------------------------------------------------------
+ */
+
+static const struct row *row_at(const struct row_list *l, uint64_t addr)
+{
+	size_t i = SEARCH(l->count, k, l->rows[k].addr <= addr);
+
+	return i ? &l->rows[i - 1] : NULL;
+}
+
+/* The rules of the bytes of one original; `has`: an instruction of some version begins there. */
+struct merged {
+	struct etch_rule rule[256]; /* lengths are bytes */
+	bool has[256];
+};
+
+/* Adds the rules of one version of the code. */
+static void version_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
+                        const struct replacement *x)
+{
+	uint64_t from = x->from, size = x->size;
+	const struct code_section *c = size ? space_at(space, from) : NULL;
+	uint64_t i;
+	struct step s;
+
+	for (i = 0; c && i < size; i += s.len) {
+		const struct row *r = row_at(rows, from + i);
+
+		if (!step_decode(NULL, c->bytes + (from + i - c->addr), size - i, from + i, &s))
+			return;
+		if (m->has[i] || !r || r->rule.kind == ETCH_RULE_UNDEF)
+			continue;
+		m->has[i] = true;
+		m->rule[i] = r->rule;
+	}
+}
+
+/* Nops fill what a shorter replacement leaves. Where no version has an instruction, the frame there is that behind the
+ * original, if the replacement leads there. */
+static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
+                        const struct replacement *x)
+{
+	const struct code_section *c = x->size ? space_at(space, x->from) : NULL;
+	struct step s = {.flow = FLOW_NEXT};
+	const struct row *r = row_at(rows, x->end);
+	uint64_t i;
+
+	for (i = 0; c && i < x->size; i += s.len)
+		if (!step_decode(NULL, c->bytes + (x->from + i - c->addr), x->size - i, x->from + i, &s))
+			return;
+	if (x->size >= x->end - x->at || m->has[x->size] || !r || r->rule.kind == ETCH_RULE_UNDEF ||
+	    (s.flow != FLOW_NEXT && s.flow != FLOW_CALL && s.flow != FLOW_CALL_IND))
+		return;
+	m->has[x->size] = true;
+	m->rule[x->size] = r->rule;
+}
+
+static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
+{
+	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
+	return true;
+}
+
+/* Appends the rows of the bytes from `at` up to `end`. */
+static void merged_put(const struct merged *m, struct row_list *out, uint64_t at, uint64_t end)
+{
+	uint64_t i;
+
+	for (i = 0; i < end - at; i++)
+		if (m->has[i])
+			row_put(out, at + i, &m->rule[i]);
+}
+
+/*
+ * Replaces the rows of code that may be replaced by merged ones. Of versions that disagree on a byte a replacement
+ * counts, since the original is mostly nops.
+ */
+static void rows_merge(struct row_list *rows, const struct notes *n, const struct code_space *space)
+{
+	struct row_list out = {0};
+	size_t i, k, v, next = 0;
+
+	for (i = 0; i < n->replacement_count; i = k) {
+		const struct replacement *x = &n->replacements[i];
+		struct merged m;
+		const struct row *behind;
+
+		memset(&m, 0, sizeof(m));
+		for (k = i + 1; k < n->replacement_count && n->replacements[k].at == x->at; k++)
+			;
+		if (x->end - x->at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= x->at))
+			continue; /* overlaps the one before */
+		version_add(&m, rows, space, &n->replacements[k - 1]);
+		version_add(&m, rows, space, &(struct replacement){x->at, x->end, x->at, x->end - x->at});
+		for (v = k - 1; v-- > i;)
+			version_add(&m, rows, space, &n->replacements[v]);
+		for (v = k; v-- > i;)
+			filling_add(&m, rows, space, &n->replacements[v]);
+		while (next < rows->count && rows->rows[next].addr < x->at)
+			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule), next++;
+		behind = row_at(rows, x->end);
+		merged_put(&m, &out, x->at, x->end);
+		if (behind)
+			row_put(&out, x->end, &behind->rule);
+		while (next < rows->count && rows->rows[next].addr <= x->end)
+			next++;
+	}
+	for (; next < rows->count; next++)
+		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
+	free(rows->rows);
+	*rows = out;
+}
+
+/* Takes the rows of functions that the file asks none for. */
+static void rows_ignore(struct row_list *rows, const struct notes *n)
+{
+	static const struct etch_rule none;
+	size_t i, k;
+
+	for (k = 0; k < n->count; k++) {
+		const struct note *x = &n->list[k];
+		struct row_list out = {0};
+		const struct row *behind = row_at(rows, x->to);
+
+		if (x->kind != NOTE_IGNORE || !behind)
+			continue;
+		for (i = 0; i < rows->count && rows->rows[i].addr < x->at; i++)
+			row_put(&out, rows->rows[i].addr, &rows->rows[i].rule);
+		row_put(&out, x->at, &none);
+		row_put(&out, x->to, &behind->rule);
+		for (; i < rows->count; i++)
+			if (rows->rows[i].addr > x->to)
+				row_put(&out, rows->rows[i].addr, &rows->rows[i].rule);
+		free(rows->rows);
+		*rows = out;
+	}
+}
+
+int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,
+                 struct error *e)
+{
+	struct new_section *pair = &out[*count];
+	struct maker m = {.ip = &pair[1], .orc = &pair[0]};
+	size_t i, row = 0;
+
+	if (elf_section_find(f, ETCH_SEC_ORC, 1))
+		return error_set(e, "already has a section " ETCH_SEC_ORC);
+	rows_merge(&frames->rows, &frames->notes, &frames->space);
+	rows_ignore(&frames->rows, &frames->notes);
+	pair[0] = (struct new_section){.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 1};
+	pair[1] = (struct new_section){.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 1};
+	for (i = 0; i < frames->space.count && frames->rows.count; i++)
+		if (has_rows(&f->sections[frames->space.list[i].section]))
+			section_add(&m, &frames->space.list[i], &frames->rows, &row);
+	*lost = m.lost;
+	if (!m.ip->reloc_count)
+		return 0;
+	m.ip->size = 4 * m.ip->reloc_count;
+	m.ip->data = mem_zero(m.ip->reloc_count, 4);
+	m.orc->size = ENTRY_SIZE * m.ip->reloc_count;
+	*count += 2;
+	return 0;
+}

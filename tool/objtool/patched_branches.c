@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* One linear pass over the code of a kernel object: the branches that the kernel patches, by the names of their
+ * targets, and what --retpoline and --sls warn of. */
+#include "objtool/objtool.h"
+#include "arch/x86/stack.h"
+#include "support/memory.h"
+#include "support/search.h"
+#include "support/vector.h"
+
+#include <string.h>
+
+/* The code section of the pass. */
+struct pass {
+	const struct elf_file *f;
+	const struct objtool_options *o;
+	struct branches *out;
+	const struct elf_section *section;
+	uint32_t number;
+	struct elf_reloc *relocs;
+	long count;
+	bool replacement, noinstr;
+	const uint64_t *safe; /* offsets in this section by .discard.retpoline_safe, sorted */
+	size_t safe_count;
+	struct {
+		uint64_t at;
+		const char *text; /* null: none */
+	} sls;                /* warning due unless int3 follows */
+};
+
+static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool tail)
+{
+	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+	l->list[l->count++] = (struct branch_site){p->number, at, symbol, tail};
+}
+
+static bool is_profiler(const char *name)
+{
+	return !strncmp(name, "__sanitizer_cov_", 16) || !strncmp(name, "__tsan_func_", 12) ||
+	       !strcmp(name, "__tsan_atomic_signal_fence");
+}
+
+/* The relocation inside an instruction, or null. */
+static const struct elf_reloc *reloc_in(const struct pass *p, uint64_t at, unsigned len)
+{
+	size_t i = SEARCH((size_t)p->count, k, p->relocs[k].offset < at);
+
+	return i < (size_t)p->count && p->relocs[i].offset < at + len ? &p->relocs[i] : NULL;
+}
+
+/* Is an offset inside a function, by the symbols? */
+static bool in_function(const struct pass *p, uint64_t at)
+{
+	uint32_t i;
+
+	for (i = 1; i < p->f->symbol_count; i++) {
+		const struct elf_symbol *y = &p->f->symbols[i];
+
+		if (y->section == p->number && y->type == STT_FUNC && at - y->value < y->size)
+			return true;
+	}
+	return false;
+}
+
+/* A direct branch with a relocation against a global symbol. Returns whether it stands for an indirect branch or a
+ * return. */
+static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
+{
+	const struct elf_symbol *y = &p->f->symbols[symbol];
+	bool call = s->flow == FLOW_CALL;
+
+	if (y->bind != STB_GLOBAL)
+		return false;
+	if (!call && !strcmp(y->name, "__x86_return_thunk")) {
+		site_add(&p->out->returns, p, at, symbol, false);
+		return true;
+	}
+	if (!strncmp(y->name, "__x86_indirect_", 15)) {
+		if (!p->replacement)
+			site_add(&p->out->retpolines, p, at, symbol, false);
+		return true;
+	}
+	if (p->replacement || (!call && !in_function(p, at)))
+		return false;
+	if (!strncmp(y->name, "__SCT__", 7))
+		site_add(&p->out->calls, p, at, symbol, !call);
+	else if (p->noinstr && is_profiler(y->name))
+		site_add(&p->out->profiled, p, at, symbol, !call);
+	return false;
+}
+
+/* Warnings about an indirect branch or return. */
+static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
+{
+	const struct objtool_options *o = p->o;
+	bool returns = s->flow == FLOW_RETURN;
+	const char *text = returns                    ? "'naked' return found in RETHUNK build"
+	                   : s->flow == FLOW_JUMP_IND ? "indirect jump found in RETPOLINE build"
+	                                              : "indirect call found in RETPOLINE build";
+
+	if (word_has(p->safe, p->safe_count, at))
+		return;
+	if (o->retpoline && (!returns || o->rethunk) && (o->module || strcmp(p->section->name, ".init.text")))
+		objtool_warn(p->f, p->number, at, text);
+	if (o->sls && s->flow != FLOW_CALL_IND) {
+		p->sls.at = at;
+		p->sls.text = returns ? "missing int3 after ret" : "missing int3 after indirect jump";
+	}
+}
+
+static void sls_settle(struct pass *p, const uint8_t *next)
+{
+	if (p->sls.text && (!next || *next != 0xcc))
+		objtool_warn(p->f, p->number, p->sls.at, p->sls.text);
+	p->sls.text = NULL;
+}
+
+/* The first pass takes jumps, the second calls: the order of the entries in objtool's sections. */
+static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
+{
+	uint64_t size = p->section->sh.sh_size, at;
+	struct step s;
+
+	for (at = 0; at < size; at += s.len) {
+		const uint8_t *bytes = p->section->data + at;
+		const struct elf_reloc *r;
+		bool direct;
+
+		if (!calls)
+			sls_settle(p, bytes);
+		if (!step_decode(cache, bytes, size - at, at, &s)) {
+			if (!calls)
+				objtool_warn(p->f, p->number, at, "can't decode instruction");
+			break;
+		}
+		p->out->insns += !calls;
+		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP || calls != (s.flow == FLOW_CALL))
+			continue;
+		direct = s.flow == FLOW_JUMP || s.flow == FLOW_BRANCH || s.flow == FLOW_CALL;
+		r = direct ? reloc_in(p, at, s.len) : NULL;
+		if (r && r->symbol < p->f->symbol_count)
+			branch_note(p, at, &s, r->symbol);
+		else if (!direct)
+			indirect_judge(p, at, &s);
+	}
+	if (!calls)
+		sls_settle(p, NULL);
+}
+
+/* The offsets in a section that .discard.retpoline_safe names. */
+static int safe_read(struct pass *p, struct error *e)
+{
+	uint32_t table = elf_section_find(p->f, ".discard.retpoline_safe", 1);
+	uint32_t rel = table ? elf_section_rela(p->f, table, 1) : 0;
+	struct elf_reloc *r = NULL;
+	uint64_t *list;
+	long n, i;
+
+	p->safe = NULL;
+	p->safe_count = 0;
+	if (!rel)
+		return 0;
+	n = elf_relocs(p->f, rel, &r, e);
+	if (n < 0)
+		return -1;
+	list = mem_alloc((size_t)n + 1, sizeof(*list));
+	for (i = 0; i < n; i++) {
+		const struct elf_symbol *y = r[i].symbol < p->f->symbol_count ? &p->f->symbols[r[i].symbol] : NULL;
+
+		if (y && y->section == p->number)
+			list[p->safe_count++] = y->value + (uint64_t)r[i].addend;
+	}
+	free(r);
+	p->safe_count = words_unique(list, p->safe_count);
+	p->safe = list;
+	return 0;
+}
+
+static int section_read(struct pass *p, struct step_cache *cache, bool calls, struct error *e)
+{
+	const char *name = p->section->name;
+	uint32_t rel = elf_section_rela(p->f, p->number, 1);
+
+	p->relocs = NULL;
+	p->count = 0;
+	if ((rel && (p->count = elf_relocs(p->f, rel, &p->relocs, e)) < 0) || safe_read(p, e)) {
+		free(p->relocs);
+		return -1;
+	}
+	p->replacement = !strcmp(name, ".altinstr_replacement");
+	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13);
+	section_pass(p, cache, calls);
+	free(p->relocs);
+	free((void *)p->safe);
+	return 0;
+}
+
+int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, struct branches *out, struct error *e)
+{
+	struct step_cache *cache = step_cache_new(); /* null is allowed */
+	int err = 0, calls;
+	uint32_t i;
+
+	memset(out, 0, sizeof(*out));
+	for (calls = 0; calls < 2 && !err; calls++)
+		for (i = 1; i < f->section_count && !err; i++) {
+			struct pass p = {.f = f, .o = o, .out = out, .section = &f->sections[i], .number = i};
+
+			if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
+				err = section_read(&p, cache, calls, e);
+		}
+	step_cache_free(cache);
+	if (err)
+		branch_sites_free(out);
+	return err;
+}
+
+void branch_sites_free(struct branches *b)
+{
+	free(b->returns.list);
+	free(b->retpolines.list);
+	free(b->calls.list);
+	free(b->profiled.list);
+	memset(b, 0, sizeof(*b));
+}

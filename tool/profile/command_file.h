@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The file of a command that is to be looked at, before it is run (command_file.c). */
+#ifndef PROFILE_COMMAND_FILE_H
+#define PROFILE_COMMAND_FILE_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "support/error.h"
+
+/* Finds the file that execvp(3) would run. */
+bool command_path(const char *name, char out[PATH_MAX]);
+
+enum command_rights {
+	RIGHTS_NONE,
+	RIGHTS_SET_ID,       /* set-user-ID, set-group-ID */
+	RIGHTS_CAPABILITIES, /* of the file */
+};
+
+/* The rights that the program at a path takes, and that its user does not have. */
+enum command_rights command_rights(const char *path);
+
+#endif

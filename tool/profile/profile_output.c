@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Writes a profile to where the options say (profile_output.h). */
+#include "profile/profile_output.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "elf/outfile.h"
+#include "profile/writers.h"
+#include "report/text.h"
+
+const char *const profile_kinds[] = {"folded", "svg", "pprof", "firefox", NULL};
+
+static bool name_ends(const char *name, const char *end)
+{
+	size_t n = strlen(name), k = strlen(end);
+
+	return n >= k && !strcmp(name + n - k, end);
+}
+
+static int kind_of(const char *path)
+{
+	if (!path)
+		return KIND_NONE;
+	return name_ends(path, ".svg")                                  ? KIND_SVG
+	       : name_ends(path, ".pb.gz") || name_ends(path, ".pprof") ? KIND_PPROF
+	       : name_ends(path, ".json")                               ? KIND_FIREFOX
+	                                                                : KIND_FOLDED;
+}
+
+bool profile_output_check(struct profile_output *o)
+{
+	if (o->kind == KIND_NONE)
+		o->kind = kind_of(o->to.path);
+	if (o->kind == KIND_PPROF && !o->to.path && isatty(STDOUT_FILENO)) {
+		fprintf(stderr, "etch: --format pprof is binary: name a file with --output\n");
+		return false;
+	}
+	return output_check(&o->to);
+}
+
+static bool profile_format(struct profile *p, int kind, const char *title, FILE *out)
+{
+	switch (kind) {
+	case KIND_FOLDED: return write_folded(p, out);
+	case KIND_SVG: return write_svg(p, title, out);
+	case KIND_PPROF: return write_pprof(p, out);
+	default: return write_firefox(p, title, out);
+	}
+}
+
+bool profile_output_write(struct profile *p, const struct profile_output *o, const char *title)
+{
+	char *data = NULL, err[PATH_MAX + 256];
+	size_t size = 0;
+	FILE *f;
+	bool good;
+
+	if (o->kind == KIND_NONE)
+		return true;
+	f = open_memstream(&data, &size);
+	good = f && profile_format(p, o->kind, title, f);
+	if (!f || fclose(f) || !good) {
+		fprintf(stderr, "etch: out of memory\n");
+		free(data);
+		return false;
+	}
+	good = true;
+	if (!o->to.path)
+		fwrite(data, 1, size, stdout); /* main() checks standard output */
+	else if (outfile_write(o->to.path, data, size, NULL, err, sizeof(err)))
+		good = false;
+	if (!good)
+		text_error(NULL, "%s", err);
+	free(data);
+	return good;
+}
