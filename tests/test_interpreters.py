@@ -101,7 +101,7 @@ FILLED = ["leaq table(%rip), %rdx"]
 for number, name in enumerate(NAMES):
     FILLED += [f"leaq {name}(%rip), %rcx", f"movl ${number}, %r8d", "movq %rcx, (%rdx,%r8,8)"]
 TABLES = {"relocated": ("", ".quad " + ", ".join(NAMES)), "filled": ("\n\t".join(FILLED), ".skip 64")}
-RIGHT = {"rbp": {"rbp+16"}, "handler": {"rbp+16", "undef"}, "rsp24": {"rsp+32"}, "rsp16": {"rsp+16", "undef"}}
+RIGHT = {"rbp": {"rbp+16"}, "handler": {"rbp+16"}, "rsp24": {"rsp+32"}, "rsp16": {"rsp+16", "undef"}}
 
 
 @pytest.mark.parametrize("flags", [LIBRARY, PROGRAM], ids=["library", "program"])

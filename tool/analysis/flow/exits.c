@@ -151,7 +151,8 @@ static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct st
 
 	if (!state_is_entry(s))
 		return false;
-	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)) && in->flow == FLOW_NEXT; n++, off -= in->len)
+	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)) && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH);
+	     n++, off -= in->len)
 		if (in->op == STEP_LEAVE || (in->op == STEP_POP && in->a < 16 && (STEP_CALLEE_SAVED >> in->a & 1)))
 			return true;
 	return false;
@@ -275,6 +276,9 @@ static bool call_note(struct flow *f, const struct step *in, uint64_t behind)
 		return false;
 	if (!flow_is_end(f, in, behind))
 		return true;
+	/* What a handler calls returns to a label that has its own code range: its address is in a table, too. */
+	if (f->in.handler && !target && f->in.range->start + behind == f->in.range->end)
+		return true;
 	/* Compilers end a function with a call only if it is noreturn. */
 	if (!target)
 		f->found.may_return = true;
@@ -342,6 +346,8 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 
 	if (before->dead)
 		return;
+	if (in->flow != FLOW_NEXT)
+		flow_handler_note(f, in, before);
 	switch (in->flow) {
 	case FLOW_RETURN: return_note(f, before); return;
 	case FLOW_STOP: return;

@@ -147,6 +147,7 @@ struct flow_input {
 	size_t cfi_count;
 	int32_t pushed;       /* bytes already pushed below the return address at the start */
 	bool framed;          /* the range begins in an unknown frame */
+	bool handler;         /* with `framed`: in that of an interpreter, which rbp points to (handlers.c) */
 	bool relaxed;         /* second analysis of code that did not end like compiled code; follows tables without a
 	                       * bound, and lets local helpers change registers */
 	bool force_constants; /* follow constants (state.constants) even if not needed */
@@ -161,6 +162,8 @@ struct flow_result {
 	uint64_t insn_count;           /* number of instructions decoded */
 	uint64_t extent;               /* end of the last reached instruction, as an offset */
 	struct etch_rule runtime_rule; /* the rule by runtime->enters(), as in StgRun of GHC; kind UNDEF: none */
+	uint32_t dispatch;             /* table of a jump that is not followed, with a frame of push %rbp; mov %rsp, %rbp */
+	uint32_t dispatch_otherwise;   /* likewise, in another frame; 0: none */
 	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */
 	bool exit_sp_varies;           /* some exit has rsp elsewhere or unknown, so exit_sp_delta does not count */
 	bool exit_sp_mismatch;         /* leaves with a frame left or more popped than pushed: not begun as a function */
@@ -171,6 +174,8 @@ struct flow_result {
 	bool return_certain;     /* has a return that is reached in a state not weak */
 	bool may_return;         /* may return to its caller */
 	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
+	bool keeps_frame;        /* a handler: it returns, or jumps as a tail call does, by the frame of rbp */
+	bool breaks_frame;       /* a handler: an exit shows that it is another */
 	bool replaces_sp;        /* its first instruction replaces rsp, as where makecontext() contexts begin */
 	bool broken;             /* runs into bytes that do not decode */
 	bool no_constants;       /* constants were not followed */

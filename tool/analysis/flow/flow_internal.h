@@ -162,6 +162,14 @@ bool flow_is_helper(struct flow *f, uint64_t target);
 uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off);
 void flow_trap_state(const struct state *head, struct state *out);
 
+/* handlers.c */
+/* The state in which the handlers of an interpreter begin: a frame of push %rbp; mov %rsp, %rbp, and rsp unknown. */
+void flow_handler_state(struct state *s);
+/* Does a state prove such a frame? */
+bool flow_has_frame(const struct state *s);
+/* Adds to the results what an instruction says of it. */
+void flow_handler_note(struct flow *f, const struct step *in, const struct state *before);
+
 /* flow_notes.c: what notes change (facts/notes.h); only for files that have some. */
 /* Adjusts a decoded step. */
 void flow_note_step(struct flow *f, struct step *s, uint64_t addr);

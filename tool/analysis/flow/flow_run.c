@@ -342,6 +342,16 @@ static void state_unknown(struct state *s)
 	s->weak = true;
 }
 
+/* Does a state say nothing of the frame? Where an interpreter goes on in another frame, as behind an exception, it has
+ * loaded rbp; the code that it goes on with finds the frame as all others do that lead there. */
+static bool is_unknown(const struct state *s)
+{
+	struct etch_rule rule;
+
+	state_rule(s, &rule);
+	return rule.kind == ETCH_RULE_UNDEF;
+}
+
 /* Decides whether constants are followed. Most code ranges need none, and the analysis is faster without. */
 static void constants_settle(struct flow *f, bool force_constants)
 {
@@ -373,7 +383,10 @@ static bool run(struct flow *f, const struct flow_env *env, uint32_t number, con
 	if ((start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
 		flow_enter(f, f->in.range->start, &entry);
 	if (f->in.framed) { /* walked all the same: the calls that it makes are results */
-		state_unknown(&entry);
+		if (f->in.handler)
+			flow_handler_state(&entry);
+		else
+			state_unknown(&entry);
 		flow_enter(f, f->in.range->start, &entry);
 	}
 	for (i = 0; i < f->in.range->entry_count; i++)
@@ -381,7 +394,8 @@ static bool run(struct flow *f, const struct flow_env *env, uint32_t number, con
 			flow_enter(f, env->entries[f->in.range->entry + i], &entry);
 	for (i = 0; i < in_count; i++) /* not every edge is ever taken: __builtin_unreachable() */
 		if (!f->in.range->plt && (start != START_FUNCTION || in[i].target != f->in.range->start) &&
-		    !(is_called(&in[i].state) && (f->in.framed || is_elsewhere(f, in[i].target))))
+		    !(is_called(&in[i].state) && (f->in.framed || is_elsewhere(f, in[i].target))) &&
+		    !(f->in.handler && is_unknown(&in[i].state)))
 			flow_enter(f, in[i].target, &in[i].state);
 	constants_settle(f, force_constants);
 	flow_walk(f);

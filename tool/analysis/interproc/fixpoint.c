@@ -8,7 +8,8 @@
  *   ----------------------------  -----------------------------  ------------------------------------------------
  *   a code range begins here      undiscovered_add(),            the new code range; the one that is cut there; for
  *                                 wide_called(), wide_sweep(),   the wide_ ones the code range of the FDE
- *                                 gaps_sweep()
+ *                                 gaps_sweep(), labels_cut()
+ *   handler of an interpreter     handlers_find()                itself
  *   end of an open code range     open_trim(), open_extend()     itself
  *   function is noreturn          noreturn_find()                callers with code behind the call; along chains of
  *                                                                calls without rounds (noreturn_chains.c)
@@ -27,10 +28,11 @@
  * - code ranges: no two begin at one address, and none is removed; bytes of code
  * - noreturn: never withdrawn (range_state.noreturn); 1 per code range
  * - evidence: a set that only grows; a bit each per code range
- * - frame, trial: change in one direction; 1 and 2 per code range
+ * - frame, trial: change in one direction; 3 and 2 per code range
  * - was_empty: never withdrawn, except by ghc_decide(), which is bounded itself; 1 per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; CALLEE_LOSSES_MOST per code range
- * - stages of the file: words_scanned, wide_swept, gaps_swept, starts_classified; GHC or not (ghc_code.differ); 1 each
+ * - stages of the file: words_scanned, wide_swept, gaps_swept, labels_cut, starts_classified; GHC or not
+ *   (ghc_code.differ); 1 each
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
  *   range
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
@@ -177,6 +179,8 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		s->switches_stack,
 		s->non_c_frame,
 		s->flows_to_end,
+		s->keeps_frame,
+		s->dispatch_otherwise != 0,
 		s->cfi_one_row,
 		s->cfi_denied,
 		s->empty,
@@ -189,7 +193,8 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		p->entry_tail,
 	};
 
-	return mix_bytes(mix(mix(mix(s->result_sum, p->end), s->reached), s->edges_seen), flags, sizeof(flags));
+	return mix_bytes(mix(mix(mix(mix(s->result_sum, p->end), s->reached), s->edges_seen), s->dispatch), flags,
+	                 sizeof(flags));
 }
 
 static uint64_t work_sum(const struct work *w)
@@ -198,7 +203,7 @@ static uint64_t work_sum(const struct work *w)
 	size_t i;
 
 	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 |
-	                   w->gaps_swept << 4);
+	                   w->gaps_swept << 4 | w->labels_cut << 5);
 	for (i = 0; i < w->ranges.count; i++)
 		sum = mix(sum, state_sum(&w->ranges.list[i], &w->state[i]));
 	return sum;

@@ -49,6 +49,14 @@ static bool is_next_function(const struct work *w, const struct code_range *p, c
 	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
 }
 
+void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
+{
+	const struct code_range *p = &w->ranges.list[i];
+
+	if (p->open && addr > p->start && addr < p->end)
+		range_cut(w, was, i, addr, RUN_NEWS | RUN_LESS);
+}
+
 /* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it cut any. */
 static bool open_cut(struct work *w, uint64_t *was)
 {
@@ -74,7 +82,7 @@ static bool open_cut(struct work *w, uint64_t *was)
 }
 
 /* Makes all references to the parts that were cut off undiscovered targets. */
-static void cuts_note(struct work *w, const uint64_t *was)
+void open_cuts_note(struct work *w, const uint64_t *was)
 {
 	struct links *each[] = {&w->calls, &w->tails};
 	size_t k, i, n;
@@ -117,7 +125,7 @@ void open_trim(struct work *w)
 	}
 	w->unindexed |= some;
 	if (some)
-		cuts_note(w, was);
+		open_cuts_note(w, was);
 	free(was);
 }
 

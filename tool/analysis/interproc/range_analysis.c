@@ -140,7 +140,20 @@ static bool jumps_to_part(const struct work *w, const struct flow *f)
 	return false;
 }
 
-static bool is_framed(const struct range_state *s) { return s->frame == FRAME_OTHER && !s->is_callee; }
+static bool is_framed(const struct range_state *s)
+{
+	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_REFUTED) && !s->is_callee;
+}
+
+/* Does code that is taken for a handler of an interpreter leave in another frame than one does? */
+static bool handler_fails(struct range_state *s, struct flow *f)
+{
+	if (!f->in.handler || !f->found.breaks_frame)
+		return false;
+	s->frame = FRAME_REFUTED;
+	f->in.handler = false;
+	return true;
+}
 
 #ifdef ETCH_CHECK_STEPS
 static bool rows_same(const struct range_rows *a, const struct range_rows *b)
@@ -211,7 +224,7 @@ static bool range_abandon(struct worker *o, uint32_t number)
 
 	range_rows_free(&s->rows);
 	f->in.pushed = 0;
-	f->in.framed = f->in.relaxed = f->in.force_constants = false;
+	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = false;
 	f->in.cfi_count = 0;
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
 	    !flow_run(f, &w->env, number, NULL, 0, START_NOWHERE) || !emit_rows(&o->emit, f, &s->rows))
@@ -254,10 +267,10 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 		f->in.force_constants = true;
 		return true;
 	}
-	if (pushed_find(f, &o->emit))
+	if (pushed_find(f, &o->emit) || handler_fails(s, f))
 		return true;
-	if (p->inferred && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART && !is_ghc(f) &&
-	    (flow_begins_framed(f) || jumps_to_part(w, f))) {
+	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART &&
+	    !is_ghc(f) && (flow_begins_framed(f) || jumps_to_part(w, f))) {
 		s->kind = RANGE_PART;
 		s->relaxed_rules = f->in.relaxed = false;
 		s->frame = f->found.broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
@@ -304,6 +317,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 	f->in.pushed = 0;
 	f->in.relaxed = s->relaxed_rules;
 	f->in.framed = is_framed(s);
+	f->in.handler = f->in.framed && s->frame == FRAME_HANDLER;
 	f->in.force_constants = w->options->observe || w->options->detail;
 	do {
 		if (!range_run(o, number, in))

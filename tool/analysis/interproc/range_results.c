@@ -157,6 +157,9 @@ void range_keep(struct worker *o, uint32_t number)
 	s->switches_stack = f->found.replaces_sp;
 	s->cut_is_neutral = is_cut_neutral(f);
 	s->last_start = f->in.start;
+	s->dispatch = f->found.dispatch;
+	s->keeps_frame = f->found.keeps_frame;
+	s->dispatch_otherwise = f->found.dispatch_otherwise;
 	s->cfi_one_row = o->emit.cfi_count == 1;
 	s->cfi_denied = o->emit.denied;
 	if (range_start(f->in.env, p, s, &o->emit) != START_PART) {

@@ -26,11 +26,13 @@ enum {
 	EVIDENCE_SHARED = 8,   /* the file's entry point and other code lead there */
 };
 
-/* Whose frame is there at the start of a code range, by its own code. Changes once, from FRAME_OWN. */
+/* Whose frame is there at the start of a code range, by its own code. Only grows. */
 enum start_frame {
-	FRAME_OWN,   /* none yet: as at the start of a function */
-	FRAME_OTHER, /* that of other code: a part of a function, or an interpreter's handler */
-	FRAME_TABLE, /* likewise, but it may be a table instead of code */
+	FRAME_OWN,     /* none yet: as at the start of a function */
+	FRAME_OTHER,   /* that of other code: a part of a function, or an interpreter's handler */
+	FRAME_TABLE,   /* likewise, but it may be a table instead of code */
+	FRAME_HANDLER, /* that of an interpreter, which rbp points to (interpreters.c) */
+	FRAME_REFUTED, /* taken for that, which its exits do not show: as FRAME_OTHER, and final */
 };
 
 /*
@@ -87,8 +89,12 @@ struct range_state {
 	bool switches_stack;   /* a hand-made context begins there (flow.found.replaces_sp) */
 	bool non_c_frame;      /* code without frames of C's kind, such as GHC's */
 	bool flows_to_end;     /* its flow reaches its last byte */
-	bool cfi_one_row;      /* .eh_frame has one row for the whole code range */
-	bool cfi_denied;       /* .eh_frame contradicts the code at a function entry inside */
+	uint32_t dispatch;     /* flow.found.dispatch and dispatch_otherwise */
+	uint32_t dispatch_otherwise;
+	bool keeps_frame; /* flow.found.keeps_frame */
+	bool is_handler;  /* scratch of handlers_find() */
+	bool cfi_one_row; /* .eh_frame has one row for the whole code range */
+	bool cfi_denied;  /* .eh_frame contradicts the code at a function entry inside */
 
 	/* Open code ranges: where their flow ends. */
 	uint64_t reached;    /* address of the end of its flow */

@@ -106,6 +106,15 @@ static bool stage_begin(struct work *w)
 		gaps_sweep(w);
 		more = any_run(w);
 	}
+	if (!more && !w->labels_cut) {
+		w->labels_cut = true;
+		labels_cut(w);
+		more = any_run(w);
+	}
+	if (!more) {
+		handlers_find(w);
+		more = any_run(w);
+	}
 	if (!more && w->options->no_cfi && !w->starts_classified) { /* no more evidence will come: judge the rest */
 		w->starts_classified = true;
 		entry_kinds_find(w);

@@ -95,7 +95,7 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	env.own_stack = false;
 	f->in.cfi_count = 0;
 	f->in.pushed = 0;
-	f->in.relaxed = f->in.force_constants = false;
+	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = false;
 	if (!flow_run(f, &env, 0, NULL, 0, START_FUNCTION))
 		bounds_exhausted();
 	f->skip.below = 0;

@@ -73,6 +73,7 @@ struct work {
 	bool words_scanned;     /* undiscovered_in_words() has run */
 	bool wide_swept;        /* wide_sweep() has run */
 	bool gaps_swept;        /* gaps_sweep() has run */
+	bool labels_cut;        /* labels_cut() has run */
 	bool entry_tail;        /* some code range has entry_tail */
 	bool ibt;               /* with observe: the file asks for indirect branch tracking */
 };
@@ -139,6 +140,10 @@ bool section_is_own(const struct elf_section *s);
 /* Cuts open code ranges at the end of their flow, and at function starts inside; references to the rest become
  * undiscovered targets. */
 void open_trim(struct work *w);
+/* Cuts code range i at an address inside, where other code begins, if it is open; open_cuts_note() then makes what
+ * refers to the parts cut off undiscovered targets. was[] is 0 for each code range before the first cut. */
+void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr);
+void open_cuts_note(struct work *w, const uint64_t *was);
 /* Extends empty open code ranges, marked for the next round, up to the next code range or the end of the section. */
 void open_extend(struct work *w);
 
@@ -162,6 +167,12 @@ void wide_sweep(struct work *w);
 
 /* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. */
 void gaps_sweep(struct work *w);
+
+/* interpreters.c: handlers of interpreters. */
+/* Makes code ranges at the labels of an interpreter that stores them into a table, once all other evidence is there. */
+void labels_cut(struct work *w);
+/* Marks code ranges that are found to be handlers (FRAME_HANDLER). */
+void handlers_find(struct work *w);
 
 /* noted_ranges.c: with options.profile: replacements, and code that no function symbol covers, as code ranges; notes
  * and habits of w->env. */

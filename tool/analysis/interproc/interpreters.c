@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of interpreters without .eh_frame, as JavaScriptCore's LLInt has them: basic blocks of one computed goto
+ * that lies in many code ranges, each entered through a table of their addresses only. No address in the file says
+ * which handler follows which, and none has to: a handler may be followed by any other, so all of them begin and
+ * dispatch in one frame. It is known where a function dispatches behind its prologue, push %rbp; mov %rsp, %rbp.
+ *
+ * Code is taken for a handler if it uses a frame that it has not made, and no call leads there. It stays one if it does
+ * not leave in another frame, and if a path through it
+ *   - dispatches through such a table, rbp still being what it was; or
+ *   - returns, or jumps as a tail call does, behind an epilogue by rbp, which takes [rbp + 8] for the return address;
+ * or
+ *   - goes on, with that frame, in other code of which this holds.
+ * So its row is the frame that its own exits show, which is right however it was entered.
+ */
+#include "analysis/flow/flow_internal.h"
+#include "analysis/interproc/work.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+
+/* Addresses that a function stores into a table of labels, at least. */
+#define LABELS_LEAST 16u
+
+/* The tables that functions dispatch through behind a prologue, sorted. */
+struct tables {
+	uint64_t *list;
+	size_t count, room;
+};
+
+static bool is_table(const struct tables *t, uint64_t addr) { return addr && word_has(t->list, t->count, addr); }
+
+static void table_put(struct tables *t, uint32_t addr)
+{
+	if (!addr)
+		return;
+	mem_room(&t->list, &t->room, t->count, sizeof(*t->list));
+	t->list[t->count++] = addr;
+}
+
+/* Finds these tables; not those through which some function dispatches in another frame. */
+static void tables_find(const struct work *w, struct tables *t)
+{
+	struct tables other = {0};
+	size_t i, k;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct range_state *s = &w->state[i];
+
+		if (s->last_start == START_PART || w->ranges.list[i].fde >= 0)
+			continue;
+		table_put(t, s->dispatch);
+		table_put(&other, s->dispatch_otherwise);
+	}
+	t->count = words_unique(t->list, t->count);
+	other.count = words_unique(other.list, other.count);
+	for (i = k = 0; i < t->count; i++)
+		if (!is_table(&other, t->list[i]))
+			t->list[k++] = t->list[i];
+	t->count = k;
+	free(other.list);
+}
+
+/* Cuts code ranges at the labels that a code range takes the addresses of, if these are many. */
+static void labels_of(struct work *w, uint64_t *was, const uint32_t *taken)
+{
+	size_t i;
+
+	for (i = 0; i < w->calls.count; i++) {
+		const struct link *x = &w->calls.list[i];
+
+		if (x->kind == EXIT_REF && !x->start && x->to != NO_RANGE && taken[x->from] >= LABELS_LEAST)
+			open_cut_at(w, was, x->to, x->target);
+	}
+}
+
+void labels_cut(struct work *w)
+{
+	struct tables t = {0};
+	uint32_t *taken;
+	uint64_t *was;
+	size_t i;
+
+	tables_find(w, &t);
+	if (t.count) {
+		was = mem_zero(w->ranges.count, sizeof(*was));
+		taken = mem_zero(w->ranges.count, sizeof(*taken));
+		for (i = 0; i < w->calls.count; i++)
+			taken[w->calls.list[i].from] += w->calls.list[i].kind == EXIT_REF;
+		labels_of(w, was, taken);
+		w->unindexed = true;
+		open_cuts_note(w, was);
+		free(was);
+		free(taken);
+	}
+	free(t.list);
+	undiscovered_add(w);
+}
+
+/* Marks as handlers the code ranges that begin in a frame of other code. */
+static void handlers_try(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if ((s->frame != FRAME_OTHER && s->frame != FRAME_TABLE) || s->is_callee || w->ranges.list[i].fde >= 0)
+			continue;
+		s->frame = FRAME_HANDLER;
+		s->run |= RUN_NEWS;
+	}
+}
+
+/* Do the exits of a code range show its frame? */
+static bool is_shown(const struct tables *t, const struct range_state *s)
+{
+	return is_table(t, s->dispatch) || (s->frame == FRAME_HANDLER && s->keeps_frame);
+}
+
+/* Spreads is_handler against the edges, with the frame. Returns whether any changed. */
+static bool handlers_spread(struct work *w)
+{
+	bool some = false;
+	struct state state;
+	size_t i, k = 0;
+
+	for (i = 0; i < w->edges.count; i++) {
+		const struct edge *x = &w->edges.list[i];
+
+		while (k < w->ranges.count && w->ranges.list[k].end <= x->target)
+			k++;
+		if (k == w->ranges.count || !w->state[k].is_handler || w->state[x->from].is_handler)
+			continue;
+		state_unpack(x->state, &state);
+		if (flow_has_frame(&state))
+			some = w->state[x->from].is_handler = true;
+	}
+	return some;
+}
+
+void handlers_find(struct work *w)
+{
+	struct tables t = {0};
+	size_t i;
+
+	tables_find(w, &t);
+	for (i = 0; i < w->ranges.count; i++)
+		w->state[i].is_handler = is_shown(&t, &w->state[i]);
+	while (t.count && handlers_spread(w))
+		;
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (s->frame != FRAME_HANDLER || s->is_handler)
+			continue;
+		s->frame = FRAME_REFUTED;
+		s->run |= RUN_NEWS;
+	}
+	if (t.count)
+		handlers_try(w);
+	free(t.list);
+}
