@@ -238,6 +238,28 @@ def test_size_is_at_most_that_of_gcc(build, tmp_path):
     assert len(sections(tmp_path / "without")[".eh_frame"][1]) <= len(sections(tmp_path / "with")[".eh_frame"][1])
 
 
+SHARED_TAIL = """#include <etch/imv.h>
+#include <stdio.h>
+ETCHED int v = 3;
+int other = 4;
+int fa(void), fb(void);
+__asm__(".text\\n\\t.p2align 4\\nfa:\\tlea v(%rip), %rax\\n\\tjmp g\\n\\t.p2align 4\\ng:\\tmovl (%rax), %ecx\\n\\tmovl %ecx, %eax\\n\\tret\\n"
+	"\\t.p2align 4\\nfb:\\tpush %rbx\\n\\tlea other(%rip), %rax\\n\\tcall g\\n\\tpop %rbx\\n\\tret\\n");
+int main(void) { printf("%d %d\\n", fa(), fb()); return 0; }
+"""
+
+
+def test_sites_do_not_depend_on_new_fdes(build, tmp_path):
+    """Where functions begin is asked of the linker's FDEs, not of those of an earlier run: else the object would escape in
+    the second, by a jump out of what was one function in the first."""
+    (tmp_path / "t.c").write_text(SHARED_TAIL)
+    run(["gcc", "-O2", *NO_CFI, "-I", TESTS.parent / "lib/include", "-s", "-o", tmp_path / "t", tmp_path / "t.c", build / "libetch.a", "-pthread"])
+    for args in (["--eh-frame"], ["--no-cfi", "--eh-frame"], ["--sframe"], ["--eh-frame=all"]):
+        run([build / "etch", "rewrite", *args, "-o", tmp_path / "once", tmp_path / "t"])
+        run([build / "etch", "rewrite", *args, "-o", tmp_path / "twice", tmp_path / "once"])
+        assert (tmp_path / "once").read_bytes() == (tmp_path / "twice").read_bytes(), args
+
+
 def test_objects_and_sidecars_are_refused(build, tmp_path):
     (tmp_path / "t.c").write_text("int f(void) { return 1; }")
     run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.c"])

@@ -81,7 +81,7 @@ static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, st
  * no such section: there, .eh_frame itself is read. */
 static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct error *e)
 {
-	uint32_t index = elf_section_find(f, ".eh_frame_hdr", 1), count, i, section;
+	uint32_t index = cfi_file_hdr(f), count, i, section;
 	const struct elf_section *s = &f->sections[index];
 	uint64_t addr;
 	int32_t rel;

@@ -38,6 +38,17 @@ static struct choice choice_make(const struct elf_file *f, bool current)
 	return c;
 }
 
+uint32_t cfi_file_hdr(const struct elf_file *f)
+{
+	const struct choice c = choice_make(f, false);
+	uint32_t linked = elf_section_find(f, EH_HDR_LINKED, 1), i = 0;
+
+	while (!linked && (i = elf_section_find(f, ".eh_frame_hdr", i + 1)))
+		if (f->sections[i].sh.sh_addr - c.ours.addr - c.ours.first >= c.ours.size - c.ours.first)
+			return i;
+	return linked;
+}
+
 static bool is_lsda(const struct elf_section *s)
 {
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && !strncmp(s->name, ".gcc_except_table", 17);

@@ -53,6 +53,8 @@ int cfi_file_open(const struct elf_file *f, const struct code_space *space, stru
 int cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out,
                           struct error *e);
 void cfi_file_close(struct cfi_file *c);
+/* The linker's .eh_frame_hdr: index of the section, or 0. */
+uint32_t cfi_file_hdr(const struct elf_file *f);
 
 /* Index of the FDE that covers an address, or -1. */
 long cfi_file_at(const struct cfi_file *c, uint64_t addr);
