@@ -119,15 +119,15 @@ def test_the_same_sites(tmp_path, build, kind, cc, level):
     sites, theirs = flow.inspect("sites", one)["sites"], flow.inspect("sites", two)["sites"]
     if "static" in kind and "pie" not in kind:
         # An object at a round address: without relocations, words of glibc's tables may be pointers to it.
-        chance = {s["object"] for s in sites if s["live"] == "no: a data word holds the address"}
-        assert len(chance) <= 1
+        chance = {s["object"] for s in sites + theirs if s["live"] == "no: a data word holds the address"}
+        assert len(chance) <= 2
     else:
         chance = set()
     dropped = "gc" in kind
     kept = {function(s) for s in sites} if dropped else {function(s) for s in sites + theirs}
     places = [[place(s, dropped) for s in some if function(s) in kept and s["object"] not in chance] for some in (sites, theirs)]
     assert places[0] == places[1]
-    assert len([s for s in patched(sites) if s["form"] and s["live"] in ("yes", "swap")]) >= (3 if kind == "shared-app" else 8)
+    assert len([s for s in patched(sites) if s["form"] and s["live"] in ("yes", "swap")]) >= {"shared-app": 2, "large-app": 6}.get(kind, 8)  # the others are too short
     want = None if "-shared" in ldflags else run([plain]).stdout
     for path in ([one, two] if want else []):
         assert run([path]).stdout == want, path
@@ -152,7 +152,7 @@ def test_the_same_sites(tmp_path, build, kind, cc, level):
         elif not any(s["kind"] == "escape" for s in stripped):
             assert list(map(state, patched(stripped))) == list(map(state, patched(sites)))
         # Never a site that the names speak against.
-        assert kind == "emit-relocs" or not {state(s) for s in stripped if s["state"] not in AS_COMPILED} - set(map(state, sites))
+        assert kind == "emit-relocs" or not {state(s) for s in patched(stripped) if s["state"] not in AS_COMPILED} - set(map(state, sites))
         if want:
             assert run([bare]).stdout == want, tool
 
