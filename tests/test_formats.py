@@ -52,7 +52,7 @@ def test_flags_and_names_are_those_of_the_header():
         assert flags
         for name, mask in flags.items():
             assert define(prefix + name) == mask, name
-    assert set(OBJ_FLAGS) == {"STORED", "ESCAPED", "ARMED", "SHARED", "OPEN", "PART", "GOT"}
+    assert set(OBJ_FLAGS) == {"STORED", "ESCAPED", "ARMED", "SHARED", "OPEN", "PART", "VALUE", "GOT"}
     assert define("ETCH_IMV_FLAGS") == sum(IMV_FLAGS.values())
     kinds = enum(INCLUDE / "etch" / "format.h", "etch_obj_kind")
     assert [k.removeprefix("ETCH_OBJ_").lower() for k in kinds] == KINDS and list(kinds.values()) == [0, 1, 2, 3]
@@ -403,7 +403,7 @@ MALFORMED = {
     "GOT with pc addressing": ("e", 11, b"\x02", True),
     "kind 4": ("o", 12, b"\4", True),
     "empty record with other bytes": ("o", 12, b"\0", True),
-    "unknown object flag": ("o", 13, b"\x40", True),
+    "unknown object flag": ("o", 13, b"\x80", True),
     "zero is not": ("o", 14, b"\1", True),
     "object outside": ("o", 0, b"\0\0\0\x7f", False),
     "name outside": ("o", 8, b"\0\0\0\x7f", True),
