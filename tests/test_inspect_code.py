@@ -11,6 +11,7 @@ import re
 import struct
 import subprocess
 import termios
+import threading
 from bisect import bisect_right
 from pathlib import Path
 
@@ -314,18 +315,16 @@ def on_terminal(argv, columns=200, **env):
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")}
     p = subprocess.Popen([str(a) for a in argv], stdout=side, stdin=subprocess.DEVNULL,
                          env=environment | {"TERM": "xterm", "LANG": "C.UTF-8"} | env)
-    os.close(side)
+    # A terminal with no writer left may end before all that was written is read: the end is a mark of our own.
+    end = b"\0end of output\0"
+    threading.Thread(target=lambda: (p.wait(), os.write(side, end))).start()
     out = b""
-    while True:
-        try:
-            got = os.read(main, 65536)
-        except OSError:
-            break
-        if not got:
-            break
-        out += got
+    while not out.endswith(end):
+        out += os.read(main, 65536)
     os.close(main)
-    assert p.wait(60) == 0
+    os.close(side)
+    assert p.returncode == 0
+    out = out.removesuffix(end)
     return out.decode().replace("\r\n", "\n")
 
 
@@ -411,7 +410,7 @@ def test_terminal(made):
     assert "\033[" in colours and re.sub(r"\033\[[0-9;]*m", "", colours) == plain
     assert "\033" not in on_terminal(argv, TERM="dumb")
     narrow = on_terminal(argv, columns=50, NO_COLOR="1").splitlines()[1:]
-    assert max(len(line) for line in narrow) == 50
+    assert max(len(line) for line in narrow) == 50, narrow
     assert max(len(line) for line in plain.splitlines()) > 80
 
 
