@@ -58,6 +58,16 @@ if [ -n "$missing" ]; then
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing
 fi
 
+# The browser in which tests/test_profile.py opens pictures; where there is none, these tests are skipped.
+if [ "${1-}" != build ] && ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null &&
+	! command -v chromium-headless-shell >/dev/null && apt-cache show chromium-headless-shell >/dev/null 2>&1; then
+	echo "deps: installing Debian package: chromium-headless-shell"
+	sudo=
+	[ "$(id -u)" = 0 ] || sudo=sudo
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install chromium-headless-shell ||
+		echo "deps: no browser: tests that need one will be skipped" >&2
+fi
+
 [ "${1-}" != build ] || exit 0
 
 # The stamp is a copy of the list that .venv was made from, written last.

@@ -353,26 +353,27 @@ def picture(etch, burn, tmp_path_factory):
 
 
 def test_svg(picture):
-    """Each frame lies above its caller and inside of it; nothing is taken from elsewhere."""
+    """Each frame lies below its caller and inside of it; nothing is taken from elsewhere."""
     text = picture.read_text()
     assert not re.findall(r"(?:href|src|url\()", text)
     assert set(re.findall(r"https?://[^\s\"']*", text)) == {"http://www.w3.org/2000/svg"}
     found = list(boxes(ET.fromstring(text)))
     width = {name: w for name, _, _, w in found if name in ("all", "hot", "warm", "cool")}
     assert width["hot"] > width["warm"] > width["cool"] and max(width.values()) == width["all"]
-    ground = max(y for _, _, y, _ in found)
+    top = min(y for _, _, y, _ in found)
     for _, x, y, w in found:
-        if y != ground:
-            assert any(abs(y2 - y - 17) < 0.01 and x2 <= x + 0.01 and x2 + w2 >= x + w - 0.01 for _, x2, y2, w2 in found)
+        if y != top:
+            assert any(abs(y - y2 - 17) < 0.01 and x2 <= x + 0.01 and x2 + w2 >= x + w - 0.01 for _, x2, y2, w2 in found)
 
 
-def browser(page, tmp_path):
+def browser(page, tmp_path, *options):
     """The document after its scripts have run, and what they wrote to the console."""
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-headless-shell", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     if not chromium:
-        pytest.skip("chromium is not installed")
+        pytest.skip(f"none of {', '.join(names)} is installed")
     p = run([chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'chromium'}", "--enable-logging=stderr",
-             "--virtual-time-budget=2000", "--dump-dom", page], timeout=120)
+             "--virtual-time-budget=2000", *options, "--dump-dom", page], timeout=120)
     return p.stdout, [line for line in p.stderr.splitlines() if "CONSOLE" in line]
 
 
@@ -409,8 +410,11 @@ document.querySelector('#result').textContent = JSON.stringify(steps);
 
 
 def test_svg_alone_in_a_browser(picture, tmp_path):
-    dom, console = browser(picture.as_uri() + "#search=%5Ewarm%24", tmp_path)
+    """It is as wide as the window."""
+    dom, console = browser(picture.as_uri() + "#search=%5Ewarm%24", tmp_path, "--window-size=1000,700")
     assert len(re.findall(r'<g class="f hit"', dom)) == 1 and re.search(r"Matched: [1-9]", dom) and console == []
+    outermost = float(re.search(r'<title>all\n.*?<rect x="10" y="\d+" width="([\d.]+)"', dom, re.S).group(1))
+    assert 900 < outermost < 1000
 
 
 def test_names_that_could_be_markup(etch, tmp_path, sampled):

@@ -135,6 +135,7 @@ static bool command_take(struct options *opt, char **command)
 static int heap_put(struct heap_profile *h, const struct options *opt, const struct heap_end *end)
 {
 	const char *command = opt->heap.command[0];
+	char title[PROFILE_TITLE_MOST];
 
 	if (!h->processes && !h->lost_files) {
 		text_error(command, "nothing was recorded: the dynamic linker did not load the recorder");
@@ -156,7 +157,8 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 		if (end->signal)
 			fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
 	}
-	return profile_output_write(h->profile, &opt->output, command) ? EXIT_CLEAN : EXIT_UNUSABLE;
+	profile_title(opt->heap.command, title);
+	return profile_output_write(h->profile, &opt->output, title) ? EXIT_CLEAN : EXIT_UNUSABLE;
 }
 
 static int run_and_show(struct options *opt)

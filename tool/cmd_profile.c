@@ -169,8 +169,12 @@ static bool subject_check(struct options *opt, char **command)
 
 static int profile_put(struct profile *p, const struct options *opt)
 {
-	const char *title = opt->session.command ? opt->session.command[0] : "process";
+	char title[PROFILE_TITLE_MOST];
 
+	if (opt->session.command)
+		profile_title(opt->session.command, title);
+	else
+		snprintf(title, sizeof(title), "process %ld", (long)opt->session.pid);
 	if (!opt->quiet && !write_top(p, (size_t)opt->rows, isatty(STDERR_FILENO), stderr)) {
 		fprintf(stderr, "etch: out of memory\n");
 		return EXIT_UNUSABLE;

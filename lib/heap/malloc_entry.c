@@ -5,7 +5,9 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,8 +194,22 @@ EXPORT int dlclose(void *handle)
 /* This library's, whatever the name means in the program. */
 extern __typeof__(malloc) own_malloc __attribute__((copy(malloc), alias("malloc"), visibility("hidden")));
 
+/* Do the program's calls of malloc(3) go elsewhere? */
+static bool malloc_is_other(void)
+{
+	void *found = dlsym(RTLD_DEFAULT, "malloc");
+	const ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+
+	if (found == (void *)own_malloc)
+		return false;
+	/* A program that is not a PIE and takes malloc's address has it in an undefined symbol: its PLT entry, which leads
+	 * here (psABI 5.2, "Function Addresses"). */
+	return !dladdr1(found, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol || symbol->st_shndx != SHN_UNDEF;
+}
+
 static __attribute__((constructor(103))) void heap_start(void)
 {
 	if (next_malloc_ready())
-		recorder_start(dlsym(RTLD_DEFAULT, "malloc") != (void *)own_malloc);
+		recorder_start(malloc_is_other());
 }

@@ -68,8 +68,8 @@ static void sums_add(struct heap_sum *to, const struct heap_sum *from)
 	}
 }
 
-/* A number of bytes in seven columns. */
-static void bytes_put(uint64_t bytes, FILE *out)
+/* A number of bytes, right-aligned in `columns` and a unit of two. */
+static void bytes_put(uint64_t bytes, int columns, FILE *out)
 {
 	static const char *const units[] = {"B ", "KB", "MB", "GB", "TB"};
 	double n = (double)bytes;
@@ -77,7 +77,7 @@ static void bytes_put(uint64_t bytes, FILE *out)
 
 	for (; n >= 999.95 && i < 4; i++)
 		n /= 1000;
-	fprintf(out, i ? "%5.1f %s" : "%5.0f %s", n, units[i]);
+	fprintf(out, "%*.*f %s", columns, i ? 1 : 0, n, units[i]);
 }
 
 static void name_put(const char *name, FILE *out)
@@ -124,7 +124,7 @@ static void functions_put(const struct heap_profile *h, struct ranked *list, siz
 			bool bold = color && order[k] == h->measure;
 
 			fputs(bold ? "\033[1m" : "", out);
-			bytes_put(list[i].sum[order[k]].bytes, out);
+			bytes_put(list[i].sum[order[k]].bytes, 5, out);
 			fputs(bold ? "\033[0m  " : "  ", out);
 		}
 		fprintf(out, "%9" PRIu64 "  ", list[i].sum[MEASURE_TOTAL].count);
@@ -189,7 +189,8 @@ static void losses_put(const struct heap_profile *h, FILE *out)
 
 	for (int i = 0; i < STOP_COUNT; i++)
 		if (i != STOP_END && i != STOP_NO_ROOM && p->stops[i])
-			fprintf(out, "%" PRIu64 " stacks are incomplete: %s\n", p->stops[i], stop_text((enum stop)i));
+			fprintf(out, "%" PRIu64 " stack%s incomplete: %s\n", p->stops[i], p->stops[i] == 1 ? " is" : "s are",
+			        stop_text((enum stop)i));
 	if (h->lost_stack)
 		fprintf(out,
 		        "%" PRIu64 " allocations are counted without a stack: the disk of the recording, or memory, was full "
@@ -211,6 +212,11 @@ static void losses_put(const struct heap_profile *h, FILE *out)
 		        h->own_malloc == 1 ? " has a" : "es have each a");
 }
 
+static void sum_put(const char *what, const struct heap_sum *s, const char *piece, FILE *out)
+{
+	fprintf(out, "%s %" PRIu64 " bytes in %" PRIu64 " %s%s", what, s->bytes, s->count, piece, s->count == 1 ? "" : "s");
+}
+
 void heap_summary(const struct heap_profile *h, FILE *out)
 {
 	const struct heap_sum *s = h->sum;
@@ -219,19 +225,18 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 
 	for (int i = 0; i < STOP_COUNT; i++)
 		stacks += p->stops[i];
-	fprintf(out,
-	        "leaked %" PRIu64 " bytes in %" PRIu64 " blocks; peak %" PRIu64 " bytes in %" PRIu64
-	        " blocks; in all %" PRIu64 " bytes in %" PRIu64 " allocations%s\n",
-	        s[MEASURE_LEAKED].bytes, s[MEASURE_LEAKED].count, s[MEASURE_PEAK].bytes, s[MEASURE_PEAK].count,
-	        s[MEASURE_TOTAL].bytes, s[MEASURE_TOTAL].count, p->period > 1 ? " (by a sample)" : "");
+	sum_put("leaked", &s[MEASURE_LEAKED], "block", out);
+	sum_put("; peak", &s[MEASURE_PEAK], "block", out);
+	sum_put("; in all", &s[MEASURE_TOTAL], "allocation", out);
+	fputs(p->period > 1 ? " (by a sample)\n" : "\n", out);
 	if (stacks)
 		fprintf(out, "%.2f%% with a complete stack; ", 100 * (double)p->stops[STOP_END] / (double)stacks);
 	if (h->processes != 1)
 		fprintf(out, "%" PRIu64 " processes, their peaks added; ", h->processes);
 	fprintf(out, "the recorder took ");
-	bytes_put(h->memory, out);
+	bytes_put(h->memory, 0, out);
 	fprintf(out, " of memory and ");
-	bytes_put(h->file, out);
+	bytes_put(h->file, 0, out);
 	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in a process" : "");
 	losses_put(h, out);
 }

@@ -41,6 +41,16 @@ bool profile_output_check(struct profile_output *o)
 	return output_check(&o->to);
 }
 
+void profile_title(char *const *command, char out[PROFILE_TITLE_MOST])
+{
+	size_t n = 0;
+
+	for (out[0] = 0; *command && n < PROFILE_TITLE_MOST - 1; command++)
+		n += (size_t)snprintf(out + n, PROFILE_TITLE_MOST - n, "%s%s", n ? " " : "", *command);
+	if (n >= PROFILE_TITLE_MOST)
+		memcpy(out + PROFILE_TITLE_MOST - 4, "...", 4);
+}
+
 static bool profile_format(struct profile *p, int kind, const char *title, FILE *out)
 {
 	switch (kind) {

@@ -23,6 +23,9 @@ static inline bool profile_output_is_stdout(const struct profile_output *o)
 {
 	return o->kind != KIND_NONE && !o->to.path;
 }
+#define PROFILE_TITLE_MOST 120
+/* What a profile of a command is called: the command, cut where it is long. */
+void profile_title(char *const *command, char out[PROFILE_TITLE_MOST]);
 /* Writes a named profile. False: it could not, and a message has been printed. */
 bool profile_output_write(struct profile *p, const struct profile_output *o, const char *title);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A flame graph as one SVG file (writers.h): callers below, what they call above, the width is the weight. Calls of one
- * caller are in order of their names, so that two profiles can be compared by eye.
+ * A flame graph as one SVG file (writers.h): callers above, what they call below, so that the first screen has the
+ * widest frames however deep a stack is; the width is the weight. Calls of one caller are in order of their names, so
+ * that two profiles can be compared by eye.
  */
 #include "profile/writers.h"
 
@@ -100,12 +101,23 @@ static void label_put(const char *name, double width, FILE *out)
 	free(cut);
 }
 
+/* "226 samples" */
+static void weight_put(const struct profile *p, uint64_t weight, FILE *out)
+{
+	if (p->unit == UNIT_BYTES)
+		fprintf(out, "%" PRIu64 " bytes", weight);
+	else if (p->unit == UNIT_WAIT)
+		fprintf(out, "%.3f ms", (double)weight / 1e6);
+	else
+		fprintf(out, "%" PRIu64 " sample%s", weight / p->period, weight == p->period ? "" : "s");
+}
+
 static void box_put(const struct flame *f, const struct box *b)
 {
 	const struct profile *p = f->p;
 	const struct key *k = &p->calls.list[b->call];
 	uint32_t function = (uint32_t)k->b;
-	double y = TOP + (f->rows - b->row - 1.0) * FLAME_ROW, weight = (double)f->total[b->call];
+	double y = TOP + b->row * FLAME_ROW, weight = (double)f->total[b->call];
 	const char *binary = b->call ? p->names.list[function_binary(p, function)] : "";
 
 	fputs("<g class=\"f\"><title>", f->out);
@@ -114,12 +126,8 @@ static void box_put(const struct flame *f, const struct box *b)
 		fputs("\n", f->out);
 		xml_put(binary, f->out);
 	}
-	if (p->unit == UNIT_BYTES)
-		fprintf(f->out, "\n%.0f bytes", weight);
-	else if (p->unit == UNIT_WAIT)
-		fprintf(f->out, "\n%.3f ms", weight / 1e6);
-	else
-		fprintf(f->out, "\n%.0f samples", weight / (double)p->period);
+	putc('\n', f->out);
+	weight_put(p, f->total[b->call], f->out);
 	fprintf(f->out, ", %.2f%%</title><rect x=\"%.3f\" y=\"%.0f\" width=\"%.4f\" height=\"%d\" fill=\"",
 	        p->weight ? 100 * weight / (double)p->weight : 0, EDGE + b->x, y, b->width, FLAME_ROW - 1);
 	if (b->call)
@@ -180,7 +188,7 @@ static bool boxes_make(struct flame *f, struct box *all)
 
 static void head_put(const struct flame *f, const char *title)
 {
-	double height = TOP + f->rows * FLAME_ROW + 30;
+	double height = TOP + f->rows * FLAME_ROW + EDGE;
 
 	fprintf(
 		f->out,
@@ -189,17 +197,20 @@ static void head_put(const struct flame *f, const char *title)
 		"viewBox=\"0 0 %.0f %.0f\">\n"
 		"<style>text{font:12px monospace;fill:#000}g.f{cursor:pointer}g.f rect{rx:1px}g.f:hover rect{stroke:#000}"
 		"g.f text{pointer-events:none}g.hit "
-		"rect{fill:#c050e0}.button{cursor:pointer;text-decoration:underline}</style>\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdf6\"/>\n<text x=\"%.0f\" y=\"20\" text-anchor=\"middle\" "
+		"rect{fill:#c050e0}.button{cursor:pointer;text-decoration:underline}#about{fill:#555}</style>\n"
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdf6\"/>\n<text id=\"title\" x=\"10\" y=\"20\" "
 		"style=\"font-size:15px\">",
-		WIDTH, height, WIDTH, height, WIDTH / 2);
+		WIDTH, height, WIDTH, height);
 	xml_put(title, f->out);
 	fprintf(f->out,
-	        "</text>\n<text id=\"reset\" class=\"button\" x=\"10\" y=\"38\" style=\"display:none\">Reset zoom</text>\n"
-	        "<text id=\"search\" class=\"button\" x=\"%.0f\" y=\"38\" text-anchor=\"end\">Search</text>\n"
-	        "<text id=\"matched\" x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\"></text>\n"
-	        "<text id=\"about\" x=\"10\" y=\"%.0f\"></text>\n",
-	        WIDTH - EDGE, WIDTH - EDGE, height - 10, height - 10);
+	        "</text>\n<text id=\"reset\" class=\"button\" x=\"%.0f\" y=\"20\" text-anchor=\"end\" "
+	        "style=\"display:none\">Reset zoom</text>\n"
+	        "<text id=\"search\" class=\"button\" x=\"%.0f\" y=\"20\" text-anchor=\"end\">Search</text>\n"
+	        "<text id=\"matched\" x=\"%.0f\" y=\"40\" text-anchor=\"end\"></text>\n"
+	        "<text id=\"about\" x=\"10\" y=\"40\">",
+	        WIDTH - EDGE - 70, WIDTH - EDGE, WIDTH - EDGE);
+	weight_put(f->p, f->p->weight, f->out);
+	fputs("; a click zooms, Ctrl+F searches</text>\n", f->out);
 }
 
 bool write_svg(const struct profile *p, const char *title, FILE *out)

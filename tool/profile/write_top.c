@@ -87,7 +87,8 @@ static void lacks_put(const struct profile *p, FILE *out)
 	putc('\n', out);
 	for (int i = 0; i < STOP_COUNT; i++)
 		if (i != STOP_END && p->stops[i])
-			fprintf(out, "%" PRIu64 " stacks are incomplete: %s%s\n", p->stops[i], stop_text((enum stop)i),
+			fprintf(out, "%" PRIu64 " stack%s incomplete: %s%s\n", p->stops[i], p->stops[i] == 1 ? " is" : "s are",
+			        stop_text((enum stop)i),
 			        i == STOP_COPY && p->stack < PERF_STACK_MOST / 8 * 8 ? " (use a larger --stack)" : "");
 }
 
