@@ -222,6 +222,55 @@ int main(int argc, char **argv)
     assert ["jit", "[code made at run time has no table]", "[code made at run time]"] in [f for f, _ in found]
 
 
+def test_frame_pointers_through_code_made_at_run_time(etch, tmp_path, sampled):
+    """With --frame-pointers such code is walked by rbp, in both directions of its edge, and the walk says so."""
+    (tmp_path / "jit.c").write_text(r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static unsigned char *p;
+__attribute__((noinline)) static int enter(void) { ((void (*)(void))p)(); return 1; }
+__attribute__((noinline)) int inside(void) { volatile unsigned n = 100000000; while (--n) ; return 1; }
+int main(void)
+{
+	/* push %rbp; mov %rsp,%rbp; call 1f; call inside; pop %rbp; ret; 1: push %rbp; mov %rsp,%rbp; loop; pop %rbp; ret */
+	unsigned char code[64] = {0x55, 0x48, 0x89, 0xe5, 0xe8, 39, 0, 0, 0, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3};
+	static const unsigned char loop[] = {0x55, 0x48, 0x89, 0xe5, 0xb9, 0x00, 0xa3, 0xe1, 0x11, 0xff, 0xc9, 0x75, 0xfc, 0x5d, 0xc3};
+	int (*to)(void) = inside;
+	char path[64];
+	memcpy(code + 11, &to, 8);
+	memcpy(code + 48, loop, sizeof(loop));
+	p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(p, code, sizeof(code));
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	FILE *f = fopen(path, "w");
+	fprintf(f, "%lx 17 around\n%lx f within\n", (long)p, (long)p + 48);
+	fclose(f);
+	puts(path);
+	fflush(stdout);
+	return enter() == 0;
+}
+""")
+    run(["gcc", "-O2", tmp_path / "jit.c", "-o", tmp_path / "jit"])
+    seen = {}
+    for options in ([], ["--frame-pointers"]):
+        out = tmp_path / "folded"
+        p = run([etch, "profile", *options, "-o", out, "--", tmp_path / "jit"])
+        os.unlink(p.stdout.strip())
+        seen[len(options)] = stacks(out.read_text()), p.stderr
+    found, table = seen[0]
+    assert "code made at run time has no table (try --frame-pointers)" in table and "a guess" not in table
+    assert not any("main" in f for f, _ in found if f[-1] in ("within", "inside"))
+    found, table = seen[1]
+    count = Counter()
+    for f, n in found:
+        if f[-1] in ("within", "inside"):
+            count[tuple(f[f.index("main"):] if "main" in f else f)] += n
+    assert len(count) <= 4 and {("main", "enter", "around", "within"), ("main", "enter", "around", "inside")} == {c for c, _ in count.most_common(2)}, count
+    assert re.search(r"\d+ stacks are found by frame pointers in part: a guess", table), table
+
+
 def test_deep_stacks_are_marked(etch, tmp_path, sampled):
     (tmp_path / "deep.c").write_text("""
 volatile unsigned long sink;

@@ -50,6 +50,9 @@ static void help(void)
 	       "      --duration SECONDS\n"
 	       "      --off-cpu         show where threads wait instead of where they run\n"
 	       "      --no-follow       only the first thread of the command, no children\n"
+	       "      --frame-pointers  where nothing says how to walk, as in a JIT's code, follow rbp: a guess,\n"
+	       "                        right for node and chromium, and for Java with\n"
+	       "                        -XX:+PreserveFramePointer\n"
 	       "      --stack BYTES     how much of a stack is copied with a sample (default: 32768): deeper\n"
 	       "                        stacks are cut, and marked\n"
 	       "  -n, --rows N          functions in the table (default: 20)\n"
@@ -94,6 +97,7 @@ static bool option_take(int c, struct options *opt)
 	case 'D': return seconds_take(optarg, &opt->session.seconds);
 	case 'O': opt->session.perf.off_cpu = true; break;
 	case 'N': opt->session.perf.children = false; break;
+	case 'P': opt->session.frame_pointers = true; break;
 	case 'S':
 		if (!argument_number("--stack", optarg, 256, PERF_STACK_MOST, &n))
 			return false;
@@ -117,6 +121,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		{"duration", required_argument, NULL, 'D'},
 		{"off-cpu", no_argument, NULL, 'O'},
 		{"no-follow", no_argument, NULL, 'N'},
+		{"frame-pointers", no_argument, NULL, 'P'},
 		{"stack", required_argument, NULL, 'S'},
 		{"rows", required_argument, NULL, 'n'},
 		{"quiet", no_argument, NULL, 'q'},
@@ -167,7 +172,7 @@ static bool subject_check(struct options *opt, char **command)
 	return true;
 }
 
-static int profile_put(struct profile *p, const struct options *opt)
+static int profile_put(struct profile *p, const struct options *opt, const struct session_end *end)
 {
 	char title[PROFILE_TITLE_MOST];
 
@@ -179,6 +184,8 @@ static int profile_put(struct profile *p, const struct options *opt)
 		fprintf(stderr, "etch: out of memory\n");
 		return EXIT_UNUSABLE;
 	}
+	if (!opt->quiet && end->signal)
+		fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
 	return profile_output_write(p, &opt->output, title) ? EXIT_CLEAN : EXIT_UNUSABLE;
 }
 
@@ -203,7 +210,7 @@ static int run_and_show(struct options *opt)
 		profile_free(p);
 		return EXIT_UNUSABLE;
 	}
-	status = profile_put(p, opt);
+	status = profile_put(p, opt, &end);
 	profile_free(p);
 	if (end.stopped && !fflush(stdout)) {
 		/* End by the same signal, so that a shell ends its loop, too. */

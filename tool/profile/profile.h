@@ -42,8 +42,10 @@ struct profile {
 	uint64_t weight;            /* of all samples */
 	uint64_t stops[STOP_COUNT]; /* samples by where their walks ended */
 	uint64_t lost, throttled;
-	uint64_t period; /* ns */
-	unsigned stack;  /* bytes of stack asked for */
+	bool frame_pointers; /* as in struct sample */
+	uint64_t guessed;    /* samples with frames that were found so */
+	uint64_t period;     /* ns */
+	unsigned stack;      /* bytes of stack asked for */
 	enum profile_unit unit;
 	bool no_memory;
 	/* What pprof's samples have in place of their number and weight: for each sample a value of each type. Null: that.

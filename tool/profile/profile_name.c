@@ -137,7 +137,7 @@ static bool address_name(struct profile *p, const struct binary *b, const struct
 		found[n++] = (struct source_frame){.name = other ? other : name};
 	}
 	for (size_t i = 0; i < n; i++)
-		if (!place_add(p, &found[i], b ? b->name : ""))
+		if (!place_add(p, &found[i], !b ? "" : b->kind == BINARY_CODE ? "JIT" : b->name))
 			return false;
 	return true;
 }

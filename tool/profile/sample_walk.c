@@ -85,28 +85,69 @@ static enum stop stop_of(const struct process *p, const struct binary_list *bina
 	}
 }
 
-size_t sample_walk(const struct process *p, struct binary_list *binaries, const struct sample *s,
+/*
+ * Steps over a frame of code that nothing describes, a JIT's or an interpreter's: rbp is taken to point to the caller's
+ * rbp, with the return address behind. Where the caller is such code, too, its frame has to lie above; elsewhere rbp
+ * may be anything. lib/unwind/fallback.c does the same for a process's own stack.
+ */
+static bool frame_pointer_step(const struct process *p, const struct binary_list *binaries, const struct sample *s,
+                               struct cursor *c)
+{
+	uint64_t bp = c->reg[ETCH_RBP], next, ip;
+	long i;
+
+	if (!(c->known & KNOWN(ETCH_RBP)) || (bp & 7) || bp < c->reg[ETCH_RSP] || sample_read(s, bp, &next) ||
+	    sample_read(s, bp + 8, &ip))
+		return false;
+	i = process_find(p, ip - 1);
+	if (i < 0 || p->binary[i] == BINARY_UNKNOWN)
+		return false;
+	if (next <= bp && binaries->list[p->binary[i]]->kind != BINARY_FILE)
+		return false;
+	c->reg[ETCH_RIP] = ip;
+	c->reg[ETCH_RSP] = bp + 16;
+	c->reg[ETCH_RBP] = next;
+	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | KNOWN(ETCH_RBP);
+	c->interrupted = 0;
+	return true;
+}
+
+/* Steps to the caller's frame; `at`: the address that this one is looked up by. */
+static int walk_step(const struct process *p, struct binary_list *binaries, struct sample *s, struct cursor *c,
+                     uint64_t at)
+{
+	int status = cursor_step(c);
+
+	if (status == ETCH_UNWIND_NOTABLE && mapping_prepare(p, binaries, at))
+		status = cursor_step(c);
+	if (status == ETCH_UNWIND_REGISTER) {
+		sample_registers(p, binaries, s, c->reg, &c->known);
+		status = cursor_step(c);
+	}
+	if (s->frame_pointers && (status == ETCH_UNWIND_NOTABLE || status == ETCH_UNWIND_UNDEFINED) &&
+	    stop_of(p, binaries, s, status, at) != STOP_END && frame_pointer_step(p, binaries, s, c)) {
+		s->guessed++;
+		status = ETCH_UNWIND_OK;
+	}
+	return status;
+}
+
+size_t sample_walk(const struct process *p, struct binary_list *binaries, struct sample *s,
                    struct walk_frame frames[FRAMES_MOST], enum stop *stop)
 {
-	struct etch_target target = {
-		.read = target_read, .arg = (void *)(uintptr_t)s, .modules = p->target, .module_count = p->count};
+	struct etch_target target = {.read = target_read, .arg = s, .modules = p->target, .module_count = p->count};
 	struct etch_cursor cursor;
 	struct cursor *c = (struct cursor *)&cursor;
 	int status = ETCH_UNWIND_OK;
 	size_t n = 0;
 	uint64_t at;
 
+	s->guessed = 0;
 	etch_cursor_init_target(&cursor, &target, s->reg);
 	for (;;) {
 		at = c->reg[ETCH_RIP] - !c->interrupted;
 		frame_add(p, at, &frames[n++]);
-		status = n == FRAMES_MOST ? ETCH_UNWIND_LIMIT : cursor_step(c);
-		if (status == ETCH_UNWIND_NOTABLE && mapping_prepare(p, binaries, at))
-			status = cursor_step(c);
-		if (status == ETCH_UNWIND_REGISTER) {
-			sample_registers(p, binaries, s, c->reg, &c->known);
-			status = cursor_step(c);
-		}
+		status = n == FRAMES_MOST ? ETCH_UNWIND_LIMIT : walk_step(p, binaries, s, c, at);
 		if (status != ETCH_UNWIND_OK)
 			break;
 	}

@@ -35,6 +35,8 @@ struct sample {
 	const uint8_t *stack;
 	uint64_t stack_size;  /* copied, from reg[ETCH_RSP] on */
 	uint64_t stack_asked; /* what the kernel was asked for */
+	bool frame_pointers;  /* follow rbp through code that nothing describes: a guess */
+	unsigned guessed;     /* set by sample_walk(): frames whose caller was found so */
 };
 
 /* A frame: where it is in which file. A return address counts as the byte before it, which is in the call. */
@@ -44,7 +46,7 @@ struct walk_frame {
 };
 
 /* Walks from the innermost frame outward; returns the number of frames. */
-size_t sample_walk(const struct process *p, struct binary_list *binaries, const struct sample *s,
+size_t sample_walk(const struct process *p, struct binary_list *binaries, struct sample *s,
                    struct walk_frame frames[FRAMES_MOST], enum stop *stop);
 
 /* Reads 8 bytes of a sample's stack: 0, or -1. */

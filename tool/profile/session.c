@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,6 +62,7 @@ static int command_run(const struct session_options *o, struct recording *r, str
 	err = run_go(&run, &ended, look, r, e);
 	recording_end(r);
 	end->failed = ended.status;
+	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
 	return err;
 }
 
@@ -94,6 +96,7 @@ int session_run(const struct session_options *o, struct profile *p, struct sessi
 	how.perf.whole_process = !o->command;
 	p->period = 1000000000u / o->perf.hz;
 	p->stack = o->perf.stack;
+	p->frame_pointers = o->frame_pointers;
 	p->unit = o->perf.off_cpu ? UNIT_WAIT : UNIT_TIME;
 	runs_begin();
 	err = o->command ? command_run(&how, &r, end, e) : process_watch(&how, &r, e);

@@ -9,12 +9,14 @@ struct session_options {
 	struct perf_options perf;
 	char **command; /* null: a process */
 	pid_t pid;
-	double seconds; /* of a process; 0: until it ends */
-	bool to_stderr; /* the command's standard output goes to standard error */
+	double seconds;      /* of a process; 0: until it ends */
+	bool frame_pointers; /* as in struct profile */
+	bool to_stderr;      /* the command's standard output goes to standard error */
 };
 
 struct session_end {
 	bool failed; /* the command's status was not 0 */
+	int signal;  /* that ended the command; 0: none */
 	int stopped; /* the signal that ended the recording; 0: none */
 };
 

@@ -69,6 +69,16 @@ static void row_put(const struct profile *p, const struct ranked *r, bool color,
 	putc('\n', out);
 }
 
+/* What helps against it, if something does. */
+static const char *stop_advice(const struct profile *p, enum stop s)
+{
+	if (s == STOP_COPY && p->stack < PERF_STACK_MOST / 8 * 8)
+		return " (use a larger --stack)";
+	if (!p->frame_pointers && (s == STOP_CODE || s == STOP_NO_RULE || s == STOP_NO_TABLE))
+		return " (try --frame-pointers)";
+	return "";
+}
+
 /* What the profile lacks, and why. */
 static void lacks_put(const struct profile *p, FILE *out)
 {
@@ -88,8 +98,10 @@ static void lacks_put(const struct profile *p, FILE *out)
 	for (int i = 0; i < STOP_COUNT; i++)
 		if (i != STOP_END && p->stops[i])
 			fprintf(out, "%" PRIu64 " stack%s incomplete: %s%s\n", p->stops[i], p->stops[i] == 1 ? " is" : "s are",
-			        stop_text((enum stop)i),
-			        i == STOP_COPY && p->stack < PERF_STACK_MOST / 8 * 8 ? " (use a larger --stack)" : "");
+			        stop_text((enum stop)i), stop_advice(p, (enum stop)i));
+	if (p->guessed)
+		fprintf(out, "%" PRIu64 " stack%s found by frame pointers in part: a guess\n", p->guessed,
+		        p->guessed == 1 ? " is" : "s are");
 }
 
 bool write_top(const struct profile *p, size_t most, bool color, FILE *out)
