@@ -17,8 +17,8 @@ is not the one written here. Ways to it, in order:
 
 With ETCH_FETCH=debian or =npm only that way is tried.
 
-`linux` is the distribution's kernel, some of its modules and vmlinux; `binutils` are programs of
-Debian testing: as they are now, since older ones are taken away when there is a newer one. apt
+`linux` is the distribution's kernel, some of its modules and vmlinux; `binutils` and
+`binutils-trixie` are programs of Debian testing and 13: as they are now, since older ones are taken away when there is a newer one. apt
 checks them against the signed lists.
 """
 
@@ -311,6 +311,12 @@ SOURCES = {
         "debian": lambda work: from_debian_programs(
             work, "testing", ["binutils-x86-64-linux-gnu", "libbinutils", "libsframe3", "libc6", "zlib1g", "libzstd1",
                               "libjansson4", "libctf0", "libctf-nobfd0"], ["readelf", "as", "ld"]),
+    }),
+    # Of the last release that reads SFrame 2: later ones read 3 alone.
+    "binutils-trixie": (None, {
+        "debian": lambda work: from_debian_programs(
+            work, "trixie", ["binutils-x86-64-linux-gnu", "libbinutils", "libsframe1", "libc6", "zlib1g", "libzstd1",
+                             "libjansson4", "libctf0", "libctf-nobfd0"], ["readelf", "as", "ld"]),
     }),
     # Small modules of different kinds, and two large ones.
     "linux": (linux_unpack, {

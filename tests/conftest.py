@@ -319,3 +319,22 @@ def pytest_collection_modifyitems(config, items):
         left |= set(cases) - grid_part(cases, one_of)
     config.hook.pytest_deselected(items=[i for i in items if i in left])
     items[:] = [i for i in items if i not in left]
+
+
+def fetched_or_skipped(name, what):
+    p = subprocess.run([sys.executable, ROOT / "scripts" / "fetch.py", name], capture_output=True, text=True, check=False)
+    if p.returncode:
+        pytest.skip(f"no {what}: {p.stderr.strip().splitlines()[-1]}")
+    return Path(p.stdout.strip())
+
+
+@pytest.fixture(scope="session")
+def binutils():
+    """The directory of an assembler, a linker and a readelf that know SFrame 3, of Debian testing."""
+    return fetched_or_skipped("binutils", "binutils that reads SFrame 3")
+
+
+@pytest.fixture(scope="session")
+def binutils_trixie():
+    """Those of Debian 13, which know SFrame 2."""
+    return fetched_or_skipped("binutils-trixie", "binutils that reads SFrame 2")

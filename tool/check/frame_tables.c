@@ -5,7 +5,7 @@
 #include "analysis/unwind/disagreement.h"
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
-#include "table/sframe.h"
+#include "table/object_sframe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -210,6 +210,20 @@ static bool is_other_version(const struct elf_section *x)
 	return x->sh.sh_size > 2 && !memcmp(x->data, &magic, 2) && x->data[2] != 2 && x->data[2] != 3;
 }
 
+static int sframe_rows_read(struct subject *s, uint32_t i, struct row_list *out, struct error *why)
+{
+	const struct elf_section *x = &s->file->sections[i];
+	bool object = elf_is_object(s->file);
+	uint8_t *resolved = object ? object_sframe_resolve(s->file, &s->frames.space, i, why) : NULL;
+	int err = object && !resolved;
+
+	if (!err)
+		err = sframe_decode(resolved ? resolved : x->data, x->sh.sh_size, resolved ? 0 : x->sh.sh_addr,
+		                    &s->frames.space, out, why);
+	free(resolved);
+	return err;
+}
+
 static int sframe_look(struct subject *s, uint32_t i, struct error *e)
 {
 	const struct elf_section *x = &s->file->sections[i];
@@ -218,9 +232,9 @@ static int sframe_look(struct subject *s, uint32_t i, struct error *e)
 	int err;
 
 	why.text[0] = 0;
-	if (x->data && is_other_version(x))
+	if ((x->data && is_other_version(x)) || (!x->data && elf_is_object(s->file))) /* of no code, or emptied */
 		return 0;
-	if (!x->data || sframe_decode(x->data, x->sh.sh_size, x->sh.sh_addr, &s->frames.space, &rows, &why)) {
+	if (!x->data || sframe_rows_read(s, i, &rows, &why)) {
 		err = error_no_memory(&why) ? no_memory(e)
 		      : finding_add(&s->found, "ETCH-C006", i, x->sh.sh_addr, "%s", x->data ? why.text : ".sframe is empty")
 		          ? 0
@@ -292,9 +306,7 @@ int check_frame_tables(struct subject *s, struct error *e)
 {
 	uint32_t i = 0;
 
-	if (elf_is_object(s->file))
-		return 0;
-	if (indexes_look(s, e) || replaced_drop(s, e))
+	if (!elf_is_object(s->file) && (indexes_look(s, e) || replaced_drop(s, e)))
 		return -1;
 	while ((i = elf_section_find(s->file, SFRAME_SECTION, i + 1)))
 		if (sframe_look(s, i, e))

@@ -178,7 +178,7 @@ static void new_sections(struct object_writer *w, const uint32_t *name_offsets)
 		const struct new_section *a = &w->added[k];
 		uint64_t group = a->about && w->group_of[a->about] ? SHF_GROUP : 0;
 		Elf64_Shdr sh = {.sh_name = name_offsets[2 * k],
-		                 .sh_type = SHT_PROGBITS,
+		                 .sh_type = a->type ? a->type : SHT_PROGBITS,
 		                 .sh_size = a->size,
 		                 .sh_flags = a->flags | (a->about ? SHF_LINK_ORDER : 0) | group,
 		                 .sh_link = a->about,

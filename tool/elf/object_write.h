@@ -25,6 +25,7 @@ struct new_reloc {
 
 struct new_section {
 	const char *name;
+	uint32_t type;  /* SHT_*; 0: SHT_PROGBITS */
 	uint64_t flags; /* SHF_*; SHF_LINK_ORDER and SHF_GROUP are added according to `about` */
 	uint64_t align;
 	uint32_t about; /* input section: the sh_link of SHF_LINK_ORDER, and its group is joined; 0 = none */

@@ -4,7 +4,7 @@
 
 #include "elf/symbols.h"
 #include "kernel/kernel_orc.h"
-#include "table/sframe.h"
+#include "table/object_sframe.h"
 #include "support/progress.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
@@ -87,29 +87,39 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	return r;
 }
 
-/* The section .sframe that a program header covers, or else the first; 0: there is none. */
+/* The section .sframe that a program header covers, or else the first with contents; 0: there is none. */
 static uint32_t sframe_find(const struct elf_file *f)
 {
-	uint32_t i = 0, k;
+	uint32_t i = 0, k, first = 0;
 
-	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1)))
+	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1))) {
 		for (k = 0; k < f->phdr_count; k++)
 			if (f->phdrs[k].p_type == PT_GNU_SFRAME && f->phdrs[k].p_vaddr == f->sections[i].sh.sh_addr)
 				return i;
-	return elf_section_find(f, SFRAME_SECTION, 1);
+		first = first || !f->sections[i].data ? first : i;
+	}
+	return first;
 }
 
 /* Loads the rows of .sframe. */
 static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
 {
-	uint32_t i = elf_is_object(f) ? 0 : sframe_find(f);
+	uint32_t i = sframe_find(f);
 	const struct elf_section *s = i ? &f->sections[i] : NULL;
+	uint8_t *resolved = NULL;
+	int err;
 
-	if (elf_is_object(f))
-		return error_set(e, "is an object file: its " SFRAME_SECTION " is still relocations");
 	if (!s || !s->data)
 		return error_set(e, "has no " SFRAME_SECTION);
-	if (sframe_decode(s->data, s->sh.sh_size, s->sh.sh_addr, &out->space, &out->rows, e))
+	if (elf_is_object(f)) {
+		resolved = object_sframe_resolve(f, &out->space, i, e);
+		if (!resolved)
+			return -1;
+	}
+	err = sframe_decode(resolved ? resolved : s->data, s->sh.sh_size, resolved ? 0 : s->sh.sh_addr, &out->space,
+	                    &out->rows, e);
+	free(resolved);
+	if (err)
 		return -1;
 	out->table = "sframe";
 	out->bytes = s->sh.sh_size;

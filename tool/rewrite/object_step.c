@@ -130,22 +130,22 @@ struct object_step {
 	struct rewrite_result *out;
 	struct error *e;
 	struct object_tables tables;
-	struct object_orc orc;
+	struct object_unwind unwind;
 	bool *emptied; /* of each section: it is to be emptied */
 };
 
-/* 1: the file already has these unwind rows: frees t->orc, so that none are written. 0: it has others or none: marks
+/* 1: the file already has these unwind rows: frees them, so that none are written. 0: it has others or none: marks
  * the sections to be emptied. -1 and a message. */
 static int orc_pass_present(struct object_step *t)
 {
 	bool *mine = mem_zero(t->f->section_count, sizeof(*mine));
-	int same = object_orc_present(t->f, &t->orc, mine, t->e);
+	int same = object_orc_present(t->f, &t->unwind.orc, mine, t->e);
 	uint32_t i;
 
 	for (i = 0; i < t->f->section_count && !same; i++)
 		t->emptied[i] |= mine[i];
 	if (same > 0)
-		object_orc_free(&t->orc);
+		object_orc_free(&t->unwind.orc);
 	free(mine);
 	return same;
 }
@@ -157,14 +157,33 @@ static int orc_pass(struct object_step *t)
 	int same = orc_pass_present(t);
 	struct error why;
 
-	if (same || !t->orc.count || !object_write_room(t->f, t->orc.count + t->tables.count, &why))
+	if (same || !t->unwind.orc.count || !object_write_room(t->f, t->unwind.orc.count + t->tables.count, &why))
 		return same;
-	object_orc_free(&t->orc);
+	object_orc_free(&t->unwind.orc);
 	t->out->rows = 0;
 	t->out->unwind_bytes = 0;
 	if (scan_finding_add(t->s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text))
 		return -1;
 	return orc_pass_present(t);
+}
+
+/* As orc_pass_present(), for .sframe. Where none is asked for, one that is there stays. */
+static int sframe_pass(struct object_step *t)
+{
+	bool *mine;
+	int same;
+	uint32_t i;
+
+	if (!t->o->sframe)
+		return 1;
+	mine = mem_zero(t->f->section_count, sizeof(*mine));
+	same = object_sframe_present(t->f, &t->unwind.sframe, mine, t->e);
+	for (i = 0; i < t->f->section_count && !same; i++)
+		t->emptied[i] |= mine[i];
+	if (same > 0)
+		object_sframe_free(&t->unwind.sframe);
+	free(mine);
+	return same;
 }
 
 /* Refuses kernel objects. The kernel reads sections of these names in a module, in a format that depends on the
@@ -199,13 +218,15 @@ static int names_check(const struct elf_file *f, struct error *e)
  */
 static struct new_section *sections_join(const struct object_step *t, size_t *count)
 {
-	struct new_section *all = mem_zero(t->tables.count + t->orc.count, sizeof(*all));
+	struct new_section *all = mem_zero(t->tables.count + t->unwind.orc.count + 1, sizeof(*all));
 
 	if (t->tables.count)
 		memcpy(all, t->tables.sections, t->tables.count * sizeof(*all));
-	if (t->orc.count)
-		memcpy(all + t->tables.count, t->orc.sections, t->orc.count * sizeof(*all));
-	*count = t->tables.count + t->orc.count;
+	if (t->unwind.orc.count)
+		memcpy(all + t->tables.count, t->unwind.orc.sections, t->unwind.orc.count * sizeof(*all));
+	*count = t->tables.count + t->unwind.orc.count;
+	if (t->unwind.sframe.section)
+		all[(*count)++] = *t->unwind.sframe.section;
 	return all;
 }
 
@@ -252,7 +273,7 @@ static int ex_pass(struct object_step *t)
  * file has all of them; 0: not; -1 and a message. */
 static int tables_pass(struct object_step *t)
 {
-	int sites_same = 1, orc_same = 1;
+	int sites_same = 1, orc_same = 1, sframe_same = 1;
 
 	if (t->o->imv || t->o->pv) {
 		if (tables_build(t->s, &t->tables, t->e))
@@ -265,7 +286,9 @@ static int tables_pass(struct object_step *t)
 	}
 	if (sites_same >= 0 && t->o->orc)
 		orc_same = orc_pass(t);
-	return sites_same < 0 || orc_same < 0 ? -1 : sites_same && orc_same;
+	if (sites_same >= 0 && orc_same >= 0)
+		sframe_same = sframe_pass(t);
+	return sites_same < 0 || orc_same < 0 || sframe_same < 0 ? -1 : sites_same && orc_same && sframe_same;
 }
 
 /* The file with the new sections becomes the output. 0, or -1 and a message. */
@@ -296,14 +319,15 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	flagged = sites_pass(&t, others);
 	if (flagged < 0 || ex_pass(&t))
 		goto out;
-	if (o->orc && (unwind_object(f, o, out, &t.orc, e) || unwind_say_lost(s, out)))
+	if (o->orc && (unwind_object(f, o, out, &t.unwind, e) || unwind_say_lost(s, out)))
 		goto out;
 	same = tables_pass(&t);
 	if (same >= 0)
 		err = !same ? tables_write(&t) : flagged ? bytes_copy(f, out, e) : 0;
 out:
 	object_tables_free(&t.tables);
-	object_orc_free(&t.orc);
+	object_orc_free(&t.unwind.orc);
+	object_sframe_free(&t.unwind.sframe);
 	free(t.emptied);
 	return err;
 }

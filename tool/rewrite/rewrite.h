@@ -8,6 +8,7 @@
 #include "table/ex_table.h"
 #include "table/linked_unwind.h"
 #include "table/object_orc.h"
+#include "table/object_sframe.h"
 
 struct rewrite_options {
 	bool imv, pv, orc; /* tables to make */
@@ -15,7 +16,7 @@ struct rewrite_options {
 	bool no_cfi;
 	unsigned encoding;  /* of the unwind table of a linked file: ETCH_ENCODING_* */
 	unsigned map_shift; /* return-address map: log2 of the bytes of text per byte of it, 6 or 7; 0: none */
-	unsigned sframe;    /* version of the .sframe that a linked file gets; 0: that which it has from an earlier run */
+	unsigned sframe;    /* version of the .sframe to make; 0: that which a linked file has from an earlier run */
 	bool eh_frame;      /* write an .eh_frame with FDEs for the code that has none; so does a file that has one from an
 	                     * earlier run */
 	enum eh_replace replace; /* with eh_frame: which FDEs of the linker give way; at least those of an earlier run */
@@ -83,9 +84,15 @@ size_t rewrite_say_findings(const char *path, const struct elf_file *f, const st
 void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r);
 
+/* What an object file gets of unwind rows. */
+struct object_unwind {
+	struct object_orc orc;
+	struct object_sframe sframe;
+};
+
 /* Makes the unwind rows of an object file, or the unwind table of a linked one, and fills the counts in *out. */
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                  struct object_orc *orc, struct error *e);
+                  struct object_unwind *to, struct error *e);
 /* 0; -1 and a message; 1 and a message: no table can be made for this file. */
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e);

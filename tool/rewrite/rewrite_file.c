@@ -110,9 +110,8 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 		make.encoding = ETCH_ENCODING_BLOCK;
 		return rewrite_sidecar(f, &make, done, e);
 	}
-	if (elf_is_object(f) && (make.sframe || make.eh_frame))
-		return error_set(e, "is an object file: --%s is for programs and libraries",
-		                 make.sframe ? "sframe" : "eh-frame");
+	if (elf_is_object(f) && make.eh_frame)
+		return error_set(e, "is an object file: --eh-frame is for programs and libraries");
 	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)
 	                        : rewrite_linked(f, &make, &out->scan, done, e);
 }

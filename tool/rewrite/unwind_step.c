@@ -74,14 +74,16 @@ static int calls_find(const struct code_space *space, uint64_t **calls, size_t *
 }
 
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
-                  struct object_orc *orc, struct error *e)
+                  struct object_unwind *to, struct error *e)
 {
+	struct object_orc *orc = &to->orc;
 	struct row_list rows;
 	size_t i;
 	int err;
 
-	memset(orc, 0, sizeof(*orc));
-	err = rows_find(f, o, SAVES_NONE, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e);
+	memset(to, 0, sizeof(*to));
+	err = rows_find(f, o, SAVES_NONE, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e) ||
+	      (o->sframe && object_sframe_build(&out->frames.space, &rows, o->sframe, &to->sframe, e));
 	row_list_free(&rows);
 	if (err)
 		return -1;
@@ -89,6 +91,8 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 	for (i = 0; i < orc->count; i++)
 		out->unwind_bytes += orc->sections[i].size;
 	out->lost = orc->lost;
+	out->sframe = to->sframe.counts;
+	out->sframe.starts = NULL;
 	return 0;
 }
 

@@ -123,7 +123,7 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 {
 	struct segment_section *s;
 
-	if (sframe_encode(rows, version, &u->sframe, e))
+	if (sframe_encode(rows, version, true, &u->sframe, e))
 		return -1;
 	u->sframe_at = u->count;
 	s = section_add(u, SFRAME_SECTION, 8, u->sframe.bytes, u->sframe.size);

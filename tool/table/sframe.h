@@ -79,12 +79,15 @@ struct sframe {
 
 /*
  * Encodes rows, sorted by address, as version 2 or 3. Neighbours with the same rule are merged; rules that the version
- * cannot express are gaps, counted. Deterministic. 0; or -1: out of memory, or more than the format's 32-bit
- * offsets can hold. *out is to be freed by sframe_free() in any case.
+ * cannot express are gaps, counted. `placed`: addresses are final, so FDEs are sorted, and repeated blocks found.
+ * Deterministic. 0; or -1: out of memory, or more than the format's 32-bit offsets can hold. *out is to be freed by
+ * sframe_free() in any case.
  */
-int sframe_encode(const struct row_list *rows, unsigned version, struct sframe *out, struct error *e);
+int sframe_encode(const struct row_list *rows, unsigned version, bool placed, struct sframe *out, struct error *e);
 /* Completes the bytes for a section at this address. -1: the code is more than 2 GiB away from it (version 2). */
 int sframe_place(struct sframe *s, uint64_t addr, struct error *e);
+/* Offset in the section of the start of FDE number i: an address relative to itself, of 4 (version 2) or 8 bytes. */
+size_t sframe_start_at(const struct sframe *s, size_t i);
 void sframe_free(struct sframe *s);
 
 /*

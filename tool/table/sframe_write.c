@@ -29,6 +29,7 @@ struct item {
 
 struct writer {
 	unsigned version;
+	bool placed;
 	struct item *items; /* the last one is a gap */
 	size_t count, room;
 	uint32_t *cost; /* of the best encoding of the rows of a run up to each, and its last FDE's number of rows */
@@ -260,7 +261,7 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	const struct item *it = &w->items[i];
 	size_t n = 1, k, times = 1;
 
-	if (it->addr % BLOCK || it->gap || it->flex)
+	if (!w->placed || it->addr % BLOCK || it->gap || it->flex)
 		return 0;
 	while (n < BLOCK_ROWS && i + n < w->count && it[n].addr < it->addr + BLOCK)
 		n++;
@@ -336,9 +337,11 @@ static int finish(struct writer *w, struct error *e)
 {
 	struct sframe *out = w->out;
 	size_t fde_bytes = out->fdes * (w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3));
+	/* Binutils until 2.44 refuse the second flag, and do not need it in objects: they go by the relocation. */
+	uint8_t flags = w->placed ? SFRAME_SORTED | SFRAME_START_PCREL : w->version < 3 ? 0 : SFRAME_START_PCREL;
 	struct sframe_header h = {.magic = SFRAME_MAGIC,
 	                          .version = (uint8_t)w->version,
-	                          .flags = SFRAME_SORTED | SFRAME_START_PCREL,
+	                          .flags = flags,
 	                          .abi = SFRAME_AMD64,
 	                          .fixed_ra = SFRAME_RA_OFFSET,
 	                          .fde_count = (uint32_t)out->fdes,
@@ -361,9 +364,9 @@ static int finish(struct writer *w, struct error *e)
 	return 0;
 }
 
-int sframe_encode(const struct row_list *rows, unsigned version, struct sframe *out, struct error *e)
+int sframe_encode(const struct row_list *rows, unsigned version, bool placed, struct sframe *out, struct error *e)
 {
-	struct writer w = {.version = version, .out = out};
+	struct writer w = {.version = version, .placed = placed, .out = out};
 	int err = -1;
 
 	memset(out, 0, sizeof(*out));
@@ -383,13 +386,18 @@ int sframe_encode(const struct row_list *rows, unsigned version, struct sframe *
 	return err;
 }
 
+size_t sframe_start_at(const struct sframe *s, size_t i)
+{
+	return sizeof(struct sframe_header) +
+	       i * (s->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3));
+}
+
 int sframe_place(struct sframe *s, uint64_t addr, struct error *e)
 {
 	size_t i;
 
 	for (i = 0; i < s->fdes; i++) {
-		size_t each = s->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3);
-		size_t at = sizeof(struct sframe_header) + i * each;
+		size_t at = sframe_start_at(s, i);
 		int64_t start = (int64_t)(s->starts[i] - (addr + at));
 		int32_t narrow = (int32_t)start;
 

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes the .sframe of an object file, compares it with the one that is there, and reads anyone's. */
+#include "table/object_sframe.h"
+
+#include "elf/segment.h"
+#include "support/memory.h"
+
+#include <etch/orc_rule.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Copies the rows that apply to one section, and ends them there; *row is the last one that begins at or before it. */
+static void section_clip(const struct code_section *c, const struct row_list *rows, size_t *row, struct row_list *out)
+{
+	uint64_t end = c->addr + c->size;
+	size_t i;
+
+	while (*row + 1 < rows->count && rows->rows[*row + 1].addr <= c->addr)
+		++*row;
+	for (i = *row; i < rows->count && rows->rows[i].addr < end; i++) {
+		struct row *to = &out->rows[out->count++];
+
+		*to = rows->rows[i];
+		if (to->addr < c->addr)
+			to->addr = c->addr;
+	}
+	out->rows[out->count++] = (struct row){.addr = end, .rule = etch_rule_undef};
+}
+
+/* A row may hold over the end of a section in the space of an object file, in which they are not far apart. */
+static void rows_clip(const struct code_space *space, const struct row_list *rows, struct row_list *out)
+{
+	size_t i, row = 0;
+
+	/* Each section has an end, and may have the row before its first one. */
+	*out = (struct row_list){.room = rows->count + 2 * space->count + 1};
+	out->rows = mem_alloc(out->room, sizeof(*out->rows));
+	for (i = 0; i < space->count && rows->count; i++)
+		section_clip(&space->list[i], rows, &row, out);
+}
+
+/* Makes the starts relocations. */
+static void starts_relocate(const struct code_space *space, const struct sframe *x, struct new_section *to)
+{
+	size_t i;
+
+	to->relocs = mem_alloc(x->fdes, sizeof(*to->relocs));
+	to->reloc_count = x->fdes;
+	for (i = 0; i < x->fdes; i++) {
+		const struct code_section *c = space_at(space, x->starts[i]);
+
+		to->relocs[i] = (struct new_reloc){.offset = sframe_start_at(x, i),
+		                                   .addend = (int64_t)(x->starts[i] - c->addr),
+		                                   .type = x->version < 3 ? R_X86_64_PC32 : R_X86_64_PC64,
+		                                   .index = c->section,
+		                                   .to = TO_SECTION};
+	}
+}
+
+int object_sframe_build(const struct code_space *space, const struct row_list *rows, unsigned version,
+                        struct object_sframe *out, struct error *e)
+{
+	struct row_list clipped;
+	struct sframe *x = &out->counts;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	rows_clip(space, rows, &clipped);
+	err = sframe_encode(&clipped, version, false, x, e);
+	free(clipped.rows);
+	if (!err && x->fdes) {
+		out->section = mem_zero(1, sizeof(*out->section));
+		*out->section = (struct new_section){.name = SFRAME_SECTION,
+		                                     .type = SHT_GNU_SFRAME,
+		                                     .flags = SHF_ALLOC,
+		                                     .align = 8,
+		                                     .data = x->bytes,
+		                                     .size = x->size};
+		x->bytes = NULL;
+		starts_relocate(space, x, out->section);
+	}
+	if (err)
+		object_sframe_free(out);
+	return err;
+}
+
+void object_sframe_free(struct object_sframe *t)
+{
+	if (t->section)
+		new_sections_free(t->section, 1);
+	sframe_free(&t->counts);
+	memset(t, 0, sizeof(*t));
+}
+
+/* ---- existing sections ------------------------------------------------------ */
+
+/* Does a section say what `wanted` says? The fields that are relocated have no contents. 1, 0, or -1 and a message. */
+static int section_same(const struct elf_file *f, uint32_t section, const struct new_section *wanted, struct error *e)
+{
+	const struct elf_section *s = &f->sections[section];
+	uint32_t rela = elf_section_rela(f, section, 1);
+	struct elf_reloc *r;
+	long count, i;
+	int same;
+
+	if (!s->data || s->sh.sh_size != wanted->size || memcmp(s->data, wanted->data, wanted->size) != 0 || !rela)
+		return 0;
+	count = elf_relocs(f, rela, &r, e);
+	if (count < 0)
+		return -1;
+	same = (size_t)count == wanted->reloc_count;
+	for (i = 0; i < count && same; i++) {
+		const struct new_reloc *x = &wanted->relocs[i];
+		const struct elf_symbol *y = &f->symbols[r[i].symbol];
+
+		same = r[i].offset == x->offset && r[i].type == x->type && y->section == x->index &&
+		       (int64_t)y->value + r[i].addend == x->addend;
+	}
+	free(r);
+	return same;
+}
+
+int object_sframe_present(const struct elf_file *f, const struct object_sframe *wanted, bool *emptied, struct error *e)
+{
+	uint32_t i = 0, rela, found = 0;
+	int same = 0;
+
+	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1))) {
+		if (!f->sections[i].data) /* an earlier one, emptied */
+			continue;
+		same = wanted->section ? section_same(f, i, wanted->section, e) : 0;
+		if (same < 0)
+			return -1;
+		found++;
+		emptied[i] = true;
+		for (rela = 0; (rela = elf_section_rela(f, i, rela + 1));)
+			emptied[rela] = true;
+	}
+	return found ? found == 1 && same : !wanted->section;
+}
+
+/* The address that a relocation is to. 0: not to code. */
+static uint64_t reloc_target(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r)
+{
+	const struct elf_symbol *y = &f->symbols[r->symbol];
+	const struct code_section *c = space_of(space, y->section);
+
+	return c ? c->addr + y->value + (uint64_t)r->addend : 0;
+}
+
+uint8_t *object_sframe_resolve(const struct elf_file *f, const struct code_space *space, uint32_t section,
+                               struct error *e)
+{
+	const struct elf_section *s = &f->sections[section];
+	uint32_t rela = elf_section_rela(f, section, 1);
+	struct elf_reloc *r = NULL;
+	uint8_t *bytes;
+	bool pcrel;
+	long count = rela ? elf_relocs(f, rela, &r, e) : 0, i;
+
+	if (count < 0)
+		return NULL;
+	bytes = mem_alloc(s->sh.sh_size, 1);
+	memcpy(bytes, s->data, s->sh.sh_size);
+	/* Without this flag, starts count from the section in linked files only. */
+	pcrel = s->sh.sh_size > 3 && (bytes[3] & SFRAME_START_PCREL);
+	for (i = 0; i < count; i++) {
+		size_t width = r[i].type == R_X86_64_PC64 ? 8 : r[i].type == R_X86_64_PC32 ? 4 : 0;
+		uint64_t value = reloc_target(f, space, &r[i]) - (pcrel ? r[i].offset : 0);
+
+		if (width && width <= s->sh.sh_size && r[i].offset <= s->sh.sh_size - width)
+			memcpy(bytes + r[i].offset, &value, width);
+	}
+	free(r);
+	return bytes;
+}
