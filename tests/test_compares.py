@@ -52,6 +52,51 @@ def test_same_outcomes(tmp_path, build, cc, level, seed):
     assert sum(forms[f] for f in ("cmpi", "testi", "cmpr")) >= (0 if level == "-O0" else FUNCTIONS // 5), forms
 
 
+POINTERS = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <stdlib.h>
+static int one = 1, two = 2;
+ETCHED_SHARED static int *p = &one;
+ETCHED_SHARED static int *q;
+static int __attribute__((noinline)) both(void) { return *p + 10 * *q; }
+static void say(void)
+{
+	struct etch_info i = { .size = sizeof(i) };
+
+	etch_info(&i);
+	printf("%lu %lu %lu %ld %d\\n", i.armed, i.loads, i.unfit, etch_verify(0, 0), both());
+}
+int main(int argc, char **argv)
+{
+	int *heap = malloc(100), far_away = 5;
+
+	*heap = 3;
+	q = &two;
+	if (etch_sync(&p, sizeof(p)) || etch_sync(&q, sizeof(q)))
+		return 1;
+	say();
+	if (etch_set(&p, heap) || etch_set(&q, &one))
+		return 2;
+	say();
+	if (etch_set(&q, &far_away)) /* the stack: out of reach */
+		return 3;
+	say();
+	if (etch_set(&q, &two))
+		return 4;
+	say();
+	return argc > 5 ? *argv[5] : 0;
+}
+"""
+
+
+@pytest.mark.parametrize("how", [["-pie"], ["-no-pie"]])
+def test_pointers_near_the_code(flow, how):
+    """Static and heap pointers become immediates in a PIE by lea; what is out of reach is a load, and counted."""
+    out = flow.program(flow.source(POINTERS, "near.c"), "linked", ["-O2", "-fno-pie" if how == ["-no-pie"] else "-fPIE"], how)
+    assert run([out]).stdout.splitlines() == ["2 0 0 0 21", "2 0 0 0 13", "1 1 1 0 53", "2 0 0 0 23"]
+
+
 UNFIT = """
 #include <etch/imv.h>
 #include <stdio.h>

@@ -47,6 +47,15 @@ def test_every_entry(program, mode):
     assert checks > 20 * entries
 
 
+def test_addresses_near_the_code(program):
+    """mov64 of a value that no mov holds, within 2 GiB of the site: 16 registers x (abs, 15 bases)."""
+    r = run(program, "near")
+    assert r.returncode == 0, r.stdout
+    entries, checks = counts(r.stdout)
+    assert entries == 16 * 16
+    assert checks > 40 * entries
+
+
 def test_refuses_what_is_no_site(program):
     r = run(program, "refuse")
     assert r.returncode == 0, r.stdout
@@ -62,7 +71,10 @@ SABOTAGE = {
     "zero extension signed": ("if (!f.sign && f.mem < f.width)", "if (0)"),
     "sign extension unsigned": ("if (!f.sign && f.mem < f.width)", "if (f.mem < f.width)"),
     "unsigned 32 bits as simm32": ("wide = 0; /* mov", "wide = 1; /* mov"),
-    "alu takes unsigned 32 bits": ("if (f.imm != ETCH_IMM_MOV64 || ", "if ("),
+    "alu takes unsigned 32 bits": ("if (f.imm != ETCH_IMM_MOV64)", "if (0)"),
+    "lea from the start of the site": ("(value - (site + len))", "(value - site)"),
+    "lea without REX.R": ("0x48 | (reg & 8) >> 1);\n\tout[n++] = 0x8d", "0x48);\n\tout[n++] = 0x8d"),
+    "lea out of reach": ("!site || len < 7 || disp != (int32_t)disp", "!site || len < 7"),
     "no padding": ("while (pad--)", "while (0)"),
     "adc and sbb swapped": ("f.imm_ext = (uint8_t)(k >> 2);",
                             "f.imm_ext = (uint8_t)((k >> 2) ^ ((k >> 2) == 2 || (k >> 2) == 3));"),
@@ -84,7 +96,7 @@ def test_mistakes_are_noticed(tmp_path, name):
     header.write_text(text.replace(old, new))
     subprocess.run(["gcc", "-std=gnu11", "-O1", "-w", "-I", tmp_path, HERE / "forms" / "encoding.c",
                     "-o", tmp_path / "encoding", "-lZydis", "-lcapstone"], check=True)
-    results = (run(tmp_path / "encoding", mode) for mode in ("decode", "execute", "refuse"))
+    results = (run(tmp_path / "encoding", mode) for mode in ("decode", "execute", "near", "refuse"))
     assert any(r.returncode == 1 and "FAIL" in r.stdout for r in results)
 
 

@@ -98,6 +98,8 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 	} else {
 		k->new_length = immediate_image(e, new, &k->new);
 	}
+	if (etch_form_info(e->form).imm == ETCH_IMM_MOV64 && ((old | new) >> 32)) /* may be a lea: for this site alone */
+		k->shape = 0;
 }
 
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)

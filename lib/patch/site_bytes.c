@@ -12,10 +12,10 @@ unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16
 	uint8_t bytes[8];
 
 	memcpy(bytes, &value, 8);
-	return etch_form_imm(e, bytes, out);
+	return etch_form_imm(e, site_address(e), bytes, out);
 }
 
-/* The immediate ends the instruction; re-encoding its value must give all the other bytes. */
+/* The immediate or displacement ends the instruction; re-encoding its value must give all the other bytes. */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 {
 	struct etch_form_info f = etch_form_info(e->form);
@@ -33,6 +33,8 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 	if (immediate_form(e, tail, out) == len && !memcmp(out, bytes, len))
 		return 1;
 	tail = (uint64_t)((int64_t)(tail << (64 - 8 * imm)) >> (64 - 8 * imm));
+	if (f.imm == ETCH_IMM_MOV64 && bytes[len - 6] == 0x8d) /* lea */
+		tail += site_address(e) + len;
 	return immediate_form(e, tail, out) == len && !memcmp(out, bytes, len);
 }
 

@@ -191,7 +191,7 @@ static void values_run(const struct etch_imv *e, const struct etch_imv_more *m, 
 		S->in_flags = 0x202 | (rnd() & (CF | ZF | SF | OF));
 		site_run(load, len, etch_imv_base(e));
 		want = outcome() & m->need;
-		if (etch_site_imm(e, m, bytes, image) != len) {
+		if (etch_site_imm(e, m, 0, bytes, image) != len) {
 			fail(e, m, image, 0, "no instruction");
 			continue;
 		}

@@ -7,7 +7,9 @@
  * immediate must leave the same registers, flags and stack. Compares with a
  * constant are in compares.c.
  *
- * usage: encoding decode|execute|refuse SEED
+ * With `near` the code lies where no mov holds an address of it: mov64 becomes lea for such values.
+ *
+ * usage: encoding decode|execute|near|refuse SEED
  */
 #define _GNU_SOURCE
 #include <etch/forms.h>
@@ -90,10 +92,13 @@ static uint64_t rnd(void) /* xorshift64* */
 /* ---- one low page of code, one of data, one of stack --------------------- */
 
 /* Low, so that disp32 reaches the data in all three ways of addressing. */
-#define CODE 0x10000000ul
+#define LOW  0x10000000ul
+#define CODE code_at
 #define DATA 0x10010000ul
 #define STACK 0x10020000ul
 #define SLOT_END (CODE + 0x200)
+
+static uint64_t code_at = LOW;
 
 struct cpu {
 	uint64_t reg[16];
@@ -110,8 +115,10 @@ struct data {
 
 static void arena_map(void)
 {
-	if (mmap((void *)CODE, 0x30000, PROT_READ | PROT_WRITE | PROT_EXEC,
-	         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED) {
+	int prot = PROT_READ | PROT_WRITE | PROT_EXEC, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+
+	if (mmap((void *)LOW, 0x30000, prot, flags, -1, 0) == MAP_FAILED ||
+	    (CODE != LOW && mmap((void *)CODE, 0x1000, prot, flags, -1, 0) == MAP_FAILED)) {
 		perror("mmap");
 		exit(2);
 	}
@@ -210,9 +217,20 @@ static uint64_t value_extend(const struct spec *s, uint64_t v)
 	return v & mask(s->width);
 }
 
+/* Does lea reach the value, and no mov hold it? */
+static int value_is_near(const struct spec *s, uint64_t v)
+{
+	int64_t off = (int64_t)(v - SLOT_END);
+
+	return s->fit == 'm' && off >= INT32_MIN && off <= INT32_MAX && v + 0x80000000u >= 0x180000000u;
+}
+
 static int value_fits(const struct spec *s, uint64_t v)
 {
 	int64_t x = (int64_t)v;
+
+	if (value_is_near(s, v))
+		return 1;
 
 	switch (s->fit) {
 	case 's': return x >= INT32_MIN && x <= INT32_MAX;
@@ -233,6 +251,11 @@ static uint64_t value_pick(unsigned i)
 {
 	if (i < EXTREMES)
 		return extremes[i];
+	if (CODE != LOW && rnd() % 4) { /* just in reach, just out of it, anywhere near */
+		uint64_t off[4] = {INT32_MAX, (uint64_t)INT32_MIN, (uint64_t)(int32_t)rnd(), (uint64_t)((int64_t)rnd() >> 40)};
+
+		return SLOT_END + off[rnd() % 4] + (rnd() % 3 - 1);
+	}
 	/* Random widths, so that those that fit 32 bits are not rare. */
 	return (uint64_t)((int64_t)rnd() >> (rnd() & 63));
 }
@@ -351,6 +374,14 @@ static const char *check_imm(const struct spec *s, const struct etch_imv *e, con
 
 	if (d->length != etch_imv_len(e))
 		return "immediate: length";
+	if (value_is_near(s, v)) {
+		if (d->mnemonic != (mnemonic == s->imm_z ? (unsigned)ZYDIS_MNEMONIC_LEA : (unsigned)X86_INS_LEA))
+			return "lea: mnemonic";
+		return strcmp(d->reg[0], names[3][etch_imv_reg(e)]) || strcmp(d->base, "rip") || d->has_index ||
+		               SLOT_END + (uint64_t)d->disp != v
+		           ? "lea: operands"
+		           : NULL;
+	}
 	if (d->mnemonic != mnemonic)
 		return "immediate: mnemonic";
 	if (d->has_mem || !d->has_imm)
@@ -396,7 +427,7 @@ static void entry_decode(const struct spec *s, const struct etch_imv *e, const u
 
 		memcpy(bytes, &v, 8);
 		memset(imm, 0xcc, sizeof(imm));
-		n = etch_form_imm(e, bytes, imm);
+		n = etch_form_imm(e, SLOT_END - len, bytes, imm);
 		if (!value_fits(s, v)) {
 			misfits++;
 			if (n)
@@ -464,7 +495,7 @@ static void entry_execute(const struct spec *s, const struct etch_imv *e, const 
 			D->object[k] = (uint8_t)rnd();
 		memcpy(bytes, &v, 8);
 		memcpy((void *)OBJECT, bytes, s->mem);
-		n = etch_form_imm(e, bytes, imm);
+		n = etch_form_imm(e, SLOT_END - len, bytes, imm);
 		if (n != (value_fits(s, v) ? len : 0)) {
 			fail(e, imm, n, "length or refusal of the immediate");
 			continue;
@@ -525,7 +556,7 @@ static void refuse_all(void)
 			e.form = (uint8_t)form;
 			e.regs = (uint8_t)rnd();
 			e.shape = (uint8_t)rnd();
-			if (etch_form_load(&e, SLOT_END, OBJECT, out) || etch_form_imm(&e, zero, out))
+			if (etch_form_load(&e, SLOT_END, OBJECT, out) || etch_form_imm(&e, SLOT_END, zero, out))
 				fail(&e, out, 0, "a number that is no form was encoded");
 		}
 	}
@@ -586,7 +617,7 @@ static void refuse_all(void)
 				fail(&e, out, n, "a load that the decoders do not read so");
 		}
 		memset(out, 0xcc, sizeof(out));
-		n = etch_form_imm(&e, bytes, out);
+		n = etch_form_imm(&e, k % 2 ? 0x555500000000ull : 0, bytes, out);
 		if (n) {
 			checked++;
 			if (n != etch_imv_len(&e) || !decode_zydis(out, n, &z) || !decode_capstone(out, n, &c) ||
@@ -607,6 +638,8 @@ int main(int argc, char **argv)
 	ZydisDecoderInit(&zydis, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &capstone) || cs_option(capstone, CS_OPT_DETAIL, CS_OPT_ON))
 		return 2;
+	if (!strcmp(argv[1], "near"))
+		code_at = 0x555500000000ul;
 	arena_map();
 	frame_write();
 	if (!strcmp(argv[1], "refuse")) {
@@ -616,8 +649,11 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < SPECS; i++) {
 		const struct spec *s = &specs[i];
 
+		if (CODE != LOW && s->fit != 'm')
+			continue;
+		/* A load relative to rip does not reach from there. */
 		for (unsigned reg = 0; reg < 16; reg++)
-		for (unsigned mode = 0; mode <= ETCH_ADDR_BASE; mode++)
+		for (unsigned mode = CODE != LOW; mode <= ETCH_ADDR_BASE; mode++)
 		for (unsigned base = 0; base < (mode == ETCH_ADDR_BASE ? 16u : 1u); base++)
 		for (unsigned rex = 0; rex < 2; rex++) {
 			int ok = entry_make(&e, s, reg, mode, base, rex, load);
@@ -637,9 +673,9 @@ int main(int argc, char **argv)
 			if (bad)
 				continue;
 			entries++;
-			if (!strcmp(argv[1], "decode"))
+			if (strcmp(argv[1], "execute"))
 				entry_decode(s, &e, load);
-			else
+			if (strcmp(argv[1], "decode"))
 				entry_execute(s, &e, load, mode == ETCH_ADDR_BASE ? 24 : 160);
 		}
 	}

@@ -142,7 +142,7 @@ static unsigned long check_sites(size_t n, const uint8_t *armed)
 		const uint8_t *object = (const uint8_t *)(uintptr_t)etch_ref((uintptr_t)&e->obj, e->obj);
 		unsigned len = etch_imv_len(e);
 
-		if (armed[(object - objects) / 64] && etch_form_imm(e, object, out) == len)
+		if (armed[(object - objects) / 64] && etch_form_imm(e, (uintptr_t)at, object, out) == len)
 			immediates++;
 		else
 			CHECK_EQ(etch_form_load(e, (uintptr_t)at, (uintptr_t)object, out), len);
@@ -215,6 +215,12 @@ static void run_every(unsigned rounds)
 				value[i][b] = (uint8_t)rnd();
 			if (rnd() % 2)
 				memset(value[i] + 1, rnd() % 2 ? 0 : 0xff, 63);
+			if (size == 8 && rnd() % 2) { /* addresses: near the code no mov holds them, but a lea does */
+				uintptr_t near = (uintptr_t)slots + (uintptr_t)((int64_t)rnd() >> (32 + rnd() % 24));
+
+				at &= ~(size_t)7;
+				memcpy(value[i], &near, 8);
+			}
 			c[i] = (struct etch_change){objects + at, value[i], size};
 			memcpy(model + at, value[i], size);
 		}

@@ -292,7 +292,7 @@ static struct seen check_sites(size_t calls, size_t loads, const uint8_t *state)
 
 		if (how & (SEALED | ARMED)) {
 			seen.immediates++;
-			CHECK_EQ(etch_form_imm(e, field, out), 6);
+			CHECK_EQ(etch_form_imm(e, (uintptr_t)at, field, out), 6);
 		} else {
 			seen.loads++;
 			CHECK_EQ(etch_form_load(e, (uintptr_t)at, (uintptr_t)field, out), 6);

@@ -35,7 +35,7 @@ static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint
 	uint8_t value[8];
 
 	return initial_bytes(f, row->obj, etch_form_size(row->entry.form), value) &&
-	       etch_site_imm(&row->entry, &row->more, value, imm) == len &&
+	       etch_site_imm(&row->entry, &row->more, 0, value, imm) == len &&
 	       etch_site_load(&row->entry, &row->more, row->site, row->obj, load) == len;
 }
 
@@ -306,7 +306,7 @@ static unsigned imm_image(const struct scan *s, const struct site *site, const s
 	uint8_t value[8];
 
 	return !scan_is_relocated(s, from, site->size) && initial_bytes(f, from, site->size, value)
-	           ? etch_site_imm(&site->entry, &site->more, value, imm)
+	           ? etch_site_imm(&site->entry, &site->more, 0, value, imm)
 	           : 0;
 }
 

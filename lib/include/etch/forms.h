@@ -73,7 +73,7 @@ enum etch_imm_kind {
 	ETCH_IMM_KEEP,  /* as wide as the operand: 8 and 16 bits */
 	ETCH_IMM_32,    /* 32-bit result */
 	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits: for a value out of range the site keeps its load */
-	ETCH_IMM_MOV64, /* REX.W mov with simm32, or a 32-bit mov (which zero-extends) */
+	ETCH_IMM_MOV64, /* REX.W mov with simm32; a 32-bit mov (which zero-extends); or lea, relative to the site */
 	ETCH_IMM_FLAGS, /* none: an instruction that gives the flags asked for */
 };
 
@@ -316,14 +316,31 @@ static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned f
 	return len;
 }
 
+/* `lea value(%rip),%reg`, for a mov64 whose value no mov holds: an address near the code. Else as etch_site_imm(). */
+static inline unsigned etch_form_lea(const struct etch_imv *e, uint64_t site, uint64_t value, uint8_t out[16])
+{
+	unsigned len = etch_imv_len(e), reg = etch_imv_reg(e), n = 0;
+	int64_t disp = (int64_t)(value - (site + len));
+
+	if (!site || len < 7 || disp != (int32_t)disp)
+		return 0;
+	while (n < len - 7)
+		out[n++] = 0x2e;
+	out[n++] = (uint8_t)(0x48 | (reg & 8) >> 1);
+	out[n++] = 0x8d;
+	out[n++] = (uint8_t)((reg & 7) << 3 | 5);
+	return n + etch_put(out + n, (uint64_t)disp, 4);
+}
+
 /*
  * The immediate form of a site for the value in `bytes` (etch_form_size(form)
- * bytes, as they lie in memory), padded to etch_imv_len(e).  Returns that
+ * bytes, as they lie in memory), padded to etch_imv_len(e). `site`: its address
+ * where it runs, or 0 if that is unknown (no lea then).  Returns that
  * length, or 0 when the value does not fit this instruction (the site then
  * keeps its load) or the entry is malformed.
  */
-static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch_imv_more *m, const uint8_t *bytes,
-                                     uint8_t out[16])
+static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch_imv_more *m, uint64_t site,
+                                     const uint8_t *bytes, uint8_t out[16])
 {
 	struct etch_form_info f = etch_form_info(e->form);
 	unsigned reg = etch_imv_reg(e), len = etch_imv_len(e), i, n, pad;
@@ -342,8 +359,10 @@ static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch
 		s = (int64_t)v; /* zero-extended into a wider operand */
 	wide = f.width == 8 && f.imm_ext != 9;
 	if (f.width == 8 && s != (int32_t)s) {
-		if (f.imm != ETCH_IMM_MOV64 || (uint64_t)s > 0xffffffffu)
+		if (f.imm != ETCH_IMM_MOV64)
 			return 0;
+		if ((uint64_t)s > 0xffffffffu)
+			return etch_form_lea(e, site, (uint64_t)s, out);
 		wide = 0; /* mov $imm32,%r32 clears the upper half */
 	}
 	immlen = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
@@ -377,9 +396,9 @@ static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch
 }
 
 /* The same for an entry in a table. */
-static inline unsigned etch_form_imm(const struct etch_imv *e, const uint8_t *bytes, uint8_t out[16])
+static inline unsigned etch_form_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16])
 {
-	return etch_site_imm(e, etch_imv_more(e), bytes, out);
+	return etch_site_imm(e, etch_imv_more(e), site, bytes, out);
 }
 
 /* The entry asks its instruction for no register and no flags that its bytes cannot give. */
