@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/text.h"
 #include "support/vector.h"
 
 static uint64_t pair_hash(uint64_t a, uint64_t b)
@@ -110,7 +111,18 @@ static bool names_rehash(struct string_set *s)
 	return true;
 }
 
-uint32_t string_set_add(struct string_set *s, const char *name)
+void name_clean(char *name)
+{
+	while (*name) {
+		size_t n = text_shown((const unsigned char *)name);
+
+		if (!n)
+			*name = '?';
+		name += n ? n : 1;
+	}
+}
+
+static uint32_t clean_add(struct string_set *s, const char *name)
 {
 	uint64_t hash = name_hash(name);
 	uint32_t number;
@@ -128,6 +140,26 @@ uint32_t string_set_add(struct string_set *s, const char *name)
 	number = (uint32_t)s->count++;
 	s->list[number] = copy;
 	slot_put(s->slots, s->slot_count, hash, number);
+	return number;
+}
+
+uint32_t string_set_add(struct string_set *s, const char *name)
+{
+	const char *p = name;
+	uint32_t number = KEY_NONE;
+	size_t n = 1;
+	char *copy;
+
+	while (*p && (n = text_shown((const unsigned char *)p)))
+		p += n;
+	if (n)
+		return clean_add(s, name);
+	copy = strdup(name);
+	if (copy) {
+		name_clean(copy);
+		number = clean_add(s, copy);
+	}
+	free(copy);
 	return number;
 }
 

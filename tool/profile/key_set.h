@@ -36,7 +36,9 @@ struct string_set {
 	size_t slot_count;
 };
 
-/* The number of a string, which is copied if it is new. */
+/* Makes a name text: what is not UTF-8, or acts on what shows it, becomes '?'. Names come from files. */
+void name_clean(char *name);
+/* The number of a string, which is copied if it is new: cleaned. */
 uint32_t string_set_add(struct string_set *s, const char *name);
 void string_set_free(struct string_set *s);
 

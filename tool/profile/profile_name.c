@@ -14,7 +14,6 @@
 #include "profile/go_names.h"
 #include "profile/jit_map.h"
 #include "support/demangle.h"
-#include "support/plain.h"
 #include "support/progress.h"
 #include "support/vector.h"
 
@@ -48,7 +47,6 @@ static uint32_t function_add(struct profile *p, const char *name, const char *bi
 	copy = strdup(demangled ? shown : name);
 	version = copy && !demangled ? strchr(copy, '@') : NULL;
 	if (copy) {
-		plain(copy);
 		/* A version of a symbol: name@VERSION, name@@VERSION. */
 		if (version > copy && !strpbrk(version, "/ "))
 			*version = 0;

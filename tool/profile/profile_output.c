@@ -49,6 +49,7 @@ void profile_title(char *const *command, char out[PROFILE_TITLE_MOST])
 		n += (size_t)snprintf(out + n, PROFILE_TITLE_MOST - n, "%s%s", n ? " " : "", *command);
 	if (n >= PROFILE_TITLE_MOST)
 		memcpy(out + PROFILE_TITLE_MOST - 4, "...", 4);
+	name_clean(out);
 }
 
 static bool profile_format(struct profile *p, int kind, const char *title, FILE *out)

@@ -171,7 +171,7 @@ static void stacks_add(const struct profile *p, uint64_t *count, int64_t *values
 
 		count[p->samples[i].node]++;
 		for (size_t k = 0; p->types && k < p->type_count; k++)
-			value[k] += (int64_t)p->values[i * p->type_count + k];
+			value[k] = (int64_t)((uint64_t)value[k] + p->values[i * p->type_count + k]);
 		if (p->types)
 			continue;
 		value[0]++;

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""What `etch profile` and `etch heap` read is made by the programs that they look at: stacks, map files and recordings that mean
+harm, read by the build with ASan and UBSan."""
+
+import json
+import os
+import re
+import shutil
+import xml.etree.ElementTree as ET
+
+import pytest
+from conftest import TESTS, asan_env, run
+from test_profile import sampled, stacks  # noqa: F401
+
+NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    out = tmp_path_factory.mktemp("hostile") / "hostile"
+    run(["gcc", "-O1", TESTS / "profile" / "hostile.c", "-o", out])
+    return out
+
+
+@pytest.mark.parametrize("name", ["a.svg", "a.json", "a.folded"])
+def test_hostile_stacks(etch_asan, hostile, tmp_path, sampled, name):  # noqa: F811
+    out = tmp_path / name
+    options = [] if name == "a.json" else ["--frame-pointers"]
+    p = run([etch_asan, "profile", "-F", 8000, "-o", out, *options, "--", hostile, 0.3, len(name)], env=asan_env())
+    os.unlink(p.stdout.strip())
+    assert not NOT_TEXT.search(p.stderr) and "pick  hostile" in p.stderr
+    text = out.read_bytes()
+    if name == "a.svg":
+        ET.fromstring(text)
+    elif name == "a.json":
+        json.loads(text)
+    else:
+        found = stacks(text.decode())
+        assert sum(n for _, n in found) > 20 and max(len(f) for f, _ in found) > 4
+        assert not NOT_TEXT.search(text.decode())
+
+
+@pytest.mark.parametrize("name", ["a.svg", "a.json", "a.pb.gz"])
+def test_damaged_recordings(etch_asan, build, tmp_path, name):
+    """A damaged one is left out with a word, or counted: what is whole in it cannot be told from what is not."""
+    shutil.copy(etch_asan, tmp_path / "etch")
+    shutil.copy(build / "libetch-heap.so", tmp_path / "libetch-heap.so")  # not the one with ASan, which python3 is not made for
+    run(["gcc", "-O1", "-pthread", TESTS / "heap" / "work.c", "-o", tmp_path / "work"])
+    p = run([tmp_path / "etch", "heap", "-o", tmp_path / name, "--", "/usr/bin/python3", TESTS / "heap" / "damage.py", 150, len(name),
+             tmp_path / "work"], env=asan_env())
+    assert not NOT_TEXT.search(p.stderr)
+    refused = int(re.search(r"(\d+) processes are not counted: ", p.stderr).group(1))
+    taken = int(re.search(r"(\d+) processes, their peaks added", p.stderr).group(1))
+    assert refused + taken == 152 and refused >= 20 and taken >= 20, p.stderr  # Python, the command, and the mutants
+    if name == "a.svg":
+        ET.parse(tmp_path / name)
+    elif name == "a.json":
+        json.load(open(tmp_path / name))
