@@ -21,7 +21,9 @@ SHORT = [
     ("check --format sarif", "findings"), ("inspect summary", "nested_fdes"), ("inspect sites", "debug_units"), ("inspect orc", "entries"),
     ("inspect orc --at", "fdes"), ("inspect code", "entries"), ("inspect code ADDR", "functions"),
     ("inspect tables", "etched_objects.etched.so"), ("diff", "same_bodies"), ("diff, of other names", "same_bodies"),
-    ("check", "thin.a"),
+    ("check", "thin.a"), ("inspect marks", "marks"), ("inspect marks", "mark_texts"), ("inspect cfi", "fdes"),
+    ("inspect sframe", "sframe_blocks.so"), ("rewrite --sframe --fix-cfi", "functions.so"), ("objtool", "kernel_keys"),
+    ("objtool", "kernel_calls"), ("objtool", "kernel_sections"),
 ]
 
 

@@ -302,14 +302,86 @@ def thin_archive(n, path):
     return path
 
 
+MARK = """.pushsection __etch_mark,"a",@progbits
+.balign 4
+.long f + {site} - ., f + {site} - ., 0, name - ., text - ., file - ., {line}
+.quad 0, 0
+.popsection
+"""
+
+
+def marks(n):
+    """n markers of one function."""
+    lines = [HEAD, ".globl f\n.type f,@function\nf:", *n * [".byte 0x0f,0x1f,0x44,0,0"], "ret\n.size f,.-f"]
+    lines += [MARK.format(site=5 * i, line=i) for i in range(n)]
+    return "\n".join([*lines, ".section .rodata,\"a\"", 'name: .asciz "a"', 'text: .asciz "a, b"', 'file: .asciz "c.c"', ""])
+
+
+def mark_texts(n):
+    """... with one text of 64 n bytes."""
+    return marks(n).replace('"a, b"', '"a, ' + 64 * n * "b" + '"')
+
+
+KERNEL_NOTE = ".pushsection {section}\n.long {label} - .\n.popsection\n"
+
+
+def kernel_keys(n):
+    """n static keys in one function, each a jump with a relocation."""
+    lines = [HEAD, ".globl f\n.type f,@function\nf:"]
+    for i in range(n):
+        lines.append(f"1: .byte 0xe9\n.long far - . - 4\n.pushsection __jump_table,\"aw\"\n.balign 8\n.long 1b - ., 2f - .\n.quad key + 2 - .\n"
+                     ".popsection\n2: nop")
+    return "\n".join([*lines, "ret\nint3\n.size f,.-f\n.data\nkey: .quad 0", ""])
+
+
+def kernel_calls(n):
+    """n static calls of as many trampolines, half of them tail calls; n hints that restore what one saves."""
+    lines = [HEAD]
+    for i in range(n):
+        lines.append(f".globl f{i}\n.type f{i},@function\nf{i}: {'call' if i % 2 else 'jmp'} __SCT__t{i}\n1: int3\n.size f{i},.-f{i}\n"
+                     f".globl __SCK__t{i}\n.set __SCK__t{i},key")
+    lines.append(".globl g\n.type g,@function\ng: nop\n1:" + KERNEL_HINT.format(kind=5))
+    lines += n * ["nop\n1:" + KERNEL_HINT.format(kind=6)]
+    return "\n".join([*lines, "ret\nint3\n.size g,.-g\n.data\nkey: .quad 0", ""])
+
+
+KERNEL_HINT = ".pushsection .discard.unwind_hints\n.long 1b - .\n.short 0\n.byte 0, {kind}, 0\n.balign 4\n.popsection\n"
+
+
+def kernel_sections(n):
+    """n sections with an indirect jump each, all of them called safe."""
+    return "".join(f'.section .text.{i},"ax"\n.globl f{i}\n.type f{i},@function\nf{i}:\n1: jmp *%rax\nint3\n.size f{i},.-f{i}\n'
+                   + KERNEL_NOTE.format(section=".discard.retpoline_safe", label="1b")
+                   + KERNEL_NOTE.format(section=".discard.func_stack_frame_non_standard", label=f"f{i}").replace(".long", ".quad")
+                   for i in range(n))
+
+
+def sframe_blocks(n, path):
+    """A library of which .sframe says that each byte is a block, with the same n rows; and n FDEs that share n rows."""
+    rows = b"".join(struct.pack("<IBb", i, 2 | 1, 8) for i in range(n))
+    fdes = struct.pack("<iIIIBBH", 0, 0, 0, n, 2 | 16, 1, 0)
+    fdes += b"".join(struct.pack("<iIIIBBH", 8 * n + i, 1, 0, n, 2, 0, 0) for i in range(n))
+    head = struct.pack("<HBBBbbBIIIII", 0xdee2, 2, 1, 3, 0, -8, 0, n + 1, n, len(rows), 0, len(fdes))
+    source = (f".text\nf: .rept {16 * n}\nnop\n.endr\n.section .sframe,\"a\"\n.byte " + ",".join(map(str, head + fdes + rows)) + "\n")
+    link(source, path)
+    o = Object(path)
+    text, sframe = (next(i for i in range(o.shnum) if o.named(i) == name) for name in (".text", ".sframe"))
+    addr, at = o.header(text)[3], o.header(sframe)[4] + 28
+    for i in range(n + 1):
+        start = struct.unpack_from("<i", o.data, at + 20 * i)[0] + addr - o.header(sframe)[3]
+        struct.pack_into("<iI", o.data, at + 20 * i, start, 1 if i else 8 * n)
+    return o.write()
+
+
 OBJECTS = {f.__name__: code(f) for f in (
     shapes.functions, shapes.long_function, shapes.aliases, shapes.sections, shapes.switches, shapes.relocations, shapes.fdes,
     shapes.landing_pads, shapes.entries, shapes.tail_calls, shapes.chain, etched_objects, etched_sites, etched_aliases, cies, nested_fdes,
     long_cie, calls, callers, shared_table, wide_table, one_switch, debug_lines, debug_files, debug_units, findings, overlapping,
-    same_bodies, groups, fixups)}
+    same_bodies, groups, fixups, marks, mark_texts, kernel_keys, kernel_calls, kernel_sections)}
 OBJECTS |= {f.__name__: f for f in (tails, one_name, alias_tails, long_names, section_tails)}
 LINKED = {f"{f.__name__}.so": code(f, True) for f in (
     shapes.functions, shapes.aliases, shapes.sections, shapes.chain, etched_objects, etched_sites, debug_lines, fixups, imports, pointers,
     shapes.landing_pads, calls)}
 LINKED |= {f"{f.__name__}.etched.so": etched(f) for f in (etched_objects, etched_sites, etched_aliases)}
+LINKED["sframe_blocks.so"] = sframe_blocks
 ARCHIVES = {"archive.a": archive, "thin.a": thin_archive}

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import files
@@ -12,7 +13,8 @@ import files
 HERE = pathlib.Path(__file__).parent
 ETCH = HERE.parents[1] / "build" / "etch"
 
-# What stands for the file (FILE), its rewritten copy (DONE), another output (OUT). One thread each.
+# What stands for the file (FILE), its rewritten copy (DONE), one with .sframe (ROWS), another output (OUT), a copy of the
+# file that is changed in place (COPY). One thread each.
 COMMANDS = {
     "rewrite": ["rewrite", "-j", "1", "-o", "OUT", "FILE"],
     "rewrite --undo": ["rewrite", "--undo", "-j", "1", "-o", "OUT", "DONE"],
@@ -26,6 +28,12 @@ COMMANDS = {
     "inspect code": ["inspect", "code", "-j", "1", "f", "FILE"],
     "inspect code ADDR": ["inspect", "code", "-j", "1", "ADDR", "FILE"],
     "inspect tables": ["inspect", "tables", "-j", "1", "DONE"],
+    "inspect marks": ["inspect", "marks", "-j", "1", "FILE"],
+    "inspect cfi": ["inspect", "cfi", "-j", "1", "FILE"],
+    "inspect sframe": ["inspect", "sframe", "-j", "1", "ROWS"],
+    "rewrite --sframe --fix-cfi": ["rewrite", "--sframe", "--fix-cfi", "-j", "1", "-o", "OUT", "FILE"],
+    "rewrite --eh-frame=OUT": ["rewrite", "--eh-frame=OUT", "-j", "1", "FILE"],
+    "objtool": ["objtool", "--orc", "--hacks=jump_label,noinstr", "--retpoline", "--rethunk", "--static-call", "--sls", "COPY"],
     "diff": ["diff", "-j", "1", "FILE", "DONE"],
     "diff, of other names": ["diff", "-j", "1", "FILE", "OTHER"],
 }
@@ -56,15 +64,21 @@ class Made:
         self.file = make(n, self.dir / name)
 
     def argv(self, command):
-        names = {"FILE": self.file, "OUT": self.dir / "out", "DONE": self.dir / "done", "OTHER": self.dir / "other", "ADDR": None}
+        names = {"FILE": self.file, "OUT": self.dir / "out", "DONE": self.dir / "done", "OTHER": self.dir / "other", "ADDR": None,
+                 "ROWS": self.dir / "rows", "COPY": self.dir / "copy"}
         words = COMMANDS[command]
         if "DONE" in words and not names["DONE"].exists():
             subprocess.run([ETCH, "rewrite", "-o", names["DONE"], self.file], stderr=subprocess.DEVNULL)
         if "OTHER" in words and not names["OTHER"].exists():
             named_anew(self.file, names["OTHER"])
+        if "ROWS" in words and not names["ROWS"].exists():
+            p = subprocess.run([ETCH, "rewrite", "--sframe", "-o", names["ROWS"], self.file], stderr=subprocess.DEVNULL)
+            names["ROWS"] = names["ROWS"] if p.returncode == 0 else self.file
+        if "COPY" in words:
+            shutil.copyfile(self.file, names["COPY"])
         if "ADDR" in words:
             names["ADDR"] = first_code(self.file)
-        return [str(names.get(w) or w) for w in words]
+        return [w.replace("OUT", str(names["OUT"])) if "=" in w else str(names.get(w) or w) for w in words]
 
     def counted(self, command):
         """(instructions, exit status, what it said)"""

@@ -2,6 +2,7 @@
 /* etch inspect marks: the markers of a file (etch/mark.h), from section __etch_mark. */
 #include "inspect/inspect.h"
 #include "report/text.h"
+#include "support/search.h"
 
 #include <etch/branch_format.h>
 #include <inttypes.h>
@@ -36,9 +37,13 @@ static const char *const type_names[ETCH_MARK_OTHER + 1] = {
 struct table {
 	const struct elf_file *f;
 	const struct elf_section *s;
-	struct elf_reloc *r;
+	struct elf_reloc *r; /* sorted by offset */
 	long relocs;
+	uint64_t *text; /* bytes of strings that may still be shown */
 };
+
+/* Strings may share bytes. Those of all markers together are at most so many bytes for one of the file, and a MiB. */
+#define TEXT_TIMES 16u
 
 /* What the field at an offset of the table refers to: an address, in an object file an offset, in *section; 0: in none.
  */
@@ -46,7 +51,7 @@ static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 {
 	const struct elf_symbol *y;
 	int32_t rel;
-	long i;
+	size_t k;
 
 	*section = 0;
 	if (!elf_is_object(t->f)) {
@@ -54,26 +59,32 @@ static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 		*section = elf_section_at(t->f, t->s->sh.sh_addr + at + (uint64_t)(int64_t)rel);
 		return t->s->sh.sh_addr + at + (uint64_t)(int64_t)rel;
 	}
-	for (i = 0; i < t->relocs && t->r[i].offset != at; i++)
-		;
-	if (i == t->relocs || t->r[i].symbol >= t->f->symbol_count)
+	k = SEARCH((size_t)t->relocs, i, t->r[i].offset < at);
+	if (k == (size_t)t->relocs || t->r[k].offset != at || t->r[k].symbol >= t->f->symbol_count)
 		return 0;
-	y = &t->f->symbols[t->r[i].symbol];
+	y = &t->f->symbols[t->r[k].symbol];
 	*section = y->section;
-	return y->value + (uint64_t)t->r[i].addend;
+	return y->value + (uint64_t)t->r[k].addend;
 }
 
-/* The NUL-terminated string that a field refers to; "" if it is none. */
+/* The NUL-terminated string that a field refers to; "" if it is none, null if there are too many bytes of them. */
 static const char *string_of(const struct table *t, uint64_t at)
 {
 	uint32_t section;
-	uint64_t to = refers(t, at, &section);
+	uint64_t to = refers(t, at, &section), left, size;
 	const struct elf_section *s = section && section < t->f->section_count ? &t->f->sections[section] : NULL;
 
 	if (!s || !s->data || s->sh.sh_type == SHT_NOBITS)
 		return "";
 	to -= elf_is_object(t->f) ? 0 : s->sh.sh_addr;
-	return to < s->sh.sh_size && memchr(s->data + to, 0, s->sh.sh_size - to) ? (const char *)s->data + to : "";
+	if (to >= s->sh.sh_size)
+		return "";
+	left = s->sh.sh_size - to;
+	size = strnlen((const char *)s->data + to, left < *t->text ? left : *t->text);
+	if (size == *t->text)
+		return NULL;
+	*t->text -= size + 1;
+	return size < left ? (const char *)s->data + to : "";
 }
 
 /* The text of the arguments, behind the name. */
@@ -94,41 +105,49 @@ static void types_print(const struct etch_mark *m, char *out, size_t size)
 		                       m->type[i] <= ETCH_MARK_OTHER && type_names[m->type[i]] ? type_names[m->type[i]] : "?");
 }
 
-static void mark_add(const struct view *v, const struct table *t, uint64_t at, struct listing *l)
+static int mark_add(const struct view *v, const struct table *t, uint64_t at, struct listing *l, struct error *e)
 {
 	const uint64_t mark = at + offsetof(struct etch_mark_site, mark);
 	struct etch_mark_site raw;
 	char types[ETCH_MARK_ARGS * 16], where[256];
 	uint32_t section;
 	uint64_t site = refers(t, at, &section);
-	const char *args = arguments_of(string_of(t, mark + offsetof(struct etch_mark, args)));
+	const char *args, *name, *file;
 	bool swap;
 
 	if (!section || !(v->file.sections[section].sh.sh_flags & SHF_EXECINSTR))
-		return; /* the linker has dropped its code */
+		return 0; /* the linker has dropped its code */
+	args = string_of(t, mark + offsetof(struct etch_mark, args));
+	name = args ? string_of(t, mark + offsetof(struct etch_mark, name)) : NULL;
+	file = name ? string_of(t, mark + offsetof(struct etch_mark, file)) : NULL;
+	if (!file)
+		return error_set(e, "section %s: texts of markers add up to many times the file size", t->s->name);
+	args = arguments_of(args);
 	memcpy(&raw, t->s->data + at, sizeof(raw));
 	types_print(&raw.mark, types, sizeof(types));
 	view_place(v, section, site, where, sizeof(where));
 	swap = !etch_site_is_live(site, ETCH_BRANCH_LEN);
 	listing_add(l, "%" PRIx64, site);
-	listing_add(l, "%s", string_of(t, mark + offsetof(struct etch_mark, name)));
+	listing_add(l, "%s", name);
 	listing_add(l, "%s", types);
 	listing_add(l, "%s", *args ? args : "-");
 	listing_add(l, "%s", swap ? "swap" : "yes");
 	listing_add(l, "%s", where);
-	listing_add(l, "%s", string_of(t, mark + offsetof(struct etch_mark, file)));
+	listing_add(l, "%s", file);
 	listing_add(l, "%" PRIu32, raw.mark.line);
+	return 0;
 }
 
 static int marks_list(const struct view *v, struct listing *l, struct error *e)
 {
 	const struct elf_file *f = &v->file;
+	uint64_t at, text = TEXT_TIMES * (uint64_t)f->size + (1u << 20);
 	uint32_t i;
-	uint64_t at;
+	int err = 0;
 
 	listing_init(l, mark_columns, sizeof(mark_columns) / sizeof(mark_columns[0]));
-	for (i = 1; i < f->section_count; i++) {
-		struct table t = {.f = f, .s = &f->sections[i]};
+	for (i = 1; i < f->section_count && !err; i++) {
+		struct table t = {.f = f, .s = &f->sections[i], .text = &text};
 		uint32_t rel = elf_is_object(f) ? elf_section_rela(f, i, 1) : 0;
 
 		if (!elf_name_is(t.s->name, ETCH_SEC_MARK) || !t.s->data || t.s->sh.sh_type != SHT_PROGBITS)
@@ -137,11 +156,11 @@ static int marks_list(const struct view *v, struct listing *l, struct error *e)
 			return error_set(e, "section %s: its size is no multiple of %zu", t.s->name, sizeof(struct etch_mark_site));
 		if (rel && (t.relocs = elf_relocs(f, rel, &t.r, e)) < 0)
 			return -1;
-		for (at = 0; at < t.s->sh.sh_size; at += sizeof(struct etch_mark_site))
-			mark_add(v, &t, at, l);
+		for (at = 0; at < t.s->sh.sh_size && !err; at += sizeof(struct etch_mark_site))
+			err = mark_add(v, &t, at, l, e);
 		free(t.r);
 	}
-	return 0;
+	return err;
 }
 
 int show_marks(const struct view *v, enum format format, struct error *e)

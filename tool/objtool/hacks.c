@@ -3,6 +3,8 @@
  * be instrumented. */
 #include "objtool/objtool.h"
 #include "arch/x86/stack.h"
+#include "support/memory.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,23 +18,72 @@ enum { KEY_SIZE = 16, KEY_CODE = 0, KEY_KEY = 8, KEY_BEGINS_AS_NOP = 2 };
 static const uint8_t nops[SITE_MOST + 1][SITE_MOST] = {
 	{0}, {0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}, {0x0f, 0x1f, 0x40, 0x00}, {0x0f, 0x1f, 0x44, 0x00, 0x00}};
 
-/* Makes the relocations of [at, at + len) in a section none. */
-static int relocs_drop(struct elf_file *f, uint32_t section, uint64_t at, unsigned len, struct error *e)
+/* Instructions that have been replaced. */
+struct patch {
+	uint32_t section;
+	uint64_t at, end;
+};
+
+struct patches {
+	struct elf_file *f;
+	struct patch *list;
+	size_t count, room;
+	bool *alone; /* per section: seen to share its bytes with no other */
+	struct error *e;
+};
+
+static void patches_begin(struct patches *p, struct elf_file *f, struct error *e)
 {
-	uint32_t rel = elf_section_rela(f, section, 1);
+	*p = (struct patches){.f = f, .alone = mem_zero(f->section_count, sizeof(bool)), .e = e};
+}
+
+static int alone_check(struct patches *p, uint32_t section)
+{
+	if (!p->alone[section] && elf_section_alone(p->f, section, p->e))
+		return -1;
+	p->alone[section] = true;
+	return 0;
+}
+
+/* Puts other bytes in the place of one instruction. */
+static int insn_put(struct patches *p, uint32_t section, uint64_t at, const uint8_t *bytes, unsigned len)
+{
+	if (alone_check(p, section))
+		return -1;
+	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	p->list[p->count++] = (struct patch){section, at, at + len};
+	memcpy((uint8_t *)p->f->sections[section].data + at, bytes, len);
+	return 0;
+}
+
+static int patch_order(const void *a, const void *b)
+{
+	const struct patch *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Makes the relocations of the patches none, of those in list[0..n): one section's, sorted. */
+static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
+{
+	uint32_t rel = elf_section_rela(p->f, list->section, 1);
 	uint8_t *data;
 	uint64_t i;
 
 	if (!rel)
 		return 0;
-	if (elf_section_alone(f, rel, e))
+	if (alone_check(p, rel))
 		return -1;
-	data = (uint8_t *)f->sections[rel].data;
-	for (i = 0; i + sizeof(Elf64_Rela) <= f->sections[rel].sh.sh_size; i += sizeof(Elf64_Rela)) {
+	data = (uint8_t *)p->f->sections[rel].data;
+	for (i = 0; i + sizeof(Elf64_Rela) <= p->f->sections[rel].sh.sh_size; i += sizeof(Elf64_Rela)) {
 		Elf64_Rela r;
+		size_t k;
 
 		memcpy(&r, data + i, sizeof(r));
-		if (r.r_offset < at || r.r_offset - at >= len)
+		k = SEARCH(n, m, list[m].at <= r.r_offset);
+		if (!k || r.r_offset >= list[k - 1].end)
 			continue;
 		r.r_info = ELF64_R_INFO(ELF64_R_SYM(r.r_info), R_X86_64_NONE);
 		memcpy(data + i, &r, sizeof(r));
@@ -40,14 +91,21 @@ static int relocs_drop(struct elf_file *f, uint32_t section, uint64_t at, unsign
 	return 0;
 }
 
-/* Puts other bytes in the place of one instruction. */
-static int insn_put(struct elf_file *f, uint32_t section, uint64_t at, const uint8_t *bytes, unsigned len,
-                    struct error *e)
+/* The replaced instructions have no relocations any more. `err`: something has failed before. */
+static int patches_end(struct patches *p, int err)
 {
-	if (elf_section_alone(f, section, e) || relocs_drop(f, section, at, len, e))
-		return -1;
-	memcpy((uint8_t *)f->sections[section].data + at, bytes, len);
-	return 0;
+	size_t i, n;
+
+	if (p->count)
+		qsort(p->list, p->count, sizeof(*p->list), patch_order);
+	for (i = 0; i < p->count && !err; i += n) {
+		for (n = 1; i + n < p->count && p->list[i + n].section == p->list[i].section; n++)
+			;
+		err = relocs_drop(p, &p->list[i], n);
+	}
+	free(p->list);
+	free(p->alone);
+	return err;
 }
 
 /* The instruction at an offset of a section of code; its length, or 0 and a message. */
@@ -85,8 +143,10 @@ static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint6
 	return lo < n && r[lo].offset == at ? &r[lo] : NULL;
 }
 
-static int table_hack(struct elf_file *f, uint32_t table, struct error *e)
+static int table_hack(struct patches *p, uint32_t table)
 {
+	struct elf_file *f = p->f;
+	struct error *e = p->e;
 	uint32_t rel = elf_section_rela(f, table, 1);
 	uint64_t size = f->sections[table].sh.sh_size, at;
 	struct elf_reloc *r = NULL;
@@ -104,7 +164,7 @@ static int table_hack(struct elf_file *f, uint32_t table, struct error *e)
 			continue;
 		to = y ? y->value + (uint64_t)code->addend : 0;
 		len = site_length(f, y ? y->section : 0, to, &s, e);
-		err = len ? insn_put(f, y->section, to, nops[len], len, e) : -1;
+		err = len ? insn_put(p, y->section, to, nops[len], len) : -1;
 	}
 	free(r);
 	return err;
@@ -112,27 +172,32 @@ static int table_hack(struct elf_file *f, uint32_t table, struct error *e)
 
 int keys_hack(struct elf_file *f, struct error *e)
 {
+	struct patches p;
 	uint32_t i = 0;
+	int err = 0;
 
-	while ((i = elf_section_find(f, "__jump_table", i + 1)))
-		if (table_hack(f, i, e))
-			return -1;
-	return 0;
+	patches_begin(&p, f, e);
+	while (!err && (i = elf_section_find(f, "__jump_table", i + 1)))
+		err = table_hack(&p, i);
+	return patches_end(&p, err);
 }
 
 int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e)
 {
 	static const uint8_t returns[SITE_MOST] = {0xc3, 0xcc, 0x0f, 0x1f, 0x00};
+	struct patches p;
 	size_t i;
+	int err = 0;
 
-	for (i = 0; i < b->profiled.count; i++) {
+	patches_begin(&p, f, e);
+	for (i = 0; i < b->profiled.count && !err; i++) {
 		const struct branch_site *x = &b->profiled.list[i];
 		uint8_t opcode = f->sections[x->section].data[x->at];
 
 		if (opcode != 0xe8 && opcode != 0xe9) /* call, jmp rel32 */
-			return error_set(e, "a call of %.200s is of an unknown form", f->symbols[x->symbol].name);
-		if (insn_put(f, x->section, x->at, x->tail ? returns : nops[SITE_MOST], SITE_MOST, e))
-			return -1;
+			err = error_set(e, "a call of %.200s is of an unknown form", f->symbols[x->symbol].name);
+		else
+			err = insn_put(&p, x->section, x->at, x->tail ? returns : nops[SITE_MOST], SITE_MOST);
 	}
-	return 0;
+	return patches_end(&p, err);
 }

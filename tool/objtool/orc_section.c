@@ -238,25 +238,33 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 static void rows_ignore(struct row_list *rows, const struct notes *n)
 {
 	static const struct etch_rule none;
-	size_t i, k;
+	struct row_list out = {0};
+	size_t next = 0, k, m;
 
-	for (k = 0; k < n->count; k++) {
-		const struct note *x = &n->list[k];
-		struct row_list out = {0};
-		const struct row *behind = row_at(rows, x->to);
+	for (k = 0; k < n->count; k = m) {
+		uint64_t from = n->list[k].at, to = n->list[k].to;
+		const struct row *behind;
 
-		if (x->kind != NOTE_IGNORE || !behind)
+		m = k + 1;
+		if (n->list[k].kind != NOTE_IGNORE)
 			continue;
-		for (i = 0; i < rows->count && rows->rows[i].addr < x->at; i++)
-			row_put(&out, rows->rows[i].addr, &rows->rows[i].rule);
-		row_put(&out, x->at, &none);
-		row_put(&out, x->to, &behind->rule);
-		for (; i < rows->count; i++)
-			if (rows->rows[i].addr > x->to)
-				row_put(&out, rows->rows[i].addr, &rows->rows[i].rule);
-		free(rows->rows);
-		*rows = out;
+		for (; m < n->count && n->list[m].at <= to; m++) /* functions that overlap */
+			if (n->list[m].kind == NOTE_IGNORE && n->list[m].to > to)
+				to = n->list[m].to;
+		behind = row_at(rows, to);
+		if (!behind)
+			continue;
+		for (; next < rows->count && rows->rows[next].addr < from; next++)
+			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
+		row_put(&out, from, &none);
+		row_put(&out, to, &behind->rule);
+		while (next < rows->count && rows->rows[next].addr <= to)
+			next++;
 	}
+	for (; next < rows->count; next++)
+		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
+	free(rows->rows);
+	*rows = out;
 }
 
 int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,

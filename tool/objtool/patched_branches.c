@@ -3,24 +3,37 @@
  * targets, and what --retpoline and --sls warn of. */
 #include "objtool/objtool.h"
 #include "arch/x86/stack.h"
+#include "elf/symbols.h"
 #include "support/memory.h"
 #include "support/search.h"
-#include "support/vector.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* What .discard.retpoline_safe names. */
+struct safe_place {
+	uint32_t section;
+	uint64_t at;
+};
+
+/* What is asked of the whole file. */
+struct facts {
+	struct symbol_index functions;
+	struct safe_place *safe; /* sorted */
+	size_t safe_count;
+};
 
 /* The code section of the pass. */
 struct pass {
 	const struct elf_file *f;
 	const struct objtool_options *o;
+	const struct facts *facts;
 	struct branches *out;
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
 	long count;
 	bool replacement, noinstr;
-	const uint64_t *safe; /* offsets in this section by .discard.retpoline_safe, sorted */
-	size_t safe_count;
 	struct {
 		uint64_t at;
 		const char *text; /* null: none */
@@ -47,18 +60,27 @@ static const struct elf_reloc *reloc_in(const struct pass *p, uint64_t at, unsig
 	return i < (size_t)p->count && p->relocs[i].offset < at + len ? &p->relocs[i] : NULL;
 }
 
-/* Is an offset inside a function, by the symbols? */
-static bool in_function(const struct pass *p, uint64_t at)
+static bool is_sized_function(const struct elf_file *f, const struct elf_symbol *y)
 {
-	uint32_t i;
+	(void)f;
+	return y->section && y->type == STT_FUNC && y->size;
+}
 
-	for (i = 1; i < p->f->symbol_count; i++) {
-		const struct elf_symbol *y = &p->f->symbols[i];
+static int place_order(const void *a, const void *b)
+{
+	const struct safe_place *x = a, *y = b;
 
-		if (y->section == p->number && y->type == STT_FUNC && at - y->value < y->size)
-			return true;
-	}
-	return false;
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static bool is_safe(const struct pass *p, uint64_t at)
+{
+	const struct safe_place key = {p->number, at}, *list = p->facts->safe;
+	size_t k = SEARCH(p->facts->safe_count, i, place_order(&list[i], &key) < 0);
+
+	return k < p->facts->safe_count && !place_order(&list[k], &key);
 }
 
 /* A direct branch with a relocation against a global symbol. Returns whether it stands for an indirect branch or a
@@ -79,7 +101,7 @@ static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 			site_add(&p->out->retpolines, p, at, symbol, false);
 		return true;
 	}
-	if (p->replacement || (!call && !in_function(p, at)))
+	if (p->replacement || (!call && !symbol_index_find(&p->facts->functions, p->number, at)))
 		return false;
 	if (!strncmp(y->name, "__SCT__", 7))
 		site_add(&p->out->calls, p, at, symbol, !call);
@@ -97,7 +119,7 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 	                   : s->flow == FLOW_JUMP_IND ? "indirect jump found in RETPOLINE build"
 	                                              : "indirect call found in RETPOLINE build";
 
-	if (word_has(p->safe, p->safe_count, at))
+	if (is_safe(p, at))
 		return;
 	if (o->retpoline && (!returns || o->rethunk) && (o->module || strcmp(p->section->name, ".init.text")))
 		objtool_warn(p->f, p->number, at, text);
@@ -146,33 +168,33 @@ static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
 		sls_settle(p, NULL);
 }
 
-/* The offsets in a section that .discard.retpoline_safe names. */
-static int safe_read(struct pass *p, struct error *e)
+static int facts_read(const struct elf_file *f, struct facts *out, struct error *e)
 {
-	uint32_t table = elf_section_find(p->f, ".discard.retpoline_safe", 1);
-	uint32_t rel = table ? elf_section_rela(p->f, table, 1) : 0;
+	uint32_t table = elf_section_find(f, ".discard.retpoline_safe", 1);
+	uint32_t rel = table ? elf_section_rela(f, table, 1) : 0;
 	struct elf_reloc *r = NULL;
-	uint64_t *list;
-	long n, i;
+	long n = rel ? elf_relocs(f, rel, &r, e) : 0, i;
 
-	p->safe = NULL;
-	p->safe_count = 0;
-	if (!rel)
-		return 0;
-	n = elf_relocs(p->f, rel, &r, e);
+	memset(out, 0, sizeof(*out));
 	if (n < 0)
 		return -1;
-	list = mem_alloc((size_t)n + 1, sizeof(*list));
+	out->safe = mem_alloc((size_t)n + 1, sizeof(*out->safe));
 	for (i = 0; i < n; i++) {
-		const struct elf_symbol *y = r[i].symbol < p->f->symbol_count ? &p->f->symbols[r[i].symbol] : NULL;
+		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
 
-		if (y && y->section == p->number)
-			list[p->safe_count++] = y->value + (uint64_t)r[i].addend;
+		if (y && y->section)
+			out->safe[out->safe_count++] = (struct safe_place){y->section, y->value + (uint64_t)r[i].addend};
 	}
 	free(r);
-	p->safe_count = words_unique(list, p->safe_count);
-	p->safe = list;
-	return 0;
+	if (out->safe_count)
+		qsort(out->safe, out->safe_count, sizeof(*out->safe), place_order);
+	return symbol_index_build(f, is_sized_function, &out->functions, e);
+}
+
+static void facts_free(struct facts *x)
+{
+	symbol_index_free(&x->functions);
+	free(x->safe);
 }
 
 static int section_read(struct pass *p, struct step_cache *cache, bool calls, struct error *e)
@@ -182,33 +204,32 @@ static int section_read(struct pass *p, struct step_cache *cache, bool calls, st
 
 	p->relocs = NULL;
 	p->count = 0;
-	if ((rel && (p->count = elf_relocs(p->f, rel, &p->relocs, e)) < 0) || safe_read(p, e)) {
-		free(p->relocs);
+	if (rel && (p->count = elf_relocs(p->f, rel, &p->relocs, e)) < 0)
 		return -1;
-	}
 	p->replacement = !strcmp(name, ".altinstr_replacement");
 	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13);
 	section_pass(p, cache, calls);
 	free(p->relocs);
-	free((void *)p->safe);
 	return 0;
 }
 
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, struct branches *out, struct error *e)
 {
 	struct step_cache *cache = step_cache_new(); /* null is allowed */
-	int err = 0, calls;
+	struct facts facts;
+	int err = facts_read(f, &facts, e), calls;
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
 	for (calls = 0; calls < 2 && !err; calls++)
 		for (i = 1; i < f->section_count && !err; i++) {
-			struct pass p = {.f = f, .o = o, .out = out, .section = &f->sections[i], .number = i};
+			struct pass p = {.f = f, .o = o, .facts = &facts, .out = out, .section = &f->sections[i], .number = i};
 
 			if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
 				err = section_read(&p, cache, calls, e);
 		}
 	step_cache_free(cache);
+	facts_free(&facts);
 	if (err)
 		branch_sites_free(out);
 	return err;

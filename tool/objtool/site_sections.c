@@ -2,6 +2,7 @@
 /* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites. */
 #include "objtool/objtool.h"
 #include "support/memory.h"
+#include "support/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,28 +38,53 @@ static void addresses_section(struct new_section *s, const char *name, const str
 		reloc_add(s, 4 * i, TO_SECTION, l->list[i].section, (int64_t)l->list[i].at);
 }
 
-static uint32_t symbol_find(const struct elf_file *f, const char *name)
+/* The symbols of keys. */
+#define KEY_PREFIX "__SCK__"
+struct keys {
+	const struct elf_file *f;
+	const struct elf_symbol **list; /* sorted by name; of one name the first comes first */
+	size_t count;
+};
+
+static int key_order(const void *a, const void *b)
+{
+	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
+	int names = strcmp(x->name, y->name);
+
+	return names ? names : x < y ? -1 : x > y;
+}
+
+static void keys_read(const struct elf_file *f, struct keys *out)
 {
 	uint32_t i;
 
+	*out = (struct keys){f, mem_alloc((size_t)f->symbol_count + 1, sizeof(*out->list)), 0};
 	for (i = 1; i < f->symbol_count; i++)
-		if (!strcmp(f->symbols[i].name, name))
-			return i;
-	return 0;
+		if (!strncmp(f->symbols[i].name, KEY_PREFIX, sizeof(KEY_PREFIX) - 1))
+			out->list[out->count++] = &f->symbols[i];
+	if (out->count)
+		qsort(out->list, out->count, sizeof(*out->list), key_order);
+}
+
+static uint32_t key_find(const struct keys *keys, const char *name)
+{
+	size_t k = SEARCH(keys->count, i, strcmp(keys->list[i]->name, name) < 0);
+
+	return k < keys->count && !strcmp(keys->list[k]->name, name) ? (uint32_t)(keys->list[k] - keys->f->symbols) : 0;
 }
 
 /* The key of a trampoline: __SCK__NAME of __SCT__NAME. A module that may not change the call has no key: the trampoline
  * stands for it, and the kernel looks the key up (kernel/static_call_inline.c). */
-static uint32_t key_of(const struct elf_file *f, const struct objtool_options *o, uint32_t trampoline, struct error *e)
+static uint32_t key_of(const struct keys *keys, const struct objtool_options *o, uint32_t trampoline, struct error *e)
 {
-	const char *name = f->symbols[trampoline].name;
+	const char *name = keys->f->symbols[trampoline].name;
 	size_t size = strlen(name) + 1;
 	char *key = mem_alloc(size, 1);
 	uint32_t symbol;
 
 	memcpy(key, name, size);
-	memcpy(key, "__SCK__", 7);
-	symbol = symbol_find(f, key);
+	memcpy(key, KEY_PREFIX, sizeof(KEY_PREFIX) - 1);
+	symbol = key_find(keys, key);
 	if (!symbol && o->module)
 		symbol = trampoline;
 	if (!symbol)
@@ -70,19 +96,22 @@ static uint32_t key_of(const struct elf_file *f, const struct objtool_options *o
 static int calls_section(const struct elf_file *f, const struct objtool_options *o, const struct branch_list *l,
                          struct new_section *s, struct error *e)
 {
+	struct keys keys;
+	uint32_t key = 1;
 	size_t i;
 
 	section_begin(s, ".static_call_sites", SHF_WRITE, l->count, STATIC_CALL_SITE, 2);
-	for (i = 0; i < l->count; i++) {
+	keys_read(f, &keys);
+	for (i = 0; i < l->count && key; i++) {
 		const struct branch_site *x = &l->list[i];
-		uint32_t key = i && x->symbol == x[-1].symbol ? s->relocs[2 * i - 1].index : key_of(f, o, x->symbol, e);
 
-		if (!key)
-			return -1;
+		if (!i || x->symbol != x[-1].symbol)
+			key = key_of(&keys, o, x->symbol, e);
 		reloc_add(s, STATIC_CALL_SITE * i, TO_SECTION, x->section, (int64_t)x->at);
 		reloc_add(s, STATIC_CALL_SITE * i + STATIC_CALL_KEY, TO_SYMBOL, key, x->tail ? STATIC_CALL_TAIL : 0);
 	}
-	return 0;
+	free(keys.list);
+	return key ? 0 : -1;
 }
 
 /* Is a section to be made? Not where the file has one: then another run has made it. */

@@ -24,6 +24,7 @@ struct reader {
 	size_t fdes, fres; /* offsets of the two parts */
 	struct fde *list;  /* those for any code, sorted */
 	size_t count;
+	uint64_t left; /* rows that may still be read */
 	struct row_list *out;
 	struct error *e;
 };
@@ -231,6 +232,20 @@ static int row_add(struct reader *r, uint64_t addr, const struct etch_rule *rule
 	return 0;
 }
 
+/*
+ * FDEs may share rows, and one for repeated blocks reads its rows for each. Rows that are of any use begin at different
+ * bytes of code, but for one in front of each FDE: there are no more than these, and in proportion to the section.
+ */
+static uint64_t rows_most(const struct reader *r, const struct code_space *space)
+{
+	uint64_t n = r->size + r->h.fde_count;
+	size_t i;
+
+	for (i = 0; i < space->count; i++)
+		n += space->list[i].size;
+	return n;
+}
+
 /* Adds the rows of an FDE for the code from `start` on, before `end`: all of it, or one of its repeated blocks. */
 static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint64_t end)
 {
@@ -241,6 +256,8 @@ static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint6
 	for (i = 0; i < f->fre_count; i++) {
 		struct etch_rule rule = {0};
 
+		if (!r->left--)
+			return bad(r, "its rows add up to more than the bytes of code");
 		if (fre_read(r, f, &at, &x))
 			return -1;
 		if (i && x.off <= last)
@@ -325,6 +342,7 @@ int sframe_decode(const uint8_t *bytes, size_t size, uint64_t addr, const struct
 
 	memset(out, 0, sizeof(*out));
 	err = header_read(&r) || fdes_read(&r, addr, space);
+	r.left = rows_most(&r, space);
 	for (i = 0; !err && i < r.count; i++)
 		err = fde_rows(&r, &r.list[i]);
 	free(r.list);

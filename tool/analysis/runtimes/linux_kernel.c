@@ -4,7 +4,10 @@
  * alternatives, exception tables, unwind hints, functions without rows.
  */
 #include "analysis/runtimes/linux_kernel.h"
+#include "elf/symbols.h"
 #include "support/memory.h"
+#include "support/search.h"
+#include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,10 @@ struct table {
 	const struct code_space *space;
 	const struct elf_section *section;
 	struct elf_reloc *relocs; /* sorted by offset */
-	long count, next;
+	size_t count;
+	struct symbol_index functions;
+	uint64_t *saves; /* of the table of hints: addresses of its SAVEs, sorted; null: not read yet */
+	size_t save_count;
 	struct notes *out;
 	struct error *e;
 };
@@ -31,14 +37,12 @@ static int bad(struct table *t, uint64_t at, const char *what)
 	return error_set(t->e, "section %s, entry at %#llx: %s", t->section->name, (unsigned long long)at, what);
 }
 
-/* The relocation of the field at an offset, or null. Entries are read in order, so the search goes on from the last. */
-static const struct elf_reloc *reloc_of(struct table *t, uint64_t at)
+/* The relocation of the field at an offset, or null. */
+static const struct elf_reloc *reloc_of(const struct table *t, uint64_t at)
 {
-	if (t->next >= t->count || t->relocs[t->next].offset > at)
-		t->next = 0;
-	while (t->next < t->count && t->relocs[t->next].offset < at)
-		t->next++;
-	return t->next < t->count && t->relocs[t->next].offset == at ? &t->relocs[t->next] : NULL;
+	size_t k = SEARCH(t->count, i, t->relocs[i].offset < at);
+
+	return k < t->count && t->relocs[k].offset == at ? &t->relocs[k] : NULL;
 }
 
 /* Sections that the kernel's build drops, or that are dropped at link time (COMDAT), have no place in the space. */
@@ -137,7 +141,7 @@ static int alternative_entry(struct table *t, uint64_t at)
 }
 
 /* .discard.unwind_hints: struct unwind_hint (include/linux/objtool.h); registers by asm/orc_types.h. */
-enum { HINT_OFFSET = 4, HINT_REG = 6, HINT_TYPE = 7, HINT_END = 8 };
+enum { HINT_OFFSET = 4, HINT_REG = 6, HINT_TYPE = 7, HINT_END = 8, HINT_SIZE = 12 };
 enum { HINT_CALL, HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC, HINT_ENTRY, HINT_SAVE, HINT_RESTORE };
 
 static bool hint_register(unsigned orc, struct note_frame *out)
@@ -158,38 +162,47 @@ static void frame_add(struct notes *n, uint64_t at, const struct note_frame *fra
 	notes_add(n, NOTE_FRAME, at, n->frame_count++);
 }
 
-/* The function symbol that holds an address of a section; *start: its first address. */
-static bool function_of(struct table *t, uint64_t addr, uint64_t *start)
+static bool is_sized_function(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && y->type == STT_FUNC && y->size;
+}
+
+/* The function symbol that holds an address, or null; *start: its first address. */
+static const struct elf_symbol *function_of(const struct table *t, uint64_t addr, uint64_t *start)
 {
 	const struct code_section *c = space_at(t->space, addr);
-	uint32_t i;
+	const struct elf_symbol *y = c ? symbol_index_find(&t->functions, c->section, addr - c->addr) : NULL;
 
-	for (i = 1; c && i < t->f->symbol_count; i++) {
-		const struct elf_symbol *y = &t->f->symbols[i];
+	*start = y ? c->addr + y->value : 0;
+	return y;
+}
 
-		if (y->type == STT_FUNC && y->section == c->section && addr - c->addr - y->value < y->size) {
-			*start = c->addr + y->value;
-			return true;
-		}
-	}
-	return false;
+static void saves_read(struct table *t)
+{
+	uint64_t size = t->section->sh.sh_size, k, there;
+
+	t->saves = mem_alloc(size / HINT_SIZE + 1, sizeof(*t->saves));
+	for (k = 0; k + HINT_SIZE <= size; k += HINT_SIZE)
+		if (t->section->data[k + HINT_TYPE] == HINT_SAVE && field(t, k, &there) == AT_CODE)
+			t->saves[t->save_count++] = there;
+	t->save_count = words_unique(t->saves, t->save_count);
 }
 
 /* A RESTORE takes the frame of the last SAVE in front of it in its function. Hints are in order of address there. */
 static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
 {
-	size_t size = 12;
-	uint64_t start = 0, saved = 0, k, there;
+	uint64_t start;
+	size_t k;
 
 	if (!function_of(t, addr, &start))
 		return bad(t, at, "restores a frame outside of a function");
-	for (k = 0; k + size <= t->section->sh.sh_size; k += size)
-		if (t->section->data[k + HINT_TYPE] == HINT_SAVE && field(t, k, &there) == AT_CODE && there >= start &&
-		    there < addr && there >= saved)
-			saved = there + 1;
-	if (!saved)
+	if (!t->saves)
+		saves_read(t);
+	k = SEARCH(t->save_count, i, t->saves[i] < addr);
+	if (!k || t->saves[k - 1] < start)
 		return bad(t, at, "restores a frame that nothing saves");
-	notes_add(t->out, NOTE_EDGE, saved - 1, addr);
+	notes_add(t->out, NOTE_EDGE, t->saves[k - 1], addr);
 	notes_add(t->out, NOTE_RESTORE, addr, 0);
 	return 0;
 }
@@ -237,21 +250,16 @@ static int push_entry(struct table *t, uint64_t at)
 /* .discard.func_stack_frame_non_standard: pointers to functions whose frames cannot be told. */
 static int ignore_entry(struct table *t, uint64_t at)
 {
-	const struct elf_reloc *r;
+	const struct code_section *c;
+	const struct elf_symbol *y;
 	uint64_t addr, start;
-	uint32_t i;
 
 	if (field(t, at, &addr) != AT_CODE)
 		return 0; /* a function of another file, or dropped */
-	r = reloc_of(t, at);
-	if (!function_of(t, addr, &start))
-		return 0;
-	for (i = 1; i < t->f->symbol_count; i++) {
-		const struct elf_symbol *y = &t->f->symbols[i];
-		const struct code_section *c = y->section ? space_of(t->space, y->section) : NULL;
-
-		if (c && y->type == STT_FUNC && c->addr + y->value == start && r)
-			notes_add(t->out, NOTE_IGNORE, start, start + y->size);
+	y = function_of(t, addr, &start);
+	if (y) {
+		c = space_at(t->space, addr);
+		notes_add(t->out, NOTE_IGNORE, start, y->size < c->size - y->value ? start + y->size : c->addr + c->size);
 	}
 	return 0;
 }
@@ -263,7 +271,7 @@ static const struct special specials[] = {
 	{"__jump_table", 16, key_entry},
 	{"__ex_table", 12, exception_entry},
 	{".altinstructions", 12, alternative_entry},
-	{".discard.unwind_hints", 12, hint_entry},
+	{".discard.unwind_hints", HINT_SIZE, hint_entry},
 	{".discard.intra_function_calls", 4, push_entry},
 	{".discard.func_stack_frame_non_standard", 8, ignore_entry},
 };
@@ -273,20 +281,24 @@ static int table_read(struct table *t, const struct special *kind, uint32_t sect
 	uint32_t rel = elf_section_rela(t->f, section, 1);
 	uint64_t at;
 	int err = 0;
+	long n = 0;
 
 	t->section = &t->f->sections[section];
 	t->relocs = NULL;
-	t->count = t->next = 0;
+	t->saves = NULL;
+	t->save_count = 0;
 	if (!t->section->data)
 		return 0;
 	if (t->section->sh.sh_size % kind->size)
 		return error_set(t->e, "section %s: size %llu is not a multiple of %zu", t->section->name,
 		                 (unsigned long long)t->section->sh.sh_size, kind->size);
-	if (rel && (t->count = elf_relocs(t->f, rel, &t->relocs, t->e)) < 0)
+	if (rel && (n = elf_relocs(t->f, rel, &t->relocs, t->e)) < 0)
 		return -1;
+	t->count = (size_t)n;
 	for (at = 0; at < t->section->sh.sh_size && !err; at += kind->size)
 		err = kind->entry(t, at);
 	free(t->relocs);
+	free(t->saves);
 	return err;
 }
 
@@ -312,9 +324,9 @@ static unsigned thunk_register(const char *name)
 
 static int thunks_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
 {
-	uint32_t i, rel;
+	uint32_t i, rel, end = elf_section_find(f, LABEL_TABLES, 1) ? f->section_count : 0;
 
-	for (i = 1; i < f->section_count && elf_section_find(f, LABEL_TABLES, 1); i++) {
+	for (i = 1; i < end; i++) {
 		const struct code_section *c = space_of(space, i);
 		struct elf_reloc *r;
 		long n, k;
@@ -340,12 +352,14 @@ static int linux_read(const struct elf_file *f, const struct code_space *space, 
 	struct table t = {.f = f, .space = space, .out = out, .e = e};
 	uint32_t i;
 	size_t k;
+	int err = symbol_index_build(f, is_sized_function, &t.functions, e);
 
-	for (i = 1; i < f->section_count; i++)
-		for (k = 0; k < sizeof(specials) / sizeof(specials[0]); k++)
-			if (elf_name_is(f->sections[i].name, specials[k].name) && table_read(&t, &specials[k], i))
-				return -1;
-	if (thunks_read(f, space, out, e))
+	for (i = 1; i < f->section_count && !err; i++)
+		for (k = 0; k < sizeof(specials) / sizeof(specials[0]) && !err; k++)
+			if (elf_name_is(f->sections[i].name, specials[k].name))
+				err = table_read(&t, &specials[k], i);
+	symbol_index_free(&t.functions);
+	if (err || thunks_read(f, space, out, e))
 		return -1;
 	notes_sort(out);
 	return 0;
