@@ -132,13 +132,14 @@ $(B)/o/lib/%.o: lib/%.S
 	$(CC) $(CFLAGS) $(LIB_INC) -MMD -MP -c -o $@ $<
 
 # The fuzz targets (tests/fuzz): in one program for libFuzzer, in one that runs files through them.
-# `etch profile` is left out: it needs libetch's walk, of which a target has its own, with a memory that it makes up; and of
-# `etch heap` all but the reader of its recordings.
+# `etch profile` is left out there: it needs libetch's walk, of which a target has its own, with a memory that it makes
+# up. The program with structural mutants has all commands, and those targets that are of whole files.
 STRUCTURE_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/structure*.c)))
-FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/target*.c))) \
+FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(filter-out %/target_profile.c %/target_objtool.c,$(wildcard tests/fuzz/target*.c)))) \
 	$(filter-out $(B)/o/tool/main.o $(B)/o/tool/cmd_profile.o $(B)/o/tool/profile/% $(B)/o/tool/cmd_heap.o $(B)/o/tool/heap/%,$(TOOL_OBJ)) \
-	$(B)/o/tool/heap/heap_image.o \
 	$(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/faults/chain.o
+MUTANT_OBJ := $(patsubst %,$(B)/o/tests/fuzz/%.o,mutants target_common target_diff target_elf target_inspect target_objtool \
+	target_profile target_whole) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) $(WALK_OBJ)
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=pointer-overflow
 
@@ -149,7 +150,7 @@ $(B)/o/tests/fuzz/%.o: tests/fuzz/%.c
 $(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/mutants: $(B)/o/tests/fuzz/mutants.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
+$(B)/mutants: $(STRUCTURE_OBJ) $(MUTANT_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
 $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)

@@ -89,6 +89,12 @@ void fuzz_texts(const uint8_t *data, size_t size);
 /* Those of whole commands, where the last byte does not say how: mutants.c. */
 void fuzz_check_how(const uint8_t *data, size_t size, unsigned how);
 void fuzz_inspect_how(const uint8_t *data, size_t size, unsigned how);
+/* `etch objtool` on an object, with the passes that `how` says: it ends with its change, or with the file as it was. */
+void fuzz_objtool_how(const char *path, const uint8_t *data, size_t size, unsigned how);
+/* `etch profile` of a process that has mapped the file: stacks by its tables, names by its symbols and DWARF, a format. */
+void fuzz_profile_how(const uint8_t *data, size_t size, unsigned how);
+/* `etch heap` on a recording with these bytes in it, and frames in this file. */
+void fuzz_heap_how(const uint8_t *data, size_t size, unsigned how);
 /* A file and another, in either direction, and now and then the other with itself. */
 void fuzz_diff_with(const uint8_t *old, size_t old_size, const uint8_t *data, size_t size, unsigned how);
 

@@ -152,6 +152,47 @@ static bool same(const char *path, const uint8_t *bytes, size_t size)
 	return equal;
 }
 
+/* What else a linked file can get: FDEs, in place of its linker's or beside them, and .sframe. */
+static void options_more(struct rewrite_options *o, const uint8_t *data, unsigned more)
+{
+	Elf64_Ehdr eh;
+
+	memcpy(&eh, data, sizeof(eh));
+	if (eh.e_type == ET_REL)
+		return;
+	o->sframe = more & 1 ? 2 + (more >> 1 & 1) : 0;
+	o->eh_frame = more & 4;
+	if (o->eh_frame)
+		o->replace = (enum eh_replace)((more >> 3) % 3);
+}
+
+/* A separate debug file, or a table beside: the file itself stays. */
+static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
+{
+	struct rewrite_command o = {.make = {.orc = true, .jobs = 1, .map_shift = 6, .no_cfi = how & 2}};
+	char in[96], out[96];
+	uint8_t *made;
+	size_t n;
+	struct error e;
+	int status;
+
+	in_directory("in", in);
+	in_directory("out", out);
+	unlink(out);
+	file_write(in, data, size);
+	o.make.eh_frame = true;
+	o.debug = out;
+	status = quietly(rewrite_one, in, &o);
+	must(same(in, data, size));
+	must(status != EXIT_UNUSABLE || access(out, F_OK));
+	if (!access(out, F_OK)) {
+		must(!file_read(out, &made, &n, &e));
+		must(n <= 32 * size + (1u << 20));
+		fuzz_elf(made, n);
+		free(made);
+	}
+}
+
 /* What is written can be read, is in proportion, rewritten again it is the same, and gives the file back. */
 static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t number)
 {
@@ -173,6 +214,7 @@ static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t
 	o.make.no_cfi = how & 2;
 	if ((how & 12) == 12)
 		o.make.imv = o.make.pv = false;
+	options_more(&o.make, data, how >> 8);
 	unlink(out);
 	file_write(in, data, size);
 	o.output = out;
@@ -253,14 +295,16 @@ static void cpu_limit(void)
 static void mutant_run(uint64_t number)
 {
 	const struct seed_file *seed = &run.files[number % run.file_count];
+	char path[96];
 	struct mutant m;
 	struct elf_file f;
-	unsigned how;
+	unsigned how, more;
 
 	at_stage(number, "make");
 	cpu_limit();
 	mutant_make(number, &m);
 	how = structure_below(&m, 256);
+	more = structure_below(&m, 1u << 20);
 	if (archive_is(m.bytes, m.size)) {
 		at_stage(number, "archive");
 		archive_all(m.bytes, m.size);
@@ -278,7 +322,23 @@ static void mutant_run(uint64_t number)
 		at_stage(number, "undo");
 		fuzz_undo(m.bytes, m.size);
 		at_stage(number, "rewrite");
-		rewrite_all(m.bytes, m.size, how, number);
+		rewrite_all(m.bytes, m.size, how | more << 8, number);
+		if (!(more & 0x600)) {
+			at_stage(number, "beside");
+			rewrite_beside(m.bytes, m.size, how);
+		}
+		if (!(more & 0x3000)) {
+			at_stage(number, "objtool");
+			fuzz_objtool_how(in_directory("objtool", path), m.bytes, m.size, how | (more >> 4 & 0xf00));
+		}
+		if (!(more & 0x4000)) {
+			at_stage(number, "profile");
+			fuzz_profile_how(m.bytes, m.size, more);
+		}
+		if (!(more & 0x78000)) {
+			at_stage(number, "heap");
+			fuzz_heap_how(m.bytes, m.size, more);
+		}
 	}
 	free(m.bytes);
 }
@@ -317,7 +377,7 @@ static int run_all(uint64_t first, uint64_t count, const char *state)
 {
 	uint64_t i;
 	char path[96];
-	static const char *const made[] = {"in", "out", "again", "back"};
+	static const char *const made[] = {"in", "out", "again", "back", "objtool"};
 
 	/* Beside STATE, which goes with what a mutant that ends the program leaves. */
 	if (snprintf(run.directory, sizeof(run.directory), "%s-files", state) >= (int)sizeof(run.directory) ||
@@ -332,7 +392,7 @@ static int run_all(uint64_t first, uint64_t count, const char *state)
 			return 3;
 #endif
 	}
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < sizeof(made) / sizeof(*made); i++)
 		unlink(in_directory(made[i], path));
 	rmdir(run.directory);
 	printf("done %" PRIu64 " opened %" PRIu64 " again %" PRIu64 "\n", count, run.opened, run.again);

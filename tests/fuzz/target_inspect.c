@@ -40,6 +40,16 @@ static void view_one(const char *path, bool tables, enum format format)
 	view_free(&v);
 }
 
+static void marks_of(const char *path, enum format format)
+{
+	struct error e;
+	struct view v;
+
+	if (!view_load(&v, path, &e))
+		show_marks(&v, format, &e);
+	view_free(&v);
+}
+
 /* The last byte says how. */
 void fuzz_inspect(const uint8_t *data, size_t size) { fuzz_inspect_how(data, size, size ? data[size - 1] : 0); }
 
@@ -57,16 +67,19 @@ void fuzz_inspect_how(const uint8_t *data, size_t size, unsigned how)
 
 	if (fuzz_open(&f, data, size)) {
 		fd = fuzz_path(data, size, path);
-		for (what = 0; what < 5; what++) {
+		for (what = 0; what < 8; what++) {
 			fuzz_print(&out);
 			switch (what) {
 			case 0: show_summary(path, 1, format, &e); break;
 			case 1: show_orc(path, NULL, code.no_cfi, format, &e); break;
 			case 2: show_kernel(path, &kernel, &e); break;
 			case 3: view_one(path, how & 4, format); break;
+			case 4: show_orc(path, NULL, UNWIND_SFRAME, format, &e); break;
+			case 5: show_orc(path, NULL, UNWIND_CFI, format, &e); break;
+			case 6: marks_of(path, format); break;
 			default: show_functions(path, &f, &code, how & 0xe0 ? 1 : 3);
 			}
-			fuzz_printed(&out, what < 4 && format == FORMAT_JSON);
+			fuzz_printed(&out, what < 7 && format == FORMAT_JSON);
 		}
 		close(fd);
 	}
