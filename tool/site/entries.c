@@ -24,26 +24,26 @@ static int label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 		x->label_funcs = p;
 		x->label_func_room = room;
 	}
-	x->label_funcs[x->label_func_count++] = (struct entry){section, addr};
+	x->label_funcs[x->label_func_count++] = (struct entry){section, addr, false};
 	return 0;
 }
 
-static int place_add(struct builder *b, struct entries *x, uint32_t section, uint64_t addr)
+int entry_append(struct builder *b, struct entry **list, size_t *count, size_t *room, const struct entry *x)
 {
-	if (x->count == x->room) {
-		size_t room = x->room ? 2 * x->room : 256;
-		struct entry *p = realloc(x->list, room * sizeof(*p));
+	if (*count == *room) {
+		size_t more = *room ? 2 * *room : 256;
+		struct entry *p = realloc(*list, more * sizeof(*p));
 
 		if (!p)
 			return error_set(b->e, "out of memory");
-		x->list = p;
-		x->room = room;
+		*list = p;
+		*room = more;
 	}
-	x->list[x->count++] = (struct entry){section, addr};
+	(*list)[(*count)++] = *x;
 	return 0;
 }
 
-static int place_order(const void *a, const void *b)
+int entry_order(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
@@ -57,18 +57,20 @@ static void places_sort(struct entries *x)
 	size_t i, n = 0;
 
 	if (x->count)
-		qsort(x->list, x->count, sizeof(*x->list), place_order);
-	for (i = 0; i < x->count; i++)
-		if (!n || place_order(&x->list[n - 1], &x->list[i]))
+		qsort(x->list, x->count, sizeof(*x->list), entry_order);
+	for (i = 0; i < x->count; i++) {
+		if (!n || entry_order(&x->list[n - 1], &x->list[i]))
 			x->list[n++] = x->list[i];
+		x->list[n - 1].by_table &= x->list[i].by_table;
+	}
 	x->count = n;
 }
 
 /* Index of the first entry of x at or after (section, addr). */
 static size_t place_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
-	struct entry key = {section, addr};
-	return SEARCH(x->count, i, place_order(&x->list[i], &key) < 0);
+	struct entry key = {section, addr, false};
+	return SEARCH(x->count, i, entry_order(&x->list[i], &key) < 0);
 }
 
 static bool is_code(const struct builder *b, uint32_t section)
@@ -76,20 +78,22 @@ static bool is_code(const struct builder *b, uint32_t section)
 	return section && (b->f->sections[section].sh.sh_flags & SHF_EXECINSTR);
 }
 
-int entry_add(struct builder *b, uint32_t section, uint64_t addr)
+int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table)
 {
 	const struct func *fn = is_code(b, section) ? func_find(b->funcs, section, addr) : NULL;
+	struct entry x = {section, addr, by_table};
 
-	return fn && fn->start != addr ? place_add(b, b->out, section, addr) : 0;
+	return fn && fn->start != addr ? entry_append(b, &b->out->list, &b->out->count, &b->out->room, &x) : 0;
 }
 
-/* Handles an operand in function `own` that refers to (section, addr). */
-static int operand_add(struct builder *b, const struct func *own, uint32_t section, uint64_t addr)
+/* Handles an operand of instruction `in` of function `own` that refers to (section, addr). */
+static int operand_add(struct builder *b, const struct func *own, const struct insn *in, uint32_t section,
+                       uint64_t addr)
 {
 	const struct func *fn;
 
 	if (!is_code(b, section))
-		return section ? place_add(b, &b->bases, section, addr) : 0;
+		return section ? base_ref_add(b, own, in, section, addr) : 0;
 	if (!strncmp(b->f->sections[section].name, ".plt", 4))
 		return 0; /* a PLT entry is a function, not a label */
 	fn = func_find(b->funcs, section, addr);
@@ -97,7 +101,7 @@ static int operand_add(struct builder *b, const struct func *own, uint32_t secti
 		return 0;
 	if (label_func_add(b, fn->section, fn->start) || (fn != own && label_func_add(b, own->section, own->start)))
 		return -1;
-	return entry_add(b, section, addr);
+	return entry_add(b, section, addr, false);
 }
 
 /* Handles a direct jump, branch or call in `fn`. */
@@ -105,7 +109,7 @@ static int jump_add(struct builder *b, const struct func *fn, const struct insn 
 {
 	if (in->flow != FLOW_CALL && section == fn->section && to >= fn->start && to < fn->end)
 		return 0;
-	return entry_add(b, section, to);
+	return entry_add(b, section, to, false);
 }
 
 static bool is_direct(const struct insn *in)
@@ -145,54 +149,62 @@ static int linked_insn(struct builder *b, const struct func *fn, const struct in
 	}
 	if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment && (in->base == INSN_PC_REG || absolute)) {
 		at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : (uint64_t)in->disp;
-		if (operand_add(b, fn, elf_section_at(b->f, at), at))
+		if (operand_add(b, fn, in, elf_section_at(b->f, at), at))
 			return -1;
 	}
 	/* In the large code model, addresses are 64-bit immediates relative to the GOT. */
 	if (in->imm_len == 8 && b->got) {
 		at = (uint64_t)in->imm + b->got;
-		if (operand_add(b, fn, elf_section_at(b->f, at), at))
+		if (operand_add(b, fn, in, elf_section_at(b->f, at), at))
 			return -1;
 	}
 	/* Immediates of masks and compares are no addresses. */
 	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
 	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
-		return operand_add(b, fn, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
+		return operand_add(b, fn, in, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 	return 0;
 }
 
-/* Reads jump tables with entries of `width` bytes relative to the table. Absolute entries are among the data
- * words. */
+/* The target of entry k of the jump table at base i, whose entries are `width` bytes relative to the table. False
+ * behind its end. */
+static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned width, struct entry *out)
+{
+	const struct entry *x = &b->bases.list[i];
+	const struct elf_section *s = &b->f->sections[x->section];
+	uint64_t at = x->addr - s->sh.sh_addr + k * width, stop = s->sh.sh_size;
+	int32_t rel4;
+	int64_t rel;
+
+	if (i + 1 < b->bases.count && x[1].section == x->section)
+		stop = x[1].addr - s->sh.sh_addr;
+	if (!s->data || is_other_table(s->name) || at + width > stop)
+		return false;
+	memcpy(&rel4, s->data + at, 4);
+	rel = rel4;
+	if (width == 8)
+		memcpy(&rel, s->data + at, 8);
+	out->addr = x->addr + (uint64_t)rel;
+	out->section = elf_section_at(b->f, out->addr);
+	return is_code(b, out->section);
+}
+
+/* Reads jump tables. Absolute entries are among the data words. */
 static int linked_tables(struct builder *b, unsigned width)
 {
-	size_t i;
+	size_t i, k;
 
 	for (i = 0; i < b->bases.count; i++) {
-		const struct entry *x = &b->bases.list[i];
-		const struct elf_section *s = &b->f->sections[x->section];
-		uint64_t off = x->addr - s->sh.sh_addr, stop = s->sh.sh_size, at;
+		const struct func *own = width == 4 ? base_owner(b, &b->bases.list[i]) : NULL;
+		struct entry to;
 
-		if (!s->data || is_other_table(s->name))
-			continue;
-		if (i + 1 < b->bases.count && x[1].section == x->section)
-			stop = x[1].addr - s->sh.sh_addr;
-		for (at = off; at + width <= stop; at += width) {
-			uint64_t to;
-			uint32_t section;
-			int32_t rel4;
-			int64_t rel;
-
-			memcpy(&rel4, s->data + at, 4);
-			rel = rel4;
-			if (width == 8)
-				memcpy(&rel, s->data + at, 8);
-			to = x->addr + (uint64_t)rel;
-			section = elf_section_at(b->f, to);
-			if (!is_code(b, section))
-				break;
-			if (entry_add(b, section, to))
+		for (k = 0; own && linked_entry(b, i, k, width, &to); k++)
+			if (!target_is_inside(own, to.section, to.addr))
+				own = NULL;
+		if (own && k && base_leas_add(b, &b->bases.list[i]))
+			return -1;
+		for (k = 0; linked_entry(b, i, k, width, &to); k++)
+			if (entry_add(b, to.section, to.addr, own != NULL))
 				return -1;
-		}
 	}
 	return 0;
 }
@@ -215,8 +227,9 @@ static int linked_build(struct builder *b, const uint64_t *words, size_t count)
 	}
 	func_code_free(&spare);
 	for (i = 0; i < count && !err; i++)
-		err = entry_add(b, elf_section_at(b->f, words[i]), words[i]);
+		err = entry_add(b, elf_section_at(b->f, words[i]), words[i], false);
 	places_sort(&b->bases);
+	base_refs_sort(b);
 	return err || linked_tables(b, 4) || linked_tables(b, 8) ? -1 : 0;
 }
 
@@ -246,8 +259,8 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 		if (!y->section)
 			continue;
 		if (is_direct(in)          ? jump_add(b, fn, in, y->section, at + by)
-		    : is_relative(r->type) ? operand_add(b, fn, y->section, at + by)
-		    : is_absolute(r->type) ? operand_add(b, fn, y->section, at)
+		    : is_relative(r->type) ? operand_add(b, fn, in, y->section, at + by)
+		    : is_absolute(r->type) ? operand_add(b, fn, in, y->section, at)
 		                           : 0)
 			return -1;
 	}
@@ -256,7 +269,7 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 	if (is_direct(in))
 		return jump_add(b, fn, in, fn->section, in->target);
 	if (in->mem != MEM_NONE && in->base == INSN_PC_REG)
-		return operand_add(b, fn, fn->section, in->addr + in->len + (uint64_t)in->disp);
+		return operand_add(b, fn, in, fn->section, in->addr + in->len + (uint64_t)in->disp);
 	return 0;
 }
 
@@ -283,22 +296,47 @@ static int object_code(struct builder *b, uint32_t section, const struct elf_rel
 	return err;
 }
 
-/* Collects addresses of code in data. A relative word is relative to its own address or, in a jump table, to the
- * start of the table; in a table, symbol + addend is the target plus the word's offset in the table. */
+/* The base before a relative word of data, or SIZE_MAX. */
+static size_t object_base(const struct builder *b, uint32_t section, const struct elf_reloc *r)
+{
+	size_t i = is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
+
+	return i && b->bases.list[i - 1].section == section ? i - 1 : SIZE_MAX;
+}
+
+/* The address of code that a word of data holds. A relative word is relative to its own address or, in a jump table, to
+ * the start of the table; in a table, symbol + addend is the target plus the word's offset in the table. */
+static bool object_entry(const struct builder *b, const struct elf_reloc *r, size_t base, struct entry *out)
+{
+	const struct elf_symbol *y = &b->f->symbols[r->symbol];
+
+	out->section = y->section;
+	out->addr = y->value + (uint64_t)r->addend;
+	if (base != SIZE_MAX)
+		out->addr -= r->offset - b->bases.list[base].addr;
+	return is_code(b, y->section);
+}
+
+/* Collects addresses of code in data: the words [r, end), which ascend. */
 static int object_data(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
 {
-	for (; r < end; r++) {
-		const struct elf_symbol *y = &b->f->symbols[r->symbol];
-		uint64_t at = y->value + (uint64_t)r->addend;
-		size_t i;
+	const struct elf_reloc *next;
+	struct entry to;
 
-		if (!is_code(b, y->section))
-			continue;
-		i = is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
-		if (i && b->bases.list[i - 1].section == section)
-			at -= r->offset - b->bases.list[i - 1].addr;
-		if (entry_add(b, y->section, at))
+	for (; r < end; r = next) {
+		size_t base = object_base(b, section, r), words = 0;
+		const struct func *own = base == SIZE_MAX ? NULL : base_owner(b, &b->bases.list[base]);
+
+		for (next = r; next < end && object_base(b, section, next) == base; next++) {
+			words += object_entry(b, next, base, &to);
+			if (own && (next->type != R_X86_64_PC32 || !target_is_inside(own, to.section, to.addr)))
+				own = NULL;
+		}
+		if (own && words && base_leas_add(b, &b->bases.list[base]))
 			return -1;
+		for (; r < next; r++)
+			if (object_entry(b, r, base, &to) && entry_add(b, to.section, to.addr, own != NULL))
+				return -1;
 	}
 	return 0;
 }
@@ -327,8 +365,10 @@ static int object_sections(struct builder *b, bool code)
 		if (err)
 			return -1;
 	}
-	if (code)
+	if (code) {
 		places_sort(&b->bases);
+		base_refs_sort(b);
+	}
 	return 0;
 }
 
@@ -344,29 +384,42 @@ int entries_build(struct entries *x, const struct elf_file *f, struct func_list 
 	err = elf_is_object(f) ? object_sections(&b, true) || object_sections(&b, false)
 	                       : linked_build(&b, words, word_count);
 	free(b.bases.list);
+	free(b.refs);
 	if (err || pads_build(&b))
 		return -1;
 	places_sort(x);
 	if (x->label_func_count)
-		qsort(x->label_funcs, x->label_func_count, sizeof(*x->label_funcs), place_order);
+		qsort(x->label_funcs, x->label_func_count, sizeof(*x->label_funcs), entry_order);
 	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
-	if (!x->addrs)
+	x->by_table = malloc((x->count + 1) * sizeof(*x->by_table));
+	x->leas = malloc((x->lea_count + 1) * sizeof(*x->leas));
+	if (!x->addrs || !x->by_table || !x->leas)
 		return error_set(e, "out of memory");
-	for (i = 0; i < x->count; i++)
+	for (i = 0; i < x->count; i++) {
 		x->addrs[i] = x->list[i].addr;
+		x->by_table[i] = x->list[i].by_table;
+	}
+	if (x->lea_count)
+		qsort(x->lea_list, x->lea_count, sizeof(*x->lea_list), entry_order);
+	for (i = 0; i < x->lea_count; i++)
+		x->leas[i] = x->lea_list[i].addr;
 	x->built = true;
 	return 0;
 }
 
 struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code)
 {
-	struct entry key = {fn->section, fn->start};
+	struct entry key = {fn->section, fn->start, false}, last = {fn->section, fn->end, false};
 	struct track_entries t = {.anywhere = !code->whole};
 	size_t first = place_from(x, fn->section, fn->start + 1);
 
-	t.anywhere |= x->label_func_count && bsearch(&key, x->label_funcs, x->label_func_count, sizeof(key), place_order);
+	t.anywhere |= x->label_func_count && bsearch(&key, x->label_funcs, x->label_func_count, sizeof(key), entry_order);
 	t.list = x->addrs + first;
+	t.by_table = x->by_table + first;
 	t.count = place_from(x, fn->section, fn->end) - first;
+	first = SEARCH(x->lea_count, i, entry_order(&x->lea_list[i], &key) < 0);
+	t.leas = x->leas + first;
+	t.lea_count = SEARCH(x->lea_count, i, entry_order(&x->lea_list[i], &last) < 0) - first;
 	first = pads_from(x, fn->section, fn->start);
 	t.pads = x->pads + first;
 	t.pad_count = pads_from(x, fn->section, fn->end) - first;
@@ -380,6 +433,9 @@ void entries_free(struct entries *x)
 {
 	free(x->list);
 	free(x->addrs);
+	free(x->by_table);
+	free(x->leas);
+	free(x->lea_list);
 	free(x->pads);
 	free(x->faults);
 	free(x->label_funcs);

@@ -18,8 +18,13 @@ struct entries {
 	struct entry {
 		uint32_t section;
 		uint64_t addr; /* ET_REL: offset in section */
+		bool by_table; /* only jumps through jump tables that are its own function's lead there */
 	} * list;          /* sorted once built */
 	uint64_t *addrs;   /* the addresses of `list` */
+	bool *by_table;    /* the same of `list` */
+	uint64_t *leas;    /* instructions that load the address of such a table, sorted by section and address */
+	struct entry *lea_list;
+	size_t lea_count, lea_room;
 	size_t count, room;
 	struct entry *label_funcs; /* functions with a label whose address may be used in arithmetic, sorted by start */
 	size_t label_func_count, label_func_room;

@@ -10,13 +10,37 @@ struct builder {
 	struct entries *out;
 	const struct elf_file *f;
 	struct func_list *funcs;
-	uint64_t got;         /* linked: value of _GLOBAL_OFFSET_TABLE_; 0 = none */
-	struct entries bases; /* data addresses in operands of code: possible starts of jump tables */
+	uint64_t got;          /* linked: value of _GLOBAL_OFFSET_TABLE_; 0 = none */
+	struct entries bases;  /* data addresses in operands of code: possible starts of jump tables */
+	struct base_ref *refs; /* the operands, sorted by base once all are there */
+	size_t ref_count, ref_room;
 	struct error *e;
 };
 
+/* An operand that refers to a possible start of a jump table. */
+struct base_ref {
+	struct entry base;
+	const struct func *fn; /* the function of the instruction */
+	uint64_t insn;
+	bool lea; /* it loads the address, and nothing else */
+};
+
+/* Appends to a list, unsorted. */
+int entry_append(struct builder *b, struct entry **list, size_t *count, size_t *room, const struct entry *x);
+int entry_order(const void *a, const void *b);
+
+/* In entry_tables.c: */
+int base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr);
+void base_refs_sort(struct builder *b);
+/* The only function that refers to a base, and it only loads its address; else null. */
+const struct func *base_owner(const struct builder *b, const struct entry *base);
+/* Is the target inside of the function, not its start? */
+bool target_is_inside(const struct func *fn, uint32_t section, uint64_t to);
+/* All entries of the table at a base are in its owner: notes the instructions that load its address. */
+int base_leas_add(struct builder *b, const struct entry *base);
+
 /* Adds a target of a reference; it is an entry only if it is inside of a function, not its start. */
-int entry_add(struct builder *b, uint32_t section, uint64_t addr);
+int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table);
 
 /* In entry_pads.c: adds landing pads and fixups, sorted; those in another function are entries too. */
 int pads_build(struct builder *b);

@@ -55,7 +55,7 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 	from_in = func_find(p->b->funcs, from.section, from.addr);
 	to_in = func_find(p->b->funcs, to.section, to.addr);
 	if (from_in != to_in)
-		p->err = entry_add(p->b, to.section, to.addr);
+		p->err = entry_add(p->b, to.section, to.addr, false);
 }
 
 static int pad_order(const void *a, const void *b)
@@ -110,7 +110,7 @@ static int faults_build(struct builder *b, const struct code_space *space)
 			continue;
 		x->faults[x->fault_count++] =
 			(struct track_fault){from.section, from.addr, from.section == to.section ? to.addr : UINT64_MAX};
-		err = entry_add(b, to.section, to.addr);
+		err = entry_add(b, to.section, to.addr, false);
 	}
 	fixups_free(&fix);
 	if (x->fault_count)

@@ -66,7 +66,10 @@ struct track_fault {
  * registers; and its exceptional edges. */
 struct track_entries {
 	const uint64_t *list; /* sorted addresses; may include those of other functions */
+	const bool *by_table; /* of each: only jumps through the function's own jump tables lead there */
 	size_t count;
+	const uint64_t *leas; /* sorted addresses of instructions that load the address of such a table */
+	size_t lea_count;
 	bool anywhere;                /* control may enter at any instruction */
 	const struct track_pad *pads; /* of this function, sorted by start */
 	size_t pad_count;

@@ -25,8 +25,17 @@ struct loaded {
 	int64_t off;
 };
 
+/* What a register has to do with a jump table that only this function refers to, on every path. */
+enum table_part {
+	TABLE_NONE,
+	TABLE_BASE,   /* its address */
+	TABLE_ENTRY,  /* an entry of it: an offset from its address */
+	TABLE_TARGET, /* address plus entry: where a switch goes */
+};
+
 struct addr_state {
 	struct addr_value reg[REGS];
+	uint8_t table[REGS]; /* enum table_part */
 	struct loaded ptr[REGS];
 	bool reached; /* some path leads here */
 };
@@ -41,9 +50,10 @@ struct track {
 	size_t last; /* index of the last instruction that is not padding */
 	struct addr_block *blocks;
 	size_t block_count;
-	struct worklist list; /* of blocks */
-	bool opaque;          /* there is code without known predecessors: callee-saved registers may be used there */
-	bool reporting;       /* at the fixpoint: report uses */
+	struct worklist list;      /* of blocks */
+	bool opaque;               /* there is code without known predecessors: callee-saved registers may be used there */
+	bool reporting;            /* at the fixpoint: report uses */
+	struct addr_state unknown; /* at an entry */
 	use_fn *report;
 	void *arg;
 	int stopped;     /* result of `report`; not 0 ends the analysis */
@@ -67,5 +77,7 @@ uint64_t track_pad_of(const struct track *t, uint64_t addr);
 size_t track_fault_from(const struct track_entries *x, uint64_t addr);
 /* Transforms the state before instruction i into that after it; reports its uses if t->reporting. */
 void track_insn(struct track *t, struct addr_state *s, size_t i);
+/* Is the instruction a jump to an entry of the function's own jump tables, in the state before it? */
+bool track_is_switch(const struct addr_state *s, const struct insn *in);
 
 #endif

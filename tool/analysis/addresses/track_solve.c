@@ -74,8 +74,13 @@ static bool block_join(void *ctx, uint32_t b, const void *state)
 		k->in.reached = true;
 		return true;
 	}
-	for (r = 0; r < REGS; r++)
+	for (r = 0; r < REGS; r++) {
 		changed |= pointer_join(&k->in.ptr[r], &from->ptr[r]);
+		if (k->in.table[r] != TABLE_NONE && k->in.table[r] != from->table[r]) {
+			k->in.table[r] = TABLE_NONE;
+			changed = true;
+		}
+	}
 	for (r = 0; r < REGS; r++)
 		changed |= address_join(t, k->first, &k->in.reg[r], &from->reg[r]);
 	return changed;
@@ -104,7 +109,7 @@ bool track_is_leader(const struct track *t, size_t i)
 	return b < t->block_count && t->blocks[b].first == i;
 }
 
-/* May control enter the function at this address from elsewhere? */
+/* May control enter the function at this address from elsewhere, or through a table? */
 static bool is_entry(const struct track_entries *x, uint64_t addr) { return word_has(x->list, x->count, addr); }
 
 static void leader_mark(const struct func_code *c, uint8_t *leader, uint64_t addr)
@@ -193,6 +198,27 @@ static void faults_pass(struct track *t, const struct insn *in, const struct add
 	}
 }
 
+/*
+ * The edges of an indirect jump: to what the function's tables lead to, with the state before it if it goes through
+ * such a table, else in any state. No pointer to these targets is in memory, but what the function may have put on its
+ * stack.
+ */
+static void switch_pass(struct track *t, const struct insn *in, const struct addr_state *before)
+{
+	const struct track_entries *x = t->f->entries;
+	struct addr_state s = track_is_switch(before, in) ? *before : t->unknown;
+	size_t i, k;
+
+	if (in->mem != MEM_NONE && in->base != 4 && in->base != 5)
+		return;
+	track_pointers_age(&s, -1); /* it may be a back edge */
+	for (i = 0; i < x->count; i++) {
+		k = x->by_table[i] ? func_insn_at(t->f->code, x->list[i]) : SIZE_MAX;
+		if (k != SIZE_MAX)
+			block_pass(t, block_at(t, k), &s);
+	}
+}
+
 static void block_transfer(void *ctx, uint32_t b)
 {
 	struct track *t = ctx;
@@ -204,6 +230,8 @@ static void block_transfer(void *ctx, uint32_t b)
 
 	for (i = k->first; i < k->end; i++) {
 		faults_pass(t, &c->insns[i], &s);
+		if (c->insns[i].flow == FLOW_JUMP_IND)
+			switch_pass(t, &c->insns[i], &s);
 		track_insn(t, &s, i);
 		if (t->f->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
 			pad_pass(t, &c->insns[i], &s);
@@ -236,7 +264,7 @@ static bool block_is_padding(const struct track *t, size_t b)
 }
 
 /* Enters what no path has reached yet: in unknown ways, perhaps by the unwinder. */
-static void unreached_solve(struct track *t, const struct addr_state *entry)
+static void unreached_solve(struct track *t)
 {
 	size_t b;
 
@@ -244,7 +272,7 @@ static void unreached_solve(struct track *t, const struct addr_state *entry)
 		if (t->blocks[b].in.reached || block_is_padding(t, b))
 			continue;
 		t->opaque = true;
-		block_pass(t, b, entry);
+		block_pass(t, b, &t->unknown);
 		dataflow_solve(&addresses, &t->list, t);
 	}
 }
@@ -271,26 +299,28 @@ int track_uses(const struct track_func *f, use_fn *report, void *arg)
 {
 	struct track t = {.f = f, .report = report, .arg = arg};
 	const struct func_code *code = f->code;
-	struct addr_state entry = {.reached = true};
 	unsigned r;
-	size_t b;
+	size_t b, i;
 
 	if (!code->count)
 		return 0;
 	for (r = 0; r < REGS; r++) {
-		entry.reg[r] = nothing;
-		entry.ptr[r] = no_pointer;
+		t.unknown.reg[r] = nothing;
+		t.unknown.ptr[r] = no_pointer;
 	}
+	t.unknown.reached = true;
 	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
 		;
 	blocks_build(&t);
-	block_pass(&t, 0, &entry);
+	block_pass(&t, 0, &t.unknown);
 	/* At an entry nothing is known: an address in a register was reported as an escape where control left for it. */
-	for (b = 0; b < t.block_count; b++)
-		if (is_entry(f->entries, code->insns[t.blocks[b].first].addr))
-			block_pass(&t, b, &entry);
+	for (i = 0; i < f->entries->count; i++) {
+		b = f->entries->by_table[i] ? SIZE_MAX : func_insn_at(code, f->entries->list[i]);
+		if (b != SIZE_MAX)
+			block_pass(&t, block_at(&t, b), &t.unknown);
+	}
 	dataflow_solve(&addresses, &t.list, &t);
-	unreached_solve(&t, &entry);
+	unreached_solve(&t);
 	uses_report(&t);
 	free(t.blocks);
 	worklist_free(&t.list);

@@ -3,6 +3,7 @@
 #include "analysis/addresses/track_internal.h"
 
 #include "support/search.h"
+#include "support/vector.h"
 
 /* Reports a use of the object in v, if there is one. */
 static void use_report(struct track *t, size_t insn, enum use_kind kind, const struct addr_value *v, bool in_register)
@@ -77,6 +78,41 @@ static void pointers_apply(struct addr_state *s, const struct insn *in, const st
 		track_pointers_age(s, v->object);
 	if (in->barrier || in->string)
 		track_pointers_age(s, -1);
+}
+
+bool track_is_switch(const struct addr_state *s, const struct insn *in)
+{
+	return in->flow == FLOW_JUMP_IND && in->mem == MEM_NONE && in->src < REGS && s->table[in->src] == TABLE_TARGET;
+}
+
+/* Updates what the registers have to do with jump tables. */
+static void tables_apply(const struct track *t, struct addr_state *s, const struct insn *in)
+{
+	const struct track_entries *x = t->f->entries;
+	const uint8_t *bytes = t->f->fn->bytes + (in->addr - t->f->fn->start);
+	uint8_t part = TABLE_NONE;
+	unsigned r, reads = 0;
+
+	if (!x->lea_count)
+		return;
+	if (in->move == MOVE_ADDRESS && word_has(x->leas, x->lea_count, in->addr)) {
+		part = TABLE_BASE;
+	} else if (in->move == MOVE_COPY) {
+		part = s->table[in->src];
+	} else if (insn_is_table_load(bytes, in) && s->table[in->base] == TABLE_BASE) {
+		part = TABLE_ENTRY;
+	} else if (insn_is_register_sum(bytes, in)) {
+		for (r = 0; r < REGS; r++)
+			if (in->reads >> r & 1)
+				reads |= 1u << s->table[r];
+		part = reads == (1u << TABLE_BASE | 1u << TABLE_ENTRY) ? TABLE_TARGET : TABLE_NONE;
+	}
+	for (r = 0; r < REGS; r++)
+		if ((in->writes >> r & 1) ||
+		    ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && (insn_call_clobbers() >> r & 1)))
+			s->table[r] = TABLE_NONE;
+	if (in->dst < REGS && (in->writes >> in->dst & 1))
+		s->table[in->dst] = part;
 }
 
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
@@ -177,6 +213,7 @@ static void state_doubt(struct addr_state *s)
 
 	for (r = 0; r < REGS; r++) {
 		s->reg[r].exact = false;
+		s->table[r] = TABLE_NONE;
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
 	}
@@ -314,6 +351,8 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 	case FLOW_CALL_IND: call_leave(t, s, i); break;
 	case FLOW_RETURN: leave(t, s, i, insn_return_values()); break;
 	case FLOW_JUMP_IND:
+		if (track_is_switch(s, in))
+			break; /* where it goes, registers are followed */
 		/* If not a tail call, perhaps a jump inside this function. */
 		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
 		break;
@@ -376,4 +415,5 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	if (in->move != MOVE_NONE && in->dst < REGS)
 		s->reg[in->dst] = result;
 	control_leave(t, s, i, tail);
+	tables_apply(t, s, in);
 }

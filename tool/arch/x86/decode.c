@@ -177,6 +177,18 @@ uint64_t insn_call_target(const uint8_t *bytes, uint64_t addr)
 
 bool insn_is_stack_register(unsigned reg) { return reg == 4; }
 
+bool insn_is_table_load(const uint8_t *bytes, const struct insn *in)
+{
+	return in->mem == MEM_READ && in->mem_size == 4 && in->base < 16 && in->index < 16 && !in->disp && !in->segment &&
+	       (bytes[0] & 0xf8) == 0x48 && bytes[1] == 0x63 && bytes[3] >> 6 == 2;
+}
+
+bool insn_is_register_sum(const uint8_t *bytes, const struct insn *in)
+{
+	return in->mem == MEM_NONE && in->len == 3 && (bytes[0] & 0xf8) == 0x48 && (bytes[1] == 0x01 || bytes[1] == 0x03) &&
+	       bytes[2] >> 6 == 3;
+}
+
 bool insn_is_locked(const uint8_t *bytes) { return bytes[0] == 0xf0; }
 
 /* rax rcx rdx rsi rdi r8-r11 */

@@ -89,6 +89,11 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
  */
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, char *why, size_t why_size);
 
+/* movslq (%base,%index,4),%reg: reads an entry of a jump table of offsets. */
+bool insn_is_table_load(const uint8_t *bytes, const struct insn *in);
+/* add of one 64-bit register to another. */
+bool insn_is_register_sum(const uint8_t *bytes, const struct insn *in);
+
 /* The instruction has a lock prefix, a first byte that a jump may skip: glibc does while the process has one
  * thread. */
 bool insn_is_locked(const uint8_t *bytes);
