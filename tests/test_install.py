@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What `make install` puts in place is enough to build and run a program."""
 
+import collections
 import os
 import shutil
 
@@ -104,6 +105,28 @@ def test_etch_cc_leaves_no_output_when_it_fails(installed, cc, tmp_path):
     env = dict(os.environ, ETCH=str(installed / "bin/etch"), ETCH_OPTIONS="--no-such-option")
     p = run([installed / "bin/etch-cc", cc, *pkg_config(installed, "--cflags"), "-c", "t.c"], cwd=tmp_path, env=env, ok=2)
     assert p.stderr and not (tmp_path / "t.o").exists()
+
+
+def test_etch_cc_makes_room_for_constants(flow, tmp_path):
+    """Of fields that another file defines, read one by one; not where the user says so, nor in code for a shared library."""
+    fields = "".join(f"short s{k}; long l{k}; int a{k}, b{k};" for k in range(4))
+    (tmp_path / "read.c").write_text(f"struct o {{ {fields} }}; extern struct o o; struct {{ int a, b, c, d; }} out;\n"
+                                     "int sum(int k); int sum(int k) { out.a = o.a0; out.b = o.b0; out.c = o.a0; out.d = o.b0;\n"
+                                     "return k ? o.s1 + o.s2 : o.a1 + o.a2 + o.b3 + (int)o.l0; }\n")
+    (tmp_path / "main.c").write_text("#include <etch/imv.h>\n" f"struct o {{ {fields} }}; int sum(int); ETCHED struct o o;\n"
+                                     "int main(int c, char **v) { (void)v; return sum(c); }\n")
+
+    def loads(compile_flags, **more):
+        for name in ("read", "main"):
+            run([ROOT / "tool/etch-cc", flow.cc, "-O2", *compile_flags, f"-I{ROOT}/lib/include", "-c", "-o", f"{name}.o", f"{name}.c"], cwd=tmp_path,
+                env=dict(os.environ, ETCH=str(flow.etch), **more))
+        exe = flow.link([tmp_path / "read.o", tmp_path / "main.o"], [], "t")
+        flow.rewrite(exe)
+        return collections.Counter(s["live"] in ("yes", "swap") for s in flow.sites(exe) if s["kind"] == "load")
+    assert not loads([])[False]
+    assert not loads(["-fPIE"])[False]
+    assert loads(["-fPIC"])[False]
+    assert loads([], ETCH_READS="no")[False] or flow.cc == "gcc"
 
 
 @pytest.mark.skipif(not shutil.which("cmake"), reason="no cmake")

@@ -3,7 +3,9 @@
 become immediates. Sources are Debian's, marked with a few lines each, compiled with -O2 by gcc and clang.
 
 Reads are counted by objdump, in the unprocessed program: instructions whose operand is the object's address, or an
-offset from a register that holds it (from a lea or mov before, up to the next call or label), but for stores and leas.
+offset from a register that holds it (from a lea or mov before, up to the next call or label), but for stores, leas, and
+what reads and writes at once. Scalars are all reads but those of array elements (an index in the operand) and those of
+several fields at once (16 bytes and more). The program arms everything by one etch_sync an object, beside a thread.
 With ETCH_BEFORE=DIR (a checkout that is built) the same objects are linked with its libetch and rewritten by its etch."""
 import collections
 import os
@@ -22,35 +24,44 @@ INCLUDE = "#include <etch/imv.h>\n"
 # name: (source of fetch.py, {file: [(regex, replacement)]}, commands before make, make, name in the link command, objects)
 PROGRAMS = {
     "memcached": ("memcached", {"memcached.c": [(r"^struct settings settings;", INCLUDE + "ETCHED struct settings settings;")]},
-                  "CC={cc} CFLAGS='-O2 -I{event}/usr/include' LDFLAGS='-L{event}/usr/lib/x86_64-linux-gnu -Wl,-rpath,{event}/usr/lib/x86_64-linux-gnu' "
+                  "CC='{cc}' CFLAGS='-O2 -I{event}/usr/include' LDFLAGS='-L{event}/usr/lib/x86_64-linux-gnu -Wl,-rpath,{event}/usr/lib/x86_64-linux-gnu' "
                   "./configure --disable-dependency-tracking --disable-coverage",
                   "make -j2 memcached CFLAGS='-O2 -I{event}/usr/include -I{include} -w'", "memcached", ["settings"]),
     "redis": ("redis", {"src/server.c": [(r"^struct redisServer server;", "ETCHED struct redisServer server;"),
                                          (r"^struct sharedObjectsStruct shared;", INCLUDE + "ETCHED struct sharedObjectsStruct shared;")]},
-              "true", "make -j2 V=1 -C src MALLOC=libc USE_SYSTEMD=no CC={cc} CFLAGS='-I{include} -w' OPTIMIZATION=-O2 redis-server",
+              "true", "make -j2 V=1 -C src MALLOC=libc USE_SYSTEMD=no CC='{cc}' CFLAGS='-I{include} -w' OPTIMIZATION=-O2 redis-server",
               "redis-server", ["server", "shared"]),
-    "nginx": ("nginx", {"src/**/*.c": [(r"^ngx_module_t  (ngx_\w+) = \{", r"ETCHED ngx_module_t  \1 = {")],
+    "nginx": ("nginx", {"src/**/*.c": [(r"^ngx_module_t +(ngx_\w+) = \{", r"ETCHED ngx_module_t \1 = {")],
                         "src/core/ngx_core.h": [(r"^#include <ngx_config.h>", "#include <ngx_config.h>\n" + INCLUDE)]},
-              "./configure --without-http_rewrite_module --without-pcre --without-http_gzip_module --with-cc={cc} "
+              "./configure --without-http_rewrite_module --without-pcre --without-http_gzip_module --with-cc='{cc}' "
               "--with-cc-opt='-O2 -w -Wno-error -DETCH_COVERAGE -I{include}'", "make -j2 -f objs/Makefile binary", "objs/nginx", r"ngx_\w+_module"),
     "lua": ("lua", {"src/lua.c": [(r"^static lua_State \*globalL", INCLUDE + "ETCHED_SHARED lua_State *globalL"),
                                   (r"^static const char \*progname", "ETCHED_SHARED const char *progname")]},
-            "true", "make -j2 -C src CC={cc} MYCFLAGS='-I{include} -w -DLUA_USE_LINUX' MYLIBS='-Wl,-E -ldl' lua", "lua", ["progname", "globalL"]),
+            "true", "make -j2 -C src CC='{cc}' MYCFLAGS='-I{include} -w -DLUA_USE_LINUX' MYLIBS='-Wl,-E -ldl' lua", "lua", ["progname", "globalL"]),
     "SQLite": ("sqlite", {"sqlite3.c": [(r"^SQLITE_PRIVATE SQLITE_WSD struct Sqlite3Config sqlite3Config = \{",
                                          INCLUDE + "ETCHED struct Sqlite3Config sqlite3Config = {")]},
                "echo 'int sqlite3_initialize(void); int main(void) {{ return sqlite3_initialize(); }}' > main.c",
                "{cc} -O2 -w -DSQLITE_THREADSAFE=1 -I{include} -c sqlite3.c main.c && echo {cc} -o sqlite sqlite3.o main.o -lm -ldl",
                "sqlite", ["sqlite3Config"]),
 }
-# Arms everything by one etch_sync an object, before main, and says what is armed.
+COMPILERS = {"gcc": "gcc", "clang": "clang", "etch-cc gcc": f"{TOP}/tool/etch-cc gcc", "etch-cc clang": f"{TOP}/tool/etch-cc clang"}
+# Arms everything by one etch_sync an object, before main, while another thread runs, and says what is armed.
 PROBE = """#include <etch/imv.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 %s
+static void *spin(void *arg)
+{
+	for (;;)
+		__asm__ volatile("pause");
+	return arg;
+}
 static __attribute__((constructor(60000))) void probe(void)
 {
 	struct etch_info i = { .size = sizeof(i) };
-	int err = 0;
+	pthread_t other;
+	int err = pthread_create(&other, 0, spin, 0);
 
 %s
 	etch_info(&i);
@@ -76,30 +87,31 @@ def event():
     return into
 
 
-def built(name, cc):
+def built(name, cc, marked=True):
     """Fetches, marks and compiles; the directory, the link command, and the objects that the program has."""
     source, marks, configure, make, program, objects = PROGRAMS[name]
-    at = OUT / "coverage" / cc / name
-    words = {"cc": cc, "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
+    at = OUT / "coverage" / (("" if marked else "unmarked-") + cc.replace(" ", "-")) / name
+    words = {"cc": COMPILERS[cc], "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
     done = at / ".linked-by"
     if not done.exists():
         shutil.rmtree(at, ignore_errors=True)
         shutil.copytree(fetch.fetch(source), at)
         lines = 0
-        for pattern, edits in marks.items():
+        for pattern, edits in marks.items() if marked else ():
             for path in at.glob(pattern):
                 text = path.read_text(errors="surrogateescape")
                 for old, new in edits:
                     text, n = re.subn(old, new, text, flags=re.M)
                     lines += n
                 path.write_text(text, errors="surrogateescape")
-        if not lines:
+        if marked and not lines:
             fail(f"coverage: {name}: nothing to mark")
-        sh("sh", "-c", configure.format(**words), cwd=at)
+        env = dict(os.environ, ETCH=str(B / "etch"))
+        sh("sh", "-c", configure.format(**words), cwd=at, env=env)
         # The link fails, for want of libetch: its command is what is wanted.
-        r = subprocess.run(["sh", "-c", make.format(**words)], cwd=at, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        r = subprocess.run(["sh", "-c", make.format(**words)], cwd=at, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         text = r.stdout.replace("\\\n", " ")
-        commands = [line for line in text.splitlines() if re.search(rf"-o {program}\s", line) and not line.startswith("make")]
+        commands = [line for line in text.splitlines() if re.search(rf"-o {program}\s", line) and not line.startswith(("make", "+"))]
         if not commands:
             fail(f"coverage: {name}: no link command in\n{text[-3000:]}")
         done.write_text(commands[-1])
@@ -107,7 +119,16 @@ def built(name, cc):
     return at, command, program, objects
 
 
-def linked(name, cc, root, tag):
+def link(command, program, out, cwd, more, main, cc):
+    """The program's own link command, to `out`, with more files. main: a source in the place of main.c."""
+    command = re.sub(rf"-o {program}\s", f"-o {out} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)\s)", "", command))
+    if main:
+        sh(cc.split()[-1], "-O2", "-c", "-o", f"{out}.main.o", main)
+        command = command.replace(" main.o ", f" {out}.main.o ")
+    sh("sh", "-c", f"{command} {' '.join(map(str, more))} -pthread", cwd=cwd)
+
+
+def linked(name, cc, root, tag, text=PROBE, main=None):
     """The program, unprocessed and rewritten, with the libetch of a checkout."""
     at, command, program, objects = built(name, cc)
     cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
@@ -116,11 +137,10 @@ def linked(name, cc, root, tag):
         have = " ".join(p.read_text(errors="replace") for p in at.glob("objs/*.c")) if name == "nginx" else ""
         objects = sorted(set(re.findall(rf"extern ngx_module_t\s+({objects});", have)))
     probe = at / f"probe.{tag}.c"
-    probe.write_text(PROBE % ("".join(f"extern char {o}[];\n" for o in objects),
-                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
-    sh(cc, "-O1", f"-I{root}/lib/include", "-c", "-o", probe.with_suffix(".o"), probe)
-    command = re.sub(rf"-o {program}\s", f"-o {out} ", re.sub(r"^.*?(?=(gcc|clang|cc)\s)", "", command))
-    sh("sh", "-c", f"{command} {probe.with_suffix('.o')} {root}/build/libetch.a -pthread", cwd=cwd)
+    probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects),
+                             "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
+    sh(cc.split()[-1], "-O1", f"-I{root}/lib/include", "-c", "-o", probe.with_suffix(".o"), probe)
+    link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a"], main, cc)
     plain = out.with_suffix(out.suffix + ".plain")
     shutil.copy(out, plain)
     subprocess.run([f"{root}/build/etch", "rewrite", out], check=True, capture_output=True)
@@ -128,14 +148,14 @@ def linked(name, cc, root, tag):
 
 
 def objdump_reads(path, objects):
-    """Reads of the objects, by objdump alone: (relative to rip or absolute, relative to a register)."""
+    """Reads of the objects, by objdump alone: (relative to rip or absolute, relative to a register, updates)."""
     ranges = []
     for line in sh("nm", "-S", path).splitlines():
         w = line.split()
         if len(w) == 4 and w[3].split(".")[0] in objects:
             ranges.append((int(w[0], 16), int(w[0], 16) + int(w[1], 16)))
     inside = lambda a: any(lo <= a < hi for lo, hi in ranges)
-    direct = based = 0
+    direct = based = updates = 0
     held = {}
     text = sh("objdump", "-d", "--no-show-raw-insn", path)
     targets = set(re.findall(r"\bj\w+\s+([0-9a-f]+) <", text))
@@ -169,7 +189,11 @@ def objdump_reads(path, objects):
             (memory[0] < len(operands) - 1 or re.match(r"(cmp|test|push|bt\b|btl|btq|mul|imul|div|idiv|inc|dec|not|neg|add|sub|and|or|xor|adc|sbb|sh|sa|f)", op)) \
             and not (memory[0] == len(operands) - 1 and len(operands) > 1 and op.startswith("mov"))
         write_only = memory and memory[0] == len(operands) - 1 and (op.startswith("mov") or op.startswith("set"))
-        if reads and not write_only:
+        # Read and written: a store, which makes its field one that is not armed.
+        update = reads and len(operands) - 1 == memory[0] and re.match(r"(inc|dec|not|neg|add|sub|and|or|xor|adc|sbb|sh|sa|ro|bts|btr|xadd|cmpxchg|xchg)", op)
+        if update and ripped and "(%rip)" in operands[memory[0]]:
+            updates += inside(int(ripped.group(1), 16))
+        elif reads and not write_only and not update:
             o = operands[memory[0]]
             b = re.fullmatch(r"(-?0x[0-9a-f]+)?\(%(\w+)\)", o)
             if ripped and "(%rip)" in o:
@@ -185,7 +209,7 @@ def objdump_reads(path, objects):
                 held[names[d.group(1)]] = int(ripped.group(1), 16)
             elif op == "mov" and re.fullmatch(r"\$0x[0-9a-f]+", operands[0]) and inside(int(operands[0][1:], 16)):
                 held[names[d.group(1)]] = int(operands[0][1:], 16)
-    return direct, based
+    return direct, based, updates
 
 
 def sites(root, path):
@@ -212,24 +236,25 @@ def part_coverage(args):
     only = os.environ.get("ETCH_PROGRAMS", " ".join(PROGRAMS)).split()
     rows, reasons = [], []
     for name in only:
-        for cc in ("gcc", "clang"):
+        for cc in os.environ.get("ETCH_COMPILERS", ",".join(COMPILERS)).split(","):
             for tag, root in roots:
                 try:
                     plain, out, objects = linked(name, cc, root, tag)
                 except fetch.Unavailable as e:
                     print(f"coverage: {name}: {e}", file=sys.stderr)
                     break
-                direct, based = objdump_reads(plain, objects)
+                direct, based, updates = objdump_reads(plain, objects)
                 found = sites(root, out)
                 formed = [s for s in found if s["form"] != "-"]
                 live = [s for s in found if s["live"] in ("yes", "swap")]
                 armed, err = armed_after_sync(out)
                 total = max(direct + based, len(found), 1)  # some registers that hold the address only etch follows
-                rows.append([name, cc, tag, direct, based, len(found), len(formed), f"{100 * len(formed) / total:.1f}%", len(live),
-                             armed, f"{100 * armed / total:.1f}%" + (f" (error {err})" if err else "")])
+                others = sum("indexed" in s["live"] or int(s["size"]) > 8 for s in found)
+                rows.append([name, cc, tag, direct, based, updates, len(found), len(formed), len(live), armed, f"{100 * armed / total:.1f}%",
+                             total - others, f"{100 * armed / (total - others):.1f}%" + (f" (error {err})" if err else "")])
                 why = collections.Counter(s["live"].removeprefix("no: ") for s in found if s["live"] not in ("yes", "swap"))
                 reasons += [[name, cc, tag, n, reason] for reason, n in why.most_common()]
-    table(["program", "compiler", "", "reads (objdump)", "by register", "reads (etch)", "with a form", "of reads", "live", "armed after etch_sync",
-           "of reads"], rows)
+    table(["program", "compiler", "", "reads (objdump)", "by register", "updates", "reads (etch)", "with a form", "live", "armed after etch_sync",
+           "of reads", "reads of scalars", "of them"], rows)
     print("\nReads that stay loads while threads run, by reason:\n")
     table(["program", "compiler", "", "reads", "reason"], reasons)

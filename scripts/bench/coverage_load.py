@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: MIT
+"""The part `load` of scripts/bench/run: the programs of coverage_parts.py under a load of their own, on the loopback:
+unmarked, marked only (neither rewritten nor armed), and armed by one etch_sync an object while they run.
+
+Counts are etch stat's, simulated: a run of N and one of 5 N requests, and of both the difference over 4 N, so that
+start-up and arming are not in them. The judge of `armed` is valgrind's lackey, which prints each access to memory: how
+many of the loads that a run of N requests makes after the etch_sync are from the marked objects, and by how many
+instructions, beside those that etch says it has left as loads.
+ETCH_PROGRAMS, ETCH_REQUESTS (N), ETCH_LOAD_COMPILER as in coverage."""
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from common import B, HERE, TOP, etch_needed, fail, sh, table
+import coverage_parts
+from coverage_parts import PROGRAMS, built, linked, sites
+
+# In all three: a thread waits until the program is up. With SYNC it then arms all objects.
+PROBE = """#ifdef SYNC
+#include <etch/imv.h>
+#endif
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+%s
+volatile int coverage_armed;
+static void *arm(void *path)
+{
+	unsigned long sites = 0, armed = 0, unfit = 0;
+	int err = 0, fd = open(path, O_RDONLY);
+	char c, text[200];
+
+	if (fd < 0 || read(fd, &c, 1) != 1)
+		return 0;
+	close(fd);
+#ifdef SYNC
+	struct etch_info i = { .size = sizeof(i) };
+%s
+	etch_info(&i);
+	sites = i.sites, armed = i.armed, unfit = i.unfit;
+#endif
+	snprintf(text, sizeof(text), "armed %%d %%lu %%lu %%lu %%p\\n", err, sites, armed, unfit, (void *)&coverage_armed);
+	coverage_armed = 1;
+	fd = open(getenv("ETCH_DONE"), O_WRONLY);
+	dprintf(2, "%%s", text);
+	dprintf(fd, "%%s", text);
+	close(fd);
+	return 0;
+}
+static void __attribute__((constructor(60000))) probe(void)
+{
+	pthread_t t;
+
+	if (getenv("ETCH_ARM"))
+		pthread_create(&t, 0, arm, getenv("ETCH_ARM"));
+}
+"""
+LUA = """
+local path, n = os.getenv("ETCH_ARM"), tonumber(arg[1])
+if path then
+  local f = io.open(path, "w"); f:write("x"); f:close()
+  f = io.open(os.getenv("ETCH_DONE")); f:read("l"); f:close()
+end
+local function fib(k) if k < 2 then return k end return fib(k - 1) + fib(k - 2) end
+local t = {}
+for i = 1, n do
+  t[#t + 1] = string.format("%d:%s", fib(8), tostring(i)):rep(2)
+  if i % 16 == 0 then table.sort(t); t = {table.concat(t):sub(1, 40)} end
+end
+"""
+NGINX = """daemon off; master_process off; error_log %(dir)s/error.log; pid %(dir)s/pid;
+events { worker_connections 64; }
+http { access_log off; keepalive_requests 1000000; client_body_temp_path %(dir)s/a; proxy_temp_path %(dir)s/b;
+fastcgi_temp_path %(dir)s/c; uwsgi_temp_path %(dir)s/d; scgi_temp_path %(dir)s/e;
+server { listen 127.0.0.1:%(port)d; root %(dir)s; } }
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def connected(port, seconds=120):
+    end = time.time() + seconds
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=seconds)
+        except OSError:
+            if time.time() > end:
+                raise
+            time.sleep(0.05)
+
+
+def ask(s, data, end):
+    """Sends a request, and reads up to the end of its answer."""
+    s.sendall(data)
+    have = b""
+    while not end(have):
+        more = s.recv(65536)
+        if not more:
+            fail(f"load: the server has closed: {have[-200:]}")
+        have += more
+
+
+def memcached(s, n):
+    for i in range(n):
+        ask(s, b"set key%d 0 0 10\r\n0123456789\r\n" % (i % 100), lambda b: b.endswith(b"STORED\r\n"))
+        ask(s, b"get key%d\r\n" % (i % 100), lambda b: b.endswith(b"END\r\n"))
+        ask(s, b"incr none 1\r\n", lambda b: b.endswith(b"NOT_FOUND\r\n"))
+
+
+def redis(s, n):
+    def command(*words):
+        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+    for i in range(n):
+        key = b"key%d" % (i % 100)
+        for c in (command(b"SET", key, b"0123456789"), command(b"GET", key), command(b"INCR", b"n"), command(b"LPUSH", b"l", key), command(b"LPOP", b"l")):
+            ask(s, c, lambda b: b.endswith(b"\r\n") and (b[:1] != b"$" or b.count(b"\r\n") == 2))
+
+
+def nginx(s, n):
+    for i in range(n):
+        ask(s, b"GET /%s HTTP/1.1\r\nHost: l\r\n\r\n" % (b"file" if i % 4 else b"none"), lambda b: b.endswith((b"END\n", b"</html>\r\n")))
+
+
+# name: (arguments of the program, its client or None where N is an argument, requests)
+LOADS = {
+    "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", str(port), "-t", "1"], memcached, 400),
+    "redis": (lambda d, port, n: ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", d, "--hz", "1"], redis, 300),
+    "nginx": (lambda d, port, n: ["-p", d, "-c", f"{d}/nginx.conf"], nginx, 400),
+    "lua": (lambda d, port, n: [f"{d}/load.lua", str(n)], None, 3000),
+    "SQLite": (lambda d, port, n: [str(n)], None, 1000),
+}
+
+
+def run_load(name, exe, n, wrap, directory):
+    """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer."""
+    arguments, client, _ = LOADS[name]
+    port = free_port()
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ETCH_")}
+    with tempfile.TemporaryDirectory(dir=directory) as d:
+        (pathlib.Path(d) / "load.lua").write_text(LUA)
+        (pathlib.Path(d) / "nginx.conf").write_text(NGINX % {"dir": d, "port": port})
+        (pathlib.Path(d) / "file").write_text("text " * 100 + "END\n")
+        (pathlib.Path(d) / "logs").mkdir()
+        env.update(ETCH_ARM=f"{d}/arm", ETCH_DONE=f"{d}/done")
+        os.mkfifo(f"{d}/arm")
+        os.mkfifo(f"{d}/done")
+        p = subprocess.Popen([*map(str, wrap), str(exe), *arguments(d, port, n)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=d)
+        watch = threading.Timer(900, p.kill)
+        watch.start()
+        try:
+            if client:
+                s = connected(port)
+                pathlib.Path(f"{d}/arm").write_text("x")
+                pathlib.Path(f"{d}/done").read_text()
+                client(s, n)
+                s.close()
+                stop(p.pid, exe)
+            out, err = p.communicate()
+        finally:
+            watch.cancel()
+            with contextlib.suppress(OSError):
+                p.kill()
+        answer = re.search(r"armed (\d+) (\d+) (\d+) (\d+) 0x([0-9a-f]+)", err.decode(errors="replace"))
+        if p.returncode not in (0, -signal.SIGTERM) or not answer or answer.group(1) != "0":
+            fail(f"load: {name}: {exe} {n}: ended with {p.returncode}: {err.decode(errors='replace')[-1500:]}")
+        return out.decode(errors="replace"), answer
+
+
+def stop(pid, exe):
+    """SIGTERM to the program: `pid`, or the child that valgrind has made of it."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    os.kill(int(children[0]) if children else pid, signal.SIGTERM)
+
+
+def counts(name, exe, n, directory):
+    text, _ = run_load(name, exe, n, [B / "etch", "stat", "--simulate", "-r", "1", "--warmup", "0", "--format", "tsv", "--"], directory)
+    have = {}
+    for line in text.splitlines():
+        w = line.split("\t")
+        if w[0] in ("instructions", "data-accesses", "l1d-misses"):
+            have[w[0]] = float(w[4])
+    if len(have) != 3:
+        fail(f"load: {name}: no counts in\n{text}")
+    return have
+
+
+def loads_of_objects(name, exe, objects, n, directory):
+    """By lackey: (loads after the etch_sync, of them from the objects, {instruction: how often})."""
+    ranges, marker = [], 0
+    for line in sh("nm", "-S", exe).splitlines():
+        w = line.split()
+        if len(w) == 4 and w[3].split(".")[0] in objects:
+            ranges.append((int(w[0], 16), int(w[0], 16) + int(w[1], 16)))
+        if w[-1] == "coverage_armed":
+            marker = int(w[0], 16)
+    log = pathlib.Path(directory) / "lackey"
+    log.unlink(missing_ok=True)
+    _, answer = run_load(name, exe, n, ["valgrind", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no", f"--log-file={log}"], directory)
+    base = int(answer.group(5), 16) - marker
+    ranges = [(lo + base, hi + base) for lo, hi in ranges]
+    begin, after, total, at, found = f" S {marker + base:08x},4", False, 0, "", {}
+    lowest, highest = min(r[0] for r in ranges), max(r[1] for r in ranges)
+    with open(log, errors="replace") as f:
+        for line in f:
+            kind = line[:2]
+            if kind == "I ":
+                at = line[3:line.find(",")]
+            elif after and kind in (" L", " M"):
+                total += 1
+                a = int(line[3:line.find(",")], 16)
+                if lowest <= a < highest and any(lo <= a < hi for lo, hi in ranges):
+                    where = int(at, 16) - base
+                    found[where] = found.get(where, 0) + 1
+            elif not after and line.startswith(begin):
+                after = True
+    log.unlink()
+    if not after:
+        fail(f"load: {name}: lackey saw no etch_sync")
+    return total, sum(found.values()), found
+
+
+def builds(name, cc):
+    """Paths: unmarked, marked only, armed; the marked objects; the file that is read as it was compiled."""
+    main = HERE / "coverage-sqlite.c" if name == "SQLite" else None
+    plain = unmarked(name, cc, main)
+    marked, _, objects = linked(name, cc, TOP, "marked", PROBE, main=main)
+    _, armed, _ = linked(name, cc, TOP, "load", "#define SYNC\n" + PROBE, main=main)
+    return plain, marked, armed, objects
+
+
+def unmarked(name, cc, main):
+    at, command, program, _ = built(name, cc, marked=False)
+    out = at / "unmarked"
+    cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
+    probe = at / "probe.unmarked.c"
+    probe.write_text(PROBE % ("", ""))
+    sh(cc.split()[-1], "-O1", "-c", "-o", probe.with_suffix(".o"), probe)
+    coverage_parts.link(command, program, out, cwd, [probe.with_suffix(".o")], main, cc)
+    return out
+
+
+def part_load(args):
+    """Counts of the same programs under a load, unmarked, marked and armed; and the judge of what is armed."""
+    etch_needed()
+    del args
+    cc = os.environ.get("ETCH_LOAD_COMPILER", "gcc")
+    rows, judged = [], []
+    for name in os.environ.get("ETCH_PROGRAMS", " ".join(LOADS)).split():
+        n = int(os.environ.get("ETCH_REQUESTS", LOADS[name][2]))
+        plain, marked, armed, objects = builds(name, cc)
+        with tempfile.TemporaryDirectory(prefix="etch-load-") as directory:
+            base = None
+            for what, exe in (("unmarked", plain), ("marked", marked), ("armed", armed)):
+                if what == "armed" and name in os.environ.get("ETCH_NOT_ARMED", "").split():
+                    continue
+                few, many = (counts(name, exe, k * n, directory) for k in (1, 5))
+                per = {k: (many[k] - few[k]) / (4 * n) for k in few}
+                base = base or per
+                rows.append([name, what, *(f"{per[k]:,.2f} ({100 * per[k] / base[k] - 100:+.2f}%)" if base[k] else f"{per[k]:,.2f}"
+                                           for k in ("instructions", "data-accesses", "l1d-misses"))])
+                print(f"load: {name}: {what} done", flush=True)
+            if name not in os.environ.get("ETCH_NOT_ARMED", "").split():
+                left = {int(s["address"], 16) for s in sites(TOP, armed) if s["live"] not in ("yes", "swap")}
+                total, of_objects, found = loads_of_objects(name, armed, objects, max(n // 10, 10), directory)
+                # A site of an armed object whose 64-bit value does not fit is a load too; etch_info counts those.
+                judged.append([name, total, of_objects, len(found), len([a for a in found if a in left]),
+                               " ".join(f"{a:x}" for a in sorted(found) if a not in left)[:60]])
+    table(["program", "", "instructions a request", "data accesses", "L1d misses"], rows)
+    print("\nLoads by lackey, from the etch_sync on:\n")
+    table(["program", "loads", "of marked objects", "by instructions", "of these, said to stay loads", "others"], judged)
