@@ -25,7 +25,7 @@ TOOL = {
     FLOW: {DATAFLOW, DISCOVER, FACTS, ELF, X86},
     RUNTIMES: {FLOW, DISCOVER, FACTS, ELF, X86},
     UNWIND: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
-    LINT: {DATAFLOW, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    LINT: {DATAFLOW, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
     INTERPROC: {DATAFLOW, LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
     "kernel": {ELF, X86},
     "stat": {REPORT, ELF},
@@ -128,3 +128,13 @@ def test_no_name_twice():
         if path.suffix != ".S":
             names.setdefault(path.name, []).append(str(path.relative_to(ROOT)))
     assert not [where for where in names.values() if len(where) > 1]
+
+
+def test_only_runtimes_knows_a_language():
+    """Language runtimes are rows of one table, analysis/runtimes/runtimes.c; no other room of the analysis names one."""
+    names = r"(?i:ocaml|caml_|ghc|haskell|golang|go_|pclntab|stgrun)|\b(?:Go|Dart|Mono|V8)\b"
+    found = [f"{p.relative_to(ROOT)}:{n}" for p in sorted((ROOT / "tool/analysis").rglob("*.[chS]")) if p.parent.name != "runtimes"
+             for n, line in enumerate(p.read_text().splitlines(), 1) if re.search(names, line)]
+    assert not found
+    rows = re.findall(r'\{\.name = "(\w+)"', (ROOT / "tool/analysis/runtimes/runtimes.c").read_text())
+    assert set(rows) >= {"C", "OCaml", "Go", "GHC", "Mono"}

@@ -7,6 +7,7 @@
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
+#include "analysis/facts/runtime.h"
 #include "analysis/interproc/frames.h"
 #include "report/finding.h"
 #include "site/bake.h"
@@ -73,26 +74,11 @@ int check_decoders(struct subject *s, struct error *e); /* D004: decoders that d
 int check_origin(struct subject *s, struct error *e);
 int check_fold(struct subject *s, struct error *e);
 
-/*
- * runtimes.c: finds the code of language runtimes with calling conventions of their own, from the file's
- * symbols and tables.
- */
-enum runtime { RUNTIME_NONE, RUNTIME_OCAML, RUNTIME_DART, RUNTIME_V8, RUNTIME_GO, RUNTIMES };
-
-struct runtime_range {
-	uint64_t start, end; /* addresses of the code space (analysis/facts/space.h) */
-	enum runtime kind;
-};
-
-struct runtimes {
-	struct runtime_range *list; /* sorted */
-	size_t count, room;
-};
-
-int runtimes_find(const struct subject *s, struct runtimes *out, struct error *e);
-void runtimes_free(struct runtimes *r);
-enum runtime runtime_at(const struct runtimes *r, uint64_t addr);
-const char *runtime_name(enum runtime kind);
+/* runtime_code.c: the code of language runtimes with calling conventions of their own, sorted; free out->list also
+ * after a failure (-1 and a message: a malformed table). */
+int subject_runtimes(const struct subject *s, struct runtime_codes *out, struct error *e);
+/* The runtime of the code at an address of the code space, or null. */
+const struct runtime *runtime_at(const struct runtime_codes *r, uint64_t addr);
 /* True if a finding is of a kind that such conventions cause. */
 bool runtime_explains(const struct finding *f);
 

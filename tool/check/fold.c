@@ -6,6 +6,7 @@
 #include "arch/x86/stack.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
+#include "analysis/runtimes/runtimes.h"
 #include "elf/symbols.h"
 
 #include <ctype.h>
@@ -21,7 +22,7 @@ struct fold {
 	struct subject *s;
 	struct symbol_index symbols;
 	struct cfi_file cfi;
-	struct runtimes runtimes;
+	struct runtime_codes runtimes;
 	struct finding **order; /* sorted by scope, ID, text, place */
 	struct scope *scopes;   /* by index in s->found */
 };
@@ -30,7 +31,7 @@ struct fold {
 struct scope {
 	const struct elf_symbol *function; /* if null, `start` identifies the code: */
 	uint64_t start;                    /* 1 + the start of the FDE, or the section number of a PLT; 0: none */
-	enum runtime runtime;              /* the runtime whose calling conventions explain the finding */
+	const struct runtime *runtime;     /* the runtime whose calling conventions explain the finding */
 };
 
 static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
@@ -181,14 +182,14 @@ static bool is_new(struct told *t, const struct scope *x)
 	return new;
 }
 
-static int runtime_say(struct fold *f, enum runtime kind, const struct told *told, size_t count, size_t functions,
-                       struct error *e)
+static int runtime_say(struct fold *f, const struct runtime *runtime, const struct told *told, size_t count,
+                       size_t functions, struct error *e)
 {
 	struct findings one = {0};
 	struct finding *x =
 		finding_add(&one, "ETCH-N002", 0, 0,
 	                "code of %s: %zu function%s with non-psABI conventions or with .eh_frame that contradicts the code",
-	                runtime_name(kind), functions, functions == 1 ? "" : "s");
+	                runtime->name, functions, functions == 1 ? "" : "s");
 	size_t i;
 	bool good = x;
 
@@ -203,7 +204,7 @@ static int runtime_say(struct fold *f, enum runtime kind, const struct told *tol
 	return good ? 0 : no_memory(e);
 }
 
-static int runtime_fold(struct fold *f, enum runtime kind, struct error *e)
+static int runtime_fold(struct fold *f, const struct runtime *runtime, struct error *e)
 {
 	struct findings *l = &f->s->found;
 	struct told told[8] = {0}, any = {0};
@@ -213,7 +214,7 @@ static int runtime_fold(struct fold *f, enum runtime kind, struct error *e)
 	for (i = 0; i < l->count; i++) {
 		struct finding *x = &l->list[i];
 
-		if (!x->id || scope_at(f, x)->runtime != kind)
+		if (!x->id || scope_at(f, x)->runtime != runtime)
 			continue;
 		for (k = 0; k < count && strcmp(told[k].id, x->id); k++)
 			;
@@ -227,9 +228,9 @@ static int runtime_fold(struct fold *f, enum runtime kind, struct error *e)
 	if (!any.places)
 		return 0;
 	/* runtime_say() reads entries through told[].first and may move the list: entries are freed afterwards. */
-	err = runtime_say(f, kind, told, count, functions, e);
+	err = runtime_say(f, runtime, told, count, functions, e);
 	for (i = 0; !err && i + 1 < l->count; i++)
-		if (l->list[i].id && f->scopes[i].runtime == kind) {
+		if (l->list[i].id && f->scopes[i].runtime == runtime) {
 			finding_free(&l->list[i]);
 			l->list[i] = (struct finding){0};
 		}
@@ -284,14 +285,14 @@ static int scopes_find(struct fold *f, struct error *e)
 	size_t i;
 
 	f->order = malloc((l->count + 1) * sizeof(*f->order));
-	f->scopes = malloc((l->count + RUNTIMES + 1) * sizeof(*f->scopes));
+	f->scopes = malloc((l->count + runtime_count + 1) * sizeof(*f->scopes));
 	if (!f->order || !f->scopes)
 		return no_memory(e);
 	for (i = 0; i < l->count; i++) {
 		f->scopes[i] = scope_of(f, &l->list[i]);
 		l->list[i].key = key_of(f, &l->list[i]);
 	}
-	for (; i < l->count + RUNTIMES; i++)
+	for (; i < l->count + runtime_count; i++)
 		f->scopes[i] = (struct scope){0};
 	return 0;
 }
@@ -300,15 +301,15 @@ int check_fold(struct subject *s, struct error *e)
 {
 	struct fold f = {.s = s};
 	size_t i, n = 0;
-	int kind, err;
+	int err;
 
 	if (!s->found.count)
 		return 0;
 	findings_sort(&s->found);
 	err = symbol_index_build(s->file, symbol_is_function, &f.symbols, e) ||
-	      cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || runtimes_find(s, &f.runtimes, e) || scopes_find(&f, e);
-	for (kind = RUNTIME_NONE + 1; !err && kind < RUNTIMES; kind++)
-		err = runtime_fold(&f, (enum runtime)kind, e);
+	      cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || subject_runtimes(s, &f.runtimes, e) || scopes_find(&f, e);
+	for (i = 0; !err && i < runtime_count; i++)
+		err = runtime_fold(&f, &runtimes[i], e);
 	err = err || functions_fold(&f, e);
 	for (i = 0; i < s->found.count; i++)
 		if (s->found.list[i].id)
@@ -316,7 +317,7 @@ int check_fold(struct subject *s, struct error *e)
 	s->found.count = n;
 	symbol_index_free(&f.symbols);
 	cfi_file_close(&f.cfi);
-	runtimes_free(&f.runtimes);
+	free(f.runtimes.list);
 	free(f.order);
 	free(f.scopes);
 	return err ? -1 : 0;

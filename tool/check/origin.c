@@ -2,7 +2,7 @@
 /*
  * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), that is the
  * compiler's if there is evidence that a compiler wrote both, and that no inline assembly is involved:
- *  - the place is in the code of a language runtime (runtimes.c), or in a section .plt that a linker has made;
+ *  - the place is in the code of a language runtime (runtime_code.c), or in a section .plt that a linker has made;
  *  - or it is in a function that DWARF says is in a language other than assembly (in an object file without DWARF:
  *    the only STT_FILE symbol names a source of such a language), and each such finding in the function is
  *      late: .eh_frame has the right row, but it begins some instructions too late; or
@@ -25,7 +25,7 @@
 struct judge {
 	struct subject *s;
 	struct cfi_file cfi;
-	struct runtimes runtimes;
+	struct runtime_codes runtimes;
 	struct lines *lines;
 	bool compiled_file; /* by the name of its source (STT_FILE) */
 	/* State of instruction_before(): findings come in order, so the walk over a function is resumed. */
@@ -302,11 +302,11 @@ int check_origin(struct subject *s, struct error *e)
 		n += runtime_explains(&s->found.list[i]);
 	if (!n)
 		return 0;
-	err = runtimes_find(s, &j.runtimes, e);
+	err = subject_runtimes(s, &j.runtimes, e);
 	for (i = 0; !err && i < s->found.count; i++)
 		s->found.list[i].compiler = by_place(&j, &s->found.list[i]);
 	err = err || cfi_file_open(s->file, &s->frames.space, &j.cfi, e) || functions_judge(&j, e);
 	cfi_file_close(&j.cfi);
-	runtimes_free(&j.runtimes);
+	free(j.runtimes.list);
 	return err ? -1 : 0;
 }

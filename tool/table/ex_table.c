@@ -6,7 +6,7 @@
 #include "arch/x86/insn.h"
 #include "analysis/discover/ranges.h"
 #include "analysis/flow/flow.h"
-#include "analysis/flow/flow.h"
+#include "analysis/runtimes/runtimes.h"
 #include "support/vector.h"
 #include "elf/dynamic.h"
 
@@ -350,7 +350,7 @@ int ex_table_check(const struct elf_file *f, const struct code_space *space, con
 
 	if (err || !x->count)
 		return err;
-	err = cfi_file_open(f, space, &c.cfi, e) || ranges_build(f, space, &c.cfi, &c.ranges, e) ? -1 : 0;
+	err = cfi_file_open(f, space, &c.cfi, e) || runtimes_ranges(f, space, &c.cfi, &c.ranges, e) ? -1 : 0;
 	c.env = (struct flow_env){.ranges = c.ranges.list, .range_count = c.ranges.count};
 	if (!err)
 		err = probes_find(&c);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "analysis/facts/convention.h"
+#include "analysis/facts/runtime.h"
 
 /* Code that is analysed by itself: the range of an FDE or symbol, a PLT entry, or code between those that is referred
  * to. */
@@ -16,12 +16,12 @@ struct code_range {
 	long fde;                    /* index in cfi_file.fdes, or -1 */
 	uint32_t entry, entry_count; /* function symbols inside, not at its start: slice of code_ranges.entries */
 	bool named;    /* at its start is a function symbol (not of a cold part), the file's entry point, a PLT entry,
-	                * or a function of Go's table */
+	                * or a function of a runtime's own table */
 	bool exported; /* at its start is a symbol visible to other files */
 	bool plt;
 	bool outermost;                      /* begins with the file's entry point, or is another outermost frame */
 	const struct convention *convention; /* of its language; null: C. See code_convention() */
-	const char *function;                /* its name in the run-time system's function table (Go); or null */
+	const char *function;                /* its name in the runtime's own table; or null */
 	bool entry_tail;                     /* reached only by a jump of the entry point: an outermost frame, too */
 	bool inferred;                       /* found by a reference to it, in code without FDE or symbol */
 	bool open;    /* its end is not given: it extends to the next range until its flow shows the end */
@@ -31,7 +31,9 @@ struct code_range {
 
 static inline const struct convention *code_convention(const struct code_range *p)
 {
-	return p->convention ? p->convention : &convention_c;
+	static const struct convention c = {.keeps_rbp = true};
+
+	return p->convention ? p->convention : &c;
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include "support/memory.h"
 #include "support/sort.h"
 #include "support/vector.h"
-#include "elf/pclntab.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@ struct candidate {
 	long fde;
 	int rank; /* of overlapping candidates, the lowest rank wins */
 	bool named, plt, exported;
-	const struct go_function *go; /* its entry in Go's function table, or null */
+	const struct runtime_code *own; /* its function in a runtime's own table, or null */
 };
 
 struct candidates {
@@ -139,19 +138,17 @@ static void arrays_add(const struct elf_file *f, const struct code_space *space,
 	}
 }
 
-/* Adds the functions of Go's own table: they have no .eh_frame and seldom symbols. */
-static void go_add(const struct code_space *space, const struct go_function *list, long n, struct candidates *out)
+/* Adds the functions of runtimes' own tables. */
+static void own_add(const struct code_space *space, const struct runtime_codes *codes, struct candidates *out)
 {
-	long i;
+	size_t i;
 
-	for (i = 0; i < n; i++) {
-		const struct code_section *c = space_at(space, list[i].start);
-		uint64_t end = list[i].end;
+	for (i = 0; i < codes->count; i++) {
+		const struct runtime_code *x = &codes->list[i];
+		const struct code_section *c = x->function ? space_at(space, x->start) : NULL;
 
-		if (!c || end > c->addr + c->size)
-			continue;
-		if (end > list[i].start)
-			candidate_add(out, (struct candidate){list[i].start, end, -1, 2, true, false, false, &list[i]});
+		if (c && x->end <= c->addr + c->size && x->end > x->start)
+			candidate_add(out, (struct candidate){x->start, x->end, -1, 2, true, false, false, x});
 	}
 }
 
@@ -172,7 +169,7 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 	for (i = 0; i < n; i++) {
 		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
 		bool named = r[i].named, exported = r[i].exported;
-		const struct go_function *go = r[i].go;
+		const struct runtime_code *own = r[i].own;
 
 		if (start < taken_until) { /* inside the previous range: a symbol is an entry of that */
 			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start)
@@ -184,8 +181,8 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 		for (k = i + 1; k < n && r[k].start < end; k++) {
 			named |= r[k].start == start && r[k].rank == 2 && r[k].named;
 			exported |= r[k].start == start && r[k].exported;
-			if (r[k].start == start && r[k].go)
-				go = r[k].go;
+			if (r[k].start == start && r[k].own)
+				own = r[k].own;
 			if (r[k].start > start && (r[k].rank < r[i].rank || (r[i].rank == 2 && !r[i].end))) {
 				end = r[k].start;
 				break;
@@ -205,9 +202,9 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 		                                  .named = named,
 		                                  .exported = exported,
 		                                  .plt = r[i].plt,
-		                                  .convention = go ? &convention_go : NULL,
-		                                  .function = go ? go->name : NULL,
-		                                  .outermost = go && go->top});
+		                                  .convention = own ? own->runtime->convention : NULL,
+		                                  .function = own ? own->function : NULL,
+		                                  .outermost = own && own->outermost});
 		taken_until = end;
 	}
 }
@@ -320,19 +317,14 @@ static void entries_assign(struct code_ranges *out)
 	}
 }
 
-int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
-                 struct code_ranges *out, struct error *e)
+void ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                  const struct runtime_codes *codes, struct code_ranges *out)
 {
 	bool outermost, interpreted = false;
-	struct go_function *go = NULL;
 	struct candidates r = {0};
-	long go_count;
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
-	go_count = go_functions_read(f, &go, e);
-	if (go_count < 0)
-		return -1;
 	for (i = 0; i < f->phdr_count; i++)
 		interpreted |= f->phdrs[i].p_type == PT_INTERP;
 	outermost = entry_is_outermost(f, space, interpreted);
@@ -342,7 +334,7 @@ int ranges_build(const struct elf_file *f, const struct code_space *space, const
 	symbols_add(f, space, f->dynsyms, f->dynsym_count, &r);
 	if (!elf_is_object(f))
 		arrays_add(f, space, &r);
-	go_add(space, go, go_count, &r);
+	own_add(space, codes, &r);
 	if ((outermost || interpreted) && f->eh.e_entry && space_at(space, f->eh.e_entry))
 		candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL});
 	if (r.count)
@@ -352,8 +344,6 @@ int ranges_build(const struct elf_file *f, const struct code_space *space, const
 	for (i = 0; outermost && i < out->count; i++)
 		out->list[i].outermost |= out->list[i].start == f->eh.e_entry;
 	free(r.list);
-	free(go);
-	return 0;
 }
 
 /* Merges the sorted ranges from index `before` on into the sorted ones before. */

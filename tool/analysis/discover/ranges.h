@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cuts the code of a file into code ranges. By precedence: PLT entries; FDEs; function symbols, init and fini arrays,
- * Go's function table and the entry point; the sections .init and .fini.
+ * functions of runtimes' own tables and the entry point; the sections .init and .fini.
  */
 #ifndef ANALYSIS_DISCOVER_RANGES_H
 #define ANALYSIS_DISCOVER_RANGES_H
 
 #include "analysis/discover/code_range.h"
 #include "analysis/facts/cfi_file.h"
-#include "support/error.h"
 
 struct code_ranges {
 	struct code_range *list; /* sorted by start, none overlap */
@@ -17,10 +16,9 @@ struct code_ranges {
 	size_t entry_count;
 };
 
-/* Returns 0, or -1 and a message when a section of relocations that Go's function table needs is malformed. Call
- * ranges_free() in both cases. */
-int ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
-                 struct code_ranges *out, struct error *e);
+/* `codes`: of language runtimes; only functions of their own tables count here. */
+void ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                  const struct runtime_codes *codes, struct code_ranges *out);
 /*
  * Adds an open code range for each of the addresses (sorted) that lies in none. It ends at the next code range, the
  * next address, or the section's end. Returns the number of ranges added.

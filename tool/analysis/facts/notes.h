@@ -66,8 +66,8 @@ struct profile {
 	bool functions_only; /* code that no function symbol covers begins only where notes and edges lead */
 	bool switches_stack; /* `mov %rsp,(%reg)` writes to the top of another stack; `mov N(%reg),%rsp` loads the rsp of a
 	                      * thread that this very code has left in the same frame */
-	bool traps_go_on;    /* code goes on behind int3 */
-	/* Functions that do not return, beside those of noreturn_names.h. */
+	bool traps_continue; /* code goes on behind int3 */
+	/* Functions that do not return, beside those of runtimes_noreturn(). */
 	bool (*noreturn)(const char *name);
 	/* Reads the notes. 0, or -1 and a message: malformed. */
 	int (*read)(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e);

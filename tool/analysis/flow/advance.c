@@ -127,8 +127,8 @@ static void advance_call(struct state *s, struct compared *c)
 	compared_watch(c);
 }
 
-/* The transfer function of an instruction with FLOW_NEXT. */
-static inline void advance_next(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+/* The transfer function of an instruction with FLOW_NEXT; `leaves`: that of state_leaves(). */
+static inline void advance_next(const struct step *in, struct state *s, uint32_t off, struct compared *c, bool leaves)
 {
 	bool bounded;
 
@@ -140,7 +140,7 @@ static inline void advance_next(const struct step *in, struct state *s, uint32_t
 	}
 	bounded = c->bound.size && (in->op == STEP_FETCH || in->op == STEP_LOAD) && in->b == c->bound.base &&
 	          in->disp == c->bound.disp && (in->op == STEP_LOAD ? 8 : in->size) == c->bound.size;
-	if (!state_leaves(s, in))
+	if (!leaves)
 		state_transfer(s, in, off);
 	if (bounded)
 		state_limit(s, in->a, c->bound.most);
@@ -151,7 +151,7 @@ static inline void advance_next(const struct step *in, struct state *s, uint32_t
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (in->flow == FLOW_NEXT)
-		advance_next(in, s, off, c);
+		advance_next(in, s, off, c, state_leaves(s, in));
 	else if (in->flow == FLOW_BRANCH)
 		advance_branch(in, s, off, c);
 	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
@@ -233,11 +233,12 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 {
 	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
 	unsigned slots = s->slot_count, changed = 0;
-	bool same;
+	bool same, leaves;
 
 	if (in->flow != FLOW_NEXT)
 		return advance_way_same(in, s, off, c);
-	if (state_leaves(s, in)) {
+	leaves = state_leaves(s, in);
+	if (leaves) {
 		same = true;
 	} else if (in->op == STEP_STORE && !in->writes) {
 		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
@@ -245,7 +246,7 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 		changed = changed_registers(in);
 		same = !(changed & frame) && !any_rules(s, changed);
 	}
-	advance_next(in, s, off, c); /* not flow_advance(): the walk has tested flow_idle() */
+	advance_next(in, s, off, c, leaves); /* not flow_advance(): the walk has tested flow_idle() */
 	return same && s->slot_count == slots && !any_rules(s, changed);
 }
 

@@ -213,8 +213,8 @@ static bool moves_stack(const struct step *s)
 #define SCRATCH (3u << 10)
 
 /*
- * No language passes an argument in rbp, but some pass one or two in the other registers (OCaml, Swift, nested
- * functions of C). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
+ * No convention passes an argument in rbp, but some pass one or two in the other registers (nested functions of C
+ * do). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
  * nearly all functions with stack arguments do; the handlers of an interpreter do neither. In them only rbp
  * counts, and only as an address.
  */

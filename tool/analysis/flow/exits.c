@@ -114,7 +114,8 @@ static void exit_sp_note(struct flow *f, const struct state *before, bool return
 /*
  * Is an indirect jump one that no C function makes? With the return address on top, callee-saved registers are the
  * caller's again, so a tail call cannot go through memory at one of them, nor, with one of them changed, through memory
- * at any other. GHC's code returns through memory at rbp (its Sp), and what rsp points to is no return address there.
+ * at any other. Code with a stack of its own returns through memory at the pointer to that stack, and what rsp points
+ * to is no return address there.
  */
 static bool leaves_no_c_frame(bool own_stack, const struct code_range *p, const struct step *in, const struct state *s)
 {
@@ -172,7 +173,7 @@ static uint64_t known_target(const struct flow *f, const struct step *in, const 
 /* The edge of a call to a landing pad outside of the code range. */
 static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 {
-	uint64_t pad = flow_pad_of(f, addr);
+	uint64_t pad = f->walk.pad_count ? flow_pad_of(f, addr) : 0;
 	struct state after;
 
 	if (!pad || flow_inside(f, pad))
@@ -265,16 +266,16 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 static bool call_note(struct flow *f, const struct step *in, uint64_t behind)
 {
 	uint64_t target = flow_exit_target(in);
+	bool noted = target && !flow_is_helper(f, target), last = noted && flow_is_end(f, in, behind);
 
-	if (target && !flow_is_helper(f, target)) {
+	if (noted) {
 		uint32_t i = behind < f->in.range->end - f->in.range->start ? f->at[behind] : 0;
-		bool last = flow_is_end(f, in, behind);
 
 		flow_exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
 	}
 	if (!flow_comes_back(f, in))
 		return false;
-	if (!flow_is_end(f, in, behind))
+	if (!(noted ? last : flow_is_end(f, in, behind)))
 		return true;
 	/* What a handler calls returns to a label that has its own code range: its address is in a table, too. */
 	if (f->in.handler && !target && f->in.range->start + behind == f->in.range->end)
@@ -346,7 +347,7 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 
 	if (before->dead)
 		return;
-	if (in->flow != FLOW_NEXT)
+	if (in->flow == FLOW_JUMP_IND || f->in.handler)
 		flow_handler_note(f, in, before);
 	switch (in->flow) {
 	case FLOW_RETURN: return_note(f, before); return;

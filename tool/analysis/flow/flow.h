@@ -46,14 +46,22 @@ struct flow_exit {
 #define FLOW_SLOT      ((uint64_t)1 << 61)
 
 struct flow;
+struct flow_env;
 
 /*
- * Hooks for the code of a language runtime that keeps its frames on a stack of its own and returns by jumps, as GHC's.
- * All but `enters` are called only for files that may have such code (flow_env.own_stack).
+ * Hooks for the code of a language runtime that keeps its frames on a stack of its own and returns by jumps
+ * (runtime.own_stack). All but `enters` and `library` are called only for files that may have such code
+ * (flow_env.own_stack).
  */
 struct flow_runtime {
 	/* May a range be such code? */
 	bool (*may_be)(const struct code_range *p);
+	/* Does such code begin at an address of the code space, by the data in front of it? own_stack_begins() asks. */
+	bool (*begins)(const struct flow_env *env, uint64_t addr);
+	/* The rule of such code in a program linked with the shared library `name`: 1 and *out; -1: the rule of that
+	 * release is not known; 0: not a library of the runtime. */
+	int (*library)(const char *name, struct etch_rule *out);
+	int32_t reserved; /* bytes above rsp that the rule leaves to such code: as far as it may move rsp */
 	/* Is an indirect jump, in state s, the one by which C enters such code? Then *out is the rule of all such code. */
 	bool (*enters)(const struct step *in, const struct state *s, struct etch_rule *out);
 	/* Walks from the addresses that the code of the range returns to. True: there were new ones; call it again, at most
@@ -99,6 +107,12 @@ struct flow_env {
 	struct flow_reloc *relocs; /* ET_REL: relocations of code, sorted by address, one each */
 	size_t reloc_count;
 };
+
+/* Does code with a stack of its own begin at an address? False in files without such code. */
+static inline bool own_stack_begins(const struct flow_env *env, uint64_t addr)
+{
+	return env->own_stack && env->runtime->begins(env, addr);
+}
 
 static inline unsigned noreturn_hash(uint64_t target) { return (unsigned)(target * 0x9e3779b97f4a7c15u >> 50); }
 static inline bool noreturn_may_hold(const struct flow_env *env, uint64_t target)
@@ -161,7 +175,7 @@ struct flow_result {
 	size_t exit_count;
 	uint64_t insn_count;           /* number of instructions decoded */
 	uint64_t extent;               /* end of the last reached instruction, as an offset */
-	struct etch_rule runtime_rule; /* the rule by runtime->enters(), as in StgRun of GHC; kind UNDEF: none */
+	struct etch_rule runtime_rule; /* the rule by runtime->enters(); kind UNDEF: none */
 	uint32_t dispatch;             /* table of a jump that is not followed, with a frame of push %rbp; mov %rsp, %rbp */
 	uint32_t dispatch_otherwise;   /* likewise, in another frame; 0: none */
 	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */

@@ -203,10 +203,13 @@ static void todo_add(struct flow *f, uint64_t off)
 /* Adds a jump target: if it is in the code range, it begins a block and is decoded from later. */
 static void scan_later(struct flow *f, uint64_t addr)
 {
-	if (!flow_inside(f, addr))
+	uint64_t off = addr - f->in.range->start;
+	uint32_t i = flow_inside(f, addr) ? f->at[off] : 0;
+
+	if (!flow_inside(f, addr) || (i && f->leader[i - 1] && (f->seen[i - 1] & FLOW_SCANNED)))
 		return;
-	flow_leader(f, addr - f->in.range->start);
-	todo_add(f, addr - f->in.range->start);
+	flow_leader(f, off);
+	todo_add(f, off);
 }
 
 /* Adds the landing pad and the fixup of the instruction at an address, if it has any. */
@@ -302,7 +305,8 @@ static void scan_from(struct flow *f, uint64_t off)
 			return;
 		i = f->at[off] - 1;
 		if (!fresh && (f->seen[i] & FLOW_SCANNED)) {
-			flow_leader(f, off);
+			if (!f->leader[i])
+				flow_leader(f, off);
 			return;
 		}
 		f->seen[i] |= FLOW_SCANNED;

@@ -60,10 +60,11 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 
 	if (code_convention(f->in.range)->calls_return)
 		return target && word_has(f->in.env->noreturn_named, f->in.env->noreturn_named_count, target);
-	if (target && f->in.env->stops && stops_at(f->in.env, target))
+	if (!target)
+		return false;
+	if (noreturn_may_hold(f->in.env, target) && word_has(f->in.env->noreturn, f->in.env->noreturn_count, target))
 		return true;
-	return target && noreturn_may_hold(f->in.env, target) &&
-	       word_has(f->in.env->noreturn, f->in.env->noreturn_count, target);
+	return f->in.env->stops && stops_at(f->in.env, target);
 }
 
 /* Calls of the entry point always count as returning: hlt stands behind them. */
@@ -316,7 +317,8 @@ const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr)
 }
 
 /* Does .eh_frame rule out that a function begins at an address, whatever symbol or jump target is there? It does where
- * its rule has no equivalent row, or the return address has been moved: GHC's code returns to C at such a place. */
+ * its rule has no equivalent row, or the return address has been moved, as where code with a stack of its own returns
+ * to C. */
 static bool is_elsewhere(const struct flow *f, uint64_t addr)
 {
 	const struct etch_cfi_row *row = flow_cfi_at(f, addr);

@@ -8,11 +8,11 @@
 
 /*
  * Under an FDE over several functions, does a weak state meet one that is not? The weak path may begin in data, or in
- * code that nothing leads to (Dart), and have the frame of another function: what is proven stays.
+ * code that nothing leads to, and have the frame of another function: what is proven stays.
  */
 static bool is_outweighed(const struct flow *f, const struct state *weak, const struct state *proven)
 {
-	return f->in.range->entry_count && weak->weak && !proven->weak;
+	return weak->weak > proven->weak && f->in.range->entry_count;
 }
 
 /* Joins a state into that of block k. */
@@ -70,15 +70,21 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 	if (!flow_inside(f, target))
 		return; /* edges out of the range are made by exits.c, at the fixpoint */
 	target -= f->in.range->start;
-	if (target < f->walk.at_room && f->at[target] && f->leader[f->at[target] - 1])
+	if (f->at[target] && f->leader[f->at[target] - 1])
 		reach(f, f->at[target] - 1, s);
 }
 
 /* follow() for a direct jump; a target that does not decode makes the results uncertain. */
 static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 {
-	follow(f, target, s);
-	if (flow_inside(f, target) && !f->at[target - f->in.range->start] && !s->dead)
+	uint32_t i;
+
+	if (!flow_inside(f, target))
+		return;
+	i = f->at[target - f->in.range->start];
+	if (i && f->leader[i - 1])
+		reach(f, i - 1, s);
+	else if (!i && !s->dead)
 		f->found.may_return = f->found.broken = true;
 }
 
@@ -346,29 +352,34 @@ static void block_transfer(void *ctx, uint32_t k)
 	uint64_t size = f->in.range->end - f->in.range->start;
 	bool throws = f->walk.pad_count || f->in.throws, on = true;
 	struct walk w;
+	uint32_t at;
 
 	w.off = start;
 	w.from = k;
 	w.called = false;
 	w.c = (struct compared){0};
-	while (on && w.off < size && f->at[w.off]) {
-		uint32_t i = f->at[w.off] - 1;
-		unsigned len = f->steps[i].len;
+	while (w.off < size && (at = f->at[w.off]) != 0) { /* this loop is hot */
+		uint32_t i = at - 1;
+		const struct step *in = &f->steps[i];
+		unsigned len = in->len;
 
-		if (f->leader[i] && w.off != start) {
-			if (!w.called || !clashes(f, i, &w.s))
-				reach(f, i, &w.s);
-			break;
+		if (f->leader[i]) {
+			if (w.off != start) {
+				if (!w.called || !clashes(f, i, &w.s))
+					reach(f, i, &w.s);
+				break;
+			}
+			state_copy(&w.s, &f->states[k]);
 		}
-		if (f->leader[i])
-			state_copy(&w.s, &f->states[w.from]);
 		f->seen[i] = (uint8_t)((f->seen[i] | FLOW_WALKED) & ~FLOW_MOVES);
 		w.called = false;
 		if (throws)
-			walk_throws(f, &w, &f->steps[i]);
-		if (!flow_idle(&f->steps[i], &w.s, &w.c))
-			on = f->steps[i].flow == FLOW_NEXT ? walk_next(f, &w, i) : walk_way(f, &w, i);
+			walk_throws(f, &w, in);
+		if (!flow_idle(in, &w.s, &w.c))
+			on = in->flow == FLOW_NEXT ? walk_next(f, &w, i) : walk_way(f, &w, i);
 		w.off += len;
+		if (!on)
+			break;
 	}
 	if (w.off != start && w.off > f->found.extent)
 		f->found.extent = w.off;

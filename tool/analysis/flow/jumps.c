@@ -20,7 +20,7 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
 		return false; /* all of its targets are known */
 	if (j->table || f->in.range->plt)
 		return true;
-	/* rsp alone decides, not state_is_entry(): OCaml's code preserves no callee-saved register. */
+	/* rsp alone decides, not state_is_entry(): some conventions preserve no callee-saved register. */
 	if (j->state.reg[ETCH_REG_RSP].kind == VALUE_CFA && j->state.reg[ETCH_REG_RSP].off == -8)
 		return false;
 	state_rule(&j->state, &rule);
@@ -103,8 +103,8 @@ static uint64_t unreached(struct flow *f, uint64_t off)
 }
 
 /*
- * Bytes that decode linearly across the start of a function are data, as Dart has in front of its code. Returns the
- * offset of that function, or 0 if the bytes at `off` are not such data.
+ * Bytes that decode linearly across the start of a function are data, as a runtime may have in front of its code.
+ * Returns the offset of that function, or 0 if the bytes at `off` are not such data.
  */
 static uint64_t data_until(const struct flow *f, uint64_t off)
 {

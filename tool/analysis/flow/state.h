@@ -39,7 +39,7 @@ enum frame_kind {
 enum {
 	HABIT_NO_RED_ZONE = 1,    /* profile.no_red_zone */
 	HABIT_SWITCHES_STACK = 2, /* profile.switches_stack */
-	HABIT_TRAPS_GO_ON = 4,    /* profile.traps_go_on */
+	HABIT_TRAPS_CONTINUE = 4, /* profile.traps_continue */
 };
 
 struct value {

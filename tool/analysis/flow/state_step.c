@@ -153,7 +153,7 @@ static inline bool is_frame_pointer(const struct state *s, struct value v)
 }
 
 /*
- * push %rbp. A pushed frame pointer is kept as a slot, since it is popped again and no local variable: Dart's code so
+ * push %rbp. A pushed frame pointer is kept as a slot, since it is popped again and no local variable: some code so
  * makes a second frame around calls of C, for which it aligns the stack.
  */
 static void push_frame(struct state *s)

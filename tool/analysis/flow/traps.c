@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exception handlers that code links into a list at run time, without an LSDA, as OCaml does
- * (asmcomp/amd64/emit.mlp, Lpushtrap and Lraise):
+ * Exception handlers that code links into a list at run time, without an LSDA:
  *
  *	lea handler(%rip), %r; push %r; push HEAD; mov %rsp, HEAD
  *
- * HEAD is a field of a structure (from 5.0 on) or a register. A raise loads rsp from HEAD, pops HEAD, and returns to
+ * HEAD is a field of a structure or a register. A raise loads rsp from HEAD, pops HEAD, and returns to
  * the handler, which therefore begins with rsp as before the two pushes. No other register is restored.
  */
 #include "analysis/flow/flow_internal.h"

@@ -19,7 +19,7 @@
  *   evidence of a function start  starts_classify()              itself
  *   only the entry point leads    entry_tail_find()              itself
  *   here
- *   the file has GHC code         ghc_decide()                   code ranges that may be of GHC: without FDE
+ *   code with its own stack       own_stack_decide()             code ranges that may be such code: without FDE
  *
  *   callee --noreturn--> caller --its code ends at the call--> what that code called, jumped to, or fell into
  *   code range --frame of an edge out of it--> target --rows, function or part--> its own edges --> ...
@@ -29,10 +29,10 @@
  * - noreturn: never withdrawn (range_state.noreturn); 1 per code range
  * - evidence: a set that only grows; a bit each per code range
  * - frame, trial: change in one direction; 3 and 2 per code range
- * - was_empty: never withdrawn, except by ghc_decide(), which is bounded itself; 1 per code range
+ * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; 1 per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; CALLEE_LOSSES_MOST per code range
- * - stages of the file: words_scanned, wide_swept, gaps_swept, labels_cut, starts_classified; GHC or not
- *   (ghc_code.differ); 1 each
+ * - stages of the file: words_scanned, wide_swept, gaps_swept, labels_cut, starts_classified; own stack
+ *   or not (own_stack.differ); 1 each
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
  *   range
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Functions in the gaps between code ranges of a linked file: called through pointers that code computes, or from other
- * such functions, as in V8's builtins and in stripped programs that are not position-independent. Where .eh_frame and
- * symbols say nothing, each prologue is tried as a function's start. Like any start of which only the address is known,
- * it is judged once more by its exits and edges (may_be_data()).
+ * such functions, as in builtins of a virtual machine and in stripped programs that are not position-independent. Where
+ * .eh_frame and symbols say nothing, each prologue is tried as a function's start. Like any start of which only the
+ * address is known, it is judged once more by its exits and edges (may_be_data()).
  */
 #include "analysis/interproc/tried_starts.h"
 

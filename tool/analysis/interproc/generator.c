@@ -5,7 +5,7 @@
  */
 #include "analysis/facts/patched_edges.h"
 #include "analysis/flow/detail.h"
-#include "analysis/runtimes/ocaml.h"
+#include "analysis/runtimes/runtimes.h"
 #include "analysis/interproc/work.h"
 #include "elf/hardening.h"
 #include "support/memory.h"
@@ -282,9 +282,8 @@ static int work_open(struct work *w, struct error *e)
 	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
 		return -1;
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
-	    patched_edges_add(f, space, &w->fixups, e) || ranges_build(f, space, &w->cfi, &w->ranges, e))
+	    patched_edges_add(f, space, &w->fixups, e) || runtimes_ranges(f, space, &w->cfi, &w->ranges, e))
 		return -1;
-	ocaml_mark(f, space, &w->ranges);
 	w->env = (struct flow_env){.file = f,
 	                           .cfi = &w->cfi,
 	                           .ranges = w->ranges.list,
@@ -292,7 +291,7 @@ static int work_open(struct work *w, struct error *e)
 	                           .entries = w->ranges.entries,
 	                           .space = space,
 	                           .fixups = &w->fixups,
-	                           .runtime = &ghc_flow};
+	                           .runtime = runtimes_own_stack()};
 	if (w->options->profile)
 		noted_ranges(w);
 	ranges_index(&w->env);
@@ -310,7 +309,7 @@ static int work_begin(struct work *w, struct error *e)
 {
 	size_t i;
 
-	ghc_open(w);
+	own_stack_open(w);
 	undiscovered_in_data(w);
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].run |= RUN_NEWS;
@@ -326,7 +325,7 @@ static int work_finish(struct work *w, struct error *e)
 	if (o->observe)
 		observe_edges(w);
 	non_c_frames_spread(w);
-	ghc_rows(w);
+	own_stack_rows(w);
 	if (rows_join(w, e) || fixups_compare(w, e) || (o->detail && detail_join(w, o->detail, e)))
 		return -1;
 	findings_locate(w);
@@ -361,7 +360,7 @@ static void work_close(struct work *w)
 	free(w->names);
 	ranges_index_free(&w->env);
 	free(w->env.relocs);
-	ghc_free(w);
+	own_stack_free(w);
 	symbol_index_free(&w->env.names);
 	ranges_free(&w->ranges);
 	fixups_free(&w->fixups);

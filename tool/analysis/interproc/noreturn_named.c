@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of noreturn functions (work.noreturn), and those that are known by name before the first round: by a fixed
- * list (noreturn_names.c) and by DW_AT_noreturn of DWARF.
+ * The list of noreturn functions (work.noreturn), and those that are known by name before the first round: by the
+ * table of runtimes and by DW_AT_noreturn of DWARF.
  */
-#include "analysis/facts/noreturn_names.h"
 #include "analysis/interproc/noreturn.h"
+#include "analysis/runtimes/runtimes.h"
 #include "elf/lines.h"
 #include "support/memory.h"
 
@@ -60,7 +60,7 @@ static bool is_noreturn(const struct work *w, const char *name)
 {
 	const struct profile *p = w->options->profile;
 
-	return noreturn_known(name) || (p && p->noreturn(name)) ||
+	return runtimes_noreturn(name) || (p && p->noreturn(name)) ||
 	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
 }
 
@@ -143,7 +143,7 @@ void noreturn_names(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 
-		if (p->function && noreturn_known(p->function))
+		if (p->function && runtimes_noreturn(p->function))
 			noreturn_add(w, p->start);
 	}
 	noreturn_slots(w);

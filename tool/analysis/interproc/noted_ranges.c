@@ -79,5 +79,5 @@ void noted_ranges(struct work *w)
 	w->env.notes = &w->out->notes;
 	w->env.habits = (uint8_t)((profile->no_red_zone ? HABIT_NO_RED_ZONE : 0) |
 	                          (profile->switches_stack ? HABIT_SWITCHES_STACK : 0) |
-	                          (profile->traps_go_on ? HABIT_TRAPS_GO_ON : 0));
+	                          (profile->traps_continue ? HABIT_TRAPS_CONTINUE : 0));
 }

@@ -22,7 +22,7 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 		return start;
 	if (p->part || range_is_framed_part(s))
 		return START_PART;
-	if (range_is_tried(s) || (p->fde < 0 && !p->plt && ghc_begins(env, p->start)))
+	if (range_is_tried(s) || (p->fde < 0 && !p->plt && own_stack_begins(env, p->start)))
 		return START_FUNCTION;
 	if (p->named && !(s->kind != RANGE_FUNCTION && s->exit_sp_mismatch))
 		return START_FUNCTION;
@@ -87,10 +87,10 @@ static bool is_only_referred(const struct code_range *p, const struct range_stat
 	return p->inferred && !(s->evidence & EVIDENCE_LED) && !edges;
 }
 
-/* It leaves or begins as code of GHC does, which excludes data, however its address was found. */
-static bool is_ghc(const struct flow *f)
+/* It leaves or begins as code with a stack of its own, which excludes data, however its address was found. */
+static bool has_own_stack(const struct flow *f)
 {
-	return f->in.own_stack && (f->found.non_c_frame || ghc_begins(f->in.env, f->in.range->start));
+	return f->in.own_stack && (f->found.non_c_frame || own_stack_begins(f->in.env, f->in.range->start));
 }
 
 /*
@@ -270,7 +270,7 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	if (pushed_find(f, &o->emit) || handler_fails(s, f))
 		return true;
 	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART &&
-	    !is_ghc(f) && (flow_begins_framed(f) || jumps_to_part(w, f))) {
+	    !has_own_stack(f) && (flow_begins_framed(f) || jumps_to_part(w, f))) {
 		s->kind = RANGE_PART;
 		s->relaxed_rules = f->in.relaxed = false;
 		s->frame = f->found.broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
@@ -278,7 +278,7 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 		f->in.pushed = 0;
 		return true;
 	}
-	if (referred && s->kind == RANGE_FUNCTION && !is_ghc(f) && may_be_data(w, f)) {
+	if (referred && s->kind == RANGE_FUNCTION && !has_own_stack(f) && may_be_data(w, f)) {
 		s->kind = f->in.relaxed ? RANGE_DATA : RANGE_FUNCTION;
 		s->relaxed_rules = f->in.relaxed = !f->in.relaxed;
 		f->in.pushed = 0;

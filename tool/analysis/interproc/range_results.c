@@ -32,10 +32,10 @@ static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target
 	c->undiscovered[c->undiscovered_count++] = *seen = target;
 }
 
-/* A code range begins at `target`, and as code of GHC does: its state there does not depend on the edge. */
-static bool is_ghc_start(const struct flow_env *env, uint64_t target)
+/* A code range begins at `target`, with a stack of its own: its state there does not depend on the edge. */
+static bool is_own_stack_start(const struct flow_env *env, uint64_t target)
 {
-	const struct code_range *to = ghc_begins(env, target) ? range_at(env, target) : NULL;
+	const struct code_range *to = own_stack_begins(env, target) ? range_at(env, target) : NULL;
 
 	return to && to->start == target;
 }
@@ -57,7 +57,7 @@ static void edges_keep(struct worker *o, struct chunk *c)
 
 		if (!range_at(&o->w->env, x->target))
 			undiscovered_keep(o, c, x->target);
-		if (edge_is_doubtful(o->w, f->in.range, x->target) || is_ghc_start(f->in.env, x->target))
+		if (edge_is_doubtful(o->w, f->in.range, x->target) || is_own_stack_start(f->in.env, x->target))
 			continue;
 		edges_put(&c->edges, x, states);
 		states += state_pack(&x->state, states);
@@ -131,7 +131,7 @@ static bool is_cut_neutral(const struct flow *f)
 static void run_take(struct work *w, const struct etch_rule *run)
 {
 	pthread_mutex_lock(&w->lock);
-	ghc_take(&w->ghc, run);
+	own_stack_take(&w->own_stack, run);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -150,7 +150,7 @@ void range_keep(struct worker *o, uint32_t number)
 	s->flows_to_end = p->start + f->found.extent >= p->end;
 	s->returns = f->found.may_return || !settles;
 	s->non_c_frame =
-		(f->found.non_c_frame || (f->in.own_stack && ghc_begins(f->in.env, p->start))) && p->fde < 0 && !p->plt;
+		(f->found.non_c_frame || (f->in.own_stack && own_stack_begins(f->in.env, p->start))) && p->fde < 0 && !p->plt;
 	s->returns_as_c = f->found.return_certain;
 	if (f->found.runtime_rule.kind != ETCH_RULE_UNDEF)
 		run_take(o->w, &f->found.runtime_rule);

@@ -83,11 +83,11 @@ struct range_state {
 	/* Results of the last analysis. */
 	uint8_t last_start;    /* enum flow_start that it was analysed with */
 	bool returns;          /* flow.found.may_return, or unsettled */
-	bool returns_as_c;     /* flow.found.return_certain; ghc_rows() also sets it for what tail-calls C */
+	bool returns_as_c;     /* flow.found.return_certain; own_stack_rows() also sets it for what tail-calls C */
 	bool returns_balanced; /* taken for a function, it ends as one */
 	bool exit_sp_mismatch; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
 	bool switches_stack;   /* a hand-made context begins there (flow.found.replaces_sp) */
-	bool non_c_frame;      /* code without frames of C's kind, such as GHC's */
+	bool non_c_frame;      /* code without frames of C's kind, as with a stack of its own */
 	bool flows_to_end;     /* its flow reaches its last byte */
 	uint32_t dispatch;     /* flow.found.dispatch and dispatch_otherwise */
 	uint32_t dispatch_otherwise;

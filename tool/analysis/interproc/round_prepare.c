@@ -130,11 +130,11 @@ bool round_prepare(struct work *w)
 
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].run = 0;
-	/* First GHC code, whose starts are found in a way of their own, and all new code ranges: these renumber the others,
-	 * and what follows goes by number. */
-	ghc_decide(w);
+	/* First code with a stack of its own, whose starts are found otherwise, and all new code ranges: these renumber the
+	 * others, and what follows goes by number. */
+	own_stack_decide(w);
 	open_trim(w);
-	ghc_starts(w);
+	own_stack_starts(w);
 	undiscovered_add(w);
 	/* What leads to each start, and so what it is. */
 	entry_kinds_find(w);

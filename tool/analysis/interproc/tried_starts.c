@@ -35,7 +35,7 @@ void starts_free(struct starts *s)
 
 /*
  * Candidate starts that one function may span. Mostly a function ends where the next candidate begins; one that spans
- * several has prologue-like code inside, behind jumps, as Dart has where it calls C.
+ * several has prologue-like code inside, behind jumps, as where a runtime's code calls C.
  */
 #define RUNS_MOST 4u
 /* Bytes that are tried as one function, at most; bounds the memory of the analysis, which is per byte. */

@@ -324,6 +324,6 @@ void undiscovered_in_data(struct work *w)
 	data_read(w);
 	for (i = 0; i < w->data_count; i++)
 		undiscovered_note(w, w->data[i]);
-	ghc_starts(w);
+	own_stack_starts(w);
 	undiscovered_add(w);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions under an FDE that describes none of them: Dart's compiler writes one FDE over all of its code, and assembly
+ * Functions under an FDE that describes none of them: a compiler may write one FDE over all of its code, and assembly
  * may have one pair of .cfi_startproc and .cfi_endproc around several functions. Symbols give their starts (ranges.c);
  * in a stripped file calls, address references and the code itself do. Starts become entries of their code range.
  *

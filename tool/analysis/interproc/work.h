@@ -9,10 +9,10 @@
  *     range_results.c   what is kept of that
  *     call_graph.c      links and edges between code ranges
  *   round_prepare.c   between two rounds, by these:
- *     undiscovered.c, open_ranges.c, gap_sweep.c, ghc_starts.c   where code ranges begin and end
+ *     undiscovered.c, open_ranges.c, gap_sweep.c, own_stack_starts.c   where code ranges begin and end
  *     starts.c, entry_tail.c, wide_fde.c, tried_starts.c         what begins there (range_state.h)
  *     returns.c, noreturn_*.c                                    which functions return
- *   observe_edges.c, non_c_frames.c, ghc_rows.c, fixup_frames.c   after the last round
+ *   observe_edges.c, non_c_frames.c, own_stack.c, fixup_frames.c   after the last round
  */
 #ifndef ANALYSIS_INTERPROC_WORK_H
 #define ANALYSIS_INTERPROC_WORK_H
@@ -20,7 +20,7 @@
 #include <pthread.h>
 
 #include "analysis/interproc/frames.h"
-#include "analysis/interproc/ghc_ranges.h"
+#include "analysis/interproc/own_stack_ranges.h"
 #include "analysis/interproc/links.h"
 #include "analysis/interproc/range_state.h"
 #include "analysis/discover/ranges.h"
@@ -65,7 +65,7 @@ struct work {
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
-	struct ghc_code ghc;
+	struct own_stack own_stack;
 	uint32_t round;     /* the first is 1 */
 	uint32_t reference; /* fixpoint.c: reference round of the cycle detection; 0: none */
 	uint64_t reference_sum;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-F002: unreachable instructions, and the reason why nothing reaches them. */
-#include "analysis/facts/noreturn_names.h"
+#include "analysis/runtimes/runtimes.h"
 #include "analysis/lint/observe_internal.h"
 
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static bool is_certain(const struct observe *o, uint64_t target)
 
 	if (target & FLOW_EXTERN) {
 		target &= ~FLOW_EXTERN;
-		return target < env->file->symbol_count && noreturn_known(env->file->symbols[target].name);
+		return target < env->file->symbol_count && runtimes_noreturn(env->file->symbols[target].name);
 	}
 	p = target & FLOW_SLOT ? NULL : range_at(env, target);
 	return p && !p->plt;

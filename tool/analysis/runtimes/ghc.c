@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* GHC's code keeps its frames on a stack of its own (Sp, rbp) and leaves rsp as StgRun has set it; it returns by jumps
- * to code behind info tables. */
-#include "analysis/runtimes/ghc.h"
+/*
+ * GHC, for Haskell (arch/x86/ghc_code.h). Its code keeps its frames on a stack of its own (Sp, rbp) and leaves rsp as
+ * StgRun has set it; it returns by jumps to code behind info tables. analysis/interproc/own_stack.c decides which code
+ * ranges of a file are such code.
+ */
+#include <stdio.h>
+#include <string.h>
 
 #include "analysis/flow/flow_internal.h"
+#include "analysis/runtimes/columns.h"
 #include "arch/x86/ghc_code.h"
-
-#include <string.h>
 
 #define GHC_TIMES 8 /* rounds of ghc_follow() and jump tables, since each may find more for the other */
 
@@ -27,11 +30,16 @@ static bool ghc_is_run(const struct step *in, const struct state *s, struct etch
 	       out->ra == ETCH_RA_CFA && (out->bp == ETCH_BP_CFA || out->bp == ETCH_BP_RSP);
 }
 
-bool ghc_may_be(const struct code_range *p) { return p->fde < 0 && !p->plt && !p->function && !p->outermost; }
-
-bool ghc_begins(const struct flow_env *env, uint64_t addr)
+/* Such code has no .eh_frame, and is no PLT entry. */
+static bool ghc_may_be(const struct code_range *p)
 {
-	const struct code_section *c = env->own_stack ? space_at(env->space, addr) : NULL;
+	return p->fde < 0 && !p->plt && !p->function && !p->outermost;
+}
+
+/* Behind an info table. */
+static bool ghc_begins(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_section *c = space_at(env->space, addr);
 
 	return c && ghc_is_entry(c->bytes + (addr - c->addr), addr, addr - c->addr);
 }
@@ -100,8 +108,22 @@ static uint64_t ghc_table(const struct flow *f, uint64_t off)
 	return 0;
 }
 
+/* By the GHC release in a name such as libHSbase-4.15.1.0-ghc9.0.2.so. */
+static int ghc_library(const char *name, struct etch_rule *out)
+{
+	const char *at = strncmp(name, "libHS", 5) ? NULL : strstr(name, "-ghc");
+	unsigned major, minor;
+
+	if (!at || sscanf(at, "-ghc%3u.%3u.", &major, &minor) != 2)
+		return 0;
+	return ghc_convention(major, minor, out) ? 1 : -1;
+}
+
 const struct flow_runtime ghc_flow = {
 	.may_be = ghc_may_be,
+	.begins = ghc_begins,
+	.library = ghc_library,
+	.reserved = GHC_RESERVED,
 	.enters = ghc_is_run,
 	.follow = ghc_follow,
 	.follow_most = GHC_TIMES,

@@ -405,6 +405,6 @@ const struct profile linux_profile = {.name = "linux",
                                       .no_red_zone = true,
                                       .functions_only = true,
                                       .switches_stack = true,
-                                      .traps_go_on = true,
+                                      .traps_continue = true,
                                       .noreturn = linux_noreturn,
                                       .read = linux_read};

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The compiler puts the code of each module between the symbols camlMODULE__code_begin and camlMODULE__code_end (since
- * 5.1 with a dot or a dollar sign in place of __); likewise caml_startup, which it makes at link time. caml_system is
- * excluded: the run-time system's assembly, which C calls. With a section per function, the names in object files are
- * .text.caml.*.
+ * OCaml. Its native compiler puts the code of each module between the symbols camlMODULE__code_begin and
+ * camlMODULE__code_end (since 5.1 with a dot or a dollar sign in place of __); likewise caml_startup, which it makes at
+ * link time. caml_system is excluded: the run-time system's assembly, which C calls. With a section per function, the
+ * names in object files are .text.caml.*.
  */
-#include "analysis/runtimes/ocaml.h"
-
-#include "support/memory.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "analysis/runtimes/columns.h"
+#include "support/memory.h"
+
+/*
+ * Functions preserve nothing; r14 and r15 are reserved for the run-time system. Code behind any call but a raise is
+ * where that call returns to, even if it never does: only a raise ends a block (has_fallthrough in asmcomp/linear.ml).
+ * Exception handlers are linked into a list at run time (analysis/flow/traps.c): asmcomp/amd64/emit.mlp, Lpushtrap and
+ * Lraise; HEAD is a register, and from 5.0 on a field of a structure. Until 4.13 a handler's address was pushed by a
+ * call. From 5.0 on C is called on another stack, with rsp kept in a callee-saved register.
+ */
+const struct convention convention_ocaml = {.keeps_none = true, .calls_return = true};
 
 /* A symbol code_begin or code_end. */
 struct mark {
@@ -24,10 +32,6 @@ struct mark {
 struct marks {
 	struct mark *list;
 	size_t count, room;
-};
-
-struct span {
-	uint64_t start, end;
 };
 
 static bool ends_in(const char *name, size_t n, const char *end, size_t k)
@@ -71,13 +75,6 @@ static int mark_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int span_order(const void *a, const void *b)
-{
-	const struct span *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
 static void marks_take(const struct elf_symbol *list, uint32_t n, struct marks *out)
 {
 	struct mark m;
@@ -92,16 +89,18 @@ static void marks_take(const struct elf_symbol *list, uint32_t n, struct marks *
 		qsort(out->list, out->count, sizeof(m), mark_order);
 }
 
-/* Fills `out`, of m->count + space->count elements, with the spans between the marks of modules and, in object files,
- * the sections of functions. Returns their number. */
-static size_t spans_make(const struct elf_file *f, const struct code_space *space, const struct marks *m,
-                         struct span *out)
+/* Appends the spans between the marks of modules and, in object files, the sections of functions. */
+static void spans_take(const struct elf_file *f, const struct code_space *space, const struct marks *m,
+                       struct runtime_codes *out)
 {
-	size_t i, n = 0;
+	size_t i;
 
-	for (i = 0; elf_is_object(f) && i < space->count; i++)
-		if (!strncmp(f->sections[space->list[i].section].name, ".text.caml.", 11))
-			out[n++] = (struct span){space->list[i].addr, space->list[i].addr + space->list[i].size};
+	for (i = 0; elf_is_object(f) && i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		if (!strncmp(f->sections[c->section].name, ".text.caml.", 11))
+			runtime_code_add(out, (struct runtime_code){.start = c->addr, .end = c->addr + c->size});
+	}
 	for (i = 0; i + 1 < m->count; i++) {
 		const struct mark *x = &m->list[i], *y = &m->list[i + 1];
 		/* In a linked file the last code_end may lie at the end of the section, and its symbol in no section. */
@@ -111,32 +110,20 @@ static size_t spans_make(const struct elf_file *f, const struct code_space *spac
 
 		if (c && near && !x->end && y->end && x->len == y->len && !memcmp(x->name, y->name, x->len) && x->at <= y->at &&
 		    base + y->at <= c->addr + c->size)
-			out[n++] = (struct span){base + x->at, base + y->at};
+			runtime_code_add(out, (struct runtime_code){.start = base + x->at, .end = base + y->at});
 	}
-	if (n)
-		qsort(out, n, sizeof(*out), span_order);
-	return n;
 }
 
-void ocaml_mark(const struct elf_file *f, const struct code_space *space, struct code_ranges *p)
+int ocaml_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
 {
 	struct marks m = {0};
-	struct span *spans;
-	size_t i, n, k = 0;
 
+	(void)e;
 	marks_take(f->symbols, f->symbol_count, &m);
 	if (!m.count)
 		marks_take(f->dynsyms, f->dynsym_count, &m);
-	if (!m.count)
-		return;
-	spans = mem_alloc(m.count + space->count, sizeof(*spans));
-	n = spans_make(f, space, &m, spans);
-	for (i = 0; i < n; i++) {
-		while (k < p->count && p->list[k].start < spans[i].start)
-			k++;
-		for (; k < p->count && p->list[k].start < spans[i].end; k++)
-			p->list[k].convention = &convention_ocaml;
-	}
-	free(spans);
+	if (m.count)
+		spans_take(f, space, &m, out);
 	free(m.list);
+	return 0;
 }

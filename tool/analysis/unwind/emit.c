@@ -112,8 +112,8 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 
 /*
  * Has an instruction replaced rsp by an unknown value, with no word of it in .eh_frame, whose CFA is by rsp and was
- * confirmed until then? Where a callee-saved register still holds the CFA, the code's rule is right: OCaml 5 calls C
- * so, on another stack. Where none does, rsp may be that of another frame, which .eh_frame describes.
+ * confirmed until then? Where a callee-saved register still holds the CFA, the code's rule is right: so C is
+ * called on another stack. Where none does, rsp may be that of another frame, which .eh_frame describes.
  */
 static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
@@ -128,7 +128,7 @@ static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_c
 	return e->sp_replaced == cfi->start;
 }
 
-/* Is this StgRun? GHC code returns behind its jump, with rsp unchanged. */
+/* Does it enter code with a stack of its own (flow_runtime.enters)? That returns behind the jump, rsp unchanged. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. */

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "analysis/facts/noreturn_names.h"
+/* Functions of language runtimes and common libraries that do not return, by symbol name. */
+#include <stddef.h>
 
-#include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "analysis/runtimes/columns.h"
 
-/* Sorted by strcmp(). Sources: the headers of glibc and libstdc++ (noreturn), the C++ ABI, the compilers' runtimes,
- * glib and OpenSSL. caml_*: OCaml's runtime/amd64.S, where they load rsp from memory and leave; runtime.*: functions
- * after whose call Go's compiler ends a block (cmd/compile/internal/ssagen); plt__jit_icall_*: the names that Mono's
- * AOT compiler gives to trampolines of mono_arch_throw_exception() and similar (mono/mini/aot-compiler.c). */
-static const char *const names[] = {
+/* The headers of glibc and libstdc++ (noreturn), the C++ ABI, the compilers' runtimes, glib and OpenSSL. */
+const char *const noreturn_c[] = {
 	"OPENSSL_die",
 	"_Exit",
 	"_Unwind_Resume",
@@ -64,22 +59,23 @@ static const char *const names[] = {
 	"_exit",
 	"_longjmp",
 	"abort",
-	"caml_ml_array_bound_error",
-	"caml_raise_exception",
-	"caml_raise_exn",
-	"caml_reraise_exn",
 	"err",
 	"errx",
 	"exit",
 	"g_assertion_message",
 	"g_assertion_message_expr",
 	"longjmp",
-	"plt__jit_icall_mono_arch_rethrow_exception",
-	"plt__jit_icall_mono_arch_rethrow_preserve_exception",
-	"plt__jit_icall_mono_arch_throw_corlib_exception",
-	"plt__jit_icall_mono_arch_throw_exception",
 	"pthread_exit",
 	"quick_exit",
+	"siglongjmp",
+	"thrd_exit",
+	"verr",
+	"verrx",
+	NULL,
+};
+
+/* Functions after whose call Go's compiler ends a block (cmd/compile/internal/ssagen). */
+const char *const noreturn_go[] = {
 	"runtime.block",
 	"runtime.gopanic",
 	"runtime.panicmakeslicecap",
@@ -91,37 +87,24 @@ static const char *const names[] = {
 	"runtime.panicwrap",
 	"runtime.throw",
 	"runtime.throwinit",
-	"siglongjmp",
-	"thrd_exit",
-	"verr",
-	"verrx",
+	NULL,
 };
 
-static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
+/* The names that Mono's AOT compiler gives to trampolines of mono_arch_throw_exception() and similar
+ * (mono/mini/aot-compiler.c). */
+const char *const noreturn_mono[] = {
+	"plt__jit_icall_mono_arch_rethrow_exception",
+	"plt__jit_icall_mono_arch_rethrow_preserve_exception",
+	"plt__jit_icall_mono_arch_throw_corlib_exception",
+	"plt__jit_icall_mono_arch_throw_exception",
+	NULL,
+};
 
-/* Bits of a filter by the first letters and the length, which rejects most names without a search. */
-#define BITS 1024u
-static uint64_t bits[BITS / 64];
-static pthread_once_t bits_once = PTHREAD_ONCE_INIT;
-
-static unsigned bit_of(const char *name)
-{
-	return name[0] ? ((uint8_t)name[0] * 31u + (uint8_t)name[1] * 7u + (unsigned)strlen(name)) % BITS : 0;
-}
-
-static void bits_make(void)
-{
-	size_t i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		bits[bit_of(names[i]) / 64] |= (uint64_t)1 << bit_of(names[i]) % 64;
-}
-
-bool noreturn_known(const char *name)
-{
-	unsigned bit = bit_of(name);
-
-	pthread_once(&bits_once, bits_make);
-	return (bits[bit / 64] >> bit % 64 & 1) &&
-	       bsearch(name, names, sizeof(names) / sizeof(names[0]), sizeof(names[0]), name_order) != NULL;
-}
+/* OCaml's runtime/amd64.S, where they load rsp from memory and leave. */
+const char *const noreturn_ocaml[] = {
+	"caml_ml_array_bound_error",
+	"caml_raise_exception",
+	"caml_raise_exn",
+	"caml_reraise_exn",
+	NULL,
+};

@@ -1,36 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides whether a file has code of GHC and, after the last round, which code ranges are such code; converts their
- * rows from the C convention to GHC's. Interface: ghc_ranges.h.
+ * Decides whether a file has code with a stack of its own and, after the last round, which code ranges are such code;
+ * converts their rows, which were made as of C. Interface: own_stack_ranges.h.
  */
-#include "analysis/interproc/ghc_ranges.h"
+#include "analysis/interproc/own_stack_ranges.h"
 
 #include "analysis/interproc/work.h"
-#include "arch/x86/ghc_code.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- which files ------------------------------------------------------------------------ */
 
-/* The GHC release in a name such as libHSbase-4.15.1.0-ghc9.0.2.so. False: not a library of GHC. */
-static bool release_of(const char *name, unsigned *major, unsigned *minor)
-{
-	const char *at = strncmp(name, "libHS", 5) ? NULL : strstr(name, "-ghc");
-
-	return at && sscanf(at, "-ghc%3u.%3u.", major, minor) == 2;
-}
-
-/* Takes the rule of the release in a library name; sets `differ` where two releases disagree or one is unknown. */
-static void name_take(struct ghc_code *h, const char *name)
+/* Takes the rule by a library's name; sets `differ` where two releases disagree or one is unknown. */
+static void name_take(const struct flow_runtime *runtime, struct own_stack *h, const char *name)
 {
 	struct etch_rule rule;
-	unsigned major, minor;
+	int is = runtime->library(name, &rule);
 
-	if (!release_of(name, &major, &minor))
+	if (!is)
 		return;
-	if (ghc_convention(major, minor, &rule) &&
-	    (h->rule.kind == ETCH_RULE_UNDEF || !memcmp(&h->rule, &rule, sizeof(rule))))
+	if (is > 0 && (h->rule.kind == ETCH_RULE_UNDEF || !memcmp(&h->rule, &rule, sizeof(rule))))
 		h->rule = rule;
 	else
 		h->differ = true;
@@ -47,7 +36,7 @@ static size_t strings_of(const struct elf_file *f, const char **out)
 	return *out && !(*out)[size - 1] ? (size_t)size : 0;
 }
 
-void ghc_open(struct work *w)
+void own_stack_open(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	const char *strings = NULL;
@@ -63,24 +52,24 @@ void ghc_open(struct work *w)
 		for (at = 0; bytes && d.d_tag != DT_NULL && at + sizeof(d) <= p->p_filesz; at += sizeof(d)) {
 			memcpy(&d, bytes + at, sizeof(d));
 			if ((d.d_tag == DT_NEEDED || d.d_tag == DT_SONAME) && d.d_un.d_val < size)
-				name_take(&w->ghc, strings + d.d_un.d_val);
+				name_take(w->env.runtime, &w->own_stack, strings + d.d_un.d_val);
 		}
 	}
-	if (w->ghc.differ)
-		w->ghc = (struct ghc_code){0};
-	w->env.own_stack = w->ghc.rule.kind != ETCH_RULE_UNDEF;
+	if (w->own_stack.differ)
+		w->own_stack = (struct own_stack){0};
+	w->env.own_stack = w->own_stack.rule.kind != ETCH_RULE_UNDEF;
 }
 
-void ghc_take(struct ghc_code *h, const struct etch_rule *run)
+void own_stack_take(struct own_stack *h, const struct etch_rule *run)
 {
 	h->differ |= h->run && memcmp(&h->rule, run, sizeof(*run));
 	h->rule = *run;
 	h->run = true;
 }
 
-void ghc_decide(struct work *w)
+void own_stack_decide(struct work *w)
 {
-	bool is = w->ghc.rule.kind != ETCH_RULE_UNDEF && !w->ghc.differ;
+	bool is = w->own_stack.rule.kind != ETCH_RULE_UNDEF && !w->own_stack.differ;
 	size_t i;
 
 	if (is == w->env.own_stack)
@@ -89,7 +78,7 @@ void ghc_decide(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (!ghc_may_be(&w->ranges.list[i]))
+		if (!w->env.runtime->may_be(&w->ranges.list[i]))
 			continue;
 		if (s->kind == RANGE_DATA) {
 			s->kind = RANGE_FUNCTION;
@@ -102,13 +91,13 @@ void ghc_decide(struct work *w)
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 /*
- * Converts a rule of GHC code. The analysis took that code for a C function with the return address at rsp at its
- * start; only the distance of rsp from its value at the start is used, added to the rule of StgRun.
+ * Converts a rule of such code. The analysis took that code for a C function with the return address at rsp at its
+ * start; only the distance of rsp from its value at the start is used, added to the rule of the jump from C.
  */
-static void rule_convert(const struct etch_rule *run, struct etch_rule *r)
+static void rule_convert(const struct etch_rule *run, int32_t reserved, struct etch_rule *r)
 {
 	int32_t down = r->cfa_off - 8;
-	bool known = r->kind == ETCH_RULE_CALL && r->cfa == ETCH_REG_RSP && down >= 0 && down <= GHC_RESERVED;
+	bool known = r->kind == ETCH_RULE_CALL && r->cfa == ETCH_REG_RSP && down >= 0 && down <= reserved;
 
 	*r = known ? *run : (struct etch_rule){0};
 	if (!known)
@@ -118,20 +107,20 @@ static void rule_convert(const struct etch_rule *run, struct etch_rule *r)
 		r->bp_off += down;
 }
 
-static void range_convert(const struct etch_rule *run, struct range_state *s, uint64_t end)
+static void range_convert(const struct work *w, struct range_state *s, uint64_t end)
 {
 	struct range_rows *r = &s->rows;
 	uint32_t i;
 
 	r->undefined = 0;
 	for (i = 0; i < r->count; i++) {
-		rule_convert(run, &r->rows[i].rule);
+		rule_convert(&w->own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
 		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
 			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
 	}
 }
 
-/* C code is called or returns; GHC code does neither. */
+/* C code is called or returns; code with a stack of its own does neither. */
 static bool is_c(const struct work *w, size_t i)
 {
 	return w->state[i].returns_as_c || (w->entry_kinds[i] & ENTRY_CALLED);
@@ -151,7 +140,7 @@ static void tails_mark(struct work *w)
 	}
 }
 
-void ghc_rows(struct work *w)
+void own_stack_rows(struct work *w)
 {
 	size_t i;
 
@@ -162,10 +151,10 @@ void ghc_rows(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (!ghc_may_be(&w->ranges.list[i]) || (!s->non_c_frame && is_c(w, i)))
+		if (!w->env.runtime->may_be(&w->ranges.list[i]) || (!s->non_c_frame && is_c(w, i)))
 			continue;
 		if (s->non_c_frame && !is_c(w, i)) {
-			range_convert(&w->ghc.rule, s, w->ranges.list[i].end);
+			range_convert(w, s, w->ranges.list[i].end);
 			s->non_c_frame = false;
 		} else {
 			s->non_c_frame = true; /* it may be either: no rows */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starts of GHC code. Thunks refer to further thunks in chains of hundreds of links, of which a round of the fixpoint
- * would find one; here a worklist of addresses follows jumps and address references, without abstract states.
+ * Starts of code with a stack of its own. They refer to one another in chains of hundreds of links, of which a round of
+ * the fixpoint would find one; here a worklist of addresses follows jumps and address references, without abstract
+ * states.
  */
-#include "analysis/interproc/ghc_ranges.h"
+#include "analysis/interproc/own_stack_ranges.h"
 
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
@@ -22,7 +23,7 @@ struct reach {
 /* Marks an instruction as followed. False: it was before. */
 static bool seen_set(struct reach *r, const struct code_section *c, uint64_t addr)
 {
-	uint8_t *at = &r->w->ghc.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
+	uint8_t *at = &r->w->own_stack.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
 			bit = (uint8_t)(1u << (addr - c->addr) % 8);
 
 	if (*at & bit)
@@ -31,21 +32,21 @@ static bool seen_set(struct reach *r, const struct code_section *c, uint64_t add
 	return true;
 }
 
-/* Puts an address on the worklist, unless it lies in code that cannot be of GHC. */
+/* Puts an address on the worklist, unless it lies in code that cannot be such code. */
 static void later(struct reach *r, uint64_t addr)
 {
 	const struct code_range *p = range_at(&r->w->env, addr);
 
-	if (p && !ghc_may_be(p))
+	if (p && !r->w->env.runtime->may_be(p))
 		return;
 	mem_room(&r->todo, &r->room, r->count, sizeof(*r->todo));
 	r->todo[r->count++] = addr;
 }
 
-/* An address that is referred to: a start, if GHC code may begin there. */
+/* An address that is referred to: a start, if such code may begin there. */
 static void entry_note(struct reach *r, uint64_t addr)
 {
-	if (!ghc_begins(&r->w->env, addr))
+	if (!own_stack_begins(&r->w->env, addr))
 		return;
 	if (!range_at(&r->w->env, addr))
 		undiscovered_put(r->w, addr);
@@ -81,7 +82,7 @@ static void roots_note(struct reach *r)
 	size_t k;
 
 	for (k = 0; k < r->w->ranges.count; k++)
-		if (ghc_may_be(&r->w->ranges.list[k]))
+		if (r->w->env.runtime->may_be(&r->w->ranges.list[k]))
 			entry_note(r, r->w->ranges.list[k].start);
 	for (k = 0; k < r->w->data_count; k++)
 		entry_note(r, r->w->data[k]);
@@ -99,30 +100,30 @@ static void roots_note(struct reach *r)
 	}
 }
 
-/* Allocates ghc_code.seen. */
+/* Allocates own_stack.seen. */
 static void seen_make(struct work *w)
 {
 	const struct code_space *space = &w->out->space;
 	size_t i;
 
-	w->ghc.seen = mem_zero(space->count, sizeof(*w->ghc.seen));
+	w->own_stack.seen = mem_zero(space->count, sizeof(*w->own_stack.seen));
 	for (i = 0; i < space->count; i++)
-		w->ghc.seen[i] = mem_zero(space->list[i].size / 8 + 1, 1);
+		w->own_stack.seen[i] = mem_zero(space->list[i].size / 8 + 1, 1);
 }
 
-void ghc_free(struct work *w)
+void own_stack_free(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; w->ghc.seen && i < w->out->space.count; i++)
-		free(w->ghc.seen[i]);
-	free(w->ghc.seen);
+	for (i = 0; w->own_stack.seen && i < w->out->space.count; i++)
+		free(w->own_stack.seen[i]);
+	free(w->own_stack.seen);
 }
 
-void ghc_starts(struct work *w)
+void own_stack_starts(struct work *w)
 {
 	struct reach r = {.w = w};
-	bool first = !w->ghc.seen;
+	bool first = !w->own_stack.seen;
 	size_t i, n = w->undiscovered_count;
 
 	if (!w->env.own_stack || (!first && !n))
@@ -136,7 +137,7 @@ void ghc_starts(struct work *w)
 		roots_note(&r);
 	}
 	for (i = 0; i < n; i++)
-		if (ghc_begins(&w->env, w->undiscovered[i]))
+		if (own_stack_begins(&w->env, w->undiscovered[i]))
 			later(&r, w->undiscovered[i]);
 	while (r.count)
 		path_follow(&r, r.todo[--r.count]);

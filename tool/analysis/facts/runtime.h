@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the code of a language runtime does otherwise than the psABI's C: one row of the table in
+ * analysis/runtimes/runtimes.c. The rest of the analysis asks for these properties, never for the language.
+ */
+#ifndef ANALYSIS_FACTS_RUNTIME_H
+#define ANALYSIS_FACTS_RUNTIME_H
+
+#include <stdbool.h>
+
+#include "analysis/facts/space.h"
+
+/* A calling convention, as differences from the psABI (3.2.1). */
+struct convention {
+	bool keeps_none;   /* functions preserve none of the psABI's callee-saved registers */
+	bool keeps_rbp;    /* functions preserve rbp, which links frames */
+	bool jumps_by_any; /* a tail call may go through memory at any register, as of a closure */
+	bool calls_return; /* its compiler knows no function that does not return but those of the run-time system */
+	/* Tests for functions of the run-time system, by name; null: there are none. */
+	bool (*begins_stack)(const char *function); /* its callee is the outermost frame of a stack */
+	bool (*resumes)(const char *function);      /* it does not return, but resumes behind its call by other means */
+};
+
+/* Code of a runtime in a file. */
+struct runtime_code {
+	uint64_t start, end; /* addresses of the code space */
+	const struct runtime *runtime;
+	const char *function; /* it is the function of this name in the runtime's own table; null: functions of others' */
+	bool outermost;       /* that function is the outermost frame of a stack */
+};
+
+struct runtime_codes {
+	struct runtime_code *list;
+	size_t count, room;
+};
+
+struct runtime {
+	const char *name;
+	/* Detects: appends what code of the runtime a file has. 0, or -1 and a message: malformed. Null: its code shows
+	 * itself to own_stack->enters(), or is not told apart. */
+	int (*detect)(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out,
+	              struct error *e);
+	/* Saved registers, and how code is called and left. Null: as in C, or not followed (etch check explains findings). */
+	const struct convention *convention;
+	/* Classifies code without frames on the C stack, and gives its rule (analysis/flow/flow.h). Null: frames as in C. */
+	const struct flow_runtime *own_stack;
+	/* Names of functions that do not return; ends with a null pointer. Null: there are none. */
+	const char *const *noreturn;
+};
+
+#endif

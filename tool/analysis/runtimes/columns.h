@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of this folder give to the table: the columns of its rows. Private to this folder. */
+#ifndef ANALYSIS_RUNTIMES_COLUMNS_H
+#define ANALYSIS_RUNTIMES_COLUMNS_H
+
+#include "analysis/facts/runtime.h"
+
+/* Appends code to a list. */
+void runtime_code_add(struct runtime_codes *out, struct runtime_code x);
+
+int go_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
+int ocaml_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
+int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
+int v8_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
+
+extern const struct convention convention_go, convention_ocaml;
+extern const struct flow_runtime ghc_flow;
+
+/* noreturn_names.c */
+extern const char *const noreturn_c[], *const noreturn_go[], *const noreturn_mono[], *const noreturn_ocaml[];
+
+#endif

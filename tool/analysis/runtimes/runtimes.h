@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of language runtimes. A row is a struct runtime (analysis/facts/runtime.h), its functions a file here. */
+#ifndef ANALYSIS_RUNTIMES_RUNTIMES_H
+#define ANALYSIS_RUNTIMES_RUNTIMES_H
+
+#include "analysis/discover/ranges.h"
+#include "analysis/facts/runtime.h"
+
+extern const struct runtime runtimes[];
+extern const size_t runtime_count;
+
+/* Appends code of a file to *out, sorted by start: with `followed` of runtimes with a convention, else of all. 0, or -1
+ * and a message (malformed); free out->list in both cases. */
+int runtimes_detect(const struct elf_file *f, const struct code_space *space, bool followed, struct runtime_codes *out,
+                    struct error *e);
+/* Cuts the code of a file into ranges (ranges_build()), those of language runtimes with their conventions. 0, or -1 and
+ * a message (malformed); ranges_free() in both cases. */
+int runtimes_ranges(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
+                    struct code_ranges *out, struct error *e);
+/* The hooks for code with a stack of its own. At most one row has them: they know each other's states. */
+const struct flow_runtime *runtimes_own_stack(void);
+/* Is `name` that of a function that does not return, of any row? Thread-safe. */
+bool runtimes_noreturn(const char *name);
+
+#endif
