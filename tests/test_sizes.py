@@ -51,3 +51,10 @@ def test_functions_are_short():
     many = {name: f"{p}: {name}() has {n} parameters" for p, name, _, n in found if n > PARAMETERS}
     assert set(many) <= set(GIVEN), [text for name, text in many.items() if name not in GIVEN]
     assert set(GIVEN) <= set(many)
+
+
+def test_one_text_for_lack_of_memory():
+    """It stands in support/error.h, once."""
+    found = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tool").rglob("*.[ch]"))
+             for _ in re.findall(r'"[^"\n]*out of memory[^"\n]*"', re.sub(r"(?s)/\*.*?\*/", "", p.read_text()))]
+    assert found == ["tool/support/error.h"]

@@ -109,7 +109,7 @@ static void complain(const char *path, const char *member, const char *why)
 static bool out_of_memory(void)
 {
 	progress_end();
-	fprintf(stderr, "etch: out of memory\n");
+	text_error(NULL, NO_MEMORY);
 	return false;
 }
 

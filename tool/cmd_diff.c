@@ -196,7 +196,7 @@ static bool side_open(struct side *s, const char *name, struct error *e)
 
 	s->name = name;
 	if (!inputs_add(&s->inputs, name))
-		return error_set(e, "out of memory"), false;
+		return error_memory(e), false;
 	s->many = s->inputs.count != 1 || s->inputs.list[0].member || strcmp(s->inputs.list[0].path, name);
 	for (i = 0; i < s->inputs.count; i++)
 		if (s->inputs.list[i].member && strcmp(s->inputs.list[i].path, name))
@@ -211,7 +211,7 @@ static int entries_make(struct run *r, struct error *e)
 
 	r->list = calloc(n + 1, sizeof(*r->list));
 	if (!r->list)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (s = 0; s < 2; s++)
 		for (i = 0; i < r->side[s].inputs.count; i++) {
 			const struct input *in = &r->side[s].inputs.list[i];

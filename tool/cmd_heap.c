@@ -147,7 +147,7 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 	}
 	if (!opt->quiet) {
 		if (!heap_top(h, (size_t)opt->rows, isatty(STDERR_FILENO), stderr)) {
-			fprintf(stderr, "etch: out of memory\n");
+			text_error(NULL, NO_MEMORY);
 			return EXIT_UNUSABLE;
 		}
 		heap_summary(h, stderr);
@@ -169,14 +169,14 @@ static int run_and_show(struct options *opt)
 	int status;
 
 	if (!h.profile) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		return EXIT_UNUSABLE;
 	}
 	if (heap_run(&opt->heap, &h, &end, &e)) {
 		text_error(opt->heap.command[0], "%s", e.text);
 		status = EXIT_UNUSABLE;
 	} else if (h.profile->no_memory || !profile_name(h.profile)) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		status = EXIT_UNUSABLE;
 	} else {
 		status = heap_put(&h, opt, &end);

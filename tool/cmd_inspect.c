@@ -282,7 +282,7 @@ static int show_several(const struct options *opt, int count, char **paths)
 	if (opt->format == FORMAT_JSON)
 		json_array_begin();
 	if (!workers_run(&run) && !ferror(stdout)) {
-		text_error(NULL, "out of memory");
+		text_error(NULL, NO_MEMORY);
 		s.status = EXIT_UNUSABLE;
 	}
 	progress_end();

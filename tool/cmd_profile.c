@@ -181,7 +181,7 @@ static int profile_put(struct profile *p, const struct options *opt, const struc
 	else
 		snprintf(title, sizeof(title), "process %ld", (long)opt->session.pid);
 	if (!opt->quiet && !write_top(p, (size_t)opt->rows, isatty(STDERR_FILENO), stderr)) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		return EXIT_UNUSABLE;
 	}
 	if (!opt->quiet && end->signal)
@@ -197,7 +197,7 @@ static int run_and_show(struct options *opt)
 	int status;
 
 	if (!p) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		return EXIT_UNUSABLE;
 	}
 	if (session_run(&opt->session, p, &end, &e)) {
@@ -206,7 +206,7 @@ static int run_and_show(struct options *opt)
 		return EXIT_UNUSABLE;
 	}
 	if (p->no_memory || !profile_name(p)) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		profile_free(p);
 		return EXIT_UNUSABLE;
 	}

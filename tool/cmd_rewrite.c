@@ -231,11 +231,11 @@ static bool files_find(int count, char **operands, const char *output, struct in
 
 	for (i = 0; i < count; i++)
 		if (!inputs_add_some(out, operands[i])) {
-			fprintf(stderr, "etch: out of memory\n");
+			text_error(NULL, NO_MEMORY);
 			return false;
 		}
 	if (!inputs_once(out)) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		return false;
 	}
 	if (output && out->count != 1) {

@@ -231,7 +231,7 @@ static int show(const struct options *opt)
 	if (f)
 		stat_show(m, opt->format, f);
 	if (!f || fclose(f)) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		free(data);
 		return EXIT_UNUSABLE;
 	}

@@ -159,7 +159,7 @@ int check_branches(struct subject *s, struct error *e)
 		return 0;
 	err = branches_collect(&b, e);
 	if (!err && (!targets_tell(&b) || b.failed))
-		err = error_set(e, "out of memory");
+		err = error_memory(e);
 	branches_free(&b);
 	return err;
 }

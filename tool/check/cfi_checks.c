@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 /* ---- malformed entries ----------------------------------------------------------- */
 
 struct reader {
@@ -204,7 +202,7 @@ static int entries_look(struct subject *s, const struct cfi_file *cfi, struct er
 			;
 		free(r.bad);
 		if (r.failed)
-			return no_memory(e);
+			return error_memory(e);
 	}
 	return 0;
 }
@@ -277,7 +275,7 @@ static int functions_look(struct subject *s, const struct cfi_file *cfi, struct 
 			items[missing++] = (struct run_item){*y, places, calls};
 		places++;
 	}
-	err = items ? runs_tell(s, "ETCH-C003", items, missing, missing_text, e) : no_memory(e);
+	err = items ? runs_tell(s, "ETCH-C003", items, missing, missing_text, e) : error_memory(e);
 	symbol_index_free(&functions);
 	free(items);
 	return err;

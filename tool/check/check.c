@@ -45,7 +45,7 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	if (check_etched(s, e) || check_tables(s, e) || check_unwind(s, e))
 		return -1;
 	if (!findings_take(&s->found, &s->frames.findings) || !findings_take(&s->found, &s->scan.findings))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	return 0;
 }
 

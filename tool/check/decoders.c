@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 /* Hash set of the forms on which the decoders agree. Once it is full, further forms are compared each time. */
 #define FORMS 32768u          /* a power of two */
 static uint64_t forms[FORMS]; /* 0 = empty */
@@ -133,5 +131,5 @@ int check_decoders(struct subject *s, struct error *e)
 	for (i = 0; i < d.count && ok; i++)
 		ok = dispute_tell(s, &d.list[i]);
 	free(d.list);
-	return ok ? 0 : no_memory(e);
+	return ok ? 0 : error_memory(e);
 }

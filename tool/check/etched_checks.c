@@ -19,8 +19,6 @@ struct said {
 	const char *why; /* why a site is not live; null for stores and escapes */
 };
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 /* True if a site has a finding. */
 static bool judge(const struct scan *s, const struct site *site, struct said *out)
 {
@@ -121,7 +119,7 @@ int check_etched(struct subject *s, struct error *e)
 	int err = -1;
 
 	if (!list) {
-		no_memory(e);
+		error_memory(e);
 		goto out;
 	}
 	if (s->scan.site_count && symbol_index_build(s->file, symbol_is_function, &symbols, e))
@@ -141,7 +139,7 @@ int check_etched(struct subject *s, struct error *e)
 		for (k = i + 1; k < n && is_same(&list[i], &list[k]); k++)
 			;
 		if (!group_tell(s, &list[i], k - i)) {
-			no_memory(e);
+			error_memory(e);
 			goto out;
 		}
 	}

@@ -34,8 +34,6 @@ struct scope {
 	const struct runtime *runtime;     /* the runtime whose calling conventions explain the finding */
 };
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 static struct scope scope_of(const struct fold *f, const struct finding *x)
 {
 	const struct code_section *c = x->section ? space_of(&f->s->frames.space, x->section) : NULL;
@@ -128,7 +126,7 @@ static int join(struct finding **list, size_t count, struct error *e)
 
 	first->also = calloc(shown + 1, sizeof(*first->also));
 	if (!first->also)
-		return no_memory(e);
+		return error_memory(e);
 	for (i = 0; i < shown; i++)
 		first->also[i] = list[i + 1]->addr;
 	if (count - 1 > shown)
@@ -201,7 +199,7 @@ static int runtime_say(struct fold *f, const struct runtime *runtime, const stru
 		                       told[i].places == 1 ? "" : "s", told[i].functions, told[i].functions == 1 ? "" : "s");
 	good = good && findings_take(&f->s->found, &one);
 	findings_free(&one);
-	return good ? 0 : no_memory(e);
+	return good ? 0 : error_memory(e);
 }
 
 static int runtime_fold(struct fold *f, const struct runtime *runtime, struct error *e)
@@ -287,7 +285,7 @@ static int scopes_find(struct fold *f, struct error *e)
 	f->order = malloc((l->count + 1) * sizeof(*f->order));
 	f->scopes = malloc((l->count + runtime_count + 1) * sizeof(*f->scopes));
 	if (!f->order || !f->scopes)
-		return no_memory(e);
+		return error_memory(e);
 	for (i = 0; i < l->count; i++) {
 		f->scopes[i] = scope_of(f, &l->list[i]);
 		l->list[i].key = key_of(f, &l->list[i]);
@@ -307,7 +305,8 @@ int check_fold(struct subject *s, struct error *e)
 		return 0;
 	findings_sort(&s->found);
 	err = symbol_index_build(s->file, symbol_is_function, &f.symbols, e) ||
-	      cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || subject_runtimes(s, &f.runtimes, e) || scopes_find(&f, e);
+	      cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || subject_runtimes(s, &f.runtimes, e) ||
+	      scopes_find(&f, e);
 	for (i = 0; !err && i < runtime_count; i++)
 		err = runtime_fold(&f, &runtimes[i], e);
 	err = err || functions_fold(&f, e);

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 /* ---- .eh_frame_hdr ------------------------------------------------------------- */
 
 struct index_look {
@@ -31,7 +29,7 @@ static int entry_tell(const struct index_look *l, uint64_t i, const char *what, 
 	return finding_add(&l->s->found, "ETCH-C005", l->section, at,
 	                   "entry %" PRIu64 " of .eh_frame_hdr, for %#" PRIx64 ", %s", i, address, what)
 	           ? 0
-	           : no_memory(e);
+	           : error_memory(e);
 }
 
 /* Does an FDE of .eh_frame begin at this address, with its entry there? */
@@ -91,7 +89,7 @@ static int fdes_look(const struct index_look *l, struct error *e)
 	int err = 0;
 
 	if (!starts)
-		return no_memory(e);
+		return error_memory(e);
 	for (i = 0; i < l->hdr.count; i++)
 		starts[i] = etch_cfi_hdr_start(&l->hdr, i);
 	qsort(starts, l->hdr.count, sizeof(*starts), address_order);
@@ -101,7 +99,7 @@ static int fdes_look(const struct index_look *l, struct error *e)
 	if (missing && !finding_add(&l->s->found, "ETCH-C005", elf_section_at(l->s->file, first), first,
 	                            "%zu FDE%s not in the table of .eh_frame_hdr, the first of them this one", missing,
 	                            missing == 1 ? " is" : "s are"))
-		err = no_memory(e);
+		err = error_memory(e);
 	free(starts);
 	return err;
 }
@@ -113,7 +111,7 @@ static int index_look(struct subject *s, uint64_t addr, uint64_t size, struct er
 	int err;
 
 	if (!l.bytes || !etch_cfi_hdr(l.bytes, size, addr, &l.hdr))
-		return finding_add(&s->found, "ETCH-C005", l.section, addr, ".eh_frame_hdr is malformed") ? 0 : no_memory(e);
+		return finding_add(&s->found, "ETCH-C005", l.section, addr, ".eh_frame_hdr is malformed") ? 0 : error_memory(e);
 	if (!l.hdr.table)
 		return 0; /* unwinders read .eh_frame from its start */
 	err = cfi_file_open_current(s->file, &s->frames.space, &cfi, e);
@@ -166,11 +164,11 @@ static int sframe_tell(struct subject *s, const struct row *sframe, const struct
 	rule_bp_text(&sframe->rule, bp, sizeof(bp));
 	rule_ra_text(&sframe->rule, ra, sizeof(ra));
 	if (!x || !finding_fact(x, ".sframe", "CFA %s, rbp %s, return address %s", cfa, bp, ra))
-		return no_memory(e);
+		return error_memory(e);
 	rule_cfa_text(&row->rule, cfa, sizeof(cfa));
 	rule_bp_text(&row->rule, bp, sizeof(bp));
 	rule_ra_text(&row->rule, ra, sizeof(ra));
-	return finding_fact(x, "the code", "CFA %s, rbp %s, return address %s", cfa, bp, ra) ? 0 : no_memory(e);
+	return finding_fact(x, "the code", "CFA %s, rbp %s, return address %s", cfa, bp, ra) ? 0 : error_memory(e);
 }
 
 /* Compares the rows of .sframe with those of the code, where both say something and the code proves its own. */
@@ -235,10 +233,10 @@ static int sframe_look(struct subject *s, uint32_t i, struct error *e)
 	if ((x->data && is_other_version(x)) || (!x->data && elf_is_object(s->file))) /* of no code, or emptied */
 		return 0;
 	if (!x->data || sframe_rows_read(s, i, &rows, &why)) {
-		err = error_no_memory(&why) ? no_memory(e)
+		err = error_is_memory(&why) ? error_memory(e)
 		      : finding_add(&s->found, "ETCH-C006", i, x->sh.sh_addr, "%s", x->data ? why.text : ".sframe is empty")
 		          ? 0
-		          : no_memory(e);
+		          : error_memory(e);
 	} else {
 		err = sframe_rows(s, &rows, e);
 	}

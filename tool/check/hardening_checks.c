@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 static bool has_code(const struct elf_file *f)
 {
 	uint32_t i;
@@ -59,7 +57,7 @@ static int segments_look(struct subject *s, struct error *e)
 				ok = finding_fact_at(x, k, c->sh.sh_addr, "section", "%s is writable and executable", c->name);
 		}
 		if (!ok)
-			return no_memory(e);
+			return error_memory(e);
 	}
 	return 0;
 }
@@ -72,7 +70,7 @@ static int sections_look(struct subject *s, struct error *e)
 		if (is_writable_code(&s->file->sections[i]) &&
 		    !finding_add(&s->found, "ETCH-H001", i, 0, "section %s is writable and executable",
 		                 s->file->sections[i].name))
-			return no_memory(e);
+			return error_memory(e);
 	return 0;
 }
 
@@ -92,7 +90,7 @@ static int object_stack_look(struct subject *s, struct error *e)
 	                   i ? "section .note.GNU-stack asks for an executable stack"
 	                     : "no section .note.GNU-stack: GNU ld then makes the stack executable")
 	           ? 0
-	           : no_memory(e);
+	           : error_memory(e);
 }
 
 /*
@@ -116,14 +114,14 @@ static int linked_stack_look(struct subject *s, struct error *e)
 			return 0;
 		return finding_add(&s->found, "ETCH-H002", 0, 0, "its PT_GNU_STACK asks for an executable stack")
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	}
 	if (!dynamic || is_kernels(f))
 		return 0;
 	return finding_add(&s->found, "ETCH-H002", 0, 0,
 	                   "no PT_GNU_STACK: glibc makes stacks executable, and Linux before 5.8 all readable memory")
 	           ? 0
-	           : no_memory(e);
+	           : error_memory(e);
 }
 
 /* ---- text relocations ------------------------------------------------------------------ */
@@ -240,11 +238,11 @@ static int linked_text_look(struct writer *w, struct error *e)
 	}
 	free(list);
 	if (!ok || !writer_tell(w))
-		return no_memory(e);
+		return error_memory(e);
 	if (!w->total && says_textrel(f))
 		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL is set, though no relocation needs it")
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	return 0;
 }
 
@@ -284,7 +282,7 @@ static int object_text_look(struct writer *w, struct error *e)
 			}
 			free(list);
 			if (!ok || !writer_tell(w))
-				return no_memory(e);
+				return error_memory(e);
 		}
 	}
 	return 0;

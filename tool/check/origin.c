@@ -276,7 +276,7 @@ static int functions_judge(struct judge *j, struct error *e)
 	size_t n = 0, i;
 
 	if (!asked)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < l->count; i++)
 		if (is_asked(&l->list[i]))
 			asked[n++] = &l->list[i];

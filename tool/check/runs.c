@@ -25,7 +25,7 @@ int runs_tell(struct subject *s, const char *id, const struct run_item *list, si
 		else
 			x = finding_add(&s->found, id, y->section, y->value, "%s", what);
 		if (!x)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 	}
 	return 0;
 }

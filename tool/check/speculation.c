@@ -131,5 +131,5 @@ int check_speculation(struct subject *s, struct error *e)
 	branches_walk(s, branch_tell, &t);
 	function_tell(&t);
 	symbol_index_free(&t.symbols);
-	return t.failed ? error_set(e, "out of memory") : 0;
+	return t.failed ? error_memory(e) : 0;
 }

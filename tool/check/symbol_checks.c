@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-N001: functions whose symbol has no size, or no type. */
 #include "check/runs.h"
+#include "support/memory.h"
 
 #include "elf/symbols.h"
 
@@ -8,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
 
 static bool is_code(const struct elf_file *f, const struct elf_symbol *y)
 {
@@ -39,7 +38,7 @@ static int untyped_look(struct subject *s, struct error *e)
 	const struct elf_file *f = s->file;
 	bool *told = calloc(f->symbol_count + 1, sizeof(*told));
 	struct elf_reloc *list;
-	int err = told ? 0 : no_memory(e);
+	int err = told ? 0 : error_memory(e);
 	uint32_t i;
 	long n, k;
 
@@ -59,7 +58,7 @@ static int untyped_look(struct subject *s, struct error *e)
 			told[list[k].symbol] = true;
 			if (!finding_add(&s->found, "ETCH-N001", y->section, y->value,
 			                 "%s is called, but its symbol has neither type nor size", y->name))
-				err = no_memory(e);
+				err = error_memory(e);
 		}
 		free(list);
 	}
@@ -109,9 +108,8 @@ int check_symbols(struct subject *s, struct error *e)
 
 	if (symbol_index_build(f, is_code, &functions, e))
 		return -1;
-	items = malloc((functions.count + 1) * sizeof(*items));
-	err =
-		items ? runs_tell(s, "ETCH-N001", items, sizeless_find(f, &functions, items), sizeless_text, e) : no_memory(e);
+	items = mem_alloc(functions.count + 1, sizeof(*items));
+	err = runs_tell(s, "ETCH-N001", items, sizeless_find(f, &functions, items), sizeless_text, e);
 	symbol_index_free(&functions);
 	free(items);
 	return err || !elf_is_object(f) || !f->symtab ? err : untyped_look(s, e);

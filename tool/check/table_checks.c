@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 /* Writes the instruction as text ("mov $0x1, %eax"), or its bytes in hexadecimal if they are not one of that length. */
 static void bytes_text(const uint8_t *p, unsigned len, uint64_t addr, char *out, size_t size)
 {
@@ -111,7 +109,7 @@ static int in_place_look(struct subject *s, struct elf_file *f, struct error *e)
 		}
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(f, row->site), row->site, "%s", why);
 		if (!x || !bytes_fact(x, "found", p, ETCH_INLINE_LEN, row->site))
-			err = no_memory(e);
+			err = error_memory(e);
 	}
 	targets_close(&targets);
 	t->inline_count = n;
@@ -140,7 +138,7 @@ static int order_look(struct subject *s, const char *name, const struct imv_row 
 			continue;
 		if (!finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, table), table,
 		                 "entries %zu and %zu of %s are out of order: libetch uses binary search", i - 1, i, name))
-			return no_memory(e);
+			return error_memory(e);
 		return 0;
 	}
 	return 0;
@@ -155,10 +153,10 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
 	if (r > 0)
 		return 1;
 	if (r < 0) {
-		if (!strcmp(why.text, "out of memory"))
-			return no_memory(e);
+		if (error_is_memory(&why))
+			return error_memory(e);
 		linked_tables_free(t);
-		return finding_add(&s->found, "ETCH-T003", 0, 0, "%s", why.text) ? 0 : no_memory(e);
+		return finding_add(&s->found, "ETCH-T003", 0, 0, "%s", why.text) ? 0 : error_memory(e);
 	}
 	if ((t->flags & ETCH_MODULE_LINKED) && (order_look(s, ETCH_SEC_IMV, t->imv, t->imv_count, t->imv_addr, e) ||
 	                                        order_look(s, ETCH_SEC_PV, t->pv, t->pv_count, t->pv_addr, e)))
@@ -193,7 +191,7 @@ static int record_look(struct subject *s, const struct obj_row *row, struct erro
 				x = NULL;
 			break;
 		}
-		return x ? 0 : no_memory(e);
+		return x ? 0 : error_memory(e);
 	}
 	return 0;
 }

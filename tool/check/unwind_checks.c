@@ -19,8 +19,6 @@
  * that counts the rest. */
 #define DIFFERENCES_SHOWN 20
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 /* ---- the arrays ---------------------------------------------------------------- */
 
 /* The arrays of the classic format: addresses, rules, and optionally an index by block (`lookup`, else null). */
@@ -54,7 +52,7 @@ static int order_look(struct subject *s, const struct arrays *a, bool *bad, stru
 		                   "row %" PRIu64 " of %s is for %#" PRIx64 ", the one before it for %#" PRIx64 ": not sorted",
 		                   i, s->file->sections[a->section].name, here, before)
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	}
 	return 0;
 }
@@ -77,7 +75,7 @@ static int lookup_look(struct subject *s, const struct arrays *a, bool *bad, str
 		                   " search the wrong rows",
 		                   b, has, k, a->text + b * BLOCK)
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	}
 	return 0;
 }
@@ -96,7 +94,7 @@ static int rules_look(struct subject *s, const struct arrays *a, bool *bad, stru
 		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
 		                   "row %" PRIu64 ", for %#" PRIx64 ", has an invalid rule", i, row_addr(a, i))
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	}
 	return 0;
 }
@@ -139,7 +137,7 @@ static int pair_look(struct subject *s, bool kernels, uint32_t ip, uint32_t orc,
 		                   "%s and %s have %" PRIu64 " and %" PRIu64 " bytes: not 4 and 6 for the same number of rows",
 		                   x->name, y->name, x->sh.sh_size, y->sh.sh_size)
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	if (rules_look(s, &a, &bad, e))
 		return -1;
 	/* In an object file the addresses are relocations, so their order is not known yet. */
@@ -161,7 +159,7 @@ static int classic_look(struct subject *s, const struct segment_found *at, struc
 			                   "section %s without section %s", s->file->sections[ip + orc].name,
 			                   ip ? ETCH_SEC_ORC : ETCH_SEC_ORC_IP)
 			           ? 0
-			           : no_memory(e);
+			           : error_memory(e);
 		if (pair_look(s, kernels, ip, orc, e))
 			return -1;
 	}
@@ -203,7 +201,7 @@ static int orc_explain(struct subject *s, const struct segment_found *at, const 
 	    (rules_look(s, &a, &bad, e) || (!bad && order_look(s, &a, &bad, e)) ||
 	     (!bad && a.blocks == (u.text_size + BLOCK - 1) / BLOCK && lookup_look(s, &a, &bad, e))))
 		return -1;
-	return bad || finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why) ? 0 : no_memory(e);
+	return bad || finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why) ? 0 : error_memory(e);
 }
 
 /* ---- rows ------------------------------------------------------------------------- */
@@ -239,7 +237,9 @@ static int difference_add(struct subject *s, const struct difference *d, struct 
 	x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, d->start), d->start,
 	                "the unwind table and the code disagree for %" PRIu64 " bytes%s", d->bytes,
 	                d->function ? " of this function" : "");
-	return x && finding_fact(x, "the table", "%s", table) && finding_fact(x, "the code", "%s", code) ? 0 : no_memory(e);
+	if (x && finding_fact(x, "the table", "%s", table) && finding_fact(x, "the code", "%s", code))
+		return 0;
+	return error_memory(e);
 }
 
 /* Rounds rules to what the orc encoding can represent; others become undefined. */
@@ -388,7 +388,7 @@ static int rows_tell(struct compare *c, struct error *e)
 	if (c->places > c->shown &&
 	    !finding_add(&c->s->found, "ETCH-T003", 0, 0, "the unwind table and the code disagree at %zu more places",
 	                 c->places - c->shown))
-		return no_memory(e);
+		return error_memory(e);
 	return 0;
 }
 
@@ -402,9 +402,9 @@ static int rows_look(struct subject *s, const struct linked_unwind *u, struct er
 
 	if (linked_unwind_rows(u, &table, &sources, &why)) {
 		row_list_free(&table);
-		return strcmp(why.text, "out of memory") && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text)
+		return !error_is_memory(&why) && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text)
 		           ? 0
-		           : no_memory(e);
+		           : error_memory(e);
 	}
 	err = code_rows(&s->frames, u, &code, e) || cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
 	              symbol_index_build(s->file, symbol_is_function, &c.symbols, e) || rows_compare(&c, e)
@@ -433,7 +433,7 @@ static int build_look(struct subject *s, const struct linked_unwind *u, bool *sa
 	return *same || finding_add(&s->found, "ETCH-T003", 0, 0,
 	                            "the unwind table is from another build: its build-id differs from that of the file")
 	           ? 0
-	           : no_memory(e);
+	           : error_memory(e);
 }
 
 int check_unwind(struct subject *s, struct error *e)
@@ -452,7 +452,7 @@ int check_unwind(struct subject *s, struct error *e)
 		r = linked_unwind_read(s->file, &u, &why);
 	if (r < 0) {
 		linked_unwind_free(&u);
-		return strcmp(why.text, "out of memory") ? orc_explain(s, &at, why.text, e) : no_memory(e);
+		return !error_is_memory(&why) ? orc_explain(s, &at, why.text, e) : error_memory(e);
 	}
 	r = r > 0 && (build_look(s, &u, &same, e) || (same && rows_look(s, &u, e))) ? -1 : 0;
 	linked_unwind_free(&u);

@@ -33,7 +33,7 @@ static int own_add(const struct image *im, struct body *b, const struct operand 
 	if (o->how == BY_THREAD || !o->place.section || place_is_code(im, o->place.section))
 		return 0;
 	if (!list_grow((void **)&b->own, b->own_count, &b->own_room, sizeof(*b->own)))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	b->own[b->own_count++] = o->place;
 	return 0;
 }
@@ -52,7 +52,7 @@ int body_decode(const struct image *im, uint32_t func, struct body *b, struct er
 		struct normal *in;
 
 		if (!list_grow((void **)&b->insns, b->insn_count, &b->insn_room, sizeof(*b->insns)))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		in = &b->insns[b->insn_count++];
 		if (!normal_decode(fn->bytes + at, size - at, fn->start + at, in)) {
 			*in = (struct normal){.addr = fn->start + at, .len = 1, .code_len = 1, .code = {fn->bytes[at]}};
@@ -100,7 +100,7 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 	uint64_t h = 0;
 
 	if (!list_grow((void **)&b->tokens, b->count, &b->token_room, sizeof(*b->tokens)))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	code_mask(n, ops, count, code);
 	for (k = 0; k < count; k++)
 		h = mix(h, ops[k].class);
@@ -111,7 +111,7 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 
 		operand_ref(&side, n, &ops[k], &r, NULL, 0);
 		if (!list_grow((void **)&b->refs, b->ref_count, &b->ref_room, sizeof(*b->refs)))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		r.insn = (uint32_t)(b->count - 1);
 		b->refs[b->ref_count++] = r;
 	}

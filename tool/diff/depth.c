@@ -28,7 +28,7 @@ int depth_open(struct depth_finder *d, const struct image *im, struct error *e)
 	*d = (struct depth_finder){.cache = step_cache_new(),
 	                           .base = calloc((size_t)im->file.section_count + 1, sizeof(*d->base))};
 	if (!d->cache || !d->base)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < space->count && elf_is_object(&im->file); i++)
 		d->base[space->list[i].section] = space->list[i].addr;
 	return 0;

@@ -103,7 +103,7 @@ struct starts {
 static int start_add(struct starts *s, const struct start *x, struct error *e)
 {
 	if (!list_grow((void **)&s->list, s->count, &s->room, sizeof(*s->list)))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	s->list[s->count++] = *x;
 	return 0;
 }
@@ -257,7 +257,7 @@ static int functions_find(struct image *im, struct error *e)
 	im->aliases = calloc(s.count + 1, sizeof(*im->aliases));
 	im->starts_of = calloc((size_t)f->section_count + 2, sizeof(*im->starts_of));
 	if (!im->funcs || !im->aliases || !im->starts_of || s.count >= NO_FUNC) {
-		error_set(e, "out of memory");
+		error_memory(e);
 		goto out;
 	}
 	functions_cut(im, s.list, s.count);
@@ -303,7 +303,7 @@ static int used_find(struct image *im, struct body *b, struct error *e)
 			return -1;
 		for (k = 0; k < b->own_count; k++) {
 			if (!list_grow((void **)&p->used, p->used_count, &p->used_room, sizeof(*p->used)))
-				return error_set(e, "out of memory");
+				return error_memory(e);
 			p->used[p->used_count++] = b->own[k];
 		}
 	}
@@ -325,7 +325,7 @@ static int refs_keep(struct image *im, struct function *fn, const struct body *b
 		if (b->refs[k].kind != REF_FUNCTION && b->refs[k].kind != REF_DATA)
 			continue;
 		if (!list_grow((void **)&im->refs, im->ref_count, &im->ref_room, sizeof(*im->refs)))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		im->refs[im->ref_count++] = b->refs[k];
 	}
 	fn->ref_count = im->ref_count - fn->ref;
@@ -377,7 +377,7 @@ static int twins_mark(struct image *im, struct error *e)
 	uint32_t i;
 
 	if (!list)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < im->func_count; i++)
 		if (im->funcs[i].name)
 			list[n++] = (struct twin){&im->funcs[i], &im->names};

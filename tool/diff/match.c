@@ -18,7 +18,7 @@ static int key_add(struct matcher *m, unsigned side, uint64_t value, uint32_t fu
 	struct keys *k = &m->keys;
 
 	if (!list_grow((void **)&k->list[side], k->count[side], &k->room[side], sizeof(struct key)))
-		return error_set(m->error, "out of memory");
+		return error_memory(m->error);
 	k->list[side][k->count[side]++] = (struct key){value, m->im[side]->funcs[func].code, func};
 	return 0;
 }
@@ -236,7 +236,7 @@ static uint32_t twin_free(const struct matcher *m, const struct key *b, uint32_t
 static int twins_pair(struct matcher *m, const struct key *a, size_t na, const struct key *b, size_t nb)
 {
 	uint32_t *next = malloc((nb + 1) * sizeof(*next)), k;
-	int err = next ? 0 : error_set(m->error, "out of memory");
+	int err = next ? 0 : error_memory(m->error);
 	size_t i;
 
 	for (k = 0; k < nb && !err; k++)

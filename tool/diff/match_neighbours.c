@@ -9,7 +9,7 @@
 int work_add(struct matcher *m, uint32_t func)
 {
 	if (!list_grow((void **)&m->work, m->work_count, &m->work_room, sizeof(*m->work)))
-		return error_set(m->error, "out of memory");
+		return error_memory(m->error);
 	m->work[m->work_count++] = func;
 	return 0;
 }

@@ -37,7 +37,7 @@ static int name_add(struct names *n, const char *name, struct error *e)
 	if (!name_is_long(name))
 		return 0;
 	if (!list_grow((void **)&n->list, n->count, &n->room, sizeof(*n->list)))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	n->list[n->count++].name = name;
 	return 0;
 }

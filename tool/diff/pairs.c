@@ -6,6 +6,7 @@
 #include "diff/match.h"
 #include "diff/script.h"
 #include "support/progress.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static int votes_take(struct comparer *c, uint32_t func)
 		if (p->kind != REF_DATA || q->kind != REF_DATA)
 			continue;
 		if (!list_grow((void **)&c->votes, c->vote_count, &c->vote_room, sizeof(*c->votes)))
-			return error_set(c->error, "out of memory");
+			return error_memory(c->error);
 		/* the section number is mixed into the upper bits */
 		c->votes[c->vote_count++] =
 			(struct vote){p->value ^ (uint64_t)p->more << 40, q->value ^ (uint64_t)q->more << 40, func, false};
@@ -119,9 +120,7 @@ static int moved_refs_find(struct comparer *c)
 	size_t i;
 	uint32_t k;
 
-	c->moved_refs = calloc((size_t)c->d->old->func_count + 1, sizeof(*c->moved_refs));
-	if (!c->moved_refs)
-		return error_set(c->error, "out of memory");
+	c->moved_refs = mem_zero((size_t)c->d->old->func_count + 1, sizeof(*c->moved_refs));
 	for (k = 0; k < c->d->old->func_count; k++) {
 		const struct function *fn = &c->d->old->funcs[k];
 
@@ -183,23 +182,19 @@ static int call_add(struct comparer *c, struct change *x, const struct call *cal
 
 	if (!body_callee(&side, call->token, name, sizeof(name)))
 		return 0;
-	p = realloc(x->calls, (x->call_count + 1) * sizeof(*p));
-	if (!p)
-		return error_set(c->error, "out of memory");
+	p = mem_resize(x->calls, x->call_count + 1, sizeof(*p));
 	x->calls = p;
 	p[x->call_count] = (struct call_change){strdup(name), count};
-	return p[x->call_count++].name ? 0 : error_set(c->error, "out of memory");
+	return p[x->call_count++].name ? 0 : error_memory(c->error);
 }
 
 /* Records the callees that are called more often, or less, than before. */
 static int calls_compare(struct comparer *c, struct change *x)
 {
-	struct call *list = malloc((c->old.ref_count + c->new.ref_count + 1) * sizeof(*list));
+	struct call *list = mem_alloc(c->old.ref_count + c->new.ref_count + 1, sizeof(*list));
 	size_t n, i, end;
 	int err = 0;
 
-	if (!list)
-		return error_set(c->error, "out of memory");
 	n = calls_collect(c->d->old, &c->old, true, list);
 	n += calls_collect(c->d->new, &c->new, false, list + n);
 	qsort(list, n, sizeof(*list), call_order);
@@ -245,7 +240,7 @@ static bool is_renamed(const struct function *a, const struct function *b)
 static int change_add(struct diff *d, const struct change *x, struct error *e)
 {
 	if (!list_grow((void **)&d->changes, d->change_count, &d->change_room, sizeof(*d->changes)))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	d->changes[d->change_count++] = *x;
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "diff/image.h"
 #include "diff/jump_tables.h"
 #include "support/search.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +52,7 @@ static int relocs_read(struct image *im, struct error *e)
 	const struct elf_file *f = &im->file;
 	uint32_t i;
 
-	im->places.relocs = calloc((size_t)f->section_count + 1, sizeof(*im->places.relocs));
-	if (!im->places.relocs)
-		return error_set(e, "out of memory");
+	im->places.relocs = mem_zero((size_t)f->section_count + 1, sizeof(*im->places.relocs));
 	im->places.reloc_sections = f->section_count;
 	for (i = 1; i < f->section_count; i++) {
 		uint32_t of = f->sections[i].sh.sh_info;
@@ -96,7 +95,7 @@ static int loaded_read(struct image *im, struct error *e)
 	p->loaded = malloc(((size_t)f->section_count + 1) * sizeof(*p->loaded));
 	if (!list || !p->loaded) {
 		free(list);
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	}
 	for (i = 1; i < f->section_count; i++)
 		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && !(f->sections[i].sh.sh_flags & SHF_TLS) &&
@@ -117,7 +116,7 @@ int places_open(struct image *im, struct error *e)
 	p->fixed = im->file.eh.e_type == ET_EXEC;
 	p->tables = jump_tables_new();
 	if (!p->tables)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	return objects_read(im, e) || (elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e)) ? -1 : 0;
 }
 

@@ -82,7 +82,7 @@ static int site_change_add(void *ctx, const struct item *old, const struct item 
 	if (old && new && (x.was == x.is || (x.was && x.is && !strcmp(x.was, x.is))))
 		return 0;
 	if (!list_grow((void **)&d->sites, d->site_count, &d->site_room, sizeof(*d->sites)))
-		return error_set(c->error, "out of memory");
+		return error_memory(c->error);
 	d->sites[d->site_count++] = x;
 	return 0;
 }
@@ -94,7 +94,7 @@ static struct item *sites_list(const struct image *im, struct error *e)
 	size_t i;
 
 	if (!out)
-		error_set(e, "out of memory");
+		error_memory(e);
 	for (i = 0; i < s->site_count && out; i++) {
 		const struct site *x = &s->sites[i];
 		uint64_t key = mix(name_hash(&im->names, s->objects.list[x->object].name), (uint64_t)x->kind);
@@ -146,7 +146,7 @@ static int finding_change_add(void *ctx, const struct item *old, const struct it
 	if (old && new)
 		return 0;
 	if (!list_grow((void **)&d->findings, d->finding_count, &d->finding_room, sizeof(*d->findings)))
-		return error_set(c->error, "out of memory");
+		return error_memory(c->error);
 	d->findings[d->finding_count++] = old ? (struct finding_change){&d->old->report.list[old->number], true}
 	                                      : (struct finding_change){&d->new->report.list[new->number], false};
 	return 0;
@@ -159,7 +159,7 @@ static struct item *findings_list(const struct image *im, bool notes, size_t *co
 
 	*count = 0;
 	if (!out)
-		error_set(e, "out of memory");
+		error_memory(e);
 	for (i = 0; i < im->report.count && out; i++)
 		if (notes || im->report.list[i].entry->severity != SEVERITY_NOTE)
 			out[(*count)++] = (struct item){im->report.list[i].fingerprint, i};
@@ -195,7 +195,7 @@ int compare_findings(struct diff *d, struct error *e)
 	c.rest[0] = malloc((na + 1) * sizeof(*a));
 	c.rest[1] = malloc((nb + 1) * sizeof(*b));
 	if (!c.rest[0] || !c.rest[1]) {
-		error_set(e, "out of memory");
+		error_memory(e);
 		goto out;
 	}
 	items_join(a, na, b, nb, finding_rest, &c);

@@ -198,7 +198,7 @@ static int script_room(struct script *s, size_t na, size_t nb, struct error *e)
 		s->diagonal_room = s->diagonals ? diagonals : 0;
 	}
 	if (!s->room[0] || !s->room[1] || !s->to_room || !s->diagonal_room)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	memset(s->removed, 0, na + 1);
 	memset(s->inserted, 0, nb + 1);
 	return 0;

@@ -65,7 +65,7 @@ static int lines_make(struct viewer *v)
 	v->label[0] = calloc(v->body[0].count + 1, sizeof(int32_t));
 	v->label[1] = calloc(v->body[1].count + 1, sizeof(int32_t));
 	if (!v->lines || !v->label[0] || !v->label[1])
-		return error_set(v->error, "out of memory");
+		return error_memory(v->error);
 	while (i < v->body[0].count || k < v->body[1].count) {
 		struct line *l = &v->lines[v->count++];
 

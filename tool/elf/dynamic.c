@@ -20,7 +20,7 @@ static int add(struct list *l, const struct dynamic_reloc *r, struct error *e)
 		struct dynamic_reloc *p = realloc(l->relocs, room * sizeof(*p));
 
 		if (!p)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		l->relocs = p;
 		l->room = room;
 	}

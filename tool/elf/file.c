@@ -57,7 +57,7 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 	/* The results of an analysis take about as much memory as the file, its intermediate data as much again. */
 	big_heap(2 * (size_t)st.st_size);
 	if (!*bytes) {
-		error_set(e, "out of memory for %jd bytes", (intmax_t)st.st_size);
+		error_set(e, NO_MEMORY " for %jd bytes", (intmax_t)st.st_size);
 		goto fail;
 	}
 	while (got < (size_t)st.st_size) {
@@ -182,7 +182,7 @@ static int sections_load(struct elf_file *f, struct error *e)
 		return error_set(e, "malformed section headers: count is %zu", count);
 	f->sections = calloc(count, sizeof(*f->sections));
 	if (!f->sections)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	f->section_count = (uint32_t)count;
 	for (i = 0; i < count; i++) {
 		struct elf_section *s = &f->sections[i];
@@ -256,7 +256,7 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 		return -1;
 	syms = calloc(count + 1, sizeof(*syms));
 	if (!syms)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	*out = syms;
 	*out_count = (uint32_t)count;
 	for (i = 0; i < count; i++) {
@@ -327,7 +327,7 @@ static int phdrs_load(struct elf_file *f, struct error *e)
 		return error_set(e, "is truncated: program headers are past its end");
 	f->phdrs = calloc(n, sizeof(*f->phdrs));
 	if (!f->phdrs)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	f->phdr_count = (uint32_t)n;
 	memcpy(f->phdrs, f->bytes + f->eh.e_phoff, n * sizeof(*f->phdrs));
 	for (size_t i = 0; i < n; i++) {
@@ -348,7 +348,7 @@ static int relas_index(struct elf_file *f, struct error *e)
 
 	f->relas = calloc(2 * (size_t)f->section_count + 1, sizeof(*f->relas));
 	if (!f->relas)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = f->section_count; i-- > 1;) {
 		const Elf64_Shdr *sh = &f->sections[i].sh;
 
@@ -409,7 +409,7 @@ int elf_bytes_own(struct elf_file *f, struct error *e)
 	uint32_t i;
 
 	if (!copy)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	memcpy(copy, f->bytes, f->size);
 	for (i = 0; i < f->section_count; i++)
 		if (f->sections[i].data)

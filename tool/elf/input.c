@@ -411,7 +411,7 @@ int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error 
 			error_set(e, "a name in the list contains a zero byte (-0: names end with one)");
 		} else if (n && !inputs_add_some(l, line)) {
 			good = false;
-			error_set(e, "out of memory");
+			error_memory(e);
 		}
 	}
 	failed = ferror(f);
@@ -460,7 +460,7 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 	if (error)
 		error_set(e, "cannot read: %s", strerror(error));
 	else
-		error_set(e, *bytes ? "was truncated while etch read it" : "out of memory for %zu bytes", (size_t)in->size);
+		error_set(e, *bytes ? "was truncated while etch read it" : NO_MEMORY " for %zu bytes", (size_t)in->size);
 	free(*bytes);
 	*bytes = NULL;
 	return -1;

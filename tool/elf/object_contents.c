@@ -15,7 +15,7 @@ void *object_own(struct object_writer *w, void *p)
 		p = NULL;
 	}
 	if (!p) {
-		error_set(w->e, "out of memory");
+		error_memory(w->e);
 		return NULL;
 	}
 	w->owned[w->owned_count++] = p;

@@ -364,7 +364,7 @@ int object_write(const struct elf_file *f, const struct object_change *change, u
 	*out_size = parts_place(&w, &headers);
 	*out = big_alloc(*out_size + 1);
 	if (!*out) {
-		error_set(e, "out of memory");
+		error_memory(e);
 		goto out;
 	}
 	header_write(&w, *out, headers, strndx);

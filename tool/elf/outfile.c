@@ -442,7 +442,7 @@ static int execute(struct order *o, char *err, size_t errlen)
 	if (o->link_count)
 		links = calloc(o->link_count, sizeof *links);
 	if (o->link_count && !links) {
-		snprintf(err, errlen, "%s: out of memory", o->path);
+		snprintf(err, errlen, "%s: " NO_MEMORY, o->path);
 		return ENOMEM;
 	}
 	/* A target written in place needs no temporary file, so signals may interrupt it: a pipe without a reader blocks

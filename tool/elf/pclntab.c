@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "elf/dynamic.h"
+#include "support/memory.h"
 
 #define MAGIC_1_18 0xfffffff0u
 #define MAGIC_1_20 0xfffffff1u /* function records also have startLine, which moves the flag byte */
@@ -159,9 +160,7 @@ long go_functions_read(const struct elf_file *f, struct go_function **out, struc
 	for (i = 0; i < t.count; i++)
 		if (offset_of(&t, i) > offset_of(&t, i + 1))
 			return 0;
-	*out = malloc(t.count * sizeof(**out));
-	if (!*out)
-		return error_set(e, "out of memory");
+	*out = mem_alloc(t.count, sizeof(**out));
 	for (i = 0; i < t.count; i++)
 		(*out)[i] =
 			(struct go_function){base + offset_of(&t, i), base + offset_of(&t, i + 1), is_top(&t, i), name_of(&t, i)};

@@ -115,7 +115,7 @@ int elf_spans_build(struct elf_file *f, struct error *e)
 	}
 	free(s.list);
 	free(s.heap);
-	return f->spans ? 0 : error_set(e, "out of memory");
+	return f->spans ? 0 : error_memory(e);
 }
 
 uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
@@ -143,7 +143,7 @@ int elf_sections_apart(const struct elf_file *f, struct error *e)
 	uint32_t i;
 
 	if (!list)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 1; i < f->section_count; i++)
 		if (f->sections[i].data)
 			list[held++] = span_of(&f->sections[i].sh, f->sections[i].sh.sh_offset, i);

@@ -134,7 +134,7 @@ static int slot_take(struct seg_layout *l, unsigned want, char *err, size_t errl
 	if (!r && l->front_size) {
 		l->front_addr = l->f.ph[first_load(&l->f)].p_vaddr;
 		if (seg_front_make(&l->f, l->front_size, &l->front))
-			return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+			return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 		r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
 	}
 	l->item = l->slot.item;
@@ -325,7 +325,7 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 	if (*out && !same)
 		memset(*out + l->keep, 0, *out_size - l->keep); /* in front of that the old contents go */
 	if (!*out)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	if (same) {
 		memcpy(*out, l->f.data, l->f.size);
 		contents_replace(l, q->sections, q->count, *out);

@@ -79,7 +79,7 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 	int r = SEGMENT_OK;
 
 	if (!list)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	n = described(f, list);
 	for (size_t i = 0; i < n && !r; i++) {
 		while (at < list[i].from && !f->data[at])

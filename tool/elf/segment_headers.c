@@ -38,7 +38,7 @@ int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs,
 	l->sec_of = calloc(n, sizeof *l->sec_of);
 	if (!spare || !sh || !l->sec_of) {
 		free(spare);
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	}
 	if (!l->ours)
 		l->note_sec = end++;

@@ -57,7 +57,7 @@ int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen
 	}
 	l->item = calloc(l->items + 1, sizeof *l->item);
 	if (!l->item)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	l->items = 0;
 	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];

@@ -167,7 +167,7 @@ int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, si
 	f->ph = calloc((size_t)f->eh.e_phnum + SLOT_MOST, sizeof *f->ph);
 	f->sh = calloc(f->sections, sizeof *f->sh);
 	if (!f->ph || !f->sh)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, "out of memory");
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	memcpy(f->ph, data + f->eh.e_phoff, f->eh.e_phnum * sizeof *f->ph);
 	memcpy(f->sh, data + f->eh.e_shoff, f->sections * sizeof *f->sh);
 	r = check_phdrs(f, err, errlen);

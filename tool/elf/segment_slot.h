@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "support/error.h"
+
 #define SEGMENT_PAGE 4096u /* x86-64 base page */
 #define SLOT_ITEMS   8     /* sections behind the table that are considered for moving */
 #define SLOT_MOST    4u    /* program headers that can be added at once */

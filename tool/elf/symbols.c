@@ -79,7 +79,7 @@ static int index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wa
 		out->count += wanted(f, &list[i]) && holds(&list[i], places);
 	out->list = malloc((out->count + 1) * sizeof(*out->list));
 	if (!out->list)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	out->count = 0;
 	for (i = 1; i < n; i++)
 		if (wanted(f, &list[i]) && holds(&list[i], places))

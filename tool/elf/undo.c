@@ -157,7 +157,7 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 
 	out->kept = malloc(r->kept_size);
 	if (!out->kept)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	out->kept_size = r->kept_size;
 	memcpy(out->kept, file, r->kept_size);
 	memcpy(&eh, file, sizeof(eh)); /* keep what a tool changed in the header, except section headers */
@@ -173,7 +173,7 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 		memcpy(again, out->kept, out->kept_size);
 	if (!again || !append(&again, out->kept_size, &h, size - record_at, &again_at)) {
 		free(again);
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	}
 	if (again_at != record_at || memcmp(again, file, record_at)) {
 		error_set(e, stale);
@@ -211,7 +211,7 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 	out->original_size = r.original_size;
 	out->original = malloc(r.original_size + 1);
 	if (!out->original)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	hash(out->kept, out->kept_size, found);
 	if (!memcmp(found, r.kept_hash, sizeof(found)) &&
 	    !delta_apply(out->kept, out->kept_size, at + sizeof(r), r.delta_size, out->original, out->original_size)) {
@@ -327,7 +327,7 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 		return 0;
 	}
 	if (original_tell((struct bytes){*bytes, *size}, &h, (struct bytes){original, original_size}, &delta, &delta_size))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	r.delta_size = (uint32_t)delta_size;
 	r.header = h.eh;
 	hash(original, original_size, r.original_hash);
@@ -344,5 +344,5 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 		*size = at + sizeof(r) + delta_size;
 	}
 	free(delta);
-	return done ? 1 : error_set(e, "out of memory");
+	return done ? 1 : error_memory(e);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "support/vector.h"
+#include "support/memory.h"
 
 struct source {
 	heap_read_fn *read;
@@ -46,8 +47,7 @@ static int modules_index(struct heap_image *im, struct error *e)
 		if (size - at < sizeof(*m) + 1 || m->size < sizeof(*m) + 1 || m->size % 8 || m->size > size - at ||
 		    m->build_id_size > sizeof(m->build_id) || !memchr(m->path, 0, m->size - sizeof(*m)))
 			return damaged(e);
-		if (!room_make(&im->module, &room, im->module_count, sizeof(*im->module)))
-			return error_set(e, "out of memory");
+		mem_room(&im->module, &room, im->module_count, sizeof(*im->module));
 		im->module[im->module_count++] = m;
 		at += m->size;
 	}

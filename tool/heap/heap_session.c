@@ -117,10 +117,10 @@ static int environment_set(const struct gathering *g, const struct heap_options 
 	snprintf(value, sizeof(value), "%llu:%ld:%s", (unsigned long long)o->sample, o->follow ? 0 : (long)getpid(),
 	         g->path);
 	if (asprintf(&preload, "%s%s%s", library, before && *before ? ":" : "", before ? before : "") < 0)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	err = setenv("LD_PRELOAD", preload, 1) || setenv(HEAP_VARIABLE, value, 1);
 	free(preload);
-	return err ? error_set(e, "out of memory") : 0;
+	return err ? error_memory(e) : 0;
 }
 
 /* ---- the recordings ------------------------------------------------------------------ */

@@ -36,7 +36,7 @@ static int member_open(struct elf_file *f, const char *path, const char *archive
 	} else if (!S_ISREG(status.st_mode)) {
 		error_set(e, "is not an archive");
 	} else if (!inputs_add(&inputs, archive)) {
-		error_set(e, "out of memory");
+		error_memory(e);
 	} else if (inputs.count && !inputs.list[0].member && inputs.list[0].error) {
 		error_set(e, "%s", inputs.list[0].error);
 	} else if (!(in = member_find(&inputs, member, strlen(member) - 1))) {
@@ -61,7 +61,7 @@ int inspect_open(struct elf_file *f, const char *path, struct error *e)
 		return elf_open(f, path, e);
 	archive = strndup(path, (size_t)(paren - path));
 	if (!archive)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	err = member_open(f, path, archive, paren + 1, e);
 	free(archive);
 	return err;

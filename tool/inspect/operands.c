@@ -7,6 +7,7 @@
 #include "elf/dynamic.h"
 #include "elf/symbols.h"
 #include "support/plain.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,11 +61,7 @@ static int section_relocs_read(struct operands *o, uint32_t section, struct erro
 
 		if (n < 0)
 			return -1;
-		grown = realloc(o->relocs, (o->reloc_count + (size_t)n + 1) * sizeof(*grown));
-		if (!grown) {
-			free(r);
-			return error_set(e, "out of memory");
-		}
+		grown = mem_resize(o->relocs, o->reloc_count + (size_t)n + 1, sizeof(*grown));
 		o->relocs = grown;
 		for (k = 0; k < n; k++)
 			if (r[k].symbol < o->file->symbol_count)
@@ -81,7 +78,7 @@ struct operands *operands_open(const struct elf_file *f, const struct code_space
 	int err;
 
 	if (!o) {
-		error_set(e, "out of memory");
+		error_memory(e);
 		return NULL;
 	}
 	o->file = f;

@@ -8,6 +8,7 @@
 #include "support/progress.h"
 #include "site/bake.h"
 #include "table/object_orc.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,11 +22,9 @@ static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_vi
 	struct elf_file plain = {0};
 	struct linked_tables tables = {0};
 	struct frames frames = {0};
-	uint8_t *bytes = malloc(f->size + 1);
+	uint8_t *bytes = mem_alloc(f->size + 1, 1);
 	int err = -1;
 
-	if (!bytes)
-		return error_set(e, "out of memory");
 	memcpy(bytes, f->bytes, f->size);
 	if (elf_open_bytes(&plain, f->path, bytes, f->size, e))
 		goto out;

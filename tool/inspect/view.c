@@ -41,7 +41,7 @@ static int in_place_read(struct view *v, struct error *e)
 
 	v->in_place = calloc(t->inline_count + 1, sizeof(*v->in_place));
 	if (!v->in_place)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < t->inline_count; i++) {
 		const uint8_t *p = elf_at(&v->file, t->inlines[i].site, ETCH_INLINE_LEN);
 
@@ -57,7 +57,7 @@ static int tables_read(struct view *v, struct error *e)
 		return -1;
 	v->baked = calloc(v->tables.imv_count + v->tables.pv_count + 1, sizeof(*v->baked));
 	if (!v->baked)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	baked_add(v, v->tables.imv, v->tables.imv_count);
 	baked_add(v, v->tables.pv, v->tables.pv_count);
 	if (v->baked_count)
@@ -112,7 +112,7 @@ static int slots_read(struct view *v, struct error *e)
 			p = realloc(v->slots, (v->slot_count + (size_t)n + 1) * sizeof(*p));
 			if (!p) {
 				free(r);
-				return error_set(e, "out of memory");
+				return error_memory(e);
 			}
 			v->slots = p;
 			for (k = 0; k < n; k++)

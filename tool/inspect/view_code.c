@@ -418,7 +418,7 @@ static int code_load(struct code *c, struct error *e)
 	if (!c->operands)
 		return -1;
 	if (!lines_make(c) || !jumps_find(c) || (elf_is_object(&c->file) && !switches_find(c)) || !incoming_find(c))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	c->sources = lines_open(&c->file);
 	return 0;
 }

@@ -300,7 +300,7 @@ int show_summary(const char *path, int jobs, enum format format, struct error *e
 	if (!err)
 		err = unwind_view_load(&v.file, UNWIND_TABLE, &unwind, e);
 	if (!err && !summary_make(&s))
-		err = error_set(e, "out of memory");
+		err = error_memory(e);
 	if (!err && format == FORMAT_JSON)
 		json_print(summary_json(&s));
 	else if (!err && format == FORMAT_TSV)

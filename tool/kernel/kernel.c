@@ -115,7 +115,7 @@ int kernel_open(struct kernel *k, const struct elf_file *f, const char *map, str
 	k->file = f;
 	k->sign = kernel_sign(f);
 	if (kernel_relocs_open(k))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	release_read(k);
 	return kernel_symbols_load(k, map, e);
 }

@@ -259,10 +259,10 @@ int kernel_orc_read(struct kernel *k, struct kernel_rows *out, struct error *e)
 	layout_find(k, &a, out);
 	do
 		if (append(k, &a, out))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 	while (arrays_find(k->file, &a, a.ip));
 	if (!out->sorted && rows_sort(out))
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	sizes_find(k, out);
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "kernel/relocs.h"
 #include "support/search.h"
 #include "support/plain.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,11 +31,7 @@ static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel
 		r->count = (size_t)n;
 		return 0;
 	}
-	p = realloc(r->list, (r->count + (size_t)n) * sizeof(*p));
-	if (!p) {
-		free(more);
-		return error_set(e, "out of memory");
-	}
+	p = mem_resize(r->list, r->count + (size_t)n, sizeof(*p));
 	r->list = p;
 	memcpy(p + r->count, more, (size_t)n * sizeof(*p));
 	r->count += (size_t)n;

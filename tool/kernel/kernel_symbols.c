@@ -67,7 +67,7 @@ static int load_elf(struct kernel *k, struct error *e)
 
 	s->list = calloc((size_t)f->symbol_count + 1, sizeof(*s->list));
 	if (!s->list)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 1; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
 
@@ -137,7 +137,7 @@ static int load_map(struct kernel *k, const char *path, struct error *e)
 		lines += bytes[i] == '\n';
 	s->list = calloc(lines, sizeof(*s->list));
 	if (!s->list)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (p = s->text; *p; p = next) {
 		struct kernel_symbol *y = &s->list[s->count];
 

@@ -301,7 +301,7 @@ int kernel_tables_find(struct kernel *k, struct kernel_tables *out, struct error
 	memset(out, 0, sizeof(*out));
 	for (i = 0; i < kernel_table_kind_count; i++)
 		if (kind_find(k, &kernel_table_kinds[i], out))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "support/vector.h"
+#include "support/memory.h"
 
 /* ax bx cx dx si di bp sp ip r8-r15: enum perf_event_x86_regs of asm/perf_regs.h */
 #define REGISTERS 0xff01ffu
@@ -179,8 +180,7 @@ static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_op
 
 		if (tid <= 0 || number_has(seen->list, seen->count, tid))
 			continue;
-		if (!room_make(&seen->list, &seen->room, seen->count, sizeof(*seen->list)))
-			return error_set(e, "out of memory");
+		mem_room(&seen->list, &seen->room, seen->count, sizeof(*seen->list));
 		seen->list[seen->count++] = tid;
 		if (thread_open(s, tid, o, e) < 0)
 			return -1;
@@ -220,7 +220,7 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 	s->wrapped = malloc(1 << 16);
 	s->rings = calloc(cpus > 0 ? (size_t)cpus : 1, sizeof(*s->rings));
 	if (!s->rings || !s->wrapped)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	s->count = cpus > 0 ? (size_t)cpus : 1;
 	/* A descriptor a thread and processor, and one a file that has samples. */
 	if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {

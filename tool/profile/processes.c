@@ -193,7 +193,7 @@ bool process_read(struct process_list *l, pid_t pid, struct binary_list *binarie
 	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
 	f = p ? fopen(path, "re") : NULL;
 	if (!f) {
-		error_set(e, "%s: %s", path, p ? strerror(errno) : "out of memory");
+		error_set(e, "%s: %s", path, p ? strerror(errno) : NO_MEMORY);
 		return false;
 	}
 	while (fgets(line, sizeof(line), f)) {

@@ -74,7 +74,7 @@ bool profile_output_write(struct profile *p, const struct profile_output *o, con
 	f = open_memstream(&data, &size);
 	good = f && profile_format(p, o->kind, title, f);
 	if (!f || fclose(f) || !good) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		free(data);
 		return false;
 	}

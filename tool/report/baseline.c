@@ -26,7 +26,7 @@ static int file_add(struct baseline_file *f, struct json_object *o, struct error
 		return -1;
 	qsort(f->report.list, f->report.count, sizeof(*f->report.list), fingerprint_order);
 	f->matched = calloc(f->report.count + 1, sizeof(*f->matched));
-	return f->matched ? 0 : error_set(e, "out of memory");
+	return f->matched ? 0 : error_memory(e);
 }
 
 /* Checks kind and version of the document: any other file must not pass for an empty baseline. */
@@ -55,7 +55,7 @@ int baseline_read(struct baseline *b, const char *path, struct error *e)
 	n = json_object_array_length(files);
 	b->files = calloc(n + 1, sizeof(*b->files));
 	if (!b->files)
-		err = error_set(e, "out of memory");
+		err = error_memory(e);
 	for (i = 0; i < n && !err; i++) {
 		err = file_add(&b->files[b->count++], json_object_array_get_idx(files, i), &inner);
 		if (err)

@@ -4,6 +4,7 @@
 
 #include "elf/lines.h"
 #include "elf/symbols.h"
+#include "support/memory.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -125,9 +126,7 @@ int report_make(struct report *r, const struct elf_file *f, struct findings *fro
 	size_t i;
 
 	findings_sort(from);
-	r->list = calloc(from->count + 1, sizeof(*r->list));
-	if (!r->list)
-		return error_set(e, "out of memory");
+	r->list = mem_zero(from->count + 1, sizeof(*r->list));
 	if (from->count) {
 		if (symbol_index_build(f, symbol_is_function, &resolver.symbols, e))
 			return -1;
@@ -139,7 +138,7 @@ int report_make(struct report *r, const struct elf_file *f, struct findings *fro
 	lines_close(resolver.lines);
 	symbol_index_free(&resolver.symbols);
 	findings_free(from);
-	return resolver.failed ? error_set(e, "out of memory") : 0;
+	return resolver.failed ? error_memory(e) : 0;
 }
 
 static void place_free(struct report_place *p)

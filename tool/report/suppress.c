@@ -46,7 +46,7 @@ static int rule_parse(struct suppression *s, const char *rule, struct error *e)
 	s->path = p ? part(&p) : NULL;
 	s->function = p ? part(&p) : NULL;
 	if (!s->rule || !s->id)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	if (p)
 		return error_set(e, "'%s' has more than ID:PATH:FUNCTION (write a colon in a name as \\:)", rule);
 	if ((s->path && !*s->path) || (s->function && !*s->function))
@@ -66,7 +66,7 @@ int suppressions_add(struct suppressions *s, const char *rule, const char *reaso
 	new.reason = strdup(reason);
 	new.origin = strdup(origin);
 	if (!grown || !new.reason || !new.origin)
-		error_set(e, "out of memory");
+		error_memory(e);
 	else if (!rule_parse(&new, rule, e)) {
 		s->list[s->count++] = new;
 		return 0;
@@ -113,7 +113,7 @@ static int line_read(struct suppressions *s, char *line, const char *path, size_
 	if (!reason || !*reason)
 		return error_set(e, "line %zu: no reason given (append  # REASON)", number);
 	if (asprintf(&origin, "%s:%zu", path, number) < 0)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	err = suppressions_add(s, rule, reason, origin, &inner);
 	free(origin);
 	return err ? error_set(e, "line %zu: %.350s", number, inner.text) : 0;

@@ -98,7 +98,7 @@ void text_error(const char *what, const char *format, ...)
 		text_clean(f, text);
 		fputc('\n', f);
 	}
-	fputs(f && !fclose(f) ? line : "etch: out of memory\n", stderr);
+	fputs(f && !fclose(f) ? line : "etch: " NO_MEMORY "\n", stderr);
 	free(line);
 	free(text);
 }

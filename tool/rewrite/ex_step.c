@@ -4,7 +4,7 @@
 
 int rewrite_ex_say(struct scan *s, struct findings *x)
 {
-	return findings_take(&s->findings, x) ? 0 : error_set(&s->error, "out of memory");
+	return findings_take(&s->findings, x) ? 0 : error_memory(&s->error);
 }
 
 bool rewrite_has_ex(const struct elf_file *f) { return elf_section_find(f, ETCH_SEC_EXTABLE, 1) != 0; }

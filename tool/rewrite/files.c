@@ -119,7 +119,7 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 	} else if (!opt->undo && (opt->make.imv || opt->make.pv) && names_collect(files, &r.names)) {
 		r.worst = EXIT_UNUSABLE;
 	} else if (!workers_run(&workers)) {
-		fprintf(stderr, "etch: out of memory\n");
+		text_error(NULL, NO_MEMORY);
 		r.worst = EXIT_UNUSABLE;
 	}
 	progress_end();

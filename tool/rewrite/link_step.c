@@ -91,7 +91,7 @@ static int rows_keep(const struct linked_tables *now, struct linked_rows *out, s
 	out->pv = rows_copy(now->pv, now->pv_count);
 	out->obj = malloc((now->obj_count + 1) * sizeof(*out->obj));
 	if (!out->imv || !out->pv || !out->obj)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	if (now->obj_count)
 		memcpy(out->obj, now->obj, now->obj_count * sizeof(*out->obj));
 	out->imv_count = now->imv_count;
@@ -114,7 +114,7 @@ static int rows_make(const struct scan *s, const struct linked_tables *now, cons
 	}
 	free(rows->obj);
 	rows->obj = obj_rows(s, now, &rows->obj_count);
-	return rows->imv && rows->pv && rows->obj ? 0 : error_set(e, "out of memory");
+	return rows->imv && rows->pv && rows->obj ? 0 : error_memory(e);
 }
 
 /* Restores the bytes at the sites of a table that is not selected: they were unbaked for the analysis. */
@@ -298,7 +298,7 @@ static int output_settle(const struct elf_file *f, const uint8_t *before, const 
 	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
 		out->bytes = malloc(f->size + 1);
 		if (!out->bytes)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		out->size = f->size;
 		memcpy(out->bytes, f->bytes, f->size);
 	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {

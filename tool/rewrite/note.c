@@ -74,7 +74,7 @@ int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *w
 	size = sizeof(head) + (head.n_namesz + 3u) / 4 * 4;
 	data = calloc(1, size);
 	if (!data)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	memcpy(data, &head, sizeof(head));
 	memcpy(data + sizeof(head), text, head.n_namesz);
 	u->sections[u->count++] =

@@ -74,7 +74,7 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			                        site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE, &ref);
 		}
 	}
-	return ok ? 0 : error_set(e, "out of memory");
+	return ok ? 0 : error_memory(e);
 }
 
 /* Sets the flags in __pv_native, in f's bytes, according to the sequences in the code.
@@ -116,7 +116,7 @@ static int bytes_copy(const struct elf_file *f, struct rewrite_result *out, stru
 {
 	out->bytes = malloc(f->size + 1);
 	if (!out->bytes)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	memcpy(out->bytes, f->bytes, f->size);
 	out->size = f->size;
 	return 0;

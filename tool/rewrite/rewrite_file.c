@@ -211,13 +211,13 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
 	int err = 0;
 
 	if (no_memory)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	if (!doubt)
 		return 0;
 	e->text[0] = '\0';
 	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &again, e) ||
 	    again.done.bytes)
-		err = error_no_memory(e) ? -1 : error_set(e, "%s: a second rewrite would change the file again", doubt);
+		err = error_is_memory(e) ? -1 : error_set(e, "%s: a second rewrite would change the file again", doubt);
 	made_free(&again);
 	if (f.bytes == done->bytes)
 		f.bytes = NULL;
@@ -265,7 +265,7 @@ static int source_open(struct source *s, const struct rewrite_options *o, uint8_
 
 	s->raw = *bytes;
 	s->raw_size = *size;
-	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && error_no_memory(&stale))
+	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && error_is_memory(&stale))
 		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
@@ -309,7 +309,7 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 		done->size = s->undo.kept_size;
 		done->bytes = malloc(done->size + 1);
 		if (!done->bytes)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		memcpy(done->bytes, s->undo.kept, done->size);
 	}
 	if (opt->no_undo)

@@ -68,7 +68,7 @@ static int calls_find(const struct code_space *space, uint64_t **calls, size_t *
 		code.size = c->size;
 		code.addr = c->addr;
 		if (callsites_find(&code, calls, count))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 	}
 	return 0;
 }

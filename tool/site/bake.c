@@ -61,7 +61,7 @@ static int mismatch_report(const struct mismatch_sink *to, const struct elf_file
 	char where[200];
 
 	if (to->fn)
-		return to->fn(to->ctx, odd) ? error_set(to->e, "out of memory") : 0;
+		return to->fn(to->ctx, odd) ? error_memory(to->e) : 0;
 	elf_describe(f, elf_section_at(f, odd->row->site), odd->row->site, where, sizeof(where));
 	return error_set(to->e, "code and tables disagree at %s (%#" PRIx64 "): changed after etch rewrite?", where,
 	                 odd->row->site);

@@ -73,7 +73,7 @@ int site_load_classify(struct function_scan *c, const struct use *u, struct site
 	if (!site->reason && site->entry.form >= ETCH_FORM_CMPR8)
 		site->reason = flags_classify(c, u, site, &failed);
 	if (failed)
-		return error_set(&c->scan->error, "out of memory");
+		return error_memory(&c->scan->error);
 	if (site->reason)
 		return 0;
 	if (!u->off_known) {

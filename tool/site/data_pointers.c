@@ -41,7 +41,7 @@ bool slot_is_got(const struct elf_file *f, uint64_t addr)
 int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 {
 	if (!list_grow((void **)&s->slots, s->slot_count, &s->slot_room, sizeof(*s->slots)))
-		return error_set(&s->error, "out of memory");
+		return error_memory(&s->error);
 	s->slots[s->slot_count++] = (struct slot){addr, object, off};
 	return 0;
 }
@@ -73,7 +73,7 @@ static int word_take(struct scan *s, uint64_t at, uint64_t value)
 static int relocated_add(struct scan *s, uint64_t at)
 {
 	if (!list_grow((void **)&s->relocated, s->relocated_count, &s->relocated_room, sizeof(*s->relocated)))
-		return error_set(&s->error, "out of memory");
+		return error_memory(&s->error);
 	s->relocated[s->relocated_count++] = at;
 	return 0;
 }
@@ -86,7 +86,7 @@ static int code_word_add(struct scan *s, uint64_t value)
 	if (!i || !(s->file->sections[i].sh.sh_flags & SHF_EXECINSTR))
 		return 0;
 	if (!list_grow((void **)&s->code_words, s->code_word_count, &s->code_word_room, sizeof(*s->code_words)))
-		return error_set(&s->error, "out of memory");
+		return error_memory(&s->error);
 	s->code_words[s->code_word_count++] = value;
 	return 0;
 }

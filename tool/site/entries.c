@@ -20,7 +20,7 @@ static int label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 		struct entry *p = realloc(x->label_funcs, room * sizeof(*p));
 
 		if (!p)
-			return error_set(b->e, "out of memory");
+			return error_memory(b->e);
 		x->label_funcs = p;
 		x->label_func_room = room;
 	}
@@ -35,7 +35,7 @@ int entry_append(struct builder *b, struct entry **list, size_t *count, size_t *
 		struct entry *p = realloc(*list, more * sizeof(*p));
 
 		if (!p)
-			return error_set(b->e, "out of memory");
+			return error_memory(b->e);
 		*list = p;
 		*room = more;
 	}
@@ -394,7 +394,7 @@ int entries_build(struct entries *x, const struct elf_file *f, struct func_list 
 	x->by_table = malloc((x->count + 1) * sizeof(*x->by_table));
 	x->leas = malloc((x->lea_count + 1) * sizeof(*x->leas));
 	if (!x->addrs || !x->by_table || !x->leas)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < x->count; i++) {
 		x->addrs[i] = x->list[i].addr;
 		x->by_table[i] = x->list[i].by_table;

@@ -43,7 +43,7 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 		struct track_pad *list = realloc(x->pads, room * sizeof(*list));
 
 		if (!list) {
-			p->err = error_set(p->b->e, "out of memory");
+			p->err = error_memory(p->b->e);
 			return;
 		}
 		x->pads = list;
@@ -103,7 +103,7 @@ static int faults_build(struct builder *b, const struct code_space *space)
 	}
 	x->faults = calloc(fix.count + 1, sizeof(*x->faults));
 	if (!x->faults)
-		err = error_set(b->e, "out of memory");
+		err = error_memory(b->e);
 	for (i = 0; i < fix.count && !err; i++) {
 		if (fix.list[i].insn_in != PLACE_CODE || fix.list[i].to_in != PLACE_CODE ||
 		    !entry_of_space(b, space, fix.list[i].insn, &from) || !entry_of_space(b, space, fix.list[i].to, &to))

@@ -45,7 +45,7 @@ static int place_add(struct places *p, uint64_t at)
 	if (!section || !has_parts(x, &shared))
 		return 0;
 	if (!list_grow((void **)&p->list, p->count, &p->room, sizeof(*p->list)))
-		return error_set(&p->s->error, "out of memory");
+		return error_memory(&p->s->error);
 	p->list[p->count++] = at & ~(granule(x, shared) - 1);
 	return 0;
 }

@@ -127,7 +127,7 @@ static int section_take(struct scan *s, const struct elf_file *f, uint32_t index
 		struct place func, code;
 
 		if (!p) {
-			error_set(&s->error, "out of memory");
+			error_memory(&s->error);
 			goto out;
 		}
 		out->list = p;

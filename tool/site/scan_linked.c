@@ -319,7 +319,7 @@ static int function_take(struct code_scan *c, const struct func *fn, const struc
 		c->room = 4 * code->count;
 		c->refs = malloc(c->room * sizeof(*c->refs));
 		if (!c->refs)
-			return error_set(&s->error, "out of memory");
+			return error_memory(&s->error);
 	}
 	c->unresolved = false;
 	if (!code->whole && undecoded_take(c, fn))

@@ -96,7 +96,7 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 	m->etched = calloc(f->symbol_count + 1, 1);
 	m->near = calloc(f->symbol_count + 1, 1);
 	if (!m->object || !m->etched || !m->near)
-		return error_set(&s->error, "out of memory");
+		return error_memory(&s->error);
 	for (i = 0; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
 
@@ -276,7 +276,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 		free(refs);
 		refs = malloc((2 * code.count + 1) * sizeof(*refs));
 		if (!refs) {
-			err = error_set(&s->error, "out of memory");
+			err = error_memory(&s->error);
 			break;
 		}
 		for (j = 0; j < 2 * code.count; j++)

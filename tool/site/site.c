@@ -38,7 +38,7 @@ int scan_object_add(struct scan *s, const struct object *o)
 		free(o->name);
 		if (p)
 			s->objects.list = p;
-		return error_set(&s->error, "out of memory");
+		return error_memory(&s->error);
 	}
 	s->objects.list = p;
 	p[s->objects.count++] = *o;
@@ -101,7 +101,7 @@ int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bo
 int scan_site_add(struct scan *s, const struct site *site)
 {
 	if (!list_grow((void **)&s->sites, s->site_count, &s->site_room, sizeof(*s->sites)))
-		return error_set(&s->error, "out of memory");
+		return error_memory(&s->error);
 	s->sites[s->site_count++] = *site;
 	return 0;
 }
@@ -127,7 +127,7 @@ int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t 
 	va_start(ap, format);
 	f = finding_addv(&s->findings, id, section, addr, format, ap);
 	va_end(ap);
-	return f ? 0 : error_set(&s->error, "out of memory");
+	return f ? 0 : error_memory(&s->error);
 }
 
 static int site_order(const void *a, const void *b)
@@ -213,12 +213,12 @@ int name_set_add(struct name_set *s, const char *name, struct error *e)
 		char **p = realloc(s->names, room * sizeof(*p));
 
 		if (!p)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		s->names = p;
 		s->room = room;
 	}
 	s->names[s->count] = strdup(name);
-	return s->names[s->count++] ? 0 : error_set(e, "out of memory");
+	return s->names[s->count++] ? 0 : error_memory(e);
 }
 
 void name_set_sort(struct name_set *s)

@@ -25,7 +25,7 @@ static int natives_take(struct targets *t, const struct linked_tables *now, stru
 
 	t->natives = calloc(now->native_count + 1, sizeof(*t->natives));
 	if (!t->natives)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < now->native_count; i++)
 		if (now->natives[i].flags & ETCH_NATIVE_CHECKED)
 			t->natives[n++] = now->natives[i];

@@ -31,7 +31,7 @@ static int take(struct measurement *m, size_t side, const struct reading *got, s
 		if (!got->have[i])
 			continue;
 		if (!samples_add(&to->samples, got->value[i]))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		if (to->samples.count == 1 || got->share[i] < to->share)
 			to->share = got->share[i];
 	}
@@ -67,7 +67,7 @@ static int one_run(struct measurement *m, size_t side, bool keep, struct progres
 	int err;
 
 	if (!argv)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	err = run_start(&r, argv, &m->run, e);
 	if (!err) {
 		counters_open(&counters, m->rows, m->row_count, r.pid);

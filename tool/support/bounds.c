@@ -3,6 +3,7 @@
 #include "support/bounds.h"
 #include "support/exit_code.h"
 #include "support/plain.h"
+#include "support/error.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -44,7 +45,8 @@ static void time_exceeded(int signal)
 /* Must not allocate. */
 _Noreturn void bounds_exhausted(void)
 {
-	struct iovec line[3] = {{(void *)"etch: ", 6}, {bounds.file, strlen(bounds.file)}, {(void *)"out of memory\n", 14}};
+	struct iovec line[3] = {
+		{(void *)"etch: ", 6}, {bounds.file, strlen(bounds.file)}, {(void *)NO_MEMORY "\n", sizeof(NO_MEMORY)}};
 
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS_MEMORY);

@@ -19,4 +19,6 @@ int error_set(struct error *e, const char *format, ...)
 	return -1;
 }
 
-bool error_no_memory(const struct error *e) { return !strncmp(e->text, "out of memory", strlen("out of memory")); }
+int error_memory(struct error *e) { return error_set(e, NO_MEMORY); }
+
+bool error_is_memory(const struct error *e) { return !strncmp(e->text, NO_MEMORY, strlen(NO_MEMORY)); }

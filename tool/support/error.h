@@ -15,7 +15,12 @@ struct error {
 /* Fills e and returns -1, so that a caller can `return error_set(...)`. */
 int error_set(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Is the error "out of memory...", which says nothing about the file? */
-bool error_no_memory(const struct error *e);
+/* The one text for lack of memory, where it is an error of one file. Most code needs no check: mem_alloc() and the like
+ * of memory.h end the process. */
+#define NO_MEMORY "out of memory"
+/* error_set(e, NO_MEMORY). */
+int error_memory(struct error *e);
+/* Is the error of that kind, which says nothing about the file? */
+bool error_is_memory(const struct error *e);
 
 #endif

@@ -6,6 +6,7 @@
 #include "support/bounds.h"
 #include "support/jobserver.h"
 #include "support/progress.h"
+#include "support/error.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -275,7 +276,7 @@ static bool worker_lost(struct parent *p, struct worker *w)
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
 		n = asprintf(&a.why, "exceeds the CPU time limit for its size (ETCH_BOUNDS=none: no limit)");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS_MEMORY) {
-		n = asprintf(&a.why, "out of memory");
+		n = asprintf(&a.why, NO_MEMORY);
 	} else {
 		n = asprintf(&a.why, "etch exited with status %d while processing it", WEXITSTATUS(status));
 	}

@@ -145,7 +145,7 @@ int eh_frame_copy(const struct cfi_file *cfi, uint32_t number, struct bytes *b, 
 
 	bytes_put(b, part->bytes, part->size);
 	if (b->failed)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	etch_cfi_open(&c.cfi, part->bytes, part->size, part->addr);
 	while (at < part->size) {
 		struct etch_cfi_in in;

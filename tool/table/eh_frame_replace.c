@@ -106,7 +106,7 @@ int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, stru
 		return 0;
 	out->fde = calloc(cfi->count, sizeof(*out->fde));
 	if (!out->fde)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	wrong_mark(cfi, rows->found, out->fde);
 	for (i = 0; i < cfi->count; i++) {
 		const struct cfi_fde *x = &cfi->fdes[i];
@@ -121,7 +121,7 @@ int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, stru
 		if (!wrong)
 			continue;
 		if (!room_make(&out->wrong, &out->room, out->wrong_count, sizeof(*out->wrong)))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		out->wrong[out->wrong_count++] = (struct eh_wrong){x->start, x->end, out->fde[i] & EH_FDE_REPLACED};
 	}
 	return 0;

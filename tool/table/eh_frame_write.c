@@ -208,8 +208,8 @@ static int new_fdes(struct writer *w, const struct row_list *rows, const struct 
 	w->last = saves->rows + saves->count;
 	for (i = 0; i + 1 < rows->count; i++)
 		if (!row_split(w, &rows->rows[i], rows->rows[i + 1].addr))
-			return error_set(e, "out of memory");
-	return fde_flush(w) ? 0 : error_set(e, "out of memory");
+			return error_memory(e);
+	return fde_flush(w) ? 0 : error_memory(e);
 }
 
 static int hdr_make(struct eh_frame *out, struct error *e)
@@ -224,7 +224,7 @@ static int hdr_make(struct eh_frame *out, struct error *e)
 	out->hdr_size = 12 + 8 * out->count;
 	out->hdr = calloc(1, out->hdr_size);
 	if (!out->hdr)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	memcpy(out->hdr, head, sizeof(head));
 	memcpy(out->hdr + 8, &count, sizeof(count));
 	return 0;
@@ -252,7 +252,7 @@ static int fdes_stay(struct writer *w, const struct eh_replaced *replaced, struc
 		return 0;
 	*owned = malloc(count * sizeof(**owned));
 	if (!*owned)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < count; i++)
 		if (!(replaced->fde[i] & EH_FDE_REPLACED))
 			(*owned)[n++] = w->fde[i];
@@ -265,7 +265,7 @@ static int fdes_stay(struct writer *w, const struct eh_replaced *replaced, struc
 static int writer_end(struct writer *w, int err, struct error *e)
 {
 	if (!err && w->b.failed)
-		err = error_set(e, "out of memory");
+		err = error_memory(e);
 	w->out->frame = w->b.list;
 	w->out->frame_size = w->b.count;
 	free(w->pieces);

@@ -9,6 +9,7 @@
 #include "analysis/runtimes/runtimes.h"
 #include "support/vector.h"
 #include "elf/dynamic.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -139,9 +140,7 @@ static int probes_find(struct check *c)
 	struct sweep w = {.start = UINT64_MAX};
 	size_t i, n = 0;
 
-	c->probes = calloc(2 * c->x->count + 1, sizeof(*c->probes));
-	if (!c->probes)
-		return error_set(c->e, "out of memory");
+	c->probes = mem_zero(2 * c->x->count + 1, sizeof(*c->probes));
 	for (i = 0; i < c->x->count; i++) {
 		if (c->x->list[i].insn_in == PLACE_CODE)
 			c->probes[n++].addr = c->x->list[i].insn;
@@ -189,7 +188,7 @@ __attribute__((format(printf, 5, 6))) static int finding(struct check *c, const 
 	va_start(args, format);
 	x = finding_addv(c->out, id, section, addr, format, args);
 	va_end(args);
-	return x ? 0 : error_set(c->e, "out of memory");
+	return x ? 0 : error_memory(c->e);
 }
 
 /* Adds a finding about an entry, at the address of its instruction. */
@@ -225,8 +224,7 @@ static int calls_find(struct check *c)
 			target = insn_call_target(code->bytes + at, code->addr + at);
 			if (!target || !space_at(c->space, target))
 				continue;
-			if (!room_make(&c->called, &room, c->called_count, sizeof(*c->called)))
-				return error_set(c->e, "out of memory");
+			mem_room(&c->called, &room, c->called_count, sizeof(*c->called));
 			c->called[c->called_count++] = target;
 		}
 	}
@@ -411,7 +409,7 @@ static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index
 	if (!live || !out) {
 		free(live);
 		free(out);
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	}
 	for (i = 0; i < x->count; i++)
 		if (x->list[i].table == index && x->list[i].insn_in != PLACE_NONE)

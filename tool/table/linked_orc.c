@@ -2,6 +2,7 @@
 /* Sorts the ORC arrays that a linker has joined of those of object files (linked_orc.h). */
 #include "table/linked_orc.h"
 #include "elf/segment.h"
+#include "support/memory.h"
 
 #include <etch/orc.h>
 
@@ -64,9 +65,7 @@ static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *ro
 	if (s->sh.sh_size != n * 4 || t->sh.sh_size != n * sizeof(struct etch_orc))
 		return error_set(e, "sections %s and %s have %" PRIu64 " and %" PRIu64 " bytes: not the same number of rows",
 		                 s->name, t->name, s->sh.sh_size, t->sh.sh_size);
-	list = calloc(n + 1, sizeof(*list));
-	if (!list)
-		return error_set(e, "out of memory");
+	list = mem_zero(n + 1, sizeof(*list));
 	for (i = 0; i < n; i++) {
 		memcpy(&field, s->data + 4 * i, 4);
 		memcpy(&list[i].orc, t->data + sizeof(list->orc) * i, sizeof(list->orc));

@@ -34,7 +34,7 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 				return error_set(e, "section %s: its file offset disagrees with its segment", s->name);
 			p = realloc(t->modules, (t->module_count + 1) * sizeof(*p));
 			if (!p)
-				return error_set(e, "out of memory");
+				return error_memory(e);
 			t->modules = p;
 			if (!t->module_count) {
 				*first = m;
@@ -105,7 +105,7 @@ static int sites_read(const struct elf_file *f, const struct table_kind *kind, c
 
 	*rows = calloc(at->room + 1, sizeof(**rows));
 	if (!*rows)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < at->room; i++) {
 		uint64_t ref = at->addr + i * sizeof(struct etch_imv);
 		struct imv_row *row = &(*rows)[*count];
@@ -158,7 +158,7 @@ static int natives_read(const struct elf_file *f, struct linked_tables *t, struc
 			return error_set(e, "section " ETCH_SEC_NATIVE ": its file offset disagrees with its segment");
 		p = realloc(t->natives, (t->native_count + n + 1) * sizeof(*p));
 		if (!p)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		t->natives = p;
 		for (i = 0; i < n; i++) {
 			uint64_t at = sec->sh.sh_addr + i * sizeof(struct etch_native);
@@ -191,7 +191,7 @@ static int inlines_read(const struct elf_file *f, struct linked_tables *t, struc
 			                 sec->sh.sh_size, sizeof(struct etch_inline));
 		p = realloc(t->inlines, (t->inline_count + n + 1) * sizeof(*p));
 		if (!p)
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		t->inlines = p;
 		for (i = 0; i < n; i++) {
 			uint64_t at = sec->sh.sh_addr + i * sizeof(struct etch_inline);
@@ -214,7 +214,7 @@ static int obj_read(const struct elf_file *f, struct linked_tables *t, struct er
 
 	t->obj = calloc(t->obj_room + 1, sizeof(*t->obj));
 	if (!t->obj)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < t->obj_room; i++) {
 		uint64_t at = t->obj_addr + i * sizeof(struct etch_obj);
 		struct obj_row *row = &t->obj[t->obj_count];

@@ -254,7 +254,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 			names_size += strlen(r->obj[i].name) + 1;
 	j->names = calloc(1, names_size);
 	if (!places_alloc(&j->to, imv_count, r->pv_count, r->obj_count) || !j->names) {
-		error_set(j->e, "out of memory");
+		error_memory(j->e);
 		goto out;
 	}
 	memcpy(j->secs, j->unwind->sections, j->unwind->count * sizeof(*j->secs));
@@ -312,7 +312,7 @@ int linked_tables_write(struct elf_file *f, const struct linked_tables *now, con
 	if (!fits_in_place(now, rows))
 		return write_segment(&job, out, out_size);
 	err = places_alloc(&to, now->imv_room, now->pv_room, now->obj_room) ? encode(rows, &to, e)
-	                                                                    : error_set(e, "out of memory");
+	                                                                    : error_memory(e);
 	if (!err) {
 		put(f, now->imv_addr, to.imv_out, now->imv_room * sizeof(struct etch_imv));
 		put(f, now->pv_addr, to.pv_out, now->pv_room * sizeof(struct etch_imv));

@@ -110,7 +110,7 @@ static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t
 	section_add(u, ETCH_SEC_ORC, 2, orc, rows->count * sizeof(*orc));
 	section_add(u, ETCH_SEC_ORC_LOOKUP, 4, lookup, (blocks + 1) * sizeof(*lookup));
 	if (!orc || !lookup || !u->targets || !u->sections[SEC_HEADER].data || !u->sections[SEC_IP].data)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < rows->count; i++) {
 		*lost += !unwind_orc_pack(&rows->rows[i].rule, rows->rows[i].source, &orc[i]);
 		u->targets[i] = rows->rows[i].addr;
@@ -279,7 +279,7 @@ static int section_keep(const struct elf_file *f, const struct segment_found *at
 		k = section_add(u, name, s->sh.sh_addralign, copy(s->data, s->sh.sh_size), s->sh.sh_size);
 		k->unloaded = unloaded;
 		section_traits(k);
-		return k->data ? 1 : error_set(e, "out of memory");
+		return k->data ? 1 : error_memory(e);
 	}
 	return 0;
 }
@@ -374,7 +374,7 @@ static int orc_rows(const struct linked_unwind *u, struct row_list *out, struct 
 	out->rows = calloc(n + 1, sizeof(*out->rows));
 	out->room = n + 1;
 	if (!out->rows)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < n; i++) {
 		struct row *row = &out->rows[i];
 		struct etch_orc x;

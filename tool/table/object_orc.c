@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the ORC arrays of an object file, and compares them with those it already has. */
 #include "table/object_orc.h"
+#include "support/memory.h"
 
 #include <etch/orc_lookup.h>
 
@@ -72,9 +73,7 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 	size_t i, row = 0;
 
 	memset(out, 0, sizeof(*out));
-	out->sections = calloc(2 * space->count + 1, sizeof(*out->sections));
-	if (!out->sections)
-		return error_set(e, "out of memory");
+	out->sections = mem_zero(2 * space->count + 1, sizeof(*out->sections));
 	for (i = 0; i < space->count; i++) {
 		struct maker m = {.section = &space->list[i]};
 		uint8_t *ip = NULL;
@@ -85,7 +84,7 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 		if (err || (m.count && !ip)) {
 			free(m.orc);
 			free(m.places);
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		}
 		if (!m.count) {
 			free(m.orc);
@@ -176,7 +175,7 @@ static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, 
 		return -1;
 	if (!resolved_grow(l, n)) {
 		free(r);
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	}
 	if ((uint64_t)count != n) {
 		free(r);
@@ -266,7 +265,7 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 		const struct new_section *ip = &wanted->sections[k], *orc = &wanted->sections[k + 1];
 
 		if (!resolved_grow(&want, ip->reloc_count)) {
-			same = error_set(e, "out of memory");
+			same = error_memory(e);
 			break;
 		}
 		for (i = 0; i < ip->reloc_count; i++) {
@@ -303,7 +302,7 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 	out->room = have.count;
 	if (!out->rows) {
 		free(have.list);
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	}
 	/* In a code space, addresses ascend with section numbers. */
 	qsort(have.list, have.count, sizeof(*have.list), resolved_order);

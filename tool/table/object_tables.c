@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the tables of an object file, and compares them with those it already has. */
 #include "table/object_tables.h"
+#include "support/memory.h"
 
 #include <etch/pv_forms.h>
 #include <stdlib.h>
@@ -192,9 +193,7 @@ static int present_resolve(const struct elf_file *f, uint32_t index, size_t reco
 	if (s->sh.sh_size % record)
 		return error_set(e, "section %s: size %llu is not a multiple of %zu", s->name,
 		                 (unsigned long long)s->sh.sh_size, record);
-	places = calloc(2 * n + 1, sizeof(*places));
-	if (!places)
-		return error_set(e, "out of memory");
+	places = mem_zero(2 * n + 1, sizeof(*places));
 	while ((rel = elf_section_rela(f, index, rel + 1))) {
 		struct elf_reloc *r;
 		long count = elf_relocs(f, rel, &r, e), i;
@@ -213,7 +212,7 @@ static int present_resolve(const struct elf_file *f, uint32_t index, size_t reco
 	}
 	ok = records_resolve(l, s->data, s->sh.sh_size, record, places);
 	free(places);
-	return ok ? 0 : error_set(e, "out of memory");
+	return ok ? 0 : error_memory(e);
 }
 
 static int wanted_resolve(const struct elf_file *f, const struct new_section *s, size_t record, struct resolved_list *l,
@@ -224,7 +223,7 @@ static int wanted_resolve(const struct elf_file *f, const struct new_section *s,
 	bool ok;
 
 	if (!places)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < s->reloc_count; i++) {
 		const struct new_reloc *r = &s->relocs[i];
 		uint64_t *place = places[2 * (r->offset / record) + (r->offset % record != 0)];
@@ -238,7 +237,7 @@ static int wanted_resolve(const struct elf_file *f, const struct new_section *s,
 	}
 	ok = records_resolve(l, s->data, s->size, record, places);
 	free(places);
-	return ok ? 0 : error_set(e, "out of memory");
+	return ok ? 0 : error_memory(e);
 }
 
 int object_tables_present(const struct elf_file *f, const struct object_tables *wanted, bool *emptied, struct error *e)

@@ -225,7 +225,7 @@ static int row_add(struct reader *r, uint64_t addr, const struct etch_rule *rule
 	if (l->count && etch_rule_equal(&l->rows[l->count - 1].rule, rule))
 		return 0;
 	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
-		return error_set(r->e, "out of memory");
+		return error_memory(r->e);
 	memset(&l->rows[l->count], 0, sizeof(l->rows[l->count]));
 	l->rows[l->count].addr = addr;
 	l->rows[l->count++].rule = *rule;
@@ -305,7 +305,7 @@ static int fdes_read(struct reader *r, uint64_t addr, const struct code_space *s
 
 	r->list = calloc((size_t)r->h.fde_count + 1, sizeof(*r->list));
 	if (!r->list)
-		return error_set(r->e, "out of memory");
+		return error_memory(r->e);
 	for (i = 0; i < r->h.fde_count; i++) {
 		struct fde *f = &r->list[r->count];
 		const struct code_section *c, *last;

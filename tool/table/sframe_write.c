@@ -6,6 +6,7 @@
 #include "table/sframe.h"
 
 #include "support/vector.h"
+#include "support/memory.h"
 
 #include <etch/orc_rule.h>
 #include <stdlib.h>
@@ -353,9 +354,7 @@ static int finish(struct writer *w, struct error *e)
 		return error_set(e, "its unwind rows are too many for " SFRAME_SECTION);
 	out->version = w->version;
 	out->size = sizeof(h) + fde_bytes + w->fre_size;
-	out->bytes = malloc(out->size);
-	if (!out->bytes)
-		return error_set(e, "out of memory");
+	out->bytes = mem_alloc(out->size, 1);
 	memcpy(out->bytes, &h, sizeof(h));
 	if (fde_bytes)
 		memcpy(out->bytes + sizeof(h), w->fde, fde_bytes);
@@ -375,7 +374,7 @@ int sframe_encode(const struct row_list *rows, unsigned version, bool placed, st
 		w.rows = malloc(w.count + 1);
 	}
 	if (!w.cost || !w.rows || !fdes_make(&w))
-		error_set(e, "out of memory");
+		error_memory(e);
 	else
 		err = finish(&w, e);
 	free(w.items);

@@ -67,7 +67,7 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 	out->room = in->count + 1;
 	out->rows = big_alloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	cache = step_cache_new(); /* null is allowed, only slower */
 	if (in->count && (in->rows[0].addr & 255))
 		out->rows[n++] = (struct row){.addr = in->rows[0].addr & ~255ull};

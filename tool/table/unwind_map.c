@@ -175,7 +175,7 @@ int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count,
 	if (!runs || !code || !m->bytes || !m->page || !m->unit || map_palette_make(n, runs, (size_t)count, m, code)) {
 		free(runs);
 		free(code);
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	}
 
 	/* Granules without a return address refer to the full table, which is right for any address. */

@@ -197,5 +197,5 @@ int numbered_make(const struct row_list *l, struct numbered *n, struct error *e)
 		return 0;
 memory:
 	numbered_free(n);
-	return error_set(e, "out of memory");
+	return error_memory(e);
 }

@@ -10,8 +10,6 @@
 
 #include "table/unwind_map.h"
 
-static int no_memory(struct error *e) { return error_set(e, "out of memory"); }
-
 static uint64_t place(uint64_t *end, uint64_t bytes, unsigned align)
 {
 	uint64_t at = (*end + align - 1) & ~(uint64_t)(align - 1);
@@ -144,7 +142,7 @@ static int table_make(const struct numbered *n, const struct map *m, uint8_t **o
 		return error_set(e, "the unwind table would be larger than 4 GiB");
 	*out = calloc(1, u.bytes);
 	if (!*out)
-		return no_memory(e);
+		return error_memory(e);
 	*size = u.bytes;
 	memcpy(*out, &u, sizeof(u));
 	memcpy(*out + u.palette, n->palette.list, n->palette.count * sizeof(struct etch_rule));
@@ -187,7 +185,7 @@ int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *si
 	*size = (count + lead + 3) / 4;
 	*out = calloc(1, *size);
 	if (!*out)
-		return no_memory(e);
+		return error_memory(e);
 	for (i = 0; i < count; i++)
 		(*out)[(i + lead) / 4] |= (uint8_t)((rows->rows[i].source & 3u) << ((i + lead) % 4 * 2));
 	return 0;
@@ -214,7 +212,7 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 	out->room = (size_t)u->rows + 1;
 	out->rows = malloc(out->room * sizeof(*out->rows));
 	if (!out->rows)
-		return no_memory(e);
+		return error_memory(e);
 	out->rows[n++] = (struct row){.addr = u->text, .rule = *etch_block_rule(&t, 0, 0)};
 	for (b = 0; b < blocks; b++) {
 		uint32_t s = etch_block_record(&t, b), c = (etch_block_record(&t, b + 1) - s) / 2, k;

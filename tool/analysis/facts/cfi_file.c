@@ -141,7 +141,7 @@ static int parts_place(const struct elf_file *f, const struct code_space *space,
 		p->bytes = p->owned;
 		e->text[0] = 0;
 		if (part_relocate(f, addrs, &relas, p, e)) {
-			if (error_no_memory(e))
+			if (error_is_memory(e))
 				goto out;
 			c->bad++;
 			p->size = 0; /* its addresses are unknown */

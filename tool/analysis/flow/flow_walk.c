@@ -235,9 +235,9 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 }
 
 /*
- * Is a call inside the code range a push? OCaml, until 4.13, so puts the address of the exception handler behind the
- * call on the stack, and continues at the target in the same frame. .eh_frame tells: then the CFA at the target is that
- * of the call, rsp being one word lower; at a function it would be rsp + 8. *out: the state at the target.
+ * Is a call inside the code range a push? Some compilers so put the address of the exception handler behind the call
+ * on the stack, and continue at the target in the same frame. .eh_frame tells: then the CFA at the target is that of
+ * the call, rsp being one word lower; at a function it would be rsp + 8. *out: the state at the target.
  */
 static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
 {

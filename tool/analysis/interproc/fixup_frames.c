@@ -41,7 +41,7 @@ static int frames_differ(struct work *w, const struct fixup *x, const struct etc
 	return finding_add(&w->out->findings, "ETCH-X008", 0, x->to,
 	                   "where %s goes on when it faults, its frame has CFA %s; here it is %s", from, a, b)
 	           ? 0
-	           : error_set(e, "out of memory");
+	           : error_memory(e);
 }
 
 int fixups_compare(struct work *w, struct error *e)

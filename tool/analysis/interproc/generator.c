@@ -152,7 +152,7 @@ static int rows_join(struct work *w, struct error *e)
 	out->rows.room = total + total / 8 + 64;
 	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
 	if (!out->rows.rows)
-		return error_set(e, "out of memory");
+		return error_memory(e);
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 		struct range_rows *r = &w->state[i].rows;
@@ -179,7 +179,7 @@ static int rows_join(struct work *w, struct error *e)
 		}
 		out->undefined += r->undefined;
 		if (!findings_take(&out->findings, &r->findings))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 		saves_append(&out->saves, r);
 		at = p->end;
 		range_rows_free(r);
@@ -266,9 +266,9 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 		const struct code_range *p = &w->ranges.list[i];
 
 		if (p->start < d->to && p->end > d->from && !detail_add(d, w->state[i].detail))
-			return error_set(e, "out of memory");
+			return error_memory(e);
 	}
-	return detail_sort(d, w->file) ? 0 : error_set(e, "out of memory");
+	return detail_sort(d, w->file) ? 0 : error_memory(e);
 }
 
 /* What the file says by itself: its code, .eh_frame, exception tables, code ranges, names of noreturn functions. 0, or

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "support/error.h"
+
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
 #define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* the version of the header */
@@ -42,7 +44,7 @@ static void *function(void *library, const char *name)
  * so an allocation failure ends the process. No output file has been written when Capstone is called. */
 static void *memory(void *p)
 {
-	static const char text[] = "etch: out of memory\n";
+	static const char text[] = "etch: " NO_MEMORY "\n";
 
 	if (p)
 		return p;
