@@ -138,3 +138,37 @@ def test_only_runtimes_knows_a_language():
     assert not found
     rows = re.findall(r'\{\.name = "(\w+)"', (ROOT / "tool/analysis/runtimes/runtimes.c").read_text())
     assert set(rows) >= {"C", "OCaml", "Go", "GHC", "Mono"}
+
+
+def code_of(path):
+    """A file without its comments."""
+    return re.sub(r"(?s)/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), path.read_text())
+
+
+# Bytes that are no opcodes where they stand.
+NO_OPCODE = {
+    "tool/report/listing.c": "UTF-8", "tool/report/text.c": "UTF-8", "tool/diff/refs.c": "UTF-8",
+    "tool/table/eh_frame_program.c": "DWARF's instructions",
+}
+OPCODES = r"\b0x(?:55|5d|90|c2|c3|c9|cc|e8|e9|eb|f4|0f, 0x(?:1f|05|0b)|48, 0x8[9b]|f3, 0x0f|66, 0x90)\b"
+REGISTERS = r"(?i)\b(?:r?[abcd]x|r[sd]i|r(?:8|9|1[0-5]))\b|REG_R(?:AX|BX|CX|DX|SI|DI|8|9|1[0-5])\b"
+NAMES_REGISTERS = {"tool/cmd_inspect.c": "an example in --help"}
+
+
+def test_only_arch_names_opcodes_and_registers():
+    """Outside of arch/x86 no file of the tool knows an opcode, a decoder, or a register other than the two that rows are
+    made of, rsp and rbp (etch/orc.h)."""
+    found = {"decoder": [], "opcode": [], "register": []}
+    for path in sorted((ROOT / "tool").rglob("*.[ch]")):
+        name = str(path.relative_to(ROOT))
+        if "/arch/" in name:
+            continue
+        for n, line in enumerate(code_of(path).splitlines(), 1):
+            where = f"{name}:{n}"
+            if re.search(r"Zydis\w|ZYDIS|\bcs_\w+\(|X86_(?:INS|REG)_", line):
+                found["decoder"].append(where)
+            if name not in NO_OPCODE and re.search(OPCODES, line):
+                found["opcode"].append(where)
+            if name not in NAMES_REGISTERS and re.search(REGISTERS, line):
+                found["register"].append(where)
+    assert not any(found.values()), found

@@ -2,6 +2,7 @@
 /* What --hacks changes in code: jumps of static keys that begin as nops, and calls of profilers in code that must not
  * be instrumented. */
 #include "objtool/objtool.h"
+#include "arch/x86/opcodes.h"
 #include "arch/x86/stack.h"
 #include "support/memory.h"
 #include "support/search.h"
@@ -12,11 +13,6 @@
 /* The assembler wrote a jump for lack of a way to write a nop of the size that the jump will have: bit 1 of the key's
  * addend (arch/x86/include/asm/jump_label.h). */
 enum { KEY_SIZE = 16, KEY_CODE = 0, KEY_KEY = 8, KEY_BEGINS_AS_NOP = 2 };
-#define SITE_MOST 5u
-
-/* Nops that the kernel expects (arch/x86/include/asm/nops.h). */
-static const uint8_t nops[SITE_MOST + 1][SITE_MOST] = {
-	{0}, {0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}, {0x0f, 0x1f, 0x40, 0x00}, {0x0f, 0x1f, 0x44, 0x00, 0x00}};
 
 /* Instructions that have been replaced. */
 struct patch {
@@ -118,7 +114,7 @@ static unsigned site_length(const struct elf_file *f, uint32_t section, uint64_t
 		error_set(e, "section __jump_table: an entry refers to no instruction");
 		return 0;
 	}
-	if (s->len > SITE_MOST || (s->flow != FLOW_JUMP && !(s->flow == FLOW_NEXT && s->padding))) {
+	if (s->len > PATCH_MOST || (s->flow != FLOW_JUMP && !(s->flow == FLOW_NEXT && s->padding))) {
 		char where[128];
 
 		elf_describe(f, section, at, where, sizeof(where));
@@ -164,7 +160,7 @@ static int table_hack(struct patches *p, uint32_t table)
 			continue;
 		to = y ? y->value + (uint64_t)code->addend : 0;
 		len = site_length(f, y ? y->section : 0, to, &s, e);
-		err = len ? insn_put(p, y->section, to, nops[len], len) : -1;
+		err = len ? insn_put(p, y->section, to, patch_nops[len], len) : -1;
 	}
 	free(r);
 	return err;
@@ -184,7 +180,6 @@ int keys_hack(struct elf_file *f, struct error *e)
 
 int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e)
 {
-	static const uint8_t returns[SITE_MOST] = {0xc3, 0xcc, 0x0f, 0x1f, 0x00};
 	struct patches p;
 	size_t i;
 	int err = 0;
@@ -194,10 +189,10 @@ int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e)
 		const struct branch_site *x = &b->profiled.list[i];
 		uint8_t opcode = f->sections[x->section].data[x->at];
 
-		if (opcode != 0xe8 && opcode != 0xe9) /* call, jmp rel32 */
+		if (opcode != OPCODE_CALL_REL32 && opcode != OPCODE_JMP_REL32)
 			err = error_set(e, "a call of %.200s is of an unknown form", f->symbols[x->symbol].name);
 		else
-			err = insn_put(&p, x->section, x->at, x->tail ? returns : nops[SITE_MOST], SITE_MOST);
+			err = insn_put(&p, x->section, x->at, x->tail ? patch_return : patch_nops[PATCH_MOST], PATCH_MOST);
 	}
 	return patches_end(&p, err);
 }

@@ -2,6 +2,7 @@
 /* One linear pass over the code of a kernel object: the branches that the kernel patches, by the names of their
  * targets, and what --retpoline and --sls warn of. */
 #include "objtool/objtool.h"
+#include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
@@ -131,7 +132,7 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 
 static void sls_settle(struct pass *p, const uint8_t *next)
 {
-	if (p->sls.text && (!next || *next != 0xcc))
+	if (p->sls.text && (!next || !insn_is_int3(next, 1)))
 		objtool_warn(p->f, p->number, p->sls.at, p->sls.text);
 	p->sls.text = NULL;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads and checks the records of __pv_native. */
 #include "site/native_sites.h"
+#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "support/search.h"
 
 #include <etch/pv_forms.h>
@@ -71,7 +73,6 @@ static void sequence_text(const uint8_t *bytes, unsigned len, char *out, size_t 
 static int record_judge(struct scan *s, const struct elf_file *f, const struct etch_native *x, const struct place *func,
                         const struct place *code, struct native *out)
 {
-	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
 	const uint8_t *bytes = code_at(f, code, x->len), *body;
 	struct place at = *func;
 	const char *why = NULL;
@@ -85,11 +86,11 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 	if (!bytes || !code_at(f, func, 1))
 		return 0; /* discarded by the linker, or in another file */
 	/* The function must consist of the sequence: a different definition may have the name. */
-	body = code_at(f, &at, sizeof(endbr));
-	if (body && !memcmp(body, endbr, sizeof(endbr)))
-		at.addr += sizeof(endbr);
+	body = code_at(f, &at, ENDBR_SIZE);
+	if (body && insn_is_endbr(body, ENDBR_SIZE))
+		at.addr += ENDBR_SIZE;
 	body = code_at(f, &at, (uint64_t)x->len + 1);
-	if (!body || memcmp(body, bytes, x->len) || body[x->len] != 0xc3)
+	if (!body || memcmp(body, bytes, x->len) || body[x->len] != OPCODE_RET)
 		why = "its function is not just the sequence and a return";
 	if (!why && scan_is_relocated(s, code->addr, x->len))
 		why = "the dynamic linker changes it";

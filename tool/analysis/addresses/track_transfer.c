@@ -2,6 +2,9 @@
 /* The transfer function: what one instruction does to the addresses and loaded values in the registers. */
 #include "analysis/addresses/track_internal.h"
 
+#include <etch/orc.h>
+
+#include "arch/x86/opcodes.h"
 #include "support/search.h"
 #include "support/vector.h"
 
@@ -375,18 +378,17 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 
 /*
  * Does instruction i load a stack slot that the one before it in the same block has stored the same register to? So
- * compilers without optimization pass `this`: the register keeps its value, and the store has been an escape. 89,
- * behind REX, is mov of a register to memory.
+ * compilers without optimization pass `this`: the register keeps its value, and the store has been an escape.
  */
 static bool is_reload(const struct track *t, size_t i)
 {
 	const struct insn *in = &t->f->code->insns[i], *store = in - 1;
 
 	return i && in->move == MOVE_LOAD && in->mem == MEM_READ && in->mem_size == 8 && in->dst < REGS &&
-	       (in->base == 4 || in->base == 5) && in->index == INSN_NO_REG && !in->segment && store->mem == MEM_WRITE &&
+	       (in->base == ETCH_REG_RSP || in->base == ETCH_REG_RBP) && in->index == INSN_NO_REG && !in->segment && store->mem == MEM_WRITE &&
 	       store->mem_size == 8 && store->base == in->base && store->index == INSN_NO_REG && store->disp == in->disp &&
 	       !store->segment && !store->writes && !store->imm_len && store->reads == 1u << in->dst &&
-	       t->f->fn->bytes[store->addr - t->f->fn->start + 1] == 0x89 && !track_is_leader(t, i);
+	       t->f->fn->bytes[store->addr - t->f->fn->start + 1] == OPCODE_MOV_TO_RM && !track_is_leader(t, i);
 }
 
 void track_insn(struct track *t, struct addr_state *s, size_t i)

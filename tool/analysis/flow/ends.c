@@ -209,9 +209,6 @@ static bool moves_stack(const struct step *s)
 	return s->a == ETCH_REG_RSP || s->op == STEP_PUSH || s->op == STEP_POP || settles(s, ETCH_REG_RSP);
 }
 
-/* r10 and r11: neither preserved over calls nor argument registers of C (psABI 3.2.3). */
-#define SCRATCH (3u << 10)
-
 /*
  * No convention passes an argument in rbp, but some pass one or two in the other registers (nested functions of C
  * do). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
@@ -220,7 +217,7 @@ static bool moves_stack(const struct step *s)
  */
 bool flow_begins_framed(struct flow *f)
 {
-	unsigned left = f->found.returns_to_caller ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | SCRATCH, n;
+	unsigned left = f->found.returns_to_caller ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | STEP_SCRATCH, n;
 	bool stack = !f->found.returns_to_caller; /* rsp is unchanged, and accesses relative to it count */
 	uint64_t off = 0;
 
@@ -240,7 +237,7 @@ bool flow_begins_framed(struct flow *f)
 		if (s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND) {
 			if (!flow_comes_back(f, &s) || flow_is_end(f, &s, off))
 				return false;
-			left &= ~SCRATCH;
+			left &= ~STEP_SCRATCH;
 		} else if (s.flow != FLOW_NEXT && s.flow != FLOW_BRANCH) {
 			return false;
 		}

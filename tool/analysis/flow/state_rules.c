@@ -143,7 +143,7 @@ static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
  */
 static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 {
-	static const uint8_t order[] = {3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11};
+	static const uint8_t order[] = {STEP_KEPT_FIRST};
 	unsigned i;
 
 	if (ra_in_place(s) || rule_ra_slot(ra_slot(s, false), out))
@@ -163,8 +163,7 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
  */
 static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
 {
-	/* The callee-saved ones first: a call keeps them. */
-	static const uint8_t others[] = {3, 12, 13, 14, 15, 11, 10, 0, 1, 2, 6, 7, 8, 9};
+	static const uint8_t others[] = {STEP_KEPT_FIRST_BUT_FRAME};
 	const struct slot *x;
 	unsigned i;
 

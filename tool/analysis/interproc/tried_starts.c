@@ -2,24 +2,12 @@
 /* Is the code at an address a function, though nothing is known to lead there (tried_starts.h)? */
 #include "analysis/interproc/tried_starts.h"
 
+#include "arch/x86/opcodes.h"
 #include "support/bounds.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Is this the prologue of code with a frame pointer: push %rbp; mov %rsp, %rbp, perhaps behind endbr64? */
-static bool is_prologue(const uint8_t *bytes, uint64_t size)
-{
-	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa}, store[] = {0x55, 0x48, 0x89, 0xe5},
-						 load[] = {0x55, 0x48, 0x8b, 0xec};
-
-	if (size > sizeof(endbr) && !memcmp(bytes, endbr, sizeof(endbr))) {
-		bytes += sizeof(endbr);
-		size -= sizeof(endbr);
-	}
-	return size >= sizeof(store) && (!memcmp(bytes, store, sizeof(store)) || !memcmp(bytes, load, sizeof(load)));
-}
 
 void start_put(struct starts *s, uint64_t addr)
 {
@@ -83,7 +71,7 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	                             .fde = -1,
 	                             .inferred = true,
 	                             .open = true};
-	struct ending x = {.flow = f, .framed = is_prologue(p.bytes, end - start)};
+	struct ending x = {.flow = f, .framed = insn_is_frame_prologue(p.bytes, end - start)};
 	struct flow_env env = w->env;
 	size_t i;
 
@@ -121,7 +109,7 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 			behind = true;
 			continue;
 		}
-		if (behind && (is_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))))
+		if (behind && (insn_is_frame_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))))
 			start_put(s, at);
 		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
 		         in.flow == FLOW_STOP;

@@ -4,6 +4,8 @@
  * alternatives, exception tables, unwind hints, functions without rows.
  */
 #include "analysis/runtimes/linux_kernel.h"
+#include "arch/x86/opcodes.h"
+#include "arch/x86/rule_text.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "support/search.h"
@@ -305,14 +307,12 @@ static int table_read(struct table *t, const struct special *kind, uint32_t sect
 /* The register of a retpoline's name, __x86_indirect_thunk_REG; or NOTE_NO_REG. */
 static unsigned thunk_register(const char *name)
 {
-	static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-	                                    "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 	static const char prefix[] = "__x86_indirect_thunk_";
 	unsigned i;
 
 	if (strncmp(name, prefix, sizeof(prefix) - 1))
 		return NOTE_NO_REG;
-	for (i = 0; i < 16 && strcmp(name + sizeof(prefix) - 1, names[i]); i++)
+	for (i = 0; i < 16 && strcmp(name + sizeof(prefix) - 1, reg_text(i)); i++)
 		;
 	return i;
 }
@@ -320,7 +320,6 @@ static unsigned thunk_register(const char *name)
 /* Where gcc has put tables of labels, jumps to retpolines may be computed gotos. Without one they are tail calls: with
  * retpolines the kernel is built without jump tables. */
 #define LABEL_TABLES ".rodata..c_jump_table"
-#define JUMP_REL32   0xe9
 
 static int thunks_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
 {
@@ -339,7 +338,7 @@ static int thunks_read(const struct elf_file *f, const struct code_space *space,
 		for (k = 0; k < n; k++) {
 			unsigned reg = r[k].symbol < f->symbol_count ? thunk_register(f->symbols[r[k].symbol].name) : NOTE_NO_REG;
 
-			if (reg < NOTE_NO_REG && r[k].offset && r[k].offset < c->size && c->bytes[r[k].offset - 1] == JUMP_REL32)
+			if (reg < NOTE_NO_REG && r[k].offset && r[k].offset < c->size && c->bytes[r[k].offset - 1] == OPCODE_JMP_REL32)
 				notes_add(out, NOTE_INDIRECT, c->addr + r[k].offset - 1, reg);
 		}
 		free(r);

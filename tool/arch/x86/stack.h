@@ -107,6 +107,12 @@ bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail
 /* Callee-saved registers (System V psABI 3.2.1): rbx rbp r12-r15. */
 #define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
 
+/* r10 and r11: neither preserved over calls nor argument registers of C (psABI 3.2.3). */
+#define STEP_SCRATCH (3u << 10)
+/* All registers, the callee-saved ones first, since a call keeps them; those but rsp and rbp. */
+#define STEP_KEPT_FIRST           3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11
+#define STEP_KEPT_FIRST_BUT_FRAME 3, 12, 13, 14, 15, 11, 10, 0, 1, 2, 6, 7, 8, 9
+
 #define STEP_COUNT_REG 1u /* rcx: the counter of rep (SDM vol. 2, REP) */
 
 /* Address of the GOT slot that a PLT entry jumps through, (endbr64, bnd) jmp *d(%rip); 0: no such code. */
