@@ -14,7 +14,7 @@ int base_ref_add(struct builder *b, const struct func *fn, const struct insn *in
 		struct base_ref *p = realloc(b->refs, room * sizeof(*p));
 
 		if (!p)
-			return error_set(b->e, "out of memory");
+			return error_memory(b->e);
 		b->refs = p;
 		b->ref_room = room;
 	}
