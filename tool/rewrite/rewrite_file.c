@@ -175,12 +175,24 @@ static bool name_is_odd(const struct elf_file *f)
 	return false;
 }
 
+/* True if the section headers do not tell where .eh_frame_hdr is, which will be known by them alone once PT_GNU_EH_FRAME
+ * leads to another. */
+static bool frames_are_hidden(const struct elf_file *f)
+{
+	uint32_t hdr = cfi_file_hdr(f), i;
+
+	for (i = 0; i < f->phdr_count; i++)
+		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME && (!hdr || f->sections[hdr].sh.sh_addr != f->phdrs[i].p_vaddr))
+			return true;
+	return false;
+}
+
 /*
  * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
  * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
  * the one that counts can depend on whether new sections come before or behind them.
  */
-static const char *twice_doubt(const struct elf_file *f, bool *no_memory)
+static const char *twice_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory)
 {
 	struct error e;
 	int apart;
@@ -192,6 +204,8 @@ static const char *twice_doubt(const struct elf_file *f, bool *no_memory)
 		return "code overlaps the headers";
 	if (name_is_odd(f))
 		return "a section has the name of an etch table, but is not one";
+	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
+		return "no section header is of its .eh_frame_hdr";
 	apart = elf_sections_apart(f, &e);
 	*no_memory = apart < 0;
 	return apart > 0 ? NULL : "overlapping sections";
@@ -205,7 +219,7 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
                        const struct rewrite_result *done, struct error *e)
 {
 	bool no_memory = false;
-	const char *doubt = done->bytes && !is_apart(opt) ? twice_doubt(was, &no_memory) : NULL;
+	const char *doubt = done->bytes && !is_apart(opt) ? twice_doubt(was, &opt->make, &no_memory) : NULL;
 	struct elf_file f = {0};
 	struct made again = {0};
 	int err = 0;

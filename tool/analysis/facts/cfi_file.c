@@ -193,29 +193,43 @@ static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *s
 	c->fdes[c->count++] = (struct cfi_fde){fde->start, end, fde->lsda, fde->at, part, fde->cie.signal};
 }
 
-/* Adds the FDEs of a linked file whose section headers name no .eh_frame, by PT_GNU_EH_FRAME. */
+/* Where the linker's .eh_frame_hdr is, by PT_GNU_EH_FRAME; or, where that leads to etch's own, by the section that the
+ * linker's has become. False: there is none. */
+static bool header_place(const struct elf_file *f, const struct choice *from, uint64_t *addr, uint64_t *size)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
+		*addr = f->phdrs[i].p_vaddr;
+		*size = f->phdrs[i].p_filesz;
+		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME && *addr - from->ours.addr >= from->ours.size)
+			return true;
+	}
+	i = from->ours.size ? elf_section_find(f, EH_HDR_LINKED, 1) : 0;
+	if (!i)
+		return false;
+	*addr = f->sections[i].sh.sh_addr;
+	*size = f->sections[i].sh.sh_size;
+	return true;
+}
+
+/* Adds the FDEs of a linked file whose section headers name no .eh_frame. */
 static void fdes_by_header(const struct elf_file *f, const struct code_space *space, const struct choice *from,
                            struct cfi_file *c, size_t *room)
 {
-	const uint8_t *hdr = NULL, *bytes = NULL;
+	const uint8_t *hdr, *bytes = NULL;
 	struct etch_cfi_hdr h;
 	struct etch_cfi cfi;
 	struct etch_fde fde;
-	uint64_t i;
+	uint64_t i, addr, size;
 
-	for (i = 0; i < f->phdr_count && !hdr; i++) {
-		const Elf64_Phdr *p = &f->phdrs[i];
-
-		if (p->p_type != PT_GNU_EH_FRAME || p->p_vaddr - from->ours.addr < from->ours.size)
-			continue;
-		hdr = elf_at(f, p->p_vaddr, p->p_filesz);
-		if (!hdr || !etch_cfi_hdr(hdr, p->p_filesz, p->p_vaddr, &h)) {
-			c->bad++;
-			return;
-		}
-	}
-	if (!hdr)
+	if (!header_place(f, from, &addr, &size))
 		return;
+	hdr = elf_at(f, addr, size);
+	if (!hdr || !etch_cfi_hdr(hdr, size, addr, &h)) {
+		c->bad++;
+		return;
+	}
 	for (i = 0; i < f->phdr_count && !bytes; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
