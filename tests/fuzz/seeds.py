@@ -36,6 +36,12 @@ int f(int x)
 }
 void _start(void) { f(1); for (;;); }
 """
+MARKS = """
+#include <etch/mark.h>
+DEFINE_IMV(int, v) = 3;
+int f(int x, char *s) { ETCH_MARK(begun, x, s); if (imv_unlikely(v)) return 1; ETCH_MARK(ended); return x; }
+int main(int c, char **a) { return f(c, *a); }
+"""
 PLAIN = """
 extern int g(int), h(char *);
 int f(int n) { char a[n]; return h(a) + g(n); }
@@ -155,6 +161,14 @@ def structure_make(etch, tmp):
     keep("exe-lld", "gcc", "c", armed, "-no-pie", "-fuse-ld=lld", library)
     keep("debug", "clang", "c", main, "-g", library, rewrite=False)
     keep("throws.so", "g++", "c++", throws, "-shared", "-fPIC", "-nostdlib")
+    # What etch makes for other tools, and static branches and markers.
+    run(etch, "rewrite", "--sframe", "--fix-cfi", "-o", tmp / "pie-rows", tmp / "pie")
+    run(etch, "rewrite", "--sframe=3", "--eh-frame", "-o", tmp / "plain-rows", tmp / "gcc-plain")
+    made += [tmp / "pie-rows", tmp / "plain-rows"]
+    for kind in ((), ("-c",)):
+        run("gcc", "-w", "-O2", *dynamic, "-o", tmp / f"marks{len(kind)}", "-x", "c", *kind, "-", *([] if kind else ["-x", "none", library]), stdin=MARKS)
+        run(etch, "rewrite", "-o", tmp / f"marks{len(kind)}-block", tmp / f"marks{len(kind)}")
+        made += [tmp / f"marks{len(kind)}", tmp / f"marks{len(kind)}-block"]
     # Linked from a rewritten object: its tables are sections of the program.
     path = tmp / "two-steps"
     run("gcc", "-nostdlib", *dynamic, "-static-pie", "-o", path, tmp / "gcc-sites.o-block")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes structural mutants (structure.h): structure_headers.c and structure_contents.c have the kinds. */
+/* Makes structural mutants (structure.h): structure_headers.c, structure_contents.c and structure_layout.c have the kinds. */
 #include "structure_fields.h"
 
 uint32_t structure_below(struct mutant *m, uint32_t n)
@@ -10,10 +10,13 @@ uint32_t structure_below(struct mutant *m, uint32_t n)
 
 static const struct structure_kind *kind_of(unsigned kind)
 {
-	return kind < structure_header_kinds ? &structure_of_headers[kind] : &structure_of_contents[kind - structure_header_kinds];
+	const unsigned contents = structure_header_kinds, layout = contents + structure_content_kinds;
+
+	return kind < contents ? &structure_of_headers[kind]
+	       : kind < layout ? &structure_of_contents[kind - contents] : &structure_of_layout[kind - layout];
 }
 
-unsigned structure_kinds(void) { return structure_header_kinds + structure_content_kinds; }
+unsigned structure_kinds(void) { return structure_header_kinds + structure_content_kinds + structure_layout_kinds; }
 
 const char *structure_kind(unsigned kind) { return kind_of(kind)->name; }
 
