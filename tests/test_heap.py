@@ -150,10 +150,11 @@ def test_deep_stacks_are_marked(etch, work, tmp_path):
 
 
 def test_an_address_that_is_other_code_later(etch, work, tmp_path):
-    """Two libraries, one after the other at the same place: each has its name."""
+    """Two libraries, one after the other at the same place: each has its name, and its frames."""
     for name, size in (("one", 111), ("two", 222)):
         (tmp_path / "a.c").write_text(f"#include <stdlib.h>\nvoid *volatile kept_{name};\n"
-                                      f"__attribute__((noinline)) static void in_{name}(void) {{ kept_{name} = malloc({size}); }}\n"
+                                      f"__attribute__((noinline)) static void in_{name}(void) {{ volatile char room[{8 * size}]; room[0] = 1; "
+                                      f"kept_{name} = malloc({size}); }}\n"
                                       f"void plugin(void) {{ in_{name}(); kept_{name} = 0; }}\n")
         run(["gcc", "-O1", "-shared", "-fPIC", tmp_path / "a.c", "-o", tmp_path / f"{name}.so"])
     found, text = folded(etch, tmp_path, work, "dlclose", tmp_path / "one.so", tmp_path / "two.so", measure="leaked")

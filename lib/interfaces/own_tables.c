@@ -23,7 +23,15 @@
 /* Modules that have been tried: a module that no table can be made for is not tried again. */
 #define TRIED 256
 
+/* With patience: how many walks without a table cost as much as a function's part of a table. Making takes some 5,700
+ * instructions a function, a walk that has the rules at hand some 1,500 more than one with a table. */
+#define WALKS_PER_FUNCTION 4
+
 static uint64_t tried[TRIED];
+/* Walks that met a module without a table, by the module's slot. Counts that two modules, or two threads, spoil make a
+ * table sooner or later, no more. */
+static unsigned walks[TRIED];
+static int patience;
 static unsigned without_tables = CURSOR_CFI;
 static int never;
 
@@ -32,12 +40,51 @@ unsigned frame_walk_without_tables(void) { return __atomic_load_n(&without_table
 /* Calls fn(arg) on the stack that ends at `top`. (call_on_x86.S) */
 void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 
+void own_tables_wait(void) { patience = 1; }
+
+static unsigned slot_index(const struct prepare_image *im) { return im->start / 4096 * 0x9e3779b97f4a7c15u >> 56; }
+
+/* Is the module's table worth making? */
+static int is_due(const struct prepare_image *im)
+{
+	uint64_t functions = 0;
+
+	if (!patience)
+		return 1;
+	for (unsigned i = 0; i < im->phnum; i++)
+		if (im->phdr[i].p_type == PT_GNU_EH_FRAME) /* .eh_frame_hdr: 8 bytes a function */
+			functions = im->phdr[i].p_memsz / 8;
+	return __atomic_load_n(&walks[slot_index(im)], __ATOMIC_RELAXED) > WALKS_PER_FUNCTION * (functions + 100);
+}
+
+/* A walk has met this module. Is its table to be made? */
+static int walk_counts(uint64_t at)
+{
+	struct prepare_image im;
+
+	if (!patience)
+		return 1;
+	if (!loaded_image(at, &im))
+		return 0;
+	__atomic_fetch_add(&walks[slot_index(&im)], 1, __ATOMIC_RELAXED);
+	return is_due(&im);
+}
+
+/* None could be made now, as while constructors run: again after as many walks. */
+static void walks_forget(uint64_t at)
+{
+	struct prepare_image im;
+
+	if (patience && loaded_image(at, &im))
+		__atomic_store_n(&walks[slot_index(&im)], 0, __ATOMIC_RELAXED);
+}
+
 /* The slot of a module, and what it holds if the module has been tried. The key says which file it is as
  * well as can be told without reading it. */
 static uint64_t *tried_slot(const struct prepare_image *im, uint64_t *key)
 {
 	*key = (im->start ^ (im->end - im->start) << 20 ^ im->phdr[im->phnum - 1].p_vaddr << 1 ^ im->phdr[0].p_offset) | 1;
-	return &tried[(im->start >> 12) * 0x9e3779b97f4a7c15u >> 56];
+	return &tried[slot_index(im)];
 }
 
 static int is_tried(uint64_t at)
@@ -62,7 +109,7 @@ static void found_add(struct found *found, uint64_t at)
 {
 	struct prepare_image im, other;
 
-	if (found->count == MODULES || !loaded_image(at, &im))
+	if (found->count == MODULES || !loaded_image(at, &im) || !is_due(&im))
 		return;
 	for (unsigned i = 0; i < found->count; i++)
 		if (loaded_image(found->at[i], &other) && other.start == im.start)
@@ -113,8 +160,12 @@ __attribute__((noinline)) void own_tables_make(uint64_t untabled)
 	struct found found = {.count = 0};
 	char *stack;
 
-	if (never || is_tried(untabled - 1) || !stack_modules(&found) || !found.count)
+	if (never || !walk_counts(untabled - 1) || is_tried(untabled - 1))
 		return;
+	if (!stack_modules(&found) || !found.count) {
+		walks_forget(untabled - 1);
+		return;
+	}
 	stack = sys_map(STACK_SIZE, MAP_NORESERVE | MAP_STACK);
 	if (!stack)
 		return;

@@ -13,6 +13,12 @@
  */
 void own_tables_make(uint64_t untabled);
 
+/*
+ * With patience, a table is made when the walks without it have cost as much as it will: for a process that is
+ * soon at its end that is never. Without, at the end of the first walk.
+ */
+void own_tables_wait(void);
+
 static inline void own_tables_after(const struct cursor *c)
 {
 	if (__builtin_expect(c->untabled != 0, 0))

@@ -59,6 +59,17 @@ int cursor_at_signal(struct cursor *c);
  * ETCH_UNWIND_NOTABLE. (fallback.c) */
 int cursor_fallback(struct cursor *c, struct etch_rule *r);
 
+/* Keeps the rules that walks without tables have read, in zeroed memory that stays. Until then each is read anew.
+ * After a module was unloaded: fallback_forget(). Both may run beside walks and in signal handlers. (fallback.c) */
+#define FALLBACK_ROOM (640u << 10)
+void fallback_keep(void *room);
+void fallback_forget(void);
+
+/* Walks over plain frames without a table whose rules are kept, in c's window: stores their callers' rips. Stops at
+ * any other frame. Returns the end of what it stored. (fallback.c) */
+struct frame;
+void **kept_frames(struct cursor *c, struct frame *f, void **out, void **end);
+
 /*
  * Walks from c's frame: stores its rip and those of its callers, at most `max`, in ips, and their number
  * in *count. Returns why the walk ended; it is ETCH_UNWIND_LIMIT if ips is full, without looking for a

@@ -8,6 +8,7 @@
  * no lock, no thread-local storage, no libc. Do not introduce any dependency there.
  */
 #include "unwind/cursor.h"
+#include "unwind/plain_frames.h"
 #include "unwind/recover.h"
 
 /* Offset of the interrupted rsp from rsp in the restorer: struct ucontext begins there
@@ -51,6 +52,113 @@ NO_ASAN static int frame_pointer_rule(struct cursor *c, struct etch_rule *r)
 	return ETCH_UNWIND_OK;
 }
 
+/* ---- rules that have been read ---------------------------------------------------------- */
+
+/* A rule by address. `seq` is odd while it is written: a reader or writer that meets that goes without it. */
+struct kept_rule {
+	uint64_t seq, at, image;
+	struct etch_rule rule;
+};
+
+#define KEPT (FALLBACK_ROOM / sizeof(struct kept_rule))
+
+static struct kept_rule *kept;
+static uint64_t generation;
+
+void fallback_keep(void *room) { __atomic_store_n(&kept, room, __ATOMIC_RELEASE); }
+
+void fallback_forget(void) { __atomic_fetch_add(&generation, 1, __ATOMIC_RELAXED); }
+
+/* Tells modules that lay at the same address apart, as well as can be told without reading them. */
+static uint64_t image_key(const struct prepare_image *im)
+{
+	return (im->start ^ (im->end - im->start) << 20 ^ im->phdr[im->phnum - 1].p_vaddr << 1 ^ im->phdr[0].p_offset) +
+	       __atomic_load_n(&generation, __ATOMIC_RELAXED) * 0x9e3779b97f4a7c15u;
+}
+
+static struct kept_rule *kept_slot(uint64_t at)
+{
+	struct kept_rule *list = __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
+
+	return list ? &list[(at * 0x9e3779b97f4a7c15u >> 32) * KEPT >> 32] : NULL;
+}
+
+static bool kept_find(const struct kept_rule *k, uint64_t at, uint64_t image, struct etch_rule *r)
+{
+	uint64_t seq = __atomic_load_n(&k->seq, __ATOMIC_ACQUIRE);
+	bool same = k->at == at && k->image == image && !(seq & 1);
+
+	*r = k->rule;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return same && __atomic_load_n(&k->seq, __ATOMIC_RELAXED) == seq;
+}
+
+static void kept_set(struct kept_rule *k, uint64_t at, uint64_t image, const struct etch_rule *r)
+{
+	uint64_t seq = __atomic_load_n(&k->seq, __ATOMIC_RELAXED);
+
+	if ((seq & 1) || !__atomic_compare_exchange_n(&k->seq, &seq, seq + 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	k->at = at;
+	k->image = image;
+	k->rule = *r;
+	__atomic_store_n(&k->seq, seq + 2, __ATOMIC_RELEASE);
+}
+
+/* The rule of .eh_frame, from what is kept if it has been read before. */
+static bool rule_read(const struct prepare_image *im, uint64_t at, struct etch_rule *r)
+{
+	struct kept_rule *k = kept_slot(at);
+	uint64_t image;
+
+	if (!k || im->end <= im->start)
+		return recover_rule(im, at, r);
+	image = image_key(im);
+	if (kept_find(k, at, image, r))
+		return true;
+	if (!recover_rule(im, at, r))
+		return false;
+	kept_set(k, at, image, r);
+	return true;
+}
+
+/* Moves over a plain frame (plain_frames.h) by a rule. Returns 1, or 0 with *f unchanged. */
+NO_ASAN static int kept_move(const struct window *w, struct frame *f, const struct etch_rule *r)
+{
+	uint64_t cfa = (r->cfa == ETCH_REG_RBP ? slot_load(f) : f->sp) + (uint64_t)(int64_t)r->cfa_off;
+	uint64_t bp_at = cfa + (uint64_t)(int64_t)r->bp_off;
+
+	if (r->kind != ETCH_RULE_CALL || r->ra != ETCH_RA_CFA || (r->cfa != ETCH_REG_RBP && r->cfa != ETCH_REG_RSP) ||
+	    cfa - 8 < f->sp || !window_has(w, cfa - 8))
+		return 0;
+	if (r->bp == ETCH_BP_CFA && window_has(w, bp_at))
+		f->slot = (const word *)(uintptr_t)bp_at;
+	else if (r->bp != ETCH_BP_SAME)
+		return 0;
+	f->ip = memory_load(cfa - 8);
+	f->sp = cfa;
+	return 1;
+}
+
+NO_ASAN void **kept_frames(struct cursor *c, struct frame *f, void **out, void **end)
+{
+	uint64_t image = c->bare.end > c->bare.start ? image_key(&c->bare) : 0;
+	struct etch_rule r;
+
+	while (out < end && f->ip - 1 - c->bare.start < c->bare.end - c->bare.start) {
+		uint64_t at = f->ip - 1;
+		const struct kept_rule *k = kept_slot(at);
+
+		if (!k || !kept_find(k, at, image, &r) || !kept_move(&c->window, f, &r))
+			break;
+		if (!c->untabled)
+			c->untabled = at + 1;
+		*out++ = (void *)(uintptr_t)f->ip;
+	}
+	return out;
+}
+
 int cursor_fallback(struct cursor *c, struct etch_rule *r)
 {
 	uint64_t ip = c->reg[ETCH_RIP];
@@ -59,7 +167,7 @@ int cursor_fallback(struct cursor *c, struct etch_rule *r)
 		return ETCH_UNWIND_NOTABLE;
 	if (!c->untabled)
 		c->untabled = ip;
-	if (recover_rule(&c->bare, ip - !c->interrupted, r))
+	if (rule_read(&c->bare, ip - !c->interrupted, r))
 		return ETCH_UNWIND_OK;
 	/* The first address of a function as a return address: makecontext's, a thread's, a restorer's. */
 	if (!c->interrupted && recover_rule(&c->bare, ip, r) && r->kind != ETCH_RULE_CALL)

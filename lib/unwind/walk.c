@@ -70,7 +70,19 @@ NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
 			}
 		}
 		m = cursor_enter(c, f.ip - 1);
-		if (!m && !c->without_tables)
+		if (!m && c->without_tables) {
+			void **from = out;
+
+			out = kept_frames(c, &f, out, end);
+			if (out == from)
+				break;
+			if (t->previous)
+				reuse_unlink(t->reuse);
+			if (out == end)
+				break;
+			continue;
+		}
+		if (!m)
 			ret = ETCH_UNWIND_NOTABLE;
 		if (!m || m->encoding != ETCH_ENCODING_BLOCK)
 			break;
