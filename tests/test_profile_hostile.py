@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -38,6 +39,22 @@ def test_hostile_stacks(etch_asan, hostile, tmp_path, sampled, name):  # noqa: F
         found = stacks(text.decode())
         assert sum(n for _, n in found) > 20 and max(len(f) for f, _ in found) > 4
         assert not NOT_TEXT.search(text.decode())
+
+
+@pytest.mark.parametrize("name", ["a.svg", "a.json", "a.folded"])
+def test_names_that_threads_give_themselves(etch_asan, tmp_path, sampled, name):  # noqa: F811
+    """Any bytes: prctl(2), PR_SET_NAME."""
+    code = r"""import ctypes, time
+ctypes.CDLL(None).prctl(15, b"\xff\xc3<\x1b]0;a\x07")
+while time.process_time() < 0.2: pass"""
+    out = tmp_path / name
+    run([etch_asan, "profile", "-q", "-o", out, "--", sys.executable, "-c", code], env=asan_env())
+    text = out.read_bytes().decode()
+    assert not NOT_TEXT.search(text) and "?" in text
+    if name == "a.json":
+        assert "??<?]0;a?" in {t["name"] for t in json.loads(text)["threads"]}
+    elif name == "a.svg":
+        ET.fromstring(text)
 
 
 @pytest.mark.parametrize("name", ["a.svg", "a.json", "a.pb.gz"])

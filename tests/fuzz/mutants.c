@@ -152,15 +152,15 @@ static bool same(const char *path, const uint8_t *bytes, size_t size)
 	return equal;
 }
 
-/* What else a linked file can get: FDEs, in place of its linker's or beside them, and .sframe. */
+/* What else a file can get: .sframe; if it is linked, FDEs, in place of its linker's or beside them. */
 static void options_more(struct rewrite_options *o, const uint8_t *data, unsigned more)
 {
 	Elf64_Ehdr eh;
 
 	memcpy(&eh, data, sizeof(eh));
+	o->sframe = more & 1 ? 2 + (more >> 1 & 1) : 0;
 	if (eh.e_type == ET_REL)
 		return;
-	o->sframe = more & 1 ? 2 + (more >> 1 & 1) : 0;
 	o->eh_frame = more & 4;
 	if (o->eh_frame)
 		o->replace = (enum eh_replace)((more >> 3) % 3);

@@ -22,6 +22,11 @@ static void json_check(const char *text, size_t size)
 
 	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	o = json_tokener_parse_ex(t, text, (int)size);
+	if (!o || json_tokener_get_error(t) != json_tokener_success) {
+		size_t at = json_tokener_get_parse_end(t), from = at > 100 ? at - 100 : 0;
+
+		fprintf(stderr, "%s: %.*s\n", json_tokener_error_desc(json_tokener_get_error(t)), (int)(size - from < 200 ? size - from : 200), text + from);
+	}
 	must(o && json_tokener_get_error(t) == json_tokener_success);
 	json_object_put(o);
 	json_tokener_free(t);

@@ -152,16 +152,18 @@ static json_object *thread_head(const struct profile *p, pid_t pid, pid_t tid)
 {
 	const struct thread *t = thread_of(p, tid);
 	json_object *o = json_object_new_object();
-	char number[32];
+	char number[32], name[32];
 
+	snprintf(name, sizeof(name), "%s", t ? t->name : "[unnamed]");
+	name_clean(name); /* a thread gives itself any bytes for a name, and the kernel cuts it anywhere */
 	json_object_object_add(o, "processType", json_object_new_string("default"));
 	json_object_object_add(o, "processStartupTime", json_object_new_double(0));
 	json_object_object_add(o, "processShutdownTime", NULL);
 	json_object_object_add(o, "registerTime", json_object_new_double(0));
 	json_object_object_add(o, "unregisterTime", NULL);
 	json_object_object_add(o, "pausedRanges", json_object_new_array());
-	json_object_object_add(o, "name", json_object_new_string(t ? t->name : "[unnamed]"));
-	json_object_object_add(o, "processName", json_object_new_string(t ? t->name : "[unnamed]"));
+	json_object_object_add(o, "name", json_object_new_string(name));
+	json_object_object_add(o, "processName", json_object_new_string(name));
 	json_object_object_add(o, "isMainThread", json_object_new_boolean(pid == tid));
 	snprintf(number, sizeof(number), "%ld", (long)pid);
 	json_object_object_add(o, "pid", json_object_new_string(number));
