@@ -73,6 +73,17 @@ def test_the_archive(build, libc, tmp_path):
         assert run([exe]).stdout == "main main main\nhandler handler handler\nthread thread thread\n"
 
 
+@pytest.mark.parametrize("cc", ["gcc", "musl-gcc"])
+def test_the_archive_knows_modules_that_are_loaded_later(build, cc, tmp_path):
+    """musl has no _dl_find_object."""
+    need(cc)
+    exe, plugin, flags = tmp_path / "t", tmp_path / "plugin.so", [*C, "-fasynchronous-unwind-tables", "-Wl,--eh-frame-hdr"]
+    run([cc, *flags, "-fPIC", "-shared", "-o", plugin, HERE / "zoo_plugin.c"])
+    run([cc, *flags, "-rdynamic", "-o", exe, HERE / "late.c", build / "libetch-unwind.a", "-pthread"])
+    lines = run([exe, plugin]).stdout.split()
+    assert lines == ["1", "1"]
+
+
 def test_exceptions_are_unchanged(library, tmp_path):
     exe = tmp_path / "exceptions"
     run(["g++", "-O2", "-Wall", "-Wextra", "-Werror", "-o", exe, HERE / "exceptions.cc", "-pthread"])

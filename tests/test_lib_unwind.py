@@ -327,6 +327,49 @@ class TestSidecars:
         assert len(self.opened(walks("pie"), side, tmp_path)) == 2
         done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
 
+    def test_with_a_map_of_an_earlier_version(self, walks, side, tmp_path):
+        need("strace")
+        convert = tmp_path / "convert"
+        run(["gcc", "-std=gnu11", "-DOLD_MAIN", "-O1", f"-I{INCLUDE}", f"-I{INCLUDE.parents[1] / 'tool'}", "-o", convert,
+             TESTS / "unwind/tables_old.c"])
+        for path in side.iterdir():
+            assert struct.unpack_from("<H", path.read_bytes(), 4) == (4,)
+            run([convert, path, tmp_path / "old"])
+            (tmp_path / "old").replace(path)
+            assert struct.unpack_from("<H", path.read_bytes(), 4) < (4,)
+        assert len(self.opened(walks("pie"), side, tmp_path)) == 2
+        done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+
+    def test_of_the_system(self, walks, side, tmp_path):
+        """Of the system's directory, after the one that was set: seen by an open(2) that finds it elsewhere."""
+        shim, source, log = tmp_path / "shim.so", tmp_path / "shim.c", tmp_path / "log"
+        source.write_text('''
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int open(const char *path, int flags, ...)
+{
+	const char *system = "/usr/lib/etch/unwind/";
+	char other[4096];
+	int fd, log = openat(AT_FDCWD, getenv("SHIM_LOG"), O_WRONLY | O_APPEND | O_CREAT, 0600);
+
+	snprintf(other, sizeof(other), "%s/%s", getenv("SHIM_SIDE"), path + strlen(system));
+	fd = openat(AT_FDCWD, strncmp(path, system, strlen(system)) ? path : other, flags);
+	dprintf(log, "%s %d\\n", path, fd >= 0);
+	close(log);
+	return fd;
+}
+''')
+        run(["gcc", "-shared", "-fPIC", "-O1", "-D_GNU_SOURCE", "-o", shim, source])
+        (tmp_path / "empty").mkdir()
+        done([walks("pie"), "prepare", "0"], env={**os.environ, "LD_PRELOAD": str(shim), "SHIM_LOG": str(log), "SHIM_SIDE": str(side),
+             "ETCH_SIDECAR_DIR": str(tmp_path / "empty")})
+        for path in side.iterdir():
+            first, second = [line for line in log.read_text().splitlines() if path.name in line]
+            assert (first, second) == (f"{tmp_path}/empty/{path.name} 0", f"/usr/lib/etch/unwind/{path.name} 1")
+
     @pytest.mark.parametrize("harm", ["cut", "grown", "id", "magic", "garbage", "empty", "directory", "pool"])
     def test_harmed(self, walks, side, tmp_path, harm):
         """One that is not what it should be is not used: .eh_frame is."""

@@ -75,7 +75,7 @@ def header(path):
     assert len(found) == 1
     raw = found[0][4]
     magic, version, size, total, encoding, shift = struct.unpack_from("<IHHQBB", raw)
-    assert (magic, version) == (0x77757465, 1)
+    assert (magic, version) == (0x77757465, 4 if shift else 1)
     return {"encoding": {1: "orc", 2: "block"}[encoding], "map": 1 << shift if shift else 0, "id": raw[size - 24:size - 4],
             "bytes": total}
 

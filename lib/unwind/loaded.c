@@ -105,6 +105,32 @@ static int image_headers(struct prepare_image *im)
 	return headers_are_here(im, h->e_phoff);
 }
 
+/*
+ * A module that a libc without _dl_find_object has loaded since, from the dynamic linker's list as debuggers read it
+ * (link.h). For musl only, which appends to the list and takes nothing out but after a dlopen(3) that fails.
+ */
+static const struct r_debug *modules_listed;
+
+static int listed_image(uint64_t at, struct prepare_image *im)
+{
+	const struct r_debug *list = __atomic_load_n(&modules_listed, __ATOMIC_ACQUIRE);
+
+	for (const struct link_map *l = list ? list->r_map : NULL; l; l = l->l_next) {
+		struct dl_phdr_info info = {.dlpi_addr = l->l_addr};
+
+		im->start = im->bias = l->l_addr;
+		im->end = UINT64_MAX;
+		if (!l->l_addr || at < l->l_addr || !image_headers(im))
+			continue;
+		info.dlpi_phdr = im->phdr;
+		info.dlpi_phnum = (Elf64_Half)im->phnum;
+		loaded_from(&info, im);
+		if (at - im->start < im->end - im->start)
+			return 1;
+	}
+	return 0;
+}
+
 int loaded_image(uint64_t at, struct prepare_image *im)
 {
 	const struct snapshot *s;
@@ -137,7 +163,7 @@ int loaded_image(uint64_t at, struct prepare_image *im)
 			/* Such a libc may have unmapped the module since. */
 			return stack_page_readable(im->start) && stack_page_readable((uint64_t)(uintptr_t)im->phdr);
 		}
-	return 0;
+	return listed_image(at, im);
 }
 
 int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size)
@@ -166,6 +192,11 @@ const char *loaded_path(uint64_t at)
 }
 
 bool loaded_is_program(const struct prepare_image *im) { return im->start == program.start; }
+
+bool loaded_is_permanent(const struct prepare_image *im)
+{
+	return im->start == program.start || im->start == linker.start;
+}
 
 void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im)
 {
@@ -289,8 +320,28 @@ static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
+/* Defined by glibc alone. */
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+/* Finds the dynamic linker's list: DT_DEBUG of the program. */
+static void list_find(void)
+{
+	for (unsigned i = 0; i < program.phnum; i++) {
+		const Elf64_Phdr *p = &program.phdr[i];
+		const Elf64_Dyn *d = (const Elf64_Dyn *)(uintptr_t)(program.bias + p->p_vaddr);
+
+		if (p->p_type != PT_DYNAMIC)
+			continue;
+		for (; d->d_tag != DT_NULL; d++)
+			if (d->d_tag == DT_DEBUG)
+				__atomic_store_n(&modules_listed, (const struct r_debug *)(uintptr_t)d->d_un.d_ptr, __ATOMIC_RELEASE);
+	}
+}
+
 __attribute__((constructor(101))) static void loaded_start(void)
 {
 	dl_iterate_phdr(permanent_find, NULL);
 	loaded_refresh();
+	if (snapshot_used() && !gnu_get_libc_version)
+		list_find();
 }

@@ -23,6 +23,8 @@ struct prepare_image {
 int loaded_image(uint64_t at, struct prepare_image *im);
 /* Is it the main program, which is never unloaded? */
 bool loaded_is_program(const struct prepare_image *im);
+/* Is it the main program or the dynamic linker? What is mapped there stays. */
+bool loaded_is_permanent(const struct prepare_image *im);
 
 /* The path of the file that the module of an address was loaded from, the program's excepted; null if it is
  * not known. Valid while the module is loaded. */

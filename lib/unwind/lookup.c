@@ -60,11 +60,11 @@ _Static_assert(sizeof(struct etch_unwind) % 8 == 0, "headers are compared by wor
 /* An opened table, with what identifies it. Written once. */
 struct opened {
 	uint64_t start, end;
+	struct unwind_module module;
 	uint64_t index; /* of the segment's program header */
 	Elf64_Phdr phdr;
 	const struct etch_unwind *table;
 	struct etch_unwind header;
-	struct unwind_module module;
 };
 
 /* Slots are filled in signal context too and never freed. Further modules, and those whose slot is
@@ -81,9 +81,11 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 {
 	const struct opened *o = __atomic_load_n(opened_slot(im->start), __ATOMIC_ACQUIRE);
 
-	if (o && o->start == im->start && o->end == im->end && o->index < im->phnum &&
-	    same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
-	    same_words(&o->header, o->table, HEADER_WORDS))
+	if (!o || o->start != im->start || o->end != im->end)
+		return NULL;
+	if (loaded_is_permanent(im) || (o->index < im->phnum &&
+	                                same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
+	                                same_words(&o->header, o->table, HEADER_WORDS)))
 		return &o->module;
 	return NULL;
 }

@@ -16,9 +16,8 @@ struct plain {
 	uint64_t text, size, text_1; /* text_1: text + 1 */
 	uint64_t lo, hi, span;       /* the window; span = hi - lo - 8 */
 	uint64_t map;                /* the map's address minus text >> shift: indexed by address >> shift */
-	uint64_t codes, rbp_codes;   /* map bytes below `codes` are rules; those from rbp_codes on have a CFA
-	                              * relative to rbp */
-	const struct etch_map_rule *rules;
+	uint64_t codes;              /* map bytes from ETCH_MAP_STEPS to here are rules of the palette */
+	const struct etch_map_rule *palette;
 	const struct etch_block *block;
 };
 
@@ -43,31 +42,51 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
 	return 1;
 }
 
+/* Steps by a rule of the map's palette, as plain_move(). */
+NO_ASAN static inline __attribute__((always_inline)) int palette_step(const struct plain *p, struct frame *f,
+                                                                      uint64_t bp, uint64_t code)
+{
+	const struct etch_map_rule *r = &p->palette[code - ETCH_MAP_STEPS];
+	uint64_t cfa = (r->flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)r->cfa;
+
+	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp, r->bp != 0);
+}
+
+/* Bytes between rsp and the window's lower end that map_step() needs: it reads rbp at CFA - 48 and up. */
+#define STEP_ROOM 48u
+
 /*
- * Steps from a return address to the next frame by the map. Returns 1; or 0 with *f unchanged.
- * bp: the word at f->slot.
+ * Steps from a return address to the next frame by a map of steps. Returns 1; or 0 with *f unchanged.
+ * bp: the word at f->slot. f->sp is at least STEP_ROOM above the window's lower end, and goes up.
  *
- * The critical path is one chain of loads: return address, map byte, rule, next return address.
- * The map byte alone selects the CFA's base register while the rule is still being loaded. The
- * CFA offset is loaded by an instruction of its own, because the compiler would compute the
- * rule's address first, which costs a cycle.
+ * The critical path is one chain of loads: return address, map byte, next return address. So the address of
+ * the last is made by the load itself, of the base and the byte's bits. What differs from frame to frame is
+ * selected without a branch, which would be mispredicted.
  */
 NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct plain *p, struct frame *f, uint64_t bp,
                                                                   const unsigned shift)
 {
-	uint64_t code, cfa, rest;
-	int64_t cfa_off, bp_off;
+	uint64_t base = f->sp, code, cfa, step, slot;
 
 	if (ETCH_UNLIKELY(f->ip - p->text > p->size))
 		return 0;
 	code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> shift));
-	if (ETCH_UNLIKELY(code >= p->codes))
+	if (ETCH_UNLIKELY(code >= ETCH_MAP_STEPS))
+		return code < p->codes && palette_step(p, f, bp, code);
+	/* Such that the sum below is rbp + 16. */
+	bp -= 16 * (ETCH_MAP_RBP_FRAME & 31);
+	__asm__("cmpl %2, %k1\n\tcmove %3, %0" : "+r"(base) : "r"(code), "i"(ETCH_MAP_RBP_FRAME), "r"(bp) : "cc");
+	step = 2 * (code & 31);
+	cfa = base + 8 * step + 16;
+	code >>= 5;
+	slot = cfa + 8 * code - 48;
+	/* lo is at least one page, so a CFA that is too low does not wrap around. */
+	if (ETCH_UNLIKELY(cfa - 8 < f->sp) || ETCH_UNLIKELY(cfa > p->hi))
 		return 0;
-	__asm__("movslq (%1,%2,8), %0" : "=r"(cfa_off) : "r"(p->rules), "r"(code), "m"(p->rules[code]));
-	rest = *(const uint32_t *)(const void *)((const uint8_t *)&p->rules[code] + 4);
-	cfa = (code >= p->rbp_codes ? bp : f->sp) + (uint64_t)cfa_off;
-	bp_off = (int16_t)rest;
-	return plain_move(p, f, cfa, cfa + (uint64_t)bp_off, bp_off != 0);
+	f->ip = memory_load_8(base, step);
+	__asm__("cmpl $5, %k1\n\tcmovb %2, %0" : "+r"(f->slot) : "r"(code), "r"(slot) : "cc");
+	f->sp = cfa;
+	return 1;
 }
 
 /* As map_step(), by the full table. */
@@ -92,23 +111,29 @@ NO_ASAN static inline __attribute__((always_inline)) int full_step(const struct 
 	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp_off, kind & 0x100);
 }
 
-/* Steps by an exception of the map, or by the full table. */
+/* Steps by what the map says in any other way, or by the full table. */
 int plain_slow_step(const struct plain *p, struct frame *f);
 
-/* Steps by the map with this shift, or by the full table for shift 0. */
+/* How a walk steps: by the full table, a map of an earlier version, or a map with granules of 64 or 128 bytes. */
+enum plain_by { PLAIN_FULL = 0, PLAIN_OLD_MAP = 1, PLAIN_MAP_6 = 6, PLAIN_MAP_7 = 7 };
+
 NO_ASAN static inline __attribute__((always_inline)) int plain_step(const struct plain *p, struct frame *f, uint64_t bp,
-                                                                    const unsigned shift)
+                                                                    const enum plain_by by)
 {
-	return shift ? map_step(p, f, bp, shift) : full_step(p, f, bp);
+	if (by == PLAIN_FULL)
+		return full_step(p, f, bp);
+	if (by == PLAIN_OLD_MAP || ETCH_UNLIKELY(f->sp - p->lo < STEP_ROOM) || !map_step(p, f, bp, by)) {
+		struct frame copy = *f; /* so that *f may stay in registers */
+		int ret = plain_slow_step(p, &copy);
+
+		*f = copy;
+		return ret;
+	}
+	return 1;
 }
 
-/*
- * Walk over plain frames and store return addresses from `out` up to `end`; return the new end of
- * the trace. *f is the last frame reached. plain_0 uses the full table, plain_6 and plain_7 a map
- * with granules of 64 and 128 bytes.
- */
-void **plain_0(const struct plain *p, struct frame *f, void **out, void **end);
-void **plain_6(const struct plain *p, struct frame *f, void **out, void **end);
-void **plain_7(const struct plain *p, struct frame *f, void **out, void **end);
+/* Walks over plain frames and stores return addresses from `out` up to `end`; returns the new end of
+ * the trace. *f is the last frame reached. */
+void **plain_walk(const struct plain *p, struct frame *f, void **out, void **end, enum plain_by by);
 
 #endif

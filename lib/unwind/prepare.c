@@ -209,7 +209,8 @@ static bool rows_make(struct table_builder *m, const struct prepare_image *im)
 
 /* ---- the table ----------------------------------------------------------------------- */
 
-/* Numbers the rules by descending frequency: in rows, and in granules of the map. */
+/* Numbers the rules by descending frequency: in rows, and in granules of the map. There only those that no step
+ * says have a number. */
 static void rules_rank(struct table_builder *m, bool of_map)
 {
 	struct ranked_rule *rules = m->rules.list;
@@ -217,6 +218,8 @@ static void rules_rank(struct table_builder *m, bool of_map)
 	uint64_t i, *v;
 
 	for (i = 0; i < m->rules.count; i++) {
+		if (of_map && (!rules[i].map_uses || rules[i].map_code != ETCH_MAP_FULL))
+			continue;
 		v = array_add(&order, sizeof(*v));
 		if (!v) {
 			m->failed = true;
@@ -229,10 +232,10 @@ static void rules_rank(struct table_builder *m, bool of_map)
 	for (i = 0; i < order.count; i++) {
 		struct ranked_rule *r = &rules[(uint32_t)v[i]];
 
-		if (of_map)
-			r->map_code = i < ETCH_MAP_CODES && r->map_uses ? (uint32_t)i : ETCH_MAP_FULL;
-		else
+		if (!of_map)
 			r->code = (uint32_t)i;
+		else if (i < ETCH_MAP_CODES - ETCH_MAP_STEPS)
+			r->map_code = ETCH_MAP_STEPS + (uint32_t)i;
 	}
 	array_free(&order, sizeof(*v));
 }
@@ -241,6 +244,7 @@ static void rules_number(struct table_builder *m)
 {
 	struct ranked_rule *rules = m->rules.list;
 	const struct entry *rows = m->rows.list;
+	struct etch_map_rule packed;
 	uint64_t i;
 
 	for (i = 0; i < m->rows.count; i++)
@@ -248,26 +252,17 @@ static void rules_number(struct table_builder *m)
 	for (i = 0; i < m->granule_count; i++)
 		if (m->granules[i] && m->granules[i] != MIXED)
 			rules[m->granules[i] - 1].map_uses++;
+	for (i = 0; i < m->rules.count; i++)
+		rules[i].map_code = rules[i].map_uses && etch_map_rule_pack(&rules[i].rule, &packed) ? etch_map_step(&packed)
+		                                                                                    : ETCH_MAP_FULL;
 	rules_rank(m, false);
 	rules_rank(m, true);
 }
 
-/* Renumbers the map's rules so that those with a CFA relative to rbp come last. Returns the first
- * of these. */
-static uint32_t map_codes_split(struct table_builder *m)
+/* Is this rule in the map's palette? */
+static bool in_map_palette(const struct ranked_rule *r)
 {
-	struct ranked_rule *rules = m->rules.list;
-	uint32_t n = 0, split = 0, rbp;
-	uint64_t i;
-
-	for (rbp = 0; rbp < 2; rbp++) {
-		for (i = 0; i < m->rules.count; i++)
-			if (rules[i].map_code != ETCH_MAP_FULL && (rules[i].rule.cfa == ETCH_REG_RBP) == rbp)
-				rules[i].map_code = n++;
-		if (!rbp)
-			split = n;
-	}
-	return split;
+	return r->map_code >= ETCH_MAP_STEPS && r->map_code != ETCH_MAP_FULL;
 }
 
 static uint32_t place(uint64_t *end, uint64_t bytes)
@@ -334,10 +329,10 @@ static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)
 	for (i = 0; i < m->rules.count; i++) {
 		if (rules[i].code >= ETCH_IDX_ESCAPE)
 			u.escape_count += rules[i].uses;
-		u.map_palette_count += rules[i].map_code != ETCH_MAP_FULL;
+		u.map_palette_count += m->granules && in_map_palette(&rules[i]);
 	}
 	u.magic = ETCH_UNWIND_MAGIC;
-	u.version = ETCH_UNWIND_VERSION;
+	u.version = ETCH_UNWIND_VERSION_STEPS;
 	u.size = sizeof(u);
 	u.encoding = ETCH_ENCODING_BLOCK;
 	u.rows = (uint32_t)rows;
@@ -350,7 +345,7 @@ static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)
 	u.escape = place(&end, u.escape_count * sizeof(struct etch_escape));
 	if (m->granules) {
 		u.map_shift = MAP_SHIFT;
-		u.map_rbp = map_codes_split(m);
+		u.map_first = ETCH_MAP_STEPS;
 		u.map_palette = place(&end, u.map_palette_count * sizeof(struct etch_map_rule));
 		u.map_page_count = (uint32_t)((m->granule_count - 1) >> etch_map_page_shift(MAP_SHIFT)) + 1;
 		u.map_page = place(&end, u.map_page_count * 4); /* zeroed: no exception units */
@@ -368,10 +363,11 @@ static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)
 	map_palette = (void *)((char *)out + u.map_palette);
 	for (i = 0; i < m->rules.count; i++) {
 		palette[rules[i].code] = rules[i].rule;
-		if (rules[i].map_code != ETCH_MAP_FULL)
-			etch_map_rule_pack(&rules[i].rule, &map_palette[rules[i].map_code]);
+		if (m->granules && in_map_palette(&rules[i]))
+			etch_map_rule_pack(&rules[i].rule, &map_palette[rules[i].map_code - ETCH_MAP_STEPS]);
 	}
-	out->version = etch_rules_version(palette, out->palette_count);
+	if (!m->granules)
+		out->version = etch_rules_version(palette, out->palette_count);
 	records_write(m, out);
 	if (m->granules)
 		map_write(m, out);

@@ -23,6 +23,9 @@
  */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* Where a distribution puts sidecar files; looked at after the directory that was set. */
+#define SYSTEM_SIDECARS "/usr/lib/etch/unwind"
+
 static char sidecars[4096];
 static int sidecars_set;
 static uint64_t generation; /* counts changes of the inputs other than the modules */
@@ -77,15 +80,15 @@ static uint8_t *file_read(const char *path, uint64_t *size)
 	return p;
 }
 
-static const struct etch_unwind *sidecar_read(const struct identity *id, uint64_t *size)
+static const struct etch_unwind *sidecar_read(const char *directory, const struct identity *id, uint64_t *size)
 {
 	char path[sizeof(sidecars) + 2 * sizeof(id->id) + 2];
-	size_t n = strlen(sidecars);
+	size_t n = strlen(directory);
 	const struct etch_unwind *u;
 
 	if (!n || !id->id_size)
 		return NULL;
-	memcpy(path, sidecars, n);
+	memcpy(path, directory, n);
 	path[n++] = '/';
 	for (uint32_t i = 0; i < id->id_size; i++) {
 		path[n++] = "0123456789abcdef"[id->id[i] >> 4];
@@ -125,7 +128,9 @@ static int image_prepare(const struct prepare_image *im)
 		u = other->table;
 		size = other->size;
 	} else {
-		u = sidecar_read(&id, &size);
+		u = sidecar_read(sidecars, &id, &size);
+		if (!u)
+			u = sidecar_read(SYSTEM_SIDECARS, &id, &size);
 		if (!u)
 			u = prepare_table(im, &size);
 		if (!u || !etch_unwind_header_valid(u, size))

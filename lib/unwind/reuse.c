@@ -37,7 +37,9 @@ void reuse_begin(struct reuse *r, struct etch_walk *w)
 	r->fresh = w->frame[~w->which & 1] + FRONT;
 	r->at = w->first;
 	r->end = w->end;
-	r->limit = r->count = 0;
+	if (r->at == r->end)
+		w->pause = 1; /* nothing to compare with */
+	r->limit = r->count = r->followed = 0;
 	r->recorded = r->settled = 0;
 	r->mark = UNLINKED;
 	r->window.lo = UINT64_MAX;
@@ -69,6 +71,27 @@ void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked)
 	if (r->recorded &&
 	    (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED || (status == ETCH_UNWIND_LIMIT && asked)))
 		w->status = status;
+}
+
+/*
+ * To store and compare frames costs a quarter more than a plain walk. Where that was for nothing, the next 2, 4, then
+ * 8 walks are plain. The one after them, with a pause of 1, has no recent walk to compare itself with and is not
+ * counted.
+ */
+#define PAUSES    3 /* the longest pause is 1 << PAUSES */
+#define FEW       8 /* frames of a walk that says nothing */
+#define WORTHLESS 4 /* less than one frame of so many was found */
+
+void reuse_learn(const struct reuse *r, struct etch_walk *w, int count)
+{
+	if (w->pause) {
+		w->pause = 0;
+	} else if (count >= FEW && r->followed * WORTHLESS < (uint32_t)count) {
+		w->fruitless += w->fruitless < PAUSES;
+		w->pause = (uint16_t)((1u << w->fruitless) + 1);
+	} else {
+		w->fruitless = 0;
+	}
 }
 
 void reuse_unlink(struct reuse *r)
@@ -121,6 +144,7 @@ NO_ASAN void **reuse_follow(struct frame *f, struct trace *t, void **out, void *
 
 	if (end - out < stop - at)
 		stop = at + (end - out);
+	r->followed += (uint32_t)(stop - at);
 	while (at < stop && !(at[1].ip & UNLINKED) && memory_load(at[1].sp - 8) == at[1].ip &&
 	       memory_load(at[1].slot) == at[1].bp) {
 		at++;
@@ -149,7 +173,7 @@ NO_ASAN void **reuse_follow(struct frame *f, struct trace *t, void **out, void *
 }
 
 NO_ASAN static inline __attribute__((always_inline)) void **
-fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **out, void **end, const unsigned shift)
+fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **out, void **end, const enum plain_by by)
 {
 	struct reuse r = *t->reuse;
 	struct frame f = *frame;
@@ -172,7 +196,7 @@ fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **o
 			r.mark = 0;
 			r.recorded = 1;
 		}
-		if (out == end || (!plain_step(p, &f, bp, shift) && (!shift || !plain_slow_step(p, &f))))
+		if (out == end || !plain_step(p, &f, bp, by))
 			break;
 		*out++ = (void *)(uintptr_t)f.ip;
 		r.recorded = 0;
@@ -185,17 +209,13 @@ fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **o
 	return out;
 }
 
-NO_ASAN void **reuse_0(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end)
+NO_ASAN void **reuse_walk(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end,
+                          enum plain_by by)
 {
-	return fast_reuse(p, f, t, out, end, 0);
-}
-
-NO_ASAN void **reuse_6(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end)
-{
-	return fast_reuse(p, f, t, out, end, 6);
-}
-
-NO_ASAN void **reuse_7(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end)
-{
-	return fast_reuse(p, f, t, out, end, 7);
+	switch (by) {
+	case PLAIN_MAP_6: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6);
+	case PLAIN_MAP_7: return fast_reuse(p, f, t, out, end, PLAIN_MAP_7);
+	case PLAIN_OLD_MAP: return fast_reuse(p, f, t, out, end, PLAIN_OLD_MAP);
+	default: return fast_reuse(p, f, t, out, end, PLAIN_FULL);
+	}
 }

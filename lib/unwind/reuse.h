@@ -23,6 +23,7 @@ struct reuse {
 	uint32_t at, end;              /* range of the old frames that this walk may still meet */
 	uint32_t limit;                /* end, or 0 while on a stack that the old frames are not on */
 	uint32_t count;                /* number of fresh frames */
+	uint32_t followed;             /* number of frames found in the previous walk */
 	int recorded;                  /* the walk's current frame is already stored as the last fresh one */
 	int settled;                   /* the state is ready for the next walk */
 	uint64_t mark;                 /* UNLINKED or 0: flag for the next fresh frame */
@@ -34,6 +35,8 @@ void reuse_begin(struct reuse *r, struct etch_walk *w);
 void reuse_window(struct reuse *r, const struct etch_walk *w, const struct window *now);
 /* The next frame does not follow from the one before by a plain rule. */
 void reuse_unlink(struct reuse *r);
+/* After a walk of `count` frames: are the next ones to be plain? */
+void reuse_learn(const struct reuse *r, struct etch_walk *w, int count);
 /* Saves the fresh frames for the next walk. `asked`: the caller asked for the status. */
 void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked);
 
@@ -65,10 +68,7 @@ NO_ASAN static inline __attribute__((always_inline)) int reuse_met(struct reuse 
  */
 void **reuse_follow(struct frame *f, struct trace *t, void **out, void **end, int *status);
 
-/* As plain_0() etc., with a previous walk; they also stop at a frame of that walk, which is then
- * not yet stored. */
-void **reuse_0(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end);
-void **reuse_6(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end);
-void **reuse_7(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end);
+/* As plain_walk(), with a previous walk; also stops at a frame of that walk, which is then not yet stored. */
+void **reuse_walk(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end, enum plain_by by);
 
 #endif

@@ -6,8 +6,8 @@
  * no malloc, no lock, no thread-local storage, no libc. Do not introduce any dependency there.
  *
  * There is a slow and a fast path. cursor_step() handles every kind of frame, with register
- * values. plain_0() and the other functions of plain_frames.h handle nearly all frames, and stop
- * at a frame that needs cursor_step().
+ * values. plain_walk() handles nearly all frames, and stops at a frame that needs
+ * cursor_step().
  */
 #include "unwind/cursor.h"
 #include "unwind/reuse.h"
@@ -18,11 +18,11 @@ NO_ASAN static void **plain_module(const struct unwind_module *m, const struct w
                                    struct trace *t, void **out, void **end)
 {
 	struct plain p;
+	enum plain_by by;
 
 	p.block = &m->block;
-	p.rules = m->block.map_palette;
-	p.codes = m->block.map_palette_count;
-	p.rbp_codes = m->block.map_rbp;
+	p.palette = m->block.map_palette;
+	p.codes = m->block.map_codes;
 	p.map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
 	p.text = m->text;
 	p.text_1 = m->text + 1;
@@ -30,13 +30,8 @@ NO_ASAN static void **plain_module(const struct unwind_module *m, const struct w
 	p.lo = window->lo;
 	p.hi = window->hi;
 	p.span = p.hi - 8 - p.lo;
-	if (t->previous)
-		return m->block.map_shift == 6   ? reuse_6(&p, f, t, out, end)
-		       : m->block.map_shift == 7 ? reuse_7(&p, f, t, out, end)
-		                                 : reuse_0(&p, f, t, out, end);
-	return m->block.map_shift == 6   ? plain_6(&p, f, out, end)
-	       : m->block.map_shift == 7 ? plain_7(&p, f, out, end)
-	                                 : plain_0(&p, f, out, end);
+	by = !m->block.map ? PLAIN_FULL : !m->block.map_steps ? PLAIN_OLD_MAP : (enum plain_by)m->block.map_shift;
+	return t->previous ? reuse_walk(&p, f, t, out, end, by) : plain_walk(&p, f, out, end, by);
 }
 
 /*
@@ -166,21 +161,28 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontex
 int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
 {
 	struct reuse r;
-	int ret, mine = 0;
+	int ret, mine = 0, plain = 0;
 
 	/* A signal handler may have interrupted this function in the same thread. */
 	if (!__atomic_load_n(&w->busy, __ATOMIC_RELAXED)) {
 		__atomic_store_n(&w->busy, 1, __ATOMIC_RELAXED);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		mine = 1;
-		t->previous = w;
-		t->reuse = &r;
-		reuse_begin(&r, w);
+		plain = w->pause > 1;
+		if (!plain) {
+			t->previous = w;
+			t->reuse = &r;
+			reuse_begin(&r, w);
+		}
 	}
 	ret = walk(c, t);
 	if (mine) {
 		if (t->previous && !r.settled)
 			reuse_keep(&r, w, ret, t->status);
+		if (plain)
+			w->pause--;
+		else
+			reuse_learn(&r, w, t->count);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		__atomic_store_n(&w->busy, 0, __ATOMIC_RELAXED);
 	}
@@ -204,4 +206,4 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *
 	return t.count;
 }
 
-UNWIND_API void etch_walk_reset(struct etch_walk *w) { w->first = w->end = 0; }
+UNWIND_API void etch_walk_reset(struct etch_walk *w) { w->first = w->end = w->pause = 0; }

@@ -44,10 +44,10 @@ void fuzz_block(const uint8_t *data, size_t size)
 	if (etch_unwind_header_valid(table, size) && u->encoding == ETCH_ENCODING_BLOCK) {
 		step = u->text_size / 4096 + 1;
 		for (i = 0; i < u->text_size + 600; i += step) {
-			const struct etch_map_rule *m = etch_map_find(u, i);
+			struct etch_map_rule m;
 
 			spend +=
-				(uint64_t)etch_block_find(u, i)->cfa_off + etch_block_find_scalar(u, i)->kind + (m ? m->flags : 0u);
+				(uint64_t)etch_block_find(u, i)->cfa_off + etch_block_find_scalar(u, i)->kind + (etch_map_find(u, i, &m) ? m.flags : 0u);
 		}
 		if (etch_unwind_valid(table, size) && u->text_size < 1u << 20)
 			block_decode(table, size);

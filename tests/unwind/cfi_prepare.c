@@ -107,14 +107,14 @@ static int map_check(const struct etch_unwind *u)
 	etch_block_open(u, &t);
 	while (fgets(line, sizeof(line), stdin)) {
 		uint64_t ra = strtoull(line, NULL, 16);
-		const struct etch_map_rule *m = etch_map_find_in(&t, ra - u->text);
+		struct etch_map_rule m;
 		struct etch_rule rule;
 
 		asked++;
-		if (!m)
+		if (!etch_map_find_in(&t, ra - u->text, &m))
 			continue;
 		direct++;
-		etch_map_rule_unpack(m, &rule);
+		etch_map_rule_unpack(&m, &rule);
 		if (!etch_rule_equal(&rule, etch_block_find_in(&t, ra - u->text - 1)))
 			printf("%" PRIx64 "\n", ra);
 	}

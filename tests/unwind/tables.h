@@ -35,6 +35,9 @@ void sample_free(struct sample *s);
 const struct etch_rule *truth(const struct sample *s, uint64_t offset);
 void rule_same(const struct sample *s, const struct etch_rule *got, uint64_t offset, const char *who);
 
+/* A table with a map as before version 4; to be freed. (tables_old.c) */
+uint8_t *table_old(const uint8_t *table, size_t size, size_t *old_size);
+
 /* The modes of those names. */
 void lookup(unsigned lists);
 void mutate(unsigned tables, unsigned mutants);

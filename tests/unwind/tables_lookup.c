@@ -20,10 +20,10 @@ static void version_check(const struct sample *s, uint8_t *table, size_t size)
 		index |= s->rows.rows[i].rule.cfa & ETCH_CFA_INDEX;
 		slot |= s->rows.rows[i].rule.ra == ETCH_RA_SLOT;
 	}
-	version = slot ? ETCH_UNWIND_VERSION_SLOT : index ? ETCH_UNWIND_VERSION_INDEX : ETCH_UNWIND_VERSION;
+	version = u->map_first == ETCH_MAP_STEPS ? ETCH_UNWIND_VERSION_STEPS : slot ? ETCH_UNWIND_VERSION_SLOT : index ? ETCH_UNWIND_VERSION_INDEX : ETCH_UNWIND_VERSION;
 	if (u->version != version)
 		fail("version %u, expected %u", u->version, version);
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < 6; i++) {
 		u->version = (uint16_t)i;
 		if (etch_unwind_valid(table, size) != (i == version))
 			fail("version %zu in place of %u", i, version);
@@ -57,15 +57,15 @@ static void block_check(const struct sample *s, const uint8_t *table, size_t siz
 		return;
 	for (i = 0; i < s->call_count; i++) {
 		uint64_t offset = s->calls[i] - s->text;
-		const struct etch_map_rule *m = etch_map_find(u, offset);
+		struct etch_map_rule m;
 		struct etch_rule r;
 
 		t->calls++;
 		t->packable += (uint64_t)etch_map_rule_pack(truth(s, offset - 1), &packed);
-		if (!m)
+		if (!etch_map_find(u, offset, &m))
 			continue;
 		t->answered++;
-		etch_map_rule_unpack(m, &r);
+		etch_map_rule_unpack(&m, &r);
 		rule_same(s, &r, offset - 1, "map");
 	}
 	/* Signal and outermost frames are returned to without a call. */
@@ -75,10 +75,10 @@ static void block_check(const struct sample *s, const uint8_t *table, size_t siz
 
 		if (row->rule.kind == ETCH_RULE_SIGNAL || row->rule.kind == ETCH_RULE_END)
 			for (offset = row->addr - s->text; offset <= row[1].addr - s->text; offset++)
-				if (etch_map_find(u, offset))
+				if (etch_map_find(u, offset, &packed))
 					fail("the map answers in a frame that nobody called");
 	}
-	if (etch_map_find(u, s->size + 1) || etch_map_find(u, ~0ull))
+	if (etch_map_find(u, s->size + 1, &packed) || etch_map_find(u, ~0ull, &packed))
 		fail("the map answers outside of text");
 	for (i = 0; i < etch_map_bytes(u); i++)
 		t->chains += block.map[i] >= ETCH_MAP_CODES && block.map[i] != ETCH_MAP_FULL;
@@ -216,6 +216,13 @@ void lookup(unsigned lists)
 				fail("the same rows became two tables");
 			version_check(&s, table, size);
 			block_check(&s, table, size, &t);
+			if (kind.map_shift) {
+				uint8_t *old = table_old(table, size, &size2);
+
+				version_check(&s, old, size2);
+				block_check(&s, old, size2, &t);
+				free(old);
+			}
 			decode_check(&s, table, size);
 			free(table);
 			free(again);

@@ -81,9 +81,9 @@ static void mutant_lookups(const uint8_t *table, uint64_t *agree)
 
 	for (i = 0; i < u->text_size + 600; i += step > 1 ? 1 + rnd() % (2 * step) : 1) {
 		const struct etch_rule *a = etch_block_find(u, i), *b = etch_block_find_scalar(u, i);
-		const struct etch_map_rule *m = etch_map_find(u, i);
+		struct etch_map_rule m;
 
-		spend += (uint64_t)a->cfa_off + b->kind + (m ? m->flags : 0u);
+		spend += (uint64_t)a->cfa_off + b->kind + (etch_map_find(u, i, &m) ? m.flags : 0u);
 		*agree += a == b;
 	}
 }

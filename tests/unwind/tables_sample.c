@@ -28,7 +28,15 @@ struct etch_rule rule_random(unsigned variety)
 	r.cfa_off = 8 + 8 * (int32_t)below(variety);
 	if (below(3)) {
 		r.bp = ETCH_BP_CFA;
-		r.bp_off = -16 - 8 * (int32_t)below(3);
+		r.bp_off = -16 - 8 * (int32_t)below(5);
+	}
+	if (variety > 1000 ? below(2) : below(16)) { /* as most frames are: a multiple of 16 */
+		r.cfa_off = 16 + 16 * (int32_t)below(variety < 32 ? variety : 32);
+		if (r.cfa == ETCH_REG_RBP) {
+			r.cfa_off = 16;
+			r.bp = ETCH_BP_CFA;
+			r.bp_off = -16;
+		}
 	}
 	if (below(12) == 0) { /* odd ones */
 		r.cfa = (uint8_t)below(32);

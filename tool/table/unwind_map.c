@@ -71,15 +71,16 @@ static int use_compare(const void *a, const void *b)
 	return x->rule < y->rule ? -1 : x->rule > y->rule;
 }
 
-/* Makes the palette of the map; code[rule] is the rule's index in it, or ETCH_MAP_FULL. */
+/* Makes the palette of the map, of the rules that no step says; code[rule] is the rule's byte, or ETCH_MAP_FULL. */
 static int map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
                             uint8_t *code)
 {
-	uint32_t rules = n->palette.count, i, reg;
+	uint32_t rules = n->palette.count, i;
 	struct use *use = calloc(rules + 1, sizeof(*use));
+	struct etch_map_rule packed;
 	size_t r;
 
-	m->palette = calloc(ETCH_MAP_CODES, sizeof(*m->palette));
+	m->palette = calloc(ETCH_MAP_CODES - ETCH_MAP_STEPS, sizeof(*m->palette));
 	if (!use || !m->palette) {
 		free(use);
 		return -1;
@@ -91,17 +92,15 @@ static int map_palette_make(const struct numbered *n, const struct run *runs, si
 			use[runs[r].rule].count++;
 	qsort(use, rules, sizeof(*use), use_compare);
 	memset(code, ETCH_MAP_FULL, rules);
-	/* Rules relative to rsp come first: the map byte alone then tells the register. */
-	for (reg = ETCH_REG_RSP; reg <= ETCH_REG_RBP; reg++) {
-		m->rbp = m->palette_count;
-		for (i = 0; i < rules && i < ETCH_MAP_CODES && use[i].count; i++) {
-			const struct etch_rule *rule = &n->palette.list[use[i].rule];
+	for (i = 0; i < rules && use[i].count; i++) {
+		uint8_t *c = &code[use[i].rule];
 
-			if (rule->cfa != reg)
-				continue;
-			code[use[i].rule] = (uint8_t)m->palette_count;
-			etch_map_rule_pack(rule, &m->palette[m->palette_count++]);
-		}
+		etch_map_rule_pack(&n->palette.list[use[i].rule], &packed);
+		*c = (uint8_t)etch_map_step(&packed);
+		if (*c != ETCH_MAP_FULL || m->palette_count == ETCH_MAP_CODES - ETCH_MAP_STEPS)
+			continue;
+		*c = (uint8_t)(ETCH_MAP_STEPS + m->palette_count);
+		m->palette[m->palette_count++] = packed;
 	}
 	free(use);
 	return 0;

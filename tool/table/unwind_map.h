@@ -16,7 +16,6 @@ struct map {
 	uint32_t units;
 	struct etch_map_rule *palette;
 	uint32_t palette_count;
-	uint32_t rbp; /* index of the first rule of the palette whose CFA is relative to rbp */
 };
 
 /* Makes the map; `calls` as for unwind_block_encode(). -1: out of memory. */

@@ -45,7 +45,7 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 		return -1;
 
 	u->magic = ETCH_UNWIND_MAGIC;
-	u->version = etch_rules_version(n->palette.list, n->palette.count);
+	u->version = m->shift ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(n->palette.list, n->palette.count);
 	u->size = sizeof(*u);
 	u->bytes = end;
 	u->encoding = ETCH_ENCODING_BLOCK;
@@ -67,7 +67,7 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 	if (m->shift) {
 		u->map_palette = (uint32_t)at[4];
 		u->map_palette_count = m->palette_count;
-		u->map_rbp = m->rbp;
+		u->map_first = ETCH_MAP_STEPS;
 		u->map_page = (uint32_t)at[5];
 		u->map_page_count = m->pages;
 		u->map = (uint32_t)at[6];

@@ -141,7 +141,8 @@ struct etch_orc {
 #define ETCH_UNWIND_VERSION       1u
 #define ETCH_UNWIND_VERSION_INDEX 2u /* a rule has ETCH_CFA_INDEX, unknown to readers of version 1 */
 #define ETCH_UNWIND_VERSION_SLOT  3u /* a rule has ETCH_RA_SLOT, unknown to readers of versions 1 and 2 */
-#define ETCH_UNWIND_VERSION_LAST  ETCH_UNWIND_VERSION_SLOT
+#define ETCH_UNWIND_VERSION_STEPS 4u /* with a map: its bytes are steps, unknown to readers of versions 1 to 3 */
+#define ETCH_UNWIND_VERSION_LAST  ETCH_UNWIND_VERSION_STEPS
 #define ETCH_ENCODING_ORC         1u
 #define ETCH_ENCODING_BLOCK       2u
 
@@ -188,8 +189,9 @@ struct etch_unwind {
 	uint32_t map_unit; /* exception units, 3 bytes each; docs/formats.md */
 	uint32_t map_unit_count;
 	uint32_t map_palette;       /* struct etch_map_rule[map_palette_count], 4-byte aligned */
-	uint32_t map_palette_count; /* at most 224 */
-	uint32_t map_rbp;           /* index of the first rule with ETCH_MAP_RBP: all from there on have it */
+	uint32_t map_palette_count; /* at most 32; before version 4: at most 224 */
+	uint32_t map_first;         /* 192: the map byte of the palette's first rule; before version 4: index of the
+	                             * first rule with ETCH_MAP_RBP, and all from there on have it */
 
 	/* orc: link-time addresses; lookup has ceil(text_size / 256) + 1 entries */
 	uint64_t orc_ip, orc, orc_lookup;
@@ -214,7 +216,8 @@ struct etch_run {
 	uint8_t idx[ETCH_RUN_ROWS];
 };
 
-/* 8 bytes: a compact form of the rules that nearly all return addresses have. */
+/* 8 bytes: a compact form of the rules that nearly all return addresses have. In a map of version 4 most bytes are
+ * steps, which need no such record: etch_map_step(). */
 struct etch_map_rule {
 	int32_t cfa;   /* offset of the CFA from rsp or rbp */
 	int16_t bp;    /* 0: rbp is unchanged; else it is saved at CFA + bp */

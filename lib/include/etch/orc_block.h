@@ -15,6 +15,8 @@ extern "C" {
 #endif
 
 #define ETCH_POOL_TAIL 32u  /* readable bytes behind the last record */
+#define ETCH_MAP_STEPS 192u /* version 4: lower map bytes are steps; from here on: the palette's rules */
+#define ETCH_MAP_RBP_FRAME 159u /* the step of a frame behind rbp: CFA = rbp + 16, rbp saved at CFA - 16 */
 #define ETCH_MAP_CODES 224u /* lower map bytes are rules; from here to 254: exception units */
 #define ETCH_MAP_UNIT  254u /* in the map: the page's first exception unit; in a unit: the next unit */
 #define ETCH_MAP_FULL  255u /* look up the full table */
@@ -54,7 +56,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 		return u->version == ETCH_UNWIND_VERSION && !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size &&
 		       !u->palette && !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count &&
 		       !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
-		       !u->map_palette_count && !u->map_rbp && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
+		       !u->map_palette_count && !u->map_first && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
 	if (u->encoding != ETCH_ENCODING_BLOCK || u->orc_ip || u->orc || u->orc_lookup)
 		return 0;
 
@@ -69,16 +71,20 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 		return 0;
 
 	if (!u->map_shift)
-		return !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
-		       !u->map_palette_count && !u->map_rbp;
+		return u->version < ETCH_UNWIND_VERSION_STEPS && !u->map && !u->map_page && !u->map_page_count &&
+		       !u->map_unit && !u->map_unit_count && !u->map_palette && !u->map_palette_count && !u->map_first;
 	if (u->map_shift != 6 && u->map_shift != 7)
+		return 0;
+	if (u->version >= ETCH_UNWIND_VERSION_STEPS
+	        ? u->map_first != ETCH_MAP_STEPS || u->map_palette_count > ETCH_MAP_CODES - ETCH_MAP_STEPS
+	        : u->map_first > u->map_palette_count)
 		return 0;
 	return etch_unwind_inside(u, u->map, etch_map_bytes(u), 1, 1) &&
 	       etch_unwind_inside(u, u->map_page, u->map_page_count, 4, 4) &&
 	       u->map_page_count == ((etch_map_bytes(u) - 1) >> etch_map_page_shift(u->map_shift)) + 1 &&
 	       etch_unwind_inside(u, u->map_unit, u->map_unit_count, ETCH_UNIT_SIZE, 1) &&
 	       etch_unwind_inside(u, u->map_palette, u->map_palette_count, sizeof(struct etch_map_rule), 4) &&
-	       u->map_palette_count <= ETCH_MAP_CODES && u->map_rbp <= u->map_palette_count;
+	       u->map_palette_count <= ETCH_MAP_CODES;
 }
 
 /* ---- block ------------------------------------------------------------------- */
@@ -100,9 +106,9 @@ struct etch_block {
 	uint32_t direct;    /* lower idx bytes are palette indices */
 	uint32_t first_run; /* idx bytes from here to 254 are runs */
 	uint32_t palette_count, escape_count;
-	uint32_t map_unit_count, map_palette_count;
-	uint32_t map_rbp; /* map codes from here to map_palette_count have a CFA relative to rbp, those below
-	                   * relative to rsp */
+	uint32_t map_unit_count;
+	uint32_t map_steps; /* lower map bytes are steps: ETCH_MAP_STEPS, or 0 before version 4 */
+	uint32_t map_codes; /* map bytes from map_steps to here are the palette's rules, in order */
 	uint8_t map_shift, map_page_shift;
 };
 
@@ -128,8 +134,8 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->direct = u->palette_count < t->first_run ? u->palette_count : t->first_run;
 	t->escape_count = u->escape_count;
 	t->map_unit_count = u->map_unit_count;
-	t->map_palette_count = u->map_palette_count;
-	t->map_rbp = u->map_rbp;
+	t->map_steps = u->version >= ETCH_UNWIND_VERSION_STEPS ? ETCH_MAP_STEPS : 0;
+	t->map_codes = t->map_steps + u->map_palette_count;
 	t->map_shift = u->map_shift;
 	t->map_page_shift = (uint8_t)etch_map_page_shift(u->map_shift);
 }
@@ -254,53 +260,89 @@ static inline const struct etch_rule *etch_block_find_scalar(const struct etch_u
 /* ---- the return-address map ---------------------------------------------------- */
 
 /*
- * The slow path of etch_map_find_in(), for a map byte `code` of ETCH_MAP_CODES or more, or one
- * without a rule. Null: use the full table.
+ * A step is a map byte that is its own rule. Its lower 5 bits are the size of the frame in units of 16 bytes, less
+ * one: the stack is aligned at a call. Its upper 3 bits say where rbp is: at CFA - 48 (0) to CFA - 16 (4), the places
+ * that it has among the six registers that a function may push; or unchanged (5). In place of the largest frame with
+ * rbp at CFA - 16 there is the frame behind rbp.
  */
-static inline const struct etch_map_rule *etch_map_exception(const struct etch_block *t, uint64_t offset, uint32_t code)
+
+/* CFA less rsp; of the frame behind rbp: less rbp. */
+static inline uint32_t etch_map_step_cfa(uint32_t code)
+{
+	return code == ETCH_MAP_RBP_FRAME ? 16 : 16 * (code & 31) + 16;
+}
+
+/* CFA less the address where rbp is saved; 0: unchanged. */
+static inline uint32_t etch_map_step_bp(uint32_t code) { return code >> 5 < 5 ? 48 - 8 * (code >> 5) : 0; }
+
+/* The step for a rule, or ETCH_MAP_FULL if there is none. */
+static inline uint32_t etch_map_step(const struct etch_map_rule *m)
+{
+	uint32_t size = (uint32_t)m->cfa - 16, code = size / 16 | (m->bp ? (uint32_t)(48 + m->bp) / 8 : 5) << 5;
+
+	if (m->flags & ETCH_MAP_RBP)
+		return m->cfa == 16 && m->bp == -16 ? ETCH_MAP_RBP_FRAME : ETCH_MAP_FULL;
+	if (size > 31 * 16 || (size & 15) || (m->bp && (m->bp < -48 || m->bp > -16 || (m->bp & 7))))
+		return ETCH_MAP_FULL;
+	return code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_FULL : code;
+}
+
+/* The map byte, other than an exception, of a return address whose granule has the byte `code` of ETCH_MAP_CODES or
+ * more. ETCH_MAP_FULL: use the full table. */
+static inline uint32_t etch_map_exception(const struct etch_block *t, uint64_t offset, uint32_t code)
 {
 	uint8_t in = (uint8_t)(offset & ((1u << t->map_shift) - 1));
 	uint32_t unit, i;
 
 	if (code == ETCH_MAP_FULL || code < ETCH_MAP_CODES)
-		return NULL;
+		return ETCH_MAP_FULL;
 	unit = t->map_page[offset >> t->map_shift >> t->map_page_shift] + (ETCH_MAP_UNIT - code);
 	for (i = 0; i < ETCH_MAP_CHAIN && unit < t->map_unit_count; i++, unit++) {
 		const uint8_t *p = t->map_unit + (size_t)unit * ETCH_UNIT_SIZE;
 
 		code = in < p[0] ? p[1] : p[2];
 		if (in < p[0] || code != ETCH_MAP_UNIT)
-			return code < t->map_palette_count ? &t->map_palette[code] : NULL;
+			return code < t->map_codes ? code : ETCH_MAP_FULL;
 	}
-	return NULL;
+	return ETCH_MAP_FULL;
 }
 
 /*
  * The rule of a return address, given by its own offset from etch_unwind.text (1 to text_size), in
- * a table with a map. The address must have been pushed by a call: the map covers no others. Null:
- * use etch_block_find_in(t, offset - 1).
+ * a table with a map. The address must have been pushed by a call: the map covers no others. Returns 1
+ * and the rule in *out; or 0: use etch_block_find_in(t, offset - 1).
  */
-static inline const struct etch_map_rule *etch_map_find_in(const struct etch_block *t, uint64_t offset)
+static inline int etch_map_find_in(const struct etch_block *t, uint64_t offset, struct etch_map_rule *out)
 {
 	uint32_t code;
 
 	if (ETCH_UNLIKELY(offset > t->text_size))
-		return NULL;
+		return 0;
 	code = t->map[offset >> t->map_shift];
-	if (!ETCH_UNLIKELY(code >= t->map_palette_count))
-		return &t->map_palette[code];
-	return etch_map_exception(t, offset, code);
+	if (ETCH_UNLIKELY(code >= t->map_codes))
+		code = etch_map_exception(t, offset, code);
+	if (ETCH_UNLIKELY(code == ETCH_MAP_FULL))
+		return 0;
+	if (code >= t->map_steps) {
+		*out = t->map_palette[code - t->map_steps];
+		return 1;
+	}
+	out->cfa = (int32_t)etch_map_step_cfa(code);
+	out->bp = (int16_t)-(int)etch_map_step_bp(code);
+	out->flags = code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_RBP : 0;
+	out->zero = 0;
+	return 1;
 }
 
-/* As etch_map_find_in(), from the header; null also if the table has no map. */
-static inline const struct etch_map_rule *etch_map_find(const struct etch_unwind *u, uint64_t offset)
+/* As etch_map_find_in(), from the header; 0 also if the table has no map. */
+static inline int etch_map_find(const struct etch_unwind *u, uint64_t offset, struct etch_map_rule *out)
 {
 	struct etch_block t;
 
 	if (!u->map_shift)
-		return NULL;
+		return 0;
 	etch_block_open(u, &t);
-	return etch_map_find_in(&t, offset);
+	return etch_map_find_in(&t, offset, out);
 }
 
 /* Packs a rule for the map. Returns 1, or 0 if the rule does not fit. */

@@ -73,7 +73,7 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 	for (i = 0; i < t->palette_count; i++)
 		if (!etch_rule_valid(&t->palette[i]))
 			return 0;
-	if (u->version != etch_rules_version(t->palette, t->palette_count))
+	if (u->version != (t->map_steps ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(t->palette, t->palette_count)))
 		return 0;
 	for (i = 0; i < u->run_count; i++)
 		if (!etch_run_rows(t, i))
@@ -110,9 +110,13 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 	uint64_t granules = etch_map_bytes(u), g;
 	uint32_t i;
 
-	for (i = 0; i < t->map_palette_count; i++)
-		if (t->map_palette[i].flags != (i < t->map_rbp ? 0 : ETCH_MAP_RBP) || t->map_palette[i].zero)
+	for (i = 0; i < u->map_palette_count; i++) {
+		const struct etch_map_rule *r = &t->map_palette[i];
+
+		if (r->zero || (t->map_steps ? r->flags > ETCH_MAP_RBP || etch_map_step(r) != ETCH_MAP_FULL
+		                             : r->flags != (i < u->map_first ? 0 : ETCH_MAP_RBP)))
 			return 0;
+	}
 	for (i = 0; i < u->map_page_count; i++)
 		if (t->map_page[i] > t->map_unit_count || (i ? t->map_page[i] < t->map_page[i - 1] : t->map_page[i]))
 			return 0;
@@ -121,7 +125,7 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 		uint32_t code = t->map[g], unit, n = 0, split = 0;
 		uint32_t end = page + 1 < u->map_page_count ? t->map_page[page + 1] : t->map_unit_count;
 
-		if (code == ETCH_MAP_FULL || code < t->map_palette_count)
+		if (code == ETCH_MAP_FULL || code < t->map_codes)
 			continue;
 		if (code < ETCH_MAP_CODES)
 			return 0;
@@ -129,11 +133,11 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 			const uint8_t *p = t->map_unit + (size_t)unit * ETCH_UNIT_SIZE;
 
 			if (unit >= end || ++n > ETCH_MAP_CHAIN || p[0] <= split || p[0] >> t->map_shift ||
-			    (p[1] >= t->map_palette_count && p[1] != ETCH_MAP_FULL))
+			    (p[1] >= t->map_codes && p[1] != ETCH_MAP_FULL))
 				return 0;
 			split = p[0];
 			if (p[2] != ETCH_MAP_UNIT) {
-				if (p[2] >= t->map_palette_count && p[2] != ETCH_MAP_FULL)
+				if (p[2] >= t->map_codes && p[2] != ETCH_MAP_FULL)
 					return 0;
 				break;
 			}

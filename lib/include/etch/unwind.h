@@ -67,7 +67,7 @@ int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
 struct etch_walk {
 	uint32_t busy, which, first, end;
 	int32_t status;
-	uint32_t zero;
+	uint16_t fruitless, pause;
 	uint64_t lo, hi, rbp, self;
 	struct etch_walk_frame {
 		uint64_t ip;   /* return address */
@@ -170,7 +170,7 @@ const struct etch_unwind *etch_table_in_file(const void *file, size_t file_size,
 
 /*
  * Makes tables for the loaded modules that have none: from DIR/<build-id in hex> if a directory of
- * sidecar files is set, else from .eh_frame. Call it after start-up and after dlopen(3); it costs
+ * sidecar files is set, else from /usr/lib/etch/unwind, else from .eh_frame. Call it after start-up and after dlopen(3); it costs
  * next to nothing when nothing was loaded since the last call. May be called from any thread at
  * any time, but not in signal handlers. Returns the number of modules that still have no table, or
  * ETCH_UNWIND_EINVAL if the system cannot list the modules. Not a cancellation point; a thread

@@ -34,10 +34,10 @@ PROBE uint64_t probe(const struct shapes *s, uint64_t offset)
 {
 	const struct etch_rule *r;
 #ifdef MAP
-	const struct etch_map_rule *m = etch_map_find_in(&s->block, offset);
+	struct etch_map_rule m;
 
-	if (m)
-		return answer(m->cfa, m->bp, m->flags & ETCH_MAP_RBP ? ETCH_REG_RBP : ETCH_REG_RSP, m->bp != 0);
+	if (etch_map_find_in(&s->block, offset, &m))
+		return answer(m.cfa, m.bp, m.flags & ETCH_MAP_RBP ? ETCH_REG_RBP : ETCH_REG_RSP, m.bp != 0);
 #endif
 	r = etch_block_find_in(&s->block, offset - 1);
 	return answer(r->cfa_off, r->bp_off, r->cfa, r->bp != ETCH_BP_SAME);

@@ -37,6 +37,7 @@ int main(int argc, char **argv)
 	const struct etch_unwind *u = (const void *)table;
 	const Elf64_Ehdr *e = (const void *)file;
 	const Elf64_Phdr *ph;
+	struct etch_map_rule m;
 	struct etch_block t;
 	int k;
 
@@ -56,9 +57,9 @@ int main(int argc, char **argv)
 			if (*p != 0xe8 || at >= u->text_size || at + (uint64_t)(int64_t)rel >= u->text_size ||
 			    etch_block_find_in(&t, at - 1)->kind != ETCH_RULE_CALL)
 				continue;
-			if (t.map[at >> t.map_shift] < t.map_palette_count)
+			if (t.map[at >> t.map_shift] < t.map_codes)
 				direct++;
-			else if (etch_map_find_in(&t, at))
+			else if (etch_map_find_in(&t, at, &m))
 				unit++;
 			else
 				full++;
