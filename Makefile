@@ -200,6 +200,9 @@ fuzz: deps	## libFuzzer's targets; mutants of files, their structure and unwind 
 	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
 	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) build-asan || status=1; exit $$status
 
+vm: built	## page swaps under other kernels: virtual machines with Debian's 6.1 and 6.12 (VM='--kernel IMAGE')
+	$(PYTHON) scripts/vm/swaps.py --build $(B) $(VM)
+
 # The run is of one core; what is not installed is left out (run.py --install).
 programs: built	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'
 	$(PYTHON) scripts/programs/run.py --etch $(B)/etch --root $(B)/programs $(PROGRAMS)
@@ -248,4 +251,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak format fuzz sample programs survey no-cfi deps install deb clean help
+.PHONY: all built asan test test-all demo bench soak vm format fuzz sample programs survey no-cfi deps install deb clean help

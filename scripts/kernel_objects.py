@@ -6,14 +6,16 @@
 
 Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB; about 20 minutes of two processors. The source is the newest
 package linux-source-6.1; the configuration is tinyconfig with KERNEL_OPTIONS, which turns on ORC, retpolines, return
-thunks, static keys and calls, SLS, modules, ext4, TCP/IP. Nothing of it is installed. In DIRECTORY:
+thunks, static keys and calls, SLS, modules. Nothing of it is installed. In DIRECTORY:
 
-    linux-source-6.1/   the source, with the kernel built by its own objtool
+    linux-source-6.1/   the source
+    objtool/            the kernel built by its own objtool
     kept/               each object that objtool was run on, as it was before, and NAME.o.args: objtool's options
 """
 
 import argparse
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -26,9 +28,10 @@ KERNEL_OPTIONS = """
 BLK_DEV_INITRD RD_GZIP BINFMT_ELF BINFMT_SCRIPT MODULES MODULE_UNLOAD KALLSYMS KALLSYMS_ALL DEBUG_KERNEL MAGIC_SYSRQ
 KPROBES SMP ACPI PCI HYPERVISOR_GUEST PARAVIRT SPECULATION_MITIGATIONS CPU_MITIGATIONS UNWINDER_ORC STACKTRACE RETPOLINE
 RETHUNK SLS CPU_UNRET_ENTRY JUMP_LABEL STATIC_KEYS_SELFTEST STATIC_CALL_SELFTEST FUTEX EPOLL SIGNALFD EVENTFD SHMEM
-MULTIUSER POSIX_TIMERS HIGH_RES_TIMERS NO_HZ_IDLE CGROUPS NET UNIX INET IA32_EMULATION BLOCK EXT4_FS PERF_EVENTS FTRACE
+MULTIUSER POSIX_TIMERS HIGH_RES_TIMERS NO_HZ_IDLE CGROUPS IA32_EMULATION BLOCK EXT2_FS PERF_EVENTS FTRACE
 FUNCTION_TRACER DYNAMIC_FTRACE RUNTIME_TESTING_MENU DEBUG_FS IO_URING BPF_SYSCALL SECCOMP AIO RELOCATABLE CRYPTO
-CC_OPTIMIZE_FOR_PERFORMANCE KERNEL_GZIP
+CC_OPTIMIZE_FOR_PERFORMANCE KERNEL_GZIP MEMBARRIER ADVISE_SYSCALLS RSEQ UPROBE_EVENTS MEMCG TRANSPARENT_HUGEPAGE HUGETLBFS
+SLUB FAULT_INJECTION FAULT_INJECTION_DEBUG_FS FAILSLAB FAIL_PAGE_ALLOC
 """
 MODULES = "LKDTM"
 WRAPPER = """#!/bin/sh
@@ -55,35 +58,43 @@ def unpack(where, log):
          cwd=where)
 
 
-def configure(tree, log):
-    call(["make", "-s", "tinyconfig"], log, cwd=tree)
-    fragment = tree / "etch.config"
+def make(tree, out, log, *args, **more):
+    """The kernel's make with its results in `out`; ccache, where there is one, lets the next kernel be cheap."""
+    cc = ["CC=ccache gcc"] if shutil.which("ccache") else []
+    env = dict(os.environ, CCACHE_DIR=str(tree.parent / "ccache"), CCACHE_MAXSIZE="2G", **more)
+    call(["make", "-s", f"O={out}", *cc, *args], log, cwd=tree, env=env)
+
+
+def configure(tree, out, log):
+    out.mkdir(exist_ok=True)
+    make(tree, out, log, "tinyconfig")
+    fragment = out / "etch.config"
     fragment.write_text("".join(f"CONFIG_{name}=y\n" for name in KERNEL_OPTIONS.split()) +
                         "".join(f"CONFIG_{name}=m\n" for name in MODULES.split()) + "CONFIG_RANDOMIZE_BASE=n\n")
-    call(["scripts/kconfig/merge_config.sh", "-m", ".config", fragment], log, cwd=tree)
-    call(["make", "-s", "olddefconfig"], log, cwd=tree)
+    call([tree / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", fragment], log, cwd=out)
+    make(tree, out, log, "olddefconfig")
 
 
-def build(tree, kept, jobs, log):
+def build(tree, out, kept, jobs, log):
     wrapper = tree.parent / "wrapper"
     wrapper.write_text(WRAPPER)
     wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
-    call(["make", "-s", f"-j{jobs}", "tools/objtool"], log, cwd=tree)
-    env = dict(os.environ, ETCH_KEPT=str(kept), ETCH_OBJTOOL=str(tree / "tools/objtool/objtool"))
-    call(["nice", "-n", "10", "make", "-s", f"-j{jobs}", f"objtool={wrapper}", "vmlinux", "modules"], log, cwd=tree, env=env)
+    make(tree, out, log, f"-j{jobs}", "tools/objtool")
+    make(tree, out, log, f"-j{jobs}", f"objtool={wrapper}", "bzImage", "modules",
+         ETCH_KEPT=str(kept), ETCH_OBJTOOL=str(out / "tools/objtool/objtool"))
 
 
 def objects(where=DIRECTORY, jobs=2):
     """The directory of kept objects and the path of objtool; makes them where they are missing."""
-    tree, kept, log = where / PACKAGE, where / "kept", where / "log"
+    tree, out, kept, log = where / PACKAGE, where / "objtool", where / "kept", where / "log"
     where.mkdir(parents=True, exist_ok=True)
     if not (where / "done").exists():
         if not tree.exists():
             unpack(where, log)
-        configure(tree, log)
-        build(tree, kept, jobs, log)
+        configure(tree, out, log)
+        build(tree, out, kept, jobs, log)
         (where / "done").touch()
-    return kept, tree / "tools/objtool/objtool"
+    return kept, out / "tools/objtool/objtool"
 
 
 def main():

@@ -11,10 +11,10 @@
 #     scripts/soak.sh [MINUTES]      20
 #
 # Of copies and system calls as much is done as there is time for, in an order that is another one
-# each time. In the environment: B (build), READS (5*10^7), SETS (5*10^4), CALLS (10^7), CALL_SETS
-# (10^4) and PROGRAMS (5) a round, THREADS (4) that read or call, SEED of the order and the random
-# programs (the time). A round runs each of gcc and clang, after the object step and after the link
-# step.
+# each time. In the environment: B (build), READS (5*10^7), SETS (5*10^4), SWEPT (10^9), SWAPS (2*10^4),
+# CALLS (10^7), CALL_SETS (10^4) and PROGRAMS (5) a round, THREADS (4) that read or call, SEED of the order
+# and the random programs (the time). A round runs each of gcc and clang, after the object step and after
+# the link step.
 set -eu
 cd "$(dirname "$0")/.."
 B=$(cd "${B:-build}" && pwd)
@@ -85,7 +85,12 @@ build() { # compiler stage
 	rewrite "$d/stress.o" "$d/plugin.o"
 	$1 -pie -rdynamic -o "$d/stress" "$d/stress.o" $lib
 	$1 -shared -o "$d/plugin.so" "$d/plugin.o" $lib
-	[ "$2" = object ] || rewrite "$d/stress" "$d/plugin.so"
+	$1 -std=gnu11 -O2 -g -fPIE $inc -c -o "$d/swaps.o" tests/lib/swaps.c
+	$1 -std=gnu11 -O2 -g -fPIC $inc -c -o "$d/swaps_plugin.o" tests/lib/swaps_plugin.c
+	rewrite "$d/swaps.o" "$d/swaps_plugin.o"
+	$1 -pie -rdynamic -o "$d/swaps" "$d/swaps.o" $lib
+	$1 -shared -o "$d/swaps_plugin.so" "$d/swaps_plugin.o" $lib
+	[ "$2" = object ] || rewrite "$d/stress" "$d/plugin.so" "$d/swaps" "$d/swaps_plugin.so"
 	for kind in pie no-pie; do
 		align=
 		[ "$1" = gcc ] || align="-mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call"
@@ -150,6 +155,7 @@ while [ "$(left 100)" -gt 0 ]; do
 		for stage in object linked; do
 			d=$dir/$cc-$stage
 			try 100 "$d/stress" "${READS:-50000000}" "${SETS:-50000}" "${THREADS:-4}" "$d/plugin.so" || break 3
+			try 100 "$d/swaps" "${SWEPT:-1000000000}" "${SWAPS:-20000}" "$d/swaps_plugin.so" || break 3
 			for kind in pie no-pie; do
 				try 100 "$d/pv-$kind" "${CALLS:-10000000}" "${CALL_SETS:-10000}" "${THREADS:-4}" "$d/pv-plugin.so" || break 4
 			done

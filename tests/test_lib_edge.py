@@ -62,6 +62,31 @@ def test_swap_without_the_file(edge, tmp_path):
     assert not program.exists()
 
 
+# These need privileges and a suitable kernel; scripts/vm/swaps.py has machines with both.
+SYSTEM = "uprobe mremap_failnth swap_failnth swap_failing".split()
+
+
+@pytest.mark.parametrize("case", SYSTEM)
+def test_system_case(edge, case):
+    p = run([edge("pie"), case], ok=(0, 77))
+    if p.returncode == 77:
+        pytest.skip(p.stdout.strip())
+    assert p.stdout.endswith("done\n")
+
+
+def test_perf_symbols(edge, tmp_path):
+    """Samples on a page that was swapped have their names: the page is still a mapping of the file."""
+    need("perf")
+    data = tmp_path / "data"
+    p = run(["perf", "record", "-q", "-e", "cpu-clock:u", "-F", "250", "-o", data, edge("pie"), "swap_spin"], ok=None)
+    if p.returncode:
+        pytest.skip("perf may not record")
+    lines = run(["perf", "script", "-i", data, "-F", "ip,sym,dso"]).stdout.splitlines()
+    spins = [x for x in lines if "moved_spin" in x]
+    assert len(spins) > 10 and len(spins) > 0.8 * len(lines)
+    assert all(x.rstrip().endswith("/edge)") for x in spins)
+
+
 # What a person reads when a plain store meets a read-only object.
 STRAY = {
     "stray": r"stray_store\+0x[0-9a-f]+ \(\S*/edge\) stores to the etched object plain\+0x0,",

@@ -91,3 +91,40 @@ def test_sites_anywhere(programs, place):
 def test_sites_anywhere_long(programs, place):
     """10^9 reads and 10^5 sets at each place: 10^10 and 10^6 in all."""
     stress(programs("gcc", "linked", place), 10**9, 10**5)
+
+
+@pytest.fixture(scope="module")
+def swaps(build, tmp_path_factory):
+    """tests/lib/swaps.c and its plugin, rewritten."""
+    flow = Flow(tmp_path_factory.mktemp("swaps"), build)
+    objects = [flow.compile(LIB / "swaps.c", ["-O2", "-fPIE"]), flow.compile(LIB / "swaps_plugin.c", ["-O2", "-fPIC"])]
+    flow.rewrite(*objects)
+    lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"]
+    run(["gcc", "-pie", "-rdynamic", "-o", flow.tmp / "swaps", objects[0], *lib, "-pthread", "-ldl"])
+    run(["gcc", "-shared", "-o", flow.tmp / "swaps_plugin.so", objects[1], *lib])
+    flow.rewrite(flow.tmp / "swaps", flow.tmp / "swaps_plugin.so")
+    return flow
+
+
+def sweep(flow, reads, sets):
+    out = run([flow.tmp / "swaps", reads, sets, flow.tmp / "swaps_plugin.so"], timeout=7200).stdout
+    armed, sites, by_swap = map(int, re.match(r"armed (\d+) of (\d+) sites, (\d+) by swap", out).groups())
+    numbers = {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", out.splitlines()[1])}
+    assert armed == sites > 1500 and by_swap > 900
+    assert numbers["reads"] >= reads and numbers["sets"] >= sets
+    assert numbers["wrong"] == numbers["errors"] == numbers["verify"] == 0
+    assert min(numbers[x] for x in ("forks", "signals", "loads", "maps")) >= 5
+
+
+def test_swaps(swaps):
+    """Sites at every offset in a line and across pages at each distance, a setter on each CPU."""
+    places = {int(s["address"], 16) for s in swaps.sites(swaps.tmp / "swaps") if s["form"] == "mov32"}
+    assert {at % 64 for at in places} == set(range(64))
+    assert {4096 - at % 4096 for at in places} >= {1, 2, 3, 4, 5}
+    sweep(swaps, 10**7, 10**3)
+
+
+@pytest.mark.long
+def test_swaps_long(swaps):
+    """10^10 reads in 10^6 swaps."""
+    sweep(swaps, 10**10, 10**6)

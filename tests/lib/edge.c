@@ -415,7 +415,7 @@ static const struct edge_case basic[] = {
 
 int main(int argc, char **argv)
 {
-	static const struct edge_case *const lists[] = {basic, edge_limits, edge_threads, edge_faults, edge_swap};
+	static const struct edge_case *const lists[] = {basic, edge_limits, edge_threads, edge_faults, edge_swap, edge_system};
 
 	for (unsigned i = 0; argc == 2 && i < sizeof(lists) / sizeof(lists[0]); i++)
 		for (const struct edge_case *c = lists[i]; c->name; c++)

@@ -14,7 +14,7 @@ struct edge_case { const char *name; void (*run)(void); };
 
 #define CASE(name) {#name, case_##name}
 /* Each ends with an empty one. */
-extern const struct edge_case edge_limits[], edge_threads[], edge_faults[], edge_swap[];
+extern const struct edge_case edge_limits[], edge_threads[], edge_faults[], edge_swap[], edge_system[];
 
 struct two { int a, b; };
 extern int plain, stored;
@@ -31,6 +31,16 @@ void check_closed(void);
 /* A filter: system call `nr` fails with `error` (0: kills), if argument `arg` ANDed with mask
  * equals `value`. */
 void deny(int nr, int error, unsigned arg, uint32_t mask, uint32_t value);
+
+/* edge_swap.c: an object whose sites are on pages that are swapped. Its value, which all sites agree on; and that all is
+ * as after a set to v. A thread that executes the sites and checks what it sees, until it is ended. */
+extern int moved;
+extern const volatile uint8_t moved_page[];
+int moved_sum(void);
+void moved_check(int v);
+void moved_spin(void); /* a while, on such a page */
+pthread_t moved_start(void);
+void moved_end(pthread_t t);
 
 /* A thread that reads plain with all signals blocked, until it is ended. */
 pthread_t thread_start(void);

@@ -16,24 +16,25 @@
 
 /* The functions of this object's sites are on pages of their own, in three runs: near (4 sites: across
  * a word, a line, two pages, and one that is not), and six pages on, and six more, one each. */
-ETCHED __attribute__((used)) int moved = 7;
+ETCHED int moved = 7;
 OBJECT_RECORD("moved", 4, 0);
 #define MOVED(name, skip)                                                           \
 	".fill " #skip ", 1, 0x90\n\t.globl " name "\n" name ":\n"                       \
 	"771:\tmovl moved(%rip), %eax" SITE_ENTRY("moved", 3, 0, SHAPE6, 0) "ret\n\t"
 __asm__(".text\n\t.balign 4096\n\t.globl moved_page\nmoved_page:\n\t"
         ".byte 0xb8\n\t.long 0xcccccccc\n\tret\n\t.balign 64\n\t" /* mov $0xcccccccc, %eax */
-        MOVED("moved_word", 5) ".balign 64\n\t" MOVED("moved_line", 61) ".balign 64\n\t" MOVED("moved_store", 0)
+        ".globl moved_spin\n\t.type moved_spin, @function\n"
+        "moved_spin:\n\tmov $50000000, %ecx\n1:\tdec %ecx\n\tjnz 1b\n\tret\n\t.size moved_spin, . - moved_spin\n\t"
+        ".balign 64\n\t" MOVED("moved_word", 5) ".balign 64\n\t" MOVED("moved_line", 61) ".balign 64\n\t" MOVED("moved_store", 0)
         ".balign 4096\n\t.skip 4093, 0x90\n\t" MOVED("moved_pages", 0)
         ".balign 4096\n\t.skip 4096 * 6, 0x90\n\t" MOVED("moved_far", 3)
         ".balign 4096\n\t.skip 4096 * 6, 0x90\n\t" MOVED("moved_farther", 7)
         ".balign 4096");
-extern const volatile uint8_t moved_page[], moved_word[], moved_line[], moved_store[], moved_pages[], moved_far[],
-	moved_farther[];
+extern const volatile uint8_t moved_word[], moved_line[], moved_store[], moved_pages[], moved_far[], moved_farther[];
 
 static int read_at(const volatile uint8_t *code) { return ((int (*)(void))(uintptr_t)hide(code))(); }
 
-static int moved_sum(void)
+int moved_sum(void)
 {
 	int v = read_at(moved_word);
 
@@ -67,7 +68,7 @@ static void *reader(void *arg)
 	return NULL;
 }
 
-static pthread_t start(void)
+pthread_t moved_start(void)
 {
 	pthread_t t;
 
@@ -75,7 +76,7 @@ static pthread_t start(void)
 	return t;
 }
 
-static void end(pthread_t t)
+void moved_end(pthread_t t)
 {
 	stop = 1;
 	CHECK(!pthread_join(t, NULL));
@@ -126,7 +127,7 @@ static void check_mapped(const volatile uint8_t *at)
 	(void)before;
 }
 
-static void check_same(int v)
+void moved_check(int v)
 {
 	CHECK_EQ(moved_sum(), v);
 	CHECK_EQ(etch_verify(NULL, NULL), 0);
@@ -143,43 +144,43 @@ static void refused(int error)
 	unsigned maps = maps_count();
 
 	CHECK_EQ(etch_set(&moved, v + 1), error);
-	check_same(v);
+	moved_check(v);
 	CHECK_EQ(maps_count(), maps);
 }
 
 static void case_swap(void)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 	unsigned maps;
 
 	CHECK_EQ(info_now().by_swap, 6);
-	check_same(7);
+	moved_check(7);
 	CHECK_EQ(etch_set(&moved, 8), 0);
-	check_same(8);
+	moved_check(8);
 	maps = maps_count();
 	for (int v = 9; v < 1000; v++) {
 		CHECK_EQ(etch_set(&moved, v), 0);
 		CHECK_EQ(moved_sum(), v);
 	}
-	check_same(999);
+	moved_check(999);
 	CHECK(maps_count() <= maps);
 	CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
 	CHECK_EQ(moved_word[0], 0x8b);
 	*(volatile int *)&moved = 2000;
 	CHECK_EQ(moved_sum(), 2000);
 	CHECK_EQ(etch_sync(&moved, sizeof(moved)), 0);
-	check_same(2000);
+	moved_check(2000);
 	CHECK(moved_word[0] != 0x8b && moved_pages[0] != 0x8b);
 	CHECK_EQ(etch_set(&moved, 0xcccc), 0); /* an immediate that looks like breakpoints */
 	CHECK_EQ(etch_set(&moved, 0xcccd), 0);
-	check_same(0xcccd);
-	end(t);
+	moved_check(0xcccd);
+	moved_end(t);
 }
 
 /* A breakpoint somewhere on a page that is to be swapped, and one at a site. */
 static void case_swap_busy(void)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 	const volatile uint8_t *const at[] = {moved_page, moved_page + 60, moved_pages, moved_farther, moved_farther + 100};
 	uint8_t cc = 0xcc, old;
 
@@ -189,7 +190,7 @@ static void case_swap_busy(void)
 
 		if (at[i] == moved_pages || at[i] == moved_farther) {
 			/* nobody may execute it */
-			end(t);
+			moved_end(t);
 			stop = 0;
 			t = 0;
 		}
@@ -199,29 +200,29 @@ static void case_swap_busy(void)
 		CHECK_EQ(*at[i], 0xcc);
 		CHECK_EQ(*(volatile int *)&moved, v);
 		poke(at[i], &old, 1);
-		check_same(v);
+		moved_check(v);
 		if (!t)
-			t = start();
+			t = moved_start();
 		CHECK_EQ(etch_set(&moved, v + 1), 0);
-		check_same(v + 1);
+		moved_check(v + 1);
 	}
-	end(t);
+	moved_end(t);
 }
 
 static void refuse(int nr, int error, unsigned arg, uint32_t mask, uint32_t value, int want)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 	int i;
 
 	taken_back = 1; /* a page that was moved before another was refused may have been read */
 	CHECK_EQ(etch_set(&moved, 8), 0);
-	check_same(8);
+	moved_check(8);
 	deny(nr, error, arg, mask, value);
 	for (i = 0; i < 3; i++)
 		refused(want);
 	CHECK_EQ(etch_release(&moved, sizeof(moved)), want);
-	check_same(8);
-	end(t);
+	moved_check(8);
+	moved_end(t);
 }
 
 static void case_swap_mremap(void) { refuse(SYS_mremap, EPERM, 0, 0, 0, ETCH_EPERM); }
@@ -249,20 +250,20 @@ static void case_swap_third(void)
 /* What was a load may stay one: the object is armed where it can be. */
 static void case_swap_partly(void)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 
 	CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
 	deny(SYS_mremap, EPERM, 0, 0, 0);
 	CHECK_EQ(etch_sync(&moved, sizeof(moved)), 0);
-	check_same(7);
+	moved_check(7);
 	CHECK_EQ(moved_word[0], 0x8b);
 	CHECK(moved_store[0] != 0x8b);
 	for (int v = 8; v < 20; v++) {
 		CHECK_EQ(etch_set(&moved, v), 0);
-		check_same(v);
+		moved_check(v);
 	}
 	CHECK_EQ(moved_pages[0], 0x8b);
-	end(t);
+	moved_end(t);
 }
 
 /* All mappings but `n` are taken. Returns when the limit is near: adjacent pages of different
@@ -286,7 +287,7 @@ static void mappings_take(unsigned leave)
 /* With any number of mappings left, a set is done or refused, whole. */
 static void case_swap_limit(void)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 	unsigned refusals = 0, sets = 0;
 
 	mappings_take(0);
@@ -302,7 +303,7 @@ static void case_swap_limit(void)
 	}
 	CHECK(refusals > 0 || sets > 0);
 	CHECK_EQ(etch_verify(NULL, NULL), 0);
-	end(t);
+	moved_end(t);
 }
 
 /* The locked memory of the process, in KiB. */
@@ -321,7 +322,7 @@ static unsigned long locked(void)
 
 static void case_swap_mlock(void)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 	void *page = (void *)((uintptr_t)moved_word & ~(uintptr_t)4095);
 
 	CHECK_EQ(etch_set(&moved, 8), 0);
@@ -330,10 +331,10 @@ static void case_swap_mlock(void)
 	CHECK_EQ(locked(), 4);
 	for (int v = 9; v < 20; v++)
 		CHECK_EQ(etch_set(&moved, v), 0);
-	check_same(19);
+	moved_check(19);
 	CHECK(locked() >= 4); /* the run, of which a part was locked */
 	CHECK_EQ(munlock(page, 4096 * 3), 0);
-	end(t);
+	moved_end(t);
 }
 
 /* ---- a failure behind the unmapping, made by a tracer --------------------------------- */
@@ -387,7 +388,7 @@ static void case_swap_hole(void)
 	pid_t pid = fork();
 
 	if (!pid) {
-		pthread_t t = start();
+		pthread_t t = moved_start();
 
 		CHECK(!ptrace(PTRACE_TRACEME, 0, 0, 0));
 		raise(SIGSTOP);
@@ -395,8 +396,8 @@ static void case_swap_hole(void)
 			CHECK_EQ(etch_set(&moved, v), 0);
 			CHECK_EQ(moved_sum(), v);
 		}
-		check_same(99);
-		end(t);
+		moved_check(99);
+		moved_end(t);
 		exit(0);
 	}
 	hole_trace(pid);
@@ -418,7 +419,7 @@ static void case_swap_fork(void)
 	pthread_t t, s;
 	int status;
 
-	t = start();
+	t = moved_start();
 	CHECK(!pthread_create(&s, NULL, setter, NULL));
 	for (int i = 0; i < 200; i++) {
 		pid_t pid = fork();
@@ -428,13 +429,13 @@ static void case_swap_fork(void)
 
 			CHECK_EQ(etch_verify(NULL, NULL), 0);
 			CHECK_EQ(etch_set(&moved, v + 1), 0);
-			check_same(v + 1);
+			moved_check(v + 1);
 			_exit(0);
 		}
 		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
 		CHECK_EQ(status, 0);
 	}
-	end(t);
+	moved_end(t);
 	CHECK(!pthread_join(s, NULL));
 	CHECK_EQ(etch_verify(NULL, NULL), 0);
 }
@@ -442,7 +443,7 @@ static void case_swap_fork(void)
 /* The file is gone from its place: /proc/self/exe still is the file. */
 static void case_swap_deleted(void)
 {
-	pthread_t t = start();
+	pthread_t t = moved_start();
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
@@ -451,8 +452,8 @@ static void case_swap_deleted(void)
 	CHECK(!unlink(path));
 	for (int v = 8; v < 50; v++)
 		CHECK_EQ(etch_set(&moved, v), 0);
-	check_same(49);
-	end(t);
+	moved_check(49);
+	moved_end(t);
 }
 
 const struct edge_case edge_swap[] = {
