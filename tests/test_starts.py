@@ -105,6 +105,39 @@ behind:	movq	$15, %rax
 """
 
 
+# thunk() is all that calls its argument, as in musl's qsort(); nothing but its address leads there. label is no function: no
+# argument says where it goes on; neither is label2, in the middle of a line of code.
+THUNK = """
+	.globl	first, second
+	.type	first, @function
+first:	pushq	%rbx
+	row	16
+	leaq	thunk(%rip), %rcx
+	leaq	label(%rip), %r11
+	leaq	label2(%rip), %rbx
+	call	*%rdi
+	popq	%rbx
+	row	8
+	ret
+	.size	first, .-first
+	.p2align 4
+thunk:	row	8
+	jmp	*%rdx
+	.p2align 4
+label:	row	undef
+	jmp	*%r11
+	.p2align 4, 0xcc
+	row	undef
+	nop
+label2:	jmp	*%rdx
+	.p2align 4, 0xcc
+second:	row	8
+	ret
+	.size	second, .-second
+	.type	second, @function
+"""
+
+
 # cold, behind the end of first(), of which nothing says where that is, and cold2, which lies in what a symbol says is sized():
 # second() jumps there with its frame.
 COLD = """
@@ -401,6 +434,7 @@ DESCRIBED = """
 CASES = {
     "a_resolver": (RESOLVER, LIBRARY),
     "an_address_that_is_taken": (TAKEN, LIBRARY),
+    "a_function_that_calls_its_argument": (THUNK, LIBRARY),
     "a_part_behind_another_function": (COLD, LIBRARY),
     "what_the_entry_point_seems_to_run_into": (ENTRY, ["-pie", "-rdynamic"]),
     "what_is_jumped_to_with_a_frame": (JUMPED, LIBRARY),

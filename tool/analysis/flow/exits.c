@@ -159,6 +159,16 @@ static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct st
 	return false;
 }
 
+/* Registers of arguments: rdi, rsi, rdx, rcx, r8, r9 (psABI 3.2.3). */
+#define ARGUMENTS (1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 1u << 8 | 1u << 9)
+
+/* Is the jump all of a function that calls one of its arguments, as musl's comparison for qsort()? The label of a
+ * computed goto would first do something. */
+static bool is_argument_jump(const struct flow *f, uint64_t off, const struct step *in)
+{
+	return !off && !in->deref && in->a < 16 && (ARGUMENTS >> in->a & 1) && !(f->in.range->start & 15);
+}
+
 /* Where a jump through a register leads, if that is known; or 0. */
 static uint64_t known_target(const struct flow *f, const struct step *in, const struct state *s)
 {
@@ -226,6 +236,7 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 		exit_sp_note(f, before, false, in->deref ? 16 : in->a);
 		if (f->in.range->inferred && is_epilogue_jump(f, off, before))
 			f->found.exits_balanced = f->found.returns_to_caller = true;
+		f->found.exits_balanced |= f->in.range->inferred && balanced && is_argument_jump(f, off, in);
 		f->found.may_return = true;
 	}
 }
