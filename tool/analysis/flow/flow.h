@@ -283,11 +283,13 @@ struct flow {
 	struct flow_skip {
 		uint64_t below, last, end;
 		unsigned registers; /* mask; flow_look_at_saves() only */
+		bool calls;         /* calls are skipped too; flow_look_at_saves() only */
 	} skip;
 };
 #define FLOW_SCANNED 1u /* decoded as reachable */
 #define FLOW_WALKED  2u /* a state has reached it */
 #define FLOW_MOVES   4u /* it may change the unwind rule, by the last walk */
+#define FLOW_IDLE    8u /* it leaves the state as it is, by the last walk */
 
 /* Analyses a code range. `in`: edges from other code ranges into it, sorted by target. Results in *f. False: out of
  * memory, or the range is 4 GiB or larger. */
@@ -307,7 +309,8 @@ void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /*
  * As flow_look(), for the callee-saved registers (state_saves.h): instructions that keep rsp, the slots and
- * f->skip.registers, which the callback sets, as they are are skipped. What is reported last holds up to f->skip.end.
+ * f->skip.registers, which the callback sets, as they are are skipped, and so are calls if it sets f->skip.calls. What
+ * is reported last holds up to f->skip.end.
  */
 void flow_look_at_saves(struct flow *f, flow_state_fn *fn, void *ctx);
 

@@ -161,7 +161,7 @@ enum purpose { NOTE /* collect the results */, LOOK, LOOK_AT_SAVES };
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
-	bool same = false, behind = false;
+	bool same = false, behind = false, compared = false;
 	struct block b;
 
 	f->skip.below = purpose == LOOK_AT_SAVES ? UINT64_MAX : 0;
@@ -178,6 +178,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 			same =
 				same && purpose != LOOK_AT_SAVES && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
 			block_begin(&b, &f->states[f->leader[i] - 1], off);
+			compared = false; /* the state has no compare */
 		} else if (off != next) {
 			continue; /* its predecessor overlaps another: scan() made it a leader */
 		}
@@ -194,7 +195,9 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 			step_note(f, &b, off, i, behind && !f->in.range->resumes);
 		in = &f->steps[i];
 		if (purpose == LOOK_AT_SAVES) {
-			same = flow_keeps_saves(in, f->skip.registers);
+			compared = in->op == STEP_COMPARE || (compared && in->op != STEP_LIMIT);
+			same = ((f->seen[i] & FLOW_IDLE) && !f->in.range->open) ||
+			       flow_keeps_saves(in, f->skip.registers, f->skip.calls, compared);
 			continue;
 		}
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);

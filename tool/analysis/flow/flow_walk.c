@@ -371,12 +371,14 @@ static void block_transfer(void *ctx, uint32_t k)
 			}
 			state_copy(&w.s, &f->states[k]);
 		}
-		f->seen[i] = (uint8_t)((f->seen[i] | FLOW_WALKED) & ~FLOW_MOVES);
+		f->seen[i] = (uint8_t)((f->seen[i] | FLOW_WALKED | FLOW_IDLE) & ~FLOW_MOVES);
 		w.called = false;
 		if (throws)
 			walk_throws(f, &w, in);
-		if (!flow_idle(in, &w.s, &w.c))
+		if (!flow_idle(in, &w.s, &w.c)) {
+			f->seen[i] &= (uint8_t)~FLOW_IDLE;
 			on = in->flow == FLOW_NEXT ? walk_next(f, &w, i) : walk_way(f, &w, i);
+		}
 		w.off += len;
 		if (!on)
 			break;

@@ -53,6 +53,33 @@ unsigned saves_registers(const struct etch_cfi_saves *saves)
 	return mask;
 }
 
+bool saves_outlast_calls(const struct state *s, const struct etch_cfi_saves *saves, int32_t bp)
+{
+	struct value sp = s->reg[RSP];
+	unsigned i;
+
+	if (sp.kind != VALUE_CFA || (bp && bp < sp.off))
+		return false;
+	for (i = 0; i < 5; i++)
+		if (saves->how[i] == ETCH_SAVE_CFA ? saves->off[i] < sp.off
+		                                   : saves->how[i] == ETCH_SAVE_RBP || saves->how[i] == ETCH_SAVE_RSP)
+			return false;
+	return true;
+}
+
+bool saves_same(const struct state *a, const struct state *b)
+{
+	unsigned i;
+
+	if (a->slot_count != b->slot_count || memcmp(&a->reg[3], &b->reg[3], 3 * sizeof(*a->reg)) != 0 ||
+	    memcmp(&a->reg[12], &b->reg[12], 4 * sizeof(*a->reg)) != 0) /* rbx, rsp, rbp, r12 to r15 */
+		return false;
+	for (i = 0; i < a->slot_count; i++)
+		if (memcmp(&a->slot[i], &b->slot[i], sizeof(*a->slot)) != 0)
+			return false;
+	return true;
+}
+
 int32_t state_saves(const struct state *s, struct etch_cfi_saves *out)
 {
 	const struct nearest n = nearest_slots(s);

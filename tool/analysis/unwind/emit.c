@@ -377,8 +377,12 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	if (addr < e->at || addr < e->flow->skip.end) /* inside another instruction, which determines the row */
 		return;
 	e->at = addr + len;
+	if (l->count && saves_same(&e->saved, before))
+		return;
+	state_copy(&e->saved, before);
 	row.bp = state_saves(before, &row.saves);
 	e->flow->skip.registers = saves_registers(&row.saves);
+	e->flow->skip.calls = saves_outlast_calls(before, &row.saves, row.bp);
 	if (code_convention(e->range)->keeps_none) {
 		memset(&row.saves, 0, sizeof(row.saves));
 		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));

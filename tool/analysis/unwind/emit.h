@@ -36,6 +36,7 @@ struct emit {
 	const struct code_range *range;
 	struct flow *flow;
 	struct save_list saves;
+	struct state saved;          /* the last state that gave saves.rows their last row */
 	enum saves_of saves_of;      /* set by the caller before emit_begin(): when to collect range_rows.saves */
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
