@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * saves ROWS STEPS PROGRAM [ARG...]: single-steps a static program at fixed addresses under ptrace, and judges what
- * rows say of rbx, rbp and r12 to r15: at each call it keeps their values, and at each instruction the rows of all
+ * saves [-e ENTRY] ROWS STEPS PROGRAM [ARG...]: single-steps a program under ptrace, without address randomization and
+ * from the address ENTRY on (hexadecimal; default: its first instruction), and judges what rows say of rbx, rbp and r12 to r15: at each call it keeps their values, and at each instruction the rows of all
  * frames have to give them back. ROWS: lines "start end cfa-register cfa-offset (how offset) x 6" in hexadecimal and
  * decimal, sorted; registers rsp 4, rbp 5; how 0 same, 1 at CFA + offset, 2 unknown. Prints counts.
  */
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -121,33 +122,58 @@ static void follow(pid_t pid, const struct user_regs_struct *was, const struct u
 {
 	while (depth && now->rsp >= calls[depth - 1].cfa) /* returned, or jumped out */
 		depth--;
-	if (now->rsp == was->rsp - 8 && now->rip - was->rip > 15 && depth < 4096) {
+	if (now->rsp == was->rsp - 8 && depth < 4096) {
 		unsigned long ra = word(pid, now->rsp);
 
-		if (ra - was->rip >= 2 && ra - was->rip <= 8) /* a call: it pushed the address behind itself */
+		if (ra - was->rip >= 2 && ra - was->rip <= 8 && ra != now->rip) /* a call: it pushed the address behind itself */
 			calls[depth++] =
 				(struct call){now->rsp + 8, ra, {was->rbx, was->rbp, was->r12, was->r13, was->r14, was->r15}};
 	}
 }
 
+/* Runs up to an address by a breakpoint. */
+static void run_to(pid_t pid, unsigned long at)
+{
+	struct user_regs_struct r;
+	long was = ptrace(PTRACE_PEEKTEXT, pid, at, 0);
+	int status;
+
+	ptrace(PTRACE_POKETEXT, pid, at, (was & ~0xffl) | 0xcc);
+	ptrace(PTRACE_CONT, pid, 0, 0);
+	if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+		exit(2);
+	ptrace(PTRACE_POKETEXT, pid, at, was);
+	ptrace(PTRACE_GETREGS, pid, 0, &r);
+	r.rip = at;
+	ptrace(PTRACE_SETREGS, pid, 0, &r);
+}
+
 int main(int argc, char **argv)
 {
 	struct user_regs_struct was, now;
-	unsigned long limit;
+	unsigned long limit, entry = 0;
 	int status;
 	pid_t pid;
 
+	if (argc > 2 && !strcmp(argv[1], "-e")) {
+		entry = strtoul(argv[2], NULL, 16);
+		argv += 2;
+		argc -= 2;
+	}
 	if (argc < 4)
 		return 2;
 	rows_read(argv[1]);
 	limit = strtoul(argv[2], NULL, 10);
 	pid = fork();
 	if (!pid) {
+		personality(ADDR_NO_RANDOMIZE);
 		ptrace(PTRACE_TRACEME, 0, 0, 0);
 		execv(argv[3], argv + 3);
 		_exit(127);
 	}
 	waitpid(pid, &status, 0);
+	if (entry)
+		run_to(pid, entry);
 	ptrace(PTRACE_GETREGS, pid, 0, &was);
 	while (counts[STEPS] < limit && !ptrace(PTRACE_SINGLESTEP, pid, 0, 0) && waitpid(pid, &status, 0) == pid &&
 	       WIFSTOPPED(status)) {
