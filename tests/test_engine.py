@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""Single steps of the analysis (tool/analysis), each on the smallest code that shows it: what a wrong one would make of a
+row or a finding. The mistakes that these tests were written for are in the newest report of mutants (docs/reports)."""
+import json
+
+import pytest
+
+from conftest import run
+from marked_rows import LIBRARY, PROGRAM, wrong
+
+EXIT = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+"""
+
+
+def function(body, name="f"):
+    return f"\t.globl\t{name}\n\t.type\t{name}, @function\n{name}:{body}\n\t.size\t{name}, .-{name}\n"
+
+
+@pytest.mark.parametrize("register,kept", [("rcx", False), ("rdx", False), ("r11", False), ("rbx", True), ("r12", True)])
+def test_a_call_keeps_the_callee_saved_registers_alone(register, kept, etch, tmp_path):
+    source = function(f"""	pushq	%rbx
+	pushq	%r12
+	row	24
+	leaq	24(%rsp), %{register}
+	subq	%rdi, %rsp
+	row	{register}plus0
+	call	g@PLT
+	row	{f"{register}plus0" if kept else "undef"}
+	nop
+	leaq	-24(%rbx), %rsp
+	popq	%r12
+	popq	%rbx
+	ret""")
+    assert not wrong(etch, tmp_path, source, *LIBRARY)
+
+
+# A landing pad, and the table of call sites that names it. Nothing else leads to the pad.
+THROWS = """
+	.globl	f
+	.type	f, @function
+f:	.cfi_startproc
+	.cfi_personality 0x9b, personality
+	.cfi_lsda 0x1b, lsda
+	subq	$24, %rsp
+	.cfi_def_cfa_offset 32
+before:	call	h@PLT
+behind:	call	g@PLT
+end:	addq	$24, %rsp
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_def_cfa_offset 32
+pad:	movq	%rax, %rdi
+	call	_Unwind_Resume@PLT
+	.cfi_endproc
+	.size	f, .-f
+	.section .gcc_except_table,"a",@progbits
+lsda:	{start}
+	.byte	0xff, 0x01
+	.uleb128 2f - 1f
+1:	.uleb128 before - f, behind - before, 0, 0
+	.uleb128 behind - f, end - behind, pad - {base}, 0
+2:	.data
+	.p2align 3
+personality:	.quad	0
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+@pytest.mark.parametrize("start,base", [(".byte 0xff", "f"), (".byte 0x1b\n\t.long behind - .", "behind")],
+                         ids=["the function's start", "LPStart"])
+def test_landing_pads(start, base, etch, tmp_path):
+    """A call site with a pad leads there, one without leads nowhere; pads are relative to LPStart (LSB, "GCC exception
+    tables")."""
+    (tmp_path / "t.s").write_text(THROWS.format(start=start, base=base))
+    run(["gcc", "-shared", "-nostdlib", "-o", tmp_path / "t.so", tmp_path / "t.s"])
+    code = json.loads(run([etch, "inspect", "code", "--json", "f", tmp_path / "t.so"]).stdout)
+    text = run([etch, "inspect", "orc", "--format", "tsv", "--at", "f", tmp_path / "t.so"]).stdout
+    assert "not reached" not in run([etch, "inspect", "code", "f", tmp_path / "t.so"]).stdout, text
+    assert code and [line.split("\t")[-1] for line in text.splitlines()[1:]].count("cfi") == 0, text
+
+
+def referred(body, more=""):
+    """A function of which only the address is taken, by code, and which no symbol shows."""
+    return function("	leaq	hidden(%rip), %rdi\n\tjmp	g@PLT") + f"\t.p2align 4, 0xcc\nhidden:{body}\n\t.p2align 4, 0xcc\n{more}"
+
+
+def test_a_function_may_store_a_register_before_it_makes_its_frame(etch, tmp_path):
+    """As gcc did with -maccumulate-outgoing-args. It never returns: how it begins is all that shows it."""
+    source = referred("""	movq	%rbx, -8(%rsp)
+	movl	%edi, %ebx
+	subq	$24, %rsp
+	row	32
+1:	movl	%ebx, %edi
+	call	*%rsi
+	row	32
+	jmp	1b""")
+    assert not wrong(etch, tmp_path, source, *LIBRARY)
+
+
+def test_code_that_begins_with_another_functions_register_is_none(etch, tmp_path):
+    source = referred("""	row	undef
+	movl	%ebx, %edi
+	subq	$24, %rsp
+1:	call	*%rsi
+	jmp	1b""")
+    assert not wrong(etch, tmp_path, source, *LIBRARY)
+
+
+def test_a_local_helper_that_a_jump_passes_over(etch, tmp_path):
+    """It changes a register for its caller, as assembly does; it is no function, and does not end the one around it."""
+    source = referred("""	pushq	%rbx
+	row	16
+	call	1f
+	row	16
+	jmp	2f
+1:	row	8
+	xorl	%ebx, %ebx
+	ret
+2:	row	16
+	addl	%ebx, %eax
+	popq	%rbx
+	row	8
+	ret""")
+    assert not wrong(etch, tmp_path, source, *LIBRARY)
