@@ -40,7 +40,7 @@ struct run {
 	struct suppressions rules;
 	struct baseline baseline;
 	struct totals totals;
-	struct check_say say;
+	struct check_printer printer;
 	struct held *held; /* by input, if there are several: results are printed at the end */
 	struct seen_all seen;
 };
@@ -198,10 +198,10 @@ static bool file_tell(struct run *r, const struct checked *c, const struct basel
 		r->totals.found[i] += c->dropped[i];
 		r->totals.hidden[i] += c->dropped[i];
 	}
-	if (r->say.format == CHECK_TEXT && c->report.count)
+	if (r->printer.format == CHECK_TEXT && c->report.count)
 		progress_end();
 	/* On a write error (closed pipe, full disk) stop here; main.c prints the message. */
-	return check_say_file(&r->say, &c->report, old, &r->totals) && !ferror(r->say.out);
+	return check_print_file(&r->printer, &c->report, old, &r->totals) && !ferror(r->printer.out);
 }
 
 /*
@@ -269,11 +269,11 @@ static int output_write(struct run *r)
 
 	if (!r->opt->output)
 		return 0;
-	if (ferror(r->say.out)) {
+	if (ferror(r->printer.out)) {
 		out_of_memory();
 		return -1;
 	}
-	if (!outfile_write(r->opt->output, r->say.bytes, r->say.size, NULL, why, sizeof(why)))
+	if (!outfile_write(r->opt->output, r->printer.bytes, r->printer.size, NULL, why, sizeof(why)))
 		return 0;
 	text_error(NULL, "%s", why);
 	return -1;
@@ -292,8 +292,8 @@ static int run_all(struct run *r, char **names, int count)
 	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
 	run.compiler = opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)opt->compiler;
 	run.each = opt->each;
-	r->say =
-		(struct check_say){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
+	r->printer =
+		(struct check_printer){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
 	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
 		return EXIT_UNUSABLE;
 	if (!run.jobs)
@@ -301,16 +301,17 @@ static int run_all(struct run *r, char **names, int count)
 	if (r->inputs.count > 1)
 		r->held = calloc(r->inputs.count, sizeof(*r->held));
 	if ((r->inputs.count > 1 && !r->held) ||
-	    !check_say_begin(&r->say, opt->root, opt->docs, opt->baseline, r->rules.count || opt->compiler == NEVER) ||
+	    !check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline,
+	                       r->rules.count || opt->compiler == NEVER) ||
 	    !check_run(&run) || !held_tell(r)) {
-		if (!r->say.out || !ferror(r->say.out))
+		if (!r->printer.out || !ferror(r->printer.out))
 			out_of_memory();
 		return EXIT_UNUSABLE;
 	}
 	for (i = 0; i < r->rules.count; i++)
 		r->totals.unused += suppression_unused(&r->rules.list[i], opt->level);
 	status = exit_code(r);
-	check_say_end(&r->say, &r->rules, &r->totals, status);
+	check_print_end(&r->printer, &r->rules, &r->totals, status);
 	return output_write(r) ? EXIT_UNUSABLE : status;
 }
 
@@ -463,7 +464,7 @@ int cmd_check(int argc, char **argv)
 		out_of_memory();
 	if (status < 0) {
 		status = run_all(&r, argv + optind, argc - optind);
-		check_say_free(&r.say);
+		check_print_free(&r.printer);
 		held_free(&r);
 		baseline_free(&r.baseline);
 		suppressions_free(&r.rules);

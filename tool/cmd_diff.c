@@ -122,7 +122,7 @@ static int diff_tell(struct run *r, const struct diff *d, const char *key)
 		json_object_object_add(o, "name", json_name(key));
 		json_object_array_add(r->files, o);
 	} else if (d->differs || (!r->side[0].many && diff_moved(d))) {
-		diff_say(d, r->opt->most);
+		diff_print(d, r->opt->most);
 		if (r->side[0].many)
 			putchar('\n');
 	}

@@ -17,14 +17,14 @@ static uint8_t *neighbour(const uint8_t *data, size_t size, unsigned changes)
 	return out;
 }
 
-static void diff_print(const struct diff *d, size_t most)
+static void diff_show_all(const struct diff *d, size_t most)
 {
 	struct json_object *o;
 	struct fuzz_out out;
 	struct error e;
 
 	fuzz_print(&out);
-	diff_say(d, most);
+	diff_print(d, most);
 	if (d->change_count && d->changes[0].new != NO_FUNC && d->new->funcs[d->changes[0].new].name)
 		diff_show(d, d->new->funcs[d->changes[0].new].name, &e);
 	fuzz_printed(&out, false);
@@ -49,7 +49,7 @@ static void diff_two(uint8_t *a, size_t a_size, uint8_t *b, size_t b_size, const
 	} else if (!image_open_bytes(&new, "new", b, b_size, o, &e) && elf_is_object(&old.file) == elf_is_object(&new.file) &&
 	           !diff_files(&d, &old, &new, names, &e)) {
 		must(!equal || !d.differs);
-		diff_print(&d, most);
+		diff_show_all(&d, most);
 	}
 	diff_free(&d);
 	image_close(&old);
@@ -87,7 +87,7 @@ void fuzz_diff(const uint8_t *data, size_t size)
 	    !image_open_bytes(&new, "new", neighbour(data, size, changes), size, &o, &e) &&
 	    elf_is_object(&old.file) == elf_is_object(&new.file) && !diff_files(&d, &old, &new, changes & 1, &e)) {
 		must(changes || !d.differs);
-		diff_print(&d, changes & 2 ? SAY_ALL : 3);
+		diff_show_all(&d, changes & 2 ? SAY_ALL : 3);
 	}
 	diff_free(&d);
 	image_close(&old);

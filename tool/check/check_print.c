@@ -13,14 +13,14 @@
 #define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
 
 /* Colours only for a terminal, and not with NO_COLOR (no-color.org). */
-static bool color_wanted(const struct check_say *s)
+static bool color_wanted(const struct check_printer *s)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
 	return !s->to_file && isatty(STDOUT_FILENO) && !(no && *no) && !(term && !strcmp(term, "dumb"));
 }
 
-bool check_say_begin(struct check_say *s, const char *root, const char *docs, bool baseline, bool suppressions)
+bool check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions)
 {
 	s->out = s->to_file ? open_memstream(&s->bytes, &s->size) : stdout;
 	if (!s->out)
@@ -36,7 +36,7 @@ bool check_say_begin(struct check_say *s, const char *root, const char *docs, bo
 	return true;
 }
 
-void check_say_free(struct check_say *s)
+void check_print_free(struct check_printer *s)
 {
 	if (s->to_file && s->out)
 		fclose(s->out);
@@ -50,7 +50,7 @@ void check_say_free(struct check_say *s)
 /* ---- a file ------------------------------------------------------------------------ */
 
 /* Adds the report to the JSON document, without findings below the level. `told` is a shallow copy. */
-static bool add_json(struct check_say *s, const struct report *r)
+static bool add_json(struct check_printer *s, const struct report *r)
 {
 	struct report told = *r;
 	struct json_object *o;
@@ -67,7 +67,7 @@ static bool add_json(struct check_say *s, const struct report *r)
 	return o && !json_object_array_add(s->files, o);
 }
 
-static void add_gone(struct check_say *s, const struct report *r, const struct report_finding *f)
+static void add_gone(struct check_printer *s, const struct report *r, const struct report_finding *f)
 {
 	struct report one = {.path = r->path, .member = r->member, .list = (struct report_finding *)f, .count = 1};
 
@@ -77,7 +77,8 @@ static void add_gone(struct check_say *s, const struct report *r, const struct r
 		json_object_array_add(s->gone, report_to_json(&one, EXCHANGE_DOCUMENT));
 }
 
-bool check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n)
+bool check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
+                      struct totals *n)
 {
 	bool good = true;
 	size_t i;
@@ -129,7 +130,7 @@ static struct json_object *totals_json(const struct totals *n)
 	return o;
 }
 
-static struct json_object *unused_json(const struct check_say *s, const struct suppressions *rules)
+static struct json_object *unused_json(const struct check_printer *s, const struct suppressions *rules)
 {
 	struct json_object *list = json_object_new_array();
 	size_t i;
@@ -148,7 +149,7 @@ static struct json_object *unused_json(const struct check_say *s, const struct s
 	return list;
 }
 
-static void say_json(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code)
+static void print_json(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code)
 {
 	struct json_object *root = json_object_new_object(), *tool = json_object_new_object();
 
@@ -167,7 +168,7 @@ static void say_json(struct check_say *s, const struct suppressions *rules, cons
 	json_object_put(root);
 }
 
-static void say_sarif(struct check_say *s, const struct suppressions *rules, int exit_code)
+static void print_sarif(struct check_printer *s, const struct suppressions *rules, int exit_code)
 {
 	struct json_object *root;
 	size_t i;
@@ -186,7 +187,7 @@ static void say_sarif(struct check_say *s, const struct suppressions *rules, int
 	json_object_put(root);
 }
 
-static void say_text(struct check_say *s, const struct suppressions *rules, const struct totals *n)
+static void print_text(struct check_printer *s, const struct suppressions *rules, const struct totals *n)
 {
 	size_t i;
 
@@ -203,13 +204,13 @@ static void say_text(struct check_say *s, const struct suppressions *rules, cons
 	text_totals(&s->text, n);
 }
 
-void check_say_end(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code)
+void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code)
 {
 	if (s->format == CHECK_JSON)
-		say_json(s, rules, n, exit_code);
+		print_json(s, rules, n, exit_code);
 	else if (s->format == CHECK_SARIF)
-		say_sarif(s, rules, exit_code);
+		print_sarif(s, rules, exit_code);
 	else
-		say_text(s, rules, n);
+		print_text(s, rules, n);
 	fflush(s->out);
 }

@@ -12,7 +12,7 @@
 
 enum check_format { CHECK_TEXT, CHECK_JSON, CHECK_SARIF };
 
-struct check_say {
+struct check_printer {
 	enum check_format format;
 	enum severity level; /* findings below it are not printed */
 	bool quiet;          /* no summary line */
@@ -26,12 +26,13 @@ struct check_say {
 };
 
 /* `root` and `docs` as in struct sarif. False: out of memory. */
-bool check_say_begin(struct check_say *s, const char *root, const char *docs, bool baseline, bool suppressions);
+bool check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions);
 /* Prints the report of the next file; `old` is the file in the baseline, or null. Adds findings that
  * are gone since the baseline to *n. False: out of memory. */
-bool check_say_file(struct check_say *s, const struct report *r, const struct baseline_file *old, struct totals *n);
+bool check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
+                      struct totals *n);
 /* Prints the summary and the suppressions that matched nothing. */
-void check_say_end(struct check_say *s, const struct suppressions *rules, const struct totals *n, int exit_code);
-void check_say_free(struct check_say *s);
+void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code);
+void check_print_free(struct check_printer *s);
 
 #endif

@@ -12,7 +12,7 @@
 #define PLACES_SHOWN 4 /* places that a finding lists after the first */
 
 /* A site with a finding. */
-struct said {
+struct judgement {
 	const struct site *site;
 	const struct elf_symbol *function; /* null: not known */
 	const char *id;
@@ -20,7 +20,7 @@ struct said {
 };
 
 /* True if a site has a finding. */
-static bool judge(const struct scan *s, const struct site *site, struct said *out)
+static bool judge(const struct scan *s, const struct site *site, struct judgement *out)
 {
 	out->why = NULL;
 	if (!site_kind_is_patched(site->kind)) {
@@ -33,7 +33,7 @@ static bool judge(const struct scan *s, const struct site *site, struct said *ou
 
 static int said_order(const void *a, const void *b)
 {
-	const struct said *x = a, *y = b;
+	const struct judgement *x = a, *y = b;
 	int r;
 
 	if (x->site->section != y->site->section)
@@ -53,14 +53,14 @@ static int said_order(const void *a, const void *b)
 	return x->site->addr < y->site->addr ? -1 : x->site->addr > y->site->addr;
 }
 
-static bool is_same(const struct said *x, const struct said *y)
+static bool is_same(const struct judgement *x, const struct judgement *y)
 {
 	return x->site->section == y->site->section && x->function == y->function && !strcmp(x->id, y->id) &&
 	       x->site->object == y->site->object && (!x->why || !strcmp(x->why, y->why)) &&
 	       x->site->in_data == y->site->in_data;
 }
 
-static struct finding *said_add(struct subject *s, const struct said *x, size_t more)
+static struct finding *judgement_add(struct subject *s, const struct judgement *x, size_t more)
 {
 	const struct object *o = &s->scan.objects.list[x->site->object];
 	const struct site *site = x->site;
@@ -99,9 +99,9 @@ static bool site_fact(struct finding *f, const struct subject *s, const char *la
 	return finding_fact_at(f, site->section, site->addr, label, "%s", text);
 }
 
-static bool group_tell(struct subject *s, const struct said *group, size_t count)
+static bool group_tell(struct subject *s, const struct judgement *group, size_t count)
 {
-	struct finding *f = said_add(s, group, count - 1);
+	struct finding *f = judgement_add(s, group, count - 1);
 	size_t i;
 	bool ok;
 
@@ -113,7 +113,7 @@ static bool group_tell(struct subject *s, const struct said *group, size_t count
 
 int check_etched(struct subject *s, struct error *e)
 {
-	struct said *list = calloc(s->scan.site_count + 1, sizeof(*list));
+	struct judgement *list = calloc(s->scan.site_count + 1, sizeof(*list));
 	struct symbol_index symbols = {0};
 	size_t n = 0, i, k;
 	int err = -1;

@@ -180,7 +180,7 @@ static bool is_new(struct told *t, const struct scope *x)
 	return new;
 }
 
-static int runtime_say(struct fold *f, const struct runtime *runtime, const struct told *told, size_t count,
+static int runtime_report(struct fold *f, const struct runtime *runtime, const struct told *told, size_t count,
                        size_t functions, struct error *e)
 {
 	struct findings one = {0};
@@ -225,8 +225,8 @@ static int runtime_fold(struct fold *f, const struct runtime *runtime, struct er
 	}
 	if (!any.places)
 		return 0;
-	/* runtime_say() reads entries through told[].first and may move the list: entries are freed afterwards. */
-	err = runtime_say(f, runtime, told, count, functions, e);
+	/* runtime_report() reads entries through told[].first and may move the list: entries are freed afterwards. */
+	err = runtime_report(f, runtime, told, count, functions, e);
 	for (i = 0; !err && i + 1 < l->count; i++)
 		if (l->list[i].id && f->scopes[i].runtime == runtime) {
 			finding_free(&l->list[i]);

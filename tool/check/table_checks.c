@@ -39,7 +39,7 @@ static bool bytes_fact(struct finding *x, const char *label, const uint8_t *p, u
 
 /* ---- sites ------------------------------------------------------------------- */
 
-static int odd_add(void *ctx, const struct site_odd *odd)
+static int mismatch_add(void *ctx, const struct site_mismatch *odd)
 {
 	struct subject *s = ctx;
 	bool was = odd->row->entry.flags & ETCH_IMV_BAKED;
@@ -161,7 +161,7 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
 	if ((t->flags & ETCH_MODULE_LINKED) && (order_look(s, ETCH_SEC_IMV, t->imv, t->imv_count, t->imv_addr, e) ||
 	                                        order_look(s, ETCH_SEC_PV, t->pv, t->pv_count, t->pv_addr, e)))
 		return -1;
-	return sites_unbake_each(f, t, odd_add, s, e) || in_place_look(s, f, e) ? -1 : 0;
+	return sites_unbake_each(f, t, mismatch_add, s, e) || in_place_look(s, f, e) ? -1 : 0;
 }
 
 /* ---- objects ------------------------------------------------------------------ */

@@ -396,7 +396,7 @@ bool diff_moved(const struct diff *d)
 	return false;
 }
 
-void diff_say(const struct diff *d, size_t most)
+void diff_print(const struct diff *d, size_t most)
 {
 	head("---", d->old);
 	head("+++", d->new);

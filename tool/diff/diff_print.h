@@ -10,7 +10,7 @@
 #define SAY_ALL SIZE_MAX
 
 /* Prints to standard output. `most`: how many functions of a kind, sites and findings to list. */
-void diff_say(const struct diff *d, size_t most);
+void diff_print(const struct diff *d, size_t most);
 
 /* A size or count differs. */
 bool diff_moved(const struct diff *d);

@@ -2,7 +2,7 @@
 /* Checks the exception table of a file, sorts it in a linked file, and reports findings about it. */
 #include "rewrite/rewrite.h"
 
-int rewrite_ex_say(struct scan *s, struct findings *x)
+int rewrite_ex_print(struct scan *s, struct findings *x)
 {
 	return findings_take(&s->findings, x) ? 0 : error_memory(&s->error);
 }

@@ -379,7 +379,7 @@ static int link_step_run(struct link_step *t)
 		return -1;
 	if (t->sites)
 		rest_restore(t->f, t->before, t->o, &t->now, &t->rows);
-	if (rewrite_ex_say(t->s, &t->faults) || (t->o->orc && unwind_say_lost(t->s, t->out)) ||
+	if (rewrite_ex_print(t->s, &t->faults) || (t->o->orc && unwind_print_lost(t->s, t->out)) ||
 	    (missing && unwind_missing(t->s, why.text)))
 		return -1;
 	was = t->before ? t->before : t->f->bytes;

@@ -46,7 +46,7 @@ enum eh_replace note_replaces(const struct elf_file *f)
 }
 
 /* Writes the hash of the original file: from the note of an earlier run, or else of `was`. */
-static void hash_say(const struct elf_file *f, const uint8_t *was, char hash[17])
+static void hash_report(const struct elf_file *f, const uint8_t *was, char hash[17])
 {
 	const char *at = NULL;
 	uint32_t i = 0;
@@ -68,7 +68,7 @@ int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *w
 	uint8_t *data;
 	size_t size;
 
-	hash_say(f, was, hash);
+	hash_report(f, was, hash);
 	head.n_namesz =
 		(Elf64_Word)snprintf(text, sizeof(text), "etch %s%s" WAS "%s", ETCH_VERSION, replaced[replace], hash) + 1;
 	size = sizeof(head) + (head.n_namesz + 3u) / 4 * 4;

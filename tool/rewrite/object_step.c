@@ -264,7 +264,7 @@ static int ex_pass(struct object_step *t)
 	int err = 0;
 
 	if (t->o->ex && rewrite_has_ex(t->f))
-		err = rewrite_ex(t->f, &faults, t->out, t->e) || rewrite_ex_say(t->s, &faults) ? -1 : 0;
+		err = rewrite_ex(t->f, &faults, t->out, t->e) || rewrite_ex_print(t->s, &faults) ? -1 : 0;
 	findings_free(&faults);
 	return err;
 }
@@ -319,7 +319,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	flagged = sites_pass(&t, others);
 	if (flagged < 0 || ex_pass(&t))
 		goto out;
-	if (o->orc && (unwind_object(f, o, out, &t.unwind, e) || unwind_say_lost(s, out)))
+	if (o->orc && (unwind_object(f, o, out, &t.unwind, e) || unwind_print_lost(s, out)))
 		goto out;
 	same = tables_pass(&t);
 	if (same >= 0)

@@ -74,14 +74,14 @@ bool rewrite_has_ex(const struct elf_file *f);
 /* Checks the exception table; in a linked file also sorts it, in f's own bytes. 0, or -1 and a message. */
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);
 /* Moves the findings of rewrite_ex() to s, after the scan has filled s. */
-int rewrite_ex_say(struct scan *s, struct findings *x);
+int rewrite_ex_print(struct scan *s, struct findings *x);
 
 /* Prints findings to standard error, one line each; of those about unwind rows only the first
  * few unless `all`. Returns the number of all findings. */
-size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s,
+size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
                             const struct rewrite_result *r, bool all);
 /* Prints the summary of a file, one line, to standard output. */
-void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
+void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r);
 
 /* What an object file gets of unwind rows. */
@@ -97,7 +97,7 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e);
 /* Adds the finding about rows that do not fit the orc encoding, if there are any. */
-int unwind_say_lost(struct scan *s, const struct rewrite_result *r);
+int unwind_print_lost(struct scan *s, const struct rewrite_result *r);
 /* Makes the file with a segment for the unwind table alone. Returns a segment_result. */
 int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size,
                    struct error *e);

@@ -353,7 +353,7 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 }
 
 /* With -v: reports hard links to a replaced file that were not named, and keep the old contents. */
-static void say_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
+static void print_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
 {
 	if (!opt->verbose || opt->output || is_apart(opt) || seen->names < in->link_count + 2)
 		return;
@@ -393,7 +393,7 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 	if (found > 0 && !status && opt->verbose) {
 		text_clean_name(stdout, path, NULL);
 		printf(": restored, %zu bytes\n", undo.original_size);
-		say_names(in, opt, &seen);
+		print_names(in, opt, &seen);
 	}
 	undo_free(&undo);
 	free(bytes);
@@ -418,7 +418,7 @@ static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const El
 }
 
 /* Prints notes about moved headers, which matter to tools that process the file later. */
-static void say_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+static void print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
 {
 	uint64_t by;
 	Elf64_Ehdr eh;
@@ -476,12 +476,12 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 	              opt->output || is_apart(opt) ? NULL : &seen, in, made.to.model))
 		goto out;
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
-		say_headers(path, &f, done);
-	findings = rewrite_say_findings(path, &f, &made.scan, done, opt->verbose);
+		print_headers(path, &f, done);
+	findings = rewrite_print_findings(path, &f, &made.scan, done, opt->verbose);
 	if (opt->verbose)
-		rewrite_say_done(path, &f, &opt->make, done);
+		rewrite_print_done(path, &f, &opt->make, done);
 	if (done->bytes)
-		say_names(in, opt, &seen);
+		print_names(in, opt, &seen);
 	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
 	made_free(&made);

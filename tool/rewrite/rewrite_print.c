@@ -22,7 +22,7 @@ struct sayer {
 };
 
 /* Prints a finding: "FILE: ID: function+offset (source line): text". */
-static void say_finding(const struct sayer *s, const struct finding *x, const char *text)
+static void print_finding(const struct sayer *s, const struct finding *x, const char *text)
 {
 	char source[256] = "-", where[256];
 
@@ -44,7 +44,7 @@ static size_t finding_run(const struct findings *l, size_t first)
 	return n;
 }
 
-static void say_frames(const struct sayer *s, const struct findings *l, bool all)
+static void print_frames(const struct sayer *s, const struct findings *l, bool all)
 {
 	size_t shown = 0, i = 0, n;
 
@@ -58,7 +58,7 @@ static void say_frames(const struct sayer *s, const struct findings *l, bool all
 			symbol_index_describe(&s->names, s->file, x[n - 1].section, x[n - 1].addr, last, sizeof(last));
 			snprintf(text, sizeof(text), "%.500s (%zu places up to %s)", x->text, n, last);
 		}
-		say_finding(s, x, text);
+		print_finding(s, x, text);
 	}
 	if (i < l->count)
 		text_error(s->path, "note: %zu more finding%s about unwind rows; -v shows them", l->count - i,
@@ -66,7 +66,7 @@ static void say_frames(const struct sayer *s, const struct findings *l, bool all
 }
 
 /* Names the FDEs that contradict the code, and what became of them. */
-static void say_replaced(const struct sayer *s, const struct eh_replaced *x)
+static void print_replaced(const struct sayer *s, const struct eh_replaced *x)
 {
 	size_t i;
 
@@ -100,7 +100,7 @@ static void names_find(struct sayer *to, const struct findings *a, const struct 
 	free(places);
 }
 
-size_t rewrite_say_findings(const char *path, const struct elf_file *f, const struct scan *s,
+size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
                             const struct rewrite_result *r, bool all)
 {
 	const struct findings *frames = &r->frames.findings;
@@ -111,16 +111,16 @@ size_t rewrite_say_findings(const char *path, const struct elf_file *f, const st
 		names_find(&sayer, &s->findings, frames, &r->eh.replaced);
 	sayer.lines = count ? lines_open(f) : NULL;
 	for (i = 0; i < s->findings.count; i++)
-		say_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);
-	say_frames(&sayer, frames, all);
-	say_replaced(&sayer, &r->eh.replaced);
+		print_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);
+	print_frames(&sayer, frames, all);
+	print_replaced(&sayer, &r->eh.replaced);
 	lines_close(sayer.lines);
 	symbol_index_free(&sayer.names);
 	return count;
 }
 
 /* Prints the counts of calls through ops objects, if there are any. */
-static void say_calls(const struct elf_file *f, const struct rewrite_result *r)
+static void print_calls(const struct elf_file *f, const struct rewrite_result *r)
 {
 	const struct rewrite_counts *c = &r->calls;
 	const struct bake_counts *b = &c->baked;
@@ -134,7 +134,7 @@ static void say_calls(const struct elf_file *f, const struct rewrite_result *r)
 		printf("; %zu of %zu in place", r->in_place_baked, r->in_place);
 }
 
-void rewrite_say_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
+void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r)
 {
 	uint64_t code = r->frames.covered + r->frames.undefined;
@@ -150,7 +150,7 @@ void rewrite_say_done(const char *path, const struct elf_file *f, const struct r
 	if (o->imv && calls)
 		printf("; ");
 	if (calls)
-		say_calls(f, r);
+		print_calls(f, r);
 	if (o->orc)
 		printf(
 			"%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",

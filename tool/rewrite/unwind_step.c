@@ -40,7 +40,7 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	return err;
 }
 
-int unwind_say_lost(struct scan *s, const struct rewrite_result *r)
+int unwind_print_lost(struct scan *s, const struct rewrite_result *r)
 {
 	if (!r->lost)
 		return 0;

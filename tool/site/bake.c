@@ -51,12 +51,12 @@ static bool call_forms(const struct targets *t, const struct imv_row *row, uint8
 
 /* Receives mismatches; with `fn` null, the first one is an error. */
 struct mismatch_sink {
-	site_odd_fn *fn;
+	site_mismatch_fn *fn;
 	void *ctx;
 	struct error *e;
 };
 
-static int mismatch_report(const struct mismatch_sink *to, const struct elf_file *f, const struct site_odd *odd)
+static int mismatch_report(const struct mismatch_sink *to, const struct elf_file *f, const struct site_mismatch *odd)
 {
 	char where[200];
 
@@ -97,7 +97,7 @@ static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, 
 			known = (t ? etch_pv_load(&row->entry, row->site, row->obj, plain)
 			           : etch_site_load(&row->entry, &row->more, row->site, row->obj, plain)) == len;
 		if (!p || !known || memcmp(p, was ? baked : plain, len)) {
-			struct site_odd odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
+			struct site_mismatch odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
 
 			if (mismatch_report(to, f, &odd))
 				return -1;
@@ -132,7 +132,7 @@ int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
 	return tables_unbake(f, t, false, &to);
 }
 
-int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_odd_fn *odd, void *ctx, struct error *e)
+int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch_fn *odd, void *ctx, struct error *e)
 {
 	const struct mismatch_sink to = {odd, ctx, e};
 

@@ -16,7 +16,7 @@
 int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e);
 
 /* A site whose bytes do not match its table entry. */
-struct site_odd {
+struct site_mismatch {
 	const struct imv_row *row;
 	const uint8_t *found; /* bytes in the file; null: the address is not in the file */
 	const uint8_t *baked; /* bytes that etch rewrite would write; null: none are possible */
@@ -25,14 +25,14 @@ struct site_odd {
 	bool call;
 };
 /* Returns 0, or -1 for out of memory. */
-typedef int site_odd_fn(void *ctx, const struct site_odd *odd);
+typedef int site_mismatch_fn(void *ctx, const struct site_mismatch *odd);
 
 /*
  * Like sites_unbake(), for callers that continue after a mismatch: `odd` is called with each baked site whose bytes
  * are neither form, and, if the link step has processed the file, with each other site whose bytes are not its load
  * or call. These entries are removed from t. -1: out of memory, or malformed relocations.
  */
-int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_odd_fn *odd, void *ctx, struct error *e);
+int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch_fn *odd, void *ctx, struct error *e);
 
 /*
  * For tables without room for more entries: a site without an entry gets a reason and stays as it is, an object

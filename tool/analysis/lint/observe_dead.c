@@ -72,10 +72,10 @@ static bool is_certain(const struct observe *o, uint64_t target)
 }
 
 /* Text of why the code behind step s (index `before`; null: none) is not reached, or what could still lead there. */
-static void words_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
+static void describe_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
 {
 	static const char *const nothing = "and no reachable code leads here";
-	char what[WORDS_MOST];
+	char what[DESCRIPTION_MOST];
 
 	if (has_open_jump(o->f)) {
 		snprintf(out, size, "only an indirect jump with an unknown table could lead here");
@@ -83,12 +83,12 @@ static void words_way(const struct observe *o, const struct step *s, uint32_t be
 		/* a switch in the hot part may jump into the cold part */
 		snprintf(out, size, "only an indirect jump in another part of the function could lead here");
 	} else if (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) {
-		words_target(o, flow_exit_target(s), what);
+		describe_target(o, flow_exit_target(s), what);
 		snprintf(out, size, "it follows a call of %s, which does not return, %s", what, nothing);
 	} else if (s->op == STEP_SYSCALL) {
 		snprintf(out, size, "it follows a system call that ends the program, %s", nothing);
 	} else {
-		words_insn(o, o->f->step_at[before], what);
+		describe_insn(o, o->f->step_at[before], what);
 		snprintf(out, size, "it follows `%s`, %s", what, nothing);
 	}
 }
@@ -96,7 +96,7 @@ static void words_way(const struct observe *o, const struct step *s, uint32_t be
 void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before)
 {
 	const struct step *s;
-	char insn[WORDS_MOST], why[WORDS_MOST + 120];
+	char insn[DESCRIPTION_MOST], why[DESCRIPTION_MOST + 120];
 	struct finding *x;
 	uint64_t final = 0;
 	unsigned count;
@@ -107,18 +107,18 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	s = before == NO_STEP ? NULL : &o->f->steps[before];
 	if (s && (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) && !is_certain(o, flow_exit_target(s)))
 		return;
-	words_way(o, s, before, why, sizeof(why));
+	describe_way(o, s, before, why, sizeof(why));
 	x = OBSERVE(o, "ETCH-F002", 0, o->f->in.range->start + off,
 	            "%u instruction%s (%" PRIu64 " bytes) %s not reached: %s", count, count == 1 ? "" : "s", end - off,
 	            count == 1 ? "is" : "are", why);
-	words_insn(o, off, insn);
+	describe_insn(o, off, insn);
 	OBSERVE_FACT_AT(o, x, off, "the first", "%s", insn);
 	if (count > 1) { /* observe_edges() reads the fact "the last" */
-		words_insn(o, final, insn);
+		describe_insn(o, final, insn);
 		OBSERVE_FACT_AT(o, x, final, "the last", "%s", insn);
 	}
 	if (s) {
-		words_insn(o, o->f->step_at[before], insn);
+		describe_insn(o, o->f->step_at[before], insn);
 		OBSERVE_FACT_AT(o, x, o->f->step_at[before], "follows", "%s", insn);
 	}
 }

@@ -12,7 +12,7 @@ struct way {
 	bool *seen; /* per step: visited; from all instructions that set the flag */
 	struct worklist list;
 	uint64_t set; /* offset of the instruction that sets the flag */
-	char insn[WORDS_MOST];
+	char insn[DESCRIPTION_MOST];
 };
 
 static bool way_join(void *ctx, uint32_t step, const void *state)
@@ -31,19 +31,19 @@ static bool way_fails(const void *ctx) { return ((const struct way *)ctx)->o->fa
 static const struct dataflow_domain ways = {.join = way_join, .transfer = way_transfer, .stops = way_fails};
 
 /* The flag is set at an offset, unless that is out of the code that flow has reached. */
-static void go(struct way *w, uint64_t off)
+static void flag_pass(struct way *w, uint64_t off)
 {
 	if (off < w->o->size && flow_walked(w->o->f, off))
 		dataflow_pass(&ways, &w->list, w, w->o->f->at[off] - 1, NULL);
 }
 
-static void say(struct way *w, uint64_t off, const char *what)
+static void flag_report(struct way *w, uint64_t off, const char *what)
 {
 	struct observe *o = w->o;
-	char insn[WORDS_MOST];
+	char insn[DESCRIPTION_MOST];
 	struct finding *x;
 
-	words_insn(o, off, insn);
+	describe_insn(o, off, insn);
 	x = OBSERVE(o, "ETCH-S006", 0, o->f->in.range->start + off, "the direction flag is set at a %s", what);
 	OBSERVE_FACT_AT(o, x, w->set, "set by", "%s", w->insn);
 	OBSERVE_FACT_AT(o, x, off, "still set at", "%s", insn);
@@ -60,15 +60,15 @@ static void way_transfer(void *ctx, uint32_t step)
 	if (in->direction != DIRECTION_KEPT)
 		return; /* cleared; or set again, which has a traversal of its own */
 	switch (in->flow) {
-	case FLOW_RETURN: say(w, off, "return"); return;
+	case FLOW_RETURN: flag_report(w, off, "return"); return;
 	case FLOW_CALL:
-	case FLOW_CALL_IND: say(w, off, "call"); return; /* one finding per path is enough */
+	case FLOW_CALL_IND: flag_report(w, off, "call"); return; /* one finding per path is enough */
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (flow_inside(f, target))
-			go(w, target - f->in.range->start);
+			flag_pass(w, target - f->in.range->start);
 		else if (target & (FLOW_EXTERN | FLOW_SLOT) || observe_is_function(f->in.env, target))
-			say(w, off, "jump to another function");
+			flag_report(w, off, "jump to another function");
 		if (in->flow == FLOW_JUMP)
 			return;
 		break;
@@ -77,7 +77,7 @@ static void way_transfer(void *ctx, uint32_t step)
 	default: break;
 	}
 	if (in->op != STEP_HALT)
-		go(w, off + in->len);
+		flag_pass(w, off + in->len);
 }
 
 void observe_flag(struct observe *o)
@@ -95,8 +95,8 @@ void observe_flag(struct observe *o)
 		if (in->direction != DIRECTION_DOWN)
 			continue;
 		w.set = off;
-		words_insn(o, off, w.insn);
-		go(&w, off + in->len);
+		describe_insn(o, off, w.insn);
+		flag_pass(&w, off + in->len);
 		dataflow_solve(&ways, &w.list, &w);
 	}
 	free(w.seen);

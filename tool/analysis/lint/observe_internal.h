@@ -28,7 +28,7 @@ struct observe {
 	unsigned inner_count;
 };
 
-#define WORDS_MOST 200u /* bytes of each `out` of observe_text.c */
+#define DESCRIPTION_MOST 200u /* bytes of each `out` of observe_text.c */
 
 /* observe_stack.c: ETCH-S001 to S005, F004. */
 void observe_stack(struct observe *o);
@@ -43,13 +43,13 @@ void observe_flag(struct observe *o);
 void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before);
 
 /* observe_text.c: the instruction at an offset: "mov %rax, %rsp". */
-void words_insn(const struct observe *o, uint64_t off, char *out);
+void describe_insn(const struct observe *o, uint64_t off, char *out);
 /* A state: "rsp is CFA-24 (16 bytes pushed); rbx saved at CFA-16". */
-void words_state(const struct state *s, char *out);
+void describe_state(const struct state *s, char *out);
 /* A value: "CFA-24", "rbx of the caller". */
-void words_value(struct value v, char *out);
+void describe_value(struct value v, char *out);
 /* The target of a direct call or jump: a name, or an address. */
-void words_target(const struct observe *o, uint64_t target, char *out);
+void describe_target(const struct observe *o, uint64_t target, char *out);
 
 /* observe_range.c: may execution continue at the instruction behind this one? */
 bool observe_goes_on(const struct observe *o, const struct step *in);

@@ -38,12 +38,12 @@ struct meet {
 	bool *lost; /* out, per state: the frame was lost in this join */
 };
 
-static void meeting_say(struct meet *m, uint32_t k, const struct state *s, uint32_t from)
+static void meeting_report(struct meet *m, uint32_t k, const struct state *s, uint32_t from)
 {
 	struct observe *o = m->o;
 	const struct arrival *a = &m->first[k];
 	uint64_t off = o->f->step_at[o->f->step_of_state[k]];
-	char words[WORDS_MOST], insn[WORDS_MOST];
+	char words[DESCRIPTION_MOST], insn[DESCRIPTION_MOST];
 	const struct state *state[] = {&a->state, s};
 	uint32_t at[] = {a->from, from};
 	struct finding *x;
@@ -54,11 +54,11 @@ static void meeting_say(struct meet *m, uint32_t k, const struct state *s, uint3
 	for (i = 0; i < 2; i++) {
 		const char *label = i ? "the other path" : "one path";
 
-		words_state(state[i], words);
+		describe_state(state[i], words);
 		if (at[i] == NO_STEP) {
 			OBSERVE_FACT(o, x, label, "from the start: %s", words);
 		} else {
-			words_insn(o, at[i], insn);
+			describe_insn(o, at[i], insn);
 			OBSERVE_FACT_AT(o, x, at[i], label, "%s: %s", insn, words);
 		}
 	}
@@ -115,7 +115,7 @@ static bool meet_join(void *ctx, uint32_t k, const void *state)
 	a->told = true;
 	m->lost[k] = true;
 	if (m->told++ < MEETINGS_MOST)
-		meeting_say(m, k, s, c->from);
+		meeting_report(m, k, s, c->from);
 	return false;
 }
 

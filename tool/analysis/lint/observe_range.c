@@ -92,7 +92,7 @@ static bool moves_stack(const struct step *in)
 /* ETCH-D005: control comes from `off`, by a jump or falling through, to undecodable bytes at `to`. */
 static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
 {
-	char insn[WORDS_MOST];
+	char insn[DESCRIPTION_MOST];
 	struct finding *x;
 	unsigned n, byte[4] = {0};
 
@@ -100,7 +100,7 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 		return; /* the other decoder accepts it: ETCH-D004 */
 	for (n = 0; n < 4 && to + n < o->size; n++)
 		byte[n] = o->f->in.range->bytes[to + n];
-	words_insn(o, off, insn);
+	describe_insn(o, off, insn);
 	x = OBSERVE(o, "ETCH-D005", 0, o->f->in.range->start + to,
 	            "%s bytes that are not an instruction: %02x %02x %02x %02x",
 	            jumps ? "a jump leads to" : "execution runs into", byte[0], byte[1], byte[2], byte[3]);
@@ -133,20 +133,20 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	const struct flow_env *env = o->f->in.env;
 	const struct code_section *c = space_at(env->space, o->f->in.range->start);
 	uint64_t end;
-	char insn[WORDS_MOST], next[WORDS_MOST];
+	char insn[DESCRIPTION_MOST], next[DESCRIPTION_MOST];
 	struct finding *x;
 
 	/* A call at the very end is taken for noreturn. */
 	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || in->padding)
 		return;
-	words_insn(o, off, insn);
+	describe_insn(o, off, insn);
 	end = behind(o, c);
 	if (end >= c->addr + c->size) {
 		x = OBSERVE(o, "ETCH-F006", 0, o->f->in.range->start + off, "execution runs past the end of the section%s",
 		            in->flow == FLOW_BRANCH ? " if this branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 	} else if (is_named(env, end)) {
-		words_target(o, end, next);
+		describe_target(o, end, next);
 		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off, "falls through into %s%s", next,
 		            in->flow == FLOW_BRANCH ? " if the branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
@@ -159,7 +159,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
 	uint64_t target = (uint64_t)in->imm;
-	char insn[WORDS_MOST], to[WORDS_MOST];
+	char insn[DESCRIPTION_MOST], to[DESCRIPTION_MOST];
 	struct finding *x;
 	uint32_t i;
 
@@ -170,8 +170,8 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 		if (o->inner[i] == target)
 			return;
 	o->inner[o->inner_count++ % INNER_MOST] = target;
-	words_insn(o, off, insn);
-	words_target(o, target, to);
+	describe_insn(o, off, insn);
+	describe_target(o, target, to);
 	x = OBSERVE(o, "ETCH-F005", 0, f->in.range->start + off, "calls %s, in the middle of its own function", to);
 	OBSERVE_FACT_AT(o, x, off, "the call", "%s", insn);
 	o->failed |= !finding_fact_at(x, 0, target, "call target", "%s", to);
@@ -200,22 +200,22 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 /* ---- instructions inside others --------------------------------------------------- */
 
 /* ETCH-D006, if a direct branch leads to the inner one of two overlapping instructions. */
-static void overlap_say(struct observe *o, uint64_t outer, uint64_t inner)
+static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 {
 	const struct flow *f = o->f;
-	char a[WORDS_MOST], b[WORDS_MOST], c[WORDS_MOST];
+	char a[DESCRIPTION_MOST], b[DESCRIPTION_MOST], c[DESCRIPTION_MOST];
 	struct finding *x;
 	size_t i;
 
-	words_insn(o, outer, a);
-	words_insn(o, inner, b);
+	describe_insn(o, outer, a);
+	describe_insn(o, inner, b);
 	for (i = 0; i < f->step_count; i++) {
 		const struct step *s = &f->steps[i];
 
 		if (!(f->seen[i] & FLOW_WALKED) || (s->flow != FLOW_BRANCH && s->flow != FLOW_JUMP) ||
 		    (uint64_t)s->imm != f->in.range->start + inner)
 			continue;
-		words_insn(o, f->step_at[i], c);
+		describe_insn(o, f->step_at[i], c);
 		x = OBSERVE(o, "ETCH-D006", 0, f->in.range->start + f->step_at[i],
 		            inner == outer + 1 && !strncmp(a, "lock", 4) ? "branches past a lock prefix"
 		                                                         : "branches into the middle of an instruction");
@@ -236,7 +236,7 @@ static void overlaps_look(struct observe *o)
 		if (!flow_walked(f, off))
 			continue;
 		if (off < end) {
-			overlap_say(o, outer, off);
+			overlap_report(o, outer, off);
 			told++;
 		}
 		if (off + f->steps[f->at[off] - 1].len > end) {
@@ -263,16 +263,16 @@ static bool is_missing(const struct flow_env *env, uint64_t target)
 }
 
 /* ETCH-F003. */
-static void missing_say(struct observe *o, uint64_t off, uint64_t target)
+static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct elf_file *file = o->f->in.env->file;
 	uint32_t section =
 		target & FLOW_EXTERN ? file->symbols[target & ~FLOW_EXTERN].section : elf_section_at(file, target);
-	char insn[WORDS_MOST], to[WORDS_MOST];
+	char insn[DESCRIPTION_MOST], to[DESCRIPTION_MOST];
 	struct finding *x;
 
-	words_insn(o, off, insn);
-	words_target(o, target, to);
+	describe_insn(o, off, insn);
+	describe_target(o, target, to);
 	if (section)
 		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "its target %s is data, in section %s", to,
 		            file->sections[section].name);
@@ -370,7 +370,7 @@ static size_t steps_look(struct observe *o, bool missing)
 			if (missing && !weak && o->certain &&
 			    (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
 			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->in.env, (uint64_t)in->imm))
-				missing_say(o, off, (uint64_t)in->imm);
+				missing_report(o, off, (uint64_t)in->imm);
 			gap = off + in->len;
 			before = i;
 		}

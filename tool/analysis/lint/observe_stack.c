@@ -126,18 +126,18 @@ static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const 
 	struct observe *o = k->o;
 	struct value sp = s->reg[ETCH_REG_RSP];
 	const struct trace *t;
-	char words[WORDS_MOST];
+	char words[DESCRIPTION_MOST];
 
-	words_state(s, words);
+	describe_state(s, words);
 	OBSERVE_FACT_AT(o, x, off, "here", "%s", words);
 	t = sp.off < -8 ? trace_find(k, ETCH_REG_RSP, sp, true) : NULL;
 	if (t) {
-		words_insn(o, t->off, words);
+		describe_insn(o, t->off, words);
 		OBSERVE_FACT_AT(o, x, t->off, "on top of the stack", "stored there by `%s`", words);
 	}
 	t = trace_find(k, ETCH_REG_RSP, sp, false);
 	if (t) {
-		words_insn(o, t->off, words);
+		describe_insn(o, t->off, words);
 		OBSERVE_FACT_AT(o, x, t->off, "last change of rsp", "%s", words);
 	}
 }
@@ -178,7 +178,7 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	struct observe *o = k->o;
 	uint64_t addr = o->f->in.range->start + off;
 	struct value sp = s->reg[ETCH_REG_RSP];
-	char words[WORDS_MOST];
+	char words[DESCRIPTION_MOST];
 	const struct trace *t;
 	struct finding *x;
 	unsigned r;
@@ -198,15 +198,15 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	r = register_lost(k, s);
 	if (r == 16)
 		return;
-	words_value(s->reg[r], words);
+	describe_value(s->reg[r], words);
 	x = OBSERVE(o, "ETCH-S005", 0, addr, "returns with %s in %s", words, reg_text(r));
 	if (k->save_at[r] != NOWHERE) {
-		words_insn(o, k->save_at[r], words);
+		describe_insn(o, k->save_at[r], words);
 		OBSERVE_FACT_AT(o, x, k->save_at[r], "saved by", "%s", words);
 	}
 	t = trace_find(k, r, s->reg[r], false);
 	if (t) {
-		words_insn(o, t->off, words);
+		describe_insn(o, t->off, words);
 		OBSERVE_FACT_AT(o, x, t->off, "written by", "%s", words);
 	}
 }
@@ -216,7 +216,7 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 {
 	struct observe *o = k->o;
 	uint64_t target = flow_exit_target(in);
-	char words[WORDS_MOST];
+	char words[DESCRIPTION_MOST];
 	struct value sp = s->reg[ETCH_REG_RSP];
 	struct finding *x;
 	unsigned r;
@@ -230,19 +230,19 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 		return;
 	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !observe_is_function(o->f->in.env, target))
 		return;
-	words_target(o, target, words);
+	describe_target(o, target, words);
 	if (sp.off != -8) {
 		x = OBSERVE(o, "ETCH-F004", 0, o->f->in.range->start + off, "jumps to %s with %" PRId64 " bytes %s the stack",
 		            words, sp.off < -8 ? -8 - (int64_t)sp.off : (int64_t)sp.off + 8,
 		            sp.off < -8 ? "left on" : "too many popped off");
 		frame_facts(k, x, off, s);
 	} else {
-		char value[WORDS_MOST];
+		char value[DESCRIPTION_MOST];
 
-		words_value(s->reg[r], value);
+		describe_value(s->reg[r], value);
 		x = OBSERVE(o, "ETCH-F004", 0, o->f->in.range->start + off, "jumps to %s with %s in %s", words, value,
 		            reg_text(r));
-		words_state(s, value);
+		describe_state(s, value);
 		OBSERVE_FACT_AT(o, x, off, "here", "%s", value);
 	}
 	if (target & (FLOW_EXTERN | FLOW_SLOT))
@@ -284,7 +284,7 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 	struct observe *o = k->o;
 	const struct flow *f = o->f;
 	uint32_t leader = f->leader[f->at[off] - 1];
-	char insn[WORDS_MOST], words[WORDS_MOST];
+	char insn[DESCRIPTION_MOST], words[DESCRIPTION_MOST];
 	struct finding *x;
 
 	k->unknown = off;
@@ -294,8 +294,8 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 	if (k->next == off && k->last != NOWHERE && !(leader && s->weak)) {
 		const struct step *in = &f->steps[f->at[k->last] - 1];
 
-		words_insn(o, k->last, insn);
-		words_state(&k->before, words);
+		describe_insn(o, k->last, insn);
+		describe_state(&k->before, words);
 		if (sets_stack(in))
 			x = OBSERVE(o, "ETCH-S004", 0, f->in.range->start + k->last,
 			            "`%s` sets rsp to a value that cannot be tracked", insn);
@@ -303,7 +303,7 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 			x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "after `%s` the frame is not known", insn);
 		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
 	} else {
-		words_insn(o, off, insn);
+		describe_insn(o, off, insn);
 		x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "the frame is not known here: %s",
 		            s->weak                     ? "indirect jumps with different frames may lead here"
 		            : f->in.start == START_PART ? "others jump here with unknown or differing frames"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text of instructions, targets and states for findings. `out` has WORDS_MOST bytes. */
+/* Text of instructions, targets and states for findings. `out` has DESCRIPTION_MOST bytes. */
 #include "analysis/lint/observe_internal.h"
 
 #include "arch/x86/insn.h"
@@ -9,43 +9,43 @@
 #include <stdio.h>
 #include <string.h>
 
-void words_insn(const struct observe *o, uint64_t off, char *out)
+void describe_insn(const struct observe *o, uint64_t off, char *out)
 {
 	const struct code_range *p = o->f->in.range;
 
 	if (off < o->size)
-		insn_text(p->bytes + off, o->size - off, p->start + off - o->base, out, WORDS_MOST);
+		insn_text(p->bytes + off, o->size - off, p->start + off - o->base, out, DESCRIPTION_MOST);
 	else
 		out[0] = '\0';
 }
 
-/* Appends to `out`, truncated at WORDS_MOST. */
+/* Appends to `out`, truncated at DESCRIPTION_MOST. */
 static void add(char *out, const char *text)
 {
 	size_t n = strlen(out);
 
-	snprintf(out + n, WORDS_MOST - n, "%s", text);
+	snprintf(out + n, DESCRIPTION_MOST - n, "%s", text);
 }
 
-void words_value(struct value v, char *out)
+void describe_value(struct value v, char *out)
 {
 	switch (v.kind) {
-	case VALUE_CFA: snprintf(out, WORDS_MOST, "CFA%+d", v.off); break;
+	case VALUE_CFA: snprintf(out, DESCRIPTION_MOST, "CFA%+d", v.off); break;
 	case VALUE_ENTRY:
 		if (v.reg == REG_RA)
-			snprintf(out, WORDS_MOST, "the return address");
+			snprintf(out, DESCRIPTION_MOST, "the return address");
 		else
-			snprintf(out, WORDS_MOST, "the caller's %s", reg_text(v.reg));
+			snprintf(out, DESCRIPTION_MOST, "the caller's %s", reg_text(v.reg));
 		break;
-	case VALUE_ALIGNED: snprintf(out, WORDS_MOST, "an address in the realigned frame"); break;
-	case VALUE_CONST: snprintf(out, WORDS_MOST, "%d", v.off); break;
-	case VALUE_PLACE: snprintf(out, WORDS_MOST, "the address %#x", (unsigned)v.off); break;
-	default: snprintf(out, WORDS_MOST, "not known");
+	case VALUE_ALIGNED: snprintf(out, DESCRIPTION_MOST, "an address in the realigned frame"); break;
+	case VALUE_CONST: snprintf(out, DESCRIPTION_MOST, "%d", v.off); break;
+	case VALUE_PLACE: snprintf(out, DESCRIPTION_MOST, "the address %#x", (unsigned)v.off); break;
+	default: snprintf(out, DESCRIPTION_MOST, "not known");
 	}
 }
 
 /* Appends the saved registers, nearest to the CFA first. */
-static void words_saved(const struct state *s, char *out)
+static void describe_saved(const struct state *s, char *out)
 {
 	char part[64];
 	int32_t below = 0;
@@ -69,28 +69,28 @@ static void words_saved(const struct state *s, char *out)
 	}
 }
 
-void words_state(const struct state *s, char *out)
+void describe_state(const struct state *s, char *out)
 {
 	struct value sp = s->reg[ETCH_REG_RSP], bp = s->reg[ETCH_REG_RBP];
 	char part[64];
 
 	if (sp.kind != VALUE_CFA)
-		snprintf(out, WORDS_MOST, "rsp is not known");
+		snprintf(out, DESCRIPTION_MOST, "rsp is not known");
 	else if (sp.off == -8)
-		snprintf(out, WORDS_MOST, "rsp is CFA-8, as on entry");
+		snprintf(out, DESCRIPTION_MOST, "rsp is CFA-8, as on entry");
 	else if (sp.off < -8)
-		snprintf(out, WORDS_MOST, "rsp is CFA%+d (%" PRId64 " bytes pushed)", sp.off, -8 - (int64_t)sp.off);
+		snprintf(out, DESCRIPTION_MOST, "rsp is CFA%+d (%" PRId64 " bytes pushed)", sp.off, -8 - (int64_t)sp.off);
 	else
-		snprintf(out, WORDS_MOST, "rsp is CFA%+d (%" PRId64 " bytes more popped than pushed)", sp.off,
+		snprintf(out, DESCRIPTION_MOST, "rsp is CFA%+d (%" PRId64 " bytes more popped than pushed)", sp.off,
 		         (int64_t)sp.off + 8);
 	if (bp.kind == VALUE_CFA) {
 		snprintf(part, sizeof(part), "; rbp is CFA%+d", bp.off);
 		add(out, part);
 	}
-	words_saved(s, out);
+	describe_saved(s, out);
 }
 
-void words_target(const struct observe *o, uint64_t target, char *out)
+void describe_target(const struct observe *o, uint64_t target, char *out)
 {
 	const struct flow_env *env = o->f->in.env;
 	const struct code_section *c;
@@ -99,13 +99,13 @@ void words_target(const struct observe *o, uint64_t target, char *out)
 	if (target & FLOW_EXTERN) {
 		const char *name = n < env->file->symbol_count ? env->file->symbols[n].name : "";
 
-		snprintf(out, WORDS_MOST, "%s", name[0] ? name : "an unnamed symbol");
+		snprintf(out, DESCRIPTION_MOST, "%s", name[0] ? name : "an unnamed symbol");
 	} else if (target & FLOW_SLOT) {
-		snprintf(out, WORDS_MOST, "the address stored at %#" PRIx64, target & ~FLOW_SLOT);
+		snprintf(out, DESCRIPTION_MOST, "the address stored at %#" PRIx64, target & ~FLOW_SLOT);
 	} else if ((c = space_at(env->space, target))) {
 		symbol_index_describe(&env->names, env->file, c->section, elf_is_object(env->file) ? target - c->addr : target,
-		                      out, WORDS_MOST);
+		                      out, DESCRIPTION_MOST);
 	} else {
-		snprintf(out, WORDS_MOST, "%#" PRIx64, target);
+		snprintf(out, DESCRIPTION_MOST, "%#" PRIx64, target);
 	}
 }
