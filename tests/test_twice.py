@@ -216,3 +216,23 @@ def test_frames_that_section_headers_do_not_name(etch, samples, tmp_path, hidden
             assert files[2].read_bytes() == bytes(elf.data)
             same += 1
     assert same >= 3
+
+
+@pytest.mark.parametrize("sample", ["done object", "done program", "done library", "done moved"])
+@pytest.mark.parametrize("where", [".comment", ".symtab", ".etch.undo"])
+def test_rows_for_other_tools_where_a_record_is_stale(etch, samples, tmp_path, sample, where):
+    """The file as it was found is what undo gives back, record and all: but no run begins from that record."""
+    elf = twice.Elf(samples[sample])
+    elf.data[elf.get(section(elf, where), "offset") + elf.get(section(elf, where), "size") - 8] ^= 1
+    files = [tmp_path / f"{k}" for k in range(3)]
+    files[0].write_bytes(elf.data)
+    assert "cannot undo" in run([etch, "rewrite", "--undo", "-o", tmp_path / "x", files[0]], ok=2).stderr
+    for options in ["--sframe", "--sframe=3", *(ROWS if "object" not in sample else [])]:
+        p = run([etch, "rewrite", *options.split(), "-o", files[1], files[0]], ok=None)
+        if p.returncode and "object" not in sample:
+            assert p.returncode == 2 and "left no program header for what is new" in p.stderr and len(p.stderr.splitlines()) == 1
+            continue
+        run([etch, "rewrite", *options.split(), "-o", files[2], files[1]])
+        assert files[2].read_bytes() == files[1].read_bytes(), options
+        run([etch, "rewrite", "--undo", files[2]])
+        assert files[2].read_bytes() == bytes(elf.data), options

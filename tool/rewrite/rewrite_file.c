@@ -244,12 +244,13 @@ struct source {
 	uint8_t *raw;
 	size_t raw_size;
 	struct undo undo;        /* filled if there is a record */
+	struct undo inner;       /* of undo.original: it may have a record, too, which is stale */
 	const uint8_t *original; /* what a later --undo is to restore */
 	size_t original_size;
-	const uint8_t *shared; /* the bytes that the steps start from; in `raw` or `undo` */
+	const uint8_t *shared; /* the bytes that the steps start from; in `raw`, `undo` or `inner` */
 };
 
-/* True if these bytes of an ELF file have a program header of this type. */
+/* True if these bytes of an ELF file have a program header of this type, or are an object file, which has none. */
 static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 {
 	Elf64_Ehdr eh;
@@ -259,6 +260,8 @@ static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 	if (size < sizeof(eh))
 		return false;
 	memcpy(&eh, bytes, sizeof(eh));
+	if (eh.e_type == ET_REL)
+		return true;
 	for (i = 0; i < eh.e_phnum && eh.e_phoff < size && (size - eh.e_phoff) / sizeof(p) > i; i++) {
 		memcpy(&p, bytes + eh.e_phoff + i * sizeof(p), sizeof(p));
 		if (p.p_type == type)
@@ -288,6 +291,12 @@ static int source_open(struct source *s, const struct rewrite_options *o, uint8_
 	     (o->eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
 		begin = s->undo.original;
 		*size = s->undo.original_size;
+		if (undo_detach(begin, *size, &s->inner, &stale) < 0 && error_is_memory(&stale))
+			return error_set(e, "%s", stale.text);
+		if (s->inner.kept) {
+			begin = s->inner.kept;
+			*size = s->inner.kept_size;
+		}
 	}
 	s->original = s->undo.original ? s->undo.original : s->raw;
 	s->original_size = s->undo.original ? s->undo.original_size : s->raw_size;
@@ -303,6 +312,7 @@ static void source_close(struct source *s, struct elf_file *f)
 		f->bytes = NULL;
 	elf_close(f);
 	undo_free(&s->undo);
+	undo_free(&s->inner);
 	free(s->raw);
 }
 
