@@ -128,3 +128,93 @@ def test_a_local_helper_that_a_jump_passes_over(etch, tmp_path):
 	row	8
 	ret""")
     assert not wrong(etch, tmp_path, source, *LIBRARY)
+
+
+ETCHED = """
+	.section etched,"aw",@progbits
+	.balign	4096
+	.globl	cfg
+	.type	cfg, @object
+	.size	cfg, 16
+cfg:	.long	1, 2, 3, 4
+	.balign	4096
+	.text
+	.p2align 3
+"""
+# From a compare of an etched object to what uses its flags.
+WAYS = {
+    "straight on": "	nop\n	{use}\n	ret",
+    "jump": "	jmp	1f\n	ret\n1:	{use}\n	ret",
+    "branch": "	jrcxz	1f\n	testl	%eax, %eax\n	ret\n1:	{use}\n	ret",
+    "behind a branch": "	jrcxz	1f\n	{use}\n	ret\n1:	testl	%eax, %eax\n	ret",
+    "fault": "2:	movl	(%rdi), %ecx\n	testl	%eax, %eax\n	ret\n3:	{use}\n	ret\n"
+	         '	.section __ex_table, "a", @progbits\n	.long	2b - ., 3b - ., 0\n	.text',
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("use,form", [("setp	%al", "-"), ("sete	%al", "cmpi32")], ids=["parity", "equality"])
+def test_flags_are_asked_for_on_every_way(way, use, form, etch, tmp_path):
+    """An immediate gives equality and order only: the compare is no site where more is asked of it."""
+    (tmp_path / "t.s").write_text(ETCHED + function("	cmpl	$5, cfg(%rip)\n" + WAYS[way].format(use=use)))
+    run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    run([etch, "rewrite", tmp_path / "t.o"])
+    (site,) = run([etch, "inspect", "sites", "--format", "tsv", tmp_path / "t.o"]).stdout.splitlines()[1:]
+    assert site.split("\t")[6] == form, site
+
+
+@pytest.mark.parametrize("way", ["call", "jmp"])
+@pytest.mark.parametrize("body,escapes", [("	movq	%rdi, global(%rip)\n	ret", True), ("	xorl	%edi, %edi\n	ret", False),
+                                          ("	jmp	outside@PLT", True), ("	subq	$8, %rsp\n	call	outside@PLT\n	addq	$8, %rsp\n	ret", True)],
+                         ids=["stored", "unused", "jumped on", "called on"])
+def test_an_address_escapes_to_a_function_that_uses_it(way, body, escapes, etch, tmp_path):
+    """An argument that a function of the file does not read is no escape; what it calls or jumps to may read all."""
+    text = ETCHED + "	.local	callee\n	.type	callee, @function\ncallee:" + body + "\n	.size	callee, . - callee\n"
+    text += function(f"	leaq	cfg(%rip), %rdi\n	{way}	callee\n	movl	cfg(%rip), %eax\n	ret") + "	.comm	global, 8, 8\n"
+    (tmp_path / "t.s").write_text(text)
+    run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    run([etch, "rewrite", tmp_path / "t.o"])
+    found = json.loads(run([etch, "inspect", "sites", "--json", tmp_path / "t.o"]).stdout)["sites"]
+    assert ("escape" in [x["kind"] for x in found]) == escapes, found
+
+
+def test_a_cfa_in_a_slot_is_found_from_where_rbp_points(etch, tmp_path):
+    """main() as gcc realigns it: r10, the CFA, is kept at rbp-8."""
+    source = function("""	leaq	8(%rsp), %r10
+	row	8
+	andq	$-32, %rsp
+	pushq	-8(%r10)
+	pushq	%rbp
+	movq	%rsp, %rbp
+	pushq	%r10
+	subq	$40, %rsp
+	call	g@PLT
+	row	*(rbp-8)
+	nop
+	addq	$40, %rsp
+	popq	%r10
+	popq	%rbp
+	leaq	-8(%r10), %rsp
+	row	8
+	ret""")
+    (tmp_path / "t.s").write_text(source.replace("\trow\t8\n", "").replace("	row	*(rbp-8)\n", "at:\n"))
+    run(["gcc", "-shared", "-nostdlib", "-o", tmp_path / "t.so", tmp_path / "t.s"])
+    rows = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", "--at", "f", tmp_path / "t.so"]
+                                             ).stdout.splitlines()[1:]]
+    assert "*(rbp-8)+0" in [r[2] for r in rows], rows
+
+
+@pytest.mark.parametrize("below", [False, True], ids=["kept", "lost to callees"])
+def test_the_return_address_is_read_where_no_callee_writes(below, etch, tmp_path):
+    """It is taken off the stack and kept in rbx; its old slot lies below rsp."""
+    source = function(f"""	pushq	%rbx
+	movq	8(%rsp), %rbx
+	addq	$16, %rsp
+at:	{"nop" if not below else "call	g@PLT"}
+behind:	nop
+	jmp	*%rbx""")
+    (tmp_path / "t.s").write_text(source)
+    run(["gcc", "-shared", "-nostdlib", "-o", tmp_path / "t.so", tmp_path / "t.s"])
+    rows = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", "--at", "f", tmp_path / "t.so"]
+                                             ).stdout.splitlines()[1:]]
+    assert [r[4] for r in rows][-1] == "rbx", rows

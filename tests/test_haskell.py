@@ -129,6 +129,15 @@ def test_not_so(etch, tmp_path):
     assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"
 
 
+def test_two_run_time_systems(etch, tmp_path):
+    """One that makes another frame may have entered the same code: no row then."""
+    other = tmp_path / "other.o"
+    run(["gcc", "-c", "-DRUN", f"-DRESERVED={RESERVED + 4096}", "-o", other, SOURCE])
+    run(["objcopy", "--redefine-sym", "run=run2", "--redefine-sym", "back=back2", other])
+    path = program(tmp_path, other)
+    assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"
+
+
 def test_looked_through_twice(etch, tmp_path):
     """What is left where code has been found by an address begins in the state that the jumps agree on, also where they did
     before and none is new: not with what was on the stack, of which valgrind knows."""

@@ -161,6 +161,13 @@ def test_registers(etch, tmp_path, args):
     assert found(etch, path) == {n: ALL for n in ("before", "camlX__between", "after", "caml_system__f_1", "lone")}
 
 
+def test_rbp_that_no_function_keeps(etch, tmp_path):
+    """.eh_frame's silence about it is no error there; of C's code `etch rewrite` says that the code denies it."""
+    path = assemble(tmp_path, "\t.text\n" + FUNCTION.format(name="before") + module("camlA"), "-shared")
+    said = run([etch, "rewrite", "-o", tmp_path / "out", path]).stderr.splitlines()
+    assert len(said) == 1 and "ETCH-C001: before+" in said[0] and "places" not in said[0], said
+
+
 def test_marks_that_are_none(etch, tmp_path):
     """Of no module of OCaml's, of two, of one in another section, or both where a module begins: what lies between them
     is C."""
