@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Where functions begin that no symbol and no .eh_frame names, by what calls, jumps to and takes the address of them
-(tool/analysis/interproc/starts.c, driver.c): each source has what may be taken for a function and is none, and the other way round."""
+(tool/analysis/interproc/starts.c, range_analysis.c): each source has what may be taken for a function and is none, and the other way round."""
 
 import pytest
 

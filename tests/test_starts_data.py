@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Where functions begin that only data refers to, or that nothing but how they end says to be one, in files without symbols
-(tool/analysis/interproc/starts.c, driver.c)."""
+(tool/analysis/interproc/starts.c, range_analysis.c)."""
 
 import pytest
 
