@@ -42,6 +42,7 @@ NATIVE_FLAGS = flags_of("etch_native", "flags")
 EX_TYPES = [n for _, n in sorted(re.findall(r"^\| (\d) \| (plain|efault|zero|len) \|", FORMATS, re.M))]
 MODULE_FLAGS = flags_of("etch_module", "flags")
 OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)` \| (?:object|fact) \|", FORMATS, re.M)}
+OBJ_MORE = flags_of("etch_obj", "more")
 KINDS = [n for _, n in sorted((int(a), b) for a, b in
                               re.findall(r"^\| (\d) \| (none|object|store|escape) \|[^|]+\|$", FORMATS, re.M))]
 ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in
@@ -309,7 +310,8 @@ class Reader:
         } for e in self.imv if e["form"]]
         obj = [{
             "kind": KINDS[r["kind"]], "address": f"{r['addr']:x}", "size": r["size"], "ref": f"{r['ref']:x}",
-            "flags": ",".join(n.lower() for n, m in OBJ_FLAGS.items() if r["flags"] & m) or None,
+            "flags": ",".join([n.lower() for n, m in OBJ_FLAGS.items() if r["flags"] & m] +
+                              [n.lower() for n, m in OBJ_MORE.items() if r["more"] & m]) or None,
             "name": self.string(r["ref"]) if r["kind"] == 1 else None,
         } for r in self.obj if r["kind"]]
         pv = [{

@@ -17,15 +17,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum what { SUMMARY, SITES, ORC, SFRAME, CFI, CODE, TABLES, MARKS, WHATS };
+enum what { SUMMARY, SITES, ORC, SFRAME, CFI, CODE, TABLES, MARKS, FIELDS, WHATS };
 
-static const char *const names[WHATS] = {"summary", "sites", "orc", "sframe", "cfi", "code", "tables", "marks"};
+static const char *const names[WHATS] = {"summary", "sites",  "orc",   "sframe", "cfi",
+                                         "code",    "tables", "marks", "fields"};
 
 struct options {
 	enum what what;
 	enum format format;
 	const char *at; /* function or address, or null */
-	bool no_cfi, bytes, intel;
+	bool no_cfi, bytes, intel, all;
 	const char *syntax;  /* as given, or null */
 	const char *symbols; /* a System.map, or null */
 	int jobs;
@@ -33,7 +34,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch inspect [summary|sites|orc|sframe|cfi|code|tables|marks] [OPTION...] FILE...\n"
+	printf("Usage: etch inspect [summary|sites|orc|sframe|cfi|code|tables|marks|fields] [OPTION...] FILE...\n"
 	       "       etch inspect code [OPTION...] FUNC FILE...\n"
 	       "\n"
 	       "  summary   (default) kind of file, sources of its unwind rows, sizes of tables,\n"
@@ -55,7 +56,11 @@ static void help(void)
 	       "            (linked files); of Linux kernel modules and vmlinux the kernel's tables\n"
 	       "  marks     the markers (etch/mark.h): address, name, types and text of the arguments,\n"
 	       "            function, file and line\n"
+	       "  fields    each field of an etched object (linked files): its reads, whether it is armed\n"
+	       "            from the start (yes), by etch_sync or not (no), and the stores that keep it\n"
+	       "            from being armed, by function, file and line\n"
 	       "\n"
+	       "      --all             fields: every such place, not the first three\n"
 	       "      --at ADDR|FUNC    orc, code: only this address or function (also NAME+0xOFFSET)\n"
 	       "      --no-cfi          orc, code: rows from the code alone, ignoring .eh_frame and\n"
 	       "                        any table of the file\n"
@@ -85,10 +90,14 @@ static int show_sites_of(const struct options *opt, const char *path, struct err
 	struct view v;
 	int err = view_load(&v, path, e);
 
+	if (!err && opt->what == FIELDS && elf_is_object(&v.file))
+		err = error_set(e, "is an object file: which fields are armed is decided by the link step");
 	if (!err && opt->what == TABLES && elf_is_object(&v.file))
 		err = error_set(e, "is an object file: its tables are still relocations (see inspect sites)");
 	if (!err && opt->what == SITES)
 		show_sites(&v, opt->format);
+	else if (!err && opt->what == FIELDS)
+		show_fields(&v, opt->all, opt->format);
 	else if (!err && opt->what == MARKS)
 		err = show_marks(&v, opt->format, e);
 	else if (!err)
@@ -157,6 +166,7 @@ static int option_take(int c, struct options *opt)
 	case 'S': opt->symbols = optarg; break;
 	case 'y': return syntax_parse(optarg, opt) ? -1 : EXIT_UNUSABLE;
 	case 'b': opt->bytes = true; break;
+	case 'A': opt->all = true; break;
 	case 'C':
 	case 'M': demangle_set(c == 'C'); break;
 	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
@@ -181,6 +191,10 @@ static bool options_fit(const struct options *opt)
 	if ((opt->bytes || opt->syntax) && opt->what != CODE) {
 		odd = opt->bytes ? "--bytes" : "--syntax";
 		views = "code";
+	}
+	if (opt->all && opt->what != FIELDS) {
+		odd = "--all";
+		views = "fields";
 	}
 	if (odd)
 		fprintf(stderr, "etch: %s is for inspect %s\n", odd, views);
@@ -300,12 +314,19 @@ static int show_all(const struct options *opt, int count, char **paths)
 int cmd_inspect(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'},  {"json", no_argument, NULL, 'J'},
-		{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'c'},
-		{"symbols", required_argument, NULL, 'S'}, {"syntax", required_argument, NULL, 'y'},
-		{"bytes", no_argument, NULL, 'b'},         {"jobs", required_argument, NULL, 'j'},
-		{"demangle", no_argument, NULL, 'C'},      {"no-demangle", no_argument, NULL, 'M'},
-		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
+		{"format", required_argument, NULL, 'f'},
+		{"json", no_argument, NULL, 'J'},
+		{"at", required_argument, NULL, 'a'},
+		{"no-cfi", no_argument, NULL, 'c'},
+		{"symbols", required_argument, NULL, 'S'},
+		{"syntax", required_argument, NULL, 'y'},
+		{"bytes", no_argument, NULL, 'b'},
+		{"all", no_argument, NULL, 'A'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"demangle", no_argument, NULL, 'C'},
+		{"no-demangle", no_argument, NULL, 'M'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
 	};
 	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = processors()};
 	int c, status;

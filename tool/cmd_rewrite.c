@@ -56,6 +56,8 @@ static void help(void)
 	       "                     (ETCH-C001), each named in a note\n"
 	       "      --eh-frame=OUT write missing FDEs to a separate debug file OUT instead, or into the\n"
 	       "                     directory OUT as .build-id/ab/cdef.debug, and leave FILE unchanged\n"
+	       "      --closed       no other module stores to the objects that a linked file exports, or\n"
+	       "                     calls its functions by name; kept in later runs\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
 	       "      --no-undo      do not add the record that --undo needs\n"
@@ -178,14 +180,23 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},   {"eh-frame", optional_argument, NULL, 'H'},
-		{"fix-cfi", no_argument, NULL, 'X'},        {"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},           {"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},         {"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'},
+		{"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},
+		{"eh-frame", optional_argument, NULL, 'H'},
+		{"fix-cfi", no_argument, NULL, 'X'},
+		{"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},
+		{"werror", no_argument, NULL, 'W'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"closed", no_argument, NULL, 'L'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
@@ -214,6 +225,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
+		case 'L': l->opt.make.closed = true; break;
 		case 'N': l->opt.no_undo = true; break;
 		case 'W': l->opt.werror = true; break;
 		case 'v': l->opt.verbose = true; break;

@@ -18,7 +18,8 @@ static void plan_far_sites(struct txn *t, const struct module *m)
 			continue;
 		o = module_object_anywhere(m->far[i].key, &owner);
 		/* The module's own objects have been planned by objects_arm(). */
-		if (o && (owner != m || m->linked) && (o->flags & OBJECT_ARMED))
+		if (o && (owner != m || m->linked) &&
+		    module_reads_armed(owner, o, m->far[i].key, site_size(pair_site(m, m->far[i].value))))
 			txn_plan_site(t, pair_site(m, m->far[i].value), m->far[i].key, o, PLAN_ARM);
 	}
 }
@@ -33,7 +34,7 @@ static void plan_far_sites_to(struct txn *t, const struct module *m)
 			if ((k->far[i].value & PAIR_FACT) || k->far[i].key < m->image.start || k->far[i].key >= m->image.end)
 				continue;
 			o = module_object(m, k->far[i].key);
-			if (o && (o->flags & OBJECT_ARMED))
+			if (o && module_reads_armed(m, o, k->far[i].key, site_size(pair_site(k, k->far[i].value))))
 				txn_plan_site(t, pair_site(k, k->far[i].value), k->far[i].key, o, PLAN_ARM);
 		}
 }
@@ -59,17 +60,23 @@ static void plan_late_calls(struct txn *t, const struct module *m)
 	}
 }
 
-/* Disarms an object that a newly loaded module has a fact about: its sites become loads. */
-static void object_disarm(struct module *owner, struct object *o)
+/* Disarms objects that a newly loaded module has a fact about: their sites become loads. */
+static void objects_disarm(struct module *owner, size_t first, size_t end)
 {
+	struct object *from = &owner->object[first], *last = &owner->object[end - 1], *o;
 	struct txn t;
+	int err = 0;
 
 	txn_begin(&t);
-	o->flags |= OBJECT_FACT;
-	if ((o->flags & OBJECT_ARMED) && !txn_plan_object(&t, o, PLAN_LOAD, NULL) && !txn_commit(&t)) {
+	objects_fact(owner, first, end);
+	for (o = from; o <= last && !err; o++)
+		if (o->flags & OBJECT_ARMED)
+			err = txn_plan_object(&t, o, PLAN_LOAD, NULL);
+	if (!err && !txn_commit(&t)) {
 		module_patched += t.sites;
-		o->flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
-		module_protect(owner, o->addr, o->addr + o->size);
+		for (o = from; o <= last; o++)
+			o->flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
+		module_protect(owner, from->addr, last->addr + last->size);
 	}
 	/* If this fails the page stays read-only, and the fault handler reports the plain store. */
 	txn_end(&t);
@@ -80,7 +87,7 @@ static void facts_fold(struct module *m)
 	for (struct module *k = module_list; k; k = k->next)
 		for (size_t i = 0; i < k->far_count; i++) {
 			struct module *owner;
-			struct object *o;
+			size_t first, end;
 
 			/* Applies m's facts about objects of other modules, and their facts about
 			 * m's objects. */
@@ -89,9 +96,9 @@ static void facts_fold(struct module *m)
 			owner = module_at(k->far[i].key);
 			if (!owner || owner->bad || (k != m && owner != m))
 				continue;
-			o = module_fact_object(owner, k->far[i].key);
-			if (o)
-				object_disarm(owner, o);
+			module_fact_objects(owner, &k->obj[k->far[i].value & ~PAIR_FACT], k->far[i].key, &first, &end);
+			if (first < end)
+				objects_disarm(owner, first, end);
 		}
 }
 

@@ -44,9 +44,9 @@ static int range_check(uint64_t at, uint64_t size)
 
 		o = i < m->object_count ? &m->object[i] : NULL;
 		if (o && o->addr <= at) {
-			/* In a file stripped of symbols an object has several parts. */
-			while (size > o->addr + o->size - at && is_part(m, o) && ++i < m->object_count &&
-			       o[1].addr == o->addr + o->size && is_part(m, &o[1]))
+			/* In a file stripped of symbols an object has several parts, and a variable may have fields. */
+			while (size > o->addr + o->size - at && ++i < m->object_count && o[1].addr == o->addr + o->size &&
+			       ((o[1].flags & OBJECT_FIELD) || (is_part(m, o) && is_part(m, &o[1]))))
 				o++;
 			return size <= o->addr + o->size - at ? 0 : ETCH_EINVAL;
 		}
@@ -115,6 +115,7 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 		err = module_check(*m);
 		*first = module_object_from(*m, at);
 		*end = module_object_from(*m, at + size - 1) + 1;
+		module_fields_all(*m, first, end);
 		return err;
 	}
 	return range_check(at, size);
@@ -122,16 +123,25 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 
 enum rearm { RELEASE, SYNC, SEAL };
 
+/*
+ * Does a field stay as it is when its variable is armed? Code stores to it later; or, where the call does not come from
+ * the variable's own module, perhaps later: the link step knows which code runs after the calls in its file.
+ */
+static int is_kept(const struct module *m, const struct object *o, int own)
+{
+	return module_has_fields(m, o) && (o->flags & (own ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
+}
+
 /* Arms or disarms the objects in a range. The flags that determine page protection are changed
  * first; objects that already were in the new state are left out when this is undone. */
-static int range_rearm(const void *p, size_t size, enum rearm how)
+static int range_rearm(const void *p, size_t size, enum rearm how, const void *caller)
 {
 	int arm = how != RELEASE;
 	size_t first, end, i, n = 0;
 	uint64_t from, to;
 	struct module *m;
 	struct txn t;
-	int err;
+	int err, own;
 
 	if (!p || !size || address(p) + size < size)
 		return ETCH_EINVAL;
@@ -143,15 +153,16 @@ static int range_rearm(const void *p, size_t size, enum rearm how)
 		etch_unlock();
 		return err;
 	}
+	own = module_at(address(caller)) == m;
 	from = m->object[first].addr;
 	to = m->object[end - 1].addr + m->object[end - 1].size;
 	for (i = first; i < end; i++)
-		if (!!(m->object[i].flags & OBJECT_ARMED) != arm) {
+		if (!!(m->object[i].flags & OBJECT_ARMED) != arm && !(arm && is_kept(m, &m->object[i], own))) {
 			m->object[i].flags ^= OBJECT_ARMED | OBJECT_CHANGING;
 			n++;
 		}
 	for (i = first; how == SEAL && i < end; i++)
-		if (!(m->object[i].flags & OBJECT_SEALED))
+		if (!(m->object[i].flags & OBJECT_SEALED) && (m->object[i].flags & OBJECT_ARMED))
 			m->object[i].flags |= OBJECT_SEALED | OBJECT_SEALING;
 
 	txn_begin(&t);
@@ -160,7 +171,8 @@ static int range_rearm(const void *p, size_t size, enum rearm how)
 	if (n)
 		err = module_protect(m, from, to);
 	for (i = first; i < end && !err; i++)
-		err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD, NULL);
+		if (!arm || (m->object[i].flags & OBJECT_ARMED))
+			err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD, NULL);
 	if (!err)
 		err = txn_commit(&t);
 	txn_end(&t);
@@ -177,11 +189,20 @@ static int range_rearm(const void *p, size_t size, enum rearm how)
 	return err;
 }
 
-ETCH_API int etch_sync_bytes(const void *object, size_t size) { return range_rearm(object, size, SYNC); }
+ETCH_API int etch_sync_bytes(const void *object, size_t size)
+{
+	return range_rearm(object, size, SYNC, __builtin_return_address(0));
+}
 
-ETCH_API int etch_seal_bytes(const void *object, size_t size) { return range_rearm(object, size, SEAL); }
+ETCH_API int etch_seal_bytes(const void *object, size_t size)
+{
+	return range_rearm(object, size, SEAL, __builtin_return_address(0));
+}
 
-ETCH_API int etch_release_bytes(const void *object, size_t size) { return range_rearm(object, size, RELEASE); }
+ETCH_API int etch_release_bytes(const void *object, size_t size)
+{
+	return range_rearm(object, size, RELEASE, __builtin_return_address(0));
+}
 
 /* ---- inspection ----------------------------------------------------------------- */
 
@@ -345,6 +366,23 @@ static int is_own(const struct module *m)
 	       m->etched[0].stop - m->etched[0].start <= ETCH_PAGE && m->etched[1].start == m->etched[1].stop;
 }
 
+static void info_object(const struct module *m, const struct object *o, struct etch_info *info)
+{
+	const struct object *last = o;
+
+	if (module_has_fields(m, o)) {
+		info->fields++;
+		info->fields_armed += !!(o->flags & OBJECT_ARMED);
+	}
+	if (o->flags & OBJECT_FIELD)
+		return;
+	info->objects++;
+	while (last->flags & OBJECT_ARMED && last + 1 < m->object + m->object_count && (last[1].flags & OBJECT_FIELD))
+		last++;
+	info->armed_objects += !!(last->flags & OBJECT_ARMED);
+	info->sealed_objects += !!(o->flags & OBJECT_SEALED);
+}
+
 static void info_module(const struct module *m, struct etch_info *info)
 {
 	for (int kind = 0; kind < SITES_KINDS; kind++)
@@ -360,11 +398,7 @@ static void info_module(const struct module *m, struct etch_info *info)
 	for (size_t i = 0; i < m->object_count; i++) {
 		if (module_own_table(m->object[i].addr))
 			continue;
-		info->objects++;
-		if (m->object[i].flags & OBJECT_ARMED)
-			info->armed_objects++;
-		if (m->object[i].flags & OBJECT_SEALED)
-			info->sealed_objects++;
+		info_object(m, &m->object[i], info);
 	}
 	for (size_t i = 0; i < m->pages; i++)
 		if (!module_own_table(m->page + i * ETCH_PAGE))

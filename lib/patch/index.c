@@ -93,7 +93,7 @@ struct counts {
 
 static int objects_count(const struct module *m, struct counts *c)
 {
-	uint64_t before = 0, at;
+	uint64_t before = 0, end = 0, at;
 
 	for (size_t i = 0; i < m->obj_count; i++) {
 		const struct etch_obj *r = &m->obj[i];
@@ -102,6 +102,9 @@ static int objects_count(const struct module *m, struct counts *c)
 			return 0;
 		if (r->kind == ETCH_OBJ_OBJECT) {
 			at = record_object(r);
+			if ((r->more & ETCH_OBJ_FIELD) && (!c->objects || at != end || !r->size))
+				return 0;
+			end = at + r->size;
 			if (c->objects++) {
 				c->rising &= before <= at;
 				c->falling &= before >= at;
@@ -186,6 +189,10 @@ static void object_add(struct module *m, const struct etch_obj *r)
 	/* Without the link step the other files that could store to an open object are unknown. */
 	if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
 		flags |= OBJECT_FACT;
+	if (r->more & ETCH_OBJ_FIELD)
+		flags |= OBJECT_FIELD;
+	if (r->more & ETCH_OBJ_KEPT)
+		flags |= OBJECT_KEPT;
 	if (last && at < last->addr + last->size) {
 		if (end > last->addr + last->size)
 			last->size = (uint32_t)(end - last->addr);
@@ -228,6 +235,14 @@ static void objects_fill(struct module *m, const struct counts *c, struct pair *
 	}
 }
 
+/* Code stores to these objects, or may. Fields share pages with others: their page stays writable, so that they stay
+ * unarmed even after etch_sync. */
+void objects_fact(struct module *m, size_t first, size_t end)
+{
+	for (; first < end; first++)
+		m->object[first].flags |= OBJECT_FACT | (module_has_fields(m, &m->object[first]) ? OBJECT_KEPT : 0);
+}
+
 static void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
 {
 	size_t far = 0, n, i;
@@ -248,15 +263,15 @@ static void indexes_fill(struct module *m, const struct counts *c, struct pair *
 	}
 	for (i = 0; c->facts && i < m->obj_count; i++) {
 		const struct etch_obj *r = &m->obj[i];
-		struct object *o;
+		size_t first, end;
 		uint64_t at;
 
 		if (r->kind != ETCH_OBJ_STORE && r->kind != ETCH_OBJ_ESCAPE)
 			continue;
 		at = record_object(r);
-		o = module_fact_object(m, at);
-		if (o)
-			o->flags |= OBJECT_FACT;
+		module_fact_objects(m, r, at, &first, &end);
+		if (first < end)
+			objects_fact(m, first, end);
 		else
 			m->far[far++] = (struct pair){at, i | PAIR_FACT};
 	}

@@ -54,21 +54,23 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 
 /* ---- modules ------------------------------------------------------------- */
 
-#define OBJECT_ARMED    1u  /* its live sites hold immediates */
-#define OBJECT_FACT     2u  /* code stores to it plainly, or its address escapes */
-#define OBJECT_CHANGING 4u  /* ARMED is about to be set; used inside one call */
-#define OBJECT_SEALED   8u  /* the sites that are not live are armed too: etch_seal */
-#define OBJECT_SEALING  16u /* SEALED is about to be set */
-#define OBJECT_WRITABLE 32u /* its page is never made read-only: other data is on it (ETCH_OBJ_VALUE) */
+#define OBJECT_ARMED    1u   /* its live sites hold immediates */
+#define OBJECT_FACT     2u   /* code stores to it plainly, or its address escapes */
+#define OBJECT_CHANGING 4u   /* ARMED is about to be set; used inside one call */
+#define OBJECT_SEALED   8u   /* the sites that are not live are armed too: etch_seal */
+#define OBJECT_SEALING  16u  /* SEALED is about to be set */
+#define OBJECT_WRITABLE 32u  /* its page is never made read-only: other data is on it (ETCH_OBJ_VALUE) */
+#define OBJECT_FIELD    64u  /* the bytes behind those of the object before: the next field of the same variable */
+#define OBJECT_KEPT     128u /* code stores to it after etch_sync too: it is never armed */
 
 /* 16 bytes: the main memory cost of a module with many objects. */
 struct object {
 	uint64_t addr;
 	uint32_t size;
-	uint32_t flags : 6;   /* OBJECT_* */
-	uint32_t record : 26; /* index of its first record in the object table */
+	uint32_t flags : 8;   /* OBJECT_* */
+	uint32_t record : 24; /* index of its first record in the object table */
 };
-#define RECORDS_MAX ((uint32_t)1 << 26) /* what `record` holds: a table of 1 GiB */
+#define RECORDS_MAX ((uint32_t)1 << 24) /* what `record` holds: a table of 256 MiB */
 
 /* One row of an index, sorted by `key`. */
 struct pair {
@@ -139,10 +141,21 @@ struct object *module_object(const struct module *m, uint64_t at);
 size_t module_object_from(const struct module *m, uint64_t at);
 /* The object that contains this address, and its module, of all modules that are not `bad`. */
 struct object *module_object_anywhere(uint64_t at, struct module **owner);
+/* Widens a range of a module's objects to whole variables: fields belong together. */
+void module_fields_all(const struct module *m, size_t *first, size_t *end);
+/* Is the variable of this object one of several fields? */
+int module_has_fields(const struct module *m, const struct object *o);
+/* Are all objects armed that a site reads which starts in `o`? One that reads a part of another variable is none: that
+ * is set independently. */
+int module_reads_armed(const struct module *m, const struct object *o, uint64_t at, unsigned size);
+/* The objects of a module that a fact about this byte concerns, of this record: [*first, *end). */
+void module_fact_objects(const struct module *m, const struct etch_obj *r, uint64_t at, size_t *first, size_t *end);
 /* The object of this module that a fact about this byte concerns: the one that contains the byte
  * or, since `&array[n]` and trailing padding may be referred to as well, the object before it in
  * the etched sections. */
 struct object *module_fact_object(const struct module *m, uint64_t at);
+/* Marks what a fact concerns. (index.c) */
+void objects_fact(struct module *m, size_t first, size_t end);
 /* Checks all sites of a linked module, once. 0, or ETCH_EFORMAT and the module is ignored from
  * then on. */
 int module_check(struct module *m);

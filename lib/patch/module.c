@@ -140,6 +140,52 @@ struct object *module_fact_object(const struct module *m, uint64_t at)
 	return NULL;
 }
 
+void module_fields_all(const struct module *m, size_t *first, size_t *end)
+{
+	while (*first && (m->object[*first].flags & OBJECT_FIELD))
+		--*first;
+	while (*end < m->object_count && (m->object[*end].flags & OBJECT_FIELD))
+		++*end;
+}
+
+int module_has_fields(const struct module *m, const struct object *o)
+{
+	return (o->flags & OBJECT_FIELD) || (o + 1 < m->object + m->object_count && (o[1].flags & OBJECT_FIELD));
+}
+
+int module_reads_armed(const struct module *m, const struct object *o, uint64_t at, unsigned size)
+{
+	const struct object *end = m->object + m->object_count;
+
+	for (; o->flags & OBJECT_ARMED; o++) {
+		if (o + 1 == end || at + size <= o[1].addr)
+			return 1;
+		if (!(o[1].flags & OBJECT_FIELD))
+			return 0;
+	}
+	return 0;
+}
+
+void module_fact_objects(const struct module *m, const struct etch_obj *r, uint64_t at, size_t *first, size_t *end)
+{
+	const struct object *o = module_fact_object(m, at);
+	uint64_t from = at + ETCH_FACT_FROM(r->size), to = from + ETCH_FACT_COUNT(r->size);
+
+	*first = *end = 0;
+	if (!o)
+		return;
+	*first = (size_t)(o - m->object);
+	*end = *first + 1;
+	module_fields_all(m, first, end);
+	/* Bytes that are not all in it say that the variable is not what the module was compiled for. */
+	if (!(r->more & ETCH_OBJ_FIELD) || to > m->object[*end - 1].addr + m->object[*end - 1].size)
+		return;
+	while (m->object[*first].addr + m->object[*first].size <= from)
+		++*first;
+	while (m->object[*end - 1].addr >= to)
+		--*end;
+}
+
 /* Null if copy.c is not linked in. The object is alone on its pages. */
 extern const char copy_ops[] __asm__("etch_copy_ops") __attribute__((weak, visibility("hidden")));
 __asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");

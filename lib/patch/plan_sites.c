@@ -8,13 +8,6 @@
 #include "patch/static_branch.h"
 #include "patch/patch.h"
 
-/* Does a site that starts in object o of module m read bytes of no other object? One that also reads
- * the next, which is stored to independently, remains a load. */
-static int reads_one_object(const struct module *m, const struct object *o, uint64_t at, unsigned size)
-{
-	return o + 1 == m->object + m->object_count || at + size <= o[1].addr;
-}
-
 /* An iterator over the sites of one module, in order of what they read. */
 struct walk {
 	const struct module *m;
@@ -109,7 +102,7 @@ static int plan_stores_walk(struct txn *t, const struct module *owner, struct wa
 			if (!o)
 				continue;
 		}
-		if (!(o->flags & OBJECT_ARMED) || !reads_one_object(owner, o, at, size))
+		if (!module_reads_armed(owner, o, at, size))
 			continue;
 		err = txn_plan_site(t, e, at, o, PLAN_SET);
 		if (err)
@@ -180,7 +173,24 @@ int txn_plan_stores(struct txn *t)
 	return 0;
 }
 
-/* Plans the sites of one walk that start in the object. */
+/* Does a site that starts in object o read no other variable? One that also reads the next, which is stored to
+ * independently, remains a load. */
+static int reads_one_variable(const struct module *m, const struct object *o, uint64_t at, unsigned size)
+{
+	for (; o + 1 < m->object + m->object_count && at + size > o[1].addr; o++)
+		if (!(o[1].flags & OBJECT_FIELD))
+			return 0;
+	return 1;
+}
+
+/* ... and are the fields behind o, if it reads any, armed? */
+static int reads_planned(const struct module *m, const struct object *o, uint64_t at, unsigned size)
+{
+	return o + 1 == m->object + m->object_count || at + size <= o[1].addr ||
+	       ((o[1].flags & OBJECT_FIELD) && module_reads_armed(m, o + 1, at, size));
+}
+
+/* Plans the sites of one walk that start in the object; to make loads also those that begin in the field before it. */
 static int plan_object_walk(struct txn *t, const struct module *owner, const struct object *o, struct walk *w,
                             enum plan plan)
 {
@@ -189,13 +199,14 @@ static int plan_object_walk(struct txn *t, const struct module *owner, const str
 	int err;
 
 	while ((e = walk_next(w, &at))) {
-		if (at < o->addr)
+		if (at < o->addr && !(plan == PLAN_LOAD && (o->flags & OBJECT_FIELD) && at + site_size(e) > o->addr))
 			continue;
-		if (at - o->addr >= o->size) {
+		if (at >= o->addr + o->size) {
 			w->at--;
 			break;
 		}
-		if (!reads_one_object(owner, o, at, site_size(e)))
+		if (plan == PLAN_LOAD ? !reads_one_variable(owner, o, at, site_size(e))
+		                      : !reads_planned(owner, o, at, site_size(e)))
 			continue;
 		err = txn_plan_site(t, e, at, o, plan);
 		if (err)
@@ -215,7 +226,7 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 	if (err)
 		return err;
 	for (int kind = 0; kind < SITES_KINDS && !err; kind++) {
-		w = walk_own(owner, kind, o->addr, own ? &own[kind] : NULL);
+		w = walk_own(owner, kind, o->flags & OBJECT_FIELD ? o->addr - 7 : o->addr, own ? &own[kind] : NULL);
 		err = plan_object_walk(t, owner, o, &w, plan);
 		if (own)
 			own[kind] = w.at;
@@ -226,7 +237,7 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 		err = txn_plan_branches(t, owner, o->addr, o->addr + o->size, plan);
 	for (m = module_list; m && !err; m = m->next)
 		if (m->far_count) {
-			w = walk_far(m, o->addr);
+			w = walk_far(m, o->flags & OBJECT_FIELD ? o->addr - 7 : o->addr);
 			err = plan_object_walk(t, owner, o, &w, plan);
 		}
 	return err;

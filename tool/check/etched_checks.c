@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-I005 to ETCH-I007, ETCH-P002: why objects cannot be armed and sites cannot be
- * patched live. One finding per function, object and reason. */
+ * patched live. One finding per function, object and reason; of stores, per field. */
 #include "arch/x86/insn.h"
 #include "check/check.h"
 #include "elf/symbols.h"
@@ -16,13 +16,17 @@ struct judgement {
 	const struct site *site;
 	const struct elf_symbol *function; /* null: not known */
 	const char *id;
-	const char *why; /* why a site is not live; null for stores and escapes */
+	const char *why;            /* why a site is not live; null for stores and escapes */
+	const struct member *field; /* that is stored to; null: not known */
 };
 
 /* True if a site has a finding. */
 static bool judge(const struct scan *s, const struct site *site, struct judgement *out)
 {
+	const struct object *o = &s->objects.list[site->object];
+
 	out->why = NULL;
+	out->field = site->kind == SITE_STORE && site->off_known ? member_at(&o->members, (uint64_t)site->off) : NULL;
 	if (!site_kind_is_patched(site->kind)) {
 		out->id = site->kind == SITE_STORE ? "ETCH-I005" : "ETCH-I006";
 		return true;
@@ -45,6 +49,8 @@ static int said_order(const void *a, const void *b)
 		return r;
 	if (x->site->object != y->site->object)
 		return x->site->object < y->site->object ? -1 : 1;
+	if (x->field != y->field)
+		return !x->field || (y->field && x->field->off < y->field->off) ? -1 : 1;
 	r = x->why && y->why ? strcmp(x->why, y->why) : 0;
 	if (r)
 		return r;
@@ -56,7 +62,7 @@ static int said_order(const void *a, const void *b)
 static bool is_same(const struct judgement *x, const struct judgement *y)
 {
 	return x->site->section == y->site->section && x->function == y->function && !strcmp(x->id, y->id) &&
-	       x->site->object == y->site->object && (!x->why || !strcmp(x->why, y->why)) &&
+	       x->site->object == y->site->object && x->field == y->field && (!x->why || !strcmp(x->why, y->why)) &&
 	       x->site->in_data == y->site->in_data;
 }
 
@@ -68,9 +74,9 @@ static struct finding *judgement_add(struct subject *s, const struct judgement *
 	switch (site->kind) {
 	case SITE_STORE:
 		return finding_add(&s->found, x->id, site->section, site->addr,
-		                   more ? "stores to %s without etch_set, here and at %zu more places"
-		                        : "stores to %s without etch_set",
-		                   o->name, more);
+		                   more ? "stores to %s%s%s without etch_set, here and at %zu more places"
+		                        : "stores to %s%s%s without etch_set",
+		                   o->name, x->field ? "." : "", x->field ? x->field->name : "", more);
 	case SITE_ESCAPE:
 		if (site->in_data)
 			return finding_add(&s->found, x->id, site->section, site->addr, "a data word holds the address of %s",

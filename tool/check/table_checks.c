@@ -176,8 +176,10 @@ static int record_look(struct subject *s, const struct obj_row *row, struct erro
 		struct finding *x;
 		size_t k;
 
-		if (o->addr != row->addr || !o->facts)
+		if (row->addr < o->addr || row->addr - o->addr >= o->size || !o->facts)
 			continue;
+		if (o->bounded && !object_stored(o, row->addr - o->addr, row->addr - o->addr + row->size))
+			return 0;
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, row->addr), row->addr,
 		                "the record of %s says that it is armed, but the code %s", o->name,
 		                o->facts & ETCH_OBJ_STORED ? "stores to it directly" : "lets its address escape");

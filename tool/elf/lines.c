@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the file. */
-#include "elf/lines.h"
+#include "elf/lines_internal.h"
 #include "support/memory.h"
 
 #include <dwarf.h>
@@ -90,6 +90,8 @@ struct lines *lines_open(const struct elf_file *f)
 	lines_close(l);
 	return NULL;
 }
+
+Dwfl_Module *lines_module(struct lines *l) { return l->module; }
 
 void lines_close(struct lines *l)
 {
@@ -184,8 +186,7 @@ static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
 	return line && !dwarf_lineno(line, number) ? dwarf_linesrc(line, NULL, NULL) : NULL;
 }
 
-/* Converts an address (ET_REL: an offset in `section`) to libdwfl's. */
-static bool address_of(struct lines *l, uint32_t section, uint64_t addr, Dwarf_Addr *out)
+bool lines_address(struct lines *l, uint32_t section, uint64_t addr, Dwarf_Addr *out)
 {
 	Dwarf_Addr bias = 0;
 	Elf *elf = dwfl_module_getelf(l->module, &bias);
@@ -207,7 +208,7 @@ const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *
 	Dwfl_Line *line;
 	Dwarf_Addr at;
 
-	if (!l || !address_of(l, section, addr, &at))
+	if (!l || !lines_address(l, section, addr, &at))
 		return NULL;
 	line = dwfl_module_getsrc(l->module, at);
 	return line ? dwfl_lineinfo(line, NULL, number, NULL, NULL, NULL) : unit_find(l, at, number);
@@ -343,7 +344,7 @@ bool lines_compiled(struct lines *l, uint32_t section, uint64_t addr, uint64_t *
 	size_t low = 0, high;
 	Dwarf_Addr at;
 
-	if (!l || !address_of(l, section, addr, &at))
+	if (!l || !lines_address(l, section, addr, &at))
 		return false;
 	if (!l->compiled_read)
 		ranges_read(l);

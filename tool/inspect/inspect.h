@@ -99,6 +99,8 @@ void show_sites(const struct view *v, enum format format);
 int show_tables(const struct view *v, enum format format);
 /* -1 and a message: a malformed table. */
 int show_marks(const struct view *v, enum format format, struct error *e);
+/* `all`: every place that keeps a field from being armed. */
+void show_fields(const struct view *v, bool all, enum format format);
 /* `at` may be null: the whole file. */
 int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e);
 struct code_options {

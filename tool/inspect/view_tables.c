@@ -250,6 +250,9 @@ static void obj_list(const struct view *v, struct listing *l)
 		} else {
 			strcat(flags, r->flags & ETCH_OBJ_GOT ? ",got" : "");
 		}
+		strcat(flags, r->more & ETCH_OBJ_FIELD ? ",field" : "");
+		strcat(flags, r->more & ETCH_OBJ_KEPT ? ",kept" : "");
+		strcat(flags, r->more & ETCH_OBJ_VAGUE ? ",vague" : "");
 		listing_add(l, "%s", kinds[r->kind]);
 		listing_add(l, "%" PRIx64, r->addr);
 		listing_add(l, "%" PRIu64, r->size);

@@ -33,11 +33,49 @@ static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size
 	return rows;
 }
 
+/* The bytes of another module's object that a store is about, where its record can say them. */
+static void fact_bytes(struct obj_row *row, const struct site *site)
+{
+	if (site->kind != SITE_STORE || !site->off_known || !site->size || site->size > 64 || site->off < 0 ||
+	    site->off > 0xffffff)
+		return;
+	row->more = ETCH_OBJ_FIELD;
+	row->size = ETCH_FACT_BYTES(site->off, site->size);
+}
+
+/* Cuts the row of an object, rows[n], into one for each of its pieces. Returns the number of the next row. */
+static size_t piece_rows(struct obj_row *rows, size_t n, const struct object *o)
+{
+	const struct obj_row whole = rows[n];
+	size_t i, k = n;
+
+	for (i = 0; i < o->piece_count; i++) {
+		const struct piece *p = &o->pieces[i];
+		uint8_t facts = ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED;
+
+		rows[k] = whole;
+		rows[k].addr = o->addr + p->from;
+		rows[k].size = p->to - p->from;
+		rows[k].flags = (uint8_t)((whole.flags & ~facts) | p->facts | (o->in_part && !p->facts ? ETCH_OBJ_ARMED : 0));
+		rows[k].more |= (uint16_t)((i ? ETCH_OBJ_FIELD : 0) | (p->kept ? ETCH_OBJ_KEPT : 0));
+		rows[k].name = p->name;
+		if (i)
+			rows[k].ref = 0;
+		k++;
+	}
+	return k;
+}
+
 /* The rows of __etch_obj: each object with its facts combined, then the facts about objects of other modules. */
 static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
 {
-	struct obj_row *rows = calloc(s->objects.count + s->site_count + 1, sizeof(*rows));
-	size_t i, k, n = 0;
+	struct obj_row row;
+	size_t i, k, n = 0, pieces = 0;
+	struct obj_row *rows;
+
+	for (i = 0; i < s->objects.defined; i++)
+		pieces += s->objects.list[i].piece_count;
+	rows = calloc(s->objects.count + pieces + s->site_count + 1, sizeof(*rows));
 
 	for (i = 0; rows && i < s->objects.defined; i++) {
 		const struct object *o = &s->objects.list[i];
@@ -53,23 +91,27 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
 			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
 				rows[n].ref = now->obj[k].ref;
+		rows[n].more = o->vague ? ETCH_OBJ_VAGUE : 0;
 		n++;
+		if (o->piece_count > 1)
+			n = piece_rows(rows, n - 1, o);
 	}
 	for (i = 0; rows && i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 
-		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot)
+		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot ||
+		    (site->recorded && scan_is_explained(s, i)))
 			continue;
+		row = (struct obj_row){.addr = site->slot,
+		                       .ref = site->addr,
+		                       .kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE,
+		                       .flags = ETCH_OBJ_GOT};
+		fact_bytes(&row, site);
 		for (k = 0; k < n; k++)
-			if (rows[k].kind != ETCH_OBJ_OBJECT && rows[k].addr == site->slot &&
-			    (rows[k].kind == ETCH_OBJ_STORE) == (site->kind == SITE_STORE))
+			if (rows[k].kind == row.kind && rows[k].addr == row.addr && rows[k].size == row.size)
 				break;
-		if (k < n)
-			continue;
-		rows[n].addr = site->slot;
-		rows[n].ref = site->addr;
-		rows[n].kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE;
-		rows[n++].flags = ETCH_OBJ_GOT;
+		if (k == n)
+			rows[n++] = row;
 	}
 	*count = n;
 	return rows;
@@ -315,6 +357,7 @@ static int tables_read(struct link_step *t)
 	int r = linked_tables_read(t->f, &t->now, t->e);
 
 	t->sites = !r;
+	t->now.flags |= t->o->closed ? ETCH_MODULE_CLOSED : 0;
 	t->bakes = t->sites && (t->o->imv || t->o->pv);
 	t->ex = t->o->ex && rewrite_has_ex(t->f);
 	return r < 0 ? -1 : !t->sites && !t->o->orc && !t->ex;

@@ -233,13 +233,7 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		struct object *o = &s->objects.list[i];
 		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
-		if (o->facts & ETCH_OBJ_STORED)
-			o->unarmed =
-				o->facts & ETCH_OBJ_ESCAPED ? "stored to directly, and its address escapes" : "stored to directly";
-		else if (o->facts & ETCH_OBJ_ESCAPED)
-			o->unarmed = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
-			                        : "its address escapes";
-		else if (!object_is_imv(o) && is_exported(s->file, o))
+		if (!object_is_imv(o) && !s->closed && is_exported(s->file, o))
 			o->unarmed = "exported: another module may store to it";
 		else if (!o->value && (object_page(o->addr) < sh->sh_addr ||
 		                       object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
@@ -256,6 +250,13 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 			o->unarmed = "libetch, which would protect it, is not linked";
 		else
 			o->unarmed = NULL;
+		o->in_part = !o->unarmed && o->facts && o->bounded;
+		if (o->facts & ETCH_OBJ_STORED)
+			o->unarmed =
+				o->facts & ETCH_OBJ_ESCAPED ? "stored to directly, and its address escapes" : "stored to directly";
+		else if (o->facts & ETCH_OBJ_ESCAPED)
+			o->unarmed = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
+			                        : "its address escapes";
 		o->armed = !o->unarmed;
 	}
 	for (; i < s->objects.count; i++)
@@ -377,8 +378,8 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 	for (i = 0; i < s->site_count && !err; i++) {
 		struct site *site = &s->sites[i];
 
-		if (site->kind != kind || !site_is_live(s, site, &why) || !s->objects.list[site->object].armed ||
-		    (site->entry.flags & ETCH_IMV_GOT))
+		if (site->kind != kind || !site_is_live(s, site, &why) || (site->entry.flags & ETCH_IMV_GOT) ||
+		    !object_armed_at(&s->objects.list[site->object], (uint64_t)site->off, (uint64_t)site->off + site->size))
 			continue;
 		/* Sites were found in section contents, but segment contents are written: they must be the same bytes. */
 		if (site->section != alone)

@@ -51,7 +51,7 @@ int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 /* Records a data word at `at` with the address `value`: a GOT slot, or an escape. */
 static int word_take(struct scan *s, uint64_t at, uint64_t value)
 {
-	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true};
+	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .handed = true};
 
 	site.object = object_at(s, value, true);
 	if (site.object < 0) {
@@ -79,8 +79,9 @@ static int relocated_add(struct scan *s, uint64_t at)
 }
 
 /* Records the address of code in a data word: it may be the address of a label. */
-static int code_word_add(struct scan *s, uint64_t value)
+static int code_word_add(struct scan *s, uint64_t at, uint64_t value)
 {
+	uint32_t of = elf_section_at(s->file, at), type = s->file->sections[of].sh.sh_type;
 	uint32_t i = elf_section_at(s->file, value);
 
 	if (!i || !(s->file->sections[i].sh.sh_flags & SHF_EXECINSTR))
@@ -88,6 +89,11 @@ static int code_word_add(struct scan *s, uint64_t value)
 	if (!list_grow((void **)&s->code_words, s->code_word_count, &s->code_word_room, sizeof(*s->code_words)))
 		return error_memory(&s->error);
 	s->code_words[s->code_word_count++] = value;
+	if (type != SHT_INIT_ARRAY && type != SHT_PREINIT_ARRAY)
+		return 0;
+	if (!list_grow((void **)&s->init_words, s->init_word_count, &s->init_word_room, sizeof(*s->init_words)))
+		return error_memory(&s->error);
+	s->init_words[s->init_word_count++] = value;
 	return 0;
 }
 
@@ -101,7 +107,7 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 		const struct elf_symbol *y = r[k].symbol;
 		uint64_t value = r[k].type == R_X86_64_RELATIVE ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
 
-		err = relocated_add(s, r[k].place) || code_word_add(s, value) ? -1 : 0;
+		err = relocated_add(s, r[k].place) || code_word_add(s, r[k].place, value) ? -1 : 0;
 		if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
 			err = word_take(s, r[k].place, value);
 	}
@@ -140,7 +146,7 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 			continue;
 		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* unaligned words: members of packed structs */
 			memcpy(&value, x->data + at, 8);
-			if (((x->sh.sh_addr + at) & 7) == 0 && value && code_word_add(s, value))
+			if (((x->sh.sh_addr + at) & 7) == 0 && value && code_word_add(s, x->sh.sh_addr + at, value))
 				return -1;
 			if (!in_range(range, value))
 				continue;

@@ -18,17 +18,23 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
 	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	size_t k;
+	size_t k, next;
 
 	for (k = 0; k < now->obj_count; k++) {
 		const struct obj_row *row = &now->obj[k];
 		struct object o = {.addr = row->addr, .size = row->size};
 
-		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & (ETCH_OBJ_PART | ETCH_OBJ_VALUE)))
+		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & (ETCH_OBJ_PART | ETCH_OBJ_VALUE)) ||
+		    (row->more & ETCH_OBJ_FIELD))
 			continue; /* parts are inferred, values found again */
+		for (next = k + 1;
+		     next < now->obj_count && (now->obj[next].more & ETCH_OBJ_FIELD) && now->obj[next].kind == ETCH_OBJ_OBJECT;
+		     next++)
+			o.size += now->obj[next].size;
+		o.vague = row->more & ETCH_OBJ_VAGUE;
 		o.section = elf_section_at(f, row->addr);
 		if (!o.section || !section_is_etched(&f->sections[o.section], &o.shared) ||
-		    row->size > f->sections[o.section].sh.sh_addr + f->sections[o.section].sh.sh_size - row->addr)
+		    o.size > f->sections[o.section].sh.sh_addr + f->sections[o.section].sh.sh_size - row->addr)
 			continue; /* the linker has discarded its section */
 		o.name = strdup(row->name);
 		if (scan_object_add(s, &o))
@@ -398,8 +404,10 @@ static void slots_name(struct scan *s)
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
 {
 	struct range range;
+	int err;
 
 	memset(s, 0, sizeof(*s));
+	s->closed = now->flags & ETCH_MODULE_CLOSED;
 	s->file = f;
 	if (objects_read(s, f, now))
 		return -1;
@@ -415,9 +423,10 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	if (code_take(s, &range) || tables_take(s, now))
 		return -1;
-	func_codes_drop(&s->funcs);
 	slots_name(s);
 	scan_sites_sort(s);
 	parts_suspect(s);
-	return 0;
+	err = scan_fields_find(s);
+	func_codes_drop(&s->funcs);
+	return err;
 }

@@ -102,7 +102,8 @@ int tables_take(struct scan *s, const struct linked_tables *now)
 			return -1;
 	for (k = 0; k < now->obj_count; k++) {
 		const struct obj_row *row = &now->obj[k];
-		struct site site = {.addr = row->ref, .kind = row->kind == ETCH_OBJ_STORE ? SITE_STORE : SITE_ESCAPE};
+		struct site site = {
+			.addr = row->ref, .kind = row->kind == ETCH_OBJ_STORE ? SITE_STORE : SITE_ESCAPE, .recorded = true};
 		const struct slot *slot;
 
 		if (row->kind == ETCH_OBJ_OBJECT) {
@@ -122,6 +123,11 @@ int tables_take(struct scan *s, const struct linked_tables *now)
 			site.object = slot ? slot->object : -1;
 			site.slot = row->addr;
 			site.entry.flags = ETCH_IMV_GOT;
+			if (row->more & ETCH_OBJ_FIELD) {
+				site.off = ETCH_FACT_FROM(row->size);
+				site.size = (uint16_t)ETCH_FACT_COUNT(row->size);
+				site.off_known = true;
+			}
 		} else {
 			site.object = object_at(s, row->addr, false);
 		}

@@ -73,6 +73,7 @@ void scan_objects_sort(struct scan *s)
 		if (n && l->list[i].section && l->list[i].section == l->list[n - 1].section &&
 		    l->list[i].addr < l->list[n - 1].addr + l->list[n - 1].size) {
 			l->list[n - 1].facts |= l->list[i].facts;
+			l->list[n - 1].vague |= l->list[i].vague;
 			free(l->list[i].name);
 			continue;
 		}
@@ -145,16 +146,36 @@ static int site_order(const void *a, const void *b)
 	return (x->off > y->off) - (x->off < y->off);
 }
 
+/* Merges a second use of the same instruction, offset and kind: what is known of both. What a table alone says is
+ * dropped. */
+static void site_merge(struct site *a, const struct site *b)
+{
+	if (b->recorded)
+		return;
+	if (a->recorded) {
+		*a = *b;
+		return;
+	}
+	a->indexed = (a->off_known || a->indexed) && (b->off_known || b->indexed) && !(a->off_known && b->off_known);
+	a->off_known = a->off_known && b->off_known;
+	a->handed = a->handed && b->handed;
+	a->size = a->size > b->size ? a->size : b->size;
+}
+
 void scan_sites_sort(struct scan *s)
 {
 	size_t i, n = 0;
 
 	if (s->site_count)
 		qsort(s->sites, s->site_count, sizeof(*s->sites), site_order);
-	for (i = 0; i < s->site_count; i++)
-		if ((site_kind_is_patched(s->sites[i].kind) || !s->objects.list[s->sites[i].object].value) &&
-		    (!n || site_order(&s->sites[n - 1], &s->sites[i])))
+	for (i = 0; i < s->site_count; i++) {
+		if (!site_kind_is_patched(s->sites[i].kind) && s->objects.list[s->sites[i].object].value)
+			continue;
+		if (n && !site_order(&s->sites[n - 1], &s->sites[i]))
+			site_merge(&s->sites[n - 1], &s->sites[i]);
+		else
 			s->sites[n++] = s->sites[i];
+	}
 	s->site_count = n;
 	for (i = 0; i < n; i++) {
 		const struct site *t = &s->sites[i];
@@ -175,19 +196,28 @@ bool scan_is_relocated(const struct scan *s, uint64_t addr, uint64_t size)
 
 void scan_free(struct scan *s)
 {
-	size_t i;
+	size_t i, k;
 
-	for (i = 0; i < s->objects.count; i++)
+	for (i = 0; i < s->objects.count; i++) {
 		free(s->objects.list[i].name);
+		for (k = 0; k < s->objects.list[i].piece_count; k++)
+			free(s->objects.list[i].pieces[k].name);
+		free(s->objects.list[i].pieces);
+		free(s->objects.list[i].stored);
+		members_free(&s->objects.list[i].members);
+	}
 	free(s->objects.list);
 	free(s->sites);
 	findings_free(&s->findings);
 	free(s->slots);
 	free(s->relocated);
 	free(s->code_words);
+	free(s->init_words);
 	entries_free(&s->entries);
 	func_clobbers_free(&s->clobbers);
 	func_list_free(&s->funcs);
+	function_types_free(s->types);
+	lines_close(s->lines);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -303,6 +333,8 @@ static int use_take(void *arg, const struct use *use)
 		.off_known = u->off_known,
 		.len = in->len,
 		.size = u->kind == USE_CALL ? 8 : in->mem_size,
+		.indexed = u->indexed,
+		.handed = u->handed,
 	};
 	int err = site.kind == SITE_LOAD   ? site_load_classify(c, u, &site)
 	          : site.kind == SITE_CALL ? site_call_classify(c, u, &site)
@@ -315,11 +347,21 @@ static int use_take(void *arg, const struct use *use)
 	return scan_site_add(c->scan, &site);
 }
 
+struct lines *scan_lines(struct scan *s)
+{
+	if (!s->lines_tried) {
+		s->lines = lines_open(s->file);
+		s->types = function_types_read(s->lines, s->file);
+	}
+	s->lines_tried = true;
+	return s->lines;
+}
+
 int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
                   const struct ref *imm)
 {
 	struct track_entries x;
-	const struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL};
+	struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL, NULL};
 	struct function_scan c = {s, &f, NULL, -1};
 	int err;
 
@@ -327,6 +369,8 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 	    entries_build(&s->entries, s->file, &s->funcs, s->code_words, s->code_word_count, &s->error))
 		return -1;
 	x = entries_of(&s->entries, fn, code);
+	scan_lines(s);
+	f.types = s->types;
 	err = track_uses(&f, use_take, &c);
 	free(c.asked);
 	return err;

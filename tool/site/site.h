@@ -9,23 +9,49 @@
 #include "analysis/addresses/function.h"
 #include "analysis/addresses/track.h"
 #include "elf/file.h"
+#include "elf/types.h"
 #include "report/finding.h"
 #include "site/entries.h"
 
 #include <etch/format.h>
 
+/* Bytes of an object that something may store to. */
+struct stored {
+	uint64_t from, to; /* relative to the object; to: exclusive */
+	uint8_t facts;     /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED */
+	bool kept;         /* also after etch_sync */
+};
+
+/* A run of bytes of an object of which the same is known: they have a record of their own. */
+struct piece {
+	uint64_t from, to;
+	uint8_t facts;
+	bool kept;
+	char *name; /* "object.member", or "object+0x10" */
+};
+
 /* An etched object. */
 struct object {
 	char *name;
-	uint32_t section;    /* that defines it; 0 = defined in another file */
-	uint64_t addr;       /* ET_REL: offset in section; linked: virtual address */
-	uint64_t size;       /* bytes; 0 if defined in another file */
-	uint32_t symbol;     /* ET_REL: symbol index of an undefined one */
-	bool shared;         /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
-	bool part;           /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
-	bool value;          /* the cell of an etch::value: only etch_set writes to it, by its type */
-	bool suspect;        /* linked: its facts come only from uses of other parts of the section */
-	uint8_t facts;       /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
+	uint32_t section; /* that defines it; 0 = defined in another file */
+	uint64_t addr;    /* ET_REL: offset in section; linked: virtual address */
+	uint64_t size;    /* bytes; 0 if defined in another file */
+	uint32_t symbol;  /* ET_REL: symbol index of an undefined one */
+	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
+	bool part;        /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
+	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
+	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
+	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
+	/* Linked: the bytes that its facts are about, without overlap, by offset (fields.c). `bounded`: they are all known,
+	 * so the facts say nothing of the other bytes. */
+	struct stored *stored;
+	size_t stored_count;
+	bool bounded;
+	bool vague;             /* linked: a table alone knows of a fact, so its bytes are not known */
+	struct members members; /* from DWARF */
+	struct piece *pieces;   /* all bytes, in order; none where all have one record */
+	size_t piece_count;
+	bool in_part;        /* linked: not armed, but the bytes without facts are from the start */
 	bool armed;          /* linked: armed from the start, by objects_judge() */
 	bool unrecorded;     /* linked: the tables have no room for its record */
 	const char *unarmed; /* linked: reason for not being armed, a phrase for messages; null when armed */
@@ -57,7 +83,11 @@ struct site {
 	int32_t object;
 	int64_t off; /* first byte read (SITE_CALL: the slot), relative to the object */
 	bool off_known;
+	bool indexed;              /* not off_known: `off` and what an index adds to it */
 	bool in_data;              /* an escape through a data word */
+	bool handed;               /* an escape as a pointer of the program's (track.h) */
+	bool recorded;             /* linked: known from a table alone */
+	bool late;                 /* linked, a store or an escape: may run, or be used, after etch_sync */
 	uint8_t len;               /* of the instruction */
 	uint16_t size;             /* bytes read */
 	struct etch_imv entry;     /* form, regs, shape, flags: of __imv, or with SITE_CALL of __pv_sites */
@@ -90,9 +120,15 @@ struct scan {
 	size_t relocated_count, relocated_room;
 	uint64_t *code_words; /* linked: values of such words, and of plain ones, that are addresses of code */
 	size_t code_word_count, code_word_room;
+	uint64_t *init_words; /* ... of those, what tables of constructors hold */
+	size_t init_word_count, init_word_room;
+	bool closed;            /* linked: no other module uses what this one exports (--closed) */
 	struct entries entries; /* built on first use */
-	size_t foreign;         /* linked: number of table entries whose object is not etched in this file */
-	struct error error;     /* set by a function that returned -1 */
+	struct lines *lines;    /* opened on first use; null: no DWARF */
+	struct function_types *types;
+	bool lines_tried;
+	size_t foreign;     /* linked: number of table entries whose object is not etched in this file */
+	struct error error; /* set by a function that returned -1 */
 };
 
 /* A set of symbol names: objects that other files of the same command line define. */
@@ -120,6 +156,24 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 /* Linked: the dynamic linker writes one of these bytes before the program starts. */
 bool scan_is_relocated(const struct scan *s, uint64_t addr, uint64_t size);
 void scan_free(struct scan *s);
+
+/* The file's DWARF, opened on first use; null: it has none. */
+struct lines *scan_lines(struct scan *s);
+/* Linked: sets what is known of the bytes of objects that facts are about. Once sites are sorted. */
+int scan_fields_find(struct scan *s);
+/* The bytes of its object that a store or an escape reaches. */
+enum reach {
+	REACH_ANY,
+	REACH_BYTES,  /* [*from, *to) */
+	REACH_ARRAYS, /* any array in it */
+};
+enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to);
+/* Is site number i, which a table alone knows, a use that the code shows as well? */
+bool scan_is_explained(const struct scan *s, size_t i);
+/* What facts, and whether after etch_sync too, are about any of the bytes [from, to) of an object; null: none. */
+const struct stored *object_stored(const struct object *o, uint64_t from, uint64_t to);
+/* Linked: are these bytes of the object armed from the start? */
+bool object_armed_at(const struct object *o, uint64_t from, uint64_t to);
 
 /* ---- shared by the two scanners ----------------------------------------------- */
 

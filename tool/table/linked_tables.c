@@ -230,6 +230,10 @@ static int obj_read(const struct elf_file *f, struct linked_tables *t, struct er
 		row->size = x.size;
 		row->kind = x.kind;
 		row->flags = x.flags;
+		row->more = x.more;
+		if ((x.more & ETCH_OBJ_FIELD) && x.kind == ETCH_OBJ_OBJECT &&
+		    (!t->obj_count || row[-1].kind != ETCH_OBJ_OBJECT || row[-1].addr + row[-1].size != row->addr))
+			return error_set(e, ETCH_SEC_OBJ " record %" PRIu64 " goes on from none", i);
 		if (x.kind == ETCH_OBJ_OBJECT) {
 			uint32_t n;
 

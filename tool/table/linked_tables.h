@@ -26,6 +26,7 @@ struct obj_row {
 	uint64_t ref; /* object: address of its name; fact: address of the use */
 	uint64_t size;
 	uint8_t kind, flags;
+	uint16_t more;    /* ETCH_OBJ_FIELD... */
 	const char *name; /* object: in the file's bytes; in rows to be written, any memory */
 };
 

@@ -131,7 +131,7 @@ static int encode(const struct linked_rows *r, const struct table_places *to, st
 	for (i = 0; i < r->obj_count; i++) {
 		uint64_t at = to->obj + i * sizeof(struct etch_obj);
 		const struct obj_row *o = &r->obj[i];
-		struct etch_obj x = {.kind = o->kind, .flags = o->flags, .size = (uint32_t)o->size};
+		struct etch_obj x = {.kind = o->kind, .flags = o->flags, .more = o->more, .size = (uint32_t)o->size};
 
 		near &= ref_set(&x.addr, at, o->addr);
 		near &= ref_set(&x.ref, at + offsetof(struct etch_obj, ref), o->ref);
@@ -164,7 +164,7 @@ static void modules_write(struct elf_file *f, const struct linked_tables *now, c
 		struct etch_module m;
 
 		memcpy(&m, p, sizeof(m));
-		m.flags = ETCH_MODULE_LINKED | (cross ? ETCH_MODULE_SWAP : 0);
+		m.flags = ETCH_MODULE_LINKED | (cross ? ETCH_MODULE_SWAP : 0) | (now->flags & ETCH_MODULE_CLOSED);
 		m.imv = m.obj = m.pv = 0;
 		m.imv_count = m.obj_count = m.pv_count = 0;
 		if (to) {
@@ -311,8 +311,7 @@ int linked_tables_write(struct elf_file *f, const struct linked_tables *now, con
 		qsort(rows->obj, rows->obj_count, sizeof(*rows->obj), obj_order);
 	if (!fits_in_place(now, rows))
 		return write_segment(&job, out, out_size);
-	err = places_alloc(&to, now->imv_room, now->pv_room, now->obj_room) ? encode(rows, &to, e)
-	                                                                    : error_memory(e);
+	err = places_alloc(&to, now->imv_room, now->pv_room, now->obj_room) ? encode(rows, &to, e) : error_memory(e);
 	if (!err) {
 		put(f, now->imv_addr, to.imv_out, now->imv_room * sizeof(struct etch_imv));
 		put(f, now->pv_addr, to.pv_out, now->pv_room * sizeof(struct etch_imv));

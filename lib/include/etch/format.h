@@ -177,15 +177,27 @@ enum etch_obj_kind {
 /* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
 #define ETCH_OBJ_GOT 0x80u
 
+/* What `more` of a record says, set by the link step. An object whose stores are known by their bytes has a record
+ * for each run of bytes of which the same is known: the first has its name and is like any other; the others have
+ * FIELD, each begins where the one before it ends. */
+#define ETCH_OBJ_FIELD 0x01u /* object: goes on from the record before; fact with GOT: `size` is its bytes */
+#define ETCH_OBJ_KEPT  0x02u /* object: something stores to it after etch_sync too, which leaves it as it is */
+#define ETCH_OBJ_VAGUE 0x04u /* object: the bytes of its facts are not known; for the next link step */
+#define ETCH_OBJ_MORE  0x07u /* every defined bit */
+/* The bytes of a fact with FIELD: the first one, relative to the object, and their number. */
+#define ETCH_FACT_BYTES(from, count) ((uint32_t)(from) | (uint32_t)(count) << 24)
+#define ETCH_FACT_FROM(size)         ((uint32_t)(size)&0xffffffu)
+#define ETCH_FACT_COUNT(size)        ((uint32_t)(size) >> 24)
+
 /* 16 bytes, 4-byte aligned. Sorted by the link step: objects by address, then
  * facts that could not be folded into an object of this file, then empty ones. */
 struct etch_obj {
 	int32_t addr;  /* first byte of the object (fact: the byte concerned), relative to &addr */
-	uint32_t size; /* bytes; 0 in a fact */
+	uint32_t size; /* bytes; 0 in a fact, or with ETCH_OBJ_FIELD its ETCH_FACT_BYTES */
 	int32_t ref;   /* object: its name, NUL-terminated; fact: where; relative to &ref */
 	uint8_t kind;  /* enum etch_obj_kind */
 	uint8_t flags; /* ETCH_OBJ_* */
-	uint16_t zero;
+	uint16_t more; /* ETCH_OBJ_FIELD, ETCH_OBJ_KEPT, ETCH_OBJ_VAGUE */
 };
 
 /* ---- __etch_mod: one module (program or shared object) ------------------- */
@@ -195,7 +207,8 @@ struct etch_obj {
 #define ETCH_MODULE_LINKED  0x01u /* the link step has run: tables sorted, values baked, facts folded */
 #define ETCH_MODULE_MOVED   0x02u /* imv/obj below locate the tables, not __start_/__stop_ symbols */
 #define ETCH_MODULE_SWAP    0x04u /* a baked site is not in one aligned 8-byte word: sets swap its page */
-#define ETCH_MODULE_FLAGS   0x07u /* every defined flag; any other bit set makes the module malformed */
+#define ETCH_MODULE_CLOSED  0x08u /* linked so that no other module uses the names that this one exports */
+#define ETCH_MODULE_FLAGS   0x0fu /* every defined flag; any other bit set makes the module malformed */
 
 /*
  * Emitted by <etch/imv.h> once per translation unit as a weak hidden constant; the linker keeps

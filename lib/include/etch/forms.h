@@ -458,11 +458,12 @@ static inline int etch_imv_valid(const struct etch_imv *e)
 static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 {
 	if (o->kind == ETCH_OBJ_NONE)
-		return !o->addr && !o->size && !o->ref && !o->flags && !o->zero;
-	if (o->zero || o->kind > ETCH_OBJ_ESCAPE)
+		return !o->addr && !o->size && !o->ref && !o->flags && !o->more;
+	if ((o->more & ~ETCH_OBJ_MORE) || (o->more && !linked) || o->kind > ETCH_OBJ_ESCAPE)
 		return 0;
 	if (o->kind != ETCH_OBJ_OBJECT)
-		return !(o->flags & ~ETCH_OBJ_GOT);
+		return !(o->flags & ~ETCH_OBJ_GOT) && !(o->more & ~ETCH_OBJ_FIELD) &&
+		       (!o->more || ((o->flags & ETCH_OBJ_GOT) && ETCH_FACT_COUNT(o->size)));
 	return !(o->flags & ~(ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED | ETCH_OBJ_SHARED | ETCH_OBJ_OPEN |
 	                      ETCH_OBJ_PART | ETCH_OBJ_VALUE)) &&
 	       (linked || !(o->flags & ETCH_OBJ_ARMED));

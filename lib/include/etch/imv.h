@@ -262,8 +262,10 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 /*
  * etch_sync(&object, sizeof object): makes every site in the range agree with memory and arms the
  * objects that overlap it: from then on they are read-only except for etch_set. For objects that
- * start unarmed because the program initializes them with plain stores. Returns 0, or an
- * etch_error (then nothing has changed).
+ * start unarmed because the program initializes them with plain stores. Of an object that is armed by
+ * field (docs/live-patching.md) the fields stay loads that code behind the calls of etch_sync stores to, and pages with
+ * such a field stay writable; `etch inspect fields` tells which. Returns 0, or an etch_error (then nothing has
+ * changed).
  */
 #define etch_sync(p, size) etch_sync_bytes(ETCH_ADDR(*(p)), (size))
 
@@ -366,6 +368,8 @@ struct etch_info {
 	unsigned long branches_static; /* of these, a nop or a jump to the value's way now */
 	unsigned long marks;           /* markers (etch/mark.h) */
 	unsigned long marks_on;        /* of these, calls of what is attached now */
+	unsigned long fields;          /* of objects that are armed by field: their fields */
+	unsigned long fields_armed;    /* of these, armed now */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then
  * those of all others). */

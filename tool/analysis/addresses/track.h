@@ -14,6 +14,7 @@
 #define ANALYSIS_ADDRESSES_TRACK_H
 
 #include "analysis/addresses/clobbers.h"
+#include "elf/types.h"
 
 /* The object that an operand of an instruction refers to; set from relocations or addresses before tracking. */
 struct ref {
@@ -44,10 +45,13 @@ struct use {
 	int32_t object;
 	int64_t off;      /* of the first byte accessed, from the object's start; valid if off_known */
 	bool off_known;   /* the same offset on every path and in every execution */
+	bool indexed;     /* not off_known: `off` and what an index, or a loop, adds to it */
 	bool got;         /* the address came from a GOT slot */
 	bool in_register; /* the operand is relative to a register that holds the address */
 	bool pointer;     /* USE_CALL through a register that was loaded from `off` */
 	uint8_t doubt;    /* enum use_doubt; only with `pointer` */
+	bool handed; /* USE_ESCAPE as a pointer of the program's: an argument, a return value, stored outside the stack.
+	              * Any other escape may be a pointer of the compiler's, which is used at other offsets */
 };
 
 /* An edge from the calls in [start, end) to a landing pad. Callee-saved registers keep their values. */
@@ -86,7 +90,8 @@ struct track_func {
 	const struct func_code *code; /* a direct jump with a relocated, unknown target has target UINT64_MAX */
 	const struct ref *mem, *imm;  /* per instruction: what its memory operand and its immediate refer to */
 	const struct track_entries *entries;
-	struct func_clobbers *clobbers; /* null: calls clobber what the ABI allows */
+	struct func_clobbers *clobbers;     /* null: calls clobber what the ABI allows */
+	const struct function_types *types; /* null: DWARF says nothing of functions */
 };
 
 /*

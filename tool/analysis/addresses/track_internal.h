@@ -12,9 +12,15 @@
 /* Lattice value of a register: the address of an object that it may hold. */
 struct addr_value {
 	int32_t object; /* -1: no object's address */
-	bool exact;     /* object + off on every path; else perhaps an address in the object */
+	bool exact;     /* object + off on every path; else perhaps an address in the object. Of no object's address: it is
+	                 * the constant `off` */
 	bool got;       /* the address came from a GOT slot */
-	int64_t off;    /* bytes from the object's start; valid if `exact` */
+	/* Bytes from the object's start, if `exact`; if `rooted`, what an index or a loop adds to is not in it. Of no
+	 * object's address: the constant in a sum, so that of arr[i + 8] the 8 is known. */
+	int64_t off;
+	bool rooted;  /* made from one address of the object by constants, an index or a loop */
+	int64_t root; /* that address */
+	bool choice;  /* of no object's address: perhaps one of two constants, as of a ? 8 : 16 */
 };
 
 /* Lattice value of a register: the function pointer in an object that was loaded into it. */
@@ -61,12 +67,24 @@ struct track {
 	size_t met_count, met_room;
 };
 
-static const struct addr_value nothing = {-1, false, false, 0};
+static const struct addr_value nothing = {.object = -1};
 static const struct loaded no_pointer = {-1, DOUBT_NONE, false, 0};
 
 /* track_solve.c */
 /* Does instruction i begin a block? */
 bool track_is_leader(const struct track *t, size_t i);
+
+/* track_address.c */
+/* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
+int64_t track_moved(int64_t off, int64_t by);
+/* Adds to an address what register r holds, times a scale: an index, but for the constant in it. */
+void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale);
+/* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
+struct addr_value track_operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register);
+/* The sum of what a GOT slot holds and a register: the destination of an add. */
+struct addr_value track_sum_load(const struct addr_state *s, const struct insn *in, const struct addr_value *slot);
+/* The constant in the sum that a lea makes, if it makes no object's address. */
+void track_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result);
 
 /* track_transfer.c */
 /* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */

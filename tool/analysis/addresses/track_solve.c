@@ -44,7 +44,8 @@ static bool address_join(struct track *t, size_t insn, struct addr_value *a, con
 {
 	struct addr_value old = *a;
 
-	if (a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got)
+	if (a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got &&
+	    a->rooted == v->rooted && a->root == v->root && a->choice == v->choice)
 		return false;
 	if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
 		met_add(t, insn, a);
@@ -53,11 +54,23 @@ static bool address_join(struct track *t, size_t insn, struct addr_value *a, con
 	} else if (a->object >= 0 || v->object >= 0) {
 		if (a->object < 0)
 			*a = *v;
-		a->exact = false;
+		a->exact = old.exact && v->exact && old.object == v->object && old.off == v->off && old.got == v->got;
 		a->got = a->got || v->got;
-		a->off = 0;
+		a->rooted = a->exact || (a->rooted && (v->object < 0 || old.object < 0 || (v->rooted && v->root == a->root)));
+		/* Around a loop: what it adds to the root is unknown. */
+		if (!a->exact && old.object == v->object && a->rooted && v->off != a->off)
+			a->off = a->root;
+		if (a->exact)
+			a->root = a->off;
+		if (!a->rooted)
+			a->root = a->off = 0;
+	} else {
+		a->exact = a->exact && v->exact && a->off == v->off;
+		a->off = a->off == v->off ? a->off : 0;
+		a->choice |= v->choice;
 	}
-	return a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off;
+	return a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off ||
+	       a->rooted != old.rooted || a->root != old.root || a->choice != old.choice;
 }
 
 /* Joins a state into the one before block b. */

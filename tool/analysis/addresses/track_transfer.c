@@ -8,10 +8,37 @@
 #include "support/search.h"
 #include "support/vector.h"
 
+static const uint8_t *bytes_of(const struct track *t, size_t i)
+{
+	return t->f->fn->bytes + (t->f->code->insns[i].addr - t->f->fn->start);
+}
+
+/* Which bytes of its object a use is about. */
+static void use_place(struct use *u, const struct addr_value *v)
+{
+	u->off_known = v->exact;
+	u->indexed = !v->exact && v->rooted;
+	u->off = v->exact ? v->off : v->rooted ? v->root : 0;
+}
+
 /* Reports a use of the object in v, if there is one. */
 static void use_report(struct track *t, size_t insn, enum use_kind kind, const struct addr_value *v, bool in_register)
 {
-	struct use u = {insn, kind, v->object, v->off, v->exact, v->got, in_register, false, DOUBT_NONE};
+	struct use u = {.insn = insn, .kind = kind, .object = v->object, .got = v->got, .in_register = in_register};
+
+	use_place(&u, v);
+
+	if (t->reporting && !t->stopped && v->object >= 0)
+		t->stopped = t->report(t->arg, &u);
+}
+
+/* Reports an escape of the address in v; `handed`: as a pointer of the program's. */
+static void escape_report(struct track *t, size_t insn, const struct addr_value *v, bool handed)
+{
+	struct use u = {
+		.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true, .handed = handed};
+
+	use_place(&u, v);
 
 	if (t->reporting && !t->stopped && v->object >= 0)
 		t->stopped = t->report(t->arg, &u);
@@ -118,48 +145,14 @@ static void tables_apply(const struct track *t, struct addr_state *s, const stru
 		s->table[in->dst] = part;
 }
 
-/* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
-static int64_t moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
-
-/* ---- one instruction ----------------------------------------------------- */
-
-/* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
-static struct addr_value operand_value(const struct track *t, const struct addr_state *s, size_t i, bool *in_register)
-{
-	const struct insn *in = &t->f->code->insns[i];
-	const struct ref *m = &t->f->mem[i];
-	struct addr_value v = nothing;
-
-	*in_register = false;
-	if (in->mem == MEM_NONE)
-		return v;
-	if (m->object >= 0) {
-		v.object = m->object;
-		v.off = m->off;
-		v.exact = in->index == INSN_NO_REG && (in->base == INSN_PC_REG || in->base == INSN_NO_REG);
-		return v;
-	}
-	if (in->base < REGS && s->reg[in->base].object >= 0) {
-		v = s->reg[in->base];
-		v.off = moved(v.off, in->disp);
-		v.exact = v.exact && in->index == INSN_NO_REG;
-		*in_register = true;
-	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
-		v = s->reg[in->index];
-		v.exact = false;
-		*in_register = true;
-	}
-	return v;
-}
-
-/* Reports escapes of the addresses in a mask of registers. */
-static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs)
+/* Reports escapes of the addresses in a mask of registers; those in `handed` as pointers of the program's. */
+static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t handed)
 {
 	unsigned r;
 
 	for (r = 0; r < REGS; r++)
 		if ((regs >> r & 1) && s->reg[r].object >= 0)
-			use_report(t, i, USE_ESCAPE, &s->reg[r], true);
+			escape_report(t, i, &s->reg[r], handed >> r & 1);
 }
 
 /* Reports escapes at a jump out of the function, or a call: of registers that are live at the target, if that is in the
@@ -167,8 +160,9 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
 	const struct insn *in = &t->f->code->insns[i];
-	uint16_t mask = abi;
+	uint16_t mask = abi, handed = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
 	unsigned r;
+	int words;
 
 	for (r = 0; r < REGS && s->reg[r].object < 0; r++)
 		;
@@ -176,10 +170,16 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		return; /* the usual case */
 	if (in->callee >= 0 && t->f->clobbers)
 		mask = func_live(t->f->clobbers, in->callee, in->entry);
+	words = in->callee >= 0 ? function_arguments(t->f->types, t->f->fn->section, in->entry) : -1;
+	if (words >= 0)
+		mask &= insn_first_arguments((unsigned)words) | (in->flow == FLOW_CALL ? 0 : (uint16_t)~insn_call_clobbers());
+	/* At the start of a function arguments are what the program passes; a part of another gets any registers. */
+	if (!t->f->clobbers || (in->callee >= 0 && !func_is_start(t->f->clobbers, in->callee, in->entry)))
+		handed = 0;
 	/* Callee-saved registers are live in a callee only because it saves them. */
 	if (in->flow == FLOW_CALL)
 		mask &= insn_call_clobbers();
-	leave(t, s, i, mask);
+	leave(t, s, i, mask, handed);
 }
 
 uint64_t track_pad_of(const struct track *t, uint64_t addr)
@@ -206,7 +206,7 @@ static void faults_leave(struct track *t, struct addr_state *s, size_t i)
 
 	for (k = track_fault_from(x, addr); k < x->fault_count && x->faults[k].insn == addr; k++)
 		if (is_outside(t, x->faults[k].to))
-			leave(t, s, i, 0xffff);
+			leave(t, s, i, 0xffff, 0);
 }
 
 /* Control may have entered here from elsewhere: weakens what is known of all registers. */
@@ -215,7 +215,7 @@ static void state_doubt(struct addr_state *s)
 	unsigned r;
 
 	for (r = 0; r < REGS; r++) {
-		s->reg[r].exact = false;
+		s->reg[r].exact = s->reg[r].rooted = false;
 		s->table[r] = TABLE_NONE;
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
@@ -245,7 +245,7 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 			s->ptr[r] = no_pointer;
 			continue;
 		}
-		s->reg[r].exact = false;
+		s->reg[r].exact = s->reg[r].rooted = false;
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
 	}
@@ -262,23 +262,27 @@ static struct mem_operand operand_find(struct track *t, const struct addr_state 
 {
 	struct mem_operand o = {.slot = t->f->mem[i].object >= 0 && t->f->mem[i].got};
 
-	o.v = operand_value(t, s, i, &o.in_register);
+	o.v = track_operand(t, s, i, &o.in_register);
 	if (o.slot) {
-		o.v.exact = !o.v.off; /* the GOT slot of another symbol inside the object: at an offset */
-		o.v.off = 0;
+		o.v.exact = o.v.rooted = !o.v.off; /* the GOT slot of another symbol inside the object: at an offset */
+		o.v.off = o.v.root = 0;
 		o.v.got = true;
 	}
 	return o;
 }
 
 /* Reports the use of a memory operand. Returns the address that the instruction brings into a register by it. */
-static struct addr_value operand_use(struct track *t, const struct insn *in, size_t i, const struct mem_operand *o)
+static struct addr_value operand_use(struct track *t, const struct addr_state *s, size_t i, const struct mem_operand *o)
 {
+	const struct insn *in = &t->f->code->insns[i];
+
 	if (o->slot) {
 		if (in->no_escape)
 			return nothing;
 		if (in->move == MOVE_LOAD)
 			return o->v;
+		if (in->move == MOVE_SUM_LOAD)
+			return track_sum_load(s, in, &o->v);
 		if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
 			use_report(t, i, USE_ESCAPE, &o->v, false);
 	} else if (o->v.object >= 0) {
@@ -296,6 +300,36 @@ static struct addr_value operand_use(struct track *t, const struct insn *in, siz
 	return nothing;
 }
 
+/* Is what an instruction reads perhaps one of two constants? */
+static bool reads_choice(const struct addr_state *s, const struct insn *in)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if ((in->reads >> r & 1) && s->reg[r].object < 0 && s->reg[r].choice)
+			return true;
+	return false;
+}
+
+/* An address and an index, or two indexes. The sum of two addresses is none, and both escape. */
+static void registers_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result, uint16_t *data)
+{
+	unsigned other = s->reg[in->dst].object >= 0 ? in->src : in->dst;
+
+	if (s->reg[in->dst].object >= 0 && s->reg[in->src].object >= 0)
+		return;
+	*data &= (uint16_t) ~(1u << in->dst | 1u << in->src);
+	*result = s->reg[other == in->src ? in->dst : in->src];
+	if (result->object < 0) {
+		result->off = track_moved(result->off, s->reg[other].off);
+		result->exact = result->exact && s->reg[other].exact;
+		result->choice |= s->reg[other].choice;
+	} else {
+		track_index_add(result, s, other, 1);
+		result->root = result->off;
+	}
+}
+
 /*
  * The address that an instruction brings into its destination by other operands than memory; *result where there is
  * none. Takes registers whose address it only moves out of *data, the registers that it reads.
@@ -305,9 +339,21 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 {
 	const struct insn *in = &t->f->code->insns[i];
 	const struct ref *x = &t->f->imm[i];
-	const struct addr_value imm = x->object >= 0 ? (struct addr_value){x->object, true, false, x->off} : nothing;
+	const struct addr_value imm =
+		x->object >= 0
+			? (struct addr_value){.object = x->object, .exact = true, .off = x->off, .rooted = true, .root = x->off}
+			: nothing;
 
 	switch (in->move) {
+	case MOVE_NONE: escape_report(t, i, &imm, insn_hands_on(bytes_of(t, i), &t->f->code->insns[i])); break;
+	case MOVE_LOAD: break;
+	case MOVE_SUM_LOAD:
+		if (result->object < 0)
+			result->choice = s->reg[in->dst].choice;
+		else if (s->reg[in->dst].object < 0)
+			*data &= (uint16_t) ~(1u << in->dst);
+		break;
+	case MOVE_ADDRESS: track_sum(s, in, result); break;
 	case MOVE_COPY:
 		*result = s->reg[in->src];
 		*data &= (uint16_t) ~(1u << in->src);
@@ -315,18 +361,24 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 	case MOVE_ADD:
 		if (imm.object >= 0) {
 			*result = imm; /* the address of an array plus an index */
-			result->exact = false;
+			track_index_add(result, s, in->dst, 1);
+			result->root = result->off;
 		} else {
 			*result = s->reg[in->dst];
-			result->off = moved(result->off, in->imm);
+			result->off = track_moved(result->off, in->imm);
 			*data &= (uint16_t) ~(1u << in->dst);
 		}
 		break;
 	case MOVE_IMM:
 		if (!in->no_escape)
 			*result = imm;
+		if (imm.object < 0) {
+			result->off = in->imm;
+			result->exact = true;
+		}
 		break;
-	default: use_report(t, i, USE_ESCAPE, &imm, false);
+	case MOVE_SUM: registers_sum(s, in, result, data); break;
+	default: break;
 	}
 }
 
@@ -338,7 +390,7 @@ static void call_leave(struct track *t, struct addr_state *s, size_t i)
 	leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
 	/* Landing pads outside of the function, or unknown ones, get the callee-saved registers. */
 	if (t->opaque || (pad && is_outside(t, pad)))
-		leave(t, s, i, (uint16_t)~insn_call_clobbers());
+		leave(t, s, i, (uint16_t)~insn_call_clobbers(), 0);
 	call_clobber(t, s, in);
 	track_pointers_age(s, -1);
 }
@@ -352,12 +404,15 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 	switch (in->flow) {
 	case FLOW_CALL:
 	case FLOW_CALL_IND: call_leave(t, s, i); break;
-	case FLOW_RETURN: leave(t, s, i, insn_return_values()); break;
+	case FLOW_RETURN:
+		leave(t, s, i, insn_first_returns(function_returned(t->f->types, t->f->fn->section, t->f->fn->start)), 0xffff);
+		break;
 	case FLOW_JUMP_IND:
 		if (track_is_switch(s, in))
 			break; /* where it goes, registers are followed */
 		/* If not a tail call, perhaps a jump inside this function. */
-		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff);
+		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff,
+		      tail ? insn_call_arguments() : 0);
 		break;
 	case FLOW_JUMP:
 		/* Out of the function: a tail call, which gets arguments and callee-saved registers. */
@@ -373,7 +428,7 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 	}
 	/* Control falls into the next function: assembly with two entries. */
 	if (i == t->last && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH))
-		leave(t, s, i, 0xffff);
+		leave(t, s, i, 0xffff, 0);
 }
 
 /*
@@ -385,10 +440,11 @@ static bool is_reload(const struct track *t, size_t i)
 	const struct insn *in = &t->f->code->insns[i], *store = in - 1;
 
 	return i && in->move == MOVE_LOAD && in->mem == MEM_READ && in->mem_size == 8 && in->dst < REGS &&
-	       (in->base == ETCH_REG_RSP || in->base == ETCH_REG_RBP) && in->index == INSN_NO_REG && !in->segment && store->mem == MEM_WRITE &&
-	       store->mem_size == 8 && store->base == in->base && store->index == INSN_NO_REG && store->disp == in->disp &&
-	       !store->segment && !store->writes && !store->imm_len && store->reads == 1u << in->dst &&
-	       t->f->fn->bytes[store->addr - t->f->fn->start + 1] == OPCODE_MOV_TO_RM && !track_is_leader(t, i);
+	       (in->base == ETCH_REG_RSP || in->base == ETCH_REG_RBP) && in->index == INSN_NO_REG && !in->segment &&
+	       store->mem == MEM_WRITE && store->mem_size == 8 && store->base == in->base && store->index == INSN_NO_REG &&
+	       store->disp == in->disp && !store->segment && !store->writes && !store->imm_len &&
+	       store->reads == 1u << in->dst && t->f->fn->bytes[store->addr - t->f->fn->start + 1] == OPCODE_MOV_TO_RM &&
+	       !track_is_leader(t, i);
 }
 
 void track_insn(struct track *t, struct addr_state *s, size_t i)
@@ -398,22 +454,28 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	uint16_t data = in->reads;
 	struct mem_operand mem;
 	unsigned r;
-	bool tail;
+	bool tail, choice;
 
 	if (t->f->entries->anywhere)
 		state_doubt(s);
 	mem = operand_find(t, s, i);
 	tail = call_report(t, s, i) || (mem.v.object >= 0 && !mem.slot && in->index == INSN_NO_REG);
 	faults_leave(t, s, i);
-	result = operand_use(t, in, i, &mem);
+	result = operand_use(t, s, i, &mem);
 	if (is_reload(t, i))
 		result = s->reg[in->dst];
 	registers_move(t, s, i, &result, &data);
-	leave(t, s, i, data);
+	if (insn_replaces_part(bytes_of(t, i), in))
+		data &= (uint16_t)~in->writes;
+	if (!insn_only_compares(bytes_of(t, i), in))
+		leave(t, s, i, data, insn_hands_on(bytes_of(t, i), &t->f->code->insns[i]) ? data : 0);
 	pointers_apply(s, in, &mem.v, mem.slot);
+	choice = in->move == MOVE_NONE && (insn_makes_choice(bytes_of(t, i), in) || reads_choice(s, in));
 	for (r = 0; r < REGS; r++)
-		if (in->writes >> r & 1)
+		if (in->writes >> r & 1) {
 			s->reg[r] = nothing;
+			s->reg[r].choice = choice;
+		}
 	if (in->move != MOVE_NONE && in->dst < REGS)
 		s->reg[in->dst] = result;
 	control_leave(t, s, i, tail);

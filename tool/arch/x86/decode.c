@@ -31,6 +31,7 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 		(uint8_t)(op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP ? INSN_PC_REG
 	                                                                                       : zydis_gpr(op->mem.base));
 	out->index = (uint8_t)zydis_gpr(op->mem.index);
+	out->scale = op->mem.scale;
 	if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
 		out->index = out->base; /* a vector index (gather): any value but INSN_NO_REG marks the operand as indexed */
 	out->disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
@@ -60,6 +61,12 @@ static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->move = MOVE_LOAD;
 	} else if (z->mnemonic == ZYDIS_MNEMONIC_LEA && a->size == 64) {
 		out->move = MOVE_ADDRESS;
+	} else if (z->mnemonic == ZYDIS_MNEMONIC_ADD && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+		out->move = MOVE_SUM_LOAD;
+	} else if (z->mnemonic == ZYDIS_MNEMONIC_ADD && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	           zydis_gpr(b->reg.value) != INSN_NO_REG) {
+		out->move = MOVE_SUM;
+		out->src = (uint8_t)zydis_gpr(b->reg.value);
 	} else if ((z->mnemonic == ZYDIS_MNEMONIC_ADD || z->mnemonic == ZYDIS_MNEMONIC_SUB) && a->size == 64 &&
 	           b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
 		out->move = MOVE_ADD;
@@ -127,6 +134,10 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	    ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32)
 		out->reads = 0;
+	/* The bit that a register numbers may be anywhere. */
+	if (out->mem == MEM_UPDATE && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	    (z.mnemonic == ZYDIS_MNEMONIC_BTS || z.mnemonic == ZYDIS_MNEMONIC_BTR || z.mnemonic == ZYDIS_MNEMONIC_BTC))
+		out->mem_size = 0;
 	flow_set(&z, ops, out);
 	move_set(&z, ops, out);
 	zydis_flags(&z, ops, out);
@@ -195,6 +206,17 @@ bool insn_is_locked(const uint8_t *bytes) { return bytes[0] == 0xf0; }
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
 /* rdi rsi rdx rcx r8 r9, and r10 (static chain pointer) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
+uint16_t insn_first_arguments(unsigned count)
+{
+	static const uint8_t order[] = {7, 6, 2, 1, 8, 9}; /* rdi rsi rdx rcx r8 r9: psABI 3.2.3 */
+	uint16_t mask = 0;
+	unsigned i;
+
+	for (i = 0; i < count && i < sizeof(order); i++)
+		mask |= (uint16_t)(1u << order[i]);
+	return mask;
+}
+uint16_t insn_first_returns(unsigned count) { return count > 1 ? insn_return_values() : count ? 1u << 0 : 0; }
 uint16_t insn_pointer_arguments(void) { return insn_call_arguments() & (uint16_t) ~(1u << 10); }
 /* rdi rsi rdx r10 r8 r9: arguments of a system call (psABI A.2.1) */
 uint16_t insn_syscall_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 0x700u; }

@@ -36,11 +36,13 @@ enum insn_mem {
 /* Moves of whole pointers, through which a value can be traced. */
 enum insn_move {
 	MOVE_NONE,
-	MOVE_COPY,    /* dst = src */
-	MOVE_ADD,     /* dst += imm */
-	MOVE_ADDRESS, /* dst = address of the memory operand (lea) */
-	MOVE_LOAD,    /* dst = 8 bytes from the memory operand */
-	MOVE_IMM,     /* dst = imm */
+	MOVE_COPY,     /* dst = src */
+	MOVE_ADD,      /* dst += imm */
+	MOVE_ADDRESS,  /* dst = address of the memory operand (lea) */
+	MOVE_LOAD,     /* dst = 8 bytes from the memory operand */
+	MOVE_IMM,      /* dst = imm */
+	MOVE_SUM,      /* dst += src, a register */
+	MOVE_SUM_LOAD, /* dst += 8 bytes from the memory operand */
 };
 
 /* Flags, beside ETCH_NEED_*: anything else that can be asked of them, as the sign alone, overflow or parity. */
@@ -66,6 +68,7 @@ struct insn {
 	uint8_t flow;              /* enum insn_flow */
 	uint8_t mem;               /* enum insn_mem, of the explicit memory operand */
 	uint8_t base, index;       /* register, INSN_PC_REG or INSN_NO_REG */
+	uint8_t scale;             /* of the index; 0 without one */
 	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0 = none */
 	uint8_t imm_at, imm_len;
 	uint8_t move, dst, src;         /* src: also the register operand of an indirect call or jump */
@@ -97,6 +100,20 @@ bool insn_is_register_sum(const uint8_t *bytes, const struct insn *in);
 /* The instruction has a lock prefix, a first byte that a jump may skip: glibc does while the process has one
  * thread. */
 bool insn_is_locked(const uint8_t *bytes);
+
+/*
+ * Does an instruction hand on an address as a pointer of the program's? A store outside of the stack frame, where the
+ * compiler keeps what it has no register for; a push, of an argument; what a string instruction goes over; the way into
+ * a vector register, which two pointers are stored from.
+ */
+bool insn_hands_on(const uint8_t *bytes, const struct insn *insn);
+/* Does it replace the low byte or two of a register, whatever these were, so that what it held is no pointer any more?
+ */
+bool insn_replaces_part(const uint8_t *bytes, const struct insn *insn);
+/* Does it only compare registers, with one another or with memory? */
+bool insn_only_compares(const uint8_t *bytes, const struct insn *insn);
+/* Is what it writes perhaps one of two constants: that of cmov, setcc, adc, sbb? */
+bool insn_makes_choice(const uint8_t *bytes, const struct insn *insn);
 
 /* Capstone decodes one instruction of exactly len bytes. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
@@ -151,8 +168,12 @@ bool insn_is_stack_register(unsigned reg);
 /* Register masks: what a call may change, what may hold its arguments, and a function's result (System V psABI
  * 3.2.1, 3.2.3). */
 uint16_t insn_call_clobbers(void);
-uint16_t insn_call_arguments(void);    /* with the static chain register */
-uint16_t insn_pointer_arguments(void); /* without it: in a call by pointer the trampoline sets it */
+uint16_t insn_call_arguments(void);
+/* Those of the first `count` words that are passed in general registers. */
+uint16_t insn_first_arguments(unsigned count);
+/* Those that a value of so many words is returned in. */
+uint16_t insn_first_returns(unsigned count); /* with the static chain register */
+uint16_t insn_pointer_arguments(void);       /* without it: in a call by pointer the trampoline sets it */
 uint16_t insn_return_values(void);
 uint16_t insn_syscall_arguments(void);
 

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Sums of addresses and indexes: which bytes of an object an operand refers to. */
+#include "analysis/addresses/track_internal.h"
+
+/* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
+int64_t track_moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
+
+/* Adds to an address what register r holds, times a scale: an index, but for the constant in it. */
+void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale)
+{
+	if (r >= REGS)
+		return;
+	v->off = track_moved(v->off, (int64_t)((uint64_t)s->reg[r].off * scale));
+	v->rooted = (v->rooted || v->exact) && !s->reg[r].choice && s->reg[r].object < 0;
+	v->exact = false;
+}
+
+/* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
+struct addr_value track_operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register)
+{
+	const struct insn *in = &t->f->code->insns[i];
+	const struct ref *m = &t->f->mem[i];
+	struct addr_value v = nothing;
+	unsigned other = in->index, scale = in->scale;
+	bool moves_on = false;
+
+	*in_register = false;
+	if (in->mem == MEM_NONE)
+		return v;
+	if (m->object >= 0) {
+		v = (struct addr_value){.object = m->object, .exact = true, .off = m->off, .rooted = true};
+		if (in->base < REGS)
+			track_index_add(&v, s, in->base, 1);
+	} else if (in->base < REGS && s->reg[in->base].object >= 0) {
+		v = s->reg[in->base];
+		*in_register = true;
+	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
+		v = s->reg[in->index];
+		v.rooted = v.rooted && in->scale == 1;
+		v.exact = false;
+		other = in->base;
+		scale = 1;
+		*in_register = true;
+	} else {
+		return v;
+	}
+	if (m->object < 0) {
+		v.off = track_moved(v.off, in->disp);
+		/* A lea that moves a pointer on, in a loop, leaves its root. */
+		moves_on = in->move == MOVE_ADDRESS && in->dst == in->base && in->index == INSN_NO_REG;
+	}
+	track_index_add(&v, s, other, scale);
+	if (in->scale && in->index >= REGS)
+		v.exact = v.rooted = false; /* a vector index */
+	if (!moves_on)
+		v.root = v.off;
+	return v;
+}
+
+/* The constant in the sum that a lea makes, if it makes no object's address. */
+void track_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result)
+{
+	if (result->object >= 0 || in->base == INSN_PC_REG || in->no_escape)
+		return;
+	*result = nothing;
+	result->off = in->disp;
+	if (in->base < REGS) {
+		result->off = track_moved(result->off, s->reg[in->base].off);
+		result->choice |= s->reg[in->base].choice;
+	}
+	if (in->index < REGS) {
+		result->off = track_moved(result->off, (int64_t)((uint64_t)s->reg[in->index].off * in->scale));
+		result->choice |= s->reg[in->index].choice;
+	}
+}
+
+struct addr_value track_sum_load(const struct addr_state *s, const struct insn *in, const struct addr_value *slot)
+{
+	const struct addr_value *by = &s->reg[in->dst];
+	struct addr_value v = *slot;
+
+	if (by->object < 0 && by->exact && v.exact)
+		v.off = track_moved(v.off, by->off);
+	else
+		track_index_add(&v, s, in->dst, 1);
+	v.root = v.off;
+	return v;
+}

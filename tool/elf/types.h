@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Types from DWARF: the members of a variable's struct, and what functions take and return. */
+#ifndef ELF_TYPES_H
+#define ELF_TYPES_H
+
+#include "elf/lines.h"
+
+enum member_kind {
+	MEMBER_SCALAR, /* an integer, a pointer, an enumeration, a floating-point number */
+	MEMBER_ARRAY,  /* an array of such */
+	MEMBER_STRUCT, /* a struct, a union, or an array of these */
+};
+
+struct member {
+	char *name;
+	uint64_t off, size; /* bytes, from the start of the variable */
+	enum member_kind kind;
+	bool indexed; /* it is or contains an array */
+};
+
+struct members {
+	struct member *list; /* by offset; empty: the variable is no struct, or DWARF does not know it */
+	size_t count, room;
+};
+
+/* The members of the struct at an address of a linked file. `l` may be null. */
+void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members *out);
+void members_free(struct members *m);
+/* The member that has a byte; null: none, or the padding between two. */
+const struct member *member_at(const struct members *m, uint64_t off);
+
+struct function_types;
+
+/* The functions that a file's DWARF declares; null: none. Refers to *l and *f. */
+struct function_types *function_types_read(struct lines *l, const struct elf_file *f);
+void function_types_free(struct function_types *t);
+/* The most words in general registers that the code at an address (ET_REL: offset in `section`) returns. */
+unsigned function_returned(const struct function_types *t, uint32_t section, uint64_t addr);
+/* The most words in general registers that the function at an address takes as arguments, if callers may be anywhere,
+ * so that it keeps the ABI; -1: not known. */
+int function_arguments(const struct function_types *t, uint32_t section, uint64_t addr);
+
+#endif

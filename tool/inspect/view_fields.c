@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* etch inspect fields: which fields of etched objects are armed, from when on, and the lines that keep the others from
+ * it. */
+#include "elf/lines.h"
+#include "inspect/inspect.h"
+#include "report/text.h"
+#include "support/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PLACES_SHOWN 3 /* of a field's stores, without --all */
+
+static const struct column field_columns[] = {
+	{"object", false, false}, {"field", false, false}, {"offset", true, false}, {"size", true, false},
+	{"reads", true, false},   {"armed", false, false}, {"stores", true, false}, {"because", false, false},
+};
+
+/* When a field is armed. */
+enum when { AT_START, BY_SYNC, NEVER, WHENS };
+static const char *const when_names[WHENS] = {"yes", "by etch_sync", "no"};
+
+/* Fields and their reads, for the sums of an object. */
+struct sums {
+	size_t fields[WHENS], reads[WHENS];
+};
+
+/* Bytes of an object of which the same is known. */
+struct field {
+	int32_t object;
+	uint64_t from, to;
+	enum when when;
+	bool whole; /* the whole object, of whose facts not all bytes are known */
+};
+
+static bool is_read_of(const struct site *s, const struct field *f)
+{
+	return s->kind == SITE_LOAD && s->object == f->object && s->off_known && s->off >= 0 && (uint64_t)s->off < f->to &&
+	       (uint64_t)s->off + s->size > f->from;
+}
+
+/* Is a store or an escape why this field is not armed? */
+static bool is_reason(const struct view *v, const struct site *s, const struct field *f)
+{
+	const struct object *o = &v->scan.objects.list[f->object];
+	enum reach reach;
+	uint64_t from, to;
+	const struct member *m;
+
+	if (site_kind_is_patched(s->kind) || s->object != f->object || (s->recorded && !f->whole))
+		return false;
+	reach = site_reach(o, s, &from, &to);
+	if (f->whole)
+		return o->bounded || reach == REACH_ANY;
+	if (f->when == NEVER && !s->late)
+		return false;
+	m = reach == REACH_ARRAYS ? member_at(&o->members, f->from) : NULL;
+	return reach == REACH_ARRAYS ? m && m->indexed : reach == REACH_BYTES && from < f->to && f->from < to;
+}
+
+static void place_add(const struct view *v, struct lines *lines, const struct site *s, char *out, size_t size)
+{
+	char where[256], source[256];
+	size_t n = strlen(out);
+
+	view_place(v, s->section, s->addr, where, sizeof(where));
+	snprintf(source, sizeof(source), "-");
+	if (!s->in_data)
+		lines_find(lines, s->section, s->addr, source, sizeof(source));
+	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "", s->kind == SITE_ESCAPE ? "address: " : "", where,
+	         strcmp(source, "-") ? " " : "", strcmp(source, "-") ? source : "");
+}
+
+/* The places that keep a field from being armed; *count: of them all. The caller frees it. */
+static char *reasons(const struct view *v, struct lines *lines, const struct field *f, bool all, size_t *count)
+{
+	size_t i, size = 1;
+	char *text;
+
+	for (i = *count = 0; i < v->scan.site_count; i++)
+		*count += is_reason(v, &v->scan.sites[i], f);
+	size += (all ? *count : PLACES_SHOWN) * 600 + 64;
+	text = mem_zero(size, 1);
+	for (i = *count = 0; i < v->scan.site_count; i++)
+		if (is_reason(v, &v->scan.sites[i], f) && ((*count)++ < PLACES_SHOWN || all))
+			place_add(v, lines, &v->scan.sites[i], text, size);
+	if (!all && *count > PLACES_SHOWN)
+		snprintf(text + strlen(text), size - strlen(text), "; and %zu more (--all)", *count - PLACES_SHOWN);
+	return text;
+}
+
+static void field_show(const struct view *v, struct lines *lines, const struct field *f, bool all, struct listing *l,
+                       struct sums *sums)
+{
+	const struct object *o = &v->scan.objects.list[f->object];
+	const struct member *m = member_at(&o->members, f->from);
+	size_t i, count = 0, reads = 0;
+	char *why = NULL;
+
+	for (i = 0; i < v->scan.site_count; i++)
+		reads += is_read_of(&v->scan.sites[i], f);
+	if (f->when != AT_START)
+		why = reasons(v, lines, f, all, &count);
+	sums->fields[f->when]++;
+	sums->reads[f->when] += reads;
+	listing_add(l, "%s", o->name);
+	if (f->to - f->from == o->size)
+		listing_add(l, "-");
+	else if (m && m->off == f->from)
+		listing_add(l, "%s", m->name);
+	else if (m)
+		listing_add(l, "%s+0x%" PRIx64, m->name, f->from - m->off);
+	else
+		listing_add(l, "+0x%" PRIx64, f->from);
+	listing_add(l, "%" PRIu64, f->from);
+	listing_add(l, "%" PRIu64, f->to - f->from);
+	listing_add(l, "%zu", reads);
+	listing_add(l, "%s", when_names[f->when]);
+	listing_add(l, "%zu", count);
+	listing_add(l, "%s", why && *why ? why : f->when == BY_SYNC && o->unarmed && !count ? o->unarmed : "-");
+	free(why);
+}
+
+static void object_show(const struct view *v, struct lines *lines, int32_t k, bool all, struct listing *l,
+                        struct sums *sums)
+{
+	const struct object *o = &v->scan.objects.list[k];
+	size_t i;
+
+	if (!o->piece_count) {
+		struct field f = {k, 0, o->size, o->armed ? AT_START : BY_SYNC, true};
+
+		field_show(v, lines, &f, all, l, sums);
+		return;
+	}
+	for (i = 0; i < o->piece_count; i++) {
+		const struct piece *p = &o->pieces[i];
+		struct field f = {k, p->from, p->to, p->kept ? NEVER : p->facts || !o->in_part ? BY_SYNC : AT_START, false};
+
+		field_show(v, lines, &f, all, l, sums);
+	}
+}
+
+void show_fields(const struct view *v, bool all, enum format format)
+{
+	struct lines *lines = lines_open(&v->file);
+	struct sums *sums = mem_zero(v->scan.objects.count + 1, sizeof(*sums));
+	struct listing l;
+	size_t k;
+
+	listing_init(&l, field_columns, sizeof(field_columns) / sizeof(field_columns[0]));
+	for (k = 0; k < v->scan.objects.defined; k++)
+		object_show(v, lines, (int32_t)k, all, &l, &sums[k]);
+	lines_close(lines);
+	if (format == FORMAT_JSON) {
+		struct json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "format", json_object_new_string("etch-inspect-fields"));
+		json_object_object_add(o, "version", json_object_new_int(1));
+		json_object_object_add(o, "file", json_name(v->path));
+		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
+		json_object_object_add(o, "fields", listing_json(&l));
+		json_print(o);
+	} else if (format == FORMAT_TEXT && !l.cell_count) {
+		text_clean(stdout, v->path);
+		printf(": no etched object\n");
+	} else {
+		listing_print(&l, format);
+	}
+	for (k = 0; k < v->scan.objects.defined && format == FORMAT_TEXT; k++) {
+		const struct sums *s = &sums[k];
+
+		text_clean(stdout, v->scan.objects.list[k].name);
+		printf(": armed from the start %zu fields, %zu reads; by etch_sync %zu more, %zu reads; not %zu, %zu reads: "
+		       "etch_set in place of their stores arms them\n",
+		       s->fields[AT_START], s->reads[AT_START], s->fields[BY_SYNC], s->reads[BY_SYNC], s->fields[NEVER],
+		       s->reads[NEVER]);
+	}
+	free(sums);
+	listing_free(&l);
+}

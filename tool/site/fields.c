@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bytes of an object that facts are about (site.h): the unit of arming is the field. A store is about the bytes
+ * that it writes. An address that the program hands on is about the member that it points to, by DWARF: by the rules
+ * of C and C++ a pointer to a member reaches this member. Any other fact is about the whole object.
+ */
+#include "elf/lines.h"
+#include "site/setup.h"
+#include "support/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of the widest store that is taken at its word: of a vector register. */
+#define STORE_MOST 64u
+
+enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to)
+{
+	const struct member *m, *before;
+
+	*from = (uint64_t)site->off;
+	if (!(site->off_known || site->indexed) || *from >= o->size || site->recorded)
+		return REACH_ANY;
+	m = member_at(&o->members, *from);
+	/* An index goes over an array. Where the constant in it is the program's (arr[i - 1]), `off` may be in another. */
+	if (!site->off_known)
+		return m && m->indexed && (site->handed || site->kind == SITE_STORE) ? REACH_ARRAYS : REACH_ANY;
+	if (site->kind == SITE_STORE) {
+		*to = *from + site->size;
+		return site->size && site->size <= STORE_MOST && *to <= o->size ? REACH_BYTES : REACH_ANY;
+	}
+	/* An address at the object's start may be meant as that of the object. */
+	if (!site->handed || !*from || !m)
+		return REACH_ANY;
+	/* It may be the end of an array: a pointer that goes down. */
+	before = *from == m->off ? member_at(&o->members, *from - 1) : NULL;
+	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
+	*to = m->off + m->size;
+	return REACH_BYTES;
+}
+
+const struct stored *object_stored(const struct object *o, uint64_t from, uint64_t to)
+{
+	size_t i;
+
+	for (i = 0; i < o->stored_count; i++)
+		if (o->stored[i].from < to && from < o->stored[i].to)
+			return &o->stored[i];
+	return NULL;
+}
+
+bool object_armed_at(const struct object *o, uint64_t from, uint64_t to)
+{
+	return o->armed || (o->in_part && !object_stored(o, from, to));
+}
+
+static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t to, uint8_t facts, bool kept)
+{
+	mem_room(&o->stored, room, o->stored_count, sizeof(*o->stored));
+	o->stored[o->stored_count++] = (struct stored){from, to, facts, kept};
+}
+
+/* Adds the bytes that a fact is about. False: they are not known. */
+static bool fact_add(struct object *o, size_t *room, const struct site *site, bool kept)
+{
+	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
+	uint64_t from, to;
+	size_t i;
+
+	switch (site_reach(o, site, &from, &to)) {
+	case REACH_BYTES: stored_add(o, room, from, to, fact, kept); return true;
+	case REACH_ARRAYS:
+		for (i = 0; i < o->members.count; i++)
+			if (o->members.list[i].indexed)
+				stored_add(o, room, o->members.list[i].off, o->members.list[i].off + o->members.list[i].size, fact,
+				           kept);
+		return true;
+	default: return false;
+	}
+}
+
+static int stored_order(const void *a, const void *b)
+{
+	const struct stored *x = a, *y = b;
+
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* Makes ranges that overlap one. Of those that only touch, each keeps its facts. */
+static void stored_merge(struct object *o)
+{
+	size_t i, n = 0;
+
+	if (o->stored_count)
+		qsort(o->stored, o->stored_count, sizeof(*o->stored), stored_order);
+	for (i = 0; i < o->stored_count; i++) {
+		struct stored *last = n ? &o->stored[n - 1] : NULL;
+
+		if (!last || o->stored[i].from >= last->to) {
+			o->stored[n++] = o->stored[i];
+			continue;
+		}
+		last->to = o->stored[i].to > last->to ? o->stored[i].to : last->to;
+		last->facts |= o->stored[i].facts;
+		last->kept |= o->stored[i].kept;
+	}
+	o->stored_count = n;
+}
+
+bool scan_is_explained(const struct scan *s, size_t i)
+{
+	const struct site *x = &s->sites[i];
+	size_t k;
+
+	for (k = i; k && s->sites[k - 1].section == x->section && s->sites[k - 1].addr == x->addr; k--)
+		;
+	for (; k < s->site_count && s->sites[k].section == x->section && s->sites[k].addr == x->addr; k++)
+		if (!s->sites[k].recorded && s->sites[k].kind == x->kind && s->sites[k].object == x->object)
+			return true;
+	return false;
+}
+
+static char *piece_name(const struct object *o, uint64_t from)
+{
+	const struct member *m = member_at(&o->members, from);
+	size_t size = strlen(o->name) + (m ? strlen(m->name) : 0) + 48;
+	char *name = mem_alloc(size, 1);
+
+	if (!from)
+		snprintf(name, size, "%s", o->name);
+	else if (m && m->off == from)
+		snprintf(name, size, "%s.%s", o->name, m->name);
+	else if (m)
+		snprintf(name, size, "%s.%s+0x%" PRIx64, o->name, m->name, from - m->off);
+	else
+		snprintf(name, size, "%s+0x%" PRIx64, o->name, from);
+	return name;
+}
+
+/* Adds the bytes from the end of the last piece to `to`. */
+static void piece_add(struct object *o, size_t *room, uint64_t to)
+{
+	uint64_t from = o->piece_count ? o->pieces[o->piece_count - 1].to : 0;
+	const struct stored *what = from < to ? object_stored(o, from, to) : NULL;
+
+	if (from >= to)
+		return;
+	mem_room(&o->pieces, room, o->piece_count, sizeof(*o->pieces));
+	o->pieces[o->piece_count++] = (struct piece){.from = from,
+	                                             .to = to,
+	                                             .facts = what ? what->facts : 0,
+	                                             .kept = what && what->kept,
+	                                             .name = piece_name(o, from)};
+}
+
+/* Is the same known of all bytes of an object? */
+static bool is_uniform(const struct object *o)
+{
+	uint64_t at = 0;
+	size_t i;
+
+	for (i = 0; i < o->stored_count && o->stored[i].from == at && o->stored[i].kept == o->stored[0].kept; i++)
+		at = o->stored[i].to;
+	return !o->stored_count || (i == o->stored_count && at == o->size);
+}
+
+/* Cuts an object whose facts are all known by their bytes: where a member or such a range begins or ends. */
+static void pieces_make(struct object *o)
+{
+	size_t room = 0, i = 0, k = 0;
+
+	if (!o->bounded || is_uniform(o))
+		return;
+	while (i < o->stored_count || k < o->members.count) {
+		const struct stored *x = i < o->stored_count ? &o->stored[i] : NULL;
+		const struct member *m = k < o->members.count ? &o->members.list[k] : NULL;
+		uint64_t at = o->piece_count ? o->pieces[o->piece_count - 1].to : 0;
+		uint64_t next = x ? (x->from > at ? x->from : x->to) : o->size;
+
+		if (m && m->off <= at) {
+			k++;
+			continue;
+		}
+		if (m && m->off < next)
+			next = m->off;
+		piece_add(o, &room, next);
+		if (x && next == x->to)
+			i++;
+	}
+	piece_add(o, &room, o->size);
+}
+
+/* Is an object armed by field? Not what one register holds, nor a table that is only called through: they are armed as
+ * a whole, on pages of their own. */
+static bool has_fields(const struct scan *s, int32_t object)
+{
+	size_t i;
+
+	if (s->objects.list[object].size <= 8)
+		return false;
+	for (i = 0; i < s->site_count; i++)
+		if (s->sites[i].kind == SITE_LOAD && s->sites[i].object == object)
+			return true;
+	return false;
+}
+
+int scan_fields_find(struct scan *s)
+{
+	struct lines *lines = NULL;
+	struct setup setup = {0};
+	bool setup_tried = false;
+	uint8_t *seen = mem_zero(s->objects.count + 1, 1);
+	size_t *room = mem_zero(s->objects.count + 1, sizeof(*room)), i;
+
+	for (i = 0; i < s->objects.defined; i++) {
+		struct object *o = &s->objects.list[i];
+
+		o->bounded = o->facts && !o->part && !o->value && !o->vague && has_fields(s, (int32_t)i);
+		if (!o->bounded)
+			continue;
+		if (!lines)
+			lines = scan_lines(s);
+		members_find(lines, o->addr, o->size, &o->members);
+	}
+	for (i = 0; i < s->site_count; i++) {
+		struct site *site = &s->sites[i];
+		struct object *o = &s->objects.list[site->object];
+
+		if (site_kind_is_patched(site->kind) || !o->bounded)
+			continue;
+		seen[site->object] |= site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
+		if (!setup_tried)
+			setup_find(&setup, s);
+		setup_tried = true;
+		/* An address may be kept, and stored through later. */
+		site->late = site->kind != SITE_STORE || setup_runs_after(&setup, site->section, site->addr);
+		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site, site->late)) {
+			o->bounded = false;
+			o->vague = site->recorded;
+		}
+	}
+	for (i = 0; i < s->objects.defined; i++) {
+		struct object *o = &s->objects.list[i];
+
+		o->bounded &= o->facts == seen[i];
+		stored_merge(o);
+		pieces_make(o);
+	}
+	setup_free(&setup);
+	free(seen);
+	free(room);
+	return 0;
+}

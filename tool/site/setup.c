@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT */
+/* Code that may run after etch_sync (setup.h). */
+#include "site/setup.h"
+
+#include "elf/dynamic.h"
+#include "support/memory.h"
+#include "support/search.h"
+#include "support/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A direct call, or a jump into another function. */
+struct edge {
+	uint64_t at;       /* where in `to` */
+	uint32_t from, to; /* numbers of functions */
+	uint32_t next;     /* the instruction behind a call; NO_NEXT of a jump */
+};
+#define NO_NEXT UINT32_MAX
+
+/* A GOT slot of a function of another module. */
+struct named_slot {
+	uint64_t slot;
+	bool sync;    /* etch_sync_bytes, etch_seal_bytes */
+	bool returns; /* more than once */
+};
+
+struct search {
+	struct setup *u;
+	struct edge *edges; /* by `from` */
+	size_t edge_count, edge_room;
+	struct named_slot *slots;
+	size_t slot_count, slot_room;
+	uint8_t *taken;   /* per function: its address is, or another module may call it */
+	uint8_t *up;      /* per function: may be on the stack at a call of etch_sync */
+	uint8_t *returns; /* per function: it calls what returns more than once */
+	uint64_t *todo;   /* function << 32 | instruction, to be followed */
+	size_t todo_count, todo_room;
+	uint32_t entry, main, sync[2]; /* numbers of functions, UINT32_MAX: none */
+	bool failed;
+};
+
+static bool is_sync(const char *name) { return !strcmp(name, "etch_sync_bytes") || !strcmp(name, "etch_seal_bytes"); }
+
+static bool returns_twice(const char *name)
+{
+	static const char *const names[] = {"setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "vfork"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
+static uint32_t function_at(const struct search *x, uint64_t addr)
+{
+	const struct scan *s = x->u->s;
+	uint32_t section = elf_section_at(s->file, addr);
+	const struct func *fn = section ? func_find(&s->funcs, section, addr) : NULL;
+
+	return fn ? (uint32_t)(fn - s->funcs.funcs) : UINT32_MAX;
+}
+
+static void take(struct search *x, uint64_t addr)
+{
+	uint32_t k = function_at(x, addr);
+
+	if (k != UINT32_MAX)
+		x->taken[k] = 1;
+}
+
+static void slots_read(struct search *x)
+{
+	struct dynamic_reloc *r;
+	struct error e;
+	size_t n, i;
+
+	if (dynamic_relocs_read(x->u->s->file, 0, UINT64_MAX, &r, &n, &e)) {
+		x->failed = true;
+		return;
+	}
+	for (i = 0; i < n; i++) {
+		struct named_slot k = {.slot = r[i].place};
+
+		if (!r[i].symbol || !r[i].symbol->name)
+			continue;
+		k.sync = is_sync(r[i].symbol->name);
+		k.returns = returns_twice(r[i].symbol->name);
+		if (!k.sync && !k.returns)
+			continue;
+		mem_room(&x->slots, &x->slot_room, x->slot_count, sizeof(*x->slots));
+		x->slots[x->slot_count++] = k;
+	}
+	free(r);
+}
+
+/* The slot that an entry of the PLT jumps through; 0: none. */
+static uint64_t plt_target(const struct elf_file *f, uint64_t at)
+{
+	struct insn in;
+	unsigned i;
+
+	for (i = 0; i < 4; i++, at += in.len) {
+		struct elf_held held = elf_held(f, elf_section_at(f, at), at);
+
+		if (!held.size || !insn_decode(held.bytes, held.size, at, &in))
+			return 0;
+		if (in.flow == FLOW_JUMP_IND && in.base == INSN_PC_REG)
+			return in.addr + in.len + (uint64_t)in.disp;
+	}
+	return 0;
+}
+
+static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
+{
+	mem_room(&x->todo, &x->todo_room, x->todo_count, sizeof(*x->todo));
+	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
+}
+
+/* A call in function k, behind which instruction `next` is, of a function of another module. */
+static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next)
+{
+	size_t i;
+
+	for (i = 0; i < x->slot_count; i++) {
+		if (x->slots[i].slot != slot)
+			continue;
+		x->returns[k] |= x->slots[i].returns;
+		if (x->slots[i].sync) {
+			x->up[k] = 1;
+			todo_add(x, k, next);
+		}
+	}
+}
+
+static void edge_add(struct search *x, uint32_t from, uint32_t to, uint32_t next, uint64_t at)
+{
+	mem_room(&x->edges, &x->edge_room, x->edge_count, sizeof(*x->edges));
+	x->edges[x->edge_count++] = (struct edge){at, from, to, next};
+}
+
+/* A direct jump or call. */
+static void direct_take(struct search *x, uint32_t k, const struct insn *in, size_t i)
+{
+	const struct scan *s = x->u->s;
+	uint32_t section = elf_section_at(s->file, in->target), to;
+
+	if (in->flow != FLOW_CALL && function_at(x, in->target) == k)
+		return;
+	if (section && !strncmp(s->file->sections[section].name, ".plt", 4)) {
+		import_take(x, k, plt_target(s->file, in->target), i + 1);
+		return;
+	}
+	to = function_at(x, in->target);
+	if (to == UINT32_MAX) {
+		x->failed = true;
+		return;
+	}
+	edge_add(x, k, to, in->flow == FLOW_CALL ? (uint32_t)i + 1 : NO_NEXT, in->target);
+	if (to == x->sync[0] || to == x->sync[1]) {
+		x->up[k] = 1;
+		todo_add(x, k, i + 1);
+	}
+}
+
+/* Reads one function: its calls, and the addresses of functions in its operands. */
+static void function_read(struct search *x, uint32_t k, const struct func_code *code)
+{
+	const struct scan *s = x->u->s;
+	bool absolute = s->file->eh.e_type == ET_EXEC;
+	size_t i;
+
+	x->failed |= !code->whole;
+	for (i = 0; i < code->count; i++) {
+		const struct insn *in = &code->insns[i];
+
+		if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+			direct_take(x, k, in, i);
+		else if (in->flow == FLOW_CALL_IND && in->base == INSN_PC_REG)
+			import_take(x, k, in->addr + in->len + (uint64_t)in->disp, i + 1);
+		else if (in->mem == MEM_ADDRESS && in->base == INSN_PC_REG && k != x->entry)
+			take(x, in->addr + in->len + (uint64_t)in->disp);
+		if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT && k != x->entry)
+			take(x, (uint64_t)in->imm);
+	}
+}
+
+static int edge_order(const void *a, const void *b)
+{
+	const struct edge *x = a, *y = b;
+
+	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->next < y->next ? -1 : x->next > y->next;
+}
+
+/* Functions by their names. */
+static void names_read(struct search *x)
+{
+	const struct scan *s = x->u->s;
+	const struct elf_file *f = s->file;
+	uint32_t i;
+
+	x->main = x->sync[0] = x->sync[1] = UINT32_MAX;
+	x->entry = function_at(x, f->eh.e_entry);
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+
+		if (!y->section || y->type != STT_FUNC)
+			continue;
+		if (!strcmp(y->name, "main"))
+			x->main = function_at(x, y->value);
+		else if (is_sync(y->name))
+			x->sync[y->name[6] == 'e'] = function_at(x, y->value);
+		else if (!strcmp(y->name, "_fini"))
+			take(x, y->value);
+	}
+	for (i = 1; i < f->dynsym_count && !s->closed; i++)
+		if (f->dynsyms[i].section && f->dynsyms[i].type == STT_FUNC && strcmp(f->dynsyms[i].name, "main"))
+			take(x, f->dynsyms[i].value);
+}
+
+static size_t words_count(const uint64_t *list, size_t count, uint64_t word)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < count; i++)
+		n += list[i] == word;
+	return n;
+}
+
+/* Addresses of functions in data: all but those that are only in tables of constructors. */
+static void words_read(struct search *x)
+{
+	const struct scan *s = x->u->s;
+	size_t i;
+
+	for (i = 0; i < s->code_word_count; i++)
+		if (!words_count(s->init_words, s->init_word_count, s->code_words[i]) ||
+		    words_count(s->code_words, s->code_word_count, s->code_words[i]) >
+		        words_count(s->init_words, s->init_word_count, s->code_words[i]))
+			take(x, s->code_words[i]);
+}
+
+/* All of a function may run after. */
+static void whole_add(struct search *x, uint32_t k)
+{
+	if (x->u->whole[k])
+		return;
+	x->u->whole[k] = 1;
+	todo_add(x, k, UINT32_MAX);
+}
+
+/* The callers of what may be on the stack: they go on behind their calls. */
+static void callers_find(struct search *x)
+{
+	bool more = true;
+	size_t i;
+
+	while (more) {
+		more = false;
+		for (i = 0; i < x->edge_count; i++) {
+			const struct edge *e = &x->edges[i];
+
+			if (!x->up[e->to] || e->to == x->sync[0] || e->to == x->sync[1])
+				continue;
+			if (e->next != NO_NEXT)
+				todo_add(x, e->from, e->next);
+			more |= !x->up[e->from];
+			x->up[e->from] = 1;
+		}
+	}
+}
+
+/* What runs after a constructor has called etch_sync: other constructors, and main. */
+static void constructors_follow(struct search *x)
+{
+	const struct scan *s = x->u->s;
+	bool early = false;
+	size_t i;
+	uint32_t k;
+
+	for (i = 0; i < s->init_word_count; i++) {
+		k = function_at(x, s->init_words[i]);
+		early |= k != UINT32_MAX && x->up[k];
+	}
+	for (i = 0; early && i < s->init_word_count; i++) {
+		k = function_at(x, s->init_words[i]);
+		if (k != UINT32_MAX)
+			whole_add(x, k);
+	}
+	if (early)
+		whole_add(x, x->main);
+}
+
+/* A jump or call leads to an address in function k. */
+static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code *spare)
+{
+	struct setup *u = x->u;
+	size_t i;
+
+	if (u->s->funcs.funcs[k].start == at) {
+		whole_add(x, k);
+		return;
+	}
+	/* Back from a cold part, mostly. */
+	i = func_insn_at(func_code_of(&u->s->funcs, k, spare), at);
+	if (i == SIZE_MAX)
+		whole_add(x, k);
+	else
+		todo_add(x, k, i);
+}
+
+/* All of a function may run after: what it leads to as well. */
+static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
+{
+	struct edge key = {.from = k};
+	size_t i = SEARCH(x->edge_count, n, edge_order(&x->edges[n], &key) < 0);
+
+	for (; i < x->edge_count && x->edges[i].from == k; i++)
+		lead_to(x, x->edges[i].to, x->edges[i].at, spare);
+}
+
+/* Where exceptions and faults of a function lead, from wherever. Does control enter it in other, unknown ways? */
+static bool entries_follow(struct search *x, uint32_t k, const struct func_code *code)
+{
+	struct track_entries t = entries_of(&x->u->s->entries, &x->u->s->funcs.funcs[k], code);
+	size_t i, to;
+
+	for (i = 0; i < t.pad_count; i++)
+		if ((to = func_insn_at(code, t.pads[i].pad)) != SIZE_MAX)
+			todo_add(x, k, to);
+	for (i = 0; i < t.fault_count; i++)
+		if ((to = func_insn_at(code, t.faults[i].to)) != SIZE_MAX)
+			todo_add(x, k, to);
+	return t.anywhere;
+}
+
+/* Follows a direct jump, branch or call of function k. */
+static void direct_follow(struct search *x, uint32_t k, const struct func_code *code, const struct insn *in,
+                          struct func_code *spare)
+{
+	uint32_t callee = function_at(x, in->target);
+	size_t to = callee == k && in->flow != FLOW_CALL ? func_insn_at(code, in->target) : SIZE_MAX;
+
+	if (to != SIZE_MAX)
+		todo_add(x, k, to);
+	else if (callee != UINT32_MAX)
+		lead_to(x, callee, in->target, spare);
+}
+
+/* Follows one function from an instruction on. */
+static void function_follow(struct search *x, uint32_t k, size_t i, struct func_code spare[2])
+{
+	struct setup *u = x->u;
+	const struct func_code *code;
+
+	if (u->whole[k])
+		return;
+	code = func_code_of(&u->s->funcs, k, &spare[0]);
+	if (!u->after[k]) {
+		u->after[k] = mem_zero(code->count + 1, 1);
+		if (entries_follow(x, k, code))
+			whole_add(x, k);
+	}
+	for (; i < code->count && !u->after[k][i]; i++) {
+		const struct insn *in = &code->insns[i];
+
+		u->after[k][i] = 1;
+		if (in->flow == FLOW_JUMP_IND) {
+			whole_add(x, k);
+			return;
+		}
+		if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+			direct_follow(x, k, code, in, &spare[1]);
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_RETURN || in->flow == FLOW_STOP)
+			return;
+	}
+	/* Into the next function. */
+	if (i == code->count && k + 1 < u->s->funcs.count)
+		whole_add(x, k + 1);
+}
+
+static void search_run(struct search *x)
+{
+	struct scan *s = x->u->s;
+	struct func_code spare[2] = {{0}, {0}};
+	uint32_t k;
+	size_t n;
+
+	slots_read(x);
+	names_read(x);
+	if (x->main == UINT32_MAX)
+		x->failed = true;
+	for (k = 0; k < s->funcs.count && !x->failed; k++)
+		function_read(x, k, func_code_of(&s->funcs, k, &spare[0]));
+	words_read(x);
+	if (x->edge_count)
+		qsort(x->edges, x->edge_count, sizeof(*x->edges), edge_order);
+	x->failed |= !x->todo_count; /* nobody calls it */
+	if (!x->failed)
+		callers_find(x);
+	for (k = 0; k < s->funcs.count && !x->failed; k++) {
+		/* A frame below the call that something jumps back to, or of which nobody knows who called it. */
+		x->failed |= x->up[k] && (x->returns[k] || (x->taken[k] && k != x->main));
+		if (x->taken[k] && k != x->main)
+			whole_add(x, k);
+	}
+	constructors_follow(x);
+	for (n = 0; n < x->todo_count && !x->failed; n++)
+		if ((x->todo[n] & UINT32_MAX) == UINT32_MAX)
+			whole_follow(x, (uint32_t)(x->todo[n] >> 32), &spare[1]);
+		else
+			function_follow(x, (uint32_t)(x->todo[n] >> 32), x->todo[n] & UINT32_MAX, spare);
+	func_code_free(&spare[0]);
+	func_code_free(&spare[1]);
+}
+
+void setup_find(struct setup *u, struct scan *s)
+{
+	size_t n = s->funcs.count;
+	struct search x = {.u = u};
+
+	*u = (struct setup){.s = s};
+	if (s->stripped || !n || !s->entries.built)
+		return;
+	u->whole = mem_zero(n, 1);
+	u->after = mem_zero(n, sizeof(*u->after));
+	x.taken = mem_zero(n, 1);
+	x.up = mem_zero(n, 1);
+	x.returns = mem_zero(n, 1);
+	search_run(&x);
+	u->known = !x.failed;
+	free(x.edges);
+	free(x.slots);
+	free(x.taken);
+	free(x.up);
+	free(x.returns);
+	free(x.todo);
+}
+
+bool setup_runs_after(const struct setup *u, uint32_t section, uint64_t addr)
+{
+	const struct func *fn = u->known ? func_find(&u->s->funcs, section, addr) : NULL;
+	struct func_code spare = {0};
+	size_t k, i;
+	bool after;
+
+	if (!fn)
+		return true;
+	k = (size_t)(fn - u->s->funcs.funcs);
+	if (u->whole[k] || !u->after[k])
+		return u->whole[k];
+	i = func_insn_at(func_code_of(&u->s->funcs, k, &spare), addr);
+	after = i == SIZE_MAX || u->after[k][i];
+	func_code_free(&spare);
+	return after;
+}
+
+void setup_free(struct setup *u)
+{
+	size_t i;
+
+	for (i = 0; u->after && i < u->s->funcs.count; i++)
+		free(u->after[i]);
+	free(u->after);
+	free(u->whole);
+	memset(u, 0, sizeof(*u));
+}

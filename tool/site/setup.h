@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which code may run after a program's calls of etch_sync and etch_seal. The rest is its set-up: what that stores to
+ * does not keep a field from being armed by these calls.
+ */
+#ifndef SITE_SETUP_H
+#define SITE_SETUP_H
+
+#include "site/site.h"
+
+struct setup {
+	struct scan *s;
+	bool known;      /* otherwise all code may run after */
+	uint8_t *whole;  /* per function: all of it may run after */
+	uint8_t **after; /* per function: which instructions; null: none, or `whole` */
+};
+
+/*
+ * Follows calls and jumps from behind the calls; where a function returns, into its callers. Functions whose address is
+ * taken, and those that other modules can name unless the file is said to be closed, may run at any time. Not known:
+ * for a file without main, without its symbols, or in which a function does not decode.
+ */
+void setup_find(struct setup *u, struct scan *s);
+/* May this instruction run after? */
+bool setup_runs_after(const struct setup *u, uint32_t section, uint64_t addr);
+void setup_free(struct setup *u);
+
+#endif
