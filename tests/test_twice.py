@@ -218,6 +218,29 @@ def test_frames_that_section_headers_do_not_name(etch, samples, tmp_path, hidden
     assert same >= 3
 
 
+@pytest.mark.parametrize("hidden", [(), (".eh_frame",), (".eh_frame_hdr",)], ids="+".join)
+def test_frames_that_no_program_header_names(etch, samples, tmp_path, hidden):
+    """... and those by section headers alone; or by nothing."""
+    for sample in ("program", "library", "moved"):
+        elf = twice.Elf(samples[sample])
+        for i in range(elf.phnum):
+            at = elf.phoff + 56 * i
+            if struct.unpack_from("<I", elf.data, at)[0] == 0x6474e550:
+                struct.pack_into("<I", elf.data, at, 0)  # PT_NULL
+        for name in hidden:
+            at, width = elf.place(section(elf, name), "type")
+            elf.put(at, width, 5)
+        files = [tmp_path / f"{sample}{k}" for k in range(3)]
+        files[0].write_bytes(elf.data)
+        for options in ROWS:
+            p = run([etch, "rewrite", *options.split(), "-o", files[1], files[0]], ok=None)
+            if p.returncode:
+                assert p.returncode == 2 and len(p.stderr.splitlines()) == 1, p.stderr
+                continue
+            run([etch, "rewrite", *options.split(), "-o", files[2], files[1]])
+            assert files[2].read_bytes() == files[1].read_bytes(), (sample, options)
+
+
 @pytest.mark.parametrize("sample", ["done object", "done program", "done library", "done moved"])
 @pytest.mark.parametrize("where", [".comment", ".symtab", ".etch.undo"])
 def test_rows_for_other_tools_where_a_record_is_stale(etch, samples, tmp_path, sample, where):

@@ -175,16 +175,19 @@ static bool name_is_odd(const struct elf_file *f)
 	return false;
 }
 
-/* True if the section headers do not tell where .eh_frame_hdr is, which will be known by them alone once PT_GNU_EH_FRAME
- * leads to another. */
+/* True if section headers and program headers do not agree on where .eh_frame_hdr is: once PT_GNU_EH_FRAME leads to
+ * another, only the section headers tell. */
 static bool frames_are_hidden(const struct elf_file *f)
 {
 	uint32_t hdr = cfi_file_hdr(f), i;
+	bool some = hdr, agreed = false;
 
 	for (i = 0; i < f->phdr_count; i++)
-		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME && (!hdr || f->sections[hdr].sh.sh_addr != f->phdrs[i].p_vaddr))
-			return true;
-	return false;
+		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME) {
+			some = true;
+			agreed |= hdr && f->sections[hdr].sh.sh_addr == f->phdrs[i].p_vaddr;
+		}
+	return some && !agreed;
 }
 
 /*
@@ -205,7 +208,7 @@ static const char *twice_doubt(const struct elf_file *f, const struct rewrite_op
 	if (name_is_odd(f))
 		return "a section has the name of an etch table, but is not one";
 	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
-		return "no section header is of its .eh_frame_hdr";
+		return "section headers and program headers disagree on .eh_frame_hdr";
 	apart = elf_sections_apart(f, &e);
 	*no_memory = apart < 0;
 	return apart > 0 ? NULL : "overlapping sections";
