@@ -292,3 +292,24 @@ int main(int argc, char **argv)
     exe = linked(flow, text, ["-O2", "-g"])
     p = subprocess.run([exe], capture_output=True, text=True)
     assert p.returncode == -11 and "stray+0x" in p.stderr and "etched object cfg.b+0x0," in p.stderr, p.stderr
+
+
+@pytest.mark.parametrize("call,dies", [("sync", False), ("seal", True)])
+def test_a_known_store_after_etch_seal_ends_the_program_and_after_etch_sync_does_not(flow, call, dies):
+    text = """
+#include <etch/imv.h>
+ETCHED struct { int a, b, c; } cfg = { 1, 2, 3 };
+__attribute__((noinline)) int all(void) { return cfg.a * 100 + cfg.b * 10 + cfg.c; }
+__attribute__((noinline)) void store(int x) { cfg.b = x; }
+int main(int argc, char **argv)
+{
+	(void)argv;
+	if (etch_CALL(&cfg, sizeof cfg) || all() != 123 || etch_set(&cfg.a, 4) || all() != 423)
+		return 1;
+	store(argc);
+	return all() == 413 && !etch_verify(0, 0) ? 0 : 2;
+}
+""".replace("CALL", call)
+    p = subprocess.run([linked(flow, text, ["-O2"])], capture_output=True, text=True)
+    assert p.returncode == (-11 if dies else 0), p
+    assert not dies or ("store+0x" in p.stderr and "etched object cfg+0x4+0x0," in p.stderr), p.stderr

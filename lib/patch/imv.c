@@ -124,8 +124,8 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 enum rearm { RELEASE, SYNC, SEAL };
 
 /*
- * Does a field stay as it is when its variable is armed? Code stores to it later; or, where the call does not come from
- * the variable's own module, perhaps later: the link step knows which code runs after the calls in its file.
+ * Does a field stay as it is when etch_sync arms its variable? Code stores to it later; or, where the call does not
+ * come from the variable's own module, perhaps later: the link step knows which code runs after the calls in its file.
  */
 static int is_kept(const struct module *m, const struct object *o, int own)
 {
@@ -157,7 +157,7 @@ static int range_rearm(const void *p, size_t size, enum rearm how, const void *c
 	from = m->object[first].addr;
 	to = m->object[end - 1].addr + m->object[end - 1].size;
 	for (i = first; i < end; i++)
-		if (!!(m->object[i].flags & OBJECT_ARMED) != arm && !(arm && is_kept(m, &m->object[i], own))) {
+		if (!!(m->object[i].flags & OBJECT_ARMED) != arm && !(how == SYNC && is_kept(m, &m->object[i], own))) {
 			m->object[i].flags ^= OBJECT_ARMED | OBJECT_CHANGING;
 			n++;
 		}

@@ -31,9 +31,12 @@
  *
  * Thread safety: all functions may be called from any thread at any time, also while other
  * threads dlopen, dlclose or fork. Signal safety: only imv_read, _imv_read and etch_strerror may
- * be used in a signal handler. A handler that may interrupt a set must not call fork(3), which
- * would wait for the set (_Fork(3) does not). A handler that interrupts a call must return:
- * leaving it by siglongjmp(3) may leave libetch's lock held, as with malloc(3).
+ * be used in a signal handler. There is no queue for sets from handlers: a set takes a lock, may wait for a page of
+ * text and interrupts all threads, so somebody has to carry it out, and only the program knows which thread may, and
+ * when. Let the handler write to a pipe or store a flag, as for all that is not async-signal-safe, and let that thread
+ * call etch_set. A handler that may interrupt a set must not call fork(3), which would wait for the set (_Fork(3) does
+ * not). A handler that interrupts a call must return: leaving it by siglongjmp(3) may leave libetch's lock held, as
+ * with malloc(3).
  *
  * Cancellation: no function is a cancellation point. A thread may be canceled asynchronously
  * inside one (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): work
@@ -277,13 +280,14 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 
 /*
  * etch_seal(&object, sizeof object): as etch_sync, and also arms the sites that cannot be changed
- * while threads run: calls that are to be replaced by more than one instruction (etch/pv.h), and
- * sites that cross an 8-byte boundary in text whose pages cannot be swapped. For the end of a
- * program's initialization, before it creates threads: returns ETCH_ETHREADS if there are other
- * threads. From then on a set, an etch_sync or an etch_release of these objects that would have to
- * change such a site returns ETCH_ETHREADS while the process has other threads, and changes
- * nothing. etch_release ends the sealed state. A joined thread may count for a moment longer, until the kernel has
- * reaped it; threads of other processes that share this one's memory (vfork, CLONE_VM) are not counted.
+ * while threads run, and every field, for the program says that nothing stores to the object any more: a plain store
+ * ends it. The sites are calls that are to be replaced by more than one instruction (etch/pv.h), and sites that cross
+ * an 8-byte boundary in text whose pages cannot be swapped. For the end of a program's initialization, before it
+ * creates threads: returns ETCH_ETHREADS if there are other threads. From then on a set, an etch_sync or an
+ * etch_release of these objects that would have to change such a site returns ETCH_ETHREADS while the process has other
+ * threads, and changes nothing. etch_release ends the sealed state. A joined thread may count for a moment longer,
+ * until the kernel has reaped it; threads of other processes that share this one's memory (vfork, CLONE_VM) are not
+ * counted.
  */
 #define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
 
