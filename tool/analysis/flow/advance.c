@@ -183,7 +183,7 @@ void flow_idle_check(const struct step *in, const struct state *s, const struct 
 
 /* The registers that an instruction changes, if it changes nothing else of the state; otherwise rsp, which makes the
  * caller assume that the rule changes. */
-static unsigned changed_registers(const struct step *in)
+static inline __attribute__((always_inline)) unsigned changed_registers(const struct step *in)
 {
 	switch (in->op) {
 	case STEP_NONE:
