@@ -84,6 +84,8 @@ size_t rewrite_print_findings(const char *path, const struct elf_file *f, const 
 /* Prints the summary of a file, one line, to standard output. */
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                       const struct rewrite_result *r);
+/* Prints notes about moved headers of a linked file, which matter to tools that process it later. */
+void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done);
 
 /* What an object file gets of unwind rows. */
 struct object_unwind {

@@ -177,3 +177,39 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 		printf(", %zu rows of the object step sorted", r->orc_sorted);
 	printf("%s\n", r->bytes ? "" : " (unchanged)");
 }
+
+/* By how much the file offset of the lowest segment has increased. */
+static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const Elf64_Ehdr *eh)
+{
+	const Elf64_Phdr *old = f->phdrs;
+	Elf64_Phdr p;
+	uint32_t i;
+
+	while (old < f->phdrs + f->phdr_count && old->p_type != PT_LOAD)
+		old++;
+	for (i = 0; i < eh->e_phnum && old < f->phdrs + f->phdr_count; i++) {
+		memcpy(&p, made + eh->e_phoff + i * sizeof(p), sizeof(p));
+		if (p.p_type == PT_LOAD && p.p_vaddr == old->p_vaddr)
+			return p.p_offset - old->p_offset;
+	}
+	return 0;
+}
+
+void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
+{
+	uint64_t by;
+	Elf64_Ehdr eh;
+
+	if (elf_is_object(f) || !done->bytes || done->size < sizeof(eh))
+		return;
+	memcpy(&eh, done->bytes, sizeof(eh));
+	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
+		text_error(path, "note: the program headers are now at the end of the file; GNU strip and objcopy damage such "
+		                 "a file, eu-strip does not");
+	by = moved_by(f, done->bytes, &eh);
+	if (by)
+		text_error(path,
+		           "note: its contents moved by %" PRIu64
+		           " bytes in the file, for program headers (addresses are unchanged)",
+		           by);
+}
