@@ -60,6 +60,14 @@ int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct re
 void rewrite_result_free(struct rewrite_result *r);
 
 /*
+ * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
+ * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
+ * the one that counts can depend on whether new sections come before or behind them.
+ * *no_memory: it could not be told.
+ */
+const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory);
+
+/*
  * Adds the note about the rewrite to the sections of the segment: the version of etch, and the XXH3 hash
  * (64 bits) of the file before its first rewrite. `was`: f's bytes as they were read.
  */

@@ -116,113 +116,15 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 	                        : rewrite_linked(f, &make, &out->scan, done, e);
 }
 
-/* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
- * the first bytes of the segment. */
-static bool was_rewritten(const struct elf_file *f)
-{
-	static const char *const names[] = {UNDO_SECTION, ETCH_SEC_ORC_IP, ETCH_SEC_ORC,
-	                                    ETCH_SEC_IMV, ETCH_SEC_PV,     ETCH_SEC_OBJ};
-	size_t i;
-	uint32_t k;
-
-	for (i = 0; i < sizeof(names) / sizeof(*names) && elf_is_object(f); i++)
-		if (elf_section_find(f, names[i], 1))
-			return true;
-	for (k = 1; k < f->section_count && !elf_is_object(f); k++)
-		if (!strncmp(f->sections[k].name, SEGMENT_UNLOADED, sizeof(SEGMENT_UNLOADED) - 1))
-			return true;
-	for (k = 0; k < f->phdr_count; k++) {
-		const Elf64_Phdr *p = &f->phdrs[k];
-
-		if (p->p_offset < f->size && segment_begins(f->bytes + p->p_offset, f->size - p->p_offset))
-			return true;
-	}
-	return false;
-}
-
-/* True if a section has code. Without one the analysis takes whole segments for code, with the headers in them, which
- * a rewrite changes. */
-static bool has_code_section(const struct elf_file *f)
-{
-	uint32_t i;
-
-	for (i = 1; i < f->section_count; i++)
-		if (f->sections[i].data && (f->sections[i].sh.sh_flags & SHF_EXECINSTR))
-			return true;
-	return false;
-}
-
-/* True if a linked file has a section with a name that etch uses, for a table or for etched objects, and type or flags
- * that show that it is something else. */
-static bool name_is_odd(const struct elf_file *f)
-{
-	static const char *const names[] = {ETCH_SEC_OBJECT, ETCH_SEC_SCALAR, /* these two are writable */ ETCH_SEC_IMV,
-	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_MODULE,
-	                                    ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_ORC_IP,
-	                                    ETCH_SEC_ORC};
-	uint32_t i;
-	size_t k;
-
-	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
-		const Elf64_Shdr *sh = &f->sections[i].sh;
-		bool data = sh->sh_type == SHT_PROGBITS && !(sh->sh_flags & SHF_EXECINSTR);
-		size_t count = !data ? sizeof(names) / sizeof(*names) : sh->sh_flags & SHF_WRITE ? 0 : 2;
-
-		for (k = 0; k < count; k++)
-			if (!strcmp(f->sections[i].name, names[k]))
-				return true;
-	}
-	return false;
-}
-
-/* True if section headers and program headers do not agree on where .eh_frame_hdr is: once PT_GNU_EH_FRAME leads to
- * another, only the section headers tell. */
-static bool frames_are_hidden(const struct elf_file *f)
-{
-	uint32_t hdr = cfi_file_hdr(f), i;
-	bool some = hdr, agreed = false;
-
-	for (i = 0; i < f->phdr_count; i++)
-		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME) {
-			some = true;
-			agreed |= hdr && f->sections[hdr].sh.sh_addr == f->phdrs[i].p_vaddr;
-		}
-	return some && !agreed;
-}
-
 /*
- * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
- * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
- * the one that counts can depend on whether new sections come before or behind them.
- */
-static const char *twice_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory)
-{
-	struct error e;
-	int apart;
-
-	*no_memory = false;
-	if (was_rewritten(f))
-		return "the additions of an earlier etch run are damaged";
-	if (!elf_is_object(f) && !has_code_section(f))
-		return "code overlaps the headers";
-	if (name_is_odd(f))
-		return "a section has the name of an etch table, but is not one";
-	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
-		return "section headers and program headers disagree on .eh_frame_hdr";
-	apart = elf_sections_apart(f, &e);
-	*no_memory = apart < 0;
-	return apart > 0 ? NULL : "overlapping sections";
-}
-
-/*
- * Ensures that rewriting is idempotent: if twice_doubt() has a reason, the output is taken through the steps once more,
+ * Ensures that rewriting is idempotent: if rewrite_doubt() has a reason, the output is taken through the steps once more,
  * and a different result is an error. Files as linkers write them, that etch has not rewritten yet, give no reason.
  */
 static int again_check(const struct elf_file *was, const struct rewrite_command *opt, const struct name_set *others,
                        const struct rewrite_result *done, struct error *e)
 {
 	bool no_memory = false;
-	const char *doubt = done->bytes && !is_apart(opt) ? twice_doubt(was, &opt->make, &no_memory) : NULL;
+	const char *doubt = done->bytes && !is_apart(opt) ? rewrite_doubt(was, &opt->make, &no_memory) : NULL;
 	struct elf_file f = {0};
 	struct made again = {0};
 	int err = 0;

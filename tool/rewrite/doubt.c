@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Which files may become another one when they are rewritten twice (rewrite_doubt()). */
+#include "analysis/facts/cfi_file.h"
+#include "elf/segment.h"
+#include "elf/undo.h"
+#include "rewrite/rewrite.h"
+
+#include <string.h>
+
+/* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
+ * the first bytes of the segment. */
+static bool was_rewritten(const struct elf_file *f)
+{
+	static const char *const names[] = {UNDO_SECTION, ETCH_SEC_ORC_IP, ETCH_SEC_ORC,
+	                                    ETCH_SEC_IMV, ETCH_SEC_PV,     ETCH_SEC_OBJ};
+	size_t i;
+	uint32_t k;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names) && elf_is_object(f); i++)
+		if (elf_section_find(f, names[i], 1))
+			return true;
+	for (k = 1; k < f->section_count && !elf_is_object(f); k++)
+		if (!strncmp(f->sections[k].name, SEGMENT_UNLOADED, sizeof(SEGMENT_UNLOADED) - 1))
+			return true;
+	for (k = 0; k < f->phdr_count; k++) {
+		const Elf64_Phdr *p = &f->phdrs[k];
+
+		if (p->p_offset < f->size && segment_begins(f->bytes + p->p_offset, f->size - p->p_offset))
+			return true;
+	}
+	return false;
+}
+
+/* True if a section has code. Without one the analysis takes whole segments for code, with the headers in them, which
+ * a rewrite changes. */
+static bool has_code_section(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		if (f->sections[i].data && (f->sections[i].sh.sh_flags & SHF_EXECINSTR))
+			return true;
+	return false;
+}
+
+/* True if a linked file has a section with a name that etch uses, for a table or for etched objects, and type or flags
+ * that show that it is something else. */
+static bool name_is_odd(const struct elf_file *f)
+{
+	static const char *const names[] = {ETCH_SEC_OBJECT, ETCH_SEC_SCALAR, /* these two are writable */ ETCH_SEC_IMV,
+	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_MODULE,
+	                                    ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_ORC_IP,
+	                                    ETCH_SEC_ORC};
+	uint32_t i;
+	size_t k;
+
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+		bool data = sh->sh_type == SHT_PROGBITS && !(sh->sh_flags & SHF_EXECINSTR);
+		size_t count = !data ? sizeof(names) / sizeof(*names) : sh->sh_flags & SHF_WRITE ? 0 : 2;
+
+		for (k = 0; k < count; k++)
+			if (!strcmp(f->sections[i].name, names[k]))
+				return true;
+	}
+	return false;
+}
+
+/* True if section headers and program headers do not agree on where .eh_frame_hdr is: once PT_GNU_EH_FRAME leads to
+ * another, only the section headers tell. */
+static bool frames_are_hidden(const struct elf_file *f)
+{
+	uint32_t hdr = cfi_file_hdr(f), i;
+	bool some = hdr, agreed = false;
+
+	for (i = 0; i < f->phdr_count; i++)
+		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME) {
+			some = true;
+			agreed |= hdr && f->sections[hdr].sh.sh_addr == f->phdrs[i].p_vaddr;
+		}
+	return some && !agreed;
+}
+
+const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory)
+{
+	struct error e;
+	int apart;
+
+	*no_memory = false;
+	if (was_rewritten(f))
+		return "the additions of an earlier etch run are damaged";
+	if (!elf_is_object(f) && !has_code_section(f))
+		return "code overlaps the headers";
+	if (name_is_odd(f))
+		return "a section has the name of an etch table, but is not one";
+	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
+		return "section headers and program headers disagree on .eh_frame_hdr";
+	apart = elf_sections_apart(f, &e);
+	*no_memory = apart < 0;
+	return apart > 0 ? NULL : "overlapping sections";
+}
