@@ -34,6 +34,7 @@ PROBE = """#ifdef SYNC
 #include <unistd.h>
 %s
 volatile int coverage_armed;
+static const char *done; /* nginx makes an environment of its own */
 static void *arm(void *path)
 {
 	unsigned long sites = 0, armed = 0, unfit = 0;
@@ -51,7 +52,7 @@ static void *arm(void *path)
 #endif
 	snprintf(text, sizeof(text), "armed %%d %%lu %%lu %%lu %%p\\n", err, sites, armed, unfit, (void *)&coverage_armed);
 	coverage_armed = 1;
-	fd = open(getenv("ETCH_DONE"), O_WRONLY);
+	fd = open(done, O_WRONLY);
 	dprintf(2, "%%s", text);
 	dprintf(fd, "%%s", text);
 	close(fd);
@@ -61,7 +62,8 @@ static void __attribute__((constructor(60000))) probe(void)
 {
 	pthread_t t;
 
-	if (getenv("ETCH_ARM"))
+	done = getenv("ETCH_DONE");
+	if (done && getenv("ETCH_ARM"))
 		pthread_create(&t, 0, arm, getenv("ETCH_ARM"));
 }
 """
@@ -161,29 +163,37 @@ def run_load(name, exe, n, wrap, directory):
         p = subprocess.Popen([*map(str, wrap), str(exe), *arguments(d, port, n)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=d)
         watch = threading.Timer(900, p.kill)
         watch.start()
+        said = ""
         try:
             if client:
                 s = connected(port)
                 pathlib.Path(f"{d}/arm").write_text("x")
-                pathlib.Path(f"{d}/done").read_text()
+                said = pathlib.Path(f"{d}/done").read_text()  # nginx takes its standard error to a file
                 client(s, n)
                 s.close()
-                stop(p.pid, exe)
+                stop(p)
             out, err = p.communicate()
         finally:
             watch.cancel()
             with contextlib.suppress(OSError):
                 p.kill()
-        answer = re.search(r"armed (\d+) (\d+) (\d+) (\d+) 0x([0-9a-f]+)", err.decode(errors="replace"))
+        answer = re.search(r"armed (\d+) (\d+) (\d+) (\d+) 0x([0-9a-f]+)", said + err.decode(errors="replace"))
         if p.returncode not in (0, -signal.SIGTERM) or not answer or answer.group(1) != "0":
             fail(f"load: {name}: {exe} {n}: ended with {p.returncode}: {err.decode(errors='replace')[-1500:]}")
         return out.decode(errors="replace"), answer
 
 
-def stop(pid, exe):
-    """SIGTERM to the program: `pid`, or the child that valgrind has made of it."""
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    os.kill(int(children[0]) if children else pid, signal.SIGTERM)
+def stop(p):
+    """SIGTERM to the program: the process, or the child that etch stat has made of it; again where it came between a
+    look at what it had done and the wait for a request."""
+    children = pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()
+    pid = int(children[0]) if children else p.pid
+    for _ in range(100):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            p.wait(1.5)
+            return
 
 
 def counts(name, exe, n, directory):
