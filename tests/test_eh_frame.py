@@ -229,6 +229,50 @@ def test_exceptions(link, build, tmp_path):
     assert run([tmp_path / "t"]).stdout == run([tmp_path / "was"]).stdout == "5106\n"
 
 
+PLUGIN = """#include <stdexcept>
+struct D { int *n; ~D() { ++*n; } };
+extern "C" int thrower(int n, int *destroyed, void (*f)(void)) { D d{destroyed}; if (!n) { f(); throw std::out_of_range("n"); } return thrower(n - 1, destroyed, f) + 1; }
+extern "C" int catcher(int *destroyed, void (*f)(void)) { try { return thrower(20, destroyed, f); } catch (std::out_of_range &) { return 7; } }
+"""
+# The library is loaded, throws out of itself and within, ends a thread through its frames, and is loaded again.
+HOST = """#include <cstdio>
+#include <dlfcn.h>
+#include <exception>
+#include <pthread.h>
+static void nothing() {}
+static void leave() { pthread_exit(nullptr); }
+static int destroyed, (*thrower)(int, int *, void (*)()), (*catcher)(int *, void (*)());
+static void *thread(void *) { catcher(&destroyed, leave); return nullptr; }
+int main(int, char **v)
+{
+	for (int i = 0; i < 3; i++) {
+		void *l = dlopen(v[1], RTLD_NOW);
+		*(void **)&thrower = dlsym(l, "thrower");
+		*(void **)&catcher = dlsym(l, "catcher");
+		try { thrower(20, &destroyed, nothing); } catch (std::exception &e) { destroyed += 1000; }
+		destroyed += 10000 * catcher(&destroyed, nothing);
+		pthread_t t;
+		pthread_create(&t, nullptr, thread, nullptr);
+		pthread_join(t, nullptr);
+		dlclose(l);
+	}
+	std::printf("%d\\n", destroyed);
+}
+"""
+
+
+@pytest.mark.parametrize("option", ["--eh-frame", "--eh-frame=all"])
+def test_exceptions_of_a_loaded_library(option, build, tmp_path):
+    (tmp_path / "p.cc").write_text(PLUGIN)
+    (tmp_path / "h.cc").write_text(HOST)
+    run(["g++", "-O2", "-fPIC", "-shared", "-o", tmp_path / "was.so", tmp_path / "p.cc"])
+    run(["g++", "-O2", "-pthread", "-o", tmp_path / "host", tmp_path / "h.cc", "-ldl"])
+    for name in ("was.so", "host"):
+        run([build / "etch", "rewrite", option, "-o", tmp_path / f"new-{name}", tmp_path / name])
+    # Each round: 21 objects three times, a throw that the host catches, one that the library does.
+    assert {run([tmp_path / host, tmp_path / so]).stdout for host in ("host", "new-host") for so in ("was.so", "new-was.so")} == {f"{3 * (63 + 1000 + 70000)}\n"}
+
+
 def test_size_is_at_most_that_of_gcc(build, tmp_path):
     """SQLite's FDEs by etch, made from the code alone, against gcc's."""
     source = fetch("sqlite") / "sqlite3.c"

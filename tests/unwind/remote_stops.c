@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote_stops COUNT SEED PROGRAM [ARG...]: stops a program's main thread at random times, 1 to 8 ms apart, and walks its
- * stack by libunwind's ptrace interface. Prints a line a stop: the addresses of its frames, innermost first.
+ * remote_stops COUNT SEED PROGRAM [ARG...]: stops a program's main thread at random times, 1 to 8 ms apart, and walks
+ * its stack by libunwind's ptrace interface. Prints a line a stop: the addresses of its frames, innermost first.
  */
 #include <libunwind-ptrace.h>
 #include <signal.h>
