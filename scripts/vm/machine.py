@@ -107,14 +107,14 @@ def initramfs(files, commands):
     return cpio(entries)
 
 
-def boot(kernel, files, commands, append="", cpus=2, seconds=600, qemu=()):
+def boot(kernel, files, commands, append="", cpus=2, seconds=600, accel=("-accel", "tcg,thread=multi")):
     """Boots, runs the commands (a script of busybox's shell) and stops. Returns what was printed on the serial line; what
     was printed so far where `seconds` were not enough (it then does not end in '@@ end')."""
     with tempfile.TemporaryDirectory() as d:
         root, log = Path(d, "root"), Path(d, "log")
         root.write_bytes(initramfs(files, commands))
-        argv = [*QEMU, "-smp", str(cpus), "-accel", "tcg,thread=multi", *qemu, "-serial", f"file:{log}", "-kernel", kernel,
-                "-initrd", root, "-append", f"console=ttyS0 quiet panic=-1 oops=panic no_timer_check {append}"]
+        argv = [*QEMU, "-smp", str(cpus), *accel, "-serial", f"file:{log}", "-kernel", kernel,
+                "-initrd", root, "-append", f"console=ttyS0 quiet panic=-1 no_timer_check {append}"]
         try:
             subprocess.run([str(a) for a in argv], timeout=seconds, check=False)
         except subprocess.TimeoutExpired:

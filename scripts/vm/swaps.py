@@ -70,7 +70,7 @@ def kernel_image(name):
 
 
 def run(kernel, files, cases, reads=0, sets=0, seconds=1800):
-    return results(machine.boot(kernel, files, commands(cases, reads, sets), seconds=seconds))
+    return results(machine.boot(kernel, files, commands(cases, reads, sets), "oops=panic", seconds=seconds))
 
 
 def main():

@@ -39,6 +39,7 @@ extern const volatile uint8_t moved_page[];
 int moved_sum(void);
 void moved_check(int v);
 void moved_spin(void); /* a while, on such a page */
+extern _Atomic int moved_taken_back; /* the thread may see values that are taken back */
 pthread_t moved_start(void);
 void moved_end(pthread_t t);
 

@@ -48,7 +48,8 @@ int moved_sum(void)
 	return v;
 }
 
-static atomic_int stop, wrong, taken_back;
+static atomic_int stop, wrong;
+atomic_int moved_taken_back;
 
 /* Reads all sites. What it sees was set, and it never goes back. */
 static void *reader(void *arg)
@@ -61,7 +62,7 @@ static void *reader(void *arg)
 		for (unsigned i = 0; i < 6; i++) {
 			int v = read_at(at[i]);
 
-			if ((v < seen[i] && !taken_back) || v > 1000000)
+			if ((v < seen[i] && !moved_taken_back) || v > 1000000)
 				wrong = 1;
 			seen[i] = v;
 		}
@@ -214,7 +215,7 @@ static void refuse(int nr, int error, unsigned arg, uint32_t mask, uint32_t valu
 	pthread_t t = moved_start();
 	int i;
 
-	taken_back = 1; /* a page that was moved before another was refused may have been read */
+	moved_taken_back = 1; /* a page that was moved before another was refused may have been read */
 	CHECK_EQ(etch_set(&moved, 8), 0);
 	moved_check(8);
 	deny(nr, error, arg, mask, value);

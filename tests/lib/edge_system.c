@@ -111,18 +111,26 @@ static void case_uprobe(void)
 
 /* ---- allocations of the kernel that fail ------------------------------------------------- */
 
+static int nth = -1; /* this thread's fail-nth: opening it allocates */
+
 /* The n-th allocation of this thread fails. 0: that is to be had. */
-static int fail_nth(unsigned n) { return put("/proc/thread-self/fail-nth", 0, "%u", n); }
+static int fail_nth(unsigned n)
+{
+	char text[16];
+	int len = snprintf(text, sizeof(text), "%u", n);
+
+	if (nth < 0)
+		nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
+	return pwrite(nth, text, (size_t)len, 0) == len ? 0 : -1;
+}
 
 /* Has it failed? Ends the injection. */
 static int failed(void)
 {
 	char text[32] = "";
-	int fd = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
 
-	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
-	close(fd);
-	fail_nth(0);
+	CHECK(pread(nth, text, sizeof(text) - 1, 0) > 0);
+	CHECK(!fail_nth(0));
 	return atoi(text) == 0;
 }
 
@@ -187,6 +195,7 @@ static void case_swap_failnth(void)
 	unsigned n, hits = 0, refused = 0;
 
 	injection_open();
+	moved_taken_back = 1; /* the second or third run may fail */
 	for (n = 1;; n++) {
 		int v = *(volatile int *)&moved, err, hit;
 
@@ -211,18 +220,19 @@ static void case_swap_failnth(void)
 static void case_swap_failing(void)
 {
 	static const char *const attributes[][2] = {
-		{DEBUG "failslab/task-filter", "Y"},    {DEBUG "failslab/times", "-1"},    {DEBUG "failslab/probability", "4"},
+		{DEBUG "failslab/task-filter", "Y"},    {DEBUG "failslab/times", "-1"},    {DEBUG "failslab/probability", "1"},
 		{DEBUG "fail_page_alloc/task-filter", "Y"}, {DEBUG "fail_page_alloc/times", "-1"},
-		{DEBUG "fail_page_alloc/probability", "4"},
+		{DEBUG "fail_page_alloc/probability", "1"},
 	};
 	pthread_t t = moved_start();
 	unsigned refused = 0, sets = 0;
 
 	injection_open();
+	moved_taken_back = 1;
 	for (unsigned i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
 		CHECK(!put(attributes[i][0], 0, "%s", attributes[i][1]));
 	CHECK(!put("/proc/thread-self/make-it-fail", 0, "1"));
-	while (sets < 300) {
+	while (sets < 100) {
 		int v = *(volatile int *)&moved, err = etch_set(&moved, v + 1);
 
 		CHECK(!err || err == ETCH_ENOMEM || err == ETCH_EPERM);
@@ -251,7 +261,7 @@ static void cgroup_child(void)
 		int v = *(volatile int *)&moved, err;
 
 		p[at] = 1;
-		if (at < (12ul << 20) && at % 65536)
+		if (at % (at < (2ul << 20) ? 65536 : 16384))
 			continue;
 		err = etch_set(&moved, v + 1);
 		CHECK(!err || err == ETCH_ENOMEM || err == ETCH_EPERM);
@@ -267,7 +277,7 @@ static void case_swap_memcg(void)
 	pid_t pid;
 
 	if (put("/sys/fs/cgroup/cgroup.subtree_control", 0, "+memory") || (mkdir(CGROUP, 0755) && errno != EEXIST) ||
-	    put(CGROUP "/memory.max", 0, "%u", 16u << 20))
+	    put(CGROUP "/memory.max", 0, "%u", 4u << 20))
 		skip("memory cgroup");
 	pid = fork();
 	if (!pid) {
