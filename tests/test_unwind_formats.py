@@ -244,5 +244,8 @@ def test_map(made, kind):
             answered += 1
     assert answered > 0.96 * covered > 300
     assert t.header["version"] == 4 and t.header["map_first"] == 192
+    granules = t.data[t.header["map"]:][:(t.header["text_size"] >> t.header["map_shift"]) + 1]
+    assert t.header["map_rbp"] == (32 * granules.count(159) > sum(g < 192 for g in granules))
+    assert name != "libc" or t.header["map_rbp"]
     assert {"exception", "step"} <= t.seen
     assert name != "libc" or {"chain", "palette", "rbp"} <= t.seen

@@ -42,6 +42,8 @@ NO_ASAN void **plain_walk(const struct plain *p, struct frame *f, void **out, vo
 	switch (by) {
 	case PLAIN_MAP_6: return fast(p, f, out, end, PLAIN_MAP_6);
 	case PLAIN_MAP_7: return fast(p, f, out, end, PLAIN_MAP_7);
+	case PLAIN_MAP_6_RBP: return fast(p, f, out, end, PLAIN_MAP_6_RBP);
+	case PLAIN_MAP_7_RBP: return fast(p, f, out, end, PLAIN_MAP_7_RBP);
 	case PLAIN_OLD_MAP: return fast(p, f, out, end, PLAIN_OLD_MAP);
 	default: return fast(p, f, out, end, PLAIN_FULL);
 	}

@@ -52,6 +52,19 @@ NO_ASAN static inline __attribute__((always_inline)) int palette_step(const stru
 	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp, r->bp != 0);
 }
 
+/* How a walk steps: by the full table, a map of an earlier version, or a map with granules of 64 or 128 bytes, in which
+ * frames behind rbp may be frequent. */
+enum plain_by {
+	PLAIN_FULL = 0,
+	PLAIN_OLD_MAP = 1,
+	PLAIN_SHIFT = 7,
+	PLAIN_RBP = 8,
+	PLAIN_MAP_6 = 6,
+	PLAIN_MAP_7 = 7,
+	PLAIN_MAP_6_RBP = PLAIN_MAP_6 | PLAIN_RBP,
+	PLAIN_MAP_7_RBP = PLAIN_MAP_7 | PLAIN_RBP,
+};
+
 /* Bytes between rsp and the window's lower end that map_step() needs: it reads rbp at CFA - 48 and up. */
 #define STEP_ROOM 48u
 
@@ -59,31 +72,35 @@ NO_ASAN static inline __attribute__((always_inline)) int palette_step(const stru
  * Steps from a return address to the next frame by a map of steps. Returns 1; or 0 with *f unchanged.
  * bp: the word at f->slot. f->sp is at least STEP_ROOM above the window's lower end, and goes up.
  *
- * The critical path is one chain of loads: return address, map byte, next return address. So the address of
- * the last is made by the load itself, of the base and the byte's bits. What differs from frame to frame is
- * selected without a branch, which would be mispredicted.
+ * The critical path is one chain of loads: return address, map byte, next return address. So one instruction makes
+ * the frame's size of the byte, and the load adds it to the base. Where frames behind rbp are frequent, their base
+ * is selected, since a branch would be mispredicted; elsewhere the selection would take longer than what it selects.
  */
 NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct plain *p, struct frame *f, uint64_t bp,
-                                                                  const unsigned shift)
+                                                                  const enum plain_by by)
 {
-	uint64_t base = f->sp, code, cfa, step, slot;
+	uint64_t base = f->sp, code, cfa, size, slot;
 
 	if (ETCH_UNLIKELY(f->ip - p->text > p->size))
 		return 0;
-	code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> shift));
+	code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> (by & PLAIN_SHIFT)));
 	if (ETCH_UNLIKELY(code >= ETCH_MAP_STEPS))
 		return code < p->codes && palette_step(p, f, bp, code);
-	/* Such that the sum below is rbp + 16. */
-	bp -= 16 * (ETCH_MAP_RBP_FRAME & 31);
-	__asm__("cmpl %2, %k1\n\tcmove %3, %0" : "+r"(base) : "r"(code), "i"(ETCH_MAP_RBP_FRAME), "r"(bp) : "cc");
-	step = 2 * (code & 31);
-	cfa = base + 8 * step + 16;
+	if (by & PLAIN_RBP) {
+		bp -= 16 * (ETCH_MAP_RBP_FRAME & 31); /* such that the sum below is rbp + 16 */
+		__asm__("cmpl %2, %k1\n\tcmove %3, %0" : "+r"(base) : "r"(code), "i"(ETCH_MAP_RBP_FRAME), "r"(bp) : "cc");
+	} else if (ETCH_UNLIKELY(code == ETCH_MAP_RBP_FRAME)) {
+		return plain_move(p, f, bp + 16, bp, 1);
+	}
+	size = code;
+	__asm__("shlb $3, %b0" : "+r"(size) : : "cc"); /* 8 * (code & 31) */
+	cfa = base + 2 * size + 16;
 	code >>= 5;
 	slot = cfa + 8 * code - 48;
 	/* lo is at least one page, so a CFA that is too low does not wrap around. */
 	if (ETCH_UNLIKELY(cfa - 8 < f->sp) || ETCH_UNLIKELY(cfa > p->hi))
 		return 0;
-	f->ip = memory_load_8(base, step);
+	f->ip = memory_load_2(base, size);
 	__asm__("cmpl $5, %k1\n\tcmovb %2, %0" : "+r"(f->slot) : "r"(code), "r"(slot) : "cc");
 	f->sp = cfa;
 	return 1;
@@ -113,9 +130,6 @@ NO_ASAN static inline __attribute__((always_inline)) int full_step(const struct 
 
 /* Steps by what the map says in any other way, or by the full table. */
 int plain_slow_step(const struct plain *p, struct frame *f);
-
-/* How a walk steps: by the full table, a map of an earlier version, or a map with granules of 64 or 128 bytes. */
-enum plain_by { PLAIN_FULL = 0, PLAIN_OLD_MAP = 1, PLAIN_MAP_6 = 6, PLAIN_MAP_7 = 7 };
 
 NO_ASAN static inline __attribute__((always_inline)) int plain_step(const struct plain *p, struct frame *f, uint64_t bp,
                                                                     const enum plain_by by)

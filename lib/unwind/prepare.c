@@ -314,6 +314,7 @@ static void map_write(const struct table_builder *m, struct etch_unwind *u)
 
 		map[i] = (uint8_t)(g && g != MIXED ? rules[g - 1].map_code : ETCH_MAP_FULL);
 	}
+	u->map_rbp = etch_map_rbp(map, m->granule_count);
 }
 
 static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)

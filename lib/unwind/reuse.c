@@ -215,6 +215,8 @@ NO_ASAN void **reuse_walk(const struct plain *p, struct frame *f, struct trace *
 	switch (by) {
 	case PLAIN_MAP_6: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6);
 	case PLAIN_MAP_7: return fast_reuse(p, f, t, out, end, PLAIN_MAP_7);
+	case PLAIN_MAP_6_RBP: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6_RBP);
+	case PLAIN_MAP_7_RBP: return fast_reuse(p, f, t, out, end, PLAIN_MAP_7_RBP);
 	case PLAIN_OLD_MAP: return fast_reuse(p, f, t, out, end, PLAIN_OLD_MAP);
 	default: return fast_reuse(p, f, t, out, end, PLAIN_FULL);
 	}

@@ -60,14 +60,14 @@ static inline __attribute__((always_inline)) uint64_t memory_load(uint64_t at)
 	return v;
 }
 
-/* memory_load(base + 8 * index + 8), without another instruction for the address. */
-static inline __attribute__((always_inline)) uint64_t memory_load_8(uint64_t base, uint64_t index)
+/* memory_load(base + 2 * index + 8), without another instruction for the address. */
+static inline __attribute__((always_inline)) uint64_t memory_load_2(uint64_t base, uint64_t index)
 {
 	uint64_t v;
 
-	__asm__("2: movq 8(%1,%2,8), %0\n3:\n\t" ETCH_EX_ZERO("2b", "3b", "%0")
+	__asm__("2: movq 8(%1,%2,2), %0\n3:\n\t" ETCH_EX_ZERO("2b", "3b", "%0")
 	        : "=r"(v)
-	        : "r"(base), "r"(index), "m"(*(const word *)(uintptr_t)(base + 8 * index + 8)));
+	        : "r"(base), "r"(index), "m"(*(const word *)(uintptr_t)(base + 2 * index + 8)));
 	return v;
 }
 

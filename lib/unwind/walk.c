@@ -30,7 +30,9 @@ NO_ASAN static void **plain_module(const struct unwind_module *m, const struct w
 	p.lo = window->lo;
 	p.hi = window->hi;
 	p.span = p.hi - 8 - p.lo;
-	by = !m->block.map ? PLAIN_FULL : !m->block.map_steps ? PLAIN_OLD_MAP : (enum plain_by)m->block.map_shift;
+	by = !m->block.map         ? PLAIN_FULL
+	     : !m->block.map_steps ? PLAIN_OLD_MAP
+	                           : (enum plain_by)(m->block.map_shift | (m->block.map_rbp ? PLAIN_RBP : 0));
 	return t->previous ? reuse_walk(&p, f, t, out, end, by) : plain_walk(&p, f, out, end, by);
 }
 

@@ -58,6 +58,7 @@ uint8_t *table_old(const uint8_t *table, size_t size, size_t *old_size)
 	for (i = 0; i < 3 * (size_t)u->map_unit_count; i++)
 		if (i % 3)
 			unit[i] = number[unit[i]];
+	u->map_rbp = 0;
 	u->map_palette = (uint32_t)palette;
 	u->map_palette_count = n;
 	u->bytes = *old_size = palette + 8 * n;

@@ -68,6 +68,7 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 		u->map_palette = (uint32_t)at[4];
 		u->map_palette_count = m->palette_count;
 		u->map_first = ETCH_MAP_STEPS;
+		u->map_rbp = etch_map_rbp(m->bytes, m->granules);
 		u->map_page = (uint32_t)at[5];
 		u->map_page_count = m->pages;
 		u->map = (uint32_t)at[6];

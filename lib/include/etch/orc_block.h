@@ -48,7 +48,8 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version < ETCH_UNWIND_VERSION ||
 	    u->version > ETCH_UNWIND_VERSION_LAST || u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size ||
-	    u->bytes > UINT32_MAX || u->zero || u->zero2)
+	    u->bytes > UINT32_MAX || u->zero2 ||
+	    u->map_rbp > (u->version >= ETCH_UNWIND_VERSION_STEPS))
 		return 0;
 	if ((u->text & 255) || u->text_size > UINT32_MAX || u->text + u->text_size < u->text)
 		return 0;
@@ -109,7 +110,7 @@ struct etch_block {
 	uint32_t map_unit_count;
 	uint32_t map_steps; /* lower map bytes are steps: ETCH_MAP_STEPS, or 0 before version 4 */
 	uint32_t map_codes; /* map bytes from map_steps to here are the palette's rules, in order */
-	uint8_t map_shift, map_page_shift;
+	uint8_t map_shift, map_page_shift, map_rbp;
 };
 
 /* Fills *t from a table of ETCH_ENCODING_BLOCK that etch_unwind_header_valid() accepts. */
@@ -137,6 +138,7 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 	t->map_steps = u->version >= ETCH_UNWIND_VERSION_STEPS ? ETCH_MAP_STEPS : 0;
 	t->map_codes = t->map_steps + u->map_palette_count;
 	t->map_shift = u->map_shift;
+	t->map_rbp = (uint8_t)u->map_rbp;
 	t->map_page_shift = (uint8_t)etch_map_page_shift(u->map_shift);
 }
 
@@ -285,6 +287,18 @@ static inline uint32_t etch_map_step(const struct etch_map_rule *m)
 	if (size > 31 * 16 || (size & 15) || (m->bp && (m->bp < -48 || m->bp > -16 || (m->bp & 7))))
 		return ETCH_MAP_FULL;
 	return code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_FULL : code;
+}
+
+/* Are frames behind rbp frequent in a map? One of 32 granules: readers then select without a branch. */
+static inline uint16_t etch_map_rbp(const uint8_t *map, uint64_t granules)
+{
+	uint64_t steps = 0, rbp = 0, i;
+
+	for (i = 0; i < granules; i++) {
+		steps += map[i] < ETCH_MAP_STEPS;
+		rbp += map[i] == ETCH_MAP_RBP_FRAME;
+	}
+	return rbp * 32 > steps;
 }
 
 /* The map byte, other than an exception, of a return address whose granule has the byte `code` of ETCH_MAP_CODES or

@@ -110,6 +110,8 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 	uint64_t granules = etch_map_bytes(u), g;
 	uint32_t i;
 
+	if (t->map_steps && u->map_rbp != etch_map_rbp(t->map, granules))
+		return 0;
 	for (i = 0; i < u->map_palette_count; i++) {
 		const struct etch_map_rule *r = &t->map_palette[i];
 
