@@ -121,6 +121,16 @@ def test_debug_file(etch, burn, tmp_path):
     check_shares(folded(etch, tmp_path, tmp_path / "bare", "0.3")[0])
 
 
+def test_a_symbol_table_within(etch, burn, tmp_path):
+    """... or by .gnu_debugdata, an ELF file with symbols, compressed (gdb's MiniDebugInfo)."""
+    need("xz")
+    run(["objcopy", "--only-keep-debug", burn, tmp_path / "symbols"])
+    run(["xz", tmp_path / "symbols"])
+    run(["objcopy", "--strip-all", f"--add-section=.gnu_debugdata={tmp_path / 'symbols.xz'}", burn, tmp_path / "bare"])
+    assert "hot" not in run(["nm", tmp_path / "bare"], ok=(0, 1)).stdout
+    check_shares(folded(etch, tmp_path, tmp_path / "bare", "0.3")[0])
+
+
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_inlined(etch, tmp_path, sampled, cc):
     """DWARF's inlined functions are frames."""
@@ -382,6 +392,43 @@ def test_firefox(etch, burn, tmp_path):
     check_shares(found)
     assert total == int(re.search(r"(\d+) samples", table).group(1))
     assert [t["name"] for t in profile["threads"]].count("worker") == 2
+
+
+@pytest.fixture(scope="module")
+def profiler_cli(tmp_path_factory):
+    """The Firefox profiler's own reader, as Mozilla publishes it for the command line."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("node and npm are not installed")
+    room = tmp_path_factory.mktemp("cli")
+    p = run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", room, "@firefox-devtools/profiler-cli"], ok=None)
+    if p.returncode:
+        pytest.skip(f"npm: {p.stderr.strip()[-200:]}")
+    return room / "node_modules" / "@firefox-devtools" / "profiler-cli" / "dist" / "profiler-cli.js"
+
+
+def test_the_firefox_profiler_reads_it(etch, burn, tmp_path, profiler_cli):
+    """It brings the file up to its own version, and counts the same."""
+    out = tmp_path / "a.json"
+    table = run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.3"]).stderr
+    env = {**os.environ, "HOME": str(tmp_path)}
+
+    def cli(*argv, ok=0):
+        return run(["node", profiler_cli, *argv, "--session", "s"], env=env, ok=ok)
+
+    cli("load", out, ok=None)  # goes on in the background
+    try:
+        for _ in range(100):
+            if not cli("status", ok=None).returncode:
+                break
+            time.sleep(0.1)
+        functions = json.loads(cli("thread", "functions", "--json", "--limit", "0").stdout)["functions"]
+    finally:
+        run(["node", profiler_cli, "stop", "s"], env=env, ok=None)
+    count = Counter({f["name"]: f["selfSamples"] for f in functions})
+    assert [name for name, _ in count.most_common(3)] == ["hot", "warm", "cool"]
+    assert sum(count.values()) == int(re.search(r"(\d+) samples", table).group(1))
+    total = {f["name"]: f["totalSamples"] for f in functions}
+    assert total["middle"] >= count["hot"] + count["warm"] + count["cool"]
 
 
 SVG = "{http://www.w3.org/2000/svg}"

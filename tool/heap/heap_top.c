@@ -39,7 +39,11 @@ static int rank_order(const void *a, const void *b)
 static bool is_allocator(const char *name)
 {
 	static const char *const begins[] = {"operator new", "std::", "__gnu_cxx::"};
+	static const char *const names[] = {"malloc", "calloc", "realloc"}; /* inlined in the dynamic linker */
 
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i]))
+			return true;
 	for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++)
 		if (!strncmp(name, begins[i], strlen(begins[i])))
 			return true;

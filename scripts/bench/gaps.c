@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How long a sample stops a thread: the gaps in which a thread that only reads the time stamp counter is away, longer
+ * than 0.5 us and shorter than 100 us (other processes take longer). Other load on the machine makes further gaps, but
+ * moves the median little.
+ *
+ *     gaps SECONDS FRAMES     frames of 1 KB on the stack; prints: gaps, median us, 90th percentile us
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#define MOST (1u << 20)
+
+static double ticks_us; /* of the counter */
+static float *gap;
+static size_t count;
+
+static int order(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void spin(double time)
+{
+	uint64_t last = __rdtsc(), now, end = last + (uint64_t)(time * 1e6 * ticks_us);
+
+	for (; (now = __rdtsc()) < end; last = now) {
+		double us = (double)(now - last) / ticks_us;
+
+		if (us > 0.5 && us < 100 && count < MOST)
+			gap[count++] = (float)us;
+	}
+}
+
+__attribute__((noinline)) static void deep(int frames, double time)
+{
+	volatile char room[1000];
+
+	memset((void *)room, frames, sizeof(room));
+	if (frames)
+		deep(frames - 1, time);
+	else
+		spin(time);
+	room[0]++;
+}
+
+int main(int argc, char **argv)
+{
+	double begun = seconds();
+	uint64_t first = __rdtsc();
+
+	if (argc != 3 || !(gap = calloc(MOST, sizeof(*gap))))
+		return 2;
+	memset(gap, 1, MOST * sizeof(*gap));
+	while (seconds() < begun + 0.1)
+		;
+	ticks_us = (double)(__rdtsc() - first) / (seconds() - begun) / 1e6;
+	deep(atoi(argv[2]), atof(argv[1]));
+	qsort(gap, count, sizeof(*gap), order);
+	printf("%zu %.1f %.1f\n", count, count ? gap[count / 2] : 0, count ? gap[count * 9 / 10] : 0);
+	return 0;
+}
