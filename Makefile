@@ -203,6 +203,9 @@ fuzz: deps	## libFuzzer's targets; mutants of files, their structure and unwind 
 vm: built	## page swaps under other kernels: virtual machines with Debian's 6.1 and 6.12 (VM='--kernel IMAGE')
 	$(PYTHON) scripts/vm/swaps.py --build $(B) $(VM)
 
+kernel: built	## Linux 6.1 built by objtool and by etch objtool, booted, their stack walks compared (an hour, 5 GB)
+	$(PYTHON) scripts/vm/kernel.py --etch $(B)/etch -j $(JOBS)
+
 # The run is of one core; what is not installed is left out (run.py --install).
 programs: built	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'
 	$(PYTHON) scripts/programs/run.py --etch $(B)/etch --root $(B)/programs $(PROGRAMS)
@@ -251,4 +254,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak vm format fuzz sample programs survey no-cfi deps install deb clean help
+.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs survey no-cfi deps install deb clean help

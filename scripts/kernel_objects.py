@@ -9,7 +9,7 @@ package linux-source-6.1; the configuration is tinyconfig with KERNEL_OPTIONS, w
 thunks, static keys and calls, SLS, modules. Nothing of it is installed. In DIRECTORY:
 
     linux-source-6.1/   the source
-    objtool/            the kernel built by its own objtool
+    objtool/, etch/     the kernel built by its own objtool; by `etch objtool` (scripts/vm/kernel.py)
     kept/               each object that objtool was run on, as it was before, and NAME.o.args: objtool's options
 """
 
@@ -95,6 +95,18 @@ def objects(where=DIRECTORY, jobs=2):
         build(tree, out, kept, jobs, log)
         (where / "done").touch()
     return kept, out / "tools/objtool/objtool"
+
+
+def kernel_by_etch(etch, where=DIRECTORY, jobs=2):
+    """The same kernel with `etch objtool` in objtool's place, as docs/guides/kernel.md says. Returns its directory."""
+    tree, out, log = where / PACKAGE, where / "etch", where / "log.etch"
+    objects(where, jobs)
+    if not (out / ".config").exists():
+        out.mkdir(exist_ok=True)
+        shutil.copy(where / "objtool" / ".config", out)
+    make(tree, out, log, "olddefconfig")
+    make(tree, out, log, f"-j{jobs}", f"objtool={etch} objtool --skip=uaccess", "bzImage", "modules")
+    return out
 
 
 def main():
