@@ -167,6 +167,17 @@ def test_a_loop_behind_much_padding(etch, tmp_path):
     assert r.right == r.covered, r
 
 
+# One that only reads memory by what it keeps in a callee-saved register (WTF's locks in bun).
+SPINS = LOOPS.replace("1:\taddl\t%eax, %ebx\n\tdecl\t%eax\n", "1:\tmovzbl\t(%rbx), %eax\n\tmovl\t%eax, %ecx\n\tandb\t$0xc0, %cl\n\tcmpb\t$0x40, %cl\n")
+
+
+def test_a_loop_that_reads_by_a_register(etch, tmp_path):
+    assert "(%rbx)" in SPINS
+    r = looked_at(etch, tmp_path, SPINS)
+    assert not r.error and not r.wrong, r.places
+    assert r.right == r.covered, r
+
+
 # As dav1d's assembly has it, of which only data says that it is there. Tables by the logarithm of a width have
 # no bound, and begin with what is another one's; each is jumped through with a frame of its own. A piece in the
 # middle, which goes on with what all share, is called, and changes rbp. `numbers` is referred to as well.

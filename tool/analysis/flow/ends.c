@@ -23,6 +23,21 @@ static bool begins_function(struct flow *f, uint64_t off)
 	return i != NO_STEP && step_begins_function(&f->steps[i], p->bytes + off, p->end - p->start - off);
 }
 
+/* Does an instruction with this op access memory at b + disp? */
+static bool is_access(unsigned op)
+{
+	return op == STEP_NONE || op == STEP_LOAD || op == STEP_STORE || op == STEP_FETCH || op == STEP_LIMIT ||
+	       op == STEP_EXCHANGE;
+}
+
+/* The registers that an instruction reads for the address of its operand in memory, as far as the record tells. */
+static uint16_t address_registers(const struct step *s)
+{
+	bool indexed = s->index < 16 && s->op != STEP_ADDRESS && s->op != STEP_SUM;
+
+	return (uint16_t)((s->b < 16 && (is_access(s->op) || s->deref) ? 1u << s->b : 0) | (indexed ? 1u << s->index : 0));
+}
+
 /* Is code not the start of a function: does it use a callee-saved register that it has not saved? */
 static bool is_amidst(struct flow *f, uint64_t off)
 {
@@ -37,7 +52,7 @@ static bool is_amidst(struct flow *f, uint64_t off)
 			return false;
 		if ((s->op == STEP_PUSH || s->op == STEP_STORE) && s->a < 16)
 			saved |= (uint16_t)(1u << s->a);
-		if (s->touches & STEP_CALLEE_SAVED & ~saved)
+		if ((s->touches | address_registers(s)) & STEP_CALLEE_SAVED & ~saved)
 			return true;
 		if (s->flow != FLOW_NEXT)
 			return false;
@@ -80,13 +95,6 @@ bool flow_begins(struct flow *f)
 
 /* Instructions examined behind a call of the next instruction, for uses of the pushed return address. */
 #define ASKED_MOST 8u
-
-/* Does an instruction with this op access memory at b + disp? */
-static bool is_access(unsigned op)
-{
-	return op == STEP_NONE || op == STEP_LOAD || op == STEP_STORE || op == STEP_FETCH || op == STEP_LIMIT ||
-	       op == STEP_EXCHANGE;
-}
 
 bool flow_uses_return_address(struct flow *f, uint64_t off)
 {
