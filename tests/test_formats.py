@@ -77,7 +77,7 @@ def forms_h(tmp_path_factory):
     (tmp / "t.c").write_text(
         "#include <etch/forms.h>\n"
         "unsigned load(const struct etch_imv *e, uint64_t s, uint64_t o, uint8_t *b) { return etch_form_load(e, s, o, b); }\n"
-        "unsigned imm(const struct etch_imv *e, const uint8_t *v, uint8_t *b) { return etch_form_imm(e, v, b); }\n"
+        "unsigned imm(const struct etch_imv *e, const uint8_t *v, uint8_t *b) { return etch_form_imm(e, 0, v, b); }\n"
         "unsigned size(unsigned f) { return etch_form_size(f); }\n")
     run(["gcc", "-O1", "-shared", "-fPIC", f"-I{INCLUDE}", "-o", tmp / "t.so", tmp / "t.c"])
     lib = ctypes.CDLL(str(tmp / "t.so"))

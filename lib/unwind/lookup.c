@@ -83,9 +83,9 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 
 	if (!o || o->start != im->start || o->end != im->end)
 		return NULL;
-	if (loaded_is_permanent(im) || (o->index < im->phnum &&
-	                                same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
-	                                same_words(&o->header, o->table, HEADER_WORDS)))
+	if (loaded_is_permanent(im) ||
+	    (o->index < im->phnum && same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
+	     same_words(&o->header, o->table, HEADER_WORDS)))
 		return &o->module;
 	return NULL;
 }

@@ -253,8 +253,8 @@ static void rules_number(struct table_builder *m)
 		if (m->granules[i] && m->granules[i] != MIXED)
 			rules[m->granules[i] - 1].map_uses++;
 	for (i = 0; i < m->rules.count; i++)
-		rules[i].map_code = rules[i].map_uses && etch_map_rule_pack(&rules[i].rule, &packed) ? etch_map_step(&packed)
-		                                                                                    : ETCH_MAP_FULL;
+		rules[i].map_code =
+			rules[i].map_uses && etch_map_rule_pack(&rules[i].rule, &packed) ? etch_map_step(&packed) : ETCH_MAP_FULL;
 	rules_rank(m, false);
 	rules_rank(m, true);
 }

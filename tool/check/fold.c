@@ -181,7 +181,7 @@ static bool is_new(struct told *t, const struct scope *x)
 }
 
 static int runtime_report(struct fold *f, const struct runtime *runtime, const struct told *told, size_t count,
-                       size_t functions, struct error *e)
+                          size_t functions, struct error *e)
 {
 	struct findings one = {0};
 	struct finding *x =

@@ -402,9 +402,8 @@ static int rows_look(struct subject *s, const struct linked_unwind *u, struct er
 
 	if (linked_unwind_rows(u, &table, &sources, &why)) {
 		row_list_free(&table);
-		return !error_is_memory(&why) && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text)
-		           ? 0
-		           : error_memory(e);
+		return !error_is_memory(&why) && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text) ? 0
+		                                                                                           : error_memory(e);
 	}
 	err = code_rows(&s->frames, u, &code, e) || cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
 	              symbol_index_build(s->file, symbol_is_function, &c.symbols, e) || rows_compare(&c, e)

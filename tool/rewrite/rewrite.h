@@ -88,10 +88,10 @@ int rewrite_ex_print(struct scan *s, struct findings *x);
 /* Prints findings to standard error, one line each; of those about unwind rows only the first
  * few unless `all`. Returns the number of all findings. */
 size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
-                            const struct rewrite_result *r, bool all);
+                              const struct rewrite_result *r, bool all);
 /* Prints the summary of a file, one line, to standard output. */
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
-                      const struct rewrite_result *r);
+                        const struct rewrite_result *r);
 /* Prints notes about moved headers of a linked file, which matter to tools that process it later. */
 void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done);
 

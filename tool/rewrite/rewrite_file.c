@@ -117,8 +117,9 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 }
 
 /*
- * Ensures that rewriting is idempotent: if rewrite_doubt() has a reason, the output is taken through the steps once more,
- * and a different result is an error. Files as linkers write them, that etch has not rewritten yet, give no reason.
+ * Ensures that rewriting is idempotent: if rewrite_doubt() has a reason, the output is taken through the steps once
+ * more, and a different result is an error. Files as linkers write them, that etch has not rewritten yet, give no
+ * reason.
  */
 static int again_check(const struct elf_file *was, const struct rewrite_command *opt, const struct name_set *others,
                        const struct rewrite_result *done, struct error *e)

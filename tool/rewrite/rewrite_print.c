@@ -101,7 +101,7 @@ static void names_find(struct sayer *to, const struct findings *a, const struct 
 }
 
 size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
-                            const struct rewrite_result *r, bool all)
+                              const struct rewrite_result *r, bool all)
 {
 	const struct findings *frames = &r->frames.findings;
 	size_t count = s->findings.count + frames->count, i;
@@ -135,7 +135,7 @@ static void print_calls(const struct elf_file *f, const struct rewrite_result *r
 }
 
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
-                      const struct rewrite_result *r)
+                        const struct rewrite_result *r)
 {
 	uint64_t code = r->frames.covered + r->frames.undefined;
 	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);

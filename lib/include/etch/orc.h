@@ -159,11 +159,11 @@ struct etch_orc {
 struct etch_unwind {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t size;     /* of this header */
-	uint64_t bytes;    /* header and all that the offsets below reach; what follows is not part of the table */
-	uint8_t encoding;  /* ETCH_ENCODING_* */
-	uint8_t map_shift; /* 0 no return-address map, else 6 or 7 (block only) */
-	uint16_t map_rbp;  /* version 4: 1 if frames behind rbp are frequent in the map (etch_map_rbp()); else 0 */
+	uint16_t size;      /* of this header */
+	uint64_t bytes;     /* header and all that the offsets below reach; what follows is not part of the table */
+	uint8_t encoding;   /* ETCH_ENCODING_* */
+	uint8_t map_shift;  /* 0 no return-address map, else 6 or 7 (block only) */
+	uint16_t map_rbp;   /* version 4: 1 if frames behind rbp are frequent in the map (etch_map_rbp()); else 0 */
 	uint32_t rows;      /* block: rows in the pool, including those of runs, plus the pool's first byte; orc:
 	                     * length of the arrays */
 	uint64_t text;      /* link-time address of the first byte covered, a multiple of 256 */

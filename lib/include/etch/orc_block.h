@@ -14,14 +14,14 @@
 extern "C" {
 #endif
 
-#define ETCH_POOL_TAIL 32u  /* readable bytes behind the last record */
-#define ETCH_MAP_STEPS 192u /* version 4: lower map bytes are steps; from here on: the palette's rules */
+#define ETCH_POOL_TAIL     32u  /* readable bytes behind the last record */
+#define ETCH_MAP_STEPS     192u /* version 4: lower map bytes are steps; from here on: the palette's rules */
 #define ETCH_MAP_RBP_FRAME 159u /* the step of a frame behind rbp: CFA = rbp + 16, rbp saved at CFA - 16 */
-#define ETCH_MAP_CODES 224u /* lower map bytes are rules; from here to 254: exception units */
-#define ETCH_MAP_UNIT  254u /* in the map: the page's first exception unit; in a unit: the next unit */
-#define ETCH_MAP_FULL  255u /* look up the full table */
-#define ETCH_MAP_CHAIN 8u   /* maximum number of exception units of one granule */
-#define ETCH_UNIT_SIZE 3u   /* three uint8_t: split, below, above */
+#define ETCH_MAP_CODES     224u /* lower map bytes are rules; from here to 254: exception units */
+#define ETCH_MAP_UNIT      254u /* in the map: the page's first exception unit; in a unit: the next unit */
+#define ETCH_MAP_FULL      255u /* look up the full table */
+#define ETCH_MAP_CHAIN     8u   /* maximum number of exception units of one granule */
+#define ETCH_UNIT_SIZE     3u   /* three uint8_t: split, below, above */
 
 /* ---- headers ---------------------------------------------------------------- */
 
@@ -48,8 +48,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version < ETCH_UNWIND_VERSION ||
 	    u->version > ETCH_UNWIND_VERSION_LAST || u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size ||
-	    u->bytes > UINT32_MAX || u->zero2 ||
-	    u->map_rbp > (u->version >= ETCH_UNWIND_VERSION_STEPS))
+	    u->bytes > UINT32_MAX || u->zero2 || u->map_rbp > (u->version >= ETCH_UNWIND_VERSION_STEPS))
 		return 0;
 	if ((u->text & 255) || u->text_size > UINT32_MAX || u->text + u->text_size < u->text)
 		return 0;
@@ -342,7 +341,7 @@ static inline int etch_map_find_in(const struct etch_block *t, uint64_t offset, 
 		return 1;
 	}
 	out->cfa = (int32_t)etch_map_step_cfa(code);
-	out->bp = (int16_t)-(int)etch_map_step_bp(code);
+	out->bp = (int16_t) - (int)etch_map_step_bp(code);
 	out->flags = code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_RBP : 0;
 	out->zero = 0;
 	return 1;

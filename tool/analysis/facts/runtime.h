@@ -38,11 +38,12 @@ struct runtime {
 	const char *name;
 	/* Detects: appends what code of the runtime a file has. 0, or -1 and a message: malformed. Null: its code shows
 	 * itself to own_stack->enters(), or is not told apart. */
-	int (*detect)(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out,
-	              struct error *e);
-	/* Saved registers, and how code is called and left. Null: as in C, or not followed (etch check explains findings). */
+	int (*detect)(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
+	/* Saved registers, and how code is called and left. Null: as in C, or not followed (etch check explains findings).
+	 */
 	const struct convention *convention;
-	/* Classifies code without frames on the C stack, and gives its rule (analysis/flow/flow.h). Null: frames as in C. */
+	/* Classifies code without frames on the C stack, and gives its rule (analysis/flow/flow.h). Null: frames as in C.
+	 */
 	const struct flow_runtime *own_stack;
 	/* Names of functions that do not return; ends with a null pointer. Null: there are none. */
 	const char *const *noreturn;

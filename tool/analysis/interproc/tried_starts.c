@@ -109,7 +109,8 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 			behind = true;
 			continue;
 		}
-		if (behind && (insn_is_frame_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))))
+		if (behind &&
+		    (insn_is_frame_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))))
 			start_put(s, at);
 		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
 		         in.flow == FLOW_STOP;

@@ -31,10 +31,7 @@ static bool ghc_is_run(const struct step *in, const struct state *s, struct etch
 }
 
 /* Such code has no .eh_frame, and is no PLT entry. */
-static bool ghc_may_be(const struct code_range *p)
-{
-	return p->fde < 0 && !p->plt && !p->function && !p->outermost;
-}
+static bool ghc_may_be(const struct code_range *p) { return p->fde < 0 && !p->plt && !p->function && !p->outermost; }
 
 /* Behind an info table. */
 static bool ghc_begins(const struct flow_env *env, uint64_t addr)

@@ -338,7 +338,8 @@ static int thunks_read(const struct elf_file *f, const struct code_space *space,
 		for (k = 0; k < n; k++) {
 			unsigned reg = r[k].symbol < f->symbol_count ? thunk_register(f->symbols[r[k].symbol].name) : NOTE_NO_REG;
 
-			if (reg < NOTE_NO_REG && r[k].offset && r[k].offset < c->size && c->bytes[r[k].offset - 1] == OPCODE_JMP_REL32)
+			if (reg < NOTE_NO_REG && r[k].offset && r[k].offset < c->size &&
+			    c->bytes[r[k].offset - 1] == OPCODE_JMP_REL32)
 				notes_add(out, NOTE_INDIRECT, c->addr + r[k].offset - 1, reg);
 		}
 		free(r);

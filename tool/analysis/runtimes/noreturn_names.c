@@ -102,9 +102,5 @@ const char *const noreturn_mono[] = {
 
 /* OCaml's runtime/amd64.S, where they load rsp from memory and leave. */
 const char *const noreturn_ocaml[] = {
-	"caml_ml_array_bound_error",
-	"caml_raise_exception",
-	"caml_raise_exn",
-	"caml_reraise_exn",
-	NULL,
+	"caml_ml_array_bound_error", "caml_raise_exception", "caml_raise_exn", "caml_reraise_exn", NULL,
 };

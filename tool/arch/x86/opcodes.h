@@ -13,7 +13,8 @@
 #define OPCODE_MOV_TO_RM  0x89 /* behind REX: mov of a register to a register or memory */
 #define ENDBR_SIZE        4u   /* bytes of endbr64 (insn_is_endbr()) */
 
-/* Nops of 1 to 5 bytes, as the Linux kernel expects them (arch/x86/include/asm/nops.h), and ret; int3 with one behind. */
+/* Nops of 1 to 5 bytes, as the Linux kernel expects them (arch/x86/include/asm/nops.h), and ret; int3 with one behind.
+ */
 #define PATCH_MOST 5u
 extern const uint8_t patch_nops[PATCH_MOST + 1][PATCH_MOST], patch_return[PATCH_MOST];
 
