@@ -150,7 +150,9 @@ def test_the_same_sites(tmp_path, build, kind, cc, level):
             # strip takes them away, eu-strip does not.
             assert ({s["state"] for s in patched(stripped)} <= AS_COMPILED) == (tool == "eu-strip")
         elif not any(s["kind"] == "escape" for s in stripped):
-            assert list(map(state, patched(stripped))) == list(map(state, patched(sites)))
+            followed = {s["address"] for s in stripped if s["form"]} if kind == "no-tables" else {s["address"] for s in sites}
+            assert followed
+            assert [state(s) for s in patched(stripped) if s["address"] in followed] == [state(s) for s in patched(sites) if s["address"] in followed]
         # Never a site that the names speak against.
         assert kind == "emit-relocs" or not {state(s) for s in patched(stripped) if s["state"] not in AS_COMPILED} - set(map(state, sites))
         if want:

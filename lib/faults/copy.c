@@ -60,6 +60,9 @@ struct etch_copy_ops {
 };
 /* The ops table of all copies. The initial functions run on every x86-64 processor. */
 DEFINE_PV_OPS(struct etch_copy_ops, etch_copy_ops) = {etch_copy_sse2, etch_copy_nt_sse2};
+/* Lets the table's address escape, so that it starts unarmed: the copies are chosen at start-up, and where text
+ * may not be changed (MDWE) calls by the table in memory still follow. */
+static struct etch_copy_ops *volatile ops;
 static const struct variant *chosen = &variants[0];
 static size_t threshold = (size_t)3 << 20;
 
@@ -166,8 +169,9 @@ __attribute__((constructor(101))) static void copy_init(void)
 			best = &variants[i];
 	/* Called here, since the linker decides the order among constructors of one priority. */
 	etch_module_ctor_();
+	ops = &etch_copy_ops;
 	choose(best);
-	etch_sync(&etch_copy_ops, sizeof(etch_copy_ops));
+	etch_sync(ops, sizeof(*ops));
 	if (cache)
 		threshold = threshold_of(cache / 4 * 3);
 	if (setting && *setting) {
