@@ -23,7 +23,7 @@ SHORT = [
     ("inspect tables", "etched_objects.etched.so"), ("diff", "same_bodies"), ("diff, of other names", "same_bodies"),
     ("check", "thin.a"), ("inspect marks", "marks"), ("inspect marks", "mark_texts"), ("inspect cfi", "fdes"),
     ("inspect sframe", "sframe_blocks.so"), ("rewrite --sframe --fix-cfi", "functions.so"), ("objtool", "kernel_keys"),
-    ("objtool", "kernel_calls"), ("objtool", "kernel_sections"),
+    ("objtool", "kernel_calls"), ("objtool", "kernel_sections"), ("objtool", "calls"),
 ]
 
 

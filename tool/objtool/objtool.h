@@ -8,6 +8,7 @@
 
 #include "analysis/interproc/frames.h"
 #include "elf/object_write.h"
+#include "elf/symbols.h"
 
 struct objtool_options {
 	bool jump_label, noinstr_hack; /* --hacks */
@@ -23,7 +24,8 @@ struct objtool_options {
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
 
 /* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
-void objtool_warn(const struct elf_file *f, uint32_t section, uint64_t at, const char *text);
+void objtool_warn(const struct elf_file *f, const struct symbol_index *names, uint32_t section, uint64_t at,
+                  const char *text);
 
 /* An instruction that the kernel patches: entry of .return_sites, .retpoline_sites, .static_call_sites. */
 struct branch_site {

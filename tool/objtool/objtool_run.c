@@ -10,11 +10,12 @@
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
 
-void objtool_warn(const struct elf_file *f, uint32_t section, uint64_t at, const char *text)
+void objtool_warn(const struct elf_file *f, const struct symbol_index *names, uint32_t section, uint64_t at,
+                  const char *text)
 {
 	char where[256];
 
-	elf_describe(f, section, at, where, sizeof(where));
+	symbol_index_describe(names, f, section, at, where, sizeof(where));
 	fprintf(stderr, "%s: warning: objtool: %s%s: %s\n", f->path, where, strchr(where, '+') ? "" : "+0x0", text);
 }
 

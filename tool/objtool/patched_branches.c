@@ -20,7 +20,8 @@ struct safe_place {
 /* What is asked of the whole file. */
 struct facts {
 	struct symbol_index functions;
-	struct safe_place *safe; /* sorted */
+	struct symbol_index names; /* for warnings */
+	struct safe_place *safe;   /* sorted */
 	size_t safe_count;
 };
 
@@ -123,7 +124,7 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 	if (is_safe(p, at))
 		return;
 	if (o->retpoline && (!returns || o->rethunk) && (o->module || strcmp(p->section->name, ".init.text")))
-		objtool_warn(p->f, p->number, at, text);
+		objtool_warn(p->f, &p->facts->names, p->number, at, text);
 	if (o->sls && s->flow != FLOW_CALL_IND) {
 		p->sls.at = at;
 		p->sls.text = returns ? "missing int3 after ret" : "missing int3 after indirect jump";
@@ -133,7 +134,7 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 static void sls_settle(struct pass *p, const uint8_t *next)
 {
 	if (p->sls.text && (!next || !insn_is_int3(next, 1)))
-		objtool_warn(p->f, p->number, p->sls.at, p->sls.text);
+		objtool_warn(p->f, &p->facts->names, p->number, p->sls.at, p->sls.text);
 	p->sls.text = NULL;
 }
 
@@ -152,7 +153,7 @@ static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
 			sls_settle(p, bytes);
 		if (!step_decode(cache, bytes, size - at, at, &s)) {
 			if (!calls)
-				objtool_warn(p->f, p->number, at, "can't decode instruction");
+				objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
 			break;
 		}
 		p->out->insns += !calls;
@@ -189,12 +190,16 @@ static int facts_read(const struct elf_file *f, struct facts *out, struct error 
 	free(r);
 	if (out->safe_count)
 		qsort(out->safe, out->safe_count, sizeof(*out->safe), place_order);
-	return symbol_index_build(f, is_sized_function, &out->functions, e);
+	return symbol_index_build(f, is_sized_function, &out->functions, e) ||
+	               symbol_index_build(f, symbol_is_place, &out->names, e)
+	           ? -1
+	           : 0;
 }
 
 static void facts_free(struct facts *x)
 {
 	symbol_index_free(&x->functions);
+	symbol_index_free(&x->names);
 	free(x->safe);
 }
 

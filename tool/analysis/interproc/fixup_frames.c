@@ -4,6 +4,7 @@
  * address where execution continues after a fault.
  */
 #include "analysis/interproc/work.h"
+#include "elf/symbols.h"
 #include "support/memory.h"
 #include "support/search.h"
 
@@ -28,14 +29,18 @@ static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 	return lo && l->rows[lo - 1].rule.kind != ETCH_RULE_UNDEF ? &l->rows[lo - 1].rule : NULL;
 }
 
-/* Adds ETCH-X008: `there` is the rule of the faulting instruction, `here` that of its continuation. */
-static int frames_differ(struct work *w, const struct fixup *x, const struct etch_rule *there,
-                         const struct etch_rule *here, struct error *e)
+/* Adds ETCH-X008: `there` is the rule of the faulting instruction, `here` that of its continuation. `names` is built
+ * for the first one. */
+static int frames_differ(struct work *w, struct symbol_index *names, const struct fixup *x,
+                         const struct etch_rule *there, const struct etch_rule *here, struct error *e)
 {
 	const struct code_section *c = space_at(&w->out->space, x->insn);
 	char from[72], a[32], b[32];
 
-	elf_describe(w->file, c->section, elf_is_object(w->file) ? x->insn - c->addr : x->insn, from, sizeof(from));
+	if (!names->list && symbol_index_build(w->file, symbol_is_place, names, e))
+		return -1;
+	symbol_index_describe(names, w->file, c->section, elf_is_object(w->file) ? x->insn - c->addr : x->insn, from,
+	                      sizeof(from));
 	rule_cfa_text(there, a, sizeof(a));
 	rule_cfa_text(here, b, sizeof(b));
 	return finding_add(&w->out->findings, "ETCH-X008", 0, x->to,
@@ -48,6 +53,7 @@ int fixups_compare(struct work *w, struct error *e)
 {
 	const struct fixup **list = mem_alloc(w->fixups.count, sizeof(*list));
 	const struct etch_rule *here = NULL;
+	struct symbol_index names = {0};
 	size_t n = 0, i;
 	bool reported = false;
 	int err = 0;
@@ -73,8 +79,9 @@ int fixups_compare(struct work *w, struct error *e)
 		    (etch_ex_type(&raw) && here->cfa == etch_ex_reg(&raw)))
 			continue;
 		reported = true;
-		err = frames_differ(w, list[i], there, here, e);
+		err = frames_differ(w, &names, list[i], there, here, e);
 	}
+	symbol_index_free(&names);
 	free(list);
 	return err;
 }
