@@ -30,17 +30,10 @@
  * after it. After a set has returned, threads may still be inside the old function, and a
  * thread that had loaded its address into a register may still enter it.
  *
- * ALIGNMENT. A site can be changed while threads run if it lies inside one aligned
- * 8-byte word. With gcc this header aligns every indirect call and tail jump of a file
- * that includes it (see ETCH_PV_NO_ALIGN below); for clang pass
+ * ALIGNMENT. A site inside one aligned 8-byte word is changed by one store; any other with
+ * its page, which takes longer. With gcc this header aligns every indirect call and tail jump
+ * of a file that includes it (see ETCH_PV_NO_ALIGN below); for clang pass
  *     -mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call
- * All other sites keep their indirect call, or are changed by etch_seal.
- *
- * PLACES. A site can be changed while threads run if it lies inside one aligned
- * 8-byte word. With gcc this header sees to that for every indirect call and tail
- * jump of a file that includes it (see ETCH_PV_NO_ALIGN below); for clang say
- *     -mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call
- * All other sites keep their indirect call, or take part in an etch_seal.
  */
 #ifndef ETCH_PV_H
 #define ETCH_PV_H
