@@ -58,3 +58,9 @@ def test_one_text_for_lack_of_memory():
     found = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tool").rglob("*.[ch]"))
              for _ in re.findall(r'"[^"\n]*out of memory[^"\n]*"', re.sub(r"(?s)/\*.*?\*/", "", p.read_text()))]
     assert found == ["tool/support/error.h"]
+
+
+def test_one_binary_search():
+    """SEARCH of support/search.h; bsearch(3) where an element is known by its key. stat/samples.c bisects values, not a list."""
+    found = {str(p.relative_to(ROOT)) for p in (ROOT / "tool").rglob("*.[ch]") if re.search(r"\+ \(\w+ - \w+\) / 2;", p.read_text())}
+    assert found == {"tool/support/search.h", "tool/stat/samples.c"}

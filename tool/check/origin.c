@@ -15,6 +15,7 @@
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
 #include "elf/lines.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,16 +95,8 @@ static bool by_compiler(struct judge *j, const struct code_section *c, const str
 static const struct row *code_row(const struct subject *s, uint64_t addr)
 {
 	const struct row_list *l = &s->frames.rows;
-	size_t low = 0, high = l->count;
+	size_t low = SEARCH(l->count, i, l->rows[i].addr <= addr);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->rows[mid].addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low ? &l->rows[low - 1] : NULL;
 }
 

@@ -7,6 +7,7 @@
 #include "diff/depth.h"
 #include "support/plain.h"
 #include "support/progress.h"
+#include "support/search.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -277,14 +278,7 @@ uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
 	uint32_t lo = section < im->file.section_count ? im->starts_of[section] : 0;
 	uint32_t hi = section < im->file.section_count ? im->starts_of[section + 1] : 0, first = lo;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (im->funcs[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = (uint32_t)SEARCH_IN(lo, hi, i, im->funcs[i].start <= addr);
 	return lo > first && addr < im->funcs[lo - 1].end ? lo - 1 : NO_FUNC;
 }
 

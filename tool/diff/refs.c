@@ -83,17 +83,9 @@ static void code_ref(const struct image *im, struct place at, const struct ref_u
 /* An operand of the function refers to an address in [lo, hi). */
 static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint64_t hi)
 {
-	size_t a = 0, b = use->own_count;
+	struct place first = {section, lo};
+	size_t a = SEARCH(use->own_count, i, place_order(&use->own[i], &first) < 0);
 
-	while (a < b) {
-		size_t mid = a + (b - a) / 2;
-		struct place key = {section, lo};
-
-		if (place_order(&use->own[mid], &key) < 0)
-			a = mid + 1;
-		else
-			b = mid;
-	}
 	return a < use->own_count && use->own[a].section == section && use->own[a].addr < hi;
 }
 

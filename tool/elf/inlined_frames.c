@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/search.h"
 #include "support/vector.h"
 
 /* Depth of scopes that is followed. */
@@ -136,17 +137,7 @@ static bool functions_add(struct inlined_frames *f, struct unit *u, Dwarf_Die *s
 /* Number of spans that begin at or before an address. */
 static size_t spans_above(const struct span_list *l, Dwarf_Addr at)
 {
-	size_t low = 0, high = l->count;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->list[mid].start <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return SEARCH(l->count, i, l->list[i].start <= at);
 }
 
 /* The unit of an address. */

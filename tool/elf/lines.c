@@ -2,6 +2,7 @@
 /* Source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the file. */
 #include "elf/lines_internal.h"
 #include "support/memory.h"
+#include "support/search.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -165,20 +166,13 @@ static void units_read(struct lines *l)
  * (clang), by which libdwfl finds the unit. */
 static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
 {
-	size_t low = 0, high, asked = 0;
+	size_t low, asked = 0;
 	struct of_unit *found = NULL;
 	Dwarf_Line *line;
 
 	if (!l->units_read)
 		units_read(l);
-	for (high = l->unit_count; low < high;) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->units[mid].start <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	low = SEARCH(l->unit_count, i, l->units[i].start <= at);
 	while (low-- && l->units[low].reach > at && asked++ < UNITS_ASKED)
 		if (l->units[low].end > at && (!found || l->units[low].number < found->number))
 			found = &l->units[low];
@@ -341,21 +335,14 @@ static void ranges_read(struct lines *l)
 
 bool lines_compiled(struct lines *l, uint32_t section, uint64_t addr, uint64_t *start)
 {
-	size_t low = 0, high;
 	Dwarf_Addr at;
+	size_t low;
 
 	if (!l || !lines_address(l, section, addr, &at))
 		return false;
 	if (!l->compiled_read)
 		ranges_read(l);
-	for (high = l->compiled_count; low < high;) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->compiled[mid].start <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	low = SEARCH(l->compiled_count, i, l->compiled[i].start <= at);
 	if (!low || at >= l->compiled[low - 1].end)
 		return false;
 	*start = addr - (at - l->compiled[low - 1].start);

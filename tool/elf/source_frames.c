@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/search.h"
 #include "support/vector.h"
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */
@@ -127,17 +128,9 @@ struct source_frames *source_frames_open(const char *path, int fd)
  * section. */
 static const char *symbol_find(struct source_frames *s, uint64_t at)
 {
-	size_t low = 0, high = s->symbol_count, asked = 0;
+	size_t low = SEARCH(s->symbol_count, i, s->symbols[i].start <= at), asked = 0;
 	const struct named_range *sizeless = NULL;
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (s->symbols[mid].start <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	while (low-- && asked++ < ASKED_MOST) {
 		const struct named_range *r = &s->symbols[low];
 

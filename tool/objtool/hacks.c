@@ -126,16 +126,8 @@ static unsigned site_length(const struct elf_file *f, uint32_t section, uint64_t
 
 static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint64_t at)
 {
-	long lo = 0, hi = n;
+	long lo = (long)SEARCH((size_t)n, i, r[i].offset < at);
 
-	while (lo < hi) {
-		long mid = lo + (hi - lo) / 2;
-
-		if (r[mid].offset < at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < n && r[lo].offset == at ? &r[lo] : NULL;
 }
 

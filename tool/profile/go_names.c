@@ -8,6 +8,7 @@
 
 #include "elf/file.h"
 #include "elf/pclntab.h"
+#include "support/search.h"
 
 struct go_names {
 	struct elf_file file;
@@ -41,16 +42,8 @@ struct go_names *go_names_open(const struct binary *b)
 
 const char *go_names_find(const struct go_names *g, uint64_t at)
 {
-	size_t low = 0, high = g->count;
+	size_t low = SEARCH(g->count, i, g->list[i].start <= at);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (g->list[mid].start <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low && at < g->list[low - 1].end ? g->list[low - 1].name : NULL;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/search.h"
 #include "support/vector.h"
 
 struct jit_function {
@@ -107,16 +108,8 @@ struct jit_map *jit_map_open(pid_t pid)
 
 const char *jit_map_find(const struct jit_map *m, uint64_t at)
 {
-	size_t low = 0, high = m->count;
+	size_t low = SEARCH(m->count, i, m->list[i].start <= at);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (m->list[mid].start <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low && m->list[low - 1].end > at ? m->list[low - 1].name : NULL;
 }
 

@@ -9,20 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/search.h"
 #include "support/vector.h"
 
 struct process *process_get(struct process_list *l, pid_t pid)
 {
-	size_t low = 0, high = l->count;
+	size_t low = SEARCH(l->count, i, l->list[i].pid < pid);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->list[mid].pid < pid)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	if (low < l->count && l->list[low].pid == pid)
 		return &l->list[low];
 	if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
@@ -35,16 +28,8 @@ struct process *process_get(struct process_list *l, pid_t pid)
 
 struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid)
 {
-	size_t low = 0, high = l->thread_count;
+	size_t low = SEARCH(l->thread_count, i, l->threads[i].tid < tid);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->threads[mid].tid < tid)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	if (low < l->thread_count && l->threads[low].tid == tid) {
 		l->threads[low].pid = pid;
 		return &l->threads[low];
@@ -146,16 +131,8 @@ bool process_copy(struct process_list *l, pid_t parent, pid_t child)
 
 long process_find(const struct process *p, uint64_t at)
 {
-	size_t low = 0, high = p->count;
+	size_t low = SEARCH(p->count, i, p->target[i].end <= at);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (p->target[mid].end <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low < p->count && at >= p->target[low].start ? (long)low : -1;
 }
 

@@ -5,14 +5,14 @@
 
 #include <stddef.h>
 
-/*
- * The index of the first of `count` elements for which in_front is false; `count` if there is
- * none. in_front: an expression of the index `i`, true for a prefix of the list and false for the
- * rest.
- */
-#define SEARCH(count, i, in_front)                              \
+/* The index of the first of `count` elements for which in_front is false; `count` if there is none. in_front: an
+ * expression of the index `i`, true for a prefix of the list and false for the rest. */
+#define SEARCH(count, i, in_front) SEARCH_IN(0, count, i, in_front)
+
+/* The same among the elements from index `from` up to `to`; `to` if there is none. */
+#define SEARCH_IN(from, to, i, in_front)                        \
 	__extension__({                                             \
-		size_t search_lo = 0, search_hi = (count);              \
+		size_t search_lo = (from), search_hi = (to);            \
 		while (search_lo < search_hi) {                         \
 			size_t i = search_lo + (search_hi - search_lo) / 2; \
 			if (in_front)                                       \

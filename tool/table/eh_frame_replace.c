@@ -6,6 +6,7 @@
 #include "table/eh_frames.h"
 
 #include "analysis/unwind/disagreement.h"
+#include "support/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -14,31 +15,15 @@
 /* The first element that ends behind an address, of a sorted list in which each goes on to the next. */
 static size_t row_at(const struct row_list *rows, uint64_t addr)
 {
-	size_t lo = 0, hi = rows->count;
+	size_t lo = SEARCH(rows->count, i, rows->rows[i].addr <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rows->rows[mid].addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo - (lo > 0);
 }
 
 static size_t save_at(const struct save_list *saves, uint64_t addr)
 {
-	size_t lo = 0, hi = saves->count;
+	size_t lo = SEARCH(saves->count, i, saves->rows[i].addr < addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (saves->rows[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo;
 }
 

@@ -4,6 +4,7 @@
 #include "analysis/flow/detail.h"
 
 #include "analysis/flow/flow_internal.h"
+#include "support/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -305,16 +306,8 @@ const struct detail_target *detail_targets_of(const struct detail *d, uint64_t a
 /* Binary search: the call sites of an LSDA do not overlap. */
 const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr)
 {
-	size_t lo = 0, hi = d->pad_count;
+	size_t lo = SEARCH(d->pad_count, i, d->pads[i].start <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (d->pads[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo && addr < d->pads[lo - 1].end ? &d->pads[lo - 1] : NULL;
 }
 

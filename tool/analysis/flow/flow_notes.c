@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What notes (facts/notes.h) change in the analysis of a code range: control flow of a step, states that are given. */
 #include "analysis/flow/flow_internal.h"
+#include "support/search.h"
 
 #include <string.h>
 
@@ -129,17 +130,8 @@ void flow_note_enter(struct flow *f)
 {
 	const struct notes *n = f->in.env->notes;
 	const struct code_range *p = f->in.range;
-	size_t lo = 0, hi = n->count;
+	size_t lo = SEARCH(n->count, i, n->list[i].at < p->start);
 	struct state s;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (n->list[mid].at < p->start)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (; lo < n->count && n->list[lo].at < p->end; lo++) {
 		/* Of several at one address the last counts: entries are refused once the block has a state. */
 		if (n->list[lo].kind != NOTE_FRAME || note_is(n, &n->list[lo] + 1, n->list[lo].at, NOTE_FRAME))

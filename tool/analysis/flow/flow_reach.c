@@ -2,6 +2,7 @@
 /* The first pass over a code range: decodes all reachable instructions and marks the leaders of basic blocks. Also
  * flow_gets_out(), which answers by reachability alone. */
 #include "analysis/flow/flow_internal.h"
+#include "support/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -69,14 +70,7 @@ static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 			hi -= step;
 		lo = hi > step ? hi - step : 0;
 	}
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (list[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = SEARCH_IN(lo, hi, k, list[k].addr < addr);
 	f->walk.reloc_near = lo;
 	return lo < n && list[lo].addr == addr ? &list[lo] : NULL;
 }

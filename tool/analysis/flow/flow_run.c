@@ -2,6 +2,7 @@
 /* Drives the analysis of one code range: resets struct flow, enters the range at its start, symbols and incoming edges,
  * walks it, then its landing pads, jump tables and dead code. Also facts about calls, faults and landing pads. */
 #include "analysis/flow/flow_internal.h"
+#include "support/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -95,16 +96,8 @@ static int pad_order(const void *a, const void *b)
 /* Landing pad of the instruction at addr, or 0. Call sites do not overlap. */
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr)
 {
-	size_t lo = 0, hi = f->walk.pad_count;
+	size_t lo = SEARCH(f->walk.pad_count, i, f->walk.pads[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (f->walk.pads[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < f->walk.pad_count && f->walk.pads[lo].start <= addr ? f->walk.pads[lo].pad : 0;
 }
 
@@ -303,16 +296,8 @@ static bool is_pad(const struct flow *f, uint64_t addr)
 
 const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr)
 {
-	size_t lo = 0, hi = f->in.cfi_count;
+	size_t lo = SEARCH(f->in.cfi_count, i, f->in.cfi[i].end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (f->in.cfi[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	return lo < f->in.cfi_count && f->in.cfi[lo].start <= addr ? &f->in.cfi[lo] : NULL;
 }
 

@@ -59,17 +59,7 @@ static bool jumps_agree(struct flow *f, struct state *out)
 /* Index of the first of flow.walk.inner that ends behind an offset. */
 static size_t inner_at(const struct flow *f, uint64_t off)
 {
-	size_t lo = 0, hi = f->walk.inner_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (f->walk.inner[mid].end <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SEARCH(f->walk.inner_count, i, f->walk.inner[i].end <= off);
 }
 
 /* Offset of the first unreached instruction from `off` on that is neither padding nor in a jump table; the code range's
@@ -194,20 +184,16 @@ static bool starts_sort(struct flow *f)
 static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 {
 	uint64_t at = (uint32_t)j->what.off, end = at + (uint64_t)j->what.most * j->what.reg;
-	size_t lo = 0, hi = f->jump_count;
+	size_t i;
 
-	for (; !f->walk.table_sorted && lo < hi; lo++)
-		if (f->walk.table_at[lo] > at && f->walk.table_at[lo] < end)
-			return true;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (f->walk.table_sorted[mid] <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
+	if (f->walk.table_sorted) {
+		i = SEARCH(f->jump_count, k, f->walk.table_sorted[k] <= at);
+		return i < f->jump_count && f->walk.table_sorted[i] < end;
 	}
-	return lo < f->jump_count && f->walk.table_sorted[lo] < end;
+	for (i = 0; i < f->jump_count; i++)
+		if (f->walk.table_at[i] > at && f->walk.table_at[i] < end)
+			return true;
+	return false;
 }
 
 /* lands_wrong(): does the row of .eh_frame at `addr` contradict the state? */

@@ -15,14 +15,7 @@ static const struct code_range *range_in_index(const struct flow_env *env, uint3
 
 	if (hi > env->range_count)
 		hi = env->range_count;
-	while (lo < hi) { /* mostly one or a few candidates */
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (env->spans[mid].end <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = SEARCH_IN(lo, hi, i, env->spans[i].end <= at); /* mostly among one or a few */
 	return lo < env->range_count && env->spans[lo].start <= at && at < env->spans[lo].end ? &env->ranges[lo] : NULL;
 }
 
