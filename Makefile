@@ -113,7 +113,7 @@ $(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
 # Programs link it whole, and it runs seldom: small, where it is not the work for each site of a set.
-LIB_COLD := arm copied index mark_readers marks module page_swap pv static_branch table_check text_file trap
+LIB_COLD := arm copied index mark_readers marks module page_swap pv static_branch table_check text_file trap trap_line
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
 $(B)/o/lib/%.o: lib/%.c

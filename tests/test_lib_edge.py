@@ -89,8 +89,8 @@ def test_perf_symbols(edge, tmp_path):
 
 # What a person reads when a plain store meets a read-only object.
 STRAY = {
-    "stray": r"stray_store\+0x[0-9a-f]+ \(\S*/edge\) stores to the etched object plain\+0x0,",
-    "stray_field": r"stray_store\+0x[0-9a-f]+ \(\S*/edge\) stores to the etched object pair\+0x4,",
+    "stray": r"stray_store\+0x[0-9a-f]+ at \S*edge_faults\.c:\d+ \(\S*/edge\) stores to the etched object plain\+0x0,",
+    "stray_field": r"stray_store\+0x[0-9a-f]+ at \S*edge_faults\.c:\d+ \(\S*/edge\) stores to the etched object pair\+0x4,",
     # by libc, on the program's behalf; its local symbols may be stripped
     "stray_memcpy": r"\S.* \(\S+\) stores to the etched object wide\+0x[0-7],",
 }

@@ -4,7 +4,7 @@
  *
  * RULES OF THIS FILE. All but trap_install() runs in signal context, on a thread stopped
  * anywhere, perhaps inside libetch with its lock held. So: no malloc, no lock, no thread-local
- * storage, no call but to this file, sys.h and chain.h. Of other files it reads only module_list
+ * storage, no call but to this file, trap_line.c, sys.h and chain.h. Of other files it reads only module_list
  * and the blocks that it links, which are published with a release store and never unmapped
  * (module.c). It does not change what happens to the program: it prints, and forwards to the
  * previous handler or the default action, so that the process dies, or goes on, as if libetch
@@ -20,6 +20,7 @@
 
 #include "faults/chain.h"
 #include "patch/internal.h"
+#include "patch/trap_line.h"
 #include "common/sys.h"
 
 static struct chain before;
@@ -148,13 +149,61 @@ static const char *symbol_find(const struct file *f, const Elf64_Shdr *table, co
 	return best;
 }
 
+static void put_number(uint64_t v)
+{
+	char digits[20];
+	size_t n = sizeof(digits);
+
+	do
+		digits[--n] = (char)('0' + v % 10);
+	while (v /= 10);
+	put(digits + n, sizeof(digits) - n);
+}
+
+/* The name of the function that holds the address. */
+static void put_symbol(const struct file *f, const Elf64_Ehdr *h, uint64_t address)
+{
+	const Elf64_Shdr *sh = h->e_shentsize == sizeof(*sh) ? file_range(f, h->e_shoff, sizeof(*sh), h->e_shnum) : NULL;
+	const char *name;
+	uint64_t start = 0;
+
+	for (uint32_t type = SHT_SYMTAB; sh && type; type = type == SHT_SYMTAB ? SHT_DYNSYM : 0)
+		for (unsigned i = 0; i < h->e_shnum; i++) {
+			if (sh[i].sh_type != type || sh[i].sh_link >= h->e_shnum)
+				continue;
+			name = symbol_find(f, &sh[i], &sh[sh[i].sh_link], address, &start);
+			if (name) {
+				put(name, 1024);
+				put_string("+");
+				put_hex(address - start);
+				return;
+			}
+		}
+	put_string("code at ");
+	put_hex(address);
+}
+
+static void put_line(const struct file *f, uint64_t address)
+{
+	struct trap_line line;
+
+	if (!trap_line_find(f->at, f->size, address, &line))
+		return;
+	put_string(" at ");
+	if (line.directory) {
+		put(line.directory, 1024);
+		put_string("/");
+	}
+	put(line.file, 1024);
+	put_string(":");
+	put_number(line.line);
+}
+
 static int put_function_of(const struct file *f, uint64_t offset)
 {
 	const Elf64_Ehdr *h = file_range(f, 0, sizeof(*h), 1);
 	const Elf64_Phdr *p;
-	const Elf64_Shdr *sh;
-	const char *name;
-	uint64_t address = 0, start = 0;
+	uint64_t address = 0;
 	int known = 0;
 
 	if (!h || !same(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phentsize != sizeof(*p))
@@ -167,21 +216,8 @@ static int put_function_of(const struct file *f, uint64_t offset)
 		}
 	if (!known)
 		return 0;
-	sh = h->e_shentsize == sizeof(*sh) ? file_range(f, h->e_shoff, sizeof(*sh), h->e_shnum) : NULL;
-	for (uint32_t type = SHT_SYMTAB; sh && type; type = type == SHT_SYMTAB ? SHT_DYNSYM : 0)
-		for (unsigned i = 0; i < h->e_shnum; i++) {
-			if (sh[i].sh_type != type || sh[i].sh_link >= h->e_shnum)
-				continue;
-			name = symbol_find(f, &sh[i], &sh[sh[i].sh_link], address, &start);
-			if (name) {
-				put(name, 1024);
-				put_string("+");
-				put_hex(address - start);
-				return 1;
-			}
-		}
-	put_string("code at ");
-	put_hex(address);
+	put_symbol(f, h, address);
+	put_line(f, address);
 	return 1;
 }
 
