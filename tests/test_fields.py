@@ -132,6 +132,9 @@ def test_stores_to_some_fields_leave_the_others_armed(flow, flags, objects):
     found = [(x["id"], x["text"]) for x in findings(flow.etch, exe)]
     assert ("ETCH-I005", "stores to server.clients without etch_set") in found, found
     assert not [x for x in found if x[0].startswith("ETCH-T")], found
+    last = run([flow.etch, "inspect", "fields", exe]).stdout.splitlines()[-1]
+    assert re.fullmatch(r"server: 3 fields \(3 reads\) armed now, 2 more \(2\) by etch_sync, 1 \(1\) not: something takes the "
+                        r"address; 3 \(2\) after etch_set in place of 2 lines: \S*server.c:20 \S*server.c:21", last), last
     out = run([exe]).stdout
     assert re.search(r"^start fields \d+ armed [345]\n^sync 0 armed [567] objects 0 of 1$", out, re.M), out
     assert "bad 0 hz 410 port 7001 verbosity 42 sample 43 clients 1 verify 0\nreleased 0 0 0 0 0 0\n" in out, out
@@ -313,3 +316,45 @@ int main(int argc, char **argv)
     p = subprocess.run([linked(flow, text, ["-O2"])], capture_output=True, text=True)
     assert p.returncode == (-11 if dies else 0), p
     assert not dies or ("store+0x" in p.stderr and "etched object cfg+0x4+0x0," in p.stderr), p.stderr
+
+
+def test_objects_that_share_pages_are_armed_by_field(flow):
+    """Of two objects on one page one is stored to: its page stays writable, its other fields and the other object are
+    armed on proof; a set, and a store to the field that nobody armed, are seen at once."""
+    text = """
+#include <etch/imv.h>
+#include <stdio.h>
+ETCHED_SHARED struct { long a; int hits, b; long c; } first = { 1, 0, 2, 3 };
+ETCHED_SHARED struct { long d; int e, f; } second = { 4, 5, 6 };
+DEFINE_IMV(int, alone) = 7;
+#define NOINLINE __attribute__((noinline))
+NOINLINE long sum(void) { return first.a + first.b + first.c + second.d + second.e + second.f + imv_read(alone); }
+NOINLINE int hits(void) { return first.hits; }
+NOINLINE void hit(void) { first.hits++; }
+int main(void)
+{
+	struct etch_info i = { .size = sizeof(i) };
+	int err = 0;
+
+	etch_info(&i);
+	printf("armed %lu of %lu sum %ld hits %d\\n", i.armed, i.sites, sum(), hits());
+	hit();
+	err |= etch_set(&first.a, 10) | etch_set(&second.f, 60) | imv_set(alone, 70);
+	hit();
+	printf("%d sum %ld hits %d verify %ld\\n", err, sum(), hits(), etch_verify(0, 0));
+	err |= etch_sync(&first, sizeof first) | etch_sync(&second, sizeof second);
+	hit();
+	err |= etch_set(&first.b, 20) | etch_set(&first.hits, 100);
+	hit();
+	err |= etch_release(&second, sizeof second);
+	*(volatile int *)ETCH_ADDR(second.e) = 50;
+	printf("%d sum %ld hits %d verify %ld\\n", err, sum(), hits(), etch_verify(0, 0));
+	return 0;
+}
+"""
+    exe = linked(flow, text.replace("\\\\n", "\\n"), ["-O2", "-g"])
+    f = {(x["object"], x["field"]): x["armed"] for x in flow.inspect("fields", exe)["fields"]}
+    assert f["first", "hits"] == "no" and {f["first", n] for n in "abc"} == {"yes"} and f["second", None] == "yes", f
+    address = {n: int(a, 16) for a, n in re.findall(r"^(\w+) \w (first|second|alone__imv)$", run(["nm", exe]).stdout, re.M)}
+    assert len({a >> 12 for a in address.values()}) == 1, address
+    assert run([exe]).stdout.splitlines() == ["armed 7 of 8 sum 28 hits 0", "0 sum 154 hits 2 verify 0", "0 sum 217 hits 101 verify 0"]

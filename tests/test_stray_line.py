@@ -56,14 +56,14 @@ def said(exe):
     return re.match(r"etch: stray store: stray\+0x[0-9a-f]+(?: at (\S+))? \((\S+)\) stores to", p.stderr)[1]
 
 
-@pytest.mark.parametrize("flags", [["-gdwarf-2"], ["-gdwarf-4"], ["-gdwarf-5"], ["-gdwarf-5", "-no-pie", "-fno-pie"]], ids=" ".join)
+@pytest.mark.parametrize("flags", [["-gdwarf-2"], ["-gdwarf-4"], ["-gdwarf-5", "-no-pie", "-fno-pie"]], ids=" ".join)
 def test_a_stray_store_names_file_and_line(flow, flags):
     assert said(built(flow, flags, flags[1:2])) == f"src/stray.c:{HERE}"
 
 
-@pytest.mark.parametrize("what", ["none", "stripped", "compressed"])
+@pytest.mark.parametrize("what", ["stripped", "compressed"])
 def test_without_a_line_table_that_can_be_read_it_names_the_function(flow, what):
-    exe = built(flow, [] if what == "none" else ["-g"], ["-Wl,--compress-debug-sections=zlib"] if what == "compressed" else [])
+    exe = built(flow, ["-g"], ["-Wl,--compress-debug-sections=zlib"] if what == "compressed" else [])
     if what == "stripped":
         run(["strip", "-g", exe])
     assert said(exe) is None
@@ -124,7 +124,7 @@ def test_a_broken_line_table_is_read_inside_its_bounds(flow, version):
     headers = int(re.search(r"Start of section headers: +(\d+)", run(["readelf", "-hW", exe]).stdout)[1])
     place += [(headers, len(good) - headers), (0, 64)]
     names = []
-    for i in range(400):
+    for i in range(150):
         bad = bytearray(good)
         for _ in range(chance.choice([1, 1, 2, 8])):
             start, size = chance.choice(place)
@@ -135,4 +135,4 @@ def test_a_broken_line_table_is_read_inside_its_bounds(flow, version):
         names[-1].write_bytes(bad)
     at = re.search(r"^0*([0-9a-f]+) T stray$", run(["nm", exe]).stdout, re.M)[1]
     out = run([reader(flow.tmp), at, *names], text=False, stdout=subprocess.PIPE).stdout.split(b"\n")
-    assert len(out) > 400 and sum(x.startswith(b"src/stray.c:7000") for x in out) > 50 and b"?" in out
+    assert len(out) > 150 and sum(x.startswith(b"src/stray.c:7000") for x in out) > 50 and b"?" in out

@@ -10,20 +10,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACES_SHOWN 3 /* of a field's stores, without --all */
+#define PLACES_SHOWN 3  /* of a field's stores, without --all */
+#define LINES_SHOWN  16 /* of the lines to replace, without --all */
 
 static const struct column field_columns[] = {
 	{"object", false, false}, {"field", false, false}, {"offset", true, false}, {"size", true, false},
 	{"reads", true, false},   {"armed", false, false}, {"stores", true, false}, {"because", false, false},
 };
 
-/* When a field is armed. */
-enum when { AT_START, BY_SYNC, NEVER, WHENS };
-static const char *const when_names[WHENS] = {"yes", "by etch_sync", "no"};
+/* When a field is armed. BY_SET: once etch_set stands in place of all its stores. */
+enum when { AT_START, BY_SYNC, BY_SET, NEVER, WHENS };
+static const char *const when_names[WHENS] = {"yes", "by etch_sync", "no", "no"};
 
-/* Fields and their reads, for the sums of an object. */
+/* Fields and their reads, for the sums of an object, and the lines of the stores that keep those of BY_SET from it. */
 struct sums {
 	size_t fields[WHENS], reads[WHENS];
+	char **lines;
+	size_t line_count, line_room;
 };
 
 /* Bytes of an object of which the same is known. */
@@ -90,20 +93,48 @@ static char *reasons(const struct view *v, struct lines *lines, const struct fie
 	return text;
 }
 
+/* The line of a store, or its place where none is known. */
+static void line_add(const struct view *v, struct lines *lines, const struct site *s, struct sums *sums)
+{
+	char at[256];
+
+	lines_find(lines, s->section, s->addr, at, sizeof(at));
+	if (!strcmp(at, "-"))
+		view_place(v, s->section, s->addr, at, sizeof(at));
+	mem_room(&sums->lines, &sums->line_room, sums->line_count, sizeof(*sums->lines));
+	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
+}
+
+/* Would a field that is stored to be armed if etch_set stood in place of its stores? Then adds their lines. */
+static bool set_would_arm(const struct view *v, struct lines *lines, const struct field *f, struct sums *sums)
+{
+	size_t i;
+
+	for (i = 0; i < v->scan.site_count; i++)
+		if (is_reason(v, &v->scan.sites[i], f) && (v->scan.sites[i].kind != SITE_STORE || v->scan.sites[i].in_data))
+			return false;
+	for (i = 0; i < v->scan.site_count; i++)
+		if (is_reason(v, &v->scan.sites[i], f))
+			line_add(v, lines, &v->scan.sites[i], sums);
+	return true;
+}
+
 static void field_show(const struct view *v, struct lines *lines, const struct field *f, bool all, struct listing *l,
                        struct sums *sums)
 {
 	const struct object *o = &v->scan.objects.list[f->object];
 	const struct member *m = member_at(&o->members, f->from);
 	size_t i, count = 0, reads = 0;
+	enum when when;
 	char *why = NULL;
 
 	for (i = 0; i < v->scan.site_count; i++)
 		reads += is_read_of(&v->scan.sites[i], f);
 	if (f->when != AT_START)
 		why = reasons(v, lines, f, all, &count);
-	sums->fields[f->when]++;
-	sums->reads[f->when] += reads;
+	when = f->when == NEVER && set_would_arm(v, lines, f, sums) ? BY_SET : f->when;
+	sums->fields[when]++;
+	sums->reads[when] += reads;
 	listing_add(l, "%s", o->name);
 	if (f->to - f->from == o->size)
 		listing_add(l, "-");
@@ -142,12 +173,45 @@ static void object_show(const struct view *v, struct lines *lines, int32_t k, bo
 	}
 }
 
+static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
+
+/* What a maintainer gets, and for what. */
+static void sums_print(const char *object, struct sums *s, bool all)
+{
+	size_t i, n = 0;
+
+	if (s->line_count)
+		qsort(s->lines, s->line_count, sizeof(*s->lines), name_order);
+	for (i = 0; i < s->line_count; i++)
+		n += !i || strcmp(s->lines[i], s->lines[i - 1]);
+	text_clean(stdout, object);
+	printf(": %zu field%s (%zu read%s) armed now, %zu more (%zu) by etch_sync", s->fields[AT_START],
+	       plural(s->fields[AT_START]), s->reads[AT_START], plural(s->reads[AT_START]), s->fields[BY_SYNC],
+	       s->reads[BY_SYNC]);
+	if (s->fields[NEVER])
+		printf(", %zu (%zu) not: something takes the address", s->fields[NEVER], s->reads[NEVER]);
+	if (n)
+		printf("%s %zu (%zu) after etch_set in place of %zu line%s:", s->fields[NEVER] ? ";" : ",", s->fields[BY_SET],
+		       s->reads[BY_SET], n, plural(n));
+	for (i = n = 0; i < s->line_count; i++) {
+		if (i && !strcmp(s->lines[i], s->lines[i - 1]))
+			continue;
+		if (n++ < LINES_SHOWN || all)
+			printf(" %s", s->lines[i]);
+	}
+	if (n > LINES_SHOWN && !all)
+		printf(" and %zu more (--all)", n - LINES_SHOWN);
+	printf("\n");
+}
+
 void show_fields(const struct view *v, bool all, enum format format)
 {
 	struct lines *lines = lines_open(&v->file);
 	struct sums *sums = mem_zero(v->scan.objects.count + 1, sizeof(*sums));
 	struct listing l;
-	size_t k;
+	size_t k, i;
 
 	listing_init(&l, field_columns, sizeof(field_columns) / sizeof(field_columns[0]));
 	for (k = 0; k < v->scan.objects.defined; k++)
@@ -168,14 +232,12 @@ void show_fields(const struct view *v, bool all, enum format format)
 	} else {
 		listing_print(&l, format);
 	}
-	for (k = 0; k < v->scan.objects.defined && format == FORMAT_TEXT; k++) {
-		const struct sums *s = &sums[k];
-
-		text_clean(stdout, v->scan.objects.list[k].name);
-		printf(": armed from the start %zu fields, %zu reads; by etch_sync %zu more, %zu reads; not %zu, %zu reads: "
-		       "etch_set in place of their stores arms them\n",
-		       s->fields[AT_START], s->reads[AT_START], s->fields[BY_SYNC], s->reads[BY_SYNC], s->fields[NEVER],
-		       s->reads[NEVER]);
+	for (k = 0; k < v->scan.objects.defined; k++) {
+		if (format == FORMAT_TEXT)
+			sums_print(v->scan.objects.list[k].name, &sums[k], all);
+		for (i = 0; i < sums[k].line_count; i++)
+			free(sums[k].lines[i]);
+		free(sums[k].lines);
 	}
 	free(sums);
 	listing_free(&l);
