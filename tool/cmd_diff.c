@@ -339,7 +339,7 @@ static bool option_take(struct options *opt, int c, const char *arg)
 
 	switch (c) {
 	case 'f': return format_parse(arg, opt);
-	case 'a': opt->most = SAY_ALL; return true;
+	case 'a': opt->most = SHOW_ALL; return true;
 	case 't':
 		if (!argument_number("--top", arg, 0, 1 << 30, &n))
 			return false;

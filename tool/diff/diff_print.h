@@ -7,7 +7,7 @@
 
 #include "diff/pairs.h"
 
-#define SAY_ALL SIZE_MAX
+#define SHOW_ALL SIZE_MAX
 
 /* Prints to standard output. `most`: how many functions of a kind, sites and findings to list. */
 void diff_print(const struct diff *d, size_t most);

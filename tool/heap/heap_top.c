@@ -216,9 +216,9 @@ static void losses_put(const struct heap_profile *h, FILE *out)
 		        h->own_malloc == 1 ? " has a" : "es have each a");
 }
 
-static void sum_put(const char *what, const struct heap_sum *s, const char *piece, FILE *out)
+static void sum_put(const char *what, const struct heap_sum *s, const char *unit, FILE *out)
 {
-	fprintf(out, "%s %" PRIu64 " bytes in %" PRIu64 " %s%s", what, s->bytes, s->count, piece, s->count == 1 ? "" : "s");
+	fprintf(out, "%s %" PRIu64 " bytes in %" PRIu64 " %s%s", what, s->bytes, s->count, unit, s->count == 1 ? "" : "s");
 }
 
 void heap_summary(const struct heap_profile *h, FILE *out)

@@ -159,14 +159,14 @@ static void object_show(const struct view *v, struct lines *lines, int32_t k, bo
 	const struct object *o = &v->scan.objects.list[k];
 	size_t i;
 
-	if (!o->piece_count) {
+	if (!o->range_count) {
 		struct field f = {k, 0, o->size, o->armed ? AT_START : BY_SYNC, true};
 
 		field_show(v, lines, &f, all, l, sums);
 		return;
 	}
-	for (i = 0; i < o->piece_count; i++) {
-		const struct piece *p = &o->pieces[i];
+	for (i = 0; i < o->range_count; i++) {
+		const struct object_range *p = &o->ranges[i];
 		struct field f = {k, p->from, p->to, p->kept ? NEVER : p->facts || !o->in_part ? BY_SYNC : AT_START, false};
 
 		field_show(v, lines, &f, all, l, sums);

@@ -34,13 +34,13 @@ static const char *section_name(const struct printer *p, const struct shown *s)
 	return s->section ? p->file->sections[s->section].name : "-";
 }
 
-/* A table in a format of others, which says nothing of sources. */
-static bool is_foreign(const struct printer *p) { return p->from == UNWIND_SFRAME || p->from == UNWIND_CFI; }
+/* A table in a standard format, .sframe or .eh_frame: its rows have no sources. */
+static bool is_standard(const struct printer *p) { return p->from == UNWIND_SFRAME || p->from == UNWIND_CFI; }
 
 /* The source of a row; other producers' tables do not say. */
 static const char *source_text(const struct printer *p, const struct row *row)
 {
-	return is_foreign(p) ? "-" : row_source_text(row->source);
+	return is_standard(p) ? "-" : row_source_text(row->source);
 }
 
 /* Index of a row in the lists beside the rows. */
@@ -209,7 +209,7 @@ static void head_print(const struct printer *p, const char *path)
 		json_document_begin();
 		printf("{\n  \"format\": \"etch-inspect-%s\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
 		       "  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
-		       is_foreign(p) ? u->table : "orc", json_object_to_json_string(name), file_kind(p->file),
+		       is_standard(p) ? u->table : "orc", json_object_to_json_string(name), file_kind(p->file),
 		       u->table ? "\"" : "", u->table ? u->table : "null", u->table ? "\"" : "",
 		       u->generated ? "true" : "false", u->sources ? "true" : "false");
 		json_object_put(name);
@@ -220,7 +220,7 @@ static void head_print(const struct printer *p, const char *path)
 			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
 		else
 			printf("%s table, %zu rows%s\n", u->table, u->row_count,
-			       u->sources || is_foreign(p) ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
+			       u->sources || is_standard(p) ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
 		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s%s\n", "address", "size", "cfa", "bp", "ra", "kind",
 		       "source", u->saves ? "registers                         " : "", "function");
 	}

@@ -223,8 +223,10 @@ static const char *ex_state(const struct view *v)
 	for (i = 0; i < v->fixups.table_count; i++) {
 		const struct fixup_table *t = &v->fixups.tables[i];
 
-		if (t->foreign || t->bad || !t->sorted)
-			return t->foreign ? t->foreign : t->bad ? "malformed: libetch ignores it" : "not sorted: no link step";
+		if (t->other_format || t->bad || !t->sorted)
+			return t->other_format ? t->other_format
+			       : t->bad        ? "malformed: libetch ignores it"
+			                       : "not sorted: no link step";
 	}
 	return "sorted";
 }

@@ -43,14 +43,14 @@ static void fact_bytes(struct obj_row *row, const struct site *site)
 	row->size = ETCH_FACT_BYTES(site->off, site->size);
 }
 
-/* Cuts the row of an object, rows[n], into one for each of its pieces. Returns the number of the next row. */
-static size_t piece_rows(struct obj_row *rows, size_t n, const struct object *o)
+/* Cuts the row of an object, rows[n], into one for each of its ranges. Returns the number of the next row. */
+static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
 {
 	const struct obj_row whole = rows[n];
 	size_t i, k = n;
 
-	for (i = 0; i < o->piece_count; i++) {
-		const struct piece *p = &o->pieces[i];
+	for (i = 0; i < o->range_count; i++) {
+		const struct object_range *p = &o->ranges[i];
 		uint8_t facts = ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED;
 
 		rows[k] = whole;
@@ -70,12 +70,12 @@ static size_t piece_rows(struct obj_row *rows, size_t n, const struct object *o)
 static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
 {
 	struct obj_row row;
-	size_t i, k, n = 0, pieces = 0;
+	size_t i, k, n = 0, ranges = 0;
 	struct obj_row *rows;
 
 	for (i = 0; i < s->objects.defined; i++)
-		pieces += s->objects.list[i].piece_count;
-	rows = calloc(s->objects.count + pieces + s->site_count + 1, sizeof(*rows));
+		ranges += s->objects.list[i].range_count;
+	rows = calloc(s->objects.count + ranges + s->site_count + 1, sizeof(*rows));
 
 	for (i = 0; rows && i < s->objects.defined; i++) {
 		const struct object *o = &s->objects.list[i];
@@ -86,15 +86,15 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 		rows[n].size = o->size;
 		rows[n].kind = ETCH_OBJ_OBJECT;
 		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
-		                          (o->value ? ETCH_OBJ_VALUE : 0) | (o->part ? ETCH_OBJ_PART : 0));
+		                          (o->value ? ETCH_OBJ_VALUE : 0) | (o->inferred ? ETCH_OBJ_PART : 0));
 		rows[n].name = o->name;
 		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
 			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
 				rows[n].ref = now->obj[k].ref;
 		rows[n].more = o->vague ? ETCH_OBJ_VAGUE : 0;
 		n++;
-		if (o->piece_count > 1)
-			n = piece_rows(rows, n - 1, o);
+		if (o->range_count > 1)
+			n = range_rows(rows, n - 1, o);
 	}
 	for (i = 0; rows && i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];

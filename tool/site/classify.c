@@ -86,7 +86,7 @@ int site_load_classify(struct function_scan *c, const struct use *u, struct site
 	}
 	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
 		site->reason = "reads past the end of its object";
-		if (o->part || o->value)
+		if (o->inferred || o->value)
 			return 0; /* the end of the object is unknown; or an address counted from a cell is its neighbour's */
 		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                        "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
@@ -133,7 +133,7 @@ int site_call_classify(struct function_scan *c, const struct use *u, struct site
 		site->reason = "its address differs between paths";
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
 		site->reason = "its slot is past the end of the object";
-		if (o->part || o->value)
+		if (o->inferred || o->value)
 			return 0;
 		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                        "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size,

@@ -51,7 +51,7 @@ int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 /* Records a data word at `at` with the address `value`: a GOT slot, or an escape. */
 static int word_take(struct scan *s, uint64_t at, uint64_t value)
 {
-	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .handed = true};
+	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .as_pointer = true};
 
 	site.object = object_at(s, value, true);
 	if (site.object < 0) {
@@ -117,7 +117,7 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 
 /* Sections with numbers and distances but no addresses, and the sections that etch adds: skipping them makes the
  * result the same for a file that has already been rewritten. */
-static bool is_numbers(const char *name)
+static bool has_no_addresses(const char *name)
 {
 	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
 	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_NATIVE,     ETCH_SEC_INLINE,
@@ -142,7 +142,7 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 
 		if (!(x->sh.sh_flags & SHF_ALLOC) || !x->data || (x->sh.sh_flags & SHF_EXECINSTR) ||
 		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
-		    !strncmp(x->name, ".eh_frame", 9) || is_numbers(x->name))
+		    !strncmp(x->name, ".eh_frame", 9) || has_no_addresses(x->name))
 			continue;
 		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* unaligned words: members of packed structs */
 			memcpy(&value, x->data + at, 8);

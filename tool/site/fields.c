@@ -26,13 +26,13 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	m = member_at(&o->members, *from);
 	/* An index goes over an array. Where the constant in it is the program's (arr[i - 1]), `off` may be in another. */
 	if (!site->off_known)
-		return m && m->indexed && (site->handed || site->kind == SITE_STORE) ? REACH_ARRAYS : REACH_ANY;
+		return m && m->indexed && (site->as_pointer || site->kind == SITE_STORE) ? REACH_ARRAYS : REACH_ANY;
 	if (site->kind == SITE_STORE) {
 		*to = *from + site->size;
 		return site->size && site->size <= STORE_MOST && *to <= o->size ? REACH_BYTES : REACH_ANY;
 	}
 	/* An address at the object's start may be meant as that of the object. */
-	if (!site->handed || !*from || !m)
+	if (!site->as_pointer || !*from || !m)
 		return REACH_ANY;
 	/* It may be the end of an array: a pointer that goes down. */
 	before = *from == m->off ? member_at(&o->members, *from - 1) : NULL;
@@ -124,7 +124,7 @@ bool scan_is_explained(const struct scan *s, size_t i)
 	return false;
 }
 
-static char *piece_name(const struct object *o, uint64_t from)
+static char *range_name(const struct object *o, uint64_t from)
 {
 	const struct member *m = member_at(&o->members, from);
 	size_t size = strlen(o->name) + (m ? strlen(m->name) : 0) + 48;
@@ -141,20 +141,20 @@ static char *piece_name(const struct object *o, uint64_t from)
 	return name;
 }
 
-/* Adds the bytes from the end of the last piece to `to`. */
-static void piece_add(struct object *o, size_t *room, uint64_t to)
+/* Adds the bytes from the end of the last range to `to`. */
+static void range_add(struct object *o, size_t *room, uint64_t to)
 {
-	uint64_t from = o->piece_count ? o->pieces[o->piece_count - 1].to : 0;
+	uint64_t from = o->range_count ? o->ranges[o->range_count - 1].to : 0;
 	const struct stored *what = from < to ? object_stored(o, from, to) : NULL;
 
 	if (from >= to)
 		return;
-	mem_room(&o->pieces, room, o->piece_count, sizeof(*o->pieces));
-	o->pieces[o->piece_count++] = (struct piece){.from = from,
-	                                             .to = to,
-	                                             .facts = what ? what->facts : 0,
-	                                             .kept = what && what->kept,
-	                                             .name = piece_name(o, from)};
+	mem_room(&o->ranges, room, o->range_count, sizeof(*o->ranges));
+	o->ranges[o->range_count++] = (struct object_range){.from = from,
+	                                                    .to = to,
+	                                                    .facts = what ? what->facts : 0,
+	                                                    .kept = what && what->kept,
+	                                                    .name = range_name(o, from)};
 }
 
 /* Is the same known of all bytes of an object? */
@@ -169,7 +169,7 @@ static bool is_uniform(const struct object *o)
 }
 
 /* Cuts an object whose facts are all known by their bytes: where a member or such a range begins or ends. */
-static void pieces_make(struct object *o)
+static void ranges_make(struct object *o)
 {
 	size_t room = 0, i = 0, k = 0;
 
@@ -178,7 +178,7 @@ static void pieces_make(struct object *o)
 	while (i < o->stored_count || k < o->members.count) {
 		const struct stored *x = i < o->stored_count ? &o->stored[i] : NULL;
 		const struct member *m = k < o->members.count ? &o->members.list[k] : NULL;
-		uint64_t at = o->piece_count ? o->pieces[o->piece_count - 1].to : 0;
+		uint64_t at = o->range_count ? o->ranges[o->range_count - 1].to : 0;
 		uint64_t next = x ? (x->from > at ? x->from : x->to) : o->size;
 
 		if (m && m->off <= at) {
@@ -187,11 +187,11 @@ static void pieces_make(struct object *o)
 		}
 		if (m && m->off < next)
 			next = m->off;
-		piece_add(o, &room, next);
+		range_add(o, &room, next);
 		if (x && next == x->to)
 			i++;
 	}
-	piece_add(o, &room, o->size);
+	range_add(o, &room, o->size);
 }
 
 /* Is an object armed by field? Not what one register holds, nor a table that is only called through: they are armed as
@@ -219,7 +219,7 @@ int scan_fields_find(struct scan *s)
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
 
-		o->bounded = o->facts && !o->part && !o->value && !o->vague && has_fields(s, (int32_t)i);
+		o->bounded = o->facts && !o->inferred && !o->value && !o->vague && has_fields(s, (int32_t)i);
 		if (!o->bounded)
 			continue;
 		if (!lines)
@@ -248,7 +248,7 @@ int scan_fields_find(struct scan *s)
 
 		o->bounded &= o->facts == seen[i];
 		stored_merge(o);
-		pieces_make(o);
+		ranges_make(o);
 	}
 	setup_free(&setup);
 	free(seen);

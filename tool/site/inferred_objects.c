@@ -113,7 +113,7 @@ static int place_order(const void *a, const void *b)
 
 static int part_add(struct scan *s, uint32_t section, bool shared, uint64_t from, uint64_t to)
 {
-	struct object o = {.section = section, .addr = from, .size = to - from, .shared = shared, .part = true};
+	struct object o = {.section = section, .addr = from, .size = to - from, .shared = shared, .inferred = true};
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s+%#" PRIx64, s->file->sections[section].name,
@@ -158,7 +158,7 @@ static int section_take(struct places *p, uint32_t section, size_t known)
 	return at < end ? gap_take(p, section, shared, at, end) : 0;
 }
 
-int parts_add(struct scan *s)
+int inferred_objects_add(struct scan *s)
 {
 	const struct elf_file *f = s->file;
 	struct places p = {.s = s, .range = {UINT64_MAX, 0}};
@@ -196,12 +196,12 @@ static bool reaches_on(const struct scan *s, const struct site *site)
 {
 	const struct object *o = &s->objects.list[site->object];
 
-	return o->part && (site->kind == SITE_ESCAPE ||
-	                   (site->kind == SITE_STORE && (!site->off_known || !site->size || site->off < 0 ||
-	                                                 (uint64_t)site->off + site->size > o->size)));
+	return o->inferred && (site->kind == SITE_ESCAPE ||
+	                       (site->kind == SITE_STORE && (!site->off_known || !site->size || site->off < 0 ||
+	                                                     (uint64_t)site->off + site->size > o->size)));
 }
 
-void parts_suspect(struct scan *s)
+void inferred_objects_suspect(struct scan *s)
 {
 	uint32_t last = 0;
 	size_t i, k;

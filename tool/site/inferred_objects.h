@@ -13,8 +13,8 @@
 #include "site/site.h"
 
 /* Adds the parts if the object symbols are stripped. Builds s->funcs in that case. */
-int parts_add(struct scan *s);
+int inferred_objects_add(struct scan *s);
 /* Extends what counts against one part to all parts of its section. Call after the sites have been sorted. */
-void parts_suspect(struct scan *s);
+void inferred_objects_suspect(struct scan *s);
 
 #endif

@@ -59,7 +59,7 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 	if (scan_values_add(s))
 		return -1;
 	scan_objects_sort(s);
-	return parts_add(s);
+	return inferred_objects_add(s);
 }
 
 int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
@@ -134,7 +134,7 @@ static const char *slot_symbol(const struct elf_file *f, uint64_t addr)
 }
 
 /* Adds an object without a section for each declared object that another module defines. */
-static int foreign_slots_take(struct scan *s, const struct linked_tables *now)
+static int external_slots_take(struct scan *s, const struct linked_tables *now)
 {
 	size_t k;
 	uint64_t slot;
@@ -414,7 +414,7 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	range = etched_range(s, true);
 	if (words_take(s, &range))
 		return -1;
-	if (foreign_slots_take(s, now))
+	if (external_slots_take(s, now))
 		return -1;
 	if (!s->objects.count)
 		return 0;
@@ -425,7 +425,7 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 		return -1;
 	slots_name(s);
 	scan_sites_sort(s);
-	parts_suspect(s);
+	inferred_objects_suspect(s);
 	err = scan_fields_find(s);
 	func_codes_drop(&s->funcs);
 	return err;

@@ -48,7 +48,7 @@ static int row_take(struct scan *s, const struct imv_row *row, enum site_kind ki
 	if (row->entry.flags & ETCH_IMV_GOT) {
 		slot = slot_at(s, row->obj);
 		if (!slot) {
-			s->foreign++;
+			s->external++;
 			return 0;
 		}
 		site.object = slot->object;
@@ -59,7 +59,7 @@ static int row_take(struct scan *s, const struct imv_row *row, enum site_kind ki
 	} else {
 		site.object = object_at(s, row->obj, false);
 		if (site.object < 0) {
-			s->foreign++;
+			s->external++;
 			return 0;
 		}
 		site.off = (int64_t)(row->obj - s->objects.list[site.object].addr);

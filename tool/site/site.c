@@ -158,7 +158,7 @@ static void site_merge(struct site *a, const struct site *b)
 	}
 	a->indexed = (a->off_known || a->indexed) && (b->off_known || b->indexed) && !(a->off_known && b->off_known);
 	a->off_known = a->off_known && b->off_known;
-	a->handed = a->handed && b->handed;
+	a->as_pointer = a->as_pointer && b->as_pointer;
 	a->size = a->size > b->size ? a->size : b->size;
 }
 
@@ -200,9 +200,9 @@ void scan_free(struct scan *s)
 
 	for (i = 0; i < s->objects.count; i++) {
 		free(s->objects.list[i].name);
-		for (k = 0; k < s->objects.list[i].piece_count; k++)
-			free(s->objects.list[i].pieces[k].name);
-		free(s->objects.list[i].pieces);
+		for (k = 0; k < s->objects.list[i].range_count; k++)
+			free(s->objects.list[i].ranges[k].name);
+		free(s->objects.list[i].ranges);
 		free(s->objects.list[i].stored);
 		members_free(&s->objects.list[i].members);
 	}
@@ -307,7 +307,7 @@ static struct use use_in_part(const struct scan *s, const struct use *u)
 	uint64_t at = o->addr + (uint64_t)u->off;
 	int32_t k;
 
-	if (!o->part || !u->off_known || u->got || at - o->addr < o->size)
+	if (!o->inferred || !u->off_known || u->got || at - o->addr < o->size)
 		return out;
 	k = scan_object_find(s, o->section, at, false);
 	if (k >= 0) {
@@ -334,7 +334,7 @@ static int use_take(void *arg, const struct use *use)
 		.len = in->len,
 		.size = u->kind == USE_CALL ? 8 : in->mem_size,
 		.indexed = u->indexed,
-		.handed = u->handed,
+		.as_pointer = u->as_pointer,
 	};
 	int err = site.kind == SITE_LOAD   ? site_load_classify(c, u, &site)
 	          : site.kind == SITE_CALL ? site_call_classify(c, u, &site)

@@ -23,7 +23,7 @@ struct stored {
 };
 
 /* A run of bytes of an object of which the same is known: they have a record of their own. */
-struct piece {
+struct object_range {
 	uint64_t from, to;
 	uint8_t facts;
 	bool kept;
@@ -38,7 +38,7 @@ struct object {
 	uint64_t size;    /* bytes; 0 if defined in another file */
 	uint32_t symbol;  /* ET_REL: symbol index of an undefined one */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
-	bool part;        /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
+	bool inferred;    /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
 	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
@@ -47,10 +47,10 @@ struct object {
 	struct stored *stored;
 	size_t stored_count;
 	bool bounded;
-	bool vague;             /* linked: a table alone knows of a fact, so its bytes are not known */
-	struct members members; /* from DWARF */
-	struct piece *pieces;   /* all bytes, in order; none where all have one record */
-	size_t piece_count;
+	bool vague;                  /* linked: a table alone knows of a fact, so its bytes are not known */
+	struct members members;      /* from DWARF */
+	struct object_range *ranges; /* all bytes, in order; none where all have one record */
+	size_t range_count;
 	bool in_part;        /* linked: not armed, but the bytes without facts are from the start */
 	bool armed;          /* linked: armed from the start, by objects_judge() */
 	bool unrecorded;     /* linked: the tables have no room for its record */
@@ -85,7 +85,7 @@ struct site {
 	bool off_known;
 	bool indexed;              /* not off_known: `off` and what an index adds to it */
 	bool in_data;              /* an escape through a data word */
-	bool handed;               /* an escape as a pointer of the program's (track.h) */
+	bool as_pointer;           /* an escape as a pointer of the program's (track.h) */
 	bool recorded;             /* linked: known from a table alone */
 	bool late;                 /* linked, a store or an escape: may run, or be used, after etch_sync */
 	uint8_t len;               /* of the instruction */
@@ -127,7 +127,7 @@ struct scan {
 	struct lines *lines;    /* opened on first use; null: no DWARF */
 	struct function_types *types;
 	bool lines_tried;
-	size_t foreign;     /* linked: number of table entries whose object is not etched in this file */
+	size_t external;    /* linked: number of table entries whose object is not etched in this file */
 	struct error error; /* set by a function that returned -1 */
 };
 

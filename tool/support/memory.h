@@ -35,7 +35,7 @@ static inline void mem_room(void *array, size_t *room, size_t count, size_t size
 }
 
 #define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */
-#define BIG_PIECE ((size_t)32 << 20) /* the maximum of M_MMAP_THRESHOLD, mallopt(3) */
+#define BIG_CHUNK ((size_t)32 << 20) /* the maximum of M_MMAP_THRESHOLD, mallopt(3) */
 
 /* Advises large pages for the whole mapping of an allocation: if only a part had the advice, the
  * kernel would split the mapping, and realloc() could not move it. */
@@ -69,24 +69,24 @@ static inline void *big_zero(size_t count, size_t size)
 }
 
 /*
- * About `bytes` will be allocated in pieces of all sizes: extends the heap by that much in large
+ * About `bytes` will be allocated in blocks of all sizes: extends the heap by that much in large
  * pages. Memory allocated and freed in between remains in the heap.
  */
 static inline void big_heap(size_t bytes)
 {
 #ifdef __GLIBC__
 	void *p[8];
-	size_t piece, n = 0;
+	size_t chunk, n = 0;
 
 	if (bytes < 2 * BIG_PAGE)
 		return;
 	/* malloc() maps allocations above the first threshold; free memory at the end of the heap
 	 * beyond the second is returned to the system. */
-	if (!mallopt(M_MMAP_THRESHOLD, BIG_PIECE) || !mallopt(M_TRIM_THRESHOLD, INT_MAX))
+	if (!mallopt(M_MMAP_THRESHOLD, BIG_CHUNK) || !mallopt(M_TRIM_THRESHOLD, INT_MAX))
 		return;
-	for (; bytes && n < sizeof(p) / sizeof(*p); bytes -= piece) {
-		piece = bytes < BIG_PIECE - BIG_PAGE ? bytes : BIG_PIECE - BIG_PAGE;
-		p[n] = malloc(piece);
+	for (; bytes && n < sizeof(p) / sizeof(*p); bytes -= chunk) {
+		chunk = bytes < BIG_CHUNK - BIG_PAGE ? bytes : BIG_CHUNK - BIG_PAGE;
+		p[n] = malloc(chunk);
 		if (p[n])
 			big_advise(p[n]);
 		n++;

@@ -263,12 +263,12 @@ static void advance_put(struct program *p, uint64_t by)
 #define INTERVALS 64 /* pairs of remember_state and restore_state of one FDE */
 
 struct interval {
-	size_t from, to; /* the state of piece `from` is remembered, and comes back at piece `to` */
+	size_t from, to; /* the state of row `from` is remembered, and comes back at row `to` */
 };
 
-/* The pair for piece `to`: the last piece before it with the same state from which a remember_state nests with all
+/* The pair for row `to`: the last row before it with the same state from which a remember_state nests with all
  * other pairs. False: there is none. */
-static bool interval_find(const struct frame_piece *p, size_t to, const struct interval *list, size_t count,
+static bool interval_find(const struct frame_row *p, size_t to, const struct interval *list, size_t count,
                           struct interval *out)
 {
 	size_t from = to - 1, i;
@@ -287,8 +287,8 @@ static bool interval_find(const struct frame_piece *p, size_t to, const struct i
 	return false;
 }
 
-/* Of the pieces up to `count`, the pairs that save bytes: each takes two. */
-static size_t intervals_find(const struct frame_piece *p, size_t count, struct interval *list)
+/* Of the rows up to `count`, the pairs that save bytes: each takes two. */
+static size_t intervals_find(const struct frame_row *p, size_t count, struct interval *list)
 {
 	struct program step;
 	size_t n = 0, i;
@@ -305,9 +305,9 @@ static size_t intervals_find(const struct frame_piece *p, size_t count, struct i
 #define PLT_BLOCK  16
 #define PLT_BLOCKS 4 /* from so many on the expression is smaller */
 
-/* Number of pieces from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from byte *push of
- * each block on. 0 where there are few. `end`: that of the last piece. */
-static size_t plt_run(const struct frame_piece *p, size_t i, size_t count, uint64_t end, uint64_t *push)
+/* Number of rows from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from byte *push of
+ * each block on. 0 where there are few. `end`: that of the last row. */
+static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_t end, uint64_t *push)
 {
 	struct frame_state pushed = initial;
 	size_t n = 0;
@@ -317,7 +317,7 @@ static size_t plt_run(const struct frame_piece *p, size_t i, size_t count, uint6
 	if (*push >= PLT_BLOCK || p[i].addr % PLT_BLOCK)
 		return 0;
 	for (; i + n + 1 < count; n += 2) {
-		const struct frame_piece *x = &p[i + n];
+		const struct frame_row *x = &p[i + n];
 		uint64_t next = i + n + 2 < count ? x[2].addr : end;
 
 		if (x->addr != p[i].addr + n / 2 * PLT_BLOCK || x[1].addr != x->addr + *push || next > x->addr + PLT_BLOCK ||
@@ -347,29 +347,29 @@ static void plt_put(struct bytes *b, uint64_t push)
 	bytes_put(b, p.bytes, p.count);
 }
 
-/* Appends the pieces' states, from state `was` on; the first takes effect at once. */
-static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_piece *pieces, size_t count)
+/* Appends the rows' states, from state `was` on; the first takes effect at once. */
+static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_row *rows, size_t count)
 {
 	static const uint8_t remember = CFA_REMEMBER, restore = CFA_RESTORE_STATE;
 	struct interval list[INTERVALS];
-	size_t n = intervals_find(pieces, count, list), i, k;
+	size_t n = intervals_find(rows, count, list), i, k;
 	struct program step;
 
 	for (i = 0; i < count; i++) {
 		bool restored = false;
 
 		if (i) {
-			advance_put(&step, pieces[i].addr - pieces[i - 1].addr);
+			advance_put(&step, rows[i].addr - rows[i - 1].addr);
 			bytes_put(b, step.bytes, step.count);
 		}
 		for (k = 0; k < n; k++)
 			restored |= list[k].to == i;
-		change_put(&step, was, &pieces[i].state);
+		change_put(&step, was, &rows[i].state);
 		bytes_put(b, restored ? &restore : step.bytes, restored ? 1 : step.count);
 		for (k = 0; k < n; k++)
 			if (list[k].from == i)
 				bytes_put(b, &remember, 1);
-		was = &pieces[i].state;
+		was = &rows[i].state;
 	}
 }
 
@@ -385,23 +385,23 @@ static void advance_to(struct bytes *b, uint64_t *at, uint64_t addr)
 	*at = addr;
 }
 
-void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t count, uint64_t end)
+void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count, uint64_t end)
 {
 	struct frame_state was = initial;
-	uint64_t at = pieces[0].addr, push = 0;
+	uint64_t at = rows[0].addr, push = 0;
 	size_t from, to, n = 0;
 
 	for (from = 0; from < count; from = to + n) {
-		for (to = from; to < count && !(n = plt_run(pieces, to, count, end, &push)); to++)
+		for (to = from; to < count && !(n = plt_run(rows, to, count, end, &push)); to++)
 			;
 		if (to > from) {
-			advance_to(b, &at, pieces[from].addr);
-			states_put(b, &was, pieces + from, to - from);
-			at = pieces[to - 1].addr;
+			advance_to(b, &at, rows[from].addr);
+			states_put(b, &was, rows + from, to - from);
+			at = rows[to - 1].addr;
 		}
 		if (to == count)
 			return;
-		advance_to(b, &at, pieces[to].addr);
+		advance_to(b, &at, rows[to].addr);
 		plt_put(b, push);
 		was = initial;
 		was.rule.cfa |= ETCH_CFA_DEREF; /* an expression: what follows has to say all of its CFA */

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECES_MOST 256 /* states of an FDE: an unwinder runs its program from the start */
+#define ROWS_MOST 256 /* states of an FDE: an unwinder runs its program from the start */
 
 struct writer {
 	struct eh_frame *out;
 	struct bytes b;
-	struct frame_piece *pieces; /* of the FDE that is being made */
+	struct frame_row *rows; /* of the FDE that is being made */
 	size_t count, room;
-	uint64_t end;                              /* of its last piece */
+	uint64_t end;                              /* of its last row */
 	uint64_t cie[2];                           /* offset + 1 of the CIE of ordinary and signal frames */
 	const struct save_row *save, *next, *last; /* the one in force or null, the next, and the end of the list */
 	uint64_t begin;                            /* where the code range of `save` begins */
@@ -23,12 +23,12 @@ struct writer {
 	uint64_t covered;                 /* end of the one before */
 	const struct code_section *section, *sections; /* the first that ends behind the current address, and the end */
 	bool debug;                                    /* for .debug_frame */
-	bool plt;                                      /* the last piece is of a PLT, whose entries share FDEs */
+	bool plt;                                      /* the last row is of a PLT, whose entries share FDEs */
 };
 
 /* ---- FDEs --------------------------------------------------------------------- */
 
-static bool is_signal(const struct frame_piece *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
+static bool is_signal(const struct frame_row *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
 
 /* The head of an FDE for [start, end), whose length is not known yet. */
 static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end)
@@ -43,7 +43,7 @@ static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end
 		bytes_put(&w->b, "", 1); /* no augmentation data */
 }
 
-/* Writes the FDE of the pieces so far. False: out of memory. */
+/* Writes the FDE of the rows so far. False: out of memory. */
 static bool fde_flush(struct writer *w)
 {
 	bool signal;
@@ -52,25 +52,25 @@ static bool fde_flush(struct writer *w)
 
 	if (!w->count)
 		return true;
-	signal = is_signal(&w->pieces[0]);
+	signal = is_signal(&w->rows[0]);
 	if (!w->cie[signal]) {
 		w->cie[signal] = w->b.count + 1;
 		eh_cie_put(&w->b, signal, w->debug);
 	}
 	at = w->b.count;
-	fde_head(w, signal, w->pieces[0].addr, w->end);
+	fde_head(w, signal, w->rows[0].addr, w->end);
 	if (signal)
-		eh_signal_put(&w->b, w->pieces[0].state.rule.cfa_off);
+		eh_signal_put(&w->b, w->rows[0].state.rule.cfa_off);
 	else
-		eh_program_put(&w->b, w->pieces, w->count, w->end);
+		eh_program_put(&w->b, w->rows, w->count, w->end);
 	while (w->b.count & (w->debug ? 7 : 3))
 		bytes_put(&w->b, "", 1); /* DW_CFA_nop */
-	if (w->b.failed || (!w->debug && !eh_pointer_add(w->out, at + 8, w->pieces[0].addr, 4)) ||
-	    !eh_entry_add(w->out, w->pieces[0].addr, at))
+	if (w->b.failed || (!w->debug && !eh_pointer_add(w->out, at + 8, w->rows[0].addr, 4)) ||
+	    !eh_entry_add(w->out, w->rows[0].addr, at))
 		return false;
 	length = (uint32_t)(w->b.count - at - 4);
 	memcpy(w->b.list + at, &length, 4);
-	w->out->filled += w->end - w->pieces[0].addr;
+	w->out->filled += w->end - w->rows[0].addr;
 	w->count = 0;
 	return true;
 }
@@ -78,15 +78,15 @@ static bool fde_flush(struct writer *w)
 /* A row that begins one byte before a function, for a return address that no call has pushed, is part of its FDE. */
 static bool is_early(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
 {
-	return w->count == 1 && w->pieces[0].addr + 1 == addr && rule->kind == w->pieces[0].state.rule.kind &&
+	return w->count == 1 && w->rows[0].addr + 1 == addr && rule->kind == w->rows[0].state.rule.kind &&
 	       (rule->kind == ETCH_RULE_END || rule->kind == ETCH_RULE_SIGNAL);
 }
 
 /* The state of code with a row. */
-static struct frame_piece piece_of(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
+static struct frame_row row_of(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
 {
 	static const struct etch_rule entry = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_END};
-	struct frame_piece p;
+	struct frame_row p;
 
 	memset(&p, 0, sizeof(p));
 	p.addr = addr;
@@ -103,18 +103,18 @@ static struct frame_piece piece_of(const struct writer *w, uint64_t addr, const 
 }
 
 /* Adds code with one state; `begins`: with an FDE of its own. False: out of memory. */
-static bool piece_add(struct writer *w, const struct frame_piece *p, uint64_t end, bool begins)
+static bool row_add(struct writer *w, const struct frame_row *p, uint64_t end, bool begins)
 {
 	if (w->count &&
-	    (w->end != p->addr || begins || (w->count >= PIECES_MOST && !w->plt) || is_signal(p) != is_signal(w->pieces)) &&
+	    (w->end != p->addr || begins || (w->count >= ROWS_MOST && !w->plt) || is_signal(p) != is_signal(w->rows)) &&
 	    !fde_flush(w))
 		return false;
 	w->end = end;
-	if (w->count && !memcmp(&w->pieces[w->count - 1].state, &p->state, sizeof(p->state)))
+	if (w->count && !memcmp(&w->rows[w->count - 1].state, &p->state, sizeof(p->state)))
 		return true;
-	if (!room_make(&w->pieces, &w->room, w->count, sizeof(*w->pieces)))
+	if (!room_make(&w->rows, &w->room, w->count, sizeof(*w->rows)))
 		return false;
-	w->pieces[w->count++] = *p;
+	w->rows[w->count++] = *p;
 	return true;
 }
 
@@ -168,7 +168,7 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 
 	for (addr = row->addr; addr < end; addr = to) {
 		bool early, begins;
-		struct frame_piece p;
+		struct frame_row p;
 
 		to = lists_advance(w, addr, end);
 		if (w->fde < w->fdes && w->fde->start <= addr) { /* the linker's */
@@ -179,10 +179,10 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 		        w->next->begins && w->next->addr == addr + 1;
 		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (is_gap(w, addr) || !w->save || w->begin < w->covered)))
 			continue;
-		p = piece_of(w, addr, &row->rule);
+		p = row_of(w, addr, &row->rule);
 		begins = early || addr == w->section->addr ||
 		         (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
-		if (!piece_add(w, &p, to, begins))
+		if (!row_add(w, &p, to, begins))
 			return false;
 		w->plt = plt;
 	}
@@ -268,7 +268,7 @@ static int writer_end(struct writer *w, int err, struct error *e)
 		err = error_memory(e);
 	w->out->frame = w->b.list;
 	w->out->frame_size = w->b.count;
-	free(w->pieces);
+	free(w->rows);
 	return err;
 }
 

@@ -96,7 +96,7 @@ struct frame_state {
 };
 
 /* A range of code with one state. */
-struct frame_piece {
+struct frame_row {
 	uint64_t addr;
 	struct frame_state state;
 };
@@ -108,10 +108,10 @@ struct bytes {
 };
 void bytes_put(struct bytes *b, const void *data, size_t size);
 
-/* eh_frame_program.c: the CIE for these FDEs, for .eh_frame or .debug_frame, and the program of one, for pieces that
+/* eh_frame_program.c: the CIE for these FDEs, for .eh_frame or .debug_frame, and the program of one, for rows that
  * begin with it, up to `end`. */
 void eh_cie_put(struct bytes *b, bool signal, bool debug);
-void eh_program_put(struct bytes *b, const struct frame_piece *pieces, size_t count, uint64_t end);
+void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count, uint64_t end);
 /* The program of a signal frame: all registers are in struct sigcontext (asm/sigcontext.h), rsp at rsp + `rsp`. */
 void eh_signal_put(struct bytes *b, int32_t rsp);
 

@@ -320,14 +320,14 @@ static int tables_check(struct check *c)
 	for (i = 0; i < c->x->table_count; i++) {
 		const struct fixup_table *t = &c->x->tables[i];
 		const struct elf_section *sec = &c->f->sections[t->section];
-		const char *why = t->foreign || t->bad ? NULL : ex_table_fixed(c->f, t);
+		const char *why = t->other_format || t->bad ? NULL : ex_table_fixed(c->f, t);
 		int err = 0;
 
 		if (t->bad)
 			err = malformed_finding(c, i);
-		else if (t->foreign)
+		else if (t->other_format)
 			err = finding(c, "ETCH-X002", 0, 0, "section %s is not an etch table and is left alone: %s", sec->name,
-			              t->foreign);
+			              t->other_format);
 		else if (why)
 			err = finding(c, "ETCH-X002", 0, 0, "section %s is left alone: %s", sec->name, why);
 		else if (!elf_is_object(c->f) && (sec->sh.sh_addr & 3))
@@ -443,7 +443,7 @@ int ex_table_sort(struct elf_file *f, const struct fixups *x, size_t *dropped, s
 
 	*dropped = 0;
 	for (i = 0; i < x->table_count; i++)
-		if (!x->tables[i].foreign && !ex_table_fixed(f, &x->tables[i]) && table_sort(f, x, i, dropped, e))
+		if (!x->tables[i].other_format && !ex_table_fixed(f, &x->tables[i]) && table_sort(f, x, i, dropped, e))
 			return -1;
 	return 0;
 }

@@ -50,8 +50,8 @@ struct use {
 	bool in_register; /* the operand is relative to a register that holds the address */
 	bool pointer;     /* USE_CALL through a register that was loaded from `off` */
 	uint8_t doubt;    /* enum use_doubt; only with `pointer` */
-	bool handed; /* USE_ESCAPE as a pointer of the program's: an argument, a return value, stored outside the stack.
-	              * Any other escape may be a pointer of the compiler's, which is used at other offsets */
+	bool as_pointer; /* USE_ESCAPE as a pointer of the program's: an argument, a return value, stored outside the stack.
+	                  * Any other escape may be a pointer of the compiler's, which is used at other offsets */
 };
 
 /* An edge from the calls in [start, end) to a landing pad. Callee-saved registers keep their values. */

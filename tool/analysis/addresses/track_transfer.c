@@ -32,11 +32,15 @@ static void use_report(struct track *t, size_t insn, enum use_kind kind, const s
 		t->stopped = t->report(t->arg, &u);
 }
 
-/* Reports an escape of the address in v; `handed`: as a pointer of the program's. */
-static void escape_report(struct track *t, size_t insn, const struct addr_value *v, bool handed)
+/* Reports an escape of the address in v; `as_pointer`: as a pointer of the program's. */
+static void escape_report(struct track *t, size_t insn, const struct addr_value *v, bool as_pointer)
 {
-	struct use u = {
-		.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true, .handed = handed};
+	struct use u = {.insn = insn,
+	                .kind = USE_ESCAPE,
+	                .object = v->object,
+	                .got = v->got,
+	                .in_register = true,
+	                .as_pointer = as_pointer};
 
 	use_place(&u, v);
 
@@ -145,14 +149,14 @@ static void tables_apply(const struct track *t, struct addr_state *s, const stru
 		s->table[in->dst] = part;
 }
 
-/* Reports escapes of the addresses in a mask of registers; those in `handed` as pointers of the program's. */
-static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t handed)
+/* Reports escapes of the addresses in a mask of registers; those in `as_pointer` as pointers of the program's. */
+static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t as_pointer)
 {
 	unsigned r;
 
 	for (r = 0; r < REGS; r++)
 		if ((regs >> r & 1) && s->reg[r].object >= 0)
-			escape_report(t, i, &s->reg[r], handed >> r & 1);
+			escape_report(t, i, &s->reg[r], as_pointer >> r & 1);
 }
 
 /* Reports escapes at a jump out of the function, or a call: of registers that are live at the target, if that is in the
@@ -160,7 +164,7 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
 	const struct insn *in = &t->f->code->insns[i];
-	uint16_t mask = abi, handed = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
+	uint16_t mask = abi, as_pointer = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
 	unsigned r;
 	int words;
 
@@ -175,11 +179,11 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		mask &= insn_first_arguments((unsigned)words) | (in->flow == FLOW_CALL ? 0 : (uint16_t)~insn_call_clobbers());
 	/* At the start of a function arguments are what the program passes; a part of another gets any registers. */
 	if (!t->f->clobbers || (in->callee >= 0 && !func_is_start(t->f->clobbers, in->callee, in->entry)))
-		handed = 0;
+		as_pointer = 0;
 	/* Callee-saved registers are live in a callee only because it saves them. */
 	if (in->flow == FLOW_CALL)
 		mask &= insn_call_clobbers();
-	leave(t, s, i, mask, handed);
+	leave(t, s, i, mask, as_pointer);
 }
 
 uint64_t track_pad_of(const struct track *t, uint64_t addr)

@@ -23,7 +23,7 @@ static bool is_kernel(const struct elf_file *f)
 }
 
 /* Why a section with the name of the table is not etch's, or null. */
-static const char *foreign(const struct elf_file *f, const struct elf_section *s)
+static const char *other_format(const struct elf_file *f, const struct elf_section *s)
 {
 	if (is_kernel(f))
 		return "it belongs to the Linux kernel";
@@ -95,15 +95,15 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 	long relocs = 0;
 	size_t i;
 
-	t->foreign = foreign(f, s);
-	if (!t->foreign && s->sh.sh_size % SIZE)
+	t->other_format = other_format(f, s);
+	if (!t->other_format && s->sh.sh_size % SIZE)
 		return error_set(e, "section %s: size %llu is not a multiple of %zu", s->name,
 		                 (unsigned long long)s->sh.sh_size, SIZE);
-	if (!t->foreign && rel && (relocs = elf_relocs(f, rel, &r, e)) < 0)
+	if (!t->other_format && rel && (relocs = elf_relocs(f, rel, &r, e)) < 0)
 		return -1;
-	if (!t->foreign && !relocs_are_ours(r, relocs))
-		t->foreign = "its relocations are not PC-relative references to code";
-	if (t->foreign) {
+	if (!t->other_format && !relocs_are_ours(r, relocs))
+		t->other_format = "its relocations are not PC-relative references to code";
+	if (t->other_format) {
 		free(r);
 		return 0;
 	}
@@ -133,7 +133,7 @@ static int table_read(const struct elf_file *f, const struct code_space *space, 
 	if (t->count && t->bad == t->count) {
 		out->count -= t->count;
 		t->count = t->bad = 0;
-		t->foreign = "none of its entries is in etch's format";
+		t->other_format = "none of its entries is in etch's format";
 	}
 	return 0;
 }

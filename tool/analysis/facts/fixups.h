@@ -29,10 +29,10 @@ struct fixup {
 /* One section with the name of the exception table. */
 struct fixup_table {
 	uint32_t section;
-	size_t count;        /* number of entries; 0 if `foreign` */
-	size_t bad;          /* number of malformed entries; libetch rejects a table with any */
-	bool sorted;         /* sorted as libetch's binary search needs it */
-	const char *foreign; /* why the table is not etch's, a phrase for messages; null: it is */
+	size_t count;             /* number of entries; 0 if `other_format` */
+	size_t bad;               /* number of malformed entries; libetch rejects a table with any */
+	bool sorted;              /* sorted as libetch's binary search needs it */
+	const char *other_format; /* why the table is not etch's, a phrase for messages; null: it is */
 };
 
 struct fixups {

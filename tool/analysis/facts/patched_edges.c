@@ -39,7 +39,7 @@ static int table_add(const struct elf_file *f, const struct code_space *space, u
 	if (rel && (relocs = elf_relocs(f, rel, &r, e)) < 0)
 		return -1;
 	out->tables = mem_resize(out->tables, out->table_count + 1, sizeof(*out->tables));
-	out->tables[out->table_count++] = (struct fixup_table){.section = section, .sorted = true, .foreign = "edges"};
+	out->tables[out->table_count++] = (struct fixup_table){.section = section, .sorted = true, .other_format = "edges"};
 	out->list = mem_resize(out->list, out->count + 2 * s->sh.sh_size / k->each + 1, sizeof(*out->list));
 	for (at = 0; at < s->sh.sh_size; at += k->each) {
 		uint64_t base = object ? at : s->sh.sh_addr + at, site, target;

@@ -113,7 +113,7 @@ const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x)
 	const struct fixup *end = f->in.fixups + f->in.fixup_count, *y;
 
 	for (y = x + 1; y < end && y->insn == x->insn; y++)
-		if (f->in.env->fixups->tables[y->table].foreign)
+		if (f->in.env->fixups->tables[y->table].other_format)
 			return y;
 	return NULL;
 }

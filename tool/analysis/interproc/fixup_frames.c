@@ -59,7 +59,7 @@ int fixups_compare(struct work *w, struct error *e)
 	int err = 0;
 
 	for (i = 0; i < w->fixups.count; i++)
-		if (fixup_counts(&w->fixups, &w->fixups.list[i]) && !w->fixups.tables[w->fixups.list[i].table].foreign)
+		if (fixup_counts(&w->fixups, &w->fixups.list[i]) && !w->fixups.tables[w->fixups.list[i].table].other_format)
 			list[n++] = &w->fixups.list[i];
 	if (n)
 		qsort(list, n, sizeof(*list), target_order);
