@@ -39,18 +39,18 @@ static bool bytes_fact(struct finding *x, const char *label, const uint8_t *p, u
 
 /* ---- sites ------------------------------------------------------------------- */
 
-static int mismatch_add(void *ctx, const struct site_mismatch *odd)
+static int mismatch_add(void *ctx, const struct site_mismatch *mismatch)
 {
 	struct subject *s = ctx;
-	bool was = odd->row->entry.flags & ETCH_IMV_BAKED;
-	const char *plain = odd->call ? "indirect call" : "load";
-	uint64_t at = odd->row->site;
+	bool was = mismatch->row->entry.flags & ETCH_IMV_BAKED;
+	const char *plain = mismatch->call ? "indirect call" : "load";
+	uint64_t at = mismatch->row->site;
 	struct finding *x;
 
-	if (!odd->found)
+	if (!mismatch->found)
 		x = finding_add(&s->found, "ETCH-T003", 0, at, "a table entry is for %#" PRIx64 ", where the file has no code",
 		                at);
-	else if (was && odd->plain && !memcmp(odd->found, odd->plain, odd->len))
+	else if (was && mismatch->plain && !memcmp(mismatch->found, mismatch->plain, mismatch->len))
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, at), at,
 		                "the table says that this %s is patched, but it is not", plain);
 	else if (was)
@@ -61,11 +61,12 @@ static int mismatch_add(void *ctx, const struct site_mismatch *odd)
 		                "the code is not the %s that the table describes", plain);
 	if (!x)
 		return -1;
-	if (!odd->found)
+	if (!mismatch->found)
 		return 0;
-	return bytes_fact(x, "found", odd->found, odd->len, at) &&
-	               bytes_fact(x, "expected for the value in memory", odd->baked, odd->len, at) &&
-	               bytes_fact(x, odd->call ? "call in the table" : "load in the table", odd->plain, odd->len, at)
+	return bytes_fact(x, "found", mismatch->found, mismatch->len, at) &&
+	               bytes_fact(x, "expected for the value in memory", mismatch->baked, mismatch->len, at) &&
+	               bytes_fact(x, mismatch->call ? "call in the table" : "load in the table", mismatch->plain,
+	                          mismatch->len, at)
 	           ? 0
 	           : -1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of `etch heap` (heap_top.h). A function's bytes are those that it has asked for itself: C++'s operator new
+ * The table of `etch heap` (heap_top.h). A function's bytes are those that it has allocated itself: C++'s operator new
  * and what is in namespace std count for the function that calls them.
  */
 #include "heap/heap_top.h"
@@ -56,7 +56,7 @@ static const char *call_name(const struct profile *p, uint32_t call)
 }
 
 /* The call that a sample counts for. */
-static uint32_t asking_call(const struct profile *p, uint32_t innermost)
+static uint32_t allocating_call(const struct profile *p, uint32_t innermost)
 {
 	for (uint32_t at = innermost; at && !(uint32_t)p->calls.list[at].a; at = key_caller(&p->calls.list[at]))
 		if (!is_allocator(call_name(p, at)))
@@ -115,7 +115,7 @@ static void functions_put(const struct heap_profile *h, struct ranked *list, siz
 	for (size_t i = 0; i < p->functions.count; i++)
 		list[i] = (struct ranked){.index = i, .by = h->measure};
 	for (size_t i = 0; i < p->sample_count; i++) {
-		uint32_t call = asking_call(p, p->call_of[p->samples[i].node]);
+		uint32_t call = allocating_call(p, p->call_of[p->samples[i].node]);
 
 		sums_add(list[p->calls.list[call].b].sum, heap_values(h, i));
 	}

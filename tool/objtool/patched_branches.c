@@ -17,7 +17,7 @@ struct safe_place {
 	uint64_t at;
 };
 
-/* What is asked of the whole file. */
+/* Facts about the whole file. */
 struct facts {
 	struct symbol_index functions;
 	struct symbol_index names; /* for warnings */

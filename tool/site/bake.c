@@ -56,15 +56,16 @@ struct mismatch_sink {
 	struct error *e;
 };
 
-static int mismatch_report(const struct mismatch_sink *to, const struct elf_file *f, const struct site_mismatch *odd)
+static int mismatch_report(const struct mismatch_sink *to, const struct elf_file *f,
+                           const struct site_mismatch *mismatch)
 {
 	char where[200];
 
 	if (to->fn)
-		return to->fn(to->ctx, odd) ? error_memory(to->e) : 0;
-	elf_describe(f, elf_section_at(f, odd->row->site), odd->row->site, where, sizeof(where));
+		return to->fn(to->ctx, mismatch) ? error_memory(to->e) : 0;
+	elf_describe(f, elf_section_at(f, mismatch->row->site), mismatch->row->site, where, sizeof(where));
 	return error_set(to->e, "code and tables disagree at %s (%#" PRIx64 "): changed after etch rewrite?", where,
-	                 odd->row->site);
+	                 mismatch->row->site);
 }
 
 /* The linker has discarded the code of this entry. */
@@ -97,9 +98,9 @@ static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, 
 			known = (t ? etch_pv_load(&row->entry, row->site, row->obj, plain)
 			           : etch_site_load(&row->entry, &row->more, row->site, row->obj, plain)) == len;
 		if (!p || !known || memcmp(p, was ? baked : plain, len)) {
-			struct site_mismatch odd = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
+			struct site_mismatch mismatch = {row, p, known && was ? baked : NULL, known ? plain : NULL, len, t != NULL};
 
-			if (mismatch_report(to, f, &odd))
+			if (mismatch_report(to, f, &mismatch))
 				return -1;
 			continue;
 		}
@@ -132,9 +133,10 @@ int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e)
 	return tables_unbake(f, t, false, &to);
 }
 
-int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch_fn *odd, void *ctx, struct error *e)
+int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch_fn *mismatch, void *ctx,
+                      struct error *e)
 {
-	const struct mismatch_sink to = {odd, ctx, e};
+	const struct mismatch_sink to = {mismatch, ctx, e};
 
 	return tables_unbake(f, t, t->flags & ETCH_MODULE_LINKED, &to);
 }

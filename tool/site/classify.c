@@ -8,32 +8,32 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Sets what is asked of the flags of a compare that an instruction without the memory operand is to give. Null, or the
- * reason why there is none. *error: out of memory. */
+/* Sets which flags an instruction has to set that stands in for a compare with memory. Null, or the reason why no
+ * instruction can. *error: out of memory. */
 static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site, bool *error)
 {
-	unsigned asked, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
+	unsigned live, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
 
-	if (!c->asked)
-		c->asked = func_flags_asked(c->func);
-	if (!c->asked) {
+	if (!c->live_flags)
+		c->live_flags = func_live_flags(c->func);
+	if (!c->live_flags) {
 		*error = true;
 		return NULL;
 	}
-	asked = c->asked[u->insn];
-	if (asked & INSN_FLAGS_REST)
+	live = c->live_flags[u->insn];
+	if (live & INSN_FLAGS_REST)
 		return "more is asked of its flags than equality and order";
 	if (site->entry.form < ETCH_FORM_CMPI8)
-		return asked & order ? "order is asked of a compare with memory as its first operand and a register" : NULL;
-	if ((asked & order) == order)
+		return live & order ? "order is asked of a compare with memory as its first operand and a register" : NULL;
+	if ((live & order) == order)
 		return "signed and unsigned order are both asked of its flags";
-	if (site->len < (asked & order ? 4 : 3))
+	if (site->len < (live & order ? 4 : 3))
 		return "too short for an immediate: its address is in a register";
 	if (c->stack_even < 0)
 		c->stack_even = func_stack_even(c->func->code);
-	if ((asked & ETCH_NEED_LESS) && !c->stack_even)
+	if ((live & ETCH_NEED_LESS) && !c->stack_even)
 		return "signed order is asked for where the stack pointer may be odd";
-	site->more.need = (uint8_t)asked;
+	site->more.need = (uint8_t)live;
 	return NULL;
 }
 

@@ -9,8 +9,9 @@
 struct function_scan {
 	struct scan *scan;
 	const struct track_func *func;
-	uint8_t *asked; /* per instruction: flags asked for behind it; computed for the first compare; malloc'd */
-	int stack_even; /* -1: not known yet */
+	uint8_t
+		*live_flags; /* per instruction: the flags that are live behind it; computed for the first compare; malloc'd */
+	int stack_even;  /* -1: not known yet */
 };
 
 /* Sets the form of a load, or the reason why it has none. 0, or -1: scan.error. */

@@ -241,7 +241,7 @@ static void words_read(struct search *x)
 			take(x, s->code_words[i]);
 }
 
-/* All of a function may run after. */
+/* All of a function may run after etch_sync. */
 static void whole_add(struct search *x, uint32_t k)
 {
 	if (x->u->whole[k])
@@ -250,7 +250,7 @@ static void whole_add(struct search *x, uint32_t k)
 	todo_add(x, k, UINT32_MAX);
 }
 
-/* The callers of what may be on the stack: they go on behind their calls. */
+/* Functions that may be on the stack at a call of etch_sync go on behind their own calls: finds their callers, too. */
 static void callers_find(struct search *x)
 {
 	bool more = true;
@@ -292,7 +292,7 @@ static void constructors_follow(struct search *x)
 		whole_add(x, x->main);
 }
 
-/* A jump or call leads to an address in function k. */
+/* Control may go to an address in function k, by a jump or call: that runs after etch_sync. */
 static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code *spare)
 {
 	struct setup *u = x->u;
@@ -310,7 +310,7 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		todo_add(x, k, i);
 }
 
-/* All of a function may run after: what it leads to as well. */
+/* All of a function may run after etch_sync, and so may what it calls or jumps to. */
 static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 {
 	struct edge key = {.from = k};
@@ -320,7 +320,7 @@ static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 		lead_to(x, x->edges[i].to, x->edges[i].at, spare);
 }
 
-/* Where exceptions and faults of a function lead, from wherever. Does control enter it in other, unknown ways? */
+/* Follows the landing pads and fixups of a function. True: control may also enter it in unknown ways. */
 static bool entries_follow(struct search *x, uint32_t k, const struct func_code *code)
 {
 	struct track_entries t = entries_of(&x->u->s->entries, &x->u->s->funcs.funcs[k], code);
@@ -400,7 +400,8 @@ static void search_run(struct search *x)
 	if (!x->failed)
 		callers_find(x);
 	for (k = 0; k < s->funcs.count && !x->failed; k++) {
-		/* A frame below the call that something jumps back to, or of which nobody knows who called it. */
+		/* A function below etch_sync on the stack to which something jumps back (setjmp), or whose callers are unknown.
+		 */
 		x->failed |= x->up[k] && (x->returns[k] || (x->taken[k] && k != x->main));
 		if (x->taken[k] && k != x->main)
 			whole_add(x, k);

@@ -10,7 +10,7 @@
 
 struct setup {
 	struct scan *s;
-	bool known;      /* otherwise all code may run after */
+	bool known;      /* otherwise all code may run after a call of etch_sync */
 	uint8_t *whole;  /* per function: all of it may run after */
 	uint8_t **after; /* per function: which instructions; null: none, or `whole` */
 };
@@ -21,7 +21,7 @@ struct setup {
  * for a file without main, without its symbols, or in which a function does not decode.
  */
 void setup_find(struct setup *u, struct scan *s);
-/* May this instruction run after? */
+/* May this instruction run after such a call? */
 bool setup_runs_after(const struct setup *u, uint32_t section, uint64_t addr);
 void setup_free(struct setup *u);
 

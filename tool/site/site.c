@@ -372,6 +372,6 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 	scan_lines(s);
 	f.types = s->types;
 	err = track_uses(&f, use_take, &c);
-	free(c.asked);
+	free(c.live_flags);
 	return err;
 }

@@ -155,7 +155,7 @@ void handlers_find(struct work *w)
 
 		if (s->frame != FRAME_HANDLER || s->is_handler)
 			continue;
-		s->frame = FRAME_REFUTED;
+		s->frame = FRAME_NO_HANDLER;
 		s->run |= RUN_NEWS;
 	}
 	if (t.count)

@@ -142,7 +142,7 @@ static bool jumps_to_part(const struct work *w, const struct flow *f)
 
 static bool is_framed(const struct range_state *s)
 {
-	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_REFUTED) && !s->is_callee;
+	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_NO_HANDLER) && !s->is_callee;
 }
 
 /* Does code that is taken for a handler of an interpreter leave in another frame than one does? */
@@ -150,7 +150,7 @@ static bool handler_fails(struct range_state *s, struct flow *f)
 {
 	if (!f->in.handler || !f->found.breaks_frame)
 		return false;
-	s->frame = FRAME_REFUTED;
+	s->frame = FRAME_NO_HANDLER;
 	f->in.handler = false;
 	return true;
 }

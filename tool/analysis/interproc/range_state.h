@@ -28,11 +28,11 @@ enum {
 
 /* Whose frame is there at the start of a code range, by its own code. Only grows. */
 enum start_frame {
-	FRAME_OWN,     /* none yet: as at the start of a function */
-	FRAME_OTHER,   /* that of other code: a part of a function, or an interpreter's handler */
-	FRAME_TABLE,   /* likewise, but it may be a table instead of code */
-	FRAME_HANDLER, /* that of an interpreter, which rbp points to (interpreters.c) */
-	FRAME_REFUTED, /* taken for that, which its exits do not show: as FRAME_OTHER, and final */
+	FRAME_OWN,        /* none yet: as at the start of a function */
+	FRAME_OTHER,      /* that of other code: a part of a function, or an interpreter's handler */
+	FRAME_TABLE,      /* likewise, but it may be a table instead of code */
+	FRAME_HANDLER,    /* that of an interpreter, which rbp points to (interpreters.c) */
+	FRAME_NO_HANDLER, /* taken for a handler, but its exits do not show that frame: as FRAME_OTHER, and final */
 };
 
 /*

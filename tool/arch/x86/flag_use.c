@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an instruction asks of the flags that a compare leaves, which of them it sets, and whether it keeps the stack
+/* Which flags of a compare an instruction reads, which of them it sets, and whether it keeps the stack
  * pointer even. */
 #include "arch/x86/zydis.h"
 
@@ -31,25 +31,25 @@ static bool may_keep_flags(const ZydisDecodedInstruction *z, const ZydisDecodedO
 
 void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
 {
-	uint32_t asked = 0, set = 0;
+	uint32_t read = 0, set = 0;
 
 	if (z->cpu_flags) {
-		asked = z->cpu_flags->tested;
+		read = z->cpu_flags->tested;
 		set = z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1;
 	}
 	if (z->mnemonic == ZYDIS_MNEMONIC_PUSHF || z->mnemonic == ZYDIS_MNEMONIC_PUSHFQ ||
 	    z->mnemonic == ZYDIS_MNEMONIC_LAHF || z->meta.category == ZYDIS_CATEGORY_SYSCALL)
-		out->flags_asked = INSN_FLAGS;
-	if (asked & ZYDIS_CPUFLAG_ZF)
-		out->flags_asked |= ETCH_NEED_EQUAL;
-	if (asked & ZYDIS_CPUFLAG_CF)
-		out->flags_asked |= ETCH_NEED_BELOW;
-	if ((asked & ORDER) == ORDER)
-		out->flags_asked |= ETCH_NEED_LESS;
-	else if (asked & ORDER)
-		out->flags_asked |= INSN_FLAGS_REST;
-	if (asked & (ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_AF))
-		out->flags_asked |= INSN_FLAGS_REST;
+		out->flags_read = INSN_FLAGS;
+	if (read & ZYDIS_CPUFLAG_ZF)
+		out->flags_read |= ETCH_NEED_EQUAL;
+	if (read & ZYDIS_CPUFLAG_CF)
+		out->flags_read |= ETCH_NEED_BELOW;
+	if ((read & ORDER) == ORDER)
+		out->flags_read |= ETCH_NEED_LESS;
+	else if (read & ORDER)
+		out->flags_read |= INSN_FLAGS_REST;
+	if (read & (ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_AF))
+		out->flags_read |= INSN_FLAGS_REST;
 	if (may_keep_flags(z, ops))
 		return;
 	if (set & ZYDIS_CPUFLAG_ZF)

@@ -45,7 +45,7 @@ enum insn_move {
 	MOVE_SUM_LOAD, /* dst += 8 bytes from the memory operand */
 };
 
-/* Flags, beside ETCH_NEED_*: anything else that can be asked of them, as the sign alone, overflow or parity. */
+/* Flags, beside ETCH_NEED_*: any other use of them, as of the sign alone, overflow or parity. */
 #define INSN_FLAGS_REST 0x08u
 #define INSN_FLAGS      (ETCH_NEED_FLAGS | INSN_FLAGS_REST)
 
@@ -71,9 +71,9 @@ struct insn {
 	uint8_t scale;             /* of the index; 0 without one */
 	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0 = none */
 	uint8_t imm_at, imm_len;
-	uint8_t move, dst, src;         /* src: also the register operand of an indirect call or jump */
-	uint8_t flags_asked, flags_set; /* ETCH_NEED_*, INSN_FLAGS_REST; set: certainly, whatever the operands are */
-	bool stack_odd;                 /* may make the stack pointer an odd number */
+	uint8_t move, dst, src;        /* src: also the register operand of an indirect call or jump */
+	uint8_t flags_read, flags_set; /* ETCH_NEED_*, INSN_FLAGS_REST; set: certainly, whatever the operands are */
+	bool stack_odd;                /* may make the stack pointer an odd number */
 	bool no_escape; /* the address taken does not count as one that escapes: the lea with a DS prefix of ETCH_ADDR, or
 	                   the mov from a GOT slot of the bounds */
 	bool segment;   /* relative to fs or gs: no plain address */

@@ -82,11 +82,11 @@ static uint8_t effects(const struct step *in)
 	bool way = in->flow != FLOW_NEXT || in->op == STEP_SYSCALL;
 	bool number = in->op == STEP_CONST || in->op == STEP_ENTRY || in->op == STEP_LIMIT ||
 	              (in->op == STEP_ADDRESS && in->b == INSN_PC_REG);
-	bool asks = in->flow == FLOW_JUMP_IND || in->op == STEP_SYSCALL ||
-	            (in->a == RSP && (in->op == STEP_ADDREG || in->op == STEP_SUBREG));
+	bool needs = in->flow == FLOW_JUMP_IND || in->op == STEP_SYSCALL ||
+	             (in->a == RSP && (in->op == STEP_ADDREG || in->op == STEP_SUBREG));
 
 	return EFFECT_ALL | (in->cond ? EFFECT_FLAGS : 0) | (way ? EFFECT_CONTROL : 0) |
-	       (changes_more(in) ? EFFECT_OTHER : 0) | (number ? EFFECT_CONSTANT : 0) | (asks ? EFFECT_NEEDS_CONSTANT : 0);
+	       (changes_more(in) ? EFFECT_OTHER : 0) | (number ? EFFECT_CONSTANT : 0) | (needs ? EFFECT_NEEDS_CONSTANT : 0);
 }
 
 /* Makes the step of an instruction of a form, and caches its encoding. */

@@ -11,7 +11,7 @@
 /* The decoder for 64-bit code. Thread-safe. */
 const ZydisDecoder *zydis_decoder(void);
 
-/* Sets flags_asked and flags_set. */
+/* Sets flags_read and flags_set. */
 void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out);
 /* An instruction that changes the stack pointer leaves it even if it was, and if rbp, where it reads that, holds an
  * earlier value of it. */
