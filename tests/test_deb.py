@@ -74,5 +74,6 @@ def test_a_clean_system(packages, tmp_path_factory):
         p = run(["chroot", root, "sh", "-c", TRY], timeout=900)
     finally:
         subprocess.run(["umount", root / "proc"], check=True)
-    assert "_PyEval_EvalFrameDefault" in p.stdout and "with a complete stack" in p.stdout + p.stderr
+    # The table goes to standard error.
+    assert "_PyEval_EvalFrameDefault" in p.stderr and "with a complete stack" in p.stderr, p.stderr
     assert p.stdout.splitlines()[-3:] == ["1", "exit 34", "nothing left"]

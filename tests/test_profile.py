@@ -76,6 +76,18 @@ def test_shares_and_chains(etch, tmp_path, sampled, flags):
     assert re.match(r"   self   total  function\n +\d+\.\d\d% +\d+\.\d\d%  hot  burn\n", table), table
 
 
+def test_no_sample_says_why(etch, sampled):
+    """A command that is too short, a process that waits, waits of a command without any."""
+    short = run([etch, "profile", "-F", "1", "--", "true"]).stderr
+    assert re.fullmatch(r"0 samples: the command ran for \d+\.\d ms outside the kernel, and one is taken every 1000 ms: "
+                        r"run it for longer, or use a higher -F \(\d+\.\d ms in the kernel are not sampled\)\n", short)
+    with subprocess.Popen(["sleep", "60"]) as p:
+        time.sleep(0.1)
+        waits = run([etch, "profile", "-p", p.pid, "--duration", "0.05"]).stderr
+        p.kill()
+    assert waits == "0 samples: the process did not run outside the kernel meanwhile (where does it wait? --off-cpu)\n"
+
+
 def test_threads(etch, burn, tmp_path):
     found, _ = folded(etch, tmp_path, burn, "0.2", "threads")
     workers = [(f, n) for f, n in found if f[0] == "worker"]

@@ -42,6 +42,10 @@ struct profile {
 	uint64_t weight;            /* of all samples */
 	uint64_t stops[STOP_COUNT]; /* samples by where their walks ended */
 	uint64_t lost, throttled;
+	uint64_t bare; /* samples that came without registers, and are left out */
+	/* Of a command that has ended: its processor time, ns. */
+	bool timed;
+	uint64_t user_time, kernel_time;
 	bool frame_pointers; /* as in struct sample */
 	uint64_t guessed;    /* samples with frames that were found so */
 	uint64_t period;     /* ns */

@@ -206,8 +206,10 @@ static void take_sample(struct profile *p, const struct record_sample *r)
 
 	struct thread *t;
 
-	if (r->abi == PERF_SAMPLE_REGS_ABI_NONE || r->header.size < sizeof(*r) + 8)
+	if (r->abi == PERF_SAMPLE_REGS_ABI_NONE || r->header.size < sizeof(*r) + 8) {
+		p->bare++;
 		return;
+	}
 	s.node = take_stack(p, r);
 	if (p->unit == UNIT_WAIT) {
 		t = thread_get(&p->processes, s.pid, s.tid);

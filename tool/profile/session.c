@@ -42,6 +42,11 @@ static void recording_end(struct recording *r)
 	profile_end(r->profile, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
 }
 
+static uint64_t timeval_ns(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_usec * 1000u;
+}
+
 static int command_run(const struct session_options *o, struct recording *r, struct session_end *end, struct error *e)
 {
 	struct run_options how = {
@@ -61,6 +66,9 @@ static int command_run(const struct session_options *o, struct recording *r, str
 	}
 	err = run_go(&run, &ended, look, r, e);
 	recording_end(r);
+	r->profile->timed = !err;
+	r->profile->user_time = timeval_ns(&ended.usage.ru_utime);
+	r->profile->kernel_time = timeval_ns(&ended.usage.ru_stime);
 	end->failed = ended.status;
 	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
 	return err;

@@ -79,6 +79,29 @@ static const char *stop_advice(const struct profile *p, enum stop s)
 	return "";
 }
 
+/* Why there is no sample at all. A command with less than three periods may well have none. */
+static void none_put(const struct profile *p, FILE *out)
+{
+	double user = 1e-6 * (double)p->user_time, kernel = 1e-6 * (double)p->kernel_time, period = 1e-6 * (double)p->period;
+
+	if (p->bare)
+		fprintf(out, "0 samples: %" PRIu64 " came without registers, which this kernel does not give\n", p->bare);
+	else if (p->unit == UNIT_WAIT)
+		fputs("0 samples: no thread waited\n", out);
+	else if (!p->timed)
+		fputs("0 samples: the process did not run outside the kernel meanwhile (where does it wait? --off-cpu)\n", out);
+	else if (user >= 3 * period)
+		fprintf(out,
+		        "0 samples: the command ran for %.1f ms outside the kernel, of which this kernel has reported nothing "
+		        "(virtual machines without a timer for perf_event_open, programs with more rights than their user)\n",
+		        user);
+	else
+		fprintf(out,
+		        "0 samples: the command ran for %.1f ms outside the kernel, and one is taken every %g ms: "
+		        "run it for longer%s (%.1f ms in the kernel are not sampled)\n",
+		        user, period, p->period > 100000 ? ", or use a higher -F" : "", kernel);
+}
+
 /* What the profile lacks, and why. */
 static void lacks_put(const struct profile *p, FILE *out)
 {
@@ -86,6 +109,10 @@ static void lacks_put(const struct profile *p, FILE *out)
 
 	for (int i = 0; i < STOP_COUNT; i++)
 		walks += p->stops[i];
+	if (!walks && !p->lost) {
+		none_put(p, out);
+		return;
+	}
 	fprintf(out, "%" PRIu64 " samples", walks);
 	if (walks)
 		fprintf(out, ", %.2f%% with a complete stack", 100 * (double)whole / (double)walks);
