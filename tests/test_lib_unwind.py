@@ -279,6 +279,24 @@ def test_the_dynamic_linkers_own_table(build, tmp_path, rewritten):
         assert run(argv).stdout.split() == (["1", "1"] if rewritten else ["0", "-1"])
 
 
+def test_a_static_program_that_lld_links_with_thread_local_variables(build, tmp_path):
+    """Nothing defines __tls_get_addr there, to which its own code refers, in sequences that the linker replaces."""
+    (tmp_path / "a.c").write_text("__thread int here;\n")
+    (tmp_path / "b.c").write_text("""#include <etch/unwind.h>
+extern __thread int here;
+int main(void)
+{
+	void *ips[4];
+
+	here = etch_unwind_prepare();
+	return here || !etch_backtrace(ips, 4);
+}
+""")
+    run(["clang", "-O2", "-fPIC", "-static", "-fuse-ld=lld", f"-I{INCLUDE}", "-o", tmp_path / "p", tmp_path / "a.c", tmp_path / "b.c",
+         build / "libetch.a", "-pthread"])
+    run([tmp_path / "p"])
+
+
 @pytest.mark.parametrize("kind", ["pie", "shared"])
 def test_lazy_resolver(walks, tmp_path, kind):
     """Its CFA counts from rbx, which tables do not follow in outer frames."""

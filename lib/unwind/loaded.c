@@ -295,8 +295,10 @@ static void permanent_set(struct prepare_image *to, const struct dl_phdr_info *i
 	__atomic_store_n(&to->end, im.end, __ATOMIC_RELEASE);
 }
 
-/* Defined by the dynamic linker (psABI, TLS); its address identifies the linker's module. */
-extern void *__tls_get_addr(void *) __attribute__((weak));
+/* Defined by glibc's dynamic linker, whose module its address tells: any of its symbols would do to which nothing else
+ * of a static program refers. lld takes a weak reference for a strong one if another object has that, as Rust's standard
+ * library has to __tls_get_addr. */
+extern struct r_debug _r_debug __attribute__((weak));
 
 static int is_linker(const struct dl_phdr_info *info)
 {
@@ -307,7 +309,7 @@ static int is_linker(const struct dl_phdr_info *info)
 		return info->dlpi_addr == base;
 	/* If the dynamic linker was run as a program, no other copy of it is loaded. */
 	loaded_from(info, &im);
-	return __tls_get_addr && im.start < im.end && (uint64_t)(uintptr_t)__tls_get_addr - im.start < im.end - im.start;
+	return &_r_debug && im.start < im.end && (uint64_t)(uintptr_t)&_r_debug - im.start < im.end - im.start;
 }
 
 static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
