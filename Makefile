@@ -17,7 +17,7 @@ OBJCOPY  ?= objcopy
 PYTHON   := .venv/bin/python
 
 # What is made for the prefix: the names of files, from lib/NAME.in.
-SUBST    = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|'
+SUBST    = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@DATADIR@|$(DATADIR)|; s|@VERSION@|$(VERSION)|'
 
 # A subset of the tests: make test T=tests/test_forms_encoding.py, or T='tests -k fork'.
 T        ?= tests
@@ -222,7 +222,7 @@ survey: built	## every ELF file of this machine rewritten, elsewhere, and looked
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
 
-install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and CMake files, man pages, completions
+install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and CMake files, the crate, man pages, completions
 	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/etch \
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
@@ -240,6 +240,9 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	$(INSTALL) -D -m 644 tool/completion/_etch $(DESTDIR)$(DATADIR)/zsh/site-functions/_etch
 	$(INSTALL) -D -m 644 tool/completion/etch.fish $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/etch.fish
 	$(INSTALL) -m 644 lib/include/etch/*.h lib/include/etch/*.hpp $(DESTDIR)$(PREFIX)/include/etch/
+	cd lib/rust && for file in Cargo.toml build.rs src/*.rs; do \
+		$(INSTALL) -D -m 644 $$file $(abspath $(DESTDIR)$(DATADIR))/etch/rust/$$file || exit 1; \
+	done
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \

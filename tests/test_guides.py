@@ -21,7 +21,7 @@ from conftest import FIXTURES, ROOT, run
 GUIDES = ROOT / "docs" / "guides"
 # What a guide needs that make deps does not bring.
 NEEDS = {"cmake": ["cmake", "ninja"], "meson": ["meson", "ninja"], "ninja": ["ninja"],
-         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"]}
+         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"], "rust": ["cargo", "rustc"]}
 PAGES = sorted(p.stem for p in GUIDES.glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.M | re.S)
 
@@ -40,6 +40,7 @@ def follow(page, directory, env):
     out, runs = None, 0
     for info, text in blocks(page):
         if info.startswith("file="):
+            (directory / info[5:]).parent.mkdir(parents=True, exist_ok=True)
             (directory / info[5:]).write_text(text)
         elif info == "run":
             out = run(["sh", "-e"], input=text, cwd=directory, env=env, timeout=900).stdout.splitlines()
@@ -77,8 +78,10 @@ def test_guide(guide, compiler, installed, tmp_path):
     missing = [tool for tool in NEEDS.get(guide, []) if not shutil.which(tool)]
     if missing:
         pytest.skip(f"not installed, and not needed to build etch: {' '.join(missing)}")
-    if compiler and guide in ("bolt", "lto", "ninja"):
+    if compiler and guide in ("bolt", "lto", "ninja", "rust"):
         pytest.skip("this guide names its compilers itself")
+    if guide == "rust" and [int(n) for n in re.findall(r"\d+", run(["rustc", "--version"]).stdout)[:2]] < [1, 87]:
+        pytest.skip("needs rustc 1.87 or later")
     if guide == "profile" and (refused := run(["etch", "profile", "-q", "--format", "folded", "--", "true"], ok=None, env=installed).stderr):
         pytest.skip(refused.strip())  # perf_event_open(2)
     for f in (FIXTURES / "guides").iterdir():

@@ -46,8 +46,10 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     assert all(f.startswith("opt/e/") for f in files)
     headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h*")}
     pages = {f"opt/e/share/man/man{p.suffix[1:]}/{p.name}" for p in (ROOT / "docs/man").glob("*.[1-8]")}
-    assert headers and pages
-    assert files == headers | pages | {
+    crate = {f"opt/e/share/etch/rust/{p.relative_to(ROOT / 'lib/rust')}"
+             for p in [*(ROOT / "lib/rust").glob("src/*.rs"), ROOT / "lib/rust/Cargo.toml", ROOT / "lib/rust/build.rs"]}
+    assert headers and pages and len(crate) > 5
+    assert files == headers | pages | crate | {
         "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
         "opt/e/lib/libetch-unwind.a", "opt/e/lib/libetch-unwind.so", "opt/e/lib/libetch-unwind.so.0", "opt/e/lib/pkgconfig/etch-unwind.pc",
         "opt/e/lib/etch/libetch-heap.so",
@@ -97,6 +99,14 @@ def test_etch_cc_finds_what_was_written(installed, cc, command, objects, tmp_pat
     run([installed / "bin/etch-cc", cc, *flags, *command], cwd=tmp_path, env=env)
     for name in objects:
         assert ".etch.undo" in run(["readelf", "-SW", f"./{name}"], cwd=tmp_path).stdout, name
+
+
+def test_etch_cc_without_a_compiler_is_cc(installed, tmp_path):
+    """As build systems call a linker for which they take one word."""
+    (tmp_path / "t.c").write_text(PROGRAM)
+    env = dict(os.environ, ETCH=str(installed / "bin/etch"))
+    run([installed / "bin/etch-cc", "-O2", *pkg_config(installed, "--cflags"), "-c", "t.c"], cwd=tmp_path, env=env)
+    assert ".etch.undo" in run(["readelf", "-SW", "t.o"], cwd=tmp_path).stdout
 
 
 def test_etch_cc_leaves_no_output_when_it_fails(installed, cc, tmp_path):
