@@ -180,3 +180,14 @@ def test_instructions_of_a_chain(etch, tmp_path, backward, between):
 
     start, few, many = count(2), count(1000), count(10000)
     assert 8 < (many - start) / (few - start) < 13.3, (start, few, many)
+
+
+def test_instructions_of_a_function_that_calls_all_of_a_chain(etch, tmp_path):
+    """It is looked at once the chain is known, not after each of its functions: that would be 100 times the instructions."""
+    def count(n):
+        calls = "".join(f"test %edi,%edi\nje 1f\ncall f{i}\n1:\n" for i in range(n))
+        text = chain(n).replace(NOTE, function("all", PUSH + calls + POP + "ret\n") + NOTE)
+        return scaled(etch, assemble(tmp_path, text), tmp_path)
+
+    start, few, many = count(2), count(400), count(4000)
+    assert 8 < (many - start) / (few - start) < 14, (start, few, many)

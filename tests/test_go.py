@@ -3,6 +3,7 @@
 found by the table that the Go linker leaves in .gopclntab (tool/elf/pclntab.c)."""
 
 import bisect
+import json
 import os
 import re
 import shutil
@@ -60,7 +61,8 @@ gopanic:
 	.p2align 5, 0xcc
 morestack:
 	mov (%rbx), %rsp
-	jmp *%rax
+	call *%rax
+	ud2
 	.p2align 5, 0xcc
 goexit:
 	nop
@@ -126,6 +128,14 @@ def rules(etch, program, at):
     names = sorted((a, n) for n, a in at.items() if n in ("hidden", "user", "gopanic", "morestack", "goexit", "mcall", "over"))
     return {n: [(r[2][0], r[2][3]) for r in ours if a < r[1] and r[0] < names[i + 1][0]]
             for i, (a, n) in enumerate(names[:-1])}
+
+
+def test_calls_that_do_not_return(etch, tmp_path):
+    """gopanic's does not, though it has a return; morestack's does, which has none."""
+    program, at = build(tmp_path)
+    shown = json.loads(run([etch, "inspect", "code", "--json", hex(at["user"]), program]).stdout)
+    assert {i["target"]["address"]: i["comes_back"] for i in shown["code"] if i["flow"] == "call"} == {
+        f"{at['gopanic']:x}": False, f"{at['morestack']:x}": True}
 
 
 @pytest.mark.parametrize("magic", [0xFFFFFFF0, 0xFFFFFFF1])

@@ -107,6 +107,14 @@ def test_rows(etch, tmp_path):
         assert seen == {((f"rsp+{FRAME + down}", "cfa-48"), down) for down in (0, 8)}
 
 
+def test_a_frame_that_is_aligned(etch, tools, table, tmp_path):
+    """Where the CFA is in a slot and the caller's rbp lies at a distance from rsp, both are as far from a lower rsp."""
+    path = program(tmp_path, "-DALIGNED", "-Wl,-z,now")
+    seen = {(at(rows(etch, path), addr), down) for addr, down in places(path)}
+    assert seen == {((f"*(rsp+{RESERVED + 48 + down})+0", f"*(rsp+{RESERVED + 8 + down})"), down) for down in (0, 8)}
+    assert not step(tools, table, path)
+
+
 @pytest.mark.parametrize("name,known", [
     ("libHSt-1.0-ghc7.4.1.so", True), ("libHSt-1.0-ghc7.2.2.so", False), ("libHSt-1.0_thr-ghc9.8.4.so", True),
     ("libHSt-1.0-ghc9.10.1.so", False), ("libHSt-1.0.so", False), ("libt-ghc9.0.2.so", False),

@@ -336,3 +336,53 @@ table:	.quad memory, number, next, jumps, behind, hops, scratch, above, stack, l
 
 def test_labels_that_use_their_functions_registers_are_no_functions(etch, tmp_path):
     assert wrong(etch, tmp_path, LABELS, *LIBRARY) == []
+
+
+# Two functions jump through one table: run() with a frame that rbp points to, and other(), in which rbp is still its
+# caller's. So no rule of rbp holds in the handlers. Without other() they have run()'s frame.
+SHARED = """
+	.globl	run
+	.type	run, @function
+run:	pushq	%rbp
+	movq	%rsp, %rbp
+	subq	$64, %rsp
+	row	rbp16
+	movzbl	(%rdi), %eax
+	leaq	table(%rip), %rsi
+	jmp	*(%rsi,%rax,8)
+	.size	run, .-run
+{other}
+	.long	1
+local:	row	{rule}
+	movq	-40(%rbp), %rdx
+	incq	%rdi
+	movzbl	(%rdi), %eax
+	leaq	table(%rip), %rsi
+	row	{rule}
+	jmp	*(%rsi,%rax,8)
+	.long	2
+again:	row	{rule}
+	movq	16(%rbp), %rdx
+	incq	%rdi
+	movzbl	(%rdi), %eax
+	leaq	table(%rip), %rsi
+	jmp	*(%rsi,%rax,8)
+	.section .data.rel.ro, "aw"
+	.p2align 3
+table:	.quad local, again
+"""
+OTHER = """
+	.globl	other
+	.type	other, @function
+other:	subq	$24, %rsp
+	row	32
+	movzbl	(%rdi), %eax
+	leaq	table(%rip), %rsi
+	jmp	*(%rsi,%rax,8)
+	.size	other, .-other
+"""
+
+
+@pytest.mark.parametrize("other,rule", [("", "rbp16"), (OTHER, "undef")], ids=["one-frame", "two-frames"])
+def test_a_table_that_is_jumped_through_in_two_frames_shows_neither(etch, tmp_path, other, rule):
+    assert wrong(etch, tmp_path, SHARED.format(other=other, rule=rule), *LIBRARY) == []

@@ -6,6 +6,7 @@
  * RUN:      with the run-time system; without, the code comes back through the symbol of another file
  * CODE:     with the code
  * TWICE:    with code behind a switch that overlaps what its info table decodes as
+ * ALIGNED:  run() aligns its frame, so that the CFA is only in a slot, and the caller's rbp at a distance from rsp
  * RESERVED: bytes that run() makes room for
  */
 	.text
@@ -15,7 +16,15 @@
 	.type run, @function
 run:
 	.cfi_startproc
+#ifdef ALIGNED
+	lea 8(%rsp), %r10
+	.cfi_def_cfa r10, 0
+	and $-16, %rsp
+	sub $64, %rsp
+	mov %r10, 48(%rsp)
+#else
 	sub $48, %rsp
+#endif
 	mov %rsp, %rax
 	sub $RESERVED, %rsp
 	mov %rbx, 0(%rax)
@@ -41,7 +50,12 @@ back:
 	mov 24(%rsp), %r13
 	mov 32(%rsp), %r14
 	mov 40(%rsp), %r15
+#ifdef ALIGNED
+	mov 48(%rsp), %r10
+	lea -8(%r10), %rsp
+#else
 	add $48, %rsp
+#endif
 	ret
 	.cfi_endproc
 	.size run, . - run
