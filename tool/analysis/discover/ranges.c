@@ -158,6 +158,18 @@ static void range_push(struct code_ranges *p, struct code_range x)
 	p->list[p->count++] = x;
 }
 
+/* Does a label of no function lie inside an instruction of a sized function? Such bytes are meant to be run both ways:
+ * as the retpolines of Linux, whose untraining hides a return in an operand. */
+static bool hides_in_instruction(const struct code_section *c, const struct candidate *function, uint64_t label)
+{
+	uint64_t at = function->start;
+	struct step s;
+
+	while (at < label && step_decode(NULL, c->bytes + (at - c->addr), function->end - at, at, &s))
+		at += s.len;
+	return at > label;
+}
+
 /* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Of overlapping ones, that of the lowest
  * rank keeps all of its bytes. */
 static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct candidate *r, size_t n)
@@ -188,6 +200,8 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 				break;
 			}
 			if (r[k].start > start && r[k].rank == r[i].rank) { /* the next symbol begins a range of its own */
+				if (r[i].named && !r[k].named && r[i].end && hides_in_instruction(c, &r[i], r[k].start))
+					continue;
 				end = r[k].start;
 				break;
 			}

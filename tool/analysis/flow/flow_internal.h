@@ -35,6 +35,23 @@ static inline bool flow_inside(const struct flow *f, uint64_t addr)
 {
 	return addr >= f->in.range->start && addr < f->in.range->end;
 }
+/* Is an address inside of an instruction decoded before, so that its code is hidden there? */
+static inline bool flow_hidden(const struct flow *f, uint64_t addr)
+{
+	uint64_t off = addr - f->in.range->start, back;
+
+	for (back = 1; back <= off && back < STEP_LEN_MOST; back++)
+		if (f->at[off - back] && f->steps[f->at[off - back] - 1].len > back)
+			return !f->at[off];
+	return false;
+}
+/* Does it call a helper inside the code range? What is called inside of an instruction is a function of its own. */
+static inline bool flow_calls_inside(const struct flow *f, const struct step *in)
+{
+	uint64_t to = (uint64_t)in->imm;
+
+	return in->flow == FLOW_CALL && flow_inside(f, to) && to != f->in.range->start && !flow_hidden(f, to);
+}
 /* Has a state reached the instruction at an offset? */
 static inline bool flow_walked(const struct flow *f, uint64_t off)
 {

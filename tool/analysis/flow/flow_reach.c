@@ -232,7 +232,7 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 			f->walk.effects |= EFFECT_NEEDS_CONSTANT; /* its target may need constants: see walk_outside() */
 		return in->flow == FLOW_BRANCH;
 	case FLOW_CALL:
-		if ((uint64_t)in->imm != f->in.range->start)
+		if (flow_calls_inside(f, in))
 			scan_later(f, (uint64_t)in->imm); /* a local helper */
 											  /* fall through */
 	case FLOW_CALL_IND: return flow_comes_back(f, in) && !(f->in.range->open && flow_is_end(f, in, behind));

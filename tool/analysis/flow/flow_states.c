@@ -50,6 +50,31 @@ static const struct state *block_state(struct block *b, const struct flow *f, ui
 	return b->s;
 }
 
+/* A block that another one cut in the midst of an instruction: its state behind that. */
+struct cut {
+	uint64_t at; /* UINT64_MAX: none */
+	struct state s;
+};
+
+static void block_cut(struct block *b, const struct flow *f, uint64_t next, struct cut *cut)
+{
+	state_copy(&cut->s, block_state(b, f, next));
+	cut->at = next;
+}
+
+/* Goes on with the block that was cut, at `off`; the one before it is cut if it was to go on at `next`, behind. */
+static void block_resume(struct block *b, const struct flow *f, uint64_t off, uint64_t next, struct cut *cut)
+{
+	struct state there;
+
+	state_copy(&there, &cut->s);
+	cut->at = UINT64_MAX;
+	if (off < next)
+		block_cut(b, f, next, cut);
+	state_copy(&b->own, &there);
+	block_begin(b, &b->own, off);
+}
+
 /*
  * Is the unwind rule behind an instruction certainly that before it? By FLOW_MOVES of the last walk; in open code
  * ranges recomputed, since the set of noreturn calls, and so what the last walk covered, may have changed.
@@ -162,8 +187,10 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
 	bool same = false, behind = false, compared = false;
+	struct cut cut;
 	struct block b;
 
+	cut.at = UINT64_MAX;
 	f->skip.below = purpose == LOOK_AT_SAVES ? UINT64_MAX : 0;
 	f->skip.end = 0;
 	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
@@ -177,10 +204,15 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 				continue;
 			same =
 				same && purpose != LOOK_AT_SAVES && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
+			if (next != UINT64_MAX && off < next)
+				block_cut(&b, f, next, &cut);
 			block_begin(&b, &f->states[f->leader[i] - 1], off);
 			compared = false; /* the state has no compare */
 		} else if (off != next) {
-			continue; /* its predecessor overlaps another: scan() made it a leader */
+			if (off != cut.at)
+				continue;
+			block_resume(&b, f, off, next, &cut);
+			same = compared = false;
 		}
 		in = &f->steps[i];
 		next = off + in->len;

@@ -264,7 +264,7 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 		follow(f, (uint64_t)in->imm, &there);
 		return false;
 	}
-	if (in->flow == FLOW_CALL && flow_inside(f, (uint64_t)in->imm) && (uint64_t)in->imm != f->in.range->start) {
+	if (flow_calls_inside(f, in)) {
 		if (pushes_on(f, &w->s, in, &there)) {
 			follow(f, (uint64_t)in->imm, &there);
 		} else {

@@ -89,6 +89,8 @@ enum step_direction {
 	DIRECTION_ANY,  /* popf: the pushed value */
 };
 
+#define STEP_LEN_MOST 15 /* bytes of an instruction */
+
 /* A cache of known encodings and forms, which makes decoding about twice as fast. One cache per thread. */
 struct step_cache;
 struct step_cache *step_cache_new(void);
@@ -126,6 +128,8 @@ bool plt_is_first(const uint8_t *bytes, size_t size);
 enum leaving { LEAVES_NOT, LEAVES_BY_IRET, LEAVES_BY_SYSRET };
 #define IRET_POPS 40
 enum leaving code_leaves(const uint8_t *bytes, size_t size);
+/* Is an instruction a return or indirect branch inside the code segment (SDM 2, near)? */
+bool code_is_near(const uint8_t *bytes, size_t size);
 
 /*
  * True for the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall. Its CFA comes from the
