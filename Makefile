@@ -204,7 +204,7 @@ vm: built	## page swaps under other kernels: virtual machines with Debian's 6.1 
 	$(PYTHON) scripts/vm/swaps.py --build $(B) $(VM)
 
 kernel: built	## Linux 6.1 built by objtool and by etch objtool, booted, their stack walks compared (an hour, 5 GB)
-	$(PYTHON) scripts/vm/kernel.py --etch $(B)/etch -j $(JOBS)
+	$(PYTHON) scripts/vm/kernel.py --etch $(B)/etch -j $(JOBS) $(KERNEL)
 
 # The run is of one core; what is not installed is left out (run.py --install).
 programs: built	## programs rewritten and not: the same output? some with PROGRAMS='python3 git'

@@ -17,7 +17,7 @@ is not the one written here. Ways to it, in order:
 
 With ETCH_FETCH=debian or =npm only that way is tried.
 
-`linux` is the distribution's kernel, some of its modules and vmlinux; `binutils` and
+`linux` is the distribution's kernel, some of its modules and vmlinux, `objtool` Linux 6.1's; `binutils` and
 `binutils-trixie` are programs of Debian testing and 13: as they are now, since older ones are taken away when there is a newer one. apt
 checks them against the signed lists.
 """
@@ -144,8 +144,8 @@ def from_debian(work, package, archive, sha256):
     unpack(path, work / "tree")
 
 
-def from_debian_kernel(work, meta, wanted):
-    """Files of the kernel that a meta-package depends on: those whose path matches."""
+def from_debian_files(work, package, wanted, depends=None):
+    """Files of a binary package whose path matches; with `depends`, of the package of that kind that it depends on."""
     system = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     own = apt_options("deb")
     # The system's package lists do, where there are any and they are not too old.
@@ -153,21 +153,26 @@ def from_debian_kernel(work, meta, wanted):
         try:
             if options is own:
                 call(["apt-get", "-q", *own, "update"])
-            found = re.search(r"Depends: (linux-image-\S+)", call(["apt-cache", *options, "depends", meta]))
-            if not found:
-                raise Unavailable(f"{meta} depends on no kernel")
-            call(["apt-get", "-q", *options, "download", found.group(1)], cwd=work)
+            name = package
+            if depends:
+                found = re.search(rf"Depends: ({depends}\S*)", call(["apt-cache", *options, "depends", package]))
+                if not found:
+                    raise Unavailable(f"{package} depends on no {depends}")
+                name = found.group(1)
+            call(["apt-get", "-q", *options, "download", name], cwd=work)
             break
         except Unavailable:
             if options is own:
                 raise
-    package = next(work.glob("linux-image-*.deb"))
+    package = next(work.glob("*.deb"))
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as p:
         with tarfile.open(fileobj=p.stdout, mode="r|") as tar:
             for m in tar:
                 if m.isfile() and re.search(wanted, m.name):
-                    with open(work / "tree" / Path(m.name).name, "wb") as out:
+                    path = work / "tree" / Path(m.name).name
+                    with open(path, "wb") as out:
                         shutil.copyfileobj(tar.extractfile(m), out)
+                    path.chmod(m.mode & 0o755)
     if p.returncode:
         raise Unavailable(f"{package.name}: dpkg-deb failed")
 
@@ -320,10 +325,13 @@ SOURCES = {
     }),
     # Small modules of different kinds, and two large ones.
     "linux": (linux_unpack, {
-        "debian": lambda work: from_debian_kernel(
+        "debian": lambda work: from_debian_files(
             work, "linux-image-cloud-amd64",
-            r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$"),
+            r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$",
+            "linux-image-"),
     }),
+    # The kernel's own, as its build makes it.
+    "objtool": (None, {"debian": lambda work: from_debian_files(work, "linux-kbuild-6.1", r"/objtool/objtool$")}),
     "memcached": (None, {
         "debian": lambda work: from_debian(
             work, "memcached", "memcached_1.6.18.orig.tar.xz",

@@ -329,6 +329,13 @@ def fetched_or_skipped(name, what):
 
 
 @pytest.fixture(scope="session")
+def objtool():
+    """The path of Linux 6.1's objtool."""
+    installed = Path("/usr/lib/linux-kbuild-6.1/tools/objtool/objtool")
+    return installed if installed.exists() else fetched_or_skipped("objtool", "objtool of Linux 6.1") / "objtool"
+
+
+@pytest.fixture(scope="session")
 def binutils():
     """The directory of an assembler, a linker and a readelf that know SFrame 3, of Debian testing."""
     return fetched_or_skipped("binutils", "binutils that reads SFrame 3")

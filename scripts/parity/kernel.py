@@ -26,6 +26,7 @@ import kernel_objects  # noqa: E402
 
 SKIPPED = "uaccess"
 CLASSES = ("equal", "both none", "etch none", "objtool none", "differ")
+WARNED = ("found in RETPOLINE build", "found in RETHUNK build", "missing int3 after")
 SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
 REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
 NONE = b"\0" * 6
@@ -137,6 +138,11 @@ def run(argv):
         return p.returncode, errors.read().decode(errors="replace"), usage.ru_utime + usage.ru_stime, usage.ru_maxrss
 
 
+def warned(errors):
+    """The warnings that both have, without the file's name; the order is each one's own."""
+    return sorted(x.split("objtool: ", 1)[1] for x in errors.splitlines() if "objtool: " in x and any(w in x for w in WARNED))
+
+
 def compare(path, name, etch, objtool):
     """What one object adds to the report."""
     args = Path(f"{path}.args").read_text().split()[:-1]
@@ -163,6 +169,7 @@ def compare(path, name, etch, objtool):
     if rows != other:
         out["parts"].append("orc")
     out["parts"] += [s for s in SITES if mine.sites(s) != theirs.sites(s)]
+    out["parts"] += ["warnings"] if warned(errors) != warned(out["objtool_errors"]) else []
     out["parts"] += ["code"] if mine.code(count) != theirs.code(count) else []
     return out
 
@@ -181,8 +188,8 @@ def report(results, opt):
     lines = [("objects", len(results)), ("with an ORC table of objtool's", len(tables)),
              ("refused by etch", parts["refused"]),
              ("ORC the same", sum("orc" not in r["parts"] and not any(p.startswith("refused") for p in r["parts"]) for r in tables)),
-             ("all the same: ORC, sites, code", len(same)),
-             *((f"{s} differs", parts[s]) for s in (*SITES, "code")),
+             ("all the same: ORC, sites, code, warnings", len(same)),
+             *((f"{s} differs", parts[s]) for s in (*SITES, "code", "warnings")),
              *((c, f"{bytes_[c]:,} bytes ({100 * bytes_[c] / total:.4f}%)") for c in CLASSES),
              ("CPU time of etch, objtool = 1", f"{sum_('etch_cpu') / (sum_('objtool_cpu') or 1):.2f}"),
              ("memory of etch, objtool = 1, median", f"{sorted(r['etch_kb'] / r['objtool_kb'] for r in results)[len(results) // 2]:.2f}")]

@@ -163,7 +163,7 @@ static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
 		r = direct ? reloc_in(p, at, s.len) : NULL;
 		if (r && r->symbol < p->f->symbol_count)
 			branch_note(p, at, &s, r->symbol);
-		else if (!direct)
+		else if (!direct && code_is_near(bytes, s.len))
 			indirect_judge(p, at, &s);
 	}
 	if (!calls)

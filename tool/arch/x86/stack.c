@@ -258,6 +258,19 @@ enum leaving code_leaves(const uint8_t *bytes, size_t size)
 	return LEAVES_NOT;
 }
 
+bool code_is_near(const uint8_t *bytes, size_t size)
+{
+	unsigned form;
+
+	while (size &&
+	       (*bytes == 0x2e || *bytes == 0x3e || *bytes == 0x66 || *bytes >> 1 == 0xf2 / 2 || (*bytes & 0xf0) == 0x40))
+		bytes++, size--;
+	if (size < 2 || *bytes != 0xff)
+		return size && (*bytes == 0xc3 || *bytes == 0xc2);
+	form = bytes[1] >> 3 & 7;
+	return form == 2 || form == 4;
+}
+
 bool code_is_sigreturn(const uint8_t *bytes, size_t size)
 {
 	static const uint8_t wide[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}; /* mov $15,%rax; syscall */

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""`etch objtool` beside Linux 6.1's objtool on two objects with all that a kernel says of its code: C as gcc compiles it with
+the kernel's options, and entry code. What objtool made of the entry code is in tests/kernel/entry.objtool too (written by
+`python tests/test_objtool_judged.py OBJTOOL`), so that one half needs no objtool. All objects of a kernel:
+scripts/parity/kernel.py."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, run
+
+sys.path.insert(0, str(ROOT / "scripts" / "parity"))
+import kernel as parity  # noqa: E402
+
+KERNEL = ROOT / "tests" / "kernel"
+# arch/x86/Makefile of Linux 6.1, what changes code.
+FLAGS = ("-O2 -mcmodel=kernel -mno-red-zone -mno-sse -fno-pic -ffreestanding -fno-jump-tables -mindirect-branch=thunk-extern "
+         "-mindirect-branch-register -mfunction-return=thunk-extern -mharden-sls=all -fno-asynchronous-unwind-tables "
+         "-fcf-protection=none -fno-stack-protector").split()
+OPTIONS = "--hacks=jump_label --hacks=noinstr --orc --retpoline --rethunk --sls --static-call --uaccess".split()
+TABLES = ("__jump_table", ".altinstructions", ".discard.reachable", "__ex_table")
+# What each source must bring, or nothing was compared.
+BRINGS = {"annotated.c": {*TABLES, ".discard.retpoline_safe"},
+          "entry.S": {".altinstructions", ".discard.unwind_hints", ".discard.intra_function_calls",
+                      ".discard.func_stack_frame_non_standard", ".discard.retpoline_safe"}}
+ROWS = {"annotated.c": {"sp+8 call", "bp+16 bp=prev-16 call", "none"},
+        "entry.S": {"end", "sp+0 regs", "sp+8 iret", "bp+24 call", "(sp)+16 call", "sp+32 call", "none"}}
+
+
+def compiled(directory, source, compiler="gcc"):
+    path = directory / Path(source).with_suffix(".o").name
+    run([compiler, *FLAGS, "-c", KERNEL / source, "-o", path])
+    path.with_name(f"{path.name}.args").write_text(" ".join([*OPTIONS, path.name]))
+    return path
+
+
+def described(path, count):
+    """Rows, sites and code of an object, a line each."""
+    o = parity.Object(path)
+    out = [f"row {o.names[section]}+{at:#x} {parity.entry_text(e)}" for section, table in sorted(o.orc().items()) for at, e in table]
+    out += [f"site {s} {kind} {what}{off:+#x}" for s in parity.SITES for _, kind, what, off in o.sites(s)]
+    return out + [f"code {name} {data.hex()} {len(relocs)}" for name, data, relocs in o.code(count) if name in (".text", ".noinstr.text")]
+
+
+@pytest.mark.parametrize("source", ["annotated.c", "entry.S"])
+def test_the_same_as_objtool(etch, objtool, tmp_path, source):
+    path = compiled(tmp_path, source)
+    o = parity.Object(path)
+    assert BRINGS[source] <= {name for name, head in zip(o.names, o.heads) if head[5]}
+    result = parity.compare(path, source, etch, objtool)
+    assert not result["parts"] and not result["examples"], (result, result["objtool_errors"])
+    assert set(result["bytes"]) == {"equal", "both none"} and result["bytes"]["equal"] > 250
+    run([etch, "objtool", "--skip=uaccess", *OPTIONS, path])
+    done = parity.Object(path)
+    assert ROWS[source] <= {parity.entry_text(e) for table in done.orc().values() for _, e in table}
+    assert all(done.sites(s) for s in parity.SITES)
+
+
+def test_the_same_as_objtool_said(etch, tmp_path):
+    path = compiled(tmp_path, "entry.S")
+    count = len(parity.Object(path).heads)
+    run([etch, "objtool", "--skip=uaccess", *OPTIONS, path])
+    assert described(path, count) == (KERNEL / "entry.objtool").read_text().splitlines()
+
+
+@pytest.mark.parametrize("source,was,becomes", [
+    ("annotated.c", '.pushsection .discard.reachable', '.pushsection .discard.unread'), ("annotated.c", "__jump_table", "__none_table"),
+    ("annotated.c", "__ex_table", "__none_table"), ("annotated.c", ".altinstructions", ".none"), ("entry.S", ".discard.unwind_hints", ".discard.none"),
+    ("entry.S", ".discard.\\section", ".discard.none"), ("entry.S", ".discard.func_stack_frame_non_standard", ".discard.none")])
+def test_each_note_counts(etch, tmp_path, source, was, becomes):
+    """Without it etch says something else: the comparison above would see a note that nobody reads."""
+    text = (KERNEL / source).read_text()
+    changed = tmp_path / "changed" / source
+    changed.parent.mkdir()
+    changed.write_text(text.replace(was, becomes))
+    seen = []
+    for path in (KERNEL / source, changed):
+        out = tmp_path / f"{len(seen)}.o"
+        run(["gcc", *FLAGS, "-c", path, "-o", out])
+        run([etch, "objtool", "--skip=uaccess", *OPTIONS, out])
+        seen.append([x for x in described(out, len(parity.Object(out).heads)) if x.startswith("row .text")])
+    assert seen[0] != seen[1]
+
+
+def main(objtool):
+    path = compiled(Path("/tmp"), "entry.S")
+    count = len(parity.Object(path).heads)
+    run([objtool, *OPTIONS, path])
+    (KERNEL / "entry.objtool").write_text("\n".join(described(path, count)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
