@@ -59,7 +59,7 @@ static void diff_two(uint8_t *a, size_t a_size, uint8_t *b, size_t b_size, const
 void fuzz_diff_with(const uint8_t *old, size_t old_size, const uint8_t *data, size_t size, unsigned how)
 {
 	struct check_options o = {.jobs = 1, .no_cfi = how & 8};
-	size_t most = how & 2 ? SAY_ALL : 3;
+	size_t most = how & 2 ? SHOW_ALL : 3;
 
 	if (how & 4)
 		diff_two(fuzz_copy(old, old_size), old_size, fuzz_copy(data, size), size, &o, how & 1, most, false);
@@ -87,7 +87,7 @@ void fuzz_diff(const uint8_t *data, size_t size)
 	    !image_open_bytes(&new, "new", neighbour(data, size, changes), size, &o, &e) &&
 	    elf_is_object(&old.file) == elf_is_object(&new.file) && !diff_files(&d, &old, &new, changes & 1, &e)) {
 		must(changes || !d.differs);
-		diff_show_all(&d, changes & 2 ? SAY_ALL : 3);
+		diff_show_all(&d, changes & 2 ? SHOW_ALL : 3);
 	}
 	diff_free(&d);
 	image_close(&old);
