@@ -60,7 +60,7 @@ class Form:
         self.number, self.name, self.reads = int(row[0]), row[1], int(row[2])
         self.load = row[3].strip("`").split()
         self.imms = [i.strip("` ").split() for i in row[4].split(" or ")]
-        self.fits = row[5].split(", ")
+        self.fits = (row[5] or "all").split(", ")
         self.width = 8 if "REX.W" in self.load or "/6" in self.load else 2 if "66" in self.load else \
             1 if self.imms[0][-1] == "ib" else 4
         self.byte = self.imms[0][-1] == "ib"
