@@ -4,6 +4,7 @@
 import json
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -111,6 +112,34 @@ def test_baseline_in_sarif(check, work, sarif_schema):
         ("ETCH-C001", "unchanged"), ("ETCH-I002", "new"), ("ETCH-I002", "absent")]
     prints = [x["partialFingerprints"]["etchFinding/v1"] for x in r["results"]]
     assert prints[0] != prints[1] == prints[2]
+
+
+def test_the_first_run_makes_the_baseline(check, work, sarif_schema):
+    """Green on the first day, red on what is new; the file is what --format json writes."""
+    create = ["--baseline", "new.json", "--create-baseline"]
+    p = check(*create, "wrong.o", "clean.o")
+    assert totals(p) == "no findings in 2 files (1 in the baseline)" and p.stderr.startswith("etch: new.json: made")
+    made, old = valid_json(subprocess.CompletedProcess([], 0, (work / "new.json").read_text())), \
+        valid_json(check("--format", "json", "--fail-on", "never", "wrong.o", "clean.o"))
+    assert made["files"] == old["files"] and made["level"] == "note"
+    before = (work / "new.json").read_bytes()
+    p = check(*create, "wrong.o", "clean.o", "past.o", ok=1)
+    assert ids(p) == ["ETCH-I002"] and p.stderr == "" and (work / "new.json").read_bytes() == before
+    (work / "new.json").unlink()
+    r = valid_sarif(check(*create, "-q", "--format", "sarif", "wrong.o"), sarif_schema)
+    assert [x["baselineState"] for x in r["results"]] == ["unchanged"]
+
+
+def test_no_baseline_is_made_of_what_could_not_be_read(check, work):
+    (work / "junk.o").write_bytes(b"\x7fELF")
+    p = check("--baseline", "new.json", "--create-baseline", "wrong.o", "junk.o", ok=2)
+    assert "new.json: not made" in p.stderr and not (work / "new.json").exists()
+    p = check("--baseline", "no/such/new.json", "--create-baseline", "wrong.o", ok=2)
+    assert "no/such/new.json: " in p.stderr
+    assert "is for --baseline" in check("--create-baseline", "wrong.o", ok=2).stderr
+    (work / "new.json").write_text("{}")
+    check("--baseline", "new.json", "--create-baseline", "wrong.o", ok=2)
+    assert (work / "new.json").read_text() == "{}"
 
 
 def test_baseline_counts_how_often(etch, tmp_path):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The command `etch check`: checks inputs and prints findings. Guide: docs/check.md. */
 #include "arguments.h"
+#include "check/baseline_record.h"
 #include "check/check_run.h"
 #include "check/check_print.h"
 #include "command.h"
@@ -10,6 +11,7 @@
 #include "report/seen.h"
 #include "support/workers.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +30,7 @@ struct options {
 	const char *output, *suppressions, *baseline, *root, *docs;
 	const char **lists, **ignored; /* --files-from; --ignore */
 	size_t list_count, ignored_count;
-	bool quiet, zero, fail_unused;
+	bool quiet, zero, fail_unused, create;
 	int jobs; /* 0: not given */
 	struct check_options check;
 };
@@ -39,6 +41,7 @@ struct run {
 	struct inputs inputs;
 	struct suppressions rules;
 	struct baseline baseline;
+	struct baseline_record record;
 	struct totals totals;
 	struct check_printer printer;
 	struct held *held; /* by input, if there are several: results are printed at the end */
@@ -76,6 +79,7 @@ static void help(void)
 	       "      --suppressions FILE  file of such rules, with reasons (default: etch.supp)\n"
 	       "      --fail-on-unused     exit status 1 also for rules that suppress nothing\n"
 	       "      --baseline OLD.json  count only findings not in OLD.json (--format json)\n"
+	       "      --create-baseline    if OLD.json does not exist, write it, and count nothing\n"
 	       "\n"
 	       "      --files-from FILE    read names from FILE, one a line\n"
 	       "  -0, --null               names in lists end with a zero byte\n"
@@ -163,6 +167,8 @@ static bool baseline_prepare(struct run *r)
 
 	if (!r->opt->baseline)
 		return true;
+	if (r->opt->create && access(r->opt->baseline, F_OK) && errno == ENOENT)
+		return record_begin(&r->record, r->opt->baseline) || out_of_memory();
 	if (baseline_read(&r->baseline, r->opt->baseline, &e)) {
 		complain(r->opt->baseline, NULL, e.text);
 		return false;
@@ -189,10 +195,12 @@ static bool compiler_apply(const struct run *r, struct report *report)
 }
 
 /* Counts and prints a result. False: out of memory, or it cannot be written. */
-static bool file_tell(struct run *r, const struct checked *c, const struct baseline_file *old)
+static bool file_tell(struct run *r, struct checked *c, const struct baseline_file *old)
 {
 	int i;
 
+	if (!record_add(&r->record, &c->report))
+		return false;
 	totals_add(&r->totals, &c->report, r->opt->level);
 	for (i = 0; i < SEVERITIES; i++) {
 		r->totals.found[i] += c->dropped[i];
@@ -288,14 +296,14 @@ static int run_all(struct run *r, char **names, int count)
 	int status;
 
 	bounds_memory_ends();
-	/* Findings that are neither shown nor relevant to the exit status need no names and source lines. */
-	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
 	run.compiler = opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)opt->compiler;
 	run.each = opt->each;
 	r->printer =
 		(struct check_printer){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
 	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
 		return EXIT_UNUSABLE;
+	/* Findings that are neither shown nor relevant to the exit status need no names and source lines. */
+	run.keep = r->record.path ? SEVERITY_NOTE : opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
 	if (!run.jobs)
 		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
 	if (r->inputs.count > 1)
@@ -312,7 +320,7 @@ static int run_all(struct run *r, char **names, int count)
 		r->totals.unused += suppression_unused(&r->rules.list[i], opt->level);
 	status = exit_code(r);
 	check_print_end(&r->printer, &r->rules, &r->totals, status);
-	return output_write(r) ? EXIT_UNUSABLE : status;
+	return !record_end(&r->record, &r->rules, &r->totals, opt->quiet) || output_write(r) ? EXIT_UNUSABLE : status;
 }
 
 /* ---- the command line ---------------------------------------------------------------- */
@@ -395,6 +403,7 @@ static int option_take(int c, struct options *opt)
 	case 'S': opt->suppressions = optarg; break;
 	case 'U': opt->fail_unused = true; break;
 	case 'B': opt->baseline = optarg; break;
+	case 'K': opt->create = true; break;
 	case 'N': opt->lists[opt->list_count++] = optarg; break;
 	case 's': opt->check.sls = true; break;
 	case 'b': opt->check.both_decoders = true; break;
@@ -424,6 +433,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 		{"suppressions", required_argument, NULL, 'S'},
 		{"fail-on-unused", no_argument, NULL, 'U'},
 		{"baseline", required_argument, NULL, 'B'},
+		{"create-baseline", no_argument, NULL, 'K'},
 		{"files-from", required_argument, NULL, 'N'},
 		{"null", no_argument, NULL, '0'},
 		{"sls", no_argument, NULL, 's'},
@@ -443,6 +453,10 @@ static int options_take(int argc, char **argv, struct options *opt)
 	/* JSON is for programs and baselines, so by default it has all findings. */
 	if (!opt->level_given)
 		opt->level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
+	if (status < 0 && opt->create && !opt->baseline) {
+		fprintf(stderr, "etch: --create-baseline is for --baseline; see etch check --help\n");
+		return EXIT_UNUSABLE;
+	}
 	if (status < 0 && optind == argc && !opt->list_count) {
 		fprintf(stderr, "etch: missing FILE operand; see etch check --help\n");
 		return EXIT_UNUSABLE;
@@ -467,6 +481,7 @@ int cmd_check(int argc, char **argv)
 		check_print_free(&r.printer);
 		held_free(&r);
 		baseline_free(&r.baseline);
+		record_free(&r.record);
 		suppressions_free(&r.rules);
 		inputs_free(&r.inputs);
 	}
