@@ -296,8 +296,8 @@ static void permanent_set(struct prepare_image *to, const struct dl_phdr_info *i
 }
 
 /* Defined by glibc's dynamic linker, whose module its address tells: any of its symbols would do to which nothing else
- * of a static program refers. lld takes a weak reference for a strong one if another object has that, as Rust's standard
- * library has to __tls_get_addr. */
+ * of a static program refers. lld takes a weak reference for a strong one if another object has that, as Rust's
+ * standard library has to __tls_get_addr. */
 extern struct r_debug _r_debug __attribute__((weak));
 
 static int is_linker(const struct dl_phdr_info *info)

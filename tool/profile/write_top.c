@@ -82,7 +82,8 @@ static const char *stop_advice(const struct profile *p, enum stop s)
 /* Why there is no sample at all. A command with less than three periods may well have none. */
 static void none_put(const struct profile *p, FILE *out)
 {
-	double user = 1e-6 * (double)p->user_time, kernel = 1e-6 * (double)p->kernel_time, period = 1e-6 * (double)p->period;
+	double user = 1e-6 * (double)p->user_time, kernel = 1e-6 * (double)p->kernel_time,
+		   period = 1e-6 * (double)p->period;
 
 	if (p->bare)
 		fprintf(out, "0 samples: %" PRIu64 " came without registers, which this kernel does not give\n", p->bare);

@@ -9,17 +9,13 @@
 #include <string.h>
 
 /* Sets which flags an instruction has to set that stands in for a compare with memory. Null, or the reason why no
- * instruction can. *error: out of memory. */
-static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site, bool *error)
+ * instruction can. */
+static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	unsigned live, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
 
 	if (!c->live_flags)
 		c->live_flags = func_live_flags(c->func);
-	if (!c->live_flags) {
-		*error = true;
-		return NULL;
-	}
 	live = c->live_flags[u->insn];
 	if (live & INSN_FLAGS_REST)
 		return "more is asked of its flags than equality and order";
@@ -67,13 +63,10 @@ int site_load_classify(struct function_scan *c, const struct use *u, struct site
 	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
 	uint64_t room = o->shared ? (o->size + 7) & ~7ull : o->size;
-	bool failed = false;
 
 	site->reason = insn_site_form(bytes, in, &site->entry, &site->more);
 	if (!site->reason && site->entry.form >= ETCH_FORM_CMPR8)
-		site->reason = flags_classify(c, u, site, &failed);
-	if (failed)
-		return error_memory(&c->scan->error);
+		site->reason = flags_classify(c, u, site);
 	if (site->reason)
 		return 0;
 	if (!u->off_known) {

@@ -1,21 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Live flags: a backward dataflow analysis, swept from the last instruction to the first until nothing changes. */
+/* Live flags, by the solver: a backward analysis of one function. */
 #include "analysis/addresses/flags.h"
+
+#include "analysis/dataflow/solver.h"
+#include "support/memory.h"
+#include "support/search.h"
 
 #include <stdlib.h>
 
 /* Instructions that are looked at where a jump leaves the function. */
 #define LOOK_AHEAD 32u
 
-struct flags_solve {
+/*
+ * The domain. A node's state is what is live behind it. Nodes are the function's instructions, then one for where its
+ * indirect jumps lead, then one for each of f->entries->faults: behind it is the fixup.
+ */
+struct live_flags {
 	const struct track_func *f;
-	uint8_t *before; /* per instruction: the flags that are live before it */
+	uint32_t jumps, faults; /* numbers of the node of indirect jumps, and of the first one of faults */
+	uint32_t count;         /* of nodes */
+	uint8_t *behind;        /* per node */
+	uint32_t *first, *from; /* the predecessors of instruction i but the one before: from[first[i]..first[i + 1]) */
+	struct worklist list;
 };
 
 static bool is_inside(const struct track_func *f, const struct insn *in)
 {
 	return in->target >= f->fn->start && in->target < f->fn->end;
 }
+
+static bool is_jump(const struct insn *in) { return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH; }
+static bool falls_through(const struct insn *in) { return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH; }
 
 /*
  * Live flags at an address of another function: a part of this one that the compiler has moved away, or a tail call.
@@ -48,97 +63,142 @@ static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 	return live | open;
 }
 
-/* Live flags where a direct jump or branch leads. */
-static uint8_t live_at_target(const struct flags_solve *s, const struct insn *in)
+/* Flags that are live behind instruction i for what comes behind it outside of the function. */
+static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
-	const struct track_func *f = s->f;
-	size_t to;
+	const struct track_func *f = l->f;
+	const struct insn *in = &f->code->insns[i];
+	uint8_t live = falls_through(in) && i + 1 == l->jumps ? INSN_FLAGS : 0;
 
-	if (is_inside(f, in)) {
-		to = func_insn_at(f->code, in->target);
-		return to == SIZE_MAX ? INSN_FLAGS : s->before[to];
-	}
+	if (!is_jump(in) || is_inside(f, in))
+		return live;
 	if (in->callee < 0)
-		return 0; /* a function of another file: a tail call */
-	return f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS;
+		return live; /* a function of another file: a tail call */
+	return live | (f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS);
 }
 
-/* Live flags behind an indirect jump: those at any place of the function whose address is taken. */
-static uint8_t live_at_entries(const struct flags_solve *s)
+/* The address that the successor of a node has that is not the next instruction. False: it has none inside of the
+ * function. The node of indirect jumps has one for each entry, so `k` is in place of it. */
+static bool leads_to(const struct live_flags *l, uint32_t node, size_t k, uint64_t *to)
 {
-	const struct track_entries *x = s->f->entries;
-	uint8_t live = 0;
-	size_t i, to;
+	const struct track_entries *x = l->f->entries;
 
-	if (x->anywhere)
-		return INSN_FLAGS;
-	for (i = 0; i < x->count; i++) {
-		to = func_insn_at(s->f->code, x->list[i]);
-		live |= to == SIZE_MAX ? INSN_FLAGS : s->before[to];
+	if (node == l->jumps)
+		*to = x->list[k];
+	else if (node > l->jumps)
+		*to = x->faults[node - l->faults].to;
+	else
+		*to = l->f->code->insns[node].target;
+	return node >= l->jumps || (is_jump(&l->f->code->insns[node]) && is_inside(l->f, &l->f->code->insns[node]));
+}
+
+/* Lists the predecessors, in two passes: counts those of each instruction, then enters them. Where a jump leads to no
+ * start of an instruction, all flags are live. */
+static void predecessors_find(struct live_flags *l)
+{
+	uint32_t node, *next = l->first + 1;
+	size_t k, to, edges = 0;
+	uint64_t at;
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (node = 0; node < l->count; node++)
+			for (k = 0; k < (node == l->jumps ? l->f->entries->count : 1); k++) {
+				if (!leads_to(l, node, k, &at))
+					continue;
+				to = func_insn_at(l->f->code, at);
+				if (to == SIZE_MAX)
+					l->behind[node] = INSN_FLAGS;
+				else if (!pass)
+					next[to + 1]++;
+				else
+					l->from[next[to]++] = node;
+			}
+		for (k = 0; !pass && k <= l->jumps; k++)
+			next[k] = edges += next[k];
+		if (!pass)
+			l->from = mem_alloc(edges + 1, sizeof(*l->from));
 	}
+}
+
+/* Number of the faults of instructions before an address. */
+static size_t faults_before(const struct track_entries *x, uint64_t addr)
+{
+	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
+}
+
+/* Flags that are live before instruction i. */
+static uint8_t live_before(const struct live_flags *l, uint32_t i)
+{
+	const struct track_entries *x = l->f->entries;
+	const struct insn *in = &l->f->code->insns[i];
+	uint8_t live = (uint8_t)(in->flags_read | (l->behind[i] & ~in->flags_set));
+	size_t k;
+
+	if (x->fault_count)
+		for (k = faults_before(x, in->addr); k < x->fault_count && x->faults[k].insn == in->addr; k++)
+			live |= l->behind[l->faults + k]; /* a fault happens before the instruction sets flags */
 	return live;
 }
 
-static uint8_t live_behind(const struct flags_solve *s, size_t i)
+static bool live_join(void *ctx, uint32_t node, const void *state)
 {
-	const struct insn *in = &s->f->code->insns[i];
-	uint8_t next = i + 1 < s->f->code->count ? s->before[i + 1] : INSN_FLAGS;
+	struct live_flags *l = ctx;
+	uint8_t live = l->behind[node] | *(const uint8_t *)state;
+	bool changed = live != l->behind[node];
 
-	switch (in->flow) {
-	case FLOW_CALL:
-	case FLOW_CALL_IND:
-	case FLOW_RETURN:
-	case FLOW_STOP: return 0;
-	case FLOW_JUMP: return live_at_target(s, in);
-	case FLOW_BRANCH: return next | live_at_target(s, in);
-	case FLOW_JUMP_IND: return live_at_entries(s);
-	default: return next;
-	}
+	l->behind[node] = live;
+	return changed;
 }
 
-/* Live flags at the fixups of an instruction that may fault; *k: the number of fixups of instructions up to it. */
-static uint8_t live_at_fixups(const struct flags_solve *s, uint64_t addr, size_t *k)
-{
-	const struct track_entries *x = s->f->entries;
-	uint8_t live = 0;
-	size_t to;
+static void live_transfer(void *ctx, uint32_t node);
+static const struct dataflow_domain flags_domain = {.join = live_join, .transfer = live_transfer};
 
-	while (*k && x->faults[*k - 1].insn > addr)
-		(*k)--;
-	for (; *k && x->faults[*k - 1].insn == addr; (*k)--) {
-		to = func_insn_at(s->f->code, x->faults[*k - 1].to);
-		live |= to == SIZE_MAX ? INSN_FLAGS : s->before[to];
+/* Passes what is live before a node to its predecessors. */
+static void live_transfer(void *ctx, uint32_t node)
+{
+	struct live_flags *l = ctx;
+	const struct insn *insns = l->f->code->insns;
+	uint8_t live;
+	size_t k;
+
+	if (node > l->jumps) { /* live_before() of the instruction that faults reads this state */
+		k = func_insn_at(l->f->code, l->f->entries->faults[node - l->faults].insn);
+		if (k != SIZE_MAX)
+			dataflow_visit(&flags_domain, &l->list, l, (uint32_t)k);
+		return;
 	}
-	return live;
+	live = node == l->jumps ? l->behind[node] : live_before(l, node);
+	if (node == l->jumps) {
+		for (k = 0; k < l->jumps; k++)
+			if (insns[k].flow == FLOW_JUMP_IND)
+				dataflow_pass(&flags_domain, &l->list, l, (uint32_t)k, &live);
+		return;
+	}
+	for (k = l->first[node]; k < l->first[node + 1]; k++)
+		dataflow_pass(&flags_domain, &l->list, l, l->from[k], &live);
+	if (node && falls_through(&insns[node - 1]))
+		dataflow_pass(&flags_domain, &l->list, l, node - 1, &live);
 }
 
 uint8_t *func_live_flags(const struct track_func *f)
 {
-	size_t count = f->code->count, i, k;
-	struct flags_solve s = {f, calloc(count + 1, 1)};
-	uint8_t *behind = calloc(count + 1, 1);
-	bool changed = s.before && behind;
+	uint32_t n = (uint32_t)f->code->count, i;
+	struct live_flags l = {.f = f, .jumps = n, .faults = n + 1, .count = n + 1 + (uint32_t)f->entries->fault_count};
 
-	while (changed) {
-		changed = false;
-		k = f->entries->fault_count;
-		for (i = count; i--;) {
-			const struct insn *in = &f->code->insns[i];
-			uint8_t now =
-				(uint8_t)(in->flags_read | (live_behind(&s, i) & ~in->flags_set) | live_at_fixups(&s, in->addr, &k));
-
-			changed |= now != s.before[i];
-			s.before[i] = now;
-		}
-	}
-	for (i = 0; s.before && behind && i < count; i++)
-		behind[i] = live_behind(&s, i);
-	if (!s.before) {
-		free(behind);
-		behind = NULL;
-	}
-	free(s.before);
-	return behind;
+	l.behind = mem_zero(l.count, 1);
+	l.first = mem_zero((size_t)n + 3, sizeof(*l.first));
+	if (f->entries->anywhere)
+		l.behind[l.jumps] = INSN_FLAGS;
+	predecessors_find(&l);
+	for (i = 0; i < n; i++)
+		l.behind[i] |= live_outside(&l, i);
+	for (i = 0; i < l.count; i++)
+		dataflow_visit(&flags_domain, &l.list, &l, i);
+	dataflow_solve(&flags_domain, &l.list, &l);
+	free(l.first);
+	free(l.from);
+	worklist_free(&l.list);
+	return l.behind;
 }
 
 bool func_stack_even(const struct func_code *code)

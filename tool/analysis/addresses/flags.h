@@ -10,8 +10,8 @@
 
 #include "analysis/addresses/track.h"
 
-/* Per instruction the flags (ETCH_NEED_*, INSN_FLAGS_REST) that are live behind it: f->code->count elements, to be
- * freed; null when out of memory. */
+/* Per instruction the flags (ETCH_NEED_*, INSN_FLAGS_REST) that are live behind it: f->code->count elements, or more,
+ * to be freed. */
 uint8_t *func_live_flags(const struct track_func *f);
 
 /* No instruction of the function can make the stack pointer odd. */
