@@ -66,7 +66,18 @@ class Form:
         self.byte = self.imms[0][-1] == "ib"
 
 
-FORM = {f.number: f for f in map(Form, table(FORMATS, "not in the table are malformed"))}
+def operations(row):
+    """A row of the table; of one about operation n, the eight that it stands for."""
+    if "+ 4n" not in row[0]:
+        return [row]
+    names = re.findall(r"(\d) (\w+)", re.search(r"OP is operation n: (.*) \(", FORMATS).group(1))
+    assert [int(n) for n, _ in names] == list(range(8))
+    return [[str(int(row[0].split()[0]) + 4 * n), row[1].replace("OP", name), row[2],
+             re.sub(r"(\w\w)\+8n", lambda m: f"{int(m.group(1), 16) + 8 * n:02x}", row[3]), row[4].replace("/n", f"/{n}"), row[5]]
+            for n, (_, name) in enumerate(names)]
+
+
+FORM = {f.number: f for row in table(FORMATS, "not in the table are malformed") for f in map(Form, operations(row))}
 
 
 # {number: (name, bytes read, encodings, bytes of the constant in each)}
