@@ -42,6 +42,8 @@ TOOL["objtool"] = TOOL["table"]
 TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 # Reads what the recorder of lib/heap has shared, and shows it as a profile.
 TOOL["heap"] = {"profile", ELF, REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
+# Makes tables as `etch rewrite --sidecar` does, for a whole system.
+TOOL["tables"] = {"rewrite", ELF, REPORT, "lib/shared"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 # libetch: rooms of lib/. Its public headers, lib/include/etch, include nothing but one another.

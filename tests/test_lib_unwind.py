@@ -358,8 +358,9 @@ class TestSidecars:
         assert len(self.opened(walks("pie"), side, tmp_path)) == 2
         done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
 
-    def test_of_the_system(self, walks, side, tmp_path):
-        """Of the system's directory, after the one that was set: seen by an open(2) that finds it elsewhere."""
+    @pytest.mark.parametrize("system", ["/usr/lib/etch/unwind/", "/var/cache/etch/"])
+    def test_of_the_system(self, walks, side, tmp_path, system):
+        """Of the system's directories, after the one that was set: seen by an open(2) that finds one elsewhere."""
         shim, source, log = tmp_path / "shim.so", tmp_path / "shim.c", tmp_path / "log"
         source.write_text('''
 #include <fcntl.h>
@@ -369,7 +370,7 @@ class TestSidecars:
 #include <unistd.h>
 int open(const char *path, int flags, ...)
 {
-	const char *system = "/usr/lib/etch/unwind/";
+	const char *system = getenv("SHIM_SYSTEM");
 	char other[4096];
 	int fd, log = openat(AT_FDCWD, getenv("SHIM_LOG"), O_WRONLY | O_APPEND | O_CREAT, 0600);
 
@@ -383,10 +384,11 @@ int open(const char *path, int flags, ...)
         run(["gcc", "-shared", "-fPIC", "-O1", "-D_GNU_SOURCE", "-o", shim, source])
         (tmp_path / "empty").mkdir()
         done([walks("pie"), "prepare", "0"], env={**os.environ, "LD_PRELOAD": str(shim), "SHIM_LOG": str(log), "SHIM_SIDE": str(side),
-             "ETCH_SIDECAR_DIR": str(tmp_path / "empty")})
+             "SHIM_SYSTEM": system, "ETCH_SIDECAR_DIR": str(tmp_path / "empty")})
+        order = [f"{tmp_path}/empty/", "/usr/lib/etch/unwind/", "/var/cache/etch/"]
         for path in side.iterdir():
-            first, second = [line for line in log.read_text().splitlines() if path.name in line]
-            assert (first, second) == (f"{tmp_path}/empty/{path.name} 0", f"/usr/lib/etch/unwind/{path.name} 1")
+            asked = [line for line in log.read_text().splitlines() if path.name in line]
+            assert asked == [f"{place}{path.name} {int(place == system)}" for place in order[:order.index(system) + 1]]
 
     @pytest.mark.parametrize("harm", ["cut", "grown", "id", "magic", "garbage", "empty", "directory", "pool"])
     def test_harmed(self, walks, side, tmp_path, harm):

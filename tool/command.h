@@ -19,5 +19,6 @@ int cmd_inspect(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_objtool(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_tables(int argc, char **argv);
 
 #endif

@@ -23,6 +23,7 @@ static const struct command commands[] = {
 	{"objtool", "do what the Linux kernel's build asks of objtool, for one object", cmd_objtool},
 	{"profile", "show where a program's time goes: stacks, flame graph", cmd_profile},
 	{"heap", "show who allocates memory: leaks, peak, flame graph", cmd_heap},
+	{"tables", "keep unwind tables of all programs and libraries of a system", cmd_tables},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -16,15 +16,13 @@
 #include "common/cancel.h"
 #include "unwind/table_cache.h"
 #include "common/sys.h"
+#include "shared/sidecars.h"
 
 /*
  * Taken inside dl_iterate_phdr's callback only, so that the lock order is always the dynamic
  * linker's lock first: a constructor that calls etch_unwind_prepare() already holds it.
  */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-
-/* Where a distribution puts sidecar files; looked at after the directory that was set. */
-#define SYSTEM_SIDECARS "/usr/lib/etch/unwind"
 
 static char sidecars[4096];
 static int sidecars_set;
@@ -130,7 +128,9 @@ static int image_prepare(const struct prepare_image *im)
 	} else {
 		u = sidecar_read(sidecars, &id, &size);
 		if (!u)
-			u = sidecar_read(SYSTEM_SIDECARS, &id, &size);
+			u = sidecar_read(SIDECARS_PACKAGED, &id, &size);
+		if (!u)
+			u = sidecar_read(SIDECARS_CACHE, &id, &size);
 		if (!u)
 			u = prepare_table(im, &size);
 		if (!u || !etch_unwind_header_valid(u, size))
@@ -226,7 +226,7 @@ UNWIND_API int etch_unwind_sidecars(const char *directory)
 
 __attribute__((constructor(101))) static void prepare_start(void)
 {
-	const char *directory = secure_getenv("ETCH_SIDECAR_DIR");
+	const char *directory = secure_getenv(SIDECARS_VARIABLE);
 
 	if (directory && !sidecars_set)
 		etch_unwind_sidecars(directory);

@@ -15,81 +15,11 @@
 
 #include "support/vector.h"
 
-#define PHDRS_MOST 4096u
-#define NOTES_MOST (1u << 16)
-
-static bool bytes_read(int fd, uint64_t at, void *to, size_t size)
-{
-	return pread(fd, to, size, (off_t)at) == (ssize_t)size;
-}
-
-/* The build-id in the bytes of a PT_NOTE segment; its size, 0: not there. */
-static unsigned note_build_id(const uint8_t *notes, size_t size, uint8_t *id)
-{
-	size_t at = 0;
-
-	while (size - at >= sizeof(Elf64_Nhdr)) {
-		Elf64_Nhdr n;
-		size_t name, desc;
-
-		memcpy(&n, notes + at, sizeof(n));
-		name = at + sizeof(n);
-		if (n.n_namesz > size || n.n_descsz > size)
-			return 0;
-		desc = name + ((n.n_namesz + 3u) & ~3u);
-		if (desc > size || n.n_descsz > size - desc)
-			return 0;
-		if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(notes + name, "GNU", 4) && n.n_descsz &&
-		    n.n_descsz <= BUILD_ID_MOST) {
-			memcpy(id, notes + desc, n.n_descsz);
-			return n.n_descsz;
-		}
-		at = desc + ((n.n_descsz + 3u) & ~3u);
-		if (at > size)
-			return 0;
-	}
-	return 0;
-}
-
-static void build_id_read(struct binary *b, int fd)
-{
-	for (unsigned i = 0; i < b->phdr_count && !b->build_id_size; i++) {
-		const Elf64_Phdr *p = &b->phdrs[i];
-		uint8_t *notes;
-
-		if (p->p_type != PT_NOTE || p->p_filesz > NOTES_MOST)
-			continue;
-		notes = malloc(p->p_filesz + 1);
-		if (notes && bytes_read(fd, p->p_offset, notes, p->p_filesz))
-			b->build_id_size = note_build_id(notes, p->p_filesz, b->build_id);
-		free(notes);
-	}
-}
-
-/* Reads the headers of an ELF file. False: not one that code of this machine is mapped from. */
-static bool headers_read(struct binary *b, int fd)
-{
-	Elf64_Ehdr h;
-
-	if (!bytes_read(fd, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h.e_machine != EM_X86_64 || h.e_phentsize != sizeof(Elf64_Phdr) || !h.e_phnum || h.e_phnum > PHDRS_MOST)
-		return false;
-	b->phdrs = calloc(h.e_phnum, sizeof(Elf64_Phdr));
-	if (!b->phdrs || !bytes_read(fd, h.e_phoff, b->phdrs, h.e_phnum * sizeof(Elf64_Phdr))) {
-		free(b->phdrs);
-		b->phdrs = NULL;
-		return false;
-	}
-	b->phdr_count = h.e_phnum;
-	b->entry = h.e_entry;
-	return true;
-}
-
 /* Is this open file the one that was mapped? By build-id if the kernel gave one; else by inode, since the device that
  * stat(2) names is not the mapping's on all file systems. */
 static bool is_mapped(int fd, const struct mapped_file *m)
 {
-	struct binary seen = {0};
+	struct elf_headers seen;
 	struct stat st;
 	bool same;
 
@@ -97,11 +27,10 @@ static bool is_mapped(int fd, const struct mapped_file *m)
 		return false;
 	if (!m->build_id_size)
 		return st.st_ino == m->inode;
-	if (!headers_read(&seen, fd))
+	if (!elf_headers_read(&seen, fd))
 		return false;
-	build_id_read(&seen, fd);
 	same = seen.build_id_size >= m->build_id_size && !memcmp(seen.build_id, m->build_id, m->build_id_size);
-	free(seen.phdrs);
+	elf_headers_free(&seen);
 	return same;
 }
 
@@ -155,6 +84,7 @@ static void binary_open(struct binary *b, pid_t pid, const struct mapped_file *m
 {
 	const char *slash = strrchr(b->path, '/');
 	bool vdso = !strcmp(b->path, "[vdso]");
+	struct elf_headers h;
 
 	b->name = slash && slash[1] ? slash + 1 : b->path;
 	b->fd = -1;
@@ -164,13 +94,16 @@ static void binary_open(struct binary *b, pid_t pid, const struct mapped_file *m
 	b->fd = vdso ? vdso_open() : mapped_open(pid, m);
 	if (b->fd < 0) {
 		b->kind = BINARY_GONE;
-	} else if (!headers_read(b, b->fd)) {
+	} else if (!elf_headers_read(&h, b->fd)) {
 		b->kind = BINARY_CODE; /* a JIT's file */
 		close(b->fd);
 		b->fd = -1;
 	} else {
-		b->build_id_size = 0;
-		build_id_read(b, b->fd);
+		b->phdrs = h.phdrs;
+		b->phdr_count = h.phdr_count;
+		b->entry = h.eh.e_entry;
+		b->build_id_size = h.build_id_size;
+		memcpy(b->build_id, h.build_id, sizeof(b->build_id));
 	}
 }
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "elf/headers.h"
 #include "support/error.h"
 
 enum binary_kind {
@@ -25,13 +26,11 @@ enum binary_kind {
 enum binary_table {
 	TABLE_UNASKED,
 	TABLE_OWN,      /* the file's etch segment */
-	TABLE_SIDECAR,  /* $ETCH_SIDECAR_DIR/BUILD-ID */
+	TABLE_SIDECAR,  /* a sidecar's (shared/sidecars.h) */
 	TABLE_EH_FRAME, /* made from its .eh_frame */
 	TABLE_ANALYSED, /* made from its code, as `etch rewrite` does: it has no .eh_frame */
 	TABLE_NONE,
 };
-
-#define BUILD_ID_MOST 20
 
 struct mapped_file { /* what the kernel says of the file behind a mapping */
 	const char *path;

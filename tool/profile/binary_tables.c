@@ -18,6 +18,7 @@
 #include "elf/file.h"
 #include "rewrite/rewrite.h"
 #include "profile/binary_fde.h"
+#include "shared/sidecars.h"
 #include "unwind/recover.h"
 
 /* The most that is read of a file: libetch's tables span 4 GiB of code at most. */
@@ -65,9 +66,8 @@ static bool table_own(struct binary *b)
 	return got;
 }
 
-static bool table_sidecar(struct binary *b)
+static bool sidecar_in(struct binary *b, const char *directory)
 {
-	const char *directory = secure_getenv("ETCH_SIDECAR_DIR");
 	char path[PATH_MAX];
 	const struct etch_unwind *u;
 	uint8_t *bytes = NULL;
@@ -75,7 +75,7 @@ static bool table_sidecar(struct binary *b)
 	size_t n, size;
 	bool good;
 
-	if (!directory || !b->build_id_size || strlen(directory) > PATH_MAX - 2 * BUILD_ID_MOST - 2)
+	if (!directory || !*directory || strlen(directory) > PATH_MAX - 2 * BUILD_ID_MOST - 2)
 		return false;
 	n = (size_t)snprintf(path, sizeof(path), "%s/", directory);
 	for (unsigned i = 0; i < b->build_id_size; i++)
@@ -83,12 +83,18 @@ static bool table_sidecar(struct binary *b)
 	if (access(path, R_OK) || file_read(path, &bytes, &size, &e))
 		return false;
 	u = (const void *)bytes;
-	good = etch_unwind_valid(u, size) && u->encoding == ETCH_ENCODING_BLOCK &&
+	good = size >= sizeof(*u) && etch_unwind_valid(u, size) && u->encoding == ETCH_ENCODING_BLOCK &&
 	       !memcmp(u->build_id, b->build_id,
 	               b->build_id_size < sizeof(u->build_id) ? b->build_id_size : sizeof(u->build_id)) &&
 	       table_copy(b, u, size, TABLE_SIDECAR);
 	free(bytes);
 	return good;
+}
+
+static bool table_sidecar(struct binary *b)
+{
+	return b->build_id_size && (sidecar_in(b, secure_getenv(SIDECARS_VARIABLE)) || sidecar_in(b, SIDECARS_PACKAGED) ||
+	                            sidecar_in(b, SIDECARS_CACHE));
 }
 
 /* Reads the segments to where they lie relative to each other. */

@@ -170,7 +170,8 @@ const struct etch_unwind *etch_table_in_file(const void *file, size_t file_size,
 
 /*
  * Makes tables for the loaded modules that have none: from DIR/<build-id in hex> if a directory of
- * sidecar files is set, else from /usr/lib/etch/unwind, else from .eh_frame. Call it after start-up and after
+ * sidecar files is set, else from /usr/lib/etch/unwind, else from /var/cache/etch, which `etch tables update` fills,
+ * else from .eh_frame. Call it after start-up and after
  * dlopen(3); it costs next to nothing when nothing was loaded since the last call. May be called from any thread at any
  * time, but not in signal handlers. Returns the number of modules that still have no table, or ETCH_UNWIND_EINVAL if
  * the system cannot list the modules. Not a cancellation point; a thread canceled inside completes the call first.

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+"""etch tables: a directory with the table of every file of a system, kept from run to run (tool/tables)."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import build_id, need, run
+
+LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+
+
+@pytest.fixture(scope="module")
+def system(etch, tmp_path_factory):
+    """A few files, as a system has them: programs, a library under two names, what has no table, what is no program."""
+    root = tmp_path_factory.mktemp("system")
+    (root / "main.c").write_text("int f(int x) { return x + 1; }\nint main(void) { return f(-1); }\n")
+    for name, flags in {"one": ["-O1"], "two": ["-O2"], "lib.so": ["-shared", "-fPIC"], "no-id": ["-Wl,--build-id=none"],
+                        "own": ["-O1", "-DOWN"], "object.o": ["-c"]}.items():
+        run(["gcc", *flags, "-o", root / name, root / "main.c"])
+    os.link(root / "lib.so", root / "lib.so.0")
+    os.symlink("one", root / "link")
+    shutil.copy(root / "one", root / "copy")
+    run(["objcopy", "--only-keep-debug", root / "two", root / "two.debug"])
+    run([etch, "rewrite", root / "own"])
+    return root
+
+
+def tables(directory):
+    return {p.name: p.read_bytes() for p in directory.iterdir() if not p.name.startswith(".")}
+
+
+def update(etch, directory, *args, **kw):
+    return run([etch, "tables", "update", "--directory", directory, *args], **kw)
+
+
+def test_each_file_gets_the_table_of_a_sidecar(etch, system, tmp_path):
+    p = update(etch, tmp_path / "cache", system)
+    assert p.stdout == f"3 tables made, 0 removed; {tmp_path}/cache has {sum(map(len, tables(tmp_path / 'cache').values())) / 1e6:.1f} MB\n"
+    (tmp_path / "side").mkdir()
+    run([etch, "rewrite", "--only", "orc", "--sidecar", tmp_path / "side", *(system / n for n in ("one", "two", "lib.so"))])
+    assert tables(tmp_path / "cache") == tables(tmp_path / "side") and len(tables(tmp_path / "side")) == 3
+    assert {build_id(system / n) for n in ("one", "two", "lib.so")} == set(tables(tmp_path / "cache"))
+    assert all(p.stat().st_mode & 0o777 == 0o644 for p in (tmp_path / "cache").iterdir())
+
+
+def test_an_update_makes_only_what_is_new(etch, system, tmp_path):
+    update(etch, tmp_path, system / "one")
+    seen = {p.name: p.stat().st_ino for p in tmp_path.iterdir() if p.name[0] != "."}
+    assert update(etch, tmp_path, system).stdout.startswith("2 tables made, 0 removed;")
+    assert {n: (tmp_path / n).stat().st_ino for n in seen} == seen
+
+
+def test_what_no_file_needs_is_removed(etch, system, tmp_path):
+    update(etch, tmp_path, system)
+    (tmp_path / "README").write_text("not a table")
+    assert update(etch, tmp_path, "--prune", system / "one").stdout.startswith("0 tables made, 2 removed;")
+    assert set(tables(tmp_path)) == {build_id(system / "one"), "README"}
+
+
+def test_clear_removes_all_that_is_its_own(etch, system, tmp_path):
+    update(etch, tmp_path / "cache", system)
+    (tmp_path / "cache/README").write_text("not a table")
+    assert run([etch, "tables", "clear", "--directory", tmp_path / "cache"]).stdout == "3 tables removed\n"
+    assert [p.name for p in (tmp_path / "cache").iterdir()] == ["README"]
+    (tmp_path / "cache/README").unlink()
+    run([etch, "tables", "clear", "--directory", tmp_path / "cache"])
+    assert not (tmp_path / "cache").exists()
+    assert run([etch, "tables", "clear", "--directory", tmp_path / "cache"]).stdout == "0 tables removed\n"
+
+
+def test_a_file_without_rows_is_asked_once(etch, system, tmp_path):
+    """An empty file stands for it, which readers pass over; another version of etch asks again."""
+    bad = tmp_path / "bad"
+    data = bytearray((system / "one").read_bytes())
+    data[0x28:0x30] = (2**40).to_bytes(8, "little")    # e_shoff: section headers outside the file
+    bad.write_bytes(data)
+    cache = tmp_path / "cache"
+    p = update(etch, cache, "-v", bad)
+    assert "1 file cannot have one" in p.stdout and p.stderr.startswith(f"etch: {bad}: ")
+    assert tables(cache) == {build_id(system / "one"): b""}
+    p = update(etch, cache, "-v", bad)
+    assert p.stdout.startswith("0 tables made") and not p.stderr
+    state = (cache / ".state").read_text()
+    os.utime(cache / build_id(system / "one"), (1, 1))
+    (cache / ".state").write_text(state.replace("etch 0", "etch 9", 1))
+    assert "1 file cannot have one" in update(etch, cache, bad).stdout
+    (cache / ".state").write_text("garbage")
+    os.utime(cache / build_id(system / "one"), (1, 1))
+    assert update(etch, cache, system / "one").stdout.startswith("1 table made")
+
+
+def libraries(least, most, total):
+    """Libraries of so many bytes each, and in sum."""
+    found = []
+    for path in sorted(LIBRARIES.glob("lib*.so.*")):
+        if path.is_file() and not path.is_symlink() and least <= path.stat().st_size <= most and total > 0:
+            found.append(path)
+            total -= path.stat().st_size
+    if total > 0:
+        pytest.skip("few libraries here")
+    return found
+
+
+def test_killed_anywhere_the_next_one_goes_on(etch, tmp_path):
+    files = libraries(100_000, 1_000_000, 6_000_000)
+    update(etch, tmp_path / "whole", *files)
+    whole = tables(tmp_path / "whole")
+    cache, kills = tmp_path / "cache", 0
+    for wait in (0.02, 0.05, 0.1, 0.15):
+        p = subprocess.Popen([etch, "tables", "update", "-j", "2", "--directory", cache, *files], stdout=subprocess.DEVNULL)
+        time.sleep(wait)
+        p.send_signal(signal.SIGKILL)
+        kills += p.wait() == -signal.SIGKILL
+        seen = tables(cache) if cache.exists() else {}
+        assert seen.items() <= whole.items()
+        time.sleep(0.1)    # for its workers, which end by themselves
+    assert kills
+    if cache.exists() and (cache / ".state").exists() and len(tables(cache)) < len(whole):
+        assert "it was ended before it was complete" in run([etch, "tables", "--directory", cache]).stdout
+    update(etch, cache, *files)
+    assert tables(cache) == whole
+
+
+def test_no_more_than_a_size(etch, tmp_path):
+    files = libraries(2_000_000, 8_000_000, 60_000_000)
+    p = update(etch, tmp_path / "some", "--max-size", "1", *files)
+    made = tables(tmp_path / "some")
+    assert "there is no room for more within --max-size" in p.stdout
+    assert 500_000 < sum(map(len, made.values())) <= 1_000_000 and len(made) < len(files)
+    assert json.loads(run([etch, "tables", "--format", "json", "--directory", tmp_path / "some"]).stdout)["end"] == "size"
+
+
+def test_no_longer_than_a_time(etch, system, tmp_path):
+    """By a clock that runs: each look at it is a second later."""
+    shim = tmp_path / "shim.so"
+    (tmp_path / "shim.c").write_text("#include <time.h>\nint clock_gettime(clockid_t id, struct timespec *t)\n"
+                                     "{ static long s; t->tv_sec = ++s; t->tv_nsec = 0; return 0; }\n")
+    run(["gcc", "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c"])
+    made = {}
+    for limit in range(1, 12):
+        cache = tmp_path / str(limit)
+        p = update(etch, cache, "--max-time", limit, system, env={**os.environ, "LD_PRELOAD": str(shim)})
+        made[limit] = len(tables(cache))
+        left = re.search(r"^(\d) files? (?:is|are) left: the time of --max-time is over; the next update goes on there$", p.stdout, re.M)
+        assert made[limit] + (int(left[1]) if left else 0) == 3
+        assert update(etch, cache, system).stdout.startswith(f"{3 - made[limit]} table") and len(tables(cache)) == 3
+    assert made[1] == 0 and made[11] == 3 and {1, 2} & set(made.values()) and sorted(made.values()) == list(made.values())
+
+
+def test_one_update_at_a_time(etch, system, tmp_path):
+    import fcntl
+    update(etch, tmp_path, "-q", system / "one")
+    with open(tmp_path / ".lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert update(etch, tmp_path, system).stdout == f"another etch tables update is at work in {tmp_path}\n"
+        p = run([etch, "tables", "clear", "--directory", tmp_path], ok=2)
+        assert p.stderr == f"etch: {tmp_path}: another etch tables update is at work there\n"
+    assert update(etch, tmp_path, system).stdout.startswith("2 tables made")
+
+
+def test_which_table_has_a_file(etch, system, tmp_path):
+    update(etch, tmp_path / "a", system / "one")
+    update(etch, tmp_path / "b", system / "one", system / "two")
+    p = run([etch, "tables", "status", "--format", "json", "--directory", tmp_path / "b",
+             *(system / n for n in ("one", "two", "lib.so", "own", "no-id", "object.o"))],
+            env={**os.environ, "ETCH_SIDECAR_DIR": str(tmp_path / "a")})
+    rows = {Path(r["file"]).name: (r["build_id"], r["table"]) for r in json.loads(p.stdout)}
+    one, two = build_id(system / "one"), build_id(system / "two")
+    none = "none: made from .eh_frame by each process that needs it"
+    assert rows == {"one": (one, f"{tmp_path}/a/{one}"), "two": (two, f"{tmp_path}/b/{two}"),
+                    "lib.so": (build_id(system / "lib.so"), none), "own": (build_id(system / "own"), "the file itself"),
+                    "no-id": (None, none) if rows["no-id"][0] is None else ("-", none),
+                    "object.o": (rows["object.o"][0], "no program or library with code")}
+
+
+def test_status_counts_what_the_system_has(etch, tmp_path):
+    update(etch, tmp_path, "-q", "/usr/bin/env")
+    j = json.loads(run([etch, "tables", "--format", "json", "--directory", tmp_path]).stdout)
+    assert j["tables"] == 1 and j["bytes"] == sum(map(len, tables(tmp_path).values())) and j["end"] == "complete"
+    assert j["files"]["table"] >= 1 and j["files"]["missing"] > 10 and j["files"]["old"] == 0
+    text = run([etch, "tables", "status", "--directory", tmp_path]).stdout
+    assert re.search(r"^ +%d  have none yet: etch tables update$" % j["files"]["missing"], text, re.M)
+    assert "no update yet" in run([etch, "tables", "--directory", tmp_path / "none"]).stdout
+
+
+@pytest.mark.parametrize("argv, message", [
+    (["make"], "'make' is not status, update or clear; see etch tables --help"),
+    (["clear", "/bin/sh"], "tables clear takes no FILE: it removes all tables"),
+    (["--format", "tsv"], "--format: tsv is for FILEs; without, it is text or json"),
+    (["update", "--directory", "/dev/null/x", "/bin/sh"], "/dev/null/x: Not a directory"),
+    (["update", "--directory", "/proc/none", "/bin/sh"], "/proc/none: "),
+    (["update", "--directory", ".", "/nonexistent"], "/nonexistent: cannot be read"),
+])
+def test_messages(etch, tmp_path, argv, message):
+    p = run([etch, "tables", *argv], ok=2, cwd=tmp_path)
+    assert p.stderr.startswith(f"etch: {message}") and p.stderr.count("\n") == 1
+
+
+def test_readers_look_in_the_order_that_is_said(etch, system, tmp_path):
+    """etch profile, by the files that it asks for."""
+    need("strace")
+    if run([etch, "profile", "-q", "--", "true"], ok=(0, 2)).returncode:
+        pytest.skip("no samples here")
+    (tmp_path / "spin.c").write_text("int main(void) { for (volatile unsigned i = 0; i < 200000000; i++); }\n")
+    run(["gcc", "-O1", "-o", tmp_path / "spin", tmp_path / "spin.c"])
+    name = build_id(tmp_path / "spin")
+
+    def asked():
+        # Its calls alone, not the command's.
+        run(["strace", "-e", "trace=access,faccessat,faccessat2,openat", "-o", tmp_path / "log", etch, "profile", "-q", "--", tmp_path / "spin"],
+            env={**os.environ, "ETCH_SIDECAR_DIR": str(tmp_path / "side")})
+        return re.findall(r'"([^"]*)/%s"' % name, (tmp_path / "log").read_text())
+    places = [str(tmp_path / "side"), "/usr/lib/etch/unwind", "/var/cache/etch"]
+    assert asked() == places
+    update(etch, tmp_path / "side", "-q", tmp_path / "spin")
+    assert asked() == places[:1] * 2    # is it there, and its bytes

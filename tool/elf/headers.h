@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads the headers and the build-id of an ELF file that is open, not its contents: for those who look at many files.
+ */
+#ifndef ELF_HEADERS_H
+#define ELF_HEADERS_H
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BUILD_ID_MOST 20 /* bytes; as the kernel's BUILD_ID_SIZE_MAX */
+
+struct elf_headers {
+	Elf64_Ehdr eh;
+	Elf64_Phdr *phdrs; /* malloc'd */
+	unsigned phdr_count;
+	uint8_t build_id[BUILD_ID_MOST];
+	unsigned build_id_size; /* 0: none, or a longer one */
+};
+
+/* False: not an ELF file that code of this machine is mapped from, or without program headers; nothing to free. */
+bool elf_headers_read(struct elf_headers *h, int fd);
+void elf_headers_free(struct elf_headers *h);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A directory with an unwind table for each program and library of a system, by build-id, as /var/cache/etch is: who
+ * walks stacks finds tables of unchanged files there (shared/sidecars.h). `etch tables update` makes what is missing
+ * and removes what no file needs; it keeps no list that could be wrong: what is done is what is in the directory.
+ */
+#ifndef TABLES_TABLES_H
+#define TABLES_TABLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "elf/headers.h"
+#include "elf/input.h"
+#include "report/listing.h"
+#include "shared/sidecars.h"
+
+#define TABLES_ID_MOST (2 * BUILD_ID_MOST + 1)
+
+/* ---- files (tables_find.c) ------------------------------------------------------------------------------- */
+
+enum tables_kind {
+	TABLES_WANTED, /* has a build-id and no table of its own */
+	TABLES_OWN,    /* rewritten by etch */
+	TABLES_NO_ID,
+	TABLES_OTHER, /* no program or library with code */
+	TABLES_UNREAD,
+};
+
+struct tables_file {
+	const char *path;
+	enum tables_kind kind;
+	char id[TABLES_ID_MOST]; /* hexadecimal; empty: none */
+};
+
+struct tables_files {
+	struct inputs inputs; /* owns the paths */
+	struct tables_file *list;
+	size_t count;
+};
+
+/* Lists the programs and libraries of some operands; of none: of the system's directories, as packages fill them.
+ * False: out of memory. */
+bool tables_find(struct tables_files *out, char **operands, size_t count);
+void tables_files_free(struct tables_files *f);
+/* The system's directories, for messages: "/usr/lib /usr/bin ...", malloc'd. */
+char *tables_roots(void);
+
+/* ---- the directory (tables_directory.c) ------------------------------------------------------------------ */
+
+struct tables_entry {
+	char id[TABLES_ID_MOST];
+	uint64_t size; /* 0: no table can be made for this build-id */
+	time_t made;
+};
+
+/* What the last update has noted in DIRECTORY/.state. */
+struct tables_state {
+	char version[32]; /* of etch; empty: no update yet */
+	char end[16];     /* "complete", "time", "size"; "started": it was ended from outside, or runs */
+	long long since;  /* tables from before are of another version */
+	long long begun, seconds;
+};
+
+struct tables_directory {
+	const char *path;
+	struct tables_entry *list; /* sorted by id */
+	size_t count, room;
+	uint64_t bytes;
+	struct tables_state state;
+};
+
+/* Reads the directory. 0, also if there is none; or -1 and a message. */
+int tables_directory_read(struct tables_directory *d, const char *path, struct error *e);
+void tables_directory_free(struct tables_directory *d);
+/* The entry of a build-id, or null. */
+const struct tables_entry *tables_entry_find(const struct tables_directory *d, const char *id);
+/* Is it of the present version of etch? */
+bool tables_entry_fresh(const struct tables_directory *d, const struct tables_entry *t);
+/* Makes the directory if need be and locks it until the process ends. 1; 0: another update has it; -1 and a message. */
+int tables_lock(const char *path, struct error *e);
+int tables_state_write(const struct tables_directory *d, struct error *e);
+/* Removes the entries that no file of `keep` needs; null: all. Returns how many. */
+size_t tables_prune(struct tables_directory *d, const struct tables_files *keep);
+/* Removes the directory with all that updates have put into it. Returns the number of tables, or -1 and a message. */
+long tables_clear(const char *path, struct error *e);
+
+/* ---- commands -------------------------------------------------------------------------------------------- */
+
+struct tables_options {
+	const char *directory;
+	char **operands;
+	size_t operand_count;
+	long max_time; /* seconds after which no further table is begun; 0: no limit */
+	long max_size; /* MB of tables; 0: no limit */
+	int jobs;
+	bool prune, quiet, verbose;
+	enum format format;
+};
+
+/* Print their results and messages, and return an exit status. */
+int tables_update(const struct tables_options *o);
+int tables_status(const struct tables_options *o);
+int tables_files_status(const struct tables_options *o);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Lists the programs and libraries of a system (tables.h). */
+#include "tables/tables.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "elf/segment.h"
+#include "support/memory.h"
+
+/* Where packages install programs and libraries; libraries first, which most programs share. */
+static const char *const roots[] = {"/usr/lib",  "/usr/lib64", "/lib",  "/lib64",     "/usr/libexec", "/usr/bin",
+                                    "/usr/sbin", "/bin",       "/sbin", "/usr/games", "/opt"};
+/* Code of other files, and code that is not mapped by programs. */
+static const char *const left_out[] = {"/usr/lib/debug/", "/usr/lib/modules/", "/lib/modules/", "/usr/lib/firmware/"};
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* A directory, and not a link to one that is in the list, too, as /lib is where /usr is merged. */
+static bool root_is(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+char *tables_roots(void)
+{
+	char *text = mem_zero(1, 16 * COUNT(roots));
+
+	for (size_t i = 0; i < COUNT(roots); i++)
+		if (root_is(roots[i]))
+			strcat(strcat(text, *text ? " " : ""), roots[i]);
+	return text;
+}
+
+static bool is_left_out(const char *path)
+{
+	for (size_t i = 0; i < COUNT(left_out); i++)
+		if (!strncmp(path, left_out[i], strlen(left_out[i])))
+			return true;
+	return false;
+}
+
+/* Is there the segment that etch adds? */
+static bool has_segment(const struct elf_headers *h, int fd)
+{
+	struct segment_note n;
+
+	for (unsigned i = 0; i < h->phdr_count; i++)
+		if (h->phdrs[i].p_type == PT_LOAD && h->phdrs[i].p_flags == PF_R &&
+		    pread(fd, &n, sizeof(n), (off_t)h->phdrs[i].p_offset) == (ssize_t)sizeof(n) && n.type == SEGMENT_NOTE_TYPE)
+			return true;
+	return false;
+}
+
+/* Is there code in the file? Not in a debug file, nor where a library is of data alone. */
+static bool has_code(const struct elf_headers *h)
+{
+	if (h->eh.e_type != ET_EXEC && h->eh.e_type != ET_DYN)
+		return false;
+	for (unsigned i = 0; i < h->phdr_count; i++)
+		if (h->phdrs[i].p_type == PT_LOAD && (h->phdrs[i].p_flags & PF_X) && h->phdrs[i].p_filesz)
+			return true;
+	return false;
+}
+
+static void file_look(struct tables_file *f, const struct input *in)
+{
+	int fd = in->error ? -1 : open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct elf_headers h;
+
+	f->path = in->path;
+	f->kind = fd < 0 ? TABLES_UNREAD : TABLES_OTHER;
+	if (fd < 0)
+		return;
+	if (elf_headers_read(&h, fd)) {
+		for (unsigned i = 0; i < h.build_id_size; i++)
+			snprintf(f->id + 2 * i, 3, "%02x", h.build_id[i]);
+		if (has_code(&h))
+			f->kind = has_segment(&h, fd) ? TABLES_OWN : h.build_id_size ? TABLES_WANTED : TABLES_NO_ID;
+		elf_headers_free(&h);
+	}
+	close(fd);
+}
+
+bool tables_find(struct tables_files *out, char **operands, size_t count)
+{
+	bool good = true;
+
+	memset(out, 0, sizeof(*out));
+	out->inputs.closed = true;
+	for (size_t i = 0; good && i < count; i++)
+		good = inputs_add_some(&out->inputs, operands[i]);
+	for (size_t i = 0; good && !count && i < COUNT(roots); i++)
+		if (root_is(roots[i]))
+			good = inputs_add(&out->inputs, roots[i]);
+	if (!good || !inputs_once(&out->inputs))
+		return false;
+	out->list = mem_zero(out->inputs.count, sizeof(*out->list));
+	for (size_t i = 0; i < out->inputs.count; i++)
+		if (count || !is_left_out(out->inputs.list[i].path))
+			file_look(&out->list[out->count++], &out->inputs.list[i]);
+	return true;
+}
+
+void tables_files_free(struct tables_files *f)
+{
+	free(f->list);
+	inputs_free(&f->inputs);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* `etch tables status`: what the directory has, and what it lacks; or where single files have their tables. */
+#include "tables/tables.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "report/text.h"
+#include "support/exit_code.h"
+#include "support/memory.h"
+
+struct counts {
+	size_t have, own, no_id, refused, missing, old, gone;
+};
+
+static void files_count(const struct tables_directory *d, const struct tables_files *files, struct counts *n)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		const struct tables_file *f = &files->list[i];
+		const struct tables_entry *t = f->kind == TABLES_WANTED ? tables_entry_find(d, f->id) : NULL;
+
+		n->own += f->kind == TABLES_OWN;
+		n->no_id += f->kind == TABLES_NO_ID;
+		if (f->kind != TABLES_WANTED)
+			continue;
+		if (!t)
+			n->missing++;
+		else if (!t->size)
+			n->refused++;
+		else
+			n->have++;
+		n->old += t && !tables_entry_fresh(d, t);
+	}
+}
+
+static size_t tables_count(const struct tables_directory *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->count; i++)
+		n += !!d->list[i].size;
+	return n;
+}
+
+static const char *end_text(const char *end)
+{
+	if (!strcmp(end, "complete"))
+		return "complete";
+	if (!strcmp(end, "time"))
+		return "its time was over before all were made";
+	if (!strcmp(end, "size"))
+		return "there was no room for all";
+	return "it was ended before it was complete, or still runs";
+}
+
+static void line_put(size_t n, const char *what)
+{
+	if (n)
+		printf("%8zu  %s\n", n, what);
+}
+
+static void text_put(const struct tables_directory *d, const struct counts *n)
+{
+	const struct tables_state *s = &d->state;
+	time_t begun = (time_t)s->begun;
+	char *roots = tables_roots(), when[32] = "";
+
+	if (begun)
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime(&begun));
+	printf("%s: %zu tables, %.1f MB\n", d->path, tables_count(d), 1e-6 * (double)d->bytes);
+	if (*s->version)
+		printf("last update: %s by etch %s, %lld s: %s\n", when, s->version, s->seconds, end_text(s->end));
+	else
+		printf("no update yet: etch tables update makes the tables\n");
+	printf("programs and libraries in %s:\n", roots);
+	line_put(n->have, "have a table here");
+	line_put(n->own, "carry their own (etch rewrite)");
+	line_put(n->missing, "have none yet: etch tables update");
+	line_put(n->old, "of these have one of another version of etch, which the next update makes anew");
+	line_put(n->refused, "cannot have one: etch tables update -v FILE says why");
+	line_put(n->no_id, "have no build-id, by which tables are found");
+	free(roots);
+}
+
+static void json_put(const struct tables_directory *d, const struct counts *n)
+{
+	struct json_object *o = json_object_new_object(), *files = json_object_new_object();
+	const struct tables_state *s = &d->state;
+	const struct {
+		const char *name;
+		size_t count;
+	} rows[] = {{"table", n->have}, {"own", n->own},         {"missing", n->missing},
+	            {"old", n->old},    {"refused", n->refused}, {"no_build_id", n->no_id}};
+
+	json_object_object_add(o, "directory", json_name(d->path));
+	json_object_object_add(o, "tables", json_object_new_int64((int64_t)tables_count(d)));
+	json_object_object_add(o, "bytes", json_object_new_int64((int64_t)d->bytes));
+	json_object_object_add(o, "version", *s->version ? json_object_new_string(s->version) : NULL);
+	json_object_object_add(o, "begun", s->begun ? json_object_new_int64(s->begun) : NULL);
+	json_object_object_add(o, "seconds", *s->version ? json_object_new_int64(s->seconds) : NULL);
+	json_object_object_add(o, "end", *s->end ? json_object_new_string(s->end) : NULL);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		json_object_object_add(files, rows[i].name, json_object_new_int64((int64_t)rows[i].count));
+	json_object_object_add(o, "files", files);
+	json_print(o);
+}
+
+int tables_status(const struct tables_options *o)
+{
+	struct tables_directory d;
+	struct tables_files files;
+	struct counts n = {0};
+	struct error e;
+
+	if (tables_directory_read(&d, o->directory, &e)) {
+		text_error(o->directory, "%s", e.text);
+		return EXIT_UNUSABLE;
+	}
+	if (!tables_find(&files, NULL, 0)) {
+		text_error(NULL, NO_MEMORY);
+		return EXIT_UNUSABLE;
+	}
+	files_count(&d, &files, &n);
+	if (o->format == FORMAT_JSON)
+		json_put(&d, &n);
+	else
+		text_put(&d, &n);
+	tables_files_free(&files);
+	tables_directory_free(&d);
+	return EXIT_CLEAN;
+}
+
+/* The first sidecar of a file, in the order in which readers look; null: none. malloc'd. */
+static char *sidecar_find(const struct tables_options *o, const char *id)
+{
+	const char *const places[] = {getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, o->directory};
+	struct tables_directory d;
+	struct error e;
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const struct tables_entry *t;
+		char *path = NULL;
+
+		if (!places[i] || !*places[i] || tables_directory_read(&d, places[i], &e))
+			continue;
+		t = tables_entry_find(&d, id);
+		if (t && t->size && asprintf(&path, "%s/%s", places[i], id) < 0)
+			path = NULL;
+		tables_directory_free(&d);
+		if (path)
+			return path;
+	}
+	return NULL;
+}
+
+static bool row_put(struct listing *l, const struct tables_options *o, const struct tables_file *f)
+{
+	char *path = *f->id ? sidecar_find(o, f->id) : NULL;
+	const char *from = f->kind == TABLES_UNREAD  ? "cannot be read"
+	                   : f->kind == TABLES_OTHER ? "no program or library with code"
+	                   : f->kind == TABLES_OWN   ? "the file itself"
+	                   : path                    ? path
+	                                             : "none: made from .eh_frame by each process that needs it";
+	bool good =
+		listing_add(l, "%s", f->path) && listing_add(l, "%s", *f->id ? f->id : "-") && listing_add(l, "%s", from);
+
+	free(path);
+	return good;
+}
+
+int tables_files_status(const struct tables_options *o)
+{
+	static const struct column columns[] = {{.name = "file"}, {.name = "build_id"}, {.name = "table"}};
+	struct tables_files files;
+	struct listing l;
+	int status = EXIT_CLEAN;
+	bool good = tables_find(&files, o->operands, o->operand_count);
+
+	listing_init(&l, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; good && i < files.count; i++) {
+		good = row_put(&l, o, &files.list[i]);
+		if (files.list[i].kind == TABLES_UNREAD)
+			status = EXIT_UNUSABLE;
+	}
+	if (!good) {
+		text_error(NULL, NO_MEMORY);
+		status = EXIT_UNUSABLE;
+	} else if (o->format == FORMAT_JSON) {
+		json_print(listing_json(&l));
+	} else {
+		listing_print(&l, o->format);
+	}
+	listing_free(&l);
+	tables_files_free(&files);
+	return status;
+}
