@@ -6,13 +6,13 @@
  * set too. Ends when there were READS reads and SETS sets, and prints how many
  * of the reads were torn, stale or of a value never set.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "lib/site.h"
+#include "lib/plugin_run.h"
 #include "lib/stress.h"
 
 /* ---- the variables -------------------------------------------------------------- */
@@ -297,17 +297,8 @@ static void *setter_thread(void *arg)
 static void *load_thread(void *path)
 {
 	while (!stop) {
-		void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		int (*check)(unsigned);
-
-		if (!h) {
-			fprintf(stderr, "%s\n", dlerror());
-			exit(1);
-		}
-		*(void **)&check = dlsym(h, "plugin_check");
-		wrong += (uint64_t)check(1000);
+		wrong += plugin_run(path, 1000);
 		reads += 1000;
-		dlclose(h);
 		loads++;
 	}
 	return NULL;

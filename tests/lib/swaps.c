@@ -6,7 +6,6 @@
  * pages; other threads map and unmap, fork, send signals, load and unload a module with more sites.
  * Ends when there were READS reads and SETS sets; prints how many sweeps were wrong.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 #include <etch/imv.h>
 
 #include "check.h"
+#include "lib/plugin_run.h"
 #include "lib/swaps.h"
 
 /* Of each setter one page and six pages; one variable of the second is the plugin's as well. */
@@ -153,17 +153,8 @@ static void *signal_thread(void *arg)
 static void *load_thread(void *path)
 {
 	while (!stop) {
-		void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		int (*check)(unsigned);
-
-		if (!h) {
-			fprintf(stderr, "%s\n", dlerror());
-			exit(1);
-		}
-		*(void **)&check = dlsym(h, "plugin_check");
-		wrong += (uint64_t)check(500);
+		wrong += plugin_run(path, 500);
 		reads += 500 * 136;
-		dlclose(h);
 		loads++;
 		usleep(1000);
 	}

@@ -346,15 +346,11 @@ static struct json_object *line_json(const struct code *c, const struct code_lin
 
 struct json_object *code_json(const struct code *c)
 {
-	struct json_object *o = json_object_new_object(), *lines = json_object_new_array();
+	struct json_object *o = view_json("code", c->path, &c->file), *lines = json_object_new_array();
 	char where[256];
 	uint32_t i;
 
 	elf_describe(&c->file, c->place.section, c->place.start, where, sizeof(where));
-	put_text(o, "format", "etch-inspect-code");
-	put(o, "version", 1);
-	json_object_object_add(o, "file", json_name(c->path));
-	put_text(o, "kind", file_kind(&c->file));
 	put_text(o, "function", where);
 	put_text(o, "section", c->file.sections[c->place.section].name);
 	put_addr(o, "start", c->place.start);

@@ -49,6 +49,11 @@ const char *view_kind(const struct view *v, const struct site *s);
 /* "mov32", "call-rip"; "-" without a form. */
 void site_form_name(const struct etch_imv *entry, char *out, size_t size);
 const char *file_kind(const struct elf_file *f);
+/* What the JSON of every view of an ELF file begins with: format, version, file, kind. `name`: of the view. */
+struct json_object *view_json(const char *name, const char *path, const struct elf_file *f);
+/* Prints a view that is one list, which has the view's name in JSON. `none`: the text for an empty one. */
+void view_list_print(const struct view *v, const char *name, const struct listing *l, enum format format,
+                     const char *none);
 
 /* The unwind rows of a file: of its table, or made from its code. */
 struct unwind_view {

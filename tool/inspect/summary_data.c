@@ -151,14 +151,10 @@ static void sites_json(const struct summary *s, struct json_object *o)
 
 struct json_object *summary_json(const struct summary *s)
 {
-	struct json_object *o = json_object_new_object(), *sizes = json_object_new_object();
 	const struct view *v = s->view;
+	struct json_object *o = view_json("summary", v->path, &v->file), *sizes = json_object_new_object();
 	size_t i;
 
-	put_text(o, "format", "etch-inspect-summary");
-	put(o, "version", 1);
-	json_object_object_add(o, "file", json_name(v->path));
-	put_text(o, "kind", file_kind(&v->file));
 	put_text(o, "build_id", s->build_id[0] ? s->build_id : NULL);
 	put_bool(o, "static", s->hardening.is_static);
 	put_text(o, "kernel", s->kernel);

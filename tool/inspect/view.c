@@ -3,6 +3,7 @@
 #include "inspect/inspect.h"
 
 #include "arch/x86/insn.h"
+#include "report/text.h"
 #include "site/in_place.h"
 
 #include <stdio.h>
@@ -287,4 +288,34 @@ const char *file_kind(const struct elf_file *f)
 	       : f->eh.e_type == ET_EXEC ? "program"
 	       : elf_is_pie(f)           ? "program (PIE)"
 	                                 : "shared object";
+}
+
+struct json_object *view_json(const char *name, const char *path, const struct elf_file *f)
+{
+	struct json_object *o = json_object_new_object();
+	char format[32];
+
+	snprintf(format, sizeof(format), "etch-inspect-%s", name);
+	json_object_object_add(o, "format", json_object_new_string(format));
+	json_object_object_add(o, "version", json_object_new_int(1));
+	json_object_object_add(o, "file", json_name(path));
+	json_object_object_add(o, "kind", json_object_new_string(file_kind(f)));
+	return o;
+}
+
+void view_list_print(const struct view *v, const char *name, const struct listing *l, enum format format,
+                     const char *none)
+{
+	struct json_object *o;
+
+	if (format == FORMAT_JSON) {
+		o = view_json(name, v->path, &v->file);
+		json_object_object_add(o, name, listing_json(l));
+		json_print(o);
+	} else if (format == FORMAT_TEXT && !l->cell_count) {
+		text_clean(stdout, v->path);
+		printf(": %s\n", none);
+	} else {
+		listing_print(l, format);
+	}
 }

@@ -217,21 +217,7 @@ void show_fields(const struct view *v, bool all, enum format format)
 	for (k = 0; k < v->scan.objects.defined; k++)
 		object_show(v, lines, (int32_t)k, all, &l, &sums[k]);
 	lines_close(lines);
-	if (format == FORMAT_JSON) {
-		struct json_object *o = json_object_new_object();
-
-		json_object_object_add(o, "format", json_object_new_string("etch-inspect-fields"));
-		json_object_object_add(o, "version", json_object_new_int(1));
-		json_object_object_add(o, "file", json_name(v->path));
-		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
-		json_object_object_add(o, "fields", listing_json(&l));
-		json_print(o);
-	} else if (format == FORMAT_TEXT && !l.cell_count) {
-		text_clean(stdout, v->path);
-		printf(": no etched object\n");
-	} else {
-		listing_print(&l, format);
-	}
+	view_list_print(v, "fields", &l, format, "no etched object");
 	for (k = 0; k < v->scan.objects.defined; k++) {
 		if (format == FORMAT_TEXT)
 			sums_print(v->scan.objects.list[k].name, &sums[k], all);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect marks: the markers of a file (etch/mark.h), from section __etch_mark. */
 #include "inspect/inspect.h"
-#include "report/text.h"
 #include "support/search.h"
 
 #include <etch/branch_format.h>
@@ -168,21 +167,8 @@ int show_marks(const struct view *v, enum format format, struct error *e)
 	struct listing l;
 	int err = marks_list(v, &l, e);
 
-	if (!err && format == FORMAT_JSON) {
-		struct json_object *o = json_object_new_object();
-
-		json_object_object_add(o, "format", json_object_new_string("etch-inspect-marks"));
-		json_object_object_add(o, "version", json_object_new_int(1));
-		json_object_object_add(o, "file", json_name(v->path));
-		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
-		json_object_object_add(o, "marks", listing_json(&l));
-		json_print(o);
-	} else if (!err && format == FORMAT_TEXT && !l.cell_count) {
-		text_clean(stdout, v->path);
-		printf(": no marker\n");
-	} else if (!err) {
-		listing_print(&l, format);
-	}
+	if (!err)
+		view_list_print(v, "marks", &l, format, "no marker");
 	listing_free(&l);
 	return err;
 }

@@ -5,7 +5,6 @@
 #include "inspect/inspect.h"
 #include "site/in_place.h"
 #include "site/linked.h"
-#include "report/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -123,20 +122,6 @@ void show_sites(const struct view *v, enum format format)
 	struct listing l;
 
 	sites_list(v, &l);
-	if (format == FORMAT_JSON) {
-		struct json_object *o = json_object_new_object();
-
-		json_object_object_add(o, "format", json_object_new_string("etch-inspect-sites"));
-		json_object_object_add(o, "version", json_object_new_int(1));
-		json_object_object_add(o, "file", json_name(v->path));
-		json_object_object_add(o, "kind", json_object_new_string(file_kind(&v->file)));
-		json_object_object_add(o, "sites", listing_json(&l));
-		json_print(o);
-	} else if (format == FORMAT_TEXT && !l.cell_count) {
-		text_clean(stdout, v->path);
-		printf(": no instruction touches an etched object\n");
-	} else {
-		listing_print(&l, format);
-	}
+	view_list_print(v, "sites", &l, format, "no instruction touches an etched object");
 	listing_free(&l);
 }
