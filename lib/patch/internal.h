@@ -137,6 +137,9 @@ void etch_unlock(void);
 struct module *module_at(uint64_t at);
 /* The object of the module that contains this address; or null. */
 struct object *module_object(const struct module *m, uint64_t at);
+/* May [at, at+size) be set? It must be in one object, or in an etched section whose objects are unknown (not processed by
+ * the tool), or in a copy of an object. 0, or an etch_error. (imv.c) */
+int range_check(uint64_t at, uint64_t size);
 /* Index of the first object that ends behind this address. */
 size_t module_object_from(const struct module *m, uint64_t at);
 /* The object that contains this address, and its module, of all modules that are not `bad`. */
@@ -182,6 +185,19 @@ void module_arm(struct module *m);
  * object (R_X86_64_COPY, copied.c)? 1, 0, or -1 if it extends past the variable's end. */
 int module_copied(uint64_t at, uint64_t size);
 
+/* ---- encodings (encoders.c) -------------------------------------------------------------- */
+
+/* etch_form_size(), and so on: one copy of each. */
+unsigned form_size(unsigned form);
+struct etch_form_info form_info(unsigned form);
+unsigned form_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
+unsigned form_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16]);
+unsigned form_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
+int form_valid(const struct etch_imv *e);
+unsigned pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16]);
+unsigned pv_image(const struct etch_imv *e, uint64_t site, uint64_t target, const struct etch_pv_body *body,
+                  uint8_t out[16], unsigned *count);
+
 /* ---- tables (table_check.c) ---------------------------------------------------- */
 
 /* Locates the tables, from the descriptor or the arguments. 1 = well-formed. */
@@ -226,7 +242,7 @@ static inline uint64_t site_object(const struct etch_imv *e)
 /* Number of bytes that the site reads. */
 static inline unsigned site_size(const struct etch_imv *e)
 {
-	return etch_form_is_pv(e->form) ? 8 : etch_form_size(e->form);
+	return etch_form_is_pv(e->form) ? 8 : form_size(e->form);
 }
 
 static inline const struct etch_imv *pair_site(const struct module *m, uint64_t value)

@@ -86,7 +86,7 @@ static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64
 static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, uint32_t shape)
 {
 	struct memo *k = &t->memo;
-	unsigned size = etch_form_size(e->form);
+	unsigned size = form_size(e->form);
 	uint64_t old = memory_value(object, size), new = value_after(t, object, size);
 
 	k->object = object;
@@ -98,7 +98,7 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 	} else {
 		k->new_length = immediate_image(e, new, &k->new);
 	}
-	if (etch_form_info(e->form).imm == ETCH_IMM_MOV64 && ((old | new) >> 32)) /* may be a lea: for this site alone */
+	if (form_info(e->form).imm == ETCH_IMM_MOV64 && ((old | new) >> 32)) /* may be a lea: for this site alone */
 		k->shape = 0;
 }
 
@@ -168,14 +168,14 @@ int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, co
 /* Plans a load of more than 8 bytes. */
 static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
-	unsigned len = etch_imv_len(e), size = etch_form_size(e->form);
+	unsigned len = etch_imv_len(e), size = form_size(e->form);
 	uint64_t site = site_address(e);
 	uint8_t have[16], load[16], old[16], new[16];
 	const uint8_t *want = new;
 	int is_load;
 
 	memcpy(have, (const void *)(uintptr_t)site, len);
-	if (etch_form_load(e, site, object, load) != len)
+	if (form_load(e, site, object, load) != len)
 		return ETCH_EFORMAT;
 	is_load = same_bytes(have, load, len);
 	if (!is_load && (immediate_form(e, memory_value(object, size), old) != len || !same_bytes(have, old, len))) {
@@ -209,9 +209,9 @@ static void slot_fill(struct txn *t, uint64_t at)
 static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct target *to, unsigned most,
                            uint8_t out[16], unsigned *count)
 {
-	unsigned n = etch_pv_image(e, site, to->at, to->known ? &to->body : NULL, out, count);
+	unsigned n = pv_image(e, site, to->at, to->known ? &to->body : NULL, out, count);
 
-	return n && *count > most ? etch_pv_image(e, site, to->at, NULL, out, count) : n;
+	return n && *count > most ? pv_image(e, site, to->at, NULL, out, count) : n;
 }
 
 /* The bytes at a site are neither the indirect form nor what this transaction would write for the
@@ -226,7 +226,7 @@ static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, 
 
 	if (have[0] == 0xcc)
 		return ETCH_EBUSY;
-	if (etch_pv_image(e, site, old, NULL, out, count) == len && same_bytes(have, out, len))
+	if (pv_image(e, site, old, NULL, out, count) == len && same_bytes(have, out, len))
 		return 0;
 	*count = pv_some_body(e, site, have);
 	if (*count)
@@ -254,7 +254,7 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 	memcpy(have, (const void *)(uintptr_t)site, len);
 	if (call_image(e, site, &t->slot.old, most, image, &was) != len || !same_bytes(have, image, len)) {
 		was = 1;
-		if (etch_pv_load(e, site, at, load) != len)
+		if (pv_load(e, site, at, load) != len)
 			return ETCH_EFORMAT;
 		is_load = (unsigned)same_bytes(have, load, len);
 		err = is_load ? 0 : call_expected(e, site, t->slot.old.at, have, plan, &was);
@@ -270,7 +270,7 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 	if (n != len) {
 		count = 1;
 		want = load;
-		if (etch_pv_load(e, site, at, load) != len)
+		if (pv_load(e, site, at, load) != len)
 			return ETCH_EFORMAT;
 	}
 	if (same_bytes(have, want, len))
@@ -299,7 +299,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	bytes = memory_value(site, len);
 	if (bytes != t->memo.old || t->memo.old_length != len || plan == PLAN_LOAD || t->memo.new_length != len) {
 		have_load = 1;
-		if (etch_form_load(e, site, object, out) != len)
+		if (form_load(e, site, object, out) != len)
 			return ETCH_EFORMAT;
 		memcpy(&load, out, 8);
 	}

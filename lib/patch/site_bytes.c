@@ -12,20 +12,20 @@ unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16
 	uint8_t bytes[8];
 
 	memcpy(bytes, &value, 8);
-	return etch_form_imm(e, site_address(e), bytes, out);
+	return form_imm(e, site_address(e), bytes, out);
 }
 
 /* The immediate or displacement ends the instruction; re-encoding its value must give all the other bytes. */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 {
-	struct etch_form_info f = etch_form_info(e->form);
+	struct etch_form_info f = form_info(e->form);
 	unsigned len = etch_imv_len(e), imm = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
 	uint64_t tail = 0;
 	uint8_t out[16];
 
 	if (f.imm == ETCH_IMM_FLAGS) {
 		for (unsigned flags = 0; flags <= ETCH_NEED_FLAGS; flags++)
-			if (etch_form_flags(etch_imv_more(e), flags, len, out) == len && !memcmp(out, bytes, len))
+			if (form_flags(etch_imv_more(e), flags, len, out) == len && !memcmp(out, bytes, len))
 				return 1;
 		return 0;
 	}
@@ -41,7 +41,7 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 /* Encodes the form that reads memory: the load or the indirect call. */
 static unsigned load_form(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16])
 {
-	return etch_form_is_pv(e->form) ? etch_pv_load(e, site, object, out) : etch_form_load(e, site, object, out);
+	return etch_form_is_pv(e->form) ? pv_load(e, site, object, out) : form_load(e, site, object, out);
 }
 
 static enum site_state call_state(const struct etch_imv *e, uint64_t site, uint64_t object, const uint8_t *bytes)
@@ -50,10 +50,10 @@ static enum site_state call_state(const struct etch_imv *e, uint64_t site, uint6
 	unsigned len = etch_imv_len(e), count;
 	uint8_t out[16];
 
-	if (etch_pv_image(e, site, now.at, NULL, out, &count) == len && same_bytes(out, bytes, len))
+	if (pv_image(e, site, now.at, NULL, out, &count) == len && same_bytes(out, bytes, len))
 		return SITE_IMMEDIATE;
 	pv_target(&now, 0);
-	if (now.known && etch_pv_image(e, site, now.at, &now.body, out, &count) == len && same_bytes(out, bytes, len))
+	if (now.known && pv_image(e, site, now.at, &now.body, out, &count) == len && same_bytes(out, bytes, len))
 		return SITE_INLINE;
 	if (pv_some_body(e, site, bytes))
 		return now.known || !pv_unknown(now.at) ? SITE_STALE : SITE_INLINE;
@@ -72,7 +72,7 @@ enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const u
 		return SITE_LOAD;
 	if (etch_form_is_pv(e->form))
 		return call_state(e, site, object, bytes);
-	if (immediate_form(e, memory_value(object, etch_form_size(e->form)), out) == len && same_bytes(out, bytes, len))
+	if (immediate_form(e, memory_value(object, form_size(e->form)), out) == len && same_bytes(out, bytes, len))
 		return SITE_IMMEDIATE;
 	return immediate_of_some_value(e, bytes) ? SITE_STALE : SITE_UNKNOWN;
 }

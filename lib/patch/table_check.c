@@ -115,7 +115,7 @@ int table_site_ok(const struct module *m, const struct etch_imv *e, int call)
 
 	if (!call && e->form == ETCH_FORM_MORE)
 		return table_more_ok(m, e);
-	if (!(call ? etch_pv_valid(e) : etch_imv_valid(e)))
+	if (!(call ? etch_pv_valid(e) : form_valid(e)))
 		return 0;
 	if (e->form == ETCH_FORM_NONE)
 		return 1;
