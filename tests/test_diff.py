@@ -21,7 +21,7 @@ from mutate import Mutator
 from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
-LIB = ["faults/copy.c", "unwind/cursor.c", "patch/imv.c", "patch/module.c", "patch/patch.c", "patch/plan.c", "patch/plan_sites.c", "patch/index.c",
+LIB = ["faults/copy.c", "unwind/cursor.c", "patch/imv.c", "patch/inspect.c", "patch/module.c", "patch/patch.c", "patch/plan.c", "patch/plan_sites.c", "patch/index.c",
        "patch/pv.c", "unwind/stack_bounds.c"]
 EXTRA = "int the_extra(int x) { return 77 * x + 1; }\n"
 
@@ -316,7 +316,7 @@ def flags_pairs():
     return [pytest.param(name, a, b, id=f"{os.path.basename(name)}-{'-'.join(b)}") for name, a, b in (
         ("unwind/prepare.c", ["-O2"], ["-O3"]),
         ("patch/module.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
-        ("patch/imv.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
+        ("patch/module.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
         ("patch/plan.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
 
 
