@@ -109,6 +109,13 @@ def kernel_notes():
     return everything()
 
 
+def kernel_code():
+    """C and entry code with the same, and gcc's options for them."""
+    from test_objtool_judged import FLAGS, KERNEL as where
+    return [("annotated.o", "c", (where / "annotated.c").read_text(), FLAGS),
+            ("entry.o", "assembler-with-cpp", (where / "entry.S").read_text(), FLAGS)]
+
+
 def files_make(etch, tmp):
     """ELF files, rewritten and not."""
     made = []
@@ -133,6 +140,8 @@ def files_make(etch, tmp):
         keep(f"{cc}-sites", cc, "c", SITES, "-O2", "-static-pie", "-fPIE", "-Wl,--unresolved-symbols=ignore-all", *small)
         keep(f"{cc}-plain", cc, "c", PLAIN, "-O0", "-static", "-s", *small)
     keep("notes.o", "gcc", "assembler", kernel_notes(), "-c")
+    for name, language, source, flags in kernel_code():
+        keep(name, "gcc", language, source, "-c", *flags)
     keep("kernel.o", "gcc", "assembler", KERNEL, "-c")
     keep("kernel", "gcc", "assembler", KERNEL.replace("vermagic=6.1.0", "Linux version 5.4.0"), *small, "-static", "-Wl,-e,f")
     return made

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes structural mutants (structure.h): structure_headers.c, structure_contents.c and structure_layout.c have the kinds. */
+/* Makes structural mutants (structure.h): structure_headers.c, structure_contents.c, structure_layout.c and
+ * structure_annotations.c have the kinds. */
 #include "structure_fields.h"
 
 uint32_t structure_below(struct mutant *m, uint32_t n)
@@ -10,13 +11,18 @@ uint32_t structure_below(struct mutant *m, uint32_t n)
 
 static const struct structure_kind *kind_of(unsigned kind)
 {
-	const unsigned contents = structure_header_kinds, layout = contents + structure_content_kinds;
+	const unsigned contents = structure_header_kinds, layout = contents + structure_content_kinds,
+	               annotations = layout + structure_layout_kinds;
 
 	return kind < contents ? &structure_of_headers[kind]
-	       : kind < layout ? &structure_of_contents[kind - contents] : &structure_of_layout[kind - layout];
+	       : kind < layout ? &structure_of_contents[kind - contents]
+	       : kind < annotations ? &structure_of_layout[kind - layout] : &structure_of_annotations[kind - annotations];
 }
 
-unsigned structure_kinds(void) { return structure_header_kinds + structure_content_kinds + structure_layout_kinds; }
+unsigned structure_kinds(void)
+{
+	return structure_header_kinds + structure_content_kinds + structure_layout_kinds + structure_annotation_kinds;
+}
 
 const char *structure_kind(unsigned kind) { return kind_of(kind)->name; }
 
