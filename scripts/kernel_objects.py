@@ -14,6 +14,7 @@ thunks, static keys and calls, SLS, modules. Nothing of it is installed. In DIRE
 """
 
 import argparse
+import hashlib
 import os
 import shutil
 import stat
@@ -98,9 +99,14 @@ def objects(where=DIRECTORY, jobs=2):
 
 
 def kernel_by_etch(etch, where=DIRECTORY, jobs=2):
-    """The same kernel with `etch objtool` in objtool's place, as docs/guides/kernel.md says. Returns its directory."""
-    tree, out, log = where / PACKAGE, where / "etch", where / "log.etch"
+    """The same kernel with `etch objtool` in objtool's place, as docs/guides/kernel.md says; afresh for another etch, which
+    make knows nothing of. Returns its directory."""
+    tree, out, log, by = where / PACKAGE, where / "etch", where / "log.etch", where / "etch-built-by"
+    digest = hashlib.sha256(Path(etch).read_bytes()).hexdigest()
     objects(where, jobs)
+    if not by.exists() or by.read_text() != digest:
+        shutil.rmtree(out, ignore_errors=True)
+        by.write_text(digest)
     if not (out / ".config").exists():
         out.mkdir(exist_ok=True)
         shutil.copy(where / "objtool" / ".config", out)

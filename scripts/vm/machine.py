@@ -10,13 +10,14 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 DIRECTORY = Path(os.environ.get("ETCH_VM", "/var/tmp/etch-vm"))
 PACKAGES = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static"}
 BUSYBOX = Path("/bin/busybox")
-QEMU = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-cpu", "max", "-m", "768"]
+QEMU = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "768"]
 
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -107,16 +108,19 @@ def initramfs(files, commands):
     return cpio(entries)
 
 
-def boot(kernel, files, commands, append="", cpus=2, seconds=600, accel=("-accel", "tcg,thread=multi")):
+def boot(kernel, files, commands, append="", cpus=2, seconds=600, accel=("-accel", "tcg,thread=multi"), cpu="max"):
     """Boots, runs the commands (a script of busybox's shell) and stops. Returns what was printed on the serial line; what
     was printed so far where `seconds` were not enough (it then does not end in '@@ end')."""
     with tempfile.TemporaryDirectory() as d:
         root, log = Path(d, "root"), Path(d, "log")
         root.write_bytes(initramfs(files, commands))
-        argv = [*QEMU, "-smp", str(cpus), *accel, "-serial", f"file:{log}", "-kernel", kernel,
+        argv = [*QEMU, "-cpu", cpu, "-smp", str(cpus), *accel, "-serial", f"file:{log}", "-kernel", kernel,
                 "-initrd", root, "-append", f"console=ttyS0 quiet panic=-1 no_timer_check {append}"]
         try:
-            subprocess.run([str(a) for a in argv], timeout=seconds, check=False)
+            # It warns of each feature of a processor that it has not.
+            p = subprocess.run([str(a) for a in argv], timeout=seconds, check=False, stderr=subprocess.PIPE, text=True)
+            if p.returncode:
+                print(p.stderr, file=sys.stderr)
         except subprocess.TimeoutExpired:
             pass
         return log.read_text(errors="replace").replace("\r", "") if log.exists() else ""
