@@ -219,7 +219,7 @@ def loads_of_objects(name, exe, objects, n, directory):
             marker = int(w[0], 16)
     log = pathlib.Path(directory) / "lackey"
     log.unlink(missing_ok=True)
-    _, answer = run_load(name, exe, n, ["valgrind", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no", f"--log-file={log}"], directory)
+    _, answer = run_load(name, exe, n, ["valgrind", "--tool=lackey", "--smc-check=all", "--trace-mem=yes", "--basic-counts=no", f"--log-file={log}"], directory)
     base = int(answer.group(5), 16) - marker
     ranges = [(lo + base, hi + base) for lo, hi in ranges]
     begin, after, total, at, found = f" S {marker + base:08x},4", False, 0, "", {}

@@ -40,4 +40,8 @@ unsigned function_returned(const struct function_types *t, uint32_t section, uin
  * so that it keeps the ABI; -1: not known. */
 int function_arguments(const struct function_types *t, uint32_t section, uint64_t addr);
 
+/* The same for a function of another module, by what the file's DWARF declares; -1: not known, or declared
+ * differently. */
+int function_import_arguments(const struct function_types *t, const char *name);
+
 #endif

@@ -264,6 +264,23 @@ struct link_step {
 	struct findings faults;
 };
 
+/* Scans all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. Twice, if
+ * compares were turned round. */
+static int sites_scan(struct link_step *t)
+{
+	int err = scan_linked_file(t->s, t->f, &t->now);
+
+	if (!err && t->o->imv && t->s->turned_count) {
+		compares_turn(t->s, t->f);
+		scan_free(t->s);
+		t->s->file = t->f;
+		err = scan_linked_file(t->s, t->f, &t->now);
+	}
+	if (err)
+		*t->e = t->s->error;
+	return err;
+}
+
 /* Finds sites, decides which objects are armed, bakes, and makes the rows of the tables. On entry
  * t->rows has the existing rows, which stay for tables that are not selected. */
 static int sites_pass(struct link_step *t)
@@ -273,12 +290,7 @@ static int sites_pass(struct link_step *t)
 	struct elf_file *f = t->f;
 	struct scan *s = t->s;
 
-	/* Scan all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. */
-	if (scan_linked_file(s, f, &t->now)) {
-		*t->e = s->error;
-		return -1;
-	}
-	if ((o->pv && natives_flag(f, &t->now, s, t->e)) || tables_fit(s, f, &t->now, o, &t->rows, t->e))
+	if (sites_scan(t) || (o->pv && natives_flag(f, &t->now, s, t->e)) || tables_fit(s, f, &t->now, o, &t->rows, t->e))
 		return -1;
 	/* An object that anything stores to, or whose address escapes, keeps its
 	 * loads and calls; the sites of the others get their first value. */

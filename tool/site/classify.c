@@ -19,8 +19,13 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 	live = c->live_flags[u->insn];
 	if (live & INSN_FLAGS_REST)
 		return "more is asked of its flags than equality and order";
-	if (site->entry.form < ETCH_FORM_CMPI8)
-		return live & order ? "order is asked of a compare with memory as its first operand and a register" : NULL;
+	if (site->entry.form < ETCH_FORM_CMPI8) {
+		if (!(live & order))
+			return NULL;
+		if (u->off_known && !elf_is_object(c->scan->file))
+			site_compare_turn(c, u->insn);
+		return "order is asked of a compare with memory as its first operand and a register";
+	}
 	if ((live & order) == order)
 		return "signed and unsigned order are both asked of its flags";
 	if (site->len < (live & order ? 4 : 3))

@@ -209,6 +209,7 @@ void scan_free(struct scan *s)
 	free(s->objects.list);
 	free(s->sites);
 	findings_free(&s->findings);
+	free(s->turned);
 	free(s->slots);
 	free(s->relocated);
 	free(s->code_words);
@@ -216,6 +217,7 @@ void scan_free(struct scan *s)
 	entries_free(&s->entries);
 	func_clobbers_free(&s->clobbers);
 	func_list_free(&s->funcs);
+	imports_free(&s->imports);
 	function_types_free(s->types);
 	lines_close(s->lines);
 	memset(s, 0, sizeof(*s));
@@ -352,6 +354,7 @@ struct lines *scan_lines(struct scan *s)
 	if (!s->lines_tried) {
 		s->lines = lines_open(s->file);
 		s->types = function_types_read(s->lines, s->file);
+		imports_read(&s->imports, s->file, s->types);
 	}
 	s->lines_tried = true;
 	return s->lines;
@@ -361,7 +364,7 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
                   const struct ref *imm)
 {
 	struct track_entries x;
-	struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL, NULL};
+	struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL, NULL, &s->imports};
 	struct function_scan c = {s, &f, NULL, -1};
 	int err;
 

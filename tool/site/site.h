@@ -103,6 +103,13 @@ struct slot {
 	int64_t off;
 };
 
+/* An instruction of a compare that may be turned round, or of its conditions; and what then stands there. */
+struct turned {
+	uint64_t addr;
+	uint8_t bytes[16];
+	uint8_t len;
+};
+
 /* All objects and sites of a file. */
 struct scan {
 	const struct elf_file *file;
@@ -122,10 +129,13 @@ struct scan {
 	size_t code_word_count, code_word_room;
 	uint64_t *init_words; /* ... of those, what tables of constructors hold */
 	size_t init_word_count, init_word_room;
+	struct turned *turned; /* linked: instructions that the link step may change (turned_compares.c) */
+	size_t turned_count, turned_room;
 	bool closed;            /* linked: no other module uses what this one exports (--closed) */
 	struct entries entries; /* built on first use */
 	struct lines *lines;    /* opened on first use; null: no DWARF */
 	struct function_types *types;
+	struct imports imports;
 	bool lines_tried;
 	size_t external;    /* linked: number of table entries whose object is not etched in this file */
 	struct error error; /* set by a function that returned -1 */
@@ -161,6 +171,8 @@ void scan_free(struct scan *s);
 struct lines *scan_lines(struct scan *s);
 /* Linked: sets what is known of the bytes of objects that facts are about. Once sites are sorted. */
 int scan_fields_find(struct scan *s);
+/* Linked: writes the turned instructions that a scan has found. The code is to be scanned again. */
+void compares_turn(const struct scan *s, struct elf_file *f);
 /* The bytes of its object that a store or an escape reaches. */
 enum reach {
 	REACH_ANY,

@@ -63,6 +63,13 @@ static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 	return live | open;
 }
 
+uint8_t func_live_elsewhere(const struct track_func *f, const struct insn *in)
+{
+	if (in->callee < 0)
+		return 0; /* a function of another file: a tail call */
+	return f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS;
+}
+
 /* Flags that are live behind instruction i for what comes behind it outside of the function. */
 static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
@@ -70,11 +77,7 @@ static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 	const struct insn *in = &f->code->insns[i];
 	uint8_t live = falls_through(in) && i + 1 == l->jumps ? INSN_FLAGS : 0;
 
-	if (!is_jump(in) || is_inside(f, in))
-		return live;
-	if (in->callee < 0)
-		return live; /* a function of another file: a tail call */
-	return live | (f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS);
+	return is_jump(in) && !is_inside(f, in) ? live | func_live_elsewhere(f, in) : live;
 }
 
 /* The address that the successor of a node has that is not the next instruction. False: it has none inside of the

@@ -14,6 +14,7 @@
 #define ANALYSIS_ADDRESSES_TRACK_H
 
 #include "analysis/addresses/clobbers.h"
+#include "analysis/addresses/imports.h"
 #include "elf/types.h"
 
 /* The object that an operand of an instruction refers to; set from relocations or addresses before tracking. */
@@ -92,6 +93,7 @@ struct track_func {
 	const struct track_entries *entries;
 	struct func_clobbers *clobbers;     /* null: calls clobber what the ABI allows */
 	const struct function_types *types; /* null: DWARF says nothing of functions */
+	const struct imports *imports;      /* null: nothing is known of those of other modules */
 };
 
 /*

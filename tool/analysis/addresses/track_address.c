@@ -5,14 +5,41 @@
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
 
-/* Adds to an address what register r holds, times a scale: an index, but for the constant in it. */
+/* Adds to an address what register r holds, times a scale: an index, but for the constant in it; or one of two
+ * constants. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale)
 {
+	const struct addr_value *by;
+
 	if (r >= REGS)
 		return;
-	v->off = track_moved(v->off, (int64_t)((uint64_t)s->reg[r].off * scale));
-	v->rooted = (v->rooted || v->exact) && !s->reg[r].choice && s->reg[r].object < 0;
+	by = &s->reg[r];
+	v->off = track_moved(v->off, (int64_t)((uint64_t)by->off * scale));
+	v->spread = v->exact && by->object < 0 ? (int64_t)((uint64_t)by->spread * scale) : 0;
+	v->rooted = (v->rooted || v->exact) && !by->choice && by->object < 0 && !v->spread;
 	v->exact = false;
+}
+
+static bool is_place(const struct addr_value *v, int64_t off)
+{
+	return v->off == off || (v->spread && track_moved(v->off, v->spread) == off);
+}
+
+bool track_places_join(const struct addr_value *a, const struct addr_value *v, struct addr_value *out)
+{
+	int64_t low;
+
+	if (a->object != v->object || a->got != v->got || !(a->exact || a->spread) || !(v->exact || v->spread))
+		return false;
+	*out = a->spread ? *a : *v;
+	if (!a->spread && !v->spread) {
+		low = a->off < v->off ? a->off : v->off;
+		out->spread = track_moved(a->off < v->off ? v->off : a->off, (int64_t) - (uint64_t)low);
+		out->off = low;
+		return true;
+	}
+	return is_place(out, a->off) && is_place(out, v->off) && is_place(out, track_moved(a->off, a->spread)) &&
+	       is_place(out, track_moved(v->off, v->spread));
 }
 
 /* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
@@ -37,7 +64,8 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
 		v = s->reg[in->index];
 		v.rooted = v.rooted && in->scale == 1;
-		v.exact = false;
+		v.exact = v.exact && in->scale == 1 && in->base < REGS; /* for one of two constants in the base */
+		v.spread = in->scale == 1 ? v.spread : 0;
 		other = in->base;
 		scale = 1;
 		*in_register = true;
@@ -51,7 +79,7 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	}
 	track_index_add(&v, s, other, scale);
 	if (in->scale && in->index >= REGS)
-		v.exact = v.rooted = false; /* a vector index */
+		v = (struct addr_value){.object = v.object, .got = v.got, .choice = v.choice}; /* a vector index */
 	if (!moves_on)
 		v.root = v.off;
 	return v;
@@ -85,4 +113,23 @@ struct addr_value track_sum_load(const struct addr_state *s, const struct insn *
 		track_index_add(&v, s, in->dst, 1);
 	v.root = v.off;
 	return v;
+}
+
+void track_registers_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result, uint16_t *data)
+{
+	unsigned other = s->reg[in->dst].object >= 0 ? in->src : in->dst;
+
+	if (s->reg[in->dst].object >= 0 && s->reg[in->src].object >= 0)
+		return;
+	*data &= (uint16_t) ~(1u << in->dst | 1u << in->src);
+	*result = s->reg[other == in->src ? in->dst : in->src];
+	if (result->object < 0) {
+		result->off = track_moved(result->off, s->reg[other].off);
+		result->exact = result->exact && s->reg[other].exact;
+		result->spread = s->reg[other].exact ? result->spread : 0;
+		result->choice |= s->reg[other].choice;
+	} else {
+		track_index_add(result, s, other, 1);
+		result->root = result->off;
+	}
 }

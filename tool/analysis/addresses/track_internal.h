@@ -18,6 +18,9 @@ struct addr_value {
 	/* Bytes from the object's start, if `exact`; if `rooted`, what an index or a loop adds to is not in it. Of no
 	 * object's address: the constant in a sum, so that of arr[i + 8] the 8 is known. */
 	int64_t off;
+	/* Not 0: it is certainly at `off` or at off + spread, as of a ? &o.x : &o.y; neither `exact` nor `rooted`. Of no
+	 * object's address: one of these two constants. */
+	int64_t spread;
 	bool rooted;  /* made from one address of the object by constants, an index or a loop */
 	int64_t root; /* that address */
 	bool choice;  /* of no object's address: perhaps one of two constants, as of a ? 8 : 16 */
@@ -71,10 +74,15 @@ static const struct addr_value nothing = {.object = -1};
 static const struct loaded no_pointer = {-1, DOUBT_NONE, false, 0};
 
 /* track_solve.c */
+/* Joins an address into *a, before instruction `insn`; true: *a changed. Of different objects none is kept. */
+bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v);
 /* Does instruction i begin a block? */
 bool track_is_leader(const struct track *t, size_t i);
 
 /* track_address.c */
+/* Joins where two addresses of one object may be; of no object: two constants. False: not known, or not as one or two
+ * places. */
+bool track_places_join(const struct addr_value *a, const struct addr_value *v, struct addr_value *out);
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by);
 /* Adds to an address what register r holds, times a scale: an index, but for the constant in it. */
@@ -85,6 +93,18 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 struct addr_value track_sum_load(const struct addr_state *s, const struct insn *in, const struct addr_value *slot);
 /* The constant in the sum that a lea makes, if it makes no object's address. */
 void track_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result);
+
+/* An address and an index, or two indexes. The sum of two addresses is none, and both escape. */
+void track_registers_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result, uint16_t *data);
+
+/* track_choice.c */
+/*
+ * What a cmov of registers, an instruction that clears a register, a setcc in one that is 0, or a shift of its outcome
+ * makes, in register *reg; false: it is none of these. A cmov moves the addresses in *data, the registers that it
+ * reads.
+ */
+bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_t *data, struct addr_value *out,
+                  unsigned *reg);
 
 /* track_transfer.c */
 /* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */

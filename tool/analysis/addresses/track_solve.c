@@ -39,13 +39,18 @@ static bool pointer_join(struct loaded *a, const struct loaded *v)
 	return a->object != old.object || a->off != old.off || a->got != old.got || a->doubt != old.doubt;
 }
 
-/* Joins an address into *a, before instruction `insn`; true: *a changed. Of different objects none is kept. */
-static bool address_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v)
+static bool same_address(const struct addr_value *a, const struct addr_value *v)
 {
-	struct addr_value old = *a;
+	return a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got &&
+	       a->spread == v->spread && a->rooted == v->rooted && a->root == v->root && a->choice == v->choice;
+}
 
-	if (a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got &&
-	    a->rooted == v->rooted && a->root == v->root && a->choice == v->choice)
+bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v)
+{
+	struct addr_value old = *a, places;
+	bool joined = track_places_join(a, v, &places);
+
+	if (same_address(a, v))
 		return false;
 	if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
 		met_add(t, insn, a);
@@ -64,13 +69,18 @@ static bool address_join(struct track *t, size_t insn, struct addr_value *a, con
 			a->root = a->off;
 		if (!a->rooted)
 			a->root = a->off = 0;
+		a->spread = 0;
+		if (joined && !a->exact && !a->rooted) {
+			a->off = places.off;
+			a->spread = places.spread;
+		}
 	} else {
 		a->exact = a->exact && v->exact && a->off == v->off;
-		a->off = a->off == v->off ? a->off : 0;
+		a->off = joined ? places.off : a->off == v->off ? a->off : 0;
+		a->spread = joined ? places.spread : 0;
 		a->choice |= v->choice;
 	}
-	return a->object != old.object || a->exact != old.exact || a->got != old.got || a->off != old.off ||
-	       a->rooted != old.rooted || a->root != old.root || a->choice != old.choice;
+	return !same_address(a, &old);
 }
 
 /* Joins a state into the one before block b. */
@@ -95,7 +105,7 @@ static bool block_join(void *ctx, uint32_t b, const void *state)
 		}
 	}
 	for (r = 0; r < REGS; r++)
-		changed |= address_join(t, k->first, &k->in.reg[r], &from->reg[r]);
+		changed |= track_join(t, k->first, &k->in.reg[r], &from->reg[r]);
 	return changed;
 }
 

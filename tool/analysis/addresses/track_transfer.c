@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The transfer function: what one instruction does to the addresses and loaded values in the registers. */
+#include "analysis/addresses/frame_slots.h"
 #include "analysis/addresses/track_internal.h"
 
 #include <etch/orc.h>
@@ -21,15 +22,26 @@ static void use_place(struct use *u, const struct addr_value *v)
 	u->off = v->exact ? v->off : v->rooted ? v->root : 0;
 }
 
-/* Reports a use of the object in v, if there is one. */
+/* Reports a use of the object in v, if there is one; a store or an escape at one of two places as one of each. */
+static void place_report(struct track *t, struct use *u, const struct addr_value *v)
+{
+	unsigned k, n = v->spread && (u->kind == USE_STORE || u->kind == USE_ESCAPE) ? 2 : 1;
+
+	use_place(u, v);
+	for (k = 0; k < n && t->reporting && !t->stopped && v->object >= 0; k++) {
+		if (n == 2) {
+			u->off_known = true;
+			u->off = k ? track_moved(v->off, v->spread) : v->off;
+		}
+		t->stopped = t->report(t->arg, u);
+	}
+}
+
 static void use_report(struct track *t, size_t insn, enum use_kind kind, const struct addr_value *v, bool in_register)
 {
 	struct use u = {.insn = insn, .kind = kind, .object = v->object, .got = v->got, .in_register = in_register};
 
-	use_place(&u, v);
-
-	if (t->reporting && !t->stopped && v->object >= 0)
-		t->stopped = t->report(t->arg, &u);
+	place_report(t, &u, v);
 }
 
 /* Reports an escape of the address in v; `as_pointer`: as a pointer of the program's. */
@@ -42,10 +54,7 @@ static void escape_report(struct track *t, size_t insn, const struct addr_value 
 	                .in_register = true,
 	                .as_pointer = as_pointer};
 
-	use_place(&u, v);
-
-	if (t->reporting && !t->stopped && v->object >= 0)
-		t->stopped = t->report(t->arg, &u);
+	place_report(t, &u, v);
 }
 
 /* Reports a call or jump through a register with a loaded pointer. Returns whether it certainly calls what the slot
@@ -174,7 +183,8 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		return; /* the usual case */
 	if (in->callee >= 0 && t->f->clobbers)
 		mask = func_live(t->f->clobbers, in->callee, in->entry);
-	words = in->callee >= 0 ? function_arguments(t->f->types, t->f->fn->section, in->entry) : -1;
+	words = in->callee >= 0 ? function_arguments(t->f->types, t->f->fn->section, in->entry)
+	                        : imports_arguments(t->f->imports, in);
 	if (words >= 0)
 		mask &= insn_first_arguments((unsigned)words) | (in->flow == FLOW_CALL ? 0 : (uint16_t)~insn_call_clobbers());
 	/* At the start of a function arguments are what the program passes; a part of another gets any registers. */
@@ -220,6 +230,7 @@ static void state_doubt(struct addr_state *s)
 
 	for (r = 0; r < REGS; r++) {
 		s->reg[r].exact = s->reg[r].rooted = false;
+		s->reg[r].spread = 0;
 		s->table[r] = TABLE_NONE;
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
@@ -250,6 +261,7 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 			continue;
 		}
 		s->reg[r].exact = s->reg[r].rooted = false;
+		s->reg[r].spread = 0;
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
 	}
@@ -315,25 +327,6 @@ static bool reads_choice(const struct addr_state *s, const struct insn *in)
 	return false;
 }
 
-/* An address and an index, or two indexes. The sum of two addresses is none, and both escape. */
-static void registers_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result, uint16_t *data)
-{
-	unsigned other = s->reg[in->dst].object >= 0 ? in->src : in->dst;
-
-	if (s->reg[in->dst].object >= 0 && s->reg[in->src].object >= 0)
-		return;
-	*data &= (uint16_t) ~(1u << in->dst | 1u << in->src);
-	*result = s->reg[other == in->src ? in->dst : in->src];
-	if (result->object < 0) {
-		result->off = track_moved(result->off, s->reg[other].off);
-		result->exact = result->exact && s->reg[other].exact;
-		result->choice |= s->reg[other].choice;
-	} else {
-		track_index_add(result, s, other, 1);
-		result->root = result->off;
-	}
-}
-
 /*
  * The address that an instruction brings into its destination by other operands than memory; *result where there is
  * none. Takes registers whose address it only moves out of *data, the registers that it reads.
@@ -381,7 +374,7 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 			result->exact = true;
 		}
 		break;
-	case MOVE_SUM: registers_sum(s, in, result, data); break;
+	case MOVE_SUM: track_registers_sum(s, in, result, data); break;
 	default: break;
 	}
 }
@@ -451,14 +444,27 @@ static bool is_reload(const struct track *t, size_t i)
 	       !track_is_leader(t, i);
 }
 
+/* Does instruction i hand on the addresses in its operands as pointers of the program's? */
+static bool hands_on(const struct track *t, const struct addr_state *s, size_t i)
+{
+	const struct insn *in = &t->f->code->insns[i];
+	unsigned r;
+
+	if (insn_hands_on(bytes_of(t, i), in))
+		return true;
+	for (r = 0; r < REGS && (!(in->reads >> r & 1) || s->reg[r].object < 0); r++)
+		;
+	return t->reporting && r < REGS && frame_slot_is_variable(t->f, i);
+}
+
 void track_insn(struct track *t, struct addr_state *s, size_t i)
 {
 	const struct insn *in = &t->f->code->insns[i];
-	struct addr_value result;
+	struct addr_value result, chosen;
 	uint16_t data = in->reads;
 	struct mem_operand mem;
-	unsigned r;
-	bool tail, choice;
+	unsigned r, chosen_in;
+	bool tail, choice, made;
 
 	if (t->f->entries->anywhere)
 		state_doubt(s);
@@ -469,10 +475,11 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	if (is_reload(t, i))
 		result = s->reg[in->dst];
 	registers_move(t, s, i, &result, &data);
+	made = track_choice(t, s, i, &data, &chosen, &chosen_in);
 	if (insn_replaces_part(bytes_of(t, i), in))
 		data &= (uint16_t)~in->writes;
 	if (!insn_only_compares(bytes_of(t, i), in))
-		leave(t, s, i, data, insn_hands_on(bytes_of(t, i), &t->f->code->insns[i]) ? data : 0);
+		leave(t, s, i, data, hands_on(t, s, i) ? data : 0);
 	pointers_apply(s, in, &mem.v, mem.slot);
 	choice = in->move == MOVE_NONE && (insn_makes_choice(bytes_of(t, i), in) || reads_choice(s, in));
 	for (r = 0; r < REGS; r++)
@@ -480,7 +487,9 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 			s->reg[r] = nothing;
 			s->reg[r].choice = choice;
 		}
-	if (in->move != MOVE_NONE && in->dst < REGS)
+	if (made)
+		s->reg[chosen_in] = chosen;
+	else if (in->move != MOVE_NONE && in->dst < REGS)
 		s->reg[in->dst] = result;
 	control_leave(t, s, i, tail);
 	tables_apply(t, s, in);

@@ -44,3 +44,40 @@ bool insn_makes_choice(const uint8_t *bytes, const struct insn *in)
 	return (bytes[at] >= 0x10 && bytes[at] <= 0x1f) ||
 	       (at + 1u < in->len && (bytes[at] & 0xfc) == 0x80 && (bytes[at + 1] & 0x30) == 0x10);
 }
+
+bool insn_clears_register(const uint8_t *bytes, const struct insn *in)
+{
+	unsigned at = (bytes[0] & 0xf0) == 0x40, rex = at ? bytes[0] : 0;
+	uint8_t op = bytes[at];
+
+	/* 31, 33 xor, 29, 2b sub; both operands the same register */
+	return in->len == at + 2 && (op == 0x31 || op == 0x33 || op == 0x29 || op == 0x2b) && bytes[at + 1] >> 6 == 3 &&
+	       (bytes[at + 1] >> 3 & 7) == (bytes[at + 1] & 7) && (rex >> 2 & 1) == (rex & 1);
+}
+
+unsigned insn_setcc_register(const uint8_t *bytes, const struct insn *in)
+{
+	unsigned at = (bytes[0] & 0xf0) == 0x40, r = at ? (bytes[0] & 1u) << 3 : 0;
+
+	if (in->len != at + 3 || bytes[at] != 0x0f || (bytes[at + 1] & 0xf0) != 0x90 || bytes[at + 2] >> 6 != 3 ||
+	    (!at && (bytes[2] & 7) >= 4)) /* without REX 4 to 7 are ah to bh */
+		return INSN_NO_REG;
+	return r | (bytes[at + 2] & 7u);
+}
+
+unsigned insn_left_shift(const uint8_t *bytes, const struct insn *in)
+{
+	unsigned at = (bytes[0] & 0xf0) == 0x40;
+
+	if (in->len != at + 3 || bytes[at] != 0xc1 || (bytes[at + 1] & 0xf8) != 0xe0 || bytes[at + 2] > 31)
+		return 0;
+	return bytes[at + 2];
+}
+
+unsigned insn_cmov_source(const uint8_t *bytes, const struct insn *in)
+{
+	if (in->len != 4 || (bytes[0] & 0xf8) != 0x48 || bytes[1] != 0x0f || (bytes[2] & 0xf0) != 0x40 ||
+	    bytes[3] >> 6 != 3)
+		return INSN_NO_REG;
+	return (bytes[3] & 7u) | (bytes[0] & 1u) << 3;
+}

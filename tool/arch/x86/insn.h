@@ -115,6 +115,28 @@ bool insn_only_compares(const uint8_t *bytes, const struct insn *insn);
 /* Is what it writes perhaps one of two constants: that of cmov, setcc, adc, sbb? */
 bool insn_makes_choice(const uint8_t *bytes, const struct insn *insn);
 
+/* How far an instruction moves the stack pointer, when it (a call: and its callee) is done. False: not known, or it
+ * hands the stack pointer on. */
+bool insn_stack_move(const uint8_t *bytes, const struct insn *insn, int64_t *by);
+
+/* xor or sub of a register with itself, of 32 or 64 bits. */
+bool insn_clears_register(const uint8_t *bytes, const struct insn *insn);
+/* The register whose low byte a setcc writes, or INSN_NO_REG. */
+unsigned insn_setcc_register(const uint8_t *bytes, const struct insn *insn);
+/* How far a constant shift moves a register to the left, of 32 or 64 bits; 0: it is none. */
+unsigned insn_left_shift(const uint8_t *bytes, const struct insn *insn);
+/* The register that a cmov of 64-bit registers may copy to insn->dst, or INSN_NO_REG. */
+unsigned insn_cmov_source(const uint8_t *bytes, const struct insn *insn);
+
+/* May it change a flag that conditions ask for? */
+bool insn_touches_flags(const uint8_t *bytes, unsigned len);
+/*
+ * A compare of memory with a register, `cmp %reg,mem`, with its operands exchanged; or a jump, setcc or cmov on the
+ * condition that then says the same. Of `len` bytes, as both decoders have it. False: it is neither, or no condition
+ * says the same.
+ */
+bool insn_turned(const uint8_t *bytes, unsigned len, uint8_t out[16]);
+
 /* Capstone decodes one instruction of exactly len bytes. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/* The stack pointer at each instruction, from the entry of the function on, and what is read by it (frame_slots.h). */
+#include "analysis/addresses/frame_slots.h"
+
+#include <etch/orc.h>
+
+#include "support/memory.h"
+
+#include <stdlib.h>
+
+struct frame {
+	const struct track_func *f;
+	int64_t *depth; /* per instruction: the stack pointer before it, relative to that at the entry */
+	uint8_t *known;
+	size_t *todo, count;
+	bool framed; /* rbp may be an address in the frame */
+};
+
+/* Control comes to instruction `to` with this stack pointer. False: with another one, too. */
+static bool frame_pass(struct frame *x, size_t to, int64_t depth)
+{
+	if (to >= x->f->code->count)
+		return false;
+	if (x->known[to])
+		return x->depth[to] == depth;
+	x->known[to] = 1;
+	x->depth[to] = depth;
+	x->todo[x->count++] = to;
+	return true;
+}
+
+/* An indirect jump leads to what the function's tables lead to, or is a tail call. */
+static bool frame_pass_switch(struct frame *x, int64_t depth)
+{
+	const struct track_entries *e = x->f->entries;
+	bool some = false;
+	size_t k;
+
+	for (k = 0; k < e->count; k++) {
+		size_t to = func_insn_at(x->f->code, e->list[k]);
+
+		if (to == SIZE_MAX)
+			continue;
+		if (!frame_pass(x, to, depth))
+			return false;
+		some = true;
+	}
+	return some || !depth;
+}
+
+static bool frame_step(struct frame *x, size_t k)
+{
+	const struct insn *in = &x->f->code->insns[k];
+	int64_t depth = x->depth[k], by = 0;
+	bool inside = in->target >= x->f->fn->start && in->target < x->f->fn->end;
+
+	if (!insn_stack_move(x->f->fn->bytes + (in->addr - x->f->fn->start), in, &by))
+		return false;
+	depth += by;
+	if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
+		if (inside ? !frame_pass(x, func_insn_at(x->f->code, in->target), depth) : depth != 0)
+			return false; /* a part of this function elsewhere may read the frame */
+	}
+	if (in->flow == FLOW_JUMP_IND && !frame_pass_switch(x, depth))
+		return false;
+	if (k + 1 == x->f->code->count && (in->flow == FLOW_CALL || in->padding))
+		return true; /* a call that does not return */
+	return in->flow == FLOW_JUMP || in->flow == FLOW_JUMP_IND || in->flow == FLOW_RETURN || in->flow == FLOW_STOP ||
+	       frame_pass(x, k + 1, depth);
+}
+
+/* Finds the stack pointer of all instructions. */
+static bool frame_find(struct frame *x)
+{
+	const struct track_func *f = x->f;
+	size_t k, i;
+	bool known = frame_pass(x, 0, 0);
+
+	for (k = 0; k < f->entries->count; k++)
+		known &= f->entries->by_table[k] || func_insn_at(f->code, f->entries->list[k]) == SIZE_MAX;
+	for (i = 0; known && i < x->count; i++)
+		known = frame_step(x, x->todo[i]);
+	for (k = 0; known && k < f->code->count; k++)
+		known = x->known[k] || f->code->insns[k].padding;
+	return known;
+}
+
+/* May instruction k read one of the 8 bytes at `slot`, or get the stack pointer? */
+static bool may_read(const struct frame *x, size_t k, int64_t slot)
+{
+	const struct insn *in = &x->f->code->insns[k];
+	int64_t at = x->depth[k] + in->disp, by;
+
+	if (in->padding)
+		return false;
+	if (in->move == MOVE_COPY && in->src == ETCH_REG_RSP)
+		return true;
+	if (insn_stack_move(x->f->fn->bytes + (in->addr - x->f->fn->start), in, &by) && by == 8 && in->move == MOVE_NONE &&
+	    x->depth[k] < slot + 8 && slot < x->depth[k] + 8)
+		return true; /* a pop */
+	if ((in->base == ETCH_REG_RBP || in->index == ETCH_REG_RBP) && (in->mem == MEM_READ || in->mem == MEM_UPDATE))
+		return x->framed;
+	if ((in->mem != MEM_READ && in->mem != MEM_UPDATE) || (in->base != ETCH_REG_RSP && in->index != ETCH_REG_RSP))
+		return false;
+	return in->index != INSN_NO_REG || !in->mem_size || (at < slot + 8 && slot < at + in->mem_size);
+}
+
+bool frame_slot_is_variable(const struct track_func *f, size_t i)
+{
+	const struct insn *in = &f->code->insns[i];
+	size_t n = f->code->count, k;
+	struct frame x;
+	bool variable;
+
+	if (in->mem != MEM_WRITE || in->mem_size != 8 || in->base != ETCH_REG_RSP || in->index != INSN_NO_REG ||
+	    in->segment || !f->code->whole || f->fn->vague || f->entries->anywhere || f->entries->pad_count ||
+	    f->entries->fault_count)
+		return false;
+	x = (struct frame){
+		f, mem_zero(n + 1, sizeof(*x.depth)), mem_zero(n + 1, 1), mem_alloc(n + 1, sizeof(*x.todo)), 0, false};
+	variable = frame_find(&x);
+	for (k = 0; k < n && !x.framed; k++)
+		x.framed = f->code->insns[k].move == MOVE_ADDRESS && f->code->insns[k].dst == ETCH_REG_RBP &&
+		           f->code->insns[k].base == ETCH_REG_RSP;
+	for (k = 0; k < n && variable; k++)
+		variable = !may_read(&x, k, x.depth[i] + in->disp);
+	free(x.depth);
+	free(x.known);
+	free(x.todo);
+	return variable;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What a function keeps in its stack frame: registers that it spills, or variables of the program. */
+#ifndef ANALYSIS_ADDRESSES_FRAME_SLOTS_H
+#define ANALYSIS_ADDRESSES_FRAME_SLOTS_H
+
+#include "analysis/addresses/track.h"
+
+/*
+ * Does instruction i store a register to a word of the frame that the function itself never reads by the stack pointer?
+ * It is no spill then, which the compiler would load again, but a variable that something points to, or an argument.
+ * False where it is not known.
+ */
+bool frame_slot_is_variable(const struct track_func *f, size_t i);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions of other modules that a linked file calls, by the GOT slots that hold their addresses. */
+#ifndef ANALYSIS_ADDRESSES_IMPORTS_H
+#define ANALYSIS_ADDRESSES_IMPORTS_H
+
+#include "arch/x86/insn.h"
+#include "elf/dynamic.h"
+#include "elf/types.h"
+
+struct imports {
+	const struct elf_file *file;
+	const struct function_types *types;
+	struct dynamic_reloc *slots; /* sorted by place */
+	size_t slot_count;
+};
+
+/* Empty where the file's relocations are malformed. imports_free() when done; refers to *f and *types. */
+void imports_read(struct imports *x, const struct elf_file *f, const struct function_types *types);
+void imports_free(struct imports *x);
+/* The most words in general registers that a call or jump passes to a function of another module, by the prototypes of
+ * the file's DWARF; -1: not known. x: may be null. */
+int imports_arguments(const struct imports *x, const struct insn *in);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* How far one instruction moves the stack pointer. */
+#include "arch/x86/zydis.h"
+
+bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+
+	*by = 0;
+	if (in->padding || in->flow == FLOW_RETURN || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+		return true; /* a callee takes its return address off again */
+	if (!(in->writes & 1u << 4))
+		return !(in->reads & 1u << 4);
+	if (in->move == MOVE_ADD) {
+		*by = in->imm;
+		return true;
+	}
+	if (in->move == MOVE_ADDRESS && in->base == 4 && in->index == INSN_NO_REG) {
+		*by = in->disp;
+		return true;
+	}
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, in->len, &z, ops)) || z.operand_width != 64)
+		return false;
+	*by = z.mnemonic == ZYDIS_MNEMONIC_PUSH ? -8 : 8;
+	/* push and pop of rsp itself are something else */
+	return (z.mnemonic == ZYDIS_MNEMONIC_PUSH || z.mnemonic == ZYDIS_MNEMONIC_POP) &&
+	       (ops[0].type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(ops[0].reg.value) != 4);
+}
