@@ -124,3 +124,17 @@ def test_values_that_do_not_fit_are_counted(flow):
     rows = [[int(w) for w in line.split()] for line in run([flow.program(UNFIT)]).stdout.splitlines()]
     n = rows[0][0]  # clang inlines say()
     assert n >= 2 and rows == [[n, 0, 0, 2], [0, n, n, 2**41], [n, 0, 0, -2]]
+
+
+def test_inspect_says_which_values_do_not_fit(flow):
+    """A value of the file alone: a pointer, which the dynamic linker writes, may be near the code."""
+    text = UNFIT.replace("DEFINE_IMV(long, big) = 1;", "DEFINE_IMV(long, big) = 1l << 40;\nDEFINE_IMV(long, small) = -5;\n"
+                         "static int x; DEFINE_IMV(int *, near) = &x;").replace(
+        "int main(void)\n{", "int main(void)\n{\n\tif (imv_read(small) != -5 || *imv_read(near)) return 1;")
+    exe = flow.program(text)
+    states = {(s["object"].split("__")[0], s["state"]) for s in flow.inspect("sites", exe)["sites"] if s["kind"] == "load"}
+    assert states == {("big", "unfit"), ("small", "immediate"), ("near", "load")}
+    n = sum(s["object"] == "big__imv" for s in flow.inspect("sites", exe)["sites"] if s["kind"] == "load")
+    assert flow.inspect("summary", exe)["unfit"] == n
+    assert f"are immediates now; {n} hold values that do not fit\n" in run([flow.etch, "inspect", "summary", exe]).stdout
+    assert f"\nunfit\t{n}\n" in run([flow.etch, "inspect", "summary", "--format", "tsv", exe]).stdout

@@ -135,6 +135,7 @@ static void sites_json(const struct summary *s, struct json_object *o)
 	put(o, "live", s->loads.live);
 	put(o, "live_by_swap", s->loads.swap);
 	put(o, "immediates", s->immediates);
+	put(o, "unfit", s->unfit);
 	put(o, "calls", s->calls.all);
 	put(o, "call_sites", s->calls.sites);
 	put(o, "live_calls", s->calls.live);
@@ -201,9 +202,9 @@ static void sites_tsv(const struct summary *s)
 {
 	size_t i;
 
-	printf("loads\t%zu\nsites\t%zu\nlive\t%zu\nlive_by_swap\t%zu\nimmediates\t%zu\nstores\t%zu\nescapes\t%zu\n"
+	printf("loads\t%zu\nsites\t%zu\nlive\t%zu\nlive_by_swap\t%zu\nimmediates\t%zu\nunfit\t%zu\nstores\t%zu\nescapes\t%zu\n"
 	       "bytes_per_site\t%zu\n",
-	       s->loads.all, s->loads.sites, s->loads.live, s->loads.swap, s->immediates, s->stores, s->escapes,
+	       s->loads.all, s->loads.sites, s->loads.live, s->loads.swap, s->immediates, s->unfit, s->stores, s->escapes,
 	       sizeof(struct etch_imv));
 	for (i = 0; i < s->loads.kept_count; i++)
 		printf("stay_load: %s\t%zu\n", s->loads.kept[i].what, s->loads.kept[i].count);

@@ -167,6 +167,8 @@ static void sites_text(const struct summary *s)
 	if (linked)
 		printf(", %zu of them can be patched live, %zu with their page, %zu are immediates now", s->loads.live,
 		       s->loads.swap, s->immediates);
+	if (s->unfit)
+		printf("; %zu hold values that do not fit", s->unfit);
 	putchar('\n');
 	calls_text(s);
 	printf("  %zu plain stores, %zu escapes of an address\n", s->stores, s->escapes);

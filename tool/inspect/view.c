@@ -221,7 +221,7 @@ const char *view_state(const struct view *v, const struct site *s)
 	struct call_image image;
 
 	if (s->kind == SITE_LOAD)
-		return baked ? "immediate" : "load";
+		return baked ? "immediate" : elf_is_object(&v->file) || site_value_fits(&v->scan, s) ? "load" : "unfit";
 	if (s->kind != SITE_CALL)
 		return "-";
 	if (baked)

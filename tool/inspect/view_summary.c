@@ -60,10 +60,12 @@ static void sites_count(struct summary *c)
 			t->live++;
 		else
 			tally_add(t->kept, sizeof(t->kept) / sizeof(t->kept[0]), &t->kept_count, why);
-		if (s->kind == SITE_LOAD)
+		if (s->kind == SITE_LOAD) {
 			c->immediates += view_is_baked(v, s->addr);
-		else if (!s->reason)
+			c->unfit += !strcmp(view_state(v, s), "unfit");
+		} else if (!s->reason) {
 			tally_add(c->states, sizeof(c->states) / sizeof(c->states[0]), &c->state_count, view_state(v, s));
+		}
 	}
 	for (i = 0; v->in_place && i < v->tables.inline_count; i++) {
 		if (in_place_is_dropped(&v->file, &v->tables.inlines[i]))

@@ -39,6 +39,17 @@ static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint
 	       etch_site_load(&row->entry, &row->more, row->site, row->obj, load) == len;
 }
 
+bool site_value_fits(const struct scan *s, const struct site *site)
+{
+	const struct object *o = &s->objects.list[site->object];
+	uint8_t value[8], image[16];
+	uint64_t at = o->addr + (uint64_t)site->off;
+
+	return site->reason || !o->section || (site->entry.flags & ETCH_IMV_GOT) || scan_is_relocated(s, at, site->size) ||
+	       !initial_bytes(s->file, at, etch_form_size(site->entry.form), value) ||
+	       etch_site_imm(&site->entry, &site->more, 0, value, image);
+}
+
 static bool call_forms(const struct targets *t, const struct imv_row *row, uint8_t image[16], uint8_t call[16])
 {
 	struct call_image now;

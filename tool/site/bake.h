@@ -15,6 +15,10 @@
  */
 int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e);
 
+/* Linked: does the immediate form of a load hold the value that the file has for it? Also where the dynamic linker, or
+ * another module, brings the value. */
+bool site_value_fits(const struct scan *s, const struct site *site);
+
 /* A site whose bytes do not match its table entry. */
 struct site_mismatch {
 	const struct imv_row *row;
