@@ -248,6 +248,21 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \
 	done
 
+# All archives but Zydis's are Debian's; its decoder needs nothing of Zycore but headers.
+ZYDIS_SRC := Decoder DecoderData Formatter FormatterATT FormatterBase FormatterBuffer FormatterIntel MetaInfo Mnemonic \
+	Register SharedData String Utils
+static:	## etch as one static file, build/static/etch: for images of CI, which need nothing else
+	@mkdir -p $(B)/static/o/zydis
+	@zydis=$${ZYDIS:-$$(scripts/fetch.py zydis)} && [ "$$zydis" ] && flags="-DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD -I$$zydis/include" && \
+	for name in $(ZYDIS_SRC); do \
+		$(CC) $(CFLAGS) -DNDEBUG $$flags -I$$zydis/src -c -o $(B)/static/o/zydis/$$name.o $$zydis/src/$$name.c || exit 1; \
+	done && rm -f $(B)/static/libZydis.a && $(AR) rcs $(B)/static/libZydis.a $(B)/static/o/zydis/*.o && \
+	$(MAKE) $(QUIET) B=$(B)/static CFLAGS="$(CFLAGS) $$flags -DETCH_STATIC" \
+		LDFLAGS="$(LDFLAGS) -static -s -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc" \
+		TOOL_LIBS="$(B)/static/libZydis.a $(foreach lib,capstone dw elf json-c xxhash protobuf-c lzma bz2 z iberty,-l:lib$(lib).a) -lm" \
+		$(B)/static/etch
+	@ls -l $(B)/static/etch
+
 deb:	## Debian packages of the tree, in build/deb
 	@scripts/deb.sh $(B)
 
@@ -257,4 +272,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs survey no-cfi deps install deb clean help
+.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs survey no-cfi deps install static deb clean help

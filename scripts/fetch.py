@@ -347,6 +347,12 @@ SOURCES = {
             work, "nginx", "nginx_1.22.1.orig.tar.gz",
             "9ebb333a9e82b952acd3e2b4aeb1d4ff6406f72491bab6cd9fe69f0dea737f31"),
     }),
+    # What `make static` links: Debian has no archive of it.
+    "zydis": (None, {
+        "debian": lambda work: from_debian(
+            work, "zydis", "zydis_4.0.0.orig.tar.gz",
+            "e990107f80c62afc1deb51de230023a1098db801b8ea6bf483e296d45459e234"),
+    }),
     "lua": (None, {
         "debian": lambda work: from_debian(work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
     }),

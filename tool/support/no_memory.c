@@ -4,7 +4,8 @@
  * tool's own code checks for them, but some libraries do not report them.
  *
  * The definitions here take precedence over the C library's, also for its own calls. They call
- * the next definition in search order: a preloaded allocator's, or the C library's.
+ * the next definition in search order: a preloaded allocator's, or the C library's. In the static
+ * etch (`make static`) the linker puts them in between instead (ld(1), --wrap).
  */
 #include "support/bounds.h"
 
@@ -12,6 +13,29 @@
 #include <stdlib.h>
 
 #if !defined(BOUNDS_SANITIZED) && defined(__GLIBC__) /* a sanitizer interposes the allocator itself */
+
+#ifdef ETCH_STATIC
+
+#define malloc  __wrap_malloc
+#define calloc  __wrap_calloc
+#define realloc __wrap_realloc
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *malloc(size_t size);
+void *calloc(size_t count, size_t size);
+void *realloc(void *p, size_t size);
+
+static const struct {
+	void *(*malloc)(size_t);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+} next = {__real_malloc, __real_calloc, __real_realloc};
+
+static void next_find(void) {}
+
+#else
 
 static struct {
 	void *(*malloc)(size_t);
@@ -34,6 +58,8 @@ static void next_find(void)
 	*(void **)&next.calloc = dlsym(RTLD_NEXT, "calloc");
 	*(void **)&next.realloc = dlsym(RTLD_NEXT, "realloc");
 }
+
+#endif
 
 static inline void *seen(void *p, size_t size)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Capstone's functions, loaded with dlopen() at the first cs_open(). Its tables need about 77,000 relocations,
- * which would double the start time of etch; a file with nothing to rewrite never needs the second decoder.
+ * which would double the start time of etch; a file with nothing to rewrite never needs the second decoder. The static
+ * etch (`make static`) has it, without relocations.
  */
 #include <capstone/capstone.h>
 #include <dlfcn.h>
@@ -15,6 +16,35 @@
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
 #define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* the version of the header */
+
+/* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion:
+ * so an allocation failure ends the process. No output file has been written when Capstone is called. */
+static void *memory(void *p)
+{
+	static const char text[] = "etch: " NO_MEMORY "\n";
+
+	if (p)
+		return p;
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(2);
+}
+
+static void *memory_new(size_t size) { return memory(malloc(size ? size : 1)); }
+
+static void *memory_zeroed(size_t count, size_t size) { return memory(calloc(count ? count : 1, size ? size : 1)); }
+
+static void *memory_resized(void *p, size_t size) { return memory(realloc(p, size ? size : 1)); }
+
+static cs_opt_mem memory_functions = {memory_new, memory_zeroed, memory_resized, free, vsnprintf};
+
+#ifdef ETCH_STATIC
+
+__attribute__((constructor)) static void memory_set(void)
+{
+	cs_option(0, CS_OPT_MEM, (size_t)(uintptr_t)&memory_functions);
+}
+
+#else
 
 static struct {
 	__typeof__(&cs_open) open;
@@ -40,28 +70,9 @@ static void *function(void *library, const char *name)
 	_exit(2);
 }
 
-/* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion:
- * so an allocation failure ends the process. No output file has been written when Capstone is called. */
-static void *memory(void *p)
-{
-	static const char text[] = "etch: " NO_MEMORY "\n";
-
-	if (p)
-		return p;
-	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
-	_exit(2);
-}
-
-static void *memory_new(size_t size) { return memory(malloc(size ? size : 1)); }
-
-static void *memory_zeroed(size_t count, size_t size) { return memory(calloc(count ? count : 1, size ? size : 1)); }
-
-static void *memory_resized(void *p, size_t size) { return memory(realloc(p, size ? size : 1)); }
-
 static void load(void)
 {
 	void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
-	cs_opt_mem functions = {memory_new, memory_zeroed, memory_resized, free, vsnprintf};
 
 	capstone.open = function(library, "cs_open");
 	capstone.close = function(library, "cs_close");
@@ -71,7 +82,7 @@ static void load(void)
 	capstone.malloc = function(library, "cs_malloc");
 	capstone.free = function(library, "cs_free");
 	capstone.reg_name = function(library, "cs_reg_name");
-	capstone.option(0, CS_OPT_MEM, (size_t)(uintptr_t)&functions);
+	capstone.option(0, CS_OPT_MEM, (size_t)(uintptr_t)&memory_functions);
 }
 
 cs_err cs_open(cs_arch arch, cs_mode mode, csh *handle)
@@ -100,3 +111,5 @@ bool cs_disasm_iter(csh handle, const uint8_t **code, size_t *size, uint64_t *ad
 cs_insn *cs_malloc(csh handle) { return capstone.malloc(handle); }
 
 const char *cs_reg_name(csh handle, unsigned int reg) { return capstone.reg_name(handle, reg); }
+
+#endif
