@@ -14,9 +14,19 @@
 
 void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges)
 {
+	static const uint8_t entry[] = {
+		[EXIT_CALL] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_LAST] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_FRESH] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_TAIL] = ENTRY_LED | ENTRY_TAKEN,
+		[EXIT_PART] = ENTRY_LED,
+		[EXIT_REF] = ENTRY_TAKEN,
+	};
+
 	x->to = to;
 	x->start = to != NO_RANGE && ranges[to].start == x->target;
 	x->outside = to == NO_RANGE || ranges[to].plt;
+	x->entry = x->start ? entry[x->kind] : 0;
 }
 
 void links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges)
@@ -27,6 +37,9 @@ void links_put(struct links *l, const struct flow_exit *x, const struct code_ran
 	out = &l->list[l->count++];
 	*out = (struct link){.target = x->target, .from = x->from, .kind = (uint8_t)x->kind};
 	link_resolve(out, x->to, ranges);
+	if (l->count == 1 || l->list[l->last].from != x->from)
+		l->last = l->count - 1;
+	l->list[l->last].group++;
 }
 
 /* Drops the links from the code ranges of this round. */
@@ -35,11 +48,9 @@ static void links_drop(struct links *l, const struct work *w)
 	size_t i, n, kept = 0, other = 0, others_kept = 0;
 
 	for (i = 0; i < l->count; i += n) {
-		uint32_t from = l->list[i].from;
-		bool keep = !w->state[from].run;
+		bool keep = !w->state[l->list[i].from].run;
 
-		for (n = 1; i + n < l->count && l->list[i + n].from == from; n++)
-			;
+		n = l->list[i].group;
 		for (; other < l->other_count && l->others[other] < i + n; other++)
 			if (keep && !link_is_direct(&l->list[l->others[other]]))
 				l->others[others_kept++] = l->others[other] - (uint32_t)(i - kept);
@@ -119,24 +130,17 @@ void links_resolve(struct work *w, const uint32_t *moved)
 
 void entry_kinds_find(struct work *w)
 {
-	static const uint8_t entry_kinds[] = {
-		[EXIT_CALL] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_LAST] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_FRESH] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_TAIL] = ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_PART] = ENTRY_LED,
-		[EXIT_REF] = ENTRY_TAKEN,
-	};
 	const struct links *each[] = {&w->calls, &w->tails};
-	size_t k, i;
+	const struct link *x, *end;
+	size_t k;
 
 	if (w->entry_kinds)
 		return;
 	w->entry_kinds = mem_zero(w->ranges.count, 1);
 	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++)
-			if (each[k]->list[i].start)
-				w->entry_kinds[each[k]->list[i].to] |= entry_kinds[each[k]->list[i].kind];
+		for (x = each[k]->list, end = x + each[k]->count; x < end; x++)
+			if (x->entry)
+				w->entry_kinds[x->to] |= x->entry;
 }
 
 /* ---- states ------------------------------------------------------------------ */

@@ -197,15 +197,33 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 	                 sizeof(flags));
 }
 
+/* Checksum of what belongs to no code range. */
+static uint64_t file_sum(const struct work *w)
+{
+	return mix(mix(w->noreturn_count, w->ranges.count), w->words_scanned | w->wide_swept << 1 |
+	                                                        w->starts_classified << 2 | w->env.own_stack << 3 |
+	                                                        w->gaps_swept << 4 | w->labels_cut << 5);
+}
+
 static uint64_t work_sum(const struct work *w)
 {
-	uint64_t sum = mix(w->noreturn_count, w->ranges.count);
+	uint64_t sum = file_sum(w);
 	size_t i;
 
-	sum = mix(sum, w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 |
-	                   w->gaps_swept << 4 | w->labels_cut << 5);
 	for (i = 0; i < w->ranges.count; i++)
 		sum = mix(sum, state_sum(&w->ranges.list[i], &w->state[i]));
+	return sum;
+}
+
+/* The same of only the code ranges that are marked: where it differs, work_sum() differs, too. */
+static uint64_t marked_sum(const struct work *w)
+{
+	uint64_t sum = file_sum(w);
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		if (w->state[i].run)
+			sum = mix(mix(sum, i), state_sum(&w->ranges.list[i], &w->state[i]));
 	return sum;
 }
 
@@ -216,17 +234,18 @@ static uint64_t work_sum(const struct work *w)
  */
 static bool state_recurs(struct work *w, uint32_t *since)
 {
-	uint64_t sum;
+	uint64_t marked;
 
 	if (w->round < RECURRENCE_FROM)
 		return false;
-	sum = work_sum(w);
+	marked = marked_sum(w);
 	*since = w->reference;
-	if (w->reference && sum == w->reference_sum)
+	if (w->reference && marked == w->reference_marked && work_sum(w) == w->reference_sum)
 		return true;
 	if (!w->reference || w->round >= 2 * w->reference) {
 		w->reference = w->round;
-		w->reference_sum = sum;
+		w->reference_sum = work_sum(w);
+		w->reference_marked = marked;
 	}
 	return false;
 }

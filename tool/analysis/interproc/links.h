@@ -16,12 +16,15 @@ struct link {
 	uint8_t kind;      /* enum flow_exit_kind */
 	bool start;        /* the target is the start of `to` */
 	bool outside;      /* no code range holds the target, or one of the PLT does */
+	uint8_t entry;     /* ENTRY_*: what it says of the start of `to`; 0: nothing */
+	uint32_t group;    /* of the first link of its code range: their number */
 };
 
 /* Most links are direct: to where code of this file begins. What is asked of the others only need not visit all. */
 struct links {
-	struct link *list; /* those of one code range are neighbours */
+	struct link *list; /* those of one code range are neighbours: a group */
 	size_t count, room;
+	size_t last;      /* links_put(): the first link of the last group */
 	uint32_t *others; /* ascending: the indexes of all links that are not direct; some have become so since */
 	size_t other_count, other_room;
 };

@@ -112,7 +112,7 @@ static void inside_judge(struct work *w)
 
 		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->ranges.list[i].plt ||
 		                        call_resumes(&w->ranges.list[i]));
-		if (returns[i])
+		if (returns[i] && first[i] > (i ? first[i - 1] : 0)) /* something tail-calls it; see below */
 			todo[count++] = (uint32_t)i;
 	}
 	while (count) {

@@ -66,7 +66,7 @@ static void entries_add(struct work *w, struct starts *s)
 }
 
 /* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. Sets
- * ENTRY_WIDE where it accepts the start; *at_start: there is such a code range. */
+ * ENTRY_WIDE where it accepts the start and that is called; *at_start: there is such a code range. */
 static uint64_t wide_extent(struct work *w, uint64_t *first, bool *at_start)
 {
 	uint64_t end = 0;
@@ -82,7 +82,7 @@ static uint64_t wide_extent(struct work *w, uint64_t *first, bool *at_start)
 		if (!end)
 			*first = p->start;
 		end = p->end;
-		if (may_begin(w, (uint32_t)i, p->start)) {
+		if (w->entry_kinds[i] & ENTRY_CALLED && may_begin(w, (uint32_t)i, p->start)) {
 			w->entry_kinds[i] |= ENTRY_WIDE;
 			*at_start = true;
 		}

@@ -66,16 +66,16 @@ struct work {
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
 	struct own_stack own_stack;
-	uint32_t round;     /* the first is 1 */
-	uint32_t reference; /* fixpoint.c: reference round of the cycle detection; 0: none */
-	uint64_t reference_sum;
-	bool starts_classified; /* starts_classify() has run */
-	bool words_scanned;     /* undiscovered_in_words() has run */
-	bool wide_swept;        /* wide_sweep() has run */
-	bool gaps_swept;        /* gaps_sweep() has run */
-	bool labels_cut;        /* labels_cut() has run */
-	bool entry_tail;        /* some code range has entry_tail */
-	bool ibt;               /* with observe: the file asks for indirect branch tracking */
+	uint32_t round;                           /* the first is 1 */
+	uint32_t reference;                       /* fixpoint.c: reference round of the cycle detection; 0: none */
+	uint64_t reference_sum, reference_marked; /* its work_sum(), its marked_sum() */
+	bool starts_classified;                   /* starts_classify() has run */
+	bool words_scanned;                       /* undiscovered_in_words() has run */
+	bool wide_swept;                          /* wide_sweep() has run */
+	bool gaps_swept;                          /* gaps_sweep() has run */
+	bool labels_cut;                          /* labels_cut() has run */
+	bool entry_tail;                          /* some code range has entry_tail */
+	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
 };
 
 /* call_graph.c: how other code leads to the start of a code range, by all links and edges known now. */
@@ -84,7 +84,7 @@ enum {
 	ENTRY_CALLED = 2,
 	ENTRY_LED = 4,   /* called or jumped to */
 	ENTRY_TAKEN = 8, /* called, tail-called, or its address is taken */
-	ENTRY_WIDE = 16, /* .eh_frame's row contradicts a function's entry there; set by wide_called() */
+	ENTRY_WIDE = 16, /* called, and .eh_frame's row contradicts a function's entry; set by wide_called() */
 };
 /* Computes w->entry_kinds, unless it is there. */
 void entry_kinds_find(struct work *w);
