@@ -195,7 +195,7 @@ static bool compiler_apply(const struct run *r, struct report *report)
 }
 
 /* Counts and prints a result. False: out of memory, or it cannot be written. */
-static bool file_tell(struct run *r, struct checked *c, const struct baseline_file *old)
+static bool file_print(struct run *r, struct checked *c, const struct baseline_file *old)
 {
 	int i;
 
@@ -228,13 +228,13 @@ static bool file_done(void *ctx, size_t input, struct checked *c)
 	else
 		old = baseline_apply(&r->baseline, input, &c->report);
 	if (!r->held)
-		return compiler_apply(r, &c->report) && file_tell(r, c, old);
+		return compiler_apply(r, &c->report) && file_print(r, c, old);
 	r->held[input] = (struct held){*c, old};
 	c->report = (struct report){0};
 	return seen_add(&r->seen, &r->held[input].c.report);
 }
 
-static bool held_tell(struct run *r)
+static bool held_print(struct run *r)
 {
 	bool good = true;
 	size_t i;
@@ -245,7 +245,7 @@ static bool held_tell(struct run *r)
 	for (i = 0; i < r->inputs.count && good; i++)
 		good = compiler_apply(r, &r->held[i].c.report);
 	for (i = 0; i < r->inputs.count && good; i++)
-		good = file_tell(r, &r->held[i].c, r->held[i].old);
+		good = file_print(r, &r->held[i].c, r->held[i].old);
 	return good;
 }
 
@@ -311,7 +311,7 @@ static int run_all(struct run *r, char **names, int count)
 	if ((r->inputs.count > 1 && !r->held) ||
 	    !check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline,
 	                       r->rules.count || opt->compiler == NEVER) ||
-	    !check_run(&run) || !held_tell(r)) {
+	    !check_run(&run) || !held_print(r)) {
 		if (!r->printer.out || !ferror(r->printer.out))
 			out_of_memory();
 		return EXIT_UNUSABLE;

@@ -105,7 +105,7 @@ static bool same_kind(const struct image *a, const struct image *b)
 }
 
 /* Prints a comparison in the requested format. Returns an exit status. */
-static int diff_tell(struct run *r, const struct diff *d, const char *key)
+static int diff_report(struct run *r, const struct diff *d, const char *key)
 {
 	struct json_object *o;
 	struct error e;
@@ -144,7 +144,7 @@ static int images_compare(struct run *r, struct image *old, struct image *new, c
 	if (diff_files(&d, old, new, r->opt->notes, &e))
 		complain(new->file.path, &e);
 	else
-		status = diff_tell(r, &d, key);
+		status = diff_report(r, &d, key);
 	diff_free(&d);
 	return status;
 }
@@ -272,7 +272,7 @@ static int entries_compare(struct run *r)
 
 /* ---- the run ---------------------------------------------------------------------------------- */
 
-static void json_tell(struct run *r, int status)
+static void json_report(struct run *r, int status)
 {
 	struct json_object *o = json_object_new_object(), *tool = json_object_new_object();
 	struct json_object *sum = json_object_new_object();
@@ -317,7 +317,7 @@ static int diff_run(struct run *r, const char *old, const char *new)
 	r->files = json_object_new_array();
 	status = entries_compare(r);
 	if (r->opt->json)
-		json_tell(r, status);
+		json_report(r, status);
 	else if (r->side[0].many && !r->opt->show)
 		printf("%zu files the same, %zu differ, %zu only in OLD, %zu only in NEW%s\n", r->same, r->differ, r->only[0],
 		       r->only[1], r->unusable ? ", others could not be used" : "");

@@ -309,7 +309,7 @@ static void insn_reloc(struct branches *b, const struct code_section *c, uint64_
 	target_add(b, &t);
 }
 
-static void insn_look(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in)
+static void insn_check(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in)
 {
 	uint64_t off = addr - c->addr;
 
@@ -351,7 +351,7 @@ static int code_take(struct branches *b, struct error *e)
 		}
 		while (!err && (at = reached_next(&b->s->frames.reached, space, i, at)) != UINT64_MAX) {
 			if (step_decode(cache, c->bytes + (at - c->addr), c->size - (at - c->addr), at, &in))
-				insn_look(b, c, at, &in);
+				insn_check(b, c, at, &in);
 			at++;
 		}
 		free(b->code_relocs);

@@ -75,7 +75,7 @@ static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
 	return "its augmentation data extends past its end";
 }
 
-static void tell(struct reader *r, uint64_t at, const char *what, const char *why)
+static void malformed_report(struct reader *r, uint64_t at, const char *what, const char *why)
 {
 	uint64_t base = elf_is_object(r->s->file) ? 0 : r->part->addr;
 
@@ -85,7 +85,7 @@ static void tell(struct reader *r, uint64_t at, const char *what, const char *wh
 }
 
 /* Adds a finding about a malformed CIE, once, however many FDEs have it. */
-static void cie_tell(struct reader *r, uint64_t at)
+static void cie_report(struct reader *r, uint64_t at)
 {
 	uint64_t *grown;
 	size_t i;
@@ -103,7 +103,7 @@ static void cie_tell(struct reader *r, uint64_t at)
 		r->bad_room = 2 * r->bad_room + 8;
 	}
 	r->bad[r->bad_count++] = at;
-	tell(r, at, "the CIE", cie_reason(&r->cfi, at));
+	malformed_report(r, at, "the CIE", cie_reason(&r->cfi, at));
 }
 
 struct rows_watch {
@@ -121,7 +121,7 @@ static void row_watch(void *ctx, const struct etch_cfi_row *row)
 	}
 }
 
-static void program_look(struct reader *r, const struct etch_fde *fde)
+static void program_check(struct reader *r, const struct etch_fde *fde)
 {
 	const struct code_section *c = space_at(&r->s->frames.space, fde->start);
 	struct etch_fde cut = *fde;
@@ -146,7 +146,7 @@ static void program_look(struct reader *r, const struct etch_fde *fde)
 }
 
 /* Checks the next entry; false at the end of the section. */
-static bool entry_look(struct reader *r)
+static bool entry_check(struct reader *r)
 {
 	struct etch_cfi *c = &r->cfi;
 	struct etch_cfi_in in;
@@ -156,7 +156,7 @@ static bool entry_look(struct reader *r)
 	int kind = etch_cfi_entry(c, at, &in);
 
 	if (kind < 0) {
-		tell(r, at, "the entry", "it extends past the end of the section");
+		malformed_report(r, at, "the entry", "it extends past the end of the section");
 		return false;
 	}
 	c->at = in.end;
@@ -165,30 +165,30 @@ static bool entry_look(struct reader *r)
 	field = in.at;
 	delta = (uint32_t)etch_cfi_u(&in, 4);
 	if (in.bad) {
-		tell(r, at, "the entry", "it is too short for a CIE pointer");
+		malformed_report(r, at, "the entry", "it is too short for a CIE pointer");
 	} else if (!delta) {
 		if (!etch_cfi_cie(c, at, &c->cie)) {
 			c->cie.program = 0;
-			cie_tell(r, at);
+			cie_report(r, at);
 		}
 	} else if (!etch_cfi_cie_of(c, field, delta, &fde.cie)) {
 		uint64_t cie = field - (uint64_t)(int64_t)(int32_t)delta;
 
 		if (cie >= c->size || !strcmp(cie_reason(c, cie) ? cie_reason(c, cie) : "", "there is no CIE"))
-			tell(r, at, "the FDE", "its CIE pointer does not lead to a CIE");
+			malformed_report(r, at, "the FDE", "its CIE pointer does not lead to a CIE");
 		else
-			cie_tell(r, cie);
+			cie_report(r, cie);
 	} else {
 		c->cie = fde.cie;
 		if (etch_cfi_fde(c, at, in, &fde))
-			program_look(r, &fde);
+			program_check(r, &fde);
 		else
-			tell(r, at, "the FDE", fde_reason(&fde.cie, in));
+			malformed_report(r, at, "the FDE", fde_reason(&fde.cie, in));
 	}
 	return true;
 }
 
-static int entries_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
+static int entries_check(struct subject *s, const struct cfi_file *cfi, struct error *e)
 {
 	uint32_t i;
 
@@ -198,7 +198,7 @@ static int entries_look(struct subject *s, const struct cfi_file *cfi, struct er
 		if (!cfi->parts[i].section)
 			continue; /* without section headers its size is not known */
 		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
-		while (r.cfi.at < r.cfi.size && !r.failed && entry_look(&r))
+		while (r.cfi.at < r.cfi.size && !r.failed && entry_check(&r))
 			;
 		free(r.bad);
 		if (r.failed)
@@ -255,7 +255,7 @@ static bool is_function(const struct elf_file *f, const struct elf_symbol *y)
 	return y->section && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC);
 }
 
-static int functions_look(struct subject *s, const struct cfi_file *cfi, struct error *e)
+static int functions_check(struct subject *s, const struct cfi_file *cfi, struct error *e)
 {
 	size_t k, places = 0, missing = 0;
 	struct symbol_index functions;
@@ -275,7 +275,7 @@ static int functions_look(struct subject *s, const struct cfi_file *cfi, struct 
 			items[missing++] = (struct run_item){*y, places, calls};
 		places++;
 	}
-	err = items ? runs_tell(s, "ETCH-C003", items, missing, missing_text, e) : error_memory(e);
+	err = items ? runs_report(s, "ETCH-C003", items, missing, missing_text, e) : error_memory(e);
 	symbol_index_free(&functions);
 	free(items);
 	return err;
@@ -287,10 +287,10 @@ int check_cfi(struct subject *s, struct error *e)
 	int err = cfi_file_open(s->file, &s->frames.space, &cfi, e);
 
 	if (!err)
-		err = entries_look(s, &cfi, e);
+		err = entries_check(s, &cfi, e);
 	/* A file without any FDE was built without .eh_frame on purpose. */
 	if (!err && cfi.count && !s->options->no_cfi)
-		err = functions_look(s, &cfi, e);
+		err = functions_check(s, &cfi, e);
 	cfi_file_close(&cfi);
 	return err;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Finds etched objects and the instructions that access them, in the code as the linker left it. */
-static int sites_look(struct elf_file *f, struct subject *s, struct error *e)
+static int sites_check(struct elf_file *f, struct subject *s, struct error *e)
 {
 	int err;
 
@@ -31,7 +31,7 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	memset(s, 0, sizeof(*s));
 	s->file = f;
 	s->options = o;
-	if (sites_look(f, s, e) || frames_find(f, &frames, &s->frames, e) ||
+	if (sites_check(f, s, e) || frames_find(f, &frames, &s->frames, e) ||
 	    fixups_read(f, &s->frames.space, &s->fixups, e) ||
 	    ex_table_check(f, &s->frames.space, &s->fixups, &s->found, e))
 		return -1;

@@ -49,21 +49,21 @@ void check_print_free(struct check_printer *s)
 
 /* ---- a file ------------------------------------------------------------------------ */
 
-/* Adds the report to the JSON document, without findings below the level. `told` is a shallow copy. */
+/* Adds the report to the JSON document, without findings below the level. `shown` is a shallow copy. */
 static bool add_json(struct check_printer *s, const struct report *r)
 {
-	struct report told = *r;
+	struct report shown = *r;
 	struct json_object *o;
 	size_t i;
 
-	told.list = malloc((r->count + 1) * sizeof(*told.list));
-	if (!told.list)
+	shown.list = malloc((r->count + 1) * sizeof(*shown.list));
+	if (!shown.list)
 		return false;
-	for (told.count = i = 0; i < r->count; i++)
+	for (shown.count = i = 0; i < r->count; i++)
 		if (r->list[i].entry->severity >= s->level)
-			told.list[told.count++] = r->list[i];
-	o = report_to_json(&told, EXCHANGE_DOCUMENT);
-	free(told.list);
+			shown.list[shown.count++] = r->list[i];
+	o = report_to_json(&shown, EXCHANGE_DOCUMENT);
+	free(shown.list);
 	return o && !json_object_array_add(s->files, o);
 }
 

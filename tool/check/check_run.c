@@ -134,7 +134,7 @@ struct course {
 	bool *again;         /* by input: later inputs are the same file */
 	size_t *list, count; /* the inputs that are checked */
 	struct answer *kept; /* by input, if `again` */
-	size_t told;         /* number of inputs whose results have been given out */
+	size_t given_out;    /* number of inputs whose results have been given out */
 };
 
 static bool result_failed(const struct check_run *run, size_t input, struct checked *c, const char *why)
@@ -158,7 +158,7 @@ static bool rename_to(struct checked *c, const struct input *in)
 	return c->report.path && !!c->report.member == !!in->member;
 }
 
-static bool tell(const struct check_run *run, size_t input, const char *answer, size_t size, const char *why)
+static bool result_give(const struct check_run *run, size_t input, const char *answer, size_t size, const char *why)
 {
 	struct json_tokener *t;
 	struct json_object *o;
@@ -187,14 +187,14 @@ static bool tell(const struct check_run *run, size_t input, const char *answer, 
 }
 
 /* Gives out the results of the inputs before `end`, which are files that were checked before. */
-static bool tell_again(struct course *c, size_t end)
+static bool results_repeat(struct course *c, size_t end)
 {
 	bool on = true;
 
-	for (; c->told < end && on; c->told++) {
-		const struct answer *a = &c->kept[c->first[c->told]];
+	for (; c->given_out < end && on; c->given_out++) {
+		const struct answer *a = &c->kept[c->first[c->given_out]];
 
-		on = tell(c->run, c->told, a->text, a->size, a->why);
+		on = result_give(c->run, c->given_out, a->text, a->size, a->why);
 	}
 	return on;
 }
@@ -223,10 +223,10 @@ static bool course_done(void *ctx, size_t i, const char *answer, size_t size, co
 	struct course *c = ctx;
 	size_t input = c->list[i];
 
-	if (!tell_again(c, input) || (c->again[input] && !answer_keep(&c->kept[input], answer, size, why)))
+	if (!results_repeat(c, input) || (c->again[input] && !answer_keep(&c->kept[input], answer, size, why)))
 		return false;
-	c->told++;
-	return tell(c->run, input, answer, size, why);
+	c->given_out++;
+	return result_give(c->run, input, answer, size, why);
 }
 
 static bool course_open(struct course *c)
@@ -276,7 +276,7 @@ bool check_run(const struct check_run *run)
 	} else {
 		good = course_open(&course);
 		workers.count = course.count;
-		good = good && workers_run(&workers) && tell_again(&course, run->inputs->count);
+		good = good && workers_run(&workers) && results_repeat(&course, run->inputs->count);
 		course_close(&course);
 	}
 	progress_end();

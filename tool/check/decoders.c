@@ -67,7 +67,7 @@ static bool dispute_note(struct disputes *d, const struct insn_views *v, size_t 
 	return true;
 }
 
-static bool dispute_tell(struct subject *s, const struct dispute *d)
+static bool dispute_report(struct subject *s, const struct dispute *d)
 {
 	const struct code_section *c = &s->frames.space.list[d->section];
 	uint64_t off = d->at - c->addr, at = elf_is_object(s->file) ? off : d->at;
@@ -92,7 +92,7 @@ static bool dispute_tell(struct subject *s, const struct dispute *d)
 }
 
 /* Compares the decoders on one instruction. Its address only matters for the target of a branch. */
-static bool insn_look(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
+static bool insn_check(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
 {
 	const struct code_section *c = &s->frames.space.list[section];
 	const uint8_t *bytes = c->bytes + (at - c->addr);
@@ -126,10 +126,10 @@ int check_decoders(struct subject *s, struct error *e)
 		uint64_t at = c->addr;
 
 		for (; ok && (at = reached_next(&s->frames.reached, space, i, at)) != UINT64_MAX; at++)
-			ok = insn_look(s, &d, i, at);
+			ok = insn_check(s, &d, i, at);
 	}
 	for (i = 0; i < d.count && ok; i++)
-		ok = dispute_tell(s, &d.list[i]);
+		ok = dispute_report(s, &d.list[i]);
 	free(d.list);
 	return ok ? 0 : error_memory(e);
 }

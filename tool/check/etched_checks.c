@@ -105,7 +105,7 @@ static bool site_fact(struct finding *f, const struct subject *s, const char *la
 	return finding_fact_at(f, site->section, site->addr, label, "%s", text);
 }
 
-static bool group_tell(struct subject *s, const struct judgement *group, size_t count)
+static bool group_report(struct subject *s, const struct judgement *group, size_t count)
 {
 	struct finding *f = judgement_add(s, group, count - 1);
 	size_t i;
@@ -144,7 +144,7 @@ int check_etched(struct subject *s, struct error *e)
 	for (i = 0; i < n; i = k) {
 		for (k = i + 1; k < n && is_same(&list[i], &list[k]); k++)
 			;
-		if (!group_tell(s, &list[i], k - i)) {
+		if (!group_report(s, &list[i], k - i)) {
 			error_memory(e);
 			goto out;
 		}

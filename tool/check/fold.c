@@ -162,7 +162,7 @@ static int functions_fold(struct fold *f, struct error *e)
 
 /* ---- of a runtime ------------------------------------------------------------------------ */
 
-struct told {
+struct kind_count {
 	const char *id; /* counts of one kind of finding in the code of a runtime */
 	const struct finding *first;
 	size_t places, functions;
@@ -171,7 +171,7 @@ struct told {
 };
 
 /* True for the first finding of each function. Relies on findings being in order of address. */
-static bool is_new(struct told *t, const struct scope *x)
+static bool is_new(struct kind_count *t, const struct scope *x)
 {
 	bool new = !t->places || x->function != t->last || x->start != t->last_start;
 
@@ -180,7 +180,7 @@ static bool is_new(struct told *t, const struct scope *x)
 	return new;
 }
 
-static int runtime_report(struct fold *f, const struct runtime *runtime, const struct told *told, size_t count,
+static int runtime_report(struct fold *f, const struct runtime *runtime, const struct kind_count *counts, size_t count,
                           size_t functions, struct error *e)
 {
 	struct findings one = {0};
@@ -194,9 +194,10 @@ static int runtime_report(struct fold *f, const struct runtime *runtime, const s
 	if (x)
 		x->compiler = true;
 	for (i = 0; i < count && good; i++)
-		good = finding_fact_at(x, told[i].first->section, told[i].first->addr, told[i].id + strlen("ETCH-"),
-		                       "%s (%zu place%s in %zu function%s)", told[i].first->text, told[i].places,
-		                       told[i].places == 1 ? "" : "s", told[i].functions, told[i].functions == 1 ? "" : "s");
+		good =
+			finding_fact_at(x, counts[i].first->section, counts[i].first->addr, counts[i].id + strlen("ETCH-"),
+		                    "%s (%zu place%s in %zu function%s)", counts[i].first->text, counts[i].places,
+		                    counts[i].places == 1 ? "" : "s", counts[i].functions, counts[i].functions == 1 ? "" : "s");
 	good = good && findings_take(&f->s->found, &one);
 	findings_free(&one);
 	return good ? 0 : error_memory(e);
@@ -205,7 +206,7 @@ static int runtime_report(struct fold *f, const struct runtime *runtime, const s
 static int runtime_fold(struct fold *f, const struct runtime *runtime, struct error *e)
 {
 	struct findings *l = &f->s->found;
-	struct told told[8] = {0}, any = {0};
+	struct kind_count counts[8] = {0}, any = {0};
 	size_t i, k, count = 0, functions = 0;
 	int err;
 
@@ -214,19 +215,19 @@ static int runtime_fold(struct fold *f, const struct runtime *runtime, struct er
 
 		if (!x->id || scope_at(f, x)->runtime != runtime)
 			continue;
-		for (k = 0; k < count && strcmp(told[k].id, x->id); k++)
+		for (k = 0; k < count && strcmp(counts[k].id, x->id); k++)
 			;
 		if (k == count)
-			told[count++] = (struct told){.id = x->id, .first = x};
-		told[k].functions += is_new(&told[k], scope_at(f, x));
-		told[k].places++;
+			counts[count++] = (struct kind_count){.id = x->id, .first = x};
+		counts[k].functions += is_new(&counts[k], scope_at(f, x));
+		counts[k].places++;
 		functions += is_new(&any, scope_at(f, x));
 		any.places++;
 	}
 	if (!any.places)
 		return 0;
-	/* runtime_report() reads entries through told[].first and may move the list: entries are freed afterwards. */
-	err = runtime_report(f, runtime, told, count, functions, e);
+	/* runtime_report() reads entries through counts[].first and may move the list: entries are freed afterwards. */
+	err = runtime_report(f, runtime, counts, count, functions, e);
 	for (i = 0; !err && i + 1 < l->count; i++)
 		if (l->list[i].id && f->scopes[i].runtime == runtime) {
 			finding_free(&l->list[i]);

@@ -13,7 +13,7 @@
 
 /* ---- .eh_frame_hdr ------------------------------------------------------------- */
 
-struct index_look {
+struct index_check {
 	struct subject *s;
 	const struct cfi_file *cfi;
 	struct etch_cfi_hdr hdr;
@@ -22,7 +22,7 @@ struct index_look {
 };
 
 /* Adds a finding about entry i. */
-static int entry_tell(const struct index_look *l, uint64_t i, const char *what, uint64_t address, struct error *e)
+static int entry_report(const struct index_check *l, uint64_t i, const char *what, uint64_t address, struct error *e)
 {
 	uint64_t at = l->hdr.addr + (uint64_t)(l->hdr.table - l->bytes) + 8 * i;
 
@@ -33,7 +33,7 @@ static int entry_tell(const struct index_look *l, uint64_t i, const char *what, 
 }
 
 /* Does an FDE of .eh_frame begin at this address, with its entry there? */
-static bool leads_to_fde(const struct index_look *l, uint64_t start, uint64_t entry)
+static bool leads_to_fde(const struct index_check *l, uint64_t start, uint64_t entry)
 {
 	uint32_t i;
 
@@ -51,7 +51,7 @@ static bool leads_to_fde(const struct index_look *l, uint64_t start, uint64_t en
 }
 
 /* Entries out of order, and entries that lead to no FDE of their function: the first of each kind. */
-static int entries_look(const struct index_look *l, struct error *e)
+static int entries_check(const struct index_check *l, struct error *e)
 {
 	uint64_t i, last = 0;
 	bool ordered = true, led = true;
@@ -61,12 +61,12 @@ static int entries_look(const struct index_look *l, struct error *e)
 
 		if (ordered && i && start < last) {
 			ordered = false;
-			if (entry_tell(l, i, "is out of order: unwinders use binary search", start, e))
+			if (entry_report(l, i, "is out of order: unwinders use binary search", start, e))
 				return -1;
 		}
 		if (led && !leads_to_fde(l, start, etch_cfi_hdr_fde(&l->hdr, i))) {
 			led = false;
-			if (entry_tell(l, i, "leads to no FDE that begins there", start, e))
+			if (entry_report(l, i, "leads to no FDE that begins there", start, e))
 				return -1;
 		}
 		last = start;
@@ -82,7 +82,7 @@ static int address_order(const void *a, const void *b)
 }
 
 /* FDEs without an entry: unwinders do not find them. One finding, at the first. */
-static int fdes_look(const struct index_look *l, struct error *e)
+static int fdes_check(const struct index_check *l, struct error *e)
 {
 	uint64_t *starts = malloc((l->hdr.count + 1) * sizeof(*starts)), first = 0;
 	size_t i, missing = 0;
@@ -104,9 +104,9 @@ static int fdes_look(const struct index_look *l, struct error *e)
 	return err;
 }
 
-static int index_look(struct subject *s, uint64_t addr, uint64_t size, struct error *e)
+static int index_check(struct subject *s, uint64_t addr, uint64_t size, struct error *e)
 {
-	struct index_look l = {.s = s, .section = elf_section_at(s->file, addr), .bytes = elf_at(s->file, addr, size)};
+	struct index_check l = {.s = s, .section = elf_section_at(s->file, addr), .bytes = elf_at(s->file, addr, size)};
 	struct cfi_file cfi = {0};
 	int err;
 
@@ -117,13 +117,13 @@ static int index_look(struct subject *s, uint64_t addr, uint64_t size, struct er
 	err = cfi_file_open_current(s->file, &s->frames.space, &cfi, e);
 	l.cfi = &cfi;
 	if (!err && cfi.part_count)
-		err = entries_look(&l, e) || fdes_look(&l, e) ? -1 : 0;
+		err = entries_check(&l, e) || fdes_check(&l, e) ? -1 : 0;
 	cfi_file_close(&cfi);
 	return err;
 }
 
 /* The table that PT_GNU_EH_FRAME covers, or else, for readers that go by names, the section. */
-static int indexes_look(struct subject *s, struct error *e)
+static int indexes_check(struct subject *s, struct error *e)
 {
 	const struct elf_file *f = s->file;
 	bool found = false;
@@ -133,11 +133,11 @@ static int indexes_look(struct subject *s, struct error *e)
 		if (f->phdrs[i].p_type != PT_GNU_EH_FRAME)
 			continue;
 		found = true;
-		if (index_look(s, f->phdrs[i].p_vaddr, f->phdrs[i].p_filesz, e))
+		if (index_check(s, f->phdrs[i].p_vaddr, f->phdrs[i].p_filesz, e))
 			return -1;
 	}
 	i = found ? 0 : elf_section_find(f, ".eh_frame_hdr", 1);
-	return i && f->sections[i].data ? index_look(s, f->sections[i].sh.sh_addr, f->sections[i].sh.sh_size, e) : 0;
+	return i && f->sections[i].data ? index_check(s, f->sections[i].sh.sh_addr, f->sections[i].sh.sh_size, e) : 0;
 }
 
 /* ---- .sframe ------------------------------------------------------------------- */
@@ -154,7 +154,8 @@ static bool rules_differ(const struct etch_rule *sframe, const struct etch_rule 
 	return sframe->bp == ETCH_BP_CFA && row->bp == ETCH_BP_CFA && sframe->bp_off != row->bp_off;
 }
 
-static int sframe_tell(struct subject *s, const struct row *sframe, const struct row *row, uint64_t at, struct error *e)
+static int sframe_report(struct subject *s, const struct row *sframe, const struct row *row, uint64_t at,
+                         struct error *e)
 {
 	char cfa[64], bp[64], ra[64];
 	struct finding *x = finding_add(&s->found, "ETCH-C007", elf_section_at(s->file, at), at,
@@ -175,7 +176,7 @@ static int sframe_tell(struct subject *s, const struct row *sframe, const struct
 static int sframe_rows(struct subject *s, const struct row_list *sframe, struct error *e)
 {
 	const struct row_list *rows = &s->frames.rows;
-	const struct row *told = NULL;
+	const struct row *reported = NULL;
 	size_t i = 0, k;
 
 	for (k = 0; k + 1 < rows->count; k++) {
@@ -188,9 +189,9 @@ static int sframe_rows(struct subject *s, const struct row_list *sframe, struct 
 			uint64_t at = x->addr > row->addr ? x->addr : row->addr;
 
 			if (x[1].addr > row->addr && x->rule.kind != ETCH_RULE_UNDEF && row->source != ETCH_SOURCE_CFI &&
-			    rules_differ(&x->rule, &row->rule) && told != x) {
-				told = x;
-				if (sframe_tell(s, x, row, at, e))
+			    rules_differ(&x->rule, &row->rule) && reported != x) {
+				reported = x;
+				if (sframe_report(s, x, row, at, e))
 					return -1;
 			}
 			if (x[1].addr > row[1].addr)
@@ -222,7 +223,7 @@ static int sframe_rows_read(struct subject *s, uint32_t i, struct row_list *out,
 	return err;
 }
 
-static int sframe_look(struct subject *s, uint32_t i, struct error *e)
+static int sframe_check(struct subject *s, uint32_t i, struct error *e)
 {
 	const struct elf_section *x = &s->file->sections[i];
 	struct row_list rows = {0};
@@ -246,7 +247,7 @@ static int sframe_look(struct subject *s, uint32_t i, struct error *e)
 
 /* ---- FDEs that etch has replaced ---------------------------------------------------- */
 
-struct rule_look {
+struct rule_check {
 	uint64_t addr;
 	struct etch_rule rule;
 	bool found;
@@ -254,7 +255,7 @@ struct rule_look {
 
 static void rule_take(void *ctx, const struct etch_cfi_row *row)
 {
-	struct rule_look *l = ctx;
+	struct rule_check *l = ctx;
 
 	if (l->addr - row->start >= row->end - row->start)
 		return;
@@ -262,9 +263,9 @@ static void rule_take(void *ctx, const struct etch_cfi_row *row)
 	l->found = true;
 }
 
-static struct rule_look rule_at(const struct cfi_file *cfi, uint64_t addr)
+static struct rule_check rule_at(const struct cfi_file *cfi, uint64_t addr)
 {
-	struct rule_look l = {.addr = addr};
+	struct rule_check l = {.addr = addr};
 	long n = cfi_file_at(cfi, addr);
 
 	if (n >= 0)
@@ -286,7 +287,7 @@ static int replaced_drop(struct subject *s, struct error *e)
 	err = cfi_file_open(s->file, &s->frames.space, &linked, e) ||
 	      cfi_file_open_current(s->file, &s->frames.space, &current, e);
 	for (i = 0; !err && i < l->count; i++) {
-		const struct rule_look was = rule_at(&linked, l->list[i].addr), is = rule_at(&current, l->list[i].addr);
+		const struct rule_check was = rule_at(&linked, l->list[i].addr), is = rule_at(&current, l->list[i].addr);
 
 		if (!strcmp(l->list[i].id, CONTRADICTED) && was.found && is.found &&
 		    memcmp(&was.rule, &is.rule, sizeof(is.rule)) != 0)
@@ -304,10 +305,10 @@ int check_frame_tables(struct subject *s, struct error *e)
 {
 	uint32_t i = 0;
 
-	if (!elf_is_object(s->file) && (indexes_look(s, e) || replaced_drop(s, e)))
+	if (!elf_is_object(s->file) && (indexes_check(s, e) || replaced_drop(s, e)))
 		return -1;
 	while ((i = elf_section_find(s->file, SFRAME_SECTION, i + 1)))
-		if (sframe_look(s, i, e))
+		if (sframe_check(s, i, e))
 			return -1;
 	return 0;
 }

@@ -34,7 +34,7 @@ static bool is_writable_code(const struct elf_section *s)
 	return (s->sh.sh_flags & both) == both && s->sh.sh_size;
 }
 
-static int segments_look(struct subject *s, struct error *e)
+static int segments_check(struct subject *s, struct error *e)
 {
 	const struct elf_file *f = s->file;
 	uint32_t i, k;
@@ -62,7 +62,7 @@ static int segments_look(struct subject *s, struct error *e)
 	return 0;
 }
 
-static int sections_look(struct subject *s, struct error *e)
+static int sections_check(struct subject *s, struct error *e)
 {
 	uint32_t i;
 
@@ -77,7 +77,7 @@ static int sections_look(struct subject *s, struct error *e)
 /* ---- the stack ---------------------------------------------------------------------- */
 
 /* ld makes the stack executable for an object with an executable .note.GNU-stack, or without that section. */
-static int object_stack_look(struct subject *s, struct error *e)
+static int object_stack_check(struct subject *s, struct error *e)
 {
 	const struct elf_file *f = s->file;
 	uint32_t i = elf_section_find(f, ".note.GNU-stack", 1);
@@ -98,7 +98,7 @@ static int object_stack_look(struct subject *s, struct error *e)
  * executable (arch/x86/include/asm/elf.h), and glibc the stacks of threads
  * (DEFAULT_STACK_PERMS), also those of a program that loads such a library.
  */
-static int linked_stack_look(struct subject *s, struct error *e)
+static int linked_stack_check(struct subject *s, struct error *e)
 {
 	const struct elf_file *f = s->file;
 	bool dynamic = false;
@@ -174,7 +174,7 @@ struct writer {
 	const char *what; /* "the dynamic linker writes here" */
 };
 
-static bool writer_tell(struct writer *w)
+static bool writer_report(struct writer *w)
 {
 	const char *name = w->first.name;
 	bool ok;
@@ -197,7 +197,7 @@ static bool writer_add(struct writer *w, const struct written *x)
 {
 	const struct elf_symbol *y = symbol_index_find(&w->symbols, x->section, x->addr);
 
-	if (w->count && (y != w->function || x->section != w->first.section) && !writer_tell(w))
+	if (w->count && (y != w->function || x->section != w->first.section) && !writer_report(w))
 		return false;
 	if (!w->count++) {
 		w->function = y;
@@ -217,7 +217,7 @@ static bool says_textrel(const struct elf_file *f)
 
 /* Text relocations of a linked file: its dynamic relocations are in the loaded sections that elf/dynamic.h
  * reads. A static program has only R_X86_64_IRELATIVE, in writable memory, which its start-up code applies. */
-static int linked_text_look(struct writer *w, struct error *e)
+static int linked_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
 	struct dynamic_reloc *list;
@@ -237,7 +237,7 @@ static int linked_text_look(struct writer *w, struct error *e)
 			ok = writer_add(w, &x);
 	}
 	free(list);
-	if (!ok || !writer_tell(w))
+	if (!ok || !writer_report(w))
 		return error_memory(e);
 	if (!w->total && says_textrel(f))
 		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL is set, though no relocation needs it")
@@ -248,7 +248,7 @@ static int linked_text_look(struct writer *w, struct error *e)
 
 /* Object files: 8-byte absolute addresses in code, if the object could otherwise be linked
  * into a position-independent file. */
-static int object_text_look(struct writer *w, struct error *e)
+static int object_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
 	struct elf_reloc *list;
@@ -281,14 +281,14 @@ static int object_text_look(struct writer *w, struct error *e)
 					ok = writer_add(w, &x);
 			}
 			free(list);
-			if (!ok || !writer_tell(w))
+			if (!ok || !writer_report(w))
 				return error_memory(e);
 		}
 	}
 	return 0;
 }
 
-static int text_look(struct subject *s, struct error *e)
+static int text_check(struct subject *s, struct error *e)
 {
 	struct writer w = {.s = s};
 	int err;
@@ -297,7 +297,7 @@ static int text_look(struct subject *s, struct error *e)
 		return 0;
 	err = symbol_index_build(s->file, symbol_is_function, &w.symbols, e);
 	if (!err)
-		err = elf_is_object(s->file) ? object_text_look(&w, e) : linked_text_look(&w, e);
+		err = elf_is_object(s->file) ? object_text_check(&w, e) : linked_text_check(&w, e);
 	symbol_index_free(&w.symbols);
 	return err;
 }
@@ -306,9 +306,9 @@ int check_hardening(struct subject *s, struct error *e)
 {
 	bool object = elf_is_object(s->file);
 
-	if (object ? sections_look(s, e) : segments_look(s, e))
+	if (object ? sections_check(s, e) : segments_check(s, e))
 		return -1;
-	if (object ? object_stack_look(s, e) : linked_stack_look(s, e))
+	if (object ? object_stack_check(s, e) : linked_stack_check(s, e))
 		return -1;
-	return text_look(s, e);
+	return text_check(s, e);
 }

@@ -103,7 +103,7 @@ static const struct row *code_row(const struct subject *s, uint64_t addr)
 static bool same_rule(const struct etch_rule *a, const struct etch_rule *b) { return !memcmp(a, b, sizeof(*a)); }
 
 /* The row of .eh_frame at an address, and the next rows that begin within LATE_MOST bytes. */
-struct table_look {
+struct table_place {
 	uint64_t at;
 	struct etch_cfi_row here;
 	bool found;
@@ -116,7 +116,7 @@ struct table_look {
 
 static void table_row(void *ctx, const struct etch_cfi_row *row)
 {
-	struct table_look *t = ctx;
+	struct table_place *t = ctx;
 
 	if (row->start <= t->at && t->at < row->end) {
 		t->here = *row;
@@ -154,7 +154,7 @@ static bool has_rule(const struct subject *s, uint64_t at, uint64_t to, const st
  * there the code never has the rule of the first row. Inline assembly instead returns to the rule that .eh_frame has
  * throughout.
  */
-static bool is_late(const struct judge *j, const struct code_section *c, const struct table_look *t)
+static bool is_late(const struct judge *j, const struct code_section *c, const struct table_place *t)
 {
 	size_t i;
 
@@ -189,7 +189,7 @@ static const struct step *instruction_before(struct judge *j, const struct code_
 	return j->walk_at == addr && j->walk_any ? &j->walk_last : NULL;
 }
 
-static bool is_carried(struct judge *j, const struct code_section *c, uint64_t start, const struct table_look *t)
+static bool is_carried(struct judge *j, const struct code_section *c, uint64_t start, const struct table_place *t)
 {
 	const struct step *last = instruction_before(j, c, start, t->at);
 	const struct row *here = code_row(j->s, t->at), *before = t->at ? code_row(j->s, t->at - 1) : NULL;
@@ -212,7 +212,7 @@ static bool is_carried(struct judge *j, const struct code_section *c, uint64_t s
 /* True if the finding is late or carried on, as defined at the head of this file. */
 static bool is_slip(struct judge *j, const struct code_section *c, uint64_t start, uint64_t addr)
 {
-	struct table_look t = {.at = addr};
+	struct table_place t = {.at = addr};
 	long fde = cfi_file_at(&j->cfi, addr);
 
 	if (fde < 0)

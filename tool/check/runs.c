@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-int runs_tell(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text,
-              struct error *e)
+int runs_report(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text,
+                struct error *e)
 {
 	size_t i, k, step;
 	char what[400];

@@ -22,7 +22,7 @@ struct kind_count {
 };
 
 /* Collects the branches of one function without an int3, for one finding per kind. */
-struct teller {
+struct reporter {
 	struct subject *s;
 	struct symbol_index symbols;
 	bool asked[BRANCH_KINDS];
@@ -78,7 +78,7 @@ static bool branch_count(void *ctx, const struct code_section *c, uint64_t addr,
 	return counts[BRANCH_RETURN].all < 8 * BUILT_LEAST || counts[BRANCH_RETURN].stopped;
 }
 
-static void function_tell(struct teller *t)
+static void function_report(struct reporter *t)
 {
 	int k;
 
@@ -92,17 +92,17 @@ static void function_tell(struct teller *t)
 	}
 }
 
-static bool branch_tell(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
+static bool branch_report(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
 {
-	uint64_t at = elf_is_object(((struct teller *)ctx)->s->file) ? addr - c->addr : addr;
-	struct teller *t = ctx;
+	uint64_t at = elf_is_object(((struct reporter *)ctx)->s->file) ? addr - c->addr : addr;
+	struct reporter *t = ctx;
 	const struct elf_symbol *y;
 
 	if (stopped || !t->asked[kind])
 		return true;
 	y = symbol_index_find(&t->symbols, c->section, at);
 	if (y != t->function || c->section != t->section)
-		function_tell(t);
+		function_report(t);
 	t->function = y;
 	t->section = c->section;
 	if (!t->count[kind]++)
@@ -113,7 +113,7 @@ static bool branch_tell(void *ctx, const struct code_section *c, uint64_t addr, 
 int check_speculation(struct subject *s, struct error *e)
 {
 	struct kind_count counts[BRANCH_KINDS] = {0};
-	struct teller t = {.s = s};
+	struct reporter t = {.s = s};
 	bool any = false;
 	int k;
 
@@ -128,8 +128,8 @@ int check_speculation(struct subject *s, struct error *e)
 		return 0;
 	if (symbol_index_build(s->file, symbol_is_function, &t.symbols, e))
 		return -1;
-	branches_walk(s, branch_tell, &t);
-	function_tell(&t);
+	branches_walk(s, branch_report, &t);
+	function_report(&t);
 	symbol_index_free(&t.symbols);
 	return t.failed ? error_memory(e) : 0;
 }

@@ -31,14 +31,14 @@ static uint64_t room_behind(const struct elf_file *f, const struct elf_symbol *c
 
 /*
  * Object files: global symbols without a type that code of the object calls: assembly without .type and
- * .size. (In a linked file they cannot be told from the linker's own symbols.)
+ * .size. (In a linked file they cannot be reported from the linker's own symbols.)
  */
-static int untyped_look(struct subject *s, struct error *e)
+static int untyped_check(struct subject *s, struct error *e)
 {
 	const struct elf_file *f = s->file;
-	bool *told = calloc(f->symbol_count + 1, sizeof(*told));
+	bool *reported = calloc(f->symbol_count + 1, sizeof(*reported));
 	struct elf_reloc *list;
-	int err = told ? 0 : error_memory(e);
+	int err = reported ? 0 : error_memory(e);
 	uint32_t i;
 	long n, k;
 
@@ -51,18 +51,18 @@ static int untyped_look(struct subject *s, struct error *e)
 		for (k = 0; k < n && !err; k++) {
 			const struct elf_symbol *y = &f->symbols[list[k].symbol];
 
-			if (list[k].type != R_X86_64_PLT32 || told[list[k].symbol] || y->type != STT_NOTYPE ||
+			if (list[k].type != R_X86_64_PLT32 || reported[list[k].symbol] || y->type != STT_NOTYPE ||
 			    y->bind == STB_LOCAL || !y->section || !y->name[0] ||
 			    !(f->sections[y->section].sh.sh_flags & SHF_EXECINSTR))
 				continue;
-			told[list[k].symbol] = true;
+			reported[list[k].symbol] = true;
 			if (!finding_add(&s->found, "ETCH-N001", y->section, y->value,
 			                 "%s is called, but its symbol has neither type nor size", y->name))
 				err = error_memory(e);
 		}
 		free(list);
 	}
-	free(told);
+	free(reported);
 	return err;
 }
 
@@ -109,8 +109,8 @@ int check_symbols(struct subject *s, struct error *e)
 	if (symbol_index_build(f, is_code, &functions, e))
 		return -1;
 	items = mem_alloc(functions.count + 1, sizeof(*items));
-	err = runs_tell(s, "ETCH-N001", items, sizeless_find(f, &functions, items), sizeless_text, e);
+	err = runs_report(s, "ETCH-N001", items, sizeless_find(f, &functions, items), sizeless_text, e);
 	symbol_index_free(&functions);
 	free(items);
-	return err || !elf_is_object(f) || !f->symtab ? err : untyped_look(s, e);
+	return err || !elf_is_object(f) || !f->symtab ? err : untyped_check(s, e);
 }

@@ -88,7 +88,7 @@ static const char *in_place_reason(const struct subject *s, const struct targets
 }
 
 /* Checks the calls compiled in place, and removes the rows that do not match from the table. */
-static int in_place_look(struct subject *s, struct elf_file *f, struct error *e)
+static int in_place_check(struct subject *s, struct elf_file *f, struct error *e)
 {
 	struct linked_tables *t = &s->tables;
 	struct targets targets;
@@ -129,8 +129,8 @@ static int row_order(const struct imv_row *a, const struct imv_row *b)
 	return a->site < b->site ? -1 : a->site > b->site;
 }
 
-static int order_look(struct subject *s, const char *name, const struct imv_row *rows, size_t count, uint64_t table,
-                      struct error *e)
+static int order_check(struct subject *s, const char *name, const struct imv_row *rows, size_t count, uint64_t table,
+                       struct error *e)
 {
 	size_t i;
 
@@ -159,16 +159,16 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
 		linked_tables_free(t);
 		return finding_add(&s->found, "ETCH-T003", 0, 0, "%s", why.text) ? 0 : error_memory(e);
 	}
-	if ((t->flags & ETCH_MODULE_LINKED) && (order_look(s, ETCH_SEC_IMV, t->imv, t->imv_count, t->imv_addr, e) ||
-	                                        order_look(s, ETCH_SEC_PV, t->pv, t->pv_count, t->pv_addr, e)))
+	if ((t->flags & ETCH_MODULE_LINKED) && (order_check(s, ETCH_SEC_IMV, t->imv, t->imv_count, t->imv_addr, e) ||
+	                                        order_check(s, ETCH_SEC_PV, t->pv, t->pv_count, t->pv_addr, e)))
 		return -1;
-	return sites_unbake_each(f, t, mismatch_add, s, e) || in_place_look(s, f, e) ? -1 : 0;
+	return sites_unbake_each(f, t, mismatch_add, s, e) || in_place_check(s, f, e) ? -1 : 0;
 }
 
 /* ---- objects ------------------------------------------------------------------ */
 
 /* Checks an object that is armed according to its record, against the code. */
-static int record_look(struct subject *s, const struct obj_row *row, struct error *e)
+static int record_check(struct subject *s, const struct obj_row *row, struct error *e)
 {
 	size_t i;
 
@@ -207,7 +207,7 @@ int check_tables(struct subject *s, struct error *e)
 		const struct obj_row *row = &s->tables.obj[i];
 
 		if (row->kind == ETCH_OBJ_OBJECT && (row->flags & ETCH_OBJ_ARMED) &&
-		    !(row->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) && record_look(s, row, e))
+		    !(row->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) && record_check(s, row, e))
 			return -1;
 	}
 	return 0;

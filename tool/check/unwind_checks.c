@@ -38,7 +38,7 @@ static uint64_t row_addr(const struct arrays *a, uint64_t i)
 }
 
 /* Readers use binary search: adds a finding about the first row out of order. */
-static int order_look(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+static int order_check(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
 {
 	uint64_t i;
 
@@ -58,7 +58,7 @@ static int order_look(struct subject *s, const struct arrays *a, bool *bad, stru
 }
 
 /* Checks that lookup[i] is the last row at or below the start of block i. */
-static int lookup_look(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+static int lookup_check(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
 {
 	uint64_t b, k = 0;
 	uint32_t has;
@@ -80,7 +80,7 @@ static int lookup_look(struct subject *s, const struct arrays *a, bool *bad, str
 	return 0;
 }
 
-static int rules_look(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+static int rules_check(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
 {
 	struct etch_rule rule;
 	struct etch_orc x;
@@ -122,7 +122,7 @@ static uint32_t array_next(const struct elf_file *f, const struct segment_found 
 	return 0;
 }
 
-static int pair_look(struct subject *s, bool kernels, uint32_t ip, uint32_t orc, struct error *e)
+static int pair_check(struct subject *s, bool kernels, uint32_t ip, uint32_t orc, struct error *e)
 {
 	const struct elf_section *x = &s->file->sections[ip], *y = &s->file->sections[orc];
 	struct arrays a = {.section = ip,
@@ -138,13 +138,13 @@ static int pair_look(struct subject *s, bool kernels, uint32_t ip, uint32_t orc,
 		                   x->name, y->name, x->sh.sh_size, y->sh.sh_size)
 		           ? 0
 		           : error_memory(e);
-	if (rules_look(s, &a, &bad, e))
+	if (rules_check(s, &a, &bad, e))
 		return -1;
 	/* In an object file the addresses are relocations, so their order is not known yet. */
-	return !bad && !elf_is_object(s->file) ? order_look(s, &a, &bad, e) : 0;
+	return !bad && !elf_is_object(s->file) ? order_check(s, &a, &bad, e) : 0;
 }
 
-static int classic_look(struct subject *s, const struct segment_found *at, struct error *e)
+static int classic_check(struct subject *s, const struct segment_found *at, struct error *e)
 {
 	bool kernels = is_kernels(s->file);
 	uint32_t ip = 0, orc = 0;
@@ -160,7 +160,7 @@ static int classic_look(struct subject *s, const struct segment_found *at, struc
 			                   ip ? ETCH_SEC_ORC : ETCH_SEC_ORC_IP)
 			           ? 0
 			           : error_memory(e);
-		if (pair_look(s, kernels, ip, orc, e))
+		if (pair_check(s, kernels, ip, orc, e))
 			return -1;
 	}
 }
@@ -198,8 +198,8 @@ static int orc_explain(struct subject *s, const struct segment_found *at, const 
 		}
 	}
 	if (u.encoding == ETCH_ENCODING_ORC && a.ip && a.rows == u.rows && a.orc &&
-	    (rules_look(s, &a, &bad, e) || (!bad && order_look(s, &a, &bad, e)) ||
-	     (!bad && a.blocks == (u.text_size + BLOCK - 1) / BLOCK && lookup_look(s, &a, &bad, e))))
+	    (rules_check(s, &a, &bad, e) || (!bad && order_check(s, &a, &bad, e)) ||
+	     (!bad && a.blocks == (u.text_size + BLOCK - 1) / BLOCK && lookup_check(s, &a, &bad, e))))
 		return -1;
 	return bad || finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why) ? 0 : error_memory(e);
 }
@@ -265,7 +265,7 @@ struct compare {
 	struct cfi_file described;
 };
 
-static int last_tell(struct compare *c, struct error *e)
+static int last_report(struct compare *c, struct error *e)
 {
 	if (!c->last.bytes)
 		return 0;
@@ -300,8 +300,8 @@ static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, 
 }
 
 /* Compares the rules of the table and of the code for [start, end), in which each has one rule. */
-static int stretch_look(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
-                        const struct row *code, struct error *e)
+static int stretch_check(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
+                         const struct row *code, struct error *e)
 {
 	const struct elf_symbol *y;
 
@@ -314,7 +314,7 @@ static int stretch_look(struct compare *c, uint64_t start, uint64_t end, const s
 		c->last.bytes += end - start;
 		return 0;
 	}
-	if (last_tell(c, e))
+	if (last_report(c, e))
 		return -1;
 	c->last = (struct difference){start, end, table, code, y, end - start};
 	return 0;
@@ -334,7 +334,7 @@ static int rows_compare(struct compare *c, struct error *e)
 		next = i < c->table->count ? c->table->rows[i].addr : UINT64_MAX;
 		if (k < c->code->count && c->code->rows[k].addr < next)
 			next = c->code->rows[k].addr;
-		if (stretch_look(c, at, next, t, g, e))
+		if (stretch_check(c, at, next, t, g, e))
 			return -1;
 		at = next;
 		if (i < c->table->count && c->table->rows[i].addr == at)
@@ -342,7 +342,7 @@ static int rows_compare(struct compare *c, struct error *e)
 		if (k < c->code->count && c->code->rows[k].addr == at)
 			g = &c->code->rows[k++];
 	}
-	return last_tell(c, e);
+	return last_report(c, e);
 }
 
 /* The rows of the code, rounded to what the table's encoding can represent. */
@@ -380,7 +380,7 @@ static int other_way_differs(struct compare *c, const struct linked_unwind *u, b
 	return err;
 }
 
-static int rows_tell(struct compare *c, struct error *e)
+static int rows_report(struct compare *c, struct error *e)
 {
 	c->count_only = false;
 	if (rows_compare(c, e))
@@ -392,7 +392,7 @@ static int rows_tell(struct compare *c, struct error *e)
 	return 0;
 }
 
-static int rows_look(struct subject *s, const struct linked_unwind *u, struct error *e)
+static int rows_check(struct subject *s, const struct linked_unwind *u, struct error *e)
 {
 	struct row_list table = {0}, code = {0};
 	struct compare c = {.s = s, .table = &table, .code = &code, .count_only = true, .cfi = !s->options->no_cfi};
@@ -412,7 +412,7 @@ static int rows_look(struct subject *s, const struct linked_unwind *u, struct er
 	if (!err && c.places)
 		err = other_way_differs(&c, u, &differs, e);
 	if (!err && c.places && differs)
-		err = rows_tell(&c, e);
+		err = rows_report(&c, e);
 	symbol_index_free(&c.symbols);
 	cfi_file_close(&c.described);
 	row_list_free(&table);
@@ -421,7 +421,7 @@ static int rows_look(struct subject *s, const struct linked_unwind *u, struct er
 }
 
 /* *same: the table's build-id is that of the file, or the file has none; else adds a finding. */
-static int build_look(struct subject *s, const struct linked_unwind *u, bool *same, struct error *e)
+static int build_check(struct subject *s, const struct linked_unwind *u, bool *same, struct error *e)
 {
 	uint8_t want[sizeof(u->header.build_id)] = {0};
 	const uint8_t *id;
@@ -445,7 +445,7 @@ int check_unwind(struct subject *s, struct error *e)
 
 	if (!elf_is_object(s->file))
 		r = segment_find(s->file->bytes, s->file->size, &at, why.text, sizeof(why.text));
-	if (r >= 0 && classic_look(s, &at, e))
+	if (r >= 0 && classic_check(s, &at, e))
 		return -1;
 	if (r > 0)
 		r = linked_unwind_read(s->file, &u, &why);
@@ -453,7 +453,7 @@ int check_unwind(struct subject *s, struct error *e)
 		linked_unwind_free(&u);
 		return !error_is_memory(&why) ? orc_explain(s, &at, why.text, e) : error_memory(e);
 	}
-	r = r > 0 && (build_look(s, &u, &same, e) || (same && rows_look(s, &u, e))) ? -1 : 0;
+	r = r > 0 && (build_check(s, &u, &same, e) || (same && rows_check(s, &u, e))) ? -1 : 0;
 	linked_unwind_free(&u);
 	return r;
 }

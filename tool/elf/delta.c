@@ -126,18 +126,18 @@ struct maker {
 	const struct delta_guess *guess, *guess_end; /* the guess for the current offset; the end */
 	size_t missed;                               /* bytes without a match at the likely places */
 	struct output out;
-	size_t told;   /* bytes of `want` that the commands so far produce */
-	size_t source; /* offset in `have` at which the last copy ended */
+	size_t encoded; /* bytes of `want` that the commands so far produce */
+	size_t source;  /* offset in `have` at which the last copy ended */
 };
 
 static void copy_put(struct maker *m, size_t from, size_t at, size_t length)
 {
-	put_number(&m->out, at - m->told);
-	put(&m->out, m->want + m->told, at - m->told);
+	put_number(&m->out, at - m->encoded);
+	put(&m->out, m->want + m->encoded, at - m->encoded);
 	put_number(&m->out, length);
 	if (length)
 		put_signed(&m->out, (int64_t)from - (int64_t)m->source);
-	m->told = at + length;
+	m->encoded = at + length;
 	m->source = from + length;
 }
 
@@ -196,7 +196,7 @@ static bool commands_make(struct maker *m)
 
 	while (at < m->want_size && !m->out.failed) {
 		/* The first guess: the last copy goes on. */
-		size_t from = m->source + (at - m->told), length = match(m, from, at), skip = 0;
+		size_t from = m->source + (at - m->encoded), length = match(m, from, at), skip = 0;
 
 		if (length < SHORTEST)
 			skip = changed(m, from, at);
@@ -211,7 +211,7 @@ static bool commands_make(struct maker *m)
 			at += skip ? skip : 1;
 		}
 	}
-	if (m->told < m->want_size)
+	if (m->encoded < m->want_size)
 		copy_put(m, m->source, m->want_size, 0);
 	return !m->out.failed;
 }
@@ -267,26 +267,26 @@ int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, siz
 {
 	struct reader r = {delta, delta + delta_size, false};
 	uint64_t source = 0;
-	size_t told = 0;
+	size_t done = 0;
 
-	while (told < want_size) {
+	while (done < want_size) {
 		uint64_t length = get_number(&r, false);
 
-		if (r.bad || length > want_size - told || length > (size_t)(r.end - r.at))
+		if (r.bad || length > want_size - done || length > (size_t)(r.end - r.at))
 			return -1;
-		memcpy(want + told, r.at, length);
+		memcpy(want + done, r.at, length);
 		r.at += length;
-		told += length;
+		done += length;
 		length = get_number(&r, false);
 		if (length)
 			source += get_number(&r, true);
-		if (r.bad || length > want_size - told || source > have_size || length > have_size - source)
+		if (r.bad || length > want_size - done || source > have_size || length > have_size - source)
 			return -1;
-		if (!length && told < want_size)
+		if (!length && done < want_size)
 			return -1;
-		memcpy(want + told, have + source, length);
+		memcpy(want + done, have + source, length);
 		source += length;
-		told += length;
+		done += length;
 	}
 	return r.at == r.end ? 0 : -1;
 }

@@ -294,8 +294,8 @@ static struct delta_guess *guesses_make(const struct headers *kept, const uint8_
 }
 
 /* Makes the delta that gives `original` back from `kept`. -1: out of memory. */
-static int original_tell(struct bytes kept, const struct headers *h, struct bytes original, uint8_t **delta,
-                         size_t *delta_size)
+static int original_record(struct bytes kept, const struct headers *h, struct bytes original, uint8_t **delta,
+                           size_t *delta_size)
 {
 	size_t count;
 	struct delta_guess *guesses = guesses_make(h, original.at, original.size, &count);
@@ -326,7 +326,8 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 		          end);
 		return 0;
 	}
-	if (original_tell((struct bytes){*bytes, *size}, &h, (struct bytes){original, original_size}, &delta, &delta_size))
+	if (original_record((struct bytes){*bytes, *size}, &h, (struct bytes){original, original_size}, &delta,
+	                    &delta_size))
 		return error_memory(e);
 	r.delta_size = (uint32_t)delta_size;
 	r.header = h.eh;

@@ -45,7 +45,7 @@ static bool has_code_section(const struct elf_file *f)
 
 /* True if a linked file has a section with a name that etch uses, for a table or for etched objects, and type or flags
  * that show that it is something else. */
-static bool name_is_odd(const struct elf_file *f)
+static bool name_is_taken(const struct elf_file *f)
 {
 	static const char *const names[] = {ETCH_SEC_OBJECT, ETCH_SEC_SCALAR, /* these two are writable */ ETCH_SEC_IMV,
 	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_MODULE,
@@ -91,7 +91,7 @@ const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options
 		return "the additions of an earlier etch run are damaged";
 	if (!elf_is_object(f) && !has_code_section(f))
 		return "code overlaps the headers";
-	if (name_is_odd(f))
+	if (name_is_taken(f))
 		return "a section has the name of an etch table, but is not one";
 	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
 		return "section headers and program headers disagree on .eh_frame_hdr";

@@ -14,7 +14,7 @@
 #define FINDINGS_NEAR  64 /* distance in bytes of findings that share a line, at most */
 
 /* What printing a finding needs. */
-struct sayer {
+struct finding_printer {
 	const char *path;
 	const struct elf_file *file;
 	struct symbol_index names;
@@ -22,7 +22,7 @@ struct sayer {
 };
 
 /* Prints a finding: "FILE: ID: function+offset (source line): text". */
-static void print_finding(const struct sayer *s, const struct finding *x, const char *text)
+static void print_finding(const struct finding_printer *s, const struct finding *x, const char *text)
 {
 	char source[256] = "-", where[256];
 
@@ -44,7 +44,7 @@ static size_t finding_run(const struct findings *l, size_t first)
 	return n;
 }
 
-static void print_frames(const struct sayer *s, const struct findings *l, bool all)
+static void print_frames(const struct finding_printer *s, const struct findings *l, bool all)
 {
 	size_t shown = 0, i = 0, n;
 
@@ -66,7 +66,7 @@ static void print_frames(const struct sayer *s, const struct findings *l, bool a
 }
 
 /* Names the FDEs that contradict the code, and what became of them. */
-static void print_replaced(const struct sayer *s, const struct eh_replaced *x)
+static void print_replaced(const struct finding_printer *s, const struct eh_replaced *x)
 {
 	size_t i;
 
@@ -82,7 +82,7 @@ static void print_replaced(const struct sayer *s, const struct eh_replaced *x)
 }
 
 /* Indexes the symbols that the findings need. Out of memory, places are printed as section + offset. */
-static void names_find(struct sayer *to, const struct findings *a, const struct findings *b,
+static void names_find(struct finding_printer *to, const struct findings *a, const struct findings *b,
                        const struct eh_replaced *fdes)
 {
 	struct symbol_place *places = malloc((a->count + b->count + fdes->wrong_count) * sizeof(*places));
@@ -105,17 +105,17 @@ size_t rewrite_print_findings(const char *path, const struct elf_file *f, const 
 {
 	const struct findings *frames = &r->frames.findings;
 	size_t count = s->findings.count + frames->count, i;
-	struct sayer sayer = {.path = path, .file = f};
+	struct finding_printer finding_printer = {.path = path, .file = f};
 
 	if (count)
-		names_find(&sayer, &s->findings, frames, &r->eh.replaced);
-	sayer.lines = count ? lines_open(f) : NULL;
+		names_find(&finding_printer, &s->findings, frames, &r->eh.replaced);
+	finding_printer.lines = count ? lines_open(f) : NULL;
 	for (i = 0; i < s->findings.count; i++)
-		print_finding(&sayer, &s->findings.list[i], s->findings.list[i].text);
-	print_frames(&sayer, frames, all);
-	print_replaced(&sayer, &r->eh.replaced);
-	lines_close(sayer.lines);
-	symbol_index_free(&sayer.names);
+		print_finding(&finding_printer, &s->findings.list[i], s->findings.list[i].text);
+	print_frames(&finding_printer, frames, all);
+	print_replaced(&finding_printer, &r->eh.replaced);
+	lines_close(finding_printer.lines);
+	symbol_index_free(&finding_printer.names);
 	return count;
 }
 

@@ -24,8 +24,8 @@ struct late {
 /* The first arrival at a basic block. */
 struct arrival {
 	struct state state;
-	uint32_t from;   /* offset of the predecessor instruction; NO_STEP: an entry */
-	bool here, told; /* there is one; it has a finding */
+	uint32_t from;       /* offset of the predecessor instruction; NO_STEP: an entry */
+	bool here, reported; /* there is one; it has a finding */
 };
 
 struct meet {
@@ -34,7 +34,7 @@ struct meet {
 	struct worklist list;  /* of indices of `first` */
 	struct late *late;
 	size_t late_count, late_room;
-	unsigned told;
+	unsigned reported;
 	bool *lost; /* out, per state: the frame was lost in this join */
 };
 
@@ -106,15 +106,15 @@ static bool meet_join(void *ctx, uint32_t k, const void *state)
 		a->from = c->from;
 		return a->here = true;
 	}
-	if (a->told || c->late || !m->o->certain || m->o->f->states[k].dead || s->dead)
+	if (a->reported || c->late || !m->o->certain || m->o->f->states[k].dead || s->dead)
 		return false;
 	if (mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off == its.off)
 		return false;
 	if (s->weak || a->state.weak || !matters(m, s, &a->state) || is_inside(m, c->from) || is_inside(m, a->from))
 		return false;
-	a->told = true;
+	a->reported = true;
 	m->lost[k] = true;
-	if (m->told++ < MEETINGS_MOST)
+	if (m->reported++ < MEETINGS_MOST)
 		meeting_report(m, k, s, c->from);
 	return false;
 }

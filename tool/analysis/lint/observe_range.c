@@ -230,14 +230,14 @@ static void overlaps_look(struct observe *o)
 {
 	const struct flow *f = o->f;
 	uint64_t off, end = 0, outer = 0;
-	unsigned told = 0;
+	unsigned reported = 0;
 
-	for (off = 0; off < o->size && told < OVERLAPS_MOST; off++) {
+	for (off = 0; off < o->size && reported < OVERLAPS_MOST; off++) {
 		if (!flow_walked(f, off))
 			continue;
 		if (off < end) {
 			overlap_report(o, outer, off);
-			told++;
+			reported++;
 		}
 		if (off + f->steps[f->at[off] - 1].len > end) {
 			end = off + f->steps[f->at[off] - 1].len;
@@ -298,7 +298,7 @@ static bool any_missing(const struct flow *f)
 /* ---- a code range ---------------------------------------------------------------------------- */
 
 /* Does an exit jump with a frame to the start of a function? */
-static bool leaves_oddly(const struct flow *f)
+static bool exits_with_frame(const struct flow *f)
 {
 	uint64_t asked = 0;
 	size_t i;
@@ -402,7 +402,7 @@ bool observe_range(struct flow *f, struct findings *out)
 	if (visited != walked)
 		overlaps_look(&o);
 	if (f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown || o.stack ||
-	    leaves_oddly(f) || loses_frame(f))
+	    exits_with_frame(f) || loses_frame(f))
 		observe_stack(&o);
 	if (o.flag)
 		observe_flag(&o);
