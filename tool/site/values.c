@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects that only sets write to: those of DEFINE_IMV, by their names; and the cells of etch::value (etch/imv.hpp) in
- * the data of a file, by the marks behind them. */
+/* Objects that only sets write to: those of DEFINE_IMV, by their names; and, in the data of a file by the marks behind
+ * them, the cells of etch::value (etch/imv.hpp) and the slots of etch::ops (etch/pv.hpp). */
 #include "site/site.h"
 #include "support/memory.h"
 #include "support/search.h"
@@ -49,7 +49,8 @@ static void symbols_collect(const struct elf_file *f, struct data_symbols *d)
 
 /* The last symbol that begins at or before a cell, if the cell lies in its bytes; 0: none. In an object file values
  * are relative to sections. */
-static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols *d, uint32_t section, uint64_t at)
+static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols *d, uint32_t section, uint64_t at,
+                            uint64_t size)
 {
 	size_t lo =
 		SEARCH(d->count, i, d->list[i].section < section || (d->list[i].section == section && d->list[i].value <= at));
@@ -58,17 +59,17 @@ static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols 
 	if (!lo || d->list[lo - 1].section != section)
 		return 0;
 	y = &f->symbols[d->list[lo - 1].index];
-	return at - y->value < y->size && y->size - (at - y->value) >= CELL ? d->list[lo - 1].index : 0;
+	return at - y->value < y->size && y->size - (at - y->value) >= size ? d->list[lo - 1].index : 0;
 }
 
-static int value_add(struct scan *s, const struct data_symbols *d, uint32_t section, uint64_t off)
+static int value_add(struct scan *s, const struct data_symbols *d, uint32_t section, uint64_t off, uint64_t size)
 {
 	const struct elf_section *x = &s->file->sections[section];
-	struct object o = {.section = section, .addr = x->sh.sh_addr + off, .size = CELL, .value = true};
+	struct object o = {.section = section, .addr = x->sh.sh_addr + off, .size = size, .value = true};
 	uint64_t from = x->sh.sh_addr;
 	const char *name = x->name;
 
-	o.symbol = cell_symbol(s->file, d, section, o.addr);
+	o.symbol = cell_symbol(s->file, d, section, o.addr, size);
 	if (o.symbol) {
 		from = s->file->symbols[o.symbol].value;
 		name = s->file->symbols[o.symbol].name;
@@ -89,9 +90,42 @@ bool object_is_imv(const struct object *o)
 	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
+/* Bytes of the object in front of a mark at an offset of a section; 0: it is no mark of ours. */
+static uint64_t value_size(const struct elf_section *x, uint64_t off, bool ops)
+{
+	uint64_t size = CELL;
+
+	if ((x->sh.sh_addr + off) & 7)
+		return 0;
+	if (ops) {
+		if (x->sh.sh_size - off < MARK + sizeof(size))
+			return 0;
+		memcpy(&size, x->data + off + MARK, sizeof(size));
+	}
+	return size <= off && size <= ETCH_OPS_MOST && !(size & 7) ? size : 0;
+}
+
+static int section_values_add(struct scan *s, struct data_symbols *symbols, uint32_t section, bool ops)
+{
+	static const uint64_t marks[2][2] = {{ETCH_VALUE_MARK_0, ETCH_VALUE_MARK_1}, {ETCH_OPS_MARK_0, ETCH_OPS_MARK_1}};
+	const struct elf_section *x = &s->file->sections[section];
+	const uint8_t *p, *end = x->data + x->sh.sh_size;
+	int err = 0;
+
+	for (p = x->data; !err && (p = memmem(p, (size_t)(end - p), marks[ops], MARK)); p++) {
+		uint64_t off = (uint64_t)(p - x->data), size = value_size(x, off, ops);
+
+		if (!size)
+			continue;
+		if (!symbols->list)
+			symbols_collect(s->file, symbols);
+		err = value_add(s, symbols, section, off - size, size);
+	}
+	return err;
+}
+
 int scan_values_add(struct scan *s)
 {
-	static const uint64_t mark[2] = {ETCH_VALUE_MARK_0, ETCH_VALUE_MARK_1};
 	struct data_symbols symbols = {0};
 	uint32_t i;
 	bool shared;
@@ -99,20 +133,11 @@ int scan_values_add(struct scan *s)
 
 	for (i = 1; !err && i < s->file->section_count; i++) {
 		const struct elf_section *x = &s->file->sections[i];
-		const uint8_t *p, *end = x->data + (x->data ? x->sh.sh_size : 0);
 
 		if (!x->data || x->sh.sh_type != SHT_PROGBITS || (x->sh.sh_flags & SHF_EXECINSTR) ||
 		    (x->sh.sh_flags & (SHF_ALLOC | SHF_WRITE)) != (SHF_ALLOC | SHF_WRITE) || section_is_etched(x, &shared))
 			continue;
-		for (p = x->data; !err && (p = memmem(p, (size_t)(end - p), mark, MARK)); p++) {
-			uint64_t off = (uint64_t)(p - x->data);
-
-			if (off < CELL || ((x->sh.sh_addr + off) & 7))
-				continue;
-			if (!symbols.list)
-				symbols_collect(s->file, &symbols);
-			err = value_add(s, &symbols, i, off - CELL);
-		}
+		err = section_values_add(s, &symbols, i, false) || section_values_add(s, &symbols, i, true) ? -1 : 0;
 	}
 	free(symbols.list);
 	return err;

@@ -49,6 +49,10 @@ extern "C" {
  */
 #define ETCH_VALUE_MARK_0 0x9c1f6e35a2d84b07u
 #define ETCH_VALUE_MARK_1 0xd3b07a4ce5916f28u
+/* The same behind the slots of an etch::ops, with their size in the 8 bytes that follow. */
+#define ETCH_OPS_MARK_0 0xb5a1470e9d36f2c8u
+#define ETCH_OPS_MARK_1 0x6e93d80b57fc2a41u
+#define ETCH_OPS_MOST   4096u /* bytes of slots */
 
 #define ETCH_PAGE 4096u /* x86-64 base page: the granularity of mprotect(2) */
 
@@ -171,8 +175,8 @@ enum etch_obj_kind {
 /* Set by the link step: the file was stripped of symbols, and this record covers an object or a
  * part of one. A range that one call sets may span several such records. */
 #define ETCH_OBJ_PART 0x20u
-/* The cell of an etch::value (etch/imv.hpp), in any writable section. Only etch_set writes to it: nobody counts
- * addresses and stores, and its page stays writable. */
+/* The cell of an etch::value, or the slots of an etch::ops (C++), in any writable section. Only etch_set writes to it:
+ * nobody counts addresses and stores, and its page stays writable. */
 #define ETCH_OBJ_VALUE 0x40u
 /* Flag of a fact: addr refers to an 8-byte slot that holds the object's address. */
 #define ETCH_OBJ_GOT 0x80u
