@@ -137,8 +137,8 @@ void etch_unlock(void);
 struct module *module_at(uint64_t at);
 /* The object of the module that contains this address; or null. */
 struct object *module_object(const struct module *m, uint64_t at);
-/* May [at, at+size) be set? It must be in one object, or in an etched section whose objects are unknown (not processed by
- * the tool), or in a copy of an object. 0, or an etch_error. (imv.c) */
+/* May [at, at+size) be set? It must be in one object, or in an etched section whose objects are unknown (not processed
+ * by the tool), or in a copy of an object. 0, or an etch_error. (imv.c) */
 int range_check(uint64_t at, uint64_t size);
 /* Index of the first object that ends behind this address. */
 size_t module_object_from(const struct module *m, uint64_t at);
@@ -240,10 +240,7 @@ static inline uint64_t site_object(const struct etch_imv *e)
 }
 
 /* Number of bytes that the site reads. */
-static inline unsigned site_size(const struct etch_imv *e)
-{
-	return etch_form_is_pv(e->form) ? 8 : form_size(e->form);
-}
+static inline unsigned site_size(const struct etch_imv *e) { return etch_form_is_pv(e->form) ? 8 : form_size(e->form); }
 
 static inline const struct etch_imv *pair_site(const struct module *m, uint64_t value)
 {

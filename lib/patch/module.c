@@ -300,6 +300,7 @@ struct search {
 	int found, first;
 };
 
+/* For dl_iterate_phdr(): the image with the address that is searched for. 1: it is this one. */
 static int search_image(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;

@@ -147,8 +147,7 @@ static unsigned is_image(const struct etch_imv *e, uint64_t site, const struct e
 	unsigned count, len = etch_imv_len(e);
 	uint8_t out[16];
 
-	return pv_image(e, site, site ^ (uint64_t)1 << 62, b, out, &count) == len && !memcmp(out, bytes, len) ? count
-	                                                                                                           : 0;
+	return pv_image(e, site, site ^ (uint64_t)1 << 62, b, out, &count) == len && !memcmp(out, bytes, len) ? count : 0;
 }
 
 unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *bytes)

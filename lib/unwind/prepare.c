@@ -317,6 +317,7 @@ static void map_write(const struct table_builder *m, struct etch_unwind *u)
 	u->map_rbp = etch_map_rbp(map, m->granule_count);
 }
 
+/* Lays out and fills the block table of what has been collected; *size: its bytes. Null: no memory, or too large. */
 static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)
 {
 	uint64_t end = sizeof(struct etch_unwind), blocks = (m->size + 255) >> ETCH_BLOCK_SHIFT, rows = m->rows.count, i;

@@ -170,6 +170,7 @@ static bool name_taken(const char *name, uint64_t *left)
 	return true;
 }
 
+/* Reads the section headers, and checks that names and contents lie in the file. 0, or -1 and a message. */
 static int sections_load(struct elf_file *f, struct error *e)
 {
 	size_t count, strndx, i;
@@ -244,6 +245,7 @@ static int symbols_check(const struct elf_file *f, uint32_t index, const struct 
 	return 0;
 }
 
+/* Reads a symbol table, and checks that names and section numbers are valid. 0, or -1 and a message. */
 static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **out, uint32_t *out_count,
                         struct error *e)
 {

@@ -129,6 +129,7 @@ static int relocs_check(const struct object_writer *w)
 	return 0;
 }
 
+/* Adds the parts of the output that are sections of the input, with what new symbols and sections change in them. */
 static int old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
 	const struct elf_file *f = w->f;

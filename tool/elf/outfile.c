@@ -333,6 +333,7 @@ static int links_rename(const struct order *o, struct other *list, const char **
 	return 0;
 }
 
+/* Writes a temporary file beside the target and renames it to that. 0, or an errno value and a message. */
 static int replace(const struct order *o, struct other *links, char *err, size_t errlen)
 {
 	const char *what = "cannot create a temporary file beside it", *target = o->target, *who = o->path;
@@ -427,6 +428,8 @@ static int find_target(struct order *o, char *err, size_t errlen)
 	return 0;
 }
 
+/* Writes the output: to a temporary file that replaces the target, with signals blocked; in place if the target is not
+ * a regular file. 0, or an errno value and a message. */
 static int execute(struct order *o, char *err, size_t errlen)
 {
 	const struct timespec no_time = {0, 0};

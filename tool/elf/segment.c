@@ -60,6 +60,7 @@ static void headers_place(struct seg_layout *l, uint64_t old_headers, uint64_t o
 	seg_headers_count(f);
 }
 
+/* Places the sections, and computes all headers of the file with them. Returns a segment_result. */
 static int layout_files(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
 {
 	struct seg_file *f = &l->f;

@@ -202,10 +202,11 @@ static void sites_tsv(const struct summary *s)
 {
 	size_t i;
 
-	printf("loads\t%zu\nsites\t%zu\nlive\t%zu\nlive_by_swap\t%zu\nimmediates\t%zu\nunfit\t%zu\nstores\t%zu\nescapes\t%zu\n"
-	       "bytes_per_site\t%zu\n",
-	       s->loads.all, s->loads.sites, s->loads.live, s->loads.swap, s->immediates, s->unfit, s->stores, s->escapes,
-	       sizeof(struct etch_imv));
+	printf(
+		"loads\t%zu\nsites\t%zu\nlive\t%zu\nlive_by_swap\t%zu\nimmediates\t%zu\nunfit\t%zu\nstores\t%zu\nescapes\t%zu\n"
+		"bytes_per_site\t%zu\n",
+		s->loads.all, s->loads.sites, s->loads.live, s->loads.swap, s->immediates, s->unfit, s->stores, s->escapes,
+		sizeof(struct etch_imv));
 	for (i = 0; i < s->loads.kept_count; i++)
 		printf("stay_load: %s\t%zu\n", s->loads.kept[i].what, s->loads.kept[i].count);
 	printf("calls\t%zu\ncall_sites\t%zu\nlive_calls\t%zu\nlive_calls_by_swap\t%zu\n", s->calls.all, s->calls.sites,

@@ -45,7 +45,7 @@ struct summary {
 	struct coverage code, table; /* by the rows made from the code, and by the table */
 	struct tallies loads, calls;
 	size_t immediates, stores, escapes;
-	size_t unfit; /* loads with a form that does not hold the value in the file */
+	size_t unfit;           /* loads with a form that does not hold the value in the file */
 	struct tally states[8]; /* call sites by state: "direct" etc. */
 	size_t state_count;
 	size_t in_place, in_place_now;            /* sites of pv_call_inline; those that are nops */

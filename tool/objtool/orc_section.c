@@ -120,8 +120,7 @@ static void section_add(struct maker *m, const struct code_section *c, const str
 		entry_add(m, c->section, c->size, &none);
 }
 
-/* ---- one row for each byte of code that may be replaced -----------------------------------------------------------
- */
+/* ---- one row for each byte of code that may be replaced ---------------------------------- */
 
 static const struct row *row_at(const struct row_list *l, uint64_t addr)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The script inside the SVG flame graph. Frames are <g class="f"> with a <title>, a <rect> and a <text>; their places
- * as drawn are kept in `all`. A click zooms; Ctrl+F, or the word "Search", asks for a regular expression; "#search="
- * and
- * "#zoom=" (a frame's number) in the address do the same when the file is opened.
+ * as drawn are kept in `all`. A click zooms; Ctrl+F, or the word "Search", asks for a regular expression. In the
+ * address of the file, "#zoom=" (a frame's number) and "#search=" do the same when it is opened.
  */
 #ifndef PROFILE_FLAME_SCRIPT_H
 #define PROFILE_FLAME_SCRIPT_H

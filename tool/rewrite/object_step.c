@@ -38,6 +38,7 @@ static bool fact_known(const struct scan *s, size_t i)
 	return false;
 }
 
+/* Makes the entries of objects, sites and facts. 0, or -1 and a message. */
 static int tables_build(const struct scan *s, struct object_tables *t, struct error *e)
 {
 	bool ok = true;

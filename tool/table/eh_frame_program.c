@@ -115,6 +115,7 @@ static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64
 
 static bool is_plain(const struct etch_rule *r) { return !(r->cfa & ETCH_CFA_DEREF) && r->cfa_off >= 0; }
 
+/* The instruction that changes the CFA from the one of `was` to that of `r`: the shortest, or an expression. */
 static void cfa_put(struct program *p, const struct etch_rule *was, const struct etch_rule *r)
 {
 	unsigned reg = sframe_register(r->cfa & 15u);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first element that ends behind an address, of a sorted list in which each goes on to the next. */
+/* Index of the row in force at an address; 0 where the address is before the first. */
 static size_t row_at(const struct row_list *rows, uint64_t addr)
 {
 	size_t lo = SEARCH(rows->count, i, rows->rows[i].addr <= addr);
@@ -20,11 +20,10 @@ static size_t row_at(const struct row_list *rows, uint64_t addr)
 	return lo - (lo > 0);
 }
 
+/* Index of the first row that begins at or behind an address. */
 static size_t save_at(const struct save_list *saves, uint64_t addr)
 {
-	size_t lo = SEARCH(saves->count, i, saves->rows[i].addr < addr);
-
-	return lo;
+	return SEARCH(saves->count, i, saves->rows[i].addr < addr);
 }
 
 static bool rows_are_proven(const struct row_list *rows, const struct cfi_fde *fde)

@@ -108,8 +108,8 @@ struct bytes {
 };
 void bytes_put(struct bytes *b, const void *data, size_t size);
 
-/* eh_frame_program.c: the CIE for these FDEs, for .eh_frame or .debug_frame, and the program of one, for rows that
- * begin with it, up to `end`. */
+/* eh_frame_program.c: the CIE of these FDEs, for .eh_frame or .debug_frame; and the program of an FDE, for the rows of
+ * its code, which ends at `end`. */
 void eh_cie_put(struct bytes *b, bool signal, bool debug);
 void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count, uint64_t end);
 /* The program of a signal frame: all registers are in struct sigcontext (asm/sigcontext.h), rsp at rsp + `rsp`. */

@@ -251,7 +251,6 @@ void linked_unwind_free(struct linked_unwind *u)
 
 /* ---- reading --------------------------------------------------------------- */
 
-/* Copies a section of an earlier run, in the etch segment or (not loaded) after it. */
 /* Is the section one that etch has made, not one of the linker's that had to move? */
 static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 {
@@ -261,6 +260,8 @@ static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 	       s->sh.sh_addr - at->addr - at->first < at->size - at->first;
 }
 
+/* Copies a section of an earlier run: in the etch segment or, `unloaded`, behind it. 1; 0: there is none; -1 and a
+ * message. */
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {

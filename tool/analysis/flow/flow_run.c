@@ -351,8 +351,9 @@ static void constants_settle(struct flow *f, bool force_constants)
 			state_drop_constants(&f->states[i]);
 }
 
-static bool run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
-                size_t in_count, bool force_constants)
+/* Analyses the code range with or without constants. False: out of memory, or too large. */
+static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
+                     size_t in_count, bool force_constants)
 {
 	struct state entry;
 	uint32_t i, start = f->in.start;
@@ -402,9 +403,9 @@ bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 	bool ok;
 
 	f->in.start = (uint8_t)start;
-	ok = run(f, env, number, in, in_count, false);
+	ok = run_once(f, env, number, in, in_count, false);
 	if (ok && f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
-		ok = run(f, env, number, in, in_count, true);
+		ok = run_once(f, env, number, in, in_count, true);
 	f->walk.edges_drop_constants = !flow_needs_constants(f);
 	return ok;
 }
