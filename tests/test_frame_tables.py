@@ -39,6 +39,18 @@ def test_files_of_the_system(path, build):
     assert found(build / "etch", path) == []
 
 
+@pytest.mark.parametrize("tool", [["objcopy", "--only-keep-debug"], ["eu-strip", "-f"]], ids=lambda t: t[0])
+def test_debug_file_has_no_tables(build, tmp_path, tool):
+    """Its program headers name places in the other file; here something else is there, or nothing."""
+    debug = tmp_path / "c.debug"
+    (tmp_path / "t.c").write_text("#include <stdlib.h>\nint main(int argc, char **argv) { return argc + !argv; }")
+    run(["gcc", "-g3", "-O2", "-o", tmp_path / "t", tmp_path / "t.c"])
+    run([*tool, *([tmp_path / "t", debug] if tool[0] == "objcopy" else [debug, tmp_path / "t"])])
+    with open(debug, "rb") as f:
+        assert any(s["p_type"] == "PT_GNU_EH_FRAME" for s in ELFFile(f).iter_segments())
+    assert run([build / "etch", "check", "--level", "note", debug]).stdout == "no findings in 1 file\n"
+
+
 def test_what_etch_writes(file, build, tmp_path):
     assert found(build / "etch", file) == []
     run([build / "etch", "rewrite", "--sframe=3", "-o", tmp_path / "t", LIBDIR / "libz.so.1"])

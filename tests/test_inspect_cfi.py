@@ -118,3 +118,41 @@ g:  .cfi_startproc
     shutil.copy(tmp_path / "t.so", tmp_path / "s.so")
     run(["strip", "-R", ".eh_frame", tmp_path / "s.so"])
     assert run([etch, "inspect", "cfi", tmp_path / "s.so"], ok=2).stderr.startswith("etch: ")
+
+
+LONG_CIE = """
+.Lf: ret
+.Lend:
+    .section .eh_frame,"a",@unwind
+0:  .long 1f-.-4
+    .long 0
+    .byte 1
+    .asciz "zR"
+    .uleb128 1
+    .sleb128 -8
+    .byte 16
+    .uleb128 1
+    .byte 0x1b
+    .fill {size}, 1, 0
+    .byte 12, 7, 8, 0x90, 1
+    .balign 8
+1:  .long 2f-.-4
+    .long .-0b
+    .long .Lf-.
+    .long .Lend-.Lf
+    .byte 0
+    .balign 8
+2:  .long 0
+"""
+
+
+@pytest.mark.parametrize("size, read", [(4000, True), (5000, False)])
+@pytest.mark.parametrize("form", ["text", "tsv", "json"])
+def test_entries_that_are_not_read(build, tmp_path, size, read, form):
+    """Rows that are missing here, though the file has them, are said to be."""
+    (tmp_path / "t.s").write_text(LONG_CIE.format(size=size))
+    run(["gcc", "-shared", "-nostdlib", "-o", tmp_path / "t.so", tmp_path / "t.s"])
+    p = run([build / "etch", "inspect", "cfi", "--format", form, tmp_path / "t.so"])
+    said = f"etch: {tmp_path}/t.so: 2 entries of .eh_frame are not shown: etch cannot read them, or the CIE\n"
+    assert p.stderr == ("" if read else said)
+    assert ("rsp+8" in p.stdout) == read

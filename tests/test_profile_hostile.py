@@ -73,3 +73,41 @@ def test_damaged_recordings(etch_asan, build, tmp_path, name):
         ET.parse(tmp_path / name)
     elif name == "a.json":
         json.load(open(tmp_path / name))
+
+
+SPINS = r"""
+__attribute__((noinline)) unsigned NAME(unsigned n) { volatile unsigned x = n; while (n--) x = x * 5 + 1; return x; }
+void spin(void) { for (int i = 0; i < 400; i++) NAME(1000000); }
+"""
+
+
+def spinning(tmp_path, name):
+    """A program that spends its time in a library's function of this name."""
+    (tmp_path / "spins.c").write_text(SPINS.replace("NAME", name))
+    (tmp_path / "main.c").write_text("void spin(void); int main(void) { spin(); }")
+    run(["gcc", "-O1", "-g3", "-shared", "-fPIC", "-Wl,--build-id=none", "-include", "stdlib.h", "-o", tmp_path / "libspins.so", tmp_path / "spins.c"])
+    run(["gcc", "-o", tmp_path / "main", tmp_path / "main.c", tmp_path / "libspins.so", f"-Wl,-rpath,{tmp_path}"])
+    return tmp_path / "libspins.so", tmp_path / "main"
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["as-linked", "rewritten"])
+def test_file_that_becomes_shorter(etch, tmp_path, sampled, rewritten):  # noqa: F811
+    """Nothing that etch reads of a program's file is a mapping, in which it would meet SIGBUS."""
+    library, program = spinning(tmp_path, "walks")
+    if rewritten:
+        run([etch, "rewrite", library])
+    assert library.stat().st_size > 40000
+    run(["gcc", "-O1", "-shared", "-fPIC", TESTS / "profile" / "truncates.c", "-o", tmp_path / "truncates.so"])
+    # The program itself is one more that loads the library: only etch is to have the preloaded one.
+    p = run([etch, "profile", "-o", tmp_path / "folded", "--", "env", "-u", "LD_PRELOAD", program],
+            env={**os.environ, "LD_PRELOAD": str(tmp_path / "truncates.so"), "TRUNCATES": str(library)})
+    assert "walks" in p.stderr
+    assert any(frames[-1] == "walks" for frames, _ in stacks((tmp_path / "folded").read_text()))
+
+
+def test_names_without_end(etch, tmp_path, sampled):  # noqa: F811
+    """A name may have as many bytes as its file: what is kept and written of it has 4,096."""
+    _, program = spinning(tmp_path, "n" * 300000)
+    run([etch, "profile", "-o", tmp_path / "folded", "--", program])
+    found = {frames[-1] for frames, _ in stacks((tmp_path / "folded").read_text())}
+    assert "n" * 4096 in found and max(map(len, found)) == 4096

@@ -129,6 +129,8 @@ static int indexes_check(struct subject *s, struct error *e)
 	bool found = false;
 	uint32_t i;
 
+	if (elf_is_debug(f)) /* its program headers are those of the file that it describes */
+		return 0;
 	for (i = 0; i < f->phdr_count; i++) {
 		if (f->phdrs[i].p_type != PT_GNU_EH_FRAME)
 			continue;

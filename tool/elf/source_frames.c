@@ -2,10 +2,13 @@
 /* Names of the functions of an address (source_frames.h). */
 #include "elf/source_frames_internal.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/search.h"
@@ -13,6 +16,8 @@
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */
 #define ASKED_MOST 64u
+/* Bytes of a name that its rank depends on: thousands of symbols may share one of megabytes, each a tail of it. */
+#define NAME_LOOKED_AT 4096u
 
 struct named_range {
 	uint64_t start, end; /* start == end: the symbol has no size */
@@ -30,9 +35,48 @@ struct source_frames {
 	struct inlined_frames *inlined;
 };
 
+/* The most that is read of a file. */
+#define FILE_MOST ((off_t)1 << 32)
+
+/*
+ * A copy of a file in memory; -1: it cannot be made. libdw maps what it reads: were the file cut short meanwhile, etch
+ * would end by SIGBUS, and it trusts what it has once checked.
+ */
+static int copy_open(int fd)
+{
+	struct stat st;
+	off_t at = 0;
+	int copy;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > FILE_MOST)
+		return -1;
+	copy = memfd_create("etch", MFD_CLOEXEC);
+	while (copy >= 0 && at < st.st_size) {
+		ssize_t n = sendfile(copy, fd, &at, (size_t)(st.st_size - at));
+
+		if (n > 0 || (n < 0 && errno == EINTR))
+			continue;
+		close(copy);
+		copy = -1;
+	}
+	return copy;
+}
+
+static int find_debuginfo(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr base, const char *file,
+                          const char *link, GElf_Word sum, char **found)
+{
+	int fd = dwfl_standard_find_debuginfo(m, user, name, base, file, link, sum, found), copy;
+
+	if (fd < 0)
+		return fd;
+	copy = copy_open(fd);
+	close(fd);
+	return copy;
+}
+
 static const Dwfl_Callbacks callbacks = {
 	.find_elf = dwfl_build_id_find_elf,
-	.find_debuginfo = dwfl_standard_find_debuginfo,
+	.find_debuginfo = find_debuginfo,
 	.section_address = dwfl_offline_section_address,
 };
 
@@ -44,7 +88,7 @@ static int range_order(const void *a, const void *b)
 		return x->start < y->start ? -1 : 1;
 	if (x->rank != y->rank)
 		return y->rank - x->rank; /* the look-up goes backwards */
-	return strcmp(y->name, x->name);
+	return strncmp(y->name, x->name, NAME_LOOKED_AT);
 }
 
 /* Of several names global ones are better than weak and local ones, and those without underscores better. */
@@ -53,7 +97,7 @@ static uint8_t rank_of(const GElf_Sym *s, const char *name)
 	unsigned bind = GELF_ST_BIND(s->st_info), rank = bind == STB_GLOBAL ? 0 : bind == STB_WEAK ? 4 : 8;
 
 	rank += name[0] == '_' ? (name[1] == '_' ? 2 : 1) : 0;
-	rank += strchr(name, '@') ? 3 : 0; /* a version of a symbol */
+	rank += memchr(name, '@', strnlen(name, NAME_LOOKED_AT)) ? 3 : 0; /* a version of a symbol */
 	rank += GELF_ST_TYPE(s->st_info) == STT_NOTYPE ? 16 : 0;
 	return (uint8_t)(rank + (s->st_size ? 0 : 32));
 }
@@ -102,7 +146,7 @@ static bool symbols_read(struct source_frames *s)
 struct source_frames *source_frames_open(const char *path, int fd)
 {
 	struct source_frames *s = calloc(1, sizeof(*s));
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	int own = copy_open(fd);
 
 	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would ask these servers */
 	if (s)

@@ -65,6 +65,7 @@ struct unwind_view {
 	bool sources;              /* false: stripped, all rows have source "code"; or the table has none */
 	struct code_space space;
 	struct row_list rows; /* in addresses of `space` */
+	size_t unread;        /* entries of .eh_frame without rows here: see cfi_file.unread */
 	/* of .eh_frame, for each row: where callee-saved registers are; why it says less than its FDE, or null */
 	struct etch_cfi_saves *saves;
 	const char **why;

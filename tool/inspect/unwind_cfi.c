@@ -64,6 +64,7 @@ int unwind_view_cfi(const struct elf_file *f, struct unwind_view *out, struct er
 	for (i = 0; i < cfi.part_count && !err; i++)
 		out->bytes += cfi.parts[i].size;
 	out->table = "cfi";
+	out->unread = cfi.unread;
 	cfi_file_close(&cfi);
 	return err;
 }

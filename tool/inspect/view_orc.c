@@ -226,6 +226,18 @@ static void head_print(const struct printer *p, const char *path)
 	}
 }
 
+/* Rows that are missing are not the file's: whoever reads the others has to know. */
+static void unread_tell(const char *path, size_t unread)
+{
+	if (!unread)
+		return;
+	fflush(stdout);
+	fprintf(stderr, "etch: ");
+	text_clean(stderr, path);
+	fprintf(stderr, ": %zu entr%s of .eh_frame %s not shown: etch cannot read %s, or the CIE\n", unread,
+	        unread == 1 ? "y" : "ies", unread == 1 ? "is" : "are", unread == 1 ? "it" : "them");
+}
+
 int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e)
 {
 	struct elf_file file = {0};
@@ -242,6 +254,7 @@ int show_orc(const char *path, const char *at, enum unwind_from from, enum forma
 	rows_print(&p, at ? &place : NULL);
 	if (format == FORMAT_JSON)
 		printf("%s]\n}\n", p.count ? "\n  " : "");
+	unread_tell(path, unwind.unread);
 	err = 0;
 out:
 	symbol_index_free(&p.names);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "elf/file.h"
+#include "elf/segment.h"
 #include "rewrite/rewrite.h"
 #include "profile/binary_fde.h"
 #include "shared/sidecars.h"
@@ -46,23 +47,57 @@ static bool table_copy(struct binary *b, const void *table, uint64_t size, enum 
 	return true;
 }
 
+/* A file of one segment, in memory: what etch_table_in_file() is shown instead of a mapping, which would end etch by
+ * SIGBUS if the file became shorter. */
+struct segment_file {
+	Elf64_Ehdr header;
+	Elf64_Phdr segment;
+	uint8_t bytes[];
+};
+
+static struct segment_file *segment_file_make(const struct binary *b, const Elf64_Phdr *p)
+{
+	struct segment_file *s = memory_map(sizeof(*s) + p->p_filesz);
+
+	if (!s)
+		return NULL;
+	s->header = (Elf64_Ehdr){.e_machine = EM_X86_64,
+	                         .e_phoff = offsetof(struct segment_file, segment),
+	                         .e_phentsize = sizeof(Elf64_Phdr),
+	                         .e_phnum = 1};
+	memcpy(s->header.e_ident, ELFMAG, SELFMAG);
+	s->header.e_ident[EI_CLASS] = ELFCLASS64;
+	s->header.e_ident[EI_DATA] = ELFDATA2LSB;
+	s->segment = *p;
+	s->segment.p_offset = offsetof(struct segment_file, bytes);
+	if (pread(b->fd, s->bytes, p->p_filesz, (off_t)p->p_offset) == (ssize_t)p->p_filesz)
+		return s;
+	munmap(s, sizeof(*s) + p->p_filesz);
+	return NULL;
+}
+
 static bool table_own(struct binary *b)
 {
-	const struct etch_unwind *u;
-	uint64_t size = 0, address = 0;
-	struct stat st;
-	bool got;
-	void *p;
+	bool got = false;
 
-	if (fstat(b->fd, &st) || st.st_size <= 0)
-		return false;
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, b->fd, 0);
-	if (p == MAP_FAILED)
-		return false;
-	u = etch_table_in_file(p, (size_t)st.st_size, &size, &address);
-	got = u && table_copy(b, u, size, TABLE_OWN) && etch_unwind_header_valid(b->table, size);
-	b->table_address = address;
-	munmap(p, (size_t)st.st_size);
+	for (unsigned i = b->phdr_count; !got && i--;) {
+		const Elf64_Phdr *p = &b->phdrs[i];
+		uint64_t size = 0, address = 0;
+		const struct etch_unwind *u;
+		struct segment_file *s;
+		struct segment_note n;
+
+		if (p->p_type != PT_LOAD || p->p_flags != PF_R || p->p_filesz < sizeof(n) || p->p_filesz > IMAGE_MOST ||
+		    pread(b->fd, &n, sizeof(n), (off_t)p->p_offset) != sizeof(n) || n.type != SEGMENT_NOTE_TYPE)
+			continue;
+		s = segment_file_make(b, p);
+		if (!s)
+			return false;
+		u = etch_table_in_file(s, sizeof(*s) + p->p_filesz, &size, &address);
+		got = u && table_copy(b, u, size, TABLE_OWN) && etch_unwind_header_valid(b->table, size);
+		b->table_address = address;
+		munmap(s, sizeof(*s) + p->p_filesz);
+	}
 	return got;
 }
 

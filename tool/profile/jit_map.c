@@ -10,8 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "profile/key_set.h"
 #include "support/search.h"
 #include "support/vector.h"
+
+/* What is read of the file, which its process may go on to write. V8 writes some 100 bytes a function. */
+#define MAP_MOST  ((uint64_t)256 << 20)
+#define LINE_MOST (NAME_KEPT + 64)
 
 struct jit_function {
 	uint64_t start, end;
@@ -65,11 +70,28 @@ static FILE *map_file(const char *path)
 	return f;
 }
 
+/* The next line, cut to what there is room for; false: there is none. */
+static bool line_read(FILE *f, char line[LINE_MOST], uint64_t *size_read)
+{
+	size_t n = 0;
+	int c;
+
+	while ((c = getc_unlocked(f)) != EOF && c != '\n' && *size_read < MAP_MOST) {
+		++*size_read;
+		if (n < LINE_MOST - 1)
+			line[n++] = (char)c;
+	}
+	++*size_read;
+	line[n] = 0;
+	return c != EOF || n;
+}
+
 struct jit_map *jit_map_open(pid_t pid)
 {
 	struct jit_map *m = calloc(1, sizeof(*m));
-	char path[PATH_MAX], *line = NULL;
-	size_t room = 0, number = 0;
+	char path[PATH_MAX], line[LINE_MOST];
+	size_t number = 0;
+	uint64_t size_read = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%ld/root/tmp/perf-%ld.map", (long)pid, own_number(pid));
@@ -78,12 +100,11 @@ struct jit_map *jit_map_open(pid_t pid)
 		snprintf(path, sizeof(path), "/tmp/perf-%ld.map", (long)pid);
 		f = map_file(path);
 	}
-	while (f && getline(&line, &room, f) > 0) {
+	while (f && size_read < MAP_MOST && line_read(f, line, &size_read)) {
 		char *rest, *name;
 		struct jit_function j = {.line = number++};
 		uint64_t size;
 
-		line[strcspn(line, "\n")] = 0;
 		j.start = strtoull(line, &rest, 16);
 		size = strtoull(rest, &name, 16);
 		name += *name == ' ';
@@ -94,7 +115,6 @@ struct jit_map *jit_map_open(pid_t pid)
 		if (j.name)
 			m->list[m->count++] = j;
 	}
-	free(line);
 	if (f)
 		fclose(f);
 	if (m && m->count)

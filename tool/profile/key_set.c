@@ -150,11 +150,11 @@ uint32_t string_set_add(struct string_set *s, const char *name)
 	size_t n = 1;
 	char *copy;
 
-	while (*p && (n = text_shown((const unsigned char *)p)))
+	while (*p && p < name + NAME_KEPT && (n = text_shown((const unsigned char *)p)))
 		p += n;
-	if (n)
+	if (n && !*p)
 		return clean_add(s, name);
-	copy = strdup(name);
+	copy = strndup(name, NAME_KEPT);
 	if (copy) {
 		name_clean(copy);
 		number = clean_add(s, copy);

@@ -36,9 +36,11 @@ struct string_set {
 	size_t slot_count;
 };
 
+/* The most bytes of a name that are kept: a file may have one of gigabytes. */
+#define NAME_KEPT 4096u
 /* Makes a name text: what is not UTF-8, or acts on what shows it, becomes '?'. Names come from files. */
 void name_clean(char *name);
-/* The number of a string, which is copied if it is new: cleaned. */
+/* The number of a string, which is copied if it is new: cleaned, and its first NAME_KEPT bytes. */
 uint32_t string_set_add(struct string_set *s, const char *name);
 void string_set_free(struct string_set *s);
 

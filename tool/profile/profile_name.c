@@ -37,20 +37,22 @@ static bool name_demangle(const char *name, char *shown)
 	return good;
 }
 
+/* Of a longer name only the first bytes are looked at: parameters of templates make long ones, but not so long. */
+#define MANGLED_MOST 65536u
+
 /* The number of a function. */
 static uint32_t function_add(struct profile *p, const char *name, const char *binary, const char *file)
 {
-	char shown[DEMANGLED_MOST], *copy, *version;
-	bool demangled = name_demangle(name, shown);
+	char shown[DEMANGLED_MOST], *copy = strndup(name, MANGLED_MOST), *version;
+	bool demangled = copy && name_demangle(copy, shown);
 	uint32_t number[4] = {KEY_NONE, KEY_NONE, KEY_NONE, KEY_NONE}, out = KEY_NONE;
 
-	copy = strdup(demangled ? shown : name);
 	version = copy && !demangled ? strchr(copy, '@') : NULL;
 	if (copy) {
 		/* A version of a symbol: name@VERSION, name@@VERSION. */
 		if (version > copy && !strpbrk(version, "/ "))
 			*version = 0;
-		number[0] = string_set_add(&p->names, copy);
+		number[0] = string_set_add(&p->names, demangled ? shown : copy);
 		number[1] = string_set_add(&p->names, binary);
 		number[2] = string_set_add(&p->names, name);
 		number[3] = string_set_add(&p->names, file ? file : "");

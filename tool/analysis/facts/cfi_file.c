@@ -249,6 +249,7 @@ static void fdes_by_header(const struct elf_file *f, const struct code_space *sp
 	for (i = 0; i < h.count; i++) {
 		if (!etch_cfi_at(&cfi, etch_cfi_hdr_fde(&h, i) - h.eh_frame, &fde)) {
 			c->bad++;
+			c->unread++;
 			continue;
 		}
 		cfi.cie = fde.cie;
@@ -257,6 +258,7 @@ static void fdes_by_header(const struct elf_file *f, const struct code_space *sp
 	while (!h.count && etch_cfi_next(&cfi, &fde))
 		fde_add(c, room, space, 0, &fde);
 	c->bad += cfi.bad;
+	c->unread += cfi.bad;
 }
 
 static int fde_order(const void *a, const void *b)
@@ -311,6 +313,7 @@ static int fdes_read(const struct elf_file *f, const struct code_space *space, c
 		while (etch_cfi_next(&cfi, &fde))
 			fde_add(out, &room, space, i, &fde);
 		out->bad += cfi.bad;
+		out->unread += cfi.bad;
 	}
 	if (!out->part_count && !elf_is_object(f))
 		fdes_by_header(f, space, from, out, &room);

@@ -35,6 +35,7 @@ struct cfi_file {
 	struct cfi_fde *fdes; /* sorted by start, no two overlap */
 	size_t count;
 	size_t bad;             /* number of malformed entries, which are left out */
+	size_t unread;          /* of these, entries that etch cannot read, or whose CIE it cannot */
 	size_t dropped;         /* number of entries for no code of this file: of dropped sections or undefined symbols */
 	struct cfi_part *parts; /* all .eh_frame sections */
 	uint32_t part_count;

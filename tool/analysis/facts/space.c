@@ -48,7 +48,8 @@ void space_build(const struct elf_file *f, struct code_space *out)
 		}
 		out->list[n++] = (struct code_section){i, addr, s->sh.sh_size, s->data};
 	}
-	for (i = 0; !n && !rel && i < f->phdr_count; i++) { /* no section with code: take executable segments */
+	/* No section with code: take executable segments, but a debug file's, which are of the file that it describes. */
+	for (i = 0; !n && !rel && !elf_is_debug(f) && i < f->phdr_count; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 		const uint8_t *bytes;
 
