@@ -21,7 +21,7 @@ from conftest import FIXTURES, ROOT, run
 GUIDES = ROOT / "docs" / "guides"
 # What a guide needs that make deps does not bring.
 NEEDS = {"cmake": ["cmake", "ninja"], "meson": ["meson", "ninja"], "ninja": ["ninja"],
-         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"], "rust": ["cargo", "rustc"]}
+         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"], "rust": ["cargo", "rustc"], "go-zig": ["go"]}
 PAGES = sorted(p.stem for p in GUIDES.glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.M | re.S)
 
@@ -69,7 +69,7 @@ def with_compilers():
     """Each guide with cc, and with clang; this for the slow build systems, and the slowest whole, is left to make test-all."""
     for guide in PAGES:
         for compiler in (None, "clang"):
-            slow = guide == "autotools" or compiler and guide in ("cmake", "meson")
+            slow = guide in ("autotools", "go-zig") or compiler and guide in ("cmake", "meson")
             yield pytest.param(guide, compiler, marks=[pytest.mark.long] * bool(slow), id=f"{guide}-{compiler or 'cc'}")
 
 
@@ -78,7 +78,7 @@ def test_guide(guide, compiler, installed, tmp_path):
     missing = [tool for tool in NEEDS.get(guide, []) if not shutil.which(tool)]
     if missing:
         pytest.skip(f"not installed, and not needed to build etch: {' '.join(missing)}")
-    if compiler and guide in ("bolt", "lto", "ninja", "rust"):
+    if compiler and guide in ("bolt", "lto", "ninja", "rust", "go-zig"):
         pytest.skip("this guide names its compilers itself")
     if guide == "rust" and [int(n) for n in re.findall(r"\d+", run(["rustc", "--version"]).stdout)[:2]] < [1, 87]:
         pytest.skip("needs rustc 1.87 or later")
