@@ -180,6 +180,9 @@ def test_what_may_reach_any_byte_is_about_the_object(flow, why):
         assert all(f[n]["armed"] != "yes" for n in ("clients", "maxmemory") if n in f), f
     else:
         assert list(f) == [None] and f[None]["armed"] == "by etch_sync", f
+        last = run([flow.etch, "inspect", "fields", exe]).stdout.splitlines()[-1]
+        assert re.match(r"server: not armed by field, since 1 place may reach any byte; .* of its 1 store later", last) or \
+            why == "an address that may be that of the object", last
     run([exe])
 
 

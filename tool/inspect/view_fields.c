@@ -27,6 +27,8 @@ struct sums {
 	size_t fields[WHENS], reads[WHENS];
 	char **lines;
 	size_t line_count, line_room;
+	size_t vague,
+		stores; /* of an object with stores that is not armed by field: places that may reach any byte; stores */
 };
 
 /* Bytes of an object of which the same is known. */
@@ -97,9 +99,11 @@ static char *reasons(const struct view *v, struct lines *lines, const struct fie
 static void line_add(const struct view *v, struct lines *lines, const struct site *s, struct sums *sums)
 {
 	char at[256];
+	size_t n;
 
 	lines_find(lines, s->section, s->addr, at, sizeof(at));
-	if (!strcmp(at, "-"))
+	n = strlen(at);
+	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: of no line */
 		view_place(v, s->section, s->addr, at, sizeof(at));
 	mem_room(&sums->lines, &sums->line_room, sums->line_count, sizeof(*sums->lines));
 	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
@@ -135,6 +139,9 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	when = f->when == NEVER && set_would_arm(v, lines, f, sums) ? BY_SET : f->when;
 	sums->fields[when]++;
 	sums->reads[when] += reads;
+	for (i = 0; f->whole && o->facts && i < v->scan.site_count; i++)
+		sums->stores += v->scan.sites[i].object == f->object && v->scan.sites[i].kind == SITE_STORE;
+	sums->vague = f->whole && o->facts ? count : 0;
 	listing_add(l, "%s", o->name);
 	if (f->to - f->from == o->size)
 		listing_add(l, "-");
@@ -187,6 +194,13 @@ static void sums_print(const char *object, struct sums *s, bool all)
 	for (i = 0; i < s->line_count; i++)
 		n += !i || strcmp(s->lines[i], s->lines[i - 1]);
 	text_clean(stdout, object);
+	if (s->vague && s->stores) {
+		printf(": not armed by field, since %zu place%s may reach any byte; etch_sync arms the whole (%zu reads), and "
+		       "makes "
+		       "it read-only: one of its %zu store%s later ends the program\n",
+		       s->vague, plural(s->vague), s->reads[BY_SYNC], s->stores, plural(s->stores));
+		return;
+	}
 	printf(": %zu field%s (%zu read%s) armed now, %zu more (%zu) by etch_sync", s->fields[AT_START],
 	       plural(s->fields[AT_START]), s->reads[AT_START], plural(s->reads[AT_START]), s->fields[BY_SYNC],
 	       s->reads[BY_SYNC]);
