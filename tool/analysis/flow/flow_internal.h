@@ -208,7 +208,8 @@ static inline void flow_agreed_undo(struct flow *f, size_t jump)
 		f->walk.agreed.some = f->walk.agreed.differ = false;
 	}
 }
-/* Follows jump tables, then the code that only indirect jumps reach. */
+/* Follows jump tables that are understood. Code that nothing else reaches is then entered in the state that the other
+ * indirect jumps agree on, as a weak state, which never wins over .eh_frame; where they disagree it has no state. */
 void jumps_follow(struct flow *f);
 /* Target of entry i of a jump table of this code range; 0: the entry is not in the file. */
 uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);
