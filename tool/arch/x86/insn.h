@@ -190,13 +190,13 @@ bool insn_is_stack_register(unsigned reg);
 /* Register masks: what a call may change, what may hold its arguments, and a function's result (System V psABI
  * 3.2.1, 3.2.3). */
 uint16_t insn_call_clobbers(void);
-uint16_t insn_call_arguments(void);
-/* Those of the first `count` words that are passed in general registers. */
-uint16_t insn_first_arguments(unsigned count);
-/* Those that a value of so many words is returned in. */
-uint16_t insn_first_returns(unsigned count); /* with the static chain register */
-uint16_t insn_pointer_arguments(void);       /* without it: in a call by pointer the trampoline sets it */
+uint16_t insn_call_arguments(void);    /* with the static chain register */
+uint16_t insn_pointer_arguments(void); /* without it: in a call by pointer the trampoline sets it */
 uint16_t insn_return_values(void);
+/* Those that hold the first `count` words of the arguments that are passed in general registers. */
+uint16_t insn_first_arguments(unsigned count);
+/* Those that a value of `count` words is returned in. */
+uint16_t insn_first_returns(unsigned count);
 uint16_t insn_syscall_arguments(void);
 
 #endif
