@@ -8,6 +8,7 @@ many of the loads that a run of N requests makes after the etch_sync are from th
 instructions, beside those that etch says it has left as loads.
 ETCH_PROGRAMS, ETCH_REQUESTS (N), ETCH_LOAD_COMPILER as in coverage."""
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -94,9 +95,11 @@ def free_port():
         return s.getsockname()[1]
 
 
-def connected(port, seconds=120):
+def connected(p, port, seconds=120):
     end = time.time() + seconds
     while True:
+        if p.poll() is not None:
+            fail(f"load: the server has ended with {p.returncode}: {p.stderr.read().decode(errors='replace')[-1500:]}")
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=seconds)
         except OSError:
@@ -137,9 +140,16 @@ def nginx(s, n):
         ask(s, b"GET /%s HTTP/1.1\r\nHost: l\r\n\r\n" % (b"file" if i % 4 else b"none"), lambda b: b.endswith((b"END\n", b"</html>\r\n")))
 
 
+@functools.lru_cache
+def files():
+    """The limit of open files under valgrind, which keeps some for itself and lets nobody set another: memcached sets
+    its limit to what -c asks for, and ends where it cannot."""
+    return sh("valgrind", "-q", "--tool=none", "sh", "-c", "ulimit -Hn").strip()
+
+
 # name: (arguments of the program, its client or None where N is an argument, requests)
 LOADS = {
-    "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", str(port), "-t", "1"], memcached, 400),
+    "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-c", files(), "-l", "127.0.0.1", "-p", str(port), "-t", "1"], memcached, 400),
     "redis": (lambda d, port, n: ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", d, "--hz", "1"], redis, 300),
     "nginx": (lambda d, port, n: ["-p", d, "-c", f"{d}/nginx.conf"], nginx, 400),
     "lua": (lambda d, port, n: [f"{d}/load.lua", str(n)], None, 3000),
@@ -166,7 +176,7 @@ def run_load(name, exe, n, wrap, directory):
         said = ""
         try:
             if client:
-                s = connected(port)
+                s = connected(p, port)
                 pathlib.Path(f"{d}/arm").write_text("x")
                 said = pathlib.Path(f"{d}/done").read_text()  # nginx takes its standard error to a file
                 client(s, n)
