@@ -173,6 +173,15 @@ def test_calls_that_do_not_return(etch, tmp_path):
     assert rule(table, 2) == "sp+16 call" and rule(table, 6) == "none"
 
 
+def test_a_label_inside_of_a_function_is_called(etch, tmp_path):
+    """As __put_user_nocheck_4 of a kernel linked into one object: that it returns is known only after some rounds."""
+    f = function("f", "cmp %rbx, %rcx\njae 9f\n.globl label\nlabel: mov %eax, (%rcx)\nxor %ecx, %ecx\njmp __x86_return_thunk") + \
+        ".balign 16\n9: mov $-14, %ecx\njmp __x86_return_thunk\n"
+    g = function("g", "push %rbx\ncall label\nmov %ecx, %edx\ncall label\nor %ecx, %edx\npop %rbx\njmp __x86_return_thunk")
+    table = [(at - 26, r) for at, r in made(etch, tmp_path, f + g) if at > 26]
+    assert table == [(1, "sp+16 call"), (16, "sp+8 call"), (21, "none")]
+
+
 def test_code_without_a_function_symbol_has_no_rows(etch, tmp_path):
     assert made(etch, tmp_path, "f: push %rbx\npop %rbx\nret\n") == []
 

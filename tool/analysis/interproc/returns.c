@@ -80,6 +80,12 @@ bool call_resumes(const struct code_range *p)
 	return p->function && code_convention(p)->resumes && code_convention(p)->resumes(p->function);
 }
 
+/* Part of other code that no edge has led to yet: nothing is known of its end. */
+static bool is_unseen(const struct work *w, size_t range)
+{
+	return w->ranges.list[range].part && !w->state[range].edge_runs;
+}
+
 /*
  * Functions of this file: noreturn if they neither contain a return nor tail-call a function that may return. A
  * worklist propagates "returns" from tail-call targets back to those that jump to them; the rest is noreturn.
@@ -111,7 +117,7 @@ static void inside_judge(struct work *w)
 		             (w->ranges.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->ranges.list[i].start));
 
 		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->ranges.list[i].plt ||
-		                        call_resumes(&w->ranges.list[i]));
+		                        is_unseen(w, i) || call_resumes(&w->ranges.list[i]));
 		if (returns[i] && first[i] > (i ? first[i - 1] : 0)) /* something tail-calls it; see below */
 			todo[count++] = (uint32_t)i;
 	}
