@@ -33,6 +33,7 @@ struct branch_site {
 	uint64_t at;     /* offset in the section */
 	uint32_t symbol; /* of the branch */
 	bool tail;       /* a jump out of a function */
+	bool call;
 };
 
 struct branch_list {
@@ -60,8 +61,7 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,
                  struct error *e);
 
-/* hacks.c: changes code bytes and relocations of f, whose bytes are its own (elf_bytes_own()). 0, or -1 and a
- * message. */
+/* hacks.c: changes code bytes and relocations of f in place. 0, or -1 and a message. */
 int keys_hack(struct elf_file *f, struct error *e);
 int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e);
 

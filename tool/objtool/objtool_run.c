@@ -54,7 +54,7 @@ static void stats_print(const struct branches *b, const struct new_section *s, s
 		printf("%s: %zu bytes\n", s[i].name, (size_t)s[i].size);
 }
 
-/* All passes over an open file. *changed: its bytes have changed in place; sections[0..*count) are to be added. */
+/* All passes over an open file, whose bytes may have changed in place then; sections[0..*count) are to be added. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct branches *b,
                       struct new_section *sections, size_t *count, struct error *e)
 {
@@ -66,8 +66,6 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	/* Then what changes code. */
 	if (o->dry_run || (!o->jump_label && !o->noinstr_hack))
 		return 0;
-	if (elf_bytes_own(f, e))
-		return -1;
 	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, b, e)) ? -1 : 0;
 }
 
@@ -96,7 +94,7 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	struct file_mark seen;
 	struct branches branches = {0};
 	size_t count = 0, size, i;
-	uint8_t *bytes, *before = NULL;
+	uint8_t *bytes;
 	int err;
 
 	if (file_read_marked(path, &bytes, &size, &seen, e))
@@ -106,11 +104,9 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 		err = error_set(e, "is no object file");
 	if (!err && o->backup && !o->dry_run)
 		err = backup_write(&f, e);
-	if (!err) {
-		before = f.bytes;
+	if (!err)
 		err = passes_run(&f, o, &branches, sections, &count, e);
-	}
-	if (!err && (count || f.bytes != before))
+	if (!err && (count || o->jump_label || o->noinstr_hack))
 		err = result_write(&f, o, &seen, sections, count, e);
 	if (!err && o->stats)
 		stats_print(&branches, sections, count);
@@ -119,8 +115,6 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 		free(sections[i].data);
 		free(sections[i].relocs);
 	}
-	if (before && f.bytes != before)
-		free(before);
 	elf_close(&f);
 	return err;
 }

@@ -42,10 +42,26 @@ struct pass {
 	} sls;                /* warning due unless int3 follows */
 };
 
-static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool tail)
+static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool call)
 {
 	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
-	l->list[l->count++] = (struct branch_site){p->number, at, symbol, tail};
+	l->list[l->count++] = (struct branch_site){p->number, at, symbol, !call, call};
+}
+
+/* Jumps before calls: the order of the entries in objtool's sections. */
+static void calls_last(struct branch_list *l)
+{
+	struct branch_site *calls = mem_alloc(l->count + 1, sizeof(*calls));
+	size_t i, k = 0, n = 0;
+
+	for (i = 0; i < l->count; i++)
+		if (l->list[i].call)
+			calls[n++] = l->list[i];
+		else
+			l->list[k++] = l->list[i];
+	if (n)
+		memcpy(l->list + k, calls, n * sizeof(*calls));
+	free(calls);
 }
 
 static bool is_profiler(const char *name)
@@ -95,20 +111,20 @@ static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 	if (y->bind != STB_GLOBAL)
 		return false;
 	if (!call && !strcmp(y->name, "__x86_return_thunk")) {
-		site_add(&p->out->returns, p, at, symbol, false);
+		site_add(&p->out->returns, p, at, symbol, call);
 		return true;
 	}
 	if (!strncmp(y->name, "__x86_indirect_", 15)) {
 		if (!p->replacement)
-			site_add(&p->out->retpolines, p, at, symbol, false);
+			site_add(&p->out->retpolines, p, at, symbol, call);
 		return true;
 	}
 	if (p->replacement || (!call && !symbol_index_find(&p->facts->functions, p->number, at)))
 		return false;
 	if (!strncmp(y->name, "__SCT__", 7))
-		site_add(&p->out->calls, p, at, symbol, !call);
+		site_add(&p->out->calls, p, at, symbol, call);
 	else if (p->noinstr && is_profiler(y->name))
-		site_add(&p->out->profiled, p, at, symbol, !call);
+		site_add(&p->out->profiled, p, at, symbol, call);
 	return false;
 }
 
@@ -138,8 +154,7 @@ static void sls_settle(struct pass *p, const uint8_t *next)
 	p->sls.text = NULL;
 }
 
-/* The first pass takes jumps, the second calls: the order of the entries in objtool's sections. */
-static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
+static void section_pass(struct pass *p, struct step_cache *cache)
 {
 	uint64_t size = p->section->sh.sh_size, at;
 	struct step s;
@@ -149,15 +164,13 @@ static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
 		const struct elf_reloc *r;
 		bool direct;
 
-		if (!calls)
-			sls_settle(p, bytes);
+		sls_settle(p, bytes);
 		if (!step_decode(cache, bytes, size - at, at, &s)) {
-			if (!calls)
-				objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
+			objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
 			break;
 		}
-		p->out->insns += !calls;
-		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP || calls != (s.flow == FLOW_CALL))
+		p->out->insns++;
+		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP)
 			continue;
 		direct = s.flow == FLOW_JUMP || s.flow == FLOW_BRANCH || s.flow == FLOW_CALL;
 		r = direct ? reloc_in(p, at, s.len) : NULL;
@@ -166,8 +179,7 @@ static void section_pass(struct pass *p, struct step_cache *cache, bool calls)
 		else if (!direct && code_is_near(bytes, s.len))
 			indirect_judge(p, at, &s);
 	}
-	if (!calls)
-		sls_settle(p, NULL);
+	sls_settle(p, NULL);
 }
 
 static int facts_read(const struct elf_file *f, struct facts *out, struct error *e)
@@ -203,7 +215,7 @@ static void facts_free(struct facts *x)
 	free(x->safe);
 }
 
-static int section_read(struct pass *p, struct step_cache *cache, bool calls, struct error *e)
+static int section_read(struct pass *p, struct step_cache *cache, struct error *e)
 {
 	const char *name = p->section->name;
 	uint32_t rel = elf_section_rela(p->f, p->number, 1);
@@ -214,7 +226,7 @@ static int section_read(struct pass *p, struct step_cache *cache, bool calls, st
 		return -1;
 	p->replacement = !strcmp(name, ".altinstr_replacement");
 	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13);
-	section_pass(p, cache, calls);
+	section_pass(p, cache);
 	free(p->relocs);
 	return 0;
 }
@@ -223,17 +235,20 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 {
 	struct step_cache *cache = step_cache_new(); /* null is allowed */
 	struct facts facts;
-	int err = facts_read(f, &facts, e), calls;
+	int err = facts_read(f, &facts, e);
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
-	for (calls = 0; calls < 2 && !err; calls++)
-		for (i = 1; i < f->section_count && !err; i++) {
-			struct pass p = {.f = f, .o = o, .facts = &facts, .out = out, .section = &f->sections[i], .number = i};
+	for (i = 1; i < f->section_count && !err; i++) {
+		struct pass p = {.f = f, .o = o, .facts = &facts, .out = out, .section = &f->sections[i], .number = i};
 
-			if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
-				err = section_read(&p, cache, calls, e);
-		}
+		if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
+			err = section_read(&p, cache, e);
+	}
+	calls_last(&out->returns);
+	calls_last(&out->retpolines);
+	calls_last(&out->calls);
+	calls_last(&out->profiled);
 	step_cache_free(cache);
 	facts_free(&facts);
 	if (err)

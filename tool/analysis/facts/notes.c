@@ -33,6 +33,23 @@ static int replacement_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
+#define BITS_A_NOTE 16u
+
+static void bits_make(struct notes *n)
+{
+	size_t size = 64, i;
+
+	for (n->shift = 58; size < BITS_A_NOTE * n->count; size *= 2)
+		n->shift--;
+	free(n->bits);
+	n->bits = mem_zero(size / 64, sizeof(*n->bits));
+	for (i = 0; i < n->count; i++) {
+		uint64_t hash = note_hash(n, n->list[i].at, n->list[i].kind);
+
+		n->bits[hash / 64] |= (uint64_t)1 << hash % 64;
+	}
+}
+
 void notes_sort(struct notes *n)
 {
 	size_t i, k = 0;
@@ -43,6 +60,8 @@ void notes_sort(struct notes *n)
 		if (!k || note_order(&n->list[k - 1], &n->list[i]))
 			n->list[k++] = n->list[i];
 	n->count = k;
+	if (n->count)
+		bits_make(n);
 	if (n->replacement_count)
 		qsort(n->replacements, n->replacement_count, sizeof(*n->replacements), replacement_order);
 }
@@ -50,14 +69,15 @@ void notes_sort(struct notes *n)
 void notes_free(struct notes *n)
 {
 	free(n->list);
+	free(n->bits);
 	free(n->frames);
 	free(n->replacements);
 	memset(n, 0, sizeof(*n));
 }
 
-const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind)
+const struct note *note_find(const struct notes *n, uint64_t at, enum note_kind kind)
 {
-	size_t k = n ? SEARCH(n->count, i, n->list[i].at < at || (n->list[i].at == at && n->list[i].kind < kind)) : 0;
+	size_t k = SEARCH(n->count, i, n->list[i].at < at || (n->list[i].at == at && n->list[i].kind < kind));
 
-	return n && k < n->count && n->list[k].at == at && n->list[k].kind == kind ? &n->list[k] : NULL;
+	return k < n->count && n->list[k].at == at && n->list[k].kind == kind ? &n->list[k] : NULL;
 }

@@ -57,6 +57,8 @@ struct notes {
 	size_t frame_count, frame_room;
 	struct replacement *replacements; /* sorted by (at, from) */
 	size_t replacement_count, replacement_room;
+	uint64_t *bits; /* hashes of (at, kind), by which most lookups are answered: nothing is there */
+	unsigned shift; /* a hash is so many bits less than 64 */
 };
 
 /* Conventions of a kind of files. */
@@ -78,8 +80,21 @@ void notes_add(struct notes *n, enum note_kind kind, uint64_t at, uint64_t to);
 void notes_sort(struct notes *n);
 void notes_free(struct notes *n);
 
+static inline uint64_t note_hash(const struct notes *n, uint64_t at, enum note_kind kind)
+{
+	return (16 * at + (uint64_t)kind) * 0x9e3779b97f4a7c15u >> n->shift;
+}
+const struct note *note_find(const struct notes *n, uint64_t at, enum note_kind kind);
 /* The first note of a kind at an address, or null; the others of that kind follow it. `n` may be null. */
-const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind);
+static inline const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind)
+{
+	uint64_t hash;
+
+	if (!n || !n->bits)
+		return NULL;
+	hash = note_hash(n, at, kind);
+	return n->bits[hash / 64] >> hash % 64 & 1 ? note_find(n, at, kind) : NULL;
+}
 /* Is x, one of n's, still a note of this kind at this address? For loops from note_at() on. */
 static inline bool note_is(const struct notes *n, const struct note *x, uint64_t at, enum note_kind kind)
 {
