@@ -291,6 +291,18 @@ def test_malformed_sections(etch, tmp_path, section, size):
         assert error.count("\n") == 1 and section in error and path.read_bytes() == was
 
 
+def test_a_table_without_contents(etch, tmp_path):
+    """SHT_NOBITS, of a size that no loop comes to the end of: it has no keys."""
+    path = assemble(tmp_path, KEYED)
+    data = bytearray(path.read_bytes())
+    header = struct.unpack_from("<Q", data, 40)[0] + 64 * parity.Object(path).find("__jump_table")[0]
+    struct.pack_into("<I", data, header + 4, 8)
+    struct.pack_into("<Q", data, header + 32, 1 << 62)
+    path.write_bytes(data)
+    for args in (["--hacks=jump_label"], ["--hacks=jump_label", "--orc"]):
+        assert run([etch, "objtool", *args, path], ok=None, timeout=60).returncode in (0, 2)
+
+
 def everything():
     """One object with all special sections, hints out of order, alternatives that overlap."""
     hints = "".join(hint(x, k, r, o, e) for x, k, r, o, e in [("4b", REGS, SP, 8, 0), ("1b", CALL, BP, 16, 0), ("1b", REGS, 9, -8, 0),

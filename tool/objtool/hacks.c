@@ -136,7 +136,7 @@ static int table_hack(struct patches *p, uint32_t table)
 	struct elf_file *f = p->f;
 	struct error *e = p->e;
 	uint32_t rel = elf_section_rela(f, table, 1);
-	uint64_t size = f->sections[table].sh.sh_size, at;
+	uint64_t size = f->sections[table].data ? f->sections[table].sh.sh_size : 0, at; /* SHT_NOBITS: any size */
 	struct elf_reloc *r = NULL;
 	long n = rel ? elf_relocs(f, rel, &r, e) : 0;
 	int err = n < 0 ? -1 : 0;
