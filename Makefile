@@ -248,20 +248,30 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \
 	done
 
-# All archives but Zydis's are Debian's; its decoder needs nothing of Zycore but headers.
-ZYDIS_SRC := Decoder DecoderData Formatter FormatterATT FormatterBase FormatterBuffer FormatterIntel MetaInfo Mnemonic \
+# All archives but Zydis's are Debian's; its decoder needs nothing of Zycore but headers. Two files know that it is static.
+ZYDIS_SRC  := Decoder DecoderData Formatter FormatterATT FormatterBase FormatterBuffer FormatterIntel MetaInfo Mnemonic \
 	Register SharedData String Utils
-static:	## etch as one static file, build/static/etch: for images of CI, which need nothing else
-	@mkdir -p $(B)/static/o/zydis
-	@zydis=$${ZYDIS:-$$(scripts/fetch.py zydis)} && [ "$$zydis" ] && flags="-DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD -I$$zydis/include" && \
+STATIC_OWN := tool/arch/x86/capstone.o tool/support/no_memory.o
+
+$(B)/static/libZydis.a:
+	@mkdir -p $(@D)/zydis
+	zydis=$${ZYDIS:-$$(scripts/fetch.py zydis)}; [ "$$zydis" ] || exit 1; \
 	for name in $(ZYDIS_SRC); do \
-		$(CC) $(CFLAGS) -DNDEBUG $$flags -I$$zydis/src -c -o $(B)/static/o/zydis/$$name.o $$zydis/src/$$name.c || exit 1; \
-	done && rm -f $(B)/static/libZydis.a && $(AR) rcs $(B)/static/libZydis.a $(B)/static/o/zydis/*.o && \
-	$(MAKE) $(QUIET) B=$(B)/static CFLAGS="$(CFLAGS) $$flags -DETCH_STATIC" \
-		LDFLAGS="$(LDFLAGS) -static -s -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc" \
-		TOOL_LIBS="$(B)/static/libZydis.a $(foreach lib,capstone dw elf json-c xxhash protobuf-c lzma bz2 z iberty,-l:lib$(lib).a) -lm" \
-		$(B)/static/etch
-	@ls -l $(B)/static/etch
+		$(CC) $(CFLAGS) -DNDEBUG -DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD -I$$zydis/include -I$$zydis/src \
+			-c -o $(@D)/zydis/$$name.o $$zydis/src/$$name.c || exit 1; \
+	done && echo '#include <Zydis/Zydis.h>' | $(CC) -E -dM - | grep -qx "$$(grep 'define ZYDIS_VERSION ' $$zydis/include/Zydis/Zydis.h | tr -s ' ')" || \
+		{ echo 'static: the headers of libzydis-dev are of another version than the source' >&2; exit 1; }
+	$(AR) rcs $@ $(@D)/zydis/*.o
+
+$(B)/static/tool/%.o: tool/%.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_STATIC $(CFLAGS) $(WARN) $(TOOL_INC) -c -o $@ $<
+
+$(B)/static/etch: $(filter-out $(STATIC_OWN:%=$(B)/o/%),$(TOOL_OBJ)) $(STATIC_OWN:%=$(B)/static/%) $(WALK_OBJ) $(B)/static/libZydis.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -static -s -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $^ \
+		$(foreach lib,capstone dw elf json-c xxhash protobuf-c lzma bz2 z iberty,-l:lib$(lib).a) -lm
+
+static: $(B)/static/etch	## etch as one static file, build/static/etch: for images of CI, which need nothing else
 
 deb:	## Debian packages of the tree, in build/deb
 	@scripts/deb.sh $(B)

@@ -17,12 +17,21 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 command -v dh >/dev/null || { echo "deb: dh is missing: apt install debhelper" >&2; exit 2; }
 
+# The source of what etch-static links, beside Debian's archives; without a network that package is left out.
+ZYDIS=${ZYDIS-$(scripts/fetch.py zydis || :)}
+export ZYDIS
+
 rm -rf "$out"
 mkdir -p "$out/etch-$version"
 git ls-files -z Makefile LICENSE README.md CHANGELOG.md tool lib docs | xargs -0 tar -cf - | tar -C "$out/etch-$version" -xf -
 cp -r scripts/deb "$out/etch-$version/debian"
 cd "$out/etch-$version"
 sed -i "s/^Maintainer: .*/Maintainer: $maintainer/" debian/control
+if [ -z "$ZYDIS" ]; then
+	echo "deb: no source of zydis: etch-static is left out" >&2
+	sed -i '/^Package: etch-static$/,/^$/d' debian/control
+	rm debian/etch-static.*
+fi
 mkdir debian/source
 echo '3.0 (native)' >debian/source/format
 cat >debian/changelog <<CHANGELOG

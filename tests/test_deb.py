@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The Debian packages of `make deb`: the same bytes wherever they are built, without an error of lintian's, and what a
 new user types in a clean system of Debian's own packages."""
+import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -10,15 +12,24 @@ import pytest
 from conftest import ROOT, run
 
 pytestmark = pytest.mark.long
-SUITE = "bookworm"
+# Releases of Debian, and which package of the tool fits them: the disassemblers are of other versions in the second.
+SUITES = {"bookworm": "etch", "trixie": "etch-static"}
 TRY = """\
 set -e
 cd /root
 apt-get update -qq
-apt-get install -y -qq ./libetch0_*.deb ./etch_*.deb >/dev/null
+apt-get install -y -qq ./libetch0_*.deb ./${ETCH}_*.deb >/dev/null
 python3 -c 'import json; json.dump([{"a": [i, str(i), i / 7]} for i in range(150000)], open("big.json", "w"))'
-etch profile -- python3 -m json.tool big.json out.json
+etch profile -o picture.svg -- python3 -m json.tool big.json out.json
+grep -c '^<svg' picture.svg
 etch heap -- python3 -m json.tool big.json out.json 2>&1 | grep -c 'in all'
+# A system whose every file has its table: those that are there, and what comes later.
+apt-get install -y -qq ./etch-tables_*.deb >/dev/null
+etch tables status /bin/sh | grep -c /var/cache/etch
+apt-get install -y -qq file >/dev/null
+etch tables status /usr/bin/file | grep -c /var/cache/etch
+etch tables update
+etch tables --format json >tables
 apt-get install -y -qq ./libetch-dev_*.deb ./libetch-unwind0_*.deb g++ pkgconf >/dev/null
 cat >t.cc <<'END'
 #include <etch/imv.hpp>
@@ -31,6 +42,7 @@ etch rewrite t
 apt-get purge -y -qq 'etch*' 'libetch*' >/dev/null
 find / -xdev -path /root -prune -o -path /proc -prune -o \\( -name 'etch*' -o -name 'libetch*' -o -name _etch \\) -print >left
 test -s left && cat left || echo nothing left
+cat tables
 """
 
 
@@ -50,7 +62,7 @@ def packages(tmp_path_factory):
 
 def test_the_same_tree_gives_the_same_bytes(packages):
     first, second = ({p.name: p.read_bytes() for p in folder.glob("*.deb")} for folder in packages)
-    assert len(first) >= 4 and first.keys() == second.keys()
+    assert len(first) >= 6 and first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
 
 
@@ -58,12 +70,13 @@ def test_lintian_has_no_errors(packages):
     run(["lintian", "--fail-on", "error", *sorted(packages[0].glob("*.deb"))])
 
 
-def test_a_clean_system(packages, tmp_path_factory):
-    """Installs, profiles, records an allocator, builds and rewrites a program, removes."""
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_clean_system(packages, tmp_path_factory, suite):
+    """Installs, profiles, records an allocator, makes tables, builds and rewrites a program, removes."""
     if os.geteuid() or not shutil.which("debootstrap"):
         pytest.skip("needs root and debootstrap")
-    root = tmp_path_factory.mktemp("system")
-    p = run(["debootstrap", "--variant=minbase", "--include=ca-certificates,python3", SUITE, root], ok=None, timeout=900)
+    root = tmp_path_factory.mktemp(suite)
+    p = run(["debootstrap", "--variant=minbase", "--include=ca-certificates,python3", suite, root], ok=None, timeout=900)
     if p.returncode:
         pytest.skip("debootstrap cannot fetch the packages: " + p.stdout.splitlines()[-1])
     for deb in packages[0].glob("*.deb"):
@@ -71,9 +84,13 @@ def test_a_clean_system(packages, tmp_path_factory):
     shutil.copy("/etc/resolv.conf", root / "etc")
     run(["mount", "-t", "proc", "proc", root / "proc"])
     try:
-        p = run(["chroot", root, "sh", "-c", TRY], timeout=900)
+        p = run(["chroot", root, "sh", "-c", TRY], timeout=900, env={**os.environ, "ETCH": SUITES[suite]})
     finally:
         subprocess.run(["umount", root / "proc"], check=True)
     # The table goes to standard error.
     assert "_PyEval_EvalFrameDefault" in p.stderr and "with a complete stack" in p.stderr, p.stderr
-    assert p.stdout.splitlines()[-3:] == ["1", "exit 34", "nothing left"]
+    # A picture, a table of the allocator, tables of what was there and of what came later, the program's value.
+    lines = p.stdout.splitlines()
+    assert lines[:4] == ["1", "1", "1", "1"] and re.match(r"\d+ tables? made, 0 removed;", lines[4]) and lines[5:7] == ["exit 34", "nothing left"]
+    counts = json.loads("".join(lines[7:]))
+    assert counts["end"] == "complete" and counts["files"]["table"] > 300 and not counts["files"]["missing"], counts
