@@ -100,7 +100,7 @@ CASES = {  # class: (the file, the damage, what is said, or None where it is acc
     "a section header of a number that goes": ("done library", header(".rela.dyn", info=count), AGAIN),
     "a symbol in a section that is none": ("object", header("etched_imv", type=0), None),
     "a module's descriptor that says it is code": ("done program", header("__etch_mod", flags=6), EITHER),
-    "a table that says it is code": ("done program", header(".etch.unwind", flags=6), AGAIN),
+    "a table that says it is code": ("done program", header(".etch.unwind", flags=6), EITHER),
     "a segment under another name, and no record": ("bare library", header(".etch.segment", name=name_of(".note.etch")), None),
     "two sections of etched objects at one place": ("program", copied("etched_imv", ".dynamic"), OVER),
     "names of sections that are a module's descriptor": ("program", header(".shstrtab", name=name_of("__etch_mod")), ODD),
