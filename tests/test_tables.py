@@ -197,7 +197,7 @@ def test_status_counts_what_the_system_has(etch, tmp_path):
     (["--format", "tsv"], "--format: tsv is for FILEs; without, it is text or json"),
     (["update", "--directory", "/dev/null/x", "/bin/sh"], "/dev/null/x: Not a directory"),
     (["update", "--directory", "/proc/none", "/bin/sh"], "/proc/none: "),
-    (["update", "--directory", ".", "/nonexistent"], "/nonexistent: cannot be read"),
+    (["update", "--directory", ".", "/nonexistent"], "/nonexistent: No such file or directory"),
 ])
 def test_messages(etch, tmp_path, argv, message):
     p = run([etch, "tables", *argv], ok=2, cwd=tmp_path)

@@ -32,6 +32,7 @@ enum tables_kind {
 struct tables_file {
 	const char *path;
 	enum tables_kind kind;
+	const char *error;       /* TABLES_UNREAD: why */
 	char id[TABLES_ID_MOST]; /* hexadecimal; empty: none */
 };
 

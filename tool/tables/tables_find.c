@@ -2,6 +2,7 @@
 /* Lists the programs and libraries of a system (tables.h). */
 #include "tables/tables.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,7 @@ static void file_look(struct tables_file *f, const struct input *in)
 
 	f->path = in->path;
 	f->kind = fd < 0 ? TABLES_UNREAD : TABLES_OTHER;
+	f->error = fd >= 0 ? NULL : in->error ? in->error : strerror(errno);
 	if (fd < 0)
 		return;
 	if (elf_headers_read(&h, fd)) {

@@ -260,8 +260,7 @@ static int update_locked(struct update *u)
 	}
 	for (size_t i = 0; o->operand_count && i < u->files.count; i++)
 		if (u->files.list[i].kind == TABLES_UNREAD) {
-			text_error(u->files.list[i].path, "%s",
-			           u->files.inputs.list[i].error ? u->files.inputs.list[i].error : "cannot be read");
+			text_error(u->files.list[i].path, "%s", u->files.list[i].error);
 			status = EXIT_UNUSABLE;
 		}
 	if (tables_directory_read(&u->directory, o->directory, &e) || tables_make(u, &e)) {
