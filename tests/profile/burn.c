@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program whose profile is known: half of its time is in hot(), three tenths in warm(), the rest in cool(), each
- * called main -> outer -> middle. Runs for argv[1] seconds of processor time. "threads": in two threads named "worker";
+ * A program whose profile is known: six tenths of its time are in hot(), three in warm(), one in cool(), each called
+ * main -> outer -> middle. Which is next is random, so that no sampling period can be in step with the calls. Runs for argv[1] seconds of processor time. "threads": in two threads named "worker";
  * "fork": in a child; "exec": in another program, argv[3]; "inline": with a function inlined into middle().
  */
 #define _GNU_SOURCE
@@ -18,19 +18,19 @@
 static double seconds = 0.3;
 volatile unsigned long sink;
 
-static inline __attribute__((always_inline)) void work(unsigned long units)
+static inline __attribute__((always_inline)) void work(void)
 {
 	unsigned long x = sink;
 
 	/* A chain in a register: as long wherever the loop lies. */
-	for (unsigned long i = 0; i < units * 5000; i++)
+	for (unsigned long i = 0; i < 20000; i++)
 		__asm__ __volatile__("imul $3, %0, %0" : "+r"(x));
 	sink = x;
 }
 
-PLAIN void hot(void) { work(5); __asm__ __volatile__(""); }
-PLAIN void warm(void) { work(3); __asm__ __volatile__("nop"); }
-PLAIN void cool(void) { work(2); __asm__ __volatile__("nop\n\tnop"); }
+PLAIN void hot(void) { work(); __asm__ __volatile__(""); }
+PLAIN void warm(void) { work(); __asm__ __volatile__("nop"); }
+PLAIN void cool(void) { work(); __asm__ __volatile__("nop\n\tnop"); }
 
 PLAIN void middle(int which)
 {
@@ -52,10 +52,14 @@ PLAIN void outer(int which)
 static PLAIN void *all(void *unused)
 {
 	struct timespec t;
+	unsigned int seed = 1;
 
 	do {
-		for (int i = 0; i < 3; i++)
-			outer(i);
+		for (int i = 0; i < 3; i++) {
+			int tenth = rand_r(&seed) / (RAND_MAX / 10 + 1);
+
+			outer(tenth < 6 ? 0 : tenth < 9 ? 1 : 2);
+		}
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	} while ((double)t.tv_sec + 1e-9 * (double)t.tv_nsec < seconds);
 	return unused;
