@@ -280,6 +280,20 @@ def test_environment_dry_run_backup_twice(etch, tmp_path, monkeypatch):
     assert "already has" in objtool(etch, path, "--orc", ok=2).stderr and path.read_bytes() == once
 
 
+def test_another_release_is_refused(etch, tmp_path, monkeypatch):
+    """Nothing in an object says which release's numbers its hints have; the kernel's build does."""
+    path = assemble(tmp_path, KEYED)
+    was = path.read_bytes()
+    for version in ("6.12.117", "5.10", "6", "6.10-rc1"):
+        monkeypatch.setenv("KERNELVERSION", version)
+        error = objtool(etch, path, "--orc", ok=2).stderr
+        assert error == f"etch: objtool reads objects of Linux 6.1, and KERNELVERSION is {version}\n"
+        assert path.read_bytes() == was
+    for version in ("6.1", "6.1.192", "6.1-rc3", ""):
+        monkeypatch.setenv("KERNELVERSION", version)
+        objtool(etch, path, "--orc", "--dry-run")
+
+
 @pytest.mark.parametrize("section,size", [("__jump_table", 16), ("__ex_table", 12), (".altinstructions", 12),
                                           (".discard.unwind_hints", 12), (".discard.reachable", 4)])
 def test_malformed_sections(etch, tmp_path, section, size):

@@ -7,6 +7,7 @@
 #include "report/text.h"
 #include "support/bounds.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define RELEASE "6.1"
 
 /* objtool's passes and options that etch does not have: each is an error, or goes to --fallback, or is left out by
  * --skip. `action`: a pass of its own. */
@@ -73,7 +76,8 @@ static void help(void)
 	       "      --sec-address\n"
 	       "      --backtrace\n"
 	       "\n"
-	       "More options are read from the environment variable OBJTOOL_ARGS.\n"
+	       "More options are read from the environment variable OBJTOOL_ARGS. Where KERNELVERSION, which\n"
+	       "the kernel's build sets, is another release than 6.1, objects are refused.\n"
 	       "\n"
 	       "Exit status: 0 done, whatever was warned of; 2 the file could not be used or written, or\n"
 	       "the command line is wrong.\n");
@@ -276,6 +280,19 @@ static bool foreign_check(const struct command_line *c)
 	return true;
 }
 
+/* False, and a message: the kernel's build says, in KERNELVERSION, that it is of another release. Nothing in an object
+ * does, and 6.4 gave the types of .discard.unwind_hints other numbers. */
+static bool release_check(void)
+{
+	const char *version = getenv("KERNELVERSION");
+	size_t n = strlen(RELEASE);
+
+	if (!version || !*version || (!strncmp(version, RELEASE, n) && !isdigit((unsigned char)version[n])))
+		return true;
+	fprintf(stderr, "etch: objtool reads objects of Linux " RELEASE ", and KERNELVERSION is %s\n", version);
+	return false;
+}
+
 int cmd_objtool(int argc, char **argv)
 {
 	struct command_line c = {0};
@@ -294,7 +311,7 @@ int cmd_objtool(int argc, char **argv)
 		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (!foreign_check(&c))
+	if (!release_check() || !foreign_check(&c))
 		return EXIT_UNUSABLE;
 	bounds_memory_ends();
 	/* First, on the object as the compiler wrote it: objtool refuses some of what etch adds. */
