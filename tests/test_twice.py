@@ -204,6 +204,17 @@ def twice_is_once(etch, files, options):
     return True
 
 
+@pytest.mark.parametrize("options", ["--sframe", "--sframe=3", "--sframe --no-cfi", "--encoding orc --sframe", "--only orc", "--only imv"])
+def test_code_that_is_an_etched_object(etch, samples, tmp_path, options):
+    """A table that says where code is names what a symbol calls an etched object: that is no use of it, in no table that a run
+    adds."""
+    elf = twice.Elf(samples["object"])
+    elf.put(*elf.place(section(elf, ".text"), "name"), elf.get(section(elf, "etched_imv"), "name"))
+    files = [tmp_path / f"{k}.o" for k in range(3)]
+    files[0].write_bytes(elf.data)
+    assert twice_is_once(etch, files, options)
+
+
 @pytest.mark.parametrize("hidden", [(".eh_frame",), (".eh_frame_hdr",), (".eh_frame", ".eh_frame_hdr")], ids="+".join)
 @pytest.mark.parametrize("how", ["type", "name"])
 def test_frames_that_section_headers_do_not_name(etch, samples, tmp_path, hidden, how):

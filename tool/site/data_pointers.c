@@ -121,7 +121,8 @@ static bool has_no_addresses(const char *name)
 {
 	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
 	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_NATIVE,     ETCH_SEC_INLINE,
-	                                    ETCH_SEC_MODULE, ETCH_SEC_BRANCH, ETCH_SEC_MARK,       ETCH_SEC_MARK_INFO};
+	                                    ETCH_SEC_MODULE, ETCH_SEC_BRANCH, ETCH_SEC_MARK,       ETCH_SEC_MARK_INFO,
+	                                    ".sframe"};
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -120,9 +120,9 @@ static bool is_direct(const struct insn *in)
 /* Tables of addresses that no jump uses, or that etch itself changes. */
 static bool is_other_table(const char *name)
 {
-	static const char *const begin[] = {"__etch_",           ".etch",         ".orc",         ".eh_frame",
-	                                    ".gcc_except_table", "__ex_table",    ETCH_SEC_IMV,   ETCH_SEC_PV,
-	                                    ETCH_SEC_NATIVE,     ETCH_SEC_INLINE, ETCH_SEC_OBJECT};
+	static const char *const begin[] = {"__etch_",           ".etch",         ".orc",          ".eh_frame",
+	                                    ".gcc_except_table", "__ex_table",    ETCH_SEC_IMV,    ETCH_SEC_PV,
+	                                    ETCH_SEC_NATIVE,     ETCH_SEC_INLINE, ETCH_SEC_OBJECT, ".sframe"};
 	size_t i;
 
 	for (i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)

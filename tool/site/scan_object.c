@@ -326,7 +326,7 @@ static bool is_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||
 	       !strcmp(name, ETCH_SEC_BRANCH) || !strcmp(name, ETCH_SEC_INLINE) || !strcmp(name, ETCH_SEC_ORC_IP) ||
-	       !strcmp(name, ETCH_SEC_ORC);
+	       !strcmp(name, ETCH_SEC_ORC) || !strcmp(name, ".sframe");
 }
 
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others)
