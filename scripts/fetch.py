@@ -356,6 +356,16 @@ SOURCES = {
     "lua": (None, {
         "debian": lambda work: from_debian(work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
     }),
+    "hello": (None, {
+        "debian": lambda work: from_debian(
+            work, "hello", "hello_2.10.orig.tar.gz",
+            "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b"),
+    }),
+    "tinyxml2": (None, {
+        "debian": lambda work: from_debian(
+            work, "tinyxml2", "tinyxml2_9.0.0+dfsg.orig.tar.xz",
+            "96510f47a5db537f70dff3e83dd71fd2180cbba4aa76c589a549467e7f34bc9b"),
+    }),
     "sqlite": (sqlite_amalgamate, {
         "debian": lambda work: from_debian(
             work, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",

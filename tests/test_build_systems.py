@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Real packages, built with etch by each build system of docs/guides: their own tests pass, and what was linked is rewritten.
+Small projects in tests/test_guides.py follow the pages."""
+import os
+import re
+import shutil
+
+import pytest
+
+from conftest import ROOT, fetch, run
+from test_guides import installed  # noqa: F401 (fixture)
+
+
+def rewritten(path):
+    return ".etch.unwind" in run(["readelf", "-SW", path]).stdout
+
+
+def need(*tools):
+    missing = [tool for tool in tools if not shutil.which(tool)]
+    if missing:
+        pytest.skip(f"not installed, and not needed to build etch: {' '.join(missing)}")
+
+
+@pytest.fixture
+def tinyxml2(tmp_path):
+    """A library of C++ with a program of tests, and files for CMake, Meson and make."""
+    return shutil.copytree(fetch("tinyxml2"), tmp_path / "tinyxml2")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
+@pytest.mark.parametrize("shared", ["ON", "OFF"])
+def test_cmake(installed, tinyxml2, generator, shared):
+    need("cmake", "ninja")
+    with open(tinyxml2 / "CMakeLists.txt", "a") as f:
+        f.write("find_package(etch REQUIRED)\netch_target(tinyxml2)\netch_target(xmltest)\n")
+    out = tinyxml2 / "out"
+    run(["cmake", "-B", out, "-G", generator, f"-DBUILD_SHARED_LIBS={shared}", "-DBUILD_TESTING=ON"], cwd=tinyxml2, env=installed)
+    run(["cmake", "--build", out, "-j", "2"], cwd=tinyxml2, env=installed)
+    assert "100% tests passed" in run(["ctest"], cwd=out, env=installed).stdout
+    assert rewritten(out / "xmltest") and (shared == "OFF" or rewritten(out / "libtinyxml2.so"))
+    if generator == "Ninja":
+        assert "no work to do" in run(["ninja"], cwd=out, env=installed).stdout
+
+
+@pytest.mark.long
+def test_meson(installed, tinyxml2):
+    need("meson", "ninja")
+    run(["meson", "setup", "-Dtests=true", "out"], cwd=tinyxml2, env={**installed, "CXX": "etch-cc c++"})
+    run(["ninja", "-C", "out"], cwd=tinyxml2, env=installed)
+    assert re.search(r"Fail:\s+0", run(["meson", "test", "-C", "out"], cwd=tinyxml2, env=installed).stdout)
+    assert rewritten(tinyxml2 / "out" / "libtinyxml2.so.9.0.0")
+
+
+@pytest.mark.long
+def test_make(installed, tinyxml2):
+    run(["make", "CXX=etch-cc c++", "xmltest"], cwd=tinyxml2, env=installed)
+    assert ", Fail 0" in run(["./xmltest"], cwd=tinyxml2, env=installed).stdout and rewritten(tinyxml2 / "xmltest")
+
+
+@pytest.mark.long
+def test_autotools(installed, tmp_path):
+    source = shutil.copytree(fetch("hello"), tmp_path / "hello")
+    for path in source.rglob("*"):  # what the package has generated is not older than its sources
+        os.utime(path, (1e9, 1e9))
+    run(["./configure", "CC=etch-cc cc", "--disable-nls"], cwd=source, env=installed, timeout=900)
+    run(["make", "-j2", "MAKEINFO=true"], cwd=source, env=installed)
+    assert rewritten(source / "hello") and run(["./hello"], cwd=source).stdout == "Hello, world!\n"
+    assert re.search(r"# FAIL: +0", run(["make", "check", "MAKEINFO=true"], cwd=source, env=installed).stdout)
+
+
+def test_cmake_warns_of_what_nothing_rewrites(installed, tmp_path):
+    need("cmake")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    (tmp_path / "sub" / "CMakeLists.txt").write_text("add_executable(below ../main.c)\ntarget_link_libraries(below PRIVATE etch::static)\n")
+    (tmp_path / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.16)
+project(app C)
+find_package(etch REQUIRED)
+find_package(etch REQUIRED)
+add_subdirectory(sub)
+foreach(name forgotten etched without)
+  add_executable(${name} main.c)
+endforeach()
+etch_target(etched)
+target_link_libraries(forgotten PRIVATE m etch::etch)
+""")
+
+    def warned(*options):
+        p = run(["cmake", "-B", tmp_path / "out", *options], cwd=tmp_path, env=installed)
+        return re.findall(r"(\w+) is linked\s+with\s+libetch", p.stderr)
+    assert warned() == ["forgotten", "below"]
+    assert warned("-DETCH_NO_WARNING=ON") == []
