@@ -145,7 +145,7 @@ static void own_add(const struct code_space *space, const struct runtime_codes *
 
 	for (i = 0; i < codes->count; i++) {
 		const struct runtime_code *x = &codes->list[i];
-		const struct code_section *c = x->function ? space_at(space, x->start) : NULL;
+		const struct code_section *c = x->listed ? space_at(space, x->start) : NULL;
 
 		if (c && x->end <= c->addr + c->size && x->end > x->start)
 			candidate_add(out, (struct candidate){x->start, x->end, -1, 2, true, false, false, x});

@@ -25,7 +25,8 @@ struct convention {
 struct runtime_code {
 	uint64_t start, end; /* addresses of the code space */
 	const struct runtime *runtime;
-	const char *function; /* it is the function of this name in the runtime's own table; null: functions of others' */
+	bool listed;          /* it is one function, as the runtime's own table has it; else functions of other sources */
+	const char *function; /* its name in that table; or null */
 	bool outermost;       /* that function is the outermost frame of a stack */
 };
 
@@ -39,6 +40,7 @@ struct runtime {
 	/* Detects: appends what code of the runtime a file has. 0, or -1 and a message: malformed. Null: its code shows
 	 * itself to own_stack->enters(), or is not told apart. */
 	int (*detect)(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
+	bool lists; /* detect() finds functions, too: they are code ranges even without a convention */
 	/* Saved registers, and how code is called and left. Null: as in C, or not followed (etch check explains findings).
 	 */
 	const struct convention *convention;

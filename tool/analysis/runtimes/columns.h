@@ -7,6 +7,9 @@
 
 /* Appends code to a list. */
 void runtime_code_add(struct runtime_codes *out, struct runtime_code x);
+/* Appends the code of all symbols with such a name. */
+void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
+                         struct runtime_codes *out);
 
 int go_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 int ocaml_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);

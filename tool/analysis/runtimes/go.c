@@ -26,9 +26,11 @@ int go_detect(const struct elf_file *f, const struct code_space *space, struct r
 
 	(void)space;
 	for (i = 0; i < n; i++)
-		runtime_code_add(
-			out, (struct runtime_code){
-					 .start = list[i].start, .end = list[i].end, .function = list[i].name, .outermost = list[i].top});
+		runtime_code_add(out, (struct runtime_code){.start = list[i].start,
+		                                            .end = list[i].end,
+		                                            .listed = true,
+		                                            .function = list[i].name,
+		                                            .outermost = list[i].top});
 	free(list);
 	return n < 0 ? -1 : 0;
 }

@@ -13,7 +13,7 @@ const struct runtime runtimes[] = {
 	{.name = "C", .noreturn = noreturn_c},
 	{.name = "OCaml", .detect = ocaml_detect, .convention = &convention_ocaml, .noreturn = noreturn_ocaml},
 	{.name = "Dart", .detect = dart_detect},
-	{.name = "V8", .detect = v8_detect},
+	{.name = "V8", .detect = v8_detect, .lists = true},
 	{.name = "Go", .detect = go_detect, .convention = &convention_go, .noreturn = noreturn_go},
 	{.name = "GHC", .own_stack = &ghc_flow},
 	{.name = "Mono", .noreturn = noreturn_mono},
@@ -39,7 +39,7 @@ int runtimes_detect(const struct elf_file *f, const struct code_space *space, bo
 	size_t i, k = 0;
 
 	for (i = 0; i < runtime_count; i++) {
-		if (!runtimes[i].detect || (followed && !runtimes[i].convention))
+		if (!runtimes[i].detect || (followed && !runtimes[i].convention && !runtimes[i].lists))
 			continue;
 		if (runtimes[i].detect(f, space, out, e))
 			return -1;
@@ -59,7 +59,7 @@ static void classify(const struct runtime_codes *codes, struct code_ranges *rang
 	for (i = 0; i < codes->count; i++) {
 		const struct runtime_code *x = &codes->list[i];
 
-		if (x->function)
+		if (x->listed)
 			continue; /* ranges_build() has made a code range of it */
 		while (k < ranges->count && ranges->list[k].start < x->start)
 			k++;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that a virtual machine's build has compiled ahead of time, under symbols of its own: V8's embedded builtins, and
- * the snapshots of Dart. */
+/* Code that a virtual machine's build has compiled ahead of time, under symbols of its own: the snapshots of Dart. */
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"
@@ -19,10 +18,7 @@ static bool is_snapshot(const char *name)
 	return starts_in(name, "_kDart") && (ends_in(name, "SnapshotText") || ends_in(name, "SnapshotInstructions"));
 }
 
-static bool is_builtin(const char *name) { return starts_in(name, "Builtins_"); }
-
-/* Appends the code of all symbols with such a name. */
-static void symbols_take(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
+void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
                          struct runtime_codes *out)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -41,23 +37,6 @@ static void symbols_take(const struct elf_file *f, const struct code_space *spac
 int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
 {
 	(void)e;
-	symbols_take(f, space, is_snapshot, out);
-	return 0;
-}
-
-/* Two of V8's builtins show that these are V8's. */
-int v8_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
-{
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t count = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	bool trampoline = false, call = false;
-
-	(void)e;
-	for (i = 1; i < count; i++) {
-		trampoline |= !strcmp(list[i].name, "Builtins_InterpreterEntryTrampoline");
-		call |= starts_in(list[i].name, "Builtins_CEntry_");
-	}
-	if (trampoline && call)
-		symbols_take(f, space, is_builtin, out);
+	runtime_symbols_add(f, space, is_snapshot, out);
 	return 0;
 }

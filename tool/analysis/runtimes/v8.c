@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * V8: its build compiles functions ahead of time, the builtins and handlers of its interpreter, into one blob without
+ * .eh_frame. They are reached by a table of offsets, in the read-only data of each program that embeds V8, which stays
+ * when symbols are stripped. It is V8's array of EmbeddedData::LayoutDescription
+ * (src/snapshot/embedded/embedded-data.h): one entry a builtin, of 32-bit words, the first two of which are the offset
+ * of its code in the blob and its length.
+ */
+#include <string.h>
+
+#include "analysis/runtimes/columns.h"
+#include "arch/x86/stack.h"
+
+/* Words of an entry: offset and length; the offset of metadata (V8 9 and later); its length, too. */
+#define WORDS_LEAST 2u
+#define WORDS_MOST  4u
+/* V8's kCodeAlignment: 32, and 64 in later versions. */
+#define ALIGN_LEAST 32u
+#define ALIGN_MOST  64u
+/* V8 has had more than 500 builtins since it embeds them. */
+#define BUILTINS_LEAST 256u
+/* Tables of one file that are looked at: a program has one V8. */
+#define TABLES_MOST 4u
+/* Bytes looked at for each possible address of a blob, on average, at most: the first rule most out. */
+#define LOOKS_MOST 16u
+
+struct blob_table {
+	const uint8_t *bytes; /* of the first entry */
+	size_t count;         /* number of entries */
+	unsigned words, align;
+};
+
+static uint32_t word_at(const uint8_t *bytes, size_t i)
+{
+	uint32_t word;
+
+	memcpy(&word, bytes + 4 * i, 4);
+	return word;
+}
+
+static uint64_t offset_of(const struct blob_table *t, size_t i) { return word_at(t->bytes, i * t->words); }
+
+/* Address of the end of the code of builtin `i`, relative to the blob. */
+static uint64_t end_of(const struct blob_table *t, size_t i)
+{
+	return offset_of(t, i) + word_at(t->bytes, i * t->words + 1);
+}
+
+/* V8 pads each builtin to its alignment, by one byte at least (PadAndAlignCode()). */
+static uint64_t padded_end_of(const struct blob_table *t, size_t i)
+{
+	return (end_of(t, i) + 1 + t->align - 1) & ~(uint64_t)(t->align - 1);
+}
+
+/* Reads a table of such entries: the first is at offset 0, and each other begins where the padding of the one before
+ * ends. Sets t->count. */
+static void table_measure(struct blob_table *t, size_t words)
+{
+	t->count = 0;
+	while ((t->count + 1) * t->words <= words && end_of(t, t->count) > offset_of(t, t->count) &&
+	       offset_of(t, t->count) == (t->count ? padded_end_of(t, t->count - 1) : 0))
+		t->count++;
+}
+
+/*
+ * Is one byte repeated between all builtins, if the blob is at an address, and is that byte padding? *looks: the number
+ * of bytes that may be looked at still.
+ */
+static bool blob_is_at(const struct blob_table *t, const struct code_section *c, uint64_t addr, uint64_t *looks)
+{
+	const uint8_t *code = c->bytes + (addr - c->addr), *pad = code + end_of(t, 0);
+	struct step s;
+	uint64_t at;
+	size_t i;
+
+	for (i = 0; i < t->count; i++)
+		for (at = end_of(t, i); at == end_of(t, i) || (i + 1 < t->count && at < padded_end_of(t, i)); at++)
+			if (!*looks || !(*looks)-- || code[at] != *pad)
+				return false;
+	return step_decode(NULL, pad, 1, addr + end_of(t, 0), &s) && s.padding;
+}
+
+/* Finds the blob of a table, whose address the file need not say. 0: there is none, or more than one. */
+static uint64_t blob_find(const struct blob_table *t, const struct code_space *space)
+{
+	uint64_t size = end_of(t, t->count - 1) + 1, found = 0, at, looks;
+	size_t i;
+
+	for (i = 0; i < space->count; i++) {
+		const struct code_section *c = &space->list[i];
+
+		looks = LOOKS_MOST * (c->size / t->align) + size;
+		for (at = (c->addr + t->align - 1) & ~(uint64_t)(t->align - 1);
+		     size <= c->size && at - c->addr <= c->size - size; at += t->align)
+			if (blob_is_at(t, c, at, &looks)) {
+				if (found)
+					return 0;
+				found = at;
+			}
+		if (!looks)
+			return 0;
+	}
+	return found;
+}
+
+static void blob_add(const struct blob_table *t, uint64_t addr, struct runtime_codes *out)
+{
+	size_t i;
+
+	for (i = 0; i < t->count; i++)
+		runtime_code_add(
+			out, (struct runtime_code){.start = addr + offset_of(t, i), .end = addr + end_of(t, i), .listed = true});
+}
+
+/* Is there a table at the start of some bytes? */
+static bool table_open(const uint8_t *bytes, size_t words, struct blob_table *t)
+{
+	t->bytes = bytes;
+	for (t->words = WORDS_LEAST; t->words <= WORDS_MOST; t->words++)
+		for (t->align = ALIGN_LEAST; t->align <= ALIGN_MOST; t->align *= 2) {
+			table_measure(t, words);
+			if (t->count >= BUILTINS_LEAST)
+				return true;
+		}
+	return false;
+}
+
+/* Appends the builtins of all blobs whose tables lie in read-only data. */
+static void blobs_read(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out)
+{
+	unsigned tables = 0;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		size_t words = s->data ? s->sh.sh_size / 4 : 0, k;
+
+		if (s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR)) != SHF_ALLOC)
+			continue;
+		/* Hashes of 8 bytes are in front of it, so that it begins at a multiple of 8. */
+		for (k = 0; k + 1 < words && tables < TABLES_MOST; k += 2) {
+			struct blob_table t;
+			uint64_t addr;
+
+			if (word_at(s->data, k) || !word_at(s->data, k + 1) || !table_open(s->data + 4 * k, words - k, &t))
+				continue;
+			tables++;
+			addr = blob_find(&t, space);
+			if (addr)
+				blob_add(&t, addr, out);
+			k += (t.count * t.words - 1) & ~(size_t)1;
+		}
+	}
+}
+
+/* ---- by symbols --------------------------------------------------------------------------------- */
+
+static bool is_builtin(const char *name) { return !strncmp(name, "Builtins_", 9); }
+
+/* Two of V8's builtins show that these are V8's. */
+static void symbols_read(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t count = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	bool trampoline = false, call = false;
+
+	for (i = 1; i < count; i++) {
+		trampoline |= !strcmp(list[i].name, "Builtins_InterpreterEntryTrampoline");
+		call |= !strncmp(list[i].name, "Builtins_CEntry_", 16);
+	}
+	if (trampoline && call)
+		runtime_symbols_add(f, space, is_builtin, out);
+}
+
+int v8_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
+{
+	size_t before = out->count;
+
+	(void)e;
+	if (!elf_is_object(f))
+		blobs_read(f, space, out);
+	if (out->count == before)
+		symbols_read(f, space, out);
+	return 0;
+}
