@@ -44,11 +44,11 @@ struct run {
 	struct baseline_record record;
 	struct totals totals;
 	struct check_printer printer;
-	struct held *held; /* by input, if there are several: results are printed at the end */
+	struct held_result *held; /* by input, if there are several: results are printed at the end */
 	struct seen_all seen;
 };
 
-struct held {
+struct held_result {
 	struct checked c;
 	const struct baseline_file *old;
 };
@@ -229,7 +229,7 @@ static bool file_done(void *ctx, size_t input, struct checked *c)
 		old = baseline_apply(&r->baseline, input, &c->report);
 	if (!r->held)
 		return compiler_apply(r, &c->report) && file_print(r, c, old);
-	r->held[input] = (struct held){*c, old};
+	r->held[input] = (struct held_result){*c, old};
 	c->report = (struct report){0};
 	return seen_add(&r->seen, &r->held[input].c.report);
 }

@@ -36,8 +36,8 @@ struct side {
 	bool many;
 };
 
-/* A pair of files with the same key; one of them may be null. */
-struct couple {
+/* Two files with the same key; either may be null. */
+struct file_pair {
 	const char *key;
 	const struct input *old, *new;
 };
@@ -45,7 +45,7 @@ struct couple {
 struct run {
 	const struct options *opt;
 	struct side side[2];
-	struct couple *list;
+	struct file_pair *list;
 	size_t count;
 	struct json_object *files;
 	size_t same, differ, only[2], unusable;
@@ -149,7 +149,7 @@ static int images_compare(struct run *r, struct image *old, struct image *new, c
 	return status;
 }
 
-static int entry_compare(struct run *r, const struct couple *x)
+static int entry_compare(struct run *r, const struct file_pair *x)
 {
 	char *was = input_name(x->old), *is = input_name(x->new);
 	struct image old = {0}, new = {0};
@@ -182,7 +182,7 @@ static const char *key_of(const struct side *s, const struct input *in)
 
 static int entry_order(const void *a, const void *b)
 {
-	const struct couple *x = a, *y = b;
+	const struct file_pair *x = a, *y = b;
 	int c = strcmp(x->key, y->key);
 
 	return c ? c : (x->old == NULL) - (y->old == NULL);
@@ -216,7 +216,7 @@ static int entries_make(struct run *r, struct error *e)
 		for (i = 0; i < r->side[s].inputs.count; i++) {
 			const struct input *in = &r->side[s].inputs.list[i];
 
-			r->list[k++] = (struct couple){key_of(&r->side[s], in), s ? NULL : in, s ? in : NULL};
+			r->list[k++] = (struct file_pair){key_of(&r->side[s], in), s ? NULL : in, s ? in : NULL};
 		}
 	if (!r->side[0].many) {
 		r->list[0].new = r->list[1].new;
@@ -235,7 +235,7 @@ static int entries_make(struct run *r, struct error *e)
 	return 0;
 }
 
-static int entry_only(struct run *r, const struct couple *x)
+static int entry_only(struct run *r, const struct file_pair *x)
 {
 	r->only[!x->old]++;
 	if (r->opt->json) {
@@ -259,7 +259,7 @@ static int entries_compare(struct run *r)
 	size_t i;
 
 	for (i = 0; i < r->count; i++) {
-		const struct couple *x = &r->list[i];
+		const struct file_pair *x = &r->list[i];
 		int status = x->old && x->new ? entry_compare(r, x) : entry_only(r, x);
 
 		r->same += status == EXIT_CLEAN;

@@ -18,22 +18,22 @@
 
 #define RELEASE "6.1"
 
-/* objtool's passes and options that etch does not have: each is an error, or goes to --fallback, or is left out by
- * --skip. `action`: a pass of its own. */
-static const struct foreign {
+/* objtool's passes and options that etch lacks. Each is an error unless --fallback takes it or --skip drops it.
+ * `action`: it is a pass, not an option of one. */
+static const struct unsupported {
 	char option;
 	const char *name;
 	bool action;
-} foreign[] = {
+} unsupported[] = {
 	{'i', "ibt", true},          {'m', "mcount", true},     {'n', "noinstr", true}, {'R', "unret", true},
 	{'s', "stackval", true},     {'u', "uaccess", true},    {'D', "dump", true},    {'L', "link", false},
 	{'A', "sec-address", false}, {'T', "backtrace", false},
 };
-#define FOREIGN (sizeof(foreign) / sizeof(foreign[0]))
+#define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
 struct command_line {
 	struct objtool_options make;
-	bool asked[FOREIGN], skipped[FOREIGN];
+	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
 	bool no_unreachable, acts;
 	const char *fallback;
 };
@@ -60,8 +60,8 @@ static void help(void)
 	       "      --backup           keep FILE.o.orig\n"
 	       "      --dry-run          write nothing\n"
 	       "      --stats            print counts\n"
-	       "      --fallback=PROGRAM have the real objtool do the passes that etch has not\n"
-	       "      --skip=LIST        leave these of objtool's passes out, such as uaccess\n"
+	       "      --fallback=PROGRAM let the real objtool run the passes that etch lacks\n"
+	       "      --skip=LIST        skip these passes of objtool, such as uaccess\n"
 	       "      --help\n"
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
@@ -79,7 +79,7 @@ static void help(void)
 	       "More options are read from the environment variable OBJTOOL_ARGS. Where KERNELVERSION, which\n"
 	       "the kernel's build sets, is another release than 6.1, objects are refused.\n"
 	       "\n"
-	       "Exit status: 0 done, whatever was warned of; 2 the file could not be used or written, or\n"
+	       "Exit status: 0 done, even with warnings; 2 the file could not be read or written, or\n"
 	       "the command line is wrong.\n");
 }
 
@@ -112,24 +112,24 @@ static bool skip_take(struct command_line *c, const char *list)
 	bool any = false;
 	size_t i;
 
-	for (i = 0; i < FOREIGN; i++) {
-		c->skipped[i] |= list_has(list, foreign[i].name);
+	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
+		c->skipped[i] |= list_has(list, unsupported[i].name);
 		any |= c->skipped[i];
 	}
 	if (!any)
-		fprintf(stderr, "etch: --skip names passes that etch objtool has not, not '%s'\n", list);
+		fprintf(stderr, "etch: --skip takes passes that etch objtool lacks, not '%s'\n", list);
 	return any;
 }
 
 /* False: no such option. */
-static bool foreign_take(struct command_line *c, int option)
+static bool unsupported_take(struct command_line *c, int option)
 {
 	size_t i;
 
-	for (i = 0; i < FOREIGN; i++)
-		if (foreign[i].option == option) {
+	for (i = 0; i < UNSUPPORTED_COUNT; i++)
+		if (unsupported[i].option == option) {
 			c->asked[i] = true;
-			c->acts |= foreign[i].action;
+			c->acts |= unsupported[i].action;
 			return true;
 		}
 	fprintf(stderr, "etch: see etch objtool --help\n");
@@ -154,7 +154,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'S': o->stats = true; return true;
 	case 'F': c->fallback = arg; return true;
 	case 'X': return skip_take(c, arg);
-	default: return foreign_take(c, option);
+	default: return unsupported_take(c, option);
 	}
 }
 
@@ -224,22 +224,22 @@ static int environment_read(struct command_line *c)
 	return done;
 }
 
-/* Runs the real objtool for the passes that etch has not. Returns an exit status. */
+/* Runs the real objtool for the passes that etch lacks. Returns an exit status. */
 static int fallback_run(const struct command_line *c, char *file)
 {
-	char words[FOREIGN][32], *argv[FOREIGN + 5] = {(char *)c->fallback};
+	char words[UNSUPPORTED_COUNT][32], *argv[UNSUPPORTED_COUNT + 5] = {(char *)c->fallback};
 	char module[] = "--module", dry_run[] = "--dry-run", no_unreachable[] = "--no-unreachable";
 	int argc = 1, status;
 	bool acts = false;
 	size_t i;
 	pid_t pid;
 
-	for (i = 0; i < FOREIGN; i++) {
+	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
 		if (!c->asked[i] || c->skipped[i])
 			continue;
-		snprintf(words[i], sizeof(words[i]), "--%s", foreign[i].name);
+		snprintf(words[i], sizeof(words[i]), "--%s", unsupported[i].name);
 		argv[argc++] = words[i];
-		acts |= foreign[i].action;
+		acts |= unsupported[i].action;
 	}
 	if (!acts)
 		return EXIT_CLEAN;
@@ -267,14 +267,14 @@ static int fallback_run(const struct command_line *c, char *file)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_UNUSABLE;
 }
 
-/* False, and a message: an option that nobody serves. */
-static bool foreign_check(const struct command_line *c)
+/* False, and a message: an option that is neither implemented, skipped nor left to --fallback. */
+static bool unsupported_check(const struct command_line *c)
 {
 	size_t i;
 
-	for (i = 0; i < FOREIGN; i++)
+	for (i = 0; i < UNSUPPORTED_COUNT; i++)
 		if (c->asked[i] && !c->skipped[i] && !c->fallback) {
-			fprintf(stderr, "etch: objtool: --%s is not implemented; see --fallback and --skip\n", foreign[i].name);
+			fprintf(stderr, "etch: objtool: --%s is not implemented; see --fallback and --skip\n", unsupported[i].name);
 			return false;
 		}
 	return true;
@@ -311,7 +311,7 @@ int cmd_objtool(int argc, char **argv)
 		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (!release_check() || !foreign_check(&c))
+	if (!release_check() || !unsupported_check(&c))
 		return EXIT_UNUSABLE;
 	bounds_memory_ends();
 	/* First, on the object as the compiler wrote it: objtool refuses some of what etch adds. */

@@ -72,12 +72,12 @@ static struct etch_mark_head *head_of(const struct etch_mark_site *x)
 
 /* ---- the markers of all modules, or of one ------------------------------------- */
 
-struct each {
+struct mark_iterator {
 	struct module *only, *m; /* only: null for all modules */
 	size_t i;
 };
 
-static const struct etch_mark_site *mark_next(struct each *e)
+static const struct etch_mark_site *mark_next(struct mark_iterator *e)
 {
 	for (;;) {
 		if (!e->m)
@@ -142,7 +142,7 @@ static void list_make(struct lists *l, struct etch_mark_head *h, const char *nam
 /* Makes the lists of heads whose name matches `pattern`, as `pending`. sites: how many match. 0 or ETCH_ENOMEM. */
 static int lists_make(struct module *only, const char *pattern, struct lists **out, long *sites)
 {
-	struct each e = {.only = only};
+	struct mark_iterator e = {.only = only};
 	const struct etch_mark_site *x;
 	size_t size = sizeof(struct lists), n;
 	struct lists *l = NULL;
@@ -151,7 +151,7 @@ static int lists_make(struct module *only, const char *pattern, struct lists **o
 	*sites = 0;
 	while ((x = mark_next(&e)))
 		head_of(x)->pending = NULL;
-	for (e = (struct each){.only = only}; (x = mark_next(&e));) {
+	for (e = (struct mark_iterator){.only = only}; (x = mark_next(&e));) {
 		struct etch_mark_head *h = head_of(x);
 
 		if (!mark_matches(pattern, etch_mark_name(&x->mark)))
@@ -172,7 +172,7 @@ static int lists_make(struct module *only, const char *pattern, struct lists **o
 		return ETCH_ENOMEM;
 	l->size = size;
 	l->used = sizeof(*l);
-	for (e = (struct each){.only = only}; (x = mark_next(&e));)
+	for (e = (struct mark_iterator){.only = only}; (x = mark_next(&e));)
 		if (head_of(x)->pending == to_make)
 			list_make(l, head_of(x), etch_mark_name(&x->mark));
 	*out = l;
@@ -182,7 +182,7 @@ static int lists_make(struct module *only, const char *pattern, struct lists **o
 /* Exchanges `calls` and `pending` of the heads that have a new list; twice restores them. */
 static void lists_publish(struct module *only, const char *pattern)
 {
-	struct each e = {.only = only};
+	struct mark_iterator e = {.only = only};
 	const struct etch_mark_site *x;
 
 	while ((x = mark_next(&e))) {
@@ -195,14 +195,14 @@ static void lists_publish(struct module *only, const char *pattern)
 		__atomic_store_n(&h->calls, h->pending == empty ? NULL : h->pending, __ATOMIC_RELEASE);
 		h->pending = (const struct etch_mark_call_ *)((uintptr_t)(old ? old : empty) | 1);
 	}
-	for (e = (struct each){.only = only}; (x = mark_next(&e));)
+	for (e = (struct mark_iterator){.only = only}; (x = mark_next(&e));)
 		head_of(x)->pending = (const struct etch_mark_call_ *)((uintptr_t)head_of(x)->pending & ~(uintptr_t)1);
 }
 
 /* Drops the lists that are `pending`, old ones or new ones that are not wanted. */
 static void lists_drop(struct module *only)
 {
-	struct each e = {.only = only};
+	struct mark_iterator e = {.only = only};
 	const struct etch_mark_site *x;
 
 	while ((x = mark_next(&e))) {
@@ -250,7 +250,7 @@ static int mark_plan(struct txn *t, const struct etch_mark_site *x, int on)
 /* Makes the instructions agree with the lists. */
 static int marks_follow(struct module *only, const char *pattern)
 {
-	struct each e = {.only = only};
+	struct mark_iterator e = {.only = only};
 	const struct etch_mark_site *x;
 	struct txn t;
 	int err = 0;
@@ -345,7 +345,7 @@ static void marks_load(struct module *m)
 
 static void marks_unload(struct module *m)
 {
-	struct each e = {.only = m};
+	struct mark_iterator e = {.only = m};
 	const struct etch_mark_site *x;
 
 	while ((x = mark_next(&e))) {
@@ -428,7 +428,7 @@ ETCH_API long(etch_mark_detach)(const char *pattern, etch_mark_fn *fn, void *dat
 
 ETCH_API long etch_mark_each(void (*see)(void *arg, const struct etch_mark *mark, int on), void *arg)
 {
-	struct each e = {0};
+	struct mark_iterator e = {0};
 	const struct etch_mark_site *x;
 	long n = 0;
 

@@ -160,7 +160,7 @@ int txn_plan_branches(struct txn *t, const struct module *m, uint64_t from, uint
 }
 
 /* Where a site goes now: a breakpoint hides the first byte. */
-static uint64_t goes_now(const struct group *g)
+static uint64_t current_target(const struct group *g)
 {
 	uint8_t have[ETCH_BRANCH_LEN];
 
@@ -180,7 +180,7 @@ long branches_verify(const struct module *m, void (*report)(void *, const void *
 
 		if (!group_next(m, &i, &g))
 			continue;
-		now = goes_now(&g);
+		now = current_target(&g);
 		/* The code that reads memory is right for every value. */
 		if (now && (now == g.load || now == goes_to(&g, memory_value(g.object, g.size))))
 			continue;
@@ -198,7 +198,7 @@ void branches_info(const struct module *m, struct etch_info *info)
 	for (size_t i = 0; i < m->branch_count;)
 		if (group_next(m, &i, &g)) {
 			info->branches++;
-			info->branches_static += goes_now(&g) != g.load;
+			info->branches_static += current_target(&g) != g.load;
 		}
 }
 

@@ -128,7 +128,7 @@ struct answer {
 };
 
 /* The state of a run. A file that is several inputs (hard links, members of thin archives) is checked once. */
-struct course {
+struct check_queue {
 	const struct check_run *run;
 	size_t *first;       /* by input: the first input that is the same file */
 	bool *again;         /* by input: later inputs are the same file */
@@ -187,7 +187,7 @@ static bool result_give(const struct check_run *run, size_t input, const char *a
 }
 
 /* Gives out the results of the inputs before `end`, which are files that were checked before. */
-static bool results_repeat(struct course *c, size_t end)
+static bool results_repeat(struct check_queue *c, size_t end)
 {
 	bool on = true;
 
@@ -211,16 +211,16 @@ static bool answer_keep(struct answer *a, const char *answer, size_t size, const
 	return a->text || a->why;
 }
 
-static bool course_work(void *ctx, size_t i, char **answer, size_t *size)
+static bool queue_work(void *ctx, size_t i, char **answer, size_t *size)
 {
-	const struct course *c = ctx;
+	const struct check_queue *c = ctx;
 
 	return work((void *)c->run, c->list[i], answer, size);
 }
 
-static bool course_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
+static bool queue_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
 {
-	struct course *c = ctx;
+	struct check_queue *c = ctx;
 	size_t input = c->list[i];
 
 	if (!results_repeat(c, input) || (c->again[input] && !answer_keep(&c->kept[input], answer, size, why)))
@@ -229,7 +229,7 @@ static bool course_done(void *ctx, size_t i, const char *answer, size_t size, co
 	return result_give(c->run, input, answer, size, why);
 }
 
-static bool course_open(struct course *c)
+static bool queue_open(struct check_queue *c)
 {
 	size_t n = c->run->inputs->count, i;
 
@@ -247,7 +247,7 @@ static bool course_open(struct course *c)
 	return true;
 }
 
-static void course_close(struct course *c)
+static void queue_close(struct check_queue *c)
 {
 	size_t i;
 
@@ -263,9 +263,9 @@ static void course_close(struct course *c)
 
 bool check_run(const struct check_run *run)
 {
-	struct course course = {.run = run};
+	struct check_queue queue = {.run = run};
 	struct workers_run workers = {
-		.jobs = run->jobs, .what = "check", .work = course_work, .done = course_done, .ctx = &course};
+		.jobs = run->jobs, .what = "check", .work = queue_work, .done = queue_done, .ctx = &queue};
 	struct checked c;
 	bool good;
 
@@ -274,10 +274,10 @@ bool check_run(const struct check_run *run)
 		good = input_check(run, 0, &c) && run->done(run->ctx, 0, &c);
 		report_free(&c.report);
 	} else {
-		good = course_open(&course);
-		workers.count = course.count;
-		good = good && workers_run(&workers) && results_repeat(&course, run->inputs->count);
-		course_close(&course);
+		good = queue_open(&queue);
+		workers.count = queue.count;
+		good = good && workers_run(&workers) && results_repeat(&queue, run->inputs->count);
+		queue_close(&queue);
 	}
 	progress_end();
 	return good;

@@ -35,7 +35,7 @@ static bool judge(const struct scan *s, const struct site *site, struct judgemen
 	return !site_is_live(s, site, &out->why);
 }
 
-static int said_order(const void *a, const void *b)
+static int judgement_order(const void *a, const void *b)
 {
 	const struct judgement *x = a, *y = b;
 	int r;
@@ -140,7 +140,7 @@ int check_etched(struct subject *s, struct error *e)
 		n++;
 	}
 	if (n)
-		qsort(list, n, sizeof(*list), said_order);
+		qsort(list, n, sizeof(*list), judgement_order);
 	for (i = 0; i < n; i = k) {
 		for (k = i + 1; k < n && is_same(&list[i], &list[k]); k++)
 			;

@@ -208,7 +208,7 @@ static bool writer_add(struct writer *w, const struct written *x)
 }
 
 /* DT_TEXTREL, or DF_TEXTREL in DT_FLAGS. */
-static bool says_textrel(const struct elf_file *f)
+static bool has_textrel(const struct elf_file *f)
 {
 	uint64_t value;
 
@@ -239,7 +239,7 @@ static int linked_text_check(struct writer *w, struct error *e)
 	free(list);
 	if (!ok || !writer_report(w))
 		return error_memory(e);
-	if (!w->total && says_textrel(f))
+	if (!w->total && has_textrel(f))
 		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL is set, though no relocation needs it")
 		           ? 0
 		           : error_memory(e);

@@ -352,21 +352,21 @@ static int functions_read(struct image *im, struct body *b, struct error *e)
 	return err;
 }
 
-struct twin {
+struct named_function {
 	struct function *func;
 	const struct names *names;
 };
 
-static int twin_order(const void *a, const void *b)
+static int named_function_order(const void *a, const void *b)
 {
-	const struct twin *x = a, *y = b;
+	const struct named_function *x = a, *y = b;
 
 	return name_order(x->names, x->func->name, y->names, y->func->name);
 }
 
 static int twins_mark(struct image *im, struct error *e)
 {
-	struct twin *list = malloc(((size_t)im->func_count + 1) * sizeof(*list));
+	struct named_function *list = malloc(((size_t)im->func_count + 1) * sizeof(*list));
 	size_t n = 0, k;
 	uint32_t i;
 
@@ -374,11 +374,11 @@ static int twins_mark(struct image *im, struct error *e)
 		return error_memory(e);
 	for (i = 0; i < im->func_count; i++)
 		if (im->funcs[i].name)
-			list[n++] = (struct twin){&im->funcs[i], &im->names};
+			list[n++] = (struct named_function){&im->funcs[i], &im->names};
 	if (n)
-		qsort(list, n, sizeof(*list), twin_order);
+		qsort(list, n, sizeof(*list), named_function_order);
 	for (k = 1; k < n; k++)
-		if (!twin_order(&list[k], &list[k - 1]))
+		if (!named_function_order(&list[k], &list[k - 1]))
 			list[k].func->twin = list[k - 1].func->twin = true;
 	free(list);
 	return 0;

@@ -10,7 +10,7 @@
 
 #define NOTE_BUILD_ID ".note.gnu.build-id"
 
-struct maker {
+struct file_builder {
 	uint8_t *bytes; /* contents behind the program headers */
 	size_t size, room;
 	uint64_t base; /* file offset of `bytes` */
@@ -20,7 +20,7 @@ struct maker {
 };
 
 /* Appends bytes, and returns their file offset. */
-static uint64_t contents_add(struct maker *m, const void *data, size_t size, uint64_t align)
+static uint64_t contents_add(struct file_builder *m, const void *data, size_t size, uint64_t align)
 {
 	size_t at = m->size + (size_t)(-(m->base + m->size) & (align - 1));
 
@@ -33,7 +33,7 @@ static uint64_t contents_add(struct maker *m, const void *data, size_t size, uin
 }
 
 /* Adds a section header; its contents have been added at sh->sh_offset. */
-static void header_add(struct maker *m, const char *name, const Elf64_Shdr *sh)
+static void header_add(struct file_builder *m, const char *name, const Elf64_Shdr *sh)
 {
 	size_t size = strlen(name) + 1;
 
@@ -46,7 +46,7 @@ static void header_add(struct maker *m, const char *name, const Elf64_Shdr *sh)
 	m->names_size += size;
 }
 
-static void build_id_add(struct maker *m, const struct elf_file *f, const Elf64_Shdr *as)
+static void build_id_add(struct file_builder *m, const struct elf_file *f, const Elf64_Shdr *as)
 {
 	Elf64_Shdr sh = {.sh_type = SHT_NOTE, .sh_flags = SHF_ALLOC, .sh_addr = as ? as->sh_addr : 0, .sh_addralign = 4};
 	const uint8_t *id;
@@ -60,7 +60,7 @@ static void build_id_add(struct maker *m, const struct elf_file *f, const Elf64_
 }
 
 /* The loaded sections of f, as memory without contents, and its build-id. */
-static void loaded_add(struct maker *m, const struct elf_file *f)
+static void loaded_add(struct file_builder *m, const struct elf_file *f)
 {
 	const uint8_t *id;
 	bool has_id = elf_build_id(f, &id) > 0;
@@ -86,7 +86,7 @@ static void loaded_add(struct maker *m, const struct elf_file *f)
 }
 
 /* The section names, whose header is among the section headers that it names. */
-static void names_add(struct maker *m)
+static void names_add(struct file_builder *m)
 {
 	Elf64_Shdr sh = {.sh_type = SHT_STRTAB, .sh_addralign = 1};
 
@@ -101,7 +101,7 @@ void debug_file_make(const struct elf_file *f, const char *name, const void *dat
 	const Elf64_Shdr none = {0};
 	Elf64_Shdr sh = {.sh_type = SHT_PROGBITS, .sh_addralign = 8, .sh_size = size};
 	uint32_t phdrs = f->phdr_count < PN_XNUM ? f->phdr_count : 0, i;
-	struct maker m = {.base = sizeof(Elf64_Ehdr) + phdrs * sizeof(Elf64_Phdr)};
+	struct file_builder m = {.base = sizeof(Elf64_Ehdr) + phdrs * sizeof(Elf64_Phdr)};
 	Elf64_Ehdr eh = f->eh;
 
 	header_add(&m, "", &none);

@@ -227,7 +227,7 @@ static void head_print(const struct printer *p, const char *path)
 }
 
 /* Rows that are missing are not the file's: whoever reads the others has to know. */
-static void unread_tell(const char *path, size_t unread)
+static void unread_report(const char *path, size_t unread)
 {
 	if (!unread)
 		return;
@@ -254,7 +254,7 @@ int show_orc(const char *path, const char *at, enum unwind_from from, enum forma
 	rows_print(&p, at ? &place : NULL);
 	if (format == FORMAT_JSON)
 		printf("%s]\n}\n", p.count ? "\n  " : "");
-	unread_tell(path, unwind.unread);
+	unread_report(path, unwind.unread);
 	err = 0;
 out:
 	symbol_index_free(&p.names);

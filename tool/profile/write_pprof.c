@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pprof's format (pprof.proto, by protobuf-c), gzipped. A message's repeated fields may come in pieces (protobuf's
- * encoding, "Last One Wins"): each piece is packed by itself, so that no second copy of the profile is in memory.
+ * pprof's format (pprof.proto, by protobuf-c), gzipped. A message's repeated fields may come in chunks (protobuf's
+ * encoding, "Last One Wins"): each chunk is packed by itself, so that no second copy of the profile is in memory.
  */
 #include "profile/writers.h"
 
@@ -39,10 +39,10 @@ static void sink_put(struct sink *s, const uint8_t *data, size_t size, bool last
 	} while (!s->z.avail_out && !s->failed);
 }
 
-/* Packs a piece of the profile. */
-static void piece_put(struct sink *s, const Pprof__Profile *piece)
+/* Packs a chunk of the profile. */
+static void chunk_put(struct sink *s, const Pprof__Profile *chunk)
 {
-	size_t size = pprof__profile__get_packed_size(piece);
+	size_t size = pprof__profile__get_packed_size(chunk);
 
 	if (size > s->room) {
 		free(s->packed);
@@ -54,7 +54,7 @@ static void piece_put(struct sink *s, const Pprof__Profile *piece)
 		s->failed = true;
 		return;
 	}
-	pprof__profile__pack(piece, s->packed);
+	pprof__profile__pack(chunk, s->packed);
 	sink_put(s, s->packed, size, false);
 }
 
@@ -66,7 +66,7 @@ static void functions_put(struct sink *s, const struct profile *p, const uint32_
 {
 	for (size_t i = 0; i < p->functions.count + STOP_COUNT; i++) {
 		Pprof__Function f = PPROF__FUNCTION__INIT, *list = &f;
-		Pprof__Profile piece = PPROF__PROFILE__INIT;
+		Pprof__Profile chunk = PPROF__PROFILE__INIT;
 
 		f.id = i + 1;
 		if (i < p->functions.count) {
@@ -76,16 +76,16 @@ static void functions_put(struct sink *s, const struct profile *p, const uint32_
 		} else {
 			f.name = f.system_name = stop_name[i - p->functions.count];
 		}
-		piece.n_function = 1;
-		piece.function = &list;
-		piece_put(s, &piece);
+		chunk.n_function = 1;
+		chunk.function = &list;
+		chunk_put(s, &chunk);
 	}
 }
 
 static void location_put(struct sink *s, uint64_t id, const struct key *address, Pprof__Line *lines, size_t count)
 {
 	Pprof__Location l = PPROF__LOCATION__INIT, *list = &l;
-	Pprof__Profile piece = PPROF__PROFILE__INIT;
+	Pprof__Profile chunk = PPROF__PROFILE__INIT;
 	Pprof__Line **line = malloc(count * sizeof(Pprof__Line *));
 
 	if (!line) {
@@ -100,9 +100,9 @@ static void location_put(struct sink *s, uint64_t id, const struct key *address,
 	l.address = address ? address->b : 0;
 	l.n_line = count;
 	l.line = line;
-	piece.n_location = 1;
-	piece.location = &list;
-	piece_put(s, &piece);
+	chunk.n_location = 1;
+	chunk.location = &list;
+	chunk_put(s, &chunk);
 	free(line);
 }
 
@@ -135,7 +135,7 @@ static bool mapping_put(struct sink *s, struct profile *p, size_t number)
 {
 	const struct binary *b = p->binaries.list[number];
 	Pprof__Mapping m = PPROF__MAPPING__INIT, *list = &m;
-	Pprof__Profile piece = PPROF__PROFILE__INIT;
+	Pprof__Profile chunk = PPROF__PROFILE__INIT;
 	char id[2 * BUILD_ID_MOST + 1] = "";
 	uint32_t name = string_set_add(&p->names, b->path), id_name;
 
@@ -157,9 +157,9 @@ static bool mapping_put(struct sink *s, struct profile *p, size_t number)
 	m.filename = name;
 	m.build_id = id_name;
 	m.has_functions = m.has_filenames = m.has_line_numbers = m.has_inline_frames = 1; /* nothing is to be looked up */
-	piece.n_mapping = 1;
-	piece.mapping = &list;
-	piece_put(s, &piece);
+	chunk.n_mapping = 1;
+	chunk.mapping = &list;
+	chunk_put(s, &chunk);
 	return name != KEY_NONE && id_name != KEY_NONE;
 }
 
@@ -191,7 +191,7 @@ static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread
 		stacks_add(p, count, values);
 	for (size_t i = 1; good && i < p->stacks.count; i++) {
 		Pprof__Sample sample = PPROF__SAMPLE__INIT, *list = &sample;
-		Pprof__Profile piece = PPROF__PROFILE__INIT;
+		Pprof__Profile chunk = PPROF__PROFILE__INIT;
 		Pprof__Label label = PPROF__LABEL__INIT, *labels = &label;
 
 		if (!count[i])
@@ -211,9 +211,9 @@ static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread
 		sample.value = values + i * TYPES_OF(p);
 		sample.n_label = 1;
 		sample.label = &labels;
-		piece.n_sample = 1;
-		piece.sample = &list;
-		piece_put(s, &piece);
+		chunk.n_sample = 1;
+		chunk.sample = &list;
+		chunk_put(s, &chunk);
 	}
 	free(values);
 	free(count);
@@ -225,7 +225,7 @@ static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread
 static void head_put(struct sink *s, const struct profile *p, const uint32_t name[2 * TYPES_MOST])
 {
 	Pprof__ValueType type[TYPES_MOST], *types[TYPES_MOST];
-	Pprof__Profile piece = PPROF__PROFILE__INIT;
+	Pprof__Profile chunk = PPROF__PROFILE__INIT;
 	size_t shown = p->types ? p->type_default : 1;
 
 	for (size_t i = 0; i < TYPES_OF(p); i++) {
@@ -234,17 +234,17 @@ static void head_put(struct sink *s, const struct profile *p, const uint32_t nam
 		type[i].unit = name[2 * i + 1];
 		types[i] = &type[i];
 	}
-	piece.n_sample_type = TYPES_OF(p);
-	piece.sample_type = types;
-	piece.period_type = &type[shown];
-	piece.period = (int64_t)p->period;
-	piece.default_sample_type = name[2 * shown];
-	piece.time_nanos = (int64_t)time(NULL) * 1000000000;
+	chunk.n_sample_type = TYPES_OF(p);
+	chunk.sample_type = types;
+	chunk.period_type = &type[shown];
+	chunk.period = (int64_t)p->period;
+	chunk.default_sample_type = name[2 * shown];
+	chunk.time_nanos = (int64_t)time(NULL) * 1000000000;
 	if (p->sample_count && p->unit != UNIT_BYTES)
-		piece.duration_nanos = (int64_t)(p->samples[p->sample_count - 1].time - p->samples[0].time);
-	piece.n_string_table = p->names.count;
-	piece.string_table = p->names.list;
-	piece_put(s, &piece);
+		chunk.duration_nanos = (int64_t)(p->samples[p->sample_count - 1].time - p->samples[0].time);
+	chunk.n_string_table = p->names.count;
+	chunk.string_table = p->names.list;
+	chunk_put(s, &chunk);
 }
 
 bool write_pprof(struct profile *p, FILE *out)

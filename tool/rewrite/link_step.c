@@ -264,14 +264,14 @@ struct link_step {
 	struct findings faults;
 };
 
-/* Scans all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. Twice, if
- * compares were turned round. */
+/* Scans all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. Scans again
+ * after commuting compares. */
 static int sites_scan(struct link_step *t)
 {
 	int err = scan_linked_file(t->s, t->f, &t->now);
 
-	if (!err && t->o->imv && t->s->turned_count) {
-		compares_turn(t->s, t->f);
+	if (!err && t->o->imv && t->s->commuted_count) {
+		compares_commute(t->s, t->f);
 		scan_free(t->s);
 		t->s->file = t->f;
 		err = scan_linked_file(t->s, t->f, &t->now);

@@ -23,7 +23,7 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 		if (!(live & order))
 			return NULL;
 		if (u->off_known && !elf_is_object(c->scan->file))
-			site_compare_turn(c, u->insn);
+			site_compare_commute(c, u->insn);
 		return "order is asked of a compare with memory as its first operand and a register";
 	}
 	if ((live & order) == order)

@@ -19,8 +19,8 @@ int site_load_classify(struct function_scan *c, const struct use *u, struct site
 /* The same of a call or jump through a slot of an object. */
 int site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
 
-/* A compare of an object as its first operand with a register, of which order is asked: lists it in scan->turned, with
- * the conditions behind it, if all of them can be turned round. */
-void site_compare_turn(struct function_scan *c, size_t insn);
+/* For a compare of an object, as first operand, with a register whose flags are read as an order: lists it in
+ * scan->commuted with the instructions that read its flags, if all of them can be commuted. */
+void site_compare_commute(struct function_scan *c, size_t insn);
 
 #endif

@@ -209,7 +209,7 @@ void scan_free(struct scan *s)
 	free(s->objects.list);
 	free(s->sites);
 	findings_free(&s->findings);
-	free(s->turned);
+	free(s->commuted);
 	free(s->slots);
 	free(s->relocated);
 	free(s->code_words);

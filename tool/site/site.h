@@ -103,8 +103,8 @@ struct slot {
 	int64_t off;
 };
 
-/* An instruction of a compare that may be turned round, or of its conditions; and what then stands there. */
-struct turned {
+/* A compare to commute, or an instruction that reads its flags, with the bytes that replace it. */
+struct commuted {
 	uint64_t addr;
 	uint8_t bytes[16];
 	uint8_t len;
@@ -129,8 +129,8 @@ struct scan {
 	size_t code_word_count, code_word_room;
 	uint64_t *init_words; /* ... of those, what tables of constructors hold */
 	size_t init_word_count, init_word_room;
-	struct turned *turned; /* linked: instructions that the link step may change (turned_compares.c) */
-	size_t turned_count, turned_room;
+	struct commuted *commuted; /* linked: instructions that the link step may change (commuted_compares.c) */
+	size_t commuted_count, commuted_room;
 	bool closed;            /* linked: no other module uses what this one exports (--closed) */
 	struct entries entries; /* built on first use */
 	struct lines *lines;    /* opened on first use; null: no DWARF */
@@ -171,8 +171,8 @@ void scan_free(struct scan *s);
 struct lines *scan_lines(struct scan *s);
 /* Linked: sets what is known of the bytes of objects that facts are about. Once sites are sorted. */
 int scan_fields_find(struct scan *s);
-/* Linked: writes the turned instructions that a scan has found. The code is to be scanned again. */
-void compares_turn(const struct scan *s, struct elf_file *f);
+/* Linked: writes the commuted instructions that a scan has found. The code must be scanned again afterwards. */
+void compares_commute(const struct scan *s, struct elf_file *f);
 /* The bytes of its object that a store or an escape reaches. */
 enum reach {
 	REACH_ANY,

@@ -342,7 +342,7 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 			: nothing;
 
 	switch (in->move) {
-	case MOVE_NONE: escape_report(t, i, &imm, insn_hands_on(bytes_of(t, i), &t->f->code->insns[i])); break;
+	case MOVE_NONE: escape_report(t, i, &imm, insn_captures_pointer(bytes_of(t, i), &t->f->code->insns[i])); break;
 	case MOVE_LOAD: break;
 	case MOVE_SUM_LOAD:
 		if (result->object < 0)
@@ -444,13 +444,13 @@ static bool is_reload(const struct track *t, size_t i)
 	       !track_is_leader(t, i);
 }
 
-/* Does instruction i hand on the addresses in its operands as pointers of the program's? */
-static bool hands_on(const struct track *t, const struct addr_state *s, size_t i)
+/* Does instruction i capture the addresses in its operands, so that other code may use them? */
+static bool captures_pointer(const struct track *t, const struct addr_state *s, size_t i)
 {
 	const struct insn *in = &t->f->code->insns[i];
 	unsigned r;
 
-	if (insn_hands_on(bytes_of(t, i), in))
+	if (insn_captures_pointer(bytes_of(t, i), in))
 		return true;
 	for (r = 0; r < REGS && (!(in->reads >> r & 1) || s->reg[r].object < 0); r++)
 		;
@@ -479,7 +479,7 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	if (insn_replaces_part(bytes_of(t, i), in))
 		data &= (uint16_t)~in->writes;
 	if (!insn_only_compares(bytes_of(t, i), in))
-		leave(t, s, i, data, hands_on(t, s, i) ? data : 0);
+		leave(t, s, i, data, captures_pointer(t, s, i) ? data : 0);
 	pointers_apply(s, in, &mem.v, mem.slot);
 	choice = in->move == MOVE_NONE && (insn_makes_choice(bytes_of(t, i), in) || reads_choice(s, in));
 	for (r = 0; r < REGS; r++)

@@ -23,7 +23,7 @@ struct detail_part {
 	size_t pad_count, pad_room;
 };
 
-struct taker {
+struct collector {
 	const struct detail *detail;
 	struct detail_part *part;
 	struct flow *flow;
@@ -90,7 +90,7 @@ static void saved_find(const struct state *s, unsigned r, struct detail_insn *ou
 
 static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
-	struct taker *t = ctx;
+	struct collector *t = ctx;
 	struct detail_part *d = t->part;
 	const struct flow *f = t->flow;
 	const struct step *in = &f->steps[f->at[addr - f->in.range->start] - 1];
@@ -145,7 +145,7 @@ static bool is_asked(const struct detail *d, uint64_t start, uint64_t end)
 bool detail_take(const struct detail *d, struct detail_part **part, struct flow *f)
 {
 	const struct code_range *p = f->in.range;
-	struct taker t = {.detail = d, .flow = f};
+	struct collector t = {.detail = d, .flow = f};
 	size_t i;
 
 	detail_part_free(part);

@@ -100,7 +100,7 @@ struct flow_env {
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
 	const struct notes *notes;   /* null: there are none */
-	uint8_t habits;              /* HABIT_* of all states */
+	uint8_t abi_flags;           /* ABI_* of all states */
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */

@@ -55,7 +55,7 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 		s->effects |= EFFECT_NEEDS_CONSTANT;
 	}
 	step_leave(f, s, addr);
-	if (s->flow == FLOW_STOP && s->padding && (f->in.env->habits & HABIT_TRAPS_CONTINUE))
+	if (s->flow == FLOW_STOP && s->padding && (f->in.env->abi_flags & ABI_TRAPS_CONTINUE))
 		s->flow = FLOW_NEXT;
 	if (note_at(n, behind, NOTE_GOES_ON)) {
 		if (s->flow == FLOW_STOP)

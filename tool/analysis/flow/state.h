@@ -35,11 +35,11 @@ enum frame_kind {
 	FRAME_MIXED = 255, /* two of them have met: no rule */
 };
 
-/* Of the file's profile. */
+/* Where code of the file departs from the psABI, by the runtime's profile. */
 enum {
-	HABIT_NO_RED_ZONE = 1,    /* profile.no_red_zone */
-	HABIT_SWITCHES_STACK = 2, /* profile.switches_stack */
-	HABIT_TRAPS_CONTINUE = 4, /* profile.traps_continue */
+	ABI_NO_RED_ZONE = 1,    /* profile.no_red_zone */
+	ABI_SWITCHES_STACK = 2, /* profile.switches_stack */
+	ABI_TRAPS_CONTINUE = 4, /* profile.traps_continue */
 };
 
 struct value {
@@ -68,7 +68,7 @@ struct state {
 	uint8_t slot_count;
 	uint8_t constants; /* EFFECT_CONSTANT: constants, addresses in the file and bounds are followed; 0: not */
 	uint8_t frame;     /* 0: that of a call; else enum frame_kind */
-	uint8_t habits;    /* HABIT_* of the file */
+	uint8_t abi_flags; /* ABI_* of the file */
 	int32_t lowest;    /* lower bound of all slots relative to the CFA: lets most stores skip the list */
 	struct slot slot[STATE_SLOTS];
 };

@@ -30,7 +30,7 @@ static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 	/* If both the register and a slot hold it, the register counts once it was reloaded or popped: memory below rsp may
 	 * be overwritten. */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && x->aligned && s->habits) ||
+	    (s->reg[RBP].most || (x && x->aligned && s->abi_flags) ||
 	     (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
@@ -170,8 +170,8 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 	memset(out, 0, sizeof(*out));
 	if (noted && s->frame == FRAME_MIXED)
 		return;
-	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && s->habits)) ? slot_at(s, s->reg[RBP])
-	                                                                                      : NULL;
+	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && s->abi_flags)) ? slot_at(s, s->reg[RBP])
+	                                                                                         : NULL;
 	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
 	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
 	    !rule_slot(s, RSP, out)) {
@@ -201,7 +201,7 @@ static __attribute__((noinline, cold)) void rule_noted(const struct state *s, st
 
 void state_rule(const struct state *s, struct etch_rule *out)
 {
-	if (__builtin_expect(s->frame | s->habits, 0))
+	if (__builtin_expect(s->frame | s->abi_flags, 0))
 		rule_noted(s, out);
 	else
 		rule_make(s, out, false);

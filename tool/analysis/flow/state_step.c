@@ -314,7 +314,7 @@ static void transfer_load(struct state *s, const struct step *in)
 {
 	struct value from = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : VALUE_NONE, v = slot_load(s, from);
 
-	if (in->a == RSP && (s->habits & HABIT_SWITCHES_STACK) && in->b < 16 && !is_address(s->reg[in->b]) &&
+	if (in->a == RSP && (s->abi_flags & ABI_SWITCHES_STACK) && in->b < 16 && !is_address(s->reg[in->b]) &&
 	    s->reg[RSP].kind == VALUE_CFA)
 		return; /* see profile.switches_stack */
 	if (in->a != RSP && is_saved_sp(from, v))
@@ -330,7 +330,7 @@ static void transfer_load(struct state *s, const struct step *in)
  */
 static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 {
-	return __builtin_expect(s->habits & HABIT_SWITCHES_STACK, 0) && in->a == RSP && s->reg[RSP].kind == VALUE_CFA &&
+	return __builtin_expect(s->abi_flags & ABI_SWITCHES_STACK, 0) && in->a == RSP && s->reg[RSP].kind == VALUE_CFA &&
 	       !in->disp && in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
 }
 
@@ -423,7 +423,7 @@ static void transfer_other(struct state *s, const struct step *in, uint32_t at, 
 		state_unalign(s);
 		s->align = at + 1;
 		s->reg[RSP] = value_of(VALUE_ALIGNED, 0, 0);
-	} else if (__builtin_expect(s->habits & HABIT_NO_RED_ZONE, 0) && !value_same(s->reg[RSP], sp)) {
+	} else if (__builtin_expect(s->abi_flags & ABI_NO_RED_ZONE, 0) && !value_same(s->reg[RSP], sp)) {
 		stack_shrink(s, sp);
 	} else if (s->reg[RSP].off > sp.off) {
 		slots_trim(s, RED_ZONE);

@@ -77,7 +77,7 @@ void noted_ranges(struct work *w)
 	w->env.ranges = p->list;
 	w->env.range_count = p->count;
 	w->env.notes = &w->out->notes;
-	w->env.habits = (uint8_t)((profile->no_red_zone ? HABIT_NO_RED_ZONE : 0) |
-	                          (profile->switches_stack ? HABIT_SWITCHES_STACK : 0) |
-	                          (profile->traps_continue ? HABIT_TRAPS_CONTINUE : 0));
+	w->env.abi_flags =
+		(uint8_t)((profile->no_red_zone ? ABI_NO_RED_ZONE : 0) | (profile->switches_stack ? ABI_SWITCHES_STACK : 0) |
+	              (profile->traps_continue ? ABI_TRAPS_CONTINUE : 0));
 }

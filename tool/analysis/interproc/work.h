@@ -175,7 +175,7 @@ void labels_cut(struct work *w);
 void handlers_find(struct work *w);
 
 /* noted_ranges.c: with options.profile: replacements, and code that no function symbol covers, as code ranges; notes
- * and habits of w->env. */
+ * and abi_flags of w->env. */
 void noted_ranges(struct work *w);
 
 /* entry_tail.c: sets code_range.entry_tail of code that only the entry point jumps to. */

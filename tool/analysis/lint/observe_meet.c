@@ -86,7 +86,7 @@ static bool matters(const struct meet *m, const struct state *s, const struct st
 }
 
 /* A state on its way to a basic block. */
-struct coming {
+struct incoming_state {
 	const struct state *state;
 	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
 	bool late;     /* by falling through a call, so that a difference is no finding */
@@ -96,7 +96,7 @@ struct coming {
 static bool meet_join(void *ctx, uint32_t k, const void *state)
 {
 	struct meet *m = ctx;
-	const struct coming *c = state;
+	const struct incoming_state *c = state;
 	const struct state *s = c->state;
 	struct arrival *a = &m->first[k];
 	struct value mine = s->reg[ETCH_REG_RSP], its = a->state.reg[ETCH_REG_RSP];
@@ -125,7 +125,7 @@ static bool meet_fails(const void *ctx) { return ((const struct meet *)ctx)->o->
 static const struct dataflow_domain meetings = {.join = meet_join, .transfer = meet_transfer, .stops = meet_fails};
 
 /* Passes a state to the basic block at an offset, if one begins there. */
-static void arrive(struct meet *m, uint64_t off, const struct coming *c)
+static void arrive(struct meet *m, uint64_t off, const struct incoming_state *c)
 {
 	const struct flow *f = m->o->f;
 
@@ -165,11 +165,11 @@ static void meet_transfer(void *ctx, uint32_t k)
 			if (called)
 				wait(m, off, &s, from);
 			else
-				arrive(m, off, &(struct coming){&s, from, false});
+				arrive(m, off, &(struct incoming_state){&s, from, false});
 			return;
 		}
 		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
-			arrive(m, (uint64_t)in->imm - f->in.range->start, &(struct coming){&s, (uint32_t)off, false});
+			arrive(m, (uint64_t)in->imm - f->in.range->start, &(struct incoming_state){&s, (uint32_t)off, false});
 		if (!observe_goes_on(m->o, in) || flow_is_exit(in, &s))
 			return;
 		if (!called || !in->padding)
@@ -202,7 +202,7 @@ static void meet_solve(struct meet *m)
 		struct late l = m->late[--m->late_count];
 
 		if (!is_end(m, &l))
-			arrive(m, l.to, &(struct coming){&l.state, l.from, true});
+			arrive(m, l.to, &(struct incoming_state){&l.state, l.from, true});
 		dataflow_solve(&meetings, &m->list, m);
 	}
 }

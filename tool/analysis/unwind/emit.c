@@ -234,8 +234,8 @@ static void fill(struct emit *e, uint64_t to)
 }
 
 /* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
-static __attribute__((noinline)) void state_news(struct emit *e, uint64_t addr, unsigned len,
-                                                 const struct state *before, bool same)
+static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t addr, unsigned len,
+                                                    const struct state *before, bool same)
 {
 	uint64_t end = addr + len, at;
 	bool fresh = !same || e->stale;
@@ -296,7 +296,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	quiet_take(e, e->flow);
 	e->state = before;
 	if (!same || addr != e->at || addr + len > e->cfi_same_below) {
-		state_news(e, addr, len, before, same);
+		state_changed(e, addr, len, before, same);
 	} else {
 		e->at = addr + len;
 		e->last = addr;

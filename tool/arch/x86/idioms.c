@@ -3,7 +3,7 @@
 #include "arch/x86/insn.h"
 
 /* Behind REX.W: 89, c7 mov to memory; 50 to 57, also behind 41, push; 66 REX.W 0f 6e movq to a vector register. */
-bool insn_hands_on(const uint8_t *bytes, const struct insn *in)
+bool insn_captures_pointer(const uint8_t *bytes, const struct insn *in)
 {
 	if (in->string && in->flow == FLOW_NEXT && !in->barrier)
 		return true;

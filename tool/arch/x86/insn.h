@@ -92,50 +92,48 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
  */
 bool insn_confirm(const uint8_t *bytes, size_t avail, const struct insn *insn, char *why, size_t why_size);
 
-/* movslq (%base,%index,4),%reg: reads an entry of a jump table of offsets. */
+/* movslq (%base,%index,4),%reg: loads an entry of a jump table of offsets. */
 bool insn_is_table_load(const uint8_t *bytes, const struct insn *in);
 /* add of one 64-bit register to another. */
 bool insn_is_register_sum(const uint8_t *bytes, const struct insn *in);
 
-/* The instruction has a lock prefix, a first byte that a jump may skip: glibc does while the process has one
- * thread. */
+/* Has it a lock prefix? A jump may skip that byte, as glibc's code does while the process has one thread. */
 bool insn_is_locked(const uint8_t *bytes);
 
 /*
- * Does an instruction hand on an address as a pointer of the program's? A store outside of the stack frame, where the
- * compiler keeps what it has no register for; a push, of an argument; what a string instruction goes over; the way into
- * a vector register, which two pointers are stored from.
+ * May the instruction pass an address in its operands on to other code, so that it counts as captured? True for a
+ * store outside the stack frame (stores inside are spills), a push (an argument), a string instruction, and a move to
+ * a vector register, from which compilers store two pointers at once.
  */
-bool insn_hands_on(const uint8_t *bytes, const struct insn *insn);
-/* Does it replace the low byte or two of a register, whatever these were, so that what it held is no pointer any more?
- */
+bool insn_captures_pointer(const uint8_t *bytes, const struct insn *insn);
+/* Does it overwrite only the low one or two bytes of a register? What it held is no pointer any more. */
 bool insn_replaces_part(const uint8_t *bytes, const struct insn *insn);
 /* Does it only compare registers, with one another or with memory? */
 bool insn_only_compares(const uint8_t *bytes, const struct insn *insn);
-/* Is what it writes perhaps one of two constants: that of cmov, setcc, adc, sbb? */
+/* May it select one of two constants, as cmov, setcc, adc and sbb do? */
 bool insn_makes_choice(const uint8_t *bytes, const struct insn *insn);
 
-/* How far an instruction moves the stack pointer, when it (a call: and its callee) is done. False: not known, or it
- * hands the stack pointer on. */
+/* How far an instruction, with its callee if it is a call, moves the stack pointer. False: unknown, or it copies the
+ * stack pointer elsewhere. */
 bool insn_stack_move(const uint8_t *bytes, const struct insn *insn, int64_t *by);
 
 /* xor or sub of a register with itself, of 32 or 64 bits. */
 bool insn_clears_register(const uint8_t *bytes, const struct insn *insn);
 /* The register whose low byte a setcc writes, or INSN_NO_REG. */
 unsigned insn_setcc_register(const uint8_t *bytes, const struct insn *insn);
-/* How far a constant shift moves a register to the left, of 32 or 64 bits; 0: it is none. */
+/* The count of a left shift of a 32- or 64-bit register by a constant; 0: it is no such shift. */
 unsigned insn_left_shift(const uint8_t *bytes, const struct insn *insn);
 /* The register that a cmov of 64-bit registers may copy to insn->dst, or INSN_NO_REG. */
 unsigned insn_cmov_source(const uint8_t *bytes, const struct insn *insn);
 
-/* May it change a flag that conditions ask for? */
+/* May it change a flag that conditions read? */
 bool insn_touches_flags(const uint8_t *bytes, unsigned len);
 /*
- * A compare of memory with a register, `cmp %reg,mem`, with its operands exchanged; or a jump, setcc or cmov on the
- * condition that then says the same. Of `len` bytes, as both decoders have it. False: it is neither, or no condition
- * says the same.
+ * Writes to `out` the commuted form of an instruction, of the same `len` bytes: of `cmp %reg,mem` the compare with its
+ * operands exchanged; of a jump, setcc or cmov the one with the swapped condition. Both decoders confirm the length.
+ * False: it is neither, or its condition has no swapped one.
  */
-bool insn_turned(const uint8_t *bytes, unsigned len, uint8_t out[16]);
+bool insn_commute(const uint8_t *bytes, unsigned len, uint8_t out[16]);
 
 /* Capstone decodes one instruction of exactly len bytes. */
 bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr);

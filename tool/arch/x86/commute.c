@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Turning a compare round: `cmp %reg,mem` (38, 39) becomes `cmp mem,%reg` (3a, 3b), of the same length, and the
- * conditions that ask for its outcome change sides: a < b is b > a (SDM vol. 2, CMP and appendix B.1.4.7).
+ * Commuting a compare: `cmp %reg,mem` (38, 39) becomes `cmp mem,%reg` (3a, 3b), of the same length, and each
+ * condition that reads its flags becomes the swapped one: a < b is b > a (SDM vol. 2, CMP and appendix B.1.4.7).
  */
 #include "arch/x86/zydis.h"
 
@@ -27,11 +27,11 @@ bool insn_touches_flags(const uint8_t *bytes, unsigned len)
 	        ((z.cpu_flags->modified | z.cpu_flags->set_0 | z.cpu_flags->set_1 | z.cpu_flags->undefined) & STATUS));
 }
 
-/* The condition of the opposite sides, in the order of the condition codes; 0xff: none has it. */
-static const uint8_t opposite[16] = {0xff, 0xff, 7,    6,    4,  5,  3,  2,   /* o no b ae e ne be a */
-                                     0xff, 0xff, 0xff, 0xff, 15, 14, 13, 12}; /* s ns p np l ge le g */
+/* By condition code: the code that holds for `b, a` whenever this one holds for `a, b`; 0xff: there is none. */
+static const uint8_t swapped_condition[16] = {0xff, 0xff, 7,    6,    4,  5,  3,  2,   /* o no b ae e ne be a */
+                                              0xff, 0xff, 0xff, 0xff, 15, 14, 13, 12}; /* s ns p np l ge le g */
 
-/* The offset of the opcode byte that has the condition, or 0xff: the instruction has none. */
+/* Offset of the opcode byte that encodes the condition; 0xff: the instruction has no condition. */
 static unsigned condition_at(const ZydisDecodedInstruction *z)
 {
 	unsigned prefixes = z->raw.prefix_count;
@@ -44,7 +44,7 @@ static unsigned condition_at(const ZydisDecodedInstruction *z)
 	return 0xff;
 }
 
-bool insn_turned(const uint8_t *bytes, unsigned len, uint8_t out[16])
+bool insn_commute(const uint8_t *bytes, unsigned len, uint8_t out[16])
 {
 	ZydisDecodedInstruction z, after;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT], now[ZYDIS_MAX_OPERAND_COUNT];
@@ -55,9 +55,9 @@ bool insn_turned(const uint8_t *bytes, unsigned len, uint8_t out[16])
 	memcpy(out, bytes, len);
 	at = condition_at(&z);
 	if (at != 0xff) {
-		if (opposite[z.opcode & 15] == 0xff || out[at] != z.opcode)
+		if (swapped_condition[z.opcode & 15] == 0xff || out[at] != z.opcode)
 			return false;
-		out[at] = (uint8_t)((z.opcode & 0xf0) | opposite[z.opcode & 15]);
+		out[at] = (uint8_t)((z.opcode & 0xf0) | swapped_condition[z.opcode & 15]);
 		return decode(out, len, &after, now) && insn_same_length(out, len, 0);
 	}
 	at = z.raw.modrm.offset - 1u;
