@@ -42,7 +42,7 @@ static void help(void)
 {
 	printf("Usage: etch objtool ACTION... [OPTION...] FILE.o\n"
 	       "\n"
-	       "What the build of Linux 6.1 asks of its objtool, for one object, in place: unwind rows,\n"
+	       "What the build of Linux 6.1 needs from objtool, for one object, in place: unwind rows,\n"
 	       "tables of code that the kernel patches, changes of code.\n"
 	       "\n"
 	       "Actions:\n"

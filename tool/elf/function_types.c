@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What functions take and return, by DWARF (types.h). */
+/* Numbers of argument and result words of functions, from DWARF (types.h). */
 #include "elf/types_internal.h"
 #include "support/memory.h"
 #include "support/search.h"
@@ -19,7 +19,7 @@ struct typed_code {
 	uint8_t returned;      /* the most words in general registers of what it returns */
 };
 
-/* What is declared and not defined: a C function, or another by its linkage name. */
+/* A function that is declared but not defined: in C by its name, else by its linkage name. */
 struct declared {
 	const char *name; /* in DWARF */
 	int words;        /* of arguments; -1: not known */
@@ -36,7 +36,7 @@ struct function_types {
 	unsigned dies_most, ranges_most;
 };
 
-/* The most general registers that a value of this type takes: none in a vector register, one for its address. */
+/* The most general registers that a value of this type takes: 0 in a vector register, 1 if passed by address. */
 static int words_of(Dwarf_Die *type)
 {
 	Dwarf_Word size, encoding;
@@ -54,7 +54,7 @@ static bool is_c(int language)
 	return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 || language == DW_LANG_C11;
 }
 
-/* A declaration without arguments, as C has them, says nothing. */
+/* False for `f()` in C before C23, a declaration that leaves the arguments open. */
 static bool is_prototype(Dwarf_Die *die, int language)
 {
 	Dwarf_Attribute attr;
@@ -68,7 +68,7 @@ static bool is_prototype(Dwarf_Die *die, int language)
 	}
 }
 
-/* A definition without arguments has none. */
+/* Number of argument words; -1: not known. An empty list in a definition means that there are none. */
 static int arguments_of(Dwarf_Die *die, int language, bool defined)
 {
 	int words = 0;
@@ -79,7 +79,7 @@ static int arguments_of(Dwarf_Die *die, int language, bool defined)
 	    dwarf_attr_integrate(die, DW_AT_calling_convention, &attr))
 		return -1;
 	if (type_of(die, &type) && !type_is_scalar(&type))
-		words++; /* the place for what it returns */
+		words++; /* the address of the result */
 	if (dwarf_child(die, &child))
 		return words;
 	do {
@@ -110,7 +110,7 @@ static void function_add(struct function_types *t, Dwarf_Die *die, int language,
 	}
 }
 
-/* Adds a function that other modules may define. Of a member or one in a namespace the linkage name alone counts. */
+/* Adds a function that other modules may define. Members and those in namespaces count by linkage name only. */
 static void declared_add(struct function_types *t, Dwarf_Die *die, int language, bool global)
 {
 	Dwarf_Attribute attr;
@@ -136,7 +136,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Of several declarations what all of them say: the most words, or nothing. */
+/* Merges declarations of one name: the most words of all; unknown if one of them is. */
 static void declared_merge(struct function_types *t)
 {
 	size_t i, n = 0;
@@ -186,7 +186,7 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Functions that the linker has folded into one: what all of them say. */
+/* The same for functions that the linker has folded into one. */
 static void shared_merge(struct function_types *t)
 {
 	size_t i, n = 0;
@@ -207,7 +207,7 @@ static void shared_merge(struct function_types *t)
 	t->count = n;
 }
 
-/* A function with a local symbol may be a copy that the compiler has made with other arguments. */
+/* Reads which functions have global symbols: one with a local symbol may be a clone with other arguments. */
 static void globals_read(struct function_types *t, const struct elf_file *f)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -236,7 +236,7 @@ struct function_types *function_types_read(struct lines *l, const struct elf_fil
 	t = mem_zero(1, sizeof(*t));
 	*t = (struct function_types){.l = l, .dies_most = DIES_MOST, .ranges_most = RANGES_MOST};
 	while (t->dies_most && (unit = dwfl_module_nextcu(lines_module(l), unit, &bias)) != NULL)
-		if (dwarf_srclang(unit) != DW_LANG_Mips_Assembler) /* which says nothing of values */
+		if (dwarf_srclang(unit) != DW_LANG_Mips_Assembler) /* which has no types */
 			functions_of(t, unit, dwarf_srclang(unit), bias, 0);
 	if (t->count)
 		qsort(t->list, t->count, sizeof(*t->list), by_start);

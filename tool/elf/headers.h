@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the headers and the build-id of an ELF file that is open, not its contents: for those who look at many files.
- */
+/* Reads the headers and the build-id of an open ELF file, but not its contents: for callers that scan many files. */
 #ifndef ELF_HEADERS_H
 #define ELF_HEADERS_H
 
@@ -19,7 +18,7 @@ struct elf_headers {
 	unsigned build_id_size; /* 0: none, or a longer one */
 };
 
-/* False: not an ELF file that code of this machine is mapped from, or without program headers; nothing to free. */
+/* False: not an x86-64 program or library, or without program headers; there is nothing to free. */
 bool elf_headers_read(struct elf_headers *h, int fd);
 void elf_headers_free(struct elf_headers *h);
 

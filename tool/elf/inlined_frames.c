@@ -17,7 +17,7 @@
 /* Ranges that are read in all: DIEs of a malformed file can share lists of ranges. */
 #define RANGES_MOST 50000000u
 /* Ranges looked at for one address, from the one that begins nearest before it. */
-#define ASKED_MOST 4096u
+#define CANDIDATES_MOST 4096u
 
 struct code_span {
 	Dwarf_Addr start, end;
@@ -143,9 +143,9 @@ static size_t spans_above(const struct span_list *l, Dwarf_Addr at)
 /* The unit of an address. */
 static struct unit *unit_find(struct inlined_frames *f, Dwarf_Addr at)
 {
-	size_t i = spans_above(&f->spans, at), asked = 0;
+	size_t i = spans_above(&f->spans, at), seen = 0;
 
-	while (i-- && f->spans.list[i].reach > at && asked++ < ASKED_MOST)
+	while (i-- && f->spans.list[i].reach > at && seen++ < CANDIDATES_MOST)
 		if (f->spans.list[i].end > at)
 			return &f->units[f->spans.list[i].unit];
 	return NULL;
@@ -183,7 +183,7 @@ size_t inlined_frames_find(struct inlined_frames *f, Dwarf_Addr at, struct sourc
 {
 	struct unit *u = f ? unit_find(f, at) : NULL;
 	struct code_span *found[SOURCE_FRAMES_MOST];
-	size_t n = 0, k, i, asked = 0;
+	size_t n = 0, k, i, seen = 0;
 	Dwarf_Line *line;
 
 	if (!u)
@@ -195,7 +195,7 @@ size_t inlined_frames_find(struct inlined_frames *f, Dwarf_Addr at, struct sourc
 		spans_sort(&u->functions);
 	}
 	/* The innermost function is the deepest DIE. */
-	for (i = spans_above(&u->functions, at); i-- && u->functions.list[i].reach > at && asked++ < ASKED_MOST;) {
+	for (i = spans_above(&u->functions, at); i-- && u->functions.list[i].reach > at && seen++ < CANDIDATES_MOST;) {
 		struct code_span *s = &u->functions.list[i];
 
 		if (s->end <= at || n == SOURCE_FRAMES_MOST)

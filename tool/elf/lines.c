@@ -160,20 +160,20 @@ static void units_read(struct lines *l)
 }
 
 /* Ranges looked at for one address. Compilers do not write overlapping ranges, a hostile file may. */
-#define UNITS_ASKED 64
+#define UNITS_SEARCHED 64
 
 /* The source file and line of an address by the ranges in the units themselves, for files without .debug_aranges
  * (clang), by which libdwfl finds the unit. */
 static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
 {
-	size_t low, asked = 0;
+	size_t low, seen = 0;
 	struct of_unit *found = NULL;
 	Dwarf_Line *line;
 
 	if (!l->units_read)
 		units_read(l);
 	low = SEARCH(l->unit_count, i, l->units[i].start <= at);
-	while (low-- && l->units[low].reach > at && asked++ < UNITS_ASKED)
+	while (low-- && l->units[low].reach > at && seen++ < UNITS_SEARCHED)
 		if (l->units[low].end > at && (!found || l->units[low].number < found->number))
 			found = &l->units[low];
 	line = found ? dwarf_getsrc_die(&found->die, at - found->bias) : NULL;

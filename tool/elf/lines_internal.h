@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What members.c takes from lines.c. */
+/* Shared by lines.c, types.c and function_types.c. */
 #ifndef ELF_LINES_INTERNAL_H
 #define ELF_LINES_INTERNAL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Atomic output: temporary file, fsync, rename; or a plain write to what is no regular file. The contract is outfile.h.
+/* Atomic output by temporary file, fsync and rename; a plain write to anything but a regular file. Contract: outfile.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -235,8 +235,8 @@ static bool is_as_seen(const struct stat *st, const struct file_mark *seen)
 	       st->st_mtim.tv_nsec == seen->written.tv_nsec;
 }
 
-/* What is to be written, and where. */
-struct order {
+/* What to write, and where. */
+struct output_request {
 	const char *path, *model;
 	const void *data;
 	size_t size;
@@ -249,7 +249,7 @@ struct order {
 };
 
 /* Has the target, or else the model, holes? */
-static bool is_sparse(const struct order *o)
+static bool is_sparse(const struct output_request *o)
 {
 	struct stat st = o->old;
 
@@ -261,13 +261,13 @@ static bool is_sparse(const struct order *o)
 #define CHANGED "has changed since etch read it, and is left alone"
 
 /* A hard link to be replaced: `name` is a temporary link to the new file, to be renamed to `target`. */
-struct other {
+struct link_request {
 	char target[PATH_MAX], name[PATH_MAX];
 	bool made; /* `name` exists */
 };
 
 /* Links the file `from` to a temporary name in the directory of l->target. 0, or an errno value. */
-static int temp_link(const char *from, int fd, struct other *l)
+static int temp_link(const char *from, int fd, struct link_request *l)
 {
 	struct stat want, got;
 	int e = EEXIST;
@@ -288,8 +288,8 @@ static int temp_link(const char *from, int fd, struct other *l)
 
 /* Makes the temporary links of all further names, before any target is replaced. A name for which the file system
  * allows no link to the new file becomes a separate copy. */
-static int links_make(const struct order *o, const char *from, int fd, struct other *list, const char **who,
-                      const char **what)
+static int links_make(const struct output_request *o, const char *from, int fd, struct link_request *list,
+                      const char **who, const char **what)
 {
 	struct stat now;
 	int e = 0;
@@ -312,7 +312,7 @@ static int links_make(const struct order *o, const char *from, int fd, struct ot
 	return e;
 }
 
-static int links_rename(const struct order *o, struct other *list, const char **who, const char **what)
+static int links_rename(const struct output_request *o, struct link_request *list, const char **who, const char **what)
 {
 	struct stat now;
 
@@ -334,7 +334,7 @@ static int links_rename(const struct order *o, struct other *list, const char **
 }
 
 /* Writes a temporary file beside the target and renames it to that. 0, or an errno value and a message. */
-static int replace(const struct order *o, struct other *links, char *err, size_t errlen)
+static int replace(const struct output_request *o, struct link_request *links, char *err, size_t errlen)
 {
 	const char *what = "cannot create a temporary file beside it", *target = o->target, *who = o->path;
 	char name[PATH_MAX];
@@ -384,14 +384,14 @@ static int replace(const struct order *o, struct other *links, char *err, size_t
 	return e ? fail(e, who, what, err, errlen) : 0;
 }
 
-static int write_through(const struct order *o, char *err, size_t errlen)
+static int write_through(const struct output_request *o, char *err, size_t errlen)
 {
 	int e, fd = open(o->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 	struct stat now;
 
 	if (fd < 0)
 		return fail(errno, o->path, "cannot open for writing", err, errlen);
-	/* A regular file that has taken its place meanwhile must not be overwritten in place. */
+	/* If a regular file has taken its place meanwhile, it must not be overwritten in place. */
 	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
 	if (!e)
 		e = write_all(fd, o->data, o->size, false);
@@ -401,7 +401,7 @@ static int write_through(const struct order *o, char *err, size_t errlen)
 }
 
 /* Sets o->target, where the path leads, and o->exists and o->old, what is there. */
-static int find_target(struct order *o, char *err, size_t errlen)
+static int find_target(struct output_request *o, char *err, size_t errlen)
 {
 	int e = resolve(o->path, o->target);
 
@@ -430,11 +430,11 @@ static int find_target(struct order *o, char *err, size_t errlen)
 
 /* Writes the output: to a temporary file that replaces the target, with signals blocked; in place if the target is not
  * a regular file. 0, or an errno value and a message. */
-static int execute(struct order *o, char *err, size_t errlen)
+static int execute(struct output_request *o, char *err, size_t errlen)
 {
 	const struct timespec no_time = {0, 0};
 	sigset_t block, before, too_large;
-	struct other *links = NULL;
+	struct link_request *links = NULL;
 	bool through;
 	int e;
 
@@ -472,14 +472,14 @@ static int execute(struct order *o, char *err, size_t errlen)
 
 int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen)
 {
-	struct order o = {.path = path, .model = model, .data = data, .size = size};
+	struct output_request o = {.path = path, .model = model, .data = data, .size = size};
 
 	return execute(&o, err, errlen);
 }
 
 int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen)
 {
-	struct order o = {
+	struct output_request o = {
 		.path = t->path, .links = t->links, .link_count = t->link_count, .data = data, .size = size, .seen = t->seen};
 
 	return execute(&o, err, errlen);

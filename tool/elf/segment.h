@@ -93,7 +93,7 @@ struct segment_section {
 	uint64_t size;      /* bytes, not 0 */
 	uint64_t addr;      /* set by segment_plan: virtual address of the contents */
 	uint32_t phdr;      /* p_type of a program header that covers the section alone; 0: none */
-	const char *former; /* what the file's other section of this name is called from then on; null: it keeps its name */
+	const char *former; /* new name of the input's section with this name; null: it keeps the name */
 	bool unloaded;      /* not part of the segment, but behind it in the file, without an address:
 	                     * strip may drop it. The name must start with SEGMENT_UNLOADED */
 };

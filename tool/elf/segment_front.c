@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A new first page with ELF header and program headers for a program at fixed addresses: the layout
- * that a linker would have made with room for more program headers.  segment.h says why they
- * are not put at the end of the file.
+ * that a linker would have made with room for more program headers. segment.h has the reason why they
+ * do not go to the end of the file.
  */
 #include <stdlib.h>
 #include <string.h>

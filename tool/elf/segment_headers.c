@@ -231,8 +231,8 @@ void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, 
 			f->ph[i].p_filesz = f->ph[i].p_memsz = count * sizeof *f->ph;
 }
 
-/* Points program headers to the sections that ask for one. Of one that led to a section of the old segment which is
- * there no more, an unused entry is left. */
+/* Points program headers to the sections that need one. A header of the old segment whose section is gone becomes
+ * unused. */
 void seg_phdrs_cover(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {

@@ -70,13 +70,13 @@ uint64_t seg_old_room_end(const struct seg_layout *l);
 
 /* ---- segment_headers.c: in this order ---- */
 
-/* Number of program headers that sections ask for and the file does not have. */
+/* Number of program headers that sections need and the file lacks. */
 unsigned seg_covers_missing(const struct seg_file *f, const struct segment_section *secs, size_t n);
 
 /* Assigns section headers to the caller's sections; f.sh grows, and f.sections with it. */
 int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen);
-/* Renames what was in the file and has the name of a section that says so (`former`). `old`: number of sections then.
- */
+/* Renames sections of the input whose name a new section takes, to that section's `former`. `old`: the number of
+ * sections in the input. */
 void seg_headers_rename(struct seg_layout *l, const struct segment_section *secs, size_t n, size_t old);
 void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, size_t n);
 void seg_phdrs_follow(struct seg_layout *l); /* for sections that moved */

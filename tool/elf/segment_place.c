@@ -139,8 +139,7 @@ static void place_start(struct seg_layout *l)
 		l->addr += l->base - want;
 }
 
-/* Sets the addresses of the segment, of sections that move into it, and of the new sections. */
-/* The section begins below the address and goes on behind it: in a file whose segments were cut short. */
+/* Does the section begin below the address and end above it? Possible where a segment was cut short. */
 static bool reaches(const Elf64_Shdr *s, uint64_t addr)
 {
 	return s->sh_addr < addr && seg_is_mapped_in(s, s->sh_addr, 1) && s->sh_size > addr - s->sh_addr;

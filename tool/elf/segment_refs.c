@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Does anything in a linked file refer to a section by its address? Then the section may not move. */
+/* Finds references to a section of a linked file by its address: such a section must not move. */
 #include <string.h>
 
 #include "elf/segment_slot.h"

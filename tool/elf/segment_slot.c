@@ -356,7 +356,7 @@ static void slot_drop(struct seg_slot *slot, size_t phdr)
 	slot->drop[i] = phdr;
 }
 
-/* Gives up program headers of a type, as far as they can be missed. True: there is room for all that are wanted. */
+/* Gives up those program headers of a type that the file can do without. True: there is room for all. */
 static bool slot_by_dropping(const struct seg_file *f, uint32_t type, struct seg_slot *slot)
 {
 	for (size_t i = 0; i < f->eh.e_phnum && slot->drops < slot->want; i++) {

@@ -15,7 +15,7 @@
 #include "support/vector.h"
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */
-#define ASKED_MOST 64u
+#define CANDIDATES_MOST 64u
 /* Bytes of a name that its rank depends on: thousands of symbols may share one of megabytes, each a tail of it. */
 #define NAME_LOOKED_AT 4096u
 
@@ -23,7 +23,7 @@ struct named_range {
 	uint64_t start, end; /* start == end: the symbol has no size */
 	const char *name;
 	uint64_t limit; /* of a symbol without size: the end of its section; else 0 */
-	uint8_t rank;   /* of several symbols at one address the lowest wins */
+	uint8_t rank;   /* the lowest of several symbols at one address wins */
 };
 
 struct source_frames {
@@ -35,12 +35,12 @@ struct source_frames {
 	struct inlined_frames *inlined;
 };
 
-/* The most that is read of a file. */
+/* Larger files are not read. */
 #define FILE_MOST ((off_t)1 << 32)
 
 /*
- * A copy of a file in memory; -1: it cannot be made. libdw maps what it reads: were the file cut short meanwhile, etch
- * would end by SIGBUS, and it trusts what it has once checked.
+ * A copy of a file in memory; -1: it cannot be made. libdw maps what it reads and trusts what it has checked once: a
+ * file that is truncated meanwhile would kill etch by SIGBUS.
  */
 static int copy_open(int fd)
 {
@@ -87,11 +87,11 @@ static int range_order(const void *a, const void *b)
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
 	if (x->rank != y->rank)
-		return y->rank - x->rank; /* the look-up goes backwards */
+		return y->rank - x->rank; /* the lookup goes backwards */
 	return strncmp(y->name, x->name, NAME_LOOKED_AT);
 }
 
-/* Of several names global ones are better than weak and local ones, and those without underscores better. */
+/* Prefers global names to weak and local ones, and names without leading underscores. */
 static uint8_t rank_of(const GElf_Sym *s, const char *name)
 {
 	unsigned bind = GELF_ST_BIND(s->st_info), rank = bind == STB_GLOBAL ? 0 : bind == STB_WEAK ? 4 : 8;
@@ -102,7 +102,7 @@ static uint8_t rank_of(const GElf_Sym *s, const char *name)
 	return (uint8_t)(rank + (s->st_size ? 0 : 32));
 }
 
-/* Where a section of code ends, in libdwfl's addresses. */
+/* The end of a section of code, as libdwfl's address. False: no such section. */
 static bool section_end(Elf *elf, GElf_Word section, GElf_Addr bias, GElf_Addr *end)
 {
 	GElf_Shdr sh;
@@ -148,7 +148,7 @@ struct source_frames *source_frames_open(const char *path, int fd)
 	struct source_frames *s = calloc(1, sizeof(*s));
 	int own = copy_open(fd);
 
-	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would ask these servers */
+	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would query these servers */
 	if (s)
 		s->dwfl = dwfl_begin(&callbacks);
 	if (s && s->dwfl && own >= 0) {
@@ -168,19 +168,19 @@ struct source_frames *source_frames_open(const char *path, int fd)
 	return s;
 }
 
-/* The symbol that an address (libdwfl's) belongs to. One without a size has the code up to the next symbol, in its
- * section. */
+/* The symbol that an address (libdwfl's) belongs to. A symbol without a size extends to the next one, or to the end
+ * of its section. */
 static const char *symbol_find(struct source_frames *s, uint64_t at)
 {
-	size_t low = SEARCH(s->symbol_count, i, s->symbols[i].start <= at), asked = 0;
+	size_t low = SEARCH(s->symbol_count, i, s->symbols[i].start <= at), seen = 0;
 	const struct named_range *sizeless = NULL;
 
-	while (low-- && asked++ < ASKED_MOST) {
+	while (low-- && seen++ < CANDIDATES_MOST) {
 		const struct named_range *r = &s->symbols[low];
 
 		if (r->end > at)
 			return r->name;
-		if (r->start == r->end && !sizeless && asked == 1)
+		if (r->start == r->end && !sizeless && seen == 1)
 			sizeless = r;
 	}
 	if (sizeless && at < sizeless->limit)

@@ -20,7 +20,7 @@ bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s)
 	return symbol_is_function(f, s) || (s->section && s->name[0] && s->type == STT_OBJECT);
 }
 
-/* Of symbols at one address the highest rank names it: one with a type, then with a size, then not local. */
+/* Symbols with a type rank above others, then those with a size, then those that are not local. */
 static unsigned rank(const struct elf_symbol *s)
 {
 	return (s->type != STT_NOTYPE ? 4u : 0) + (s->size ? 2u : 0) + (s->bind != STB_LOCAL ? 1u : 0);

@@ -54,7 +54,7 @@ static enum member_kind kind_of(Dwarf_Die *type)
 	                                                                                                   : MEMBER_STRUCT;
 }
 
-/* Is the type an array, or has it one inside? `depth`: of the structs around it. */
+/* Is the type an array, or does it contain one? `depth`: number of structs around it. */
 static bool has_array(Dwarf_Die *type, unsigned depth)
 {
 	Dwarf_Die die, inner;
@@ -64,7 +64,7 @@ static bool has_array(Dwarf_Die *type, unsigned depth)
 	if (type_is_scalar(type))
 		return false;
 	if ((tag != DW_TAG_structure_type && tag != DW_TAG_class_type) || depth > 8)
-		return true; /* an array, a union, or what is not known */
+		return true; /* an array, a union, or unknown */
 	if (dwarf_child(type, &die))
 		return false;
 	do {
@@ -83,7 +83,7 @@ bool type_constant(Dwarf_Die *die, unsigned name, Dwarf_Word *value)
 	return dwarf_formudata(dwarf_attr(die, name, &attr), value) == 0;
 }
 
-/* The bytes of a member of a struct of `size` bytes. False: DWARF does not say, as of one that is virtual. */
+/* The bytes of a member of a struct of `size` bytes. False: DWARF does not give them, as for a virtual base. */
 static bool member_read(Dwarf_Die *die, uint64_t size, struct member *m)
 {
 	Dwarf_Word off = 0, bits, bytes;

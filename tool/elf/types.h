@@ -34,10 +34,10 @@ struct function_types;
 /* The functions that a file's DWARF declares; null: none. Refers to *l and *f. */
 struct function_types *function_types_read(struct lines *l, const struct elf_file *f);
 void function_types_free(struct function_types *t);
-/* The most words in general registers that the code at an address (ET_REL: offset in `section`) returns. */
+/* The most general registers that the function at an address (ET_REL: offset in `section`) returns a value in. */
 unsigned function_returned(const struct function_types *t, uint32_t section, uint64_t addr);
-/* The most words in general registers that the function at an address takes as arguments, if callers may be anywhere,
- * so that it keeps the ABI; -1: not known. */
+/* The most general registers that the function at an address takes arguments in; -1: not known. Only for functions that
+ * may have callers outside the file, which therefore keep the ABI. */
 int function_arguments(const struct function_types *t, uint32_t section, uint64_t addr);
 
 /* The same for a function of another module, by what the file's DWARF declares; -1: not known, or declared

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
+ * Appends and removes the undo record. The layout of a file with a record (docs/formats.md):
  *     [the rewritten file] [section names] [section headers] [record]
  *
- * The layout of a file with a record (docs/formats.md). The section headers and names of the rewritten file stay in it
- * as some kilobytes of dead bytes, so that removing the record only truncates the file and restores the ELF header.
+ * The section headers and names of the rewritten file stay in it, some kilobytes of dead bytes, so that removing the
+ * record only truncates the file and restores the ELF header.
  */
 #include "elf/undo.h"
 
@@ -144,8 +145,8 @@ static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { r
 
 static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
-/* Removes the record: sets out->kept and its size. Appending a record of the same size to out->kept must give `file`
- * again; otherwise something has changed it since. */
+/* Removes the record: sets out->kept and its size. Appending a record of the same size to out->kept must reproduce
+ * `file`; otherwise the file has been changed since. */
 static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
                      struct error *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What --hacks changes in code: jumps of static keys that begin as nops, and calls of profilers in code that must not
- * be instrumented. */
+/* Changes code for --hacks: jumps of static keys that are disabled at boot become nops, and so do calls of profilers in
+ * code that must not be instrumented. */
 #include "objtool/objtool.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/stack.h"
@@ -41,7 +41,7 @@ static int alone_check(struct patches *p, uint32_t section)
 	return 0;
 }
 
-/* Puts other bytes in the place of one instruction. */
+/* Replaces one instruction by other bytes. */
 static int insn_put(struct patches *p, uint32_t section, uint64_t at, const uint8_t *bytes, unsigned len)
 {
 	if (alone_check(p, section))
@@ -61,7 +61,7 @@ static int patch_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Makes the relocations of the patches none, of those in list[0..n): one section's, sorted. */
+/* Sets the relocations of list[0..n), patches of one section in order, to R_X86_64_NONE. */
 static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 {
 	uint32_t rel = elf_section_rela(p->f, list->section, 1);
@@ -87,7 +87,7 @@ static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 	return 0;
 }
 
-/* The replaced instructions have no relocations any more. `err`: something has failed before. */
+/* Drops the relocations of all replaced instructions. `err`: an earlier failure, which is returned. */
 static int patches_end(struct patches *p, int err)
 {
 	size_t i, n;

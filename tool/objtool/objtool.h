@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `etch objtool`: what the build of Linux 6.1 asks of objtool, for one object file, in place. Formats are the kernel's:
- * arch/x86/include/asm/orc_types.h, include/linux/static_call_types.h, tools/objtool.
+ * `etch objtool`: what the build of Linux 6.1 needs from objtool, for one object file, in place. Formats are the
+ * kernel's: arch/x86/include/asm/orc_types.h, include/linux/static_call_types.h, tools/objtool.
  */
 #ifndef OBJTOOL_OBJTOOL_H
 #define OBJTOOL_OBJTOOL_H
@@ -56,8 +56,8 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
                    struct new_section *out, size_t *count, struct error *e);
 #define SITE_SECTIONS 3u
 
-/* orc_section.c: the rows as .orc_unwind and .orc_unwind_ip, which are appended to out[*count...]; rows outside of what
- * an entry can say are UNDEFINED, and *lost of them. */
+/* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
+ * express become UNDEFINED; *lost is their number. */
 int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,
                  struct error *e);
 

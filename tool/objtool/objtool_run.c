@@ -19,7 +19,7 @@ void objtool_warn(const struct elf_file *f, const struct symbol_index *names, ui
 	fprintf(stderr, "%s: warning: objtool: %s%s: %s\n", f->path, where, strchr(where, '+') ? "" : "+0x0", text);
 }
 
-/* The rows, from the code as the compiler wrote it. */
+/* Makes the rows, from the code as the compiler wrote it. */
 static int orc_pass(const struct elf_file *f, struct new_section *out, size_t *count, struct error *e)
 {
 	const struct frames_options options = {.jobs = 1, .profile = &linux_profile};
@@ -35,7 +35,7 @@ static int orc_pass(const struct elf_file *f, struct new_section *out, size_t *c
 	return err;
 }
 
-/* What FILE.orig is for: the object before the passes. */
+/* Writes FILE.orig, the object as it was before the passes. */
 static int backup_write(const struct elf_file *f, struct error *e)
 {
 	char path[4096];
@@ -58,12 +58,12 @@ static void stats_print(const struct branches *b, const struct new_section *s, s
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct branches *b,
                       struct new_section *sections, size_t *count, struct error *e)
 {
-	/* The branches first: their warnings come in the order of the file. */
+	/* Branches first, so that warnings come in file order. */
 	if (branch_sites_find(f, o, b, e) || sites_sections(f, o, b, sections, count, e))
 		return -1;
 	if (o->orc && orc_pass(f, sections, count, e))
 		return -1;
-	/* Then what changes code. */
+	/* Passes that change code come last. */
 	if (o->dry_run || (!o->jump_label && !o->noinstr_hack))
 		return 0;
 	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, b, e)) ? -1 : 0;

@@ -24,7 +24,7 @@ struct maker {
 	size_t room, orc_room, lost;
 };
 
-/* The base of a CFA as an ORC register; 0: there is none for it. */
+/* The ORC register for the base of a CFA; 0: there is none. */
 static unsigned base_of(const struct etch_rule *r)
 {
 	static const uint8_t plain[16] = {[2] = ETCH_ORC_DX, [4] = ETCH_ORC_SP,   [5] = ETCH_ORC_BP,
@@ -63,7 +63,7 @@ static bool entry_pack(const struct etch_rule *r, struct entry *out)
 		else if (r->bp == ETCH_BP_RBP)
 			bp = ETCH_ORC_BP;
 		else if (r->bp != ETCH_BP_SAME && r->bp != ETCH_BP_UNDEF)
-			return false; /* there is no word for a lost rbp: only code that nobody returns from clears it */
+			return false; /* ORC cannot express a lost rbp; only code that never returns clears it */
 		bp_off = bp ? r->bp_off : 0;
 	}
 	if (!base || off != (int16_t)off || bp_off != (int16_t)bp_off)
@@ -86,7 +86,7 @@ static void entry_add(struct maker *m, uint32_t section, uint64_t at, const stru
 	m->ip->reloc_count = n + 1;
 }
 
-/* Code that never runs where it stands has no rows. */
+/* False for code that only runs as a copy elsewhere, such as replacements. */
 static bool has_rows(const struct elf_section *s)
 {
 	return strcmp(s->name, ".altinstr_replacement") && strcmp(s->name, ".altinstr_aux") &&
@@ -156,8 +156,8 @@ static void version_add(struct merged *m, const struct row_list *rows, const str
 	}
 }
 
-/* Nops fill what a shorter replacement leaves. Where no version has an instruction, the frame there is that behind the
- * original, if the replacement leads there. */
+/* A shorter replacement is padded with nops. Bytes at which no version has an instruction get the rule behind the
+ * original, if the replacement falls through to it. */
 static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
                         const struct replacement *x)
 {
@@ -194,8 +194,8 @@ static void merged_put(const struct merged *m, struct row_list *out, uint64_t at
 }
 
 /*
- * Replaces the rows of code that may be replaced by merged ones. Of versions that disagree on a byte a replacement
- * counts, since the original is mostly nops.
+ * Replaces the rows of patchable code by merged ones. Where versions disagree about a byte, a replacement wins, since
+ * the original is mostly nops.
  */
 static void rows_merge(struct row_list *rows, const struct notes *n, const struct code_space *space)
 {
@@ -233,7 +233,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 	*rows = out;
 }
 
-/* Takes the rows of functions that the file asks none for. */
+/* Removes the rows of functions that the file exempts (STACK_FRAME_NON_STANDARD). */
 static void rows_ignore(struct row_list *rows, const struct notes *n)
 {
 	static const struct etch_rule none;

@@ -128,7 +128,7 @@ static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 	return false;
 }
 
-/* Warnings about an indirect branch or return. */
+/* Warns about an indirect branch or return. */
 static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 {
 	const struct objtool_options *o = p->o;

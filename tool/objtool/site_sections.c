@@ -42,7 +42,7 @@ static void addresses_section(struct new_section *s, const char *name, const str
 #define KEY_PREFIX "__SCK__"
 struct keys {
 	const struct elf_file *f;
-	const struct elf_symbol **list; /* sorted by name; of one name the first comes first */
+	const struct elf_symbol **list; /* sorted by name; equal names in file order */
 	size_t count;
 };
 
@@ -73,8 +73,8 @@ static uint32_t key_find(const struct keys *keys, const char *name)
 	return k < keys->count && !strcmp(keys->list[k]->name, name) ? (uint32_t)(keys->list[k] - keys->f->symbols) : 0;
 }
 
-/* The key of a trampoline: __SCK__NAME of __SCT__NAME. A module that may not change the call has no key: the trampoline
- * stands for it, and the kernel looks the key up (kernel/static_call_inline.c). */
+/* The key of a trampoline: __SCK__NAME for __SCT__NAME. A module that must not change the call lacks the key: the entry
+ * then names the trampoline, and the kernel finds the key (kernel/static_call_inline.c). */
 static uint32_t key_of(const struct keys *keys, const struct objtool_options *o, uint32_t trampoline, struct error *e)
 {
 	const char *name = keys->f->symbols[trampoline].name;
@@ -114,7 +114,7 @@ static int calls_section(const struct elf_file *f, const struct objtool_options 
 	return key ? 0 : -1;
 }
 
-/* Is a section to be made? Not where the file has one: then another run has made it. */
+/* Must the section be made? Not if an earlier run has made it. */
 static bool is_wanted(const struct elf_file *f, bool asked, const struct branch_list *l, const char *name)
 {
 	if (!asked || !l->count)
