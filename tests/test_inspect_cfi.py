@@ -156,3 +156,6 @@ def test_entries_that_are_not_read(build, tmp_path, size, read, form):
     said = f"etch: {tmp_path}/t.so: 2 entries of .eh_frame are not shown: etch cannot read them, or the CIE\n"
     assert p.stderr == ("" if read else said)
     assert ("rsp+8" in p.stdout) == read
+    found = json.loads(run([build / "etch", "check", "--format", "json", tmp_path / "t.so"], ok=None).stdout)["files"][0]["findings"]
+    assert [x["text"] for x in found if x["id"] == "ETCH-C008"] == \
+        ([] if read else ["the CIE at offset 0 of .eh_frame: it has more than 4,096 bytes"])

@@ -105,6 +105,53 @@ def test_file_that_becomes_shorter(etch, tmp_path, sampled, rewritten):  # noqa:
     assert any(frames[-1] == "walks" for frames, _ in stacks((tmp_path / "folded").read_text()))
 
 
+INNER = """
+struct big { int a, b, c, d, e, f; long g, h, i, j; struct big *next; char name[40]; };
+static inline __attribute__((always_inline)) unsigned inner(struct big *b, unsigned n)
+{ volatile unsigned x = b->a; while (n--) x = x * 5 + b->b; return x; }
+__attribute__((noinline)) unsigned NAME(struct big *b, unsigned n) { return inner(b, n); }
+void spin(void) { struct big b = {1}; for (int i = 0; i < 400; i++) NAME(&b, 1000000); }
+"""
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    """A program, and a library whose debug file leaves what another has, too, to a supplementary file (dwz)."""
+    d = tmp_path_factory.mktemp("split")
+    (d / "inner.c").write_text(INNER)
+    (d / "main.c").write_text("void spin(void); int main(void) { spin(); }")
+    (d / ".debug").mkdir()
+    for name in ("walks", "other"):
+        run(["gcc", "-O1", "-g3", "-include", "stdlib.h", "-shared", "-fPIC", "-Wl,--build-id", f"-DNAME={name}", "-o", d / f"lib{name}.so", d / "inner.c"])
+    run(["objcopy", "--only-keep-debug", d / "libwalks.so", d / ".debug" / "libwalks.debug"])
+    run(["dwz", "-m", d / ".debug" / "common", "-M", "common", d / ".debug" / "libwalks.debug", d / "libother.so"])
+    run(["objcopy", "--strip-all", f"--add-gnu-debuglink={d}/.debug/libwalks.debug", d / "libwalks.so"])
+    run(["gcc", "-o", d / "main", d / "main.c", "-L", d, "-lwalks"])
+    run(["gcc", "-O1", "-shared", "-fPIC", TESTS / "profile" / "truncates.c", "-o", d / "truncates.so"])
+    return d
+
+
+@pytest.mark.skipif(not shutil.which("dwz"), reason="dwz is not installed")
+@pytest.mark.parametrize("what", ["libwalks.debug", "common", "pipe", "missing"])
+def test_debug_files_that_become_shorter(etch, split, tmp_path, sampled, what):  # noqa: F811
+    """Nor are debug files, which libdwfl finds, nor the supplementary ones that these name; a pipe in their place stops nothing."""
+    files, library = tmp_path / ".debug", tmp_path / "libwalks.so"
+    shutil.copytree(split / ".debug", files)
+    shutil.copy(split / "libwalks.so", library)
+    with open(files / "libwalks.debug", "ab") as f:
+        f.write(bytes(20000))
+    if what in ("pipe", "missing"):
+        (files / "common").unlink()
+    if what == "pipe":
+        os.mkfifo(files / "common")
+    size = 0 if what in ("pipe", "missing") else (files / what).stat().st_size
+    p = run([etch, "profile", "-o", tmp_path / "folded", "--", "env", "-u", "LD_PRELOAD", f"LD_LIBRARY_PATH={tmp_path}", split / "main"],
+            env={**os.environ, "LD_PRELOAD": str(split / "truncates.so"), "TRUNCATES": str(files / what)}, timeout=60)
+    assert "walks" in p.stderr and (not size or 16384 < size == (files / what).stat().st_size)
+    found = {tuple(frames[-2:]) for frames, _ in stacks((tmp_path / "folded").read_text())}
+    assert (("walks", "inner") in found) == (what in ("libwalks.debug", "common")) and any("walks" in f for f in found)
+
+
 def test_names_without_end(etch, tmp_path, sampled):  # noqa: F811
     """A name may have as many bytes as its file: what is kept and written of it has 4,096."""
     _, program = spinning(tmp_path, "n" * 300000)

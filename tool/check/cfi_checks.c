@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-C003 and ETCH-C004: malformed entries of .eh_frame, and functions without an entry. Whether its rules agree with
- * the code is checked in analysis/unwind/emit.c. */
+/* ETCH-C003, ETCH-C004 and ETCH-C008: malformed entries of .eh_frame, entries that etch does not read, and functions
+ * without an entry. Whether its rules agree with the code is checked in analysis/unwind/emit.c. */
 #define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state: deeper than any compiler writes */
 #include "arch/x86/stack.h"
 #include "check/runs.h"
 #include "analysis/facts/cfi_file.h"
 #include "elf/symbols.h"
+#include "support/memory.h"
+#include "support/sort.h"
+#include "support/vector.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,11 +17,14 @@
 
 /* ---- malformed entries ----------------------------------------------------------- */
 
+#define MALFORMED "ETCH-C004"
+#define UNREAD    "ETCH-C008"
+
 struct reader {
 	struct subject *s;
 	const struct cfi_part *part;
 	struct etch_cfi cfi;
-	uint64_t *bad; /* offsets of CIEs that have a finding */
+	uint64_t *bad; /* offsets of CIEs that are to have a finding */
 	size_t bad_count, bad_room;
 	bool failed; /* out of memory */
 };
@@ -59,7 +65,17 @@ static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 	return NULL;
 }
 
-/* The same for an FDE with a usable CIE. */
+/* Why etch does not read a CIE that cie_reason() finds valid. */
+static const char *cie_unread(const struct etch_cfi *c, uint64_t at)
+{
+	struct etch_cfi_in in;
+
+	etch_cfi_entry(c, at, &in);
+	return in.end - in.at > ETCH_CFI_CIE_MAX + 4 ? "it has more than 4,096 bytes"
+	                                             : "its augmentation or return address column is unknown to etch";
+}
+
+/* Why an FDE with a usable CIE is malformed; null: it is valid, but of a kind that etch does not read. */
 static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
 {
 	uint64_t start, size;
@@ -75,35 +91,37 @@ static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
 	return "its augmentation data extends past its end";
 }
 
-static void malformed_report(struct reader *r, uint64_t at, const char *what, const char *why)
+static void entry_report(struct reader *r, const char *id, uint64_t at, const char *what, const char *why)
 {
 	uint64_t base = elf_is_object(r->s->file) ? 0 : r->part->addr;
 
-	if (why && !finding_add(&r->s->found, "ETCH-C004", r->part->section, base + at,
-	                        "%s at offset %#" PRIx64 " of .eh_frame: %s", what, at, why))
+	if (!finding_add(&r->s->found, id, r->part->section, base + at, "%s at offset %#" PRIx64 " of .eh_frame: %s", what,
+	                 at, why))
 		r->failed = true;
 }
 
-/* Adds a finding about a malformed CIE, once, however many FDEs have it. */
-static void cie_report(struct reader *r, uint64_t at)
+/* Notes a CIE that etch cannot use, for each FDE that has it. */
+static void cie_note(struct reader *r, uint64_t at)
 {
-	uint64_t *grown;
+	mem_room(&r->bad, &r->bad_room, r->bad_count, sizeof(*r->bad));
+	r->bad[r->bad_count++] = at;
+}
+
+/* Adds a finding for each of these CIEs. */
+static void cies_report(struct reader *r)
+{
+	const char *why;
 	size_t i;
 
-	for (i = r->bad_count; i-- > 0;)
-		if (r->bad[i] == at)
-			return;
-	if (r->bad_count == r->bad_room) {
-		grown = realloc(r->bad, (2 * r->bad_room + 8) * sizeof(*grown));
-		if (!grown) {
-			r->failed = true;
-			return;
-		}
-		r->bad = grown;
-		r->bad_room = 2 * r->bad_room + 8;
+	sort_words(r->bad, r->bad_count);
+	r->bad_count = words_unique(r->bad, r->bad_count);
+	for (i = 0; i < r->bad_count && !r->failed; i++) {
+		why = cie_reason(&r->cfi, r->bad[i]);
+		if (why)
+			entry_report(r, MALFORMED, r->bad[i], "the CIE", why);
+		else
+			entry_report(r, UNREAD, r->bad[i], "the CIE", cie_unread(&r->cfi, r->bad[i]));
 	}
-	r->bad[r->bad_count++] = at;
-	malformed_report(r, at, "the CIE", cie_reason(&r->cfi, at));
 }
 
 struct rows_watch {
@@ -137,12 +155,28 @@ static void program_check(struct reader *r, const struct etch_fde *fde)
 	if (!w.why)
 		return;
 	c = space_at(&r->s->frames.space, w.at);
-	x = finding_add(&r->s->found, "ETCH-C004", r->part->section,
+	x = finding_add(&r->s->found, MALFORMED, r->part->section,
 	                (elf_is_object(r->s->file) ? 0 : r->part->addr) + fde->at,
 	                "the FDE at offset %#" PRIx64 " of .eh_frame: its call frame instructions are malformed", fde->at);
 	if (!x || (c && !finding_fact_at(x, c->section, elf_is_object(r->s->file) ? w.at - c->addr : w.at, "from here on",
 	                                 "the frame is unknown")))
 		r->failed = true;
+}
+
+/* Checks an FDE whose contents behind its CIE pointer are `in`. */
+static void fde_check(struct reader *r, uint64_t at, struct etch_cfi_in in, struct etch_fde *fde)
+{
+	const char *why;
+
+	if (etch_cfi_fde(&r->cfi, at, in, fde)) {
+		program_check(r, fde);
+		return;
+	}
+	why = fde_reason(&fde->cie, in);
+	if (why)
+		entry_report(r, MALFORMED, at, "the FDE", why);
+	else
+		entry_report(r, UNREAD, at, "the FDE", "its address is omitted, or that of a pointer");
 }
 
 /* Checks the next entry; false at the end of the section. */
@@ -156,7 +190,7 @@ static bool entry_check(struct reader *r)
 	int kind = etch_cfi_entry(c, at, &in);
 
 	if (kind < 0) {
-		malformed_report(r, at, "the entry", "it extends past the end of the section");
+		entry_report(r, MALFORMED, at, "the entry", "it extends past the end of the section");
 		return false;
 	}
 	c->at = in.end;
@@ -165,25 +199,22 @@ static bool entry_check(struct reader *r)
 	field = in.at;
 	delta = (uint32_t)etch_cfi_u(&in, 4);
 	if (in.bad) {
-		malformed_report(r, at, "the entry", "it is too short for a CIE pointer");
+		entry_report(r, MALFORMED, at, "the entry", "it is too short for a CIE pointer");
 	} else if (!delta) {
 		if (!etch_cfi_cie(c, at, &c->cie)) {
 			c->cie.program = 0;
-			cie_report(r, at);
+			cie_note(r, at);
 		}
 	} else if (!etch_cfi_cie_of(c, field, delta, &fde.cie)) {
 		uint64_t cie = field - (uint64_t)(int64_t)(int32_t)delta;
 
 		if (cie >= c->size || !strcmp(cie_reason(c, cie) ? cie_reason(c, cie) : "", "there is no CIE"))
-			malformed_report(r, at, "the FDE", "its CIE pointer does not lead to a CIE");
+			entry_report(r, MALFORMED, at, "the FDE", "its CIE pointer does not lead to a CIE");
 		else
-			cie_report(r, cie);
+			cie_note(r, cie);
 	} else {
 		c->cie = fde.cie;
-		if (etch_cfi_fde(c, at, in, &fde))
-			program_check(r, &fde);
-		else
-			malformed_report(r, at, "the FDE", fde_reason(&fde.cie, in));
+		fde_check(r, at, in, &fde);
 	}
 	return true;
 }
@@ -200,6 +231,7 @@ static int entries_check(struct subject *s, const struct cfi_file *cfi, struct e
 		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
 		while (r.cfi.at < r.cfi.size && !r.failed && entry_check(&r))
 			;
+		cies_report(&r);
 		free(r.bad);
 		if (r.failed)
 			return error_memory(e);

@@ -61,7 +61,7 @@ int check_tables(struct subject *s, struct error *e); /* T003: records of object
 /* T003, T004: unwind tables, by themselves and against the code. */
 int check_unwind(struct subject *s, struct error *e);
 int check_symbols(struct subject *s, struct error *e); /* N001: functions without size or type */
-int check_cfi(struct subject *s, struct error *e);     /* C003, C004: .eh_frame itself */
+int check_cfi(struct subject *s, struct error *e);     /* C003, C004, C008: .eh_frame itself */
 /* C005-C007: .eh_frame_hdr against .eh_frame, .sframe against the code */
 int check_frame_tables(struct subject *s, struct error *e);
 int check_decoders(struct subject *s, struct error *e); /* D004: decoders that disagree */

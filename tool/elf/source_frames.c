@@ -2,15 +2,12 @@
 /* Names of the functions of an address (source_frames.h). */
 #include "elf/source_frames_internal.h"
 
-#include <errno.h>
 #include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "elf/debug_copy.h"
 #include "support/search.h"
 #include "support/vector.h"
 
@@ -30,53 +27,15 @@ struct source_frames {
 	Dwfl *dwfl;
 	Dwfl_Module *module;
 	GElf_Addr bias;
+	struct debug_copies copies;
 	struct named_range *symbols;
 	size_t symbol_count, symbol_room;
 	struct inlined_frames *inlined;
 };
 
-/* Larger files are not read. */
-#define FILE_MOST ((off_t)1 << 32)
-
-/*
- * A copy of a file in memory; -1: it cannot be made. libdw maps what it reads and trusts what it has checked once: a
- * file that is truncated meanwhile would kill etch by SIGBUS.
- */
-static int copy_open(int fd)
-{
-	struct stat st;
-	off_t at = 0;
-	int copy;
-
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > FILE_MOST)
-		return -1;
-	copy = memfd_create("etch", MFD_CLOEXEC);
-	while (copy >= 0 && at < st.st_size) {
-		ssize_t n = sendfile(copy, fd, &at, (size_t)(st.st_size - at));
-
-		if (n > 0 || (n < 0 && errno == EINTR))
-			continue;
-		close(copy);
-		copy = -1;
-	}
-	return copy;
-}
-
-static int find_debuginfo(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr base, const char *file,
-                          const char *link, GElf_Word sum, char **found)
-{
-	int fd = dwfl_standard_find_debuginfo(m, user, name, base, file, link, sum, found), copy;
-
-	if (fd < 0)
-		return fd;
-	copy = copy_open(fd);
-	close(fd);
-	return copy;
-}
-
 static const Dwfl_Callbacks callbacks = {
 	.find_elf = dwfl_build_id_find_elf,
-	.find_debuginfo = find_debuginfo,
+	.find_debuginfo = debug_copy_find,
 	.section_address = dwfl_offline_section_address,
 };
 
@@ -146,17 +105,23 @@ static bool symbols_read(struct source_frames *s)
 struct source_frames *source_frames_open(const char *path, int fd)
 {
 	struct source_frames *s = calloc(1, sizeof(*s));
-	int own = copy_open(fd);
+	int own;
+	void **user;
 
 	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would query these servers */
+	elf_version(EV_CURRENT);
+	own = s ? debug_copy_open(&s->copies, path, fd) : -1;
 	if (s)
 		s->dwfl = dwfl_begin(&callbacks);
 	if (s && s->dwfl && own >= 0) {
 		dwfl_report_begin(s->dwfl);
 		s->module = dwfl_report_elf(s->dwfl, path, path, own, 0, true);
 		dwfl_report_end(s->dwfl, NULL, NULL);
-		if (s->module)
+		if (s->module) {
 			own = -1; /* libdwfl's */
+			dwfl_module_info(s->module, &user, NULL, NULL, NULL, NULL, NULL, NULL);
+			*user = &s->copies;
+		}
 	}
 	if (own >= 0)
 		close(own);
@@ -193,17 +158,17 @@ size_t source_frames_find(struct source_frames *s, uint64_t address, struct sour
 	uint64_t at = address + s->bias;
 	const char *symbol = symbol_find(s, at);
 	size_t n = inlined_frames_find(s->inlined, at, out);
+	bool named = n;
 
-	if (!n && symbol) {
+	for (size_t i = 0; i + (symbol != NULL) < n; i++)
+		named &= *out[i].name != '\0'; /* as where a supplementary file is missing */
+	if (!named && symbol) {
 		out[0] = (struct source_frame){.name = symbol};
 		return 1;
 	}
 	if (n && symbol)
 		out[n - 1].name = symbol;
-	for (size_t i = 0; i < n; i++)
-		if (!*out[i].name)
-			return 0; /* DWARF that does not name its functions */
-	return n;
+	return named ? n : 0;
 }
 
 void source_frames_close(struct source_frames *s)
@@ -213,6 +178,7 @@ void source_frames_close(struct source_frames *s)
 	inlined_frames_close(s->inlined);
 	if (s->dwfl)
 		dwfl_end(s->dwfl);
+	debug_copies_close(&s->copies);
 	free(s->symbols);
 	free(s);
 }

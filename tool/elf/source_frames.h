@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The functions that an address of a linked file belongs to, inlined ones first, with source lines: from its symbol
- * tables and its DWARF, through libdw, also from its debug file (by build-id or .gnu_debuglink below /usr/lib/debug)
- * and from .gnu_debugdata. Nothing is fetched from a server.
+ * tables and its DWARF, through libdw, also from its debug file (debug_copy.h) and from .gnu_debugdata. Nothing is
+ * fetched from a server.
  */
 #ifndef ELF_SOURCE_FRAMES_H
 #define ELF_SOURCE_FRAMES_H

@@ -109,6 +109,9 @@ const struct catalogue_entry catalogue[] = {
      "At this instruction .sframe describes another frame than the one that the code has set up: stack traces go wrong "
      "here.",
      "In assembly: correct the .cfi directives, from which the assembler makes .sframe; or etch rewrite --sframe."},
+	{"ETCH-C008", "cfi-not-read", SEVERITY_WARNING, "An entry of .eh_frame is of a kind that etch does not read",
+     "Its functions have rows from the code alone, and none of their rules is checked.",
+     "Find the tool that wrote the section: no compiler writes such entries."},
 	{"ETCH-I001", "unknown-relocation", SEVERITY_WARNING, "An unexpected relocation against an etched object",
      "The operand refers to the object in a way that etch does not support. It counts as an escape: the object starts "
      "unarmed.",
