@@ -9,7 +9,7 @@ LINES, FUNCTION, PARAMETERS = 500, 60, 6
 GIVEN = {
     "sys_call6": "the kernel's system calls have six arguments and a number",
     "find_nothing": "a callback of libdwfl",
-    "find_debuginfo": "likewise",
+    "debug_copy_find": "likewise",
     "etch_module_load_v1": "called by programs that were compiled with an earlier header",
 }
 
