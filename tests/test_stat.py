@@ -16,6 +16,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import jsonschema
@@ -291,6 +292,100 @@ def test_simulation_leaves_no_files(etch, bin, tmp_path):
                         "No such file or directory\n", p.stderr)
 
 
+@pytest.mark.parametrize("found", ["by PATH", "by a word", "by a word with directories"])
+def test_only_one_program_is_simulated(stat, bin, found):
+    """A server with its client: of Python, which takes some ten million, nothing is counted."""
+    need("valgrind")
+    loop = [bin / "load", "loop=300000"]
+    server = " ".join(shlex.quote(str(word)) for word in loop)
+    client = f"{shlex.quote(sys.executable)} -c 'print(1)'"
+    name, command = {"by PATH": ("load", ["sh", "-c", f"{client}; load loop=300000 & wait"]),
+                     "by a word": ("load", ["env", "load", "loop=300000"]),
+                     "by a word with directories": (bin / "load", ["sh", "-c", f'{client}; "$0" loop=300000; :', bin / "load"])}[found]
+    alone = stat("--simulate", "-r", "1", "--", *loop)["rows"]["instructions"]["a"]["median"]
+    r = stat("--simulate", "--only", name, "-r", "2", "--", *command, env=dict(os.environ, PATH=f"{bin}:{os.environ['PATH']}"))
+    assert r["simulation"]["only"] == str(name) and r["simulation"]["files"] is None and r["simulation"]["lost"] == 0
+    assert all(v == pytest.approx(alone, rel=0.02) for v in r["rows"]["instructions"]["a"]["samples"])
+
+
+def test_only_a_program_that_is_not_there(etch, bin, tmp_path):
+    env = dict(os.environ, TMPDIR=str(tmp_path))
+    for command in (["sh", "-c", "true"], ["sh", "-c", f"{shlex.quote(str(bin / 'load'))}; :"]):  # not by PATH
+        p = run([etch, "stat", "--simulate", "--only", "load", "-r", "1", "--", *command], ok=2, env=env)
+        assert "no process of load has left counts" in p.stderr and not p.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_limit_of_open_files(stat, bin):
+    """valgrind keeps descriptors above the limit for itself, and refuses one that it has not begun with."""
+    need("valgrind")
+    command = ["--simulate", "-r", "1", "--", bin / "load", "files=512", "loop=1000"]
+    assert stat(*command, ok=1)["commands"][0]["endings"] == [{"exit": 3, "runs": 1}]
+    assert stat("--files", "512", *command)["simulation"]["files"] == 512
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_server_that_becomes_another_user(stat, bin, tmp_path):
+    """It could not make the file of its counts."""
+    need("valgrind")
+    become = tmp_path / "become.c"
+    become.write_text("#include <unistd.h>\nint main(void) { return setgid(65534) || setuid(65534) || access(\"/\", R_OK); }\n")
+    run(["gcc", "-o", tmp_path / "become", become])
+    r = stat("--simulate", "--only", tmp_path / "become", "-r", "1", "--", tmp_path / "become")
+    assert r["rows"]["instructions"]["a"]["median"] > 10000
+
+
+def test_values_of_a_unit_of_work(stat, etch, bin):
+    """The slope of a program that knows it; set-up (here a loop of 100,000) is not in it."""
+    need("valgrind")
+    r = stat("--simulate", "-r", "1", "--work", "1000,401000", "--", bin / "load", "loop={}", "--",
+             bin / "load", "loop=100000", "fork=loop={},loop={}")
+    assert r["work"] == {"small": "1000", "large": "401000"}
+    for row, unit in ("instructions", LOOP), ("branches", 1):
+        for side, times in ("a", 1), ("b", 2):  # the number has digits more, to be read
+            assert r["rows"][row][side]["median"] == pytest.approx(times * unit, rel=0.002), (row, side)
+    r = stat("-r", "5", "--work", "100,3100", "--", bin / "load", "pages={}", "--", bin / "load", "pages={}", "pages={}")
+    assert r["rows"]["page-faults"]["a"]["median"] == pytest.approx(1, rel=0.05)
+    assert r["rows"]["page-faults"]["difference"]["delta"] == pytest.approx(1, rel=0.05)
+    text = run([etch, "stat", "--simulate", "-r", "1", "--work", "1000,401000", "--", bin / "load", "loop={}"]).stdout
+    assert "; of one unit of work: {} is 1000 and 401000\n" in text
+    assert LOOP <= float(re.search(r"^instructions +(\d+\.\d{3}|\d+) *$", text, re.M).group(1)) < LOOP + 0.01
+
+
+def test_a_size_that_fails(stat, bin):
+    """The first run that fails is the last: nothing is a difference."""
+    r = stat("--simulate", "-r", "1", "--work", "1,2", "--", bin / "load", "loop=10", "exit={}", ok=1)
+    assert r["commands"][0]["endings"] == [{"exit": 1, "runs": 1}]
+    assert all(row["a"] is None for row in r["rows"].values())
+
+
+@pytest.mark.long
+def test_memcached_without_its_client(stat, tmp_path):
+    """A server that sets its limits, changes its user and is told to end."""
+    need("valgrind", "memcached")
+    script = tmp_path / "session"
+    script.write_text(r'''
+memcached -u nobody -s "$2" -t 1 & server=$!
+"$3" -c '
+import socket, sys, time
+for i in range(600):
+    try:
+        s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[2]); break
+    except OSError:
+        time.sleep(0.1)
+f = s.makefile("rb")
+for i in range(int(sys.argv[1])):
+    s.sendall(b"set k 0 0 3\r\nabc\r\n")
+    assert f.readline() == b"STORED\r\n"
+' "$1" "$2" || exit; kill $server; wait
+''')
+    with tempfile.TemporaryDirectory() as top:  # where another user may write
+        os.chmod(top, 0o777)
+        r = stat("--simulate", "--only", "memcached", "--files", "1024", "-r", "1", "--work", "100,300", "--",
+                 "sh", script, "{}", f"{top}/socket", sys.executable)
+    assert 2000 < r["rows"]["instructions"]["a"]["median"] < 12000  # of a request; a start takes nine million
+
+
 # ---- the command line --------------------------------------------------------------------------
 
 
@@ -361,6 +456,18 @@ def test_tsv_is_the_json(etch, bin):
     (["-w", "-1", "--", "true"], "--warmup must be a number from 0 to 1000000, not '-1'"),
     (["-w", "2x", "--", "true"], "--warmup must be a number from 0 to 1000000, not '2x'"),
     (["--pin=1023", "--", "true"], "--pin: CPU 1023 does not exist or is not allowed"),
+    (["--only", "true", "--", "true"], "--only needs --simulate"),
+    (["--files", "9", "--", "true"], "--files needs --simulate"),
+    (["--simulate", "--files", "0", "--", "true"], "--files must be a number from 1 to 1048576, not '0'"),
+    (["--work", "5", "--", "echo", "{}"], "--work: is two numbers, the second larger, as 1000,11000, not '5'"),
+    (["--work", "5,5", "--", "echo", "{}"], "--work: is two numbers, the second larger, as 1000,11000, not '5,5'"),
+    (["--work", "5,+9", "--", "echo", "{}"], "--work: is two numbers, the second larger, as 1000,11000, not '5,+9'"),
+    (["--work", "5,9,12", "--", "echo", "{}"], "--work: is two numbers, the second larger, as 1000,11000, not '5,9,12'"),
+    (["--work", ",9", "--", "echo", "{}"], "--work: is two numbers, the second larger, as 1000,11000, not ',9'"),
+    (["--work", "5,99999999999999999999", "--", "echo", "{}"],
+     "--work: is two numbers, the second larger, as 1000,11000, not '5,99999999999999999999'"),
+    (["--work", "5,9", "--work", "5,9", "--", "echo", "{}"], "--work: is given twice"),
+    (["--work", "5,9", "--", "echo", "{}", "--", "echo", "5"], "--work: no word of the command echo has {}, the place of the size"),
     (["--format", "xml", "--", "true"], "--format must be text, tsv or json, not 'xml'"),
     (["--log-fd", "99", "--", "true"], "--log-fd: 99 is not an open file descriptor"),
     (["--log-fd", "1", "-o", "x", "--", "true"], "--output and --log-fd exclude each other"),

@@ -46,6 +46,14 @@ static void help(void)
 	       "      --pin[=CPU]       run the commands on one CPU (default: the last allowed one)\n"
 	       "      --simulate        count instructions, branches and cache misses with valgrind:\n"
 	       "                        some 50 times slower, hardly any noise\n"
+	       "      --only NAME       with --simulate: simulate and count this program alone, as a server but\n"
+	       "                        not its client; NAME as PATH or the command's words have it\n"
+	       "      --files N         with --simulate: for a server that sets its limit of open files to N,\n"
+	       "                        which valgrind otherwise refuses (memcached: 1024)\n"
+	       "      --work SMALL,LARGE\n"
+	       "                        two runs each, with SMALL and LARGE in place of {} in the commands;\n"
+	       "                        values are of a unit of work, without set-up and warm-up:\n"
+	       "                        (the larger run - the smaller) / (LARGE - SMALL)\n"
 	       "  -i, --input FILE      standard input of each run\n"
 	       "  -q, --quiet           send the standard output of the commands to /dev/null\n"
 	       "  -o, --output OUT      write the table to a file, as a whole or not at all\n"
@@ -90,6 +98,16 @@ static int cpu_choose(const char *wanted)
 	return (int)cpu;
 }
 
+static bool work_take(struct work_sizes *w)
+{
+	struct error e;
+
+	if (!w->copy && !work_sizes_parse(w, optarg, &e))
+		return true;
+	text_error("--work", "%s", w->units > 0 ? "is given twice" : e.text);
+	return false;
+}
+
 /* Applies one option. False: it is wrong, and a message has been printed. */
 static bool option_take(int c, struct options *opt, const char **cpu)
 {
@@ -112,6 +130,9 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 		*cpu = optarg;
 		break;
 	case 'S': opt->m.simulate = true; break;
+	case 'Y': opt->m.only = optarg; break;
+	case 'N': return argument_number("--files", optarg, 1, 1 << 20, &opt->m.files);
+	case 'W': return work_take(&opt->m.work);
 	case 'i': opt->m.run.input = optarg; break;
 	case 'q': opt->quiet = true; break;
 	case 'o': opt->output.path = optarg; break;
@@ -132,19 +153,14 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
-		{"runs", required_argument, NULL, 'r'},
-		{"warmup", required_argument, NULL, 'w'},
-		{"pin", optional_argument, NULL, 'P'},
-		{"simulate", no_argument, NULL, 'S'},
-		{"input", required_argument, NULL, 'i'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"output", required_argument, NULL, 'o'},
-		{"log-fd", required_argument, NULL, 'L'},
-		{"separator", required_argument, NULL, 'T'},
-		{"format", required_argument, NULL, 'F'},
-		{"json", no_argument, NULL, 'J'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"runs", required_argument, NULL, 'r'},   {"warmup", required_argument, NULL, 'w'},
+		{"pin", optional_argument, NULL, 'P'},    {"simulate", no_argument, NULL, 'S'},
+		{"only", required_argument, NULL, 'Y'},   {"files", required_argument, NULL, 'N'},
+		{"work", required_argument, NULL, 'W'},   {"input", required_argument, NULL, 'i'},
+		{"quiet", no_argument, NULL, 'q'},        {"output", required_argument, NULL, 'o'},
+		{"log-fd", required_argument, NULL, 'L'}, {"separator", required_argument, NULL, 'T'},
+		{"format", required_argument, NULL, 'F'}, {"json", no_argument, NULL, 'J'},
+		{"help", no_argument, NULL, 'h'},         {0, 0, NULL, 0},
 	};
 	const char *cpu = NULL;
 	int c;
@@ -163,6 +179,10 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	}
 	if (opt->output.path && opt->output.fd >= 0) {
 		fprintf(stderr, "etch: --output and --log-fd exclude each other\n");
+		return EXIT_UNUSABLE;
+	}
+	if ((opt->m.only || opt->m.files) && !opt->m.simulate) {
+		fprintf(stderr, "etch: %s needs --simulate\n", opt->m.only ? "--only" : "--files");
 		return EXIT_UNUSABLE;
 	}
 	opt->m.run.cpu = opt->pin ? cpu_choose(cpu) : -1;
@@ -197,6 +217,11 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 		text_error(m->run.input, "%s", strerror(errno));
 		return false;
 	}
+	for (side = 0; side < m->side_count && m->work.text[0]; side++)
+		if (!work_sizes_in(m->command[side])) {
+			text_error("--work", "no word of the command %s has {}, the place of the size", m->command[side][0]);
+			return false;
+		}
 	for (side = 0; side < m->side_count; side++)
 		if (command_check(m->command[side][0], &e)) {
 			text_error(m->command[side][0], "%s", e.text);

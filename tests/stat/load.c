@@ -7,6 +7,7 @@
  *     fork=WORDS a child does WORDS (separated by commas) and is waited for
  *     rawfork=WORDS, the same by a system call that no library sees
  *     stay=MS    a daemon in a session of its own, with no file open, that sleeps MS
+ *     files=N    sets its limits of open files to N, as servers do, or exits with 3
  *     close      closes every file                exit=N, signal=N  ends so
  */
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -109,6 +111,9 @@ static void act(const char *word)
 			usleep(100);
 	} else if (!strncmp(word, "stay=", 5)) {
 		daemon_stay(n);
+	} else if (!strncmp(word, "files=", 6)) {
+		if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)n, (rlim_t)n}))
+			_exit(3);
 	} else if (!strcmp(word, "close")) {
 		for (int i = 0; i < 256; i++)
 			close(i);

@@ -3,6 +3,7 @@
 #include "stat/measure.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "support/progress.h"
@@ -57,12 +58,13 @@ static int simulated_read(struct measurement *m, const struct run *r, const stru
 	return WIFSIGNALED(end->status) ? 0 : -1;
 }
 
-static int one_run(struct measurement *m, size_t side, bool keep, struct progress *p, struct error *e)
+/* Runs a command once. */
+static int command_once(struct measurement *m, char **command, struct progress *p, struct reading *got, int *status,
+                        struct error *e)
 {
-	char **argv = m->simulate ? simulation_command(&m->simulation, m->command[side]) : m->command[side];
+	char **argv = m->simulate ? simulation_command(&m->simulation, command) : command;
 	struct counters counters;
 	struct run_end end;
-	struct reading got;
 	struct run r;
 	int err;
 
@@ -75,20 +77,50 @@ static int one_run(struct measurement *m, size_t side, bool keep, struct progres
 		if (err)
 			counters_close(&counters);
 		else if (m->simulate)
-			err = simulated_read(m, &r, &end, &got, e);
+			err = simulated_read(m, &r, &end, got, e);
 		else
-			counters_read(&counters, m->rows, m->row_count, &end.usage, end.elapsed, &got);
+			counters_read(&counters, m->rows, m->row_count, &end.usage, end.elapsed, got);
+		*status = end.status;
 	}
 	if (m->simulate)
 		free(argv);
 	m->stopped = runs_stopped();
+	return err;
+}
+
+/* A run of each size of work. Where the first fails or is stopped, it is the last. */
+static int both_sizes(struct measurement *m, size_t side, struct progress *p, struct reading *out, int *status,
+                      struct error *e)
+{
+	struct reading got[2];
+	int err = 0;
+
+	*status = 0;
+	memset(got, 0, sizeof(got));
+	for (size_t i = 0; i < 2 && !err && !m->stopped && !*status; i++) {
+		char **command = work_command(m->command[side], m->work.text[i]);
+
+		err = command_once(m, command, p, &got[i], status, e);
+		free(command);
+	}
+	work_unit(&m->work, got, out);
+	return err;
+}
+
+static int one_run(struct measurement *m, size_t side, bool keep, struct progress *p, struct error *e)
+{
+	struct reading got;
+	int status, err;
+
+	err = m->work.text[0] ? both_sizes(m, side, p, &got, &status, e)
+	                      : command_once(m, m->command[side], p, &got, &status, e);
 	if (err)
 		return err;
-	/* A run that was cut short is kept if there is no other. */
-	if (m->stopped ? m->end[side].runs : !keep)
+	/* A run that was cut short is kept if there is no other; of a difference nothing is left. */
+	if (m->stopped ? m->end[side].runs || m->work.text[0] : !keep)
 		return 0;
 	m->end[side].cut_short = m->stopped;
-	ending_record(&m->end[side], end.status);
+	ending_record(&m->end[side], status);
 	return take(m, side, &got, e);
 }
 
@@ -116,7 +148,7 @@ int measure(struct measurement *m, const char **about, struct error *e)
 
 	*about = NULL;
 	m->row_count = m->simulate ? simulation_plan(m->rows) : counters_plan(m->rows);
-	if (m->simulate && simulation_begin(&m->simulation, e))
+	if (m->simulate && simulation_begin(&m->simulation, m->only, m->files, e))
 		return -1;
 	runs_begin();
 	if (!runs_share_input() && m->side_count * (m->runs + m->warmup) > 1)
@@ -134,6 +166,7 @@ void measurement_free(struct measurement *m)
 {
 	size_t i, j;
 
+	free(m->work.copy);
 	for (i = 0; i < ROWS_MAX; i++)
 		for (j = 0; j < SIDES_MAX; j++)
 			samples_free(&m->rows[i].side[j].samples);

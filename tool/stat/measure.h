@@ -6,6 +6,7 @@
 #include "stat/row.h"
 #include "stat/run.h"
 #include "stat/simulate.h"
+#include "stat/work_size.h"
 
 /* How the runs of one command ended. */
 struct endings {
@@ -22,7 +23,10 @@ struct measurement {
 	size_t side_count;
 	size_t runs, warmup; /* per command */
 	bool simulate;
-	bool progress; /* show a progress line on the terminal */
+	const char *only;       /* with simulate: the one program that is simulated, and counted; null: all */
+	long files;             /* with simulate: the limit of open files that programs set for themselves; 0: any */
+	struct work_sizes work; /* values are of a unit of work */
+	bool progress;          /* show a progress line on the terminal */
 	struct run_options run;
 
 	/* The results. */

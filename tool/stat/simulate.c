@@ -62,7 +62,7 @@ size_t simulation_plan(struct row *rows)
 	return SUMS;
 }
 
-int simulation_begin(struct simulation *s, struct error *e)
+int simulation_begin(struct simulation *s, const char *only, long files, struct error *e)
 {
 	const char *tmp = getenv("TMPDIR");
 
@@ -77,6 +77,12 @@ int simulation_begin(struct simulation *s, struct error *e)
 	if (!mkdtemp(s->directory)) {
 		error_set(e, "%s: cannot make a directory: %s", s->directory, strerror(errno));
 		s->directory[0] = 0;
+		return -1;
+	}
+	s->only = only;
+	s->files = files;
+	if ((only || files) && starter_begin(s, e)) {
+		simulation_end(s);
 		return -1;
 	}
 	return 0;
@@ -100,7 +106,7 @@ static char *file_option(const struct simulation *s, const char *option, const c
 	return out;
 }
 
-char **simulation_command(struct simulation *s, char **argv)
+char **simulation_options(const struct simulation *s)
 {
 	static const char *const options[] = {
 		"valgrind",       "--tool=callgrind",    "--trace-children=yes",
@@ -108,27 +114,51 @@ char **simulation_command(struct simulation *s, char **argv)
 		"--dump-line=no", "--dump-before=fork*", "--dump-before=vfork*",
 	};
 	enum { OPTIONS = sizeof(options) / sizeof(options[0]) };
-	static char *out, *log; /* the same for all runs */
-	size_t n = 0, i;
-	char **list;
+	static char *list[OPTIONS + 4]; /* the same for all runs */
+	size_t i;
 
-	while (argv[n])
-		n++;
-	if (!out)
-		out = file_option(s, "--callgrind-out-file", "out");
-	if (!log)
-		log = file_option(s, "--log-file", "log");
-	list = calloc(OPTIONS + n + 4, sizeof(*list));
-	if (!list || !out || !log) {
-		free(list);
-		return NULL;
-	}
+	if (list[0])
+		return list;
 	for (i = 0; i < OPTIONS; i++)
 		list[i] = (char *)options[i];
-	list[i++] = out;
-	list[i++] = log;
-	list[i++] = (char *)"--";
-	memcpy(list + i, argv, n * sizeof(*list));
+	list[i++] = file_option(s, "--callgrind-out-file", "out");
+	list[i++] = file_option(s, "--log-file", "log");
+	list[i] = (char *)"--";
+	if (list[i - 1] && list[i - 2])
+		return list;
+	list[0] = NULL;
+	return NULL;
+}
+
+/* With --only the command is run as it is, but for words that name the program with its directory. */
+static void starter_put(const struct simulation *s, char **list)
+{
+	for (; *list; list++)
+		if (strchr(s->only, '/') && !strcmp(*list, s->only))
+			*list = s->starter;
+}
+
+char **simulation_command(struct simulation *s, char **argv)
+{
+	char **options = s->starter ? NULL : simulation_options(s), **list;
+	size_t n = 0, before = 0;
+
+	if (!s->starter && !options)
+		return NULL;
+	while (argv[n])
+		n++;
+	while (options && options[before])
+		before++;
+	list = calloc(before + n + 2, sizeof(*list));
+	if (!list)
+		return NULL;
+	if (options)
+		memcpy(list, options, before * sizeof(*list));
+	else if (!s->only)
+		list[before++] = s->starter;
+	memcpy(list + before, argv, n * sizeof(*list));
+	if (s->only)
+		starter_put(s, list);
 	return list;
 }
 
@@ -334,12 +364,19 @@ int simulation_read(struct simulation *s, pid_t pid, struct reading *out, struct
 			continue;
 		if (!process_read(s, d->d_name + 4, counts))
 			s->lost++;
-		else if (atol(d->d_name + 4) == pid)
+		else if (s->only || atol(d->d_name + 4) == pid)
 			self = true;
 	}
 	closedir(dir);
 	if (!self) {
-		log_error(s, pid, e);
+		if (s->only)
+			error_set(
+				e,
+				"no process of %.200s has left counts: it is found by PATH, or as a word of the command, and has to "
+				"end before the command does, not killed",
+				s->only);
+		else
+			log_error(s, pid, e);
 		files_remove(s);
 		return -1;
 	}
@@ -358,6 +395,7 @@ void simulation_end(struct simulation *s)
 {
 	if (!s->directory[0])
 		return;
+	starter_end(s);
 	files_remove(s);
 	rmdir(s->directory);
 }

@@ -16,10 +16,10 @@ static const char side_names[SIDES_MAX + 1] = "AB";
 /* ---- numbers ------------------------------------------------------------------- */
 
 /* Formats a value for people: times in microseconds, counts as integers, except a median between
- * two. */
+ * two, and what is of a unit of work. */
 static void number_text(const struct row *r, double v, char *out, size_t size)
 {
-	snprintf(out, size, r->unit ? "%.3f" : v == floor(v) ? "%.0f" : "%.1f", v);
+	snprintf(out, size, r->unit || 2 * v != floor(2 * v) ? "%.3f" : v == floor(v) ? "%.0f" : "%.1f", v);
 }
 
 /* Formats a value for programs: exact, with as few digits as that takes. */
@@ -54,7 +54,7 @@ static void change_text(const struct row *r, const struct comparison *c, char *d
 {
 	double base = c->spread[0].median / 100;
 	bool known = c->verdict >= VERDICT_WITHIN;
-	int digits = r->unit ? 3 : 0;
+	int digits = r->unit || c->delta != floor(c->delta) ? 3 : 0;
 
 	*range = 0;
 	if (c->has_percent) {
@@ -177,7 +177,11 @@ static void head_text(const struct measurement *m, FILE *out)
 		fprintf(out, ", after %zu to warm up", m->warmup);
 	if (m->run.cpu >= 0)
 		fprintf(out, ", on CPU %d", m->run.cpu);
-	fputs(m->simulate ? ", simulated by valgrind\n" : "\n", out);
+	if (m->simulate)
+		fprintf(out, ", simulated by valgrind%s%s", m->only ? ": only " : "", m->only ? m->only : "");
+	if (m->work.text[0])
+		fprintf(out, "; of one unit of work: {} is %s and %s", m->work.text[0], m->work.text[1]);
+	putc('\n', out);
 	if (s->caches[0])
 		fprintf(out, "simulated caches: %s\n", s->caches);
 	for (i = 0; i < m->side_count; i++) {
@@ -375,6 +379,15 @@ static struct json_object *json_row(const struct row *r)
 	return o;
 }
 
+static struct json_object *json_work(const struct work_sizes *w)
+{
+	struct json_object *o = json_object_new_object();
+
+	for (size_t i = 0; i < 2; i++)
+		add(o, i ? "large" : "small", json_object_new_string(w->text[i]));
+	return o;
+}
+
 static struct json_object *json_simulation(const struct simulation *s)
 {
 	struct json_object *o = json_object_new_object();
@@ -383,6 +396,8 @@ static struct json_object *json_simulation(const struct simulation *s)
 	add(o, "caches", json_name(s->caches));
 	add(o, "doubled", json_count(s->doubled));
 	add(o, "lost", json_count(s->lost));
+	add(o, "only", s->only ? json_name(s->only) : NULL);
+	add(o, "files", s->files ? json_count((size_t)s->files) : NULL);
 	return o;
 }
 
@@ -400,6 +415,7 @@ static void show_json(const struct measurement *m, FILE *out)
 	add(o, "warmup", json_count(m->warmup));
 	add(o, "cpu", m->run.cpu >= 0 ? json_count((size_t)m->run.cpu) : NULL);
 	add(o, "simulation", m->simulate ? json_simulation(&m->simulation) : NULL);
+	add(o, "work", m->work.text[0] ? json_work(&m->work) : NULL);
 	add(o, "stopped_by", m->stopped ? json_count((size_t)m->stopped) : NULL);
 	add(o, "confidence", json_number(1 - SHIFT_ERROR));
 	list = json_object_new_array();

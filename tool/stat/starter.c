@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* The script that runs a single program of a command under valgrind (simulate.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stat/shell_quote.h"
+#include "stat/simulate.h"
+#include "support/error.h"
+
+/* Descriptors above the limit of its program that valgrind keeps for itself (N_RESERVED_FDS of its
+ * pub_core_libcfile.h): with a limit of so many more, the program's own limit is the one that it is told of, and may
+ * set. */
+#define RESERVED 12
+
+/*
+ * The environment's PATH is the user's again there: what the program starts is found as ever. root's servers become
+ * another user, which could not make the file of counts.
+ */
+static void script_print(const struct simulation *s, char **options, FILE *out)
+{
+	char *name[] = {(char *)s->only, NULL}, *path[] = {s->path, NULL}, *directory[] = {(char *)s->directory, NULL};
+
+	fputs("#!/bin/sh\nPATH=", out);
+	words_print(out, path);
+	fputs("\nexport PATH\n", out);
+	if (s->files)
+		fprintf(out, "ulimit -n %ld || exit 127\n", s->files + RESERVED);
+	if (!geteuid()) {
+		fputs("counts=", out);
+		words_print(out, directory);
+		fputs("/out.$$\n: >\"$counts\" && chmod 666 \"$counts\" || exit 127\n", out);
+	}
+	fputs("exec ", out);
+	words_print(out, options);
+	if (s->only) {
+		putc(' ', out);
+		words_print(out, name);
+	}
+	fputs(" \"$@\"\n", out);
+}
+
+static int script_write(const struct simulation *s, char **options, struct error *e)
+{
+	int fd = open(s->starter, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!f)
+		return error_set(e, "%s: %s", s->starter, strerror(errno));
+	script_print(s, options, f);
+	return fclose(f) ? error_set(e, "%s: %s", s->starter, strerror(errno)) : 0;
+}
+
+/* Has PATH lead to the script first. */
+static int path_prepend(const char *directory, const char *path, struct error *e)
+{
+	char *longer;
+	int err;
+
+	if (asprintf(&longer, "%s/bin:%s", directory, path) < 0)
+		return error_memory(e);
+	err = setenv("PATH", longer, 1) ? error_memory(e) : 0;
+	free(longer);
+	return err;
+}
+
+int starter_begin(struct simulation *s, struct error *e)
+{
+	const char *path = getenv("PATH"), *slash = s->only ? strrchr(s->only, '/') : NULL;
+	const char *name = slash ? slash + 1 : s->only ? s->only : "valgrind-with-limit";
+	char **options = simulation_options(s), *bin = NULL;
+
+	s->path = strdup(path ? path : "/bin:/usr/bin");
+	if (!s->path || !options || asprintf(&bin, "%s/bin", s->directory) < 0 ||
+	    asprintf(&s->starter, "%s/%s", bin, name) < 0) {
+		free(bin);
+		s->starter = NULL;
+		return error_memory(e);
+	}
+	if (mkdir(bin, 0700) && errno != EEXIST) {
+		error_set(e, "%s: %s", bin, strerror(errno));
+		free(bin);
+		return -1;
+	}
+	free(bin);
+	if (!geteuid())
+		chmod(s->directory, 0711);
+	return script_write(s, options, e) || (s->only && path_prepend(s->directory, s->path, e)) ? -1 : 0;
+}
+
+void starter_end(struct simulation *s)
+{
+	char *end;
+
+	if (s->starter) {
+		unlink(s->starter);
+		end = strrchr(s->starter, '/');
+		*end = 0;
+		rmdir(s->starter);
+	}
+	if (s->path)
+		setenv("PATH", s->path, 1);
+	free(s->starter);
+	free(s->path);
+	s->starter = s->path = NULL;
+}
