@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The form of each use of an etched object that the tracker has found, or the reason why it has none (classify.h). */
+/* Gives each use of an etched object that the tracker has found its form, or the reason why it has none. */
 #include "site/classify.h"
 
 #include "analysis/addresses/flags.h"
@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Sets which flags an instruction has to set that stands in for a compare with memory. Null, or the reason why no
- * instruction can. */
+/* Determines the flags that a replacement of a compare with memory must set. Null, or the reason why nothing can
+ * replace it. */
 static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	unsigned live, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;

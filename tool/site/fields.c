@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The bytes of an object that facts are about (site.h): the unit of arming is the field. A store is about the bytes
- * that it writes. An address that the program hands on is about the member that it points to, by DWARF: by the rules
- * of C and C++ a pointer to a member reaches this member. Any other fact is about the whole object.
+ * Limits facts to bytes of an object (site.h), so that the unit of arming is the field. A store concerns the bytes that
+ * it writes. An escaping address concerns the member that it points to, by DWARF: under the rules of C and C++ a
+ * pointer to a member reaches only this member. Any other fact concerns the whole object.
  */
 #include "elf/lines.h"
 #include "site/setup.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the widest store that is taken at its word: of a vector register. */
+/* Bytes of the widest store that is limited to its bytes: one of a vector register. */
 #define STORE_MOST 64u
 
 enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to)
@@ -24,17 +24,17 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	if (!(site->off_known || site->indexed) || *from >= o->size || site->recorded)
 		return REACH_ANY;
 	m = member_at(&o->members, *from);
-	/* An index goes over an array. Where the constant in it is the program's (arr[i - 1]), `off` may be in another. */
+	/* An index runs over an array. A constant in the index (arr[i - 1]) may put `off` into another one. */
 	if (!site->off_known)
 		return m && m->indexed && (site->as_pointer || site->kind == SITE_STORE) ? REACH_ARRAYS : REACH_ANY;
 	if (site->kind == SITE_STORE) {
 		*to = *from + site->size;
 		return site->size && site->size <= STORE_MOST && *to <= o->size ? REACH_BYTES : REACH_ANY;
 	}
-	/* An address at the object's start may be meant as that of the object. */
+	/* The address of the first member is that of the object, too. */
 	if (!site->as_pointer || !*from || !m)
 		return REACH_ANY;
-	/* It may be the end of an array: a pointer that goes down. */
+	/* It may be the end of an array, for a pointer that runs down. */
 	before = *from == m->off ? member_at(&o->members, *from - 1) : NULL;
 	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
 	*to = m->off + m->size;
@@ -62,7 +62,7 @@ static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t t
 	o->stored[o->stored_count++] = (struct stored){from, to, facts, kept};
 }
 
-/* Adds the bytes that a fact is about. False: they are not known. */
+/* Adds the bytes that a fact concerns. False: they are not known. */
 static bool fact_add(struct object *o, size_t *room, const struct site *site, bool kept)
 {
 	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
@@ -90,7 +90,7 @@ static int stored_order(const void *a, const void *b)
 	return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Makes ranges that overlap one. Of those that only touch, each keeps its facts. */
+/* Merges overlapping ranges. Adjacent ones stay apart, each with its facts. */
 static void stored_merge(struct object *o)
 {
 	size_t i, n = 0;
@@ -157,7 +157,7 @@ static void range_add(struct object *o, size_t *room, uint64_t to)
 	                                                    .name = range_name(o, from)};
 }
 
-/* Is the same known of all bytes of an object? */
+/* Have all bytes of an object the same facts? */
 static bool is_uniform(const struct object *o)
 {
 	uint64_t at = 0;
@@ -168,7 +168,7 @@ static bool is_uniform(const struct object *o)
 	return !o->stored_count || (i == o->stored_count && at == o->size);
 }
 
-/* Cuts an object whose facts are all known by their bytes: where a member or such a range begins or ends. */
+/* Cuts an object whose facts are all limited to bytes, at the bounds of members and of these ranges. */
 static void ranges_make(struct object *o)
 {
 	size_t room = 0, i = 0, k = 0;
@@ -194,7 +194,7 @@ static void ranges_make(struct object *o)
 	range_add(o, &room, o->size);
 }
 
-/* Is an object armed by field? Not what one register holds, nor a table that is only called through: they are armed as
+/* Is an object armed by field? Not if it fits a register or is a table that is only called through: those are armed as
  * a whole, on pages of their own. */
 static bool has_fields(const struct scan *s, int32_t object)
 {
@@ -236,7 +236,7 @@ int scan_fields_find(struct scan *s)
 		if (!setup_tried)
 			setup_find(&setup, s);
 		setup_tried = true;
-		/* An address may be kept, and stored through later. */
+		/* An address may be kept, and written through later. */
 		site->late = site->kind != SITE_STORE || setup_runs_after(&setup, site->section, site->addr);
 		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site, site->late)) {
 			o->bounded = false;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A direct call, or a jump into another function. */
+/* An edge of the call graph: a direct call, or a jump into another function. */
 struct edge {
 	uint64_t at;       /* where in `to` */
 	uint32_t from, to; /* numbers of functions */
@@ -118,7 +118,7 @@ static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
 	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
 }
 
-/* A call in function k, behind which instruction `next` is, of a function of another module. */
+/* Takes a call in function k of a function of another module; `next`: the instruction behind the call. */
 static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next)
 {
 	size_t i;
@@ -140,7 +140,7 @@ static void edge_add(struct search *x, uint32_t from, uint32_t to, uint32_t next
 	x->edges[x->edge_count++] = (struct edge){at, from, to, next};
 }
 
-/* A direct jump or call. */
+/* Takes a direct jump or call. */
 static void direct_take(struct search *x, uint32_t k, const struct insn *in, size_t i)
 {
 	const struct scan *s = x->u->s;
@@ -193,7 +193,7 @@ static int edge_order(const void *a, const void *b)
 	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->next < y->next ? -1 : x->next > y->next;
 }
 
-/* Functions by their names. */
+/* Finds functions by name. */
 static void names_read(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -228,7 +228,7 @@ static size_t words_count(const uint64_t *list, size_t count, uint64_t word)
 	return n;
 }
 
-/* Addresses of functions in data: all but those that are only in tables of constructors. */
+/* Takes addresses of functions in data, except those that only tables of constructors hold. */
 static void words_read(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -241,7 +241,7 @@ static void words_read(struct search *x)
 			take(x, s->code_words[i]);
 }
 
-/* All of a function may run after etch_sync. */
+/* Notes that all of a function may run after etch_sync. */
 static void whole_add(struct search *x, uint32_t k)
 {
 	if (x->u->whole[k])
@@ -250,7 +250,8 @@ static void whole_add(struct search *x, uint32_t k)
 	todo_add(x, k, UINT32_MAX);
 }
 
-/* Functions that may be on the stack at a call of etch_sync go on behind their own calls: finds their callers, too. */
+/* Finds the functions that may be on the stack at a call of etch_sync: they continue behind the calls that led there.
+ */
 static void callers_find(struct search *x)
 {
 	bool more = true;
@@ -271,7 +272,7 @@ static void callers_find(struct search *x)
 	}
 }
 
-/* What runs after a constructor has called etch_sync: other constructors, and main. */
+/* Follows what runs after a constructor has called etch_sync: other constructors, and main. */
 static void constructors_follow(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -292,7 +293,7 @@ static void constructors_follow(struct search *x)
 		whole_add(x, x->main);
 }
 
-/* Control may go to an address in function k, by a jump or call: that runs after etch_sync. */
+/* Notes that a jump or call may lead to an address in function k after etch_sync. */
 static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code *spare)
 {
 	struct setup *u = x->u;
@@ -302,7 +303,7 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		whole_add(x, k);
 		return;
 	}
-	/* Back from a cold part, mostly. */
+	/* Mostly a jump back from a cold part. */
 	i = func_insn_at(func_code_of(&u->s->funcs, k, spare), at);
 	if (i == SIZE_MAX)
 		whole_add(x, k);
@@ -310,7 +311,7 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		todo_add(x, k, i);
 }
 
-/* All of a function may run after etch_sync, and so may what it calls or jumps to. */
+/* Follows a function all of which may run after etch_sync: what it calls or jumps to may, too. */
 static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 {
 	struct edge key = {.from = k};
@@ -400,8 +401,7 @@ static void search_run(struct search *x)
 	if (!x->failed)
 		callers_find(x);
 	for (k = 0; k < s->funcs.count && !x->failed; k++) {
-		/* A function below etch_sync on the stack to which something jumps back (setjmp), or whose callers are unknown.
-		 */
+		/* A function below etch_sync on the stack that setjmp may return to again, or whose callers are unknown. */
 		x->failed |= x->up[k] && (x->returns[k] || (x->taken[k] && k != x->main));
 		if (x->taken[k] && k != x->main)
 			whole_add(x, k);

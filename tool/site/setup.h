@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which code may run after a program's calls of etch_sync and etch_seal. The rest is its set-up: what that stores to
- * does not keep a field from being armed by these calls.
+ * Which code may run after a program's calls of etch_sync and etch_seal. All other code is its set-up, whose stores do
+ * not keep these calls from arming a field.
  */
 #ifndef SITE_SETUP_H
 #define SITE_SETUP_H

@@ -22,7 +22,7 @@ struct stored {
 	bool kept;         /* also after etch_sync */
 };
 
-/* A run of bytes of an object of which the same is known: they have a record of their own. */
+/* A run of bytes of an object with the same facts, which gets a record of its own. */
 struct object_range {
 	uint64_t from, to;
 	uint8_t facts;
@@ -85,7 +85,7 @@ struct site {
 	bool off_known;
 	bool indexed;              /* not off_known: `off` and what an index adds to it */
 	bool in_data;              /* an escape through a data word */
-	bool as_pointer;           /* an escape as a pointer of the program's (track.h) */
+	bool as_pointer;           /* the address escapes as a pointer that C's rules bound (track.h) */
 	bool recorded;             /* linked: known from a table alone */
 	bool late;                 /* linked, a store or an escape: may run, or be used, after etch_sync */
 	uint8_t len;               /* of the instruction */

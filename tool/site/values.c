@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects that only sets write to: those of DEFINE_IMV, by their names; and, in the data of a file by the marks behind
- * them, the cells of etch::value (etch/imv.hpp) and the slots of etch::ops (etch/pv.hpp). */
+/* Finds objects that only sets write to: those of DEFINE_IMV by name; cells of etch::value (etch/imv.hpp) and slots of
+ * etch::ops (etch/pv.hpp) by the marks behind them in the data. */
 #include "site/site.h"
 #include "support/memory.h"
 #include "support/search.h"
@@ -90,7 +90,7 @@ bool object_is_imv(const struct object *o)
 	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
-/* Bytes of the object in front of a mark at an offset of a section; 0: it is no mark of ours. */
+/* Size of the object before a mark at an offset of a section; 0: it is no mark of etch's. */
 static uint64_t value_size(const struct elf_section *x, uint64_t off, bool ops)
 {
 	uint64_t size = CELL;

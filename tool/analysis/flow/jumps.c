@@ -447,6 +447,8 @@ static void guesses_follow(struct flow *f)
 	}
 }
 
+/* A jump whose table is not understood adds no edge. The code that is then left unreached is entered in the state that
+ * all such jumps of the range agree on, as a weak state; if they disagree, it gets no state, and .eh_frame's rows. */
 void jumps_follow(struct flow *f)
 {
 	uint64_t off = 0, end = 0, to;
@@ -456,9 +458,9 @@ void jumps_follow(struct flow *f)
 	guesses_follow(f);
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
-	f->walk.jumps_agreed = false; /* computed anew in each call */
-	/* Where trap frames are linked, rsp is another at each place, and what some jumps have in common says nothing of
-	 * the code that others reach. */
+	f->walk.jumps_agreed = false; /* recomputed in each call */
+	/* Where trap frames are linked, rsp differs from place to place: agreement of some jumps proves nothing about the
+	 * code that others reach. */
 	while (f->jump_count && !f->walk.has_traps && !f->failed) {
 		if (!f->walk.jumps_agreed) {
 			if (!(f->in.own_stack ? f->in.env->runtime->agree(f, &s) : jumps_agree(f, &s)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`cmp %reg,obj` that the link step turns round: the program must do what the unprocessed one does, at every value; and
+"""`cmp %reg,obj` that the link step commutes: the program must do what the unprocessed one does, at every value; and
 where something else may read the flags, or set them too, the compare stays as it is. The judge is the CPU."""
 import re
 
@@ -20,8 +20,8 @@ def cmp(width, register=None):
     return f"\tcmp{width} {register or WIDTH[width][0]}, cfg(%rip)\n"
 
 
-def turned():
-    """Name and body of functions whose compare can be turned."""
+def commuted():
+    """Name and body of functions whose compare can be commuted."""
     for w in WIDTH:
         for c in CONDITIONS:
             yield f"j_{w}_{c}", cmp(w) + f"\tmov $1, %eax\n\tj{c} 1f\n\tmov $2, %eax\n1:\tret"
@@ -106,32 +106,32 @@ int main(void)
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, build):
     from conftest import Flow
-    flow = Flow(tmp_path_factory.mktemp("turned"), build)
-    functions = [*turned(), *kept()]
+    flow = Flow(tmp_path_factory.mktemp("commuted"), build)
+    functions = [*commuted(), *kept()]
     (flow.tmp / "names.h").write_text("".join(f"F({n})\n" for n, _ in functions))
     (flow.tmp / "a.s").write_text("\t.text\n" + "".join(function(n, b) for n, b in functions) + '\t.section .note.GNU-stack,"",@progbits\n')
     run(["gcc", "-c", "-o", flow.tmp / "a.o", flow.tmp / "a.s"])
     main = flow.compile(flow.source(MAIN, "main.c"), ["-O1", f"-I{flow.tmp}", "-fvisibility=hidden"])
-    flow.exe = flow.link([main, flow.tmp / "a.o"], ["-Wl,-Bsymbolic"], "turned")
+    flow.exe = flow.link([main, flow.tmp / "a.o"], ["-Wl,-Bsymbolic"], "commuted")
     flow.want = run([flow.exe]).stdout
     flow.plain = flow.exe.read_bytes()
     flow.rewrite(flow.exe)
     return flow
 
 
-def test_a_turned_compare_does_what_it_did(made):
+def test_a_commuted_compare_does_what_it_did(made):
     p = run([made.exe])
     assert p.stdout == made.want and p.stdout.count("\n") > 1500
     sites, armed, stale = map(int, p.stderr.split())
     assert stale == 0 and armed > 0.6 * sites
 
 
-def test_all_that_can_be_turned_are_and_no_other(made):
+def test_all_that_can_be_commuted_are_and_no_other(made):
     code = run(["objdump", "-d", "--no-show-raw-insn", made.exe]).stdout
-    body = {n: re.search(rf"<{n}>:\n(.*?)\n\n", code + "\n\n", re.S)[1] for n, _ in [*turned(), *kept()]}
+    body = {n: re.search(rf"<{n}>:\n(.*?)\n\n", code + "\n\n", re.S)[1] for n, _ in [*commuted(), *kept()]}
     left = {n for n, b in body.items() if re.search(r"cmp[bwlq]? +%\w+,0x\w+\(%rip\)", b)}
-    # equality asks for no turning: `cmp %reg,obj` takes an immediate
-    equal = {n for n, _ in turned() if n.rsplit("_", 1)[-1] in ("e", "ne")}
+    # equality needs no commuting: `cmp %reg,obj` takes an immediate
+    equal = {n for n, _ in commuted() if n.rsplit("_", 1)[-1] in ("e", "ne")}
     assert left - equal == {n for n, b in kept() if "cfg" in b}, left - equal
 
 
