@@ -10,139 +10,6 @@
 
 #include <string.h>
 
-/* ---- links ------------------------------------------------------------------- */
-
-void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges)
-{
-	static const uint8_t entry[] = {
-		[EXIT_CALL] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_LAST] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_FRESH] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_TAIL] = ENTRY_LED | ENTRY_TAKEN,
-		[EXIT_PART] = ENTRY_LED,
-		[EXIT_REF] = ENTRY_TAKEN,
-	};
-
-	x->to = to;
-	x->start = to != NO_RANGE && ranges[to].start == x->target;
-	x->outside = to == NO_RANGE || ranges[to].plt;
-	x->entry = x->start ? entry[x->kind] : 0;
-}
-
-void links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges)
-{
-	struct link *out;
-
-	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
-	out = &l->list[l->count++];
-	*out = (struct link){.target = x->target, .from = x->from, .kind = (uint8_t)x->kind};
-	link_resolve(out, x->to, ranges);
-	if (l->count == 1 || l->list[l->last].from != x->from)
-		l->last = l->count - 1;
-	l->list[l->last].group++;
-}
-
-/* Drops the links from the code ranges of this round. */
-static void links_drop(struct links *l, const struct work *w)
-{
-	size_t i, n, kept = 0, other = 0, others_kept = 0;
-
-	for (i = 0; i < l->count; i += n) {
-		bool keep = !w->state[l->list[i].from].run;
-
-		n = l->list[i].group;
-		for (; other < l->other_count && l->others[other] < i + n; other++)
-			if (keep && !link_is_direct(&l->list[l->others[other]]))
-				l->others[others_kept++] = l->others[other] - (uint32_t)(i - kept);
-		if (keep && kept != i)
-			memmove(l->list + kept, l->list + i, n * sizeof(*l->list));
-		kept += keep ? n : 0;
-	}
-	l->count = kept;
-	l->other_count = others_kept;
-}
-
-/* Lists the links from index `from` on that are not direct. */
-static void others_list(struct links *l, size_t from)
-{
-	size_t i;
-
-	for (i = from; i < l->count; i++) {
-		if (link_is_direct(&l->list[i]))
-			continue;
-		mem_room(&l->others, &l->other_room, l->other_count, sizeof(*l->others));
-		l->others[l->other_count++] = (uint32_t)i;
-	}
-}
-
-/* Moves all of `from` to the end of `l`; `from` is empty afterwards. */
-static void links_append(struct links *l, struct links *from)
-{
-	size_t want = l->count + from->count, old = l->count;
-
-	if (!l->room) {
-		*l = *from;
-	} else {
-		if (want > l->room) {
-			l->room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
-			l->list = mem_resize(l->list, l->room, sizeof(*l->list));
-		}
-		if (from->count)
-			memcpy(l->list + l->count, from->list, from->count * sizeof(*from->list));
-		l->count = want;
-		free(from->list);
-	}
-	memset(from, 0, sizeof(*from));
-	others_list(l, old);
-}
-
-static void links_renumber(struct links *l, const uint32_t *moved)
-{
-	struct link *x, *end = l->list + l->count;
-
-	for (x = l->list; x < end; x++) {
-		x->from = moved[x->from];
-		if (x->to != NO_RANGE) /* a target that was inside a code range still is */
-			x->to = moved[x->to];
-	}
-}
-
-void links_resolve(struct work *w, const uint32_t *moved)
-{
-	struct links *each[] = {&w->calls, &w->tails};
-	size_t k, i;
-
-	for (k = 0; k < 2; k++) {
-		struct links *l = each[k];
-
-		if (moved)
-			links_renumber(l, moved);
-		for (i = 0; i < l->other_count; i++) {
-			struct link *x = &l->list[l->others[i]];
-
-			if (x->to == NO_RANGE)
-				link_resolve(x, range_number(&w->env, x->target), w->ranges.list);
-		}
-	}
-	for (i = 0; moved && i < w->edges.count; i++)
-		w->edges.list[i].from = moved[w->edges.list[i].from];
-}
-
-void entry_kinds_find(struct work *w)
-{
-	const struct links *each[] = {&w->calls, &w->tails};
-	const struct link *x, *end;
-	size_t k;
-
-	if (w->entry_kinds)
-		return;
-	w->entry_kinds = mem_zero(w->ranges.count, 1);
-	for (k = 0; k < 2; k++)
-		for (x = each[k]->list, end = x + each[k]->count; x < end; x++)
-			if (x->entry)
-				w->entry_kinds[x->to] |= x->entry;
-}
-
 /* ---- states ------------------------------------------------------------------ */
 
 /*
@@ -273,17 +140,23 @@ static void edges_append(struct edges *l, struct edges *from)
 	memset(from, 0, sizeof(*from));
 }
 
+void edges_renumber(struct work *w, const uint32_t *moved)
+{
+	size_t i;
+
+	for (i = 0; i < w->edges.count; i++)
+		w->edges.list[i].from = moved[w->edges.list[i].from];
+}
+
 /* ---- all ------------------------------------------------------------------------- */
 
 void links_replace(struct work *w)
 {
 	size_t old, i, k;
 
-	free(w->entry_kinds);
-	w->entry_kinds = NULL;
 	edges_drop(&w->edges, w);
-	links_drop(&w->calls, w);
-	links_drop(&w->tails, w);
+	links_drop(w, &w->calls);
+	links_drop(w, &w->tails);
 	for (i = 0; i < w->worklist_count; i++) {
 		struct range_state *s = &w->state[w->worklist[i]];
 
@@ -294,8 +167,8 @@ void links_replace(struct work *w)
 	old = w->edges.count;
 	for (k = 0; k < w->chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */
 		edges_append(&w->edges, &w->chunks[k].edges);
-		links_append(&w->calls, &w->chunks[k].calls);
-		links_append(&w->tails, &w->chunks[k].tails);
+		links_append(w, &w->calls, &w->chunks[k].calls);
+		links_append(w, &w->tails, &w->chunks[k].tails);
 	}
 	edges_merge(&w->edges, old);
 }

@@ -43,10 +43,10 @@ static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 
 	for (i = 0; i < w->calls.count; i++)
 		if (w->calls.list[i].start)
-			shared_note(w, candidates, w->calls.list[i].to);
+			shared_note(w, candidates, w->place[w->calls.list[i].to]);
 	for (i = 0; i < w->tails.count; i++)
-		if (w->tails.list[i].start && !is_first(w, entry, w->tails.list[i].from))
-			shared_note(w, candidates, w->tails.list[i].to);
+		if (w->tails.list[i].start && !is_first(w, entry, w->place[w->tails.list[i].from]))
+			shared_note(w, candidates, w->place[w->tails.list[i].to]);
 	for (i = 0; i < w->edges.count; i++) {
 		uint32_t to = is_first(w, entry, w->edges.list[i].from) ? NO_RANGE : begun_at(w, &w->edges.list[i]);
 
@@ -65,8 +65,8 @@ static bool candidates_find(const struct work *w, uint32_t entry, bool *candidat
 	for (i = 0; i < w->tails.count; i++) {
 		const struct link *x = &w->tails.list[i];
 
-		if (x->start && is_first(w, entry, x->from) && may_be_first(w, x->to))
-			some = candidates[x->to] = true;
+		if (x->start && is_first(w, entry, w->place[x->from]) && may_be_first(w, w->place[x->to]))
+			some = candidates[w->place[x->to]] = true;
 	}
 	for (i = 0; i < w->edges.count; i++)
 		if (is_first(w, entry, w->edges.list[i].from) && (to = begun_at(w, &w->edges.list[i])) != NO_RANGE &&

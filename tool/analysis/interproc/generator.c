@@ -277,6 +277,7 @@ static int work_open(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
 	struct code_space *space = &w->out->space;
+	size_t i;
 
 	space_build(f, space);
 	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
@@ -300,6 +301,9 @@ static int work_open(struct work *w, struct error *e)
 		return -1;
 	w->state = mem_zero(w->ranges.count, sizeof(*w->state));
 	w->state_count = w->ranges.count;
+	identities_grow(w, 0);
+	for (i = 0; i < w->ranges.count; i++)
+		w->place[i] = w->state[i].id = (uint32_t)i;
 	return 0;
 }
 
@@ -345,11 +349,10 @@ static void work_close(struct work *w)
 	}
 	free(w->state);
 	free(w->edges.list);
-	free(w->calls.list);
-	free(w->calls.others);
-	free(w->tails.list);
-	free(w->tails.others);
-	free(w->entry_kinds);
+	links_free(&w->calls);
+	links_free(&w->tails);
+	free(w->place);
+	free(w->entries);
 	free(w->worklist);
 	free(w->undiscovered);
 	free(w->data);

@@ -62,7 +62,8 @@ static void tables_find(const struct work *w, struct tables *t)
 	free(other.list);
 }
 
-/* Cuts code ranges at the labels that a code range takes the addresses of, if these are many. */
+/* Cuts code ranges at the labels that a code range takes the addresses of, if these are many. taken: their number, by
+ * identity. */
 static void labels_of(struct work *w, uint64_t *was, const uint32_t *taken)
 {
 	size_t i;
@@ -71,7 +72,7 @@ static void labels_of(struct work *w, uint64_t *was, const uint32_t *taken)
 		const struct link *x = &w->calls.list[i];
 
 		if (x->kind == EXIT_REF && !x->start && x->to != NO_RANGE && taken[x->from] >= LABELS_LEAST)
-			open_cut_at(w, was, x->to, x->target);
+			open_cut_at(w, was, w->place[x->to], x->target);
 	}
 }
 
@@ -87,7 +88,8 @@ void labels_cut(struct work *w)
 		was = mem_zero(w->ranges.count, sizeof(*was));
 		taken = mem_zero(w->ranges.count, sizeof(*taken));
 		for (i = 0; i < w->calls.count; i++)
-			taken[w->calls.list[i].from] += w->calls.list[i].kind == EXIT_REF;
+			if (w->calls.list[i].kind == EXIT_REF)
+				taken[w->calls.list[i].from]++;
 		labels_of(w, was, taken);
 		w->unindexed = true;
 		open_cuts_note(w, was);

@@ -12,20 +12,28 @@
 /* A flow_exit: a call, a tail call, or an address that is taken. */
 struct link {
 	uint64_t target;
-	uint32_t from, to; /* numbers of code ranges; to: NO_RANGE where none holds the target */
-	uint8_t kind;      /* enum flow_exit_kind */
+	uint32_t from, to; /* identities of code ranges (work.place); to: NO_RANGE where none holds the target */
+	uint32_t next;     /* of `into`: the next link to the same start, + 1; 0: none */
+	uint8_t kind;      /* enum flow_exit_kind, or LINK_DROPPED */
 	bool start;        /* the target is the start of `to` */
 	bool outside;      /* no code range holds the target, or one of the PLT does */
 	uint8_t entry;     /* ENTRY_*: what it says of the start of `to`; 0: nothing */
-	uint32_t group;    /* of the first link of its code range: their number */
 };
 
-/* Most links are direct: to where code of this file begins. What is asked of the others only need not visit all. */
+/* Kind of a link that is no more, but still in the list: without code ranges, and it says nothing. */
+#define LINK_DROPPED 6u
+
+/*
+ * Most links are direct: to where code of this file begins. What is asked of the others only need not visit all; nor
+ * need what is asked of one code range, by `of` and `into`.
+ */
 struct links {
-	struct link *list; /* those of one code range are neighbours: a group */
+	struct link *list; /* those of one code range are neighbours */
 	size_t count, room;
-	size_t last;      /* links_put(): the first link of the last group */
-	uint32_t *others; /* ascending: the indexes of all links that are not direct; some have become so since */
+	size_t dropped;   /* number of them of LINK_DROPPED */
+	uint32_t *of;     /* by identity of a code range: its first link, + 1; 0: none. Here and below: indexes in `list` */
+	uint32_t *into;   /* likewise: a link to its start, + 1, which goes on at link.next; none of EXIT_REF */
+	uint32_t *others; /* ascending: all links that are not direct; some have become so since, or are dropped */
 	size_t other_count, other_room;
 };
 
@@ -48,10 +56,29 @@ static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kin
 /* A direct link stays one: no code range is removed. */
 static inline bool link_is_direct(const struct link *x) { return x->start && !x->outside; }
 
-/* Appends a link. */
-void links_put(struct links *l, const struct flow_exit *x, const struct code_range *ranges);
-/* Sets the code range that a link leads to, and what follows from it. */
-void link_resolve(struct link *x, uint32_t to, const struct code_range *ranges);
+struct work;
+
+/* Appends a link to a list without `of` and `into`. */
+void links_put(const struct work *w, struct links *l, const struct flow_exit *x);
+/* Sets the code range that a link leads to, by number, and what follows from it. */
+void link_resolve(const struct work *w, struct link *x, uint32_t to);
+/* Moves all of `from` to the end of `l`; `from` is empty afterwards. */
+void links_append(struct work *w, struct links *l, struct links *from);
+/* Drops the links from the code ranges of this round. */
+void links_drop(struct work *w, struct links *l);
+void links_free(struct links *l);
+/* The first link of a code range, by identity; *end: behind its last one. */
+static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
+{
+	size_t i = l->of[id], first = i ? i - 1 : 0;
+
+	for (*end = first; i && *end < l->count && l->list[*end].from == id; ++*end)
+		;
+	return first;
+}
+/* Calls `take` for each link to one of `count` sorted noreturn functions; not for all of EXIT_REF. */
+void links_to(const struct work *w, const struct links *l, const uint64_t *targets, size_t count,
+              void (*take)(void *ctx, const struct link *x), void *ctx);
 /* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
 size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);

@@ -47,7 +47,7 @@ void non_c_frames_spread(struct work *w)
 		in[i] = (uint32_t)i;
 	for (i = 0; i < w->tails.count; i++)
 		if (w->tails.list[i].to != NO_RANGE)
-			non_c_frames_join(w, in, w->tails.list[i].from, w->tails.list[i].to);
+			non_c_frames_join(w, in, w->place[w->tails.list[i].from], w->place[w->tails.list[i].to]);
 	if (w->env.own_stack)
 		non_c_edges(w, in);
 	for (i = 0; i < w->ranges.count; i++)

@@ -13,18 +13,12 @@
 struct chain {
 	struct work *w;
 	struct flow flow;
-	uint32_t *first, *from;   /* predecessors of code range i: from[first[i]] up to from[first[i + 1]] */
 	uint32_t *next;           /* the next code range on the same stack, + 1; 0: none */
 	uint32_t stacks[CLASSES]; /* worklist: top code range of each class, + 1; 0: empty */
 	bool *waits, *stops;      /* on a stack; found here to be noreturn */
 	uint64_t *in;             /* targets of the edges into the current code range */
 	size_t in_room;
 };
-
-static bool leads_to(const struct link *x)
-{
-	return x->start && (1u << x->kind & (1u << EXIT_TAIL | 1u << EXIT_PART | 1u << EXIT_CALL | 1u << EXIT_FRESH));
-}
 
 static void chain_open(struct chain *c, struct work *w)
 {
@@ -36,36 +30,9 @@ static void chain_open(struct chain *c, struct work *w)
 	c->stops = mem_zero(n + 1, sizeof(*c->stops));
 }
 
-/* Builds the predecessor lists, unless they are there. */
-static void predecessors_find(struct chain *c)
-{
-	const struct work *w = c->w;
-	const struct links *each[] = {&w->calls, &w->tails};
-	size_t n = w->ranges.count, k, i, count = 0;
-
-	if (c->from)
-		return;
-	c->first = mem_zero(n + 2, sizeof(*c->first));
-	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++)
-			if (leads_to(&each[k]->list[i])) {
-				c->first[each[k]->list[i].to + 2]++;
-				count++;
-			}
-	c->from = mem_alloc(count, sizeof(*c->from));
-	for (i = 2; i < n + 2; i++)
-		c->first[i] += c->first[i - 1];
-	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++)
-			if (leads_to(&each[k]->list[i]))
-				c->from[c->first[each[k]->list[i].to + 1]++] = each[k]->list[i].from;
-}
-
 static void chain_close(struct chain *c)
 {
 	flow_free(&c->flow);
-	free(c->first);
-	free(c->from);
 	free(c->next);
 	free(c->waits);
 	free(c->stops);
@@ -124,10 +91,26 @@ static uint32_t chain_next(struct chain *c)
 	return i;
 }
 
+/* Puts the code ranges that call or jump to the start of code range i on the worklist. */
+static void predecessors_add(struct chain *c, uint32_t i)
+{
+	const struct links *each[] = {&c->w->calls, &c->w->tails};
+	const struct link *x;
+	unsigned k;
+	uint32_t n;
+
+	for (k = 0; k < 2; k++)
+		for (n = each[k]->into[c->w->state[i].id]; n; n = x->next) {
+			x = &each[k]->list[n - 1];
+			if (x->kind != EXIT_LAST && x->kind != LINK_DROPPED)
+				chain_add(c, c->w->place[x->from]);
+		}
+}
+
 static void chain_follow(struct chain *c)
 {
 	struct work *w = c->w;
-	size_t count, k;
+	size_t count;
 	uint32_t i;
 
 	w->env.stops = c->stops;
@@ -135,28 +118,27 @@ static void chain_follow(struct chain *c)
 		if (!chain_edges(c, i, &count) || flow_gets_out(&c->flow, &w->env, i, c->in, count))
 			continue;
 		c->stops[i] = true;
-		predecessors_find(c);
-		for (k = c->first[i]; k < c->first[i + 1]; k++)
-			chain_add(c, c->from[k]);
+		predecessors_add(c, i);
 	}
 	w->env.stops = NULL;
 }
 
+static void chain_begin(void *ctx, const struct link *x)
+{
+	struct chain *c = ctx;
+
+	if (x->kind != EXIT_LAST && x->kind != EXIT_REF)
+		chain_add(c, c->w->place[x->from]);
+}
+
 void chains_follow(struct work *w, const uint64_t *fresh, size_t count)
 {
-	const struct links *each[] = {&w->calls, &w->tails};
 	struct chain c = {0};
-	size_t k, i;
+	size_t i;
 
 	chain_open(&c, w);
-	for (k = 0; k < 2; k++)
-		for (i = 0; i < each[k]->count; i++) {
-			const struct link *x = &each[k]->list[i];
-
-			if (x->kind != EXIT_LAST && x->kind != EXIT_REF && noreturn_may_hold(&w->env, x->target) &&
-			    word_has(fresh, count, x->target))
-				chain_add(&c, x->from);
-		}
+	links_to(w, &w->calls, fresh, count, chain_begin, &c);
+	links_to(w, &w->tails, fresh, count, chain_begin, &c);
 	chain_follow(&c);
 	for (i = 0; i < w->ranges.count; i++)
 		if (c.stops[i]) {

@@ -16,7 +16,7 @@ static bool *parts_of(const struct work *w)
 
 	for (i = 0; i < w->tails.count; i++)
 		if (w->tails.list[i].kind == EXIT_PART && w->tails.list[i].to != NO_RANGE)
-			part[w->tails.list[i].to] = true;
+			part[w->place[w->tails.list[i].to]] = true;
 	return part;
 }
 

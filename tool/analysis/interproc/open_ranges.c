@@ -68,14 +68,16 @@ static bool open_cut(struct work *w, uint64_t *was)
 		for (i = 0; i < each[k]->other_count; i++) {
 			const struct link *x = &each[k]->list[each[k]->others[i]];
 			const struct code_range *p;
+			uint32_t to;
 
 			if (x->start || x->to == NO_RANGE || x->kind == EXIT_PART)
 				continue;
-			p = &w->ranges.list[x->to];
+			to = w->place[x->to];
+			p = &w->ranges.list[to];
 			if (!p->open || x->target <= p->start || x->target >= p->end ||
 			    (x->kind == EXIT_REF && !is_next_function(w, p, x)))
 				continue;
-			range_cut(w, was, x->to, x->target, RUN_NEWS | RUN_LESS);
+			range_cut(w, was, to, x->target, RUN_NEWS | RUN_LESS);
 			some = true;
 		}
 	return some;
@@ -91,9 +93,10 @@ void open_cuts_note(struct work *w, const uint64_t *was)
 		for (i = 0; i < each[k]->other_count; i++) {
 			struct link *x = &each[k]->list[each[k]->others[i]];
 
-			if (x->start || x->to == NO_RANGE || !was[x->to] || x->target < w->ranges.list[x->to].end)
+			if (x->start || x->to == NO_RANGE || !was[w->place[x->to]] ||
+			    x->target < w->ranges.list[w->place[x->to]].end)
 				continue; /* not affected */
-			link_resolve(x, NO_RANGE, w->ranges.list);
+			link_resolve(w, x, NO_RANGE);
 			undiscovered_put(w, x->target);
 		}
 	for (i = 0; i < w->ranges.count; i++) {
@@ -158,5 +161,5 @@ void open_extend(struct work *w)
 	if (!some)
 		return;
 	ranges_index(&w->env);
-	links_resolve(w, NULL);
+	links_resolve(w);
 }

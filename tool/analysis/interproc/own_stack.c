@@ -123,7 +123,7 @@ static void range_convert(const struct work *w, struct range_state *s, uint64_t 
 /* C code is called or returns; code with a stack of its own does neither. */
 static bool is_c(const struct work *w, size_t i)
 {
-	return w->state[i].returns_as_c || (w->entry_kinds[i] & ENTRY_CALLED);
+	return w->state[i].returns_as_c || (w->state[i].entered & ENTRY_CALLED);
 }
 
 /* A function that tail-calls C is C, e.g. crt's frame_dummy. */
@@ -134,9 +134,10 @@ static void tails_mark(struct work *w)
 	for (i = 0; i < w->tails.count; i++) {
 		const struct link *x = &w->tails.list[i];
 
-		if (x->kind == EXIT_TAIL && x->start && !x->outside && !w->state[x->from].non_c_frame &&
-		    (w->ranges.list[x->to].fde >= 0 || (!w->state[x->to].non_c_frame && is_c(w, x->to))))
-			w->state[x->from].returns_as_c = true;
+		if (x->kind == EXIT_TAIL && x->start && !x->outside && !w->state[w->place[x->from]].non_c_frame &&
+		    (w->ranges.list[w->place[x->to]].fde >= 0 ||
+		     (!w->state[w->place[x->to]].non_c_frame && is_c(w, w->place[x->to]))))
+			w->state[w->place[x->from]].returns_as_c = true;
 	}
 }
 
@@ -146,7 +147,6 @@ void own_stack_rows(struct work *w)
 
 	if (!w->env.own_stack)
 		return;
-	entry_kinds_find(w);
 	tails_mark(w);
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];

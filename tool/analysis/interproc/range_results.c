@@ -72,7 +72,7 @@ void exits_keep(struct worker *o, struct chunk *c)
 	for (i = 0; i < f->found.exit_count; i++) {
 		const struct flow_exit *x = &f->found.exits[i];
 
-		links_put(link_is_tail(x->kind) ? &c->tails : &c->calls, x, f->in.env->ranges);
+		links_put(o->w, link_is_tail(x->kind) ? &c->tails : &c->calls, x);
 		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE)
 			undiscovered_keep(o, c, x->target);
 	}

@@ -18,6 +18,13 @@ enum range_kind {
 	RANGE_DATA,     /* perhaps data: only its address is known, and it does not end as a function */
 };
 
+/* How other code leads to the start of a code range, by all links known now. */
+enum {
+	ENTRY_CALLED = 1,
+	ENTRY_LED = 2,   /* called or jumped to */
+	ENTRY_TAKEN = 4, /* called, tail-called, or its address is taken */
+};
+
 /* Evidence about the start of a code range. A set that only grows, and only between rounds. */
 enum {
 	EVIDENCE_LED = 1,      /* some call or jump has led there */
@@ -68,10 +75,12 @@ enum {
 struct range_state {
 	struct range_rows rows;
 	struct detail_part *detail; /* with options.detail; else null */
+	uint32_t id;                /* its identity, which stays when its number changes: see work.place */
 
 	/* What it is. */
 	uint8_t kind;          /* enum range_kind */
 	uint8_t evidence;      /* EVIDENCE_* */
+	uint8_t entered;       /* ENTRY_*, kept by link_lists.c */
 	uint8_t frame;         /* enum start_frame */
 	uint8_t trial;         /* enum start_trial */
 	bool is_callee;        /* its start is called (ENTRY_CALLED), as of the last round; see callee_losses */

@@ -87,74 +87,118 @@ static bool is_unseen(const struct work *w, size_t range)
 }
 
 /*
- * Functions of this file: noreturn if they neither contain a return nor tail-call a function that may return. A
- * worklist propagates "returns" from tail-call targets back to those that jump to them; the rest is noreturn.
+ * Functions of this file: noreturn if they neither contain a return nor tail-call a function that may return. Those
+ * that show no return by themselves are the candidates; all others return. A worklist propagates "returns" from
+ * tail-call targets back to the candidates that jump to them; the rest of the candidates is noreturn.
  */
+struct candidates {
+	uint32_t *list;   /* their numbers */
+	uint32_t *number; /* by number of a code range: its index in `list`, + 1; 0: none */
+	uint32_t *first;  /* by candidate: its first tail call by another one, + 1; 0: none */
+	uint32_t *todo;   /* worklist of candidates that return */
+	bool *returns;
+	size_t count, todo_count;
+	struct tail {
+		uint32_t from, next; /* the candidate that jumps; the next tail call of the same target, + 1 */
+	} * tails;
+	size_t tail_count, tail_room;
+};
+
+/* Is a code range of the PLT that of a noreturn function? */
+static bool is_known(const struct work *w, const struct code_range *p)
+{
+	return p->plt && word_has(w->noreturn, w->noreturn_count, p->start);
+}
+
+static void candidates_list(const struct work *w, struct candidates *c)
+{
+	size_t i;
+
+	c->list = mem_alloc(w->ranges.count, sizeof(*c->list));
+	c->number = mem_zero(w->ranges.count, sizeof(*c->number));
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct code_range *p = &w->ranges.list[i];
+		const struct range_state *s = &w->state[i];
+
+		if (s->noreturn || (!p->plt && (s->returns || s->run || is_unseen(w, i) || call_resumes(p))) ||
+		    (p->plt && !is_known(w, p)))
+			continue;
+		c->list[c->count++] = (uint32_t)i;
+		c->number[i] = (uint32_t)c->count;
+	}
+	c->first = mem_zero(c->count, sizeof(*c->first));
+	c->todo = mem_alloc(c->count, sizeof(*c->todo));
+	c->returns = mem_zero(c->count, sizeof(*c->returns));
+}
+
+static void candidate_returns(struct candidates *c, uint32_t k)
+{
+	if (c->returns[k])
+		return;
+	c->returns[k] = true;
+	c->todo[c->todo_count++] = k;
+}
+
+/* What a tail call says of candidate k. */
+static void tail_note(const struct work *w, struct candidates *c, uint32_t k, const struct link *x)
+{
+	uint32_t to = x->to != NO_RANGE ? w->place[x->to] : NO_RANGE, other;
+
+	if (to == NO_RANGE) {
+		if (!w->ranges.list[c->list[k]].plt && !word_has(w->noreturn, w->noreturn_count, x->target))
+			candidate_returns(c, k);
+		return;
+	}
+	other = c->number[to];
+	if (other) {
+		mem_room(&c->tails, &c->tail_room, c->tail_count, sizeof(*c->tails));
+		c->tails[c->tail_count++] = (struct tail){k, c->first[other - 1]};
+		c->first[other - 1] = (uint32_t)c->tail_count;
+	} else if (!w->state[to].noreturn) {
+		candidate_returns(c, k);
+	}
+}
+
 static void inside_judge(struct work *w)
 {
-	const struct links *tails = &w->tails;
-	uint32_t *back = mem_alloc(tails->count + 1, sizeof(*back)); /* sources of tail calls, grouped by target */
-	uint32_t *first = mem_zero(w->ranges.count + 2, sizeof(*first));
-	uint32_t *todo = mem_alloc(w->ranges.count + 1, sizeof(*todo));
-	bool *returns = mem_zero(w->ranges.count + 1, sizeof(*returns));
-	size_t count = 0, i;
+	struct candidates c = {0};
+	size_t i, end;
+	uint32_t k;
 
-	for (i = 0; i < tails->count; i++) { /* count by target */
-		const struct link *x = &tails->list[i];
-
-		if (x->to != NO_RANGE)
-			first[x->to + 1]++;
-		else if (!word_has(w->noreturn, w->noreturn_count, x->target))
-			returns[x->from] = true;
-	}
-	for (i = 0; i < w->ranges.count; i++)
-		first[i + 1] += first[i];
-	for (i = 0; i < tails->count; i++)
-		if (tails->list[i].to != NO_RANGE)
-			back[first[tails->list[i].to]++] = tails->list[i].from;
-	for (i = 0; i < w->ranges.count; i++) {
-		bool known = w->state[i].noreturn ||
-		             (w->ranges.list[i].plt && word_has(w->noreturn, w->noreturn_count, w->ranges.list[i].start));
-
-		returns[i] = !known && (returns[i] || w->state[i].returns || w->state[i].run || w->ranges.list[i].plt ||
-		                        is_unseen(w, i) || call_resumes(&w->ranges.list[i]));
-		if (returns[i] && first[i] > (i ? first[i - 1] : 0)) /* something tail-calls it; see below */
-			todo[count++] = (uint32_t)i;
-	}
-	while (count) {
-		uint32_t to = todo[--count];
-
-		for (i = to ? first[to - 1] : 0; i < first[to]; i++) /* first[to] is now the end of the group of `to` */
-			if (!returns[back[i]] && !w->state[back[i]].noreturn) {
-				returns[back[i]] = true;
-				todo[count++] = back[i];
-			}
-	}
-	for (i = 0; i < w->ranges.count; i++)
-		if (!returns[i] && !w->state[i].noreturn && !w->ranges.list[i].plt) {
-			w->state[i].noreturn = true;
-			noreturn_add(w, w->ranges.list[i].start);
+	candidates_list(w, &c);
+	for (k = 0; k < c.count; k++)
+		for (i = links_of(&w->tails, w->state[c.list[k]].id, &end); i < end; i++)
+			tail_note(w, &c, k, &w->tails.list[i]);
+	while (c.todo_count)
+		for (k = c.first[c.todo[--c.todo_count]]; k; k = c.tails[k - 1].next)
+			candidate_returns(&c, c.tails[k - 1].from);
+	for (k = 0; k < c.count; k++)
+		if (!c.returns[k] && !w->ranges.list[c.list[k]].plt) {
+			w->state[c.list[k]].noreturn = true;
+			noreturn_add(w, w->ranges.list[c.list[k]].start);
 		}
 	noreturn_sort(w);
-	free(back);
-	free(first);
-	free(returns);
-	free(todo);
+	free(c.list);
+	free(c.number);
+	free(c.first);
+	free(c.todo);
+	free(c.returns);
+	free(c.tails);
+}
+
+static void caller_run(void *ctx, const struct link *x)
+{
+	struct work *w = ctx;
+
+	if (x->kind == EXIT_CALL || x->kind == EXIT_FRESH)
+		w->state[w->place[x->from]].run |= RUN_NEWS;
 }
 
 /* Marks the code ranges that call a function newly found to be noreturn and have code behind the call: that code may
  * have become unreachable. */
 static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 {
-	size_t i;
-
-	for (i = 0; i < w->calls.count; i++) {
-		const struct link *x = &w->calls.list[i];
-
-		if ((x->kind == EXIT_CALL || x->kind == EXIT_FRESH) && noreturn_may_hold(&w->env, x->target) &&
-		    word_has(fresh, count, x->target))
-			w->state[x->from].run |= RUN_NEWS;
-	}
+	links_to(w, &w->calls, fresh, count, caller_run, w);
 }
 
 /* First round in which chains are followed: in earlier ones most callers are analysed again in any case. */

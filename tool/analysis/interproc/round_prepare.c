@@ -117,7 +117,6 @@ static bool stage_begin(struct work *w)
 	}
 	if (!more && w->options->no_cfi && !w->starts_classified) { /* no more evidence will come: judge the rest */
 		w->starts_classified = true;
-		entry_kinds_find(w);
 		starts_classify(w);
 		more = any_run(w);
 	}
@@ -137,7 +136,6 @@ bool round_prepare(struct work *w)
 	own_stack_starts(w);
 	undiscovered_add(w);
 	/* What leads to each start, and so what it is. */
-	entry_kinds_find(w);
 	called_find(w);
 	entry_tail_find(w);
 	parts_find(w);

@@ -11,7 +11,7 @@
 static void callee_find(struct work *w, size_t i)
 {
 	struct range_state *s = &w->state[i];
-	bool is = w->entry_kinds[i] & ENTRY_CALLED;
+	bool is = s->entered & ENTRY_CALLED;
 
 	if (is == s->is_callee || (!is && s->callee_losses == CALLEE_LOSSES_MOST))
 		return;
@@ -35,8 +35,8 @@ static void framed_parts_find(struct work *w)
 		s->framed_part = part;
 	}
 	for (i = 0; some && i < w->tails.count; i++)
-		if (w->tails.list[i].to != NO_RANGE && w->state[w->tails.list[i].to].framed_part)
-			w->state[w->tails.list[i].from].run |= RUN_NEWS;
+		if (w->tails.list[i].to != NO_RANGE && w->state[w->place[w->tails.list[i].to]].framed_part)
+			w->state[w->place[w->tails.list[i].from]].run |= RUN_NEWS;
 }
 
 void called_find(struct work *w)
@@ -46,11 +46,11 @@ void called_find(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (w->entry_kinds[i] & ENTRY_LED)
+		if (s->entered & ENTRY_LED)
 			s->evidence |= EVIDENCE_LED;
 		callee_find(w, i);
 		/* The target of a call is a function, even if other code seemed to fall into it; that of a jump is code. */
-		if ((s->kind == RANGE_PART && w->entry_kinds[i] & ENTRY_CALLED && !s->exit_sp_mismatch) ||
+		if ((s->kind == RANGE_PART && s->entered & ENTRY_CALLED && !s->exit_sp_mismatch) ||
 		    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED)) {
 			s->kind = RANGE_FUNCTION;
 			s->run |= RUN_NEWS;
@@ -133,7 +133,7 @@ void starts_classify(struct work *w)
 		struct range_state *s = &w->state[i];
 		bool evident;
 
-		if (w->entry_kinds[i] & ENTRY_TAKEN)
+		if (s->entered & ENTRY_TAKEN)
 			s->evidence |= EVIDENCE_FUNCTION;
 		/* Why exit_sp_mismatch comes first: _dl_runtime_resolve has a name, but the PLT has pushed two words. */
 		if (w->ranges.list[i].plt || w->ranges.list[i].outermost)
@@ -157,36 +157,32 @@ static bool is_void(const struct work *w, uint32_t from)
 	return w->ranges.list[from].outermost && (w->state[from].run & RUN_LESS);
 }
 
-/* Sets ENTRY_JUMPED of code ranges whose start has an incoming edge with a frame. */
-static void entered_find(struct work *w)
+/* Do edges [*x, end) lead to the start of a code range with a frame, and has it no name? *x: moves behind them. */
+static bool is_jumped_to(const struct work *w, const struct code_range *p, const struct edge **x,
+                         const struct edge *end)
 {
-	const struct edge *x = w->edges.list, *end = x + w->edges.count;
-	size_t i;
+	bool is = false;
 
-	for (i = 0; i < w->ranges.count && x < end; i++) {
-		const struct code_range *p = &w->ranges.list[i];
-
-		while (x < end && x->target < p->start)
-			x++;
-		for (; x < end && x->target == p->start; x++)
-			if (!x->entry && !p->named && !p->outermost && !is_void(w, x->from))
-				w->entry_kinds[i] |= ENTRY_JUMPED;
-	}
+	while (*x < end && (*x)->target < p->start)
+		++*x;
+	for (; *x < end && (*x)->target == p->start; ++*x)
+		is |= !(*x)->entry && !p->named && !p->outermost && !is_void(w, (*x)->from);
+	return is;
 }
 
 /* A code range that others jump to with a frame, without a name and never called, is a part of them. Its results from
  * when it was taken for a function are void, so it is marked and its edges are dropped. */
 void parts_find(struct work *w)
 {
+	const struct edge *x = w->edges.list, *end = x + w->edges.count;
 	size_t i, k;
 
-	entered_find(w);
-	for (i = 0; i < w->ranges.count; i++) {
+	for (i = 0; i < w->ranges.count && x < end; i++) {
 		struct range_state *s = &w->state[i];
-		bool part = (w->entry_kinds[i] & (ENTRY_JUMPED | ENTRY_TAKEN)) == ENTRY_JUMPED;
 
 		/* A part is not reset here: its incoming edges may be missing for one round only. */
-		if (!part || (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
+		if (!is_jumped_to(w, &w->ranges.list[i], &x, end) || s->entered & ENTRY_TAKEN ||
+		    (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
 			continue;
 		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced) /* the evidence alone may be a jump table's */
 			continue;

@@ -50,13 +50,17 @@ static size_t ranges_grow(struct work *w, uint32_t *moved)
 static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
 	struct range_state *state = mem_resize(w->state, w->ranges.count, sizeof(*state));
+	uint32_t id = (uint32_t)w->ranges.count;
 	size_t i, old = count;
 
-	for (i = w->ranges.count; i > old; i--) /* the first `old` are where they were */
+	identities_grow(w, count);
+	for (i = w->ranges.count; i > old; i--) { /* the first `old` are where they were */
 		if (old && moved[old - 1] == i - 1)
 			state[i - 1] = state[--old];
 		else
-			state[i - 1] = (struct range_state){.run = RUN_NEWS};
+			state[i - 1] = (struct range_state){.id = --id, .run = RUN_NEWS};
+		w->place[state[i - 1].id] = (uint32_t)i - 1;
+	}
 	w->state = state;
 	w->state_count = w->ranges.count;
 }
@@ -77,9 +81,8 @@ void undiscovered_add(struct work *w)
 		states_grow(w, moved, before);
 		w->unindexed = true;
 		index_renew(w);
-		links_resolve(w, moved);
-		free(w->entry_kinds);
-		w->entry_kinds = NULL;
+		links_resolve(w);
+		edges_renumber(w, moved);
 	} else {
 		index_renew(w);
 	}

@@ -65,15 +65,29 @@ static void entries_add(struct work *w, struct starts *s)
 	w->env.entries = all;
 }
 
-/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. Sets
- * ENTRY_WIDE where it accepts the start and that is called; *at_start: there is such a code range. */
-static uint64_t wide_extent(struct work *w, uint64_t *first, bool *at_start)
+/* Adds the start of a code range, if calls lead to it that are certainly code. */
+static void start_called(const struct work *w, struct starts *s, size_t i)
+{
+	uint32_t k;
+
+	for (k = w->calls.into[w->state[i].id]; k; k = w->calls.list[k - 1].next) {
+		const struct link *x = &w->calls.list[k - 1];
+
+		if (x->start && !w->ranges.list[w->place[x->from]].inferred) {
+			start_put(s, x->target);
+			return;
+		}
+	}
+}
+
+/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. Adds the
+ * starts that it accepts and that are called. */
+static uint64_t wide_extent(struct work *w, struct starts *s, uint64_t *first)
 {
 	uint64_t end = 0;
 	size_t i;
 
 	*first = 0;
-	*at_start = false;
 	for (i = 0; i < w->ranges.count; i++) { /* sorted */
 		const struct code_range *p = &w->ranges.list[i];
 
@@ -82,10 +96,8 @@ static uint64_t wide_extent(struct work *w, uint64_t *first, bool *at_start)
 		if (!end)
 			*first = p->start;
 		end = p->end;
-		if (w->entry_kinds[i] & ENTRY_CALLED && may_begin(w, (uint32_t)i, p->start)) {
-			w->entry_kinds[i] |= ENTRY_WIDE;
-			*at_start = true;
-		}
+		if (w->state[i].entered & ENTRY_CALLED && may_begin(w, (uint32_t)i, p->start))
+			start_called(w, s, i);
 	}
 	return end - *first;
 }
@@ -94,22 +106,16 @@ void wide_called(struct work *w)
 {
 	uint64_t first = 0, extent = 0;
 	struct starts s = {0};
-	bool at_start = false;
 	size_t i;
 
 	if (!w->options->no_cfi)
-		extent = wide_extent(w, &first, &at_start);
-	for (i = 0; i < w->calls.count && at_start; i++) {
-		const struct link *x = &w->calls.list[i];
-
-		if (x->start && w->entry_kinds[x->to] & ENTRY_WIDE && x->kind != EXIT_REF && !w->ranges.list[x->from].inferred)
-			start_put(&s, x->target);
-	}
+		extent = wide_extent(w, &s, &first);
 	for (i = 0; i < w->calls.other_count && extent; i++) {
 		const struct link *x = &w->calls.list[w->calls.others[i]];
 
-		if (x->target - first < extent && x->to != NO_RANGE && x->kind != EXIT_REF && w->state[x->to].rows.unproven &&
-		    !w->ranges.list[x->from].inferred && may_begin(w, x->to, x->target))
+		if (x->target - first < extent && x->to != NO_RANGE && x->kind != EXIT_REF &&
+		    w->state[w->place[x->to]].rows.unproven && !w->ranges.list[w->place[x->from]].inferred &&
+		    may_begin(w, w->place[x->to], x->target))
 			start_put(&s, x->target);
 	}
 	entries_add(w, &s);

@@ -7,7 +7,7 @@
  *   round.c           one round: code ranges in chunks to threads (worker.h)
  *     range_analysis.c  analyses one code range until its assumptions hold
  *     range_results.c   what is kept of that
- *     call_graph.c      links and edges between code ranges
+ *     call_graph.c, link_lists.c   edges and links between code ranges
  *   round_prepare.c   between two rounds, by these:
  *     undiscovered.c, open_ranges.c, gap_sweep.c, own_stack_starts.c   where code ranges begin and end
  *     starts.c, entry_tail.c, wide_fde.c, tried_starts.c         what begins there (range_state.h)
@@ -54,7 +54,8 @@ struct work {
 	size_t name_count, name_room;
 	struct edges edges; /* sorted by target */
 	struct links calls, tails;
-	uint8_t *entry_kinds; /* ENTRY_* of each code range; null: to be computed */
+	uint32_t *place;         /* by identity of a code range (range_state.id): its number */
+	struct entries *entries; /* link_lists.c: by identity, the counts behind range_state.entered */
 	uint64_t *undiscovered;
 	size_t undiscovered_count, undiscovered_room;
 	uint64_t *data; /* addresses of code that relocations put into data, sorted */
@@ -78,21 +79,15 @@ struct work {
 	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
 };
 
-/* call_graph.c: how other code leads to the start of a code range, by all links and edges known now. */
-enum {
-	ENTRY_JUMPED = 1, /* jumped to with a frame, and has no name; set by parts_find() */
-	ENTRY_CALLED = 2,
-	ENTRY_LED = 4,   /* called or jumped to */
-	ENTRY_TAKEN = 8, /* called, tail-called, or its address is taken */
-	ENTRY_WIDE = 16, /* called, and .eh_frame's row contradicts a function's entry; set by wide_called() */
-};
-/* Computes w->entry_kinds, unless it is there. */
-void entry_kinds_find(struct work *w);
-/* Replaces the links and edges from the code ranges of this round by their new ones. */
+/* link_lists.c: makes room for what is known by identity of all code ranges, of which there were `before`. */
+void identities_grow(struct work *w, size_t before);
+/* Updates links after code ranges were added or extended. */
+void links_resolve(struct work *w);
+
+/* call_graph.c: replaces the links and edges from the code ranges of this round by their new ones. */
 void links_replace(struct work *w);
-/* Updates links and edges after code ranges were added or extended. moved: the new number of each old code range; null:
- * the numbers are unchanged. */
-void links_resolve(struct work *w, const uint32_t *moved);
+/* Updates edges after code ranges were added. moved: the new number of each old code range. */
+void edges_renumber(struct work *w, const uint32_t *moved);
 
 /* Runs of a code range with edges before its incoming states are joined; real code settles sooner. */
 #define JOINED_FROM 8u
