@@ -282,6 +282,17 @@ def test_size_is_at_most_that_of_gcc(build, tmp_path):
     assert len(sections(tmp_path / "without")[".eh_frame"][1]) <= len(sections(tmp_path / "with")[".eh_frame"][1])
 
 
+def test_parts_share_an_fde(build, tmp_path):
+    """gcc's cold parts begin with the frame that jumps bring: with one FDE for those in a row, not one each."""
+    one = "int f%d(char *p) { int s = 0; for (; *p; p++) { s += g(p); if (s == %d) s += h(p + s); } return s; }\n"
+    (tmp_path / "t.c").write_text("int g(char *);\n__attribute__((cold)) int h(char *);\n" + "".join(one % (i, i) for i in range(30)))
+    for name, flags in {"with": [], "without": NO_CFI}.items():
+        run(["gcc", "-O2", "-fPIC", "-shared", "-nostartfiles", *flags, "-s", "-o", tmp_path / name, tmp_path / "t.c"])
+    run([build / "etch", "rewrite", "--eh-frame", tmp_path / "without"])
+    count = [sum(isinstance(x, unwind_rows.FDE) for x in unwind_rows.elf_entries(tmp_path / name)) for name in ("with", "without")]
+    assert count[0] >= 60 and 30 <= count[1] < 40, count
+
+
 SHARED_TAIL = """#include <etch/imv.h>
 #include <stdio.h>
 ETCHED int v = 3;

@@ -181,7 +181,7 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 			continue;
 		p = row_of(w, addr, &row->rule);
 		begins = early || addr == w->section->addr ||
-		         (w->begin == addr && !is_early(w, addr, &row->rule) && !(plt && w->plt));
+		         (w->begin == addr && !w->save->part && !is_early(w, addr, &row->rule) && !(plt && w->plt));
 		if (!row_add(w, &p, to, begins))
 			return false;
 		w->plt = plt;

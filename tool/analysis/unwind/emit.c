@@ -371,7 +371,9 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 {
 	struct emit *e = ctx;
 	struct save_list *l = &e->saves;
-	struct save_row row = {.addr = l->count ? addr : e->range->start, .begins = !l->count};
+	struct save_row row = {.addr = l->count ? addr : e->range->start,
+	                       .begins = !l->count,
+	                       .part = !l->count && e->flow->in.start == START_PART};
 
 	(void)same;                                   /* false */
 	if (addr < e->at || addr < e->flow->skip.end) /* inside another instruction, which determines the row */

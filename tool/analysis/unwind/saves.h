@@ -21,6 +21,7 @@ struct save_row {
 	int32_t bp; /* offset from the CFA of a slot that has the caller's rbp, also where the rule says that rbp itself has
 	             * it; 0: none */
 	bool begins; /* a code range begins here: a function, or a part of one */
+	bool part;   /* and it is a part, which has the frame that jumps bring */
 };
 
 /* Sorted by address; between code ranges the last one goes on, without a meaning. */
