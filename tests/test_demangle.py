@@ -91,9 +91,10 @@ def test_diff(etch, shapes, tmp_path):
         assert name in run([etch, "diff", option, shapes, tmp_path / "shapes.so"], ok=1).stdout
 
 
-def test_terminal(etch, shapes):
+def terminal(*argv, **env):
+    """What a command prints on a terminal."""
     master, slave = pty.openpty()
-    with subprocess.Popen([etch, "inspect", "code", "edge", shapes], stdout=slave, env={**os.environ, "NO_COLOR": "1"}) as p:
+    with subprocess.Popen(argv, stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **env}) as p:
         os.close(slave)
         out = b""
         try:
@@ -101,7 +102,47 @@ def test_terminal(etch, shapes):
                 out += more
         except OSError:  # the other end is closed
             pass
-    assert p.returncode == 0 and b"<ns::shape::area(int)>" in out and b"_ZN2ns" not in out
+    return p.returncode, out.decode().replace("\r\n", "\n")
+
+
+def test_terminal(etch, shapes):
+    status, out = terminal(etch, "inspect", "code", "edge", shapes, NO_COLOR="1")
+    assert status == 0 and "<ns::shape::area(int)>" in out and "_ZN2ns" not in out and "\x1b" not in out
+    status, coloured = terminal(etch, "inspect", "code", "edge", shapes)
+    assert status == 0 and re.sub(r"\x1b\[\d*m", "", coloured) == out and "\x1b[2m" in coloured
+
+
+def test_diff_on_a_terminal(etch, shapes, tmp_path):
+    """The text is that of a pipe with --demangle; its marks have colours, unless they are not wanted."""
+    source = tmp_path / "shapes.cc"
+    source.write_text(SOURCE.replace("* 3", "* 3 / 7"))
+    subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", tmp_path / "shapes.so", source], check=True)
+    for option in [], ["--show", "area(int)"]:
+        argv = [etch, "diff", *option, shapes, tmp_path / "shapes.so"]
+        plain = run([*argv, "--demangle"], ok=1).stdout
+        assert terminal(*argv, NO_COLOR="1") == terminal(*argv, TERM="dumb") == (1, plain)
+        status, out = terminal(*argv)
+        assert status == 1 and re.sub(r"\x1b\[\d*m", "", out) == plain
+        colours = {line.lstrip("\x1b[0123456789m")[:2].strip() or " ": re.match(r"\x1b\[(\d+)m|", line).group(1) for line in out.splitlines()}
+        assert colours["--"] == colours["++"] == "1" and colours[" "] is None
+        if option:
+            assert (colours["-"], colours["+"], colours["@@"]) == ("31", "32", "36")
+        else:
+            assert colours["~"] == "33"
+
+
+def test_show_finds_what_people_mean(etch, shapes, tmp_path):
+    source = tmp_path / "shapes.cc"
+    source.write_text(SOURCE.replace("* 3", "* 3 / 7"))
+    subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", tmp_path / "shapes.so", source], check=True)
+    files = [shapes, tmp_path / "shapes.so"]
+    want = run([etch, "diff", "--show", "_ZN2ns5shape4areaEi", *files], ok=1).stdout
+    for name in "ns::shape::area(int)", "shape::area(int)", "area(int)", "area(in":
+        assert run([etch, "diff", "--show", name, *files], ok=1).stdout == want, name
+    p = run([etch, "diff", "--show", "ns::shape::area", *files], ok=2)
+    assert "there are several functions that 'ns::shape::area' may mean: " in p.stderr and "ns::shape::area(int)" in p.stderr
+    for name in "ns::shape::volume", "":
+        assert f"no function '{name}' in either file" in run([etch, "diff", "--show", name, *files], ok=2).stderr
 
 
 # As c++filt: C++ with clones, both forms of Rust; not what only looks mangled.

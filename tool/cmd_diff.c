@@ -2,6 +2,7 @@
 /* The command `etch diff`: compares two builds. Guide: docs/diff.md. */
 #include "arguments.h"
 #include "command.h"
+#include "diff/colours.h"
 #include "diff/diff_print.h"
 #include "support/bounds.h"
 #include "support/demangle.h"
@@ -62,7 +63,8 @@ static void help(void)
 	       "      --format text|json   text (default); json (docs/schemas/diff.json)\n"
 	       "      --functions          list all changes, not only the first %d of a kind\n"
 	       "      --top N              list the first N of a kind\n"
-	       "  -U, --show FUNC          unified diff of the normalised code of one function\n"
+	       "  -U, --show FUNC          unified diff of the normalised code of one function: its\n"
+	       "                           symbol, demangled name, or any part that only one has\n"
 	       "      --notes              compare findings of severity note, too\n"
 	       "      --no-cfi             ignore .eh_frame\n"
 	       "  -C, --demangle           names of C++ and Rust as people write them (the default on a\n"
@@ -112,7 +114,9 @@ static int diff_report(struct run *r, const struct diff *d, const char *key)
 	int shown;
 
 	if (r->opt->show) {
+		colours_begin();
 		shown = diff_show(d, r->opt->show, &e);
+		colours_end();
 		if (shown < 0)
 			complain(d->new->file.path, &e);
 		return shown < 0 ? EXIT_UNUSABLE : shown;
@@ -122,7 +126,9 @@ static int diff_report(struct run *r, const struct diff *d, const char *key)
 		json_object_object_add(o, "name", json_name(key));
 		json_object_array_add(r->files, o);
 	} else if (d->differs || (!r->side[0].many && diff_moved(d))) {
+		colours_begin();
 		diff_print(d, r->opt->most);
+		colours_end();
 		if (r->side[0].many)
 			putchar('\n');
 	}

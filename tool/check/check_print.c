@@ -3,6 +3,7 @@
 #include "check/check_print.h"
 #include "report/exchange.h"
 #include "report/listing.h"
+#include "support/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,6 @@
 
 #define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
 
-/* Colours only for a terminal, and not with NO_COLOR (no-color.org). */
-static bool color_wanted(const struct check_printer *s)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-
-	return !s->to_file && isatty(STDOUT_FILENO) && !(no && *no) && !(term && !strcmp(term, "dumb"));
-}
-
 bool check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions)
 {
 	s->out = s->to_file ? open_memstream(&s->bytes, &s->size) : stdout;
@@ -27,7 +20,7 @@ bool check_print_begin(struct check_printer *s, const char *root, const char *do
 		return false;
 	s->files = json_object_new_array();
 	s->gone = json_object_new_array();
-	if (!s->files || !s->gone || !text_init(&s->text, s->out, color_wanted(s), s->level) ||
+	if (!s->files || !s->gone || !text_init(&s->text, s->out, !s->to_file && terminal_has_colours(), s->level) ||
 	    !sarif_init(&s->sarif, root))
 		return false;
 	s->sarif.docs = docs;

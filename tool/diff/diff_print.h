@@ -19,8 +19,8 @@ bool diff_moved(const struct diff *d);
 struct json_object *diff_json(const struct diff *d);
 
 /*
- * Prints a unified diff of the normalised code of all functions with this name. 1: they differ; 0: they do not; -1
- * and a message: neither file has one, or out of memory.
+ * Prints a unified diff of the normalised code of all functions with this symbol, or else of the one that people may
+ * mean by it (name_fit.h). 1: they differ; 0: they do not; -1 and a message: neither file has one, or out of memory.
  */
 int diff_show(const struct diff *d, const char *name, struct error *e);
 

@@ -4,6 +4,8 @@
 
 #include "diff/script.h"
 #include "report/text.h"
+#include "support/demangle.h"
+#include "support/name_fit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -233,7 +235,51 @@ static bool has_name(const struct image *im, uint32_t func, const char *name)
 	return !strcmp(own, name);
 }
 
-int diff_show(const struct diff *d, const char *name, struct error *e)
+/* The function names that fit best so far. */
+struct named {
+	enum fit fit;
+	const char *first; /* owned by its file */
+	size_t count;
+	char list[300]; /* of the first, for a message */
+};
+
+static void name_add(struct named *n, const char *symbol, const char *text)
+{
+	enum fit fit = name_fit(symbol, text);
+	char shown[DEMANGLED_MOST];
+	size_t at;
+
+	if (fit == FIT_NONE || fit < n->fit || (fit == n->fit && !strcmp(n->first, symbol)))
+		return;
+	if (fit > n->fit)
+		*n = (struct named){.fit = fit, .first = symbol};
+	at = strlen(n->list);
+	if (at < sizeof(n->list) / 2)
+		snprintf(n->list + at, sizeof(n->list) - at, "%s%.100s", n->count ? ", " : "",
+		         demangle(symbol, DEMANGLED_FULL, shown) ? shown : symbol);
+	n->count++;
+}
+
+/* The symbol of the one function that people may mean by this. Null: none, or several, and a message. */
+static const char *symbol_of(const struct diff *d, const char *text, struct error *e)
+{
+	const struct image *const images[] = {d->old, d->new};
+	struct named n = {FIT_NONE, NULL, 0, ""};
+
+	for (size_t s = 0; s < 2 && *text; s++)
+		for (uint32_t i = 0; i < images[s]->func_count; i++)
+			for (uint32_t k = 0; k < images[s]->funcs[i].alias_count; k++)
+				name_add(&n, images[s]->aliases[images[s]->funcs[i].alias + k], text);
+	if (!n.count)
+		error_set(e, "no function '%.200s' in either file", text);
+	else if (n.count > 1)
+		error_set(e, "there are several functions that '%.100s' may mean: %s%s", text, n.list,
+		          n.count > 2 ? ", ..." : "");
+	return n.count == 1 ? n.first : NULL;
+}
+
+/* Shows all pairs of this very name. -2: there is none. */
+static int symbol_show(const struct diff *d, const char *name, struct error *e)
 {
 	bool found = false;
 	int r, differs = 0;
@@ -261,5 +307,15 @@ int diff_show(const struct diff *d, const char *name, struct error *e)
 			return -1;
 		differs |= r;
 	}
-	return found ? differs : error_set(e, "no function '%.200s' in either file", name);
+	return found ? differs : -2;
+}
+
+int diff_show(const struct diff *d, const char *name, struct error *e)
+{
+	int shown = symbol_show(d, name, e);
+
+	if (shown != -2)
+		return shown;
+	name = symbol_of(d, name, e);
+	return name ? symbol_show(d, name, e) : -1;
 }

@@ -7,6 +7,7 @@
 
 #include "elf/symbols.h"
 #include "support/demangle.h"
+#include "support/name_fit.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,44 +17,12 @@
 
 #define CANDIDATES_MOST 4 /* functions listed where a name may mean several */
 
-/* How well a function's name fits, worst first. */
-enum fit {
-	FIT_NONE,
-	FIT_PART,  /* "ork", for work(int) */
-	FIT_INNER, /* "work", "work(int)", for ns::work(int) */
-	FIT_NAME,  /* "ns::work" */
-	FIT_FULL,  /* "ns::work(int)" */
-};
-
 /* The functions that fit best so far. */
 struct candidates {
 	enum fit fit;
 	size_t count;                                   /* of different places */
 	const struct elf_symbol *list[CANDIDATES_MOST]; /* the first of them */
 };
-
-/* The name ends in `inner`, after a "::". */
-static bool is_inner(const char *name, const char *inner)
-{
-	size_t n = strlen(name), k = strlen(inner);
-
-	return n > k + 2 && !strcmp(name + n - k, inner) && !strncmp(name + n - k - 2, "::", 2);
-}
-
-static enum fit name_fit(const char *symbol, const char *text)
-{
-	char full[DEMANGLED_MOST], name[DEMANGLED_MOST] = "";
-
-	if (!demangle(symbol, DEMANGLED_FULL, full))
-		return strstr(symbol, text) ? FIT_PART : FIT_NONE;
-	if (!strcmp(full, text))
-		return FIT_FULL;
-	if (demangle(symbol, DEMANGLED_NAME, name) && !strcmp(name, text))
-		return FIT_NAME;
-	if (is_inner(name, text) || is_inner(full, text))
-		return FIT_INNER;
-	return strstr(full, text) ? FIT_PART : FIT_NONE;
-}
 
 static bool is_same_place(const struct elf_symbol *a, const struct elf_symbol *b)
 {

@@ -3,6 +3,7 @@
 #include "inspect/term_writer.h"
 #include "support/demangle.h"
 #include "support/plain.h"
+#include "support/terminal.h"
 
 #include <langinfo.h>
 #include <locale.h>
@@ -26,13 +27,12 @@ static bool locale_is_utf8(void)
 
 void writer_init(struct writer *p)
 {
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 	struct winsize size;
 
 	*p = (struct writer){0};
 	if (!isatty(STDOUT_FILENO))
 		return;
-	p->colour = !(no && *no) && !(term && !strcmp(term, "dumb"));
+	p->colour = terminal_has_colours();
 	p->unicode = locale_is_utf8();
 	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
 		p->width = size.ws_col;

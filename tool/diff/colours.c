@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Colours by the marks of lines (colours.h). */
+#include "diff/colours.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/terminal.h"
+
+static FILE *terminal; /* the real stdout, while another waits in its place; null: it is in place */
+static char *text;
+static size_t size;
+
+static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
+
+/* SGR codes (ECMA-48, 8.3.117): what is added green, removed red, changed yellow; heads bold. */
+static const char *code_of(const char *line)
+{
+	const char *mark = begins(line, "  ") ? line + 2 : line; /* sites and findings */
+
+	if (begins(line, "--- ") || begins(line, "+++ "))
+		return "1";
+	if (begins(line, "@@ "))
+		return "36";
+	if (begins(line, "# "))
+		return "2";
+	if (mark != line && (!*mark || mark[1] != ' '))
+		return NULL;
+	return *mark == '+' ? "32" : *mark == '-' ? "31" : *mark == '~' ? "33" : NULL;
+}
+
+void colours_begin(void)
+{
+	FILE *waits = terminal_has_colours() ? open_memstream(&text, &size) : NULL;
+
+	if (!waits)
+		return;
+	terminal = stdout;
+	stdout = waits;
+}
+
+void colours_end(void)
+{
+	char *line, *end;
+
+	if (!terminal)
+		return;
+	fclose(stdout);
+	stdout = terminal;
+	terminal = NULL;
+	for (line = text; line && *line; line = end) {
+		const char *code = code_of(line);
+		size_t length = strcspn(line, "\n");
+
+		end = line + length + (line[length] == '\n');
+		if (code)
+			printf("\033[%sm%.*s\033[m\n", code, (int)length, line);
+		else
+			fwrite(line, 1, (size_t)(end - line), stdout);
+	}
+	free(text);
+	text = NULL;
+}
