@@ -138,6 +138,39 @@ second:	row	8
 """
 
 
+# first() calls shared(), so that a function begins there, whatever else seems to lead there: second() comes from a stack that
+# nothing tells, and third() falls into it behind a call that does not come back.
+CALLED = """
+	.globl	first, second, third
+	.type	first, @function
+first:	pushq	%rbx
+	row	16
+	call	shared
+	popq	%rbx
+	row	8
+	ret
+	.size	first, .-first
+	.type	second, @function
+second:	movq	(%rdi), %rsp
+	jmp	shared
+	.size	second, .-second
+	.type	third, @function
+third:	subq	$24, %rsp
+	row	32
+	call	*(%rdi)
+	.size	third, .-third
+shared:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	call	*%rsi
+	popq	%rbp
+	row	8
+	ret
+"""
+
+
 # cold, behind the end of first(), of which nothing says where that is, and cold2, which lies in what a symbol says is sized():
 # second() jumps there with its frame.
 COLD = """
@@ -432,6 +465,7 @@ DESCRIBED = """
 """
 
 CASES = {
+    "a call proves more than edges": (CALLED, LIBRARY),
     "a_resolver": (RESOLVER, LIBRARY),
     "an_address_that_is_taken": (TAKEN, LIBRARY),
     "a_function_that_calls_its_argument": (THUNK, LIBRARY),

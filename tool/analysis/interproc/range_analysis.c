@@ -8,6 +8,7 @@
 #include "analysis/interproc/worker.h"
 #include "analysis/lint/jump_targets.h"
 #include "analysis/lint/observe.h"
+#include "arch/x86/opcodes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,30 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 	if (s->kind != RANGE_FUNCTION)
 		return START_PART;
 	return s->evidence & EVIDENCE_FUNCTION ? START_FUNCTION : START_ASSUMED;
+}
+
+/*
+ * An edge into the start of what is called, in another state than a function's entry, is doubtful: it may lead from
+ * behind a call that does not come back, or from code whose frame is not known. Joined with the entry it would take all
+ * rows away. Moves such edges of o->in to the back, for doubts_take(); returns the number of the others.
+ */
+static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)
+{
+	size_t i, n = 0;
+
+	if (!p->inferred || !o->w->state[p - o->w->ranges.list].is_callee)
+		return count;
+	for (i = 0; i < count; i++)
+		if (o->in[i].target != p->start || state_is_entry(&o->in[i].state)) {
+			if (i != n) {
+				struct flow_edge x = o->in[n];
+
+				o->in[n] = o->in[i];
+				o->in[i] = x;
+			}
+			n++;
+		}
+	return n;
 }
 
 /* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. */
@@ -287,6 +312,27 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	return trial_advance(p, s, f);
 }
 
+/*
+ * Is what a call leads to a function for all that come there? It returns, and always to the address on top of the stack
+ * at its start; or it makes a frame with a frame pointer.
+ */
+static bool is_proved(const struct flow *f)
+{
+	const struct code_range *p = f->in.range;
+
+	return (f->found.returns_to_caller && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch) ||
+	       insn_is_frame_prologue(p->bytes, p->end - p->start);
+}
+
+/* Takes the doubtful edges after all (doubts_last()). True: analyse it again. */
+static bool doubts_take(const struct flow *f, size_t *in, size_t all)
+{
+	if (*in == all || is_proved(f))
+		return false;
+	*in = all;
+	return true;
+}
+
 /* Adds the findings about the flow of a code range that is certain to be code, for etch check. False: out of memory. */
 static bool range_observe(struct worker *o, uint32_t number)
 {
@@ -307,13 +353,14 @@ bool range_analyze(struct worker *o, uint32_t number)
 	struct range_state *s = &w->state[number];
 	struct flow *f = &o->flow;
 	bool referred;
-	size_t in;
+	size_t in, all;
 
 	s->last_round = w->round;
 	if (s->settling != SETTLING)
 		return range_abandon(o, number);
-	edges_in(o, p, &in);
-	referred = is_only_referred(p, s, in);
+	edges_in(o, p, &all);
+	in = doubts_last(o, p, all);
+	referred = is_only_referred(p, s, all);
 	f->in.pushed = 0;
 	f->in.relaxed = s->relaxed_rules;
 	f->in.framed = is_framed(s);
@@ -322,7 +369,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 	do {
 		if (!range_run(o, number, in))
 			return false;
-	} while (assumptions_revise(o, number, referred));
+	} while (assumptions_revise(o, number, referred) || doubts_take(f, &in, all));
 	if (!plain_check(o, number, in) || (w->options->observe && !referred && !range_observe(o, number)))
 		return false;
 	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);

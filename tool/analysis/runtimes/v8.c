@@ -11,9 +11,9 @@
 #include "analysis/runtimes/columns.h"
 #include "arch/x86/stack.h"
 
-/* Words of an entry: offset and length; the offset of metadata (V8 9 and later); its length, too. */
+/* Words of an entry: versions of V8 have had 2, 3 and 8, of which the others tell of metadata. */
 #define WORDS_LEAST 2u
-#define WORDS_MOST  4u
+#define WORDS_MOST  12u
 /* V8's kCodeAlignment: 32, and 64 in later versions. */
 #define ALIGN_LEAST 32u
 #define ALIGN_MOST  64u
