@@ -397,3 +397,43 @@ def test_the_survey_does_not_take_the_word_of_such_an_fde(etch, tmp_path, monkey
     bad = survey_rows.verify(etch, path, frame, base, text)
     assert bad.agree == bad.covered and not bad.explained
     assert bad.differ_bytes >= 12 * 3 and all(d.startswith("refuted ") for d in bad.differ)  # push, mov and ret of each
+
+
+# A call over a few instructions whose address is wanted, as of the code that a signal handler returns to: what it leads to
+# takes the return address off the stack, and is no function.
+RESTORER = """
+	.globl	installs
+	.type	installs, @function
+installs: .cfi_startproc
+	pushq	%rbp
+	.cfi_def_cfa_offset 16
+	.cfi_offset 6, -16
+	movq	%rsp, %rbp
+	.cfi_def_cfa_register 6
+	subq	$64, %rsp
+	row	rbp16
+	call	1f
+	movq	$15, %rax
+	syscall
+1:	row	rbp16
+	popq	%rax
+	row	rbp16
+	addq	$6, %rax
+	xorl	%edx, %edx
+	row	rbp16
+	movq	%rax, -40(%rbp)
+	movslq	(%r8), %rdi
+	syscall
+	row	rbp16
+	leave
+	.cfi_def_cfa 7, 8
+	row	8
+	ret
+	.cfi_endproc
+	.size	installs, .-installs
+"""
+
+
+@pytest.mark.parametrize("strip", [False, True], ids=["named", "stripped"])
+def test_what_pops_its_return_address_is_no_function(etch, tmp_path, strip):
+    assert wrong(etch, tmp_path, RESTORER, *LIBRARY, strip=strip) == []

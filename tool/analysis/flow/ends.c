@@ -96,16 +96,19 @@ bool flow_begins(struct flow *f)
 /* Instructions examined behind a call of the next instruction, for uses of the pushed return address. */
 #define ASKED_MOST 8u
 
-bool flow_uses_return_address(struct flow *f, uint64_t off)
+/* What code does with the return address on top of the stack, within its first instructions: nothing that shows,
+ * RA_READ, or RA_POPPED. */
+enum { RA_READ = 1, RA_POPPED = 2 };
+
+static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
 {
-	const struct code_range *p = f->in.range;
 	int64_t above = 0; /* bytes pushed since, below the return address */
 	struct step s;
 	unsigned n;
 
 	for (n = 0; n < ASKED_MOST; n++, off += s.len) {
-		if (!step_decode(f->cache, p->bytes + off, p->end - p->start - off, p->start + off, &s) || s.flow != FLOW_NEXT)
-			return false;
+		if (!step_decode(cache, p->bytes + off, p->end - p->start - off, p->start + off, &s) || s.flow != FLOW_NEXT)
+			return 0;
 		if (s.op == STEP_PUSH)
 			above += s.imm;
 		else if (s.op == STEP_POP)
@@ -115,13 +118,23 @@ bool flow_uses_return_address(struct flow *f, uint64_t off)
 		else if (s.op == STEP_ADDRESS && s.a == ETCH_REG_RSP && s.b == ETCH_REG_RSP)
 			above -= s.disp;
 		else if (s.b == ETCH_REG_RSP && s.disp == above && is_access(s.op))
-			return true;
+			return RA_READ;
 		else if (s.a == ETCH_REG_RSP || s.writes >> ETCH_REG_RSP & 1)
-			return false;
+			return 0;
 		if (above < 0)
-			return true;
+			return RA_POPPED;
 	}
-	return false;
+	return 0;
+}
+
+bool flow_uses_return_address(struct flow *f, uint64_t off)
+{
+	return return_address_use(f->cache, f->in.range, off) != 0;
+}
+
+bool code_pops_return_address(const struct code_range *p, uint64_t off)
+{
+	return return_address_use(NULL, p, off) == RA_POPPED;
 }
 
 bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)

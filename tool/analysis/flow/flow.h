@@ -323,6 +323,8 @@ bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, c
 /* Does a function begin with this instruction, decoded from `bytes`: endbr64, a push of a callee-saved register, or an
  * allocation on the stack? */
 bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size);
+/* Does code take the return address off the stack that a call of it has pushed? Then it is no function. */
+bool code_pops_return_address(const struct code_range *p, uint64_t off);
 
 /* The code range that holds an address, or null. */
 const struct code_range *range_at(const struct flow_env *env, uint64_t addr);

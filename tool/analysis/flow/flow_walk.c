@@ -237,7 +237,8 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 /*
  * Is a call inside the code range a push? Some compilers so put the address of the exception handler behind the call
  * on the stack, and continue at the target in the same frame. .eh_frame tells: then the CFA at the target is that of
- * the call, rsp being one word lower; at a function it would be rsp + 8. *out: the state at the target.
+ * the call, rsp being one word lower; at a function it would be rsp + 8. And so does code that pops the address at
+ * once: what is behind the call is data then, or code entered otherwise. *out: the state at the target.
  */
 static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
 {
@@ -245,10 +246,12 @@ static bool pushes_on(const struct flow *f, const struct state *call, const stru
 	const struct step push = {.op = STEP_PUSH, .a = INSN_NO_REG, .imm = 8, .effects = EFFECT_OTHER};
 	struct etch_rule mine;
 
-	if (!row || row->rule.kind != ETCH_RULE_CALL || call->reg[ETCH_REG_RSP].kind != VALUE_CFA)
-		return false;
 	state_copy(out, call);
 	state_transfer(out, &push, 0);
+	if (code_pops_return_address(f->in.range, (uint64_t)in->imm - f->in.range->start))
+		return true;
+	if (!row || row->rule.kind != ETCH_RULE_CALL || call->reg[ETCH_REG_RSP].kind != VALUE_CFA)
+		return false;
 	state_rule(out, &mine);
 	return mine.kind == row->rule.kind && mine.cfa == row->rule.cfa && mine.cfa_off == row->rule.cfa_off &&
 	       row->rule.cfa == ETCH_REG_RSP;
