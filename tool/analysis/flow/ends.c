@@ -230,16 +230,87 @@ static bool moves_stack(const struct step *s)
 	return s->a == ETCH_REG_RSP || s->op == STEP_PUSH || s->op == STEP_POP || settles(s, ETCH_REG_RSP);
 }
 
-/*
- * No convention passes an argument in rbp, but some pass one or two in the other registers (nested functions of C
- * do). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
- * nearly all functions with stack arguments do; the handlers of an interpreter do neither. In them only rbp
- * counts, and only as an address.
- */
-bool flow_begins_framed(struct flow *f)
+/* Instructions examined from the target of a jump on, for a return. */
+#define BACK_MOST 256u
+
+/* How much an instruction adds to rsp; false: that is not known. */
+static bool stack_moved(const struct step *s, int64_t *by)
 {
-	unsigned left = f->found.returns_to_caller ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | STEP_SCRATCH, n;
-	bool stack = !f->found.returns_to_caller; /* rsp is unchanged, and accesses relative to it count */
+	*by = 0;
+	if (s->op == STEP_PUSH)
+		*by = -s->imm;
+	else if (s->op == STEP_POP && s->a != ETCH_REG_RSP)
+		*by = s->imm;
+	else if (s->op == STEP_ADD && s->a == ETCH_REG_RSP)
+		*by = s->imm;
+	else if (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP && s->index >= 16)
+		*by = s->disp;
+	else
+		return !settles(s, ETCH_REG_RSP);
+	return true;
+}
+
+/*
+ * Does code outside of the code range return with the return address of the start, jumped to with rsp at CFA + at?
+ * Looks at one path, which takes no branch. In a frame of other code it would have to take that down.
+ */
+static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
+{
+	const struct code_section *c = NULL;
+	int64_t by;
+	struct step s;
+	unsigned n;
+
+	for (n = 0; n < BACK_MOST; n++) {
+		if (!c || target - c->addr >= c->size)
+			c = target & (FLOW_EXTERN | FLOW_SLOT) ? NULL : space_at(f->in.env->space, target);
+		if (!c || !step_decode(NULL, c->bytes + (target - c->addr), c->size - (target - c->addr), target, &s))
+			return false;
+		if (s.flow == FLOW_RETURN)
+			return at == -8;
+		if (s.flow == FLOW_JUMP) {
+			target = (uint64_t)s.imm;
+			continue;
+		}
+		if (s.flow == FLOW_NEXT && !stack_moved(&s, &by))
+			return false;
+		if (s.flow != FLOW_NEXT && s.flow != FLOW_BRANCH && s.flow != FLOW_CALL && s.flow != FLOW_CALL_IND)
+			return false;
+		at += s.flow == FLOW_NEXT ? by : 0;
+		target += s.len;
+	}
+	return false;
+}
+
+/*
+ * Does the code return to its caller where the walk has not seen it: behind a jump that is not followed, in the state
+ * of that jump, all returns being a function's; or in other code, which it jumps to?
+ */
+static bool leads_home(const struct flow *f)
+{
+	size_t i;
+
+	if (f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown)
+		return false;
+	if (f->found.inner_returns)
+		return true;
+	for (i = 0; i < f->found.exit_count; i++)
+		if (f->found.exits[i].kind == EXIT_TAIL && returns_home(f, f->found.exits[i].target, -8))
+			return true;
+	for (i = 0; i < f->found.edge_count; i++) {
+		struct value sp = f->found.edges[i].state.reg[ETCH_REG_RSP];
+
+		if (sp.kind == VALUE_CFA && returns_home(f, f->found.edges[i].target, sp.off))
+			return true;
+	}
+	return false;
+}
+
+/* Does the code use a frame of other code? `returns`: it returns to a caller, so only rbp counts (see below). */
+static bool uses_frame(struct flow *f, bool returns)
+{
+	unsigned left = returns ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | STEP_SCRATCH, n;
+	bool stack = !returns; /* rsp is unchanged, and accesses relative to it count */
 	uint64_t off = 0;
 
 	for (n = 0; n < FRAMED_MOST && left; n++) {
@@ -252,7 +323,7 @@ bool flow_begins_framed(struct flow *f)
 		off += s.len;
 		if (s.padding)
 			continue;
-		if (uses_any(&s, f->found.returns_to_caller, &left) || (stack && uses_stack(&s)))
+		if (uses_any(&s, returns, &left) || (stack && uses_stack(&s)))
 			return true;
 		stack = stack && !moves_stack(&s);
 		if (s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND) {
@@ -264,4 +335,17 @@ bool flow_begins_framed(struct flow *f)
 		}
 	}
 	return false;
+}
+
+/*
+ * No convention passes an argument in rbp, but some pass one or two in the other registers (nested functions of C
+ * do). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
+ * nearly all functions with stack arguments do; the handlers of an interpreter do neither. In them only rbp
+ * counts, and only as an address.
+ */
+bool flow_begins_framed(struct flow *f)
+{
+	bool returns = f->found.returns_to_caller;
+
+	return uses_frame(f, returns) && (returns || !leads_home(f) || uses_frame(f, true));
 }

@@ -201,6 +201,7 @@ static void return_note(struct flow *f, const struct state *before)
 	f->found.may_return = true;
 	f->found.return_certain |= !before->weak;
 	f->found.returns_to_caller |= !before->weak && at_entry;
+	f->found.inner_returns |= before->weak && balanced;
 	f->found.exits_balanced |= balanced;
 	f->found.returns_unbalanced |= known && !balanced && !(f->in.relaxed && f->walk.has_helpers && at_entry);
 	f->found.exit_sp_mismatch |= known && !at_entry;

@@ -184,15 +184,16 @@ struct flow_result {
 	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
 	bool exits_balanced;     /* some exit is a return or tail call in the state of an entry */
 	bool returns_unbalanced; /* returns with a frame left or a callee-saved register lost, unless from a local helper */
-	bool returns_to_caller;  /* has a return with rsp as at entry, or a tail call behind the restore of a register */
-	bool return_certain;     /* has a return that is reached in a state not weak */
-	bool may_return;         /* may return to its caller */
-	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
-	bool keeps_frame;        /* a handler: it returns, or jumps as a tail call does, by the frame of rbp */
-	bool breaks_frame;       /* a handler: an exit shows that it is another */
-	bool replaces_sp;        /* its first instruction replaces rsp, as where makecontext() contexts begin */
-	bool broken;             /* runs into bytes that do not decode */
-	bool no_constants;       /* constants were not followed */
+	bool inner_returns;     /* behind a jump that is not followed, a return as a function's in the state of that jump */
+	bool returns_to_caller; /* has a return with rsp as at entry, or a tail call behind the restore of a register */
+	bool return_certain;    /* has a return that is reached in a state not weak */
+	bool may_return;        /* may return to its caller */
+	bool non_c_frame;       /* leaves in a way that no C function can, so its frames are not C's */
+	bool keeps_frame;       /* a handler: it returns, or jumps as a tail call does, by the frame of rbp */
+	bool breaks_frame;      /* a handler: an exit shows that it is another */
+	bool replaces_sp;       /* its first instruction replaces rsp, as where makecontext() contexts begin */
+	bool broken;            /* runs into bytes that do not decode */
+	bool no_constants;      /* constants were not followed */
 };
 
 /* A call site of the LSDA. */
