@@ -118,7 +118,7 @@ def test_the_first_run_makes_the_baseline(check, work, sarif_schema):
     """Green on the first day, red on what is new; the file is what --format json writes."""
     create = ["--baseline", "new.json", "--create-baseline"]
     p = check(*create, "wrong.o", "clean.o")
-    assert totals(p) == "no findings in 2 files (1 in the baseline)" and p.stderr.startswith("etch: new.json: made")
+    assert totals(p) == "no findings in 2 files (1 in the baseline)" and p.stderr.startswith("etch: new.json: written")
     made, old = valid_json(subprocess.CompletedProcess([], 0, (work / "new.json").read_text())), \
         valid_json(check("--format", "json", "--fail-on", "never", "wrong.o", "clean.o"))
     assert made["files"] == old["files"] and made["level"] == "note"

@@ -219,7 +219,8 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 	}
 	for (side = 0; side < m->side_count && m->work.text[0]; side++)
 		if (!work_sizes_in(m->command[side])) {
-			text_error("--work", "no word of the command %s has {}, the place of the size", m->command[side][0]);
+			text_error("--work", "the command %s has no argument with {}, which stands for the size",
+			           m->command[side][0]);
 			return false;
 		}
 	for (side = 0; side < m->side_count; side++)

@@ -46,7 +46,7 @@ bool record_end(struct baseline_record *b, const struct suppressions *rules, con
 	if (err)
 		text_error(NULL, "%s", e.text);
 	else if (b->path && !quiet)
-		text_error(b->path, "made: from now on findings count that are not in it");
+		text_error(b->path, "written: from now on only findings that are not in it count");
 	return !err;
 }
 

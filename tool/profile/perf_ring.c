@@ -108,7 +108,8 @@ static int refused(int err, pid_t pid, const struct perf_options *o, struct erro
 	case ENOSYS: return error_set(e, "perf_event_open: this kernel does not have it (CONFIG_PERF_EVENTS)");
 	case ESRCH: return error_set(e, "no process with the ID %ld", (long)pid);
 	case EMFILE:
-		return error_set(e, "perf_event_open: %s: an event a thread and processor needs more (ulimit -n)",
+		return error_set(e,
+		                 "perf_event_open: %s: one event per thread and processor needs more descriptors (ulimit -n)",
 		                 strerror(err));
 	default: return error_set(e, "perf_event_open: %s", strerror(err));
 	}

@@ -18,22 +18,22 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 		c->live_flags = func_live_flags(c->func);
 	live = c->live_flags[u->insn];
 	if (live & INSN_FLAGS_REST)
-		return "more is asked of its flags than equality and order";
+		return "its flags are used for more than equality and order";
 	if (site->entry.form < ETCH_FORM_CMPI8) {
 		if (!(live & order))
 			return NULL;
 		if (u->off_known && !elf_is_object(c->scan->file))
 			site_compare_commute(c, u->insn);
-		return "order is asked of a compare with memory as its first operand and a register";
+		return "its order is used, with memory as the first operand and a register as the second";
 	}
 	if ((live & order) == order)
-		return "signed and unsigned order are both asked of its flags";
+		return "its flags are used for both signed and unsigned order";
 	if (site->len < (live & order ? 4 : 3))
 		return "too short for an immediate: its address is in a register";
 	if (c->stack_even < 0)
 		c->stack_even = func_stack_even(c->func->code);
 	if ((live & ETCH_NEED_LESS) && !c->stack_even)
-		return "signed order is asked for where the stack pointer may be odd";
+		return "its signed order is used where the stack pointer may be odd";
 	site->more.need = (uint8_t)live;
 	return NULL;
 }

@@ -29,7 +29,7 @@ int work_sizes_parse(struct work_sizes *w, const char *text, struct error *e)
 	}
 	if (!comma || comma == w->copy || errno || *end[0] || *end[1] || strspn(text, "0123456789,") != strlen(text) ||
 	    n[0] >= n[1])
-		return error_set(e, "is two numbers, the second larger, as 1000,11000, not '%s'", text);
+		return error_set(e, "takes two numbers, the smaller first, such as 1000,11000, not '%s'", text);
 	w->units = (double)(n[1] - n[0]);
 	return 0;
 }
