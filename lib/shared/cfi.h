@@ -37,6 +37,9 @@ typedef void etch_cfi_row_fn(void *ctx, const struct etch_cfi_row *row);
  */
 static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
 
+/* The row of an FDE for an address in its range; start == end and kind UNDEF: there is none. */
+static inline struct etch_cfi_row etch_cfi_row_at(const struct etch_fde *fde, unsigned flags, uint64_t at);
+
 /* ---- programs --------------------------------------------------------------- */
 
 /* Maximum depth of remember_state; compilers need one or two. */
@@ -375,6 +378,32 @@ static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etc
 	etch_cfi_hold(&run, fde->end);
 	if (run.row.start != run.row.end)
 		fn(ctx, &run.row);
+}
+
+struct etch_cfi_wanted {
+	uint64_t at;
+	struct etch_cfi_row row;
+};
+
+static inline void etch_cfi_row_take(void *ctx, const struct etch_cfi_row *row)
+{
+	struct etch_cfi_wanted *w = ctx;
+
+	if (w->at - row->start < row->end - row->start)
+		w->row = *row;
+}
+
+static inline struct etch_cfi_row etch_cfi_row_at(const struct etch_fde *fde, unsigned flags, uint64_t at)
+{
+	struct etch_cfi_wanted w;
+	struct etch_fde upto = *fde;
+
+	memset(&w, 0, sizeof(w));
+	w.at = at;
+	w.row.rule.kind = ETCH_RULE_UNDEF;
+	upto.end = at + 1; /* later rows are not needed */
+	etch_cfi_rows(&upto, flags, etch_cfi_row_take, &w);
+	return w.row;
 }
 
 #endif

@@ -30,19 +30,6 @@ NO_ASAN static bool word_read(struct window *w, uint64_t at, uint64_t *v)
 	return !memory_read(at, v);
 }
 
-struct wanted {
-	uint64_t at;
-	struct etch_cfi_row row;
-};
-
-static void row_take(void *ctx, const struct etch_cfi_row *row)
-{
-	struct wanted *w = ctx;
-
-	if (w->at - row->start < row->end - row->start)
-		w->row = *row;
-}
-
 bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
 {
 	struct etch_cfi_hdr h;
@@ -68,21 +55,15 @@ static bool row_find(const struct prepare_image *im, uint64_t at, struct etch_cf
 {
 	struct etch_cfi cfi;
 	struct etch_fde fde;
-	struct wanted w;
 
 	if (at - im->start < im->end - im->start) {
 		if (!recover_fde(im, at, &cfi, &fde))
 			return false;
-		w.at = at - im->bias;
-	} else if (registered_fde(at, &cfi, &fde)) {
-		w.at = at;
-	} else {
+		at -= im->bias;
+	} else if (!registered_fde(at, &cfi, &fde)) {
 		return false;
 	}
-	w.row.rule.kind = ETCH_RULE_UNDEF;
-	fde.end = w.at + 1; /* later rows are not needed */
-	etch_cfi_rows(&fde, ETCH_CFI_SAVES, row_take, &w);
-	*out = w.row;
+	*out = etch_cfi_row_at(&fde, ETCH_CFI_SAVES, at);
 	return out->rule.kind != ETCH_RULE_UNDEF;
 }
 

@@ -12,32 +12,15 @@
 
 #define KNOWN(r) (1u << (r))
 
-struct wanted {
-	uint64_t at;
-	struct etch_cfi_row row;
-};
-
-static void row_take(void *ctx, const struct etch_cfi_row *row)
-{
-	struct wanted *w = ctx;
-
-	if (w->at - row->start < row->end - row->start)
-		w->row = *row;
-}
-
 /* The row of a file's .eh_frame for a link-time address. */
 static bool row_find(const struct binary *b, uint64_t at, struct etch_cfi_row *out)
 {
-	struct wanted w = {.at = at};
 	struct etch_cfi cfi;
 	struct etch_fde fde;
 
 	if (!binary_fde(b, at, &cfi, &fde))
 		return false;
-	w.row.rule.kind = ETCH_RULE_UNDEF;
-	fde.end = at + 1; /* later rows are not needed */
-	etch_cfi_rows(&fde, ETCH_CFI_SAVES, row_take, &w);
-	*out = w.row;
+	*out = etch_cfi_row_at(&fde, ETCH_CFI_SAVES, at);
 	return out->rule.kind == ETCH_RULE_CALL;
 }
 
