@@ -8,7 +8,7 @@
 
 /* The number of the module with this address, which is written to the file if it is new; 0: none, or no room. */
 uint16_t module_number(uint64_t at);
-/* Modules are looked for anew: one was unloaded. */
+/* Drops the cached modules: one was unloaded. */
 void modules_forget(void);
 /* In the child of a fork: the file is to be another. */
 void modules_clear(void);

@@ -29,7 +29,7 @@ static inline bool next_malloc_ready(void)
 	return __builtin_expect(__atomic_load_n(&next_malloc.pvalloc, __ATOMIC_ACQUIRE) != NULL, 1) || next_malloc_find();
 }
 
-/* Zeroed memory for dlsym(3) itself, which is never freed; null: no more. */
+/* Zeroed memory for dlsym(3) itself, which is never freed; null: none is left. */
 void *early_alloc(size_t size);
 /* The bytes of such a block, or 0: it is another's. */
 size_t early_size(const void *block);

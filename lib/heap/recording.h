@@ -14,7 +14,7 @@
 
 #define HEAP_PATH_MOST 4096
 
-/* An array in the file: mapped as a whole, of which the first `ready` bytes can be written without a fault. */
+/* An array in the file: mapped as a whole; its first `ready` bytes can be written without a fault. */
 struct region {
 	uint8_t *at;
 	uint64_t ready, most, offset;

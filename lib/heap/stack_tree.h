@@ -15,7 +15,7 @@ uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned k
 
 /* A library has been unloaded: addresses may stand for other code now. Stacks from now on have new nodes. */
 void tree_unloaded(void);
-/* In the child of a fork: begins anew. */
+/* In the child of a fork: starts over. */
 void tree_clear(void);
 
 #endif

@@ -28,8 +28,8 @@
 #define WALKS_PER_FUNCTION 4
 
 static uint64_t tried[TRIED];
-/* Walks that met a module without a table, by the module's slot. Counts that two modules, or two threads, spoil make a
- * table sooner or later, no more. */
+/* Walks that met a module without a table, by the module's slot. If two modules or threads disturb a count, a table is
+ * made sooner or later than it pays, which is harmless. */
 static unsigned walks[TRIED];
 static int patience;
 static unsigned without_tables = CURSOR_CFI;

@@ -169,7 +169,7 @@ static uint64_t *copy_word(const struct swap_run *r, uint64_t at)
 /* Writes the present contents and the changes of a page into the copy, which holds the file's. */
 static int page_fill(const struct list *l, const struct swap_run *r, uint64_t page, size_t *next, int back)
 {
-	static struct marks marks; /* not on the stack, of which libetch promises to use little */
+	static struct marks marks; /* not on the stack: libetch promises to use little of it */
 
 	marks.any = 0;
 	for (uint64_t at = page; at < page + ETCH_PAGE; at += 8) {

@@ -32,7 +32,7 @@ enum word_swap {
 
 /* Words that need no mapping; enough for a batch of 100 variables. */
 #define LIST_FIXED 128
-/* Data words on the caller's stack, of which etch/imv.h promises to use little. */
+/* Data words on the caller's stack; etch/imv.h promises to use little of it. */
 #define LIST_STACK 16
 
 struct list {

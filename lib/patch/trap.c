@@ -7,7 +7,7 @@
  * storage, no call but to this file, trap_line.c, sys.h and chain.h. Of other files it reads only module_list
  * and the blocks that it links, which are published with a release store and never unmapped
  * (module.c). It does not change what happens to the program: it prints, and forwards to the
- * previous handler or the default action, so that the process dies, or goes on, as if libetch
+ * previous handler or the default action, so that the process dies, or continues, as if libetch
  * had no handler. Do not introduce any other dependency here.
  */
 #include <elf.h>

@@ -151,7 +151,7 @@ NO_ASAN static int ra_moved(struct cursor *c, const struct etch_rule *r, uint64_
 }
 
 /* Replaces *bp, this frame's rbp, which is `known` or not, by the caller's. Returns 1, or 0 if that is
- * unknown. If rbp's slot is unreadable, rbp is unknown and the walk goes on. */
+ * unknown. If rbp's slot is unreadable, rbp is unknown and the walk continues. */
 NO_ASAN static int caller_bp(struct cursor *c, const struct etch_rule *r, uint64_t cfa, int known, uint64_t *bp)
 {
 	uint64_t at;

@@ -59,8 +59,9 @@ int cursor_at_signal(struct cursor *c);
  * ETCH_UNWIND_NOTABLE. (fallback.c) */
 int cursor_fallback(struct cursor *c, struct etch_rule *r);
 
-/* Keeps the rules that walks without tables have read, in zeroed memory that stays. Until then each is read anew.
- * After a module was unloaded: fallback_forget(). Both may run beside walks and in signal handlers. (fallback.c) */
+/* Keeps the rules that walks without tables have read, in zeroed memory that stays. Before that, each walk reads them
+ * again. After a module was unloaded: fallback_forget(). Both may run beside walks and in signal handlers. (fallback.c)
+ */
 #define FALLBACK_ROOM (640u << 10)
 void fallback_keep(void *room);
 void fallback_forget(void);

@@ -3,7 +3,7 @@
  * registered.c: FDEs that a JIT has registered, in a list that readers search without a lock.
  *
  * An entry is changed under a mutex, between two increments of its sequence number: a reader that sees an odd
- * number, or another one afterwards, goes on to the next entry. It then reads the FDE's bytes only if the address
+ * number, or another one afterwards, skips to the next entry. It then reads the FDE's bytes only if the address
  * lies in the FDE's code, which a thread is inside of: that code and its .eh_frame stay. Entries are used again and
  * never freed.
  *

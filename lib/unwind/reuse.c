@@ -79,7 +79,7 @@ void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked)
  * counted.
  */
 #define PAUSES    3 /* the longest pause is 1 << PAUSES */
-#define FEW       8 /* frames of a walk that says nothing */
+#define FEW       8 /* frames of a walk too short to judge by */
 #define WORTHLESS 4 /* less than one frame of so many was found */
 
 void reuse_learn(const struct reuse *r, struct etch_walk *w, int count)

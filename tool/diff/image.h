@@ -76,7 +76,7 @@ struct image {
 
 /* Opens a file, runs the checks and makes the report. image_close() must be called also after a failure. */
 int image_open(struct image *im, const char *path, const struct check_options *o, struct error *e);
-/* Like image_open() for bytes in memory, of which it takes ownership. */
+/* Like image_open() for bytes in memory; takes ownership of them. */
 int image_open_bytes(struct image *im, const char *path, uint8_t *bytes, size_t size, const struct check_options *o,
                      struct error *e);
 /* Finds the functions, and decodes them. */

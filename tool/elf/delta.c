@@ -122,7 +122,7 @@ static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
 struct maker {
 	const uint8_t *have, *want;
 	size_t have_size, want_size;
-	struct blocks blocks;                        /* built on first use: that takes as long as all else */
+	struct blocks blocks;                        /* built on first use: that takes as long as everything else */
 	const struct delta_guess *guess, *guess_end; /* the guess for the current offset; the end */
 	size_t missed;                               /* bytes without a match at the likely places */
 	struct output out;
@@ -195,7 +195,7 @@ static bool commands_make(struct maker *m)
 	size_t at = 0;
 
 	while (at < m->want_size && !m->out.failed) {
-		/* The first guess: the last copy goes on. */
+		/* The first guess: the last copy continues. */
 		size_t from = m->source + (at - m->encoded), length = match(m, from, at), skip = 0;
 
 		if (length < SHORTEST)

@@ -42,7 +42,7 @@ static void sections_place(struct seg_layout *l, const struct segment_section *s
 	}
 }
 
-/* Gives the section names and headers a place behind all else, unless they are as they were. */
+/* Moves the section names and headers to the end of the file, unless they are unchanged. */
 static void headers_place(struct seg_layout *l, uint64_t old_headers, uint64_t old_str)
 {
 	struct seg_file *f = &l->f;

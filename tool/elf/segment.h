@@ -25,7 +25,7 @@
  *      makes room.  Symbols, relocations, data and (by a scan for operands) code
  *      must not refer to what moves;
  *   6. a new first page, below all others, with the ELF header and the table, in a
- *      program at fixed addresses: all else moves in the file, by a multiple of its segments'
+ *      program at fixed addresses: everything else moves in the file, by a multiple of its segments'
  *      alignment, and keeps its address. The old ELF header, which code may refer to as
  *      __ehdr_start, leads to the new table;
  *   7. the table itself goes into the new segment.

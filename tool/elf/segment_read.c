@@ -100,7 +100,7 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
-/* Refuses a file whose ELF header, program headers or section headers, which are written anew, are also something
+/* Refuses a file whose ELF header, program headers or section headers, which will be rewritten, are also something
  * else, such as code. A section that covers all program headers (SEGMENT_TABLE) is allowed. */
 static int check_apart(const struct seg_file *f, char *err, size_t errlen)
 {

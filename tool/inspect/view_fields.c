@@ -31,7 +31,7 @@ struct sums {
 		stores; /* of an object with stores that is not armed by field: places that may reach any byte; stores */
 };
 
-/* Bytes of an object of which the same is known. */
+/* Bytes of an object with the same facts. */
 struct field {
 	int32_t object;
 	uint64_t from, to;

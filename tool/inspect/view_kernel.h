@@ -13,7 +13,7 @@ struct kernel_options {
 	enum format format;
 };
 
-/* 0: printed; 1: not a file of the kernel, or without what is asked for, and nothing was printed; -1: an error. */
+/* 0: printed; 1: nothing to print, since it is no kernel file or lacks the tables asked for; -1: an error. */
 int show_kernel(const char *path, const struct kernel_options *opt, struct error *e);
 
 int show_kernel_tables(struct kernel *k, enum format format, struct error *e);

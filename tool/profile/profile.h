@@ -27,7 +27,7 @@ enum profile_unit {
 
 struct profile_sample {
 	uint64_t time;   /* ns, CLOCK_MONOTONIC */
-	uint64_t weight; /* ns that it stands for, or bytes */
+	uint64_t weight; /* ns that it represents, or bytes */
 	pid_t pid, tid;
 	uint32_t node;
 };

@@ -8,12 +8,12 @@
 
 #include "profile/processes.h"
 
-#define FRAMES_MOST 8192 /* 64 KiB of stack have no more return addresses */
+#define FRAMES_MOST 8192 /* as many return addresses as fit 64 KiB of stack */
 
 /* Where a walk ended. */
 enum stop {
 	STOP_END,      /* the outermost frame */
-	STOP_COPY,     /* the kernel copied no more of the stack */
+	STOP_COPY,     /* the end of the stack that the kernel copied */
 	STOP_CODE,     /* code made at run time */
 	STOP_UNMAPPED, /* an address where no file is mapped */
 	STOP_NO_FILE,  /* the file could not be opened, or is another one by now */

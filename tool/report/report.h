@@ -39,7 +39,7 @@ struct report_finding {
 	char *text;
 	struct report_fact *facts;
 	size_t fact_count;
-	size_t places;             /* number of places it stands for: 1, or several of one function */
+	size_t places;             /* number of places it represents: 1, or several of one function */
 	struct report_place *also; /* the first further places, and the last one */
 	size_t also_count;
 	uint64_t key;            /* equal in every file that contains this code (struct finding); 0: unknown */

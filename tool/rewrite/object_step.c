@@ -168,7 +168,7 @@ static int orc_pass(struct object_step *t)
 	return orc_pass_present(t);
 }
 
-/* As orc_pass_present(), for .sframe. Where none is asked for, one that is there stays. */
+/* As orc_pass_present(), for .sframe. Without --sframe an existing one stays. */
 static int sframe_pass(struct object_step *t)
 {
 	bool *mine;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checks the records of __pv_native: that each sequence is what its function does, and that it may replace a call.
- * Each step checks anew and ignores the flags in the file.
+ * Each step repeats the checks and ignores the flags in the file.
  */
 #ifndef SITE_NATIVE_SITES_H
 #define SITE_NATIVE_SITES_H

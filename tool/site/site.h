@@ -43,7 +43,7 @@ struct object {
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
 	/* Linked: the bytes that its facts are about, without overlap, by offset (fields.c). `bounded`: they are all known,
-	 * so the facts say nothing of the other bytes. */
+	 * so the facts do not concern the other bytes. */
 	struct stored *stored;
 	size_t stored_count;
 	bool bounded;

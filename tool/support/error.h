@@ -20,7 +20,7 @@ int error_set(struct error *e, const char *format, ...) __attribute__((format(pr
 #define NO_MEMORY "out of memory"
 /* error_set(e, NO_MEMORY). */
 int error_memory(struct error *e);
-/* Is the error of that kind, which says nothing about the file? */
+/* Is the error of that kind, which is not the file's fault? */
 bool error_is_memory(const struct error *e);
 
 #endif

@@ -32,7 +32,7 @@ static bool flag_find(char *out, size_t size)
 	return true;
 }
 
-/* Opens make's pipe anew, since setting O_NONBLOCK must not affect make and its other children. -1
+/* Opens make's pipe again, since setting O_NONBLOCK must not affect make and its other children. -1
  * if make's descriptors are closed: the numbers may then be those of other files. */
 static int reopen(int in, int out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocation. mem_*(): memory of which the tool's own work needs more as it goes. Where it is short the process ends,
+ * Allocation. mem_*(): memory for the tool's own work, which grows as it proceeds. When it runs out, the process ends,
  * by bounds_exhausted(): output files are replaced as a whole, so that nothing is half done. Not for sizes that a file
  * merely claims: these are an error of that file.
  *

@@ -64,7 +64,7 @@ void bytes_put(struct bytes *b, const void *data, size_t size)
 	b->count += size;
 }
 
-/* A program that is being made: short, and made anew for each FDE. */
+/* The call frame program of the current FDE. */
 struct program {
 	uint8_t bytes[256]; /* of one step from state to state */
 	unsigned count;

@@ -133,7 +133,7 @@ static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
 	return s->addr + s->size < end ? s->addr + s->size : end;
 }
 
-/* No section: padding of the linker, over which the row before it goes on. */
+/* No section: padding of the linker, over which the previous row extends. */
 static bool is_gap(const struct writer *w, uint64_t addr)
 {
 	return w->section == w->sections || w->section->addr > addr;
@@ -158,7 +158,7 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 
 /*
  * Adds the code of a row before `end`: cut where registers are saved, a code range or a section begins, or there is an
- * FDE. Padding behind an FDE, over which the row before it goes on, is in no code range that begins outside of one.
+ * FDE. Padding behind an FDE, over which the previous row extends, is in no code range that begins outside of one.
  * False: out of memory.
  */
 static bool row_split(struct writer *w, const struct row *row, uint64_t end)
@@ -242,7 +242,7 @@ static struct writer writer_make(const struct cfi_file *cfi, const struct code_s
 	return w;
 }
 
-/* The FDEs that stay, of which *owned is the list, or null. */
+/* The FDEs that stay; *owned: their list, or null. */
 static int fdes_stay(struct writer *w, const struct eh_replaced *replaced, struct cfi_fde **owned, struct error *e)
 {
 	size_t count = (size_t)(w->fdes - w->fde), n = 0, i;

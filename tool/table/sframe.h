@@ -40,7 +40,7 @@ struct sframe_fde_v2 {
 	uint16_t zero;
 } __attribute__((packed));
 
-/* Version 3: the same, of which the second part precedes the rows. */
+/* Version 3: the same; the second part precedes the rows. */
 struct sframe_fde_v3 {
 	int64_t start;
 	uint32_t size, fre_off;

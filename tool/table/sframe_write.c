@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rows to SFrame. An FDE need not be a function: any range of code without a gap will do. So the rows between two gaps
- * are cut where the section becomes smallest, within FDE_ROWS rows, all of which a lookup has to look at.
+ * are cut where the section becomes smallest, within FDE_ROWS rows, all of which a lookup has to scan.
  */
 #include "table/sframe.h"
 
@@ -285,7 +285,7 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	return times < REPEATS_MIN ? 0 : times;
 }
 
-/* Writes a repeated block. If its last row goes on behind the last block, row *i is what is left of it. */
+/* Writes a repeated block. If its last row extends behind the last block, row *i is what is left of it. */
 static bool blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 {
 	uint64_t end = w->items[*i].addr + times * BLOCK;

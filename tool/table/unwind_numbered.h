@@ -33,7 +33,7 @@ struct numbered {
 int numbered_make(const struct row_list *l, struct numbered *n, struct error *e);
 void numbered_free(struct numbered *n);
 
-/* Number of rows that the entry at row i stands for; *run is its run, or null. */
+/* Number of rows that the entry at row i represents; *run is its run, or null. */
 static inline size_t entry_rows(const struct numbered *n, size_t i, const struct unwind_run **run)
 {
 	uint8_t number = n->runs.of_row[i - n->first];

@@ -42,7 +42,7 @@ static int entry_order(const void *a, const void *b)
 	return strcmp(((const struct tables_entry *)a)->id, ((const struct tables_entry *)b)->id);
 }
 
-/* Nothing where there is no state, or a damaged one: all tables are made anew then. */
+/* Nothing if the state is missing or damaged: all tables are made again then. */
 static void state_read(struct tables_state *s, int directory)
 {
 	int fd = openat(directory, STATE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -129,7 +129,7 @@ static inline int etch_branch_image(uint64_t site, uint64_t to, uint8_t out[5])
 	return 1;
 }
 
-/* Is a record well formed, by itself? */
+/* Is a record well formed? Its references are not checked. */
 static inline int etch_branch_valid(const struct etch_branch *x)
 {
 	if (x->kind == ETCH_BRANCH_NONE)

@@ -83,7 +83,7 @@ static inline unsigned etch_ex_type(const struct etch_ex *e) { return e->data & 
 static inline unsigned etch_ex_reg(const struct etch_ex *e) { return e->data >> 8 & 15; }
 static inline int etch_ex_imm(const struct etch_ex *e) { return (int16_t)(e->data >> 16); }
 
-/* Is an entry well formed, by itself: a known type, and unused fields zero? */
+/* Is an entry well formed: a known type, and unused fields zero? Its references are not checked. */
 static inline int etch_ex_valid(const struct etch_ex *e)
 {
 	unsigned type = etch_ex_type(e);

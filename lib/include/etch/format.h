@@ -182,9 +182,9 @@ enum etch_obj_kind {
 #define ETCH_OBJ_GOT 0x80u
 
 /* What `more` of a record says, set by the link step. An object whose stores are known by their bytes has a record
- * for each run of bytes of which the same is known: the first has its name and is like any other; the others have
+ * for each run of bytes with the same facts: the first has its name and is like any other; the others have
  * FIELD, each begins where the one before it ends. */
-#define ETCH_OBJ_FIELD 0x01u /* object: goes on from the record before; fact with GOT: `size` is its bytes */
+#define ETCH_OBJ_FIELD 0x01u /* object: continues the previous record; fact with GOT: `size` is its bytes */
 #define ETCH_OBJ_KEPT  0x02u /* object: something stores to it after etch_sync too, which leaves it as it is */
 #define ETCH_OBJ_VAGUE 0x04u /* object: the bytes of its facts are not known; for the next link step */
 #define ETCH_OBJ_MORE  0x07u /* every defined bit */

@@ -164,7 +164,7 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 	return f;
 }
 
-/* Is the form a compare or test of memory with a constant, of which only flags remain? */
+/* Is the form a compare or test of memory with a constant, whose only result is flags? */
 static inline int etch_form_is_flags(unsigned form) { return form >= ETCH_FORM_CMPI8 && form <= ETCH_FORM_TESTI64; }
 
 /* Bytes of memory that a site of this form reads: 1, 2, 4 or 8; 0 if there is
@@ -431,7 +431,7 @@ static inline int etch_more_valid(const struct etch_imv *e, const struct etch_im
 }
 
 /*
- * Is an entry of __imv well formed, by itself? Whether its references are valid is for the reader
+ * Is an entry of __imv well formed? Whether its references are valid is for the reader
  * to check. An empty entry is all zero. Shared by tool and library.
  */
 static inline int etch_imv_valid(const struct etch_imv *e)
@@ -454,7 +454,7 @@ static inline int etch_imv_valid(const struct etch_imv *e)
 	return !(e->flags & ETCH_IMV_GOT) || (mode >= ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 
-/* Is a record of __etch_obj well formed, by itself? `linked`: ETCH_MODULE_LINKED is set. */
+/* Is a record of __etch_obj well formed? `linked`: ETCH_MODULE_LINKED is set. */
 static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 {
 	if (o->kind == ETCH_OBJ_NONE)

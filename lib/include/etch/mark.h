@@ -33,7 +33,7 @@
  *
  * DETACHING. When etch_mark_detach has returned, no thread is in the detached function by way of
  * that attachment, none will enter it, and its data may be freed. It waits for the callbacks that run.
- * Called from within a callback it does not wait, and a marker that is being called goes on through the
+ * Called from within a callback it does not wait, and a marker that is being called continues through the
  * functions that it began with. A library must detach its functions before dlclose(3).
  *
  * fork(2): the child keeps the attachments. Thread safety: all functions, from any thread; signal

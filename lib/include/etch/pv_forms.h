@@ -60,7 +60,7 @@ static inline int etch_pv_set(struct etch_imv *e, unsigned reg, int64_t disp)
 	return 1;
 }
 
-/* Is an entry of __pv_sites well formed, by itself? As etch_imv_valid(). */
+/* Is an entry of __pv_sites well formed? As etch_imv_valid(). */
 static inline int etch_pv_valid(const struct etch_imv *e)
 {
 	unsigned mode = etch_imv_addressing(e), len = etch_imv_len(e);
@@ -286,7 +286,7 @@ static inline int etch_inline_state(const uint8_t *bytes)
 	return bytes[0] == 0x3e && bytes[1] == 0x2e && bytes[2] == 0xe9 ? 0 : -1;
 }
 
-/* Is a record of __pv_native well formed, by itself? The compiler may record a sequence of any
+/* Is a record of __pv_native well formed? The compiler may record a sequence of any
  * length (etch/pv.h cannot check it); the tool checks the short ones and marks them
  * ETCH_NATIVE_CHECKED. */
 static inline int etch_native_valid(const struct etch_native *x)

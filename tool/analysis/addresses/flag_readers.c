@@ -15,7 +15,7 @@ struct flags_walk {
 	const struct track_func *f;
 	const uint8_t *live; /* of func_live_flags() */
 	uint8_t *seen;       /* per instruction: it is reached with flags of that instruction alone */
-	size_t *todo, count; /* reached instructions, of which each is listed once */
+	size_t *todo, count; /* reached instructions, each listed once */
 };
 
 static bool touches_flags(const struct track_func *f, const struct insn *in)

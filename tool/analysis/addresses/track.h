@@ -92,7 +92,7 @@ struct track_func {
 	const struct ref *mem, *imm;  /* per instruction: what its memory operand and its immediate refer to */
 	const struct track_entries *entries;
 	struct func_clobbers *clobbers;     /* null: calls clobber what the ABI allows */
-	const struct function_types *types; /* null: DWARF says nothing of functions */
+	const struct function_types *types; /* null: DWARF does not describe functions */
 	const struct imports *imports;      /* null: nothing is known of those of other modules */
 };
 

@@ -8,7 +8,7 @@
 
 #include "analysis/facts/runtime.h"
 
-/* Code that is analysed by itself: the range of an FDE or symbol, a PLT entry, or code between those that is referred
+/* Code that is analysed as a unit: the range of an FDE or symbol, a PLT entry, or code between those that is referred
  * to. */
 struct code_range {
 	uint64_t start, end; /* addresses of the code space */
@@ -26,7 +26,7 @@ struct code_range {
 	bool inferred;                       /* found by a reference to it, in code without FDE or symbol */
 	bool open;    /* its end is not given: it extends to the next range until its flow shows the end */
 	bool part;    /* not a function by the file's conventions: begins only where notes and edges lead (facts/notes.h) */
-	bool resumes; /* its last byte is that of a replacement: NOTE_RESUME says where code goes on */
+	bool resumes; /* it ends a replacement: NOTE_RESUME says where control continues */
 };
 
 static inline const struct convention *code_convention(const struct code_range *p)

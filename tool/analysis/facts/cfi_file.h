@@ -10,7 +10,7 @@
 
 #include "analysis/facts/space.h"
 
-/* What a section .eh_frame is called once etch has put another, of which it is a part, into the etch segment. */
+/* New name of a file's .eh_frame once etch has put an extended copy of it into the etch segment. */
 #define EH_FRAME_LINKED ".eh_frame.linked"
 #define EH_HDR_LINKED   ".eh_frame_hdr.linked"
 

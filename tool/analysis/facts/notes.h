@@ -15,9 +15,9 @@
 enum note_kind {
 	NOTE_STOPS,    /* control does not go on behind the instruction that ends at `at` */
 	NOTE_GOES_ON,  /* it does, although the instruction faults (ud2) */
-	NOTE_BRANCH,   /* the jump or nop at `at` is patched at run time: control goes on behind it, or at `to` */
+	NOTE_BRANCH,   /* the jump or nop at `at` is patched at run time: control falls through or goes to `to` */
 	NOTE_EDGE,     /* control also goes from before the instruction at `at` to `to`: the frame is the same */
-	NOTE_RESUME,   /* code that reaches `at`, the end of a replacement, goes on at `to` */
+	NOTE_RESUME,   /* code that reaches `at`, the end of a replacement, continues at `to` */
 	NOTE_FRAME,    /* the frame before the instruction at `at` is frames[to], whatever led there */
 	NOTE_RESTORE,  /* the frame at `at` is only what NOTE_EDGEs bring there, whatever else leads there */
 	NOTE_PUSH,     /* the call at `at` is a push of its return address, and a jump */
@@ -68,7 +68,7 @@ struct profile {
 	bool functions_only; /* code that no function symbol covers begins only where notes and edges lead */
 	bool switches_stack; /* `mov %rsp,(%reg)` writes to the top of another stack; `mov N(%reg),%rsp` loads the rsp of a
 	                      * thread that this very code has left in the same frame */
-	bool traps_continue; /* code goes on behind int3 */
+	bool traps_continue; /* control continues behind int3 */
 	/* Functions that do not return, beside those of runtimes_noreturn(). */
 	bool (*noreturn)(const char *name);
 	/* Reads the notes. 0, or -1 and a message: malformed. */

@@ -169,7 +169,7 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 /* Instructions examined from the start of a code range on, for uses of its caller's registers. */
 #define FRAMED_MOST 64u
 
-/* Does the instruction overwrite or save register r, so that later uses say nothing about the caller? */
+/* Does the instruction overwrite or save register r, so that later uses prove nothing about the caller? */
 static bool settles(const struct step *s, unsigned r)
 {
 	if (s->writes >> r & 1 || (r == ETCH_REG_RBP && (s->op == STEP_LEAVE || s->op == STEP_ENTER)))

@@ -274,7 +274,7 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 	}
 }
 
-/* A call; `behind`: the offset behind it. Returns whether control goes on there. */
+/* A call; `behind`: the offset of the next instruction. Does control return there? */
 static bool call_note(struct flow *f, const struct step *in, uint64_t behind)
 {
 	uint64_t target = flow_exit_target(in);
@@ -328,7 +328,7 @@ static void resume_note(struct flow *f, const struct state *after)
 		edge_add(f, x->to, after);
 }
 
-/* Control goes on behind an instruction: is that still code of the range? */
+/* Control falls through an instruction: is the next one still code of the range? */
 static void next_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool padding)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, next = off + in->len;

@@ -116,7 +116,7 @@ bool flow_takes_address(const struct flow *f, const struct step *in);
 /* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
  * a call and this instruction. */
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
-/* Adds an exit for an address taken, perhaps of a function, of which space_may_hold() is true. */
+/* Adds an exit for an address taken, perhaps of a function. space_may_hold() must be true of it. */
 void flow_ref_note(struct flow *f, uint64_t addr);
 /* Adds the edges by NOTE_EDGE out of the code range. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before);
@@ -150,7 +150,7 @@ static inline void flow_advance(const struct step *in, struct state *s, uint32_t
 /* flow_advance(), which also returns whether the unwind rule is certainly the same as before. */
 bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c);
 /* Does an instruction certainly leave these registers, rsp and the slots of the frame as they are? `calls`: a call
- * does; `compared`: the last compare was of two registers, of which a branch can prove that they are equal. */
+ * does; `compared`: the last compare was of two registers, which a branch can prove equal. */
 bool flow_keeps_saves(const struct step *in, unsigned registers, bool calls, bool compared);
 /* Transforms the state before a branch into that on its taken edge. */
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c);

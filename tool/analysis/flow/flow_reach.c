@@ -326,7 +326,7 @@ void flow_reach(struct flow *f, uint64_t off)
 
 /* ---- is there a way out? ----------------------------------------------------------------- */
 
-/* May an instruction lead back to the caller, judged by itself? True where its target is unknown. */
+/* May this instruction alone lead back to the caller? True where its target is unknown. */
 static bool leads_out(const struct flow *f, const struct step *in)
 {
 	struct step to = *in;

@@ -317,7 +317,7 @@ static bool is_called(const struct state *s)
 	return s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
 }
 
-/* The state of an unknown frame: rsp is the base of a realigned frame, all else is unknown. */
+/* The state of an unknown frame: rsp is the base of a realigned frame, and nothing else is known. */
 static void state_unknown(struct state *s)
 {
 	memset(s, 0, sizeof(*s));
@@ -329,8 +329,8 @@ static void state_unknown(struct state *s)
 	s->weak = true;
 }
 
-/* Does a state say nothing of the frame? Where an interpreter goes on in another frame, as behind an exception, it has
- * loaded rbp; the code that it goes on with finds the frame as all others do that lead there. */
+/* Does a state know nothing of the frame? Where an interpreter continues in another frame, as after an exception, it
+ * has loaded rbp, and the code that follows finds the frame as from any other predecessor. */
 static bool is_unknown(const struct state *s)
 {
 	struct etch_rule rule;

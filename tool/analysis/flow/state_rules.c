@@ -184,7 +184,7 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 		}
 	}
 	if (noted && s->frame) {
-		out->kind = s->frame; /* the interrupted registers are in memory: nothing else is asked */
+		out->kind = s->frame; /* the interrupted registers are in memory: nothing else matters */
 		return;
 	}
 	out->kind = ETCH_RULE_CALL;

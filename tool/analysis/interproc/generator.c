@@ -271,8 +271,8 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 	return detail_sort(d, w->file) ? 0 : error_memory(e);
 }
 
-/* What the file says by itself: its code, .eh_frame, exception tables, code ranges, names of noreturn functions. 0, or
- * -1 and a message. */
+/* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
+ * functions. 0, or -1 and a message. */
 static int work_open(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;

@@ -10,7 +10,7 @@
  *   - dispatches through such a table, rbp still being what it was; or
  *   - returns, or jumps as a tail call does, behind an epilogue by rbp, which takes [rbp + 8] for the return address;
  * or
- *   - goes on, with that frame, in other code of which this holds.
+ *   - continues, with that frame, in other code for which this holds.
  * So its row is the frame that its own exits show, which is right however it was entered.
  */
 #include "analysis/flow/flow_internal.h"

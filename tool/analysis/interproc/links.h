@@ -20,7 +20,7 @@ struct link {
 	uint8_t entry;     /* ENTRY_*: what it says of the start of `to`; 0: nothing */
 };
 
-/* Kind of a link that is no more, but still in the list: without code ranges, and it says nothing. */
+/* Kind of a removed link that is still in the list: without code ranges, to be ignored. */
 #define LINK_DROPPED 6u
 
 /*
@@ -32,7 +32,7 @@ struct links {
 	size_t count, room;
 	size_t dropped;   /* number of them of LINK_DROPPED */
 	uint32_t *of;     /* by identity of a code range: its first link, + 1; 0: none. Here and below: indexes in `list` */
-	uint32_t *into;   /* likewise: a link to its start, + 1, which goes on at link.next; none of EXIT_REF */
+	uint32_t *into;   /* likewise: a link to its start, + 1, chained by link.next; none of EXIT_REF */
 	uint32_t *others; /* ascending: all links that are not direct; some have become so since, or are dropped */
 	size_t other_count, other_room;
 };

@@ -124,7 +124,7 @@ static void noreturn_slots(struct work *w)
 	noreturn_sort(w);
 }
 
-/* Keeps the list as it is: the analysis goes on to add to it what it infers. */
+/* Keeps a copy of the list as it is now: the analysis will add to it what it infers. */
 static void noreturn_keep(struct work *w)
 {
 	w->noreturn_named = mem_copy(w->noreturn, w->noreturn_count * sizeof(*w->noreturn));

@@ -57,7 +57,7 @@ void noted_ranges(struct work *w)
 
 	for (i = 0; i < known; i++) {
 		p->list[i].part |= profile->functions_only && !p->list[i].named;
-		p->list[i].open &= !p->list[i].part; /* its flow says nothing of where another part begins */
+		p->list[i].open &= !p->list[i].part; /* its flow does not show where another part begins */
 	}
 	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];

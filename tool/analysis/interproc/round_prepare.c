@@ -42,7 +42,7 @@ static void edges_apply(struct work *w)
 			sum = edges_sum(sum, &list[k]);
 		if (sum == s->edges_seen && !s->run)
 			continue;
-		/* A part starts from the states of its edges, of which the rules compared here are only a part. */
+		/* A part starts from the states of its edges, and the rules compared here cover only part of them. */
 		if (sum != s->edges_seen && (s->kind != RANGE_FUNCTION || s->run || !edges_confirmed(s, list + from, list + k)))
 			s->run |= RUN_NEWS;
 		else if (s->run && k > from)
@@ -135,7 +135,7 @@ bool round_prepare(struct work *w)
 	open_trim(w);
 	own_stack_starts(w);
 	undiscovered_add(w);
-	/* What leads to each start, and so what it is. */
+	/* Classify each start by what leads to it. */
 	called_find(w);
 	entry_tail_find(w);
 	parts_find(w);

@@ -60,7 +60,7 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 }
 
 /*
- * Is [start, end) a function? Analysed by itself, all its returns and all jumps out of it have to be balanced, and it
+ * Is [start, end) a function? Analysed on its own, all its returns and all jumps out of it have to be balanced, and it
  * has to return. A candidate inside another function pops that function's frame too, which is not balanced.
  */
 static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)

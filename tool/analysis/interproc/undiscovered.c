@@ -282,7 +282,7 @@ static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t a
  * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
  * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
  * decoding does not run through it, from the previous one or from a function behind the previous code range, or if the
- * bytes before it can end a function. (There may be data in between, from which decoding goes on out of step.)
+ * bytes before it can end a function. (There may be data in between, behind which decoding is out of step.)
  */
 static void words_sift(struct work *w)
 {

@@ -79,7 +79,7 @@ struct work {
 	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
 };
 
-/* link_lists.c: makes room for what is known by identity of all code ranges, of which there were `before`. */
+/* link_lists.c: makes room for facts by identity of all code ranges, `before` of which had it already. */
 void identities_grow(struct work *w, size_t before);
 /* Updates links after code ranges were added or extended. */
 void links_resolve(struct work *w);

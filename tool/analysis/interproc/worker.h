@@ -24,7 +24,7 @@ struct worker {
 bool range_analyze(struct worker *o, uint32_t number);
 /*
  * How a code range is assumed to begin. .eh_frame takes precedence (most parts of functions begin in the entry's state
- * by its rows too, and count as functions); where it says nothing, the evidence decides.
+ * by its rows too, and count as functions); where it is silent, the evidence decides.
  */
 enum flow_start range_start(const struct flow_env *env, const struct code_range *p, const struct range_state *s,
                             const struct emit *e);

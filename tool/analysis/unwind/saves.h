@@ -24,7 +24,7 @@ struct save_row {
 	bool part;   /* and it is a part, which has the frame that jumps bring */
 };
 
-/* Sorted by address; between code ranges the last one goes on, without a meaning. */
+/* Sorted by address; between code ranges the last one extends, without a meaning. */
 struct save_list {
 	struct save_row *rows;
 	size_t count, room;

@@ -163,7 +163,7 @@ void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, siz
 
 /*
  * The site form of an instruction that reads memory. Null: form, regs, shape and ETCH_IMV_MORE of *out are filled, and
- * with that flag *more, but for what is asked of the flags. Otherwise the reason why there is no immediate form: a
+ * with that flag *more, but for the flags that are needed. Otherwise the reason why there is no immediate form: a
  * phrase for messages, without capital and period.
  */
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out,
@@ -181,7 +181,7 @@ void insn_form_name(unsigned form, char *out, size_t out_size);
 /* The instruction may fault on a memory access: false for lea, nop, prefetch; true also for accesses to the
  * stack and for string instructions. */
 bool insn_accesses_memory(const uint8_t *bytes, size_t avail);
-/* Target of a direct call at bytes[0], of which 5 bytes must be readable; 0: no call. */
+/* Target of a direct call at bytes, 5 of which must be readable; 0: no call. */
 uint64_t insn_call_target(const uint8_t *bytes, uint64_t addr);
 bool insn_is_stack_register(unsigned reg);
 

@@ -52,7 +52,7 @@ const char *kernel_orc_kind_text(const struct kernel_orc *o);
 
 /* "6.2 and before", "6.3", "6.4 and later". */
 const char *kernel_orc_layout_text(enum kernel_orc_layout layout);
-/* The layout that the hash in .orc_header stands for; KERNEL_ORC_LAYOUTS: unknown. */
+/* The layout that the hash in .orc_header names; KERNEL_ORC_LAYOUTS: unknown. */
 enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20]);
 
 /* What one entry indicates about the layout: 1 = that of 6.4, -1 = an older one, 0 = nothing. */

@@ -8,7 +8,7 @@
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
-/* A rule without CFA and rbp: UNDEF, or an END rule of which only the kind is set. */
+/* A rule without CFA and rbp: UNDEF, or an END rule with nothing but its kind. */
 static bool is_bare(const struct etch_rule *r)
 {
 	return r->kind == ETCH_RULE_UNDEF || (r->kind == ETCH_RULE_END && !r->cfa && !r->cfa_off && !r->bp && !r->bp_off);
