@@ -243,6 +243,9 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	cd lib/rust && for file in Cargo.toml build.rs src/*.rs; do \
 		$(INSTALL) -D -m 644 $$file $(abspath $(DESTDIR)$(DATADIR))/etch/rust/$$file || exit 1; \
 	done
+	for file in meson/meson.build bazel/WORKSPACE bazel/BUILD.bazel bazel/defs.bzl; do \
+		$(INSTALL) -D -m 644 lib/$$file $(DESTDIR)$(DATADIR)/etch/$$file || exit 1; \
+	done
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \
 		$(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$$section/$${page##*/} || exit 1; \

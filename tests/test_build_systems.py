@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from conftest import ROOT, fetch, run
-from test_guides import installed  # noqa: F401 (fixture)
+from test_guides import bazel_home, installed  # noqa: F401 (fixture)
 
 
 def rewritten(path):
@@ -50,6 +50,59 @@ def test_meson(installed, tinyxml2):
     run(["ninja", "-C", "out"], cwd=tinyxml2, env=installed)
     assert re.search(r"Fail:\s+0", run(["meson", "test", "-C", "out"], cwd=tinyxml2, env=installed).stdout)
     assert rewritten(tinyxml2 / "out" / "libtinyxml2.so.9.0.0")
+
+
+@pytest.mark.long
+def test_meson_subproject(installed, tinyxml2):
+    """The program of tests is another target, made by etch; it runs as a test, and is installed."""
+    need("meson", "ninja", "pkg-config")
+    shutil.copytree(run(["pkg-config", "--variable=mesondir", "etch"], env=installed).stdout.strip(), tinyxml2 / "subprojects" / "etch")
+    with open(tinyxml2 / "meson.build", "a") as f:
+        f.write("""
+etch = subproject('etch')
+linked = executable('linked', 'xmltest.cpp', link_with: lib_tinyxml2)
+etched = custom_target('etched', input: linked, output: 'etched', kwargs: etch.get_variable('rewritten'))
+test('etched', find_program('env'), args: etched, workdir: meson.current_source_dir())
+""")
+    run(["meson", "setup", "--prefix", tinyxml2 / "inst", "out"], cwd=tinyxml2, env=installed)
+    run(["ninja", "-C", "out"], cwd=tinyxml2, env=installed)
+    assert re.search(r"Fail:\s+0", run(["meson", "test", "-C", "out"], cwd=tinyxml2, env=installed).stdout)
+    run(["meson", "install", "-C", "out"], cwd=tinyxml2, env=installed)
+    assert rewritten(tinyxml2 / "inst" / "bin" / "etched") and not rewritten(tinyxml2 / "out" / "linked")
+
+
+@pytest.mark.long
+def test_bazel(installed, tinyxml2, tmp_path):
+    """In two sandboxes of two places the same bytes; what one has cached is taken in the other."""
+    need("bazel", "pkg-config")
+    shutil.copytree(run(["pkg-config", "--variable=bazeldir", "etch"], env=installed).stdout.strip(), tinyxml2 / "rules_etch")
+    for path in tinyxml2.rglob("BUILD*"):
+        path.unlink()
+    (tinyxml2 / "WORKSPACE").write_text("""
+local_repository(name = "rules_etch", path = "rules_etch")
+load("@rules_etch//:defs.bzl", "etch_repository")
+etch_repository(name = "etch")
+""")
+    (tinyxml2 / "rules_etch" / "BUILD.bazel").write_text("")
+    (tinyxml2 / "BUILD.bazel").write_text("""
+load("@rules_etch//:defs.bzl", "etch_binary")
+cc_library(name = "tinyxml2", srcs = ["tinyxml2.cpp"], hdrs = ["tinyxml2.h"], linkstatic = True)
+cc_binary(name = "linked", srcs = ["xmltest.cpp"], deps = [":tinyxml2", "@etch//:libetch"])
+etch_binary(name = "etched", binary = ":linked", options = ["--no-undo"])
+""")
+    made = []
+    for place, cache in ("a", "1"), ("b", "2"), ("c/d", "1"):
+        tree = shutil.copytree(tinyxml2, tmp_path / place / "tree", symlinks=True)
+        env = dict(installed, HOME=str(bazel_home(tmp_path / place / "home")))
+        p = run(["bazel", "build", f"--disk_cache={tmp_path}/cache{cache}", "//:etched"], cwd=tree, env=env, timeout=900)
+        done = p.stderr.split("INFO: Elapsed")[1]
+        made.append((tree / "bazel-bin" / "etched").read_bytes())
+        if place == "c/d":
+            assert re.search(r"\b4 (disk|remote) cache hit\b", done), done  # so Bazel 4 calls the directory, too
+        else:
+            assert "4 linux-sandbox" in done, done  # two compilers, the linker, etch
+            assert ", Fail 0" in run([tree / "bazel-bin" / "etched"], cwd=tree).stdout and rewritten(tree / "bazel-bin" / "etched")
+    assert made[0] == made[1] == made[2]
 
 
 @pytest.mark.long

@@ -140,7 +140,7 @@ def test_show_finds_what_people_mean(etch, shapes, tmp_path):
     for name in "ns::shape::area(int)", "shape::area(int)", "area(int)", "area(in":
         assert run([etch, "diff", "--show", name, *files], ok=1).stdout == want, name
     p = run([etch, "diff", "--show", "ns::shape::area", *files], ok=2)
-    assert "there are several functions that 'ns::shape::area' may mean: " in p.stderr and "ns::shape::area(int)" in p.stderr
+    assert "there are several functions that 'ns::shape::area' may mean: " in p.stderr and p.stderr.count("ns::shape::area(int)") == 1
     for name in "ns::shape::volume", "":
         assert f"no function '{name}' in either file" in run([etch, "diff", "--show", name, *files], ok=2).stderr
 

@@ -21,7 +21,8 @@ from conftest import FIXTURES, ROOT, run
 GUIDES = ROOT / "docs" / "guides"
 # What a guide needs that make deps does not bring.
 NEEDS = {"cmake": ["cmake", "ninja"], "meson": ["meson", "ninja"], "ninja": ["ninja"],
-         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"], "rust": ["cargo", "rustc"], "go-zig": ["go"]}
+         "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"], "rust": ["cargo", "rustc"], "go-zig": ["go"],
+         "bazel": ["bazel"]}
 PAGES = sorted(p.stem for p in GUIDES.glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.M | re.S)
 
@@ -65,11 +66,27 @@ def installed(build, tmp_path_factory):
     return env
 
 
+# What @bazel_tools takes from there; Debian's package has rules that are too new for its Bazel, and nothing is fetched.
+RULES_CC = "".join(f"{name} = native.{name}\n" for name in ("cc_binary", "cc_library", "cc_toolchain", "cc_toolchain_suite"))
+
+
+def bazel_home(home):
+    """A home directory with Bazel's options: no server, no network, nothing in the real one."""
+    (home / "rules_cc" / "cc").mkdir(parents=True)
+    for name, text in {"WORKSPACE": "", "cc/BUILD": "", "cc/defs.bzl": RULES_CC}.items():
+        (home / "rules_cc" / name).write_text(text)
+    rules = {"rules_cc": home / "rules_cc", **{f"rules_{n}": f"/usr/share/bazel/rules/{n}" for n in ("java", "proto")},
+             "platforms": "/usr/share/bazel/platforms"}
+    (home / ".bazelrc").write_text(f"startup --batch --output_user_root={home}/root\nbuild --spawn_strategy=sandboxed\n" + "".join(
+        f"build --override_repository={name}={path}\n" for name, path in rules.items()))
+    return home
+
+
 def with_compilers():
     """Each guide with cc, and with clang; this for the slow build systems, and the slowest whole, is left to make test-all."""
     for guide in PAGES:
         for compiler in (None, "clang"):
-            slow = guide in ("autotools", "go-zig") or compiler and guide in ("cmake", "meson")
+            slow = guide in ("autotools", "go-zig", "bazel") or compiler and guide in ("cmake", "meson")
             yield pytest.param(guide, compiler, marks=[pytest.mark.long] * bool(slow), id=f"{guide}-{compiler or 'cc'}")
 
 
@@ -87,6 +104,8 @@ def test_guide(guide, compiler, installed, tmp_path):
     for f in (FIXTURES / "guides").iterdir():
         shutil.copy(f, tmp_path)
     env = dict(installed, CC=compiler) if compiler else installed
+    if guide == "bazel":
+        env = dict(env, HOME=str(bazel_home(tmp_path / "home")))
     assert follow(GUIDES / f"{guide}.md", tmp_path, env)
 
 

@@ -50,6 +50,7 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
              for p in [*(ROOT / "lib/rust").glob("src/*.rs"), ROOT / "lib/rust/Cargo.toml", ROOT / "lib/rust/build.rs"]}
     assert headers and pages and len(crate) > 5
     assert files == headers | pages | crate | {
+        *(f"opt/e/share/etch/{name}" for name in ("meson/meson.build", "bazel/WORKSPACE", "bazel/BUILD.bazel", "bazel/defs.bzl")),
         "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
         "opt/e/lib/libetch-unwind.a", "opt/e/lib/libetch-unwind.so", "opt/e/lib/libetch-unwind.so.0", "opt/e/lib/pkgconfig/etch-unwind.pc",
         "opt/e/lib/etch/libetch-heap.so",

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT   3
-#define LINE_MOST 800
+#define CONTEXT    3
+#define LINE_MOST  800
+#define NAMED_MOST 4 /* functions listed where a name may mean several */
 
 /* A line: an instruction of one function, or an equal one of both. */
 struct line {
@@ -238,33 +239,43 @@ static bool has_name(const struct image *im, uint32_t func, const char *name)
 /* The function names that fit best so far. */
 struct named {
 	enum fit fit;
-	const char *first; /* owned by its file */
+	const char *names[NAMED_MOST]; /* the first of them, owned by their files */
 	size_t count;
-	char list[300]; /* of the first, for a message */
 };
 
 static void name_add(struct named *n, const char *symbol, const char *text)
 {
 	enum fit fit = name_fit(symbol, text);
-	char shown[DEMANGLED_MOST];
-	size_t at;
+	size_t i;
 
-	if (fit == FIT_NONE || fit < n->fit || (fit == n->fit && !strcmp(n->first, symbol)))
+	if (fit == FIT_NONE || fit < n->fit)
 		return;
 	if (fit > n->fit)
-		*n = (struct named){.fit = fit, .first = symbol};
-	at = strlen(n->list);
-	if (at < sizeof(n->list) / 2)
-		snprintf(n->list + at, sizeof(n->list) - at, "%s%.100s", n->count ? ", " : "",
-		         demangle(symbol, DEMANGLED_FULL, shown) ? shown : symbol);
-	n->count++;
+		*n = (struct named){.fit = fit};
+	for (i = 0; i < n->count; i++)
+		if (!strcmp(n->names[i], symbol))
+			return;
+	if (n->count < NAMED_MOST)
+		n->names[n->count++] = symbol;
+}
+
+static void named_error(const struct named *n, const char *text, struct error *e)
+{
+	char list[NAMED_MOST * 110] = "", shown[DEMANGLED_MOST];
+	size_t i, at = 0;
+
+	for (i = 0; i < n->count; i++)
+		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%.100s", i ? ", " : "",
+		                       demangle(n->names[i], DEMANGLED_FULL, shown) ? shown : n->names[i]);
+	error_set(e, "there are several functions that '%.100s' may mean: %s%s", text, list,
+	          n->count == NAMED_MOST ? ", ..." : "");
 }
 
 /* The symbol of the one function that people may mean by this. Null: none, or several, and a message. */
 static const char *symbol_of(const struct diff *d, const char *text, struct error *e)
 {
 	const struct image *const images[] = {d->old, d->new};
-	struct named n = {FIT_NONE, NULL, 0, ""};
+	struct named n = {.fit = FIT_NONE};
 
 	for (size_t s = 0; s < 2 && *text; s++)
 		for (uint32_t i = 0; i < images[s]->func_count; i++)
@@ -273,9 +284,8 @@ static const char *symbol_of(const struct diff *d, const char *text, struct erro
 	if (!n.count)
 		error_set(e, "no function '%.200s' in either file", text);
 	else if (n.count > 1)
-		error_set(e, "there are several functions that '%.100s' may mean: %s%s", text, n.list,
-		          n.count > 2 ? ", ..." : "");
-	return n.count == 1 ? n.first : NULL;
+		named_error(&n, text, e);
+	return n.count == 1 ? n.names[0] : NULL;
 }
 
 /* Shows all pairs of this very name. -2: there is none. */
