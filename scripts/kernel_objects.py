@@ -111,7 +111,7 @@ def kernel_by_etch(etch, where=DIRECTORY, jobs=2):
         out.mkdir(exist_ok=True)
         shutil.copy(where / "objtool" / ".config", out)
     make(tree, out, log, "olddefconfig")
-    make(tree, out, log, f"-j{jobs}", f"objtool={etch} objtool --skip=uaccess", "bzImage", "modules")
+    make(tree, out, log, f"-j{jobs}", f"objtool={etch} objtool", "bzImage", "modules")
     return out
 
 

@@ -242,7 +242,7 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = ["ibt", "mcount", "noinstr", "unret", "stackval", "uaccess", "dump", "link", "sec-address", "backtrace"]
+OPTIONS = ["ibt", "mcount", "noinstr", "unret", "stackval", "dump", "link", "sec-address", "backtrace"]
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -259,14 +259,14 @@ def test_fallback_gets_the_rest(etch, tmp_path):
     path, log, other = assemble(tmp_path, KEYED), tmp_path / "log", tmp_path / "objtool"
     other.write_text(f"#!/bin/sh\necho \"$@\" >{log}\n")
     other.chmod(0o755)
-    args = ["--orc", "--uaccess", "--stackval", "--module", "--skip=stackval", f"--fallback={other}"]
+    args = ["--orc", "--noinstr", "--stackval", "--module", "--skip=stackval", f"--fallback={other}"]
     objtool(etch, path, *args)
-    assert log.read_text().split() == ["--uaccess", "--module", str(path)] and rows(path)
+    assert log.read_text().split() == ["--noinstr", "--module", str(path)] and rows(path)
     other.write_text("#!/bin/sh\nexit 3\n")
     path = assemble(tmp_path, KEYED)
     objtool(etch, path, *args, ok=3)
     assert not rows(path)
-    assert "cannot be run" in objtool(etch, path, "--uaccess", "--fallback=/nonexistent", ok=2).stderr
+    assert "cannot be run" in objtool(etch, path, "--noinstr", "--fallback=/nonexistent", ok=2).stderr
 
 
 def test_environment_dry_run_backup_twice(etch, tmp_path, monkeypatch):

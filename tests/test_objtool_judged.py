@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """`etch objtool` beside Linux 6.1's objtool on two objects with all that a kernel says of its code: C as gcc compiles it with
-the kernel's options, and entry code. What objtool made of the entry code is in tests/kernel/entry.objtool too (written by
-`python tests/test_objtool_judged.py OBJTOOL`), so that one half needs no objtool. All objects of a kernel:
+the kernel's options, and entry code; and what both warn of access to user memory. What objtool made of the entry code and
+warned of is in tests/kernel/*.objtool too (written by `python tests/test_objtool_judged.py OBJTOOL`), so that one half needs
+no objtool. All objects of a kernel:
 scripts/parity/kernel.py."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -52,7 +54,7 @@ def test_the_same_as_objtool(etch, objtool, tmp_path, source):
     result = parity.compare(path, source, etch, objtool)
     assert not result["parts"] and not result["examples"], (result, result["objtool_errors"])
     assert set(result["bytes"]) == {"equal", "both none"} and result["bytes"]["equal"] > 250
-    run([etch, "objtool", "--skip=uaccess", *OPTIONS, path])
+    run([etch, "objtool", *OPTIONS, path])
     done = parity.Object(path)
     assert ROWS[source] <= {parity.entry_text(e) for table in done.orc().values() for _, e in table}
     assert all(done.sites(s) for s in parity.SITES)
@@ -61,7 +63,7 @@ def test_the_same_as_objtool(etch, objtool, tmp_path, source):
 def test_the_same_as_objtool_said(etch, tmp_path):
     path = compiled(tmp_path, "entry.S")
     count = len(parity.Object(path).heads)
-    run([etch, "objtool", "--skip=uaccess", *OPTIONS, path])
+    run([etch, "objtool", *OPTIONS, path])
     assert described(path, count) == (KERNEL / "entry.objtool").read_text().splitlines()
 
 
@@ -79,12 +81,42 @@ def test_each_note_counts(etch, tmp_path, source, was, becomes):
     for path in (KERNEL / source, changed):
         out = tmp_path / f"{len(seen)}.o"
         run(["gcc", *FLAGS, "-c", path, "-o", out])
-        run([etch, "objtool", "--skip=uaccess", *OPTIONS, out])
+        run([etch, "objtool", *OPTIONS, out])
         seen.append([x for x in described(out, len(parity.Object(out).heads)) if x.startswith("row .text")])
     assert seen[0] != seen[1]
 
 
+def warnings(tool, path):
+    return re.findall(r"warning: objtool: (.*)", run([*tool, "--orc", "--uaccess", path]).stderr)
+
+
+def test_access_to_user_memory(etch, tmp_path):
+    path = compiled(tmp_path, "access.S")
+    was = (KERNEL / "access.objtool").read_text().splitlines()
+    assert warnings([etch, "objtool"], path) == was and len(was) == 12
+    assert not warnings([etch, "objtool", "--skip=uaccess"], compiled(tmp_path, "access.S"))
+
+
+def test_access_to_user_memory_as_objtool(etch, objtool, tmp_path):
+    """Each stac and clac in turn is a nop, or the other of the two."""
+    data = compiled(tmp_path, "access.S").read_bytes()
+    found = [m.start() for m in re.finditer(b"\x0f\x01[\xca\xcb]", data)]
+    seen = set()
+    assert len(found) > 20
+    for at in found:
+        for new in (b"\x0f\x1f\x00", b"\x0f\x01" + bytes([data[at + 2] ^ 1])):
+            both = []
+            for tool in ([etch, "objtool"], [objtool]):
+                path = tmp_path / "changed.o"
+                path.write_bytes(data[:at] + new + data[at + 3:])
+                both.append(warnings(tool, path))
+            assert both[0] == both[1], (hex(at), new)
+            seen.add(tuple(both[0]))
+    assert len(seen) > 20
+
+
 def main(objtool):
+    (KERNEL / "access.objtool").write_text("\n".join(warnings([objtool], compiled(Path("/tmp"), "access.S"))) + "\n")
     path = compiled(Path("/tmp"), "entry.S")
     count = len(parity.Object(path).heads)
     run([objtool, *OPTIONS, path])

@@ -25,16 +25,16 @@ static const struct unsupported {
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'i', "ibt", true},          {'m', "mcount", true},     {'n', "noinstr", true}, {'R', "unret", true},
-	{'s', "stackval", true},     {'u', "uaccess", true},    {'D', "dump", true},    {'L', "link", false},
-	{'A', "sec-address", false}, {'T', "backtrace", false},
+	{'i', "ibt", true},   {'m', "mcount", true},       {'n', "noinstr", true},
+	{'R', "unret", true}, {'s', "stackval", true},     {'D', "dump", true},
+	{'L', "link", false}, {'A', "sec-address", false}, {'T', "backtrace", false},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
 struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
-	bool no_unreachable, acts;
+	bool no_unreachable, acts, no_uaccess;
 	const char *fallback;
 };
 
@@ -53,6 +53,7 @@ static void help(void)
 	       "      --rethunk          .return_sites; warn of returns\n"
 	       "  -l, --sls              warn where no int3 follows a return or indirect jump\n"
 	       "  -t, --static-call      .static_call_sites\n"
+	       "  -u, --uaccess          warn where access to user memory is enabled at a call or return\n"
 	       "\n"
 	       "Options:\n"
 	       "      --module           the object is part of a module\n"
@@ -61,7 +62,7 @@ static void help(void)
 	       "      --dry-run          write nothing\n"
 	       "      --stats            print counts\n"
 	       "      --fallback=PROGRAM let the real objtool run the passes that etch lacks\n"
-	       "      --skip=LIST        skip these passes of objtool, such as uaccess\n"
+	       "      --skip=LIST        skip uaccess, or passes of objtool that etch lacks\n"
 	       "      --help\n"
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
@@ -70,7 +71,6 @@ static void help(void)
 	       "  -n, --noinstr\n"
 	       "      --unret\n"
 	       "  -s, --stackval\n"
-	       "  -u, --uaccess\n"
 	       "      --dump\n"
 	       "      --link\n"
 	       "      --sec-address\n"
@@ -109,15 +109,16 @@ static bool hacks_take(struct command_line *c, const char *list)
 
 static bool skip_take(struct command_line *c, const char *list)
 {
-	bool any = false;
+	bool any = list_has(list, "uaccess");
 	size_t i;
 
+	c->no_uaccess |= any;
 	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
 		c->skipped[i] |= list_has(list, unsupported[i].name);
 		any |= c->skipped[i];
 	}
 	if (!any)
-		fprintf(stderr, "etch: --skip takes passes that etch objtool lacks, not '%s'\n", list);
+		fprintf(stderr, "etch: --skip takes uaccess, or passes that etch objtool lacks, not '%s'\n", list);
 	return any;
 }
 
@@ -146,6 +147,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'r': c->acts = o->retpoline = true; return true;
 	case 'l': c->acts = o->sls = true; return true;
 	case 't': c->acts = o->static_call = true; return true;
+	case 'u': c->acts = o->uaccess = true; return true;
 	case 'K': c->acts = o->rethunk = true; return true;
 	case 'M': o->module = true; return true;
 	case 'N': c->no_unreachable = true; return true;
@@ -313,6 +315,7 @@ int cmd_objtool(int argc, char **argv)
 	}
 	if (!release_check() || !unsupported_check(&c))
 		return EXIT_UNUSABLE;
+	c.make.uaccess &= !c.no_uaccess;
 	bounds_memory_ends();
 	/* First, on the object as the compiler wrote it: objtool refuses some of what etch adds. */
 	status = c.fallback ? fallback_run(&c, argv[optind]) : EXIT_CLEAN;

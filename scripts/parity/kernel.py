@@ -4,7 +4,7 @@
 
     scripts/parity/kernel.py [--etch build/etch] [--limit N] [--only TEXT] [--examples N] [--markdown]
 
-Both tools run with the options of the kernel's build, each on a copy; etch without the passes that it has not (--skip).
+Both tools run with the options of the kernel's build, each on a copy.
 The unwind tables are compared byte by byte of text, the lists of sites, the code and its relocations as a whole.
 Exit status 1 where anything differs.
 """
@@ -24,9 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import kernel_objects  # noqa: E402
 
-SKIPPED = "uaccess"
 CLASSES = ("equal", "both none", "etch none", "objtool none", "differ")
-WARNED = ("found in RETPOLINE build", "found in RETHUNK build", "missing int3 after")
+WARNED = ("found in RETPOLINE build", "found in RETHUNK build", "missing int3 after", "UACCESS")
 SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
 REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
 NONE = b"\0" * 6
@@ -151,7 +150,7 @@ def compare(path, name, etch, objtool):
         a, b = Path(d, "etch.o"), Path(d, "objtool.o")
         shutil.copy(path, a)
         shutil.copy(path, b)
-        status, errors, out["etch_cpu"], out["etch_kb"] = run([etch, "objtool", f"--skip={SKIPPED}", *args, a])
+        status, errors, out["etch_cpu"], out["etch_kb"] = run([etch, "objtool", *args, a])
         _, out["objtool_errors"], out["objtool_cpu"], out["objtool_kb"] = run([objtool, *args, b])
         if status:
             out["parts"].append(f"refused: {errors.strip()}")

@@ -216,7 +216,7 @@ def main():
     etch = opt.etch.resolve()
     theirs = kernel_objects.DIRECTORY / "objtool"
     built = kernel_objects.kernel_by_etch(etch, jobs=opt.jobs)
-    kernels = [(theirs, "")] * 2 if opt.again else [(theirs, ""), (built, f"{etch} objtool --skip=uaccess")]
+    kernels = [(theirs, "")] * 2 if opt.again else [(theirs, ""), (built, f"{etch} objtool")]
     names = ("objtool", "again") if opt.again else ("objtool", "etch")
     files = [file_pages(out) for out, _ in kernels]
     worse = 0

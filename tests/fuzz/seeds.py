@@ -113,7 +113,8 @@ def kernel_code():
     """C and entry code with the same, and gcc's options for them."""
     from test_objtool_judged import FLAGS, KERNEL as where
     return [("annotated.o", "c", (where / "annotated.c").read_text(), FLAGS),
-            ("entry.o", "assembler-with-cpp", (where / "entry.S").read_text(), FLAGS)]
+            ("entry.o", "assembler-with-cpp", (where / "entry.S").read_text(), FLAGS),
+            ("access.o", "assembler-with-cpp", (where / "access.S").read_text(), FLAGS)]
 
 
 def files_make(etch, tmp):

@@ -12,7 +12,7 @@
 
 struct objtool_options {
 	bool jump_label, noinstr_hack; /* --hacks */
-	bool orc, retpoline, rethunk, sls, static_call;
+	bool orc, retpoline, rethunk, sls, static_call, uaccess;
 	bool module;  /* the object is part of a module */
 	bool backup;  /* keep FILE.orig */
 	bool dry_run; /* write nothing */
@@ -50,6 +50,9 @@ struct branches {
 /* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. */
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, struct branches *out, struct error *e);
 void branch_sites_free(struct branches *b);
+
+/* uaccess.c: prints the warnings of --uaccess. 0, or -1 and a message: malformed notes or relocations. */
+int uaccess_check(const struct elf_file *f, struct error *e);
 
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,

@@ -61,6 +61,8 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	/* Branches first, so that warnings come in file order. */
 	if (branch_sites_find(f, o, b, e) || sites_sections(f, o, b, sections, count, e))
 		return -1;
+	if (o->uaccess && uaccess_check(f, e))
+		return -1;
 	if (o->orc && orc_pass(f, sections, count, e))
 		return -1;
 	/* Passes that change code come last. */

@@ -396,7 +396,7 @@ static const char *const noreturn[] = {
 
 static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
 
-static bool linux_noreturn(const char *name)
+bool linux_noreturn(const char *name)
 {
 	return bsearch(name, noreturn, sizeof(noreturn) / sizeof(noreturn[0]), sizeof(noreturn[0]), name_order) != NULL;
 }

@@ -8,4 +8,9 @@
 /* Layouts are those of Linux 6.1 (arch/x86/include/asm, include/linux/objtool.h, tools/objtool/arch/x86). */
 extern const struct profile linux_profile;
 
+/* May a function be called while access to user memory is enabled? */
+bool linux_access_safe(const char *name);
+/* Does a global function of this name not return? */
+bool linux_noreturn(const char *name);
+
 #endif

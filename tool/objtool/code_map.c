@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* Builds the map of an object's code and answers questions about its branches (code_map.h). */
+#include "objtool/code_map.h"
+#include "analysis/runtimes/linux_kernel.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum ends { ENDS_UNKNOWN, ENDS_DEAD, ENDS_OTHERWISE };
+
+static bool is_sized_function(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && y->type == STT_FUNC && y->size;
+}
+
+static bool is_label(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && y->type != STT_SECTION && y->type != STT_FILE && y->name[0];
+}
+
+const struct part *part_at(const struct code_map *m, uint64_t addr)
+{
+	const struct code_section *c = space_at(&m->space, addr);
+
+	return c ? &m->parts[c - m->space.list] : NULL;
+}
+
+/* The function that holds an address, or null; *k: its index. */
+const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, size_t *k)
+{
+	const struct code_section *c = space_at(&m->space, addr);
+	const struct elf_symbol *y = c ? symbol_index_find(&m->functions, c->section, addr - c->addr) : NULL;
+
+	*k = y ? symbol_index_above(&m->functions, y->section, y->value) - 1 : 0;
+	return y;
+}
+
+struct target target_of(const struct code_map *m, uint64_t at, const struct step *s)
+{
+	const struct part *p = part_at(m, at);
+	uint64_t off = at - p->code->addr;
+	size_t k = SEARCH(p->count, i, p->relocs[i].offset < off);
+	const struct elf_reloc *r = k < p->count && p->relocs[k].offset < off + s->len ? &p->relocs[k] : NULL;
+	const struct elf_symbol *y = r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
+	const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
+	struct target t = {.at = r ? 0 : (uint64_t)s->imm, .name = y ? y->name : NULL};
+
+	if (c) /* the displacement counts from the instruction's end, where the relocation counts from its field */
+		t.at = c->addr + y->value + (uint64_t)r->addend + (off + s->len - r->offset);
+	if (t.at) {
+		c = space_at(&m->space, t.at);
+		y = function_at(m, t.at, &k);
+		t.name = y && t.at == c->addr + y->value ? y->name : NULL;
+	}
+	return t;
+}
+
+static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth);
+
+/* Does a local function end only in others that do not return, by its instructions? */
+static bool function_ends_dead(const struct code_map *m, const struct elf_symbol *y, const struct part *p,
+                               unsigned depth)
+{
+	uint64_t start = p->code->addr + y->value, at;
+	uint64_t end = p->code->addr + (y->size < p->code->size - y->value ? y->value + y->size : p->code->size);
+	struct step s;
+
+	for (at = start; at < end; at += s.len) {
+		struct target to;
+
+		if (!step_decode(m->cache, p->code->bytes + (at - p->code->addr), end - at, at, &s) || s.flow == FLOW_RETURN)
+			return false;
+		if (s.flow != FLOW_JUMP && s.flow != FLOW_BRANCH)
+			continue;
+		to = target_of(m, at, &s);
+		if (to.name && to.at != start && !dead_within(m, &to, depth + 1))
+			return false;
+	}
+	return true;
+}
+
+/* Does what is called not return? As objtool has it: by name if it is global, else by its instructions; tail calls are
+ * followed DEPTH_MOST times. */
+#define DEPTH_MOST 5
+
+static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth)
+{
+	size_t k;
+	const struct elf_symbol *y = t->at ? function_at(m, t->at, &k) : NULL;
+	const struct part *p = y ? part_at(m, t->at) : NULL;
+
+	if (!p || y->bind != STB_LOCAL)
+		return t->name && (!y || y->bind == STB_GLOBAL) && linux_noreturn(t->name);
+	if (!m->ends[k] && depth <= DEPTH_MOST) {
+		m->ends[k] = ENDS_OTHERWISE; /* where it comes back to itself */
+		m->ends[k] = function_ends_dead(m, y, p, depth) ? ENDS_DEAD : ENDS_OTHERWISE;
+	}
+	return m->ends[k] == ENDS_DEAD;
+}
+
+bool calls_dead(const struct code_map *m, const struct target *t) { return dead_within(m, t, 0); }
+
+void code_map_open(const struct elf_file *f, struct code_map *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->f = f;
+	space_build(f, &out->space);
+}
+
+static int parts_read(struct code_map *m, struct error *e)
+{
+	size_t i;
+
+	m->parts = mem_zero(m->space.count, sizeof(*m->parts));
+	for (i = 0; i < m->space.count; i++) {
+		uint32_t rel = elf_section_rela(m->f, m->space.list[i].section, 1);
+		long n = rel ? elf_relocs(m->f, rel, &m->parts[i].relocs, e) : 0;
+
+		if (n < 0)
+			return -1;
+		m->parts[i].code = &m->space.list[i];
+		m->parts[i].count = (size_t)n;
+	}
+	return 0;
+}
+
+int code_map_read(struct code_map *m, struct error *e)
+{
+	m->cache = step_cache_new(); /* null is allowed */
+	if (parts_read(m, e) || symbol_index_build(m->f, is_sized_function, &m->functions, e) ||
+	    symbol_index_build(m->f, is_label, &m->labels, e))
+		return -1;
+	m->ends = mem_zero(m->functions.count, 1);
+	return 0;
+}
+
+void code_map_free(struct code_map *m)
+{
+	size_t i;
+
+	for (i = 0; i < m->space.count && m->parts; i++)
+		free(m->parts[i].relocs);
+	free(m->parts);
+	free(m->ends);
+	symbol_index_free(&m->functions);
+	symbol_index_free(&m->labels);
+	step_cache_free(m->cache);
+	space_free(&m->space);
+}

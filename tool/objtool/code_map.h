@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* The code of an object as one space, by its relocations: where branches lead, and which calls do not return. */
+#ifndef OBJTOOL_CODE_MAP_H
+#define OBJTOOL_CODE_MAP_H
+
+#include "analysis/facts/space.h"
+#include "arch/x86/stack.h"
+#include "elf/symbols.h"
+
+/* A code section with its relocations. */
+struct part {
+	const struct code_section *code;
+	struct elf_reloc *relocs; /* sorted by offset */
+	size_t count;
+};
+
+struct code_map {
+	const struct elf_file *f;
+	struct code_space space;
+	struct part *parts; /* as space.list */
+	struct step_cache *cache;
+	struct symbol_index functions, labels; /* those with a size; all that have a name, as assembly calls them */
+	uint8_t *ends;                         /* of code_map.c, per function */
+};
+
+/* Where a direct jump or call leads. */
+struct target {
+	uint64_t at;      /* address of the code space; 0: none */
+	const char *name; /* of the symbol that is named, if it is a function, or another file's; or null */
+};
+
+/* An empty map with its space; then code_map_read() fills it: 0, or -1 and a message. code_map_free() when done. */
+void code_map_open(const struct elf_file *f, struct code_map *out);
+int code_map_read(struct code_map *m, struct error *e);
+void code_map_free(struct code_map *m);
+
+/* The section that holds an address, or null. */
+const struct part *part_at(const struct code_map *m, uint64_t addr);
+/* The function that holds an address, or null; *k: its index. */
+const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, size_t *k);
+/* The target of the direct branch `s` at an address of the space. */
+struct target target_of(const struct code_map *m, uint64_t at, const struct step *s);
+/* Does what is called not return? */
+bool calls_dead(const struct code_map *m, const struct target *t);
+
+#endif

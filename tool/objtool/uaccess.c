@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * --uaccess: the kernel enables access to user memory (stac) for a few instructions at a time. Follows all paths from
+ * the start of each function and warns where access is enabled at a call or return, or where enabling and disabling do
+ * not pair. stac and clac are alternatives of nops: such a replacement is always taken.
+ */
+#include "analysis/runtimes/linux_kernel.h"
+#include "arch/x86/cet.h"
+#include "arch/x86/user_access.h"
+#include "objtool/code_map.h"
+#include "objtool/objtool.h"
+#include "support/memory.h"
+#include "support/plain.h"
+#include "support/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is known of a byte of code. */
+enum {
+	VISITED = 1,        /* the instruction there, while access is disabled; << 1: while it is enabled */
+	IN_ALTERNATIVE = 4, /* it may be replaced, or replace; only there pushf and popf save and restore access */
+};
+
+/* A path that is still to be followed. */
+struct path {
+	uint64_t at;    /* address of the code space */
+	bool enabled;   /* access to user memory */
+	bool resumed;   /* the instruction there has been visited, but for its own effect */
+	uint32_t saved; /* flags that pushf has saved, the last one lowest, behind a 1; 0: none */
+};
+
+struct access {
+	struct code_map map;
+	struct notes notes;
+	struct symbol_index names; /* for warnings */
+	uint8_t *bytes;            /* per byte of the space: VISITED, IN_ALTERNATIVE */
+	struct path *paths;
+	size_t path_count, path_room;
+	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
+	bool safe;                         /* it may be called while access is enabled */
+};
+
+static uint8_t *byte_of(const struct access *a, uint64_t addr) { return &a->bytes[addr - a->map.space.first]; }
+
+static bool is_thunk(const char *name, const char *prefix) { return name && !strncmp(name, prefix, strlen(prefix)); }
+
+/* Is a name that of the function whose paths are followed, or of a part of it that the compiler has put elsewhere? */
+static bool is_own(const struct access *a, const char *name)
+{
+	size_t n = a->function ? strlen(a->function->name) : 0;
+
+	return n && !strncmp(name, a->function->name, n) && (!name[n] || !strncmp(name + n, ".cold", 5));
+}
+
+static void path_add(struct access *a, const struct path *from, uint64_t to)
+{
+	mem_room(&a->paths, &a->path_room, a->path_count, sizeof(*a->paths));
+	a->paths[a->path_count++] = (struct path){.at = to, .enabled = from->enabled, .saved = from->saved};
+}
+
+/* Returns false: the first warning of a function is the only one. */
+static bool warn(const struct access *a, uint64_t at, const char *text)
+{
+	const struct code_section *c = space_at(&a->map.space, at);
+
+	objtool_warn(a->map.f, &a->names, c->section, at - c->addr, text);
+	return false;
+}
+
+/* A call, or a jump in the place of one; name: null if it is not known. False: warned. */
+static bool call_check(const struct access *a, const struct path *p, const char *name)
+{
+	char text[200];
+
+	if (!p->enabled || (name && linux_access_safe(name)))
+		return true;
+	snprintf(text, sizeof(text), "call to %.120s() with UACCESS enabled", name ? name : "{dynamic}");
+	plain(text);
+	return warn(a, p->at, text);
+}
+
+static bool return_check(const struct access *a, const struct path *p)
+{
+	if (p->enabled && !a->safe)
+		return warn(a, p->at, "return with UACCESS enabled");
+	if (!p->enabled && a->safe)
+		return warn(a, p->at, "return with UACCESS disabled from a UACCESS-safe function");
+	return true;
+}
+
+/* Applies the effect of an instruction to a path. False: warned. */
+static bool effect_apply(const struct access *a, struct path *p, enum access_effect effect)
+{
+	switch (effect) {
+	case ACCESS_ENABLED:
+		if (p->enabled)
+			return warn(a, p->at, "recursive UACCESS enable");
+		p->enabled = true;
+		return true;
+	case ACCESS_DISABLED:
+		if (!p->enabled && a->function)
+			return warn(a, p->at, "redundant UACCESS disable");
+		if (a->safe && !p->saved)
+			return warn(a, p->at, "UACCESS-safe disables UACCESS");
+		p->enabled = false;
+		return true;
+	case ACCESS_SAVED:
+		if (!(*byte_of(a, p->at) & IN_ALTERNATIVE))
+			return true;
+		if (p->saved >> 31)
+			return warn(a, p->at, "PUSHF stack exhausted");
+		p->saved = (p->saved ? p->saved : 1) << 1 | p->enabled;
+		return true;
+	case ACCESS_RESTORED:
+		if (!p->saved || !(*byte_of(a, p->at) & IN_ALTERNATIVE))
+			return true;
+		p->enabled = p->saved & 1;
+		p->saved >>= 1;
+		p->saved = p->saved == 1 ? 0 : p->saved;
+		return true;
+	default: return true;
+	}
+}
+
+/* Does an instruction of [at, at + size) have an effect on access? */
+static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
+{
+	const struct part *p = size ? part_at(&a->map, at) : NULL;
+	uint64_t end = at + size;
+	struct step s;
+
+	for (; p && at < end; at += s.len) {
+		const uint8_t *bytes = p->code->bytes + (at - p->code->addr);
+
+		if (!step_decode(a->map.cache, bytes, end - at, at, &s))
+			return false;
+		if (code_access_effect(bytes, s.len))
+			return true;
+	}
+	return false;
+}
+
+/* Adds the paths by what may stand in an instruction's place, and to fixups. False: the instruction itself does not
+ * count. */
+static bool others_add(struct access *a, const struct path *p)
+{
+	const struct notes *n = &a->notes;
+	const struct note *x;
+	bool counts = true;
+	size_t k;
+
+	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
+		path_add(a, p, x->to);
+	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++)
+		path_add(a, p, x->to);
+	k = SEARCH(n->replacement_count, i, n->replacements[i].at < p->at);
+	for (; k < n->replacement_count && n->replacements[k].at == p->at; k++)
+		counts &= !has_effect(a, n->replacements[k].from, n->replacements[k].size);
+	return counts;
+}
+
+/* Follows a jump. False: warned. */
+static bool jump_follow(struct access *a, const struct path *p, const struct step *s)
+{
+	struct target t = target_of(&a->map, p->at, s);
+
+	if (s->flow == FLOW_JUMP && is_thunk(t.name, "__x86_return_thunk"))
+		return return_check(a, p);
+	if (is_thunk(t.name, "__x86_indirect_thunk_"))
+		return call_check(a, p, NULL);
+	if (t.name && !is_own(a, t.name))
+		return call_check(a, p, t.name);
+	if (t.at)
+		path_add(a, p, t.at);
+	return true;
+}
+
+/* A call. False: warned; *goes_on: it may return. */
+static bool call_follow(struct access *a, struct path *p, const struct step *s, bool *goes_on)
+{
+	struct target t = target_of(&a->map, p->at, s);
+
+	if (note_at(&a->notes, p->at, NOTE_PUSH)) {
+		*goes_on = false;
+		path_add(a, p, t.at);
+		return true;
+	}
+	if (t.at && !t.name) {
+		const struct code_section *c = space_at(&a->map.space, t.at);
+		const struct elf_symbol *y = c ? symbol_index_find(&a->map.labels, c->section, t.at - c->addr) : NULL;
+
+		t.name = y && t.at == c->addr + y->value ? y->name : NULL;
+	}
+	*goes_on = !calls_dead(&a->map, &t);
+	return call_check(a, p, is_thunk(t.name, "__x86_indirect_thunk_") ? NULL : t.name);
+}
+
+/* Adds the path behind an instruction; behind a replacement's last one that is where it resumes. */
+static void next_add(struct access *a, const struct path *p, uint64_t behind)
+{
+	const struct note *x = note_at(&a->notes, behind, NOTE_RESUME);
+
+	if (note_at(&a->notes, behind, NOTE_STOPS))
+		return;
+	if (!x)
+		path_add(a, p, behind);
+	for (; note_is(&a->notes, x, behind, NOTE_RESUME); x++)
+		path_add(a, p, x->to);
+}
+
+/* Takes a path over one instruction, and adds the paths from there on. False: warned. */
+static bool insn_follow(struct access *a, struct path *p, const uint8_t *bytes, const struct step *s)
+{
+	bool goes_on = true;
+
+	if (!effect_apply(a, p, code_access_effect(bytes, s->len)))
+		return false;
+	switch (s->flow) {
+	case FLOW_RETURN: return return_check(a, p);
+	case FLOW_JUMP_IND: return call_check(a, p, NULL);
+	case FLOW_JUMP: return jump_follow(a, p, s);
+	case FLOW_BRANCH:
+		if (!jump_follow(a, p, s))
+			return false;
+		break;
+	case FLOW_CALL_IND:
+		if (!call_check(a, p, NULL))
+			return false;
+		break;
+	case FLOW_CALL:
+		if (!call_follow(a, p, s, &goes_on))
+			return false;
+		break;
+	case FLOW_STOP: goes_on = insn_is_int3(bytes, s->len) || note_at(&a->notes, p->at + s->len, NOTE_GOES_ON); break;
+	default: break;
+	}
+	if (goes_on)
+		next_add(a, p, p->at + s->len);
+	return true;
+}
+
+/* Reverses the order of the paths from an index on: what was added first is followed first, to its end. So does
+ * objtool, and on the order depends what is warned of first. */
+static void paths_reverse(struct access *a, size_t first)
+{
+	size_t end;
+
+	for (end = a->path_count; first + 1 < end; first++, end--) {
+		struct path p = a->paths[first];
+
+		a->paths[first] = a->paths[end - 1];
+		a->paths[end - 1] = p;
+	}
+}
+
+/* Visits the instruction that a path begins with: what may stand in its place first, then itself. False: warned. */
+static bool insn_visit(struct access *a, struct path p)
+{
+	const struct part *part = part_at(&a->map, p.at);
+	size_t first = a->path_count;
+	const uint8_t *bytes;
+	bool fine = true;
+	struct step s;
+
+	if (!part || (!p.resumed && *byte_of(a, p.at) & VISITED << p.enabled))
+		return true;
+	bytes = part->code->bytes + (p.at - part->code->addr);
+	*byte_of(a, p.at) |= (uint8_t)(VISITED << p.enabled);
+	if (!p.resumed && others_add(a, &p)) {
+		path_add(a, &p, p.at);
+		a->paths[a->path_count - 1].resumed = true;
+	} else if (p.resumed && step_decode(a->map.cache, bytes, part->code->addr + part->code->size - p.at, p.at, &s)) {
+		fine = insn_follow(a, &p, bytes, &s);
+	}
+	paths_reverse(a, first);
+	return fine;
+}
+
+/* Follows all paths from an address, unless others have been there. */
+static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
+{
+	struct path p = {.enabled = function && linux_access_safe(function->name)};
+
+	if (!part_at(&a->map, at) || *byte_of(a, at) & (VISITED | VISITED << 1) || note_at(&a->notes, at, NOTE_IGNORE))
+		return;
+	a->function = function;
+	a->safe = p.enabled;
+	a->path_count = 0;
+	path_add(a, &p, at);
+	while (a->path_count && insn_visit(a, a->paths[--a->path_count]))
+		;
+}
+
+/* From each function, but for the parts that compilers put elsewhere; then from where hints say that entry code begins.
+ */
+static void all_walk(struct access *a)
+{
+	size_t i, k;
+
+	for (i = 0; i < a->map.functions.count; i++) {
+		const struct elf_symbol *y = a->map.functions.list[i];
+		const struct code_section *c = space_of(&a->map.space, y->section);
+
+		if (c && y->value < c->size && !strstr(y->name, ".cold"))
+			paths_walk(a, c->addr + y->value, y);
+	}
+	for (i = 0; i < a->notes.count; i++)
+		if (a->notes.list[i].kind == NOTE_FRAME)
+			paths_walk(a, a->notes.list[i].at, function_at(&a->map, a->notes.list[i].at, &k));
+}
+
+/* May anything be warned of? Few objects have such code. */
+static bool has_work(const struct elf_file *f, const struct code_space *space)
+{
+	uint64_t at;
+	size_t i;
+
+	for (i = 0; i < f->symbol_count; i++)
+		if (f->symbols[i].section && linux_access_safe(f->symbols[i].name))
+			return true;
+	for (i = 0; i < space->count; i++)
+		for (at = 0; at < space->list[i].size; at++)
+			if (code_access_toggles(space->list[i].bytes + at, space->list[i].size - at))
+				return true;
+	return false;
+}
+
+static void alternatives_mark(struct access *a)
+{
+	size_t i;
+
+	for (i = 0; i < a->notes.replacement_count; i++) {
+		const struct replacement *r = &a->notes.replacements[i];
+		uint64_t at;
+
+		for (at = r->at; at < r->end; at++)
+			*byte_of(a, at) |= IN_ALTERNATIVE;
+		for (at = r->from; at < r->from + r->size; at++)
+			*byte_of(a, at) |= IN_ALTERNATIVE;
+	}
+}
+
+int uaccess_check(const struct elf_file *f, struct error *e)
+{
+	struct access a = {0};
+	int err = 0;
+
+	code_map_open(f, &a.map);
+	if (has_work(f, &a.map.space)) {
+		a.bytes = mem_zero(a.map.space.span, 1);
+		err = code_map_read(&a.map, e) || linux_profile.read(f, &a.map.space, &a.notes, e) ||
+		              symbol_index_build(f, symbol_is_place, &a.names, e)
+		          ? -1
+		          : 0;
+		if (!err) {
+			alternatives_mark(&a);
+			all_walk(&a);
+		}
+	}
+	free(a.paths);
+	free(a.bytes);
+	symbol_index_free(&a.names);
+	notes_free(&a.notes);
+	code_map_free(&a.map);
+	return err;
+}
