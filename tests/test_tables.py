@@ -149,7 +149,7 @@ def test_no_longer_than_a_time(etch, system, tmp_path):
         cache = tmp_path / str(limit)
         p = update(etch, cache, "--max-time", limit, system, env={**os.environ, "LD_PRELOAD": str(shim)})
         made[limit] = len(tables(cache))
-        left = re.search(r"^(\d) files? (?:is|are) left: the time of --max-time is over; the next update goes on there$", p.stdout, re.M)
+        left = re.search(r"^(\d) files? (?:is|are) left: the time of --max-time is over; the next update continues there$", p.stdout, re.M)
         assert made[limit] + (int(left[1]) if left else 0) == 3
         assert update(etch, cache, system).stdout.startswith(f"{3 - made[limit]} table") and len(tables(cache)) == 3
     assert made[1] == 0 and made[11] == 3 and {1, 2} & set(made.values()) and sorted(made.values()) == list(made.values())

@@ -72,7 +72,7 @@ static void help(void)
 	       "      --compiler error|warning|note|ignore\n"
 	       "                           severity of findings in compiler output that no change of the\n"
 	       "                           source can fix (default: note)\n"
-	       "      --each               each place, not one finding a function or runtime\n"
+	       "      --each               report each place, not one finding per function or runtime\n"
 	       "  -q, --quiet              no line of totals\n"
 	       "\n"
 	       "      --ignore RULE        suppress findings: ID[:PATH[:FUNCTION]], each part a glob\n"

@@ -32,7 +32,7 @@ static void help(void)
 	printf("Usage: etch profile [OPTION...] -- COMMAND [ARG...]\n"
 	       "       etch profile [OPTION...] -p PID [--duration SECONDS]\n"
 	       "\n"
-	       "Runs a command, or looks at a running process, and shows where its time goes: samples of\n"
+	       "Runs a command, or attaches to a running process, and shows where its time goes: samples of\n"
 	       "the stacks of all its threads and children while they run on a processor. The program is\n"
 	       "used as it is: stacks are walked by unwind tables, not by frame pointers.\n"
 	       "The functions with the most samples go to standard error; a picture or a file for a viewer\n"

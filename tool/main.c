@@ -20,7 +20,7 @@ static const struct command commands[] = {
 	{"inspect", "show what is in a file: summary, sites, unwind rows, code, tables", cmd_inspect},
 	{"diff", "show what changed between two builds: functions, frames, sites, findings, sizes", cmd_diff},
 	{"stat", "measure the cost of one or two commands, side by side", cmd_stat},
-	{"objtool", "do what the Linux kernel's build asks of objtool, for one object", cmd_objtool},
+	{"objtool", "do what the Linux kernel's build needs from objtool, for one object", cmd_objtool},
 	{"profile", "show where a program's time goes: stacks, flame graph", cmd_profile},
 	{"heap", "show who allocates memory: leaks, peak, flame graph", cmd_heap},
 	{"tables", "keep unwind tables of all programs and libraries of a system", cmd_tables},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `etch tables update`: makes the tables that are missing. Each file is a worker's, with the bounds of any file that
- * etch reads; each table is put in place as a whole. So an update that is ended anywhere has lost nothing, and the next
- * one goes on there.
+ * etch reads; each table is put in place as a whole. So an interrupted update loses nothing, and the
+ * next one continues there.
  */
 #include "tables/tables.h"
 
@@ -223,7 +223,7 @@ static void summary_print(const struct update *u)
 	if (n[OUTCOME_REFUSED])
 		printf("%zu file%s cannot have one (-v says why)\n", n[OUTCOME_REFUSED], n[OUTCOME_REFUSED] == 1 ? "" : "s");
 	if (n[OUTCOME_TIME])
-		printf("%zu file%s left: the time of --max-time is over; the next update goes on there\n", n[OUTCOME_TIME],
+		printf("%zu file%s left: the time of --max-time is over; the next update continues there\n", n[OUTCOME_TIME],
 		       n[OUTCOME_TIME] == 1 ? " is" : "s are");
 	if (n[OUTCOME_SIZE])
 		printf("%zu file%s left: there is no room for more within --max-size\n", n[OUTCOME_SIZE],
