@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Sizes of the sources at one or more commits, a column each: files, lines, long functions, words of docs.
+
+    scripts/house_sizes.py e2d636f HEAD
+"""
+import argparse
+import io
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+
+import pinned  # noqa: E402,F401
+from test_docs_form import words  # noqa: E402
+from test_sizes import FUNCTION, LINES, PARAMETERS, functions  # noqa: E402
+
+# Words that once stood in the sources for terms of the field. (A stray store is in the glossary.)
+PRIVATE = r"\b(?:pieces?|stray|handed|pen|lenient|refuted|dubious|hull|stirs|habits?)\b"
+
+
+def git(*command):
+    return subprocess.run(["git", "-C", ROOT, *command], check=True, capture_output=True).stdout
+
+
+def texts(commit, *tops):
+    """Path and text of each file of a commit below these folders."""
+    have = git("ls-tree", "--name-only", commit, "--", *tops).decode().split()
+    with tarfile.open(fileobj=io.BytesIO(git("archive", commit, "--", *have))) as tar:
+        for member in tar:
+            if member.isfile():
+                yield member.name, tar.extractfile(member).read().decode(errors="replace")
+
+
+def prose(text):
+    return re.sub(r"(?ms)^```.*?^```$|<!--.*?-->", "", text)
+
+
+def sizes(commit):
+    """Name and number of each row of the table."""
+    source = {p: t for p, t in texts(commit, "tool", "lib") if re.search(r"\.[ch]$", p)}
+    found = [f for t in source.values() for f in functions(t)]
+    docs = {p: t for p, t in texts(commit, "docs", "README.md", "CONTRIBUTING.md")
+            if p.endswith(".md") and not p.startswith("docs/reports/")}
+    lasting = [t for p, t in docs.items() if p.startswith("docs/") and p != "docs/README.md"]
+    names = [pathlib.PurePath(p).name for p in source]
+    return {
+        "files of C": len(source),
+        "lines": sum(t.count("\n") for t in source.values()),
+        "functions": len(found),
+        f"files of more than {LINES} lines": sum(t.count("\n") > LINES for t in source.values()),
+        f"functions of more than {FUNCTION} lines": sum(n > FUNCTION for _, n, _ in found),
+        f"functions of more than {PARAMETERS} parameters": sum(n > PARAMETERS for _, _, n in found),
+        "file names that stand twice": len(names) - len(set(names)),
+        "private words": sum(len(re.findall(PRIVATE, t)) for t in source.values()),
+        "words of README, CONTRIBUTING and docs without reports": sum(len(t.split()) for t in docs.values()),
+        "words of guides and reference without code": sum(len(words(prose(t))) for t in lasting),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commits", metavar="COMMIT", nargs="*", default=["HEAD"])
+    commits = parser.parse_args().commits
+    table = [sizes(c) for c in commits]
+    print("| | " + " | ".join(commits) + " |\n|---|" + "---:|" * len(commits))
+    for row in table[-1]:
+        print(f"| {row} | " + " | ".join(f"{t[row]:,}" for t in table) + " |")
+
+
+if __name__ == "__main__":
+    main()
