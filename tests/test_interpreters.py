@@ -125,6 +125,65 @@ def test_handlers_that_a_table_leads_to_are_no_functions(etch, tmp_path, table, 
     assert not bad
 
 
+# shared() is found to be jumped to by one handler after another, of whose frames nothing is known before all of them are:
+# what its edges have brought until then, joined, is forgotten. Functions between them make each a code range of its own.
+JOINED = """
+	.text
+	.globl	run
+	.type	run, @function
+run:	pushq	%rbp
+	movq	%rsp, %rbp
+	pushq	%r13
+	subq	$72, %rsp
+	movq	%rdi, %r13
+	movzbl	(%r13), %eax
+	leaq	table(%rip), %rsi
+	jmp	*(%rsi,%rax,8)
+	.size	run, .-run
+	{chain}
+shared:	row	rbp16
+	incq	%r13
+	movzbl	(%r13), %eax
+	leaq	table(%rip), %rsi
+	jmp	*(%rsi,%rax,8)
+	.globl	last
+	.type	last, @function
+last:	ret
+	.size	last, .-last
+	.section .data.rel.ro, "aw"
+	.p2align 3
+table:	.quad	first, shown
+"""
+SHOWN = """	.long	1
+shown:	movq	-40(%rbp), %rax
+	leaq	-8(%rbp), %rsp
+	popq	%r13
+	popq	%rbp
+	ret
+	.globl	after
+	.type	after, @function
+after:	ret
+	.size	after, .-after
+	.long	1
+"""
+LINK = """{name}:	movq	-40(%rbp), %rdx
+	row	rbp16
+	testq	%rdx, %rdx
+	je	shared
+	jmp	{next}
+	.globl	f{name}
+	.type	f{name}, @function
+f{name}: ret
+	.size	f{name}, .-f{name}
+"""
+
+
+def test_edges_before_the_handlers_were_known_are_forgotten(etch, tmp_path):
+    names = ["first", *(f"c{i}" for i in range(12))]
+    chain = "".join(LINK.format(name=name, next=after) for name, after in zip(names, [*names[1:], "shared"]))
+    assert wrong(etch, tmp_path, JOINED.format(chain=SHOWN + chain), *LIBRARY) == []
+
+
 # OCaml 5, and 4.14 with the head of the list in r14: behind a call that raises lies the handler, with the two words taken
 # off. entry() ends in a jump to what a closure says, its frame gone, rbx and r12 changed: code behind it that nothing
 # leads to has no row.

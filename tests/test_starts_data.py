@@ -48,6 +48,62 @@ def test_words_of_data(etch, tmp_path, flags):
     assert not wrong(etch, tmp_path, WORDS, *flags)
 
 
+# What only words lead to is judged once it is known where each ends: `hidden` goes on in `third`, which lies behind `second`,
+# as a function does and no label. `frame` has no other end than that, and its frame pointer says that it is a function.
+ENDS = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+hidden:	row	8
+	testl	%edi, %edi
+	je	third
+	pushq	%rbx
+	row	16
+	call	*%rsi
+	popq	%rbx
+	row	8
+	ret
+	.p2align 4, 0xcc
+second:	row	8
+	leaq	(%rdi,%rdi), %rax
+	ret
+	.p2align 4, 0xcc
+third:	row	8
+	leaq	(%rdi,%rsi), %rax
+	ret
+	.p2align 4, 0xcc
+frame:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	call	*%rsi
+	popq	%rbp
+	row	8
+	jmp	fourth
+	.p2align 4, 0xcc
+last:	row	8
+	leaq	3(%rdi), %rax
+	ret
+	.p2align 4, 0xcc
+fourth:	row	8
+	leaq	1(%rdi), %rax
+	ret
+	.data
+	.p2align 3
+	.quad	hidden, 0, second, 0, frame, 0, last, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
+def test_what_words_lead_to_is_judged_when_its_ends_are_known(etch, tmp_path, flags):
+    assert not wrong(etch, tmp_path, ENDS, *flags)
+
+
 # Words of data: functions, and numbers that happen to be addresses in their middle: in an instruction, and between two of
 # which the first goes on. Behind a return, a jump or a call without padding a function may begin.
 NUMBERS = """

@@ -31,12 +31,13 @@
  * - frame, trial: change in one direction; 3 and 2 per code range
  * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; 1 per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; CALLEE_LOSSES_MOST per code range
- * - stages of the file: words_scanned, wide_swept, gaps_swept, labels_cut, starts_classified; own stack
+ * - stages of the file: words_scanned, words_judged, wide_swept, gaps_swept, labels_cut, starts_classified; own stack
  *   or not (own_stack.differ); 1 each
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
  *   range
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
- *   register or stack slot from a value to unknown; the height of the lattice per target
+ *   register or stack slot from a value to unknown; the height of the lattice per target, anew each time that
+ *   handlers_find() marks some
  * - settling, see below; 2 per code range
  * All other facts (ends of open code ranges, parts, links and edges) may oscillate, but they are a function of the
  * previous round, and there are finitely many cases: while no monotonic fact changes, either a round has nothing to do
@@ -200,9 +201,9 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 /* Checksum of what belongs to no code range. */
 static uint64_t file_sum(const struct work *w)
 {
-	return mix(mix(w->noreturn_count, w->ranges.count), w->words_scanned | w->wide_swept << 1 |
-	                                                        w->starts_classified << 2 | w->env.own_stack << 3 |
-	                                                        w->gaps_swept << 4 | w->labels_cut << 5);
+	return mix(mix(w->noreturn_count, w->ranges.count),
+	           w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 |
+	               w->gaps_swept << 4 | w->labels_cut << 5 | w->words_judged << 6 | w->handlers_tried << 7);
 }
 
 static uint64_t work_sum(const struct work *w)

@@ -100,6 +100,29 @@ void labels_cut(struct work *w)
 	undiscovered_add(w);
 }
 
+/*
+ * Forgets what edges have brought before handlers were found, and joined (edges_join()): it had no frame. Marks these
+ * code ranges. Once for each time that code ranges are marked as handlers, when the frames of these have spread.
+ * Returns whether there are any.
+ */
+static bool joins_forget(struct work *w)
+{
+	bool some = false;
+	size_t i;
+
+	for (i = 0; i < w->ranges.count && w->handlers_tried; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (!s->join_count || w->ranges.list[i].fde >= 0)
+			continue;
+		s->join_count = 0;
+		s->run |= RUN_NEWS;
+		some = true;
+	}
+	w->handlers_tried = false;
+	return some;
+}
+
 /* Marks as handlers the code ranges that begin in a frame of other code. */
 static void handlers_try(struct work *w)
 {
@@ -112,6 +135,7 @@ static void handlers_try(struct work *w)
 			continue;
 		s->frame = FRAME_HANDLER;
 		s->run |= RUN_NEWS;
+		w->handlers_tried = true;
 	}
 }
 
@@ -147,6 +171,8 @@ void handlers_find(struct work *w)
 	struct tables t = {0};
 	size_t i;
 
+	if (joins_forget(w))
+		return;
 	tables_find(w, &t);
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].is_handler = is_shown(&t, &w->state[i]);

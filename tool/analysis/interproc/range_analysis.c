@@ -122,12 +122,14 @@ static bool has_own_stack(const struct flow *f)
  * False: code of which only the address is taken (is_only_referred()) is a function. It has to end as one on all paths,
  * and its edges may lead only to other inferred code or to starts of functions. Otherwise it may be data: it gets no
  * rows and its results are ignored. Where the address is a mere word of data, it may be the label of a jump table,
- * whose code can look like a function in the entry state; an edge in that state has to lead to a start.
+ * whose code can look like a function in the entry state; an edge in that state has to lead to a start, and to known
+ * code where no frame pointer shows the function.
  */
 static bool may_be_data(const struct work *w, struct flow *f)
 {
 	const struct range_state *s = &w->state[f->in.number];
 	bool ends = f->found.exits_balanced, word = s->evidence & EVIDENCE_WORD;
+	bool framed = insn_is_frame_prologue(f->in.range->bytes, f->in.range->end - f->in.range->start);
 	size_t i;
 
 	if (f->found.broken || f->found.exit_sp_unknown || f->found.returns_unbalanced || f->found.exit_sp_mismatch)
@@ -142,7 +144,7 @@ static bool may_be_data(const struct work *w, struct flow *f)
 			return true;
 		if (!to && word && entry && f->found.edges[i].target % FUNCTION_ALIGN)
 			return true;
-		ends |= entry && (!word || (to && (w->state[to - f->in.env->ranges].evidence & EVIDENCE_LED)));
+		ends |= entry && (!word || (to ? w->state[to - f->in.env->ranges].evidence & EVIDENCE_LED : framed));
 	}
 	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
 	ends |= !word && !f->found.may_return && !f->found.edge_count &&

@@ -96,6 +96,11 @@ static bool stage_begin(struct work *w)
 		data_rejudge(w);
 		more = any_run(w);
 	}
+	if (!more && !w->words_judged) { /* by now it is known where those end that words have added all at once */
+		w->words_judged = true;
+		data_rejudge(w);
+		more = any_run(w);
+	}
 	if (!more && !w->wide_swept) {
 		w->wide_swept = true;
 		wide_sweep(w);

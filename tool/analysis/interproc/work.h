@@ -72,9 +72,11 @@ struct work {
 	uint64_t reference_sum, reference_marked; /* its work_sum(), its marked_sum() */
 	bool starts_classified;                   /* starts_classify() has run */
 	bool words_scanned;                       /* undiscovered_in_words() has run */
+	bool words_judged;                        /* data_rejudge() has run since */
 	bool wide_swept;                          /* wide_sweep() has run */
 	bool gaps_swept;                          /* gaps_sweep() has run */
 	bool labels_cut;                          /* labels_cut() has run */
+	bool handlers_tried;                      /* handlers_find() has marked some, and their frames spread */
 	bool entry_tail;                          /* some code range has entry_tail */
 	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
 };
