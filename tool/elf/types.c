@@ -210,20 +210,27 @@ static bool variable_find(Dwarf_Die *parent, uint64_t addr, unsigned depth, unsi
 	return false;
 }
 
-void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members *out)
+/* The type of the variable at an address. */
+static bool variable_type(struct lines *l, uint64_t addr, Dwarf_Die *type)
 {
 	Dwfl_Module *module = l ? lines_module(l) : NULL;
 	unsigned most = DIES_MOST;
-	Dwarf_Die *unit = NULL, die, type;
+	Dwarf_Die *unit = NULL, die;
 	Dwarf_Addr bias;
 
-	memset(out, 0, sizeof(*out));
 	while (module && most && (unit = dwfl_module_nextcu(module, unit, &bias)) != NULL)
-		if (variable_find(unit, addr, 0, &most, &die)) {
-			if (type_of(&die, &type))
-				struct_read(&type, size, out);
-			return;
-		}
+		if (variable_find(unit, addr, 0, &most, &die))
+			return type_of(&die, type);
+	return false;
+}
+
+void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members *out)
+{
+	Dwarf_Die type;
+
+	memset(out, 0, sizeof(*out));
+	if (variable_type(l, addr, &type))
+		struct_read(&type, size, out);
 }
 
 void members_free(struct members *m)
@@ -244,4 +251,56 @@ const struct member *member_at(const struct members *m, uint64_t off)
 		if (off >= m->list[i].off && off - m->list[i].off < m->list[i].size)
 			return &m->list[i];
 	return NULL;
+}
+
+/* ---- arrays ---------------------------------------------------------------- */
+
+/* Adds the arrays in a type at an offset. False: DWARF does not tell of all. `depth`: of the types around it. */
+static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct indexes *out)
+{
+	Dwarf_Die die, inner;
+	Dwarf_Word size, at;
+	int tag = dwarf_tag(type);
+
+	if (type_is_scalar(type))
+		return true;
+	if (depth > 8 || out->count > MEMBERS_MOST)
+		return false;
+	if (tag == DW_TAG_array_type) {
+		if (!type_of(type, &inner) || dwarf_aggregate_size(&inner, &size))
+			return false;
+		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		out->list[out->count++] = (struct index_place){off, off + size};
+		return arrays_read(&inner, off, depth + 1, out);
+	}
+	if (tag != DW_TAG_structure_type && tag != DW_TAG_class_type && tag != DW_TAG_union_type)
+		return false;
+	if (dwarf_child(type, &die))
+		return true;
+	do {
+		Dwarf_Attribute attr;
+
+		at = 0;
+		tag = dwarf_tag(&die);
+		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+			continue;
+		type_constant(&die, DW_AT_data_member_location, &at); /* not: a bit-field, or in a union */
+		if (!type_of(&die, &inner) || !arrays_read(&inner, off + at, depth + 1, out))
+			return false;
+	} while (!dwarf_siblingof(&die, &die));
+	return true;
+}
+
+void indexes_find(struct lines *l, uint64_t addr, struct indexes *out)
+{
+	Dwarf_Die type;
+
+	memset(out, 0, sizeof(*out));
+	out->known = variable_type(l, addr, &type) && arrays_read(&type, 0, 0, out);
+}
+
+void indexes_free(struct indexes *x)
+{
+	free(x->list);
+	memset(x, 0, sizeof(*x));
 }

@@ -29,6 +29,21 @@ void members_free(struct members *m);
 /* The member that has a byte; null: none, or the padding between two. */
 const struct member *member_at(const struct members *m, uint64_t off);
 
+/* Bytes at which an index of an array in a variable begins: those of its first element. */
+struct index_place {
+	uint64_t from, to; /* from the start of the variable; to: exclusive */
+};
+
+struct indexes {
+	struct index_place *list; /* in no order; places may overlap */
+	size_t count, room;
+	bool known; /* DWARF tells: the variable has no other arrays */
+};
+
+/* The arrays of the variable at an address of a linked file. `l` may be null. */
+void indexes_find(struct lines *l, uint64_t addr, struct indexes *out);
+void indexes_free(struct indexes *x);
+
 struct function_types;
 
 /* The functions that a file's DWARF declares; null: none. Refers to *l and *f. */

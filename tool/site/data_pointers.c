@@ -64,6 +64,7 @@ static int word_take(struct scan *s, uint64_t at, uint64_t value)
 		return scan_suspect_all(s, section, elf_section_at(s->file, at), at, 0);
 	}
 	site.off = (int64_t)(value - s->objects.list[site.object].addr);
+	site.beside = site.off ? 0 : BESIDE_END;
 	if (slot_is_got(s->file, at))
 		return slot_add(s, at, site.object, site.off);
 	site.section = elf_section_at(s->file, at);

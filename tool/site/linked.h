@@ -24,8 +24,20 @@ static inline uint64_t insn_place(const struct insn *in, bool absolute)
 	return absolute && in->disp_len >= 4 ? (uint64_t)in->disp : 0;
 }
 
+/*
+ * Compilers fold the constant part of an index into the address: arr[c - 'a'], arr[i + 600]. Up to this distance in
+ * bytes an indexed address is taken for such a reference.
+ */
+#define INDEX_REACH 0x100000u
+
 /* Index of the object at an address, or -1. `end_too`: also matches an object that ends there. */
 int32_t object_at(const struct scan *s, uint64_t addr, bool end_too);
+
+/* An address near the etched sections is in no variable: an index added to it may lead into them (neighbours.c). */
+bool place_is_beside(const struct scan *s, const struct range *etched, uint64_t at);
+/* The address of an operand with an index is in another writable variable. Where no array of it begins there, it is
+ * noted for scan_neighbours(). */
+bool place_is_other(struct scan *s, const struct range *etched, const struct insn *in, uint64_t at);
 
 /* The address is in a GOT section. */
 bool slot_is_got(const struct elf_file *f, uint64_t addr);

@@ -181,21 +181,15 @@ struct code_scan {
 	struct func_code own; /* a copy of the function's instructions: what calls lead to is entered into it */
 };
 
-static struct ref ref_to(const struct scan *s, uint64_t addr)
+static struct ref ref_to(struct scan *s, uint64_t addr, const struct insn *in, bool immediate)
 {
-	struct ref r = {-1, false, 0};
+	struct ref r = {.object = object_at(s, addr, true)};
 
-	r.object = object_at(s, addr, true);
 	if (r.object >= 0)
 		r.off = (int64_t)(addr - s->objects.list[r.object].addr);
+	r.beside = scan_ref_beside(s, &r, in, immediate);
 	return r;
 }
-
-/*
- * Compilers fold the constant part of an index into the address: arr[c - 'a'], arr[i + 600]. Up to this distance in
- * bytes from an etched section an indexed address is taken for such a reference.
- */
-#define INDEX_REACH 0x100000u
 
 /* The address is in an etched section; called for addresses where no object is known. */
 static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
@@ -210,24 +204,10 @@ static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
 	return section && section_is_etched(&c->s->file->sections[section], &shared);
 }
 
-/* By the symbols, the address is in another writable variable. */
-static bool is_other_variable(const struct elf_file *f, uint64_t at)
-{
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	bool shared;
-
-	for (i = 1; i < n; i++)
-		if (list[i].type == STT_OBJECT && list[i].section && at >= list[i].value && at - list[i].value < list[i].size &&
-		    (f->sections[list[i].section].sh.sh_flags & SHF_WRITE) &&
-		    !section_is_etched(&f->sections[list[i].section], &shared))
-			return true;
-	return false;
-}
-
 /*
  * May an operand whose address is in no etched object still refer to one? Reads do not matter, they are no store or
- * escape. An operand without an index that lies after or between etched sections does not.
+ * escape. An operand without an index does not, unless it is an address in no variable at all, to which one may be
+ * added.
  */
 static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint64_t at)
 {
@@ -237,7 +217,7 @@ static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint
 	if (is_unnamed_etched(c, at))
 		return true;
 	if (in->base == INSN_PC_REG || (in->base == INSN_NO_REG && in->index == INSN_NO_REG))
-		return false; /* no index: the address is exact */
+		return in->mem == MEM_ADDRESS && place_is_beside(c->s, r, at);
 	if (r->lo >= r->hi || at + INDEX_REACH < r->lo || at > r->hi + INDEX_REACH || in->mem == MEM_READ)
 		return false;
 	if (at < c->image)
@@ -248,7 +228,7 @@ static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint
 	/* In a stripped file, an address in another writable section is taken for a variable there. */
 	if (!c->s->file->symbol_count && section && (c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
 		return false;
-	return !is_other_variable(c->s->file, at);
+	return !place_is_other(c->s, r, in, at);
 }
 
 /*
@@ -265,7 +245,8 @@ static int undecoded_take(struct code_scan *c, const struct func *fn)
 	for (at = 0; at + 4 <= size; at++) {
 		memcpy(&disp, fn->bytes + at, 4);
 		for (k = 0; k < 5; k++) {
-			struct site site = {.section = fn->section, .addr = fn->start + at, .kind = SITE_ESCAPE};
+			struct site site = {
+				.section = fn->section, .addr = fn->start + at, .kind = SITE_ESCAPE, .beside = BESIDE_END | BESIDE_ANY};
 
 			if (k == 4 && !c->absolute)
 				break;
@@ -292,20 +273,23 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 		const struct slot *slot;
 		uint64_t at;
 
-		mem[i] = imm[i] = (struct ref){-1, false, 0};
+		mem[i] = imm[i] = (struct ref){.object = -1};
 		at = insn_place(in, c->absolute);
 		if (at && in_range(&c->range, at))
-			mem[i] = ref_to(c->s, at);
+			mem[i] = ref_to(c->s, at, in, false);
 		if (at && mem[i].object < 0 && !in->no_escape && may_be_etched(c, in, at))
 			c->unresolved = true;
 		else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
-			mem[i] = (struct ref){slot->object, true, slot->off};
+			mem[i] = (struct ref){.object = slot->object, .got = true, .off = slot->off};
 		/* The large code model: a 64-bit immediate relative to the GOT. */
 		if (in->imm_len == 8 && c->got &&
 		    (is_unnamed_etched(c, (uint64_t)in->imm + c->got) || slot_at(c->s, (uint64_t)in->imm + c->got)))
 			c->unresolved = true;
 		if (c->absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT && in_range(&c->range, (uint64_t)in->imm))
-			imm[i] = ref_to(c->s, (uint64_t)in->imm);
+			imm[i] = ref_to(c->s, (uint64_t)in->imm, in, true);
+		else if (c->absolute && in->imm_len >= 4 && in->move != MOVE_NONE && in->move != MOVE_ADD &&
+		         place_is_beside(c->s, &c->etched, (uint64_t)in->imm))
+			c->unresolved = true;
 		any |= mem[i].object >= 0 || imm[i].object >= 0;
 	}
 	return any;
@@ -424,6 +408,8 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	if (code_take(s, &range) || tables_take(s, now))
 		return -1;
 	slots_name(s);
+	if (scan_neighbours(s))
+		return -1;
 	scan_sites_sort(s);
 	inferred_objects_suspect(s);
 	err = scan_fields_find(s);

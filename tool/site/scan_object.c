@@ -120,7 +120,7 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_t symbol, uint64_t addend)
 {
 	const struct elf_symbol *y = &s->file->symbols[symbol];
-	struct ref r = {-1, false, 0};
+	struct ref r = {.object = -1};
 	uint64_t at = y->value + addend;
 
 	r.object = m->object[symbol];
@@ -178,6 +178,7 @@ static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc
 {
 	const struct insn *in = &c->code->insns[i];
 	unsigned at = (unsigned)(r->offset - in->addr);
+	bool by_place = c->s->file->symbols[r->symbol].type == STT_SECTION;
 	bool pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
 	bool absolute = r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64;
 
@@ -193,6 +194,10 @@ static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc
 	} else {
 		return false;
 	}
+	if (by_place && c->mem[i].object >= 0)
+		c->mem[i].beside = scan_ref_beside(c->s, &c->mem[i], in, false);
+	if (by_place && c->imm[i].object >= 0)
+		c->imm[i].beside = scan_ref_beside(c->s, &c->imm[i], in, true);
 	return true;
 }
 
@@ -280,7 +285,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 			break;
 		}
 		for (j = 0; j < 2 * code.count; j++)
-			refs[j] = (struct ref){-1, false, 0};
+			refs[j] = (struct ref){.object = -1};
 		for (j = 0; j < code.count; j++) {
 			scan_callee(s, fn, section, &code.insns[j]);
 		}
@@ -314,6 +319,7 @@ static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, 
 			continue;
 		site.object = x.object;
 		site.off = x.off;
+		site.beside = !x.off && s->file->symbols[r[i].symbol].type == STT_SECTION ? BESIDE_END : 0;
 		if (scan_site_add(s, &site))
 			return -1;
 	}
@@ -371,8 +377,8 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 		if (err)
 			goto out;
 	}
+	err = scan_neighbours(s);
 	scan_sites_sort(s);
-	err = 0;
 out:
 	func_codes_drop(&s->funcs);
 	free(m.object);

@@ -159,6 +159,7 @@ static void site_merge(struct site *a, const struct site *b)
 	a->indexed = (a->off_known || a->indexed) && (b->off_known || b->indexed) && !(a->off_known && b->off_known);
 	a->off_known = a->off_known && b->off_known;
 	a->as_pointer = a->as_pointer && b->as_pointer;
+	a->beside |= b->beside;
 	a->size = a->size > b->size ? a->size : b->size;
 }
 
@@ -205,11 +206,13 @@ void scan_free(struct scan *s)
 		free(s->objects.list[i].ranges);
 		free(s->objects.list[i].stored);
 		members_free(&s->objects.list[i].members);
+		indexes_free(&s->objects.list[i].indexes);
 	}
 	free(s->objects.list);
 	free(s->sites);
 	findings_free(&s->findings);
 	free(s->commuted);
+	free(s->vague);
 	free(s->slots);
 	free(s->relocated);
 	free(s->code_words);
@@ -337,6 +340,7 @@ static int use_take(void *arg, const struct use *use)
 		.size = u->kind == USE_CALL ? 8 : in->mem_size,
 		.indexed = u->indexed,
 		.as_pointer = u->as_pointer,
+		.beside = u->got ? 0 : u->beside,
 	};
 	int err = site.kind == SITE_LOAD   ? site_load_classify(c, u, &site)
 	          : site.kind == SITE_CALL ? site_call_classify(c, u, &site)

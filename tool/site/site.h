@@ -42,6 +42,8 @@ struct object {
 	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
+	bool indexes_tried;
+	struct indexes indexes; /* from DWARF; read on first use (neighbours.c) */
 	/* Linked: the bytes that its facts are about, without overlap, by offset (fields.c). `bounded`: they are all known,
 	 * so the facts do not concern the other bytes. */
 	struct stored *stored;
@@ -86,6 +88,7 @@ struct site {
 	bool indexed;              /* not off_known: `off` and what an index adds to it */
 	bool in_data;              /* an escape through a data word */
 	bool as_pointer;           /* the address escapes as a pointer that C's rules bound (track.h) */
+	uint8_t beside;            /* enum beside (track.h) */
 	bool recorded;             /* linked: known from a table alone */
 	bool late;                 /* linked, a store or an escape: may run, or be used, after etch_sync */
 	uint8_t len;               /* of the instruction */
@@ -110,6 +113,14 @@ struct commuted {
 	uint8_t len;
 };
 
+/* An operand with an index whose address is in a variable beside the etched sections. */
+struct vague_place {
+	uint64_t at;
+	uint32_t section; /* of the instruction, as the next two */
+	uint64_t addr;
+	uint8_t len;
+};
+
 /* All objects and sites of a file. */
 struct scan {
 	const struct elf_file *file;
@@ -131,6 +142,8 @@ struct scan {
 	size_t init_word_count, init_word_room;
 	struct commuted *commuted; /* linked: instructions that the link step may change (commuted_compares.c) */
 	size_t commuted_count, commuted_room;
+	struct vague_place *vague; /* linked */
+	size_t vague_count, vague_room;
 	bool closed;            /* linked: no other module uses what this one exports (--closed) */
 	struct entries entries; /* built on first use */
 	struct lines *lines;    /* opened on first use; null: no DWARF */
@@ -169,6 +182,13 @@ void scan_free(struct scan *s);
 
 /* The file's DWARF, opened on first use; null: it has none. */
 struct lines *scan_lines(struct scan *s);
+/*
+ * What an operand whose object is found by its address may mean beside it, enum beside (neighbours.c). In an object
+ * file that is so of section symbols, which stand for local objects alone.
+ */
+uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *in, bool immediate);
+/* Adds facts about objects that the addresses of other uses may be meant for. Before sites are sorted. */
+int scan_neighbours(struct scan *s);
 /* Linked: sets what is known of the bytes of objects that facts are about. Once sites are sorted. */
 int scan_fields_find(struct scan *s);
 /* Linked: writes the commuted instructions that a scan has found. The code must be scanned again afterwards. */

@@ -17,10 +17,18 @@
 #include "analysis/addresses/imports.h"
 #include "elf/types.h"
 
+/* What an address in an object may mean beside it: compilers fold the constant part of an index into an address, and an
+ * object may begin where another ends. Bits. */
+enum beside {
+	BESIDE_END = 1, /* the end of the object before it */
+	BESIDE_ANY = 2, /* with an index, any object near: no array of this one begins there */
+};
+
 /* The object that an operand of an instruction refers to; set from relocations or addresses before tracking. */
 struct ref {
 	int32_t object; /* number of the etched object, or -1 */
 	bool got;       /* the operand is a GOT slot that holds the object's address */
+	uint8_t beside; /* enum beside */
 	int64_t off;    /* bytes from the start of the object */
 };
 
@@ -51,6 +59,7 @@ struct use {
 	bool in_register; /* the operand is relative to a register that holds the address */
 	bool pointer;     /* USE_CALL through a register that was loaded from `off` */
 	uint8_t doubt;    /* enum use_doubt; only with `pointer` */
+	uint8_t beside;   /* enum beside: of the addresses that it is made from */
 	bool as_pointer; /* USE_ESCAPE as a pointer of the program's: an argument, a return value, stored outside the stack.
 	                  * Any other escape may be a pointer of the compiler's, which is used at other offsets */
 };

@@ -55,7 +55,7 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	if (in->mem == MEM_NONE)
 		return v;
 	if (m->object >= 0) {
-		v = (struct addr_value){.object = m->object, .exact = true, .off = m->off, .rooted = true};
+		v = (struct addr_value){.object = m->object, .exact = true, .beside = m->beside, .off = m->off, .rooted = true};
 		if (in->base < REGS)
 			track_index_add(&v, s, in->base, 1);
 	} else if (in->base < REGS && s->reg[in->base].object >= 0) {
@@ -79,7 +79,8 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	}
 	track_index_add(&v, s, other, scale);
 	if (in->scale && in->index >= REGS)
-		v = (struct addr_value){.object = v.object, .got = v.got, .choice = v.choice}; /* a vector index */
+		v = (struct addr_value){
+			.object = v.object, .got = v.got, .beside = v.beside, .choice = v.choice}; /* a vector index */
 	if (!moves_on)
 		v.root = v.off;
 	return v;

@@ -15,6 +15,7 @@ struct addr_value {
 	bool exact;     /* object + off on every path; else perhaps an address in the object. Of no object's address: it is
 	                 * the constant `off` */
 	bool got;       /* the address came from a GOT slot */
+	uint8_t beside; /* enum beside: of the operands that it is made from */
 	/* Bytes from the object's start, if `exact`; if `rooted`, what an index or a loop adds to is not in it. Of no
 	 * object's address: the constant in a sum, so that of arr[i + 8] the 8 is known. */
 	int64_t off;

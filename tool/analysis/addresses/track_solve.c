@@ -14,11 +14,13 @@ static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 	size_t i;
 
 	for (i = 0; i < t->met_count; i++)
-		if (t->met[i].object == v->object)
+		if (t->met[i].object == v->object) {
+			t->met[i].beside |= v->beside;
 			return;
+		}
 	mem_room(&t->met, &t->met_room, t->met_count, sizeof(*t->met));
-	t->met[t->met_count++] =
-		(struct use){.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true};
+	t->met[t->met_count++] = (struct use){
+		.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true, .beside = v->beside};
 }
 
 /* Joins a loaded pointer into *a; true: *a changed. Of two slots the lower one is kept, so that the result does not
@@ -42,7 +44,8 @@ static bool pointer_join(struct loaded *a, const struct loaded *v)
 static bool same_address(const struct addr_value *a, const struct addr_value *v)
 {
 	return a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got &&
-	       a->spread == v->spread && a->rooted == v->rooted && a->root == v->root && a->choice == v->choice;
+	       a->beside == v->beside && a->spread == v->spread && a->rooted == v->rooted && a->root == v->root &&
+	       a->choice == v->choice;
 }
 
 bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v)
@@ -61,6 +64,7 @@ bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct
 			*a = *v;
 		a->exact = old.exact && v->exact && old.object == v->object && old.off == v->off && old.got == v->got;
 		a->got = a->got || v->got;
+		a->beside = old.beside | v->beside;
 		a->rooted = a->exact || (a->rooted && (v->object < 0 || old.object < 0 || (v->rooted && v->root == a->root)));
 		/* Around a loop: what it adds to the root is unknown. */
 		if (!a->exact && old.object == v->object && a->rooted && v->off != a->off)

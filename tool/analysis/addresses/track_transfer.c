@@ -19,6 +19,7 @@ static void use_place(struct use *u, const struct addr_value *v)
 {
 	u->off_known = v->exact;
 	u->indexed = !v->exact && v->rooted;
+	u->beside = v->beside;
 	u->off = v->exact ? v->off : v->rooted ? v->root : 0;
 }
 
@@ -336,11 +337,10 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 {
 	const struct insn *in = &t->f->code->insns[i];
 	const struct ref *x = &t->f->imm[i];
-	const struct addr_value imm =
-		x->object >= 0
-			? (struct addr_value){.object = x->object, .exact = true, .off = x->off, .rooted = true, .root = x->off}
-			: nothing;
+	struct addr_value imm = nothing;
 
+	if (x->object >= 0)
+		imm = (struct addr_value){x->object, true, .beside = x->beside, .off = x->off, .rooted = true, .root = x->off};
 	switch (in->move) {
 	case MOVE_NONE: escape_report(t, i, &imm, insn_captures_pointer(bytes_of(t, i), &t->f->code->insns[i])); break;
 	case MOVE_LOAD: break;

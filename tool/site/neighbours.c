@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Addresses that may be meant for an object beside the one that contains them. Objects lie side by side, compilers fold
+ * the constant part of an index into an address (arr[i - 1], arr[c - 'a']), and the end of an array, from which a
+ * pointer goes down, is the start of the next object. A linked file has addresses alone; so has an object file of its
+ * local objects, which it refers to by their section. What is stored there, or escapes, then is a fact about the other
+ * object, too.
+ */
+#include "elf/lines.h"
+#include "site/linked.h"
+#include "site/site.h"
+#include "support/memory.h"
+#include "support/search.h"
+
+#include <stdlib.h>
+
+/* Size of a variable without DWARF that an index may go over, at least: its address is taken for that of an array. */
+#define ARRAY_LEAST 9u
+
+static const struct indexes *object_indexes(struct scan *s, struct object *o)
+{
+	if (!o->indexes_tried && !elf_is_object(s->file))
+		indexes_find(scan_lines(s), o->addr, &o->indexes);
+	o->indexes_tried = true;
+	return &o->indexes;
+}
+
+/* Does an index of an array of the object begin at `off`? `step`: bytes to the next element, at most; 0: not known. */
+static bool index_begins(struct scan *s, struct object *o, uint64_t off, unsigned step)
+{
+	const struct indexes *x = object_indexes(s, o);
+	size_t i;
+
+	if (!x->known)
+		return !off && o->size > (step ? step : ARRAY_LEAST - 1);
+	for (i = 0; i < x->count; i++)
+		if (off >= x->list[i].from && off < x->list[i].to)
+			return true;
+	return false;
+}
+
+uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *in, bool immediate)
+{
+	bool index = !immediate && (in->index != INSN_NO_REG || in->base < INSN_PC_REG);
+	struct object *o;
+	unsigned step;
+
+	if (r->object < 0 || r->got || (!immediate && !index && in->mem != MEM_ADDRESS))
+		return 0;
+	o = &s->objects.list[r->object];
+	if (!o->section || o->value || o->inferred)
+		return 0;
+	step = !index ? 0 : in->mem_size > in->scale ? in->mem_size : in->scale;
+	return (r->off ? 0 : BESIDE_END) | (index_begins(s, o, (uint64_t)r->off, step) ? 0 : BESIDE_ANY);
+}
+
+/* An address and the etched sections are less than a page apart. */
+static bool is_near(const struct range *etched, uint64_t at)
+{
+	return etched->lo < etched->hi && at + ETCH_PAGE > etched->lo && at < etched->hi + ETCH_PAGE;
+}
+
+/* The variable that has an address, by the symbols; null: none. `any`: also what has no size, or is read-only. */
+static const struct elf_symbol *variable_at(const struct elf_file *f, uint64_t at, bool any)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+	bool shared;
+
+	for (i = 1; i < n; i++) {
+		const struct elf_symbol *y = &list[i];
+
+		if (any && y->section && y->type != STT_SECTION && y->value == at)
+			return y;
+		if (y->type == STT_OBJECT && y->section && at >= y->value && at - y->value < y->size &&
+		    (any || (f->sections[y->section].sh.sh_flags & SHF_WRITE)) &&
+		    !section_is_etched(&f->sections[y->section], &shared))
+			return y;
+	}
+	return NULL;
+}
+
+bool place_is_beside(const struct scan *s, const struct range *etched, uint64_t at)
+{
+	const struct elf_file *f = s->file;
+	uint32_t section = elf_section_at(f, at), i;
+
+	if (!is_near(etched, at) || (section && (!f->symbol_count || !(f->sections[section].sh.sh_flags & SHF_WRITE))))
+		return false;
+	for (i = 1; i < f->section_count; i++)
+		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && f->sections[i].sh.sh_addr + f->sections[i].sh.sh_size == at)
+			return false; /* as of __TMC_END__ */
+	return !variable_at(f, at, true);
+}
+
+bool place_is_other(struct scan *s, const struct range *etched, const struct insn *in, uint64_t at)
+{
+	const struct elf_symbol *y = variable_at(s->file, at, false);
+	struct object o = {0};
+
+	if (!y || !is_near(etched, at))
+		return y;
+	o.addr = y->value;
+	if (object_indexes(s, &o)->known && !index_begins(s, &o, at - o.addr, 0)) {
+		mem_room(&s->vague, &s->vague_room, s->vague_count, sizeof(*s->vague));
+		s->vague[s->vague_count++] = (struct vague_place){at, elf_section_at(s->file, in->addr), in->addr, in->len};
+	}
+	indexes_free(&o.indexes);
+	return true;
+}
+
+/* The object may be meant by an address beside it: an array, perhaps, that the address may have been made for. */
+static bool is_candidate(struct scan *s, size_t object)
+{
+	struct object *o = &s->objects.list[object];
+	const struct indexes *x;
+
+	if (o->value || o->inferred || o->size < 2 || object_is_imv(o))
+		return false;
+	if (elf_is_object(s->file))
+		return s->file->symbols[o->symbol].bind == STB_LOCAL;
+	x = object_indexes(s, o);
+	return !x->known || x->count;
+}
+
+/* Adds the fact of a use to another object. */
+static int fact_copy(struct scan *s, const struct site *site, size_t object)
+{
+	struct site copy = *site;
+
+	copy.object = (int32_t)object;
+	copy.off = 0;
+	copy.off_known = copy.indexed = copy.as_pointer = false;
+	copy.beside = 0;
+	return scan_site_add(s, &copy);
+}
+
+/* An address that may be of an index in any object near: of a use of an object, or of none. */
+struct vague_use {
+	uint32_t section; /* object file: of the object; addresses are relative to it */
+	uint64_t at;
+	struct site site;
+};
+
+static int use_order(const void *a, const void *b)
+{
+	const struct vague_use *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	if (x->site.addr != y->site.addr)
+		return x->site.addr < y->site.addr ? -1 : 1;
+	return (x->site.object > y->site.object) - (x->site.object < y->site.object);
+}
+
+/* The object that has, or of which a byte is, the address; in an object file among those of a section. */
+static int32_t object_over(const struct scan *s, uint32_t section, uint64_t at)
+{
+	return elf_is_object(s->file) ? scan_object_find(s, section, at, false) : object_at(s, at, false);
+}
+
+/* What a use of bytes in another object than its own, or of an object's end, is about. */
+static int site_spread(struct scan *s, size_t i)
+{
+	const struct site site = s->sites[i]; /* a copy: adding one moves the list */
+	const struct object *o = &s->objects.list[site.object];
+	uint64_t at = o->addr + (uint64_t)site.off;
+	int32_t other = -1;
+
+	if (site.off_known && site.kind == SITE_STORE) {
+		if (at - o->addr >= o->size)
+			other = object_over(s, o->section, at);
+	} else if ((site.beside & BESIDE_END) && o->addr) {
+		other = object_over(s, o->section, o->addr - 1);
+		if (other >= 0 && !is_candidate(s, (size_t)other))
+			other = -1;
+	}
+	return other >= 0 && other != site.object ? fact_copy(s, &site, (size_t)other) : 0;
+}
+
+/* Is the address of a use vague? As such, a pointer of the program's is in its object. */
+static bool is_vague(const struct site *site)
+{
+	return (site->beside & BESIDE_ANY) && !(site->off_known && (site->kind == SITE_STORE || site->as_pointer));
+}
+
+/* Adds the first of the vague uses near an object, but for its own: one fact is enough. */
+static int object_spread(struct scan *s, const struct vague_use *list, size_t count, size_t object)
+{
+	const struct object *o = &s->objects.list[object];
+	uint64_t from = o->addr > INDEX_REACH ? o->addr - INDEX_REACH : 0, to = o->addr + o->size + INDEX_REACH;
+	uint32_t section = elf_is_object(s->file) ? o->section : 0;
+	size_t i = SEARCH(count, k, list[k].section < section || (list[k].section == section && list[k].at < from));
+
+	for (; i < count && list[i].section == section && list[i].at < to; i++)
+		if (list[i].site.object != (int32_t)object)
+			return is_candidate(s, object) ? fact_copy(s, &list[i].site, object) : 0;
+	return 0;
+}
+
+int scan_neighbours(struct scan *s)
+{
+	struct vague_use *list = NULL;
+	size_t sites = s->site_count, count = 0, room = 0, i;
+	int err = 0;
+
+	for (i = 0; i < sites && !err; i++) {
+		const struct site *site = &s->sites[i];
+		const struct object *o = &s->objects.list[site->object];
+
+		if (site_kind_is_patched(site->kind) || !site->beside)
+			continue;
+		if (is_vague(site)) {
+			mem_room(&list, &room, count, sizeof(*list));
+			list[count++] =
+				(struct vague_use){elf_is_object(s->file) ? o->section : 0,
+			                       o->addr + (site->off_known || site->indexed ? (uint64_t)site->off : 0), *site};
+		}
+		err = site_spread(s, i);
+	}
+	for (i = 0; i < s->vague_count; i++) {
+		const struct vague_place *p = &s->vague[i];
+
+		mem_room(&list, &room, count, sizeof(*list));
+		list[count++] = (struct vague_use){
+			0, p->at, {.section = p->section, .addr = p->addr, .kind = SITE_ESCAPE, .object = -1, .len = p->len}};
+	}
+	if (count)
+		qsort(list, count, sizeof(*list), use_order);
+	for (i = 0; i < s->objects.defined && count && !err; i++)
+		err = object_spread(s, list, count, i);
+	free(list);
+	return err;
+}
