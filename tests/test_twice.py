@@ -3,11 +3,15 @@
 in one line and left as they are. twice.py makes the damage, and judges."""
 import random
 import struct
+import sys
 
 import pytest
 
 import twice
-from conftest import ROOT, run
+from conftest import ROOT, TESTS, run
+
+sys.path.insert(0, str(TESTS / "fuzz"))
+import seeds as seed_files  # noqa: E402
 
 CXX = r"""
 #include <etch/imv.h>
@@ -35,7 +39,9 @@ def samples(etch, build, tmp_path_factory):
     run(["g++", *flags, "-o", d / "program", d / "a.cc", build / "libetch.a", "-pthread"])
     run(["gcc", "-O2", "-shared", "-fPIC", "-x", "c", "-o", d / "library", "-"], input="int f(int x) { return x + 1; }\n")
     run(["g++", *flags, "-no-pie", "-fuse-ld=lld", "-o", d / "moved", d / "a.cc", build / "libetch.so"])  # a note has to move in it
-    for name in ("object", "program", "library", "moved"):
+    run(["gcc", "-O2", "-I", ROOT / "lib/include", "-static-pie", "-fPIE", "-nostdlib", "-Wl,-z,noseparate-code,--build-id,--unresolved-symbols=ignore-all",
+         "-x", "c", "-o", d / "small", "-"], input=seed_files.SITES)
+    for name in ("object", "program", "library", "moved", "small"):
         run([etch, "rewrite", "-o", d / f"done {name}", d / name])
         made[name], made["done " + name] = (d / name).read_bytes(), (d / f"done {name}").read_bytes()
     run([etch, "rewrite", "--no-undo", "-o", d / "bare", d / "library"])
@@ -84,6 +90,18 @@ def copied(name, over):
 
 WILD, OUTSIDE, TAKEN = "names symbol", "has offset", "but is not an etch table"
 AGAIN = "the additions of an earlier etch run are damaged"
+def symtab(elf, _):
+    return next(i for i in range(elf.shnum) if elf.get(i, "type") == 2)
+
+
+def packed(elf):
+    """The build-id is packed relocations, of a table that a rewrite changes."""
+    note = section(elf, ".note.gnu.build-id")
+    elf.put(*elf.place(note, "type"), 19)
+    at, size = elf.get(note, "offset"), elf.get(note, "size") // 8 * 8
+    elf.data[at:at + size] = struct.pack("<QQ", elf.get(section(elf, "__etch_mod"), "addr") + 16, 2**64 - 1) + struct.pack("<Q", 1) * (size // 8 - 2)
+
+
 OVER, ODD = "overlapping sections", "a section has the name of an etch table, but is not one"
 EITHER = "accepted or refused: it depends on what the bytes are as code"
 CASES = {  # class: (the file, the damage, what is said, or None where it is accepted)
@@ -105,6 +123,8 @@ CASES = {  # class: (the file, the damage, what is said, or None where it is acc
     "two sections of etched objects at one place": ("program", copied("etched_imv", ".dynamic"), OVER),
     "names of sections that are a module's descriptor": ("program", header(".shstrtab", name=name_of("__etch_mod")), ODD),
     "a note under the name of etched objects": ("moved", header(".note.ABI-tag", name=name_of("etched_imv")), ODD),
+    "code as the numbers of symbols' sections": ("object", header(".text", type=18, link=symtab), "is not the table of section numbers of"),
+    "packed relocations of a table": ("small", packed, "packed relocations lead to read-only data"),
     "no section that is code": ("library", "no code", None),
     "a record that is stale": ("done object", header(".comment", align=2), None),
     "the same in a program": ("done program", header(".comment", align=2), None),

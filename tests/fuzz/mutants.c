@@ -28,6 +28,7 @@
 #include "elf/input.h"
 #include "elf/undo.h"
 #include "rewrite/files.h"
+#include "rewrite/rewrite.h"
 
 #define SECONDS      120u /* of CPU time for one mutant under the sanitizers: bounds.h, ten times */
 #define CHANGES_MOST 4u
@@ -193,6 +194,32 @@ static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
 	}
 }
 
+/* A sidecar is in proportion, and the same each time. */
+static void sidecar_make(const uint8_t *data, size_t size, unsigned how)
+{
+	struct rewrite_options make = {.orc = true, .jobs = 1, .map_shift = 6, .no_cfi = how & 2};
+	struct rewrite_result done[2] = {{0}, {0}};
+	unsigned i, made = 0;
+	struct elf_file f;
+	struct error e;
+
+	for (i = 0; i < 2; i++) {
+		uint8_t *opened = NULL;
+
+		if (fuzz_open(&f, data, size) && !elf_is_object(&f)) {
+			opened = f.bytes;
+			made += !rewrite_sidecar(&f, &make, &done[i], &e);
+		}
+		if (opened != f.bytes) /* elf_bytes_own() */
+			free(opened);
+		elf_close(&f);
+	}
+	must(!made || (made == 2 && done[0].size == done[1].size && done[0].size <= 16 * size + (20u << 20)));
+	must(!made || !done[0].size || !memcmp(done[0].bytes, done[1].bytes, done[0].size));
+	rewrite_result_free(&done[0]);
+	rewrite_result_free(&done[1]);
+}
+
 /* What is written can be read, is in proportion, rewritten again it is the same, and gives the file back. */
 static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t number)
 {
@@ -326,6 +353,7 @@ static void mutant_run(uint64_t number)
 		if (!(more & 0x600)) {
 			at_stage(number, "beside");
 			rewrite_beside(m.bytes, m.size, how);
+			sidecar_make(m.bytes, m.size, how);
 		}
 		if (!(more & 0x3000)) {
 			at_stage(number, "objtool");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes structural mutants (structure.h): structure_headers.c, structure_contents.c, structure_layout.c and
- * structure_annotations.c have the kinds. */
+/* Makes structural mutants (structure.h): structure_headers.c, structure_contents.c, structure_layout.c,
+ * structure_annotations.c and structure_claims.c have the kinds. */
 #include "structure_fields.h"
 
 uint32_t structure_below(struct mutant *m, uint32_t n)
@@ -9,19 +9,29 @@ uint32_t structure_below(struct mutant *m, uint32_t n)
 	return (uint32_t)((m->random >> 33) % n);
 }
 
+static const struct {
+	const struct structure_kind *list;
+	const unsigned *count;
+} lists[] = {{structure_of_headers, &structure_header_kinds}, {structure_of_contents, &structure_content_kinds},
+             {structure_of_layout, &structure_layout_kinds}, {structure_of_annotations, &structure_annotation_kinds},
+             {structure_of_claims, &structure_claim_kinds}};
+
 static const struct structure_kind *kind_of(unsigned kind)
 {
-	const unsigned contents = structure_header_kinds, layout = contents + structure_content_kinds,
-	               annotations = layout + structure_layout_kinds;
+	unsigned i = 0;
 
-	return kind < contents ? &structure_of_headers[kind]
-	       : kind < layout ? &structure_of_contents[kind - contents]
-	       : kind < annotations ? &structure_of_layout[kind - layout] : &structure_of_annotations[kind - annotations];
+	for (; kind >= *lists[i].count; i++)
+		kind -= *lists[i].count;
+	return &lists[i].list[kind];
 }
 
 unsigned structure_kinds(void)
 {
-	return structure_header_kinds + structure_content_kinds + structure_layout_kinds + structure_annotation_kinds;
+	unsigned i, n = 0;
+
+	for (i = 0; i < COUNT(lists); i++)
+		n += *lists[i].count;
+	return n;
 }
 
 const char *structure_kind(unsigned kind) { return kind_of(kind)->name; }

@@ -22,8 +22,10 @@ struct structure_kind {
 	bool (*make)(struct mutant *m); /* false: nothing of the kind is in the file */
 	bool archive;                   /* of archives, not of ELF files */
 };
-extern const struct structure_kind structure_of_headers[], structure_of_contents[], structure_of_layout[], structure_of_annotations[];
-extern const unsigned structure_header_kinds, structure_content_kinds, structure_layout_kinds, structure_annotation_kinds;
+extern const struct structure_kind structure_of_headers[], structure_of_contents[], structure_of_layout[], structure_of_annotations[],
+	structure_of_claims[];
+extern const unsigned structure_header_kinds, structure_content_kinds, structure_layout_kinds, structure_annotation_kinds,
+	structure_claim_kinds;
 
 static inline bool chance(struct mutant *m, uint32_t n) { return structure_below(m, n) == 0; }
 

@@ -160,6 +160,14 @@ def nested_fdes(n):
     return "\n".join([*lines, ".long 0", ""])
 
 
+def unread_cies(n):
+    """n CIEs that etch does not read, and n FDEs of the first."""
+    lines = [HEAD, "f: ret", '.section .eh_frame,"a",@progbits', ".Lc:"]
+    lines += [".long 16, 0\n.byte 1, 'z', 'X', 0, 1, 0x78, 16, 0, 0, 0, 0, 0" for _ in range(n)]
+    lines += [f".long 16\n.La{i}: .long .La{i}-.Lc, f-., 1\n.byte 0, 0, 0, 0" for i in range(n)]
+    return "\n".join([*lines, ".long 0", ""])
+
+
 def long_cie(n):
     """n FDEs of one CIE with a program of n instructions."""
     lines = [HEAD, *(f".type f{i},@function\nf{i}: nop\nret\n.size f{i},.-f{i}" for i in range(n)),
@@ -376,7 +384,7 @@ def sframe_blocks(n, path):
 OBJECTS = {f.__name__: code(f) for f in (
     shapes.functions, shapes.long_function, shapes.aliases, shapes.sections, shapes.switches, shapes.relocations, shapes.fdes,
     shapes.landing_pads, shapes.entries, shapes.tail_calls, shapes.chain, etched_objects, etched_sites, etched_aliases, cies, nested_fdes,
-    long_cie, calls, callers, shared_table, wide_table, one_switch, debug_lines, debug_files, debug_units, findings, overlapping,
+    unread_cies, long_cie, calls, callers, shared_table, wide_table, one_switch, debug_lines, debug_files, debug_units, findings, overlapping,
     same_bodies, groups, fixups, marks, mark_texts, kernel_keys, kernel_calls, kernel_sections)}
 OBJECTS |= {f.__name__: f for f in (tails, one_name, alias_tails, long_names, section_tails)}
 LINKED = {f"{f.__name__}.so": code(f, True) for f in (

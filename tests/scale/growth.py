@@ -29,6 +29,7 @@ COMMANDS = {
     "inspect code ADDR": ["inspect", "code", "-j", "1", "ADDR", "FILE"],
     "inspect tables": ["inspect", "tables", "-j", "1", "DONE"],
     "inspect marks": ["inspect", "marks", "-j", "1", "FILE"],
+    "inspect fields": ["inspect", "fields", "-j", "1", "DONE"],
     "inspect cfi": ["inspect", "cfi", "-j", "1", "FILE"],
     "inspect sframe": ["inspect", "sframe", "-j", "1", "ROWS"],
     "rewrite --sframe --fix-cfi": ["rewrite", "--sframe", "--fix-cfi", "-j", "1", "-o", "OUT", "FILE"],

@@ -237,9 +237,16 @@ static int symbols_check(const struct elf_file *f, uint32_t index, const struct 
 		return error_set(e, "section %s: its string table %s is empty or not terminated", s->name, str->name);
 	if (s->sh.sh_info > count)
 		return error_set(e, "section %s: first global symbol %u is past its end", s->name, s->sh.sh_info);
-	for (i = 1; i < f->section_count; i++)
-		if (f->sections[i].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[i].sh.sh_link == index)
-			*x = &f->sections[i];
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *t = &f->sections[i];
+
+		if (t->sh.sh_type != SHT_SYMTAB_SHNDX || t->sh.sh_link != index)
+			continue;
+		/* A rewrite puts numbers of new symbols into the table: it must be nothing else. */
+		if (*x || (t->sh.sh_flags & ~s->sh.sh_flags & (SHF_ALLOC | SHF_EXECINSTR | SHF_WRITE)))
+			return error_set(e, "section %s: is not the table of section numbers of %s", t->name, s->name);
+		*x = t;
+	}
 	if (*x && (*x)->sh.sh_size / 4 < count)
 		return error_set(e, "section %s: shorter than its symbol table", (*x)->name);
 	return 0;

@@ -37,11 +37,13 @@ struct field {
 	uint64_t from, to;
 	enum when when;
 	bool whole; /* the whole object, of whose facts not all bytes are known */
+	const struct site *const *sites;
+	size_t site_count; /* of its object */
 };
 
 static bool is_read_of(const struct site *s, const struct field *f)
 {
-	return s->kind == SITE_LOAD && s->object == f->object && s->off_known && s->off >= 0 && (uint64_t)s->off < f->to &&
+	return s->kind == SITE_LOAD && s->off_known && s->off >= 0 && (uint64_t)s->off < f->to &&
 	       (uint64_t)s->off + s->size > f->from;
 }
 
@@ -53,7 +55,7 @@ static bool is_reason(const struct view *v, const struct site *s, const struct f
 	uint64_t from, to;
 	const struct member *m;
 
-	if (site_kind_is_patched(s->kind) || s->object != f->object || (s->recorded && !f->whole))
+	if (site_kind_is_patched(s->kind) || (s->recorded && !f->whole))
 		return false;
 	reach = site_reach(o, s, &from, &to);
 	if (f->whole)
@@ -83,13 +85,13 @@ static char *reasons(const struct view *v, struct lines *lines, const struct fie
 	size_t i, size = 1;
 	char *text;
 
-	for (i = *count = 0; i < v->scan.site_count; i++)
-		*count += is_reason(v, &v->scan.sites[i], f);
+	for (i = *count = 0; i < f->site_count; i++)
+		*count += is_reason(v, f->sites[i], f);
 	size += (all ? *count : PLACES_SHOWN) * 600 + 64;
 	text = mem_zero(size, 1);
-	for (i = *count = 0; i < v->scan.site_count; i++)
-		if (is_reason(v, &v->scan.sites[i], f) && ((*count)++ < PLACES_SHOWN || all))
-			place_add(v, lines, &v->scan.sites[i], text, size);
+	for (i = *count = 0; i < f->site_count; i++)
+		if (is_reason(v, f->sites[i], f) && ((*count)++ < PLACES_SHOWN || all))
+			place_add(v, lines, f->sites[i], text, size);
 	if (!all && *count > PLACES_SHOWN)
 		snprintf(text + strlen(text), size - strlen(text), "; and %zu more (--all)", *count - PLACES_SHOWN);
 	return text;
@@ -114,12 +116,12 @@ static bool set_would_arm(const struct view *v, struct lines *lines, const struc
 {
 	size_t i;
 
-	for (i = 0; i < v->scan.site_count; i++)
-		if (is_reason(v, &v->scan.sites[i], f) && (v->scan.sites[i].kind != SITE_STORE || v->scan.sites[i].in_data))
+	for (i = 0; i < f->site_count; i++)
+		if (is_reason(v, f->sites[i], f) && (f->sites[i]->kind != SITE_STORE || f->sites[i]->in_data))
 			return false;
-	for (i = 0; i < v->scan.site_count; i++)
-		if (is_reason(v, &v->scan.sites[i], f))
-			line_add(v, lines, &v->scan.sites[i], sums);
+	for (i = 0; i < f->site_count; i++)
+		if (is_reason(v, f->sites[i], f))
+			line_add(v, lines, f->sites[i], sums);
 	return true;
 }
 
@@ -132,15 +134,15 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	enum when when;
 	char *why = NULL;
 
-	for (i = 0; i < v->scan.site_count; i++)
-		reads += is_read_of(&v->scan.sites[i], f);
+	for (i = 0; i < f->site_count; i++)
+		reads += is_read_of(f->sites[i], f);
 	if (f->when != AT_START)
 		why = reasons(v, lines, f, all, &count);
 	when = f->when == NEVER && set_would_arm(v, lines, f, sums) ? BY_SET : f->when;
 	sums->fields[when]++;
 	sums->reads[when] += reads;
-	for (i = 0; f->whole && o->facts && i < v->scan.site_count; i++)
-		sums->stores += v->scan.sites[i].object == f->object && v->scan.sites[i].kind == SITE_STORE;
+	for (i = 0; f->whole && o->facts && i < f->site_count; i++)
+		sums->stores += f->sites[i]->kind == SITE_STORE;
 	sums->vague = f->whole && o->facts ? count : 0;
 	listing_add(l, "%s", o->name);
 	if (f->to - f->from == o->size)
@@ -160,22 +162,26 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	free(why);
 }
 
-static void object_show(const struct view *v, struct lines *lines, int32_t k, bool all, struct listing *l,
+static void object_show(const struct view *v, struct lines *lines, const struct field *of, bool all, struct listing *l,
                         struct sums *sums)
 {
-	const struct object *o = &v->scan.objects.list[k];
+	const struct object *o = &v->scan.objects.list[of->object];
+	struct field f = *of;
 	size_t i;
 
 	if (!o->range_count) {
-		struct field f = {k, 0, o->size, o->armed ? AT_START : BY_SYNC, true};
-
+		f.to = o->size;
+		f.when = o->armed ? AT_START : BY_SYNC;
+		f.whole = true;
 		field_show(v, lines, &f, all, l, sums);
 		return;
 	}
 	for (i = 0; i < o->range_count; i++) {
 		const struct object_range *p = &o->ranges[i];
-		struct field f = {k, p->from, p->to, p->kept ? NEVER : p->facts || !o->in_part ? BY_SYNC : AT_START, false};
 
+		f.from = p->from;
+		f.to = p->to;
+		f.when = p->kept ? NEVER : p->facts || !o->in_part ? BY_SYNC : AT_START;
 		field_show(v, lines, &f, all, l, sums);
 	}
 }
@@ -220,16 +226,43 @@ static void sums_print(const char *object, struct sums *s, bool all)
 	printf("\n");
 }
 
+/* The sites of each object, in order: those of object k are list[start[k]] to list[start[k + 1]]. */
+struct by_object {
+	const struct site **list;
+	size_t *start;
+};
+
+static void sites_group(const struct scan *s, struct by_object *out)
+{
+	size_t i;
+
+	out->list = mem_alloc(s->site_count, sizeof(*out->list));
+	out->start = mem_zero(s->objects.count + 2, sizeof(*out->start));
+	for (i = 0; i < s->site_count; i++)
+		out->start[s->sites[i].object + 2]++;
+	for (i = 2; i <= s->objects.count + 1; i++)
+		out->start[i] += out->start[i - 1];
+	for (i = 0; i < s->site_count; i++)
+		out->list[out->start[s->sites[i].object + 1]++] = &s->sites[i];
+}
+
 void show_fields(const struct view *v, bool all, enum format format)
 {
 	struct lines *lines = lines_open(&v->file);
 	struct sums *sums = mem_zero(v->scan.objects.count + 1, sizeof(*sums));
+	struct by_object sites;
 	struct listing l;
 	size_t k, i;
 
+	sites_group(&v->scan, &sites);
 	listing_init(&l, field_columns, sizeof(field_columns) / sizeof(field_columns[0]));
-	for (k = 0; k < v->scan.objects.defined; k++)
-		object_show(v, lines, (int32_t)k, all, &l, &sums[k]);
+	for (k = 0; k < v->scan.objects.defined; k++) {
+		struct field f = {.object = (int32_t)k,
+		                  .sites = sites.list + sites.start[k],
+		                  .site_count = sites.start[k + 1] - sites.start[k]};
+
+		object_show(v, lines, &f, all, &l, &sums[k]);
+	}
 	lines_close(lines);
 	view_list_print(v, "fields", &l, format, "no etched object");
 	for (k = 0; k < v->scan.objects.defined; k++) {
@@ -240,5 +273,7 @@ void show_fields(const struct view *v, bool all, enum format format)
 		free(sums[k].lines);
 	}
 	free(sums);
+	free(sites.list);
+	free(sites.start);
 	listing_free(&l);
 }

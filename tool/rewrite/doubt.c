@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Which files may become another one when they are rewritten twice (rewrite_doubt()). */
 #include "analysis/facts/cfi_file.h"
+#include "elf/dynamic.h"
 #include "elf/segment.h"
 #include "elf/undo.h"
 #include "rewrite/rewrite.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#ifndef SHT_RELR /* missing in elf.h before glibc 2.36 */
+#define SHT_RELR 19
+#endif
 
 /* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
  * the first bytes of the segment. */
@@ -81,6 +87,33 @@ static bool frames_are_hidden(const struct elf_file *f)
 	return some && !agreed;
 }
 
+/* True if packed relocations (SHT_RELR) lead to what is not writable, as no linker makes them: their addends are what
+ * is there, which may be a table that a rewrite changes. */
+static bool relr_is_odd(const struct elf_file *f, bool *no_memory)
+{
+	struct dynamic_reloc *r = NULL;
+	bool packed = false, odd = false;
+	struct error e;
+	size_t n = 0, k;
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++)
+		packed |= f->sections[i].sh.sh_type == SHT_RELR;
+	if (!packed)
+		return false;
+	e.text[0] = '\0';
+	if (dynamic_relocs_read(f, 0, UINT64_MAX, &r, &n, &e))
+		*no_memory = error_is_memory(&e);
+	for (k = 0; k < n && !odd; k++) {
+		uint32_t s = elf_section_at(f, r[k].place);
+
+		odd = r[k].type == R_X86_64_RELATIVE &&
+		      (!s || !(f->sections[s].sh.sh_flags & SHF_WRITE) || f->sections[s].sh.sh_type == SHT_DYNAMIC);
+	}
+	free(r);
+	return odd;
+}
+
 const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory)
 {
 	struct error e;
@@ -95,6 +128,10 @@ const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options
 		return "a section has the name of an etch table, but is not one";
 	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
 		return "section headers and program headers disagree on .eh_frame_hdr";
+	if (!elf_is_object(f) && relr_is_odd(f, no_memory))
+		return "packed relocations lead to read-only data";
+	if (*no_memory)
+		return NULL;
 	apart = elf_sections_apart(f, &e);
 	*no_memory = apart < 0;
 	return apart > 0 ? NULL : "overlapping sections";

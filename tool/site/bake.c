@@ -2,6 +2,9 @@
 /* Writes and removes the immediates and direct calls in the code of a linked file; decides which objects are
  * armed. */
 #include "site/bake.h"
+#include "support/memory.h"
+#include "support/search.h"
+#include "support/sort.h"
 
 #include <etch/forms.h>
 #include <inttypes.h>
@@ -203,19 +206,32 @@ static bool has_libetch(const struct elf_file *f)
 	return !f->symbol_count;
 }
 
-/* Another module can refer to the object by name. */
-static bool is_exported(const struct elf_file *f, const struct object *o)
+/* Addresses of data that another module can refer to by name, sorted. */
+struct exports {
+	uint64_t *list;
+	size_t count;
+};
+
+static struct exports exports_find(const struct elf_file *f)
 {
+	struct exports x = {mem_alloc(f->dynsym_count, sizeof(*x.list)), 0};
 	uint32_t i;
 
 	for (i = 1; i < f->dynsym_count; i++) {
 		const struct elf_symbol *y = &f->dynsyms[i];
 
-		if (y->section && y->type == STT_OBJECT && y->bind != STB_LOCAL && y->value >= o->addr &&
-		    y->value - o->addr < o->size)
-			return true;
+		if (y->section && y->type == STT_OBJECT && y->bind != STB_LOCAL)
+			x.list[x.count++] = y->value;
 	}
-	return false;
+	sort_words(x.list, x.count);
+	return x;
+}
+
+static bool is_exported(const struct exports *x, const struct object *o)
+{
+	size_t k = SEARCH(x->count, i, x->list[i] < o->addr);
+
+	return k < x->count && x->list[k] - o->addr < o->size;
 }
 
 /* BOLT moves code with the help of the relocations kept by --emit-relocs. Applying one to a baked site would
@@ -240,13 +256,14 @@ static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
+	struct exports exports = exports_find(s->file);
 	size_t i;
 
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
 		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
-		if (!object_is_imv(o) && !s->closed && is_exported(s->file, o))
+		if (!object_is_imv(o) && !s->closed && is_exported(&exports, o))
 			o->unarmed = "exported: another module may store to it";
 		else if (!o->value && (object_page(o->addr) < sh->sh_addr ||
 		                       object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
@@ -274,6 +291,7 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 	}
 	for (; i < s->objects.count; i++)
 		s->objects.list[i].unarmed = "defined in another module: decided at load time";
+	free(exports.list);
 }
 
 /* The segment of the address is readable and executable, and nothing else: libetch swaps its pages. */
