@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the rows of .eh_frame as the file has them, without a look at the code. */
+/* Loads the rows of .eh_frame as the file has them, without analysing the code. */
 #include "inspect/inspect.h"
 
 #include "analysis/facts/cfi_file.h"

@@ -301,7 +301,7 @@ void code_fixup_name(const struct code *c, const struct fixup *x, char *out, siz
 		snprintf(out, size, "?");
 }
 
-/* "may fault: efault of register 0, goes on at read_int+0x9"; "fixup" for a target of fixups; "-". */
+/* "may fault: efault of register 0, continues at read_int+0x9"; "fixup" for a target of fixups; "-". */
 static void fixup_text(const struct code *c, const struct code_line *l, char *out, size_t size)
 {
 	const struct fixup *x = l->fixup;

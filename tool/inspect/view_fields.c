@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect fields: which fields of etched objects are armed, from when on, and the lines that keep the others from
- * it. */
+/* etch inspect fields: which fields of etched objects are armed and from when on, and the lines that prevent it for the
+ * others. */
 #include "elf/lines.h"
 #include "inspect/inspect.h"
 #include "report/text.h"
@@ -36,7 +36,7 @@ struct field {
 	int32_t object;
 	uint64_t from, to;
 	enum when when;
-	bool whole; /* the whole object, of whose facts not all bytes are known */
+	bool whole; /* the whole object: it has facts about unknown bytes */
 	const struct site *const *sites;
 	size_t site_count; /* of its object */
 };
@@ -47,7 +47,7 @@ static bool is_read_of(const struct site *s, const struct field *f)
 	       (uint64_t)s->off + s->size > f->from;
 }
 
-/* Is a store or an escape why this field is not armed? */
+/* Does a store or an escape keep this field from being armed? */
 static bool is_reason(const struct view *v, const struct site *s, const struct field *f)
 {
 	const struct object *o = &v->scan.objects.list[f->object];
@@ -79,7 +79,7 @@ static void place_add(const struct view *v, struct lines *lines, const struct si
 	         strcmp(source, "-") ? " " : "", strcmp(source, "-") ? source : "");
 }
 
-/* The places that keep a field from being armed; *count: of them all. The caller frees it. */
+/* The places that keep a field from being armed; *count: their number. The caller frees the list. */
 static char *reasons(const struct view *v, struct lines *lines, const struct field *f, bool all, size_t *count)
 {
 	size_t i, size = 1;
@@ -111,7 +111,7 @@ static void line_add(const struct view *v, struct lines *lines, const struct sit
 	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
 }
 
-/* Would a field that is stored to be armed if etch_set stood in place of its stores? Then adds their lines. */
+/* Would a field with stores be armed if they were calls of etch_set? Then adds their lines. */
 static bool set_would_arm(const struct view *v, struct lines *lines, const struct field *f, struct sums *sums)
 {
 	size_t i;
@@ -190,7 +190,7 @@ static int name_order(const void *a, const void *b) { return strcmp(*(char *cons
 
 static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
 
-/* What a maintainer gets, and for what. */
+/* Prints the sum for a maintainer: how many reads become immediates, and for which changes. */
 static void sums_print(const char *object, struct sums *s, bool all)
 {
 	size_t i, n = 0;

@@ -41,7 +41,7 @@ struct table {
 	uint64_t *text; /* bytes of strings that may still be shown */
 };
 
-/* Strings may share bytes. Those of all markers together are at most so many bytes for one of the file, and a MiB. */
+/* Strings may share bytes. All strings together may have this many bytes per byte of the file, plus a MiB. */
 #define TEXT_TIMES 16u
 
 /* What the field at an offset of the table refers to: an address, in an object file an offset, in *section; 0: in none.
@@ -66,7 +66,7 @@ static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 	return y->value + (uint64_t)t->r[k].addend;
 }
 
-/* The NUL-terminated string that a field refers to; "" if it is none, null if there are too many bytes of them. */
+/* The NUL-terminated string that a field refers to; "" if there is none, null if they have too many bytes in all. */
 static const char *string_of(const struct table *t, uint64_t at)
 {
 	uint32_t section;

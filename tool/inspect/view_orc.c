@@ -226,7 +226,7 @@ static void head_print(const struct printer *p, const char *path)
 	}
 }
 
-/* Rows that are missing are not the file's: whoever reads the others has to know. */
+/* Reports entries that etch could not read, so that nobody takes the list for complete. */
 static void unread_report(const char *path, size_t unread)
 {
 	if (!unread)
