@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions without .eh_frame that only addresses lead to and that read their arguments from the stack. The labels of a
+"""Functions without .eh_frame that only addresses lead to, and that read arguments where C has none. The labels of a
 computed goto read the stack as well, in a frame of another's: what tells them apart is how they return."""
 
 from marked_rows import LIBRARY, wrong
@@ -128,3 +128,41 @@ offsets: .long	1, 2
 
 def test_a_function_may_read_its_arguments_from_the_stack(etch, tmp_path):
     assert wrong(etch, tmp_path, SOURCE, *LIBRARY) == []
+
+
+# clang's preserve_none hands arguments on in r12 to r15. The functions save rbp alone, and end in jumps to the next one.
+PRESERVE_NONE = """
+	.globl	main
+	.type	main, @function
+main:	leaq	table(%rip), %r11
+	jmp	*(%r11,%rdi,8)
+	.size	main, .-main
+	.p2align 4
+parses:	row	8
+	pushq	%rbp
+	movq	%rsp, %rbp
+	row	rbp16
+	testb	%r15b, %r15b
+	jne	1f
+	movq	%r14, %rdi
+	call	*8(%r13)
+	popq	%rbp
+	row	8
+	jmp	fields
+1:	row	rbp16
+	shrq	$48, %r15
+	popq	%rbp
+	row	8
+	jmp	fields
+	.p2align 4
+fields:	row	8
+	movzbl	(%rdi), %eax
+	jmp	*(%rsi,%rax,8)
+	.section .data.rel.ro, "aw"
+	.p2align 3
+table:	.quad	parses, fields
+"""
+
+
+def test_a_function_may_take_its_arguments_in_callee_saved_registers(etch, tmp_path):
+    assert wrong(etch, tmp_path, PRESERVE_NONE, *LIBRARY) == []

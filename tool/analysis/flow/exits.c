@@ -142,8 +142,8 @@ static const struct step *step_before(const struct flow *f, uint64_t off)
 }
 
 /*
- * Is an indirect jump a tail call: in the state of an entry, behind an epilogue that restores a callee-saved register?
- * The targets of a computed goto may be in that state, too, but restore nothing.
+ * Is a jump a tail call: in the state of an entry, behind an epilogue that restores a callee-saved register? The
+ * targets of a computed goto may be in that state, too, but restore nothing.
  */
 static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct state *s)
 {
@@ -268,6 +268,8 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 		state_copy(&after, before);
 		if (in->flow == FLOW_BRANCH && in->writes)
 			state_transfer(&after, in, (uint32_t)off);
+		if (f->in.range->inferred && is_epilogue_jump(f, off, before))
+			f->found.returns_to_caller = true;
 		leave(f, target, &after);
 	} else if (in->flow == FLOW_JUMP && is_tail_inside(f, off + in->len, target - f->in.range->start, before)) {
 		flow_exit_add(f, target, EXIT_TAIL);
