@@ -437,3 +437,76 @@ installs: .cfi_startproc
 @pytest.mark.parametrize("strip", [False, True], ids=["named", "stripped"])
 def test_what_pops_its_return_address_is_no_function(etch, tmp_path, strip):
     assert wrong(etch, tmp_path, RESTORER, *LIBRARY, strip=strip) == []
+
+
+# Dart: a frame whose code is no longer valid returns to one of these stubs, and the runtime jumps to the others. They have
+# symbols as functions have, but no return address lies on top of the stack: rbp still points to the frame.
+STUBS = """
+	.globl	_kDartVmSnapshotText
+	.type	_kDartVmSnapshotText, @object
+_kDartVmSnapshotText:
+	.cfi_startproc
+	.cfi_def_cfa %rbp, 16
+	.cfi_offset %rbp, -16
+	.type	plain, @function
+plain:	row	8
+	movl	$1, %eax
+	ret
+	.size	plain, .-plain
+	.p2align 4, 0xcc
+	.type	"stub DeoptimizeLazyFromReturn", @function
+"stub DeoptimizeLazyFromReturn":
+	row	{there}
+	movl	$0xf1f1f1f1, %r11d
+	pushq	%r11
+	row	{there2}
+	movl	$0xe1e1e1e1, %r11d
+	pushq	%r11
+	pushq	%rbp
+	movq	%rsp, %rbp
+	pushq	%rax
+	movq	%rsp, %rdi
+	call	*%rax
+	movq	%rbp, %rsp
+	popq	%rbp
+	popq	%rcx
+	movq	%rbp, %rsp
+	row	rbp16
+	subq	%rax, %rsp
+	pushq	%rcx
+	pushq	%rbp
+	movq	%rsp, %rbp
+	movq	%rbp, %rdi
+	call	*%rbx
+	movq	%rbp, %rsp
+	popq	%rbp
+	ret
+	.size	"stub DeoptimizeLazyFromReturn", .-"stub DeoptimizeLazyFromReturn"
+	.p2align 4, 0xcc
+	.type	"stub RunExceptionHandler", @function
+"stub RunExceptionHandler":
+	row	{there}
+	movq	0x6a8(%r14), %rdi
+	jmp	*%rdi
+	.size	"stub RunExceptionHandler", .-"stub RunExceptionHandler"
+	.p2align 4, 0xcc
+	.type	another, @function
+another: row	8
+	pushq	%rbp
+	movq	%rsp, %rbp
+	row	rbp16
+	call	plain
+	popq	%rbp
+	ret
+	.size	another, .-another
+	.cfi_endproc
+	.size	_kDartVmSnapshotText, .-_kDartVmSnapshotText
+"""
+
+
+@pytest.mark.parametrize("dart", [True, False], ids=["dart", "another"])
+def test_stubs_that_no_call_enters_have_the_frame_of_who_returns_there(etch, tmp_path, dart):
+    source = STUBS.format(there="rbp16" if dart else 8, there2="rbp16" if dart else 16)
+    if not dart:                                 # no snapshot: then the names say nothing
+        source = source.replace("_kDartVmSnapshotText", "text")
+    assert wrong(etch, tmp_path, source, *LIBRARY, strip=False) == []

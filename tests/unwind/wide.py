@@ -19,7 +19,16 @@ PROLOGUE = b"\x55\x48\x89\xe5"                   # push %rbp; mov %rsp, %rbp
 EPILOGUE = re.compile(rb"[\x5d\xc9]\xc3")        # pop %rbp or leave; ret
 LARGE = 8 << 10                                  # of an FDE with one row
 
+# Of Dart (runtime/vm/compiler/stub_code_compiler_x64.cc): frames return to the first two where their code is no longer
+# valid, and the runtime jumps to the others with rsp and rbp of the frame that it goes on in. No return address is pushed.
+ENTERED_OTHERWISE = {"stub DeoptimizeLazyFromReturn", "stub DeoptimizeLazyFromThrow", "stub DeoptForRewind",
+                     "stub RunExceptionHandler", "stub RunExceptionHandlerUnbox"}
+
 Wrong = namedtuple("Wrong", "start end rule why")
+
+
+def _is_entered_otherwise(names, at):
+    return names.startswith(b"stub ", at) and names[at:names.index(b"\0", at)].decode("latin-1") in ENTERED_OTHERWISE
 
 
 class File:
@@ -31,8 +40,9 @@ class File:
             elf = rows.ELFFile(f)
             for s in elf.iter_sections():
                 if s["sh_type"] in ("SHT_SYMTAB", "SHT_DYNSYM"):
-                    self.symbols |= {value for _, info, _, index, value, _ in struct.iter_unpack("<IBBHQQ", s.data())
-                                     if info & 15 in (2, 10) and index}
+                    names = elf.get_section(s["sh_link"]).data()
+                    self.symbols |= {value for name, info, _, index, value, _ in struct.iter_unpack("<IBBHQQ", s.data())
+                                     if info & 15 in (2, 10) and index and not _is_entered_otherwise(names, name)}
                 elif s["sh_flags"] & 4 and s["sh_type"] != "SHT_NOBITS":
                     self.code.append((s["sh_addr"], s.data()))
         self.code.sort()

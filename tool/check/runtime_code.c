@@ -27,5 +27,7 @@ const struct runtime *runtime_at(const struct runtime_codes *r, uint64_t addr)
 {
 	size_t k = SEARCH(r->count, i, r->list[i].start <= addr);
 
+	while (k && r->list[k - 1].framed) /* inside of other code */
+		k--;
 	return k && addr < r->list[k - 1].end ? r->list[k - 1].runtime : NULL;
 }

@@ -3,6 +3,7 @@
 #include "analysis/discover/ranges.h"
 #include "arch/x86/stack.h"
 #include "support/memory.h"
+#include "support/search.h"
 #include "support/sort.h"
 #include "support/vector.h"
 
@@ -170,9 +171,21 @@ static bool hides_in_instruction(const struct code_section *c, const struct cand
 	return at > label;
 }
 
+/* Does a runtime tell that no function begins at the symbol at an address? */
+static bool is_framed(const struct runtime_codes *codes, uint64_t addr)
+{
+	size_t k = SEARCH(codes->count, i, codes->list[i].start < addr);
+
+	for (; k < codes->count && codes->list[k].start == addr; k++)
+		if (codes->list[k].framed)
+			return true;
+	return false;
+}
+
 /* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Of overlapping ones, that of the lowest
  * rank keeps all of its bytes. */
-static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct candidate *r, size_t n)
+static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct runtime_codes *codes,
+                       const struct candidate *r, size_t n)
 {
 	uint64_t limit = c->addr + c->size, taken_until = c->addr;
 	size_t i, k;
@@ -184,7 +197,8 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 		const struct runtime_code *own = r[i].own;
 
 		if (start < taken_until) { /* inside the previous range: a symbol is an entry of that */
-			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start)
+			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start &&
+			    !is_framed(codes, start))
 				p->entries[p->entry_count++] = start;
 			continue;
 		}
@@ -296,7 +310,8 @@ static void fdes_add(const struct cfi_file *cfi, struct candidates *out)
 }
 
 /* Cuts each section of the code space by its candidates, which are sorted. */
-static void sections_cut(struct code_ranges *out, const struct code_space *space, const struct candidates *r)
+static void sections_cut(struct code_ranges *out, const struct code_space *space, const struct runtime_codes *codes,
+                         const struct candidates *r)
 {
 	size_t i, k, at = 0;
 
@@ -308,7 +323,7 @@ static void sections_cut(struct code_ranges *out, const struct code_space *space
 			at++;
 		for (k = at; k < r->count && r->list[k].start < c->addr + c->size; k++)
 			;
-		ranges_cut(out, c, r->list + at, k - at);
+		ranges_cut(out, c, codes, r->list + at, k - at);
 		at = k;
 	}
 }
@@ -353,7 +368,7 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
 		candidate_add(&r, (struct candidate){f->eh.e_entry, 0, -1, 2, true, false, false, NULL});
 	if (r.count)
 		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
-	sections_cut(out, space, &r);
+	sections_cut(out, space, codes, &r);
 	entries_assign(out);
 	for (i = 0; outermost && i < out->count; i++)
 		out->list[i].outermost |= out->list[i].start == f->eh.e_entry;

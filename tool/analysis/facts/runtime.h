@@ -28,6 +28,8 @@ struct runtime_code {
 	bool listed;          /* it is one function, as the runtime's own table has it; else functions of other sources */
 	const char *function; /* its name in that table; or null */
 	bool outermost;       /* that function is the outermost frame of a stack */
+	bool framed; /* begins with the frame of other code, which returns or jumps there: no function, whatever its
+	              * symbol says */
 };
 
 struct runtime_codes {

@@ -12,7 +12,7 @@
 const struct runtime runtimes[] = {
 	{.name = "C", .noreturn = noreturn_c},
 	{.name = "OCaml", .detect = ocaml_detect, .convention = &convention_ocaml, .noreturn = noreturn_ocaml},
-	{.name = "Dart", .detect = dart_detect},
+	{.name = "Dart", .detect = dart_detect, .lists = true},
 	{.name = "V8", .detect = v8_detect, .lists = true},
 	{.name = "Go", .detect = go_detect, .convention = &convention_go, .noreturn = noreturn_go},
 	{.name = "GHC", .own_stack = &ghc_flow},

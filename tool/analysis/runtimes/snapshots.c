@@ -18,6 +18,18 @@ static bool is_snapshot(const char *name)
 	return starts_in(name, "_kDart") && (ends_in(name, "SnapshotText") || ends_in(name, "SnapshotInstructions"));
 }
 
+/*
+ * Stubs of Dart that no call enters: frames return there where their code is no longer valid, or the runtime jumps
+ * there with the rsp and rbp of the frame that catches an exception (runtime/vm/compiler/stub_code_compiler_x64.cc).
+ * rbp points to the frame, as in all code of Dart, and on top of the stack is no return address.
+ */
+static bool is_framed(const char *name)
+{
+	return !strcmp(name, "stub DeoptimizeLazyFromReturn") || !strcmp(name, "stub DeoptimizeLazyFromThrow") ||
+	       !strcmp(name, "stub DeoptForRewind") || !strcmp(name, "stub RunExceptionHandler") ||
+	       !strcmp(name, "stub RunExceptionHandlerUnbox");
+}
+
 void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
                          struct runtime_codes *out)
 {
@@ -36,7 +48,14 @@ void runtime_symbols_add(const struct elf_file *f, const struct code_space *spac
 
 int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
 {
+	size_t snapshots, i;
+
 	(void)e;
 	runtime_symbols_add(f, space, is_snapshot, out);
+	snapshots = out->count;
+	if (snapshots)
+		runtime_symbols_add(f, space, is_framed, out);
+	for (i = snapshots; i < out->count; i++)
+		out->list[i].framed = true;
 	return 0;
 }
