@@ -228,12 +228,27 @@ static bool ra_same(const struct etch_rule *a, const struct etch_rule *b)
 	return a->ra == b->ra && (a->ra != ETCH_RA_SLOT || a->cfa_add == b->cfa_add);
 }
 
-/* The instructions that lead from one state to another. */
+/* Does nothing but the offset of the CFA change, to one of a byte? So it is at most pushes and pops: two bytes. */
+static bool is_short(const struct frame_state *was, const struct frame_state *to)
+{
+	struct etch_rule rule = was->rule;
+
+	rule.cfa_off = to->rule.cfa_off;
+	return (uint32_t)rule.cfa_off < 128 && was->rule.cfa_off >= 0 && was->rule.cfa_off != rule.cfa_off &&
+	       is_plain(&rule) && !memcmp(&rule, &to->rule, sizeof(rule)) &&
+	       !memcmp(&was->saves, &to->saves, sizeof(was->saves));
+}
+
+/* Appends the instructions that lead from one state to another. */
 static void change_put(struct program *p, const struct frame_state *was, const struct frame_state *to)
 {
 	unsigned i;
 
-	p->count = 0;
+	if (is_short(was, to)) {
+		put(p, CFA_DEF_OFFSET);
+		put(p, (unsigned)to->rule.cfa_off);
+		return;
+	}
 	if (!cfa_same(&was->rule, &to->rule))
 		cfa_put(p, &was->rule, &to->rule);
 	for (i = 0; i < REGISTERS; i++) {
@@ -246,11 +261,11 @@ static void change_put(struct program *p, const struct frame_state *was, const s
 		ra_put(p, &to->rule);
 }
 
+/* Appends an advance of the location. */
 static void advance_put(struct program *p, uint64_t by)
 {
 	unsigned size = by < 64 ? 0 : by < 256 ? 1 : by < 65536 ? 2 : 4, i;
 
-	p->count = 0;
 	if (!size)
 		put(p, CFA_ADVANCE | (unsigned)by);
 	else
@@ -295,6 +310,9 @@ static size_t intervals_find(const struct frame_row *p, size_t count, struct int
 	size_t n = 0, i;
 
 	for (i = 2; i < count && n < INTERVALS; i++) {
+		if (is_short(&p[i - 1].state, &p[i].state))
+			continue;
+		step.count = 0;
 		change_put(&step, &p[i - 1].state, &p[i].state);
 		n += step.count > 2 && interval_find(p, i, list, n, &list[n]);
 	}
@@ -351,25 +369,28 @@ static void plt_put(struct bytes *b, uint64_t push)
 /* Appends the rows' states, from state `was` on; the first takes effect at once. */
 static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_row *rows, size_t count)
 {
-	static const uint8_t remember = CFA_REMEMBER, restore = CFA_RESTORE_STATE;
 	struct interval list[INTERVALS];
 	size_t n = intervals_find(rows, count, list), i, k;
 	struct program step;
 
 	for (i = 0; i < count; i++) {
+		unsigned remembered = 0;
 		bool restored = false;
 
-		if (i) {
-			advance_put(&step, rows[i].addr - rows[i - 1].addr);
-			bytes_put(b, step.bytes, step.count);
-		}
-		for (k = 0; k < n; k++)
+		for (k = 0; k < n; k++) {
 			restored |= list[k].to == i;
-		change_put(&step, was, &rows[i].state);
-		bytes_put(b, restored ? &restore : step.bytes, restored ? 1 : step.count);
-		for (k = 0; k < n; k++)
-			if (list[k].from == i)
-				bytes_put(b, &remember, 1);
+			remembered += list[k].from == i;
+		}
+		step.count = 0;
+		if (i)
+			advance_put(&step, rows[i].addr - rows[i - 1].addr);
+		if (restored)
+			put(&step, CFA_RESTORE_STATE);
+		else
+			change_put(&step, was, &rows[i].state);
+		for (; remembered; remembered--)
+			put(&step, CFA_REMEMBER);
+		bytes_put(b, step.bytes, step.count);
 		was = &rows[i].state;
 	}
 }
@@ -377,7 +398,7 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 /* Advances from *at to `addr`, if that is further. */
 static void advance_to(struct bytes *b, uint64_t *at, uint64_t addr)
 {
-	struct program step;
+	struct program step = {.count = 0};
 
 	if (addr > *at) {
 		advance_put(&step, addr - *at);

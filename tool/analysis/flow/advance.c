@@ -250,19 +250,6 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 	return same && s->slot_count == slots && !any_rules(s, changed);
 }
 
-bool flow_keeps_saves(const struct step *in, unsigned registers, bool calls, bool compared)
-{
-	if (in->flow == FLOW_BRANCH)
-		return !compared && !in->writes;
-	if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
-		return calls;
-	if (in->flow != FLOW_NEXT)
-		return false;
-	if (in->op == STEP_STORE && in->b == INSN_PC_REG)
-		return !(in->writes & registers);
-	return !(changed_registers(in) & (1u << ETCH_REG_RSP | registers));
-}
-
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c)
 {
 	if (c->op != STEP_NONE)

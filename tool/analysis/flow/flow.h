@@ -257,6 +257,12 @@ struct flow_scratch {
 };
 
 /*
+ * Callback for each reached instruction, in order of address, with the state before it. `same`: the unwind rule is that
+ * of the last call, which was for the instruction just before.
+ */
+typedef void flow_state_fn(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same);
+
+/*
  * The analysis of one code range: its instructions, basic blocks with their states, and indirect jumps, which last
  * until the next flow_run(). Each worker has one and reuses its memory for the next.
  */
@@ -283,9 +289,13 @@ struct flow {
 	 * stays the same. `last` and `end`: address and end of the last instruction skipped. */
 	struct flow_skip {
 		uint64_t below, last, end;
-		unsigned registers; /* mask; flow_look_at_saves() only */
-		bool calls;         /* calls are skipped too; flow_look_at_saves() only */
 	} skip;
+	/* Set around flow_states() or flow_look() to see where callee-saved registers are (state_saves.h). */
+	struct flow_saves {
+		flow_state_fn *fn;  /* called before the other one, where that may change; or null */
+		unsigned registers; /* set by fn: saves_registers(); 0 without it */
+		bool again;         /* set by fn: it wants to be called for the next instruction, too */
+	} saves;
 };
 #define FLOW_SCANNED 1u /* decoded as reachable */
 #define FLOW_WALKED  2u /* a state has reached it */
@@ -297,23 +307,11 @@ struct flow {
 bool flow_run(struct flow *f, const struct flow_env *env, uint32_t range, const struct flow_edge *in, size_t in_count,
               enum flow_start start);
 
-/*
- * Callback for each reached instruction, in order of address, with the state before it. `same`: the unwind rule is that
- * of the last call, which was for the instruction just before.
- */
-typedef void flow_state_fn(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same);
 /* Reports the states of the code range of the last flow_run(), and completes the results in *f: exits, edges, flags. */
 void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /* Reports the states again, without touching the results. */
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
-
-/*
- * As flow_look(), for the callee-saved registers (state_saves.h): instructions that keep rsp, the slots and
- * f->skip.registers, which the callback sets, as they are are skipped, and so are calls if it sets f->skip.calls. What
- * is reported last holds up to f->skip.end.
- */
-void flow_look_at_saves(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /*
  * May a code range return to its caller? By reachability alone, from its start, its symbols and the addresses `in` that

@@ -149,9 +149,6 @@ static inline void flow_advance(const struct step *in, struct state *s, uint32_t
 
 /* flow_advance(), which also returns whether the unwind rule is certainly the same as before. */
 bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c);
-/* Does an instruction certainly leave these registers, rsp and the slots of the frame as they are? `calls`: a call
- * does; `compared`: the last compare was of two registers, which a branch can prove equal. */
-bool flow_keeps_saves(const struct step *in, unsigned registers, bool calls, bool compared);
 /* Transforms the state before a branch into that on its taken edge. */
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c);
 /* May the outcome of a branch with condition `cond` refine the state? */

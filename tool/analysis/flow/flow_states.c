@@ -3,6 +3,8 @@
  * (exits.c). */
 #include "analysis/flow/flow_internal.h"
 
+#include "analysis/flow/state_saves.h"
+
 /* The next offset from `off` on at which an instruction has been decoded, or the code range's size. */
 static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t size)
 {
@@ -96,6 +98,13 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	return same;
 }
 
+/* Behind an instruction with the same rule: are the callee-saved registers certainly where they were? All but its own
+ * write to one of them moves the rule, too. */
+static inline bool step_keeps_saves(const struct flow *f, uint32_t number)
+{
+	return !(f->steps[number].touches & f->saves.registers) || ((f->seen[number] & FLOW_IDLE) && !f->in.range->open);
+}
+
 /* Does flow_exits_note() need no state for this instruction? */
 static bool needs_no_state(const struct flow *f, const struct step *in)
 {
@@ -137,7 +146,7 @@ static inline bool is_plain(const struct flow *f, const struct step *in)
 }
 
 /* Number of steps that begin in [off, end). */
-static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
+static inline __attribute__((always_inline)) unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
 {
 	unsigned n = 0;
 
@@ -154,9 +163,10 @@ static unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
 
 /*
  * Skips instructions from `off` on, the next after `from` and with the same rule, that neither the callback nor
- * step_note() needs to see: most. Returns the offset of the first that is not skipped.
+ * step_note() needs to see: most. Returns the offset of the first that is not skipped. `saves`: with f->saves.
  */
-static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t limit)
+static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off,
+                                                                 uint64_t limit, bool saves)
 {
 	uint64_t to = off, last = off, next;
 	uint32_t i = f->at[off] - 1, behind;
@@ -166,7 +176,8 @@ static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t
 		const struct step *in = &f->steps[i];
 
 		next = to + in->len;
-		if (next >= limit || !is_plain(f, in) || !(behind = f->at[next]) || !(f->seen[behind - 1] & FLOW_WALKED))
+		if (next >= limit || !is_plain(f, in) || (saves && !step_keeps_saves(f, i)) || !(behind = f->at[next]) ||
+		    !(f->seen[behind - 1] & FLOW_WALKED))
 			break;
 		last = to;
 		to = next;
@@ -180,19 +191,18 @@ static uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off, uint64_t
 }
 
 /* What a walk over the states is for. */
-enum purpose { NOTE /* collect the results */, LOOK, LOOK_AT_SAVES };
+enum purpose { NOTE /* collect the results */, LOOK };
 
 /* Calls fn for each walked instruction in order of address. */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
-	bool same = false, behind = false, compared = false;
+	bool same = false, behind = false, kept = false; /* kept: f->saves.fn need not be called */
 	struct cut cut;
 	struct block b;
 
 	cut.at = UINT64_MAX;
-	f->skip.below = purpose == LOOK_AT_SAVES ? UINT64_MAX : 0;
-	f->skip.end = 0;
+	f->skip.below = f->skip.end = 0;
 	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
 		const struct step *in;
 		uint32_t i = f->at[off] - 1;
@@ -202,20 +212,23 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 		if (f->leader[i]) {
 			if (!(f->state_live[f->leader[i] - 1] & LIVE))
 				continue;
-			same =
-				same && purpose != LOOK_AT_SAVES && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
+			same = same && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
+			kept = kept && off == next && saves_hold(b.s, &f->states[f->leader[i] - 1], f->saves.registers);
 			if (next != UINT64_MAX && off < next)
 				block_cut(&b, f, next, &cut);
 			block_begin(&b, &f->states[f->leader[i] - 1], off);
-			compared = false; /* the state has no compare */
 		} else if (off != next) {
 			if (off != cut.at)
 				continue;
 			block_resume(&b, f, off, next, &cut);
-			same = compared = false;
+			same = kept = false;
 		}
 		in = &f->steps[i];
 		next = off + in->len;
+		if (f->saves.fn && !kept) {
+			f->saves.again = false;
+			f->saves.fn(ctx, start + off, in->len, block_state(&b, f, off), false);
+		}
 		if (same && start + next <= f->skip.below) {
 			f->skip.last = start + off;
 			f->skip.end = start + next;
@@ -226,16 +239,13 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 		if (purpose == NOTE && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
 			step_note(f, &b, off, i, behind && !f->in.range->resumes);
 		in = &f->steps[i];
-		if (purpose == LOOK_AT_SAVES) {
-			compared = in->op == STEP_COMPARE || (compared && in->op != STEP_LIMIT);
-			same = ((f->seen[i] & FLOW_IDLE) && !f->in.range->open) ||
-			       flow_keeps_saves(in, f->skip.registers, f->skip.calls, compared);
-			continue;
-		}
 		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
 		same = block_same(&b, f, i, off);
-		if (same && !behind && !f->in.range->open && next < size && f->at[next] && f->skip.below > start) {
-			uint64_t to = plain_skip(f, off, next, f->skip.below - start < size ? f->skip.below - start : size);
+		kept = same && f->saves.fn && !f->saves.again && step_keeps_saves(f, i);
+		if (same && kept == !!f->saves.fn && !behind && !f->in.range->open && next < size && f->at[next] &&
+		    f->skip.below > start) {
+			uint64_t limit = f->skip.below - start < size ? f->skip.below - start : size;
+			uint64_t to = kept ? plain_skip(f, off, next, limit, true) : plain_skip(f, off, next, limit, false);
 
 			if (to != next)
 				off = (next = to) - 1;
@@ -246,5 +256,3 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 void flow_states(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, NOTE); }
 
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, LOOK); }
-
-void flow_look_at_saves(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, LOOK_AT_SAVES); }

@@ -16,29 +16,6 @@ static bool is_safe(const struct state *s, const struct slot *x)
 	return (int64_t)x->at >= (int64_t)sp.off - RED_ZONE;
 }
 
-/* For each register, the slot with the caller's value that is nearest to the CFA: its index + 1, or 0. */
-struct nearest {
-	uint8_t slot[16];
-};
-
-static struct nearest nearest_slots(const struct state *s)
-{
-	struct nearest n = {{0}};
-	unsigned i;
-
-	for (i = 0; i < s->slot_count; i++) {
-		const struct slot *x = &s->slot[i], *best;
-		uint8_t *at = &n.slot[x->value.reg & 15];
-
-		if (x->value.kind != VALUE_ENTRY || x->value.reg >= 16 || !is_safe(s, x))
-			continue;
-		best = *at ? &s->slot[*at - 1] : NULL;
-		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
-			*at = (uint8_t)(i + 1);
-	}
-	return n;
-}
-
 static const uint8_t registers[5] = {3, 12, 13, 14, 15};
 
 unsigned saves_registers(const struct etch_cfi_saves *saves)
@@ -53,49 +30,56 @@ unsigned saves_registers(const struct etch_cfi_saves *saves)
 	return mask;
 }
 
-bool saves_outlast_calls(const struct state *s, const struct etch_cfi_saves *saves, int32_t bp)
+bool saves_hold(const struct state *a, const struct state *b, unsigned registers)
 {
-	struct value sp = s->reg[RSP];
 	unsigned i;
 
-	if (sp.kind != VALUE_CFA || (bp && bp < sp.off))
-		return false;
-	for (i = 0; i < 5; i++)
-		if (saves->how[i] == ETCH_SAVE_CFA ? saves->off[i] < sp.off
-		                                   : saves->how[i] == ETCH_SAVE_RBP || saves->how[i] == ETCH_SAVE_RSP)
+	for (registers |= 1u << RSP; registers; registers &= registers - 1) {
+		i = (unsigned)__builtin_ctz(registers);
+		if (memcmp(&a->reg[i], &b->reg[i], sizeof(*a->reg)))
 			return false;
-	return true;
+	}
+	return a->slot_count == b->slot_count && !memcmp(a->slot, b->slot, a->slot_count * sizeof(*a->slot));
 }
 
-bool saves_same(const struct state *a, const struct state *b)
+/* For each of `registers`, and rbp behind them, the slot with the caller's value that is nearest to the CFA, or null.
+ */
+struct nearest {
+	const struct slot *slot[6];
+};
+
+static void nearest_slots(const struct state *s, struct nearest *n)
 {
+	static const uint8_t place[16] = {[3] = 1, [12] = 2, [13] = 3, [14] = 4, [15] = 5, [RBP] = 6}; /* + 1 */
 	unsigned i;
 
-	if (a->slot_count != b->slot_count || memcmp(&a->reg[3], &b->reg[3], 3 * sizeof(*a->reg)) != 0 ||
-	    memcmp(&a->reg[12], &b->reg[12], 4 * sizeof(*a->reg)) != 0) /* rbx, rsp, rbp, r12 to r15 */
-		return false;
-	for (i = 0; i < a->slot_count; i++)
-		if (memcmp(&a->slot[i], &b->slot[i], sizeof(*a->slot)) != 0)
-			return false;
-	return true;
+	*n = (struct nearest){{0}};
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i], **best;
+
+		if (x->value.kind != VALUE_ENTRY || x->value.reg >= 16 || !place[x->value.reg] || !is_safe(s, x))
+			continue;
+		best = &n->slot[place[x->value.reg] - 1];
+		if (!*best || ((*best)->aligned && !x->aligned) || ((*best)->aligned == x->aligned && x->at > (*best)->at))
+			*best = x;
+	}
 }
 
 int32_t state_saves(const struct state *s, struct etch_cfi_saves *out)
 {
-	const struct nearest n = nearest_slots(s);
-	const struct slot *bp = n.slot[RBP] ? &s->slot[n.slot[RBP] - 1] : NULL;
+	struct nearest n;
 	unsigned i;
 
+	nearest_slots(s, &n);
 	memset(out, 0, sizeof(*out));
 	for (i = 0; i < 5; i++) {
-		const unsigned at = n.slot[registers[i]];
-		const struct slot *x = at ? &s->slot[at - 1] : NULL;
-		const struct value v = s->reg[registers[i]];
+		const struct slot *x = n.slot[i];
+		const struct value *v = &s->reg[registers[i]];
 
 		if (x && !x->aligned) {
 			out->how[i] = ETCH_SAVE_CFA;
 			out->off[i] = x->at;
-		} else if (v.kind == VALUE_ENTRY && v.reg == registers[i]) {
+		} else if (v->kind == VALUE_ENTRY && v->reg == registers[i]) {
 			out->how[i] = ETCH_SAVE_SAME;
 		} else if (x && s->reg[RBP].kind == VALUE_ALIGNED) {
 			out->how[i] = ETCH_SAVE_RBP;
@@ -107,5 +91,5 @@ int32_t state_saves(const struct state *s, struct etch_cfi_saves *out)
 			out->how[i] = ETCH_SAVE_OTHER;
 		}
 	}
-	return bp && !bp->aligned ? bp->at : 0;
+	return n.slot[5] && !n.slot[5]->aligned ? n.slot[5]->at : 0;
 }

@@ -14,9 +14,7 @@
 int32_t state_saves(const struct state *s, struct etch_cfi_saves *out);
 /* Mask of the registers that these depend on, as long as rsp and the slots stay as they are. */
 unsigned saves_registers(const struct etch_cfi_saves *saves);
-/* Are they, and the slot of rbp, the same behind a call, which overwrites what is below rsp? */
-bool saves_outlast_calls(const struct state *s, const struct etch_cfi_saves *saves, int32_t bp);
-/* Do two states certainly have the same? Fast where they do. */
-bool saves_same(const struct state *a, const struct state *b);
+/* Do two states certainly have the same, if those of one depend on these registers? */
+bool saves_hold(const struct state *a, const struct state *b, unsigned registers);
 
 #endif

@@ -5,7 +5,6 @@
  */
 #include "analysis/unwind/emit.h"
 
-#include "analysis/flow/state_saves.h"
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/wide_findings.h"
 #include "support/search.h"
@@ -366,77 +365,6 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	return !e->failed;
 }
 
-/* Notes where the callee-saved registers are before an instruction. */
-static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
-{
-	struct emit *e = ctx;
-	struct save_list *l = &e->saves;
-	struct save_row row = {.addr = l->count ? addr : e->range->start,
-	                       .begins = !l->count,
-	                       .part = !l->count && e->flow->in.start == START_PART};
-
-	(void)same;                                   /* false */
-	if (addr < e->at || addr < e->flow->skip.end) /* inside another instruction, which determines the row */
-		return;
-	e->at = addr + len;
-	if (l->count && saves_same(&e->saved, before))
-		return;
-	state_copy(&e->saved, before);
-	row.bp = state_saves(before, &row.saves);
-	e->flow->skip.registers = saves_registers(&row.saves);
-	e->flow->skip.calls = saves_outlast_calls(before, &row.saves, row.bp);
-	if (code_convention(e->range)->keeps_none) {
-		memset(&row.saves, 0, sizeof(row.saves));
-		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));
-	}
-	if (l->count && l->rows[l->count - 1].bp == row.bp &&
-	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
-		return;
-	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
-		e->failed = true;
-	else
-		l->rows[l->count++] = row;
-}
-
-/* Has every byte of the code range a row by .eh_frame? Then no FDE is written for it. */
-static bool is_covered(const struct emit *e)
-{
-	uint64_t at = e->range->start;
-	size_t i;
-
-	for (i = 0; i < e->cfi_count && e->cfi[i].start <= at; i++)
-		at = e->cfi[i].end > at ? e->cfi[i].end : at;
-	return at >= e->range->end;
-}
-
-static bool wants_saves(const struct emit *e, const struct findings *found)
-{
-	size_t i;
-
-	if (e->saves_of == SAVES_NONE || e->saves_of == SAVES_ALL || !is_covered(e))
-		return e->saves_of != SAVES_NONE;
-	for (i = 0; e->saves_of == SAVES_WRONG && i < found->count; i++)
-		if (!strcmp(found->list[i].id, CONTRADICTED))
-			return true;
-	return false;
-}
-
-/* Collects out->saves. False: out of memory. */
-static bool saves_collect(struct emit *e, struct flow *f, struct range_rows *out)
-{
-	e->saves.count = 0;
-	e->at = e->range->start;
-	flow_look_at_saves(f, saves_add, e);
-	if (!e->failed && e->saves.count)
-		out->saves = malloc(e->saves.count * sizeof(*out->saves));
-	if (e->failed || (e->saves.count && !out->saves))
-		return false;
-	if (e->saves.count)
-		memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
-	out->save_count = (uint32_t)e->saves.count;
-	return true;
-}
-
 bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 {
 	const struct code_range *p = e->range;
@@ -445,16 +373,17 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	memset(out, 0, sizeof(*out));
 	e->flow = f;
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
-		sigreturn_push(e); /* e->at is at the end: state_add() adds nothing */
+		sigreturn_push(e); /* e->at is at the end: nothing is added */
+	emit_saves_begin(e, f);
 	flow_states(f, state_add, e);
+	f->saves.fn = NULL;
 	quiet_take(e, f);
 	fill(e, p->end);
 	if (e->failed ||
 	    !wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count))
 		return false;
 	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
-	if (!out->rows || !findings_take(&out->findings, &e->findings) ||
-	    (wants_saves(e, &out->findings) && !saves_collect(e, f, out))) {
+	if (!out->rows || !emit_saves_end(e, f, out) || !findings_take(&out->findings, &e->findings)) {
 		range_rows_free(out);
 		return false;
 	}

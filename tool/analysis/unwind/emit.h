@@ -36,7 +36,6 @@ struct emit {
 	const struct code_range *range;
 	struct flow *flow;
 	struct save_list saves;
-	struct state saved;          /* the last state that gave saves.rows their last row */
 	enum saves_of saves_of;      /* set by the caller before emit_begin(): when to collect range_rows.saves */
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
@@ -63,5 +62,10 @@ void emit_free(struct emit *e);
 /* The row that covers an address, or null: it is below the first. */
 const struct row *range_row_at(const struct range_rows *r, uint64_t addr);
 void range_rows_free(struct range_rows *p);
+
+/* emit_saves.c: the saves of the code range. Before flow_states(), to collect them where no FDE says them; and at the
+ * end, to collect those of FDEs that turned out wrong, and to copy them to *out. False: out of memory. */
+void emit_saves_begin(struct emit *e, struct flow *f);
+bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out);
 
 #endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes the rows of callee-saved registers of one code range, beside emit.c's. */
+#include "analysis/flow/state_saves.h"
+#include "analysis/unwind/disagreement.h"
+#include "analysis/unwind/emit.h"
+#include "support/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Notes where the callee-saved registers are before an instruction. */
+static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct emit *e = ctx;
+	struct save_list *l = &e->saves;
+	struct flow_saves *want = &e->flow->saves;
+	struct save_row row = {.addr = l->count ? addr : e->range->start,
+	                       .begins = !l->count,
+	                       .part = !l->count && e->flow->in.start == START_PART};
+
+	(void)len, (void)same;
+	want->again = addr < e->at || addr < e->flow->skip.end;
+	if (want->again) /* inside another instruction, which determines the row */
+		return;
+	row.bp = state_saves(before, &row.saves);
+	want->registers = saves_registers(&row.saves);
+	if (code_convention(e->range)->keeps_none) {
+		memset(&row.saves, 0, sizeof(row.saves));
+		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));
+	}
+	if (l->count && l->rows[l->count - 1].bp == row.bp &&
+	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
+		return;
+	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
+		e->failed = true;
+	else
+		l->rows[l->count++] = row;
+}
+
+/* Has every byte of the code range a row by .eh_frame? Then no FDE is written for it. */
+static bool is_covered(const struct emit *e)
+{
+	uint64_t at = e->range->start;
+	size_t i;
+
+	for (i = 0; i < e->cfi_count && e->cfi[i].start <= at; i++)
+		at = e->cfi[i].end > at ? e->cfi[i].end : at;
+	return at >= e->range->end;
+}
+
+/* Are saves asked for whatever the rows will be? */
+static bool wants_saves(const struct emit *e)
+{
+	return e->saves_of == SAVES_ALL || (e->saves_of != SAVES_NONE && !is_covered(e));
+}
+
+/* Are they because the rows contradict .eh_frame? */
+static bool wants_saves_now(const struct emit *e)
+{
+	size_t i;
+
+	for (i = 0; e->saves_of == SAVES_WRONG && is_covered(e) && i < e->findings.count; i++)
+		if (!strcmp(e->findings.list[i].id, CONTRADICTED))
+			return true;
+	return false;
+}
+
+/* For flow_look(): only the saves are wanted. */
+static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct emit *e = ctx;
+
+	(void)before, (void)same;
+	if (addr >= e->at)
+		e->at = addr + len;
+	e->flow->skip.below = UINT64_MAX;
+}
+
+void emit_saves_begin(struct emit *e, struct flow *f)
+{
+	e->saves.count = 0;
+	f->saves = (struct flow_saves){.fn = wants_saves(e) ? saves_add : NULL};
+}
+
+bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out)
+{
+	if (wants_saves(e) ? !e->saves.count : wants_saves_now(e)) { /* a signal restorer, or only wanted now */
+		e->at = e->range->start;
+		f->saves.fn = saves_add;
+		flow_look(f, look_on, e);
+	}
+	f->saves = (struct flow_saves){0};
+	if (e->failed || !e->saves.count)
+		return !e->failed;
+	out->saves = malloc(e->saves.count * sizeof(*out->saves));
+	if (!out->saves)
+		return false;
+	memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
+	out->save_count = (uint32_t)e->saves.count;
+	return true;
+}
