@@ -19,15 +19,15 @@
 
 /* What is known of a byte of code. */
 enum {
-	VISITED = 1,        /* the instruction there, while access is disabled; << 1: while it is enabled */
-	IN_ALTERNATIVE = 4, /* it may be replaced, or replace; only there pushf and popf save and restore access */
+	VISITED = 1,        /* a path came here while access was disabled; << 1: while it was enabled */
+	IN_ALTERNATIVE = 4, /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
 };
 
 /* A path that is still to be followed. */
 struct path {
 	uint64_t at;    /* address of the code space */
 	bool enabled;   /* access to user memory */
-	bool resumed;   /* the instruction there has been visited, but for its own effect */
+	bool resumed;   /* the instruction has been visited, but its own effect is still to be applied */
 	uint32_t saved; /* flags that pushf has saved, the last one lowest, behind a 1; 0: none */
 };
 
@@ -46,7 +46,7 @@ static uint8_t *byte_of(const struct access *a, uint64_t addr) { return &a->byte
 
 static bool is_thunk(const char *name, const char *prefix) { return name && !strncmp(name, prefix, strlen(prefix)); }
 
-/* Is a name that of the function whose paths are followed, or of a part of it that the compiler has put elsewhere? */
+/* Does a name denote the function whose paths are followed, or a cold part of it? */
 static bool is_own(const struct access *a, const char *name)
 {
 	size_t n = a->function ? strlen(a->function->name) : 0;
@@ -69,7 +69,7 @@ static bool warn(const struct access *a, uint64_t at, const char *text)
 	return false;
 }
 
-/* A call, or a jump in the place of one; name: null if it is not known. False: warned. */
+/* Checks a call or tail call; name: null if it is unknown. False: warned. */
 static bool call_check(const struct access *a, const struct path *p, const char *name)
 {
 	char text[200];
@@ -142,8 +142,7 @@ static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 	return false;
 }
 
-/* Adds the paths by what may stand in an instruction's place, and to fixups. False: the instruction itself does not
- * count. */
+/* Adds the paths into an instruction's replacements, and to fixups. False: the instruction itself never runs. */
 static bool others_add(struct access *a, const struct path *p)
 {
 	const struct notes *n = &a->notes;
@@ -177,13 +176,13 @@ static bool jump_follow(struct access *a, const struct path *p, const struct ste
 	return true;
 }
 
-/* A call. False: warned; *goes_on: it may return. */
-static bool call_follow(struct access *a, struct path *p, const struct step *s, bool *goes_on)
+/* Takes a call. False: warned; *continues: it may return. */
+static bool call_follow(struct access *a, struct path *p, const struct step *s, bool *continues)
 {
 	struct target t = target_of(&a->map, p->at, s);
 
 	if (note_at(&a->notes, p->at, NOTE_PUSH)) {
-		*goes_on = false;
+		*continues = false;
 		path_add(a, p, t.at);
 		return true;
 	}
@@ -193,16 +192,16 @@ static bool call_follow(struct access *a, struct path *p, const struct step *s, 
 
 		t.name = y && t.at == c->addr + y->value ? y->name : NULL;
 	}
-	*goes_on = !calls_dead(&a->map, &t);
+	*continues = !calls_dead(&a->map, &t);
 	return call_check(a, p, is_thunk(t.name, "__x86_indirect_thunk_") ? NULL : t.name);
 }
 
-/* Adds the path behind an instruction; behind a replacement's last one that is where it resumes. */
+/* Adds the path that falls through an instruction; the last one of a replacement continues behind the original. */
 static void next_add(struct access *a, const struct path *p, uint64_t behind)
 {
 	const struct note *x = note_at(&a->notes, behind, NOTE_RESUME);
 
-	if (note_at(&a->notes, behind, NOTE_STOPS))
+	if (note_at(&a->notes, behind, NOTE_UNREACHABLE))
 		return;
 	if (!x)
 		path_add(a, p, behind);
@@ -213,7 +212,7 @@ static void next_add(struct access *a, const struct path *p, uint64_t behind)
 /* Takes a path over one instruction, and adds the paths from there on. False: warned. */
 static bool insn_follow(struct access *a, struct path *p, const uint8_t *bytes, const struct step *s)
 {
-	bool goes_on = true;
+	bool continues = true;
 
 	if (!effect_apply(a, p, code_access_effect(bytes, s->len)))
 		return false;
@@ -230,19 +229,21 @@ static bool insn_follow(struct access *a, struct path *p, const uint8_t *bytes, 
 			return false;
 		break;
 	case FLOW_CALL:
-		if (!call_follow(a, p, s, &goes_on))
+		if (!call_follow(a, p, s, &continues))
 			return false;
 		break;
-	case FLOW_STOP: goes_on = insn_is_int3(bytes, s->len) || note_at(&a->notes, p->at + s->len, NOTE_GOES_ON); break;
+	case FLOW_STOP:
+		continues = insn_is_int3(bytes, s->len) || note_at(&a->notes, p->at + s->len, NOTE_REACHABLE);
+		break;
 	default: break;
 	}
-	if (goes_on)
+	if (continues)
 		next_add(a, p, p->at + s->len);
 	return true;
 }
 
-/* Reverses the order of the paths from an index on: what was added first is followed first, to its end. So does
- * objtool, and on the order depends what is warned of first. */
+/* Reverses the paths from an index on, so that the first one added is followed first, to its end. objtool does so, and
+ * the order decides which warning comes first. */
 static void paths_reverse(struct access *a, size_t first)
 {
 	size_t end;
@@ -255,7 +256,7 @@ static void paths_reverse(struct access *a, size_t first)
 	}
 }
 
-/* Visits the instruction that a path begins with: what may stand in its place first, then itself. False: warned. */
+/* Visits the instruction that a path begins with, its replacements first. False: warned. */
 static bool insn_visit(struct access *a, struct path p)
 {
 	const struct part *part = part_at(&a->map, p.at);
@@ -293,8 +294,7 @@ static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *f
 		;
 }
 
-/* From each function, but for the parts that compilers put elsewhere; then from where hints say that entry code begins.
- */
+/* Follows all paths from each function but cold parts, then from where hints mark the start of entry code. */
 static void all_walk(struct access *a)
 {
 	size_t i, k;
@@ -311,7 +311,7 @@ static void all_walk(struct access *a)
 			paths_walk(a, a->notes.list[i].at, function_at(&a->map, a->notes.list[i].at, &k));
 }
 
-/* May anything be warned of? Few objects have such code. */
+/* Can there be any warning? Few objects have such code. */
 static bool has_work(const struct elf_file *f, const struct code_space *space)
 {
 	uint64_t at;

@@ -13,16 +13,16 @@
 
 /* Sorted in this order where several are at one address. */
 enum note_kind {
-	NOTE_STOPS,    /* control does not go on behind the instruction that ends at `at` */
-	NOTE_GOES_ON,  /* it does, although the instruction faults (ud2) */
-	NOTE_BRANCH,   /* the jump or nop at `at` is patched at run time: control falls through or goes to `to` */
-	NOTE_EDGE,     /* control also goes from before the instruction at `at` to `to`: the frame is the same */
-	NOTE_RESUME,   /* code that reaches `at`, the end of a replacement, continues at `to` */
-	NOTE_FRAME,    /* the frame before the instruction at `at` is frames[to], whatever led there */
-	NOTE_RESTORE,  /* the frame at `at` is only what NOTE_EDGEs bring there, whatever else leads there */
-	NOTE_PUSH,     /* the call at `at` is a push of its return address, and a jump */
-	NOTE_INDIRECT, /* the jump at `at` is one through register `to`, by way of a thunk */
-	NOTE_IGNORE,   /* no rows from `at` up to `to` */
+	NOTE_UNREACHABLE, /* control does not continue behind the instruction that ends at `at` */
+	NOTE_REACHABLE,   /* it does, although that instruction faults (ud2) */
+	NOTE_BRANCH,      /* the jump or nop at `at` is patched at run time: control falls through or goes to `to` */
+	NOTE_EDGE,        /* control also goes from before the instruction at `at` to `to`: the frame is the same */
+	NOTE_RESUME,      /* code that reaches `at`, the end of a replacement, continues at `to` */
+	NOTE_FRAME,       /* the frame before the instruction at `at` is frames[to], whatever led there */
+	NOTE_RESTORE,     /* the frame at `at` is only what NOTE_EDGEs bring there, whatever else leads there */
+	NOTE_PUSH,        /* the call at `at` is a push of its return address, and a jump */
+	NOTE_INDIRECT,    /* the jump at `at` is one through register `to`, by way of a thunk */
+	NOTE_IGNORE,      /* no rows from `at` up to `to` */
 };
 
 struct note {

@@ -57,10 +57,10 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 	step_leave(f, s, addr);
 	if (s->flow == FLOW_STOP && s->padding && (f->in.env->abi_flags & ABI_TRAPS_CONTINUE))
 		s->flow = FLOW_NEXT;
-	if (note_at(n, behind, NOTE_GOES_ON)) {
+	if (note_at(n, behind, NOTE_REACHABLE)) {
 		if (s->flow == FLOW_STOP)
 			s->flow = FLOW_NEXT;
-	} else if (note_at(n, behind, NOTE_STOPS) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
+	} else if (note_at(n, behind, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}

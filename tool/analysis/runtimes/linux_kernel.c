@@ -67,26 +67,20 @@ static enum place field(struct table *t, uint64_t at, uint64_t *addr)
 	return AT_CODE;
 }
 
+/* An entry that is the address of code. */
+static int code_entry(struct table *t, uint64_t at, enum note_kind kind)
+{
+	uint64_t addr;
+
+	if (field(t, at, &addr) != AT_CODE)
+		return bad(t, at, "refers to no code");
+	notes_add(t->out, kind, addr, 0);
+	return 0;
+}
+
 /* .discard.reachable, .discard.unreachable: the address behind an instruction (include/linux/compiler.h). */
-static int reachable_entry(struct table *t, uint64_t at)
-{
-	uint64_t addr;
-
-	if (field(t, at, &addr) != AT_CODE)
-		return bad(t, at, "refers to no code");
-	notes_add(t->out, NOTE_GOES_ON, addr, 0);
-	return 0;
-}
-
-static int unreachable_entry(struct table *t, uint64_t at)
-{
-	uint64_t addr;
-
-	if (field(t, at, &addr) != AT_CODE)
-		return bad(t, at, "refers to no code");
-	notes_add(t->out, NOTE_STOPS, addr, 0);
-	return 0;
-}
+static int reachable_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_REACHABLE); }
+static int unreachable_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_UNREACHABLE); }
 
 /* __jump_table: struct jump_entry (include/linux/jump_label.h). */
 static int key_entry(struct table *t, uint64_t at)
@@ -239,15 +233,7 @@ static int hint_entry(struct table *t, uint64_t at)
 }
 
 /* .discard.intra_function_calls: calls that fill the return stack buffer, or take their own address. */
-static int push_entry(struct table *t, uint64_t at)
-{
-	uint64_t addr;
-
-	if (field(t, at, &addr) != AT_CODE)
-		return bad(t, at, "refers to no code");
-	notes_add(t->out, NOTE_PUSH, addr, 0);
-	return 0;
-}
+static int push_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_PUSH); }
 
 /* .discard.func_stack_frame_non_standard: pointers to functions whose frames cannot be told. */
 static int ignore_entry(struct table *t, uint64_t at)
