@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""scripts/gdb_frames.py, the judge of docs/reports/*-found-bugs.md: what it says of rows that are wrong, and that are right."""
+import json
+import re
+import subprocess
+
+from conftest import ROOT, run
+
+# What clang -O2 makes of `if (look(a, b)) yes(a, b); else no(a, b);`; in `mended` the directive is where it belongs.
+CHOOSE = """
+	.globl NAME
+	.type NAME, @function
+NAME:
+	.cfi_startproc
+	push %rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbx, -16
+	sub $16, %rsp
+	.cfi_def_cfa_offset 32
+	call look
+	mov (%rax), %rbx
+	add $16, %rsp
+	MENDED
+NAME_test:
+	test %eax, %eax
+	je 1f
+	.cfi_def_cfa_offset 16
+	pop %rbx
+	.cfi_def_cfa_offset 8
+	jmp look
+1:	.cfi_def_cfa_offset 16
+	pop %rbx
+	.cfi_def_cfa_offset 8
+NAME_end:
+	ret
+	.cfi_endproc
+	.size NAME, . - NAME
+"""
+KEPT = """
+	.globl kept
+	.type kept, @function
+kept:
+	.cfi_startproc
+	lea look(%rip), %rbp
+kept_lost:
+	ret
+	.cfi_endproc
+"""
+
+
+def test_it_agrees_with_what_is_known(etch, tmp_path):
+    source = tmp_path / "choose.s"
+    source.write_text("\t.text\nlook:\tret\n" + CHOOSE.replace("NAME", "wrong").replace("MENDED", "") +
+                      CHOOSE.replace("NAME", "mended").replace("MENDED", ".cfi_def_cfa_offset 16") + KEPT)
+    library = tmp_path / "choose.so"
+    run(["cc", "-shared", "-nostdlib", "-o", library, source])
+    at = {name: int(a, 16) for a, name in re.findall(r"^(\w+) \w (\w+)$", run(["nm", library]).stdout, re.M)}
+
+    def judge(address):
+        return subprocess.run([ROOT / "scripts" / "gdb_frames.py", library, f"{address:x}"], capture_output=True, text=True)
+    report = json.loads(run([etch, "check", "--format", "json", "--fail-on", "never", library]).stdout)
+    found = {int(x["place"]["address"], 16) for x in report["files"][0]["findings"] if x["id"] == "ETCH-C001"}
+    assert found == {at["wrong_test"], at["kept_lost"]}
+    for name, status, said in (("wrong_test", 1, "CFA+16 WRONG"), ("wrong_end", 0, "gdb is right here"), ("mended_test", 0, "gdb is right here"),
+                               ("kept_lost", 1, "lost rbp"), ("kept", 0, "gdb is right here")):
+        p = judge(at[name])
+        assert (p.returncode, said in p.stdout) == (status, True), p.stdout + p.stderr
+    assert judge(0).returncode == 2 and "no FDE" in judge(0).stdout
