@@ -313,10 +313,7 @@ UNWIND_API __attribute__((noinline)) int etch_cursor_init(struct etch_cursor *cu
 {
 	struct cursor *c = (struct cursor *)cursor;
 
-	if (ucontext)
-		cursor_from(c, ucontext);
-	else
-		cursor_here(c, __builtin_frame_address(0));
+	cursor_begin(c, ucontext, __builtin_frame_address(0));
 	return ETCH_UNWIND_OK;
 }
 

@@ -49,6 +49,16 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cur
 	c->interrupted = 0;
 }
 
+/* Positions the cursor at the frame of a ucontext_t; null: as cursor_here(). */
+NO_ASAN static inline __attribute__((always_inline)) void cursor_begin(struct cursor *c, const void *ucontext,
+                                                                       const uint64_t *frame)
+{
+	if (ucontext)
+		cursor_from(c, ucontext);
+	else
+		cursor_here(c, frame);
+}
+
 /* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
 int cursor_step(struct cursor *c);
 

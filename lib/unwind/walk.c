@@ -150,10 +150,7 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontex
 	struct cursor c;
 	int ret;
 
-	if (ucontext)
-		cursor_from(&c, ucontext);
-	else
-		cursor_here(&c, __builtin_frame_address(0));
+	cursor_begin(&c, ucontext, __builtin_frame_address(0));
 	ret = walk(&c, &t);
 	if (status)
 		*status = ret;
@@ -198,10 +195,7 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *
 	struct cursor c;
 	int ret;
 
-	if (ucontext)
-		cursor_from(&c, ucontext);
-	else
-		cursor_here(&c, __builtin_frame_address(0));
+	cursor_begin(&c, ucontext, __builtin_frame_address(0));
 	ret = cursor_walk_reuse(&c, w, &t);
 	if (status)
 		*status = ret;

@@ -357,7 +357,7 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind)
 {
-	bool goes_on = true;
+	bool continues = true;
 
 	if (before->dead)
 		return;
@@ -373,11 +373,11 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 	case FLOW_CALL_IND:
 		if (f->walk.pad_count)
 			pad_note(f, f->in.range->start + off, before);
-		goes_on = call_note(f, in, off + in->len);
+		continues = call_note(f, in, off + in->len);
 		break;
 	default: break;
 	}
-	if (goes_on && !flow_is_exit(in, before))
+	if (continues && !flow_is_exit(in, before))
 		next_note(f, off, in, before, behind && in->padding);
 }
 

@@ -219,11 +219,11 @@ static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 /* Linear decoding of the code between two code ranges. */
 struct sweep {
 	const struct code_section *c;
-	uint64_t at, end; /* decoded up to `at`; the gap ends at `end` */
-	bool goes_on;     /* the last instruction is no padding and falls through */
-	bool certain;     /* it began with a function, up to `within` at least */
-	uint64_t within;  /* the farthest target of a branch */
-	size_t next;      /* the code range that ends the gap */
+	uint64_t at, end;   /* decoded up to `at`; the gap ends at `end` */
+	bool falls_through; /* the last instruction is no padding and falls through */
+	bool certain;       /* it began with a function, up to `within` at least */
+	uint64_t within;    /* the farthest target of a branch */
+	size_t next;        /* the code range that ends the gap */
 };
 
 /* Begins to decode at an address, in the gap that holds it. */
@@ -236,7 +236,7 @@ static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
 	if (x->next < w->ranges.count && w->ranges.list[x->next].start < x->end)
 		x->end = w->ranges.list[x->next].start;
 	x->at = from;
-	x->goes_on = x->certain = false;
+	x->falls_through = x->certain = false;
 	x->within = 0;
 }
 
@@ -251,7 +251,7 @@ static bool sweep_to(struct sweep *x, uint64_t addr)
 		if (!step_decode(NULL, x->c->bytes + (x->at - x->c->addr), x->end - x->at, x->at, &s))
 			return false;
 		x->at += s.len;
-		x->goes_on = !s.padding && (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
+		x->falls_through = !s.padding && (s.flow == FLOW_NEXT || s.flow == FLOW_BRANCH);
 		if (s.flow == FLOW_BRANCH && (uint64_t)s.imm > x->within && (uint64_t)s.imm < x->end)
 			x->within = (uint64_t)s.imm;
 	}
@@ -298,7 +298,7 @@ static void words_sift(struct work *w)
 		if (word >= x.end)
 			sweep_begin_before(w, &x, word);
 		decoded = sweep_to(&x, word);
-		amidst = decoded && (x.at > word || x.goes_on || (x.certain && word <= x.within));
+		amidst = decoded && (x.at > word || x.falls_through || (x.certain && word <= x.within));
 		if (amidst && !may_begin(x.c, word - x.c->addr, x.certain))
 			continue;
 		w->undiscovered[k++] = word;
