@@ -138,3 +138,57 @@ def test_inspect_says_which_values_do_not_fit(flow):
     assert flow.inspect("summary", exe)["unfit"] == n
     assert f"are immediates now; {n} hold values that do not fit\n" in run([flow.etch, "inspect", "summary", exe]).stdout
     assert f"\nunfit\t{n}\n" in run([flow.etch, "inspect", "summary", "--format", "tsv", exe]).stdout
+
+
+ANSWER = """
+#include <etch/imv.h>
+#include <stdio.h>
+ETCHED struct { long small, wide; int stored, held; } conf = { 1, 1, 1, 1 };
+ETCHED_SHARED long other = 1;
+#define N __attribute__((noinline))
+N long small(void) { return conf.small; }
+N long wide(void) { return conf.wide; }
+N long wide_again(void) { return conf.wide + 1; }
+N int stored(void) { return conf.stored; }
+N int held(void) { return conf.held; }
+N long others(void) { return other; }
+N void store(int v) { conf.stored = v; }
+static void say(const char *what)
+{
+	struct etch_state s = { .size = sizeof(s) };
+	int err = etch_state(&conf, sizeof(conf), &s);
+
+	printf("%s: %d %lu %lu %lu %lu %lu: %s\\n", what, err, s.sites, s.armed, s.unfit, s.unarmed, s.fixed, s.text);
+}
+int main(int argc, char **argv)
+{
+	struct { size_t size; unsigned long sites; } old = { sizeof(old), 9 };
+	struct etch_state s = { .size = sizeof(s) };
+	int plain = 0;
+
+	(void)argv;
+	conf.wide = 0x123456789abcL + argc;
+	printf("%d ", etch_sync(&conf, sizeof(conf)));
+	say("after etch_sync");
+	printf("%d ", etch_set(&conf.wide, 5));
+	say("after etch_set");
+	store(argc);
+	printf("%d ", etch_state(&conf.wide, sizeof(conf.wide), (struct etch_state *)&old));
+	printf("%lu %d ", old.sites, etch_state_bytes(&plain, 4, &s) == ETCH_ENOTETCHED);
+	printf("%d ", etch_state(&other, sizeof(other), &s));
+	printf("%d\\n", s.text[0]);
+	return small() + wide() + wide_again() + stored() + held() + others() == 15 ? 0 : 1;
+}
+"""
+
+
+def test_the_answer_of_a_sync_says_why_sites_are_loads(flow):
+    """Two hold a value that does not fit, one reads a field that is stored to later; others' sites do not count."""
+    none = run([flow.program(ANSWER, "plain", ["-O2", "-g"])]).stdout.splitlines()
+    assert none == ["0 after etch_sync: 0 0 0 0 0 0: 0 sites", "0 after etch_set: 0 0 0 0 0 0: 0 sites", "0 0 1 0 48"]
+    exe = flow.program(ANSWER, "linked", ["-O2", "-g"])
+    lines = run([exe]).stdout.splitlines()
+    assert lines[0] == ("0 after etch_sync: 0 5 2 2 1 0: 5 sites: 2 are immediates; 2 hold values that do not fit; 1 read what is "
+                        "not armed")
+    assert lines[1] == "0 after etch_set: 0 5 4 0 1 0: 5 sites: 4 are immediates; 1 read what is not armed"
+    assert lines[2] == "0 2 1 0 49"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* inspect.c: etch_verify and etch_info. */
+/* inspect.c: etch_verify, etch_state and etch_info. */
 #include <string.h>
 
 #include "patch/static_branch.h"
@@ -104,6 +104,15 @@ ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void
 	return err ? -err : differ;
 }
 
+/* Fills a struct that begins with its size. A caller with an older header gets the fields that it has; one with a newer
+ * header gets zeros in the rest. */
+static void answer_copy(void *out, size_t size, const void *now, size_t known)
+{
+	memset(out, 0, size);
+	memcpy(out, now, size < known ? size : known);
+	memcpy(out, &size, sizeof(size));
+}
+
 static enum site_state site_now(const struct etch_imv *e)
 {
 	uint64_t object = site_object(e);
@@ -120,6 +129,101 @@ static int is_unfit(const struct etch_imv *e, uint64_t object)
 
 	return o && (o->flags & OBJECT_ARMED) && object_readable(e, object) && site_may_change(e, object) &&
 	       !immediate_form(e, memory_value(object, site_size(e)), out);
+}
+
+/* Counts a site if it reads bytes in [from, to). */
+static void state_load(const struct etch_imv *e, uint64_t from, uint64_t to, struct etch_state *state)
+{
+	uint64_t object = site_object(e);
+	const struct module *m;
+	const struct object *o;
+	enum site_state now;
+
+	if (!entry_is_site(e) || object >= to || object + site_size(e) <= from)
+		return;
+	now = site_now(e);
+	m = module_at(object);
+	o = m ? module_object(m, object) : NULL;
+	state->sites++;
+	if (now == SITE_IMMEDIATE || now == SITE_STALE)
+		state->armed++;
+	else if (!o || !module_reads_armed(m, o, object, site_size(e)))
+		state->unarmed++;
+	else if (!site_may_change(e, object))
+		state->fixed++;
+	else if (now == SITE_LOAD && is_unfit(e, object))
+		state->unfit++;
+}
+
+struct sentence {
+	char *text;
+	size_t at, room; /* room: without the NUL */
+};
+
+static void sentence_add(struct sentence *s, const char *text)
+{
+	while (*text && s->at < s->room)
+		s->text[s->at++] = *text++;
+}
+
+/* Adds "; N what", but nothing for 0. */
+static void sentence_count(struct sentence *s, unsigned long n, const char *what)
+{
+	char digits[24], *p = digits + sizeof(digits) - 1;
+
+	if (!n && s->at)
+		return;
+	*p = 0;
+	do
+		*--p = (char)('0' + n % 10);
+	while (n /= 10);
+	if (s->at)
+		sentence_add(s, s->text[s->at - 1] == ':' ? " " : "; ");
+	sentence_add(s, p);
+	sentence_add(s, what);
+}
+
+static void state_text(struct etch_state *state)
+{
+	struct sentence s = {state->text, 0, sizeof(state->text) - 1};
+
+	sentence_count(&s, state->sites, state->sites ? " sites:" : " sites");
+	if (state->sites)
+		sentence_count(&s, state->armed, " are immediates");
+	sentence_count(&s, state->unfit, " hold values that do not fit");
+	sentence_count(&s, state->unarmed, " read what is not armed");
+	sentence_count(&s, state->fixed, " cannot be patched live");
+}
+
+ETCH_API int etch_state_bytes(const void *object, size_t size, struct etch_state *state)
+{
+	struct etch_state now = {.size = sizeof(now)};
+	uint64_t from = (uint64_t)(uintptr_t)object;
+	const struct module *owner;
+	int err = 0;
+
+	if (!object || !size || from + size < from || !state || state->size < sizeof(size_t))
+		return ETCH_EINVAL;
+	etch_lock();
+	owner = module_at(from);
+	if (!owner || owner->bad || !module_object(owner, from))
+		err = range_check(from, size); /* no error: of a file that the tool has not processed */
+	if (err) {
+		etch_unlock();
+		return err;
+	}
+	for (struct module *m = module_list; m; m = m->next) {
+		if (module_check(m)) {
+			err = ETCH_EFORMAT;
+			continue;
+		}
+		for (size_t i = 0; i < m->sites[SITES_LOAD].count; i++)
+			state_load(&m->sites[SITES_LOAD].entry[i], from, from + size, &now);
+	}
+	etch_unlock();
+	state_text(&now);
+	answer_copy(state, state->size, &now, sizeof(now));
+	return err;
 }
 
 static void info_load(const struct etch_imv *e, struct etch_info *info)
@@ -222,11 +326,6 @@ ETCH_API int etch_info(struct etch_info *info)
 	}
 	now.patched_at_start = module_patched;
 	etch_unlock();
-	/* A caller with an older header gets the fields that it has; one with a newer header gets
-	 * zeros in the rest. */
-	if (info->size > sizeof(now))
-		memset((char *)info + sizeof(now), 0, info->size - sizeof(now));
-	now.size = info->size;
-	memcpy(info, &now, info->size < sizeof(now) ? info->size : sizeof(now));
+	answer_copy(info, info->size, &now, sizeof(now));
 	return err;
 }

@@ -11,9 +11,8 @@
  *     imv_set(verbose, 1);                 // every site, while all threads run
  *     etch_set(&cfg.batch, 64);
  *
- * The names come from Mathieu Desnoyers' immediate values for Linux. A program that the tool has
- * not processed behaves the same and reads memory. C11 and later (GNU keywords in their __x__
- * spelling), C++11 and later; gcc and clang.
+ * The names come from Mathieu Desnoyers' immediate values for Linux. A program that the tool has not processed behaves
+ * the same and reads memory. C11 and later (GNU keywords in their __x__ spelling), C++11 and later; gcc and clang.
  *
  * WHAT A SET GUARANTEES. When imv_set or etch_set has returned 0,
  *   1. memory holds the new value;
@@ -24,30 +23,26 @@
  *      has read the new value from a site: the set orders its earlier stores
  *      before the new value, as a release store does (x86-64 keeps stores in
  *      order, and all threads pass a full barrier before the set returns).
- * During a set, a reader sees the old or the new value of each site, whole, never a mixture of
- * their bytes; two sites may differ until the set returns. Sets are serialized: two sets of
- * one object take effect in the same order at all its sites. If a set returns anything but 0,
- * neither memory nor a site has changed.
+ * During a set, a reader sees the old or the new value of each site, whole, never a mixture of their bytes; two sites
+ * may differ until the set returns. Sets are serialized: two sets of one object take effect in the same order at all
+ * its sites. If a set returns anything but 0, neither memory nor a site has changed.
  *
- * Thread safety: all functions may be called from any thread at any time, also while other
- * threads dlopen, dlclose or fork. Signal safety: only imv_read, _imv_read and etch_strerror may
- * be used in a signal handler. There is no queue for sets from handlers: a set takes a lock, may wait for a page of
- * text and interrupts all threads, so somebody has to carry it out, and only the program knows which thread may, and
- * when. Let the handler write to a pipe or store a flag, as for all that is not async-signal-safe, and let that thread
- * call etch_set. A handler that may interrupt a set must not call fork(3), which would wait for the set (_Fork(3) does
- * not). A handler that interrupts a call must return: leaving it by siglongjmp(3) may leave libetch's lock held, as
- * with malloc(3).
+ * Thread safety: all functions may be called from any thread at any time, also while other threads dlopen, dlclose or
+ * fork. Signal safety: only imv_read, _imv_read and etch_strerror may be used in a signal handler. There is no queue
+ * for sets from handlers: a set takes a lock, may wait for a page of text and interrupts all threads, so somebody has
+ * to carry it out, and only the program knows which thread may, and when. Let the handler write to a pipe or store a
+ * flag, as for all that is not async-signal-safe, and let that thread call etch_set. A handler that may interrupt a set
+ * must not call fork(3), which would wait for the set (_Fork(3) does not). A handler that interrupts a call must
+ * return: leaving it by siglongjmp(3) may leave libetch's lock held, as with malloc(3).
  *
- * Cancellation: no function is a cancellation point. A thread may be canceled asynchronously
- * inside one (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): work
- * begun under the lock is completed, and the cancellation takes effect then. Callbacks of
- * etch_verify run with cancellation disabled.
+ * Cancellation: no function is a cancellation point. A thread may be canceled asynchronously inside one
+ * (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): work begun under the lock is completed, and
+ * the cancellation takes effect then. Callbacks of etch_verify run with cancellation disabled.
  *
- * Stack: a call takes less than 2 KiB of the caller's stack, plus what a callback, signal
- * handlers, and the dynamic linker take where it binds a function of the C library for the first
- * time (not with -z now). Built for AddressSanitizer or without optimization libetch takes more;
- * so do dlopen(3) and dlclose(3) of a file with etched objects (a few KiB, beside the dynamic
- * linker's own).
+ * Stack: a call takes less than 2 KiB of the caller's stack, plus what a callback, signal handlers, and the dynamic
+ * linker take where it binds a function of the C library for the first time (not with -z now). Built for
+ * AddressSanitizer or without optimization libetch takes more; so do dlopen(3) and dlclose(3) of a file with etched
+ * objects (a few KiB, beside the dynamic linker's own).
  */
 #ifndef ETCH_IMV_H
 #define ETCH_IMV_H
@@ -114,18 +109,17 @@ const char *etch_strerror(int error);
 /* ---- marking objects ----------------------------------------------------- */
 
 /*
- * ETCHED marks a variable: static or global, of any type but thread-local or const. Each one gets
- * pages of its own, so that it can be read-only while its neighbours are not. For many small ones
- * use one struct, DEFINE_IMV, or ETCHED_SHARED: those share pages, which are read-only only while
- * every object on them that the same source file defines is armed.
+ * ETCHED marks a variable: static or global, of any type but thread-local or const. Each one gets pages of its own, so
+ * that it can be read-only while its neighbours are not. For many small ones use one struct, DEFINE_IMV, or
+ * ETCHED_SHARED: those share pages, which are read-only only while every object on them that the same source file
+ * defines is armed.
  */
 #define ETCHED        __attribute__((section("etched"), aligned(4096)))
 #define ETCHED_SHARED __attribute__((section("etched_imv"), aligned(8)))
 
 /*
- * ETCH_DECLARE(symbol): declares `symbol` as etched in a file that uses but does not define it.
- * Needed only for objects of another shared object: inside one module the link step finds every
- * use by itself. At file scope.
+ * ETCH_DECLARE(symbol): declares `symbol` as etched in a file that uses but does not define it. Needed only for objects
+ * of another shared object: inside one module the link step finds every use by itself. At file scope.
  */
 #define ETCH_DECLARE(symbol)                                 \
 	__asm__(".pushsection .etch.declare,\"e\",@progbits\n\t" \
@@ -142,10 +136,9 @@ const char *etch_strerror(int error);
  * EXPORT_IMV_SYMBOL(name);         after DEFINE_IMV: visible to other modules,
  *                                  also with -fvisibility=hidden (which clang
  *                                  never applies to a DEFINE_IMV)
- * The variable is name__imv. Each lies in an 8-byte cell of its own.
- * A program that is not compiled with -fPIC and reads a shared object's variable
- * may get a copy of it in its own .bss (R_X86_64_COPY; gcc does so in a PIE too):
- * then all reads of it are loads, in every module, and a set is a store.
+ * The variable is name__imv. Each lies in an 8-byte cell of its own. A program that is not compiled with -fPIC and
+ * reads a shared object's variable may get a copy of it in its own .bss (R_X86_64_COPY; gcc does so in a PIE too): then
+ * all reads of it are loads, in every module, and a set is a store.
  */
 #define DEFINE_IMV(type, name) \
 	__typeof__(type) name##__imv __attribute__((section("etched_imv"), aligned(8))) ETCH_IMV_VISIBLE_
@@ -171,11 +164,10 @@ const char *etch_strerror(int error);
 #endif
 
 /*
- * Reads the value, from the instruction stream once the site is armed. One load instruction, 6
- * bytes (7 for 8-byte types), placed with 0 to 6 bytes of padding so that it never crosses an
- * 8-byte boundary and one store can replace it while threads run. A type of 1 or 2 bytes reads its
- * whole cell with a 4-byte load, which is shorter than movzx and writes no partial register. The
- * register is one of the eight that need no REX prefix, for the same reason.
+ * Reads the value, from the instruction stream once the site is armed. One load instruction, 6 bytes (7 for 8-byte
+ * types), placed with 0 to 6 bytes of padding so that it never crosses an 8-byte boundary and one store can replace it
+ * while threads run. A type of 1 or 2 bytes reads its whole cell with a 4-byte load, which is shorter than movzx and
+ * writes no partial register. The register is one of the eight that need no REX prefix, for the same reason.
  */
 #define imv_read(name)                                                                                 \
 	(__extension__({                                                                                   \
@@ -223,10 +215,9 @@ const char *etch_strerror(int error);
 /* ---- sets ---------------------------------------------------------------- */
 
 /*
- * The address of an etched object, taken by an instruction that the tool recognizes as permitted:
- * a lea with a ds prefix, which no compiler emits. An address taken in any other way counts as an
- * escape, and the object's sites remain loads until etch_sync. Pass the result to functions of
- * this header only.
+ * The address of an etched object, taken by an instruction that the tool recognizes as permitted: a lea with a ds
+ * prefix, which no compiler emits. An address taken in any other way counts as an escape, and the object's sites remain
+ * loads until etch_sync. Pass the result to functions of this header only.
  */
 #define ETCH_ADDR(lvalue)                                                                                         \
 	(__extension__({                                                                                              \
@@ -268,26 +259,25 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  * start unarmed because the program initializes them with plain stores. Of an object that is armed by
  * field (docs/live-patching.md) the fields stay loads that code behind the calls of etch_sync stores to, and pages with
  * such a field stay writable; `etch inspect fields` tells which. Returns 0, or an etch_error (then nothing has
- * changed).
+ * changed). 0 does not say that every site is an immediate now: etch_state tells how many are, and why others are not.
  */
 #define etch_sync(p, size) etch_sync_bytes(ETCH_ADDR(*(p)), (size))
 
 /*
- * etch_release(&object, sizeof object): the opposite of etch_sync. Sites become loads again and
- * memory writable: for a phase of plain stores, such as shutdown.
+ * etch_release(&object, sizeof object): the opposite of etch_sync. Sites become loads again and memory writable: for a
+ * phase of plain stores, such as shutdown.
  */
 #define etch_release(p, size) etch_release_bytes(ETCH_ADDR(*(p)), (size))
 
 /*
- * etch_seal(&object, sizeof object): as etch_sync, and also arms the sites that cannot be changed
- * while threads run, and every field, for the program says that nothing stores to the object any more: a plain store
- * ends it. The sites are calls that are to be replaced by more than one instruction (etch/pv.h), and sites that cross
- * an 8-byte boundary in text whose pages cannot be swapped. For the end of a program's initialization, before it
- * creates threads: returns ETCH_ETHREADS if there are other threads. From then on a set, an etch_sync or an
- * etch_release of these objects that would have to change such a site returns ETCH_ETHREADS while the process has other
- * threads, and changes nothing. etch_release ends the sealed state. A joined thread may count for a moment longer,
- * until the kernel has reaped it; threads of other processes that share this one's memory (vfork, CLONE_VM) are not
- * counted.
+ * etch_seal(&object, sizeof object): as etch_sync, and also arms the sites that cannot be changed while threads run,
+ * and every field, for the program says that nothing stores to the object any more: a plain store ends it. The sites
+ * are calls that are to be replaced by more than one instruction (etch/pv.h), and sites that cross an 8-byte boundary
+ * in text whose pages cannot be swapped. For the end of a program's initialization, before it creates threads: returns
+ * ETCH_ETHREADS if there are other threads. From then on a set, an etch_sync or an etch_release of these objects that
+ * would have to change such a site returns ETCH_ETHREADS while the process has other threads, and changes nothing.
+ * etch_release ends the sealed state. A joined thread may count for a moment longer, until the kernel has reaped it;
+ * threads of other processes that share this one's memory (vfork, CLONE_VM) are not counted.
  */
 #define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
 
@@ -336,12 +326,29 @@ int etch_set_batch(const struct etch_change *changes, size_t count);
 /* ---- inspection ---------------------------------------------------------- */
 
 /*
- * Compares every armed site of every loaded module with memory. Returns the number of sites that
- * differ (0: none), or a negative etch_error. Of a site that holds a debugger's 0xcc the other
- * bytes are compared. `report`, if not null, is called for each site that differs, under libetch's
- * lock: it must not call etch, nor the dynamic linker (dlopen, dladdr), nor fork.
+ * Compares every armed site of every loaded module with memory. Returns the number of sites that differ (0: none), or a
+ * negative etch_error. Of a site that holds a debugger's 0xcc the other bytes are compared. `report`, if not null, is
+ * called for each site that differs, under libetch's lock: it must not call etch, nor the dynamic linker (dlopen,
+ * dladdr), nor fork.
  */
 long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg);
+
+/* What the sites are that read some bytes of an object. The caller sets `size`. */
+struct etch_state {
+	size_t size;           /* sizeof(struct etch_state), so that fields can be added */
+	unsigned long sites;   /* loads of the bytes in code, of all loaded modules */
+	unsigned long armed;   /* of these, immediates now */
+	unsigned long unfit;   /* armed, but their instruction cannot hold the present 64-bit value: loads */
+	unsigned long unarmed; /* of fields or objects that are not armed: loads */
+	unsigned long fixed;   /* can never be patched live: loads, but after etch_seal */
+	char text[128]; /* the same as a sentence: "459 sites: 274 are immediates; 162 hold values that do not fit" */
+};
+/*
+ * etch_state(&object, sizeof object, &state): what etch_sync has done. Looks at every site of all modules, under the
+ * lock: for logs and tests. Returns 0; ETCH_EINVAL; ETCH_ENOTETCHED; or ETCH_EFORMAT if a malformed module was ignored.
+ */
+#define etch_state(p, size, state) etch_state_bytes(ETCH_ADDR(*(p)), (size), (state))
+int etch_state_bytes(const void *object, size_t size, struct etch_state *state);
 
 /* Counts over all loaded modules, for logs and tests. The caller sets `size`. The ops table of
  * libetch's own copies (etch/copy.h) is not counted. */
@@ -389,11 +396,10 @@ int etch_info(struct etch_info *info);
 /* ---- what the header emits into each object file --------------------------- */
 
 /*
- * Called by the constructor below; not for programs. Bounds of the module's sections, in the order
- * __imv, __etch_obj, etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch,
- * __etch_mark; null for a section that the module lacks. Addresses inside etched and etched_imv may be set, which is a
- * plain store, even in a file that the tool has not processed. Modules compiled with older headers call v1, which
- * passes the first four.
+ * Called by the constructor below; not for programs. Bounds of the module's sections, in the order __imv, __etch_obj,
+ * etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch, __etch_mark; null for a section that the
+ * module lacks. Addresses inside etched and etched_imv may be set, which is a plain store, even in a file that the tool
+ * has not processed. Modules compiled with older headers call v1, which passes the first four.
  */
 struct etch_bounds {
 	const void *start, *stop;
@@ -451,9 +457,8 @@ __attribute__((used)) const struct etch_module etch_module_ = {
 	ETCH_MODULE_MAGIC, ETCH_MODULE_VERSION, sizeof(struct etch_module), 0, 0, 0, 0, 0, 0, 0, 0};
 
 /* The linker keeps one definition per module. It is called once per translation unit; calls after
- * the first have no effect. Priority 101: before the program's own constructors, so that the
- * protection applies to them too. The priority is on the first declaration: gcc 12 drops one that
- * only the definition has. */
+ * the first have no effect. Priority 101: before the program's own constructors, so that the protection applies to them
+ * too. The priority is on the first declaration: gcc 12 drops one that only the definition has. */
 ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void);
 void etch_module_ctor_(void)
 {
