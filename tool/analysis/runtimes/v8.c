@@ -11,17 +11,17 @@
 #include "analysis/runtimes/columns.h"
 #include "arch/x86/stack.h"
 
-/* Words of an entry: versions of V8 have had 2, 3 and 8, of which the others tell of metadata. */
+/* Words of an entry, by version of V8: 2, 3 or 8. Those behind the second describe metadata. */
 #define WORDS_LEAST 2u
 #define WORDS_MOST  12u
 /* V8's kCodeAlignment: 32, and 64 in later versions. */
 #define ALIGN_LEAST 32u
 #define ALIGN_MOST  64u
-/* V8 has had more than 500 builtins since it embeds them. */
+/* V8 has had more than 500 builtins ever since it embedded them. */
 #define BUILTINS_LEAST 256u
-/* Tables of one file that are looked at: a program has one V8. */
+/* Tables read in one file: a program has one V8. */
 #define TABLES_MOST 4u
-/* Bytes looked at for each possible address of a blob, on average, at most: the first rule most out. */
+/* Most bytes read for each possible address of a blob, on average: the first bytes rule most of them out. */
 #define LOOKS_MOST 16u
 
 struct blob_table {
@@ -80,7 +80,7 @@ static bool blob_is_at(const struct blob_table *t, const struct code_section *c,
 	return step_decode(NULL, pad, 1, addr + end_of(t, 0), &s) && s.padding;
 }
 
-/* Finds the blob of a table, whose address the file need not say. 0: there is none, or more than one. */
+/* Finds the blob of a table, whose address need not be in the file. 0: there is none, or more than one. */
 static uint64_t blob_find(const struct blob_table *t, const struct code_space *space)
 {
 	uint64_t size = end_of(t, t->count - 1) + 1, found = 0, at, looks;
@@ -112,7 +112,7 @@ static void blob_add(const struct blob_table *t, uint64_t addr, struct runtime_c
 			out, (struct runtime_code){.start = addr + offset_of(t, i), .end = addr + end_of(t, i), .listed = true});
 }
 
-/* Is there a table at the start of some bytes? */
+/* Do these bytes begin with a table? */
 static bool table_open(const uint8_t *bytes, size_t words, struct blob_table *t)
 {
 	t->bytes = bytes;
@@ -137,7 +137,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 
 		if (s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR)) != SHF_ALLOC)
 			continue;
-		/* Hashes of 8 bytes are in front of it, so that it begins at a multiple of 8. */
+		/* It is preceded by hashes of 8 bytes, and so aligned to 8. */
 		for (k = 0; k + 1 < words && tables < TABLES_MOST; k += 2) {
 			struct blob_table t;
 			uint64_t addr;
@@ -157,7 +157,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 
 static bool is_builtin(const char *name) { return !strncmp(name, "Builtins_", 9); }
 
-/* Two of V8's builtins show that these are V8's. */
+/* Two of V8's builtins identify V8. */
 static void symbols_read(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;

@@ -37,7 +37,7 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		l->rows[l->count++] = row;
 }
 
-/* Has every byte of the code range a row by .eh_frame? Then no FDE is written for it. */
+/* Does .eh_frame have a row for every byte of the code range? Then no FDE is written for it. */
 static bool is_covered(const struct emit *e)
 {
 	uint64_t at = e->range->start;
@@ -48,13 +48,13 @@ static bool is_covered(const struct emit *e)
 	return at >= e->range->end;
 }
 
-/* Are saves asked for whatever the rows will be? */
+/* Are saves needed whatever the rows will be? */
 static bool wants_saves(const struct emit *e)
 {
 	return e->saves_of == SAVES_ALL || (e->saves_of != SAVES_NONE && !is_covered(e));
 }
 
-/* Are they because the rows contradict .eh_frame? */
+/* Are they needed since the rows contradict .eh_frame? */
 static bool wants_saves_now(const struct emit *e)
 {
 	size_t i;
@@ -84,7 +84,7 @@ void emit_saves_begin(struct emit *e, struct flow *f)
 
 bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out)
 {
-	if (wants_saves(e) ? !e->saves.count : wants_saves_now(e)) { /* a signal restorer, or only wanted now */
+	if (wants_saves(e) ? !e->saves.count : wants_saves_now(e)) { /* a signal restorer, or only needed now */
 		e->at = e->range->start;
 		f->saves.fn = saves_add;
 		flow_look(f, look_on, e);
