@@ -69,6 +69,14 @@ at.handler.jumps:
 	jmp	*(%rsi,%rax,8)
 
 	.long	5
+raises:	cmpq	$-1, -40(%rbp)
+	je	thrown
+at.handler.raises:
+	movzbl	(%r13), %eax
+	leaq	table(%rip), %rsi
+	jmp	*(%rsi,%rax,8)
+
+	.long	6
 leaves:	movq	-40(%rbp), %rax
 at.handler.leaves:
 	leaq	-16(%rbp), %rsp
@@ -92,11 +100,17 @@ at.rsp16.leaf:
 	popq	%rbp
 	ret
 
+	.long	7
+thrown:	movq	-48(%rbp), %rsi
+at.handler.thrown:
+	movq	%rbx, (%rsi)
+	jmp	*8(%rsi)
+
 	.section .data.rel.ro, "aw"
 	.p2align 3
 table:	{table}
 """
-NAMES = ["local", "argument", "calls", "jumps", "leaves", "leaf"]
+NAMES = ["local", "argument", "calls", "jumps", "raises", "leaves", "leaf"]
 FILLED = ["leaq table(%rip), %rdx"]
 for number, name in enumerate(NAMES):
     FILLED += [f"leaq {name}(%rip), %rcx", f"movl ${number}, %r8d", "movq %rcx, (%rdx,%r8,8)"]
@@ -115,7 +129,7 @@ def test_handlers_that_a_table_leads_to_are_no_functions(etch, tmp_path, table, 
     run(["strip", path])
     rows = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()[1:]]
     starts = [int(r[0], 16) for r in rows]
-    assert len(places) == 8
+    assert len(places) == 10
     bad = []
     for at, _, name in places:
         r = rows[bisect.bisect_right(starts, int(at, 16)) - 1]

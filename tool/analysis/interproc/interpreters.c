@@ -10,8 +10,9 @@
  *   - dispatches through such a table, rbp still being what it was; or
  *   - returns, or jumps as a tail call does, behind an epilogue by rbp, which takes [rbp + 8] for the return address;
  * or
- *   - continues, with that frame, in other code for which this holds.
- * So its row is the frame that its own exits show, which is right however it was entered.
+ *   - continues, with that frame, in other code for which this holds;
+ * or if code for which this holds continues in it with that frame, as where an exception is thrown.
+ * So its row is the frame that exits show, which is right however it was entered.
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
@@ -145,23 +146,37 @@ static bool is_shown(const struct tables *t, const struct range_state *s)
 	return is_table(t, s->dispatch) || (s->frame == FRAME_HANDLER && s->keeps_frame);
 }
 
-/* Spreads is_handler against the edges, with the frame. Returns whether any changed. */
+/* Does an edge bring the frame of a handler? */
+static bool brings_frame(const struct edge *x)
+{
+	struct state state;
+
+	state_unpack(x->state, &state);
+	return flow_has_frame(&state);
+}
+
+/* Spreads is_handler along the edges that bring the frame: against them, and to the start of what begins in a frame of
+ * other code. Returns whether any changed. */
 static bool handlers_spread(struct work *w)
 {
 	bool some = false;
-	struct state state;
 	size_t i, k = 0;
 
 	for (i = 0; i < w->edges.count; i++) {
 		const struct edge *x = &w->edges.list[i];
+		struct range_state *from = &w->state[x->from], *to;
 
 		while (k < w->ranges.count && w->ranges.list[k].end <= x->target)
 			k++;
-		if (k == w->ranges.count || !w->state[k].is_handler || w->state[x->from].is_handler)
+		if (k == w->ranges.count)
+			break;
+		to = &w->state[k];
+		if (to->is_handler == from->is_handler || x->target < w->ranges.list[k].start)
 			continue;
-		state_unpack(x->state, &state);
-		if (flow_has_frame(&state))
-			some = w->state[x->from].is_handler = true;
+		if (!to->is_handler && (to->frame != FRAME_HANDLER || x->target != w->ranges.list[k].start))
+			continue;
+		if (brings_frame(x))
+			some = to->is_handler = from->is_handler = true;
 	}
 	return some;
 }
